@@ -1,0 +1,62 @@
+"""The tree of errors that a learner can meet: one clear sentence each.
+
+Every message says what was found, what was expected and what to try. In a notebook only that
+sentence is shown, without a traceback through the library (IPython asks for `_render_traceback_`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class W2WError(Exception):
+    """Base of every error that the course raises on purpose."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"{type(self).__name__}: {self}"]
+
+
+class UnknownName(W2WError):
+    """A name that is not in a table: an exercise id, a unit, a chip, a target or a backend.
+
+    >>> print(UnknownName("exercise", "00.vectoradd", ["00.vector_add", "00.saxpy"]))
+    there is no exercise '00.vectoradd'; did you mean '00.vector_add'?
+    """
+
+    def __init__(self, what: str, found: str, known: Iterable[str]) -> None:
+        known = list(known)
+        near = difflib.get_close_matches(str(found), known, n=3, cutoff=0.5)
+        if near:
+            advice = "did you mean " + " or ".join(repr(name) for name in near) + "?"
+        else:
+            advice = "there are " + ", ".join(known)
+        super().__init__(f"there is no {what} {str(found)!r}; {advice}")
+        self.what, self.found, self.near = what, found, near
+
+
+class CompileFailed(W2WError):
+    """A compiler refused a kernel; the message carries its first error."""
+
+
+class BackendUnavailable(W2WError):
+    """A backend cannot run here; the message says why and what would."""
+
+
+class ContentError(W2WError):
+    """A mistake in content/: the message starts with file:line."""
+
+
+class NotebookUnreadable(W2WError):
+    """A notebook file that cannot be read as one."""
+
+
+class WorkConflict(W2WError):
+    """A command would have overwritten something that the learner wrote."""
+
+
+class CheckTimeout(BaseException):
+    """An answer ran past its time limit.
+
+    A BaseException, so that `except Exception` inside an answer cannot swallow it.
+    """
