@@ -60,3 +60,11 @@ class CheckTimeout(BaseException):
 
     A BaseException, so that `except Exception` inside an answer cannot swallow it.
     """
+
+
+class ProgressUnavailable(W2WError):
+    """Progress cannot be read or stored; the answer itself is not touched."""
+
+
+class CheckFailed(W2WError):
+    """A check that must pass (W2W_STRICT=1, as in validation) did not."""
