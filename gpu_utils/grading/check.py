@@ -165,6 +165,9 @@ def _problem(exercise: Exercise, job: Job, attempt: Attempt) -> tuple[str, str]:
         return attempt.error, attempt.message
     if attempt.error:
         return f"error:{attempt.error}", attempt.message
+    if attempt.device:
+        inputs_are = "cuda" if job.backend == "gpu" else "cpu"
+        return "device", f"the result is on {attempt.device}, expected it on {inputs_are}, where the inputs are"
     tol = exercise.tolerance(job.case, job.inputs)
     difference = compare(job.expected, attempt.value, tol, exercise.dtype(job.inputs))
     if difference:
@@ -195,6 +198,7 @@ def _report(
         Outcome(case="all cases", why="", backend=name, status="skipped", kind="skipped", detail=reason)
         for name, reason in skipped.items()
     ]
+    outcomes += _uncounted_limits(exercise, judged)
     status, headline = _verdict(exercise, outcomes, attempts, len(active))
     misconception, hint = "", ""
     if status == "failed":
@@ -212,6 +216,24 @@ def _report(
         seconds=seconds,
         printed=_printed(attempts),
     )
+
+
+def _uncounted_limits(exercise: Exercise, judged: Sequence[tuple[Job, Attempt, Outcome]]) -> list[Outcome]:
+    """A limit whose counter a backend does not report is shown as skipped there."""
+    counted = {job.backend: attempt.counters for job, attempt, _ in judged if not attempt.error}
+    return [
+        Outcome(
+            case="all cases",
+            why="a limit",
+            backend=name,
+            status="skipped",
+            kind="skipped",
+            detail=f"the limit on {limit.counter} needs a backend that counts it",
+        )
+        for name, counters in counted.items()
+        for limit in exercise.limits
+        if limit.counter not in counters
+    ]
 
 
 def _compile_outcomes(job: Job, attempt: Attempt) -> list[Outcome]:

@@ -56,7 +56,9 @@ def _compare_dicts(
         return Difference("type", f"{where} is {_name(got)}, expected a dict with keys {', '.join(map(str, expected))}")
     missing = [key for key in expected if key not in got]
     if missing:
-        return Difference("type", f"{where} has no key {missing[0]!r}; its keys are {', '.join(map(str, got)) or 'none'}")
+        return Difference(
+            "type", f"{where} has no key {missing[0]!r}; its keys are {', '.join(map(str, got)) or 'none'}"
+        )
     extra = [key for key in got if key not in expected]
     if extra:
         return Difference("type", f"{where} has a key {extra[0]!r} that was not asked for")
@@ -90,7 +92,9 @@ def _compare_scalars(expected: Any, got: Any, tol: Tolerance, where: str) -> Dif
     if not numeric:
         if type(got) is not type(expected):
             return Difference("type", f"{where} is {_name(got)}, expected {type(expected).__name__} {_short(expected)}")
-        return None if got == expected else Difference("value", f"{where} is {_short(got)}, expected {_short(expected)}")
+        return (
+            None if got == expected else Difference("value", f"{where} is {_short(got)}, expected {_short(expected)}")
+        )
     if isinstance(got, float) and math.isnan(got) and not math.isnan(expected):
         return Difference("nan", f"{where} is NaN, expected {expected!r}")
     if isinstance(expected, int):

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from gpu_utils.backends import Backend
@@ -39,6 +40,7 @@ class Attempt:
     value     what it returned, tensors on the CPU; None when it raised
     error     name of the exception, "" for none; "timeout" and "died" are set by the runner
     message   the sentence of the exception and the learner's line
+    device    where the first tensor of the value was, when that is not the backend's device; else ""
     unwritten the stub was still there: NotImplementedError("<id> is yours to write")
     compiled  target -> "" when the recorded kernels compiled for it, else the error
     """
@@ -48,6 +50,7 @@ class Attempt:
     message: str = ""
     unwritten: bool = False
     mutated: tuple[str, ...] = ()
+    device: str = ""
     counters: dict[str, float] = field(default_factory=dict)
     compiled: dict[str, str] = field(default_factory=dict)
     printed: str = ""
@@ -79,7 +82,8 @@ def run(
                     value = exercise.call(answer, given)
                     if session.device == "cuda":
                         torch.cuda.synchronize()
-            attempt.value = move(value, "cpu")
+            attempt.device = _stray_device(value, session.device)
+            attempt.value = None if attempt.device else move(value, "cpu")
             attempt.mutated = tuple(name for name in given if not _same(kept[name], given[name]))
         attempt.counters = dict(session.counters)
         if compile_targets:
@@ -108,7 +112,14 @@ def move(value: Any, device: str) -> Any:
         return {key: move(item, device) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [move(item, device) for item in value]
-    return value
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _stray_device(value: Any, wanted: str) -> str:
+    if isinstance(value, torch.Tensor):
+        return "" if value.device.type == wanted else str(value.device)
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return next((found for found in (_stray_device(child, wanted) for child in children) if found), "")
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -204,7 +215,10 @@ def time_limit(seconds: float) -> Iterator[None]:
 @contextlib.contextmanager
 def poisoned_memory() -> Iterator[None]:
     """torch.empty gives NaN (integers: the largest value) inside the block; the settings come back afterwards."""
-    mode, warn_only = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    mode, warn_only = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
     fill = torch.utils.deterministic.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = True
@@ -227,7 +241,9 @@ def signature_problem(exercise: Exercise, answer: Any) -> str:
     except (TypeError, ValueError):
         return ""
     names = tuple(parameter.name for parameter in parameters)
-    required = tuple(p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
+    required = tuple(
+        p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    )
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     extra = [name for name in required if name not in exercise.parameters]
     missing = [name for name in exercise.parameters if name not in names and not takes_any]

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import platformdirs
-
 from gpu_utils.errors import ProgressUnavailable
+from gpu_utils.folders import data_folder
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS attempts (
@@ -50,11 +49,6 @@ class Standing:
         if self.passed_at:
             return "passed"
         return "in progress" if self.attempts else "not started"
-
-
-def data_folder() -> Path:
-    """The folder for progress and run records: W2W_DATA, else the user's data folder of this system."""
-    return Path(os.environ.get("W2W_DATA") or platformdirs.user_data_dir("warp-to-wavefront"))
 
 
 def record_attempt(
@@ -105,7 +99,9 @@ def standing(exercises: list[str]) -> list[Standing]:
         hints = dict(connection.execute("SELECT exercise, MAX(strength) FROM hints GROUP BY exercise"))
         seen = {name for (name,) in connection.execute("SELECT DISTINCT exercise FROM solutions")}
     return [
-        Standing(name, attempts.get(name, (0, None))[1], attempts.get(name, (0, None))[0], hints.get(name, 0), name in seen)
+        Standing(
+            name, attempts.get(name, (0, None))[1], attempts.get(name, (0, None))[0], hints.get(name, 0), name in seen
+        )
         for name in exercises
     ]
 

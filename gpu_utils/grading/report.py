@@ -13,8 +13,8 @@ Status = Literal["passed", "failed", "not started", "not graded"]
 class Outcome:
     """One case on one backend.
 
-    kind    "" when it passed, else a stable word: "value", "shape", "dtype", "nan", "type", "error:ValueError",
-            "timeout", "mutated", "limit:launches", "compile", "died", "skipped"
+    kind    "" when it passed, else a stable word: "value", "shape", "dtype", "device", "nan", "type",
+            "error:ValueError", "timeout", "mutated", "limit:launches", "compile", "died", "skipped"
     detail  one sentence for the learner: what differs, or why it was skipped
     """
 
