@@ -55,6 +55,10 @@ class WorkConflict(W2WError):
     """A command would have overwritten something that the learner wrote."""
 
 
+class CannotWrite(W2WError):
+    """A file that could not be written; what was there before is untouched."""
+
+
 class CheckTimeout(BaseException):
     """An answer ran past its time limit.
 
