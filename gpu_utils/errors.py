@@ -35,6 +35,10 @@ class UnknownName(W2WError):
         self.what, self.found, self.near = what, found, near
 
 
+class NotWritten(W2WError):
+    """A unit of the plan that has no content yet."""
+
+
 class CompileFailed(W2WError):
     """A compiler refused a kernel; the message carries its first error."""
 
@@ -57,6 +61,10 @@ class WorkConflict(W2WError):
 
 class CannotWrite(W2WError):
     """A file that could not be written; what was there before is untouched."""
+
+
+class ForbiddenCall(W2WError):
+    """An answer called the library function that its exercise asks to write."""
 
 
 class CheckTimeout(BaseException):

@@ -151,7 +151,7 @@ def _notebook_cell(cell: Cell, identity: str, kind: str, where: str) -> Notebook
     if cell.kind == "markdown":
         return new_markdown_cell(source, id=identity, metadata=metadata)
     if exercises := _exercises_of(cell):
-        metadata["w2w"] = {"exercise": exercises[0]}
+        metadata["w2w"] = {"exercise": exercises[0], "role": "answer" if "answer" in cell.tags else "check"}
     if "answer" in cell.tags:
         source = stub(source, exercises[0], where, cell.first) if kind == "lab" else complete(source)
     return new_code_cell(source, id=identity, metadata=metadata)

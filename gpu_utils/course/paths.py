@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gpu_utils
 from gpu_utils.course.units import UNITS, Unit, find_unit
-from gpu_utils.errors import ContentError, UnknownName
+from gpu_utils.errors import ContentError, NotWritten
 
 GENERATED = {"lesson": "notebooks", "lab": "labs", "solution": "solutions"}
 
@@ -56,23 +56,14 @@ class Course:
         return [unit for unit in UNITS if self.is_written(unit)]
 
     def find(self, text: str) -> Unit:
-        """The unit that `text` names. Raises UnknownName, with its own sentence for a unit that is only planned."""
+        """The unit that `text` names. Raises UnknownName, and NotWritten for a unit that is only planned."""
         unit = find_unit(text)
         if not self.is_written(unit):
-            raise NotWritten(unit, self.written())
+            exist = ", ".join(known.name for known in self.written()) or "none"
+            raise NotWritten(
+                f"unit {unit.name} ({unit.title}) is planned but not written yet; the units that exist now: {exist}"
+            )
         return unit
-
-
-class NotWritten(UnknownName):
-    """A unit that is planned and has no content yet."""
-
-    def __init__(self, unit: Unit, written: list[Unit]) -> None:
-        Exception.__init__(
-            self,
-            f"unit {unit.name} ({unit.title}) is planned but not written yet; "
-            f"the units that exist are {', '.join(known.name for known in written) or 'none'}",
-        )
-        self.what, self.found, self.near = "unit", unit.name, []
 
 
 def course(start: Path | None = None) -> Course:

@@ -58,4 +58,4 @@ def find_unit(text: str) -> Unit:
     for unit in UNITS:
         if wanted in (unit.number, unit.topic, unit.name):
             return unit
-    raise UnknownName("unit", str(text), [name for unit in UNITS for name in (unit.name, unit.topic)])
+    raise UnknownName("unit", str(text), [unit.name for unit in UNITS])
