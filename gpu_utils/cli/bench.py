@@ -74,8 +74,8 @@ def _rows(results: dict[str, Any]) -> list[tuple[str, float, float | None, str]]
         ("import gpu_utils", results["import_seconds"], IMPORT_SECONDS, "s"),
         ("w2w study, second start to the server's answer", results["start_seconds"], START_SECONDS, "s"),
         (
-            f"training, preset {results['training']['preset']}",
-            results["training"]["tokens_per_second"],
+            f"training, preset {training['preset']}",
+            training["tokens_per_second"],
             None,
             "tokens/s",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -40,11 +41,15 @@ def check(what: _What, notebook: _Notebook = None) -> None:
         task = bar.add_task("starting", total=len(chosen))
         for exercise in chosen:
             bar.update(task, description=f"checking {exercise.id}")
-            source = found.source(exercise.id)
-            if source is None:
+            answer = found.find(exercise.id)
+            if answer is None:
                 report = engine.missing_answer(exercise)
+            elif answer.error:
+                report = engine.unreadable_answer(exercise, answer.error)
             else:
+                source = f"{found.setup}\n\n{answer.source}"
                 report = record(engine.check(exercise, None, runner=run_apart(source, exercises.find)))
+                report = replace(report, notes=(*report.notes, *([answer.note] if answer.note else [])))
             passed += report.passed
             bar.console.print(report_text(report), markup=False, highlight=False, soft_wrap=True)
     typer.echo(f"{passed} of {len(chosen)} exercises passed.")

@@ -77,6 +77,11 @@ def missing_answer(exercise: Exercise, seed: int = 0) -> Report:
     return Report(exercise.id, exercise.title, "not started", headline, seed=seed)
 
 
+def unreadable_answer(exercise: Exercise, problem: str) -> Report:
+    """The Report when the answer's cell is not Python; `problem` is one sentence."""
+    return Report(exercise.id, exercise.title, "failed", problem)
+
+
 def _quick_verdict(exercise: Exercise, answer: Any, seed: int) -> Report | None:
     if answer is None:
         return missing_answer(exercise, seed)
