@@ -28,6 +28,7 @@ def build(
         console.print(f"content/ holds no unit; write {here.relative(here.content)}/00_start/lesson.py first")
         raise typer.Exit(1)
     count = sum(len(builder.kinds(here, unit)) for unit in chosen)
+    made = f"{count} notebooks of {len(chosen)} unit" + "s" * (len(chosen) > 1)
     stray = [] if units else builder.strays(here)
     if not check:
         changed = builder.build(here, chosen)
@@ -37,9 +38,9 @@ def build(
     for found in wrong:
         console.print(f"{here.relative(found.path)} {found.why}", markup=False)
     if not check:
-        console.print(f"{count} notebooks of {len(chosen)} units: {len(changed)} changed")
+        console.print(f"{made}: {len(changed)} changed")
     elif wrong:
-        console.print(f"{len(wrong)} of {count} notebooks need `w2w build`, or are stray files")
+        console.print(f"{len(wrong)} files differ from a rebuild of {made}; run `w2w build`")
         raise typer.Exit(1)
     else:
-        console.print(f"{count} notebooks of {len(chosen)} units are current")
+        console.print(f"{made} are current")

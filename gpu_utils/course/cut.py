@@ -70,7 +70,7 @@ def find_cuts(source: str, where: str, first: int) -> list[Cut]:
         place, text = f"{where}:{first + number}", line.strip()
         if text == BEGIN:
             if begin is not None:
-                raise ContentError(f"{place}: `{BEGIN}` inside the cut that begins on line {first + begin}")
+                raise ContentError(f"{place}: a second `{BEGIN}` before the `{END}` of the one on line {first + begin}")
             begin = number
         elif text == END:
             if begin is None:
