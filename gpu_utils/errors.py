@@ -47,6 +47,10 @@ class BackendUnavailable(W2WError):
     """A backend cannot run here; the message says why and what would."""
 
 
+class OutOfBounds(W2WError):
+    """A kernel reached memory outside every tensor that it was given."""
+
+
 class ContentError(W2WError):
     """A mistake in content/: the message starts with file:line."""
 
