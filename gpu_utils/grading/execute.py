@@ -104,15 +104,23 @@ def run(
 
 
 def move(value: Any, device: str) -> Any:
-    """A copy of a tree with its tensors on `device`."""
+    """A copy of a tree with its tensors on `device`, with the strides that they have."""
     if isinstance(value, torch.Tensor):
-        moved = value.detach().to(device)
-        return moved.clone() if moved is value or moved.data_ptr() == value.data_ptr() else moved
+        moved = value.detach().to(device, copy=True)
+        return moved if moved.stride() == value.stride() else _copy_of_view(value, device)
     if isinstance(value, dict):
         return {key: move(item, device) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [move(item, device) for item in value]
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _copy_of_view(view: torch.Tensor, device: str) -> torch.Tensor:
+    """A view with gaps or repeats, on a copy of its whole storage; a plain copy would be contiguous."""
+    storage = torch.empty(0, dtype=torch.uint8, device=view.device).set_(view.untyped_storage())
+    moved = torch.empty(0, dtype=view.dtype, device=device)
+    moved.set_(storage.to(device, copy=True).untyped_storage(), view.storage_offset(), view.size(), view.stride())
+    return moved
 
 
 def _stray_device(value: Any, wanted: str) -> str:
