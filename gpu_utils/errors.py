@@ -84,3 +84,7 @@ class ProgressUnavailable(W2WError):
 
 class CheckFailed(W2WError):
     """A check that must pass (W2W_STRICT=1, as in validation) did not."""
+
+
+class InputCopied(W2WError):
+    """An answer copied a tensor where the exercise asks to read it in place."""
