@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
+import signal
 import socket
 from pathlib import Path
 from typing import Annotated
@@ -13,15 +15,18 @@ import typer
 HOST = "127.0.0.1"
 FIRST = "notebooks/00_start.ipynb"
 
-# News, update checks and the extension manager would reach for the internet.
+# News, update checks and the extension manager would reach for the internet; what the page itself must leave out
+# is in labconfig/page_config.json of this folder.
+PAGE_SETTINGS = Path(__file__).with_name("jupyter")
 SETTINGS = (
-    "--log-level=ERROR",
+    "--ServerApp.log_level=ERROR",
+    "--LabApp.log_level=ERROR",
     "--ServerApp.port_retries=0",
-    "--ServerApp.answer_yes=True",  # one Ctrl-C stops the server and its kernels, without a question
     "--LabApp.news_url=None",
     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     "--LabApp.extension_manager=readonly",
     "--LanguageServerManager.autodetect=False",
+    "--KernelManager.transport_encryption=auto",  # other users of this machine share 127.0.0.1
 )
 
 
@@ -68,6 +73,9 @@ def serve(root: Path, port: int, *, open_browser: bool) -> None:
     """Run JupyterLab in this process until Ctrl-C or SIGTERM; the token never shows in a list of processes."""
     from jupyterlab.labapp import LabApp
 
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(
+        filter(None, [str(PAGE_SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH")])
+    )
     token = secrets.token_hex(24)
     page = f"/lab/tree/{FIRST}"
     arguments = [
@@ -82,7 +90,11 @@ def serve(root: Path, port: int, *, open_browser: bool) -> None:
     if os.geteuid() == 0:
         typer.echo("Note: you are root, so every notebook cell runs as root; an ordinary user is safer.")
         arguments.append("--ServerApp.allow_root=True")
+    logging.getLogger("LabApp").setLevel(logging.ERROR)  # it speaks before its own setting is read
     server = LabApp.initialize_server(argv=arguments)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Jupyter's own Ctrl-C asks for a second one on a terminal, and leaves the kernels elsewhere.
+        signal.signal(number, lambda *_: server.stop(from_signal=True))
     address = f"http://{HOST}:{port}{page}?token={token}"
     server.io_loop.add_callback(typer.echo, f"The course is open at\n\n    {address}\n\nCtrl-C stops it.")
     server.start()
