@@ -6,8 +6,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
 
 from gpu_utils.course import build as builder
+from gpu_utils.course import validate as validator
 from gpu_utils.course.paths import course
 
 Units = Annotated[list[str] | None, typer.Argument(help="Units, for example 04 or triton_reductions; all without.")]
@@ -44,3 +47,39 @@ def build(
         raise typer.Exit(1)
     else:
         console.print(f"{made} are current")
+
+
+def validate(units: Units = None) -> None:
+    """Run every cell of the lessons and solutions; fail on an error, a failing check, a dead kernel or a timeout.
+
+    Example: w2w validate 04
+    """
+    here = course()
+    paths = validator.notebooks_to_validate(here, units or [])
+    console = Console(soft_wrap=True, highlight=False)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("running", total=validator.count_cells(paths))
+
+        def show(notebook: str) -> None:
+            progress.update(task, advance=1, description=notebook)
+
+        result = validator.run_notebooks(here.root, paths, strict=True, on_cell=show)
+    console.print(_table_of_runs(result))
+    for run in result.runs:
+        for failure in run.failures:
+            console.print(f"\n{here.relative(run.path)}, {failure}", markup=False)
+    good = sum(run.ok for run in result.runs)
+    console.print(f"\n{good} of {len(result.runs)} notebooks ran without a fault, in {result.seconds:.0f} s")
+    if not result.ok:
+        if not any(run.failures for run in result.runs):
+            console.print(result.output, markup=False)
+        raise typer.Exit(1)
+
+
+def _table_of_runs(result: validator.Validation) -> Table:
+    table = Table("notebook", "cells", "passed", "failed", "not run", "seconds")
+    for run in result.runs:
+        numbers = (run.cells, run.passed, len(run.failures), run.not_run)
+        name = f"{run.path.parent.name}/{run.path.name}"
+        table.add_row(name, *map(str, numbers), f"{run.seconds:.1f}", style="" if run.ok else "bold")
+    return table
