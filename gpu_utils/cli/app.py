@@ -23,11 +23,15 @@ class Entry(NamedTuple):
 COMMANDS = {
     "study": Entry("study", "study", "Open the course in JupyterLab."),
     "test": Entry("test_cmd", "run_suite", "Run every test and check of the course."),
+    "list": Entry("work", "list_units", "Show the units, and where your copies of the labs are."),
+    "start": Entry("work", "start", "Copy a unit's lab to work/, where you write your answers."),
+    "reset": Entry("work", "reset", "Start a unit over; your old copy is kept."),
     "check": Entry("grade", "check", "Check the answers in your copy of a lab."),
     "hint": Entry("grade", "hint", "Show the next hint of an exercise."),
     "status": Entry("grade", "status", "Show which exercises you have passed."),
     "doctor": Entry("doctor", "doctor", "Say what this machine has and what that allows."),
     "build": Entry("build", "build", "Make the notebooks from content/."),
+    "validate": Entry("build", "validate", "Run every notebook and fail on any fault."),
     "bench": Entry("bench", "bench", "Measure how fast the course is on this machine."),
 }
 
@@ -54,7 +58,7 @@ class Lazy(TyperCommand):
 
 def program() -> TyperGroup:
     """All commands of the table as one group; an unknown name is met with the nearest ones."""
-    commands = {name: Lazy(name, entry) for name, entry in COMMANDS.items()}
+    commands: dict[str, Any] = {name: Lazy(name, entry) for name, entry in COMMANDS.items()}
     return TyperGroup(name="w2w", commands=commands, help=HELP, no_args_is_help=True)
 
 
