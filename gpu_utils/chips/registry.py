@@ -37,7 +37,15 @@ class Figure:
 FORMATS = ("fp32", "tf32", "xf32", "fp32_matrix", "bf16", "fp8")
 """Number formats that have a column of peaks. fp32 is the vector units; fp32_matrix and xf32 are AMD's matrix units."""
 
-_ALIASES = {"float32": "fp32", "bfloat16": "bf16", "float8_e4m3fn": "fp8", "float8_e4m3fnuz": "fp8"}
+_ALIASES = {
+    "float32": "fp32",
+    "float16": "fp16",
+    "float64": "fp64",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "fp8",
+    "float8_e4m3fnuz": "fp8",
+    "float8_e5m2": "fp8",
+}
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,9 @@ LOCKWOOD_H100 = "glennklockwood.com/garden/processors/h100"
 ROOFLINE = "feifeibear/LLMRoofline hardware_dict.py"
 ZEROBAND = "samsja/zeroband src/zeroband/utils.py, which cites NVIDIA's data sheet"
 DEEPSEEK = "DeepSeek-V3 report, arXiv 2412.19437"
+WILLITRUN = "willitrunai.com/gpus/h20-96gb"
+H20_ARTICLE = "zangshuxian.com article on the H20, which quotes Geekbench 6 and the data sheet"
+PHILISUN = "philisun.com, comparison of H800 and H100"
 DEVICE_QUERY = "device query printed by the PC2 centre for its A100 (41943040 bytes)"
 ROCM_SPECS = "ROCm docs/reference/gpu-arch-specs.rst"
 ROCM_MI250 = "ROCm docs/conceptual/gpu-arch/mi250.md"
@@ -212,7 +223,7 @@ _ROWS = {
         Figure(3.35, "TB/s", ROOFLINE),
         _no("MB"),
         _NO_MALL,
-        Figure(400, "GB/s", DEEPSEEK),
+        Figure(400, "GB/s", PHILISUN),
         _peaks(ROOFLINE, bf16=989.5),
         ("H800",),
     ),
@@ -220,13 +231,17 @@ _ROWS = {
         "H20",
         "nvidia",
         "sm_90",
-        Figure(78, "SMs", ROOFLINE),
-        Figure(96, "GB", ROOFLINE),
+        Figure(78, "SMs", H20_ARTICLE),
+        Figure(96, "GB", WILLITRUN),
         Figure(4.0, "TB/s", ROOFLINE),
         _no("MB"),
         _NO_MALL,
-        Figure(900, "GB/s", ROOFLINE),
-        _peaks(ROOFLINE, fp32=44, tf32=74, bf16=148, fp8=296),
+        Figure(900, "GB/s", WILLITRUN),
+        {
+            **_peaks(H20_ARTICLE, fp32=44, tf32=74),
+            **_peaks(ROOFLINE, bf16=148),
+            **_peaks(ROOFLINE, "derived: twice BF16, as on H100", fp8=296),
+        },
         ("H20",),
     ),
     "B200": Chip(
