@@ -21,6 +21,7 @@ from typing import Any
 
 import nbformat
 
+from gpu_utils.course.build import kinds
 from gpu_utils.course.nbval_plugin import EVENTS
 from gpu_utils.course.paths import Course
 from gpu_utils.errors import ContentError
@@ -103,7 +104,8 @@ def run_notebooks(
 def notebooks_to_validate(course: Course, units: Sequence[str]) -> list[Path]:
     """Lessons and solutions of the named units, or of all that exist. Raises for a unit that is unknown or unbuilt."""
     chosen = [course.find(text) for text in units] if units else course.written()
-    paths = [course.notebook(unit, kind) for kind in ("lesson", "solution") for unit in chosen]
+    made = [(unit, kind) for kind in ("lesson", "solution") for unit in chosen if kind in kinds(course, unit)]
+    paths = [course.notebook(unit, kind) for unit, kind in made]
     for path in paths:
         if not path.is_file():
             raise ContentError(f"{course.relative(path)}:1: this notebook has not been built; run `w2w build`")
