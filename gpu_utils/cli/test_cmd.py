@@ -15,8 +15,6 @@ from typing import NamedTuple
 
 import typer
 
-COURSE = "import sys; from gpu_utils.cli import main; main()"
-
 
 class Step(NamedTuple):
     """One part of the suite: its name, the arguments of Python, and the pytest report it writes, if it does."""
@@ -34,12 +32,12 @@ def _pytest(name: str, *arguments: str) -> Step:
 STEPS = (
     Step("ruff check", ("-m", "ruff", "check", ".")),
     Step("ruff format", ("-m", "ruff", "format", "--check", ".")),
-    Step("floors of imports", ("-c", "from importlinter.cli import lint_imports_command as run; run()")),
+    Step("floors of imports", ("-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-logo")),
     Step("types", ("-m", "mypy")),
-    Step("notebooks are current", ("-c", COURSE, "build", "--check")),
+    Step("notebooks are current", ("-m", "gpu_utils.cli", "build", "--check")),
     _pytest("tests", "-n", "2", "--doctest-modules", "--ignore=tests/browser", "tests", "gpu_utils"),
     _pytest("browser", "tests/browser"),
-    Step("notebooks run", ("-c", COURSE, "validate")),
+    Step("notebooks run", ("-m", "gpu_utils.cli", "validate")),
 )
 
 
