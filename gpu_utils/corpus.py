@@ -224,8 +224,13 @@ def load_corpus(config: CorpusConfig | None = None) -> Corpus:
         _build(config, files, building)
         if folder != building:
             _move_into_place(config, building, folder)
-    except BaseException:
+    except BaseException as problem:
         shutil.rmtree(building, ignore_errors=True)
+        if isinstance(problem, OSError):
+            raise CorpusError(
+                f"the corpus could not be written to {folder.parent} ({problem.strerror}); make room there, or set "
+                "W2W_CACHE to another folder"
+            ) from problem
         raise
     corpus = _read(config, folder)
     if corpus is None:

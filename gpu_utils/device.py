@@ -40,14 +40,13 @@ def device_peak(device: torch.device, dtype: torch.dtype) -> Peak:
     """The peak of dense matrix products: from the chip registry for a GPU, measured for a CPU (0.3 s)."""
     if device.type == "cpu":
         return _measured_cpu_peak(dtype)
-    chip = probe().chip
-    if chip is None:
-        return Peak(None, f"{torch.cuda.get_device_name(device)} is not in the chip registry")
-    kind = {torch.bfloat16: "bf16", torch.float32: "fp32"}[dtype]
-    figure = chip.peak(kind)
-    if figure is None:
-        return Peak(None, f"the chip registry has no {kind} peak for {chip.name}")
-    return Peak(figure, f"{chip.name}, {kind}, dense: chip registry")
+    found = probe()
+    if found.chip is None:
+        return Peak(None, f"{found.name} is not in the registry of chips")
+    figure = found.chip.peak_figure(dtype)
+    if figure.value is None:
+        return Peak(None, f"the registry has no {dtype} peak for {found.chip.name}: {figure.note}")
+    return Peak(figure.value * 1e12, f"{found.chip.name}: {figure}")
 
 
 def _measured_cpu_peak(dtype: torch.dtype) -> Peak:
@@ -109,11 +108,12 @@ class Stopwatch:
 
 
 def describe(device: torch.device, dtype: torch.dtype) -> dict[str, str | int]:
-    """Name, vendor and precision for a run record."""
+    """Name, vendor, target and precision, for a run record."""
     found = probe()
     return {
         "name": found.name,
         "vendor": found.vendor,
+        "target": found.target,
         "type": device.type,
         "dtype": str(dtype).removeprefix("torch."),
         "cpu_threads": torch.get_num_threads(),

@@ -296,7 +296,7 @@ def load_transformers(source: Any, *, n_head: int | None = None, attention: Atte
         raise ModelError("a state dict does not tell the number of heads; give n_head (12 for the 124M model)")
     state = {name.removeprefix("transformer."): weight for name, weight in state.items()}
     # The tied copy, and causal masks that old checkpoints carry.
-    state = {n: w for n, w in state.items() if n != "lm_head.weight" and not n.endswith(("attn.bias", "masked_bias"))}
+    state = {n: w for n, w in state.items() if n != "lm_head.weight" and not n.endswith((".attn.bias", "masked_bias"))}
     if not {"wte.weight", "wpe.weight"} <= state.keys():
         raise ModelError("these weights hold no wte.weight and wpe.weight; give those of a GPT2LMHeadModel")
     vocab_size, n_embd = state["wte.weight"].shape
