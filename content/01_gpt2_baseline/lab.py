@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gpu_utils import check, gpt2
+from gpu_utils import check, gpt2, hint, progress, solution
 
 # %% [markdown] statement of attention
 # ## 01.attention: causal multi-head attention
@@ -535,5 +535,8 @@ check("01.activation_memory")
 # %% [markdown] end of the lab
 # ## Done
 #
-# You have a GPT-2 in about a hundred lines and know what it costs. `progress()` from `gpu_utils` shows where you stand.
+# You have a GPT-2 in about a hundred lines and know what it costs. The next cell shows where you stand.
 # Unit 02 explains the machine that has to pay these costs, on both vendors.
+
+# %% progress
+progress()

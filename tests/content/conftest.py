@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gpu_utils.course import sources
 from gpu_utils.course.cells import Cell, parse_cells
-from gpu_utils.course.cut import complete, stub
 from gpu_utils.course.paths import Course
 from gpu_utils.course.units import find_unit
 
@@ -34,26 +34,12 @@ def answer_cell(exercise_id: str) -> Cell:
     return found[0]
 
 
-def answer_source(exercise_id: str, version: str) -> str:
-    """The setup cell and the answer cell, as a check of the command line sees them: "solution" or "untouched"."""
-    cells = lab_cells(exercise_id.split(".")[0])
-    setup = next(cell for cell in cells if "setup" in cell.tags)
-    cell = answer_cell(exercise_id)
-    answer = complete(cell.source) if version == "solution" else stub(cell.source, exercise_id, "lab.py", cell.first)
-    return f"{setup.source}\n\n{answer}\n"
-
-
 @pytest.fixture(scope="session")
-def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
-    """load(exercise_id, "solution" or "untouched") -> the function; its source is a file, which Triton reads again."""
-    folder = tmp_path_factory.mktemp("answers")
+def load() -> Load:
+    """load(exercise_id, "solution" or "untouched") -> the function that the answer cell defines."""
 
     @functools.cache
     def load(exercise_id: str, version: str) -> Callable[..., Any]:
-        path = folder / f"{exercise_id}_{version}.py"
-        path.write_text(answer_source(exercise_id, version), encoding="utf-8")
-        namespace: dict[str, Any] = {"__name__": "lab"}
-        exec(compile(path.read_text("utf-8"), str(path), "exec"), namespace)
-        return namespace[exercise_id.split(".")[1]]
+        return sources.load(exercise_id, getattr(sources, version)(exercise_id))
 
     return load
