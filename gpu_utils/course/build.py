@@ -37,7 +37,6 @@ ContentError that starts with file:line.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
@@ -48,10 +47,11 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from gpu_utils.course.cells import EXERCISE_ID, Cell, parse_cells
-from gpu_utils.course.cut import BEGIN, END, complete, find_cuts, stub
+from gpu_utils.course.cells import Cell, parse_cells
+from gpu_utils.course.cut import complete, stub
 from gpu_utils.course.files import write_atomically
 from gpu_utils.course.paths import GENERATED, Course
+from gpu_utils.course.rules import check_lab, check_lesson, check_titles, checked
 from gpu_utils.course.units import Unit
 from gpu_utils.errors import ContentError
 
@@ -118,8 +118,8 @@ def render(course: Course, unit: Unit, kind: str) -> str:
     except UnicodeDecodeError as error:
         raise ContentError(f"{where}:1: not UTF-8: {error.reason} at byte {error.start}") from None
     cells = parse_cells(text, where)
-    _check_titles(cells, where)
-    (_check_lesson if kind == "lesson" else _check_lab)(cells, unit, where)
+    check_titles(cells, where)
+    (check_lesson if kind == "lesson" else check_lab)(cells, unit, where)
     kept = [
         _notebook_cell(cell, identity, kind, where)
         for cell, identity in zip(cells, _identities(cells, unit, kind), strict=True)
@@ -161,108 +161,6 @@ def _exercises_of(cell: Cell) -> list[str]:
     if "answer" in cell.tags:
         return cell.exercises
     return checked(cell.source) if "check" in cell.tags else []
-
-
-def checked(source: str) -> list[str]:
-    """The exercise ids that a cell passes to check().
-
-    >>> checked('check("00.vector_add")')
-    ['00.vector_add']
-    """
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:  # a cell with magics, which only IPython reads
-        return []
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
-    return [
-        call.args[0].value
-        for call in calls
-        if isinstance(call.func, ast.Name)
-        and call.func.id == "check"
-        and isinstance(call.args[0], ast.Constant)
-        and isinstance(call.args[0].value, str)
-    ]
-
-
-def _check_titles(cells: list[Cell], where: str) -> None:
-    lines: dict[str, int] = {}
-    for cell in cells:
-        if cell.title in lines:
-            raise ContentError(
-                f"{where}:{cell.header}: the title {cell.title!r} is already used on line {lines[cell.title]}"
-            )
-        if cell.title:
-            lines[cell.title] = cell.header
-
-
-def _check_lesson(cells: list[Cell], unit: Unit, where: str) -> None:
-    for cell in cells:
-        for tag in cell.tags:
-            if tag in ("answer", "check", "solution") or EXERCISE_ID.fullmatch(tag):
-                raise ContentError(f"{where}:{cell.header}: the tag {tag!r} belongs in lab.py")
-        _check_no_markers(cell, where)
-
-
-def _check_lab(cells: list[Cell], unit: Unit, where: str) -> None:
-    code = [cell for cell in cells if cell.kind == "code"]
-    setups = [cell for cell in code if "setup" in cell.tags]
-    if len(setups) != 1 or code[0] is not setups[0]:
-        place = (setups[-1:] or code[:1] or cells[:1] or [None])[0]
-        raise ContentError(
-            f'{where}:{place.header if place else 1}: the first code cell, and only it, has tags=["setup"]'
-        )
-    answered: dict[str, Cell] = {}
-    checks: set[str] = set()
-    for cell in cells:
-        place = f"{where}:{cell.header}"
-        if "answer" in cell.tags:
-            exercise = _check_answer(cell, unit, where)
-            if exercise in answered:
-                raise ContentError(f"{place}: {exercise} is already answered on line {answered[exercise].header}")
-            answered[exercise] = cell
-            continue
-        _check_no_markers(cell, where)
-        found = checked(cell.source) if cell.kind == "code" else []
-        if ("check" in cell.tags) != bool(found):
-            raise ContentError(f'{place}: a cell calls check("NN.name") if and only if it has the tag "check"')
-        for exercise in [*found, *cell.exercises]:
-            if exercise not in answered:
-                raise ContentError(f"{place}: {exercise} has no answer cell above")
-        checks.update(found)
-        if len(found) > 1 or (cell.exercises and cell.exercises != found):
-            raise ContentError(f"{place}: a check cell checks one exercise, the one of its tag")
-    for exercise, cell in answered.items():
-        if exercise not in checks:
-            raise ContentError(f'{where}:{cell.header}: no cell tagged "check" calls check("{exercise}")')
-
-
-def _check_answer(cell: Cell, unit: Unit, where: str) -> str:
-    place = f"{where}:{cell.header}"
-    if cell.kind != "code" or len(cell.exercises) != 1 or "solution" in cell.tags or "check" in cell.tags:
-        raise ContentError(f'{place}: an answer is a code cell with tags=["answer", "NN.name"]')
-    exercise = cell.exercises[0]
-    number, name = exercise.split(".")
-    if cell.title != exercise:
-        raise ContentError(f"{place}: the title of this answer cell is {cell.title!r}, expected {exercise!r}")
-    if number != unit.number:
-        raise ContentError(f"{place}: exercise {exercise} is not of unit {unit.name}")
-    try:
-        defined = [node.name for node in ast.parse(cell.source).body if isinstance(node, ast.FunctionDef)]
-    except SyntaxError:
-        raise ContentError(f"{place}: an answer cell is plain Python, without magics") from None
-    if name not in defined:
-        raise ContentError(
-            f"{place}: the answer to {exercise} is a function named {name!r}, found {', '.join(defined) or 'none'}"
-        )
-    if all(cut.in_kernel for cut in find_cuts(cell.source, where, cell.first)):
-        raise ContentError(f"{place}: no cut in host code, so an untouched lab could not tell NOT STARTED from wrong")
-    return exercise
-
-
-def _check_no_markers(cell: Cell, where: str) -> None:
-    for number, line in enumerate(cell.source.split("\n")):
-        if line.strip() in (BEGIN, END):
-            raise ContentError(f'{where}:{cell.first + number}: `{line.strip()}` outside a cell tagged "answer"')
 
 
 def _first_difference(on_disk: str, expected: str) -> str:

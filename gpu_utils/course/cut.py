@@ -119,9 +119,16 @@ def _check_what_is_left(text: str, source: str, cuts: list[Cut], where: str, fir
 
 
 def _bound(node: ast.AST) -> set[str]:
+    """The names that a function binds: its arguments and what it assigns. `x += 1` uses x and does not bind it."""
+    added = {id(child.target) for child in ast.walk(node) if isinstance(child, ast.AugAssign)}
     arguments = {child.arg for child in ast.walk(node) if isinstance(child, ast.arg)}
-    return arguments | {c.id for c in ast.walk(node) if isinstance(c, ast.Name) and isinstance(c.ctx, ast.Store)}
+    return arguments | {name.id for name in _names(node, ast.Store) if id(name) not in added}
 
 
 def _used(node: ast.AST) -> set[str]:
-    return {c.id for c in ast.walk(node) if isinstance(c, ast.Name) and isinstance(c.ctx, ast.Load)}
+    added = [child.target for child in ast.walk(node) if isinstance(child, ast.AugAssign)]
+    return {name.id for name in (*_names(node, ast.Load), *added) if isinstance(name, ast.Name)}
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> list[ast.Name]:
+    return [child for child in ast.walk(node) if isinstance(child, ast.Name) and isinstance(child.ctx, context)]

@@ -174,8 +174,9 @@ def _exercise(tags: list[str], metadata: Mapping[str, Any]) -> str:
         return ids[0]
     w2w = _mapping(metadata.get("w2w"))
     named = w2w.get("exercise")
-    is_answer = w2w.get("role") == "answer" and isinstance(named, str) and _EXERCISE_ID.fullmatch(named)
-    return named if is_answer else ""
+    if w2w.get("role") == "answer" and isinstance(named, str) and _EXERCISE_ID.fullmatch(named):
+        return named
+    return ""
 
 
 def _python(source: str) -> tuple[str, str]:

@@ -401,6 +401,13 @@ def test_a_cut_in_a_kernel_becomes_pass(decorator):
     assert stub(source, "00.k", "lab.py", 1).endswith("    # YOUR CODE (about 1 line)\n    pass")
 
 
+def test_a_kernel_that_adds_to_what_only_the_cut_binds_is_a_mistake():
+    source = "@triton.jit\ndef k(n):\n    # BEGIN SOLUTION\n    total = n\n    # END SOLUTION\n    total += 1"
+    with pytest.raises(ContentError, match=r"lab\.py:3: after the cut k still uses 'total'"):
+        stub(source, "00.k", "lab.py", 1)
+    assert stub(source.replace("(n):", "(n):\n    total = 0"), "00.k", "lab.py", 1)
+
+
 def test_a_cut_deep_in_a_host_function_keeps_its_indentation():
     source = "def f(n):\n    for i in n:\n        # BEGIN SOLUTION\n        g(i)\n        # END SOLUTION\n    return n"
     assert stub(source, "00.f", "lab.py", 1) == (

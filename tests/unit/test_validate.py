@@ -92,6 +92,27 @@ def test_the_kernel_is_the_python_that_runs_the_tests(tmp_path):
     assert seen == [f"{tmp_path.name}/which.ipynb"]
 
 
+WRONG = [
+    "from gpu_utils import check",
+    "def vector_add(x, y):\n    return x",
+    'check("00.vector_add", backends=["cpu", "interpreter"])',
+]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_check_that_fails_fails_the_notebook_only_when_strict(tmp_path, strict):
+    empty = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
+    cells = [{**empty, "id": f"cell-{number}", "source": source} for number, source in enumerate(WRONG)]
+    path = tmp_path / "wrong.ipynb"
+    path.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    (run,) = run_notebooks(ROOT, [path], strict=strict).runs
+    assert run.ok != strict
+    assert [failure.split("\n")[0] for failure in run.failures] == [
+        "Cell 2: Cell execution caused an exception"
+    ] * strict
+    assert all("CheckFailed" in failure for failure in run.failures)
+
+
 def test_nothing_to_run_is_a_failure():
     with pytest.raises(ContentError, match="no notebooks found"):
         run_notebooks(ROOT, [], strict=True)
