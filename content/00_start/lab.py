@@ -18,6 +18,7 @@
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from gpu_utils import check, hint, progress, solution
 
@@ -38,10 +39,11 @@ from gpu_utils import check, hint, progress, solution
 # | ROCm build, eight AMD GPUs | `None` | `"6.4.43483"` | 8 | `"amd"` |
 # | CUDA build, no GPU | `"12.8"` | `None` | 0 | ? |
 #
-# Two more are for you to think of. The lesson's section 1 has all you need.
+# Two more are for you to think of. Section 1 of the lesson has all you need; `hint("00.platform")` helps when stuck.
+
 
 # %% 00.platform tags=["answer", "00.platform"]
-def platform():
+def platform() -> str:
     """Return "nvidia", "amd" or "cpu": whose GPU torch can use here."""
     # BEGIN SOLUTION
     if not torch.cuda.is_available():
@@ -50,12 +52,12 @@ def platform():
     # END SOLUTION
 
 
-# %% check of platform tags=["check"]
+# %% tags=["check"]
 check("00.platform")
 
 # %% [markdown] why platform
-# **Why it matters.** A training script that asks `torch.version.cuda` falls back to the CPU on an MI300X, without an
-# error, and runs hundreds of times slower. It is the first thing that people get wrong when they port (unit 03).
+# **Why it matters.** A training script that asks `torch.version.cuda` runs on the CPU of a machine with eight MI300X,
+# and says nothing. Such tests are among the first things to look for in code that moves to ROCm (unit 03).
 
 # %% [markdown] statement of vector_add
 # ## 00.vector_add: your first kernel
@@ -79,6 +81,7 @@ check("00.platform")
 # | y = 10 10 10 10 10 10 | 10 10 10 10 | 10 10 · · |
 # | out | 11 12 13 14 | 15 16 (not touched) |
 
+
 # %% 00.vector_add tags=["answer", "00.vector_add"]
 @triton.jit
 def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -92,7 +95,7 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     # END SOLUTION
 
 
-def vector_add(x, y):
+def vector_add(x: Tensor, y: Tensor) -> Tensor:
     """Return x + y; x, y: (n,) on one device. Launches vector_add_kernel."""
     BLOCK = 1024
     # BEGIN SOLUTION
@@ -104,7 +107,7 @@ def vector_add(x, y):
     # END SOLUTION
 
 
-# %% check of vector_add tags=["check"]
+# %% tags=["check"]
 check("00.vector_add")
 
 # %% [markdown] why vector_add
@@ -116,8 +119,8 @@ check("00.vector_add")
 #
 # $$\text{out}_{rc} = a \, x_{rc} + y_{rc} \qquad 0 \le r < \text{rows},\; 0 \le c < \text{cols}$$
 #
-# **Given** `a`, a Python float, and `x` and `y`, float32 tensors of shape `(rows, cols)` on the same device. They may be
-# *views*: a slice of a wider matrix, every second row, a transpose, one row repeated. Each has its own strides.
+# **Given** `a`, a Python float, and `x` and `y`, float32 tensors of shape `(rows, cols)` on the same device. They may
+# be *views*: a slice of a wider matrix, every second row, a transpose, one row repeated. Each has its own strides.
 # **Return** a new tensor of shape `(rows, cols)`, same dtype and device. Do not copy `x` or `y` first
 # (`contiguous`, `clone`, `reshape`): your kernel reads them where they are.
 #
@@ -134,7 +137,9 @@ check("00.vector_add")
 # ```
 #
 # Use a grid of two dimensions, `(rows, blocks to a row)`, with `BLOCK = 128` columns to a block. In the kernel
-# `tl.program_id(0)` is then the row and `tl.program_id(1)` the block of columns.
+# `tl.program_id(0)` is then the row and `tl.program_id(1)` the block of columns. The result may be laid out as you
+# like; contiguous is the simplest. Section 3 of the lesson does this for another kernel, and `hint("00.saxpy")` helps.
+
 
 # %% 00.saxpy tags=["answer", "00.saxpy"]
 @triton.jit
@@ -152,7 +157,7 @@ def saxpy_kernel(
     # END SOLUTION
 
 
-def saxpy(a, x, y):
+def saxpy(a: float, x: Tensor, y: Tensor) -> Tensor:
     """Return a * x + y; a: float, x, y: (rows, cols) views on one device. Launches saxpy_kernel."""
     BLOCK = 128
     rows, cols = x.shape
@@ -164,17 +169,18 @@ def saxpy(a, x, y):
     # END SOLUTION
 
 
-# %% check of saxpy tags=["check"]
+# %% tags=["check"]
 check("00.saxpy")
 
 # %% [markdown] why saxpy
-# **Why it matters.** Attention heads, transposed weights and slices of a batch are all views. A kernel that takes strides
-# reads them in place; one that does not costs a copy each time, and a copy moves every byte twice.
+# **Why it matters.** Attention heads, transposed weights and slices of a batch are all views. A kernel that takes
+# strides reads them in place; one that does not costs a copy each time, and a copy moves every byte twice.
 
 # %% [markdown] where you stand
 # ## Where you stand
 #
-# `progress()` lists every exercise of the course that exists, and what you have passed. It is stored on your machine only.
+# `progress()` lists every exercise of the course that exists, and what you have passed. It is stored on your machine
+# only.
 
 # %% progress
 progress()

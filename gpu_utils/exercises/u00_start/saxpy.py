@@ -180,6 +180,13 @@ EXERCISE = Exercise(
         Case("y is one row, repeated with stride 0", rows=4, cols=96, y="one row repeated"),
     ),
     fresh=_fresh,
+    trivial={
+        "zeros": lambda a, x, y: torch.zeros(x.shape, device=x.device),
+        "ones": lambda a, x, y: torch.ones(x.shape, device=x.device),
+        "nan": lambda a, x, y: torch.full(x.shape, float("nan"), device=x.device),
+        "x": lambda a, x, y: x,
+        "y": lambda a, x, y: y,
+    },
     limits=(
         Limit(
             "launches",
