@@ -41,8 +41,8 @@ def test_a_unit_has_a_lesson_and_a_lab(unit):
 @each_unit
 def test_a_lab_is_its_solution_outside_the_cut_parts(unit):
     solution = {cell.id: cell for cell in read(unit, "solution").cells}
-    source = {cell.source: cell for cell in parse_cells(HERE.source(unit, "lab").read_text("utf-8"), "lab.py")}
-    with_markers = {re.sub(rf" *({BEGIN}|{END})\n?", "", text).rstrip("\n"): text for text in source}
+    cells = parse_cells(HERE.source(unit, "lab").read_text("utf-8"), "lab.py")
+    with_markers = {cell.exercises[0]: cell.source for cell in cells if "answer" in cell.tags}
     lab = read(unit, "lab").cells
     for cell in lab:
         complete = solution.pop(cell.id)
@@ -50,9 +50,13 @@ def test_a_lab_is_its_solution_outside_the_cut_parts(unit):
         if "answer" not in cell.metadata.get("tags", []):
             assert cell.source == complete.source
             continue
-        outside = _CUT.split(with_markers[complete.source.rstrip("\n")])
+        outside = _CUT.split(with_markers[cell.metadata.w2w.exercise])
         assert len(outside) > 1, "nothing was cut"
         assert _STUB.split(cell.source) == outside
+        rest = complete.source
+        for part in filter(None, outside):
+            _, found, rest = rest.partition(part)
+            assert found == part, f"not in the solution: {part!r}"
     assert all("solution" in cell.metadata.get("tags", []) for cell in solution.values())
     order = [cell.id for cell in read(unit, "solution").cells]
     assert [cell.id for cell in lab] == [identity for identity in order if identity not in solution]
