@@ -63,16 +63,17 @@ def state_bytes(config: GPT2Config) -> dict[str, int]:
 def activation_bytes(
     config: GPT2Config, batch: int, seq_len: int, *, bytes_per_value: int = 4, scores: bool = True
 ) -> int:
-    """Bytes that forward keeps for backward: bytes_per_value (L (16 B T d + B H T²) + 2 B T d + B T V).
+    """Bytes that forward keeps for backward: bytes_per_value (L (16 B T d + B H T²) + 2 B T d) + 4 B T V.
 
     A block keeps 16 values a token and channel: the inputs of two norms (2), of four linear layers (1 + 1 + 1
     + 4), of GELU (4) and q, k, v (3). Without `scores`, as with a fused attention kernel, the B H T² term goes.
-    Left out: statistics of the norms and of fused attention, and token ids; together about one part in a hundred.
+    The log-probabilities of the loss are float32 whatever the model is. Left out: statistics of the norms and of
+    fused attention, the causal mask, token ids; together about one part in a hundred.
     """
     tokens = batch * seq_len
     block = 16 * tokens * config.n_embd + (tokens * config.n_head * seq_len if scores else 0)
-    head = tokens * (2 * config.n_embd + config.vocab_size)
-    return bytes_per_value * (config.n_layer * block + head)
+    head = 2 * tokens * config.n_embd
+    return bytes_per_value * (config.n_layer * block + head) + 4 * tokens * config.vocab_size
 
 
 def kv_cache_bytes(config: GPT2Config, batch: int, seq_len: int, *, bytes_per_value: int = 4) -> int:

@@ -86,7 +86,7 @@ class TrainConfig:
 
     @classmethod
     def preset(cls, name: str) -> TrainConfig:
-        """ "cpu": under a minute on two cores. "gpt2": the 124M model, for a GPU with 24 GB or more."""
+        """ "cpu": under a minute on two cores. "gpt2": the 124M model, for a GPU with 16 GB or more."""
         if name not in PRESETS:
             raise UnknownName("training preset", name, PRESETS)
         return PRESETS[name]
@@ -106,7 +106,7 @@ PRESETS = {
     "gpt2": TrainConfig(
         model=GPT2Config.preset("gpt2"),
         corpus=CorpusConfig(vocab_size=50257),
-        batch=16,
+        batch=8,
         accumulate=2,
         seq_len=1024,
         steps=200,

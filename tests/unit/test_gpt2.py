@@ -236,13 +236,15 @@ def test_the_flop_formula_is_what_pytorch_counts():
     assert counter.get_total_flops() == flops_per_token(SMALL, 20) * tokens.numel()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("how", ["explicit", "sdpa"])
-def test_the_activation_formula_is_within_two_percent_of_what_autograd_keeps(how):
+def test_the_activation_formula_is_within_two_percent_of_what_autograd_keeps(how, dtype):
     config = GPT2Config.preset("cpu")
-    model = GPT2(config, attention=how)
+    model = GPT2(config, attention=how).to(dtype)
     tokens = tokens_for(config, batch=4)
     kept = saved_bytes(model, lambda: model.loss(tokens, tokens))
-    assert kept == pytest.approx(activation_bytes(config, 4, config.n_positions, scores=how == "explicit"), rel=0.02)
+    counted = activation_bytes(config, 4, config.n_positions, bytes_per_value=dtype.itemsize, scores=how == "explicit")
+    assert kept == pytest.approx(counted, rel=0.02)
 
 
 def test_the_cache_takes_the_bytes_that_are_counted():
