@@ -79,9 +79,9 @@ def attention(x: Tensor, w_qkv: Tensor, b_qkv: Tensor, w_proj: Tensor, b_proj: T
 check("01.attention")
 
 # %% [markdown] why attention
-# **Why it matters.** Count the traffic: the scores are $B H T^2$ numbers, written once by the product, read and written
-# by the mask and by the softmax, read by the last product. At $T = 1024$ and $D = 64$ a head's scores are 16 times as
-# large as its queries. This is why a fused kernel wins, although it does no fewer FLOPs.
+# **Why it matters.** Count the traffic: the scores are $B H T^2$ numbers, written by the product, read and written
+# again by the scaling, the mask and the softmax, and read by the last product. At $T = 1024$ and $D = 64$ a head's
+# scores are 16 times as large as its queries. This is why a fused kernel wins, although it does no fewer FLOPs.
 
 # %% [markdown] statement of mlp
 # ## 01.mlp: the feed-forward half
@@ -218,8 +218,8 @@ def init(shapes: dict[str, list[int]], n_layer: int, seed: int) -> dict[str, Ten
 check("01.init")
 
 # %% [markdown] why init
-# **Why it matters.** At the start a good GPT-2 knows nothing: its loss is $\ln V$, because all tokens look equally
-# likely. A first loss above that says that the weights are too large somewhere. It is the cheapest test of a port.
+# **Why it matters.** At the start a GPT-2 knows nothing and all tokens look about equally likely to it: its loss is
+# close to $\ln V$. A first loss far above says that weights are too large somewhere. It is the cheapest test of a port.
 
 # %% [markdown] statement of param_count
 # ## 01.param_count: parameters from the configuration
@@ -311,7 +311,7 @@ check("01.flops_per_token")
 # %% [markdown] why flops_per_token
 # **Why it matters.** MFU is the one number that compares runs across chips, sizes and vendors. GPT-2 takes
 # 854,438,400 FLOPs a token at $T = 1024$. Which peak you divide by matters as much as the count: the dense peak of the
-# dtype in which the matrix products run. Data sheets print the sparse peak, twice as large, in the same column.
+# dtype in which the matrix products run. Many tables print the sparse peak, twice as large, as if it were dense.
 
 # %% [markdown] statement of grad_accumulation
 # ## 01.grad_accumulation: small steps that equal the large one

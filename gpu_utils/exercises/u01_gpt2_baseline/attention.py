@@ -177,7 +177,7 @@ EXERCISE = Exercise(
     explanation=(
         "A score sums D products of numbers of size 1, so its standard deviation is sqrt(D): dividing by it keeps "
         "the softmax away from one-hot. The mask is -inf before the softmax, so that the kept weights still sum to "
-        "1. The T x T scores are written to memory and read back three times here; FlashAttention (unit 06) never "
-        "writes them."
+        "1. The T x T scores are written to memory and read back by every operation on them; FlashAttention (unit "
+        "06) never writes them."
     ),
 )

@@ -57,7 +57,7 @@ def _call(answer: Any, inputs: Inputs) -> Any:
     with _LargestLogits(len(inputs["weight"])) as seen:
         result = answer(**inputs)
     if not isinstance(result, dict):
-        return result
+        raise TypeError(f"grad_accumulation returned {type(result).__name__}; expected a dict with loss and grad")
     # the transposed weight also ends in the vocabulary: C rows of it are no logits
     within = seen.rows <= max(inputs["micro_batch"] * T, C)
     found = f"at most {inputs['micro_batch']} sequences" if within else f"{seen.rows // T} sequences"

@@ -46,8 +46,9 @@ def _call(answer: Any, inputs: Inputs) -> dict[str, Any]:
     for new in x.split(chunks, dim=1):
         with FlopCounterMode(display=False) as counter:
             result = answer(x=new, k_cache=k, v_cache=v, **rest)
-        if not isinstance(result, (tuple, list)) or len(result) != 3:
-            raise TypeError(f"kv_cache returned {type(result).__name__}, expected three tensors: y, k, v")
+        kinds = [type(part).__name__ for part in (result if isinstance(result, (tuple, list)) else [result])]
+        if kinds != ["Tensor"] * 3:
+            raise TypeError(f"kv_cache returned {', '.join(kinds)}; expected three tensors: y, k, v")
         y, k, v = result
         outputs.append(y)
         n, seen = new.shape[1], seen + new.shape[1]
@@ -195,7 +196,7 @@ EXERCISE = Exercise(
     ),
     explanation=(
         "Keys and values of a token never change once computed, because attention is causal. A step with one new "
-        "token costs one row of scores instead of T: the FLOPs of a whole generation drop from order T³ to T². The "
+        "token costs one row of scores instead of T: attention over a whole generation drops from order T³ to T². The "
         "price is memory, 2 L T C numbers a sequence, read in full for every token: decoding is bound by bandwidth "
         "(unit 06)."
     ),

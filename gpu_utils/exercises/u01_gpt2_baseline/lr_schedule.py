@@ -140,8 +140,8 @@ EXERCISE = Exercise(
         "divide by total_steps - warmup_steps.",
     ),
     explanation=(
-        "AdamW divides by a running average of squared gradients, which is unreliable for the first batches: "
-        "warm-up keeps those steps small. The cosine spends most of its time near both ends: long at a high rate to "
+        "AdamW divides by the root of a running average of squared gradients, which is unreliable for the first "
+        "batches: warm-up keeps those steps small. The cosine changes slowly at both ends: long at a high rate to "
         "travel, then long at a low rate to settle. The floor keeps the last steps from being wasted."
     ),
 )

@@ -112,8 +112,8 @@ EXERCISE = Exercise(
         "A linear layer has n_in * n_out + n_out parameters, a layer norm 2C. A layer has 12 C² + 13 C in all.",
     ),
     explanation=(
-        "One layer has 12 C² + 13 C parameters: 3C² + 3C for q, k and v, C² + C for the projection, 8 C² + 5 C for "
-        "the MLP and 4C for two norms. With the embeddings (V + P) C and the last norm 2C, GPT-2 has 124,439,808. "
-        "Untied it would have 163,037,184, which is the number that some tools print."
+        "One layer has 12 C² + 13 C parameters: 3C² + 3C for q, k and v, C² + C for the projection, 8 C² + 5 C for the "
+        "MLP and 4C for two norms. With the embeddings (V + P) C and the last norm 2C, GPT-2 has 124,439,808. With an "
+        "output layer of its own it would have 163,037,184."
     ),
 )
