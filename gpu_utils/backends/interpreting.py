@@ -15,6 +15,7 @@ import re
 import textwrap
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,17 @@ _REFUSED_TYPES = {"bf16": "get_bf16_ty", **{f"fp8{kind}": f"get_fp8{kind}_ty" fo
 _REFUSED_TYPES |= {"fp8e5": "get_fp8e5_ty", "fp8e5b16": "get_fp8e5b16_ty"}
 
 _depth = 0
-_memory: list[GuardedMemory] = []
+
+
+@dataclass
+class _Launch:
+    """What the running kernel needs: its memory, and the functions that were rewritten for it so far."""
+
+    memory: GuardedMemory
+    functions: dict[Any, Callable[..., Any]] = field(default_factory=dict)
+
+
+_running: list[_Launch] = []
 
 
 @contextlib.contextmanager
@@ -86,27 +97,27 @@ def _run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Non
             "use the gpu backend, or float32 or float16 tensors"
         )
     with _patched_language(), np.errstate(all="ignore"):
-        body = _python_function(kernel)
         values = {
             name: value if _is_constexpr(kernel, parameters[name]) else engine._implicit_cvt(value)
             for name, value in guarded.items()
         }
         builder = engine.interpreter_builder
-        _memory.append(memory)
+        _running.append(_Launch(memory))
         try:
+            body = _python_function(kernel)
             builder.set_grid_dim(*sizes)
             for index in np.ndindex(*sizes):
                 memory.program = tuple(map(int, index))
                 builder.set_grid_idx(*memory.program)
                 body(**values)
         finally:
-            _memory.pop()
+            _running.pop()
     memory.copy_back()
 
 
 def _call_device_function(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     """What calling a jitted function does inside the block: only from within a running kernel."""
-    if not _memory:
+    if not _running:
         raise RuntimeError("Cannot call @triton.jit'd outside of the scope of a kernel")
     return _python_function(kernel)(*args, **kwargs)
 
@@ -146,8 +157,10 @@ _code: dict[Any, types.CodeType] = {}
 
 
 def _python_function(kernel: Any) -> Callable[..., Any]:
-    """The kernel rewritten for the interpreter, with the globals and closure it has now."""
-    fn = kernel.fn
+    """The kernel rewritten for the interpreter, with the globals and closure that it has at this launch."""
+    fn, known = kernel.fn, _running[-1].functions
+    if fn in known:
+        return known[fn]
     if fn not in _code:
         _code[fn] = _rewritten(kernel)
     names = {**fn.__globals__}
@@ -158,7 +171,8 @@ def _python_function(kernel: Any) -> Callable[..., Any]:
             names[name] = _NoLibdevice()
     names["interpreter_semantic"] = engine.interpreter_semantic
     exec(_code[fn], names)
-    return names[fn.__name__]
+    known[fn] = names[fn.__name__]
+    return known[fn]
 
 
 def _rewritten(kernel: Any) -> types.CodeType:
@@ -228,21 +242,21 @@ def _builder_methods(builder: Any) -> dict[str, Callable[..., Any]]:
     swap, change = builder.create_atomic_cas, builder.create_atomic_rmw
 
     def checked_load(self: Any, ptrs: Any, mask: Any, *rest: Any, **options: Any) -> Any:
-        _memory[-1].check("load", ptrs, mask.data)
+        _running[-1].memory.check("load", ptrs, mask.data)
         return load(self, ptrs, mask, *rest, **options)
 
     def checked_store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any, **options: Any) -> Any:
-        _memory[-1].check("store", ptrs, mask.data)
+        _running[-1].memory.check("store", ptrs, mask.data)
         return store(self, ptrs, value, mask, *rest, **options)
 
     def checked_swap(self: Any, ptrs: Any, *rest: Any) -> Any:
-        _memory[-1].check("atomic_cas", ptrs, True)
+        _running[-1].memory.check("atomic_cas", ptrs, True)
         return swap(self, ptrs, *rest)
 
     def checked_change(self: Any, operation: Any, ptrs: Any, value: Any, mask: Any, *rest: Any) -> Any:
         if value.dtype.scalar == tl.float16:
             raise BackendUnavailable("Triton's interpreter has no float16 atomics; use the gpu backend, or float32")
-        _memory[-1].check("atomic", ptrs, mask.data)
+        _running[-1].memory.check("atomic", ptrs, mask.data)
         return change(self, operation, ptrs, value, mask, *rest)
 
     methods = {
