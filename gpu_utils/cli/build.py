@@ -77,9 +77,16 @@ def validate(units: Units = None) -> None:
 
 
 def _table_of_runs(result: validator.Validation) -> Table:
-    table = Table("notebook", "cells", "passed", "failed", "not run", "seconds")
+    table = Table("notebook", "passed", "failed", "not run", "seconds", "slowest")
+    table.columns[0].no_wrap = True
     for run in result.runs:
-        numbers = (run.cells, run.passed, len(run.failures), run.not_run)
-        name = f"{run.path.parent.name}/{run.path.name}"
-        table.add_row(name, *map(str, numbers), f"{run.seconds:.1f}", style="" if run.ok else "bold")
+        table.add_row(
+            f"{run.path.parent.name}/{run.path.name}",
+            f"{run.passed} of {run.cells}",
+            str(len(run.failures)),
+            str(run.not_run),
+            f"{run.seconds:.1f}",
+            f"{run.slowest[0]}: {run.slowest[1]:.1f} s",
+            style="" if run.ok else "bold",
+        )
     return table

@@ -33,13 +33,18 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass
 class NotebookRun:
-    """One notebook: how many code cells it has, passed and did not run, seconds with its kernel's start, failures."""
+    """One notebook: how many code cells it has, passed and did not run, and what failed.
+
+    seconds  of all cells, with the kernel's start
+    slowest  the cell that took longest, without the kernel's start, and its seconds
+    """
 
     path: Path
     cells: int
     passed: int = 0
     not_run: int = 0
     seconds: float = 0.0
+    slowest: tuple[str, float] = ("", 0.0)
     failures: list[str] = field(default_factory=list)
 
     @property
@@ -178,6 +183,8 @@ def _record(runs: dict[Path, NotebookRun], event: dict[str, Any], on_cell: Calla
     if run is None:
         return  # its cells are missed in the count of its notebook
     run.seconds += event["seconds"]
+    if event["when"] == "call" and event["seconds"] > run.slowest[1]:
+        run.slowest = (event["cell"], event["seconds"])
     if event["outcome"] == "failed":
         run.failures.append(_message(event["cell"], event["detail"]))
     elif event["outcome"] == "skipped":

@@ -7,6 +7,8 @@ import runpy
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpu_utils.errors import NotebookUnreadable
 from gpu_utils.grading.notebook import MAX_BYTES, answers
@@ -155,3 +157,38 @@ def test_deeply_nested_json_is_one_sentence(tmp_path):
     path.write_text("[" * 100_000)
     with pytest.raises(NotebookUnreadable):
         answers(path)
+
+
+WHOLE = (FIXTURES / "answers_complete.ipynb").read_bytes()
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+def read_without_a_surprise(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    try:
+        found = answers(path)
+    except NotebookUnreadable:
+        return
+    for exercise in [*found.exercises, "00.vector_add"]:
+        found.find(exercise)
+
+
+@settings(max_examples=150, deadline=None)
+@given(at=st.integers(0, len(WHOLE) - 1), length=st.integers(0, 40), new=st.binary(max_size=20))
+def test_damaged_bytes_are_read_or_refused_in_one_sentence(tmp_path_factory, at, length, new):
+    path = tmp_path_factory.getbasetemp() / "damaged.ipynb"
+    read_without_a_surprise(path, WHOLE[:at] + new + WHOLE[at + length :])
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_value_of_any_type_anywhere_is_read_or_refused_in_one_sentence(tmp_path_factory, data):
+    made = json.loads(WHOLE)
+    place = data.draw(
+        st.sampled_from([made, made["metadata"], *made["cells"], *(c["metadata"] for c in made["cells"])])
+    )
+    place[data.draw(st.sampled_from([*sorted(place), "w2w", "tags"]))] = data.draw(JSON)
+    read_without_a_surprise(tmp_path_factory.getbasetemp() / "odd.ipynb", json.dumps(made).encode())

@@ -54,6 +54,12 @@ def test_a_faulty_notebook_fails_with_its_reason(runs, name, failure):
     assert [text.split("\n")[0].split(";")[0] for text in runs[name].failures] == [failure]
 
 
+def test_the_slowest_cell_is_named(runs):
+    cell, seconds = runs["cell_never_ends"].slowest
+    assert cell == "Cell 1"
+    assert PATIENCE <= seconds <= runs["cell_never_ends"].seconds
+
+
 def test_the_failure_quotes_the_cell_and_its_traceback_without_colours(runs):
     (failure,) = runs["cell_raises"].failures
     assert "print(undefined_name)" in failure
