@@ -31,9 +31,7 @@ def block_parts(config: GPT2Config, seq_len: int) -> list[Part]:
     return [
         Part("ln_1: layer norm", "norm", 2 * d, 0, d),
         Part("attn.c_attn: d → 3d", "matrix", 3 * d * d + 3 * d, 6 * d * d, d),
-        Part(
-            f"attention, {heads} heads of {config.head_dim}", "attention", 0, 4 * seq_len * d, 3 * d + heads * seq_len
-        ),
+        Part(f"attention, {heads} heads of {config.head_dim}", "attention", 0, 4 * seq_len * d, attention_keeps),
         Part("attn.c_proj: d → d", "matrix", d * d + d, 2 * d * d, d),
         Part("ln_2: layer norm", "norm", 2 * d, 0, d),
         Part("mlp.c_fc: d → 4d", "matrix", 4 * d * d + 4 * d, 8 * d * d, d),
