@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -77,16 +78,16 @@ def validate(units: Units = None) -> None:
 
 
 def _table_of_runs(result: validator.Validation) -> Table:
-    table = Table("notebook", "passed", "failed", "not run", "seconds", "slowest")
-    table.columns[0].no_wrap = True
+    table = Table(box=box.SIMPLE)
+    for name in ("notebook", "passed", "failed", "seconds", "slowest cell"):
+        table.add_column(name, no_wrap=True)
     for run in result.runs:
         table.add_row(
             f"{run.path.parent.name}/{run.path.name}",
             f"{run.passed} of {run.cells}",
             str(len(run.failures)),
-            str(run.not_run),
             f"{run.seconds:.1f}",
-            f"{run.slowest[0]}: {run.slowest[1]:.1f} s",
+            f"{run.slowest[0]}: {run.slowest[1]:.1f}",
             style="" if run.ok else "bold",
         )
     return table
