@@ -12,7 +12,7 @@
 #   the public cases and three fresh ones, and says what differs. `hint("01.attention")` gives three hints of growing
 #   strength. `solution("01.attention")` asks first.
 #
-# Symbols in this lab: $B$ batch, $T$ tokens in a sequence, $C$ width (`n_embd`), $H$ heads (`n_head`), $D = C / H$ head
+# Symbols in this lab: $B$ batch, $T$ tokens in a sequence, $d$ width (`n_embd`), $H$ heads (`n_head`), $D = d / H$ head
 # width, $L$ layers, $V$ vocabulary. All weights have the layout of `nn.Linear`: (out, in), so that
 # `F.linear(x, w, b)` is $x w^\top + b$.
 
@@ -28,7 +28,7 @@ from gpu_utils import check, gpt2, hint, progress, solution
 # %% [markdown] statement of attention
 # ## 01.attention: causal multi-head attention
 #
-# One linear layer makes queries, keys and values side by side, in this order, each of width $C$:
+# One linear layer makes queries, keys and values side by side, in this order, each of width $d$:
 # $[Q \mid K \mid V] = x\,W_{qkv}^\top + b_{qkv}$. Head $h$ works on channels $hD$ to $(h+1)D - 1$ of each. For a query
 # at position $i$ and keys at $j \le i$:
 #
@@ -40,11 +40,11 @@ from gpu_utils import check, gpt2, hint, progress, solution
 #
 # | | shape | |
 # |---|---|---|
-# | `x` | (B, T, C) | float32 or bfloat16; every other tensor has the same dtype |
-# | `w_qkv`, `b_qkv` | (3C, C), (3C,) | |
-# | `w_proj`, `b_proj` | (C, C), (C,) | |
-# | `n_head` | int | divides C |
-# | result | (B, T, C) | same dtype and device as `x` |
+# | `x` | (B, T, d) | float32 or bfloat16; every other tensor has the same dtype |
+# | `w_qkv`, `b_qkv` | (3d, d), (3d,) | |
+# | `w_proj`, `b_proj` | (d, d), (d,) | |
+# | `n_head` | int | divides d |
+# | result | (B, T, d) | same dtype and device as `x` |
 #
 # **A small example.** One head, three tokens, all scores equal: the first output is $v_0$, the second is
 # $(v_0 + v_1)/2$, the third is $(v_0 + v_1 + v_2)/3$.
@@ -55,7 +55,7 @@ from gpu_utils import check, gpt2, hint, progress, solution
 
 # %% 01.attention tags=["answer", "01.attention"]
 def attention(x: Tensor, w_qkv: Tensor, b_qkv: Tensor, w_proj: Tensor, b_proj: Tensor, n_head: int) -> Tensor:
-    """Causal multi-head attention: x (B, T, C) -> (B, T, C).
+    """Causal multi-head attention: x (B, T, d) -> (B, T, d).
 
     >>> eye, zero = torch.eye(1), torch.zeros(1)
     >>> x = torch.tensor([[[1.0], [3.0], [8.0]]])
@@ -64,13 +64,13 @@ def attention(x: Tensor, w_qkv: Tensor, b_qkv: Tensor, w_proj: Tensor, b_proj: T
     [1.0, 2.0, 4.0]
     """
     # BEGIN SOLUTION
-    B, T, C = x.shape
+    B, T, d = x.shape
     qkv = F.linear(x, w_qkv, b_qkv)
-    q, k, v = (part.view(B, T, n_head, C // n_head).transpose(1, 2) for part in qkv.split(C, dim=-1))
-    scores = q @ k.transpose(-2, -1) / math.sqrt(C // n_head)
+    q, k, v = (part.view(B, T, n_head, d // n_head).transpose(1, 2) for part in qkv.split(d, dim=-1))
+    scores = q @ k.transpose(-2, -1) / math.sqrt(d // n_head)
     future = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
     weights = scores.masked_fill(future, -math.inf).softmax(dim=-1)
-    merged = (weights @ v).transpose(1, 2).reshape(B, T, C)
+    merged = (weights @ v).transpose(1, 2).reshape(B, T, d)
     return F.linear(merged, w_proj, b_proj)
     # END SOLUTION
 
@@ -94,10 +94,10 @@ check("01.attention")
 #
 # | | shape | |
 # |---|---|---|
-# | `x` | (B, T, C) | float32 or bfloat16; every other tensor has the same dtype |
-# | `w_fc`, `b_fc` | (4C, C), (4C,) | |
-# | `w_proj`, `b_proj` | (C, 4C), (C,) | |
-# | result | (B, T, C) | same dtype and device as `x` |
+# | `x` | (B, T, d) | float32 or bfloat16; every other tensor has the same dtype |
+# | `w_fc`, `b_fc` | (4d, d), (4d,) | |
+# | `w_proj`, `b_proj` | (d, 4d), (d,) | |
+# | result | (B, T, d) | same dtype and device as `x` |
 #
 # **A small example.** $\mathrm{gelu}(1) = 0.8412$ and $\mathrm{gelu}(-1) = -0.1588$ in the tanh form; the exact form
 # gives $0.8413$ and $-0.1587$. All of `torch.nn.functional` is allowed. `hint("01.mlp")` gives three hints.
@@ -105,7 +105,7 @@ check("01.attention")
 
 # %% 01.mlp tags=["answer", "01.mlp"]
 def mlp(x: Tensor, w_fc: Tensor, b_fc: Tensor, w_proj: Tensor, b_proj: Tensor) -> Tensor:
-    """Linear to 4C, tanh GELU, linear back to C: x (B, T, C) -> (B, T, C).
+    """Linear to 4d, tanh GELU, linear back to d: x (B, T, d) -> (B, T, d).
 
     >>> ones = torch.ones(4, 1)
     >>> mlp(torch.ones(1, 1, 1), ones, torch.zeros(4), ones.T / 4, torch.zeros(1)).item()  # gelu(1)
@@ -122,7 +122,7 @@ def mlp(x: Tensor, w_fc: Tensor, b_fc: Tensor, w_proj: Tensor, b_proj: Tensor) -
 check("01.mlp")
 
 # %% [markdown] why mlp
-# **Why it matters.** Two thirds of a layer's weights are here: $8C^2$ of $12C^2$. And the constant to remember from
+# **Why it matters.** Two thirds of a layer's weights are here: $8d^2$ of $12d^2$. And the constant to remember from
 # this exercise is not 0.044715, it is this: when a port is off in the fourth digit everywhere, look for another form
 # of the same function before you look for a bug in a kernel.
 
@@ -132,15 +132,15 @@ check("01.mlp")
 # $$ x' = x + \mathrm{attention}(\mathrm{norm}_1(x)), \qquad y = x' + \mathrm{mlp}(\mathrm{norm}_2(x')) $$
 #
 # with $\mathrm{norm}(x) = \dfrac{x - \mu}{\sqrt{\sigma^2 + 10^{-5}}}\, w + b$; mean $\mu$ and variance $\sigma^2$ are
-# those of one token's $C$ channels, and the variance divides by $C$.
+# those of one token's $d$ channels, and the variance divides by $d$.
 #
-# `x` is (B, T, C), float32 or bfloat16. `params` is a dict with the tensors of one block, under the names of GPT-2:
+# `x` is (B, T, d), float32 or bfloat16. `params` is a dict with the tensors of one block, under the names of GPT-2:
 #
 # | name | shape | | name | shape |
 # |---|---|---|---|---|
-# | `ln_1.weight`, `ln_1.bias` | (C,) | | `ln_2.weight`, `ln_2.bias` | (C,) |
-# | `attn.c_attn.weight`, `.bias` | (3C, C), (3C,) | | `mlp.c_fc.weight`, `.bias` | (4C, C), (4C,) |
-# | `attn.c_proj.weight`, `.bias` | (C, C), (C,) | | `mlp.c_proj.weight`, `.bias` | (C, 4C), (C,) |
+# | `ln_1.weight`, `ln_1.bias` | (d,) | | `ln_2.weight`, `ln_2.bias` | (d,) |
+# | `attn.c_attn.weight`, `.bias` | (3d, d), (3d,) | | `mlp.c_fc.weight`, `.bias` | (4d, d), (4d,) |
+# | `attn.c_proj.weight`, `.bias` | (d, d), (d,) | | `mlp.c_proj.weight`, `.bias` | (d, 4d), (d,) |
 #
 # **Given**, so that this exercise does not depend on the two before it: `gpt2.layer_norm(x, weight, bias)`,
 # `gpt2.attention(x, w_qkv, b_qkv, w_proj, b_proj, n_head)` and `gpt2.mlp(x, w_fc, b_fc, w_proj, b_proj)`.
@@ -151,7 +151,7 @@ check("01.mlp")
 
 # %% 01.block tags=["answer", "01.block"]
 def block(x: Tensor, params: dict[str, Tensor], n_head: int) -> Tensor:
-    """One pre-norm transformer block: x (B, T, C) -> (B, T, C)."""
+    """One pre-norm transformer block: x (B, T, d) -> (B, T, d)."""
 
     def pair(name: str) -> tuple[Tensor, Tensor]:
         return params[f"{name}.weight"], params[f"{name}.bias"]
@@ -170,7 +170,7 @@ check("01.block")
 # %% [markdown] why block
 # **Why it matters.** Nothing but additions touches the stream between the embedding and the last norm. That is what
 # lets gradients reach the first layer, and what makes the next exercise necessary. On the machine, norms and additions
-# are pure traffic: they move $2BTC$ numbers or more for a handful of FLOPs each. Unit 04 fuses them.
+# are pure traffic: they move $2BTd$ numbers or more for a handful of FLOPs each. Unit 04 fuses them.
 
 # %% [markdown] statement of init
 # ## 01.init: the first weights
@@ -229,10 +229,10 @@ check("01.init")
 #
 # | | |
 # |---|---|
-# | `vocab_size`, `n_positions`, `n_embd`, `n_layer` | int; $V$, longest sequence $P$, $C$, $L$ |
+# | `vocab_size`, `n_positions`, `n_embd`, `n_layer` | int; $V$, longest sequence $P$, $d$, $L$ |
 # | result | int, number of parameters |
 #
-# **A small example.** $V = 11$, $P = 5$, $C = 4$, $L = 1$: embeddings $(11 + 5) \cdot 4 = 64$; in the block, linear
+# **A small example.** $V = 11$, $P = 5$, $d = 4$, $L = 1$: embeddings $(11 + 5) \cdot 4 = 64$; in the block, linear
 # layers with $4 \cdot 12 + 12$, $4 \cdot 4 + 4$, $4 \cdot 16 + 16$ and $16 \cdot 4 + 4$ parameters, and two norms with
 # 8 each, 244 in all; the last norm 8. Together 316. GPT-2 has **124,439,808**. `hint("01.param_count")` gives three
 # hints.
@@ -246,12 +246,12 @@ def param_count(vocab_size: int, n_positions: int, n_embd: int, n_layer: int) ->
     316
     """
     # BEGIN SOLUTION
-    C = n_embd
-    norm = 2 * C
-    attention = (C * 3 * C + 3 * C) + (C * C + C)
-    mlp = (C * 4 * C + 4 * C) + (4 * C * C + C)
+    d = n_embd
+    norm = 2 * d
+    attention = (d * 3 * d + 3 * d) + (d * d + d)
+    mlp = (d * 4 * d + 4 * d) + (4 * d * d + d)
     layer = 2 * norm + attention + mlp
-    return (vocab_size + n_positions) * C + n_layer * layer + norm
+    return (vocab_size + n_positions) * d + n_layer * layer + norm
     # END SOLUTION
 
 
@@ -269,7 +269,7 @@ check("01.param_count")
 # Count the FLOPs of **training** on one token: matrix products only, a multiply-add is **two** FLOPs, and the backward
 # pass of a product costs twice its forward. For one token the forward products are, in each layer, four linear layers,
 # the scores $q\,k^\top$ and their product with $v$ (with all $T$ positions: by convention the masked half counts, so
-# that the yardstick does not depend on the kernel), and at the end the output layer, $C$ to $V$. Looking up an
+# that the yardstick does not depend on the kernel), and at the end the output layer, $d$ to $V$. Looking up an
 # embedding, biases, norms and GELU do not count.
 #
 # Model FLOPs utilisation is what the device achieves of its peak:
@@ -278,11 +278,11 @@ check("01.param_count")
 #
 # | | |
 # |---|---|
-# | `n_layer`, `n_embd`, `vocab_size`, `seq_len` | int; $L$, $C$, $V$, $T$ |
+# | `n_layer`, `n_embd`, `vocab_size`, `seq_len` | int; $L$, $d$, $V$, $T$ |
 # | `tokens_per_second`, `peak_flops` | float; tokens/s and FLOP/s |
 # | result | `{"flops": int, "mfu": float}`, FLOPs per token and a fraction (0.4 for 40%) |
 #
-# **A small example.** $L = 1$, $C = 4$, $V = 1$, $T = 3$. Forward: linear layers $2 \cdot 12 \cdot 4^2 = 384$, scores
+# **A small example.** $L = 1$, $d = 4$, $V = 1$, $T = 3$. Forward: linear layers $2 \cdot 12 \cdot 4^2 = 384$, scores
 # and values $2 \cdot (2 \cdot 3 \cdot 4) = 48$, output $2 \cdot 4 = 8$: 440. Training costs three times that, 1320. At
 # 1 token/s on a device of 2640 FLOP/s the MFU is 0.5. `hint("01.flops_per_token")` gives three hints.
 
@@ -328,11 +328,11 @@ check("01.flops_per_token")
 #
 # | | shape | |
 # |---|---|---|
-# | `weight` | (V, C) | float32, without gradient: make a copy that has one |
-# | `x` | (B, T, C) | float32 |
+# | `weight` | (V, d) | float32, without gradient: make a copy that has one |
+# | `x` | (B, T, d) | float32 |
 # | `targets` | (B, T) | int64, $-100$ for padding |
 # | `micro_batch` | int | sequences in a part; the last part may be smaller |
-# | result | `{"loss": number, "grad": (V, C)}` | float32 |
+# | result | `{"loss": number, "grad": (V, d)}` | float32 |
 #
 # The check also watches that no more than `micro_batch` sequences have their logits in memory at once.
 #
@@ -421,10 +421,10 @@ check("01.lr_schedule")
 #
 # | | shape | |
 # |---|---|---|
-# | `x` | (B, T_new, C) | the new tokens only; T_new is 1 or more |
+# | `x` | (B, T_new, d) | the new tokens only; T_new is 1 or more |
 # | `k_cache`, `v_cache` | (B, H, T_past, D) | T_past is 0 in the first call |
 # | `w_qkv`, `b_qkv`, `w_proj`, `b_proj`, `n_head` | as in 01.attention | |
-# | result | `(y, k, v)` | (B, T_new, C) and two (B, H, T_past + T_new, D), dtype and device of `x` |
+# | result | `(y, k, v)` | (B, T_new, d) and two (B, H, T_past + T_new, D), dtype and device of `x` |
 #
 # The check feeds a sequence in pieces (a prompt, then single tokens, then several at once), hands back the caches that
 # you returned, and compares all outputs with those of the whole sequence at once. It also counts FLOPs: queries, keys
@@ -450,15 +450,15 @@ def kv_cache(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attention of new tokens over cache and new tokens: (y, k, v), where k and v are the grown caches."""
     # BEGIN SOLUTION
-    B, T_new, C = x.shape
+    B, T_new, d = x.shape
     T_past = k_cache.shape[2]
     qkv = F.linear(x, w_qkv, b_qkv)
-    q, k, v = (part.view(B, T_new, n_head, C // n_head).transpose(1, 2) for part in qkv.split(C, dim=-1))
+    q, k, v = (part.view(B, T_new, n_head, d // n_head).transpose(1, 2) for part in qkv.split(d, dim=-1))
     k, v = torch.cat([k_cache, k], dim=2), torch.cat([v_cache, v], dim=2)
     kept = torch.ones(T_new, T_past + T_new, dtype=torch.bool, device=x.device).tril(T_past)
-    scores = q @ k.transpose(-2, -1) / math.sqrt(C // n_head)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(d // n_head)
     weights = scores.masked_fill(~kept, -math.inf).softmax(dim=-1)
-    y = (weights @ v).transpose(1, 2).reshape(B, T_new, C)
+    y = (weights @ v).transpose(1, 2).reshape(B, T_new, d)
     return F.linear(y, w_proj, b_proj), k, v
     # END SOLUTION
 
@@ -494,12 +494,12 @@ check("01.kv_cache")
 #
 # | | |
 # |---|---|
-# | `batch`, `seq_len`, `n_layer`, `n_embd`, `n_head`, `vocab_size` | int; $B$, $T$, $L$, $C$, $H$, $V$ |
+# | `batch`, `seq_len`, `n_layer`, `n_embd`, `n_head`, `vocab_size` | int; $B$, $T$, $L$, $d$, $H$, $V$ |
 # | `bytes_per_value` | 4 for a float32 model, 2 for bfloat16 |
 # | result | number of bytes |
 #
-# **A small example.** $B = 1$, $T = 4$, $L = 1$, $C = 8$, $H = 2$, $V = 10$, 4 bytes. The linear layers keep
-# $(1 + 1 + 1 + 4)\,BTC = 224$ numbers, and GELU, the norms and attention keep more. Everything together is 2592 bytes.
+# **A small example.** $B = 1$, $T = 4$, $L = 1$, $d = 8$, $H = 2$, $V = 10$, 4 bytes. The linear layers keep
+# $(1 + 1 + 1 + 4)\,BTd = 224$ numbers, and GELU, the norms and attention keep more. Everything together is 2592 bytes.
 # The check asks autograd for every tensor that it saves while the course's GPT-2 runs, and compares.
 # `hint("01.activation_memory")` gives three hints.
 

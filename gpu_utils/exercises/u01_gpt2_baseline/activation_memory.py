@@ -144,7 +144,7 @@ EXERCISE = Exercise(
         Misconception(
             "gelu_once",
             _estimate(per_token=12),
-            "4C numbers a token are missing in each layer: GELU keeps its input, and the linear layer after it "
+            "4d numbers a token are missing in each layer: GELU keeps its input, and the linear layer after it "
             "keeps GELU's output.",
         ),
         Misconception(
@@ -171,13 +171,13 @@ EXERCISE = Exercise(
     hints=(
         "An operation keeps what its backward needs: a linear layer its input, a softmax its output, a GELU its "
         "input, a norm its input. A tensor that two operations share is kept once.",
-        "In units of B T C, one layer keeps: input and output of two norms, q, k and v, the merged heads, and 4C "
+        "In units of B T d, one layer keeps: input and output of two norms, q, k and v, the merged heads, and 4d "
         "twice around GELU. Add B n_head T² for the probabilities.",
-        "bytes_per_value * (L (16 B T C + B n_head T²) + 2 B T C) + 4 B T V: 16 = 2 norms x 2 + 3 + 1 + 4 + 4.",
+        "bytes_per_value * (L (16 B T d + B n_head T²) + 2 B T d) + 4 B T V: 16 = 2 norms x 2 + 3 + 1 + 4 + 4.",
     ),
     explanation=(
-        "The linear layers' inputs, q, k, v and both sides of GELU make 16 B T C numbers a layer; the probabilities "
-        "add B n_head T²; the last norm and the output 2 B T C; the log-probabilities 4 B T V bytes. At 124M, 1024 "
+        "The linear layers' inputs, q, k, v and both sides of GELU make 16 B T d numbers a layer; the probabilities "
+        "add B n_head T²; the last norm and the output 2 B T d; the log-probabilities 4 B T V bytes. At 124M, 1024 "
         "tokens and float32 the probabilities alone are 48 MiB a layer and sequence: they are what FlashAttention "
         "does not keep. The measurement asks autograd for every tensor it saves, so it is exact and the same on "
         "every machine."

@@ -62,29 +62,29 @@ def _variant(
     """A wrong attention: the right one with one thing changed."""
 
     def answer(x: Tensor, w_qkv: Tensor, b_qkv: Tensor, w_proj: Tensor, b_proj: Tensor, n_head: int) -> Tensor:
-        B, T, C = x.shape
-        parts = F.linear(x, w_qkv, b_qkv).split(C, dim=-1)
+        B, T, d = x.shape
+        parts = F.linear(x, w_qkv, b_qkv).split(d, dim=-1)
         if split == "view":
             q, k, v = (part.reshape(B, n_head, T, -1) for part in parts)
         else:
             q, k, v = (part.view(B, T, n_head, -1).transpose(1, 2) for part in parts)
-        scores = q @ k.mT / {"head": math.sqrt(C // n_head), "width": math.sqrt(C), "none": 1.0}[scale]
+        scores = q @ k.mT / {"head": math.sqrt(d // n_head), "width": math.sqrt(d), "none": 1.0}[scale]
         future = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
         if mask != "none":
             scores = scores.masked_fill(future, 0.0 if mask == "zero" else -math.inf)
         y = scores.softmax(dim) @ v
-        y = y.reshape(B, T, C) if merge == "reshape" else y.transpose(1, 2).reshape(B, T, C)
+        y = y.reshape(B, T, d) if merge == "reshape" else y.transpose(1, 2).reshape(B, T, d)
         return F.linear(y, w_proj, b_proj)
 
     return answer
 
 
 def _library(x: Tensor, w_qkv: Tensor, b_qkv: Tensor, w_proj: Tensor, b_proj: Tensor, n_head: int) -> Tensor:
-    B, T, C = x.shape
-    parts = F.linear(x, w_qkv, b_qkv).split(C, dim=-1)
+    B, T, d = x.shape
+    parts = F.linear(x, w_qkv, b_qkv).split(d, dim=-1)
     q, k, v = (part.view(B, T, n_head, -1).transpose(1, 2) for part in parts)
     y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    return F.linear(y.transpose(1, 2).reshape(B, T, C), w_proj, b_proj)
+    return F.linear(y.transpose(1, 2).reshape(B, T, d), w_proj, b_proj)
 
 
 def _fresh(rng: random.Random) -> Case:
@@ -167,12 +167,12 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "One linear layer gives q, k and v side by side in the last axis. Each head works on its own D = C / n_head "
+        "One linear layer gives q, k and v side by side in the last axis. Each head works on its own D = d / n_head "
         "channels of each.",
         "Bring q, k, v to (B, n_head, T, D). The scores are q kᵀ / sqrt(D), of shape (B, n_head, T, T); row i may "
         "keep columns 0..i only.",
         "view(B, T, n_head, D).transpose(1, 2) splits the heads; masked_fill with -inf above the diagonal; softmax "
-        "over the last axis; times v; transpose(1, 2).reshape(B, T, C) merges; the last linear layer.",
+        "over the last axis; times v; transpose(1, 2).reshape(B, T, d) merges; the last linear layer.",
     ),
     explanation=(
         "A score sums D products of numbers of size 1, so its standard deviation is sqrt(D): dividing by it keeps "

@@ -24,15 +24,15 @@ def _linear(params: Params, name: str) -> tuple[Tensor, Tensor]:
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
-    dtype, C = getattr(torch, case.get("dtype", "float32")), case["heads"] * case["head_dim"]
+    dtype, d = getattr(torch, case.get("dtype", "float32")), case["heads"] * case["head_dim"]
     params: Params = {}
     for name in ("ln_1", "ln_2"):
-        params[f"{name}.weight"] = 1 + normal(generator, dtype, C, std=0.3)
-        params[f"{name}.bias"] = normal(generator, dtype, C, std=0.3)
-    shapes = {"attn.c_attn": (C, 3 * C), "attn.c_proj": (C, C), "mlp.c_fc": (C, 4 * C), "mlp.c_proj": (4 * C, C)}
+        params[f"{name}.weight"] = 1 + normal(generator, dtype, d, std=0.3)
+        params[f"{name}.bias"] = normal(generator, dtype, d, std=0.3)
+    shapes = {"attn.c_attn": (d, 3 * d), "attn.c_proj": (d, d), "mlp.c_fc": (d, 4 * d), "mlp.c_proj": (4 * d, d)}
     for name, (n_in, n_out) in shapes.items():
         params[f"{name}.weight"], params[f"{name}.bias"] = linear_weights(generator, dtype, n_in, n_out)
-    x = normal(generator, dtype, case["batch"], case["tokens"], C, std=case.get("std", 1.0))
+    x = normal(generator, dtype, case["batch"], case["tokens"], d, std=case.get("std", 1.0))
     return {"x": x, "params": params, "n_head": case["heads"]}
 
 
@@ -167,7 +167,7 @@ EXERCISE = Exercise(
         Misconception(
             "unbiased_variance",
             _with_own_norm(lambda h: (h.var(-1, keepdim=True) + gpt2.NORM_EPS).sqrt()),
-            "The variance of a layer norm divides by C. torch.var divides by C - 1 unless told otherwise.",
+            "The variance of a layer norm divides by d. torch.var divides by d - 1 unless told otherwise.",
         ),
         Misconception(
             "eps_outside_the_root",

@@ -23,11 +23,11 @@ def flops_reference(n_layer: int, n_embd: int, vocab_size: int, seq_len: int) ->
     >>> flops_reference(12, 768, 50257, 1024)
     854438400
     """
-    C = n_embd
-    linear_layers = [(C, 3 * C), (C, C), (C, 4 * C), (4 * C, C)]
+    d = n_embd
+    linear_layers = [(d, 3 * d), (d, d), (d, 4 * d), (4 * d, d)]
     layer = sum(2 * n_in * n_out for n_in, n_out in linear_layers)
-    scores = values = 2 * seq_len * C
-    forward = n_layer * (layer + scores + values) + 2 * C * vocab_size
+    scores = values = 2 * seq_len * d
+    forward = n_layer * (layer + scores + values) + 2 * d * vocab_size
     return 3 * forward
 
 
@@ -104,28 +104,28 @@ EXERCISE = Exercise(
     misconceptions=(
         Misconception(
             "forward_only",
-            _with_mfu(lambda L, C, V, T: flops_reference(L, C, V, T) // 3),
+            _with_mfu(lambda L, d, V, T: flops_reference(L, d, V, T) // 3),
             "This is the forward pass alone. For each product, backward computes a gradient of both of its operands.",
         ),
         Misconception(
             "multiply_add_as_one",
-            _with_mfu(lambda L, C, V, T: flops_reference(L, C, V, T) // 2),
+            _with_mfu(lambda L, d, V, T: flops_reference(L, d, V, T) // 2),
             "Too few by a factor of two: a multiply-add is two FLOPs.",
         ),
         Misconception(
             "no_attention_term",
-            _with_mfu(lambda L, C, V, T: 6 * (12 * L * C * C + V * C)),
+            _with_mfu(lambda L, d, V, T: 6 * (12 * L * d * d + V * d)),
             "Only products with weights are counted. The scores q kᵀ and their product with v are matrix products "
             "too, and they grow with the sequence.",
         ),
         Misconception(
             "all_parameters",
-            _with_mfu(lambda L, C, V, T: 6 * param_count_reference(V, T, C, L) + 12 * L * C * T),
+            _with_mfu(lambda L, d, V, T: 6 * param_count_reference(V, T, d, L) + 12 * L * d * T),
             "6 times every parameter counts positions, biases and norms, which are in no matrix product.",
         ),
         Misconception(
             "no_output_layer",
-            _with_mfu(lambda L, C, V, T: 6 * 12 * L * C * C + 12 * L * C * T),
+            _with_mfu(lambda L, d, V, T: 6 * 12 * L * d * d + 12 * L * d * T),
             "The output layer is missing. Looking up the embedding is free; multiplying by it at the end is not.",
         ),
         Misconception(
@@ -141,13 +141,13 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Count matrix products only. Multiplying a vector by an (m, n) matrix takes 2 m n FLOPs.",
-        "Forward for one token: 2 FLOPs for each weight of the linear layers and of the output layer, and 2 T C "
+        "Forward for one token: 2 FLOPs for each weight of the linear layers and of the output layer, and 2 T d "
         "twice in each layer for scores and values. Backward is twice forward.",
-        "flops = 6 (12 L C² + V C) + 12 L C T, and mfu = flops * tokens_per_second / peak_flops.",
+        "flops = 6 (12 L d² + V d) + 12 L d T, and mfu = flops * tokens_per_second / peak_flops.",
     ),
     explanation=(
         "A linear layer's backward has two products of the size of its forward: one for the gradient of the input, "
-        "one for the gradient of the weight. So 2N forward becomes 6N, and attention's 4 L C T becomes 12 L C T. "
+        "one for the gradient of the weight. So 2N forward becomes 6N, and attention's 4 L d T becomes 12 L d T. "
         "For GPT-2 at 1024 tokens attention is 13% of 854 MFLOP. MFU uses this count whatever the kernel really "
         "executes, so that recomputation or skipping the masked half does not move the yardstick."
     ),

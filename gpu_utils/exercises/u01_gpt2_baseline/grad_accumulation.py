@@ -19,13 +19,13 @@ PADDING = -100
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
-    B, T, C, V = case["batch"], case["tokens"], case["width"], case["vocab"]
+    B, T, d, V = case["batch"], case["tokens"], case["width"], case["vocab"]
     targets = torch.randint(V, (B, T), generator=generator)
     if case.get("padded", True):  # rows of very different length, so that micro-batches hold different numbers
         lengths = torch.randint(1, T + 1, (B, 1), generator=generator)
         lengths[0], lengths[-1] = T, 1
         targets[torch.arange(T) >= lengths] = PADDING
-    x, weight = normal(generator, torch.float32, B, T, C), normal(generator, torch.float32, V, C, std=C**-0.5)
+    x, weight = normal(generator, torch.float32, B, T, d), normal(generator, torch.float32, V, d, std=d**-0.5)
     return {"weight": weight, "x": x, "targets": targets, "micro_batch": case["micro_batch"]}
 
 
@@ -53,19 +53,19 @@ class _LargestLogits(TorchDispatchMode):
 
 
 def _call(answer: Any, inputs: Inputs) -> Any:
-    _, T, C = inputs["x"].shape
+    _, T, d = inputs["x"].shape
     with _LargestLogits(len(inputs["weight"])) as seen:
         result = answer(**inputs)
     if not isinstance(result, dict):
         raise TypeError(f"grad_accumulation returned {type(result).__name__}; expected a dict with loss and grad")
-    # the transposed weight also ends in the vocabulary: C rows of it are no logits
-    within = seen.rows <= max(inputs["micro_batch"] * T, C)
+    # the transposed weight also ends in the vocabulary: d rows of it are no logits
+    within = seen.rows <= max(inputs["micro_batch"] * T, d)
     found = f"at most {inputs['micro_batch']} sequences" if within else f"{seen.rows // T} sequences"
     return {**result, "rows of logits at once": found}
 
 
 def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
-    # a gradient sums one product per target, each divided by their number; each holds a softmax over sums of C terms
+    # a gradient sums one product per target, each divided by their number; each holds a softmax over sums of d terms
     n = int((inputs["targets"] != PADDING).sum())
     return tolerance(torch.float32, k=n * inputs["x"].shape[-1], magnitude=1 / n, roundings=8)
 

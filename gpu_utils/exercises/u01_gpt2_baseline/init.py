@@ -22,18 +22,18 @@ def gpt2_shapes(vocab_size: int, n_positions: int, n_embd: int, n_layer: int) ->
     >>> gpt2_shapes(50257, 1024, 768, 12)["h.11.mlp.c_fc.weight"]
     [3072, 768]
     """
-    C = n_embd
-    shapes = {"wte.weight": [vocab_size, C], "wpe.weight": [n_positions, C]}
+    d = n_embd
+    shapes = {"wte.weight": [vocab_size, d], "wpe.weight": [n_positions, d]}
     layer = {
-        **{"ln_1.weight": [C], "ln_1.bias": [C]},
-        **{"attn.c_attn.weight": [3 * C, C], "attn.c_attn.bias": [3 * C]},
-        **{"attn.c_proj.weight": [C, C], "attn.c_proj.bias": [C]},
-        **{"ln_2.weight": [C], "ln_2.bias": [C]},
-        **{"mlp.c_fc.weight": [4 * C, C], "mlp.c_fc.bias": [4 * C]},
-        **{"mlp.c_proj.weight": [C, 4 * C], "mlp.c_proj.bias": [C]},
+        **{"ln_1.weight": [d], "ln_1.bias": [d]},
+        **{"attn.c_attn.weight": [3 * d, d], "attn.c_attn.bias": [3 * d]},
+        **{"attn.c_proj.weight": [d, d], "attn.c_proj.bias": [d]},
+        **{"ln_2.weight": [d], "ln_2.bias": [d]},
+        **{"mlp.c_fc.weight": [4 * d, d], "mlp.c_fc.bias": [4 * d]},
+        **{"mlp.c_proj.weight": [d, 4 * d], "mlp.c_proj.bias": [d]},
     }
     shapes |= {f"h.{n}.{name}": list(shape) for n in range(n_layer) for name, shape in layer.items()}
-    return shapes | {"ln_f.weight": [C], "ln_f.bias": [C], "lm_head.weight": [vocab_size, C]}
+    return shapes | {"ln_f.weight": [d], "ln_f.bias": [d], "lm_head.weight": [vocab_size, d]}
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:

@@ -19,18 +19,18 @@ EXTRA = "FLOPs beyond those of the new tokens"
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
-    dtype, C = getattr(torch, case.get("dtype", "float32")), case["heads"] * case["head_dim"]
-    w_qkv, b_qkv = linear_weights(generator, dtype, C, 3 * C)
-    w_proj, b_proj = linear_weights(generator, dtype, C, C)
-    x = normal(generator, dtype, case["batch"], sum(case["chunks"]), C)
+    dtype, d = getattr(torch, case.get("dtype", "float32")), case["heads"] * case["head_dim"]
+    w_qkv, b_qkv = linear_weights(generator, dtype, d, 3 * d)
+    w_proj, b_proj = linear_weights(generator, dtype, d, d)
+    x = normal(generator, dtype, case["batch"], sum(case["chunks"]), d)
     weights = {"w_qkv": w_qkv, "b_qkv": b_qkv, "w_proj": w_proj, "b_proj": b_proj}
     return {"x": x, "chunks": list(case["chunks"]), **weights, "n_head": case["heads"]}
 
 
 def _reference(x: Tensor, chunks: list[int], n_head: int, **weights: Tensor) -> dict[str, Any]:
-    B, T, C = x.shape
+    B, T, d = x.shape
     qkv = F.linear(x.double(), doubled(weights["w_qkv"]), doubled(weights["b_qkv"]))
-    k, v = (part.reshape(B, T, n_head, -1).transpose(1, 2) for part in (qkv[..., C : 2 * C], qkv[..., 2 * C :]))
+    k, v = (part.reshape(B, T, n_head, -1).transpose(1, 2) for part in (qkv[..., d : 2 * d], qkv[..., 2 * d :]))
     return {"y": attention_reference(x, **weights, n_head=n_head), "k": k, "v": v, EXTRA: 0}
 
 
@@ -40,8 +40,8 @@ def _call(answer: Any, inputs: Inputs) -> dict[str, Any]:
 
     x, chunks = inputs["x"], inputs["chunks"]
     rest = {name: value for name, value in inputs.items() if name not in ("x", "chunks")}
-    B, _, C = x.shape
-    k = v = x.new_zeros(B, inputs["n_head"], 0, C // inputs["n_head"])
+    B, _, d = x.shape
+    k = v = x.new_zeros(B, inputs["n_head"], 0, d // inputs["n_head"])
     outputs, extra, seen = [], 0, 0
     for new in x.split(chunks, dim=1):
         with FlopCounterMode(display=False) as counter:
@@ -52,7 +52,7 @@ def _call(answer: Any, inputs: Inputs) -> dict[str, Any]:
         y, k, v = result
         outputs.append(y)
         n, seen = new.shape[1], seen + new.shape[1]
-        needed = B * n * (2 * C * 3 * C + 2 * 2 * seen * C + 2 * C * C)
+        needed = B * n * (2 * d * 3 * d + 2 * 2 * seen * d + 2 * d * d)
         extra += max(0, counter.get_total_flops() - needed)
     return {"y": torch.cat(outputs, dim=1), "k": k, "v": v, EXTRA: extra}
 
@@ -75,8 +75,8 @@ def _variant(mask: str = "offset", join: str = "append", keep: str = "all", squa
         b_proj: Tensor,
         n_head: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        B, n, C = x.shape
-        parts = F.linear(x, w_qkv, b_qkv).split(C, dim=-1)
+        B, n, d = x.shape
+        parts = F.linear(x, w_qkv, b_qkv).split(d, dim=-1)
         q, k_new, v_new = (part.view(B, n, n_head, -1).transpose(1, 2) for part in parts)
         past = k_cache.shape[2]
         old_first = join == "append"
@@ -88,7 +88,7 @@ def _variant(mask: str = "offset", join: str = "append", keep: str = "all", squa
         visible = torch.ones(q.shape[2], past + n, dtype=torch.bool, device=x.device).tril(offset)
         scores = q @ k.mT / math.sqrt(q.shape[-1])
         y = (scores.masked_fill(~visible, -math.inf).softmax(-1) @ v)[:, :, -n:]
-        y = F.linear(y.transpose(1, 2).reshape(B, n, C), w_proj, b_proj)
+        y = F.linear(y.transpose(1, 2).reshape(B, n, d), w_proj, b_proj)
         return (y, k, v) if keep == "all" else (y, k_new, v_new)
 
     return answer
@@ -197,7 +197,7 @@ EXERCISE = Exercise(
     explanation=(
         "Keys and values of a token never change once computed, because attention is causal. A step with one new "
         "token costs one row of scores instead of T: attention over a whole generation drops from order T³ to T². The "
-        "price is memory, 2 L T C numbers a sequence, read in full for every token: decoding is bound by bandwidth "
+        "price is memory, 2 L T d numbers a sequence, read in full for every token: decoding is bound by bandwidth "
         "(unit 06)."
     ),
 )

@@ -114,13 +114,13 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Three steps: widen to 4C with the first linear layer, apply GELU to each number, come back to C.",
+        "Three steps: widen to 4d with the first linear layer, apply GELU to each number, come back to d.",
         "F.linear(x, w, b) computes x wᵀ + b. F.gelu has an argument that chooses the form.",
         'F.gelu(hidden, approximate="tanh") is the form of the statement; hidden is F.linear(x, w_fc, b_fc).',
     ),
     explanation=(
         "The two forms of GELU differ by less than 0.001, which is invisible in bfloat16 and plain in float32: this "
-        "is why a port is compared in float32 first. The hidden (B, T, 4C) tensor is the widest of the block: it is "
+        "is why a port is compared in float32 first. The hidden (B, T, 4d) tensor is the widest of the block: it is "
         "kept twice for the backward pass, before and after GELU, which 01.activation_memory counts."
     ),
 )

@@ -30,8 +30,8 @@ def _untied(vocab_size: int, n_positions: int, n_embd: int, n_layer: int) -> int
 
 
 def _without_biases(vocab_size: int, n_positions: int, n_embd: int, n_layer: int) -> int:
-    C = n_embd
-    return vocab_size * C + n_positions * C + n_layer * (12 * C * C + 2 * C) + C
+    d = n_embd
+    return vocab_size * d + n_positions * d + n_layer * (12 * d * d + 2 * d) + d
 
 
 def _matrices_only(vocab_size: int, n_positions: int, n_embd: int, n_layer: int) -> int:
@@ -108,12 +108,12 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Count the two embeddings, then one layer, then what stands after the last layer. The output layer is tied.",
-        "A layer has four linear layers (C to 3C, C to C, C to 4C, 4C to C), each with a bias, and two layer norms.",
-        "A linear layer has n_in * n_out + n_out parameters, a layer norm 2C. A layer has 12 C² + 13 C in all.",
+        "A layer has four linear layers (d to 3d, d to d, d to 4d, 4d to d), each with a bias, and two layer norms.",
+        "A linear layer has n_in * n_out + n_out parameters, a layer norm 2d. A layer has 12 d² + 13 d in all.",
     ),
     explanation=(
-        "One layer has 12 C² + 13 C parameters: 3C² + 3C for q, k and v, C² + C for the projection, 8 C² + 5 C for the "
-        "MLP and 4C for two norms. With the embeddings (V + P) C and the last norm 2C, GPT-2 has 124,439,808. With an "
+        "One layer has 12 d² + 13 d parameters: 3d² + 3d for q, k and v, d² + d for the projection, 8 d² + 5 d for the "
+        "MLP and 4d for two norms. With the embeddings (V + P) d and the last norm 2d, GPT-2 has 124,439,808. With an "
         "output layer of its own it would have 163,037,184."
     ),
 )
