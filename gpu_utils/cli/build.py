@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -35,9 +36,10 @@ def build(
     made = f"{count} notebooks of {len(chosen)} unit" + "s" * (len(chosen) > 1)
     stray = [] if units else builder.strays(here)
     if not check:
-        changed = builder.build(here, chosen)
-        for path in changed:
-            console.print(f"wrote {here.relative(path)}", markup=False)
+        changed = builder.build(here, chosen, datetime.now())
+        for written in changed:
+            kept = f"; it had been run in place, and is kept as {here.relative(written.kept)}" if written.kept else ""
+            console.print(f"wrote {here.relative(written.path)}{kept}", markup=False)
     wrong = (builder.differences(here, chosen) if check else []) + stray
     for found in wrong:
         console.print(f"{here.relative(found.path)} {found.why}", markup=False)

@@ -28,6 +28,7 @@ A lab starts its code with the cell tagged "setup". Each exercise then is a mark
 - A cell tagged "solution" (also markdown: the explanation) is left out of the lab.
 - A cell tagged "raises-exception" is meant to end in an error.
 - A lesson has no answers, checks or solution cells.
+- Answer and check cells carry w2w metadata {"exercise": id, "role": "answer" or "check"}.
 - Titles are unique in a file. Cell ids come from the unit, the title (or the last title before) and the count since
   that title, so that an edit elsewhere does not move them.
 
@@ -41,6 +42,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import nbformat
@@ -49,7 +51,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from gpu_utils.course.cells import Cell, parse_cells
 from gpu_utils.course.cut import complete, stub
-from gpu_utils.course.files import write_atomically
+from gpu_utils.course.files import keep, write_atomically
 from gpu_utils.course.paths import GENERATED, Course
 from gpu_utils.course.rules import check_lab, check_lesson, check_titles, checked
 from gpu_utils.course.units import Unit
@@ -66,14 +68,32 @@ class Difference:
     why: str
 
 
-def build(course: Course, units: Iterable[Unit]) -> list[Path]:
-    """Writes the notebooks of these units and returns the paths whose content changed. Raises ContentError."""
+@dataclass(frozen=True)
+class Written:
+    """One notebook that a build changed, and where its old content is kept if someone had run it in place."""
+
+    path: Path
+    kept: Path | None
+
+
+def build(course: Course, units: Iterable[Unit], now: datetime) -> list[Written]:
+    """Writes the notebooks of these units; returns those that changed. Raises ContentError, CannotWrite.
+
+    A notebook that was run in place may hold a learner's work: it is kept in work/ before it is overwritten.
+    """
     changed = []
     for path, text in render_units(course, units).items():
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
+        on_disk = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        if on_disk != text:
+            kept = keep(path, course.work, now) if _was_run(on_disk) else None
             write_atomically(path, text.encode())
-            changed.append(path)
+            changed.append(Written(path, kept))
     return changed
+
+
+def _was_run(text: str) -> bool:
+    """A generated notebook has neither outputs nor execution counts; JupyterLab adds them."""
+    return re.search(r'"execution_count": \d|"output_type"', text) is not None
 
 
 def differences(course: Course, units: Iterable[Unit]) -> list[Difference]:

@@ -7,6 +7,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 from gpu_utils.errors import CannotWrite, WorkConflict
@@ -29,6 +30,18 @@ def write_new(path: Path, data: bytes) -> None:
             raise WorkConflict(f"{path} exists already and was left as it is") from None
         except OSError:  # a file system without hard links
             os.replace(temporary, path)
+
+
+def keep(path: Path, folder: Path, now: datetime) -> Path:
+    """Writes what `path` holds into `folder` under a name with the time, never over another file; returns that file."""
+    content = path.read_bytes()
+    for count in range(1, 100):
+        stamp = f"{now:%Y%m%d-%H%M%S}" + (f"-{count}" if count > 1 else "")
+        kept = folder / f"{path.stem}.{stamp}{path.suffix}"
+        with contextlib.suppress(WorkConflict):
+            write_new(kept, content)
+            return kept
+    raise WorkConflict(f"{folder} holds 99 copies of {path.name} from this second already; nothing was changed")
 
 
 @contextlib.contextmanager

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from gpu_utils.course.files import write_atomically, write_new
+from gpu_utils.course.build import render
+from gpu_utils.course.cells import parse_cells
+from gpu_utils.course.files import keep, write_atomically, write_new
 from gpu_utils.course.paths import Course
 from gpu_utils.course.units import UNITS, Unit
 from gpu_utils.errors import ContentError, WorkConflict
-from gpu_utils.grading.notebook import answers
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ def start(course: Course, unit: Unit) -> Path:
     """Copies the unit's lab to work/ and returns the copy.
 
     Raises WorkConflict when there is one already, CannotWrite when work/ cannot be written to, and ContentError when
-    the lab has not been built.
+    the unit has no lab yet.
     """
     lab, copy = _lab(course, unit), course.copy(unit)
     try:
@@ -46,7 +47,7 @@ def reset(course: Course, unit: Unit, now: datetime) -> tuple[Path, Path | None]
     The old copy is on the disk under its new name before the fresh one takes its place. Raises as `start`.
     """
     lab, copy = _lab(course, unit), course.copy(unit)
-    kept = _keep(copy, now) if copy.exists() else None
+    kept = keep(copy, course.work, now) if copy.exists() else None
     write_atomically(copy, lab)
     return copy, kept
 
@@ -65,27 +66,16 @@ def rows(course: Course) -> list[Row]:
 
 
 def exercises(course: Course, unit: Unit) -> list[str]:
-    """The ids of the exercises in the unit's generated lab, sorted; none when it has not been built."""
-    path = course.notebook(unit, "lab")
-    return answers(path).exercises if path.is_file() else []
-
-
-def _keep(copy: Path, now: datetime) -> Path:
-    """Writes the copy once more under a name with the time, never over another file."""
-    content = copy.read_bytes()
-    stamp = f"{now:%Y%m%d-%H%M%S}"
-    for name in (f"{copy.stem}.{stamp}", *(f"{copy.stem}.{stamp}-{count}" for count in range(2, 100))):
-        try:
-            kept = copy.with_name(f"{name}{copy.suffix}")
-            write_new(kept, content)
-            return kept
-        except WorkConflict:
-            continue
-    raise WorkConflict(f"{copy} has 99 kept copies of this second already; nothing was changed")
+    """The ids of the exercises of the unit's lab, in their order; none when there is no lab yet."""
+    path = course.source(unit, "lab")
+    if not path.is_file():
+        return []
+    cells = parse_cells(path.read_text(encoding="utf-8"), course.relative(path))
+    return [exercise for cell in cells if "answer" in cell.tags for exercise in cell.exercises]
 
 
 def _lab(course: Course, unit: Unit) -> bytes:
-    path = course.notebook(unit, "lab")
-    if not path.is_file():
-        raise ContentError(f"{course.relative(path)}:1: this lab has not been built; run `w2w build {unit.number}`")
-    return path.read_bytes()
+    """The untouched lab, from content/: the file in labs/ may have been opened and edited."""
+    if not course.source(unit, "lab").is_file():
+        raise ContentError(f"{course.relative(course.source(unit, 'lab'))}:1: unit {unit.name} has no lab yet")
+    return render(course, unit, "lab").encode()

@@ -193,7 +193,7 @@ def _python(source: str) -> tuple[str, str]:
         except SyntaxError as error:
             at = (error.lineno or 0) - 1
             if not (0 <= at < len(lines) and _IPYTHON_LINE.match(lines[at])):
-                return "", f"{error.msg} (line {error.lineno})"
+                return "", error.msg + (f" (line {error.lineno})" if error.lineno else "")
             _blank(lines, at)
         except (ValueError, RecursionError, MemoryError) as error:
             return "", str(error) or type(error).__name__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import datetime
 
 import nbformat
 import pytest
@@ -72,6 +73,7 @@ vector_add(1, 2)
 '''
 
 UNIT = find_unit("00")
+NOON = datetime(2026, 1, 2, 12, 0, 0)
 OUTPUT = '{"output_type": "stream", "name": "stdout", "text": "x"}'
 
 
@@ -93,7 +95,7 @@ def notebook(here: Course, kind: str):
 def refusal(here: Course, lab: str, part: str = "lab") -> str:
     (here.content / UNIT.name / f"{part}.py").write_text(lab)
     with pytest.raises(ContentError) as caught:
-        build(here, [UNIT])
+        build(here, [UNIT], NOON)
     assert not here.notebook(UNIT, "lab").exists(), "a mistake must not leave half of a unit built"
     return str(caught.value)
 
@@ -174,7 +176,8 @@ def test_the_format_is_stable_and_carries_no_outputs(here):
 def test_two_processes_make_the_same_bytes(here):
     program = (
         "import sys; from pathlib import Path; from gpu_utils.course.paths import Course; "
-        "from gpu_utils.course.build import build; c = Course(Path(sys.argv[1])); build(c, c.written())"
+        "from gpu_utils.course.build import build; from datetime import datetime; "
+        "c = Course(Path(sys.argv[1])); build(c, c.written(), datetime.now())"
     )
     made = []
     for seed in ("1", "2"):
@@ -186,12 +189,34 @@ def test_two_processes_make_the_same_bytes(here):
 
 
 def test_a_second_build_writes_nothing(here):
-    assert len(build(here, [UNIT])) == 3
-    assert build(here, [UNIT]) == []
+    assert len(build(here, [UNIT], NOON)) == 3
+    assert build(here, [UNIT], NOON) == []
+
+
+@pytest.mark.parametrize(
+    "trace", ['"execution_count": 1', '"outputs": [{"output_type": "stream", "name": "stdout", "text": "x"}]']
+)
+def test_a_notebook_that_was_run_in_place_is_kept_before_it_is_overwritten(here, trace):
+    build(here, [UNIT], NOON)
+    path = here.notebook(UNIT, "lab")
+    clean = path.read_text()
+    edited = clean.replace('"execution_count": null' if "count" in trace else '"outputs": []', trace, 1)
+    path.write_text(edited)
+    (written,) = build(here, [UNIT], NOON)
+    assert path.read_text() == clean
+    assert written.kept == here.work / "00_start.20260102-120000.ipynb"
+    assert written.kept.read_text() == edited
+
+
+def test_a_notebook_that_is_only_old_is_not_kept(here):
+    build(here, [UNIT], NOON)
+    (here.content / UNIT.name / "lesson.py").write_text(LESSON + "z = 3\n")
+    assert [written.kept for written in build(here, [UNIT], NOON)] == [None]
+    assert not here.work.exists()
 
 
 def test_a_difference_names_the_first_cell_that_differs(here):
-    build(here, [UNIT])
+    build(here, [UNIT], NOON)
     path = here.notebook(UNIT, "lab")
     path.write_text(path.read_text().replace("size = 3", "size = 4"))
     (found,) = differences(here, [UNIT])
@@ -211,7 +236,7 @@ def test_a_difference_names_the_first_cell_that_differs(here):
     ],
 )
 def test_every_kind_of_change_is_seen(here, change, why):
-    build(here, [UNIT])
+    build(here, [UNIT], NOON)
     path = here.notebook(UNIT, "lab")
     path.write_text(change(path.read_text()))
     (found,) = differences(here, [UNIT])
@@ -219,19 +244,19 @@ def test_every_kind_of_change_is_seen(here, change, why):
 
 
 def test_a_missing_notebook_is_a_difference(here):
-    build(here, [UNIT])
+    build(here, [UNIT], NOON)
     here.notebook(UNIT, "solution").unlink()
     assert [found.why for found in differences(here, [UNIT])] == ["is missing"]
 
 
 def test_a_stray_file_is_reported_and_never_deleted(here):
-    build(here, [UNIT])
+    build(here, [UNIT], NOON)
     stray = here.root / "labs" / "mine.ipynb"
     stray.write_text("mine")
     (here.root / "labs" / ".ipynb_checkpoints").mkdir()
     (here.root / "labs" / ".ipynb_checkpoints" / "x.ipynb").touch()
     assert [found.path for found in strays(here)] == [stray]
-    build(here, [UNIT])
+    build(here, [UNIT], NOON)
     assert stray.read_text() == "mine"
 
 
@@ -375,7 +400,7 @@ def test_a_lesson_has_no_exercises(here, tag):
 def test_a_file_that_is_not_utf_8_is_a_mistake(here):
     (here.content / UNIT.name / "lesson.py").write_bytes("# %%\nx = 'ü'\n".encode("latin-1"))
     with pytest.raises(ContentError, match=r"lesson\.py:1: not UTF-8"):
-        build(here, [UNIT])
+        build(here, [UNIT], NOON)
 
 
 def test_a_folder_that_no_unit_is_called_after_is_a_mistake(here):

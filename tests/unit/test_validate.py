@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from gpu_utils.errors import ContentError, NotWritten
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "fixtures"
+NOON = datetime(2026, 1, 2, 12, 0, 0)
 PATIENCE = 5.0  # the cell limit of these tests, in seconds
 
 
@@ -138,7 +140,7 @@ def small(tmp_path, monkeypatch) -> Course:
     (folder / "lesson.py").write_text("# %%\nx = 1\n")
     (folder / "lab.py").write_text(LAB)
     here = Course(tmp_path)
-    build(here, here.written())
+    build(here, here.written(), NOON)
     monkeypatch.setattr("gpu_utils.cli.build.course", lambda: here)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return here
@@ -177,7 +179,7 @@ def test_the_command_runs_lessons_and_solutions_and_not_labs(small):
 def test_the_command_fails_when_a_solution_fails(small):
     path = small.content / "00_start" / "lab.py"
     path.write_text(LAB.replace("return 1", "return 2"))
-    build(small, small.written())
+    build(small, small.written(), NOON)
     result = run_command("00")
     assert result.exit_code == 1
     assert "solutions/00_start.ipynb, Cell 2: Cell execution caused an exception" in result.output

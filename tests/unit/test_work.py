@@ -37,7 +37,7 @@ def here(tmp_path) -> Course:
     folder.mkdir(parents=True)
     (folder / "lab.py").write_text(LAB)
     made = Course(tmp_path)
-    build(made, made.written())
+    build(made, made.written(), NOON)
     return made
 
 
@@ -185,9 +185,16 @@ def test_a_file_system_without_hard_links_still_gets_its_copy(here, unit, monkey
     assert work.start(here, unit).exists()
 
 
-def test_a_lab_that_is_not_built_says_so(here, unit):
-    here.notebook(unit, "lab").unlink()
-    with pytest.raises(ContentError, match="w2w build 04"):
+def test_reset_gives_the_untouched_lab_even_when_the_one_in_labs_was_edited(here, unit):
+    clean = here.notebook(unit, "lab").read_bytes()
+    here.notebook(unit, "lab").write_text("edited")
+    copy, _ = work.reset(here, unit, NOON)
+    assert copy.read_bytes() == clean
+
+
+def test_a_unit_without_a_lab_says_so(here, unit):
+    here.source(unit, "lab").rename(here.source(unit, "lesson"))
+    with pytest.raises(ContentError, match="has no lab yet"):
         work.start(here, unit)
 
 
