@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +61,12 @@ class Listing:
     __repr__ = __str__
 
 
+def _compiled_from(compiled: Compiled) -> str:
+    """The file that the debug information names. Triton caches by source text: it may be a file of another run."""
+    found = re.search(r'^#loc = loc\("([^"]+)":', str(compiled.stages["ttir"]), re.MULTILINE)
+    return found.group(1) if found else ""
+
+
 def _fit(text: str, width: int) -> str:
     return f"{text:<{width}}" if len(text) <= width else text[: width - 1] + "…"
 
@@ -83,8 +90,7 @@ def listing(
     """
     compiled = [compile_for(kernel, name, args, signature=signature, **kwargs) for name in targets or DEFAULT_TARGETS]
     function = compiled[0].kernel
-    file = function.fn.__code__.co_filename
     first = function.starting_line_number
-    columns = tuple(Column(c, tuple(instructions(c.asm, c.limits.vendor, file))) for c in compiled)
+    columns = tuple(Column(c, tuple(instructions(c.asm, c.limits.vendor, _compiled_from(c)))) for c in compiled)
     source = tuple((first + i, line.rstrip("\n")) for i, line in enumerate(function.raw_src))
     return Listing(function.__name__, source, columns)
