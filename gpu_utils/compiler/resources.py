@@ -51,7 +51,8 @@ class Resources:
 
     registers    32-bit vector registers of one lane: all of them (VGPRs and AGPRs together on AMD)
     vgprs, agprs, sgprs  AMD's kinds; on NVIDIA vgprs equals registers and the others are 0
-    spills       AMD: vector registers moved to scratch; NVIDIA: bytes of spill stores of one thread
+    spills       AMD: vector registers that did not fit, moved to AGPRs where there are some and else to scratch;
+                 NVIDIA: bytes of spill stores of one thread
     scratch      bytes of stack or scratch of one lane
     shared       bytes of shared memory (LDS) of one block, from Triton's metadata: the assembly does not say
     occupancy    see Occupancy

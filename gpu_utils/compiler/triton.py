@@ -189,23 +189,35 @@ def _compile(source: Any, gpu: Any, options: Any) -> Any:
 
 
 def _first_error(problem: BaseException) -> str:
-    """One sentence: the innermost error of the front end with its line, or the first line of what a tool said."""
+    """One sentence: the learner's innermost line with the error there, or the first line of what a tool said."""
     from triton.compiler.errors import CompilationError
 
-    found, chain = None, problem
+    found, reason, chain = None, None, problem
     while chain is not None:
         if isinstance(chain, CompilationError):
-            found = chain
+            if found is None or not _is_tritons_own(chain.src):
+                found = chain
+            reason = chain.error_message
         innermost, chain = chain, chain.__cause__
     if found is None:
         return _first_line(problem)
-    reason = found.error_message or (_first_line(innermost) if innermost is not found else type(found).__name__)
+    if not reason:
+        reason = type(found).__name__ if isinstance(innermost, CompilationError) else _first_line(innermost)
     line = getattr(found.node, "lineno", None)
     if line is None or found.src is None:
         return _first_sentence(reason)
     lines = found.src.split("\n")
     text = lines[line - 1].strip() if line <= len(lines) else ""
     return f"line {line} of its source, `{text}`: {_first_sentence(reason)}"
+
+
+def _is_tritons_own(source: str | None) -> bool:
+    """Whether the text of a function belongs to Triton's library: tl.zeros, tl.softmax and their like."""
+    from triton.language import random, standard
+    from triton.runtime.jit import JITCallable
+
+    functions = (found for module in (standard, random) for found in vars(module).values())
+    return any(isinstance(found, JITCallable) and found.src == source for found in functions)
 
 
 def _first_line(problem: BaseException) -> str:
