@@ -110,6 +110,14 @@ def test_inputs_and_expected_values_are_plain_data_on_the_cpu_and_depend_on_the_
             assert compare(value, same, EXACT) is None
 
 
+@each
+def test_making_its_cases_leaves_the_random_numbers_of_the_notebook_alone(exercise):
+    before = torch.get_rng_state(), random.getstate()
+    make_jobs(exercise, SEEDS[0])
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+
+
 def stored_and_read(value: Any) -> Any:
     file = io.BytesIO()
     torch.save(value, file)

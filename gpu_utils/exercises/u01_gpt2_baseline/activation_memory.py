@@ -24,7 +24,8 @@ def _measured(
 ) -> float:
     """Bytes that autograd keeps while the course's GPT-2, with attention written out, computes its loss."""
     config = GPT2Config(vocab_size, seq_len, n_embd, n_layer, n_head)
-    model = GPT2(config, attention="explicit").to(_DTYPES[bytes_per_value])
+    with torch.random.fork_rng(devices=[]):  # a check leaves the learner's random numbers alone
+        model = GPT2(config, attention="explicit").to(_DTYPES[bytes_per_value])
     tokens = torch.zeros(batch, seq_len, dtype=torch.int64)
     return float(saved_bytes(model, lambda: model.loss(tokens, tokens)))
 

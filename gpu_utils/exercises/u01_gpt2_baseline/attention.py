@@ -57,14 +57,21 @@ def _call(answer: Any, inputs: Inputs) -> Any:
 
 
 def _variant(
-    scale: str = "head", mask: str = "causal", split: str = "heads", merge: str = "heads", dim: int = -1
+    scale: str = "head",
+    mask: str = "causal",
+    split: str = "heads",
+    merge: str = "heads",
+    dim: int = -1,
+    transposed: bool = True,
 ) -> Any:
     """A wrong attention: the right one with one thing changed."""
 
     def answer(x: Tensor, w_qkv: Tensor, b_qkv: Tensor, w_proj: Tensor, b_proj: Tensor, n_head: int) -> Tensor:
         B, T, d = x.shape
         parts = F.linear(x, w_qkv, b_qkv).split(d, dim=-1)
-        if split == "view":
+        if split == "interleaved":
+            q, k, v = F.linear(x, w_qkv, b_qkv).view(B, T, n_head, -1).transpose(1, 2).chunk(3, dim=-1)
+        elif split == "view":
             q, k, v = (part.reshape(B, n_head, T, -1) for part in parts)
         else:
             q, k, v = (part.view(B, T, n_head, -1).transpose(1, 2) for part in parts)
@@ -74,7 +81,7 @@ def _variant(
             scores = scores.masked_fill(future, 0.0 if mask == "zero" else -math.inf)
         y = scores.softmax(dim) @ v
         y = y.reshape(B, T, d) if merge == "reshape" else y.transpose(1, 2).reshape(B, T, d)
-        return F.linear(y, w_proj, b_proj)
+        return y @ (w_proj.T if transposed else w_proj) + b_proj
 
     return answer
 
@@ -153,6 +160,17 @@ EXERCISE = Exercise(
             "heads_not_moved_back",
             _variant(merge="reshape"),
             "The heads are merged while the head axis still stands before the token axis. Move it back, then merge.",
+        ),
+        Misconception(
+            "heads_interleaved",
+            _variant(split="interleaved"),
+            "The heads are split before q, k and v are. First come all channels of q, then all of k, then all of v.",
+        ),
+        Misconception(
+            "projection_not_transposed",
+            _variant(transposed=False),
+            "The last product uses w_proj as it is. It is square, so the shapes fit, but weights are (out, in): which "
+            "axis of w_proj must meet the channels?",
         ),
         Misconception(
             "softmax_over_queries",

@@ -23,13 +23,14 @@ def _rate(
     max_lr: float,
     min_lr: float,
     first: int = 1,
+    longer: int = 0,
     shape: str = "cosine",
     start: int | None = None,
     clamp: bool = True,
 ) -> float:
-    """The schedule; the last four arguments make it wrong."""
+    """The schedule; the arguments after min_lr make it wrong."""
     if step < warmup_steps:
-        return max_lr * (step + first) / warmup_steps
+        return max_lr * (step + first) / (warmup_steps + longer)
     if step >= total_steps and clamp:
         return min_lr
     start = warmup_steps if start is None else start
@@ -105,6 +106,11 @@ EXERCISE = Exercise(
             "starts_at_zero",
             _wrong(first=0),
             "Step 0 has learning rate 0: the first batch is wasted. Warm-up reaches max_lr at its last step.",
+        ),
+        Misconception(
+            "never_arrives",
+            _wrong(longer=1),
+            "Warm-up is cut into warmup_steps + 1 parts, so its last step stays below max_lr. It reaches max_lr.",
         ),
         Misconception(
             "cosine_from_step_zero",
