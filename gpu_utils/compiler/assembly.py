@@ -147,7 +147,7 @@ def instructions(text: str, vendor: str, source_file: str = "") -> Iterator[Inst
                     yield Instruction(number, " ".join(part.split()), mnemonic, kind, source)
 
 
-_MNEMONIC = re.compile(r"(?:@!?%\w+\s+)?(?P<name>[a-z][\w.:]*)(?=[\s;]|$)")
+_MNEMONIC = re.compile(r"(?:@!?%?\w+\s+)?(?P<name>[a-z][\w.]*(?:::[\w.]+)*)(?=[\s;]|$)")
 _DPP = re.compile(r"\b(quad_perm|row_(shl|shr|ror|share|xmask|mirror|half_mirror|bcast|newbcast)|wave_sh[lr])")
 
 
