@@ -1,15 +1,17 @@
-"""A JupyterLab of its own and a Chromium page for each test module."""
+"""The course in a real browser: `w2w study` on a copy of the repository, and a Chromium page."""
 
 from __future__ import annotations
 
 import os
-import secrets
+import queue
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +20,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60
+COPIED = ("content", "gpu_utils", "labs", "notebooks", "solutions")
 
 
 @dataclass(frozen=True)
 class Lab:
-    """A running JupyterLab: its folder, address and token, and where screenshots are kept."""
+    """A running `w2w study`: its folder, the address of its server, its token, and where screenshots are kept."""
 
     folder: Path
     url: str
@@ -30,54 +33,68 @@ class Lab:
     screenshots: Path
 
     def address(self, notebook: str) -> str:
-        """A single-document page without sidebars, and without a layout left over from an earlier test."""
-        return f"{self.url}/doc/workspaces/{secrets.token_hex(4)}/tree/{notebook}?token={self.token}"
+        """The page of one notebook, with a layout of its own and nothing left open from an earlier test."""
+        return f"{self.url}/lab/workspaces/{time.monotonic_ns()}/tree/{notebook}?token={self.token}"
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("course")
-    shutil.copytree(ROOT / "labs", folder / "labs")
-    token = secrets.token_hex(16)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    for name in COPIED:
+        shutil.copytree(ROOT / name, folder / name)
+    settings = folder / "settings"
+    # every cell stays in the page, also those out of sight, so that a test can read all of them
+    tracker = settings / "@jupyterlab" / "notebook-extension" / "tracker.jupyterlab-settings"
+    tracker.parent.mkdir(parents=True)
+    tracker.write_text('{"windowingMode": "none"}')
     environment = {
         **os.environ,
         "W2W_DATA": str(folder / "data"),
-        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+        "JUPYTERLAB_SETTINGS_DIR": str(settings),
         "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(folder),
+        "PYTHONUNBUFFERED": "1",
     }
-    command = [
-        *(sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1"),
-        *(f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}"),
-        *(f"--ServerApp.root_dir={folder}", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
-        "--LabApp.news_url=None",
-    ]
-    log = (folder / "jupyter.log").open("w")
-    server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
-    url = f"http://127.0.0.1:{port}"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "gpu_utils.cli", "study", "--no-browser", "--port", str(port)]
+    server = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder
+    )
     try:
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                urllib.request.urlopen(f"{url}/api?token={token}", timeout=2)
-                break
-            except OSError:
-                assert server.poll() is None, (folder / "jupyter.log").read_text()
-                assert time.monotonic() < deadline, (folder / "jupyter.log").read_text()
-                time.sleep(0.2)
+        token = _token(server)
         screenshots = ROOT / "build" / "screenshots"
         screenshots.mkdir(parents=True, exist_ok=True)
-        yield Lab(folder, url, token, screenshots)
+        yield Lab(folder, f"http://127.0.0.1:{port}", token, screenshots)
     finally:
-        server.terminate()
+        server.send_signal(signal.SIGINT)
         try:
             server.wait(20)
         except subprocess.TimeoutExpired:
             server.kill()
-        log.close()
+
+
+def _token(server: subprocess.Popen[str]) -> str:
+    """The token in the address that `w2w study` prints once it serves; its output is read to the end all the while."""
+    lines: queue.Queue[str] = queue.Queue()
+    assert server.stdout is not None
+    output = server.stdout
+
+    def read() -> None:
+        for line in output:
+            lines.put(line)
+
+    threading.Thread(target=read, daemon=True).start()
+    seen, deadline = "", time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            seen += lines.get(timeout=0.5)
+        except queue.Empty:
+            continue
+        if found := re.search(r"token=(\w+)", seen):
+            return found[1]
+    pytest.fail(f"w2w study did not start: {seen}")
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,10 @@
-"""A learner opens lab 00 in a real browser, runs it untouched, then answers rightly and wrongly, and reads the report."""
+"""A learner opens lab 00 in a real browser, runs it untouched, answers rightly and wrongly, and reads the report."""
 
 from __future__ import annotations
 
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,10 @@ from gpu_utils.exercises import find
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 EXERCISE = "00.vector_add"
-RUN_LIMIT = 180_000
+RUN_SECONDS = 120
+
+
+PROMPTS = """() => [...document.querySelectorAll('.jp-CodeCell .jp-InputArea-prompt')].map(found => found.innerText)"""
 
 
 def open_notebook(page, lab, notebook: str):
@@ -23,17 +28,21 @@ def open_notebook(page, lab, notebook: str):
 
 
 def run_all(page):
-    """Run every cell and wait until each code cell with text has its number."""
-    page.click('.lm-MenuBar-item:has-text("Run")')
-    page.click('.lm-Menu-item:has-text("Run All Cells")')
-    page.wait_for_function(
-        """() => {
-            const prompts = [...document.querySelectorAll('.jp-CodeCell .jp-InputArea-prompt')].map(p => p.innerText);
-            return prompts.length > 0 && prompts.every(text => /\\[\\d+\\]/.test(text));
-        }""",
-        timeout=RUN_LIMIT,
-    )
-    page.wait_for_selector('.jp-Notebook-ExecutionIndicator[data-status="idle"]')
+    """Run every cell and wait until each code cell has its number.
+
+    JupyterLab drops the command when it comes in the moment between "idle" and "connected": it is given again then,
+    as a person would.
+    """
+    for _ in range(5):
+        page.click('.lm-MenuBar-item:has-text("Run")')
+        page.click('.lm-Menu-item:has-text("Run All Cells")')
+        page.wait_for_timeout(2000)
+        if any(re.search(r"[\d*]", prompt) for prompt in page.evaluate(PROMPTS)):
+            break
+    deadline = time.monotonic() + RUN_SECONDS
+    while not all(re.search(r"\d", prompt) for prompt in page.evaluate(PROMPTS)):
+        assert time.monotonic() < deadline, page.evaluate(PROMPTS)
+        page.wait_for_timeout(500)
 
 
 def with_answer(lab, name: str, source: str) -> str:
@@ -84,9 +93,8 @@ def test_a_right_answer_reads_passed(lab, page):
 
 
 def test_a_wrong_answer_reads_failed_and_gets_a_hint(lab, page):
-    wrong = solution(EXERCISE).replace("mask=", "mask=None and ")
-    right = solution(EXERCISE)
-    assert wrong != right
+    wrong = solution(EXERCISE).replace(", mask=mask", "")
+    assert wrong != solution(EXERCISE)
     open_notebook(page, lab, with_answer(lab, "wrong", wrong))
     run_all(page)
     text = dict(reports(page))["failed"]
