@@ -80,7 +80,7 @@ def validate(units: Units = None) -> None:
 
 
 def _table_of_runs(result: validator.Validation) -> Table:
-    table = Table(box=box.SIMPLE)
+    table = Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True)
     for name in ("notebook", "passed", "failed", "seconds", "slowest cell"):
         table.add_column(name, no_wrap=True)
     for run in result.runs:

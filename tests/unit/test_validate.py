@@ -20,7 +20,7 @@ from gpu_utils.errors import ContentError, NotWritten
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "fixtures"
 NOON = datetime(2026, 1, 2, 12, 0, 0)
-PATIENCE = 10.0  # the cell limit of these tests, in seconds
+PATIENCE = 20.0  # the cell limit of these tests, in seconds; importing torch on a busy machine takes a while
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,7 @@ def test_a_good_notebook_passes(runs, name):
     ("name", "failure"),
     [
         ("cell_raises", "Cell 1: Cell execution caused an exception"),
+        ("check_that_fails", "Cell 2: Cell execution caused an exception"),
         ("kernel_dies", "Cell 1: The kernel died while it ran this cell: exit code 3"),
         ("kernel_is_killed", "Cell 1: The kernel died while it ran this cell: stopped by SIGKILL"),
         ("cell_never_ends", f"Cell 1: Timeout of {PATIENCE:g} seconds exceeded executing cell"),
@@ -53,6 +54,12 @@ def test_a_good_notebook_passes(runs, name):
 def test_a_faulty_notebook_fails_with_its_reason(runs, name, failure):
     assert not runs[name].ok
     assert [text.split("\n")[0].split(";")[0] for text in runs[name].failures] == [failure]
+
+
+def test_a_failing_check_shows_its_report(runs):
+    (failure,) = runs["check_that_fails"].failures
+    assert "CheckFailed" in failure
+    assert "00.vector_add" in failure
 
 
 def test_the_slowest_cell_is_named(runs):
@@ -95,27 +102,6 @@ def test_the_kernel_is_the_python_that_runs_the_tests(tmp_path):
     result = run_notebooks(ROOT, [path], strict=False, cell_seconds=60, on_cell=seen.append)
     assert result.ok, result.output
     assert seen == [f"{tmp_path.name}/which.ipynb"]
-
-
-WRONG = [
-    "from gpu_utils import check",
-    "def vector_add(x, y):\n    return x",
-    'check("00.vector_add", backends=["cpu", "interpreter"])',
-]
-
-
-@pytest.mark.parametrize("strict", [True, False])
-def test_a_check_that_fails_fails_the_notebook_only_when_strict(tmp_path, strict):
-    empty = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
-    cells = [{**empty, "id": f"cell-{number}", "source": source} for number, source in enumerate(WRONG)]
-    path = tmp_path / "wrong.ipynb"
-    path.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
-    (run,) = run_notebooks(ROOT, [path], strict=strict).runs
-    assert run.ok != strict
-    assert [failure.split("\n")[0] for failure in run.failures] == [
-        "Cell 2: Cell execution caused an exception"
-    ] * strict
-    assert all("CheckFailed" in failure for failure in run.failures)
 
 
 def test_nothing_to_run_is_a_failure():
