@@ -9,6 +9,7 @@ _COLOURS = {"nvidia": "#2f7d32", "amd": "#b3401f"}
 _WAVE = {"nvidia": "warp", "amd": "wavefront"}
 _INK, _PALE, _SHOWN, _GRID = "#1f2328", "#f3f5f7", "#cfd6dd", "#8c959f"
 _WIDTH, _MARGIN = 960, 24
+_MOST_WAVES = 4
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,9 @@ class LaunchFigure:
 
     def _repr_html_(self) -> str:
         panel = (_WIDTH - 3 * _MARGIN) / 2
+        height = 260 + 26 * min(self.num_warps, _MOST_WAVES)
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} 400" role="img" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
             f'aria-label="{escape(repr(self))}" style="max-width:{_WIDTH}px;width:100%;background:white" '
             'font-family="sans-serif">',
             f"<title>{escape(repr(self))}</title>",
@@ -85,7 +87,7 @@ class LaunchFigure:
         parts = [
             _text(left, top + 12, f"program 0 on {name}: {self.num_warps} {wave}s of {lanes} lanes", bold=True),
         ]
-        shown = min(self.num_warps, 4)
+        shown = min(self.num_warps, _MOST_WAVES)
         cell = (width - 96) / lanes
         for row in range(shown):
             y = top + 26 + row * 26

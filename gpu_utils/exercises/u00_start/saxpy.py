@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpu_utils.errors import InputCopied
+from gpu_utils.exercises.u00_start.watched import call_watched
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 from gpu_utils.grading.tolerance import Tolerance, tolerance
 
@@ -61,8 +62,11 @@ class _NoCopies(TorchDispatchMode):
 
 
 def _call(answer: Callable[..., Tensor], inputs: Inputs) -> Tensor:
-    with _NoCopies():
-        return answer(**inputs)
+    def refusing_copies(**given: Any) -> Tensor:
+        with _NoCopies():
+            return answer(**given)
+
+    return call_watched(refusing_copies, inputs)
 
 
 @triton.jit

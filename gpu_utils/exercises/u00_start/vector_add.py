@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gpu_utils.exercises.u00_start.watched import call_watched
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 from gpu_utils.grading.tolerance import Tolerance, tolerance
 
@@ -108,6 +109,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     reference=vector_add_reference,
     tolerance=_tolerance,
+    call=call_watched,
     cases=(
         Case("exactly one block", n=BLOCK),
         Case("less than one block", n=1000),
