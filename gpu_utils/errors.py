@@ -88,3 +88,7 @@ class CheckFailed(W2WError):
 
 class InputCopied(W2WError):
     """An answer copied a tensor where the exercise asks to read it in place."""
+
+
+class BadArgument(W2WError, ValueError):
+    """An argument of a public function that cannot be used."""

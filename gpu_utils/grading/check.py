@@ -24,6 +24,9 @@ FRESH_CASES = 3
 COMPILE_TARGETS = ("sm_80", "gfx942")
 """A kernel that ran is also compiled for both vendors, whatever it ran on."""
 
+COMPILED = "compiled for "
+"""How the backend column names a target that a kernel was built for and not run on."""
+
 _BACKENDS_OF_KIND = {"kernel": ("gpu", "interpreter"), "torch": ("gpu", "cpu"), "host": ("cpu",)}
 _NARROW = {"bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"}
 
@@ -245,8 +248,8 @@ def _compile_outcomes(job: Job, attempt: Attempt) -> list[Outcome]:
     return [
         Outcome(
             case=job.case.label,
-            why="the same kernel must build for the other vendor",
-            backend=f"compiled for {target}",
+            why=f"the kernel must build for {'AMD' if target.startswith('gfx') else 'NVIDIA'} too",
+            backend=f"{COMPILED}{target}",
             status="failed" if error else "passed",
             kind="compile" if error else "",
             detail=error,
@@ -270,7 +273,11 @@ def _verdict(
         reasons = "; ".join(f"{o.backend}: {o.detail}" for o in outcomes if o.status == "skipped")
         return "not graded", f"no backend could run this exercise here ({reasons})"
     fresh = sum(outcome.fresh for outcome in outcomes)
-    return "passed", f"{len(attempts) - fresh} public and {fresh} fresh cases passed"
+    names = dict.fromkeys(outcome.backend for outcome in outcomes if outcome.status == "passed")
+    ran = ", ".join(name for name in names if not name.startswith(COMPILED))
+    built = " and ".join(name.removeprefix(COMPILED) for name in names if name.startswith(COMPILED))
+    cases = f"{len(attempts) - fresh} public and {fresh} fresh cases passed on {ran}"
+    return "passed", f"{cases}; {COMPILED}{built}" if built else cases
 
 
 def _printed(attempts: Sequence[Attempt]) -> str:

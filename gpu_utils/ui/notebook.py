@@ -14,7 +14,7 @@ from typing import Any
 
 from gpu_utils import exercises
 from gpu_utils.course import sources
-from gpu_utils.errors import CheckFailed, ProgressUnavailable
+from gpu_utils.errors import BadArgument, CheckFailed, ProgressUnavailable
 from gpu_utils.grading import check as engine
 from gpu_utils.grading import progress as store
 from gpu_utils.grading.exercise import Exercise
@@ -80,11 +80,14 @@ class Note:
 def hint(exercise_id: str, strength: int | None = None) -> Note:
     """The next of an exercise's three hints, or the one of a given strength (1 to 3). It is recorded."""
     exercise = exercises.find(exercise_id)
+    if strength not in (None, 1, 2, 3):
+        raise BadArgument(
+            f"there is no hint of strength {strength!r}; ask for 1, 2 or 3, or leave it out for the next one"
+        )
     note = ""
     try:
         if strength is None:
             strength = min(store.hints_used(exercise.id) + 1, 3)
-        strength = max(1, min(int(strength), 3))
         note = store.record_hint(exercise.id, strength) or ""
     except ProgressUnavailable as problem:
         strength, note = strength or 1, str(problem)

@@ -20,10 +20,10 @@ def report_text(report: Report) -> str:
     lines += textwrap.wrap(report.headline, 96, initial_indent="  ", subsequent_indent="  ")
     if report.hint:
         lines += textwrap.wrap(f"Hint: {report.hint}", 96, initial_indent="  ", subsequent_indent="  ")
-    for outcome in _shown(report):
+    shown = _shown(report)
+    for outcome, detail in zip(shown, _details(shown), strict=True):
         lines.append(f"  {_MARK[outcome.status]} {outcome.backend:<12} {outcome.case} ({_reason(outcome)})")
-        if outcome.detail:
-            lines += textwrap.wrap(outcome.detail, 92, initial_indent="      ", subsequent_indent="      ")
+        lines += textwrap.wrap(detail, 92, initial_indent="      ", subsequent_indent="      ")
     if report.printed:
         lines += ["  Your answer printed:", textwrap.indent(report.printed.rstrip(), "  | ")]
     lines += [f"  Note: {note}" for note in report.notes]
@@ -66,6 +66,17 @@ def _shown(report: Report) -> list[Outcome]:
     return sorted(report.outcomes, key=lambda outcome: order[outcome.status])
 
 
+def _details(outcomes: list[Outcome]) -> list[str]:
+    """The sentence of each outcome: in full for the first failure of a kind, cut short where it repeats."""
+    seen: set[str] = set()
+    details = []
+    for outcome in outcomes:
+        repeats = outcome.status == "failed" and outcome.kind in seen
+        details.append(textwrap.shorten(outcome.detail, 100, placeholder=" ...") if repeats else outcome.detail)
+        seen.add(outcome.kind)
+    return details
+
+
 def _reason(outcome: Outcome) -> str:
     return f"fresh: {outcome.why}" if outcome.fresh else outcome.why or "not run"
 
@@ -78,8 +89,8 @@ def _table(outcomes: list[Outcome], report: Report) -> str:
         f'<td style="{_CELL}">{escape(outcome.backend)}</td>'
         f'<td style="{_CELL}"><code>{escape(outcome.case)}</code></td>'
         f'<td style="{_CELL}">{escape(_reason(outcome))}'
-        f"{'<br>' + escape(outcome.detail) if outcome.detail else ''}</td></tr>"
-        for outcome in outcomes
+        f"{'<br>' + escape(detail) if detail else ''}</td></tr>"
+        for outcome, detail in zip(outcomes, _details(outcomes), strict=True)
     )
     head = "".join(
         f'<th scope="col" style="{_CELL}">{name}</th>' for name in ("Result", "Backend", "Case", "Why it is there")
