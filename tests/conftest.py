@@ -62,10 +62,9 @@ def _needs_a_gpu(request: pytest.FixtureRequest) -> None:
     """A test marked gpu runs where torch sees a device; where W2W_GPU=1 promises one, its absence is a failure."""
     if request.node.get_closest_marker("gpu") is None:
         return
-    import torch
+    from gpu_utils.backends import backend
 
-    if not torch.cuda.is_available():
-        reason = "torch sees no GPU here"
+    if reason := backend("gpu").unavailable():
         if os.environ.get("W2W_GPU") == "1":
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
