@@ -32,8 +32,8 @@ from gpu_utils.errors import UnknownName, W2WError
 from gpu_utils.gpt2 import GPT2, GPT2Config, generate
 from gpu_utils.records import RunRecord
 
-PROMPTS = ("def ", "class ", "import ")
-_REPORT_SECONDS = 0.5
+PROMPTS = ("def __init__(self,", "class", "import os\nimport")
+_REPORT_SECONDS = 1.0
 
 
 class TrainingError(W2WError):
@@ -96,12 +96,13 @@ PRESETS = {
     "cpu": TrainConfig(
         model=GPT2Config.preset("cpu"),
         corpus=CorpusConfig(vocab_size=1024, max_bytes=4_000_000),
-        batch=16,
+        batch=8,
         seq_len=128,
-        steps=400,
-        warmup=40,
+        steps=600,
+        warmup=60,
         max_lr=4e-3,
         min_lr=4e-4,
+        eval_batches=16,
     ),
     "gpt2": TrainConfig(
         model=GPT2Config.preset("gpt2"),
@@ -221,7 +222,7 @@ def train(
 ) -> TrainResult:
     """Train from random weights and measure. The same config, device and versions give the same losses.
 
-    device: the GPU if there is one, else the CPU. progress: called about twice a second and after the last
+    device: the GPU if there is one, else the CPU. progress: called about once a second and after the last
     step. tokens/s leaves out the first step (it allocates and tunes) and validation. Raises TrainingError when
     the loss is not finite.
     """
@@ -254,7 +255,8 @@ def train(
             steps_only.reset()
         if done == config.steps or time.monotonic() > reported_at + _REPORT_SECONDS:
             reported_at = time.monotonic()
-            speed_so_far = config.tokens_per_step * max(done - 1, 1) / steps_only.seconds()
+            timed_steps, timer = (done - 1, steps_only) if done > 1 else (1, whole)
+            speed_so_far = config.tokens_per_step * timed_steps / timer.seconds()
             loss = losses[-1].item()
             if not math.isfinite(loss):
                 raise TrainingError(f"the loss is {loss} at step {done}; try a max_lr below {config.max_lr}")

@@ -159,7 +159,7 @@ def test_configurations_that_cannot_work_are_refused():
 
 def test_the_presets_fit_their_models():
     assert TrainConfig.preset("gpt2").model.n_embd == 768
-    assert TrainConfig.preset("cpu").tokens_per_step == 2048
+    assert TrainConfig.preset("cpu").tokens_per_step == 1024
 
 
 def test_bench_gets_the_speed_of_this_machines_preset(monkeypatch):
