@@ -16,7 +16,7 @@ _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0;white-space:n
 
 def report_text(report: Report) -> str:
     """The whole report in plain text, 100 columns wide."""
-    lines = [f"{_MARK[report.status]} {report.exercise} {report.title}: {report.status.upper()}"]
+    lines = [f"{_MARK[report.status]} {report.status.upper()} {report.exercise}: {report.title}"]
     lines += textwrap.wrap(report.headline, 96, initial_indent="  ", subsequent_indent="  ")
     if report.hint:
         lines += textwrap.wrap(f"Hint: {report.hint}", 96, initial_indent="  ", subsequent_indent="  ")
