@@ -127,12 +127,12 @@ def instructions(text: str, vendor: str, source_file: str = "") -> Iterator[Inst
     source_file  file of the kernel: an instruction inlined from elsewhere gets the line of the kernel that called it
     """
     rules, marker = _RULES[vendor], "//" if vendor == "nvidia" else ";"
-    name, source = PurePath(source_file).name, None
+    locations, source = _Locations(text, source_file), None
     for number, line in enumerate(text.splitlines(), 1):
         code, _, comment = line.partition(marker)
         code = code.strip()
         if code.startswith(".loc"):
-            source = _location(code, comment, name)
+            source = locations.line(code, comment)
         elif code.startswith(".amdgpu_metadata"):
             return
         elif code and code[0] not in ".$}":
@@ -156,11 +156,35 @@ def _statements(code: str) -> list[str]:
     return [part.strip(" {}\t") + ";" for part in re.split(r";", code) if part.strip(" {}\t")]
 
 
-def _location(code: str, comment: str, name: str) -> int | None:
-    """The kernel's line of a .loc: the outermost place of the chain in the comment, else the line itself."""
-    places = re.findall(r"([^\s\[\]@:]+):(\d+):\d+", comment)
-    inside = [int(line) for file, line in places if not name or file == name]
-    if places:
-        return (inside[-1] or None) if inside else None
-    numbers = re.findall(r"\d+", code)
-    return (int(numbers[1]) or None) if len(numbers) > 1 else None
+class _Locations:
+    """Which line of the kernel's file each .loc stands for: the outermost place where its code was inlined.
+
+    LLVM writes the chain of places into the comment of AMDGCN, and of PTX before Triton 3.9; newer PTX says
+    `inlined_at file line column`, which names an earlier .loc that may itself have been inlined.
+    """
+
+    def __init__(self, text: str, source_file: str) -> None:
+        files = re.findall(r'^\s*\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]*)"', text, re.MULTILINE)
+        self._files = {number: PurePath(path).name for number, path in files}
+        self._name = PurePath(source_file).name
+        self._parents: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def line(self, code: str, comment: str) -> int | None:
+        places = re.findall(r"([^\s\[\]@:]+):(\d+):\d+", comment)
+        if len(places) > 1 or (places and "inlined_at" not in code):
+            inside = [int(line) for file, line in places if not self._name or file == self._name]
+            return (inside[-1] or None) if inside else None
+        numbers = re.findall(r"(\d+)\s+(\d+)\s+(\d+)", re.sub(r"function_name\s+\S+", "", code))
+        if not numbers:
+            return None
+        if len(numbers) > 1:
+            self._parents[numbers[0]] = numbers[1]
+        else:
+            self._parents.pop(numbers[0], None)
+        place, seen = numbers[0], set()
+        while place in self._parents and place not in seen:
+            seen.add(place)
+            place = self._parents[place]
+        if self._name and self._files.get(place[0], self._name) != self._name:
+            return None
+        return int(place[1]) or None

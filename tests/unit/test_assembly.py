@@ -134,3 +134,16 @@ def test_an_inlined_instruction_belongs_to_the_kernels_line(vendor, mark):
         f"\t.loc\t1 0 0 {mark} :0:0\n\tbra x{end}\n"
     )
     assert [found.source for found in instructions(text, vendor, "/home/k.py")] == [7, 12, None, None]
+
+
+def test_the_newer_way_to_write_inlined_places_is_followed_to_the_kernel():
+    inlined = "function_name $L__info_string0, inlined_at"
+    text = (
+        f"\t.loc\t2 216 16, {inlined} 1 21 20 // standard.py:216:16\n\tbra x;\n"
+        f"\t.loc\t2 196 12, {inlined} 2 216 16 // standard.py:196:12\n\tbra x;\n"
+        "\t.loc\t1 22 5 // k.py:22:5\n\tbra x;\n"
+        f"\t.loc\t2 216 16, {inlined} 1 30 20 // standard.py:216:16\n"
+        f"\t.loc\t2 196 12, {inlined} 2 216 16 // standard.py:196:12\n\tbra x;\n"
+        '\t.file 1 "/home/k.py"\n\t.file 2 "/lib/standard.py"\n'
+    )
+    assert [found.source for found in instructions(text, "nvidia", "/home/k.py")] == [21, 21, 22, 30]
