@@ -280,6 +280,7 @@ def _build(config: CorpusConfig, files: list[SourceFile], folder: Path) -> None:
 
     meta: dict[str, Any] = {"format": _FORMAT, "files": len(train_files) + len(val_files)}
     end = tokenizer.token_to_id(END_OF_TEXT)
+    assert end is not None  # the trainer was told to add it
     for part, part_files in (("train", train_files), ("val", val_files)):
         texts = list(_texts(part_files))
         ids: list[int] = []

@@ -289,7 +289,8 @@ def load_transformers(source: Any, *, n_head: int | None = None, attention: Atte
     missing, unknown or of the wrong shape. The dtype and device of the weights are kept.
     """
     if isinstance(source, nn.Module):
-        n_head, state = source.config.n_head, source.state_dict()
+        config: Any = source.config
+        n_head, state = config.n_head, source.state_dict()
     else:
         state = dict(source)
     if n_head is None:

@@ -43,8 +43,13 @@ class Session:
 class Backend(Protocol):
     """What `check` needs to know of a place where answers run."""
 
-    name: str
-    device: str
+    @property
+    def name(self) -> str:
+        """As in the table."""
+
+    @property
+    def device(self) -> str:
+        """Where tensors belong: "cpu" or "cuda"."""
 
     def unavailable(self) -> str | None:
         """One sentence on why it cannot run here and what would change that; None when it can."""

@@ -64,11 +64,11 @@ class GuardedMemory:
             raw = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
             guard = torch.zeros(raw.numel() + 2 * GUARD_BYTES, dtype=torch.uint8)
             guard[GUARD_BYTES : GUARD_BYTES + raw.numel()] = raw
-            offset = tensor.storage_offset() * tensor.element_size()
+            offset = int(tensor.storage_offset()) * tensor.element_size()
             start = guard.data_ptr() + GUARD_BYTES
             self._regions[key] = _Region(name, start, raw.numel(), offset, raw, guard)
         moved = torch.empty(0, dtype=tensor.dtype)
-        offset = GUARD_BYTES // tensor.element_size() + tensor.storage_offset()
+        offset = GUARD_BYTES // tensor.element_size() + int(tensor.storage_offset())
         moved.set_(self._regions[key].guard.untyped_storage(), offset, tensor.size(), tensor.stride())
         return moved
 

@@ -259,7 +259,7 @@ def _builder_methods(builder: Any) -> dict[str, Callable[..., Any]]:
         _running[-1].memory.check("atomic", ptrs, mask.data)
         return change(self, operation, ptrs, value, mask, *rest)
 
-    methods = {
+    methods: dict[str, Callable[..., Any]] = {
         "create_masked_load": checked_load,
         "create_masked_store": checked_store,
         "create_atomic_cas": checked_swap,

@@ -192,7 +192,8 @@ def _first_error(problem: BaseException) -> str:
     """One sentence: the learner's innermost line with the error there, or the first line of what a tool said."""
     from triton.compiler.errors import CompilationError
 
-    found, reason, chain = None, None, problem
+    found, reason = None, None
+    chain: BaseException | None = problem
     while chain is not None:
         if isinstance(chain, CompilationError):
             if found is None or not _is_tritons_own(chain.src):

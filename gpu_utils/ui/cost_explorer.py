@@ -7,6 +7,7 @@ from typing import Any
 
 from gpu_utils.chips import CHIPS
 from gpu_utils.costs import activation_bytes, flops_per_token, matmul_params, param_count, state_bytes
+from gpu_utils.errors import UnknownName
 from gpu_utils.gpt2 import GPT2Config
 
 GIB = 2**30
@@ -34,19 +35,22 @@ def memory_parts(config: GPT2Config, batch: int, seq_len: int, fused: bool) -> d
 def cost_report(config: GPT2Config, batch: int, seq_len: int, chip_name: str, fused: bool) -> str:
     """The counts for one shape and chip, as HTML with an SVG bar per part of the memory.
 
-    Raises UnknownName for a chip that the registry does not have.
+    Raises UnknownName for a chip that the registry does not have, or whose figures are unknown.
     """
     chip = CHIPS[chip_name]
+    memory, peak = chip.memory_gb.value, chip.peak("bf16")
+    if memory is None or peak is None:
+        raise UnknownName("chip with a known memory and bf16 peak", chip_name, KNOWN_CHIPS)
     parts = memory_parts(config, batch, seq_len, fused)
     needed = sum(parts.values())
-    room = chip.memory_gb.value * 1e9
+    room = memory * 1e9
     flops = flops_per_token(config, seq_len)
     verdict = "fits" if needed <= room else "does not fit"
     lines = [
         f"{param_count(config):,} parameters, {flops:,} FLOPs per token to train "
         f"({1 - 6 * matmul_params(config) / flops:.0%} of them attention)",
         f"needs {needed / GIB:.1f} GiB and {verdict} in the {room / GIB:.1f} GiB of {chip.name}",
-        f"at most {chip.peak('bf16') * 1e12 / flops:,.0f} tokens/s, were every FLOP of the peak used",
+        f"at most {peak * 1e12 / flops:,.0f} tokens/s, were every FLOP of the peak used",
     ]
     words = escape("; ".join(f"{name} {size / GIB:.2f} GiB" for name, size in parts.items()))
     scale = _BAR / max(needed, room)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import triton
@@ -76,7 +77,7 @@ def _mask_one_short_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
 
 
-def _launching(kernel: Callable, programs: Callable[[int], int] = lambda n: triton.cdiv(n, BLOCK)) -> Callable:
+def _launching(kernel: Any, programs: Callable[[int], int] = lambda n: triton.cdiv(n, BLOCK)) -> Callable:
     def answer(x: Tensor, y: Tensor) -> Tensor:
         out = torch.empty_like(x)
         kernel[(programs(x.numel()),)](x, y, out, x.numel(), BLOCK=BLOCK)
