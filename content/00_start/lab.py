@@ -27,7 +27,9 @@ from gpu_utils import check, hint, progress, solution
 #
 # Code that runs on both vendors needs one honest answer to one question. Write
 #
-# $$\texttt{platform()} \;\rightarrow\; \texttt{"nvidia"} \;|\; \texttt{"amd"} \;|\; \texttt{"cpu"}$$
+# ```python
+# platform() -> "nvidia" | "amd" | "cpu"
+# ```
 #
 # the vendor of the GPU that torch can use now, or `"cpu"` when there is none. It takes no arguments.
 # Ask `torch.version` and `torch.cuda` each time the function is called: the check puts you on five machines by

@@ -268,7 +268,8 @@ with kernels_run():
 # would compute wrongly, so the course refuses them with a sentence.
 #
 # A check in a lab runs your kernel on the GPU if there is one, else in the interpreter. Wherever it ran, it is also
-# compiled for `sm_80` and `gfx942`.
+# compiled for `sm_80` and `gfx942`. In lab 00, a kernel that ran on a GPU is run once more in the interpreter, to watch
+# its addresses.
 
 # %% ways that work here
 ways = {"interpreter": ("cpu", interpreter)}

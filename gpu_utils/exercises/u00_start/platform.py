@@ -65,7 +65,7 @@ def _takes_no_cuda_for_amd() -> str:
 def _uses_torch_hip() -> str:
     if torch.cuda.is_available() and torch.version.cuda:
         return "nvidia"
-    return "amd" if torch.hip.is_available() else "cpu"
+    return "amd" if torch.hip.is_available() else "cpu"  # type: ignore[attr-defined]
 
 
 _BUILDS = (
