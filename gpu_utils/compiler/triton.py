@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from gpu_utils.chips.targets import TARGETS, Target
+from gpu_utils.compiler.quiet import ToolOutput, kept_output
 from gpu_utils.errors import CompileFailed
 
 
@@ -87,11 +89,13 @@ def compile_for(
     function, launch = _jitted(kernel, tuple(args or ()), launch)
     where = f"{function.__name__} for {target}"
     backend, gpu = _backend(limits)
+    output = ToolOutput()
     try:
         source, chosen = _source(function, backend, tuple(args or ()), signature, launch)
-        built = _compile(source, gpu, chosen)
+        with kept_output() as output:
+            built = _compile(source, gpu, chosen)
     except Exception as problem:
-        raise CompileFailed(f"{where}: {_first_error(problem)}") from problem
+        raise CompileFailed(f"{where}: {_first_error(problem, output.text)}") from problem
     stages = {name: built.asm[name] for name in built.asm if name not in ("source", "sass")}
     return Compiled(
         target=target,
@@ -188,7 +192,7 @@ def _compile(source: Any, gpu: Any, options: Any) -> Any:
     return triton.compile(source, target=gpu, options=options.__dict__)
 
 
-def _first_error(problem: BaseException) -> str:
+def _first_error(problem: BaseException, printed: str) -> str:
     """One sentence: the learner's innermost line with the error there, or the first line of what a tool said."""
     from triton.compiler.errors import CompilationError
 
@@ -201,7 +205,8 @@ def _first_error(problem: BaseException) -> str:
             reason = chain.error_message
         innermost, chain = chain, chain.__cause__
     if found is None:
-        return _first_line(problem)
+        said = re.search(r"^(?!PTXAS error).*?\berror\s*:\s*(.+)$", f"{printed}\n{problem}", re.MULTILINE)
+        return f"{_tool(problem)}: {said.group(1).strip()[:300]}" if said else _first_line(problem)
     if not reason:
         reason = type(found).__name__ if isinstance(innermost, CompilationError) else _first_line(innermost)
     line = getattr(found.node, "lineno", None)
@@ -210,6 +215,10 @@ def _first_error(problem: BaseException) -> str:
     lines = found.src.split("\n")
     text = lines[line - 1].strip() if line <= len(lines) else ""
     return f"line {line} of its source, `{text}`: {_first_sentence(reason)}"
+
+
+def _tool(problem: BaseException) -> str:
+    return "ptxas refused the PTX" if type(problem).__name__ == "PTXASError" else "the backend refused it"
 
 
 def _is_tritons_own(source: str | None) -> bool:
@@ -231,4 +240,6 @@ def _first_line(problem: BaseException) -> str:
 def _first_sentence(text: str) -> str:
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     wanted = [line for line in lines if "error" in line.lower()] if len(lines) > 1 else lines
-    return (wanted or lines or [""])[0][:300]
+    first = (wanted or lines or [""])[0]
+    wrapped = re.fullmatch(r"""\w+\((['"])(.*)\1\)""", first)
+    return (wrapped.group(2) if wrapped else first)[:300]

@@ -52,3 +52,10 @@ def calls_the_wrong_helper_kernel(x_ptr, BLOCK: tl.constexpr):
 @triton.jit
 def wrong_helper(x):
     return tl.zeros((3,), tl.float32) + x
+
+
+@triton.jit
+def bad_assembly_kernel(x_ptr):
+    x = tl.load(x_ptr)
+    y = tl.inline_asm_elementwise("nonsense.b32 $0, $1;", "=r,r", [x], tl.float32, True, 1)
+    tl.store(x_ptr, y)

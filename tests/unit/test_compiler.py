@@ -11,11 +11,13 @@ import pytest
 import torch
 import triton
 
+from gpu_utils.backends import backend
 from gpu_utils.chips import TARGETS
 from gpu_utils.compiler import compile_for, occupancy, resources
 from gpu_utils.errors import CompileFailed, UnknownName
 from tests.unit.kernels import (
     add_kernel,
+    bad_assembly_kernel,
     calls_the_wrong_helper_kernel,
     matmul_kernel,
     softmax_kernel,
@@ -169,6 +171,30 @@ def test_wrong_calls_are_one_sentence(call, message):
         call()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("sm_90", "ptxas refused the PTX: Not a name of any known instruction: 'nonsense'"),
+        ("gfx942", "the backend refused it: invalid instruction"),
+    ],
+)
+def test_what_an_assembler_says_becomes_one_sentence_and_is_not_printed(target, message, capfd):
+    with pytest.raises(CompileFailed) as caught:
+        compile_for(bad_assembly_kernel, target, [torch.zeros(8)])
+    assert str(caught.value) == f"bad_assembly_kernel for {target}: {message}"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_a_session_recorded_compiles_for_both_vendors():
+    tuned = triton.autotune([triton.Config({"BLOCK": 64}, num_warps=2)], key=[])(add_kernel)
+    x = torch.zeros(100)
+    with backend("interpreter").session() as session:
+        tuned[(2,)](x, x, x, 100)
+    (launch,) = session.launches
+    for target in ("sm_80", "gfx942"):
+        assert compile_for(launch.kernel, target, args=launch.args, **launch.kwargs).num_warps == 2
 
 
 def test_with_triton_interpret_set_the_refusal_says_what_to_do():
