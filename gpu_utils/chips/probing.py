@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -117,10 +118,10 @@ def _lanes(properties: Any, vendor: str, target: str) -> int:
 
 def _versions(torch: Any) -> dict[str, str]:
     found = {"python": platform.python_version(), "torch": torch.__version__}
-    try:
-        found["triton"] = metadata.version("triton")
-    except metadata.PackageNotFoundError:
-        found["triton"] = "not installed"
+    found["triton"] = "not installed"
+    for name in ("triton", "triton-rocm"):  # the second is what PyTorch's ROCm build brings
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found["triton"] = metadata.version(name)
     for name in ("cuda", "hip"):
         version = getattr(torch.version, name)
         if version is not None:
