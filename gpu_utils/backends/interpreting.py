@@ -98,7 +98,7 @@ def _run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Non
         )
     with _patched_language(), np.errstate(all="ignore"):
         values = {
-            name: value if _is_constexpr(kernel, parameters[name]) else engine._implicit_cvt(value)
+            name: value if _is_constexpr(kernel, parameters[name]) else _converted(value)
             for name, value in guarded.items()
         }
         builder = engine.interpreter_builder
@@ -113,6 +113,12 @@ def _run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Non
         finally:
             _running.pop()
     memory.copy_back()
+
+
+def _converted(value: Any) -> Any:
+    if isinstance(value, bool):  # before Triton 3.9 its own conversion fails
+        return tl.tensor(engine.TensorHandle(np.array([value]), tl.int1), tl.int1)
+    return engine._implicit_cvt(value)
 
 
 def _call_device_function(kernel: Any, *args: Any, **kwargs: Any) -> Any:
@@ -200,13 +206,14 @@ class _NoLibdevice:
 
 @contextlib.contextmanager
 def _patched_language() -> Iterator[None]:
-    """Triton's own patches of `tl` and `tl.core`, and three that it lacks."""
+    """Triton's own patches of `tl` and `tl.core`, and those that it lacks."""
     modules = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
     scope = engine._patch_lang(modules)
     try:
         for name, member in list(vars(tl.tensor).items()):
             if isinstance(member, JITFunction):  # not a method: x.sum() would lose x
                 scope.set_attr(tl.tensor, name, _bound(member))
+        scope.set_attr(tl.tensor, "__index__", lambda self: int(self.handle.data.item()))  # Triton 3.6 wants old NumPy
         scope.set_attr(tl.core, "_unwrap_shape", _shape_of_numbers(tl.core._unwrap_shape))
         semantic = type(engine.interpreter_semantic)
         scope.set_attr(semantic, "arange", _arange_of_numbers(semantic.arange))

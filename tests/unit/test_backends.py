@@ -57,12 +57,10 @@ def reducing_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
 def dot_kernel(a_ptr, b_ptr, c_ptr, K, stride, N: tl.constexpr):
     i = tl.arange(0, N)
     acc = tl.zeros((N, N), dtype=tl.float32)
-    k = 0
-    while k < K:
+    for k in range(0, K, N):
         a = tl.load(a_ptr + i[:, None] * stride + (k + i)[None, :])
         b = tl.load(b_ptr + (k + i)[:, None] * N + i[None, :])
         acc += tl.dot(a, b)
-        k += N
     tl.store(c_ptr + i[:, None] * N + i[None, :], acc)
 
 
@@ -136,6 +134,75 @@ def test_reductions_device_functions_constants_and_methods_work():
     with interpreter():
         reducing_kernel[(1,)](x, out, BLOCK=16)
     assert out.tolist() == [240.0, 15.0, 45.0]
+
+
+def test_while_loops_follow_the_data():
+    @triton.jit
+    def halve(x_ptr):
+        x = tl.load(x_ptr)
+        while x > 10.0:
+            x = x / 2
+        tl.store(x_ptr, x)
+
+    x = torch.tensor([100.0])
+    with interpreter():
+        halve[(1,)](x)
+    assert x.item() == 6.25
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_truth_values_and_absent_pointers_are_arguments_too(flag):
+    @triton.jit
+    def choose(out_ptr, absent_ptr, flag):
+        if absent_ptr is not None:
+            tl.store(absent_ptr, 1.0)
+        if flag:
+            tl.store(out_ptr, 1.0)
+
+    out = torch.zeros(1)
+    with interpreter():
+        choose[(1,)](out, None, flag)
+    assert out.item() == flag
+
+
+def test_scans_sorts_and_custom_combinations_match_torch():
+    @triton.jit
+    def linear(a1, b1, a2, b2):
+        return a1 * a2, b1 * a2 + b2
+
+    @triton.jit
+    def many(x_ptr, out_ptr, B: tl.constexpr):
+        i = tl.arange(0, B)
+        x = tl.load(x_ptr + i)
+        tl.store(out_ptr + i, tl.cumsum(x, 0))
+        tl.store(out_ptr + B + i, tl.sort(x))
+        tl.store(out_ptr + 2 * B + i, tl.softmax(x))
+        _, b = tl.associative_scan((x, x), 0, linear)
+        tl.store(out_ptr + 3 * B + i, b)
+
+    x, out = torch.randn(16), torch.empty(4, 16)
+    with interpreter():
+        many[(1,)](x, out, B=16)
+    state, scanned = 0.0, []
+    for value in x.tolist():
+        state = state * value + value
+        scanned.append(state)
+    expected = torch.stack([x.cumsum(0), x.sort().values, x.softmax(0), torch.tensor(scanned)])
+    torch.testing.assert_close(out, expected)
+
+
+def test_tensor_descriptors_made_on_the_host_work():
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    @triton.jit
+    def tile(source, out_ptr, B: tl.constexpr):
+        i = tl.arange(0, B)
+        tl.store(out_ptr + i[:, None] * B + i[None, :], source.load([0, B]))
+
+    x, out = torch.arange(64.0 * 64).reshape(64, 64), torch.empty(16, 16)
+    with interpreter():
+        tile[(1,)](TensorDescriptor.from_tensor(x, [16, 16]), out, B=16)
+    assert torch.equal(out, x[:16, 16:32])
 
 
 def test_a_loop_over_tl_dot_matches_torch():
