@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 
@@ -119,11 +118,9 @@ def test_a_notebook_gets_the_html():
 
 
 @pytest.mark.browser
-def test_in_a_browser_a_line_and_its_instructions_light_up_together(tmp_path):
-    sync_api = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("Chromium is not installed")
+def test_in_a_browser_a_line_and_its_instructions_light_up_together(tmp_path, chromium):
+    from playwright import sync_api
+
     a = torch.zeros(256, 256, dtype=torch.float16)
     found = listing(matmul_kernel, "sm_90", "gfx942", args=[a, a, a, 256, 256, 256, 256], M=64, N=64, BLOCK_K=32)
     page_file = tmp_path / "listing.html"
