@@ -13,6 +13,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers side by side share the cores
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 def unavailable(reason: str) -> NoReturn:
     """Skip the test with this reason; where W2W_CI=1 says that everything must be there, fail it."""

@@ -35,7 +35,7 @@ STEPS = (
     Step("floors of imports", ("-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-logo")),
     Step("types", ("-m", "mypy")),
     Step("notebooks are current", ("-m", "gpu_utils.cli", "build", "--check")),
-    _pytest("tests", "-n", "2", "--doctest-modules", "--ignore=tests/browser", "tests", "gpu_utils"),
+    _pytest("tests", "-n", "2", "--durations=10", "--doctest-modules", "--ignore=tests/browser", "tests", "gpu_utils"),
     _pytest("browser", "tests/browser"),
     Step("notebooks run", ("-m", "gpu_utils.cli", "validate")),
 )
