@@ -16,8 +16,8 @@ _STYLE = """
 #ID .pane { flex: 1 1 320px; min-width: 0; border: 1px solid rgba(127, 127, 127, .5); }
 #ID .title { padding: 2px 6px; font-weight: bold; border-bottom: 1px solid rgba(127, 127, 127, .5); }
 #ID .lines { max-height: 480px; overflow: auto; position: relative; }
-#ID .row { white-space: pre; padding: 0 6px; width: max-content; min-width: 100%; box-sizing: border-box; }
-#ID .row:focus { outline: 2px solid currentColor; outline-offset: -2px; }
+#ID .w2w-row { white-space: pre; padding: 0 6px; width: max-content; min-width: 100%; box-sizing: border-box; }
+#ID .w2w-row:focus { outline: 2px solid currentColor; outline-offset: -2px; }
 #ID .number { display: inline-block; width: 5ch; text-align: right; opacity: .75; user-select: none; }
 #ID .mark { display: inline-block; width: 2ch; text-align: center; user-select: none; visibility: hidden; }
 #ID .on { background: rgba(127, 127, 127, .3); font-weight: bold; }
@@ -46,15 +46,15 @@ _SCRIPT = """
     });
   };
   root.addEventListener("mouseover", (event) => {
-    const row = event.target.closest(".row");
+    const row = event.target.closest(".w2w-row");
     if (row) light(row);
   });
   root.addEventListener("focusin", (event) => {
-    const row = event.target.closest(".row");
+    const row = event.target.closest(".w2w-row");
     if (row) light(row);
   });
   root.addEventListener("keydown", (event) => {
-    const row = event.target.closest(".row");
+    const row = event.target.closest(".w2w-row");
     const step = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
     if (!row || !step || !row[step]) return;
     event.preventDefault();
@@ -102,7 +102,7 @@ def _row(index: int, number: int | None, text: str, explained: str = "") -> str:
     data = f' data-line="{number}"' if number is not None else ""
     title = f' title="{escape(explained)}"' if explained else ""
     return (
-        f'<div class="row" role="option" aria-selected="false" tabindex="{0 if index == 0 else -1}"{data}{title}>'
+        f'<div class="w2w-row" role="option" aria-selected="false" tabindex="{0 if index == 0 else -1}"{data}{title}>'
         f'<span class="number">{"" if number is None else number}</span><span class="mark">▸</span>'
         f"{escape(text)}\n</div>"
     )

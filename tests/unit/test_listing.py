@@ -91,7 +91,7 @@ def test_the_html_loads_nothing_and_names_only_itself(softmax_listing):
 def test_the_html_shows_every_instruction_with_its_line(softmax_listing):
     html = listing_html(softmax_listing)
     total = sum(len(column.instructions) for column in softmax_listing.columns)
-    assert html.count('class="row"') == total + len(softmax_listing.source)
+    assert html.count('class="w2w-row"') == total + len(softmax_listing.source)
     number = line_of(softmax_listing, "tl.load")
     assert html.count(f'data-line="{number}"') == 1 + sum(len(c.of_line(number)) for c in softmax_listing.columns)
 
@@ -134,14 +134,14 @@ def test_in_a_browser_a_line_and_its_instructions_light_up_together(tmp_path, ch
         page.on("pageerror", lambda problem: problems.append(str(problem)))
         page.goto(page_file.as_uri())
         first = page.locator("div[id^=w2w-listing]").nth(0)
-        first.locator(f'.row[data-line="{number}"]').first.hover()
+        first.locator(f'.w2w-row[data-line="{number}"]').first.hover()
         assert page.locator(".on").count() == expected
-        first.locator('.pane:nth-child(2) .row[data-line="' + str(number) + '"]').first.hover()
+        first.locator('.pane:nth-child(2) .w2w-row[data-line="' + str(number) + '"]').first.hover()
         assert page.locator(".on").count() == expected
         assert first.locator('.on[aria-selected="true"]').count() == expected
         assert first.locator(".pane:nth-child(3) .on").first.is_visible()
         page.mouse.move(0, 0)
-        first.locator(".row").first.focus()
+        first.locator(".w2w-row").first.focus()
         for _ in range(number - found.source[0][0]):
             page.keyboard.press("ArrowDown")
         assert page.evaluate("document.activeElement.dataset.line") == str(number)

@@ -52,7 +52,7 @@ class _NoCopies(TorchDispatchMode):
     """Refuses copies of tensors inside the block: contiguous(), clone(), reshape() of a view that needs one."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.overloadpacket in (torch.ops.aten.clone, torch.ops.aten._to_copy):
+        if func.overloadpacket in (torch.ops.aten.clone, torch.ops.aten._to_copy) and args[0].numel() > 1:
             shape = tuple(args[0].shape)
             raise InputCopied(
                 f"a tensor of shape {shape} was copied (contiguous, clone and reshape can do that), expected the "
