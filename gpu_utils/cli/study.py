@@ -31,7 +31,7 @@ SETTINGS = (
 
 
 def study(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The port on 127.0.0.1.")] = 8888,
+    port: Annotated[int, typer.Option(min=1024, max=65535, help="The port on 127.0.0.1.")] = 8888,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open no browser.")] = False,
 ) -> None:
     """Open the course in JupyterLab at the first lesson; Ctrl-C stops it.
