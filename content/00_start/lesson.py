@@ -457,7 +457,7 @@ if chip is not None and chip.bandwidth is not None:
 # - A view is a pointer, a shape and strides. Give the kernel the strides and it reads any view in place.
 # - One source compiles for both vendors with no GPU. 32 or 64 lanes, predicates or `EXEC`, `ld.global.v4` or
 #   `global_load_dwordx4`: the same idea in two languages.
-# - Count bytes and FLOPs first. `scale` moves 8 bytes for one FLOP, so memory decides on every chip.
+# - Count bytes and FLOPs first. `scale` moves 8 bytes for one FLOP, so memory decides, on both vendors.
 #
 # ## Read next
 #
@@ -477,8 +477,8 @@ if chip is not None and chip.bandwidth is not None:
 #
 # Answer first, then open.
 #
-# <details><summary>A launch covers 5,000 elements with BLOCK = 1024. How many programs, and how many lanes' worth of
-# elements are masked?</summary>
+# <details><summary>A launch covers 5,000 elements with BLOCK = 1024. How many programs, and how many positions are
+# masked?</summary>
 #
 # 5 programs cover 5,120 positions, so 120 are masked, all in the last program.
 # </details>
