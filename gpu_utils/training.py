@@ -32,7 +32,7 @@ from gpu_utils.errors import UnknownName, W2WError
 from gpu_utils.gpt2 import GPT2, GPT2Config, generate
 from gpu_utils.records import RunRecord
 
-PROMPTS = ("def __init__(self,", "class", "import os\nimport")
+PROMPTS = ("def __init__(self,", "for name in", "import os\nimport")
 _REPORT_SECONDS = 1.0
 
 
@@ -100,8 +100,8 @@ PRESETS = {
         seq_len=128,
         steps=600,
         warmup=60,
-        max_lr=4e-3,
-        min_lr=4e-4,
+        max_lr=3e-3,
+        min_lr=3e-4,
         eval_batches=16,
     ),
     "gpt2": TrainConfig(
@@ -294,11 +294,11 @@ def train(
 
 
 def sample(model: GPT2, corpus: Corpus, prompt: str, *, tokens: int = 60, seed: int = 0) -> str:
-    """The prompt and up to `tokens` more tokens of text that the model makes up (temperature 0.8, 40 candidates)."""
+    """The prompt and up to `tokens` more tokens of text that the model makes up (temperature 0.7, 40 candidates)."""
     ids = torch.tensor([corpus.tokenizer.encode(prompt).ids], device=model.device)
     generator = torch.Generator(model.device).manual_seed(seed)
     room = model.config.n_positions - ids.shape[1]
-    out = generate(model, ids, min(tokens, room), temperature=0.8, top_k=40, generator=generator)
+    out = generate(model, ids, min(tokens, room), temperature=0.7, top_k=40, generator=generator)
     return corpus.tokenizer.decode(out[0].tolist())
 
 

@@ -7,7 +7,7 @@
 #
 # **You need** lesson 00 and PyTorch as you know it.
 #
-# **Time**: 45 minutes of reading. The cells take about a minute and a half on a two-core CPU, where you train half a
+# **Time**: 45 minutes of reading. The cells take about a minute on a two-core CPU, where you train half a
 # million parameters. On a GPU of either vendor the same cells train the 124-million-parameter model.
 #
 # Some cells ask you to predict a number before you see it. Put your number in place of `None`. A wrong guess that you
@@ -22,9 +22,13 @@ os.environ["KINETO_LOG_LEVEL"] = "99"  # the profiler's own log is not for this 
 
 import matplotlib.pyplot as plt
 import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpu_utils import CHIPS, probe
+from gpu_utils import CHIPS, compile_for, listing, probe
+from gpu_utils.compiler import resources
 from gpu_utils.corpus import load_corpus
 from gpu_utils.costs import (
     activation_bytes,
@@ -601,6 +605,46 @@ for name in ("H100", "MI300X"):
     print(f"{chip.name}: {chip.units.value:.0f} {'SMs' if chip.vendor == 'nvidia' else 'CUs'}, {limits.lanes} lanes")
     print(f"  on-chip memory of a block: {limits.shared_per_block / 1024:.0f} KiB ({limits.source})")
     print(f"  L2: {chip.l2_mb}")
+
+# %% [markdown] one operator twice
+# ### One operator of your model, compiled for both
+#
+# GELU is the simplest kernel in the profile. It reads a value, does about ten FLOPs, and writes a value: 8 bytes in
+# float32, so about one FLOP per byte, far below either ridge. Below it is written in Triton, with
+# $\tfrac12(1 + \tanh z) = \operatorname{sigmoid}(2z)$, and compiled for an H100 and an MI300X; nothing runs.
+#
+# A block of 1024 elements has 4 warps of 32 lanes there and 4 wavefronts of 64 lanes here.
+#
+# **Predict**: how many 128-bit loads (four floats each) does a lane issue, on NVIDIA and on AMD?
+
+# %% predict the loads
+my_loads_nvidia, my_loads_amd = None, None
+
+
+# %% GELU for both vendors
+@triton.jit
+def gelu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    z = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+    tl.store(y_ptr + offsets, x * tl.sigmoid(2 * z), mask=offsets < n)
+
+
+x = torch.linspace(-6, 6, 4096)
+identity = x * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+print(f"largest error of the identity: {(identity - F.gelu(x, approximate='tanh')).abs().max():.0e}\n")
+for target, guess in (("sm_90", my_loads_nvidia), ("gfx942", my_loads_amd)):
+    needs = resources(compile_for(gelu_kernel, target, (x, x, x.numel()), BLOCK=1024))
+    print(needs)
+    reveal("loads of 128 bits", guess, f"{needs.widths['global load'][128]}\n")
+
+# %% [markdown] loads explained
+# 1024 floats over 128 lanes are eight a lane, over 256 lanes four. The same `num_warps` means twice the lanes on
+# Instinct. Every tuning parameter of a kernel has such a hidden unit; unit 04 writes this kernel's backward too, runs
+# both and counts the bytes. Point at a source line to see its instructions on both sides:
+
+# %% listing of GELU
+listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 
 # %% [markdown] summary
 # ## Summary

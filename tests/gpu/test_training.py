@@ -1,0 +1,65 @@
+"""Training on the real device: it learns, it measures, and it computes what the CPU computes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gpu_utils.costs import activation_bytes, saved_bytes
+from gpu_utils.gpt2 import GPT2, GPT2Config, generate
+from gpu_utils.training import TrainConfig, train
+from tests.unit.test_training import TINY
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("W2W_CACHE", str(tmp_path / "cache"))
+
+
+def test_a_run_on_the_gpu_learns_and_says_what_it_measured():
+    record = train(replace(TINY, steps=120), progress=None).record
+    print(record.device, record.peak_source)
+    assert record.device["type"] == "cuda"
+    assert record.final_val_loss < record.unigram_nats - 0.1
+    assert record.memory_kind == "peak bytes of tensors on the GPU"
+    assert record.mfu is None or 0 < record.mfu < 1
+    assert record.peak_source
+
+
+@pytest.mark.parametrize("how", ["explicit", "sdpa"])
+def test_the_gpu_computes_the_logits_of_the_cpu(how):
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=101, n_positions=64, n_embd=96, n_layer=2, n_head=3)
+    model = GPT2(config, attention=how).double()
+    tokens = torch.randint(101, (2, 64))
+    want = model(tokens)
+    got = model.cuda()(tokens.cuda()).cpu()
+    torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-12)
+
+
+def test_decoding_with_the_cache_equals_a_full_pass_on_the_gpu():
+    torch.manual_seed(0)
+    model = GPT2(GPT2Config(vocab_size=101, n_positions=64, n_embd=96, n_layer=2, n_head=3)).double().cuda()
+    tokens = torch.randint(101, (2, 5), device="cuda")
+    written = [generate(model, tokens, 50, temperature=0, use_cache=use_cache) for use_cache in (True, False)]
+    assert torch.equal(*written)
+
+
+def test_explicit_attention_keeps_the_counted_bytes_on_the_gpu():
+    config = GPT2Config.preset("cpu")
+    model = GPT2(config, attention="explicit").cuda()
+    tokens = torch.randint(config.vocab_size, (4, config.n_positions), device="cuda")
+    kept = saved_bytes(model, lambda: model.loss(tokens, tokens))
+    assert kept == pytest.approx(activation_bytes(config, 4, config.n_positions), rel=0.02)
+
+
+def test_the_124m_preset_trains_here_in_bfloat16():
+    free, _ = torch.cuda.mem_get_info()
+    if free < 16e9:
+        pytest.skip(f"{free / 1e9:.0f} GB of GPU memory are free; the preset wants 16")
+    record = train(replace(TrainConfig.preset("gpt2"), steps=10, eval_batches=1), progress=None).record
+    print(f"{record.tokens_per_second:,.0f} tokens/s, MFU {record.mfu}, {record.memory_bytes / 2**30:.1f} GiB")
+    assert record.parameters == 124_439_808
+    assert record.train_loss[-1] < record.train_loss[0] - 0.5
