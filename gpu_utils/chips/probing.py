@@ -13,6 +13,9 @@ from typing import Any
 
 from gpu_utils.chips.registry import Chip, chip_of_device
 
+NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
+AMD_DRIVER = Path("/sys/module/amdgpu/version")
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -93,10 +96,10 @@ def _gpu(torch: Any, versions: dict[str, str]) -> Probe:
     properties = torch.cuda.get_device_properties(0)
     if torch.version.hip is not None:
         vendor, target = "amd", str(properties.gcnArchName).split(":")[0]
-        driver = _first_match(Path("/sys/module/amdgpu/version"), r"(\S+)")
+        driver = _first_match(AMD_DRIVER, r"(\S+)")
     else:
         vendor, target = "nvidia", f"sm_{properties.major}{properties.minor}"
-        driver = _first_match(Path("/proc/driver/nvidia/version"), r"Kernel Module.*?\s(\d+\.[\d.]+)")
+        driver = _first_match(NVIDIA_DRIVER, r"Kernel Module.*?\s(\d+\.[\d.]+)")
     return Probe(
         vendor=vendor,
         name=properties.name,

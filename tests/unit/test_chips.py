@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gpu_utils.chips import CHIPS, TARGETS, Figure, chip_of_device, probe
+from gpu_utils.chips import CHIPS, TARGETS, Figure, chip_of_device, probe, probing
 from gpu_utils.chips.registry import FORMATS
 from gpu_utils.errors import UnknownName
 
@@ -153,6 +153,20 @@ def test_an_nvidia_device_is_named_with_its_target(monkeypatch):
 def test_blackwell_has_a_target_of_three_digits(monkeypatch):
     fake_gpu(monkeypatch, cuda="13.0", name="NVIDIA B200", major=10, minor=0, units=148)
     assert probe().target == "sm_100"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  575.57.08  Sat May 24 00:00:00 UTC 2025",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  575.57.08  Release Build  (root@host)",
+    ],
+)
+def test_the_drivers_version_is_read_from_its_own_line(tmp_path, monkeypatch, line):
+    (tmp_path / "version").write_text(line + "\nGCC version:  gcc version 12.2.0\n")
+    monkeypatch.setattr(probing, "NVIDIA_DRIVER", tmp_path / "version")
+    fake_gpu(monkeypatch, cuda="13.0", name="NVIDIA H100 80GB HBM3", major=9, minor=0, units=132)
+    assert probe().versions["driver"] == "575.57.08"
 
 
 def test_an_amd_device_is_known_where_torch_has_no_cuda_version(monkeypatch):
