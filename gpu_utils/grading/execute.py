@@ -86,7 +86,7 @@ def run(
             attempt.value = None if attempt.device else move(value, "cpu")
             attempt.mutated = tuple(name for name in given if not _same(kept[name], given[name]))
         attempt.counters = dict(session.counters)
-        if compile_targets:
+        if session.launches:
             attempt.compiled = _compile(session.launches, compile_targets)
     except CheckTimeout:
         attempt.error = "timeout"
