@@ -584,7 +584,7 @@ print(f"GPT-2's cache: {kv_cache_bytes(big, 1, 1, bytes_per_value=2):,} bytes pe
 # %% [markdown] porting
 # ## 8. What changes on the other vendor
 #
-# Nothing in this notebook names a vendor. That is deliberate, and these are the places where it could have gone wrong:
+# The code that trained your model names no vendor. These are the places where it could have gone wrong:
 #
 # | Here | On NVIDIA | On AMD |
 # |---|---|---|
@@ -636,7 +636,7 @@ print(f"largest error of the identity: {(identity - F.gelu(x, approximate='tanh'
 for target, guess in (("sm_90", my_loads_nvidia), ("gfx942", my_loads_amd)):
     needs = resources(compile_for(gelu_kernel, target, (x, x, x.numel()), BLOCK=1024))
     print(needs)
-    reveal("loads of 128 bits", guess, f"{needs.widths['global load'][128]}\n")
+    reveal("loads of 128 bits", guess, f"{needs.widths['global load'].get(128, 0)}\n")
 
 # %% [markdown] loads explained
 # 1024 floats over 128 lanes are eight a lane, over 256 lanes four. The same `num_warps` means twice the lanes on
@@ -653,7 +653,7 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 # - GPT-2 is 124,439,808 parameters by a formula that you can write down, and $6N + 12LTd$ FLOPs per token to train.
 # - State costs 16 bytes a parameter; activations follow the batch, and scores follow $T^2$ unless attention is fused.
 # - MFU is the share of the peak that the model itself needed. What is missing went into bytes and launches.
-# - Accumulation trades time for memory, exactly. The KV cache trades memory for time, exactly.
+# - Accumulation trades time for memory. The KV cache trades memory for time. Both give the same result, to rounding.
 #
 # ## Read next
 #

@@ -96,7 +96,7 @@ def explore_costs() -> Any:
     layers, width = slider("layers", 12, 1, 96, 1), slider("width", 768, 64, 8192, 64)
     tokens, batch = slider("tokens", 1024, 128, 16384, 128), slider("batch", 8, 1, 64, 1)
     chip = widgets.Dropdown(options=KNOWN_CHIPS, value="MI300X", description="chip")
-    fused = widgets.Checkbox(value=False, description="fused attention (no scores in memory)")
+    fused = widgets.Checkbox(value=False, description="fused attention")
     report = widgets.HTML()
 
     def update(_: object = None) -> None:
