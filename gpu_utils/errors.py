@@ -39,6 +39,10 @@ class CompileFailed(W2WError):
     """A compiler refused a kernel; the message carries its first error."""
 
 
+class AsmSyntaxError(W2WError):
+    """Assembly text that cannot be read; the message names the line and what was expected."""
+
+
 class BackendUnavailable(W2WError):
     """A backend cannot run here; the message says why and what would."""
 
