@@ -108,3 +108,7 @@ class BarrierDeadlock(VirtualGpuError):
 
 class ResourceLimit(VirtualGpuError):
     """A launch asks for more than the chip has, for example LDS per block."""
+
+
+class DeviceAssert(VirtualGpuError):
+    """A kernel stopped itself: a device assertion failed, or it ran into a trap."""

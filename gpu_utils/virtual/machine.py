@@ -22,7 +22,7 @@ from gpu_utils.errors import BarrierDeadlock
 PATIENCE = 256
 
 # What an op does to the flow of control; "" for a plain op.
-ENDS = ("", "branch", "jump", "barrier", "end", "mask")
+ENDS = ("", "branch", "jump", "barrier", "end", "mask", "sync")
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +37,7 @@ class Op:
       "jump"    the op index to go to: an int, or an int array of the shape of the units.
       "barrier" None (the whole block, barrier 0), or (number, threads or None).
       "end"     the running units end: nothing, or a bool array of the units that end (the rest goes on).
+      "sync"    None, or a bool array of the units that must stand here before any unit of their wave goes on.
       "mask"    nothing; a plain op that changed EXEC: the machine recounts the active lanes after it.
     kind is the class for the counters, see counters.KINDS. `line` is a source line (file, number).
     """
@@ -158,6 +159,7 @@ class Scheduler:
         self.state, self.program, self.tracer = state, state.program, tracer
         self.groups: dict[int, np.ndarray] = {}  # op index -> units that are there and may run
         self.live: np.ndarray | None = None  # None: all
+        self.parked: dict[int, np.ndarray] = {}  # op index -> lanes that wait there for others of their warp
         self.waiting: dict[int, np.ndarray] = {}  # barrier number -> units that wait
         self.need: dict[int, int | None] = {}
         self.resume = np.zeros(state.unit_shape, np.int64)
@@ -197,6 +199,8 @@ class Scheduler:
                 pc = self.jump(pc, result)
             elif ends == "barrier":
                 pc = self.barrier(result, segment.next)
+            elif ends == "sync":
+                pc = self.sync(pc, result, segment.next)
             else:
                 pc = self.end(pc, result, segment.next)
 
@@ -210,6 +214,9 @@ class Scheduler:
     def go(self, source: int, pc: int) -> int:
         """The whole running group moves to pc."""
         groups = self.groups
+        if self.parked and pc in self.parked:
+            self.add(pc, self.running())
+            return self.pick()
         if not groups:
             return pc
         if pc <= source:
@@ -221,13 +228,15 @@ class Scheduler:
 
     def add(self, pc: int, units: np.ndarray) -> None:
         there = self.groups.get(pc)
+        if pc in self.parked:
+            units = units | self.parked.pop(pc)
         self.groups[pc] = units if there is None else there | units
 
     def pick(self) -> int | None:
         """Choose the group to run: the lowest, or the one that has waited longest after much spinning."""
         groups = self.groups
         if not groups:
-            if any(units.any() for units in self.waiting.values()):
+            if self.parked or any(units.any() for units in self.waiting.values()):
                 self.deadlock()
             return None
         self.tick += 1
@@ -279,6 +288,23 @@ class Scheduler:
             self.add(after, rest)
         for number in list(self.waiting):
             self.release(number)
+        for pc in list(self.parked):
+            self.add(pc, self.parked.pop(pc))
+        return self.pick()
+
+    def sync(self, source: int, members: np.ndarray | None, after: int) -> int | None:
+        """Lanes whose warp lacks a member here wait at `source`; the others go on."""
+        act = self.state.act
+        if act is None or members is None:
+            return self.go(source, after)
+        absent = members & ~act if self.live is None else members & ~act & self.live
+        stuck = act & absent.any(axis=1)[:, None]
+        if not stuck.any():
+            return self.go(source, after)
+        self.parked[source] = stuck
+        rest = act & ~stuck
+        if rest.any():
+            self.add(after, rest)
         return self.pick()
 
     def barrier(self, request: Any, after: int) -> int | None:
@@ -318,6 +344,14 @@ class Scheduler:
 
     def deadlock(self) -> None:
         state = self.state
+        if self.parked:
+            pc, units = next(iter(self.parked.items()))
+            wave, lane = (int(v) for v in np.argwhere(units)[0])
+            op = self.program.ops[pc]
+            raise BarrierDeadlock(
+                f"in kernel {self.program.name}{source_of(op)}, {state.where(wave, lane)} waits at `{op.text}` for lanes of its "
+                "warp that its member mask names and that never come; every lane in the mask must reach the instruction"
+            )
         number, units = next((number, units) for number, units in self.waiting.items() if units.any())
         wave = int(np.argwhere(units)[0][0])
         op = self.program.ops[int(self.resume[units][0]) - 1]

@@ -141,6 +141,7 @@ class Function:
     variables: list[Variable] = field(default_factory=list)
     directives: dict[str, list[int]] = field(default_factory=dict)
     registers: dict[str, int] = field(default_factory=lambda: {"pred": 0, "16": 0, "32": 0, "64": 0})
+    targets: dict[str, list[str]] = field(default_factory=dict)
     defined: bool = False
 
     def param_bytes(self) -> int:
@@ -473,6 +474,7 @@ class _Parser:
                 unique = token if scope.number == 0 else f"{token}@{scope.number}"
                 scope.labels[token] = unique
                 function.labels[unique] = len(body)
+                self.last_label = unique
             else:
                 self.at -= 1
                 body.append(self._instruction(scope))
@@ -524,6 +526,12 @@ class _Parser:
         elif token == ".pragma":
             while self._next() != ";":
                 pass
+        elif token == ".branchtargets":
+            names = []
+            while not self._take(";"):
+                names.append(self._next())
+                self._take(",")
+            self.function.targets[self.last_label] = names
         else:
             self._fail(f"unknown directive {token!r} in a function")
 
