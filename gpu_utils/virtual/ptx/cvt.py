@@ -355,10 +355,8 @@ def _compare() -> None:
         for flush in flushes:
             if not flush:
                 each = fn
-            elif kind == "f32":
-                each = lambda a, b, f=fn: f(rnd.flush(a), rnd.flush(b))  # noqa: E731
             else:
-                each = lambda a, b, f=fn: f(_flush16(a), _flush16(b))  # noqa: E731
+                each = lambda a, b, f=fn: f(rnd.flush(a), rnd.flush(b))  # noqa: E731
             single = each if isinstance(each, np.ufunc) else store(each)
             COMPARE[f"setp.{operator}{flush}.{kind}"] = Form(("pred",), (kind, kind), single)
             COMPARE[f"setp.{operator}{flush}.{kind}|"] = Form(("pred", "pred"), (kind, kind), _both(each, None))
@@ -383,10 +381,6 @@ def _compare() -> None:
         COMPARE[f"selp.{kind}"] = Form((kind,), (kind, kind, "pred"), store(lambda a, b, p: np.where(p, a, b)))
         COMPARE[f"slct.{kind}.s32"] = Form((kind,), (kind, kind, "s32"), store(lambda a, b, c: np.where(c >= 0, a, b)))
         COMPARE[f"slct.{kind}.f32"] = Form((kind,), (kind, kind, "f32"), store(lambda a, b, c: np.where(c >= 0, a, b)))
-
-
-def _flush16(x: np.ndarray) -> np.ndarray:
-    return np.where(np.abs(x) < F16(6.104e-05), np.copysign(F16(0), x), x).astype(F16)
 
 
 _build()

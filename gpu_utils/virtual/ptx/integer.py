@@ -128,7 +128,8 @@ def extract(a: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarr
     raw = a.astype(f"u{bits // 8}")
     kind = raw.dtype.type
     field = np.where(position < bits, raw >> np.minimum(position, U32(bits - 1)).astype(raw.dtype), kind(0))
-    mask = np.where(length < bits, (kind(1) << np.minimum(length, U32(bits - 1)).astype(raw.dtype)) - kind(1), ~kind(0))
+    there = np.minimum(length, U32(bits) - np.minimum(position, U32(bits)))
+    mask = np.where(there < bits, (kind(1) << np.minimum(there, U32(bits - 1)).astype(raw.dtype)) - kind(1), ~kind(0))
     field = field & mask
     if a.dtype.kind == "u":
         return field
@@ -285,8 +286,8 @@ def _build() -> None:
         TABLE[f"mul24.lo.{kind}"] = Form((kind,), (kind,) * 2, low)
     _add("div", whole, 2, store(divide))
     _add("rem", whole, 2, store(remainder))
-    _add("min", whole + " u16x2 s16x2", 2, np.minimum)
-    _add("max", whole + " u16x2 s16x2", 2, np.maximum)
+    _add("min", whole + " u16x2 s16x2", 2, lambda a, b, out: np.minimum(a, b, out=out))
+    _add("max", whole + " u16x2 s16x2", 2, lambda a, b, out: np.maximum(a, b, out=out))
     _add("abs", "s16 s32 s64", 1, store(lambda a: np.where(a < 0, -a, a)))
     _add("neg", "s16 s32 s64", 1, np.negative)
     for kind in ("u16", "s16", "u32", "s32", "u64", "s64"):

@@ -14,6 +14,7 @@ import numpy as np
 
 F16, F32, F64 = np.float16, np.float32, np.float64
 U16, U32, U64 = np.uint16, np.uint32, np.uint64
+TINY = {dtype().dtype.char: np.finfo(dtype).tiny for dtype in (F16, F32, F64)}
 _SPLIT = float((1 << 27) + 1)
 
 
@@ -166,10 +167,10 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
 
 
 def flush(x: np.ndarray) -> np.ndarray:
-    """float32 with subnormal values replaced by zero of their sign."""
-    tiny = np.abs(x) < F32(1.17549435e-38)
+    """Floats with subnormal values replaced by zero of their sign."""
+    tiny = np.abs(x) < TINY[x.dtype.char]
     np.logical_and(tiny, x, tiny)
-    return np.where(tiny, np.copysign(F32(0), x), x) if tiny.any() else x
+    return np.where(tiny, np.copysign(x.dtype.type(0), x), x) if tiny.any() else x
 
 
 def saturate(x: np.ndarray) -> np.ndarray:
