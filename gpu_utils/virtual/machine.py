@@ -128,6 +128,7 @@ class State:
         self.mask: np.ndarray | None = None
         self.active_waves, self.active_lanes = self.waves, self.waves * self.lanes
         self.shared: Any = None
+        self.absent: np.ndarray | None = None
 
     def enter(self, act: np.ndarray | None) -> None:
         """Make `act` the running units: set act, mask and the counts. AMDGCN overrides it to add EXEC."""
@@ -141,6 +142,10 @@ class State:
             self.mask = np.repeat(act[:, None], self.lanes, axis=1)
             self.active_waves = int(act.sum())
             self.active_lanes = self.active_waves * self.lanes
+
+    def disable(self, lanes: np.ndarray) -> None:
+        """Lanes (waves, lanes) past the end of a block: they never run. AMDGCN overrides it to clear EXEC."""
+        self.absent = lanes
 
     def close(self) -> None:
         """Called after the batch; a subclass takes back the regions that it registered."""
@@ -172,6 +177,10 @@ class Scheduler:
         waves, lanes = state.counters.segment_waves, state.counters.segment_lanes
         pc: int | None = self.program.entry
         state.enter(None)
+        if state.absent is not None:
+            self.live = ~state.absent
+            self.add(pc, self.live)
+            pc = self.pick()
         while pc is not None:
             segment = segments[pc]
             waves[segment.index] += state.active_waves
