@@ -269,6 +269,8 @@ def _build() -> None:
         tail = f"{'.ftz' if ftz else ''}{'.sat' if sat else ''}.{target}.{source}"
         if target == source:
             modes = ["", "rni", "rzi", "rmi", "rpi"]
+        elif target == "bf16" and source == "f16":
+            modes = ["", "rn", "rz", "rm", "rp"]
         elif size[target] > size[source]:
             modes = ["", "rn"] if source != "f32" else [""]
         else:

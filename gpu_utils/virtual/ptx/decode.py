@@ -77,6 +77,8 @@ class Decoder:
         self.local_bytes = 0
         self.static_shared = 0
         self.generic = False
+        self.versions: dict[Reg, int] = {}  # register -> how often the block has written it so far
+        self.fragments: set[tuple] = set()
 
     # errors -----------------------------------------------------------------------------------------------------
     def refuse(self, instruction: Instruction, why: str = "") -> None:
@@ -196,6 +198,29 @@ class Decoder:
         if instruction.pred is None:
             return None, False
         return self.raw(instruction.pred), instruction.negated
+
+    # blocks -----------------------------------------------------------------------------------------------------
+    def begin_block(self) -> None:
+        self.versions, self.fragments = {}, set()
+
+    def written(self, instruction: Instruction) -> None:
+        """Note the registers that an instruction writes: those of its first operand, unless that is an address."""
+        todo = list(instruction.operands[:1])
+        while todo:
+            operand = todo.pop()
+            if isinstance(operand, Reg):
+                self.versions[operand] = self.versions.get(operand, 0) + 1
+            elif isinstance(operand, Vector):
+                todo += operand.items
+            elif isinstance(operand, Pair):
+                todo += [operand.first, operand.second]
+
+    def fragment(self, items: tuple, kind: str) -> tuple[tuple, bool]:
+        """(key of a fragment's present contents, whether this is the block's first use of them)."""
+        key = (kind, *((item.name, self.versions.get(item, 0)) for item in items))
+        first = key not in self.fragments
+        self.fragments.add(key)
+        return key, first
 
     # arithmetic -------------------------------------------------------------------------------------------------
     def decode(self, instruction: Instruction) -> Op:

@@ -156,10 +156,12 @@ Product = Callable[[PtxState], list[np.ndarray]]
 def _multiply(decoder: Decoder, a: tuple, b: tuple, kinds: list[str]) -> Callable[[PtxState], np.ndarray]:
     a_slots, b_slots = [decoder.raw(item) for item in a], [decoder.raw(item) for item in b]
 
+    a_key, b_key = decoder.fragment(a, kinds[1] + " A"), decoder.fragment(b, kinds[2] + " B")
+
     def run(state: PtxState) -> np.ndarray:
         r = state.r
-        left = state.fragment(a_slots, lambda: fragment_a([r[s] for s in a_slots], kinds[1]))
-        right = state.fragment(b_slots, lambda: fragment_b([r[s] for s in b_slots], kinds[2]))
+        left = state.fragment(*a_key, lambda: fragment_a([r[s] for s in a_slots], kinds[1]))
+        right = state.fragment(*b_key, lambda: fragment_b([r[s] for s in b_slots], kinds[2]))
         return np.matmul(left, right.transpose(0, 2, 1))
 
     return run

@@ -6,7 +6,7 @@ import numpy as np
 
 from gpu_utils.errors import UnknownName
 from gpu_utils.virtual.machine import Program
-from gpu_utils.virtual.ptx import asynchronous, flow, matrix, memory, warp  # noqa: F401  (fill FAMILIES)
+from gpu_utils.virtual.ptx import asynchronous, flow, matrix, memory, tensor, warp, wgmma  # noqa: F401  (fill FAMILIES)
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp
 from gpu_utils.virtual.ptx.parse import Function, Module, Symbol, Variable, parse
 from gpu_utils.virtual.ptx.state import PtxState
@@ -150,8 +150,10 @@ class Assembler(Decoder):
             self.places[f"{function.name}:block {number}"] = len(self.ops)
             for name in names.get(block.start, ()):
                 self.places[self.label(name)] = len(self.ops)
+            self.begin_block()
             for instruction in function.body[block.start : block.end]:
                 self._instruction(instruction)
+                self.written(instruction)
             following = order[position + 1] if position + 1 < len(order) else None
             if block.falls is not None and block.falls != following:
                 self._emit(flow.jump_op(f"{function.name}:block {block.falls}"))

@@ -158,8 +158,11 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
     th, tl = two_sum(c, low)
     vh, vl = two_sum(high, th)
     result = vh + to_odd(*two_sum(tl, vl))
+    nothing = (a == 0) | (b == 0)
+    if nothing.any():
+        result = np.where(nothing, high + c, result)
     safe = [(np.abs(x) < 1e140) & ((np.abs(x) > 1e-140) | (x == 0)) for x in (a, b, c)]
-    odd = ~(safe[0] & safe[1] & safe[2]) | (result == 0)
+    odd = ~(safe[0] & safe[1] & safe[2])
     if odd.any():
         for at in zip(*np.nonzero(odd), strict=True):
             result[at] = _exact_fma64(float(a[at]), float(b[at]), float(c[at]))

@@ -7,6 +7,7 @@ program are laid out once, when it is decoded.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,7 +52,7 @@ class PtxState(State):
             if self.local.size:
                 self.regions.append(launch.memory.add_array("local memory", self.local, "scratch"))
         self.returns: dict[str, np.ndarray] = {}  # function -> where its lanes go back to
-        self.asynchronous: dict[str, Any] = {}
+        self.fragments: dict[tuple, np.ndarray] = {}
         self.wide_masks: dict[int, np.ndarray] = {}
         self.r = [self._row(slot) for slot in info["slots"]]
 
@@ -157,8 +158,15 @@ class PtxState(State):
         fresh &= wide
         row ^= fresh
 
-    def fragment(self, slots: list[int], build: Any) -> np.ndarray:
-        return build()
+    def fragment(self, key: tuple, first: bool, build: Callable[[], np.ndarray]) -> np.ndarray:
+        """A matrix fragment as numbers: built at its first use in a block, then kept for the block's other uses."""
+        if self.mask is not None:
+            self.fragments.pop(key, None)
+            return build()
+        found = None if first else self.fragments.get(key)
+        if found is None:
+            found = self.fragments[key] = build()
+        return found
 
     def read_local(self, offset: np.ndarray, width: int, count: int) -> list[np.ndarray]:
         """`count` words of `width` bytes from each thread's own memory at byte offsets (warps, 32)."""
