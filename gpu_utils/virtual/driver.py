@@ -174,6 +174,7 @@ class VirtualGpu:
         for label, tensor in self.registered:
             _add_tensor(memory, label, tensor)
         args = _pack(program, values, memory)
+        _scratch(program, len(values), metadata, shape, args, memory)
         memory.add_array("the kernel's arguments", args, "args")
         for key in ("data",):
             if isinstance(program.info.get(key), np.ndarray) and program.info[key].size:
@@ -245,6 +246,9 @@ def _bytes(kind: str, value: Any, size: int, name: str, memory: Memory) -> bytes
         if hasattr(value, "untyped_storage"):
             _add_tensor(memory, name, value)
         return int(value.data_ptr()).to_bytes(8, "little")
+    if kind == "tensor map":
+        _add_tensor(memory, name, value[1])
+        return value[0].tobytes()
     if kind.startswith("*") or value is None:
         return int(value or 0).to_bytes(8, "little")
     if kind == "bf16":
@@ -270,6 +274,19 @@ def _pack(program: Program, values: list[tuple[str, str, Any]], memory: Memory) 
     return buffer
 
 
+def _scratch(
+    program: Program, given: int, metadata: Any, grid: tuple[int, ...], args: np.ndarray, memory: Memory
+) -> None:
+    """The workspace that Triton's compiler asks for: its pointer is the parameter after those of the source."""
+    size = int(getattr(metadata, "global_scratch_size", 0) or 0) * int(np.prod(grid))
+    if size:
+        align = int(getattr(metadata, "global_scratch_align", 1))
+        raw = np.zeros(size + align, np.uint8)
+        region = memory.add_array("the compiler's scratch memory", raw[-raw.ctypes.data % align :][:size], "scratch")
+        offset = program.info["params"][given][0]
+        args[offset : offset + 8] = np.frombuffer(region.start.to_bytes(8, "little"), np.uint8)
+
+
 def _dispatch_packet(launch: Launch) -> None:
     """The AMD dispatch packet, for code that reads the block size from it (HSA specification, kernel dispatch packet)."""
     sizes = [launch.grid[i] * launch.block[i] for i in range(3)]
@@ -292,13 +309,31 @@ def _hidden_arguments(launch: Launch) -> None:
 # Triton's side
 
 
-def _flatten(signature: Any, value: Any, name: str, out: list[tuple[str, str, Any]]) -> None:
-    """Arguments as the compiled kernel takes them: tuples opened, constexpr dropped, descriptors taken apart."""
+def _tensor_map(value: Any, meta: dict[str, Any]) -> np.ndarray:
+    """A host-side tensor descriptor as the 128 bytes that the virtual GPU reads; Triton lists the slowest dimension first."""
+    from gpu_utils.virtual.ptx import tensor
+
+    strides = [int(s) * meta["elem_size"] for s in value.strides[:-1]]
+    element = tensor.TF32 if value.round_f32_to_tf32 else meta["elem_type"]
+    return tensor.encode(
+        value.base.data_ptr(), list(value.shape)[::-1], strides[::-1], list(meta["block_size"])[::-1], element,
+        meta["swizzle"], fill=int(value.padding == "nan"),
+    )  # fmt: skip
+
+
+def _flatten(signature: Any, value: Any, name: str, out: list[tuple[str, str, Any]], maps: list[dict[str, Any]]) -> None:
+    """Arguments as the compiled kernel takes them: tuples opened, constexpr dropped, descriptors taken apart.
+
+    maps: Triton's notes on the descriptors that become tensor maps, in order; used up.
+    """
     if isinstance(signature, (tuple, list)):
         for i, (part, item) in enumerate(zip(signature, value, strict=True)):
-            _flatten(part, item, f"{name}[{i}]", out)
+            _flatten(part, item, f"{name}[{i}]", out, maps)
     elif signature == "constexpr":
         return
+    elif isinstance(signature, str) and signature.startswith("tensordesc") and maps:
+        out.append((name, "tensor map", (_tensor_map(value, maps.pop(0)), value.base)))
+        out += [(name, "i32", v) for v in value.shape] + [(name, "i64", v) for v in value.strides]
     elif isinstance(signature, str) and signature.startswith("tensordesc"):
         kind = "*" + signature[signature.index("<") + 1 : signature.index("[")]
         out.append((name, kind, value.base))
@@ -336,8 +371,9 @@ class _Launcher:
             return
         values: list[tuple[str, str, Any]] = []
         names = self.names or [f"argument {i}" for i in range(len(args))]
+        maps = list(getattr(self.metadata, "tensordesc_meta", None) or [])
         for name, signature, value in zip(names, self.signature, args, strict=False):
-            _flatten(signature, value, name, values)
+            _flatten(signature, value, name, values, maps)
         if enter is not None:
             enter(launch_metadata)
         threads = self.metadata.num_warps * gpu.model.lanes

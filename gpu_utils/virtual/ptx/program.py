@@ -9,7 +9,6 @@ from gpu_utils.virtual.machine import Program
 from gpu_utils.virtual.ptx import asynchronous, flow, matrix, memory, tensor, warp, wgmma  # noqa: F401  (fill FAMILIES)
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp
 from gpu_utils.virtual.ptx.parse import Function, Module, Symbol, Variable, parse
-from gpu_utils.virtual.ptx.state import PtxState
 
 
 class Assembler(Decoder):
@@ -142,8 +141,6 @@ class Assembler(Decoder):
             start: [n for n, at in function.labels.items() if at == start] for start in set(function.labels.values())
         }
         self.places[f"{function.name}:"] = len(self.ops)
-        if function.entry:
-            self._emit(_begin())
         order = flow.layout(blocks) if blocks else []
         for position, number in enumerate(order):
             block = blocks[number]
@@ -185,16 +182,6 @@ def _bits(item, element: int) -> int:
     if isinstance(item.value, float):
         return int(np.array(item.value, f"f{element}").view(f"u{element}"))
     return item.value
-
-
-def _begin() -> PtxOp:
-    """Ends the lanes of the last warp that lie past the block's threads."""
-
-    def run(state: PtxState) -> np.ndarray:
-        threads = int(np.prod(state.launch.block))
-        return (state.wave_in_block[:, None] * 32 + np.arange(32)) >= threads
-
-    return PtxOp(run, "layout", "layout", ends="end")
 
 
 def decode(text: str, target: str, name: str | None = None) -> Program:

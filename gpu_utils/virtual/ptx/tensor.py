@@ -5,7 +5,7 @@ The 128 bytes of a tensor map are opaque in PTX; this is the layout that the vir
   0 u64 address   16 u32[5] sizes   36 u32[5] box   56 u32[5] element strides   80 u64[4] byte strides of dimensions 1..4
   8 u32 rank - 1  76 u8 interleave  77 u8 swizzle   78 u8 fill                  79 u8 element type
 
-Dimension 0 is the fastest. Elements outside the tensor read as zero and are not written.
+Dimension 0 is the fastest. Elements outside the tensor read as zero (as NaN in fill mode 1) and are not written.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ FIELDS = {
 }  # fmt: skip
 # codes of elemtype, PTX manual: u8 u16 u32 s32 u64 s64 f16 f32 f32.ftz f64 bf16 tf32 tf32.ftz
 ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)
+TF32 = 11
 SWIZZLE_BYTES = (0, 32, 64, 128)
 TENSOR_FORMS = tuple(f"tensormap.replace.tile.{field}" for field in FIELDS) + tuple(
     f"cp.async.bulk.tensor.{n}d.{way}"
@@ -40,7 +41,7 @@ TENSOR_FORMS = tuple(f"tensormap.replace.tile.{field}" for field in FIELDS) + tu
 
 
 def encode(
-    address: int, sizes: list[int], strides: list[int], box: list[int], element: int, swizzle_mode: int
+    address: int, sizes: list[int], strides: list[int], box: list[int], element: int, swizzle_mode: int, fill: int = 0
 ) -> np.ndarray:
     """A tensor map, uint8 (128,). Lists go from the fastest dimension; strides are in bytes, without dimension 0's."""
     raw = np.zeros(MAP_BYTES, np.uint8)
@@ -49,7 +50,7 @@ def encode(
     raw[16:36].view(np.uint32)[: len(sizes)] = sizes
     raw[36:56].view(np.uint32)[: len(sizes)] = box
     raw[56:76].view(np.uint32)[: len(sizes)] = 1
-    raw[77], raw[79] = swizzle_mode, element
+    raw[77], raw[78], raw[79] = swizzle_mode, fill, element
     raw[80:112].view(np.uint64)[: len(strides)] = strides
     return raw
 
@@ -119,6 +120,7 @@ class Box:
         dims = raw[16:36].view(np.uint32)[:rank].astype(np.int64)
         box = raw[36:56].view(np.uint32)[:rank].astype(np.int64)
         strides = np.concatenate([[size], raw[80:112].view(np.uint64)[: rank - 1].astype(np.int64)])
+        self.outside = (1 << (8 * size - 1)) - 1 if raw[78] else 0
         self.bytes = int(np.prod(box)) * size
         self.size = size
         address, inside = np.int64(raw[0:8].view(np.uint64)[0]), np.ones((), bool)
@@ -210,7 +212,7 @@ def _load_box(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int) -> Non
 
     _check(state, op, box, wave, lane, "reads")
     size = box.size
-    values = np.zeros(len(box.address), f"u{size}")
+    values = np.full(len(box.address), box.outside, f"u{size}")
     values[box.inside] = WORDS[size].take((box.address[box.inside] - _ORIGIN) // size)
     flat = box.shared + int(state.block_of_wave[wave]) * state.shared.stride
     state.shared.words[size][flat // size] = values
