@@ -20,7 +20,7 @@ _HOME = {
     "CHIPS": "gpu_utils.chips",
     "bench": "gpu_utils.timing",
     "compile_for": "gpu_utils.compiler",
-    "listing": "gpu_utils.compiler",
+    "listing": "gpu_utils.ui.listing",
 }
 
 __all__ = sorted(_HOME)

@@ -35,6 +35,10 @@ class UnknownName(W2WError):
         self.what, self.found, self.near = what, found, near
 
 
+class NotWritten(W2WError):
+    """A unit of the plan that has no content yet."""
+
+
 class CompileFailed(W2WError):
     """A compiler refused a kernel; the message carries its first error."""
 
@@ -47,6 +51,10 @@ class BackendUnavailable(W2WError):
     """A backend cannot run here; the message says why and what would."""
 
 
+class OutOfBounds(W2WError):
+    """A kernel reached memory outside every tensor that it was given, or outside its block's shared memory."""
+
+
 class ContentError(W2WError):
     """A mistake in content/: the message starts with file:line."""
 
@@ -57,6 +65,14 @@ class NotebookUnreadable(W2WError):
 
 class WorkConflict(W2WError):
     """A command would have overwritten something that the learner wrote."""
+
+
+class CannotWrite(W2WError):
+    """A file that could not be written; what was there before is untouched."""
+
+
+class ForbiddenCall(W2WError):
+    """An answer called the library function that its exercise asks to write."""
 
 
 class CheckTimeout(BaseException):
@@ -80,10 +96,6 @@ class UnsupportedInstruction(VirtualGpuError):
             "nothing was run; docs/virtual-gpu.md shows how to add an instruction"
         )
         self.target, self.kernel, self.mnemonic = target, kernel, (text.split() or [""])[0]
-
-
-class OutOfBounds(VirtualGpuError):
-    """A lane accessed memory outside every tensor of the launch, or outside its block's shared memory."""
 
 
 class MisalignedAccess(VirtualGpuError):
@@ -112,3 +124,19 @@ class ResourceLimit(VirtualGpuError):
 
 class DeviceAssert(VirtualGpuError):
     """A kernel stopped itself: a device assertion failed, or it ran into a trap."""
+
+
+class ProgressUnavailable(W2WError):
+    """Progress cannot be read or stored; the answer itself is not touched."""
+
+
+class CheckFailed(W2WError):
+    """A check that must pass (W2W_STRICT=1, as in validation) did not."""
+
+
+class InputCopied(W2WError):
+    """An answer copied a tensor where the exercise asks to read it in place."""
+
+
+class BadArgument(W2WError, ValueError):
+    """An argument of a public function that cannot be used."""

@@ -1,0 +1,150 @@
+"""Where kernels run: the table that `check` and the command line choose from.
+
+`gpu` is whatever real device torch sees, NVIDIA or AMD, behind the device string "cuda". `cpu` is for code without
+kernels. `interpreter` runs Triton kernels on CPU tensors, one program after the other. Names with a colon belong to
+families in PREFIXES, for example `virtual:gfx942`.
+
+>>> backend("interpreter").device
+'cpu'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gpu_utils.backends.recording import Launch, record_launches
+from gpu_utils.errors import BackendUnavailable, UnknownName
+
+__all__ = ["BACKENDS", "PREFIXES", "Backend", "Launch", "Session", "backend", "interpreter", "record_launches"]
+
+
+@dataclass
+class Session:
+    """One use of a backend.
+
+    device    where the answer's tensors belong: "cpu" or "cuda"
+    launches  every kernel launch so far, in order
+    counters  what was counted so far, by name; a name that is absent was not counted
+    """
+
+    device: str
+    launches: list[Launch] = field(default_factory=list)
+    counts_launches: bool = True
+
+    @property
+    def counters(self) -> dict[str, float]:
+        return {"launches": len(self.launches)} if self.counts_launches else {}
+
+
+class Backend(Protocol):
+    """What `check` needs to know of a place where answers run."""
+
+    name: str
+    device: str
+
+    def unavailable(self) -> str | None:
+        """One sentence on why it cannot run here and what would change that; None when it can."""
+
+    def session(self) -> contextlib.AbstractContextManager[Session]:
+        """Answers called inside the block run on this backend. Raises BackendUnavailable."""
+
+
+@dataclass(frozen=True)
+class _Backend:
+    name: str
+    device: str
+    reason: Callable[[], str | None]
+    enter: Callable[[], contextlib.AbstractContextManager[Session]]
+
+    def unavailable(self) -> str | None:
+        return self.reason()
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[Session]:
+        if reason := self.reason():
+            raise BackendUnavailable(f"the backend {self.name} cannot run here: {reason}")
+        with self.enter() as session:
+            yield session
+
+
+@contextlib.contextmanager
+def _gpu_session() -> Iterator[Session]:
+    with record_launches() as launches:
+        yield Session("cuda", launches)
+
+
+@contextlib.contextmanager
+def _cpu_session() -> Iterator[Session]:
+    yield Session("cpu", counts_launches=False)
+
+
+@contextlib.contextmanager
+def _interpreter_session() -> Iterator[Session]:
+    with interpreter(), record_launches() as launches:
+        yield Session("cpu", launches)
+
+
+def interpreter() -> contextlib.AbstractContextManager[None]:
+    """A block in which plain `@triton.jit` kernels run on CPU tensors in Triton's interpreter.
+
+    See `gpu_utils.backends.interpreting.interpreter`, which this loads when it is first used.
+    """
+    from gpu_utils.backends.interpreting import interpreter as block
+
+    return block()
+
+
+def _no_gpu() -> str | None:
+    import torch
+
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return "TRITON_INTERPRET=1 is set, so Triton interprets every kernel; unset it and restart Python"
+    if torch.version.cuda is None and torch.version.hip is None:
+        return "this torch is built for the CPU only; install the CUDA or ROCm build to use a GPU"
+    try:
+        seen = torch.cuda.is_available()
+    except Exception as problem:
+        return f"torch could not ask the driver ({type(problem).__name__}: {problem}); run w2w doctor"
+    return None if seen else "torch sees no NVIDIA or AMD GPU; run w2w doctor to see what is missing"
+
+
+def _no_triton() -> str | None:
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        return "Triton is not installed; its wheels exist for Linux, so use Linux or a Linux container"
+    return None
+
+
+def _never() -> str | None:
+    return None
+
+
+BACKENDS: dict[str, Backend] = {
+    "gpu": _Backend("gpu", "cuda", _no_gpu, _gpu_session),
+    "cpu": _Backend("cpu", "cpu", _never, _cpu_session),
+    "interpreter": _Backend("interpreter", "cpu", _no_triton, _interpreter_session),
+}
+"""Every backend with a plain name."""
+
+
+def _virtual(name: str) -> Backend:
+    raise BackendUnavailable(f"{name}: virtual GPUs are not part of this version; use gpu, cpu or interpreter")
+
+
+PREFIXES: dict[str, Callable[[str], Backend]] = {"virtual": _virtual}
+"""Families of backends: the word before the colon -> a function of the whole name."""
+
+
+def backend(name: str) -> Backend:
+    """The backend of that name. Raises UnknownName with the nearest names, BackendUnavailable for a virtual GPU."""
+    family, colon, _rest = name.partition(":")
+    if colon and family in PREFIXES:
+        return PREFIXES[family](name)
+    if name in BACKENDS:
+        return BACKENDS[name]
+    raise UnknownName("backend", name, [*BACKENDS, *(f"{prefix}:<target>" for prefix in PREFIXES)])

@@ -1,0 +1,95 @@
+"""Recording kernel launches, whatever runs them."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a Triton kernel.
+
+    kernel  the jitted function, without autotuner or heuristics around it
+    grid    up to three integers
+    args    positional arguments
+    kwargs  keyword arguments, with what an autotuner or heuristics chose (BLOCK, num_warps, ...)
+    """
+
+    kernel: Any
+    grid: tuple[int, ...]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.kernel.__name__
+
+
+def resolve_grid(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
+    """The grid as integers; a callable grid is given the arguments by name, with the defaults of the kernel."""
+    if callable(grid):
+        parameters = inspect.signature(kernel.fn).parameters
+        named = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
+        grid = grid({**named, **dict(zip(parameters, args, strict=False)), **kwargs})
+    return tuple(int(size) for size in grid)
+
+
+@contextlib.contextmanager
+def record_launches() -> Iterator[list[Launch]]:
+    """A list that grows by one Launch for each kernel launched inside the block, on any backend.
+
+    The runs by which an autotuner compares configurations are not counted; the launch that follows them is.
+    Works with real devices and inside `interpreter()`; it changes neither results nor errors.
+    """
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.jit import JITFunction
+
+    launches: list[Launch] = []
+    tuning = 0
+
+    def recorded(run: Any) -> Any:
+        def run_and_record(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+            if not warmup and not tuning:
+                launches.append(Launch(kernel, resolve_grid(kernel, grid, args, kwargs), args, dict(kwargs)))
+            return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
+
+        return run_and_record
+
+    def uncounted(bench: Any) -> Any:
+        def bench_uncounted(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+            nonlocal tuning
+            tuning += 1
+            try:
+                return bench(tuner, *args, **kwargs)
+            finally:
+                tuning -= 1
+
+        return bench_uncounted
+
+    with contextlib.ExitStack() as stack:
+        for kernels in (JITFunction, InterpretedFunction):
+            stack.enter_context(replaced(kernels, "run", recorded(kernels.run)))
+        stack.enter_context(replaced(Autotuner, "_bench", uncounted(Autotuner._bench)))
+        yield launches
+
+
+_ABSENT = object()
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """An attribute of a class or module that has another value inside the block."""
+    before = vars(owner).get(name, _ABSENT)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if before is _ABSENT:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)

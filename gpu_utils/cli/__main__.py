@@ -1,0 +1,5 @@
+"""`python -m gpu_utils.cli` is `w2w`."""
+
+from gpu_utils.cli.app import main
+
+main()

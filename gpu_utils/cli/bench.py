@@ -1,0 +1,171 @@
+"""The command bench: how fast the course itself is on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+MEDIAN_CHECK_SECONDS = 1.0
+SLOWEST_CHECK_SECONDS = 5.0
+IMPORT_SECONDS = 0.3
+START_SECONDS = 5.0
+TRAINING_STEPS = 20
+
+
+def bench(
+    out: Annotated[Path, typer.Option(help="Where the JSON goes.")] = Path("build/bench.json"),
+) -> None:
+    """Measure check latency, import time, JupyterLab's start and training speed; a table and JSON.
+
+    Exits non-zero when a limit of the course is missed.
+
+    Example: w2w bench --out build/bench.json
+    """
+    from rich.console import Console
+    from rich.progress import track
+    from rich.table import Table
+
+    measures: dict[str, Callable[[], Any]] = {
+        "checks": _checks,
+        "import_seconds": _import_seconds,
+        "start_seconds": _start_seconds,
+        "training": _training,
+    }
+    results = {name: measure() for name, measure in track(measures.items(), "measuring", transient=True)}
+    results["machine"] = _machine()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(results, indent=1) + "\n")
+
+    table = Table("what", "measured", "limit", "verdict", title="The course on this machine")
+    misses = 0
+    for what, value, limit, unit in _rows(results):
+        verdict = "" if limit is None else "ok" if value <= limit else "MISSED"
+        misses += verdict == "MISSED"
+        table.add_row(what, f"{value:.4g} {unit}", "" if limit is None else f"{limit:g} {unit}", verdict)
+    Console().print(table)
+    typer.echo(f"written to {out}")
+    raise typer.Exit(1 if misses else 0)
+
+
+def _rows(results: dict[str, Any]) -> list[tuple[str, float, float | None, str]]:
+    checks, training = results["checks"], results["training"]
+    rows: list[tuple[str, float, float | None, str]] = [
+        (f"check {name}", seconds, SLOWEST_CHECK_SECONDS, "s") for name, seconds in checks.items()
+    ]
+    return [
+        *rows,
+        ("median check", statistics.median(checks.values()), MEDIAN_CHECK_SECONDS, "s"),
+        ("import gpu_utils", results["import_seconds"], IMPORT_SECONDS, "s"),
+        ("w2w study, second start to the server's answer", results["start_seconds"], START_SECONDS, "s"),
+        (
+            f"training, preset {training['preset']}",
+            training["tokens_per_second"],
+            None,
+            "tokens/s",
+        ),
+    ]
+
+
+def _checks() -> dict[str, float]:
+    """Seconds of a check of each solution, the median of three after one that loads the unit."""
+    from gpu_utils import exercises
+    from gpu_utils.course import sources
+    from gpu_utils.grading.check import check
+
+    seconds = {}
+    for exercise in exercises.every():
+        answer = sources.load_solution(exercise.id)
+        reports = [check(exercise, answer) for _ in range(4)]
+        if not all(report.passed for report in reports):
+            raise SystemExit(f"the solution of {exercise.id} does not pass: {reports[-1].headline}")
+        seconds[exercise.id] = statistics.median(report.seconds for report in reports[1:])
+    return seconds
+
+
+def _import_seconds() -> float:
+    """Seconds that `import gpu_utils` adds to a Python process, the least of five."""
+
+    def run(script: str) -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", script], check=True)
+        return time.perf_counter() - start
+
+    return max(0.0, min(run("import gpu_utils") - run("pass") for _ in range(5)))
+
+
+def _start_seconds() -> float:
+    """Seconds from `./w2w study --no-browser` to the server's first answer, the second of two starts."""
+    from gpu_utils.course.paths import course
+
+    root = course().root
+    with tempfile.TemporaryDirectory() as data:
+        environment = {**os.environ, "W2W_DATA": data}
+        return [_one_start(root, environment) for _ in range(2)][1]
+
+
+def _one_start(root: Path, environment: dict[str, str]) -> float:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    start = time.perf_counter()
+    command = [str(root / "w2w"), "study", "--no-browser", "--port", str(port)]
+    server = subprocess.Popen(
+        command, cwd=root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        while time.perf_counter() - start < 120:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/api", timeout=1)
+                return time.perf_counter() - start
+            except urllib.error.HTTPError:
+                return time.perf_counter() - start  # it answers: the token is missing, as it should be
+            except OSError:
+                if server.poll() is not None:
+                    raise SystemExit(f"w2w study ended with code {server.returncode} before it answered") from None
+                time.sleep(0.02)
+        raise SystemExit("w2w study did not answer within 120 s")
+    finally:
+        os.killpg(server.pid, signal.SIGINT)
+        try:
+            server.wait(15)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+
+
+def _training() -> dict[str, Any]:
+    """Tokens per second of a short run of unit 01's training."""
+    from gpu_utils.training import speed
+
+    return speed(TRAINING_STEPS)
+
+
+def _machine() -> dict[str, Any]:
+    import torch
+    import triton
+
+    from gpu_utils.chips import probe
+
+    return {
+        "device": str(probe()),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

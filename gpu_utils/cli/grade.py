@@ -1,0 +1,83 @@
+"""The commands check, hint and status: grading from the command line, with each answer in a process of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_What = Annotated[str, typer.Argument(help="A unit (00) or one exercise (00.vector_add).")]
+_Notebook = Annotated[Path | None, typer.Option("--notebook", help="A notebook other than your copy in work/.")]
+
+
+def check(what: _What, notebook: _Notebook = None) -> None:
+    """Check the answers in your copy of a lab; every answer runs in its own process.
+
+    Example: w2w check 00     Example: w2w check 00.saxpy
+    """
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from gpu_utils import exercises
+    from gpu_utils.course.paths import course
+    from gpu_utils.errors import NotebookUnreadable
+    from gpu_utils.grading import check as engine
+    from gpu_utils.grading.notebook import answers
+    from gpu_utils.grading.sandbox import run_apart
+    from gpu_utils.ui.notebook import record
+    from gpu_utils.ui.report import report_text
+
+    here = course()
+    unit = here.find(what.split(".")[0])
+    chosen = [exercises.find(what)] if "." in what else list(exercises.of_unit(unit.number))
+    path = notebook or here.copy(unit)
+    if not path.exists():
+        raise NotebookUnreadable(f"there is no {here.relative(path)}; make your copy with: w2w start {unit.number}")
+    found = answers(path)
+    passed = 0
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task("starting", total=len(chosen))
+        for exercise in chosen:
+            bar.update(task, description=f"checking {exercise.id}")
+            answer = found.find(exercise.id)
+            if answer is None:
+                report = engine.missing_answer(exercise)
+            elif answer.error:
+                report = engine.unreadable_answer(exercise, answer.error)
+            else:
+                source = f"{found.setup}\n\n{answer.source}"
+                report = record(engine.check(exercise, None, runner=run_apart(source, exercises.find)))
+                report = replace(report, notes=(*report.notes, *([answer.note] if answer.note else [])))
+            passed += report.passed
+            bar.console.print(report_text(report), markup=False, highlight=False, soft_wrap=True)
+    typer.echo(f"{passed} of {len(chosen)} exercises passed.")
+    raise typer.Exit(0 if passed == len(chosen) else 1)
+
+
+def hint(
+    exercise_id: Annotated[str, typer.Argument(metavar="EXERCISE", help="For example 00.saxpy.")],
+    strength: Annotated[
+        int | None, typer.Option(min=1, max=3, help="1 is the gentlest; default: the next one.")
+    ] = None,
+) -> None:
+    """Show the next of an exercise's three hints.
+
+    Example: w2w hint 00.saxpy
+    """
+    from gpu_utils.ui.notebook import hint as show
+
+    typer.echo(repr(show(exercise_id, strength)))
+
+
+def status() -> None:
+    """Show where you stand: every exercise, passed or not, and where that is stored.
+
+    Example: w2w status
+    """
+    from gpu_utils.folders import data_folder
+    from gpu_utils.ui.notebook import progress
+
+    typer.echo(repr(progress()))
+    typer.echo(f"Stored in {data_folder()}")

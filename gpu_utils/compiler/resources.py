@@ -1,0 +1,220 @@
+"""What a compiled kernel needs of the hardware, and how much of an SM or CU that leaves for others."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpu_utils.chips.targets import Target
+from gpu_utils.compiler.assembly import CLASSES, instructions
+from gpu_utils.compiler.triton import Compiled
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """How many blocks fit on one SM, CU or (gfx11, gfx12) WGP at a time.
+
+    blocks          blocks that fit; 0 when one alone does not
+    waves           warps or wavefronts of these blocks
+    most            warps or wavefronts that the hardware can hold
+    waves_per_simd  what the registers alone would allow on one SIMD
+    limits          blocks allowed by each resource; `limited_by` names the smallest
+    """
+
+    blocks: int
+    waves: int
+    most: int
+    waves_per_simd: int
+    limits: Mapping[str, int]
+
+    @property
+    def fraction(self) -> float:
+        return self.waves / self.most
+
+    @property
+    def limited_by(self) -> tuple[str, ...]:
+        """The resources that allow the fewest blocks."""
+        return tuple(name for name, blocks in self.limits.items() if blocks == self.blocks)
+
+    def __str__(self) -> str:
+        return f"{self.waves} of {self.most} waves ({self.fraction:.0%}), limited by {' and '.join(self.limited_by)}"
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel needs, from its compiled form.
+
+    registers    32-bit vector registers of one lane: all of them (VGPRs and AGPRs together on AMD)
+    vgprs, agprs, sgprs  AMD's kinds; on NVIDIA vgprs equals registers and the others are 0
+    spills       AMD: vector registers that did not fit, moved to AGPRs where there are some and else to scratch;
+                 NVIDIA: bytes of spill stores of one thread
+    scratch      bytes of stack or scratch of one lane
+    shared       bytes of shared memory (LDS) of one block, from Triton's metadata: the assembly does not say
+    occupancy    see Occupancy
+    counts       instructions by class, as they stand in the text (a loop's body counts once)
+    widths       class -> {bits that one lane moves: how many instructions}
+    """
+
+    name: str
+    target: Target
+    num_warps: int
+    registers: int
+    vgprs: int
+    agprs: int
+    sgprs: int
+    spills: int
+    scratch: int
+    shared: int
+    occupancy: Occupancy
+    counts: Mapping[str, int]
+    widths: Mapping[str, Mapping[int, int]]
+
+    @property
+    def over_budget(self) -> str:
+        """A sentence when the kernel asks for more shared memory than the target has: it compiles, and fails to load.
+
+        "" when it fits.
+        """
+        if self.shared <= self.target.shared_per_block:
+            return ""
+        return (
+            f"{self.name} asks for {self.shared} bytes of shared memory, {self.target.name} has "
+            f"{self.target.shared_per_block} for a block: it compiles, but it will not load; "
+            "try smaller blocks or fewer stages"
+        )
+
+    def __str__(self) -> str:
+        nvidia = self.target.vendor == "nvidia"
+        kinds = "" if nvidia else f" ({self.vgprs} VGPR, {self.agprs} AGPR), {self.sgprs} SGPR"
+        spills = f"{self.spills} {'bytes' if nvidia else 'registers'}"
+        memory = "shared memory" if nvidia else "LDS"
+        rows = [
+            ("registers of a lane", f"{self.registers}{kinds}"),
+            ("spills", f"{spills}, {self.scratch} bytes of {'stack' if nvidia else 'scratch'}"),
+            (memory, f"{self.shared} of {self.target.shared_per_block} bytes"),
+            ("occupancy", str(self.occupancy)),
+        ]
+        for kind, count in self.counts.items():
+            widths = ", ".join(f"{n} x {bits} bits" for bits, n in sorted(self.widths.get(kind, {}).items()))
+            rows.append((kind, f"{count}{f' ({widths})' if widths else ''}"))
+        lines = [f"{self.name} for {self.target.name}, {self.num_warps} {_wave(self.target)}s a block"]
+        lines += [f"  {label:<20} {value}" for label, value in rows]
+        return "\n".join([*lines, *([self.over_budget] if self.over_budget else [])])
+
+    __repr__ = __str__
+
+
+def _wave(target: Target) -> str:
+    return "warp" if target.vendor == "nvidia" else "wavefront"
+
+
+def resources(compiled: Compiled) -> Resources:
+    """Registers, spills, shared memory, occupancy and instruction classes of a compiled kernel.
+
+    AMD's figures are those that LLVM writes into the assembly; NVIDIA's are read from the cubin by cuobjdump, which
+    comes with Triton. Occupancy follows the limits of `TARGETS`; on AMD it agrees with LLVM's own where no LDS is used.
+    """
+    target = compiled.limits
+    read = _of_cubin if target.vendor == "nvidia" else _of_amdgcn
+    registers, vgprs, agprs, sgprs, spills, scratch = read(compiled)
+    counts: Counter[str] = Counter()
+    widths: dict[str, Counter[int]] = {}
+    for instruction in instructions(compiled.asm, target.vendor):
+        counts[instruction.kind] += 1
+        if instruction.bits:
+            widths.setdefault(instruction.kind, Counter())[instruction.bits] += 1
+    return Resources(
+        name=compiled.name,
+        target=target,
+        num_warps=compiled.num_warps,
+        registers=registers,
+        vgprs=vgprs,
+        agprs=agprs,
+        sgprs=sgprs,
+        spills=spills,
+        scratch=scratch,
+        shared=compiled.shared,
+        occupancy=occupancy(target, registers, compiled.shared, compiled.num_warps),
+        counts={kind: counts[kind] for kind in CLASSES if counts[kind]},
+        widths={kind: dict(found) for kind, found in widths.items()},
+    )
+
+
+def occupancy(target: Target, registers: int, shared: int, num_warps: int) -> Occupancy:
+    """Blocks that fit at a time, from what one block needs.
+
+    registers  of one lane; shared: bytes of one block; num_warps: warps or wavefronts of one block
+
+    >>> from gpu_utils.chips import TARGETS
+    >>> print(occupancy(TARGETS["gfx942"], registers=166, shared=0, num_warps=4))
+    12 of 32 waves (38%), limited by registers
+    """
+    allotted = -(-max(1, registers) // target.granule) * target.granule
+    per_simd = min(target.waves_per_simd, target.registers // allotted)
+    limits = {
+        "waves": target.waves_per_unit // num_warps,
+        "registers": per_simd * target.simds // num_warps if registers <= target.registers_max else 0,
+    }
+    if taken := shared + target.shared_reserved:
+        fits = shared <= target.shared_per_block
+        limits["shared memory" if target.vendor == "nvidia" else "LDS"] = target.shared_per_unit // taken if fits else 0
+    if target.blocks_per_unit is not None:
+        limits["blocks"] = target.blocks_per_unit
+    blocks = min(limits.values())
+    return Occupancy(blocks, blocks * num_warps, target.waves_per_unit, per_simd, limits)
+
+
+def _of_amdgcn(compiled: Compiled) -> tuple[int, int, int, int, int, int]:
+    def number(pattern: str, default: int | None = None) -> int:
+        found = re.search(pattern, compiled.asm)
+        if found is None and default is None:
+            raise ValueError(f"the assembly of {compiled.name} for {compiled.target} has no line like {pattern}")
+        return int(found.group(1)) if found else int(default or 0)
+
+    vgprs = number(r"; NumVgprs: (\d+)")
+    agprs = number(r"; NumAgprs: (\d+)", 0)
+    total = number(r"; TotalNumVgprs: (\d+)", vgprs)
+    return (
+        total,
+        vgprs,
+        agprs,
+        number(r"\.sgpr_count:\s+(\d+)"),
+        number(r"\.vgpr_spill_count:\s+(\d+)"),
+        number(r"\.private_segment_fixed_size:\s+(\d+)"),
+    )
+
+
+def _of_cubin(compiled: Compiled) -> tuple[int, int, int, int, int, int]:
+    with tempfile.TemporaryDirectory(prefix="w2w-cubin-") as folder:
+        cubin = Path(folder) / "kernel.cubin"
+        cubin.write_bytes(compiled.binary)
+        usage = _tool("cuobjdump", "-res-usage", str(cubin))
+        found = re.search(rf"Function {re.escape(compiled.name)}:\s+REG:(\d+) STACK:(\d+)", usage)
+        if found is None:
+            raise ValueError(f"cuobjdump names no registers for {compiled.name}: {usage.strip()[:200]}")
+        registers, stack = int(found.group(1)), int(found.group(2))
+        spills = _spill_bytes(compiled, Path(folder)) if stack else 0
+    return registers, registers, 0, 0, spills, stack
+
+
+def _spill_bytes(compiled: Compiled, folder: Path) -> int:
+    """ptxas tells spills from other uses of the stack; the cubin does not."""
+    ptx = folder / "kernel.ptx"
+    ptx.write_text(compiled.asm)
+    architecture = re.search(r"^\.target (\w+)", compiled.asm, re.MULTILINE)
+    assert architecture is not None
+    tool = "ptxas_blackwell" if int(compiled.target.removeprefix("sm_")) >= 100 else "ptxas"
+    log = _tool(tool, "-v", f"--gpu-name={architecture.group(1)}", str(ptx), "-o", str(folder / "again.cubin"))
+    return sum(int(found) for found in re.findall(r"(\d+) bytes spill stores", log))
+
+
+def _tool(name: str, *arguments: str) -> str:
+    from triton import knobs
+
+    done = subprocess.run([getattr(knobs.nvidia, name).path, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr

@@ -1,0 +1,233 @@
+"""Triton kernels compiled for any target, on a machine with no GPU and no driver."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from gpu_utils.chips.targets import TARGETS, Target
+from gpu_utils.errors import CompileFailed
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One kernel compiled for one target.
+
+    target    "sm_90", "gfx942"
+    name      of the kernel
+    asm       the assembly text: PTX or AMDGCN
+    stages    every stage by name: "ttir", "ttgir", "llir", then "ptx" and "cubin", or "amdgcn" and "hsaco" (bytes)
+    metadata  what Triton recorded: num_warps, num_stages, shared, ...
+    shared    bytes of shared memory (LDS) that a launch asks for
+    kernel    the jitted function
+    """
+
+    target: str
+    name: str
+    asm: str
+    stages: Mapping[str, str | bytes]
+    metadata: Mapping[str, Any]
+    shared: int
+    kernel: Any
+
+    @property
+    def limits(self) -> Target:
+        return TARGETS[self.target]
+
+    @property
+    def num_warps(self) -> int:
+        """Warps or wavefronts of one block."""
+        return int(self.metadata["num_warps"])
+
+    @property
+    def binary(self) -> bytes:
+        """The loadable binary: a cubin or a code object."""
+        binary = self.stages["cubin" if self.limits.vendor == "nvidia" else "hsaco"]
+        assert isinstance(binary, bytes)
+        return binary
+
+    def __repr__(self) -> str:
+        lines = self.asm.count("\n")
+        return f"Compiled({self.name} for {self.target}: {lines} lines, {self.shared} bytes shared)"
+
+
+def compile_for(
+    kernel: Any,
+    target: str,
+    args: Sequence[Any] | None = None,
+    *,
+    signature: Mapping[str, str] | None = None,
+    constexprs: Mapping[str, Any] | None = None,
+    num_warps: int | None = None,
+    num_stages: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> Compiled:
+    """Compile a `@triton.jit` function for a target, as a launch would, with no GPU.
+
+    kernel      jitted function; under an autotuner its first configuration is taken, under heuristics their values
+    target      "sm_80", "sm_89", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1100" or "gfx1201"
+    args        example arguments as in a launch: tensors on any device (only dtype and alignment matter), torch dtypes
+                for pointers, numbers; integers specialise as in a launch (equal to 1, divisible by 16)
+    signature   instead of args: {"x_ptr": "*fp32:16", "n": "i32"}; ":16" promises that 16 divides it, ":1" that it is 1
+    constexprs  values of tl.constexpr parameters; they may also be plain keywords
+    num_warps   warps or wavefronts of a block; num_stages: depth of the software pipeline
+    options     further options of that target's backend, {"waves_per_eu": 2}; those of the other vendor are refused
+    kwargs      keyword arguments as in a launch: BLOCK=1024, num_warps=8
+
+    Returns Compiled. Errors: UnknownName for a target that does not exist; CompileFailed with the first error and the
+    kernel's line. More shared memory than the target has is no error here, as in Triton: `resources` reports it.
+    """
+    limits = TARGETS[target]
+    launch = {**(constexprs or {}), **kwargs, **(options or {})}
+    launch |= {k: v for k, v in {"num_warps": num_warps, "num_stages": num_stages}.items() if v is not None}
+    function, launch = _jitted(kernel, tuple(args or ()), launch)
+    where = f"{function.__name__} for {target}"
+    backend, gpu = _backend(limits)
+    try:
+        source, chosen = _source(function, backend, tuple(args or ()), signature, launch)
+        built = _compile(source, gpu, chosen)
+    except Exception as problem:
+        raise CompileFailed(f"{where}: {_first_error(problem)}") from problem
+    stages = {name: built.asm[name] for name in built.asm if name not in ("source", "sass")}
+    return Compiled(
+        target=target,
+        name=built.metadata.name,
+        asm=stages["ptx" if limits.vendor == "nvidia" else "amdgcn"],
+        stages=MappingProxyType(stages),
+        metadata=MappingProxyType(built.metadata._asdict()),
+        shared=int(built.metadata.shared),
+        kernel=function,
+    )
+
+
+def _jitted(kernel: Any, args: tuple[Any, ...], launch: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The JITFunction inside autotuners and heuristics, and the arguments with what these would have added."""
+    from triton import knobs
+    from triton.runtime.autotuner import Autotuner, Heuristics
+    from triton.runtime.jit import JITFunction
+
+    while not isinstance(kernel, JITFunction):
+        if isinstance(kernel, Autotuner):
+            launch = {**kernel.configs[0].all_kwargs(), **launch}
+        elif isinstance(kernel, Heuristics):
+            for name, value in kernel.values.items():
+                launch.setdefault(name, value({**dict(zip(kernel.arg_names, args, strict=False)), **launch}))
+        elif knobs.runtime.interpret:
+            raise CompileFailed(
+                "TRITON_INTERPRET=1 is set, so there is nothing to compile; unset it and restart Python"
+            )
+        if not hasattr(kernel, "fn"):
+            found = type(kernel).__name__
+            raise CompileFailed(f"a {found} is no kernel; expected a function with @triton.jit above it")
+        kernel = kernel.fn
+    return kernel, launch
+
+
+def _backend(limits: Target) -> tuple[Any, Any]:
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import make_backend
+
+    if limits.vendor == "nvidia":
+        gpu = GPUTarget("cuda", int(limits.name.removeprefix("sm_")), limits.lanes)
+    else:
+        gpu = GPUTarget("hip", limits.name, limits.lanes)
+    return make_backend(gpu), gpu
+
+
+def _source(
+    function: Any, backend: Any, args: tuple[Any, ...], signature: Mapping[str, str] | None, launch: dict[str, Any]
+) -> tuple[Any, Any]:
+    """What Triton's launch path makes of the arguments: an ASTSource and the backend's options."""
+    from triton.compiler import ASTSource
+    from triton.runtime.jit import MockTensor, create_function_from_signature
+
+    launch = {"debug": function.debug, **launch}
+    if signature is not None:
+        return _explicit_source(function, backend, signature, launch)
+    bind = create_function_from_signature(function.signature, function.params, backend)
+    given = [MockTensor.wrap_dtype(value) for value in args]
+    launch = {name: MockTensor.wrap_dtype(value) for name, value in launch.items()}
+    bound, specialization, options = bind(*given, **launch)
+    options, types, constants, attributes = function._pack_args(backend, launch, bound, specialization, options)
+    return ASTSource(function, types, constants, attributes), options
+
+
+def _explicit_source(function: Any, backend: Any, signature: Mapping[str, str], launch: dict[str, Any]) -> Any:
+    from triton.compiler import ASTSource
+
+    types, constants, attributes = {}, {}, {}
+    for index, parameter in enumerate(function.params):
+        name = parameter.name
+        kind, _, promise = signature.get(name, "").partition(":")
+        if parameter.is_constexpr or promise == "1":
+            default = parameter.default if parameter.has_default else inspect.Parameter.empty
+            value = 1 if promise == "1" else launch.pop(name, default)
+            if value is inspect.Parameter.empty:
+                raise TypeError(f"missing a value for the tl.constexpr parameter '{name}'")
+            types[name], constants[(index,)] = "constexpr", value
+        elif not kind:
+            raise TypeError(f'the signature lacks a type for \'{name}\', for example "*fp32" or "i32"')
+        else:
+            types[name] = kind
+            if promise == "16":
+                attributes[(index,)] = [["tt.divisibility", 16]]
+    options = backend.parse_options(launch)
+    for name in launch:
+        if name not in options.__dict__:
+            raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+    return ASTSource(function, types, constants, attributes), options
+
+
+def _compile(source: Any, gpu: Any, options: Any) -> Any:
+    import triton
+
+    return triton.compile(source, target=gpu, options=options.__dict__)
+
+
+def _first_error(problem: BaseException) -> str:
+    """One sentence: the learner's innermost line with the error there, or the first line of what a tool said."""
+    from triton.compiler.errors import CompilationError
+
+    found, reason, chain = None, None, problem
+    while chain is not None:
+        if isinstance(chain, CompilationError):
+            if found is None or not _is_tritons_own(chain.src):
+                found = chain
+            reason = chain.error_message
+        innermost, chain = chain, chain.__cause__
+    if found is None:
+        return _first_line(problem)
+    if not reason:
+        reason = type(found).__name__ if isinstance(innermost, CompilationError) else _first_line(innermost)
+    line = getattr(found.node, "lineno", None)
+    if line is None or found.src is None:
+        return _first_sentence(reason)
+    lines = found.src.split("\n")
+    text = lines[line - 1].strip() if line <= len(lines) else ""
+    return f"line {line} of its source, `{text}`: {_first_sentence(reason)}"
+
+
+def _is_tritons_own(source: str | None) -> bool:
+    """Whether the text of a function belongs to Triton's library: tl.zeros, tl.softmax and their like."""
+    from triton.language import random, standard
+    from triton.runtime.jit import JITCallable
+
+    functions = (found for module in (standard, random) for found in vars(module).values())
+    return any(isinstance(found, JITCallable) and found.src == source for found in functions)
+
+
+def _first_line(problem: BaseException) -> str:
+    if isinstance(problem, KeyError):
+        return _first_sentence(str(problem.args[0]))
+    text = str(problem).replace("dynamic_func()", "the kernel")
+    return f"{_first_sentence(text) or 'no message'} ({type(problem).__name__})"
+
+
+def _first_sentence(text: str) -> str:
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    wanted = [line for line in lines if "error" in line.lower()] if len(lines) > 1 else lines
+    return (wanted or lines or [""])[0][:300]

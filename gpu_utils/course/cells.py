@@ -1,0 +1,111 @@
+"""Reading a py:percent file into cells that know their line."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import jupytext
+
+from gpu_utils.errors import ContentError
+
+# What a tag means to the build, to nbval or to JupyterLab. An exercise id is a tag too, on answer and check cells.
+TAGS = {
+    "setup": "imports of a lab; its first code cell",
+    "answer": "holds an exercise's answer; its solution is cut from the lab",
+    "check": "calls check()",
+    "solution": "only in the solution",
+    "raises-exception": "the cell is meant to end in an error",
+}
+
+EXERCISE_ID = re.compile(r"\d\d\.[a-z][a-z0-9_]*")
+_HEADER = re.compile(r"# %%(?P<markdown> \[markdown\])?(?P<title> [^\[\]={}]+?)??(?: tags=(?P<tags>\[.*\]))?\s*")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a content file.
+
+    kind    "code" or "markdown"
+    title   the text after `# %%`; "" when there is none
+    tags    in the order of the file
+    source  without trailing newline; markdown without its `# `
+    header  line of `# %%` in the file, from 1
+    first   line of the file on which `source` starts, from 1
+    """
+
+    kind: str
+    title: str
+    tags: tuple[str, ...]
+    source: str
+    header: int
+    first: int
+
+    @property
+    def exercises(self) -> list[str]:
+        """The exercise ids among the tags."""
+        return [tag for tag in self.tags if EXERCISE_ID.fullmatch(tag)]
+
+
+def parse_cells(text: str, where: str) -> list[Cell]:
+    """The cells of a py:percent text; `where` names the file in errors.
+
+    Raises ContentError for text that is not Python, text before the first `# %%`, and a header that does not read as
+    `# %% [markdown] title tags=["tag"]`.
+
+    >>> [cell.title for cell in parse_cells("# %% imports tags=['setup']\\nimport torch\\n", "lab.py")]
+    Traceback (most recent call last):
+    gpu_utils.errors.ContentError: lab.py:1: the tags are not a list of strings in double quotes
+    >>> parse_cells('# %% imports tags=["setup"]\\nimport torch\\n', "lab.py")[0].tags
+    ('setup',)
+    """
+    try:
+        compile(text, where, "exec", flags=ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        headers = [(line, _read_header(header, f"{where}:{line}")) for line, header in _header_lines(text)]
+    except SyntaxError as error:
+        raise ContentError(f"{where}:{error.lineno or 1}: not valid Python: {error.msg}") from None
+    except ValueError as error:
+        raise ContentError(f"{where}:1: not valid Python: {error}") from None
+    lines = text.splitlines()
+    before = lines[: headers[0][0] - 1] if headers else lines
+    if stray := next((number for number, line in enumerate(before, 1) if line.strip()), None):
+        raise ContentError(f"{where}:{stray}: text before the first cell; a file starts with `# %%`")
+    notebook = jupytext.reads(text, fmt="py:percent")
+    if len(notebook.cells) != len(headers):
+        raise ContentError(
+            f"{where}:1: {len(headers)} `# %%` lines make {len(notebook.cells)} cells; is one inside brackets?"
+        )
+    cells = []
+    for (line, (kind, title, tags)), read in zip(headers, notebook.cells, strict=True):
+        first = next((n for n in range(line + 1, len(lines) + 1) if lines[n - 1].strip()), line)
+        cells.append(Cell(kind, title, tags, read.source, line, first))
+    return cells
+
+
+def _header_lines(text: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT and token.start[1] == 0 and token.string.startswith("# %%"):
+            yield token.start[0], token.string
+
+
+def _read_header(header: str, place: str) -> tuple[str, str, tuple[str, ...]]:
+    match = _HEADER.fullmatch(header)
+    if match is None:
+        raise ContentError(f'{place}: {header!r} is not a cell header; write `# %% [markdown] title tags=["tag"]`')
+    try:
+        tags = json.loads(match["tags"] or "[]")
+    except json.JSONDecodeError:
+        tags = None
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise ContentError(f"{place}: the tags are not a list of strings in double quotes")
+    for tag in tags:
+        if tag not in TAGS and not EXERCISE_ID.fullmatch(tag):
+            raise ContentError(
+                f"{place}: unknown tag {tag!r}; known are {', '.join(TAGS)} and exercise ids (00.vector_add)"
+            )
+    return ("markdown" if match["markdown"] else "code"), (match["title"] or "").strip(), tuple(tags)

@@ -1,0 +1,121 @@
+"""The device that training runs on: which one, in which precision, its peak and its memory."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from dataclasses import dataclass
+
+import torch
+
+from gpu_utils.chips import probe
+
+_CPU_PEAK_SIZE = 1024
+_CPU_PEAK_SECONDS = 0.3
+
+
+@dataclass(frozen=True)
+class Peak:
+    """FLOP/s that matrix products can reach, or None, and where the figure comes from."""
+
+    flops_per_second: float | None
+    source: str
+
+
+def default_device() -> torch.device:
+    """The GPU that torch sees, NVIDIA or AMD (both are called "cuda"), else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def training_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 on a GPU whose hardware has it, else float32."""
+    if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
+        return torch.bfloat16
+    return torch.float32
+
+
+def device_peak(device: torch.device, dtype: torch.dtype) -> Peak:
+    """The peak of dense matrix products: from the chip registry for a GPU, measured for a CPU (0.3 s)."""
+    if device.type == "cpu":
+        return _measured_cpu_peak(dtype)
+    found = probe()
+    if found.chip is None:
+        return Peak(None, f"{found.name} is not in the registry of chips")
+    figure = found.chip.peak_figure(dtype)
+    if figure.value is None:
+        return Peak(None, f"the registry has no {dtype} peak for {found.chip.name}: {figure.note}")
+    return Peak(figure.value * 1e12, f"{found.chip.name}: {figure}")
+
+
+def _measured_cpu_peak(dtype: torch.dtype) -> Peak:
+    n = _CPU_PEAK_SIZE
+    a, b = (torch.ones(n, n, dtype=dtype) for _ in range(2))
+    best = float("inf")
+    stop = time.perf_counter() + _CPU_PEAK_SECONDS
+    while time.perf_counter() < stop:
+        start = time.perf_counter()
+        a @ b
+        best = min(best, time.perf_counter() - start)
+    name = str(dtype).removeprefix("torch.")
+    return Peak(
+        2 * n**3 / best, f"measured: fastest {n} x {n} x {n} {name} product on {torch.get_num_threads()} threads"
+    )
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Start a new peak where the device allows it (GPUs); the peak of a process on the CPU cannot be reset."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_memory(device: torch.device) -> tuple[int, str]:
+    """(bytes, what they are): tensors on a GPU since the reset, or the resident set of the whole process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device), "peak bytes of tensors on the GPU"
+    unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts bytes on macOS, KiB on Linux
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, "peak resident bytes of the process"
+
+
+class Stopwatch:
+    """Seconds of work on a device: every reading waits until the device has finished what was asked of it."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._elapsed = 0.0
+        self._since: float | None = None
+
+    def seconds(self) -> float:
+        """Seconds that it ran, so far."""
+        running = self._now() - self._since if self._since is not None else 0.0
+        return self._elapsed + running
+
+    def start(self) -> None:
+        self._since = self._now()
+
+    def stop(self) -> None:
+        self._elapsed, self._since = self.seconds(), None
+
+    def reset(self) -> None:
+        """Back to zero, still running."""
+        self._elapsed, self._since = 0.0, self._now()
+
+    def _now(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+
+def describe(device: torch.device, dtype: torch.dtype) -> dict[str, str | int]:
+    """Name, vendor, target and precision, for a run record."""
+    found = probe()
+    return {
+        "name": found.name,
+        "vendor": found.vendor,
+        "target": found.target,
+        "type": device.type,
+        "dtype": str(dtype).removeprefix("torch."),
+        "cpu_threads": torch.get_num_threads(),
+        "cpu_cores": os.cpu_count() or 1,
+    }

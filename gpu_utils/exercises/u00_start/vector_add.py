@@ -1,0 +1,199 @@
+"""00.vector_add: the first kernel: offsets, a mask, a grid."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from gpu_utils.exercises.u00_start.watched import call_watched
+from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
+from gpu_utils.grading.tolerance import Tolerance, tolerance
+
+BLOCK = 1024
+"""Given to the learner, so that a wrong answer behaves like the misconception that explains it."""
+
+
+def _inputs(case: Case, generator: torch.Generator) -> Inputs:
+    dtype = getattr(torch, case.get("dtype", "float32"))
+    x, y = (torch.randn(case["n"], generator=generator).to(dtype) for _ in range(2))
+    return {"x": x, "y": y}
+
+
+def vector_add_reference(x: Tensor, y: Tensor) -> Tensor:
+    """x + y in float64."""
+    return x.double() + y.double()
+
+
+def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
+    # a floating-point sum is the exact sum, rounded once; that holds where x and y nearly cancel, too
+    return tolerance(inputs["x"].dtype, magnitude=0.0, roundings=1)
+
+
+@triton.jit
+def _unmasked_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets) + tl.load(y_ptr + offsets))
+
+
+@triton.jit
+def _right_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+
+
+@triton.jit
+def _overlapping_blocks_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+
+
+@triton.jit
+def _no_program_id_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+
+
+@triton.jit
+def _mask_of_the_lane_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    offsets = tl.program_id(0) * BLOCK + lanes
+    mask = lanes < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+
+
+@triton.jit
+def _mask_one_short_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n - 1
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+
+
+def _launching(kernel: Callable, programs: Callable[[int], int] = lambda n: triton.cdiv(n, BLOCK)) -> Callable:
+    def answer(x: Tensor, y: Tensor) -> Tensor:
+        out = torch.empty_like(x)
+        kernel[(programs(x.numel()),)](x, y, out, x.numel(), BLOCK=BLOCK)
+        return out
+
+    return answer
+
+
+def _allocates_a_default_tensor(x: Tensor, y: Tensor) -> Tensor:
+    out = torch.empty(x.numel())
+    _right_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), BLOCK=BLOCK)
+    return out
+
+
+def _writes_into_x(x: Tensor, y: Tensor) -> Tensor:
+    _right_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, x, x.numel(), BLOCK=BLOCK)
+    return x
+
+
+def _fresh(rng: random.Random) -> Case:
+    n = rng.choice([rng.randrange(2, BLOCK), rng.randrange(BLOCK + 2, 6 * BLOCK)])
+    return Case("a length nobody chose", n=n, dtype=rng.choice(["float32", "float16"]))
+
+
+EXERCISE = Exercise(
+    id="00.vector_add",
+    title="Add two vectors, with a mask for the tail",
+    parameters=("x", "y"),
+    kind="kernel",
+    inputs=_inputs,
+    reference=vector_add_reference,
+    tolerance=_tolerance,
+    call=call_watched,
+    cases=(
+        Case("exactly one block", n=BLOCK),
+        Case("less than one block", n=1000),
+        Case("one element past a block", n=BLOCK + 1),
+        Case("several blocks and a tail", n=5000),
+        Case("a single element", n=1),
+        Case("float16: the result has the dtype of the inputs", n=3 * BLOCK, dtype="float16"),
+    ),
+    fresh=_fresh,
+    limits=(
+        Limit(
+            "launches",
+            "Launch your own kernel: vector_add_kernel[grid](...); x + y in Python launches one of torch's.",
+            at_least=lambda case: 1,
+        ),
+    ),
+    misconceptions=(
+        Misconception(
+            "no_mask",
+            _launching(_unmasked_kernel),
+            "The last block reaches past the end of a tensor: some of its offsets are n or larger. Both loads and the "
+            "store need a mask that is true only for offsets below n.",
+        ),
+        Misconception(
+            "grid_rounds_down",
+            _launching(_right_kernel, lambda n: n // BLOCK),
+            "The tail is never written: there are too few programs. n // BLOCK rounds down, so the last, incomplete "
+            "block gets no program.",
+        ),
+        Misconception(
+            "overlapping_blocks",
+            _launching(_overlapping_blocks_kernel),
+            "Neighbouring programs work on almost the same elements, and the rest is never written. "
+            "How far apart must the first elements of two neighbouring programs be?",
+        ),
+        Misconception(
+            "no_program_id",
+            _launching(_no_program_id_kernel),
+            "Only the first block is written: every program computes the same offsets. "
+            "tl.program_id(0) is what makes one program differ from another.",
+        ),
+        Misconception(
+            "mask_of_the_lane",
+            _launching(_mask_of_the_lane_kernel),
+            "The mask compares positions inside the block with n. With more than one block that is always true: "
+            "compare the offsets in the whole vector, the ones that you add to the pointers.",
+        ),
+        Misconception(
+            "mask_one_short",
+            _launching(_mask_one_short_kernel),
+            "The last element is never written. Offsets run from 0 to n - 1, and n - 1 is a valid one.",
+        ),
+        Misconception(
+            "allocates_a_default_tensor",
+            _allocates_a_default_tensor,
+            "torch.empty(n) makes float32 on the CPU, whatever x is. Which function allocates a tensor like x, with "
+            "its dtype and device?",
+        ),
+        Misconception(
+            "writes_into_x",
+            _writes_into_x,
+            "The sum is written over x. Allocate a new tensor for the result; the caller still needs x.",
+        ),
+        Misconception(
+            "adds_with_torch",
+            lambda x, y: x + y,
+            "The sum is right, but torch computed it. Here the adding is your kernel's work: load, add, store, and "
+            "launch it with vector_add_kernel[grid](...).",
+        ),
+    ),
+    hints=(
+        "One program adds BLOCK neighbouring elements. Which elements are those for program 0, for program 1, for "
+        "program p? And how many programs cover n elements, also when n is no multiple of BLOCK?",
+        "Kernel: offsets = the program's first element + tl.arange(0, BLOCK); mask = offsets < n; load both inputs "
+        "with the mask, store the sum with the mask. Launcher: allocate with torch.empty_like, round the number of "
+        "programs up, launch, return.",
+        "offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), and x = tl.load(x_ptr + offsets, mask=mask). "
+        "The grid is (triton.cdiv(n, BLOCK),), and the launch is "
+        "vector_add_kernel[grid](x, y, out, n, BLOCK=BLOCK).",
+    ),
+    explanation=(
+        "Program p owns elements p * BLOCK to p * BLOCK + BLOCK - 1. cdiv rounds the number of programs up, so the "
+        "last block may hang over the end; the mask keeps its lanes from touching memory that is not theirs. Each "
+        "element is read twice (x and y) and written once: 12 bytes for one float32 addition, so the kernel is bound "
+        "by memory on every GPU."
+    ),
+)

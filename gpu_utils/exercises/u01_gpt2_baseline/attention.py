@@ -1,0 +1,201 @@
+"""01.attention: causal multi-head self-attention from raw weights."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from gpu_utils.errors import ForbiddenCall
+from gpu_utils.exercises.u01_gpt2_baseline.tensors import chain_tolerance, doubled, linear_weights, normal
+from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.tolerance import Tolerance
+
+
+def _inputs(case: Case, generator: torch.Generator) -> Inputs:
+    dtype, width = getattr(torch, case.get("dtype", "float32")), case["heads"] * case["head_dim"]
+    w_qkv, b_qkv = linear_weights(generator, dtype, width, 3 * width)
+    w_proj, b_proj = linear_weights(generator, dtype, width, width)
+    x = normal(generator, dtype, case["batch"], case["tokens"], width)
+    return {"x": x, "w_qkv": w_qkv, "b_qkv": b_qkv, "w_proj": w_proj, "b_proj": b_proj, "n_head": case["heads"]}
+
+
+def attention_reference(x: Tensor, w_qkv: Tensor, b_qkv: Tensor, w_proj: Tensor, b_proj: Tensor, n_head: int) -> Tensor:
+    """The same function in float64, one head after another."""
+    x, w_qkv, b_qkv, w_proj, b_proj = map(doubled, (x, w_qkv, b_qkv, w_proj, b_proj))
+    width = x.shape[-1]
+    qkv = x @ w_qkv.T + b_qkv
+    future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+    heads = []
+    for columns in torch.arange(width).chunk(n_head):
+        q, k, v = qkv[..., columns], qkv[..., columns + width], qkv[..., columns + 2 * width]
+        scores = q @ k.mT / math.sqrt(len(columns))
+        heads.append(scores.masked_fill(future, -math.inf).softmax(-1) @ v)
+    return torch.cat(heads, -1) @ w_proj.T + b_proj
+
+
+def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
+    # projection, scores, exponential, division, weighted sum, projection
+    return chain_tolerance(inputs["x"].dtype, max(inputs["x"].shape[1:]), stages=6)
+
+
+class _WithoutLibraryAttention(TorchFunctionMode):
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in (F.scaled_dot_product_attention, F.multi_head_attention_forward):
+            raise ForbiddenCall(f"{function.__name__} was called; write the scores, the mask and the softmax yourself")
+        return function(*args, **(kwargs or {}))
+
+
+def _call(answer: Any, inputs: Inputs) -> Any:
+    with _WithoutLibraryAttention():
+        return answer(**inputs)
+
+
+def _variant(
+    scale: str = "head",
+    mask: str = "causal",
+    split: str = "heads",
+    merge: str = "heads",
+    dim: int = -1,
+    transposed: bool = True,
+) -> Any:
+    """A wrong attention: the right one with one thing changed."""
+
+    def answer(x: Tensor, w_qkv: Tensor, b_qkv: Tensor, w_proj: Tensor, b_proj: Tensor, n_head: int) -> Tensor:
+        B, T, d = x.shape
+        parts = F.linear(x, w_qkv, b_qkv).split(d, dim=-1)
+        if split == "interleaved":
+            q, k, v = F.linear(x, w_qkv, b_qkv).view(B, T, n_head, -1).transpose(1, 2).chunk(3, dim=-1)
+        elif split == "view":
+            q, k, v = (part.reshape(B, n_head, T, -1) for part in parts)
+        else:
+            q, k, v = (part.view(B, T, n_head, -1).transpose(1, 2) for part in parts)
+        scores = q @ k.mT / {"head": math.sqrt(d // n_head), "width": math.sqrt(d), "none": 1.0}[scale]
+        future = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
+        if mask != "none":
+            scores = scores.masked_fill(future, 0.0 if mask == "zero" else -math.inf)
+        y = scores.softmax(dim) @ v
+        y = y.reshape(B, T, d) if merge == "reshape" else y.transpose(1, 2).reshape(B, T, d)
+        return y @ (w_proj.T if transposed else w_proj) + b_proj
+
+    return answer
+
+
+def _library(x: Tensor, w_qkv: Tensor, b_qkv: Tensor, w_proj: Tensor, b_proj: Tensor, n_head: int) -> Tensor:
+    B, T, d = x.shape
+    parts = F.linear(x, w_qkv, b_qkv).split(d, dim=-1)
+    q, k, v = (part.view(B, T, n_head, -1).transpose(1, 2) for part in parts)
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return F.linear(y.transpose(1, 2).reshape(B, T, d), w_proj, b_proj)
+
+
+def _fresh(rng: random.Random) -> Case:
+    return Case(
+        "a fresh case with odd sizes",
+        batch=rng.randint(1, 3),
+        tokens=rng.randint(3, 40),
+        heads=rng.randint(2, 5),
+        head_dim=rng.randint(3, 12),
+        dtype=rng.choice(["float32", "float32", "bfloat16"]),
+    )
+
+
+EXERCISE = Exercise(
+    id="01.attention",
+    title="Causal multi-head attention from raw weights",
+    parameters=("x", "w_qkv", "b_qkv", "w_proj", "b_proj", "n_head"),
+    kind="torch",
+    inputs=_inputs,
+    reference=attention_reference,
+    tolerance=_tolerance,
+    call=_call,
+    cases=(
+        Case("a single token attends to itself only: the mask cannot matter", batch=2, tokens=1, heads=2, head_dim=4),
+        Case("one head: its width is the model's", batch=1, tokens=5, heads=1, head_dim=8),
+        Case("batch, tokens, heads and head width all differ", batch=2, tokens=7, heads=3, head_dim=5),
+        Case(
+            "as many heads as tokens: axes that are mixed up still have the right shape",
+            batch=3,
+            tokens=4,
+            heads=4,
+            head_dim=6,
+        ),
+        Case("longer than any power of two nearby", batch=1, tokens=67, heads=2, head_dim=16),
+        Case("bfloat16, as on the device", batch=2, tokens=33, heads=4, head_dim=8, dtype="bfloat16"),
+    ),
+    fresh=_fresh,
+    misconceptions=(
+        Misconception(
+            "no_mask",
+            _variant(mask="none"),
+            "A position sees tokens that come after it. What must the scores be there, before the softmax?",
+        ),
+        Misconception(
+            "mask_with_zero",
+            _variant(mask="zero"),
+            "The scores of the future were set to 0, but exp(0) = 1 still counts. Which score has the exponential 0?",
+        ),
+        Misconception(
+            "scale_by_width",
+            _variant(scale="width"),
+            "The scores are divided by the square root of the model's width. How many products does one score sum?",
+        ),
+        Misconception(
+            "no_scale",
+            _variant(scale="none"),
+            "The scores are not scaled: their variance grows with the head width. What divides it out?",
+        ),
+        Misconception(
+            "heads_by_view",
+            _variant(split="view"),
+            "A view to (B, n_head, T, D) cuts across tokens, because memory holds all of a token's channels "
+            "together. Split the last axis into (n_head, D) first, then move the head axis.",
+        ),
+        Misconception(
+            "heads_not_moved_back",
+            _variant(merge="reshape"),
+            "The heads are merged while the head axis still stands before the token axis. Move it back, then merge.",
+        ),
+        Misconception(
+            "heads_interleaved",
+            _variant(split="interleaved"),
+            "The heads are split before q, k and v are. First come all channels of q, then all of k, then all of v.",
+        ),
+        Misconception(
+            "projection_not_transposed",
+            _variant(transposed=False),
+            "The last product uses w_proj as it is. It is square, so the shapes fit, but weights are (out, in): which "
+            "axis of w_proj must meet the channels?",
+        ),
+        Misconception(
+            "softmax_over_queries",
+            _variant(dim=-2),
+            "The softmax runs over the queries. Each query's weights over its keys must sum to 1: which axis is that?",
+        ),
+        Misconception(
+            "calls_the_library",
+            _library,
+            "The fused call does what this exercise is about. Unit 06 rewrites these lines as a kernel: write them "
+            "out once, with the scores in memory.",
+        ),
+    ),
+    hints=(
+        "One linear layer gives q, k and v side by side in the last axis. Each head works on its own D = d / n_head "
+        "channels of each.",
+        "Bring q, k, v to (B, n_head, T, D). The scores are q kᵀ / sqrt(D), of shape (B, n_head, T, T); row i may "
+        "keep columns 0..i only.",
+        "view(B, T, n_head, D).transpose(1, 2) splits the heads; masked_fill with -inf above the diagonal; softmax "
+        "over the last axis; times v; transpose(1, 2).reshape(B, T, d) merges; the last linear layer.",
+    ),
+    explanation=(
+        "A score sums D products of numbers of size 1, so its standard deviation is sqrt(D): dividing by it keeps "
+        "the softmax away from one-hot. The mask is -inf before the softmax, so that the kept weights still sum to "
+        "1. The T x T scores are written to memory and read back by every operation on them; FlashAttention (unit "
+        "06) never writes them."
+    ),
+)

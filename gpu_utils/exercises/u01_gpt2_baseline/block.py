@@ -1,0 +1,190 @@
+"""01.block: one pre-norm transformer block."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gpu_utils import gpt2
+from gpu_utils.exercises.u01_gpt2_baseline.attention import attention_reference
+from gpu_utils.exercises.u01_gpt2_baseline.mlp import mlp_reference
+from gpu_utils.exercises.u01_gpt2_baseline.tensors import chain_tolerance, doubled, linear_weights, normal
+from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.tolerance import Tolerance
+
+Params = dict[str, Tensor]
+Branch = Callable[[Tensor], Tensor]
+
+
+def _linear(params: Params, name: str) -> tuple[Tensor, Tensor]:
+    return params[f"{name}.weight"], params[f"{name}.bias"]
+
+
+def _inputs(case: Case, generator: torch.Generator) -> Inputs:
+    dtype, d = getattr(torch, case.get("dtype", "float32")), case["heads"] * case["head_dim"]
+    params: Params = {}
+    for name in ("ln_1", "ln_2"):
+        params[f"{name}.weight"] = 1 + normal(generator, dtype, d, std=0.3)
+        params[f"{name}.bias"] = normal(generator, dtype, d, std=0.3)
+    shapes = {"attn.c_attn": (d, 3 * d), "attn.c_proj": (d, d), "mlp.c_fc": (d, 4 * d), "mlp.c_proj": (4 * d, d)}
+    for name, (n_in, n_out) in shapes.items():
+        params[f"{name}.weight"], params[f"{name}.bias"] = linear_weights(generator, dtype, n_in, n_out)
+    x = normal(generator, dtype, case["batch"], case["tokens"], d, std=case.get("std", 1.0))
+    return {"x": x, "params": params, "n_head": case["heads"]}
+
+
+def _reference(x: Tensor, params: Params, n_head: int) -> Tensor:
+    x, p = doubled(x), doubled(params)
+
+    def norm(h: Tensor, name: str) -> Tensor:
+        centred = h - h.mean(-1, keepdim=True)
+        variance = centred.square().mean(-1, keepdim=True)
+        return centred / (variance + gpt2.NORM_EPS).sqrt() * p[f"{name}.weight"] + p[f"{name}.bias"]
+
+    x = x + attention_reference(norm(x, "ln_1"), *_linear(p, "attn.c_attn"), *_linear(p, "attn.c_proj"), n_head)
+    return x + mlp_reference(norm(x, "ln_2"), *_linear(p, "mlp.c_fc"), *_linear(p, "mlp.c_proj"))
+
+
+def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
+    # two norms, two sums, six operations of attention and six of the MLP
+    return chain_tolerance(inputs["x"].dtype, 4 * inputs["x"].shape[-1], stages=16)
+
+
+def _sublayers(params: Params, n_head: int) -> tuple[Branch, Branch]:
+    """The attention and the MLP of the library with this block's weights."""
+
+    def attention(h: Tensor) -> Tensor:
+        return gpt2.attention(h, *_linear(params, "attn.c_attn"), *_linear(params, "attn.c_proj"), n_head)
+
+    def mlp(h: Tensor) -> Tensor:
+        return gpt2.mlp(h, *_linear(params, "mlp.c_fc"), *_linear(params, "mlp.c_proj"))
+
+    return attention, mlp
+
+
+def _post_norm(x: Tensor, params: Params, n_head: int) -> Tensor:
+    attention, mlp = _sublayers(params, n_head)
+    x = gpt2.layer_norm(x + attention(x), *_linear(params, "ln_1"))
+    return gpt2.layer_norm(x + mlp(x), *_linear(params, "ln_2"))
+
+
+def _residual_of_the_norm(x: Tensor, params: Params, n_head: int) -> Tensor:
+    attention, mlp = _sublayers(params, n_head)
+    x = gpt2.layer_norm(x, *_linear(params, "ln_1"))
+    x = x + attention(x)
+    x = gpt2.layer_norm(x, *_linear(params, "ln_2"))
+    return x + mlp(x)
+
+
+def _no_residual(x: Tensor, params: Params, n_head: int) -> Tensor:
+    attention, mlp = _sublayers(params, n_head)
+    x = attention(gpt2.layer_norm(x, *_linear(params, "ln_1")))
+    return mlp(gpt2.layer_norm(x, *_linear(params, "ln_2")))
+
+
+def _parallel(x: Tensor, params: Params, n_head: int) -> Tensor:
+    attention, mlp = _sublayers(params, n_head)
+    h1, h2 = (gpt2.layer_norm(x, *_linear(params, name)) for name in ("ln_1", "ln_2"))
+    return x + attention(h1) + mlp(h2)
+
+
+def _one_norm_for_both(x: Tensor, params: Params, n_head: int) -> Tensor:
+    attention, mlp = _sublayers(params, n_head)
+    x = x + attention(gpt2.layer_norm(x, *_linear(params, "ln_1")))
+    return x + mlp(gpt2.layer_norm(x, *_linear(params, "ln_1")))
+
+
+def _with_own_norm(std: Branch) -> Callable[..., Tensor]:
+    def answer(x: Tensor, params: Params, n_head: int) -> Tensor:
+        attention, mlp = _sublayers(params, n_head)
+
+        def norm(h: Tensor, name: str) -> Tensor:
+            return (h - h.mean(-1, keepdim=True)) / std(h) * params[f"{name}.weight"] + params[f"{name}.bias"]
+
+        x = x + attention(norm(x, "ln_1"))
+        return x + mlp(norm(x, "ln_2"))
+
+    return answer
+
+
+def _fresh(rng: random.Random) -> Case:
+    return Case(
+        "a fresh case with odd sizes",
+        batch=rng.randint(1, 3),
+        tokens=rng.randint(2, 24),
+        heads=rng.randint(1, 4),
+        head_dim=rng.randint(3, 10),
+        dtype=rng.choice(["float32", "float32", "bfloat16"]),
+    )
+
+
+EXERCISE = Exercise(
+    id="01.block",
+    title="A pre-norm block with two residual branches",
+    parameters=("x", "params", "n_head"),
+    kind="torch",
+    inputs=_inputs,
+    reference=_reference,
+    tolerance=_tolerance,
+    cases=(
+        Case("a single token", batch=1, tokens=1, heads=2, head_dim=4),
+        Case("odd sizes on every axis", batch=2, tokens=5, heads=3, head_dim=3),
+        Case("a residual stream so small that eps decides the norm", batch=1, tokens=6, heads=2, head_dim=8, std=0.002),
+        Case("a residual stream of size 30, as deep in a real model", batch=2, tokens=4, heads=2, head_dim=6, std=30.0),
+        Case("bfloat16, as on the device", batch=2, tokens=17, heads=2, head_dim=8, dtype="bfloat16"),
+    ),
+    fresh=_fresh,
+    misconceptions=(
+        Misconception(
+            "post_norm",
+            _post_norm,
+            "The norm comes after the sum here, as in the Transformer of 2017. GPT-2 normalises the input of a "
+            "branch and leaves the residual stream alone.",
+        ),
+        Misconception(
+            "residual_of_the_norm",
+            _residual_of_the_norm,
+            "The branch is added to the normalised input. What must travel past the branch untouched?",
+        ),
+        Misconception(
+            "no_residual",
+            _no_residual,
+            "Nothing travels past the branches. Each branch adds to its input.",
+        ),
+        Misconception(
+            "parallel_branches",
+            _parallel,
+            "Both branches read the same x. The MLP must see what attention has added.",
+        ),
+        Misconception(
+            "one_norm_for_both",
+            _one_norm_for_both,
+            "Both branches use ln_1. The second branch has a weight and bias of its own.",
+        ),
+        Misconception(
+            "unbiased_variance",
+            _with_own_norm(lambda h: (h.var(-1, keepdim=True) + gpt2.NORM_EPS).sqrt()),
+            "The variance of a layer norm divides by d. torch.var divides by d - 1 unless told otherwise.",
+        ),
+        Misconception(
+            "eps_outside_the_root",
+            _with_own_norm(lambda h: h.var(-1, unbiased=False, keepdim=True).sqrt() + gpt2.NORM_EPS),
+            "Right for large inputs, wrong for small ones: eps is added to the variance, inside the square root.",
+        ),
+    ),
+    hints=(
+        "There are two branches. Each normalises what it reads, and its result is added to the residual stream x.",
+        "First x = x + attention(norm(x, ln_1)); then the same pattern with the MLP and ln_2, on the new x.",
+        'h = gpt2.layer_norm(x, params["ln_1.weight"], params["ln_1.bias"]); then x = x + gpt2.attention(h, ...) '
+        "with "
+        "the four tensors of attn.*; then the same two lines with ln_2 and gpt2.mlp.",
+    ),
+    explanation=(
+        "In a pre-norm block the residual stream runs from the embedding to the last norm without ever being "
+        "normalised: gradients reach the first layer directly, and training needs no delicate warm-up. The price is "
+        "that the stream grows with depth, which is why 01.init scales down the weights that write to it."
+    ),
+)

@@ -1,0 +1,154 @@
+"""01.flops_per_token: the FLOPs of training on one token, and the share of the device's peak that they use (MFU)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gpu_utils.exercises.u01_gpt2_baseline.param_count import param_count_reference
+from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.tolerance import Tolerance, tolerance
+
+
+def _inputs(case: Case, generator: torch.Generator) -> Inputs:
+    return dict(case.params)
+
+
+def flops_reference(n_layer: int, n_embd: int, vocab_size: int, seq_len: int) -> int:
+    """FLOPs of the matrix products of one token, product by product: forward, and twice that for backward.
+
+    >>> flops_reference(12, 768, 50257, 1024)
+    854438400
+    """
+    d = n_embd
+    linear_layers = [(d, 3 * d), (d, d), (d, 4 * d), (4 * d, d)]
+    layer = sum(2 * n_in * n_out for n_in, n_out in linear_layers)
+    scores = values = 2 * seq_len * d
+    forward = n_layer * (layer + scores + values) + 2 * d * vocab_size
+    return 3 * forward
+
+
+def _with_mfu(flops: Callable[[int, int, int, int], int], scale: float = 1.0) -> Callable[..., dict[str, Any]]:
+    """An answer that counts FLOPs with `flops(n_layer, n_embd, vocab_size, seq_len)`."""
+
+    def answer(
+        n_layer: int, n_embd: int, vocab_size: int, seq_len: int, tokens_per_second: float, peak_flops: float
+    ) -> dict[str, Any]:
+        count = flops(n_layer, n_embd, vocab_size, seq_len)
+        return {"flops": count, "mfu": scale * count * tokens_per_second / peak_flops}
+
+    return answer
+
+
+def _per_sequence(
+    n_layer: int, n_embd: int, vocab_size: int, seq_len: int, tokens_per_second: float, peak_flops: float
+) -> dict[str, Any]:
+    count = seq_len * flops_reference(n_layer, n_embd, vocab_size, seq_len)
+    return {"flops": count, "mfu": count * tokens_per_second / peak_flops}
+
+
+def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
+    return tolerance(torch.float64, magnitude=0.0, roundings=4)
+
+
+def _fresh(rng: random.Random) -> Case:
+    return Case(
+        "a fresh model and device",
+        n_layer=rng.randint(1, 48),
+        n_embd=8 * rng.randint(4, 256),
+        vocab_size=rng.randint(500, 100_000),
+        seq_len=rng.randint(2, 4096),
+        tokens_per_second=rng.uniform(1e3, 1e6),
+        peak_flops=rng.uniform(1e13, 2e15),
+    )
+
+
+_GPT2 = {"n_layer": 12, "n_embd": 768, "vocab_size": 50257, "seq_len": 1024}
+
+EXERCISE = Exercise(
+    id="01.flops_per_token",
+    title="FLOPs per token, and MFU",
+    parameters=("n_layer", "n_embd", "vocab_size", "seq_len", "tokens_per_second", "peak_flops"),
+    kind="host",
+    inputs=_inputs,
+    reference=_with_mfu(flops_reference),
+    tolerance=_tolerance,
+    cases=(
+        Case("GPT-2 124M with round numbers", **_GPT2, tokens_per_second=100_000.0, peak_flops=1e15),
+        Case(
+            "one layer, no vocabulary to speak of",
+            n_layer=1,
+            n_embd=4,
+            vocab_size=1,
+            seq_len=3,
+            tokens_per_second=1.0,
+            peak_flops=1e3,
+        ),
+        Case(
+            "sequences so long that attention outweighs the weights",
+            **{**_GPT2, "seq_len": 32_768},
+            tokens_per_second=20_000.0,
+            peak_flops=1e15,
+        ),
+        Case(
+            "a small model with a large vocabulary: the output layer dominates",
+            **{"n_layer": 2, "n_embd": 64, "vocab_size": 50257, "seq_len": 128},
+            tokens_per_second=5_000.0,
+            peak_flops=1e12,
+        ),
+    ),
+    fresh=_fresh,
+    misconceptions=(
+        Misconception(
+            "forward_only",
+            _with_mfu(lambda L, d, V, T: flops_reference(L, d, V, T) // 3),
+            "This is the forward pass alone. For each product, backward computes a gradient of both of its operands.",
+        ),
+        Misconception(
+            "multiply_add_as_one",
+            _with_mfu(lambda L, d, V, T: flops_reference(L, d, V, T) // 2),
+            "Too few by a factor of two: a multiply-add is two FLOPs.",
+        ),
+        Misconception(
+            "no_attention_term",
+            _with_mfu(lambda L, d, V, T: 6 * (12 * L * d * d + V * d)),
+            "Only products with weights are counted. The scores q kᵀ and their product with v are matrix products "
+            "too, and they grow with the sequence.",
+        ),
+        Misconception(
+            "all_parameters",
+            _with_mfu(lambda L, d, V, T: 6 * param_count_reference(V, T, d, L) + 12 * L * d * T),
+            "6 times every parameter counts positions, biases and norms, which are in no matrix product.",
+        ),
+        Misconception(
+            "no_output_layer",
+            _with_mfu(lambda L, d, V, T: 6 * 12 * L * d * d + 12 * L * d * T),
+            "The output layer is missing. Looking up the embedding is free; multiplying by it at the end is not.",
+        ),
+        Misconception(
+            "per_sequence",
+            _per_sequence,
+            "Too large by the length of the sequence: the question is for one token.",
+        ),
+        Misconception(
+            "percent",
+            _with_mfu(flops_reference, scale=100.0),
+            "The FLOPs are right. MFU is asked as a fraction of the peak, between 0 and 1, not in percent.",
+        ),
+    ),
+    hints=(
+        "Count matrix products only. Multiplying a vector by an (m, n) matrix takes 2 m n FLOPs.",
+        "Forward for one token: 2 FLOPs for each weight of the linear layers and of the output layer, and 2 T d "
+        "twice in each layer for scores and values. Backward is twice forward.",
+        "flops = 6 (12 L d² + V d) + 12 L d T, and mfu = flops * tokens_per_second / peak_flops.",
+    ),
+    explanation=(
+        "A linear layer's backward has two products of the size of its forward: one for the gradient of the input, "
+        "one for the gradient of the weight. So 2N forward becomes 6N, and attention's 4 L d T becomes 12 L d T. "
+        "For GPT-2 at 1024 tokens attention is 13% of 854 MFLOP. MFU uses this count whatever the kernel really "
+        "executes, so that recomputation or skipping the masked half does not move the yardstick."
+    ),
+)

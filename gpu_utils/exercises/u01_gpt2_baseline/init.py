@@ -1,0 +1,229 @@
+"""01.init: the initial weights of GPT-2, judged by their statistics and by what is shared."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.tolerance import Tolerance
+
+STD = 0.02
+Shapes = dict[str, list[int]]
+
+
+def gpt2_shapes(vocab_size: int, n_positions: int, n_embd: int, n_layer: int) -> Shapes:
+    """Name -> shape of every parameter of a GPT-2, with the names of its state dict; lm_head.weight is the tied one.
+
+    >>> gpt2_shapes(50257, 1024, 768, 12)["h.11.mlp.c_fc.weight"]
+    [3072, 768]
+    """
+    d = n_embd
+    shapes = {"wte.weight": [vocab_size, d], "wpe.weight": [n_positions, d]}
+    layer = {
+        **{"ln_1.weight": [d], "ln_1.bias": [d]},
+        **{"attn.c_attn.weight": [3 * d, d], "attn.c_attn.bias": [3 * d]},
+        **{"attn.c_proj.weight": [d, d], "attn.c_proj.bias": [d]},
+        **{"ln_2.weight": [d], "ln_2.bias": [d]},
+        **{"mlp.c_fc.weight": [4 * d, d], "mlp.c_fc.bias": [4 * d]},
+        **{"mlp.c_proj.weight": [d, 4 * d], "mlp.c_proj.bias": [d]},
+    }
+    shapes |= {f"h.{n}.{name}": list(shape) for n in range(n_layer) for name, shape in layer.items()}
+    return shapes | {"ln_f.weight": [d], "ln_f.bias": [d], "lm_head.weight": [vocab_size, d]}
+
+
+def _inputs(case: Case, generator: torch.Generator) -> Inputs:
+    shapes = gpt2_shapes(case["vocab"], case["positions"], case["width"], case["layers"])
+    seed = int(torch.randint(2**31, (1,), generator=generator))
+    return {"shapes": shapes, "n_layer": case["layers"], "seed": seed}
+
+
+def _reference(shapes: Shapes, n_layer: int, seed: int) -> dict[str, Any]:
+    tensors: dict[str, Any] = {}
+    for name, shape in shapes.items():
+        if name.endswith("bias") or "ln_" in name:
+            tensors[name] = {"shape": shape, "dtype": "torch.float32", "values": f"all {float('bias' not in name)}"}
+        else:
+            std = STD / math.sqrt(2 * n_layer) if name.endswith("c_proj.weight") else STD
+            values = {"std": std, "mean": "0 within the noise", "distribution": "normal"}
+            tensors[name] = {"shape": shape, "dtype": "torch.float32", **values}
+    return {
+        "tensors": tensors,
+        "lm_head.weight is": "wte.weight",
+        "layers": "drawn independently",
+        "the same seed again": "the same numbers",
+        "another seed": "other numbers",
+    }
+
+
+def _call(answer: Any, inputs: Inputs) -> dict[str, Any]:
+    """What can be said about the tensors of an answer, as plain data."""
+    made, again = answer(**inputs), answer(**inputs)
+    other = answer(**{**inputs, "seed": inputs["seed"] + 1})
+    if not isinstance(made, dict):
+        raise TypeError(f"init returned {type(made).__name__}, expected a dict from name to tensor")
+    first, last = "h.0.attn.c_attn.weight", f"h.{inputs['n_layer'] - 1}.attn.c_attn.weight"
+    head, embedding = made.get("lm_head.weight"), made.get("wte.weight")
+    copied = "a copy of wte.weight" if _equal(head, embedding) else "a tensor of its own"
+    repeated = all(_equal(made[name], again.get(name)) for name in made)
+    return {
+        "tensors": {name: _describe(name, tensor) for name, tensor in made.items()},
+        "lm_head.weight is": "wte.weight" if _same_memory(head, embedding) else copied,
+        "layers": "equal" if first != last and _equal(made.get(first), made.get(last)) else "drawn independently",
+        "the same seed again": "the same numbers" if repeated else "other numbers",
+        "another seed": "the same numbers" if _equal(made.get(first), other.get(first)) else "other numbers",
+    }
+
+
+def _describe(name: str, tensor: Any) -> Any:
+    if not isinstance(tensor, Tensor):
+        return type(tensor).__name__
+    described: dict[str, Any] = {"shape": list(tensor.shape), "dtype": str(tensor.dtype)}
+    x = tensor.detach().double().flatten()
+    if name.endswith("bias") or "ln_" in name:
+        return described | {"values": f"all {x[0].item()}" if (x == x[0]).all() else "not all equal"}
+    std = x.std().item()
+    centred = x.mean().abs().item() <= 6 * std / math.sqrt(x.numel())
+    # a normal sample this large has values past 2.5 standard deviations; a uniform one ends at 1.73
+    tails = bool((x.abs() > 2.5 * std).any())
+    mean = "0 within the noise" if centred else f"{x.mean().item():.3g}"
+    return described | {"std": std, "mean": mean, "distribution": "normal" if tails else "not normal: it has no tails"}
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
+
+
+def _same_memory(one: Any, other: Any) -> bool:
+    return isinstance(one, Tensor) and isinstance(other, Tensor) and one.data_ptr() == other.data_ptr()
+
+
+def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
+    smallest = min(math.prod(shape) for shape in inputs["shapes"].values() if len(shape) == 2)
+    return Tolerance(6 / math.sqrt(2 * smallest), 0.0, f"six standard errors of a std over {smallest} numbers")
+
+
+def _variant(
+    residual: str = "2L", std: float = STD, tie: str = "share", reseed: bool = False, uniform: bool = False
+) -> Any:
+    """A wrong initialisation: the right one with one thing changed."""
+
+    def answer(shapes: Shapes, n_layer: int, seed: int) -> dict[str, Tensor]:
+        g = torch.Generator().manual_seed(seed)
+        out = {}
+        for name, shape in shapes.items():
+            if name.endswith("bias"):
+                out[name] = torch.zeros(shape)
+            elif "ln_" in name:
+                out[name] = torch.ones(shape)
+            else:
+                g = torch.Generator().manual_seed(seed) if reseed else g
+                scale = {"2L": math.sqrt(2 * n_layer), "L": math.sqrt(n_layer), "2L squared": 2 * n_layer, "none": 1.0}
+                size = std / scale[residual] if name.endswith("c_proj.weight") else std
+                if uniform:
+                    bound = shape[-1] ** -0.5
+                    out[name] = (torch.rand(shape, generator=g) * 2 - 1) * bound
+                else:
+                    out[name] = torch.randn(shape, generator=g) * size
+        if tie == "share":
+            out["lm_head.weight"] = out["wte.weight"]
+        if tie == "copy":
+            out["lm_head.weight"] = out["wte.weight"].clone()
+        return out
+
+    return answer
+
+
+def _filled(value: float) -> Any:
+    return lambda shapes, n_layer, seed: {name: torch.full(shape, value) for name, shape in shapes.items()}
+
+
+def _fresh(rng: random.Random) -> Case:
+    return Case(
+        "a fresh model",
+        layers=rng.randint(2, 9),
+        width=rng.randint(36, 56),
+        vocab=rng.randint(60, 150),
+        positions=rng.randint(32, 70),
+    )
+
+
+EXERCISE = Exercise(
+    id="01.init",
+    title="Initial weights: scaled residual writers, tied embedding",
+    parameters=("shapes", "n_layer", "seed"),
+    kind="host",
+    inputs=_inputs,
+    reference=_reference,
+    tolerance=_tolerance,
+    call=_call,
+    trivial={
+        "zeros": _filled(0.0),
+        "ones": _filled(1.0),
+        "nan": _filled(math.nan),
+        "input": lambda shapes, n_layer, seed: shapes,
+    },
+    cases=(
+        Case("one layer: two branches write to the residual stream", layers=1, width=48, vocab=101, positions=40),
+        Case(
+            "three layers: 1/sqrt(2L), 1/sqrt(L) and 1/(2L) are far apart", layers=3, width=48, vocab=97, positions=48
+        ),
+        Case("as deep as GPT-2 124M", layers=12, width=40, vocab=64, positions=64),
+    ),
+    fresh=_fresh,
+    misconceptions=(
+        Misconception(
+            "no_residual_scaling",
+            _variant(residual="none"),
+            "The weights that write to the residual stream (c_proj) are as large as the others. 2L branches add up "
+            "there.",
+        ),
+        Misconception(
+            "scaled_by_root_of_layers",
+            _variant(residual="L"),
+            "c_proj is scaled by 1/sqrt(L). How many branches write to the residual stream in each layer?",
+        ),
+        Misconception(
+            "scaled_without_root",
+            _variant(residual="2L squared"),
+            "c_proj is scaled by 1/(2L). Variances add, not standard deviations: what does that make of the factor?",
+        ),
+        Misconception(
+            "untied",
+            _variant(tie="draw"),
+            "lm_head.weight was drawn on its own. In GPT-2 it is the token embedding.",
+        ),
+        Misconception(
+            "tied_by_copy",
+            _variant(tie="copy"),
+            "lm_head.weight equals wte.weight now, but it is a copy: after one optimiser step they differ. Share it.",
+        ),
+        Misconception(
+            "seeded_again_for_each_tensor",
+            _variant(reseed=True),
+            "Layers hold the same numbers: the generator starts anew for every tensor. Make it once, before the loop.",
+        ),
+        Misconception(
+            "default_of_linear",
+            _variant(uniform=True),
+            "The numbers are uniform with a bound of 1/sqrt(fan-in), PyTorch's default. GPT-2 draws normal ones of "
+            "standard deviation 0.02.",
+        ),
+    ),
+    hints=(
+        "Go through the shapes by name. There are four kinds: biases, layer-norm weights, c_proj weights, the rest.",
+        "Biases are 0, weights of ln_1, ln_2 and ln_f are 1, the rest normal with 0.02, c_proj.weight with "
+        "0.02 / sqrt(2 n_layer). One generator for all.",
+        "torch.randn(shape, generator=g) * std with g = torch.Generator().manual_seed(seed) made before the loop; "
+        'after it, out["lm_head.weight"] = out["wte.weight"].',
+    ),
+    explanation=(
+        "Each layer adds two branches to the residual stream. If each has variance s², 2L of them have 2L s²: "
+        "scaling their last weights by 1/sqrt(2L) keeps the stream the same size at any depth. The tied embedding "
+        "is one tensor with two uses: 38.6 million parameters saved at 124M, and gradients from both ends."
+    ),
+)

@@ -1,0 +1,150 @@
+"""Comparing what an answer returned with what was expected; the first difference, in one sentence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gpu_utils.grading.tolerance import Tolerance
+
+
+@dataclass(frozen=True)
+class Difference:
+    """kind is stable ("type", "shape", "dtype", "nan", "value"); detail is for the learner."""
+
+    kind: str
+    detail: str
+
+
+def compare(
+    expected: Any, got: Any, tol: Tolerance, dtype: torch.dtype | None = None, where: str = "the result"
+) -> Difference | None:
+    """The first difference between two trees of tensors, numbers and strings; None when they agree.
+
+    Floating-point tensors are compared in float64 against `tol`; everything else must be equal. `dtype`, when given,
+    is the type that floating-point tensors must have.
+    """
+    if isinstance(expected, torch.Tensor):
+        return _compare_tensors(expected, got, tol, dtype, where)
+    if isinstance(expected, dict):
+        return _compare_dicts(expected, got, tol, dtype, where)
+    if isinstance(expected, (list, tuple)):
+        return _compare_sequences(expected, got, tol, dtype, where)
+    return _compare_scalars(expected, got, tol, where)
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if value is None:
+        return "None (is a return missing?)"
+    return f"{type(value).__name__} {_short(value)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _compare_dicts(
+    expected: dict, got: Any, tol: Tolerance, dtype: torch.dtype | None, where: str
+) -> Difference | None:
+    if not isinstance(got, dict):
+        return Difference("type", f"{where} is {_name(got)}, expected a dict with keys {', '.join(map(str, expected))}")
+    missing = [key for key in expected if key not in got]
+    if missing:
+        return Difference(
+            "type", f"{where} has no key {missing[0]!r}; its keys are {', '.join(map(str, got)) or 'none'}"
+        )
+    extra = [key for key in got if key not in expected]
+    if extra:
+        return Difference("type", f"{where} has a key {extra[0]!r} that was not asked for")
+    for key, value in expected.items():
+        difference = compare(value, got[key], tol, dtype, f"{where}[{key!r}]")
+        if difference:
+            return difference
+    return None
+
+
+def _compare_sequences(
+    expected: list | tuple, got: Any, tol: Tolerance, dtype: torch.dtype | None, where: str
+) -> Difference | None:
+    if not isinstance(got, (list, tuple)):
+        return Difference("type", f"{where} is {_name(got)}, expected {len(expected)} values")
+    if len(got) != len(expected):
+        return Difference("shape", f"{where} has {len(got)} values, expected {len(expected)}")
+    for index, (one, other) in enumerate(zip(expected, got, strict=True)):
+        difference = compare(one, other, tol, dtype, f"{where}[{index}]")
+        if difference:
+            return difference
+    return None
+
+
+def _compare_scalars(expected: Any, got: Any, tol: Tolerance, where: str) -> Difference | None:
+    if isinstance(got, torch.Tensor) and got.ndim == 0 and isinstance(expected, (int, float)):
+        got = got.item()
+    numeric = isinstance(expected, (int, float)) and not isinstance(expected, bool)
+    if numeric and (isinstance(got, bool) or not isinstance(got, (int, float))):
+        return Difference("type", f"{where} is {_name(got)}, expected a number")
+    if not numeric:
+        if type(got) is not type(expected):
+            return Difference("type", f"{where} is {_name(got)}, expected {type(expected).__name__} {_short(expected)}")
+        return (
+            None if got == expected else Difference("value", f"{where} is {_short(got)}, expected {_short(expected)}")
+        )
+    if isinstance(got, float) and math.isnan(got) and not math.isnan(expected):
+        return Difference("nan", f"{where} is NaN, expected {expected!r}")
+    if isinstance(expected, int):
+        return None if got == expected else Difference("value", f"{where} is {got!r}, expected {expected!r}")
+    close = got == expected or abs(got - expected) <= tol.atol + tol.rtol * abs(expected)
+    return None if close else Difference("value", f"{where} is {got!r}, expected {expected!r}")
+
+
+def _compare_tensors(
+    expected: torch.Tensor, got: Any, tol: Tolerance, dtype: torch.dtype | None, where: str
+) -> Difference | None:
+    if type(got) is not torch.Tensor and not isinstance(got, torch.nn.Parameter):
+        return Difference("type", f"{where} is {_name(got)}, expected a tensor of shape {tuple(expected.shape)}")
+    if got.shape != expected.shape:
+        return Difference("shape", f"{where} has shape {tuple(got.shape)}, expected {tuple(expected.shape)}")
+    wanted = dtype if dtype is not None and expected.is_floating_point() else None
+    if wanted is not None and got.dtype != wanted:
+        return Difference("dtype", f"{where} has dtype {got.dtype}, expected {wanted}")
+    if got.is_floating_point() != expected.is_floating_point() or got.is_complex():
+        return Difference("dtype", f"{where} has dtype {got.dtype}, expected one like {expected.dtype}")
+    if got.numel() == 0:
+        return None
+    got = got.detach().cpu()
+    if not expected.is_floating_point():
+        bad = got.to(torch.int64) != expected.to(torch.int64)
+        return _first_wrong(bad, expected, got, where, "value", "exact") if bad.any() else None
+    got64, expected64 = got.double(), expected.double()
+    nan = got64.isnan() & ~expected64.isnan()
+    if nan.any():
+        note = "NaN; new memory is filled with NaN during a check, so an element that was never written shows as NaN"
+        return _first_wrong(nan, expected64, got64, where, "nan", note)
+    # a NaN or an infinity that was expected must be met by the same
+    bad = (got64 - expected64).abs() > tol.atol + tol.rtol * expected64.abs()
+    bad |= expected64.isnan() != got64.isnan()
+    bad |= (expected64.isinf() | got64.isinf()) & (expected64 != got64)
+    if not bad.any():
+        return None
+    return _first_wrong(bad, expected64, got64, where, "value", f"tolerance: {tol.why}")
+
+
+def _first_wrong(
+    bad: torch.Tensor, expected: torch.Tensor, got: torch.Tensor, where: str, kind: str, note: str
+) -> Difference:
+    index = tuple(bad.nonzero()[0].tolist())
+    place = f"{where}[{', '.join(map(str, index))}]" if index else where
+    found, wanted = got[index].item(), expected[index].item()
+    count = int(bad.sum())
+    detail = f"{place} = {_number(found)}, expected {_number(wanted)}; {count} of {bad.numel()} elements differ"
+    return Difference(kind, f"{detail} ({note})")
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,260 @@
+"""Running an answer once: its value, or how it failed, with time, output and memory under control.
+
+Nothing here judges. An Attempt is plain data, so that it can come from this process (a notebook) or from another one
+(the command line).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import io
+import linecache
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gpu_utils.backends import Backend
+from gpu_utils.errors import CheckTimeout, CompileFailed, W2WError
+from gpu_utils.grading.exercise import Exercise, Inputs
+
+PRINT_LIMIT = 20_000
+"""Characters of an answer's output that are kept; the rest is counted."""
+
+_LIBRARY_FOLDERS = (str(Path(__file__).resolve().parents[1]), "site-packages", "dist-packages", "/lib/python3")
+
+
+@dataclass
+class Attempt:
+    """What one run of an answer gave.
+
+    value     what it returned, tensors on the CPU; None when it raised
+    error     name of the exception, "" for none; "timeout" and "died" are set by the runner
+    message   the sentence of the exception and the learner's line
+    device    where the first tensor of the value was, when that is not the backend's device; else ""
+    unwritten the stub was still there: NotImplementedError("<id> is yours to write")
+    compiled  target -> "" when the recorded kernels compiled for it, else the error
+    """
+
+    value: Any = None
+    error: str = ""
+    message: str = ""
+    unwritten: bool = False
+    mutated: tuple[str, ...] = ()
+    device: str = ""
+    counters: dict[str, float] = field(default_factory=dict)
+    compiled: dict[str, str] = field(default_factory=dict)
+    printed: str = ""
+    printed_total: int = 0
+    seconds: float = 0.0
+
+
+def run(
+    exercise: Exercise,
+    answer: Callable[..., Any],
+    inputs: Inputs,
+    backend: Backend,
+    compile_targets: tuple[str, ...] = (),
+) -> Attempt:
+    """Call the answer on copies of the inputs, on one backend.
+
+    The call is stopped after `exercise.seconds` (main thread only: the alarm is a signal). Output is captured. New
+    memory from torch.empty is filled with NaN, so that elements which are never written are seen.
+    """
+    attempt = Attempt()
+    output = _BoundedOutput()
+    start = time.perf_counter()
+    try:
+        with backend.session() as session:
+            given = move(inputs, session.device)
+            kept = copy.deepcopy(given)
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+                with poisoned_memory(), time_limit(exercise.seconds):
+                    value = exercise.call(answer, given)
+                    if session.device == "cuda":
+                        torch.cuda.synchronize()
+            attempt.device = _stray_device(value, session.device)
+            attempt.value = None if attempt.device else move(value, "cpu")
+            attempt.mutated = tuple(name for name in given if not _same(kept[name], given[name]))
+        attempt.counters = dict(session.counters)
+        if compile_targets:
+            attempt.compiled = _compile(session.launches, compile_targets)
+    except CheckTimeout:
+        attempt.error = "timeout"
+        attempt.message = f"stopped after its limit of {exercise.seconds:g} s; is there a loop that never ends?"
+    except NotImplementedError as problem:
+        attempt.unwritten = f"{exercise.id} is yours to write" in str(problem)
+        _explain(attempt, problem)
+    except Exception as problem:
+        _explain(attempt, problem)
+    except SystemExit as problem:
+        attempt.error, attempt.message = "SystemExit", f"the answer called exit({problem.code}); return a value instead"
+    attempt.seconds = time.perf_counter() - start
+    attempt.printed, attempt.printed_total = output.getvalue(), output.total
+    return attempt
+
+
+def move(value: Any, device: str) -> Any:
+    """A copy of a tree with its tensors on `device`, with the strides that they have."""
+    if isinstance(value, torch.Tensor):
+        moved = value.detach().to(device, copy=True)
+        return moved if moved.stride() == value.stride() else _copy_of_view(value, device)
+    if isinstance(value, dict):
+        return {key: move(item, device) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [move(item, device) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _copy_of_view(view: torch.Tensor, device: str) -> torch.Tensor:
+    """A view with gaps or repeats, on a copy of its whole storage; a plain copy would be contiguous."""
+    storage = torch.empty(0, dtype=torch.uint8, device=view.device).set_(view.untyped_storage())
+    moved = torch.empty(0, dtype=view.dtype, device=device)
+    moved.set_(storage.to(device, copy=True).untyped_storage(), view.storage_offset(), view.size(), view.stride())
+    return moved
+
+
+def _stray_device(value: Any, wanted: str) -> str:
+    if isinstance(value, torch.Tensor):
+        return "" if value.device.type == wanted else str(value.device)
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return next((found for found in (_stray_device(child, wanted) for child in children) if found), "")
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        if not isinstance(other, torch.Tensor) or one.shape != other.shape or one.dtype != other.dtype:
+            return False
+        return torch.equal(_bits(one), _bits(other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return one == other or one is other
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as bytes, so that NaN equals itself."""
+    return tensor.detach().contiguous().view(-1).view(torch.uint8) if tensor.numel() else tensor
+
+
+def _compile(launches: list[Any], targets: tuple[str, ...]) -> dict[str, str]:
+    from gpu_utils.compiler import compile_for
+
+    results = {}
+    for target in targets:
+        results[target] = ""
+        for launch in {id(launch.kernel): launch for launch in launches}.values():
+            try:
+                compile_for(launch.kernel, target, args=launch.args, **launch.kwargs)
+            except CompileFailed as problem:
+                results[target] = str(problem)
+                break
+    return results
+
+
+def _explain(attempt: Attempt, problem: BaseException) -> None:
+    attempt.error = type(problem).__name__
+    text = str(problem).strip()
+    sentence = text.splitlines()[-1] if text and not isinstance(problem, W2WError) else text
+    line = learner_line(problem)
+    attempt.message = f"{attempt.error}: {sentence or 'no message'}{f' ({line})' if line else ''}"[:800]
+
+
+def learner_line(problem: BaseException) -> str:
+    """The last line of the traceback that is the learner's own: "line 3: y = x[n]"; "" when none is."""
+    for frame in reversed(traceback.extract_tb(problem.__traceback__)):
+        if not any(folder in frame.filename for folder in _LIBRARY_FOLDERS):
+            source = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
+            return f"line {frame.lineno} of {frame.name}: {source}"[:200]
+    return ""
+
+
+class _BoundedOutput(io.TextIOBase):
+    """Keeps the first PRINT_LIMIT characters and counts the rest."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self.total = 0
+
+    def write(self, text: str) -> int:
+        room = PRINT_LIMIT - self.total
+        if room > 0:
+            self._parts.append(text[:room])
+        self.total += len(text)
+        return len(text)
+
+    def getvalue(self) -> str:
+        return "".join(self._parts)
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise CheckTimeout in the block after `seconds`, again every half second while something swallows it.
+
+    Works in the main thread, where signals arrive; elsewhere the block runs without a limit. A single call into
+    compiled code is stopped only when it comes back: the command line check, which ends the process, has no such gap.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, _frame: Any) -> None:
+        raise CheckTimeout
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+@contextlib.contextmanager
+def poisoned_memory() -> Iterator[None]:
+    """torch.empty gives NaN (integers: the largest value) inside the block; the settings come back afterwards."""
+    mode, warn_only = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    fill = torch.utils.deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    try:
+        yield
+    finally:
+        torch.utils.deterministic.fill_uninitialized_memory = fill
+        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
+
+
+def signature_problem(exercise: Exercise, answer: Any) -> str:
+    """A sentence when `answer` cannot be called as the exercise asks; "" when it can."""
+    if not callable(answer):
+        return (
+            f"{exercise.name} is a {type(answer).__name__}, expected a function {exercise.signature}; "
+            "was the name used for something else in a later cell?"
+        )
+    try:
+        parameters = list(inspect.signature(answer).parameters.values())
+    except (TypeError, ValueError):
+        return ""
+    names = tuple(parameter.name for parameter in parameters)
+    required = tuple(
+        p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    )
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    extra = [name for name in required if name not in exercise.parameters]
+    missing = [name for name in exercise.parameters if name not in names and not takes_any]
+    if extra or missing:
+        return f"{exercise.name} takes ({', '.join(names)}), expected ({', '.join(exercise.parameters)})"
+    return ""

@@ -1,0 +1,161 @@
+"""What an exercise is: pure data, read by `check`, by the content tests and by the command line.
+
+An answer is a function that the learner writes. A case is one set of inputs and the reason it exists.
+Inputs and outputs are plain data (tensors, numbers, strings, None, and lists, tuples and dicts of them), because a
+check may run the answer in another process.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+
+from gpu_utils.grading.tolerance import Tolerance, tolerance
+
+Inputs = dict[str, Any]
+Kind = Literal["kernel", "torch", "host"]
+
+
+class Case:
+    """One input set and why it is there.
+
+    >>> Case("not a multiple of the block", rows=3, cols=1023)
+    Case('not a multiple of the block', rows=3, cols=1023)
+    >>> Case("one element", n=1)["n"]
+    1
+    """
+
+    def __init__(self, why: str, **params: Any) -> None:
+        self.why = why
+        self.params: Mapping[str, Any] = params
+
+    @property
+    def label(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.params.items()) or "no parameters"
+
+    def __getitem__(self, name: str) -> Any:
+        return self.params[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.params.get(name, default)
+
+    def __repr__(self) -> str:
+        arguments = "".join(f", {name}={value!r}" for name, value in self.params.items())
+        return f"Case({self.why!r}{arguments})"
+
+
+@dataclass(frozen=True)
+class Misconception:
+    """A wrong answer that a learner would really write, kept as runnable code.
+
+    name    what is wrong, as an identifier: "no_mask"
+    answer  the wrong answer itself; it must fail the check, and the check must then show `hint`
+    hint    one or two sentences that lead to the mistake without giving the line away
+    """
+
+    name: str
+    answer: Callable[..., Any]
+    hint: str
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A bound on a counter of the backend, for example at least one kernel launch.
+
+    counter   a name in the counters that the backend's session reports: "launches"
+    hint      what a violation means and what to try
+    at_least  smallest value allowed, from the case; None for no lower bound
+    at_most   largest value allowed, from the case; None for no upper bound
+    A backend that does not report the counter shows the limit as skipped.
+    """
+
+    counter: str
+    hint: str
+    at_least: Callable[[Case], float] | None = None
+    at_most: Callable[[Case], float] | None = None
+
+    def violation(self, case: Case, counters: Mapping[str, float]) -> str | None:
+        """A sentence when the counter is out of bounds, else None. A counter that is absent is no violation."""
+        if self.counter not in counters:
+            return None
+        found = counters[self.counter]
+        if self.at_least is not None and found < self.at_least(case):
+            return f"{self.counter} is {found:g}, expected at least {self.at_least(case):g}. {self.hint}"
+        if self.at_most is not None and found > self.at_most(case):
+            return f"{self.counter} is {found:g}, expected at most {self.at_most(case):g}. {self.hint}"
+        return None
+
+
+def call_with_inputs(answer: Callable[..., Any], inputs: Inputs) -> Any:
+    """The usual way to run an answer: every input by keyword."""
+    return answer(**inputs)
+
+
+def dtype_of_first_tensor(inputs: Inputs) -> torch.dtype | None:
+    """dtype of the first floating-point tensor among the inputs; None when there is none."""
+    for value in inputs.values():
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return value.dtype
+    return None
+
+
+def tolerance_of_first_dtype(case: Case, inputs: Inputs) -> Tolerance:
+    """One rounding to the dtype of the first floating-point input; exact for answers that are not floating point."""
+    return tolerance(dtype_of_first_tensor(inputs) or torch.float64)
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One graded thing.
+
+    id          "00.vector_add": the unit and the name of the function that the learner writes
+    title       one line for tables
+    parameters  names of the answer's parameters, in order: the contract
+    kind        "kernel" (launches Triton kernels), "torch" (tensors on the device), "host" (plain Python)
+    inputs      (case, generator) -> keyword arguments; tensors on the CPU, drawn from the generator
+    reference   the same keyword arguments -> expected value, in float64 on the CPU
+    cases       public cases, each with its reason
+    fresh       random.Random -> Case: one more case, drawn anew at every check
+    hints       three, of growing strength
+    explanation why the solution is the solution, shown with it
+    tolerance   (case, inputs) -> Tolerance: from K and dtype, never a number chosen by eye
+    dtype       inputs -> dtype that floating-point outputs must have; None leaves it open
+    call        (answer, inputs) -> value to compare, where the answer is not simply called once
+    trivial     trivial answers by name, where zeros, ones, the input and NaN cannot be made from the expected value
+    limits      bounds on counters
+    seconds     time limit of one call
+    """
+
+    id: str
+    title: str
+    parameters: tuple[str, ...]
+    kind: Kind
+    inputs: Callable[[Case, torch.Generator], Inputs]
+    reference: Callable[..., Any]
+    cases: tuple[Case, ...]
+    fresh: Callable[[random.Random], Case]
+    misconceptions: tuple[Misconception, ...]
+    hints: tuple[str, str, str]
+    explanation: str
+    tolerance: Callable[[Case, Inputs], Tolerance] = tolerance_of_first_dtype
+    dtype: Callable[[Inputs], torch.dtype | None] = dtype_of_first_tensor
+    call: Callable[[Callable[..., Any], Inputs], Any] = call_with_inputs
+    trivial: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    limits: tuple[Limit, ...] = ()
+    seconds: float = 10.0
+
+    @property
+    def unit(self) -> str:
+        return self.id.split(".")[0]
+
+    @property
+    def name(self) -> str:
+        return self.id.split(".", 1)[1]
+
+    @property
+    def signature(self) -> str:
+        return f"{self.name}({', '.join(self.parameters)})"

@@ -1,0 +1,177 @@
+"""What the learner has done, in one SQLite file under their data folder.
+
+Two notebooks may write at once: every write is one short transaction, and a writer waits for the other. A file that
+is not a database any more is moved aside, never overwritten. A check never fails because progress cannot be stored:
+`ProgressUnavailable` says why in one sentence and the caller shows it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gpu_utils.errors import ProgressUnavailable
+from gpu_utils.folders import data_folder
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS attempts (
+    id INTEGER PRIMARY KEY, exercise TEXT NOT NULL, status TEXT NOT NULL, at TEXT NOT NULL,
+    backends TEXT NOT NULL, misconception TEXT NOT NULL, seed INTEGER NOT NULL, seconds REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS hints (
+    id INTEGER PRIMARY KEY, exercise TEXT NOT NULL, strength INTEGER NOT NULL, at TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS solutions (
+    id INTEGER PRIMARY KEY, exercise TEXT NOT NULL, at TEXT NOT NULL);
+PRAGMA user_version = 1;
+"""
+
+WAIT_SECONDS = 5.0
+"""How long a writer waits for another one."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the learner stands with one exercise."""
+
+    exercise: str
+    passed_at: str | None
+    attempts: int
+    hints: int
+    solution_seen: bool
+
+    @property
+    def state(self) -> str:
+        if self.passed_at:
+            return "passed"
+        return "in progress" if self.attempts else "not started"
+
+
+def record_attempt(
+    exercise: str, status: str, backends: str, misconception: str, seed: int, seconds: float
+) -> str | None:
+    """Store one check. Returns a note for the learner when an unreadable file had to be kept aside."""
+    row = (exercise, status, _now(), backends, misconception, seed, seconds)
+    with _writing() as (connection, note):
+        connection.execute(
+            "INSERT INTO attempts (exercise, status, at, backends, misconception, seed, seconds) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            row,
+        )
+    return note
+
+
+def record_hint(exercise: str, strength: int) -> str | None:
+    """Store that a hint was shown."""
+    with _writing() as (connection, note):
+        connection.execute("INSERT INTO hints (exercise, strength, at) VALUES (?, ?, ?)", (exercise, strength, _now()))
+    return note
+
+
+def record_solution(exercise: str) -> str | None:
+    """Store that the solution was shown."""
+    with _writing() as (connection, note):
+        connection.execute("INSERT INTO solutions (exercise, at) VALUES (?, ?)", (exercise, _now()))
+    return note
+
+
+def hints_used(exercise: str) -> int:
+    """The strength of the strongest hint shown so far; 0 for none."""
+    with _reading() as connection:
+        row = connection.execute("SELECT MAX(strength) FROM hints WHERE exercise = ?", (exercise,)).fetchone()
+    return row[0] or 0
+
+
+def standing(exercises: list[str]) -> list[Standing]:
+    """Where the learner stands, in the order asked for. Times are UTC, ISO 8601."""
+    with _reading() as connection:
+        attempts = {
+            name: (count, passed)
+            for name, count, passed in connection.execute(
+                "SELECT exercise, COUNT(*), MIN(CASE WHEN status = 'passed' THEN at END) FROM attempts "
+                "WHERE status != 'not started' GROUP BY exercise"
+            )
+        }
+        hints = dict(connection.execute("SELECT exercise, MAX(strength) FROM hints GROUP BY exercise"))
+        seen = {name for (name,) in connection.execute("SELECT DISTINCT exercise FROM solutions")}
+    return [
+        Standing(
+            name, attempts.get(name, (0, None))[1], attempts.get(name, (0, None))[0], hints.get(name, 0), name in seen
+        )
+        for name in exercises
+    ]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _path() -> Path:
+    return data_folder() / "progress.sqlite3"
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[tuple[sqlite3.Connection, str | None]]:
+    path = _path()
+    with _explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection, note = _open(path)
+        with contextlib.closing(connection), connection:
+            yield connection, note
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[sqlite3.Connection]:
+    """The stored progress; an empty one when there is none yet. Never creates a file."""
+    path = _path()
+    with _explained(path):
+        if path.exists():
+            connection = _connect(path)
+        else:
+            connection = sqlite3.connect(":memory:")
+            connection.executescript(_SCHEMA)
+        with contextlib.closing(connection):
+            yield connection
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=WAIT_SECONDS)
+
+
+def _open(path: Path) -> tuple[sqlite3.Connection, str | None]:
+    try:
+        return _with_schema(_connect(path)), None
+    except sqlite3.DatabaseError as problem:
+        if isinstance(problem, sqlite3.OperationalError):
+            raise
+        aside = path.with_name(f"{path.stem}.unreadable-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}{path.suffix}")
+        path.rename(aside)
+        note = f"the progress file could not be read ({problem}); it is kept as {aside.name} and a new one was begun"
+        return _with_schema(_connect(path)), note
+
+
+def _with_schema(connection: sqlite3.Connection) -> sqlite3.Connection:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == 0:
+        connection.executescript(_SCHEMA)
+    elif version > 1:
+        connection.close()
+        raise ProgressUnavailable(
+            f"progress was stored by a newer course (schema {version}, this one knows 1); update the course to go on"
+        )
+    return connection
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError) as problem:
+        raise ProgressUnavailable(
+            f"progress could not be stored in {path.parent}: {problem}; check that the folder is writable, has space "
+            "and is not held by another program, or set W2W_DATA to another folder"
+        ) from problem

@@ -1,0 +1,70 @@
+"""Shared by all tests: folders apart from the learner's own, and what to do when a tool of this machine is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skip the test with this reason; where W2W_CI=1 says that everything must be there, fail it."""
+    if os.environ.get("W2W_CI") == "1":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _folders_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Progress and run records of tests, also of processes that tests start, go to a temporary folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("W2W_DATA", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def repo_root() -> Path:
+    """The folder of the checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of an installed Chromium or Chrome."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if path := shutil.which(name):
+            return path
+    unavailable("no Chromium on PATH; install it (on Debian: apt install chromium)")
+
+
+@pytest.fixture(scope="session")
+def bwrap() -> str:
+    """The path of a bubblewrap that can make a sandbox here."""
+    path = shutil.which("bwrap")
+    if path is None:
+        unavailable("no bwrap on PATH; install it (on Debian: apt install bubblewrap)")
+    command = [path, "--unshare-all", "--ro-bind", "/", "/", "true"]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False)
+    if tried.returncode:
+        unavailable(f"bwrap cannot make a sandbox here: {tried.stderr.strip()}")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _needs_a_gpu(request: pytest.FixtureRequest) -> None:
+    """A test marked gpu runs where torch sees a device; where W2W_GPU=1 promises one, its absence is a failure."""
+    if request.node.get_closest_marker("gpu") is None:
+        return
+    from gpu_utils.backends import backend
+
+    if reason := backend("gpu").unavailable():
+        if os.environ.get("W2W_GPU") == "1":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)

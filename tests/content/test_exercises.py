@@ -1,0 +1,258 @@
+"""What every exercise of the course must show. Exercises are found by discovery, so a new one is tested at once."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import io
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from gpu_utils import exercises
+from gpu_utils.backends import BACKENDS, backend
+from gpu_utils.course.build import checked
+from gpu_utils.grading.check import check, make_jobs, run_here
+from gpu_utils.grading.compare import compare
+from gpu_utils.grading.exercise import Exercise
+from gpu_utils.grading.tolerance import EXACT
+from tests.content.conftest import answer_cell, lab_cells
+
+PLANNED = {
+    "00": ("vector_add", "saxpy", "platform"),
+    "01": (
+        *("attention", "mlp", "block", "init", "param_count", "flops_per_token"),
+        *("grad_accumulation", "lr_schedule", "kv_cache", "activation_memory"),
+    ),
+}
+"""The names that learners, gradebooks and later units rely on."""
+
+SEEDS = (1, 20_260)
+EVERY = exercises.every()
+MISCONCEPTIONS = [(exercise, wrong) for exercise in EVERY for wrong in exercise.misconceptions]
+
+each = pytest.mark.parametrize("exercise", EVERY, ids=lambda exercise: exercise.id)
+each_misconception = pytest.mark.parametrize(
+    ("exercise", "wrong"), MISCONCEPTIONS, ids=[f"{exercise.id}-{wrong.name}" for exercise, wrong in MISCONCEPTIONS]
+)
+
+
+def test_there_are_exercises():
+    assert EVERY
+    assert len({exercise.id for exercise in EVERY}) == len(EVERY)
+
+
+@pytest.mark.parametrize("number", PLANNED)
+def test_every_planned_exercise_exists(number):
+    assert {f"{number}.{name}" for name in PLANNED[number]} <= {exercise.id for exercise in exercises.of_unit(number)}
+
+
+def test_every_unit_with_exercises_is_planned_here():
+    assert {exercise.unit for exercise in EVERY} == set(PLANNED)
+
+
+@pytest.mark.parametrize("number", PLANNED)
+def test_a_lab_answers_exactly_the_exercises_of_its_unit_in_their_order(number):
+    answered = [name for cell in lab_cells(number) if "answer" in cell.tags for name in cell.exercises]
+    assert answered == [exercise.id for exercise in exercises.of_unit(number)]
+
+
+# --- what an exercise declares ----------------------------------------------------------------------------------
+
+
+@each
+def test_it_has_three_hints_an_explanation_and_three_misconceptions(exercise):
+    hints = [hint.strip() for hint in exercise.hints]
+    assert len(hints) == len(set(hints)) == 3
+    assert all(len(hint) > 20 for hint in hints)
+    assert len(exercise.explanation.strip()) > 60
+    assert exercise.title.strip()
+    assert len(exercise.misconceptions) >= 3
+    for part in ("name", "hint"):
+        texts = [getattr(wrong, part).strip() for wrong in exercise.misconceptions]
+        assert len(set(texts)) == len(texts)
+        assert all(texts)
+
+
+@each
+def test_it_has_two_cases_and_every_case_has_a_reason(exercise):
+    assert len(exercise.cases) >= 2
+    fresh = exercise.fresh(random.Random(1))
+    reasons = [case.why.strip() for case in (*exercise.cases, fresh)]
+    assert all(reasons)
+    assert len(set(reasons)) == len(reasons)
+
+
+@each
+def test_fresh_cases_are_drawn_from_the_random_source_alone(exercise):
+    drawn = [exercise.fresh(random.Random(seed)).label for seed in range(20)]
+    assert drawn == [exercise.fresh(random.Random(seed)).label for seed in range(20)]
+    assert len(set(drawn)) > 1
+
+
+@each
+def test_its_parameters_are_those_of_the_solution(exercise, load):
+    assert tuple(inspect.signature(load(exercise.id, "solution")).parameters) == exercise.parameters
+
+
+@each
+def test_inputs_and_expected_values_are_plain_data_on_the_cpu_and_depend_on_the_seed_alone(exercise):
+    jobs, again = make_jobs(exercise, SEEDS[0]), make_jobs(exercise, SEEDS[0])
+    for job, repeated in zip(jobs, again, strict=True):
+        for value, same in ((job.inputs, repeated.inputs), (job.expected, repeated.expected)):
+            assert_plain(value)
+            assert compare(value, stored_and_read(value), EXACT) is None
+            assert compare(value, same, EXACT) is None
+
+
+@each
+def test_making_its_cases_leaves_the_random_numbers_of_the_notebook_alone(exercise):
+    before = torch.get_rng_state(), random.getstate()
+    make_jobs(exercise, SEEDS[0])
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+
+
+def stored_and_read(value: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def assert_plain(value: Any) -> None:
+    if isinstance(value, torch.Tensor):
+        assert type(value) is torch.Tensor
+        assert value.device.type == "cpu"
+        assert not value.requires_grad
+    elif isinstance(value, dict):
+        assert all(isinstance(key, (str, int)) for key in value)
+        for item in value.values():
+            assert_plain(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            assert_plain(item)
+    else:
+        assert value is None or isinstance(value, (str, int, float))
+
+
+# --- what a check says ------------------------------------------------------------------------------------------
+
+
+@each
+def test_the_solution_passes_on_every_backend_of_this_machine(exercise, load):
+    passed = set()
+    for name in BACKENDS:
+        for seed in SEEDS if backend(name).unavailable() is None else ():
+            report = check(exercise, load(exercise.id, "solution"), backends=[name], seed=seed)
+            if report.status != "not graded":  # a backend that is not for this kind of exercise
+                assert report.passed, f"{report}\n{report.first_failure}"
+                passed.add(name)
+    assert passed
+
+
+@each
+def test_the_result_of_the_solution_survives_the_way_from_another_process(exercise, load):
+    def runner(exercise, jobs):
+        attempts = run_here(load(exercise.id, "solution"))(exercise, jobs)
+        return [replace(attempt, value=stored_and_read(attempt.value)) for attempt in attempts]
+
+    assert check(exercise, None, runner=runner, seed=SEEDS[0]).passed
+
+
+@each
+def test_the_untouched_answer_cell_reads_not_started(exercise, load):
+    report = check(exercise, load(exercise.id, "untouched"))
+    assert report.status == "not started"
+    assert exercise.id in report.headline
+    assert report.outcomes == ()
+    assert "Traceback" not in str(report)
+
+
+@each
+def test_trivial_answers_fail(exercise):
+    for name, answer in (exercise.trivial or trivial_answers(exercise)).items():
+        report = check(exercise, answer, seed=SEEDS[0])
+        assert report.status == "failed", f"{name} is {report.status}"
+        assert report.outcomes, f"{name} never ran: {report}"
+        raised = [outcome.detail for outcome in report.outcomes if outcome.kind.startswith("error:")]
+        assert raised == [], f"{name} raises instead of being judged: declare trivial answers that run"
+
+
+def trivial_answers(exercise: Exercise) -> dict[str, Callable[..., Any]]:
+    """Zeros, ones, NaN and an input, in the shape and dtype of what each case of SEEDS[0] expects, in order."""
+    expected = [job.expected for job in make_jobs(exercise, SEEDS[0]) if not job.skipped]
+
+    def filled(number: float) -> Callable[..., Any]:
+        values = iter(expected)
+        return lambda **inputs: fill(next(values), number, exercise.dtype(inputs))
+
+    shapes = (getattr(value, "shape", None) for value in expected)
+
+    def the_input(**inputs: Any) -> Any:
+        shape = next(shapes)
+        return next((x for x in inputs.values() if getattr(x, "shape", ()) == shape), next(iter(inputs.values())))
+
+    return {"zeros": filled(0.0), "ones": filled(1.0), "nan": filled(math.nan), "the input": the_input}
+
+
+def fill(value: Any, number: float, dtype: torch.dtype | None) -> Any:
+    """The tree with every tensor and number replaced by `number`."""
+    if isinstance(value, torch.Tensor):
+        if value.is_floating_point():
+            return torch.full_like(value, number, dtype=dtype)
+        return torch.full_like(value, 2 if math.isnan(number) else int(number))
+    if isinstance(value, dict):
+        return {key: fill(item, number, dtype) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [fill(item, number, dtype) for item in value]
+    return number
+
+
+@each_misconception
+def test_a_misconception_fails_with_its_own_hint_whatever_the_seed(exercise, wrong):
+    for seed in SEEDS:
+        report = check(exercise, wrong.answer, seed=seed)
+        assert report.status == "failed"
+        assert (report.misconception, report.hint) == (wrong.name, wrong.hint), str(report)
+
+
+# --- what the lab shows -----------------------------------------------------------------------------------------
+
+
+@each
+def test_the_lab_states_it_before_the_answer_and_checks_it_after(exercise):
+    cells = lab_cells(exercise.unit)
+    place = cells.index(answer_cell(exercise.id))
+    statement = cells[place - 1]
+    assert statement.kind == "markdown"
+    assert exercise.id in statement.source
+    assert len(statement.source) > 200
+    after = cells[place + 1]
+    assert "check" in after.tags
+    assert checked(after.source) == [exercise.id]
+
+
+@pytest.mark.parametrize("number", PLANNED)
+def test_a_lab_says_how_to_get_hints_and_the_solution(number):
+    text = "\n".join(cell.source for cell in lab_cells(number) if cell.kind == "markdown")
+    assert "`hint(" in text
+    assert "`solution(" in text
+
+
+@each
+def test_the_starter_has_a_docstring(exercise, load):
+    assert inspect.getdoc(load(exercise.id, "untouched"))
+
+
+@each
+def test_the_examples_in_the_starter_hold_for_the_solution(exercise, load):
+    answer = load(exercise.id, "solution")
+    for example in doctest.DocTestFinder(recurse=False).find(answer, exercise.name, globs=answer.__globals__):
+        result = doctest.DocTestRunner().run(example)
+        assert result.failed == 0

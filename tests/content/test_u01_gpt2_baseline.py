@@ -1,0 +1,211 @@
+"""Unit 01: the graders agree with the course's GPT-2, and with honest answers that are written another way."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from gpu_utils import costs, exercises, gpt2
+from gpu_utils.grading.check import check
+from gpu_utils.training import learning_rate
+
+CONFIGS = [gpt2.GPT2Config(61, 40, 48, 3, 4), gpt2.GPT2Config(301, 24, 32, 1, 2)]
+each_config = pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"L{config.n_layer}")
+
+
+def reference(name):
+    return exercises.find(f"01.{name}").reference
+
+
+def judged(name, answer):
+    return check(exercises.find(f"01.{name}"), answer, seed=7)
+
+
+# --- the references against the library -------------------------------------------------------------------------
+
+
+@each_config
+def test_a_block_is_the_block_of_the_library(config):
+    model = gpt2.GPT2(config).double()
+    block = model.h[0]
+    params = {name: value.detach() for name, value in block.state_dict().items()}
+    x = torch.randn(2, 7, config.n_embd, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(reference("block")(x, params, config.n_head), block(x).detach())
+
+
+@each_config
+def test_init_asks_for_the_tensors_of_the_library(config):
+    def init(shapes, n_layer, seed):
+        torch.manual_seed(seed)
+        vocab, width = shapes["wte.weight"]
+        sizes = gpt2.GPT2Config(vocab, shapes["wpe.weight"][0], width, n_layer, 1)
+        state = gpt2.GPT2(sizes).state_dict()
+        return {**state, "lm_head.weight": state["wte.weight"]}
+
+    report = judged("init", init)
+    assert report.passed, report
+
+
+@each_config
+def test_parameters_are_those_of_the_library(config):
+    sizes = (config.vocab_size, config.n_positions, config.n_embd, config.n_layer)
+    counted = sum(p.numel() for p in gpt2.GPT2(config).parameters())
+    assert reference("param_count")(*sizes) == counted == costs.param_count(config)
+
+
+@each_config
+def test_flops_are_those_that_torch_counts(config):
+    T = 16
+    model = gpt2.GPT2(config, attention="explicit")
+    tokens = torch.zeros(2, T, dtype=torch.int64)
+    with FlopCounterMode(display=False) as counter:
+        model.loss(tokens, tokens).backward()
+    answer = reference("flops_per_token")(
+        config.n_layer, config.n_embd, config.vocab_size, T, tokens_per_second=2.0, peak_flops=1e6
+    )
+    assert answer["flops"] * tokens.numel() == counter.get_total_flops()
+    assert answer["flops"] == costs.flops_per_token(config, T)
+    assert answer["mfu"] == pytest.approx(2e-6 * answer["flops"])
+
+
+@pytest.mark.parametrize(("warmup", "total"), [(10, 50), (0, 20), (7, 7)])
+def test_the_schedule_is_the_one_that_trains_the_baseline(warmup, total):
+    steps = list(range(total + 3))
+    expected = reference("lr_schedule")(steps, warmup_steps=warmup, total_steps=total, max_lr=1e-3, min_lr=1e-4)
+    for step, rate in zip(steps, expected, strict=True):
+        assert learning_rate(step, warmup=warmup, total=total, max_lr=1e-3, min_lr=1e-4) == pytest.approx(rate)
+
+
+# --- honest answers that are written another way ----------------------------------------------------------------
+
+
+def test_attention_by_einsum_with_an_additive_mask_passes():
+    def attention(x, w_qkv, b_qkv, w_proj, b_proj, n_head):
+        B, T, C = x.shape
+        qkv = torch.einsum("btc,dc->btd", x, w_qkv) + b_qkv
+        q, k, v = qkv.reshape(B, T, 3, n_head, C // n_head).unbind(2)
+        bias = torch.full((T, T), -torch.inf, dtype=x.dtype, device=x.device).triu(1)
+        weights = torch.softmax(torch.einsum("bihd,bjhd->bhij", q, k) * (C // n_head) ** -0.5 + bias, dim=-1)
+        return torch.einsum("bhij,bjhd->bihd", weights, v).flatten(2) @ w_proj.T + b_proj
+
+    report = judged("attention", attention)
+    assert report.passed, report
+
+
+def test_attention_with_a_softmax_by_hand_passes():
+    def attention(x, w_qkv, b_qkv, w_proj, b_proj, n_head):
+        B, T, C = x.shape
+        q, k, v = (h.view(B, T, n_head, -1).transpose(1, 2) for h in (x @ w_qkv.T + b_qkv).chunk(3, dim=-1))
+        scores = (q / math.sqrt(q.shape[-1])) @ k.mT
+        scores = scores - scores.amax(-1, keepdim=True)
+        weights = scores.exp().tril()
+        weights = weights / weights.sum(-1, keepdim=True)
+        return (weights @ v).transpose(1, 2).reshape(B, T, C) @ w_proj.T + b_proj
+
+    report = judged("attention", attention)
+    assert report.passed, report
+
+
+def test_an_mlp_with_the_formula_written_out_passes_in_both_dtypes():
+    def mlp(x, w_fc, b_fc, w_proj, b_proj):
+        z = x @ w_fc.T + b_fc
+        hidden = 0.5 * z * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (z + 0.044715 * torch.pow(z, 3))))
+        return hidden @ w_proj.T + b_proj
+
+    report = judged("mlp", mlp)
+    assert report.passed, report
+
+
+def test_a_gradient_by_formula_in_parts_passes():
+    def grad_accumulation(weight, x, targets, micro_batch):
+        count, grad, loss = (targets >= 0).sum(), torch.zeros_like(weight), 0.0
+        for start in range(0, len(x), micro_batch):
+            rows, wanted = x[start : start + micro_batch].flatten(0, 1), targets[start : start + micro_batch].flatten()
+            rows, wanted = rows[wanted >= 0], wanted[wanted >= 0]
+            logs = F.log_softmax(rows @ weight.T, dim=-1)
+            loss -= logs.gather(1, wanted[:, None]).sum() / count
+            grad += (logs.exp() - F.one_hot(wanted, len(weight))).T @ rows / count
+        return {"loss": loss, "grad": grad}
+
+    report = judged("grad_accumulation", grad_accumulation)
+    assert report.passed, report
+
+
+def test_a_cache_with_the_library_s_fused_attention_passes():
+    def kv_cache(x, k_cache, v_cache, w_qkv, b_qkv, w_proj, b_proj, n_head):
+        q, k, v = gpt2.split_heads(F.linear(x, w_qkv, b_qkv), n_head)
+        k, v = torch.cat([k_cache, k], dim=2), torch.cat([v_cache, v], dim=2)
+        return F.linear(gpt2.merge_heads(gpt2.causal_attention(q, k, v)), w_proj, b_proj), k, v
+
+    report = judged("kv_cache", kv_cache)
+    assert report.passed, report
+
+
+def test_the_library_s_own_estimate_of_activations_passes():
+    def activation_memory(batch, seq_len, n_layer, n_embd, n_head, vocab_size, bytes_per_value):
+        config = gpt2.GPT2Config(vocab_size, seq_len, n_embd, n_layer, n_head)
+        return costs.activation_bytes(config, batch, seq_len, bytes_per_value=bytes_per_value)
+
+    report = judged("activation_memory", activation_memory)
+    assert report.passed, report
+
+
+# --- mistakes in words of their own -----------------------------------------------------------------------------
+
+
+def test_is_causal_on_a_filled_cache_is_recognised():
+    def kv_cache(x, k_cache, v_cache, w_qkv, b_qkv, w_proj, b_proj, n_head):
+        q, k, v = gpt2.split_heads(F.linear(x, w_qkv, b_qkv), n_head)
+        k, v = torch.cat([k_cache, k], dim=2), torch.cat([v_cache, v], dim=2)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return F.linear(gpt2.merge_heads(y), w_proj, b_proj), k, v
+
+    assert judged("kv_cache", kv_cache).misconception == "mask_from_the_top_left"
+
+
+def test_a_mask_multiplied_onto_the_scores_is_recognised():
+    def attention(x, w_qkv, b_qkv, w_proj, b_proj, n_head):
+        q, k, v = gpt2.split_heads(F.linear(x, w_qkv, b_qkv), n_head)
+        scores = (q @ k.mT / math.sqrt(q.shape[-1])).tril()
+        return F.linear(gpt2.merge_heads(scores.softmax(-1) @ v), w_proj, b_proj)
+
+    assert judged("attention", attention).misconception == "mask_with_zero"
+
+
+def test_the_mean_loss_divided_by_the_number_of_parts_is_recognised():
+    def grad_accumulation(weight, x, targets, micro_batch):
+        w = weight.clone().requires_grad_()
+        parts = math.ceil(len(x) / micro_batch)
+        losses = []
+        for part, wanted in zip(x.split(micro_batch), targets.split(micro_batch), strict=True):
+            losses.append(F.cross_entropy((part @ w.T).transpose(1, 2), wanted) / parts)
+            losses[-1].backward()
+        return {"loss": sum(losses).item(), "grad": w.grad}
+
+    assert judged("grad_accumulation", grad_accumulation).misconception == "mean_of_means"
+
+
+# --- answers of the wrong kind get one clear sentence -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "returned", "sentence"),
+    [
+        ("attention", None, "None (is a return missing?)"),
+        ("kv_cache", (torch.zeros(1), torch.zeros(1)), "returned Tensor, Tensor; expected three tensors: y, k, v"),
+        ("grad_accumulation", torch.zeros(1), "returned Tensor; expected a dict with loss and grad"),
+        ("grad_accumulation", {"loss": 0.0}, "no key 'grad'"),
+        ("init", [1], "init returned list, expected a dict from name to tensor"),
+        ("flops_per_token", 854438400, "expected a dict with keys flops, mfu"),
+        ("lr_schedule", None, "expected a number"),
+    ],
+)
+def test_a_result_of_the_wrong_kind_is_named(name, returned, sentence):
+    exercise = exercises.find(f"01.{name}")
+    report = judged(name, eval(f"lambda {', '.join(exercise.parameters)}: returned", {"returned": returned}))
+    assert report.status == "failed"
+    assert sentence in report.headline

@@ -1,0 +1,387 @@
+"""Backends: the table, the interpreter on CPU tensors, and the count of launches."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.runtime import interpreter as engine
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import JITFunction
+
+from gpu_utils.backends import BACKENDS, backend, interpreter, record_launches
+from gpu_utils.errors import BackendUnavailable, OutOfBounds, UnknownName
+
+SCALE = tl.constexpr(3)
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    y = tl.load(y_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, x + y, mask=mask)
+
+
+@triton.jit
+def unmasked_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets))
+
+
+@triton.jit
+def twice(x, times):
+    return x * times, times
+
+
+@triton.jit
+def reducing_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    HALF = BLOCK // 2
+    x = tl.load(x_ptr + tl.arange(0, HALF * 2))
+    doubled, _ = twice(x, 2)
+    top = tl.max(x, axis=0)
+    index = tl.argmax(x, axis=0)
+    tl.store(out_ptr, doubled.sum(0))
+    tl.store(out_ptr + 1, top)
+    tl.store(out_ptr + 2, index.to(tl.float32) * SCALE)
+
+
+@triton.jit
+def dot_kernel(a_ptr, b_ptr, c_ptr, K, stride, N: tl.constexpr):
+    i = tl.arange(0, N)
+    acc = tl.zeros((N, N), dtype=tl.float32)
+    k = 0
+    while k < K:
+        a = tl.load(a_ptr + i[:, None] * stride + (k + i)[None, :])
+        b = tl.load(b_ptr + (k + i)[:, None] * N + i[None, :])
+        acc += tl.dot(a, b)
+        k += N
+    tl.store(c_ptr + i[:, None] * N + i[None, :], acc)
+
+
+def run_add(n=98, block=32, kernel=add_kernel, **options):
+    x, y = torch.randn(n), torch.randn(n)
+    out = torch.full((n,), float("nan"))
+    kernel[(triton.cdiv(n, block),)](x, y, out, n, BLOCK=block, **options)
+    return out, x + y
+
+
+def patched():
+    """Everything that the block changes, to be compared before and after."""
+    owners = (JITFunction, engine.InterpretedFunction, Autotuner, engine.InterpreterBuilder, tl, tl.core, tl.tensor)
+    return [dict(vars(owner)) for owner in (*owners, tl.math, tl.dtype)]
+
+
+# --- the table
+
+
+def test_the_backends_are_gpu_cpu_and_interpreter():
+    assert set(BACKENDS) == {"gpu", "cpu", "interpreter"}
+
+
+def test_an_unknown_backend_offers_the_nearest():
+    with pytest.raises(UnknownName, match="did you mean 'interpreter'"):
+        backend("interpretor")
+
+
+def test_a_virtual_gpu_is_refused_with_one_sentence():
+    with pytest.raises(BackendUnavailable, match="virtual:gfx942: virtual GPUs are not part of this version"):
+        backend("virtual:gfx942")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_the_gpu_backend_says_why_it_cannot_run():
+    reason = backend("gpu").unavailable()
+    assert reason
+    assert reason.count("\n") == 0
+    with pytest.raises(BackendUnavailable, match="the backend gpu cannot run here"):
+        with backend("gpu").session():
+            pass
+
+
+def test_a_driver_that_breaks_is_one_sentence(monkeypatch):
+    def broken():
+        raise RuntimeError("CUDA driver initialization failed")
+
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", broken)
+    assert "CUDA driver initialization failed" in backend("gpu").unavailable()
+
+
+def test_the_cpu_backend_counts_no_launches():
+    with backend("cpu").session() as session:
+        assert session.device == "cpu"
+    assert session.counters == {}
+
+
+# --- the interpreter
+
+
+def test_a_plain_kernel_runs_on_cpu_tensors():
+    with interpreter():
+        out, expected = run_add()
+    assert torch.equal(out, expected)
+
+
+def test_reductions_device_functions_constants_and_methods_work():
+    x = torch.arange(16.0)
+    out = torch.zeros(3)
+    with interpreter():
+        reducing_kernel[(1,)](x, out, BLOCK=16)
+    assert out.tolist() == [240.0, 15.0, 45.0]
+
+
+def test_a_loop_over_tl_dot_matches_torch():
+    a, b = torch.randn(16, 48), torch.randn(48, 16)
+    c = torch.empty(16, 16)
+    with interpreter():
+        dot_kernel[(1,)](a, b, c, 48, a.stride(0), N=16)
+    torch.testing.assert_close(c, a @ b)
+
+
+def test_views_and_offsets_reach_the_callers_memory():
+    x = torch.arange(20.0)
+    out = torch.zeros(20)
+    with interpreter():
+        add_kernel[(1,)](x[4:12], x[10:18], out[5:13], 8, BLOCK=8)
+    assert torch.equal(out[5:13], x[4:12] + x[10:18])
+    assert out.count_nonzero() == 8
+
+
+def test_two_arguments_may_share_memory():
+    x = torch.ones(8)
+    with interpreter():
+        add_kernel[(1,)](x, x, x, 8, BLOCK=8)
+    assert x.tolist() == [2.0] * 8
+
+
+def test_a_callable_grid_is_given_numbers():
+    seen = {}
+
+    def grid(meta):
+        seen.update(meta)
+        return (triton.cdiv(meta["n"], meta["BLOCK"]),)
+
+    x, out = torch.randn(50), torch.empty(50)
+    with interpreter():
+        add_kernel[grid](x, x, out, 50, BLOCK=16)
+    assert torch.equal(out, x + x)
+    assert (seen["n"], seen["BLOCK"]) == (50, 16)
+
+
+def test_a_kernel_that_closes_over_local_values_works():
+    offset = tl.constexpr(7)
+
+    @triton.jit
+    def local(out_ptr):
+        tl.store(out_ptr, offset)
+
+    out = torch.zeros(1)
+    with interpreter():
+        local[(1,)](out)
+    assert out.item() == 7
+
+
+def test_heuristics_choose_as_they_do_on_a_gpu():
+    kernel = triton.heuristics({"BLOCK": lambda args: triton.next_power_of_2(args["n"])})(add_kernel)
+    x, out = torch.randn(30), torch.empty(30)
+    with interpreter(), record_launches() as launches:
+        kernel[(1,)](x, x, out, 30)
+    assert torch.equal(out, x + x)
+    assert launches[0].kwargs["BLOCK"] == 32
+
+
+def test_an_autotuned_kernel_takes_its_first_configuration_and_forgets_it():
+    configs = [triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 64})]
+    kernel = triton.autotune(configs, key=["n"])(add_kernel)
+    x, out = torch.randn(50), torch.empty(50)
+    with interpreter(), record_launches() as launches:
+        kernel[lambda meta: (triton.cdiv(50, meta["BLOCK"]),)](x, x, out, 50)
+    assert torch.equal(out, x + x)
+    assert [(launch.grid, launch.kwargs["BLOCK"]) for launch in launches] == [((4,), 16)]
+    assert kernel.cache == {}
+
+
+def test_everything_is_restored_when_the_block_ends():
+    before, names = patched(), set(globals())
+    with interpreter():
+        run_add()
+    assert patched() == before
+    assert set(globals()) == names
+
+
+def test_everything_is_restored_after_an_error():
+    before = patched()
+    with pytest.raises(OutOfBounds), interpreter():
+        unmasked_kernel[(2,)](torch.zeros(10), torch.zeros(10), BLOCK=8)
+    with pytest.raises(ZeroDivisionError), interpreter():
+        raise ZeroDivisionError
+    assert patched() == before
+
+
+def test_blocks_may_be_nested():
+    with interpreter():
+        with interpreter():
+            run_add()
+        out, expected = run_add()
+        assert torch.equal(out, expected)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_outside_a_block_a_launch_fails_as_triton_says():
+    with interpreter():
+        run_add()
+    with pytest.raises(RuntimeError, match="active drivers"):
+        run_add()
+
+
+def test_calling_a_kernel_without_a_grid_is_refused_as_on_a_gpu():
+    with interpreter(), pytest.raises(RuntimeError, match="outside of the scope of a kernel"):
+        add_kernel(1, 2)
+
+
+def test_options_of_both_vendors_are_accepted_and_misspelt_arguments_are_not():
+    with interpreter():
+        out, expected = run_add(num_warps=8, waves_per_eu=2)
+        assert torch.equal(out, expected)
+        with pytest.raises(KeyError, match="BLCK was specified but unrecognised"):
+            run_add(BLCK=3)
+
+
+def test_an_error_in_a_kernel_keeps_its_type_and_shows_the_line():
+    @triton.jit
+    def wrong(x_ptr):
+        tl.store(x_ptr, tl.no_such_thing(1))
+
+    with interpreter(), pytest.raises(AttributeError, match="no_such_thing") as caught:
+        wrong[(1,)](torch.zeros(1))
+    assert caught.traceback[-1].path == caught.traceback[0].path
+    assert "no_such_thing" in str(caught.traceback[-1].statement)
+
+
+@pytest.mark.parametrize("which", ["load", "store"])
+def test_an_access_outside_names_the_tensor_the_element_and_the_program(which):
+    x, out = torch.zeros(16 if which == "store" else 10), torch.zeros(10 if which == "store" else 16)
+    with interpreter(), pytest.raises(OutOfBounds) as caught:
+        unmasked_kernel[(2,)](x, out, BLOCK=8)
+    name = "x_ptr" if which == "load" else "out_ptr"
+    assert f"program (1, 0, 0): a {which} reaches element 10 of {name}, which holds 10 elements" in str(caught.value)
+    assert "6 accesses are outside" in str(caught.value)
+
+
+def test_after_an_error_the_tensors_are_as_before():
+    out = torch.full((10,), -1.0)
+    with interpreter(), pytest.raises(OutOfBounds):
+        unmasked_kernel[(2,)](torch.zeros(16), out, BLOCK=8)
+    assert out.tolist() == [-1.0] * 10
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2])
+def test_tensors_that_the_interpreter_gets_wrong_are_refused(dtype):
+    x = torch.zeros(8).to(dtype)
+    with interpreter(), pytest.raises(BackendUnavailable, match=r"x_ptr.*raw bits as integers"):
+        add_kernel[(1,)](x, torch.zeros(8), torch.zeros(8), 8, BLOCK=8)
+
+
+@pytest.mark.parametrize("dtype", [tl.bfloat16, tl.float8e5, tl.float8e4nv])
+def test_narrow_values_inside_a_kernel_are_refused(dtype):
+    @triton.jit
+    def rounding(x_ptr, KIND: tl.constexpr):
+        x = tl.load(x_ptr + tl.arange(0, 4))
+        tl.store(x_ptr + tl.arange(0, 4), x.to(KIND).to(tl.float32))
+
+    with interpreter(), pytest.raises(BackendUnavailable, match="raw bits as integers"):
+        rounding[(1,)](torch.zeros(4), KIND=dtype)
+
+
+def test_atomics_work_in_float32_and_are_refused_in_float16():
+    @triton.jit
+    def total(x_ptr, out_ptr):
+        tl.atomic_add(out_ptr, tl.load(x_ptr + tl.program_id(0)))
+
+    out = torch.zeros(1)
+    with interpreter():
+        total[(10,)](torch.arange(10.0), out)
+        assert out.item() == 45
+        with pytest.raises(BackendUnavailable, match="float16 atomics"):
+            total[(10,)](torch.arange(10.0).half(), out.half())
+
+
+def test_inline_assembly_is_refused():
+    @triton.jit
+    def inline(x_ptr):
+        x = tl.load(x_ptr)
+        y = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], tl.float32, True, 1)
+        tl.store(x_ptr, y)
+
+    with interpreter(), pytest.raises(BackendUnavailable, match="inline assembly"):
+        inline[(1,)](torch.zeros(1))
+
+
+def test_libdevice_is_refused():
+    from triton.language.extra import libdevice
+
+    @triton.jit
+    def sine(x_ptr):
+        tl.store(x_ptr, libdevice.sinh(tl.load(x_ptr)))
+
+    with interpreter(), pytest.raises(BackendUnavailable, match=r"libdevice\.sinh"):
+        sine[(1,)](torch.zeros(1))
+
+
+def test_it_works_when_the_user_set_triton_interpret():
+    script = """
+    import torch, triton, triton.language as tl
+    from gpu_utils.backends import backend
+    from gpu_utils.errors import OutOfBounds
+    from tests.unit.test_backends import add_kernel, reducing_kernel, unmasked_kernel
+    x, out = torch.randn(50), torch.empty(50)
+    with backend("interpreter").session() as session:
+        add_kernel[(4,)](x, x, out, 50, BLOCK=16)
+        reducing_kernel[(1,)](x, torch.empty(3), BLOCK=16)
+        try:
+            unmasked_kernel[(4,)](x, out, BLOCK=16)
+        except OutOfBounds:
+            print("guarded")
+    assert torch.equal(out, x + x) and session.counters == {"launches": 3}
+    add_kernel[(4,)](x, x, out, 50, BLOCK=16)  # Triton's own interpreter, as before
+    assert torch.equal(out, x + x)
+    print(backend("gpu").unavailable())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "guarded"
+    assert "TRITON_INTERPRET=1 is set" in done.stdout
+
+
+# --- recording
+
+
+def test_a_session_counts_launches_and_keeps_their_arguments():
+    with backend("interpreter").session() as session:
+        run_add()
+        run_add(n=10)
+    assert session.counters == {"launches": 2}
+    first = session.launches[0]
+    assert (first.name, first.grid, first.args[3], first.kwargs["BLOCK"]) == ("add_kernel", (4,), 98, 32)
+
+
+def test_recording_ends_with_its_block():
+    with interpreter():
+        with record_launches() as launches:
+            run_add()
+        run_add()
+    assert len(launches) == 1

@@ -1,0 +1,182 @@
+"""The check of one answer: verdicts, sentences, hints and limits."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+
+import pytest
+import torch
+
+from gpu_utils.errors import BackendUnavailable, UnknownName
+from gpu_utils.grading.check import FRESH_CASES, check
+from gpu_utils.grading.exercise import Limit
+from tests.unit.sample_exercises import AFFINE, adds_before_scaling, affine, forgets_the_one, raises_on_odd
+
+
+def test_a_right_answer_passes_public_and_fresh_cases():
+    report = check(AFFINE, affine)
+    assert report.passed
+    assert len(report.outcomes) == len(AFFINE.cases) + FRESH_CASES
+    assert sum(outcome.fresh for outcome in report.outcomes) == FRESH_CASES
+
+
+@pytest.mark.parametrize("misconception", AFFINE.misconceptions, ids=lambda m: m.name)
+def test_each_misconception_fails_with_its_own_hint(misconception):
+    report = check(AFFINE, misconception.answer)
+    assert report.status == "failed"
+    assert report.hint == misconception.hint
+
+
+def test_an_answer_that_behaves_like_a_misconception_gets_its_hint():
+    report = check(AFFINE, lambda x: x + x)
+    assert report.misconception == forgets_the_one.__name__
+
+
+def test_an_answer_that_is_wrong_in_a_new_way_gets_no_hint():
+    report = check(AFFINE, lambda x: 3 * x + 1)
+    assert report.status == "failed"
+    assert report.hint == ""
+
+
+def test_the_same_seed_draws_the_same_cases():
+    one, two, other = (check(AFFINE, affine, seed=seed) for seed in (5, 5, 6))
+    assert [o.case for o in one.outcomes] == [o.case for o in two.outcomes]
+    assert [o.case for o in one.outcomes] != [o.case for o in other.outcomes]
+
+
+def test_an_untouched_stub_reads_not_started():
+    def stub(x):
+        raise NotImplementedError("99.affine is yours to write")
+
+    report = check(AFFINE, stub)
+    assert report.status == "not started"
+    assert "yours to write" in report.headline
+
+
+def test_another_not_implemented_error_is_a_failure():
+    def unfinished(x):
+        raise NotImplementedError("later")
+
+    assert check(AFFINE, unfinished).status == "failed"
+
+
+def test_a_missing_answer_reads_not_started_and_names_the_signature():
+    report = check(AFFINE, None)
+    assert report.status == "not started"
+    assert "affine(x)" in report.headline
+
+
+def test_something_that_is_not_a_function_is_named():
+    report = check(AFFINE, 3.0)
+    assert report.status == "failed"
+    assert "affine is a float, expected a function affine(x)" in report.headline
+
+
+@pytest.mark.parametrize("answer", [lambda: 0, lambda y: y, lambda x, y: x])
+def test_wrong_parameters_are_named(answer):
+    report = check(AFFINE, answer)
+    assert report.status == "failed"
+    assert "expected (x)" in report.headline
+
+
+def test_extra_parameters_with_defaults_are_welcome():
+    assert check(AFFINE, lambda x, scale=2: scale * x + 1).passed
+
+
+WRONG = {
+    "shape": (lambda x: affine(x)[:-1], "has shape (7,), expected (8,)"),
+    "dtype": (lambda x: affine(x).double(), "has dtype torch.float64, expected torch.float32"),
+    "device": (lambda x: affine(x).to("meta"), "is on meta, expected it on cpu"),
+    "nan": (lambda x: affine(x) * float("nan"), "NaN"),
+    "type": (lambda x: None, "is a return missing?"),
+    "value": (lambda x: torch.zeros_like(x), "8 of 8 elements differ"),
+    "error:ZeroDivisionError": (lambda x: 1 // 0, "ZeroDivisionError"),
+    "error:SystemExit": (lambda x: exit(2), "return a value instead"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_answer_fails_with_one_sentence_that_says_what_differs(kind):
+    answer, sentence = WRONG[kind]
+    failure = check(AFFINE, answer).first_failure
+    assert failure.kind == kind
+    assert sentence in failure.detail
+
+
+def test_the_learners_own_line_is_quoted():
+    detail = check(AFFINE, raises_on_odd).first_failure.detail
+    assert 'raise ValueError("odd sizes are not supported")' in detail
+
+
+def test_memory_that_is_never_written_shows_as_nan():
+    failure = check(AFFINE, torch.empty_like).first_failure
+    assert failure.kind == "nan"
+    assert "never written" in failure.detail
+
+
+def test_an_answer_that_changes_its_input_fails():
+    failure = check(AFFINE, lambda x: x.mul_(2).add_(1)).first_failure
+    assert failure.kind == "mutated"
+    assert "its input x" in failure.detail
+
+
+def test_an_answer_that_never_ends_is_stopped_and_the_process_goes_on():
+    def forever(x):
+        while True:
+            with contextlib.suppress(Exception):
+                time.sleep(0.01)
+
+    exercise = dataclasses.replace(AFFINE, seconds=0.3)
+    start = time.perf_counter()
+    report = check(exercise, forever)
+    assert report.first_failure.kind == "timeout"
+    assert time.perf_counter() - start < 3
+    assert check(AFFINE, affine).passed
+
+
+def test_a_flood_of_output_is_kept_out_of_the_report(capsys):
+    def loud(x):
+        print("x" * 5_000_000)
+        return affine(x)
+
+    report = check(AFFINE, loud)
+    assert report.passed
+    assert len(report.printed) < 1000
+    assert "characters in all" in report.printed
+    assert capsys.readouterr().out == ""
+
+
+def test_a_limit_on_a_counter_that_the_backend_does_not_have_is_skipped_and_said():
+    limit = Limit("matrix_flops", "Use the matrix cores.", at_least=lambda case: 1)
+    report = check(dataclasses.replace(AFFINE, limits=(limit,)), affine)
+    assert any(outcome.status == "skipped" and "matrix_flops" in outcome.detail for outcome in report.outcomes)
+
+
+def test_an_unknown_backend_offers_the_nearest():
+    with pytest.raises(UnknownName, match="interpreter"):
+        check(AFFINE, affine, backends=["interpreted"])
+
+
+def test_a_backend_that_cannot_run_the_exercise_is_skipped_never_passed():
+    report = check(AFFINE, affine, backends=["interpreter"])
+    assert report.status == "not graded"
+    assert all(outcome.status == "skipped" for outcome in report.outcomes)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, so the gpu backend is not skipped")
+def test_a_gpu_that_is_not_there_is_skipped_with_its_reason():
+    report = check(AFFINE, affine, backends=["gpu", "cpu"])
+    assert report.passed
+    assert any(outcome.backend == "gpu" and outcome.status == "skipped" for outcome in report.outcomes)
+
+
+def test_two_backends_are_both_judged():
+    report = check(AFFINE, adds_before_scaling, backends=["cpu"])
+    assert report.status == "failed"
+
+
+def test_virtual_backends_say_that_they_cannot_run():
+    with pytest.raises(BackendUnavailable):
+        check(AFFINE, affine, backends=["virtual:gfx942"])

@@ -1,0 +1,85 @@
+"""The comparison names the first difference."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpu_utils.grading.compare import compare
+from gpu_utils.grading.tolerance import EXACT, Tolerance, tolerance
+
+LOOSE = Tolerance(1e-3, 1e-3, "test")
+
+
+def test_the_first_wrong_index_is_named_with_both_values_and_the_count():
+    expected = torch.arange(6, dtype=torch.float64).reshape(2, 3)
+    got = expected.float()
+    got[1, 1:] = 9
+    difference = compare(expected, got, LOOSE)
+    assert difference.kind == "value"
+    assert "[1, 1] = 9, expected 4; 2 of 6 elements differ" in difference.detail
+
+
+def test_a_nan_that_was_expected_is_no_difference():
+    value = torch.tensor([1.0, float("nan")])
+    assert compare(value.double(), value, LOOSE) is None
+
+
+@pytest.mark.parametrize("wrong", [float("-inf"), float("nan"), 0.0])
+def test_infinities_must_be_met_exactly(wrong):
+    assert compare(torch.tensor([float("inf")]).double(), torch.tensor([wrong]), LOOSE) is not None
+
+
+def test_an_expected_nan_that_is_a_number_differs():
+    assert compare(torch.tensor([float("nan")]).double(), torch.tensor([0.0]), LOOSE).kind == "value"
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "kind"),
+    [
+        (3, 3.0, "value-free"),
+        (3, 4, "value"),
+        (3, "3", "type"),
+        (3, True, "type"),
+        (0.5, 0.5001, "value-free"),
+        (0.5, float("nan"), "nan"),
+        ("amd", "amd", "value-free"),
+        ("amd", "nvidia", "value"),
+        ("amd", None, "type"),
+        ([1, 2], (1, 2), "value-free"),
+        ([1, 2], [1], "shape"),
+        ({"a": 1}, {"a": 1, "b": 2}, "type"),
+        ({"a": 1}, {}, "type"),
+        (True, 1, "type"),
+    ],
+)
+def test_plain_values_compare_by_kind(expected, got, kind):
+    difference = compare(expected, got, LOOSE)
+    assert (difference.kind if difference else "value-free") == kind
+
+
+def test_integers_compare_exactly():
+    expected = torch.tensor([1, 2, 3])
+    assert compare(expected, torch.tensor([1, 2, 3], dtype=torch.int32), EXACT) is None
+    assert "element" in compare(expected, torch.tensor([1, 2, 4]), EXACT).detail
+
+
+def test_a_tensor_subclass_is_not_a_tensor_here():
+    class Lazy(torch.Tensor):
+        pass
+
+    value = torch.ones(3).as_subclass(Lazy)
+    assert compare(torch.ones(3).double(), value, LOOSE).kind == "type"
+
+
+def test_a_sum_in_half_precision_is_outside_the_tolerance_of_one_in_float32():
+    generator = torch.Generator().manual_seed(0)
+    a = torch.rand(4096, generator=generator).half()
+    exact = a.double().sum().reshape(1)
+    good = a.float().sum().half().reshape(1)
+    bad = torch.zeros(1, dtype=torch.float16)
+    for value in a:
+        bad = bad + value
+    tol = tolerance(torch.float16, k=4096)
+    assert compare(exact, good, tol) is None
+    assert compare(exact, bad, tol) is not None

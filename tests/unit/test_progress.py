@@ -1,0 +1,121 @@
+"""Progress survives two writers, a broken file and a folder that cannot be written."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import subprocess
+
+import pytest
+
+from gpu_utils.errors import ProgressUnavailable
+from gpu_utils.grading import progress
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("W2W_DATA", str(tmp_path))
+    return tmp_path
+
+
+def attempt(status="failed", exercise="00.saxpy"):
+    return progress.record_attempt(exercise, status, "cpu", "", 1, 0.5)
+
+
+def test_nothing_is_written_by_looking():
+    assert progress.standing(["00.saxpy"])[0].state == "not started"
+    assert not list(progress.data_folder().iterdir())
+
+
+def test_attempts_hints_and_solutions_are_counted():
+    attempt()
+    attempt("passed")
+    attempt("not started")
+    progress.record_hint("00.saxpy", 2)
+    progress.record_solution("00.saxpy")
+    (row,) = progress.standing(["00.saxpy"])
+    assert (row.attempts, row.hints, row.solution_seen, row.state) == (2, 2, True, "passed")
+
+
+def test_a_later_failure_does_not_take_a_pass_away():
+    attempt("passed")
+    attempt("failed")
+    assert progress.standing(["00.saxpy"])[0].state == "passed"
+
+
+def _write_many(count):
+    for _ in range(count):
+        attempt()
+
+
+def test_two_notebooks_writing_at_once_lose_nothing():
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_write_many, args=(25,)) for _ in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    assert progress.standing(["00.saxpy"])[0].attempts == 75
+
+
+def test_a_file_that_is_no_database_is_kept_aside(folder):
+    path = folder / "progress.sqlite3"
+    path.write_bytes(b"this was something else" * 100)
+    note = attempt()
+    kept = list(folder.glob("progress.unreadable-*"))
+    assert len(kept) == 1
+    assert kept[0].read_bytes().startswith(b"this was something else")
+    assert kept[0].name in note
+    assert progress.standing(["00.saxpy"])[0].attempts == 1
+
+
+def test_a_locked_file_is_left_alone_and_said(folder, monkeypatch):
+    attempt()
+    monkeypatch.setattr(progress, "WAIT_SECONDS", 0.1)
+    holder = sqlite3.connect(folder / "progress.sqlite3")
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(ProgressUnavailable, match="locked"):
+        attempt()
+    holder.rollback()
+    holder.close()
+    assert progress.standing(["00.saxpy"])[0].attempts == 1
+
+
+def test_a_folder_that_cannot_be_made_is_said(folder, monkeypatch):
+    (folder / "file").write_text("")
+    monkeypatch.setenv("W2W_DATA", str(folder / "file" / "data"))
+    with pytest.raises(ProgressUnavailable, match="set W2W_DATA to another folder"):
+        attempt()
+
+
+def test_a_full_disk_is_said_and_the_old_file_still_reads(folder):
+    attempt("passed")
+    script = (
+        "import resource, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "from gpu_utils.grading import progress\n"
+        "try:\n"
+        "    progress.record_attempt('00.saxpy', 'failed', 'cpu', '', 1, 0.5)\n"
+        "except progress.ProgressUnavailable as problem:\n"
+        "    print(problem)\n"
+    )
+    import sys
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ, check=True)
+    assert "progress could not be stored" in done.stdout
+    assert progress.standing(["00.saxpy"])[0].state == "passed"
+
+
+def test_a_file_from_a_newer_course_is_not_touched(folder):
+    attempt()
+    connection = sqlite3.connect(folder / "progress.sqlite3")
+    connection.execute("PRAGMA user_version = 2")
+    connection.commit()
+    connection.close()
+    before = (folder / "progress.sqlite3").read_bytes()
+    with pytest.raises(ProgressUnavailable, match="newer course"):
+        attempt()
+    assert (folder / "progress.sqlite3").read_bytes() == before

@@ -1,0 +1,75 @@
+"""A report reads without colour, escapes what an answer said, and is brief where failures repeat."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+from gpu_utils.grading.check import check
+from gpu_utils.grading.report import Outcome, Report
+from gpu_utils.ui.report import report_html, report_text
+from tests.unit.sample_exercises import AFFINE, affine, forgets_the_one
+
+LONG = "out[256] = 0.0, expected 3.0; " + "a long sentence about it " * 10
+
+
+def failed(detail=LONG, count=3):
+    outcomes = [
+        Outcome(f"n={n}", "why it is there", "cpu", "failed", kind="value", detail=detail) for n in range(count)
+    ]
+    return Report("99.affine", "Scale and shift", "failed", "3 of 3 checks failed", outcomes, hint="Look at the shift.")
+
+
+@pytest.mark.parametrize("show", [report_text, report_html])
+def test_the_status_is_a_word_and_a_mark_not_only_a_colour(show):
+    assert "✓ PASSED" in show(check(AFFINE, affine))
+    assert "✗ FAILED" in show(check(AFFINE, forgets_the_one))
+
+
+@pytest.mark.parametrize("show", [report_text, report_html])
+def test_a_failure_shows_the_hint_the_reason_and_the_seed(show):
+    report = check(AFFINE, forgets_the_one)
+    text = html.unescape(show(report))
+    assert report.hint in text
+    assert AFFINE.cases[0].why in text
+    assert f"seed={report.seed}" in text
+
+
+@pytest.mark.parametrize("show", [report_text, report_html])
+def test_a_sentence_that_repeats_is_cut_short(show):
+    flat = re.sub(r"\s+", " ", show(failed()))
+    assert flat.count("a long sentence about it " * 9) == 1
+    assert flat.count("...") == 2
+
+
+def test_what_an_answer_said_cannot_become_markup():
+    shown = report_html(failed("<script>alert(1)</script><img src=x>"))
+    assert "<script" not in shown
+    assert "<img" not in shown
+
+
+def test_the_html_needs_no_network_and_no_script():
+    shown = report_html(check(AFFINE, forgets_the_one))
+    assert not re.search(r"<script|https?://|src=|@import", shown)
+
+
+def test_the_html_closes_what_it_opens():
+    from html.parser import HTMLParser
+
+    class Balance(HTMLParser):
+        def __init__(self):
+            super().__init__()
+            self.open = []
+
+        def handle_starttag(self, tag, attrs):
+            if tag != "br":
+                self.open.append(tag)
+
+        def handle_endtag(self, tag):
+            assert self.open.pop() == tag
+
+    parser = Balance()
+    parser.feed(report_html(check(AFFINE, forgets_the_one)))
+    assert parser.open == []

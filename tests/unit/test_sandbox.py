@@ -1,0 +1,70 @@
+"""The command line's check runs an answer in a process of its own, which may do what it likes to itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpu_utils.grading.check import check
+from gpu_utils.grading.sandbox import run_apart
+from tests.unit.sample_exercises import AFFINE, HOSTILE_SOURCES, find_sample
+
+RIGHT = "import torch\n\ndef affine(x):\n    return 2 * x + 1\n"
+
+
+def verdict(source):
+    return check(AFFINE, None, runner=run_apart(source, find_sample))
+
+
+def test_a_right_answer_passes():
+    assert verdict(RIGHT).passed
+
+
+def test_a_wrong_answer_gets_the_hint_of_its_misconception():
+    report = verdict("def affine(x):\n    return 2 * x\n")
+    assert report.status == "failed"
+    assert report.misconception == "forgets_the_one"
+
+
+def test_a_stub_reads_not_started():
+    source = 'def affine(x):\n    raise NotImplementedError("99.affine is yours to write")\n'
+    assert verdict(source).status == "not started"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("exits", "died"),
+        ("kills_itself", "died"),
+        ("never_ends", "timeout"),
+        ("swallows_the_alarm", "timeout"),
+        ("returns_an_object", "type"),
+    ],
+)
+def test_what_an_answer_does_to_its_process_costs_only_its_own_exercise(name, kind):
+    report = verdict(HOSTILE_SOURCES[name])
+    assert report.status == "failed"
+    assert report.first_failure.kind == kind
+
+
+def test_a_cell_that_needs_another_cell_says_so():
+    failure = verdict("def affine(x):\n    return x\n\nscale = helper(2)\n").first_failure
+    assert "runs only the setup cell and the answer cell" in failure.detail
+
+
+def test_an_answer_cell_without_the_function_says_what_was_expected():
+    failure = verdict("def afine(x):\n    return 2 * x + 1\n").first_failure
+    assert "expected affine(x)" in failure.detail
+
+
+def test_the_expected_values_are_not_in_the_answers_process():
+    source = (
+        "import gc, torch\n"
+        "def affine(x):\n"
+        "    wanted = (2 * x.double() + 1)\n"
+        "    for thing in gc.get_objects():\n"
+        "        if type(thing) is torch.Tensor and thing is not wanted and thing.shape == wanted.shape:\n"
+        "            if thing.dtype == torch.float64 and torch.allclose(thing, wanted):\n"
+        "                return thing.to(x.dtype)\n"
+        "    return torch.zeros_like(x)\n"
+    )
+    assert verdict(source).status == "failed"

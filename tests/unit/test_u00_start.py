@@ -1,0 +1,195 @@
+"""The exercises of unit 00: answers that differ from the solution and are right, and wrong ones that are explained."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from gpu_utils.backends import backend
+from gpu_utils.errors import InputCopied, OutOfBounds
+from gpu_utils.exercises import find
+from gpu_utils.exercises.u00_start import platform, saxpy, vector_add
+from gpu_utils.exercises.u00_start.watched import call_watched
+from gpu_utils.grading.check import check, make_jobs
+from gpu_utils.ui.launch_figure import LaunchFigure
+
+VECTOR_ADD, SAXPY, PLATFORM = (find(f"00.{name}") for name in ("vector_add", "saxpy", "platform"))
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+
+
+@triton.jit
+def add_with_a_loop_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    for start in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+        offsets = start + tl.arange(0, BLOCK)
+        mask = offsets < n
+        tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+
+
+@triton.jit
+def add_without_mask_kernel(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets) + tl.load(y_ptr + offsets))
+
+
+@triton.jit
+def saxpy_tile_kernel(
+    a, x_ptr, y_ptr, out_ptr, rows, cols, sxm, sxn, sym, syn, som, son, BM: tl.constexpr, BN: tl.constexpr
+):
+    r = tl.program_id(1) * BM + tl.arange(0, BM)[:, None]
+    c = tl.program_id(0) * BN + tl.arange(0, BN)[None, :]
+    mask = (r < rows) & (c < cols)
+    x = tl.load(x_ptr + r * sxm + c * sxn, mask=mask)
+    y = tl.load(y_ptr + r * sym + c * syn, mask=mask)
+    tl.store(out_ptr + r * som + c * son, a * x + y, mask=mask)
+
+
+def vector_add_with(block, kernel=add_kernel, programs=None):
+    def answer(x, y):
+        out = torch.empty_like(x)
+        kernel[(programs or triton.cdiv(x.numel(), block),)](x, y, out, x.numel(), BLOCK=block)
+        return out
+
+    return answer
+
+
+def saxpy_in_tiles(a, x, y):
+    out = torch.empty_like(x)
+    grid = (triton.cdiv(x.shape[1], 32), triton.cdiv(x.shape[0], 4))
+    saxpy_tile_kernel[grid](a, x, y, out, *x.shape, *x.stride(), *y.stride(), *out.stride(), BM=4, BN=32)
+    return out
+
+
+@pytest.mark.parametrize("block", [64, 256, 4096])
+def test_another_block_size_is_a_right_answer(block):
+    assert check(VECTOR_ADD, vector_add_with(block)).passed
+
+
+def test_a_loop_over_blocks_is_a_right_answer():
+    assert check(VECTOR_ADD, vector_add_with(128, add_with_a_loop_kernel, programs=3)).passed
+
+
+def test_two_dimensional_tiles_and_a_result_laid_out_like_x_are_a_right_answer():
+    assert check(SAXPY, saxpy_in_tiles).passed
+
+
+def test_a_right_kernel_also_compiles_for_both_vendors():
+    report = check(VECTOR_ADD, vector_add_with(1024))
+    compiled = {outcome.backend: outcome.status for outcome in report.outcomes if "compiled" in outcome.backend}
+    assert compiled == {"compiled for sm_80": "passed", "compiled for gfx942": "passed"}
+
+
+def test_a_missing_mask_names_the_tensor_and_the_element():
+    def answer(x, y):
+        out = torch.empty_like(x)
+        add_without_mask_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, out, BLOCK=1024)
+        return out
+
+    report = check(VECTOR_ADD, answer, backends=["interpreter"])
+    assert report.misconception == "no_mask"
+    assert "element 1000 of x_ptr, which holds 1000 elements" in report.headline
+
+
+def test_a_missing_mask_is_seen_although_the_values_are_right():
+    """What happens after a call on a GPU, where nothing notices the access; here meta tensors stand for the GPU's."""
+    kernel_runs = []
+
+    def answer(x, y):
+        kernel_runs.append(x.device.type)
+        out = torch.empty_like(x)
+        if x.device.type == "cpu":
+            add_without_mask_kernel[(1,)](x, y, out, BLOCK=16)
+        return out
+
+    inputs = {"x": torch.ones(10, device="meta"), "y": torch.ones(10, device="meta")}
+    with pytest.MonkeyPatch.context() as patch:
+        on_cpu = {name: torch.ones(10) for name in inputs}
+        patch.setattr("gpu_utils.exercises.u00_start.watched.move", lambda value, device: on_cpu)
+        with pytest.raises(OutOfBounds, match="element 10 of x_ptr"):
+            call_watched(answer, inputs)
+    assert kernel_runs == ["meta", "cpu"]
+
+
+def test_copying_a_view_is_refused_with_its_shape():
+    x = torch.ones(4, 6).T
+    with pytest.raises(InputCopied, match=r"shape \(6, 4\) was copied"):
+        SAXPY.call(lambda a, x, y: a * x.contiguous() + y, {"a": 1.0, "x": x, "y": x})
+
+
+def test_contiguous_on_what_is_contiguous_copies_nothing():
+    x = torch.ones(4, 6)
+    assert torch.equal(SAXPY.call(lambda a, x, y: a * x.contiguous() + y, {"a": 1.0, "x": x, "y": x}), 2 * x)
+
+
+def test_the_answer_is_given_views_with_the_strides_of_the_case():
+    strides = {(job.inputs["x"].stride(), job.inputs["y"].stride()) for job in make_jobs(SAXPY, seed=1)}
+    assert ((107, 1), (100, 1)) in strides
+    assert ((270, 3), (90, 1)) in strides
+    assert ((1, 6), (140, 1)) in strides
+    assert any(y[0] == 0 for _, y in strides)
+
+
+def test_references_are_in_float64():
+    x = torch.full((2, 3), 0.1)
+    assert vector_add.vector_add_reference(x, x).dtype == torch.float64
+    assert saxpy.saxpy_reference(0.5, x, x).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("cuda", "hip", "gpus", "expected"),
+    [("12.8", None, 1, "nvidia"), (None, "6.4", 8, "amd"), ("12.8", None, 0, "cpu"), (None, None, 0, "cpu")],
+)
+def test_the_platform_of_a_build_and_its_gpus(cuda, hip, gpus, expected):
+    assert platform.platform_reference(cuda, hip, gpus) == expected
+
+
+def test_a_platform_may_count_devices_or_ask_the_accelerator():
+    def counts():
+        if torch.cuda.device_count() == 0:
+            return "cpu"
+        return "amd" if torch.version.hip else "nvidia"
+
+    def asks_accelerator():
+        if not torch.accelerator.is_available():
+            return "cpu"
+        return "nvidia" if torch.version.hip is None else "amd"
+
+    assert check(PLATFORM, counts).passed
+    assert check(PLATFORM, asks_accelerator).passed
+
+
+def test_torch_is_itself_again_after_the_check():
+    before = torch.version.cuda, torch.version.hip, torch.cuda.is_available(), torch.cuda.device_count()
+    check(PLATFORM, lambda: 1 / 0)
+    assert before == (torch.version.cuda, torch.version.hip, torch.cuda.is_available(), torch.cuda.device_count())
+
+
+def test_the_figure_counts_what_a_lane_holds_on_both_vendors():
+    figure = LaunchFigure(n=3000, block=1024, num_warps=4)
+    assert figure.programs == 3
+    assert (figure.elements_per_lane(32), figure.elements_per_lane(64)) == (8, 4)
+    assert "the last 72 positions of the last program are masked" in repr(figure)
+
+
+def test_the_figure_is_well_formed_and_carries_its_text():
+    import xml.etree.ElementTree as ElementTree
+
+    for figure in (LaunchFigure(1, 16, 1), LaunchFigure(3000, 1024, 4), LaunchFigure(10**6, 4096, 16)):
+        svg = ElementTree.fromstring(figure._repr_html_())
+        assert svg.attrib["role"] == "img"
+        assert svg.attrib["aria-label"] == repr(figure)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(backend("gpu").unavailable() is not None, reason="needs a real GPU")
+@pytest.mark.parametrize("exercise", [VECTOR_ADD, SAXPY], ids=lambda exercise: exercise.id)
+def test_a_missing_mask_is_found_on_a_real_gpu(exercise):
+    no_mask = next(wrong for wrong in exercise.misconceptions if wrong.name == "no_mask")
+    assert check(exercise, no_mask.answer, backends=["gpu"]).misconception == "no_mask"
