@@ -610,7 +610,7 @@ def _atomic(
             chain = np.empty(end - begin + 1, dtype)
             chain[0] = words[places[begin]]
             chain[1:] = values[begin:end]
-            running = function.accumulate(chain.view(view)).view(dtype)
+            running = function.accumulate(chain.view(view), dtype=view).view(dtype)
             old[begin:end] = running[:-1]
             words[places[begin]] = running[-1]
     else:

@@ -66,6 +66,32 @@ def address_of(state: PtxState, slot: int, offset: int) -> np.ndarray:
     return row.astype(np.int64) + offset
 
 
+def parts_of(state: PtxState, space: str, where: np.ndarray, mask: np.ndarray | None) -> list[tuple]:
+    """[(memory, addresses for it, mask)]: generic addresses go to shared memory where they lie in its window."""
+    if space == "shared":
+        return [(state.shared, where, mask)]
+    if space:
+        return [(state.memory, where, mask)]
+    inside = (where >= state.shared.base) & (where < state.shared.base + state.shared.bytes.size)
+    chosen = inside if mask is None else inside & mask
+    if not chosen.any():
+        return [(state.memory, where, mask)]
+    offsets = where - state.generic_base("shared")
+    others = ~inside if mask is None else ~inside & mask
+    if not others.any():
+        return [(state.shared, offsets, mask)]
+    return [(state.shared, offsets, chosen), (state.memory, where, others)]
+
+
+def load(state: PtxState, op: PtxOp, space: str, where: np.ndarray, size: int, count: int, mask) -> list[np.ndarray]:
+    """Words of every lane, from one space or, by a generic address, from two."""
+    found = None
+    for memory, address, part in parts_of(state, space, where, mask):
+        words = memory.load(state, op, address, size, count, part)
+        found = words if found is None else [np.where(part, new, old) for new, old in zip(words, found, strict=True)]
+    return found
+
+
 def extend(value: np.ndarray, kind: str, dtype: np.dtype) -> np.ndarray:
     """A loaded word in the type of its register: the sign is repeated for signed types."""
     if value.dtype == dtype:
@@ -116,12 +142,10 @@ def _load(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         if not some:
             return
         where = address_of(state, slot, offset)
-        if space == "shared":
-            words = state.shared.load(state, op, where, size, count, mask)
-        elif space == "local":
+        if space == "local":
             words = state.read_local(where, size, count)
         else:
-            words = state.memory.load(state, op, where, size, count, mask)
+            words = load(state, op, space, where, size, count, mask)
         for out, word in zip(outs, words, strict=True):
             if out is not None:
                 row = state.r[out]
@@ -183,12 +207,11 @@ def _store(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
             if value.dtype.itemsize != size:
                 value = value.astype(dtype)
             values.append(value.view(dtype) if value.dtype.itemsize == size else value)
-        if space == "shared":
-            state.shared.store(state, op, where, values, size, mask)
-        elif space in ("local", "param"):
+        if space in ("local", "param"):
             state.write_local(where, values, size, mask)
-        else:
-            state.memory.store(state, op, where, values, size, mask)
+            return
+        for memory, address, part in parts_of(state, space, where, mask):
+            memory.store(state, op, address, values, size, part)
 
     op.run = run
 
@@ -227,12 +250,12 @@ def _atomic(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         if not some:
             return
         where = address_of(state, slot, offset)
-        memory = state.shared if space == "shared" else state.memory
-        for part, (each, out) in enumerate(zip(slots, outs, strict=True)):
-            expected = None if compare_slot is None else word(state, compare_slot)
-            old = memory.atomic(state, op, where + part * size, size, name, word(state, each), expected, mask, returns)
-            if out is not None:
-                state.put(out, old, mask)
+        expected = None if compare_slot is None else word(state, compare_slot)
+        for step, (each, out) in enumerate(zip(slots, outs, strict=True)):
+            for memory, address, part in parts_of(state, space, where + step * size, mask):
+                old = memory.atomic(state, op, address, size, name, word(state, each), expected, part, returns)
+                if out is not None:
+                    state.put(out, old, part)
 
     op.run = run
 
