@@ -235,9 +235,9 @@ class _Parser:
     # tokens -----------------------------------------------------------------------------------------------------
     def _fail(self, what: str, position: int | None = None) -> None:
         if position is None:
-            position = self.tokens[self.at][2]
+            position = self.tokens[min(self.at, len(self.tokens) - 1)][2]
         number = self.text.count("\n", 0, position) + 1
-        line = self.text.splitlines()[number - 1].strip() if self.text else ""
+        line = (self.text.splitlines() + [""])[number - 1].strip()
         raise AsmSyntaxError(f"line {number} of the PTX text: {what}, in: {line}")
 
     def _peek(self) -> str:

@@ -34,7 +34,10 @@ def launch(text, arguments, grid=(1, 1, 1), block=(32, 1, 1), shared=0, name=Non
         counters=Counters(program, MemoryShape()), shared_bytes=shared + program.info["static_shared"],
     )  # fmt: skip
     blocks = np.stack(np.meshgrid(*(np.arange(n) for n in grid), indexing="ij"), -1).reshape(-1, 3)
-    state = new_state(program, request, blocks, -(-int(np.prod(block)) // 32))
+    threads = int(np.prod(block))
+    state = new_state(program, request, blocks, -(-threads // 32))
+    if threads % 32:
+        state.disable((state.wave_in_block[:, None] * 32 + np.arange(32)) >= threads)
     try:
         machine.run_batch(state)
     finally:
