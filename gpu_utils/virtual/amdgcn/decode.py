@@ -62,9 +62,9 @@ def _op(decoder: Decoder, instruction: Instruction, index: int) -> Op:
     decoder.instruction, decoder.index = instruction, index
     mnemonic = instruction.mnemonic
     op = Op(lambda s: None, mnemonic, "vector", instruction.text, instruction.line)
-    if mnemonic.startswith("v_dual_"):
-        instruction = Instruction(mnemonic.replace("v_dual_", "v_"), instruction.operands, {}, instruction.text, None)
-        mnemonic = instruction.mnemonic
+    if mnemonic == "v_dual":
+        op.run = _dual(decoder, instruction)
+        return op
     try:
         found = mem.decode(decoder, instruction, op)
         if found is None and mnemonic.startswith("ds_"):
@@ -84,6 +84,43 @@ def _op(decoder: Decoder, instruction: Instruction, index: int) -> Op:
         raise decoder.unsupported()
     op.run, op.kind, op.ends = found
     return op
+
+
+def _dual(decoder: Decoder, pair: Instruction) -> Any:
+    """Two instructions issued as one (RDNA3): both read their sources before either writes."""
+    runs, outs, reads = [], [], []
+    for part in pair.modifiers["parts"]:
+        single = Instruction(part.mnemonic.replace("v_dual_", "v_"), part.operands, part.modifiers, pair.text, pair.line)
+        runs.append(vector.decode(decoder, single)[0])
+        outs.append(decoder.row(part.operands[0]))
+        own = [part.operands[0]] if "fmac" in part.mnemonic or "dot2" in part.mnemonic else []
+        found = [decoder.register(text.strip("-|")) for text in (*part.operands[1:], *own)]
+        reads.append({row + i for row, count in filter(None, found) for i in range(count)})
+    first, second = runs
+    if outs[0] not in reads[1]:
+        order = (first, second)
+    elif outs[1] not in reads[0]:
+        order = (second, first)
+    else:
+        return _exchange(first, second, outs[0])
+
+    def run(s: Any) -> None:
+        order[0](s)
+        order[1](s)
+
+    return run
+
+
+def _exchange(first: Any, second: Any, out: int) -> Any:
+    def run(s: Any) -> None:
+        before = s.U[out].copy()
+        first(s)
+        after = s.U[out].copy()
+        s.U[out][...] = before
+        second(s)
+        s.U[out][...] = after
+
+    return run
 
 
 def _reachable(module: Module, name: str) -> range | set[int]:

@@ -92,7 +92,12 @@ def _mfma(decoder: Decoder, ins: Instruction, match: re.Match[str]) -> tuple[Run
     out_kind, m, n, k, blocks = match[1], int(match[2]), int(match[3]), int(match[4]), int(match[5] or 1)
     kinds = match[6].removesuffix("_1k")
     first, second = kinds.split("_") if "_" in kinds else (kinds, kinds)
-    mods = ins.modifiers
+    mods = dict(ins.modifiers)
+    if kinds == "f8f6f4":  # the formats are modifiers: 0 is fp8 (E4M3), 1 is bf8 (E5M2)
+        formats = [mods.pop("cbsz", 0), mods.pop("blgp", 0)]
+        if max(formats) > 1:
+            raise decoder.unsupported("6- and 4-bit floats")
+        first, second = (("fp8", "bf8")[code] for code in formats)
     if any(mods.get(word) for word in ("cbsz", "abid", "blgp")):
         raise decoder.unsupported("broadcast of matrix blocks")
     if match[5] is None:  # older names leave the number of blocks out; it follows from what 64 lanes hold

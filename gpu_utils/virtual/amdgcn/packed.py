@@ -139,10 +139,8 @@ def _packed32(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any],
     lows = [part(text, low[i], neg_low[i]) for i, text in enumerate(ops[1 : 1 + count])]
     highs = [part(text, high[i], neg_high[i]) for i, text in enumerate(ops[1 : 1 + count])]
     if name == "v_pk_mov_b32":
-        first_of, second_of = (
-            lows[0],
-            part(ops[2], high[1] if "op_sel_hi" in mods else _flags(mods, "op_sel", 0, 2)[1], 0),
-        )
+        pick = _flags(mods, "op_sel", 0, 2)
+        first_of, second_of = part(ops[1], pick[0], 0), part(ops[2], pick[1], 0)
 
         def move(s: Any) -> None:
             first, second = first_of(s).copy(), second_of(s)

@@ -198,15 +198,20 @@ def _line(
 
 
 def _code(module: Module, text: str, line: tuple[str, int] | None) -> None:
-    for part in text.split("::"):
-        mnemonic, _, rest = part.strip().partition(" ")
-        if "\t" in mnemonic:
-            mnemonic, _, more = mnemonic.partition("\t")
-            rest = more + " " + rest
-        operands, modifiers = split_operands(rest.strip())
-        if "::" in text:
-            modifiers["dual"] = True
-        module.code.append(Instruction(mnemonic, operands, modifiers, text, line))
+    parts = [_instruction(part, text, line) for part in text.split("::")]
+    if len(parts) == 1:
+        module.code.append(parts[0])
+    else:
+        module.code.append(Instruction("v_dual", [], {"parts": parts}, text, line))
+
+
+def _instruction(part: str, text: str, line: tuple[str, int] | None) -> Instruction:
+    mnemonic, _, rest = part.strip().partition(" ")
+    if "\t" in mnemonic:
+        mnemonic, _, more = mnemonic.partition("\t")
+        rest = more + " " + rest
+    operands, modifiers = split_operands(rest.strip())
+    return Instruction(mnemonic, operands, modifiers, text, line)
 
 
 def _data(module: Module, word: str, text: str) -> None:

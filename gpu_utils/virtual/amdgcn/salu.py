@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpu_utils.virtual.amdgcn import state as st
+from gpu_utils.virtual.amdgcn.floating import fma32, fmax, fmin, to_int
 from gpu_utils.virtual.amdgcn.operands import BITS, DTYPES, Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
 from gpu_utils.virtual.amdgcn.valu import _bfe, _ffbh, _ffbh_signed, _ffbl, _reverse_bits, _top_bit
@@ -160,6 +161,11 @@ for _name, _ufunc in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply
     _add(f"s_{_name}_f32", "f32", "f32 f32", _ufunc)
 for _name, _ufunc in (("ceil", np.ceil), ("floor", np.floor), ("trunc", np.trunc), ("rndne", np.rint)):
     _add(f"s_{_name}_f32", "f32", "f32", _ufunc)
+_add("s_fmac_f32 s_fmaak_f32 s_fmamk_f32", "f32", "f32 f32 f32", fma32)
+_add("s_min_f32 s_min_num_f32", "f32", "f32 f32", fmin)
+_add("s_max_f32 s_max_num_f32", "f32", "f32 f32", fmax)
+_add("s_cvt_i32_f32", "i32", "f32", lambda a: to_int(a, np.int32))
+_add("s_cvt_u32_f32", "u32", "f32", lambda a: to_int(a, np.uint32))
 _add("s_cvt_f32_i32", "f32", "i32", lambda a: a.astype(_f))
 _add("s_cvt_f32_u32", "f32", "u32", lambda a: a.astype(_f))
 

@@ -287,6 +287,20 @@ for _k, _fma in (("f32", fl.fma32), ("f16", fl.fma16), ("f64", fl.fma64)):
     _add(f"v_min3_{_k} v_min3_num_{_k}", _k, f"{_k} {_k} {_k}", lambda a, b, c: fl.fmin(fl.fmin(a, b), c))
     _add(f"v_maximum3_{_k}", _k, f"{_k} {_k} {_k}", lambda a, b, c: np.maximum(np.maximum(a, b), c))
     _add(f"v_minimum3_{_k}", _k, f"{_k} {_k} {_k}", lambda a, b, c: np.minimum(np.minimum(a, b), c))
+
+
+def _mad(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Multiply and add with two roundings and flushed denormals (before gfx90a's v_fma took over)."""
+    tiny = np.finfo(np.float32).tiny
+
+    def flush(x: np.ndarray) -> np.ndarray:
+        return np.where(np.abs(x) < tiny, np.copysign(_f(0), x), x)
+
+    return flush(flush(flush(a) * flush(b)) + flush(c))
+
+
+_add("v_mad_f32 v_madak_f32 v_madmk_f32", "f32", "f32 f32 f32", _mad)
+_add("v_mac_f32", "f32", "f32 f32 f32", _mad, accumulate=True)
 for _k in ("f32", "f16"):
     _add(f"v_fmaak_{_k} v_fmamk_{_k}", _k, f"{_k} {_k} {_k}", fl.fma32 if _k == "f32" else fl.fma16)
 _add("v_mul_legacy_f32 v_mul_dx9_zero_f32", "f32", "f32 f32", lambda a, b: np.where((a == 0) | (b == 0), _f(0), a * b))
@@ -449,22 +463,23 @@ _add("v_cvt_pk_u8_f32", "u32", "f32 u32 u32", _pk_u8)
 
 
 # division helpers
+def biased_exponent(x: np.ndarray) -> np.ndarray:
+    """The exponent field of a float, int64; 0 for denormals and zero."""
+    info = np.finfo(x.dtype)
+    word = np.dtype(f"u{x.dtype.itemsize}").type
+    raw = np.ascontiguousarray(x).view(word) >> word(info.nmant)
+    return raw.astype(np.int64) & (2 * info.maxexp - 1)
+
+
 def _div_fixup(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """a: quotient, b: denominator, c: numerator."""
     dtype = a.dtype
     a, b, c = np.broadcast_arrays(a, b, c)
-    sign = np.signbit(b) ^ np.signbit(c)
-    one = dtype.type(1)
-    signed = np.where(sign, -one, one)
-    info = np.finfo(dtype)
+    signed = np.where(np.signbit(b) ^ np.signbit(c), dtype.type(-1), dtype.type(1))
     result = np.abs(a) * signed
-    with np.errstate(all="ignore"):
-        apart = np.frexp(np.where(np.isfinite(c), c, 0))[1] - np.frexp(np.where(np.isfinite(b), b, 0))[1]
-    bottom, top = {2: (-99, 99), 4: (-150, 999), 8: (-1075, 9999)}[dtype.itemsize]
     if dtype.itemsize > 2:
-        result = np.where(apart < bottom, np.copysign(dtype.type(0), signed), result)
-        full = np.frexp(np.where(np.isfinite(b), b, 0))[1] - 1 == info.maxexp + 0
-        result = np.where(full & np.isfinite(b), signed * dtype.type(0), result)
+        bottom = -150 if dtype.itemsize == 4 else -1075
+        result = np.where(biased_exponent(c) - biased_exponent(b) < bottom, signed * dtype.type(0), result)
     result = np.where(np.isinf(b) | (c == 0), signed * dtype.type(0), result)
     result = np.where((b == 0) | np.isinf(c), signed * dtype.type(np.inf), result)
     invalid = ((b == 0) & (c == 0)) | (np.isinf(b) & np.isinf(c))
@@ -529,3 +544,19 @@ def _bf_high(a: np.ndarray) -> np.ndarray:
 for _k, _low, _high in (("f16", _f16_low, _f16_high), ("bf16", _bf_low, _bf_high)):
     _add(f"v_dot2_f32_{_k}", "f32", "u32 u32 f32", _dot2(_low, _high), error=1)
     _add(f"v_dot2c_f32_{_k} v_dot2acc_f32_{_k}", "f32", "u32 u32 f32", _dot2(_low, _high), accumulate=True, error=1)
+
+
+def _dot2_narrow(low: Callable[..., Any], high: Callable[..., Any], out: Callable[..., Any], widen: Callable[..., Any]) -> Any:
+    """v_dot2 with a 16-bit accumulator and result; a sum in float64, rounded once."""
+
+    def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        total = low(a).astype(np.float64) * low(b) + high(a).astype(np.float64) * high(b) + widen(c)
+        return out(total.astype(_f))
+
+    return run
+
+
+_add("v_dot2_f16_f16", "f16", "u32 u32 f16",
+     _dot2_narrow(_f16_low, _f16_high, lambda x: x.astype(np.float16), lambda c: c.astype(np.float64)), error=1)  # fmt: skip
+_add("v_dot2_bf16_bf16", "u16", "u32 u32 u16",
+     _dot2_narrow(_bf_low, _bf_high, lambda x: fl.f32_to_bf16(x).astype(np.uint16), fl.bf16_to_f32), error=1)  # fmt: skip

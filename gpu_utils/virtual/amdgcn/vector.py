@@ -42,6 +42,12 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
         return made, "vector", ""
     if name == "v_nop":
         return (lambda s: None), "wait", ""
+    if name.startswith("v_s_") and "v_" + name[4:] in valu.TABLE:  # a transcendental on scalars (gfx12)
+        scalar = valu.TABLE["v_" + name[4:]]
+        source, out = decoder.getter(ops[1], scalar.sources[0]), decoder.row(ops[0])
+        word = np.uint32 if scalar.out == "f32" else np.uint16
+        function = scalar.function
+        return (lambda s: s.put_scalar(out, function(source(s)).view(word))), "transcendental", ""
     entry = valu.TABLE.get(name)
     if name == "v_bitop3_b32" or name == "v_bitop3_b16":
         kind = "u32" if name.endswith("32") else "u16"
@@ -68,7 +74,7 @@ def plain(decoder: Decoder, name: str, entry: valu.Vector, ops: list[str], mods:
         texts.append(ops[0])
     if len(texts) != len(entry.sources):
         raise decoder.unsupported(f"{len(texts)} sources, expected {len(entry.sources)}")
-    if not mods or set(mods) <= {"dual"}:
+    if not mods:
         fast = _fast(decoder, entry, ops[0], texts)
         if fast is not None:
             return fast
@@ -187,6 +193,8 @@ _SATURATING = {
     "v_sub_nc_u32": (np.subtract, np.uint32), "v_add_nc_i32": (np.add, np.int32), "v_sub_nc_i32": (np.subtract, np.int32),
     "v_add_nc_u16": (np.add, np.uint16), "v_sub_nc_u16": (np.subtract, np.uint16), "v_add_nc_i16": (np.add, np.int16),
     "v_sub_nc_i16": (np.subtract, np.int16),
+    "v_subrev_u32": (lambda a, b: b - a, np.uint32), "v_subrev_nc_u32": (lambda a, b: b - a, np.uint32),
+    "v_subrev_u16": (lambda a, b: b - a, np.uint16),
 }  # fmt: skip
 
 
@@ -364,11 +372,8 @@ def _div_scale(kind: str) -> Callable[..., Run]:
         a, b, c = source_getters(decoder, (kind,) * 3, ops[2:5], mods)
         flag, put, dtype = decoder.row(ops[1]), decoder.putter(ops[0], kind), DTYPES[kind]
         info = np.finfo(dtype)
-        bias = info.maxexp - 1
 
-        def exponent(x: np.ndarray) -> np.ndarray:
-            raw = np.ascontiguousarray(x).view(f"u{info.bits // 8}") >> np.array(info.nmant, f"u{info.bits // 8}")
-            return raw.astype(np.int64) & (2 * bias + 1)
+        exponent = valu.biased_exponent
 
         def denormal(x: np.ndarray) -> np.ndarray:
             return (x != 0) & (np.abs(x) < info.tiny)

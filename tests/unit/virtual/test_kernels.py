@@ -6,7 +6,7 @@ from gpu_utils.virtual import virtual_gpu
 
 from .kernels import CASES, compare, control, elementwise, matrix, reductions  # noqa: F401
 
-TARGETS = ("gfx942", "gfx90a", "gfx950", "gfx1100", "gfx1201")
+TARGETS = ("sm_80", "sm_89", "sm_90", "gfx942", "gfx90a", "gfx950", "gfx1100", "gfx1201")
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

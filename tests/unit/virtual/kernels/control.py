@@ -200,8 +200,8 @@ def pointers_kernel(table_ptr, out_ptr, N: tl.constexpr):
 @triton.jit
 def join_mask_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i, mask=(i < n) & (i % 3 != 0), other=-1.0, cache_modifier=".cg", eviction_policy="evict_first")
-    tl.store(out_ptr + i, x, mask=i < n)
+    x = tl.load(x_ptr + i, mask=(i < n) & (i % 3 != 0), other=-1.0, cache_modifier=".cg")
+    tl.store(out_ptr + i, x, mask=i < n, eviction_policy="evict_first")
 
 
 @case()

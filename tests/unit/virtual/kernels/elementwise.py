@@ -271,5 +271,7 @@ def fp8_conversions(target):
         x = x.clamp(-200, 200)
         code, back = torch.zeros(n, dtype=dtype), torch.zeros(n)
         fp8_kernel[(1,)](x, code, back, N=n)
+        if target == "sm_89":  # converts from float16 only, so float32 is rounded twice
+            x = x.half()
         yield f"{dtype} codes", code.float(), x.to(dtype).float(), 0
         yield f"{dtype} back", back, x.to(dtype).float(), 0

@@ -234,7 +234,11 @@ def _relu(bits: int, kind: str) -> int:
     return 0 if not sf.is_nan(bits, kind) and bits >> (sf.bits_of(kind) - 1) else bits
 
 
-def _extreme(a: int, b: int, kind: str, smaller: bool, nan_wins: bool):
+def _extreme(a: int, b: int, kind: str, smaller: bool, nan_wins: bool, xorsign: bool = False):
+    if xorsign:
+        top = 1 << (BITS[kind] - 1)
+        size = _extreme(a & ~top, b & ~top, kind, smaller, nan_wins)
+        return size | ((a ^ b) & top)
     na, nb = sf.is_nan(a, kind), sf.is_nan(b, kind)
     if (na and nb) or (nan_wins and (na or nb)):
         return sf.pack(sf.NAN, kind)
@@ -253,8 +257,8 @@ def _float(stem: str, mods: list[str], kind: str):
         "add": lambda a, b: sf.add(a, b, kind, mode), "sub": lambda a, b: sf.add(a, b, kind, mode, True),
         "mul": lambda a, b: sf.mul(a, b, kind, mode), "fma": lambda a, b, c: sf.fma(a, b, c, kind, mode),
         "div": lambda a, b: sf.div(a, b, kind), "rcp": lambda a: sf.div(sf.pack(Fraction(1), kind), a, kind),
-        "sqrt": lambda a: sf.sqrt(a, kind), "min": lambda a, b: _extreme(a, b, kind, True, "NaN" in mods),
-        "max": lambda a, b: _extreme(a, b, kind, False, "NaN" in mods), "abs": lambda a: a & ~top,
+        "sqrt": lambda a: sf.sqrt(a, kind), "min": lambda a, b: _extreme(a, b, kind, True, "NaN" in mods, "xorsign" in mods),
+        "max": lambda a, b: _extreme(a, b, kind, False, "NaN" in mods, "xorsign" in mods), "abs": lambda a: a & ~top,
         "neg": lambda a: a ^ top, "copysign": lambda a, b: b & ~top | a & top,
     }.get(stem)  # fmt: skip
     if core is None:
