@@ -43,12 +43,16 @@ class CompileFailed(W2WError):
     """A compiler refused a kernel; the message carries its first error."""
 
 
+class AsmSyntaxError(W2WError):
+    """Assembly text that cannot be read; the message names the line and what was expected."""
+
+
 class BackendUnavailable(W2WError):
     """A backend cannot run here; the message says why and what would."""
 
 
 class OutOfBounds(W2WError):
-    """A kernel reached memory outside every tensor that it was given."""
+    """A kernel reached memory outside every tensor that it was given, or outside its block's shared memory."""
 
 
 class ContentError(W2WError):
@@ -76,6 +80,50 @@ class CheckTimeout(BaseException):
 
     A BaseException, so that `except Exception` inside an answer cannot swallow it.
     """
+
+
+class VirtualGpuError(W2WError):
+    """Base of what a virtual GPU reports about the kernel that it executes."""
+
+
+class UnsupportedInstruction(VirtualGpuError):
+    """The machine code holds an instruction that the virtual GPU does not execute: it stops before running anything."""
+
+    def __init__(self, target: str, kernel: str, text: str, why: str = "") -> None:
+        reason = f" ({why})" if why else ""
+        super().__init__(
+            f"the virtual {target} cannot execute `{text.strip()}` in kernel {kernel}{reason}; "
+            "nothing was run; docs/virtual-gpu.md shows how to add an instruction"
+        )
+        self.target, self.kernel, self.mnemonic = target, kernel, (text.split() or [""])[0]
+
+
+class MisalignedAccess(VirtualGpuError):
+    """A lane accessed memory at an address that is not a multiple of the access width."""
+
+
+class Race(VirtualGpuError):
+    """Two programs wrote different values to one address in one launch, without atomics."""
+
+
+class UninitialisedShared(VirtualGpuError):
+    """A lane read shared memory (LDS) that nobody in its block had written."""
+
+
+class UnwrittenOutput(VirtualGpuError):
+    """A launch left elements of an output unwritten."""
+
+
+class BarrierDeadlock(VirtualGpuError):
+    """Some waves of a block wait at a barrier that the others can never reach."""
+
+
+class ResourceLimit(VirtualGpuError):
+    """A launch asks for more than the chip has, for example LDS per block."""
+
+
+class DeviceAssert(VirtualGpuError):
+    """A kernel stopped itself: a device assertion failed, or it ran into a trap."""
 
 
 class ProgressUnavailable(W2WError):

@@ -1,0 +1,226 @@
+"""From assembly text to a Program: every instruction becomes an Op before anything runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpu_utils.errors import UnknownName, UnsupportedInstruction
+from gpu_utils.virtual.amdgcn import ds, matrix, mem, salu, vector
+from gpu_utils.virtual.amdgcn.operands import Decoder
+from gpu_utils.virtual.amdgcn.parse import Instruction, Kernel, Module, parse
+from gpu_utils.virtual.amdgcn.state import AmdState
+from gpu_utils.virtual.machine import Op, Program
+
+TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+
+
+def wave_size(target: str) -> int:
+    """Lanes of a wavefront: 64 on CDNA, 32 on RDNA."""
+    return 64 if target.startswith("gfx9") else 32
+
+
+def decode(text: str, target: str, name: str | None = None) -> Program:
+    """Decode one kernel of an assembly file; raises UnsupportedInstruction before anything runs."""
+    module = parse(text)
+    if name is None:
+        name = next(iter(module.kernels), None) or next(iter(module.labels))
+    if name not in module.labels:
+        raise UnknownName("kernel", name, [k for k in module.kernels] or list(module.labels))
+    kernel = module.kernels.get(name, Kernel(name))
+    lanes = int(kernel.notes.get("wavefront_size", wave_size(target)))
+    blob, symbols = _place_data(module)
+    decoder = Decoder(target, name, lanes, symbols)
+    decoder.fp16_overflow = kernel.descriptor.get("fp16_overflow", 0)
+    _check_modes(kernel, decoder)
+    reachable = _reachable(module, name)
+    ops: list[Op] = []
+    place: dict[int, int] = {}
+    for index, instruction in enumerate(module.code):
+        if index in reachable:
+            place[index] = len(ops)
+            ops.append(_op(decoder, instruction, index))
+    targets = {label: at for label, at in module.labels.items()}
+    for index, at in place.items():
+        instruction = module.code[index]
+        if instruction.mnemonic in salu.BRANCHES:
+            label = instruction.operands[0]
+            if label not in targets or targets[label] not in place:
+                raise UnsupportedInstruction(target, name, instruction.text, "branch to an unknown label")
+            ops[at].target = place[targets[label]]
+    _fix_jumps(ops, place)
+    entry, info = place[module.labels[name]], _info(kernel, decoder, blob)
+    if kernel.descriptor.get("user_sgpr_kernarg_preload_length", 0):
+        entry = _after_preload_prologue(ops, entry)
+    leaders = {place[at] for at in module.labels.values() if at in place}
+    program = Program(name, target, lanes, "wave", ops, entry, leaders, info)
+    return program.finish()
+
+
+def _op(decoder: Decoder, instruction: Instruction, index: int) -> Op:
+    decoder.instruction, decoder.index = instruction, index
+    mnemonic = instruction.mnemonic
+    op = Op(lambda s: None, mnemonic, "vector", instruction.text, instruction.line)
+    if mnemonic == "v_dual":
+        op.run = _dual(decoder, instruction)
+        return op
+    try:
+        found = mem.decode(decoder, instruction, op)
+        if found is None and mnemonic.startswith("ds_"):
+            found = ds.decode(decoder, instruction, op)
+        if found is None and mnemonic.startswith("s_"):
+            found = salu.decode(decoder, instruction)
+        if found is None:
+            made = matrix.decode(decoder, instruction)
+            if made is not None:
+                op.flops = made[1]
+                found = made[0], "matrix", ""
+            elif mnemonic.startswith("v_"):
+                found = vector.decode(decoder, instruction)
+    except (IndexError, ValueError, TypeError, KeyError) as error:
+        raise decoder.unsupported(f"operands not understood: {error}") from error
+    if found is None:
+        raise decoder.unsupported()
+    op.run, op.kind, op.ends = found
+    return op
+
+
+def _dual(decoder: Decoder, pair: Instruction) -> Any:
+    """Two instructions issued as one (RDNA3): both read their sources before either writes."""
+    runs, outs, reads = [], [], []
+    for part in pair.modifiers["parts"]:
+        single = Instruction(part.mnemonic.replace("v_dual_", "v_"), part.operands, part.modifiers, pair.text, pair.line)
+        runs.append(vector.decode(decoder, single)[0])
+        outs.append(decoder.row(part.operands[0]))
+        own = [part.operands[0]] if "fmac" in part.mnemonic or "dot2" in part.mnemonic else []
+        found = [decoder.register(text.strip("-|")) for text in (*part.operands[1:], *own)]
+        reads.append({row + i for row, count in filter(None, found) for i in range(count)})
+    first, second = runs
+    if outs[0] not in reads[1]:
+        order = (first, second)
+    elif outs[1] not in reads[0]:
+        order = (second, first)
+    else:
+        return _exchange(first, second, outs[0])
+
+    def run(s: Any) -> None:
+        order[0](s)
+        order[1](s)
+
+    return run
+
+
+def _exchange(first: Any, second: Any, out: int) -> Any:
+    def run(s: Any) -> None:
+        before = s.U[out].copy()
+        first(s)
+        after = s.U[out].copy()
+        s.U[out][...] = before
+        second(s)
+        s.U[out][...] = after
+
+    return run
+
+
+def _reachable(module: Module, name: str) -> range | set[int]:
+    """Code of the kernel, and of every function in the file when the kernel calls one."""
+    calls = any(ins.mnemonic in ("s_swappc_b64", "s_setpc_b64") for ins in module.code)
+    if calls or len(module.kernels) < 2:
+        return range(len(module.code))
+    start = module.labels[name]
+    starts = sorted(module.labels[other] for other in module.kernels if other in module.labels)
+    after = next((at for at in starts if at > start), len(module.code))
+    return range(start, after)
+
+
+def _fix_jumps(ops: list[Op], place: dict[int, int]) -> None:
+    """Code addresses count instructions of the file; ops count from the first reachable one."""
+    shift = min(place) if place else 0
+    if not shift:
+        return
+    for op in ops:
+        if op.ends == "jump":
+            inner = op.run
+            op.run = lambda s, inner=inner: inner(s) - shift
+
+
+def _after_preload_prologue(ops: list[Op], entry: int) -> int:
+    """Hardware that preloads arguments starts 256 bytes in, past the loads made for older firmware."""
+    for at in range(entry, min(entry + 12, len(ops))):
+        if ops[at].mnemonic == "s_branch" and ops[at].target is not None:
+            return ops[at].target
+        if not ops[at].mnemonic.startswith(("s_load", "s_waitcnt", "s_wait", "s_nop")):
+            break
+    return entry
+
+
+def _check_modes(kernel: Kernel, decoder: Decoder) -> None:
+    for key, wanted in (("float_round_mode_32", 0), ("float_round_mode_16_64", 0), ("float_denorm_mode_16_64", 3)):
+        if kernel.descriptor.get(key, wanted) != wanted:
+            raise UnsupportedInstruction(
+                decoder.target, kernel.name, f".amdhsa_{key} {kernel.descriptor[key]}", "rounding mode"
+            )
+
+
+def _place_data(module: Module) -> tuple[np.ndarray, dict[str, int]]:
+    """The constant data of the file in memory, with a table of addresses (GOT), and the address of every symbol."""
+    names = sorted({*module.data, *module.labels})
+    blob = np.zeros(-(-len(module.blob) // 16) * 16 + 8 * len(names) + 16, np.uint8)
+    blob[: len(module.blob)] = np.frombuffer(bytes(module.blob), np.uint8)
+    base = blob.ctypes.data
+    symbols = {name: base + at for name, at in module.data.items()}
+    for name, at in module.labels.items():
+        symbols[name] = salu.CODE_BASE + 4 * at
+    table = -(-len(module.blob) // 16) * 16
+    words = blob[table : table + 8 * len(names)].view(np.uint64)
+    got = {}
+    for i, name in enumerate(names):
+        words[i] = symbols[name]
+        got[f"{name}@got"] = base + table + 8 * i
+    for at, name in module.relocations.items():
+        if name in symbols:
+            blob[at : at + 8].view(np.uint64)[0] = symbols[name]
+    return blob, {**symbols, **got}
+
+
+def _info(kernel: Kernel, decoder: Decoder, blob: np.ndarray) -> dict[str, Any]:
+    d = kernel.descriptor
+    user: list[tuple[str, int]] = []
+    for key, name, count in (
+        ("user_sgpr_private_segment_buffer", "", 4), ("user_sgpr_dispatch_ptr", "dispatch", 2), ("user_sgpr_queue_ptr", "", 2),
+        ("user_sgpr_kernarg_segment_ptr", "kernarg", 2), ("user_sgpr_dispatch_id", "", 2),
+        ("user_sgpr_flat_scratch_init", "", 2), ("user_sgpr_private_segment_size", "", 1),
+    ):  # fmt: skip
+        if d.get(key):
+            user.append((name, count))
+    if d.get("user_sgpr_kernarg_preload_length"):
+        user.append(("preload", d["user_sgpr_kernarg_preload_length"]))
+    used = sum(count for _, count in user)
+    if d.get("user_sgpr_count", 0) > used:
+        user.append(("", d["user_sgpr_count"] - used))
+    if not d:
+        user = [("kernarg", 2)]
+    return {
+        "params": [(offset, size) for offset, size, kind in kernel.params if not kind.startswith("hidden")],
+        "hidden": [(offset, size, kind) for offset, size, kind in kernel.params if kind.startswith("hidden")],
+        "param_bytes": int(kernel.notes.get("kernarg_segment_size", 0)) or sum(size for _, size, _ in kernel.params),
+        "registers": decoder.vgprs + decoder.agprs,
+        "vgprs": decoder.vgprs,
+        "agprs": decoder.agprs,
+        "constants": decoder.constants,
+        "user_sgprs": user,
+        "preload_offset": d.get("user_sgpr_kernarg_preload_offset", 0),
+        "group_ids": [d.get(f"system_sgpr_workgroup_id_{axis}", axis == "x") for axis in "xyz"],
+        "ids_in_ttmp": decoder.gfx12,
+        "scratch": int(kernel.notes.get("private_segment_fixed_size", d.get("private_segment_fixed_size", 0))),
+        "static_shared": int(d.get("group_segment_fixed_size", 0)),
+        "mode": dict(d),
+        "data": blob,
+        "notes": kernel.notes,
+    }
+
+
+def new_state(program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> AmdState:
+    """The registers of a batch of blocks as the hardware leaves them at the first instruction."""
+    return AmdState(program, launch, block_ids, waves_per_block)

@@ -1,0 +1,214 @@
+"""LDS instructions (ds_*), and the lane exchanges that share their encoding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpu_utils.virtual.amdgcn.lanes import swizzle_source
+from gpu_utils.virtual.amdgcn.mem import WIDTHS, Width, put_loaded, stored
+from gpu_utils.virtual.amdgcn.operands import Decoder
+from gpu_utils.virtual.amdgcn.parse import Instruction
+from gpu_utils.virtual.machine import Op
+
+Run = Callable[[Any], Any]
+
+_ATOMIC = {
+    "add": "add", "sub": "sub", "inc": "inc", "dec": "dec", "and": "and", "or": "or", "xor": "xor", "wrxchg": "exch",
+    "storexchg": "exch", "cmpst": "cas", "cmpstore": "cas", "pk_add": "pk",
+}  # fmt: skip
+
+
+def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
+    """(run, kind, ends)."""
+    name, ops = ins.mnemonic, ins.operands
+    offset = int(ins.modifiers.get("offset", 0)) if not isinstance(ins.modifiers.get("offset"), str) else 0
+    if name in ("ds_bpermute_b32", "ds_permute_b32"):
+        return _permute(decoder, ops, offset, name == "ds_permute_b32"), "shared", ""
+    if name == "ds_swizzle_b32":
+        return _swizzle(decoder, ins), "shared", ""
+    if name == "ds_nop":
+        return (lambda s: None), "wait", ""
+    match = re.match(r"ds_(read|load|write|store)(2(?:st64|_stride64)?)_b(32|64)$", name) or re.match(
+        r"ds_(read|load|write|store)_2addr(?:_(stride64))?_b(32|64)$", name
+    )
+    if match:
+        far = 64 if "64" in (match[2] or "") else 1
+        words = int(match[3]) // 32
+        places = [int(ins.modifiers.get(f"offset{i}", 0)) * words * 4 * far for i in (0, 1)]
+        make = _read2 if match[1] in ("read", "load") else _write2
+        return make(decoder, ops, op, words, places), "shared", ""
+    match = re.match(r"ds_(?:read|load)_b(64|96)_tr_b(16|8|4|6)$", name) or re.match(
+        r"ds_load_tr(\d+)_b(128|64)$", name
+    )
+    if match:
+        return _read_transposed(decoder, ops, op, name, offset), "shared", ""
+    match = re.match(r"ds_(read|load|write|store)_(\w+)$", name)
+    if match and match[2] in WIDTHS:
+        width = WIDTHS[match[2]]
+        if match[1] in ("read", "load"):
+            return _read(decoder, ops, op, width, offset), "shared", ""
+        return _write(decoder, ops, op, width, offset), "shared", ""
+    match = re.match(r"ds_(\w+?)(_rtn)?_(u32|i32|b32|f32|u64|i64|b64|f64|f16|bf16)$", name)
+    if match:
+        return _atomic(decoder, ops, op, match[1], bool(match[2]), match[3], offset), "shared", ""
+    raise decoder.unsupported()
+
+
+def _read(decoder: Decoder, ops: list[str], op: Op, width: Width, offset: int) -> Run:
+    out, address, plus = decoder.row(ops[0]), decoder.row(ops[1]), np.int64(offset)
+    size, count = width.width, width.count
+
+    def run(s: Any) -> None:
+        at = s.U[address].astype(np.int64)
+        if plus:
+            at += plus
+        put_loaded(s, out, s.shared.load(s, op, at, size, count, s.mask), width)
+
+    return run
+
+
+def _write(decoder: Decoder, ops: list[str], op: Op, width: Width, offset: int) -> Run:
+    address, data, plus = decoder.row(ops[0]), decoder.row(ops[1]), np.int64(offset)
+
+    def run(s: Any) -> None:
+        s.shared.store(s, op, s.U[address].astype(np.int64) + plus, stored(s, data, width), width.width, s.mask)
+
+    return run
+
+
+def _read2(decoder: Decoder, ops: list[str], op: Op, words: int, places: list[int]) -> Run:
+    out, address = decoder.row(ops[0]), decoder.row(ops[1])
+
+    def run(s: Any) -> None:
+        at = s.U[address].astype(np.int64)
+        parts = [s.shared.load(s, op, at + place, 4, words, s.mask) for place in places]
+        for i, value in enumerate([*parts[0], *parts[1]]):
+            s.put(out + i, value)
+
+    return run
+
+
+def _write2(decoder: Decoder, ops: list[str], op: Op, words: int, places: list[int]) -> Run:
+    address, data = decoder.row(ops[0]), [decoder.row(ops[1]), decoder.row(ops[2])]
+
+    def run(s: Any) -> None:
+        at = s.U[address].astype(np.int64)
+        for row, place in zip(data, places, strict=True):
+            s.shared.store(s, op, at + place, [s.U[row + i] for i in range(words)], 4, s.mask)
+
+    return run
+
+
+def _read_transposed(decoder: Decoder, ops: list[str], op: Op, name: str, offset: int) -> Run:
+    """gfx950 ds_read_b64_tr_b16/b8/b4: 16 lanes read a tile together and each gets a column of it.
+
+    Each lane of a group of 16 reads 64 bits; the group's 16 rows of elements are dealt out again so that lane i of
+    the group holds element (i % row length) of the rows that lanes (i // row length) * ... read.
+    """
+    match = re.match(r"ds_read_b64_tr_b(16|8)$", name)
+    if not match:
+        raise decoder.unsupported()
+    bits = int(match[1])
+    out, address = decoder.row(ops[0]), decoder.row(ops[1])
+    dtype = {16: np.uint16, 8: np.uint8}[bits]
+    per_lane = 64 // bits
+    lane = np.arange(16)
+    # element e of lane i comes from lane (i // per_lane) * per_lane + e of its group, at position i % per_lane
+    if bits == 16:
+        source_lane = (np.arange(per_lane)[None, :] * (16 // per_lane)) + (lane // per_lane)[:, None]
+    else:
+        source_lane = (np.arange(per_lane)[None, :] * (16 // per_lane)) + (lane // per_lane)[:, None]
+    position = np.broadcast_to((lane % per_lane)[:, None], source_lane.shape)
+
+    def run(s: Any) -> None:
+        at = s.U[address].astype(np.int64) + offset
+        low, high = s.shared.load(s, op, at, 4, 2, s.mask)
+        both = np.stack([low, high], axis=-1).view(dtype).reshape(s.waves, s.lanes // 16, 16, per_lane)
+        dealt = np.ascontiguousarray(both[:, :, source_lane, position]).reshape(s.waves, s.lanes, per_lane)
+        words = dealt.view(np.uint32)
+        s.put(out, words[..., 0])
+        s.put(out + 1, words[..., 1])
+
+    return run
+
+
+def _atomic(decoder: Decoder, ops: list[str], op: Op, name: str, returns: bool, kind: str, offset: int) -> Run:
+    if name in ("min", "max"):
+        action = {"u": "u", "i": "s", "f": "f"}[kind[0]] + name
+    elif name in ("min_num", "max_num"):
+        action = "f" + name[:3]
+    elif name == "add" and kind[0] == "f":
+        action = "fadd"
+    elif name == "pk_add":
+        action = f"pk_fadd_{kind}"
+    elif name in _ATOMIC:
+        action = _ATOMIC[name]
+    else:
+        raise decoder.unsupported()
+    width = 8 if kind.endswith("64") else 4
+    out = decoder.row(ops[0]) if returns else 0
+    rest = ops[1:] if returns else ops
+    address, data = decoder.row(rest[0]), [decoder.row(text) for text in rest[1:]]
+    if name == "cmpst":  # the older form names the compare value first
+        data = data[::-1]
+
+    def words(s: Any, row: int) -> np.ndarray:
+        return s.U[row] if width == 4 else s.pair(row)
+
+    def run(s: Any) -> None:
+        at = s.U[address].astype(np.int64) + offset
+        compare = words(s, data[1]) if action == "cas" else None
+        old = s.shared.atomic(s, op, at, width, action, words(s, data[0]), compare, s.mask, returns)
+        if returns and width == 4:
+            s.put(out, old)
+        elif returns:
+            s.put_pair(out, old)
+
+    return run
+
+
+def _permute(decoder: Decoder, ops: list[str], offset: int, push: bool) -> Run:
+    out, address, data = decoder.row(ops[0]), decoder.row(ops[1]), decoder.row(ops[2])
+    lanes = decoder.lanes
+    plus = np.uint32(offset)
+
+    def index_of(s: Any) -> np.ndarray:
+        index = ((s.U[address] + plus) >> np.uint32(2)).astype(np.int64) & (lanes - 1)
+        return index if lanes == 64 else index & 31
+
+    def pull(s: Any) -> None:
+        index = index_of(s)
+        value = np.take_along_axis(s.U[data], index, axis=1)
+        if s.exec_mask is not None:
+            value = np.where(np.take_along_axis(s.exec_mask, index, axis=1), value, np.uint32(0))
+        s.put(out, value)
+
+    def send(s: Any) -> None:
+        index = index_of(s)
+        result = np.zeros((s.waves, lanes), np.uint32)
+        wave = np.broadcast_to(np.arange(s.waves)[:, None], index.shape)
+        if s.exec_mask is None:
+            result[wave, index] = s.U[data]  # the highest lane wins: NumPy assigns in order
+        else:
+            on = s.exec_mask
+            result[wave[on], index[on]] = s.U[data][on]
+        s.put(out, result)
+
+    return send if push else pull
+
+
+def _swizzle(decoder: Decoder, ins: Instruction) -> Run:
+    out, data = decoder.row(ins.operands[0]), decoder.row(ins.operands[1])
+    source = swizzle_source(ins.modifiers.get("offset", 0), decoder.lanes)
+
+    def run(s: Any) -> None:
+        value = s.U[data].take(source, axis=1)
+        if s.exec_mask is not None:
+            value = np.where(s.exec_mask.take(source, axis=1), value, np.uint32(0))
+        s.put(out, value)
+
+    return run

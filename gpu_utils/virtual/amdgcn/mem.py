@@ -1,0 +1,355 @@
+"""Global, flat, buffer, scratch and scalar memory instructions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpu_utils.virtual.amdgcn import state as st
+from gpu_utils.virtual.amdgcn.operands import Decoder
+from gpu_utils.virtual.amdgcn.parse import Instruction
+from gpu_utils.virtual.machine import Op
+
+Run = Callable[[Any], Any]
+_LDS_HIGH, _PRIVATE_HIGH = 0x10000, 0x20000
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """bytes of one word, words, signed extension, and where 16 bits go in the register: "" (whole), "lo" or "hi"."""
+
+    width: int
+    count: int = 1
+    signed: bool = False
+    half: str = ""
+
+
+WIDTHS: dict[str, Width] = {
+    "dword": Width(4), "dwordx2": Width(4, 2), "dwordx3": Width(4, 3), "dwordx4": Width(4, 4),
+    "b32": Width(4), "b64": Width(4, 2), "b96": Width(4, 3), "b128": Width(4, 4),
+    "ubyte": Width(1), "u8": Width(1), "sbyte": Width(1, signed=True), "i8": Width(1, signed=True), "byte": Width(1), "b8": Width(1),
+    "ushort": Width(2), "u16": Width(2), "sshort": Width(2, signed=True), "i16": Width(2, signed=True), "short": Width(2),
+    "b16": Width(2),
+    "short_d16": Width(2, half="lo"), "short_d16_hi": Width(2, half="hi"), "d16_b16": Width(2, half="lo"),
+    "d16_hi_b16": Width(2, half="hi"), "ubyte_d16": Width(1, half="lo"), "ubyte_d16_hi": Width(1, half="hi"),
+    "sbyte_d16": Width(1, signed=True, half="lo"), "sbyte_d16_hi": Width(1, signed=True, half="hi"),
+    "d16_u8": Width(1, half="lo"), "d16_hi_u8": Width(1, half="hi"), "d16_i8": Width(1, signed=True, half="lo"),
+    "d16_hi_i8": Width(1, signed=True, half="hi"), "byte_d16_hi": Width(1, half="hi"), "d16_hi_b8": Width(1, half="hi"),
+    "u16_d16": Width(2, half="lo"), "u16_d16_hi": Width(2, half="hi"), "u8_d16": Width(1, half="lo"),
+    "u8_d16_hi": Width(1, half="hi"), "i8_d16": Width(1, signed=True, half="lo"), "i8_d16_hi": Width(1, signed=True, half="hi"),
+    "b16_d16_hi": Width(2, half="hi"), "b8_d16_hi": Width(1, half="hi"),
+    "u16_d16_": Width(2, half="lo"),
+}  # fmt: skip
+ATOMIC = {
+    "add": ("add", 4), "sub": ("sub", 4), "and": ("and", 4), "or": ("or", 4), "xor": ("xor", 4), "swap": ("exch", 4),
+    "smin": ("smin", 4), "smax": ("smax", 4), "umin": ("umin", 4), "umax": ("umax", 4), "inc": ("inc", 4), "dec": ("dec", 4),
+    "cmpswap": ("cas", 4), "add_f32": ("fadd", 4), "add_f64": ("fadd", 8), "min_f64": ("fmin", 8), "max_f64": ("fmax", 8),
+    "pk_add_f16": ("pk_fadd_f16", 4), "pk_add_bf16": ("pk_fadd_bf16", 4), "min_f32": ("fmin", 4), "max_f32": ("fmax", 4),
+    "min_num_f32": ("fmin", 4), "max_num_f32": ("fmax", 4), "fmin": ("fmin", 4), "fmax": ("fmax", 4),
+}  # fmt: skip
+for _name, _kind in (("add", "add"), ("sub", "sub"), ("inc", "inc"), ("dec", "dec"), ("min", "umin"), ("max", "umax")):
+    ATOMIC[f"{_name}_u32"], ATOMIC[f"{_name}_u64"] = (_kind, 4), (_kind, 8)
+for _name, _kind in (("and", "and"), ("or", "or"), ("xor", "xor"), ("swap", "exch"), ("cmpswap", "cas")):
+    ATOMIC[f"{_name}_b32"], ATOMIC[f"{_name}_b64"] = (_kind, 4), (_kind, 8)
+for _name, _kind in (("min", "smin"), ("max", "smax")):
+    ATOMIC[f"{_name}_i32"], ATOMIC[f"{_name}_i64"] = (_kind, 4), (_kind, 8)
+for _name in ("add", "sub", "and", "or", "xor", "swap", "smin", "smax", "umin", "umax", "inc", "dec", "cmpswap"):
+    ATOMIC[f"{_name}_x2"] = (ATOMIC[_name][0], 8)
+
+
+def extend(value: np.ndarray, width: Width) -> np.ndarray:
+    """A loaded word as a 32-bit register value."""
+    if width.width == 4:
+        return value
+    if width.signed:
+        return value.view(f"i{width.width}").astype(np.int32).view(np.uint32)
+    return value.astype(np.uint32)
+
+
+def put_loaded(s: Any, out: int, values: list[np.ndarray], width: Width) -> None:
+    """Write loaded words into registers, honouring d16 halves."""
+    for i, value in enumerate(values):
+        value = extend(value, width)
+        if width.half == "lo":
+            value = (s.U[out] & np.uint32(0xFFFF0000)) | (value & np.uint32(0xFFFF))
+        elif width.half == "hi":
+            value = (s.U[out] & np.uint32(0xFFFF)) | value << np.uint32(16)
+        s.put(out + i, value)
+
+
+def stored(s: Any, data: int, width: Width) -> list[np.ndarray]:
+    """The words that a store takes from registers."""
+    values = []
+    for i in range(width.count):
+        value = s.U[data + i]
+        if width.half == "hi":
+            value = value >> np.uint32(16)
+        values.append(value if width.width == 4 else value.astype(f"u{width.width}"))
+    return values
+
+
+def returns_value(mods: dict[str, Any]) -> bool:
+    """Whether an atomic gives the old value back: sc0 (gfx940), glc (before), th:TH_ATOMIC_RETURN (gfx12)."""
+    return bool(mods.get("sc0") or mods.get("glc") or "RETURN" in str(mods.get("th", "")))
+
+
+def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str] | None:
+    """(run, kind, ends) of a memory instruction; None when it is none of these."""
+    name = ins.mnemonic
+    if name.startswith(("s_load_", "s_buffer_load_")):
+        return _scalar_load(decoder, ins, op), "scalar_memory", ""
+    if re.match(r"(buffer|global)_(wb|inv|gl0_inv|gl1_inv|wbl2|wbinv)", name) or name.startswith("s_prefetch"):
+        return (lambda s: None), "wait", ""
+    match = re.match(r"(global|flat|buffer|scratch)_(load_lds|load|store|atomic)_(\w+)$", name)
+    if not match:
+        return None
+    space, action, rest = match.groups()
+    address = (_buffer_address if space == "buffer" else _address)(decoder, ins, space, action)
+    if action == "load_lds" or ins.modifiers.get("lds"):
+        return _load_to_lds(decoder, ins, op, rest, address, space), "global", ""
+    if action == "atomic":
+        return _atomic(decoder, ins, op, rest, address, space), "global", ""
+    width = WIDTHS.get(rest)
+    if width is None:
+        raise decoder.unsupported()
+    if action == "load":
+        return _load(decoder, ins, op, width, address, space), "global", ""
+    return _store(decoder, ins, op, width, address, space), "global", ""
+
+
+def _int(mods: dict[str, Any], name: str = "offset") -> int:
+    return int(mods.get(name, 0))
+
+
+# address functions: state -> (int64 addresses (waves, lanes), mask or None, out-of-range lanes or None)
+
+
+def _address(decoder: Decoder, ins: Instruction, space: str, action: str) -> Callable[[Any], Any]:
+    ops, offset = ins.operands, np.int64(_int(ins.modifiers))
+    store_like = action == "store" or (action == "atomic" and not _has_result(ins)) or action == "load_lds"
+    vector = ops[0] if store_like else ops[1]
+    scalar = ops[-1] if space != "flat" else "off"
+    if space == "scratch":
+        return _scratch_address(decoder, vector, scalar, int(offset))
+    row = decoder.row(vector)
+    if scalar in ("off", "null") or (decoder.register(scalar) or (0,))[0] < st.SGPR:
+
+        def wide(s: Any) -> np.ndarray:
+            address = s.pair(row).view(np.int64)
+            return address + offset if offset else address
+
+        return lambda s: (wide(s), s.mask)
+    base = decoder.row(scalar)
+    return lambda s: (s.U[row].astype(np.int64) + (s.pair(base).view(np.int64) + offset), s.mask)
+
+
+def _has_result(ins: Instruction) -> bool:
+    """Whether the first operand of an atomic is its result."""
+    plain = 3 if not ins.mnemonic.startswith("flat") else 2
+    return len(ins.operands) > plain
+
+
+def _scratch_address(decoder: Decoder, vector: str, scalar: str, offset: int) -> Callable[[Any], Any]:
+    parts = [decoder.row(text) for text in (vector, scalar) if text not in ("off", "null")]
+
+    def address(s: Any) -> Any:
+        total = s.scratch_base + offset
+        for row in parts:
+            total = total + s.I[row].astype(np.int64)
+        return total, s.mask
+
+    return address
+
+
+def _buffer_address(decoder: Decoder, ins: Instruction, space: str, action: str) -> Callable[[Any], Any]:
+    ops, mods = ins.operands, ins.modifiers
+    if ops and ops[-1] in ("off",):
+        ops = ops[:-1]
+    to_lds = bool(mods.get("lds"))
+    rest = ops if to_lds else ops[1:]
+    if len(rest) == 2:
+        vector, (resource_text, scalar) = None, rest
+    else:
+        vector, resource_text, scalar = rest[0], rest[1], rest[2]
+    if mods.get("idxen") or mods.get("addr64"):
+        raise decoder.unsupported("indexed buffer addressing")
+    resource = decoder.row(resource_text)
+    row = decoder.row(vector) if vector and vector != "off" and mods.get("offen") else None
+    soffset, offset = decoder.getter(scalar, "u32"), np.int64(_int(mods))
+    size = _size(ins.mnemonic)
+
+    def address(s: Any) -> Any:
+        base = s.U[resource].astype(np.int64) | (s.U[resource + 1] & np.uint32(0xFFFF)).astype(np.int64) << 32
+        limit = s.U[resource + 2].astype(np.int64)
+        extra = soffset(s).astype(np.int64)
+        inner = (np.zeros((s.waves, s.lanes), np.int64) if row is None else s.U[row].astype(np.int64)) + offset
+        good = inner + size <= limit - extra
+        address = inner + (base + extra)
+        if good.all():
+            return address, s.mask
+        return address, good if s.mask is None else good & s.mask
+
+    return address
+
+
+def _size(mnemonic: str) -> int:
+    """Bytes per lane of a buffer instruction."""
+    rest = re.sub(r"^buffer_(load|store|atomic)_", "", mnemonic)
+    if "atomic" in mnemonic:
+        return ATOMIC[rest][1] if rest in ATOMIC else 4
+    width = WIDTHS.get(rest)
+    return width.width * width.count if width else 4
+
+
+# actions
+
+
+def _load(decoder: Decoder, ins: Instruction, op: Op, width: Width, address: Any, space: str) -> Run:
+    out = decoder.row(ins.operands[0])
+    decoder.register(ins.operands[0])
+    flat = space == "flat"
+
+    def run(s: Any) -> None:
+        where, mask = address(s)
+        if flat:
+            values = _flat_load(s, op, where, width, mask)
+        else:
+            values = s.memory.load(s, op, where, width.width, width.count, mask, aligned=False)
+        if mask is not s.mask:  # lanes past a buffer's end read zero
+            values = [np.where(mask, value, value.dtype.type(0)) for value in values]
+        put_loaded(s, out, values, width)
+
+    return run
+
+
+def _store(decoder: Decoder, ins: Instruction, op: Op, width: Width, address: Any, space: str) -> Run:
+    data = decoder.row(ins.operands[0] if space == "buffer" else ins.operands[1])
+    flat = space == "flat"
+
+    def run(s: Any) -> None:
+        where, mask = address(s)
+        values = stored(s, data, width)
+        if flat:
+            _flat_store(s, op, where, values, width, mask)
+        else:
+            s.memory.store(s, op, where, values, width.width, mask, aligned=False)
+
+    return run
+
+
+def _atomic(decoder: Decoder, ins: Instruction, op: Op, rest: str, address: Any, space: str) -> Run:
+    if rest not in ATOMIC:
+        raise decoder.unsupported()
+    kind, width = ATOMIC[rest]
+    ops = ins.operands
+    gives = returns_value(ins.modifiers)
+    if space == "buffer":
+        out = data = decoder.row(ops[0])
+    else:
+        has = _has_result(ins)
+        out, data = (decoder.row(ops[0]) if has else 0), decoder.row(ops[2] if has else ops[1])
+        gives = has
+
+    def words(s: Any, row: int) -> np.ndarray:
+        return s.U[row] if width == 4 else s.pair(row)
+
+    def run(s: Any) -> None:
+        where, mask = address(s)
+        value = words(s, data)
+        compare = words(s, data + width // 4) if kind == "cas" else None
+        if space == "flat":
+            lds = where >> 32 == _LDS_HIGH
+            if lds.any():
+                raise decoder_error
+        old = s.memory.atomic(s, op, where, width, kind, value, compare, mask, gives)
+        if gives:
+            if mask is not s.mask:
+                old = np.where(mask, old, old.dtype.type(0))
+            if width == 4:
+                s.put(out, old)
+            else:
+                s.put_pair(out, old)
+
+    decoder_error = decoder.unsupported("flat atomic on LDS")
+    return run
+
+
+def _load_to_lds(decoder: Decoder, ins: Instruction, op: Op, rest: str, address: Any, space: str) -> Run:
+    """Global memory straight into LDS: lane i writes at M0 + offset + i * size."""
+    width = WIDTHS.get(rest)
+    if width is None:
+        raise decoder.unsupported()
+    offset, size = _int(ins.modifiers), max(4, width.width * width.count)
+
+    def run(s: Any) -> None:
+        where, mask = address(s)
+        values = s.memory.load(s, op, where, width.width, width.count, mask, aligned=False)
+        values = [extend(value, width) for value in values]
+        if mask is not s.mask:
+            values = [np.where(mask, value, np.uint32(0)) for value in values]
+        at = s.U[st.M0].astype(np.int64) + offset + s.lane * size
+        s.shared.store(s, op, np.broadcast_to(at, (s.waves, s.lanes)), values, 4, s.mask)
+
+    return run
+
+
+def _flat_load(s: Any, op: Op, where: np.ndarray, width: Width, mask: np.ndarray | None) -> list[np.ndarray]:
+    high = where >> 32
+    lds = high == _LDS_HIGH
+    private = high == _PRIVATE_HIGH
+    if private.any():
+        where = np.where(private, s.scratch_base + (where & 0xFFFFFFFF), where)
+    if not lds.any():
+        return s.memory.load(s, op, where, width.width, width.count, mask, aligned=False)
+    inside = lds if mask is None else lds & mask
+    first = s.shared.load(s, op, np.where(inside, where & 0xFFFFFFFF, 0), width.width, width.count, inside)
+    outside = ~lds if mask is None else ~lds & mask
+    second = s.memory.load(s, op, where, width.width, width.count, outside, aligned=False)
+    return [np.where(lds, a, b) for a, b in zip(first, second, strict=True)]
+
+
+def _flat_store(
+    s: Any, op: Op, where: np.ndarray, values: list[np.ndarray], width: Width, mask: np.ndarray | None
+) -> None:
+    high = where >> 32
+    lds = high == _LDS_HIGH
+    private = high == _PRIVATE_HIGH
+    if private.any():
+        where = np.where(private, s.scratch_base + (where & 0xFFFFFFFF), where)
+    if not lds.any():
+        s.memory.store(s, op, where, values, width.width, mask, aligned=False)
+        return
+    inside = lds if mask is None else lds & mask
+    s.shared.store(s, op, np.where(inside, where & 0xFFFFFFFF, 0), values, width.width, inside)
+    s.memory.store(s, op, where, values, width.width, ~lds if mask is None else ~lds & mask, aligned=False)
+
+
+def _scalar_load(decoder: Decoder, ins: Instruction, op: Op) -> Run:
+    match = re.match(r"s_(buffer_)?load_(?:dword(?:x(\d+))?|b(\d+)|([iu])(8|16))$", ins.mnemonic)
+    if not match or match[4]:
+        raise decoder.unsupported()
+    count = int(match[3]) // 32 if match[3] else int(match[2] or 1)
+    out, base = decoder.row(ins.operands[0]), decoder.row(ins.operands[1])
+    text = ins.operands[2] if len(ins.operands) > 2 else "0"
+    extra = _int(ins.modifiers)
+    offset = decoder.getter(text, "u32") if decoder.register(text) else None
+    number = int(text, 0) if offset is None else 0
+    is_buffer = bool(match[1])
+
+    def run(s: Any) -> None:
+        start = s.pair(base).view(np.int64)
+        if is_buffer:
+            start = start & 0xFFFFFFFFFFFF
+        address = start + (number + extra)
+        if offset is not None:
+            address = address + offset(s).astype(np.int64)
+        address = np.broadcast_to(address, (s.waves, 1)) & ~np.int64(3)
+        values = s.memory.load_scalar(s, op, address, count, s.act_column)
+        for i, value in enumerate(values):
+            s.put_scalar(out + i, value)
+
+    return run

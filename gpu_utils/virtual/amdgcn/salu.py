@@ -1,0 +1,419 @@
+"""Scalar instructions: arithmetic on SGPRs, SCC, EXEC, branches, calls, waits.
+
+Addresses of code: a function or label stands at CODE_BASE + 4 * its index. s_getpc_b64 gives 0 and every symbol is its
+absolute address, so that the usual `getpc + (symbol - here)` comes out right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpu_utils.virtual.amdgcn import state as st
+from gpu_utils.virtual.amdgcn.floating import fma32, fmax, fmin, to_int
+from gpu_utils.virtual.amdgcn.operands import BITS, DTYPES, Decoder
+from gpu_utils.virtual.amdgcn.parse import Instruction
+from gpu_utils.virtual.amdgcn.valu import _bfe, _ffbh, _ffbh_signed, _ffbl, _reverse_bits, _top_bit
+
+CODE_BASE = 1 << 44
+Run = Callable[[Any], Any]
+_u, _q = np.uint32, np.uint64
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """function(*sources) -> value, or (value, scc) when scc is "own". scc: "", "nonzero" or "own"."""
+
+    out: str
+    sources: tuple[str, ...]
+    function: Callable[..., Any]
+    scc: str = ""
+
+
+TABLE: dict[str, Scalar] = {}
+
+
+def _add(names: str, out: str, sources: str, function: Callable[..., Any], scc: str = "") -> None:
+    for name in names.split():
+        TABLE[name] = Scalar(out, tuple(sources.split()), function, scc)
+
+
+_LOGIC = {
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "nand": lambda a, b: ~(a & b), "nor": lambda a, b: ~(a | b),
+    "xnor": lambda a, b: ~(a ^ b), "andn2": lambda a, b: a & ~b, "orn2": lambda a, b: a | ~b, "and_not1": lambda a, b: a & ~b,
+    "or_not1": lambda a, b: a | ~b,
+}  # fmt: skip
+for _w, _k in ((32, "u32"), (64, "u64")):
+    _t = DTYPES[_k]
+    for _name, _function in _LOGIC.items():
+        _add(f"s_{_name}_b{_w}", _k, f"{_k} {_k}", _function, "nonzero")
+    _add(f"s_mov_b{_w}", _k, _k, lambda a: a)
+    _add(f"s_not_b{_w}", _k, _k, np.invert, "nonzero")
+    _add(f"s_lshl_b{_w}", _k, f"{_k} u32", lambda a, b, t=_t, m=_w - 1: a << (b & _u(m)).astype(t), "nonzero")
+    _add(f"s_lshr_b{_w}", _k, f"{_k} u32", lambda a, b, t=_t, m=_w - 1: a >> (b & _u(m)).astype(t), "nonzero")
+    _add(f"s_ashr_i{_w}", f"i{_w}", f"i{_w} u32",
+         lambda a, b, t=DTYPES[f"i{_w}"], m=_w - 1: a >> (b & _u(m)).astype(t), "nonzero")  # fmt: skip
+    _add(f"s_bcnt1_i32_b{_w}", "u32", _k, lambda a: np.bitwise_count(a).astype(_u), "nonzero")
+    _add(f"s_bcnt0_i32_b{_w}", "u32", _k, lambda a: np.bitwise_count(~a).astype(_u), "nonzero")
+    _add(f"s_bfm_b{_w}", _k, "u32 u32",
+         lambda a, b, t=_t, m=_w - 1: ((t(1) << (a & _u(m)).astype(t)) - t(1)) << (b & _u(m)).astype(t))  # fmt: skip
+    _add(f"s_cselect_b{_w}", _k, f"{_k} {_k} scc", lambda a, b, c: np.where(c, a, b))
+    _add(f"s_bitset1_b{_w}", _k, f"u32 {_k}", lambda a, b, t=_t, m=_w - 1: b | t(1) << (a & _u(m)).astype(t))
+    _add(f"s_bitset0_b{_w}", _k, f"u32 {_k}", lambda a, b, t=_t, m=_w - 1: b & ~(t(1) << (a & _u(m)).astype(t)))
+
+
+def _wqm(a: np.ndarray) -> np.ndarray:
+    any_in_quad = a | a >> a.dtype.type(1) | a >> a.dtype.type(2) | a >> a.dtype.type(3)
+    return (any_in_quad & a.dtype.type(0x1111111111111111 & ((1 << a.dtype.itemsize * 8) - 1))) * a.dtype.type(15)
+
+
+_add("s_wqm_b32", "u32", "u32", _wqm, "nonzero")
+_add("s_wqm_b64", "u64", "u64", _wqm, "nonzero")
+_add("s_brev_b32", "u32", "u32", _reverse_bits)
+_add("s_brev_b64", "u64", "u64", lambda a: (
+    _reverse_bits((a & _q(0xFFFFFFFF)).astype(_u)).astype(_q) << _q(32) | _reverse_bits((a >> _q(32)).astype(_u))))  # fmt: skip
+_add("s_flbit_i32_b32 s_clz_i32_u32", "u32", "u32", _ffbh)
+_add("s_flbit_i32 s_cls_i32", "u32", "i32", _ffbh_signed)
+_add(
+    "s_flbit_i32_b64 s_clz_i32_u64",
+    "u32",
+    "u64",
+    lambda a: np.where(a == 0, _u(0xFFFFFFFF), (63 - _top_bit(a)).astype(_u)),
+)
+_add("s_ff1_i32_b32 s_ctz_i32_b32", "u32", "u32", _ffbl)
+_add("s_ff1_i32_b64 s_ctz_i32_b64", "u32", "u64",
+     lambda a: np.where(a == 0, _u(0xFFFFFFFF), _top_bit(a & (~a + _q(1))).astype(_u)))  # fmt: skip
+_add("s_sext_i32_i8", "i32", "i32", lambda a: (a << np.int32(24)) >> np.int32(24))
+_add("s_sext_i32_i16", "i32", "i32", lambda a: (a << np.int32(16)) >> np.int32(16))
+
+
+def _add_carry(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    total = a + b
+    return total, total < a
+
+
+def _signed(ufunc: Any) -> Callable[..., Any]:
+    def run(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        value = ufunc(a, b)
+        return value, ufunc(a.astype(np.int64), b.astype(np.int64)) != value
+
+    return run
+
+
+def _add_with(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    wide = a.astype(_q) + b + c.astype(_q)
+    return wide.astype(_u), wide > _q(0xFFFFFFFF)
+
+
+def _sub_with(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    taken = b.astype(_q) + c.astype(_q)
+    return (a.astype(_q) - taken).astype(_u), taken > a
+
+
+_add("s_add_u32 s_add_co_u32", "u32", "u32 u32", _add_carry, "own")
+_add("s_sub_u32 s_sub_co_u32", "u32", "u32 u32", lambda a, b: (a - b, b > a), "own")
+_add("s_add_i32 s_add_co_i32", "i32", "i32 i32", _signed(np.add), "own")
+_add("s_sub_i32 s_sub_co_i32", "i32", "i32 i32", _signed(np.subtract), "own")
+_add("s_addc_u32 s_add_co_ci_u32", "u32", "u32 u32 scc", _add_with, "own")
+_add("s_subb_u32 s_sub_co_ci_u32", "u32", "u32 u32 scc", _sub_with, "own")
+_add("s_add_nc_u64 s_add_u64", "u64", "u64 u64", np.add)
+_add("s_sub_nc_u64 s_sub_u64", "u64", "u64 u64", np.subtract)
+_add("s_mul_u64", "u64", "u64 u64", np.multiply)
+_add("s_mul_i32", "u32", "u32 u32", np.multiply)
+_add("s_mul_hi_u32", "u32", "u32 u32", lambda a, b: (a.astype(_q) * b >> _q(32)).astype(_u))
+_add("s_mul_hi_i32", "i32", "i32 i32", lambda a, b: (a.astype(np.int64) * b >> np.int64(32)).astype(np.int32))
+for _k in ("u32", "i32"):
+    _add(f"s_min_{_k}", _k, f"{_k} {_k}", lambda a, b: (np.minimum(a, b), a < b), "own")
+    _add(f"s_max_{_k}", _k, f"{_k} {_k}", lambda a, b: (np.maximum(a, b), a >= b), "own")
+_add("s_abs_i32", "i32", "i32", np.abs, "nonzero")
+_add("s_absdiff_i32", "i32", "i32 i32", lambda a, b: np.abs(a - b), "nonzero")
+for _n in (1, 2, 3, 4):
+    _add(f"s_lshl{_n}_add_u32", "u32", "u32 u32", lambda a, b, n=_n: (
+        (a << _u(n)) + b, (a.astype(_q) << _q(n)) + b > _q(0xFFFFFFFF)), "own")  # fmt: skip
+_add(
+    "s_bfe_u32",
+    "u32",
+    "u32 u32",
+    lambda a, b: _bfe(False)(a, b & _u(31), np.minimum(b >> _u(16) & _u(127), _u(31))),
+    "nonzero",
+)
+_add("s_bfe_i32", "i32", "i32 u32", lambda a, b: _bfe(True)(a, b & _u(31), b >> _u(16) & _u(31)), "nonzero")
+
+
+def _bfe64(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    width = (b >> _u(16) & _u(127)).astype(_q)
+    field = a >> (b & _u(63)).astype(_q)
+    return np.where(width >= 64, field, field & ((_q(1) << (width & _q(63))) - _q(1)))
+
+
+_add("s_bfe_u64", "u64", "u64 u32", _bfe64, "nonzero")
+_add("s_pack_ll_b32_b16", "u32", "u32 u32", lambda a, b: (a & _u(0xFFFF)) | b << _u(16))
+_add("s_pack_lh_b32_b16", "u32", "u32 u32", lambda a, b: (a & _u(0xFFFF)) | (b & _u(0xFFFF0000)))
+_add("s_pack_hh_b32_b16", "u32", "u32 u32", lambda a, b: a >> _u(16) | (b & _u(0xFFFF0000)))
+_add("s_pack_hl_b32_b16", "u32", "u32 u32", lambda a, b: a >> _u(16) | b << _u(16))
+# scalar floating point of gfx11.5 and gfx12
+_f = np.float32
+for _name, _ufunc in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply)):
+    _add(f"s_{_name}_f32", "f32", "f32 f32", _ufunc)
+for _name, _ufunc in (("ceil", np.ceil), ("floor", np.floor), ("trunc", np.trunc), ("rndne", np.rint)):
+    _add(f"s_{_name}_f32", "f32", "f32", _ufunc)
+_add("s_fmac_f32 s_fmaak_f32 s_fmamk_f32", "f32", "f32 f32 f32", fma32)
+_add("s_min_f32 s_min_num_f32", "f32", "f32 f32", fmin)
+_add("s_max_f32 s_max_num_f32", "f32", "f32 f32", fmax)
+_add("s_cvt_i32_f32", "i32", "f32", lambda a: to_int(a, np.int32))
+_add("s_cvt_u32_f32", "u32", "f32", lambda a: to_int(a, np.uint32))
+_add("s_cvt_f32_i32", "f32", "i32", lambda a: a.astype(_f))
+_add("s_cvt_f32_u32", "f32", "u32", lambda a: a.astype(_f))
+
+_COMPARE = {
+    "eq": np.equal,
+    "lg": np.not_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+}
+_SAVE = {
+    "and": lambda s, e: s & e, "or": lambda s, e: s | e, "xor": lambda s, e: s ^ e, "nand": lambda s, e: ~(s & e),
+    "nor": lambda s, e: ~(s | e), "xnor": lambda s, e: ~(s ^ e), "andn2": lambda s, e: s & ~e, "orn2": lambda s, e: s | ~e,
+    "andn1": lambda s, e: ~s & e, "orn1": lambda s, e: ~s | e, "and_not0": lambda s, e: ~s & e, "and_not1": lambda s, e: s & ~e,
+    "or_not0": lambda s, e: ~s | e, "or_not1": lambda s, e: s | ~e,
+}  # fmt: skip
+_WAITS = re.compile(
+    r"s_(waitcnt|wait|nop|sleep|setprio|delay_alu|clause|sethalt|icache|dcache|inst_prefetch|set_inst_prefetch|ttrace|sendmsg|"
+    r"code_end|gl1|wait_|version|decperflevel|incperflevel|set_gpr_idx_off|barrier_signal|round_mode|denorm_mode|singleuse)"
+)
+BRANCHES = {
+    "s_branch": lambda s: True,
+    "s_cbranch_scc0": lambda s: ~s.scc[:, 0],
+    "s_cbranch_scc1": lambda s: s.scc[:, 0],
+    "s_cbranch_vccz": lambda s: _vcc(s) == 0,
+    "s_cbranch_vccnz": lambda s: _vcc(s) != 0,
+    "s_cbranch_execz": lambda s: False if s.exec_mask is None else s.Q[st.EXEC][:, 0] == 0,
+    "s_cbranch_execnz": lambda s: True if s.exec_mask is None else s.Q[st.EXEC][:, 0] != 0,
+}
+
+
+def _vcc(s: Any) -> np.ndarray:
+    return s.Q[st.VCC][:, 0] if s.lanes == 64 else s.U[st.VCC][:, 0]
+
+
+def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
+    """(run, kind, ends) of a scalar instruction that touches no memory."""
+    name, ops = ins.mnemonic, ins.operands
+    if name in BRANCHES:
+        return BRANCHES[name], "branch", "branch"
+    if name in ("s_endpgm", "s_endpgm_saved"):
+        return (lambda s: None), "branch", "end"
+    if name in ("s_barrier", "s_barrier_wait"):
+        return (lambda s: None), "barrier", "barrier"
+    if name in ("s_barrier_signal", "s_barrier_leave"):
+        return (lambda s: None), "wait", ""
+    if name == "s_trap":
+        return _trap(decoder), "branch", "end"
+    if name in ("s_setpc_b64", "s_swappc_b64", "s_call_b64"):
+        return _jump(decoder, name, ops), "branch", "jump"
+    if name in ("s_setreg_imm32_b32", "s_setreg_b32", "s_getreg_b32"):
+        return _mode_register(decoder, name, ops), "scalar", ""
+    if _WAITS.match(name):
+        return (lambda s: None), "wait", ""
+    if name == "s_getpc_b64":
+        out = decoder.row(ops[0])
+        return (lambda s: s.put_scalar64(out, np.zeros((1, 1), _q))), "scalar", ""
+    match = re.match(r"s_(\w+)_(saveexec|wrexec)_b(32|64)$", name)
+    if match:
+        return _save_exec(decoder, match[1], match[2] == "saveexec", f"u{match[3]}", ops), "scalar", "mask"
+    match = re.match(r"s_cmpk?_(\w\w)_([iu](?:32|64))$", name)
+    if match:
+        kind = match[2]
+        a = decoder.getter(ops[0], kind)
+        b = decoder.getter(_extended(ops[1], kind) if "cmpk" in name else ops[1], kind)
+        compare = _COMPARE[match[1]]
+        return (lambda s: s.put_scc(compare(a(s), b(s)))), "scalar", ""
+    match = re.match(r"s_bitcmp([01])_b(32|64)$", name)
+    if match:
+        a, b, want = decoder.getter(ops[0], f"u{match[2]}"), decoder.getter(ops[1], "u32"), int(match[1])
+        top = _u(int(match[2]) - 1)
+        return (
+            (lambda s: s.put_scc((a(s) >> (b(s) & top).astype(a(s).dtype)) & a(s).dtype.type(1) == want)),
+            "scalar",
+            "",
+        )
+    match = re.match(r"s_(mov|add|mul|cmov)k_i32$", name)
+    if match or re.match(r"s_(addk_co_i32)$", name):
+        return _with_constant(decoder, name, ops), "scalar", ""
+    match = re.match(r"s_cmov_b(32|64)$", name)
+    if match:
+        return _conditional_move(decoder, ops[0], ops[1], f"u{match[1]}")
+    match = re.match(r"s_cmp_(\w+)_f32$", name)
+    if match:
+        from gpu_utils.virtual.amdgcn.vector import COMPARE
+
+        a, b, compare = decoder.getter(ops[0], "f32"), decoder.getter(ops[1], "f32"), COMPARE[match[1]]
+        return (lambda s: s.put_scc(compare(a(s), b(s)))), "scalar", ""
+    entry = TABLE.get(name)
+    if entry is None:
+        raise decoder.unsupported()
+    return _arithmetic(decoder, entry, ops)
+
+
+def _extended(text: str, kind: str) -> str:
+    """A 16-bit constant of s_*k, extended with its sign for i32."""
+    value = int(text, 0) & 0xFFFF
+    if kind == "i32" and value & 0x8000:
+        value -= 0x10000
+    return str(value)
+
+
+def _arithmetic(decoder: Decoder, entry: Scalar, ops: list[str]) -> tuple[Run, str, str]:
+    out = decoder.row(ops[0])
+    texts = list(ops[1:])
+    if len([kind for kind in entry.sources if kind != "scc"]) > len(texts):
+        texts.append(ops[0])  # s_bitset reads its destination
+    sources = []
+    for kind in entry.sources:
+        sources.append((lambda s: s.scc) if kind == "scc" else _scalar_getter(decoder, texts.pop(0), kind))
+    function, scc = entry.function, entry.scc
+    word = np.uint64 if BITS[entry.out] == 64 else np.uint32
+    put = _put64 if BITS[entry.out] == 64 else _put32
+    to_exec = out in (st.EXEC, st.EXEC + 1)
+
+    def run(s: Any) -> None:
+        value = function(*[get(s) for get in sources])
+        if scc == "own":
+            value, flag = value
+            s.put_scc(flag)
+        value = value.view(word)
+        put(s, out, value)
+        if scc == "nonzero":
+            s.put_scc(value != 0)
+        if to_exec:
+            s.exec_changed()
+
+    return run, "scalar", "mask" if to_exec else ""
+
+
+def _put32(s: Any, row: int, value: np.ndarray) -> None:
+    s.put_scalar(row, value)
+
+
+def _put64(s: Any, row: int, value: np.ndarray) -> None:
+    s.put_scalar64(row, value)
+
+
+def _scalar_getter(decoder: Decoder, text: str, kind: str) -> Any:
+    match = re.match(r"^\(?\(?([.\w$]+)-([.\w$]+)\)?(&4294967295|>>32)\)?$", text)
+    if match:
+        address = decoder.symbols[match[1]]
+        value = address & 0xFFFFFFFF if match[3][0] == "&" else address >> 32
+        return decoder.getter(str(value), kind)
+    if text in ("src_shared_base", "src_private_base"):
+        # a flat address into LDS or scratch has this high half
+        half = 0x10000 if text == "src_shared_base" else 0x20000
+        constant = np.array([[half << 32 if BITS[kind] == 64 else half]], DTYPES[kind])
+        return lambda s: constant
+    if text in ("src_execz", "execz"):
+        return lambda s: (s.Q[st.EXEC] == 0).astype(DTYPES[kind])
+    if text in ("src_vccz", "vccz"):
+        return lambda s: (_vcc(s)[:, None] == 0).astype(DTYPES[kind])
+    return decoder.getter(text, kind)
+
+
+def _save_exec(decoder: Decoder, operation: str, saves: bool, kind: str, ops: list[str]) -> Run:
+    out, source = decoder.row(ops[0]), decoder.getter(ops[1], kind)
+    function = _SAVE[operation]
+    put = _put64 if kind == "u64" else _put32
+    word = DTYPES[kind]
+
+    def run(s: Any) -> None:
+        before = (s.Q[st.EXEC] if kind == "u64" else s.U[st.EXEC]).copy()
+        after = function(source(s), before)
+        put(s, st.EXEC, after.astype(word))
+        put(s, out, before if saves else after)
+        s.put_scc(after != 0)
+        s.exec_changed()
+
+    return run
+
+
+def _with_constant(decoder: Decoder, name: str, ops: list[str]) -> Run:
+    out = decoder.row(ops[0])
+    value = np.array([[int(_extended(ops[1], "i32"))]], np.int32)
+    if name.startswith("s_movk"):
+        return lambda s: s.put_scalar(out, value.view(_u))
+    if name.startswith("s_cmovk"):
+        return lambda s: s.put_scalar(out, np.where(s.scc, value.view(_u), s.U[out]))
+    if name.startswith("s_mulk"):
+        return lambda s: s.put_scalar(out, s.U[out] * value.view(_u))
+    function = _signed(np.add)
+
+    def add(s: Any) -> None:
+        total, flag = function(s.I[out], value)
+        s.put_scalar(out, total.view(_u))
+        s.put_scc(flag)
+
+    return add
+
+
+def _conditional_move(decoder: Decoder, out: str, source: str, kind: str) -> tuple[Run, str, str]:
+    row, get, old = decoder.row(out), decoder.getter(source, kind), decoder.getter(out, kind)
+    put = _put64 if kind == "u64" else _put32
+    return (lambda s: put(s, row, np.where(s.scc, get(s), old(s)))), "scalar", ""
+
+
+def _jump(decoder: Decoder, name: str, ops: list[str]) -> Run:
+    if name == "s_call_b64":
+        raise decoder.unsupported("direct call")
+    source = decoder.row(ops[-1])
+    out = decoder.row(ops[0]) if name == "s_swappc_b64" else None
+    back = np.array([[CODE_BASE + 4 * (decoder.index + 1)]], _q)
+
+    def run(s: Any) -> np.ndarray:
+        to = (s.pair(source)[:, 0].astype(np.int64) - CODE_BASE) >> 2
+        if out is not None:
+            s.put_scalar64(out, back)
+        return to
+
+    return run
+
+
+def _mode_register(decoder: Decoder, name: str, ops: list[str]) -> Run:
+    """MODE decides rounding, denormals and fp8 overflow; only values that change nothing here are accepted."""
+    register = ops[0] if name != "s_getreg_b32" else ops[1]
+    if name == "s_getreg_b32":
+        out = decoder.row(ops[0])
+        if "HW_REG_MODE" in register:
+            return lambda s: s.put_scalar(out, np.array([[0x2F0]], _u))
+        if "XCC_ID" in register or "HW_ID" in register:
+            return lambda s: s.put_scalar(out, np.zeros((1, 1), _u))
+        raise decoder.unsupported("this hardware register")
+    match = re.match(r"hwreg\((?:HW_REG_MODE|HW_REG_WAVE_MODE|1)(?:,\s*(\d+),\s*(\d+))?\)", register)
+    if match is None:
+        raise decoder.unsupported("this hardware register")
+    at, size = int(match[1] or 0), int(match[2] or 32)
+    value = int(ops[1], 0) if name == "s_setreg_imm32_b32" else None
+    if value is not None and at <= 23 < at + size:
+        decoder.fp16_overflow = value >> (23 - at) & 1
+        return lambda s: None
+    if value in (0, 3) and at == 2 and size == 2:  # rounding of float16 and float64: nearest, or toward zero
+        decoder.toward_zero16 = value == 3
+        return lambda s: None
+    if value is not None and at == 4 and size == 2:  # float32 denormals: 3 on, 0 flushed around a division's steps
+        return lambda s: None
+    raise decoder.unsupported("this part of the MODE register")
+
+
+def _trap(decoder: Decoder) -> Run:
+    from gpu_utils.errors import VirtualGpuError
+
+    kernel, text = decoder.kernel, decoder.instruction.text
+
+    def run(s: Any) -> None:
+        wave = 0 if s.act is None else int(s.act.argmax())
+        raise VirtualGpuError(f"kernel {kernel}: {s.where(wave, 0)} hit `{text}`: an assertion in the kernel failed")
+
+    return run

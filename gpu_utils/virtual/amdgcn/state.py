@@ -1,0 +1,215 @@
+"""Registers of a batch of wavefronts.
+
+Every register is a *row* with a number: VGPR v0.. at 0, AGPR a0.. at 256, SGPR s0.. at 512 (with VCC, M0, EXEC at the
+places of VCC..EXEC below), and the constants of the program from CONSTANTS on. U, I and F are lists
+of the same rows seen as uint32, int32 and float32: shape (waves, lanes) for vector registers,
+(waves, 1) for scalar ones, (1, 1) for constants, so that they mix by broadcasting.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpu_utils.virtual.machine import Program, State
+from gpu_utils.virtual.memory import Shared
+
+AGPR, SGPR = 256, 512
+VCC, TTMP, M0, NULL, EXEC = SGPR + 106, SGPR + 108, SGPR + 124, SGPR + 125, SGPR + 126
+CONSTANTS = SGPR + 128
+
+
+def unpack_mask(words: np.ndarray, lanes: int) -> np.ndarray:
+    """uint64 (waves, 1) -> bool (waves, lanes)."""
+    raw = np.ascontiguousarray(words).view(np.uint8)[:, : lanes // 8]
+    return np.unpackbits(raw, axis=1, bitorder="little").view(bool)
+
+
+def pack_mask(mask: np.ndarray) -> np.ndarray:
+    """bool (waves, lanes) -> uint64 (waves, 1)."""
+    packed = np.packbits(mask, axis=1, bitorder="little")
+    return packed.view(np.uint64) if packed.shape[1] == 8 else packed.view(np.uint32).astype(np.uint64)
+
+
+class AmdState(State):
+    """Registers, SCC and EXEC of the wavefronts of a batch."""
+
+    def __init__(self, program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> None:
+        super().__init__(program, launch, block_ids, waves_per_block)
+        info, n, lanes = program.info, self.waves, self.lanes
+        self.vectors = vectors = np.zeros((info["vgprs"] + info["agprs"], n, lanes), np.uint32)
+        self.S = np.zeros((n, 128), np.uint32)
+        rows: list[Any] = [None] * (CONSTANTS + len(info["constants"]))
+        for i in range(info["vgprs"]):
+            rows[i] = vectors[i]
+        for i in range(info["agprs"]):
+            rows[AGPR + i] = vectors[info["vgprs"] + i]
+        for i in range(128):
+            rows[SGPR + i] = self.S[:, i : i + 1]
+        for i, value in enumerate(info["constants"]):
+            rows[CONSTANTS + i] = np.array([[value]], np.uint32)
+        self.U = rows
+        self.I = [None if row is None else row.view(np.int32) for row in rows]  # noqa: E741
+        self.F = [None if row is None else row.view(np.float32) for row in rows]
+        # 64-bit views of the even SGPR pairs, by row number of the low half
+        self.Q = {SGPR + i: self.S[:, i : i + 2].view(np.uint64) for i in range(0, 128, 2)}
+        self.scc = np.zeros((n, 1), bool)
+        self.full = np.uint64((1 << lanes) - 1)
+        self.exec_mask: np.ndarray | None = None
+        self.act_column: np.ndarray | None = None
+        self.Q[EXEC][...] = self.full
+        self.lane = np.arange(lanes, dtype=np.int64)[None, :]
+        self.shared = Shared(self.blocks, launch.shared_bytes)
+        self.mode = info["mode"]
+        self._scratch_region = None
+        self._start(launch)
+
+    def _start(self, launch: Any) -> None:
+        """What the hardware puts into registers before the first instruction."""
+        info = self.program.info
+        bx, by = launch.block[0], launch.block[1]
+        thread = self.wave_in_block[:, None] * self.lanes + self.lane
+        x, y, z = thread % bx, thread // bx % by, thread // (bx * by)
+        self.U[0][...] = (x | y << 10 | z << 20).astype(np.uint32)
+        at = SGPR
+        for name, count in info["user_sgprs"]:
+            if name == "kernarg":
+                self.Q[at][...] = np.uint64(launch.args.ctypes.data)
+            elif name == "dispatch":
+                self.Q[at][...] = np.uint64(launch.packet.ctypes.data)
+            elif name == "preload":
+                words = launch.args.view(np.uint32)[info["preload_offset"] :][:count]
+                for i, word in enumerate(words):
+                    self.U[at + i][...] = word
+            at += count
+        ids = self.block_ids[self.block_of_wave].astype(np.uint32)
+        if info["ids_in_ttmp"]:
+            self.U[TTMP + 9][...] = ids[:, :1]
+            self.U[TTMP + 7][...] = ids[:, 1:2] | ids[:, 2:] << np.uint32(16)
+            self.U[TTMP + 8][...] = self.wave_in_block[:, None].astype(np.uint32) << np.uint32(25)
+        else:
+            for axis in range(3):
+                if info["group_ids"][axis]:
+                    self.U[at][...] = ids[:, axis : axis + 1]
+                    at += 1
+        size = info["scratch"]
+        if size:
+            self.scratch_stride = -(-size // 16) * 16
+            self.scratch = np.zeros(self.waves * self.lanes * self.scratch_stride + 16, np.uint8)
+            self._scratch_region = self.memory.add_array("scratch memory", self.scratch, "scratch")
+            self.scratch_base = (
+                self.scratch.ctypes.data
+                + (np.arange(self.waves)[:, None] * self.lanes + self.lane) * self.scratch_stride
+            )
+
+    def disable(self, lanes: np.ndarray) -> None:
+        self.Q[EXEC][...] = pack_mask(~lanes)
+        self.exec_changed()
+
+    def close(self) -> None:
+        if self._scratch_region is not None:
+            self.memory.remove(self._scratch_region)
+
+    def block(self, row: int, count: int) -> np.ndarray:
+        """`count` consecutive vector registers as one array (count, waves, lanes), a view."""
+        first = row if row < AGPR else row - AGPR + self.program.info["vgprs"]
+        return self.vectors[first : first + count]
+
+    # masks
+
+    def enter(self, act: np.ndarray | None) -> None:
+        self.act = act
+        self.act_column = None if act is None else act[:, None]
+        self.active_waves = self.waves if act is None else int(act.sum())
+        self._combine()
+
+    def _combine(self) -> None:
+        if self.act is None:
+            self.mask = self.exec_mask
+        elif self.exec_mask is None:
+            self.mask = np.repeat(self.act_column, self.lanes, axis=1)
+        else:
+            self.mask = self.exec_mask & self.act_column
+        self.active_lanes = self.waves * self.lanes if self.mask is None else int(self.mask.sum())
+
+    def exec_changed(self) -> None:
+        """Call after EXEC was written."""
+        word = self.Q[EXEC]
+        self.exec_mask = None if (word == self.full).all() else unpack_mask(word, self.lanes)
+        self._combine()
+
+    def lane_mask(self, row: int) -> np.ndarray:
+        """The lane mask in an SGPR (pair), bool (waves, lanes)."""
+        if self.lanes == 64:
+            return unpack_mask(self.Q[row], 64)
+        return unpack_mask(self.U[row].astype(np.uint64), 32)
+
+    def put_mask(self, row: int, bits: np.ndarray) -> None:
+        """Write a lane mask (only active lanes may be set) into an SGPR (pair)."""
+        if row == NULL:
+            return
+        if self.mask is not None:
+            bits = bits & self.mask
+        word = pack_mask(bits)
+        target = self.Q[row] if self.lanes == 64 else self.U[row]
+        if self.act is None:
+            target[...] = word
+        else:
+            np.copyto(target, word.astype(target.dtype), where=self.act_column)
+
+    # writes
+
+    def put(self, row: int, value: np.ndarray) -> None:
+        """Write a vector register in the active lanes; value: uint32, broadcastable to (waves, lanes)."""
+        target, mask = self.U[row], self.mask
+        if mask is None:
+            target[...] = value
+        elif value.shape == target.shape:
+            np.putmask(target, mask, value)
+        else:
+            np.copyto(target, value, where=mask)
+
+    def put_scalar(self, row: int, value: np.ndarray) -> None:
+        """Write a scalar register for the running waves; value: uint32 (waves, 1) or (1, 1)."""
+        if row == NULL:
+            return
+        if self.act is None:
+            self.U[row][...] = value
+        else:
+            np.copyto(self.U[row], value, where=self.act_column)
+
+    def put_scalar64(self, row: int, value: np.ndarray) -> None:
+        """Write an even pair of scalar registers; value: uint64."""
+        if row == NULL:
+            return
+        if self.act is None:
+            self.Q[row][...] = value
+        else:
+            np.copyto(self.Q[row], value, where=self.act_column)
+
+    def put_scc(self, value: np.ndarray) -> None:
+        if self.act is None:
+            self.scc[...] = value
+        else:
+            np.copyto(self.scc, value, where=self.act_column)
+
+    def pair(self, row: int) -> np.ndarray:
+        """Two consecutive registers as one uint64 array."""
+        if row in self.Q:
+            return self.Q[row]
+        low, high = self.U[row], self.U[row + 1]
+        if low.shape[1] == 1:
+            return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
+        both = np.empty((*low.shape, 2), np.uint32)
+        both[..., 0] = low
+        both[..., 1] = high
+        return both.view(np.uint64)[..., 0]
+
+    def put_pair(self, row: int, value: np.ndarray) -> None:
+        """Write two consecutive vector registers in the active lanes; value: uint64 (waves, lanes)."""
+        if value.shape[1] != self.lanes:
+            value = np.broadcast_to(value, self.U[row].shape)
+        halves = np.ascontiguousarray(value).view(np.uint32).reshape(*value.shape, 2)
+        self.put(row, halves[..., 0])
+        self.put(row + 1, halves[..., 1])

@@ -1,0 +1,240 @@
+"""Exact counters of one launch: instructions by class and per line, memory transactions, bank conflicts, lanes.
+
+Instructions are counted per segment of straight code and spread over its ops when somebody asks.
+A memory access is counted when it happens, per wave instruction, in the way the hardware splits it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# Classes of instructions. "scalar": SALU; "vector": VALU or a PTX arithmetic instruction; "transcendental": exp2, log2,
+# rcp, rsq, sqrt, sin, cos; "matrix": MFMA, WMMA, mma, wgmma; "global", "shared": memory; "scalar_memory": s_load, ld.param;
+# "branch", "barrier", "wait" (waitcnt, fences, delays), "move" (register moves, no arithmetic).
+KINDS = (
+    "scalar", "vector", "transcendental", "move", "matrix", "global", "shared", "scalar_memory",
+    "branch", "barrier", "wait",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Access:
+    """Totals of one memory op.
+
+    waves: wave instructions; lanes: active lanes; bytes: bytes asked for; transactions: sectors (global)
+    or bank cycles (shared) used; ideal: the least the same bytes could need.
+    """
+
+    waves: int = 0
+    lanes: int = 0
+    bytes: int = 0
+    transactions: int = 0
+    ideal: int = 0
+    kind: str = "load"
+
+
+@dataclass(frozen=True)
+class MemoryShape:
+    """Sizes that decide transactions: bytes per global transaction, number of shared-memory banks (4 bytes each)."""
+
+    sector: int = 32
+    banks: int = 32
+
+
+class Counters:
+    """Counts of one launch. `chip` is a MemoryShape."""
+
+    def __init__(self, program: Any, chip: MemoryShape) -> None:
+        self.program, self.chip = program, chip
+        self.segment_waves = [0] * len(program.segments)
+        self.segment_lanes = [0] * len(program.segments)
+        self.globals: dict[int, Access] = {}
+        self.shareds: dict[int, Access] = {}
+        self.launched_waves = 0
+        self.launched_blocks = 0
+        self._banks_seen: dict[tuple[int, bytes], tuple[int, int]] = {}
+
+    # called by memory
+
+    def global_access(
+        self,
+        state: Any,
+        op: Any,
+        address: np.ndarray,
+        size: int,
+        mask: np.ndarray | None,
+        store: bool = False,
+        atomic: bool = False,
+    ) -> None:
+        """Count the sectors that each wave's active lanes touch."""
+        access = self.globals.get(op.index)
+        if access is None:
+            access = self.globals[op.index] = Access(kind="atomic" if atomic else "store" if store else "load")
+        sector = self.chip.sector
+        shift = sector.bit_length() - 1
+        touched = address >> shift
+        if size > sector or int(np.bitwise_or.reduce(address, axis=None)) & (min(size, sector) - 1):
+            steps = range(1, (size + sector - 2) // sector + 1)
+            parts = [touched, *(np.minimum(touched + step, (address + size - 1) >> shift) for step in steps)]
+            touched = np.concatenate(parts, axis=1)
+        lanes = None
+        if mask is not None:
+            wide = mask if touched.shape == mask.shape else np.tile(mask, touched.shape[1] // mask.shape[1])
+            touched = np.where(wide, touched, -1)
+            lanes = mask.sum(axis=1)
+        ordered = np.sort(touched, axis=1)
+        distinct = int((ordered[:, 1:] != ordered[:, :-1]).sum()) + len(ordered) - int((ordered[:, 0] < 0).sum())
+        waves = len(address) if lanes is None else int((lanes > 0).sum())
+        active = address.size if lanes is None else int(lanes.sum())
+        access.waves += waves
+        access.lanes += active
+        access.bytes += active * size
+        access.transactions += distinct
+        if lanes is None:
+            access.ideal += waves * -(-address.shape[1] * size // sector)
+        else:
+            access.ideal += int((-(-lanes * size // sector)).sum())
+
+    def shared_access(
+        self,
+        state: Any,
+        op: Any,
+        offset: np.ndarray,
+        size: int,
+        mask: np.ndarray | None,
+        store: bool = False,
+        atomic: bool = False,
+    ) -> None:
+        """Count bank cycles: lanes that want different words of one bank wait for each other.
+
+        Lanes are served in groups that together move at most `banks` words, as documented for 64- and 128-bit accesses.
+        """
+        access = self.shareds.get(op.index)
+        if access is None:
+            access = self.shareds[op.index] = Access(kind="atomic" if atomic else "store" if store else "load")
+        lanes = offset.size if mask is None else int(mask.sum())
+        waves = len(offset) if mask is None else int(mask.any(axis=1).sum())
+        low = offset if mask is None else np.where(mask, offset, -1)
+        key = (size, low.tobytes())
+        seen = self._banks_seen.get(key)
+        if seen is None:
+            if len(self._banks_seen) > 256:
+                self._banks_seen.clear()
+            seen = self._banks_seen[key] = bank_cycles(low, size, self.chip.banks)
+        access.waves += waves
+        access.lanes += lanes
+        access.bytes += lanes * size
+        access.transactions += seen[0]
+        access.ideal += seen[1]
+
+    # asked by people
+
+    def per_op(self) -> dict[int, tuple[int, int]]:
+        """Op index -> (wave instructions, lane instructions)."""
+        result: dict[int, tuple[int, int]] = {}
+        for segment in self.program.segments.values():
+            waves = self.segment_waves[segment.index]
+            lanes = self.segment_lanes[segment.index]
+            for op in (*segment.ops, segment.stop):
+                if op is not None:
+                    result[op.index] = (waves, lanes)
+        return result
+
+    def instructions(self) -> dict[str, int]:
+        """Wave instructions by class, every class of KINDS that occurs."""
+        total: dict[str, int] = defaultdict(int)
+        per_op = self.per_op()
+        for op in self.program.ops:
+            total[op.kind] += per_op[op.index][0]
+        return {kind: total[kind] for kind in KINDS if total[kind]}
+
+    def per_line(self) -> dict[tuple[str, int] | None, dict[str, int]]:
+        """Source line -> wave instructions by class."""
+        lines: dict[Any, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        per_op = self.per_op()
+        for op in self.program.ops:
+            if per_op[op.index][0]:
+                lines[op.line][op.kind] += per_op[op.index][0]
+        return {line: dict(kinds) for line, kinds in lines.items()}
+
+    def lane_utilisation(self) -> float:
+        """Active lanes over lanes, over all vector, matrix and vector memory instructions (1.0: no divergence)."""
+        used = possible = 0
+        per_op = self.per_op()
+        for op in self.program.ops:
+            if op.kind in ("vector", "transcendental", "move", "matrix", "global", "shared"):
+                waves, lanes = per_op[op.index]
+                used += lanes
+                possible += waves * self.program.lanes
+        return used / possible if possible else 1.0
+
+    def matrix_flops(self) -> int:
+        """Floating-point (or integer) operations of matrix instructions, a multiply and an add counted as two."""
+        per_op = self.per_op()
+        return sum(op.flops * per_op[op.index][0] for op in self.program.ops if op.flops)
+
+    def _sum(self, table: dict[int, Access], field: str, *kinds: str) -> int:
+        return sum(getattr(access, field) for access in table.values() if not kinds or access.kind in kinds)
+
+    def totals(self) -> dict[str, float]:
+        """One flat table of everything, in the units of the names."""
+        instructions = self.instructions()
+        loads, stores = ("load",), ("store",)
+        return {
+            "blocks": self.launched_blocks,
+            "waves": self.launched_waves,
+            "instructions": sum(instructions.values()),
+            **{f"instructions_{kind}": count for kind, count in instructions.items()},
+            "global_load_bytes": self._sum(self.globals, "bytes", *loads),
+            "global_store_bytes": self._sum(self.globals, "bytes", *stores),
+            "global_load_sectors": self._sum(self.globals, "transactions", *loads),
+            "global_store_sectors": self._sum(self.globals, "transactions", *stores),
+            "global_sectors_ideal": self._sum(self.globals, "ideal"),
+            "global_atomics": self._sum(self.globals, "lanes", "atomic"),
+            "sector_bytes": self.chip.sector,
+            "shared_accesses": self._sum(self.shareds, "waves"),
+            "shared_bytes": self._sum(self.shareds, "bytes"),
+            "shared_cycles": self._sum(self.shareds, "transactions"),
+            "bank_conflicts": self._sum(self.shareds, "transactions") - self._sum(self.shareds, "ideal"),
+            "matrix_flops": self.matrix_flops(),
+            "lane_utilisation": self.lane_utilisation(),
+        }
+
+    def table(self) -> str:
+        """The totals as lines of text."""
+        rows = self.totals()
+        wide = max(map(len, rows))
+        return "\n".join(
+            f"{name:<{wide}}  {value:>14,.3f}" if isinstance(value, float) else f"{name:<{wide}}  {value:>14,}"
+            for name, value in rows.items()
+        )
+
+
+def bank_cycles(offset: np.ndarray, size: int, banks: int) -> tuple[int, int]:
+    """Bank cycles of one shared-memory access and the least possible for the same lanes.
+
+    offset: int64 (waves, lanes), -1 for a lane that does not take part; size: bytes per lane.
+    A wave's lanes go in groups of as many lanes as fill all banks once (32 banks of 4 bytes: 32 lanes of
+    4 bytes, 16 of 8, 8 of 16). Within a group, a bank serves one word a cycle, the same word to any number of lanes.
+
+    >>> bank_cycles(np.arange(64)[None] * 4, 4, 32), bank_cycles(np.arange(64)[None] * 8, 4, 32)
+    ((2, 2), (4, 2))
+    """
+    words = max(1, size // 4)
+    group = max(1, banks // words)
+    waves, lanes = offset.shape
+    first = offset >> 2
+    wanted = first[..., None] + np.arange(words)
+    wanted = np.where(offset[..., None] >= 0, wanted, -1).reshape(waves * (-(-lanes // group)), -1)
+    active = (wanted >= 0).any(axis=1)
+    ordered = np.sort(wanted, axis=1)
+    fresh = np.ones(ordered.shape, bool)
+    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=fresh[:, 1:])
+    fresh &= ordered >= 0
+    row = np.broadcast_to(np.arange(len(ordered))[:, None], ordered.shape)
+    load = np.bincount((row * banks + ordered % banks)[fresh], minlength=len(ordered) * banks).reshape(-1, banks)
+    return int(load.max(axis=1).sum()), int(active.sum())

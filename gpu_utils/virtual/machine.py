@@ -1,0 +1,381 @@
+"""The array machine: it runs a decoded kernel for all lanes of many waves at once.
+
+A kernel is a list of `Op`; each op is a Python function that acts on every wave of the batch by
+NumPy. The machine knows nothing of an instruction set: it schedules. Words: a *wave* is an AMD
+wavefront or an NVIDIA warp; a *unit* is what has a program counter of its own: a wave for AMDGCN
+(lanes are switched by EXEC), a lane for PTX (lanes of one warp may part). `State.act` says which
+units run now; None stands for all of them, the fast path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from gpu_utils.errors import BarrierDeadlock
+
+# A group that jumped back this often while others wait lets them run: a spin lock must not starve its holder.
+PATIENCE = 256
+
+# What an op does to the flow of control; "" for a plain op.
+ENDS = ("", "branch", "jump", "barrier", "end", "mask", "sync")
+
+
+@dataclass(slots=True, eq=False)
+class Op:
+    """One decoded instruction.
+
+    run(state) executes it for the units in `state.act` and the lanes in `state.mask`. What it
+    returns matters only when `ends` is set:
+      ""        nothing.
+      "branch"  which units go to `target`: True, False or a bool array of the shape of the units
+                (only the entries of running units are looked at); the others go on with the next op.
+      "jump"    the op index to go to: an int, or an int array of the shape of the units.
+      "barrier" None (the whole block, barrier 0), or (number, threads or None).
+      "end"     the running units end: nothing, or a bool array of the units that end (the rest goes on).
+      "sync"    None, or a bool array of the units that must stand here before any unit of their wave goes on.
+      "mask"    nothing; a plain op that changed EXEC: the machine recounts the active lanes after it.
+    kind is the class for the counters, see counters.KINDS. `line` is a source line (file, number).
+    """
+
+    run: Callable[[Any], Any]
+    mnemonic: str
+    kind: str
+    text: str = ""
+    line: tuple[str, int] | None = None
+    ends: str = ""
+    target: int | None = None
+    index: int = -1
+    flops: int = 0  # of one wave, for matrix instructions
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """Ops that run without a scheduling decision between them."""
+
+    index: int
+    start: int
+    runs: tuple[Callable[[Any], Any], ...]
+    ops: tuple[Op, ...]
+    stop: Op | None  # the last op of the segment when it decides the flow; it is not among `ops`
+    next: int  # index of the op after the segment
+
+
+@dataclass(eq=False)
+class Program:
+    """A decoded kernel: immutable, shared by all launches of the same text.
+
+    leaders: indices that a jump can reach (branch targets are added by `finish`).
+    entry: index of the first op. unit: "wave" or "lane". lanes: 32 or 64.
+    info: what the decoder wants to keep (register counts, kernel arguments, ...).
+    """
+
+    name: str
+    target: str
+    lanes: int
+    unit: str
+    ops: list[Op]
+    entry: int = 0
+    leaders: set[int] = field(default_factory=set)
+    info: dict[str, Any] = field(default_factory=dict)
+    segments: dict[int, Segment] = field(default_factory=dict)
+
+    def finish(self) -> Program:
+        """Number the ops and cut them into segments; call once, after decoding."""
+        leaders = {self.entry, *self.leaders}
+        for index, op in enumerate(self.ops):
+            op.index = index
+            if op.target is not None:
+                leaders.add(op.target)
+            if op.ends:
+                leaders.add(index + 1)
+        bounds = [*sorted(index for index in leaders if index < len(self.ops)), len(self.ops)]
+        for number, (start, after) in enumerate(pairwise(bounds)):
+            ops = self.ops[start:after]
+            stop = ops.pop() if ops and ops[-1].ends else None
+            self.segments[start] = Segment(number, start, tuple(op.run for op in ops), tuple(ops), stop, after)
+        return self
+
+
+class State:
+    """The architectural state of one batch of waves; instruction sets subclass it with their registers.
+
+    waves: number of waves in the batch; lanes: lanes of each. Rows of per-lane data have the shape (waves, lanes).
+    block_of_wave (waves,): which block of the batch a wave belongs to; wave_in_block (waves,).
+    block_ids (blocks, 3): grid coordinates; program_number (waves,): linear number of the block in the grid, x fastest.
+    act: None, or a bool array of the units that run now, of shape (waves,) or (waves, lanes).
+    mask: None (every lane runs) or a bool array (waves, lanes): the lanes that an op may write.
+    active_waves, active_lanes: counts for the running group.
+    memory, shared, counters: see memory.py and counters.py. launch: the Launch this batch is part of.
+    """
+
+    def __init__(self, program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> None:
+        blocks = len(block_ids)
+        self.program, self.launch, self.memory, self.counters = program, launch, launch.memory, launch.counters
+        self.lanes, self.waves, self.blocks = program.lanes, blocks * waves_per_block, blocks
+        self.waves_per_block, self.block_ids = waves_per_block, block_ids
+        self.block_of_wave = np.repeat(np.arange(blocks), waves_per_block)
+        self.wave_in_block = np.tile(np.arange(waves_per_block), blocks)
+        grid = launch.grid
+        linear = block_ids[:, 0] + grid[0] * (block_ids[:, 1] + grid[1] * block_ids[:, 2])
+        self.program_number = linear[self.block_of_wave]
+        self.unit_shape = (self.waves,) if program.unit == "wave" else (self.waves, self.lanes)
+        self.act: np.ndarray | None = None
+        self.mask: np.ndarray | None = None
+        self.active_waves, self.active_lanes = self.waves, self.waves * self.lanes
+        self.shared: Any = None
+        self.absent: np.ndarray | None = None
+
+    def enter(self, act: np.ndarray | None) -> None:
+        """Make `act` the running units: set act, mask and the counts. AMDGCN overrides it to add EXEC."""
+        self.act = act
+        if act is None:
+            self.mask, self.active_waves, self.active_lanes = None, self.waves, self.waves * self.lanes
+        elif act.ndim == 2:
+            self.mask = act
+            self.active_waves, self.active_lanes = int(act.any(axis=1).sum()), int(act.sum())
+        else:
+            self.mask = np.repeat(act[:, None], self.lanes, axis=1)
+            self.active_waves = int(act.sum())
+            self.active_lanes = self.active_waves * self.lanes
+
+    def disable(self, lanes: np.ndarray) -> None:
+        """Lanes (waves, lanes) past the end of a block: they never run. AMDGCN overrides it to clear EXEC."""
+        self.absent = lanes
+
+    def close(self) -> None:
+        """Called after the batch; a subclass takes back the regions that it registered."""
+
+    def where(self, wave: int, lane: int) -> str:
+        """Words for an error message: which program and lane."""
+        x, y, z = (int(v) for v in self.block_ids[self.block_of_wave[wave]])
+        thread = int(self.wave_in_block[wave]) * self.lanes + lane
+        return f"program ({x}, {y}, {z}), wave {int(self.wave_in_block[wave])}, lane {lane} (thread {thread})"
+
+
+class Scheduler:
+    """Runs one batch to its end: groups of units by program counter, the lowest first."""
+
+    def __init__(self, state: State, tracer: Callable[[State, Op], None] | None = None) -> None:
+        self.state, self.program, self.tracer = state, state.program, tracer
+        self.groups: dict[int, np.ndarray] = {}  # op index -> units that are there and may run
+        self.live: np.ndarray | None = None  # None: all
+        self.parked: dict[int, np.ndarray] = {}  # op index -> lanes that wait there for others of their warp
+        self.waiting: dict[int, np.ndarray] = {}  # barrier number -> units that wait
+        self.need: dict[int, int | None] = {}
+        self.resume = np.zeros(state.unit_shape, np.int64)
+        self.spins = 0
+        self.last_run: dict[int, int] = {}
+        self.tick = 0
+
+    def run(self) -> None:
+        state, segments = self.state, self.program.segments
+        waves, lanes = state.counters.segment_waves, state.counters.segment_lanes
+        pc: int | None = self.program.entry
+        state.enter(None)
+        if state.absent is not None:
+            self.live = ~state.absent
+            self.add(pc, self.live)
+            pc = self.pick()
+        while pc is not None:
+            segment = segments[pc]
+            waves[segment.index] += state.active_waves
+            lanes[segment.index] += state.active_lanes
+            if self.tracer is None:
+                for run in segment.runs:
+                    run(state)
+            else:
+                for op in segment.ops:
+                    op.run(state)
+                    self.tracer(state, op)
+            stop = segment.stop
+            if stop is None:
+                pc = self.go(pc, segment.next)
+                continue
+            result = stop.run(state)
+            if self.tracer is not None:
+                self.tracer(state, stop)
+            ends = stop.ends
+            if ends == "mask":
+                pc = segment.next if not self.groups else self.go(pc, segment.next)
+            elif ends == "branch":
+                pc = self.branch(pc, result, stop.target, segment.next)
+            elif ends == "jump":
+                pc = self.jump(pc, result)
+            elif ends == "barrier":
+                pc = self.barrier(result, segment.next)
+            elif ends == "sync":
+                pc = self.sync(pc, result, segment.next)
+            else:
+                pc = self.end(pc, result, segment.next)
+
+    # The running group is state.act; self.groups holds the others. Each method below returns the op
+    # index at which the group chosen to run next stands (state.act is then that group), or None at the end.
+
+    def running(self) -> np.ndarray:
+        act = self.state.act
+        return np.ones(self.state.unit_shape, bool) if act is None else act
+
+    def go(self, source: int, pc: int) -> int:
+        """The whole running group moves to pc."""
+        groups = self.groups
+        if self.parked and pc in self.parked:
+            self.add(pc, self.running())
+            return self.pick()
+        if not groups:
+            return pc
+        if pc <= source:
+            self.spins += 1
+        if pc in groups or min(groups) < pc or self.spins > PATIENCE:
+            self.add(pc, self.running())
+            return self.pick()
+        return pc
+
+    def add(self, pc: int, units: np.ndarray) -> None:
+        there = self.groups.get(pc)
+        if pc in self.parked:
+            units = units | self.parked.pop(pc)
+        self.groups[pc] = units if there is None else there | units
+
+    def pick(self) -> int | None:
+        """Choose the group to run: the lowest, or the one that has waited longest after much spinning."""
+        groups = self.groups
+        if not groups:
+            if self.parked or any(units.any() for units in self.waiting.values()):
+                self.deadlock()
+            return None
+        self.tick += 1
+        if self.spins > PATIENCE:
+            pc = min(groups, key=lambda at: (self.last_run.get(at, -1), at))
+            self.spins = 0
+        else:
+            pc = min(groups)
+        self.last_run[pc] = self.tick
+        act = groups.pop(pc)
+        self.state.enter(None if not groups and act.all() else act)
+        return pc
+
+    def branch(self, source: int, taken: Any, target: int, after: int) -> int | None:
+        act = self.state.act
+        if not isinstance(taken, bool):
+            here = taken if act is None else taken[act]
+            if here.all():
+                taken = True
+            elif not here.any():
+                taken = False
+            else:
+                units = self.running()
+                self.add(target, units & taken)
+                self.add(after, units & ~taken)
+                self.spins += target <= source
+                return self.pick()
+        return self.go(source, target if taken else after)
+
+    def jump(self, source: int, to: Any) -> int | None:
+        if isinstance(to, int):
+            return self.go(source, to)
+        units = self.running()
+        places = np.unique(to[units])
+        if len(places) == 1:
+            return self.go(source, int(places[0]))
+        for place in places:
+            self.add(int(place), units & (to == place))
+        return self.pick()
+
+    def end(self, source: int, ending: Any, after: int) -> int | None:
+        units = self.running()
+        ended = units if ending is None else units & ending
+        if not ended.any():
+            return self.go(source, after)
+        self.live = ~ended if self.live is None else self.live & ~ended
+        rest = units & ~ended
+        if rest.any():
+            self.add(after, rest)
+        for number in list(self.waiting):
+            self.release(number)
+        for pc in list(self.parked):
+            self.add(pc, self.parked.pop(pc))
+        return self.pick()
+
+    def sync(self, source: int, members: np.ndarray | None, after: int) -> int | None:
+        """Lanes whose warp lacks a member here wait at `source`; the others go on."""
+        act = self.state.act
+        if act is None or members is None:
+            return self.go(source, after)
+        absent = members & ~act if self.live is None else members & ~act & self.live
+        stuck = act & absent.any(axis=1)[:, None]
+        if not stuck.any():
+            return self.go(source, after)
+        self.parked[source] = stuck
+        rest = act & ~stuck
+        if rest.any():
+            self.add(after, rest)
+        return self.pick()
+
+    def barrier(self, request: Any, after: int) -> int | None:
+        number, need = (0, None) if request is None else request
+        if self.state.act is None and need is None and not self.waiting:
+            return after
+        units = self.running()
+        self.resume[units] = after
+        before = self.waiting.get(number)
+        self.waiting[number] = units.copy() if before is None else before | units
+        self.need[number] = need
+        self.release(number)
+        return self.pick()
+
+    def release(self, number: int) -> None:
+        """Let the blocks go on whose units are all at barrier `number`."""
+        waiting, need = self.waiting[number], self.need[number]
+        live = np.ones(self.state.unit_shape, bool) if self.live is None else self.live
+        shape = (self.state.blocks, -1)
+        arrived = waiting.reshape(shape).sum(axis=1)
+        if need is None:
+            full = arrived == live.reshape(shape).sum(axis=1)
+        else:
+            full = arrived * (self.state.lanes if waiting.ndim == 1 else 1) >= need
+        full &= arrived > 0
+        if not full.any():
+            return
+        per_wave = full[self.state.block_of_wave]
+        free = waiting & (per_wave if waiting.ndim == 1 else per_wave[:, None])
+        for pc in np.unique(self.resume[free]):
+            self.add(int(pc), free & (self.resume == pc))
+        left = waiting & ~free
+        if left.any():
+            self.waiting[number] = left
+        else:
+            del self.waiting[number]
+
+    def deadlock(self) -> None:
+        state = self.state
+        if self.parked:
+            pc, units = next(iter(self.parked.items()))
+            wave, lane = (int(v) for v in np.argwhere(units)[0])
+            op = self.program.ops[pc]
+            raise BarrierDeadlock(
+                f"in kernel {self.program.name}{source_of(op)}, {state.where(wave, lane)} waits at `{op.text}` for lanes of its "
+                "warp that its member mask names and that never come; every lane in the mask must reach the instruction"
+            )
+        number, units = next((number, units) for number, units in self.waiting.items() if units.any())
+        wave = int(np.argwhere(units)[0][0])
+        op = self.program.ops[int(self.resume[units][0]) - 1]
+        raise BarrierDeadlock(
+            f"in kernel {self.program.name}{source_of(op)}, {state.where(wave, 0)} waits at barrier {number} "
+            f"(`{op.text}`) that other waves of its block never reach; every wave of a block must reach the same barriers"
+        )
+
+
+def source_of(op: Op) -> str:
+    """Where an op comes from, for messages: ` (softmax.py:12)`, or nothing when the text has no line table."""
+    return f" ({op.line[0].rsplit('/', 1)[-1]}:{op.line[1]})" if op.line else ""
+
+
+def run_batch(state: State, tracer: Callable[[State, Op], None] | None = None) -> None:
+    """Execute a batch from the program's entry until every unit has ended."""
+    with np.errstate(all="ignore"):
+        Scheduler(state, tracer).run()

@@ -1,0 +1,631 @@
+"""Memory of a virtual GPU: regions with bounds, a log of writers for races, and shared memory with written bits.
+
+Global memory is the memory of this process: addresses are the real addresses of the tensors, so that
+pointer arithmetic in a kernel just works. Every access is checked against the registered regions
+before it touches anything. Shared memory (LDS) is one NumPy buffer per batch, a slice per block.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpu_utils.errors import MisalignedAccess, OutOfBounds, Race, UninitialisedShared
+from gpu_utils.virtual.machine import Op, State, source_of
+
+UINT = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_ORIGIN = 4096
+
+
+class _AddressSpace:
+    __array_interface__ = {  # noqa: RUF012  (NumPy reads it by this name)
+        "data": (_ORIGIN, False),
+        "shape": ((1 << 47) - _ORIGIN,),
+        "typestr": "|u1",
+        "version": 3,
+    }
+
+
+_BYTES = np.asarray(_AddressSpace())
+# WORDS[width][(address - 4096) // width] is the word at a real address: only ever indexed after a bounds check.
+WORDS = {width: _BYTES.view(dtype) for width, dtype in UINT.items()}
+
+
+@dataclass(slots=True, eq=False)
+class Region:
+    """Bytes [start, start + size) that a kernel may access.
+
+    kind: "tensor", "scratch", "constant" or "args". keep: what owns the bytes, kept alive with the region.
+    grain: bytes per entry of `writer`, which holds 1 + the program that last wrote there (0: nobody).
+    """
+
+    name: str
+    start: int
+    size: int
+    kind: str
+    keep: Any = None
+    grain: int = 4
+    writer: np.ndarray | None = None
+
+    def log(self, width: int) -> np.ndarray:
+        """The log of writers, with entries no wider than `width` bytes."""
+        if self.writer is None:
+            self.grain = min(4, width)
+            self.writer = np.zeros(-(-self.size // self.grain) + 4, np.int32)
+        if self.grain > width:
+            self.writer = np.repeat(self.writer, self.grain // width)
+            self.grain = width
+        return self.writer
+
+
+class Memory:
+    """All regions of one virtual GPU.
+
+    Addresses are int64 arrays of shape (waves, lanes). `mask` is None or a bool array of that shape:
+    lanes outside it are neither checked nor touched.
+    """
+
+    def __init__(self, races: bool = True) -> None:
+        self.races = races
+        self.regions: list[Region] = []
+        self.starts: list[int] = []
+        self.start_array = self.end_array = np.zeros(0, np.int64)
+        self.synced: set[int] = set()
+
+    # regions
+
+    def add(self, region: Region) -> Region:
+        """Register a region; one that starts at the same address is replaced (a larger one is kept)."""
+        at = bisect_right(self.starts, region.start)
+        if at and self.starts[at - 1] == region.start:
+            if self.regions[at - 1].size >= region.size and self.regions[at - 1].kind == region.kind:
+                self.regions[at - 1].name = region.name
+                return self.regions[at - 1]
+            self.regions[at - 1] = region
+        else:
+            self.regions.insert(at, region)
+        self._index()
+        return region
+
+    def remove(self, region: Region) -> None:
+        self.regions.remove(region)
+        self._index()
+
+    def _index(self) -> None:
+        self.starts = [region.start for region in self.regions]
+        self.start_array = np.array(self.starts, np.int64)
+        self.end_array = np.array([region.start + region.size for region in self.regions], np.int64)
+
+    def add_array(self, name: str, array: np.ndarray, kind: str) -> Region:
+        """Register the bytes of a contiguous NumPy array."""
+        return self.add(Region(name, array.ctypes.data, array.nbytes, kind, array))
+
+    def forget_writers(self) -> None:
+        """Start a new launch: races are between programs of one launch."""
+        self.synced.clear()
+        for region in self.regions:
+            region.writer = None
+
+    # checks
+
+    def locate(self, state: State, op: Op, address: np.ndarray, size: int, what: str) -> Region | None:
+        """The region that holds [a, a + size) for every a of the flat array; None when they lie in several."""
+        low, high = int(address.min()), int(address.max())
+        at = bisect_right(self.starts, low) - 1
+        if at >= 0 and high + size <= self.regions[at].start + self.regions[at].size:
+            return self.regions[at]
+        if not self.regions:
+            return self._outside(state, op, address, np.ones(address.shape, bool), size, what)
+        index = np.searchsorted(self.start_array, address, side="right") - 1
+        bad = (index < 0) | (address + size > self.end_array[index])
+        if bad.any():
+            self._outside(state, op, address, bad, size, what)
+        return None
+
+    def _outside(self, state: State, op: Op, address: np.ndarray, bad: np.ndarray, size: int, what: str) -> None:
+        flat = int(np.flatnonzero(bad)[0])
+        if address.ndim == 2:
+            wave, lane = divmod(flat, state.lanes)
+        else:
+            wave, lane = divmod(int(np.flatnonzero(self._mask_of_error)[flat]), state.lanes)
+        value = int(address.ravel()[flat])
+        raise OutOfBounds(
+            f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} {what} {size} bytes "
+            f"{self.describe(value, size)}; is the mask right? (`{op.text}`)"
+        )
+
+    def describe(self, address: int, size: int) -> str:
+        """Where an address lies in relation to the nearest region."""
+        nearest, distance = None, 1 << 62
+        for region in self.regions:
+            end = region.start + region.size
+            gap = region.start - address if address < region.start else max(0, address + size - end)
+            if gap < distance:
+                nearest, distance = region, gap
+        if nearest is None or distance > 1 << 40:
+            return f"at address {address:#x}, which belongs to no tensor of the launch"
+        return f"at byte offset {address - nearest.start} of {nearest.name}, which has {nearest.size} bytes"
+
+    def _active(self, address: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+        """The addresses of the lanes that take part, flat when some do not."""
+        self._mask_of_error = mask
+        return address if mask is None else address[mask]
+
+    # accesses
+
+    def load(
+        self,
+        state: State,
+        op: Op,
+        address: np.ndarray,
+        width: int,
+        count: int = 1,
+        mask: np.ndarray | None = None,
+        aligned: bool = True,
+    ) -> list[np.ndarray]:
+        """Read `count` consecutive words of `width` bytes (1, 2, 4, 8) per lane.
+
+        Returns `count` fresh arrays (waves, lanes) of uint8/16/32/64; lanes outside `mask` hold anything.
+        aligned: whether the hardware wants the address to be a multiple of `width`.
+        """
+        active = self._active(address, mask)
+        if active.size == 0:
+            return [np.zeros(address.shape, UINT[width]) for _ in range(count)]
+        self.locate(state, op, active, width * count, "reads")
+        state.counters.global_access(state, op, address, width * count, mask)
+        if mask is not None:
+            address = np.where(mask, address, active[0])
+        return self._gather(state, op, address, width, count, aligned)
+
+    def _gather(
+        self, state: State, op: Op, address: np.ndarray, width: int, count: int, aligned: bool
+    ) -> list[np.ndarray]:
+        if width > 1 and int(np.bitwise_or.reduce(address, axis=None)) & (width - 1):
+            if aligned:
+                self._misaligned(state, op, address, width)
+            return self._gather_bytes(address, width, count)
+        words, index = WORDS[width], (address - _ORIGIN) >> (width.bit_length() - 1)
+        result = [words.take(index)]
+        for _ in range(count - 1):
+            index += 1
+            result.append(words.take(index))
+        return result
+
+    def _gather_bytes(self, address: np.ndarray, width: int, count: int) -> list[np.ndarray]:
+        index = (address - _ORIGIN)[..., None] + np.arange(width * count)
+        raw = WORDS[1].take(index).view(UINT[width])
+        return [np.ascontiguousarray(raw[..., part]) for part in range(count)]
+
+    def _misaligned(self, state: State, op: Op, address: np.ndarray, width: int) -> None:
+        wave, lane = divmod(int(np.flatnonzero(address.ravel() & (width - 1))[0]), state.lanes)
+        raise MisalignedAccess(
+            f"kernel {state.program.name}{source_of(op)}: {state.where(wave % state.waves, lane)} accesses {width} "
+            f"bytes at {int(address.ravel()[wave * state.lanes + lane]):#x}, which is not a multiple of {width} (`{op.text}`)"
+        )
+
+    def load_scalar(
+        self, state: State, op: Op, address: np.ndarray, count: int, mask: np.ndarray | None
+    ) -> list[np.ndarray]:
+        """Read `count` dwords per wave; address, mask and the results: (waves, 1). Not counted as vector memory."""
+        active = self._active(address, mask)
+        if active.size == 0:
+            return [np.zeros(address.shape, np.uint32) for _ in range(count)]
+        self.locate(state, op, active, 4 * count, "reads")
+        if mask is not None:
+            address = np.where(mask, address, active[0])
+        return self._gather(state, op, address, 4, count, False)
+
+    def store(
+        self,
+        state: State,
+        op: Op,
+        address: np.ndarray,
+        values: list[np.ndarray],
+        width: int,
+        mask: np.ndarray | None = None,
+        aligned: bool = True,
+    ) -> None:
+        """Write consecutive words of `width` bytes per lane; `values` are unsigned arrays (waves, lanes).
+
+        When several lanes write one address the last lane in program order wins. Raises Race when
+        another program of the launch wrote a different value there (see docs/virtual-gpu.md).
+        """
+        active = self._active(address, mask)
+        if active.size == 0:
+            return
+        region = self.locate(state, op, active, width * len(values), "writes")
+        state.counters.global_access(state, op, address, width * len(values), mask, store=True)
+        if width > 1 and int(np.bitwise_or.reduce(active, axis=None)) & (width - 1):
+            if aligned:
+                self._misaligned(state, op, np.where(mask, address, 0) if mask is not None else address, width)
+            parts = [value.astype(UINT[width])[..., None].view(np.uint8) for value in values]
+            self.store(state, op, address, [p[..., i] for p in parts for i in range(width)], 1, mask)
+            return
+        if region is None:
+            self._store_regions(state, op, address, values, width, mask)
+            return
+        programs = None
+        if self.races and region.kind == "tensor":
+            per_wave = (state.program_number + 1).astype(np.int32)
+            programs = np.broadcast_to(per_wave[:, None], address.shape)
+            programs = programs if mask is None else programs[mask]
+        index = (active - _ORIGIN) >> (width.bit_length() - 1)
+        for part, value in enumerate(values):
+            if part:
+                index += 1
+            value = value if mask is None else value[mask]
+            if programs is None:
+                WORDS[width][index] = value
+            else:
+                self._logged(state, op, region, index, value, width, programs)
+
+    def _store_regions(
+        self, state: State, op: Op, address: np.ndarray, values: list[np.ndarray], width: int, mask: np.ndarray | None
+    ) -> None:
+        index = np.searchsorted(self.start_array, address, side="right") - 1
+        active = np.ones(address.shape, bool) if mask is None else mask
+        counters, state.counters = state.counters, type(state.counters)(state.counters.program, state.counters.chip)
+        try:
+            for number in np.unique(index[active]):
+                self.store(state, op, address, values, width, active & (index == number))
+        finally:
+            state.counters = counters
+
+    def _logged(
+        self,
+        state: State,
+        op: Op,
+        region: Region,
+        index: np.ndarray,
+        value: np.ndarray,
+        width: int,
+        programs: np.ndarray,
+    ) -> None:
+        """Store one word per lane and log who wrote it."""
+        words = WORDS[width]
+        log = region.log(width)
+        fold = width // region.grain
+        place = ((index * width + _ORIGIN) - region.start) // region.grain
+        aligned = fold == 1 or (region.start % width == 0)
+        if fold == 1:
+            entries, mark = log, programs
+        elif fold == 2 and aligned:
+            entries = log[: len(log) & ~1].view(np.int64)
+            wide = programs.astype(np.int64)
+            place, mark = place >> 1, wide << 32 | wide
+        else:
+            for step in range(fold):
+                log[place + step] = programs
+            words[index] = value
+            return
+        before = entries[place]
+        clash = (before != 0) & (before != mark)
+        if clash.any():
+            clash &= words[index] != value
+            if fold == 2 and clash.any():
+                low, high = before & 0x7FFFFFFF, before >> 32
+                clash &= ((low != 0) & (low != programs)) | ((high != 0) & (high != programs))
+            if clash.any():
+                other = before if fold == 1 else np.where(before >> 32 != 0, before >> 32, before & 0x7FFFFFFF)
+                self._race(state, op, region, index * width + _ORIGIN, clash, programs, other, words[index], value)
+        words[index] = value
+        entries[place] = mark
+        if len(state.block_ids) > 1:
+            clash = entries[place] != mark
+            if clash.any():
+                clash &= words[index] != value
+                if clash.any():
+                    other = entries[place] & 0x7FFFFFFF
+                    self._race(state, op, region, index * width + _ORIGIN, clash, programs, other, words[index], value)
+
+    def _race(
+        self,
+        state: State,
+        op: Op,
+        region: Region,
+        address: np.ndarray,
+        clash: np.ndarray,
+        programs: np.ndarray,
+        others: np.ndarray,
+        old: np.ndarray,
+        new: np.ndarray,
+    ) -> None:
+        for at in np.argwhere(clash):
+            at = tuple(at)
+            mine, other = int(programs[at]) - 1, int(others[at]) - 1
+            if mine in self.synced and other in self.synced:
+                continue  # both used atomics that return a value: they may hold a lock
+            raise Race(
+                f"kernel {state.program.name}{source_of(op)}: programs {other} and {mine} both write byte offset "
+                f"{int(address[at]) - region.start} of {region.name} with different values (bits {int(old[at]):#x} and "
+                f"{int(new[at]):#x}) and no atomic; the result depends on which comes last"
+            )
+
+    def atomic(
+        self,
+        state: State,
+        op: Op,
+        address: np.ndarray,
+        width: int,
+        kind: str,
+        value: np.ndarray,
+        compare: np.ndarray | None = None,
+        mask: np.ndarray | None = None,
+        returns: bool = True,
+    ) -> np.ndarray:
+        """A read-modify-write per lane, one lane after the other where addresses coincide.
+
+        kind: a key of ATOMICS ("add_u32", "fadd_f32", ...), "exch" or "cas" (with `compare`).
+        value: array (waves, lanes) of unsigned words of `width` bytes. Returns the old values
+        (uint arrays (waves, lanes)); lanes outside `mask` hold anything.
+        """
+        active = self._active(address, mask)
+        if active.size == 0:
+            return np.zeros(address.shape, UINT[width])
+        self.locate(state, op, active, width, "updates")
+        state.counters.global_access(state, op, address, width, mask, atomic=True)
+        if int(np.bitwise_or.reduce(active, axis=None)) & (width - 1):
+            self._misaligned(state, op, np.where(mask, address, 0) if mask is not None else address, width)
+        if returns and self.races:
+            waves = slice(None) if mask is None else mask.any(axis=1)
+            self.synced.update(state.program_number[waves].tolist())
+        index = (active - _ORIGIN) >> (width.bit_length() - 1)
+        pick = (lambda x: x) if mask is None else (lambda x: x[mask])
+        old = _atomic(
+            WORDS[width], index.ravel(), kind, pick(value).ravel(), None if compare is None else pick(compare).ravel()
+        )
+        if mask is None:
+            return old.reshape(address.shape)
+        result = np.zeros(address.shape, UINT[width])
+        result[mask] = old
+        return result
+
+
+class Shared:
+    """Shared memory (LDS) of a batch: `size` bytes for each block, with a bit per two bytes for "was written".
+
+    Offsets are int64 arrays (waves, lanes) from the start of the block's own shared memory.
+    `base` is the real address of block 0's slice: `base + block * stride + offset` is a usable generic address.
+    """
+
+    def __init__(self, blocks: int, size: int, check: bool = True) -> None:
+        self.size, self.check = size, check
+        self.stride = -(-max(size, 16) // 128) * 128
+        raw = np.zeros(blocks * self.stride + 128, np.uint8)
+        skip = -raw.ctypes.data % 128
+        self.bytes = raw[skip : skip + blocks * self.stride]
+        self.words = {width: self.bytes.view(dtype) for width, dtype in UINT.items()}
+        self.base = self.bytes.ctypes.data
+        written = np.zeros(blocks * self.stride // 2 + 64, np.uint8)
+        skip = -written.ctypes.data % 64
+        self.written = written[skip : skip + blocks * self.stride // 2]
+        self.marks = {width: self.written.view(dtype) for width, dtype in UINT.items()}
+
+    def reset(self) -> None:
+        """What a new block finds: nothing written."""
+        self.written[:] = 0
+
+    def block_base(self, state: State) -> np.ndarray:
+        """Byte offset of each wave's block in `bytes`, int64 (waves, 1)."""
+        return (state.block_of_wave * self.stride)[:, None]
+
+    def _flat(
+        self, state: State, op: Op, offset: np.ndarray, size: int, mask: np.ndarray | None, what: str
+    ) -> np.ndarray:
+        active = offset if mask is None else offset[mask]
+        if active.size and (int(active.min()) < 0 or int(active.max()) + size > self.size):
+            bad = (offset < 0) | (offset + size > self.size)
+            bad = bad if mask is None else bad & mask
+            wave, lane = (int(v) for v in np.argwhere(bad)[0])
+            raise OutOfBounds(
+                f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} {what} {size} bytes at offset "
+                f"{int(offset[wave, lane])} of shared memory (LDS), which has {self.size} bytes per block (`{op.text}`)"
+            )
+        flat = offset + self.block_base(state)
+        if mask is None:
+            return flat
+        return np.where(mask, flat, flat[mask][0] if active.size else 0)
+
+    def load(
+        self, state: State, op: Op, offset: np.ndarray, width: int, count: int = 1, mask: np.ndarray | None = None
+    ) -> list[np.ndarray]:
+        """Like Memory.load. Raises UninitialisedShared for a word that no lane of the block has written."""
+        if mask is not None and not mask.any():
+            return [np.zeros(offset.shape, UINT[width]) for _ in range(count)]
+        size = width * count
+        flat = self._flat(state, op, offset, size, mask, "reads")
+        state.counters.shared_access(state, op, offset, size, mask)
+        low_bits = int(np.bitwise_or.reduce(flat, axis=None))
+        if self.check:
+            self._check_written(state, op, flat, low_bits, size, mask)
+        if low_bits & (width - 1):
+            raw = self.bytes.take(flat[..., None] + np.arange(size)).view(UINT[width])
+            return [np.ascontiguousarray(raw[..., part]) for part in range(count)]
+        index = flat >> (width.bit_length() - 1)
+        words = self.words[width]
+        result = [words.take(index)]
+        for _ in range(count - 1):
+            index += 1
+            result.append(words.take(index))
+        return result
+
+    def _check_written(
+        self, state: State, op: Op, flat: np.ndarray, low_bits: int, size: int, mask: np.ndarray | None
+    ) -> None:
+        grains = max(1, size // 2)
+        if grains in UINT and low_bits % size == 0:
+            seen = self.marks[grains].take(flat // max(size, 2))
+            good = seen == np.array(int("01" * grains, 16), UINT[grains])
+        else:
+            grains = (size + 1) // 2
+            good = self.written.take(np.minimum((flat >> 1)[..., None] + np.arange(grains), len(self.written) - 1)).all(
+                axis=-1
+            )
+        if good.all():
+            return
+        wave, lane = (int(v) for v in np.argwhere(~good)[0])
+        if mask is not None and not mask[wave, lane]:
+            wave, lane = (int(v) for v in np.argwhere(mask)[0])
+        offset = int(flat[wave, lane]) % self.stride
+        raise UninitialisedShared(
+            f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} reads {size} bytes at offset {offset} "
+            f"of shared memory (LDS) that no lane of its block has written; is a store or a barrier missing? (`{op.text}`)"
+        )
+
+    def store(
+        self,
+        state: State,
+        op: Op,
+        offset: np.ndarray,
+        values: list[np.ndarray],
+        width: int,
+        mask: np.ndarray | None = None,
+    ) -> None:
+        """Like Memory.store, without the race check."""
+        if mask is not None and not mask.any():
+            return
+        size = width * len(values)
+        flat = self._flat(state, op, offset, size, mask, "writes")
+        state.counters.shared_access(state, op, offset, size, mask, store=True)
+        if mask is not None:
+            flat, values = flat[mask], [value[mask] for value in values]
+        low_bits = int(np.bitwise_or.reduce(flat, axis=None))
+        if low_bits & (width - 1):
+            parts = [np.ascontiguousarray(value)[..., None].view(np.uint8) for value in values]
+            for part, value in enumerate(parts):
+                self.bytes[flat[..., None] + part * width + np.arange(width)] = value
+        else:
+            index = flat >> (width.bit_length() - 1)
+            for part, value in enumerate(values):
+                self.words[width][index + part if part else index] = value
+        self._mark(flat, low_bits, size)
+
+    def _mark(self, flat: np.ndarray, low_bits: int, size: int) -> None:
+        grains = max(1, size // 2)
+        if grains in UINT and low_bits % size == 0:
+            self.marks[grains][flat // max(size, 2)] = int("01" * grains, 16)
+        else:
+            for byte in range(0, size, 2):
+                self.written[(flat + byte) >> 1] = 1
+            self.written[(flat + size - 1) >> 1] = 1
+
+    def atomic(
+        self,
+        state: State,
+        op: Op,
+        offset: np.ndarray,
+        width: int,
+        kind: str,
+        value: np.ndarray,
+        compare: np.ndarray | None = None,
+        mask: np.ndarray | None = None,
+        returns: bool = True,
+    ) -> np.ndarray:
+        """Like Memory.atomic."""
+        if mask is not None and not mask.any():
+            return np.zeros(offset.shape, UINT[width])
+        flat = self._flat(state, op, offset, width, mask, "updates")
+        state.counters.shared_access(state, op, offset, width, mask, atomic=True)
+        low_bits = int(np.bitwise_or.reduce(flat, axis=None))
+        if self.check:
+            self._check_written(state, op, flat, low_bits, width, mask)
+        pick = (lambda x: x.ravel()) if mask is None else (lambda x: x[mask])
+        index = pick(flat) >> (width.bit_length() - 1)
+        old = _atomic(self.words[width], index, kind, pick(value), None if compare is None else pick(compare))
+        if mask is None:
+            return old.reshape(offset.shape)
+        result = np.zeros(offset.shape, UINT[width])
+        result[mask] = old
+        return result
+
+
+# kind -> (function of (old, value), dtype it works on). Packed halves work on two values of 16 bits.
+ATOMICS: dict[str, tuple[Any, Any]] = {
+    "add": (np.add, None),
+    "sub": (np.subtract, None),
+    "and": (np.bitwise_and, None),
+    "or": (np.bitwise_or, None),
+    "xor": (np.bitwise_xor, None),
+    "umin": (np.minimum, None),
+    "umax": (np.maximum, None),
+    "smin": (np.minimum, "i"),
+    "smax": (np.maximum, "i"),
+    "fadd": (np.add, "f"),
+    "fmin": (np.fmin, "f"),
+    "fmax": (np.fmax, "f"),
+    "inc": (lambda old, top: np.where(old >= top, 0, old + 1).astype(old.dtype), None),
+    "dec": (lambda old, top: np.where((old == 0) | (old > top), top, old - 1).astype(old.dtype), None),
+    "exch": (lambda old, value: value, None),
+}
+
+
+def _add_bf16(old: np.ndarray, value: np.ndarray) -> np.ndarray:
+    total = (old.astype(np.uint32) << 16).view(np.float32) + (value.astype(np.uint32) << 16).view(np.float32)
+    bits = total.view(np.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return np.where(np.isnan(total), (bits >> 16 | 0x40).astype(np.uint16), rounded)
+
+
+def _packed(function: Any) -> Any:
+    def apply(old: np.ndarray, value: np.ndarray) -> np.ndarray:
+        halves = np.ascontiguousarray(old).view(np.uint16), np.ascontiguousarray(value).view(np.uint16)
+        return np.ascontiguousarray(function(*halves)).view(np.uint32)
+
+    return apply
+
+
+def _add_f16(old: np.ndarray, value: np.ndarray) -> np.ndarray:
+    return (old.view(np.float16) + value.view(np.float16)).view(np.uint16)
+
+
+ATOMICS["fadd_bf16"] = (_add_bf16, None)
+ATOMICS["pk_fadd_f16"] = (_packed(_add_f16), None)
+ATOMICS["pk_fadd_bf16"] = (_packed(_add_bf16), None)
+
+_ROUNDS = 12
+
+
+def _atomic(
+    words: np.ndarray, index: np.ndarray, kind: str, value: np.ndarray, compare: np.ndarray | None
+) -> np.ndarray:
+    """Do the updates in lane order and return the old values; words is a uint view of memory, the rest flat arrays."""
+    dtype = words.dtype
+    value = np.ascontiguousarray(value, dtype)
+    order = np.argsort(index, kind="stable")
+    places = index[order]
+    first = np.empty(len(places), bool)
+    first[0] = True
+    np.not_equal(places[1:], places[:-1], out=first[1:])
+    starts = np.flatnonzero(first)
+    most = int(np.diff(np.append(starts, len(places))).max())
+    function, view = (None, None) if kind == "cas" else ATOMICS[kind]
+    view = dtype if view is None else np.dtype(f"{view}{dtype.itemsize}")
+    old = np.empty(len(places), dtype)
+    values = value[order]
+    if most > _ROUNDS and isinstance(function, np.ufunc):
+        for begin, end in zip(starts, [*starts[1:], len(places)], strict=True):
+            chain = np.empty(end - begin + 1, dtype)
+            chain[0] = words[places[begin]]
+            chain[1:] = values[begin:end]
+            running = function.accumulate(chain.view(view), dtype=view).view(dtype)
+            old[begin:end] = running[:-1]
+            words[places[begin]] = running[-1]
+    else:
+        rank = np.arange(len(places)) - np.repeat(starts, np.diff(np.append(starts, len(places))))
+        compares = None if compare is None else np.ascontiguousarray(compare, dtype)[order]
+        for step in range(most):
+            now = slice(None) if most == 1 else rank == step
+            here = places[now]
+            was = words[here]
+            if compares is not None:
+                new = np.where(was == compares[now], values[now], was)
+            else:
+                new = np.ascontiguousarray(function(was.view(view), values[now].view(view))).view(dtype)
+            words[here] = new
+            old[now] = was
+    result = np.empty_like(old)
+    result[order] = old
+    return result

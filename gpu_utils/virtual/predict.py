@@ -1,0 +1,48 @@
+"""Predicted cycles of a launch: a simple model of issue, bandwidth and occupancy. A prediction, never a measurement.
+
+Three lower bounds are computed for the whole launch on one compute unit, and the largest is taken:
+issue (each of the SIMDs starts one instruction a cycle, with a cost per class), memory (bytes of
+transactions over the bytes a unit may move in a cycle), and latency (each wave must wait for its own memory
+accesses; waves that are resident together hide each other's waits).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Issue cycles of one wave instruction by class. Transcendentals run at a quarter of the rate on both vendors.
+ISSUE = {"scalar": 1, "vector": 4, "transcendental": 16, "move": 4, "matrix": 0, "global": 4, "shared": 4, "scalar_memory": 1,
+         "branch": 1, "barrier": 1, "wait": 1}  # fmt: skip
+MATRIX_FLOPS_PER_CYCLE = 512  # of one SIMD
+BYTES_PER_CYCLE = 8  # of one compute unit, from memory
+LATENCY = 500  # cycles of one access to memory
+SIMDS = 4
+
+
+def predicted_cycles(launch: Any) -> float:
+    """Predicted cycles of a Launch if one compute unit ran all of it; only good for comparing two versions of a kernel."""
+    counters, program = launch.counters, launch.program
+    scale = program.lanes / 64
+    issue = sum(
+        ISSUE[kind] * (scale if ISSUE[kind] > 1 else 1) * count for kind, count in counters.instructions().items()
+    )
+    issue += counters.matrix_flops() / MATRIX_FLOPS_PER_CYCLE
+    totals = counters.totals()
+    sectors = totals["global_load_sectors"] + totals["global_store_sectors"]
+    memory = sectors * totals["sector_bytes"] / BYTES_PER_CYCLE
+    shared = totals["shared_cycles"]
+    waits = sum(access.waves for access in counters.globals.values() if access.kind != "store") * LATENCY
+    latency = waits / max(1, resident_waves(launch))
+    return max(issue / SIMDS, memory, shared, latency)
+
+
+def resident_waves(launch: Any) -> int:
+    """Waves that fit on one compute unit at once, by registers and shared memory; at least the waves of one block."""
+    lanes = launch.program.lanes
+    per_block = max(1, -(-launch.block[0] * launch.block[1] * launch.block[2] // lanes))
+    registers = max(1, launch.program.info.get("registers", 1))
+    by_registers = (
+        min(8, 512 // (-(-registers // 8) * 8) or 1) * SIMDS if lanes == 64 else min(48, 65536 // (registers * 32))
+    )
+    by_shared = launch.chip.shared_limit // launch.shared_bytes * per_block if launch.shared_bytes else by_registers
+    return max(per_block, min(by_registers, by_shared))

@@ -1,0 +1,458 @@
+"""PTX instructions into ops: operands become slots, opcodes become functions from the tables.
+
+Everything is decided here, once: which rows an op reads and writes, as what type, under which guard. What an op does
+when it runs is one call of a table's function on NumPy rows.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpu_utils.errors import UnsupportedInstruction
+from gpu_utils.virtual.machine import Op
+from gpu_utils.virtual.ptx import cvt, floating, integer
+from gpu_utils.virtual.ptx.forms import BYTES, TYPES, Form
+from gpu_utils.virtual.ptx.parse import (
+    SINK,
+    Address,
+    Function,
+    Imm,
+    Instruction,
+    Module,
+    Not,
+    Pair,
+    Reg,
+    Special,
+    Symbol,
+    Vector,
+)  # fmt: skip
+from gpu_utils.virtual.ptx.state import COLUMNS, PtxState, Slot
+
+ALU: dict[str, Form] = {**integer.TABLE, **floating.TABLE, **cvt.TABLE, **cvt.COMPARE}
+TRANSCENDENTAL = {"ex2", "lg2", "sin", "cos", "tanh", "rcp", "rsqrt", "sqrt"}
+# opcode stem -> function(decoder, op, instruction) that sets op.run (and op.ends, ...); filled by the family modules
+FAMILIES: dict[str, Callable[[Decoder, PtxOp, Instruction], None]] = {}
+_NARROW = {"f": "u", "i": "i", "u": "u", "b": "u"}
+
+
+def family(*stems: str):
+    """Register the decorated function for every opcode that starts with one of `stems`."""
+
+    def register(fn: Callable[[Decoder, PtxOp, Instruction], None]) -> Callable[[Decoder, PtxOp, Instruction], None]:
+        for stem in stems:
+            FAMILIES[stem] = fn
+        return fn
+
+    return register
+
+
+@dataclass(slots=True, eq=False)
+class PtxOp(Op):
+    """An Op with what the assembler still has to do for it.
+
+    label: where a branch goes; members: the slot of a `.sync` instruction's member mask; results: of a call.
+    """
+
+    label: str | None = None
+    members: int | None = None
+    results: list | None = None
+
+
+class Decoder:
+    """Decodes one kernel with the functions it calls; collects slots, symbols and memory sizes."""
+
+    def __init__(self, module: Module, kernel: Function, target: str) -> None:
+        self.module, self.kernel, self.target = module, kernel, target
+        self.slots: list[Slot] = []
+        self.slot_of: dict[Any, int] = {}
+        self.registers = {"pred": 1, "16": 0, "32": 0, "64": 0}  # predicate 0 is the carry flag
+        self.base: dict[str, int] = {}
+        self.function = kernel
+        self.addresses: dict[str, tuple[str, int]] = {}  # symbol -> (space, address)
+        self.local_bytes = 0
+        self.static_shared = 0
+        self.generic = False
+        self.versions: dict[Reg, int] = {}  # register -> how often the block has written it so far
+        self.fragments: set[tuple] = set()
+
+    # errors -----------------------------------------------------------------------------------------------------
+    def refuse(self, instruction: Instruction, why: str = "") -> None:
+        raise UnsupportedInstruction(self.target, self.kernel.name, instruction.text, why)
+
+    # slots ------------------------------------------------------------------------------------------------------
+    def _slot(self, key: Any, slot: Slot) -> int:
+        found = self.slot_of.get(key)
+        if found is None:
+            found = self.slot_of[key] = len(self.slots)
+            self.slots.append(slot)
+        return found
+
+    def enter_function(self, function: Function) -> None:
+        """Give the registers of a function their places in the columns."""
+        self.function = function
+        self.base = dict(self.registers)
+        for column, count in function.registers.items():
+            self.registers[column] += count
+
+    def register(self, reg: Reg, kind: str, write: bool = False) -> int:
+        """The slot of a register seen as operand type `kind`. A wider register is cut (read) or extended (written)."""
+        column, dtype = TYPES[kind]
+        index = self.base[reg.kind] + reg.index
+        if reg.kind == "pred" or column == "pred":
+            if reg.kind != column:
+                raise ValueError(f"{reg.name} is no operand of type {kind}")
+            return self._slot(("pred", index, "?"), Slot("pred", index, dtype))
+        size, width = BYTES[kind], COLUMNS[reg.kind].itemsize
+        if size > width:
+            raise ValueError(f"register {reg.name} is too narrow for type {kind}")
+        step = 1
+        if size < width:
+            if write:
+                dtype = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{width}")
+            else:
+                dtype = np.dtype(f"{'i' if kind[0] == 's' else 'f' if dtype.kind == 'f' else 'u'}{size}")
+                step = width // size
+        return self._slot((reg.kind, index, dtype.str, step), Slot(reg.kind, index, dtype, step))
+
+    def raw(self, reg: Reg) -> int:
+        """The slot of a register as its column's own unsigned (or bool) type."""
+        index = self.base[reg.kind] + reg.index
+        dtype = COLUMNS[reg.kind]
+        key = ("pred", index, "?") if reg.kind == "pred" else (reg.kind, index, dtype.str, 1)
+        return self._slot(key, Slot(reg.kind, index, dtype))
+
+    def constant(self, value: Any, kind: str) -> int:
+        """A slot with a literal of operand type `kind`; ints are bit patterns except for f32 and f64."""
+        column, dtype = TYPES[kind]
+        if column == "pred":
+            array = np.array(bool(value))
+        elif isinstance(value, float) or (kind in ("f32", "f64") and not isinstance(value, np.generic)):
+            if kind == "f16":
+                array = np.array(value, np.float16)
+            else:
+                array = np.array(value, dtype if dtype.kind == "f" else f"f{BYTES[kind]}")
+                array = array if dtype.kind == "f" else array.view(dtype)
+        else:
+            size = BYTES[kind]
+            word = np.array([int(value) & ((1 << 8 * size) - 1)], f"u{size}")
+            if dtype.itemsize < size:
+                array = np.tile(word.view(dtype), 32)
+            elif dtype.itemsize > size:
+                array = word.view(f"{'i' if kind[0] == 's' else 'u'}{size}").astype(dtype).reshape(())
+            else:
+                array = word.view(dtype).reshape(())
+        array.flags.writeable = False
+        return self._slot(("const", dtype.str, array.tobytes(), array.ndim), Slot("const", array, dtype))
+
+    def literal(self, imm: Imm, kind: str) -> int:
+        if imm.width is None:
+            return self.constant(imm.value, kind)
+        code = "f" if imm.width == 32 else "d"
+        layout = "<I" if imm.width == 32 else "<Q"
+        sign = -1.0 if imm.value < 0 else 1.0
+        value = struct.unpack("<" + code, struct.pack(layout, abs(imm.value)))[0] * sign
+        if kind in ("f32", "f64"):
+            bits = {("f32", 32): np.uint32, ("f64", 64): np.uint64}.get((kind, imm.width))
+            if bits is not None and sign > 0:  # keep the payload of a NaN
+                array = np.array(imm.value, bits).view(TYPES[kind][1])
+                array.flags.writeable = False
+                return self._slot(("const", array.dtype.str, array.tobytes(), 0), Slot("const", array, array.dtype))
+            return self.constant(float(value), kind)
+        if sign < 0:
+            return self.constant(float(value), kind)
+        return self.constant(imm.value, kind)
+
+    def read(self, operand: Any, kind: str) -> int:
+        """The slot that an input operand of type `kind` is read from."""
+        if isinstance(operand, Reg):
+            return self.register(operand, kind)
+        if isinstance(operand, Imm):
+            return self.literal(operand, kind)
+        if isinstance(operand, Special):
+            dtype = TYPES[kind][1]
+            return self._slot(("special", operand.name, dtype.str), Slot("special", operand.name, dtype))
+        if isinstance(operand, Symbol):
+            return self.constant(self.address_of(operand), kind)
+        raise ValueError("an operand that is no register, number or name")
+
+    def address_of(self, symbol: Symbol) -> int:
+        """The address of a variable in its own state space."""
+        if symbol.name not in self.addresses:
+            raise ValueError(f"{symbol.name} is not declared")
+        return self.addresses[symbol.name][1] + symbol.offset
+
+    def write(self, operand: Any, kind: str) -> tuple[int, int] | None:
+        """(slot of type `kind`, raw slot) of an output operand; None for the sink `_`."""
+        if operand == SINK:
+            return None
+        if not isinstance(operand, Reg):
+            raise ValueError("a result that is no register")
+        return self.register(operand, kind, write=True), self.raw(operand)
+
+    def guard(self, instruction: Instruction) -> tuple[int | None, bool]:
+        if instruction.pred is None:
+            return None, False
+        return self.raw(instruction.pred), instruction.negated
+
+    # blocks -----------------------------------------------------------------------------------------------------
+    def begin_block(self) -> None:
+        self.versions, self.fragments = {}, set()
+
+    def written(self, instruction: Instruction) -> None:
+        """Note the registers that an instruction writes: those of its first operand, unless that is an address."""
+        todo = list(instruction.operands[:1])
+        while todo:
+            operand = todo.pop()
+            if isinstance(operand, Reg):
+                self.versions[operand] = self.versions.get(operand, 0) + 1
+            elif isinstance(operand, Vector):
+                todo += operand.items
+            elif isinstance(operand, Pair):
+                todo += [operand.first, operand.second]
+
+    def fragment(self, items: tuple, kind: str) -> tuple[tuple, bool]:
+        """(key of a fragment's present contents, whether this is the block's first use of them)."""
+        key = (kind, *((item.name, self.versions.get(item, 0)) for item in items))
+        first = key not in self.fragments
+        self.fragments.add(key)
+        return key, first
+
+    # arithmetic -------------------------------------------------------------------------------------------------
+    def decode(self, instruction: Instruction) -> Op:
+        """The op of one instruction. Raises UnsupportedInstruction when no table knows it."""
+        op = PtxOp(None, instruction.opcode, "vector", instruction.text, instruction.line)
+        try:
+            key = instruction.opcode
+            if instruction.operands and isinstance(instruction.operands[0], Pair) and key.startswith("setp"):
+                key += "|"
+            form = ALU.get(key)
+            if form is not None:
+                self.arithmetic(op, instruction, form)
+            else:
+                handler = FAMILIES.get(instruction.parts[0].split("::")[0])
+                if handler is None:
+                    self.refuse(instruction)
+                handler(self, op, instruction)
+        except (ValueError, KeyError, IndexError) as error:
+            self.refuse(instruction, str(error))
+        if op.run is None:
+            self.refuse(instruction)
+        return op
+
+    def arithmetic(self, op: Op, instruction: Instruction, form: Form) -> None:
+        """op.run for a table entry."""
+        operands = list(instruction.operands)
+        if isinstance(operands[0], Pair):
+            operands[:1] = [operands[0].first, operands[0].second]
+        outs: list[tuple[int, int]] = []
+        for kind in form.outs:
+            if kind == "cc":
+                slot = self._slot(("pred", 0, "?"), Slot("pred", 0, COLUMNS["pred"]))
+                outs.append((slot, slot))
+            else:
+                outs.append(self.write(operands.pop(0), kind) or (self.scratch(kind),) * 2)
+        ins: list[int] = []
+        inverted: list[int] = []
+        for kind in form.ins:
+            if kind == "cc":
+                ins.append(self._slot(("pred", 0, "?"), Slot("pred", 0, COLUMNS["pred"])))
+                continue
+            operand = operands.pop(0)
+            if isinstance(operand, Not):
+                inverted.append(len(ins))
+                operand = operand.reg
+            ins.append(self.read(operand, kind))
+        if operands:
+            raise ValueError(f"{len(operands)} operands too many")
+        fn = form.fn
+        if inverted:
+            fn = _inverting(fn, inverted)
+        if op.mnemonic.split(".")[0] in TRANSCENDENTAL:
+            op.kind = "transcendental"
+        op.run = elementwise(fn, ins, outs, *self.guard(instruction))
+
+    def scratch(self, kind: str) -> int:
+        """A row that nobody reads, for results that go to `_`."""
+        column, dtype = TYPES[kind]
+        key = ("scratch", column)
+        if key not in self.slot_of:
+            self.slot_of[key] = self.registers[column]
+            self.registers[column] += 1
+        index = self.slot_of[key]
+        return self._slot((column, index, dtype.str, 1, "scratch"), Slot(column, index, dtype))
+
+
+def _inverting(fn: Callable[..., Any], places: list[int]) -> Callable[..., Any]:
+    def run(*arrays: np.ndarray) -> None:
+        fn(*(np.logical_not(a) if i in places else a for i, a in enumerate(arrays)))
+
+    return run
+
+
+def elementwise(
+    fn: Callable[..., Any], ins: list[int], outs: list[tuple[int, int]], pred: int | None, negated: bool
+) -> Callable[[PtxState], None]:
+    """The run of an op that calls fn(*inputs, *outputs) on whole rows and keeps what the mask allows."""
+
+    def masked(state: PtxState, mask: np.ndarray) -> None:
+        r = state.r
+        fresh = [np.empty(r[slot].shape, r[slot].dtype) for slot, _ in outs]
+        fn(*[r[slot] for slot in ins], *fresh)
+        for (_, raw), array in zip(outs, fresh, strict=True):
+            row = r[raw]
+            state.merge(row, array.view(row.dtype), mask)
+
+    def guarded(state: PtxState) -> None:
+        some, mask = state.active(pred, negated)
+        if mask is not None:
+            if some:
+                masked(state, mask)
+            return
+        r = state.r
+        fn(*[r[slot] for slot in ins], *[r[slot] for slot, _ in outs])
+
+    if pred is not None or len(outs) != 1 or not 1 <= len(ins) <= 3:
+        return guarded
+    out = outs[0][0]
+    if len(ins) == 1:
+        (a,) = ins
+
+        def one(state: PtxState) -> None:
+            if state.mask is None:
+                r = state.r
+                fn(r[a], r[out])
+            else:
+                masked(state, state.mask)
+
+        return one
+    if len(ins) == 2:
+        a, b = ins
+
+        def two(state: PtxState) -> None:
+            if state.mask is None:
+                r = state.r
+                fn(r[a], r[b], r[out])
+            else:
+                masked(state, state.mask)
+
+        return two
+    a, b, c = ins
+
+    def three(state: PtxState) -> None:
+        if state.mask is None:
+            r = state.r
+            fn(r[a], r[b], r[c], r[out])
+        else:
+            masked(state, state.mask)
+
+    return three
+
+
+# moves -----------------------------------------------------------------------------------------------------------
+
+
+@family("mov", "cvta")
+def _move(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
+    """mov between registers, numbers, special registers, addresses; packing and unpacking; cvta."""
+    op.kind = "move"
+    kind = instruction.parts[-1]
+    if kind not in BYTES or len(instruction.operands) != 2:
+        raise ValueError("not a known form of mov")
+    target, source = instruction.operands
+    pred, negated = decoder.guard(instruction)
+    if instruction.parts[0] == "cvta":
+        _convert_address(decoder, op, instruction)
+    elif isinstance(target, Vector):
+        _unpack(decoder, op, target, source, kind, pred, negated)
+    elif isinstance(source, Vector):
+        _pack(decoder, op, target, source, kind, pred, negated)
+    else:
+        if isinstance(source, Symbol) and decoder.addresses.get(source.name, ("", 0))[0] == "local":
+            decoder.generic = True
+        column = TYPES[kind][0]
+        kind = {"16": "b16", "32": "b32", "64": "b64", "pred": "pred"}[column] if kind not in ("f32", "f64") else kind
+        outs = [decoder.write(target, kind)]
+        op.run = elementwise(lambda a, out: np.copyto(out, a), [decoder.read(source, kind)], outs, pred, negated)
+
+
+def _convert_address(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
+    """cvta.space d, a (to generic) and cvta.to.space d, a. Global and const addresses are generic already."""
+    parts = instruction.parts
+    target, source = instruction.operands
+    pred, negated = decoder.guard(instruction)
+    kind = parts[-1].replace("u", "b")
+    space = next(
+        (p.split("::")[0] for p in parts[1:] if p.split("::")[0] in ("global", "const", "shared", "local", "param")),
+        None,
+    )
+    if space is None:
+        raise ValueError("cvta without a state space")
+    out, slot = decoder.write(target, kind)[1], decoder.read(source, kind)
+    if space in ("global", "const", "param"):
+        op.run = elementwise(lambda a, o: np.copyto(o, a), [slot], [(out, out)], pred, negated)
+        return
+    decoder.generic = True
+    sign = -1 if "to" in parts else 1
+
+    def run(state: PtxState) -> None:
+        some, mask = state.active(pred, negated)
+        if some:
+            value = state.r[slot].astype(np.int64) + sign * state.generic_base(space)
+            state.put(out, value.astype(state.r[out].dtype), mask)
+
+    op.run = run
+
+
+def _unpack(decoder, op, target: Vector, source: Any, kind: str, pred: int | None, negated: bool) -> None:
+    """mov.b64 {lo, hi}, d."""
+    parts = BYTES[kind] // len(target.items)
+    slot = decoder.read(source, kind if kind[0] != "f" else f"b{8 * BYTES[kind]}")
+    outs = [None if item == SINK else decoder.raw(item) for item in target.items]
+
+    def run(state: PtxState) -> None:
+        some, mask = state.active(pred, negated)
+        if some:
+            wide = np.ascontiguousarray(np.broadcast_to(state.r[slot], (state.waves, 32)))
+            pieces = wide.view(f"u{parts}").reshape(state.waves, 32, len(outs))
+            for i, out in enumerate(outs):
+                if out is not None:
+                    state.put(out, pieces[..., i], mask)
+
+    op.run = run
+
+
+def _pack(decoder, op, target: Any, source: Vector, kind: str, pred: int | None, negated: bool) -> None:
+    """mov.b32 d, {lo, hi}."""
+    out = decoder.raw(target)
+    size = BYTES[kind] // len(source.items)
+    slots = [decoder.read(item, f"b{8 * size}") for item in source.items]
+    dtype, count = np.dtype(f"u{size}"), len(slots)
+
+    def run(state: PtxState) -> None:
+        some, mask = state.active(pred, negated)
+        if not some:
+            return
+        r = state.r
+        fresh = r[out] if mask is None else np.empty_like(r[out])
+        halves = fresh.view(dtype)
+        for i, slot in enumerate(slots):
+            halves[..., i::count] = r[slot]
+        if mask is not None:
+            state.merge(r[out], fresh, mask)
+
+    op.run = run
+
+
+def parse_address(decoder: Decoder, address: Address) -> tuple[int, int]:
+    """(slot of the base as an unsigned 64- or 32-bit row or constant, byte offset)."""
+    base = address.base
+    if isinstance(base, Reg):
+        return decoder.raw(base), address.offset
+    if isinstance(base, Symbol):
+        return decoder.constant(decoder.address_of(base), "b64"), address.offset
+    return decoder.constant(int(base.value), "b64"), address.offset

@@ -1,0 +1,269 @@
+"""Floating-point instructions of PTX, as a table: opcode -> Form.
+
+Exact (one rounding, IEEE 754): add, sub, mul, fma, div.rn, rcp.rn, sqrt.rn, min, max, abs, neg, in every type;
+`.rz`, `.rm` and `.rp` for float32 and float64 add, sub, mul and for float32 fma. `.ftz` flushes subnormal float32
+inputs and results.
+Approximate instructions return a value within the bound that the PTX manual states for the hardware, not the
+hardware's bits; APPROXIMATE holds the bound that the tests hold them to. The payload of a NaN result is open.
+"""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+
+from gpu_utils.virtual.ptx import rounding as rnd
+from gpu_utils.virtual.ptx.forms import Form, Table, store
+
+F16, F32, F64, U16, U32, U64 = np.float16, np.float32, np.float64, np.uint16, np.uint32, np.uint64
+TABLE: Table = {}
+# opcode stem -> largest relative error (absolute where the name says so), from the PTX ISA manual's accuracy notes.
+APPROXIMATE: dict[str, float] = {
+    "ex2.approx.f32": 2**-22, "ex2.approx.ftz.f32": 2**-22, "lg2.approx.f32": 2**-22, "lg2.approx.ftz.f32": 2**-22,
+    "rcp.approx.f32": 2**-23, "rcp.approx.ftz.f32": 2**-23, "sqrt.approx.f32": 2**-23, "sqrt.approx.ftz.f32": 2**-23,
+    "rsqrt.approx.f32": 2**-22.9, "rsqrt.approx.ftz.f32": 2**-22.9, "sin.approx.f32": 2**-20.5,
+    "sin.approx.ftz.f32": 2**-20.5, "cos.approx.f32": 2**-20.5, "cos.approx.ftz.f32": 2**-20.5,
+    "tanh.approx.f32": 2**-11, "div.approx.f32": 2**-22, "div.approx.ftz.f32": 2**-22, "div.full.f32": 2**-22,
+    "div.full.ftz.f32": 2**-22, "rcp.approx.ftz.f64": 2**-20, "rsqrt.approx.f64": 2**-20, "rsqrt.approx.ftz.f64": 2**-20,
+    "ex2.approx.f16": 2**-9.9, "ex2.approx.f16x2": 2**-9.9, "ex2.approx.ftz.bf16": 2**-7, "ex2.approx.ftz.bf16x2": 2**-7,
+    "tanh.approx.f16": 2**-10, "tanh.approx.f16x2": 2**-10, "tanh.approx.bf16": 2**-8, "tanh.approx.bf16x2": 2**-8,
+}  # fmt: skip
+
+
+def minimum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The smaller; a NaN loses to a number; -0 is below +0."""
+    result = np.fmin(a, b)
+    same = a == b
+    np.logical_and(same, a == 0, same)
+    return np.where(same, np.where(np.signbit(a), a, b), result) if same.any() else result
+
+
+def maximum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The larger; a NaN loses to a number; +0 is above -0."""
+    result = np.fmax(a, b)
+    same = a == b
+    np.logical_and(same, a == 0, same)
+    return np.where(same, np.where(np.signbit(a), b, a), result) if same.any() else result
+
+
+def _nan_wins(fn):
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.where(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), fn(a, b))
+
+    return run
+
+
+def _ftz(fn):
+    """fn on flushed inputs, its result flushed."""
+    return lambda *arrays: rnd.flush(np.asarray(fn(*(rnd.flush(x) for x in arrays))))
+
+
+def _sat(fn):
+    return lambda *arrays: rnd.saturate(np.asarray(fn(*arrays)))
+
+
+def _fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    out = np.empty(np.broadcast_shapes(a.shape, b.shape, c.shape), a.dtype)
+    (rnd.fma32 if a.dtype == F32 else rnd.fma64)(a, b, c, out)
+    return out
+
+
+def _directed32(name: str, mode: str):
+    """A float32 operation rounded once in `mode`, from its float64 value rounded to odd."""
+
+    def run(*arrays: np.ndarray) -> np.ndarray:
+        wide = [np.asarray(x.astype(F64)) for x in arrays]
+        if name == "mul":
+            exact = wide[0] * wide[1]
+        elif name == "fma":
+            exact = rnd.sum_to_odd(wide[0] * wide[1], wide[2])
+        else:
+            exact = rnd.sum_to_odd(wide[0], wide[1] if name == "add" else -wide[1])
+        if mode == "rm" and name != "mul":  # a sum that cancels exactly is -0 when rounding down
+            terms = (wide[0] * wide[1], wide[2]) if name == "fma" else (wide[0], wide[1] if name == "add" else -wide[1])
+            both_plus = ~np.signbit(terms[0]) & ~np.signbit(terms[1])
+            exact = np.where((exact == 0) & ~both_plus, -0.0, exact)
+        return rnd.f64_to_f32(np.asarray(exact), mode)
+
+    return run
+
+
+def _directed64(name: str, mode: str):
+    """add, sub or mul of float64 in a directed mode: one step from the nearest result when that is on the wrong side."""
+
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if name == "mul":
+            near = np.asarray(a * b)
+            err = np.empty(near.shape, F64)
+            rnd.fma64(np.asarray(a), np.asarray(b), -near, err)
+            for at in zip(
+                *np.nonzero((np.abs(near) < 1e-280) & (a != 0) & (b != 0)), strict=True
+            ):  # err would underflow
+                exact = Fraction(float(np.broadcast_to(a, near.shape)[at])) * Fraction(
+                    float(np.broadcast_to(b, near.shape)[at])
+                )
+                err[at] = (exact > Fraction(float(near[at]))) - (exact < Fraction(float(near[at])))
+        else:
+            near, err = rnd.two_sum(a, b if name == "add" else -b)
+        if mode == "rz":
+            wrong = (err != 0) & ((err > 0) == np.signbit(near))
+            stepped = np.nextafter(near, 0.0)
+        elif mode == "rm":
+            wrong, stepped = err < 0, np.nextafter(near, -np.inf)
+        else:
+            wrong, stepped = err > 0, np.nextafter(near, np.inf)
+        result = np.where(wrong & np.isfinite(near), stepped, near)
+        overflow = np.isinf(near) & np.isfinite(a) & np.isfinite(b)
+        keep = {"rz": np.zeros(near.shape, bool), "rm": near < 0, "rp": near > 0}[mode]
+        result = np.where(overflow & ~keep, np.copysign(np.finfo(F64).max, near), result)
+        if mode == "rm" and name != "mul":
+            second = b if name == "add" else -b
+            result = np.where((result == 0) & ~(~np.signbit(a) & ~np.signbit(second)), -0.0, result)
+        return result
+
+    return run
+
+
+_PLAIN = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
+
+
+def _half(fn):
+    """float16 through float32: with 24 bits and one more rounding, add, sub and mul still round as if once."""
+    return lambda *arrays: np.asarray(fn(*(x.astype(F32) for x in arrays))).astype(F16)
+
+
+def _half_fma(a, b, c) -> np.ndarray:
+    return np.asarray(rnd.fma_odd(a, b, c)).astype(F16)
+
+
+def _bf16(fn):
+    """bfloat16 through float64, where the result is exact or rounded to odd, then rounded once."""
+    return lambda *arrays: rnd.f64_to_bf16(np.asarray(fn(*(rnd.bf16_to_f32(x).astype(F64) for x in arrays))))
+
+
+_BF16 = {
+    "add": lambda a, b: rnd.sum_to_odd(a, b), "sub": lambda a, b: rnd.sum_to_odd(a, -b), "mul": np.multiply,
+    "fma": lambda a, b, c: rnd.sum_to_odd(a * b, c),
+}  # fmt: skip
+
+
+def _relu(fn, kind: str):
+    if kind.startswith("bf16"):
+
+        def run(*arrays: np.ndarray) -> np.ndarray:
+            bits = fn(*arrays)
+            value = rnd.bf16_to_f32(bits)
+            return np.where(value > 0, bits, np.where(np.isnan(value), U16(0x7FFF), U16(0)))
+
+        return run
+    return lambda *arrays: (lambda x: np.where(x > 0, x, np.where(np.isnan(x), x, F16(0))))(fn(*arrays))
+
+
+def _arithmetic() -> None:
+    for name, arity in (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3)):
+        modes = ("", ".rn", ".rz", ".rm", ".rp") if name != "fma" else (".rn", ".rz", ".rm", ".rp")
+        for mode, ftz, sat in itertools.product(modes, ("", ".ftz"), ("", ".sat")):
+            nearest = mode in ("", ".rn")
+            plain = (_PLAIN[name] if name != "fma" else _fused) if nearest else _directed32(name, mode[1:])
+            fn = _ftz(plain) if ftz else plain
+            fn = _sat(fn) if sat else fn
+            if nearest and not ftz and not sat:
+                run = rnd.fma32 if name == "fma" else plain
+            else:
+                run = store(fn)
+            TABLE[f"{name}{mode}{ftz}{sat}.f32"] = Form(("f32",), ("f32",) * arity, run)
+        for mode in modes if name != "fma" else (".rn",):
+            if mode in ("", ".rn"):
+                run = rnd.fma64 if name == "fma" else _PLAIN[name]
+            else:
+                run = store(_directed64(name, mode[1:]))
+            TABLE[f"{name}{mode}.f64"] = Form(("f64",), ("f64",) * arity, run)
+        half = _half(_PLAIN[name]) if name != "fma" else _half_fma
+        brain = _bf16(_BF16[name])
+        for mode, pack in itertools.product(("", ".rn") if name != "fma" else (".rn",), ("", "x2")):
+            for ftz, sat in itertools.product(("", ".ftz"), ("", ".sat")):
+                fn = _ftz(half) if ftz else half
+                fn = _sat(fn) if sat else fn
+                TABLE[f"{name}{mode}{ftz}{sat}.f16{pack}"] = Form((f"f16{pack}",), (f"f16{pack}",) * arity, store(fn))
+            TABLE[f"{name}{mode}.bf16{pack}"] = Form((f"bf16{pack}",), (f"bf16{pack}",) * arity, store(brain))
+            if name == "fma":
+                for kind, fn in ((f"f16{pack}", half), (f"bf16{pack}", brain)):
+                    TABLE[f"fma.rn.relu.{kind}"] = Form((kind,), (kind,) * 3, store(_relu(fn, kind)))
+
+
+def _comparison_free() -> None:
+    for name, fn in (("min", minimum), ("max", maximum)):
+        for ftz, nan in itertools.product(("", ".ftz"), ("", ".NaN")):
+            each = _nan_wins(fn) if nan else fn
+            TABLE[f"{name}{ftz}{nan}.f32"] = Form(("f32",), ("f32",) * 2, store(_ftz(each) if ftz else each))
+            for pack in ("", "x2"):
+                kind = f"f16{pack}"
+                TABLE[f"{name}{ftz}{nan}.{kind}"] = Form((kind,), (kind,) * 2, store(_ftz(each) if ftz else each))
+        TABLE[f"{name}.f64"] = Form(("f64",), ("f64",) * 2, store(fn))
+        for nan, pack in itertools.product(("", ".NaN"), ("", "x2")):
+            each = _nan_wins(fn) if nan else fn
+            kind = f"bf16{pack}"
+            run = store(lambda a, b, f=each: rnd.f32_to_bf16(np.asarray(f(rnd.bf16_to_f32(a), rnd.bf16_to_f32(b)))))
+            TABLE[f"{name}{nan}.{kind}"] = Form((kind,), (kind,) * 2, run)
+    for name, fn in (("abs", np.abs), ("neg", np.negative)):
+        TABLE[f"{name}.f32"] = Form(("f32",), ("f32",), fn)
+        TABLE[f"{name}.ftz.f32"] = Form(("f32",), ("f32",), store(lambda a, f=fn: f(rnd.flush(a))))
+        TABLE[f"{name}.f64"] = Form(("f64",), ("f64",), fn)
+        for pack in ("", "x2"):
+            TABLE[f"{name}.f16{pack}"] = Form((f"f16{pack}",), (f"f16{pack}",), fn)
+            TABLE[f"{name}.ftz.f16{pack}"] = Form((f"f16{pack}",), (f"f16{pack}",), store(_ftz(lambda a, f=fn: f(a))))
+        bits = {"abs": lambda a: a & U16(0x7FFF), "neg": lambda a: a ^ U16(0x8000)}[name]
+        for pack in ("", "x2"):
+            TABLE[f"{name}.bf16{pack}"] = Form((f"bf16{pack}",), (f"bf16{pack}",), store(bits))
+    for kind in ("f32", "f64"):
+        TABLE[f"copysign.{kind}"] = Form((kind,), (kind, kind), lambda a, b, out: np.copysign(b, a, out))
+
+
+def _division() -> None:
+    exact = {"div": (2, np.divide), "rcp": (1, np.reciprocal), "sqrt": (1, np.sqrt)}
+    for name, (arity, fn) in exact.items():
+        TABLE[f"{name}.rn.f32"] = Form(("f32",), ("f32",) * arity, fn)
+        TABLE[f"{name}.rn.ftz.f32"] = Form(("f32",), ("f32",) * arity, store(_ftz(fn)))
+        TABLE[f"{name}.rn.f64"] = Form(("f64",), ("f64",) * arity, fn)
+    approximate = {
+        "rcp.approx": np.reciprocal, "sqrt.approx": np.sqrt, "rsqrt.approx": lambda a: F32(1) / np.sqrt(a),
+        "ex2.approx": np.exp2, "lg2.approx": np.log2, "sin.approx": np.sin, "cos.approx": np.cos,
+    }  # fmt: skip
+    for name, fn in approximate.items():
+        TABLE[f"{name}.f32"] = Form(("f32",), ("f32",), store(fn))
+        TABLE[f"{name}.ftz.f32"] = Form(("f32",), ("f32",), store(_ftz(fn)))
+    for name in ("div.approx", "div.full"):
+        TABLE[f"{name}.f32"] = Form(("f32",), ("f32",) * 2, np.divide)
+        TABLE[f"{name}.ftz.f32"] = Form(("f32",), ("f32",) * 2, store(_ftz(np.divide)))
+    TABLE["tanh.approx.f32"] = Form(("f32",), ("f32",), np.tanh)
+    TABLE["rcp.approx.ftz.f64"] = Form(("f64",), ("f64",), store(_ftz(np.reciprocal)))
+    TABLE["rsqrt.approx.f64"] = Form(("f64",), ("f64",), store(lambda a: 1.0 / np.sqrt(a)))
+    TABLE["rsqrt.approx.ftz.f64"] = Form(("f64",), ("f64",), store(_ftz(lambda a: 1.0 / np.sqrt(a))))
+    for name, fn in (("ex2.approx", np.exp2), ("tanh.approx", np.tanh)):
+        for pack in ("", "x2"):
+            kind, brain = f"f16{pack}", f"bf16{pack}"
+            TABLE[f"{name}.{kind}"] = Form((kind,), (kind,), store(lambda a, f=fn: f(a.astype(F32))))
+            flushed = ".ftz" if name == "ex2.approx" else ""
+            run = store(lambda a, f=fn: rnd.f32_to_bf16(f(rnd.bf16_to_f32(a))))
+            TABLE[f"{name}{flushed}.{brain}"] = Form((brain,), (brain,), run)
+
+
+_CLASS = {
+    "finite": np.isfinite, "infinite": np.isinf, "number": lambda a: ~np.isnan(a), "notanumber": np.isnan,
+    "normal": lambda a: np.isfinite(a) & (np.abs(a) >= np.finfo(a.dtype).tiny),
+    "subnormal": lambda a: (a != 0) & (np.abs(a) < np.finfo(a.dtype).tiny),
+}  # fmt: skip
+
+
+def _classes() -> None:
+    for name, fn in _CLASS.items():
+        for kind in ("f32", "f64"):
+            TABLE[f"testp.{name}.{kind}"] = Form(("pred",), (kind,), store(fn))
+
+
+_arithmetic()
+_comparison_free()
+_division()
+_classes()

@@ -1,0 +1,220 @@
+"""From PTX text to a Program of the array machine: memory layout of variables, block order, labels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpu_utils.errors import UnknownName
+from gpu_utils.virtual.machine import Program
+from gpu_utils.virtual.ptx import asynchronous, flow, matrix, memory, tensor, warp, wgmma  # noqa: F401  (fill FAMILIES)
+from gpu_utils.virtual.ptx.decode import Decoder, PtxOp
+from gpu_utils.virtual.ptx.parse import Function, Module, Symbol, Variable, parse
+
+
+class Assembler(Decoder):
+    """A Decoder that also lays out memory and code."""
+
+    def __init__(self, module: Module, kernel: Function, target: str) -> None:
+        super().__init__(module, kernel, target)
+        self.ops: list[PtxOp] = []
+        self.places: dict[str, int] = {}
+        self.pending: list[tuple[list[int], list[str]]] = []
+        self.after: list[tuple[list[int], PtxOp]] = []
+        self.data = np.zeros(0, np.uint8)
+        self.functions = self._reachable(kernel)
+        self.branches = any(
+            i.pred is not None and i.parts[0] in ("bra", "ret", "exit") for f in self.functions for i in f.body
+        )
+        self._variables()
+
+    def label(self, name: str) -> str:
+        return f"{self.function.name}:{name}"
+
+    def later(self, places: list[int], labels: list[str]) -> None:
+        """Fill `places` with the op indices of `labels` when they are known."""
+        self.pending.append((places, labels))
+
+    def following(self, op: PtxOp) -> list[int]:
+        """A list that will hold the index of the op after `op`."""
+        place: list[int] = []
+        self.after.append((place, op))
+        return place
+
+    def _reachable(self, kernel: Function) -> list[Function]:
+        """The kernel and the functions it calls, callees first. Raises for recursion."""
+        order: list[Function] = []
+        path: list[str] = []
+
+        def visit(function: Function) -> None:
+            if function in order:
+                return
+            path.append(function.name)
+            for instruction in function.body:
+                if instruction.parts[0] != "call":
+                    continue
+                names = [o.name for o in instruction.operands if isinstance(o, Symbol)]
+                callee = self.module.functions.get(names[0]) if names else None
+                if callee is None:
+                    self.refuse(instruction, "a call through a pointer")
+                if callee.name in path:
+                    self.refuse(instruction, "a recursive call")
+                if callee.defined:
+                    visit(callee)
+            path.pop()
+            order.append(function)
+
+        visit(kernel)
+        return order
+
+    def _variables(self) -> None:
+        """Addresses: shared from 0, local and call parameters in per-thread memory, global data in one array."""
+        dynamic: list[Variable] = []
+        data: list[Variable] = []
+        for variable in [*self.module.variables.values(), *(v for f in self.functions for v in f.variables)]:
+            if variable.space == "shared" and variable.size:
+                self.addresses[variable.name] = ("shared", self._place("static_shared", variable))
+            elif variable.space == "shared":
+                dynamic.append(variable)
+            elif variable.space in ("local", "param"):
+                self.addresses[variable.name] = (variable.space, self._place("local_bytes", variable))
+            else:
+                data.append(variable)
+        for variable in dynamic:
+            align = max(variable.align, 16)
+            self.addresses[variable.name] = ("shared", -(-self.static_shared // align) * align)
+        for function in self.functions:
+            for variable in (*function.params, *function.returns):
+                if function.entry:
+                    self.addresses[variable.name] = ("kernel_param", variable.offset)
+                else:
+                    self.addresses[variable.name] = ("param", self._place("local_bytes", variable))
+        self._data(data)
+
+    def _place(self, attribute: str, variable: Variable) -> int:
+        start = -(-getattr(self, attribute) // variable.align) * variable.align
+        setattr(self, attribute, start + variable.size)
+        return start
+
+    def _data(self, variables: list[Variable]) -> None:
+        size = 0
+        for variable in variables:
+            variable.offset = -(-size // max(variable.align, 16)) * max(variable.align, 16)
+            size = variable.offset + variable.size
+        raw = np.zeros(size + 256, np.uint8)
+        skip = -raw.ctypes.data % 256
+        self.data = raw[skip : skip + size]
+        for variable in variables:
+            self.addresses[variable.name] = (variable.space, self.data.ctypes.data + variable.offset)
+        for variable in variables:
+            at = variable.offset
+            for item in variable.init or ():
+                value = self.address_of(item) if isinstance(item, Symbol) else _bits(item, variable.element)
+                self.data[at : at + variable.element] = np.frombuffer(
+                    int(value % (1 << 8 * variable.element)).to_bytes(variable.element, "little"), np.uint8
+                )
+                at += variable.element
+
+    # code -------------------------------------------------------------------------------------------------------
+    def assemble(self) -> None:
+        for function in self.functions:
+            self.enter_function(function)
+            self._function(function)
+        for places, labels in self.pending:
+            places += [self.places[label] for label in labels]
+        for place, op in self.after:
+            place.append(self.ops.index(op) + 1)
+        for op in self.ops:
+            if op.label is not None:
+                op.target = self.places[op.label]
+
+    def leaders(self) -> set[int]:
+        """Ops that a call, a return or an indexed branch reaches, and those where lanes wait for each other."""
+        reached = {place for places, _ in self.pending for place in places} | {place[0] for place, _ in self.after}
+        return reached | {at for at, op in enumerate(self.ops) if op.ends == "sync"}
+
+    def _emit(self, op: PtxOp) -> None:
+        self.ops.append(op)
+
+    def _function(self, function: Function) -> None:
+        blocks = flow.blocks_of(function) if function.body else []
+        names = {
+            start: [n for n, at in function.labels.items() if at == start] for start in set(function.labels.values())
+        }
+        self.places[f"{function.name}:"] = len(self.ops)
+        order = flow.layout(blocks) if blocks else []
+        for position, number in enumerate(order):
+            block = blocks[number]
+            self.places[f"{function.name}:block {number}"] = len(self.ops)
+            for name in names.get(block.start, ()):
+                self.places[self.label(name)] = len(self.ops)
+            self.begin_block()
+            for instruction in function.body[block.start : block.end]:
+                self._instruction(instruction)
+                self.written(instruction)
+            following = order[position + 1] if position + 1 < len(order) else None
+            if block.falls is not None and block.falls != following:
+                self._emit(flow.jump_op(f"{function.name}:block {block.falls}"))
+            elif block.falls is None and not block.after and function.body[block.end - 1].parts[0] not in flow.LEAVES:
+                self._emit(PtxOp(lambda state: None, "layout", "layout", ends="end"))
+        for name, at in function.labels.items():
+            if at == len(function.body):
+                self.places[self.label(name)] = len(self.ops)
+        if not order or any(at == len(function.body) for at in function.labels.values()):
+            self._emit(PtxOp(lambda state: None, "layout", "layout", ends="end"))
+
+    def _instruction(self, instruction) -> None:
+        stem = instruction.parts[0]
+        skipped = None
+        if instruction.pred is not None and stem in ("call", "bar", "barrier"):
+            skipped = f"skip {len(self.ops)}"
+            self._emit(flow.skip_op(self, instruction, skipped))
+        op = self.decode(instruction)
+        if op.members is not None and self.branches:
+            self._emit(warp.converge_op(op.members, op))
+        self._emit(op)
+        if op.results:
+            self._emit(flow.result_op(self, op.results))
+        if skipped:
+            self.places[skipped] = len(self.ops)
+
+
+def _bits(item, element: int) -> int:
+    if isinstance(item.value, float):
+        return int(np.array(item.value, f"f{element}").view(f"u{element}"))
+    return item.value
+
+
+def decode(text: str, target: str, name: str | None = None) -> Program:
+    """The program of one kernel of a PTX module.
+
+    text: the module; target: "sm_80" and the like, for messages; name: the kernel, or None for the first.
+    Raises AsmSyntaxError, UnknownName, and UnsupportedInstruction for an instruction that no table knows.
+    """
+    module = parse(text)
+    kernels = [f.name for f in module.functions.values() if f.entry and f.defined]
+    if name is None and kernels:
+        name = kernels[0]
+    if name not in kernels:
+        raise UnknownName("kernel", str(name), kernels)
+    assembler = Assembler(module, module.functions[name], target)
+    assembler.assemble()
+    kernel = assembler.kernel
+    registers = assembler.registers
+    rows = registers["32"] + 2 * registers["64"] + (registers["16"] + 1) // 2 + registers["pred"] // 4
+    info = {
+        "params": [(p.offset, p.size) for p in kernel.params],
+        "param_bytes": kernel.param_bytes(),
+        "registers": rows,
+        "static_shared": assembler.static_shared,
+        "columns": dict(registers),
+        "slots": assembler.slots,
+        "local_bytes": assembler.local_bytes,
+        "generic": assembler.generic,
+        "data": assembler.data,
+        "threads": (kernel.directives.get("reqntid") or [None])[0],
+    }
+    program = Program(
+        name, target, 32, "lane", assembler.ops, assembler.places[f"{name}:"], info=info,
+        leaders=assembler.leaders(),
+    )  # fmt: skip
+    return program.finish()

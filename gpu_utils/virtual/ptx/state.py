@@ -1,0 +1,189 @@
+"""The registers of a batch of warps while it runs PTX.
+
+Every virtual register is one row (warps, 32) of its column: "pred" bool, "16", "32" and "64" unsigned. An op reads
+and writes *slots*: `state.r[slot]` is a row seen as the type that the op wants, or a constant. The slots of a
+program are laid out once, when it is decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpu_utils.virtual.machine import Program, State
+from gpu_utils.virtual.memory import Shared
+
+COLUMNS = {"pred": np.dtype(bool), "16": np.dtype("u2"), "32": np.dtype("u4"), "64": np.dtype("u8")}
+_NEGATIVE = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class Slot(NamedTuple):
+    """Where `state.r[i]` comes from: a register (`column`, `index`), a special register, or a constant."""
+
+    column: str
+    index: Any
+    dtype: np.dtype
+    step: int = 1
+
+
+class PtxState(State):
+    """Rows of registers, local memory, parameters and what asynchronous copies have in flight.
+
+    r: the slots. local: uint8 (warps * 32, bytes) per-thread memory, which also holds the `.param` variables of calls.
+    params: uint8 (n,), the packed parameter buffer.
+    """
+
+    def __init__(self, program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> None:
+        super().__init__(program, launch, block_ids, waves_per_block)
+        info = program.info
+        shape = (self.waves, 32)
+        self.files = {name: np.zeros((info["columns"][name], *shape), dtype) for name, dtype in COLUMNS.items()}
+        self.local = np.zeros((self.waves * 32, info["local_bytes"]), np.uint8)
+        self.thread = np.arange(self.waves * 32).reshape(shape)
+        self.params = np.ascontiguousarray(launch.args, np.uint8)
+        self.shared = Shared(self.blocks, max(launch.shared_bytes, info["static_shared"]))
+        self.regions = []
+        if info["data"].size:
+            self.regions.append(launch.memory.add_array("the module's data", info["data"], "constant"))
+        if info["generic"]:
+            self.regions.append(launch.memory.add_array("shared memory", self.shared.bytes, "shared"))
+            if self.local.size:
+                self.regions.append(launch.memory.add_array("local memory", self.local, "scratch"))
+        self.returns: dict[str, np.ndarray] = {}  # function -> where its lanes go back to
+        self.fragments: dict[tuple, np.ndarray] = {}
+        self.wide_masks: dict[int, np.ndarray] = {}
+        self.r = [self._row(slot) for slot in info["slots"]]
+
+    def _row(self, slot: Slot) -> np.ndarray:
+        if slot.column == "const":
+            return slot.index
+        if slot.column == "special":
+            return self.special(slot.index).astype(slot.dtype)
+        row = self.files[slot.column][slot.index]
+        return row.view(slot.dtype)[..., :: slot.step] if slot.step > 1 else row.view(slot.dtype)
+
+    def close(self) -> None:
+        for region in self.regions:
+            self.memory.remove(region)
+        self.regions = []
+
+    def generic_base(self, space: str) -> np.ndarray:
+        """What to add to an address of "shared" or "local" to make it generic, int64 (warps, 32)."""
+        if space == "shared":
+            base = self.shared.base + self.block_of_wave * self.shared.stride
+            return np.repeat(base[:, None], 32, axis=1)
+        return self.local.ctypes.data + self.thread * self.local.shape[1]
+
+    def special(self, name: str) -> np.ndarray:
+        """The row of a special register, by the PTX manual's chapter on them."""
+        launch = self.launch
+        block = (*launch.block, 1, 1)[:3]
+        thread = (self.wave_in_block[:, None] * 32 + np.arange(32)).astype(np.uint32)
+        axis = "xyz".find(name[-1])
+        if name.startswith("%tid."):
+            return (thread, thread // block[0], thread // (block[0] * block[1]))[axis] % (
+                block[axis] if axis < 2 else 1 << 31
+            )
+        if name.startswith("%ctaid."):
+            return np.repeat(self.block_ids[self.block_of_wave, axis].astype(np.uint32)[:, None], 32, axis=1)
+        lane = np.broadcast_to(np.arange(32, dtype=np.uint32), thread.shape)
+        one = np.uint32(1)
+        fixed = {
+            "%laneid": lane,
+            "%warpid": thread // np.uint32(32),
+            "%lanemask_eq": one << lane,
+            "%lanemask_lt": (one << lane) - one,
+            "%lanemask_le": ((one << lane) - one) | (one << lane),
+            "%lanemask_ge": ~((one << lane) - one),
+            "%lanemask_gt": ~(((one << lane) - one) | (one << lane)),
+        }
+        if name in fixed:
+            return np.ascontiguousarray(fixed[name])
+        if name.startswith("%ntid."):
+            value = block[axis]
+        elif name.startswith("%nctaid.") or name.startswith("%nclusterid."):
+            value = launch.grid[axis]
+        elif name.startswith("%clusterid."):
+            return self.special(f"%ctaid.{name[-1]}")
+        elif name.startswith("%cluster_nctaid."):
+            value = 1
+        else:
+            value = {
+                "%nwarpid": -(-block[0] * block[1] * block[2] // 32),
+                "%dynamic_smem_size": launch.shared_bytes - self.program.info["static_shared"],
+                "%total_smem_size": launch.shared_bytes,
+                "%cluster_nctarank": 1,
+            }.get(name, 0)  # %smid, %gridid, %cluster_ctaid.*, %cluster_ctarank, %is_explicit_cluster, clocks: 0
+        return np.full(thread.shape, value, np.uint64)
+
+    def enter(self, act: np.ndarray | None) -> None:
+        super().enter(act)
+        self.wide_masks = {}
+
+    def active(self, pred: int | None, negated: bool) -> tuple[bool, np.ndarray | None]:
+        """(whether any lane runs, the mask of an op under its guard or None when all lanes do)."""
+        if pred is None:
+            return True, self.mask
+        guard = ~self.r[pred] if negated else self.r[pred]
+        if self.mask is not None:
+            guard = guard & self.mask
+        if guard.all():
+            return True, None
+        return bool(guard.any()), guard
+
+    def put(self, slot: int, value: Any, mask: np.ndarray | None) -> None:
+        """Write a row (a slot of the column's own type), or the lanes of it that `mask` selects."""
+        row = self.r[slot]
+        if mask is None:
+            row[...] = value
+            return
+        fresh = np.empty(row.shape, row.dtype)
+        fresh[...] = value
+        self.merge(row, fresh, mask)
+
+    def merge(self, row: np.ndarray, fresh: np.ndarray, mask: np.ndarray) -> None:
+        """row = fresh where mask; `fresh` is used up."""
+        size = row.dtype.itemsize
+        if size == 1:
+            wide = mask
+        elif mask is self.mask:
+            wide = self.wide_masks.get(size)
+            if wide is None:
+                wide = self.wide_masks[size] = _wide(mask, size)
+        else:
+            wide = _wide(mask, size)
+        fresh ^= row
+        fresh &= wide
+        row ^= fresh
+
+    def fragment(self, key: tuple, first: bool, build: Callable[[], np.ndarray]) -> np.ndarray:
+        """A matrix fragment as numbers: built at its first use in a block, then kept for the block's other uses."""
+        if self.mask is not None:
+            self.fragments.pop(key, None)
+            return build()
+        found = None if first else self.fragments.get(key)
+        if found is None:
+            found = self.fragments[key] = build()
+        return found
+
+    def read_local(self, offset: np.ndarray, width: int, count: int) -> list[np.ndarray]:
+        """`count` words of `width` bytes from each thread's own memory at byte offsets (warps, 32)."""
+        index = offset[..., None] + np.arange(width * count)
+        raw = self.local[self.thread[..., None], np.clip(index, 0, self.local.shape[1] - 1)]
+        words = np.ascontiguousarray(raw).view(f"u{width}")
+        return [np.ascontiguousarray(words[..., i]) for i in range(count)]
+
+    def write_local(self, offset: np.ndarray, values: list[np.ndarray], width: int, mask: np.ndarray | None) -> None:
+        thread = self.thread if mask is None else self.thread[mask]
+        start = offset if mask is None else offset[mask]
+        for part, value in enumerate(values):
+            picked = np.ascontiguousarray(value if mask is None else value[mask], f"u{width}")
+            raw = picked[..., None].view(np.uint8)
+            self.local[thread[..., None], (start + part * width)[..., None] + np.arange(width)] = raw
+
+
+def _wide(mask: np.ndarray, size: int) -> np.ndarray:
+    wide = mask.astype(_NEGATIVE[size])
+    return np.negative(wide, wide)
