@@ -13,31 +13,15 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from gpu_utils.backends.recording import Launch, record_launches
+from gpu_utils.backends.session import Session
+from gpu_utils.backends.virtual import virtual
 from gpu_utils.errors import BackendUnavailable, UnknownName
 
 __all__ = ["BACKENDS", "PREFIXES", "Backend", "Launch", "Session", "backend", "interpreter", "record_launches"]
-
-
-@dataclass
-class Session:
-    """One use of a backend.
-
-    device    where the answer's tensors belong: "cpu" or "cuda"
-    launches  every kernel launch so far, in order
-    counters  what was counted so far, by name; a name that is absent was not counted
-    """
-
-    device: str
-    launches: list[Launch] = field(default_factory=list)
-    counts_launches: bool = True
-
-    @property
-    def counters(self) -> dict[str, float]:
-        return {"launches": len(self.launches)} if self.counts_launches else {}
 
 
 class Backend(Protocol):
@@ -137,16 +121,12 @@ BACKENDS: dict[str, Backend] = {
 """Every backend with a plain name."""
 
 
-def _virtual(name: str) -> Backend:
-    raise BackendUnavailable(f"{name}: virtual GPUs are not part of this version; use gpu, cpu or interpreter")
-
-
-PREFIXES: dict[str, Callable[[str], Backend]] = {"virtual": _virtual}
+PREFIXES: dict[str, Callable[[str], Backend]] = {"virtual": virtual}
 """Families of backends: the word before the colon -> a function of the whole name."""
 
 
 def backend(name: str) -> Backend:
-    """The backend of that name. Raises UnknownName with the nearest names, BackendUnavailable for a virtual GPU."""
+    """The backend of that name. Raises UnknownName with the nearest names."""
     family, colon, _rest = name.partition(":")
     if colon and family in PREFIXES:
         return PREFIXES[family](name)

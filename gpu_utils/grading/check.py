@@ -22,12 +22,15 @@ from gpu_utils.grading.report import Outcome, Report, Status
 
 FRESH_CASES = 3
 COMPILE_TARGETS = ("sm_80", "gfx942")
-"""A kernel that ran is also compiled for both vendors, whatever it ran on."""
+"""A kernel that did not run on the machine code of one of these is at least compiled for it."""
 
 COMPILED = "compiled for "
 """How the backend column names a target that a kernel was built for and not run on."""
 
-_BACKENDS_OF_KIND = {"kernel": ("gpu", "interpreter"), "torch": ("gpu", "cpu"), "host": ("cpu",)}
+VIRTUAL = ("virtual:sm_80", "virtual:gfx942")
+"""Without a GPU, a kernel is graded on the machine code of both vendors."""
+
+_DEFAULTS = {"kernel": ("gpu", *VIRTUAL), "torch": ("gpu", "cpu"), "host": ("cpu",)}
 _NARROW = {"bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"}
 
 
@@ -95,15 +98,21 @@ def _quick_verdict(exercise: Exercise, answer: Any, seed: int) -> Report | None:
 def choose_backends(exercise: Exercise, names: Sequence[str] | None = None) -> list[Backend]:
     """The backends of a check: those asked for, else W2W_BACKENDS where it applies, else the machine's default.
 
-    The default is a real GPU when there is one, otherwise the other backend of the exercise's kind.
+    The default is a real GPU when there is one; otherwise the CPU, where kernels run on the virtual GPUs of VIRTUAL.
     """
-    allowed = _BACKENDS_OF_KIND[exercise.kind]
     if names is None:
         wanted = [name.strip() for name in os.environ.get("W2W_BACKENDS", "").split(",") if name.strip()]
-        names = [name for name in (backend(name).name for name in wanted) if name in allowed]
+        names = [name for name in (backend(name).name for name in wanted) if _applies(exercise, name)]
     if names:
         return [backend(name) for name in names]
-    return [next(found for found in map(backend, allowed) if found.unavailable() is None)]
+    found = [where for where in map(backend, _DEFAULTS[exercise.kind]) if where.unavailable() is None]
+    return found[:1] if found[0].name == "gpu" else found
+
+
+def _applies(exercise: Exercise, name: str) -> bool:
+    if exercise.kind == "kernel":
+        return name in ("gpu", "interpreter") or name.startswith("virtual:")
+    return name in _DEFAULTS[exercise.kind]
 
 
 def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None) -> list[Job]:
@@ -111,15 +120,17 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
     rng = random.Random(_subseed(seed, exercise.id, "fresh"))
     cases = [(case, False) for case in exercise.cases] + [(exercise.fresh(rng), True) for _ in range(FRESH_CASES)]
     chosen = choose_backends(exercise, names)
+    executed = {where.name.removeprefix("virtual:") for where in chosen}
+    to_compile = tuple(target for target in COMPILE_TARGETS if target not in executed)
     jobs = []
     for index, (case, fresh) in enumerate(cases):
         generator = torch.Generator().manual_seed(_subseed(seed, exercise.id, str(index)) % 2**63)
         inputs = exercise.inputs(case, generator)
         expected = exercise.reference(**inputs)
-        targets = COMPILE_TARGETS if exercise.kind == "kernel" and index == 0 else ()
+        targets = to_compile if exercise.kind == "kernel" and index == 0 else ()
         for number, where in enumerate(chosen):
             reason = where.unavailable() or _cannot_run(where.name, inputs)
-            if where.name not in _BACKENDS_OF_KIND[exercise.kind]:
+            if not _applies(exercise, where.name):
                 reason = f"{exercise.id} does not run on {where.name}"
             jobs.append(Job(case, fresh, where.name, inputs, expected, () if number else targets, reason or ""))
     return jobs

@@ -89,9 +89,22 @@ def test_an_unknown_backend_offers_the_nearest():
         backend("interpretor")
 
 
-def test_a_virtual_gpu_is_refused_with_one_sentence():
-    with pytest.raises(BackendUnavailable, match="virtual:gfx942: virtual GPUs are not part of this version"):
-        backend("virtual:gfx942")
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+def test_a_virtual_gpu_runs_a_kernel_and_counts(target):
+    x = torch.arange(300.0)
+    out = torch.empty_like(x)
+    with backend(f"virtual:{target}").session() as session:
+        add_kernel[(3,)](x, x, out, 300, BLOCK=128)
+        add_kernel[(3,)](x, x, out, 300, BLOCK=128)
+    assert torch.equal(out, 2 * x)
+    assert session.counters["launches"] == 2
+    assert session.counters["blocks"] == 6
+    assert session.counters["global_load_bytes"] == 2 * 2 * x.nbytes
+
+
+@pytest.mark.parametrize("name", ["virtual:gfx940", "virtual:", "virtual:sm_100"])
+def test_a_virtual_gpu_that_does_not_exist_says_which_do(name):
+    assert "virtual GPUs are sm_80" in backend(name).unavailable()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

@@ -1,0 +1,50 @@
+"""The backends `virtual:<target>`: a kernel's compiled machine code, executed on CPU tensors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpu_utils.backends.recording import record_launches
+from gpu_utils.backends.session import Session
+
+# Totals that are no sums: of several launches the last one's counts.
+_NOT_SUMMED = ("lane_utilisation", "sector_bytes")
+
+
+@dataclass(frozen=True)
+class VirtualBackend:
+    """Answers called in a session run on the virtual GPU of `target`; its counters are exact."""
+
+    name: str
+    target: str
+    device: str = "cpu"
+
+    def unavailable(self) -> str | None:
+        """Why it cannot run here; None when it can."""
+        from gpu_utils.virtual import MODELS
+
+        if self.target not in MODELS:
+            return f"{self.target} is compiled for, not executed; virtual GPUs are {', '.join(MODELS)}"
+        return None
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[Session]:
+        """One use of the virtual GPU. The counters are the sums over all launches of the session."""
+        from gpu_utils.virtual import VirtualGpu, virtual_gpu
+
+        def totals(gpu: VirtualGpu) -> dict[str, float]:
+            sums: dict[str, float] = {}
+            for launch in gpu.launches:
+                for name, value in launch.counters.totals().items():
+                    sums[name] = value if name in _NOT_SUMMED else sums.get(name, 0) + value
+            return sums
+
+        with virtual_gpu(self.target) as gpu, record_launches() as launches:
+            yield Session("cpu", launches, counts=lambda: totals(gpu))
+
+
+def virtual(name: str) -> VirtualBackend:
+    """The backend of a name like "virtual:gfx942"."""
+    return VirtualBackend(name, name.partition(":")[2])
