@@ -21,11 +21,17 @@ from typing import Annotated, Any
 
 import typer
 
+from gpu_utils.errors import W2WError
+
 MEDIAN_CHECK_SECONDS = 1.0
 SLOWEST_CHECK_SECONDS = 5.0
 IMPORT_SECONDS = 0.3
 START_SECONDS = 5.0
 TRAINING_STEPS = 20
+
+
+class MeasureFailed(W2WError):
+    """Something that should be measured did not work."""
 
 
 def bench(
@@ -93,7 +99,7 @@ def _checks() -> dict[str, float]:
         answer = sources.load_solution(exercise.id)
         reports = [check(exercise, answer) for _ in range(4)]
         if not all(report.passed for report in reports):
-            raise SystemExit(f"the solution of {exercise.id} does not pass: {reports[-1].headline}")
+            raise MeasureFailed(f"the solution of {exercise.id} does not pass: {reports[-1].headline}")
         seconds[exercise.id] = statistics.median(report.seconds for report in reports[1:])
     return seconds
 
@@ -137,15 +143,18 @@ def _one_start(root: Path, environment: dict[str, str]) -> float:
                 return time.perf_counter() - start  # it answers: the token is missing, as it should be
             except OSError:
                 if server.poll() is not None:
-                    raise SystemExit(f"w2w study ended with code {server.returncode} before it answered") from None
+                    raise MeasureFailed(
+                        f"./w2w study ended with code {server.returncode} before it answered; run it to see why"
+                    ) from None
                 time.sleep(0.02)
-        raise SystemExit("w2w study did not answer within 120 s")
+        raise MeasureFailed("./w2w study did not answer within 120 s; run it to see why")
     finally:
-        os.killpg(server.pid, signal.SIGINT)
-        try:
-            server.wait(15)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGINT)
+            try:
+                server.wait(15)
+            except subprocess.TimeoutExpired:
+                os.killpg(server.pid, signal.SIGKILL)
 
 
 def _training() -> dict[str, Any]:

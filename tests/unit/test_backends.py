@@ -91,11 +91,11 @@ def test_an_unknown_backend_offers_the_nearest():
 
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])
 def test_a_virtual_gpu_runs_a_kernel_and_counts(target):
-    x = torch.arange(300.0)
+    x = torch.arange(700.0)
     out = torch.empty_like(x)
     with backend(f"virtual:{target}").session() as session:
-        add_kernel[(3,)](x, x, out, 300, BLOCK=128)
-        add_kernel[(3,)](x, x, out, 300, BLOCK=128)
+        for _ in range(2):
+            add_kernel[(3,)](x, x, out, 700, BLOCK=256)
     assert torch.equal(out, 2 * x)
     assert session.counters["launches"] == 2
     assert session.counters["blocks"] == 6
