@@ -31,7 +31,10 @@ class VirtualBackend:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Session]:
-        """One use of the virtual GPU. The counters are the sums over all launches of the session."""
+        """One use of the virtual GPU. The counters are the sums over all launches of the session.
+
+        One is added: global_sectors_per_ideal, global transactions over the least that the same bytes could need.
+        """
         from gpu_utils.virtual import VirtualGpu, virtual_gpu
 
         def totals(gpu: VirtualGpu) -> dict[str, float]:
@@ -39,6 +42,9 @@ class VirtualBackend:
             for launch in gpu.launches:
                 for name, value in launch.counters.totals().items():
                     sums[name] = value if name in _NOT_SUMMED else sums.get(name, 0) + value
+            if sums.get("global_sectors_ideal"):
+                sectors = sums["global_load_sectors"] + sums["global_store_sectors"]
+                sums["global_sectors_per_ideal"] = sectors / sums["global_sectors_ideal"]
             return sums
 
         with virtual_gpu(self.target) as gpu, record_launches() as launches:

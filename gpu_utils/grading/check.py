@@ -99,6 +99,7 @@ def choose_backends(exercise: Exercise, names: Sequence[str] | None = None) -> l
     """The backends of a check: those asked for, else W2W_BACKENDS where it applies, else the machine's default.
 
     The default is a real GPU when there is one; otherwise the CPU, where kernels run on the virtual GPUs of VIRTUAL.
+    An exercise with limits on what only a virtual GPU counts runs there as well as on the real one.
     """
     if names is None:
         wanted = [name.strip() for name in os.environ.get("W2W_BACKENDS", "").split(",") if name.strip()]
@@ -106,7 +107,8 @@ def choose_backends(exercise: Exercise, names: Sequence[str] | None = None) -> l
     if names:
         return [backend(name) for name in names]
     found = [where for where in map(backend, _DEFAULTS[exercise.kind]) if where.unavailable() is None]
-    return found[:1] if found[0].name == "gpu" else found
+    enough = all(limit.counter == "launches" for limit in exercise.limits)
+    return found[:1] if found[0].name == "gpu" and enough else found
 
 
 def _applies(exercise: Exercise, name: str) -> bool:

@@ -223,19 +223,17 @@ def time_limit(seconds: float) -> Iterator[None]:
 @contextlib.contextmanager
 def poisoned_memory() -> Iterator[None]:
     """torch.empty gives NaN (integers: the largest value) inside the block; the settings come back afterwards."""
-    mode, warn_only = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
+    # torch.use_deterministic_algorithms does the same, and imports the compiler of torch first: a second lost
+    mode = torch.get_deterministic_debug_mode()
     deterministic: Any = torch.utils.deterministic
     fill = deterministic.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_deterministic_debug_mode("warn")
     deterministic.fill_uninitialized_memory = True
     try:
         yield
     finally:
         deterministic.fill_uninitialized_memory = fill
-        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
+        torch.set_deterministic_debug_mode(mode)
 
 
 def signature_problem(exercise: Exercise, answer: Any) -> str:

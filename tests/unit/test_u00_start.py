@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import triton
 import triton.language as tl
 
-from gpu_utils.errors import InputCopied, OutOfBounds
+from gpu_utils.backends import BACKENDS
+from gpu_utils.errors import InputCopied
 from gpu_utils.exercises import find
 from gpu_utils.exercises.u00_start import platform, saxpy, vector_add
-from gpu_utils.exercises.u00_start.watched import call_watched
-from gpu_utils.grading.check import check, make_jobs
+from gpu_utils.grading.check import check, choose_backends, make_jobs
 from gpu_utils.ui.launch_figure import LaunchFigure
 
 VECTOR_ADD, SAXPY, PLATFORM = (find(f"00.{name}") for name in ("vector_add", "saxpy", "platform"))
@@ -79,8 +81,23 @@ def test_two_dimensional_tiles_and_a_result_laid_out_like_x_are_a_right_answer()
     assert check(SAXPY, saxpy_in_tiles).passed
 
 
-def test_a_right_kernel_also_compiles_for_both_vendors():
+def test_a_right_kernel_runs_on_the_machine_code_of_both_vendors_where_there_is_no_gpu(monkeypatch):
+    monkeypatch.delenv("W2W_BACKENDS", raising=False)
     report = check(VECTOR_ADD, vector_add_with(1024))
+    assert report.passed
+    assert {"virtual:sm_80", "virtual:gfx942"} <= {outcome.backend for outcome in report.outcomes}
+
+
+def test_beside_a_real_gpu_the_virtual_ones_count_what_it_cannot(monkeypatch):
+    monkeypatch.delenv("W2W_BACKENDS", raising=False)
+    monkeypatch.setattr(type(BACKENDS["gpu"]), "unavailable", lambda self: None)
+    assert [where.name for where in choose_backends(VECTOR_ADD)] == ["gpu", "virtual:sm_80", "virtual:gfx942"]
+    launches_only = replace(VECTOR_ADD, limits=VECTOR_ADD.limits[:1])
+    assert [where.name for where in choose_backends(launches_only)] == ["gpu"]
+
+
+def test_a_right_kernel_that_ran_in_the_interpreter_also_compiles_for_both_vendors():
+    report = check(VECTOR_ADD, vector_add_with(1024), backends=["interpreter"])
     compiled = {outcome.backend: outcome.status for outcome in report.outcomes if "compiled" in outcome.backend}
     assert compiled == {"compiled for sm_80": "passed", "compiled for gfx942": "passed"}
 
@@ -96,24 +113,27 @@ def test_a_missing_mask_names_the_tensor_and_the_element():
     assert "element 1000 of x_ptr, which holds 1000 elements" in report.headline
 
 
-def test_a_missing_mask_is_seen_although_the_values_are_right():
-    """What happens after a call on a GPU, where nothing notices the access; here meta tensors stand for the GPU's."""
-    kernel_runs = []
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+def test_a_missing_mask_names_the_line_the_lane_and_the_tensor_on_a_virtual_gpu(target):
+    no_mask = next(wrong for wrong in VECTOR_ADD.misconceptions if wrong.name == "no_mask")
+    report = check(VECTOR_ADD, no_mask.answer, backends=[f"virtual:{target}"])
+    assert report.misconception == "no_mask"
+    for part in ("vector_add.py:", "lane ", "of x_ptr, which has 4000 bytes"):
+        assert part in report.headline
 
-    def answer(x, y):
-        kernel_runs.append(x.device.type)
-        out = torch.empty_like(x)
-        if x.device.type == "cpu":
-            add_without_mask_kernel[(1,)](x, y, out, BLOCK=16)
-        return out
 
-    inputs = {"x": torch.ones(10, device="meta"), "y": torch.ones(10, device="meta")}
-    with pytest.MonkeyPatch.context() as patch:
-        on_cpu = {name: torch.ones(10) for name in inputs}
-        patch.setattr("gpu_utils.exercises.u00_start.watched.move", lambda value, device: on_cpu)
-        with pytest.raises(OutOfBounds, match="element 10 of x_ptr"):
-            call_watched(answer, inputs)
-    assert kernel_runs == ["meta", "cpu"]
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+@pytest.mark.parametrize(
+    ("exercise", "name"),
+    [(VECTOR_ADD, "interleaves_programs"), (SAXPY, "lanes_down_the_rows")],
+    ids=lambda value: getattr(value, "id", value),
+)
+def test_right_numbers_by_scattered_accesses_are_seen_by_the_counters_of_either_vendor_alone(exercise, name, target):
+    wrong = next(wrong for wrong in exercise.misconceptions if wrong.name == name)
+    report = check(exercise, wrong.answer, backends=[f"virtual:{target}"])
+    assert report.misconception == name
+    assert {outcome.kind for outcome in report.outcomes} == {"", "limit:global_sectors_per_ideal"}
+    assert check(exercise, wrong.answer, backends=["interpreter"]).passed
 
 
 def test_copying_a_view_is_refused_with_its_shape():
@@ -187,8 +207,9 @@ def test_the_figure_is_well_formed_and_carries_its_text():
 
 
 @pytest.mark.gpu
-@pytest.mark.gpu
 @pytest.mark.parametrize("exercise", [VECTOR_ADD, SAXPY], ids=lambda exercise: exercise.id)
-def test_a_missing_mask_is_found_on_a_real_gpu(exercise):
+def test_a_missing_mask_is_found_where_there_is_a_real_gpu(exercise):
     no_mask = next(wrong for wrong in exercise.misconceptions if wrong.name == "no_mask")
-    assert check(exercise, no_mask.answer, backends=["gpu"]).misconception == "no_mask"
+    report = check(exercise, no_mask.answer)
+    assert "gpu" in {outcome.backend for outcome in report.outcomes}
+    assert report.misconception == "no_mask"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpu_utils.errors import InputCopied
-from gpu_utils.exercises.u00_start.watched import call_watched
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 from gpu_utils.grading.tolerance import Tolerance, tolerance
 
@@ -62,14 +62,17 @@ class _NoCopies(TorchDispatchMode):
 
 
 def _call(answer: Callable[..., Tensor], inputs: Inputs) -> Tensor:
-    def refusing_copies(**given: Any) -> Tensor:
-        with _NoCopies():
-            return answer(**given)
-
-    return call_watched(refusing_copies, inputs)
+    with _NoCopies():
+        return answer(**inputs)
 
 
-@triton.jit
+# Without this, each of these kernels would be compiled anew for strides of 1, multiples of 16, and others.
+_jit = triton.jit(
+    do_not_specialize=["n", "n_cols", "n_rows", "stride_xm", "stride_xn", "stride_ym", "stride_yn", "stride_om"]
+)
+
+
+@_jit
 def _strided_kernel(
     a, x_ptr, y_ptr, out_ptr, n_cols, stride_xm, stride_xn, stride_ym, stride_yn, stride_om, BLOCK: tl.constexpr
 ):
@@ -81,14 +84,26 @@ def _strided_kernel(
     tl.store(out_ptr + row * stride_om + cols, a * x + y, mask=mask)
 
 
-@triton.jit
+@_jit
 def _flat_kernel(a, x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
     tl.store(out_ptr + offsets, a * tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
 
 
-@triton.jit
+@_jit
+def _down_the_rows_kernel(
+    a, x_ptr, y_ptr, out_ptr, n_rows, stride_xm, stride_xn, stride_ym, stride_yn, stride_om, BLOCK: tl.constexpr
+):
+    col = tl.program_id(0)
+    rows = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = rows < n_rows
+    x = tl.load(x_ptr + rows * stride_xm + col * stride_xn, mask=mask)
+    y = tl.load(y_ptr + rows * stride_ym + col * stride_yn, mask=mask)
+    tl.store(out_ptr + rows * stride_om + col, a * x + y, mask=mask)
+
+
+@_jit
 def _unmasked_kernel(
     a, x_ptr, y_ptr, out_ptr, stride_xm, stride_xn, stride_ym, stride_yn, stride_om, BLOCK: tl.constexpr
 ):
@@ -153,6 +168,20 @@ def _one_program_per_row(a: float, x: Tensor, y: Tensor) -> Tensor:
     return out
 
 
+def _lanes_down_the_rows(a: float, x: Tensor, y: Tensor) -> Tensor:
+    rows, cols = x.shape
+    out = _new(x)
+    grid = (cols, triton.cdiv(rows, BLOCK))
+    _down_the_rows_kernel[grid](a, x, y, out, rows, *x.stride(), *y.stride(), cols, BLOCK=BLOCK)
+    return out
+
+
+def _most_sectors(case: Case) -> float:
+    """Bounded where rows are contiguous and no row starts inside a transaction."""
+    contiguous = all(case.get(name, "contiguous") == "contiguous" for name in ("x", "y"))
+    return 2.0 if contiguous and case["cols"] % BLOCK == 0 else math.inf
+
+
 def _fresh(rng: random.Random) -> Case:
     layouts = list(_LAYOUTS)
     return Case(
@@ -175,7 +204,7 @@ EXERCISE = Exercise(
     tolerance=_tolerance,
     call=_call,
     cases=(
-        Case("contiguous, one block to a row", rows=3, cols=BLOCK),
+        Case("contiguous, one block to a row: here memory transactions are counted", rows=16, cols=BLOCK),
         Case("several blocks to a row and a tail", rows=4, cols=2 * BLOCK + 44),
         Case("x is part of a wider matrix", rows=5, cols=100, x="columns of a wider matrix"),
         Case("y skips rows, x does not", rows=4, cols=130, y="every second row"),
@@ -196,6 +225,12 @@ EXERCISE = Exercise(
             "launches",
             "Launch your own kernel: saxpy_kernel[grid](...); a * x + y in Python launches two of torch's.",
             at_least=lambda case: 1,
+        ),
+        Limit(
+            "global_sectors_per_ideal",
+            "Memory is moved in whole transactions: where a row lies in one piece, let neighbouring lanes read "
+            "neighbours in the row, so that they share them.",
+            at_most=_most_sectors,
         ),
     ),
     misconceptions=(
@@ -246,6 +281,12 @@ EXERCISE = Exercise(
             _one_program_per_row,
             "Only the first block of each row is written. Rows longer than BLOCK need more programs along the second "
             "axis of the grid (or a loop in the kernel).",
+        ),
+        Misconception(
+            "lanes_down_the_rows",
+            _lanes_down_the_rows,
+            "The numbers are right, but tl.arange counts rows here: neighbouring lanes are a whole row apart, and each "
+            "transaction brings mostly bytes that nobody in the warp or wavefront asked for. Let tl.arange count columns.",
         ),
         Misconception(
             "computes_with_torch",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +12,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpu_utils.exercises.u00_start.watched import call_watched
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 from gpu_utils.grading.tolerance import Tolerance, tolerance
 
 BLOCK = 1024
 """Given to the learner, so that a wrong answer behaves like the misconception that explains it."""
+
+MOST_SECTORS = 2.0
+"""Global transactions over the least possible. A right kernel is near 1; one more comes where a tensor starts inside
+a transaction."""
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -35,34 +39,38 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
     return tolerance(inputs["x"].dtype, magnitude=0.0, roundings=1)
 
 
-@triton.jit
+# Without this, each of these kernels would be compiled for n = 1, for multiples of 16 and for other n.
+_jit = triton.jit(do_not_specialize=["n"])
+
+
+@_jit
 def _unmasked_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets) + tl.load(y_ptr + offsets))
 
 
-@triton.jit
+@_jit
 def _right_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
 
 
-@triton.jit
+@_jit
 def _overlapping_blocks_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) + tl.arange(0, BLOCK)
     mask = offsets < n
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
 
 
-@triton.jit
+@_jit
 def _no_program_id_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
     mask = offsets < n
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
 
 
-@triton.jit
+@_jit
 def _mask_of_the_lane_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     lanes = tl.arange(0, BLOCK)
     offsets = tl.program_id(0) * BLOCK + lanes
@@ -70,7 +78,14 @@ def _mask_of_the_lane_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
 
 
-@triton.jit
+@_jit
+def _interleaved_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) + tl.arange(0, BLOCK) * tl.num_programs(0)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+
+
+@_jit
 def _mask_one_short_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n - 1
@@ -110,13 +125,13 @@ EXERCISE = Exercise(
     inputs=_inputs,
     reference=vector_add_reference,
     tolerance=_tolerance,
-    call=call_watched,
     cases=(
         Case("exactly one block", n=BLOCK),
         Case("less than one block", n=1000),
         Case("one element past a block", n=BLOCK + 1),
         Case("several blocks and a tail", n=5000),
         Case("a single element", n=1),
+        Case("whole blocks: here memory transactions are counted", n=8 * BLOCK),
         Case("float16: the result has the dtype of the inputs", n=3 * BLOCK, dtype="float16"),
     ),
     fresh=_fresh,
@@ -126,8 +141,21 @@ EXERCISE = Exercise(
             "Launch your own kernel: vector_add_kernel[grid](...); x + y in Python launches one of torch's.",
             at_least=lambda case: 1,
         ),
+        Limit(
+            "global_sectors_per_ideal",
+            "Memory is moved in whole transactions: let neighbouring lanes read neighbouring elements, so that they "
+            "share them.",
+            # Where n is no multiple of 16, Triton takes elements one by one; that is not the learner's fault.
+            at_most=lambda case: MOST_SECTORS if case["n"] % BLOCK == 0 else math.inf,
+        ),
     ),
     misconceptions=(
+        Misconception(
+            "mask_of_the_lane",
+            _launching(_mask_of_the_lane_kernel),
+            "The mask compares positions inside the block with n. With more than one block that is always true: "
+            "compare the offsets in the whole vector, the ones that you add to the pointers.",
+        ),
         Misconception(
             "no_mask",
             _launching(_unmasked_kernel),
@@ -153,10 +181,11 @@ EXERCISE = Exercise(
             "tl.program_id(0) is what makes one program differ from another.",
         ),
         Misconception(
-            "mask_of_the_lane",
-            _launching(_mask_of_the_lane_kernel),
-            "The mask compares positions inside the block with n. With more than one block that is always true: "
-            "compare the offsets in the whole vector, the ones that you add to the pointers.",
+            "interleaves_programs",
+            _launching(_interleaved_kernel),
+            "The sum is right, but program p takes every P-th element, so neighbouring lanes are P elements apart and "
+            "each transaction brings mostly bytes that nobody in the warp or wavefront asked for. "
+            "Give each program BLOCK neighbouring elements.",
         ),
         Misconception(
             "mask_one_short",
