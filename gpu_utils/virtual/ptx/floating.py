@@ -55,6 +55,16 @@ def _nan_wins(fn):
     return run
 
 
+def _xor_signs(fn):
+    """fn of the magnitudes, with the product of the signs; a NaN keeps its own sign."""
+
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        size = fn(np.abs(a), np.abs(b))
+        return np.copysign(size, np.where(np.signbit(a) ^ np.signbit(b), size.dtype.type(-1), size.dtype.type(1)))
+
+    return run
+
+
 def _ftz(fn):
     """fn on flushed inputs, its result flushed."""
     return lambda *arrays: rnd.flush(np.asarray(fn(*(rnd.flush(x) for x in arrays))))
@@ -195,15 +205,17 @@ def _arithmetic() -> None:
 
 def _comparison_free() -> None:
     for name, fn in (("min", minimum), ("max", maximum)):
-        for ftz, nan in itertools.product(("", ".ftz"), ("", ".NaN")):
+        for ftz, nan, signs in itertools.product(("", ".ftz"), ("", ".NaN"), ("", ".xorsign.abs")):
             each = _nan_wins(fn) if nan else fn
+            each, nan = (_xor_signs(each), nan + signs) if signs else (each, nan)
             TABLE[f"{name}{ftz}{nan}.f32"] = Form(("f32",), ("f32",) * 2, store(_ftz(each) if ftz else each))
             for pack in ("", "x2"):
                 kind = f"f16{pack}"
                 TABLE[f"{name}{ftz}{nan}.{kind}"] = Form((kind,), (kind,) * 2, store(_ftz(each) if ftz else each))
         TABLE[f"{name}.f64"] = Form(("f64",), ("f64",) * 2, store(fn))
-        for nan, pack in itertools.product(("", ".NaN"), ("", "x2")):
+        for nan, signs, pack in itertools.product(("", ".NaN"), ("", ".xorsign.abs"), ("", "x2")):
             each = _nan_wins(fn) if nan else fn
+            each, nan = (_xor_signs(each), nan + signs) if signs else (each, nan)
             kind = f"bf16{pack}"
             run = store(lambda a, b, f=each: rnd.f32_to_bf16(np.asarray(f(rnd.bf16_to_f32(a), rnd.bf16_to_f32(b)))))
             TABLE[f"{name}{nan}.{kind}"] = Form((kind,), (kind,) * 2, run)
