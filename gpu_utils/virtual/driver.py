@@ -146,6 +146,12 @@ class VirtualGpu:
                 return np.flatnonzero(marks[: tensor.numel() * per].reshape(-1, per).min(axis=1) == 0)
         return np.arange(tensor.numel())
 
+    def load(self, text: Any) -> Any:
+        """Assembly text (PTX or AMDGCN), or what `compile_cpp` returned, as a LoadedModule whose kernels can be launched."""
+        from gpu_utils.virtual.asm import LoadedModule
+
+        return LoadedModule(self, text)
+
     def launch(
         self,
         text: str,
@@ -246,6 +252,8 @@ def _bytes(kind: str, value: Any, size: int, name: str, memory: Memory) -> bytes
         if hasattr(value, "untyped_storage"):
             _add_tensor(memory, name, value)
         return int(value.data_ptr()).to_bytes(8, "little")
+    if kind == "bytes":
+        return value
     if kind == "tensor map":
         _add_tensor(memory, name, value[1])
         return value[0].tobytes()
