@@ -118,7 +118,11 @@ class Counters:
             access = self.shareds[op.index] = Access(kind="atomic" if atomic else "store" if store else "load")
         lanes = offset.size if mask is None else int(mask.sum())
         waves = len(offset) if mask is None else int(mask.any(axis=1).sum())
-        low = offset if mask is None else np.where(mask, offset, -1)
+        # moving all lanes by whole rows of banks changes nothing: the pattern is counted once
+        row = 4 * self.chip.banks
+        active = offset if mask is None else offset[mask]
+        low = offset - int(active.min() if active.size else 0) // row * row
+        low = low if mask is None else np.where(mask, low, -1)
         key = (size, low.tobytes())
         seen = self._banks_seen.get(key)
         if seen is None:

@@ -329,7 +329,9 @@ def _tensor_map(value: Any, meta: dict[str, Any]) -> np.ndarray:
     )  # fmt: skip
 
 
-def _flatten(signature: Any, value: Any, name: str, out: list[tuple[str, str, Any]], maps: list[dict[str, Any]]) -> None:
+def _flatten(
+    signature: Any, value: Any, name: str, out: list[tuple[str, str, Any]], maps: list[dict[str, Any]]
+) -> None:
     """Arguments as the compiled kernel takes them: tuples opened, constexpr dropped, descriptors taken apart.
 
     maps: Triton's notes on the descriptors that become tensor maps, in order; used up.

@@ -22,7 +22,7 @@ from gpu_utils.errors import BarrierDeadlock
 # A group that jumped back this often while others wait lets them run: a spin lock must not starve its holder.
 # A round of a loop that communicates (an atomic, a wait) counts for SPIN rounds of another.
 PATIENCE = 256
-SPIN = 64
+SPIN = 128
 _COMMUNICATES = re.compile(r"atom|try_wait|test_wait|volatile|acquire|relaxed")
 
 # What an op does to the flow of control; "" for a plain op.

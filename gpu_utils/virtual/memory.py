@@ -207,16 +207,17 @@ class Memory:
         )
 
     def load_scalar(
-        self, state: State, op: Op, address: np.ndarray, count: int, mask: np.ndarray | None
+        self, state: State, op: Op, address: np.ndarray, count: int, mask: np.ndarray | None, width: int = 4
     ) -> list[np.ndarray]:
-        """Read `count` dwords per wave; address, mask and the results: (waves, 1). Not counted as vector memory."""
+        """Read `count` words of `width` bytes per wave; address, mask and the results: (waves, 1). Not counted as
+        vector memory."""
         active = self._active(address, mask)
         if active.size == 0:
             return [np.zeros(address.shape, np.uint32) for _ in range(count)]
-        self.locate(state, op, active, 4 * count, "reads")
+        self.locate(state, op, active, width * count, "reads")
         if mask is not None:
             address = np.where(mask, address, active[0])
-        return self._gather(state, op, address, 4, count, False)
+        return self._gather(state, op, address, width, count, False)
 
     def store(
         self,

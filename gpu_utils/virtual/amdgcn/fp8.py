@@ -184,7 +184,9 @@ def _scaled(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any], b
             for i, value in enumerate(values):
                 s.put(out + i, value.view(np.uint32))
         else:
-            narrow16 = f32_to_bf16 if to == "bf16" else (lambda v: v.astype(np.float16).view(np.uint16).astype(np.uint32))
+            narrow16 = (
+                f32_to_bf16 if to == "bf16" else (lambda v: v.astype(np.float16).view(np.uint16).astype(np.uint32))
+            )
             s.put(out, narrow16(values[0]) | narrow16(values[1]) << np.uint32(16))
 
     return widen_codes

@@ -546,7 +546,9 @@ for _k, _low, _high in (("f16", _f16_low, _f16_high), ("bf16", _bf_low, _bf_high
     _add(f"v_dot2c_f32_{_k} v_dot2acc_f32_{_k}", "f32", "u32 u32 f32", _dot2(_low, _high), accumulate=True, error=1)
 
 
-def _dot2_narrow(low: Callable[..., Any], high: Callable[..., Any], narrow: Callable[..., Any], widen: Callable[..., Any]) -> Any:
+def _dot2_narrow(
+    low: Callable[..., Any], high: Callable[..., Any], narrow: Callable[..., Any], widen: Callable[..., Any]
+) -> Any:
     """v_dot2 with a 16-bit accumulator: every product and every sum is rounded to 16 bits."""
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

@@ -147,7 +147,18 @@ def tokenize(text):
     return out
 
 
-LEVELS = [["||"], ["&&"], ["|"], ["^"], ["&"], ["==", "!=", "<>"], ["<", ">", "<=", ">="], ["<<", ">>"], ["+", "-"], ["*", "/", "%"]]
+LEVELS = [
+    ["||"],
+    ["&&"],
+    ["|"],
+    ["^"],
+    ["&"],
+    ["==", "!=", "<>"],
+    ["<", ">", "<=", ">="],
+    ["<<", ">>"],
+    ["+", "-"],
+    ["*", "/", "%"],
+]
 
 
 class Break(Exception):
@@ -262,10 +273,17 @@ class Evaluator:
         if kind and index is None:
             width = int(re.sub(r"\D", "", kind))
             if kind[0] == "f":
-                value = view(value, kind) if isinstance(value, np.floating) else FLOAT[width](value) if not isinstance(value, int) else (
-                    view(value, kind) if value > 1 else FLOAT[width](value))
+                value = (
+                    view(value, kind)
+                    if isinstance(value, np.floating)
+                    else FLOAT[width](value)
+                    if not isinstance(value, int)
+                    else (view(value, kind) if value > 1 else FLOAT[width](value))
+                )
             old = self.env.get(name, 0)
-            self.env[name] = (int(old) >> width << width if isinstance(old, int) and name[0] == "D" and width < 32 else 0) | bits_of(value, width)
+            self.env[name] = (
+                int(old) >> width << width if isinstance(old, int) and name[0] == "D" and width < 32 else 0
+            ) | bits_of(value, width)
         elif index is not None:
             if ":" in index:
                 high, low = (int(self._expression(part)) for part in index.split(":"))
@@ -369,7 +387,9 @@ class Evaluator:
                 return FLOAT[width](value)
             if letter == "B":
                 return bits_of(value, width) if not isinstance(value, np.floating) else value
-            return view(int(value) if not isinstance(value, np.floating) else int(np.trunc(value)), f"{letter.lower()}{width}")
+            return view(
+                int(value) if not isinstance(value, np.floating) else int(np.trunc(value)), f"{letter.lower()}{width}"
+            )
         if group == "sized":
             width, rest = text.split("'")
             if "." in rest or rest.endswith("F"):

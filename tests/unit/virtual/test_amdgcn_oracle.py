@@ -102,8 +102,15 @@ def same(kind, got, want, tolerance=0):
 
 def evaluated(text, entry, row):
     env = {f"S{i}": int(value) for i, value in enumerate(row)}
-    env |= {"D0": int(row[-1]) if entry.accumulate else 0, "VCC": 0, "laneId": 0, "UNDERFLOW_F32": np.float32(0),
-            "OVERFLOW_F32": np.float32(np.inf), "UNDERFLOW_F64": 0.0, "OVERFLOW_F64": np.inf}
+    env |= {
+        "D0": int(row[-1]) if entry.accumulate else 0,
+        "VCC": 0,
+        "laneId": 0,
+        "UNDERFLOW_F32": np.float32(0),
+        "OVERFLOW_F32": np.float32(np.inf),
+        "UNDERFLOW_F64": 0.0,
+        "OVERFLOW_F64": np.inf,
+    }
     done = Evaluator(text).run(env)
     return bits_of(done["D0"], WIDTH[entry.out])
 
@@ -130,7 +137,9 @@ def test_instruction_does_what_the_manual_says(name):
     got = machine_results(FAMILY_TARGET[family], name, entry, rows)
     for row, value in zip(rows, got, strict=True):
         want = evaluated(text, entry, row)
-        assert same(entry.out, value, want), f"{name} {[hex(int(v)) for v in row]}: {value:#x}, the manual says {want:#x}"
+        assert same(entry.out, value, want), (
+            f"{name} {[hex(int(v)) for v in row]}: {value:#x}, the manual says {want:#x}"
+        )
 
 
 # References written here, in exact or float64 arithmetic; `row` holds Python numbers of the operands' types.
@@ -196,7 +205,9 @@ def _ldexp(x, n):
 
 
 def _turn(function):
-    return lambda x: type(x)(function(2 * math.pi * (float(x) - math.floor(float(x))))) if np.isfinite(x) else type(x)(np.nan)
+    return lambda x: (
+        type(x)(function(2 * math.pi * (float(x) - math.floor(float(x))))) if np.isfinite(x) else type(x)(np.nan)
+    )
 
 
 def _bytes(word):
@@ -335,14 +346,18 @@ def test_instruction_agrees_with_its_written_reference(name):
     got = machine_results(_target_of(name), name, entry, rows)
     for row, value in zip(rows, got, strict=True):
         with np.errstate(all="ignore"):
-            want = bits_of(reference(*(view(int(x), kind) for x, kind in zip(row, entry.sources, strict=True))), WIDTH[entry.out])
+            want = bits_of(
+                reference(*(view(int(x), kind) for x, kind in zip(row, entry.sources, strict=True))), WIDTH[entry.out]
+            )
         if name == "v_dot2_bf16_bf16" and np.isnan(view(want, "bf16")):
             assert np.isnan(view(value, "bf16"))
             continue
         if "cos" in name or "sin" in name:
-            close = abs(float(view(value, entry.out)) - float(view(want, entry.out))) <= entry.error * 2.0**-20 + 2.0**-10 * (
-                entry.out == "f16"
-            )
+            close = abs(
+                float(view(value, entry.out)) - float(view(want, entry.out))
+            ) <= entry.error * 2.0**-20 + 2.0**-10 * (entry.out == "f16")
             assert close or same(entry.out, value, want), f"{name} {row}"
             continue
-        assert same(entry.out, value, want, entry.error), f"{name} {[hex(int(v)) for v in row]}: {value:#x}, expected {want:#x}"
+        assert same(entry.out, value, want, entry.error), (
+            f"{name} {[hex(int(v)) for v in row]}: {value:#x}, expected {want:#x}"
+        )
