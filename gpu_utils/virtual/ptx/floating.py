@@ -37,7 +37,7 @@ def minimum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     result = np.fmin(a, b)
     same = a == b
     np.logical_and(same, a == 0, same)
-    return np.where(same, np.where(np.signbit(a), a, b), result) if same.any() else result
+    return np.where(same, np.where(np.signbit(a), a, b), result) if np.count_nonzero(same) else result
 
 
 def maximum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -45,7 +45,7 @@ def maximum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     result = np.fmax(a, b)
     same = a == b
     np.logical_and(same, a == 0, same)
-    return np.where(same, np.where(np.signbit(a), b, a), result) if same.any() else result
+    return np.where(same, np.where(np.signbit(a), b, a), result) if np.count_nonzero(same) else result
 
 
 def _nan_wins(fn):

@@ -79,9 +79,11 @@ class Assembler(Decoder):
                 self.addresses[variable.name] = (variable.space, self._place("local_bytes", variable))
             else:
                 data.append(variable)
-        for variable in dynamic:
+        for variable in dynamic:  # they all start where the static ones end
             align = max(variable.align, 16)
-            self.addresses[variable.name] = ("shared", -(-self.static_shared // align) * align)
+            self.static_shared = -(-self.static_shared // align) * align
+        for variable in dynamic:
+            self.addresses[variable.name] = ("shared", self.static_shared)
         for function in self.functions:
             for variable in (*function.params, *function.returns):
                 if function.entry:
@@ -208,6 +210,7 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
         "static_shared": assembler.static_shared,
         "columns": dict(registers),
         "slots": assembler.slots,
+        "specials": [i for i, slot in enumerate(assembler.slots) if slot.column == "special"],
         "local_bytes": assembler.local_bytes,
         "generic": assembler.generic,
         "data": assembler.data,
