@@ -77,7 +77,7 @@ class Counters:
         sector = self.chip.sector
         shift = sector.bit_length() - 1
         touched = address >> shift
-        if size > sector or int(np.bitwise_or.reduce(address, axis=None)) & (min(size, sector) - 1):
+        if size > sector or size & (size - 1) or int(np.bitwise_or.reduce(address, axis=None)) & (min(size, sector) - 1):
             steps = range(1, (size + sector - 2) // sector + 1)
             parts = [touched, *(np.minimum(touched + step, (address + size - 1) >> shift) for step in steps)]
             touched = np.concatenate(parts, axis=1)

@@ -116,6 +116,15 @@ class AmdState(State):
         first = row if row < AGPR else row - AGPR + self.program.info["vgprs"]
         return self.vectors[first : first + count]
 
+    def snapshot(self, wave: int) -> dict[str, np.ndarray]:
+        """A copy of one wave's registers by name: vN and aN (lanes,), sN, vcc, exec, m0 and scc (1,)."""
+        info = self.program.info
+        result = {f"v{i}": self.U[i][wave].copy() for i in range(info["vgprs"])}
+        result |= {f"a{i}": self.U[AGPR + i][wave].copy() for i in range(info["agprs"])}
+        result |= {f"s{i}": self.U[SGPR + i][wave].copy() for i in range(106)}
+        result |= {"vcc": self.Q[VCC][wave].copy(), "exec": self.Q[EXEC][wave].copy(), "m0": self.U[M0][wave].copy()}
+        return result | {"scc": self.scc[wave].copy()}
+
     # masks
 
     def enter(self, act: np.ndarray | None) -> None:

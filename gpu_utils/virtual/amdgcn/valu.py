@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,10 @@ _add("v_sat_pk_u8_i16", "u16", "u32", lambda a: (
 
 
 def _perm(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    if c.shape[-1] == 1 and (c == c.flat[0]).all():
+        quick = _perm_constant(int(c.flat[0]))
+        if quick is not None:
+            return quick(a, b, c)
     a, b, c = np.broadcast_arrays(a, b, c)
     both = np.ascontiguousarray(a).astype(np.uint64) << np.uint64(32) | b
     result = np.zeros(both.shape, _u)
@@ -136,6 +141,7 @@ def _perm(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return result
 
 
+@lru_cache(maxsize=64)
 def _perm_constant(selector: int) -> Callable[..., Any] | None:
     """v_perm_b32 for a selector known when decoding: four bytes picked by one table look-up of their place."""
     picks = [(selector >> (8 * byte)) & 0xFF for byte in range(4)]
@@ -472,12 +478,17 @@ def biased_exponent(x: np.ndarray) -> np.ndarray:
 
 
 def _div_fixup(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """a: quotient, b: denominator, c: numerator."""
+    """a: quotient, b: denominator, c: numerator.
+
+    A quotient that overflows has become NaN (inf - inf) in the steps before: f32 and f64 make it infinite, which the
+    manuals leave out and emulators checked against hardware do.
+    """
     dtype = a.dtype
     a, b, c = np.broadcast_arrays(a, b, c)
     signed = np.where(np.signbit(b) ^ np.signbit(c), dtype.type(-1), dtype.type(1))
     result = np.abs(a) * signed
     if dtype.itemsize > 2:
+        result = np.where(np.isnan(a), signed * dtype.type(np.inf), result)
         bottom = -150 if dtype.itemsize == 4 else -1075
         result = np.where(biased_exponent(c) - biased_exponent(b) < bottom, signed * dtype.type(0), result)
     result = np.where(np.isinf(b) | (c == 0), signed * dtype.type(0), result)

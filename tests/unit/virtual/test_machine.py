@@ -259,3 +259,16 @@ def test_a_launch_with_an_empty_grid_does_nothing():
     with virtual_gpu("gfx942") as gpu:
         unmasked_kernel[(0,)](torch.zeros(64), torch.zeros(64), BLOCK=64)
         assert gpu.launches == []
+
+
+def test_a_trace_steps_one_wave_through_its_instructions():
+    x, out = torch.arange(512.0), torch.zeros(512)
+    with virtual_gpu("gfx942") as gpu, gpu.trace(program=(1, 0, 0), wave=2) as trace:
+        unmasked_kernel[(2,)](x, out, BLOCK=256)
+    load = next(i for i, step in enumerate(trace.steps) if "buffer_load" in step.text)
+    assert trace.steps[load].line[0].endswith("test_machine.py")
+    (name, bits), *_ = trace.steps[load].changed.items()
+    assert bits.view(np.float32).tolist() == [256.0 + 128 + lane for lane in range(64)]
+    assert np.array_equal(trace.value(name, load), bits)
+    assert trace.steps[-1].text == "s_endpgm"
+    assert len(trace.steps) == gpu.counters.totals()["instructions"] // 8
