@@ -1,4 +1,4 @@
-"""CUDA-style C++ compiled for both vendors with no CUDA and no ROCm: clang from the wheel `ziglang`, and our own header.
+"""CUDA-style C++ compiled for both vendors without CUDA or ROCm: clang from the wheel `ziglang`, and a header of ours.
 
 The header (include/w2w_gpu.h) is included by itself, as nvcc does with its own. A source holds kernels and device
 functions, no host code. `compile_cpp(source, "sm_80")` gives PTX, `compile_cpp(source, "gfx942")` AMDGCN.
@@ -288,6 +288,8 @@ def _of_amdgcn(asm: str) -> dict[str, dict[str, Any]]:
 _ENTRY = re.compile(r"^\.visible \.entry ([\w$]+)\((.*?)\)", re.MULTILINE | re.DOTALL)
 _PARAM = re.compile(r"\.param\s+(?:\.align (\d+)\s+)?\.[bsuf](\d+)[^,\[]*(?:\[(\d+)\])?")
 
+_USAGE = re.compile(r"(\d+) (registers|bytes smem|bytes stack|bytes spill st)")
+
 
 def _of_ptx(asm: str, limits: Target, folder: Path) -> dict[str, dict[str, Any]]:
     """Kernel -> layout of its arguments from the text, and its resources from ptxas."""
@@ -301,9 +303,9 @@ def _of_ptx(asm: str, limits: Target, folder: Path) -> dict[str, dict[str, Any]]
         errors = [line.partition(":")[2].strip() for line in log.splitlines() if "error" in line or "fatal" in line]
         raise CompileFailed(f"C++ for {limits.name}: ptxas refused the PTX: {(errors or [log.strip()])[0]}")
     usage = {
-        name: {key: int(number) for number, key in re.findall(r"(\d+) (registers|bytes smem|bytes stack|bytes spill st)", text)}
+        name: {key: int(number) for number, key in _USAGE.findall(text)}
         for name, text in re.findall(r"Compiling entry function '([\w$]+)'(.*?)(?=Compiling entry|\Z)", log, re.DOTALL)
-    }  # fmt: skip
+    }
     described = {}
     for symbol, inside in _ENTRY.findall(asm):
         layout, end = [], 0

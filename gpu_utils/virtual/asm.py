@@ -34,7 +34,7 @@ class LoadedModule:
         built_for = _target_of(self.text)
         if built_for is not None and not _runs_on(built_for, gpu.target):
             raise BadArgument(
-                f"this text was compiled for {built_for}, the virtual GPU is a {gpu.target}; compile it for {gpu.target}"
+                f"this text was compiled for {built_for}, and the virtual GPU is a {gpu.target}; compile it for that"
             )
         symbols = re.findall(_ENTRY[isa], self.text, re.MULTILINE)
         if not symbols:
@@ -61,7 +61,7 @@ class LoadedModule:
         shared  bytes of dynamic shared memory (LDS), beside the static ones
 
         Returns the Launch with its counters. Errors: UnknownName for the kernel; BadArgument for arguments that do not
-        fit; ResourceLimit; UnsupportedInstruction before anything runs; what the kernel does wrong, such as OutOfBounds.
+        fit; ResourceLimit; UnsupportedInstruction before anything runs; and what the kernel does wrong: OutOfBounds ...
         """
         symbol = self.kernels.get(name, name)
         if symbol not in self.kernels.values():

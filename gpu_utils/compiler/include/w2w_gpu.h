@@ -222,6 +222,9 @@ __W2W_ATOMIC_CAS(unsigned long long)
 
 // Numbers
 
+#define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
+
 #define __W2W_ORDER(type) \
   __W2W type min(type x, type y) { return y < x ? y : x; } \
   __W2W type max(type x, type y) { return x < y ? y : x; }

@@ -32,15 +32,27 @@ EDGES["i32"], EDGES["i16"], EDGES["i64"] = EDGES["u32"], EDGES["u16"], EDGES["u6
 WIDTH = {kind: {"16": 16, "32": 32, "64": 64}[kind[1:]] for kind in EDGES}
 
 
+def _overflowed_quotient(kind):
+    """v_div_fixup: the manual leaves out that a quotient that overflowed arrives as NaN and becomes infinite."""
+    last = f"else\nD0.{kind} = sign_out ? -abs(S0.{kind}) : abs(S0.{kind})"
+    infinity = "INF" if kind == "f64" else f"INF.{kind}"
+    return last, f"elsif isNAN(64'F(S0.{kind})) then\nD0.{kind} = sign_out ? -{infinity} : +{infinity}\n{last}"
+
+
+CORRECTIONS = {f"v_div_fixup_{kind}": _overflowed_quotient(kind) for kind in ("f32", "f64")}
+
+
 def pseudo_code(name):
-    """The manual's text for a mnemonic: gfx9 first, then RDNA3 and RDNA4."""
+    """The manual's text for a mnemonic, corrected where needed: gfx9 first, then RDNA3 and RDNA4."""
     for family in ("cdna", "rdna3", "rdna4"):
         table = importlib.import_module(f"tinygrad.runtime.autogen.amd.{family}.str_pcode").PCODE
         found = {key.name: text for key, text in table.items()}
         for suffix in ("_E32", "", "_E64"):
             text = found.get(name.upper() + suffix)
             if text is not None:
-                return family, text
+                old, new = CORRECTIONS.get(name, ("", ""))
+                assert old in text
+                return family, text.replace(old, new) if old else text
     return None, None
 
 
