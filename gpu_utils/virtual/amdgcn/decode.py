@@ -210,6 +210,7 @@ def _info(kernel: Kernel, decoder: Decoder, blob: np.ndarray) -> dict[str, Any]:
         "registers": decoder.vgprs + decoder.agprs,
         "vgprs": decoder.vgprs,
         "agprs": decoder.agprs,
+        "sgprs": min(106, max(decoder.sgprs + 2, d.get("user_sgpr_count", 0) + 4)),
         "constants": decoder.constants,
         "user_sgprs": user,
         "preload_offset": d.get("user_sgpr_kernarg_preload_offset", 0),
