@@ -186,6 +186,18 @@ def _bits(item, element: int) -> int:
     return item.value
 
 
+def _unique(names: dict[tuple[str, int], str]) -> dict[str, tuple[str, int]]:
+    """Register name -> (column, index); a name that an inner scope repeats gets a number."""
+    found: dict[str, tuple[str, int]] = {}
+    for place, name in sorted(names.items(), key=lambda item: item[0][1]):
+        number, unique = 1, name
+        while unique in found:
+            number += 1
+            unique = f"{name}#{number}"
+        found[unique] = place
+    return found
+
+
 def decode(text: str, target: str, name: str | None = None) -> Program:
     """The program of one kernel of a PTX module.
 
@@ -210,6 +222,7 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
         "static_shared": assembler.static_shared,
         "columns": dict(registers),
         "slots": assembler.slots,
+        "names": _unique(assembler.names),
         "specials": [i for i, slot in enumerate(assembler.slots) if slot.column == "special"],
         "local_bytes": assembler.local_bytes,
         "generic": assembler.generic,

@@ -18,7 +18,7 @@ from gpu_utils.virtual.memory import Shared
 COLUMNS = {"pred": np.dtype(bool), "16": np.dtype("u2"), "32": np.dtype("u4"), "64": np.dtype("u8")}
 _NEGATIVE = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 # the rows of the batch that ended last, with their program and number of warps: the next batch takes them over
-_spare: dict[tuple[Program, int], list[np.ndarray]] = {}
+_spare: dict[tuple[Program, int], tuple[list[np.ndarray], dict[str, np.ndarray]]] = {}
 
 
 class Slot(NamedTuple):
@@ -60,11 +60,11 @@ class PtxState(State):
     def _rows(self, columns: dict[str, int], slots: list[Slot]) -> list[np.ndarray]:
         """The slots' rows, taken over from the last batch of this program when that had as many warps."""
         key = (self.program, self.waves)
-        rows = _spare.pop(key, None)
+        rows, self.files = _spare.pop(key, (None, None))
         if rows is None:
             files: dict[tuple[str, str], np.ndarray] = {}
             raw = {name: np.zeros((columns[name], self.waves, 32), dtype) for name, dtype in COLUMNS.items()}
-            rows = []
+            rows, self.files = [], raw
             for column, index, dtype, step in slots:
                 if column in ("const", "special"):
                     rows.append(index)
@@ -83,7 +83,12 @@ class PtxState(State):
             self.memory.remove(region)
         self.regions = []
         _spare.clear()
-        _spare[self.program, self.waves] = self.r
+        _spare[self.program, self.waves] = self.r, self.files
+
+    def snapshot(self, wave: int) -> dict[str, np.ndarray]:
+        """Register name -> the bits of one warp's 32 lanes, a copy."""
+        names = self.program.info["names"]
+        return {name: self.files[column][index, wave].copy() for name, (column, index) in names.items()}
 
     def generic_base(self, space: str) -> np.ndarray:
         """What to add to an address of "shared" or "local" to make it generic, int64 (warps, 32)."""
