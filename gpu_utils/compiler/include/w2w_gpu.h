@@ -297,7 +297,7 @@ __W2W __bf16 __float2bfloat16_rn(float x) { return x; }
 
 // Stopping a kernel
 __W2W void __trap() { __builtin_trap(); }
-#define assert(condition) ((condition) ? (void)0 : __trap())
+#define assert(condition) ((condition) ? (void)0 : __builtin_trap())
 
 // What this header does not have
 #define __W2W_MISSING(why) __attribute__((unavailable(why)))
