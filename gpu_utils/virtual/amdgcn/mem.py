@@ -42,7 +42,6 @@ WIDTHS: dict[str, Width] = {
     "u16_d16": Width(2, half="lo"), "u16_d16_hi": Width(2, half="hi"), "u8_d16": Width(1, half="lo"),
     "u8_d16_hi": Width(1, half="hi"), "i8_d16": Width(1, signed=True, half="lo"), "i8_d16_hi": Width(1, signed=True, half="hi"),
     "b16_d16_hi": Width(2, half="hi"), "b8_d16_hi": Width(1, half="hi"),
-    "u16_d16_": Width(2, half="lo"),
 }  # fmt: skip
 ATOMIC = {
     "add": ("add", 4), "sub": ("sub", 4), "and": ("and", 4), "or": ("or", 4), "xor": ("xor", 4), "swap": ("exch", 4),

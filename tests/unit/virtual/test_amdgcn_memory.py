@@ -287,3 +287,11 @@ def test_fp8_pack_keeps_the_other_half():
     state = execute("gfx942", lines, registers)
     assert (float(state.F[4][0, 0]), float(state.F[5][0, 0])) == (-3.0, 1.5)
     assert (state.U[2] & 0xFFFF == state.U[2] >> 16).sum() == 0
+
+
+def test_scaled_conversions_of_gfx950():
+    halves = (np.array([[1.5, -3.0]], np.float16).view(np.uint32)[0, 0], np.array([[0.5, 8.0]], np.float16).view(np.uint32)[0, 0])
+    lines = ["v_cvt_scalef32_pk_fp8_f16 v2, v0, 2.0", "v_cvt_scalef32_pk_fp8_f16 v2, v1, 2.0 op_sel:[0,0,1]",
+             "v_cvt_scalef32_pk_f32_fp8 v[4:5], v2, 4.0 op_sel:[1,0,0]", "v_cvt_scalef32_pk_f32_fp8 v[6:7], v2, 1.0"]  # fmt: skip
+    state = execute("gfx950", lines, {"v0": halves[0], "v1": halves[1], "v2": 0})
+    assert [float(state.F[i][0, 0]) for i in range(4, 8)] == [1.0, 16.0, 0.75, -1.5]
