@@ -77,7 +77,7 @@ class Counters:
         sector = self.chip.sector
         shift = sector.bit_length() - 1
         touched = address >> shift
-        if size > sector or int(np.bitwise_or.reduce(address, axis=None)) & (min(size, sector) - 1):
+        if size > sector or size & (size - 1) or int(np.bitwise_or.reduce(address, axis=None)) & (min(size, sector) - 1):
             steps = range(1, (size + sector - 2) // sector + 1)
             parts = [touched, *(np.minimum(touched + step, (address + size - 1) >> shift) for step in steps)]
             touched = np.concatenate(parts, axis=1)
@@ -118,7 +118,11 @@ class Counters:
             access = self.shareds[op.index] = Access(kind="atomic" if atomic else "store" if store else "load")
         lanes = offset.size if mask is None else int(mask.sum())
         waves = len(offset) if mask is None else int(mask.any(axis=1).sum())
-        low = offset if mask is None else np.where(mask, offset, -1)
+        # moving all lanes by whole rows of banks changes nothing: the pattern is counted once
+        row = 4 * self.chip.banks
+        active = offset if mask is None else offset[mask]
+        low = offset - int(active.min() if active.size else 0) // row * row
+        low = low if mask is None else np.where(mask, low, -1)
         key = (size, low.tobytes())
         seen = self._banks_seen.get(key)
         if seen is None:

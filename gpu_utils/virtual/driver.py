@@ -18,8 +18,9 @@ import numpy as np
 
 from gpu_utils.errors import BackendUnavailable, ResourceLimit, UnknownName, UnwrittenOutput
 from gpu_utils.virtual.counters import Counters, MemoryShape
-from gpu_utils.virtual.machine import Op, Program, State, run_batch
+from gpu_utils.virtual.machine import Program, State, run_batch
 from gpu_utils.virtual.memory import Memory, Region
+from gpu_utils.virtual.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class VirtualGpu:
         self.random = np.random.default_rng(seed)
         self.launches: list[Launch] = []
         self.registered: list[tuple[str, Any]] = []
-        self.tracer: Callable[[State, Op], None] | None = None
+        self.tracer: Trace | None = None
 
     @property
     def counters(self) -> Counters:
@@ -116,6 +117,15 @@ class VirtualGpu:
         """Of the last launch, in program order: (source line, instruction text, how often a wave executed it)."""
         per_op = self.counters.per_op()
         return [(op.line, op.text, per_op[op.index][0]) for op in self.last.program.ops]
+
+    @contextmanager
+    def trace(self, program: tuple[int, int, int] = (0, 0, 0), wave: int = 0, limit: int = 20_000) -> Iterator[Trace]:
+        """Record every instruction that one wave of one program executes in the launches inside the block."""
+        before, self.tracer = self.tracer, Trace(program, wave, limit)
+        try:
+            yield self.tracer
+        finally:
+            self.tracer = before
 
     def register(self, name: str, tensor: Any) -> None:
         """Make a tensor's memory accessible that a kernel reaches through stored pointers."""
@@ -145,6 +155,12 @@ class VirtualGpu:
                     marks = region.writer[first:]
                 return np.flatnonzero(marks[: tensor.numel() * per].reshape(-1, per).min(axis=1) == 0)
         return np.arange(tensor.numel())
+
+    def load(self, text: Any) -> Any:
+        """Assembly text (PTX or AMDGCN), or what `compile_cpp` returned, as a LoadedModule whose kernels can be launched."""
+        from gpu_utils.virtual.asm import LoadedModule
+
+        return LoadedModule(self, text)
 
     def launch(
         self,
@@ -206,6 +222,8 @@ class VirtualGpu:
             state = new_state(program, launch, ids, waves)
             if threads % program.lanes:
                 _drop_idle_lanes(state, threads)
+            if self.tracer is not None:
+                self.tracer.begin(state)
             try:
                 run_batch(state, self.tracer)
             finally:
@@ -246,6 +264,8 @@ def _bytes(kind: str, value: Any, size: int, name: str, memory: Memory) -> bytes
         if hasattr(value, "untyped_storage"):
             _add_tensor(memory, name, value)
         return int(value.data_ptr()).to_bytes(8, "little")
+    if kind == "bytes":
+        return value
     if kind == "tensor map":
         _add_tensor(memory, name, value[1])
         return value[0].tobytes()
@@ -321,7 +341,9 @@ def _tensor_map(value: Any, meta: dict[str, Any]) -> np.ndarray:
     )  # fmt: skip
 
 
-def _flatten(signature: Any, value: Any, name: str, out: list[tuple[str, str, Any]], maps: list[dict[str, Any]]) -> None:
+def _flatten(
+    signature: Any, value: Any, name: str, out: list[tuple[str, str, Any]], maps: list[dict[str, Any]]
+) -> None:
     """Arguments as the compiled kernel takes them: tuples opened, constexpr dropped, descriptors taken apart.
 
     maps: Triton's notes on the descriptors that become tensor maps, in order; used up.

@@ -9,6 +9,7 @@ units run now; None stands for all of them, the fast path.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,7 +20,10 @@ import numpy as np
 from gpu_utils.errors import BarrierDeadlock
 
 # A group that jumped back this often while others wait lets them run: a spin lock must not starve its holder.
+# A round of a loop that communicates (an atomic, a wait) counts for SPIN rounds of another.
 PATIENCE = 256
+SPIN = 128
+_COMMUNICATES = re.compile(r"atom|try_wait|test_wait|volatile|acquire|relaxed")
 
 # What an op does to the flow of control; "" for a plain op.
 ENDS = ("", "branch", "jump", "barrier", "end", "mask", "sync")
@@ -65,6 +69,16 @@ class Segment:
     next: int  # index of the op after the segment
 
 
+@dataclass(slots=True, eq=False)
+class Together:
+    """Segments in a row up to a real branch: what runs while all units of a batch are together."""
+
+    parts: tuple[int, ...]  # indices of the segments
+    runs: tuple[Callable[[Any], Any], ...]
+    stop: Op | None
+    next: int
+
+
 @dataclass(eq=False)
 class Program:
     """A decoded kernel: immutable, shared by all launches of the same text.
@@ -83,6 +97,8 @@ class Program:
     leaders: set[int] = field(default_factory=set)
     info: dict[str, Any] = field(default_factory=dict)
     segments: dict[int, Segment] = field(default_factory=dict)
+    joined: dict[int, Together] = field(default_factory=dict)
+    spinning: set[int] = field(default_factory=set)
 
     def finish(self) -> Program:
         """Number the ops and cut them into segments; call once, after decoding."""
@@ -98,7 +114,26 @@ class Program:
             ops = self.ops[start:after]
             stop = ops.pop() if ops and ops[-1].ends else None
             self.segments[start] = Segment(number, start, tuple(op.run for op in ops), tuple(ops), stop, after)
+        for op in self.ops:
+            if op.target is not None and op.target <= op.index:
+                loop = self.ops[op.target : op.index]
+                if any(_COMMUNICATES.search(each.mnemonic) for each in loop):
+                    self.spinning.add(op.index)
         return self
+
+    def together(self, start: int) -> Together:
+        """From `start` on: neither a label nor a wait of lanes for each other matters while no unit is elsewhere."""
+        parts, runs = [], []
+        segment = self.segments[start]
+        while True:
+            parts.append(segment.index)
+            runs += segment.runs
+            passes = segment.stop is None or segment.stop.ends == "sync"
+            if not passes or segment.next not in self.segments:
+                break
+            segment = self.segments[segment.next]
+        found = self.joined[start] = Together(tuple(parts), tuple(runs), None if passes else segment.stop, segment.next)
+        return found
 
 
 class State:
@@ -169,6 +204,7 @@ class Scheduler:
         self.need: dict[int, int | None] = {}
         self.resume = np.zeros(state.unit_shape, np.int64)
         self.spins = 0
+        self.favoured = False  # the running group was let in after others had spun: it goes on until it jumps back
         self.last_run: dict[int, int] = {}
         self.tick = 0
 
@@ -181,37 +217,55 @@ class Scheduler:
             self.live = ~state.absent
             self.add(pc, self.live)
             pc = self.pick()
-        while pc is not None:
-            segment = segments[pc]
-            waves[segment.index] += state.active_waves
-            lanes[segment.index] += state.active_lanes
-            if self.tracer is None:
-                for run in segment.runs:
-                    run(state)
-            else:
-                for op in segment.ops:
-                    op.run(state)
-                    self.tracer(state, op)
-            stop = segment.stop
-            if stop is None:
-                pc = self.go(pc, segment.next)
-                continue
-            result = stop.run(state)
-            if self.tracer is not None:
-                self.tracer(state, stop)
-            ends = stop.ends
-            if ends == "mask":
-                pc = segment.next if not self.groups else self.go(pc, segment.next)
-            elif ends == "branch":
-                pc = self.branch(pc, result, stop.target, segment.next)
-            elif ends == "jump":
-                pc = self.jump(pc, result)
-            elif ends == "barrier":
-                pc = self.barrier(result, segment.next)
-            elif ends == "sync":
-                pc = self.sync(pc, result, segment.next)
-            else:
-                pc = self.end(pc, result, segment.next)
+        sums: dict[int, list[int]] = {}
+        joined = self.program.joined
+        try:
+            while pc is not None:
+                if state.act is None and self.tracer is None:
+                    segment = joined.get(pc) or self.program.together(pc)
+                    total = sums.get(pc)
+                    if total is None:
+                        total = sums[pc] = [0, 0]
+                    total[0] += state.active_waves
+                    total[1] += state.active_lanes
+                else:
+                    segment = segments[pc]
+                    waves[segment.index] += state.active_waves
+                    lanes[segment.index] += state.active_lanes
+                if self.tracer is None:
+                    for run in segment.runs:
+                        run(state)
+                else:
+                    for op in segment.ops:
+                        op.run(state)
+                        self.tracer(state, op)
+                pc = self.leave(segment)
+        finally:
+            for start, (total_waves, total_lanes) in sums.items():
+                for part in joined[start].parts:
+                    waves[part] += total_waves
+                    lanes[part] += total_lanes
+
+    def leave(self, segment: Segment | Together) -> int | None:
+        """Execute the op that ends a segment; returns where to go on."""
+        state, stop = self.state, segment.stop
+        if stop is None:
+            return self.go(segment.next - 1, segment.next)
+        result = stop.run(state)
+        if self.tracer is not None:
+            self.tracer(state, stop)
+        ends, at = stop.ends, stop.index
+        if ends == "mask":
+            return segment.next if not self.groups else self.go(at, segment.next)
+        if ends == "branch":
+            return self.branch(at, result, stop.target, segment.next)
+        if ends == "jump":
+            return self.jump(at, result)
+        if ends == "barrier":
+            return self.barrier(result, segment.next)
+        if ends == "sync":
+            return self.sync(at, result, segment.next)
+        return self.end(at, result, segment.next)
 
     # The running group is state.act; self.groups holds the others. Each method below returns the op
     # index at which the group chosen to run next stands (state.act is then that group), or None at the end.
@@ -228,9 +282,10 @@ class Scheduler:
             return self.pick()
         if not groups:
             return pc
-        if pc <= source:
-            self.spins += 1
-        if pc in groups or min(groups) < pc or self.spins > PATIENCE:
+        back = pc <= source
+        if back:
+            self.spins += SPIN if source in self.program.spinning else 1
+        if pc in groups or self.spins > PATIENCE or (min(groups) < pc and (back or not self.favoured)):
             self.add(pc, self.running())
             return self.pick()
         return pc
@@ -249,7 +304,8 @@ class Scheduler:
                 self.deadlock()
             return None
         self.tick += 1
-        if self.spins > PATIENCE:
+        self.favoured = self.spins > PATIENCE
+        if self.favoured:
             pc = min(groups, key=lambda at: (self.last_run.get(at, -1), at))
             self.spins = 0
         else:
@@ -269,9 +325,18 @@ class Scheduler:
                 taken = False
             else:
                 units = self.running()
+                if (
+                    self.favoured
+                    and min(target, after) > source
+                    and not (target in self.groups or after in self.groups)
+                ):
+                    self.add(max(target, after), units & (taken if target > after else ~taken))
+                    self.state.enter(units & (taken if target < after else ~taken))
+                    return min(target, after)
                 self.add(target, units & taken)
                 self.add(after, units & ~taken)
-                self.spins += target <= source
+                if target <= source:
+                    self.spins += SPIN if source in self.program.spinning else 1
                 return self.pick()
         return self.go(source, target if taken else after)
 

@@ -149,6 +149,13 @@ class Memory:
             return f"at address {address:#x}, which belongs to no tensor of the launch"
         return f"at byte offset {address - nearest.start} of {nearest.name}, which has {nearest.size} bytes"
 
+    def offsets(self, address: np.ndarray, region: Region | None) -> np.ndarray:
+        """Addresses as the counters see them: every tensor starts on a fresh page, wherever the CPU put it."""
+        if region is not None:
+            return address - (region.start - 4096 * (1 + self.regions.index(region)) * (1 << 24))
+        index = np.maximum(np.searchsorted(self.start_array, address, side="right") - 1, 0)
+        return address - self.start_array[index] + 4096 * (1 + index) * (1 << 24)
+
     def _active(self, address: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
         """The addresses of the lanes that take part, flat when some do not."""
         self._mask_of_error = mask
@@ -174,8 +181,8 @@ class Memory:
         active = self._active(address, mask)
         if active.size == 0:
             return [np.zeros(address.shape, UINT[width]) for _ in range(count)]
-        self.locate(state, op, active, width * count, "reads")
-        state.counters.global_access(state, op, address, width * count, mask)
+        region = self.locate(state, op, active, width * count, "reads")
+        state.counters.global_access(state, op, self.offsets(address, region), width * count, mask)
         if mask is not None:
             address = np.where(mask, address, active[0])
         return self._gather(state, op, address, width, count, aligned)
@@ -207,16 +214,17 @@ class Memory:
         )
 
     def load_scalar(
-        self, state: State, op: Op, address: np.ndarray, count: int, mask: np.ndarray | None
+        self, state: State, op: Op, address: np.ndarray, count: int, mask: np.ndarray | None, width: int = 4
     ) -> list[np.ndarray]:
-        """Read `count` dwords per wave; address, mask and the results: (waves, 1). Not counted as vector memory."""
+        """Read `count` words of `width` bytes per wave; address, mask and the results: (waves, 1). Not counted as
+        vector memory."""
         active = self._active(address, mask)
         if active.size == 0:
             return [np.zeros(address.shape, np.uint32) for _ in range(count)]
-        self.locate(state, op, active, 4 * count, "reads")
+        self.locate(state, op, active, width * count, "reads")
         if mask is not None:
             address = np.where(mask, address, active[0])
-        return self._gather(state, op, address, 4, count, False)
+        return self._gather(state, op, address, width, count, False)
 
     def store(
         self,
@@ -237,7 +245,9 @@ class Memory:
         if active.size == 0:
             return
         region = self.locate(state, op, active, width * len(values), "writes")
-        state.counters.global_access(state, op, address, width * len(values), mask, store=True)
+        state.counters.global_access(
+            state, op, self.offsets(address, region), width * len(values), mask, store=True
+        )
         if width > 1 and int(np.bitwise_or.reduce(active, axis=None)) & (width - 1):
             if aligned:
                 self._misaligned(state, op, np.where(mask, address, 0) if mask is not None else address, width)
@@ -365,8 +375,8 @@ class Memory:
         active = self._active(address, mask)
         if active.size == 0:
             return np.zeros(address.shape, UINT[width])
-        self.locate(state, op, active, width, "updates")
-        state.counters.global_access(state, op, address, width, mask, atomic=True)
+        region = self.locate(state, op, active, width, "updates")
+        state.counters.global_access(state, op, self.offsets(address, region), width, mask, atomic=True)
         if int(np.bitwise_or.reduce(active, axis=None)) & (width - 1):
             self._misaligned(state, op, np.where(mask, address, 0) if mask is not None else address, width)
         if returns and self.races:

@@ -90,7 +90,9 @@ def _dual(decoder: Decoder, pair: Instruction) -> Any:
     """Two instructions issued as one (RDNA3): both read their sources before either writes."""
     runs, outs, reads = [], [], []
     for part in pair.modifiers["parts"]:
-        single = Instruction(part.mnemonic.replace("v_dual_", "v_"), part.operands, part.modifiers, pair.text, pair.line)
+        single = Instruction(
+            part.mnemonic.replace("v_dual_", "v_"), part.operands, part.modifiers, pair.text, pair.line
+        )
         runs.append(vector.decode(decoder, single)[0])
         outs.append(decoder.row(part.operands[0]))
         own = [part.operands[0]] if "fmac" in part.mnemonic or "dot2" in part.mnemonic else []
@@ -208,6 +210,7 @@ def _info(kernel: Kernel, decoder: Decoder, blob: np.ndarray) -> dict[str, Any]:
         "registers": decoder.vgprs + decoder.agprs,
         "vgprs": decoder.vgprs,
         "agprs": decoder.agprs,
+        "sgprs": min(106, max(decoder.sgprs + 2, d.get("user_sgpr_count", 0) + 4)),
         "constants": decoder.constants,
         "user_sgprs": user,
         "preload_offset": d.get("user_sgpr_kernarg_preload_offset", 0),

@@ -96,14 +96,24 @@ def max_zero(function: np.ufunc, bits: np.ufunc) -> object:
 fmax, fmin = max_zero(np.fmax, np.bitwise_and), max_zero(np.fmin, np.bitwise_or)
 
 
+def maximum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """IEEE 754-2019 maximum: a NaN wins, +0 is larger than -0."""
+    return np.where(np.isnan(a) | np.isnan(b), a + b, fmax(a, b))
+
+
+def minimum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """IEEE 754-2019 minimum."""
+    return np.where(np.isnan(a) | np.isnan(b), a + b, fmin(a, b))
+
+
 def median3(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Middle of three; with a NaN the smallest of the others."""
-    middle = np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
-    if middle.dtype.kind == "f":
-        bad = np.isnan(a) | np.isnan(b) | np.isnan(c)
-        if bad.any():
-            middle = np.where(bad, fmin(fmin(a, b), c), middle)
-    return middle
+    if a.dtype.kind != "f":
+        return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
+    top = fmax(fmax(a, b), c)
+    middle = np.where(top == a, fmax(b, c), np.where(top == b, fmax(a, c), fmax(a, b)))
+    bad = np.isnan(a) | np.isnan(b) | np.isnan(c)
+    return np.where(bad, fmin(fmin(a, b), c), middle) if bad.any() else middle
 
 
 def to_int(value: np.ndarray, dtype: type) -> np.ndarray:

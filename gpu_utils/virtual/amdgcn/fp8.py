@@ -162,7 +162,7 @@ def _scaled(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any], b
             row = decoder.row(ops[1])
             widen = bf16_to_f32 if source == "bf16" else (lambda h: h.view(np.float16).astype(np.float32))
             gets = [lambda s, n=np.uint32(n): widen((s.U[row] >> n).astype(np.uint16)) for n in (0, 16)]
-        put = decoder.putter(ops[0], "u16", high=bool(op_sel[3]), keep_half=True)
+        put = decoder.putter(ops[0], "u16", high=bool(op_sel[len(ops) - 1]), keep_half=True)
 
         def narrow(s: Any) -> None:
             by = scale(s)
@@ -184,7 +184,9 @@ def _scaled(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any], b
             for i, value in enumerate(values):
                 s.put(out + i, value.view(np.uint32))
         else:
-            narrow16 = f32_to_bf16 if to == "bf16" else (lambda v: v.astype(np.float16).view(np.uint16).astype(np.uint32))
+            narrow16 = (
+                f32_to_bf16 if to == "bf16" else (lambda v: v.astype(np.float16).view(np.uint16).astype(np.uint32))
+            )
             s.put(out, narrow16(values[0]) | narrow16(values[1]) << np.uint32(16))
 
     return widen_codes

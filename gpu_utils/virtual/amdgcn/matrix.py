@@ -90,6 +90,8 @@ def _gather(decoder: Decoder, text: str, registers: int) -> Callable[[Any], np.n
 
 def _mfma(decoder: Decoder, ins: Instruction, match: re.Match[str]) -> tuple[Run, int]:
     out_kind, m, n, k, blocks = match[1], int(match[2]), int(match[3]), int(match[4]), int(match[5] or 1)
+    if m != n or m not in (4, 16, 32):
+        raise decoder.unsupported()
     kinds = match[6].removesuffix("_1k")
     first, second = kinds.split("_") if "_" in kinds else (kinds, kinds)
     mods = dict(ins.modifiers)

@@ -42,7 +42,6 @@ WIDTHS: dict[str, Width] = {
     "u16_d16": Width(2, half="lo"), "u16_d16_hi": Width(2, half="hi"), "u8_d16": Width(1, half="lo"),
     "u8_d16_hi": Width(1, half="hi"), "i8_d16": Width(1, signed=True, half="lo"), "i8_d16_hi": Width(1, signed=True, half="hi"),
     "b16_d16_hi": Width(2, half="hi"), "b8_d16_hi": Width(1, half="hi"),
-    "u16_d16_": Width(2, half="lo"),
 }  # fmt: skip
 ATOMIC = {
     "add": ("add", 4), "sub": ("sub", 4), "and": ("and", 4), "or": ("or", 4), "xor": ("xor", 4), "swap": ("exch", 4),
@@ -330,8 +329,9 @@ def _flat_store(
 
 def _scalar_load(decoder: Decoder, ins: Instruction, op: Op) -> Run:
     match = re.match(r"s_(buffer_)?load_(?:dword(?:x(\d+))?|b(\d+)|([iu])(8|16))$", ins.mnemonic)
-    if not match or match[4]:
+    if not match or (match[4] and not decoder.gfx12):
         raise decoder.unsupported()
+    width = int(match[5]) // 8 if match[4] else 4
     count = int(match[3]) // 32 if match[3] else int(match[2] or 1)
     out, base = decoder.row(ins.operands[0]), decoder.row(ins.operands[1])
     text = ins.operands[2] if len(ins.operands) > 2 else "0"
@@ -339,6 +339,7 @@ def _scalar_load(decoder: Decoder, ins: Instruction, op: Op) -> Run:
     offset = decoder.getter(text, "u32") if decoder.register(text) else None
     number = int(text, 0) if offset is None else 0
     is_buffer = bool(match[1])
+    narrow = f"{match[4]}{width}"
 
     def run(s: Any) -> None:
         start = s.pair(base).view(np.int64)
@@ -347,8 +348,10 @@ def _scalar_load(decoder: Decoder, ins: Instruction, op: Op) -> Run:
         address = start + (number + extra)
         if offset is not None:
             address = address + offset(s).astype(np.int64)
-        address = np.broadcast_to(address, (s.waves, 1)) & ~np.int64(3)
-        values = s.memory.load_scalar(s, op, address, count, s.act_column)
+        address = np.broadcast_to(address, (s.waves, 1)) & -np.int64(width)
+        values = s.memory.load_scalar(s, op, address, count, s.act_column, width)
+        if width < 4:
+            values = [values[0].view(narrow).astype(np.int32).view(np.uint32)]
         for i, value in enumerate(values):
             s.put_scalar(out + i, value)
 

@@ -51,7 +51,7 @@ class Decoder:
         self.gfx12 = target.startswith("gfx12")
         self.constants: list[int] = []
         self._places: dict[int, int] = {}
-        self.vgprs, self.agprs = 1, 0
+        self.vgprs, self.agprs, self.sgprs = 1, 0, 16
         self.instruction: Instruction | None = None
         self.index = 0
         self.fp16_overflow = 0
@@ -87,6 +87,8 @@ class Decoder:
             self.vgprs = max(self.vgprs, first + count)
         elif kind == "a":
             self.agprs = max(self.agprs, first + count)
+        elif kind == "s":
+            self.sgprs = max(self.sgprs, first + count)
         return _BASE[kind] + first, count
 
     def row(self, text: str) -> int:

@@ -101,7 +101,7 @@ def _value(text: str) -> object:
         return text
 
 
-_LABEL = re.compile(r"^([\w.$@]+):")
+_LABEL = re.compile(r"^\s*([\w.$@]+):")
 _LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
 _OUTER = re.compile(r"@\[ ([^\s:]+):(\d+)")
@@ -114,7 +114,6 @@ def parse(text: str) -> Module:
     bases: dict[str, str] = {}
     line: tuple[str, int] | None = None
     section, in_metadata, descriptor = "text", False, None
-    pending: list[str] = []
     metadata: list[str] = []
     for raw in text.splitlines():
         if in_metadata:
@@ -164,7 +163,6 @@ def parse(text: str) -> Module:
             continue
         if section == "text":
             _code(module, stripped, line)
-    del pending
     _metadata(module, metadata)
     return module
 

@@ -408,12 +408,13 @@ def _mode_register(decoder: Decoder, name: str, ops: list[str]) -> Run:
 
 
 def _trap(decoder: Decoder) -> Run:
-    from gpu_utils.errors import VirtualGpuError
+    from gpu_utils.errors import DeviceAssert
 
-    kernel, text = decoder.kernel, decoder.instruction.text
+    kernel, text, line = decoder.kernel, decoder.instruction.text, decoder.instruction.line
+    place = f" ({line[0].rsplit('/', 1)[-1]}:{line[1]})" if line else ""
 
     def run(s: Any) -> None:
-        wave = 0 if s.act is None else int(s.act.argmax())
-        raise VirtualGpuError(f"kernel {kernel}: {s.where(wave, 0)} hit `{text}`: an assertion in the kernel failed")
+        wave, lane = (0, 0) if s.mask is None or not s.mask.any() else (int(i) for i in np.argwhere(s.mask)[0])
+        raise DeviceAssert(f"kernel {kernel}{place}: {s.where(wave, lane)} ran into `{text}`: an assertion failed")
 
     return run

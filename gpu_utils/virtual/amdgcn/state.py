@@ -32,36 +32,48 @@ def pack_mask(mask: np.ndarray) -> np.ndarray:
     return packed.view(np.uint64) if packed.shape[1] == 8 else packed.view(np.uint32).astype(np.uint64)
 
 
+class Registers:
+    """The rows of one program for a number of waves, and the views of them; kept for the next batch of that program."""
+
+    def __init__(self, program: Program, waves: int) -> None:
+        info, lanes = program.info, program.lanes
+        self.vectors = np.zeros((info["vgprs"] + info["agprs"], waves, lanes), np.uint32)
+        self.S = np.zeros((waves, 128), np.uint32)
+        rows: list[Any] = [None] * (CONSTANTS + len(info["constants"]))
+        rows[: info["vgprs"]] = list(self.vectors[: info["vgprs"]])
+        rows[AGPR : AGPR + info["agprs"]] = list(self.vectors[info["vgprs"] :])
+        used = (*range(min(info["sgprs"], 106)), *range(106, 128))
+        for i in used:
+            rows[SGPR + i] = self.S[:, i : i + 1]
+        for i, value in enumerate(info["constants"]):
+            rows[CONSTANTS + i] = np.array([[value]], np.uint32)
+        self.U = rows
+        self.I = [None if row is None else row.view(np.int32) for row in rows]
+        self.F = [None if row is None else row.view(np.float32) for row in rows]
+        # 64-bit views of the even SGPR pairs, by row number of the low half
+        self.Q = {SGPR + i: self.S[:, i : i + 2].view(np.uint64) for i in used if i % 2 == 0}
+
+
+_spare: dict[tuple[Program, int], Registers] = {}
+_SPARES = 8
+
+
 class AmdState(State):
     """Registers, SCC and EXEC of the wavefronts of a batch."""
 
     def __init__(self, program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> None:
         super().__init__(program, launch, block_ids, waves_per_block)
-        info, n, lanes = program.info, self.waves, self.lanes
-        self.vectors = vectors = np.zeros((info["vgprs"] + info["agprs"], n, lanes), np.uint32)
-        self.S = np.zeros((n, 128), np.uint32)
-        rows: list[Any] = [None] * (CONSTANTS + len(info["constants"]))
-        for i in range(info["vgprs"]):
-            rows[i] = vectors[i]
-        for i in range(info["agprs"]):
-            rows[AGPR + i] = vectors[info["vgprs"] + i]
-        for i in range(128):
-            rows[SGPR + i] = self.S[:, i : i + 1]
-        for i, value in enumerate(info["constants"]):
-            rows[CONSTANTS + i] = np.array([[value]], np.uint32)
-        self.U = rows
-        self.I = [None if row is None else row.view(np.int32) for row in rows]  # noqa: E741
-        self.F = [None if row is None else row.view(np.float32) for row in rows]
-        # 64-bit views of the even SGPR pairs, by row number of the low half
-        self.Q = {SGPR + i: self.S[:, i : i + 2].view(np.uint64) for i in range(0, 128, 2)}
-        self.scc = np.zeros((n, 1), bool)
-        self.full = np.uint64((1 << lanes) - 1)
+        self.registers = _spare.pop((program, self.waves), None) or Registers(program, self.waves)
+        registers = self.registers
+        self.U, self.F, self.Q, self.S = registers.U, registers.F, registers.Q, registers.S
+        self.I, self.vectors = registers.I, registers.vectors
+        self.scc = np.zeros((self.waves, 1), bool)
+        self.full = np.uint64((1 << self.lanes) - 1)
         self.exec_mask: np.ndarray | None = None
         self.act_column: np.ndarray | None = None
         self.Q[EXEC][...] = self.full
-        self.lane = np.arange(lanes, dtype=np.int64)[None, :]
+        self.lane = np.arange(self.lanes, dtype=np.int64)[None, :]
         self.shared = Shared(self.blocks, launch.shared_bytes)
-        self.mode = info["mode"]
         self._scratch_region = None
         self._start(launch)
 
@@ -108,6 +120,9 @@ class AmdState(State):
         self.exec_changed()
 
     def close(self) -> None:
+        while len(_spare) >= _SPARES:
+            _spare.pop(next(iter(_spare)), None)
+        _spare[self.program, self.waves] = self.registers
         if self._scratch_region is not None:
             self.memory.remove(self._scratch_region)
 
@@ -115,6 +130,15 @@ class AmdState(State):
         """`count` consecutive vector registers as one array (count, waves, lanes), a view."""
         first = row if row < AGPR else row - AGPR + self.program.info["vgprs"]
         return self.vectors[first : first + count]
+
+    def snapshot(self, wave: int) -> dict[str, np.ndarray]:
+        """A copy of one wave's registers by name: vN and aN (lanes,), sN, vcc, exec, m0 and scc (1,)."""
+        info = self.program.info
+        result = {f"v{i}": self.U[i][wave].copy() for i in range(info["vgprs"])}
+        result |= {f"a{i}": self.U[AGPR + i][wave].copy() for i in range(info["agprs"])}
+        result |= {f"s{i}": self.U[SGPR + i][wave].copy() for i in range(info["sgprs"])}
+        result |= {"vcc": self.Q[VCC][wave].copy(), "exec": self.Q[EXEC][wave].copy(), "m0": self.U[M0][wave].copy()}
+        return result | {"scc": self.scc[wave].copy()}
 
     # masks
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,10 @@ _add("v_sat_pk_u8_i16", "u16", "u32", lambda a: (
 
 
 def _perm(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    if c.shape[-1] == 1 and (c == c.flat[0]).all():
+        quick = _perm_constant(int(c.flat[0]))
+        if quick is not None:
+            return quick(a, b, c)
     a, b, c = np.broadcast_arrays(a, b, c)
     both = np.ascontiguousarray(a).astype(np.uint64) << np.uint64(32) | b
     result = np.zeros(both.shape, _u)
@@ -136,6 +141,7 @@ def _perm(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return result
 
 
+@lru_cache(maxsize=64)
 def _perm_constant(selector: int) -> Callable[..., Any] | None:
     """v_perm_b32 for a selector known when decoding: four bytes picked by one table look-up of their place."""
     picks = [(selector >> (8 * byte)) & 0xFF for byte in range(4)]
@@ -275,8 +281,8 @@ for _k, _fma in (("f32", fl.fma32), ("f16", fl.fma16), ("f64", fl.fma64)):
     _add(f"v_mul_{_k}", _k, f"{_k} {_k}", np.multiply)
     _add(f"v_max_{_k} v_max_num_{_k}", _k, f"{_k} {_k}", fl.fmax)
     _add(f"v_min_{_k} v_min_num_{_k}", _k, f"{_k} {_k}", fl.fmin)
-    _add(f"v_maximum_{_k}", _k, f"{_k} {_k}", lambda a, b: np.where(np.isnan(a) | np.isnan(b), a + b, fl.fmax(a, b)))
-    _add(f"v_minimum_{_k}", _k, f"{_k} {_k}", lambda a, b: np.where(np.isnan(a) | np.isnan(b), a + b, fl.fmin(a, b)))
+    _add(f"v_maximum_{_k}", _k, f"{_k} {_k}", fl.maximum)
+    _add(f"v_minimum_{_k}", _k, f"{_k} {_k}", fl.minimum)
     _add(f"v_fma_{_k}", _k, f"{_k} {_k} {_k}", _fma)
     _add(f"v_fmac_{_k}", _k, f"{_k} {_k} {_k}", _fma, accumulate=True)
     _add(f"v_floor_{_k}", _k, _k, np.floor)
@@ -285,8 +291,8 @@ for _k, _fma in (("f32", fl.fma32), ("f16", fl.fma16), ("f64", fl.fma64)):
     _add(f"v_rndne_{_k}", _k, _k, np.rint)
     _add(f"v_max3_{_k} v_max3_num_{_k}", _k, f"{_k} {_k} {_k}", lambda a, b, c: fl.fmax(fl.fmax(a, b), c))
     _add(f"v_min3_{_k} v_min3_num_{_k}", _k, f"{_k} {_k} {_k}", lambda a, b, c: fl.fmin(fl.fmin(a, b), c))
-    _add(f"v_maximum3_{_k}", _k, f"{_k} {_k} {_k}", lambda a, b, c: np.maximum(np.maximum(a, b), c))
-    _add(f"v_minimum3_{_k}", _k, f"{_k} {_k} {_k}", lambda a, b, c: np.minimum(np.minimum(a, b), c))
+    _add(f"v_maximum3_{_k}", _k, f"{_k} {_k} {_k}", lambda a, b, c: fl.maximum(fl.maximum(a, b), c))
+    _add(f"v_minimum3_{_k}", _k, f"{_k} {_k} {_k}", lambda a, b, c: fl.minimum(fl.minimum(a, b), c))
 
 
 def _mad(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -406,7 +412,7 @@ _add(
     "v_cvt_rpi_i32_f32 v_cvt_nearest_i32_f32",
     "i32",
     "f32",
-    lambda a: fl.to_int(np.floor(a.astype(np.float64) + 0.5), np.int32),
+    lambda a: fl.to_int(np.floor(a + _f(0.5)), np.int32),
 )
 for _byte in range(4):
     _add(f"v_cvt_f32_ubyte{_byte}", "f32", "u32", lambda a, s=_u(8 * _byte): ((a >> s) & _u(0xFF)).astype(_f))
@@ -472,12 +478,17 @@ def biased_exponent(x: np.ndarray) -> np.ndarray:
 
 
 def _div_fixup(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """a: quotient, b: denominator, c: numerator."""
+    """a: quotient, b: denominator, c: numerator.
+
+    A quotient that overflows has become NaN (inf - inf) in the steps before: f32 and f64 make it infinite, which the
+    manuals leave out and emulators checked against hardware do.
+    """
     dtype = a.dtype
     a, b, c = np.broadcast_arrays(a, b, c)
     signed = np.where(np.signbit(b) ^ np.signbit(c), dtype.type(-1), dtype.type(1))
     result = np.abs(a) * signed
     if dtype.itemsize > 2:
+        result = np.where(np.isnan(a), signed * dtype.type(np.inf), result)
         bottom = -150 if dtype.itemsize == 4 else -1075
         result = np.where(biased_exponent(c) - biased_exponent(b) < bottom, signed * dtype.type(0), result)
     result = np.where(np.isinf(b) | (c == 0), signed * dtype.type(0), result)
@@ -546,17 +557,21 @@ for _k, _low, _high in (("f16", _f16_low, _f16_high), ("bf16", _bf_low, _bf_high
     _add(f"v_dot2c_f32_{_k} v_dot2acc_f32_{_k}", "f32", "u32 u32 f32", _dot2(_low, _high), accumulate=True, error=1)
 
 
-def _dot2_narrow(low: Callable[..., Any], high: Callable[..., Any], out: Callable[..., Any], widen: Callable[..., Any]) -> Any:
-    """v_dot2 with a 16-bit accumulator and result; a sum in float64, rounded once."""
+def _dot2_narrow(
+    low: Callable[..., Any], high: Callable[..., Any], narrow: Callable[..., Any], widen: Callable[..., Any]
+) -> Any:
+    """v_dot2 with a 16-bit accumulator: every product and every sum is rounded to 16 bits."""
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        total = low(a).astype(np.float64) * low(b) + high(a).astype(np.float64) * high(b) + widen(c)
-        return out(total.astype(_f))
+        total = widen(c)
+        for part in (low, high):
+            total = widen(narrow(total + widen(narrow(part(a).astype(_f) * part(b).astype(_f)))))
+        return narrow(total)
 
     return run
 
 
 _add("v_dot2_f16_f16", "f16", "u32 u32 f16",
-     _dot2_narrow(_f16_low, _f16_high, lambda x: x.astype(np.float16), lambda c: c.astype(np.float64)), error=1)  # fmt: skip
+     _dot2_narrow(_f16_low, _f16_high, lambda x: x.astype(np.float16), lambda c: c.astype(_f)), error=1)  # fmt: skip
 _add("v_dot2_bf16_bf16", "u16", "u32 u32 u16",
      _dot2_narrow(_bf_low, _bf_high, lambda x: fl.f32_to_bf16(x).astype(np.uint16), fl.bf16_to_f32), error=1)  # fmt: skip

@@ -22,6 +22,9 @@ CP_ASYNC_FORMS = tuple(f"cp.async.{c}.shared.global" for c in ("ca", "cg"))
 @family("cp")
 def _copy(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     parts = instruction.parts
+    if parts[1:5] == ["reduce", "async", "bulk", "tensor"]:
+        HANDLERS["reduce"](decoder, op, instruction)
+        return
     if parts[1] != "async":
         raise ValueError("not a known form of cp")
     if parts[2] in ("commit_group", "wait_group", "wait_all") or (

@@ -77,7 +77,7 @@ def _float_to_int(target: str, source: str, mode: str, ftz: bool):
             x = rnd.flush(x)
         value = _ROUND[mode](widen(x, source))
         good = (value >= under) & (value < over)
-        if good.all():
+        if np.count_nonzero(good) == good.size:
             return value.astype(dtype)
         result = np.where(good, value, 0.0).astype(dtype)
         result = np.where(value >= over, dtype.type(high), np.where(value < under, dtype.type(low), result))

@@ -79,6 +79,7 @@ class Decoder:
         self.generic = False
         self.versions: dict[Reg, int] = {}  # register -> how often the block has written it so far
         self.fragments: set[tuple] = set()
+        self.names: dict[tuple[str, int], str] = {}
 
     # errors -----------------------------------------------------------------------------------------------------
     def refuse(self, instruction: Instruction, why: str = "") -> None:
@@ -99,10 +100,16 @@ class Decoder:
         for column, count in function.registers.items():
             self.registers[column] += count
 
+    def _index(self, reg: Reg) -> int:
+        """The place of a register in its column."""
+        index = self.base[reg.kind] + reg.index
+        self.names[reg.kind, index] = reg.name if self.function.entry else f"{self.function.name}.{reg.name}"
+        return index
+
     def register(self, reg: Reg, kind: str, write: bool = False) -> int:
         """The slot of a register seen as operand type `kind`. A wider register is cut (read) or extended (written)."""
         column, dtype = TYPES[kind]
-        index = self.base[reg.kind] + reg.index
+        index = self._index(reg)
         if reg.kind == "pred" or column == "pred":
             if reg.kind != column:
                 raise ValueError(f"{reg.name} is no operand of type {kind}")
@@ -121,7 +128,7 @@ class Decoder:
 
     def raw(self, reg: Reg) -> int:
         """The slot of a register as its column's own unsigned (or bool) type."""
-        index = self.base[reg.kind] + reg.index
+        index = self._index(reg)
         dtype = COLUMNS[reg.kind]
         key = ("pred", index, "?") if reg.kind == "pred" else (reg.kind, index, dtype.str, 1)
         return self._slot(key, Slot(reg.kind, index, dtype))

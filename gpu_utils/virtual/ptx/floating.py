@@ -1,7 +1,7 @@
 """Floating-point instructions of PTX, as a table: opcode -> Form.
 
-Exact (one rounding, IEEE 754): add, sub, mul, fma, div.rn, rcp.rn, sqrt.rn, min, max, abs, neg, in every type;
-`.rz`, `.rm` and `.rp` for float32 and float64 add, sub, mul and for float32 fma. `.ftz` flushes subnormal float32
+Exact (one rounding, IEEE 754): add, sub, mul, fma, div, rcp, sqrt with `.rn`, `.rz`, `.rm` and `.rp`, min, max, abs,
+neg. `.ftz` flushes subnormal float32
 inputs and results.
 Approximate instructions return a value within the bound that the PTX manual states for the hardware, not the
 hardware's bits; APPROXIMATE holds the bound that the tests hold them to. The payload of a NaN result is open.
@@ -10,6 +10,7 @@ hardware's bits; APPROXIMATE holds the bound that the tests hold them to. The pa
 from __future__ import annotations
 
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -37,7 +38,7 @@ def minimum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     result = np.fmin(a, b)
     same = a == b
     np.logical_and(same, a == 0, same)
-    return np.where(same, np.where(np.signbit(a), a, b), result) if same.any() else result
+    return np.where(same, np.where(np.signbit(a), a, b), result) if np.count_nonzero(same) else result
 
 
 def maximum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -45,12 +46,22 @@ def maximum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     result = np.fmax(a, b)
     same = a == b
     np.logical_and(same, a == 0, same)
-    return np.where(same, np.where(np.signbit(a), b, a), result) if same.any() else result
+    return np.where(same, np.where(np.signbit(a), b, a), result) if np.count_nonzero(same) else result
 
 
 def _nan_wins(fn):
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.where(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), fn(a, b))
+
+    return run
+
+
+def _xor_signs(fn):
+    """fn of the magnitudes, with the product of the signs; a NaN keeps its own sign."""
+
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        size = fn(np.abs(a), np.abs(b))
+        return np.copysign(size, np.where(np.signbit(a) ^ np.signbit(b), size.dtype.type(-1), size.dtype.type(1)))
 
     return run
 
@@ -90,37 +101,56 @@ def _directed32(name: str, mode: str):
     return run
 
 
-def _directed64(name: str, mode: str):
-    """add, sub or mul of float64 in a directed mode: one step from the nearest result when that is on the wrong side."""
+def _step(near: np.ndarray, err: np.ndarray, mode: str) -> np.ndarray:
+    """The result in a directed mode from the nearest one and the sign of (exact - nearest)."""
+    one = near.dtype.type
+    if mode == "rz":
+        return np.where((err != 0) & ((err > 0) == np.signbit(near)), np.nextafter(near, one(0)), near)
+    if mode == "rm":
+        return np.where(err < 0, np.nextafter(near, one(-np.inf)), near)
+    return np.where(err > 0, np.nextafter(near, one(np.inf)), near)
 
-    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        if name == "mul":
-            near = np.asarray(a * b)
-            err = np.empty(near.shape, F64)
-            rnd.fma64(np.asarray(a), np.asarray(b), -near, err)
-            for at in zip(
-                *np.nonzero((np.abs(near) < 1e-280) & (a != 0) & (b != 0)), strict=True
-            ):  # err would underflow
-                exact = Fraction(float(np.broadcast_to(a, near.shape)[at])) * Fraction(
-                    float(np.broadcast_to(b, near.shape)[at])
-                )
-                err[at] = (exact > Fraction(float(near[at]))) - (exact < Fraction(float(near[at])))
+
+_EXACT = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "fma": lambda a, b, c: a * b + c,
+    "div": lambda a, b: a / b, "rcp": lambda a: 1 / a,
+}  # fmt: skip
+
+
+def _error_sign(name: str, near: np.ndarray, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+    """The sign of (exact - near), number by number in fractions: these modes are rare."""
+    err = np.zeros(near.shape, np.int8)
+    arrays = np.broadcast_arrays(near, *arrays)[1:]
+    for at in np.ndindex(near.shape):
+        values = [float(x[at]) for x in arrays]
+        if not all(map(math.isfinite, values)) or math.isnan(near[at]) or (name in ("div", "rcp") and values[-1] == 0):
+            continue
+        if math.isinf(near[at]):
+            err[at] = -1 if near[at] > 0 else 1
+            continue
+        found = Fraction(float(near[at]))
+        numbers = [Fraction(v) for v in values]
+        if name == "sqrt":
+            found, exact = found * found, numbers[0]
         else:
-            near, err = rnd.two_sum(a, b if name == "add" else -b)
-        if mode == "rz":
-            wrong = (err != 0) & ((err > 0) == np.signbit(near))
-            stepped = np.nextafter(near, 0.0)
-        elif mode == "rm":
-            wrong, stepped = err < 0, np.nextafter(near, -np.inf)
-        else:
-            wrong, stepped = err > 0, np.nextafter(near, np.inf)
-        result = np.where(wrong & np.isfinite(near), stepped, near)
-        overflow = np.isinf(near) & np.isfinite(a) & np.isfinite(b)
-        keep = {"rz": np.zeros(near.shape, bool), "rm": near < 0, "rp": near > 0}[mode]
-        result = np.where(overflow & ~keep, np.copysign(np.finfo(F64).max, near), result)
-        if mode == "rm" and name != "mul":
-            second = b if name == "add" else -b
-            result = np.where((result == 0) & ~(~np.signbit(a) & ~np.signbit(second)), -0.0, result)
+            exact = _EXACT[name](*numbers)
+        err[at] = (exact > found) - (exact < found)
+    return err
+
+
+def _directed(name: str, mode: str):
+    """Any operation in a directed mode, by stepping from the nearest result."""
+    nearest = {**_PLAIN, "fma": _fused, "div": np.divide, "rcp": np.reciprocal, "sqrt": np.sqrt}[name]
+
+    def run(*arrays: np.ndarray) -> np.ndarray:
+        near = np.asarray(nearest(*arrays))
+        err = _error_sign(name, near, arrays)
+        result = _step(near, err, mode)
+        if mode == "rm" and name in ("add", "sub", "fma"):  # a sum that cancels exactly is -0 when rounding down
+            first, second = (arrays[0] * arrays[1], arrays[2]) if name == "fma" else arrays
+            second = -second if name == "sub" else second
+            plus = ~np.signbit(first) & ~np.signbit(second)
+            result = np.where((near == 0) & (err == 0) & ~plus, result.dtype.type(-0.0), result)
         return result
 
     return run
@@ -174,11 +204,11 @@ def _arithmetic() -> None:
             else:
                 run = store(fn)
             TABLE[f"{name}{mode}{ftz}{sat}.f32"] = Form(("f32",), ("f32",) * arity, run)
-        for mode in modes if name != "fma" else (".rn",):
+        for mode in modes:
             if mode in ("", ".rn"):
                 run = rnd.fma64 if name == "fma" else _PLAIN[name]
             else:
-                run = store(_directed64(name, mode[1:]))
+                run = store(_directed(name, mode[1:]))
             TABLE[f"{name}{mode}.f64"] = Form(("f64",), ("f64",) * arity, run)
         half = _half(_PLAIN[name]) if name != "fma" else _half_fma
         brain = _bf16(_BF16[name])
@@ -195,15 +225,17 @@ def _arithmetic() -> None:
 
 def _comparison_free() -> None:
     for name, fn in (("min", minimum), ("max", maximum)):
-        for ftz, nan in itertools.product(("", ".ftz"), ("", ".NaN")):
+        for ftz, nan, signs in itertools.product(("", ".ftz"), ("", ".NaN"), ("", ".xorsign.abs")):
             each = _nan_wins(fn) if nan else fn
+            each, nan = (_xor_signs(each), nan + signs) if signs else (each, nan)
             TABLE[f"{name}{ftz}{nan}.f32"] = Form(("f32",), ("f32",) * 2, store(_ftz(each) if ftz else each))
             for pack in ("", "x2"):
                 kind = f"f16{pack}"
                 TABLE[f"{name}{ftz}{nan}.{kind}"] = Form((kind,), (kind,) * 2, store(_ftz(each) if ftz else each))
         TABLE[f"{name}.f64"] = Form(("f64",), ("f64",) * 2, store(fn))
-        for nan, pack in itertools.product(("", ".NaN"), ("", "x2")):
+        for nan, signs, pack in itertools.product(("", ".NaN"), ("", ".xorsign.abs"), ("", "x2")):
             each = _nan_wins(fn) if nan else fn
+            each, nan = (_xor_signs(each), nan + signs) if signs else (each, nan)
             kind = f"bf16{pack}"
             run = store(lambda a, b, f=each: rnd.f32_to_bf16(np.asarray(f(rnd.bf16_to_f32(a), rnd.bf16_to_f32(b)))))
             TABLE[f"{name}{nan}.{kind}"] = Form((kind,), (kind,) * 2, run)
@@ -227,6 +259,11 @@ def _division() -> None:
         TABLE[f"{name}.rn.f32"] = Form(("f32",), ("f32",) * arity, fn)
         TABLE[f"{name}.rn.ftz.f32"] = Form(("f32",), ("f32",) * arity, store(_ftz(fn)))
         TABLE[f"{name}.rn.f64"] = Form(("f64",), ("f64",) * arity, fn)
+        for mode in ("rz", "rm", "rp"):
+            each = _directed(name, mode)
+            TABLE[f"{name}.{mode}.f32"] = Form(("f32",), ("f32",) * arity, store(each))
+            TABLE[f"{name}.{mode}.ftz.f32"] = Form(("f32",), ("f32",) * arity, store(_ftz(each)))
+            TABLE[f"{name}.{mode}.f64"] = Form(("f64",), ("f64",) * arity, store(each))
     approximate = {
         "rcp.approx": np.reciprocal, "sqrt.approx": np.sqrt, "rsqrt.approx": lambda a: F32(1) / np.sqrt(a),
         "ex2.approx": np.exp2, "lg2.approx": np.log2, "sin.approx": np.sin, "cos.approx": np.cos,

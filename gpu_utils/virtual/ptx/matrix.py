@@ -56,7 +56,7 @@ def half_to_f32(x: np.ndarray) -> np.ndarray:
     bits = x.astype(U32)
     sign = bits & U32(0x8000)
     bits ^= sign
-    if (bits >= U32(0x7C00)).any():
+    if np.count_nonzero(bits >= U32(0x7C00)):
         return x.view(F16).astype(F32)
     bits <<= U32(13)
     sign <<= U32(16)

@@ -31,6 +31,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)(?:\s+(\d+))?(?:.*?inlined_at\s+(\d+)\s+(\d+)(?:\s+(\d+))?)?")
+_CHAIN = re.compile(r"@\[ ([^\s:]+):(\d+)")
 _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
 
 
@@ -493,7 +494,12 @@ class _Parser:
         while caller[0] and caller not in seen:
             seen.add(caller)
             here, caller = caller, self.callers.get(caller, (None, None, None))
-        if int(here[1]):
+        chain = _CHAIN.findall(token)
+        if chain and not found[4]:  # line tables without variables name the callers in a comment only
+            name, number = chain[-1]
+            path = next((path for path in self.out.files.values() if path.rsplit("/", 1)[-1] == name), name)
+            self.line = (path, int(number))
+        elif int(here[1]):
             self.line = (self.out.files.get(int(here[0]), ""), int(here[1]))
 
     def _declaration(self, scope: _Scope, token: str) -> None:

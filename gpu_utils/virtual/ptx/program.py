@@ -79,9 +79,11 @@ class Assembler(Decoder):
                 self.addresses[variable.name] = (variable.space, self._place("local_bytes", variable))
             else:
                 data.append(variable)
-        for variable in dynamic:
+        for variable in dynamic:  # they all start where the static ones end
             align = max(variable.align, 16)
-            self.addresses[variable.name] = ("shared", -(-self.static_shared // align) * align)
+            self.static_shared = -(-self.static_shared // align) * align
+        for variable in dynamic:
+            self.addresses[variable.name] = ("shared", self.static_shared)
         for function in self.functions:
             for variable in (*function.params, *function.returns):
                 if function.entry:
@@ -184,6 +186,18 @@ def _bits(item, element: int) -> int:
     return item.value
 
 
+def _unique(names: dict[tuple[str, int], str]) -> dict[str, tuple[str, int]]:
+    """Register name -> (column, index); a name that an inner scope repeats gets a number."""
+    found: dict[str, tuple[str, int]] = {}
+    for place, name in sorted(names.items(), key=lambda item: item[0][1]):
+        number, unique = 1, name
+        while unique in found:
+            number += 1
+            unique = f"{name}#{number}"
+        found[unique] = place
+    return found
+
+
 def decode(text: str, target: str, name: str | None = None) -> Program:
     """The program of one kernel of a PTX module.
 
@@ -208,6 +222,8 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
         "static_shared": assembler.static_shared,
         "columns": dict(registers),
         "slots": assembler.slots,
+        "names": _unique(assembler.names),
+        "specials": [i for i, slot in enumerate(assembler.slots) if slot.column == "special"],
         "local_bytes": assembler.local_bytes,
         "generic": assembler.generic,
         "data": assembler.data,

@@ -69,7 +69,7 @@ def f32_to_bf16(x: np.ndarray, mode: str = "rn") -> np.ndarray:
         out = np.where(away & np.isfinite(x), bits + U32(0xFFFF), bits)
     out = (out >> U32(16)).astype(U16)
     nan = np.isnan(x)
-    if nan.any():
+    if np.count_nonzero(nan):
         out = np.where(nan, U16(0x7FFF), out)
     return out.reshape(np.shape(x))
 
@@ -119,17 +119,17 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
     """float32 fused multiply-add, rounded once to nearest even."""
     product = np.empty(out.shape, F64)
     np.multiply(a.astype(F64), b.astype(F64), product)
-    total = product + c.astype(F64)
-    result = total.astype(F32)
+    addend = c.astype(F64)
+    total = product + addend
+    np.copyto(out, total, casting="same_kind")
     # A second rounding can differ only when float64 stands on the middle of two float32, or below their normal range.
     doubt = (total.view(U64) & U64(0x1FFFFFFF)) == U64(0x10000000)
-    tiny = np.abs(result) < F32(1.2e-38)
-    np.logical_and(tiny, total, tiny)
-    doubt |= tiny
-    if doubt.any():
-        addend = np.broadcast_to(c, out.shape)[doubt].astype(F64)
-        result[doubt] = sum_to_odd(product[doubt], addend).astype(F32)
-    out[...] = result
+    tiny = np.abs(total) < 1.2e-38
+    if np.count_nonzero(tiny):
+        np.logical_and(tiny, total, tiny)
+        doubt |= tiny
+    if np.count_nonzero(doubt):
+        out[doubt] = sum_to_odd(product[doubt], np.broadcast_to(addend, out.shape)[doubt]).astype(F32)
 
 
 def _exact_fma64(a: float, b: float, c: float) -> float:
@@ -172,8 +172,7 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
 def flush(x: np.ndarray) -> np.ndarray:
     """Floats with subnormal values replaced by zero of their sign."""
     tiny = np.abs(x) < TINY[x.dtype.char]
-    np.logical_and(tiny, x, tiny)
-    return np.where(tiny, np.copysign(x.dtype.type(0), x), x) if tiny.any() else x
+    return np.where(tiny, np.copysign(x.dtype.type(0), x), x) if np.count_nonzero(tiny) else x
 
 
 def saturate(x: np.ndarray) -> np.ndarray:

@@ -17,6 +17,8 @@ from gpu_utils.virtual.memory import Shared
 
 COLUMNS = {"pred": np.dtype(bool), "16": np.dtype("u2"), "32": np.dtype("u4"), "64": np.dtype("u8")}
 _NEGATIVE = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+# the rows of the batch that ended last, with their program and number of warps: the next batch takes them over
+_spare: dict[tuple[Program, int], tuple[list[np.ndarray], dict[str, np.ndarray]]] = {}
 
 
 class Slot(NamedTuple):
@@ -39,7 +41,6 @@ class PtxState(State):
         super().__init__(program, launch, block_ids, waves_per_block)
         info = program.info
         shape = (self.waves, 32)
-        self.files = {name: np.zeros((info["columns"][name], *shape), dtype) for name, dtype in COLUMNS.items()}
         self.local = np.zeros((self.waves * 32, info["local_bytes"]), np.uint8)
         self.thread = np.arange(self.waves * 32).reshape(shape)
         self.params = np.ascontiguousarray(launch.args, np.uint8)
@@ -54,20 +55,40 @@ class PtxState(State):
         self.returns: dict[str, np.ndarray] = {}  # function -> where its lanes go back to
         self.fragments: dict[tuple, np.ndarray] = {}
         self.wide_masks: dict[int, np.ndarray] = {}
-        self.r = [self._row(slot) for slot in info["slots"]]
+        self.r = self._rows(info["columns"], info["slots"])
 
-    def _row(self, slot: Slot) -> np.ndarray:
-        if slot.column == "const":
-            return slot.index
-        if slot.column == "special":
-            return self.special(slot.index).astype(slot.dtype)
-        row = self.files[slot.column][slot.index]
-        return row.view(slot.dtype)[..., :: slot.step] if slot.step > 1 else row.view(slot.dtype)
+    def _rows(self, columns: dict[str, int], slots: list[Slot]) -> list[np.ndarray]:
+        """The slots' rows, taken over from the last batch of this program when that had as many warps."""
+        key = (self.program, self.waves)
+        rows, self.files = _spare.pop(key, (None, None))
+        if rows is None:
+            files: dict[tuple[str, str], np.ndarray] = {}
+            raw = {name: np.zeros((columns[name], self.waves, 32), dtype) for name, dtype in COLUMNS.items()}
+            rows, self.files = [], raw
+            for column, index, dtype, step in slots:
+                if column in ("const", "special"):
+                    rows.append(index)
+                    continue
+                file = files.get((column, dtype.str))
+                if file is None:
+                    file = files[column, dtype.str] = raw[column].view(dtype)
+                rows.append(file[index][..., ::step] if step > 1 else file[index])
+        for number in self.program.info["specials"]:
+            slot = slots[number]
+            rows[number] = self.special(slot.index).astype(slot.dtype)
+        return rows
 
     def close(self) -> None:
         for region in self.regions:
             self.memory.remove(region)
         self.regions = []
+        _spare.clear()
+        _spare[self.program, self.waves] = self.r, self.files
+
+    def snapshot(self, wave: int) -> dict[str, np.ndarray]:
+        """Register name -> the bits of one warp's 32 lanes, a copy."""
+        names = self.program.info["names"]
+        return {name: self.files[column][index, wave].copy() for name, (column, index) in names.items()}
 
     def generic_base(self, space: str) -> np.ndarray:
         """What to add to an address of "shared" or "local" to make it generic, int64 (warps, 32)."""
@@ -129,9 +150,10 @@ class PtxState(State):
         guard = ~self.r[pred] if negated else self.r[pred]
         if self.mask is not None:
             guard = guard & self.mask
-        if guard.all():
+        running = np.count_nonzero(guard)
+        if running == self.waves * 32:
             return True, None
-        return bool(guard.any()), guard
+        return running > 0, guard
 
     def put(self, slot: int, value: Any, mask: np.ndarray | None) -> None:
         """Write a row (a slot of the column's own type), or the lanes of it that `mask` selects."""

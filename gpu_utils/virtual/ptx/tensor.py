@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpu_utils.errors import OutOfBounds
+from gpu_utils.errors import OutOfBounds, UnsupportedInstruction
 from gpu_utils.virtual.machine import source_of
+from gpu_utils.virtual.memory import _ORIGIN, WORDS
 from gpu_utils.virtual.ptx.asynchronous import HANDLERS, settle, unpack
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
+from gpu_utils.virtual.ptx.forms import BYTES
+from gpu_utils.virtual.ptx.memory import ATOMICS as _MEMORY_ATOMICS
 from gpu_utils.virtual.ptx.memory import address_of
 from gpu_utils.virtual.ptx.parse import Imm, Instruction
 from gpu_utils.virtual.ptx.state import PtxState
@@ -29,8 +32,15 @@ FIELDS = {
     "element_stride": (56, 4, 4), "interleave_layout": (76, 1, 0), "swizzle_mode": (77, 1, 0), "fill_mode": (78, 1, 0),
     "elemtype": (79, 1, 0), "global_stride": (80, 8, 8),
 }  # fmt: skip
-# codes of elemtype, PTX manual: u8 u16 u32 s32 u64 s64 f16 f32 f32.ftz f64 bf16 tf32 tf32.ftz
-ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)
+# codes of elemtype, PTX manual; 8 is f32.ftz, 11 tf32, 12 tf32.ftz
+ELEMENTS = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32", "f64", "bf16", "f32", "f32")
+ELEMENT_BYTES = tuple(BYTES[kind] for kind in ELEMENTS)
+REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+# the atomics of memory.py, and those that only bulk copies have
+ATOMICS = {
+    **_MEMORY_ATOMICS, ("min", "f16"): "fmin", ("max", "f16"): "fmax",
+    **{(op, t): op for op in ("and", "or", "xor") for t in ("u32", "s32", "u64", "s64")},
+}  # fmt: skip
 TF32 = 11
 SWIZZLE_BYTES = (0, 32, 64, 128)
 TENSOR_FORMS = tuple(f"tensormap.replace.tile.{field}" for field in FIELDS) + tuple(
@@ -147,8 +157,6 @@ def _read_map(state: PtxState, op: PtxOp, address: int, wave: int, lane: int) ->
 
 def memory_bytes(address: int, size: int) -> np.ndarray:
     """A view of bytes of this process that have been checked to belong to a region."""
-    from gpu_utils.virtual.memory import _ORIGIN, WORDS
-
     return WORDS[1][address - _ORIGIN : address - _ORIGIN + size]
 
 
@@ -186,7 +194,46 @@ def _bulk(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
                 _load_box(state, op, box, wave, lane)
                 _complete(state, int(waiting[wave, lane]), wave, box.bytes)
             else:
-                _store_box(state, op, box, wave, lane)
+                address, words, inside = _flattened(state, op, box, wave, lane)
+                state.memory.store(state, op, address, [words], box.size, inside)
+
+    op.run = run
+
+
+def _reduce(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
+    """cp.reduce.async.bulk.tensor.Nd.global.shared::cta.op.bulk_group: an atomic operation on every element of a box."""
+    parts = instruction.parts
+    name = parts[8]
+    if (
+        parts[6] != "global"
+        or not parts[7].startswith("shared")
+        or name not in REDUCTIONS
+        or parts[9:] != ["bulk_group"]
+    ):
+        raise ValueError("only tile mode is executed")
+    tensor, local = instruction.operands[:2]
+    corners = [decoder.read(item, "s32") for item in tensor.coords.items]
+    map_slot, map_offset = parse_address(decoder, tensor)
+    slot, offset = parse_address(decoder, local)
+    pred, negated = decoder.guard(instruction)
+    op.kind = "global"
+
+    def run(state: PtxState) -> None:
+        some, mask = state.active(pred, negated)
+        if not some:
+            return
+        maps, places = address_of(state, map_slot, map_offset), address_of(state, slot, offset)
+        corner_rows = [full(state, each) for each in corners]
+        for wave, lane in np.argwhere(np.ones(maps.shape, bool) if mask is None else mask):
+            raw = _read_map(state, op, int(maps[wave, lane]), wave, lane)
+            kind = ATOMICS.get((name, ELEMENTS[int(raw[79])]))
+            if kind is None:
+                raise UnsupportedInstruction(
+                    state.program.target, state.program.name, op.text, f"on {ELEMENTS[int(raw[79])]}"
+                )
+            box = Box(raw, [int(row[wave, lane]) for row in corner_rows], int(places[wave, lane]))
+            address, words, inside = _flattened(state, op, box, wave, lane)
+            state.memory.atomic(state, op, address, box.size, kind, words, None, inside, False)
 
     op.run = run
 
@@ -208,8 +255,6 @@ def _check(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int, what: str
 
 
 def _load_box(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int) -> None:
-    from gpu_utils.virtual.memory import _ORIGIN, WORDS
-
     _check(state, op, box, wave, lane, "reads")
     size = box.size
     values = np.full(len(box.address), box.outside, f"u{size}")
@@ -221,10 +266,11 @@ def _load_box(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int) -> Non
     if size > 2:
         for byte in range(2, size, 2):
             state.shared.written[(flat + byte) >> 1] = 1
-    _count(state, op, box, False)
+    _count(state, op, box, wave)
 
 
-def _store_box(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int) -> None:
+def _flattened(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(addresses, words, mask) of what one lane writes from shared memory, in rows of one per warp."""
     _check(state, op, box, wave, lane, "writes")
     size = box.size
     flat = box.shared + int(state.block_of_wave[wave]) * state.shared.stride
@@ -234,14 +280,14 @@ def _store_box(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int) -> No
     words, mask = np.zeros((state.waves, columns), f"u{size}"), np.zeros((state.waves, columns), bool)
     address[wave, : len(values)], words[wave, : len(values)] = box.address, values
     mask[wave, : len(values)] = box.inside
-    state.memory.store(state, op, address, [words], size, mask)
+    return address, words, mask
 
 
-def _count(state: PtxState, op: PtxOp, box: Box, store: bool) -> None:
+def _count(state: PtxState, op: PtxOp, box: Box, wave: int) -> None:
     inside = box.inside[None]
     if inside.any():
         where = np.where(inside, box.address[None], box.address[box.inside][0])
-        state.counters.global_access(state, op, where, box.size, inside, store=store)
+        state.counters.global_access(state, op, state.memory.offsets(where, None), box.size, inside, wave=wave)
 
 
 def _complete(state: PtxState, offset: int, wave: int, count: int) -> None:
@@ -252,3 +298,4 @@ def _complete(state: PtxState, offset: int, wave: int, count: int) -> None:
 
 
 HANDLERS["bulk"] = _bulk
+HANDLERS["reduce"] = _reduce

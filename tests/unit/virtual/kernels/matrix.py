@@ -195,7 +195,7 @@ def descriptor_kernel(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.con
     c.store([at_m, at_n], acc.to(tl.float16))
 
 
-@case(refused={"sm_90": "tensor memory accelerator"})
+@case()
 def tensor_descriptors(target):
     M, N, K = 96, 80, 64
     a, b = randn(M, K, dtype=torch.float16), randn(K, N, dtype=torch.float16, seed=1)

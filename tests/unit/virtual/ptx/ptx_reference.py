@@ -256,8 +256,8 @@ def _float(stem: str, mods: list[str], kind: str):
     core = {
         "add": lambda a, b: sf.add(a, b, kind, mode), "sub": lambda a, b: sf.add(a, b, kind, mode, True),
         "mul": lambda a, b: sf.mul(a, b, kind, mode), "fma": lambda a, b, c: sf.fma(a, b, c, kind, mode),
-        "div": lambda a, b: sf.div(a, b, kind), "rcp": lambda a: sf.div(sf.pack(Fraction(1), kind), a, kind),
-        "sqrt": lambda a: sf.sqrt(a, kind), "min": lambda a, b: _extreme(a, b, kind, True, "NaN" in mods, "xorsign" in mods),
+        "div": lambda a, b: sf.div(a, b, kind, mode), "rcp": lambda a: sf.div(sf.pack(Fraction(1), kind), a, kind, mode),
+        "sqrt": lambda a: sf.sqrt(a, kind, mode), "min": lambda a, b: _extreme(a, b, kind, True, "NaN" in mods, "xorsign" in mods),
         "max": lambda a, b: _extreme(a, b, kind, False, "NaN" in mods, "xorsign" in mods), "abs": lambda a: a & ~top,
         "neg": lambda a: a ^ top, "copysign": lambda a, b: b & ~top | a & top,
     }.get(stem)  # fmt: skip

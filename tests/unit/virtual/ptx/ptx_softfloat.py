@@ -136,7 +136,7 @@ def fma(a: int, b: int, c: int, name: str, mode: str = "rn") -> int:
     return _add(sign, INF if INF in (x, y) else x * y, sc, z, name, mode)
 
 
-def div(a: int, b: int, name: str) -> int:
+def div(a: int, b: int, name: str, mode: str = "rn") -> int:
     (sa, x), (sb, y) = unpack(a, name), unpack(b, name)
     sign = sa ^ sb
     if NAN in (x, y) or (x == INF and y == INF) or (x == 0 and y == 0):
@@ -145,10 +145,10 @@ def div(a: int, b: int, name: str) -> int:
         return pack(INF, name, sign=sign)
     if y == INF:
         return pack(0, name, sign=sign)
-    return pack(x / y, name, "rn", sign)
+    return pack(x / y, name, mode, sign)
 
 
-def sqrt(a: int, name: str) -> int:
+def sqrt(a: int, name: str, mode: str = "rn") -> int:
     sign, x = unpack(a, name)
     if x == NAN or (sign and x != 0):
         return pack(NAN, name)
@@ -158,7 +158,7 @@ def sqrt(a: int, name: str) -> int:
     root = math.isqrt(x.numerator * scale * x.denominator * scale)
     exact = root * root == x.numerator * scale * x.denominator * scale
     value = Fraction(root, x.denominator * scale)
-    return pack(value if exact else value + Fraction(1, x.denominator * scale * 4), name)
+    return pack(value if exact else value + Fraction(1, x.denominator * scale * 4), name, mode)
 
 
 def compare(a: int, b: int, name: str):

@@ -165,3 +165,31 @@ def test_every_field_of_a_tensor_map_can_be_replaced():
     for field, value in values.items():
         start, size, step = tensor.FIELDS[field]
         assert int.from_bytes(out[start + step : start + step + size].tobytes(), "little") == value
+
+
+@pytest.mark.parametrize(("op", "code", "dtype"), [
+    ("add", 7, "f4"), ("add", 6, "f2"), ("min", 3, "i4"), ("max", 2, "u4"), ("max", 6, "f2"), ("and", 2, "u4"),
+    ("or", 4, "u8"), ("xor", 2, "u4"), ("inc", 2, "u4"), ("dec", 2, "u4"), ("add", 9, "f8"),
+])  # fmt: skip
+def test_a_box_can_be_combined_with_what_is_there(op, code, dtype):
+    shape, box = (8, 32), (8, 16)
+    draw = np.random.default_rng(2)
+    source, target = (draw.integers(0, 50, shape).astype(dtype) for _ in range(2))
+    before, size = target.copy(), int(np.prod(box)) * source.dtype.itemsize
+    maps = [tensor.encode(a.ctypes.data, [32, 8], [a.strides[0]], [16, 8], code, 0) for a in (source, target)]
+    text = ROUND_TRIP.format(size=size, rank=2, corner="%x, %y", dump="").replace(
+        ".param .u32 y)", ".param .u32 y, .param .u64 a, .param .u64 b)"
+    )
+    text = text.replace(
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group",
+        f"cp.reduce.async.bulk.tensor.2d.global.shared::cta.{op}.bulk_group",
+    )
+    launch(text, [maps[0], maps[1], np.zeros(1, np.uint16), 16, 0, source, target])
+    old, new = before[:, 16:], source[:, 16:]
+    want = {
+        "add": lambda: old + new, "min": lambda: np.minimum(old, new), "max": lambda: np.maximum(old, new),
+        "and": lambda: old & new, "or": lambda: old | new, "xor": lambda: old ^ new,
+        "inc": lambda: np.where(old >= new, 0, old + 1), "dec": lambda: np.where((old == 0) | (old > new), new, old - 1),
+    }[op]()  # fmt: skip
+    assert (target[:, 16:] == want).all()
+    assert (target[:, :16] == before[:, :16]).all()

@@ -72,9 +72,12 @@ def test_a_barrier_that_half_the_block_never_reaches_is_reported():
         run_lines(body, [LANES], [32])
 
 
-def test_warps_exchange_through_shared_memory_across_a_barrier():
+@pytest.mark.parametrize("wait", ["bar.sync 0;", "barrier.sync 0;", "barrier.sync.aligned 0, 64;", "bar.cta.sync 0;"])
+def test_warps_exchange_through_shared_memory_across_a_barrier(wait):
     body = """.shared .align 4 .b8 buffer[256]; .reg .b32 %s, %r; shl.b32 %s, %in0, 2; add.u32 %s, %s, buffer; st.shared.u32 [%s], %in0;
-    bar.sync 0; mov.u32 %r, 63; sub.u32 %r, %r, %in0; shl.b32 %r, %r, 2; add.u32 %r, %r, buffer; ld.shared.u32 %out0, [%r];"""
+    WAIT mov.u32 %r, 63; sub.u32 %r, %r, %in0; shl.b32 %r, %r, 2; add.u32 %r, %r, buffer; ld.shared.u32 %out0, [%r];""".replace(
+        "WAIT", wait
+    )
     (got,) = run_lines(body, [LANES], [32])
     assert (got == 63 - LANES).all()
 
@@ -121,9 +124,14 @@ def test_an_indexed_branch_goes_to_the_label_of_its_lane():
     assert got.tolist() == [5 + i % 4 for i in range(64)]
 
 
-def test_a_trap_names_the_lane_that_ran_into_it():
+@pytest.mark.parametrize("stop", ["trap;", "brkpt;"])
+def test_a_trap_names_the_lane_that_ran_into_it(stop):
     with pytest.raises(DeviceAssert, match="lane 7"):
-        run_lines(".reg .pred %p; mov.b32 %out0, 0; setp.eq.u32 %p, %in0, 7; @!%p bra FINE; trap; FINE:", [LANES], [32])
+        run_lines(
+            ".reg .pred %p; mov.b32 %out0, 0; setp.eq.u32 %p, %in0, 7; @!%p bra FINE; STOP FINE:".replace("STOP", stop),
+            [LANES],
+            [32],
+        )
 
 
 def test_an_unknown_instruction_is_named_and_nothing_runs():

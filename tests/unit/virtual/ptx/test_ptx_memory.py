@@ -263,3 +263,25 @@ def test_two_programs_that_write_different_values_to_one_word_race():
 def test_shared_memory_that_nobody_wrote_cannot_be_read():
     with pytest.raises(UninitialisedShared):
         run_lines(".shared .align 4 .b8 b[256]; ld.shared.u32 %out0, [b];", [np.zeros(32, np.uint32)], [32])
+
+
+def test_isspacep_tells_the_windows_apart_and_ldu_reads_global_memory():
+    data, out = np.arange(1, 33, dtype=np.uint32), np.zeros((32, 4), np.uint32)
+    text = (
+        HEADER
+        + """.const .align 4 .u32 table[2] = {1, 2}; .visible .entry k(.param .u64 data, .param .u64 out) {
+      .reg .b32 %t, %v, %w; .reg .b64 %a, %s, %l, %o; .reg .pred %p; .shared .align 4 .b8 buffer[4]; .local .align 4 .b8 mine[4];
+      mov.u32 %t, %tid.x; ld.param.u64 %a, [data]; mad.wide.u32 %a, %t, 4, %a; ldu.global.u32 %v, [%a];
+      ld.param.u64 %o, [out]; mad.wide.u32 %o, %t, 16, %o; st.global.u32 [%o], %v;
+      mov.u64 %s, buffer; cvta.shared.u64 %s, %s; mov.u64 %l, mine; cvta.local.u64 %l, %l;
+      mov.b32 %w, 0; isspacep.shared %p, %s; @%p or.b32 %w, %w, 1; isspacep.shared %p, %a; @%p or.b32 %w, %w, 2;
+      isspacep.local %p, %l; @%p or.b32 %w, %w, 4; isspacep.global %p, %a; @%p or.b32 %w, %w, 8;
+      isspacep.global %p, %s; @%p or.b32 %w, %w, 16; mov.u64 %s, table; isspacep.const %p, %s; @%p or.b32 %w, %w, 32;
+      st.global.u32 [%o+4], %w; mov.u64 %s, buffer; cvta.shared.u64 %s, %s; cvta.to.shared.u64 %s, %s; cvt.u32.u64 %v, %s;
+      st.global.u32 [%o+8], %v; st.u32 [%l], %t; ld.local.u32 %v, [mine]; st.global.u32 [%o+12], %v; ret; }"""
+    )
+    launch(text, [data, out])
+    assert (out[:, 0] == data).all()
+    assert set(out[:, 1].tolist()) == {1 | 4 | 8 | 32}
+    assert not out[:, 2].any()
+    assert out[:, 3].tolist() == list(range(32))

@@ -1,0 +1,1 @@
+#include "../w2w_gpu.h"

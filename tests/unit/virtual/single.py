@@ -1,0 +1,45 @@
+"""Runs one AMDGCN instruction on chosen register values."""
+
+import numpy as np
+
+from gpu_utils.virtual.amdgcn import decode, new_state
+from gpu_utils.virtual.counters import Counters
+from gpu_utils.virtual.driver import MODELS, Launch
+from gpu_utils.virtual.machine import run_batch
+from gpu_utils.virtual.memory import Memory
+
+
+def execute(target, lines, registers, waves=1, shared=0, executable=None):
+    """Run instructions on registers {"v0": array (waves, lanes), "s2": array (waves,)}; returns the state at the end.
+
+    executable: bool (waves, lanes), which lanes EXEC allows at the start; all by default.
+    """
+    lines = [lines] if isinstance(lines, str) else list(lines)
+    named = ", ".join(f"v{i}" for i in range(0))
+    text = "kernel:\n" + "".join(f"\t{line}\n" for line in lines) + "\ts_endpgm\n" + named
+    program = decode(text, target, "kernel")
+    return run(program, target, registers, waves, shared, executable)
+
+
+def run(program, target, registers, waves=1, shared=0, executable=None):
+    memory = Memory()
+    counters = Counters(program, MODELS[target].shape)
+    program.info["vgprs"] = max(program.info["vgprs"], 16)
+    launch = Launch(
+        "kernel", target, program, (1, 1, 1), (waves * program.lanes, 1, 1), np.zeros(64, np.uint8), memory, counters, shared,
+        MODELS[target],
+    )  # fmt: skip
+    state = new_state(program, launch, np.zeros((1, 3), np.int64), waves)
+    for name, value in registers.items():
+        if name[0] == "v" and name != "vcc":
+            state.U[int(name[1:])][...] = value
+        elif name == "vcc":
+            (state.Q[618] if state.lanes == 64 else state.U[618])[...] = np.asarray(value).reshape(-1, 1)
+        elif name == "scc":
+            state.scc[...] = value
+        else:
+            state.U[512 + int(name[1:])][...] = np.asarray(value, np.uint32).reshape(-1, 1)
+    if executable is not None:
+        state.disable(~executable)
+    run_batch(state)
+    return state
