@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 60
+START_SECONDS = 120
 COPIED = ("content", "gpu_utils", "labs", "notebooks", "solutions")
 
 
