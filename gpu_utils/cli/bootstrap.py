@@ -201,7 +201,10 @@ def _run(number: str, step: Step, lock: int, root: Path) -> None:
     _say(f"{number} {step.title} ...")
     started = time.monotonic()
     # The lock is handed on, so that it outlives a killed parent for as long as an installer still writes.
-    with subprocess.Popen(step.command, stdin=subprocess.DEVNULL, pass_fds=[lock], cwd=root) as process:
+    # What it prints goes beside our own words: standard output belongs to the command that follows.
+    with subprocess.Popen(
+        step.command, stdin=subprocess.DEVNULL, stdout=sys.stderr, pass_fds=[lock], cwd=root
+    ) as process:
         try:
             status = process.wait()
         except KeyboardInterrupt:

@@ -9,7 +9,7 @@ import torch
 
 from gpu_utils.compiler import listing
 
-KERNEL = '''import triton
+KERNEL = """import triton
 import triton.language as tl
 
 
@@ -18,7 +18,7 @@ def double_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offsets, mask=offsets < n)
     tl.store(out_ptr + offsets, 2 * x, mask=offsets < n)
-'''
+"""
 
 
 def kernel_from(path):
