@@ -21,6 +21,7 @@ _HOME = {
     "bench": "gpu_utils.timing",
     "compile_for": "gpu_utils.compiler",
     "listing": "gpu_utils.ui.listing",
+    "virtual_gpu": "gpu_utils.virtual",
 }
 
 __all__ = sorted(_HOME)

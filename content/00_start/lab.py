@@ -2,13 +2,16 @@
 # # Lab 00: your machine, and two first kernels
 #
 # **Three exercises:** tell the vendors apart, write your first kernel, then teach one to read strided rows.
-# About 45 minutes. They run on any machine: on a GPU if you have one, else in Triton's interpreter on the CPU.
+# About 45 minutes, on any machine.
 #
 # How a lab works:
 #
-# 1. Read the statement, then write your answer where it says `YOUR CODE`. You only ever add lines.
+# 1. Read the statement, then write your answer where it says `YOUR CODE`. Your lines take the place of the `raise` or
+#    `pass` below it; leave everything else as it is.
 # 2. Run the cell, then the `check` cell below it. A check runs your function on the cases of the statement and on a few
-#    that are drawn anew each time, and tells you the first thing that differs.
+#    that are drawn anew each time, and tells you the first thing that differs. Your kernels are compiled for both
+#    vendors, and *virtual GPUs* execute the machine code of both on the CPU: `sm_80` (NVIDIA) and `gfx942` (AMD).
+#    If you have a GPU, they run there as well.
 # 3. Stuck? `hint("00.platform")` gives the first of three hints; ask again for a stronger one.
 #    `solution("00.platform")` shows the answer and explains it. Both are only noted in your own progress.
 #
@@ -73,6 +76,9 @@ check("00.platform")
 # offsets, masks those that are past the end, loads, adds, stores. The launcher allocates the result, works
 # out how many programs there must be, launches, returns.
 #
+# The check also counts memory transactions. Where `n` is a multiple of `BLOCK`, `global_sectors_per_ideal`, the
+# transactions of your kernel over the least that its bytes could need, must be at most 2 (section 6 of the lesson).
+#
 # With `BLOCK = 4` and `n = 6` it would look like this:
 #
 # | | program 0 | program 1 |
@@ -113,8 +119,9 @@ def vector_add(x: Tensor, y: Tensor) -> Tensor:
 check("00.vector_add")
 
 # %% [markdown] why vector_add
-# **Why it matters.** Every kernel in this course starts with these lines. The report also says that your kernel was
-# *compiled for* `sm_80` and `gfx942`: the same source builds for both vendors, whatever it ran on here.
+# **Why it matters.** Every kernel in this course starts with these lines. And the report says where your one source
+# passed: its PTX on `virtual:sm_80`, its AMDGCN on `virtual:gfx942`. Without the mask, both would have named the line,
+# the lane and the tensor.
 
 # %% [markdown] statement of saxpy
 # ## 00.saxpy: rows and columns with strides
@@ -141,6 +148,9 @@ check("00.vector_add")
 # Use a grid of two dimensions, `(rows, blocks to a row)`, with `BLOCK = 128` columns to a block. In the kernel
 # `tl.program_id(0)` is then the row and `tl.program_id(1)` the block of columns. The result may be laid out as you
 # like; contiguous is the simplest. Section 3 of the lesson does this for another kernel, and `hint("00.saxpy")` helps.
+#
+# Memory transactions are counted here, too: where `x` and `y` are contiguous and `cols` is a multiple of `BLOCK`,
+# `global_sectors_per_ideal` must be at most 2. Through a transpose it may be more; there, nobody can help it so simply.
 
 
 # %% 00.saxpy tags=["answer", "00.saxpy"]

@@ -2,12 +2,14 @@
 # # 00 Your machine, and three ways to run one kernel
 #
 # **Afterwards you can** say in code whose GPU you are on, write a kernel with a mask and a grid, read a strided tensor
-# in place, run a kernel with no GPU at all, and find your own lines again in the machine code of both vendors.
+# in place, find your own lines again in the machine code of both vendors, and run that machine code, count its memory
+# transactions and step one warp or wavefront through it, with no GPU at all.
 #
 # **You need** Python and some PyTorch. No GPU, no CUDA, no ROCm: every cell runs on a laptop, and uses a GPU when there
-# is one. Nothing here has been run on AMD hardware by us: where AMD's machine code appears, it was *compiled for* it.
+# is one. Nothing here has been run on AMD hardware by us: AMD's machine code is *compiled for* a chip and executed on
+# a *virtual GPU*.
 #
-# **Time**: 40 minutes to read, well under a minute for the cells to run, on a CPU as on a GPU. Then lab 00.
+# **Time**: 55 minutes to read, well under a minute for the cells to run, on a CPU as on a GPU. Then lab 00.
 #
 # The course asks you to *predict, then run*. Where a cell says `my_guess = None`, write your number before you run
 # the next one. Wrong guesses teach most.
@@ -19,11 +21,12 @@ import torch
 import triton
 import triton.language as tl
 
-from gpu_utils import CHIPS, bench, compile_for, listing, probe
+from gpu_utils import CHIPS, bench, compile_for, listing, probe, virtual_gpu
 from gpu_utils.backends import interpreter
 from gpu_utils.compiler import resources
 from gpu_utils.errors import OutOfBounds
 from gpu_utils.ui.launch_figure import LaunchFigure
+from gpu_utils.ui.wave_figure import WaveFigure
 
 # %% [markdown] whose gpu
 # ## 1. Whose GPU is this?
@@ -63,16 +66,17 @@ print("built for HIP:      ", torch.version.hip)
 print("a GPU is usable now:", torch.cuda.is_available())
 
 # %% [markdown] backends
-# From here on, kernels run on your GPU if there is one, otherwise in Triton's *interpreter*, which executes a kernel
-# with NumPy on CPU tensors. Section 4 compares the ways; for now it is enough that the next cell chooses for you.
+# From here on, kernels run on your GPU if there is one. Otherwise they run on a *virtual GPU*: Triton compiles the
+# kernel for a real target (`sm_80`, which is an A100), and the course executes that code on the CPU, instruction by
+# instruction. Section 4 compares the ways; for now it is enough that the next cell chooses for you.
 
 # %% where kernels run
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def kernels_run():
-    """A block in which kernels run here: on the GPU if there is one, else in the interpreter."""
-    return contextlib.nullcontext() if DEVICE == "cuda" else interpreter()
+    """A block in which kernels run here: on the GPU if there is one, else on a virtual one."""
+    return contextlib.nullcontext() if DEVICE == "cuda" else virtual_gpu("sm_80")
 
 
 # %% [markdown] programs
@@ -128,8 +132,8 @@ print("program  ", *owner.tolist())
 # offsets gives a vector of addresses. Nothing knows where the tensor ends. A GPU would mostly write to 10 and 11
 # without complaint, over whatever lives there.
 #
-# Here is the same without a mask. It runs in the interpreter, also when you have a GPU, because the course's
-# interpreter watches every address.
+# Here is the same without a mask. It runs on two virtual GPUs, also when you have a real one, because a virtual GPU
+# knows where each tensor ends and watches every address.
 
 
 # %% no mask
@@ -140,11 +144,15 @@ def maskless_kernel(out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, program)
 
 
-try:
-    with interpreter():
-        maskless_kernel[grid](torch.zeros(n, dtype=torch.int32), n, BLOCK=BLOCK)
-except OutOfBounds as problem:
-    print(f"OutOfBounds: {problem}")
+for target in ("sm_80", "gfx942"):
+    try:
+        with virtual_gpu(target):
+            maskless_kernel[grid](torch.zeros(n, dtype=torch.int32), n, BLOCK=BLOCK)
+    except OutOfBounds as problem:
+        print(f"{target}: OutOfBounds: {problem}\n")
+
+# %% [markdown] the message
+# Each message says where: the line of the source, the program, the lane, the tensor, and how far past its end.
 
 # %% [markdown] load and store
 # Most kernels read as well. This one computes `out = factor * x`: load, compute, store, and one mask for both accesses.
@@ -258,28 +266,42 @@ with kernels_run():
 # | way | what executes | what it is for |
 # |---|---|---|
 # | a real GPU | the GPU | speed: only here does a time mean anything |
-# | Triton's interpreter | Python, one program after the other | learning: every address is watched |
-# | compiled machine code on the CPU | what the compiler made for `sm_80` or `gfx942` | seeing what hardware is told |
+# | a virtual GPU | the code compiled for `sm_80`, `gfx942`, ..., on the CPU | both vendors anywhere; exact counts |
+# | Triton's interpreter | the lines of your kernel, in Python | `print` and breakpoints inside a kernel |
 #
-# The third way comes with the *virtual GPUs*, in a later version of this course; this version compiles for every target
-# (section 5) and executes in the first two ways.
+# A *virtual GPU* executes what the compiler made, for all lanes of many warps at once. For AMD that is AMDGCN, the
+# chip's own instructions; for NVIDIA it is PTX, the last language before the binary. Nothing in the kernel changes:
+# open a block with `virtual_gpu(target)`, pass tensors on the CPU, launch.
 #
-# What the interpreter cannot show: races, because its programs run one after the other; speed; bf16 and FP8, which it
-# would compute wrongly, so the course refuses them with a sentence.
+# What it cannot show is time: it has no clock and no caches (`docs/virtual-gpu.md` has the details). What the
+# interpreter cannot show: lanes, counts, races (its programs run one after the other), bf16 and FP8, which it would
+# compute wrongly.
 #
-# A check in a lab runs your kernel on the GPU if there is one, else in the interpreter. Wherever it ran, it is also
-# compiled for `sm_80` and `gfx942`. In lab 00, a kernel that ran on a GPU is run once more in the interpreter, to watch
-# its addresses.
+# **Predict.** One kernel, one input, three ways and two vendors. Will all results be equal to torch's, bit for bit?
+
+# %% guess equal
+my_guess = None  # equal in how many of the ways?
 
 # %% ways that work here
-ways = {"interpreter": ("cpu", interpreter)}
+ways = {
+    "interpreter": ("cpu", interpreter()),
+    "virtual sm_80": ("cpu", virtual_gpu("sm_80")),
+    "virtual gfx942": ("cpu", virtual_gpu("gfx942")),
+}
 if torch.cuda.is_available():
-    ways["real GPU"] = ("cuda", contextlib.nullcontext)
+    ways["real GPU"] = ("cuda", contextlib.nullcontext())
 values = torch.linspace(-1, 1, 5000)
+print(f"your guess: {my_guess}")
 for name, (device, block) in ways.items():
-    with block():
+    with block:
         result = scale(values.to(device), 3.0)
-    print(f"{name:12} largest difference from torch: {(result.cpu() - 3.0 * values).abs().max().item()}")
+    print(f"{name:15} equal to torch, bit for bit: {torch.equal(result.cpu(), 3.0 * values)}")
+
+# %% [markdown] why equal
+# In all of them: a float32 product is the exact product, rounded once, on every one of these machines. Unit 09 is about
+# the operations where this ends: sums in another order, `exp`, matrix instructions.
+#
+# A check in a lab runs your kernel on the virtual `sm_80` and `gfx942`. If you have a GPU, it runs there first.
 
 # %% [markdown] machine code
 # ## 5. From your lines to the machine code of both vendors
@@ -372,7 +394,7 @@ for instruction in as_launched.columns[0].of_line(load_line):
 # `v_cndmask_b32` chooses, lane by lane, between the true offset and one far past the end (`v_bfrev_b32` makes it:
 # $2^{31}$). A *buffer* load is told a size (here the largest, `0x7ffffffe` bytes) and gives 0 for an offset beyond it
 # ([MLIR, AMDGPU dialect](https://mlir.llvm.org/docs/Dialects/AMDGPU/)). So three ways lead to the same masked load:
-# skip the instruction, switch off the lane, aim outside the fence.
+# skip the instruction, switch off the lane, aim outside the fence. You will step through all three in a moment.
 #
 # > **Claim and fact.** *Claim*: headlines said that DeepSeek trained V3 by "bypassing CUDA", because its report
 # > mentions PTX. *Fact*: what you have just read for `sm_90` **is** PTX, and it is a part of CUDA: the kernels that you
@@ -381,8 +403,173 @@ for instruction in as_launched.columns[0].of_line(load_line):
 # > GPUs, which run on 20 of the 132 SMs. That is writing one layer of CUDA by hand, for a few kernels. It bypasses
 # > nothing. And none of it runs on an AMD GPU: AMDGCN is another language, as you have just seen.
 
+# %% [markdown] counting
+# ## 6. Run what you have read
+#
+# A virtual GPU counts while it executes, and the counts are exact: for one version of the compiler they are the same on
+# every machine and in every run. It counts the instructions that warps or wavefronts execute, by class, and their
+# *transactions* with memory. A GPU does not fetch single floats. One load instruction of a warp or wavefront becomes as
+# many transactions as it touches pieces of memory: sectors of 32 bytes on NVIDIA, cache lines of 128 bytes on `gfx942`.
+#
+# **Predict.** `scale` on 65,536 elements, `BLOCK = 1024`, 4 warps or wavefronts to a program. How many warps are
+# launched on `sm_80`, how many wavefronts on `gfx942`? Which of the two executes fewer instructions on global memory?
+# How many transactions does each need for its loads, and how many bytes are they?
+
+# %% guess counts
+my_guess = None  # (warps on sm_80, wavefronts on gfx942)
+
+# %% counters
+VIRTUAL = ("sm_80", "gfx942")
+
+
+def count(kernel, grid, *args, **options):
+    """The counters of one launch on each virtual GPU."""
+    counted = {}
+    for target in VIRTUAL:
+        with virtual_gpu(target) as gpu:
+            kernel[grid](*args, **options)
+        counted[target] = gpu.counters
+    return counted
+
+
+N = 65_536
+x, out = torch.randn(N), torch.empty(N)
+counted = count(scale_kernel, (triton.cdiv(N, 1024),), x, out, N, 2.5, BLOCK=1024)
+totals = {target: counters.totals() for target, counters in counted.items()}
+
+print(f"your guess: {my_guess}")
+print(f"{'':28}{'sm_80':>10}{'gfx942':>10}")
+for name in ("waves", "instructions", "global_load_bytes", "global_load_sectors", "sector_bytes"):
+    print(f"{name:28}{totals['sm_80'][name]:>10,}{totals['gfx942'][name]:>10,}")
+moved = {target: total["global_load_sectors"] * total["sector_bytes"] for target, total in totals.items()}
+print(f"{'bytes that these are':28}{moved['sm_80']:>10,}{moved['gfx942']:>10,}\n")
+classes = dict.fromkeys(name for counters in counted.values() for name in counters.instructions())
+for name in classes:
+    print(f"{'of class ' + name:28}", end="")
+    print("".join(f"{counted[target].instructions().get(name, 0):>10,}" for target in VIRTUAL))
+
+# %% [markdown] what the counts say
+# As many wavefronts as warps, 256, because `num_warps` says how many share a program. But a wavefront has twice the
+# lanes, so a lane has half the elements, and there are half as many loads and stores. The transactions differ in number
+# and in size, and are the same bytes: each byte that came was asked for. Such access is called *coalesced*.
+#
+# Look at the classes, too. On AMD, what all lanes share is computed once, by *scalar* instructions. PTX knows no such
+# difference. And where do all the moves on `sm_80` come from? Ask the lines:
+
+# %% per line
+by_line = {target: {line[1]: kinds for line, kinds in counted[target].per_line().items() if line} for target in VIRTUAL}
+for number, text in as_launched.source:
+    print(text)
+    for target in VIRTUAL:
+        kinds = by_line[target].get(number)
+        if kinds:
+            print(f"        {target:8}", ", ".join(f"{times} {kind}" for kind, times in kinds.items()))
+
+# %% [markdown] strided
+# Most moves belong to `tl.load`: a predicated load that is skipped leaves its registers as they were, so PTX puts zeros
+# there first. AMD's buffer load returns zero by itself.
+#
+# Now an access that is *not* coalesced. This kernel gathers every `stride`-th element. It gets one warp for 32 elements
+# or one wavefront for 64, so that each lane reads one.
+#
+# **Predict.** For each byte asked for, how many bytes come with `stride = 1`, with 8, with 32, on each of the two?
+
+# %% guess strided
+my_guess = None  # for stride 32: (on sm_80, on gfx942)
+
+
+# %% strided access
+@triton.jit
+def gather_kernel(x_ptr, out_ptr, n, stride, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets * stride, mask=mask), mask=mask)
+
+
+def bytes_per_byte(target, stride, n=4096):
+    """Bytes of all transactions of the loads, over the bytes that the lanes asked for."""
+    x, out = torch.randn(n * stride), torch.empty(n)
+    with virtual_gpu(target) as gpu:
+        gather_kernel[(n // 256,)](x, out, n, stride, BLOCK=256, num_warps=256 // gpu.model.lanes)
+    assert torch.equal(out, x[::stride])
+    counted = gpu.counters.totals()
+    return counted["global_load_sectors"] * counted["sector_bytes"] / counted["global_load_bytes"]
+
+
+print(f"your guess: {my_guess}")
+for stride in (1, 2, 4, 8, 16, 32, 64):
+    print(f"stride {stride:2}", end="")
+    for target in VIRTUAL:
+        wasted = bytes_per_byte(target, stride)
+        print(f"   {target} {wasted:4.0f} {'■' * round(wasted):32}", end="")
+    print()
+
+# %% [markdown] why strided
+# The result is right every time; only the counter tells. From stride 8 on, each lane has a sector of its own on
+# `sm_80`, and 28 of 32 bytes are for nobody. `gfx942` with its longer transactions falls further: from stride 32 on,
+# 124 of 128 bytes are for nobody.
+#
+# A cache can soften this where another instruction soon asks for the rest. The counter says what the instructions ask
+# for, before any cache. Unit 02 works these numbers out by hand; the lab bounds them.
+#
+# ## 7. Step through a masked tail
+#
+# The last thing that no real GPU lets you see: one warp or wavefront, instruction by instruction, with the registers of
+# all its lanes. Take 100 elements, `BLOCK = 64`, one warp or wavefront to a program, and look at program 1: it owns
+# elements 64 to 127, of which 28 do not exist.
+#
+# **Predict.** Which of 64 lanes have work? And of 32 lanes, with how many elements each?
+
+# %% guess lanes
+my_guess = None  # (lanes with work on gfx942, lanes with work on sm_80)
+
+
+# %% step on gfx942
+def step_through(target, kernel=scale_kernel, shown_first="", n=100):
+    """Program 1 of the kernel, stepped; the first step shown is the one whose instruction has these words."""
+    x, out = torch.arange(1.0, n + 1), torch.zeros(n)
+    with virtual_gpu(target) as gpu, gpu.trace(program=(1, 0, 0)) as trace:
+        kernel[(2,)](x, out, n, 2.5, BLOCK=64, num_warps=1)
+    start = next(number for number, step in enumerate(trace.steps) if shown_first in step.text)
+    return WaveFigure(trace, target, start)
+
+
+print(f"your guess: {my_guess}")
+step_through("gfx942", shown_first="v_cndmask")
+
+# %% [markdown] stepped buffer
+# Click an instruction, then use the arrow keys. What to see:
+#
+# - All 64 lanes stay on: `EXEC` never changes. `v_cmp_gt_i32` writes the mask into `vcc`, one bit a lane: 36 of 64.
+# - `v_cndmask_b32` gives the other 28 lanes the offset -2147483648, which as an unsigned number is $2^{31}$: outside.
+# - `buffer_load_dword` loads 65, 66, ..., 100 into 36 lanes and 0 into 28. No branch, no lane switched off.
+# - `v_mul_f32` multiplies the zeros, too. The work of a masked lane is not saved; only its memory access is.
+#
+# Triton takes this way where it knows that the tensor is small enough. Here is the same kernel with buffer operations
+# turned off:
+
+# %% step on gfx942 with EXEC
+with triton.knobs.amd.scope():
+    triton.knobs.amd.use_buffer_ops = False
+    without_buffers = step_through("gfx942", triton.jit(scale_kernel.fn), "s_and_saveexec")
+without_buffers
+
+# %% [markdown] stepped EXEC
+# Now `s_and_saveexec_b64` switches 28 lanes off, and keeps what `EXEC` was in `s[0:1]`. From here on the registers of
+# these lanes stay as they are: their values are in parentheses. `s_cbranch_execz` would jump if no lane were left.
+#
+# And NVIDIA:
+
+# %% step on sm_80
+step_through("sm_80", shown_first="@%p1 ld")
+
+# %% [markdown] stepped predicates
+# Two elements a lane, so two predicates and two loads: `%p1` for elements 64, 66, ..., `%p2` for 65, 67, ... All lanes
+# stay on; a guard decides, for this one instruction, which of them take part. Lanes 0 to 17 do. The others keep the
+# zero that a `mov` has put there. Two loads, not one of 64 bits, because 100 is no multiple of 16.
+
 # %% [markdown] bytes first
-# ## 6. Count bytes before you look at the clock
+# ## 8. Count bytes before you look at the clock
 #
 # How fast can `scale` be? Per float32 element it reads 4 bytes and writes 4 bytes, and does one multiplication. For $N$
 # elements that is $8N$ bytes and $N$ FLOPs. (Adding two vectors, as in the lab, reads two and writes one: $12N$ bytes.)
@@ -418,7 +605,7 @@ for name in ("H100", "MI300X"):
 # bandwidth, which you can hold against the bound.
 #
 # With a GPU the next cell times your kernel and torch's own in turn. Without one it times torch on the CPU:
-# timing the interpreter would tell you about Python.
+# timing a virtual GPU would tell you about NumPy.
 
 # %% measure here
 N = 2**26 if DEVICE == "cuda" else 2**23
@@ -457,12 +644,16 @@ if chip is not None and chip.bandwidth is not None:
 # - A view is a pointer, a shape and strides. Give the kernel the strides and it reads any view in place.
 # - One source compiles for both vendors with no GPU. 32 or 64 lanes, predicates or `EXEC`, `ld.global.v4` or
 #   `global_load_dwordx4`: the same idea in two languages.
+# - A virtual GPU executes that machine code on the CPU. It counts exactly and watches every address; it has no clock.
+# - Neighbouring lanes should read neighbouring elements: a transaction is 32 or 128 bytes, needed or not.
 # - Count bytes and FLOPs first. `scale` moves 8 bytes for one FLOP, so memory decides, on both vendors.
 #
 # ## Read next
 #
 # - [PyTorch, HIP (ROCm) semantics](https://docs.pytorch.org/docs/stable/notes/hip.html): what `torch.cuda` means on
 #   AMD.
+# - [CUDA C++ best practices, coalesced access](https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/): sectors of 32
+#   bytes.
 # - [Triton tutorials](https://triton-lang.org/main/getting-started/tutorials/index.html): vector addition, fused
 #   softmax.
 # - [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): predicated execution, `ld`, special registers.
@@ -471,7 +662,7 @@ if chip is not None and chip.bandwidth is not None:
 #   `global_load`.
 # - [ROCm, GPU hardware specifications](https://rocm.docs.amd.com/en/latest/reference/gpu-arch-specs.html).
 # - [Roofline: an insightful visual performance model](https://doi.org/10.1145/1498765.1498785), the paper behind
-#   section 6.
+#   section 8.
 #
 # ## Check yourself
 #
@@ -497,8 +688,14 @@ if chip is not None and chip.bandwidth is not None:
 #
 # <details><summary>Your kernel has no mask and gives the right answer on your GPU. Is it right?</summary>
 #
-# No. It reads and writes past the end; today nothing was in the way. In the interpreter it raises
+# No. It reads and writes past the end; today nothing was in the way. On a virtual GPU it raises
 # <code>OutOfBounds</code>.
+# </details>
+#
+# <details><summary>Each lane reads one float32, 16 elements apart. How many of the bytes that come were asked for, on
+# sm_80 and on gfx942?</summary>
+#
+# 4 of 32 on sm_80: each lane touches a sector of its own. On gfx942 two lanes share a line: 8 of 128.
 # </details>
 #
 # <details><summary>BLOCK = 512, num_warps = 8. How many float32 elements does a lane hold on sm_90 and on

@@ -105,3 +105,4 @@ def test_a_wrong_answer_reads_failed_and_gets_a_hint(lab, page):
     assert tracebacks(page) == []
     page.locator('.w2w-report[data-status="failed"]').scroll_into_view_if_needed()
     page.screenshot(path=lab.screenshots / "lab_failed.png")
+    page.locator(".jp-NotebookPanel").screenshot(path=lab.screenshots / "lab_report.png")  # README's picture

@@ -286,7 +286,8 @@ EXERCISE = Exercise(
             "lanes_down_the_rows",
             _lanes_down_the_rows,
             "The numbers are right, but tl.arange counts rows here: neighbouring lanes are a whole row apart, and each "
-            "transaction brings mostly bytes that nobody in the warp or wavefront asked for. Let tl.arange count columns.",
+            "transaction brings mostly bytes that nobody in the warp or wavefront asked for. "
+            "Let tl.arange count columns.",
         ),
         Misconception(
             "computes_with_torch",
