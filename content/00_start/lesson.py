@@ -652,8 +652,8 @@ if chip is not None and chip.bandwidth is not None:
 #
 # - [PyTorch, HIP (ROCm) semantics](https://docs.pytorch.org/docs/stable/notes/hip.html): what `torch.cuda` means on
 #   AMD.
-# - [CUDA C++ best practices, coalesced access](https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/): sectors of 32
-#   bytes.
+# - [CUDA C++ best practices](https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/), coalesced access: transactions
+#   of 32 bytes.
 # - [Triton tutorials](https://triton-lang.org/main/getting-started/tutorials/index.html): vector addition, fused
 #   softmax.
 # - [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): predicated execution, `ld`, special registers.
