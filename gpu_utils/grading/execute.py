@@ -11,6 +11,7 @@ import copy
 import inspect
 import io
 import linecache
+import re
 import signal
 import threading
 import time
@@ -30,6 +31,7 @@ from gpu_utils.grading.exercise import Exercise, Inputs
 PRINT_LIMIT = 20_000
 """Characters of an answer's output that are kept; the rest is counted."""
 
+_PLACE = re.compile(r"\(([^()]+):(\d+)\)")
 _LIBRARY_FOLDERS = (str(Path(__file__).resolve().parents[1]), "site-packages", "dist-packages", "/lib/python3")
 
 
@@ -166,14 +168,29 @@ def _explain(attempt: Attempt, problem: BaseException) -> None:
     attempt.error = type(problem).__name__
     text = str(problem).strip()
     sentence = text.splitlines()[-1] if text and not isinstance(problem, W2WError) else text
-    line = learner_line(problem)
+    sentence, quoted = quote_kernel_line(sentence)
+    line = "" if quoted else learner_line(problem)
     attempt.message = f"{attempt.error}: {sentence or 'no message'}{f' ({line})' if line else ''}"[:800]
+
+
+def quote_kernel_line(sentence: str) -> tuple[str, bool]:
+    """The sentence with the first place "(file:line)" in it replaced by the line itself, and whether that was done.
+
+    A virtual GPU names places so. The line is quoted when Python has the file's text, as it has for notebook cells.
+    """
+    for place in _PLACE.finditer(sentence):
+        file = next((name for name in linecache.cache if name.rsplit("/", 1)[-1] == place[1]), "")
+        source = linecache.getline(file, int(place[2])).strip() if file else ""
+        if source:
+            return sentence.replace(place[0], f"(line {place[2]}: {source})", 1), True
+    return sentence, False
 
 
 def learner_line(problem: BaseException) -> str:
     """The last line of the traceback that is the learner's own: "line 3: y = x[n]"; "" when none is."""
     for frame in reversed(traceback.extract_tb(problem.__traceback__)):
-        if not any(folder in frame.filename for folder in _LIBRARY_FOLDERS):
+        if not any(folder in frame.filename for folder in _PLACE = re.compile(r"\(([^()]+):(\d+)\)")
+_LIBRARY_FOLDERS):
             source = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
             return f"line {frame.lineno} of {frame.name}: {source}"[:200]
     return ""

@@ -110,7 +110,7 @@ def _child(find: Callable[[str], Exercise], exercise_id: str, folder_name: str) 
 
 def _answer(exercise: Exercise, path: Path) -> tuple[Any, Attempt | None]:
     """The learner's function, or the attempt that says why there is none."""
-    linecache.checkcache(str(path))
+    linecache.getlines(str(path))  # so that a line of the answer can be quoted
     namespace: dict[str, Any] = {"__name__": "answer", "__file__": str(path)}
     try:
         with time_limit(START_SECONDS / 2), contextlib.suppress(SystemExit):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
+from dataclasses import replace
 from html import escape
 
 from gpu_utils.grading.report import Outcome, Report
@@ -48,7 +49,7 @@ def report_html(report: Report) -> str:
             f"<strong>Hint:</strong> {escape(report.hint)}</p>"
         )
     if report.outcomes:
-        parts.append(_table(_shown(report), report))
+        parts.append(_table(report))
     if report.printed:
         parts.append(
             "<details><summary>What your answer printed</summary>"
@@ -61,9 +62,19 @@ def report_html(report: Report) -> str:
 
 
 def _shown(report: Report) -> list[Outcome]:
-    """Failures first, then what was skipped, then what passed."""
+    """Failures first, then what was skipped, then what passed; a case that went alike on several backends is one row."""
     order = {"failed": 0, "skipped": 1, "passed": 2}
-    return sorted(report.outcomes, key=lambda outcome: order[outcome.status])
+    rows: dict[tuple[str, ...], Outcome] = {}
+    for outcome in report.outcomes:
+        key = (
+            outcome.case,
+            outcome.why,
+            outcome.status,
+            outcome.kind if outcome.status == "failed" else outcome.detail,
+        )
+        same = rows.get(key)
+        rows[key] = replace(same, backend=f"{same.backend}, {outcome.backend}") if same else outcome
+    return sorted(rows.values(), key=lambda outcome: order[outcome.status])
 
 
 def _details(outcomes: list[Outcome]) -> list[str]:
@@ -81,8 +92,9 @@ def _reason(outcome: Outcome) -> str:
     return f"fresh: {outcome.why}" if outcome.fresh else outcome.why or "not run"
 
 
-def _table(outcomes: list[Outcome], report: Report) -> str:
-    counts = Counter(outcome.status for outcome in outcomes)
+def _table(report: Report) -> str:
+    outcomes = _shown(report)
+    counts = Counter(outcome.status for outcome in report.outcomes)
     summary = ", ".join(f"{counts[name]} {name}" for name in ("passed", "failed", "skipped") if counts[name])
     rows = "".join(
         f'<tr><td style="{_CELL}">{_MARK[outcome.status]}&nbsp;{outcome.status}</td>'

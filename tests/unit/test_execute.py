@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
+
 import pytest
 import torch
 
-from gpu_utils.grading.execute import move
+from gpu_utils.grading.execute import move, quote_kernel_line
 
 VIEWS = {
     "contiguous": torch.arange(12.0).view(3, 4),
@@ -25,3 +27,14 @@ def test_a_copy_keeps_shape_strides_and_values_and_shares_no_memory(name):
     assert torch.equal(moved, view)
     if view.numel():
         assert moved.untyped_storage().data_ptr() != view.untyped_storage().data_ptr()
+
+
+def test_a_place_in_a_cell_is_quoted_as_its_line():
+    linecache.cache["/tmp/cells/1234.py"] = (20, None, ["a = 1\n", "b = load(a)\n"], "/tmp/cells/1234.py")
+    sentence, quoted = quote_kernel_line("kernel k (1234.py:2): lane 3 reads past x")
+    assert quoted
+    assert sentence == "kernel k (line 2: b = load(a)): lane 3 reads past x"
+
+
+def test_a_place_whose_text_is_not_known_stays_as_it_is():
+    assert quote_kernel_line("kernel k (nowhere.py:2): lane 3") == ("kernel k (nowhere.py:2): lane 3", False)

@@ -73,3 +73,14 @@ def test_the_html_closes_what_it_opens():
     parser = Balance()
     parser.feed(report_html(check(AFFINE, forgets_the_one)))
     assert parser.open == []
+
+
+@pytest.mark.parametrize("show", [report_text, report_html])
+def test_a_case_that_goes_alike_on_two_backends_is_one_row(show):
+    outcomes = [
+        Outcome("n=7", "a tail", backend, "failed", kind="value", detail="out[6] = 0")
+        for backend in ("virtual:sm_80", "virtual:gfx942")
+    ]
+    shown = show(Report("99.affine", "Scale and shift", "failed", "2 of 2 checks failed", outcomes))
+    assert "virtual:sm_80, virtual:gfx942" in shown
+    assert shown.count("out[6] = 0") == 1
