@@ -189,8 +189,7 @@ def quote_kernel_line(sentence: str) -> tuple[str, bool]:
 def learner_line(problem: BaseException) -> str:
     """The last line of the traceback that is the learner's own: "line 3: y = x[n]"; "" when none is."""
     for frame in reversed(traceback.extract_tb(problem.__traceback__)):
-        if not any(folder in frame.filename for folder in _PLACE = re.compile(r"\(([^()]+):(\d+)\)")
-_LIBRARY_FOLDERS):
+        if not any(folder in frame.filename for folder in _LIBRARY_FOLDERS):
             source = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
             return f"line {frame.lineno} of {frame.name}: {source}"[:200]
     return ""

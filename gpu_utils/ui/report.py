@@ -62,7 +62,7 @@ def report_html(report: Report) -> str:
 
 
 def _shown(report: Report) -> list[Outcome]:
-    """Failures first, then what was skipped, then what passed; a case that went alike on several backends is one row."""
+    """Failures first, then what was skipped, then what passed; a case that went alike on two backends is one row."""
     order = {"failed": 0, "skipped": 1, "passed": 2}
     rows: dict[tuple[str, ...], Outcome] = {}
     for outcome in report.outcomes:
