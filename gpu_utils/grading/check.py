@@ -285,11 +285,11 @@ def _verdict(
     if not attempts or len(attempts) < expected_runs:
         reasons = "; ".join(f"{o.backend}: {o.detail}" for o in outcomes if o.status == "skipped")
         return "not graded", f"no backend could run this exercise here ({reasons})"
-    fresh = sum(outcome.fresh for outcome in outcomes)
     names = dict.fromkeys(outcome.backend for outcome in outcomes if outcome.status == "passed")
-    ran = ", ".join(name for name in names if not name.startswith(COMPILED))
+    ran = [name for name in names if not name.startswith(COMPILED)]
+    fresh = [outcome.fresh for outcome in outcomes if outcome.backend == ran[0]]
     built = " and ".join(name.removeprefix(COMPILED) for name in names if name.startswith(COMPILED))
-    cases = f"{len(attempts) - fresh} public and {fresh} fresh cases passed on {ran}"
+    cases = f"{fresh.count(False)} public and {fresh.count(True)} fresh cases passed on {' and '.join(ran)}"
     return "passed", f"{cases}; {COMPILED}{built}" if built else cases
 
 
