@@ -36,6 +36,7 @@ HELP = """\
 ./w2w --help   every command; it is there once the first start has made .venv
 
 W2W_TORCH=cpu|cuda|rocm chooses the build of PyTorch; without it a machine with an AMD GPU gets the ROCm build.
+W2W_EXTRAS=hip adds what is optional: clang for CUDA-style C++ kernels (400 MB). Both choices are remembered.
 """
 
 
@@ -84,8 +85,23 @@ def torch_flavour(environ: Mapping[str, str], root: Path = ROOT, kfd: Path = KFD
     return chosen or (installed if installed in FLAVOURS else "rocm" if kfd.exists() else "cuda")
 
 
-def stamp_for(root: Path, flavour: str) -> str:
-    """The build of PyTorch and a hash of what else `.venv` is made from: pins, dependencies, Python and its place."""
+def chosen_extras(environ: Mapping[str, str], root: Path = ROOT) -> str:
+    """Names of optional parts, sorted, with commas: those of W2W_EXTRAS, else what `.venv` has.
+
+    >>> chosen_extras({"W2W_EXTRAS": " hip"})
+    'hip'
+    """
+    stamp = (_read_stamp(root / ".venv") or "").split(" ")
+    remembered = stamp[1] if len(stamp) == 3 else ""
+    names = sorted({name.strip() for name in environ.get("W2W_EXTRAS", remembered).split(",") if name.strip()})
+    known = [name for name in _project(root)["project"]["optional-dependencies"] if name != "dev"]
+    if unknown := [name for name in names if name not in known]:
+        raise SetupFailed(f"W2W_EXTRAS names {unknown[0]!r}; it can name {', '.join(known)}, with commas between")
+    return ",".join(names)
+
+
+def stamp_for(root: Path, flavour: str, extras: str = "") -> str:
+    """The build of PyTorch, the extras, and a hash of what else `.venv` is made from: pins, dependencies, Python."""
     project = _project(root)
     made_from = [
         (root / "constraints.txt").read_text(),
@@ -94,7 +110,7 @@ def stamp_for(root: Path, flavour: str) -> str:
         list(sys.version_info[:2]),
         str(root),  # an environment cannot be moved
     ]
-    return f"{flavour} {hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()}"
+    return f"{flavour} {extras} {hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()}"
 
 
 def is_current(root: Path, stamp: str) -> bool:
@@ -103,7 +119,7 @@ def is_current(root: Path, stamp: str) -> bool:
     return _read_stamp(venv) == stamp and (venv / "bin" / "python").exists()
 
 
-def plan(root: Path, flavour: str) -> list[Step]:
+def plan(root: Path, flavour: str, extras: str = "") -> list[Step]:
     """The steps that make `.venv` from nothing."""
     project = _project(root)["project"]
     build = FLAVOURS[flavour]
@@ -116,7 +132,11 @@ def plan(root: Path, flavour: str) -> list[Step]:
     rest = [
         *_project(root)["build-system"]["requires"],
         *(line for line in project["dependencies"] if _name(line) not in build.brings),
-        *project["optional-dependencies"]["dev"],
+        *(
+            line
+            for name in ["dev", *filter(None, extras.split(","))]
+            for line in project["optional-dependencies"][name]
+        ),
     ]
     python = str(root / ".venv" / "bin" / "python")
     pip = [python, "-I", "-m", "pip", "install", "--disable-pip-version-check", "--constraint", str(pins)]
@@ -179,13 +199,14 @@ def main(arguments: Sequence[str]) -> NoReturn:
                 f"this is {sys.platform}, where Triton has no build; use a Linux container or a remote Linux machine"
             )
         flavour = torch_flavour(os.environ)
-        stamp = stamp_for(ROOT, flavour)
+        extras = chosen_extras(os.environ)
+        stamp = stamp_for(ROOT, flavour, extras)
         if not is_current(ROOT, stamp):
             if not arguments or arguments[0] in ("--help", "-h"):
                 print(HELP, end="")
                 sys.exit(0)
             _say("setting up: the first start, or the pins changed; this takes some minutes")
-            make(ROOT, plan(ROOT, flavour), stamp)
+            make(ROOT, plan(ROOT, flavour, extras), stamp)
     except SetupFailed as failure:
         sys.exit(f"w2w: {failure}")
     except OSError as failure:

@@ -325,3 +325,25 @@ def test_the_bootstrap_needs_only_the_standard_library() -> None:
     loaded = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True).stdout
     outside = {name.split(".")[0] for name in loaded.split()} - set(sys.stdlib_module_names) - {"__main__"}
     assert not outside
+
+
+def test_extras_are_asked_for_once_and_remembered(tmp_path):
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copy(ROOT / "constraints.txt", tmp_path)
+    assert bootstrap.chosen_extras({}, tmp_path) == ""
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "w2w.stamp").write_text(bootstrap.stamp_for(tmp_path, "cuda", "hip"))
+    assert bootstrap.chosen_extras({}, tmp_path) == "hip"
+    assert bootstrap.chosen_extras({"W2W_EXTRAS": ""}, tmp_path) == ""
+    assert bootstrap.torch_flavour({}, tmp_path, tmp_path / "no-driver") == "cuda"
+
+
+def test_an_extra_that_does_not_exist_is_one_sentence(tmp_path):
+    with pytest.raises(bootstrap.SetupFailed, match="W2W_EXTRAS names 'hipp'; it can name hip"):
+        bootstrap.chosen_extras({"W2W_EXTRAS": "hipp"}, ROOT)
+
+
+def test_an_extra_is_installed_with_the_other_packages():
+    commands = [" ".join(step.command) for step in bootstrap.plan(ROOT, "cuda", "hip")]
+    assert sum("ziglang" in command for command in commands) == 1
+    assert not any("ziglang" in " ".join(step.command) for step in bootstrap.plan(ROOT, "cuda"))
