@@ -24,7 +24,10 @@ _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 
 
 class LoadedModule:
-    """Assembly text on one virtual GPU; made by `VirtualGpu.load`. kernels: the names that `launch` takes."""
+    """Assembly text on one virtual GPU; made by `VirtualGpu.load`. kernels: the names that `launch` takes.
+
+    A `__device__` variable keeps its value between launches of one kernel; each kernel has its own copy.
+    """
 
     def __init__(self, gpu: VirtualGpu, source: str | CppModule) -> None:
         self.gpu = gpu
@@ -41,6 +44,7 @@ class LoadedModule:
             name = "PTX (`.entry name`)" if isa == "ptx" else "AMDGCN (`.amdhsa_kernel name`)"
             raise BadArgument(f"the text has no kernel; a {gpu.target} runs {name}")
         names = [source_name(symbol) for symbol in symbols]
+        self._started: set[str] = set()
         self.kernels = {n if names.count(n) == 1 else s: s for n, s in zip(names, symbols, strict=True)}
 
     def launch(
@@ -77,7 +81,14 @@ class LoadedModule:
             _value(i, argument, size, value)
             for i, (argument, (_, size), value) in enumerate(zip(known, params, args, strict=True))
         ]
+        self._first_values(symbol, program.info)
         return self.gpu.launch(self.text, symbol, grid, block, values, shared)
+
+    def _first_values(self, symbol: str, info: dict[str, Any]) -> None:
+        """Decoded programs are shared: the first launch by this module gives its variables their first values again."""
+        if symbol not in self._started:
+            self._started.add(symbol)
+            info["data"][...] = info.setdefault("first values", info["data"].copy())
 
     def __repr__(self) -> str:
         return f"LoadedModule({', '.join(self.kernels)} on a virtual {self.gpu.target})"
