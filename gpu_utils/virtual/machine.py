@@ -423,7 +423,8 @@ class Scheduler:
             wave, lane = (int(v) for v in np.argwhere(units)[0])
             op = self.program.ops[pc]
             raise BarrierDeadlock(
-                f"in kernel {self.program.name}{source_of(op)}, {state.where(wave, lane)} waits at `{op.text}` for lanes of its "
+                f"in kernel {self.program.name}{source_of(op)}, {state.where(wave, lane)} waits at `{op.text}` "
+                f"for lanes of its "
                 "warp that its member mask names and that never come; every lane in the mask must reach the instruction"
             )
         number, units = next((number, units) for number, units in self.waiting.items() if units.any())
@@ -431,7 +432,8 @@ class Scheduler:
         op = self.program.ops[int(self.resume[units][0]) - 1]
         raise BarrierDeadlock(
             f"in kernel {self.program.name}{source_of(op)}, {state.where(wave, 0)} waits at barrier {number} "
-            f"(`{op.text}`) that other waves of its block never reach; every wave of a block must reach the same barriers"
+            f"(`{op.text}`) that other waves of its block never reach; every wave of a block must reach the "
+            f"same barriers"
         )
 
 

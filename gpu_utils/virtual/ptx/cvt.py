@@ -310,7 +310,8 @@ ORDERED = {
 }
 UNSIGNED = {"lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal}
 FLOAT_ONLY = {
-    "equ": lambda a, b: ~_differ(a, b), "neu": np.not_equal, "ltu": lambda a, b: ~(a >= b), "leu": lambda a, b: ~(a > b),
+    "equ": lambda a, b: ~_differ(a, b), "neu": np.not_equal, "ltu": lambda a, b: ~(a >= b), "leu": lambda a,
+    b: ~(a > b),
     "gtu": lambda a, b: ~(a <= b), "geu": lambda a, b: ~(a < b), "num": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
     "nan": lambda a, b: np.isnan(a) | np.isnan(b),
 }  # fmt: skip
@@ -329,6 +330,10 @@ def comparison(operator: str, kind: str):
     if operator in UNSIGNED:
         return UNSIGNED[operator] if kind[0] == "u" else None
     return ORDERED.get(operator)
+
+
+def _flushed(fn):
+    return lambda a, b: fn(rnd.flush(a), rnd.flush(b))
 
 
 def _both(fn, combine):
@@ -355,10 +360,7 @@ def _compare() -> None:
             continue
         flushes = ("", ".ftz") if kind in ("f32", "f16") else ("",)
         for flush in flushes:
-            if not flush:
-                each = fn
-            else:
-                each = lambda a, b, f=fn: f(rnd.flush(a), rnd.flush(b))  # noqa: E731
+            each = _flushed(fn) if flush else fn
             single = each if isinstance(each, np.ufunc) else store(each)
             COMPARE[f"setp.{operator}{flush}.{kind}"] = Form(("pred",), (kind, kind), single)
             COMPARE[f"setp.{operator}{flush}.{kind}|"] = Form(("pred", "pred"), (kind, kind), _both(each, None))

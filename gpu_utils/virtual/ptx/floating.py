@@ -27,8 +27,10 @@ APPROXIMATE: dict[str, float] = {
     "rsqrt.approx.f32": 2**-22.9, "rsqrt.approx.ftz.f32": 2**-22.9, "sin.approx.f32": 2**-20.5,
     "sin.approx.ftz.f32": 2**-20.5, "cos.approx.f32": 2**-20.5, "cos.approx.ftz.f32": 2**-20.5,
     "tanh.approx.f32": 2**-11, "div.approx.f32": 2**-22, "div.approx.ftz.f32": 2**-22, "div.full.f32": 2**-22,
-    "div.full.ftz.f32": 2**-22, "rcp.approx.ftz.f64": 2**-20, "rsqrt.approx.f64": 2**-20, "rsqrt.approx.ftz.f64": 2**-20,
-    "ex2.approx.f16": 2**-9.9, "ex2.approx.f16x2": 2**-9.9, "ex2.approx.ftz.bf16": 2**-7, "ex2.approx.ftz.bf16x2": 2**-7,
+    "div.full.ftz.f32": 2**-22, "rcp.approx.ftz.f64": 2**-20, "rsqrt.approx.f64": 2**-20,
+    "rsqrt.approx.ftz.f64": 2**-20,
+    "ex2.approx.f16": 2**-9.9, "ex2.approx.f16x2": 2**-9.9, "ex2.approx.ftz.bf16": 2**-7,
+    "ex2.approx.ftz.bf16x2": 2**-7,
     "tanh.approx.f16": 2**-10, "tanh.approx.f16x2": 2**-10, "tanh.approx.bf16": 2**-8, "tanh.approx.bf16x2": 2**-8,
 }  # fmt: skip
 
@@ -199,10 +201,8 @@ def _arithmetic() -> None:
             plain = (_PLAIN[name] if name != "fma" else _fused) if nearest else _directed32(name, mode[1:])
             fn = _ftz(plain) if ftz else plain
             fn = _sat(fn) if sat else fn
-            if nearest and not ftz and not sat:
-                run = rnd.fma32 if name == "fma" else plain
-            else:
-                run = store(fn)
+            unchanged = rnd.fma32 if name == "fma" else plain
+            run = unchanged if nearest and not ftz and not sat else store(fn)
             TABLE[f"{name}{mode}{ftz}{sat}.f32"] = Form(("f32",), ("f32",) * arity, run)
         for mode in modes:
             if mode in ("", ".rn"):

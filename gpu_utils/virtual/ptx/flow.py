@@ -333,7 +333,6 @@ def result_op(decoder: Decoder, results: list) -> PtxOp:
 
 def _system_call(decoder: Decoder, op: PtxOp, name: str, arguments: tuple) -> None:
     """Functions that the driver of a real GPU supplies: an assertion's report and printf."""
-    pred, negated = decoder.guard(Instruction("call", ()))
     places = [decoder.addresses[argument.name][1] for argument in arguments]
     if name == "__assertfail":
 

@@ -238,7 +238,7 @@ class _Parser:
         if position is None:
             position = self.tokens[min(self.at, len(self.tokens) - 1)][2]
         number = self.text.count("\n", 0, position) + 1
-        line = (self.text.splitlines() + [""])[number - 1].strip()
+        line = [*self.text.splitlines(), ""][number - 1].strip()
         raise AsmSyntaxError(f"line {number} of the PTX text: {what}, in: {line}")
 
     def _peek(self) -> str:
