@@ -28,7 +28,8 @@ class Model:
     """What the executor needs to know of a target: its instruction set, limits, and the sizes of transactions.
 
     shared_limit: bytes of shared memory (LDS) that one block may have. sector: bytes of one global transaction as
-    the counters report it (NVIDIA: a sector of 32; AMD: a cache line of the vector L1, 64 on gfx90a, 128 later).
+    the counters report it (NVIDIA: a sector of 32; AMD: a cache line of the vector L1, 64 on gfx90a, 128 later; sources
+    in gpu_utils.chips.caches).
     """
 
     isa: str
@@ -86,16 +87,19 @@ class VirtualGpu:
     """A GPU that executes compiled machine code on CPU tensors; made by `virtual_gpu`.
 
     target: "gfx942", "sm_80", ... order: "program" (blocks in order) or "shuffled" (by `seed`).
-    races: report two programs that write different values to one address without atomics.
+    races: report two programs that write different values to one address without atomics. l2: record the accesses for
+    `cache.l2_traffic` (slower, and memory grows with the launch).
     launches: every Launch since the block was entered; counters: those of the last one.
     """
 
-    def __init__(self, target: str, order: str = "program", seed: int = 0, races: bool = True) -> None:
+    def __init__(
+        self, target: str, order: str = "program", seed: int = 0, races: bool = True, l2: bool = False
+    ) -> None:
         if target not in MODELS:
             raise UnknownName("virtual GPU", target, list(MODELS))
         if order not in ("program", "shuffled"):
             raise UnknownName("order", order, ["program", "shuffled"])
-        self.target, self.model, self.order, self.races = target, MODELS[target], order, races
+        self.target, self.model, self.order, self.races, self.l2 = target, MODELS[target], order, races, l2
         self.random = np.random.default_rng(seed)
         self.launches: list[Launch] = []
         self.registered: list[tuple[str, Any]] = []
@@ -157,7 +161,7 @@ class VirtualGpu:
         return np.arange(tensor.numel())
 
     def load(self, text: Any) -> Any:
-        """Assembly text (PTX or AMDGCN), or what `compile_cpp` returned, as a LoadedModule whose kernels can be launched."""
+        """Assembly text (PTX or AMDGCN), or what `compile_cpp` returned, as a LoadedModule with kernels to launch."""
         from gpu_utils.virtual.asm import LoadedModule
 
         return LoadedModule(self, text)
@@ -196,8 +200,8 @@ class VirtualGpu:
             if isinstance(program.info.get(key), np.ndarray) and program.info[key].size:
                 memory.add_array("the constants of the kernel", program.info[key], "constant")
         launch = Launch(
-            program.name, self.target, program, shape, block, args, memory, Counters(program, self.model.shape), shared_bytes,
-            self.model, metadata=metadata, text=text,
+            program.name, self.target, program, shape, block, args, memory,
+            Counters(program, self.model.shape, self.l2), shared_bytes, self.model, metadata=metadata, text=text,
         )  # fmt: skip
         _dispatch_packet(launch)
         memory.add_array("the dispatch packet", launch.packet, "args")
@@ -511,18 +515,20 @@ def _driver_class() -> type:
 
 
 @contextmanager
-def virtual_gpu(target: str, order: str = "program", seed: int = 0, races: bool = True) -> Iterator[VirtualGpu]:
+def virtual_gpu(
+    target: str, order: str = "program", seed: int = 0, races: bool = True, l2: bool = False
+) -> Iterator[VirtualGpu]:
     """Inside the block, `kernel[grid](cpu_tensors...)` compiles for `target` and executes its machine code on this CPU.
 
-    target: one of MODELS. order: "program", or "shuffled" to run the blocks in an order drawn from `seed`. races: report two
-    programs that write different values to one address. Leaving the block restores the driver that was active, also
-    after an error. Yields a VirtualGpu with the counters of the launches.
+    target: one of MODELS. order: "program", or "shuffled" to run the blocks in an order drawn from `seed`. races: report
+    two programs that write different values to one address. l2: record the accesses for `cache.l2_traffic`. Leaving the
+    block restores the driver that was active, also after an error. Yields a VirtualGpu with the counters of its launches.
     Raises UnknownName, UnsupportedInstruction, OutOfBounds, Race and the other errors of a virtual GPU.
     """
     import triton
     from triton import knobs
 
-    gpu = VirtualGpu(target, order, seed, races)
+    gpu = VirtualGpu(target, order, seed, races, l2)
     driver = _driver_class()(gpu)
     config = triton.runtime.driver
     before = getattr(config, "_active", None)

@@ -8,6 +8,8 @@ before it touches anything. Shared memory (LDS) is one NumPy buffer per batch, a
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -208,9 +210,10 @@ class Memory:
 
     def _misaligned(self, state: State, op: Op, address: np.ndarray, width: int) -> None:
         wave, lane = divmod(int(np.flatnonzero(address.ravel() & (width - 1))[0]), state.lanes)
+        place = int(address.ravel()[wave * state.lanes + lane])
         raise MisalignedAccess(
             f"kernel {state.program.name}{source_of(op)}: {state.where(wave % state.waves, lane)} accesses {width} "
-            f"bytes at {int(address.ravel()[wave * state.lanes + lane]):#x}, which is not a multiple of {width} (`{op.text}`)"
+            f"bytes at {place:#x}, which is not a multiple of {width} (`{op.text}`)"
         )
 
     def load_scalar(
@@ -245,17 +248,17 @@ class Memory:
         if active.size == 0:
             return
         region = self.locate(state, op, active, width * len(values), "writes")
-        state.counters.global_access(
-            state, op, self.offsets(address, region), width * len(values), mask, store=True
-        )
+        state.counters.global_access(state, op, self.offsets(address, region), width * len(values), mask, store=True)
         if width > 1 and int(np.bitwise_or.reduce(active, axis=None)) & (width - 1):
             if aligned:
                 self._misaligned(state, op, np.where(mask, address, 0) if mask is not None else address, width)
             parts = [value.astype(UINT[width])[..., None].view(np.uint8) for value in values]
-            self.store(state, op, address, [p[..., i] for p in parts for i in range(width)], 1, mask)
+            with _uncounted(state):
+                self.store(state, op, address, [p[..., i] for p in parts for i in range(width)], 1, mask)
             return
         if region is None:
-            self._store_regions(state, op, address, values, width, mask)
+            with _uncounted(state):
+                self._store_regions(state, op, address, values, width, mask)
             return
         programs = None
         if self.races and region.kind == "tensor":
@@ -277,12 +280,8 @@ class Memory:
     ) -> None:
         index = np.searchsorted(self.start_array, address, side="right") - 1
         active = np.ones(address.shape, bool) if mask is None else mask
-        counters, state.counters = state.counters, type(state.counters)(state.counters.program, state.counters.chip)
-        try:
-            for number in np.unique(index[active]):
-                self.store(state, op, address, values, width, active & (index == number))
-        finally:
-            state.counters = counters
+        for number in np.unique(index[active]):
+            self.store(state, op, address, values, width, active & (index == number))
 
     def _logged(
         self,
@@ -394,6 +393,16 @@ class Memory:
         return result
 
 
+@contextmanager
+def _uncounted(state: State) -> Iterator[None]:
+    """An access that was counted as a whole is done in parts."""
+    counters, state.counters = state.counters, type(state.counters)(state.counters.program, state.counters.chip)
+    try:
+        yield
+    finally:
+        state.counters = counters
+
+
 class Shared:
     """Shared memory (LDS) of a batch: `size` bytes for each block, with a bit per two bytes for "was written".
 
@@ -481,8 +490,9 @@ class Shared:
             wave, lane = (int(v) for v in np.argwhere(mask)[0])
         offset = int(flat[wave, lane]) % self.stride
         raise UninitialisedShared(
-            f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} reads {size} bytes at offset {offset} "
-            f"of shared memory (LDS) that no lane of its block has written; is a store or a barrier missing? (`{op.text}`)"
+            f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} reads {size} bytes at offset "
+            f"{offset} of shared memory (LDS) that no lane of its block has written; is a store or a barrier missing? "
+            f"(`{op.text}`)"
         )
 
     def store(
