@@ -27,7 +27,7 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
     if name is None:
         name = next(iter(module.kernels), None) or next(iter(module.labels))
     if name not in module.labels:
-        raise UnknownName("kernel", name, [k for k in module.kernels] or list(module.labels))
+        raise UnknownName("kernel", name, list(module.kernels) or list(module.labels))
     kernel = module.kernels.get(name, Kernel(name))
     lanes = int(kernel.notes.get("wavefront_size", wave_size(target)))
     blob, symbols = _place_data(module)
@@ -41,7 +41,7 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
         if index in reachable:
             place[index] = len(ops)
             ops.append(_op(decoder, instruction, index))
-    targets = {label: at for label, at in module.labels.items()}
+    targets = module.labels
     for index, at in place.items():
         instruction = module.code[index]
         if instruction.mnemonic in salu.BRANCHES:
@@ -190,7 +190,8 @@ def _info(kernel: Kernel, decoder: Decoder, blob: np.ndarray) -> dict[str, Any]:
     d = kernel.descriptor
     user: list[tuple[str, int]] = []
     for key, name, count in (
-        ("user_sgpr_private_segment_buffer", "", 4), ("user_sgpr_dispatch_ptr", "dispatch", 2), ("user_sgpr_queue_ptr", "", 2),
+        ("user_sgpr_private_segment_buffer", "", 4), ("user_sgpr_dispatch_ptr", "dispatch", 2), ("user_sgpr_queue_ptr",
+        "", 2),
         ("user_sgpr_kernarg_segment_ptr", "kernarg", 2), ("user_sgpr_dispatch_id", "", 2),
         ("user_sgpr_flat_scratch_init", "", 2), ("user_sgpr_private_segment_size", "", 1),
     ):  # fmt: skip

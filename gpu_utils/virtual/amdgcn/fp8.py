@@ -45,7 +45,10 @@ def _grid(fnuz: bool, exponent_bits: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def encode(value: np.ndarray, fnuz: bool, exponent_bits: int, saturate: bool) -> np.ndarray:
-    """float32 -> codes (uint32), to nearest even. Overflow: the largest value if saturate, else NaN (infinity for OCP E5M2)."""
+    """float32 -> codes (uint32), to nearest even.
+
+    Overflow gives the largest value if saturate, else NaN (infinity for OCP E5M2).
+    """
     values, middles = _grid(fnuz, exponent_bits)
     size = np.abs(value.astype(np.float64))
     code = np.searchsorted(middles, size, side="left")

@@ -31,8 +31,10 @@ class Width:
 WIDTHS: dict[str, Width] = {
     "dword": Width(4), "dwordx2": Width(4, 2), "dwordx3": Width(4, 3), "dwordx4": Width(4, 4),
     "b32": Width(4), "b64": Width(4, 2), "b96": Width(4, 3), "b128": Width(4, 4),
-    "ubyte": Width(1), "u8": Width(1), "sbyte": Width(1, signed=True), "i8": Width(1, signed=True), "byte": Width(1), "b8": Width(1),
-    "ushort": Width(2), "u16": Width(2), "sshort": Width(2, signed=True), "i16": Width(2, signed=True), "short": Width(2),
+    "ubyte": Width(1), "u8": Width(1), "sbyte": Width(1, signed=True), "i8": Width(1, signed=True), "byte": Width(1),
+    "b8": Width(1),
+    "ushort": Width(2), "u16": Width(2), "sshort": Width(2, signed=True), "i16": Width(2, signed=True),
+    "short": Width(2),
     "b16": Width(2),
     "short_d16": Width(2, half="lo"), "short_d16_hi": Width(2, half="hi"), "d16_b16": Width(2, half="lo"),
     "d16_hi_b16": Width(2, half="hi"), "ubyte_d16": Width(1, half="lo"), "ubyte_d16_hi": Width(1, half="hi"),
@@ -40,14 +42,18 @@ WIDTHS: dict[str, Width] = {
     "d16_u8": Width(1, half="lo"), "d16_hi_u8": Width(1, half="hi"), "d16_i8": Width(1, signed=True, half="lo"),
     "d16_hi_i8": Width(1, signed=True, half="hi"), "byte_d16_hi": Width(1, half="hi"), "d16_hi_b8": Width(1, half="hi"),
     "u16_d16": Width(2, half="lo"), "u16_d16_hi": Width(2, half="hi"), "u8_d16": Width(1, half="lo"),
-    "u8_d16_hi": Width(1, half="hi"), "i8_d16": Width(1, signed=True, half="lo"), "i8_d16_hi": Width(1, signed=True, half="hi"),
+    "u8_d16_hi": Width(1, half="hi"), "i8_d16": Width(1, signed=True, half="lo"), "i8_d16_hi": Width(1, signed=True,
+    half="hi"),
     "b16_d16_hi": Width(2, half="hi"), "b8_d16_hi": Width(1, half="hi"),
 }  # fmt: skip
 ATOMIC = {
     "add": ("add", 4), "sub": ("sub", 4), "and": ("and", 4), "or": ("or", 4), "xor": ("xor", 4), "swap": ("exch", 4),
-    "smin": ("smin", 4), "smax": ("smax", 4), "umin": ("umin", 4), "umax": ("umax", 4), "inc": ("inc", 4), "dec": ("dec", 4),
-    "cmpswap": ("cas", 4), "add_f32": ("fadd", 4), "add_f64": ("fadd", 8), "min_f64": ("fmin", 8), "max_f64": ("fmax", 8),
-    "pk_add_f16": ("pk_fadd_f16", 4), "pk_add_bf16": ("pk_fadd_bf16", 4), "min_f32": ("fmin", 4), "max_f32": ("fmax", 4),
+    "smin": ("smin", 4), "smax": ("smax", 4), "umin": ("umin", 4), "umax": ("umax", 4), "inc": ("inc", 4),
+    "dec": ("dec", 4),
+    "cmpswap": ("cas", 4), "add_f32": ("fadd", 4), "add_f64": ("fadd", 8), "min_f64": ("fmin", 8), "max_f64": ("fmax",
+    8),
+    "pk_add_f16": ("pk_fadd_f16", 4), "pk_add_bf16": ("pk_fadd_bf16", 4), "min_f32": ("fmin", 4), "max_f32": ("fmax",
+    4),
     "min_num_f32": ("fmin", 4), "max_num_f32": ("fmax", 4), "fmin": ("fmin", 4), "fmax": ("fmax", 4),
 }  # fmt: skip
 for _name, _kind in (("add", "add"), ("sub", "sub"), ("inc", "inc"), ("dec", "dec"), ("min", "umin"), ("max", "umax")):

@@ -1,4 +1,4 @@
-"""Packed instructions: two halves in a register (v_pk_*_f16, _i16, _u16), two float32 in a pair (v_pk_*_f32), mixed fma."""
+"""Packed instructions: two halves in a register (v_pk_*16), two float32 in a pair (v_pk_*_f32), mixed fma."""
 
 from __future__ import annotations
 

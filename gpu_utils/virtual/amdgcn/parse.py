@@ -36,7 +36,7 @@ class Kernel:
 
 @dataclass(slots=True)
 class Module:
-    """A whole file. labels: name -> index in `code`. data: symbol -> (offset in `blob`); relocations: offset -> symbol."""
+    """A whole file. labels: name -> index in `code`. data: symbol -> offset in `blob`. relocations: offset -> name."""
 
     code: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
@@ -52,8 +52,34 @@ _FLAG = re.compile(r"^[a-z][a-z0-9_]*$")
 _MODIFIER = re.compile(r"([a-z_][a-z0-9_]*):(\[[^\]]*\]|quad_perm:\[[^\]]*\]|swizzle\([^)]*\)|[^\s,]+)", re.IGNORECASE)
 # Words that follow the operands without a comma and carry no value.
 _FLAGS = frozenset(
-    "glc slc dlc sc0 sc1 nt offen idxen addr64 off lds tfe gds clamp row_mirror row_half_mirror mul:2 high done vm "
-    "unorm da r128 a16 d16 compr".split()
+    [
+        "glc",
+        "slc",
+        "dlc",
+        "sc0",
+        "sc1",
+        "nt",
+        "offen",
+        "idxen",
+        "addr64",
+        "off",
+        "lds",
+        "tfe",
+        "gds",
+        "clamp",
+        "row_mirror",
+        "row_half_mirror",
+        "mul:2",
+        "high",
+        "done",
+        "vm",
+        "unorm",
+        "da",
+        "r128",
+        "a16",
+        "d16",
+        "compr",
+    ]
 )
 
 

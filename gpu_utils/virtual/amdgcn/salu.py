@@ -43,8 +43,10 @@ def _add(names: str, out: str, sources: str, function: Callable[..., Any], scc: 
 
 
 _LOGIC = {
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "nand": lambda a, b: ~(a & b), "nor": lambda a, b: ~(a | b),
-    "xnor": lambda a, b: ~(a ^ b), "andn2": lambda a, b: a & ~b, "orn2": lambda a, b: a | ~b, "and_not1": lambda a, b: a & ~b,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "nand": lambda a, b: ~(a & b), "nor": lambda a,
+    b: ~(a | b),
+    "xnor": lambda a, b: ~(a ^ b), "andn2": lambda a, b: a & ~b, "orn2": lambda a, b: a | ~b, "and_not1": lambda a,
+    b: a & ~b,
     "or_not1": lambda a, b: a | ~b,
 }  # fmt: skip
 for _w, _k in ((32, "u32"), (64, "u64")):
@@ -74,8 +76,14 @@ def _wqm(a: np.ndarray) -> np.ndarray:
 _add("s_wqm_b32", "u32", "u32", _wqm, "nonzero")
 _add("s_wqm_b64", "u64", "u64", _wqm, "nonzero")
 _add("s_brev_b32", "u32", "u32", _reverse_bits)
-_add("s_brev_b64", "u64", "u64", lambda a: (
-    _reverse_bits((a & _q(0xFFFFFFFF)).astype(_u)).astype(_q) << _q(32) | _reverse_bits((a >> _q(32)).astype(_u))))  # fmt: skip
+
+
+def _reverse64(a: np.ndarray) -> np.ndarray:
+    low, high = (a & _q(0xFFFFFFFF)).astype(_u), (a >> _q(32)).astype(_u)
+    return _reverse_bits(low).astype(_q) << _q(32) | _reverse_bits(high)
+
+
+_add("s_brev_b64", "u64", "u64", _reverse64)
 _add("s_flbit_i32_b32 s_clz_i32_u32", "u32", "u32", _ffbh)
 _add("s_flbit_i32 s_cls_i32", "u32", "i32", _ffbh_signed)
 _add(
@@ -179,8 +187,10 @@ _COMPARE = {
 }
 _SAVE = {
     "and": lambda s, e: s & e, "or": lambda s, e: s | e, "xor": lambda s, e: s ^ e, "nand": lambda s, e: ~(s & e),
-    "nor": lambda s, e: ~(s | e), "xnor": lambda s, e: ~(s ^ e), "andn2": lambda s, e: s & ~e, "orn2": lambda s, e: s | ~e,
-    "andn1": lambda s, e: ~s & e, "orn1": lambda s, e: ~s | e, "and_not0": lambda s, e: ~s & e, "and_not1": lambda s, e: s & ~e,
+    "nor": lambda s, e: ~(s | e), "xnor": lambda s, e: ~(s ^ e), "andn2": lambda s, e: s & ~e, "orn2": lambda s,
+    e: s | ~e,
+    "andn1": lambda s, e: ~s & e, "orn1": lambda s, e: ~s | e, "and_not0": lambda s, e: ~s & e, "and_not1": lambda s,
+    e: s & ~e,
     "or_not0": lambda s, e: ~s | e, "or_not1": lambda s, e: s | ~e,
 }  # fmt: skip
 _WAITS = re.compile(
