@@ -156,7 +156,7 @@ _IR = ["-emit-llvm", "-Xclang", "-disable-llvm-passes", "-fno-discard-value-name
 _OPTIONS = ["--cuda-device-only", "-std=c++17", "-O3", "-g1", "-S", "-ffreestanding", "-include", "w2w_gpu.h"]
 _VENDOR = {
     "nvidia": ["-x", "cuda", "-nocudalib", "-nocudainc", "-Wno-unknown-cuda-version", *_PTX_VERSION],
-    "amd": ["-x", "hip", "-nogpulib", "-nogpuinc", "-mcode-object-version=5"],
+    "amd": ["-x", "hip", "-nogpulib", "-nogpuinc", "-mcode-object-version=5", "-fuse-cuid=none"],
 }
 
 
