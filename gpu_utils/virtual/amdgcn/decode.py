@@ -32,6 +32,7 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
     lanes = int(kernel.notes.get("wavefront_size", wave_size(target)))
     blob, symbols = _place_data(module)
     decoder = Decoder(target, name, lanes, symbols)
+    decoder.code = module.code
     decoder.fp16_overflow = kernel.descriptor.get("fp16_overflow", 0)
     _check_modes(kernel, decoder)
     reachable = _reachable(module, name)

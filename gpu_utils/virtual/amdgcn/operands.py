@@ -54,6 +54,7 @@ class Decoder:
         self.vgprs, self.agprs, self.sgprs = 1, 0, 16
         self.instruction: Instruction | None = None
         self.index = 0
+        self.code: list[Instruction] = []
         self.fp16_overflow = 0
         self.toward_zero16 = False
 
@@ -141,14 +142,24 @@ class Decoder:
 
     def symbol(self, text: str) -> int | None:
         """`name@rel32@lo+4`: half of the absolute address, see s_getpc_b64 in salu.py."""
-        match = re.match(r"^([\w.$]+)@(?:rel32|gotpcrel32|abs32)@(lo|hi)(?:[+-]\d+)?$", text)
+        match = re.match(r"^([\w.$]+)@(rel32|gotpcrel32|abs32)@(lo|hi)(?:\+(\d+))?$", text)
         if not match:
             return None
+        plus = int(match[4] or 0) - (0 if match[2] == "abs32" else self._since_getpc())
         name = match[1] + ("@got" if "gotpcrel" in text else "")
         if name not in self.symbols:
             raise self.unsupported(f"nothing defines the symbol {match[1]}")
-        address = self.symbols[name]
-        return address & 0xFFFFFFFF if match[2] == "lo" else address >> 32
+        address = self.symbols[name] + plus
+        return address & 0xFFFFFFFF if match[3] == "lo" else address >> 32
+
+    def _since_getpc(self) -> int:
+        """Bytes from what s_getpc_b64 gave to the literal of this instruction: an addend counts them as well."""
+        distance = 4
+        for before in reversed(self.code[: self.index]):
+            if before.mnemonic == "s_getpc_b64":
+                break
+            distance += 8 if "@" in before.text or "&4294967295" in before.text or ">>32" in before.text else 4
+        return distance
 
     def getter(
         self, text: str, kind: str, high: bool = False, select: str = "", sext: bool = False, move: Any = None

@@ -325,3 +325,22 @@ def test_scaled_conversions_of_gfx950():
              "v_cvt_scalef32_pk_f32_fp8 v[6:7], v2, 1.0"]  # fmt: skip
     state = execute("gfx950", lines, {"v0": halves[0], "v1": halves[1], "v2": 0})
     assert [float(state.F[i][0, 0]) for i in range(4, 8)] == [1.0, 16.0, 0.75, -1.5]
+
+
+@pytest.mark.parametrize("between", [[], ["s_nop 0"]])
+def test_an_address_of_constant_data_counts_from_getpc(between):
+    step = 4 * len(between)
+    lines = ["s_getpc_b64 s[4:5]", *between, f"s_add_u32 s4, s4, table@rel32@lo+{4 + step + 8}",
+             f"s_addc_u32 s5, s5, table@rel32@hi+{12 + step + 8}", "s_load_dword s6, s[4:5], 0x0"]  # fmt: skip
+    body = "".join(f"\t{line}\n" for line in lines)
+    text = f'kernel:\n{body}\ts_endpgm\n\t.section .rodata\ntable:\n\t.long 10\n\t.long 11\n\t.quad 12\n\t.asciz "ab"\n'
+    program = decode(text, "gfx942", "kernel")
+    memory = Memory()
+    memory.add_array("constants", program.info["data"], "constant")
+    launch = Launch(
+        "kernel", "gfx942", program, (1, 1, 1), (64, 1, 1), np.zeros(64, np.uint8), memory,
+        Counters(program, MODELS["gfx942"].shape), 0, MODELS["gfx942"],
+    )  # fmt: skip
+    state = new_state(program, launch, np.zeros((1, 3), np.int64), 1)
+    run_batch(state)
+    assert int(state.U[SGPR + 6][0, 0]) == 12
