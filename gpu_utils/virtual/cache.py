@@ -29,8 +29,8 @@ class Traffic:
     """What the L2 of a launch asked of memory.
 
     read_bytes, written_bytes: between L2 and memory, written_bytes with what was dirty at the end (dirty_bytes of it).
-    reads, writes: sectors of 32 bytes that arrived at the L2; read_hits: reads of a sector that had been read or written
-    since its line came in.
+    reads, writes: sectors of 32 bytes that arrived at the L2; read_hits: reads of a sector that had been read or
+    written since its line came in.
     """
 
     read_bytes: int

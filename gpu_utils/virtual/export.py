@@ -163,7 +163,8 @@ def _dispatch(number: int, launch: Any) -> dict[str, Any]:
     notes = launch.program.info.get("notes", {})
     known = {
         "Kind": "KERNEL_DISPATCH", "Agent_Id": "Agent 0", "Queue_Id": 1, "Stream_Id": 0, "Process_Id": 0,
-        "Thread_Id": 0, "Dispatch_Id": number, "Correlation_Id": number, "Kernel_Id": number, "Kernel_Name": launch.name,
+        "Thread_Id": 0, "Dispatch_Id": number, "Correlation_Id": number, "Kernel_Id": number,
+        "Kernel_Name": launch.name,
         "Start_Timestamp": 0, "End_Timestamp": 0, "LDS_Block_Size": launch.shared_bytes,
         "Scratch_Size": notes.get("private_segment_fixed_size", 0), "VGPR_Count": notes.get("vgpr_count", 0),
         "Accum_VGPR_Count": notes.get("agpr_count", 0), "SGPR_Count": notes.get("sgpr_count", 0),
