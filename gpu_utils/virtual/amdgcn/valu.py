@@ -6,6 +6,7 @@ do not have a citation are AMD's ISA manuals (MI200, MI300, RDNA3, RDNA4), whose
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -211,8 +212,8 @@ _add("v_sub_u16 v_sub_nc_u16", "u16", "u16 u16", np.subtract)
 _add("v_sub_i16 v_sub_nc_i16", "i16", "i16 i16", np.subtract)
 _add("v_subrev_u16", "u16", "u16 u16", _reverse(np.subtract))
 _add("v_mul_lo_u16", "u16", "u16 u16", np.multiply)
-_add("v_mad_u16", "u16", "u16 u16 u16", lambda a, b, c: a * b + c)
-_add("v_mad_i16", "i16", "i16 i16 i16", lambda a, b, c: a * b + c)
+_add("v_mad_u16 v_mad_legacy_u16", "u16", "u16 u16 u16", lambda a, b, c: a * b + c)
+_add("v_mad_i16 v_mad_legacy_i16", "i16", "i16 i16 i16", lambda a, b, c: a * b + c)
 _add("v_mul_lo_u32", "u32", "u32 u32", np.multiply)
 _add("v_mul_hi_u32", "u32", "u32 u32", lambda a, b: (_u64(a) * _u64(b) >> np.uint64(32)).astype(_u))
 _add("v_mul_hi_i32", "i32", "i32 i32", lambda a, b: (a.astype(np.int64) * b.astype(np.int64) >> 32).astype(_i))
@@ -375,6 +376,42 @@ def _ldexp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 _add("v_ldexp_f32", "f32", "f32 i32", _ldexp)
 _add("v_ldexp_f16", "f16", "f16 i16", _ldexp)
 _add("v_ldexp_f64", "f64", "f64 i32", _ldexp)
+
+
+def _two_over_pi(digits: int = 1201) -> int:
+    """floor(2 / pi * 2**digits), pi by Machin's formula in integers."""
+    one = 1 << (digits + 64)
+
+    def arctan_of_inverse(n: int) -> int:
+        total, term, k = 0, one // n, 1
+        while term:
+            total += term // k if k % 4 == 1 else -(term // k)
+            term, k = term // (n * n), k + 2
+        return total
+
+    pi = 4 * (4 * arctan_of_inverse(5) - arctan_of_inverse(239))
+    return (2 * one << digits) // pi
+
+
+@lru_cache(maxsize=4096)
+def _preop(shift: int, huge: bool) -> float:
+    bits = (_two_over_pi_bits() << shift) >> (1201 - 53) & ((1 << 53) - 1)
+    return math.ldexp(float(bits), -53 - shift + (128 if huge else 0))
+
+
+_two_over_pi_bits = lru_cache(maxsize=1)(_two_over_pi)
+
+
+def _trig_preop(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """53 bits of 2/pi, taken from where the exponent of the argument needs them, for sin and cos of float64."""
+    exponent = (a.view(np.uint64) >> np.uint64(52) & np.uint64(0x7FF)).astype(np.int64)
+    shift = (b & _u(31)).astype(np.int64) * 53 + np.maximum(exponent - 1077, 0)
+    keys, back = np.unique(shift * 2 + (exponent >= 1968), return_inverse=True)
+    values = np.array([_preop(int(key) >> 1, bool(key & 1)) for key in keys])
+    return values[back].reshape(a.shape)
+
+
+_add("v_trig_preop_f64", "f64", "f64 u32", _trig_preop)
 
 
 def _frexp_exp(a: np.ndarray) -> np.ndarray:

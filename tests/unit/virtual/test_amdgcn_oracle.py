@@ -308,7 +308,29 @@ def _sad(width, shift):
     return lambda a, b, c: c + (sum(abs((a >> i & mask) - (b >> i & mask)) for i in range(0, 32, width)) << shift)
 
 
+def _preop(x, segment):
+    """53 bits of 2/pi (its first 1201 bits, from a series) below the bit that the exponent of x asks for."""
+    exponent = int(np.float64(x).view(np.uint64)) >> 52 & 0x7FF
+    shift = (int(segment) & 31) * 53 + max(exponent - 1077, 0)
+    kept = (TWO_OVER_PI << shift & ((1 << 1201) - 1)) >> 1148
+    return np.float64(math.ldexp(kept, -53 - shift + (128 if exponent >= 1968 else 0)))
+
+
+def _pi(digits):
+    """floor(pi * 10**digits) by Gosper's spigot of J. Gibbons."""
+    q, r, t, i, value = 1, 180, 60, 2, 0
+    for _ in range(digits + 1):
+        u, y = 3 * (3 * i + 1) * (3 * i + 2), (q * (27 * i - 12) + 5 * r) // (5 * t)
+        value = 10 * value + y
+        q, r, t, i = 10 * q * i * (2 * i - 1), 10 * u * (q * (5 * i - 2) + r - y * t), t * u, i + 1
+    return value
+
+
+TWO_OVER_PI = (2 * 10**450 << 1201) // _pi(450)
+
 REFERENCES = {
+    "v_trig_preop_f64": _preop,
+    **dict.fromkeys(("v_mad_legacy_u16", "v_mad_legacy_i16"), lambda a, b, c: (int(a) * int(b) + int(c)) & 0xFFFF),
     **dict.fromkeys(("v_accvgpr_mov_b32", "v_accvgpr_read_b32", "v_accvgpr_write_b32"), lambda a: a),
     "v_add_nc_u64": lambda a, b: a + b, "v_sub_nc_u64": lambda a, b: a - b, "v_mul_u64": lambda a, b: a * b,
     **{f"v_{w}_{k}": f for w, f in (("min", min), ("max", max)) for k in ("u64", "i64")},
