@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -63,6 +63,10 @@ class PtxOp(Op):
     results: list | None = None
 
 
+def _undecided(state: Any) -> None:
+    """The run of an op until a table gives it one."""
+
+
 class Decoder:
     """Decodes one kernel with the functions it calls; collects slots, symbols and memory sizes."""
 
@@ -80,10 +84,28 @@ class Decoder:
         self.versions: dict[Reg, int] = {}  # register -> how often the block has written it so far
         self.fragments: set[tuple] = set()
         self.names: dict[tuple[str, int], str] = {}
+        self.pending: list[tuple[list[int], list[str]]] = []
+        self.after: list[tuple[list[int], PtxOp]] = []
+        self.data = np.zeros(0, np.uint8)
 
     # errors -----------------------------------------------------------------------------------------------------
-    def refuse(self, instruction: Instruction, why: str = "") -> None:
+    def refuse(self, instruction: Instruction, why: str = "") -> NoReturn:
         raise UnsupportedInstruction(self.target, self.kernel.name, instruction.text, why)
+
+    # places in the code, known when all is laid out -------------------------------------------------------------
+    def label(self, name: str) -> str:
+        """A label of the function being decoded, among those of all functions."""
+        return f"{self.function.name}:{name}"
+
+    def later(self, places: list[int], labels: list[str]) -> None:
+        """Fill `places` with the op indices of `labels` when they are known."""
+        self.pending.append((places, labels))
+
+    def following(self, op: PtxOp) -> list[int]:
+        """A list that will hold the index of the op after `op`."""
+        place: list[int] = []
+        self.after.append((place, op))
+        return place
 
     # slots ------------------------------------------------------------------------------------------------------
     def _slot(self, key: Any, slot: Slot) -> int:
@@ -230,9 +252,9 @@ class Decoder:
         return key, first
 
     # arithmetic -------------------------------------------------------------------------------------------------
-    def decode(self, instruction: Instruction) -> Op:
+    def decode(self, instruction: Instruction) -> PtxOp:
         """The op of one instruction. Raises UnsupportedInstruction when no table knows it."""
-        op = PtxOp(None, instruction.opcode, "vector", instruction.text, instruction.line)
+        op = PtxOp(_undecided, instruction.opcode, "vector", instruction.text, instruction.line)
         try:
             key = instruction.opcode
             if instruction.operands and isinstance(instruction.operands[0], Pair) and key.startswith("setp"):
@@ -247,7 +269,7 @@ class Decoder:
                 handler(self, op, instruction)
         except (ValueError, KeyError, IndexError) as error:
             self.refuse(instruction, str(error))
-        if op.run is None:
+        if op.run is _undecided:
             self.refuse(instruction)
         return op
 
@@ -383,8 +405,8 @@ def _move(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
             decoder.generic = True
         column = TYPES[kind][0]
         kind = {"16": "b16", "32": "b32", "64": "b64", "pred": "pred"}[column] if kind not in ("f32", "f64") else kind
-        outs = [decoder.write(target, kind)]
-        op.run = elementwise(lambda a, out: np.copyto(out, a), [decoder.read(source, kind)], outs, pred, negated)
+        out = decoder.register(target, kind, write=True), decoder.raw(target)
+        op.run = elementwise(lambda a, o: np.copyto(o, a), [decoder.read(source, kind)], [out], pred, negated)
 
 
 def _convert_address(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
@@ -399,7 +421,7 @@ def _convert_address(decoder: Decoder, op: PtxOp, instruction: Instruction) -> N
     )
     if space is None:
         raise ValueError("cvta without a state space")
-    out, slot = decoder.write(target, kind)[1], decoder.read(source, kind)
+    out, slot = decoder.raw(target), decoder.read(source, kind)
     if space in ("global", "const", "param"):
         op.run = elementwise(lambda a, o: np.copyto(o, a), [slot], [(out, out)], pred, negated)
         return

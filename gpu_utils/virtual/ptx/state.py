@@ -60,8 +60,11 @@ class PtxState(State):
     def _rows(self, columns: dict[str, int], slots: list[Slot]) -> list[np.ndarray]:
         """The slots' rows, taken over from the last batch of this program when that had as many warps."""
         key = (self.program, self.waves)
-        rows, self.files = _spare.pop(key, (None, None))
-        if rows is None:
+        rows: list[np.ndarray]
+        spare = _spare.pop(key, None)
+        if spare is not None:
+            rows, self.files = spare
+        else:
             files: dict[tuple[str, str], np.ndarray] = {}
             raw = {name: np.zeros((columns[name], self.waves, 32), dtype) for name, dtype in COLUMNS.items()}
             rows, self.files = [], raw
@@ -153,7 +156,7 @@ class PtxState(State):
         running = np.count_nonzero(guard)
         if running == self.waves * 32:
             return True, None
-        return running > 0, guard
+        return bool(running), guard
 
     def put(self, slot: int, value: Any, mask: np.ndarray | None) -> None:
         """Write a row (a slot of the column's own type), or the lanes of it that `mask` selects."""
@@ -171,9 +174,9 @@ class PtxState(State):
         if size == 1:
             wide = mask
         elif mask is self.mask:
-            wide = self.wide_masks.get(size)
-            if wide is None:
-                wide = self.wide_masks[size] = _wide(mask, size)
+            if size not in self.wide_masks:
+                self.wide_masks[size] = _wide(mask, size)
+            wide = self.wide_masks[size]
         else:
             wide = _wide(mask, size)
         fresh ^= row

@@ -190,7 +190,7 @@ def _bulk(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         for wave, lane in np.argwhere(np.ones(maps.shape, bool) if mask is None else mask):
             raw = _read_map(state, op, int(maps[wave, lane]), wave, lane)
             box = Box(raw, [int(row[wave, lane]) for row in corner_rows], int(places[wave, lane]))
-            if loads:
+            if waiting is not None:
                 _load_box(state, op, box, wave, lane)
                 _complete(state, int(waiting[wave, lane]), wave, box.bytes)
             else:

@@ -128,7 +128,9 @@ def _wgmma(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         firsts = np.arange(0, state.waves, 4) if groups else np.arange(state.waves)
         heads = _first_lanes(state, firsts)
         descriptors = full(state, b_slot)[firsts, heads]
-        live = np.ones(len(firsts), bool) if mask is None else mask.reshape(len(firsts), -1).any(axis=1)
+        live = np.ones(len(firsts), bool)
+        if mask is not None:
+            live[:] = mask.reshape(len(firsts), -1).any(axis=1)
         right = np.zeros((len(firsts), n, k), F32)
         right[live] = read_matrix(state, op, descriptors[live], firsts[live], n, kinds[2], turn_b)
         product = np.matmul(left(state, groups, live), right.transpose(0, 2, 1))

@@ -90,7 +90,8 @@ def samples(opcode: str, kinds: tuple[str, ...]) -> list[tuple[int, ...]]:
     draw = random.Random(opcode)
     if len(choices) == 1:
         return [(v,) for v in choices[0]]
-    rows = [tuple(draw.choice(c) for c in choices) for _ in range(LIMIT)]
+    count = LIMIT // 4 if opcode.startswith("set") else LIMIT  # hundreds of spellings of few comparisons
+    rows = [tuple(draw.choice(c) for c in choices) for _ in range(count)]
     rows += [
         tuple(v if i == k else draw.choice(c) for i, c in enumerate(choices))
         for k in range(len(choices))
