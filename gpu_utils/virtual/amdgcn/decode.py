@@ -191,7 +191,7 @@ def _info(kernel: Kernel, decoder: Decoder, blob: np.ndarray) -> dict[str, Any]:
     d = kernel.descriptor
     user: list[tuple[str, int]] = []
     for key, name, count in (
-        ("user_sgpr_private_segment_buffer", "", 4), ("user_sgpr_dispatch_ptr", "dispatch", 2), ("user_sgpr_queue_ptr",
+        ("user_sgpr_private_segment_buffer", "scratch", 4), ("user_sgpr_dispatch_ptr", "dispatch", 2), ("user_sgpr_queue_ptr",
         "", 2),
         ("user_sgpr_kernarg_segment_ptr", "kernarg", 2), ("user_sgpr_dispatch_id", "", 2),
         ("user_sgpr_flat_scratch_init", "", 2), ("user_sgpr_private_segment_size", "", 1),

@@ -15,6 +15,7 @@ from gpu_utils.virtual.amdgcn.parse import Instruction
 from gpu_utils.virtual.machine import Op
 
 Run = Callable[[Any], Any]
+ADD_THREAD = np.uint32(1 << 23)  # of the last word of a buffer resource
 _LDS_HIGH, _PRIVATE_HIGH = 0x10000, 0x20000
 
 
@@ -188,6 +189,10 @@ def _buffer_address(decoder: Decoder, ins: Instruction, space: str, action: str)
     size = _size(ins.mnemonic)
 
     def address(s: Any) -> Any:
+        if s.scratch_base is not None and s.U[resource + 3].any() and (s.U[resource + 3] & ADD_THREAD).all():
+            # before gfx940 scratch is a buffer that adds the lane: its scalar offset counts a whole wave's bytes
+            inner = offset if row is None else s.U[row].astype(np.int64) + offset
+            return s.scratch_base + inner + soffset(s).astype(np.int64) // s.lanes, s.mask
         base = s.U[resource].astype(np.int64) | (s.U[resource + 1] & np.uint32(0xFFFF)).astype(np.int64) << 32
         limit = s.U[resource + 2].astype(np.int64)
         extra = soffset(s).astype(np.int64)

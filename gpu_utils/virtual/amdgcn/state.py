@@ -86,7 +86,11 @@ class AmdState(State):
         self.U[0][...] = (x | y << 10 | z << 20).astype(np.uint32)
         at = SGPR
         for name, count in info["user_sgprs"]:
-            if name == "kernarg":
+            if name != "preload":
+                self.S[:, at - SGPR : at - SGPR + count] = 0
+            if name == "scratch":
+                self.U[at + 3][...] = 1 << 23
+            elif name == "kernarg":
                 self.Q[at][...] = np.uint64(launch.args.ctypes.data)
             elif name == "dispatch":
                 self.Q[at][...] = np.uint64(launch.packet.ctypes.data)
@@ -105,6 +109,8 @@ class AmdState(State):
                 if info["group_ids"][axis]:
                     self.U[at][...] = ids[:, axis : axis + 1]
                     at += 1
+            self.S[:, at - SGPR : at - SGPR + 2] = 0  # the scratch offset of the wave: a buffer per lane needs none
+        self.scratch_base: np.ndarray | None = None
         size = info["scratch"]
         if size:
             self.scratch_stride = -(-size // 16) * 16
