@@ -31,7 +31,7 @@ from gpu_utils.virtual.ptx.parse import (
     Symbol,
     Vector,
 )  # fmt: skip
-from gpu_utils.virtual.ptx.state import COLUMNS, PtxState, Slot
+from gpu_utils.virtual.ptx.state import CLOCKS, COLUMNS, SPECIALS, PtxState, Slot
 
 ALU: dict[str, Form] = {**integer.TABLE, **floating.TABLE, **cvt.TABLE, **cvt.COMPARE}
 TRANSCENDENTAL = {"ex2", "lg2", "sin", "cos", "tanh", "rcp", "rsqrt", "sqrt"}
@@ -203,6 +203,8 @@ class Decoder:
         if isinstance(operand, Imm):
             return self.literal(operand, kind)
         if isinstance(operand, Special):
+            if operand.name not in SPECIALS:
+                raise ValueError(f"no special register {operand.name}")
             dtype = TYPES[kind][1]
             return self._slot(("special", operand.name, dtype.str), Slot("special", operand.name, dtype))
         if isinstance(operand, Symbol):
@@ -400,6 +402,8 @@ def _move(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         _unpack(decoder, op, target, source, kind, pred, negated)
     elif isinstance(source, Vector):
         _pack(decoder, op, target, source, kind, pred, negated)
+    elif isinstance(source, Special) and source.name in CLOCKS:
+        _read_clock(op, decoder.raw(target), source.name.endswith("_hi"), pred, negated)
     else:
         if isinstance(source, Symbol) and decoder.addresses.get(source.name, ("", 0))[0] == "local":
             decoder.generic = True
@@ -407,6 +411,16 @@ def _move(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         kind = {"16": "b16", "32": "b32", "64": "b64", "pred": "pred"}[column] if kind not in ("f32", "f64") else kind
         out = decoder.register(target, kind, write=True), decoder.raw(target)
         op.run = elementwise(lambda a, o: np.copyto(o, a), [decoder.read(source, kind)], [out], pred, negated)
+
+
+def _read_clock(op: PtxOp, out: int, upper: bool, pred: int | None, negated: bool) -> None:
+    def run(state: PtxState) -> None:
+        some, mask = state.active(pred, negated)
+        if some:
+            state.clock += 1
+            state.put(out, 0 if upper else state.clock, mask)
+
+    op.run = run
 
 
 def _convert_address(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:

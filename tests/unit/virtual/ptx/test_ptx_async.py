@@ -79,7 +79,7 @@ def test_mbarrier_test_wait_and_counts_work_on_state_tokens():
 ROUND_TRIP = (
     HEADER
     + """.visible .entry k(.param .u64 from, .param .u64 to, .param .u64 out, .param .u32 x, .param .u32 y) {{
-  .reg .b32 %t, %x, %y, %s, %v; .reg .b64 %f, %g, %o; .reg .pred %one, %w; .shared .align 1024 .b8 tile[{size}];
+  .reg .b32 %t, %x, %y, %s, %v, %q; .reg .b64 %f, %g, %o; mov.u32 %q, 0; .reg .pred %one, %w; .shared .align 1024 .b8 tile[{size}];
   .shared .align 8 .b64 bar; mov.u32 %t, %tid.x; setp.eq.u32 %one, %t, 0; ld.param.u64 %f, [from];
   ld.param.u64 %g, [to];
   ld.param.u32 %x, [x]; ld.param.u32 %y, [y]; @%one mbarrier.init.shared::cta.b64 [bar], 1; bar.sync 0;
@@ -102,9 +102,8 @@ def test_a_box_is_copied_both_ways_and_cut_at_the_edges(rank, mode, x, y):
     source = np.random.default_rng(1).integers(1, 2**16, shape, np.uint16)
     target = np.zeros_like(source)
     size = int(np.prod(box)) * 2
-    dump = ["ld.param.u64 %o, [out]; mad.wide.u32 %o, %t, 4, %o; mad.lo.u32 %v, %t, 4, %s;"]
     out = np.zeros(size // 2, np.uint16)
-    dump = [".reg .b32 %q; mov.u32 %q, 0; ld.param.u64 %o, [out];"]
+    dump = ["ld.param.u64 %o, [out];"]
     dump += [f"@%one ld.shared.b32 %v, [%s+{4 * i}]; @%one st.global.b32 [%o+{4 * i}], %v;" for i in range(size // 4)]
     maps = []
     for array in (source, target):

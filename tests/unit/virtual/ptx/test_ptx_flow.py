@@ -141,6 +141,18 @@ def test_a_trap_names_the_lane_that_ran_into_it(stop):
         )
 
 
+def test_a_clock_advances_so_that_a_loop_that_waits_for_it_ends():
+    body = """.reg .b64 %a, %b; .reg .pred %p; mov.u64 %a, %clock64; add.u64 %a, %a, 20;
+    WAIT: mov.u64 %b, %clock64; setp.lt.u64 %p, %b, %a; @%p bra WAIT; mov.b32 %out0, 1;"""
+    (got,) = run_lines(body, [LANES], [32])
+    assert got.all()
+
+
+def test_a_special_register_that_does_not_exist_is_refused():
+    with pytest.raises(UnsupportedInstruction, match="%tidd"):
+        decode(HEADER + ".visible .entry k() { .reg .b32 %r; mov.u32 %r, %tidd.x; ret; }", "sm_80")
+
+
 def test_an_unknown_instruction_is_named_and_nothing_runs():
     out = np.zeros(32, np.uint32)
     text = (
