@@ -79,7 +79,8 @@ def test_mbarrier_test_wait_and_counts_work_on_state_tokens():
 ROUND_TRIP = (
     HEADER
     + """.visible .entry k(.param .u64 from, .param .u64 to, .param .u64 out, .param .u32 x, .param .u32 y) {{
-  .reg .b32 %t, %x, %y, %s, %v, %q; .reg .b64 %f, %g, %o; mov.u32 %q, 0; .reg .pred %one, %w; .shared .align 1024 .b8 tile[{size}];
+  .reg .b32 %t, %x, %y, %s, %v, %q; .reg .b64 %f, %g, %o; mov.u32 %q, 0; .reg .pred %one, %w;
+  .shared .align 1024 .b8 tile[{size}];
   .shared .align 8 .b64 bar; mov.u32 %t, %tid.x; setp.eq.u32 %one, %t, 0; ld.param.u64 %f, [from];
   ld.param.u64 %g, [to];
   ld.param.u32 %x, [x]; ld.param.u32 %y, [y]; @%one mbarrier.init.shared::cta.b64 [bar], 1; bar.sync 0;
