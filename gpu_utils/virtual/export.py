@@ -60,6 +60,7 @@ _MODEL = "from the L2 model: cold cache, no first-level cache, dirty lines writt
 _BANKS = (
     "bank cycles beyond one per group of lanes, with lanes grouped in order; the device groups some widths otherwise"
 )
+_MIXED = "all f8f6f4 instructions, also on 8-bit inputs: no source says where a device files those"
 _LINES = "distinct cache lines of each wavefront instruction"
 
 _MOPS = (  # what a matrix instruction's name says of its inputs -> suffix of SQ_INSTS_VALU_MFMA_MOPS_
@@ -225,7 +226,10 @@ def _amd(launch: Any) -> list[Counter]:
         for op in tally.ops:
             if op.flops:
                 flops[_input_format(op.mnemonic)] += op.flops * tally.per_op[op.index][0]
-        found += [Counter(f"SQ_INSTS_VALU_MFMA_MOPS_{kind}", "512 operations", n / 512) for kind, n in flops.items()]
+        found += [
+            Counter(f"SQ_INSTS_VALU_MFMA_MOPS_{kind}", "512 operations", n / 512, _MIXED if kind == "F6F4" else "")
+            for kind, n in flops.items()
+        ]
         lines = tally.access(counters.globals, r"", _transactions)
         found.append(Counter("TCP_TOTAL_CACHE_ACCESSES_sum", "lines", lines, _LINES))
     conflicts = tally.access(counters.shareds, r"", _conflicts)
@@ -266,7 +270,8 @@ def _nvidia(launch: Any) -> list[Counter]:
         waves = tally.access(counters.globals, pattern, lambda access: access.waves)
         sectors = tally.access(counters.globals, pattern, _transactions)
         if name != "ldgsts":
-            found.append(Counter(f"smsp__inst_executed_op_global_{name}.sum", "inst", waves))
+            executed = tally.waves(pattern, ("global",))
+            found.append(Counter(f"smsp__inst_executed_op_global_{name}.sum", "inst", executed))
         found.append(Counter(f"l1tex__t_requests_pipe_lsu_mem_global_op_{name}.sum", "request", waves))
         found.append(Counter(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{name}.sum", "sector", sectors, _REQUEST))
     for name, pattern in (("ld", r"ld"), ("st", r"st")):

@@ -126,6 +126,16 @@ def test_the_counters_of_an_addition_on_nvidia(target):
     assert found["dram__bytes.sum"] == 3 * n * 4
 
 
+def test_an_instruction_whose_lanes_are_all_off_is_executed_and_requests_nothing():
+    x, out = torch.zeros(4096), torch.zeros(4096)
+    with virtual_gpu("sm_80") as gpu:
+        add_kernel[(4,)](x, x, out, 4000, BLOCK=1024, num_warps=8)
+    found = values(gpu.last)
+    assert found["smsp__inst_executed_op_global_st.sum"] == 4096 // 128
+    assert found["l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"] == 4000 // 128 + 1
+    assert found["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"] == 4000 * 4 // 32
+
+
 def test_atomics_with_and_without_a_result_have_their_own_names():
     x, out, old = torch.zeros(128, dtype=torch.int32), torch.zeros(4, dtype=torch.int32), torch.zeros(128).int()
     with virtual_gpu("sm_80") as gpu:
