@@ -123,7 +123,8 @@ class Program:
 
     def together(self, start: int) -> Together:
         """From `start` on: neither a label nor a wait of lanes for each other matters while no unit is elsewhere."""
-        parts, runs = [], []
+        parts: list[int] = []
+        runs: list[Callable[[Any], Any]] = []
         segment = self.segments[start]
         while True:
             parts.append(segment.index)
@@ -182,6 +183,10 @@ class State:
         """Lanes (waves, lanes) past the end of a block: they never run. AMDGCN overrides it to clear EXEC."""
         self.absent = lanes
 
+    def snapshot(self, wave: int) -> dict[str, np.ndarray]:
+        """A copy of one wave's registers by name, for a trace."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Called after the batch; a subclass takes back the regions that it registered."""
 
@@ -215,12 +220,13 @@ class Scheduler:
         state.enter(None)
         if state.absent is not None:
             self.live = ~state.absent
-            self.add(pc, self.live)
+            self.add(self.program.entry, self.live)
             pc = self.pick()
         sums: dict[int, list[int]] = {}
         joined = self.program.joined
         try:
             while pc is not None:
+                segment: Segment | Together
                 if state.act is None and self.tracer is None:
                     segment = joined.get(pc) or self.program.together(pc)
                     total = sums.get(pc)
@@ -229,14 +235,14 @@ class Scheduler:
                     total[0] += state.active_waves
                     total[1] += state.active_lanes
                 else:
-                    segment = segments[pc]
-                    waves[segment.index] += state.active_waves
-                    lanes[segment.index] += state.active_lanes
+                    segment = single = segments[pc]
+                    waves[single.index] += state.active_waves
+                    lanes[single.index] += state.active_lanes
                 if self.tracer is None:
                     for run in segment.runs:
                         run(state)
                 else:
-                    for op in segment.ops:
+                    for op in single.ops:
                         op.run(state)
                         self.tracer(state, op)
                 pc = self.leave(segment)
@@ -258,6 +264,7 @@ class Scheduler:
         if ends == "mask":
             return segment.next if not self.groups else self.go(at, segment.next)
         if ends == "branch":
+            assert stop.target is not None
             return self.branch(at, result, stop.target, segment.next)
         if ends == "jump":
             return self.jump(at, result)
@@ -274,7 +281,7 @@ class Scheduler:
         act = self.state.act
         return np.ones(self.state.unit_shape, bool) if act is None else act
 
-    def go(self, source: int, pc: int) -> int:
+    def go(self, source: int, pc: int) -> int | None:
         """The whole running group moves to pc."""
         groups = self.groups
         if self.parked and pc in self.parked:

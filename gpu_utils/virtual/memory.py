@@ -76,6 +76,7 @@ class Memory:
         self.starts: list[int] = []
         self.start_array = self.end_array = np.zeros(0, np.int64)
         self.synced: set[int] = set()
+        self._mask_of_error: np.ndarray | None = None
 
     # regions
 
@@ -120,7 +121,7 @@ class Memory:
         if at >= 0 and high + size <= self.regions[at].start + self.regions[at].size:
             return self.regions[at]
         if not self.regions:
-            return self._outside(state, op, address, np.ones(address.shape, bool), size, what)
+            self._outside(state, op, address, np.ones(address.shape, bool), size, what)
         index = np.searchsorted(self.start_array, address, side="right") - 1
         bad = (index < 0) | (address + size > self.end_array[index])
         if bad.any():
@@ -132,6 +133,7 @@ class Memory:
         if address.ndim == 2:
             wave, lane = divmod(flat, state.lanes)
         else:
+            assert self._mask_of_error is not None
             wave, lane = divmod(int(np.flatnonzero(self._mask_of_error)[flat]), state.lanes)
         value = int(address.ravel()[flat])
         raise OutOfBounds(
@@ -342,8 +344,7 @@ class Memory:
         old: np.ndarray,
         new: np.ndarray,
     ) -> None:
-        for at in np.argwhere(clash):
-            at = tuple(at)
+        for at in map(tuple, np.argwhere(clash)):
             mine, other = int(programs[at]) - 1, int(others[at]) - 1
             if mine in self.synced and other in self.synced:
                 continue  # both used atomics that return a value: they may hold a lock
@@ -621,7 +622,7 @@ def _atomic(
     np.not_equal(places[1:], places[:-1], out=first[1:])
     starts = np.flatnonzero(first)
     most = int(np.diff(np.append(starts, len(places))).max())
-    function, view = (None, None) if kind == "cas" else ATOMICS[kind]
+    function, view = ATOMICS["exch" if kind == "cas" else kind]
     view = dtype if view is None else np.dtype(f"{view}{dtype.itemsize}")
     old = np.empty(len(places), dtype)
     values = value[order]

@@ -23,7 +23,7 @@ from gpu_utils.virtual.amdgcn.parse import Instruction
 Getter = Callable[[Any], np.ndarray]
 Putter = Callable[[Any, np.ndarray], None]
 
-DTYPES = {
+DTYPES: dict[str, Any] = {
     "u32": np.uint32, "i32": np.int32, "f32": np.float32, "b32": np.uint32,
     "u16": np.uint16, "i16": np.int16, "f16": np.float16, "b16": np.uint16,
     "u64": np.uint64, "i64": np.int64, "f64": np.float64, "b64": np.uint64,
@@ -69,6 +69,13 @@ class Decoder:
             self._places[bits] = st.CONSTANTS + len(self.constants)
             self.constants.append(bits)
         return self._places[bits]
+
+    def literal(self, text: str, kind: str) -> int:
+        """The row of a constant operand."""
+        bits = self.bits(text, kind)
+        if bits is None:
+            raise self.unsupported(f"operand {text!r}")
+        return self.constant(bits)
 
     def register(self, text: str) -> tuple[int, int] | None:
         """(row, count) of a register or a range of them; None for anything else."""
@@ -203,9 +210,7 @@ class Decoder:
         if text in ("src_scc", "scc"):
             return lambda s: s.scc.astype(dtype)
         if select and select != "DWORD":
-            return _selected(
-                self.row(text) if self.register(text) else self.constant(self.bits(text, "u32")), select, sext, kind
-            )
+            return _selected(self.row(text) if self.register(text) else self.literal(text, "u32"), select, sext, kind)
         found = self.register(text)
         if found is None:
             symbol = self.symbol(text)

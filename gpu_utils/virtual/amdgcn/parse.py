@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(slots=True)
@@ -19,7 +20,7 @@ class Instruction:
 
     mnemonic: str
     operands: list[str]
-    modifiers: dict[str, object]
+    modifiers: dict[str, Any]
     text: str
     line: tuple[str, int] | None
 
@@ -83,7 +84,7 @@ _FLAGS = frozenset(
 )
 
 
-def split_operands(text: str) -> tuple[list[str], dict[str, object]]:
+def split_operands(text: str) -> tuple[list[str], dict[str, Any]]:
     """Operands and modifiers of an instruction's tail.
 
     >>> split_operands("v1, s[12:15], 0 offen offset:16")
@@ -99,7 +100,7 @@ def split_operands(text: str) -> tuple[list[str], dict[str, object]]:
             pieces.append(text[start:at].strip())
             start = at + 1
     last = text[start:].strip()
-    modifiers: dict[str, object] = {}
+    modifiers: dict[str, Any] = {}
     words = re.split(r"\s+(?![^\[(]*[\])])", last) if last else []
     operand: list[str] = []
     for word in words:
@@ -118,7 +119,7 @@ def split_operands(text: str) -> tuple[list[str], dict[str, object]]:
     return pieces, modifiers
 
 
-def _value(text: str) -> object:
+def _value(text: str) -> Any:
     if text.startswith("["):
         return [int(part, 0) if part.strip().lstrip("-").isdigit() else part.strip() for part in text[1:-1].split(",")]
     try:

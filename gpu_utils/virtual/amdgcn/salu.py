@@ -42,7 +42,7 @@ def _add(names: str, out: str, sources: str, function: Callable[..., Any], scc: 
         TABLE[name] = Scalar(out, tuple(sources.split()), function, scc)
 
 
-_LOGIC = {
+_LOGIC: dict[str, Any] = {
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "nand": lambda a, b: ~(a & b), "nor": lambda a,
     b: ~(a | b),
     "xnor": lambda a, b: ~(a ^ b), "andn2": lambda a, b: a & ~b, "orn2": lambda a, b: a | ~b, "and_not1": lambda a,
@@ -165,6 +165,7 @@ _add("s_pack_hh_b32_b16", "u32", "u32 u32", lambda a, b: a >> _u(16) | (b & _u(0
 _add("s_pack_hl_b32_b16", "u32", "u32 u32", lambda a, b: a >> _u(16) | b << _u(16))
 # scalar floating point of gfx11.5 and gfx12
 _f = np.float32
+_ufunc: Any
 for _name, _ufunc in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply)):
     _add(f"s_{_name}_f32", "f32", "f32 f32", _ufunc)
 for _name, _ufunc in (("ceil", np.ceil), ("floor", np.floor), ("trunc", np.trunc), ("rndne", np.rint)):
@@ -263,8 +264,8 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
     if match:
         from gpu_utils.virtual.amdgcn.vector import COMPARE
 
-        a, b, compare = decoder.getter(ops[0], "f32"), decoder.getter(ops[1], "f32"), COMPARE[match[1]]
-        return (lambda s: s.put_scc(compare(a(s), b(s)))), "scalar", ""
+        a, b, order = decoder.getter(ops[0], "f32"), decoder.getter(ops[1], "f32"), COMPARE[match[1]]
+        return (lambda s: s.put_scc(order(a(s), b(s)))), "scalar", ""
     entry = TABLE.get(name)
     if entry is None:
         raise decoder.unsupported()
@@ -420,6 +421,7 @@ def _mode_register(decoder: Decoder, name: str, ops: list[str]) -> Run:
 def _trap(decoder: Decoder) -> Run:
     from gpu_utils.errors import DeviceAssert
 
+    assert decoder.instruction is not None
     kernel, text, line = decoder.kernel, decoder.instruction.text, decoder.instruction.line
     place = f" ({line[0].rsplit('/', 1)[-1]}:{line[1]})" if line else ""
 

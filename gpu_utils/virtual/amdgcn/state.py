@@ -63,7 +63,8 @@ class AmdState(State):
 
     def __init__(self, program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> None:
         super().__init__(program, launch, block_ids, waves_per_block)
-        self.registers = _spare.pop((program, self.waves), None) or Registers(program, self.waves)
+        kept = None if launch.fresh else _spare.pop((program, self.waves), None)
+        self.registers = kept or Registers(program, self.waves)
         registers = self.registers
         self.U, self.F, self.Q, self.S = registers.U, registers.F, registers.Q, registers.S
         self.I, self.vectors = registers.I, registers.vectors
@@ -158,7 +159,7 @@ class AmdState(State):
         if self.act is None:
             self.mask = self.exec_mask
         elif self.exec_mask is None:
-            self.mask = np.repeat(self.act_column, self.lanes, axis=1)
+            self.mask = np.repeat(self.act[:, None], self.lanes, axis=1)
         else:
             self.mask = self.exec_mask & self.act_column
         self.active_lanes = self.waves * self.lanes if self.mask is None else int(self.mask.sum())

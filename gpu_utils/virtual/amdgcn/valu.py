@@ -169,10 +169,14 @@ def _perm_constant(selector: int) -> Callable[..., Any] | None:
 
 
 _add("v_perm_b32", "u32", "u32 u32 u32", _perm)
-_add("v_alignbit_b32", "u32", "u32 u32 u32", lambda a, b, c: (
-    ((_u64(a) << np.uint64(32) | b) >> (c & _u(31)).astype(np.uint64)) & np.uint64(0xFFFFFFFF)).astype(_u))  # fmt: skip
-_add("v_alignbyte_b32", "u32", "u32 u32 u32", lambda a, b, c: (
-    ((_u64(a) << np.uint64(32) | b) >> ((c & _u(3)) * _u(8)).astype(np.uint64)) & np.uint64(0xFFFFFFFF)).astype(_u))  # fmt: skip
+
+
+def _align(a: np.ndarray, b: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    return ((_u64(a) << np.uint64(32) | b) >> _u64(shift) & np.uint64(0xFFFFFFFF)).astype(_u)
+
+
+_add("v_alignbit_b32", "u32", "u32 u32 u32", lambda a, b, c: _align(a, b, c & _u(31)))
+_add("v_alignbyte_b32", "u32", "u32 u32 u32", lambda a, b, c: _align(a, b, (c & _u(3)) * _u(8)))
 
 
 def _bitop3(code: int, dtype: Any) -> Callable[..., Any]:
@@ -351,10 +355,12 @@ def _turns(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-# Bounds: AMD's manuals state 1 ulp for exp, log, rcp, rsq and sqrt of float32; sin and cos have an absolute error of 2^-20 or so.
-_slow = {"kind": "transcendental"}
+# Bounds: AMD's manuals state 1 ulp for exp, log, rcp, rsq and sqrt of float32; sin and cos have an absolute error.
+_slow: dict[str, Any] = {"kind": "transcendental"}
+_function: Any
 for _name, _function, _flush in (
-    ("exp", np.exp2, True), ("log", np.log2, True), ("rcp", np.reciprocal, False), ("rsq", _rsq, False), ("sqrt", np.sqrt, False),
+    ("exp", np.exp2, True), ("log", np.log2, True), ("rcp", np.reciprocal, False), ("rsq", _rsq, False),
+    ("sqrt", np.sqrt, False),
 ):  # fmt: skip
     _add(f"v_{_name}_f32", "f32", "f32", _approximate(_function, _flush), error=1, **_slow)
     _add(f"v_{_name}_f16", "f16", "f16", _approximate(_function, False), error=1, **_slow)
@@ -477,9 +483,11 @@ _add("v_cvt_pk_f16_f32", "u32", "f32 f32", lambda a, b: _halves(a.astype(np.floa
 _add("v_cvt_pk_bf16_f32", "u32", "f32 f32", lambda a, b: fl.f32_to_bf16(a) | fl.f32_to_bf16(b) << _u(16))
 _add("v_pack_b32_f16", "u32", "u16 u16", _halves)
 _add("v_cvt_pk_i16_i32", "u32", "i32 i32",
-     lambda a, b: _halves(np.clip(a, -32768, 32767).astype(np.int16), np.clip(b, -32768, 32767).astype(np.int16)))  # fmt: skip
+     lambda a, b: _halves(np.clip(a, -32768, 32767).astype(np.int16), np.clip(b, -32768,
+     32767).astype(np.int16)))  # fmt: skip
 _add("v_cvt_pk_u16_u32", "u32", "u32 u32",
-     lambda a, b: _halves(np.minimum(a, _u(65535)).astype(np.uint16), np.minimum(b, _u(65535)).astype(np.uint16)))  # fmt: skip
+     lambda a, b: _halves(np.minimum(a, _u(65535)).astype(np.uint16), np.minimum(b,
+     _u(65535)).astype(np.uint16)))  # fmt: skip
 _add("v_cvt_pk_i16_f32", "u32", "f32 f32", lambda a, b: _halves(fl.to_int(a, np.int16), fl.to_int(b, np.int16)))
 _add("v_cvt_pk_u16_f32", "u32", "f32 f32", lambda a, b: _halves(fl.to_int(a, np.uint16), fl.to_int(b, np.uint16)))
 
@@ -611,4 +619,5 @@ def _dot2_narrow(
 _add("v_dot2_f16_f16", "f16", "u32 u32 f16",
      _dot2_narrow(_f16_low, _f16_high, lambda x: x.astype(np.float16), lambda c: c.astype(_f)), error=1)  # fmt: skip
 _add("v_dot2_bf16_bf16", "u16", "u32 u32 u16",
-     _dot2_narrow(_bf_low, _bf_high, lambda x: fl.f32_to_bf16(x).astype(np.uint16), fl.bf16_to_f32), error=1)  # fmt: skip
+     _dot2_narrow(_bf_low, _bf_high, lambda x: fl.f32_to_bf16(x).astype(np.uint16), fl.bf16_to_f32),
+     error=1)  # fmt: skip

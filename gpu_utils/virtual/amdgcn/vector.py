@@ -123,9 +123,10 @@ def _fast(decoder: Decoder, entry: valu.Vector, out: str, texts: list[str]) -> R
     """Plain 32-bit operands: rows are indexed directly and the result goes straight to the register."""
     if BITS[entry.out] != 32 or any(BITS[kind] != 32 for kind in entry.sources):
         return None
-    rows = [decoder.plain_row(text, kind) for text, kind in zip(texts, entry.sources, strict=True)]
+    found = [decoder.plain_row(text, kind) for text, kind in zip(texts, entry.sources, strict=True)]
+    rows = [row for row in found if row is not None]
     target = decoder.register(out)
-    if target is None or any(row is None for row in rows):
+    if target is None or len(rows) < len(found):
         return None
     d, function = target[0], entry.function
     vector = any(row < st.SGPR for row in rows)
@@ -189,12 +190,12 @@ def _fast_ufunc(function: np.ufunc, letter: str, to: str, a: int, b: int, d: int
     return run_u
 
 
-_SATURATING = {
+_SATURATING: dict[str, tuple[Any, Any]] = {
     "v_add_u32": (np.add, np.uint32), "v_sub_u32": (np.subtract, np.uint32), "v_add_i32": (np.add, np.int32),
     "v_sub_i32": (np.subtract, np.int32), "v_add_u16": (np.add, np.uint16), "v_sub_u16": (np.subtract, np.uint16),
     "v_add_i16": (np.add, np.int16), "v_sub_i16": (np.subtract, np.int16), "v_add_nc_u32": (np.add, np.uint32),
-    "v_sub_nc_u32": (np.subtract, np.uint32), "v_add_nc_i32": (np.add, np.int32), "v_sub_nc_i32": (np.subtract,
-    np.int32),
+    "v_sub_nc_u32": (np.subtract, np.uint32), "v_add_nc_i32": (np.add, np.int32),
+    "v_sub_nc_i32": (np.subtract, np.int32),
     "v_add_nc_u16": (np.add, np.uint16), "v_sub_nc_u16": (np.subtract, np.uint16), "v_add_nc_i16": (np.add, np.int16),
     "v_sub_nc_i16": (np.subtract, np.int16),
     "v_subrev_u32": (lambda a, b: b - a, np.uint32), "v_subrev_nc_u32": (lambda a, b: b - a, np.uint32),

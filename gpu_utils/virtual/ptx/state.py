@@ -73,7 +73,7 @@ class PtxState(State):
         """The slots' rows, taken over from the last batch of this program when that had as many warps."""
         key = (self.program, self.waves)
         rows: list[np.ndarray]
-        spare = _spare.pop(key, None)
+        spare = None if getattr(self.launch, "fresh", False) else _spare.pop(key, None)
         if spare is not None:
             rows, self.files = spare
         else:
