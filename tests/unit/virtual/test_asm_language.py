@@ -38,6 +38,17 @@ def test_a_device_variable_lives_as_long_as_its_module(target):
 
 
 @on_every_target
+def test_kernels_of_one_module_share_its_device_variables(target):
+    out = zeros(64)
+    with virtual_gpu(target) as gpu:
+        module = gpu.load(compiled("language", target))
+        module.launch("take_tickets", 1, 64, [out])
+        module.launch("reset_tickets", 1, 1, [1000])
+        module.launch("take_tickets", 1, 64, [out])
+    assert sorted(out.tolist()) == list(range(1000, 1064))
+
+
+@on_every_target
 def test_an_array_indexed_at_run_time(target):
     x, out = integers(0, 1000), zeros(32)
     run(target, "language", "shuffle_a_local_array", 1, 32, [x, out])

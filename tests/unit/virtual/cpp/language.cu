@@ -11,6 +11,8 @@ __global__ void constants(int *from_table, float *from_weights) {
 
 __global__ void take_tickets(int *out) { out[threadIdx.x] = atomicAdd(&next_ticket, 1); }
 
+__global__ void reset_tickets(int first) { next_ticket = first; }
+
 // An array that is indexed at run time lies in scratch (AMD) or local (NVIDIA) memory.
 __global__ void shuffle_a_local_array(const int *x, int *out) {
   int cards[16];
