@@ -87,7 +87,8 @@ class Counters:
         ordered, lanes = _sectors(address, size, mask, sector)
         if self.record is not None:
             self._keep(state, _sectors(address, size, mask, 32)[0] if sector != 32 else ordered, store, atomic, wave)
-        per_wave = np.count_nonzero(ordered[:, 1:] != ordered[:, :-1], axis=1) + (ordered[:, 0] >= 0)
+        per_wave = np.add.reduce(ordered[:, 1:] != ordered[:, :-1], axis=1, dtype=np.uint16)
+        per_wave += ordered[:, 0] >= 0
         waves = len(address) if lanes is None else int(np.count_nonzero(lanes))
         active = address.size if lanes is None else int(lanes.sum())
         access.waves += waves

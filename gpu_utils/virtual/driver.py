@@ -27,9 +27,10 @@ from gpu_utils.virtual.trace import Trace
 class Model:
     """What the executor needs to know of a target: its instruction set, limits, and the sizes of transactions.
 
-    shared_limit: bytes of shared memory (LDS) that one block may have. sector: bytes of one global transaction as
-    the counters report it (NVIDIA: a sector of 32; AMD: a cache line of the vector L1, 64 on gfx90a, 128 later; sources
-    in gpu_utils.chips.caches).
+    shared_limit: bytes of shared memory (LDS) that one block may have. shape: banks of shared memory, 64 on gfx950 and 32
+    elsewhere (Triton's AMD TargetInfo::getSharedMemoryBanks; CUDA programming guide), and bytes of one global
+    transaction as the counters report it (NVIDIA: a sector of 32; AMD: a cache line of the vector L1, 64 on gfx90a, 128
+    later; sources in gpu_utils.chips.caches).
     """
 
     isa: str
@@ -45,7 +46,7 @@ MODELS: dict[str, Model] = {
     "sm_90": Model("ptx", 32, 227 * _KIB, MemoryShape(32)),
     "gfx90a": Model("amdgcn", 64, 64 * _KIB, MemoryShape(64)),
     "gfx942": Model("amdgcn", 64, 64 * _KIB, MemoryShape(128)),
-    "gfx950": Model("amdgcn", 64, 160 * _KIB, MemoryShape(128)),
+    "gfx950": Model("amdgcn", 64, 160 * _KIB, MemoryShape(128, 64)),
     "gfx1100": Model("amdgcn", 32, 64 * _KIB, MemoryShape(128)),
     "gfx1201": Model("amdgcn", 32, 64 * _KIB, MemoryShape(128)),
 }

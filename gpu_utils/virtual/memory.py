@@ -41,7 +41,8 @@ class Region:
     """Bytes [start, start + size) that a kernel may access.
 
     kind: "tensor", "scratch", "constant" or "args". keep: what owns the bytes, kept alive with the region.
-    grain: bytes per entry of `writer`, which holds 1 + the program that last wrote there (0: nobody).
+    grain: bytes per entry of `writer`, which holds 1 + the program that last wrote there (0: nobody). number: given when
+    it is registered; decides where the counters see it.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Region:
     keep: Any = None
     grain: int = 4
     writer: np.ndarray | None = None
+    number: int = -1
 
     def log(self, width: int) -> np.ndarray:
         """The log of writers, with entries no wider than `width` bytes."""
@@ -87,8 +89,10 @@ class Memory:
             if self.regions[at - 1].size >= region.size and self.regions[at - 1].kind == region.kind:
                 self.regions[at - 1].name = region.name
                 return self.regions[at - 1]
+            region.number = self.regions[at - 1].number
             self.regions[at - 1] = region
         else:
+            region.number = 1 + max((known.number for known in self.regions), default=-1)
             self.regions.insert(at, region)
         self._index()
         return region
@@ -156,9 +160,10 @@ class Memory:
     def offsets(self, address: np.ndarray, region: Region | None) -> np.ndarray:
         """Addresses as the counters see them: every tensor starts on a fresh page, wherever the CPU put it."""
         if region is not None:
-            return address - (region.start - 4096 * (1 + self.regions.index(region)) * (1 << 24))
+            return address - (region.start - 4096 * (1 + region.number) * (1 << 24))
         index = np.maximum(np.searchsorted(self.start_array, address, side="right") - 1, 0)
-        return address - self.start_array[index] + 4096 * (1 + index) * (1 << 24)
+        numbers = np.array([known.number for known in self.regions], np.int64)
+        return address - self.start_array[index] + 4096 * (1 + numbers[index]) * (1 << 24)
 
     def _active(self, address: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
         """The addresses of the lanes that take part, flat when some do not."""

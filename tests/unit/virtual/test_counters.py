@@ -325,3 +325,10 @@ def test_scratch_is_kept_out_of_the_global_totals():
     totals = run(program, "gfx942", {}).counters.totals()
     assert totals["global_load_bytes"] == totals["global_store_bytes"] == 0
     assert totals["scratch_bytes"] == 2 * 64 * 4
+
+
+@pytest.mark.parametrize(("stride", "conflicts"), [(1, 0), (2, 1), (32, 31), (33, 0), (64, 63), (65, 0)])
+def test_gfx950_has_64_banks(stride, conflicts):
+    lane = np.arange(64, dtype=np.uint32)[None]
+    state = execute("gfx950", "ds_write_b32 v0, v1", {"v0": 4 * stride * lane, "v1": lane}, shared=163840)
+    assert state.counters.totals()["shared_cycles"] == 1 + conflicts
