@@ -29,8 +29,8 @@ from gpu_utils.folders import cache_folder
 INCLUDE = Path(__file__).parent / "include"
 SECONDS = 120
 _SOURCE = "kernel.cu"
-# clang 22 would write PTX 8.8, which the ptxas that comes with Triton cannot read; 8.0 knows sm_90 in full.
-_PTX_VERSION = [word for feature in ("-ptx88", "+ptx80") for word in ("-Xclang", "-target-feature", "-Xclang", feature)]
+# clang 22 would write PTX 8.8, which the ptxas that comes with Triton 3.7 cannot read; 8.6 knows sm_100.
+_PTX_VERSION = [word for feature in ("-ptx88", "+ptx86") for word in ("-Xclang", "-target-feature", "-Xclang", feature)]
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,12 @@ def compile_cpp(source: str, target: str) -> CppModule:
     """Compile CUDA-style C++ to the assembly text of a target.
 
     source  kernels (`__global__`) and device functions; the names that exist are those of include/w2w_gpu.h
-    target  "sm_80", "sm_89", "sm_90", "gfx90a", "gfx942", "gfx950", "gfx1100" or "gfx1201"
+    target  "sm_80", "sm_89", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1100" or "gfx1201"
 
-    Returns a CppModule, kept in the cache folder by the content of everything that went into it.
+    Returns a CppModule, kept in the cache folder by the content of everything that went into it. The text has passed an
+    assembler: ptxas for NVIDIA, LLVM's own for AMD.
     Errors: UnknownName for a target; BackendUnavailable without the wheel ziglang; CompileFailed with the first error
-    of clang or of ptxas and its line, also when static shared memory (LDS) is larger than the target allows.
+    of clang or of the assembler and its line, also when static shared memory (LDS) is larger than the target allows.
     """
     limits = TARGETS[target]
     clang = _clang()
@@ -121,7 +122,11 @@ def compile_cpp(source: str, target: str) -> CppModule:
         (Path(folder) / _SOURCE).write_text(source)
         asm = _run(clang, limits, Path(folder), [], source)
         signatures = dict(_signatures(_run(clang, limits, Path(folder), _IR, source)))
-        described = _of_ptx(asm, limits, Path(folder)) if limits.vendor == "nvidia" else _of_amdgcn(asm)
+        if limits.vendor == "nvidia":
+            described = _of_ptx(asm, limits, Path(folder))
+        else:
+            _assemble_amdgcn(clang, asm, limits, Path(folder))
+            described = _of_amdgcn(asm)
     module = _module(target, asm, signatures, described)
     _keep(place, module)
     return module
@@ -151,7 +156,7 @@ _IR = ["-emit-llvm", "-Xclang", "-disable-llvm-passes", "-fno-discard-value-name
 _OPTIONS = ["--cuda-device-only", "-std=c++17", "-O3", "-g1", "-S", "-ffreestanding", "-include", "w2w_gpu.h"]
 _VENDOR = {
     "nvidia": ["-x", "cuda", "-nocudalib", "-nocudainc", "-Wno-unknown-cuda-version", *_PTX_VERSION],
-    "amd": ["-x", "hip", "-nogpulib", "-nogpuinc", "-mcode-object-version=5"],
+    "amd": ["-x", "hip", "-nogpulib", "-nogpuinc", "-mcode-object-version=5", "-fuse-cuid=none"],
 }
 
 
@@ -168,16 +173,31 @@ def _fingerprint(source: str, target: str) -> str:
 
 
 def _run(clang: list[str], limits: Target, folder: Path, more: list[str], source: str) -> str:
-    command = [*clang, *_options(limits), *more, f"-ffile-prefix-map={INCLUDE}=w2w", f"-ffile-prefix-map={folder}=."]
+    maps = [f"-ffile-prefix-map={INCLUDE}=w2w", f"-ffile-prefix-map={folder}=."]
+    log = _call([*clang, *_options(limits), *more, *maps, _SOURCE, "-o", "out"], limits, folder)
+    if not (folder / "out").exists():
+        raise CompileFailed(f"C++ for {limits.name}: {_first_error(log, source)}")
+    text = (folder / "out").read_text()
+    (folder / "out").unlink()
+    return text
+
+
+def _call(command: list[str], limits: Target, folder: Path) -> str:
+    """Run a tool; returns what it printed, "" only when it found nothing to say."""
     try:
-        done = subprocess.run(
-            [*command, _SOURCE, "-o", "out"], cwd=folder, capture_output=True, text=True, timeout=SECONDS
-        )
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        raise CompileFailed(f"C++ for {limits.name}: clang took longer than {SECONDS} s and was stopped") from None
-    if done.returncode:
-        raise CompileFailed(f"C++ for {limits.name}: {_first_error(done.stderr, source)}")
-    return (folder / "out").read_text()
+        name = Path(command[0]).name
+        raise CompileFailed(f"C++ for {limits.name}: {name} took longer than {SECONDS} s and was stopped") from None
+    return done.stdout + done.stderr
+
+
+_HOST = "a source holds kernels and device functions only; launch the kernel from Python: gpu.load(...).launch(...)"
+_ADVICE = {
+    "file not found": "{}; the headers here are those of CUDA's and HIP's runtime and clang's own, such as stdint.h",
+    "cudaConfigureCall": _HOST,
+    "__hipPushCallConfiguration": _HOST,
+}
 
 
 def _first_error(log: str, source: str) -> str:
@@ -187,8 +207,7 @@ def _first_error(log: str, source: str) -> str:
     if at is None:
         return next((line for line in lines if line.strip()), "clang failed without a message")
     message = lines[at].partition("error:")[2].strip()
-    if "file not found" in message:
-        message += "; the only headers here are w2w_gpu.h and clang's own, such as stdint.h"
+    message = next((advice for found, advice in _ADVICE.items() if found in message), "{}").format(message)
     places = [re.match(rf"(?:\./)?{re.escape(_SOURCE)}:(\d+):", line) for line in lines[at:]]
     number = next((int(place[1]) for place in places if place), None)
     text = source.split("\n")
@@ -285,6 +304,19 @@ def _of_amdgcn(asm: str) -> dict[str, dict[str, Any]]:
     return described
 
 
+def _assemble_amdgcn(clang: list[str], asm: str, limits: Target, folder: Path) -> None:
+    """Refuse text that LLVM cannot assemble (inline assembly), and calls of functions that are declared only."""
+    (folder / "kernel.s").write_text(asm)
+    command = [*clang[:2], "-x", "assembler", "-target", "amdgcn-amd-amdhsa", f"-mcpu={limits.name}", "-c", "kernel.s"]
+    log = _call([*command, "-o", "kernel.o"], limits, folder)
+    if not (folder / "kernel.o").exists():
+        raise CompileFailed(f"C++ for {limits.name}: the assembler refused the AMDGCN: {_first_error(log, '')}")
+    defined = set(re.findall(r"^([\w.$]+):", asm, re.MULTILINE))
+    for symbol in re.findall(r"([\w.$]+)@(?:rel32|gotpcrel32)", asm):
+        if symbol not in defined:
+            raise CompileFailed(f"C++ for {limits.name}: {source_name(symbol)} is declared and used, but not defined")
+
+
 _ENTRY = re.compile(r"^\.visible \.entry ([\w$]+)\((.*?)\)", re.MULTILINE | re.DOTALL)
 _PARAM = re.compile(r"\.param\s+(?:\.align (\d+)\s+)?\.[bsuf](\d+)[^,\[]*(?:\[(\d+)\])?")
 
@@ -296,10 +328,10 @@ def _of_ptx(asm: str, limits: Target, folder: Path) -> dict[str, dict[str, Any]]
     from triton import knobs
 
     (folder / "kernel.ptx").write_text(asm)
-    command = [knobs.nvidia.ptxas.path, "-v", f"--gpu-name={limits.name}", "kernel.ptx", "-o", os.devnull]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
-    log = done.stdout + done.stderr
-    if done.returncode:
+    ptxas = knobs.nvidia.ptxas_blackwell if limits.name == "sm_100" else knobs.nvidia.ptxas
+    command = [ptxas.path, "-v", f"--gpu-name={limits.name}", "kernel.ptx", "-o", "kernel.cubin"]
+    log = _call(command, limits, folder)
+    if not (folder / "kernel.cubin").exists():
         errors = [line.partition(":")[2].strip() for line in log.splitlines() if "error" in line or "fatal" in line]
         raise CompileFailed(f"C++ for {limits.name}: ptxas refused the PTX: {(errors or [log.strip()])[0]}")
     usage = {

@@ -47,7 +47,8 @@ def matmul_kernel(
 
 def product(
     run: Run, name: str, dtype: torch.dtype, out: torch.dtype, acc: tl.dtype, tile: tuple[int, int, int],
-    precision: str | None = None, transposed: bool = False, accumulator: torch.dtype | None = None, magnitude: float = 1.0, warps: int = 4,
+    precision: str | None = None, transposed: bool = False, accumulator: torch.dtype | None = None,
+    magnitude: float = 1.0, warps: int = 4,
 ) -> None:  # fmt: skip
     """Launch `matmul_kernel` on odd sizes and state the product."""
     M, N, K = run.size(67, 130), run.size(50, 200), run.size(75, 150)

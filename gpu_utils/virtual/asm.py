@@ -13,6 +13,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gpu_utils.compiler.clang import Argument, CppModule, source_name
 from gpu_utils.errors import BadArgument, ResourceLimit, UnknownName
 from gpu_utils.virtual.driver import Launch, VirtualGpu, decode
@@ -24,7 +26,10 @@ _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 
 
 class LoadedModule:
-    """Assembly text on one virtual GPU; made by `VirtualGpu.load`. kernels: the names that `launch` takes."""
+    """Assembly text on one virtual GPU; made by `VirtualGpu.load`. kernels: the names that `launch` takes.
+
+    A `__device__` variable belongs to the module: launches of all its kernels see what the ones before have written.
+    """
 
     def __init__(self, gpu: VirtualGpu, source: str | CppModule) -> None:
         self.gpu = gpu
@@ -41,6 +46,8 @@ class LoadedModule:
             name = "PTX (`.entry name`)" if isa == "ptx" else "AMDGCN (`.amdhsa_kernel name`)"
             raise BadArgument(f"the text has no kernel; a {gpu.target} runs {name}")
         names = [source_name(symbol) for symbol in symbols]
+        self._changed: np.ndarray | None = None  # which bytes of the module's data differ from their first values
+        self._values = np.zeros(0, np.uint8)
         self.kernels = {n if names.count(n) == 1 else s: s for n, s in zip(names, symbols, strict=True)}
 
     def launch(
@@ -77,7 +84,22 @@ class LoadedModule:
             _value(i, argument, size, value)
             for i, (argument, (_, size), value) in enumerate(zip(known, params, args, strict=True))
         ]
-        return self.gpu.launch(self.text, symbol, grid, block, values, shared)
+        self._restore(program.info)
+        try:
+            return self.gpu.launch(self.text, symbol, grid, block, values, shared)
+        finally:
+            self._keep(program.info)
+
+    def _restore(self, info: dict[str, Any]) -> None:
+        """Decoded programs are shared, and each has its own copy of the data: give it this module's values."""
+        data, first = info["data"], info.setdefault("first values", info["data"].copy())
+        data[...] = first
+        if self._changed is not None:
+            n = min(len(data), len(self._changed))
+            data[:n][self._changed[:n]] = self._values[:n][self._changed[:n]]
+
+    def _keep(self, info: dict[str, Any]) -> None:
+        self._changed, self._values = info["data"] != info["first values"], info["data"].copy()
 
     def __repr__(self) -> str:
         return f"LoadedModule({', '.join(self.kernels)} on a virtual {self.gpu.target})"

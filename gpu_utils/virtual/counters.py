@@ -13,20 +13,22 @@ from typing import Any
 import numpy as np
 
 # Classes of instructions. "scalar": SALU; "vector": VALU or a PTX arithmetic instruction; "transcendental": exp2, log2,
-# rcp, rsq, sqrt, sin, cos; "matrix": MFMA, WMMA, mma, wgmma; "global", "shared": memory; "scalar_memory": s_load, ld.param;
-# "branch", "barrier", "wait" (waitcnt, fences, delays), "move" (register moves, no arithmetic).
+# rcp, rsq, sqrt, sin, cos; "matrix": MFMA, WMMA, mma, wgmma; "global", "shared": memory; "scalar_memory": s_load,
+# ld.param; "branch", "barrier", "wait" (waitcnt, fences, delays), "move" (register moves, no arithmetic).
 KINDS = (
     "scalar", "vector", "transcendental", "move", "matrix", "global", "shared", "scalar_memory",
     "branch", "barrier", "wait",
 )  # fmt: skip
+_SCRATCH = "scratch_"  # AMD's private memory: spills and stacks, kept out of the global_ totals
 
 
 @dataclass(slots=True)
 class Access:
     """Totals of one memory op.
 
-    waves: wave instructions; lanes: active lanes; bytes: bytes asked for; transactions: sectors (global)
-    or bank cycles (shared) used; ideal: the least the same bytes could need.
+    waves: wave instructions; lanes: active lanes; bytes: bytes asked for; transactions: distinct sectors of each wave
+    instruction (global) or bank cycles (shared); ideal: the least that the same bytes could need side by side, and no
+    more than was used (lanes that share an address need less).
     """
 
     waves: int = 0
@@ -46,10 +48,16 @@ class MemoryShape:
 
 
 class Counters:
-    """Counts of one launch. `chip` is a MemoryShape."""
+    """Counts of one launch. `chip` is a MemoryShape.
 
-    def __init__(self, program: Any, chip: MemoryShape) -> None:
+    record: None, or for the model of the L2 a list of (turn of the instruction within its batch, launch number of the
+    block of each sector, sectors of 32 bytes, reads, writes).
+    """
+
+    def __init__(self, program: Any, chip: MemoryShape, record: bool = False) -> None:
         self.program, self.chip = program, chip
+        self.record: list[tuple[int, np.ndarray, np.ndarray, bool, bool]] | None = [] if record else None
+        self._batch = self._turn = 0
         self.segment_waves = [0] * len(program.segments)
         self.segment_lanes = [0] * len(program.segments)
         self.globals: dict[int, Access] = {}
@@ -69,35 +77,37 @@ class Counters:
         mask: np.ndarray | None,
         store: bool = False,
         atomic: bool = False,
+        wave: int | None = None,
     ) -> None:
-        """Count the sectors that each wave's active lanes touch."""
+        """Count the sectors that each wave's active lanes touch. wave: the wave of a single row of addresses."""
         access = self.globals.get(op.index)
         if access is None:
             access = self.globals[op.index] = Access(kind="atomic" if atomic else "store" if store else "load")
         sector = self.chip.sector
-        shift = sector.bit_length() - 1
-        touched = address >> shift
-        if size > sector or size & (size - 1) or int(np.bitwise_or.reduce(address, axis=None)) & (min(size, sector) - 1):
-            steps = range(1, (size + sector - 2) // sector + 1)
-            parts = [touched, *(np.minimum(touched + step, (address + size - 1) >> shift) for step in steps)]
-            touched = np.concatenate(parts, axis=1)
-        lanes = None
-        if mask is not None:
-            wide = mask if touched.shape == mask.shape else np.tile(mask, touched.shape[1] // mask.shape[1])
-            touched = np.where(wide, touched, -1)
-            lanes = mask.sum(axis=1)
-        ordered = np.sort(touched, axis=1)
-        distinct = int((ordered[:, 1:] != ordered[:, :-1]).sum()) + len(ordered) - int((ordered[:, 0] < 0).sum())
-        waves = len(address) if lanes is None else int((lanes > 0).sum())
+        ordered, lanes = _sectors(address, size, mask, sector)
+        if self.record is not None:
+            self._keep(state, _sectors(address, size, mask, 32)[0] if sector != 32 else ordered, store, atomic, wave)
+        per_wave = np.add.reduce(ordered[:, 1:] != ordered[:, :-1], axis=1, dtype=np.uint16)
+        per_wave += ordered[:, 0] >= 0
+        waves = len(address) if lanes is None else int(np.count_nonzero(lanes))
         active = address.size if lanes is None else int(lanes.sum())
         access.waves += waves
         access.lanes += active
         access.bytes += active * size
-        access.transactions += distinct
-        if lanes is None:
-            access.ideal += waves * -(-address.shape[1] * size // sector)
-        else:
-            access.ideal += int((-(-lanes * size // sector)).sum())
+        access.transactions += int(per_wave.sum())
+        side_by_side = -(-(address.shape[1] if lanes is None else lanes) * size // sector)
+        access.ideal += int(np.minimum(per_wave, side_by_side).sum())
+
+    def _keep(self, state: Any, ordered: np.ndarray, store: bool, atomic: bool, wave: int | None) -> None:
+        """Record the sectors of one wave instruction in each wave, for the model of the L2."""
+        if self._batch != self.launched_blocks:
+            self._batch, self._turn = self.launched_blocks, 0
+        fresh = ordered >= 0
+        fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
+        row = np.nonzero(fresh)[0] if wave is None else np.full(int(np.count_nonzero(fresh)), wave)
+        block = self.launched_blocks + state.block_of_wave[row]
+        self.record.append((self._turn, block, ordered[fresh], not store, store or atomic))
+        self._turn += 1
 
     def shared_access(
         self,
@@ -182,7 +192,12 @@ class Counters:
         return sum(op.flops * per_op[op.index][0] for op in self.program.ops if op.flops)
 
     def _sum(self, table: dict[int, Access], field: str, *kinds: str) -> int:
-        return sum(getattr(access, field) for access in table.values() if not kinds or access.kind in kinds)
+        ops = self.program.ops
+        return sum(
+            getattr(access, field)
+            for at, access in table.items()
+            if (not kinds or access.kind in kinds) and not ops[at].mnemonic.startswith(_SCRATCH)
+        )
 
     def totals(self) -> dict[str, float]:
         """One flat table of everything, in the units of the names."""
@@ -199,6 +214,8 @@ class Counters:
             "global_store_sectors": self._sum(self.globals, "transactions", *stores),
             "global_sectors_ideal": self._sum(self.globals, "ideal"),
             "global_atomics": self._sum(self.globals, "lanes", "atomic"),
+            "global_atomic_sectors": self._sum(self.globals, "transactions", "atomic"),
+            "scratch_bytes": sum(access.bytes for access in self.globals.values()) - self._sum(self.globals, "bytes"),
             "sector_bytes": self.chip.sector,
             "shared_accesses": self._sum(self.shareds, "waves"),
             "shared_bytes": self._sum(self.shareds, "bytes"),
@@ -218,6 +235,24 @@ class Counters:
         )
 
 
+def _sectors(
+    address: np.ndarray, size: int, mask: np.ndarray | None, sector: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """(sectors each wave touches, sorted, -1 for lanes that do not take part; active lanes of each wave or None)."""
+    shift = sector.bit_length() - 1
+    touched = address >> shift
+    if size > sector or int(np.bitwise_or.reduce(address, axis=None)) & (min(size, sector) - 1):
+        steps = range(1, (size + sector - 2) // sector + 1)
+        parts = [touched, *(np.minimum(touched + step, (address + size - 1) >> shift) for step in steps)]
+        touched = np.concatenate(parts, axis=1)
+    lanes = None
+    if mask is not None:
+        wide = mask if touched.shape == mask.shape else np.tile(mask, touched.shape[1] // mask.shape[1])
+        touched = np.where(wide, touched, -1)
+        lanes = np.count_nonzero(mask, axis=1)
+    return np.sort(touched, axis=1), lanes
+
+
 def bank_cycles(offset: np.ndarray, size: int, banks: int) -> tuple[int, int]:
     """Bank cycles of one shared-memory access and the least possible for the same lanes.
 
@@ -229,7 +264,7 @@ def bank_cycles(offset: np.ndarray, size: int, banks: int) -> tuple[int, int]:
     ((2, 2), (4, 2))
     """
     words = max(1, size // 4)
-    group = max(1, banks // words)
+    group = max(1, banks // (1 << (words - 1).bit_length()))  # 96 bits go in groups of 8 lanes, as 128 bits do
     waves, lanes = offset.shape
     first = offset >> 2
     wanted = first[..., None] + np.arange(words)

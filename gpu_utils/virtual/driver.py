@@ -27,8 +27,10 @@ from gpu_utils.virtual.trace import Trace
 class Model:
     """What the executor needs to know of a target: its instruction set, limits, and the sizes of transactions.
 
-    shared_limit: bytes of shared memory (LDS) that one block may have. sector: bytes of one global transaction as
-    the counters report it (NVIDIA: a sector of 32; AMD: a cache line of the vector L1, 64 on gfx90a, 128 later).
+    shared_limit: bytes of shared memory (LDS) that one block may have. shape: banks of shared memory, 64 on gfx950 and 32
+    elsewhere (Triton's AMD TargetInfo::getSharedMemoryBanks; CUDA programming guide), and bytes of one global
+    transaction as the counters report it (NVIDIA: a sector of 32; AMD: a cache line of the vector L1, 64 on gfx90a, 128
+    later; sources in gpu_utils.chips.caches).
     """
 
     isa: str
@@ -44,11 +46,11 @@ MODELS: dict[str, Model] = {
     "sm_90": Model("ptx", 32, 227 * _KIB, MemoryShape(32)),
     "gfx90a": Model("amdgcn", 64, 64 * _KIB, MemoryShape(64)),
     "gfx942": Model("amdgcn", 64, 64 * _KIB, MemoryShape(128)),
-    "gfx950": Model("amdgcn", 64, 160 * _KIB, MemoryShape(128)),
+    "gfx950": Model("amdgcn", 64, 160 * _KIB, MemoryShape(128, 64)),
     "gfx1100": Model("amdgcn", 32, 64 * _KIB, MemoryShape(128)),
     "gfx1201": Model("amdgcn", 32, 64 * _KIB, MemoryShape(128)),
 }
-# Bytes of registers of one batch: what keeps the working rows in the caches of one CPU core (measured, docs/virtual-gpu.md).
+# Bytes of registers of one batch: what keeps the working rows in the caches of one core (docs/virtual-gpu.md).
 BATCH_BYTES = 8 << 20
 MAX_WAVES = 256
 
@@ -64,7 +66,7 @@ class Launch:
     """One launch: what the instruction sets read, and what it left behind.
 
     grid, block: (x, y, z). args: the packed parameter buffer, uint8. shared_bytes: shared memory per block.
-    packet: the AMD dispatch packet (64 bytes). programs_run: blocks executed.
+    packet: the AMD dispatch packet (64 bytes). fresh: start from registers of zero, for a trace.
     """
 
     name: str
@@ -80,22 +82,26 @@ class Launch:
     packet: np.ndarray = field(default_factory=lambda: np.zeros(64, np.uint8))
     metadata: Any = None
     text: str = ""
+    fresh: bool = False
 
 
 class VirtualGpu:
     """A GPU that executes compiled machine code on CPU tensors; made by `virtual_gpu`.
 
     target: "gfx942", "sm_80", ... order: "program" (blocks in order) or "shuffled" (by `seed`).
-    races: report two programs that write different values to one address without atomics.
+    races: report two programs that write different values to one address without atomics. l2: record the accesses for
+    `cache.l2_traffic` (slower, and memory grows with the launch).
     launches: every Launch since the block was entered; counters: those of the last one.
     """
 
-    def __init__(self, target: str, order: str = "program", seed: int = 0, races: bool = True) -> None:
+    def __init__(
+        self, target: str, order: str = "program", seed: int = 0, races: bool = True, l2: bool = False
+    ) -> None:
         if target not in MODELS:
             raise UnknownName("virtual GPU", target, list(MODELS))
         if order not in ("program", "shuffled"):
             raise UnknownName("order", order, ["program", "shuffled"])
-        self.target, self.model, self.order, self.races = target, MODELS[target], order, races
+        self.target, self.model, self.order, self.races, self.l2 = target, MODELS[target], order, races, l2
         self.random = np.random.default_rng(seed)
         self.launches: list[Launch] = []
         self.registered: list[tuple[str, Any]] = []
@@ -136,12 +142,12 @@ class VirtualGpu:
         missing = self.unwritten(tensor)
         if missing.size:
             raise UnwrittenOutput(
-                f"the launch of {self.last.name} left {missing.size} of {tensor.numel()} elements of {name} unwritten, the first "
-                f"at flat index {int(missing[0])}; is the grid large enough and the mask right?"
+                f"the launch of {self.last.name} left {missing.size} of {tensor.numel()} elements of {name} unwritten, "
+                f"the first at flat index {int(missing[0])}; is the grid large enough and the mask right?"
             )
 
     def unwritten(self, tensor: Any) -> np.ndarray:
-        """Flat indices of the elements of a contiguous tensor that no store of the last launch wrote. Needs races=True."""
+        """Flat indices of a contiguous tensor that no store of the last launch wrote. Needs races=True."""
         start, size = tensor.data_ptr(), tensor.element_size()
         for region in self.last.memory.regions:
             if region.start <= start < region.start + max(region.size, 1):
@@ -157,7 +163,7 @@ class VirtualGpu:
         return np.arange(tensor.numel())
 
     def load(self, text: Any) -> Any:
-        """Assembly text (PTX or AMDGCN), or what `compile_cpp` returned, as a LoadedModule whose kernels can be launched."""
+        """Assembly text (PTX or AMDGCN), or what `compile_cpp` returned, as a LoadedModule with kernels to launch."""
         from gpu_utils.virtual.asm import LoadedModule
 
         return LoadedModule(self, text)
@@ -174,12 +180,13 @@ class VirtualGpu:
     ) -> Launch:
         """Execute a kernel of an assembly text to its end.
 
-        grid: blocks in x, y, z. threads: threads of a block in x, y, z. values: (name, type, value) per argument; type is Triton's
-        ("*fp32", "i32", "fp32", ...), a tensor stands for a pointer. shared: bytes of dynamic shared memory.
+        grid: blocks in x, y, z. threads: threads of a block in x, y, z. values: (name, type, value) per argument, the
+        type Triton's ("*fp32", "i32", "fp32", ...), a tensor stands for a pointer. shared: bytes of dynamic shared
+        memory.
         """
         program = decode(text, self.target, name)
-        shape = (*grid, 1, 1)[:3]
-        block = (*threads, 1, 1)[:3]
+        shape: Any = (*grid, 1, 1)[:3]
+        block: Any = (*threads, 1, 1)[:3]
         shared_bytes = shared + program.info.get("static_shared", 0)
         if shared_bytes > self.model.shared_limit:
             raise ResourceLimit(
@@ -196,8 +203,9 @@ class VirtualGpu:
             if isinstance(program.info.get(key), np.ndarray) and program.info[key].size:
                 memory.add_array("the constants of the kernel", program.info[key], "constant")
         launch = Launch(
-            program.name, self.target, program, shape, block, args, memory, Counters(program, self.model.shape), shared_bytes,
-            self.model, metadata=metadata, text=text,
+            program.name, self.target, program, shape, block, args, memory,
+            Counters(program, self.model.shape, self.l2), shared_bytes, self.model, metadata=metadata, text=text,
+            fresh=self.tracer is not None,
         )  # fmt: skip
         _dispatch_packet(launch)
         memory.add_array("the dispatch packet", launch.packet, "args")
@@ -308,7 +316,7 @@ def _scratch(
 
 
 def _dispatch_packet(launch: Launch) -> None:
-    """The AMD dispatch packet, for code that reads the block size from it (HSA specification, kernel dispatch packet)."""
+    """The AMD dispatch packet of the HSA specification, for code that reads the block size from it."""
     sizes = [launch.grid[i] * launch.block[i] for i in range(3)]
     raw = struct.pack("<HHHHHHIIIII", 2, 3, *launch.block, 0, *sizes, 0, launch.shared_bytes)
     launch.packet[: len(raw)] = np.frombuffer(raw, np.uint8)
@@ -330,7 +338,7 @@ def _hidden_arguments(launch: Launch) -> None:
 
 
 def _tensor_map(value: Any, meta: dict[str, Any]) -> np.ndarray:
-    """A host-side tensor descriptor as the 128 bytes that the virtual GPU reads; Triton lists the slowest dimension first."""
+    """A host-side tensor descriptor as the 128 bytes that the virtual GPU reads; Triton lists the slowest first."""
     from gpu_utils.virtual.ptx import tensor
 
     strides = [int(s) * meta["elem_size"] for s in value.strides[:-1]]
@@ -385,7 +393,8 @@ class _Launcher:
         self.signature = list(source.signature.values())
 
     def __call__(
-        self, x: int, y: int, z: int, stream: Any, function: _Loaded, packed: Any, launch_metadata: Any, enter: Any, leave: Any,
+        self, x: int, y: int, z: int, stream: Any, function: _Loaded, packed: Any, launch_metadata: Any,
+        enter: Any, leave: Any,
         *args: Any,
     ) -> None:  # fmt: skip
         gpu = _active()
@@ -427,7 +436,8 @@ class _Utils:
     def get_device_properties(self, device: int) -> dict[str, Any]:
         model = MODELS[self.target]
         return {
-            "max_shared_mem": model.shared_limit, "multiprocessor_count": 1, "warpSize": model.lanes, "arch": self.target,
+            "max_shared_mem": model.shared_limit, "multiprocessor_count": 1, "warpSize": model.lanes,
+            "arch": self.target,
             "max_num_regs": 65536, "sm_clock_rate": 0, "mem_clock_rate": 0, "mem_bus_width": 0,
         }  # fmt: skip
 
@@ -511,18 +521,20 @@ def _driver_class() -> type:
 
 
 @contextmanager
-def virtual_gpu(target: str, order: str = "program", seed: int = 0, races: bool = True) -> Iterator[VirtualGpu]:
+def virtual_gpu(
+    target: str, order: str = "program", seed: int = 0, races: bool = True, l2: bool = False
+) -> Iterator[VirtualGpu]:
     """Inside the block, `kernel[grid](cpu_tensors...)` compiles for `target` and executes its machine code on this CPU.
 
-    target: one of MODELS. order: "program", or "shuffled" to run the blocks in an order drawn from `seed`. races: report two
-    programs that write different values to one address. Leaving the block restores the driver that was active, also
-    after an error. Yields a VirtualGpu with the counters of the launches.
+    target: one of MODELS. order: "program", or "shuffled": blocks in an order drawn from `seed`. races: report
+    two programs that write different values to one address. l2: record the accesses for `cache.l2_traffic`. Leaving the
+    block restores the driver that was active, also after an error. Yields a VirtualGpu with its launches' counters.
     Raises UnknownName, UnsupportedInstruction, OutOfBounds, Race and the other errors of a virtual GPU.
     """
     import triton
     from triton import knobs
 
-    gpu = VirtualGpu(target, order, seed, races)
+    gpu = VirtualGpu(target, order, seed, races, l2)
     driver = _driver_class()(gpu)
     config = triton.runtime.driver
     before = getattr(config, "_active", None)

@@ -123,7 +123,8 @@ class Program:
 
     def together(self, start: int) -> Together:
         """From `start` on: neither a label nor a wait of lanes for each other matters while no unit is elsewhere."""
-        parts, runs = [], []
+        parts: list[int] = []
+        runs: list[Callable[[Any], Any]] = []
         segment = self.segments[start]
         while True:
             parts.append(segment.index)
@@ -182,6 +183,10 @@ class State:
         """Lanes (waves, lanes) past the end of a block: they never run. AMDGCN overrides it to clear EXEC."""
         self.absent = lanes
 
+    def snapshot(self, wave: int) -> dict[str, np.ndarray]:
+        """A copy of one wave's registers by name, for a trace."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Called after the batch; a subclass takes back the regions that it registered."""
 
@@ -215,12 +220,13 @@ class Scheduler:
         state.enter(None)
         if state.absent is not None:
             self.live = ~state.absent
-            self.add(pc, self.live)
+            self.add(self.program.entry, self.live)
             pc = self.pick()
         sums: dict[int, list[int]] = {}
         joined = self.program.joined
         try:
             while pc is not None:
+                segment: Segment | Together
                 if state.act is None and self.tracer is None:
                     segment = joined.get(pc) or self.program.together(pc)
                     total = sums.get(pc)
@@ -229,14 +235,14 @@ class Scheduler:
                     total[0] += state.active_waves
                     total[1] += state.active_lanes
                 else:
-                    segment = segments[pc]
-                    waves[segment.index] += state.active_waves
-                    lanes[segment.index] += state.active_lanes
+                    segment = single = segments[pc]
+                    waves[single.index] += state.active_waves
+                    lanes[single.index] += state.active_lanes
                 if self.tracer is None:
                     for run in segment.runs:
                         run(state)
                 else:
-                    for op in segment.ops:
+                    for op in single.ops:
                         op.run(state)
                         self.tracer(state, op)
                 pc = self.leave(segment)
@@ -258,6 +264,7 @@ class Scheduler:
         if ends == "mask":
             return segment.next if not self.groups else self.go(at, segment.next)
         if ends == "branch":
+            assert stop.target is not None
             return self.branch(at, result, stop.target, segment.next)
         if ends == "jump":
             return self.jump(at, result)
@@ -274,7 +281,7 @@ class Scheduler:
         act = self.state.act
         return np.ones(self.state.unit_shape, bool) if act is None else act
 
-    def go(self, source: int, pc: int) -> int:
+    def go(self, source: int, pc: int) -> int | None:
         """The whole running group moves to pc."""
         groups = self.groups
         if self.parked and pc in self.parked:
@@ -423,7 +430,8 @@ class Scheduler:
             wave, lane = (int(v) for v in np.argwhere(units)[0])
             op = self.program.ops[pc]
             raise BarrierDeadlock(
-                f"in kernel {self.program.name}{source_of(op)}, {state.where(wave, lane)} waits at `{op.text}` for lanes of its "
+                f"in kernel {self.program.name}{source_of(op)}, {state.where(wave, lane)} waits at `{op.text}` "
+                f"for lanes of its "
                 "warp that its member mask names and that never come; every lane in the mask must reach the instruction"
             )
         number, units = next((number, units) for number, units in self.waiting.items() if units.any())
@@ -431,7 +439,8 @@ class Scheduler:
         op = self.program.ops[int(self.resume[units][0]) - 1]
         raise BarrierDeadlock(
             f"in kernel {self.program.name}{source_of(op)}, {state.where(wave, 0)} waits at barrier {number} "
-            f"(`{op.text}`) that other waves of its block never reach; every wave of a block must reach the same barriers"
+            f"(`{op.text}`) that other waves of its block never reach; every wave of a block must reach the "
+            f"same barriers"
         )
 
 

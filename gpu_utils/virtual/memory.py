@@ -8,6 +8,8 @@ before it touches anything. Shared memory (LDS) is one NumPy buffer per batch, a
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +41,8 @@ class Region:
     """Bytes [start, start + size) that a kernel may access.
 
     kind: "tensor", "scratch", "constant" or "args". keep: what owns the bytes, kept alive with the region.
-    grain: bytes per entry of `writer`, which holds 1 + the program that last wrote there (0: nobody).
+    grain: bytes per entry of `writer`, which holds 1 + the program that last wrote there (0: nobody). number: given when
+    it is registered; decides where the counters see it.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Region:
     keep: Any = None
     grain: int = 4
     writer: np.ndarray | None = None
+    number: int = -1
 
     def log(self, width: int) -> np.ndarray:
         """The log of writers, with entries no wider than `width` bytes."""
@@ -74,6 +78,7 @@ class Memory:
         self.starts: list[int] = []
         self.start_array = self.end_array = np.zeros(0, np.int64)
         self.synced: set[int] = set()
+        self._mask_of_error: np.ndarray | None = None
 
     # regions
 
@@ -84,8 +89,10 @@ class Memory:
             if self.regions[at - 1].size >= region.size and self.regions[at - 1].kind == region.kind:
                 self.regions[at - 1].name = region.name
                 return self.regions[at - 1]
+            region.number = self.regions[at - 1].number
             self.regions[at - 1] = region
         else:
+            region.number = 1 + max((known.number for known in self.regions), default=-1)
             self.regions.insert(at, region)
         self._index()
         return region
@@ -118,7 +125,7 @@ class Memory:
         if at >= 0 and high + size <= self.regions[at].start + self.regions[at].size:
             return self.regions[at]
         if not self.regions:
-            return self._outside(state, op, address, np.ones(address.shape, bool), size, what)
+            self._outside(state, op, address, np.ones(address.shape, bool), size, what)
         index = np.searchsorted(self.start_array, address, side="right") - 1
         bad = (index < 0) | (address + size > self.end_array[index])
         if bad.any():
@@ -130,6 +137,7 @@ class Memory:
         if address.ndim == 2:
             wave, lane = divmod(flat, state.lanes)
         else:
+            assert self._mask_of_error is not None
             wave, lane = divmod(int(np.flatnonzero(self._mask_of_error)[flat]), state.lanes)
         value = int(address.ravel()[flat])
         raise OutOfBounds(
@@ -152,9 +160,10 @@ class Memory:
     def offsets(self, address: np.ndarray, region: Region | None) -> np.ndarray:
         """Addresses as the counters see them: every tensor starts on a fresh page, wherever the CPU put it."""
         if region is not None:
-            return address - (region.start - 4096 * (1 + self.regions.index(region)) * (1 << 24))
+            return address - (region.start - 4096 * (1 + region.number) * (1 << 24))
         index = np.maximum(np.searchsorted(self.start_array, address, side="right") - 1, 0)
-        return address - self.start_array[index] + 4096 * (1 + index) * (1 << 24)
+        numbers = np.array([known.number for known in self.regions], np.int64)
+        return address - self.start_array[index] + 4096 * (1 + numbers[index]) * (1 << 24)
 
     def _active(self, address: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
         """The addresses of the lanes that take part, flat when some do not."""
@@ -208,9 +217,10 @@ class Memory:
 
     def _misaligned(self, state: State, op: Op, address: np.ndarray, width: int) -> None:
         wave, lane = divmod(int(np.flatnonzero(address.ravel() & (width - 1))[0]), state.lanes)
+        place = int(address.ravel()[wave * state.lanes + lane])
         raise MisalignedAccess(
             f"kernel {state.program.name}{source_of(op)}: {state.where(wave % state.waves, lane)} accesses {width} "
-            f"bytes at {int(address.ravel()[wave * state.lanes + lane]):#x}, which is not a multiple of {width} (`{op.text}`)"
+            f"bytes at {place:#x}, which is not a multiple of {width} (`{op.text}`)"
         )
 
     def load_scalar(
@@ -245,17 +255,17 @@ class Memory:
         if active.size == 0:
             return
         region = self.locate(state, op, active, width * len(values), "writes")
-        state.counters.global_access(
-            state, op, self.offsets(address, region), width * len(values), mask, store=True
-        )
+        state.counters.global_access(state, op, self.offsets(address, region), width * len(values), mask, store=True)
         if width > 1 and int(np.bitwise_or.reduce(active, axis=None)) & (width - 1):
             if aligned:
                 self._misaligned(state, op, np.where(mask, address, 0) if mask is not None else address, width)
             parts = [value.astype(UINT[width])[..., None].view(np.uint8) for value in values]
-            self.store(state, op, address, [p[..., i] for p in parts for i in range(width)], 1, mask)
+            with _uncounted(state):
+                self.store(state, op, address, [p[..., i] for p in parts for i in range(width)], 1, mask)
             return
         if region is None:
-            self._store_regions(state, op, address, values, width, mask)
+            with _uncounted(state):
+                self._store_regions(state, op, address, values, width, mask)
             return
         programs = None
         if self.races and region.kind == "tensor":
@@ -277,12 +287,8 @@ class Memory:
     ) -> None:
         index = np.searchsorted(self.start_array, address, side="right") - 1
         active = np.ones(address.shape, bool) if mask is None else mask
-        counters, state.counters = state.counters, type(state.counters)(state.counters.program, state.counters.chip)
-        try:
-            for number in np.unique(index[active]):
-                self.store(state, op, address, values, width, active & (index == number))
-        finally:
-            state.counters = counters
+        for number in np.unique(index[active]):
+            self.store(state, op, address, values, width, active & (index == number))
 
     def _logged(
         self,
@@ -343,8 +349,7 @@ class Memory:
         old: np.ndarray,
         new: np.ndarray,
     ) -> None:
-        for at in np.argwhere(clash):
-            at = tuple(at)
+        for at in map(tuple, np.argwhere(clash)):
             mine, other = int(programs[at]) - 1, int(others[at]) - 1
             if mine in self.synced and other in self.synced:
                 continue  # both used atomics that return a value: they may hold a lock
@@ -392,6 +397,16 @@ class Memory:
         result = np.zeros(address.shape, UINT[width])
         result[mask] = old
         return result
+
+
+@contextmanager
+def _uncounted(state: State) -> Iterator[None]:
+    """An access that was counted as a whole is done in parts."""
+    counters, state.counters = state.counters, type(state.counters)(state.counters.program, state.counters.chip)
+    try:
+        yield
+    finally:
+        state.counters = counters
 
 
 class Shared:
@@ -481,8 +496,9 @@ class Shared:
             wave, lane = (int(v) for v in np.argwhere(mask)[0])
         offset = int(flat[wave, lane]) % self.stride
         raise UninitialisedShared(
-            f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} reads {size} bytes at offset {offset} "
-            f"of shared memory (LDS) that no lane of its block has written; is a store or a barrier missing? (`{op.text}`)"
+            f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} reads {size} bytes at offset "
+            f"{offset} of shared memory (LDS) that no lane of its block has written; is a store or a barrier missing? "
+            f"(`{op.text}`)"
         )
 
     def store(
@@ -611,7 +627,7 @@ def _atomic(
     np.not_equal(places[1:], places[:-1], out=first[1:])
     starts = np.flatnonzero(first)
     most = int(np.diff(np.append(starts, len(places))).max())
-    function, view = (None, None) if kind == "cas" else ATOMICS[kind]
+    function, view = ATOMICS["exch" if kind == "cas" else kind]
     view = dtype if view is None else np.dtype(f"{view}{dtype.itemsize}")
     old = np.empty(len(places), dtype)
     values = value[order]

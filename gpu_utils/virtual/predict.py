@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 # Issue cycles of one wave instruction by class. Transcendentals run at a quarter of the rate on both vendors.
-ISSUE = {"scalar": 1, "vector": 4, "transcendental": 16, "move": 4, "matrix": 0, "global": 4, "shared": 4, "scalar_memory": 1,
+ISSUE = {"scalar": 1, "vector": 4, "transcendental": 16, "move": 4, "matrix": 0, "global": 4, "shared": 4,
+"scalar_memory": 1,
          "branch": 1, "barrier": 1, "wait": 1}  # fmt: skip
 MATRIX_FLOPS_PER_CYCLE = 512  # of one SIMD
 BYTES_PER_CYCLE = 8  # of one compute unit, from memory
@@ -20,7 +21,7 @@ SIMDS = 4
 
 
 def predicted_cycles(launch: Any) -> float:
-    """Predicted cycles of a Launch if one compute unit ran all of it; only good for comparing two versions of a kernel."""
+    """Predicted cycles of a Launch if one compute unit ran all of it: for comparing two versions of a kernel."""
     counters, program = launch.counters, launch.program
     scale = program.lanes / 64
     issue = sum(

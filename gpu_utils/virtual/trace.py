@@ -52,7 +52,7 @@ class Trace:
         if state.act is not None and not np.any(state.act[row]):
             return
         now = state.snapshot(row)
-        changed = {name: value for name, value in now.items() if not np.array_equal(value, self._before.get(name))}
+        changed = {name: value for name, value in now.items() if not np.array_equal(value, self._before[name])}
         active = np.ones(state.lanes, bool) if state.mask is None else state.mask[row].copy()
         self.steps.append(Step(op.index, op.text, op.line, active, changed))
         self._before = now

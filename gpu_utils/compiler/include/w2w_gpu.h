@@ -197,12 +197,19 @@ __W2W_SHUFFLE(__shfl_xor, lanes, __nvvm_shfl_sync_bfly_i32, 31)
   __W2W_ATOMIC(name, operation, int) \
   __W2W_ATOMIC(name, operation, unsigned) \
   __W2W_ATOMIC(name, operation, unsigned long long)
-#define __W2W_ATOMIC_CAS(type) \
+#ifdef __AMDGCN__
+#define __W2W_ATOMIC_CAS(type, word, nvidia) \
   __W2W type atomicCAS(type *address, type expected, type desired) { \
     __scoped_atomic_compare_exchange_n( \
         address, &expected, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE); \
     return expected; \
   }
+#else
+#define __W2W_ATOMIC_CAS(type, word, nvidia) \
+  __W2W type atomicCAS(type *address, type expected, type desired) { \
+    return (type)nvidia((word *)address, (word)expected, (word)desired); \
+  }
+#endif
 __W2W_ATOMIC_INTEGERS(atomicAdd, __scoped_atomic_fetch_add)
 __W2W_ATOMIC(atomicAdd, __scoped_atomic_fetch_add, float)
 __W2W_ATOMIC(atomicAdd, __scoped_atomic_fetch_add, double)
@@ -216,9 +223,9 @@ __W2W_ATOMIC_INTEGERS(atomicExch, __scoped_atomic_exchange_n)
 __W2W float atomicExch(float *address, float value) {
   return __int_as_float(atomicExch((int *)address, __float_as_int(value)));
 }
-__W2W_ATOMIC_CAS(int)
-__W2W_ATOMIC_CAS(unsigned)
-__W2W_ATOMIC_CAS(unsigned long long)
+__W2W_ATOMIC_CAS(int, int, __nvvm_atom_cas_gen_i)
+__W2W_ATOMIC_CAS(unsigned, int, __nvvm_atom_cas_gen_i)
+__W2W_ATOMIC_CAS(unsigned long long, long long, __nvvm_atom_cas_gen_ll)
 
 // Numbers
 

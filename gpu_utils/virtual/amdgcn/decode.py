@@ -27,11 +27,12 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
     if name is None:
         name = next(iter(module.kernels), None) or next(iter(module.labels))
     if name not in module.labels:
-        raise UnknownName("kernel", name, [k for k in module.kernels] or list(module.labels))
+        raise UnknownName("kernel", name, list(module.kernels) or list(module.labels))
     kernel = module.kernels.get(name, Kernel(name))
     lanes = int(kernel.notes.get("wavefront_size", wave_size(target)))
     blob, symbols = _place_data(module)
     decoder = Decoder(target, name, lanes, symbols)
+    decoder.code = module.code
     decoder.fp16_overflow = kernel.descriptor.get("fp16_overflow", 0)
     _check_modes(kernel, decoder)
     reachable = _reachable(module, name)
@@ -41,7 +42,7 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
         if index in reachable:
             place[index] = len(ops)
             ops.append(_op(decoder, instruction, index))
-    targets = {label: at for label, at in module.labels.items()}
+    targets = module.labels
     for index, at in place.items():
         instruction = module.code[index]
         if instruction.mnemonic in salu.BRANCHES:
@@ -143,15 +144,19 @@ def _fix_jumps(ops: list[Op], place: dict[int, int]) -> None:
         return
     for op in ops:
         if op.ends == "jump":
-            inner = op.run
-            op.run = lambda s, inner=inner: inner(s) - shift
+            op.run = _shifted(op.run, shift)
+
+
+def _shifted(inner: Any, shift: int) -> Any:
+    return lambda s: inner(s) - shift
 
 
 def _after_preload_prologue(ops: list[Op], entry: int) -> int:
     """Hardware that preloads arguments starts 256 bytes in, past the loads made for older firmware."""
     for at in range(entry, min(entry + 12, len(ops))):
-        if ops[at].mnemonic == "s_branch" and ops[at].target is not None:
-            return ops[at].target
+        target = ops[at].target
+        if ops[at].mnemonic == "s_branch" and target is not None:
+            return target
         if not ops[at].mnemonic.startswith(("s_load", "s_waitcnt", "s_wait", "s_nop")):
             break
     return entry
@@ -190,7 +195,8 @@ def _info(kernel: Kernel, decoder: Decoder, blob: np.ndarray) -> dict[str, Any]:
     d = kernel.descriptor
     user: list[tuple[str, int]] = []
     for key, name, count in (
-        ("user_sgpr_private_segment_buffer", "", 4), ("user_sgpr_dispatch_ptr", "dispatch", 2), ("user_sgpr_queue_ptr", "", 2),
+        ("user_sgpr_private_segment_buffer", "scratch", 4), ("user_sgpr_dispatch_ptr", "dispatch", 2),
+        ("user_sgpr_queue_ptr", "", 2),
         ("user_sgpr_kernarg_segment_ptr", "kernarg", 2), ("user_sgpr_dispatch_id", "", 2),
         ("user_sgpr_flat_scratch_init", "", 2), ("user_sgpr_private_segment_size", "", 1),
     ):  # fmt: skip

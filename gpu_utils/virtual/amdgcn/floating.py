@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+from collections.abc import Callable
 
 import numpy as np
 
@@ -26,8 +27,8 @@ def _odd_sum(p: np.ndarray, c: np.ndarray) -> np.ndarray:
 def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """float32 a * b + c with one rounding.
 
-    >>> a = np.array([1 + 2**-12], np.float32); float(fma32(a, a, np.array([-1.0], np.float32)))
-    0.00048834085464477539
+    >>> a = np.array([1 + 2**-12], np.float32); float(fma32(a, a, np.array([-1.0], np.float32))[0])
+    0.0004883408546447754
     """
     wide = a.astype(np.float64) * b
     s = wide + c
@@ -72,13 +73,12 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     unsafe |= (np.abs(result) < 1e-250) & (result != 0)
     if unsafe.any():
         result = np.array(result)
-        for at in np.argwhere(unsafe):
-            at = tuple(at)
+        for at in map(tuple, np.argwhere(unsafe)):
             result[at] = _libm.fma(a[at], b[at], c[at])
     return result
 
 
-def max_zero(function: np.ufunc, bits: np.ufunc) -> object:
+def max_zero(function: np.ufunc, bits: np.ufunc) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """fmax or fmin in which +0 is larger than -0; `bits` combines the bits of two zeros (and for max, or for min)."""
 
     def apply(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -45,7 +45,10 @@ def _grid(fnuz: bool, exponent_bits: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def encode(value: np.ndarray, fnuz: bool, exponent_bits: int, saturate: bool) -> np.ndarray:
-    """float32 -> codes (uint32), to nearest even. Overflow: the largest value if saturate, else NaN (infinity for OCP E5M2)."""
+    """float32 -> codes (uint32), to nearest even.
+
+    Overflow gives the largest value if saturate, else NaN (infinity for OCP E5M2).
+    """
     values, middles = _grid(fnuz, exponent_bits)
     size = np.abs(value.astype(np.float64))
     code = np.searchsorted(middles, size, side="left")
@@ -161,7 +164,7 @@ def _scaled(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any], b
         else:
             row = decoder.row(ops[1])
             widen = bf16_to_f32 if source == "bf16" else (lambda h: h.view(np.float16).astype(np.float32))
-            gets = [lambda s, n=np.uint32(n): widen((s.U[row] >> n).astype(np.uint16)) for n in (0, 16)]
+            gets = [_half_of(row, shift, widen) for shift in (0, 16)]
         put = decoder.putter(ops[0], "u16", high=bool(op_sel[len(ops) - 1]), keep_half=True)
 
         def narrow(s: Any) -> None:
@@ -190,6 +193,11 @@ def _scaled(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any], b
             s.put(out, narrow16(values[0]) | narrow16(values[1]) << np.uint32(16))
 
     return widen_codes
+
+
+def _half_of(row: int, shift: int, widen: Callable[[np.ndarray], np.ndarray]) -> Callable[[Any], np.ndarray]:
+    bits = np.uint32(shift)
+    return lambda s: widen((s.U[row] >> bits).astype(np.uint16))
 
 
 def _byte(mods: dict[str, Any]) -> int:

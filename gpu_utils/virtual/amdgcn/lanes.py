@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from gpu_utils.virtual.amdgcn import state as st
 from gpu_utils.virtual.amdgcn.operands import Decoder
 
 _DPP_WORDS = (
@@ -55,7 +54,8 @@ def dpp_source(modifiers: dict[str, Any], lanes: int) -> np.ndarray | None:
 class Dpp:
     """The DPP modifiers of one instruction.
 
-    move(state, register) gives the moved register; narrowed(state, put) runs put with the lanes masked that DPP leaves alone.
+    move(state, register) gives the moved register; narrowed(state,
+    put) runs put with the lanes masked that DPP leaves alone.
     """
 
     def __init__(self, decoder: Decoder, modifiers: dict[str, Any]) -> None:
@@ -190,7 +190,7 @@ def decode_permlane64(decoder: Decoder, operands: list[str]) -> Any:
 
 
 def decode_permlane_swap(decoder: Decoder, operands: list[str], width: int) -> Any:
-    """v_permlane16_swap_b32 and v_permlane32_swap_b32 (gfx950): odd groups of the first against even groups of the second."""
+    """v_permlane{16,32}_swap_b32 (gfx950): odd groups of the first against even groups of the second."""
     first, second = decoder.row(operands[0]), decoder.row(operands[1])
     lane = np.arange(decoder.lanes)
     odd = (lane & width) != 0

@@ -194,12 +194,12 @@ def _constant(decoder: Decoder, text: str, kind: str) -> Any:
 
 
 def _wmma(decoder: Decoder, ins: Instruction, match: re.Match[str]) -> tuple[Run, int]:
-    """16x16x16, wave32. On gfx11 both halves of the wave hold the same rows of A and columns of B; on gfx12 they split k."""
+    """16x16x16, wave32. Both halves of the wave hold the same rows and columns on gfx11; they split k on gfx12."""
     out_kind, m, n, k, kinds = match[1], int(match[2]), int(match[3]), int(match[4]), match[5]
     if (m, n, k) != (16, 16, 16) or decoder.lanes != 32:
         raise decoder.unsupported()
     first, second = kinds.split("_") if "_" in kinds else (kinds, kinds)
-    signs = list(ins.modifiers.get("neg_lo", [])) + [0, 0]
+    signs = [*ins.modifiers.get("neg_lo", []), 0, 0]
     if first == "iu8":
         first, second = ("i8" if signs[0] else "u8"), ("i8" if signs[1] else "u8")
     elif any(ins.modifiers.get(word) for word in ("neg_lo", "neg_hi")):

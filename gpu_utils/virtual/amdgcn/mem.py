@@ -15,6 +15,7 @@ from gpu_utils.virtual.amdgcn.parse import Instruction
 from gpu_utils.virtual.machine import Op
 
 Run = Callable[[Any], Any]
+ADD_THREAD = np.uint32(1 << 23)  # of the last word of a buffer resource
 _LDS_HIGH, _PRIVATE_HIGH = 0x10000, 0x20000
 
 
@@ -31,8 +32,10 @@ class Width:
 WIDTHS: dict[str, Width] = {
     "dword": Width(4), "dwordx2": Width(4, 2), "dwordx3": Width(4, 3), "dwordx4": Width(4, 4),
     "b32": Width(4), "b64": Width(4, 2), "b96": Width(4, 3), "b128": Width(4, 4),
-    "ubyte": Width(1), "u8": Width(1), "sbyte": Width(1, signed=True), "i8": Width(1, signed=True), "byte": Width(1), "b8": Width(1),
-    "ushort": Width(2), "u16": Width(2), "sshort": Width(2, signed=True), "i16": Width(2, signed=True), "short": Width(2),
+    "ubyte": Width(1), "u8": Width(1), "sbyte": Width(1, signed=True), "i8": Width(1, signed=True), "byte": Width(1),
+    "b8": Width(1),
+    "ushort": Width(2), "u16": Width(2), "sshort": Width(2, signed=True), "i16": Width(2, signed=True),
+    "short": Width(2),
     "b16": Width(2),
     "short_d16": Width(2, half="lo"), "short_d16_hi": Width(2, half="hi"), "d16_b16": Width(2, half="lo"),
     "d16_hi_b16": Width(2, half="hi"), "ubyte_d16": Width(1, half="lo"), "ubyte_d16_hi": Width(1, half="hi"),
@@ -40,14 +43,18 @@ WIDTHS: dict[str, Width] = {
     "d16_u8": Width(1, half="lo"), "d16_hi_u8": Width(1, half="hi"), "d16_i8": Width(1, signed=True, half="lo"),
     "d16_hi_i8": Width(1, signed=True, half="hi"), "byte_d16_hi": Width(1, half="hi"), "d16_hi_b8": Width(1, half="hi"),
     "u16_d16": Width(2, half="lo"), "u16_d16_hi": Width(2, half="hi"), "u8_d16": Width(1, half="lo"),
-    "u8_d16_hi": Width(1, half="hi"), "i8_d16": Width(1, signed=True, half="lo"), "i8_d16_hi": Width(1, signed=True, half="hi"),
+    "u8_d16_hi": Width(1, half="hi"), "i8_d16": Width(1, signed=True, half="lo"), "i8_d16_hi": Width(1, signed=True,
+    half="hi"),
     "b16_d16_hi": Width(2, half="hi"), "b8_d16_hi": Width(1, half="hi"),
 }  # fmt: skip
 ATOMIC = {
     "add": ("add", 4), "sub": ("sub", 4), "and": ("and", 4), "or": ("or", 4), "xor": ("xor", 4), "swap": ("exch", 4),
-    "smin": ("smin", 4), "smax": ("smax", 4), "umin": ("umin", 4), "umax": ("umax", 4), "inc": ("inc", 4), "dec": ("dec", 4),
-    "cmpswap": ("cas", 4), "add_f32": ("fadd", 4), "add_f64": ("fadd", 8), "min_f64": ("fmin", 8), "max_f64": ("fmax", 8),
-    "pk_add_f16": ("pk_fadd_f16", 4), "pk_add_bf16": ("pk_fadd_bf16", 4), "min_f32": ("fmin", 4), "max_f32": ("fmax", 4),
+    "smin": ("smin", 4), "smax": ("smax", 4), "umin": ("umin", 4), "umax": ("umax", 4), "inc": ("inc", 4),
+    "dec": ("dec", 4),
+    "cmpswap": ("cas", 4), "add_f32": ("fadd", 4), "add_f64": ("fadd", 8), "min_f64": ("fmin", 8), "max_f64": ("fmax",
+    8),
+    "pk_add_f16": ("pk_fadd_f16", 4), "pk_add_bf16": ("pk_fadd_bf16", 4), "min_f32": ("fmin", 4), "max_f32": ("fmax",
+    4),
     "min_num_f32": ("fmin", 4), "max_num_f32": ("fmax", 4), "fmin": ("fmin", 4), "fmax": ("fmax", 4),
 }  # fmt: skip
 for _name, _kind in (("add", "add"), ("sub", "sub"), ("inc", "inc"), ("dec", "dec"), ("min", "umin"), ("max", "umax")):
@@ -182,6 +189,10 @@ def _buffer_address(decoder: Decoder, ins: Instruction, space: str, action: str)
     size = _size(ins.mnemonic)
 
     def address(s: Any) -> Any:
+        if s.scratch_base is not None and s.U[resource + 3].any() and (s.U[resource + 3] & ADD_THREAD).all():
+            # before gfx940 scratch is a buffer that adds the lane: its scalar offset counts a whole wave's bytes
+            inner = offset if row is None else s.U[row].astype(np.int64) + offset
+            return s.scratch_base + inner + soffset(s).astype(np.int64) // s.lanes, s.mask
         base = s.U[resource].astype(np.int64) | (s.U[resource + 1] & np.uint32(0xFFFF)).astype(np.int64) << 32
         limit = s.U[resource + 2].astype(np.int64)
         extra = soffset(s).astype(np.int64)

@@ -23,7 +23,7 @@ from gpu_utils.virtual.amdgcn.parse import Instruction
 Getter = Callable[[Any], np.ndarray]
 Putter = Callable[[Any, np.ndarray], None]
 
-DTYPES = {
+DTYPES: dict[str, Any] = {
     "u32": np.uint32, "i32": np.int32, "f32": np.float32, "b32": np.uint32,
     "u16": np.uint16, "i16": np.int16, "f16": np.float16, "b16": np.uint16,
     "u64": np.uint64, "i64": np.int64, "f64": np.float64, "b64": np.uint64,
@@ -54,6 +54,7 @@ class Decoder:
         self.vgprs, self.agprs, self.sgprs = 1, 0, 16
         self.instruction: Instruction | None = None
         self.index = 0
+        self.code: list[Instruction] = []
         self.fp16_overflow = 0
         self.toward_zero16 = False
 
@@ -68,6 +69,13 @@ class Decoder:
             self._places[bits] = st.CONSTANTS + len(self.constants)
             self.constants.append(bits)
         return self._places[bits]
+
+    def literal(self, text: str, kind: str) -> int:
+        """The row of a constant operand."""
+        bits = self.bits(text, kind)
+        if bits is None:
+            raise self.unsupported(f"operand {text!r}")
+        return self.constant(bits)
 
     def register(self, text: str) -> tuple[int, int] | None:
         """(row, count) of a register or a range of them; None for anything else."""
@@ -141,14 +149,24 @@ class Decoder:
 
     def symbol(self, text: str) -> int | None:
         """`name@rel32@lo+4`: half of the absolute address, see s_getpc_b64 in salu.py."""
-        match = re.match(r"^([\w.$]+)@(?:rel32|gotpcrel32|abs32)@(lo|hi)(?:[+-]\d+)?$", text)
+        match = re.match(r"^([\w.$]+)@(rel32|gotpcrel32|abs32)@(lo|hi)(?:\+(\d+))?$", text)
         if not match:
             return None
+        plus = int(match[4] or 0) - (0 if match[2] == "abs32" else self._since_getpc())
         name = match[1] + ("@got" if "gotpcrel" in text else "")
         if name not in self.symbols:
             raise self.unsupported(f"nothing defines the symbol {match[1]}")
-        address = self.symbols[name]
-        return address & 0xFFFFFFFF if match[2] == "lo" else address >> 32
+        address = self.symbols[name] + plus
+        return address & 0xFFFFFFFF if match[3] == "lo" else address >> 32
+
+    def _since_getpc(self) -> int:
+        """Bytes from what s_getpc_b64 gave to the literal of this instruction: an addend counts them as well."""
+        distance = 4
+        for before in reversed(self.code[: self.index]):
+            if before.mnemonic == "s_getpc_b64":
+                break
+            distance += 8 if "@" in before.text or "&4294967295" in before.text or ">>32" in before.text else 4
+        return distance
 
     def getter(
         self, text: str, kind: str, high: bool = False, select: str = "", sext: bool = False, move: Any = None
@@ -192,9 +210,7 @@ class Decoder:
         if text in ("src_scc", "scc"):
             return lambda s: s.scc.astype(dtype)
         if select and select != "DWORD":
-            return _selected(
-                self.row(text) if self.register(text) else self.constant(self.bits(text, "u32")), select, sext, kind
-            )
+            return _selected(self.row(text) if self.register(text) else self.literal(text, "u32"), select, sext, kind)
         found = self.register(text)
         if found is None:
             symbol = self.symbol(text)

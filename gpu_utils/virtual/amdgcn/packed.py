@@ -1,4 +1,4 @@
-"""Packed instructions: two halves in a register (v_pk_*_f16, _i16, _u16), two float32 in a pair (v_pk_*_f32), mixed fma."""
+"""Packed instructions: two halves in a register (v_pk_*16), two float32 in a pair (v_pk_*_f32), mixed fma."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PACKED16: dict[str, tuple[Any, int, Callable[..., Any]]] = {
     "v_pk_lshrrev_b16": (np.uint16, 2, lambda a, b: b >> (a & _h(15))),
     "v_pk_ashrrev_i16": (np.int16, 2, lambda a, b: b >> (a & np.int16(15))),
 }
-PACKED32: dict[str, tuple[int, Callable[..., Any]]] = {
+PACKED32: dict[str, tuple[int, Any]] = {
     "v_pk_add_f32": (2, np.add),
     "v_pk_mul_f32": (2, np.multiply),
     "v_pk_fma_f32": (3, fl.fma32),
@@ -131,7 +131,7 @@ def _packed32(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any],
 
     def part(text: str, use: int, negate: int) -> Any:
         found = decoder.register(text)
-        row = found[0] + (use if found[1] > 1 else 0) if found else decoder.constant(decoder.bits(text, "f32"))
+        row = found[0] + (use if found[1] > 1 else 0) if found else decoder.literal(text, "f32")
         if negate:
             return lambda s: np.negative(s.F[row])
         return lambda s: s.F[row]
@@ -159,14 +159,18 @@ def _packed32(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any],
     return run
 
 
+def _widened(inner: Callable[[Any], np.ndarray]) -> Callable[[Any], np.ndarray]:
+    return lambda s: inner(s).astype(np.float32)
+
+
 def _mix(decoder: Decoder, ops: list[str], mods: dict[str, Any], to: str) -> Run:
     """fma in float32 whose sources are float32, or a half of a register where op_sel_hi says so."""
     half, is_half = _flags(mods, "op_sel", 0, 3), _flags(mods, "op_sel_hi", 0, 3)
-    gets = []
+    gets: list[Callable[[Any], np.ndarray]] = []
     for i, text in enumerate(ops[1:4]):
         if is_half[i]:
             inner = decoder.getter(text, "f16", high=bool(half[i]))
-            gets.append(lambda s, inner=inner: inner(s).astype(np.float32))
+            gets.append(_widened(inner))
         else:
             gets.append(decoder.getter(text, "f32"))
     clamp = bool(mods.get("clamp"))
@@ -175,7 +179,7 @@ def _mix(decoder: Decoder, ops: list[str], mods: dict[str, Any], to: str) -> Run
     def run(s: Any) -> None:
         value = fl.fma32(*[get(s) for get in gets])
         if clamp:
-            value = fl.fmin(fl.fmax(value, np.float32(0)), np.float32(1))
+            value = np.clip(np.nan_to_num(value, nan=0.0, posinf=1.0, neginf=0.0), 0, 1)
         put(s, value if to == "f32" else value.astype(np.float16))
 
     return run

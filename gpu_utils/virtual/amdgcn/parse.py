@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(slots=True)
@@ -19,7 +20,7 @@ class Instruction:
 
     mnemonic: str
     operands: list[str]
-    modifiers: dict[str, object]
+    modifiers: dict[str, Any]
     text: str
     line: tuple[str, int] | None
 
@@ -36,7 +37,7 @@ class Kernel:
 
 @dataclass(slots=True)
 class Module:
-    """A whole file. labels: name -> index in `code`. data: symbol -> (offset in `blob`); relocations: offset -> symbol."""
+    """A whole file. labels: name -> index in `code`. data: symbol -> offset in `blob`. relocations: offset -> name."""
 
     code: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
@@ -52,12 +53,38 @@ _FLAG = re.compile(r"^[a-z][a-z0-9_]*$")
 _MODIFIER = re.compile(r"([a-z_][a-z0-9_]*):(\[[^\]]*\]|quad_perm:\[[^\]]*\]|swizzle\([^)]*\)|[^\s,]+)", re.IGNORECASE)
 # Words that follow the operands without a comma and carry no value.
 _FLAGS = frozenset(
-    "glc slc dlc sc0 sc1 nt offen idxen addr64 off lds tfe gds clamp row_mirror row_half_mirror mul:2 high done vm "
-    "unorm da r128 a16 d16 compr".split()
+    [
+        "glc",
+        "slc",
+        "dlc",
+        "sc0",
+        "sc1",
+        "nt",
+        "offen",
+        "idxen",
+        "addr64",
+        "off",
+        "lds",
+        "tfe",
+        "gds",
+        "clamp",
+        "row_mirror",
+        "row_half_mirror",
+        "mul:2",
+        "high",
+        "done",
+        "vm",
+        "unorm",
+        "da",
+        "r128",
+        "a16",
+        "d16",
+        "compr",
+    ]
 )
 
 
-def split_operands(text: str) -> tuple[list[str], dict[str, object]]:
+def split_operands(text: str) -> tuple[list[str], dict[str, Any]]:
     """Operands and modifiers of an instruction's tail.
 
     >>> split_operands("v1, s[12:15], 0 offen offset:16")
@@ -73,7 +100,7 @@ def split_operands(text: str) -> tuple[list[str], dict[str, object]]:
             pieces.append(text[start:at].strip())
             start = at + 1
     last = text[start:].strip()
-    modifiers: dict[str, object] = {}
+    modifiers: dict[str, Any] = {}
     words = re.split(r"\s+(?![^\[(]*[\])])", last) if last else []
     operand: list[str] = []
     for word in words:
@@ -92,7 +119,7 @@ def split_operands(text: str) -> tuple[list[str], dict[str, object]]:
     return pieces, modifiers
 
 
-def _value(text: str) -> object:
+def _value(text: str) -> Any:
     if text.startswith("["):
         return [int(part, 0) if part.strip().lstrip("-").isdigit() else part.strip() for part in text[1:-1].split(",")]
     try:

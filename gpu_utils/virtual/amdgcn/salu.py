@@ -42,9 +42,11 @@ def _add(names: str, out: str, sources: str, function: Callable[..., Any], scc: 
         TABLE[name] = Scalar(out, tuple(sources.split()), function, scc)
 
 
-_LOGIC = {
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "nand": lambda a, b: ~(a & b), "nor": lambda a, b: ~(a | b),
-    "xnor": lambda a, b: ~(a ^ b), "andn2": lambda a, b: a & ~b, "orn2": lambda a, b: a | ~b, "and_not1": lambda a, b: a & ~b,
+_LOGIC: dict[str, Any] = {
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "nand": lambda a, b: ~(a & b), "nor": lambda a,
+    b: ~(a | b),
+    "xnor": lambda a, b: ~(a ^ b), "andn2": lambda a, b: a & ~b, "orn2": lambda a, b: a | ~b, "and_not1": lambda a,
+    b: a & ~b,
     "or_not1": lambda a, b: a | ~b,
 }  # fmt: skip
 for _w, _k in ((32, "u32"), (64, "u64")):
@@ -74,8 +76,14 @@ def _wqm(a: np.ndarray) -> np.ndarray:
 _add("s_wqm_b32", "u32", "u32", _wqm, "nonzero")
 _add("s_wqm_b64", "u64", "u64", _wqm, "nonzero")
 _add("s_brev_b32", "u32", "u32", _reverse_bits)
-_add("s_brev_b64", "u64", "u64", lambda a: (
-    _reverse_bits((a & _q(0xFFFFFFFF)).astype(_u)).astype(_q) << _q(32) | _reverse_bits((a >> _q(32)).astype(_u))))  # fmt: skip
+
+
+def _reverse64(a: np.ndarray) -> np.ndarray:
+    low, high = (a & _q(0xFFFFFFFF)).astype(_u), (a >> _q(32)).astype(_u)
+    return _reverse_bits(low).astype(_q) << _q(32) | _reverse_bits(high)
+
+
+_add("s_brev_b64", "u64", "u64", _reverse64)
 _add("s_flbit_i32_b32 s_clz_i32_u32", "u32", "u32", _ffbh)
 _add("s_flbit_i32 s_cls_i32", "u32", "i32", _ffbh_signed)
 _add(
@@ -157,6 +165,7 @@ _add("s_pack_hh_b32_b16", "u32", "u32 u32", lambda a, b: a >> _u(16) | (b & _u(0
 _add("s_pack_hl_b32_b16", "u32", "u32 u32", lambda a, b: a >> _u(16) | b << _u(16))
 # scalar floating point of gfx11.5 and gfx12
 _f = np.float32
+_ufunc: Any
 for _name, _ufunc in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply)):
     _add(f"s_{_name}_f32", "f32", "f32 f32", _ufunc)
 for _name, _ufunc in (("ceil", np.ceil), ("floor", np.floor), ("trunc", np.trunc), ("rndne", np.rint)):
@@ -179,8 +188,10 @@ _COMPARE = {
 }
 _SAVE = {
     "and": lambda s, e: s & e, "or": lambda s, e: s | e, "xor": lambda s, e: s ^ e, "nand": lambda s, e: ~(s & e),
-    "nor": lambda s, e: ~(s | e), "xnor": lambda s, e: ~(s ^ e), "andn2": lambda s, e: s & ~e, "orn2": lambda s, e: s | ~e,
-    "andn1": lambda s, e: ~s & e, "orn1": lambda s, e: ~s | e, "and_not0": lambda s, e: ~s & e, "and_not1": lambda s, e: s & ~e,
+    "nor": lambda s, e: ~(s | e), "xnor": lambda s, e: ~(s ^ e), "andn2": lambda s, e: s & ~e, "orn2": lambda s,
+    e: s | ~e,
+    "andn1": lambda s, e: ~s & e, "orn1": lambda s, e: ~s | e, "and_not0": lambda s, e: ~s & e, "and_not1": lambda s,
+    e: s & ~e,
     "or_not0": lambda s, e: ~s | e, "or_not1": lambda s, e: s | ~e,
 }  # fmt: skip
 _WAITS = re.compile(
@@ -253,8 +264,8 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
     if match:
         from gpu_utils.virtual.amdgcn.vector import COMPARE
 
-        a, b, compare = decoder.getter(ops[0], "f32"), decoder.getter(ops[1], "f32"), COMPARE[match[1]]
-        return (lambda s: s.put_scc(compare(a(s), b(s)))), "scalar", ""
+        a, b, order = decoder.getter(ops[0], "f32"), decoder.getter(ops[1], "f32"), COMPARE[match[1]]
+        return (lambda s: s.put_scc(order(a(s), b(s)))), "scalar", ""
     entry = TABLE.get(name)
     if entry is None:
         raise decoder.unsupported()
@@ -410,6 +421,7 @@ def _mode_register(decoder: Decoder, name: str, ops: list[str]) -> Run:
 def _trap(decoder: Decoder) -> Run:
     from gpu_utils.errors import DeviceAssert
 
+    assert decoder.instruction is not None
     kernel, text, line = decoder.kernel, decoder.instruction.text, decoder.instruction.line
     place = f" ({line[0].rsplit('/', 1)[-1]}:{line[1]})" if line else ""
 

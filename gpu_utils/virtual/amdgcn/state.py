@@ -63,7 +63,8 @@ class AmdState(State):
 
     def __init__(self, program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> None:
         super().__init__(program, launch, block_ids, waves_per_block)
-        self.registers = _spare.pop((program, self.waves), None) or Registers(program, self.waves)
+        kept = None if launch.fresh else _spare.pop((program, self.waves), None)
+        self.registers = kept or Registers(program, self.waves)
         registers = self.registers
         self.U, self.F, self.Q, self.S = registers.U, registers.F, registers.Q, registers.S
         self.I, self.vectors = registers.I, registers.vectors
@@ -86,7 +87,11 @@ class AmdState(State):
         self.U[0][...] = (x | y << 10 | z << 20).astype(np.uint32)
         at = SGPR
         for name, count in info["user_sgprs"]:
-            if name == "kernarg":
+            if name != "preload":
+                self.S[:, at - SGPR : at - SGPR + count] = 0
+            if name == "scratch":
+                self.U[at + 3][...] = 1 << 23
+            elif name == "kernarg":
                 self.Q[at][...] = np.uint64(launch.args.ctypes.data)
             elif name == "dispatch":
                 self.Q[at][...] = np.uint64(launch.packet.ctypes.data)
@@ -105,6 +110,8 @@ class AmdState(State):
                 if info["group_ids"][axis]:
                     self.U[at][...] = ids[:, axis : axis + 1]
                     at += 1
+            self.S[:, at - SGPR : at - SGPR + 2] = 0  # the scratch offset of the wave: a buffer per lane needs none
+        self.scratch_base: np.ndarray | None = None
         size = info["scratch"]
         if size:
             self.scratch_stride = -(-size // 16) * 16
@@ -152,7 +159,7 @@ class AmdState(State):
         if self.act is None:
             self.mask = self.exec_mask
         elif self.exec_mask is None:
-            self.mask = np.repeat(self.act_column, self.lanes, axis=1)
+            self.mask = np.repeat(self.act[:, None], self.lanes, axis=1)
         else:
             self.mask = self.exec_mask & self.act_column
         self.active_lanes = self.waves * self.lanes if self.mask is None else int(self.mask.sum())

@@ -6,6 +6,7 @@ do not have a citation are AMD's ISA manuals (MI200, MI300, RDNA3, RDNA4), whose
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -168,10 +169,14 @@ def _perm_constant(selector: int) -> Callable[..., Any] | None:
 
 
 _add("v_perm_b32", "u32", "u32 u32 u32", _perm)
-_add("v_alignbit_b32", "u32", "u32 u32 u32", lambda a, b, c: (
-    ((_u64(a) << np.uint64(32) | b) >> (c & _u(31)).astype(np.uint64)) & np.uint64(0xFFFFFFFF)).astype(_u))  # fmt: skip
-_add("v_alignbyte_b32", "u32", "u32 u32 u32", lambda a, b, c: (
-    ((_u64(a) << np.uint64(32) | b) >> ((c & _u(3)) * _u(8)).astype(np.uint64)) & np.uint64(0xFFFFFFFF)).astype(_u))  # fmt: skip
+
+
+def _align(a: np.ndarray, b: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    return ((_u64(a) << np.uint64(32) | b) >> _u64(shift) & np.uint64(0xFFFFFFFF)).astype(_u)
+
+
+_add("v_alignbit_b32", "u32", "u32 u32 u32", lambda a, b, c: _align(a, b, c & _u(31)))
+_add("v_alignbyte_b32", "u32", "u32 u32 u32", lambda a, b, c: _align(a, b, (c & _u(3)) * _u(8)))
 
 
 def _bitop3(code: int, dtype: Any) -> Callable[..., Any]:
@@ -211,8 +216,8 @@ _add("v_sub_u16 v_sub_nc_u16", "u16", "u16 u16", np.subtract)
 _add("v_sub_i16 v_sub_nc_i16", "i16", "i16 i16", np.subtract)
 _add("v_subrev_u16", "u16", "u16 u16", _reverse(np.subtract))
 _add("v_mul_lo_u16", "u16", "u16 u16", np.multiply)
-_add("v_mad_u16", "u16", "u16 u16 u16", lambda a, b, c: a * b + c)
-_add("v_mad_i16", "i16", "i16 i16 i16", lambda a, b, c: a * b + c)
+_add("v_mad_u16 v_mad_legacy_u16", "u16", "u16 u16 u16", lambda a, b, c: a * b + c)
+_add("v_mad_i16 v_mad_legacy_i16", "i16", "i16 i16 i16", lambda a, b, c: a * b + c)
 _add("v_mul_lo_u32", "u32", "u32 u32", np.multiply)
 _add("v_mul_hi_u32", "u32", "u32 u32", lambda a, b: (_u64(a) * _u64(b) >> np.uint64(32)).astype(_u))
 _add("v_mul_hi_i32", "i32", "i32 i32", lambda a, b: (a.astype(np.int64) * b.astype(np.int64) >> 32).astype(_i))
@@ -350,10 +355,12 @@ def _turns(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-# Bounds: AMD's manuals state 1 ulp for exp, log, rcp, rsq and sqrt of float32; sin and cos have an absolute error of 2^-20 or so.
-_slow = {"kind": "transcendental"}
+# Bounds: AMD's manuals state 1 ulp for exp, log, rcp, rsq and sqrt of float32; sin and cos have an absolute error.
+_slow: dict[str, Any] = {"kind": "transcendental"}
+_function: Any
 for _name, _function, _flush in (
-    ("exp", np.exp2, True), ("log", np.log2, True), ("rcp", np.reciprocal, False), ("rsq", _rsq, False), ("sqrt", np.sqrt, False),
+    ("exp", np.exp2, True), ("log", np.log2, True), ("rcp", np.reciprocal, False), ("rsq", _rsq, False),
+    ("sqrt", np.sqrt, False),
 ):  # fmt: skip
     _add(f"v_{_name}_f32", "f32", "f32", _approximate(_function, _flush), error=1, **_slow)
     _add(f"v_{_name}_f16", "f16", "f16", _approximate(_function, False), error=1, **_slow)
@@ -375,6 +382,42 @@ def _ldexp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 _add("v_ldexp_f32", "f32", "f32 i32", _ldexp)
 _add("v_ldexp_f16", "f16", "f16 i16", _ldexp)
 _add("v_ldexp_f64", "f64", "f64 i32", _ldexp)
+
+
+def _two_over_pi(digits: int = 1201) -> int:
+    """floor(2 / pi * 2**digits), pi by Machin's formula in integers."""
+    one = 1 << (digits + 64)
+
+    def arctan_of_inverse(n: int) -> int:
+        total, term, k = 0, one // n, 1
+        while term:
+            total += term // k if k % 4 == 1 else -(term // k)
+            term, k = term // (n * n), k + 2
+        return total
+
+    pi = 4 * (4 * arctan_of_inverse(5) - arctan_of_inverse(239))
+    return (2 * one << digits) // pi
+
+
+@lru_cache(maxsize=4096)
+def _preop(shift: int, huge: bool) -> float:
+    bits = (_two_over_pi_bits() << shift) >> (1201 - 53) & ((1 << 53) - 1)
+    return math.ldexp(float(bits), -53 - shift + (128 if huge else 0))
+
+
+_two_over_pi_bits = lru_cache(maxsize=1)(_two_over_pi)
+
+
+def _trig_preop(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """53 bits of 2/pi, taken from where the exponent of the argument needs them, for sin and cos of float64."""
+    exponent = (a.view(np.uint64) >> np.uint64(52) & np.uint64(0x7FF)).astype(np.int64)
+    shift = (b & _u(31)).astype(np.int64) * 53 + np.maximum(exponent - 1077, 0)
+    keys, back = np.unique(shift * 2 + (exponent >= 1968), return_inverse=True)
+    values = np.array([_preop(int(key) >> 1, bool(key & 1)) for key in keys])
+    return values[back].reshape(a.shape)
+
+
+_add("v_trig_preop_f64", "f64", "f64 u32", _trig_preop)
 
 
 def _frexp_exp(a: np.ndarray) -> np.ndarray:
@@ -440,9 +483,11 @@ _add("v_cvt_pk_f16_f32", "u32", "f32 f32", lambda a, b: _halves(a.astype(np.floa
 _add("v_cvt_pk_bf16_f32", "u32", "f32 f32", lambda a, b: fl.f32_to_bf16(a) | fl.f32_to_bf16(b) << _u(16))
 _add("v_pack_b32_f16", "u32", "u16 u16", _halves)
 _add("v_cvt_pk_i16_i32", "u32", "i32 i32",
-     lambda a, b: _halves(np.clip(a, -32768, 32767).astype(np.int16), np.clip(b, -32768, 32767).astype(np.int16)))  # fmt: skip
+     lambda a, b: _halves(np.clip(a, -32768, 32767).astype(np.int16), np.clip(b, -32768,
+     32767).astype(np.int16)))  # fmt: skip
 _add("v_cvt_pk_u16_u32", "u32", "u32 u32",
-     lambda a, b: _halves(np.minimum(a, _u(65535)).astype(np.uint16), np.minimum(b, _u(65535)).astype(np.uint16)))  # fmt: skip
+     lambda a, b: _halves(np.minimum(a, _u(65535)).astype(np.uint16), np.minimum(b,
+     _u(65535)).astype(np.uint16)))  # fmt: skip
 _add("v_cvt_pk_i16_f32", "u32", "f32 f32", lambda a, b: _halves(fl.to_int(a, np.int16), fl.to_int(b, np.int16)))
 _add("v_cvt_pk_u16_f32", "u32", "f32 f32", lambda a, b: _halves(fl.to_int(a, np.uint16), fl.to_int(b, np.uint16)))
 
@@ -574,4 +619,5 @@ def _dot2_narrow(
 _add("v_dot2_f16_f16", "f16", "u32 u32 f16",
      _dot2_narrow(_f16_low, _f16_high, lambda x: x.astype(np.float16), lambda c: c.astype(_f)), error=1)  # fmt: skip
 _add("v_dot2_bf16_bf16", "u16", "u32 u32 u16",
-     _dot2_narrow(_bf_low, _bf_high, lambda x: fl.f32_to_bf16(x).astype(np.uint16), fl.bf16_to_f32), error=1)  # fmt: skip
+     _dot2_narrow(_bf_low, _bf_high, lambda x: fl.f32_to_bf16(x).astype(np.uint16), fl.bf16_to_f32),
+     error=1)  # fmt: skip

@@ -1,4 +1,4 @@
-"""From one vector instruction to a function of the state: operands, DPP, SDWA, op_sel, clamp, omod, and the special forms."""
+"""From a vector instruction to a function of the state: operands, DPP, SDWA, op_sel, clamp, omod, special forms."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ Run = Callable[[Any], Any]
 _SUFFIX = re.compile(r"_(e32|e64|dpp|sdwa|e64_dpp|dpp8)$")
 
 
-def base_name(mnemonic: str) -> tuple[str, str]:
-    """`v_add_f32_dpp` -> ("v_add_f32", "dpp")."""
-    name, form = mnemonic, ""
-    while match := _SUFFIX.search(name):
-        name, form = name[: match.start()], form + match[1]
-    return name, form
+def base_name(mnemonic: str) -> str:
+    """The name without its encoding.
+
+    >>> base_name("v_add_f32_e64_dpp")
+    'v_add_f32'
+    """
+    while match := _SUFFIX.search(mnemonic):
+        mnemonic = mnemonic[: match.start()]
+    return mnemonic
 
 
 def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
     """(run, kind, ends) of a vector instruction."""
-    name, form = base_name(ins.mnemonic)
+    name = base_name(ins.mnemonic)
     ops, mods = ins.operands, ins.modifiers
     if name.startswith("v_cmpx_"):
         return _compare(decoder, name, ops, mods, writes_exec=True), "vector", "mask"
@@ -120,9 +123,10 @@ def _fast(decoder: Decoder, entry: valu.Vector, out: str, texts: list[str]) -> R
     """Plain 32-bit operands: rows are indexed directly and the result goes straight to the register."""
     if BITS[entry.out] != 32 or any(BITS[kind] != 32 for kind in entry.sources):
         return None
-    rows = [decoder.plain_row(text, kind) for text, kind in zip(texts, entry.sources, strict=True)]
+    found = [decoder.plain_row(text, kind) for text, kind in zip(texts, entry.sources, strict=True)]
+    rows = [row for row in found if row is not None]
     target = decoder.register(out)
-    if target is None or any(row is None for row in rows):
+    if target is None or len(rows) < len(found):
         return None
     d, function = target[0], entry.function
     vector = any(row < st.SGPR for row in rows)
@@ -186,11 +190,12 @@ def _fast_ufunc(function: np.ufunc, letter: str, to: str, a: int, b: int, d: int
     return run_u
 
 
-_SATURATING = {
+_SATURATING: dict[str, tuple[Any, Any]] = {
     "v_add_u32": (np.add, np.uint32), "v_sub_u32": (np.subtract, np.uint32), "v_add_i32": (np.add, np.int32),
     "v_sub_i32": (np.subtract, np.int32), "v_add_u16": (np.add, np.uint16), "v_sub_u16": (np.subtract, np.uint16),
     "v_add_i16": (np.add, np.int16), "v_sub_i16": (np.subtract, np.int16), "v_add_nc_u32": (np.add, np.uint32),
-    "v_sub_nc_u32": (np.subtract, np.uint32), "v_add_nc_i32": (np.add, np.int32), "v_sub_nc_i32": (np.subtract, np.int32),
+    "v_sub_nc_u32": (np.subtract, np.uint32), "v_add_nc_i32": (np.add, np.int32),
+    "v_sub_nc_i32": (np.subtract, np.int32),
     "v_add_nc_u16": (np.add, np.uint16), "v_sub_nc_u16": (np.subtract, np.uint16), "v_add_nc_i16": (np.add, np.int16),
     "v_sub_nc_i16": (np.subtract, np.int16),
     "v_subrev_u32": (lambda a, b: b - a, np.uint32), "v_subrev_nc_u32": (lambda a, b: b - a, np.uint32),
@@ -225,7 +230,8 @@ def _unordered(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 COMPARE: dict[str, Callable[..., Any]] = {
     "lt": np.less, "eq": np.equal, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "ne": np.not_equal,
-    "lg": lambda a, b: (a < b) | (a > b), "neq": np.not_equal, "nlt": lambda a, b: ~(a < b), "nle": lambda a, b: ~(a <= b),
+    "lg": lambda a, b: (a < b) | (a > b), "neq": np.not_equal, "nlt": lambda a, b: ~(a < b), "nle": lambda a,
+    b: ~(a <= b),
     "ngt": lambda a, b: ~(a > b), "nge": lambda a, b: ~(a >= b), "nlg": lambda a, b: ~((a < b) | (a > b)),
     "o": lambda a, b: ~_unordered(a, b), "u": _unordered,
     "f": lambda a, b: np.zeros(np.broadcast_shapes(a.shape, b.shape), bool),
@@ -235,7 +241,7 @@ COMPARE: dict[str, Callable[..., Any]] = {
 
 
 def float_class(a: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """v_cmp_class: one bit of `wanted` for each of sNaN, qNaN, -inf, -normal, -denormal, -0, +0, +denormal, +normal, +inf."""
+    """v_cmp_class: the bits of `wanted` are sNaN, qNaN, -inf, -normal, -denormal, -0, +0, +denormal, +normal, +inf."""
     word = np.dtype(f"u{a.dtype.itemsize}").type
     info = np.finfo(a.dtype)
     bits = np.ascontiguousarray(a).view(word)

@@ -7,6 +7,8 @@ ours (the manual leaves it opaque): phase, expected arrivals, arrivals still pen
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
@@ -15,7 +17,7 @@ from gpu_utils.virtual.ptx.parse import SINK, Imm, Instruction
 from gpu_utils.virtual.ptx.state import PtxState
 from gpu_utils.virtual.ptx.warp import full
 
-HANDLERS: dict[str, object] = {}
+HANDLERS: dict[str, Callable[[Decoder, PtxOp, Instruction], None]] = {}  # filled by tensor.py
 CP_ASYNC_FORMS = tuple(f"cp.async.{c}.shared.global" for c in ("ca", "cg"))
 
 
@@ -32,8 +34,6 @@ def _copy(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     ):
         op.kind = "wait"
         op.run = lambda state: None
-    elif parts[2] == "mbarrier":
-        HANDLERS["mbarrier"](decoder, op, instruction)
     elif parts[2] == "bulk":
         HANDLERS["bulk"](decoder, op, instruction)
     else:

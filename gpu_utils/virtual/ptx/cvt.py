@@ -7,6 +7,7 @@ value, or 2**63, when float64 or a 64-bit integer is involved) and values out of
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -256,8 +257,8 @@ def _build() -> None:
         if ftz and source != "f32":
             continue
         run = store(_float_to_int(target, source, mode, ftz))
-        for sat in ("", ".sat"):
-            TABLE[f"cvt.{mode}{'.ftz' if ftz else ''}{sat}.{target}.{source}"] = Form((target,), (source,), run)
+        for clamped in ("", ".sat"):
+            TABLE[f"cvt.{mode}{'.ftz' if ftz else ''}{clamped}.{target}.{source}"] = Form((target,), (source,), run)
     for target, source, mode in itertools.product(FLOATS, INTEGERS, ("rn", "rz", "rm", "rp")):
         TABLE[f"cvt.{mode}.{target}.{source}"] = Form((target,), (source,), store(_int_to_float(target, source, mode)))
     size = {"f16": 1, "bf16": 1, "f32": 2, "f64": 3}
@@ -300,7 +301,7 @@ def _differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (a < b) | (a > b)
 
 
-ORDERED = {
+ORDERED: dict[str, Callable[..., np.ndarray]] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -309,8 +310,9 @@ ORDERED = {
     "ge": np.greater_equal,
 }
 UNSIGNED = {"lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal}
-FLOAT_ONLY = {
-    "equ": lambda a, b: ~_differ(a, b), "neu": np.not_equal, "ltu": lambda a, b: ~(a >= b), "leu": lambda a, b: ~(a > b),
+FLOAT_ONLY: dict[str, Callable[..., np.ndarray]] = {
+    "equ": lambda a, b: ~_differ(a, b), "neu": np.not_equal, "ltu": lambda a, b: ~(a >= b), "leu": lambda a,
+    b: ~(a > b),
     "gtu": lambda a, b: ~(a <= b), "geu": lambda a, b: ~(a < b), "num": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
     "nan": lambda a, b: np.isnan(a) | np.isnan(b),
 }  # fmt: skip
@@ -331,6 +333,10 @@ def comparison(operator: str, kind: str):
     return ORDERED.get(operator)
 
 
+def _flushed(fn):
+    return lambda a, b: fn(rnd.flush(a), rnd.flush(b))
+
+
 def _both(fn, combine):
     """p = (a ? b) op c and q = !(a ? b) op c."""
 
@@ -347,6 +353,14 @@ def _both(fn, combine):
     return run
 
 
+def _choose(a: np.ndarray, b: np.ndarray, p: np.ndarray) -> np.ndarray:
+    return np.where(p, a, b)
+
+
+def _choose_by_sign(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    return np.where(c >= 0, a, b)
+
+
 def _compare() -> None:
     kinds = ("b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f16", "bf16", "f32", "f64")
     for kind, operator in itertools.product(kinds, {**ORDERED, **UNSIGNED, **FLOAT_ONLY}):
@@ -355,10 +369,7 @@ def _compare() -> None:
             continue
         flushes = ("", ".ftz") if kind in ("f32", "f16") else ("",)
         for flush in flushes:
-            if not flush:
-                each = fn
-            else:
-                each = lambda a, b, f=fn: f(rnd.flush(a), rnd.flush(b))  # noqa: E731
+            each = _flushed(fn) if flush else fn
             single = each if isinstance(each, np.ufunc) else store(each)
             COMPARE[f"setp.{operator}{flush}.{kind}"] = Form(("pred",), (kind, kind), single)
             COMPARE[f"setp.{operator}{flush}.{kind}|"] = Form(("pred", "pred"), (kind, kind), _both(each, None))
@@ -380,9 +391,9 @@ def _compare() -> None:
 
         COMPARE[f"setp.{operator}.{pair}|"] = Form(("pred", "pred"), (pair, pair), halves)
     for kind in ("b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64"):
-        COMPARE[f"selp.{kind}"] = Form((kind,), (kind, kind, "pred"), store(lambda a, b, p: np.where(p, a, b)))
-        COMPARE[f"slct.{kind}.s32"] = Form((kind,), (kind, kind, "s32"), store(lambda a, b, c: np.where(c >= 0, a, b)))
-        COMPARE[f"slct.{kind}.f32"] = Form((kind,), (kind, kind, "f32"), store(lambda a, b, c: np.where(c >= 0, a, b)))
+        COMPARE[f"selp.{kind}"] = Form((kind,), (kind, kind, "pred"), store(_choose))
+        COMPARE[f"slct.{kind}.s32"] = Form((kind,), (kind, kind, "s32"), store(_choose_by_sign))
+        COMPARE[f"slct.{kind}.f32"] = Form((kind,), (kind, kind, "f32"), store(_choose_by_sign))
 
 
 _build()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from gpu_utils.virtual.ptx.parse import (
     Symbol,
     Vector,
 )  # fmt: skip
-from gpu_utils.virtual.ptx.state import COLUMNS, PtxState, Slot
+from gpu_utils.virtual.ptx.state import CLOCKS, COLUMNS, SPECIALS, PtxState, Slot
 
 ALU: dict[str, Form] = {**integer.TABLE, **floating.TABLE, **cvt.TABLE, **cvt.COMPARE}
 TRANSCENDENTAL = {"ex2", "lg2", "sin", "cos", "tanh", "rcp", "rsqrt", "sqrt"}
@@ -63,6 +63,10 @@ class PtxOp(Op):
     results: list | None = None
 
 
+def _undecided(state: Any) -> None:
+    """The run of an op until a table gives it one."""
+
+
 class Decoder:
     """Decodes one kernel with the functions it calls; collects slots, symbols and memory sizes."""
 
@@ -80,10 +84,28 @@ class Decoder:
         self.versions: dict[Reg, int] = {}  # register -> how often the block has written it so far
         self.fragments: set[tuple] = set()
         self.names: dict[tuple[str, int], str] = {}
+        self.pending: list[tuple[list[int], list[str]]] = []
+        self.after: list[tuple[list[int], PtxOp]] = []
+        self.data = np.zeros(0, np.uint8)
 
     # errors -----------------------------------------------------------------------------------------------------
-    def refuse(self, instruction: Instruction, why: str = "") -> None:
+    def refuse(self, instruction: Instruction, why: str = "") -> NoReturn:
         raise UnsupportedInstruction(self.target, self.kernel.name, instruction.text, why)
+
+    # places in the code, known when all is laid out -------------------------------------------------------------
+    def label(self, name: str) -> str:
+        """A label of the function being decoded, among those of all functions."""
+        return f"{self.function.name}:{name}"
+
+    def later(self, places: list[int], labels: list[str]) -> None:
+        """Fill `places` with the op indices of `labels` when they are known."""
+        self.pending.append((places, labels))
+
+    def following(self, op: PtxOp) -> list[int]:
+        """A list that will hold the index of the op after `op`."""
+        place: list[int] = []
+        self.after.append((place, op))
+        return place
 
     # slots ------------------------------------------------------------------------------------------------------
     def _slot(self, key: Any, slot: Slot) -> int:
@@ -181,6 +203,8 @@ class Decoder:
         if isinstance(operand, Imm):
             return self.literal(operand, kind)
         if isinstance(operand, Special):
+            if operand.name not in SPECIALS:
+                raise ValueError(f"no special register {operand.name}")
             dtype = TYPES[kind][1]
             return self._slot(("special", operand.name, dtype.str), Slot("special", operand.name, dtype))
         if isinstance(operand, Symbol):
@@ -230,9 +254,9 @@ class Decoder:
         return key, first
 
     # arithmetic -------------------------------------------------------------------------------------------------
-    def decode(self, instruction: Instruction) -> Op:
+    def decode(self, instruction: Instruction) -> PtxOp:
         """The op of one instruction. Raises UnsupportedInstruction when no table knows it."""
-        op = PtxOp(None, instruction.opcode, "vector", instruction.text, instruction.line)
+        op = PtxOp(_undecided, instruction.opcode, "vector", instruction.text, instruction.line)
         try:
             key = instruction.opcode
             if instruction.operands and isinstance(instruction.operands[0], Pair) and key.startswith("setp"):
@@ -247,7 +271,7 @@ class Decoder:
                 handler(self, op, instruction)
         except (ValueError, KeyError, IndexError) as error:
             self.refuse(instruction, str(error))
-        if op.run is None:
+        if op.run is _undecided:
             self.refuse(instruction)
         return op
 
@@ -378,13 +402,25 @@ def _move(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         _unpack(decoder, op, target, source, kind, pred, negated)
     elif isinstance(source, Vector):
         _pack(decoder, op, target, source, kind, pred, negated)
+    elif isinstance(source, Special) and source.name in CLOCKS:
+        _read_clock(op, decoder.raw(target), source.name.endswith("_hi"), pred, negated)
     else:
         if isinstance(source, Symbol) and decoder.addresses.get(source.name, ("", 0))[0] == "local":
             decoder.generic = True
         column = TYPES[kind][0]
         kind = {"16": "b16", "32": "b32", "64": "b64", "pred": "pred"}[column] if kind not in ("f32", "f64") else kind
-        outs = [decoder.write(target, kind)]
-        op.run = elementwise(lambda a, out: np.copyto(out, a), [decoder.read(source, kind)], outs, pred, negated)
+        out = decoder.register(target, kind, write=True), decoder.raw(target)
+        op.run = elementwise(lambda a, o: np.copyto(o, a), [decoder.read(source, kind)], [out], pred, negated)
+
+
+def _read_clock(op: PtxOp, out: int, upper: bool, pred: int | None, negated: bool) -> None:
+    def run(state: PtxState) -> None:
+        some, mask = state.active(pred, negated)
+        if some:
+            state.clock += 1
+            state.put(out, 0 if upper else state.clock, mask)
+
+    op.run = run
 
 
 def _convert_address(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
@@ -399,7 +435,7 @@ def _convert_address(decoder: Decoder, op: PtxOp, instruction: Instruction) -> N
     )
     if space is None:
         raise ValueError("cvta without a state space")
-    out, slot = decoder.write(target, kind)[1], decoder.read(source, kind)
+    out, slot = decoder.raw(target), decoder.read(source, kind)
     if space in ("global", "const", "param"):
         op.run = elementwise(lambda a, o: np.copyto(o, a), [slot], [(out, out)], pred, negated)
         return

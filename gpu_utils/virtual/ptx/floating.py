@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -27,8 +28,10 @@ APPROXIMATE: dict[str, float] = {
     "rsqrt.approx.f32": 2**-22.9, "rsqrt.approx.ftz.f32": 2**-22.9, "sin.approx.f32": 2**-20.5,
     "sin.approx.ftz.f32": 2**-20.5, "cos.approx.f32": 2**-20.5, "cos.approx.ftz.f32": 2**-20.5,
     "tanh.approx.f32": 2**-11, "div.approx.f32": 2**-22, "div.approx.ftz.f32": 2**-22, "div.full.f32": 2**-22,
-    "div.full.ftz.f32": 2**-22, "rcp.approx.ftz.f64": 2**-20, "rsqrt.approx.f64": 2**-20, "rsqrt.approx.ftz.f64": 2**-20,
-    "ex2.approx.f16": 2**-9.9, "ex2.approx.f16x2": 2**-9.9, "ex2.approx.ftz.bf16": 2**-7, "ex2.approx.ftz.bf16x2": 2**-7,
+    "div.full.ftz.f32": 2**-22, "rcp.approx.ftz.f64": 2**-20, "rsqrt.approx.f64": 2**-20,
+    "rsqrt.approx.ftz.f64": 2**-20,
+    "ex2.approx.f16": 2**-9.9, "ex2.approx.f16x2": 2**-9.9, "ex2.approx.ftz.bf16": 2**-7,
+    "ex2.approx.ftz.bf16x2": 2**-7,
     "tanh.approx.f16": 2**-10, "tanh.approx.f16x2": 2**-10, "tanh.approx.bf16": 2**-8, "tanh.approx.bf16x2": 2**-8,
 }  # fmt: skip
 
@@ -111,7 +114,7 @@ def _step(near: np.ndarray, err: np.ndarray, mode: str) -> np.ndarray:
     return np.where(err > 0, np.nextafter(near, one(np.inf)), near)
 
 
-_EXACT = {
+_EXACT: dict[str, Callable[..., Fraction]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "fma": lambda a, b, c: a * b + c,
     "div": lambda a, b: a / b, "rcp": lambda a: 1 / a,
 }  # fmt: skip
@@ -140,7 +143,7 @@ def _error_sign(name: str, near: np.ndarray, arrays: tuple[np.ndarray, ...]) -> 
 
 def _directed(name: str, mode: str):
     """Any operation in a directed mode, by stepping from the nearest result."""
-    nearest = {**_PLAIN, "fma": _fused, "div": np.divide, "rcp": np.reciprocal, "sqrt": np.sqrt}[name]
+    nearest = _NEAREST[name]
 
     def run(*arrays: np.ndarray) -> np.ndarray:
         near = np.asarray(nearest(*arrays))
@@ -156,7 +159,12 @@ def _directed(name: str, mode: str):
     return run
 
 
-_PLAIN = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
+_PLAIN: dict[str, Callable[..., np.ndarray]] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
+
+
+_NEAREST: dict[str, Callable[..., np.ndarray]] = {
+    **_PLAIN, "fma": _fused, "div": np.divide, "rcp": np.reciprocal, "sqrt": np.sqrt,
+}  # fmt: skip
 
 
 def _half(fn):
@@ -199,10 +207,8 @@ def _arithmetic() -> None:
             plain = (_PLAIN[name] if name != "fma" else _fused) if nearest else _directed32(name, mode[1:])
             fn = _ftz(plain) if ftz else plain
             fn = _sat(fn) if sat else fn
-            if nearest and not ftz and not sat:
-                run = rnd.fma32 if name == "fma" else plain
-            else:
-                run = store(fn)
+            unchanged = rnd.fma32 if name == "fma" else plain
+            run = unchanged if nearest and not ftz and not sat else store(fn)
             TABLE[f"{name}{mode}{ftz}{sat}.f32"] = Form(("f32",), ("f32",) * arity, run)
         for mode in modes:
             if mode in ("", ".rn"):
@@ -239,13 +245,13 @@ def _comparison_free() -> None:
             kind = f"bf16{pack}"
             run = store(lambda a, b, f=each: rnd.f32_to_bf16(np.asarray(f(rnd.bf16_to_f32(a), rnd.bf16_to_f32(b)))))
             TABLE[f"{name}{nan}.{kind}"] = Form((kind,), (kind,) * 2, run)
-    for name, fn in (("abs", np.abs), ("neg", np.negative)):
-        TABLE[f"{name}.f32"] = Form(("f32",), ("f32",), fn)
-        TABLE[f"{name}.ftz.f32"] = Form(("f32",), ("f32",), store(lambda a, f=fn: f(rnd.flush(a))))
-        TABLE[f"{name}.f64"] = Form(("f64",), ("f64",), fn)
+    for name, sign in (("abs", np.abs), ("neg", np.negative)):
+        TABLE[f"{name}.f32"] = Form(("f32",), ("f32",), sign)
+        TABLE[f"{name}.ftz.f32"] = Form(("f32",), ("f32",), store(lambda a, f=sign: f(rnd.flush(a))))
+        TABLE[f"{name}.f64"] = Form(("f64",), ("f64",), sign)
         for pack in ("", "x2"):
-            TABLE[f"{name}.f16{pack}"] = Form((f"f16{pack}",), (f"f16{pack}",), fn)
-            TABLE[f"{name}.ftz.f16{pack}"] = Form((f"f16{pack}",), (f"f16{pack}",), store(_ftz(lambda a, f=fn: f(a))))
+            TABLE[f"{name}.f16{pack}"] = Form((f"f16{pack}",), (f"f16{pack}",), sign)
+            TABLE[f"{name}.ftz.f16{pack}"] = Form((f"f16{pack}",), (f"f16{pack}",), store(_ftz(sign)))
         bits = {"abs": lambda a: a & U16(0x7FFF), "neg": lambda a: a ^ U16(0x8000)}[name]
         for pack in ("", "x2"):
             TABLE[f"{name}.bf16{pack}"] = Form((f"bf16{pack}",), (f"bf16{pack}",), store(bits))
@@ -264,13 +270,13 @@ def _division() -> None:
             TABLE[f"{name}.{mode}.f32"] = Form(("f32",), ("f32",) * arity, store(each))
             TABLE[f"{name}.{mode}.ftz.f32"] = Form(("f32",), ("f32",) * arity, store(_ftz(each)))
             TABLE[f"{name}.{mode}.f64"] = Form(("f64",), ("f64",) * arity, store(each))
-    approximate = {
+    approximate: dict[str, Callable[..., np.ndarray]] = {
         "rcp.approx": np.reciprocal, "sqrt.approx": np.sqrt, "rsqrt.approx": lambda a: F32(1) / np.sqrt(a),
         "ex2.approx": np.exp2, "lg2.approx": np.log2, "sin.approx": np.sin, "cos.approx": np.cos,
     }  # fmt: skip
-    for name, fn in approximate.items():
-        TABLE[f"{name}.f32"] = Form(("f32",), ("f32",), store(fn))
-        TABLE[f"{name}.ftz.f32"] = Form(("f32",), ("f32",), store(_ftz(fn)))
+    for name, near in approximate.items():
+        TABLE[f"{name}.f32"] = Form(("f32",), ("f32",), store(near))
+        TABLE[f"{name}.ftz.f32"] = Form(("f32",), ("f32",), store(_ftz(near)))
     for name in ("div.approx", "div.full"):
         TABLE[f"{name}.f32"] = Form(("f32",), ("f32",) * 2, np.divide)
         TABLE[f"{name}.ftz.f32"] = Form(("f32",), ("f32",) * 2, store(_ftz(np.divide)))
@@ -287,7 +293,7 @@ def _division() -> None:
             TABLE[f"{name}{flushed}.{brain}"] = Form((brain,), (brain,), run)
 
 
-_CLASS = {
+_CLASS: dict[str, Callable[..., np.ndarray]] = {
     "finite": np.isfinite, "infinite": np.isinf, "number": lambda a: ~np.isnan(a), "notanumber": np.isnan,
     "normal": lambda a: np.isfinite(a) & (np.abs(a) >= np.finfo(a.dtype).tiny),
     "subnormal": lambda a: (a != 0) & (np.abs(a) < np.finfo(a.dtype).tiny),

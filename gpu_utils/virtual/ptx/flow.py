@@ -144,7 +144,8 @@ def jump_op(label: str) -> PtxOp:
 
 def skip_op(decoder: Decoder, instruction: Instruction, label: str) -> PtxOp:
     """Lets the lanes that a guard switches off step over an instruction that has no guarded form."""
-    pred, negated = decoder.guard(instruction)
+    assert instruction.pred is not None
+    pred, negated = decoder.raw(instruction.pred), instruction.negated
 
     def run(state: PtxState) -> np.ndarray:
         row = state.r[pred]
@@ -278,14 +279,14 @@ def _call(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     places: list[int] = []
     decoder.later(places, [f"{name}:"])
     after = decoder.following(op)
-    copies = []
+    copies: list[tuple[int, int | None, int, int]] = []  # (where from, or the slot, where to, bytes)
     for argument, parameter in zip(arguments, function.params, strict=True):
         kind = f"b{8 * parameter.size}"
         place = decoder.addresses[parameter.name][1]
         if isinstance(argument, Symbol):
             copies.append((decoder.addresses[argument.name][1], None, place, parameter.size))
         else:
-            copies.append((None, decoder.read(argument, kind), place, parameter.size))
+            copies.append((0, decoder.read(argument, kind), place, parameter.size))
     op.results = [
         (result, decoder.addresses[parameter.name][1], parameter.size)
         for result, parameter in zip(results, function.returns, strict=True)
@@ -312,10 +313,10 @@ def _call(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
 
 def result_op(decoder: Decoder, results: list) -> PtxOp:
     """What follows a call: the callee's results, moved to the caller's variables or registers."""
-    moves = []
+    moves: list[tuple[int, int | None, int, int]] = []  # (where from, the slot or where to, bytes)
     for result, place, size in results:
         if isinstance(result, Reg):
-            moves.append((place, decoder.raw(result), None, size))
+            moves.append((place, decoder.raw(result), 0, size))
         else:
             moves.append((place, None, decoder.addresses[result.name][1], size))
 
@@ -333,7 +334,6 @@ def result_op(decoder: Decoder, results: list) -> PtxOp:
 
 def _system_call(decoder: Decoder, op: PtxOp, name: str, arguments: tuple) -> None:
     """Functions that the driver of a real GPU supplies: an assertion's report and printf."""
-    pred, negated = decoder.guard(Instruction("call", ()))
     places = [decoder.addresses[argument.name][1] for argument in arguments]
     if name == "__assertfail":
 

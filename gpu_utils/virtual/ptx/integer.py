@@ -294,8 +294,8 @@ def _build() -> None:
         unsigned = "u" + kind[1:]
         sad = store(lambda a, b, c: c + np.where(a < b, b - a, a - b).astype(c.dtype))
         TABLE[f"sad.{kind}"] = Form((unsigned,), (kind, kind, unsigned), sad)
-    for name, fn in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
-        _add(name, "b16 b32 b64 pred", 2, fn)
+    for name, bitwise in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
+        _add(name, "b16 b32 b64 pred", 2, bitwise)
     _add("not", "b16 b32 b64 pred", 1, np.invert)
     _add("cnot", "b16 b32 b64", 1, store(lambda a: a == 0))
     for kind in ("b16", "b32", "b64"):

@@ -124,7 +124,7 @@ def _mma(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     if instruction.opcode not in MMA_FORMS:
         raise ValueError("not a known form of mma")
     parts = instruction.parts
-    m, n, k = map(int, re.fullmatch(r"m(\d+)n(\d+)k(\d+)", parts[3]).groups())
+    m, n, k = map(int, re.findall(r"\d+", parts[3]))
     saturate = "satfinite" in parts
     kinds = parts[-4:]
     op.kind, op.flops = "matrix", 2 * m * n * k

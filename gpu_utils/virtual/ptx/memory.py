@@ -59,11 +59,11 @@ def modifiers(instruction: Instruction, known: set[str] = HINTS) -> tuple[str, i
 
 
 def address_of(state: PtxState, slot: int, offset: int) -> np.ndarray:
-    """int64 (warps, 32): a base row plus an offset."""
+    """int64 (warps, 32): a base row plus an offset; the sum of a 32-bit base wraps at 32 bits."""
     row = full(state, slot)
     if row.dtype.itemsize == 8:
         return row.view(np.int64) + offset if row.flags.c_contiguous else row.astype(np.int64) + offset
-    return row.astype(np.int64) + offset
+    return (row.view(np.uint32) + np.uint32(offset & 0xFFFFFFFF)).astype(np.int64)
 
 
 def parts_of(state: PtxState, space: str, where: np.ndarray, mask: np.ndarray | None) -> list[tuple]:
@@ -85,11 +85,12 @@ def parts_of(state: PtxState, space: str, where: np.ndarray, mask: np.ndarray | 
 
 def load(state: PtxState, op: PtxOp, space: str, where: np.ndarray, size: int, count: int, mask) -> list[np.ndarray]:
     """Words of every lane, from one space or, by a generic address, from two."""
-    found = None
-    for memory, address, part in parts_of(state, space, where, mask):
-        words = memory.load(state, op, address, size, count, part)
-        found = words if found is None else [np.where(part, new, old) for new, old in zip(words, found, strict=True)]
-    return found
+    (memory, address, part), *others = parts_of(state, space, where, mask)
+    words = memory.load(state, op, address, size, count, part)
+    for memory, address, part in others:
+        more = memory.load(state, op, address, size, count, part)
+        words = [np.where(part, new, old) for new, old in zip(more, words, strict=True)]
+    return words
 
 
 def extend(value: np.ndarray, kind: str, dtype: np.dtype) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 from gpu_utils.errors import AsmSyntaxError
 
@@ -71,14 +72,14 @@ class Symbol:
 class Vector:
     """Operands in braces."""
 
-    items: tuple
+    items: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
     """`[base + offset]`, with the coordinates that a tensor copy adds."""
 
-    base: Reg | Symbol | Imm
+    base: Any  # Reg, Symbol or Imm
     offset: int = 0
     coords: Vector | None = None
 
@@ -94,8 +95,8 @@ class Not:
 class Pair:
     """`a|b`: two destinations."""
 
-    first: object
-    second: object
+    first: Any
+    second: Any
 
 
 SINK = Symbol("_")
@@ -106,7 +107,7 @@ class Instruction:
     """One instruction: `opcode` is the whole dotted word, `line` the (file, line) of its source or None."""
 
     opcode: str
-    operands: tuple
+    operands: tuple[Any, ...]
     pred: Reg | None = None
     negated: bool = False
     line: tuple[str, int] | None = None
@@ -223,7 +224,7 @@ class _Parser:
             if found is None:
                 self._fail(f"cannot read {text[position : position + 20]!r}", position)
             if found.lastgroup != "skip":
-                append((found.lastgroup, found.group(), position))
+                append((str(found.lastgroup), found.group(), position))
             position = found.end()
         append(("end", "", len(text)))
         for kind, token, _ in self.tokens:
@@ -231,14 +232,14 @@ class _Parser:
                 self.out.files[int(found[1])] = found[2]
         self.at = 0
         self.line: tuple[str, int] | None = None
-        self.callers: dict[tuple[str, str, str], tuple[str, str, str]] = {}
+        self.callers: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     # tokens -----------------------------------------------------------------------------------------------------
-    def _fail(self, what: str, position: int | None = None) -> None:
+    def _fail(self, what: str, position: int | None = None) -> NoReturn:
         if position is None:
             position = self.tokens[min(self.at, len(self.tokens) - 1)][2]
         number = self.text.count("\n", 0, position) + 1
-        line = (self.text.splitlines() + [""])[number - 1].strip()
+        line = [*self.text.splitlines(), ""][number - 1].strip()
         raise AsmSyntaxError(f"line {number} of the PTX text: {what}, in: {line}")
 
     def _peek(self) -> str:
@@ -387,7 +388,7 @@ class _Parser:
             space = self._next()
             if space not in (".param", ".reg"):
                 self._fail(f"expected .param, found {space!r}")
-            align, size = None, None
+            align, size = 0, 0
             pointer = False
             while self._peek().startswith("."):
                 token = self._next()
@@ -400,6 +401,8 @@ class _Parser:
                     size = TYPE_BYTES[token]
                 elif token not in (".global", ".shared", ".const", ".local"):
                     self._fail(f"unknown attribute {token!r} of a parameter")
+            if not size:
+                self._fail("a parameter without a type")
             name = self._next()
             element = size
             while self._take("["):

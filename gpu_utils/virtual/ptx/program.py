@@ -18,27 +18,11 @@ class Assembler(Decoder):
         super().__init__(module, kernel, target)
         self.ops: list[PtxOp] = []
         self.places: dict[str, int] = {}
-        self.pending: list[tuple[list[int], list[str]]] = []
-        self.after: list[tuple[list[int], PtxOp]] = []
-        self.data = np.zeros(0, np.uint8)
         self.functions = self._reachable(kernel)
         self.branches = any(
             i.pred is not None and i.parts[0] in ("bra", "ret", "exit") for f in self.functions for i in f.body
         )
         self._variables()
-
-    def label(self, name: str) -> str:
-        return f"{self.function.name}:{name}"
-
-    def later(self, places: list[int], labels: list[str]) -> None:
-        """Fill `places` with the op indices of `labels` when they are known."""
-        self.pending.append((places, labels))
-
-    def following(self, op: PtxOp) -> list[int]:
-        """A list that will hold the index of the op after `op`."""
-        place: list[int] = []
-        self.after.append((place, op))
-        return place
 
     def _reachable(self, kernel: Function) -> list[Function]:
         """The kernel and the functions it calls, callees first. Raises for recursion."""
@@ -215,6 +199,7 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
     kernel = assembler.kernel
     registers = assembler.registers
     rows = registers["32"] + 2 * registers["64"] + (registers["16"] + 1) // 2 + registers["pred"] // 4
+    threads = kernel.directives.get("reqntid")
     info = {
         "params": [(p.offset, p.size) for p in kernel.params],
         "param_bytes": kernel.param_bytes(),
@@ -227,10 +212,10 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
         "local_bytes": assembler.local_bytes,
         "generic": assembler.generic,
         "data": assembler.data,
-        "threads": (kernel.directives.get("reqntid") or [None])[0],
+        "threads": threads[0] if threads else None,
     }
     program = Program(
-        name, target, 32, "lane", assembler.ops, assembler.places[f"{name}:"], info=info,
+        name, target, 32, "lane", list(assembler.ops), assembler.places[f"{name}:"], info=info,
         leaders=assembler.leaders(),
     )  # fmt: skip
     return program.finish()

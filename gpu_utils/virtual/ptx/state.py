@@ -17,6 +17,17 @@ from gpu_utils.virtual.memory import Shared
 
 COLUMNS = {"pred": np.dtype(bool), "16": np.dtype("u2"), "32": np.dtype("u4"), "64": np.dtype("u8")}
 _NEGATIVE = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+# Special registers. Those without a meaning here are 0; a clock advances by one at each reading of it.
+SPECIALS = frozenset(
+    f"%{name}.{axis}"
+    for name in ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
+    for axis in "xyz"
+) | {
+    "%laneid", "%warpid", "%nwarpid", "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_ge", "%lanemask_gt",
+    "%dynamic_smem_size", "%total_smem_size", "%cluster_ctarank", "%cluster_nctarank", "%is_explicit_cluster", "%smid",
+    "%nsmid", "%gridid",
+}  # fmt: skip
+CLOCKS = frozenset({"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"})
 # the rows of the batch that ended last, with their program and number of warps: the next batch takes them over
 _spare: dict[tuple[Program, int], tuple[list[np.ndarray], dict[str, np.ndarray]]] = {}
 
@@ -54,14 +65,18 @@ class PtxState(State):
                 self.regions.append(launch.memory.add_array("local memory", self.local, "scratch"))
         self.returns: dict[str, np.ndarray] = {}  # function -> where its lanes go back to
         self.fragments: dict[tuple, np.ndarray] = {}
+        self.clock = 0
         self.wide_masks: dict[int, np.ndarray] = {}
         self.r = self._rows(info["columns"], info["slots"])
 
     def _rows(self, columns: dict[str, int], slots: list[Slot]) -> list[np.ndarray]:
         """The slots' rows, taken over from the last batch of this program when that had as many warps."""
         key = (self.program, self.waves)
-        rows, self.files = _spare.pop(key, (None, None))
-        if rows is None:
+        rows: list[np.ndarray]
+        spare = None if getattr(self.launch, "fresh", False) else _spare.pop(key, None)
+        if spare is not None:
+            rows, self.files = spare
+        else:
             files: dict[tuple[str, str], np.ndarray] = {}
             raw = {name: np.zeros((columns[name], self.waves, 32), dtype) for name, dtype in COLUMNS.items()}
             rows, self.files = [], raw
@@ -136,7 +151,8 @@ class PtxState(State):
                 "%dynamic_smem_size": launch.shared_bytes - self.program.info["static_shared"],
                 "%total_smem_size": launch.shared_bytes,
                 "%cluster_nctarank": 1,
-            }.get(name, 0)  # %smid, %gridid, %cluster_ctaid.*, %cluster_ctarank, %is_explicit_cluster, clocks: 0
+                "%nsmid": 1,
+            }.get(name, 0)
         return np.full(thread.shape, value, np.uint64)
 
     def enter(self, act: np.ndarray | None) -> None:
@@ -153,7 +169,7 @@ class PtxState(State):
         running = np.count_nonzero(guard)
         if running == self.waves * 32:
             return True, None
-        return running > 0, guard
+        return bool(running), guard
 
     def put(self, slot: int, value: Any, mask: np.ndarray | None) -> None:
         """Write a row (a slot of the column's own type), or the lanes of it that `mask` selects."""
@@ -171,9 +187,9 @@ class PtxState(State):
         if size == 1:
             wide = mask
         elif mask is self.mask:
-            wide = self.wide_masks.get(size)
-            if wide is None:
-                wide = self.wide_masks[size] = _wide(mask, size)
+            if size not in self.wide_masks:
+                self.wide_masks[size] = _wide(mask, size)
+            wide = self.wide_masks[size]
         else:
             wide = _wide(mask, size)
         fresh ^= row

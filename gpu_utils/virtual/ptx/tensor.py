@@ -2,7 +2,7 @@
 
 The 128 bytes of a tensor map are opaque in PTX; this is the layout that the virtual GPU gives them:
 
-  0 u64 address   16 u32[5] sizes   36 u32[5] box   56 u32[5] element strides   80 u64[4] byte strides of dimensions 1..4
+  0 u64 address   16 u32[5] sizes   36 u32[5] box   56 u32[5] element strides   80 u64[4] byte strides from dimension 1
   8 u32 rank - 1  76 u8 interleave  77 u8 swizzle   78 u8 fill                  79 u8 element type
 
 Dimension 0 is the fastest. Elements outside the tensor read as zero (as NaN in fill mode 1) and are not written.
@@ -190,7 +190,7 @@ def _bulk(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         for wave, lane in np.argwhere(np.ones(maps.shape, bool) if mask is None else mask):
             raw = _read_map(state, op, int(maps[wave, lane]), wave, lane)
             box = Box(raw, [int(row[wave, lane]) for row in corner_rows], int(places[wave, lane]))
-            if loads:
+            if waiting is not None:
                 _load_box(state, op, box, wave, lane)
                 _complete(state, int(waiting[wave, lane]), wave, box.bytes)
             else:
@@ -201,7 +201,7 @@ def _bulk(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
 
 
 def _reduce(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
-    """cp.reduce.async.bulk.tensor.Nd.global.shared::cta.op.bulk_group: an atomic operation on every element of a box."""
+    """cp.reduce.async.bulk.tensor.Nd.global.shared::cta.op.bulk_group: an atomic operation on each element of a box."""
     parts = instruction.parts
     name = parts[8]
     if (

@@ -128,7 +128,7 @@ def _vote(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     inverted = isinstance(source, Not)
     slot = decoder.read(source.reg if inverted else source, "pred")
     out = decoder.raw(target)
-    op.members = decoder.read(members, "u32")
+    op.members = member = decoder.read(members, "u32")
     pred, negated = decoder.guard(instruction)
 
     def run(state: PtxState) -> None:
@@ -137,7 +137,7 @@ def _vote(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
             return
         votes = full(state, slot)
         votes = ~votes if inverted else votes
-        here = member_lanes(state, op.members)
+        here = member_lanes(state, member)
         here = here if mask is None else here & mask
         if mode == "ballot":
             packed = np.packbits(votes & here, axis=1, bitorder="little").view("<u4")
@@ -163,13 +163,13 @@ def _redux(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     neutral = np.array(identity & 0xFFFFFFFF, np.uint32).view(dtype)
     target, source, members = instruction.operands
     slot, out = decoder.read(source, kind), decoder.raw(target)
-    op.members = decoder.read(members, "u32")
+    op.members = member = decoder.read(members, "u32")
     pred, negated = decoder.guard(instruction)
 
     def run(state: PtxState) -> None:
         some, mask = state.active(pred, negated)
         if some:
-            here = member_lanes(state, op.members)
+            here = member_lanes(state, member)
             here = here if mask is None else here & mask
             values = np.where(here, full(state, slot), neutral)
             state.put(out, fn.reduce(values, axis=1, dtype=dtype).view(np.uint32)[:, None], mask)
@@ -189,14 +189,14 @@ def _match(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     out = None if target == SINK else decoder.raw(target)
     flag_out = None if flag is None or flag == SINK else decoder.raw(flag)
     slot = decoder.read(source, instruction.parts[3])
-    op.members = decoder.read(members, "u32")
+    op.members = member = decoder.read(members, "u32")
     pred, negated = decoder.guard(instruction)
 
     def run(state: PtxState) -> None:
         some, mask = state.active(pred, negated)
         if not some:
             return
-        here = member_lanes(state, op.members)
+        here = member_lanes(state, member)
         here = here if mask is None else here & mask
         values = full(state, slot)
         same = (values[:, :, None] == values[:, None, :]) & here[:, None, :]
@@ -228,10 +228,10 @@ def _elect(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     target, members = instruction.operands
     out = None if target.first == SINK else decoder.raw(target.first)
     flag = decoder.raw(target.second)
-    op.members = decoder.read(members, "u32")
+    op.members = member = decoder.read(members, "u32")
 
     def run(state: PtxState) -> None:
-        leader = np.argmax(active_lanes(state, op.members), axis=1)[:, None]
+        leader = np.argmax(active_lanes(state, member), axis=1)[:, None]
         state.put(flag, leader == LANES, state.mask)
         if out is not None:
             state.put(out, leader.astype(np.uint32), state.mask)

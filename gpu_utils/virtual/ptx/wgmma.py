@@ -69,13 +69,16 @@ def read_matrix(
     address = swizzle(start[:, None, None] + plain, width)
     if int(address.max()) + 16 > state.shared.size:
         raise OutOfBounds(
-            f"kernel {state.program.name}{source_of(op)}: {state.where(int(waves[0]), 0)} multiplies a matrix that reaches "
-            f"offset {int(address.max()) + 16} of shared memory, which has {state.shared.size} bytes per block (`{op.mnemonic}`)"
+            f"kernel {state.program.name}{source_of(op)}: {state.where(int(waves[0]), 0)} multiplies a matrix "
+            f"that reaches "
+            f"offset {int(address.max()) + 16} of shared memory, which has {state.shared.size} bytes per block "
+            f"(`{op.mnemonic}`)"
         )
     flat = address + (state.block_of_wave[waves] * state.shared.stride)[:, None, None]
     if state.shared.check and not state.shared.marks[8].take(flat >> 4).all():
         raise UninitialisedShared(
-            f"kernel {state.program.name}{source_of(op)}: {state.where(int(waves[0]), 0)} multiplies a matrix in shared memory of "
+            f"kernel {state.program.name}{source_of(op)}: {state.where(int(waves[0]), 0)} multiplies a matrix "
+            f"in shared memory of "
             f"which a part was never written; is a store, a copy or a wait missing? (`{op.mnemonic}`)"
         )
     words = np.empty((*flat.shape, 2), U64)
@@ -125,7 +128,9 @@ def _wgmma(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         firsts = np.arange(0, state.waves, 4) if groups else np.arange(state.waves)
         heads = _first_lanes(state, firsts)
         descriptors = full(state, b_slot)[firsts, heads]
-        live = np.ones(len(firsts), bool) if mask is None else mask.reshape(len(firsts), -1).any(axis=1)
+        live = np.ones(len(firsts), bool)
+        if mask is not None:
+            live[:] = mask.reshape(len(firsts), -1).any(axis=1)
         right = np.zeros((len(firsts), n, k), F32)
         right[live] = read_matrix(state, op, descriptors[live], firsts[live], n, kinds[2], turn_b)
         product = np.matmul(left(state, groups, live), right.transpose(0, 2, 1))
@@ -142,7 +147,7 @@ def _first_lanes(state: PtxState, waves: np.ndarray) -> np.ndarray:
 
 
 def _left(decoder: Decoder, op: PtxOp, a, kind: str, turned: bool) -> Callable[[PtxState, int, np.ndarray], np.ndarray]:
-    """A as (warpgroups, 64, K), or (warps, 16, K) when there are no whole warpgroups: from registers or shared memory."""
+    """A as (warpgroups, 64, K), or (warps, 16, K) when a warpgroup is not complete: from registers or shared memory."""
     if isinstance(a, Vector):
         slots = [decoder.raw(item) for item in a.items]
 
@@ -167,7 +172,10 @@ def _left(decoder: Decoder, op: PtxOp, a, kind: str, turned: bool) -> Callable[[
 
 
 def _accumulate(state, product, outs, kind: str, scale, keep: bool, saturate: bool, mask) -> None:
-    """D = product + D, or the product alone where scale-d is false. Element i: row group + 8 * (i / 2 % 2), column 8 * (i / 4) + ..."""
+    """D = product + D, or the product alone where scale-d is false.
+
+    Element i of a lane is in row group + 8 * (i / 2 % 2), column 8 * (i / 4) + 2 * quad + i % 2.
+    """
     waves, n = state.waves, product.shape[2]
     parts = product.reshape(waves, 2, 8, n // 8, 4, 2)
     added = None if scale is None else state.r[scale]

@@ -27,7 +27,7 @@ def bits_of(value, width):
 
 
 def view(value, kind):
-    """A value seen as type `kind` such as f32, u16, i64, b32; floats reinterpret bits only when the value is an integer."""
+    """A value seen as type `kind` such as f32, u16, i64, b32; an integer seen as a float is its bits."""
     if kind == "bf16":
         return np.float32(struct.unpack("<f", struct.pack("<I", (bits_of(value, 16)) << 16))[0])
     letter, width = kind[0], int(kind[1:])
@@ -98,8 +98,10 @@ def _signext_from_bit(value, width):
 
 
 FUNCTIONS = {
-    "isNAN": lambda x: bool(np.isnan(x)), "isQuietNAN": lambda x: bool(np.isnan(x)) and not _signal(x), "isSignalNAN": _signal,
-    "cvtToQuietNAN": lambda x: x, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "fract": lambda x: x - np.floor(x),
+    "isNAN": lambda x: bool(np.isnan(x)), "isQuietNAN": lambda x: bool(np.isnan(x)) and not _signal(x),
+    "isSignalNAN": _signal,
+    "cvtToQuietNAN": lambda x: x, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
+    "fract": lambda x: x - np.floor(x),
     "isEven": lambda x: bool(x % 2 == 0), "exponent": _exponent, "sign": lambda x: int(np.signbit(x)), "fma": fma,
     "abs": lambda x: np.abs(x) if isinstance(x, np.floating) else abs(x),
     "signext_from_bit": _signext_from_bit, "signext": lambda x: x,
@@ -110,15 +112,20 @@ FUNCTIONS = {
     "f32_to_i32": lambda x: _to_int(x, 32, True), "f32_to_u32": lambda x: _to_int(x, 32, False),
     "f64_to_i32": lambda x: _to_int(x, 32, True), "f64_to_u32": lambda x: _to_int(x, 32, False),
     "f16_to_i16": lambda x: _to_int(x, 16, True), "f16_to_u16": lambda x: _to_int(x, 16, False),
-    "u8_to_u32": int, "u16_to_u32": int, "i16_to_i32": int, "u4_to_u32": int, "i8_to_i32": int, "u32_to_u16": lambda x: min(x, 0xFFFF),
+    "u8_to_u32": int, "u16_to_u32": int, "i16_to_i32": int, "u4_to_u32": int, "i8_to_i32": int,
+    "u32_to_u16": lambda x: min(x, 0xFFFF),
     "i32_to_i16": lambda x: min(max(x, -0x8000), 0x7FFF),
-    "f32_to_u8": lambda x: 0 if np.isnan(x) else int(min(max(np.rint(np.float64(x)), 0), 255)), "bf16_to_f32": lambda x: x, "ABSDIFF": lambda a, b: abs(a - b),
+    "f32_to_u8": lambda x: 0 if np.isnan(x) else int(min(max(np.rint(np.float64(x)), 0), 255)),
+    "bf16_to_f32": lambda x: x, "ABSDIFF": lambda a, b: abs(a - b),
     "ldexp": lambda x, n: type(x)(np.ldexp(x, n)), "countbits": lambda x: int(x).bit_count(),
     "v_max_f32": lambda a, b: _pick(a, b, max), "v_min_f32": lambda a, b: _pick(a, b, min),
     "v_max_f16": lambda a, b: _pick(a, b, max), "v_min_f16": lambda a, b: _pick(a, b, min),
-    "v_max3_f32": lambda a, b, c: _pick(_pick(a, b, max), c, max), "v_min3_f32": lambda a, b, c: _pick(_pick(a, b, min), c, min),
-    "v_max3_f16": lambda a, b, c: _pick(_pick(a, b, max), c, max), "v_min3_f16": lambda a, b, c: _pick(_pick(a, b, min), c, min),
-    "v_max_i32": max, "v_min_i32": min, "v_max_u32": max, "v_min_u32": min, "v_max_i16": max, "v_min_i16": min, "v_max_u16": max,
+    "v_max3_f32": lambda a, b, c: _pick(_pick(a, b, max), c, max), "v_min3_f32": lambda a, b, c: _pick(_pick(a, b,
+    min), c, min),
+    "v_max3_f16": lambda a, b, c: _pick(_pick(a, b, max), c, max), "v_min3_f16": lambda a, b, c: _pick(_pick(a, b,
+    min), c, min),
+    "v_max_i32": max, "v_min_i32": min, "v_max_u32": max, "v_min_u32": min, "v_max_i16": max, "v_min_i16": min,
+    "v_max_u16": max,
     "v_min_u16": min, "v_max3_i32": max, "v_min3_i32": min, "v_max3_u32": max, "v_min3_u32": min, "v_max3_i16": max,
     "v_min3_i16": min, "v_max3_u16": max, "v_min3_u16": min,
 }  # fmt: skip
@@ -348,9 +355,11 @@ class Evaluator:
         if op == "/" and not isinstance(a, np.floating):
             return int(a / b) if abs(a) < 1 << 50 else a // b
         table = {
-            "+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "/": lambda: a / b, "%": lambda: a % b, "<<": lambda: a << b,
+            "+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "/": lambda: a / b, "%": lambda: a % b,
+            "<<": lambda: a << b,
             ">>": lambda: a >> b, "&": lambda: a & b, "|": lambda: a | b, "^": lambda: a ^ b, "==": lambda: a == b,
-            "!=": lambda: a != b, "<>": lambda: (a < b) or (a > b), "<": lambda: a < b, ">": lambda: a > b, "<=": lambda: a <= b,
+            "!=": lambda: a != b, "<>": lambda: (a < b) or (a > b), "<": lambda: a < b, ">": lambda: a > b,
+            "<=": lambda: a <= b,
             ">=": lambda: a >= b,
         }  # fmt: skip
         result = table[op]()

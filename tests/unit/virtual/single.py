@@ -26,7 +26,8 @@ def run(program, target, registers, waves=1, shared=0, executable=None):
     counters = Counters(program, MODELS[target].shape)
     program.info["vgprs"] = max(program.info["vgprs"], 16)
     launch = Launch(
-        "kernel", target, program, (1, 1, 1), (waves * program.lanes, 1, 1), np.zeros(64, np.uint8), memory, counters, shared,
+        "kernel", target, program, (1, 1, 1), (waves * program.lanes, 1, 1), np.zeros(64, np.uint8), memory, counters,
+        shared,
         MODELS[target],
     )  # fmt: skip
     state = new_state(program, launch, np.zeros((1, 3), np.int64), waves)

@@ -82,7 +82,8 @@ def test_mbcnt_counts_lower_lanes():
 
 @pytest.mark.parametrize(("pattern", "source"), [
     ("0x8000", lambda i: i // 4 * 4), ("swizzle(SWAP,4)", lambda i: i ^ 4), ("swizzle(REVERSE,8)", lambda i: i ^ 7),
-    ("swizzle(BROADCAST,16,3)", lambda i: i // 16 * 16 + 3), ('swizzle(BITMASK_PERM,"p0i1p")', lambda i: (i & 0b110001) | (~i & 4) | 2),
+    ("swizzle(BROADCAST,16,3)", lambda i: i // 16 * 16 + 3), ('swizzle(BITMASK_PERM,"p0i1p")',
+    lambda i: (i & 0b110001) | (~i & 4) | 2),
     ("swizzle(QUAD_PERM,3,2,1,0)", lambda i: i ^ 3), ("0x041f", lambda i: i ^ 1),
 ])  # fmt: skip
 def test_swizzle_patterns(pattern, source):
@@ -168,8 +169,10 @@ def test_lds_past_the_end_is_out_of_bounds():
         execute("gfx942", "ds_write_b32 v0, v0", {"v0": LANE * 16}, shared=512)
 
 
-@pytest.mark.parametrize("line", ["v_made_up_f32 v0, v1", "s_unknown_b32 s0, s1", "ds_frobnicate_b32 v0, v1", "v_mfma_f32_5x5x5_f16 v0, v1, v2, v3",
-                                  "global_load_dwordx9 v0, v[2:3], off", "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 1"])  # fmt: skip
+@pytest.mark.parametrize("line", ["v_made_up_f32 v0, v1", "s_unknown_b32 s0, s1", "ds_frobnicate_b32 v0, v1",
+"v_mfma_f32_5x5x5_f16 v0, v1, v2, v3",
+                                  "global_load_dwordx9 v0, v[2:3], off",
+                                  "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 1"])  # fmt: skip
 def test_an_unknown_instruction_is_refused_by_name(line):
     with pytest.raises(UnsupportedInstruction, match=line.split()[0]):
         execute("gfx942", line, {})
@@ -193,8 +196,10 @@ def matrix_registers(kind, rows, per_lane, random):
 
 
 @pytest.mark.parametrize(("m", "k", "blocks", "kind", "out", "suffix"), [
-    (32, 8, 1, "f16", "f32", "f16"), (16, 16, 1, "f16", "f32", "f16"), (32, 8, 1, "bf16", "f32", "bf16_1k"), (32, 2, 1, "f32", "f32", "f32"),
-    (16, 4, 1, "f32", "f32", "f32"), (32, 16, 1, "i8", "i32", "i8"), (16, 32, 1, "i8", "i32", "i8"), (4, 4, 16, "f16", "f32", "f16"),
+    (32, 8, 1, "f16", "f32", "f16"), (16, 16, 1, "f16", "f32", "f16"), (32, 8, 1, "bf16", "f32", "bf16_1k"), (32, 2, 1,
+    "f32", "f32", "f32"),
+    (16, 4, 1, "f32", "f32", "f32"), (32, 16, 1, "i8", "i32", "i8"), (16, 32, 1, "i8", "i32", "i8"), (4, 4, 16, "f16",
+    "f32", "f16"),
     (16, 4, 4, "f16", "f32", "f16"), (32, 4, 2, "f16", "f32", "f16"), (16, 4, 1, "f64", "f64", "f64"),
 ])  # fmt: skip
 def test_mfma_layouts(m, k, blocks, kind, out, suffix):

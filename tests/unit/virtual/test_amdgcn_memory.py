@@ -19,7 +19,7 @@ LANE = np.arange(64)[None]
 
 
 def run_on(target, lines, registers, buffers, races=True):
-    """Execute instructions with NumPy arrays as tensors; registers may hold addresses: {"v2": address} fills v2 and v3."""
+    """Execute instructions with NumPy arrays as tensors; an int64 register value is an address and fills two."""
     text = "kernel:\n" + "".join(f"\t{line}\n" for line in lines) + "\ts_endpgm\n"
     program = decode(text, target, "kernel")
     program.info["vgprs"] = max(program.info["vgprs"], 24)
@@ -79,10 +79,13 @@ def test_global_loads_of_every_width(name):
 
 
 @pytest.mark.parametrize(("instruction", "size", "shift", "target"), [
-    ("global_store_byte", 1, 0, "gfx942"), ("global_store_short", 2, 0, "gfx942"), ("global_store_dword", 4, 0, "gfx942"),
-    ("global_store_dwordx2", 8, 0, "gfx942"), ("global_store_dwordx3", 12, 0, "gfx942"), ("global_store_dwordx4", 16, 0, "gfx942"),
+    ("global_store_byte", 1, 0, "gfx942"), ("global_store_short", 2, 0, "gfx942"), ("global_store_dword", 4, 0,
+    "gfx942"),
+    ("global_store_dwordx2", 8, 0, "gfx942"), ("global_store_dwordx3", 12, 0, "gfx942"), ("global_store_dwordx4", 16,
+    0, "gfx942"),
     ("global_store_byte_d16_hi", 1, 16, "gfx942"), ("global_store_short_d16_hi", 2, 16, "gfx942"),
-    ("global_store_b8", 1, 0, "gfx1100"), ("global_store_b16", 2, 0, "gfx1100"), ("global_store_b128", 16, 0, "gfx1100"),
+    ("global_store_b8", 1, 0, "gfx1100"), ("global_store_b16", 2, 0, "gfx1100"), ("global_store_b128", 16, 0,
+    "gfx1100"),
     ("global_store_d16_hi_b8", 1, 16, "gfx1100"), ("global_store_d16_hi_b16", 2, 16, "gfx1100"),
 ])  # fmt: skip
 def test_global_stores_of_every_width(instruction, size, shift, target):
@@ -91,7 +94,9 @@ def test_global_stores_of_every_width(instruction, size, shift, target):
     data = np.random.default_rng(2).integers(0, 2**32, (4, lanes.size), dtype=np.uint32)
     words = max(1, size // 4)
     source = "v4" if words == 1 else f"v[4:{3 + words}]"
-    registers = {"v2": np.int64(memory.ctypes.data) + lanes.astype(np.int64) * size} | {f"v{4 + i}": data[i][None] for i in range(4)}
+    registers = {"v2": np.int64(memory.ctypes.data) + lanes.astype(np.int64) * size} | {
+        f"v{4 + i}": data[i][None] for i in range(4)
+    }
     run_on(target, [f"{instruction} v[2:3], {source}, off"], registers, {"x": memory})
     for lane in range(lanes.size):
         want = (data[0, lane] >> np.uint32(shift)).tobytes()[:size] if size <= 4 else data[:words, lane].tobytes()
@@ -107,14 +112,20 @@ def test_a_scalar_base_with_a_vector_offset_and_a_constant():
 
 def buffer_registers(memory, records, offsets):
     base = memory.ctypes.data
-    return {"s4": np.uint32(base & 0xFFFFFFFF), "s5": np.uint32(base >> 32), "s6": np.uint32(records), "s7": np.uint32(0x27000),
+    return {"s4": np.uint32(base & 0xFFFFFFFF), "s5": np.uint32(base >> 32), "s6": np.uint32(records),
+    "s7": np.uint32(0x27000),
             "v2": offsets.astype(np.uint32)}  # fmt: skip
 
 
 def test_a_buffer_load_past_its_records_reads_zero_and_a_store_is_dropped():
     memory = np.arange(1, 65, dtype=np.uint32)
     registers = buffer_registers(memory, 100, LANE * 4) | {"v4": np.uint32(7)}
-    state = run_on("gfx942", ["buffer_load_dword v5, v2, s[4:7], 0 offen", "buffer_store_dword v4, v2, s[4:7], 0 offen"], registers, {"x": memory})
+    state = run_on(
+        "gfx942",
+        ["buffer_load_dword v5, v2, s[4:7], 0 offen", "buffer_store_dword v4, v2, s[4:7], 0 offen"],
+        registers,
+        {"x": memory},
+    )
     assert state.U[5][0].tolist() == [i + 1 if i < 25 else 0 for i in range(64)]
     assert memory.tolist() == [7 if i < 25 else i + 1 for i in range(64)]
 
@@ -128,7 +139,10 @@ def test_a_buffer_address_sums_its_parts():
 
 def test_a_load_straight_into_lds():
     memory = np.arange(64, dtype=np.uint32) * 3
-    registers = buffer_registers(memory, 256, LANE * 4) | {"s8": np.uint32(128), "v6": (LANE * 4 + 128).astype(np.uint32)}
+    registers = buffer_registers(memory, 256, LANE * 4) | {
+        "s8": np.uint32(128),
+        "v6": (LANE * 4 + 128).astype(np.uint32),
+    }
     lines = ["s_mov_b32 m0, s8", "buffer_load_dword v2, s[4:7], 0 offen lds", "ds_read_b32 v7, v6"]
     assert run_on("gfx942", lines, registers, {"x": memory}).U[7][0].tolist() == [3 * i for i in range(64)]
 
@@ -139,7 +153,8 @@ REFERENCE = {
     "umin": lambda old, v, bits: min(old, v), "umax": lambda old, v, bits: max(old, v),
     "smin": lambda old, v, bits: min(old, v, key=lambda x: signed(x, bits)),
     "smax": lambda old, v, bits: max(old, v, key=lambda x: signed(x, bits)),
-    "inc": lambda old, v, bits: 0 if old >= v else old + 1, "dec": lambda old, v, bits: v if old == 0 or old > v else old - 1,
+    "inc": lambda old, v, bits: 0 if old >= v else old + 1, "dec": lambda old, v,
+    bits: v if old == 0 or old > v else old - 1,
 }  # fmt: skip
 
 
@@ -210,7 +225,7 @@ def check_packed(name):
 
 def test_an_access_past_a_tensor_names_it():
     memory = np.zeros(16, np.uint32)
-    with pytest.raises(OutOfBounds, match="lane 16 .*reads 4 bytes at byte offset 64 of x, which has 64 bytes"):
+    with pytest.raises(OutOfBounds, match=r"lane 16 .*reads 4 bytes at byte offset 64 of x, which has 64 bytes"):
         run_on("gfx942", ["global_load_dword v4, v[2:3], off"], {"v2": address(memory, 4)}, {"x": memory})
 
 
@@ -230,14 +245,18 @@ def test_unaligned_loads_are_allowed_as_on_the_hardware():
 @pytest.mark.parametrize("name", sorted(LDS))
 def test_lds_loads_into_halves(name):
     lines = ["ds_write_b32 v0, v1", f"ds_read_{name} v2, v0"]
-    state = execute("gfx942", lines, {"v0": (LANE * 4).astype(np.uint32), "v1": 0x123489AB, "v2": 0xAAAABBBB}, shared=256)
+    state = execute(
+        "gfx942", lines, {"v0": (LANE * 4).astype(np.uint32), "v1": 0x123489AB, "v2": 0xAAAABBBB}, shared=256
+    )
     value = {"u": 0x89AB if name.startswith("u16") else 0xAB, "i": 0xFFAB}[name[0]]
     assert (state.U[2] == (0xAAAA0000 | value if LDS[name] == "lo" else value << 16 | 0xBBBB)).all()
 
 
 DS_ATOMICS = [
-    ("ds_add_u32", "add"), ("ds_sub_u32", "sub"), ("ds_and_b32", "and"), ("ds_or_b32", "or"), ("ds_xor_b32", "xor"), ("ds_min_u32", "umin"),
-    ("ds_max_u32", "umax"), ("ds_min_i32", "smin"), ("ds_max_i32", "smax"), ("ds_inc_u32", "inc"), ("ds_dec_u32", "dec"),
+    ("ds_add_u32", "add"), ("ds_sub_u32", "sub"), ("ds_and_b32", "and"), ("ds_or_b32", "or"), ("ds_xor_b32", "xor"),
+    ("ds_min_u32", "umin"),
+    ("ds_max_u32", "umax"), ("ds_min_i32", "smin"), ("ds_max_i32", "smax"), ("ds_inc_u32", "inc"), ("ds_dec_u32",
+    "dec"),
 ]  # fmt: skip
 
 
@@ -260,13 +279,16 @@ def test_lds_compare_and_swap_takes_the_compare_value_first():
 
 
 @pytest.mark.parametrize(("fnuz", "bits", "dtype"), [
-    (True, 4, torch.float8_e4m3fnuz), (True, 5, torch.float8_e5m2fnuz), (False, 4, torch.float8_e4m3fn), (False, 5, torch.float8_e5m2),
+    (True, 4, torch.float8_e4m3fnuz), (True, 5, torch.float8_e5m2fnuz), (False, 4, torch.float8_e4m3fn), (False, 5,
+    torch.float8_e5m2),
 ])  # fmt: skip
 def test_fp8_tables_are_those_of_the_formats(fnuz, bits, dtype):
     codes = torch.arange(256, dtype=torch.uint8)
     want = codes.view(dtype).float().numpy()
     assert np.array_equal(fp8.decode_table(fnuz, bits), want, equal_nan=True)
-    x = torch.cat([torch.randn(20000) * s for s in (1e-4, 0.01, 1, 50)]).clamp(float(-want[np.isfinite(want)].max()), None)
+    x = torch.cat([torch.randn(20000) * s for s in (1e-4, 0.01, 1, 50)]).clamp(
+        float(-want[np.isfinite(want)].max()), None
+    )
     x = x.clamp(max=float(want[np.isfinite(want)].max()))
     middles = torch.from_numpy(want[np.isfinite(want)]).sort().values
     x = torch.cat([x, (middles[1:] + middles[:-1]) / 2])
@@ -282,7 +304,11 @@ def test_fp8_overflow_saturates_only_when_the_mode_says_so():
 
 
 def test_fp8_pack_keeps_the_other_half():
-    lines = ["v_cvt_pk_fp8_f32 v2, v0, v1", "v_cvt_pk_fp8_f32 v2, v1, v0 op_sel:[0,0,1]", "v_cvt_pk_f32_fp8_sdwa v[4:5], v2 src0_sel:WORD_1"]
+    lines = [
+        "v_cvt_pk_fp8_f32 v2, v0, v1",
+        "v_cvt_pk_fp8_f32 v2, v1, v0 op_sel:[0,0,1]",
+        "v_cvt_pk_f32_fp8_sdwa v[4:5], v2 src0_sel:WORD_1",
+    ]
     registers = {"v0": np.float32(1.5).view(np.uint32), "v1": np.float32(-3).view(np.uint32), "v2": 0}
     state = execute("gfx942", lines, registers)
     assert (float(state.F[4][0, 0]), float(state.F[5][0, 0])) == (-3.0, 1.5)
@@ -290,8 +316,31 @@ def test_fp8_pack_keeps_the_other_half():
 
 
 def test_scaled_conversions_of_gfx950():
-    halves = (np.array([[1.5, -3.0]], np.float16).view(np.uint32)[0, 0], np.array([[0.5, 8.0]], np.float16).view(np.uint32)[0, 0])
+    halves = (
+        np.array([[1.5, -3.0]], np.float16).view(np.uint32)[0, 0],
+        np.array([[0.5, 8.0]], np.float16).view(np.uint32)[0, 0],
+    )
     lines = ["v_cvt_scalef32_pk_fp8_f16 v2, v0, 2.0", "v_cvt_scalef32_pk_fp8_f16 v2, v1, 2.0 op_sel:[0,0,1]",
-             "v_cvt_scalef32_pk_f32_fp8 v[4:5], v2, 4.0 op_sel:[1,0,0]", "v_cvt_scalef32_pk_f32_fp8 v[6:7], v2, 1.0"]  # fmt: skip
+             "v_cvt_scalef32_pk_f32_fp8 v[4:5], v2, 4.0 op_sel:[1,0,0]",
+             "v_cvt_scalef32_pk_f32_fp8 v[6:7], v2, 1.0"]  # fmt: skip
     state = execute("gfx950", lines, {"v0": halves[0], "v1": halves[1], "v2": 0})
     assert [float(state.F[i][0, 0]) for i in range(4, 8)] == [1.0, 16.0, 0.75, -1.5]
+
+
+@pytest.mark.parametrize("between", [[], ["s_nop 0"]])
+def test_an_address_of_constant_data_counts_from_getpc(between):
+    step = 4 * len(between)
+    lines = ["s_getpc_b64 s[4:5]", *between, f"s_add_u32 s4, s4, table@rel32@lo+{4 + step + 8}",
+             f"s_addc_u32 s5, s5, table@rel32@hi+{12 + step + 8}", "s_load_dword s6, s[4:5], 0x0"]  # fmt: skip
+    body = "".join(f"\t{line}\n" for line in lines)
+    text = f'kernel:\n{body}\ts_endpgm\n\t.section .rodata\ntable:\n\t.long 10\n\t.long 11\n\t.quad 12\n\t.asciz "ab"\n'
+    program = decode(text, "gfx942", "kernel")
+    memory = Memory()
+    memory.add_array("constants", program.info["data"], "constant")
+    launch = Launch(
+        "kernel", "gfx942", program, (1, 1, 1), (64, 1, 1), np.zeros(64, np.uint8), memory,
+        Counters(program, MODELS["gfx942"].shape), 0, MODELS["gfx942"],
+    )  # fmt: skip
+    state = new_state(program, launch, np.zeros((1, 3), np.int64), 1)
+    run_batch(state)
+    assert int(state.U[SGPR + 6][0, 0]) == 12

@@ -16,14 +16,19 @@ from .pcode import Evaluator, bits_of, view
 from .single import execute
 
 EDGES = {
-    "f32": [0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x3F800000, 0xBF800000, 0x3F000000, 0x40200000, 0xC0600000,
-            0x4B000001, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x3F800001, 0x3EAAAAAB, 0x4F000000, 0xCF000001,
+    "f32": [0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x3F800000, 0xBF800000, 0x3F000000, 0x40200000,
+    0xC0600000,
+            0x4B000001, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x3F800001, 0x3EAAAAAB, 0x4F000000,
+            0xCF000001,
             0x4F800000, 0x477FE000, 0x33000000],
-    "f16": [0, 0x8000, 1, 0x8001, 0x03FF, 0x0400, 0x3C00, 0xBC00, 0x3800, 0x4100, 0xC700, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00,
+    "f16": [0, 0x8000, 1, 0x8001, 0x03FF, 0x0400, 0x3C00, 0xBC00, 0x3800, 0x4100, 0xC700, 0x7BFF, 0xFBFF, 0x7C00,
+    0xFC00, 0x7E00,
             0x3555, 0x6401],
-    "f64": [0, 1 << 63, 1, 0x3FF0000000000000, 0xBFF0000000000000, 0x4004000000000000, 0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000,
+    "f64": [0, 1 << 63, 1, 0x3FF0000000000000, 0xBFF0000000000000, 0x4004000000000000, 0x7FEFFFFFFFFFFFFF,
+    0x7FF0000000000000,
             0xFFF0000000000000, 0x7FF8000000000000, 0x3FD5555555555555, 0x41DFFFFFFFC00000, 0xC1E0000000200000],
-    "u32": [0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 33, 63, 64, 0xFF, 0x100, 0xFFFF, 0x10000, 0x12345678, 0x7FFFFFFF, 0x80000000,
+    "u32": [0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 33, 63, 64, 0xFF, 0x100, 0xFFFF, 0x10000, 0x12345678, 0x7FFFFFFF,
+    0x80000000,
             0x80000001, 0xFFFFFFFF, 0xDEADBEEF, 0x0F0E0C04],
     "u16": [0, 1, 2, 7, 15, 16, 17, 0xFF, 0x100, 0x7FFF, 0x8000, 0x8001, 0xFFFF, 0x1234],
     "u64": [0, 1, 63, 0xFFFFFFFF, 0x100000000, 1 << 63, (1 << 64) - 1, 0x123456789ABCDEF0],
@@ -60,7 +65,8 @@ FAMILY_TARGET = {"cdna": "gfx942", "rdna3": "gfx1100", "rdna4": "gfx1201", None:
 # Not evaluated from the pseudo-code: it calls functions that it does not define, or describes intermediate overflow.
 MANUAL_ONLY = frozenset(
     name for name in valu.TABLE
-    if any(part in name for part in ("ldexp", "sin_", "cos_", "v_exp", "v_log", "v_sqrt", "v_rsq", "v_rcp", "fma", "legacy", "_dx9", "v_dot2_bf16_bf16",
+    if any(part in name for part in ("ldexp", "sin_", "cos_", "v_exp", "v_log", "v_sqrt", "v_rsq", "v_rcp", "fma",
+    "legacy", "_dx9", "v_dot2_bf16_bf16",
                                   "v_cvt_pk_rtz", "v_cvt_pkrtz", "v_fract", "v_frexp", "v_rndne"))
 )  # fmt: skip
 
@@ -302,18 +308,42 @@ def _sad(width, shift):
     return lambda a, b, c: c + (sum(abs((a >> i & mask) - (b >> i & mask)) for i in range(0, 32, width)) << shift)
 
 
+def _preop(x, segment):
+    """53 bits of 2/pi (its first 1201 bits, from a series) below the bit that the exponent of x asks for."""
+    exponent = int(np.float64(x).view(np.uint64)) >> 52 & 0x7FF
+    shift = (int(segment) & 31) * 53 + max(exponent - 1077, 0)
+    kept = (TWO_OVER_PI << shift & ((1 << 1201) - 1)) >> 1148
+    return np.float64(math.ldexp(kept, -53 - shift + (128 if exponent >= 1968 else 0)))
+
+
+def _pi(digits):
+    """floor(pi * 10**digits) by Gosper's spigot of J. Gibbons."""
+    q, r, t, i, value = 1, 180, 60, 2, 0
+    for _ in range(digits + 1):
+        u, y = 3 * (3 * i + 1) * (3 * i + 2), (q * (27 * i - 12) + 5 * r) // (5 * t)
+        value = 10 * value + y
+        q, r, t, i = 10 * q * i * (2 * i - 1), 10 * u * (q * (5 * i - 2) + r - y * t), t * u, i + 1
+    return value
+
+
+TWO_OVER_PI = (2 * 10**450 << 1201) // _pi(450)
+
 REFERENCES = {
+    "v_trig_preop_f64": _preop,
+    **dict.fromkeys(("v_mad_legacy_u16", "v_mad_legacy_i16"), lambda a, b, c: (int(a) * int(b) + int(c)) & 0xFFFF),
     **dict.fromkeys(("v_accvgpr_mov_b32", "v_accvgpr_read_b32", "v_accvgpr_write_b32"), lambda a: a),
     "v_add_nc_u64": lambda a, b: a + b, "v_sub_nc_u64": lambda a, b: a - b, "v_mul_u64": lambda a, b: a * b,
     **{f"v_{w}_{k}": f for w, f in (("min", min), ("max", max)) for k in ("u64", "i64")},
     "v_clz_i32_u32": lambda a: 32 - a.bit_length() if a else -1, "v_ctz_i32_b32": lambda a: (a & -a).bit_length() - 1,
-    "v_perm_b32": _perm, "v_sad_u8": _sad(8, 0), "v_sad_hi_u8": _sad(8, 16), "v_sad_u16": _sad(16, 0), "v_sad_u32": _sad(32, 0),
+    "v_perm_b32": _perm, "v_sad_u8": _sad(8, 0), "v_sad_hi_u8": _sad(8, 16), "v_sad_u16": _sad(16, 0),
+    "v_sad_u32": _sad(32, 0),
     "v_dot8_i32_i4": _nibbles, "v_dot8c_i32_i4": _nibbles, "v_cvt_u32_u16": lambda a: a, "v_cvt_i32_i16": lambda a: a,
     "v_sat_pk_u8_i16": lambda a: min(max(view(a, "i16"), 0), 255) | min(max(view(a >> 16, "i16"), 0), 255) << 8,
     **{f"v_{op}_{k}": f for op, f in (("sub", lambda a, b: a - b), ("subrev", lambda a, b: b - a)) for k in ("f64",)},
     **{f"v_{op}_{k}": _fma for op in ("fma", "fmac", "fmaak", "fmamk") for k in ("f16", "f32", "f64")},
     **dict.fromkeys(("v_mad_f32", "v_mac_f32", "v_madak_f32", "v_madmk_f32"), _mad),
-    **{f"v_{w}{n}{tail}_{k}": _extreme(order, tail == "imum") for w, order in (("min", min), ("max", max)) for n in ("", "3")
+    **{f"v_{w}{n}{tail}_{k}": _extreme(order, tail == "imum") for w, order in (("min", min), ("max",
+    max)) for n in ("", "3")
        for tail in ("", "_num") for k in ("f16", "f32", "f64")},
     **{f"v_{w}imum{n}_{k}": _extreme(order, True) for w, order in (("min", min), ("max", max)) for n in ("", "3")
        for k in ("f16", "f32", "f64")},
@@ -322,16 +352,19 @@ REFERENCES = {
     **{f"v_med3_num_{k}": _med3 for k in ("f16", "f32")},
     **{f"v_ldexp_{k}": _ldexp for k in ("f16", "f32", "f64")},
     **{f"v_rndne_{k}": lambda x: type(x)(np.rint(x)) for k in ("f16", "f32", "f64")},
-    **{f"v_fract_{k}": lambda x: min(x - np.floor(x), np.nextafter(type(x)(1), type(x)(0))) for k in ("f16", "f32", "f64")},
+    **{f"v_fract_{k}": lambda x: min(x - np.floor(x), np.nextafter(type(x)(1), type(x)(0))) for k in ("f16", "f32",
+    "f64")},
     **{f"v_frexp_mant_{k}": lambda x: type(x)(_frexp(x)[0]) for k in ("f16", "f32", "f64")},
     "v_frexp_exp_i16_f16": lambda x: _frexp(x)[1], "v_frexp_exp_i32_f32": lambda x: _frexp(x)[1],
     "v_frexp_exp_i32_f64": lambda x: _frexp(x)[1],
-    "v_exp_f32": _flushed(np.exp2), "v_log_f32": _flushed(np.log2), "v_exp_f16": _rounded(np.exp2), "v_log_f16": _rounded(np.log2),
+    "v_exp_f32": _flushed(np.exp2), "v_log_f32": _flushed(np.log2), "v_exp_f16": _rounded(np.exp2),
+    "v_log_f16": _rounded(np.log2),
     **{f"v_{op}_{k}": _rounded(f) for k in ("f16", "f32", "f64")
        for op, f in (("rcp", lambda x: 1 / x), ("rsq", lambda x: 1 / np.sqrt(x)), ("sqrt", np.sqrt))},
     "v_rcp_iflag_f32": _rounded(lambda x: 1 / x),
     **{f"v_{op}_{k}": _turn(f) for op, f in (("sin", math.sin), ("cos", math.cos)) for k in ("f16", "f32")},
-    **dict.fromkeys(("v_mul_legacy_f32", "v_mul_dx9_zero_f32"), lambda a, b: np.float32(0) if a == 0 or b == 0 else a * b),
+    **dict.fromkeys(("v_mul_legacy_f32", "v_mul_dx9_zero_f32"), lambda a,
+    b: np.float32(0) if a == 0 or b == 0 else a * b),
     "v_cvt_f32_bf16": lambda a: _bf(a), "v_cvt_pk_bf16_f32": _pack(_bfloat), "v_cvt_pk_f16_f32": _pack(_half),
     **dict.fromkeys(("v_cvt_pkrtz_f16_f32", "v_cvt_pk_rtz_f16_f32"), _pack(_half_to_zero)),
     "v_cvt_pk_i16_f32": _pack(_clip(-32768, 32767)), "v_cvt_pk_u16_f32": _pack(_clip(0, 65535)),
@@ -346,7 +379,7 @@ def test_every_instruction_of_the_table_has_a_reference():
 
 
 def _target_of(name):
-    if "_num_" in name or name.endswith("_u64") and "min" in name or "imum" in name:
+    if "_num_" in name or (name.endswith("_u64") and "min" in name) or "imum" in name:
         return "gfx1201"
     return "gfx1100" if name.startswith(("v_clz", "v_ctz", "v_cls")) else "gfx942"
 

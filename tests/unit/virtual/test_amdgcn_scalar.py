@@ -34,10 +34,9 @@ def machine(target, name, entry, rows):
             registers[f"s{at + 1}"] = column >> np.uint64(32)
         texts.append(f"s[{at}:{at + 1}]" if WIDTHS[kind] == 64 else f"s{at}")
         at += 2
+    out = "s[0:1]" if WIDTHS[entry.out] == 64 else "s0"
     if name.startswith(("s_bitset", "s_fmac")):  # these read their destination
         out = texts.pop()
-    else:
-        out = "s[0:1]" if WIDTHS[entry.out] == 64 else "s0"
     state = execute(target, f"{name} {out}, {', '.join(texts)}", registers, waves=len(rows))
     first = SGPR + int(out.strip("s[]").split(":")[0])
     value = state.U[first].astype(np.uint64)
@@ -113,12 +112,14 @@ REFERENCES = {
     **dict.fromkeys(("s_flbit_i32_b32", "s_clz_i32_u32"), lambda a: _leading(a, 32)),
     **dict.fromkeys(("s_flbit_i32_b64", "s_clz_i32_u64"), lambda a: _leading(a, 64)),
     **dict.fromkeys(("s_flbit_i32", "s_cls_i32"), _same_signs),
-    **dict.fromkeys(("s_ff1_i32_b32", "s_ctz_i32_b32", "s_ff1_i32_b64", "s_ctz_i32_b64"), lambda a: (a & -a).bit_length() - 1),
+    **dict.fromkeys(("s_ff1_i32_b32", "s_ctz_i32_b32", "s_ff1_i32_b64", "s_ctz_i32_b64"),
+    lambda a: (a & -a).bit_length() - 1),
     "s_wqm_b32": lambda a: _quads(a, 32), "s_wqm_b64": lambda a: _quads(a, 64),
     "s_bfe_u32": lambda a, b: _field(a, b, 32), "s_bfe_i32": lambda a, b: _field(a, b, 32, True),
     "s_bfe_u64": lambda a, b: _field(a, b, 64),
     "s_brev_b64": lambda a: int(f"{a:064b}"[::-1], 2), "s_brev_b32": lambda a: int(f"{a:032b}"[::-1], 2),
-    **dict.fromkeys(("s_add_nc_u64", "s_add_u64"), lambda a, b: a + b), **dict.fromkeys(("s_sub_nc_u64", "s_sub_u64"), lambda a, b: a - b),
+    **dict.fromkeys(("s_add_nc_u64", "s_add_u64"), lambda a, b: a + b), **dict.fromkeys(("s_sub_nc_u64", "s_sub_u64"),
+    lambda a, b: a - b),
     "s_mul_u64": lambda a, b: a * b, "s_not_b32": lambda a: ~a, "s_not_b64": lambda a: ~a,
     "s_bcnt0_i32_b32": lambda a: 32 - a.bit_count(), "s_bcnt0_i32_b64": lambda a: 64 - a.bit_count(),
     "s_bcnt1_i32_b32": lambda a: a.bit_count(), "s_bcnt1_i32_b64": lambda a: a.bit_count(),
@@ -126,10 +127,13 @@ REFERENCES = {
         ("and_not1", lambda a, b: a & ~b), ("or_not1", lambda a, b: a | ~b), ("andn2", lambda a, b: a & ~b),
         ("orn2", lambda a, b: a | ~b), ("bitset0", lambda a, b, w=w: b & ~(1 << (a & (w - 1)))),
         ("bitset1", lambda a, b, w=w: b | 1 << (a & (w - 1))))},
-    **dict.fromkeys(("s_fmac_f32", "s_fmaak_f32", "s_fmamk_f32"), lambda a, b, c: fma(*(view(x, "f32") for x in (a, b, c)))),
-    **{f"s_{m}{n}_f32": lambda a, b, o=o: _pick(view(a, "f32"), view(b, "f32"), o) for m, o in (("min", min), ("max", max))
+    **dict.fromkeys(("s_fmac_f32", "s_fmaak_f32", "s_fmamk_f32"), lambda a, b, c: fma(*(view(x, "f32") for x in (a, b,
+    c)))),
+    **{f"s_{m}{n}_f32": lambda a, b, o=o: _pick(view(a, "f32"), view(b, "f32"), o) for m, o in (("min", min), ("max",
+    max))
        for n in ("", "_num")},
-    "s_add_f32": lambda a, b: view(a, "f32") + view(b, "f32"), "s_sub_f32": lambda a, b: view(a, "f32") - view(b, "f32"),
+    "s_add_f32": lambda a, b: view(a, "f32") + view(b, "f32"), "s_sub_f32": lambda a, b: view(a, "f32") - view(b,
+    "f32"),
     "s_mul_f32": lambda a, b: view(a, "f32") * view(b, "f32"), "s_rndne_f32": lambda a: np.rint(view(a, "f32")),
     "s_ceil_f32": lambda a: np.ceil(view(a, "f32")), "s_floor_f32": lambda a: np.floor(view(a, "f32")),
     "s_trunc_f32": lambda a: np.trunc(view(a, "f32")),
@@ -166,8 +170,10 @@ def test_scalar_instruction_agrees_with_its_written_reference(name):
 
 
 ORDERS = {
-    "lt": lambda a, b: a < b, "eq": lambda a, b: a == b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
-    "ne": lambda a, b: a != b, "lg": lambda a, b: a < b or a > b, "neq": lambda a, b: not a == b, "nlt": lambda a, b: not a < b,
+    "lt": lambda a, b: a < b, "eq": lambda a, b: a == b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "ne": lambda a, b: a != b, "lg": lambda a, b: a < b or a > b, "neq": lambda a, b: a != b,
+    "nlt": lambda a, b: not a < b,
     "nle": lambda a, b: not a <= b, "ngt": lambda a, b: not a > b, "nge": lambda a, b: not a >= b,
     "nlg": lambda a, b: not (a < b or a > b), "o": lambda a, b: a == a and b == b, "u": lambda a, b: a != a or b != b,
     "f": lambda a, b: False, "t": lambda a, b: True, "tru": lambda a, b: True,
@@ -205,7 +211,8 @@ def test_comparison_clears_the_bits_of_inactive_lanes():
 
 
 @pytest.mark.parametrize(("bits", "place"), [
-    (0x7F800001, 0), (0x7FC00000, 1), (0xFF800000, 2), (0xBF800000, 3), (0x80000001, 4), (0x80000000, 5), (0, 6), (1, 7),
+    (0x7F800001, 0), (0x7FC00000, 1), (0xFF800000, 2), (0xBF800000, 3), (0x80000001, 4), (0x80000000, 5), (0, 6), (1,
+    7),
     (0x3F800000, 8), (0x7F800000, 9),
 ])  # fmt: skip
 def test_class_of_a_float(bits, place):
@@ -251,9 +258,11 @@ HALVES = {
     "v_add_f16": lambda a, b: a + b, "v_mul_f16": lambda a, b: a * b, "v_fma_f16": fma,
     **{f"v_{m}{n}_f16": lambda *v, o=o: _fold(o, v) for m, o in (("max", max), ("min", min)) for n in ("", "_num")},
     **{f"v_{m}imum{n}_f16": _keep_nan(o) for m, o in (("max", max), ("min", min)) for n in ("", "3")},
-    "v_add_u16": lambda a, b: a + b, "v_add_i16": lambda a, b: a + b, "v_sub_u16": lambda a, b: a - b, "v_sub_i16": lambda a, b: a - b,
+    "v_add_u16": lambda a, b: a + b, "v_add_i16": lambda a, b: a + b, "v_sub_u16": lambda a, b: a - b,
+    "v_sub_i16": lambda a, b: a - b,
     "v_mul_lo_u16": lambda a, b: a * b, "v_max_u16": max, "v_min_u16": min, "v_max_i16": max, "v_min_i16": min,
-    "v_lshlrev_b16": lambda a, b: b << (a & 15), "v_lshrrev_b16": lambda a, b: b >> (a & 15), "v_ashrrev_i16": lambda a, b: b >> (a & 15),
+    "v_lshlrev_b16": lambda a, b: b << (a & 15), "v_lshrrev_b16": lambda a, b: b >> (a & 15),
+    "v_ashrrev_i16": lambda a, b: b >> (a & 15),
 }  # fmt: skip
 
 

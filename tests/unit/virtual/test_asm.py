@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.utils.hipify import hipify_python as hipify
 
 from gpu_utils.compiler.clang import CppModule, compile_cpp
 from gpu_utils.errors import (
@@ -488,6 +489,47 @@ def test_arguments_that_do_not_fit_are_refused_in_one_sentence(target):
             module.launch("vector_add", 0, 64, [x, x, x, 64])
         with pytest.raises(ResourceLimit, match="2048 threads"):
             module.launch("vector_add", 1, 2048, [x, x, x, 64])
+
+
+def test_what_hipify_makes_of_cuda_source_compiles_and_runs(tmp_path):
+    (tmp_path / "cuda").mkdir()
+    (tmp_path / "cuda" / "k.cu").write_text(
+        "#include <cuda_runtime.h>\n#include <cuda_bf16.h>\n"
+        "__global__ void k(const float *x, __nv_bfloat16 *out) { out[threadIdx.x] = __float2bfloat16(x[threadIdx.x]); }"
+    )
+    results = hipify.hipify(
+        str(tmp_path / "cuda"), output_directory=str(tmp_path / "hip"), includes=["*"], is_pytorch_extension=False
+    )
+    (result,) = results.values()
+    source = Path(result.hipified_path).read_text()
+    assert "hip_runtime.h" in source
+    assert "__hip_bfloat16" in source
+    x, out = torch.randn(64), zeros(64, dtype=torch.bfloat16)
+    with virtual_gpu("gfx942") as gpu:
+        gpu.load(compile_cpp(source, "gfx942")).launch("k", 1, 64, [x, out])
+    assert torch.equal(out, x.bfloat16())
+
+
+@on_every_target
+def test_inline_assembly_behind_a_target_check(target):
+    source = """
+    __global__ void lanes(int *out) {
+      int lane;
+    #ifdef __AMDGCN__
+      asm("v_mbcnt_lo_u32_b32 %0, -1, 0\\n\\tv_mbcnt_hi_u32_b32 %0, -1, %0" : "=v"(lane));
+    #else
+      asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    #endif
+      out[threadIdx.x] = lane;
+    }
+    """
+    out = zeros(128)
+    lanes = MODELS[target].lanes
+    if lanes == 32:
+        source = source.replace("\\n\\tv_mbcnt_hi_u32_b32 %0, -1, %0", "")
+    with virtual_gpu(target) as gpu:
+        gpu.load(compile_cpp(source, target)).launch("lanes", 1, 128, [out])
+    assert out.tolist() == [i % lanes for i in range(128)]
 
 
 HAND_WRITTEN = """

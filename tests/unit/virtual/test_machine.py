@@ -1,5 +1,6 @@
 """What a virtual GPU reports: bounds, races, unwritten outputs, counters, order, and that the driver comes back."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_a_write_past_the_end_writes_nothing_outside(target):
 @pytest.mark.parametrize("target", TARGETS)
 def test_two_programs_that_write_different_values_race(target):
     out = torch.zeros(1, dtype=torch.int32)
-    with virtual_gpu(target), pytest.raises(Race, match="programs . and . both write byte offset 0 of out_ptr"):
+    with virtual_gpu(target), pytest.raises(Race, match=r"programs . and . both write byte offset 0 of out_ptr"):
         clash_kernel[(4,)](out, SAME=False)
 
 
@@ -110,7 +111,7 @@ def test_an_output_element_left_unwritten_is_reported():
     x, out = torch.zeros(100), torch.zeros(100)
     with virtual_gpu("gfx942") as gpu:
         copy_kernel[(1,)](x, out, 60, BLOCK=64, STEP=1)
-        with pytest.raises(UnwrittenOutput, match="40 of 100 elements .* flat index 60"):
+        with pytest.raises(UnwrittenOutput, match=r"40 of 100 elements .* flat index 60"):
             gpu.expect_written(out)
         copy_kernel[(2,)](x, out, 100, BLOCK=64, STEP=1)
         gpu.expect_written(out)
@@ -186,7 +187,7 @@ def test_listing_joins_source_lines_with_instructions():
     (file, line), _, count = loads[0]
     assert file.endswith("test_machine.py")
     assert count == 4
-    assert "tl.load(x_ptr + i)" in open(file).read().splitlines()[line - 1]
+    assert "tl.load(x_ptr + i)" in Path(file).read_text().splitlines()[line - 1]
 
 
 def test_bank_conflicts_follow_the_stride():
@@ -222,7 +223,7 @@ def test_a_barrier_that_part_of_a_block_never_reaches_is_a_deadlock():
     end = Op(lambda s: None, "exit", "branch", "exit", ends="end")
     program = Program("stuck", "gfx942", 64, "wave", [wait, end]).finish()
     launch = SimpleNamespace(grid=(1, 1, 1), memory=None, counters=Counters(program, MemoryShape()))
-    with pytest.raises(BarrierDeadlock, match="stuck.*barrier 0"):
+    with pytest.raises(BarrierDeadlock, match=r"stuck.*barrier 0"):
         run_batch(State(program, launch, np.zeros((1, 3), np.int64), 1))
 
 

@@ -86,7 +86,11 @@ def lock_kernel(x_ptr, sum_ptr, lock_ptr, BLOCK: tl.constexpr):
 
 @case()
 def spin_lock(target):
-    x, total, lock = randint(-9, 9, 12 * 128, dtype=torch.int32), torch.zeros(128, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    x, total, lock = (
+        randint(-9, 9, 12 * 128, dtype=torch.int32),
+        torch.zeros(128, dtype=torch.int32),
+        torch.zeros(1, dtype=torch.int32),
+    )
     lock_kernel[(12,)](x, total, lock, BLOCK=128)
     yield "sum under the lock", total, x.reshape(12, 128).sum(0).int(), 0
 

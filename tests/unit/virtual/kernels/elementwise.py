@@ -39,7 +39,12 @@ def strided_kernel(x_ptr, out_ptr, rows, cols, stride_r, stride_c, BR: tl.conste
 @case()
 def strided_and_transposed(target):
     base = randn(70, 96)
-    for name, x in (("rows", base), ("transposed", base.t()), ("every third", base[:, ::3]), ("broadcast", base[:1].expand(40, 96))):
+    for name, x in (
+        ("rows", base),
+        ("transposed", base.t()),
+        ("every third", base[:, ::3]),
+        ("broadcast", base[:1].expand(40, 96)),
+    ):
         out = torch.zeros(x.shape)
         strided_kernel[(triton.cdiv(x.shape[0], 16), triton.cdiv(x.shape[1], 32))](
             x, out, x.shape[0], x.shape[1], x.stride(0), x.stride(1), BR=16, BC=32
@@ -121,7 +126,11 @@ def conversions(target):
     n = 512
     x = randn(n) * torch.logspace(-7, 5, n)
     x[:6] = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-40])
-    half, bf, byte = torch.zeros(n, dtype=torch.float16), torch.zeros(n, dtype=torch.bfloat16), torch.zeros(n, dtype=torch.int8)
+    half, bf, byte = (
+        torch.zeros(n, dtype=torch.float16),
+        torch.zeros(n, dtype=torch.bfloat16),
+        torch.zeros(n, dtype=torch.int8),
+    )
     double = torch.zeros(4 * n, dtype=torch.float64)
     convert_kernel[(1,)](x, half, bf, byte, double, N=n)
     yield "float16", half, x.half(), 0
@@ -168,7 +177,25 @@ def special_functions(target):
     out = torch.zeros(17 * n)
     special_kernel[(1,)](x, out, N=n)
     v, p = x.double(), (x.abs() + 0.001).double()
-    names = "exp exp2 log log2 sqrt rsqrt sin cos div erf sigmoid div_rn sqrt_rn floor ceil fma clamp".split()
+    names = [
+        "exp",
+        "exp2",
+        "log",
+        "log2",
+        "sqrt",
+        "rsqrt",
+        "sin",
+        "cos",
+        "div",
+        "erf",
+        "sigmoid",
+        "div_rn",
+        "sqrt_rn",
+        "floor",
+        "ceil",
+        "fma",
+        "clamp",
+    ]
     wants = [v.exp(), v.exp2(), p.log(), p.log2(), p.sqrt(), p.rsqrt(), v.sin(), v.cos(), v / p, v.erf(), v.sigmoid(),
              v / 3, p.sqrt(), v.floor(), v.ceil(), v * v + p, v.clamp(-1, 1)]  # fmt: skip
     for i, (name, want) in enumerate(zip(names, wants, strict=True)):
@@ -266,7 +293,9 @@ def fp8_kernel(x_ptr, code_ptr, back_ptr, N: tl.constexpr):
 @case(refused={"gfx90a": "no 8-bit floats", "gfx1100": "no 8-bit floats", "sm_80": "no fp8e4nv before sm_89"})
 def fp8_conversions(target):
     n = 1024
-    formats = {"gfx942": (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)}.get(target, (torch.float8_e4m3fn, torch.float8_e5m2))
+    formats = {"gfx942": (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)}.get(
+        target, (torch.float8_e4m3fn, torch.float8_e5m2)
+    )
     for dtype in formats:
         x = randn(n) * torch.logspace(-3, 2, n)
         x = x.clamp(-200, 200)

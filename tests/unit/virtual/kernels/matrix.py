@@ -17,10 +17,22 @@ def matmul_kernel(
     acc = tl.zeros((BM, BN), ACC)
     for k in range(0, K, BK):
         rk = k + tl.arange(0, BK)
-        a = tl.load(a_ptr + rm[:, None] * stride_am + rk[None, :] * stride_ak, mask=(rm < M)[:, None] & (rk < K)[None, :], other=0.0)
-        b = tl.load(b_ptr + rk[:, None] * stride_bk + rn[None, :] * stride_bn, mask=(rk < K)[:, None] & (rn < N)[None, :], other=0.0)
+        a = tl.load(
+            a_ptr + rm[:, None] * stride_am + rk[None, :] * stride_ak,
+            mask=(rm < M)[:, None] & (rk < K)[None, :],
+            other=0.0,
+        )
+        b = tl.load(
+            b_ptr + rk[:, None] * stride_bk + rn[None, :] * stride_bn,
+            mask=(rk < K)[:, None] & (rn < N)[None, :],
+            other=0.0,
+        )
         acc = tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=ACC)
-    tl.store(c_ptr + rm[:, None] * stride_cm + rn[None, :], acc.to(c_ptr.dtype.element_ty), mask=(rm < M)[:, None] & (rn < N)[None, :])
+    tl.store(
+        c_ptr + rm[:, None] * stride_cm + rn[None, :],
+        acc.to(c_ptr.dtype.element_ty),
+        mask=(rm < M)[:, None] & (rn < N)[None, :],
+    )
 
 
 def matmul(a, b, out, BM=64, BN=64, BK=32, ACC=tl.float32, precision="ieee", **options):
@@ -34,8 +46,10 @@ def matmul(a, b, out, BM=64, BN=64, BK=32, ACC=tl.float32, precision="ieee", **o
 
 @case()
 def matmul_float16(target):
-    for M, N, K, options in ((64, 64, 64, {}), (100, 70, 130, {}), (128, 128, 64, {"num_warps": 8, "BM": 128, "BN": 128}),
-                             (32, 32, 32, {"BM": 32, "BN": 32, "num_warps": 1}), (64, 64, 96, {"num_stages": 1})):  # fmt: skip
+    for M, N, K, options in ((64, 64, 64, {}), (100, 70, 130, {}), (128, 128, 64, {"num_warps": 8, "BM": 128,
+    "BN": 128}),
+                             (32, 32, 32, {"BM": 32, "BN": 32, "num_warps": 1}), (64, 64, 96,
+                             {"num_stages": 1})):  # fmt: skip
         a, b = randn(M, K, dtype=torch.float16), randn(K, N, dtype=torch.float16, seed=1)
         out = torch.zeros(M, N)
         matmul(a, b, out, **options)
@@ -100,7 +114,9 @@ def matmul_float64(target):
 
 @case(refused={"gfx90a": "no 8-bit floats", "gfx1100": "no 8-bit floats", "sm_80": "no fp8e4nv before sm_89"})
 def matmul_float8(target):
-    formats = {"gfx942": (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)}.get(target, (torch.float8_e4m3fn, torch.float8_e5m2))
+    formats = {"gfx942": (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)}.get(
+        target, (torch.float8_e4m3fn, torch.float8_e5m2)
+    )
     for dtype in formats:
         a, b = randn(64, 64).to(dtype), randn(64, 64, seed=1).to(dtype)
         out = torch.zeros(64, 64)

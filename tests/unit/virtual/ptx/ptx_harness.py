@@ -78,7 +78,7 @@ def run_lines(body, inputs, outputs, shared=0, registers=""):
             body,
             *stores,
             "ret; }",
-        ]  # fmt: skip
-    )
+        ]
+    )  # fmt: skip
     launch(code, [*padded, *results], block=(threads, 1, 1), shared=shared)
     return [result[:count] for result in results]

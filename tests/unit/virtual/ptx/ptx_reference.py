@@ -256,8 +256,10 @@ def _float(stem: str, mods: list[str], kind: str):
     core = {
         "add": lambda a, b: sf.add(a, b, kind, mode), "sub": lambda a, b: sf.add(a, b, kind, mode, True),
         "mul": lambda a, b: sf.mul(a, b, kind, mode), "fma": lambda a, b, c: sf.fma(a, b, c, kind, mode),
-        "div": lambda a, b: sf.div(a, b, kind, mode), "rcp": lambda a: sf.div(sf.pack(Fraction(1), kind), a, kind, mode),
-        "sqrt": lambda a: sf.sqrt(a, kind, mode), "min": lambda a, b: _extreme(a, b, kind, True, "NaN" in mods, "xorsign" in mods),
+        "div": lambda a, b: sf.div(a, b, kind, mode), "rcp": lambda a: sf.div(sf.pack(Fraction(1), kind), a, kind,
+        mode),
+        "sqrt": lambda a: sf.sqrt(a, kind, mode), "min": lambda a, b: _extreme(a, b, kind, True, "NaN" in mods,
+        "xorsign" in mods),
         "max": lambda a, b: _extreme(a, b, kind, False, "NaN" in mods, "xorsign" in mods), "abs": lambda a: a & ~top,
         "neg": lambda a: a ^ top, "copysign": lambda a, b: b & ~top | a & top,
     }.get(stem)  # fmt: skip
@@ -290,11 +292,13 @@ def _testp(mods: list[str], kind: str):
 
 
 _REAL = {
-    "ex2": lambda x: math.inf if x > 1100 else 2.0**x, "lg2": lambda x: math.log2(x) if x > 0 else -math.inf if x == 0 else math.nan,
+    "ex2": lambda x: math.inf if x > 1100 else 2.0**x,
+    "lg2": lambda x: math.log2(x) if x > 0 else -math.inf if x == 0 else math.nan,
     "rcp": lambda x: 1 / x if x else math.copysign(math.inf, x), "sin": math.sin, "cos": math.cos, "tanh": math.tanh,
     "sqrt": lambda x: math.sqrt(x) if x >= 0 else math.nan,
     "rsqrt": lambda x: 1 / math.sqrt(x) if x > 0 else math.copysign(math.inf, x) if x == 0 else math.nan,
-    "div": lambda x, y: x / y if y else math.nan if x == 0 or x != x else math.copysign(math.inf, x) * math.copysign(1, y),
+    "div": lambda x, y: x / y if y else math.nan if x == 0 or x != x else math.copysign(math.inf,
+    x) * math.copysign(1, y),
 }  # fmt: skip
 
 

@@ -24,7 +24,8 @@ def test_cp_async_copies_and_fills_with_zeros(form, size):
     text = HEADER + f""".visible .entry k(.param .u64 data, .param .u64 limits, .param .u64 out) {{
       .reg .b32 %t, %s, %l; .reg .b64 %a, %o; .reg .b16 %b; .shared .align 16 .b8 tile[{32 * size}]; mov.u32 %t, %tid.x;
       ld.param.u64 %a, [limits]; mad.wide.u32 %a, %t, 4, %a; ld.global.u32 %l, [%a]; ld.param.u64 %a, [data];
-      mad.wide.u32 %a, %t, {size}, %a; ld.param.u64 %o, [out]; mad.wide.u32 %o, %t, {size}, %o; mul.lo.u32 %s, %t, {size};
+      mad.wide.u32 %a, %t, {size}, %a; ld.param.u64 %o, [out]; mad.wide.u32 %o, %t, {size}, %o;
+      mul.lo.u32 %s, %t, {size};
       add.u32 %s, %s, tile;""" + "\n".join(lines) + "\nret; }"  # fmt: skip
     launch(text, [data, limits, out])
     assert (out == np.where(np.arange(size) < limits[:, None], data, 0)).all()
@@ -66,7 +67,8 @@ def test_mbarrier_test_wait_and_counts_work_on_state_tokens():
         HEADER
         + """.visible .entry k(.param .u64 out) { .reg .b32 %v, %x; .reg .b64 %a, %s; .reg .pred %p, %w;
       .shared .align 8 .b64 bar; mov.u32 %x, %tid.x; setp.eq.u32 %p, %x, 0; @!%p ret; mbarrier.init.shared.b64 [bar], 3;
-      mbarrier.arrive.shared.b64 %s, [bar]; mbarrier.test_wait.shared.b64 %w, [bar], %s; selp.b32 %v, 1, 0, %w; ld.param.u64 %a, [out];
+      mbarrier.arrive.shared.b64 %s, [bar]; mbarrier.test_wait.shared.b64 %w, [bar], %s; selp.b32 %v, 1, 0, %w;
+      ld.param.u64 %a, [out];
       st.global.u32 [%a], %v; mbarrier.arrive.shared.b64 _, [bar], 2; mbarrier.test_wait.shared.b64 %w, [bar], %s;
       selp.b32 %v, 1, 0, %w; st.global.u32 [%a+4], %v; mbarrier.inval.shared.b64 [bar]; ret; }"""
     )
@@ -77,8 +79,10 @@ def test_mbarrier_test_wait_and_counts_work_on_state_tokens():
 ROUND_TRIP = (
     HEADER
     + """.visible .entry k(.param .u64 from, .param .u64 to, .param .u64 out, .param .u32 x, .param .u32 y) {{
-  .reg .b32 %t, %x, %y, %s, %v; .reg .b64 %f, %g, %o; .reg .pred %one, %w; .shared .align 1024 .b8 tile[{size}];
-  .shared .align 8 .b64 bar; mov.u32 %t, %tid.x; setp.eq.u32 %one, %t, 0; ld.param.u64 %f, [from]; ld.param.u64 %g, [to];
+  .reg .b32 %t, %x, %y, %s, %v, %q; .reg .b64 %f, %g, %o; mov.u32 %q, 0; .reg .pred %one, %w;
+  .shared .align 1024 .b8 tile[{size}];
+  .shared .align 8 .b64 bar; mov.u32 %t, %tid.x; setp.eq.u32 %one, %t, 0; ld.param.u64 %f, [from];
+  ld.param.u64 %g, [to];
   ld.param.u32 %x, [x]; ld.param.u32 %y, [y]; @%one mbarrier.init.shared::cta.b64 [bar], 1; bar.sync 0;
   @%one mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {size}; mov.u32 %s, tile;
   @%one cp.async.bulk.tensor.{rank}d.shared::cta.global.mbarrier::complete_tx::bytes [%s], [%f, {{{corner}}}], [bar];
@@ -99,13 +103,12 @@ def test_a_box_is_copied_both_ways_and_cut_at_the_edges(rank, mode, x, y):
     source = np.random.default_rng(1).integers(1, 2**16, shape, np.uint16)
     target = np.zeros_like(source)
     size = int(np.prod(box)) * 2
-    dump = ["ld.param.u64 %o, [out]; mad.wide.u32 %o, %t, 4, %o; mad.lo.u32 %v, %t, 4, %s;"]
     out = np.zeros(size // 2, np.uint16)
-    dump = [".reg .b32 %q; mov.u32 %q, 0; ld.param.u64 %o, [out];"]
+    dump = ["ld.param.u64 %o, [out];"]
     dump += [f"@%one ld.shared.b32 %v, [%s+{4 * i}]; @%one st.global.b32 [%o+{4 * i}], %v;" for i in range(size // 4)]
     maps = []
     for array in (source, target):
-        strides = [s for s in array.strides[::-1][1:]]
+        strides = list(array.strides[::-1][1:])
         maps.append(tensor.encode(array.ctypes.data, list(shape)[::-1], strides, list(box)[::-1], 1, mode))
     corner = ["%x", "%x, %y", "%x, %y, %q"][rank - 1]
     text = ROUND_TRIP.format(size=size, rank=rank, corner=corner, dump="\n".join(dump))
@@ -140,7 +143,8 @@ def test_a_tensor_map_that_reaches_past_its_tensor_is_out_of_bounds():
 
 def test_every_field_of_a_tensor_map_can_be_replaced():
     values = {"global_address": 0x123456789ABCDEF0, "rank": 3, "global_dim": 77, "box_dim": 33, "element_stride": 2,
-              "interleave_layout": 1, "swizzle_mode": 3, "fill_mode": 1, "elemtype": 10, "global_stride": 0x1122334455667788}  # fmt: skip
+              "interleave_layout": 1, "swizzle_mode": 3, "fill_mode": 1, "elemtype": 10,
+              "global_stride": 0x1122334455667788}  # fmt: skip
     assert set(values) == set(tensor.FIELDS)
     lines = []
     for field, value in values.items():
@@ -189,7 +193,8 @@ def test_a_box_can_be_combined_with_what_is_there(op, code, dtype):
     want = {
         "add": lambda: old + new, "min": lambda: np.minimum(old, new), "max": lambda: np.maximum(old, new),
         "and": lambda: old & new, "or": lambda: old | new, "xor": lambda: old ^ new,
-        "inc": lambda: np.where(old >= new, 0, old + 1), "dec": lambda: np.where((old == 0) | (old > new), new, old - 1),
+        "inc": lambda: np.where(old >= new, 0, old + 1), "dec": lambda: np.where((old == 0) | (old > new), new,
+        old - 1),
     }[op]()  # fmt: skip
     assert (target[:, 16:] == want).all()
     assert (target[:, :16] == before[:, :16]).all()

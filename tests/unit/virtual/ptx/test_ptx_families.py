@@ -15,7 +15,8 @@ from gpu_utils.virtual.ptx.floating import APPROXIMATE
 
 # no effect that a test could see: hints to caches, fences of a machine that keeps every order, waits that never wait
 WITHOUT_EFFECT = {
-    "prefetch", "prefetchu", "applypriority", "discard", "createpolicy", "fence", "membar", "griddepcontrol", "setmaxnreg",
+    "prefetch", "prefetchu", "applypriority", "discard", "createpolicy", "fence", "membar", "griddepcontrol",
+    "setmaxnreg",
     "nanosleep", "pmevent",
 }  # fmt: skip
 
@@ -31,9 +32,12 @@ def test_every_instruction_is_exercised_by_a_test():
 
 
 def test_instructions_without_effect_are_decoded_and_run():
-    lines = ["prefetch.global.L2 [%a];", "prefetchu.L1 [%a];", "applypriority.global.L2::evict_normal [%a], 128;", "discard.global.L2 [%a], 128;",
-             "createpolicy.fractional.L2::evict_first.b64 %p, 1.0;", "fence.acq_rel.gpu;", "fence.proxy.async.shared::cta;",
-             "membar.gl;", "griddepcontrol.wait;", "setmaxnreg.inc.sync.aligned.u32 128;", "nanosleep.u32 10;", "pmevent 1;"]  # fmt: skip
+    lines = ["prefetch.global.L2 [%a];", "prefetchu.L1 [%a];", "applypriority.global.L2::evict_normal [%a], 128;",
+             "discard.global.L2 [%a], 128;",
+             "createpolicy.fractional.L2::evict_first.b64 %p, 1.0;", "fence.acq_rel.gpu;",
+             "fence.proxy.async.shared::cta;",
+             "membar.gl;", "griddepcontrol.wait;", "setmaxnreg.inc.sync.aligned.u32 128;", "nanosleep.u32 10;",
+             "pmevent 1;"]  # fmt: skip
     program = decode(HEADER + ".visible .entry k() { .reg .b64 %a, %p;" + "\n".join(lines) + " ret; }", "sm_90")
     assert [op.kind for op in program.ops if op.kind == "wait"] == ["wait"] * len(lines)
 

@@ -30,7 +30,8 @@ def test_nested_branches_take_every_path():
 
 def test_an_if_body_placed_after_the_join_still_meets_the_others_there():
     """The shuffle after the join needs all 32 lanes; the text puts the odd lanes' detour behind it."""
-    body = """.reg .pred %p; .reg .b32 %b, %v; and.b32 %b, %in0, 1; setp.eq.u32 %p, %b, 1; mov.b32 %v, %in0; @%p bra DETOUR;
+    body = """.reg .pred %p; .reg .b32 %b, %v; and.b32 %b, %in0, 1; setp.eq.u32 %p, %b, 1; mov.b32 %v, %in0;
+    @%p bra DETOUR;
     JOIN: shfl.sync.bfly.b32 %out0, %v, 1, 31, -1; bra END; DETOUR: add.u32 %v, %v, 1000; bra JOIN; END:"""
     (got,) = run_lines(body, [LANES], [32])
     value = np.where(LANES % 2 == 1, LANES + 1000, LANES)
@@ -39,7 +40,8 @@ def test_an_if_body_placed_after_the_join_still_meets_the_others_there():
 
 def test_lanes_wait_at_a_shuffle_for_those_that_come_by_another_way():
     """Two copies of the join: no layout brings the lanes together, only the member mask does."""
-    body = """.reg .pred %p, %q; .reg .b32 %b, %v, %n; and.b32 %b, %in0, 1; setp.eq.u32 %p, %b, 1; mov.b32 %v, %in0; mov.b32 %n, 0;
+    body = """.reg .pred %p, %q; .reg .b32 %b, %v, %n; and.b32 %b, %in0, 1; setp.eq.u32 %p, %b, 1; mov.b32 %v, %in0;
+    mov.b32 %n, 0;
     LOOP: @%p bra SLOW; bra MEET; SLOW: add.u32 %n, %n, 1; setp.lt.u32 %q, %n, 5; @%q bra LOOP;
     MEET: shfl.sync.bfly.b32 %out0, %v, 1, 31, -1;"""
     (got,) = run_lines(body, [LANES], [32])
@@ -74,17 +76,19 @@ def test_a_barrier_that_half_the_block_never_reaches_is_reported():
 
 @pytest.mark.parametrize("wait", ["bar.sync 0;", "barrier.sync 0;", "barrier.sync.aligned 0, 64;", "bar.cta.sync 0;"])
 def test_warps_exchange_through_shared_memory_across_a_barrier(wait):
-    body = """.shared .align 4 .b8 buffer[256]; .reg .b32 %s, %r; shl.b32 %s, %in0, 2; add.u32 %s, %s, buffer; st.shared.u32 [%s], %in0;
-    WAIT mov.u32 %r, 63; sub.u32 %r, %r, %in0; shl.b32 %r, %r, 2; add.u32 %r, %r, buffer; ld.shared.u32 %out0, [%r];""".replace(
-        "WAIT", wait
-    )
+    body = """.shared .align 4 .b8 buffer[256]; .reg .b32 %s, %r; shl.b32 %s, %in0, 2; add.u32 %s, %s, buffer;
+    st.shared.u32 [%s], %in0;
+    WAIT mov.u32 %r, 63; sub.u32 %r, %r, %in0; shl.b32 %r, %r, 2; add.u32 %r, %r, buffer;
+    ld.shared.u32 %out0, [%r];""".replace("WAIT", wait)
     (got,) = run_lines(body, [LANES], [32])
     assert (got == 63 - LANES).all()
 
 
 def test_a_named_barrier_waits_for_the_number_of_threads_it_names():
-    body = """.shared .align 4 .b32 cell; .reg .pred %p, %q; setp.lt.u32 %p, %in0, 32; mov.b32 %out0, 0; setp.eq.u32 %q, %in0, 32;
-    @%p bra READ; @%q st.shared.u32 [cell], 77; bar.sync 3, 64; bra END; READ: bar.sync 3, 64; ld.shared.u32 %out0, [cell]; END:"""
+    body = """.shared .align 4 .b32 cell; .reg .pred %p, %q; setp.lt.u32 %p, %in0, 32; mov.b32 %out0, 0;
+    setp.eq.u32 %q, %in0, 32;
+    @%p bra READ; @%q st.shared.u32 [cell], 77; bar.sync 3, 64; bra END; READ: bar.sync 3, 64;
+    ld.shared.u32 %out0, [cell]; END:"""
     (got,) = run_lines(body, [LANES], [32])
     assert got.tolist() == [77] * 32 + [0] * 32
 
@@ -92,8 +96,10 @@ def test_a_named_barrier_waits_for_the_number_of_threads_it_names():
 CALLS = (
     HEADER
     + """
-.func (.param .b32 result) twice(.param .b32 x) { .reg .b32 %a; ld.param.b32 %a, [x]; add.u32 %a, %a, %a; st.param.b32 [result], %a; ret; }
-.func (.param .b32 result) odd_even(.param .b32 x) { .reg .b32 %a, %b; .reg .pred %p; ld.param.b32 %a, [x]; and.b32 %b, %a, 1;
+.func (.param .b32 result) twice(.param .b32 x) { .reg .b32 %a; ld.param.b32 %a, [x]; add.u32 %a, %a, %a;
+    st.param.b32 [result], %a; ret; }
+.func (.param .b32 result) odd_even(.param .b32 x) { .reg .b32 %a, %b; .reg .pred %p; ld.param.b32 %a, [x];
+    and.b32 %b, %a, 1;
   setp.eq.u32 %p, %b, 0; @%p bra EVEN; { .param .b32 p0; .param .b32 r0; st.param.b32 [p0], %a; call (r0), twice, (p0);
   ld.param.b32 %a, [r0]; } st.param.b32 [result], %a; ret; EVEN: neg.s32 %a, %a; st.param.b32 [result], %a; ret; }
 .visible .entry k(.param .u64 out) { .reg .b32 %t, %v; .reg .b64 %a; mov.u32 %t, %tid.x;
@@ -119,7 +125,8 @@ def test_recursion_is_refused_before_anything_runs():
 
 def test_an_indexed_branch_goes_to_the_label_of_its_lane():
     body = """.reg .b32 %i; and.b32 %i, %in0, 3; TABLE: .branchtargets A, B, C, D; brx.idx %i, TABLE;
-    A: mov.b32 %out0, 5; bra END; B: mov.b32 %out0, 6; bra END; C: mov.b32 %out0, 7; bra END; D: mov.b32 %out0, 8; END:"""
+    A: mov.b32 %out0, 5; bra END; B: mov.b32 %out0, 6; bra END; C: mov.b32 %out0, 7; bra END; D: mov.b32 %out0, 8;
+    END:"""
     (got,) = run_lines(body, [LANES], [32])
     assert got.tolist() == [5 + i % 4 for i in range(64)]
 
@@ -134,11 +141,24 @@ def test_a_trap_names_the_lane_that_ran_into_it(stop):
         )
 
 
+def test_a_clock_advances_so_that_a_loop_that_waits_for_it_ends():
+    body = """.reg .b64 %a, %b; .reg .pred %p; mov.u64 %a, %clock64; add.u64 %a, %a, 20;
+    WAIT: mov.u64 %b, %clock64; setp.lt.u64 %p, %b, %a; @%p bra WAIT; mov.b32 %out0, 1;"""
+    (got,) = run_lines(body, [LANES], [32])
+    assert got.all()
+
+
+def test_a_special_register_that_does_not_exist_is_refused():
+    with pytest.raises(UnsupportedInstruction, match="%tidd"):
+        decode(HEADER + ".visible .entry k() { .reg .b32 %r; mov.u32 %r, %tidd.x; ret; }", "sm_80")
+
+
 def test_an_unknown_instruction_is_named_and_nothing_runs():
     out = np.zeros(32, np.uint32)
     text = (
         HEADER
-        + """.visible .entry kern(.param .u64 out) { .reg .b32 %r<3>; .reg .b64 %a; ld.param.u64 %a, [out]; mov.b32 %r1, 1;
+        + """.visible .entry kern(.param .u64 out) { .reg .b32 %r<3>; .reg .b64 %a; ld.param.u64 %a, [out];
+        mov.b32 %r1, 1;
       st.global.u32 [%a], %r1; frobnicate.b32 %r2, %r1; ret; }"""
     )
     with pytest.raises(
@@ -152,7 +172,8 @@ def test_an_unknown_instruction_is_named_and_nothing_runs():
     "add.f32.rn %r1, %r1, %r1;", "mul.b32 %r1, %r1, %r1;", "setp.lt.b32 %p, %r1, %r1;", "cvt.f32.s32 %r1, %r1;",
     "add.u64 %r1, %r1, %r1;", "add.u32 %r1, %r1;", "add.u32 %r1, %r1, %r1, %r1;", "ld.global.frob.b32 %r1, [%r1];",
     "atom.global.add.b32 %r1, [%r1], %r1;", "bar.red.popc.u32 %r1, 0, %p;", "mov.b32 %r1, nowhere;",
-    "mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32 {%r1,%r1,%r1,%r1}, {%r1,%r1,%r1,%r1}, {%r1,%r1}, {%r1,%r1,%r1,%r1};",
+    "mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32 {%r1,%r1,%r1,%r1}, {%r1,%r1,%r1,%r1}, {%r1,%r1}, "
+    "{%r1,%r1,%r1,%r1};",
 ])  # fmt: skip
 def test_a_form_outside_the_tables_is_refused(line):
     with pytest.raises(UnsupportedInstruction):
@@ -172,13 +193,16 @@ def test_blocks_are_laid_out_with_loops_before_their_exits():
 
 
 def test_special_registers_know_the_shape_of_the_launch():
-    names = ["%tid.x", "%tid.y", "%tid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z", "%ntid.x", "%ntid.y", "%ntid.z", "%nctaid.x",
+    names = ["%tid.x", "%tid.y", "%tid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z", "%ntid.x", "%ntid.y", "%ntid.z",
+             "%nctaid.x",
              "%nctaid.y", "%nctaid.z", "%laneid", "%warpid", "%nwarpid", "%lanemask_lt", "%lanemask_ge"]  # fmt: skip
     block, grid = (5, 4, 3), (2, 3, 2)
     threads, blocks = 60, 12
     out = np.zeros((blocks, threads, len(names)), np.uint32)
-    lines = [".reg .b32 %x, %y, %z, %f, %b, %c, %v; .reg .b64 %a;", "mov.u32 %x, %tid.x; mov.u32 %y, %tid.y; mov.u32 %z, %tid.z;",
-             "mad.lo.u32 %f, %z, 4, %y; mad.lo.u32 %f, %f, 5, %x; mov.u32 %b, %ctaid.z; mov.u32 %c, %ctaid.y; mad.lo.u32 %b, %b, 3, %c;",
+    lines = [".reg .b32 %x, %y, %z, %f, %b, %c, %v; .reg .b64 %a;",
+             "mov.u32 %x, %tid.x; mov.u32 %y, %tid.y; mov.u32 %z, %tid.z;",
+             "mad.lo.u32 %f, %z, 4, %y; mad.lo.u32 %f, %f, 5, %x; mov.u32 %b, %ctaid.z; mov.u32 %c, %ctaid.y; "
+             "mad.lo.u32 %b, %b, 3, %c;",
              f"mov.u32 %c, %ctaid.x; mad.lo.u32 %b, %b, 2, %c; mad.lo.u32 %f, %b, {threads}, %f;",
              f"ld.param.u64 %a, [out]; mad.wide.u32 %a, %f, {4 * len(names)}, %a;"]  # fmt: skip
     lines += [f"mov.u32 %v, {name}; st.global.u32 [%a+{4 * i}], %v;" for i, name in enumerate(names)]

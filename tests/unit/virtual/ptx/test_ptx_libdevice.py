@@ -13,10 +13,12 @@ from gpu_utils.virtual import virtual_gpu
 # name -> (reference, lowest argument, highest argument, relative error allowed in float32)
 UNARY = {
     "acos": (math.acos, -1, 1, 3e-7), "acosh": (math.acosh, 1, 1e4, 5e-7), "asin": (math.asin, -1, 1, 3e-7),
-    "asinh": (math.asinh, -1e4, 1e4, 5e-7), "atan": (math.atan, -1e4, 1e4, 3e-7), "atanh": (math.atanh, -0.99, 0.99, 5e-7),
+    "asinh": (math.asinh, -1e4, 1e4, 5e-7), "atan": (math.atan, -1e4, 1e4, 3e-7), "atanh": (math.atanh, -0.99, 0.99,
+    5e-7),
     "cbrt": (math.cbrt, -1e6, 1e6, 3e-7), "ceil": (math.ceil, -1e3, 1e3, 0), "cos": (math.cos, -1e5, 1e5, 5e-7),
     "cosh": (math.cosh, -20, 20, 5e-7), "erf": (math.erf, -4, 4, 5e-7), "erfc": (math.erfc, -3, 3, 1e-6),
-    "exp": (math.exp, -80, 80, 5e-7), "exp10": (lambda x: 10.0**x, -30, 30, 5e-7), "exp2": (lambda x: 2.0**x, -100, 100, 5e-7),
+    "exp": (math.exp, -80, 80, 5e-7), "exp10": (lambda x: 10.0**x, -30, 30, 5e-7), "exp2": (lambda x: 2.0**x, -100,
+    100, 5e-7),
     "expm1": (math.expm1, -10, 10, 5e-7), "floor": (math.floor, -1e3, 1e3, 0), "lgamma": (math.lgamma, 3, 100, 2e-6),
     "log": (math.log, 1e-6, 1e6, 5e-7), "log10": (math.log10, 1e-6, 1e6, 5e-7), "log1p": (math.log1p, -0.9, 1e3, 5e-7),
     "log2": (math.log2, 1e-6, 1e6, 5e-7), "rint": (round, -1e3, 1e3, 0), "rsqrt": (lambda x: x**-0.5, 1e-6, 1e6, 5e-7),

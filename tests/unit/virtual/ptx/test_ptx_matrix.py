@@ -108,8 +108,9 @@ def test_mma_multiplies_what_the_manual_places_in_the_fragments(form):
     lines.append(f"{form} {registers['d']}, {registers['a']}, {registers['b']}, {registers['c']};")
     lines += [f"st.global.b{width} [%pd+{i * width // 8}], %d{i};" for i in range(out.shape[1] * 8 // width)]
     params = ", ".join(f".param .u64 {name}" for name in "abcd")
-    launch(HEADER + f".visible .entry k({params}) {{ .reg .b32 %t; mov.u32 %t, %tid.x;\n" + "\n".join(lines) + "\nret; }",
-           [np.ascontiguousarray(x) for x in (left, right, start)] + [out])  # fmt: skip
+    head = f".visible .entry k({params}) {{ .reg .b32 %t; mov.u32 %t, %tid.x;\n"
+    arguments = [np.ascontiguousarray(x) for x in (left, right, start)]
+    launch(HEADER + head + "\n".join(lines) + "\nret; }", [*arguments, out])
     result = np.zeros((m, n))
     view = {"f32": "f4", "f16": "f2", "s32": "i4", "f64": "f8"}[d]
     for lane in range(32):
@@ -125,8 +126,10 @@ def test_integer_mma_wraps_or_clamps_at_the_ends():
         text = (
             HEADER
             + f""".visible .entry k(.param .u64 out) {{ .reg .b32 %x, %c, %t, %d<4>; .reg .b64 %o;
-          mov.b32 %x, 0x7f7f7f7f; mov.b32 %c, 0x7fffffff; mov.u32 %t, %tid.x; ld.param.u64 %o, [out]; mad.wide.u32 %o, %t, 16, %o;
-          mma.sync.aligned.m16n8k32.row.col{saturate}.s32.s8.s8.s32 {{%d0,%d1,%d2,%d3}}, {{%x,%x,%x,%x}}, {{%x,%x}}, {{%c,%c,%c,%c}};
+          mov.b32 %x, 0x7f7f7f7f; mov.b32 %c, 0x7fffffff; mov.u32 %t, %tid.x; ld.param.u64 %o, [out];
+          mad.wide.u32 %o, %t, 16, %o;
+          mma.sync.aligned.m16n8k32.row.col{saturate}.s32.s8.s8.s32 {{%d0,%d1,%d2,%d3}}, {{%x,%x,%x,%x}}, {{%x,%x}},
+          {{%c,%c,%c,%c}};
           st.global.v4.b32 [%o], {{%d0,%d1,%d2,%d3}}; ret; }}"""
         )
         launch(text, [out])
@@ -151,7 +154,8 @@ def _matrix_text(count: int, lines: list[str]) -> str:
     """Copies `data` to shared memory, row r at offset 16 * r; %s is the row that lane r names, %o the lane's output."""
     return HEADER + f""".visible .entry k(.param .u64 data, .param .u64 out) {{
       .reg .b32 %t, %s, %d<4>; .reg .b64 %a, %o; .reg .b32 %w<4>; .shared .align 16 .b8 tile[512];
-      mov.u32 %t, %tid.x; ld.param.u64 %a, [data]; mad.wide.u32 %a, %t, 16, %a; ld.global.v4.b32 {{%w0,%w1,%w2,%w3}}, [%a];
+      mov.u32 %t, %tid.x; ld.param.u64 %a, [data]; mad.wide.u32 %a, %t, 16, %a;
+      ld.global.v4.b32 {{%w0,%w1,%w2,%w3}}, [%a];
       shl.b32 %s, %t, 4; add.u32 %s, %s, tile; st.shared.v4.b32 [%s], {{%w0,%w1,%w2,%w3}}; bar.sync 0;
       ld.param.u64 %o, [out]; mad.wide.u32 %o, %t, {4 * count}, %o;
       """ + "\n".join(lines) + "\nret; }"  # fmt: skip
@@ -192,7 +196,6 @@ def place_in_shared(matrix: np.ndarray, turned: bool, width: int) -> tuple[np.nd
     """
     size = matrix.dtype.itemsize
     raw = np.zeros(64 * 1024, np.uint8)
-    rows, k = matrix.shape
     if width == 0:  # core matrices of 8 rows of 16 bytes, one after the other
         lines = matrix.T if turned else matrix
         outer, inner = lines.shape
@@ -263,7 +266,8 @@ def test_wgmma_multiplies_tiles_that_lie_in_shared_memory(d, a, b, turned, from_
         )
         for block in range(32768 // 2048):
             lines.append(
-                f"ld.global.v4.b32 {{%w0,%w1,%w2,%w3}}, [%a+{2048 * block}]; st.shared.v4.b32 [%s+{2048 * block}], {{%w0,%w1,%w2,%w3}};"
+                f"ld.global.v4.b32 {{%w0,%w1,%w2,%w3}}, [%a+{2048 * block}]; st.shared.v4.b32 "
+                f"[%s+{2048 * block}], {{%w0,%w1,%w2,%w3}};"
             )
     lines.append(
         "bar.sync 0; ld.param.u64 %a, [held]; mad.wide.u32 %a, %t, 16, %a; ld.global.v4.b32 {%x0,%x1,%x2,%x3}, [%a];"

@@ -224,7 +224,8 @@ def test_a_data_section_keeps_its_initial_values_and_symbols():
         + """.global .align 4 .u32 words[3] = {7, 0x10, 9}; .global .align 8 .u64 there = generic(words)+4;
       .visible .entry k(.param .u64 out) { .reg .b64 %a, %b, %v; .reg .b32 %w; .reg .pred %p; .reg .b32 %t;
       mov.u32 %t, %tid.x; setp.eq.u32 %p, %t, 0; @!%p ret; ld.param.u64 %a, [out]; ld.global.u64 %b, [there];
-      ld.global.u32 %w, [%b]; cvt.u64.u32 %v, %w; st.global.u64 [%a], %v; ld.global.u32 %w, [words+8]; cvt.u64.u32 %v, %w;
+      ld.global.u32 %w, [%b]; cvt.u64.u32 %v, %w; st.global.u64 [%a], %v; ld.global.u32 %w, [words+8];
+      cvt.u64.u32 %v, %w;
       st.global.u64 [%a+8], %v; ret; }"""
     )
     launch(text, [out])
@@ -234,7 +235,8 @@ def test_a_data_section_keeps_its_initial_values_and_symbols():
 ONE_STORE = (
     HEADER
     + """.visible .entry copy(.param .u64 out, .param .u32 offset) {{
-  .reg .b32 %t, %o; .reg .b64 %a; mov.u32 %t, {index}; ld.param.u32 %o, [offset]; add.u32 %t, %t, %o; ld.param.u64 %a, [out];
+  .reg .b32 %t, %o; .reg .b64 %a; mov.u32 %t, {index}; ld.param.u32 %o, [offset]; add.u32 %t, %t, %o;
+  ld.param.u64 %a, [out];
   mad.wide.u32 %a, %t, 4, %a; st.global.u32 [%a{byte}], {value}; ret; }}"""
 )
 
@@ -270,14 +272,16 @@ def test_isspacep_tells_the_windows_apart_and_ldu_reads_global_memory():
     text = (
         HEADER
         + """.const .align 4 .u32 table[2] = {1, 2}; .visible .entry k(.param .u64 data, .param .u64 out) {
-      .reg .b32 %t, %v, %w; .reg .b64 %a, %s, %l, %o; .reg .pred %p; .shared .align 4 .b8 buffer[4]; .local .align 4 .b8 mine[4];
+      .reg .b32 %t, %v, %w; .reg .b64 %a, %s, %l, %o; .reg .pred %p; .shared .align 4 .b8 buffer[4];
+      .local .align 4 .b8 mine[4];
       mov.u32 %t, %tid.x; ld.param.u64 %a, [data]; mad.wide.u32 %a, %t, 4, %a; ldu.global.u32 %v, [%a];
       ld.param.u64 %o, [out]; mad.wide.u32 %o, %t, 16, %o; st.global.u32 [%o], %v;
       mov.u64 %s, buffer; cvta.shared.u64 %s, %s; mov.u64 %l, mine; cvta.local.u64 %l, %l;
       mov.b32 %w, 0; isspacep.shared %p, %s; @%p or.b32 %w, %w, 1; isspacep.shared %p, %a; @%p or.b32 %w, %w, 2;
       isspacep.local %p, %l; @%p or.b32 %w, %w, 4; isspacep.global %p, %a; @%p or.b32 %w, %w, 8;
       isspacep.global %p, %s; @%p or.b32 %w, %w, 16; mov.u64 %s, table; isspacep.const %p, %s; @%p or.b32 %w, %w, 32;
-      st.global.u32 [%o+4], %w; mov.u64 %s, buffer; cvta.shared.u64 %s, %s; cvta.to.shared.u64 %s, %s; cvt.u32.u64 %v, %s;
+      st.global.u32 [%o+4], %w; mov.u64 %s, buffer; cvta.shared.u64 %s, %s; cvta.to.shared.u64 %s, %s;
+      cvt.u32.u64 %v, %s;
       st.global.u32 [%o+8], %v; st.u32 [%l], %t; ld.local.u32 %v, [mine]; st.global.u32 [%o+12], %v; ret; }"""
     )
     launch(text, [data, out])

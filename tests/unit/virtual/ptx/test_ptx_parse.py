@@ -66,7 +66,8 @@ def test_directives_arrays_and_debug_sections_are_read():
     module = parse(
         HEAD
         + """.extern .shared .align 16 .b8 dyn[]; .const .align 4 .u32 t[2][2] = {{1, 2}, {3, 4}};
-      .global .align 8 .f64 f = 0d3FF0000000000000; .visible .entry k() .reqntid 128, 1 .minnctapersm 2 { .pragma "nounroll"; ret; }
+      .global .align 8 .f64 f = 0d3FF0000000000000; .visible .entry k() .reqntid 128,
+      1 .minnctapersm 2 { .pragma "nounroll"; ret; }
       .section .debug_str { .b8 1 .b8 2 info: .b8 0 }"""
     )
     assert module.variables["dyn"].size == 0
@@ -77,7 +78,8 @@ def test_directives_arrays_and_debug_sections_are_read():
 
 
 @pytest.mark.parametrize(("text", "what"), [
-    ("mov.b32 %r1, 1", "expected ',' or ';'"), ("@%r1 ret;", "no predicate register"), ("mov.b32 %r1, #;", "cannot read"),
+    ("mov.b32 %r1, 1", "expected ',' or ';'"), ("@%r1 ret;", "no predicate register"), ("mov.b32 %r1, #;",
+    "cannot read"),
     (".reg .b99 %x;", "not executed"), ("{ mov.b32 %r1, 1;", "no closing brace"),
 ])  # fmt: skip
 def test_text_that_is_no_ptx_is_refused_with_its_line(text, what):

@@ -23,7 +23,8 @@ def shuffled(mode: str, values: list[int], b: int, c: int) -> list[tuple[int, bo
         step = b & 31
         j, ok = {
             "up": (lane - step, lane - step >= top), "down": (lane + step, lane + step <= top),
-            "bfly": (lane ^ step, lane ^ step <= top), "idx": (bottom | step & ~mask & 31, (bottom | step & ~mask & 31) <= top),
+            "bfly": (lane ^ step, lane ^ step <= top), "idx": (bottom | step & ~mask & 31,
+            (bottom | step & ~mask & 31) <= top),
         }[mode]  # fmt: skip
         found.append((values[j] if ok else values[lane], ok))
     return found
@@ -54,7 +55,8 @@ def test_vote_counts_the_members_only(form, members):
     for bits in ([0] * 64, [1] * 64, [i % 3 == 0 for i in range(64)], [1] * 16 + [0] * 48):
         votes = np.array(bits, np.uint16)
         # lanes outside the member mask must not execute the instruction
-        body = f".reg .pred %p, %q, %m; .reg .b32 %l, %k; mov.u32 %l, %laneid; shr.u32 %k, {members}, %l; and.b32 %k, %k, 1;"
+        body = ".reg .pred %p, %q, %m; .reg .b32 %l, %k; mov.u32 %l, %laneid;"
+        body += f" shr.u32 %k, {members}, %l; and.b32 %k, %k, 1;"
         body += " setp.ne.u32 %m, %k, 0; setp.ne.b16 %p, %in0, 0; mov.b32 %out0, 0; setp.ne.u32 %q, 0, 0;"
         target = "%out0" if mode == "ballot" else "%q"
         body += f" @%m {form} {target}, %p, {members};" + ("" if mode == "ballot" else " selp.b32 %out0, 1, 0, %q;")

@@ -1,0 +1,195 @@
+"""What C++ adds around the arithmetic, on every target: constants, local arrays, calls, switches, generic pointers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gpu_utils.errors import DeviceAssert
+from gpu_utils.virtual import MODELS, virtual_gpu
+
+from .test_asm import _clang, compiled, on_every_target, run, zeros  # noqa: F401  (a fixture of every test here)
+
+
+def integers(low: int, high: int, n: int = 64, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    return torch.randint(low, high, (n,), generator=torch.Generator().manual_seed(3), dtype=dtype)
+
+
+@on_every_target
+def test_constant_memory_and_tables(target):
+    from_table, from_weights = zeros(64), torch.zeros(64)
+    run(target, "language", "constants", 1, 64, [from_table, from_weights])
+    assert from_table.tolist() == [[3, 1, 4, 1, 5, 9, 2, 6][i % 8] for i in range(64)]
+    assert from_weights.tolist() == [i % 5 + 0.5 for i in range(64)]
+
+
+@on_every_target
+def test_a_device_variable_lives_as_long_as_its_module(target):
+    for _ in range(2):
+        with virtual_gpu(target) as gpu:
+            module = gpu.load(compiled("language", target))
+            for first in (5, 69):
+                out = zeros(64)
+                module.launch("take_tickets", 1, 64, [out])
+                assert sorted(out.tolist()) == list(range(first, first + 64))
+
+
+@on_every_target
+def test_kernels_of_one_module_share_its_device_variables(target):
+    out = zeros(64)
+    with virtual_gpu(target) as gpu:
+        module = gpu.load(compiled("language", target))
+        module.launch("take_tickets", 1, 64, [out])
+        module.launch("reset_tickets", 1, 1, [1000])
+        module.launch("take_tickets", 1, 64, [out])
+    assert sorted(out.tolist()) == list(range(1000, 1064))
+
+
+@on_every_target
+def test_an_array_indexed_at_run_time(target):
+    x, out = integers(0, 1000), zeros(32)
+    run(target, "language", "shuffle_a_local_array", 1, 32, [x, out])
+    for thread, found in enumerate(out.tolist()):
+        cards = [i * i for i in range(16)]
+        for i in range(16):
+            j = x[(thread + i) % 32].item() & 15
+            cards[i], cards[j] = cards[j], cards[i]
+        assert found == cards[x[thread].item() & 15]
+
+
+@on_every_target
+def test_a_function_that_is_called(target):
+    x, out = integers(1, 1000), zeros(64)
+    run(target, "language", "calls", 1, 64, [x, out])
+    assert out.tolist() == [math.gcd(v, 360) + math.gcd(v, 77) for v in x.tolist()]
+
+
+@on_every_target
+def test_a_switch_with_eight_cases(target):
+    x, out = integers(0, 1000), zeros(64)
+    run(target, "language", "switches", 1, 64, [x, out])
+    cases = [lambda v: v * 3, lambda v: v ^ 55, lambda v: v >> 2, lambda v: -v, lambda v: v // 7, lambda v: v % 11]
+    cases += [lambda v: v * v, lambda v: 1000]
+    assert out.tolist() == [cases[v & 7](v) for v in x.tolist()]
+
+
+@on_every_target
+def test_products_quotients_and_shifts_of_64_bits(target):
+    a, b = integers(-(2**40), 2**40, dtype=torch.int64), integers(-(2**33), 2**33, dtype=torch.int64)
+    b[::5], b[b == 0] = 7, 1
+    out = zeros(64, 4, dtype=torch.int64)
+    run(target, "language", "long_integers", 1, 64, [a, b, out])
+    for i, (p, q, row) in enumerate(zip(a.tolist(), b.tolist(), out.tolist(), strict=True)):
+        quotient = abs(p) // abs(q) * (1 if (p < 0) == (q < 0) else -1)
+        shifted = (p << (i & 63)) ^ ((q % 2**64) >> (i % 50))
+        wrapped = [v + 2**63 & 2**64 - 1 for v in (p * q, quotient, p - quotient * q, shifted)]
+        assert row == [v - 2**63 for v in wrapped]
+
+
+@on_every_target
+def test_bytes_and_shorts_wrap_around(target):
+    a, b = integers(0, 255, dtype=torch.uint8), integers(-30000, 30000, dtype=torch.int16)
+    difference, product = zeros(64, dtype=torch.int8), zeros(64, dtype=torch.uint16)
+    run(target, "language", "bytes_and_shorts", 1, 64, [a, b, difference, product])
+    wide = a.numpy().astype(np.int64)
+    np.testing.assert_array_equal(difference.numpy(), (wide - b.numpy()).astype(np.int8))
+    np.testing.assert_array_equal(product.numpy(), (wide * b.numpy()).astype(np.uint16))
+
+
+@on_every_target
+def test_a_pointer_to_shared_memory_in_some_lanes_and_to_a_tensor_in_others(target):
+    x, out = integers(0, 1000), zeros(64)
+    run(target, "language", "generic_pointer", 1, 64, [x, out])
+    assert torch.equal(out, torch.where(x % 2 == 1, x.flip(0) + 1, x.flip(0)))
+
+
+@on_every_target
+def test_arithmetic_in_double(target):
+    x = torch.rand(64, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 100 + 0.1
+    out, truncated = zeros(64, dtype=torch.float64), zeros(64)
+    run(target, "language", "doubles", 1, 64, [x, out, truncated])
+    expected = x.sqrt() * 3 + 1 / x - (x * x + 0.1) + x.clamp(min=2)
+    assert torch.allclose(out, expected, rtol=1e-12, atol=1e-12)
+    assert torch.equal(truncated, x.int())
+
+
+@on_every_target
+@pytest.mark.parametrize(("instance", "count", "dtype"), [("IfLi4E", 4, torch.float32), ("IiLi3E", 3, torch.int32)])
+def test_instances_of_a_template_are_launched_by_symbol(target, instance, count, dtype):
+    symbol = next(k.symbol for k in compiled("language", target).kernels.values() if instance in k.symbol)
+    x, out = integers(0, 9, 64 * count).to(dtype), zeros(64, dtype=dtype)
+    run(target, "language", symbol, 1, 64, [x, out])
+    assert torch.equal(out, x.reshape(64, count).sum(1).to(dtype))
+
+
+@on_every_target
+def test_arithmetic_in_half_precision_and_bfloat16(target):
+    a, b = (torch.randn(64, generator=torch.Generator().manual_seed(i)).half() for i in (1, 2))
+    out, product = zeros(64, dtype=torch.float16), zeros(64, dtype=torch.bfloat16)
+    run(target, "language", "half_arithmetic", 1, 64, [a, b, out, product])
+    assert torch.equal(out, (a.double() * b.double() + (a + b).double()).half())
+    assert torch.equal(product, a.bfloat16() * b.bfloat16())
+
+
+@on_every_target
+def test_loops_that_lanes_leave_in_different_ways(target):
+    x, out = integers(0, 1000), zeros(64)
+    run(target, "language", "nested_loops", 1, 64, [x, out])
+    values = x.tolist()
+
+    def expected(i: int) -> int:
+        total = 0
+        for a in range(values[i] % 5):
+            for b in range(6):
+                if b == values[(i + a) % 64] % 4:
+                    continue
+                if total > 60:
+                    break
+                total += a * b + 1
+            if total % 9 == 7:
+                return total
+        return total + 1000
+
+    assert out.tolist() == [expected(i) for i in range(64)]
+
+
+@on_every_target
+def test_a_bitonic_sort(target):
+    x = integers(-1000, 1000, 256)
+    expected = x.reshape(2, 128).sort(1).values.reshape(-1)
+    run(target, "language", "sort_128", 2, 128, [x])
+    assert torch.equal(x, expected)
+
+
+@on_every_target
+def test_an_assertion_names_its_line_and_thread(target):
+    x = zeros(64)
+    run(target, "language", "asserts", 1, 64, [x])
+    x[40] = 2000
+    with pytest.raises(DeviceAssert, match=r"kernel\.cu:\d+.*thread 40"):
+        run(target, "language", "asserts", 1, 64, [x])
+
+
+@on_every_target
+def test_shuffles_inside_groups_narrower_than_a_warp(target):
+    lanes = MODELS[target].lanes
+    x, out = integers(0, 99), zeros(64)
+    run(target, "language", "groups", 1, 64, [x, out])
+    values = x.tolist()
+    for i, found in enumerate(out.tolist()):
+        base, lane = i // lanes * lanes, i % lanes
+        first = values[base + lane // 16 * 16 + i * 7 % 32 % 16]
+        second = values[base + (lane ^ 3)]
+        third = values[i] if lane % 4 < 2 else values[i - 2]
+        assert found == first + 100 * second + 10000 * third
+
+
+@on_every_target
+def test_rounding_to_whole_numbers(target):
+    x = torch.cat([torch.randn(56) * 10, torch.tensor([0.5, 1.5, 2.5, -0.5, -1.5, 1e30, -0.0, 3.0])])
+    out = torch.zeros(64, 4)
+    run(target, "language", "rounding", 1, 64, [x, out])
+    assert torch.equal(out, torch.stack([x.floor(), x.ceil(), x.trunc(), x.round()], 1))
