@@ -531,7 +531,7 @@ def step_through(target, kernel=scale_kernel, shown_first="", n=100):
     with virtual_gpu(target) as gpu, gpu.trace(program=(1, 0, 0)) as trace:
         kernel[(2,)](x, out, n, 2.5, BLOCK=64, num_warps=1)
     start = next(number for number, step in enumerate(trace.steps) if shown_first in step.text)
-    return WaveFigure(trace, target, start)
+    return WaveFigure(trace, target, kernel, start)
 
 
 print(f"your guess: {my_guess}")
@@ -541,7 +541,7 @@ step_through("gfx942", shown_first="v_cndmask")
 # Click an instruction, then use the arrow keys. What to see:
 #
 # - All 64 lanes stay on: `EXEC` never changes. `v_cmp_gt_i32` writes the mask into `vcc`, one bit a lane: 36 of 64.
-# - `v_cndmask_b32` gives the other 28 lanes the offset -2147483648, which as an unsigned number is $2^{31}$: outside.
+# - `v_cndmask_b32` gives the other 28 lanes the offset `0x80000000`, which is $2^{31}$: outside.
 # - `buffer_load_dword` loads 65, 66, ..., 100 into 36 lanes and 0 into 28. No branch, no lane switched off.
 # - `v_mul_f32` multiplies the zeros, too. The work of a masked lane is not saved; only its memory access is.
 #
@@ -566,7 +566,7 @@ step_through("sm_80", shown_first="@%p1 ld")
 # %% [markdown] stepped predicates
 # Two elements a lane, so two predicates and two loads: `%p1` for elements 64, 66, ..., `%p2` for 65, 67, ... All lanes
 # stay on; a guard decides, for this one instruction, which of them take part. Lanes 0 to 17 do. The others keep the
-# zero that a `mov` has put there. Two loads, not one of 64 bits, because 100 is no multiple of 16.
+# zero that a `mov` put there, shown in parentheses. Two loads, not one of 64 bits, because 100 is no multiple of 16.
 
 # %% [markdown] bytes first
 # ## 8. Count bytes before you look at the clock

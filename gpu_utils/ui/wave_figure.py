@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -20,18 +20,19 @@ _MASKS = ("exec", "vcc")
 
 _STYLE = """
 #ID { display: flex; flex-wrap: wrap; gap: 12px; font: 12px/1.5 ui-monospace, monospace; }
-#ID .w2w-steps { flex: 1 1 300px; min-width: 0; max-height: 420px; overflow: auto; position: relative;
+#ID .w2w-steps { flex: 0 1 390px; min-width: 0; max-height: 420px; overflow: auto; position: relative;
   border: 1px solid rgba(127, 127, 127, .5); }
 #ID .w2w-row { white-space: pre; padding: 0 6px; width: max-content; min-width: 100%; box-sizing: border-box; }
 #ID .w2w-row::before { content: "  "; }
 #ID .w2w-row[aria-selected="true"] { background: rgba(127, 127, 127, .3); font-weight: bold; }
 #ID .w2w-row[aria-selected="true"]::before { content: "▸ "; }
 #ID .w2w-row:focus { outline: 2px solid currentColor; outline-offset: -2px; }
-#ID .w2w-panels { flex: 2 1 460px; min-width: 0; min-height: 420px; overflow: auto; }
+#ID .w2w-panels { flex: 1 1 460px; min-width: 0; min-height: 420px; overflow: auto; }
 #ID .w2w-panels > div > * { margin: 0 0 8px; }
 #ID pre { font: inherit; line-height: 1.2; }
-#ID table { border-collapse: collapse; font: inherit; }
-#ID td, #ID th { text-align: right; padding: 0 6px; border: 1px solid rgba(127, 127, 127, .3); min-width: 6ch; }
+#ID table { border-collapse: collapse; font-size: 11px; }
+#ID td, #ID th { text-align: right; padding: 0 4px; border: 1px solid rgba(127, 127, 127, .3); min-width: 5ch;
+  white-space: nowrap; }
 #ID th { font-weight: normal; opacity: .75; }
 #ID td.w2w-new { font-weight: bold; }
 """
@@ -78,16 +79,18 @@ class WaveFigure:
 
     trace   what `with gpu.trace(...) as trace` recorded on a virtual GPU; it needs at least one step
     target  the target that it ran on: "gfx942"; it decides the word for the lanes
+    kernel  the @triton.jit function that ran, to show its lines; None where there is only assembly text
     start   number of the step that is shown first
 
     In a notebook the arrow keys and two buttons go from step to step; nothing is loaded. A panel shows the lanes that
-    may write, the predicate of a guarded instruction, and every register that changed. A lane that is off has its
-    value in parentheses, a value that is new is bold. 32-bit values are shown as float32 where that reads as a
-    sensible number, else as signed integers; wider ones as hexadecimal.
+    may write, the predicate of a guarded instruction, and every register that changed. A lane that takes no part has
+    its value in parentheses, a value that is new is bold. 32-bit values are shown as float32 where all of them read as
+    sensible numbers, else as signed integers, in hexadecimal from 2^24 on; wider ones in hexadecimal.
     """
 
     trace: Trace
     target: str
+    kernel: Any = None
     start: int = 0
 
     @property
@@ -132,23 +135,33 @@ class WaveFigure:
         parts = [
             f"<p><b>{escape(self.title)}</b></p>",
             f'<p><button data-by="-1">◂ previous</button> <button data-by="1">next ▸</button> step {number} of '
-            f"{len(self.steps) - 1}, {escape(_where(step).strip())}: <code>{escape(_source(step))}</code></p>",
+            f"{len(self.steps) - 1}, {escape(_where(step).strip())}: <code>{escape(self._source(step))}</code></p>",
             f"<p><b>{escape(step.text)}</b></p>",
-            *(_strip(words, mask) for words, mask in self._lane_masks(number)),
         ]
+        taking_part = step.active
+        for words, mask in self._lane_masks(number):
+            parts.append(_strip(words, mask))
+            taking_part = taking_part & mask
         for name, bits in step.changed.items():
             if name == "exec":
                 continue  # these are the lanes above
-            mask = _as_mask(name, bits, len(step.active))
-            if mask is not None:
-                parts.append(_strip(f"{name} is now", mask))
+            written = _as_mask(name, bits, len(step.active))
+            if written is not None:
+                parts.append(_strip(f"{name} is now", written))
             elif bits.size == 1:
                 parts.append(f"<p>{escape(name)} = {_words(bits)[0]}</p>")
             else:
-                parts.append(_table(name, bits, self._before(name, number), step.active))
+                parts.append(_table(name, bits, self._before(name, number), taking_part))
         if not step.changed:
             parts.append("<p>No register changed.</p>")
         return f"<div{'' if number == self.start else ' hidden'}>{''.join(parts)}</div>"
+
+    def _source(self, step: Step) -> str:
+        """The text of the step's source line, where that is a line of the kernel itself."""
+        if self.kernel is None or step.line is None:
+            return ""
+        at = step.line[1] - self.kernel.starting_line_number
+        return self.kernel.raw_src[at].strip() if 0 <= at < len(self.kernel.raw_src) else ""
 
     def _before(self, name: str, number: int) -> np.ndarray:
         return self.trace.value(name, number - 1) if number else self.trace.first[name]
@@ -195,7 +208,11 @@ def _words(bits: np.ndarray) -> list[str]:
         values = bits.view(np.float32)
         size = np.abs(values[bits != 0])
         sensible = size.size and bool(((size > 1e-9) & (size < 1e9)).all())
-    return [f"{value:g}" for value in values] if sensible else [str(value) for value in bits.view(np.int32).tolist()]
+    if sensible:
+        return [f"{value:g}" for value in values]
+    return [
+        str(value) if abs(value) < 1 << 24 else f"{value & 0xFFFFFFFF:#x}" for value in bits.view(np.int32).tolist()
+    ]
 
 
 def _short(name: str, bits: np.ndarray) -> str:
@@ -212,10 +229,6 @@ def _where(step: Step) -> str:
     return f"line {step.line[1]:<3}" if step.line else "no line "
 
 
-def _source(step: Step) -> str:
-    return linecache.getline(*step.line).strip() if step.line else ""
-
-
 def _strip(words: str, mask: np.ndarray) -> str:
     """32 lanes to a row, in groups of eight; a filled square is a lane that is on."""
     marks = "".join(_ON if on else _OFF for on in mask.tolist())
@@ -224,9 +237,9 @@ def _strip(words: str, mask: np.ndarray) -> str:
     return f'<p>{said}</p><pre role="img" aria-label="{said}">{chr(10).join(rows)}</pre>'
 
 
-def _table(name: str, bits: np.ndarray, before: np.ndarray, active: np.ndarray) -> str:
+def _table(name: str, bits: np.ndarray, before: np.ndarray, taking_part: np.ndarray) -> str:
     """The values of all lanes, eight to a row."""
-    words = [word if on else f"({word})" for word, on in zip(_words(bits), active.tolist(), strict=True)]
+    words = [word if on else f"({word})" for word, on in zip(_words(bits), taking_part.tolist(), strict=True)]
     cells = [
         f'<td class="{"w2w-new" if new else ""}">{word}</td>'
         for word, new in zip(words, (bits != before).tolist(), strict=True)

@@ -29,7 +29,7 @@ def stepped(target, kernel=scale_kernel, **options):
     with virtual_gpu(target) as gpu, gpu.trace(program=(1, 0, 0)) as trace:
         kernel[(2,)](x, out, 100, 2.5, BLOCK=64, num_warps=1)
     assert torch.equal(out, 2.5 * x)
-    return WaveFigure(trace, target, **options)
+    return WaveFigure(trace, target, kernel, **options)
 
 
 def with_exec():
@@ -87,9 +87,24 @@ def test_the_page_shows_one_step_and_holds_all():
 def test_lanes_that_are_off_have_their_values_in_parentheses():
     page = with_exec()._repr_html_()
     panel = page[page.index("<b>global_load_dword v2") :]
-    table = panel[: panel.index("</table>")]
+    table = panel[panel.index("<table>") : panel.index("</table>")]
     assert table.count("(") == 28
     assert ">65<" in table
+    assert "<code>x = tl.load(x_ptr + offsets, mask=mask)</code>" in page
+
+
+def test_lanes_that_a_guard_keeps_out_have_their_values_in_parentheses():
+    page = stepped("sm_80")._repr_html_()
+    panel = page[page.index("<b>@%p1 ld.global") :]
+    table = panel[panel.index("<table>") : panel.index("</table>")]
+    assert table.count("(0)") == 14
+
+
+def test_without_the_kernel_the_lines_have_numbers_and_no_text():
+    whole = stepped("gfx942")
+    page = WaveFigure(whole.trace, whole.target)._repr_html_()
+    assert "line " in page
+    assert "tl.load" not in page
 
 
 def test_the_strip_of_lanes_is_readable_without_colour():
