@@ -118,7 +118,7 @@ def test_a_missing_mask_names_the_line_the_lane_and_the_tensor_on_a_virtual_gpu(
     no_mask = next(wrong for wrong in VECTOR_ADD.misconceptions if wrong.name == "no_mask")
     report = check(VECTOR_ADD, no_mask.answer, backends=[f"virtual:{target}"])
     assert report.misconception == "no_mask"
-    for part in ("vector_add.py:", "lane ", "of x_ptr, which has 4000 bytes"):
+    for part in ("tl.store(out_ptr + offsets", "lane ", "of x_ptr, which has 4000 bytes"):
         assert part in report.headline
 
 
