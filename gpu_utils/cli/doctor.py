@@ -118,7 +118,7 @@ def device() -> Finding:
         build = {"NVIDIA": "cuda", "AMD": "rocm"}[drivers[0]]
         means = f"an {drivers[0]} driver is loaded, but this PyTorch cannot use it; try W2W_TORCH={build} ./w2w"
         return Finding("device", str(found), found.problem or means, None)
-    means = "no GPU: kernels run in Triton's interpreter, and compile for both vendors"
+    means = "no GPU: kernels run on virtual GPUs of both vendors, and compile for more targets"
     return Finding("device", str(found), means, None)
 
 
