@@ -20,7 +20,7 @@ _MASKS = ("exec", "vcc")
 
 _STYLE = """
 #ID { display: flex; flex-wrap: wrap; gap: 12px; font: 12px/1.5 ui-monospace, monospace; }
-#ID .w2w-steps { flex: 0 1 390px; min-width: 0; max-height: 420px; overflow: auto; position: relative;
+#ID .w2w-steps { flex: 0 1 360px; min-width: 0; max-height: 420px; overflow: auto; position: relative;
   border: 1px solid rgba(127, 127, 127, .5); }
 #ID .w2w-row { white-space: pre; padding: 0 6px; width: max-content; min-width: 100%; box-sizing: border-box; }
 #ID .w2w-row::before { content: "  "; }
