@@ -54,6 +54,7 @@ def run_apart(source: str, find: Callable[[str], Exercise]) -> Runner:
                 return _collect(exercise, process, folder, len(jobs))
             finally:
                 process.kill()
+                assert process.pid is not None
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)  # and what the answer has started
                 process.join()
