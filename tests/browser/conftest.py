@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 60
+START_SECONDS = 120
 COPIED = ("content", "gpu_utils", "labs", "notebooks", "solutions")
 
 
@@ -109,9 +109,12 @@ def browser(chromium: str):
 
 
 @pytest.fixture
-def page(browser):
+def page(browser, lab, request):
     context = browser.new_context(viewport={"width": 1280, "height": 1400})
     page = context.new_page()
     page.set_default_timeout(60_000)
+    failed_before = request.session.testsfailed
     yield page
+    if request.session.testsfailed > failed_before:  # what was on the page, dialogs too
+        page.screenshot(path=lab.screenshots / f"{request.node.name}.png")
     context.close()

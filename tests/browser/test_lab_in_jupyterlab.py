@@ -25,6 +25,8 @@ def open_notebook(page, lab, notebook: str):
     page.goto(lab.address(notebook))
     page.wait_for_selector(".jp-Notebook .jp-Cell")
     page.wait_for_selector('.jp-Notebook-ExecutionIndicator[data-status="idle"]')
+    # The indicator starts out as "idle"; the status bar says so only once the page has its kernel.
+    page.wait_for_selector('#jp-main-statusbar :text("Python 3 (ipykernel) | Idle")')
 
 
 def run_all(page):
