@@ -334,7 +334,8 @@ check("01.flops_per_token")
 # | `micro_batch` | int | sequences in a part; the last part may be smaller |
 # | result | `{"loss": number, "grad": (V, d)}` | float32 |
 #
-# The check also watches that no more than `micro_batch` sequences have their logits in memory at once.
+# The check also watches memory: no more than `micro_batch` sequences may have their logits there at once, and autograd
+# may keep only one part for its backward.
 #
 # **A small example.** Part one holds three targets with losses 1, 2 and 3, part two a single one with loss 6. The mean
 # is $12/4 = 3$. The mean of the parts' means is $(2 + 6)/2 = 4$: wrong. `hint("01.grad_accumulation")` gives three

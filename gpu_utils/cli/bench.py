@@ -47,6 +47,14 @@ def bench(
     from rich.progress import track
     from rich.table import Table
 
+    from gpu_utils.course.files import write_atomically
+    from gpu_utils.errors import CannotWrite
+
+    if out.is_dir():
+        raise CannotWrite(f"{out} is a folder; give the name of a file, for example {out / 'bench.json'}")
+    trial = out.with_name(f".{out.name}.trial")  # before minutes of measuring, not after
+    write_atomically(trial, b"")
+    trial.unlink()
     measures: dict[str, Callable[[], Any]] = {
         "checks": _checks,
         "import_seconds": _import_seconds,
@@ -55,8 +63,7 @@ def bench(
     }
     results = {name: measure() for name, measure in track(measures.items(), "measuring", transient=True)}
     results["machine"] = _machine()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(results, indent=1) + "\n")
+    write_atomically(out, (json.dumps(results, indent=1) + "\n").encode())
 
     table = Table("what", "measured", "limit", "verdict", title="The course on this machine")
     misses = 0

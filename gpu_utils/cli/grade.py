@@ -79,5 +79,7 @@ def status() -> None:
     from gpu_utils.folders import data_folder
     from gpu_utils.ui.notebook import progress
 
-    typer.echo(repr(progress()))
+    found = progress()
+    typer.echo(repr(found))
     typer.echo(f"Stored in {data_folder()}")
+    raise typer.Exit(1 if found.note else 0)

@@ -41,6 +41,8 @@ def _name(value: Any) -> str:
         return f"a tensor of shape {tuple(value.shape)}"
     if value is None:
         return "None (is a return missing?)"
+    if isinstance(value, (list, tuple)):
+        return f"a list or tuple of {len(value)} values"
     return f"{type(value).__name__} {_short(value)}"
 
 
@@ -107,7 +109,12 @@ def _compare_tensors(
     expected: torch.Tensor, got: Any, tol: Tolerance, dtype: torch.dtype | None, where: str
 ) -> Difference | None:
     if type(got) is not torch.Tensor and not isinstance(got, torch.nn.Parameter):
+        if isinstance(got, torch.Tensor):
+            return Difference("type", f"{where} is a {type(got).__name__}, a subclass; expected a plain torch.Tensor")
         return Difference("type", f"{where} is {_name(got)}, expected a tensor of shape {tuple(expected.shape)}")
+    if got.layout != torch.strided or got.is_quantized or got.is_nested:
+        kind = "quantized" if got.is_quantized else "nested" if got.is_nested else str(got.layout)
+        return Difference("type", f"{where} is a tensor of another kind ({kind}), expected an ordinary dense one")
     if got.shape != expected.shape:
         return Difference("shape", f"{where} has shape {tuple(got.shape)}, expected {tuple(expected.shape)}")
     wanted = dtype if dtype is not None and expected.is_floating_point() else None

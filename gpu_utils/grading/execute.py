@@ -11,6 +11,7 @@ import copy
 import inspect
 import io
 import linecache
+import os
 import re
 import signal
 import threading
@@ -40,7 +41,8 @@ class Attempt:
     """What one run of an answer gave.
 
     value     what it returned, tensors on the CPU; None when it raised
-    error     name of the exception, "" for none; "timeout" and "died" are set by the runner
+    error     name of the exception, "" for none; "timeout", "died", and "missing", "signature" and "cell" for an answer
+              that could not be called, are set by the runner
     message   the sentence of the exception and the learner's line
     device    where the first tensor of the value was, when that is not the backend's device; else ""
     unwritten the stub was still there: NotImplementedError("<id> is yours to write")
@@ -59,6 +61,11 @@ class Attempt:
     printed_total: int = 0
     seconds: float = 0.0
 
+    @property
+    def final(self) -> bool:
+        """Whether no further case would tell more: nothing is written, the time is over, or there is no function."""
+        return self.unwritten or self.error in ("timeout", "missing", "signature", "cell")
+
 
 def run(
     exercise: Exercise,
@@ -70,13 +77,15 @@ def run(
     """Call the answer on copies of the inputs, on one backend.
 
     The call is stopped after `exercise.seconds` (main thread only: the alarm is a signal). Output is captured. New
-    memory from torch.empty is filled with NaN, so that elements which are never written are seen.
+    memory from torch.empty is filled with NaN, so that elements which are never written are seen. Every call starts
+    from torch's own settings, and a process that the answer forked ends here. KeyboardInterrupt is passed on.
     """
     attempt = Attempt()
     output = _BoundedOutput()
+    process = os.getpid()
     start = time.perf_counter()
     try:
-        with backend.session() as session:
+        with usual_settings(), backend.session() as session:
             given = move(inputs, session.device)
             kept = copy.deepcopy(given)
             with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
@@ -93,13 +102,18 @@ def run(
     except CheckTimeout:
         attempt.error = "timeout"
         attempt.message = f"stopped after its limit of {exercise.seconds:g} s; is there a loop that never ends?"
-    except NotImplementedError as problem:
-        attempt.unwritten = f"{exercise.id} is yours to write" in str(problem)
-        _explain(attempt, problem)
-    except Exception as problem:
-        _explain(attempt, problem)
+    except KeyboardInterrupt:
+        raise
     except SystemExit as problem:
         attempt.error, attempt.message = "SystemExit", f"the answer called exit({problem.code}); return a value instead"
+    except BaseException as problem:
+        attempt.unwritten = isinstance(problem, NotImplementedError) and f"{exercise.id} is yours to write" in _text(
+            problem
+        )
+        _explain(attempt, problem)
+    finally:
+        if os.getpid() != process:
+            os._exit(0)
     attempt.seconds = time.perf_counter() - start
     attempt.printed, attempt.printed_total = output.getvalue(), output.total
     return attempt
@@ -166,7 +180,7 @@ def _compile(launches: list[Any], targets: tuple[str, ...]) -> dict[str, str]:
 
 def _explain(attempt: Attempt, problem: BaseException) -> None:
     attempt.error = type(problem).__name__
-    text = str(problem).strip()
+    text = _text(problem)
     sentence = text.splitlines()[-1] if text and not isinstance(problem, W2WError) else text
     sentence, quoted = quote_kernel_line(sentence)
     line = "" if quoted else learner_line(problem)
@@ -184,6 +198,14 @@ def quote_kernel_line(sentence: str) -> tuple[str, bool]:
         if source:
             return sentence.replace(place[0], f"(line {place[2]}: {source})", 1), True
     return sentence, False
+
+
+def _text(problem: BaseException) -> str:
+    """What an exception says, also when it is the learner's own class and its __str__ fails."""
+    try:
+        return str(problem).strip()
+    except Exception:
+        return ""
 
 
 def learner_line(problem: BaseException) -> str:
@@ -237,6 +259,28 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def usual_settings() -> Iterator[None]:
+    """torch as it is when it was just imported, inside the block; the learner's settings come back afterwards.
+
+    These are the default dtype and device, the grad mode, and the CPU's random numbers. So a right answer passes
+    whatever the notebook has set, and no answer can change what the next one meets.
+    """
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
+        _set_defaults(torch.float32, torch.device("cpu"))
+        try:
+            yield
+        finally:
+            _set_defaults(dtype, device)
+
+
+def _set_defaults(dtype: torch.dtype, device: torch.device) -> None:
+    torch.set_default_dtype(dtype)
+    if torch.get_default_device() != device:  # setting one slows down every call that makes a tensor
+        torch.set_default_device(None if device.type == "cpu" else device)
+
+
+@contextlib.contextmanager
 def poisoned_memory() -> Iterator[None]:
     """torch.empty gives NaN (integers: the largest value) inside the block; the settings come back afterwards."""
     # torch.use_deterministic_algorithms does the same, and imports the compiler of torch first: a second lost
@@ -256,14 +300,18 @@ def signature_problem(exercise: Exercise, answer: Any) -> str:
     """A sentence when `answer` cannot be called as the exercise asks; "" when it can."""
     if not callable(answer):
         return (
-            f"{exercise.name} is a {type(answer).__name__}, expected a function {exercise.signature}; "
+            f"{exercise.name} is of type {type(answer).__name__}, expected a function {exercise.signature}; "
             "was the name used for something else in a later cell?"
         )
+    if inspect.iscoroutinefunction(answer) or inspect.isgeneratorfunction(answer):
+        found = "an async function" if inspect.iscoroutinefunction(answer) else "a generator, because it holds a yield"
+        return f"{exercise.name} is {found}; expected a plain function {exercise.signature} that returns its result"
     try:
         parameters = list(inspect.signature(answer).parameters.values())
     except (TypeError, ValueError):
         return ""
-    names = tuple(parameter.name for parameter in parameters)
+    by_name = [p for p in parameters if p.kind not in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)]
+    names = tuple(parameter.name for parameter in by_name)
     required = tuple(
         p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
     )
@@ -271,5 +319,6 @@ def signature_problem(exercise: Exercise, answer: Any) -> str:
     extra = [name for name in required if name not in exercise.parameters]
     missing = [name for name in exercise.parameters if name not in names and not takes_any]
     if extra or missing:
-        return f"{exercise.name} takes ({', '.join(names)}), expected ({', '.join(exercise.parameters)})"
+        taken = inspect.Signature([p.replace(annotation=p.empty, default=p.empty) for p in parameters])
+        return f"{exercise.name} takes {taken}, expected ({', '.join(exercise.parameters)}), each given by its name"
     return ""

@@ -131,6 +131,7 @@ def _reading() -> Iterator[sqlite3.Connection]:
     with _explained(path):
         if path.exists():
             connection = _connect(path)
+            _version(connection)
         else:
             connection = sqlite3.connect(":memory:")
             connection.executescript(_SCHEMA)
@@ -155,15 +156,25 @@ def _open(path: Path) -> tuple[sqlite3.Connection, str | None]:
 
 
 def _with_schema(connection: sqlite3.Connection) -> sqlite3.Connection:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    version = _version(connection)
+    damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if damage != "ok":
+        connection.close()
+        raise sqlite3.DatabaseError(damage.splitlines()[-1])
     if version == 0:
         connection.executescript(_SCHEMA)
-    elif version > 1:
+    return connection
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    """The schema's version, 0 for a new file. Raises ProgressUnavailable for one that a newer course has written."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > 1:
         connection.close()
         raise ProgressUnavailable(
             f"progress was stored by a newer course (schema {version}, this one knows 1); update the course to go on"
         )
-    return connection
+    return version
 
 
 @contextlib.contextmanager
@@ -171,6 +182,10 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as problem:
+        if isinstance(problem, sqlite3.DatabaseError) and not isinstance(problem, sqlite3.OperationalError):
+            raise ProgressUnavailable(
+                f"{path} is damaged ({problem}); the next check keeps it aside and begins a new one"
+            ) from problem
         raise ProgressUnavailable(
             f"progress could not be stored in {path.parent}: {problem}; check that the folder is writable, has space "
             "and is not held by another program, or set W2W_DATA to another folder"

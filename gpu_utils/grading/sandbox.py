@@ -1,8 +1,8 @@
 """Running an answer in a process of its own, started clean: the check of the command line.
 
 The child gets the learner's source and the inputs, never the expected values, and writes raw attempts to a folder.
-Whatever it does to itself (exit, crash, endless loop) costs this exercise only. It is read back with
-`weights_only=True`, so that nothing in a result can run code here.
+Whatever it does to itself (exit, crash, endless loop) costs this exercise only, and what it has started ends with it.
+The attempts are read back with `weights_only=True`, so that nothing in a result can run code here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import dataclasses
 import linecache
 import multiprocessing
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -53,6 +54,9 @@ def run_apart(source: str, find: Callable[[str], Exercise]) -> Runner:
                 return _collect(exercise, process, folder, len(jobs))
             finally:
                 process.kill()
+                assert process.pid is not None
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # and what the answer has started
                 process.join()
 
     return runner
@@ -65,7 +69,7 @@ def _collect(exercise: Exercise, process: BaseProcess, folder: Path, count: int)
         path = folder / f"{len(attempts)}.pt"
         if path.exists():
             attempts.append(_load(path))
-            if attempts[-1].unwritten or attempts[-1].error == "timeout":
+            if attempts[-1].final:
                 return attempts
             deadline = time.monotonic() + exercise.seconds + GRACE_SECONDS
         elif not process.is_alive() and not path.exists():
@@ -94,6 +98,7 @@ def _load(path: Path) -> Attempt:
 
 
 def _child(find: Callable[[str], Exercise], exercise_id: str, folder_name: str) -> None:
+    os.setsid()
     folder = Path(folder_name)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
@@ -104,7 +109,7 @@ def _child(find: Callable[[str], Exercise], exercise_id: str, folder_name: str) 
     for index, (name, inputs, targets) in enumerate(jobs):
         attempt = problem or run(exercise, answer, inputs, backend(name), tuple(targets))
         _store(attempt, folder / f"{index}.pt")
-        if problem or attempt.unwritten or attempt.error == "timeout":
+        if attempt.final:
             return
 
 
@@ -122,7 +127,7 @@ def _answer(exercise: Exercise, path: Path) -> tuple[Any, Attempt | None]:
         message = f"the cell itself failed: {type(problem).__name__}: {problem}{f' ({line})' if line else ''}"
         if isinstance(problem, NameError):
             message += "; a check runs only the setup cell and the answer cell, so keep what the answer needs in them"
-        return None, Attempt(error=type(problem).__name__, message=message)
+        return None, Attempt(error="cell", message=message)
     answer = namespace.get(exercise.name)
     if answer is None:
         message = f"there is no function {exercise.name} in the answer cell; expected {exercise.signature}"

@@ -17,6 +17,7 @@ from gpu_utils.course import sources
 from gpu_utils.errors import BadArgument, CheckFailed, ProgressUnavailable
 from gpu_utils.grading import check as engine
 from gpu_utils.grading import progress as store
+from gpu_utils.grading.execute import usual_settings
 from gpu_utils.grading.exercise import Exercise
 from gpu_utils.grading.report import Report
 from gpu_utils.ui.report import report_html, report_text
@@ -43,7 +44,9 @@ def check(
     if answer is None:
         answer = _callers_name(exercise.name)
     _show_reports_as_html()
-    report = record(engine.check(exercise, answer, backends=backends, seed=seed))
+    with usual_settings():
+        report = engine.check(exercise, answer, backends=backends, seed=seed)
+    report = record(report)
     if os.environ.get("W2W_STRICT") == "1" and not report.passed:
         raise CheckFailed(report_text(report))
     return report

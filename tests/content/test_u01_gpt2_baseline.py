@@ -209,3 +209,65 @@ def test_a_result_of_the_wrong_kind_is_named(name, returned, sentence):
     report = judged(name, eval(f"lambda {', '.join(exercise.parameters)}: returned", {"returned": returned}))
     assert report.status == "failed"
     assert sentence in report.headline
+
+
+# --- holes that were closed ------------------------------------------------------------------------------------
+
+
+def test_the_fused_attention_is_refused_by_its_other_name_too():
+    def attention(x, w_qkv, b_qkv, w_proj, b_proj, n_head):
+        B, T, d = x.shape
+        q, k, v = (p.view(B, T, n_head, -1).transpose(1, 2) for p in F.linear(x, w_qkv, b_qkv).split(d, -1))
+        y = torch.ops.aten.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return F.linear(y.transpose(1, 2).reshape(B, T, d), w_proj, b_proj)
+
+    assert judged("attention", attention).misconception == "calls_the_library"
+
+
+def _drawn(shapes, n_layer, seed, generator_of):
+    out = {}
+    for name, shape in shapes.items():
+        if name.endswith("bias") or "ln_" in name:
+            out[name] = torch.full(shape, float(not name.endswith("bias")))
+        else:
+            std = 0.02 / math.sqrt(2 * n_layer) if name.endswith("c_proj.weight") else 0.02
+            out[name] = torch.randn(shape, generator=generator_of(name)) * std
+    return out | {"lm_head.weight": out["wte.weight"]}
+
+
+def test_layers_in_the_middle_may_not_hold_the_same_numbers_either():
+    def init(shapes, n_layer, seed):
+        one = torch.Generator().manual_seed(seed)
+        out = _drawn(shapes, n_layer, seed, lambda name: one)
+        copies = {name: out[f"h.1.{name[4:]}"] for name in out if name.startswith("h.2.")} if n_layer > 3 else {}
+        return out | copies
+
+    report = judged("init", init)
+    assert report.status == "failed"
+    assert "'layers'" in report.first_failure.detail
+
+
+def test_tensors_of_one_layer_may_not_be_drawn_from_the_same_state():
+    def init(shapes, n_layer, seed):
+        def generator_of(name):
+            layer = int(name.split(".")[1]) if name.startswith("h.") else n_layer
+            return torch.Generator().manual_seed(seed * 100 + layer)
+
+        return _drawn(shapes, n_layer, seed, generator_of)
+
+    assert "'layers'" in judged("init", init).first_failure.detail
+
+
+def test_a_loss_that_is_written_out_keeps_one_part_at_a_time():
+    def grad_accumulation(weight, x, targets, micro_batch):
+        w = weight.detach().clone().requires_grad_()
+        count, total = (targets != -100).sum(), 0.0
+        for part, wanted in zip(x.split(micro_batch), targets.split(micro_batch), strict=True):
+            z, real = part @ w.T, wanted != -100
+            own = z.gather(-1, wanted.clamp(min=0)[..., None])[..., 0]
+            loss = ((z.exp().sum(-1).log() - own) * real).sum() / count
+            loss.backward()
+            total += loss.item()
+        return {"loss": total, "grad": w.grad}
+
+    assert judged("grad_accumulation", grad_accumulation).passed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import time
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from gpu_utils.errors import UnknownName
 from gpu_utils.grading.check import FRESH_CASES, check
+from gpu_utils.grading.execute import usual_settings
 from gpu_utils.grading.exercise import Limit
 from tests.unit.sample_exercises import AFFINE, adds_before_scaling, affine, forgets_the_one, raises_on_odd
 
@@ -71,7 +73,7 @@ def test_a_missing_answer_reads_not_started_and_names_the_signature():
 def test_something_that_is_not_a_function_is_named():
     report = check(AFFINE, 3.0)
     assert report.status == "failed"
-    assert "affine is a float, expected a function affine(x)" in report.headline
+    assert "affine is of type float, expected a function affine(x)" in report.headline
 
 
 @pytest.mark.parametrize("answer", [lambda: 0, lambda y: y, lambda x, y: x])
@@ -179,3 +181,127 @@ def test_two_backends_are_both_judged():
 
 def test_a_virtual_gpu_is_for_kernels():
     assert check(AFFINE, affine, backends=["virtual:gfx942"]).status == "not graded"
+
+
+@pytest.mark.parametrize(
+    "problem", [BaseException("base"), GeneratorExit()], ids=lambda problem: type(problem).__name__
+)
+def test_an_exception_outside_the_usual_tree_fails_its_case_like_any_other(problem):
+    def raises(x):
+        raise problem
+
+    report = check(AFFINE, raises)
+    assert report.first_failure.kind == f"error:{type(problem).__name__}"
+
+
+def test_an_exception_that_cannot_say_what_it_is_fails_its_case():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no words")
+
+    def raises(x):
+        raise Mute
+
+    assert "Mute: no message" in check(AFFINE, raises).first_failure.detail
+
+
+def test_an_interrupt_by_the_learner_stops_the_check():
+    def interrupted(x):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check(AFFINE, interrupted)
+
+
+def test_a_process_that_an_answer_forks_ends_with_the_call():
+    children = []
+
+    def forks(x):
+        children.append(os.fork())
+        return affine(x)
+
+    assert check(AFFINE, forks).passed
+    assert children
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
+
+
+def _defaults():
+    return (
+        torch.get_default_dtype(),
+        torch.get_default_device(),
+        torch.is_grad_enabled(),
+        torch.get_rng_state().tolist(),
+    )
+
+
+def test_settings_that_an_answer_changes_are_back_after_its_call():
+    def changes(x):
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+        torch.set_grad_enabled(False)
+        torch.manual_seed(0)
+        return affine(x)
+
+    before = _defaults()
+    assert check(AFFINE, changes).passed
+    assert _defaults() == before
+
+
+def test_a_right_answer_passes_whatever_the_notebook_has_set():
+    def needs_gradients(x):
+        w = torch.zeros((), requires_grad=True)
+        (w * 2).backward()
+        return 2 * x + w.grad / 2
+
+    try:
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+        torch.set_grad_enabled(False)
+        with usual_settings():
+            report = check(AFFINE, needs_gradients)
+        assert torch.get_default_dtype() == torch.float64
+        assert torch.get_default_device().type == "meta"
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+        torch.set_grad_enabled(True)
+    assert report.passed, report.headline
+
+
+async def _asynchronous(x):
+    return affine(x)
+
+
+def _yields(x):
+    yield affine(x)
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (_asynchronous, "is an async function"),
+        (_yields, "is a generator, because it holds a yield"),
+        (lambda *given: affine(*given), "takes (*given)"),
+        (lambda x, /: affine(x), "takes (x, /)"),
+    ],
+)
+def test_a_function_that_cannot_be_called_as_asked_says_what_it_is(answer, found):
+    assert found in check(AFFINE, answer).headline
+
+
+class _Lazy(torch.Tensor):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (lambda x: affine(x).to_sparse(), "another kind (torch.sparse_coo)"),
+        (lambda x: affine(x).as_subclass(_Lazy), "a _Lazy, a subclass"),
+        (lambda x: (affine(x),), "a list or tuple of 1 values"),
+    ],
+)
+def test_a_result_that_is_no_ordinary_tensor_is_named(answer, found):
+    failure = check(AFFINE, answer).first_failure
+    assert failure.kind == "type"
+    assert found in failure.detail

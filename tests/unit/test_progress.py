@@ -119,3 +119,29 @@ def test_a_file_from_a_newer_course_is_not_touched(folder):
     with pytest.raises(ProgressUnavailable, match="newer course"):
         attempt()
     assert (folder / "progress.sqlite3").read_bytes() == before
+
+
+def test_a_file_that_is_damaged_inside_is_kept_aside_too(folder):
+    attempt()
+    path = folder / "progress.sqlite3"
+    whole = path.read_bytes()
+    damaged = whole[:4096] + b"\xff" * (len(whole) - 4096)
+    path.write_bytes(damaged)
+    note = attempt("passed")
+    assert "kept as" in note
+    (aside,) = folder.glob("*.unreadable-*")
+    assert aside.read_bytes() == damaged
+    assert progress.standing(["00.saxpy"])[0].state == "passed"
+
+
+def test_looking_at_a_file_that_is_no_database_says_what_happens_next(folder):
+    (folder / "progress.sqlite3").write_bytes(b"not a database, but long enough to be read as one" * 50)
+    with pytest.raises(ProgressUnavailable, match="the next check keeps it aside"):
+        progress.standing(["00.saxpy"])
+
+
+def test_looking_at_a_file_from_a_newer_course_says_so(folder):
+    with sqlite3.connect(folder / "progress.sqlite3") as connection:
+        connection.execute("PRAGMA user_version = 7")
+    with pytest.raises(ProgressUnavailable, match="newer course"):
+        progress.standing(["00.saxpy"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gpu_utils.grading.check import check
@@ -68,3 +70,25 @@ def test_the_expected_values_are_not_in_the_answers_process():
         "    return torch.zeros_like(x)\n"
     )
     assert verdict(source).status == "failed"
+
+
+@pytest.mark.parametrize("source", ["x = 1\n", "def affine():\n    return 1\n", "1 / 0\n"])
+def test_a_cell_without_a_usable_answer_is_one_failure_and_no_dead_process(source):
+    report = verdict(source)
+    assert report.status == "failed"
+    assert len(report.outcomes) == 1
+    assert "the process ended" not in report.headline
+
+
+def test_a_process_that_the_answer_started_ends_with_the_check(tmp_path):
+    note = tmp_path / "pid"
+    source = (
+        "import subprocess\n"
+        "def affine(x):\n"
+        "    child = subprocess.Popen(['sleep', '60'])\n"
+        f"    open({str(note)!r}, 'w').write(str(child.pid))\n"
+        "    return 2 * x + 1\n"
+    )
+    assert verdict(source).passed
+    state = Path(f"/proc/{note.read_text()}/stat")
+    assert not state.exists() or state.read_text().split()[2] in "ZX"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,7 +37,8 @@ def _reference(weight: Tensor, x: Tensor, targets: Tensor, micro_batch: int) -> 
     p = (rows @ weight.double().T).softmax(-1)
     loss = -p[torch.arange(len(rows)), wanted].log().mean().item()
     error = (p - F.one_hot(wanted, len(weight))) / len(rows)
-    return {"loss": loss, "grad": error.T @ rows, "rows of logits at once": f"at most {micro_batch} sequences"}
+    memory = {"rows of logits at once": f"at most {micro_batch} sequences", "kept for backward": "one part at a time"}
+    return {"loss": loss, "grad": error.T @ rows, **memory}
 
 
 class _LargestLogits(TorchDispatchMode):
@@ -52,16 +55,42 @@ class _LargestLogits(TorchDispatchMode):
         return result
 
 
+@dataclass(eq=False)
+class _Kept:
+    """A tensor that autograd keeps; it goes with the graph that holds it."""
+
+    tensor: Tensor
+
+
+class _KeptLogits:
+    """Records the most rows that autograd keeps at one time of tensors whose last axis is the vocabulary."""
+
+    def __init__(self, vocab: int) -> None:
+        self.vocab, self.rows, self._kept = vocab, 0, weakref.WeakSet[_Kept]()
+
+    def pack(self, tensor: Tensor) -> _Kept:
+        kept = _Kept(tensor)
+        if tensor.ndim > 1 and tensor.shape[-1] == self.vocab:
+            self._kept.add(kept)
+            rows = {one.tensor.data_ptr(): one.tensor.numel() // self.vocab for one in self._kept}
+            self.rows = max(self.rows, sum(rows.values()))
+        return kept
+
+
 def _call(answer: Any, inputs: Inputs) -> Any:
     _, T, d = inputs["x"].shape
-    with _LargestLogits(len(inputs["weight"])) as seen:
+    kept = _KeptLogits(len(inputs["weight"]))
+    hooks = torch.autograd.graph.saved_tensors_hooks(kept.pack, lambda one: one.tensor)
+    with _LargestLogits(len(inputs["weight"])) as seen, hooks:
         result = answer(**inputs)
     if not isinstance(result, dict):
         raise TypeError(f"grad_accumulation returned {type(result).__name__}; expected a dict with loss and grad")
     # the transposed weight also ends in the vocabulary: d rows of it are no logits
     within = seen.rows <= max(inputs["micro_batch"] * T, d)
     found = f"at most {inputs['micro_batch']} sequences" if within else f"{seen.rows // T} sequences"
-    return {**result, "rows of logits at once": found}
+    # a loss written out keeps its logits, their exponentials and the like: four tensors at most, and the weight
+    parts = "one part at a time" if kept.rows <= 4 * inputs["micro_batch"] * T + d else "several parts at once"
+    return {**result, "rows of logits at once": found, "kept for backward": parts}
 
 
 def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
@@ -96,6 +125,16 @@ def _variant(divide: str = "targets", clear: bool = False, drop_last: bool = Fal
         return {"loss": total, "grad": w.grad}
 
     return answer
+
+
+def _one_graph(weight: Tensor, x: Tensor, targets: Tensor, micro_batch: int) -> dict[str, Any]:
+    w = weight.detach().clone().requires_grad_()
+    total: Any = 0.0
+    for part, wanted in zip(x.split(micro_batch), targets.split(micro_batch), strict=True):
+        total = total + F.cross_entropy((part @ w.T).flatten(0, 1), wanted.flatten(), reduction="sum")
+    total = total / (targets != PADDING).sum()
+    total.backward()
+    return {"loss": total.item(), "grad": w.grad}
 
 
 def _filled(value: float) -> Any:
@@ -188,6 +227,12 @@ EXERCISE = Exercise(
             _variant(whole=True),
             "The numbers are right, but the logits of more sequences than micro_batch were in memory at once, which "
             "is what accumulation is there to avoid.",
+        ),
+        Misconception(
+            "one_graph",
+            _one_graph,
+            "The numbers are right, but backward() runs once, at the end: until then autograd keeps what every part "
+            "needs for its backward, as much as for the large batch. When can a part's graph be freed?",
         ),
     ),
     hints=(
