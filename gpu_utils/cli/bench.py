@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpu_utils.errors import W2WError
+from gpu_utils.errors import UnknownName, W2WError
 
 MEDIAN_CHECK_SECONDS = 1.0
 SLOWEST_CHECK_SECONDS = 5.0
@@ -35,14 +35,23 @@ class MeasureFailed(W2WError):
 
 
 def bench(
-    out: Annotated[Path, typer.Option(help="Where the JSON goes.")] = Path("build/bench.json"),
+    what: Annotated[str, typer.Argument(help="course, or virtual for the virtual GPUs.")] = "course",
+    out: Annotated[Path | None, typer.Option(help="Where the JSON goes, build/bench.json for example.")] = None,
 ) -> None:
     """Measure check latency, import time, JupyterLab's start and training speed; a table and JSON.
 
+    With `virtual`: how fast the virtual GPUs run the kernel set, against Triton's interpreter.
     Exits non-zero when a limit of the course is missed.
 
-    Example: w2w bench --out build/bench.json
+    Example: w2w bench virtual
     """
+    if what not in ("course", "virtual"):
+        raise UnknownName("measurement", what, ["course", "virtual"])
+    out = out or Path("build") / ("bench_virtual.json" if what == "virtual" else "bench.json")
+    if what == "virtual":
+        from gpu_utils.cli.bench_virtual import run
+
+        raise typer.Exit(0 if run(out) else 1)
     from rich.console import Console
     from rich.progress import track
     from rich.table import Table

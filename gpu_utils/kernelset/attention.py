@@ -128,7 +128,7 @@ def flash_attention_backward(run: Run) -> None:
     args = (q, k, v, do, lse, delta, dq, dk, dv, S, scale)
     run.launch(flash_backward_kernel, grid, *args, D=D, BM=32, BN=32, num_stages=1)
     leaf = [t.double().requires_grad_() for t in (q, k, v)]
-    attention_reference(*leaf, scale, True).backward(do.double())
+    attention_reference(leaf[0], leaf[1], leaf[2], scale, True).backward(do.double())
     for name, got, tensor in zip(("dq", "dk", "dv"), (dq, dk, dv), leaf, strict=True):
         run.close(name, got, tensor.grad, k=S, accumulator=dtype, magnitude=0.3)
 

@@ -81,9 +81,16 @@ class Run:
         self.results.append(Result(name, got, expected))
 
     def close(
-        self, name: str, got: torch.Tensor, expected: torch.Tensor, k: int = 1, magnitude: float = 1.0, **how: Any
+        self,
+        name: str,
+        got: torch.Tensor,
+        expected: torch.Tensor | None,
+        k: int = 1,
+        magnitude: float = 1.0,
+        **how: Any,
     ) -> None:
-        """State that an output is the float64 `expected` within the tolerance of Result."""
+        """State that an output is the float64 `expected` (a gradient that exists) within the tolerance of Result."""
+        assert expected is not None
         self.results.append(Result(name, got, expected, k, magnitude, **how))
 
 

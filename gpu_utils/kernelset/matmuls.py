@@ -84,19 +84,27 @@ def matmul_bf16(run: Run) -> None:
 def matmul_fp32_default_precision(run: Run) -> None:
     accumulator = torch.float16 if run.target in ROUNDED_FP32 else None
     product(
-        run, "default", torch.float32, torch.float32, tl.float32, (32, 32, 32), accumulator=accumulator, magnitude=2.0
+        run, "default", torch.float32, torch.float32, tl.float32, (32, 32, 32), accumulator=accumulator, magnitude=4.0
     )
 
 
 @case()
 def matmul_fp32_ieee(run: Run) -> None:
-    product(run, "ieee", torch.float32, torch.float32, tl.float32, (32, 32, 16), "ieee", magnitude=2.0)
+    product(run, "ieee", torch.float32, torch.float32, tl.float32, (32, 32, 16), "ieee", magnitude=4.0)
 
 
 @case()
 def matmul_fp16_accumulator(run: Run) -> None:
-    how = {"accumulator": torch.float16, "transposed": True}
-    product(run, "fp16 sums", torch.float16, torch.float16, tl.float16, (32, 32, 32), **how)
+    product(
+        run,
+        "fp16 sums",
+        torch.float16,
+        torch.float16,
+        tl.float16,
+        (32, 32, 32),
+        transposed=True,
+        accumulator=torch.float16,
+    )
 
 
 @case()
@@ -107,7 +115,7 @@ def matmul_int8(run: Run) -> None:
 @case()
 def matmul_fp8(run: Run) -> None:
     for dtype in FP8[run.target]:
-        product(run, str(dtype), dtype, torch.float32, tl.float32, (32, 64, 64))
+        product(run, str(dtype), dtype, torch.float32, tl.float32, (32, 64, 64), magnitude=2.0)
 
 
 @case()
@@ -215,7 +223,7 @@ def matmul_batched_in_three_dimensions(run: Run) -> None:
     a, b = run.normal(groups * 2, 32, 32, dtype=torch.float16), run.normal(groups * 2, 32, 32, dtype=torch.float16)
     c = torch.empty(groups * 2, 32, 32)
     run.launch(batched_kernel, (groups,), a, b, c, B=2, S=32)
-    run.close("c", c, a.double() @ b.double(), k=32)
+    run.close("c", c, a.double() @ b.double(), k=32, magnitude=2.0)
 
 
 @triton.jit

@@ -115,6 +115,9 @@ def fp8_conversions(run: Run) -> None:
             every = torch.arange(256, dtype=torch.uint8).view(dtype)
             wide, half = torch.empty(256), torch.empty(256, dtype=torch.float16)
             run.launch(fp8_kernel, (triton.cdiv(n, 256),), x, codes, every, wide, half, n, BLOCK=256)
+            if run.target == "sm_80" and source == torch.float16:
+                bits = x.view(torch.int16)  # Triton's rounding for sm_80 is in software, and takes ties away from zero
+                x = torch.where(bits & 0xFF == 0x80, bits | 1, bits).view(torch.float16)
             if run.target == "sm_89" and source == torch.float32:
                 x = toward_zero(x)  # Triton goes through float16, cut off, before it rounds to fp8
             run.equal(f"{dtype} from {source}", codes.float(), x.float().to(dtype).float())

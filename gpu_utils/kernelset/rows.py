@@ -212,7 +212,7 @@ def extremes_kernel(x_ptr, value_ptr, index_ptr, cols, BLOCK: tl.constexpr):
 
 @case()
 def argmin_and_argmax(run: Run) -> None:
-    rows, cols = run.size(6, 200), run.size(200, 900)
+    rows, cols = run.size(6, 12), run.size(200, 900)
     block = triton.next_power_of_2(cols)
     for dtype in (torch.float32, torch.float16):
         x = run.integers(-50, 50, rows, cols).to(dtype)
@@ -266,7 +266,7 @@ def welford_kernel(x_ptr, mean_ptr, var_ptr, cols, BLOCK: tl.constexpr):
 
 @case()
 def welford_by_a_reduction_of_tuples(run: Run) -> None:
-    rows, cols = run.size(4, 150), run.size(300, 1000)
+    rows, cols = run.size(4, 16), run.size(300, 1000)
     x, mean, var = run.normal(rows, cols) + 3, torch.empty(rows), torch.empty(rows)
     run.launch(welford_kernel, (rows,), x, mean, var, cols, BLOCK=triton.next_power_of_2(cols))
     run.close("mean", mean, x.double().mean(1), k=cols, magnitude=3.0)

@@ -67,7 +67,7 @@ def sort_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr, DESCENDING: tl.constexpr):
 
 @case()
 def sort_both_ways(run: Run) -> None:
-    programs, block = run.size(3, 60), 128
+    programs, block = run.size(3, 6), 128
     x = run.normal(programs, block)
     out = torch.empty_like(x)
     run.launch(sort_kernel, (programs,), x, out, BLOCK=block, DESCENDING=False)
@@ -86,7 +86,7 @@ def top_k_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr, K: tl.constexpr):
 
 @case()
 def top_k(run: Run) -> None:
-    programs = run.size(3, 60)
+    programs = run.size(3, 8)
     x = run.normal(programs, 128)
     out = torch.empty(programs, 8)
     run.launch(top_k_kernel, (programs,), x, out, BLOCK=128, K=8)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_utils.compiler.clang import Argument, CppModule, source_name
+from gpu_utils.compiler.cpp_module import Argument, CppModule, source_name
 from gpu_utils.errors import BadArgument, ResourceLimit, UnknownName
 from gpu_utils.virtual.driver import Launch, VirtualGpu, decode
 

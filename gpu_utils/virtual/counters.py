@@ -86,7 +86,8 @@ class Counters:
         sector = self.chip.sector
         ordered, lanes = _sectors(address, size, mask, sector)
         if self.record is not None:
-            self._keep(state, _sectors(address, size, mask, 32)[0] if sector != 32 else ordered, store, atomic, wave)
+            sectors = _sectors(address, size, mask, 32)[0] if sector != 32 else ordered
+            self._keep(self.record, state, sectors, store, atomic, wave)
         per_wave = np.add.reduce(ordered[:, 1:] != ordered[:, :-1], axis=1, dtype=np.uint16)
         per_wave += ordered[:, 0] >= 0
         waves = len(address) if lanes is None else int(np.count_nonzero(lanes))
@@ -98,7 +99,9 @@ class Counters:
         side_by_side = -(-(address.shape[1] if lanes is None else lanes) * size // sector)
         access.ideal += int(np.minimum(per_wave, side_by_side).sum())
 
-    def _keep(self, state: Any, ordered: np.ndarray, store: bool, atomic: bool, wave: int | None) -> None:
+    def _keep(
+        self, record: list[Any], state: Any, ordered: np.ndarray, store: bool, atomic: bool, wave: int | None
+    ) -> None:
         """Record the sectors of one wave instruction in each wave, for the model of the L2."""
         if self._batch != self.launched_blocks:
             self._batch, self._turn = self.launched_blocks, 0
@@ -106,7 +109,7 @@ class Counters:
         fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
         row = np.nonzero(fresh)[0] if wave is None else np.full(int(np.count_nonzero(fresh)), wave)
         block = self.launched_blocks + state.block_of_wave[row]
-        self.record.append((self._turn, block, ordered[fresh], not store, store or atomic))
+        record.append((self._turn, block, ordered[fresh], not store, store or atomic))
         self._turn += 1
 
     def shared_access(

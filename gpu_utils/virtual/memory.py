@@ -41,8 +41,8 @@ class Region:
     """Bytes [start, start + size) that a kernel may access.
 
     kind: "tensor", "scratch", "constant" or "args". keep: what owns the bytes, kept alive with the region.
-    grain: bytes per entry of `writer`, which holds 1 + the program that last wrote there (0: nobody). number: given when
-    it is registered; decides where the counters see it.
+    grain: bytes per entry of `writer`, which holds 1 + the program that last wrote there (0: nobody). number: given
+    when it is registered; decides where the counters see it.
     """
 
     name: str

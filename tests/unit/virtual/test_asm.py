@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch.utils.hipify import hipify_python as hipify
 
-from gpu_utils.compiler.clang import CppModule, compile_cpp
+from gpu_utils.compiler.clang import compile_cpp
+from gpu_utils.compiler.cpp_module import CppModule
 from gpu_utils.errors import (
     BadArgument,
     OutOfBounds,

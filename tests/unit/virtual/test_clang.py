@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from gpu_utils.compiler import clang
-from gpu_utils.compiler.clang import compile_cpp, source_name
+from gpu_utils.compiler.clang import compile_cpp
+from gpu_utils.compiler.cpp_module import source_name
 from gpu_utils.errors import BackendUnavailable, CompileFailed, UnknownName
 from tests.conftest import unavailable
 

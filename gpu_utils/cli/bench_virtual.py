@@ -1,0 +1,161 @@
+"""The command `bench virtual`: how fast the virtual GPUs run the kernel set, against Triton's interpreter.
+
+Both run the same cases on the same inputs; only the time inside launches counts. A virtual GPU runs each case
+once before, so that compiling and decoding are apart. The interpreter is Triton's own, in a process with
+TRITON_INTERPRET=1; a case whose results are wrong there, or that it refuses, has no ratio.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+MEASURED = ("gfx942", "sm_80")
+LEAST_MEAN = 5.0
+MATMUL_SECONDS = 1.0
+REPEATS = 2
+
+
+def measure(target: str, name: str) -> dict[str, Any]:
+    """Seconds inside the launches of one case: the first run (with compiling), then the best of REPEATS more.
+
+    target: a virtual GPU, or "interpreter" in a process started with TRITON_INTERPRET=1. The last run is judged:
+    `wrong` holds the first complaint, or the error.
+    """
+    from contextlib import nullcontext
+
+    from gpu_utils.kernelset import CASES, Run
+    from gpu_utils.kernelset.judge import complaint
+    from gpu_utils.virtual import virtual_gpu
+
+    interpreted = target == "interpreter"
+    seconds: list[float] = []
+    wrong = ""
+    for _ in range(1 if interpreted else 1 + REPEATS):
+        run = Run(target, large=True)
+        try:
+            with nullcontext() if interpreted else virtual_gpu(target):
+                CASES[name].body(run)
+        except Exception as error:
+            return {"wrong": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+        seconds.append(run.seconds)
+        wrong = next((said for result in run.results if (said := complaint(result))), "")
+    return {"first": seconds[0], "seconds": min(seconds[1:] or seconds), **({"wrong": wrong} if wrong else {})}
+
+
+def interpret(names: list[str]) -> dict[str, dict[str, Any]]:
+    """`measure("interpreter", name)` for each name, in a process of its own; one that dies costs one case."""
+    results: dict[str, dict[str, Any]] = {}
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    while left := [name for name in names if name not in results]:
+        command = [sys.executable, "-m", "gpu_utils.cli.bench_virtual", *left]
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        with subprocess.Popen(command, env=environment, **pipes) as child:
+            assert child.stdout is not None
+            for line in child.stdout:
+                if line.startswith("{"):
+                    found = json.loads(line)
+                    results[found.pop("name")] = found
+        dead = next((name for name in left if name not in results), None)
+        if dead is not None:
+            results[dead] = {"wrong": f"the process ended with code {child.returncode}"}
+    return results
+
+
+def matmul_512() -> dict[str, float]:
+    """Seconds of one 512x512x512 fp16 matmul per target, compiled before."""
+    import torch
+    import triton.language as tl
+
+    from gpu_utils.kernelset.matmuls import matmul_kernel
+    from gpu_utils.virtual import virtual_gpu
+
+    a, b = torch.randn(512, 512).half(), torch.randn(512, 512).half()
+    c = torch.empty(512, 512, dtype=torch.float16)
+    seconds = {}
+    for target in MEASURED:
+        best = math.inf
+        for _ in range(1 + REPEATS):
+            with virtual_gpu(target):
+                start = time.perf_counter()
+                args = (a, b, c, 512, 512, 512, 512, 1, 512, 1, 512, 1)
+                matmul_kernel[(4, 4)](*args, BM=128, BN=128, BK=32, ACC=tl.float32, num_warps=4)
+                best = min(best, time.perf_counter() - start)
+        if not torch.allclose(c.double(), a.double() @ b.double(), rtol=2e-3, atol=2e-3):
+            raise SystemExit(f"the matmul on {target} is wrong")
+        seconds[target] = best
+    return seconds
+
+
+def mean_ratio(rows: list[dict[str, Any]], target: str) -> float:
+    """Geometric mean of interpreter seconds / virtual seconds over the cases that have both.
+
+    >>> mean_ratio([{"ratio": {"sm_80": 2.0}}, {"ratio": {"sm_80": 8.0}}, {"ratio": {}}], "sm_80")
+    4.0
+    """
+    ratios = [row["ratio"][target] for row in rows if target in row["ratio"]]
+    return math.exp(math.fsum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
+
+
+def run(out: Path) -> bool:
+    """Measure the cases, print a table, write JSON; True when every goal is met."""
+    from rich.console import Console
+    from rich.progress import track
+    from rich.table import Table
+
+    from gpu_utils.kernelset import CASES
+
+    names = list(CASES)
+    rows: list[dict[str, Any]] = []
+    for name in track(names, "virtual GPUs", transient=True):
+        rows.append({"name": name} | {t: measure(t, name) for t in MEASURED if t in CASES[name].targets})
+    interpreted = interpret(names)
+    for row in rows:
+        row["interpreter"], row["ratio"] = interpreted[row["name"]], {}
+        if "wrong" not in row["interpreter"]:
+            interpreter = row["interpreter"]["seconds"]
+            row["ratio"] = {t: interpreter / row[t]["seconds"] for t in MEASURED if "seconds" in row.get(t, {})}
+    large = matmul_512()
+    means = {target: mean_ratio(rows, target) for target in MEASURED}
+    slower = [(row["name"], t) for row in rows for t, ratio in row["ratio"].items() if ratio < 1]
+    wrong = [(row["name"], t) for row in rows for t in MEASURED if "wrong" in row.get(t, {})]
+
+    table = Table(title="Kernel set: milliseconds inside launches, compiled before")
+    table.add_column("kernel")
+    for head in (*MEASURED, "interpreter", *(f"x {target}" for target in MEASURED)):
+        table.add_column(head, justify="right")
+    for row in rows:
+        cells = [_cell(row.get(place)) for place in (*MEASURED, "interpreter")]
+        cells += [f"{row['ratio'][t]:.1f}" if t in row["ratio"] else "" for t in MEASURED]
+        table.add_row(row["name"], *cells)
+    table.add_row("geometric mean", "", "", "", *(f"{means[t]:.1f}" for t in MEASURED))
+    Console(width=120).print(table)
+    for target in MEASURED:
+        print(f"512x512x512 fp16 matmul on {target}: {large[target]:.3f} s (goal {MATMUL_SECONDS:g} s)")
+    print(
+        f"goal: a geometric mean of {LEAST_MEAN:g}, none slower; slower: {slower or 'none'}; wrong: {wrong or 'none'}"
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"kernels": rows, "mean": means, "matmul_512_seconds": large}, indent=1) + "\n")
+    print(f"written to {out}")
+    fast = all(mean >= LEAST_MEAN for mean in means.values()) and all(s <= MATMUL_SECONDS for s in large.values())
+    return fast and not slower and not wrong
+
+
+def _cell(measured: dict[str, Any] | None) -> str:
+    if measured is None:
+        return ""
+    if "seconds" not in measured:
+        return "cannot"
+    return "wrong" if "wrong" in measured else f"{1000 * measured['seconds']:.1f}"
+
+
+if __name__ == "__main__":
+    for case_name in sys.argv[1:]:
+        print(json.dumps({"name": case_name, **measure("interpreter", case_name)}), flush=True)
