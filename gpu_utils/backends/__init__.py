@@ -16,12 +16,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpu_utils.backends.recording import Launch, record_launches
+from gpu_utils.backends.recording import Launch, idle_kernels, record_launches
 from gpu_utils.backends.session import Session
 from gpu_utils.backends.virtual import virtual
 from gpu_utils.errors import BackendUnavailable, UnknownName
 
-__all__ = ["BACKENDS", "PREFIXES", "Backend", "Launch", "Session", "backend", "interpreter", "record_launches"]
+__all__ = [
+    "BACKENDS",
+    "PREFIXES",
+    "Backend",
+    "Launch",
+    "Session",
+    "backend",
+    "idle_kernels",
+    "interpreter",
+    "record_launches",
+]
 
 
 class Backend(Protocol):

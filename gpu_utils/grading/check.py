@@ -8,7 +8,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,6 +24,8 @@ FRESH_CASES = 3
 COMPILE_TARGETS = ("sm_80", "gfx942")
 """A kernel that did not run on the machine code of one of these is at least compiled for it."""
 
+LAUNCHES = "launches"
+IDLE = " with idle kernels"
 COMPILED = "compiled for "
 """How the backend column names a target that a kernel was built for and not run on."""
 
@@ -36,7 +38,10 @@ _NARROW = {"bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float
 
 @dataclass(frozen=True)
 class Job:
-    """One case on one backend, with its inputs and the expected value (which never leaves the grader)."""
+    """One case on one backend, with its inputs and the expected value (which never leaves the grader).
+
+    idle  every kernel does nothing, and the result must then be wrong: it has to come from the kernel
+    """
 
     case: Case
     fresh: bool
@@ -45,6 +50,7 @@ class Job:
     expected: Any
     compile_targets: tuple[str, ...] = ()
     skipped: str = ""
+    idle: bool = False
 
 
 Runner = Callable[[Exercise, Sequence[Job]], Sequence[Attempt]]
@@ -135,6 +141,9 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
             if not _applies(exercise, where.name):
                 reason = f"{exercise.id} does not run on {where.name}"
             jobs.append(Job(case, fresh, where.name, inputs, expected, () if number else targets, reason or ""))
+    first = next((job for job in jobs if not job.skipped), None)
+    if exercise.kind == "kernel" and first:
+        jobs.append(replace(first, compile_targets=(), idle=True))
     return jobs
 
 
@@ -158,7 +167,8 @@ def run_here(answer: Callable[..., Any]) -> Runner:
     def runner(exercise: Exercise, jobs: Sequence[Job]) -> list[Attempt]:
         attempts = []
         for job in jobs:
-            attempts.append(run(exercise, answer, job.inputs, backend(job.backend), job.compile_targets))
+            where = backend(job.backend)
+            attempts.append(run(exercise, answer, job.inputs, where, job.compile_targets, job.idle))
             if attempts[-1].unwritten or attempts[-1].error == "timeout":
                 break
         return attempts
@@ -168,17 +178,24 @@ def run_here(answer: Callable[..., Any]) -> Runner:
 
 def judge(exercise: Exercise, job: Job, attempt: Attempt) -> Outcome:
     """The verdict on one attempt."""
-    kind, detail = _problem(exercise, job, attempt)
+    kind, detail = _idle_problem(exercise, job, attempt) if job.idle else _problem(exercise, job, attempt)
     return Outcome(
         case=job.case.label,
-        why=job.case.why,
-        backend=job.backend,
+        why="the result must come from the kernel" if job.idle else job.case.why,
+        backend=f"{job.backend}{IDLE}" if job.idle else job.backend,
         status="failed" if kind else "passed",
         fresh=job.fresh,
         kind=kind,
         detail=detail,
         seconds=attempt.seconds,
     )
+
+
+def _idle_problem(exercise: Exercise, job: Job, attempt: Attempt) -> tuple[str, str]:
+    right_all_the_same = replace(job, idle=False)
+    if _problem(exercise, right_all_the_same, attempt)[0] in ("", f"limit:{LAUNCHES}"):
+        return "idle", "the result stays right when the kernel does nothing; let the kernel compute and store it"
+    return "", ""
 
 
 def _problem(exercise: Exercise, job: Job, attempt: Attempt) -> tuple[str, str]:
@@ -241,7 +258,7 @@ def _report(
 
 def _uncounted_limits(exercise: Exercise, judged: Sequence[tuple[Job, Attempt, Outcome]]) -> list[Outcome]:
     """A limit whose counter a backend does not report is shown as skipped there."""
-    counted = {job.backend: attempt.counters for job, attempt, _ in judged if not attempt.error}
+    counted = {job.backend: attempt.counters for job, attempt, _ in judged if not attempt.error and not job.idle}
     return [
         Outcome(
             case="all cases",
@@ -286,7 +303,7 @@ def _verdict(
         reasons = "; ".join(f"{o.backend}: {o.detail}" for o in outcomes if o.status == "skipped")
         return "not graded", f"no backend could run this exercise here ({reasons})"
     names = dict.fromkeys(outcome.backend for outcome in outcomes if outcome.status == "passed")
-    ran = [name for name in names if not name.startswith(COMPILED)]
+    ran = [name for name in names if not name.startswith(COMPILED) and not name.endswith(IDLE)]
     fresh = [outcome.fresh for outcome in outcomes if outcome.backend == ran[0]]
     built = " and ".join(name.removeprefix(COMPILED) for name in names if name.startswith(COMPILED))
     cases = f"{fresh.count(False)} public and {fresh.count(True)} fresh cases passed on {' and '.join(ran)}"

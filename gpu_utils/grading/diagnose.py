@@ -45,7 +45,7 @@ def _alike(
     outcome: Outcome,
     judge: Callable[..., Outcome],
 ) -> bool:
-    wrong = run(exercise, misconception.answer, job.inputs, backend(job.backend))
+    wrong = run(exercise, misconception.answer, job.inputs, backend(job.backend), idle=job.idle)
     verdict = judge(exercise, job, wrong)
     if verdict.kind != outcome.kind:
         return False

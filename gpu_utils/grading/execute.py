@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gpu_utils.backends import Backend
+from gpu_utils.backends import Backend, idle_kernels
 from gpu_utils.errors import CheckTimeout, CompileFailed, W2WError
 from gpu_utils.grading.exercise import Exercise, Inputs
 
@@ -73,12 +73,14 @@ def run(
     inputs: Inputs,
     backend: Backend,
     compile_targets: tuple[str, ...] = (),
+    idle: bool = False,
 ) -> Attempt:
     """Call the answer on copies of the inputs, on one backend.
 
     The call is stopped after `exercise.seconds` (main thread only: the alarm is a signal). Output is captured. New
     memory from torch.empty is filled with NaN, so that elements which are never written are seen. Every call starts
     from torch's own settings, and a process that the answer forked ends here. KeyboardInterrupt is passed on.
+    With `idle`, every kernel that the answer launches does nothing.
     """
     attempt = Attempt()
     output = _BoundedOutput()
@@ -89,7 +91,8 @@ def run(
             given = move(inputs, session.device)
             kept = copy.deepcopy(given)
             with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-                with poisoned_memory(), time_limit(exercise.seconds):
+                without = idle_kernels() if idle else contextlib.nullcontext()
+                with poisoned_memory(), time_limit(exercise.seconds), without:
                     value = exercise.call(answer, given)
                     if session.device == "cuda":
                         torch.cuda.synchronize()

@@ -45,7 +45,7 @@ def run_apart(source: str, find: Callable[[str], Exercise]) -> Runner:
         with tempfile.TemporaryDirectory(prefix="w2w-check-") as name:
             folder = Path(name)
             (folder / "answer.py").write_text(source, encoding="utf-8")
-            torch.save([(job.backend, job.inputs, job.compile_targets) for job in jobs], folder / "jobs.pt")
+            torch.save([(job.backend, job.inputs, job.compile_targets, job.idle) for job in jobs], folder / "jobs.pt")
             context = multiprocessing.get_context("forkserver")
             context.set_forkserver_preload(["torch", "gpu_utils.grading.sandbox"])
             process = context.Process(target=_child, args=(find, exercise.id, str(folder)), daemon=True)
@@ -106,8 +106,8 @@ def _child(find: Callable[[str], Exercise], exercise_id: str, folder_name: str) 
     exercise = find(exercise_id)
     jobs = torch.load(folder / "jobs.pt", weights_only=True)
     answer, problem = _answer(exercise, folder / "answer.py")
-    for index, (name, inputs, targets) in enumerate(jobs):
-        attempt = problem or run(exercise, answer, inputs, backend(name), tuple(targets))
+    for index, (name, inputs, targets, idle) in enumerate(jobs):
+        attempt = problem or run(exercise, answer, inputs, backend(name), tuple(targets), idle)
         _store(attempt, folder / f"{index}.pt")
         if attempt.final:
             return

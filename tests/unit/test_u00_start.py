@@ -213,3 +213,19 @@ def test_a_missing_mask_is_found_where_there_is_a_real_gpu(exercise):
     report = check(exercise, no_mask.answer)
     assert "gpu" in {outcome.backend for outcome in report.outcomes}
     assert report.misconception == "no_mask"
+
+
+@triton.jit
+def _does_nothing_kernel(x_ptr):
+    pass
+
+
+def test_a_kernel_that_is_launched_for_show_does_not_pass():
+    def vector_add(x, y):
+        _does_nothing_kernel[(1,)](x)
+        return x + y
+
+    report = check(VECTOR_ADD, vector_add)
+    assert report.status == "failed"
+    assert report.first_failure.kind == "idle"
+    assert "let the kernel compute" in report.first_failure.detail
