@@ -27,8 +27,8 @@ from gpu_utils.virtual.trace import Trace
 class Model:
     """What the executor needs to know of a target: its instruction set, limits, and the sizes of transactions.
 
-    shared_limit: bytes of shared memory (LDS) that one block may have. shape: banks of shared memory, 64 on gfx950 and 32
-    elsewhere (Triton's AMD TargetInfo::getSharedMemoryBanks; CUDA programming guide), and bytes of one global
+    shared_limit: bytes of shared memory (LDS) that one block may have. shape: banks of shared memory, 64 on gfx950 and
+    32 elsewhere (Triton's AMD TargetInfo::getSharedMemoryBanks; CUDA programming guide), and bytes of one global
     transaction as the counters report it (NVIDIA: a sector of 32; AMD: a cache line of the vector L1, 64 on gfx90a, 128
     later; sources in gpu_utils.chips.caches).
     """

@@ -399,7 +399,7 @@ def test_dynamic_shared_memory_lies_behind_the_static(target):
 
 
 @on_every_target
-def test_a_padded_tile_transposes_without_bank_conflicts(target):
+def test_a_padded_tile_transposes_with_few_bank_conflicts(target):
     x = torch.randn(64, 64)
     conflicts = {}
     for kernel in ("transpose", "transpose_conflicts"):
@@ -407,7 +407,8 @@ def test_a_padded_tile_transposes_without_bank_conflicts(target):
         launch = run(target, "matrix", kernel, (2, 2), (32, 8), [x, out, 64])
         assert torch.equal(out, x.T)
         conflicts[kernel] = launch.counters.totals()["bank_conflicts"]
-    assert conflicts["transpose"] < conflicts["transpose_conflicts"] / 8
+    banks = MODELS[target].shape.banks
+    assert conflicts["transpose"] == 0 if banks == 32 else conflicts["transpose"] < conflicts["transpose_conflicts"] / 7
 
 
 @on_every_target

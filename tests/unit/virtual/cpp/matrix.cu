@@ -59,7 +59,7 @@ __global__ void transpose_conflicts(const float *x, float *out, int n) {
     out[(blockIdx.x * SIDE + j) * n + blockIdx.y * SIDE + threadIdx.x] = tile[threadIdx.x][j];
 }
 
-// One column more, and the rows of a column lie in different banks.
+// One column more, and the rows of a column lie in different banks (of the 64 banks of gfx950 a pair still meets).
 __global__ void transpose(const float *x, float *out, int n) {
   __shared__ float tile[SIDE][SIDE + 1];
   for (int j = threadIdx.y; j < SIDE; j += blockDim.y)
