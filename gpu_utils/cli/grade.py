@@ -66,8 +66,14 @@ def hint(
 
     Example: w2w hint 00.saxpy
     """
+    from gpu_utils import exercises
+    from gpu_utils.course.paths import course
+    from gpu_utils.errors import BadArgument
     from gpu_utils.ui.notebook import hint as show
 
+    if "." not in exercise_id:
+        known = [exercise.id for exercise in exercises.of_unit(course().find(exercise_id).number)]
+        raise BadArgument(f"a hint is for one exercise; of unit {exercise_id} there are {', '.join(known)}")
     typer.echo(repr(show(exercise_id, strength)))
 
 

@@ -293,6 +293,9 @@ def _verdict(
 ) -> tuple[Status, str]:
     if any(attempt.unwritten for attempt in attempts):
         return "not started", f"{exercise.id} is yours to write: replace the line that raises NotImplementedError"
+    cell = next((attempt for attempt in attempts if attempt.error in ("missing", "signature", "cell")), None)
+    if cell:
+        return "failed", cell.message
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     if failed:
         first = failed[0]
