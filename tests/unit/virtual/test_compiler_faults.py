@@ -1,0 +1,25 @@
+"""Faults of a compiler that the docs name: executed faithfully, and noticed when a new version mends them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from gpu_utils.virtual import virtual_gpu
+
+
+@triton.jit
+def largest_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    tl.atomic_max(out_ptr + tl.zeros((BLOCK,), tl.int32), tl.load(x_ptr + tl.arange(0, BLOCK)))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx90a", "gfx942", "gfx950"])
+def test_a_signed_maximum_on_one_address_is_what_the_machine_code_makes_of_it(target):
+    x = torch.tensor([-5, 3, -9, 7] * 16, dtype=torch.int32)
+    out = torch.full((1,), -100, dtype=torch.int32)
+    with virtual_gpu(target) as gpu:
+        largest_kernel[(1,)](x, out, BLOCK=64, num_warps=1)
+    combined_unsigned = any("v_max_u32" in op.text for op in gpu.last.program.ops)
+    assert out.item() == (-5 if combined_unsigned else 7)
