@@ -342,7 +342,7 @@ def _tensor_map(value: Any, meta: dict[str, Any]) -> np.ndarray:
     from gpu_utils.virtual.ptx import tensor
 
     strides = [int(s) * meta["elem_size"] for s in value.strides[:-1]]
-    element = tensor.TF32 if value.round_f32_to_tf32 else meta["elem_type"]
+    element = tensor.TF32 if getattr(value, "round_f32_to_tf32", False) else meta["elem_type"]
     return tensor.encode(
         value.base.data_ptr(), list(value.shape)[::-1], strides[::-1], list(meta["block_size"])[::-1], element,
         meta["swizzle"], fill=int(value.padding == "nan"),

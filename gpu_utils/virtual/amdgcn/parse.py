@@ -77,7 +77,6 @@ _FLAGS = frozenset(
         "unorm",
         "da",
         "r128",
-        "a16",
         "d16",
         "compr",
     ]
@@ -142,7 +141,7 @@ def parse(text: str) -> Module:
     line: tuple[str, int] | None = None
     section, in_metadata, descriptor = "text", False, None
     metadata: list[str] = []
-    for raw in text.splitlines():
+    for raw in _plain_names(text).splitlines():
         if in_metadata:
             if ".end_amdgpu_metadata" in raw:
                 in_metadata = False
@@ -192,6 +191,13 @@ def parse(text: str) -> Module:
             _code(module, stripped, line)
     _metadata(module, metadata)
     return module
+
+
+def _plain_names(text: str) -> str:
+    """The text with quoted symbols renamed: Triton 3.6 names a device function after its types, with brackets."""
+    for name in set(re.findall(r'^"([^"\n]+)":', text, re.MULTILINE)):
+        text = text.replace(f'"{name}"', re.sub(r"\W", "_", name))
+    return text
 
 
 def _number(text: str) -> int:
