@@ -390,6 +390,9 @@ def _compare() -> None:
             q[...], p[...] = hit[..., 1::2], hit[..., 0::2]
 
         COMPARE[f"setp.{operator}.{pair}|"] = Form(("pred", "pred"), (pair, pair), halves)
+        ones = store(lambda a, b, f=fn: np.where(f(np.asarray(a), np.asarray(b)), np.float16(1), np.float16(0)))
+        if pair == "f16x2":
+            COMPARE[f"set.{operator}.{pair}.{pair}"] = Form((pair,), (pair, pair), ones)
     for kind in ("b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64"):
         COMPARE[f"selp.{kind}"] = Form((kind,), (kind, kind, "pred"), store(_choose))
         COMPARE[f"slct.{kind}.s32"] = Form((kind,), (kind, kind, "s32"), store(_choose_by_sign))

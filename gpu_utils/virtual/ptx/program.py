@@ -72,9 +72,16 @@ class Assembler(Decoder):
             for variable in (*function.params, *function.returns):
                 if function.entry:
                     self.addresses[variable.name] = ("kernel_param", variable.offset)
-                else:
-                    self.addresses[variable.name] = ("param", self._place("local_bytes", variable))
+                elif variable.name not in self.addresses:
+                    # functions give their return values one name: one place, as large as the largest
+                    largest = max(self._namesakes(variable.name), key=lambda v: (v.size, v.align))
+                    self.addresses[variable.name] = ("param", self._place("local_bytes", largest))
         self._data(data)
+
+    def _namesakes(self, name: str) -> list[Variable]:
+        """Parameters and return values of every function that bear this name."""
+        inner = [function for function in self.functions if not function.entry]
+        return [v for function in inner for v in (*function.params, *function.returns) if v.name == name]
 
     def _place(self, attribute: str, variable: Variable) -> int:
         start = -(-getattr(self, attribute) // variable.align) * variable.align

@@ -530,7 +530,7 @@ def reference(opcode: str, bounds: dict[str, float]):
         return _setp(opcode, mods, kind)
     if stem == "set":
         test = _setp("setp", mods[:-1], kind)
-        one = {"f32": 0x3F800000}.get(words[-2], 0xFFFFFFFF)
+        one = {"f32": 0x3F800000, "f16x2": 0x3C00}.get(words[-2], 0xFFFFFFFF)
         return lambda a, b: (one if test(a, b)[0] else 0,)
     if stem == "selp":
         return _selection(stem, kind, None)
