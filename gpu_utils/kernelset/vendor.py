@@ -91,7 +91,7 @@ def descriptor_matmul_kernel(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK:
 
 @case()
 def matmul_with_tensor_descriptors(run: Run) -> None:
-    M, N, K = run.size(72, 128), run.size(80, 128), run.size(88, 128)
+    M, N, K = run.size(72, 512), run.size(80, 512), run.size(88, 256)
     a, b = run.normal(M, K, dtype=torch.float16), run.normal(K, N, dtype=torch.float16)
     c = torch.empty(M, N, dtype=torch.float16)
     boxes = [TensorDescriptor.from_tensor(t, box) for t, box in ((a, [64, 32]), (b, [32, 64]), (c, [64, 64]))]
