@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import triton.compiler.code_generator  # noqa: F401  (it binds tl.minimum at import: that must not be a patched one)
 import triton.language as tl
 from triton.runtime import interpreter as engine
 from triton.runtime.autotuner import Autotuner

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 
 import pytest
@@ -465,3 +466,30 @@ def test_recording_ends_with_its_block():
             run_add()
         run_add()
     assert len(launches) == 1
+
+
+def test_a_kernel_compiles_after_another_was_interpreted_first_of_all():
+    script = """
+        import torch, triton, triton.language as tl
+        from gpu_utils.backends import backend, interpreter
+
+        @triton.jit
+        def first_rows(x_ptr, n, BLOCK: tl.constexpr):
+            for row in range(tl.program_id(0) * BLOCK, min(tl.program_id(0) * BLOCK + BLOCK, n)):
+                tl.store(x_ptr + row, tl.load(x_ptr + row) + 1)
+
+        x = torch.zeros(10)
+        with interpreter():
+            first_rows[(3,)](x, 10, BLOCK=4)
+        with backend("virtual:gfx942").session():
+            first_rows[(3,)](x, 10, BLOCK=4)
+        print(x.tolist() == [2.0] * 10)
+        """
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_CACHE_DIR"}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "kernel.py")
+        with open(path, "w") as file:
+            file.write(textwrap.dedent(script))
+        environment["TRITON_CACHE_DIR"] = os.path.join(folder, "cache")
+        done = subprocess.run([sys.executable, path], capture_output=True, text=True, env=environment)
+    assert done.stdout.strip() == "True", done.stderr
