@@ -1,17 +1,18 @@
 """Tolerances from K and dtype, in one place.
 
-An output that is a sum of K products, accumulated in a wider type and rounded once to its own type, is off by at most
+An output that is a sum of K products, accumulated in a wider type and rounded once to its own type, is off by
 
-    u(dtype) * |result|   +   gamma * u(accumulator) * sum |a_i b_i|
+    u(dtype) * |result|   +   the rounding errors of K additions in the accumulator,
 
-where u is half the machine epsilon. In the worst case gamma = K; for rounding errors that are independent it grows like
-sqrt(K) (N. Higham and T. Mary, "A new approach to probabilistic rounding error analysis", 2019). We take 8 sqrt(K),
-so that an honest kernel fails about never, and a sum in a type that is too narrow still does.
+where u is half the machine epsilon. Products of either sign and of size near m have partial sums near sqrt(i) m. Each
+addition rounds independently (N. Higham and T. Mary, "A new approach to probabilistic rounding error analysis", 2019),
+so one after another they add up to a standard deviation of about 0.4 K u m. The largest of 100,000 outputs is near 4.5
+of these. We allow 4 K u m: an honest kernel fails about never, and a sum in a type that is too narrow still does.
+Products of one sign have partial sums near i m; for them give a magnitude of sqrt(K) m.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -56,7 +57,7 @@ def tolerance(
     if accumulator is None:
         accumulator = torch.float32 if torch.finfo(dtype).bits < 32 else dtype
     rtol = 2 * roundings * unit_roundoff(dtype)
-    atol = 8 * math.sqrt(k) * unit_roundoff(accumulator) * magnitude
+    atol = 4 * k * unit_roundoff(accumulator) * magnitude
     name = str(dtype).removeprefix("torch.")
     summed = f", sums of {k} in {str(accumulator).removeprefix('torch.')}" if k > 1 else ""
     return Tolerance(rtol, atol, f"{roundings} roundings to {name}{summed}")

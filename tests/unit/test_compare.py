@@ -83,3 +83,14 @@ def test_a_sum_in_half_precision_is_outside_the_tolerance_of_one_in_float32():
     tol = tolerance(torch.float16, k=4096)
     assert compare(exact, good, tol) is None
     assert compare(exact, bad, tol) is not None
+
+
+@pytest.mark.parametrize("k", [3, 75, 1000])
+def test_an_honest_sum_one_after_another_is_within_the_tolerance(k):
+    generator = torch.Generator().manual_seed(k)
+    a, b = torch.randn(20_000, k, generator=generator), torch.randn(20_000, k, generator=generator)
+    got = torch.zeros(20_000)
+    for i in range(k):
+        got = got + a[:, i] * b[:, i]
+    exact = (a.double() * b.double()).sum(1)
+    assert compare(exact, got, tolerance(torch.float32, k=k)) is None
