@@ -5,7 +5,7 @@ An output that is a sum of K products, accumulated in a wider type and rounded o
     u(dtype) * |result|   +   the rounding errors of K additions in the accumulator,
 
 where u is half the machine epsilon. Products of either sign and of size near m have partial sums near sqrt(i) m. Each
-addition rounds independently (N. Higham and T. Mary, "A new approach to probabilistic rounding error analysis", 2019),
+addition rounds independently ("A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput., 2019),
 so one after another they add up to a standard deviation of about 0.4 K u m. The largest of 100,000 outputs is near 4.5
 of these. We allow 4 K u m: an honest kernel fails about never, and a sum in a type that is too narrow still does.
 Products of one sign have partial sums near i m; for them give a magnitude of sqrt(K) m.

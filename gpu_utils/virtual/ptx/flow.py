@@ -2,7 +2,7 @@
 
 The machine runs the group of lanes with the lowest op index first, so that lanes which parted meet again. That works
 when a block stands after everything that may run before it, and a loop stands as one piece before its exits. So
-blocks are laid out in a weak topological order (F. Bourdoncle, "Efficient chaotic iteration strategies with
+blocks are laid out in a weak topological order ("Efficient chaotic iteration strategies with
 widenings", 1993), whatever order the text has.
 """
 
