@@ -194,7 +194,10 @@ _ROUND, _WEYL = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 
 
 def philox(seed: int, counters: torch.Tensor) -> torch.Tensor:
-    """Philox 4x32-10 ("Parallel random numbers: as easy as 1, 2, 3", 2011): counters (n,) int64 below 2**32 -> (n, 4) int64 words below 2**32."""
+    """Philox 4x32-10 ("Parallel random numbers: as easy as 1, 2, 3", 2011).
+
+    counters: (n,) int64 below 2**32. Returns (n, 4) int64 words below 2**32.
+    """
     words = [counters, *(torch.zeros_like(counters) for _ in range(3))]
     key = [seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF]
 
