@@ -28,7 +28,8 @@ def diagnose(
     judged  (job, attempt, outcome) for every job that ran
     """
     failures = [entry for entry in judged if entry[2].status == "failed"][:MOST_JOBS]
-    passes = [entry for entry in judged if entry[2].status == "passed"][:2]
+    passed = {entry[2].case: entry for entry in judged if entry[2].status == "passed" and not entry[0].idle}
+    passes = list(passed.values())[:2]
     if not failures or failures[0][1].error in ("timeout", "died"):
         return None
     for misconception in exercise.misconceptions:
