@@ -113,7 +113,7 @@ def choose_backends(exercise: Exercise, names: Sequence[str] | None = None) -> l
     if names:
         return [backend(name) for name in names]
     found = [where for where in map(backend, _DEFAULTS[exercise.kind]) if where.unavailable() is None]
-    enough = all(limit.counter == "launches" for limit in exercise.limits)
+    enough = all(limit.counter == LAUNCHES for limit in exercise.limits)
     return found[:1] if found[0].name == "gpu" and enough else found
 
 
@@ -169,7 +169,7 @@ def run_here(answer: Callable[..., Any]) -> Runner:
         for job in jobs:
             where = backend(job.backend)
             attempts.append(run(exercise, answer, job.inputs, where, job.compile_targets, job.idle))
-            if attempts[-1].unwritten or attempts[-1].error == "timeout":
+            if attempts[-1].final:
                 break
         return attempts
 
@@ -192,8 +192,7 @@ def judge(exercise: Exercise, job: Job, attempt: Attempt) -> Outcome:
 
 
 def _idle_problem(exercise: Exercise, job: Job, attempt: Attempt) -> tuple[str, str]:
-    right_all_the_same = replace(job, idle=False)
-    if _problem(exercise, right_all_the_same, attempt)[0] in ("", f"limit:{LAUNCHES}"):
+    if _problem(exercise, job, attempt)[0] in ("", f"limit:{LAUNCHES}"):
         return "idle", "the result stays right when the kernel does nothing; let the kernel compute and store it"
     return "", ""
 

@@ -199,9 +199,9 @@ class VirtualGpu:
         args = _pack(program, values, memory)
         _scratch(program, len(values), metadata, shape, args, memory)
         memory.add_array("the kernel's arguments", args, "args")
-        for key in ("data",):
-            if isinstance(program.info.get(key), np.ndarray) and program.info[key].size:
-                memory.add_array("the constants of the kernel", program.info[key], "constant")
+        constants = program.info.get("data")
+        if isinstance(constants, np.ndarray) and constants.size:
+            memory.add_array("the constants of the kernel", constants, "constant")
         launch = Launch(
             program.name, self.target, program, shape, block, args, memory,
             Counters(program, self.model.shape, self.l2), shared_bytes, self.model, metadata=metadata, text=text,
