@@ -30,6 +30,14 @@ PLANNED = {
         *("attention", "mlp", "block", "init", "param_count", "flops_per_token"),
         *("grad_accumulation", "lr_schedule", "kv_cache", "activation_memory"),
     ),
+    "02": (
+        *("transactions", "bank_conflicts", "divergence", "occupancy_nvidia", "occupancy_amd"),
+        *("attainable", "arithmetic_intensity", "kv_cache_bytes", "tile_traffic"),
+    ),
+    "03": (
+        *("warp_reduce", "ballot", "lane_id", "shared_budget", "fp8_dtype", "hipify_fixups"),
+        *("device_agnostic", "inline_asm", "launch_env", "triage", "port_gpt2"),
+    ),
 }
 """The names that learners, gradebooks and later units rely on."""
 

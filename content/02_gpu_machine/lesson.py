@@ -1,0 +1,2 @@
+# %% [markdown] top
+# # 02 warps, wavefronts, memory, occupancy, roofline

@@ -1,0 +1,2 @@
+# %% [markdown] top
+# # 03 from CUDA to ROCm
