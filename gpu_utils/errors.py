@@ -35,6 +35,10 @@ class UnknownName(W2WError):
         self.what, self.found, self.near = what, found, near
 
 
+class UnknownFigure(W2WError):
+    """A figure of a chip that no source confirms, so that nothing can be computed from it."""
+
+
 class NotWritten(W2WError):
     """A unit of the plan that has no content yet."""
 
@@ -49,6 +53,10 @@ class AsmSyntaxError(W2WError):
 
 class BackendUnavailable(W2WError):
     """A backend cannot run here; the message says why and what would."""
+
+
+class CompilerMissing(BackendUnavailable):
+    """A compiler of an optional extra is not installed: what needs it is not graded, and never passed."""
 
 
 class OutOfBounds(W2WError):

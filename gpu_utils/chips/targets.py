@@ -27,8 +27,11 @@ class Target:
     registers_max    most registers that one lane can have (AMD: VGPRs and AGPRs together where they share a file)
     shared_per_block bytes of shared memory (LDS) that one block can have
     shared_per_unit  bytes that one SM or CU has for all its blocks (gfx11, gfx12: of the two CUs of a WGP)
+    shared_granule   bytes: shared memory is handed out to a block in multiples of this
     shared_reserved  bytes that the system takes from each block's share
-    blocks_per_unit  most blocks on one SM or CU; None where the number of waves is the only bound
+    blocks_per_unit  most blocks on one SM or CU; on AMD it binds blocks of two waves and more, each of which holds one
+                     of as many barriers
+    scalars          scalar registers that one part has for all its waves; None where they never limit
     source           where these figures come from
     """
 
@@ -42,8 +45,10 @@ class Target:
     registers_max: int
     shared_per_block: int
     shared_per_unit: int
+    shared_granule: int
     shared_reserved: int
-    blocks_per_unit: int | None
+    blocks_per_unit: int
+    scalars: int | None
     source: str
 
     @property
@@ -54,25 +59,26 @@ class Target:
 
 _CUDA = (
     "CUDA programming guide, compute capabilities: 64K 32-bit registers an SM, 255 a thread, 32 lanes; "
-    "1 KB of shared memory a block is the system's"
+    "1 KB of shared memory a block is the system's; NVIDIA's cuda_occupancy.h: 256 registers and 128 bytes at a time"
 )
-_LLVM = "LLVM AMDGPUBaseInfo.cpp for registers and waves; LDS per block: Triton's AMD TargetInfo"
+_LLVM = (
+    "LLVM AMDGPUBaseInfo.cpp for registers, waves, barriers and what LDS is handed out in; "
+    "LDS per block: Triton's AMD TargetInfo"
+)
 
 
 def _nvidia(name: str, waves: int, block_kib: int, unit_kib: int, blocks: int, note: str) -> Target:
-    source = f"{_CUDA}; {note}"
-    return Target(
-        name, "nvidia", 32, 4, waves // 4, 512, 8, 255, block_kib * KIB, unit_kib * KIB, 1 * KIB, blocks, source
-    )
+    shared = (block_kib * KIB, unit_kib * KIB, 128, 1 * KIB)
+    return Target(name, "nvidia", 32, 4, waves // 4, 512, 8, 255, *shared, blocks, None, f"{_CUDA}; {note}")
 
 
-def _cdna(name: str, lds_kib: int) -> Target:
-    return Target(name, "amd", 64, 4, 8, 512, 8, 512, lds_kib * KIB, lds_kib * KIB, 0, None, _LLVM)
+def _cdna(name: str, lds_kib: int, lds_granule: int) -> Target:
+    return Target(name, "amd", 64, 4, 8, 512, 8, 512, lds_kib * KIB, lds_kib * KIB, lds_granule, 0, 16, 800, _LLVM)
 
 
 def _rdna(name: str) -> Target:
     source = f"{_LLVM}; 128 KiB of LDS a WGP of two CUs: ROCm docs/reference/gpu-arch-specs.rst"
-    return Target(name, "amd", 32, 4, 16, 1536, 24, 256, 64 * KIB, 128 * KIB, 0, None, source)
+    return Target(name, "amd", 32, 4, 16, 1536, 24, 256, 64 * KIB, 128 * KIB, 512, 0, 32, None, source)
 
 
 class _Table(Mapping[str, Target]):
@@ -100,9 +106,9 @@ TARGETS: Mapping[str, Target] = _Table(
         _nvidia("sm_89", 48, 99, 100, 24, "Ada tuning guide for 48 warps and 24 blocks an SM"),
         _nvidia("sm_90", 64, 227, 228, 32, "Hopper tuning guide for 64 warps and 32 blocks an SM"),
         _nvidia("sm_100", 64, 227, 228, 32, "as sm_90; shared memory of B200 has no confirmed source of its own"),
-        _cdna("gfx90a", 64),
-        _cdna("gfx942", 64),
-        _cdna("gfx950", 160),
+        _cdna("gfx90a", 64, 512),
+        _cdna("gfx942", 64, 512),
+        _cdna("gfx950", 160, 1280),
         _rdna("gfx1100"),
         _rdna("gfx1201"),
     ]

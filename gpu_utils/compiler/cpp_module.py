@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from gpu_utils.analytic.occupancy import Occupancy, occupancy
 from gpu_utils.chips.targets import TARGETS
-from gpu_utils.compiler.resources import Occupancy, occupancy
 from gpu_utils.errors import CompileFailed, UnknownName
 
 
@@ -76,7 +76,8 @@ class CppModule:
     def occupancy(self, name: str, threads: int, dynamic_shared: int = 0) -> Occupancy:
         """Blocks of `threads` threads and `dynamic_shared` bytes more than the static ones that fit on an SM or CU."""
         kernel, limits = self.kernel(name), TARGETS[self.target]
-        return occupancy(limits, kernel.registers, kernel.shared + dynamic_shared, -(-threads // limits.lanes))
+        shared = kernel.shared + dynamic_shared
+        return occupancy(limits, kernel.registers, shared, -(-threads // limits.lanes), scalars=kernel.sgprs)
 
     def __repr__(self) -> str:
         return f"CppModule({', '.join(self.kernels)} for {self.target}: {self.asm.count(chr(10))} lines)"

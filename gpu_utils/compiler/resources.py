@@ -10,39 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpu_utils.analytic.occupancy import Occupancy, occupancy
 from gpu_utils.chips.targets import Target
 from gpu_utils.compiler.assembly import CLASSES, instructions
 from gpu_utils.compiler.triton import Compiled
-
-
-@dataclass(frozen=True)
-class Occupancy:
-    """How many blocks fit on one SM, CU or (gfx11, gfx12) WGP at a time.
-
-    blocks          blocks that fit; 0 when one alone does not
-    waves           warps or wavefronts of these blocks
-    most            warps or wavefronts that the hardware can hold
-    waves_per_simd  what the registers alone would allow on one SIMD
-    limits          blocks allowed by each resource; `limited_by` names the smallest
-    """
-
-    blocks: int
-    waves: int
-    most: int
-    waves_per_simd: int
-    limits: Mapping[str, int]
-
-    @property
-    def fraction(self) -> float:
-        return self.waves / self.most
-
-    @property
-    def limited_by(self) -> tuple[str, ...]:
-        """The resources that allow the fewest blocks."""
-        return tuple(name for name, blocks in self.limits.items() if blocks == self.blocks)
-
-    def __str__(self) -> str:
-        return f"{self.waves} of {self.most} waves ({self.fraction:.0%}), limited by {' and '.join(self.limited_by)}"
 
 
 @dataclass(frozen=True)
@@ -55,7 +26,7 @@ class Resources:
                  NVIDIA: bytes of spill stores of one thread
     scratch      bytes of stack or scratch of one lane
     shared       bytes of shared memory (LDS) of one block, from Triton's metadata: the assembly does not say
-    occupancy    see Occupancy
+    occupancy    see gpu_utils.analytic.occupancy
     counts       instructions by class, as they stand in the text (a loop's body counts once)
     widths       class -> {bits that one lane moves: how many instructions}
     """
@@ -139,34 +110,10 @@ def resources(compiled: Compiled) -> Resources:
         spills=spills,
         scratch=scratch,
         shared=compiled.shared,
-        occupancy=occupancy(target, registers, compiled.shared, compiled.num_warps),
+        occupancy=occupancy(target, registers, compiled.shared, compiled.num_warps, scalars=sgprs),
         counts={kind: counts[kind] for kind in CLASSES if counts[kind]},
         widths={kind: dict(found) for kind, found in widths.items()},
     )
-
-
-def occupancy(target: Target, registers: int, shared: int, num_warps: int) -> Occupancy:
-    """Blocks that fit at a time, from what one block needs.
-
-    registers  of one lane; shared: bytes of one block; num_warps: warps or wavefronts of one block
-
-    >>> from gpu_utils.chips import TARGETS
-    >>> print(occupancy(TARGETS["gfx942"], registers=166, shared=0, num_warps=4))
-    12 of 32 waves (38%), limited by registers
-    """
-    allotted = -(-max(1, registers) // target.granule) * target.granule
-    per_simd = min(target.waves_per_simd, target.registers // allotted)
-    limits = {
-        "waves": target.waves_per_unit // num_warps,
-        "registers": per_simd * target.simds // num_warps if registers <= target.registers_max else 0,
-    }
-    if taken := shared + target.shared_reserved:
-        fits = shared <= target.shared_per_block
-        limits["shared memory" if target.vendor == "nvidia" else "LDS"] = target.shared_per_unit // taken if fits else 0
-    if target.blocks_per_unit is not None:
-        limits["blocks"] = target.blocks_per_unit
-    blocks = min(limits.values())
-    return Occupancy(blocks, blocks * num_warps, target.waves_per_unit, per_simd, limits)
 
 
 def _of_amdgcn(compiled: Compiled) -> tuple[int, int, int, int, int, int]:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from gpu_utils.analytic.access import MemoryShape, bank_cycles, touched_segments
+
 # Classes of instructions. "scalar": SALU; "vector": VALU or a PTX arithmetic instruction; "transcendental": exp2, log2,
 # rcp, rsq, sqrt, sin, cos; "matrix": MFMA, WMMA, mma, wgmma; "global", "shared": memory; "scalar_memory": s_load,
 # ld.param; "branch", "barrier", "wait" (waitcnt, fences, delays), "move" (register moves, no arithmetic).
@@ -37,14 +39,6 @@ class Access:
     transactions: int = 0
     ideal: int = 0
     kind: str = "load"
-
-
-@dataclass(frozen=True)
-class MemoryShape:
-    """Sizes that decide transactions: bytes per global transaction, number of shared-memory banks (4 bytes each)."""
-
-    sector: int = 32
-    banks: int = 32
 
 
 class Counters:
@@ -84,9 +78,9 @@ class Counters:
         if access is None:
             access = self.globals[op.index] = Access(kind="atomic" if atomic else "store" if store else "load")
         sector = self.chip.sector
-        ordered, lanes = _sectors(address, size, mask, sector)
+        ordered, lanes = touched_segments(address, size, mask, sector)
         if self.record is not None:
-            sectors = _sectors(address, size, mask, 32)[0] if sector != 32 else ordered
+            sectors = touched_segments(address, size, mask, 32)[0] if sector != 32 else ordered
             self._keep(self.record, state, sectors, store, atomic, wave)
         per_wave = np.add.reduce(ordered[:, 1:] != ordered[:, :-1], axis=1, dtype=np.uint16)
         per_wave += ordered[:, 0] >= 0
@@ -236,47 +230,3 @@ class Counters:
             f"{name:<{wide}}  {value:>14,.3f}" if isinstance(value, float) else f"{name:<{wide}}  {value:>14,}"
             for name, value in rows.items()
         )
-
-
-def _sectors(
-    address: np.ndarray, size: int, mask: np.ndarray | None, sector: int
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """(sectors each wave touches, sorted, -1 for lanes that do not take part; active lanes of each wave or None)."""
-    shift = sector.bit_length() - 1
-    touched = address >> shift
-    if size > sector or int(np.bitwise_or.reduce(address, axis=None)) & (min(size, sector) - 1):
-        steps = range(1, (size + sector - 2) // sector + 1)
-        parts = [touched, *(np.minimum(touched + step, (address + size - 1) >> shift) for step in steps)]
-        touched = np.concatenate(parts, axis=1)
-    lanes = None
-    if mask is not None:
-        wide = mask if touched.shape == mask.shape else np.tile(mask, touched.shape[1] // mask.shape[1])
-        touched = np.where(wide, touched, -1)
-        lanes = np.count_nonzero(mask, axis=1)
-    return np.sort(touched, axis=1), lanes
-
-
-def bank_cycles(offset: np.ndarray, size: int, banks: int) -> tuple[int, int]:
-    """Bank cycles of one shared-memory access and the least possible for the same lanes.
-
-    offset: int64 (waves, lanes), -1 for a lane that does not take part; size: bytes per lane.
-    A wave's lanes go in groups of as many lanes as fill all banks once (32 banks of 4 bytes: 32 lanes of
-    4 bytes, 16 of 8, 8 of 16). Within a group, a bank serves one word a cycle, the same word to any number of lanes.
-
-    >>> bank_cycles(np.arange(64)[None] * 4, 4, 32), bank_cycles(np.arange(64)[None] * 8, 4, 32)
-    ((2, 2), (4, 2))
-    """
-    words = max(1, size // 4)
-    group = max(1, banks // (1 << (words - 1).bit_length()))  # 96 bits go in groups of 8 lanes, as 128 bits do
-    waves, lanes = offset.shape
-    first = offset >> 2
-    wanted = first[..., None] + np.arange(words)
-    wanted = np.where(offset[..., None] >= 0, wanted, -1).reshape(waves * (-(-lanes // group)), -1)
-    active = (wanted >= 0).any(axis=1)
-    ordered = np.sort(wanted, axis=1)
-    fresh = np.ones(ordered.shape, bool)
-    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=fresh[:, 1:])
-    fresh &= ordered >= 0
-    row = np.broadcast_to(np.arange(len(ordered))[:, None], ordered.shape)
-    load = np.bincount((row * banks + ordered % banks)[fresh], minlength=len(ordered) * banks).reshape(-1, banks)
-    return int(load.max(axis=1).sum()), int(active.sum())

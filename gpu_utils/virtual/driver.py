@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from gpu_utils.analytic.access import SHAPES, MemoryShape
+from gpu_utils.chips.targets import TARGETS
 from gpu_utils.errors import BackendUnavailable, ResourceLimit, UnknownName, UnwrittenOutput
-from gpu_utils.virtual.counters import Counters, MemoryShape
+from gpu_utils.virtual.counters import Counters
 from gpu_utils.virtual.machine import Program, State, run_batch
 from gpu_utils.virtual.memory import Memory, Region
 from gpu_utils.virtual.trace import Trace
@@ -27,10 +29,8 @@ from gpu_utils.virtual.trace import Trace
 class Model:
     """What the executor needs to know of a target: its instruction set, limits, and the sizes of transactions.
 
-    shared_limit: bytes of shared memory (LDS) that one block may have. shape: banks of shared memory, 64 on gfx950 and
-    32 elsewhere (Triton's AMD TargetInfo::getSharedMemoryBanks; CUDA programming guide), and bytes of one global
-    transaction as the counters report it (NVIDIA: a sector of 32; AMD: a cache line of the vector L1, 64 on gfx90a, 128
-    later; sources in gpu_utils.chips.caches).
+    shared_limit: bytes of shared memory (LDS) that one block may have (TARGETS). shape: banks of shared memory and bytes
+    of one global transaction as the counters report it (SHAPES, with sources).
     """
 
     isa: str
@@ -39,16 +39,15 @@ class Model:
     shape: MemoryShape
 
 
-_KIB = 1024
+def _model(name: str) -> Model:
+    limits = TARGETS[name]
+    isa = "ptx" if limits.vendor == "nvidia" else "amdgcn"
+    return Model(isa, limits.lanes, limits.shared_per_block, SHAPES[name])
+
+
 MODELS: dict[str, Model] = {
-    "sm_80": Model("ptx", 32, 163 * _KIB, MemoryShape(32)),
-    "sm_89": Model("ptx", 32, 99 * _KIB, MemoryShape(32)),
-    "sm_90": Model("ptx", 32, 227 * _KIB, MemoryShape(32)),
-    "gfx90a": Model("amdgcn", 64, 64 * _KIB, MemoryShape(64)),
-    "gfx942": Model("amdgcn", 64, 64 * _KIB, MemoryShape(128)),
-    "gfx950": Model("amdgcn", 64, 160 * _KIB, MemoryShape(128, 64)),
-    "gfx1100": Model("amdgcn", 32, 64 * _KIB, MemoryShape(128)),
-    "gfx1201": Model("amdgcn", 32, 64 * _KIB, MemoryShape(128)),
+    name: _model(name)
+    for name in ("sm_80", "sm_89", "sm_90", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 }
 # Bytes of registers of one batch: what keeps the working rows in the caches of one core (docs/virtual-gpu.md).
 BATCH_BYTES = 8 << 20
@@ -397,7 +396,7 @@ class _Launcher:
         enter: Any, leave: Any,
         *args: Any,
     ) -> None:  # fmt: skip
-        gpu = _active()
+        gpu = active_gpu()
         if x * y * z == 0:
             return
         values: list[tuple[str, str, Any]] = []
@@ -442,12 +441,13 @@ class _Utils:
         }  # fmt: skip
 
 
-def _active() -> VirtualGpu:
+def active_gpu() -> VirtualGpu:
+    """The virtual GPU of the innermost `with virtual_gpu(...)`. Raises BackendUnavailable outside of one."""
     import triton
 
     gpu = getattr(triton.runtime.driver.active, "gpu", None)
     if gpu is None:
-        raise BackendUnavailable("this kernel was compiled for a virtual GPU; launch it inside `with virtual_gpu(...)`")
+        raise BackendUnavailable("no virtual GPU is active; launch this kernel inside `with virtual_gpu(...)`")
     return gpu
 
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpu_utils.analytic.occupancy import occupancy
+from gpu_utils.chips.targets import TARGETS
+
 # Issue cycles of one wave instruction by class. Transcendentals run at a quarter of the rate on both vendors.
 ISSUE = {"scalar": 1, "vector": 4, "transcendental": 16, "move": 4, "matrix": 0, "global": 4, "shared": 4,
 "scalar_memory": 1,
@@ -38,12 +41,11 @@ def predicted_cycles(launch: Any) -> float:
 
 
 def resident_waves(launch: Any) -> int:
-    """Waves that fit on one compute unit at once, by registers and shared memory; at least the waves of one block."""
-    lanes = launch.program.lanes
-    per_block = max(1, -(-launch.block[0] * launch.block[1] * launch.block[2] // lanes))
-    registers = max(1, launch.program.info.get("registers", 1))
-    by_registers = (
-        min(8, 512 // (-(-registers // 8) * 8) or 1) * SIMDS if lanes == 64 else min(48, 65536 // (registers * 32))
-    )
-    by_shared = launch.chip.shared_limit // launch.shared_bytes * per_block if launch.shared_bytes else by_registers
-    return max(per_block, min(by_registers, by_shared))
+    """Waves that fit on one compute unit at once; at least the waves of one block.
+
+    PTX names more registers than ptxas will allot: they count up to what a lane can have.
+    """
+    limits = TARGETS[launch.target]
+    per_block = max(1, -(-launch.block[0] * launch.block[1] * launch.block[2] // limits.lanes))
+    registers = min(launch.program.info.get("registers", 1), limits.registers_max)
+    return max(per_block, occupancy(limits, registers, launch.shared_bytes, per_block).waves)

@@ -11,9 +11,10 @@ import pytest
 import torch
 import triton
 
+from gpu_utils.analytic.occupancy import occupancy
 from gpu_utils.backends import backend
 from gpu_utils.chips import TARGETS
-from gpu_utils.compiler import compile_for, occupancy, resources
+from gpu_utils.compiler import compile_for, resources
 from gpu_utils.errors import CompileFailed, UnknownName
 from tests.unit.kernels import (
     add_kernel,

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from gpu_utils.virtual import MODELS, virtual_gpu
-from gpu_utils.virtual.counters import bank_cycles
+from gpu_utils.analytic.access import bank_cycles
 
 from .single import execute
 
