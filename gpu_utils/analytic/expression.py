@@ -1,7 +1,8 @@
 """A typed index expression in `lane`, such as `(lane * 33) % 64`, to one index for each lane; nothing is executed.
 
-The text is parsed by Python's own parser and walked: whole numbers, `lane`, arithmetic, comparisons (1 or 0, as in C++),
-`and`, `or` and `a if condition else b` are known, everything else is refused with a sentence. `None` makes a lane inactive.
+The text is parsed by Python's own parser and walked: whole numbers, `lane`, arithmetic, comparisons (1 or 0, as in
+C++), `and`, `or` and `a if condition else b` are known, everything else is refused with a sentence. `None` makes a lane
+inactive.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Occupancy: how many blocks, and so how many warps or wavefronts, one SM, CU or WGP holds at a time.
 
-Each resource allows some number of blocks; the smallest wins. A row of the table says what a block needs, what there is,
-and the arithmetic between them, so that the whole answer can be read, drawn and checked by hand.
+Each resource allows some number of blocks; the smallest wins. A row of the table says what a block needs, what there
+is, and the arithmetic between them, so that the whole answer can be read, drawn and checked by hand.
 
 A register file belongs to one part (a sub-partition of an SM, a SIMD of a CU) and the waves of a block are spread over
 the parts. What counts is therefore the number of waves that fit on one part, times the parts, divided by the waves of a

@@ -59,7 +59,9 @@ class Roofline:
 
     def __post_init__(self) -> None:
         if self.peak <= 0 or self.bandwidth <= 0:
-            raise BadArgument(f"{self.name} has a peak of {self.peak:g} and {self.bandwidth:g} bytes/s; expected above 0")
+            raise BadArgument(
+                f"{self.name} has a peak of {self.peak:g} and {self.bandwidth:g} bytes/s; expected above 0"
+            )
 
     @property
     def ridge(self) -> float:
@@ -76,7 +78,7 @@ class Roofline:
         return min(self.peak, intensity * self.bandwidth)
 
     def bound(self, intensity: float) -> str:
-        """"memory" left of the ridge, else "compute"."""
+        """ "memory" left of the ridge, else "compute"."""
         return "memory" if intensity < self.ridge else "compute"
 
     def seconds(self, point: Point) -> float:
