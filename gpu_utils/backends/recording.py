@@ -84,12 +84,14 @@ def idle_kernels() -> Iterator[None]:
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
-    def do_nothing(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+    from gpu_utils.virtual.asm import LoadedModule
+
+    def do_nothing(*args: Any, **kwargs: Any) -> None:
         return None
 
     with contextlib.ExitStack() as stack:
-        for kernels in (JITFunction, InterpretedFunction):
-            stack.enter_context(replaced(kernels, "run", do_nothing))
+        for owner, launch in ((JITFunction, "run"), (InterpretedFunction, "run"), (LoadedModule, "launch")):
+            stack.enter_context(replaced(owner, launch, do_nothing))
         yield
 
 

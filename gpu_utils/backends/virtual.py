@@ -33,7 +33,8 @@ class VirtualBackend:
     def session(self) -> Iterator[Session]:
         """One use of the virtual GPU. The counters are the sums over all launches of the session.
 
-        One is added: global_sectors_per_ideal, global transactions over the least that the same bytes could need.
+        Two are added: global_sectors_per_ideal, global transactions over the least that the same bytes could need, and
+        barriers, how often a wave met one (0 where a kernel has none).
         """
         from gpu_utils.virtual import VirtualGpu, virtual_gpu
 
@@ -42,6 +43,7 @@ class VirtualBackend:
             for launch in gpu.launches:
                 for name, value in launch.counters.totals().items():
                     sums[name] = value if name in _NOT_SUMMED else sums.get(name, 0) + value
+            sums["barriers"] = sums.get("instructions_barrier", 0)
             if sums.get("global_sectors_ideal"):
                 sectors = sums["global_load_sectors"] + sums["global_store_sectors"]
                 sums["global_sectors_per_ideal"] = sectors / sums["global_sectors_ideal"]

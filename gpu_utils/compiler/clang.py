@@ -31,12 +31,14 @@ from gpu_utils.compiler.cpp_module import (
     signatures,
     source_name,
 )
-from gpu_utils.errors import BackendUnavailable, CompileFailed
+from gpu_utils.errors import CompileFailed, CompilerMissing
 from gpu_utils.folders import cache_folder
 
 INCLUDE = Path(__file__).parent / "include"
 SECONDS = 120
-_SOURCE = "kernel.cu"
+SOURCE_NAME = "kernel.cu"
+"""The file that a source is in its listings and in errors."""
+
 # clang 22 would write PTX 8.8, which the ptxas that comes with Triton 3.7 cannot read; 8.6 knows sm_100.
 _PTX_VERSION = [word for feature in ("-ptx88", "+ptx86") for word in ("-Xclang", "-target-feature", "-Xclang", feature)]
 
@@ -49,7 +51,7 @@ def compile_cpp(source: str, target: str) -> CppModule:
 
     Returns a CppModule, kept in the cache folder by the content of everything that went into it. The text has passed an
     assembler: ptxas for NVIDIA, LLVM's own for AMD.
-    Errors: UnknownName for a target; BackendUnavailable without the wheel ziglang; CompileFailed with the first error
+    Errors: UnknownName for a target; CompilerMissing without the wheel ziglang; CompileFailed with the first error
     of clang or of the assembler and its line, also when static shared memory (LDS) is larger than the target allows.
     """
     limits = TARGETS[target]
@@ -58,7 +60,7 @@ def compile_cpp(source: str, target: str) -> CppModule:
     with suppress(OSError, ValueError, KeyError, TypeError):
         return _from_json(json.loads(place.read_text()))
     with tempfile.TemporaryDirectory(prefix="w2w-clang-") as folder:
-        (Path(folder) / _SOURCE).write_text(source)
+        (Path(folder) / SOURCE_NAME).write_text(source)
         asm = _run(clang, limits, Path(folder), [], source)
         declared = dict(signatures(_run(clang, limits, Path(folder), _IR, source)))
         if limits.vendor == "nvidia":
@@ -75,9 +77,9 @@ def _clang() -> list[str]:
     """The command of clang inside the wheel, with its own freestanding headers."""
     found = importlib.util.find_spec("ziglang")
     if found is None or not found.submodule_search_locations:
-        raise BackendUnavailable(
-            "compiling C++ kernels needs clang from the wheel ziglang, which is not installed; "
-            "run `pip install -c constraints.txt -e .[hip]` (about 411 MB)"
+        raise CompilerMissing(
+            "compiling C++ kernels needs clang from the wheel ziglang, which is not installed; run "
+            "`W2W_EXTRAS=hip ./w2w study`, or `pip install -c constraints.txt -e .[hip]` (about 411 MB)"
         )
     folder = Path(next(iter(found.submodule_search_locations)))
     return [
@@ -118,7 +120,7 @@ def _fingerprint(source: str, target: str) -> str:
 
 def _run(clang: list[str], limits: Target, folder: Path, more: list[str], source: str) -> str:
     maps = [f"-ffile-prefix-map={INCLUDE}=w2w", f"-ffile-prefix-map={folder}=."]
-    log = _call([*clang, *_options(limits), *more, *maps, _SOURCE, "-o", "out"], limits, folder)
+    log = _call([*clang, *_options(limits), *more, *maps, SOURCE_NAME, "-o", "out"], limits, folder)
     if not (folder / "out").exists():
         raise CompileFailed(f"C++ for {limits.name}: {_first_error(log, source)}")
     text = (folder / "out").read_text()
@@ -152,7 +154,7 @@ def _first_error(log: str, source: str) -> str:
         return next((line for line in lines if line.strip()), "clang failed without a message")
     message = lines[at].partition("error:")[2].strip()
     message = next((advice for found, advice in _ADVICE.items() if found in message), "{}").format(message)
-    places = [re.match(rf"(?:\./)?{re.escape(_SOURCE)}:(\d+):", line) for line in lines[at:]]
+    places = [re.match(rf"(?:\./)?{re.escape(SOURCE_NAME)}:(\d+):", line) for line in lines[at:]]
     number = next((int(place[1]) for place in places if place), None)
     text = source.split("\n")
     if number is None or number > len(text):

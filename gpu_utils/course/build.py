@@ -25,6 +25,9 @@ A lab starts its code with the cell tagged "setup". Each exercise then is a mark
   `# YOUR CODE (about N lines)` and `pass`. N counts lines that are neither blank nor comments. Every answer cell has a
   cut in host code, so that an untouched lab raises; a cut lies inside the body of one function; a kernel must not use,
   after its cut, a name that only the cut binds.
+- An answer in C++ is a function that returns its source as one string; in that string the markers are
+  `// BEGIN SOLUTION` and `// END SOLUTION`. `// YOUR CODE (about N lines)` and
+  `#error "03.warp_reduce is yours to write"` take the place of the cut, anywhere in the string.
 - A cell tagged "solution" (also markdown: the explanation) is left out of the lab.
 - A cell tagged "raises-exception" is meant to end in an error.
 - A lesson has no answers, checks or solution cells.

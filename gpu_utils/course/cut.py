@@ -1,4 +1,7 @@
-"""Cutting the answer out of a cell: what lies between `# BEGIN SOLUTION` and `# END SOLUTION`."""
+"""Cutting the answer out of a cell: what lies between `# BEGIN SOLUTION` and `# END SOLUTION`.
+
+In a string that holds C++ the markers are `// BEGIN SOLUTION` and `// END SOLUTION`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from dataclasses import dataclass
 from gpu_utils.errors import ContentError
 
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
-_ALMOST = re.compile(r"#+\s*(BEGIN|END)[ _-]*SOLUTION\b", re.IGNORECASE)
+BEGIN_CPP, END_CPP = "// BEGIN SOLUTION", "// END SOLUTION"
+MARKERS = (BEGIN, END, BEGIN_CPP, END_CPP)
+_ALMOST = re.compile(r"(?:#+|//+)\s*(BEGIN|END)[ _-]*SOLUTION\b", re.IGNORECASE)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -22,6 +27,7 @@ class Cut:
     end: int
     code: tuple[int, ...]
     in_kernel: bool
+    in_cpp: bool
 
 
 def complete(source: str) -> str:
@@ -30,13 +36,14 @@ def complete(source: str) -> str:
     >>> complete("def f():\\n    # BEGIN SOLUTION\\n    return 1\\n    # END SOLUTION")
     'def f():\\n    return 1'
     """
-    return "\n".join(line for line in source.split("\n") if line.strip() not in (BEGIN, END))
+    return "\n".join(line for line in source.split("\n") if line.strip() not in MARKERS)
 
 
 def stub(source: str, exercise: str, where: str, first: int) -> str:
     """The cell as in the lab: each cut replaced by `# YOUR CODE` and a statement that keeps the cell valid.
 
-    Host code raises NotImplementedError; a body of a `@triton.jit` function gets `pass`, so that it still compiles.
+    Host code raises NotImplementedError; a body of a `@triton.jit` function gets `pass`, so that it still compiles;
+    C++ gets an `#error`, which a check reads as not started.
 
     >>> print(stub("def f():\\n    # BEGIN SOLUTION\\n    return 1\\n    # END SOLUTION", "00.f", "lab.py", 1))
     def f():
@@ -48,9 +55,13 @@ def stub(source: str, exercise: str, where: str, first: int) -> str:
     for cut in reversed(cuts):
         marker = lines[cut.begin]
         indent = marker[: len(marker) - len(marker.lstrip())]
-        statement = "pass" if cut.in_kernel else f'raise NotImplementedError("{exercise} is yours to write")'
+        todo = f'"{exercise} is yours to write"'
+        statement = (
+            f"#error {todo}" if cut.in_cpp else "pass" if cut.in_kernel else f"raise NotImplementedError({todo})"
+        )
+        comment = "//" if cut.in_cpp else "#"
         about = f"{len(cut.code)} line" + "s" * (len(cut.code) > 1)
-        lines[cut.begin : cut.end + 1] = [f"{indent}# YOUR CODE (about {about})", f"{indent}{statement}"]
+        lines[cut.begin : cut.end + 1] = [f"{indent}{comment} YOUR CODE (about {about})", f"{indent}{statement}"]
     text = "\n".join(lines)
     if cuts:
         _check_what_is_left(text, source, cuts, where, first)
@@ -62,30 +73,40 @@ def find_cuts(source: str, where: str, first: int) -> list[Cut]:
 
     Raises ContentError for markers that are unbalanced, nested, misspelt, empty or outside a function.
     """
-    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, Function)]
+    nodes = list(ast.walk(ast.parse(source)))
+    functions = [node for node in nodes if isinstance(node, Function)]
+    texts = [node for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     lines = source.split("\n")
     cuts: list[Cut] = []
     begin: int | None = None
     for number, line in enumerate(lines):
         place, text = f"{where}:{first + number}", line.strip()
-        if text == BEGIN:
+        in_cpp = any(node.lineno <= number + 1 <= (node.end_lineno or 0) for node in texts)
+        opening, closing = (BEGIN_CPP, END_CPP) if in_cpp else (BEGIN, END)
+        if text == opening:
             if begin is not None:
-                raise ContentError(f"{place}: a second `{BEGIN}` before the `{END}` of the one on line {first + begin}")
+                raise ContentError(
+                    f"{place}: a second `{opening}` before the `{closing}` of the one on line {first + begin}"
+                )
             begin = number
-        elif text == END:
+        elif text == closing:
             if begin is None:
-                raise ContentError(f"{place}: `{END}` without a `{BEGIN}` before it in this cell")
-            cuts.append(_cut(begin, number, lines, functions, f"{where}:{first + begin}"))
+                raise ContentError(f"{place}: `{closing}` without a `{opening}` before it in this cell")
+            cuts.append(_cut(begin, number, lines, functions, f"{where}:{first + begin}", in_cpp))
             begin = None
         elif _ALMOST.match(text):
-            raise ContentError(f"{place}: found {text!r}; a marker is exactly `{BEGIN}` or `{END}`")
+            raise ContentError(f"{place}: found {text!r}; a marker is exactly `{opening}` or `{closing}`")
     if begin is not None:
-        raise ContentError(f"{where}:{first + begin}: `{BEGIN}` without an `{END}` after it in this cell")
+        found = lines[begin].strip()
+        raise ContentError(
+            f"{where}:{first + begin}: `{found}` without an `{found.replace('BEGIN', 'END')}` after it in this cell"
+        )
     return cuts
 
 
-def _cut(begin: int, end: int, lines: list[str], functions: list[Function], place: str) -> Cut:
-    code = [n for n in range(begin + 1, end) if lines[n].strip() and not lines[n].lstrip().startswith("#")]
+def _cut(begin: int, end: int, lines: list[str], functions: list[Function], place: str, in_cpp: bool) -> Cut:
+    comment = "//" if in_cpp else "#"
+    code = [n for n in range(begin + 1, end) if lines[n].strip() and not lines[n].lstrip().startswith(comment)]
     if not code:
         raise ContentError(f"{place}: no code between the markers")
     around = [
@@ -93,7 +114,7 @@ def _cut(begin: int, end: int, lines: list[str], functions: list[Function], plac
     ]
     if not around:
         raise ContentError(f"{place}: a cut lies inside the body of one function, so that the lab still runs")
-    return Cut(begin, end, tuple(code), _is_kernel(max(around, key=lambda node: node.lineno)))
+    return Cut(begin, end, tuple(code), _is_kernel(max(around, key=lambda node: node.lineno)), in_cpp)
 
 
 def _is_kernel(node: Function) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from gpu_utils.course.cells import EXERCISE_ID, Cell
-from gpu_utils.course.cut import BEGIN, END, find_cuts
+from gpu_utils.course.cut import MARKERS, find_cuts
 from gpu_utils.course.units import Unit
 from gpu_utils.errors import ContentError
 
@@ -88,7 +88,7 @@ def _check_answer(cell: Cell, unit: Unit, where: str) -> str:
 
 def _check_no_markers(cell: Cell, where: str) -> None:
     for number, line in enumerate(cell.source.split("\n")):
-        if line.strip() in (BEGIN, END):
+        if line.strip() in MARKERS:
             raise ContentError(f'{where}:{cell.first + number}: `{line.strip()}` outside a cell tagged "answer"')
 
 

@@ -16,23 +16,16 @@ import torch
 from gpu_utils.backends import Backend, backend
 from gpu_utils.grading.compare import compare
 from gpu_utils.grading.diagnose import diagnose
-from gpu_utils.grading.execute import Attempt, run, signature_problem
+from gpu_utils.grading.execute import NO_COMPILER, Attempt, run, signature_problem
 from gpu_utils.grading.exercise import Case, Exercise, Inputs
 from gpu_utils.grading.report import Outcome, Report, Status
 
 FRESH_CASES = 3
-COMPILE_TARGETS = ("sm_80", "gfx942")
-"""A kernel that did not run on the machine code of one of these is at least compiled for it."""
-
 LAUNCHES = "launches"
 IDLE = " with idle kernels"
 COMPILED = "compiled for "
 """How the backend column names a target that a kernel was built for and not run on."""
 
-VIRTUAL = ("virtual:sm_80", "virtual:gfx942")
-"""Without a GPU, a kernel is graded on the machine code of both vendors."""
-
-_DEFAULTS = {"kernel": ("gpu", *VIRTUAL), "torch": ("gpu", "cpu"), "host": ("cpu",)}
 _NARROW = {"bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"}
 
 
@@ -104,23 +97,30 @@ def _quick_verdict(exercise: Exercise, answer: Any, seed: int) -> Report | None:
 def choose_backends(exercise: Exercise, names: Sequence[str] | None = None) -> list[Backend]:
     """The backends of a check: those asked for, else W2W_BACKENDS where it applies, else the machine's default.
 
-    The default is a real GPU when there is one; otherwise the CPU, where kernels run on the virtual GPUs of VIRTUAL.
-    An exercise with limits on what only a virtual GPU counts runs there as well as on the real one.
+    The default is a real GPU when there is one; otherwise the CPU, where kernels run on the exercise's virtual GPUs.
+    An exercise with limits on what only a virtual GPU counts runs there as well as on the real one, and a C++ kernel
+    runs there only: the vendors' compilers and launchers, which a real GPU would need, are not required of a learner.
     """
     if names is None:
         wanted = [name.strip() for name in os.environ.get("W2W_BACKENDS", "").split(",") if name.strip()]
         names = [name for name in (backend(name).name for name in wanted) if _applies(exercise, name)]
     if names:
         return [backend(name) for name in names]
-    found = [where for where in map(backend, _DEFAULTS[exercise.kind]) if where.unavailable() is None]
+    found = [where for where in map(backend, _defaults(exercise)) if where.unavailable() is None]
     enough = all(limit.counter == LAUNCHES for limit in exercise.limits)
     return found[:1] if found[0].name == "gpu" and enough else found
+
+
+def _defaults(exercise: Exercise) -> tuple[str, ...]:
+    on_virtual = tuple(f"virtual:{target}" for target in exercise.targets)
+    kinds = {"kernel": ("gpu", *on_virtual), "cpp": on_virtual, "torch": ("gpu", "cpu"), "host": ("cpu",)}
+    return kinds[exercise.kind]
 
 
 def _applies(exercise: Exercise, name: str) -> bool:
     if exercise.kind == "kernel":
         return name in ("gpu", "interpreter") or name.startswith("virtual:")
-    return name in _DEFAULTS[exercise.kind]
+    return name.startswith("virtual:") if exercise.kind == "cpp" else name in _defaults(exercise)
 
 
 def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None) -> list[Job]:
@@ -129,7 +129,7 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
     cases = [(case, False) for case in exercise.cases] + [(exercise.fresh(rng), True) for _ in range(FRESH_CASES)]
     chosen = choose_backends(exercise, names)
     executed = {where.name.removeprefix("virtual:") for where in chosen}
-    to_compile = tuple(target for target in COMPILE_TARGETS if target not in executed)
+    to_compile = tuple(target for target in exercise.targets if target not in executed)
     jobs = []
     for index, (case, fresh) in enumerate(cases):
         generator = torch.Generator().manual_seed(_subseed(seed, exercise.id, str(index)) % 2**63)
@@ -142,7 +142,7 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
                 reason = f"{exercise.id} does not run on {where.name}"
             jobs.append(Job(case, fresh, where.name, inputs, expected, () if number else targets, reason or ""))
     first = next((job for job in jobs if not job.skipped), None)
-    if exercise.kind == "kernel" and first:
+    if exercise.kind in ("kernel", "cpp") and first:
         jobs.append(replace(first, compile_targets=(), idle=True))
     return jobs
 
@@ -177,13 +177,15 @@ def run_here(answer: Callable[..., Any]) -> Runner:
 
 
 def judge(exercise: Exercise, job: Job, attempt: Attempt) -> Outcome:
-    """The verdict on one attempt."""
+    """The verdict on one attempt. Without the compiler that it needs there is none."""
     kind, detail = _idle_problem(exercise, job, attempt) if job.idle else _problem(exercise, job, attempt)
+    if attempt.error == NO_COMPILER:
+        kind, detail = "skipped", attempt.message
     return Outcome(
         case=job.case.label,
         why="the result must come from the kernel" if job.idle else job.case.why,
         backend=f"{job.backend}{IDLE}" if job.idle else job.backend,
-        status="failed" if kind else "passed",
+        status="skipped" if kind == "skipped" else "failed" if kind else "passed",
         fresh=job.fresh,
         kind=kind,
         detail=detail,
@@ -291,7 +293,8 @@ def _verdict(
     exercise: Exercise, outcomes: Sequence[Outcome], attempts: Sequence[Attempt], expected_runs: int
 ) -> tuple[Status, str]:
     if any(attempt.unwritten for attempt in attempts):
-        return "not started", f"{exercise.id} is yours to write: replace the line that raises NotImplementedError"
+        line = "with `#error`" if exercise.kind == "cpp" else "that raises NotImplementedError"
+        return "not started", f"{exercise.id} is yours to write: replace the line {line}"
     cell = next((attempt for attempt in attempts if attempt.error in ("missing", "signature", "cell")), None)
     if cell:
         return "failed", cell.message
@@ -301,6 +304,9 @@ def _verdict(
         run = sum(outcome.status != "skipped" for outcome in outcomes)
         where = f"{'fresh ' if first.fresh else ''}case {first.case} on {first.backend}"
         return "failed", f"{len(failed)} of {run} checks failed; first: {where}: {first.detail}"
+    uncompiled = next((attempt for attempt in attempts if attempt.error == NO_COMPILER), None)
+    if uncompiled:
+        return "not graded", uncompiled.message
     if not attempts or len(attempts) < expected_runs:
         reasons = "; ".join(f"{o.backend}: {o.detail}" for o in outcomes if o.status == "skipped")
         return "not graded", f"no backend could run this exercise here ({reasons})"

@@ -50,7 +50,14 @@ def _alike(
     verdict = judge(exercise, job, wrong)
     if verdict.kind != outcome.kind:
         return False
+    if outcome.kind == "error:CompileFailed":
+        return _complaint(wrong) == _complaint(attempt)
     if outcome.kind not in _BY_VALUE:
         return True
     tol = exercise.tolerance(job.case, job.inputs)
     return compare(wrong.value, attempt.value, tol) is None
+
+
+def _complaint(attempt: Attempt) -> str:
+    """What the compiler objects to, without the line: any two sources can fail to compile."""
+    return attempt.message.rpartition(": ")[2]

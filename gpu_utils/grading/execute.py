@@ -32,6 +32,9 @@ from gpu_utils.grading.exercise import Exercise, Inputs
 PRINT_LIMIT = 20_000
 """Characters of an answer's output that are kept; the rest is counted."""
 
+NO_COMPILER = "CompilerMissing"
+"""The error of an attempt that cannot be judged, because what compiles the answer is not installed."""
+
 _PLACE = re.compile(r"\(([^()]+):(\d+)\)")
 _LIBRARY_FOLDERS = (str(Path(__file__).resolve().parents[1]), "site-packages", "dist-packages", "/lib/python3")
 
@@ -63,8 +66,8 @@ class Attempt:
 
     @property
     def final(self) -> bool:
-        """Whether no further case would tell more: nothing is written, the time is over, or there is no function."""
-        return self.unwritten or self.error in ("timeout", "missing", "signature", "cell")
+        """Whether no further case would tell more: nothing is written, the time is over, no function, no compiler."""
+        return self.unwritten or self.error in ("timeout", "missing", "signature", "cell", NO_COMPILER)
 
 
 def run(

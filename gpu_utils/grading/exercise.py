@@ -17,7 +17,7 @@ import torch
 from gpu_utils.grading.tolerance import Tolerance, tolerance
 
 Inputs = dict[str, Any]
-Kind = Literal["kernel", "torch", "host"]
+Kind = Literal["kernel", "cpp", "torch", "host"]
 
 
 class Case:
@@ -115,8 +115,10 @@ class Exercise:
     id          "00.vector_add": the unit and the name of the function that the learner writes
     title       one line for tables
     parameters  names of the answer's parameters, in order: the contract
-    kind        "kernel" (launches Triton kernels), "torch" (tensors on the device), "host" (plain Python)
-    inputs      (case, generator) -> keyword arguments; tensors on the CPU, drawn from the generator
+    kind        "kernel" (launches Triton kernels), "cpp" (returns the source of a C++ kernel, which runs on virtual
+                GPUs only), "torch" (tensors on the device), "host" (plain Python)
+    inputs      (case, generator) -> keyword arguments; tensors on the CPU, drawn from the generator. An answer of kind
+                "cpp" takes none of them: `call` launches its kernel with them
     reference   the same keyword arguments -> expected value, in float64 on the CPU
     cases       public cases, each with its reason
     fresh       random.Random -> Case: one more case, drawn anew at every check
@@ -124,6 +126,8 @@ class Exercise:
     explanation why the solution is the solution, shown with it
     tolerance   (case, inputs) -> Tolerance: from K and dtype, never a number chosen by eye
     dtype       inputs -> dtype that floating-point outputs must have; None leaves it open
+    targets     for "kernel" and "cpp": the virtual GPUs that grade it, and what a kernel is compiled for elsewhere.
+                FP8 wants ("sm_89", "gfx942"); code that depends on the width of a wave adds "gfx1100"
     call        (answer, inputs) -> value to compare, where the answer is not simply called once
     trivial     trivial answers by name, where zeros, ones, the input and NaN cannot be made from the expected value
     limits      bounds on counters
@@ -143,6 +147,7 @@ class Exercise:
     explanation: str
     tolerance: Callable[[Case, Inputs], Tolerance] = tolerance_of_first_dtype
     dtype: Callable[[Inputs], torch.dtype | None] = dtype_of_first_tensor
+    targets: tuple[str, ...] = ("sm_80", "gfx942")
     call: Callable[[Callable[..., Any], Inputs], Any] = call_with_inputs
     trivial: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()

@@ -18,7 +18,7 @@ import torch
 from gpu_utils import exercises
 from gpu_utils.backends import BACKENDS, backend
 from gpu_utils.course.build import checked
-from gpu_utils.grading.check import VIRTUAL, check, make_jobs, run_here
+from gpu_utils.grading.check import check, make_jobs, run_here
 from gpu_utils.grading.compare import compare
 from gpu_utils.grading.exercise import Exercise
 from gpu_utils.grading.tolerance import EXACT
@@ -156,7 +156,7 @@ def assert_plain(value: Any) -> None:
 @each
 def test_the_solution_passes_on_every_backend_of_this_machine(exercise, load):
     passed = set()
-    for name in (*BACKENDS, *VIRTUAL):
+    for name in (*BACKENDS, *(f"virtual:{target}" for target in exercise.targets)):
         for seed in SEEDS if backend(name).unavailable() is None else ():
             report = check(exercise, load(exercise.id, "solution"), backends=[name], seed=seed)
             if report.status != "not graded":  # a backend that is not for this kind of exercise

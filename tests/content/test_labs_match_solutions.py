@@ -10,15 +10,17 @@ import pytest
 
 from gpu_utils.course.build import differences, kinds, strays
 from gpu_utils.course.cells import parse_cells
-from gpu_utils.course.cut import BEGIN, END
+from gpu_utils.course.cut import BEGIN, BEGIN_CPP, END, END_CPP
 from gpu_utils.course.paths import Course
 
 HERE = Course(Path(__file__).parents[2])
 UNITS = HERE.written()
 NOTEBOOKS = [(unit, kind) for unit in UNITS for kind in kinds(HERE, unit)]
 
-_STUB = re.compile(r" *# YOUR CODE \(about \d+ lines?\)\n *(?:pass|raise NotImplementedError\(\".*\"\))")
-_CUT = re.compile(rf" *{BEGIN}\n.*?\n *{END}", re.DOTALL)
+_STUB = re.compile(
+    r" *(?:#|//) YOUR CODE \(about \d+ lines?\)\n *(?:pass|raise NotImplementedError\(\".*\"\)|#error \".*\")"
+)
+_CUT = re.compile(rf" *(?:{BEGIN}\n.*?\n *{END}|{BEGIN_CPP}\n.*?\n *{END_CPP})", re.DOTALL)
 
 each_unit = pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 each_notebook = pytest.mark.parametrize(("unit", "kind"), NOTEBOOKS, ids=lambda value: getattr(value, "name", value))

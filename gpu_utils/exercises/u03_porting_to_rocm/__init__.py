@@ -1,7 +1,7 @@
-"""Unit 03: from CUDA to ROCm."""
+"""Unit 03: from CUDA to ROCm. Its exercises in the order of the lab."""
 
-from __future__ import annotations
+from gpu_utils.exercises.u03_porting_to_rocm import (
+    warp_reduce,
+)
 
-from gpu_utils.grading.exercise import Exercise
-
-EXERCISES: tuple[Exercise, ...] = ()
+EXERCISES = tuple(module.EXERCISE for module in (warp_reduce,))

@@ -217,11 +217,16 @@ def _section(text: str) -> str:
 def _line(
     raw: str, comment: str, files: dict[int, str], bases: dict[str, str], before: tuple[str, int] | None
 ) -> tuple[str, int] | None:
-    """The line in the learner's own kernel: the outermost one of a chain of inlined calls."""
+    """The line in the learner's own code: of a chain of inlined calls the outermost one.
+
+    In C++ the innermost one of the source, whose functions are the learner's too; its header's are not.
+    """
     found = _LOC.match(raw)
     outer = _OUTER.findall(comment)
     if outer:
-        name, number = outer[-1]
+        own = [(files.get(int(found[1]), ""), found[2])] if found else []
+        in_cpp = (place for place in (*own, *outer) if place[0].endswith(".cu") and place[1] != "0")
+        name, number = next(in_cpp, outer[-1])
         return bases.get(name, name), int(number)
     if not found or found[2] == "0":
         return before

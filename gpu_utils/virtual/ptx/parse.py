@@ -499,7 +499,9 @@ class _Parser:
             here, caller = caller, self.callers.get(caller, (None, None, None))
         chain = _CHAIN.findall(token)
         if chain and not found[4]:  # line tables without variables name the callers in a comment only
-            name, number = chain[-1]
+            own = (self.out.files.get(int(here[0]), ""), here[1])
+            in_cpp = (place for place in (own, *chain) if place[0].endswith(".cu") and place[1] != "0")
+            name, number = next(in_cpp, chain[-1])  # in C++, the line in the function that the source itself defines
             path = next((path for path in self.out.files.values() if path.rsplit("/", 1)[-1] == name), name)
             self.line = (path, int(number))
         elif int(here[1]):

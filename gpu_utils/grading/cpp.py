@@ -1,0 +1,55 @@
+"""Answers in C++: the source that the learner's function returns, compiled for the virtual GPU at hand and launched.
+
+An exercise of kind "cpp" declares how its kernel is launched:
+
+    def _launch(module, inputs):
+        out = torch.empty(len(inputs["x"]))
+        module.launch("row_sum", len(out), 256, [inputs["x"], out, inputs["x"].shape[1]])
+        return out
+
+    Exercise(kind="cpp", targets=("sm_80", "gfx942", "gfx1100"), call=launching(_launch), ...)
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Callable
+from typing import Any
+
+from gpu_utils.compiler.clang import SOURCE_NAME, compile_cpp
+from gpu_utils.errors import BadArgument
+from gpu_utils.grading.exercise import Inputs
+from gpu_utils.virtual import active_gpu
+from gpu_utils.virtual.asm import LoadedModule
+
+_UNWRITTEN = re.compile(r'^\s*#\s*error\s+"?(\d\d\.\w+ is yours to write)', re.MULTILINE)
+
+
+def launching(launch: Callable[[LoadedModule, Inputs], Any]) -> Callable[[Callable[[], str], Inputs], Any]:
+    """`Exercise.call` for answers that return C++.
+
+    launch  (module on the virtual GPU, inputs) -> value to compare. It must not use what `module.launch` returns,
+            because in one of the runs no kernel does anything
+    """
+
+    def call(answer: Callable[[], str], inputs: Inputs) -> Any:
+        return launch(load(answer()), inputs)
+
+    return call
+
+
+def load(source: Any) -> LoadedModule:
+    """The learner's C++ on the virtual GPU of the surrounding block.
+
+    Raises NotImplementedError while the lab's `#error` is still there, BadArgument for what is not a string, and what
+    `compile_cpp` raises: CompileFailed, and CompilerMissing without the extra `hip`.
+    """
+    if not isinstance(source, str):
+        raise BadArgument(f"the answer returned {type(source).__name__}, expected the C++ source as a string")
+    if unwritten := _UNWRITTEN.search(source):
+        raise NotImplementedError(unwritten[1])
+    # so that a line of the source can be quoted in the virtual GPU's errors
+    linecache.cache[SOURCE_NAME] = (len(source), None, source.splitlines(keepends=True), SOURCE_NAME)
+    gpu = active_gpu()
+    return gpu.load(compile_cpp(source, gpu.target))
