@@ -15,6 +15,7 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from gpu_utils.compiler.clang import SOURCE_NAME, compile_cpp
@@ -24,6 +25,33 @@ from gpu_utils.virtual import active_gpu
 from gpu_utils.virtual.asm import LoadedModule
 
 _UNWRITTEN = re.compile(r'^\s*#\s*error\s+"?(\d\d\.\w+ is yours to write)', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Framed:
+    """A C++ source of which the learner writes one part; calling it gives the complete source, as the solution does.
+
+    frame     the source with one line `@@@` where the learner's part goes
+    solution  that part
+    """
+
+    frame: str
+    solution: str
+
+    def __call__(self) -> str:
+        return self.filled(self.solution)()
+
+    def filled(self, part: str) -> Callable[[], str]:
+        """An answer with another part."""
+        return lambda: self.frame.replace("@@@", part)
+
+    def changed(self, *changes: tuple[str, str]) -> Callable[[], str]:
+        """An answer whose part is the solution with some of its text replaced: (right, wrong), one after another."""
+        part = self.solution
+        for right, wrong in changes:
+            assert right in part, f"the solution has no {right!r}"
+            part = part.replace(right, wrong)
+        return self.filled(part)
 
 
 def launching(launch: Callable[[LoadedModule, Inputs], Any]) -> Callable[[Callable[[], str], Inputs], Any]:

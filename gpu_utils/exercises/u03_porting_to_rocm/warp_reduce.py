@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from gpu_utils.grading.cpp import launching
+from gpu_utils.grading.cpp import Framed, launching
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 from gpu_utils.grading.tolerance import Tolerance, tolerance
 from gpu_utils.virtual.asm import LoadedModule
@@ -38,10 +38,11 @@ def _launch(module: LoadedModule, inputs: Inputs) -> Tensor:
     return out
 
 
-SOURCE = """
+ANSWER = Framed(
+    """
 // The sum of `value` over all threads of the block, returned to thread 0; what the others get does not matter.
 __device__ float block_sum(float value) {
-%s
+@@@
 }
 
 // One block sums one row: out[row] = x[row][0] + ... + x[row][columns - 1]
@@ -51,10 +52,8 @@ __global__ void row_sum(const float *x, float *out, int columns) {
   sum = block_sum(sum);
   if (threadIdx.x == 0) out[blockIdx.x] = sum;
 }
-"""
-
-BODY = """
-  __shared__ float partial[32];
+""",
+    """  __shared__ float partial[32];
   int lane = threadIdx.x % warpSize, warp = threadIdx.x / warpSize;
   int warps = (blockDim.x + warpSize - 1) / warpSize;
   for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset);
@@ -62,22 +61,13 @@ BODY = """
   __syncthreads();
   value = threadIdx.x < warps ? partial[threadIdx.x] : 0.0f;
   for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset);
-  return value;
-""".strip("\n")
+  return value;""",
+)
 
 _FIRST_WARP_ONLY = """
   for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset);
   return value;
 """.strip("\n")
-
-
-def _with(*changes: tuple[str, str]) -> Callable[[], str]:
-    """The right body with some of its text replaced."""
-    body = BODY
-    for right, wrong in changes:
-        assert right in body
-        body = body.replace(right, wrong)
-    return lambda: SOURCE % body
 
 
 def _writes(value: str) -> Callable[[], str]:
@@ -131,14 +121,14 @@ EXERCISE = Exercise(
     misconceptions=(
         Misconception(
             "starts_at_16",
-            _with(("offset = warpSize / 2", "offset = 16")),
+            ANSWER.changed(("offset = warpSize / 2", "offset = 16")),
             "Right on sm_80 and gfx1100, too small on gfx942. The steps 16, 8, 4, 2, 1 reach 32 lanes; a wavefront of "
             "gfx942 has 64, and lanes 32 to 63 never arrive in lane 0. Which step is missing, and what is it in terms "
             "of warpSize?",
         ),
         Misconception(
             "assumes_64",
-            _with(
+            ANSWER.changed(
                 ("offset = warpSize / 2", "offset = 32"),
                 ("% warpSize", "% 64"),
                 ("/ warpSize;", "/ 64;"),
@@ -149,43 +139,43 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "mask_of_32_bits",
-            _with(("~0ull", "0xffffffff")),
+            ANSWER.changed(("~0ull", "0xffffffff")),
             "A wavefront has 64 lanes, so on AMD the mask of __shfl_down_sync has 64 bits, also on chips with waves of "
             "32. 0xffffffff is an unsigned int. Which 64-bit constant has all bits set, and still fits CUDA's 32?",
         ),
         Misconception(
             "drops_the_last_wave",
-            _with(("(blockDim.x + warpSize - 1) / warpSize", "blockDim.x / warpSize")),
+            ANSWER.changed(("(blockDim.x + warpSize - 1) / warpSize", "blockDim.x / warpSize")),
             "It fails where the block is no multiple of the wave: 96 threads are three warps, but one wavefront and a "
             "half, and 96 / 64 is 1. The half-filled wave has written its sum too: round up.",
         ),
         Misconception(
             "counts_warps_of_32",
-            _with(("(blockDim.x + warpSize - 1) / warpSize", "blockDim.x / 32")),
+            ANSWER.changed(("(blockDim.x + warpSize - 1) / warpSize", "blockDim.x / 32")),
             "With wavefronts of 64 only half as many waves write a partial sum as you read: the rest of the shared "
             "array holds whatever was there before. Work out the number of waves from warpSize.",
         ),
         Misconception(
             "one_wave_only",
-            lambda: SOURCE % _FIRST_WARP_ONLY,
+            ANSWER.filled(_FIRST_WARP_ONLY),
             "Blocks of one wave are right, larger ones too small: a shuffle moves values inside one wave only. "
             "The sums of the other waves have to reach thread 0 through shared memory.",
         ),
         Misconception(
             "room_for_16_waves",
-            _with(("partial[32]", "partial[16]")),
+            ANSWER.changed(("partial[32]", "partial[16]")),
             "1024 threads are 16 wavefronts of 64, but 32 warps of 32. The shared array needs room for the most waves "
             "that any target can have.",
         ),
         Misconception(
             "array_of_warp_size",
-            _with(("partial[32]", "partial[warpSize]")),
+            ANSWER.changed(("partial[32]", "partial[warpSize]")),
             "warpSize is known when the kernel runs, not when it is compiled (in ROCm since version 7, in CUDA "
             "always), so it cannot size a shared array. Use a constant that is enough for every target.",
         ),
         Misconception(
             "no_barrier",
-            _with(("  __syncthreads();\n", "")),
+            ANSWER.changed(("  __syncthreads();\n", "")),
             "The numbers are right here, and still a barrier is missing: thread 0 reads partial sums that other waves "
             "may not have written yet.",
         ),

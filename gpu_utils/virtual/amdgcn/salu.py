@@ -158,7 +158,15 @@ def _bfe64(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(width >= 64, field, field & ((_q(1) << (width & _q(63))) - _q(1)))
 
 
+def _bfe_signed64(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    width = (b >> _u(16) & _u(127)).astype(_q)
+    field = _bfe64((a >> (b & _u(63)).astype(np.int64)).view(_q), b & ~_u(63))
+    sign = np.where(width == 0, _q(0), _q(1) << ((width - _q(1)) & _q(63)))
+    return np.where(width >= 64, field, (field ^ sign) - sign).view(np.int64)
+
+
 _add("s_bfe_u64", "u64", "u64 u32", _bfe64, "nonzero")
+_add("s_bfe_i64", "i64", "i64 u32", _bfe_signed64, "nonzero")
 _add("s_pack_ll_b32_b16", "u32", "u32 u32", lambda a, b: (a & _u(0xFFFF)) | b << _u(16))
 _add("s_pack_lh_b32_b16", "u32", "u32 u32", lambda a, b: (a & _u(0xFFFF)) | (b & _u(0xFFFF0000)))
 _add("s_pack_hh_b32_b16", "u32", "u32 u32", lambda a, b: a >> _u(16) | (b & _u(0xFFFF0000)))

@@ -65,7 +65,17 @@ def found(name, entry):
 
 
 WRITTEN_ONLY = frozenset(
-    ("s_rndne_f32", "s_flbit_i32", "s_cls_i32", "s_wqm_b32", "s_wqm_b64", "s_bfe_i32", "s_bfe_u32", "s_bfe_u64")
+    (
+        "s_rndne_f32",
+        "s_flbit_i32",
+        "s_cls_i32",
+        "s_wqm_b32",
+        "s_wqm_b64",
+        "s_bfe_i32",
+        "s_bfe_u32",
+        "s_bfe_u64",
+        "s_bfe_i64",
+    )
 )
 ORACLE = {name: hit for name, entry in salu.TABLE.items() if name not in WRITTEN_ONLY and (hit := found(name, entry))}
 
@@ -101,10 +111,10 @@ def _quads(x, width):
 
 
 def _field(x, control, width, signed=False):
-    size = min(control >> 16 & 127, width) if not signed else control >> 16 & 31
+    size = min(control >> 16 & 127, width) if not signed or width == 64 else control >> 16 & 31
     if width == 32 and not signed:
         size = min(size, 31)
-    value = (view(x, "i32") if signed else x) >> (control & (width - 1)) & ((1 << size) - 1)
+    value = (view(x, f"i{width}") if signed else x) >> (control & (width - 1)) & ((1 << size) - 1)
     return value - (1 << size) if signed and size and value >> (size - 1) & 1 else value
 
 
@@ -116,7 +126,7 @@ REFERENCES = {
     lambda a: (a & -a).bit_length() - 1),
     "s_wqm_b32": lambda a: _quads(a, 32), "s_wqm_b64": lambda a: _quads(a, 64),
     "s_bfe_u32": lambda a, b: _field(a, b, 32), "s_bfe_i32": lambda a, b: _field(a, b, 32, True),
-    "s_bfe_u64": lambda a, b: _field(a, b, 64),
+    "s_bfe_u64": lambda a, b: _field(a, b, 64), "s_bfe_i64": lambda a, b: _field(a, b, 64, True),
     "s_brev_b64": lambda a: int(f"{a:064b}"[::-1], 2), "s_brev_b32": lambda a: int(f"{a:032b}"[::-1], 2),
     **dict.fromkeys(("s_add_nc_u64", "s_add_u64"), lambda a, b: a + b), **dict.fromkeys(("s_sub_nc_u64", "s_sub_u64"),
     lambda a, b: a - b),

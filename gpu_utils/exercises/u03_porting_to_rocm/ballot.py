@@ -1,0 +1,199 @@
+"""03.ballot: votes of a wave in 64 bits, to pack the elements that are kept."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gpu_utils.grading.cpp import Framed, launching
+from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.tolerance import EXACT
+from gpu_utils.virtual.asm import LoadedModule
+
+EMPTY = -1.0
+"""What the result holds where no element was packed."""
+
+_KEPT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "about half": lambda lane, chance: chance < 0.5,
+    "all": lambda lane, chance: lane >= 0,
+    "none": lambda lane, chance: lane < 0,
+    "lanes 32 to 63 only": lambda lane, chance: lane >= 32,
+    "one in ten": lambda lane, chance: chance < 0.1,
+}
+
+
+def _inputs(case: Case, generator: torch.Generator) -> Inputs:
+    n, threads = case["n"], case["threads"]
+    sizes = torch.rand(n, generator=generator) + 0.5
+    lane = torch.arange(n) % threads % 64
+    keep = _KEPT[case["kept"]](lane, torch.rand(n, generator=generator))
+    return {"x": torch.where(keep, sizes, -sizes), "threads": threads}
+
+
+def compact_reference(x: Tensor, threads: int) -> dict[str, Tensor]:
+    """The positive elements of each piece of `threads` elements moved to its front, and their number."""
+    pieces = x.split(threads)
+    kept = [piece[piece > 0] for piece in pieces]
+    rests = [torch.full((len(piece) - len(mine),), EMPTY) for piece, mine in zip(pieces, kept, strict=True)]
+    out = torch.cat([part for pair in zip(kept, rests, strict=True) for part in pair])
+    return {"count": torch.tensor([len(mine) for mine in kept], dtype=torch.int32), "out": out}
+
+
+def _launch(module: LoadedModule, inputs: Inputs) -> dict[str, Tensor]:
+    x, threads = inputs["x"], inputs["threads"]
+    blocks = -(-len(x) // threads)
+    out, count = torch.full((len(x),), EMPTY), torch.full((blocks,), -1, dtype=torch.int32)
+    module.launch("compact", blocks, threads, [x, out, count, len(x)])
+    return {"count": count, "out": out}
+
+
+ANSWER = Framed(
+    """
+// For the calling lane: how many kept lanes of its wave come before it. *kept: how many its whole wave keeps.
+__device__ int place_in_wave(bool keep, int *kept) {
+@@@
+}
+
+// Moves the elements above zero of each block's piece of x to the front of its piece of out, and counts them.
+__global__ void compact(const float *x, float *out, int *count, int n) {
+  __shared__ int kept_by[32];
+  int i = blockIdx.x * blockDim.x + threadIdx.x, wave = threadIdx.x / warpSize;
+  int waves = (blockDim.x + warpSize - 1) / warpSize;
+  bool keep = i < n && x[i] > 0.0f;
+
+  int kept, place = place_in_wave(keep, &kept);
+  if (threadIdx.x % warpSize == 0) kept_by[wave] = kept;
+  __syncthreads();
+
+  int before = 0, total = 0;
+  for (int w = 0; w < waves; ++w) {
+    if (w < wave) before += kept_by[w];
+    total += kept_by[w];
+  }
+  if (keep) out[blockIdx.x * blockDim.x + before + place] = x[i];
+  if (threadIdx.x == 0) count[blockIdx.x] = total;
+}
+""",
+    """  unsigned long long votes = __ballot_sync(~0ull, keep);
+  int lane = threadIdx.x % warpSize;
+  *kept = __popcll(votes);
+  return __popcll(votes & ((1ull << lane) - 1));""",
+)
+
+
+def _writes(value: str, total: str) -> Callable[[], str]:
+    kernel = """__global__ void compact(const float *x, float *out, int *count, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i < n) out[i] = %s;
+      count[blockIdx.x] = %s;
+    }"""
+    return lambda: kernel % (value, total)
+
+
+def _fresh(rng: random.Random) -> Case:
+    threads = rng.choice([64, 96, 100, 160, 256, 500, 1024])
+    return Case("sizes nobody chose", n=rng.randrange(2 * threads, 4 * threads), threads=threads, kept="about half")
+
+
+EXERCISE = Exercise(
+    id="03.ballot",
+    title="Votes of 32 and of 64 lanes",
+    parameters=(),
+    kind="cpp",
+    targets=("sm_80", "gfx942", "gfx1100"),
+    inputs=_inputs,
+    reference=compact_reference,
+    tolerance=lambda case, inputs: EXACT,
+    dtype=lambda inputs: torch.float32,
+    call=launching(_launch),
+    cases=(
+        Case("a tail, and blocks of several waves", n=1000, threads=256, kept="about half"),
+        Case("only the upper half of each wavefront votes yes", n=256, threads=128, kept="lanes 32 to 63 only"),
+        Case("every bit of the mask is set, also the sign bits", n=384, threads=128, kept="all"),
+        Case("no bit is set", n=64, threads=64, kept="none"),
+        Case("the last wave of a block is only partly there", n=300, threads=100, kept="about half"),
+        Case("one warp, or half a wavefront", n=75, threads=32, kept="about half"),
+        Case("few are kept, in the largest block", n=2000, threads=1024, kept="one in ten"),
+    ),
+    fresh=_fresh,
+    trivial={
+        "zeros": _writes("0.0f", "0"),
+        "ones": _writes("1.0f", "1"),
+        "nan": _writes("NAN", "-1"),
+        "the input": _writes("x[i]", "blockDim.x"),
+    },
+    misconceptions=(
+        Misconception(
+            "votes_in_32_bits",
+            ANSWER.changed(("unsigned long long votes", "unsigned votes"), ("__popcll", "__popc"), ("1ull", "1u")),
+            "Right where a wave has 32 lanes. On gfx942 the votes of lanes 32 to 63 are bits 32 to 63, and they are "
+            "cut off without a warning when the result goes into 32 bits. Which type holds every bit on both vendors?",
+        ),
+        Misconception(
+            "counts_32_of_64_bits",
+            ANSWER.changed(("__popcll", "__popc")),
+            "The votes are held in 64 bits, and then counted in 32: __popc takes an unsigned int and drops the upper "
+            "half of what it is given, without a warning.",
+        ),
+        Misconception(
+            "votes_in_int",
+            ANSWER.changed(("unsigned long long votes", "int votes")),
+            "Even sm_80 is wrong here, as soon as lane 31 votes yes: bit 31 is the sign of an int, and when an int is "
+            "widened to 64 bits its sign fills the upper half with ones.",
+        ),
+        Misconception(
+            "lane_below_32",
+            ANSWER.changed(("threadIdx.x % warpSize", "threadIdx.x & 31")),
+            "The counts are right, the places are not: on gfx942 lanes 32 to 63 look only at the votes of the first "
+            "few lanes. Either the lane is cut to 5 bits (& 31, % 32), or the 1 that is shifted has only 32 bits.",
+        ),
+        Misconception(
+            "lane_of_64",
+            ANSWER.changed(("threadIdx.x % warpSize", "threadIdx.x & 63")),
+            "Right on gfx942 only. Where a wave has 32 lanes, no lane has a number of 32 or more: every second wave "
+            "counts all of its votes for each lane. AMD's gfx1100 is such a chip too: ask warpSize.",
+        ),
+        Misconception(
+            "mask_of_32_bits",
+            ANSWER.changed(("~0ull", "0xffffffff")),
+            "AMD's __ballot_sync wants a mask of 64 bits on every chip, also where a wave has 32 lanes; 0xffffffff is "
+            "an unsigned int. Which constant has 64 bits set, and still fits CUDA's 32?",
+        ),
+        Misconception(
+            "counts_itself",
+            ANSWER.changed(("(1ull << lane) - 1", "(2ull << lane) - 1")),
+            "Every place is one too large: a lane that is kept has counted its own vote. Only the lanes below it come "
+            "before it.",
+        ),
+        Misconception(
+            "counts_above",
+            ANSWER.changed(("votes & ((1ull << lane) - 1)", "votes & ~((2ull << lane) - 1)")),
+            "The right elements, in the wrong order inside each wave: you count the lanes above instead of those "
+            "below.",
+        ),
+        Misconception(
+            "each_lane_its_own_count",
+            ANSWER.changed(("*kept = __popcll(votes)", "*kept = __popcll(votes & ((1ull << lane) - 1))")),
+            "*kept is the same number for all lanes of a wave: all of its votes. Lane 0 passes it on, and no lane "
+            "comes before lane 0.",
+        ),
+    ),
+    hints=(
+        "__ballot_sync gives one bit for each lane of the wave: bit 5 is what lane 5 said. How many bits is that on "
+        "gfx942, and which type can hold them?",
+        "The lanes that come before a lane are the bits below its own: mask the votes with a number that has exactly "
+        "those bits set, and count. Each step has a 64-bit form: the type, the 1 that is shifted, the count, the mask.",
+        "unsigned long long votes = __ballot_sync(~0ull, keep); *kept = __popcll(votes); and the place is "
+        "__popcll(votes & ((1ull << lane) - 1)) with lane = threadIdx.x % warpSize.",
+    ),
+    explanation=(
+        "One bit a lane: 64 bits on every AMD chip, 32 on NVIDIA, where they fit into the lower half of a 64-bit "
+        "number without harm. The chain is only as wide as its narrowest link: the type of the votes, the 1 that is "
+        "shifted, the count (__popcll), the mask (~0ull) and the lane (% warpSize, not & 31). None of the narrow "
+        "forms but the mask is refused by a compiler. Lanes that do not exist, in a block of 100 threads, vote no."
+    ),
+    seconds=60.0,
+)

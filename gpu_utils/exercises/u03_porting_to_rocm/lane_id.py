@@ -1,0 +1,209 @@
+"""03.lane_id: lane, wave and number of waves in a block of any shape, for a running sum."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gpu_utils.grading.cpp import Framed, launching
+from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.tolerance import Tolerance, tolerance
+from gpu_utils.virtual.asm import LoadedModule
+
+
+def _inputs(case: Case, generator: torch.Generator) -> Inputs:
+    # all above 0.5: a wave whose sum is missing shows
+    x = torch.rand(case["blocks"], math.prod(case["block"]), generator=generator) + 0.5
+    return {"x": x, "block": list(case["block"])}
+
+
+def running_sum_reference(x: Tensor, block: list[int]) -> dict[str, Tensor]:
+    """Sums up to and with each element of a row in float64, the whole sum, and each thread's own number."""
+    number = torch.arange(x.shape[1], dtype=torch.int32).expand(x.shape).contiguous()
+    return {"number": number, "sums": x.double().cumsum(dim=1), "total": x.double().sum(dim=1)}
+
+
+def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
+    threads = math.prod(case["block"])
+    return tolerance(torch.float32, k=threads, magnitude=math.sqrt(threads))
+
+
+def _launch(module: LoadedModule, inputs: Inputs) -> dict[str, Tensor]:
+    x, block = inputs["x"], inputs["block"]
+    number, sums, total = torch.full(x.shape, -1, dtype=torch.int32), torch.empty(x.shape), torch.empty(len(x))
+    module.launch("running_sum", len(x), block, [x, number, sums, total])
+    return {"number": number, "sums": sums, "total": total}
+
+
+ANSWER = Framed(
+    """
+// The thread's number in its block, and how many there are. Waves are cut from this order: x runs fastest, then y.
+__device__ int thread_id() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+__device__ int thread_count() { return blockDim.x * blockDim.y * blockDim.z; }
+
+// MAX_WAVES: the most waves that a block can have on any target, known when this is compiled.
+// lane_id(): the thread's place in its wave. wave_id(): its wave in the block. wave_count(): the waves of the block.
+@@@
+
+// sums[t] = x[0] + ... + x[t] in each block; total: all of it. number: each thread's number, from its wave and lane.
+__global__ void running_sum(const float *x, int *number, float *sums, float *total) {
+  __shared__ float sum_of[MAX_WAVES];
+  for (int w = thread_id(); w < MAX_WAVES; w += thread_count()) sum_of[w] = NAN;  // a wave that stays silent shows
+  __syncthreads();
+
+  int lane = lane_id(), wave = wave_id(), i = blockIdx.x * thread_count() + thread_id();
+  number[i] = wave * warpSize + lane;
+  float sum = x[i];
+  for (int offset = 1; offset < warpSize; offset *= 2) {
+    float before = __shfl_up_sync(~0ull, sum, offset);
+    if (lane >= offset) sum += before;
+  }
+  if (lane == warpSize - 1 || thread_id() == thread_count() - 1) sum_of[wave] = sum;
+  __syncthreads();
+
+  for (int w = 0; w < wave; ++w) sum += sum_of[w];
+  sums[i] = sum;
+  if (thread_id() == 0) {
+    float all = 0.0f;
+    for (int w = 0; w < wave_count(); ++w) all += sum_of[w];
+    total[blockIdx.x] = all;
+  }
+}
+""",
+    """constexpr int MAX_WAVES = 1024 / 32;
+__device__ int lane_id() { return thread_id() % warpSize; }
+__device__ int wave_id() { return thread_id() / warpSize; }
+__device__ int wave_count() { return (thread_count() + warpSize - 1) / warpSize; }""",
+)
+
+
+def _writes(value: str, whole: str) -> Callable[[], str]:
+    kernel = """__global__ void running_sum(const float *x, int *number, float *sums, float *total) {
+      int threads = blockDim.x * blockDim.y * blockDim.z;
+      int i = blockIdx.x * threads + threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+      number[i] = %s;
+      sums[i] = total[blockIdx.x] = %s;
+    }"""
+    return lambda: kernel % (whole, value)
+
+
+def _fresh(rng: random.Random) -> Case:
+    block = rng.choice([(rng.randrange(65, 800),), (rng.randrange(5, 50), rng.randrange(5, 20)), (6, 7, 9), (64, 7)])
+    return Case("a block nobody chose", blocks=rng.randrange(1, 4), block=block)
+
+
+EXERCISE = Exercise(
+    id="03.lane_id",
+    title="Lane and wave of a thread, in a block of any shape",
+    parameters=(),
+    kind="cpp",
+    targets=("sm_80", "gfx942", "gfx1100"),
+    inputs=_inputs,
+    reference=running_sum_reference,
+    tolerance=_tolerance,
+    dtype=lambda inputs: torch.float32,
+    call=launching(_launch),
+    cases=(
+        Case("several waves of either width", blocks=2, block=(256,)),
+        Case("the usual shape with a warp of 32 in each row", blocks=1, block=(32, 8)),
+        Case("rows of 16: two of them make a warp, four a wavefront", blocks=2, block=(16, 6)),
+        Case("the last wave is only partly there", blocks=3, block=(100,)),
+        Case("three dimensions", blocks=1, block=(8, 5, 4)),
+        Case("the most threads that a block can have", blocks=1, block=(64, 16)),
+        Case("fewer threads than a wave has lanes", blocks=2, block=(20,)),
+    ),
+    fresh=_fresh,
+    trivial={
+        "zeros": _writes("0.0f", "0"),
+        "ones": _writes("1.0f", "1"),
+        "nan": _writes("NAN", "-1"),
+        "the input": _writes("x[i]", "threadIdx.x"),
+    },
+    misconceptions=(
+        Misconception(
+            "and_31_shift_5",
+            ANSWER.changed(
+                ("% warpSize", "& 31"), ("/ warpSize; }\n__device__ int wave_c", ">> 5; }\n__device__ int wave_c")
+            ),
+            "Right on sm_80 and gfx1100. `& 31` and `>> 5` are a remainder and a division by 32; a wavefront of gfx942 "
+            "has 64 lanes, so its lane 40 calls itself lane 8 of the next wave.",
+        ),
+        Misconception(
+            "lane_and_31",
+            ANSWER.changed(("% warpSize", "& 31")),
+            "On gfx942 two lanes of each wavefront have the same number: 40 & 31 is 8. The waves are right; what must "
+            "the remainder be taken of, so that it fits every target?",
+        ),
+        Misconception(
+            "wave_shift_5",
+            ANSWER.changed(("/ warpSize; }\n__device__ int wave_c", ">> 5; }\n__device__ int wave_c")),
+            "The lane is right for every width, the wave is not: `>> 5` counts 32 threads a wave, and on gfx942 both "
+            "halves of a wavefront get numbers of their own. Divide by the width that this target has.",
+        ),
+        Misconception(
+            "x_is_the_lane",
+            ANSWER.changed(("thread_id() % warpSize", "threadIdx.x"), ("thread_id() / warpSize", "threadIdx.y")),
+            "A block of (32, 8) puts one warp of 32 into each row, and so threadIdx.x looks like the lane and "
+            "threadIdx.y like the warp. On gfx942 a wavefront takes two such rows, and other shapes break it anywhere.",
+        ),
+        Misconception(
+            "only_x",
+            ANSWER.changed(
+                ("thread_id() % warpSize", "threadIdx.x % warpSize"),
+                ("thread_id() / warpSize", "threadIdx.x / warpSize"),
+            ),
+            "Right for blocks of one dimension. With more, threads of different rows claim the same lane and wave: "
+            "begin with the thread's number in the whole block.",
+        ),
+        Misconception(
+            "always_64",
+            ANSWER.changed(("warpSize", "64"), ("+ 64 - 1", "+ 63")),
+            "Right on gfx942, wrong where a wave has 32 lanes, and that is not only NVIDIA: gfx1100 is AMD's. "
+            "The width is a property of the chip, and warpSize tells it.",
+        ),
+        Misconception(
+            "drops_the_last_wave",
+            ANSWER.changed(("(thread_count() + warpSize - 1) / warpSize", "thread_count() / warpSize")),
+            "Only the total is wrong, and only where the threads do not fill their last wave: that wave has a sum too. "
+            "Round up.",
+        ),
+        Misconception(
+            "counts_waves_of_32",
+            ANSWER.changed(("(thread_count() + warpSize - 1) / warpSize", "(thread_count() + 31) / 32")),
+            "On gfx942 the total is NaN: there are only half as many waves as you count, so sums are read that nobody "
+            "wrote. On a GPU they would be whatever the memory held before.",
+        ),
+        Misconception(
+            "room_for_16_waves",
+            ANSWER.changed(("1024 / 32", "1024 / 64")),
+            "16 wavefronts of 64 are enough for gfx942; 1024 threads in waves of 32 are 32 waves, and their sums do "
+            "not fit. The array needs room for the worst of all targets.",
+        ),
+        Misconception(
+            "constant_of_warp_size",
+            ANSWER.changed(("1024 / 32", "1024 / warpSize")),
+            "warpSize is no constant: the same source runs on chips of either width, so no array can be sized by it "
+            "when it is compiled (ROCm 7 made this an error). Which constant is enough for all of them?",
+        ),
+    ),
+    hints=(
+        "thread_id() numbers the threads of the block 0, 1, 2, ... in the order in which waves are cut from it. Which "
+        "two operations turn a number and the width of a wave into a wave and a place in it?",
+        "A remainder and a division by warpSize. How many waves do 100 threads make, when a wave has 64 lanes? "
+        "And for the array ask which width makes the most waves out of 1024 threads.",
+        "lane_id: thread_id() % warpSize. wave_id: thread_id() / warpSize. wave_count: (thread_count() + warpSize - "
+        "1) / warpSize. MAX_WAVES: 1024 / 32.",
+    ),
+    explanation=(
+        "Waves are cut from the threads in the order of their number, x first, so lane and wave are the remainder and "
+        "the quotient of that number by the width, which only warpSize knows. `& 31`, `>> 5`, threadIdx.y as the warp "
+        "of a (32, 8) block, and an array for blockDim.x / 32 waves all write down the same wrong belief: that the "
+        "width is 32. A division by a power of two that is known when the kernel runs costs a few instructions; once "
+        "a thread, that is nothing. What must be constant, the array, takes the bound that holds for all: 1024 / 32."
+    ),
+    seconds=60.0,
+)
