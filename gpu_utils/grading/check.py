@@ -14,15 +14,17 @@ from typing import Any
 import torch
 
 from gpu_utils.backends import Backend, backend
-from gpu_utils.grading.compare import compare
+from gpu_utils.errors import CheckTimeout, CompilerMissing
+from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.grading.diagnose import diagnose
-from gpu_utils.grading.execute import NO_COMPILER, Attempt, run, signature_problem
+from gpu_utils.grading.execute import NO_COMPILER, Attempt, run, signature_problem, time_limit, usual_settings
 from gpu_utils.grading.exercise import Case, Exercise, Inputs
 from gpu_utils.grading.report import Outcome, Report, Status
 
 FRESH_CASES = 3
 LAUNCHES = "launches"
 IDLE = " with idle kernels"
+ALL_CASES = "all cases"
 COMPILED = "compiled for "
 """How the backend column names a target that a kernel was built for and not run on."""
 
@@ -137,7 +139,7 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
         expected = exercise.reference(**inputs)
         targets = to_compile if exercise.kind == "kernel" and index == 0 else ()
         for number, where in enumerate(chosen):
-            reason = where.unavailable() or _cannot_run(where.name, inputs)
+            reason = where.unavailable() or _cannot_run(exercise, where.name, inputs)
             if not _applies(exercise, where.name):
                 reason = f"{exercise.id} does not run on {where.name}"
             jobs.append(Job(case, fresh, where.name, inputs, expected, () if number else targets, reason or ""))
@@ -147,9 +149,11 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
     return jobs
 
 
-def _cannot_run(name: str, inputs: Inputs) -> str | None:
+def _cannot_run(exercise: Exercise, name: str, inputs: Inputs) -> str | None:
     if name != "interpreter":
         return None
+    if exercise.machine_code:
+        return "Triton's interpreter knows no inline assembly"
     for value in inputs.values():
         if isinstance(value, torch.Tensor) and str(value.dtype).removeprefix("torch.") in _NARROW:
             return f"Triton's interpreter computes {value.dtype} wrongly"
@@ -207,8 +211,10 @@ def _problem(exercise: Exercise, job: Job, attempt: Attempt) -> tuple[str, str]:
     if attempt.device:
         inputs_are = "cuda" if job.backend == "gpu" else "cpu"
         return "device", f"the result is on {attempt.device}, expected it on {inputs_are}, where the inputs are"
-    tol = exercise.tolerance(job.case, job.inputs)
-    difference = compare(job.expected, attempt.value, tol, exercise.dtype(job.inputs))
+    try:
+        difference = _difference(exercise, job, attempt.value)
+    except CompilerMissing as problem:
+        return "skipped", str(problem)
     if difference:
         return difference.kind, difference.detail
     if attempt.mutated:
@@ -218,6 +224,20 @@ def _problem(exercise: Exercise, job: Job, attempt: Attempt) -> tuple[str, str]:
         if violation:
             return f"limit:{limit.counter}", violation
     return "", ""
+
+
+def _difference(exercise: Exercise, job: Job, value: Any) -> Difference | None:
+    if exercise.judge is None:
+        tol = exercise.tolerance(job.case, job.inputs)
+        return compare(job.expected, value, tol, exercise.dtype(job.inputs))
+    try:
+        with usual_settings(), time_limit(exercise.seconds):
+            return exercise.judge(job.case, job.inputs, value)
+    except CheckTimeout:
+        seconds = f"{exercise.seconds:g} s"
+        return Difference(
+            "timeout", f"judging it was stopped after {seconds}; does a kernel hold a loop that never ends?"
+        )
 
 
 def _report(
@@ -234,7 +254,7 @@ def _report(
         outcomes += _compile_outcomes(job, attempt)
     skipped = {job.backend: job.skipped for job in jobs if job.skipped}
     outcomes += [
-        Outcome(case="all cases", why="", backend=name, status="skipped", kind="skipped", detail=reason)
+        Outcome(case=ALL_CASES, why="", backend=name, status="skipped", kind="skipped", detail=reason)
         for name, reason in skipped.items()
     ]
     outcomes += _uncounted_limits(exercise, judged)
@@ -262,7 +282,7 @@ def _uncounted_limits(exercise: Exercise, judged: Sequence[tuple[Job, Attempt, O
     counted = {job.backend: attempt.counters for job, attempt, _ in judged if not attempt.error and not job.idle}
     return [
         Outcome(
-            case="all cases",
+            case=ALL_CASES,
             why="a limit",
             backend=name,
             status="skipped",
@@ -304,9 +324,11 @@ def _verdict(
         run = sum(outcome.status != "skipped" for outcome in outcomes)
         where = f"{'fresh ' if first.fresh else ''}case {first.case} on {first.backend}"
         return "failed", f"{len(failed)} of {run} checks failed; first: {where}: {first.detail}"
-    uncompiled = next((attempt for attempt in attempts if attempt.error == NO_COMPILER), None)
+    uncompiled = [outcome for outcome in outcomes if outcome.status == "skipped" and outcome.case != ALL_CASES]
     if uncompiled:
-        return "not graded", uncompiled.message
+        passed = sum(outcome.status == "passed" for outcome in outcomes)
+        found = f"{passed} checks passed, {len(uncompiled)} could not run: " if passed else ""
+        return "not graded", f"{found}{uncompiled[0].detail}"
     if not attempts or len(attempts) < expected_runs:
         reasons = "; ".join(f"{o.backend}: {o.detail}" for o in outcomes if o.status == "skipped")
         return "not graded", f"no backend could run this exercise here ({reasons})"

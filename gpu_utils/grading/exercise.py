@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 
+from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.tolerance import Tolerance, tolerance
 
 Inputs = dict[str, Any]
@@ -128,7 +129,11 @@ class Exercise:
     dtype       inputs -> dtype that floating-point outputs must have; None leaves it open
     targets     for "kernel" and "cpp": the virtual GPUs that grade it, and what a kernel is compiled for elsewhere.
                 FP8 wants ("sm_89", "gfx942"); code that depends on the width of a wave adds "gfx1100"
+    machine_code  True for a kernel with inline assembly, which Triton's interpreter cannot run
     call        (answer, inputs) -> value to compare, where the answer is not simply called once
+    judge       (case, inputs, value) -> what is wrong with the value, or None; instead of the comparison with the
+                reference, where many values are right. It runs on the grader's side, never beside the answer. Its
+                kinds are stable words: a misconception is recognised by them. It may raise CompilerMissing
     trivial     trivial answers by name, where zeros, ones, the input and NaN cannot be made from the expected value
     limits      bounds on counters
     seconds     time limit of one call
@@ -148,7 +153,9 @@ class Exercise:
     tolerance: Callable[[Case, Inputs], Tolerance] = tolerance_of_first_dtype
     dtype: Callable[[Inputs], torch.dtype | None] = dtype_of_first_tensor
     targets: tuple[str, ...] = ("sm_80", "gfx942")
+    machine_code: bool = False
     call: Callable[[Callable[..., Any], Inputs], Any] = call_with_inputs
+    judge: Callable[[Case, Inputs, Any], Difference | None] | None = None
     trivial: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()
     seconds: float = 10.0

@@ -18,6 +18,12 @@
 #define __noinline__ __attribute__((noinline))
 #define __W2W static __device__ __forceinline__
 
+// What hipcc and HIP's runtime header define, for sources that ask which platform they are built for
+#ifdef __HIP__
+#define __HIPCC__ 1
+#define __HIP_PLATFORM_AMD__ 1
+#endif
+
 typedef __SIZE_TYPE__ size_t;
 
 // Where a thread is
@@ -271,6 +277,7 @@ __W2W float rsqrtf(float x) { return __nvvm_rsqrt_approx_f(x); }
 __W2W float __w2w_exp2(float x) { return __nvvm_ex2_approx_f(x); }
 __W2W float __w2w_log2(float x) { return __nvvm_lg2_approx_f(x); }
 #endif
+__W2W float exp2f(float x) { return __w2w_exp2(x); }
 __W2W float __expf(float x) { return __w2w_exp2(x * 1.44269504f); }
 __W2W float __logf(float x) { return __w2w_log2(x) * 0.69314718f; }
 __W2W float __log2f(float x) { return __w2w_log2(x); }
@@ -317,7 +324,6 @@ extern "C" __device__ void *malloc(size_t)
     __W2W_MISSING("kernels here have no heap; pass a tensor, or use __shared__ memory");
 __W2W_LIBRARY(float, logf, float)
 __W2W_LIBRARY(float, log2f, float)
-__W2W_LIBRARY(float, exp2f, float)
 __W2W_LIBRARY(float, powf, float, float)
 __W2W_LIBRARY(float, sinf, float)
 __W2W_LIBRARY(float, cosf, float)

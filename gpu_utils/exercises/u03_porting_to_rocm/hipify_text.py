@@ -1,0 +1,137 @@
+"""What the text of a ported project must show, with no compiler: nothing of CUDA is left, and nothing is lost."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from gpu_utils.compiler.cpp_text import Token
+from gpu_utils.compiler.leftovers import KINDS, leftovers, readings
+from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import Variant
+from gpu_utils.grading.compare import Difference
+
+MOST_PLACES = 8
+MOST_TEXT = 400_000
+"""Characters of the whole project that are read; ours has 15,000."""
+
+_HEADERS = {
+    "roctx": ("roctracer/roctx.h", "rocprofiler-sdk-roctx/roctx.h", "roctx.h"),
+    "hipBLAS": ("hipblas/hipblas.h", "hipblas.h"),
+    "RCCL": ("rccl/rccl.h", "rccl.h"),
+}
+_LIBRARIES = {
+    "hipBLAS": ("hipblas",),
+    "RCCL": ("rccl",),
+    "roctx": ("roctx64", "rocprofiler-sdk-roctx"),
+}
+
+
+def text_problem(given: dict[str, str], variant: Variant, fixed: Any) -> Difference | None:
+    """The first kind of mistake in the files of an answer, with every place where it is; None when there is none."""
+    return _contract(given, fixed) or _read(tuple(fixed.items()), variant)
+
+
+@lru_cache(maxsize=256)
+def _read(files: tuple[tuple[str, str], ...], variant: Variant) -> Difference | None:
+    fixed = dict(files)
+    return _left(fixed) or next(_lost(fixed, variant), None)
+
+
+def _contract(given: dict[str, str], fixed: Any) -> Difference | None:
+    if not isinstance(fixed, dict):
+        return Difference(
+            "files",
+            f"the result is {_name(fixed)}, expected a dict from path to text, like the one that was given",
+        )
+    if fixed == given:
+        count = sum(one.certain for one in leftovers(given))
+        return Difference("unchanged", f"every file is as hipify wrote it; {count} places are certain to be wrong")
+    missing = [path for path in given if path not in fixed]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        return Difference("files", f"the result has no file {missing[0]}{more}; return every file, also unchanged ones")
+    for path, text in fixed.items():
+        if not isinstance(path, str) or not isinstance(text, str):
+            return Difference(
+                "files", f"result[{path!r}] is of type {type(text).__name__}, expected the text of a file"
+            )
+        if not text.strip() and given.get(path, "").strip() and "hopper" not in path:
+            return Difference("files", f"result[{path!r}] is empty; fix the file instead of dropping what it does")
+    if sum(map(len, fixed.values())) > MOST_TEXT:
+        return Difference(
+            "files", f"the result has more than {MOST_TEXT:,} characters; is something appended in a loop?"
+        )
+    return None
+
+
+def _name(value: Any) -> str:
+    return "None (is a return missing?)" if value is None else f"of type {type(value).__name__}"
+
+
+def _left(fixed: dict[str, str]) -> Difference | None:
+    """What is certain to be wrong, the first kind in the order of KINDS; how many places of other kinds follow."""
+    found = [one for one in leftovers(fixed) if one.certain]
+    if not found:
+        return None
+    kind = next(kind for kind in KINDS if any(one.kind == kind for one in found))
+    places = [str(one) for one in found if one.kind == kind]
+    shown = "; ".join(places[:MOST_PLACES]) + (
+        f"; and {len(places) - MOST_PLACES} more" if len(places) > MOST_PLACES else ""
+    )
+    others = {one.kind: sum(other.kind == one.kind for other in found) for one in found if one.kind != kind}
+    rest = (
+        f". Other kinds that are left: {', '.join(f'{name} ({count})' for name, count in others.items())}"
+        if others
+        else ""
+    )
+    return Difference(kind, f"{KINDS[kind][1]}, at {shown}{rest}")
+
+
+def _lost(fixed: dict[str, str], variant: Variant) -> Iterator[Difference]:
+    seen = readings(fixed)
+    tokens = [token for reading in seen for token in reading.tokens]
+    included = {
+        directive.rest.strip('<>" ')
+        for reading in seen
+        for directive in reading.directives
+        if directive.word == "include"
+    }
+    called = {token.text for token in tokens if token.kind == "name"}
+    if not called & {"roctxRangePush", "roctxRangePushA", "roctxRangeStart", "roctxRangeStartA"}:
+        yield Difference("ranges-gone", "no active code pushes a range any more; roctxRangePushA is there on ROCm")
+    for library, headers in _HEADERS.items():
+        if not included & set(headers):
+            yield Difference(
+                "header-gone", f"no active code includes {library}'s header any more, expected {headers[0]}"
+            )
+    for kernel in variant.kernels:
+        if not any(_launches(reading.tokens, kernel) for reading in seen):
+            yield Difference(
+                "launch-gone", f"{kernel} is launched nowhere any more; hipLaunchKernelGGL or <<<...>>> does it"
+            )
+    built = _strings(fixed.get("setup.py", ""))
+    for library, names in _LIBRARIES.items():
+        if not built & set(names):
+            yield Difference("library-gone", f"setup.py links no {library} on ROCm, expected {' or '.join(names)}")
+
+
+def _launches(tokens: tuple[Token, ...], kernel: str) -> bool:
+    """Whether the kernel's name stands before <<<, or among the first arguments of a function that launches."""
+    for i, token in enumerate(tokens):
+        if token.text != kernel:
+            continue
+        if i + 1 < len(tokens) and tokens[i + 1].text == "<<<":
+            return True
+        if any(other.kind == "name" and "Launch" in other.text for other in tokens[max(0, i - 14) : i]):
+            return True
+    return False
+
+
+def _strings(text: str) -> set[str]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
