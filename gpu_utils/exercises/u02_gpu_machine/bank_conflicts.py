@@ -1,0 +1,178 @@
+"""02.bank_conflicts: the extra cycles of one access to shared memory (LDS), for 32 and 64 banks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import torch
+
+from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+
+Addresses = Sequence[int | None]
+WORD = 4
+
+
+def _inputs(case: Case, generator: torch.Generator) -> Inputs:
+    """Addresses base + stride * lane, or random words below `within`; lanes in `off` are switched off."""
+    lanes, base = case["lanes"], case.get("base", 0)
+    if case.get("within"):
+        words = torch.randint(0, case["within"], (lanes,), generator=generator).tolist()
+        addresses: list[int | None] = [base + WORD * word for word in words]
+    else:
+        addresses = [base + case["stride"] * lane for lane in range(lanes)]
+    for lane in case.get("off", ()):
+        addresses[lane] = None
+    return {"addresses": addresses, "banks": case["banks"]}
+
+
+def _groups(addresses: Addresses, size: int) -> list[list[int]]:
+    """Active addresses of each group of `size` lanes that has any."""
+    parts = (addresses[start : start + size] for start in range(0, len(addresses), size))
+    active = ([at for at in part if at is not None] for part in parts)
+    return [part for part in active if part]
+
+
+def _most_on_one_bank(words: set[int], banks: int) -> int:
+    return max(sum(word % banks == bank for word in words) for bank in range(banks))
+
+
+def bank_conflicts_reference(addresses: Addresses, banks: int) -> int:
+    """Group by group, bank by bank: distinct words beyond the first.
+
+    >>> bank_conflicts_reference([128 * lane for lane in range(4)], 32)
+    3
+    """
+    return _extra(addresses, banks, banks)
+
+
+def _extra(addresses: Addresses, size: int, banks: int) -> int:
+    """Extra cycles when groups have `size` lanes."""
+    return sum(_most_on_one_bank({at // WORD for at in part}, banks) - 1 for part in _groups(addresses, size))
+
+
+def _bytes_as_banks(addresses: Addresses, banks: int) -> int:
+    return sum(_most_on_one_bank(set(part), banks) - 1 for part in _groups(addresses, banks))
+
+
+def _no_broadcast(addresses: Addresses, banks: int) -> int:
+    groups = _groups(addresses, banks)
+    return sum(max(sum(at // WORD % banks == bank for at in part) for bank in range(banks)) - 1 for part in groups)
+
+
+def _same_address_only(addresses: Addresses, banks: int) -> int:
+    groups = _groups(addresses, banks)
+    return sum(max(sum(at // WORD % banks == bank for at in set(part)) for bank in range(banks)) - 1 for part in groups)
+
+
+def _sum_over_banks(addresses: Addresses, banks: int) -> int:
+    words = [{at // WORD for at in part} for part in _groups(addresses, banks)]
+    return sum(len(part) - len({word % banks for word in part}) for part in words)
+
+
+def _all_lanes_at_once(addresses: Addresses, banks: int) -> int:
+    return _extra(addresses, len(addresses), banks)
+
+
+def _always_32_banks(addresses: Addresses, banks: int) -> int:
+    return bank_conflicts_reference(addresses, 32)
+
+
+def _cycles(addresses: Addresses, banks: int) -> int:
+    return bank_conflicts_reference(addresses, banks) + len(_groups(addresses, banks))
+
+
+def _worst_group_only(addresses: Addresses, banks: int) -> int:
+    return max((bank_conflicts_reference(part, banks) for part in _groups(addresses, banks)), default=0)
+
+
+def _fresh(rng: random.Random) -> Case:
+    lanes, banks = rng.choice([(32, 32), (64, 32), (64, 64)])
+    off = tuple(sorted(rng.sample(range(lanes), rng.randint(0, 8))))
+    return Case("fresh words", lanes=lanes, banks=banks, within=rng.randint(150, 400), off=off)
+
+
+_WRONG: tuple[tuple[str, Callable[..., int], str], ...] = (
+    (
+        "same_address_only",
+        _same_address_only,
+        "Lanes share a cycle when they want the same word, not only the same address: two float16 values side by side "
+        "lie in one word.",
+    ),
+    (
+        "always_32_banks",
+        _always_32_banks,
+        "This works with 32 banks only. On gfx950 there are 64, and a group is 64 lanes: use `banks` for both.",
+    ),
+    (
+        "bytes_as_banks",
+        _bytes_as_banks,
+        "This takes the bank of a byte as address % banks. A bank holds words of 4 bytes: first which word, then which "
+        "bank.",
+    ),
+    (
+        "no_broadcast",
+        _no_broadcast,
+        "Lanes that want the same word are counted against each other. A bank hands one word to any number of lanes "
+        "in one cycle; only different words of one bank wait.",
+    ),
+    (
+        "sum_over_banks",
+        _sum_over_banks,
+        "The extra words of all banks are added up. Banks work at the same time: the longest queue of a group decides.",
+    ),
+    (
+        "all_lanes_at_once",
+        _all_lanes_at_once,
+        "All lanes are served as one group here. With 32 banks, 64 lanes go in two groups of 32 one after the other, "
+        "and lanes of different groups never meet.",
+    ),
+    (
+        "cycles",
+        _cycles,
+        "These are all cycles. Asked are the extra ones: every group with an active lane needs one cycle anyhow.",
+    ),
+    (
+        "worst_group_only",
+        _worst_group_only,
+        "Only the worst group is counted. The groups of a wave go one after the other, so their extra cycles add up.",
+    ),
+)
+
+EXERCISE = Exercise(
+    id="02.bank_conflicts",
+    title="Bank conflicts of one access",
+    parameters=("addresses", "banks"),
+    kind="host",
+    inputs=_inputs,
+    reference=bank_conflicts_reference,
+    cases=(
+        Case("neighbouring words on a warp: no conflict", lanes=32, stride=4, banks=32),
+        Case("a column of a 32 x 32 tile: all on one bank", lanes=32, stride=128, banks=32),
+        Case("the same column with rows padded by one word", lanes=32, stride=132, banks=32),
+        Case("every other word: two words on each bank", lanes=32, stride=8, banks=32),
+        Case("all lanes want one word: a broadcast", lanes=32, stride=0, base=20, banks=32),
+        Case("float16 values side by side: two lanes share a word", lanes=64, stride=2, banks=32),
+        Case("a wavefront on 32 banks goes in two groups", lanes=64, stride=128, banks=32),
+        Case("a wavefront on the 64 banks of gfx950", lanes=64, stride=128, banks=64),
+        Case("random words", lanes=64, within=300, banks=32),
+        Case("the second half of a wavefront is off", lanes=64, within=90, off=tuple(range(32, 64)), banks=32),
+        Case("all lanes are off", lanes=32, stride=4, off=tuple(range(32)), banks=32),
+    ),
+    fresh=_fresh,
+    misconceptions=tuple(Misconception(*wrong) for wrong in _WRONG),
+    hints=(
+        "Three steps for every group of `banks` lanes: which word does each active lane want, on which bank does it "
+        "lie, and which bank has most different words?",
+        "word = address // 4, bank = word % banks. Collect the words of each bank in a set, so that a word that "
+        "several lanes want counts once. A group waits for its longest queue.",
+        "For start in range(0, len(addresses), banks): words = {at // 4 for at in addresses[start:start + banks] if at "
+        "is not None}. If words is not empty, add the largest number of words with the same word % banks, minus 1.",
+    ),
+    explanation=(
+        "Shared memory is cut into banks of 4-byte words that work side by side, each with one word a cycle. A group "
+        "of lanes takes as many cycles as the bank with most different words. A column of a 32 x 32 tile puts 32 words "
+        "on one bank: 31 extra cycles for a warp, 62 for a wavefront on 32 banks. One word of padding a row moves each "
+        "row by a bank, and the conflicts are gone."
+    ),
+)
