@@ -18,6 +18,7 @@ import numpy as np
 
 from gpu_utils.analytic.access import SHAPES, MemoryShape
 from gpu_utils.chips.targets import TARGETS
+from gpu_utils.compiler.constraints import checked_constraints
 from gpu_utils.errors import BackendUnavailable, ResourceLimit, UnknownName, UnwrittenOutput
 from gpu_utils.virtual.counters import Counters
 from gpu_utils.virtual.machine import Program, State, run_batch
@@ -29,8 +30,8 @@ from gpu_utils.virtual.trace import Trace
 class Model:
     """What the executor needs to know of a target: its instruction set, limits, and the sizes of transactions.
 
-    shared_limit: bytes of shared memory (LDS) that one block may have (TARGETS). shape: banks of shared memory and bytes
-    of one global transaction as the counters report it (SHAPES, with sources).
+    shared_limit: bytes of shared memory (LDS) that one block may have (TARGETS). shape: banks of shared memory and
+    bytes of one global transaction as the counters report it (SHAPES, with sources).
     """
 
     isa: str
@@ -46,8 +47,7 @@ def _model(name: str) -> Model:
 
 
 MODELS: dict[str, Model] = {
-    name: _model(name)
-    for name in ("sm_80", "sm_89", "sm_90", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+    name: _model(name) for name in ("sm_80", "sm_89", "sm_90", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 }
 # Bytes of registers of one batch: what keeps the working rows in the caches of one core (docs/virtual-gpu.md).
 BATCH_BYTES = 8 << 20
@@ -542,7 +542,8 @@ def virtual_gpu(
     knobs.runtime.kernel_load_start_hook.add(hook)
     config.set_active(driver)
     try:
-        yield gpu
+        with checked_constraints():
+            yield gpu
     finally:
         config.set_active(before)
         knobs.runtime.kernel_load_start_hook.remove(hook)

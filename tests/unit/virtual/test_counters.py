@@ -6,8 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
-from gpu_utils.virtual import MODELS, virtual_gpu
 from gpu_utils.analytic.access import bank_cycles
+from gpu_utils.virtual import MODELS, virtual_gpu
 
 from .single import execute
 

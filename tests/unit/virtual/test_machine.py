@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
+from gpu_utils.analytic.access import MemoryShape
 from gpu_utils.errors import BarrierDeadlock, OutOfBounds, Race, ResourceLimit, UnknownName, UnwrittenOutput
 from gpu_utils.virtual import virtual_gpu
-from gpu_utils.analytic.access import MemoryShape
 from gpu_utils.virtual.counters import Counters
 from gpu_utils.virtual.machine import Op, Program, State, run_batch
 

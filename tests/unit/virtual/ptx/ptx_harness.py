@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from gpu_utils.virtual import machine
 from gpu_utils.analytic.access import MemoryShape
+from gpu_utils.virtual import machine
 from gpu_utils.virtual.counters import Counters
 from gpu_utils.virtual.memory import Memory
 from gpu_utils.virtual.ptx import decode, new_state

@@ -1,0 +1,1 @@
+"""The analytic models against things that are not ours."""
