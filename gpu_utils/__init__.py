@@ -20,6 +20,7 @@ _HOME = {
     "CHIPS": "gpu_utils.chips",
     "bench": "gpu_utils.timing",
     "compile_for": "gpu_utils.compiler",
+    "explore": "gpu_utils.ui.explore",
     "listing": "gpu_utils.ui.listing",
     "virtual_gpu": "gpu_utils.virtual",
 }

@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpu_utils import CHIPS, compile_for, listing, probe
+from gpu_utils import CHIPS, compile_for, explore, listing, probe
 from gpu_utils.compiler import resources
 from gpu_utils.corpus import load_corpus
 from gpu_utils.costs import (
@@ -44,7 +44,6 @@ from gpu_utils.gpt2 import GPT2, GPT2Config, causal_attention, from_pretrained, 
 from gpu_utils.records import latest_record, save_record
 from gpu_utils.training import TrainConfig, default_preset, train
 from gpu_utils.ui.block_figure import BlockFigure
-from gpu_utils.ui.cost_explorer import explore_costs
 
 device = default_device()
 config = TrainConfig.preset(default_preset())
@@ -367,7 +366,7 @@ for name in ("H100", "MI300X"):
 # shrink first at 16,384 tokens? What does fused attention buy?
 
 # %% play with the costs
-explore_costs()
+explore("costs")
 
 # %% [markdown] train
 # ## 4. Train

@@ -110,7 +110,7 @@ class WaveFigure:
     def __repr__(self) -> str:
         lines = [self.title]
         for number, step in enumerate(self.steps):
-            changes = [f"{name} = {_short(name, bits)}" for name, bits in step.changed.items()]
+            changes = [f"{name} = {short(name, bits)}" for name, bits in step.changed.items()]
             lines.append(f"{number:>3} {_where(step)} {step.text} | {'; '.join([*self._lane_words(number), *changes])}")
         return "\n".join(lines)
 
@@ -139,15 +139,15 @@ class WaveFigure:
             f"<p><b>{escape(step.text)}</b></p>",
         ]
         taking_part = step.active
-        for words, mask in self._lane_masks(number):
-            parts.append(_strip(words, mask))
+        for words, mask in self.lane_masks(number):
+            parts.append(strip(words, mask))
             taking_part = taking_part & mask
         for name, bits in step.changed.items():
             if name == "exec":
                 continue  # these are the lanes above
-            written = _as_mask(name, bits, len(step.active))
+            written = as_mask(name, bits, len(step.active))
             if written is not None:
-                parts.append(_strip(f"{name} is now", written))
+                parts.append(strip(f"{name} is now", written))
             elif bits.size == 1:
                 parts.append(f"<p>{escape(name)} = {_words(bits)[0]}</p>")
             else:
@@ -166,7 +166,7 @@ class WaveFigure:
     def _before(self, name: str, number: int) -> np.ndarray:
         return self.trace.value(name, number - 1) if number else self.trace.first[name]
 
-    def _lane_masks(self, number: int) -> Iterator[tuple[str, np.ndarray]]:
+    def lane_masks(self, number: int) -> Iterator[tuple[str, np.ndarray]]:
         """(words, mask): the lanes that are on, and the predicate of a guarded instruction as it was before."""
         step = self.steps[number]
         yield ("EXEC" if self.target.startswith("gfx") else "lanes on"), step.active
@@ -176,7 +176,7 @@ class WaveFigure:
             yield f"guard {guard[1]}{guard[2]}", ~predicate if guard[1] else predicate
 
     def _lane_words(self, number: int) -> list[str]:
-        return [f"{words}: {lane_ranges(mask)}" for words, mask in self._lane_masks(number)]
+        return [f"{words}: {lane_ranges(mask)}" for words, mask in self.lane_masks(number)]
 
 
 def lane_ranges(mask: np.ndarray) -> str:
@@ -191,7 +191,7 @@ def lane_ranges(mask: np.ndarray) -> str:
     return f"{int(mask.sum())} of {len(mask)} lanes" + (f" ({ranges})" if ranges else "")
 
 
-def _as_mask(name: str, bits: np.ndarray, lanes: int) -> np.ndarray | None:
+def as_mask(name: str, bits: np.ndarray, lanes: int) -> np.ndarray | None:
     """A register that holds one bit a lane, as a bool array; None for others."""
     if name in _MASKS:
         return (int(bits[0]) >> np.arange(lanes, dtype=object) & 1).astype(bool)
@@ -215,7 +215,7 @@ def _words(bits: np.ndarray) -> list[str]:
     ]
 
 
-def _short(name: str, bits: np.ndarray) -> str:
+def short(name: str, bits: np.ndarray) -> str:
     """A register in a few words: its mask, its value, or its first and last values."""
     if name in _MASKS:
         return f"{int(bits[0]):#x}"
@@ -229,7 +229,7 @@ def _where(step: Step) -> str:
     return f"line {step.line[1]:<3}" if step.line else "no line "
 
 
-def _strip(words: str, mask: np.ndarray) -> str:
+def strip(words: str, mask: np.ndarray) -> str:
     """32 lanes to a row, in groups of eight; a filled square is a lane that is on."""
     marks = "".join(_ON if on else _OFF for on in mask.tolist())
     rows = [f"{at:>4} {' '.join(marks[i : i + 8] for i in range(at, at + 32, 8))}" for at in range(0, len(marks), 32)]

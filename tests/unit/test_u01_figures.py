@@ -7,7 +7,7 @@ from gpu_utils import CHIPS
 from gpu_utils.costs import activation_bytes, flops_per_token, matmul_params, param_count
 from gpu_utils.gpt2 import GPT2Config
 from gpu_utils.ui.block_figure import BlockFigure, block_parts
-from gpu_utils.ui.cost_explorer import KNOWN_CHIPS, cost_report, explore_costs, memory_parts
+from gpu_utils.ui.explore.costs import KNOWN_CHIPS, draw, explorer, memory_parts
 
 SHAPES = [
     GPT2Config.preset("gpt2"),
@@ -41,7 +41,7 @@ def test_the_block_figure_is_well_formed_and_says_in_words_what_it_draws(config)
 
 @pytest.mark.parametrize("chip", KNOWN_CHIPS)
 def test_a_report_names_the_sources_of_its_figures(chip):
-    html = cost_report(GPT2Config.preset("gpt2"), 8, 1024, chip, fused=True)
+    html = draw(GPT2Config.preset("gpt2"), 8, 1024, chip, fused=True).html
     ElementTree.fromstring(html)
     assert str(CHIPS[chip].memory_gb).split("source: ")[1][:20] in html.replace("&#x27;", "'")
     assert "fits" in html
@@ -58,14 +58,15 @@ def test_memory_parts_add_up_and_fused_attention_keeps_no_scores():
 
 def test_a_model_too_large_for_a_chip_is_said_not_to_fit():
     config = GPT2Config(vocab_size=50257, n_positions=4096, n_embd=8192, n_layer=96, n_head=128)
-    assert "does not fit" in cost_report(config, 64, 4096, "H100", fused=True)
+    assert "does not fit" in draw(config, 64, 4096, "H100", fused=True).words
     assert matmul_params(config) > 60e9
 
 
 def test_moving_a_slider_changes_the_report():
-    explorer = explore_costs()
-    grid, report = explorer.children
-    before = report.value
-    grid.children[0].value = 24
-    assert re.search(r"[\d,]+ parameters", report.value).group() != re.search(r"[\d,]+ parameters", before).group()
+    costs = explorer()
+    before = costs.report.value
+    costs.controls["layers"].value = 24
+    assert (
+        re.search(r"[\d,]+ parameters", costs.report.value).group() != re.search(r"[\d,]+ parameters", before).group()
+    )
     assert "124,439,808 parameters" in before

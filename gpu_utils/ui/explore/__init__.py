@@ -1,0 +1,34 @@
+"""The explorers: drawings that a learner moves with sliders and typed expressions, all offline and by keyboard.
+
+Each module holds one: a function from a state to a Picture (HTML with inline SVG, and the same in words), and under it
+the controls.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from gpu_utils.errors import UnknownName
+
+EXPLORERS = ("occupancy", "access", "divergence", "roofline", "memory", "costs")
+
+
+def explore(name: str, *what: Any, **start: Any) -> Any:
+    """An explorer, as the last line of a cell: controls above a drawing that follows them.
+
+    name   "occupancy"   how many waves fit on an SM and a CU, and what keeps more out; what: up to one kernel for each
+                         vendor (`compile_for(...)` or `resources(...)`) whose real figures the sliders start from
+           "access"      coalescing and bank conflicts, lane by lane; what: an index expression such as "lane * 33"
+           "divergence"  two warps and a wavefront at a branch, instruction by instruction; what: a condition in lane
+           "roofline"    any chips of the registry; chips=[...], points=[Point(...)], dtype="bf16"
+           "memory"      weights, KV cache and activations: what fits where
+           "costs"       what training a GPT-2 of any shape costs
+    start  the values that the controls start with; the function of that name in gpu_utils.ui.explore lists them
+
+    Every explorer works with the keyboard, says in a sentence what it draws, and loads nothing. Where widgets do not
+    run it shows its first state. Errors: UnknownName for a name that is not in this list.
+    """
+    if name not in EXPLORERS:
+        raise UnknownName("explorer", name, EXPLORERS)
+    return import_module(f"gpu_utils.ui.explore.{name}").explorer(*what, **start)

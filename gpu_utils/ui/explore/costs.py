@@ -1,0 +1,97 @@
+"""What training a GPT-2 of any shape costs on a chip."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ipywidgets as widgets
+
+from gpu_utils.chips import CHIPS
+from gpu_utils.costs import activation_bytes, flops_per_token, matmul_params, param_count, state_bytes
+from gpu_utils.errors import UnknownName
+from gpu_utils.gpt2 import GPT2Config
+from gpu_utils.ui.explore.drawing import Picture, box, path, picture, small, svg, text
+from gpu_utils.ui.explore.widget import Explorer, choice, slider
+
+GIB = 2**30
+_WIDTH, _LEFT, _BAR = 900, 220, 480
+_VOCAB_SIZE, _HEAD_DIM = 50257, 64
+KNOWN_CHIPS = tuple(name for name in CHIPS if CHIPS[name].peak("bf16") and CHIPS[name].memory_gb.value)
+"""Chips whose bf16 peak and memory both have a source."""
+
+
+def memory_parts(config: GPT2Config, batch: int, seq_len: int, fused: bool) -> dict[str, int]:
+    """Bytes to train with float32 state and bfloat16 activations, by what holds them."""
+    without = activation_bytes(config, batch, seq_len, bytes_per_value=2, scores=False)
+    scores = activation_bytes(config, batch, seq_len, bytes_per_value=2) - without
+    log_probabilities = 4 * batch * seq_len * config.vocab_size
+    return {
+        "weights, gradients, moments": sum(state_bytes(config).values()),
+        "channels kept for backward": without - log_probabilities,
+        "attention scores": 0 if fused else scores,
+        "log-probabilities": log_probabilities,
+    }
+
+
+def draw(config: GPT2Config, batch: int, seq_len: int, chip_name: str, fused: bool) -> Picture:
+    """The counts for one shape and chip, with a bar for each part of the memory.
+
+    Raises UnknownName for a chip that the registry does not have, or whose figures are unknown.
+    """
+    chip = CHIPS[chip_name]
+    memory, peak = chip.memory_gb.value, chip.peak("bf16")
+    if memory is None or peak is None:
+        raise UnknownName("chip with a known memory and bf16 peak", chip_name, KNOWN_CHIPS)
+    parts = memory_parts(config, batch, seq_len, fused)
+    needed = sum(parts.values())
+    room = memory * 1e9
+    flops = flops_per_token(config, seq_len)
+    verdict = "fits" if needed <= room else "does not fit"
+    words = (
+        f"{param_count(config):,} parameters, {flops:,} FLOPs per token to train "
+        f"({1 - 6 * matmul_params(config) / flops:.0%} of them attention). "
+        f"It needs {needed / GIB:.1f} GiB and {verdict} in the {room / GIB:.1f} GiB of {chip.name}. "
+        f"At most {peak * 1e12 / flops:,.0f} tokens/s, were every FLOP of the peak used."
+    )
+    scale = _BAR / max(needed, room)
+    drawn = []
+    start = 0.0
+    for row, (name, size) in enumerate(parts.items()):
+        y = 12 + 32 * row
+        drawn += [
+            text(_LEFT - 12, y + 17, name, size=14, at="end"),
+            box(_LEFT + start * scale, y, max(size * scale, 1), 24, ("even", "odd")[row % 2]),
+            text(_LEFT + _BAR + 130, y + 17, f"{size / GIB:.2f} GiB", size=14, at="end"),
+        ]
+        start += size
+    edge = _LEFT + room * scale
+    drawn += [
+        path([(edge, 6), (edge, 148)], "edge", "6 4"),
+        text(max(edge, _LEFT + 130), 168, f"memory of {chip.name}", size=14, at="end"),
+    ]
+    spoken = "; ".join(f"{name} {size / GIB:.2f} GiB" for name, size in parts.items())
+    sources = f"memory {chip.memory_gb}; peak {chip.peak_figure('bf16')}"
+    return picture(chip.vendor, words, svg(_WIDTH, 176, drawn, spoken, least=600), after=small(sources))
+
+
+def _draw(layers: int, width: int, tokens: int, batch: int, chip: str, fused: bool) -> Picture:
+    config = GPT2Config(
+        vocab_size=_VOCAB_SIZE, n_positions=tokens, n_embd=width, n_layer=layers, n_head=width // _HEAD_DIM
+    )
+    return draw(config, batch, tokens, chip, fused)
+
+
+def explorer() -> Any:
+    """Sliders for layers, width, tokens and batch, a chip and the kind of attention, and their report below.
+
+    The vocabulary is GPT-2's and a head has 64 channels. It starts as the 124M model at 8 sequences of 1024.
+    """
+    controls = {
+        "layers": slider("layers", 12, 1, 96),
+        "width": slider("width", 768, 64, 8192, 64),
+        "tokens": slider("tokens", 1024, 128, 16384, 128),
+        "batch": slider("batch", 8, 1, 64),
+        "chip": choice("chip", KNOWN_CHIPS, "MI300X"),
+        "fused": widgets.Checkbox(value=False, description="fused attention"),
+    }
+    return Explorer(_draw, controls)

@@ -1,0 +1,106 @@
+"""The thin layer between a drawing and the learner: controls whose values a function turns into a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import ipywidgets as widgets
+
+from gpu_utils.errors import W2WError
+from gpu_utils.ui.explore.drawing import Picture, alert, styled
+
+_LABEL = {"description_width": "120px"}
+
+
+class _Static(widgets.VBox):
+    """A box that also carries its first state as HTML and text, for viewers that cannot run widgets."""
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        return {**super()._repr_mimebundle_(**options), "text/html": self.html, "text/plain": self.words}
+
+
+class Explorer(_Static):
+    """Controls above a picture.
+
+    draw      called with the value of each control by its name; returns a Picture. What it refuses (W2WError) is shown
+              as a sentence above the last picture.
+    controls  name -> ipywidget with a `value`, in the order in which the Tab key should reach them
+    shared    names of controls that are shown elsewhere, above two explorers that share them
+    """
+
+    def __init__(self, draw: Callable[..., Picture], controls: Mapping[str, Any], shared: Collection[str] = ()) -> None:
+        self.draw, self.controls = draw, dict(controls)
+        self.picture = draw(**self.values)
+        self.report = widgets.HTML(self.picture._repr_html_(), layout=widgets.Layout(width="100%"))
+        for control in self.controls.values():
+            control.observe(self.update, names="value")
+        own = [control for name, control in self.controls.items() if name not in shared]
+        row = widgets.Box(own, layout=widgets.Layout(flex_flow="row wrap", width="100%"))
+        super().__init__([row, self.report], layout=widgets.Layout(width="100%"))
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {name: control.value for name, control in self.controls.items()}
+
+    @property
+    def html(self) -> str:
+        return self.picture._repr_html_()
+
+    @property
+    def words(self) -> str:
+        return self.picture.words
+
+    def update(self, _: object = None) -> None:
+        """Draw again from the values of the controls."""
+        try:
+            self.picture = self.draw(**self.values)
+            self.report.value = self.picture._repr_html_()
+        except W2WError as problem:
+            self.report.value = styled(alert(str(problem)) + self.picture.html)
+
+
+class Sides(_Static):
+    """Two explorers side by side, NVIDIA's first, with controls for both above them."""
+
+    def __init__(self, left: Explorer, right: Explorer, above: Sequence[Any] = ()) -> None:
+        self.left, self.right = left, right
+        for side in (left, right):
+            side.layout = widgets.Layout(flex="1 1 400px", min_width="0")
+        row = widgets.Box([left, right], layout=widgets.Layout(flex_flow="row wrap", width="100%", grid_gap="0 20px"))
+        super().__init__([*above, row], layout=widgets.Layout(width="100%"))
+
+    @property
+    def html(self) -> str:
+        return self.left.html + self.right.html
+
+    @property
+    def words(self) -> str:
+        return f"{self.left.words}\n{self.right.words}"
+
+
+def slider(label: str, value: int, low: int, high: int, step: int = 1) -> Any:
+    """A slider for whole numbers; the arrow keys move it by `step`."""
+    return widgets.IntSlider(
+        value, low, high, step, description=label, style=_LABEL, layout=widgets.Layout(flex="1 1 340px", min_width="0")
+    )
+
+
+def choice(label: str, options: Sequence[Any], value: Any) -> Any:
+    """A drop-down list of names or of (label, value) pairs."""
+    return widgets.Dropdown(
+        options=options, value=value, description=label, style=_LABEL, layout=widgets.Layout(flex="1 1 340px")
+    )
+
+
+def typed(label: str, value: str, examples: Sequence[str]) -> Any:
+    """A line of text that is read on Enter, with examples to choose from."""
+    return widgets.Combobox(
+        value=value,
+        options=examples,
+        description=label,
+        ensure_option=False,
+        continuous_update=False,
+        style=_LABEL,
+        layout=widgets.Layout(flex="1 1 340px"),
+    )
