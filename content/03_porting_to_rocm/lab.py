@@ -25,6 +25,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gpu_utils import check, hint, progress, solution
+from gpu_utils.chips import TARGETS
 
 # %% [markdown] statement of warp_reduce
 # ## 03.warp_reduce: a sum over a block
@@ -245,6 +246,403 @@ check("03.lane_id")
 # **Why it matters.** A width of 32 is written down in many ways: `& 31`, `>> 5`, a block of (32, 8), an array for 32
 # warps. Each is far from the line that fails. Code that took `warpSize` for a constant stopped compiling with ROCm 7
 # (pytorch #156979, vllm #20330): that is the good case, because the compiler says so.
+
+# %% [markdown] statement of shared_budget
+# ## 03.shared_budget: how deep may the pipeline be?
+#
+# A Triton matmul keeps tiles of A (`BLOCK_M` x `BLOCK_K`) and of B (`BLOCK_K` x `BLOCK_N`) in shared memory (LDS on
+# AMD). `num_stages` says how many iterations of its loop are in flight at a time. With the bytes of one tile of each,
+#
+# $$a = \text{BLOCK\_M} \cdot \text{BLOCK\_K} \cdot \text{bytes} \qquad b = \text{BLOCK\_K} \cdot \text{BLOCK\_N} \cdot
+# \text{bytes}$$
+#
+# a block asks for so many bytes with $S$ stages (measured in the lesson with Triton 3.7.1):
+#
+# | | $S = 1$ | $S \ge 2$ |
+# |---|---|---|
+# | `sm_90`, `sm_100` | $a + b$ | $S\,(a + b)$ |
+# | `sm_80`, `sm_89` | $a + b$ | $(S - 1)(a + b)$ |
+# | every `gfx` | $\max(a, b)$ | $(S - 1)(a + b)$ |
+#
+# **Write** `shared_budget(target, BLOCK_M, BLOCK_N, BLOCK_K, bytes_per_value) -> int`: the largest `num_stages` from 1
+# to 8 with which the kernel still loads on `target`, or 0 when it loads with none. `TARGETS[target]` has what you need:
+# `vendor` ("nvidia" or "amd") and `shared_per_block`, the bytes that one block may have.
+#
+# For example, 64 x 64 tiles of float16 with `BLOCK_K = 256`: $a = b = 32$ KiB. On `gfx942`, with 64 KiB, one stage asks
+# for 32 KiB, two for 64 KiB, three for 128 KiB: the answer is 2. On `sm_90`, with 227 KiB, it is 3.
+#
+# The check compiles a matmul for the target with the depth in question and with one more, and reads what the compiler
+# asks for. So the table is not taken on trust; its first run takes some ten seconds, later ones are fast. In all cases
+# `BLOCK_M` is 64 or more. `hint("03.shared_budget")` gives three hints.
+
+
+# %% 03.shared_budget tags=["answer", "03.shared_budget"]
+def shared_budget(target: str, BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, bytes_per_value: int) -> int:
+    """The largest num_stages (1 to 8) that fits the shared memory of a block on `target`; 0 when none does.
+
+    >>> shared_budget("gfx942", 64, 64, 256, 2), shared_budget("sm_90", 64, 64, 256, 2)
+    (2, 3)
+    """
+    # BEGIN SOLUTION
+    limits = TARGETS[target]
+    a, b = BLOCK_M * BLOCK_K * bytes_per_value, BLOCK_K * BLOCK_N * bytes_per_value
+
+    def needs(stages: int) -> int:
+        if limits.vendor == "amd":
+            return max(a, b) if stages == 1 else (stages - 1) * (a + b)
+        return stages * (a + b) if target in ("sm_90", "sm_100") else max(1, stages - 1) * (a + b)
+
+    return max((stages for stages in range(1, 9) if needs(stages) <= limits.shared_per_block), default=0)
+    # END SOLUTION
+
+
+# %% 03.shared_budget check tags=["check", "03.shared_budget"]
+check("03.shared_budget")
+
+# %% [markdown] why shared_budget
+# **Why it matters.** A list of tiles that was tuned on an H100 compiles for MI300X without a word. The kernel then fails
+# when it is loaded ("Required: 73728, Hardware limit: 65536", vllm #17744), in the middle of a run of the tuner. Filter
+# the list by target first. Deeper is not always faster, either: AMD's guide for Triton recommends `num_stages=2` for a
+# single matrix product.
+
+# %% [markdown] statement of fp8_dtype
+# ## 03.fp8_dtype: which FP8, and up to which number?
+#
+# Three answers exist for "the FP8 with 4 bits of exponent" of a target:
+#
+# | | dtype of torch | bias of the exponent | largest number |
+# |---|---|---|---|
+# | the OCP standard | `torch.float8_e4m3fn` | 7 | 448 |
+# | FNUZ | `torch.float8_e4m3fnuz` | 8 | 240 |
+# | no FP8 matrix instructions | – | | |
+#
+# FNUZ is MI300's alone (`gfx942`). OCP: NVIDIA from `sm_89` on, `gfx950`, and RDNA 4 (everything that starts with
+# `gfx12`). All else has none: `sm_80`, `sm_86`, `gfx90a`, `gfx1100`.
+#
+# **Write** `fp8_dtype(target) -> (dtype, largest)`: the torch dtype and its largest finite number as a float, or
+# `(None, None)`. Targets are strings such as `"sm_100"` or `"gfx942"`, with the `sm_` or `gfx` in front.
+#
+# The check clamps a tensor to `-largest` and `largest`, casts it to `dtype` and compares the bytes. Two values show why
+# both must fit: on the CPU, 500 becomes 448 in e4m3fn, and 248 becomes NaN in e4m3fnuz when nobody clamps it to 240.
+
+
+# %% 03.fp8_dtype tags=["answer", "03.fp8_dtype"]
+def fp8_dtype(target: str) -> tuple[torch.dtype | None, float | None]:
+    """The e4m3 format in which `target` computes and its largest finite number; (None, None) when it has no FP8.
+
+    >>> fp8_dtype("sm_90")
+    (torch.float8_e4m3fn, 448.0)
+    >>> fp8_dtype("sm_80")
+    (None, None)
+    """
+    # BEGIN SOLUTION
+    if target == "gfx942":
+        dtype = torch.float8_e4m3fnuz
+    elif target == "gfx950" or target.startswith("gfx12"):
+        dtype = torch.float8_e4m3fn
+    elif target.startswith("sm_") and int(target.removeprefix("sm_")) >= 89:
+        dtype = torch.float8_e4m3fn
+    else:
+        return None, None
+    return dtype, torch.finfo(dtype).max
+    # END SOLUTION
+
+
+# %% 03.fp8_dtype check tags=["check", "03.fp8_dtype"]
+check("03.fp8_dtype")
+
+# %% [markdown] why fp8_dtype
+# **Why it matters.** The same byte is half the number in FNUZ. A checkpoint of weights that is read as the other format
+# is wrong by a factor of two almost everywhere, and a maximum of 448 in a quantiser turns large activations into NaN
+# (pytorch/ao #4130). Unit 08 converts between the formats, bit by bit.
+
+# %% [markdown] the next project
+# The next exercise works on a project of twelve files, as hipify left it. The cell below runs hipify and lists what a
+# reader of the text finds afterwards: the kind, file and line, and what stands there. Look at the files that it names.
+
+# %% the project after hipify
+from gpu_utils.compiler.leftovers import leftovers
+from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import ORIGINAL, hipified
+
+files = hipified(ORIGINAL)
+for one in leftovers(files):
+    print(f"{one.kind:15}{one}")
+
+# %% one of its files
+print(files["csrc/kernels_hip.cuh"])
+
+# %% [markdown] statement of hipify_fixups
+# ## 03.hipify_fixups: what hipify missed
+#
+# The project (`content/03_porting_to_rocm/project`) is a PyTorch extension of twelve files: residual add, RMSNorm and FP8 in one
+# kernel, a counter of clipped values, GELU in bfloat16, a ring of streams, an all-reduce, a GEMM, ranges for the
+# profiler, a binding and `setup.py`. hipify has translated it. **Write `hipify_fixups(files)`**: it gets the files that
+# hipify wrote, as a dict from path to text, and returns a dict with the same paths and the fixed texts.
+#
+# Write rules, not a finished text: real projects stay CUDA at the source and run hipify and such a script at every
+# build. So the check also gives you the same project from other teams. There the namespace, the kernels' names,
+# `kHidden`, `kThreads` and `kTileTokens` differ; files, variables and layout do not. For example, a rule for one line:
+#
+# | `files["csrc/comm_hip.cpp"]` | your result |
+# |---|---|
+# | `#include <nvtx3/roctracer/roctx.h>` | `#include <roctracer/roctx.h>` |
+#
+# **The result must**
+#
+# 1. keep nothing of CUDA in code that a ROCm build sees. Comments, and branches of `#if` that it skips, may;
+# 2. lose nothing: all three kernels are launched, ranges are pushed, hipBLAS and RCCL are used and linked;
+# 3. compute the right numbers on `gfx942` (waves of 64, FP8 in FNUZ up to 240), on `gfx950` (waves of 64, FP8 in OCP up
+#    to 448) and on `gfx1100` (waves of 32, no FP8 units: either type, with its own maximum). One source for all three;
+# 4. ask for at most 64 KiB of LDS a block, static arrays included, and stage whole tokens;
+# 5. keep `kHidden`, the kernels' names and parameters, and the names `kTileTokens`, `kStageBytes`, `kFp8Max`.
+#
+# | for | what ROCm has |
+# |---|---|
+# | conditions | a ROCm build defines `USE_ROCM` and `__HIP_PLATFORM_AMD__`; device code for CDNA also `__GFX9__` |
+# | FP8 | `hip/hip_fp8.h`: `__hip_fp8_e4m3_fnuz`, `__hip_fp8_e4m3`; `HIP_FP8_TYPE_FNUZ` is 1 where the first exists, `HIP_FP8_TYPE_OCP` where the second does |
+# | a launch | `hipLaunchKernelGGL(kernel, grid, block, lds_bytes, stream, arguments...)` |
+# | $2^x$ | `exp2f(x)` |
+# | lanes | votes and masks of 64 bits (`unsigned long long`, `1ull`), `__popcll` |
+# | libraries | `hipblas`, `rccl`, `roctx64`. Of the flags, hipcc knows `-O3` and `-ffast-math` |
+# | in setup.py | `torch.version.hip` is None in a CUDA build, and a string in a ROCm build |
+#
+# The first public case reads the text only. The others compile `csrc/kernels_hip.cuh` with clang and execute it on
+# virtual GPUs; that needs the extra `hip`. Without it, a right answer shows as not graded.
+
+
+# %% 03.hipify_fixups tags=["answer", "03.hipify_fixups"]
+def hipify_fixups(files: dict[str, str]) -> dict[str, str]:
+    """Fixes what hipify left: path -> text of every file in, the same paths with fixed texts out.
+
+    >>> fixed = hipify_fixups({"csrc/a.cpp": "#include <nvtx3/roctracer/roctx.h>"})
+    >>> fixed["csrc/a.cpp"]
+    '#include <roctracer/roctx.h>'
+    """
+    # BEGIN SOLUTION
+    import re
+
+    width = "#ifdef __GFX9__\n#define WARP_SIZE 64\n#else\n#define WARP_SIZE 32\n#endif"
+    fp8 = (
+        "#if HIP_FP8_TYPE_FNUZ\nusing fp8_t = __hip_fp8_e4m3_fnuz;\nconstexpr float kFp8Max = 240.0f;\n"
+        "#else\nusing fp8_t = __hip_fp8_e4m3;\nconstexpr float kFp8Max = 448.0f;\n#endif"
+    )
+    launch = (
+        r"hipLaunchKernelGGL(\1, dim3((tokens + kTileTokens - 1) / kTileTokens), dim3(kThreads), kStageBytes, stream, "
+        r"\2);"
+    )
+    build = (
+        "import torch\n\nROCM = torch.version.hip is not None\n"
+        'LIBRARIES = ["hipblas", "rccl", "roctx64"] if ROCM else \\1\n'
+        'DEVICE_FLAGS = ["-O3", "-ffast-math"] if ROCM else \\2'
+    )
+    plain = (
+        ("nvtx3/roctracer/roctx.h", "roctracer/roctx.h"),
+        ("<cuda_fp8.h>", "<hip/hip_fp8.h>"),
+        ("#define WARP_SIZE 32", width),
+        ("0xffffffffu", "0xffffffffffffffffull"),
+        ("const unsigned vote", "const unsigned long long vote"),
+        ("__popc(", "__popcll("),
+        ("(1u << lane) - 1u", "(1ull << lane) - 1ull"),
+        ("#if __CUDA_ARCH__ >= 800", "#if defined(USE_ROCM) || __CUDA_ARCH__ >= 800"),
+    )
+    patterns = (
+        (r"kTileTokens = \d+;", "kTileTokens = 60 * 1024 / (kHidden * 4);"),  # the rest is for block_reduce
+        (r"using fp8_t = .*?;\n.*?448.0f;", fp8),
+        (r'asm\("ex2\..*?\);', "y = exp2f(x);"),
+        (r"cudaLaunchAttribute overlap.*?cudaLaunchKernelEx\(&config, (\w+), (.*?)\)\);", launch),
+        (r"LIBRARIES = (.*?)\nDEVICE_FLAGS = (.*?\])", build),
+    )
+    fixed = {}
+    for path, text in files.items():
+        for old, new in plain:
+            text = text.replace(old, new)
+        for pattern, new in patterns:
+            text = re.sub(pattern, new, text, flags=re.DOTALL)
+        if path.endswith("hopper_hip.cuh"):
+            text = f"#ifndef USE_ROCM\n{text}\n#endif\n"
+        fixed[path] = text
+    return fixed
+    # END SOLUTION
+
+
+# %% 03.hipify_fixups check tags=["check", "03.hipify_fixups"]
+check("03.hipify_fixups")
+
+# %% [markdown] why hipify_fixups
+# **Why it matters.** What hipify leaves to the compiler to find is the harmless part: a missing header stops the build.
+# Three things here build without a word and are wrong: the guard compiles GELU away, the vote drops lanes 32 to 63, and
+# the FP8 maximum clips. A fourth builds and then fails at the launch: the LDS. That is why a port is tested with
+# numbers, on every width of wave that it will meet, before it is timed.
+
+# %% [markdown] statement of device_agnostic
+# ## 03.device_agnostic: ask the right question
+#
+# A training script chose its settings like this. Every line asks something else than it means:
+#
+# ```python
+# device = "cuda" if torch.version.cuda else "cpu"            # None on AMD
+# major, minor = torch.cuda.get_device_capability()           # on AMD: the gfx number. MI250X says (9, 0), as H100 does
+# target = f"sm_{major}{minor}"
+# dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16   # also yes where it is emulated
+# fp8 = (major, minor) >= (8, 9)                              # RX 7900 XTX says (11, 0) and has none
+# lanes = 32
+# ranks = len(os.environ["CUDA_VISIBLE_DEVICES"].split(","))  # may be absent; on AMD two more variables hide GPUs
+# ```
+#
+# **Write** `device_agnostic() -> dict` with eight settings for the machine that it runs on:
+#
+# | key | value with a GPU | with none |
+# |---|---|---|
+# | `device` | the device string of torch | `"cpu"` |
+# | `target` | `"sm_90"`, `"gfx942"`, ... of GPU 0 | `"cpu"` |
+# | `dtype` | `"bfloat16"` where the hardware has it, else `"float16"` | `"float32"` |
+# | `grad_scaler` | whether gradients need scaling: only in float16 | `False` |
+# | `fp8` | whether the target has FP8 (as in 03.fp8_dtype) | `False` |
+# | `lanes` | lanes that run together on GPU 0 | `1` |
+# | `process_group` | backend of `torch.distributed` | `"gloo"` |
+# | `ranks` | GPUs that torch sees | `1` |
+#
+# Ask `torch.version`, `torch.cuda.is_available()`, `device_count()`, `is_bf16_supported(including_emulation=False)` and
+# `get_device_properties(0)`, each time the function is called: the check puts you on machines of both vendors, and on
+# some without a GPU, by changing what these say. (`nvidia-smi` is no part of any of them.) The properties:
+#
+# | | `major`, `minor` | `gcnArchName` | `warp_size` |
+# |---|---|---|---|
+# | H100 | 9, 0 | `"NVIDIA H100 80GB HBM3"`: a CUDA build gives the name here | 32 |
+# | MI300X | 9, 4 | `"gfx942:sramecc+:xnack-"`: the target and two features | 64 |
+#
+# For example, one MI300X gives `{"device": "cuda", "target": "gfx942", "dtype": "bfloat16", "grad_scaler": False,
+# "fp8": True, "lanes": 64, "process_group": "nccl", "ranks": 1}`. RCCL, AMD's library, answers to the name `"nccl"`.
+
+
+# %% 03.device_agnostic tags=["answer", "03.device_agnostic"]
+def device_agnostic() -> dict[str, str | int | bool]:
+    """Settings for this machine: device, target, dtype, grad_scaler, fp8, lanes, process_group, ranks."""
+    if not torch.cuda.is_available():
+        return {
+            "device": "cpu",
+            "target": "cpu",
+            "dtype": "float32",
+            "grad_scaler": False,
+            "fp8": False,
+            "lanes": 1,
+            "process_group": "gloo",
+            "ranks": 1,
+        }
+    # BEGIN SOLUTION
+    gpu = torch.cuda.get_device_properties(0)
+    target = gpu.gcnArchName.split(":")[0] if torch.version.hip else f"sm_{gpu.major}{gpu.minor}"
+    bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    return {
+        "device": "cuda",
+        "target": target,
+        "dtype": "bfloat16" if bf16 else "float16",
+        "grad_scaler": not bf16,
+        "fp8": target in ("sm_89", "sm_90", "sm_100", "gfx942", "gfx950", "gfx1200", "gfx1201"),
+        "lanes": gpu.warp_size,
+        "process_group": "nccl",
+        "ranks": torch.cuda.device_count(),
+    }
+    # END SOLUTION
+
+
+# %% 03.device_agnostic check tags=["check", "03.device_agnostic"]
+check("03.device_agnostic")
+
+# %% [markdown] why device_agnostic
+# **Why it matters.** Each of these questions has been asked wrongly in public. A test for Hopper by capability chose
+# FlashAttention 3 on MI350X, which has none (torchtitan #4778); the same pair of numbers means "has FP8" on one vendor
+# and "has none" on the other (vllm #40620). Ask for the property that you need. Where torch does not know it, ask for
+# the target.
+
+# %% [markdown] statement of inline_asm
+# ## 03.inline_asm: a line of PTX, and its twin
+#
+# Weights of 8 bits come four to an int32 word, and the kernel wants float16. A well-known trick does it with no
+# conversion: `0x6400` is 1024 in float16, and there its lowest bit is worth 1. So a byte $w$ in the low half of
+# `0x64__` reads as $1024 + w$, exactly:
+#
+# $$\text{halves}_{i,j} = 1024 + \text{byte}_j(\text{words}_i) \qquad 0 \le i < n,\; 0 \le j < 4$$
+#
+# with byte 0 the lowest. The old kernel makes two of them at a time with one byte permute of PTX:
+#
+# ```python
+# magic = 0x64646464
+# low = tl.inline_asm_elementwise(
+#     "prmt.b32 $0, $1, $2, 0x4140;", "=r,r,r", [words, magic], dtype=tl.int32, is_pure=True, pack=1)
+# high = tl.inline_asm_elementwise(
+#     "prmt.b32 $0, $1, $2, 0x4342;", "=r,r,r", [words, magic], dtype=tl.int32, is_pure=True, pack=1)
+# ```
+#
+# **Port it.** On NVIDIA these lines stay. On AMD use `v_perm_b32 $0, $1, $2, $3`, with the selector as the third
+# operand (gfx9 takes no 32-bit literal there). The two instructions differ:
+#
+# | | `prmt.b32 d, a, b, selector` | `v_perm_b32 d, a, b, selector` |
+# |---|---|---|
+# | bytes 0 to 3 are those of | `a` | `b` |
+# | bytes 4 to 7 are those of | `b` | `a` |
+# | the selector has | one hexadecimal digit for each byte of `d` | one byte for each byte of `d` |
+# | registers in the constraints | `r` | `v` |
+#
+# In both, the lowest digit or byte of the selector chooses the lowest byte of `d`. In `0x4140` that is byte 0 of the
+# word, then a `0x64`, byte 1, and a `0x64` again: in memory, $1024 + \text{byte}_0$ and $1024 + \text{byte}_1$.
+# For example, the word `0x04030201` gives 1025, 1026, 1027, 1028.
+#
+# **Given** `words`: `(n,)` int32, contiguous. **Return** `(n, 4)` float16 on its device. Both parts of the cell are
+# yours: the permutes, and what the launcher tells the kernel. The kernel is executed for `sm_80`, `gfx942`, `gfx1100` and
+# `gfx950`; `triton.runtime.driver.active.get_current_target().backend` is `"cuda"` or `"hip"`.
+
+
+# %% 03.inline_asm tags=["answer", "03.inline_asm"]
+@triton.jit
+def unpack_kernel(words_ptr, halves_ptr, n, BACKEND: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    words = tl.load(words_ptr + offsets, mask=mask)
+    low, high = words, words  # two int32 with two float16 each: your permutes go here
+    # BEGIN SOLUTION
+    magic = 0x64646464
+    if BACKEND == "cuda":
+        low = tl.inline_asm_elementwise(
+            "prmt.b32 $0, $1, $2, 0x4140;", "=r,r,r", [words, magic], dtype=tl.int32, is_pure=True, pack=1
+        )
+        high = tl.inline_asm_elementwise(
+            "prmt.b32 $0, $1, $2, 0x4342;", "=r,r,r", [words, magic], dtype=tl.int32, is_pure=True, pack=1
+        )
+    else:
+        low = tl.inline_asm_elementwise(
+            "v_perm_b32 $0, $1, $2, $3", "=v,v,v,v", [magic, words, 0x04010400], dtype=tl.int32, is_pure=True, pack=1
+        )
+        high = tl.inline_asm_elementwise(
+            "v_perm_b32 $0, $1, $2, $3", "=v,v,v,v", [magic, words, 0x04030402], dtype=tl.int32, is_pure=True, pack=1
+        )
+    # END SOLUTION
+    tl.store(halves_ptr + 2 * offsets, low, mask=mask)
+    tl.store(halves_ptr + 2 * offsets + 1, high, mask=mask)
+
+
+def inline_asm(words: Tensor) -> Tensor:
+    """Return 1024 + each byte of `words` (n,) int32, the lowest first, as (n, 4) float16. Launches unpack_kernel."""
+    BLOCK = 512
+    n = words.numel()
+    halves = torch.empty(n, 4, dtype=torch.float16, device=words.device)
+    grid = (triton.cdiv(n, BLOCK),)
+    # BEGIN SOLUTION
+    backend = triton.runtime.driver.active.get_current_target().backend
+    unpack_kernel[grid](words, halves.view(torch.int32), n, BACKEND=backend, BLOCK=BLOCK)
+    return halves
+    # END SOLUTION
+
+
+# %% 03.inline_asm check tags=["check", "03.inline_asm"]
+check("03.inline_asm")
+
+# %% [markdown] why inline_asm
+# **Why it matters.** "couldn't allocate output register for constraint 'f'" is how unfenced PTX ends on AMD (mamba #1018,
+# sglang #34351), and LLVM takes the whole process with it; the check stops before that. The better port is often no
+# assembly at all: three shifts and masks do the same here, and both compilers know how to turn them into permutes. And
+# what you write in assembly is no longer looked at: LLVM puts a wait after `v_exp_f32` on gfx942 where the next vector
+# instruction needs its result, and it cannot do so for a `v_exp_f32` in your text.
 
 # %% [markdown] where you stand
 # ## Where you stand

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gpu_utils.chips.targets import TARGETS, Target
+from gpu_utils.compiler.constraints import checked_constraints
 from gpu_utils.compiler.quiet import ToolOutput, kept_output
 from gpu_utils.errors import CompileFailed
 
@@ -92,10 +93,10 @@ def compile_for(
     output = ToolOutput()
     try:
         source, chosen = _source(function, backend, tuple(args or ()), signature, launch)
-        with kept_output() as output:
+        with kept_output() as output, checked_constraints():
             built = _compile(source, gpu, chosen)
     except Exception as problem:
-        raise CompileFailed(f"{where}: {_first_error(problem, output.text)}") from problem
+        raise CompileFailed(f"{where}: {first_error(problem, output.text)}") from problem
     stages = {name: built.asm[name] for name in built.asm if name not in ("source", "sass")}
     return Compiled(
         target=target,
@@ -192,7 +193,7 @@ def _compile(source: Any, gpu: Any, options: Any) -> Any:
     return triton.compile(source, target=gpu, options=options.__dict__)
 
 
-def _first_error(problem: BaseException, printed: str) -> str:
+def first_error(problem: BaseException, printed: str) -> str:
     """One sentence: the learner's innermost line with the error there, or the first line of what a tool said."""
     from triton.compiler.errors import CompilationError
 

@@ -137,7 +137,7 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
         generator = torch.Generator().manual_seed(_subseed(seed, exercise.id, str(index)) % 2**63)
         inputs = exercise.inputs(case, generator)
         expected = exercise.reference(**inputs)
-        targets = to_compile if exercise.kind == "kernel" and index == 0 else ()
+        targets = to_compile if exercise.kind == "kernel" and not exercise.machine_code and index == 0 else ()
         for number, where in enumerate(chosen):
             reason = where.unavailable() or _cannot_run(exercise, where.name, inputs)
             if not _applies(exercise, where.name):

@@ -2,8 +2,16 @@
 
 from gpu_utils.exercises.u03_porting_to_rocm import (
     ballot,
+    device_agnostic,
+    fp8_dtype,
+    hipify_fixups,
+    inline_asm,
     lane_id,
+    shared_budget,
     warp_reduce,
 )
 
-EXERCISES = tuple(module.EXERCISE for module in (warp_reduce, ballot, lane_id))
+EXERCISES = tuple(
+    module.EXERCISE
+    for module in (warp_reduce, ballot, lane_id, shared_budget, fp8_dtype, hipify_fixups, device_agnostic, inline_asm)
+)
