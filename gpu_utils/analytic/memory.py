@@ -78,19 +78,24 @@ def kv_cache_bytes(cache: CacheShape, batch: int, context: int, bytes_per_value:
     return int(cache.per_token(bytes_per_value) * batch * context)
 
 
-def activation_bytes(tokens: int, width: int, hidden: int, bytes_per_value: float = 2, logits: int = 0) -> int:
-    """Bytes that are alive at the widest point of a forward pass without gradients: the MLP of one block.
+def activation_bytes(
+    tokens: int, width: int, hidden: int, bytes_per_value: float = 2, logits: int = 0, gated: bool = False
+) -> int:
+    """Bytes alive at the widest point of a forward pass without gradients: the MLP of one block, or the output.
 
     tokens  that go through the model at once; width: of the residual stream; hidden: of the MLP
     logits  values of the output (tokens that are read out times the vocabulary)
+    gated   the MLP multiplies two projections (SwiGLU)
 
-    There live the residual stream and its normed copy (width each) and the input and output of the MLP's nonlinearity
-    (hidden each). Layers follow one another, so that their number does not matter.
+    In the MLP live the block's input, the residual stream and its normed copy (width each), and the input and output of
+    the nonlinearity (hidden each), with a gate also the other projection. Layers follow one another, so that their
+    number does not matter. Other implementations keep a little more.
 
     >>> activation_bytes(tokens=4096, width=768, hidden=3072, bytes_per_value=2) // 2**20
-    60
+    66
     """
-    return int(bytes_per_value * max(tokens * (2 * width + 2 * hidden), 2 * tokens * width + logits))
+    inside = tokens * (3 * width + (3 if gated else 2) * hidden)
+    return int(bytes_per_value * max(inside, 2 * tokens * width + logits))
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,7 @@ class LanguageModel:
     """A published model, as far as its memory goes.
 
     parameters  all of them; width, hidden, vocab: of the residual stream, of the widest MLP, of the output
+    gated       its MLPs multiply two projections
     """
 
     name: str
@@ -106,6 +112,7 @@ class LanguageModel:
     width: int
     hidden: int
     vocab: int
+    gated: bool
     source: str
 
 
@@ -116,12 +123,14 @@ def _defaults(name: str) -> str:
 MODELS: Mapping[str, LanguageModel] = {
     model.name: model
     for model in (
-        LanguageModel("GPT-2", 124_439_808, mha(12, 12, 64), 768, 3072, 50257, _defaults("GPT2Config")),
-        LanguageModel("Llama-7B", 6_738_415_616, mha(32, 32, 128), 4096, 11008, 32000, _defaults("LlamaConfig")),
-        LanguageModel("Falcon-7B", 6_921_720_704, mqa(32, 64), 4544, 18176, 65024, _defaults("FalconConfig")),
-        LanguageModel("Mistral-7B", 7_241_732_096, gqa(32, 8, 128), 4096, 14336, 32000, _defaults("MistralConfig")),
+        LanguageModel("GPT-2", 124_439_808, mha(12, 12, 64), 768, 3072, 50257, False, _defaults("GPT2Config")),
+        LanguageModel("Llama-7B", 6_738_415_616, mha(32, 32, 128), 4096, 11008, 32000, True, _defaults("LlamaConfig")),
+        LanguageModel("Falcon-7B", 6_921_720_704, mqa(32, 64), 4544, 18176, 65024, False, _defaults("FalconConfig")),
         LanguageModel(
-            "DeepSeek-V3", 671_026_404_352, mla(61, 512, 64), 7168, 18432, 129280, _defaults("DeepseekV3Config")
+            "Mistral-7B", 7_241_732_096, gqa(32, 8, 128), 4096, 14336, 32000, True, _defaults("MistralConfig")
+        ),
+        LanguageModel(
+            "DeepSeek-V3", 671_026_404_352, mla(61, 512, 64), 7168, 18432, 129280, True, _defaults("DeepseekV3Config")
         ),
     )
 }
@@ -176,16 +185,17 @@ def plan(
 
     >>> p = plan("H100", MODELS["Mistral-7B"], batch=32, context=8192)
     >>> p.fits, [round(part / 1e9, 1) for part in (p.weights, p.cache, p.activations, p.capacity)]
-    (True, [14.5, 34.4, 0.6, 80.0])
+    (True, [14.5, 34.4, 0.9, 80.0])
     """
     _positive(weight_bytes=weight_bytes, cache_bytes=cache_bytes, chips=chips)
     row = CHIPS[chip] if isinstance(chip, str) else chip
     if row.memory_gb.value is None:
         raise UnknownFigure(f"the registry has no figure for the memory of {row.name} ({row.memory_gb.note})")
+    tokens = max(batch, context)
     return MemoryPlan(
         weights=int(model.parameters * weight_bytes),
         cache=kv_cache_bytes(model.cache, batch, context, cache_bytes),
-        activations=activation_bytes(max(batch, context), model.width, model.hidden, 2, batch * model.vocab),
+        activations=activation_bytes(tokens, model.width, model.hidden, 2, batch * model.vocab, model.gated),
         capacity=int(row.memory_gb.value * GB) * chips,
     )
 

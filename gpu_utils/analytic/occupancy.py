@@ -137,7 +137,7 @@ def occupancy(target: Target, registers: int, shared: int, num_warps: int, *, sc
     12 of 32 waves (38%), limited by registers
     >>> print(occupancy(TARGETS["sm_90"], registers=128, shared=40_000, num_warps=8).explain())
       waves            8 blocks   64 slots // 8 waves
-    > registers        2 blocks   128 -> 128; 512 // 128 = 4 waves a part; 4 * 4 // 8 waves
+    > registers        2 blocks   128 -> 128; 512 // 128 = 4 waves a part; 4 * 4 // 8
       shared memory    5 blocks   40000 + 1024 -> 41088; 233472 // 41088
       blocks          32 blocks   32 blocks an SM
       2 blocks of 8: 16 of 64 waves (25%), limited by registers
@@ -185,22 +185,16 @@ def _registers(target: Target, registers: int, num_warps: int) -> Limit:
         rule = f"{registers} are more than the {target.registers_max} that a lane can have"
         return Limit("registers", registers, taken, target.registers, 0, rule, None)
     fit = target.registers // taken
-    waves = min(target.waves_per_simd, fit)
-    capped = f", at most {waves}" if fit > waves else ""
-    rule = (
-        f"{registers} -> {taken}; {target.registers} // {taken} = {fit} waves a part{capped}; "
-        f"{waves} * {target.simds} // {num_warps} waves"
-    )
-    return Limit("registers", registers, taken, target.registers, waves * target.simds // num_warps, rule, None)
+    each = f"{registers} -> {taken}; {target.registers} // {taken} = {fit} waves a part"
+    rule = f"{each}; {fit} * {target.simds} // {num_warps}"
+    return Limit("registers", registers, taken, target.registers, fit * target.simds // num_warps, rule, None)
 
 
 def _scalars(target: Target, scalars: int, num_warps: int) -> Limit:
     assert target.scalars is not None
     fit = target.scalars // scalars
-    waves = min(target.waves_per_simd, fit)
-    capped = f", at most {waves}" if fit > waves else ""
-    rule = f"{target.scalars} // {scalars} = {fit} waves a part{capped}; {waves} * {target.simds} // {num_warps} waves"
-    return Limit("scalar registers", scalars, scalars, target.scalars, waves * target.simds // num_warps, rule, None)
+    rule = f"{target.scalars} // {scalars} = {fit} waves a part; {fit} * {target.simds} // {num_warps}"
+    return Limit("scalar registers", scalars, scalars, target.scalars, fit * target.simds // num_warps, rule, None)
 
 
 def _shared(target: Target, shared: int) -> Limit:

@@ -1,8 +1,8 @@
 """FLOP and bytes of every operator of a GPT-2's forward pass, and so its arithmetic intensity.
 
-One multiply-add of a matrix product is two FLOP; other operators count the arithmetic of their formula for each element,
-a transcendental function as one. Bytes are what an operator reads and writes when each of its tensors crosses the memory
-bus once. Training reads and writes the same shapes forward; its backward pass does two products for each one here.
+One multiply-add of a matrix product is two FLOP; other operators count the arithmetic of their formula for each
+element, a transcendental function as one. Bytes are what an operator reads and writes when each of its tensors crosses
+the memory bus once. Training has the same shapes forward; its backward pass does two products for each one here.
 """
 
 from __future__ import annotations

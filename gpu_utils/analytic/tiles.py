@@ -1,8 +1,8 @@
 """Traffic of a tiled matrix product: what a grid of output tiles reads from memory and writes to it.
 
-C (M, N) = A (M, K) @ B (K, N). Each program computes one tile of C. It reads a strip of rows of A and a strip of columns
-of B, so A is read once for each column of tiles and B once for each row of tiles. Nothing is assumed to stay in a cache
-between programs: the L2 can only make it less, and the order of the programs decides by how much.
+C (M, N) = A (M, K) @ B (K, N). Each program computes one tile of C. It reads a strip of rows of A and a strip of
+columns of B, so A is read once for each column of tiles and B once for each row of tiles. Nothing is assumed to stay in
+a cache between programs: the L2 can only make it less, and the order of the programs decides by how much.
 """
 
 from __future__ import annotations
