@@ -374,10 +374,10 @@ print(files["csrc/kernels_hip.cuh"])
 # %% [markdown] statement of hipify_fixups
 # ## 03.hipify_fixups: what hipify missed
 #
-# The project (`content/03_porting_to_rocm/project`) is a PyTorch extension of twelve files: residual add, RMSNorm and FP8 in one
-# kernel, a counter of clipped values, GELU in bfloat16, a ring of streams, an all-reduce, a GEMM, ranges for the
-# profiler, a binding and `setup.py`. hipify has translated it. **Write `hipify_fixups(files)`**: it gets the files that
-# hipify wrote, as a dict from path to text, and returns a dict with the same paths and the fixed texts.
+# The project in `content/03_porting_to_rocm/project` is a PyTorch extension of twelve files: residual add, RMSNorm and
+# FP8 in one kernel, a counter of clipped values, GELU in bfloat16, a ring of streams, an all-reduce, a GEMM, ranges for
+# the profiler, a binding and `setup.py`. hipify has translated it. **Write `hipify_fixups(files)`**: it gets the files
+# that hipify wrote, as a dict from path to text, and returns a dict with the same paths and the fixed texts.
 #
 # Write rules, not a finished text: real projects stay CUDA at the source and run hipify and such a script at every
 # build. So the check also gives you the same project from other teams. There the namespace, the kernels' names,
@@ -399,7 +399,8 @@ print(files["csrc/kernels_hip.cuh"])
 # | for | what ROCm has |
 # |---|---|
 # | conditions | a ROCm build defines `USE_ROCM` and `__HIP_PLATFORM_AMD__`; device code for CDNA also `__GFX9__` |
-# | FP8 | `hip/hip_fp8.h`: `__hip_fp8_e4m3_fnuz`, `__hip_fp8_e4m3`; `HIP_FP8_TYPE_FNUZ` is 1 where the first exists, `HIP_FP8_TYPE_OCP` where the second does |
+# | FP8 | `hip/hip_fp8.h`: `__hip_fp8_e4m3_fnuz` where `HIP_FP8_TYPE_FNUZ` is 1, |
+# | | `__hip_fp8_e4m3` (OCP) where `HIP_FP8_TYPE_OCP` is 1; `gfx1100` has both, in software |
 # | a launch | `hipLaunchKernelGGL(kernel, grid, block, lds_bytes, stream, arguments...)` |
 # | $2^x$ | `exp2f(x)` |
 # | lanes | votes and masks of 64 bits (`unsigned long long`, `1ull`), `__popcll` |

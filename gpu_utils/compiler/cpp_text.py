@@ -35,7 +35,9 @@ class Directive:
     rest: str
 
 
-_PIECES = re.compile(r'(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<text>"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\')', re.DOTALL)
+_PIECES = re.compile(
+    r'(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|(?P<text>"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\')', re.DOTALL
+)
 _TOKENS = re.compile(
     r'(?P<text>"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\')|(?P<name>[A-Za-z_]\w*)'
     r"|(?P<number>\.?\d(?:[eEpP][+-]|[\w.'])*)|(?P<sign>::|<<<|>>>|<<|>>|\S)"
@@ -176,8 +178,8 @@ _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv,
     ast.Mod: operator.mod, ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt,
-    ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Not: operator.not_, ast.USub: operator.neg,
-    ast.UAdd: operator.pos, ast.Invert: operator.invert,
+    ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.USub: operator.neg,
+    ast.UAdd: operator.pos, ast.Invert: operator.not_,
 }  # fmt: skip
 
 
@@ -204,7 +206,10 @@ def evaluate(expression: str, macros: Mapping[str, str]) -> int:
     text = re.sub(r"\b(0[xX][\da-fA-F]+|\d+)[uUlL]*\b", r"\1", text)
     text = _NAME.sub(lambda m: str(int(m[0] == "true")), text)
     text = text.replace("&&", " and ").replace("||", " or ")
-    return int(_value(ast.parse(re.sub(r"!(?!=)", " not ", text).strip(), mode="eval").body))
+    if "~" in text:
+        raise ValueError("~ is not evaluated here")
+    # `!` binds tighter than Python's `not`: `~` stands for it on the way
+    return int(_value(ast.parse(re.sub(r"!(?!=)", "~", text).strip(), mode="eval").body))
 
 
 def _value(node: ast.expr) -> int:

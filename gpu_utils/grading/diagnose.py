@@ -30,7 +30,7 @@ def diagnose(
     failures = [entry for entry in judged if entry[2].status == "failed"][:MOST_JOBS]
     passed = {entry[2].case: entry for entry in judged if entry[2].status == "passed" and not entry[0].idle}
     passes = list(passed.values())[:2]
-    if not failures or failures[0][1].error in ("timeout", "died"):
+    if not failures or failures[0][2].kind in ("timeout", "died"):
         return None
     for misconception in exercise.misconceptions:
         if all(_alike(exercise, misconception, *entry, judge) for entry in failures + passes):

@@ -19,7 +19,12 @@ from gpu_utils.virtual import virtual_gpu
 from gpu_utils.virtual.asm import LoadedModule
 
 ENCODINGS = {448.0: torch.float8_e4m3fn, 240.0: torch.float8_e4m3fnuz}
-LARGEST: dict[str, tuple[float, ...]] = {"gfx942": (240.0,), "gfx950": (448.0,), "gfx1100": (240.0, 448.0)}
+LARGEST: dict[str, tuple[float, ...]] = {
+    "sm_80": (448.0,),
+    "gfx942": (240.0,),
+    "gfx950": (448.0,),
+    "gfx1100": (240.0, 448.0),
+}
 """Largest E4M3 numbers that a target may use. gfx1100 has no FP8 in hardware: HIP's header has both there."""
 
 CLIP_VALUES, GELU_VALUES, EPS, LIMIT = 2500, 1501, 1e-5, 1.5

@@ -15,7 +15,7 @@ namespace normq {
 // out_t[c, t] = fp8(y[c] / scales[t]): transposed, as the GEMM of the backward pass reads it.
 // One block takes kTileTokens tokens and needs kStageBytes of dynamic shared memory.
 __global__ void __launch_bounds__(kThreads)
-    rmsnorm_quant_kernel(const float *x, float *residual, const float *weight, fp8_t *out_t, float *scales,
+    normq_norm_kernel(const float *x, float *residual, const float *weight, fp8_t *out_t, float *scales,
                          int tokens, float eps) {
   extern __shared__ float stage[];
   const int first = blockIdx.x * kTileTokens;
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // Appends the position of every value with |x| > limit to `where` (in any order) and counts them in `count`.
 __global__ void __launch_bounds__(kThreads)
-    clip_count_kernel(const float *x, int n, float limit, int *where, int *count) {
+    normq_clip_kernel(const float *x, int n, float limit, int *where, int *count) {
   for (int base = blockIdx.x * kThreads; base < n; base += gridDim.x * kThreads) {
     const int i = base + threadIdx.x;
     const bool clipped = i < n && fabsf(x[i]) > limit;
@@ -77,7 +77,7 @@ __device__ __forceinline__ float fast_exp2(float x) {
 }
 
 // out = gelu(x) in the tanh form; tanh(u) = 1 - 2 / (exp(2u) + 1).
-__global__ void __launch_bounds__(kThreads) gelu_kernel(const __nv_bfloat16 *x, __nv_bfloat16 *out, int n) {
+__global__ void __launch_bounds__(kThreads) normq_gelu_kernel(const __nv_bfloat16 *x, __nv_bfloat16 *out, int n) {
 #if __CUDA_ARCH__ >= 800  // bfloat16 needs Ampere
   for (int i = blockIdx.x * kThreads + threadIdx.x; i < n; i += gridDim.x * kThreads) {
     const float z = __bfloat162float(x[i]);
