@@ -21,7 +21,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
 
 MODELS: dict[str, Model] = {
     "GPT-2": {"layers": 12, "heads": 12, "kv_heads": 12, "head_dim": 64, "parameters": 124_439_808},
-    "Llama-2-7B (MHA)": {"layers": 32, "heads": 32, "kv_heads": 32, "head_dim": 128, "parameters": 6_738_415_616},
+    "Llama-7B (MHA)": {"layers": 32, "heads": 32, "kv_heads": 32, "head_dim": 128, "parameters": 6_738_415_616},
     "Mistral-7B (GQA)": {"layers": 32, "heads": 32, "kv_heads": 8, "head_dim": 128, "parameters": 7_241_732_096},
     "Falcon-7B (MQA)": {"layers": 32, "heads": 71, "kv_heads": 1, "head_dim": 64, "parameters": 6_921_720_704},
     "DeepSeek-V3 (MLA)": {
@@ -114,7 +114,7 @@ def _one_layer(model: Model) -> int:
 def _fresh(rng: random.Random) -> Case:
     return Case(
         "a fresh plan",
-        model=rng.choice(["Llama-2-7B (MHA)", "Mistral-7B (GQA)", "Falcon-7B (MQA)", "a small MLA"]),
+        model=rng.choice(["Llama-7B (MHA)", "Mistral-7B (GQA)", "Falcon-7B (MQA)", "a small MLA"]),
         batch=rng.randint(2, 64),
         context=rng.randint(1_000, 40_000),
         cache_bytes=rng.choice([1, 2]),
@@ -224,8 +224,8 @@ EXERCISE = Exercise(
     reference=kv_cache_reference,
     cases=(
         _case("GPT-2, all heads", "GPT-2", "H100", 8, 1024),
-        _case("MHA on H100", "Llama-2-7B (MHA)", "H100", 16, 4096),
-        _case("the same on MI300X", "Llama-2-7B (MHA)", "MI300X", 16, 4096),
+        _case("MHA on H100", "Llama-7B (MHA)", "H100", 16, 4096),
+        _case("the same on MI300X", "Llama-7B (MHA)", "MI300X", 16, 4096),
         _case("GQA: a quarter of the heads", "Mistral-7B (GQA)", "H100", 16, 8192),
         _case("MQA: one head for 71", "Falcon-7B (MQA)", "MI300X", 16, 32_768),
         _case("MLA, of DeepSeek-V3's sizes per token", "a small MLA", "H100", 32, 16_384),
@@ -243,8 +243,8 @@ EXERCISE = Exercise(
     ),
     explanation=(
         "A token costs layers * 2 * kv_heads * head_dim values, whatever the number of query heads, or layers * "
-        "(latent + rope) with MLA: DeepSeek-V3 keeps 70,272 bytes a token in bf16, where full heads of its sizes would "
-        "take 57 times as much. What the weights leave free, divided by one sequence, is the largest batch; and in "
-        "decoding the batch is what the intensity of the linear layers depends on."
+        "(latent + rope) with MLA: DeepSeek-V3 keeps 70,272 bytes a token in bf16, where a key and a value of 128 for "
+        "each of its 128 heads would take 57 times as much. What the weights leave free, divided by one sequence, is "
+        "the largest batch; and in decoding the batch is what the intensity of the linear layers depends on."
     ),
 )
