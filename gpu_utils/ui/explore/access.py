@@ -26,7 +26,7 @@ from gpu_utils.ui.explore.drawing import (
     text,
     wave,
 )
-from gpu_utils.ui.explore.widget import Explorer, choice, slider, typed
+from gpu_utils.ui.explore.widget import Explorer, choice, in_a_row, slider, typed
 
 MEMORIES = {"global": "global memory", "shared": "shared memory (LDS)"}
 EXAMPLES = (
@@ -189,7 +189,8 @@ def _banks(found: BankAccess, banks: int) -> tuple[float, list[str]]:
             drawn.append(text(x + _CELL / 2, y + 12, label, size=9 if len(label) < 3 else 7, at="middle"))
     if found.cycles > rows:
         drawn.append(text(left, below + 14, f"... and {found.cycles - rows} more passes", size=11))
-    return below + 20, drawn
+        below += 18
+    return below + 4, drawn
 
 
 def explorer(
@@ -207,8 +208,8 @@ def explorer(
 
     Errors: BadArgument for an expression that cannot be read; UnknownName for a memory or target.
     """
-    where = widgets.ToggleButtons(options=[(words, name) for name, words in MEMORIES.items()], description="memory")
-    where.value = memory
+    where = widgets.ToggleButtons(options=[(words, name) for name, words in MEMORIES.items()], value=memory)
+    where.style.button_width = "auto"
     stride = slider("stride", 1, 0, 64)
     controls = {
         "expression": typed("index of a lane", expression, EXAMPLES),
@@ -223,5 +224,5 @@ def explorer(
         controls["expression"].value = f"lane * {change['new']}"
 
     stride.observe(write, names="value")
-    found.children = (stride, *found.children)
+    found.children = (in_a_row([stride]), *found.children)
     return found

@@ -14,7 +14,7 @@ from gpu_utils.ui.explore.drawing import Picture, box, path, picture, small, svg
 from gpu_utils.ui.explore.widget import Explorer, choice, slider
 
 GIB = 2**30
-_WIDTH, _LEFT, _BAR = 900, 220, 480
+_WIDTH, _LEFT, _BAR = 720, 200, 380
 _VOCAB_SIZE, _HEAD_DIM = 50257, 64
 KNOWN_CHIPS = tuple(name for name in CHIPS if CHIPS[name].peak("bf16") and CHIPS[name].memory_gb.value)
 """Chips whose bf16 peak and memory both have a source."""
@@ -59,19 +59,19 @@ def draw(config: GPT2Config, batch: int, seq_len: int, chip_name: str, fused: bo
     for row, (name, size) in enumerate(parts.items()):
         y = 12 + 32 * row
         drawn += [
-            text(_LEFT - 12, y + 17, name, size=14, at="end"),
+            text(_LEFT - 12, y + 17, name, size=13, at="end"),
             box(_LEFT + start * scale, y, max(size * scale, 1), 24, ("even", "odd")[row % 2]),
-            text(_LEFT + _BAR + 130, y + 17, f"{size / GIB:.2f} GiB", size=14, at="end"),
+            text(_WIDTH - 10, y + 17, f"{size / GIB:.2f} GiB", size=13, at="end"),
         ]
         start += size
     edge = _LEFT + room * scale
     drawn += [
         path([(edge, 6), (edge, 148)], "edge", "6 4"),
-        text(max(edge, _LEFT + 130), 168, f"memory of {chip.name}", size=14, at="end"),
+        text(max(edge, _LEFT + 130), 168, f"memory of {chip.name}", size=13, at="end"),
     ]
     spoken = "; ".join(f"{name} {size / GIB:.2f} GiB" for name, size in parts.items())
     sources = f"memory {chip.memory_gb}; peak {chip.peak_figure('bf16')}"
-    return picture(chip.vendor, words, svg(_WIDTH, 176, drawn, spoken, least=600), after=small(sources))
+    return picture(chip.vendor, words, svg(_WIDTH, 176, drawn, spoken, least=460), after=small(sources))
 
 
 def _draw(layers: int, width: int, tokens: int, batch: int, chip: str, fused: bool) -> Picture:

@@ -9,7 +9,7 @@ from html import escape
 from gpu_utils.chips import CHIPS, TARGETS
 
 _STYLE = """<style>
-.w2w-x { --ink: var(--jp-ui-font-color1, #1f2328); --paper: var(--jp-layout-color1, #fff); --line: #6e7781;
+.w2w-x { --ink: var(--jp-ui-font-color1, #1f2328); --paper: var(--jp-layout-color0, #fff); --line: #6e7781;
   --soft: #eef1f4; --nvidia: #2f7d32; --amd: #b3401f; --hue: #0b62c4; color: var(--ink); background: var(--paper);
   font: 14px/1.45 var(--jp-ui-font-family, sans-serif); white-space: normal; padding: 2px; }
 [data-jp-theme-light="false"] .w2w-x { --line: #9aa4ae; --soft: #30363d; --nvidia: #7ecb82;
@@ -18,7 +18,7 @@ _STYLE = """<style>
 .w2w-x .sides { display: flex; flex-wrap: wrap; gap: 8px 20px; }
 .w2w-x .side { flex: 1 1 400px; min-width: 0; }
 .w2w-x .side:has(.wide) { flex-basis: 100%; }
-.w2w-x .scroll { overflow-x: auto; }
+.w2w-x .scroll { overflow-x: auto; contain: inline-size; }
 .w2w-x svg { display: block; width: 100%; font-family: inherit; }
 .w2w-x svg text { fill: var(--ink); } .w2w-x svg .line { stroke: var(--line); fill: none; }
 .w2w-x svg .edge { stroke: var(--ink); stroke-width: 2; fill: none; }
@@ -145,7 +145,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], marked: Sequenc
     for number, row in enumerate(rows):
         cells = "".join(f"<td>{escape(str(cell))}</td>" for cell in row)
         sign = "▸" if number in marked else ""
-        body.append(f"<tr{' class=binds' * (number in marked)}><td>{sign}</td>{cells}</tr>")
+        kind = "binds" if number in marked else "other"
+        body.append(f'<tr class="{kind}"><td>{sign}</td>{cells}</tr>')
     names = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     head_row = f'<tr><th scope="col"></th>{names}</tr>'
     return f'<div class="scroll"><table><thead>{head_row}</thead><tbody>{"".join(body)}</tbody></table></div>'

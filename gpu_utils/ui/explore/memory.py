@@ -16,7 +16,7 @@ from gpu_utils.ui.explore.widget import Explorer, choice, slider
 
 WIDTHS = {"bf16, 2 bytes": 2.0, "fp8, 1 byte": 1.0}
 CONTEXTS = [2**power for power in range(9, 18)]
-_WIDTH, _LEFT, _BAR, _ROW = 900.0, 130.0, 520.0, 46.0
+_WIDTH, _LEFT, _BAR, _ROW = 720.0, 116.0, 390.0, 46.0
 
 
 def draw(
@@ -48,7 +48,7 @@ def draw(
         words,
         heading(f"{model} ({row.cache.kind}): {batch} sequences of {context:,} tokens"),
         small(f"In each bar, from the left: {listed}."),
-        svg(_WIDTH, len(plans) * _ROW + 4, _bars(plans, parts, together), words, least=600),
+        svg(_WIDTH, len(plans) * _ROW + 4, _bars(plans, parts, together), words, least=460),
         '<div class="sides"><div class="side">',
         table(("chip", f"sequences of {context:,} tokens that fit", f"tokens that fit in each of {batch}"), fits),
         '</div><div class="side">',
@@ -107,7 +107,7 @@ def _bars(plans: dict[str, MemoryPlan], parts: dict[str, int], together: int) ->
 def explorer(
     model: str = "Mistral-7B",
     *,
-    batch: int = 8,
+    batch: int = 16,
     context: int = 8192,
     chips: Sequence[str] = ("H100", "H200", "MI300X", "RX 7900 XTX"),
 ) -> Any:

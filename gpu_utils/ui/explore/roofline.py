@@ -24,7 +24,7 @@ FORMATS = {
     "fp32": "fp32, vector units",
 }
 _DASHES = ("", "9 4", "3 3", "12 4 3 4", "6 2", "1 3", "15 5")
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 900.0, 420.0, 52.0, 180.0, 24.0, 40.0
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720.0, 400.0, 46.0, 150.0, 24.0, 40.0
 
 
 def draw(chips: Sequence[str], dtype: str, points: Sequence[Point] = ()) -> Picture:
@@ -50,7 +50,7 @@ def draw(chips: Sequence[str], dtype: str, points: Sequence[Point] = ()) -> Pict
     return picture(
         "",
         said,
-        svg(_WIDTH, _HEIGHT, _lines(roofs, points), f"Roofline for {dtype}", least=600, role="group"),
+        svg(_WIDTH, _HEIGHT, _lines(roofs, points), f"Roofline for {dtype}", least=460, role="group"),
         _points_table(points, roofs) if points else "",
         after="".join(small(line) for line in sources),
     )

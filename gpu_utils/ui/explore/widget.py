@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from gpu_utils.errors import W2WError
-from gpu_utils.ui.explore.drawing import Picture, alert, styled
+from gpu_utils.ui.explore.drawing import Picture, alert, beside, styled
 
 _LABEL = {"description_width": "120px"}
 
@@ -36,8 +36,7 @@ class Explorer(_Static):
         for control in self.controls.values():
             control.observe(self.update, names="value")
         own = [control for name, control in self.controls.items() if name not in shared]
-        row = widgets.Box(own, layout=widgets.Layout(flex_flow="row wrap", width="100%"))
-        super().__init__([row, self.report], layout=widgets.Layout(width="100%"))
+        super().__init__([in_a_row(own), self.report], layout=widgets.Layout(width="100%"))
 
     @property
     def values(self) -> dict[str, Any]:
@@ -67,16 +66,21 @@ class Sides(_Static):
         self.left, self.right = left, right
         for side in (left, right):
             side.layout = widgets.Layout(flex="1 1 400px", min_width="0")
-        row = widgets.Box([left, right], layout=widgets.Layout(flex_flow="row wrap", width="100%", grid_gap="0 20px"))
-        super().__init__([*above, row], layout=widgets.Layout(width="100%"))
+        pair = in_a_row([left, right], gap="0 20px")
+        super().__init__([in_a_row(above), pair], layout=widgets.Layout(width="100%"))
 
     @property
     def html(self) -> str:
-        return self.left.html + self.right.html
+        return beside(self.left.picture, self.right.picture)._repr_html_()
 
     @property
     def words(self) -> str:
         return f"{self.left.words}\n{self.right.words}"
+
+
+def in_a_row(items: Sequence[Any], gap: str = "0") -> Any:
+    """Controls in a row that breaks where the page is narrow."""
+    return widgets.Box(list(items), layout=widgets.Layout(flex_flow="row wrap", width="100%", grid_gap=gap))
 
 
 def slider(label: str, value: int, low: int, high: int, step: int = 1) -> Any:
