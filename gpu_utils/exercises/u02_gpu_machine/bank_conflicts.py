@@ -14,14 +14,14 @@ WORD = 4
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
-    """Addresses base + stride * lane, or random words below `within`; lanes in `off` are switched off."""
+    """Addresses base + stride * lane, or random words below `within`; lanes in `off` and from `on` on are off."""
     lanes, base = case["lanes"], case.get("base", 0)
     if case.get("within"):
         words = torch.randint(0, case["within"], (lanes,), generator=generator).tolist()
         addresses: list[int | None] = [base + WORD * word for word in words]
     else:
         addresses = [base + case["stride"] * lane for lane in range(lanes)]
-    for lane in case.get("off", ()):
+    for lane in (*case.get("off", ()), *range(case.get("on", lanes), lanes)):
         addresses[lane] = None
     return {"addresses": addresses, "banks": case["banks"]}
 
@@ -156,8 +156,8 @@ EXERCISE = Exercise(
         Case("a wavefront on 32 banks goes in two groups", lanes=64, stride=128, banks=32),
         Case("a wavefront on the 64 banks of gfx950", lanes=64, stride=128, banks=64),
         Case("random words", lanes=64, within=300, banks=32),
-        Case("the second half of a wavefront is off", lanes=64, within=90, off=tuple(range(32, 64)), banks=32),
-        Case("all lanes are off", lanes=32, stride=4, off=tuple(range(32)), banks=32),
+        Case("the second half of a wavefront is off", lanes=64, within=90, on=32, banks=32),
+        Case("all lanes are off", lanes=32, stride=4, on=0, banks=32),
     ),
     fresh=_fresh,
     misconceptions=tuple(Misconception(*wrong) for wrong in _WRONG),

@@ -13,7 +13,7 @@ Addresses = Sequence[int | None]
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
-    """Addresses from a case that says them by a rule: base + stride * lane, or in a random order or place."""
+    """Addresses base + stride * lane, shuffled or not, or random units; lanes in `off` and from `on` on are off."""
     lanes, stride, base = case["lanes"], case.get("stride", 0), case.get("base", 0)
     addresses: list[int | None] = [base + stride * lane for lane in range(lanes)]
     if case.get("shuffled"):
@@ -22,7 +22,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     if case.get("within"):
         places = torch.randint(0, case["within"] // case["unit"], (lanes,), generator=generator).tolist()
         addresses = [base + case["unit"] * place for place in places]
-    for lane in case.get("off", ()):
+    for lane in (*case.get("off", ()), *range(case.get("on", lanes), lanes)):
         addresses[lane] = None
     return {"addresses": addresses, "access_bytes": case["access_bytes"], "segment": case["segment"]}
 
@@ -170,11 +170,11 @@ EXERCISE = Exercise(
             lanes=64,
             stride=32,
             base=640,
-            off=tuple(range(40, 64)),
+            on=40,
             access_bytes=4,
             segment=64,
         ),
-        Case("all lanes are off", lanes=32, off=tuple(range(32)), access_bytes=4, segment=32),
+        Case("all lanes are off", lanes=32, on=0, access_bytes=4, segment=32),
     ),
     fresh=_fresh,
     misconceptions=tuple(Misconception(*wrong) for wrong in _WRONG),
