@@ -43,8 +43,8 @@ from gpu_utils.chips import TARGETS
 #
 # byte     0               32              64              96
 #          |-- segment 0 --|-- segment 1 --|-- segment 2 --|
-# lanes     0 1 2                        4   4
-# touched         yes             yes             yes        -> 3 transactions
+# lanes    0 1 2                          4 4
+# touched        yes             yes             yes           3 transactions
 # ```
 #
 # Such a lane is possible on AMD, where an access need not be aligned to its own size. `hint("02.transactions")` gives
