@@ -396,12 +396,14 @@ for instruction in as_launched.columns[0].of_line(load_line):
 # ([MLIR, AMDGPU dialect](https://mlir.llvm.org/docs/Dialects/AMDGPU/)). So three ways lead to the same masked load:
 # skip the instruction, switch off the lane, aim outside the fence. You will step through all three in a moment.
 #
-# > **Claim and fact.** *Claim*: headlines said that DeepSeek trained V3 by "bypassing CUDA", because its report
-# > mentions PTX. *Fact*: what you have just read for `sm_90` **is** PTX, and it is a part of CUDA: the kernels that you
-# > write in CUDA C++ or Triton become PTX on their way to an NVIDIA GPU. The
-# > [report](https://arxiv.org/abs/2412.19437) says that customised PTX serves the kernels for communication between
-# > GPUs, which run on 20 of the 132 SMs. That is writing one layer of CUDA by hand, for a few kernels. It bypasses
-# > nothing. And none of it runs on an AMD GPU: AMDGCN is another language, as you have just seen.
+# > **Claim and fact: "DeepSeek bypassed CUDA"**
+# >
+# > - *Claim*: headlines said that DeepSeek trained V3 by "bypassing CUDA", because its report mentions PTX.
+# > - *Fact*: customised PTX serves the kernels for communication between GPUs, which run on 20 of the 132 SMs.
+# >   (source: [DeepSeek-V3 report](https://arxiv.org/abs/2412.19437))
+# > - What you have just read for `sm_90` **is** PTX, and it is a part of CUDA: the kernels that you write in CUDA C++
+# >   or Triton become PTX on their way to an NVIDIA GPU. Writing one layer of CUDA by hand, for a few kernels,
+# >   bypasses nothing. And none of it runs on an AMD GPU: AMDGCN is another language. (measured: the cells above)
 
 # %% [markdown] counting
 # ## 6. Run what you have read

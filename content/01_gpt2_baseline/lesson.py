@@ -281,17 +281,17 @@ with FlopCounterMode(display=False) as counter:
 print(f"formula {flops_per_token(small):,} FLOPs per token, counted {counter.get_total_flops() // text.numel():,}")
 
 # %% [markdown] claim and fact
-# > ### Claim and fact: "a 671-billion-parameter model"
+# > **Claim and fact: "a 671-billion-parameter model"**
 # >
-# > **The claim.** Headlines give DeepSeek-V3's size as 671 billion parameters, and readers conclude that each token
-# > costs what 671 billion parameters cost.
-# >
-# > **What the report says.** 671B parameters in all, 37B *active* for a token: of 256 routed experts in a layer, a
-# > token visits 8, and one shared expert (DeepSeek-V3 report, arXiv 2412.19437).
-# >
-# > **What you have just verified.** FLOPs follow the parameters that multiply *this* token. By $6N$ that is about
-# > $6 \cdot 37 \cdot 10^9 = 222$ GFLOP per token for training, plus attention, and not 4,026. Memory follows all 671B.
-# > Two different numbers, two different bottlenecks: unit 10 builds the experts, unit 11 spreads them over ranks.
+# > - **The claim.** Headlines give the size of DeepSeek-V3, and readers conclude that each token costs what all of its
+# >   parameters cost.
+# > - **What the report says.** 671B parameters in all, 37B *active* for a token: of 256 routed experts in a layer, a
+# >   token visits 8, and one shared expert. (source: [DeepSeek-V3 report](https://arxiv.org/abs/2412.19437))
+# > - **What you have just verified.** FLOPs follow the parameters that multiply *this* token. By $6N$ that is about
+# >   $6 \cdot 37 \cdot 10^9 = 222$ GFLOP per token for training, plus attention, and not 4,026. Memory follows all
+# >   671B. (measured: the formula that the cells above check)
+# > - Two different numbers, two different bottlenecks: a later unit builds the experts, another one spreads them over
+# >   ranks.
 
 # %% [markdown] bytes
 # ### Bytes
@@ -568,17 +568,16 @@ for name in ("H100", "MI300X"):
 print(f"GPT-2's cache: {kv_cache_bytes(big, 1, 1, bytes_per_value=2):,} bytes per token in bfloat16")
 
 # %% [markdown] claim about caches
-# > ### Claim and fact: "the bigger model needs the bigger cache"
+# > **Claim and fact: "the bigger model needs the bigger cache"**
 # >
-# > **The claim.** More parameters, more memory for each token of context.
-# >
-# > **What the paper says.** "Insights into DeepSeek-V3" (arXiv 2505.09343) gives 70 KB of cache per token for
-# > DeepSeek-V3 (671B), 327 KB for Qwen2.5-72B and 516 KB for Llama-3.1-405B.
-# >
-# > **What you have just counted.** GPT-2 keeps all heads: $2Ld$ values, 36,864 bytes a token in bfloat16. With
-# > 124 million parameters that is already half of what DeepSeek-V3 keeps, a model more than five thousand times
-# > larger. The cache follows the layers and what each head keeps. Grouped queries share keys between heads (unit 02
-# > counts them); MLA keeps one compressed vector (unit 10 builds it).
+# > - **The claim.** More parameters, more memory for each token of context.
+# > - **What the paper says.** DeepSeek-V3 (671B) keeps 70 KB of cache per token, Qwen2.5-72B 327 KB and Llama-3.1-405B
+# >   516 KB. (source: ["Insights into DeepSeek-V3"](https://arxiv.org/abs/2505.09343))
+# > - **What you have just counted.** GPT-2 keeps all heads: $2Ld$ values, 36,864 bytes a token in bfloat16. With 124
+# >   million parameters that is already half of what DeepSeek-V3 keeps, a model more than five thousand times larger.
+# >   (measured: the cell above)
+# > - The cache follows the layers and what each head keeps. Grouped queries share keys between heads, as the next unit
+# >   counts; MLA keeps one compressed vector, which a later unit builds.
 
 # %% [markdown] porting
 # ## 8. What changes on the other vendor
@@ -592,7 +591,7 @@ print(f"GPT-2's cache: {kv_cache_bytes(big, 1, 1, bytes_per_value=2):,} bytes pe
 # | matrix products | cuBLAS | hipBLASLt, rocBLAS |
 # | `F.scaled_dot_product_attention` | FlashAttention, cuDNN | AOTriton, tuned for contiguous (B, H, T, D) |
 # | lanes that run together | a warp of 32 | a wavefront of 64 (Instinct) or 32 (Radeon RX 7000, 9000) |
-# | fast on-chip memory of a block | shared memory, up to 227 KB (H100) | LDS, 64 KB (MI300X) |
+# | fast on-chip memory of a block | shared memory | LDS: far less of it, as the cell below prints |
 #
 # The kernels under the operators are different programs, and the sums inside them run in another order. So the loss
 # curve on another chip is not bitwise yours. Unit 03 ports this script, unit 09 says how far apart two curves may be.

@@ -36,7 +36,9 @@ SHAPES: Mapping[str, MemoryShape] = {
     "gfx1201": MemoryShape(128),
 }
 """Target -> its sizes. A transaction is a sector of 32 bytes on NVIDIA and a line of the vector L1 on AMD (sources in
-gpu_utils.chips.caches). Banks: CUDA programming guide; Triton's AMD TargetInfo::getSharedMemoryBanks."""
+gpu_utils.chips.caches)."""
+
+BANKS_SOURCE = "CUDA programming guide (NVIDIA); Triton's AMD TargetInfo::getSharedMemoryBanks"
 
 
 # The rules, for many waves at once

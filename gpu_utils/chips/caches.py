@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpu_utils.chips.registry import CHIPS, Figure
+from gpu_utils.chips.registry import CHIPS, ROCM_SPECS, Figure
 
 MIB = 1 << 20
 
@@ -89,7 +89,7 @@ def _amd(key: str, line: Figure, fill: Figure, l1_line: Figure, parts: Figure) -
     return L2(chip.name, chip.l2_mb, line, fill, _unknown("lines"), parts, chip.units, l1_line)
 
 
-_ONE = Figure(1, "caches", "one die")
+_ONE = Figure(1, "caches", f"{ROCM_SPECS}, which lists one L2 for the device (of MI250X: for a GCD)")
 _EIGHT = Figure(8, "caches", _XCDS)
 _RDNA_LINE = Figure(128, "bytes", _KFD_RDNA)
 

@@ -178,7 +178,7 @@ _ROWS = {
         Figure(600, "GB/s", LOCKWOOD_A100, "300 each way"),
         _peaks(LOCKWOOD_A100, fp32=19.5, tf32=156, bf16=312, fp8=_NO_FP8),
         ("A100",),
-        "the 40 GB model has less bandwidth",
+        "there is a smaller model with less bandwidth",
     ),
     "H100": Chip(
         "H100 SXM",
@@ -282,7 +282,7 @@ _ROWS = {
         _NO_LINK,
         _peaks(ROCM_MI250, "of one GCD", fp32=23.9, fp32_matrix=47.9, xf32=_NO_XF32, bf16=191.5, fp8=_NO_FP8),
         ("MI250X",),
-        "Infinity Fabric: 50 GB/s per direction and link",
+        f"Infinity Fabric: 50 GB/s per direction and link (source: {ROCM_MI250})",
     ),
     "MI300X": Chip(
         "Instinct MI300X",

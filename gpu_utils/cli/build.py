@@ -12,6 +12,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from gpu_utils.course import build as builder
+from gpu_utils.course import facts_page
 from gpu_utils.course import validate as validator
 from gpu_utils.course.paths import course
 
@@ -22,7 +23,7 @@ def build(
     units: Units = None,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a notebook is not current.")] = False,
 ) -> None:
-    """Make notebooks/, labs/ and solutions/ from content/.
+    """Make notebooks/, labs/ and solutions/ from content/, and docs/facts.md.
 
     Example: w2w build 04
     """
@@ -40,7 +41,11 @@ def build(
         for written in changed:
             kept = f"; it had been run in place, and is kept as {here.relative(written.kept)}" if written.kept else ""
             console.print(f"wrote {here.relative(written.path)}{kept}", markup=False)
+        if facts_page.write(here):
+            console.print(f"wrote {here.relative(facts_page.place(here))}", markup=False)
     wrong = (builder.differences(here, chosen) if check else []) + stray
+    if check and not facts_page.is_current(here):
+        wrong.append(builder.Difference(facts_page.place(here), "is not what its sources make"))
     for found in wrong:
         console.print(f"{here.relative(found.path)} {found.why}", markup=False)
     if not check:
