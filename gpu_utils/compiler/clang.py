@@ -17,15 +17,13 @@ import tempfile
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 from gpu_utils.chips.targets import TARGETS, Target
+from gpu_utils.compiler import stored
 from gpu_utils.compiler.cpp_module import (
-    Argument,
-    CppKernel,
     CppModule,
     assembled,
+    from_json,
     of_amdgcn,
     of_ptx,
     signatures,
@@ -50,15 +48,20 @@ def compile_cpp(source: str, target: str) -> CppModule:
     target  "sm_80", "sm_89", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1100" or "gfx1201"
 
     Returns a CppModule, kept in the cache folder by the content of everything that went into it. The text has passed an
-    assembler: ptxas for NVIDIA, LLVM's own for AMD.
-    Errors: UnknownName for a target; CompilerMissing without the wheel ziglang; CompileFailed with the first error
-    of clang or of the assembler and its line, also when static shared memory (LDS) is larger than the target allows.
+    assembler: ptxas for NVIDIA, LLVM's own for AMD. Without the wheel ziglang it is the listing that the course has
+    stored of its own sources, marked as such.
+    Errors: UnknownName for a target; CompilerMissing for other sources without the wheel; CompileFailed with the first
+    error of clang or of the assembler and its line, also when static shared memory (LDS) is larger than the target
+    allows.
     """
     limits = TARGETS[target]
-    clang = _clang()
+    wheel = _wheel()
+    if wheel is None:
+        return _from_storage(source, target)
+    clang = _command(wheel)
     place = cache_folder() / "clang" / f"{_fingerprint(source, target)}.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return _from_json(json.loads(place.read_text()))
+        return from_json(json.loads(place.read_text()))
     with tempfile.TemporaryDirectory(prefix="w2w-clang-") as folder:
         (Path(folder) / SOURCE_NAME).write_text(source)
         asm = _run(clang, limits, Path(folder), [], source)
@@ -73,24 +76,31 @@ def compile_cpp(source: str, target: str) -> CppModule:
     return module
 
 
-def _clang() -> list[str]:
-    """The command of clang inside the wheel, with its own freestanding headers."""
+def installed() -> bool:
+    """Whether there is a compiler; without one, only the course's own sources have listings, which are stored."""
+    return _wheel() is not None
+
+
+def _wheel() -> Path | None:
+    """The folder of the wheel ziglang."""
     found = importlib.util.find_spec("ziglang")
-    if found is None or not found.submodule_search_locations:
-        raise CompilerMissing(
-            "compiling C++ kernels needs clang from the wheel ziglang, which is not installed; run "
-            "`W2W_EXTRAS=hip ./w2w study`, or `pip install -c constraints.txt -e .[hip]` (about 411 MB)"
-        )
-    folder = Path(next(iter(found.submodule_search_locations)))
-    return [
-        str(folder / "zig"),
-        "clang",
-        "-nostdinc",
-        "-isystem",
-        str(INCLUDE),
-        "-isystem",
-        str(folder / "lib/include"),
-    ]
+    return Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
+
+
+def _from_storage(source: str, target: str) -> CppModule:
+    if found := stored.find(source, target):
+        return found
+    raise CompilerMissing(
+        "compiling C++ kernels needs clang from the wheel ziglang, which is not installed, and the course has no "
+        "stored listing of this source; run `W2W_EXTRAS=hip ./w2w study`, or "
+        "`pip install -c constraints.txt -e .[hip]` (about 411 MB)"
+    )
+
+
+def _command(wheel: Path) -> list[str]:
+    """clang inside the wheel, with its own freestanding headers."""
+    headers = ["-isystem", str(INCLUDE), "-isystem", str(wheel / "lib/include")]
+    return [str(wheel / "zig"), "clang", "-nostdinc", *headers]
 
 
 _IR = ["-emit-llvm", "-Xclang", "-disable-llvm-passes", "-fno-discard-value-names"]
@@ -190,14 +200,6 @@ def _assemble_ptx(asm: str, limits: Target, folder: Path) -> str:
 
 
 # The cache
-
-
-def _from_json(data: dict[str, Any]) -> CppModule:
-    kernels = {
-        key: CppKernel(**{**facts, "arguments": tuple(Argument(**a) for a in facts["arguments"])})
-        for key, facts in data["kernels"].items()
-    }
-    return CppModule(data["target"], data["asm"], MappingProxyType(kernels))
 
 
 def _keep(place: Path, module: CppModule) -> None:

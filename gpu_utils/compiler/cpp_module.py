@@ -60,11 +60,13 @@ class CppModule:
     target   "sm_80", "gfx942"
     asm      the assembly text: PTX or AMDGCN
     kernels  by their name in the source, or by symbol where two kernels share a name (instances of a template)
+    stored   not compiled here: the listing came with the course, because the compiler is not installed
     """
 
     target: str
     asm: str
     kernels: Mapping[str, CppKernel]
+    stored: bool = False
 
     def kernel(self, name: str) -> CppKernel:
         """A kernel by its name in the source or its symbol. Raises UnknownName."""
@@ -80,7 +82,17 @@ class CppModule:
         return occupancy(limits, kernel.registers, shared, -(-threads // limits.lanes), scalars=kernel.sgprs)
 
     def __repr__(self) -> str:
-        return f"CppModule({', '.join(self.kernels)} for {self.target}: {self.asm.count(chr(10))} lines)"
+        origin = ", a stored listing: clang is not installed" if self.stored else ""
+        return f"CppModule({', '.join(self.kernels)} for {self.target}: {self.asm.count(chr(10))} lines{origin})"
+
+
+def from_json(data: Mapping[str, Any]) -> CppModule:
+    """The module of which `data` holds target, asm and the fields of each kernel."""
+    kernels = {
+        key: CppKernel(**{**facts, "arguments": tuple(Argument(**a) for a in facts["arguments"])})
+        for key, facts in data["kernels"].items()
+    }
+    return CppModule(data["target"], data["asm"], MappingProxyType(kernels))
 
 
 def assembled(

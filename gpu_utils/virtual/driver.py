@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
@@ -445,7 +445,9 @@ def active_gpu() -> VirtualGpu:
     """The virtual GPU of the innermost `with virtual_gpu(...)`. Raises BackendUnavailable outside of one."""
     import triton
 
-    gpu = getattr(triton.runtime.driver.active, "gpu", None)
+    gpu = None
+    with suppress(RuntimeError):  # Triton has no driver at all on a machine without a GPU
+        gpu = getattr(triton.runtime.driver.active, "gpu", None)
     if gpu is None:
         raise BackendUnavailable("no virtual GPU is active; launch this kernel inside `with virtual_gpu(...)`")
     return gpu
