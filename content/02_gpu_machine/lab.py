@@ -331,9 +331,10 @@ def occupancy_amd(
 check("02.occupancy_amd")
 
 # %% [markdown] why occupancy_amd
-# **Why it matters.** Guides, tables and formulas disagree; the compiler that makes your kernel does not care. With
-# blocks of 16 registers, a kernel of 68 would hold 6 waves on a SIMD. LLVM says 7, and a check that compiles settles
-# it. But the same compiler is silent about LDS: for a kernel of Triton, `; Occupancy` can say 4 where only 2 fit.
+# **Why it matters.** Guides and compilers disagree, and the compiler is the one that makes your kernel. In blocks of 16
+# registers, a kernel of 68 would hold 6 waves on a SIMD; LLVM plans for 7, as you have just matched. What the chip does
+# with that plan only a chip can say: unit 13 reads it from a counter. And the same compiler is silent about LDS: for a
+# kernel of Triton, `; Occupancy` can say 4 where only 2 waves fit on a SIMD.
 
 # %% [markdown] statement of attainable
 # ## 02.attainable: the roofline

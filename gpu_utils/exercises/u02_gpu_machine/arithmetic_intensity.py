@@ -127,6 +127,18 @@ def _tokens_for_context(name: str, flops: int, shapes: list[Sizes], sizes: dict[
     return flops, _values(shapes)
 
 
+def _half_of_attention(name: str, flops: int, shapes: list[Sizes], sizes: dict[str, int]) -> tuple[int, int]:
+    return (flops // 2 if name == "attention" else flops), _values(shapes)
+
+
+def _last_logits_only(name: str, flops: int, shapes: list[Sizes], sizes: dict[str, int]) -> tuple[int, int]:
+    if name == "logits":
+        (n, d), (vocab_size, _), _ = shapes
+        rows = sizes["batch"]
+        return flops // n * rows, rows * d + vocab_size * d + rows * vocab_size
+    return flops, _values(shapes)
+
+
 def _outputs_free(name: str, flops: int, shapes: list[Sizes], sizes: dict[str, int]) -> tuple[int, int]:
     return flops, _values(shapes[:-1])
 
@@ -191,6 +203,18 @@ _WRONG: tuple[tuple[str, Callable[..., Table], str], ...] = (
         _with(_tokens_for_context),
         "Attention looks at `tokens` keys here. Each new token attends to `context` keys and values, cached ones "
         "included.",
+    ),
+    (
+        "half_of_attention",
+        _with(_half_of_attention),
+        "Attention has half of its FLOP. There are two products, q with k and the weights with v, and by convention "
+        "they count over all `context` keys, also where a causal mask hides them.",
+    ),
+    (
+        "last_logits_only",
+        _with(_last_logits_only),
+        "The logits are those of each sequence's last token. A server needs no others; training does, and the question "
+        "is for all n rows.",
     ),
     (
         "outputs_free",

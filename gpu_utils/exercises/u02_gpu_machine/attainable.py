@@ -74,6 +74,10 @@ def _bound_above_one(found: dict[str, Any], given: dict[str, float]) -> dict[str
     return {"bound": "memory" if found["intensity"] < 1 else "compute"}
 
 
+def _seconds(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
+    return {"us": found["us"] * MICRO}
+
+
 def _powers_of_two(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
     return {"us": found["us"] * TERA / 2**40}
 
@@ -129,6 +133,11 @@ _WRONG: tuple[tuple[str, Callable[..., dict[str, Any]], str], ...] = (
         _changed(_bound_above_one),
         "The bound changes at the ridge of the chip, peak over bandwidth (hundreds of FLOP per byte on these chips), "
         "not at an intensity of 1.",
+    ),
+    (
+        "seconds",
+        _changed(_seconds),
+        "The time is in seconds. `us` asks for microseconds, a million of which are a second.",
     ),
     (
         "powers_of_two",

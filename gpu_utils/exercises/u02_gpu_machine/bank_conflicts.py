@@ -70,6 +70,10 @@ def _sum_over_banks(addresses: Addresses, banks: int) -> int:
     return sum(len(part) - len({word % banks for word in part}) for part in words)
 
 
+def _address_0_is_off(addresses: Addresses, banks: int) -> int:
+    return bank_conflicts_reference([at or None for at in addresses], banks)
+
+
 def _all_lanes_at_once(addresses: Addresses, banks: int) -> int:
     return _extra(addresses, len(addresses), banks)
 
@@ -120,6 +124,11 @@ _WRONG: tuple[tuple[str, Callable[..., int], str], ...] = (
         "sum_over_banks",
         _sum_over_banks,
         "The extra words of all banks are added up. Banks work at the same time: the longest queue of a group decides.",
+    ),
+    (
+        "address_0_is_off",
+        _address_0_is_off,
+        "The lane at address 0 is lost: `if at` is false for 0 as well as for None. Ask `at is not None`.",
     ),
     (
         "all_lanes_at_once",

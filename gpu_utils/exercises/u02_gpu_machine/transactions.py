@@ -66,6 +66,10 @@ def _off_lanes_read_address_0(addresses: Addresses, access_bytes: int, segment: 
     return transactions_reference([at or 0 for at in addresses], access_bytes, segment)
 
 
+def _address_0_is_off(addresses: Addresses, access_bytes: int, segment: int) -> int:
+    return transactions_reference([at or None for at in addresses], access_bytes, segment)
+
+
 def _neighbours_only(addresses: Addresses, access_bytes: int, segment: int) -> int:
     count, last = 0, None
     for at in _active(addresses):
@@ -123,8 +127,12 @@ _WRONG: tuple[tuple[str, Callable[..., int], str], ...] = (
     (
         "off_lanes_read_address_0",
         _off_lanes_read_address_0,
-        "A lane with None is switched off and moves nothing. Here it counts as if it read address 0. Mind that "
-        "`at or 0` and `if at` also treat the address 0 like None.",
+        "A lane with None is switched off and moves nothing. Here it counts as if it read address 0.",
+    ),
+    (
+        "address_0_is_off",
+        _address_0_is_off,
+        "The lane that reads address 0 is lost: `if at` is false for 0 as well as for None. Ask `at is not None`.",
     ),
     (
         "neighbours_only",
