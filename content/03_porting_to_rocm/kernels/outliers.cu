@@ -1,0 +1,8 @@
+// For each warp or wavefront: how many of its numbers exceed 2, and which lane has the first of them (-1: none).
+__global__ void outliers(const float *x, int *many, int *first) {
+  unsigned long long votes = __ballot(x[threadIdx.x] > 2);
+  if (threadIdx.x % warpSize == 0) {
+    many[threadIdx.x / warpSize] = __popcll(votes);
+    first[threadIdx.x / warpSize] = __ffsll(votes) - 1;
+  }
+}
