@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpu_utils.course.build import build, differences, render, strays
-from gpu_utils.course.cut import find_cuts, stub
+from gpu_utils.course.cut import complete, find_cuts, stub
 from gpu_utils.course.paths import Course
 from gpu_utils.course.units import find_unit
 from gpu_utils.errors import ContentError
@@ -445,3 +445,45 @@ def test_two_cuts_in_one_cell_are_both_found():
     cut_out = "    # BEGIN SOLUTION\n    a()\n    # END SOLUTION\n"
     source = f"def f():\n{cut_out}\n{cut_out}"
     assert [cut.begin for cut in find_cuts(source, "lab.py", 1)] == [1, 5]
+
+
+CPP = '''def k():
+    """The kernel k(x)."""
+    return """
+__global__ void k(float *x) {
+  // BEGIN SOLUTION
+  // one line of comment
+  float y = 1.0f;
+  x[0] = y;
+  // END SOLUTION
+}
+"""'''
+
+
+def test_a_cut_in_cpp_becomes_an_error_of_the_preprocessor_where_it_was():
+    assert stub(CPP, "03.k", "lab.py", 1) == (
+        'def k():\n    """The kernel k(x)."""\n    return """\n__global__ void k(float *x) {\n'
+        '  // YOUR CODE (about 2 lines)\n  #error "03.k is yours to write"\n}\n"""'
+    )
+    assert complete(CPP) == CPP.replace("  // BEGIN SOLUTION\n", "").replace("  // END SOLUTION\n", "")
+
+
+def test_cuts_in_cpp_and_in_python_may_stand_in_one_cell():
+    text = f"{CPP}\n\n\ndef launch():\n    # BEGIN SOLUTION\n    return 1\n    # END SOLUTION"
+    assert [cut.in_cpp for cut in find_cuts(text, "lab.py", 1)] == [True, False]
+    assert 'raise NotImplementedError("03.k is yours to write")' in stub(text, "03.k", "lab.py", 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ("// BEGIN", "# BEGIN", 5, "exactly `// BEGIN SOLUTION`"),
+        ("// BEGIN", "//BEGIN", 5, "exactly `// BEGIN SOLUTION`"),
+        ("  // END SOLUTION\n", "", 5, "without an `// END SOLUTION`"),
+        ("  // BEGIN SOLUTION\n", "", 8, "without a `// BEGIN SOLUTION`"),
+        ("  float y = 1.0f;\n  x[0] = y;\n", "", 5, "no code between the markers"),
+    ],
+)
+def test_a_mistake_in_a_cut_in_cpp_names_its_line(old, new, line, says):
+    with pytest.raises(ContentError, match=rf"lab\.py:{line}: .*{says}"):
+        find_cuts(CPP.replace(old, new), "lab.py", 1)
