@@ -9,7 +9,7 @@ import pytest
 from gpu_utils.course.paths import course
 from gpu_utils.course.units import UNITS
 
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/virtual-gpu.md")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/virtual-gpu.md", "docs/facts.md")
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
