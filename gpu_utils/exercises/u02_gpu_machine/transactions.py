@@ -57,6 +57,10 @@ def _first_byte_only(addresses: Addresses, access_bytes: int, segment: int) -> i
     return len({at // segment for at in _active(addresses)})
 
 
+def _one_byte_too_far(addresses: Addresses, access_bytes: int, segment: int) -> int:
+    return transactions_reference(addresses, access_bytes + 1, segment)
+
+
 def _segments_start_at_the_first_address(addresses: Addresses, access_bytes: int, segment: int) -> int:
     active = _active(addresses)
     return transactions_reference([at - min(active) for at in active], access_bytes, segment)
@@ -117,6 +121,11 @@ _WRONG: tuple[tuple[str, Callable[..., int], str], ...] = (
         _first_byte_only,
         "Only the first byte of each lane is placed. An access that begins near the end of a segment reaches into the "
         "next: where does its last byte lie?",
+    ),
+    (
+        "one_byte_too_far",
+        _one_byte_too_far,
+        "A lane reaches one byte too far: `access_bytes` bytes from `at` on end at at + access_bytes - 1.",
     ),
     (
         "segments_start_at_the_first_address",
