@@ -26,8 +26,9 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
            "costs"       what training a GPT-2 of any shape costs
     start  the values that the controls start with; the function of that name in gpu_utils.ui.explore lists them
 
-    Every explorer works with the keyboard, says in a sentence what it draws, and loads nothing. Where widgets do not
-    run it shows its first state. Errors: UnknownName for a name that is not in this list.
+    Every explorer works with the keyboard (Tab, arrow keys; the space bar opens a list), says in a sentence what it
+    draws, and loads nothing. Where widgets do not run it shows its first state.
+    Errors: UnknownName for a name that is not in this list.
     """
     if name not in EXPLORERS:
         raise UnknownName("explorer", name, EXPLORERS)

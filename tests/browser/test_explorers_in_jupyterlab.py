@@ -1,0 +1,206 @@
+"""Every explorer in a real browser, by keyboard and with no network: the drawing and its words follow the controls."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.browser.test_lab_in_jupyterlab import open_notebook, run_all, tracebacks
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+CELLS = {
+    "occupancy": 'explore("occupancy")',
+    "access": 'explore("access", amd="gfx950")',
+    "divergence": 'explore("divergence", "lane < 48", code="Triton")',
+    "roofline": 'explore("roofline", points=[Point("scale", 2**26, 2**29), Point("matmul", 2**37, 2**27, 3e-4)])',
+    "memory": 'explore("memory")',
+    "costs": 'explore("costs")',
+}
+IMPORTS = "from gpu_utils import explore\nfrom gpu_utils.analytic.roofline import Point"
+WAIT_SECONDS = 15
+
+
+@dataclass
+class Notebook:
+    """A page on which every cell has run, what it asked of other hosts, and what its console complained about."""
+
+    page: Any
+    foreign: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def cell(self, name: str) -> Any:
+        return self.page.locator(".jp-CodeCell").nth(1 + list(CELLS).index(name))
+
+    def words(self, name: str, side: int = 0) -> str:
+        """The sentences under a drawing. They are replaced whole, so that a look may come between."""
+        return self.cell(name).locator('[role="status"]').nth(side).inner_text()
+
+    def await_words(self, name: str, expected: str, side: int = 0) -> str:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not re.search(expected, words := self.words(name, side)):
+            assert time.monotonic() < deadline, f"{words!r} does not say {expected!r}"
+            self.page.wait_for_timeout(50)
+        return words
+
+    def slider(self, name: str, label: str, side: int = 0) -> Any:
+        row = self.cell(name).locator(".widget-slider").filter(has=self.page.locator(f'label:text-is("{label}")'))
+        return row.nth(side).locator('[role="slider"]')
+
+
+@pytest.fixture(scope="module")
+def notebook(browser, lab):
+    sources = [IMPORTS, *CELLS.values()]
+    cells = [
+        {"cell_type": "code", "id": f"c{n}", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
+        for n, source in enumerate(sources)
+    ]
+    kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
+    file = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    (lab.folder / "explorers.ipynb").write_text(json.dumps(file))
+    context = browser.new_context(viewport={"width": 1330, "height": 1400})
+    found = Notebook(context.new_page())
+    found.page.set_default_timeout(60_000)
+
+    def only_here(route: Any) -> None:
+        if urlsplit(route.request.url).hostname in (None, "127.0.0.1"):
+            route.continue_()
+        else:
+            found.foreign.append(route.request.url)
+            route.abort()
+
+    context.route("**/*", only_here)
+    found.page.on("console", lambda message: found.complaints.append(message.text) if message.type == "error" else None)
+    found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
+    open_notebook(found.page, lab, "explorers.ipynb")
+    run_all(found.page)
+    for name in CELLS:
+        found.cell(name).locator(".w2w-x svg").first.wait_for()
+    yield found
+    context.close()
+
+
+def test_every_explorer_shows_itself(notebook, lab):
+    assert tracebacks(notebook.page) == []
+    for name in CELLS:
+        box = notebook.cell(name).locator(".w2w-x svg").first.bounding_box()
+        assert box["width"] > 300
+        assert box["height"] > 100
+        notebook.cell(name).screenshot(path=lab.screenshots / f"explorer_{name}.png")
+
+
+def test_an_arrow_key_moves_registers_over_a_cliff_on_both_sides(notebook):
+    slots = notebook.cell("occupancy").locator('.nvidia rect.even[height="18.0"], .nvidia rect.odd[height="18.0"]')
+    assert "32 of 64 waves" in notebook.words("occupancy")
+    assert slots.count() == 32
+    registers = notebook.slider("occupancy", "registers")
+    registers.focus()
+    notebook.page.keyboard.press("ArrowRight")
+    notebook.await_words("occupancy", "24 of 64 waves")
+    assert slots.count() == 24
+    assert registers.get_attribute("aria-valuenow") == "65.0"
+    notebook.await_words("occupancy", "limited by LDS", side=1)
+    notebook.page.wait_for_function(
+        "([a, b]) => a.ariaValueNow === b.ariaValueNow",
+        arg=[registers.element_handle(), notebook.slider("occupancy", "registers", side=1).element_handle()],
+    )
+    assert notebook.page.evaluate("() => document.activeElement.getAttribute('role')") == "slider"
+
+
+def test_a_target_can_be_chosen_by_keyboard(notebook):
+    notebook.cell("occupancy").locator("select").nth(1).focus()
+    for key in ("Space", "ArrowDown", "Enter"):  # JupyterLab keeps the arrow keys of a closed list to itself
+        notebook.page.keyboard.press(key)
+    notebook.cell("occupancy").locator('h4:has-text("gfx950, one CU")').wait_for()
+    notebook.await_words("occupancy", "limited by registers", side=1)
+
+
+def test_a_typed_expression_is_drawn_and_a_broken_one_explained(notebook):
+    cell = notebook.cell("access")
+    typed = cell.locator('input[type="text"]').first
+    assert notebook.words("access").startswith("4 segments of 32 bytes, as few as can be")
+    typed.fill("lane * 3")
+    typed.press("Enter")
+    notebook.await_words("access", "^12 segments of 32 bytes, 4 would do")
+    notebook.await_words("access", "^6 segments of 128 bytes, 2 would do", side=1)
+    typed.fill("lane / 3")
+    typed.press("Enter")
+    cell.locator('[role="alert"]').wait_for()
+    assert "use // for whole numbers" in cell.locator('[role="alert"]').inner_text()
+    assert notebook.words("access").startswith("12 segments")
+    typed.fill("lane * 32")
+    typed.press("Enter")
+    notebook.await_words("access", "^32 segments")
+    assert cell.locator('[role="alert"]').count() == 0
+
+
+def test_shared_memory_has_64_banks_on_gfx950(notebook):
+    cell = notebook.cell("access")
+    button = cell.locator('button:has-text("shared memory")')
+    button.focus()
+    notebook.page.keyboard.press("Enter")
+    notebook.await_words("access", "^32 passes through the banks, 1 would do")
+    assert cell.locator('svg text:text-is("63")').count() >= 2  # a bank and a lane
+    assert "64 banks" in cell.locator("h4").nth(1).inner_text()
+
+
+def test_the_arrow_keys_step_through_both_sides_of_a_branch(notebook):
+    before = notebook.words("divergence")
+    at = int(re.search(r"Instruction (\d+) of", before)[1])
+    notebook.slider("divergence", "instruction").focus()
+    notebook.page.keyboard.press("ArrowRight")
+    notebook.await_words("divergence", f"^Instruction {at + 1} of")
+    wavefront = notebook.slider("divergence", "instruction", side=1)
+    wavefront.focus()
+    for _ in range(3):
+        notebook.page.keyboard.press("ArrowRight")
+    notebook.await_words("divergence", r"wavefront 0: 48 of 64 lanes \(0-47\)", side=1)
+    typed = notebook.cell("divergence").locator('input[type="text"]').first
+    typed.fill("lane % 2")
+    typed.press("Enter")
+    notebook.await_words("divergence", r"wavefront 0: 32 of 64 lanes \(1, 3, 5", side=1)
+
+
+def test_a_point_shows_its_values_when_it_has_the_focus(notebook):
+    cell = notebook.cell("roofline")
+    spot = cell.locator('.spot[aria-label*="scale"]').first
+    assert not spot.locator(".tip").is_visible()
+    spot.focus()
+    assert spot.locator(".tip").is_visible()
+    assert "0.125 FLOP per byte" in spot.locator(".tip").text_content()
+
+
+def test_a_chip_is_added_by_the_space_bar_and_one_without_a_figure_is_grey(notebook):
+    cell = notebook.cell("roofline")
+    assert "MI355X" not in notebook.words("roofline")
+    cell.locator('label:has-text("MI355X") input').focus()
+    notebook.page.keyboard.press("Space")
+    notebook.await_words("roofline", "Instinct MI355X: 2.52 PFLOP/s")
+    assert cell.locator('label:has-text("B200 (bandwidth: no confirmed source)") input').is_disabled()
+
+
+def test_longer_sequences_fill_the_memory(notebook):
+    before = notebook.words("memory")
+    notebook.slider("memory", "tokens each").focus()
+    for _ in range(3):
+        notebook.page.keyboard.press("ArrowRight")
+    after = notebook.await_words("memory", "H100: does not fit")
+    assert "H100: fits" in before
+    assert "H200: " in after
+
+
+def test_the_costs_follow_their_sliders(notebook):
+    notebook.slider("costs", "layers").focus()
+    notebook.page.keyboard.press("ArrowRight")
+    notebook.await_words("costs", "131,527,680 parameters")
+
+
+def test_nothing_was_asked_of_another_host_and_the_console_is_clean(notebook):
+    assert notebook.foreign == []
+    assert notebook.complaints == []
