@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gpu_utils.compiler.cpp_text import Directive, Reading, Token, evaluate, includes, read
+from gpu_utils.compiler.source_text import Directive, Reading, Token, evaluate, includes, read
 
 KINDS: Mapping[str, tuple[bool, str]] = {
     "cuda-header": (True, "a header that only CUDA has"),

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from gpu_utils.compiler.clang import compile_cpp
-from gpu_utils.compiler.cpp_text import evaluate, read, tokens_of, without_comments
 from gpu_utils.compiler.hipify import BREADCRUMB, hipify
 from gpu_utils.compiler.leftovers import KINDS, leftovers
+from gpu_utils.compiler.source_text import evaluate, read, tokens_of, without_comments
 from gpu_utils.errors import CompilerMissing
 from gpu_utils.exercises.u03_porting_to_rocm import hipify_device, hipify_fixups, hipify_ports
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_device import device_problem
@@ -386,6 +386,30 @@ def test_a_fault_on_the_virtual_gpu_stands_at_the_learners_file_and_line(given):
 def test_headers_that_include_each_other_without_end_are_refused_by_the_compiler_not_by_us(fixed):
     changed = {**fixed, "csrc/config.h": '#include "warp_hip.cuh"\n' + fixed["csrc/config.h"]}
     assert hipify_device.unit(changed, KERNELS, ORIGINAL)[0].count("#define FULL_MASK") < 20
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#include </etc/hostname>",
+        '#include "../../secret.h"',
+        '#in\\\nclude "/etc/hostname"',
+        "%:include </etc/hostname>",
+        "#/* */embed </etc/hostname>",
+        "#define WHERE </etc/hostname>\n#include WHERE",
+        'asm(".incbin \\"/etc/hostname\\"");',
+    ],
+)
+def test_a_source_cannot_read_the_files_of_the_machine_that_grades_it(fixed, line):
+    changed = {**fixed, "csrc/fp8.cuh": f"{line}\n{fixed['csrc/fp8.cuh']}"}
+    difference = device_problem(changed, ORIGINAL, "gfx942", tokens=2)
+    assert difference.kind == "outside"
+
+
+def test_nor_can_its_assembly(fixed):
+    asm = 'int start = 0; asm volatile(".inc" "bin \\"/etc/hostname\\"");'
+    changed = {**fixed, KERNELS: fixed[KERNELS].replace("int start = 0;", asm)}
+    assert device_problem(changed, ORIGINAL, "gfx942", tokens=2).kind == "outside"
 
 
 # --- the check --------------------------------------------------------------------------------------------------

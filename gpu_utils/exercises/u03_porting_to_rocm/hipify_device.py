@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gpu_utils.chips.targets import TARGETS
 from gpu_utils.compiler.clang import SOURCE_NAME, compile_cpp
-from gpu_utils.compiler.cpp_text import includes
+from gpu_utils.compiler.source_text import includes, joined_lines, without_comments
 from gpu_utils.errors import BackendUnavailable, CompileFailed, W2WError
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import KERNELS, Variant
 from gpu_utils.grading.compare import Difference
@@ -45,11 +45,15 @@ def device_problem(fixed: dict[str, str], variant: Variant, target: str, tokens:
 def _problem(files: tuple[tuple[str, str], ...], variant: Variant, target: str, tokens: int) -> Difference | None:
     try:
         source, origin = unit(dict(files), KERNELS, variant)
+        if place := _outside(source):
+            return Difference("outside", f"{origin[place[0] - 1]}: `{place[1]}` reads a file outside the project")
         module = compile_cpp(source, target)
     except CompileFailed as problem:
         return _compile_problem(str(problem), origin, target)
     except ValueError as problem:
         return Difference("compile", str(problem))
+    if re.search(r"\.inc(bin|lude)\b", module.asm):
+        return Difference("outside", "an inline assembly reads a file outside the project")
     with virtual_gpu(target) as gpu:
         run = _Run(gpu.load(module), origin, variant, target, tokens)
         for part in (run.sizes, run.norm, run.clip, run.gelu):
@@ -78,6 +82,23 @@ def unit(files: dict[str, str], root: str, variant: Variant) -> tuple[str, list[
     _place(files, root, lines, ())
     lines += [(line, "the grader's probe of the sizes") for line in _PROBE.format(team=variant.team).split("\n")]
     return "\n".join(line for line, _ in lines), [where for _, where in lines]
+
+
+_READS = re.compile(r"\s*(?:#|%:)\s*(include|include_next|import|embed)\b\s*(.*)")
+
+
+def _outside(source: str) -> tuple[int, str] | None:
+    """(line, text) of the first line that makes the compiler read a file of the machine; None when there is none.
+
+    The grader compiles what it was handed, so a source must not reach the files around it.
+    """
+    for number, row in joined_lines(without_comments(source)):
+        row = re.sub(r'"\s*"', "", row.replace("\n", ""))
+        found = _READS.match(row)
+        plain = found and found[1] == "include" and re.fullmatch(r'[<"][A-Za-z_][\w/.-]*[>"]\s*', found[2])
+        if (found and (not plain or ".." in found[2])) or re.search(r"incbin|\.include|__has_embed", row):
+            return number, row.strip()[:80]
+    return None
 
 
 def _place(files: dict[str, str], path: str, lines: list[tuple[str, str]], above: tuple[str, ...]) -> None:

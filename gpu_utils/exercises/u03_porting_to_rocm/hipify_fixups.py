@@ -186,6 +186,11 @@ EXERCISE = Exercise(
             "defined for CDNA only.",
         ),
         Misconception(
+            "width_of_one_chip",
+            ports.width_of_one_chip,
+            "Right on gfx942 and lost on gfx950: the width belongs to the family. __GFX9__ is defined for all of CDNA.",
+        ),
+        Misconception(
             "width_at_run_time",
             ports.width_at_run_time,
             "An array in shared memory needs its size when the code is compiled; warpSize is known when it runs. "

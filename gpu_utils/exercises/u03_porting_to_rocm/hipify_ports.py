@@ -12,9 +12,9 @@ Step = Callable[[str, str], str]
 Files = dict[str, str]
 
 
-def _both_widths(text: str, path: str) -> str:
-    by_target = "#if defined(__GFX9__)\n#define WARP_SIZE 64\n#else\n#define WARP_SIZE 32\n#endif"
-    return text.replace("#define WARP_SIZE 32", by_target)
+def _width(has_64: str) -> Step:
+    by_target = f"#if {has_64}\n#define WARP_SIZE 64\n#else\n#define WARP_SIZE 32\n#endif"
+    return lambda text, path: text.replace("#define WARP_SIZE 32", by_target)
 
 
 def _fp8(both: bool = True, fnuz: float = 240.0) -> Step:
@@ -65,7 +65,7 @@ _RIGHT: dict[str, Step] = {
     "roctx": _replace("nvtx3/roctracer/roctx.h", "roctracer/roctx.h"),
     "fp8_header": _replace("<cuda_fp8.h>", "<hip/hip_fp8.h>"),
     "hopper": lambda text, path: f"#ifndef USE_ROCM\n{text}\n#endif\n" if "hopper" in path else text,
-    "width": _both_widths,
+    "width": _width("defined(__GFX9__)"),
     "mask": _replace("0xffffffffu", "0xffffffffffffffffull"),
     "vote": _vote(),
     "tile": _tile("(64 * 1024 - 1024) / (kHidden * 4)"),
@@ -127,6 +127,7 @@ vote_in_32_bits = port(vote=_vote("__popc", "1u", "unsigned"))
 shift_in_32_bits = port(vote=_vote(one="1u"))
 width_kept = port(width=_skip)
 width_64_everywhere = port(width=_replace("#define WARP_SIZE 32", "#define WARP_SIZE 64"))
+width_of_one_chip = port(width=_width("defined(__gfx942__)"))
 width_at_run_time = port(width=_replace("#define WARP_SIZE 32", "#define WARP_SIZE warpSize"))
 tile_kept = port(tile=_skip)
 request_only = port(tile=lambda text, path: re.sub(r"kStageBytes = [^;]+;", "kStageBytes = 64 * 1024;", text))

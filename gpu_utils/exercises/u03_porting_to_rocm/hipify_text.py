@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from gpu_utils.compiler.cpp_text import Token
 from gpu_utils.compiler.leftovers import KINDS, leftovers, readings
+from gpu_utils.compiler.source_text import Token
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import Variant
 from gpu_utils.grading.compare import Difference
 

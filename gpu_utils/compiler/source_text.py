@@ -117,7 +117,7 @@ class _Reader:
         self.seen.add(path)
         # for every open #if: is this branch active, and was one before it
         branches: list[list[bool]] = []
-        for number, row in _joined_lines(without_comments(self.files[path])):
+        for number, row in joined_lines(without_comments(self.files[path])):
             found = re.match(r"\s*#\s*(\w+)\s*(.*)", row, re.DOTALL)
             if not found:
                 if all(active for active, _ in branches):
@@ -160,7 +160,7 @@ class _Reader:
             return True
 
 
-def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
+def joined_lines(text: str) -> Iterator[tuple[int, str]]:
     """(first line number, line), where a backslash joins a line with the next."""
     kept, first = "", 0
     for number, row in enumerate(text.split("\n"), 1):
