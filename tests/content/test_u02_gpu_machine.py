@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import random
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.exercises.u02_gpu_machine.kv_cache_bytes import MODELS
 from gpu_utils.exercises.u02_gpu_machine.occupancy_amd import llvm_occupancy
 from gpu_utils.grading.check import check
+from tests.conftest import unavailable
 
 NAMES = (
     *("transactions", "bank_conflicts", "divergence", "occupancy_nvidia", "occupancy_amd"),
@@ -151,6 +153,13 @@ def test_the_models_of_kv_cache_bytes_are_those_of_the_memory_planner():
 # --- against machine code on the virtual GPU ---------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def clang():
+    """Skips the tests of compiled C++ where the extra `hip` is not installed."""
+    if importlib.util.find_spec("ziglang") is None:
+        unavailable("the wheel ziglang is not installed (the extra `hip`)")
+
+
 def launched(target, kernel, offsets, *tensors):
     """Totals of one wave whose lanes go to `offsets` (-1: off)."""
     words = torch.tensor([-1 if at is None else at for at in offsets], dtype=torch.int32)
@@ -159,6 +168,7 @@ def launched(target, kernel, offsets, *tensors):
     return gpu.counters.totals()
 
 
+@pytest.mark.usefixtures("clang")
 def test_transactions_are_those_of_a_compiled_kernel():
     targets = {32: "sm_80", 64: "gfx90a", 128: "gfx942"}
     seen = set()
@@ -174,6 +184,7 @@ def test_transactions_are_those_of_a_compiled_kernel():
     assert seen >= {("sm_80", 4), ("gfx90a", 4), ("gfx942", 4), ("gfx942", 16)}
 
 
+@pytest.mark.usefixtures("clang")
 def test_bank_conflicts_are_those_of_a_compiled_kernel():
     seen = set()
     for given in inputs_of("bank_conflicts", fresh=12):
@@ -205,6 +216,7 @@ def branch_source(instructions, target):
     )
 
 
+@pytest.mark.usefixtures("clang")
 def test_divergence_is_that_of_a_compiled_kernel():
     targets = {32: "sm_80", 64: "gfx942"}
     seen = set()
