@@ -146,7 +146,7 @@ def test_only_chips_with_pairs_of_cus_have_a_cu_mode(target):
         cu_mode(TARGETS[target])
 
 
-# NVIDIA: the cases follow by hand from cuda_occupancy.h (units of 256 registers and 128 bytes, 1 KB reserved)
+# NVIDIA by hand, in units of 256 registers and 128 bytes, 1 KB reserved; NVIDIA's calculator: test_cuda_occupancy.py
 
 
 @pytest.mark.parametrize(
@@ -172,31 +172,6 @@ def test_only_chips_with_pairs_of_cus_have_a_cu_mode(target):
 def test_nvidia_by_hand(target, registers, shared, warps, blocks, limited):
     found = occupancy(TARGETS[target], registers, shared, warps)
     assert (found.blocks, found.limited_by) == (blocks, limited)
-
-
-def cuda_occupancy(limits, registers: int, shared: int, warps: int) -> int:
-    """The steps of NVIDIA's cuda_occupancy.h for one block size, written down on their own."""
-
-    def up(value, granule):
-        return (value + granule - 1) // granule * granule
-
-    file = 64 * 1024
-    per_warp = up(registers * 32, 256)
-    refused = file < per_warp * up(warps, 4) or registers > 255
-    by_registers = 0 if refused else file // 4 // per_warp * 4 // warps
-    by_shared = limits.shared_per_unit // up(shared + 1024, 128) if shared <= limits.shared_per_block else 0
-    return min(by_registers, by_shared, limits.waves_per_unit // warps, limits.blocks_per_unit)
-
-
-@given(
-    st.sampled_from([name for name in TARGETS if TARGETS[name].vendor == "nvidia"]),
-    st.integers(1, 256),
-    st.integers(0, 240 * 1024),
-    st.integers(1, 32),
-)
-def test_nvidia_follows_the_steps_of_cuda_occupancy(target, registers, shared, warps):
-    limits = TARGETS[target]
-    assert occupancy(limits, registers, shared, warps).blocks == cuda_occupancy(limits, registers, shared, warps)
 
 
 # what it says about itself
