@@ -59,7 +59,8 @@ class Target:
 
 _CUDA = (
     "CUDA programming guide, compute capabilities: 64K 32-bit registers an SM, 255 a thread, 32 lanes; "
-    "1 KB of shared memory a block is the system's; NVIDIA's cuda_occupancy.h, which comes with Triton: 256 registers and 128 bytes at a time"
+    "1 KB of shared memory a block is the system's; NVIDIA's cuda_occupancy.h, which comes with Triton: "
+    "256 registers and 128 bytes at a time"
 )
 _LLVM = (
     "LLVM AMDGPUBaseInfo.cpp for registers, waves, barriers and what LDS is handed out in; "
