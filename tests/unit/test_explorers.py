@@ -173,21 +173,21 @@ def test_a_target_on_the_wrong_side_is_refused():
 @pytest.mark.parametrize(
     "expression", ["lane", "lane * 2 + 1", "lane * 33", "lane ^ 5", "lane if lane % 3 else None", "0"]
 )
-@pytest.mark.parametrize(("size", "first"), [(4, 0), (8, 4), (16, 8), (1, 3)])
-def test_the_segments_drawn_are_those_touched(expression, size, first):
-    picture = access.draw(expression, size, first, "global", "gfx90a")
+@pytest.mark.parametrize("size", [1, 4, 8, 16])
+def test_the_segments_drawn_are_those_touched(expression, size):
+    picture = access.draw(expression, size, "global", "gfx90a")
     for target, words in zip(("sm_90", "gfx90a"), picture.words.splitlines(), strict=True):
         segment = 32 if target == "sm_90" else 64
-        found = coalescing(addresses(expression, TARGETS[target].lanes, size, first), size, segment)
+        found = coalescing(addresses(expression, TARGETS[target].lanes, size), size, segment)
         assert words.startswith(f"{found.transactions:,} segment")
         assert f"{found.moved:,} bytes are moved for {found.used:,}" in words
 
 
 def test_a_segment_is_filled_as_far_as_it_is_used():
-    picture = access.draw("lane * 4", 4, 0, "global", "gfx942")
+    picture = access.draw("lane * 4", 4, "global", "gfx942")
     segments = [box.get("height") for box in filled(parsed(picture)) if box.get("height") != "15.0"]  # 15: a lane
     assert segments == ["7.5"] * (16 + 8)  # a quarter of 30
-    whole = [box.get("height") for box in filled(parsed(access.draw("lane", 4, 0, "global", "gfx942")))]
+    whole = [box.get("height") for box in filled(parsed(access.draw("lane", 4, "global", "gfx942")))]
     assert whole.count("30.0") == 4 + 2
 
 
@@ -211,11 +211,11 @@ def test_every_word_is_served_once_and_in_as_many_passes_as_are_counted(expressi
 
 
 def test_64_banks_are_drawn_for_gfx950_and_halve_a_column():
-    words = access.draw("lane * 32", 4, 0, "shared", "gfx950").words.splitlines()
+    words = access.draw("lane * 32", 4, "shared", "gfx950").words.splitlines()
     assert words[0].startswith("32 passes through the banks, 1 would do")
     assert words[1].startswith("32 passes through the banks, 1 would do")
-    assert "63" in labels(parsed(access.draw("lane", 4, 0, "shared", "gfx950")))
-    assert access.draw("lane * 32", 4, 0, "shared", "gfx942").words.splitlines()[1].startswith("64 passes")
+    assert "63" in labels(parsed(access.draw("lane", 4, "shared", "gfx950")))
+    assert access.draw("lane * 32", 4, "shared", "gfx942").words.splitlines()[1].startswith("64 passes")
 
 
 def test_a_broken_expression_says_why_and_leaves_the_drawing():
@@ -234,6 +234,23 @@ def test_the_stride_slider_writes_the_expression():
     explorer.children[0].children[0].value = 7
     assert explorer.controls["expression"].value == "lane * 7"
     assert "28 segments" in explorer.words
+    explorer.controls["expression"].value = "lane * 3"
+    assert explorer.children[0].children[0].value == 3
+    explorer.controls["expression"].value = "lane ^ 3"
+    assert explorer.controls["expression"].value == "lane ^ 3"
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ({"memory": "LDS"}, "there is no memory 'LDS'; there are global, shared"),
+        ({"amd": "sm_90"}, "there is no AMD target 'sm_90'"),
+        ({"element_bytes": 3}, "there is no bytes a lane '3'; there are 1, 2, 4, 8, 16"),
+    ],
+)
+def test_what_the_access_explorer_cannot_show_is_refused(start, said):
+    with pytest.raises(UnknownName, match=said):
+        explore("access", **start)
 
 
 @pytest.mark.parametrize("wrong", ["__import__('os')", "lane.real", "[lane][0]", "lane * 2.5", ""])
@@ -319,3 +336,5 @@ def test_eight_chips_together_hold_what_one_does_not():
 def test_a_context_that_the_slider_cannot_show_is_refused():
     with pytest.raises(BadArgument, match="context is 1000"):
         explore("memory", context=1000)
+    with pytest.raises(UnknownName, match="Mistral-7B"):
+        explore("memory", "Mistral")

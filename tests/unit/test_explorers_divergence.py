@@ -8,6 +8,7 @@ import pytest
 from gpu_utils import explore
 from gpu_utils.analytic.divergence import divergence
 from gpu_utils.analytic.expression import indices
+from gpu_utils.compiler import stored
 from gpu_utils.errors import BackendUnavailable, BadArgument
 from gpu_utils.ui.explore.divergence import EXAMPLES, SOURCE, draw, masks_kernel, rows, waves
 from tests.conftest import unavailable
@@ -108,6 +109,10 @@ def test_another_condition_changes_both_sides():
         assert f" of {len(table) - 1}, " in side.words
     condition.value = "lane <"
     assert 'role="alert"' in explorer.right.report.value
+
+
+def test_the_branch_is_stored_for_machines_without_the_compiler():
+    assert all(stored.find(SOURCE, target) for target in TARGETS), "run `python tools/store_listings.py`"
 
 
 def test_a_lane_number_is_all_that_a_condition_may_name():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ from gpu_utils.ui.explore.widget import Explorer, choice, in_a_row, slider, type
 MEMORIES = {"global": "global memory", "shared": "shared memory (LDS)"}
 EXAMPLES = (
     "lane",
+    "lane + 1",
     "lane * 2",
     "lane * 32",
     "lane * 33",
@@ -47,22 +49,20 @@ _PASS = 42.0
 _MOST_ROWS = 32
 
 
-def draw(expression: str, element_bytes: int, first_byte: int, memory: str, amd: str) -> Picture:
+def draw(expression: str, element_bytes: int, memory: str, amd: str) -> Picture:
     """A warp of NVIDIA beside a wave of an AMD target, for `tensor[expression]`.
 
-    element_bytes  bytes of one element, which is what a lane accesses; first_byte: where element 0 begins
+    element_bytes  bytes of one element, which is what a lane accesses; element 0 begins at a segment
     memory         "global" or "shared"; amd: the AMD target
 
     Errors: BadArgument for an expression that cannot be read or gives a negative index.
     """
-    if memory not in MEMORIES:
-        raise UnknownName("memory", memory, MEMORIES)
-    return beside(*(_side(target, expression, element_bytes, first_byte, memory) for target in ("sm_90", amd)))
+    return beside(*(_side(target, expression, element_bytes, memory) for target in ("sm_90", amd)))
 
 
-def _side(target: str, expression: str, element_bytes: int, first_byte: int, memory: str) -> Picture:
+def _side(target: str, expression: str, element_bytes: int, memory: str) -> Picture:
     limits, shape = TARGETS[target], SHAPES[target]
-    wanted = addresses(expression, limits.lanes, element_bytes, first_byte)
+    wanted = addresses(expression, limits.lanes, element_bytes)
     title = f"{target}: a {wave(limits.vendor)} of {limits.lanes} lanes"
     if memory == "global":
         found = coalescing(wanted, element_bytes, shape.sector)
@@ -193,36 +193,47 @@ def _banks(found: BankAccess, banks: int) -> tuple[float, list[str]]:
     return below + 4, drawn
 
 
-def explorer(
-    expression: str = "lane",
-    *,
-    memory: str = "global",
-    element_bytes: int = 4,
-    first_byte: int = 0,
-    amd: str = "gfx942",
-) -> Any:
+def explorer(expression: str = "lane", *, memory: str = "global", element_bytes: int = 4, amd: str = "gfx942") -> Any:
     """An index expression in `lane`, to type or to choose, and a slider for the stride, which writes the expression.
 
     memory         "global" (segments) or "shared" (banks)
-    element_bytes  1, 2, 4, 8 or 16; first_byte: where element 0 begins; amd: the AMD target to compare with
+    element_bytes  1, 2, 4, 8 or 16; amd: the AMD target to compare with
 
-    Errors: BadArgument for an expression that cannot be read; UnknownName for a memory or target.
+    Errors: BadArgument for an expression that cannot be read; UnknownName for a memory, a size or a target.
     """
+    if memory not in MEMORIES:
+        raise UnknownName("memory", memory, MEMORIES)
     where = widgets.ToggleButtons(options=[(words, name) for name, words in MEMORIES.items()], value=memory)
     where.style.button_width = "auto"
-    stride = slider("stride", 1, 0, 64)
+    stride = slider("stride", _stride(expression) or 0, 0, 64)
     controls = {
         "expression": typed("index of a lane", expression, EXAMPLES),
         "element_bytes": choice("bytes a lane", (1, 2, 4, 8, 16), element_bytes),
-        "first_byte": slider("first byte", first_byte, 0, 128, 4),
         "memory": where,
         "amd": choice("AMD target", targets_of("amd"), amd),
     }
     found = Explorer(draw, controls)
 
     def write(change: Any) -> None:
-        controls["expression"].value = f"lane * {change['new']}"
+        if _stride(controls["expression"].value) != change["new"]:
+            controls["expression"].value = f"lane * {change['new']}"
+
+    def read(change: Any) -> None:
+        typed_stride = _stride(change["new"])
+        if typed_stride is not None:
+            stride.value = typed_stride
 
     stride.observe(write, names="value")
+    controls["expression"].observe(read, names="value")
     found.children = (in_a_row([stride]), *found.children)
     return found
+
+
+def _stride(expression: str) -> int | None:
+    """The stride of an expression that is nothing but one.
+
+    >>> _stride("lane"), _stride("lane * 33"), _stride("lane + 1")
+    (1, 33, None)
+    """
+    found = re.fullmatch(r"\s*lane(?:\s*\*\s*(\d{1,2}))?\s*", expression)
+    return int(found[1] or 1) if found and int(found[1] or 1) <= 64 else None

@@ -14,7 +14,7 @@ from gpu_utils.ui.explore.drawing import Picture, box, path, picture, small, svg
 from gpu_utils.ui.explore.widget import Explorer, choice, slider
 
 GIB = 2**30
-_WIDTH, _LEFT, _BAR = 720, 200, 380
+_WIDTH, _LEFT, _BAR = 720, 212, 370
 _VOCAB_SIZE, _HEAD_DIM = 50257, 64
 KNOWN_CHIPS = tuple(name for name in CHIPS if CHIPS[name].peak("bf16") and CHIPS[name].memory_gb.value)
 """Chips whose bf16 peak and memory both have a source."""

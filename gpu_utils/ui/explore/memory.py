@@ -10,7 +10,7 @@ import ipywidgets as widgets
 
 from gpu_utils.analytic.memory import MODELS, MemoryPlan, largest_batch, largest_context, plan
 from gpu_utils.chips import CHIPS
-from gpu_utils.errors import BadArgument, UnknownName
+from gpu_utils.errors import BadArgument
 from gpu_utils.ui.explore.drawing import Picture, box, heading, path, picture, small, svg, table, text
 from gpu_utils.ui.explore.widget import Explorer, choice, slider
 
@@ -26,10 +26,8 @@ def draw(
 
     model  of gpu_utils.analytic.memory.MODELS; weight_bytes, cache_bytes: of one value; together: chips that share
 
-    Errors: UnknownName for a model or chip; UnknownFigure for a chip whose memory has no source.
+    Errors: UnknownName for a chip; UnknownFigure for a chip whose memory has no source.
     """
-    if model not in MODELS:
-        raise UnknownName("model", model, MODELS)
     row = MODELS[model]
     sizes: dict[str, Any] = {"weight_bytes": weight_bytes, "cache_bytes": cache_bytes, "chips": together}
     plans = {name: plan(name, row, batch, context, **sizes) for name in chips}
@@ -121,8 +119,6 @@ def explorer(
         raise BadArgument(
             f"context is {context} and there are {len(chips)} chips; expected one of {CONTEXTS} and a chip"
         )
-    if model not in MODELS:
-        raise UnknownName("model", model, MODELS)
     lengths = widgets.SelectionSlider(
         options=[(f"{length:,}", length) for length in CONTEXTS],
         value=context,

@@ -39,7 +39,8 @@ def draw(target: str, registers: int, shared: int, threads: int, scalars: int = 
     limits = TARGETS[target]
     waves = -(-threads // limits.lanes)
     found = occupancy(limits, registers, shared, waves, scalars=scalars)
-    words = _words(found, registers, threads, curve(limits, shared, waves, scalars))
+    fit = curve(limits, shared, waves, scalars)
+    words = _words(found, registers, threads, fit)
     drawn = [*_parts(found), *_shared_bar(found)]
     rows = [(row.resource, row.blocks, row.rule) for row in found.rows]
     binding = [number for number, row in enumerate(found.rows) if row.blocks == found.blocks]
@@ -48,7 +49,7 @@ def draw(target: str, registers: int, shared: int, threads: int, scalars: int = 
         words,
         heading(f"{target}, one {_unit(limits)}: {found.waves} of {found.most} {wave(limits.vendor)} slots filled"),
         svg(_WIDTH, 216, drawn, f"{found.blocks} blocks on one {_unit(limits)}: {found}", least=400),
-        svg(_WIDTH, 186, _chart(found, registers, shared, scalars), _chart_words(found, registers), least=400),
+        svg(_WIDTH, 186, _chart(found, registers, fit), _chart_words(found, registers), least=400),
         table(("resource", "blocks", "what it allows"), rows, binding),
         after=small(f"Limits: {limits.source}. Which part a {wave(limits.vendor)} lands on is the hardware's choice."),
     )
@@ -138,10 +139,9 @@ def _shared_bar(found: Occupancy) -> list[str]:
     return [*drawn, text(4, 160, f"{used}, the number is the block" if taken else used)]
 
 
-def _chart(found: Occupancy, registers: int, shared: int, scalars: int) -> list[str]:
+def _chart(found: Occupancy, registers: int, fit: list[int]) -> list[str]:
     """Waves that fit against registers of a lane, with the point where the sliders stand."""
     limits = found.target
-    fit = curve(limits, shared, found.waves_per_block, scalars)
     right = 256 if registers <= 256 else _REGISTERS
     left, top, width, height = 34.0, 22.0, _WIDTH - 50.0, 130.0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from gpu_utils.errors import W2WError
+from gpu_utils.errors import UnknownName, W2WError
 from gpu_utils.ui.explore.drawing import Picture, alert, beside, styled
 
 _LABEL = {"description_width": "120px"}
@@ -91,7 +91,10 @@ def slider(label: str, value: int, low: int, high: int, step: int = 1) -> Any:
 
 
 def choice(label: str, options: Sequence[Any], value: Any) -> Any:
-    """A drop-down list of names or of (label, value) pairs."""
+    """A drop-down list of names or of (label, value) pairs. Raises UnknownName for a value that is not in it."""
+    values = [option[1] if isinstance(option, tuple) else option for option in options]
+    if value not in values:
+        raise UnknownName(label, str(value), map(str, values))
     return widgets.Dropdown(
         options=options, value=value, description=label, style=_LABEL, layout=widgets.Layout(flex="1 1 340px")
     )
