@@ -21,7 +21,7 @@ from gpu_utils.chips.targets import TARGETS
 from gpu_utils.compiler.constraints import checked_constraints
 from gpu_utils.errors import BackendUnavailable, ResourceLimit, UnknownName, UnwrittenOutput
 from gpu_utils.virtual.counters import Counters
-from gpu_utils.virtual.machine import Program, State, run_batch
+from gpu_utils.virtual.machine import Program, State, run_batches
 from gpu_utils.virtual.memory import Memory, Region
 from gpu_utils.virtual.trace import Trace
 
@@ -51,6 +51,8 @@ MODELS: dict[str, Model] = {
 }
 # Bytes of registers of one batch: what keeps the working rows in the caches of one core (docs/virtual-gpu.md).
 BATCH_BYTES = 8 << 20
+# Of all batches that are alive because they wait for each other.
+MOST_BYTES = 1 << 30
 MAX_WAVES = 256
 
 
@@ -223,27 +225,35 @@ class VirtualGpu:
             self.random.shuffle(order)
         step = blocks_per_batch(program, waves, launch.shared_bytes)
         new_state = import_module(f"gpu_utils.virtual.{self.model.isa}").new_state
-        for start in range(0, total, step):
-            linear = order[start : start + step]
-            ids = np.stack([linear % x, linear // x % y, linear // (x * y)], axis=1).astype(np.int64)
-            state = new_state(program, launch, ids, waves)
-            if threads % program.lanes:
-                _drop_idle_lanes(state, threads)
-            if self.tracer is not None:
-                self.tracer.begin(state)
-            try:
-                run_batch(state, self.tracer)
-            finally:
-                state.close()
-            launch.counters.launched_blocks += len(linear)
-            launch.counters.launched_waves += len(linear) * waves
+
+        def states() -> Iterator[State]:
+            for start in range(0, total, step):
+                linear = order[start : start + step]
+                ids = np.stack([linear % x, linear // x % y, linear // (x * y)], axis=1).astype(np.int64)
+                state = new_state(program, launch, ids, waves)
+                if threads % program.lanes:
+                    _drop_idle_lanes(state, threads)
+                if self.tracer is not None:
+                    self.tracer.begin(state)
+                launch.counters.launched_blocks += len(linear)
+                launch.counters.launched_waves += len(linear) * waves
+                yield state
+
+        batch_bytes = step * waves * bytes_per_wave(program, waves, launch.shared_bytes)
+        run_batches(states(), self.tracer, MOST_BYTES // batch_bytes)
 
 
 def blocks_per_batch(program: Program, waves: int, shared_bytes: int) -> int:
-    """How many blocks run side by side: as many as keep registers and shared memory in cache."""
-    per_wave = max(1, program.info["registers"]) * program.lanes * 4 + shared_bytes // waves
-    fit = min(MAX_WAVES, max(1, BATCH_BYTES // per_wave))
-    return max(1, fit // waves)
+    """How many blocks run side by side: as many as keep registers and shared memory in cache.
+
+    One where the kernel takes a lock: the others would only spin in step with the one that has it.
+    """
+    fit = min(MAX_WAVES, max(1, BATCH_BYTES // bytes_per_wave(program, waves, shared_bytes)))
+    return 1 if program.locks else max(1, fit // waves)
+
+
+def bytes_per_wave(program: Program, waves: int, shared_bytes: int) -> int:
+    return max(1, program.info["registers"]) * program.lanes * 4 + shared_bytes // waves
 
 
 def _drop_idle_lanes(state: State, threads: int) -> None:

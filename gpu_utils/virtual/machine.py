@@ -10,7 +10,8 @@ units run now; None stands for all of them, the fast path.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -24,6 +25,15 @@ from gpu_utils.errors import BarrierDeadlock
 PATIENCE = 256
 SPIN = 128
 _COMMUNICATES = re.compile(r"atom|try_wait|test_wait|volatile|acquire|relaxed")
+# A loop that waits for another block is short. After so many of its rounds the blocks of other batches have a turn;
+# a batch that has waited before passes its turn on after few.
+WAIT_OPS = 64
+ROUNDS = 32
+ROUNDS_AGAIN = 2
+_POLLS = re.compile(r"atom|\bld\..*(?:volatile|acquire|relaxed)|_load_.*(?:\bsc1\b|\bglc\b|SCOPE_DEV|SCOPE_SYS)")
+_TAKES = re.compile(r"(?:cmpswap|\bcas\b|_swap|\bexch\b)")
+_STORES = re.compile(r"^st\.|_store_|^ds_write")
+_REGISTER = re.compile(r"%\w+|\b[va]\d+|\b[va]\[\d+:\d+\]")
 
 # What an op does to the flow of control; "" for a plain op.
 ENDS = ("", "branch", "jump", "barrier", "end", "mask", "sync")
@@ -86,6 +96,8 @@ class Program:
     leaders: indices that a jump can reach (branch targets are added by `finish`).
     entry: index of the first op. unit: "wave" or "lane". lanes: 32 or 64.
     info: what the decoder wants to keep (register counts, kernel arguments, ...).
+    spinning: jumps back of loops that communicate; waiting: of short ones that may wait for another block.
+    locks: one of them takes a lock: always the same value is swapped in, until the old one pleases.
     """
 
     name: str
@@ -99,6 +111,8 @@ class Program:
     segments: dict[int, Segment] = field(default_factory=dict)
     joined: dict[int, Together] = field(default_factory=dict)
     spinning: set[int] = field(default_factory=set)
+    waiting: set[int] = field(default_factory=set)
+    locks: bool = False
 
     def finish(self) -> Program:
         """Number the ops and cut them into segments; call once, after decoding."""
@@ -119,6 +133,10 @@ class Program:
                 loop = self.ops[op.target : op.index]
                 if any(_COMMUNICATES.search(each.mnemonic) for each in loop):
                     self.spinning.add(op.index)
+                if len(loop) <= WAIT_OPS and any(_POLLS.search(each.text) for each in loop):
+                    self.waiting.add(op.index)
+                    self.spinning.add(op.index)
+                    self.locks |= any(_TAKES.search(each.mnemonic) and not _feeds_itself(each, loop) for each in loop)
         return self
 
     def together(self, start: int) -> Together:
@@ -135,6 +153,30 @@ class Program:
             segment = self.segments[segment.next]
         found = self.joined[start] = Together(tuple(parts), tuple(runs), None if passes else segment.stop, segment.next)
         return found
+
+
+def _registers(text: str) -> list[set[str]]:
+    """The registers of each operand in order, the destination first; a guard `@%p` is no operand."""
+    found = []
+    for name in _REGISTER.findall(text.split(" ", 1)[1] if text.startswith("@") else text):
+        first, _, last = name[2:-1].partition(":")
+        found.append({f"{name[0]}{i}" for i in range(int(first), int(last) + 1)} if last else {name})
+    return found
+
+
+def _feeds_itself(atomic: Op, loop: list[Op]) -> bool:
+    """Whether what an atomic returned decides what it swaps in next time: then it works on a value and is no lock."""
+    made_of: dict[str, set[str]] = {}
+    for op in loop:
+        if op is not atomic and not _STORES.search(op.mnemonic) and (operands := _registers(op.text)):
+            for register in operands[0]:
+                made_of.setdefault(register, set()).update(*operands[1:])
+    operands = _registers(atomic.text)
+    reached, new = set[str](), set[str]().union(*operands[1:])
+    while new:
+        reached |= new
+        new = set[str]().union(*(made_of.get(register, ()) for register in new)) - reached
+    return bool(operands and operands[0] & reached)
 
 
 class State:
@@ -209,14 +251,17 @@ class Scheduler:
         self.need: dict[int, int | None] = {}
         self.resume = np.zeros(state.unit_shape, np.int64)
         self.spins = 0
+        self.rounds = 0  # of loops that may wait for another block, since this batch had its turn
         self.favoured = False  # the running group was let in after others had spun: it goes on until it jumps back
         self.last_run: dict[int, int] = {}
         self.tick = 0
 
-    def run(self) -> None:
+    def turns(self) -> Iterator[None]:
+        """Run to the end; a batch that waits, perhaps for a block of another batch, yields in between."""
         state, segments = self.state, self.program.segments
         waves, lanes = state.counters.segment_waves, state.counters.segment_lanes
         pc: int | None = self.program.entry
+        patience = ROUNDS
         state.enter(None)
         if state.absent is not None:
             self.live = ~state.absent
@@ -246,6 +291,9 @@ class Scheduler:
                         op.run(state)
                         self.tracer(state, op)
                 pc = self.leave(segment)
+                if self.rounds >= patience:
+                    yield
+                    self.rounds, patience = 0, ROUNDS_AGAIN
         finally:
             for start, (total_waves, total_lanes) in sums.items():
                 for part in joined[start].parts:
@@ -284,18 +332,22 @@ class Scheduler:
     def go(self, source: int, pc: int) -> int | None:
         """The whole running group moves to pc."""
         groups = self.groups
+        back = pc <= source
+        if back:
+            self.count_spin(source)
         if self.parked and pc in self.parked:
             self.add(pc, self.running())
             return self.pick()
         if not groups:
             return pc
-        back = pc <= source
-        if back:
-            self.spins += SPIN if source in self.program.spinning else 1
         if pc in groups or self.spins > PATIENCE or (min(groups) < pc and (back or not self.favoured)):
             self.add(pc, self.running())
             return self.pick()
         return pc
+
+    def count_spin(self, source: int) -> None:
+        self.spins += SPIN if source in self.program.spinning else 1
+        self.rounds += source in self.program.waiting
 
     def add(self, pc: int, units: np.ndarray) -> None:
         there = self.groups.get(pc)
@@ -343,7 +395,7 @@ class Scheduler:
                 self.add(target, units & taken)
                 self.add(after, units & ~taken)
                 if target <= source:
-                    self.spins += SPIN if source in self.program.spinning else 1
+                    self.count_spin(source)
                 return self.pick()
         return self.go(source, target if taken else after)
 
@@ -449,7 +501,28 @@ def source_of(op: Op) -> str:
     return f" ({op.line[0].rsplit('/', 1)[-1]}:{op.line[1]})" if op.line else ""
 
 
-def run_batch(state: State, tracer: Callable[[State, Op], None] | None = None) -> None:
-    """Execute a batch from the program's entry until every unit has ended."""
-    with np.errstate(all="ignore"):
-        Scheduler(state, tracer).run()
+def run_batches(states: Iterator[State], tracer: Callable[[State, Op], None] | None = None, most: int = 1) -> None:
+    """Execute batches one after the other, each from the program's entry until every unit has ended.
+
+    A batch that waits lets the next one start, as long as `most` are alive, and then those that wait have their turns:
+    so a block may wait for one of a later batch.
+    """
+    waiting: deque[tuple[State, Iterator[None]]] = deque()
+    ended = True
+    try:
+        with np.errstate(all="ignore"):
+            while True:
+                fresh = None if waiting and (ended or len(waiting) >= most) else next(states, None)
+                if fresh is not None:
+                    turn = fresh, Scheduler(fresh, tracer).turns()
+                elif waiting:
+                    turn = waiting.popleft()
+                else:
+                    return
+                waiting.append(turn)
+                ended = next(turn[1], turn) is turn
+                if ended:
+                    waiting.pop()[0].close()
+    finally:
+        for state, _ in waiting:
+            state.close()

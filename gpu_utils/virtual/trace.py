@@ -35,19 +35,21 @@ class Trace:
         self.steps: list[Step] = []
         self.first: dict[str, np.ndarray] = {}
         self._before: dict[str, np.ndarray] = {}
-        self._row: int | None = None
+        self._state: State | None = None
+        self._row = 0
 
     def begin(self, state: State) -> None:
         """Called for every batch of blocks before its first instruction."""
-        self._row = self._find(state)
-        if self._row is not None:
-            self._before = state.snapshot(self._row)
+        row = self._find(state)
+        if row is not None:
+            self._state, self._row = state, row
+            self._before = state.snapshot(row)
             self.first = self.first or self._before
 
     def __call__(self, state: State, op: Op) -> None:
         """Called by the machine after each instruction."""
         row = self._row
-        if row is None or len(self.steps) >= self.limit:
+        if state is not self._state or len(self.steps) >= self.limit:
             return
         if state.act is not None and not np.any(state.act[row]):
             return

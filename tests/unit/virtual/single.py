@@ -5,7 +5,7 @@ import numpy as np
 from gpu_utils.virtual.amdgcn import decode, new_state
 from gpu_utils.virtual.counters import Counters
 from gpu_utils.virtual.driver import MODELS, Launch
-from gpu_utils.virtual.machine import run_batch
+from gpu_utils.virtual.machine import run_batches
 from gpu_utils.virtual.memory import Memory
 
 
@@ -42,5 +42,5 @@ def run(program, target, registers, waves=1, shared=0, executable=None):
             state.U[512 + int(name[1:])][...] = np.asarray(value, np.uint32).reshape(-1, 1)
     if executable is not None:
         state.disable(~executable)
-    run_batch(state)
+    run_batches(iter([state]))
     return state

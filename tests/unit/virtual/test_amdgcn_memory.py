@@ -10,7 +10,7 @@ from gpu_utils.virtual.amdgcn.mem import ATOMIC, WIDTHS
 from gpu_utils.virtual.amdgcn.state import SGPR
 from gpu_utils.virtual.counters import Counters
 from gpu_utils.virtual.driver import MODELS, Launch
-from gpu_utils.virtual.machine import run_batch
+from gpu_utils.virtual.machine import run_batches
 from gpu_utils.virtual.memory import Memory, Region
 
 from .single import execute
@@ -40,7 +40,7 @@ def run_on(target, lines, registers, buffers, races=True):
             state.U[row + 1][...] = value >> 32
         else:
             state.U[row][...] = value
-    run_batch(state)
+    run_batches(iter([state]))
     return state
 
 
@@ -342,5 +342,5 @@ def test_an_address_of_constant_data_counts_from_getpc(between):
         Counters(program, MODELS["gfx942"].shape), 0, MODELS["gfx942"],
     )  # fmt: skip
     state = new_state(program, launch, np.zeros((1, 3), np.int64), 1)
-    run_batch(state)
+    run_batches(iter([state]))
     assert int(state.U[SGPR + 6][0, 0]) == 12

@@ -180,7 +180,7 @@ def test_a_word_on_the_border_of_two_lines_touches_both():
         from gpu_utils.virtual.amdgcn import decode, new_state
         from gpu_utils.virtual.counters import Counters
         from gpu_utils.virtual.driver import Launch
-        from gpu_utils.virtual.machine import run_batch
+        from gpu_utils.virtual.machine import run_batches
         from gpu_utils.virtual.memory import Memory
 
         program = decode(f"kernel:\n\t{line}\n\ts_endpgm\n", target, "kernel")
@@ -192,7 +192,7 @@ def test_a_word_on_the_border_of_two_lines_touches_both():
                         MODELS[target])  # fmt: skip
         state = new_state(program, launch, np.zeros((1, 3), np.int64), 1)
         state.U[0][...], state.U[1][...] = (start + offset) & 0xFFFFFFFF, (start + offset) >> 32
-        run_batch(state)
+        run_batches(iter([state]))
         totals = counters.totals()
         return totals["global_load_sectors"], totals["global_store_sectors"], totals["global_store_bytes"]
 

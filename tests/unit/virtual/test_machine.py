@@ -13,7 +13,7 @@ from gpu_utils.analytic.access import MemoryShape
 from gpu_utils.errors import BarrierDeadlock, OutOfBounds, Race, ResourceLimit, UnknownName, UnwrittenOutput
 from gpu_utils.virtual import virtual_gpu
 from gpu_utils.virtual.counters import Counters
-from gpu_utils.virtual.machine import Op, Program, State, run_batch
+from gpu_utils.virtual.machine import Op, Program, State, run_batches
 
 from .single import execute
 
@@ -225,7 +225,7 @@ def test_a_barrier_that_part_of_a_block_never_reaches_is_a_deadlock():
     program = Program("stuck", "gfx942", 64, "wave", [wait, end]).finish()
     launch = SimpleNamespace(grid=(1, 1, 1), memory=None, counters=Counters(program, MemoryShape()))
     with pytest.raises(BarrierDeadlock, match=r"stuck.*barrier 0"):
-        run_batch(State(program, launch, np.zeros((1, 3), np.int64), 1))
+        run_batches(iter([State(program, launch, np.zeros((1, 3), np.int64), 1)]))
 
 
 def test_too_much_shared_memory_is_refused():

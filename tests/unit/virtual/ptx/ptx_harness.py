@@ -40,7 +40,7 @@ def launch(text, arguments, grid=(1, 1, 1), block=(32, 1, 1), shared=0, name=Non
     if threads % 32:
         state.disable((state.wave_in_block[:, None] * 32 + np.arange(32)) >= threads)
     try:
-        machine.run_batch(state)
+        machine.run_batches(iter([state]))
     finally:
         state.close()
     return request.counters
