@@ -51,7 +51,6 @@ class Counters:
     def __init__(self, program: Any, chip: MemoryShape, record: bool = False) -> None:
         self.program, self.chip = program, chip
         self.record: list[tuple[int, np.ndarray, np.ndarray, bool, bool]] | None = [] if record else None
-        self._batch = self._turn = 0
         self.segment_waves = [0] * len(program.segments)
         self.segment_lanes = [0] * len(program.segments)
         self.globals: dict[int, Access] = {}
@@ -97,14 +96,12 @@ class Counters:
         self, record: list[Any], state: Any, ordered: np.ndarray, store: bool, atomic: bool, wave: int | None
     ) -> None:
         """Record the sectors of one wave instruction in each wave, for the model of the L2."""
-        if self._batch != self.launched_blocks:
-            self._batch, self._turn = self.launched_blocks, 0
         fresh = ordered >= 0
         fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
         row = np.nonzero(fresh)[0] if wave is None else np.full(int(np.count_nonzero(fresh)), wave)
-        block = self.launched_blocks + state.block_of_wave[row]
-        record.append((self._turn, block, ordered[fresh], not store, store or atomic))
-        self._turn += 1
+        block = state.first_block + state.block_of_wave[row]
+        record.append((state.turn, block, ordered[fresh], not store, store or atomic))
+        state.turn += 1
 
     def shared_access(
         self,

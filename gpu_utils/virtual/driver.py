@@ -231,6 +231,7 @@ class VirtualGpu:
                 linear = order[start : start + step]
                 ids = np.stack([linear % x, linear // x % y, linear // (x * y)], axis=1).astype(np.int64)
                 state = new_state(program, launch, ids, waves)
+                state.first_block = start
                 if threads % program.lanes:
                     _drop_idle_lanes(state, threads)
                 if self.tracer is not None:

@@ -188,6 +188,7 @@ class State:
     act: None, or a bool array of the units that run now, of shape (waves,) or (waves, lanes).
     mask: None (every lane runs) or a bool array (waves, lanes): the lanes that an op may write.
     active_waves, active_lanes: counts for the running group.
+    first_block: how many blocks of the launch come before this batch; turn: accesses that were recorded for the L2.
     memory, shared, counters: see memory.py and counters.py. launch: the Launch this batch is part of.
     """
 
@@ -207,6 +208,7 @@ class State:
         self.active_waves, self.active_lanes = self.waves, self.waves * self.lanes
         self.shared: Any = None
         self.absent: np.ndarray | None = None
+        self.first_block = self.turn = 0
 
     def enter(self, act: np.ndarray | None) -> None:
         """Make `act` the running units: set act, mask and the counts. AMDGCN overrides it to add EXEC."""

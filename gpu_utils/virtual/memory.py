@@ -620,19 +620,30 @@ def _atomic(
     """Do the updates in lane order and return the old values; words is a uint view of memory, the rest flat arrays."""
     dtype = words.dtype
     value = np.ascontiguousarray(value, dtype)
+    compare = None if compare is None else np.ascontiguousarray(compare, dtype)
+    function, view = ATOMICS["exch" if kind == "cas" else kind]
+    view = dtype if view is None else np.dtype(f"{view}{dtype.itemsize}")
+
+    def update(places: np.ndarray, values: np.ndarray, compares: np.ndarray | None) -> np.ndarray:
+        was = words[places]
+        if compares is not None:
+            words[places] = np.where(was == compares, values, was)
+        else:
+            words[places] = np.ascontiguousarray(function(was.view(view), values.view(view))).view(dtype)
+        return was
+
+    if len(index) == 1 or (index[1:] > index[:-1]).all():  # no two lanes meet
+        return update(index, value, compare)
     order = np.argsort(index, kind="stable")
-    places = index[order]
+    places, values = index[order], value[order]
     first = np.empty(len(places), bool)
     first[0] = True
     np.not_equal(places[1:], places[:-1], out=first[1:])
     starts = np.flatnonzero(first)
-    most = int(np.diff(np.append(starts, len(places))).max())
-    function, view = ATOMICS["exch" if kind == "cas" else kind]
-    view = dtype if view is None else np.dtype(f"{view}{dtype.itemsize}")
+    lengths = np.diff(np.append(starts, len(places)))
     old = np.empty(len(places), dtype)
-    values = value[order]
-    if most > _ROUNDS and isinstance(function, np.ufunc):
-        for begin, end in zip(starts, [*starts[1:], len(places)], strict=True):
+    if lengths.max() > _ROUNDS and isinstance(function, np.ufunc):
+        for begin, end in zip(starts, starts + lengths, strict=True):
             chain = np.empty(end - begin + 1, dtype)
             chain[0] = words[places[begin]]
             chain[1:] = values[begin:end]
@@ -640,18 +651,11 @@ def _atomic(
             old[begin:end] = running[:-1]
             words[places[begin]] = running[-1]
     else:
-        rank = np.arange(len(places)) - np.repeat(starts, np.diff(np.append(starts, len(places))))
-        compares = None if compare is None else np.ascontiguousarray(compare, dtype)[order]
-        for step in range(most):
-            now = slice(None) if most == 1 else rank == step
-            here = places[now]
-            was = words[here]
-            if compares is not None:
-                new = np.where(was == compares[now], values[now], was)
-            else:
-                new = np.ascontiguousarray(function(was.view(view), values[now].view(view))).view(dtype)
-            words[here] = new
-            old[now] = was
+        rank = np.arange(len(places)) - np.repeat(starts, lengths)
+        for step in range(int(lengths.max())):
+            now = rank == step
+            compares = None if compare is None else compare[order][now]
+            old[now] = update(places[now], values[now], compares)
     result = np.empty_like(old)
     result[order] = old
     return result

@@ -7,6 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
+from gpu_utils import compile_for
 from gpu_utils.virtual import virtual_gpu
 
 
@@ -23,3 +24,23 @@ def test_a_signed_maximum_on_one_address_is_what_the_machine_code_makes_of_it(ta
         largest_kernel[(1,)](x, out, BLOCK=64, num_warps=1)
     combined_unsigned = any("v_max_u32" in op.text for op in gpu.last.program.ops)
     assert out.item() == (-5 if combined_unsigned else 7)
+
+
+@triton.jit
+def poll_kernel(flag_ptr):
+    while tl.load(flag_ptr, volatile=True) == 0:
+        pass
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"])
+def test_a_volatile_load_that_is_polled_leaves_its_loop_on_amd(target):
+    lines = compile_for(poll_kernel, target, [torch.zeros(1, dtype=torch.int32)]).asm.splitlines()
+    loads = [i for i, line in enumerate(lines) if "s_load_" in line or "global_load" in line]
+    loop = next(i for i, line in enumerate(lines) if line.startswith(".LBB0_6:"))
+    assert any("s_cbranch_vccz .LBB0_6" in line for line in lines[loop:])
+    assert max(loads) < loop
+
+
+def test_a_volatile_load_that_is_polled_stays_in_its_loop_on_nvidia():
+    text = compile_for(poll_kernel, "sm_80", [torch.zeros(1, dtype=torch.int32)]).asm
+    assert text.index("$L__BB0_1:") < text.index("ld.volatile") < text.index("bra")

@@ -1,0 +1,116 @@
+"""Blocks that wait for other blocks: locks, barriers of the whole grid, chains."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from gpu_utils.kernelset import CASES, Run
+from gpu_utils.virtual import MODELS, driver, virtual_gpu
+
+BLOCKS = 10
+each_target = pytest.mark.parametrize("target", MODELS)
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    """Two blocks of four waves a batch (four of wave 32 would be eight waves: two blocks all the same)."""
+    monkeypatch.setattr(driver, "MAX_WAVES", 8)
+
+
+@triton.jit
+def grid_barrier_kernel(count_ptr, part_ptr, out_ptr, n):
+    pid = tl.program_id(0)
+    tl.atomic_xchg(part_ptr + pid, pid + 1)
+    tl.debug_barrier()
+    tl.atomic_add(count_ptr, 1, sem="acq_rel")
+    while tl.atomic_add(count_ptr, 0, sem="acquire") < n:
+        pass
+    tl.store(out_ptr + pid, tl.atomic_add(part_ptr + n - 1 - pid, 0))
+
+
+@triton.jit
+def chain_kernel(flag_ptr, out_ptr, n):
+    pid = tl.program_id(0)
+    value = 0
+    if pid < n - 1:
+        while tl.atomic_add(flag_ptr + pid + 1, 0, sem="acquire") == 0:
+            pass
+        value = tl.atomic_add(out_ptr + pid + 1, 0)
+    tl.atomic_xchg(out_ptr + pid, value + 1)
+    tl.debug_barrier()
+    tl.atomic_xchg(flag_ptr + pid, 1, sem="release")
+
+
+def barrier(gpu) -> torch.Tensor:
+    count, part, out = (torch.zeros(n, dtype=torch.int32) for n in (1, BLOCKS, BLOCKS))
+    grid_barrier_kernel[(BLOCKS,)](count, part, out, BLOCKS)
+    return out
+
+
+DOWN = torch.arange(BLOCKS, 0, -1, dtype=torch.int32)
+
+
+@each_target
+@pytest.mark.parametrize("order", ["program", "shuffled"])
+@pytest.mark.usefixtures("small_batches")
+def test_every_block_of_the_grid_meets_at_a_barrier_that_spans_batches(target, order):
+    with virtual_gpu(target, order=order) as gpu:
+        assert torch.equal(barrier(gpu), DOWN)
+        assert gpu.counters.launched_blocks == BLOCKS
+
+
+@each_target
+@pytest.mark.usefixtures("small_batches")
+def test_a_block_waits_for_a_block_of_a_later_batch(target):
+    flag, out = torch.zeros(BLOCKS, dtype=torch.int32), torch.zeros(BLOCKS, dtype=torch.int32)
+    with virtual_gpu(target):
+        chain_kernel[(BLOCKS,)](flag, out, BLOCKS)
+    assert torch.equal(out, DOWN)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+@pytest.mark.usefixtures("small_batches")
+def test_waiting_batches_take_turns_when_no_more_may_start_than_are_needed(target, monkeypatch):
+    monkeypatch.setattr(driver, "MOST_BYTES", driver.MOST_BYTES // 1024)
+    with virtual_gpu(target) as gpu:
+        assert torch.equal(barrier(gpu), DOWN)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+@pytest.mark.usefixtures("small_batches")
+def test_a_trace_follows_its_wave_through_all_its_turns(target):
+    with virtual_gpu(target) as gpu, gpu.trace((1, 0, 0), wave=0) as trace:
+        barrier(gpu)
+    program = gpu.last.program
+    assert trace.steps[-1].index == max(step.index for step in trace.steps)
+    assert len(trace.steps) > len(program.ops)  # it went round the loop
+
+
+@each_target
+def test_a_kernel_that_takes_a_lock_runs_one_block_at_a_time(target):
+    run = Run(target)
+    with virtual_gpu(target) as gpu:
+        CASES["lock_by_compare_and_swap"].body(run)
+    assert gpu.last.program.locks
+    rounds = max(waves for waves, _ in gpu.counters.per_op().values())
+    assert rounds <= gpu.counters.launched_waves * 2  # hardly a wave tried twice
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx90a"])
+def test_a_loop_that_swaps_in_what_it_computed_is_no_lock(target):
+    run = Run(target)
+    with virtual_gpu(target) as gpu:
+        CASES["half_atomics"].body(run)
+    assert gpu.last.program.waiting
+    assert not gpu.last.program.locks
+
+
+def test_the_accesses_of_waiting_batches_are_recorded_for_the_right_blocks(small_batches):
+    with virtual_gpu("gfx942", l2=True) as gpu:
+        barrier(gpu)
+    assert gpu.counters.record is not None
+    blocks = {int(block) for _, owners, *_ in gpu.counters.record for block in owners}
+    assert blocks == set(range(BLOCKS))
