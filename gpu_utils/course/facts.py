@@ -123,6 +123,7 @@ _UNITS = {
     "SMs": "units", "CUs": "units", "XCDs": "dies",
 }  # fmt: skip
 _FIGURE = re.compile(rf"(\d[\d,]*(?:\.\d+)?)[ -]?({'|'.join(map(re.escape, _UNITS))})(?![\w/])")
+_DEVICE = re.compile(r"(?<=[ -])\d+GB\b")
 _NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?")  # GPT-2 and V3 are names
 _COUNTS = ("units", "dies")
 NEAR = 24
@@ -150,13 +151,16 @@ def strays(cells: list[Cell]) -> list[Stray]:
 
     SMs, CUs and XCDs count always; a rate when its sentence names a chip, a target or a memory of one; bytes when such
     a name stands within NEAR characters, because the bytes of a tile or a model are nobody's figure. A paragraph that
-    names its own `(source: ...)` or `(measured: ...)` is left alone, and so is code between backticks.
+    names its own `(source: ...)` or `(measured: ...)` is left alone, and so are code between backticks and the names
+    of devices ("H100 80GB HBM3").
     """
     found = []
     for cell in cells:
         for text, line in _running_text(cell):
             for sentence in _SENTENCE.split(text):
-                plain = _CODE.sub(lambda code: code[1] if _HARDWARE.fullmatch(code[1]) else "", sentence)
+                plain = _CODE.sub(
+                    lambda code: code[1] if _HARDWARE.fullmatch(code[1]) else "", _DEVICE.sub("", sentence)
+                )
                 names = list(_HARDWARE.finditer(plain))
                 for figure in _FIGURE.finditer(plain):
                     unit = _UNITS[figure[2]]
@@ -214,6 +218,8 @@ def sourced(box: Box) -> set[tuple[float, str]]:
 def problems(course: Course, unit: Unit) -> list[str]:
     """What is wrong with the figures of one unit, each as `file:line: sentence`; an empty list when nothing is.
 
+    Read are its lesson, its lab, and the strings of its exercises: cases, hints, explanations.
+
     Errors: ContentError for a file that cannot be read as cells.
     """
     found: list[str] = []
@@ -234,6 +240,8 @@ def problems(course: Course, unit: Unit) -> list[str]:
                     f"{lesson}:{item.line}: `{item.text[:60]}` holds a figure and no source; end it with "
                     "(source: title or link) or (measured: versions or cell)"
                 )
+    for path in sorted((course.root / "gpu_utils" / "exercises" / f"u{unit.name}").glob("*.py")):
+        cells[course.relative(path)] = [Cell("code", "", (), path.read_text(encoding="utf-8"), 1, 1)]
     for where, parsed in cells.items():
         found += _unread_boxes(where, parsed)
         for stray in strays(parsed):

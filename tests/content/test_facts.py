@@ -119,6 +119,7 @@ def test_figures_without_a_source_are_found(tmp_path, text, message):
         "The name is `NVIDIA H100 80GB HBM3`.",
         "An H100 has 3.35 TB/s. (source: a data sheet, page 2)",
         "A warp has 32 lanes, a wavefront 64.",
+        "# %% code\nnames = ['NVIDIA H100 80GB HBM3', 'NVIDIA A100-SXM4-80GB']",
         "> **Facts: x**\n>\n> - An H100 has 80 GB. (source: a data sheet, page 2)\n\n80 GB of H100 fill.",
         "> **Facts: x**\n>\n> - H100 has 227 KiB. (source: a guide, part 1)\n\nA block of `sm_90` has 227 KB.",
         "# %% code\nchip = 'H100'\nprint(f'{chip} has {CHIPS[chip].bandwidth} TB/s')",
@@ -136,6 +137,15 @@ def test_a_lab_leans_on_the_boxes_of_its_lesson(tmp_path):
     )
     (found,) = problems(here, UNIT)
     assert "/lab.py:2: 24 GB in" in found
+
+
+def test_hints_and_cases_of_exercises_lean_on_the_lesson_too(tmp_path):
+    here = made(tmp_path, BOX)
+    folder = tmp_path / "gpu_utils" / "exercises" / f"u{UNIT.name}"
+    folder.mkdir(parents=True)
+    (folder / "one.py").write_text("HINTS = (\n    'an H100 has 80 GB',\n    'an H200 has 141 GB',\n)\n")
+    (found,) = problems(here, UNIT)
+    assert found.startswith(f"gpu_utils/exercises/u{UNIT.name}/one.py:3: 141 GB in")
 
 
 @pytest.mark.parametrize(
