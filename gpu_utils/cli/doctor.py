@@ -61,7 +61,7 @@ def examine() -> Iterator[Finding]:
         yield look()
     for target in COMPILED_FOR:
         yield compiling(target)
-    for look in (browser, sandbox, data, disk):
+    for look in (cpp, browser, sandbox, data, disk):
         yield look()
 
 
@@ -136,6 +136,19 @@ def compiling(target: str) -> Finding:
         return Finding(what, str(error), "install Triton again: remove .venv and run ./w2w", False)
     vendor = "NVIDIA" if target.startswith("sm_") else "AMD"
     return Finding(what, f"{len(compiled.binary)} bytes of machine code", f"kernels compile for {vendor} with no GPU")
+
+
+def cpp() -> Finding:
+    """clang for kernels in C++, from the extra hip."""
+    import importlib.metadata
+
+    from gpu_utils.compiler.clang import installed
+
+    if not installed():
+        means = "C++ of your own cannot be compiled or graded; W2W_EXTRAS=hip ./w2w study installs it (about 411 MB)"
+        return Finding("compiler, C++", "the wheel ziglang is not installed", means, None)
+    found = f"clang from ziglang {importlib.metadata.version('ziglang')}"
+    return Finding("compiler, C++", found, "C++ kernels compile for both vendors with no GPU")
 
 
 def browser() -> Finding:

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_utils.compiler.clang import SOURCE_NAME, compile_cpp
-from gpu_utils.errors import BadArgument
+from gpu_utils.compiler.cpp_module import CppModule
+from gpu_utils.errors import BadArgument, CompileFailed
 from gpu_utils.grading.exercise import Inputs
 from gpu_utils.virtual import active_gpu
 from gpu_utils.virtual.asm import LoadedModule
@@ -80,4 +81,18 @@ def load(source: Any) -> LoadedModule:
     # so that a line of the source can be quoted in the virtual GPU's errors
     linecache.cache[SOURCE_NAME] = (len(source), None, source.splitlines(keepends=True), SOURCE_NAME)
     gpu = active_gpu()
-    return gpu.load(compile_cpp(source, gpu.target))
+    return gpu.load(_compiled(source, gpu.target))
+
+
+_refused: dict[tuple[str, str], str] = {}
+"""(source, target) -> why it does not compile: a check asks once for each case."""
+
+
+def _compiled(source: str, target: str) -> CppModule:
+    if (source, target) in _refused:
+        raise CompileFailed(_refused[source, target])
+    try:
+        return compile_cpp(source, target)
+    except CompileFailed as problem:
+        _refused[source, target] = str(problem)
+        raise

@@ -83,3 +83,10 @@ def test_something_missing_makes_the_exit_code_1(
         doctor.doctor()
     assert stop.value.exit_code == 1
     assert "1 needed thing is missing." in capsys.readouterr().out
+
+
+def test_without_clang_the_row_of_cpp_says_what_that_costs_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpu_utils.compiler.clang.installed", lambda: False)
+    finding = doctor.cpp()
+    assert finding.enough is None
+    assert "W2W_EXTRAS=hip ./w2w study" in finding.means

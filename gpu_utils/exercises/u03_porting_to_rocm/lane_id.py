@@ -202,8 +202,9 @@ EXERCISE = Exercise(
         "Waves are cut from the threads in the order of their number, x first, so lane and wave are the remainder and "
         "the quotient of that number by the width, which only warpSize knows. `& 31`, `>> 5`, threadIdx.y as the warp "
         "of a (32, 8) block, and an array for blockDim.x / 32 waves all write down the same wrong belief: that the "
-        "width is 32. A division by a power of two that is known when the kernel runs costs a few instructions; once "
-        "a thread, that is nothing. What must be constant, the array, takes the bound that holds for all: 1024 / 32."
+        "width is 32. Asking costs nothing: the compiler knows the chip it builds for, and in the listings the "
+        "remainder is one `and` with 31 or 63, the division one shift. What must be constant in the source, the array, "
+        "takes the bound that holds for all targets: 1024 / 32."
     ),
     seconds=60.0,
 )

@@ -170,8 +170,8 @@ EXERCISE = Exercise(
         Misconception(
             "array_of_warp_size",
             ANSWER.changed(("partial[32]", "partial[warpSize]")),
-            "warpSize is known when the kernel runs, not when it is compiled (in ROCm since version 7, in CUDA "
-            "always), so it cannot size a shared array. Use a constant that is enough for every target.",
+            "warpSize is no constant expression (in ROCm since version 7), so it cannot size a shared array. Use a "
+            "constant that is enough for every target.",
         ),
         Misconception(
             "no_barrier",
@@ -192,12 +192,12 @@ EXERCISE = Exercise(
         "and the loop once more.",
     ),
     explanation=(
-        "Everything that depends on the width is worked out from warpSize when the kernel runs: the first step of the "
-        "shuffles, the lane, the wave, and the number of waves, rounded up, because 96 threads are one wavefront and a "
-        "half. What must be known when it is compiled, the size of the shared array, is a bound that holds everywhere: "
-        "1024 / 32. The mask ~0ull has the 64 bits that ROCm insists on, and CUDA takes the lower 32 of them. In the "
-        "half-filled wavefront, lane 0 asks a lane that does not exist for its value: ds_bpermute gives 0 there, which "
-        "a sum can bear; a maximum could not, and needs a test of the lane. Another right answer treats a wavefront as "
+        "Everything that depends on the width asks warpSize: the first step of the shuffles, the lane, the wave, and "
+        "the number of waves, rounded up, because 96 threads are one wavefront and a half. What must be constant in "
+        "the source, the size of the shared array, is a bound that holds everywhere: 1024 / 32. The mask ~0ull has the "
+        "64 bits that ROCm insists on, and CUDA takes the lower 32 of them. In the half-filled wavefront, lane 0 asks "
+        "a lane that is not there for its value: ds_bpermute_b32 gives 0 for it (AMD's ISA manual), which a sum can "
+        "bear; a maximum could not, and needs a test of the lane. Another right answer treats a wavefront as "
         "two groups of 32 throughout (width 32 in every shuffle, threadIdx.x / 32 everywhere): right, with twice as "
         "many partial sums. What goes wrong is a mixture of the two."
     ),

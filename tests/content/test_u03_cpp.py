@@ -1,0 +1,106 @@
+"""The C++ exercises of unit 03: other right answers pass, the lab and the exercise hold one source."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+import pytest
+
+from gpu_utils.course.sources import load_solution
+from gpu_utils.grading.check import check
+from tests.conftest import unavailable
+
+NAMES = ("warp_reduce", "ballot", "lane_id")
+
+
+def module(name):
+    return importlib.import_module(f"gpu_utils.exercises.u03_porting_to_rocm.{name}")
+
+
+@pytest.fixture(autouse=True)
+def _clang():
+    if importlib.util.find_spec("ziglang") is None:
+        unavailable("the wheel ziglang is not installed (the extra `hip`)")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_source_of_the_lab_is_the_one_that_the_misconceptions_change(name):
+    assert load_solution(f"03.{name}")() == module(name).ANSWER()
+
+
+RIGHT = {
+    "a wavefront as two groups of 32": (
+        "warp_reduce",
+        """
+  __shared__ float partial[32];
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset, 32);
+  if (lane == 0) partial[warp] = value;
+  __syncthreads();
+  value = threadIdx.x < warps ? partial[threadIdx.x] : 0.0f;
+  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset, 32);
+  return value;""",
+    ),
+    "no shuffle at all": (
+        "warp_reduce",
+        """
+  __shared__ float all[1024];
+  all[threadIdx.x] = value;
+  __syncthreads();
+  float sum = 0.0f;
+  if (threadIdx.x == 0)
+    for (int t = 0; t < blockDim.x; ++t) sum += all[t];
+  return sum;""",
+    ),
+    "a butterfly, and one atomic a wave": (
+        "warp_reduce",
+        """
+  __shared__ float sum;
+  if (threadIdx.x == 0) sum = 0.0f;
+  __syncthreads();
+  for (int lanes = 1; lanes < warpSize; lanes *= 2) {
+    int first = threadIdx.x / warpSize * warpSize;
+    float other = __shfl_xor_sync(~0ull, value, lanes);
+    if (first + ((threadIdx.x - first) ^ lanes) < blockDim.x) value += other;
+  }
+  if (threadIdx.x % warpSize == 0) atomicAdd(&sum, value);
+  __syncthreads();
+  return sum;""",
+    ),
+    "the form without a mask": (
+        "ballot",
+        """
+  unsigned long long votes = __ballot(keep);
+  unsigned long long below = votes << (63 - threadIdx.x % warpSize);
+  *kept = __popcll(votes);
+  return __popcll(below) - keep;""",
+    ),
+    "a scan by shuffles": (
+        "ballot",
+        """
+  int lane = threadIdx.x % warpSize, sum = keep;
+  for (int offset = 1; offset < warpSize; offset *= 2) {
+    int before = __shfl_up_sync(~0ull, sum, offset);
+    if (lane >= offset) sum += before;
+  }
+  int last = min((int)blockDim.x - 1 - (int)(threadIdx.x - lane), warpSize - 1);
+  *kept = __shfl_sync(~0ull, sum, last);
+  return sum - keep;""",
+    ),
+    "more room than needed, and bits": (
+        "lane_id",
+        """
+constexpr int MAX_WAVES = 64;
+__device__ int lane_id() { return thread_id() & (warpSize - 1); }
+__device__ int wave_id() { return (thread_id() - lane_id()) / warpSize; }
+__device__ int wave_count() { return (thread_count() - 1) / warpSize + 1; }""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", RIGHT)
+def test_another_right_answer_passes(what):
+    name, part = RIGHT[what]
+    report = check(module(name).EXERCISE, module(name).ANSWER.filled(part.strip("\n")))
+    assert report.passed, f"{report}\n{report.first_failure}"
