@@ -2,9 +2,9 @@
 
     python tools/store_listings.py
 
-Stored are content/*/kernels/*.cu for both vendors and both of AMD's widths, and whatever the checks of exercises of
-kind "cpp" compile for their solutions and their misconceptions. Run it after a change of any of these or of the header
-w2w_gpu.h; tests/unit/test_stored_listings.py recompiles everything and compares.
+Stored are content/*/kernels/*.cu for both vendors, both of AMD's widths and both numbers of its LDS banks, and whatever
+the checks of exercises of kind "cpp" compile for their solutions and their misconceptions. Run it after a change of any
+of these or of the header w2w_gpu.h; tests/unit/test_stored_listings.py recompiles everything and compares.
 """
 
 from __future__ import annotations
@@ -17,13 +17,20 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from gpu_utils.compiler import clang, stored
 from gpu_utils.compiler.cpp_module import CppModule
 
-TARGETS = ("sm_80", "gfx942", "gfx1100")
+TARGETS = ("sm_80", "gfx942", "gfx950", "gfx1100")
 CONTENT = Path(__file__).parents[1] / "content"
 
 
 def lesson_sources() -> list[tuple[str, str]]:
     """(source, target) of every kernel file of a lesson."""
     return [(path.read_text("utf-8"), target) for path in sorted(CONTENT.glob("*/kernels/*.cu")) for target in TARGETS]
+
+
+def explorer_sources() -> list[tuple[str, str]]:
+    """(source, target) of what explore("divergence") runs."""
+    from gpu_utils.ui.explore.divergence import SOURCE
+
+    return [(SOURCE, target) for target in TARGETS]
 
 
 def exercise_sources() -> list[tuple[str, str]]:
@@ -49,6 +56,6 @@ def exercise_sources() -> list[tuple[str, str]]:
 
 if __name__ == "__main__":
     compile_cpp = clang.compile_cpp
-    wanted = dict.fromkeys(lesson_sources() + exercise_sources())
+    wanted = dict.fromkeys(lesson_sources() + explorer_sources() + exercise_sources())
     stored.write(stored.entry(source, target, compile_cpp) for source, target in wanted)
     print(f"{len(wanted)} listings, {stored.PLACE.stat().st_size:,} bytes in {stored.PLACE.name}")

@@ -17,7 +17,7 @@ from tests.conftest import unavailable
 
 ROOT = Path(__file__).parents[2]
 KERNELS = sorted((ROOT / "content").glob("*/kernels/*.cu"))
-TARGETS = ("sm_80", "gfx942", "gfx1100")
+TARGETS = ("sm_80", "gfx942", "gfx950", "gfx1100")
 IN_CPP = [exercise for exercise in exercises.every() if exercise.kind == "cpp"]
 AGAIN = "run `python tools/store_listings.py`"
 
