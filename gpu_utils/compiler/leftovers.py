@@ -111,11 +111,12 @@ _CUDA_HEADER = re.compile(
     r"cooperative_groups\.h|cub/.*|cutlass/.*|cute/.*"
 )
 _CUDA_NAME = re.compile(
-    r"cuda[A-Z]\w*|cu[A-Z]\w+|CU[A-Z]*_\w+|CU[A-Z]?[a-z]\w*|CUDA\w*|cuuint\d+_t|__nv_\w+|__NV_\w+|nvtx[A-Z]\w*|nvcuda|"
+    r"cuda[A-Z]\w*|cu[A-Z]\w+|CU(DA|BLAS|DNN|FFT|RAND|SPARSE|SOLVER)?_\w+|CU[a-z]\w*|CUDA\w*|cuuint\d+_t|__nv_\w+|__NV_\w+|nvtx[A-Z]\w*|nvcuda|"
     r"cublas\w*|cudnn\w*|cutlass"
 )
 _NO_COUNTERPART = re.compile(r"cuda/|mma\.h|cute/|cutlass|nvcuda|(?i:cu_?tensor_?map)|cuuint")
 _TORCH_SCOPES = {"at", "c10", "torch"}
+_MASK_32 = r"0[xX][fF]{8}[uUlL]?"
 _LANES = re.compile(r"(31u?|0[xX]1[fF]u?)$")
 
 
@@ -132,7 +133,7 @@ def _in_code(reading: Reading, own: set[str], files: Mapping[str, str]) -> Itera
         elif token.kind == "text" and _is_ptx(token.text) and _in_asm(tokens, i):
             kind = "ptx"
         elif token.kind == "number":
-            kind = _number_kind(token.text, before)
+            kind = _number_kind(token.text, before, tokens[i - 2].text if i > 1 else "")
         if kind:
             yield kind, token.file, token.line, token.text
 
@@ -152,14 +153,18 @@ def _in_directive(directive: Directive, files: Mapping[str, str]) -> Iterator[Pl
             yield "fake-arch", *place, directive.rest.split()[0]
         elif found := re.match(r"(\w*(?:WARP|WAVE|LANES)\w*)\s+32u?$", directive.rest):
             yield "lanes-32", *place, found[1]
+        elif found := re.match(rf"\w*mask\w*\s+\(?({_MASK_32})\b", directive.rest, re.IGNORECASE):
+            yield "mask-32", *place, found[1]
     elif directive.word in ("if", "ifdef", "elif"):
         found = re.search(r"__CUDA_ARCH__|__CUDACC__|__NVCC__", directive.rest)
         if found and not re.search(r"ROCM|HIP|AMD|GFX|gfx", directive.rest):
             yield "cuda-guard", *place, found[0]
 
 
-def _number_kind(text: str, before: str) -> str:
-    if re.fullmatch(r"0[xX][fF]{8}[uUlL]?", text):
+def _number_kind(text: str, before: str, further: str) -> str:
+    """The kind of a number by the two tokens before it: `__shfl_sync(0xffffffff`, `mask = 0xffffffff`, `x & 31`."""
+    is_mask = (before == "(" and further.endswith("_sync")) or (before == "=" and "mask" in further.lower())
+    if is_mask and re.fullmatch(_MASK_32, text):
         return "mask-32"
     if (before == "&" and _LANES.match(text)) or (before == ">>" and text in ("5", "5u")):
         return "lanes-32"

@@ -211,6 +211,28 @@ def test_a_name_of_cuda_that_the_project_itself_defines_does_not_count():
     assert found_in("#define cudaFree hipFree\ncudaFree(0);") == []
 
 
+def test_names_that_only_begin_like_cudas_do_not_count():
+    assert found_in("constexpr int CUBE_SIZE = cube(current, CURRENT_TILE), cu = curve;") == []
+    assert found_in("CUdevice d; CU_CTX x; CUBLAS_OP_T;") == [
+        ("cuda-name", 1, name) for name in ("CUBLAS_OP_T", "CU_CTX", "CUdevice")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "count"),
+    [
+        ("#define ALL_LANES_MASK 0xffffffff", 1),
+        ("constexpr unsigned kFullMask = 0xFFFFFFFFu;", 1),
+        ("__shfl_down_sync(0xffffffff, x, 1);", 1),
+        ("__popc((unsigned)(vote & 0xffffffffu)) + __popc((unsigned)(vote >> 32));", 0),
+        ("#define FULL_MASK 0xffffffffffffffffull", 0),
+        ("#define HASH_SEED 0xffffffff", 0),
+    ],
+)
+def test_32_bits_count_where_they_name_lanes(code, count):
+    assert [kind for kind, _, _ in found_in(code)] == ["mask-32"] * count
+
+
 def test_assembly_counts_when_it_is_ptx():
     assert found_in('asm volatile("mov.u32 %0, %laneid;" : "=r"(x));') == [("ptx", 1, '"mov.u32 %0, %laneid;"')]
     assert found_in('asm("v_exp_f32 %0, %1" : "=v"(y) : "v"(x));') == []
@@ -305,6 +327,13 @@ OTHER_RIGHT_WAYS = {
     "an empty file for Hopper": {"hopper": lambda text, path: "" if "hopper" in path else text},
     "warps of 32 lanes on every chip": {
         "width": edit("csrc/warp_hip.cuh", r"% warpSize(.*?)/ warpSize", r"% WARP_SIZE\1/ WARP_SIZE"),
+    },
+    "two halves of a vote": {
+        "vote": lambda text, path: (
+            text.replace("const unsigned vote", "const unsigned long long vote")
+            .replace("__popc(vote)", "(__popc((unsigned)(vote & 0xffffffffu)) + __popc((unsigned)(vote >> 32)))")
+            .replace("__popc(vote & ((1u << lane) - 1u))", "__popcll(vote & ((1ull << lane) - 1))")
+        ),
     },
     "a lane mask of every type": {
         "mask": lambda text, path: text.replace("0xffffffffu", "(~0ull)"),
