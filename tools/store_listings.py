@@ -56,6 +56,6 @@ def exercise_sources() -> list[tuple[str, str]]:
 
 if __name__ == "__main__":
     compile_cpp = clang.compile_cpp
-    wanted = dict.fromkeys(lesson_sources() + explorer_sources() + exercise_sources())
+    wanted = dict.fromkeys(exercise_sources() + lesson_sources() + explorer_sources())
     stored.write(stored.entry(source, target, compile_cpp) for source, target in wanted)
     print(f"{len(wanted)} listings, {stored.PLACE.stat().st_size:,} bytes in {stored.PLACE.name}")
