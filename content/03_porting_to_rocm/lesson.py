@@ -7,9 +7,9 @@
 # read a failure log from the right end.
 #
 # **You need** lessons 00 to 02. No GPU, no CUDA, no ROCm. Nothing in this course has run on AMD silicon: code is
-# *compiled for* a chip, and *executed on a virtual GPU*. A few cells of sections 1 and 2 compile C++ with clang from
-# the optional extra `hip` (`W2W_EXTRAS=hip ./w2w study`, about 411 MB); without it the kernels come from stored
-# listings, and cells that must compile say so.
+# *compiled for* a chip, and *executed on a virtual GPU*. The C++ of this lesson is compiled by clang from the optional
+# extra `hip` (`W2W_EXTRAS=hip ./w2w study`, about 411 MB). Without it you get stored listings of the same files, and
+# every cell still runs; you only cannot change the C++.
 #
 # **Time**: 75 minutes to read, about two minutes for the cells to run. Then lab 03, which has the rest of the work.
 #
@@ -37,7 +37,7 @@ from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.compiler.hipify import hipify
 from gpu_utils.compiler.leftovers import leftovers
 from gpu_utils.course.paths import course
-from gpu_utils.errors import CompileFailed, CompilerMissing, W2WError
+from gpu_utils.errors import CompileFailed, W2WError
 from gpu_utils.ui.diff_figure import DiffFigure
 from gpu_utils.ui.wave_figure import WaveFigure
 
@@ -111,7 +111,7 @@ def reach(name, target):
 
 for target in THREE:
     marks = "".join("·■"[int(n)] for n in reach("row_sum_32.cu", target))
-    print(f"{target:8} elements 0 to 127:  {marks[:32]} {marks[32:64]} {marks[64:96]} {marks[96:128]}")
+    print(f"{target:8} elements 0 to 63:  {marks[:32]} {marks[32:64]}")
 
 # %% [markdown] the pattern
 # A filled square is an element that counts. The missing ones are lanes 32 to 63 of every wavefront: the upper half.
@@ -163,17 +163,16 @@ for name in ("row_sum.cu", "row_sum_segments.cu"):
 # `__ballot(condition)` gives every lane the votes of all lanes, one bit each. On AMD that is a 64-bit number, on
 # every chip. This kernel keeps it where CUDA code keeps it, in an `unsigned`:
 
-# %% the ballot kernels
-show_diff("outliers_32.cu", "outliers.cu")
+# %% the ballot kernel
 Code(source("outliers_32.cu"), language="cpp")
 
 # %% [markdown] predict the votes
 # Block of 64 threads. Elements 36, 40 and 50 exceed 2.
 #
-# **Predict.** What do `many` and `first` say for the only wavefront of `gfx942`, with each of the two kernels?
+# **Predict.** What should `many` and `first` be for the only wavefront of `gfx942`, and what does this kernel say?
 
 # %% guess the votes
-my_guess = None  # ((many, first) of outliers_32.cu, (many, first) of outliers.cu)
+my_guess = None  # ((many, first) as it should be, as it is)
 
 # %% the votes
 x = torch.zeros(64)
@@ -185,6 +184,7 @@ for name in ("outliers_32.cu", "outliers.cu"):
         many, first = (torch.full((waves,), -9, dtype=torch.int32) for _ in range(2))
         run(name, "outliers", target, [x, many, first], block=64)
         print(f"{name:16} {target:8} many {many.tolist()!s:8} first {first.tolist()}")
+show_diff("outliers_32.cu", "outliers.cu")
 
 # %% [markdown] votes explained
 # The compiler cuts 64 bits down to 32 without a word, and the votes of lanes 32 to 63 are lost. In 64 bits everything
@@ -208,15 +208,14 @@ for name in ("outliers_32.cu", "outliers.cu"):
 # A prefix sum by shuffles: each lane adds what the lane `offset` below holds, if there is one. So the kernel asks for
 # its lane, and asks in the wrong way.
 
-# %% the prefix kernels
-show_diff("prefix_31.cu", "prefix.cu")
+# %% the prefix kernel
 Code(source("prefix_31.cu"), language="cpp")
 
 # %% [markdown] predict the prefix
 # **Predict.** The 64 inputs are ones. Which number is `out[32]` on `gfx942`, and which should it be?
 
 # %% guess the prefix
-my_guess = None  # (with & 31, with % warpSize)
+my_guess = None  # (as it is, as it should be)
 
 # %% the prefix sums
 print(f"your guess: {my_guess}")
@@ -225,6 +224,7 @@ for name in ("prefix_31.cu", "prefix.cu"):
         out = torch.zeros(64)
         run(name, "prefix", target, [torch.ones(64), out], block=64)
         print(f"{name:12} {target:8} out[30:36] = {out[30:36].int().tolist()}   out[63] = {out[63].item():g}")
+show_diff("prefix_31.cu", "prefix.cu")
 
 # %% [markdown] prefix explained
 # With `& 31` lane 32 believes that it is lane 0, and in the step `offset = 32` nobody adds: `lane >= 32` is never true.
@@ -278,14 +278,14 @@ show_diff("warp_count_32.cu", "warp_count.cu")
 
 # %% [markdown] not constant
 # Why not `partial[256 / warpSize]`? And why did the kernels above use the old shuffles without `_sync`? Ask the
-# compiler. (Without the extra `hip` this cell only says that there is no compiler.)
+# compiler.
 
 
 # %% two refusals
 def compiles(name, target):
     try:
         compile_cpp(source(name), target)
-    except (CompileFailed, CompilerMissing) as problem:
+    except CompileFailed as problem:
         return str(problem)
     return "compiles"
 
@@ -529,13 +529,12 @@ by_stages = {
     for target in ("sm_80", "sm_90", "gfx942")
 }
 print(f"your guess: {my_guess}")
-print(f"{'':8} {'a block has':>12} {'':4} " + "".join(f"{f'{stages} stages':>14}" for stages in STAGES))
+print(f"stages: {', '.join(map(str, STAGES))}")
+print(f"{'':8} {'a block may have':18} {'KiB of shared memory':24} registers of a lane")
 for target, needs in by_stages.items():
-    print(
-        f"{target:8} {TARGETS[target].shared_per_block // 1024:>9} KiB  KiB "
-        + "".join(f"{n.shared // 1024:>14}" for n in needs)
-    )
-    print(f"{'':22}  registers" + "".join(f"{n.registers:>{10 if i == 0 else 14}}" for i, n in enumerate(needs)))
+    limit = f"{TARGETS[target].shared_per_block // 1024} KiB"
+    shared, registers = [need.shared // 1024 for need in needs], [need.registers for need in needs]
+    print(f"{target:8} {limit:18} {shared!s:24} {registers}")
 
 # %% figure of the stages
 figure, axis = plt.subplots(figsize=(9, 3.2))
@@ -544,10 +543,9 @@ for place, (target, needs) in enumerate(by_stages.items()):
     colour, hatch = looks[target]
     at = [stages + (place - 1) * 0.27 for stages in STAGES]
     axis.bar(at, [n.shared / 1024 for n in needs], 0.25, color=colour, hatch=hatch, edgecolor="white", label=target)
-axis.axhline(64, color="#b3401f", linestyle="--")
-axis.text(0.52, 67, "64 KiB: the limit of a block on gfx942 (gfx950: 160, sm_80: 163, sm_90: 227)", color="#b3401f")
+axis.axhline(64, color="#b3401f", linestyle="--", label="limit of a block on gfx942")
 axis.set(xticks=STAGES, xlabel="num_stages", ylabel="KiB of shared memory", title="fp16, tiles of 128 x 128 x 64")
-axis.legend(loc="upper left", bbox_to_anchor=(0.01, 0.85), frameon=False)
+axis.legend(loc="upper left", frameon=False)
 plt.show()
 
 # %% [markdown] law of stages
@@ -585,9 +583,9 @@ for target in ("sm_80", "gfx942"):
 # > **Facts: LDS and stages**
 # >
 # > - This message is Triton's own, from the moment when it loads a compiled kernel. Serving frameworks met it on
-# >   MI300X with tiles that were tuned on NVIDIA: `Required: 73728, Hardware limit: 65536`. (source: [vllm
-# >   #17744](https://github.com/vllm-project/vllm/issues/17744), [vllm
-# >   #12498](https://github.com/vllm-project/vllm/issues/12498))
+# >   MI300X with tiles that were tuned on NVIDIA: `Required: 73728, Hardware limit: 65536`. (source:
+# >   [vllm #17744](https://github.com/vllm-project/vllm/issues/17744),
+# >   [vllm #12498](https://github.com/vllm-project/vllm/issues/12498))
 # > - `num_stages=0` used to switch AMD's pipeline on; since October 2024 0 and 1 mean none and 2 or more pipeline.
 # >   (source: [triton #4845](https://github.com/triton-lang/triton/pull/4845))
 # > - AMD recommends `num_stages=2` for a kernel with one matrix product, and 1 for two fused products or none.
@@ -595,6 +593,8 @@ for target in ("sm_80", "gfx942"):
 # >   guide](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html))
 # > - A block may have 64 KiB of LDS on CDNA2, CDNA3 and RDNA, and 160 KiB on gfx950. (source: Triton's AMD TargetInfo,
 # >   `TARGETS` of this course)
+# > - A WGP of RDNA, two CUs side by side, has 128 KiB of LDS, of which one block may have 64. (source: ROCm,
+# >   docs/reference/gpu-arch-specs.rst; Triton's AMD TargetInfo)
 # > - A block may have 163 KiB of shared memory on sm_80, 99 KiB on sm_89 and 227 KiB on sm_90 and sm_100. (source: CUDA
 # >   C++ programming guide, compute capabilities)
 #
@@ -614,10 +614,7 @@ my_guess = None  # (wavefronts on a CU without the option, with waves_per_eu=4)
 print(f"your guess: {my_guess}")
 for waves in (0, 2, 3, 4):
     needs = resources(build("gfx942", options={"waves_per_eu": waves}))
-    print(
-        f"waves_per_eu={waves}: {needs.vgprs} VGPRs, {needs.spills:3} spilled, {needs.scratch:3} bytes of scratch;",
-        needs.occupancy,
-    )
+    print(f"waves_per_eu={waves}: {needs.vgprs} VGPRs, {needs.spills:3} spilled; {needs.occupancy}")
 
 # %% [markdown] waves explained
 # Nothing gained, much lost: the registers that no longer fit are *spilled* to scratch, which is memory, in the middle
@@ -758,11 +755,12 @@ my_guess = None
 print(f"your guess: {my_guess}")
 for dtype, tiny, other in ((torch.float16, 2.0**-20, 1.0), (torch.bfloat16, 2.0**-130, 2.0**20)):
     a, b = torch.full((32, 32), tiny).to(dtype), torch.full((32, 32), other).to(dtype)
-    print(f"{str(dtype)[6:]:9} exact {32 * tiny * other:.2e}", end="")
-    for target in ("sm_80", "gfx90a", "gfx942", "gfx950"):
-        c, _ = tile_dot(target, a, b)
-        print(f"   {target} {c[0, 0].item():.2e}", end="")
-    print()
+    sums = {target: tile_dot(target, a, b)[0][0, 0].item() for target in ("sm_80", "gfx90a", "gfx942", "gfx950")}
+    print(
+        f"{str(dtype)[6:]:9} exact {32 * tiny * other:.2e}",
+        *(f"{target} {it:.2e}" for target, it in sums.items()),
+        sep="   ",
+    )
 
 
 # %% denormals in exp2
@@ -824,6 +822,18 @@ for dtype in (torch.float8_e4m3fn, torch.float8_e4m3fnuz):
     print(f"{str(dtype)[6:]:16} largest {torch.finfo(dtype).max:g}")
     print(f"  {values.tolist()} becomes\n  {values.to(dtype).float().tolist()}")
 
+# %% figure of the two formats
+figure, axis = plt.subplots(figsize=(9, 1.9))
+for row, values, colour in ((0, fnuz, "#b3401f"), (1, fn, "#2f7d32")):
+    normal = values[(values >= 1) & values.isfinite()]
+    axis.plot(normal, [row] * len(normal), "|", color=colour, markersize=18)
+    axis.annotate(f"{normal.max():g}", (normal.max().item(), row), (6, 8), textcoords="offset points", color=colour)
+axis.set(xscale="log", ylim=(-0.6, 1.7), yticks=(0, 1), yticklabels=("FNUZ", "FN"), xticks=[2**n for n in range(9)])
+axis.set_xticklabels([2**n for n in range(9)])
+axis.minorticks_off()
+axis.set_title("every E4M3 number from 1 on: seven steps between powers of two; the ends differ")
+plt.show()
+
 # %% [markdown] fp8 bytes explained
 # Half, for nearly every code: the exponents are counted from another start. So a model with the wrong flavour runs,
 # with all weights halved and no error. To convert the bytes for real, keep them and double the scale; and `0x80`, the
@@ -835,23 +845,26 @@ for dtype in (torch.float8_e4m3fn, torch.float8_e4m3fnuz):
 #
 # What does the compiler do with the wrong flavour? One product of two FP8 tiles, both flavours, every target:
 
+
 # %% fp8 on every target
+def fp8_product(target, dtype):
+    """The instruction that multiplies two FP8 tiles on a target, or the error; and whether the compiler warned."""
+    with warnings.catch_warnings(record=True) as said, triton.knobs.compilation.scope():
+        warnings.simplefilter("always")
+        triton.knobs.compilation.always_compile = target == "gfx950"  # a kernel from Triton's cache warns nobody
+        try:
+            asm = compile_for(tile_dot_kernel, target, (dtype, dtype, torch.float32), N=64, PRECISION="default").asm
+        except CompileFailed as problem:
+            return "error: " + re.sub(r".*`: ", "", str(problem))[:75] + " ...", False
+    found = re.search(r"v_w?mf?ma\w+|mma\.sync[\w.]*|wgmma\.mma_[\w.]*", asm)
+    return found[0] if found else "no matrix instruction", bool(said)
+
+
 for dtype in (torch.float8_e4m3fn, torch.float8_e4m3fnuz):
     print(str(dtype)[6:])
     for target in ("sm_80", "sm_89", "sm_90", "gfx90a", "gfx942", "gfx950", "gfx1201"):
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            try:
-                compiled = compile_for(
-                    tile_dot_kernel, target, (dtype, dtype, torch.float32), N=64, PRECISION="default"
-                )
-                used = (
-                    " ".join(Counter(re.findall(r"v_w?mf?ma\w+|mma\.sync[\w.]*|wgmma\.mma[\w.]*", compiled.asm)))
-                    or "no matrix instruction"
-                )
-            except CompileFailed as problem:
-                used = "error: " + re.sub(r".*`: ", "", str(problem))[:75] + " ..."
-        print(f"  {target:8} {used}{'   (with a warning)' if said else ''}")
+        used, warned = fp8_product(target, dtype)
+        print(f"  {target:8} {used}{'   (with a warning)' if warned else ''}")
 
 # %% [markdown] fp8 silent
 # Read the instructions, line by line: `fp8_fp8`, `f8f6f4` or `e4m3` in the name: FP8 in hardware. `f16`: **the
@@ -947,6 +960,14 @@ for target in ("sm_80", "gfx942"):
 # Read `0x5410` from the right: result byte 0 is byte 0, result byte 1 is byte 1 (both of `a`), then 4 and 5 (of `b`).
 # And `0x01000504`: bytes 4 and 5 (here: of `a`), then 0 and 1 (of `b`). The same packing in two numberings.
 #
+# > **Claim and fact: "DeepSeek bypassed CUDA with PTX"**
+# >
+# > - Headlines said so. What the report says: customised PTX serves the kernels that communicate between GPUs, on 20 of
+# >   the 132 SMs of an H800. (source: [DeepSeek-V3 technical report](https://arxiv.org/abs/2412.19437))
+# > - PTX is part of CUDA: everything that you write for an NVIDIA GPU becomes PTX on its way, so this bypasses
+# >   nothing. It ties the kernel to one vendor: on `gfx942` it does not compile. (measured: triton 3.7.1 and clang
+# >   22, the cells on inline PTX above)
+#
 # There is also `tl.target_info.is_hip()`. It asks which driver is *active*, not what is being compiled; with
 # `compile_for` and no driver it says False for both vendors. The constexpr is the robust way.
 #
@@ -1031,24 +1052,84 @@ def add_kernel(x_ptr, out_ptr):
 
 print(f"your guess: {my_guess}")
 for target in ("sm_80", "sm_90", "gfx90a", "gfx942", "gfx1100"):
-    print(f"{target:8}", end="")
+    row = f"{target:8}"
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         asm = compile_for(add_kernel, target, (dtype, dtype), num_warps=1).asm
-        native = re.findall(r"atom\.\S*\.add\S*|(?:global|buffer)_atomic_(?:pk_)?add_\w+", asm)
-        swaps = re.findall(r"atom\.\S*cas\S*|\w+_atomic_cmpswap\w*", asm)
-        print(f"{str(dtype)[6:]:>10}: {'add' if native else '   '} {'CAS loop' if swaps else '        '}", end="")
-    print()
+        native = re.search(r"atom\.\S*\.add\S*|(?:global|buffer)_atomic_(?:pk_)?add_\w+", asm)
+        swaps = re.search(r"atom\.\S*cas\S*|\w+_atomic_cmpswap\w*", asm)
+        row += f"{str(dtype)[6:]:>10}: {'add' if native else '':4}{'CAS loop' if swaps else '':8}"
+    print(row)
 
 # %% [markdown] facts of atomics
 # Where both stand in the code, as on `gfx942`, there is a packed instruction for two neighbours and a loop for the
 # rest. Where there is only the loop, every conflict means another round. The table is that of Triton 3.7.1, not of
 # the chip.
 #
+# ### A flag that never changes
+#
+# Kernels that talk to each other wait for a flag in memory: a loop around a load. Program 1 sets the flag, program 0
+# waits for it.
+#
+# **Predict.** `volatile=True` tells the compiler to load every time. Does it, on both vendors?
+
+# %% guess the flag
+my_guess = None
+
+
+# %% a loop that waits
+@triton.jit
+def wait_kernel(flag_ptr, out_ptr, ATOMIC: tl.constexpr):
+    if tl.program_id(0) == 1:
+        tl.atomic_add(flag_ptr, 1)
+    else:
+        if ATOMIC:
+            while tl.atomic_add(flag_ptr, 0) == 0:
+                pass
+        else:
+            while tl.load(flag_ptr, volatile=True) == 0:
+                pass
+        tl.store(out_ptr, 7)
+
+
+def memory_in_loops(asm):
+    """The instructions on global memory between a label and a branch back to it."""
+    lines, labels, inside = asm.splitlines(), {}, []
+    for number, line in enumerate(lines):
+        if label := re.match(r"([$.\w]+):", line):
+            labels[label[1]] = number
+        branch = re.search(r"\b(?:bra|bra\.uni|s_c?branch\w*)\s+([$.\w]+)", line)
+        if branch and branch[1] in labels:
+            inside += lines[labels[branch[1]] : number]
+    return re.findall(
+        r"\b(?:ld\.volatile|ld\.global|atom\.|global_load|global_atomic|buffer_load|s_load)[\w.]*", "\n".join(inside)
+    )
+
+
+print(f"your guess: {my_guess}")
+for atomic in (False, True):
+    for target in ("sm_80", "gfx942", "gfx1100"):
+        asm = compile_for(wait_kernel, target, (torch.int32, torch.int32), ATOMIC=atomic, num_warps=1).asm
+        print(
+            "atomic_add of 0" if atomic else "volatile load  ",
+            f"{target:8}",
+            memory_in_loops(asm) or "the loop loads nothing",
+        )
+for target in ("sm_80", "gfx942"):
+    flag, out = torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    with virtual_gpu(target):
+        wait_kernel[(2,)](flag, out, ATOMIC=True, num_warps=1)
+    print(f"{target}: waited, then wrote {out.item()}")
+
+# %% [markdown] flag explained
+# With Triton 3.7.1 AMD's backend loads the flag once, before the loop, and the loop branches to itself for ever: the
+# job hangs, with no error. (So this version was compiled and not launched.) An atomic that adds 0 stays in the loop
+# on both vendors; LLVM even turns it into an `or` with 0.
+#
 # > **Facts: more traps of Triton and libraries on AMD**
 # >
 # > - A kernel of a state-space model stopped on AMD with the message about constraint `f`, and a serving framework,
-# >   too. (source: [mamba #1018](https://github.com/state-spaces/mamba/issues/1018), [sglang
-# >   #34351](https://github.com/sgl-project/sglang/issues/34351))
+# >   too. (source: [mamba #1018](https://github.com/state-spaces/mamba/issues/1018),
+# >   [sglang #34351](https://github.com/sgl-project/sglang/issues/34351))
 # > - Missing libdevice functions were reported for `div_rn`, `sqrt_rn` and others. (source:
 # >   [triton #7135](https://github.com/triton-lang/triton/issues/7135),
 # >   [FlagGems #725](https://github.com/FlagOpen/FlagGems/issues/725))
@@ -1114,9 +1195,9 @@ else:
 # > **Facts: asking for the platform**
 # >
 # > - The capability (9, 0) means Hopper with FP8 and MI200 without; code that compared it chose the wrong kernels.
-# >   (source: [vllm #40620](https://github.com/vllm-project/vllm/issues/40620), [torchtitan
-# >   #4778](https://github.com/pytorch/torchtitan/issues/4778), [hipBLASLt
-# >   #1539](https://github.com/ROCm/hipBLASLt/issues/1539))
+# >   (source: [vllm #40620](https://github.com/vllm-project/vllm/issues/40620),
+# >   [torchtitan #4778](https://github.com/pytorch/torchtitan/issues/4778),
+# >   [hipBLASLt #1539](https://github.com/ROCm/hipBLASLt/issues/1539))
 # > - `gcnArchName` exists in CUDA builds and holds the name of the device. (source: pytorch,
 # >   torch/csrc/cuda/Module.cpp)
 # > - `torch.cuda`, the device string "cuda" and the process group "nccl" are the names on ROCm, too; `torch.hip` does
@@ -1170,8 +1251,8 @@ for rocr, hip in (("4,5,6,7", None), (None, "4,5"), ("4,5,6,7", "4,5"), ("4,5,6,
 # >   [vllm #46895](https://github.com/vllm-project/vllm/issues/46895))
 # > - `HSA_OVERRIDE_GFX_VERSION=11.0.0` makes every GPU of the process pass for `gfx1100`. It is a help for Radeon
 # >   cards that ROCm does not list; a supported chip needs none, and a wrong value breaks discovery. (source:
-# >   [ROCm/TheRock #1719](https://github.com/ROCm/TheRock/issues/1719), [ROCm/ROCm
-# >   #3065](https://github.com/ROCm/ROCm/issues/3065))
+# >   [ROCm/TheRock #1719](https://github.com/ROCm/TheRock/issues/1719),
+# >   [ROCm/ROCm #3065](https://github.com/ROCm/ROCm/issues/3065))
 # > - RCCL reads NCCL's variables. For MI300X AMD recommends one process per GPU, `NCCL_MIN_NCHANNELS=112`, and
 # >   collectives over all 8 GPUs of a node rather than over 2 or 4, whose links are only part of the mesh. (source:
 # >   [ROCm, workload optimization
@@ -1183,9 +1264,9 @@ for rocr, hip in (("4,5,6,7", None), (None, "4,5"), ("4,5,6,7", "4,5"), ("4,5,6,
 # >   training: tune once, then set `PYTORCH_TUNABLEOP_TUNING=0`. (source:
 # >   [pytorch #114894](https://github.com/pytorch/pytorch/pull/114894),
 # >   [comfyui-amd-go-fast #2](https://github.com/Beinsezii/comfyui-amd-go-fast/issues/2))
-# > - Since ROCm 7 capture into a graph refuses calls that it allowed before, as CUDA does. `AMD_LOG_LEVEL=4` shows the
-# >   call. (source: [ROCm/rccl
-# >   #2022](https://github.com/ROCm/rccl/issues/2022), [ROCm/hip #3876](https://github.com/ROCm/hip/issues/3876))
+# > - Since ROCm 7 capture into a graph refuses calls that it allowed before, as CUDA does. `AMD_LOG_LEVEL=4` shows
+# >   the call. (source: [ROCm/rccl #2022](https://github.com/ROCm/rccl/issues/2022),
+# >   [ROCm/hip #3876](https://github.com/ROCm/hip/issues/3876))
 # > - On RDNA3 and RDNA4 hardware counters mean little unless the performance level is `STABLE_STD`. (source:
 # >   [rocprofv3
 # >   documentation](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html))
@@ -1227,8 +1308,9 @@ for order in (("clip", "unscale"), ("unscale", "clip")):
     print(" -> ".join(order), f": norm {weight.grad.norm():.2g}, gradient {weight.grad.tolist()}")
 
 # %% [markdown] order
-# Clipped first, the step is 65,536 times too small (AdamW hides it: it divides by the size of the gradient, so only the
-# clipping is lost). The right order is *unscale, clip, step*. In bf16 there is no scaler, and nothing to get wrong.
+# Clipped first, the gradient is 65,536 times too small. (AdamW hides it, because it divides by the size of the
+# gradient; plain SGD would stand still.) The right order is *unscale, clip, step*. In bf16 there is no scaler, and
+# nothing to get wrong.
 #
 # ## 6. Reading a failure log
 #
@@ -1288,7 +1370,8 @@ print("last: ", errors[-1])
 
 # %% [markdown] triaged
 # 1. First in time: rank 5, `HIP error: invalid device function`. Ten minutes later rank 0 gives up waiting, and the
-#    launcher calls rank 0 the root cause, because it ended the job. A network engineer would lose a day here.
+#    launcher calls rank 0 the root cause, because it ended the job. Who believes the last line looks for a fault in
+#    the network.
 # 2. HIP's runtime speaks.
 # 3. It was asked to launch a kernel, and found no code for this chip. It expected code for `gfx942`; a line above
 #    says what there is: `build-gfx90a`. AMD's machine code runs on its own target only; there is nothing like PTX,
@@ -1326,8 +1409,7 @@ print("last: ", errors[-1])
 # - [ROCm, GPU isolation techniques](https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html).
 # - [LLVM, user guide for the AMDGPU backend](https://llvm.org/docs/AMDGPUUsage.html): registers, attributes, inline
 #   assembly.
-# - [OCP 8-bit floating point
-#   specification](https://www.opencompute.org/documents/ocp-8-bit-floating-point-specification-ofp8-revision-1-0-2023-12-01-pdf-1):
+# - [OCP 8-bit floating point specification](https://www.opencompute.org/documents/ocp-8-bit-floating-point-specification-ofp8-revision-1-0-2023-12-01-pdf-1):
 #   E4M3 and E5M2.
 #
 # ## Check yourself
