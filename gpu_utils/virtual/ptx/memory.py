@@ -144,6 +144,7 @@ def _load(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
             return
         where = address_of(state, slot, offset)
         if space == "local":
+            state.check_local(op, where, size * count, mask, "reads")
             words = state.read_local(where, size, count)
         else:
             words = load(state, op, space, where, size, count, mask)
@@ -209,6 +210,7 @@ def _store(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
                 value = value.astype(dtype)
             values.append(value.view(dtype) if value.dtype.itemsize == size else value)
         if space in ("local", "param"):
+            state.check_local(op, where, size * len(values), mask, "writes")
             state.write_local(where, values, size, mask)
             return
         for memory, address, part in parts_of(state, space, where, mask):

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu_utils.virtual.machine import Program, State
+from gpu_utils.errors import OutOfBounds
+from gpu_utils.virtual.machine import Op, Program, State, source_of
 from gpu_utils.virtual.memory import Shared
 
 COLUMNS = {"pred": np.dtype(bool), "16": np.dtype("u2"), "32": np.dtype("u4"), "64": np.dtype("u8")}
@@ -57,8 +58,6 @@ class PtxState(State):
         self.params = np.ascontiguousarray(launch.args, np.uint8)
         self.shared = Shared(self.blocks, max(launch.shared_bytes, info["static_shared"]))
         self.regions = []
-        if info["data"].size:
-            self.regions.append(launch.memory.add_array("the module's data", info["data"], "constant"))
         if info["generic"]:
             self.regions.append(launch.memory.add_array("shared memory", self.shared.bytes, "shared"))
             if self.local.size:
@@ -205,6 +204,20 @@ class PtxState(State):
         if found is None:
             found = self.fragments[key] = build()
         return found
+
+    def check_local(self, op: Op, offset: np.ndarray, size: int, mask: np.ndarray | None, what: str) -> None:
+        """Raise OutOfBounds when a running lane reaches outside its thread's own memory."""
+        has = self.local.shape[1]
+        outside = (offset < 0) | (offset + size > has)
+        if mask is not None:
+            outside &= mask
+        if outside.any():
+            wave, lane = (int(v) for v in np.argwhere(outside)[0])
+            raise OutOfBounds(
+                f"kernel {self.program.name}{source_of(op)}: {self.where(wave, lane)} {what} {size} bytes at byte "
+                f"offset {int(offset[wave, lane])} of its local memory, which has {has} bytes; is the index within the "
+                f"array? (`{op.text}`)"
+            )
 
     def read_local(self, offset: np.ndarray, width: int, count: int) -> list[np.ndarray]:
         """`count` words of `width` bytes from each thread's own memory at byte offsets (warps, 32)."""

@@ -30,6 +30,8 @@ def launch(text, arguments, grid=(1, 1, 1), block=(32, 1, 1), shared=0, name=Non
         else:
             raw = (int(value) % (1 << 8 * size)).to_bytes(size, "little")
         buffer[offset : offset + size] = np.frombuffer(raw, np.uint8)
+    if program.info["data"].size:
+        memory.add_array("the module's data", program.info["data"], "constant")
     request = SimpleNamespace(
         name=program.name, grid=grid, block=block, args=buffer, memory=memory, chip=None,
         counters=Counters(program, MemoryShape()), shared_bytes=shared + program.info["static_shared"],
@@ -39,10 +41,7 @@ def launch(text, arguments, grid=(1, 1, 1), block=(32, 1, 1), shared=0, name=Non
     state = new_state(program, request, blocks, -(-threads // 32))
     if threads % 32:
         state.disable((state.wave_in_block[:, None] * 32 + np.arange(32)) >= threads)
-    try:
-        machine.run_batches(iter([state]))
-    finally:
-        state.close()
+    machine.run_batches(iter([state]))
     return request.counters
 
 

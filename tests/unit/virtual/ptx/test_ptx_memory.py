@@ -289,3 +289,17 @@ def test_isspacep_tells_the_windows_apart_and_ldu_reads_global_memory():
     assert set(out[:, 1].tolist()) == {1 | 4 | 8 | 32}
     assert not out[:, 2].any()
     assert out[:, 3].tolist() == list(range(32))
+
+
+def test_a_thread_that_leaves_its_local_memory_is_stopped():
+    text = (
+        HEADER
+        + """.visible .entry k(.param .u64 out, .param .u32 at) {
+      .reg .b32 %t, %v; .reg .b64 %a, %o; .reg .pred %p; .local .align 4 .b8 mine[64];
+      mov.u32 %t, %tid.x; ld.param.u32 %v, [at]; mul.lo.u32 %t, %t, %v; setp.lt.u32 %p, %t, 124; mov.u64 %a, mine;
+      cvt.u64.u32 %o, %t; add.u64 %a, %a, %o; @%p st.local.u32 [%a], %t; ret; }"""
+    )
+    out = np.zeros(32, np.uint32)
+    launch(text, [out, 1000])  # lanes past the guard reach nothing
+    with pytest.raises(OutOfBounds, match=r"lane 16 .*writes 4 bytes at byte offset 64 of its local memory.* 64 bytes"):
+        launch(text, [out, 4])
