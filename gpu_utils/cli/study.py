@@ -1,7 +1,8 @@
-"""The command study: JupyterLab on this machine only, opened at the first lesson."""
+"""The command study: JupyterLab on this machine only, opened at the lesson of the first unfinished unit."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import secrets
@@ -34,7 +35,7 @@ def study(
     port: Annotated[int, typer.Option(min=1024, max=65535, help="The port on 127.0.0.1.")] = 8888,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open no browser.")] = False,
 ) -> None:
-    """Open the course in JupyterLab at the first lesson; Ctrl-C stops it.
+    """Open the course in JupyterLab at the first unfinished unit; Ctrl-C stops it.
 
     On a remote machine: start it there with --no-browser, then forward the port from your own machine with
     ssh -L 8888:127.0.0.1:8888 HOST.
@@ -49,7 +50,30 @@ def study(
         raise W2WError(f"{FIRST} is not there; make the notebooks with: w2w build")
     if not is_free(port):
         raise W2WError(f"port {port} is in use, perhaps by another w2w study; try: w2w study --port {next_free(port)}")
-    serve(root, port, open_browser=not no_browser)
+    serve(root, port, unfinished(root), open_browser=not no_browser)
+
+
+def unfinished(root: Path) -> str:
+    """The lesson of the first unit with an exercise that was not passed yet; the last lesson when all are.
+
+    The exercises are those that the generated labs name: that is quicker than to load their declarations.
+    """
+    from gpu_utils.errors import W2WError
+    from gpu_utils.grading.progress import standing
+
+    lesson = FIRST
+    for lab in sorted((root / "labs").glob("*.ipynb")):
+        try:
+            cells = json.loads(lab.read_text("utf-8"))["cells"]
+            names = [cell["metadata"]["w2w"]["exercise"] for cell in cells if "w2w" in cell["metadata"]]
+            passed = all(each.passed_at for each in standing(names))
+        except (OSError, ValueError, KeyError, TypeError, W2WError):
+            break
+        if (root / "notebooks" / lab.name).is_file():
+            lesson = f"notebooks/{lab.name}"
+        if not passed:
+            break
+    return lesson
 
 
 def is_free(port: int) -> bool:
@@ -69,7 +93,7 @@ def next_free(port: int) -> int:
     return next(other for other in [*range(port + 1, 65536), *range(port - 1, 1023, -1)] if is_free(other))
 
 
-def serve(root: Path, port: int, *, open_browser: bool) -> None:
+def serve(root: Path, port: int, lesson: str, *, open_browser: bool) -> None:
     """Run JupyterLab in this process until Ctrl-C or SIGTERM; the token never shows in a list of processes."""
     from jupyterlab.labapp import LabApp
 
@@ -77,7 +101,7 @@ def serve(root: Path, port: int, *, open_browser: bool) -> None:
         filter(None, [str(PAGE_SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH")])
     )
     token = secrets.token_hex(24)
-    page = f"/lab/tree/{FIRST}"
+    page = f"/lab/tree/{lesson}"
     arguments = [
         *SETTINGS,
         f"--ServerApp.ip={HOST}",

@@ -20,6 +20,7 @@ import pytest
 import websocket
 
 from gpu_utils.cli import study
+from gpu_utils.grading.progress import record_attempt
 
 START_SECONDS = 60
 
@@ -164,3 +165,33 @@ def test_a_course_without_notebooks_says_how_to_make_them(tmp_path: Path) -> Non
 
 def test_the_highest_port_offers_a_lower_one() -> None:
     assert study.next_free(65535) < 65535
+
+
+@pytest.mark.parametrize(
+    ("passed", "opens"),
+    [
+        ((), "00_start"),
+        (("00.a",), "00_start"),
+        (("00.a", "00.b"), "01_next"),
+        (("01.c",), "00_start"),
+        (("00.a", "00.b", "01.c"), "01_next"),
+    ],
+)
+def test_it_opens_the_lesson_of_the_first_unit_that_is_not_finished(tmp_path, monkeypatch, passed, opens):
+    monkeypatch.setenv("W2W_DATA", str(tmp_path / "data"))
+    root = _course(tmp_path / "course")
+    for name, ids in {"00_start": ("00.a", "00.b"), "01_next": ("01.c",)}.items():
+        cells = [{"metadata": {}}, *({"metadata": {"w2w": {"exercise": each}}} for each in ids)]
+        (root / "labs").mkdir(exist_ok=True)
+        (root / "labs" / f"{name}.ipynb").write_text(json.dumps({"cells": cells}))
+        (root / "notebooks" / f"{name}.ipynb").write_text("{}")
+    for each in passed:
+        record_attempt(each, "passed", "cpu", "", 1, 0.1)
+    assert study.unfinished(root) == f"notebooks/{opens}.ipynb"
+
+
+def test_a_lab_that_cannot_be_read_does_not_keep_the_course_from_opening(tmp_path):
+    root = _course(tmp_path)
+    (root / "labs").mkdir()
+    (root / "labs" / "00_start.ipynb").write_text("no JSON")
+    assert study.unfinished(root) == study.FIRST
