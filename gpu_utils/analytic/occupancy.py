@@ -92,12 +92,11 @@ class Occupancy:
         """What would let one block more in, as a sentence; every resource that limits must give way."""
         if self.blocks and self.waves + self.waves_per_block > self.most:
             return f"no further block of {self.waves_per_block} waves fits into the {self.most} wave slots"
-        wishes = [
-            "nothing: the hardware takes no more blocks" if row.lift is None else _WISH[row.resource].format(row.lift)
-            for row in self.rows
-            if row.blocks == self.blocks
-        ]
-        return f"for {self.blocks + 1} block{'s' * (self.blocks > 0)}: {' and '.join(wishes)}"
+        limiting = [row for row in self.rows if row.blocks == self.blocks]
+        if stuck := [row for row in limiting if row.lift is None]:
+            return f"no change of the kernel lets {self.blocks + 1} blocks in: {stuck[0].rule}"
+        wishes = " and ".join(_WISH[row.resource].format(row.lift) for row in limiting)
+        return f"for {self.blocks + 1} block{'s' * (self.blocks > 0)}: {wishes}"
 
     def explain(self) -> str:
         """The table of limits, one line for each resource, then what fits and what would lift it."""

@@ -78,7 +78,7 @@ def theirs(clang, tmp_path_factory):
 
 
 @given(st.sampled_from(NVIDIA), st.integers(1, 255), st.one_of(st.integers(0, 240_000), st.just(0)), st.integers(1, 32))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_every_limit_is_the_one_of_nvidias_own_calculator(theirs, target, registers, shared, warps):
     ours = occupancy(TARGETS[target], registers, shared, warps)
     assert {"all": ours.blocks, **ours.limits} == theirs(target, registers, shared, warps)

@@ -30,7 +30,7 @@ def product_kernel(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.conste
 @pytest.mark.parametrize("target", ["sm_80", "gfx942", "gfx1100"])
 @pytest.mark.parametrize(
     ("M", "N", "K", "BM", "BN", "BK"),
-    [(64, 64, 64, 32, 32, 32), (64, 128, 32, 64, 32, 16), (70, 50, 90, 32, 16, 32), (33, 100, 20, 16, 64, 16)],
+    [(64, 128, 32, 64, 32, 16), (70, 50, 90, 32, 16, 32)],
 )
 def test_bytes_are_those_that_a_compiled_kernel_moves(target, M, N, K, BM, BN, BK):
     """num_warps=1: with more lanes than elements of a tile, several lanes would load the same element."""
