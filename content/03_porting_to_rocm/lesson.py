@@ -22,6 +22,7 @@ import subprocess
 import sys
 import warnings
 from collections import Counter
+from itertools import takewhile
 
 import matplotlib.pyplot as plt
 import torch
@@ -41,6 +42,7 @@ from gpu_utils.errors import CompileFailed, W2WError
 from gpu_utils.ui.diff_figure import DiffFigure
 from gpu_utils.ui.wave_figure import WaveFigure
 
+torch.manual_seed(0)
 UNIT = course().content / "03_porting_to_rocm"  # the C++ of this lesson lies beside its text
 
 # %% [markdown] one source
@@ -90,7 +92,7 @@ for target in THREE:
     print(f"{target:8} {TARGETS[target].lanes} lanes: the sum is {out.item():g}")
 
 # %% [markdown] half is gone
-# Half of the row is gone on `gfx942`. No error, no warning; the kernel is even a little faster, because it does less.
+# Half of the row is gone on `gfx942`. No error, no warning.
 # `gfx1100` is AMD as well, and right. **The width follows the chip, not the vendor**, so "it works on my Radeon" says
 # nothing about an MI300X.
 #
@@ -639,7 +641,7 @@ for warps, tile in tiles.items():
     print(f"{warps} wavefronts   {needs.vgprs:6} {needs.agprs:6} {moves:19} {needs.spills:18}")
 
 # %% [markdown] agpr explained
-# It does not. Addresses and operands need registers, too, and ordinary instructions cannot use AGPRs: the compiler
+# It does not. Addresses and operands need registers, too, and vector arithmetic cannot use AGPRs: the compiler
 # shelves values there with thousands of moves, and what is still left over goes to memory. Eight wavefronts share the
 # same tile, each with half of it, and it fits with no move at all. The better repair is always more wavefronts or a
 # smaller tile.
@@ -731,10 +733,10 @@ for target, precision in (
     print(f"{target:7} {precision:8} relative error {error:.0e}   {instruction}")
 
 # %% [markdown] precision explained
-# `sm_90` rounds both operands to TF32 and `gfx942` to XF32: 10 bits of mantissa are left, and the error is a thousand
-# times larger. `gfx90a` and `gfx950` have no such format, and compute in float32, slowly. So one source has two
-# accuracies, and a test with a tolerance of `1e-5` passes on one chip and fails on another. If you mean float32, say
-# so: `input_precision="ieee"`. If you mean speed, take bf16.
+# `sm_90` rounds both operands to TF32 and `gfx942` to XF32: 10 bits of mantissa are left, and the error is more than
+# a thousand times larger. `gfx90a` and `gfx950` have no such format, and compute in float32, slowly. So one source
+# has two accuracies, and a test with a tolerance of `1e-5` passes on one chip and fails on another. If you mean
+# float32, say so: `input_precision="ieee"`. If you mean speed, take bf16.
 #
 # PyTorch has the same switch at a higher level: `torch.backends.cuda.matmul.allow_tf32`. It is *global*, it changes
 # results, and on `gfx942` it works through hipBLASLt ([PyTorch, HIP
@@ -1208,8 +1210,10 @@ else:
 # NVIDIA has one variable, `CUDA_VISIBLE_DEVICES`. AMD has two layers, and each numbers the GPUs anew:
 #
 # 1. the ROCm runtime reads `ROCR_VISIBLE_DEVICES`, numbers of *physical* GPUs, and hides the rest;
-# 2. HIP reads `HIP_VISIBLE_DEVICES` (or `CUDA_VISIBLE_DEVICES`, which it takes for the same): numbers *among what the
-#    first layer left*.
+# 2. HIP reads `HIP_VISIBLE_DEVICES`, and only where that is empty `CUDA_VISIBLE_DEVICES`: numbers *among what the first
+#    layer left*.
+#
+# A number that does not exist ends a list, as in CUDA: `4,9,5` among eight is GPU 4 alone.
 #
 # **Predict.** A node with 8 GPUs; a scheduler sets `ROCR_VISIBLE_DEVICES=4,5,6,7`, and your script sets
 # `HIP_VISIBLE_DEVICES=4,5`. Which GPUs do you get?
@@ -1219,13 +1223,16 @@ my_guess = None  # a list of physical numbers
 
 
 # %% two layers
+def choose(wanted, seen):
+    """The devices that a list of numbers picks; the first number that does not exist ends the list."""
+    numbers = [int(number) for number in wanted.split(",")]
+    return [seen[number] for number in takewhile(lambda number: number < len(seen), numbers)]
+
+
 def visible(physical, rocr=None, hip=None):
-    """Physical numbers of the GPUs that a HIP process sees after both layers; what does not exist gives none."""
-    seen = list(physical)
-    for wanted in (rocr, hip):
-        if wanted is not None:
-            seen = [seen[number] for number in map(int, wanted.split(",")) if number < len(seen)]
-    return seen
+    """Physical numbers of the GPUs that a HIP process sees, after both layers."""
+    left = list(physical) if rocr is None else choose(rocr, list(physical))
+    return left if hip is None else choose(hip, left)
 
 
 print(f"your guess: {my_guess}")
@@ -1353,7 +1360,6 @@ LOG = """\
 09:24:17 rank 0    [PG 0] NCCL error: remote process exited or there was a network error
 09:24:18 launcher  ChildFailedError: train.py FAILED, exit code 1, root cause (first observed): rank 0
 """
-print(LOG)
 
 # %% [markdown] predict the cause
 # **Predict** before you go on: which line is the first error, who speaks, which line of Python is *not* guilty, and
@@ -1381,7 +1387,8 @@ print("last: ", errors[-1])
 #    start one rank with `AMD_SERIALIZE_KERNEL=3`; the traceback then ends in the call of the extension. Cure: build
 #    it with `PYTORCH_ROCM_ARCH="gfx90a;gfx942"`.
 #
-# The lab has twelve more, and tells you for each wrong guess which line speaks against it.
+# The lab has twelve more, and tells you for each wrong guess which line speaks against it. There your method becomes a
+# function over the text of a log: words to search for, and the first error in time before its consequences.
 #
 # ## Summary
 #
