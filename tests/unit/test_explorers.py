@@ -266,8 +266,9 @@ POINTS = (Point("scale", 2**26, 2**29), Point("matmul", 2 * 4096**3, 6 * 4096**2
 
 def test_a_point_says_what_bounds_it_and_what_it_reached():
     picture = roofline_explorer.draw(["H100", "MI300X"], "bf16", POINTS)
-    assert "scale: 0.125 FLOP per byte, memory-bound on H100 SXM and Instinct MI300X" in picture.words
-    assert "matmul: 1,365 FLOP per byte, reached 458 TFLOP/s, compute-bound on" in picture.words
+    assert "On H100 SXM memory bounds 1 scale; compute bounds 2 matmul." in picture.words
+    assert "matmul reached 458 TFLOP/s." in picture.words
+    assert "scale reached" not in picture.words
     share = roofline("H100").fraction(POINTS[1])
     assert f"989 TFLOP/s, {share:.0%} reached" in picture.html
 
@@ -275,8 +276,15 @@ def test_a_point_says_what_bounds_it_and_what_it_reached():
 def test_marks_can_be_focused_and_have_words():
     picture = roofline_explorer.draw(["H100", "MI300X"], "bf16", POINTS)
     spots = [group for group in parsed(picture).iter("{http://www.w3.org/2000/svg}g") if group.get("class") == "spot"]
-    assert len(spots) == 2 + 2 + 1  # two ridges, two marks of a kernel without a time, one of a kernel with one
+    assert len(spots) == 2 + 2  # two ridges, two kernels
     assert all(spot.get("tabindex") == "0" and "FLOP per byte" in spot.get("aria-label") for spot in spots)
+
+
+def test_points_of_equal_intensity_stand_on_each_other():
+    picture = roofline_explorer.draw(["H100"], "bf16", [Point(f"kernel {n}", 100 + n, 100) for n in range(12)])
+    discs = [disc for disc in parsed(picture).iter("{http://www.w3.org/2000/svg}circle") if disc.get("class") == "ring"]
+    places = {(disc.get("cx"), disc.get("cy")) for disc in discs}
+    assert len(discs) == len(places) == len({y for _, y in places}) == 12
 
 
 @pytest.mark.parametrize("dtype", roofline_explorer.FORMATS)

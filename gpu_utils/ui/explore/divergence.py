@@ -29,8 +29,8 @@ from gpu_utils.virtual import virtual_gpu
 THREADS = 64
 EXAMPLES = ("lane < 16", "lane < 32", "lane < 48", "lane % 2", "lane % 32 < 8", "lane == 40", "lane < 64", "lane < 0")
 SOURCE = """\
-extern "C" __global__ void branch(const int *takes,
-                                  const float *x, float *out) {
+extern "C" __global__ void branch(
+    const int *takes, const float *x, float *out) {
   int lane = threadIdx.x;
   if (takes[lane])
     out[lane] = x[lane] * 2.0f + 1.0f;

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -31,7 +32,8 @@ def draw(chips: Sequence[str], dtype: str, points: Sequence[Point] = ()) -> Pict
     """FLOP/s against FLOP per byte, both logarithmic, with a line for each chip that has both figures.
 
     chips   names of the registry; dtype: a number format of FORMATS
-    points  kernels; one with a time is a mark at what it reached, one without marks what each chip would allow
+    points  kernels, numbered: one with a time stands at what it reached, one without stands on the axis below what
+            each chip would allow
 
     Errors: UnknownName for a chip or a format.
     """
@@ -42,7 +44,8 @@ def draw(chips: Sequence[str], dtype: str, points: Sequence[Point] = ()) -> Pict
         except UnknownFigure:
             missing.append(f"{name} has no line: {reason(name, dtype)}")
     words = [f"{roof.name}: {_si(roof.peak)}FLOP/s from {roof.ridge:.0f} FLOP per byte on." for roof in roofs]
-    words += [f"{point.name}: {_point_words(point, roofs)}." for point in points]
+    words += [f"On {roof.name} {_bounds(points, roof)}." for roof in roofs if points]
+    words += [f"{point.name} reached {_si(point.achieved)}FLOP/s." for point in points if point.achieved]
     sources = [
         f"{r.name}: peak {_si(r.peak)}FLOP/s ({r.sources[0]}), {_si(r.bandwidth)}B/s ({r.sources[1]})" for r in roofs
     ]
@@ -65,14 +68,11 @@ def reason(name: str, dtype: str) -> str:
     return ", ".join(lacks)
 
 
-def _point_words(point: Point, roofs: Sequence[Roofline]) -> str:
-    parts = [f"{_plain(point.intensity)} FLOP per byte"]
-    if point.achieved is not None:
-        parts.append(f"reached {_si(point.achieved)}FLOP/s")
-    for bound in ("memory", "compute"):
-        names = [roof.name for roof in roofs if roof.bound(point.intensity) == bound]
-        parts += [f"{bound}-bound on {' and '.join(names)}"] if names else []
-    return ", ".join(parts)
+def _bounds(points: Sequence[Point], roof: Roofline) -> str:
+    """Which kernels memory bounds and which compute."""
+    named = [(roof.bound(point.intensity), f"{number} {point.name}") for number, point in enumerate(points, 1)]
+    found = {bound: [name for its, name in named if its == bound] for bound in ("memory", "compute")}
+    return "; ".join(f"{bound} bounds {', '.join(names)}" for bound, names in found.items() if names)
 
 
 def _plain(intensity: float) -> str:
@@ -102,82 +102,90 @@ def _points_table(points: Sequence[Point], roofs: Sequence[Roofline]) -> str:
     return table(("", "kernel", "FLOP per byte", "measured", *(f"most on {roof.name}" for roof in roofs)), rows)
 
 
-def _lines(roofs: Sequence[Roofline], points: Sequence[Point]) -> list[str]:
-    every = [point.intensity for point in points if point.flops]
+@dataclass(frozen=True)
+class _Axes:
+    """Powers of ten at the edges: of FLOP per byte (low, high) and of FLOP/s (bottom, top)."""
+
+    low: int
+    high: int
+    bottom: int
+    top: int
+
+    def at(self, intensity: float, rate: float) -> tuple[float, float]:
+        x = (math.log10(intensity) - self.low) / (self.high - self.low)
+        y = (math.log10(rate) - self.bottom) / (self.top - self.bottom)
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * x, _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - y)
+
+
+def _axes(roofs: Sequence[Roofline], points: Sequence[Point]) -> _Axes:
+    every = [point.intensity for point in points]
     low = math.floor(math.log10(min([0.1, *every])))
     high = math.ceil(math.log10(max([1000.0, *every, *(2 * roof.ridge for roof in roofs)])))
-    rates = [*(roof.peak for roof in roofs), *(point.achieved for point in points if point.achieved)] or [1e15]
-    floors = [roof.attainable(10.0**low) for roof in roofs] or [1e11]
-    bottom = math.floor(math.log10(min([*floors, *(point.achieved for point in points if point.achieved)])))
-    top = math.ceil(math.log10(max(rates) * 1.05))
-    width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+    reached = [point.achieved for point in points if point.achieved]
+    least = min([*(roof.attainable(10.0**low) for roof in roofs), *reached], default=1e11)
+    most = max([*(roof.peak for roof in roofs), *reached], default=1e15)
+    room = any(point.achieved is None for point in points)  # a decade for what stands on the axis
+    return _Axes(low, high, math.floor(math.log10(least)) - room, math.ceil(math.log10(most * 1.05)))
 
-    def at(intensity: float, rate: float) -> tuple[float, float]:
-        x = (math.log10(intensity) - low) / (high - low)
-        y = (math.log10(rate) - bottom) / (top - bottom)
-        return _LEFT + width * x, _TOP + height * (1 - y)
 
-    drawn = [box(_LEFT, _TOP, width, height)]
-    for power in range(low, high + 1):
-        x, y = at(10.0**power, 10.0**bottom)
+def _lines(roofs: Sequence[Roofline], points: Sequence[Point]) -> list[str]:
+    """The grid, a line for each chip with its name at the right edge, and the marks that can be focused."""
+    points = [point for point in points if point.flops]  # without FLOP there is no place on a logarithmic axis
+    axes = _axes(roofs, points)
+    floor, right = 10.0**axes.bottom, axes.at(10.0**axes.high, 1)[0]
+    drawn = [box(_LEFT, _TOP, right - _LEFT, _HEIGHT - _TOP - _BOTTOM)]
+    for power in range(axes.low, axes.high + 1):
+        x, y = axes.at(10.0**power, floor)
         drawn += [path([(x, y), (x, _TOP)], "grid"), text(x, y + 16, f"{10.0**power:g}", at="middle")]
-    for power in range(bottom, top + 1):
-        x, y = at(10.0**low, 10.0**power)
-        drawn += [path([(x, y), (x + width, y)], "grid"), text(x - 6, y + 4, _si(10.0**power).strip(), at="end")]
-    drawn.append(text(_LEFT + width / 2, _HEIGHT - 6, "FLOP per byte", at="middle", size=13))
+    for power in range(axes.bottom, axes.top + 1):
+        y = axes.at(1, 10.0**power)[1]
+        drawn += [path([(_LEFT, y), (right, y)], "grid"), text(_LEFT - 6, y + 4, _si(10.0**power).strip(), at="end")]
+    drawn.append(text((_LEFT + right) / 2, _HEIGHT - 6, "FLOP per byte", at="middle", size=13))
     drawn.append(text(4, 14, "FLOP/s", size=13))
-    labels = _apart([at(1, roof.peak)[1] for roof in roofs], 17.0)
+    labels = _apart([axes.at(1, roof.peak)[1] for roof in roofs], 17.0)
     spots = []
-    for number, roof in enumerate(roofs):
-        ends = [10.0**low, roof.ridge, 10.0**high]
-        corners = [at(x, roof.attainable(x)) for x in ends]
-        x, y = corners[1]
-        edge, label = corners[2][0], labels[number]
-        ridge = spot(
-            x,
-            y,
-            f'<circle class="mark" cx="{x:.1f}" cy="{y:.1f}" r="5"/>',
-            (
-                roof.name,
-                f"{_si(roof.peak)}FLOP/s, {_si(roof.bandwidth)}B/s",
-                f"ridge at {roof.ridge:.0f} FLOP per byte",
-            ),
-            _WIDTH,
-        )
-        dashes = _DASHES[number % len(_DASHES)]
+    for number, (roof, label) in enumerate(zip(roofs, labels, strict=True)):
+        corners = [axes.at(x, roof.attainable(x)) for x in (10.0**axes.low, roof.ridge, 10.0**axes.high)]
+        dashes, end = _DASHES[number % len(_DASHES)], right + 14
+        rings = "".join(_circle("mark", *axes.at(p.intensity, roof.attainable(p.intensity)), 3) for p in points)
         drawn.append(
-            f'<g class="{_vendor(roof)}">{path(corners, "hue", dashes)}'
-            f"{path([corners[2], (edge + 14, label)])}{path([(edge + 16, label), (edge + 44, label)], 'hue', dashes)}"
-            f"{text(edge + 48, label + 4, roof.name.removeprefix('Instinct ').removeprefix('Radeon '))}</g>"
+            f'<g class="{_vendor(roof)}">{path(corners, "hue", dashes)}{rings}'
+            f"{path([corners[2], (end, label)])}{path([(end + 2, label), (end + 30, label)], 'hue', dashes)}"
+            f"{text(end + 34, label + 4, roof.name.removeprefix('Instinct ').removeprefix('Radeon '))}</g>"
         )
-        spots.append(f'<g class="{_vendor(roof)}">{ridge}</g>')
-    for number, point in enumerate(points, 1):
-        spots += _point(number, point, roofs, at, 10.0**bottom)
+        x, y = corners[1]
+        rates = f"{_si(roof.peak)}FLOP/s, {_si(roof.bandwidth)}B/s"
+        said = (roof.name, rates, f"ridge at {roof.ridge:.0f} FLOP per byte")
+        spots.append(f'<g class="{_vendor(roof)}">{spot(x, y, _circle("mark", x, y, 6), said, _WIDTH)}</g>')
+    for number, (point, (x, y)) in enumerate(zip(points, _places(points, axes), strict=True), 1):
+        most = max([roof.attainable(point.intensity) for roof in roofs], default=floor)
+        drawn.append(path([axes.at(point.intensity, floor), axes.at(point.intensity, most)], dashes="2 4"))
+        mark = _circle("done" if point.achieved else "ring", x, y, 8.5) + text(x, y + 4, number, size=11, at="middle")
+        title = f"{number} {point.name}: {_plain(point.intensity)} FLOP per byte"
+        reached = [f"reached {_si(point.achieved)}FLOP/s"] if point.achieved else []
+        spots.append(spot(x, y, mark, (title, *reached, *(_limit(point, roof) for roof in roofs)), _WIDTH))
     return [*drawn, *spots]
+
+
+def _places(points: Sequence[Point], axes: _Axes) -> list[tuple[float, float]]:
+    """Where each point stands: at what it reached or, without a time, on the axis, on top of those already there."""
+    placed: list[tuple[float, float]] = []
+    for point in points:
+        x, y = axes.at(point.intensity, point.achieved or 10.0**axes.bottom)
+        if not point.achieved:
+            y -= 11
+            while any(abs(x - other) < 18 and abs(y - height) < 17 for other, height in placed):
+                y -= 18
+        placed.append((x, y))
+    return placed
+
+
+def _circle(kind: str, x: float, y: float, radius: float) -> str:
+    return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}"/>'
 
 
 def _vendor(roof: Roofline) -> str:
     return next((chip.vendor for chip in CHIPS.values() if chip.name == roof.name), "both")
-
-
-def _point(number: int, point: Point, roofs: Sequence[Roofline], at: Any, floor: float) -> Iterable[str]:
-    """A numbered disc where a kernel was measured, or a numbered ring at each roof above its intensity."""
-    if not point.flops:
-        return
-    if point.achieved is not None:
-        places, kind = (
-            [(point.achieved, [f"reached {_si(point.achieved)}FLOP/s", *(_limit(point, r) for r in roofs)])],
-            "done",
-        )
-    else:
-        places, kind = [(roof.attainable(point.intensity), [_limit(point, roof)]) for roof in roofs], "ring"
-    highest = max([rate for rate, _ in places], default=floor)
-    yield path([at(point.intensity, floor), at(point.intensity, highest)], dashes="2 4")
-    for rate, words in places:
-        x, y = at(point.intensity, rate)
-        disc = f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="8"/>'
-        mark = disc + text(x, y + 4, number, size=11, at="middle", bold=True)
-        yield spot(x, y, mark, (f"{number} {point.name}: {_plain(point.intensity)} FLOP per byte", *words), _WIDTH)
 
 
 def _apart(wanted: Sequence[float], least: float) -> list[float]:
