@@ -73,7 +73,7 @@ def execute(file, kernel, target, args, grid=1, block=128):
 # | on-chip memory of a block | shared memory | LDS, local data share |
 # | registers of a lane | registers | VGPRs (vector); values that all lanes share go to SGPRs (scalar) |
 #
-# A part keeps the registers of *many* waves at once and each cycle picks one that can go on. Nothing is saved or
+# A part keeps the registers of *many* waves at once and picks, again and again, one that can go on. Nothing is saved or
 # restored when it turns to another wave: the registers of all of them are there all the time. That is why a GPU waits
 # so well, and why registers are the first thing that runs out. In this course *wave* means warp or wavefront.
 #
@@ -105,7 +105,7 @@ for label, figure in rows.items():
 
 # %% [markdown] reading the units
 # The same 2,048 threads on an SM and on a CU: 64 warps of 32, or 32 wavefronts of 64. But the CU has twice the bytes of
-# registers, and a fraction of the shared memory. So a tile that lives in shared memory on an H100 often has to live in
+# registers, and a fraction of the shared memory. So a tile that lives in shared memory on an H100 may have to live in
 # registers on an MI300X. (The column of `gfx1100` is a WGP: two CUs together.)
 #
 # Vendors count registers differently, so here is one way for both. CUDA's guide says 64 K registers of 32 bits an SM.
@@ -133,6 +133,14 @@ for label, figure in rows.items():
 # own, on top of a common Infinity Cache. To a program it is still one device. But the L2 is not one cache: a line that
 # blocks on all dies read is fetched by eight L2s. Blocks are dealt out in turn, block 0 to die 0, block 1 to die 1,
 # ..., block 8 to die 0 again. Section 7 shows what that does to traffic.
+#
+# > **Facts: dies**
+# >
+# > - H100: one die of 814 mm². (source: Chips and Cheese, [Nvidia's H100: Funny L2, and Tons of
+# >   Bandwidth](https://chipsandcheese.com/2023/07/02/nvidias-h100-funny-l2-and-tons-of-bandwidth/))
+# > - MI300X: eight XCDs, each with 38 active CUs and an L2 of 4 MB. (source: ROCm, [MI300X workload
+# >   optimization](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html))
+# > - Blocks are dealt to the XCDs in turn. (source: Modular docs, chiplet_transform_chunked)
 
 # %% the chips drawn
 chip_figure("H100", "MI300X")
@@ -193,11 +201,11 @@ def sides_executed(target, paths):
 
 print(f"your guess: {my_guess}\n{'':14}" + "".join(f"{target:>22}" for target in THREE))
 for name, paths in patterns.items():
-    print(f"{name:14}", end="")
+    row = f"{name:14}"
     for target in THREE:
         issued, lanes = sides_executed(target, paths)
-        print(f"{issued:>9} issued, {lanes / (issued * TARGETS[target].lanes):4.0%} on", end="")
-    print()
+        row += f"{issued:>9} issued, {lanes / (issued * TARGETS[target].lanes):4.0%} on"
+    print(row)
 
 # %% [markdown] divergence by hand
 # Work one row out by hand: *blocks of 32*.
@@ -227,8 +235,9 @@ for target in ("sm_80", "gfx942"):
     print(f"counted: {issued} issued, {issued * width - lanes} lost")
 
 # %% [markdown] returned threads
-# Try it on paper before you trust it. With 100 threads `gfx942` has a full wavefront (50 and 50 lanes wait in turn) and
-# one with 36 threads. Both issue 18 instructions, so 2 × 18 × 64 = 2,304 slots; the work is 50 × 12 + 50 × 6 = 900.
+# Try it on paper before you trust it. With 100 threads `gfx942` has a full wavefront (50 and 50 lanes wait in turn)
+# and one with 36 threads. Both issue 18 instructions, so 2 × 18 × 64 = 2,304 slots; the work is 50 × 12 + 50 × 6 =
+# 900, and 1,404 slots are lost. That `sm_80` loses as many is no accident: every one of its warps is mixed, too.
 #
 # ### How the machine code switches lanes off
 #
@@ -253,9 +262,6 @@ for target in ("sm_80", "gfx942"):
 #   meet again, is not in the text; `ptxas` and the hardware arrange it. For short sides compilers drop the branch and
 #   guard single instructions instead (`@%p1`), as you saw in unit 00: then the lanes that are off go through the
 #   motions.
-#
-# So when the same branch is short, a guard costs every lane the guarded instruction; a branch costs the wave both sides
-# only where its lanes disagree.
 #
 # What follows for your kernels: let the branch follow the wave where you can (`thread // 64`, not `thread % 2`); a
 # mask in Triton is no branch, its cost does not depend on the data. And a loop runs until the *last* lane of the wave
@@ -293,10 +299,16 @@ my_guess = None  # for strides 1, 2, 8, 9: ([...] on sm_80, [...] on gfx942)
 # %% one by hand
 stride = 2
 touched = [4 * stride * lane // 32 for lane in range(32)]  # 4-byte values, aligned: each lies in one segment
-print(f"stride {stride}: the segments of lanes 0 to 31 are {touched}")
+print(f"stride {stride}, the segments of lanes 0 to 31: {' '.join(map(str, touched))}")
+print(f"{len(set(touched))} distinct ones, so {len(set(touched))} transactions of 32 bytes; 128 bytes were asked for")
+
+four = [0, 28, 30, None]  # byte addresses of four lanes; the last one is switched off
 print(
-    f"{len(set(touched))} distinct ones, so {len(set(touched))} transactions of 32 bytes for {32 * 4} bytes asked for"
+    f"\nlanes at {four}, 4 bytes each:",
+    transactions(four, access_bytes=4, segment=32),
+    "transactions, because the third lane straddles",
 )
+print(f"all lanes off: {transactions([None] * 32, access_bytes=4, segment=32)}")
 
 
 # %% count strides
@@ -320,14 +332,14 @@ print(f"your guess: {my_guess}")
 print("64 threads, transactions counted (by the rule), and bytes moved for each byte asked for")
 print(f"{'stride':>6}" + "".join(f"{target:>22}" for target in ("sm_80", "gfx90a", "gfx942")))
 for stride in (1, 2, 4, 8, 9, 16, 32):
-    print(f"{stride:>6}", end="")
+    row = f"{stride:>6}"
     for target in ("sm_80", "gfx90a", "gfx942"):
         counted = read_counted(target, stride)["global_load_sectors"]
         lanes, segment = TARGETS[target].lanes, SHAPES[target].sector
         waves = [[4 * stride * (wave + lane) for lane in range(lanes)] for wave in range(0, 64, lanes)]
         rule = sum(transactions(addresses, access_bytes=4, segment=segment) for addresses in waves)
-        print(f"{counted:>9} ({rule:>2}) {counted * segment / 256:>7.0f}x", end="")
-    print()
+        row += f"{counted:>9} ({rule:>2}) {counted * segment / 256:>7.0f}x"
+    print(row)
 
 # %% [markdown] strides explained
 # The longer segment is better for neighbours and worse for strangers. With stride 8 every lane of `sm_80` has a sector
@@ -348,15 +360,15 @@ my_guess = None  # (transactions on sm_80, on gfx942) with the offset
 # %% widths and offsets
 print(f"your guess: {my_guess}\n64 threads; in brackets: load instructions x bytes of a lane")
 for each, offset in ((1, 0), (1, 1), (2, 0), (4, 0), (4, 1)):
-    print(f"floats of a lane: {each}, offset {offset}", end="")
+    row = f"floats of a lane: {each}, offset {offset}"
     for target in ("sm_80", "gfx942"):
         sectors = read_counted(target, each=each, offset=offset)["global_load_sectors"]
         shape = {"BLOCK": 64 * each, "num_warps": 64 // TARGETS[target].lanes}
         compiled = compile_for(read_kernel, target, (torch.float32, torch.float32, 1, offset), **shape)
         widths = resources(compiled).widths["global load"]
         how = ", ".join(f"{number} x {bits // 8}" for bits, number in widths.items())
-        print(f"   {target} {sectors:>4} transactions ({how})", end="")
-    print()
+        row += f"   {target} {sectors:>4} transactions {f'({how})':8}"
+    print(row)
 
 # %% [markdown] offset explained
 # On `gfx942` one line more: the block of bytes now straddles 9 lines where it filled 8. On `sm_80` four times as many.
@@ -387,7 +399,7 @@ explore("access", "lane * 2")
 # Shared memory (LDS) is not cut into lines but dealt out to *banks*, word by word: word `w` (4 bytes) lies in bank `w
 # % 32`. Each bank serves one word a cycle. So 32 lanes that want words of 32 different banks are served in one cycle,
 # however scattered they are; 32 lanes that want 32 words of *one* bank take 32 cycles. Any number of lanes that want
-# the *same word* are served at once: that is a broadcast.
+# the *same word*, or parts of it, are served at once: that is a broadcast.
 #
 # A wave of 64 lanes on 32 banks goes in two groups: lanes 0 to 31, then 32 to 63. In general: groups of as many lanes
 # as there are banks, in lane order; a group takes as many cycles as the most distinct words that it wants of one bank;
@@ -408,9 +420,7 @@ my_guess = None  # for stride 32: (sm_80, gfx942, gfx950)
 
 # %% one bank by hand
 words = [32 * lane for lane in range(32)]  # a column of a matrix with rows of 32 floats
-print(
-    "banks of 32:", [word % 32 for word in words][:8], "...: all the same, so 32 words wait for one bank: 31 conflicts"
-)
+print("banks of 32:", [word % 32 for word in words][:8], "...: all 32 words wait for one bank, 31 conflicts")
 print("banks of 64:", [word % 64 for word in words][:8], "...: two banks, 16 words each")
 print("row of 33:  ", [33 * lane % 32 for lane in range(32)][:8], "...: all different")
 
@@ -430,13 +440,13 @@ print(f"your guess: {my_guess}\n{'conflicts: counted (rule)':25}" + "".join(f"{t
 looked_up = {f"stride {stride}": [stride * i for i in range(64)] for stride in (1, 2, 3, 16, 32, 33, 64)}
 looked_up["all read word 7"] = [7] * 64
 for name, words in looked_up.items():
-    print(f"{name:25}", end="")
+    row = f"{name:25}"
     for target in BANKED:
         lanes = TARGETS[target].lanes
         waves = [[4 * word for word in words[first : first + lanes]] for first in range(0, 64, lanes)]
         rule = sum(bank_conflicts(addresses, banks=SHAPES[target].banks).conflicts for addresses in waves)
-        print(f"{conflicts_counted(target, words):>9} ({rule:>2})", end="")
-    print()
+        row += f"{conflicts_counted(target, words):>9} ({rule:>2})"
+    print(row)
 
 # %% [markdown] banks explained
 # Stride 32 is 31 conflicts for a warp, so 62 for two warps, and 62 for one wavefront on 32 banks. Odd strides are free:
@@ -504,13 +514,13 @@ explore("access", "lane * 32", memory="shared", amd="gfx950")
 # all.
 
 # %% the rules in numbers
-print(
-    f"{'':9}{'wave slots':>11}{'registers':>11}{'granule':>9}{'shared':>9}{'granule':>9}{'+ a block':>11}{'blocks':>8}"
-)
+titles = ("wave slots", "registers", "granule", "shared", "granule", "+ a block", "blocks")
+print(f"{'':9}" + "".join(f"{title:>11}" for title in titles))
 for name in ("sm_80", "sm_90", "gfx90a", "gfx942", "gfx950", "gfx1100"):
     t = TARGETS[name]
-    print(f"{name:9}{t.waves_per_unit:>11}{t.registers:>11}{t.granule:>9}", end="")
-    print(f"{t.shared_per_unit:>9}{t.shared_granule:>9}{t.shared_reserved:>11}{t.blocks_per_unit:>8}")
+    shared = (t.shared_per_unit, t.shared_granule, t.shared_reserved)
+    figures = (t.waves_per_unit, t.registers, t.granule, *shared, t.blocks_per_unit)
+    print(f"{name:9}" + "".join(f"{figure:>11}" for figure in figures))
 print("\nregisters: of a lane and part; shared: bytes of a unit (gfx1100: a WGP)")
 print(f"NVIDIA: {TARGETS['sm_90'].source}\nAMD: {TARGETS['gfx942'].source}")
 
@@ -564,15 +574,13 @@ for name in ("sm_90", "gfx942"):
     registers = round_up(needs.registers, t.granule)
     waves = t.registers // registers
     shared = round_up(needs.shared + t.shared_reserved, t.shared_granule)
+    by_registers, by_shared = waves * t.simds // 4, t.shared_per_unit // shared
     print(f"{name}")
     print(f"   wave slots: {t.waves_per_unit} // 4 = {t.waves_per_unit // 4} blocks")
-    print(
-        f"   registers:  {needs.registers} -> {registers}; {t.registers} // {registers} = {waves} waves a part;",
-        end=" ",
-    )
-    print(f"{waves} * {t.simds} // 4 = {waves * t.simds // 4} blocks")
-    print(f"   shared:     {needs.shared} + {t.shared_reserved} -> {shared};", end=" ")
-    print(f"{t.shared_per_unit} // {shared} = {t.shared_per_unit // shared} blocks")
+    print(f"   registers:  {needs.registers} -> {registers}; {t.registers} // {registers} = {waves} waves a part")
+    print(f"               {waves} * {t.simds} // 4 = {by_registers} blocks")
+    print(f"   shared:     {needs.shared} + {t.shared_reserved} -> {shared}")
+    print(f"               {t.shared_per_unit} // {shared} = {by_shared} blocks")
 
 # %% occupancy by library
 for needs in compiled.values():
@@ -582,12 +590,15 @@ for needs in compiled.values():
 # %% [markdown] reading occupancy
 # `explain` marks what limits with `>`, and says what would let one block more in. The steps matter, not the slopes: on
 # `gfx942` every count from 65 to 72 registers gives 7 waves on a SIMD, and 73 gives 6. `register_steps` lists them.
+# One row is new: a SIMD of gfx9 has 800 scalar registers for all its waves. They limit kernels that use more than 100
+# of them; few do.
 #
 # A tile of 128 x 128 with 8 waves shows another loss: blocks come whole.
 
 # %% blocks come whole
+print("waves on a part: most registers of a lane")
 for name in ("gfx942", "sm_90"):
-    print(f"{name}: waves on a part -> most registers of a lane: {register_steps(TARGETS[name])}")
+    print(f"{name:7}", ", ".join(f"{waves}: {most}" for waves, most in register_steps(TARGETS[name]).items()))
 wide = resources(compile_matmul("gfx942", 128, 128, num_warps=8))
 on_simd = wide.occupancy.waves_per_simd
 print(f"\n128 x 128, 8 waves, {wide.registers} registers: {on_simd} waves fit on a SIMD, {4 * on_simd} on the CU;")
@@ -603,7 +614,7 @@ print(f"a block has 8, so {wide.occupancy.blocks} blocks: {wide.occupancy}")
 # less, or the same?
 
 # %% guess llvm
-my_guess = None
+my_guess = None  # more, less or the same
 
 # %% read the comments
 deep = compile_matmul("gfx942", 128, 128, num_warps=8, num_stages=4)
@@ -676,8 +687,8 @@ def descriptor(binary):
 
 
 for vgprs in (64, 68, 72, 73, 166):
-    first_word = struct.unpack_from("<I", descriptor(hold(vgprs)[0].binary), 48)[0]  # COMPUTE_PGM_RSRC1
-    field = first_word & 0b111111
+    word = struct.unpack_from("<I", descriptor(hold(vgprs)[0].binary), 48)[0]  # COMPUTE_PGM_RSRC1
+    field = word & 0b111111
     print(f"{vgprs:>4} VGPRs: the field says {field}, that is {8 * (field + 1)} registers")
 
 # %% [markdown] granule verdict
@@ -733,18 +744,40 @@ for name in ("H100", "MI300X"):
     in_flight = LATENCY * chip.bandwidth * 1e12
     lanes = chip.units.value * chip.limits.waves_per_unit * chip.limits.lanes
     print(
-        f"{name}: {in_flight / 1e3:.0f} KB in flight on the chip, {in_flight / chip.units.value / 1e3:.1f} KB a unit:",
-        end=" ",
+        f"{name}: {in_flight / 1e3:,.0f} KB in flight on the chip, {in_flight / chip.units.value / 1e3:.1f} KB a unit"
     )
-    print(", ".join(f"{in_flight / (lanes * width):.0%} occupancy with {width} bytes a lane" for width in (4, 8, 16)))
+    needed = {width: in_flight / (lanes * width) for width in (4, 8, 16)}
+    print("   ", ", ".join(f"{share:.0%} occupancy with {width} bytes a lane" for width, share in needed.items()))
+
+# %% [markdown] force it
+# So occupancy is one way to have bytes in flight, and wide loads are another. What does it cost to force it? Both
+# compilers can be told: Triton's `waves_per_eu` asks LLVM for that many waves on a SIMD, `maxnreg` gives `ptxas` a
+# limit.
+#
+# **Predict.** A tile of 128 x 128 with 4 waves takes 140 registers on `gfx942`. What happens if we ask for 5 waves on a
+# SIMD?
+
+# %% guess force
+my_guess = None  # (registers, spills, waves that really fit)
+
+# %% force more waves
+print(f"your guess: {my_guess}")
+for waves in (0, 4, 5):
+    needs = resources(compile_matmul("gfx942", 128, 128, options={"waves_per_eu": waves}))
+    asked = f"{waves} waves asked" if waves else "nothing asked"
+    print(f"gfx942 {asked:14} {needs.registers:>4} registers, {needs.spills:>4} spilled; {needs.occupancy}")
+for most in (None, 128, 96):
+    needs = resources(compile_matmul("sm_90", 128, 128, options={"maxnreg": most} if most else {}))
+    asked = f"at most {most}" if most else "nothing asked"
+    print(f"sm_90  {asked:14} {needs.registers:>4} registers, {needs.spills:>4} bytes spilled; {needs.occupancy}")
 
 # %% [markdown] occupancy is a means
-# So occupancy is one way to have bytes in flight, and wide loads are another. This is why the fastest matrix products
-# run at low occupancy: their tiles fill the registers, they load 16 bytes a lane several steps ahead, and there is
-# plenty to compute meanwhile. Forcing more waves on them makes the compiler spill registers to memory, and loses.
+# The registers that are taken away go to memory and come back: spills. And the fifth wave does not even fit, because
+# now LDS (or shared memory) is the limit. A tile in registers is worth more than the waves it keeps out: such kernels
+# load 16 bytes a lane, several steps ahead, and have plenty to compute meanwhile.
 #
-# - **It matters** when waves wait on memory with little asked for at a time: gathers, short rows, reductions, decoding.
-#   Then look at what limits it; the next step may be a few registers away.
+# - **Occupancy matters** when waves wait on memory with little asked for at a time: gathers, short rows, reductions,
+#   decoding. Then look at what limits it; the next step may be a few registers away.
 # - **It does not** when the kernel keeps enough on the way by itself, or when it is already at the roof of the next
 #   section. More than enough buys nothing.
 
@@ -800,12 +833,11 @@ print(f"your guess: {my_guess}")
 for what, n in (("training", 8192), ("decoding", 1)):
     flops = 2 * n * d * 4 * d
     moved = 2 * (n * d + d * 4 * d + 4 * d + n * 4 * d)
-    print(f"{what}: {flops:,} FLOP / {moved:,} bytes = {flops / moved:.2f} FLOP per byte", end="")
+    print(f"{what}: {flops:,} FLOP / {moved:,} bytes = {flops / moved:.2f} FLOP per byte")
     for name in ("H100", "MI300X"):
         roof = roofline(name, "bf16")
         least = max(flops / roof.peak, moved / roof.bandwidth)
-        print(f"; {name}: {roof.bound(flops / moved)}, at least {least * 1e6:.1f} us", end="")
-    print()
+        print(f"   {name:7} {roof.bound(flops / moved):8} at least {least * 1e6:.1f} us")
 
 # %% [markdown] all operators
 # In decoding every weight is read to be used for *one* token: two FLOPs for two bytes. That is the whole story of
@@ -971,9 +1003,7 @@ for target in ("sm_80", "gfx942"):
 # One L2 that holds both matrices reads each once. Eight L2s cannot see each other: programs are dealt to the dies in
 # turn, and what all of them need comes eight times. Which matrix it is depends on the order of the programs: here the
 # first index of the grid, the row of tiles, is the one that changes fastest, so die `i` gets row of tiles `i` of every
-# column: its strip of A once, and all of B.
-#
-# That makes one reading of A and eight of B: 4.5 on average.
+# column: its strip of A once, and all of B. That makes one reading of A and eight of B: 4.5 on average.
 #
 # So *the order in which programs are numbered* is part of the algorithm. Unit 05 groups them (`05.grouped_order`),
 # unit 10 keeps an expert's tiles on one die. The model knows sizes and dies; it knows no time, and its caches are cold
@@ -1021,10 +1051,8 @@ print(f"DeepSeek-V3: 61 layers * (512 + 64) * 2 bytes = {61 * (512 + 64) * 2:,} 
 print(f"{'':12}{'parameters':>18}{'kind':>6}{'bytes a token':>15}{'GB for 32 x 8192 tokens':>26}")
 for model in MODELS.values():
     token, all_of_it = kv_cache_bytes(model.cache, 1, 1), kv_cache_bytes(model.cache, batch=32, context=8192)
-    print(
-        f"{model.name:12}{model.parameters:>18,}{model.cache.kind:>6}{token:>15,}{all_of_it / 1e9:>26.1f}",
-        f"  {model.source}",
-    )
+    figures = f"{model.parameters:>18,}{model.cache.kind:>6}{token:>15,}{all_of_it / 1e9:>26.1f}"
+    print(f"{model.name:12}{figures}   {model.source}")
 
 # %% [markdown] what fits
 # A model a hundred times larger with less than a seventh of the cache. Now the chips. A GB is $10^9$ bytes, as vendors
@@ -1044,16 +1072,14 @@ weights, sequence = mistral.parameters * 2, kv_cache_bytes(mistral.cache, batch=
 print(f"your guess: {my_guess}")
 for name in ("H100", "MI300X"):
     memory = CHIPS[name].memory_gb.value * 1e9
-    print(
-        f"{name}: ({memory / 1e9:.0f} - {weights / 1e9:.1f}) GB // {sequence / 1e9:.2f} GB =",
-        int((memory - weights) // sequence),
-    )
+    fit = int((memory - weights) // sequence)
+    print(f"{name}: ({memory / 1e9:.0f} - {weights / 1e9:.1f}) GB // {sequence / 1e9:.2f} GB = {fit}")
 print(f"\nlargest batch of 32,768 tokens, activations counted too{'':4}" + "".join(f"{name:>13}" for name in CARDS))
 for model in MODELS.values():
     for what, width in (("bf16", 2), ("fp8 cache", 1)):
         batches = [largest_batch(name, model, 32768, weight_bytes=2, cache_bytes=width) for name in CARDS]
         print(f"  {model.name:14}{what:41}" + "".join(f"{batch:>13,}" for batch in batches))
-print("\nmemory:", "; ".join(f"{name} {CHIPS[name].memory_gb}" for name in CARDS))
+print("\nmemory\n" + "\n".join(f"  {name:12} {CHIPS[name].memory_gb}" for name in CARDS))
 
 # %% [markdown] fits explained
 # More than 2.4 times: weights are paid once, and what is left is what serves. That is the case for memory: 2.4 times
@@ -1085,17 +1111,13 @@ explore("memory")
 for name in ("H100", "H800", "H20"):
     chip = CHIPS[name]
     print(f"{chip.name}: {chip.units}")
-    for label, figure in (
-        ("bf16", chip.peak_figure("bf16")),
-        ("memory", chip.memory_gb),
-        ("bandwidth", chip.bandwidth_tb),
-        ("NVLink", chip.link_gb),
-    ):
+    figures = {"memory": chip.memory_gb, "bandwidth": chip.bandwidth_tb, "NVLink": chip.link_gb}
+    for label, figure in {"bf16": chip.peak_figure("bf16"), **figures}.items():
         print(f"   {label:10} {figure}")
 try:
     roofline("B200", "bf16")
 except UnknownFigure as unknown:
-    print(f"\nwhat is not in the registry is not guessed: {unknown}")
+    print(f"\nwhat is not in the registry is not guessed:\n{unknown}")
 print(f"\nMI300X: {CHIPS['MI300X'].note}")
 
 # %% [markdown] the boxes
