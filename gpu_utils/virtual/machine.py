@@ -95,7 +95,7 @@ class Program:
 
     leaders: indices that a jump can reach (branch targets are added by `finish`).
     entry: index of the first op. unit: "wave" or "lane". lanes: 32 or 64.
-    info: what the decoder wants to keep (register counts, kernel arguments, ...).
+    name: as in the source. info: what the decoder wants to keep (register counts, kernel arguments, ...).
     spinning: jumps back of loops that communicate; waiting: of short ones that may wait for another block.
     locks: one of them takes a lock: always the same value is swapped in, until the old one pleases.
     """

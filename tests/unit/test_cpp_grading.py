@@ -139,7 +139,7 @@ def test_another_error_of_the_compiler_gets_nobodys_hint(clang):
 def test_an_access_outside_a_tensor_names_the_line_the_thread_and_the_tensor(clang):
     failure = check(EXERCISE, DOUBLE.changed(("if (i < n) ", ""))).first_failure
     assert failure.kind == "error:OutOfBounds"
-    assert "(line 4: out[i] = 2 * x[i];)" in failure.detail
+    assert "kernel doubled (line 4: out[i] = 2 * x[i];)" in failure.detail
     assert "thread 36" in failure.detail
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_utils.compiler.cpp_module import source_name
 from gpu_utils.errors import UnknownName, UnsupportedInstruction
 from gpu_utils.virtual.amdgcn import ds, matrix, mem, salu, vector
 from gpu_utils.virtual.amdgcn.operands import Decoder
@@ -55,7 +56,7 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
     if kernel.descriptor.get("user_sgpr_kernarg_preload_length", 0):
         entry = _after_preload_prologue(ops, entry)
     leaders = {place[at] for at in module.labels.values() if at in place}
-    program = Program(name, target, lanes, "wave", ops, entry, leaders, info)
+    program = Program(source_name(name), target, lanes, "wave", ops, entry, leaders, info)
     return program.finish()
 
 

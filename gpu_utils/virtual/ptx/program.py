@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpu_utils.compiler.cpp_module import source_name
 from gpu_utils.errors import UnknownName
 from gpu_utils.virtual.machine import Program
 from gpu_utils.virtual.ptx import asynchronous, flow, matrix, memory, tensor, warp, wgmma  # noqa: F401  (fill FAMILIES)
@@ -222,7 +223,7 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
         "threads": threads[0] if threads else None,
     }
     program = Program(
-        name, target, 32, "lane", list(assembler.ops), assembler.places[f"{name}:"], info=info,
+        source_name(name), target, 32, "lane", list(assembler.ops), assembler.places[f"{name}:"], info=info,
         leaders=assembler.leaders(),
     )  # fmt: skip
     return program.finish()
