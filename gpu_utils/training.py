@@ -205,7 +205,7 @@ def accumulated_step(model: GPT2, batches: Batches, accumulate: int) -> Tensor:
     With batches of equal size this is the gradient of one batch `accumulate` times as large, at the activation
     memory of a small one.
     """
-    total = torch.zeros((), device=model.device)
+    total = torch.zeros((), device=model.device, dtype=model.wte.weight.dtype)
     for _ in range(accumulate):
         loss = _loss(model, *batches.draw()) / accumulate
         loss.backward()

@@ -26,6 +26,8 @@ from torch import Tensor
 
 from gpu_utils import check, hint, progress, solution
 from gpu_utils.chips import TARGETS
+from gpu_utils.gpt2 import GPT2, GPT2Config
+from gpu_utils.training import learning_rate, parameter_groups
 
 # %% [markdown] statement of warp_reduce
 # ## 03.warp_reduce: a sum over a block
@@ -300,10 +302,10 @@ def shared_budget(target: str, BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, bytes_p
 check("03.shared_budget")
 
 # %% [markdown] why shared_budget
-# **Why it matters.** A list of tiles that was tuned on an H100 compiles for MI300X without a word. The kernel then fails
-# when it is loaded ("Required: 73728, Hardware limit: 65536", vllm #17744), in the middle of a run of the tuner. Filter
-# the list by target first. Deeper is not always faster, either: AMD's guide for Triton recommends `num_stages=2` for a
-# single matrix product.
+# **Why it matters.** A list of tiles that was tuned on an H100 compiles for MI300X without a word. The kernel then
+# fails when it is loaded ("Required: 73728, Hardware limit: 65536", vllm #17744), in the middle of a run of the tuner.
+# Filter the list by target first. Deeper is not always faster, either: AMD's guide for Triton recommends `num_stages=2`
+# for a single matrix product.
 
 # %% [markdown] statement of fp8_dtype
 # ## 03.fp8_dtype: which FP8, and up to which number?
@@ -336,14 +338,13 @@ def fp8_dtype(target: str) -> tuple[torch.dtype | None, float | None]:
     (None, None)
     """
     # BEGIN SOLUTION
-    if target == "gfx942":
-        dtype = torch.float8_e4m3fnuz
-    elif target == "gfx950" or target.startswith("gfx12"):
-        dtype = torch.float8_e4m3fn
-    elif target.startswith("sm_") and int(target.removeprefix("sm_")) >= 89:
-        dtype = torch.float8_e4m3fn
+    if target.startswith("sm_"):
+        ocp = int(target.removeprefix("sm_")) >= 89
     else:
+        ocp = target == "gfx950" or target.startswith("gfx12")
+    if not ocp and target != "gfx942":
         return None, None
+    dtype = torch.float8_e4m3fn if ocp else torch.float8_e4m3fnuz
     return dtype, torch.finfo(dtype).max
     # END SOLUTION
 
@@ -590,8 +591,8 @@ check("03.device_agnostic")
 # For example, the word `0x04030201` gives 1025, 1026, 1027, 1028.
 #
 # **Given** `words`: `(n,)` int32, contiguous. **Return** `(n, 4)` float16 on its device. Both parts of the cell are
-# yours: the permutes, and what the launcher tells the kernel. The kernel is executed for `sm_80`, `gfx942`, `gfx1100` and
-# `gfx950`; `triton.runtime.driver.active.get_current_target().backend` is `"cuda"` or `"hip"`.
+# yours: the permutes, and what the launcher tells the kernel. The kernel is executed for `sm_80`, `gfx942`, `gfx1100`
+# and `gfx950`; `triton.runtime.driver.active.get_current_target().backend` is `"cuda"` or `"hip"`.
 
 
 # %% 03.inline_asm tags=["answer", "03.inline_asm"]
@@ -639,11 +640,107 @@ def inline_asm(words: Tensor) -> Tensor:
 check("03.inline_asm")
 
 # %% [markdown] why inline_asm
-# **Why it matters.** "couldn't allocate output register for constraint 'f'" is how unfenced PTX ends on AMD (mamba #1018,
-# sglang #34351), and LLVM takes the whole process with it; the check stops before that. The better port is often no
-# assembly at all: three shifts and masks do the same here, and both compilers know how to turn them into permutes. And
-# what you write in assembly is no longer looked at: LLVM puts a wait after `v_exp_f32` on gfx942 where the next vector
-# instruction needs its result, and it cannot do so for a `v_exp_f32` in your text.
+# **Why it matters.** "couldn't allocate output register for constraint 'f'" is how unfenced PTX ends on AMD (mamba
+# #1018, sglang #34351), and LLVM takes the whole process with it; the check stops before that. The better port is often
+# no assembly at all: three shifts and masks do the same here, and both compilers know how to turn them into permutes.
+# And what you write in assembly is no longer looked at: LLVM puts a wait after `v_exp_f32` on gfx942 where the next
+# vector instruction needs its result, and it cannot do so for a `v_exp_f32` in your text.
+
+# %% [markdown] statement of port_gpt2
+# ## 03.port_gpt2: the training step of unit 01, on whatever is there
+#
+# Somebody's fork of unit 01 trains on one NVIDIA GPU and nowhere else:
+#
+# ```python
+# def train_steps(config, weights, tokens, settings):
+#     torch.backends.cuda.matmul.allow_tf32 = True
+#     model = GPT2(GPT2Config(**config))
+#     model.load_state_dict(weights)
+#     model = model.cuda()
+#     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=settings["weight_decay"])
+#     scaler = torch.amp.GradScaler("cuda")
+#     losses = []
+#     for step, parts in enumerate(tokens):
+#         for group in optimizer.param_groups:
+#             group["lr"] = learning_rate(step, **rates)
+#         total = 0.0
+#         for part in parts:
+#             part = part.pin_memory().cuda(non_blocking=True)
+#             with torch.autocast("cuda", torch.float16):
+#                 loss = model.loss(part[:, :-1], part[:, 1:]) / len(parts)
+#             scaler.scale(loss).backward()
+#             total += loss.item()
+#         torch.nn.utils.clip_grad_norm_(model.parameters(), settings["clip"])
+#         scaler.step(optimizer)
+#         scaler.update()
+#         optimizer.zero_grad()
+#         losses.append(total)
+#     return {"losses": losses, "weights": model.state_dict()}
+# ```
+#
+# **Write** `port_gpt2(config, weights, tokens, settings) -> dict`: one code path that gives unit 01's numbers on a CPU
+# and on a GPU of either vendor.
+#
+# | | |
+# |---|---|
+# | `config` | dict for `GPT2Config(**config)` |
+# | `weights` | dict of tensors by name, all float32 or all float64, on the device of the work |
+# | `tokens` | (steps, parts, batch, T + 1) int64 on the same device; a part's targets are its tokens one later |
+# | `settings` | dict: `max_lr`, `min_lr`, `warmup`, `total` (for `learning_rate`), `weight_decay`, `clip`, `bf16` |
+# | result | `{"losses": list of floats, one a step, "weights": dict of tensors}`, dtype and device of `weights` |
+#
+# A step, as in unit 01: set the rate of each group to $\eta(\text{step})$; for each part add the gradient of its mean
+# loss divided by the number of parts; clip the norm of the gradient to `clip`; AdamW with betas 0.9 and 0.95. Matrices
+# decay, biases and the gains of norms do not: `parameter_groups(model, weight_decay)` makes the two groups. The loss of
+# a step is the sum over its parts. Matrix products are in the dtype of the weights, or in bfloat16 under autocast where
+# `settings["bf16"]` is true. Nothing global may stay switched, and `weights` is not changed.
+#
+# For example, two parts with mean losses 4.0 and 5.0 give a step the loss 4.5.
+#
+# The check runs unit 01's own step in float64 and compares: losses, the loss of your new weights, and for float64 every
+# weight. The tolerance follows from the dtype and the lengths of the sums; unit 09 makes that argument sharp. It also
+# looks at the dtype of the matrix products. `GPT2`, `GPT2Config`, `learning_rate` and `parameter_groups` are imported.
+# `hint("03.port_gpt2")` gives three hints.
+
+
+# %% 03.port_gpt2 tags=["answer", "03.port_gpt2"]
+def port_gpt2(
+    config: dict[str, int], weights: dict[str, Tensor], tokens: Tensor, settings: dict[str, float | bool]
+) -> dict[str, list[float] | dict[str, Tensor]]:
+    """Losses and new weights after len(tokens) steps of unit 01's training, on the device and in the dtype given."""
+    rates = {name: settings[name] for name in ("warmup", "total", "max_lr", "min_lr")}
+    # BEGIN SOLUTION
+    device = tokens.device
+    model = GPT2(GPT2Config(**config)).to(device, weights["wte.weight"].dtype)
+    model.load_state_dict(weights)
+    groups = parameter_groups(model, settings["weight_decay"])
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95))
+    losses = []
+    for step, parts in enumerate(tokens):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, **rates)
+        total = 0.0
+        for part in parts:
+            with torch.autocast(device.type, torch.bfloat16, enabled=settings["bf16"]):
+                loss = model.loss(part[:, :-1], part[:, 1:]) / len(parts)
+            loss.backward()
+            total += loss.item()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), settings["clip"])
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(total)
+    return {"losses": losses, "weights": model.state_dict()}
+    # END SOLUTION
+
+
+# %% 03.port_gpt2 check tags=["check", "03.port_gpt2"]
+check("03.port_gpt2")
+
+# %% [markdown] why port_gpt2
+# **Why it matters.** What is left has fewer lines than what you started from, and it agrees with unit 01 to the last
+# digits of float64. That is the baseline of every port: first prove in a type where rounding cannot hide anything that
+# the text is the same computation, then look at what another chip does to it. `content/03_porting_to_rocm/train.py` is
+# the whole script ported in this way, with a report that compares a run with the record of unit 01.
 
 # %% [markdown] where you stand
 # ## Where you stand

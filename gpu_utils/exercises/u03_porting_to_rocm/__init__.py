@@ -7,11 +7,22 @@ from gpu_utils.exercises.u03_porting_to_rocm import (
     hipify_fixups,
     inline_asm,
     lane_id,
+    port_gpt2,
     shared_budget,
     warp_reduce,
 )
 
 EXERCISES = tuple(
     module.EXERCISE
-    for module in (warp_reduce, ballot, lane_id, shared_budget, fp8_dtype, hipify_fixups, device_agnostic, inline_asm)
+    for module in (
+        warp_reduce,
+        ballot,
+        lane_id,
+        shared_budget,
+        fp8_dtype,
+        hipify_fixups,
+        device_agnostic,
+        inline_asm,
+        port_gpt2,
+    )
 )
