@@ -84,7 +84,7 @@ def execute(file, kernel, target, args, grid=1, block=128):
 my_guess = None  # (threads on an SM, threads on a CU, whose registers are larger)
 
 # %% the units drawn
-unit_figure("sm_90", "gfx942", "gfx1100")
+unit_figure("sm_90", "gfx942")
 
 # %% the units in numbers
 print(f"your guess: {my_guess}\n")
@@ -124,7 +124,9 @@ for label, figure in rows.items():
 # >   waves; a CU has four SIMDs. (source: LLVM, AMDGPUBaseInfo.cpp)
 # > - A SIMD of gfx1100 and gfx1201 has 1,536 for each of 32 lanes, and takes 16 waves. (source: LLVM,
 # >   AMDGPUBaseInfo.cpp)
-# > - A CU of gfx942 has 64 KiB of LDS, of gfx950 160 KiB. (source: Triton, AMD TargetInfo)
+# > - A block can have 163 KiB of shared memory on sm_80, 99 KiB on sm_89, 227 KiB on sm_90. (source: CUDA programming
+# >   guide, compute capabilities)
+# > - A block can have 64 KiB of LDS on gfx90a, gfx942 and RDNA, 160 KiB on gfx950. (source: Triton, AMD TargetInfo)
 
 # %% [markdown] chiplets
 # ### From the unit to the chip
@@ -235,9 +237,9 @@ for target in ("sm_80", "gfx942"):
     print(f"counted: {issued} issued, {issued * width - lanes} lost")
 
 # %% [markdown] returned threads
-# Try it on paper before you trust it. With 100 threads `gfx942` has a full wavefront (50 and 50 lanes wait in turn)
-# and one with 36 threads. Both issue 18 instructions, so 2 × 18 × 64 = 2,304 slots; the work is 50 × 12 + 50 × 6 =
-# 900, and 1,404 slots are lost. That `sm_80` loses as many is no accident: every one of its warps is mixed, too.
+# Try it on paper before you trust it. With 100 threads `gfx942` has a full wavefront (32 lanes of either kind wait in
+# turn) and one with 36 threads. Both issue 18 instructions, so 2 × 18 × 64 = 2,304 slots; the work is 50 × 12 + 50 × 6
+# = 900, and 1,404 slots are lost. That `sm_80` loses as many is no accident: every one of its warps is mixed, too.
 #
 # ### How the machine code switches lanes off
 #
@@ -263,11 +265,12 @@ for target in ("sm_80", "gfx942"):
 #   guard single instructions instead (`@%p1`), as you saw in unit 00: then the lanes that are off go through the
 #   motions.
 #
-# What follows for your kernels: let the branch follow the wave where you can (`thread // 64`, not `thread % 2`); a
-# mask in Triton is no branch, its cost does not depend on the data. And a loop runs until the *last* lane of the wave
+# What follows for your kernels: let the branch follow the wave where you can (`thread // 64`, not `thread % 2`); in
+# Triton both sides of a `tl.where` are computed, whatever the data. And a loop runs until the *last* lane of the wave
 # is done: sorting work so that neighbours have similar lengths pays, more on 64 lanes than on 32.
 #
-# Now step through it yourself. Type other conditions; on the left two warps, on the right one wavefront.
+# Now step through a branch yourself: a shorter kernel, executed on both virtual GPUs; on the left two warps, on the
+# right one wavefront. Type other conditions, move through the instructions.
 
 # %% explore divergence
 explore("divergence", "lane < 48")
@@ -593,6 +596,9 @@ for needs in compiled.values():
 # One row is new: a SIMD of gfx9 has 800 scalar registers for all its waves. They limit kernels that use more than 100
 # of them; few do.
 #
+# You need not take this on trust: the tests of this course compare every limit with NVIDIA's own `cuda_occupancy.h`,
+# which comes with Triton, and the waves on a SIMD with what LLVM prints.
+#
 # A tile of 128 x 128 with 8 waves shows another loss: blocks come whole.
 
 # %% blocks come whole
@@ -671,8 +677,9 @@ for vgprs in (60, 64, 65, 68, 72, 73, 80, 81, 96, 97, 104, 112, 113, 128, 129, 1
 
 # %% [markdown] what the table says
 # The guide's example decides nothing: 170 rounds to 176 either way. Only 65 to 72 and 161 to 168 tell the two apart,
-# and there LLVM says 7 and 3. Our 64 x 64 product with its 68 registers is one of the cases. One more look, at what
-# LLVM hands to the hardware: a kernel descriptor of 64 bytes, in which six bits say how many registers a wave wants.
+# and there LLVM says 7 and 3. Our 64 x 64 product, with 68 registers by Triton 3.7.1, is such a case. One more look,
+# at what LLVM hands to the hardware: a kernel descriptor of 64 bytes, in which six bits say how many registers a wave
+# wants.
 
 
 # %% the kernel descriptor
@@ -907,9 +914,9 @@ long = torch.randn(2**24, device=device, dtype=dtype)
 out = torch.empty_like(long)
 layer_bytes = [width * (n * 768 + 768 * 3072 + n * 3072) for n in (tokens, 1)]
 measured = [
-    Point(f"MLP up, {tokens} tokens", 2 * tokens * 768 * 3072, layer_bytes[0], bench(lambda: many @ weight).median),
-    Point("MLP up, 1 token", 2 * 768 * 3072, layer_bytes[1], bench(lambda: one @ weight).median),
-    Point("residual", long.numel(), 3 * width * long.numel(), bench(lambda: torch.add(long, out, out=out)).median),
+    Point(f"MLP up, {tokens} tokens", 2 * tokens * 768 * 3072, layer_bytes[0], bench(lambda: many @ weight).low),
+    Point("MLP up, 1 token", 2 * 768 * 3072, layer_bytes[1], bench(lambda: one @ weight).low),
+    Point("residual", long.numel(), 3 * width * long.numel(), bench(lambda: torch.add(long, out, out=out)).low),
 ]
 chip = probe().chip
 print(f"your guess: {my_guess}; {probe().name}")
@@ -920,12 +927,17 @@ for point in measured:
     print(f"   {roofline(chip, 'bf16').fraction(point):.0%} of what the roofline allows" if known else "")
 
 # %% [markdown] your machine explained
-# One kernel that does much arithmetic for its bytes and two that do little: the GFLOP/s of these two are set by bytes.
+# One kernel does much arithmetic for its bytes and two do little: the GFLOP/s of these two are set by bytes. (The
+# times are lower quartiles: whatever else runs on the machine only adds.)
 # Small tensors that stay in a cache can beat the bandwidth of the memory; then the bytes that you counted did not come
 # from there. Compare *MLP up, 1 token* on your machine with this in mind.
 
 # %% explore roofline
-points = [op.point() for phase in ("training, 8 x 1024", "decoding, batch 64") for op in tables[phase].values()]
+shown = {"training": tables["training, 8 x 1024"], "decoding": tables["decoding, batch 64"]}
+names = ("norm", "qkv", "attention", "MLP up", "GELU")
+points = [
+    Point(f"{phase}: {name}", table[name].flops, table[name].bytes) for phase, table in shown.items() for name in names
+]
 explore("roofline", chips=["H100", "MI300X"], points=points, dtype="bf16")
 
 # %% [markdown] tiles

@@ -14,5 +14,9 @@ template <int WIDTH> __device__ void through_shared(const float *in, float *out,
   for (int i = 0; i < 32; i += 8) out[(row + i) * size + column] = tile[x][y + i];
 }
 
-extern "C" __global__ void tile_of_32(const float *in, float *out, int size) { through_shared<32>(in, out, size); }
-extern "C" __global__ void tile_of_33(const float *in, float *out, int size) { through_shared<33>(in, out, size); }
+extern "C" __global__ void tile_of_32(const float *in, float *out, int size) {
+  through_shared<32>(in, out, size);
+}
+extern "C" __global__ void tile_of_33(const float *in, float *out, int size) {
+  through_shared<33>(in, out, size);
+}
