@@ -293,6 +293,8 @@ explore("divergence", "lane < 48")
 # > - 128 on gfx942. (source: public profiling tools for gfx942 take 128 bytes for one TCP_TOTAL_CACHE_ACCESSES)
 # > - 128 on gfx1100. (source: Linux, kfd_crat.c for gfx10 and later)
 #
+# For gfx950 and gfx1201 we found no source; the virtual GPU takes 128 there, too.
+#
 # **Predict.** A warp of 32 lanes reads float32 values, lane `i` at byte `4 * stride * i`. How many transactions for
 # `stride` 1, 2, 8, 9? And a wavefront of 64 lanes on `gfx942`?
 
@@ -494,7 +496,8 @@ for target in (*BANKED, "gfx1100"):
 # the one and word 33 × 31 + 1 = 1,024 of the other lie in the same bank. A portable kernel gives the layout of its tile
 # as a parameter, as Triton does; unit 14 searches for layouts without conflicts.
 #
-# Try it: type `lane * 32`, then `lane * 33`; switch the AMD side to `gfx950`.
+# Try it: type `lane * 33`, then `lane % 32 * 33 + lane // 32`, which is the column of the tile; switch the AMD side to
+# `gfx942`.
 
 # %% explore banks
 explore("access", "lane * 32", memory="shared", amd="gfx950")
@@ -640,6 +643,7 @@ print(needs.occupancy.explain())
 #
 # One more AMD word: CDNA has *accumulation* registers, AGPRs, in the same file as the VGPRs. LLVM's
 # `TotalNumVgprs` is what counts: the VGPRs, rounded up to a multiple of 4 if there are AGPRs, plus the AGPRs.
+# So 66 VGPRs and 20 AGPRs are 68 + 20 = 88 registers, and 5 waves.
 #
 # ### Blocks of 16 or of 8? Two sources disagree: decide it
 #
@@ -693,10 +697,13 @@ def descriptor(binary):
             return binary[offset : offset + size]
 
 
-for vgprs in (64, 68, 72, 73, 166):
-    word = struct.unpack_from("<I", descriptor(hold(vgprs)[0].binary), 48)[0]  # COMPUTE_PGM_RSRC1
+for target, vgprs in (("gfx942", 64), ("gfx942", 68), ("gfx942", 72), ("gfx942", 73), ("gfx942", 166), ("gfx1100", 97)):
+    built, waves = hold(vgprs, target)
+    word = struct.unpack_from("<I", descriptor(built.binary), 48)[0]  # COMPUTE_PGM_RSRC1
     field = word & 0b111111
-    print(f"{vgprs:>4} VGPRs: the field says {field}, that is {8 * (field + 1)} registers")
+    print(
+        f"{target:7} {vgprs:>4} VGPRs: the field says {field}, that is {8 * (field + 1)} registers; LLVM: {waves} waves"
+    )
 
 # %% [markdown] granule verdict
 # > **Facts: how registers are handed out on gfx942**
@@ -710,9 +717,10 @@ for vgprs in (64, 68, 72, 73, 166):
 #
 # What have you shown? That the compiler counts in eights, and that it asks the chip for 72 registers, not 80. What you
 # have *not* shown is what the chip does with it: a field may count in eights and the hardware still round further up.
-# `gfx1100` is such a case: its field counts in eights too, and LLVM knows that it hands out 24 at a time. So the last
-# word belongs to an MI300X: launch a kernel with 68 VGPRs and read `OccupancyPercent` with `rocprofv3` (unit 13).
-# Until then this course follows LLVM, and says so. When one register decides, measure.
+# `gfx1100` is such a case, the last line: its field says 104, which would leave room for 1,536 // 104 = 14 waves; LLVM
+# knows that it hands out 24 at a time, so 120, and 12 waves. So the last word belongs to an MI300X: launch a kernel
+# with 68 VGPRs and read `OccupancyPercent` with `rocprofv3` (unit 13). Until then this course follows LLVM, and says
+# so. When one register decides, measure.
 
 # %% explore occupancy
 explore("occupancy", compiled["sm_90"], compiled["gfx942"])
@@ -801,7 +809,8 @@ for most in (None, 128, 96):
 # The two lines meet at the **ridge**, peak over bandwidth. Left of it memory decides, from it on arithmetic. (T is
 # $10^{12}$ here, G is $10^9$: vendors' prefixes are decimal.)
 #
-# **Predict.** Which chip needs the higher intensity to keep its bf16 units busy: H100, H200, H20, MI300X, RX 7900 XTX?
+# **Predict.** Which of these needs the highest intensity to keep its bf16 units busy, which the lowest: H100, H200,
+# H20, MI300X, RX 7900 XTX?
 
 # %% guess ridge
 my_guess = None  # highest ridge, lowest ridge
@@ -817,7 +826,7 @@ for name in ("H100", "MI300X"):
 
 # %% [markdown] ridges explained
 # H100 needs some 300 FLOP for every byte, MI300X 250, and the H20 only 37: it has four TB/s and little arithmetic.
-# Same memory system, other bound: what is limited by arithmetic on one chip is limited by memory on the next.
+# What is limited by arithmetic on one chip is limited by memory on the next.
 # "Unknown" means that we found no source we trust for the registry; then there is no roofline.
 #
 # ### Count one operator by hand
@@ -1017,14 +1026,12 @@ for target in ("sm_80", "gfx942"):
 # first index of the grid, the row of tiles, is the one that changes fastest, so die `i` gets row of tiles `i` of every
 # column: its strip of A once, and all of B. That makes one reading of A and eight of B: 4.5 on average.
 #
-# So *the order in which programs are numbered* is part of the algorithm. Unit 05 groups them (`05.grouped_order`),
-# unit 10 keeps an expert's tiles on one die. The model knows sizes and dies; it knows no time, and its caches are cold
-# at the start (`docs/virtual-gpu.md`).
+# So *the order in which programs are numbered* is part of the algorithm. Unit 05 groups them (`05.grouped_order`). The
+# model knows sizes and dies; it knows no time, and its caches are cold at the start (`docs/virtual-gpu.md`).
 #
 # > **Facts: dies and L2**
 # >
 # > - MI300X: 8 dies, an L2 of 4 MB on each, 32 MB in all. (source: ROCm docs/reference/gpu-arch-specs.rst)
-# > - Blocks go to the dies in turn. (source: Modular docs, chiplet_transform_chunked)
 # > - AMD's advice for MI300X: at least 1,024 workgroups in a grid. (source: ROCm, [MI300X workload
 # >   optimization](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html))
 

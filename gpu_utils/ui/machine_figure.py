@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpu_utils.chips import CHIPS, TARGETS, Chip, Target
 from gpu_utils.chips.caches import L2_OF_TARGET
+from gpu_utils.errors import UnknownFigure
 from gpu_utils.ui.explore.drawing import Picture, beside, box, heading, picture, small, svg, text, wave
 
 _KIB = 1024
@@ -24,7 +25,7 @@ def unit_figure(*targets: str) -> Picture:
 def chip_figure(*chips: str) -> Picture:
     """Chips side by side: dies with their compute units and L2, what stands behind, and the memory.
 
-    Errors: UnknownName for a chip that is not in CHIPS.
+    Errors: UnknownName for a chip that is not in CHIPS; UnknownFigure where the registry lacks what is drawn.
 
     >>> print(chip_figure("MI300X"))
     Instinct MI300X: 8 dies with 38 CUs and 4 MB of L2 each; Infinity Cache of 256 MB; memory of 192 GB at 5.3 TB/s.
@@ -78,6 +79,10 @@ def _unit(target: Target) -> Picture:
 
 
 def _chip(chip: Chip) -> Picture:
+    needed = {"units": chip.units, "L2": chip.l2_mb, "memory": chip.memory_gb, "bandwidth": chip.bandwidth_tb}
+    unknown = [name for name, figure in needed.items() if figure.value is None]
+    if unknown:
+        raise UnknownFigure(f"the registry has no figure for {' and '.join(unknown)} of {chip.name}; draw another chip")
     unit = "SMs" if chip.vendor == "nvidia" else "CUs"
     dies = int(L2_OF_TARGET[chip.target].sizes.parts)
     units = int(chip.units.value or 0) // dies
@@ -106,7 +111,7 @@ def _chip(chip: Chip) -> Picture:
         low += 24 + _GAP
     parts += [box(6, low, _WIDTH, 24, "room"), text(_WIDTH / 2, low + 16, memory, at="middle")]
     drawing = svg(_WIDTH + 12, low + 30, parts, words)
-    sources = dict.fromkeys(figure.source for figure in (chip.units, chip.l2_mb, chip.memory_gb, chip.bandwidth_tb))
+    sources = dict.fromkeys(figure.source for figure in needed.values())
     if dies > 1:
         sources[L2_OF_TARGET[chip.target].parts.source] = None
     note = small(f"Sources: {'; '.join(sources)}")
