@@ -1,0 +1,112 @@
+"""The parity report, and the ported script that prints it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from gpu_utils.corpus import CorpusConfig
+from gpu_utils.gpt2 import GPT2Config
+from gpu_utils.parity import Agreement, agreement, parity
+from gpu_utils.records import RunRecord, load_record, save_record
+from gpu_utils.training import TrainConfig, train
+
+SCRIPT = Path(__file__).parents[2] / "content" / "03_porting_to_rocm" / "train.py"
+TINY = TrainConfig(
+    model=GPT2Config(vocab_size=300, n_positions=16, n_embd=16, n_layer=1, n_head=2),
+    corpus=CorpusConfig(vocab_size=300, max_bytes=300_000),
+    **{"batch": 2, "seq_len": 16, "steps": 12, "warmup": 2, "max_lr": 1e-2, "min_lr": 1e-3, "eval_batches": 2},
+)
+GOOD = Agreement(1e-7, 1e-7, 1e-4, "a bound", "cpu", "float32")
+
+
+@pytest.fixture(scope="module")
+def record() -> RunRecord:
+    return train(TINY, progress=None, device="cpu").record
+
+
+def holds(report):
+    return {row.what: row.holds for row in report.rows}
+
+
+def test_float32_agrees_with_float64_within_the_bound():
+    found = agreement("cpu", TINY.model)
+    assert 0 < found.logits < found.bound
+    assert 0 < found.gradients < found.bound
+
+
+def test_arithmetic_in_bfloat16_breaks_the_bound_of_float32(monkeypatch):
+    exact = agreement("cpu", TINY.model)
+    monkeypatch.setattr("gpu_utils.parity.training_dtype", lambda device: torch.bfloat16)
+    coarse = agreement("cpu", TINY.model)
+    assert exact.bound < coarse.logits < coarse.bound
+
+
+def test_a_run_agrees_with_its_own_record_read_from_a_file(record, tmp_path):
+    report = parity(load_record(save_record(record, tmp_path)), record, GOOD)
+    assert report.passed
+    assert report.missing == ""
+    assert "final validation loss" in str(report)
+    assert record.versions["torch"] in str(report)
+    assert record.created in str(report)
+
+
+def test_another_first_loss_breaks_parity_and_so_does_another_end(record):
+    wrong_start = replace(record, train_loss=[record.train_loss[0] + 0.01, *record.train_loss[1:]])
+    assert not parity(record, wrong_start, GOOD).passed
+    assert holds(parity(record, wrong_start, GOOD))["loss of the first step"] is False
+    wrong_end = replace(record, val_loss=[*record.val_loss[:-1], (TINY.steps, record.final_val_loss + 2.0)])
+    assert holds(parity(record, wrong_end, GOOD))["final validation loss"] is False
+
+
+def test_wrong_gradients_break_parity(record):
+    report = parity(record, record, replace(GOOD, gradients=0.5))
+    assert not report.passed
+    assert "BROKEN" in str(report)
+
+
+def test_runs_of_different_configurations_are_not_compared_by_their_losses(record):
+    config = {**record.config, "model": {**record.config["model"], "n_layer": 2}}
+    report = parity(record, replace(record, config=config), GOOD)
+    assert report.missing == "Losses are not compared: the runs differ in model.n_layer."
+    assert "final validation loss" not in holds(report)
+
+
+def test_a_speed_is_a_ratio_and_no_verdict(record):
+    report = parity(record, replace(record, tokens_per_second=2 * record.tokens_per_second), GOOD)
+    speed = next(row for row in report.rows if row.what == "tokens/s")
+    assert (speed.difference, speed.holds) == ("x 2.00", None)
+    assert report.passed
+
+
+def run_script(*arguments, data):
+    environment = {**os.environ, "W2W_DATA": str(data), "PYTHONPATH": str(SCRIPT.parents[2])}
+    return subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, env=environment)
+
+
+def test_the_script_explains_itself(tmp_path):
+    done = run_script("--help", data=tmp_path)
+    assert done.returncode == 0
+    assert "--compare" in done.stdout
+
+
+def test_the_script_says_at_once_that_there_is_no_record_to_compare_with(tmp_path):
+    done = run_script("--steps", "2", data=tmp_path)
+    assert done.returncode != 0
+    assert "run the lesson of unit 01 first" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_script_trains_saves_its_record_and_reports(record, tmp_path):
+    path = save_record(record, tmp_path)
+    done = run_script("--preset", "cpu", "--steps", "2", "--device", "cpu", "--compare", str(path), data=tmp_path)
+    assert "gradients of one batch" in done.stdout, done.stderr
+    assert "the runs differ in" in done.stdout
+    assert done.returncode == 0
+    assert list((tmp_path / "runs").glob("03-*.json"))
