@@ -646,6 +646,79 @@ check("03.inline_asm")
 # And what you write in assembly is no longer looked at: LLVM puts a wait after `v_exp_f32` on gfx942 where the next
 # vector instruction needs its result, and it cannot do so for a `v_exp_f32` in your text.
 
+# %% [markdown] statement of launch_env
+# ## 03.launch_env: start a job on a node that you cannot see
+#
+# You get a description of a node and start a training job on it. The launcher starts one process for each dict that you
+# return, with `inherited` and on top of it your variables. The script calls `torch.cuda.set_device(local_rank)`, where
+# the local rank is the place of the process in your list, so **every process must see exactly the GPUs of `use`, in
+# that order**. Write `launch_env(node) -> list[dict[str, str]]`.
+#
+# | key of `node` | |
+# |---|---|
+# | `vendor`, `target` | `"amd"` or `"nvidia"`; `"gfx942"` (MI300X), `"gfx90a"`, `"gfx1103"`, `"sm_90"`, ... |
+# | `gpus` | GPUs in the node; their physical numbers are 0 to `gpus` - 1 |
+# | `use` | physical numbers of the GPUs that the job shall use |
+# | `inherited` | variables that are set already. `ROCR_VISIBLE_DEVICES` belongs to the scheduler: leave it alone |
+# | `overlap` | True when the job computes while it communicates (FSDP) |
+# | `tuned_gemms` | True when TunableOp's file of results is there and shall be used, without further tuning |
+# | `built_for` | targets that the installed GPU libraries were built for |
+#
+# Set what the facts of section 4 of the lesson set for such a node, and nothing that it has no use for: visibility,
+# RCCL's channels and streams on MI300X when several GPUs work together, TunableOp. Where the target is not in
+# `built_for`, let the GPU pass for the one of the same generation (all digits but the last two) that is there:
+# `HSA_OVERRIDE_GFX_VERSION` is written with dots, `"11.0.0"` for `gfx1100`.
+#
+# For example, two of eight MI250X dies of which a scheduler has hidden the first four:
+#
+# ```python
+# node = {"vendor": "amd", "target": "gfx90a", "gpus": 8, "use": [5, 7], "overlap": False, "tuned_gemms": False,
+#         "built_for": ["gfx90a", "gfx942"], "inherited": {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}}
+# launch_env(node)  # [{"HIP_VISIBLE_DEVICES": "1,3"}, {"HIP_VISIBLE_DEVICES": "1,3"}]
+# ```
+#
+# The check compares with no text. It asks the rules of `w2w doctor --node`, which you can try on the descriptions in
+# `content/03_porting_to_rocm/nodes/`, and on one of your own. `hint("03.launch_env")` gives three hints.
+
+
+# %% 03.launch_env tags=["answer", "03.launch_env"]
+def launch_env(node: dict) -> list[dict[str, str]]:
+    """The variables of each process of the job, by local rank.
+
+    >>> two_dies = {"vendor": "amd", "target": "gfx90a", "gpus": 8, "use": [5, 7], "overlap": False}
+    >>> two_dies |= {"tuned_gemms": False, "built_for": ["gfx90a"], "inherited": {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}}
+    >>> launch_env(two_dies)
+    [{'HIP_VISIBLE_DEVICES': '1,3'}, {'HIP_VISIBLE_DEVICES': '1,3'}]
+    """
+    # BEGIN SOLUTION
+    use, inherited, target = node["use"], node["inherited"], node["target"]
+    if node["vendor"] == "nvidia":
+        variables = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, use))}
+    else:
+        mask = inherited.get("ROCR_VISIBLE_DEVICES")
+        left = [int(number) for number in mask.split(",")] if mask else list(range(node["gpus"]))
+        variables = {"HIP_VISIBLE_DEVICES": ",".join(str(left.index(gpu)) for gpu in use)}
+    if target == "gfx942" and len(use) > 1:
+        variables["NCCL_MIN_NCHANNELS"] = "112"
+        if node["overlap"]:
+            variables |= {"TORCH_NCCL_HIGH_PRIORITY": "1", "GPU_MAX_HW_QUEUES": "2"}
+    if node["tuned_gemms"]:
+        variables |= {"PYTORCH_TUNABLEOP_ENABLED": "1", "PYTORCH_TUNABLEOP_TUNING": "0"}
+    if target not in node["built_for"]:
+        kin = next(other for other in node["built_for"] if other[:-2] == target[:-2])
+        variables["HSA_OVERRIDE_GFX_VERSION"] = f"{kin[3:-2]}.{kin[-2]}.{int(kin[-1], 16)}"
+    return [dict(variables) for _ in use]
+    # END SOLUTION
+
+
+# %% 03.launch_env check tags=["check", "03.launch_env"]
+check("03.launch_env")
+
+# %% [markdown] why launch_env
+# **Why it matters.** A job on the wrong GPUs runs, next to somebody else's. A job that sees none stops at its first
+# line, and "No HIP GPUs are available" sends people to look for a driver fault. Frameworks have met both when two
+# variables were set at once (ray #53737, SwarmUI #565), and when each process had a mask of its own (vllm #46895).
+
 # %% [markdown] statement of port_gpt2
 # ## 03.port_gpt2: the training step of unit 01, on whatever is there
 #

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -31,11 +31,26 @@ class Finding(NamedTuple):
     enough: bool | None = True
 
 
-def doctor() -> None:
+def doctor(
+    node: Annotated[
+        Path | None, typer.Option(help="A YAML file that describes a node: say what is wrong with it instead.")
+    ] = None,
+) -> None:
     """Say what this machine has and what that allows; exits non-zero when something needed is missing.
 
+    With --node, look at a described node of GPUs instead of this machine: which physical GPUs each process sees, and
+    which settings fail or cost speed, each with its source; exits non-zero when something is wrong.
+
     Example: w2w doctor
+
+    Example: w2w doctor --node content/03_porting_to_rocm/nodes/mi300x_three_faults.yaml
     """
+    if node is not None:
+        from gpu_utils.cli.doctor_node import read, report
+
+        lines, found = report(read(node))
+        typer.echo("\n".join(lines))
+        raise typer.Exit(1 if any(one.level == "wrong" for one in found) else 0)
     from rich.console import Console
     from rich.table import Table
 

@@ -7,6 +7,7 @@ from gpu_utils.exercises.u03_porting_to_rocm import (
     hipify_fixups,
     inline_asm,
     lane_id,
+    launch_env,
     port_gpt2,
     shared_budget,
     warp_reduce,
@@ -23,6 +24,7 @@ EXERCISES = tuple(
         hipify_fixups,
         device_agnostic,
         inline_asm,
+        launch_env,
         port_gpt2,
     )
 )
