@@ -1,0 +1,82 @@
+"""What the Triton and training exercises of unit 03 rest on, beyond what every exercise shows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpu_utils import virtual_gpu
+from gpu_utils.chips import CHIPS, TARGETS
+from gpu_utils.exercises.u03_porting_to_rocm import device_agnostic, fp8_dtype, inline_asm, port_gpt2, shared_budget
+from gpu_utils.grading.check import check
+
+TILES = [(64, 64, 32, 2), (64, 128, 64, 2), (128, 64, 32, 4)]
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "gfx942", "gfx950"])
+def test_the_compiler_asks_for_what_the_table_of_shared_budget_says(target, tile):
+    BLOCK_M, BLOCK_N, BLOCK_K, size = tile
+    a, b = BLOCK_M * BLOCK_K * size, BLOCK_K * BLOCK_N * size
+    rule = shared_budget._own_rule(TARGETS[target])
+    for stages in (1, 2, 3):
+        asked, operands = shared_budget.shared_bytes(target, *tile, stages), rule(a, b, stages)
+        if TARGETS[target].vendor == "amd":
+            assert asked == operands
+        else:  # the tile of C may pass through the same memory at the end, at most whole
+            assert operands <= asked <= max(operands, BLOCK_M * BLOCK_N * size)
+
+
+def test_a_tile_past_the_answer_compiles_and_would_not_load():
+    tile = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "bytes_per_value": 2}
+    deepest = shared_budget.shared_budget_reference("gfx942", **tile)
+    assert shared_budget.shared_bytes("gfx942", *tile.values(), deepest) == TARGETS["gfx942"].shared_per_block
+    assert shared_budget.shared_bytes("gfx942", *tile.values(), deepest + 1) > TARGETS["gfx942"].shared_per_block
+
+
+def test_fp8_of_every_chip_agrees_with_its_peak_in_the_registry():
+    for name, chip in CHIPS.items():
+        figure = chip.peak_figure("fp8")
+        if figure.value is not None:
+            assert fp8_dtype._FP8[chip.target], name
+        elif "no FP8" in figure.note:
+            assert fp8_dtype._FP8[chip.target] is None, name
+
+
+def test_the_settings_know_the_same_fp8_targets():
+    assert set(device_agnostic._FP8) == {target for target, dtype in fp8_dtype._FP8.items() if dtype}
+
+
+def test_a_described_machine_answers_and_then_torch_is_as_before():
+    before = torch.version.hip, torch.cuda.is_available(), torch.cuda.get_device_properties
+    with device_agnostic.fake_machine(device_agnostic._machine("eight MI250X dies")):
+        assert torch.version.cuda is None
+        assert torch.cuda.get_device_capability() == (9, 0)  # as an H100 says: vllm #40620
+    with device_agnostic.fake_machine(device_agnostic._machine("a ROCm build, no GPU")):
+        with pytest.raises(RuntimeError, match="No CUDA GPUs"):
+            torch.cuda.get_device_properties(0)
+    assert (torch.version.hip, torch.cuda.is_available(), torch.cuda.get_device_properties) == before
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx90a", "gfx1201"])
+def test_the_ported_assembly_runs_on_targets_that_the_check_does_not_try(target, load):
+    words = torch.tensor([0x04030201, -1], dtype=torch.int32)
+    with virtual_gpu(target):
+        halves = load("03.inline_asm", "solution")(words)
+    assert halves.tolist() == [[1025, 1026, 1027, 1028], [1279] * 4]
+
+
+def test_assembly_that_does_not_build_is_reported_in_one_sentence_with_nothing_else_printed(capfd):
+    wrong = {wrong.name: wrong.answer for wrong in inline_asm.EXERCISE.misconceptions}
+    report = check(inline_asm.EXERCISE, wrong["no_fence"], seed=1)
+    assert "invalid instruction" in report.headline
+    assert capfd.readouterr().err == ""
+
+
+def test_the_ported_step_follows_the_device_and_dtype_of_its_tensors(load):
+    case = port_gpt2.EXERCISE.cases[2]
+    inputs = port_gpt2._inputs(case, torch.Generator().manual_seed(1))
+    del inputs["on_cpu"]
+    result = load("03.port_gpt2", "solution")(**inputs)
+    assert {value.dtype for value in result["weights"].values()} == {torch.float32}
+    assert result["losses"][0] > 0
