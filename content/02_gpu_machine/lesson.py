@@ -697,13 +697,12 @@ def descriptor(binary):
             return binary[offset : offset + size]
 
 
-for target, vgprs in (("gfx942", 64), ("gfx942", 68), ("gfx942", 72), ("gfx942", 73), ("gfx942", 166), ("gfx1100", 97)):
+for target, vgprs in [*(("gfx942", vgprs) for vgprs in (64, 68, 72, 73, 166)), ("gfx1100", 97)]:
     built, waves = hold(vgprs, target)
     word = struct.unpack_from("<I", descriptor(built.binary), 48)[0]  # COMPUTE_PGM_RSRC1
     field = word & 0b111111
-    print(
-        f"{target:7} {vgprs:>4} VGPRs: the field says {field}, that is {8 * (field + 1)} registers; LLVM: {waves} waves"
-    )
+    asked = 8 * (field + 1)
+    print(f"{target:7} {vgprs:>4} VGPRs: the field says {field}, that is {asked} registers; LLVM: {waves} waves")
 
 # %% [markdown] granule verdict
 # > **Facts: how registers are handed out on gfx942**
@@ -777,14 +776,17 @@ my_guess = None  # (registers, spills, waves that really fit)
 
 # %% force more waves
 print(f"your guess: {my_guess}")
-for waves in (0, 4, 5):
-    needs = resources(compile_matmul("gfx942", 128, 128, options={"waves_per_eu": waves}))
-    asked = f"{waves} waves asked" if waves else "nothing asked"
-    print(f"gfx942 {asked:14} {needs.registers:>4} registers, {needs.spills:>4} spilled; {needs.occupancy}")
-for most in (None, 128, 96):
-    needs = resources(compile_matmul("sm_90", 128, 128, options={"maxnreg": most} if most else {}))
-    asked = f"at most {most}" if most else "nothing asked"
-    print(f"sm_90  {asked:14} {needs.registers:>4} registers, {needs.spills:>4} bytes spilled; {needs.occupancy}")
+for target, option, values in (("gfx942", "waves_per_eu", (0, 4, 5)), ("sm_90", "maxnreg", (None, 128, 96))):
+    for value in values:
+        options = {option: value} if value else {}
+        needs = resources(compile_matmul(target, 128, 128, options=options))
+        fit, limits = needs.occupancy, " and ".join(needs.occupancy.limited_by)
+        print(
+            f"{target:7}{option} {value or 'unset':<6}{needs.registers:>4} registers, {needs.spills:>5} spilled;",
+            end=" ",
+        )
+        print(f"{fit.waves} of {fit.most} waves, limited by {limits}")
+print("spilled: registers on gfx942, bytes of a lane on sm_90")
 
 # %% [markdown] occupancy is a means
 # The registers that are taken away go to memory and come back: spills. And the fifth wave does not even fit, because
@@ -906,8 +908,8 @@ for phase, table in tables.items():
 # %% [markdown] your machine
 # ### Your own machine has a roof, too
 #
-# The same layer with many tokens and with one, and an addition, measured on whatever runs this notebook (a GPU, or this
-# CPU in float32).
+# The same layer with many tokens and with one, and an addition, measured on whatever runs this notebook: a GPU, or
+# one core of this CPU in float32.
 #
 # **Predict.** Which share of the FLOP/s of the first will the second reach?
 
@@ -916,6 +918,8 @@ my_guess = None  # share
 
 # %% measure your machine
 device, dtype = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu", torch.float32)
+threads = torch.get_num_threads()
+torch.set_num_threads(1)  # one core: no waiting for a second one
 tokens, width = (8192 if device == "cuda" else 256), torch.finfo(dtype).bits // 8
 weight = torch.randn(768, 3072, device=device, dtype=dtype)
 many, one = (torch.randn(n, 768, device=device, dtype=dtype) for n in (tokens, 1))
@@ -927,6 +931,7 @@ measured = [
     Point("MLP up, 1 token", 2 * 768 * 3072, layer_bytes[1], bench(lambda: one @ weight).low),
     Point("residual", long.numel(), 3 * width * long.numel(), bench(lambda: torch.add(long, out, out=out)).low),
 ]
+torch.set_num_threads(threads)
 chip = probe().chip
 print(f"your guess: {my_guess}; {probe().name}")
 for point in measured:
@@ -1175,7 +1180,7 @@ print(f"\nMI300X: {CHIPS['MI300X'].note}")
 # | | NVIDIA | AMD CDNA | AMD RDNA |
 # |---|---|---|---|
 # | lanes of a wave | 32 | 64 | 32 |
-# | lanes are switched off by | predicates; branches, unwritten | `EXEC`, written out | `EXEC`, written out |
+# | lanes are switched off by | predicates and branches | `EXEC`, written out | `EXEC`, written out |
 # | bytes of a transaction, as counted here | 32 | 64 (gfx90a), 128 | 128 |
 # | banks of shared memory | 32 | 32; gfx950 64 | 32 |
 # | registers of a lane and part, granule | 512, 8 | 512, 8 (a guide says 16) | 1,536, 24 |

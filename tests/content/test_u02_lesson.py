@@ -36,7 +36,7 @@ STATED = {
         "  170         2       2      2\n",
     ],
     "the kernel descriptor": ["  68 VGPRs: the field says 8, that is 72 registers"],
-    "force more waves": ["gfx942 nothing asked   140 registers,    0 spilled", "limited by LDS\n"],
+    "force more waves": ["gfx942 waves_per_eu unset  140 registers,     0 spilled", "16 of 32 waves, limited by LDS\n"],
     "the ridges": ["H20                                148       4      37"],
     "through the l2": ["Instinct MI300X 8 L2:    4,718,592 bytes, 4.5 readings"],
     "cache by hand": ["512 + 64) * 2 bytes = 70,272 bytes a token"],
