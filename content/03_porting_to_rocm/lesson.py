@@ -22,7 +22,8 @@ import subprocess
 import sys
 import warnings
 from collections import Counter
-from itertools import takewhile
+from dataclasses import replace
+from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 import torch
@@ -32,6 +33,7 @@ from IPython.display import Code, display
 from triton.runtime.errors import OutOfResources
 
 from gpu_utils import compile_for, virtual_gpu
+from gpu_utils.analytic.visibility import visible
 from gpu_utils.chips import TARGETS
 from gpu_utils.compiler import resources
 from gpu_utils.compiler.clang import compile_cpp
@@ -39,6 +41,9 @@ from gpu_utils.compiler.hipify import hipify
 from gpu_utils.compiler.leftovers import leftovers
 from gpu_utils.course.paths import course
 from gpu_utils.errors import CompileFailed, W2WError
+from gpu_utils.parity import agreement, parity
+from gpu_utils.records import RecordError, latest_record
+from gpu_utils.training import TrainConfig, train
 from gpu_utils.ui.diff_figure import DiffFigure
 from gpu_utils.ui.wave_figure import WaveFigure
 
@@ -440,6 +445,7 @@ show_diff("guarded.cu", "guarded_both.cu")
 # | `__gfx942__`, `__GFX9__` | ... for that chip, for that family (all CDNA chips of this course are GFX9) |
 # | `__HIP_PLATFORM_AMD__` | compiling HIP for AMD, host or device |
 # | `USE_ROCM` | PyTorch's build of an extension on ROCm, host or device |
+# | `HIP_FP8_TYPE_FNUZ`, `HIP_FP8_TYPE_OCP` | `<hip/hip_fp8.h>` is included: 1 for the types that this chip has |
 #
 # The same fence keeps inline PTX away from AMD's compiler:
 
@@ -455,13 +461,14 @@ show_diff("inline_ptx.cu", "inline_fenced.cu")
 # | left behind | on ROCm |
 # |---|---|
 # | `<cuda_fp8.h>`, `__nv_fp8_e4m3` | `<hip/hip_fp8.h>`, `__hip_fp8_e4m3_fnuz` on gfx942, else `__hip_fp8_e4m3` |
+# | inline PTX `ex2.approx` | a function, here `exp2f(x)`; the compiler knows the instruction |
 # | `448.0f` | the largest number of *that* type: 240 for FNUZ (section 3) |
 # | `<nvtx3/nvToolsExt.h>` | `<roctracer/roctx.h>`, library `roctx64` |
 # | `cudaLaunchKernelEx` | `kernel<<<...>>>`, which hipcc takes, too; no overlap of launches |
 # | tensor maps, `cuda/pipeline`, `mma.h` | nothing: fence them, load by hand (for `mma.h` there is rocWMMA) |
 # | 96 KB of dynamic shared memory | a smaller tile: at most 64 KiB of LDS on most AMD targets |
-# | `-gencode`, `--use_fast_math`, `-lineinfo` | flags that hipcc knows; branch in `setup.py` on `torch.version.hip` |
-# | `libraries=["cublas", "nccl", ...]` | `hipblas`, `rccl`, ...; hipify does not translate `setup.py` |
+# | `-gencode`, `--use_fast_math`, `-lineinfo` | `-ffast-math`; branch in `setup.py` on `torch.version.hip` |
+# | `libraries=["cublas", "nccl", ...]` | `hipblas`, `rccl`, `roctx64`; hipify does not translate `setup.py` |
 #
 # > **Claim and fact: "hipify ports your code automatically"**
 # >
@@ -602,7 +609,7 @@ for target in ("sm_80", "gfx942"):
 #
 # ### Registers: `waves_per_eu` and spills
 #
-# `waves_per_eu=n` is an option that only AMD's backend has: *give me at least n wavefronts on each SIMD*. The
+# `waves_per_eu=n` is an option that only AMD's backend has: *plan for n wavefronts on each SIMD*. The
 # compiler can do one thing about that: use fewer registers. 512 registers a lane for 3 waves are 168, for 4 waves 128
 # (lesson 02).
 #
@@ -671,7 +678,7 @@ print("spilled without it:", *re.findall(r"\.vgpr_spill_count:\s+(\d+)", asm))
 # ### The shape of the matrix instruction
 #
 # CDNA has two shapes of matrix instructions, 32 x 32 and 16 x 16 results a wavefront. `matrix_instr_nonkdim` chooses (0
-# leaves it to Triton). `kpack` asks that a lane holds the operands of two instructions side by side.
+# leaves it to Triton). `kpack` says how many operands are packed side by side along K.
 
 # %% shapes of the matrix instruction
 for options in ({}, {"matrix_instr_nonkdim": 16}, {"kpack": 2}):
@@ -1223,21 +1230,13 @@ my_guess = None  # a list of physical numbers
 
 
 # %% two layers
-def choose(wanted, seen):
-    """The devices that a list of numbers picks; the first number that does not exist ends the list."""
-    numbers = [int(number) for number in wanted.split(",")]
-    return [seen[number] for number in takewhile(lambda number: number < len(seen), numbers)]
-
-
-def visible(physical, rocr=None, hip=None):
-    """Physical numbers of the GPUs that a HIP process sees, after both layers."""
-    left = list(physical) if rocr is None else choose(rocr, list(physical))
-    return left if hip is None else choose(hip, left)
-
-
+ROCR, HIP, CUDA = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
 print(f"your guess: {my_guess}")
-for rocr, hip in (("4,5,6,7", None), (None, "4,5"), ("4,5,6,7", "4,5"), ("4,5,6,7", "0,1")):
-    print(f"ROCR_VISIBLE_DEVICES={rocr!s:8} HIP_VISIBLE_DEVICES={hip!s:4} -> {visible(range(8), rocr, hip)}")
+for variables in ({ROCR: "4,5,6,7", HIP: "4,5"}, {ROCR: "4,5,6,7", HIP: "0,1"}, {HIP: "6", CUDA: "0"}):
+    seen = visible(variables, gpus=8, vendor="amd")
+    print(*(f"{name}={value}" for name, value in variables.items()), "gives", list(seen.gpus))
+    for layer in seen.layers:
+        print("   ", layer)
 
 # %% [markdown] visibility
 # None: 4 and 5 do not exist among the four that are left. What the script meant is `0,1`. Set one layer, not both;
@@ -1277,6 +1276,31 @@ for rocr, hip in (("4,5,6,7", None), (None, "4,5"), ("4,5,6,7", "4,5"), ("4,5,6,
 # > - On RDNA3 and RDNA4 hardware counters mean little unless the performance level is `STABLE_STD`. (source:
 # >   [rocprofv3
 # >   documentation](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html))
+
+#
+# ### A node on paper
+#
+# All of these rules are in a program: describe the node and the job in a few lines, and `w2w doctor --node file.yaml`
+# says what each process will see, what is wrong, and where the rule comes from.
+
+# %% a described node
+description = UNIT / "nodes" / "mi300x_three_faults.yaml"
+Code(description.read_text(), language="yaml")
+
+# %% [markdown] predict the faults
+# **Predict.** Which of the five variables would you take out, and which GPUs do the four processes see?
+
+# %% guess the faults
+my_guess = None
+
+# %% ask the doctor
+doctor = [sys.executable, "-m", "gpu_utils.cli", "doctor", "--node", str(description)]
+print(f"your guess: {my_guess}\n")
+print(subprocess.run(doctor, capture_output=True, text=True).stdout)
+
+# %% [markdown] the doctor
+# Other descriptions lie in the same folder, and your own is a text file away. In the lab you turn the round: from a
+# description to the right variables.
 
 # %% [markdown] port
 # ## 5. The training script, ported
@@ -1319,6 +1343,67 @@ for order in (("clip", "unscale"), ("unscale", "clip")):
 # gradient; plain SGD would stand still.) The right order is *unscale, clip, step*. In bf16 there is no scaler, and
 # nothing to get wrong.
 #
+# ### Is it still the same training?
+#
+# A port that runs is not yet a port that is right. The report below compares two run records, as unit 01 saves them,
+# in three ways:
+#
+# - **arithmetic**: the logits and gradients of one batch on this device, against float64 on the CPU. The bound comes
+#   from the number of roundings and the length of the sums; unit 09 derives it;
+# - **losses**: of the first step, of the last steps, of validation. Same configuration, same data in the same order;
+# - **speed**, which is reported and not judged.
+#
+# `before` is a short run on the CPU, and `here` the same code on whatever is there: a GPU of either vendor, or again
+# the CPU. On a real AMD GPU the same cell uses it: written, and not yet run on AMD silicon.
+
+# %% the parity report
+config = replace(TrainConfig.preset("cpu"), steps=20, warmup=2, eval_batches=4)
+before = train(config, device="cpu", unit="01", progress=None).record
+here = train(config, unit="03", progress=None).record
+arithmetic = agreement()
+print(parity(before, here, arithmetic))
+
+# %% [markdown] predict the mask
+# On a CPU both columns agree to the last digit, as they should: one code path, one machine. What does the report say
+# when the port is wrong? A classic: the attention kernel is exchanged for one of the new platform, and the flag
+# `is_causal` gets lost. Each token then sees its future.
+#
+# **Predict.** Which of the losses gives it away after 20 steps: that of the first step, the mean of the last ones, or
+# validation? And in which direction are they off?
+
+# %% guess the mask
+my_guess = None
+
+# %% a port that lost its mask
+fused = torch.nn.functional.scaled_dot_product_attention
+
+
+def without_mask(q, k, v, **flags):
+    return fused(q, k, v)
+
+
+with patch("torch.nn.functional.scaled_dot_product_attention", without_mask):
+    wrong = train(config, unit="03", progress=None).record
+print(f"your guess: {my_guess}")
+print(parity(before, wrong, arithmetic))
+
+# %% [markdown] the first step
+# The first step gives it away, by ten times its bound. Its loss depends on nothing but the initial weights, one batch
+# and the arithmetic, so the bound is tight, and the missing mask shows in the third decimal. Later losses carry the
+# noise of their batches, and their bounds are wide: validation passes here, with no mask in any step. And where the
+# losses are off, they are *lower*: a model that sees its targets can copy them. A loss that is too good is a bug
+# report. So compare **the first step first**, and only then a curve.
+#
+# For the whole run there is a script: `python content/03_porting_to_rocm/train.py` trains the preset of this machine
+# and compares with the newest record of unit 01.
+
+# %% against the record of unit 01
+try:
+    print(parity(latest_record("01"), here, arithmetic))
+except RecordError as problem:
+    print(problem)
+
+# %% [markdown] logs
 # ## 6. Reading a failure log
 #
 # When a job fails on a node, the log has a thousand lines and the last one is useless: it is the launcher, reporting
@@ -1383,9 +1468,18 @@ print("last: ", errors[-1])
 #    says what there is: `build-gfx90a`. AMD's machine code runs on its own target only; there is nothing like PTX,
 #    which a driver can translate for a later chip.
 # 4. `loss.item()` is innocent: it is merely the first call that waits.
-# 5. Two explanations: the library has no `gfx942`, or the process sees another chip than we think. One experiment:
-#    start one rank with `AMD_SERIALIZE_KERNEL=3`; the traceback then ends in the call of the extension. Cure: build
-#    it with `PYTORCH_ROCM_ARCH="gfx90a;gfx942"`.
+# 5. Two explanations: the library has no `gfx942`, or the process sees another chip than we think. One experiment,
+#    with no job at all: `roc-obj-ls normq.so` lists the targets inside. To see the guilty line of Python, start one
+#    rank with `AMD_SERIALIZE_KERNEL=3`. Cure: build with `PYTORCH_ROCM_ARCH="gfx90a;gfx942"`.
+#
+# > **Facts: logs on AMD**
+# >
+# > - `HIP error: invalid device function` was, in many reports, a library without code for the chip; `roc-obj-ls` shows
+# >   which targets it has. (source: [pytorch #132570](https://github.com/pytorch/pytorch/issues/132570),
+# >   [pytorch #147626](https://github.com/pytorch/pytorch/issues/147626))
+# > - `AMD_SERIALIZE_KERNEL=3` makes HIP wait at each launch, `AMD_LOG_LEVEL=4` prints every call of HIP. (source:
+# >   [ROCm/hip #3876](https://github.com/ROCm/hip/issues/3876),
+# >   [ROCm/rccl #2022](https://github.com/ROCm/rccl/issues/2022))
 #
 # The lab has twelve more, and tells you for each wrong guess which line speaks against it. There your method becomes a
 # function over the text of a log: words to search for, and the first error in time before its consequences.
