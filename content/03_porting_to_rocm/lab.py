@@ -26,6 +26,7 @@ from torch import Tensor
 
 from gpu_utils import check, hint, progress, solution
 from gpu_utils.chips import TARGETS
+from gpu_utils.exercises.u03_porting_to_rocm.triage_logs import public_logs
 from gpu_utils.gpt2 import GPT2, GPT2Config
 from gpu_utils.training import learning_rate, parameter_groups
 
@@ -721,6 +722,111 @@ check("03.launch_env")
 # **Why it matters.** A job on the wrong GPUs runs, next to somebody else's. A job that sees none stops at its first
 # line, and "No HIP GPUs are available" sends people to look for a driver fault. Frameworks have met both when two
 # variables were set at once (ray #53737, SwarmUI #565), and when each process had a mask of its own (vllm #46895).
+
+# %% [markdown] the logs
+# ## Twelve logs
+#
+# The next exercise is about these twelve jobs that failed, each in its own way. The texts are the course's own, written
+# after public threads (the solution names them). Read them one at a time, as section 6 of the lesson does: the first
+# error in time, who speaks, what was found and what was expected.
+
+# %% read a log
+logs = public_logs()
+print(*logs)
+print(logs["01_batch_job"])  # change the name
+
+# %% [markdown] statement of triage
+# ## 03.triage: cause and fix
+#
+# **Write** `triage(log: str) -> dict`: for the text of one log `{"cause": name, "fix": name}`, with names from the two
+# tables. There are more names than logs.
+#
+# | cause | what it says |
+# |---|---|
+# | `masks_compose` | two visibility variables are set, and the second counts among what the first has left |
+# | `foreign_override` | HSA_OVERRIDE_GFX_VERSION makes the GPU pass for one of another generation |
+# | `mask_for_each_rank` | each process has a ROCR_VISIBLE_DEVICES of its own |
+# | `missing_target` | a library has no machine code for this GPU |
+# | `wrong_build` | torch was built for the other vendor |
+# | `lds_exceeded` | a block asks for more shared memory (LDS) than the target has |
+# | `ptx_constraint` | inline PTX with its constraint letters meets AMD's compiler |
+# | `mask_of_32_bits` | a lane mask of 32 bits |
+# | `warp_size_constant` | warpSize taken for a compile-time constant |
+# | `fp8_maximum` | values are scaled to the largest number of another FP8 format |
+# | `call_in_capture` | a call that is not allowed while a stream is captured into a graph |
+# | `tuning_left_on` | TunableOp tunes in the middle of the job |
+# | `network` | the network between ranks |
+# | `out_of_memory` | the memory of the GPU is full |
+# | `learning_rate` | the optimiser's steps are too large |
+# | `driver` | the GPU driver is not loaded, or its files may not be opened |
+# | `broken_link` | hardware: the links between the GPUs do not work |
+# | `blas_unsupported` | hipBLASLt does not support this GPU |
+#
+# | fix | what it says |
+# |---|---|
+# | `number_within_mask` | number the GPUs among those that the first variable leaves, or set one variable only |
+# | `unset_override` | unset HSA_OVERRIDE_GFX_VERSION |
+# | `show_all_gpus` | let every process see all GPUs of the job; it takes its own by number |
+# | `build_for_target` | build the library for this GPU's target as well |
+# | `install_rocm_build` | install the builds for ROCm |
+# | `smaller_stages` | fewer stages or smaller tiles on this target |
+# | `branch_by_backend` | put the assembly behind a test of the backend, with AMD's version or none beside it |
+# | `mask_of_64_bits` | a mask of 64 bits: ~0ull |
+# | `narrowest_wave` | size the array for the narrowest wave, and count waves at run time |
+# | `ask_finfo` | take the largest number from torch.finfo of the dtype |
+# | `move_out_of_capture` | move the call out of the captured part |
+# | `stop_tuning` | PYTORCH_TUNABLEOP_TUNING=0 with the results at hand, or the tuner off |
+# | `raise_timeout` | a longer timeout for collectives |
+# | `disable_p2p` | NCCL_P2P_DISABLE=1 |
+# | `set_override` | set HSA_OVERRIDE_GFX_VERSION to the target that the library knows |
+# | `smaller_batch` | a smaller batch |
+# | `lower_learning_rate` | a lower learning rate |
+# | `reinstall_driver` | install the GPU driver again |
+# | `opt_in_shared` | allow more dynamic shared memory by cudaFuncSetAttribute |
+#
+# For example, the worked log of the lesson (`HIP error: invalid device function`, an extension from `build-gfx90a`, a
+# node with MI300X) is `{"cause": "missing_target", "fix": "build_for_target"}`.
+#
+# The check runs your function on the twelve logs, on two of them as another team would have them, and on fresh ones:
+# other paths, times, numbers and words, harmless lines in between, and more consequences at the end. So look for words
+# that the failure itself leaves behind. For a wrong cause or fix the check quotes the line of the log that speaks
+# against it; guess freely, one log after the other. `hint("03.triage")` gives three hints.
+
+
+# %% 03.triage tags=["answer", "03.triage"]
+def triage(log: str) -> dict[str, str]:
+    """Name of the cause and of the fix for the text of a failed job's log.
+
+    >>> triage("08:15:33 RuntimeError: HIP error: invalid device function")
+    {'cause': 'missing_target', 'fix': 'build_for_target'}
+    """
+    # BEGIN SOLUTION
+    signs = {  # in this order: what explains a failure comes before what follows from it
+        "couldn't allocate output register": ("ptx_constraint", "branch_by_backend"),
+        "sizeof(MaskT)": ("mask_of_32_bits", "mask_of_64_bits"),
+        "'warpSize' cannot be used": ("warp_size_constant", "narrowest_wave"),
+        "out of resource: shared memory": ("lds_exceeded", "smaller_stages"),
+        "when stream is capturing": ("call_in_capture", "move_out_of_capture"),
+        "torch.version.hip None": ("wrong_build", "install_rocm_build"),
+        "finding fastest for": ("tuning_left_on", "stop_tuning"),
+        "amax / 448": ("fp8_maximum", "ask_finfo"),
+        "P2P/IPC": ("mask_for_each_rank", "show_all_gpus"),
+        "export HSA_OVERRIDE_GFX_VERSION": ("foreign_override", "unset_override"),
+        "export HIP_VISIBLE_DEVICES": ("masks_compose", "number_within_mask"),
+        "invalid device function": ("missing_target", "build_for_target"),
+    }
+    cause, fix = next(verdict for words, verdict in signs.items() if words in log)
+    return {"cause": cause, "fix": fix}
+    # END SOLUTION
+
+
+# %% 03.triage check tags=["check", "03.triage"]
+check("03.triage")
+
+# %% [markdown] why triage
+# **Why it matters.** A wrong reading costs more than no reading: a longer timeout hides a dead rank for an hour, an
+# override turns a clear refusal into a crash, `NCCL_P2P_DISABLE=1` makes every job slower for good. Each of these is
+# advice that people give each other for logs like yours. Ask of every advice: which line of my log says so?
 
 # %% [markdown] statement of port_gpt2
 # ## 03.port_gpt2: the training step of unit 01, on whatever is there

@@ -10,6 +10,7 @@ from gpu_utils.exercises.u03_porting_to_rocm import (
     launch_env,
     port_gpt2,
     shared_budget,
+    triage,
     warp_reduce,
 )
 
@@ -25,6 +26,7 @@ EXERCISES = tuple(
         device_agnostic,
         inline_asm,
         launch_env,
+        triage,
         port_gpt2,
     )
 )

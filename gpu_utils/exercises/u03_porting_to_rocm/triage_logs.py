@@ -1,0 +1,142 @@
+"""The logs of 03.triage, as they stand in content/ and as another team would have them."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+LOGS = Path(__file__).resolve().parents[3] / "content" / "03_porting_to_rocm" / "logs"
+
+USERS = ("ada", "noor", "kim", "tove", "ravi")
+NODES = ("node07", "gpu-a12", "r4n03", "mi-0021")
+
+SWAPS: Mapping[str, Sequence[Sequence[tuple[str, ...]]]] = {
+    "01_batch_job": [
+        [("=4,5,6,7",), ("=2,3,6,7",), ("=1,4,5,7",)],
+        [("MI300X",), ("MI325X",)],
+    ],
+    "02_workstation": [
+        [("11.0.0", "gfx1100 with"), ("9.0.10", "gfx90a with"), ("12.0.1", "gfx1201 with")],
+        [("assistant",), ("captioner",), ("indexer",)],
+    ],
+    "03_rl_actors": [
+        [("DEVICES=2 ", "DEVICES=5 "), ("DEVICES=0 ", "DEVICES=7 "), ("DEVICES=3 ", "DEVICES=4 ")],
+        [("BROADCAST", "broadcast"), ("ALLREDUCE", "all_reduce")],
+    ],
+    "04_new_node": [
+        [
+            ("MI355X", "gfx950:", "offload targets: gfx90a, gfx942", "287.6"),
+            ("MI300X", "gfx942:", "offload targets: gfx90a", "191.7"),
+            ("MI250X", "gfx90a:", "offload targets: gfx942, gfx950", "63.9"),
+        ],
+        [("paged_ops",), ("kv_ops",), ("rope_ops",)],
+    ],
+    "05_autotune": [
+        [("98304", "BLOCK_N=256 BLOCK_K=64 num_stages=3"), ("73728", "BLOCK_N=256 BLOCK_K=32 num_stages=4")],
+        [("scaled_mm_kernel",), ("grouped_gemm_kernel",), ("qkv_kernel",)],
+    ],
+    "06_first_step": [
+        [("tanh.approx.f32",), ("ex2.approx.ftz.f32",), ("rcp.approx.ftz.f32",)],
+        [("gate",), ("mixer",), ("decay",)],
+    ],
+    "07_build_a": [
+        [("0xffffffff",), ("FULL_MASK",), ("0xFFFFFFFFu",)],
+        [("shfl_xor",), ("shfl_down",), ("shfl_up",)],
+        [("layernorm",), ("rmsnorm",), ("topk",)],
+    ],
+    "08_build_b": [
+        [("kWaves", "kThreads / warpSize"), ("kParts", "256 / warpSize"), ("kRows", "kBlock / warpSize")],
+        [("softmax",), ("welford",), ("argmax",)],
+    ],
+    "09_loss": [
+        [("6.91", "qkv"), ("11.30", "up"), ("5.02", "down")],
+        [("pretrain",), ("continue_training",)],
+    ],
+    "10_after_upgrade": [
+        [
+            ("step_timer.stop() calls torch.cuda.synchronize()",),
+            ("step_timer.stop() calls event.synchronize()",),
+            ("step_timer.stop() calls tokens.cpu()",),
+        ],
+    ],
+    "11_fresh_env": [
+        [("MI210",), ("MI300X",), ("MI250X",)],
+        [("cu130",), ("cu128",), ("cu126",)],
+        [("fastserve",), ("quickserve",)],
+    ],
+    "12_slow": [
+        [("6127", "5930", "6040"), ("911", "1204", "873"), ("33001", "31744", "32590")],
+        [("4096",), ("5120",), ("8192",)],
+    ],
+}
+"""Log -> groups of words that change together; the first of a group stands in content/."""
+
+NOISE = (
+    "FutureWarning: torch.cuda.amp.autocast is deprecated, use torch.amp.autocast",
+    "NCCL INFO Channel 00 : 0 1 2 3, comm 0x55d0 ready",
+    "UserWarning: hipBLASLt is asked for and has no entry in its list for one shape, another library answers",
+    "HSA_OVERRIDE_GFX_VERSION is not set",
+    "HIP_VISIBLE_DEVICES is not set",
+    "memory: 11.8 of 63.9 GiB allocated",
+    "network: 4 interfaces up, no errors counted",
+    "triton: cache is empty, kernels will be compiled when they are first launched",
+    "watchdog: thread started, timeout 600000 ms",
+    "warning: learning rate scheduler is called before the optimizer's first step",
+    "warp size 32 in the comment of a file that nobody compiles",
+    "graph capture: enabled for decoding, not used in this step",
+)
+"""Lines that mean nothing for any of the logs. One that would contradict a log is left out there."""
+
+TAILS = (
+    "Watchdog caught collective operation timeout: ALLREDUCE, 600000 ms",
+    "slurmstepd: error: *** STEP 88121.0 CANCELLED DUE TO TIME LIMIT ***",
+    "NCCL WARN connection closed by remote peer",
+    "job ended with exit code 1; retry 1 of 3 is queued",
+)
+"""Consequences: what comes after any failure."""
+
+_CONTRADICTS = {
+    "HSA_OVERRIDE": "HSA_OVERRIDE",
+    "HIP_VISIBLE": "HIP_VISIBLE",
+    "memory:": "GiB",
+    "NCCL INFO": "NCCL WARN",
+}
+
+
+@lru_cache(maxsize=1)
+def public_logs() -> Mapping[str, str]:
+    """Name of a log -> its text, in order."""
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(LOGS.glob("*.log"))}
+
+
+def variant(name: str, seed: int) -> str:
+    """The same failure at another place and time: other words, numbers and noise. seed 0 is the log in content/."""
+    text = public_logs()[name]
+    if seed == 0:
+        return text
+    rng = random.Random(f"{name}/{seed}")
+    for group in SWAPS[name]:
+        for old, new in zip(group[0], rng.choice(group), strict=True):
+            text = text.replace(old, new)
+    hours, minutes, pids = rng.randrange(24), rng.randrange(60), rng.randrange(1000, 20_000)
+    text = re.sub(r"\[(\d\d):(\d\d):(\d\d)\]", lambda t: _later(t, hours, minutes), text)
+    text = re.sub(r"(pid=|\bnode[\w-]*:)(\d{4})", lambda t: f"{t[1]}{int(t[2]) + pids}", text)
+    for names in (USERS, NODES):
+        text = re.sub(rf"\b{names[0]}\b", rng.choice(names), text)
+    return _with_noise(text, rng)
+
+
+def _later(time: re.Match[str], hours: int, minutes: int) -> str:
+    total = (int(time[1]) + hours) * 60 + int(time[2]) + minutes
+    return f"[{total // 60 % 24:02d}:{total % 60:02d}:{time[3]}]"
+
+
+def _with_noise(text: str, rng: random.Random) -> str:
+    lines = text.rstrip("\n").split("\n")
+    fitting = [line for line in NOISE if not any(mark in line and word in text for mark, word in _CONTRADICTS.items())]
+    for noise in rng.sample(fitting, 4):
+        lines.insert(rng.randint(1, 3), noise)
+    return "\n".join([*lines, *rng.sample(TAILS, rng.randint(1, 2))]) + "\n"
