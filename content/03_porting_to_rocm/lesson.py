@@ -11,7 +11,8 @@
 # extra `hip` (`W2W_EXTRAS=hip ./w2w study`, about 411 MB). Without it you get stored listings of the same files, and
 # every cell still runs; you only cannot change the C++.
 #
-# **Time**: 75 minutes to read, about two minutes for the cells to run. Then lab 03, which has the rest of the work.
+# **Time**: 80 minutes to read, about a minute for the cells to run, on a CPU as on a GPU. Then lab 03, which has the
+# rest of the work.
 #
 # Where a cell says `my_guess = None`, write your guess before you run the next one.
 
@@ -58,7 +59,8 @@ UNIT = course().content / "03_porting_to_rocm"  # the C++ of this lesson lies be
 # no step: the file compiles as it is. The question is whether it is still right.
 #
 # Here is a kernel that every CUDA engineer has written. A block of 256 threads sums a row of 256 numbers: five shuffles
-# bring the sum of a warp to its first lane, and that lane adds it to the result.
+# bring the sum of a warp to its first lane, and that lane adds it to the result. (The shuffles are those of CUDA before
+# Volta, without `_sync` and its mask. The mask is a trap of its own; we come to it at the end of the section.)
 
 # %% read the kernel
 KERNELS = UNIT / "kernels"
@@ -284,8 +286,7 @@ for name in ("warp_count_32.cu", "warp_count_64.cu", "warp_count.cu"):
 show_diff("warp_count_32.cu", "warp_count.cu")
 
 # %% [markdown] not constant
-# Why not `partial[256 / warpSize]`? And why did the kernels above use the old shuffles without `_sync`? Ask the
-# compiler.
+# Why not `partial[256 / warpSize]`? And what of shuffles with a mask? Ask the compiler.
 
 
 # %% two refusals
@@ -303,7 +304,9 @@ for name in ("warp_size_constant.cu", "mask_32.cu", "mask_64.cu"):
         print(f"{target:8} {compiles(name, target)}")
 
 # %% [markdown] facts of widths
-# Both refusals are good news: they stop you, where the four mistakes above went through in silence.
+# Both refusals are good news: they stop you, where the four mistakes above went through in silence. So write
+# `__shfl_down_sync(~0ull, sum, offset)`: it compiles everywhere. On AMD the mask is checked for its type here, and
+# which lanes it names makes no difference; the lanes that are on take part.
 #
 # > **Facts: widths and masks in ROCm**
 # >
@@ -313,6 +316,9 @@ for name in ("warp_size_constant.cu", "mask_32.cu", "mask_64.cu"):
 # > - `__shfl_*_sync`, `__ballot_sync` and their like take a mask of 64 bits on AMD, also where a wave has 32 lanes; the
 # >   upper half is ignored there. A 32-bit mask fails a `static_assert`. `~0ull` compiles on both vendors. (source:
 # >   [ROCm/hip #3667](https://github.com/ROCm/hip/issues/3667), [cupy #9977](https://github.com/cupy/cupy/pull/9977))
+# > - The shuffles without `_sync` are gone from CUDA for compute capability 7.x and higher; HIP still has them.
+# >   (source: CUDA C++ programming guide, warp shuffle functions;
+# >   [HIP C++ language extensions](https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/hip_cpp_language_extensions.html))
 # > - Published benchmarks that were ported to HIP had the same mistakes: ballots in `int`, lanes modulo 32, `__popc`.
 # >   One of them hung, others refuse to start unless a wave has 32 lanes. (source:
 # >   [HeCBench #177](https://github.com/ORNL/HeCBench/issues/177),
