@@ -12,6 +12,7 @@ from gpu_utils.chips import CHIPS
 from gpu_utils.errors import BadArgument, UnknownName
 
 LAUNCHERS = ("torchrun", "ray", "other")
+_TARGET = r"sm_\d{2,3}|gfx[0-9a-f]{3,4}"
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Node:
     use           physical numbers of the GPUs that the job is meant to use, in order; None when nobody said
     torch         version of torch with its build: "2.13.0+rocm7.2"; "" when not known
     built_for     targets that the GPU libraries were built for (torch.cuda.get_arch_list()); empty when not known
-    launcher      "torchrun", "ray" or "other"
+    launcher      "torchrun": every process calls torch.cuda.set_device(local_rank); "ray": each has device 0; "other"
     overlap       the job computes while it communicates (FSDP)
     tuned_gemms   there is a file of TunableOp's results that the job shall use
     tuning        this very run is there to make that file
@@ -135,7 +136,7 @@ def _hardware(data: Mapping[str, Any]) -> dict[str, Any]:
             raise BadArgument(f"target is {data['target']}, but {chip.name} is {chip.target}; leave target out")
         return {"chip": chip.name, "vendor": chip.vendor, "target": chip.target}
     target = data.get("target", "")
-    if not re.fullmatch(r"sm_\d{2,3}|gfx[0-9a-f]{3,4}", target):
+    if not re.fullmatch(_TARGET, target):
         raise BadArgument(
             f"target is {target!r}, expected something like gfx1103 or sm_90, or a chip: {', '.join(CHIPS)}"
         )
@@ -145,9 +146,15 @@ def _hardware(data: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
     if data.get("launcher", LAUNCHERS[0]) not in LAUNCHERS:
         raise UnknownName("launcher", data["launcher"], LAUNCHERS)
-    wrong = next((gpu for gpu in data.get("use", []) if gpu not in range(data["gpus"])), None)
+    use = data.get("use", [0])
+    wrong = next((gpu for gpu in use if type(gpu) is not int or gpu not in range(data["gpus"])), None)
     if wrong is not None:
         raise BadArgument(f"use names GPU {wrong!r}, but the node has GPUs 0 to {data['gpus'] - 1}")
+    if not use or len(set(use)) < len(use):
+        raise BadArgument(f"use is {use}, expected the numbers of one or more GPUs, each once")
+    wrong = next((target for target in data.get("built_for", []) if not re.fullmatch(_TARGET, str(target))), None)
+    if wrong is not None:
+        raise BadArgument(f"built_for names {wrong!r}, expected targets such as gfx942 or sm_90")
     names = {field.name for field in fields(Node)} - {"chip", "target", "vendor"}
     return {key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key in names}
 

@@ -146,6 +146,12 @@ def _masks(node: Node) -> Iterator[Finding]:
         )
 
 
+def _as_meant(node: Node, gpus: tuple[int, ...]) -> bool:
+    """Under torchrun the local rank is a place in the list, so that all have the same one; else a part of it will do."""
+    assert node.use is not None
+    return gpus == node.use if node.launcher == "torchrun" else set(gpus) <= set(node.use)
+
+
 def _visibility(node: Node) -> Iterator[Finding]:
     for rank, seen in enumerate(node.seen):
         cut = next((layer for layer in seen.layers if layer.dropped), None)
@@ -157,7 +163,7 @@ def _visibility(node: Node) -> Iterator[Finding]:
             does = "numbers to the right of one that does not exist are dropped, without a word"
             advice = f"count from 0 among the {len(cut.before)} GPUs that are left"
             yield Finding("cut-list", "wrong", f"process {rank}: {cut}", does, advice, RUNTIMES)
-        elif rank >= len(seen.gpus):
+        elif node.launcher == "torchrun" and rank >= len(seen.gpus):
             yield Finding(
                 "ordinal",
                 "wrong",
@@ -166,7 +172,7 @@ def _visibility(node: Node) -> Iterator[Finding]:
                 "give all processes the same list, or let each use device 0",
                 "radixark/miles #1233; vllm #12572",
             )
-        elif node.use is not None and seen.gpus != node.use:
+        elif node.use is not None and not _as_meant(node, seen.gpus):
             shown, wanted = (", ".join(map(str, gpus)) for gpus in (seen.gpus, node.use))
             why = "; ".join(map(str, seen.layers)) or "no variable hides anything"
             yield Finding(

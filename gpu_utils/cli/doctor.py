@@ -44,6 +44,12 @@ def doctor(
     Example: w2w doctor
 
     Example: w2w doctor --node content/03_porting_to_rocm/nodes/mi300x_three_faults.yaml
+
+    A description has gpus, processes, and chip (MI300X) or target (gfx1103). It may have environment (variables of all
+    processes), each_process (variables in which {rank} stands for the local rank), use (physical numbers),
+    launcher (torchrun, ray, other), torch (2.13.0+rocm7.2), built_for (targets), and, each true or false,
+    overlap (it computes while it communicates), tuned_gemms (TunableOp's results are there), tuning (this run makes
+    them), in_script (the script sets the variables itself).
     """
     if node is not None:
         from gpu_utils.cli.doctor_node import read, report

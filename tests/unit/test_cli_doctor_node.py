@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import typer
 
+from gpu_utils.analytic.node import KEYS
 from gpu_utils.cli import doctor
 from gpu_utils.cli.app import program
 from gpu_utils.cli.doctor_node import read
@@ -83,8 +85,9 @@ def test_a_file_that_is_not_there_or_no_text_is_said_so(tmp_path: Path) -> None:
         read(tmp_path / "binary.yaml")
 
 
-def test_the_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_has_an_example_and_every_key(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         program().main(["doctor", "--help"], prog_name="w2w")
     shown = " ".join(capsys.readouterr().out.split())
     assert "w2w doctor --node content/03_porting_to_rocm/nodes/mi300x_three_faults.yaml" in shown
+    assert all(re.search(rf"\b{key}\b", shown) for key in KEYS)

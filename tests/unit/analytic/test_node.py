@@ -136,6 +136,21 @@ def test_a_scheduler_mask_that_all_processes_share_is_no_fault() -> None:
     assert not {"rocr-mask", "no-gpu", "wrong-gpus", "ordinal"} & set(kinds(**shared))
 
 
+def test_actors_that_each_have_one_gpu_use_device_0_and_need_no_list_in_common() -> None:
+    actors = {"launcher": "ray", "use": [2, 5], "processes": 2}
+    masked = kinds(**actors, each_process={"HIP_VISIBLE_DEVICES": "{rank}"})
+    assert "wrong-gpus" in masked  # GPUs 0 and 1 were not meant
+    fitting = {
+        "HIP_VISIBLE_DEVICES": "2",
+        "RAY_EXPERIMENTAL_NOSET_ROCR_VISIBLE_DEVICES": "1",
+        "NCCL_MIN_NCHANNELS": 112,
+    }
+    assert kinds(**actors, environment=fitting) == ["few-gpus"]
+    log_3 = kinds(**actors, each_process={"ROCR_VISIBLE_DEVICES": "{rank}", "HIP_VISIBLE_DEVICES": "0"})
+    assert log_3[0] == "few-gpus"
+    assert "rocr-mask" in log_3
+
+
 def test_amds_variables_on_nvidia_are_named() -> None:
     found = findings(describe({"chip": "A100", "gpus": 2, "processes": 2, "environment": {"HIP_VISIBLE_DEVICES": "0"}}))
     assert [finding.kind for finding in found] == ["foreign-variable"]
@@ -177,6 +192,12 @@ def test_the_number_of_a_target_is_read_as_rocm_writes_it() -> None:
         ({"gpus": 8, "processes": 8, "chip": "MI300X", "target": "gfx90a"}, "leave target out"),
         (EIGHT | {"launcher": "torchrunn"}, "did you mean 'torchrun'"),
         (EIGHT | {"use": [8]}, "GPUs 0 to 7"),
+        (EIGHT | {"use": ["a"]}, "GPUs 0 to 7"),
+        (EIGHT | {"use": []}, "one or more GPUs"),
+        (EIGHT | {"use": [1, 1]}, "each once"),
+        (EIGHT | {"built_for": [942]}, "targets such as gfx942"),
+        (EIGHT | {"environment": {"HSA_OVERRIDE_GFX_VERSION": 11.0}}, "write its value in quotes"),
+        (EIGHT | {"environment": None}, "environment is nothing"),
         (EIGHT | {"environment": {"HIP_VISIBLE_DEVICES": [0, 1]}}, "write its value in quotes"),
     ],
 )
