@@ -147,7 +147,7 @@ def _masks(node: Node) -> Iterator[Finding]:
 
 
 def _as_meant(node: Node, gpus: tuple[int, ...]) -> bool:
-    """Under torchrun the local rank is a place in the list, so that all have the same one; else a part of it will do."""
+    """Under torchrun the local rank is a place in the list, so all have the same one; else a part of it will do."""
     assert node.use is not None
     return gpus == node.use if node.launcher == "torchrun" else set(gpus) <= set(node.use)
 
