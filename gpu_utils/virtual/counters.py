@@ -41,6 +41,10 @@ class Access:
     kind: str = "load"
 
 
+# Up to so many lanes it is quicker to look up a pattern of addresses than to count it again.
+FEW_LANES = 4096
+
+
 class Counters:
     """Counts of one launch. `chip` is a MemoryShape.
 
@@ -57,6 +61,7 @@ class Counters:
         self.shareds: dict[int, Access] = {}
         self.launched_waves = 0
         self.launched_blocks = 0
+        self._sectors_seen: dict[tuple[int, bytes], tuple[int, int, int, int]] = {}
         self._banks_seen: dict[tuple[int, bytes], tuple[int, int]] = {}
 
     # called by memory
@@ -76,21 +81,27 @@ class Counters:
         access = self.globals.get(op.index)
         if access is None:
             access = self.globals[op.index] = Access(kind="atomic" if atomic else "store" if store else "load")
-        sector = self.chip.sector
-        ordered, lanes = touched_segments(address, size, mask, sector)
         if self.record is not None:
-            sectors = touched_segments(address, size, mask, 32)[0] if sector != 32 else ordered
-            self._keep(self.record, state, sectors, store, atomic, wave)
-        per_wave = np.add.reduce(ordered[:, 1:] != ordered[:, :-1], axis=1, dtype=np.uint16)
-        per_wave += ordered[:, 0] >= 0
-        waves = len(address) if lanes is None else int(np.count_nonzero(lanes))
-        active = address.size if lanes is None else int(lanes.sum())
+            self._keep(self.record, state, touched_segments(address, size, mask, 32)[0], store, atomic, wave)
+        sector = self.chip.sector
+        if address.size > FEW_LANES:
+            seen: tuple[int, int, int, int] | None = _sectors(address, size, mask, sector)
+        else:  # moving all lanes by whole sectors changes nothing: the pattern is counted once
+            active = address if mask is None else address[mask]
+            low = address - int(active.min()) // sector * sector
+            low = low if mask is None else np.where(mask, low, -1)
+            key = (size, low.tobytes())
+            seen = self._sectors_seen.get(key)
+            if seen is None:
+                if len(self._sectors_seen) > 64:
+                    self._sectors_seen.clear()
+                seen = self._sectors_seen[key] = _sectors(low, size, mask, sector)
+        waves, lanes, transactions, ideal = seen
         access.waves += waves
-        access.lanes += active
-        access.bytes += active * size
-        access.transactions += int(per_wave.sum())
-        side_by_side = -(-(address.shape[1] if lanes is None else lanes) * size // sector)
-        access.ideal += int(np.minimum(per_wave, side_by_side).sum())
+        access.lanes += lanes
+        access.bytes += lanes * size
+        access.transactions += transactions
+        access.ideal += ideal
 
     def _keep(
         self, record: list[Any], state: Any, ordered: np.ndarray, store: bool, atomic: bool, wave: int | None
@@ -120,8 +131,8 @@ class Counters:
         access = self.shareds.get(op.index)
         if access is None:
             access = self.shareds[op.index] = Access(kind="atomic" if atomic else "store" if store else "load")
-        lanes = offset.size if mask is None else int(mask.sum())
-        waves = len(offset) if mask is None else int(mask.any(axis=1).sum())
+        lanes = offset.size if mask is None else int(np.count_nonzero(mask))
+        waves = len(offset) if mask is None else int(np.count_nonzero(mask.any(axis=1)))
         # moving all lanes by whole rows of banks changes nothing: the pattern is counted once
         row = 4 * self.chip.banks
         active = offset if mask is None else offset[mask]
@@ -227,3 +238,15 @@ class Counters:
             f"{name:<{wide}}  {value:>14,.3f}" if isinstance(value, float) else f"{name:<{wide}}  {value:>14,}"
             for name, value in rows.items()
         )
+
+
+def _sectors(address: np.ndarray, size: int, mask: np.ndarray | None, sector: int) -> tuple[int, int, int, int]:
+    """(waves and lanes that take part, sectors that the waves touch, the fewest possible for as many lanes)."""
+    ordered, lanes = touched_segments(address, size, mask, sector)
+    per_wave = np.add.reduce(ordered[:, 1:] != ordered[:, :-1], axis=1, dtype=np.uint16)
+    per_wave += ordered[:, 0] >= 0
+    side_by_side = -(-(address.shape[1] if lanes is None else lanes) * size // sector)
+    ideal = int(np.minimum(per_wave, side_by_side).sum())
+    waves = len(address) if lanes is None else int(np.count_nonzero(lanes))
+    active = address.size if lanes is None else int(lanes.sum())
+    return waves, active, int(per_wave.sum()), ideal

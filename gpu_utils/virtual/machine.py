@@ -217,10 +217,10 @@ class State:
             self.mask, self.active_waves, self.active_lanes = None, self.waves, self.waves * self.lanes
         elif act.ndim == 2:
             self.mask = act
-            self.active_waves, self.active_lanes = int(act.any(axis=1).sum()), int(act.sum())
+            self.active_waves, self.active_lanes = int(np.count_nonzero(act.any(axis=1))), int(np.count_nonzero(act))
         else:
             self.mask = np.repeat(act[:, None], self.lanes, axis=1)
-            self.active_waves = int(act.sum())
+            self.active_waves = int(np.count_nonzero(act))
             self.active_lanes = self.active_waves * self.lanes
 
     def disable(self, lanes: np.ndarray) -> None:
@@ -373,16 +373,17 @@ class Scheduler:
             pc = min(groups)
         self.last_run[pc] = self.tick
         act = groups.pop(pc)
-        self.state.enter(None if not groups and act.all() else act)
+        self.state.enter(None if not groups and np.count_nonzero(act) == act.size else act)
         return pc
 
     def branch(self, source: int, taken: Any, target: int, after: int) -> int | None:
         act = self.state.act
         if not isinstance(taken, bool):
             here = taken if act is None else taken[act]
-            if here.all():
+            going = np.count_nonzero(here)
+            if going == here.size:
                 taken = True
-            elif not here.any():
+            elif not going:
                 taken = False
             else:
                 units = self.running()
@@ -415,11 +416,11 @@ class Scheduler:
     def end(self, source: int, ending: Any, after: int) -> int | None:
         units = self.running()
         ended = units if ending is None else units & ending
-        if not ended.any():
+        if not np.count_nonzero(ended):
             return self.go(source, after)
         self.live = ~ended if self.live is None else self.live & ~ended
         rest = units & ~ended
-        if rest.any():
+        if np.count_nonzero(rest):
             self.add(after, rest)
         for number in list(self.waiting):
             self.release(number)
@@ -434,11 +435,11 @@ class Scheduler:
             return self.go(source, after)
         absent = members & ~act if self.live is None else members & ~act & self.live
         stuck = act & absent.any(axis=1)[:, None]
-        if not stuck.any():
+        if not np.count_nonzero(stuck):
             return self.go(source, after)
         self.parked[source] = stuck
         rest = act & ~stuck
-        if rest.any():
+        if np.count_nonzero(rest):
             self.add(after, rest)
         return self.pick()
 
@@ -465,14 +466,14 @@ class Scheduler:
         else:
             full = arrived * (self.state.lanes if waiting.ndim == 1 else 1) >= need
         full &= arrived > 0
-        if not full.any():
+        if not np.count_nonzero(full):
             return
         per_wave = full[self.state.block_of_wave]
         free = waiting & (per_wave if waiting.ndim == 1 else per_wave[:, None])
         for pc in np.unique(self.resume[free]):
             self.add(int(pc), free & (self.resume == pc))
         left = waiting & ~free
-        if left.any():
+        if np.count_nonzero(left):
             self.waiting[number] = left
         else:
             del self.waiting[number]

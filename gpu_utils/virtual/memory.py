@@ -458,7 +458,7 @@ class Shared:
         self, state: State, op: Op, offset: np.ndarray, width: int, count: int = 1, mask: np.ndarray | None = None
     ) -> list[np.ndarray]:
         """Like Memory.load. Raises UninitialisedShared for a word that no lane of the block has written."""
-        if mask is not None and not mask.any():
+        if mask is not None and not np.count_nonzero(mask):
             return [np.zeros(offset.shape, UINT[width]) for _ in range(count)]
         size = width * count
         flat = self._flat(state, op, offset, size, mask, "reads")
@@ -489,7 +489,7 @@ class Shared:
             good = self.written.take(np.minimum((flat >> 1)[..., None] + np.arange(grains), len(self.written) - 1)).all(
                 axis=-1
             )
-        if good.all():
+        if np.count_nonzero(good) == good.size:
             return
         wave, lane = (int(v) for v in np.argwhere(~good)[0])
         if mask is not None and not mask[wave, lane]:
@@ -511,7 +511,7 @@ class Shared:
         mask: np.ndarray | None = None,
     ) -> None:
         """Like Memory.store, without the race check."""
-        if mask is not None and not mask.any():
+        if mask is not None and not np.count_nonzero(mask):
             return
         size = width * len(values)
         flat = self._flat(state, op, offset, size, mask, "writes")
@@ -551,7 +551,7 @@ class Shared:
         returns: bool = True,
     ) -> np.ndarray:
         """Like Memory.atomic."""
-        if mask is not None and not mask.any():
+        if mask is not None and not np.count_nonzero(mask):
             return np.zeros(offset.shape, UINT[width])
         flat = self._flat(state, op, offset, width, mask, "updates")
         state.counters.shared_access(state, op, offset, width, mask, atomic=True)

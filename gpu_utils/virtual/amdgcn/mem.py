@@ -199,7 +199,7 @@ def _buffer_address(decoder: Decoder, ins: Instruction, space: str, action: str)
         inner = (np.zeros((s.waves, s.lanes), np.int64) if row is None else s.U[row].astype(np.int64)) + offset
         good = inner + size <= limit - extra
         address = inner + (base + extra)
-        if good.all():
+        if np.count_nonzero(good) == good.size:
             return address, s.mask
         return address, good if s.mask is None else good & s.mask
 

@@ -152,7 +152,7 @@ class AmdState(State):
     def enter(self, act: np.ndarray | None) -> None:
         self.act = act
         self.act_column = None if act is None else act[:, None]
-        self.active_waves = self.waves if act is None else int(act.sum())
+        self.active_waves = self.waves if act is None else int(np.count_nonzero(act))
         self._combine()
 
     def _combine(self) -> None:
@@ -162,12 +162,12 @@ class AmdState(State):
             self.mask = np.repeat(self.act[:, None], self.lanes, axis=1)
         else:
             self.mask = self.exec_mask & self.act_column
-        self.active_lanes = self.waves * self.lanes if self.mask is None else int(self.mask.sum())
+        self.active_lanes = self.waves * self.lanes if self.mask is None else int(np.count_nonzero(self.mask))
 
     def exec_changed(self) -> None:
         """Call after EXEC was written."""
         word = self.Q[EXEC]
-        self.exec_mask = None if (word == self.full).all() else unpack_mask(word, self.lanes)
+        self.exec_mask = unpack_mask(word, self.lanes) if np.count_nonzero(word != self.full) else None
         self._combine()
 
     def lane_mask(self, row: int) -> np.ndarray:
