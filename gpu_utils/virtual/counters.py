@@ -83,25 +83,28 @@ class Counters:
             access = self.globals[op.index] = Access(kind="atomic" if atomic else "store" if store else "load")
         if self.record is not None:
             self._keep(self.record, state, touched_segments(address, size, mask, 32)[0], store, atomic, wave)
-        sector = self.chip.sector
-        if address.size > FEW_LANES:
-            seen: tuple[int, int, int, int] | None = _sectors(address, size, mask, sector)
-        else:  # moving all lanes by whole sectors changes nothing: the pattern is counted once
-            active = address if mask is None else address[mask]
-            low = address - int(active.min()) // sector * sector
-            low = low if mask is None else np.where(mask, low, -1)
-            key = (size, low.tobytes())
-            seen = self._sectors_seen.get(key)
-            if seen is None:
-                if len(self._sectors_seen) > 64:
-                    self._sectors_seen.clear()
-                seen = self._sectors_seen[key] = _sectors(low, size, mask, sector)
-        waves, lanes, transactions, ideal = seen
+        waves, lanes, transactions, ideal = self._touched(address, size, mask)
         access.waves += waves
         access.lanes += lanes
         access.bytes += lanes * size
         access.transactions += transactions
         access.ideal += ideal
+
+    def _touched(self, address: np.ndarray, size: int, mask: np.ndarray | None) -> tuple[int, int, int, int]:
+        """What `_sectors` says. Moving all lanes by whole sectors changes nothing: a pattern is counted once."""
+        sector = self.chip.sector
+        if address.size > FEW_LANES:
+            return _sectors(address, size, mask, sector)
+        active = address if mask is None else address[mask]
+        low = address - int(active.min()) // sector * sector
+        low = low if mask is None else np.where(mask, low, -1)
+        key = (size, low.tobytes())
+        seen = self._sectors_seen.get(key)
+        if seen is None:
+            if len(self._sectors_seen) > 64:
+                self._sectors_seen.clear()
+            seen = self._sectors_seen[key] = _sectors(low, size, mask, sector)
+        return seen
 
     def _keep(
         self, record: list[Any], state: Any, ordered: np.ndarray, store: bool, atomic: bool, wave: int | None
