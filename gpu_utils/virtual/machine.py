@@ -459,19 +459,23 @@ class Scheduler:
         """Let the blocks go on whose units are all at barrier `number`."""
         waiting, need = self.waiting[number], self.need[number]
         live = np.ones(self.state.unit_shape, bool) if self.live is None else self.live
-        shape = (self.state.blocks, -1)
-        arrived = waiting.reshape(shape).sum(axis=1)
-        if need is None:
-            full = arrived == live.reshape(shape).sum(axis=1)
+        if need is None and np.count_nonzero(waiting) == np.count_nonzero(live):
+            free = waiting
         else:
-            full = arrived * (self.state.lanes if waiting.ndim == 1 else 1) >= need
-        full &= arrived > 0
-        if not np.count_nonzero(full):
-            return
-        per_wave = full[self.state.block_of_wave]
-        free = waiting & (per_wave if waiting.ndim == 1 else per_wave[:, None])
-        for pc in np.unique(self.resume[free]):
-            self.add(int(pc), free & (self.resume == pc))
+            shape = (self.state.blocks, -1)
+            arrived = waiting.reshape(shape).sum(axis=1)
+            if need is None:
+                full = arrived == live.reshape(shape).sum(axis=1)
+            else:
+                full = arrived * (self.state.lanes if waiting.ndim == 1 else 1) >= need
+            full &= arrived > 0
+            if not np.count_nonzero(full):
+                return
+            per_wave = full[self.state.block_of_wave]
+            free = waiting & (per_wave if waiting.ndim == 1 else per_wave[:, None])
+        places = self.resume[free]
+        for pc in set(places.tolist()):
+            self.add(pc, free & (self.resume == pc))
         left = waiting & ~free
         if np.count_nonzero(left):
             self.waiting[number] = left

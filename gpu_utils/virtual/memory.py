@@ -417,7 +417,7 @@ class Shared:
     """
 
     def __init__(self, blocks: int, size: int, check: bool = True) -> None:
-        self.size, self.check = size, check
+        self.blocks, self.size, self.check = blocks, size, check
         self.stride = -(-max(size, 16) // 128) * 128
         raw = np.zeros(blocks * self.stride + 128, np.uint8)
         skip = -raw.ctypes.data % 128
@@ -430,7 +430,8 @@ class Shared:
         self.marks = {width: self.written.view(dtype) for width, dtype in UINT.items()}
 
     def reset(self) -> None:
-        """What a new block finds: nothing written."""
+        """What a new batch finds: nothing written."""
+        self.bytes[:] = 0
         self.written[:] = 0
 
     def block_base(self, state: State) -> np.ndarray:

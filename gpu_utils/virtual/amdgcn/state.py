@@ -33,7 +33,12 @@ def pack_mask(mask: np.ndarray) -> np.ndarray:
 
 
 class Registers:
-    """The rows of one program for a number of waves, and the views of them; kept for the next batch of that program."""
+    """The rows of one program for a number of waves, the views of them, and the shared memory of their blocks.
+
+    Kept for the next batch of that program.
+    """
+
+    shared: Shared
 
     def __init__(self, program: Program, waves: int) -> None:
         info, lanes = program.info, program.lanes
@@ -74,7 +79,11 @@ class AmdState(State):
         self.act_column: np.ndarray | None = None
         self.Q[EXEC][...] = self.full
         self.lane = np.arange(self.lanes, dtype=np.int64)[None, :]
-        self.shared = Shared(self.blocks, launch.shared_bytes)
+        if kept and (kept.shared.size, kept.shared.blocks) == (launch.shared_bytes, self.blocks):
+            kept.shared.reset()
+        else:
+            registers.shared = Shared(self.blocks, launch.shared_bytes)
+        self.shared = registers.shared
         self._scratch_region = None
         self._start(launch)
 

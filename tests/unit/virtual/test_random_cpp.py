@@ -110,10 +110,9 @@ def expected(seed: int, folder: Path) -> list[np.ndarray]:
     kinds, parameters, body = kernel(seed)
     loop = f'extern "C" void k({parameters}) {{ for (int i = 0; i < {LENGTH}; ++i) {{\n{body}\n}} }}\n'
     (folder / f"{seed}.cpp").write_text(loop)
-    zig, options = (
-        clang._clang()[0],
-        ["-O1", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-w", "-nostdinc"],
-    )
+    wheel = clang._wheel()
+    assert wheel is not None
+    zig, options = wheel / "zig", ["-O1", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-w", "-nostdinc"]
     target = ["-target", "x86_64-linux-gnu", "-march=x86-64-v3"]
     subprocess.run([zig, "clang", *target, *options, "-c", f"{seed}.cpp", "-o", f"{seed}.o"], cwd=folder, check=True)
     subprocess.run([zig, "ld.lld", "-shared", f"{seed}.o", "-o", f"{seed}.so"], cwd=folder, check=True)
