@@ -245,8 +245,8 @@ show_diff("prefix_31.cu", "prefix.cu")
 # $$ number = x + \text{blockDim.x} \cdot (y + \text{blockDim.y} \cdot z), \qquad
 # lane = number \bmod \text{warpSize}, \qquad wave = \lfloor number / \text{warpSize} \rfloor $$
 #
-# In a block of 16 x 4 threads, `threadIdx.x % warpSize` is 0 to 15 in every row, and is nobody's lane, on either
-# vendor. And the number of waves is rounded *up*: 96 threads are three warps, or one wavefront and a half.
+# In a block of 16 x 4 threads, `threadIdx.x % warpSize` is 0 to 15 in every row, and right in the first row only, on
+# either vendor. And the number of waves is rounded *up*: 96 threads are three warps, or one wavefront and a half.
 #
 # ### A hard-coded number of warps
 #
@@ -656,7 +656,7 @@ for warps, tile in tiles.items():
 # %% [markdown] agpr explained
 # It does not. Addresses and operands need registers, too, and vector arithmetic cannot use AGPRs: the compiler
 # shelves values there with thousands of moves, and what is still left over goes to memory. Eight wavefronts share the
-# same tile, each with half of it, and it fits with no move at all. The better repair is always more wavefronts or a
+# same tile, each with half of it, and it fits with no move at all. The repair is more wavefronts, or a
 # smaller tile.
 #
 # You may read that the culprit is an attribute: Triton's kernels for `gfx942` carry `amdgpu-agpr-alloc=0`, which
@@ -815,9 +815,9 @@ for target in ("sm_80", "gfx942"):
 # ### FP8: two formats with one name
 #
 # Both vendors have an 8-bit float with 4 bits of exponent and 3 of mantissa. It is called E4M3, and there are two of
-# it. `gfx942` has the older one, **FNUZ**: *finite, no negative zero*. NVIDIA since `sm_89`, and AMD since `gfx950`
-# and RDNA4, have the one of the OCP standard, **FN**. (PyTorch: `float8_e4m3fnuz`, `float8_e4m3fn`; Triton:
-# `fp8e4b8`, `fp8e4nv`.)
+# it. `gfx942` has one of its own, **FNUZ**: *finite* (no infinities), *unsigned zero* (no negative zero). NVIDIA
+# since `sm_89`, and AMD since `gfx950` and RDNA4, have the one of the OCP standard, **FN**. (PyTorch:
+# `float8_e4m3fnuz`, `float8_e4m3fn`; Triton: `fp8e4b8`, `fp8e4nv`.)
 #
 # **Predict.** A checkpoint holds FP8 weights for an H100. You read the same bytes as FNUZ. How far off are the values?
 
@@ -1263,6 +1263,7 @@ for variables in ({ROCR: "4,5,6,7", HIP: "4,5"}, {ROCR: "4,5,6,7", HIP: "0,1"}, 
 # >   [vllm #46895](https://github.com/vllm-project/vllm/issues/46895))
 # > - `HSA_OVERRIDE_GFX_VERSION=11.0.0` makes every GPU of the process pass for `gfx1100`. It is a help for Radeon
 # >   cards that ROCm does not list; a supported chip needs none, and a wrong value breaks discovery. (source:
+# >   [ROCm/rocm-systems #5686](https://github.com/ROCm/rocm-systems/issues/5686),
 # >   [ROCm/TheRock #1719](https://github.com/ROCm/TheRock/issues/1719),
 # >   [ROCm/ROCm #3065](https://github.com/ROCm/ROCm/issues/3065))
 # > - RCCL reads NCCL's variables. For MI300X AMD recommends one process per GPU, `NCCL_MIN_NCHANNELS=112`, and
@@ -1273,7 +1274,7 @@ for variables in ({ROCR: "4,5,6,7", HIP: "4,5"}, {ROCR: "4,5,6,7", HIP: "0,1"}, 
 # >   `GPU_MAX_HW_QUEUES=2`. (source: [ROCm, workload optimization
 # >   guide](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html))
 # > - `PYTORCH_TUNABLEOP_ENABLED=1` tries kernels for each new shape of a matrix product. Left in tuning mode it slows
-# >   training: tune once, then set `PYTORCH_TUNABLEOP_TUNING=0`. (source:
+# >   training: tune once; then keep it enabled, with `PYTORCH_TUNABLEOP_TUNING=0`, and it only uses its file. (source:
 # >   [pytorch #114894](https://github.com/pytorch/pytorch/pull/114894),
 # >   [comfyui-amd-go-fast #2](https://github.com/Beinsezii/comfyui-amd-go-fast/issues/2))
 # > - Since ROCm 7 capture into a graph refuses calls that it allowed before, as CUDA does. `AMD_LOG_LEVEL=4` shows
@@ -1286,7 +1287,7 @@ for variables in ({ROCR: "4,5,6,7", HIP: "4,5"}, {ROCR: "4,5,6,7", HIP: "0,1"}, 
 #
 # ### A node on paper
 #
-# All of these rules are in a program: describe the node and the job in a few lines, and `w2w doctor --node file.yaml`
+# These rules are in a program, too: describe the node and the job in a few lines, and `w2w doctor --node file.yaml`
 # says what each process will see, what is wrong, and where the rule comes from.
 
 # %% a described node
@@ -1305,7 +1306,7 @@ print(f"your guess: {my_guess}\n")
 print(subprocess.run(doctor, capture_output=True, text=True).stdout)
 
 # %% [markdown] the doctor
-# Other descriptions lie in the same folder, and your own is a text file away. In the lab you turn the round: from a
+# Other descriptions lie in the same folder, and your own is a text file away. In the lab you go the other way, from a
 # description to the right variables.
 
 # %% [markdown] port
@@ -1433,6 +1434,9 @@ except RecordError as problem:
 # | `unsupported architecture` | hipBLASLt, PyTorch | the list of chips of that library |
 # | `device_count() = 0`, `No HIP GPUs are available` | the environment | visibility variables, `HSA_OVERRIDE_...` |
 # | `NCCL WARN`, `watchdog`, `timeout` | RCCL, PyTorch's process group | a *consequence*: which rank died first? |
+# | `Found no NVIDIA driver`, on an AMD node | PyTorch | a CUDA build; install the one for ROCm |
+# | peer access fails between GPUs of a node | RCCL, HIP | a `ROCR_VISIBLE_DEVICES` of its own for each rank? |
+# | no error; every new shape takes long | nobody | TunableOp is still tuning |
 # | no error; loss is NaN, or another curve | nobody | FP8 flavour and 448, denormals, tf32, width 32 |
 #
 # An example. The job trained on a node with MI250X, and was moved to one with MI300X.
