@@ -56,7 +56,7 @@ class BackendUnavailable(W2WError):
 
 
 class CompilerMissing(BackendUnavailable):
-    """A compiler of an optional extra is not installed: what needs it is not graded, and never passed."""
+    """A compiler is not installed or switched off: what needs it is not graded, and never passed."""
 
 
 class OutOfBounds(W2WError):

@@ -12,7 +12,9 @@ from typing import Any
 from gpu_utils.chips.targets import TARGETS, Target
 from gpu_utils.compiler.constraints import checked_constraints
 from gpu_utils.compiler.quiet import ToolOutput, kept_output
-from gpu_utils.errors import CompileFailed
+from gpu_utils.errors import CompileFailed, CompilerMissing
+
+INTERPRETED = "TRITON_INTERPRET=1 is set, so Triton compiles no kernel: unset it and restart Python"
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def compile_for(
     kwargs      keyword arguments as in a launch: BLOCK=1024, num_warps=8
 
     Returns Compiled. Errors: UnknownName for a target that does not exist; CompileFailed with the first error and the
-    kernel's line. More shared memory than the target has is no error here, as in Triton: `resources` reports it.
+    kernel's line; CompilerMissing under TRITON_INTERPRET=1. More shared memory than the target has is no error here, as
+    in Triton: `resources` reports it.
     """
     limits = TARGETS[target]
     launch = {**(constexprs or {}), **kwargs, **(options or {})}
@@ -122,9 +125,7 @@ def _jitted(kernel: Any, args: tuple[Any, ...], launch: dict[str, Any]) -> tuple
             for name, value in kernel.values.items():
                 launch.setdefault(name, value({**dict(zip(kernel.arg_names, args, strict=False)), **launch}))
         elif knobs.runtime.interpret:
-            raise CompileFailed(
-                "TRITON_INTERPRET=1 is set, so there is nothing to compile; unset it and restart Python"
-            )
+            raise CompilerMissing(INTERPRETED)
         if not hasattr(kernel, "fn"):
             found = type(kernel).__name__
             raise CompileFailed(f"a {found} is no kernel; expected a function with @triton.jit above it")

@@ -15,6 +15,7 @@ import torch
 
 from gpu_utils.backends import Backend, backend
 from gpu_utils.compiler.clang import installed
+from gpu_utils.compiler.triton import INTERPRETED
 from gpu_utils.errors import CheckTimeout, CompilerMissing
 from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.grading.diagnose import diagnose
@@ -138,10 +139,10 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
     for index, (case, fresh) in enumerate(cases):
         generator = torch.Generator().manual_seed(_subseed(seed, exercise.id, str(index)) % 2**63)
         inputs = exercise.inputs(case, generator)
-        expected = exercise.reference(**inputs)
+        expected, uncompiled = _expected(exercise, inputs)
         targets = to_compile if exercise.kind == "kernel" and not exercise.machine_code and index == 0 else ()
         for number, where in enumerate(chosen):
-            reason = where.unavailable() or _cannot_run(exercise, where.name, inputs)
+            reason = where.unavailable() or _cannot_run(exercise, where.name, inputs) or uncompiled
             if not _applies(exercise, where.name):
                 reason = f"{exercise.id} does not run on {where.name}"
             jobs.append(Job(case, fresh, where.name, inputs, expected, () if number else targets, reason or ""))
@@ -151,7 +152,17 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
     return jobs
 
 
+def _expected(exercise: Exercise, inputs: Inputs) -> tuple[Any, str]:
+    """What the reference returns, or why it has no compiler to ask."""
+    try:
+        return exercise.reference(**inputs), ""
+    except CompilerMissing as problem:
+        return None, str(problem)
+
+
 def _cannot_run(exercise: Exercise, name: str, inputs: Inputs) -> str | None:
+    if name.startswith("virtual:") and exercise.kind == "kernel" and os.environ.get("TRITON_INTERPRET") == "1":
+        return INTERPRETED
     if name != "interpreter":
         return None
     if exercise.machine_code:
@@ -220,7 +231,10 @@ def _problem(exercise: Exercise, job: Job, attempt: Attempt) -> tuple[str, str]:
     if difference:
         return difference.kind, difference.detail
     if attempt.mutated:
-        return "mutated", f"the answer changed its input {attempt.mutated[0]}; write the result to new memory"
+        return (
+            "mutated",
+            f"the answer changed its input {attempt.mutated[0]}; leave it and write the result to new memory",
+        )
     for limit in exercise.limits:
         violation = limit.violation(job.case, attempt.counters)
         if violation:

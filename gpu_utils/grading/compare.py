@@ -42,8 +42,12 @@ def _name(value: Any) -> str:
     if value is None:
         return "None (is a return missing?)"
     if isinstance(value, (list, tuple)):
-        return f"a list or tuple of {len(value)} values"
+        return f"a list or tuple of {_values(len(value))}"
     return f"{type(value).__name__} {_short(value)}"
+
+
+def _values(number: int) -> str:
+    return f"{number} value{'s' * (number != 1)}"
 
 
 def _short(value: Any) -> str:
@@ -75,9 +79,9 @@ def _compare_sequences(
     expected: list | tuple, got: Any, tol: Tolerance, dtype: torch.dtype | None, where: str
 ) -> Difference | None:
     if not isinstance(got, (list, tuple)):
-        return Difference("type", f"{where} is {_name(got)}, expected {len(expected)} values")
+        return Difference("type", f"{where} is {_name(got)}, expected a list or tuple of {_values(len(expected))}")
     if len(got) != len(expected):
-        return Difference("shape", f"{where} has {len(got)} values, expected {len(expected)}")
+        return Difference("shape", f"{where} has {_values(len(got))}, expected {len(expected)}")
     for index, (one, other) in enumerate(zip(expected, got, strict=True)):
         difference = compare(one, other, tol, dtype, f"{where}[{index}]")
         if difference:
@@ -97,6 +101,7 @@ def _compare_scalars(expected: Any, got: Any, tol: Tolerance, where: str) -> Dif
         return (
             None if got == expected else Difference("value", f"{where} is {_short(got)}, expected {_short(expected)}")
         )
+    got = int.__int__(got) if isinstance(got, int) else float.__float__(got)  # a subclass may claim to equal anything
     if isinstance(got, float) and math.isnan(got) and not math.isnan(expected):
         return Difference("nan", f"{where} is NaN, expected {expected!r}")
     if isinstance(expected, int):

@@ -426,3 +426,30 @@ def test_a_roofline_by_the_longer_of_two_times_passes():
         return {"bound": bound, "us": us, "tflops": flops / us / 1e6, "intensity": flops / bytes_moved}
 
     assert judged("attainable", attainable).passed
+
+
+def test_the_third_hint_to_occupancy_nvidia_is_the_whole_answer():
+    def occupancy_nvidia(registers, shared_bytes, num_warps, target):
+        t = TARGETS[target]
+        hint = exercise("occupancy_nvidia").hints[-1]
+        rounded = {"registers": -(-registers // t.granule) * t.granule}
+        allowed = {
+            "warps": t.waves_per_unit // num_warps,
+            "registers": t.registers // rounded["registers"] * t.simds // num_warps,
+            "shared memory": t.shared_per_unit // (-(-(shared_bytes + t.shared_reserved) // 128) * 128),
+            "blocks": t.blocks_per_unit,
+        }
+        assert "registers: t.registers // rounded * simds // num_warps." in hint
+        blocks = min(allowed.values())
+        limited = tuple(name for name in allowed if allowed[name] == blocks)
+        return {"blocks": blocks, "limited_by": limited, "occupancy": blocks * num_warps / t.waves_per_unit}
+
+    assert judged("occupancy_nvidia", occupancy_nvidia).passed
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rounding_each_kind_of_register_by_itself_fails(seed):
+    wrong = next(m for m in exercise("occupancy_amd").misconceptions if m.name == "each_kind_rounded")
+    report = check(exercise("occupancy_amd"), wrong.answer, seed=seed)
+    assert report.status == "failed"
+    assert report.hint == wrong.hint

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import subprocess
+import sys
+import textwrap
 import time
 
 import pytest
@@ -298,10 +301,43 @@ class _Lazy(torch.Tensor):
     [
         (lambda x: affine(x).to_sparse(), "another kind (torch.sparse_coo)"),
         (lambda x: affine(x).as_subclass(_Lazy), "a _Lazy, a subclass"),
-        (lambda x: (affine(x),), "a list or tuple of 1 values"),
+        (lambda x: (affine(x),), "a list or tuple of 1 value"),
     ],
 )
 def test_a_result_that_is_no_ordinary_tensor_is_named(answer, found):
     failure = check(AFFINE, answer).first_failure
     assert failure.kind == "type"
     assert found in failure.detail
+
+
+def test_with_triton_interpret_set_nothing_is_said_to_have_run_on_a_virtual_gpu():
+    """Triton then interprets every kernel, so no machine code is executed, and a reference cannot ask a compiler."""
+    script = """
+    import torch
+    from gpu_utils import exercises
+    from gpu_utils.grading.check import check
+    from tests.unit.kernels import add_kernel
+
+    def vector_add(x, y):
+        out = torch.empty_like(x)
+        add_kernel[(-(-x.numel() // 256),)](x, y, out, x.numel(), BLOCK=256)
+        return out
+
+    occupancy = lambda vgprs, agprs, lds_bytes, num_waves, target: {}
+    print(check(exercises.find("00.vector_add"), vector_add))
+    print(check(exercises.find("00.vector_add"), vector_add, backends=["interpreter"]))
+    print(check(exercises.find("02.occupancy_amd"), occupancy))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    reports = done.stdout.splitlines()
+    assert len(reports) == 3
+    for report in reports:
+        assert "NOT GRADED" in report
+        assert "TRITON_INTERPRET=1 is set, so Triton compiles no kernel: unset it and restart Python" in report

@@ -94,3 +94,25 @@ def test_an_honest_sum_one_after_another_is_within_the_tolerance(k):
         got = got + a[:, i] * b[:, i]
     exact = (a.double() * b.double()).sum(1)
     assert compare(exact, got, tolerance(torch.float32, k=k)) is None
+
+
+def test_a_number_that_claims_to_equal_everything_is_taken_for_what_it_is():
+    class Agreeable(int):
+        def __eq__(self, other):
+            return True
+
+        __hash__ = int.__hash__
+
+    class Close(float):
+        def __sub__(self, other):
+            return 0.0
+
+    assert compare(7, Agreeable(3), EXACT).kind == "value"
+    assert compare(7.0, Close(3.0), LOOSE).kind == "value"
+    assert compare(7, Agreeable(7), EXACT) is None
+
+
+@pytest.mark.parametrize("got", [{"warps"}, "warps"])
+def test_a_list_that_is_none_is_told_what_was_expected(got):
+    detail = compare(["warps"], got, EXACT).detail
+    assert detail.endswith("expected a list or tuple of 1 value")

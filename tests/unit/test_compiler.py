@@ -206,7 +206,7 @@ def test_with_triton_interpret_set_the_refusal_says_what_to_do():
     )
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
-    assert done.stdout.startswith("CompileFailed TRITON_INTERPRET=1 is set")
+    assert done.stdout.startswith("CompilerMissing TRITON_INTERPRET=1 is set")
 
 
 # --- resources

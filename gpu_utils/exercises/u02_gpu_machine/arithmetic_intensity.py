@@ -149,6 +149,27 @@ def _in_values(
     return intensity_reference(batch, tokens, context, n_embd, n_head, vocab_size, 1)
 
 
+def _bias_of_the_logits(name: str, flops: int, shapes: list[Sizes], sizes: dict[str, int]) -> tuple[int, int]:
+    return flops, _values(shapes) + (shapes[-1][-1] if name == "logits" else 0)
+
+
+def _additions_of_biases(name: str, flops: int, shapes: list[Sizes], sizes: dict[str, int]) -> tuple[int, int]:
+    biased = name in _LINEAR and name != "logits"
+    return flops + (_product(shapes[-1]) if biased else 0), _values(shapes)
+
+
+def _context_twice(name: str, flops: int, shapes: list[Sizes], sizes: dict[str, int]) -> tuple[int, int]:
+    return (flops // sizes["tokens"] * sizes["context"] if name == "attention" else flops), _values(shapes)
+
+
+def _narrow_gelu(name: str, flops: int, shapes: list[Sizes], sizes: dict[str, int]) -> tuple[int, int]:
+    return (flops // 4, _values(shapes) // 4) if name == "GELU" else (flops, _values(shapes))
+
+
+def _residual_in_place(name: str, flops: int, shapes: list[Sizes], sizes: dict[str, int]) -> tuple[int, int]:
+    return flops, _values(shapes[:2] if name == "residual" else shapes)
+
+
 def _biases_forgotten(name: str, flops: int, shapes: list[Sizes], sizes: dict[str, int]) -> tuple[int, int]:
     return flops, _values([shape for shape in shapes if len(shape) > 1])
 
@@ -225,6 +246,33 @@ _WRONG: tuple[tuple[str, Callable[..., Table], str], ...] = (
         "in_values",
         _in_values,
         "The bytes count values. Multiply by bytes_per_value: 2 for bf16, 4 for float32.",
+    ),
+    (
+        "bias_of_the_logits",
+        _with(_bias_of_the_logits),
+        "Nearly: the logits have no bias in GPT-2.",
+    ),
+    (
+        "additions_of_biases",
+        _with(_additions_of_biases),
+        "Nearly: adding the biases does not count as FLOP here, only the products do.",
+    ),
+    (
+        "context_twice",
+        _with(_context_twice),
+        "Attention's FLOP are those of context * context pairs. Only the new `tokens` ask, and each looks at `context` "
+        "keys.",
+    ),
+    (
+        "narrow_gelu",
+        _with(_narrow_gelu),
+        "GELU works on d values a row here. It stands between the two layers of the MLP, where a row has 4 d.",
+    ),
+    (
+        "residual_in_place",
+        _with(_residual_in_place),
+        "One of the three tensors of the residual addition is missing: two are read and one is written, also where the "
+        "result replaces an input.",
     ),
     (
         "biases_forgotten",

@@ -74,6 +74,26 @@ def _bound_above_one(found: dict[str, Any], given: dict[str, float]) -> dict[str
     return {"bound": "memory" if found["intensity"] < 1 else "compute"}
 
 
+def _time_at_the_peak(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
+    return {"us": given["flops"] / given["peak"] / TERA / MICRO}
+
+
+def _time_of_the_bytes(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
+    return {"us": given["bytes"] / given["bandwidth"] / TERA / MICRO}
+
+
+def _ridge_is_memory(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
+    return {"bound": "memory" if found["intensity"] <= given["peak"] / given["bandwidth"] else "compute"}
+
+
+def _in_flops(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
+    return {"tflops": found["tflops"] * TERA}
+
+
+def _milliseconds(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
+    return {"us": found["us"] / 1000}
+
+
 def _seconds(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
     return {"us": found["us"] * MICRO}
 
@@ -133,6 +153,33 @@ _WRONG: tuple[tuple[str, Callable[..., dict[str, Any]], str], ...] = (
         _changed(_bound_above_one),
         "The bound changes at the ridge of the chip, peak over bandwidth (hundreds of FLOP per byte on these chips), "
         "not at an intensity of 1.",
+    ),
+    (
+        "ridge_is_memory",
+        _changed(_ridge_is_memory),
+        "Only a kernel exactly at the ridge is wrong: there both limits are equal, and the statement counts it as "
+        "`compute`.",
+    ),
+    (
+        "time_at_the_peak",
+        _changed(_time_at_the_peak),
+        "The time is that of the arithmetic at the peak. A memory-bound kernel never gets there: divide by the rate "
+        "that you found attainable.",
+    ),
+    (
+        "time_of_the_bytes",
+        _changed(_time_of_the_bytes),
+        "The time is that of the bytes alone. Right of the ridge the arithmetic takes longer, and decides.",
+    ),
+    (
+        "in_flops",
+        _changed(_in_flops),
+        "The rate is in FLOP/s. `tflops` asks for TFLOP/s: TB/s times FLOP per byte is TFLOP/s already.",
+    ),
+    (
+        "milliseconds",
+        _changed(_milliseconds),
+        "The time is in milliseconds. `us` asks for microseconds, a thousand times as many.",
     ),
     (
         "seconds",

@@ -82,6 +82,15 @@ def _always_32_banks(addresses: Addresses, banks: int) -> int:
     return bank_conflicts_reference(addresses, 32)
 
 
+def _groups_of_32(addresses: Addresses, banks: int) -> int:
+    return _extra(addresses, 32, banks)
+
+
+def _one_off_for_each_idle_group(addresses: Addresses, banks: int) -> int:
+    idle = -(-len(addresses) // banks) - len(_groups(addresses, banks))
+    return bank_conflicts_reference(addresses, banks) - idle
+
+
 def _cycles(addresses: Addresses, banks: int) -> int:
     return bank_conflicts_reference(addresses, banks) + len(_groups(addresses, banks))
 
@@ -107,6 +116,17 @@ _WRONG: tuple[tuple[str, Callable[..., int], str], ...] = (
         "always_32_banks",
         _always_32_banks,
         "This works with 32 banks only. On gfx950 there are 64, and a group is 64 lanes: use `banks` for both.",
+    ),
+    (
+        "groups_of_32",
+        _groups_of_32,
+        "Groups have 32 lanes here always. A group has as many lanes as there are banks: on the 64 banks of gfx950 all "
+        "64 lanes go together.",
+    ),
+    (
+        "one_off_for_each_idle_group",
+        _one_off_for_each_idle_group,
+        "A group with no active lane counts as -1. It takes no cycle and has none to spare: leave it out.",
     ),
     (
         "bytes_as_banks",

@@ -194,8 +194,8 @@ _WRONG: tuple[tuple[str, Answer, str], ...] = (
     (
         "binary_gigabytes",
         _sized(gigabyte=2**30),
-        "Only largest_batch is off: the memory of a chip is given in GB of 10**9 bytes, not 2**30. With 2**30 the plan "
-        "does not fit.",
+        "Only largest_batch is off: memory_gb counts GB of 10**9 bytes here, not 2**30. What a card really has, "
+        "torch.cuda.mem_get_info() says.",
     ),
     (
         "no_weights",

@@ -148,6 +148,12 @@ _WRONG: tuple[tuple[str, Callable[..., Verdict], str], ...] = (
         "Nearly: AGPRs begin at a multiple of 4. Where there are any, round the VGPRs up to 4 before you add them.",
     ),
     (
+        "each_kind_rounded",
+        _with(total=lambda vgprs, agprs: up(vgprs, 8) + up(agprs, 8)),
+        "VGPRs and AGPRs are each rounded up to the granule. Only the start of the AGPRs is aligned, to 4 registers: "
+        "add first, then round the sum.",
+    ),
+    (
         "forgets_agprs",
         _with(total=lambda vgprs, agprs: vgprs),
         "The AGPRs are missing. On CDNA they come out of the same file of 512 as the VGPRs.",
@@ -233,6 +239,7 @@ EXERCISE = Exercise(
         Case("VGPRs and AGPRs share a file", vgprs=100, agprs=64, lds_bytes=0, num_waves=4, target="gfx90a"),
         Case("more AGPRs than VGPRs", vgprs=40, agprs=100, lds_bytes=0, num_waves=4, target="gfx942"),
         Case("AGPRs begin at a multiple of 4", vgprs=65, agprs=15, lds_bytes=0, num_waves=1, target="gfx942"),
+        Case("the sum is rounded, not each kind", vgprs=66, agprs=9, lds_bytes=0, num_waves=1, target="gfx90a"),
         Case(
             "a matmul tile: LDS, of which LLVM knows nothing",
             vgprs=128,

@@ -112,6 +112,11 @@ def _occupancy_of_blocks(registers: int, shared_bytes: int, num_warps: int, targ
     return {**found, "occupancy": found["blocks"] / TARGETS[target].blocks_per_unit}
 
 
+def _share_of_64_warps(registers: int, shared_bytes: int, num_warps: int, target: str) -> Verdict:
+    found = occupancy_nvidia_reference(registers, shared_bytes, num_warps, target)
+    return {**found, "occupancy": found["blocks"] * num_warps / 64}
+
+
 def _fresh(rng: random.Random) -> Case:
     target = rng.choice(["sm_80", "sm_90"])
     return Case(
@@ -172,6 +177,11 @@ _WRONG: tuple[tuple[str, Callable[..., Verdict], str], ...] = (
         "help.",
     ),
     (
+        "share_of_64_warps",
+        _share_of_64_warps,
+        "The blocks are right. Not every SM has 64 warp slots: sm_89 has 48. Take `waves_per_unit`.",
+    ),
+    (
         "occupancy_of_blocks",
         _occupancy_of_blocks,
         "The blocks are right. Occupancy is a share of warps: resident warps over the most that an SM holds "
@@ -227,9 +237,8 @@ EXERCISE = Exercise(
         "whoever allows no more is in `limited_by`.",
         "Rounding up to a multiple of g is (n + g - 1) // g * g. Registers: 512 for each lane on one part; how many "
         "warps fit there? Then four parts, shared by the warps of a block.",
-        "warps: waves_per_unit // num_warps. registers: min(waves_per_simd, t.registers // rounded) * simds // "
-        "num_warps. shared memory: shared_per_unit // rounded(shared_bytes + shared_reserved). blocks: "
-        "blocks_per_unit.",
+        "warps: waves_per_unit // num_warps. registers: t.registers // rounded * simds // num_warps. "
+        "shared memory: shared_per_unit // rounded(shared_bytes + shared_reserved). blocks: blocks_per_unit.",
     ),
     explanation=(
         "A block is on an SM as a whole or not at all, so each resource is divided by what a block takes, rounded to "

@@ -95,6 +95,24 @@ def _multiply_add_as_one(
     return {**found, "intensity": found["intensity"] / 2}
 
 
+def _k_in_whole_steps(M: int, N: int, K: int, bm: int, bn: int, bk: int) -> tuple[int, int, int]:
+    whole = up(K, bk)
+    return _tiles(N, bn) * M * whole, _tiles(M, bm) * whole * N, M * N
+
+
+def _reads_only(M: int, N: int, K: int, block_m: int, block_n: int, block_k: int, bytes_per_value: int) -> Traffic:
+    found = tile_traffic_reference(M, N, K, block_m, block_n, block_k, bytes_per_value)
+    return {**found, "intensity": 2 * M * N * K / (found["read_a"] + found["read_b"])}
+
+
+def _written_in_float32(
+    M: int, N: int, K: int, block_m: int, block_n: int, block_k: int, bytes_per_value: int
+) -> Traffic:
+    found = tile_traffic_reference(M, N, K, block_m, block_n, block_k, bytes_per_value)
+    moved = found["read_a"] + found["read_b"] + 4 * M * N
+    return {**found, "written": 4 * M * N, "intensity": 2 * M * N * K / moved}
+
+
 def _fresh(rng: random.Random) -> Case:
     return Case(
         "a fresh product",
@@ -146,6 +164,21 @@ _WRONG: tuple[tuple[str, Callable[..., Traffic], str], ...] = (
         _counted(_swapped),
         "The re-reads of A and B are swapped. The tiles in one row of tiles all need the same rows of A: A is read "
         "once for each column of tiles.",
+    ),
+    (
+        "k_in_whole_steps",
+        _counted(_k_in_whole_steps),
+        "K is rounded up to whole steps of block_k. The last step is masked too: a strip has exactly K values a row.",
+    ),
+    (
+        "reads_only",
+        _reads_only,
+        "The bytes are right. The intensity leaves out what is written: divide by all three.",
+    ),
+    (
+        "written_in_float32",
+        _written_in_float32,
+        "C is written with 4 bytes a value, as it is summed. It is stored with `bytes_per_value`, like A and B.",
     ),
     (
         "written_each_step",

@@ -66,6 +66,10 @@ def _segments_start_at_the_first_address(addresses: Addresses, access_bytes: int
     return transactions_reference([at - min(active) for at in active], access_bytes, segment)
 
 
+def _always_sectors_of_32(addresses: Addresses, access_bytes: int, segment: int) -> int:
+    return transactions_reference(addresses, access_bytes, 32)
+
+
 def _off_lanes_read_address_0(addresses: Addresses, access_bytes: int, segment: int) -> int:
     return transactions_reference([at or 0 for at in addresses], access_bytes, segment)
 
@@ -132,6 +136,12 @@ _WRONG: tuple[tuple[str, Callable[..., int], str], ...] = (
         _segments_start_at_the_first_address,
         "Segments are laid from the lowest address here. In hardware they are aligned: segment k always holds bytes "
         "k * segment to (k + 1) * segment - 1, wherever the lanes begin.",
+    ),
+    (
+        "always_sectors_of_32",
+        _always_sectors_of_32,
+        "Segments have 32 bytes here, whatever is asked. That is NVIDIA's sector; on AMD they are longer: use "
+        "`segment`.",
     ),
     (
         "off_lanes_read_address_0",
