@@ -1,8 +1,8 @@
 """A typed index expression in `lane`, such as `(lane * 33) % 64`, to one index for each lane; nothing is executed.
 
 The text is parsed by Python's own parser and walked: whole numbers, `lane`, arithmetic, comparisons (1 or 0, as in
-C++), `and`, `or` and `a if condition else b` are known, everything else is refused with a sentence. `None` makes a lane
-inactive.
+C++), `and`, `or`, `not` and `a if condition else b` are known, everything else is refused with a sentence. `None` makes
+a lane inactive.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ _COMPARE: Mapping[type, Callable[[int, int], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
-_KNOWN = "use whole numbers, lane, + - * // % & | ^ << >> ~, brackets, comparisons, and, or, `a if condition else b`"
+_KNOWN = (
+    "use whole numbers, lane, + - * // % & | ^ << >> ~, brackets, comparisons, and, or, not, `a if condition else b`"
+)
 
 
 def indices(expression: str, lanes: int = 32) -> tuple[int | None, ...]:
@@ -60,6 +62,16 @@ def indices(expression: str, lanes: int = 32) -> tuple[int | None, ...]:
         if index is not None and index < 0:
             raise BadArgument(f"`{expression}` gives lane {lane} the index {index}; an index is 0 or more")
     return found
+
+
+def truths(condition: str, lanes: int = 32) -> tuple[bool, ...]:
+    """Whether the condition holds for each lane: a comparison, or a number that is not 0. Errors: as `indices`.
+
+    >>> truths("lane < 2", 4), truths("not lane % 2", 4)
+    ((True, True, False, False), (True, False, True, False))
+    """
+    tree = _parsed(condition)
+    return tuple(_condition(tree, lane, condition) for lane in range(lanes))
 
 
 def addresses(expression: str, lanes: int = 32, element_bytes: int = 4, base: int = 0) -> tuple[int | None, ...]:
@@ -108,7 +120,7 @@ def _number(node: ast.expr, lane: int, expression: str) -> int:
         case ast.IfExp(test=test, body=body, orelse=orelse):
             chosen = body if _condition(test, lane, expression) else orelse
             return _number(chosen, lane, expression)
-        case ast.Compare() | ast.BoolOp():
+        case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
             return int(_condition(node, lane, expression))
     raise BadArgument(_refusal(node, expression))
 
@@ -129,6 +141,8 @@ def _condition(node: ast.expr, lane: int, expression: str) -> bool:
     if isinstance(node, ast.BoolOp):
         parts = (_condition(part, lane, expression) for part in node.values)
         return all(parts) if isinstance(node.op, ast.And) else any(parts)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return not _condition(node.operand, lane, expression)
     if isinstance(node, ast.Compare):
         raise BadArgument(_refusal(node, expression))
     return _number(node, lane, expression) != 0

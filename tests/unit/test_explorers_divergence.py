@@ -118,3 +118,19 @@ def test_the_branch_is_stored_for_machines_without_the_compiler():
 def test_a_lane_number_is_all_that_a_condition_may_name():
     with pytest.raises(BadArgument, match="the only name is lane"):
         explore("divergence", "threadIdx < 3", code="Triton")
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("", "there is no expression; type one in lane"),
+        ("lane / 2", "`lane / 2` divides with /"),
+        ("9" * 250, "the expression has 250 characters"),
+        ("0) or (lane", "`0) or (lane` is no expression"),
+        ("None", "`None` computes with None"),
+    ],
+)
+def test_a_condition_that_is_refused_is_quoted_as_it_was_typed(condition, said):
+    with pytest.raises(BadArgument) as refused:
+        waves(condition, "Triton", "gfx942")
+    assert str(refused.value).startswith(said)

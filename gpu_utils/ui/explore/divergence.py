@@ -17,7 +17,7 @@ import torch
 import triton
 import triton.language as tl
 
-from gpu_utils.analytic.expression import indices
+from gpu_utils.analytic.expression import truths
 from gpu_utils.chips import TARGETS
 from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.errors import BackendUnavailable, W2WError
@@ -81,7 +81,7 @@ def waves(condition: str, code: str, target: str) -> tuple[WaveFigure, ...]:
 
     Errors: BadArgument for a condition that cannot be read; CompilerMissing for C++ without the extra `hip`.
     """
-    takes = torch.tensor(indices(f"1 if ({condition}) else 0", THREADS), dtype=torch.int32)
+    takes = torch.tensor(truths(condition, THREADS), dtype=torch.int32)
     figures = []
     for number in range(THREADS // TARGETS[target].lanes):
         x, out = torch.arange(2.0 * THREADS), torch.zeros(THREADS)

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_utils.analytic.expression import addresses, indices
+from gpu_utils.analytic.expression import addresses, indices, truths
 from gpu_utils.errors import BadArgument
+
+CONDITIONS = ("lane < 3", "lane % 2", "not lane % 2", "lane < 8 and not lane == 5", "not (lane < 2 or lane > 5)")
 
 numbers = st.one_of(st.just("lane"), st.integers(0, 300).map(str))
 expressions = st.recursive(
@@ -77,3 +79,10 @@ def test_everything_else_is_refused_with_one_sentence(expression, message):
         indices(expression)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_condition_holds_where_python_says_so(condition):
+    expected = tuple(bool(eval(condition, {"__builtins__": {}}, {"lane": lane})) for lane in range(64))
+    assert truths(condition, 64) == expected
+    assert indices(f"1 if {condition} else 0", 64) == tuple(map(int, expected))
