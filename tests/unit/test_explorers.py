@@ -346,3 +346,8 @@ def test_a_context_that_the_slider_cannot_show_is_refused():
         explore("memory", context=1000)
     with pytest.raises(UnknownName, match="Mistral-7B"):
         explore("memory", "Mistral")
+
+
+def test_a_target_in_place_of_a_kernel_is_told_where_targets_go():
+    with pytest.raises(BadArgument, match=r"'sm_90' is no compiled kernel; .* targets as nvidia="):
+        explore("occupancy", "sm_90")

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpu_utils.analytic.occupancy import THREADS, Occupancy, has_cu_mode, occupancy
 from gpu_utils.chips import TARGETS, Target
-from gpu_utils.compiler import Resources, resources
+from gpu_utils.compiler import Compiled, Resources, resources
 from gpu_utils.errors import BadArgument
 from gpu_utils.ui.explore.drawing import (
     Picture,
@@ -202,10 +202,16 @@ def explorer(
                  sliders of that side start
     nvidia, amd  the targets to start with; registers, shared, threads: where the sliders start
 
-    Errors: BadArgument for two kernels of one vendor or a target on the wrong side; UnknownName for a target.
+    Errors: BadArgument for what is no compiled kernel, two kernels of one vendor or a target on the wrong side;
+    UnknownName for a target.
     """
     needs: dict[str, Resources] = {}
     for kernel in kernels:
+        if not isinstance(kernel, (Compiled, Resources)):
+            raise BadArgument(
+                f"{kernel!r} is no compiled kernel; expected what compile_for or resources returned, and targets as "
+                "nvidia=... and amd=..."
+            )
         found = kernel if isinstance(kernel, Resources) else resources(kernel)
         if found.target.vendor in needs:
             raise BadArgument(
