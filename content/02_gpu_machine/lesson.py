@@ -347,6 +347,9 @@ for stride in (1, 2, 4, 8, 9, 16, 32):
     print(row)
 
 # %% [markdown] strides explained
+# 64 threads are two warps: for one warp, halve the columns of `sm_80`, so 4, 8, 32 and 32 transactions for the strides
+# that you predicted. The wavefront takes 2, 4, 16 and 18.
+#
 # The longer segment is better for neighbours and worse for strangers. With stride 8 every lane of `sm_80` has a sector
 # of its own, and it cannot get worse. `gfx942` goes on getting worse until stride 32, where 124 of 128 bytes are for
 # nobody.
@@ -416,6 +419,10 @@ explore("access", "lane * 2")
 # >
 # > - 32 banks of 4 bytes on NVIDIA. (source: CUDA programming guide, shared memory)
 # > - 32 on gfx90a, gfx942 and RDNA, 64 on gfx950. (source: Triton, TargetInfo::getSharedMemoryBanks of the AMD backend)
+# > - On 32 banks a wavefront goes in two groups, lanes 0 to 31 and 32 to 63. (source: AMD's OpenCL programming guide,
+# >   as quoted in [AMD community, thread 196599](https://community.amd.com/thread/196599))
+#
+# That all 64 lanes go together on the 64 banks of `gfx950` we found in no source: the virtual GPU takes it so.
 #
 # **Predict.** 64 threads read one float each, thread `i` word `stride * i`. How many conflicts for strides 1, 2, 32 and
 # 33 on `sm_80`, `gfx942` (32 banks) and `gfx950` (64 banks)? And if all read word 7?
@@ -493,8 +500,9 @@ for target in (*BANKED, "gfx1100"):
 #
 # Except on `gfx950`: 512. The padding was made for 32 banks. There a group is 64 lanes, two rows of the block at once.
 # Reading a column, lanes 0 to 31 want words 0, 33, 66, ... and lanes 32 to 63 want 1, 34, 67, ...: modulo 64, word 0 of
-# the one and word 33 × 31 + 1 = 1,024 of the other lie in the same bank. A portable kernel gives the layout of its tile
-# as a parameter, as Triton does; unit 14 searches for layouts without conflicts.
+# the one and word 33 × 31 + 1 = 1,024 of the other lie in the same bank. Writing, two rows are words 0 to 31 and 33 to
+# 64, and word 64 meets word 0. One conflict for each of 256 reads and 256 writes. A portable kernel gives the layout of
+# its tile as a parameter, as Triton does; unit 14 searches for layouts without conflicts.
 #
 # Try it: type `lane * 33`, then `lane % 32 * 33 + lane // 32`, which is the column of the tile; switch the AMD side to
 # `gfx942`.
@@ -866,7 +874,8 @@ for what, n in (("training", 8192), ("decoding", 1)):
 #   if there were no causal mask: $2 \cdot 2 \cdot \text{batch} \cdot \text{tokens} \cdot \text{context} \cdot d$
 #   FLOPs. Keys and values of `context` tokens are read for each sequence;
 # - layer norm counts 8 FLOPs a value, GELU 9, a residual addition 1, and each tensor moves once (the norm reads
-#   its scale and shift as well: $2d$ values).
+#   its scale and shift as well: $2d$ values). So does the embedding, which adds two rows that it looks up; the lab
+#   leaves it out.
 #
 # `tokens` are the new tokens of each sequence: all of them in training, 1 in decoding; `context` includes them.
 
@@ -897,7 +906,7 @@ for phase, table in tables.items():
 # - **In training** the matrix products are right of the ridge of both chips; norms and GELU stay at about 2 FLOP per
 #   byte and residuals far below, whatever the batch. Fusing them is the only cure (unit 04). Unit 01's profile told
 #   you how much time they take; here is why.
-# - **In decoding** with a batch of one everything is memory-bound by a factor of hundreds.
+# - **In decoding** with a batch of one everything is memory-bound, by a factor of a hundred and more.
 # - **A batch helps the linear layers and not attention.** 64 sequences share the weights, so each weight that is read
 #   serves 64 tokens. But each sequence has keys and values of its own: attention stays at 1. So at large batches and
 #   long contexts decoding is reading the cache, and what shrinks the cache (section 8) makes it faster.
@@ -939,6 +948,7 @@ for point in measured:
     print(f"{point.bytes / point.seconds / 1e9:>10,.1f} GB/s", end="")
     known = chip is not None and chip.ridge("bf16") is not None
     print(f"   {roofline(chip, 'bf16').fraction(point):.0%} of what the roofline allows" if known else "")
+print(f"the second reaches {measured[1].achieved / measured[0].achieved:.0%} of the FLOP/s of the first")
 
 # %% [markdown] your machine explained
 # One kernel does much arithmetic for its bytes and two do little: the GFLOP/s of these two are set by bytes. (The
@@ -1026,16 +1036,20 @@ for target in ("sm_80", "gfx942"):
         print(f"{l2.chip:15} {parts} L2: {read:>12,} bytes, {read / once:.1f} readings{imagined}")
 
 # %% [markdown] l2 explained
-# One L2 that holds both matrices reads each once. Eight L2s cannot see each other: programs are dealt to the dies in
-# turn, and what all of them need comes eight times. Which matrix it is depends on the order of the programs: here the
-# first index of the grid, the row of tiles, is the one that changes fastest, so die `i` gets row of tiles `i` of every
-# column: its strip of A once, and all of B. That makes one reading of A and eight of B: 4.5 on average.
+# One L2 that holds both matrices reads each once. (The model takes the L2 of an A100 as one, though it has two
+# partitions.) Eight L2s cannot see each other: programs are dealt to the dies in turn, and what all of them need comes
+# eight times. Which matrix it is depends on the order of the programs: here the first index of the grid, the row of
+# tiles, is the one that changes fastest, so die `i` gets row of tiles `i` of every column: its strip of A once, and all
+# of B. That makes one reading of A and eight of B: 4.5 on average.
 #
 # So *the order in which programs are numbered* is part of the algorithm. Unit 05 groups them (`05.grouped_order`). The
 # model knows sizes and dies; it knows no time, and its caches are cold at the start (`docs/virtual-gpu.md`).
 #
 # > **Facts: dies and L2**
 # >
+# > - An A100's L2 has two partitions; each caches what the SMs connected to it ask for, and data move between them.
+# >   (source: NVIDIA developer forum, [answer that quotes the A100
+# >   whitepaper](https://forums.developer.nvidia.com/t/meanings-of-l2-l2-copy/200725))
 # > - MI300X: 8 dies, an L2 of 4 MB on each, 32 MB in all. (source: ROCm docs/reference/gpu-arch-specs.rst)
 # > - AMD's advice for MI300X: at least 1,024 workgroups in a grid. (source: ROCm, [MI300X workload
 # >   optimization](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html))
@@ -1079,9 +1093,18 @@ for model in MODELS.values():
     print(f"{model.name:12}{figures}   {model.source}")
 
 # %% [markdown] what fits
-# A model a hundred times larger with less than a seventh of the cache. Now the chips. A GB is $10^9$ bytes, as vendors
-# print it. The largest batch is what is left beside the weights, divided by what one sequence needs; when the weights
-# alone do not fit it is 0.
+# A model a hundred times larger with less than a seventh of the cache. Now the chips. The largest batch is what is left
+# beside the weights, divided by what one sequence needs; when the weights alone do not fit it is 0. We take the GB of a
+# data sheet as $10^9$ bytes. That is on the safe side:
+#
+# > **Facts: the bytes of a GB**
+# >
+# > - An H100 of 80 GB reports 81,559 MiB, so 85.52 GB of $10^9$ bytes. (source: [Why does an NVIDIA H100 80GB card
+# >   offer 85.52 GB?](https://thundergolfer.com/blog/nvidia-gpu-memory-capacity))
+# > - An MI300X of 192 GB reports 206,141,652,992 bytes. (source: [ROCm issue
+# >   4750](https://github.com/ROCm/legacy-rocm-build/issues/4750))
+#
+# A program also keeps memory for itself. What is free on your card, `torch.cuda.mem_get_info()` says.
 #
 # **Predict.** Mistral-7B (GQA) in bf16, sequences of 32,768 tokens. How many fit on an H100 and how many on an MI300X,
 # with 2.4 times the memory?
@@ -1109,8 +1132,9 @@ print("\nmemory\n" + "\n".join(f"  {name:12} {CHIPS[name].memory_gb}" for name i
 # More than 2.4 times: weights are paid once, and what is left is what serves. That is the case for memory: 2.4 times
 # the memory holds 2.7 times the sequences here, and for a model that fills an H100 with its weights the factor is
 # without bound. (GPT-2 itself stops at 1,024 tokens: its row is arithmetic. The table reserves the activations of
-# reading one prompt; they cost at most a sequence or two here. The lab leaves them out.) Nothing on this list holds
-# DeepSeek-V3: 671 billion parameters, even at one byte each, need several chips.
+# reading one prompt, 3 to 4 GB for these models of 7 billion parameters: one sequence of Mistral-7B, twelve of
+# Falcon-7B's small ones. The lab leaves them out.) Nothing on this list holds DeepSeek-V3: 671 billion parameters, even
+# at one byte each, need several chips.
 #
 # And training? State alone, at 16 bytes a parameter:
 

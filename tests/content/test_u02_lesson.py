@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpu_utils import CHIPS
+from gpu_utils.analytic.access import bank_conflicts
+from gpu_utils.analytic.memory import MODELS, kv_cache_bytes, largest_batch, plan
 from gpu_utils.course.cells import parse_cells
 
 LESSON = Path(__file__).parents[2] / "content/02_gpu_machine/lesson.py"
@@ -65,3 +68,20 @@ def outputs(tmp_path_factory) -> dict[str, str]:
 def test_a_cell_prints_what_the_text_says(outputs, title):
     for line in STATED[title]:
         assert line in outputs[title], outputs[title]
+
+
+@pytest.mark.parametrize(("name", "lost"), [("Mistral-7B", 1), ("Falcon-7B", 12)])
+@pytest.mark.parametrize("chip", ["H100", "MI300X"])
+def test_activations_cost_as_many_sequences_as_the_text_says(name, lost, chip):
+    model, room = MODELS[name], CHIPS[chip].memory_gb.value * 1e9
+    alone = (room - 2 * model.parameters) // kv_cache_bytes(model.cache, 1, 32768)
+    assert alone - largest_batch(chip, model, 32768, weight_bytes=2, cache_bytes=2) == lost
+    assert 3e9 < plan(chip, model, batch=1, context=32768).activations < 4e9
+
+
+def test_the_padded_tile_has_one_conflict_for_each_read_and_write_on_64_banks():
+    rows = [divmod(lane, 32) for lane in range(64)]
+    write = [4 * (33 * row + column) for row, column in rows]
+    read = [4 * (33 * column + row) for row, column in rows]
+    assert [bank_conflicts(addresses, banks=64).conflicts for addresses in (write, read)] == [1, 1]
+    assert 16 * 4 * 4 * (1 + 1) == 512  # blocks, wavefronts of each, rows of each thread
