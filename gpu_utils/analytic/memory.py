@@ -14,7 +14,7 @@ from gpu_utils.chips import CHIPS, Chip
 from gpu_utils.errors import BadArgument, UnknownFigure
 
 GB = 10**9
-"""Bytes of a GB, as vendors print memory. Drivers often report a little more; a plan with less is on the safe side."""
+"""Bytes of a GB of a data sheet, taken as decimal. Cards report up to 7% more, so that a plan is on the safe side."""
 
 
 @dataclass(frozen=True)

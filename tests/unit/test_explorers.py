@@ -19,7 +19,7 @@ from gpu_utils.analytic.roofline import Point, roofline
 from gpu_utils.chips import TARGETS
 from gpu_utils.compiler import resources
 from gpu_utils.errors import BadArgument, UnknownFigure, UnknownName
-from gpu_utils.ui.explore import EXPLORERS, access, memory
+from gpu_utils.ui.explore import EXPLORERS, access, divergence, memory
 from gpu_utils.ui.explore import occupancy as occupancy_explorer
 from gpu_utils.ui.explore import roofline as roofline_explorer
 
@@ -351,3 +351,31 @@ def test_a_context_that_the_slider_cannot_show_is_refused():
 def test_a_target_in_place_of_a_kernel_is_told_where_targets_go():
     with pytest.raises(BadArgument, match=r"'sm_90' is no compiled kernel; .* targets as nvidia="):
         explore("occupancy", "sm_90")
+
+
+def leaving(picture):
+    """Words of a drawing that do not fit between its edges, by the width of an average letter."""
+    found = []
+    for drawing in parsed(picture).iter("{http://www.w3.org/2000/svg}svg"):
+        right = float(drawing.get("viewBox").split()[2])
+        for words in drawing.iter("{http://www.w3.org/2000/svg}text"):
+            wide = len(words.text) * float(words.get("font-size")) * (0.6 if words.get("font-weight") else 0.5)
+            left = float(words.get("x")) - wide * {"start": 0, "middle": 0.5, "end": 1}[words.get("text-anchor")]
+            if left < 0 or left + wide > right:
+                found.append(words.text)
+    return found
+
+
+def test_the_longest_words_stay_inside_of_the_drawings():
+    sizes = {"weight_bytes": 2.0, "cache_bytes": 2.0, "chips": ("H100", "RX 7900 XTX")}
+    assert not leaving(memory.draw("DeepSeek-V3", batch=512, context=131072, together=16, **sizes))
+    for target in ("gfx1100", "gfx942", "sm_90"):
+        assert not leaving(divergence.draw(target, "lane % 2", "Triton", 0))
+    for target in TARGETS:
+        assert not leaving(occupancy_explorer.draw(target, 1, 0, 32))
+
+
+def test_the_label_of_a_point_in_the_corner_is_not_on_the_title():
+    root = parsed(occupancy_explorer.draw("gfx1100", 1, 0, 32))
+    heights = {words.text: float(words.get("y")) for words in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert heights["1 register: 64"] > heights["wavefronts that fit"] + 14

@@ -169,7 +169,9 @@ def _listing(vendor: str, table: list[Row], step: int) -> list[str]:
     for number in range(len(table[0].masks)):
         lanes = THREADS // len(table[0].masks)
         x = left + number * (lanes * _CELL + between)
-        drawn.append(text(x, 11, f"{wave(vendor)} {number}: {lanes} lanes", size=11))
+        name = f"{wave(vendor)} {number}: {lanes} lanes"
+        fits = len(name) * 5.6 < lanes * _CELL + between
+        drawn.append(text(x, 11, name if fits else f"{wave(vendor)} {number}", size=11))
         for at, row in enumerate(table):
             mask, y = row.masks[number], 18 + at * _ROW
             if mask is None:

@@ -16,7 +16,7 @@ from gpu_utils.ui.explore.widget import Explorer, choice, slider
 
 WIDTHS = {"bf16, 2 bytes": 2.0, "fp8, 1 byte": 1.0}
 CONTEXTS = [2**power for power in range(9, 18)]
-_WIDTH, _LEFT, _BAR, _ROW = 720.0, 116.0, 390.0, 46.0
+_WIDTH, _LEFT, _BAR, _ROW = 720.0, 136.0, 350.0, 46.0
 
 
 def draw(
@@ -98,7 +98,7 @@ def _bars(plans: dict[str, MemoryPlan], parts: dict[str, int], together: int) ->
         if start * scale > _BAR:
             drawn.append(text(_LEFT + _BAR + 2, y + 20, "»", size=18, bold=True))
         sign = "✓" if found.fits else "✗"
-        drawn += [text(_LEFT + _BAR + 20, y + 19, f"{sign} {_verdict(found)}"), "</g>"]
+        drawn += [text(_LEFT + _BAR + 20, y + 19, f"{sign} {_verdict(found)}", size=11), "</g>"]
     return drawn
 
 

@@ -162,13 +162,15 @@ def _chart(found: Occupancy, registers: int, fit: list[int]) -> list[str]:
         stairs += [at(max(count_ - 1, 0), waves), at(count_, waves)]
     x, y = at(registers, found.waves)
     room = x < left + width - 130  # above and to the right of a falling curve nothing is drawn
-    beside_point = (x + 8 if room else left + width, y - 8)
+    under_title = y < top + 14 and x < left + 110
+    beside_point = (x + 8 if room else left + width, y + 18 if under_title else y - 8)
+    label = f"{count(registers, 'register')}: {found.waves}"
     drawn += [
         text(4, 11, f"{wave(limits.vendor)}s that fit", size=11),
         path(stairs, "hue"),
         path([(x, top + height), (x, y)], dashes="3 3"),
         f'<circle class="mark" cx="{x:.1f}" cy="{y:.1f}" r="6"/>',
-        text(*beside_point, f"{registers} registers: {found.waves}", at="start" if room else "end", bold=True),
+        text(*beside_point, label, at="start" if room else "end", bold=True),
         text(left + width, top + height + 30, "registers of a lane", size=11, at="end"),
     ]
     if limits.registers_max < right - 100:
@@ -185,7 +187,7 @@ def _chart(found: Occupancy, registers: int, fit: list[int]) -> list[str]:
 
 def _chart_words(found: Occupancy, registers: int) -> str:
     kind = wave(found.target.vendor)
-    return f"{kind}s that fit, in steps: at {registers} registers {found.waves} of {found.most}"
+    return f"{kind}s that fit, in steps: at {count(registers, 'register')} {found.waves} of {found.most}"
 
 
 def explorer(

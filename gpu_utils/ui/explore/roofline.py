@@ -25,7 +25,7 @@ FORMATS = {
     "fp32": "fp32, vector units",
 }
 _DASHES = ("", "9 4", "3 3", "12 4 3 4", "6 2", "1 3", "15 5")
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720.0, 400.0, 46.0, 150.0, 24.0, 40.0
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720.0, 400.0, 46.0, 162.0, 24.0, 40.0
 
 
 def draw(chips: Sequence[str], dtype: str, points: Sequence[Point] = ()) -> Picture:
