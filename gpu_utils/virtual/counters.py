@@ -96,6 +96,10 @@ class Counters:
         if address.size > FEW_LANES:
             return _sectors(address, size, mask, sector)
         active = address if mask is None else address[mask]
+        if active.size == 1:
+            first = int(active.item())
+            touched = (first + size - 1) // sector - first // sector + 1
+            return 1, 1, touched, min(touched, -(-size // sector))
         low = address - int(active.min()) // sector * sector
         low = low if mask is None else np.where(mask, low, -1)
         key = (size, low.tobytes())
@@ -134,11 +138,21 @@ class Counters:
         access = self.shareds.get(op.index)
         if access is None:
             access = self.shareds[op.index] = Access(kind="atomic" if atomic else "store" if store else "load")
-        lanes = offset.size if mask is None else int(np.count_nonzero(mask))
-        waves = len(offset) if mask is None else int(np.count_nonzero(mask.any(axis=1)))
-        # moving all lanes by whole rows of banks changes nothing: the pattern is counted once
-        row = 4 * self.chip.banks
         active = offset if mask is None else offset[mask]
+        if active.size == 1:
+            waves, seen = 1, (1, 1)
+        else:
+            waves = len(offset) if mask is None else int(np.count_nonzero(mask.any(axis=1)))
+            seen = self._banked(offset, size, mask, active)
+        access.waves += waves
+        access.lanes += active.size
+        access.bytes += active.size * size
+        access.transactions += seen[0]
+        access.ideal += seen[1]
+
+    def _banked(self, offset: np.ndarray, size: int, mask: np.ndarray | None, active: np.ndarray) -> tuple[int, int]:
+        """What `bank_cycles` says. Moving all lanes by whole rows of banks changes nothing: one count is enough."""
+        row = 4 * self.chip.banks
         low = offset - int(active.min() if active.size else 0) // row * row
         low = low if mask is None else np.where(mask, low, -1)
         key = (size, low.tobytes())
@@ -147,11 +161,7 @@ class Counters:
             if len(self._banks_seen) > 256:
                 self._banks_seen.clear()
             seen = self._banks_seen[key] = bank_cycles(low, size, self.chip.banks)
-        access.waves += waves
-        access.lanes += lanes
-        access.bytes += lanes * size
-        access.transactions += seen[0]
-        access.ideal += seen[1]
+        return seen
 
     # asked by people
 

@@ -223,7 +223,8 @@ class VirtualGpu:
         order = np.arange(total)
         if self.order == "shuffled":
             self.random.shuffle(order)
-        step = blocks_per_batch(program, waves, launch.shared_bytes)
+        traced_lock = self.tracer is not None and program.locks
+        step = 1 if traced_lock else blocks_per_batch(program, waves, launch.shared_bytes)
         new_state = import_module(f"gpu_utils.virtual.{self.model.isa}").new_state
 
         def states() -> Iterator[State]:
@@ -245,12 +246,9 @@ class VirtualGpu:
 
 
 def blocks_per_batch(program: Program, waves: int, shared_bytes: int) -> int:
-    """How many blocks run side by side: as many as keep registers and shared memory in cache.
-
-    One where the kernel takes a lock: the others would only spin in step with the one that has it.
-    """
+    """How many blocks run side by side: as many as keep registers and shared memory in cache."""
     fit = min(MAX_WAVES, max(1, BATCH_BYTES // bytes_per_wave(program, waves, shared_bytes)))
-    return 1 if program.locks else max(1, fit // waves)
+    return max(1, fit // waves)
 
 
 def bytes_per_wave(program: Program, waves: int, shared_bytes: int) -> int:

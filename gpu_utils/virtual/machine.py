@@ -97,7 +97,7 @@ class Program:
     entry: index of the first op. unit: "wave" or "lane". lanes: 32 or 64.
     name: as in the source. info: what the decoder wants to keep (register counts, kernel arguments, ...).
     spinning: jumps back of loops that communicate; waiting: of short ones that may wait for another block.
-    locks: one of them takes a lock: always the same value is swapped in, until the old one pleases.
+    locks: ops of loops that take a lock: always the same value is swapped in, until the old one pleases.
     """
 
     name: str
@@ -112,7 +112,7 @@ class Program:
     joined: dict[int, Together] = field(default_factory=dict)
     spinning: set[int] = field(default_factory=set)
     waiting: set[int] = field(default_factory=set)
-    locks: bool = False
+    locks: set[int] = field(default_factory=set)
 
     def finish(self) -> Program:
         """Number the ops and cut them into segments; call once, after decoding."""
@@ -136,19 +136,24 @@ class Program:
                 if len(loop) <= WAIT_OPS and any(_POLLS.search(each.text) for each in loop):
                     self.waiting.add(op.index)
                     self.spinning.add(op.index)
-                    self.locks |= any(_TAKES.search(each.mnemonic) and not _feeds_itself(each, loop) for each in loop)
+                    if any(_TAKES.search(each.mnemonic) and not _feeds_itself(each, loop) for each in loop):
+                        self.locks |= {each.index for each in loop}
         return self
 
     def together(self, start: int) -> Together:
-        """From `start` on: neither a label nor a wait of lanes for each other matters while no unit is elsewhere."""
+        """From `start` on: neither a label nor a wait of lanes for each other matters while no unit is elsewhere.
+
+        It ends before a loop that takes a lock.
+        """
         parts: list[int] = []
         runs: list[Callable[[Any], Any]] = []
         segment = self.segments[start]
+        ahead = set() if start in self.locks else self.locks
         while True:
             parts.append(segment.index)
             runs += segment.runs
             passes = segment.stop is None or segment.stop.ends == "sync"
-            if not passes or segment.next not in self.segments:
+            if not passes or segment.next not in self.segments or segment.next in ahead:
                 break
             segment = self.segments[segment.next]
         found = self.joined[start] = Together(tuple(parts), tuple(runs), None if passes else segment.stop, segment.next)
@@ -189,6 +194,7 @@ class State:
     mask: None (every lane runs) or a bool array (waves, lanes): the lanes that an op may write.
     active_waves, active_lanes: counts for the running group.
     first_block: how many blocks of the launch come before this batch; turn: accesses that were recorded for the L2.
+    whole: the batch that this block was a part of, or None; parts: blocks of this batch that go on alone.
     memory, shared, counters: see memory.py and counters.py. launch: the Launch this batch is part of.
     """
 
@@ -209,6 +215,8 @@ class State:
         self.shared: Any = None
         self.absent: np.ndarray | None = None
         self.first_block = self.turn = 0
+        self.whole: State | None = None
+        self.parts = 0
 
     def enter(self, act: np.ndarray | None) -> None:
         """Make `act` the running units: set act, mask and the counts. AMDGCN overrides it to add EXEC."""
@@ -231,6 +239,27 @@ class State:
         """A copy of one wave's registers by name, for a trace."""
         raise NotImplementedError
 
+    def part(self, block: int) -> State:
+        """One block of this batch, to go on alone: its registers and its shared memory are views of those here.
+
+        Only while all units are together. Subclasses add their rows. This batch is closed after its last part.
+        """
+        part = object.__new__(type(self))
+        part.__dict__.update(self.__dict__)  # copy.copy takes ten times as long
+        part.waves, part.blocks = self.waves_per_block, 1
+        waves = self.waves_of(block)
+        part.block_ids = self.block_ids[block : block + 1]
+        part.block_of_wave, part.wave_in_block = np.zeros(part.waves, np.int64), self.wave_in_block[waves]
+        part.program_number = self.program_number[waves]
+        part.unit_shape = (part.waves, *self.unit_shape[1:])
+        part.first_block = self.first_block + block
+        part.shared = self.shared.part(block)
+        part.whole = self
+        return part
+
+    def waves_of(self, block: int) -> slice:
+        return slice(block * self.waves_per_block, (block + 1) * self.waves_per_block)
+
     def close(self) -> None:
         """Called after the batch; a subclass takes back the regions that it registered."""
 
@@ -244,8 +273,9 @@ class State:
 class Scheduler:
     """Runs one batch to its end: groups of units by program counter, the lowest first."""
 
-    def __init__(self, state: State, tracer: Callable[[State, Op], None] | None = None) -> None:
-        self.state, self.program, self.tracer = state, state.program, tracer
+    def __init__(self, state: State, tracer: Callable[[State, Op], None] | None, start: int) -> None:
+        self.state, self.program, self.tracer, self.start = state, state.program, tracer, start
+        self.lock: int | None = None  # where the batch stopped, for its blocks to go on alone
         self.groups: dict[int, np.ndarray] = {}  # op index -> units that are there and may run
         self.live: np.ndarray | None = None  # None: all
         self.parked: dict[int, np.ndarray] = {}  # op index -> lanes that wait there for others of their warp
@@ -259,20 +289,27 @@ class Scheduler:
         self.tick = 0
 
     def turns(self) -> Iterator[None]:
-        """Run to the end; a batch that waits, perhaps for a block of another batch, yields in between."""
+        """Run to the end; a batch that waits, perhaps for a block of another batch, yields in between.
+
+        Before a lock a batch of several blocks stops: in step, all would spin as long as one holds it.
+        """
         state, segments = self.state, self.program.segments
         waves, lanes = state.counters.segment_waves, state.counters.segment_lanes
-        pc: int | None = self.program.entry
+        pc: int | None = self.start
+        locks = self.program.locks if state.blocks > 1 and self.tracer is None else ()
         patience = ROUNDS
         state.enter(None)
         if state.absent is not None:
             self.live = ~state.absent
-            self.add(self.program.entry, self.live)
+            self.add(self.start, self.live)
             pc = self.pick()
         sums: dict[int, list[int]] = {}
         joined = self.program.joined
         try:
             while pc is not None:
+                if pc in locks and state.act is None and self.live is None:
+                    self.lock = pc
+                    return
                 segment: Segment | Together
                 if state.act is None and self.tracer is None:
                     segment = joined.get(pc) or self.program.together(pc)
@@ -461,6 +498,8 @@ class Scheduler:
         live = np.ones(self.state.unit_shape, bool) if self.live is None else self.live
         if need is None and np.count_nonzero(waiting) == np.count_nonzero(live):
             free = waiting
+        elif need is None and self.state.blocks == 1:
+            return
         else:
             shape = (self.state.blocks, -1)
             arrived = waiting.reshape(shape).sum(axis=1)
@@ -514,14 +553,22 @@ def run_batches(states: Iterator[State], tracer: Callable[[State, Op], None] | N
     A batch that waits lets the next one start, as long as `most` are alive, and then those that wait have their turns:
     so a block may wait for one of a later batch.
     """
-    waiting: deque[tuple[State, Iterator[None]]] = deque()
+    waiting: deque[tuple[Scheduler, Iterator[None]]] = deque()
+    parts: deque[Scheduler] = deque()
+
+    def fresh() -> Scheduler | None:
+        if parts:
+            return parts.popleft()
+        state = next(states, None)
+        return None if state is None else Scheduler(state, tracer, state.program.entry)
+
     ended = True
     try:
         with np.errstate(all="ignore"):
             while True:
-                fresh = None if waiting and (ended or len(waiting) >= most) else next(states, None)
-                if fresh is not None:
-                    turn = fresh, Scheduler(fresh, tracer).turns()
+                scheduler = None if waiting and (ended or len(waiting) >= most) else fresh()
+                if scheduler is not None:
+                    turn = scheduler, scheduler.turns()
                 elif waiting:
                     turn = waiting.popleft()
                 else:
@@ -529,7 +576,23 @@ def run_batches(states: Iterator[State], tracer: Callable[[State, Op], None] | N
                 waiting.append(turn)
                 ended = next(turn[1], turn) is turn
                 if ended:
-                    waiting.pop()[0].close()
+                    waiting.pop()
+                    state, lock = turn[0].state, turn[0].lock
+                    if lock is None:
+                        _close(state)
+                    else:
+                        state.parts = state.blocks
+                        parts += [Scheduler(state.part(block), None, lock) for block in range(state.blocks)]
     finally:
-        for state, _ in waiting:
-            state.close()
+        for scheduler, _ in waiting:
+            _close(scheduler.state)
+
+
+def _close(state: State) -> None:
+    """Close a batch; one that was taken apart, after its last part."""
+    if state.whole is None:
+        state.close()
+    else:
+        state.whole.parts -= 1
+        if not state.whole.parts:
+            state.whole.close()

@@ -384,7 +384,9 @@ class Memory:
         state.counters.global_access(state, op, self.offsets(address, region), width, mask, atomic=True)
         if int(np.bitwise_or.reduce(active, axis=None)) & (width - 1):
             self._misaligned(state, op, np.where(mask, address, 0) if mask is not None else address, width)
-        if returns and self.races:
+        if returns and self.races and state.blocks == 1:
+            self.synced.add(int(state.program_number[0]))
+        elif returns and self.races:
             waves = slice(None) if mask is None else mask.any(axis=1)
             self.synced.update(state.program_number[waves].tolist())
         index = (active - _ORIGIN) >> (width.bit_length() - 1)
@@ -433,6 +435,17 @@ class Shared:
         """What a new batch finds: nothing written."""
         self.bytes[:] = 0
         self.written[:] = 0
+
+    def part(self, block: int) -> Shared:
+        """A view of one block's share."""
+        part = object.__new__(Shared)
+        part.size, part.stride, part.check = self.size, self.stride, self.check
+        start, end = block * self.stride, (block + 1) * self.stride
+        part.blocks, part.base, part.bytes = 1, self.base + start, self.bytes[start:end]
+        part.words = {width: words[start // width : end // width] for width, words in self.words.items()}
+        part.written = self.written[start // 2 : end // 2]
+        part.marks = {width: marks[start // 2 // width : end // 2 // width] for width, marks in self.marks.items()}
+        return part
 
     def block_base(self, state: State) -> np.ndarray:
         """Byte offset of each wave's block in `bytes`, int64 (waves, 1)."""

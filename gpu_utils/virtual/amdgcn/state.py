@@ -8,7 +8,8 @@ of the same rows seen as uint32, int32 and float32: shape (waves, lanes) for vec
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, cast
 
 import numpy as np
 
@@ -50,13 +51,28 @@ class Registers:
         used = (*range(min(info["sgprs"], 106)), *range(106, 128))
         for i in used:
             rows[SGPR + i] = self.S[:, i : i + 1]
+        self.parts: dict[int, Registers] = {}
+        self.of_waves = [i for i, row in enumerate(rows) if row is not None]
         for i, value in enumerate(info["constants"]):
             rows[CONSTANTS + i] = np.array([[value]], np.uint32)
-        self.U = rows
-        self.I = [None if row is None else row.view(np.int32) for row in rows]
-        self.F = [None if row is None else row.view(np.float32) for row in rows]
+        self.U: list[Any] = rows
+        self.I: list[Any] = [None if row is None else row.view(np.int32) for row in rows]
+        self.F: list[Any] = [None if row is None else row.view(np.float32) for row in rows]
         # 64-bit views of the even SGPR pairs, by row number of the low half
         self.Q = {SGPR + i: self.S[:, i : i + 2].view(np.uint64) for i in used if i % 2 == 0}
+
+    def part(self, waves: slice) -> Registers:
+        """Views of the rows of some waves, made once."""
+        if waves.start in self.parts:
+            return self.parts[waves.start]
+        part = self.parts[waves.start] = copy.copy(self)
+        part.vectors, part.S = self.vectors[:, waves], self.S[waves]
+        part.U, part.I, part.F = list(self.U), list(self.I), list(self.F)
+        for rows in (part.U, part.I, part.F):
+            for i in self.of_waves:
+                rows[i] = rows[i][waves]
+        part.Q = {i: row[waves] for i, row in self.Q.items()}
+        return part
 
 
 _spare: dict[tuple[Program, int], Registers] = {}
@@ -69,16 +85,15 @@ class AmdState(State):
     def __init__(self, program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> None:
         super().__init__(program, launch, block_ids, waves_per_block)
         kept = None if launch.fresh else _spare.pop((program, self.waves), None)
-        self.registers = kept or Registers(program, self.waves)
-        registers = self.registers
-        self.U, self.F, self.Q, self.S = registers.U, registers.F, registers.Q, registers.S
-        self.I, self.vectors = registers.I, registers.vectors
+        registers = kept or Registers(program, self.waves)
+        self._use(registers)
         self.scc = np.zeros((self.waves, 1), bool)
         self.full = np.uint64((1 << self.lanes) - 1)
         self.exec_mask: np.ndarray | None = None
         self.act_column: np.ndarray | None = None
         self.Q[EXEC][...] = self.full
         self.lane = np.arange(self.lanes, dtype=np.int64)[None, :]
+        self.every_lane = np.ones((1, self.lanes), bool)
         if kept and (kept.shared.size, kept.shared.blocks) == (launch.shared_bytes, self.blocks):
             kept.shared.reset()
         else:
@@ -86,6 +101,19 @@ class AmdState(State):
         self.shared = registers.shared
         self._scratch_region = None
         self._start(launch)
+
+    def _use(self, registers: Registers) -> None:
+        self.registers = registers
+        self.U, self.F, self.Q, self.S = registers.U, registers.F, registers.Q, registers.S
+        self.I, self.vectors = registers.I, registers.vectors
+
+    def part(self, block: int) -> AmdState:
+        part, waves = cast(AmdState, super().part(block)), self.waves_of(block)
+        part._use(self.registers.part(waves))
+        part.scc = self.scc[waves]
+        part.exec_mask = None if self.exec_mask is None else self.exec_mask[waves]
+        part.scratch_base = None if self.scratch_base is None else self.scratch_base[waves]
+        return part
 
     def _start(self, launch: Any) -> None:
         """What the hardware puts into registers before the first instruction."""
@@ -168,7 +196,7 @@ class AmdState(State):
         if self.act is None:
             self.mask = self.exec_mask
         elif self.exec_mask is None:
-            self.mask = np.repeat(self.act[:, None], self.lanes, axis=1)
+            self.mask = self.act_column & self.every_lane
         else:
             self.mask = self.exec_mask & self.act_column
         self.active_lanes = self.waves * self.lanes if self.mask is None else int(np.count_nonzero(self.mask))

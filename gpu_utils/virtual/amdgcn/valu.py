@@ -84,11 +84,11 @@ _add("v_bfe_u32", "u32", "u32 u32 u32", _bfe(False))
 _add("v_bfe_i32", "i32", "i32 u32 u32", _bfe(True))
 
 
+_REVERSED = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)).reshape(256, 8)[:, ::-1])
+
+
 def _reverse_bits(a: np.ndarray) -> np.ndarray:
-    a = ((a >> _u(1)) & _u(0x55555555)) | ((a & _u(0x55555555)) << _u(1))
-    a = ((a >> _u(2)) & _u(0x33333333)) | ((a & _u(0x33333333)) << _u(2))
-    a = ((a >> _u(4)) & _u(0x0F0F0F0F)) | ((a & _u(0x0F0F0F0F)) << _u(4))
-    return a.byteswap()
+    return _REVERSED[np.ascontiguousarray(a).byteswap().view(np.uint8)].view(_u)
 
 
 _add("v_bfrev_b32", "u32", "u32", _reverse_bits)

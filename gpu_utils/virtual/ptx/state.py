@@ -8,7 +8,7 @@ program are laid out once, when it is decoded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -91,6 +91,15 @@ class PtxState(State):
             slot = slots[number]
             rows[number] = self.special(slot.index).astype(slot.dtype)
         return rows
+
+    def part(self, block: int) -> PtxState:
+        part, waves = cast(PtxState, super().part(block)), self.waves_of(block)
+        part.local = self.local[waves.start * 32 : waves.stop * 32]
+        part.thread = np.arange(part.waves * 32).reshape(part.waves, 32)
+        part.returns = {name: places[waves] for name, places in self.returns.items()}
+        part.fragments, part.wide_masks = {}, {}
+        part.r = [row[waves] if row.ndim and len(row) == self.waves else row for row in self.r]
+        return part
 
     def close(self) -> None:
         for region in self.regions:

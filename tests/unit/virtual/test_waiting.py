@@ -90,13 +90,52 @@ def test_a_trace_follows_its_wave_through_all_its_turns(target):
 
 
 @each_target
-def test_a_kernel_that_takes_a_lock_runs_one_block_at_a_time(target):
+def test_at_a_lock_the_blocks_of_a_batch_go_on_one_after_the_other(target):
     run = Run(target)
     with virtual_gpu(target) as gpu:
         CASES["lock_by_compare_and_swap"].body(run)
     assert gpu.last.program.locks
     rounds = max(waves for waves, _ in gpu.counters.per_op().values())
     assert rounds <= gpu.counters.launched_waves * 2  # hardly a wave tried twice
+
+
+@triton.jit
+def locked_rows_kernel(lock_ptr, last_ptr, order_ptr, x_ptr, out_ptr, COLUMNS: tl.constexpr):
+    row, columns = tl.program_id(0), tl.arange(0, COLUMNS)
+    x = tl.load(x_ptr + row * COLUMNS + columns)
+    before = tl.sum(tl.where(columns % 2 == 0, x, 0.0), axis=0)  # through shared memory, before the lock
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+        pass
+    place = tl.load(last_ptr)
+    tl.store(order_ptr + place, row)
+    tl.debug_barrier()
+    tl.store(last_ptr, place + 1)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock_ptr, 0)
+    after = tl.sum(x, axis=0)  # and after it
+    tl.store(out_ptr + 2 * row, before)
+    tl.store(out_ptr + 2 * row + 1, after)
+
+
+@each_target
+@pytest.mark.parametrize("order", ["program", "shuffled"])
+def test_a_block_that_goes_on_alone_keeps_its_registers_and_its_shared_memory(target, order):
+    x = torch.randn(24, 256)
+    lock, last, rows = (torch.zeros(n, dtype=torch.int32) for n in (1, 1, 24))
+    out = torch.zeros(24, 2)
+    with virtual_gpu(target, order=order) as gpu:
+        locked_rows_kernel[(24,)](lock, last, rows, x, out, COLUMNS=256)
+    assert gpu.last.program.locks
+    assert sorted(rows.tolist()) == list(range(24))
+    assert torch.allclose(out, torch.stack([x[:, ::2].sum(1), x.sum(1)], dim=1), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+def test_a_lock_is_traced_one_block_a_batch(target):
+    run = Run(target)
+    with virtual_gpu(target) as gpu, gpu.trace((3, 0, 0), wave=0) as trace:
+        CASES["lock_by_compare_and_swap"].body(run)
+    assert trace.steps[-1].index == max(step.index for step in trace.steps)
 
 
 @pytest.mark.parametrize("target", ["gfx942", "gfx90a"])
