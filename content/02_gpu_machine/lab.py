@@ -32,7 +32,7 @@ from gpu_utils.chips import TARGETS
 # |---|---|
 # | `addresses` | byte address of each lane, in lane order; `None` where a mask has switched the lane off |
 # | `access_bytes` | bytes that each lane reads, 4 to 16; never more than a segment |
-# | `segment` | bytes: 32 on NVIDIA (a sector), 64 on gfx90a, 128 on the other AMD targets (a line of the L1) |
+# | `segment` | bytes: 32 on NVIDIA (a sector), 64 on gfx90a, 128 on gfx942 and gfx1100 (a line of the L1) |
 # | result | int, number of transactions; 0 when all lanes are off |
 #
 # **A small example.** Five lanes read 4 bytes each, with segments of 32. Lane 3 is off, lane 4 begins in one segment
@@ -134,8 +134,8 @@ check("02.bank_conflicts")
 
 # %% [markdown] why bank_conflicts
 # **Why it matters.** A 32 x 32 tile that is written by rows and read by columns is the transpose of unit 04. Until its
-# rows are one word longer, reading a column takes a warp 32 cycles instead of one. The same padding works on both
-# vendors; how much it saves you can now work out for 32 lanes on 32 banks, 64 on 32, and 64 on 64.
+# rows are one word longer, reading a column takes a warp 32 cycles instead of one. The same padding helps on both
+# vendors; how much is left you can now work out for 32 lanes on 32 banks, 64 on 32, and 64 on 64.
 
 # %% [markdown] statement of divergence
 # ## 02.divergence: what a branch costs
@@ -480,7 +480,7 @@ check("02.arithmetic_intensity")
 # | `model` | dict: `layers`, `heads`, `head_dim`, `parameters`, and `kv_heads` or (MLA) `latent` and `rope` |
 # | `batch`, `context` | sequences, and tokens of each |
 # | `cache_bytes`, `weight_bytes` | bytes of one value in the cache, and of one parameter: 2 for bf16, 1 for FP8 |
-# | `memory_gb` | memory of the chip in GB of $10^9$ bytes |
+# | `memory_gb` | memory of the chip in GB, each taken as $10^9$ bytes |
 # | `"per_token"` in the result | int, bytes of one token in all layers |
 # | `"cache"` | int, bytes of `batch` sequences of `context` tokens |
 # | `"largest_batch"` | int, most sequences of `context` tokens that fit beside the weights; 0 when none does |

@@ -274,8 +274,9 @@ EXERCISE = Exercise(
     hints=(
         "First one SIMD: how many waves do its registers hold, and how many wave slots has it? Then the whole CU, "
         "where the LDS comes in as well.",
-        "total = vgprs, or vgprs rounded up to 4 plus agprs. Rounded up to `granule`, it divides `registers`; the "
-        "result is at most `waves_per_simd`. Then blocks as on NVIDIA: times `simds`, divided by num_waves.",
+        "total = vgprs, or vgprs rounded up to 4 plus agprs. Rounded up to `granule`, it divides `registers`. "
+        "waves_per_simd is that quotient, or the slots of a SIMD where they are fewer. Blocks, as on NVIDIA: the "
+        "quotient itself times `simds`, divided by num_waves.",
         "waves: waves_per_unit // num_waves. registers: registers // rounded * simds // num_waves. LDS: "
         "shared_per_unit // (lds_bytes rounded up to shared_granule), 0 above shared_per_block, and no limit at all "
         "when lds_bytes is 0.",
