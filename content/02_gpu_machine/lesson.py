@@ -120,8 +120,8 @@ for label, figure in rows.items():
 # >   inst_executed](https://forums.developer.nvidia.com/t/inst-executed-and-thread-inst-executed/154021/4))
 # > - An SM of an A100 or H100 has 64 K registers of 32 bits; a thread can have 255 of them. (source: CUDA programming
 # >   guide, compute capabilities)
-# > - A SIMD of gfx90a, gfx942 and gfx950 has 512 vector registers for each lane, VGPRs and AGPRs together, and takes 8
-# >   waves; a CU has four SIMDs. (source: LLVM, AMDGPUBaseInfo.cpp)
+# > - A SIMD of gfx90a, gfx942 and gfx950 has 512 vector registers for each lane, VGPRs and AGPRs (for accumulators,
+# >   section 5) together, and takes 8 waves; a CU has four SIMDs. (source: LLVM, AMDGPUBaseInfo.cpp)
 # > - A SIMD of gfx1100 and gfx1201 has 1,536 for each of 32 lanes, and takes 16 waves. (source: LLVM,
 # >   AMDGPUBaseInfo.cpp)
 # > - A block can have 163 KiB of shared memory on sm_80, 99 KiB on sm_89, 227 KiB on sm_90. (source: CUDA programming
@@ -802,7 +802,7 @@ print("spilled: registers on gfx942, bytes of a lane on sm_90")
 # load 16 bytes a lane, several steps ahead, and have plenty to compute meanwhile.
 #
 # - **Occupancy matters** when waves wait on memory with little asked for at a time: gathers, short rows, reductions,
-#   decoding. Then look at what limits it; the next step may be a few registers away.
+#   generating one token at a time. Then look at what limits it; the next step may be a few registers away.
 # - **It does not** when the kernel keeps enough on the way by itself, or when it is already at the roof of the next
 #   section. More than enough buys nothing.
 
@@ -848,7 +848,7 @@ for name in ("H100", "MI300X"):
 # - Bytes: read $x$, $W$ and $b$, write $y$, each once: $2\,(nd + 4d^2 + 4d + 4nd)$.
 #
 # **Predict.** $d = 768$. What is the intensity in training, with 8 sequences of 1,024 tokens ($n = 8192$)? And when one
-# sequence decodes, with $n = 1$?
+# sequence *decodes*, which makes one token at a time, so $n = 1$?
 
 # %% guess intensity
 my_guess = None  # (in training, in decoding)
@@ -1069,10 +1069,10 @@ for target in ("sm_80", "gfx942"):
 #
 # | attention | values kept for each token and layer |
 # |---|---|
-# | MHA: every head has its own keys and values | $2 \times \text{heads} \times \text{head\_dim}$ |
-# | GQA: groups of query heads share them | $2 \times \text{kv\_heads} \times \text{head\_dim}$ |
-# | MQA: all share one | $2 \times \text{head\_dim}$ |
-# | MLA: one compressed vector, and the rotated part of the key | $\text{latent} + \text{rope}$ |
+# | MHA, multi-head: every head has its own keys and values | $2 \times \text{heads} \times \text{head\_dim}$ |
+# | GQA, grouped-query: groups of query heads share them | $2 \times \text{kv\_heads} \times \text{head\_dim}$ |
+# | MQA, multi-query: all share one | $2 \times \text{head\_dim}$ |
+# | MLA, multi-head latent: one compressed vector, and the rotated part of the key | $\text{latent} + \text{rope}$ |
 #
 # There is no factor 2 in the last row: keys and values are both computed again from the one vector.
 #
