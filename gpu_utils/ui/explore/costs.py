@@ -50,7 +50,8 @@ def draw(config: GPT2Config, batch: int, seq_len: int, chip_name: str, fused: bo
     words = (
         f"{param_count(config):,} parameters, {flops:,} FLOPs per token to train "
         f"({1 - 6 * matmul_params(config) / flops:.0%} of them attention). "
-        f"It needs {needed / GIB:.1f} GiB and {verdict} in the {room / GIB:.1f} GiB of {chip.name}. "
+        f"It needs {needed / GIB:.1f} GiB and {verdict} in the {memory:g} GB of {chip.name}, taken as "
+        f"{room / GIB:.1f} GiB. "
         f"At most {peak * 1e12 / flops:,.0f} tokens/s, were every FLOP of the peak used."
     )
     scale = _BAR / max(needed, room)
