@@ -65,6 +65,7 @@ def compile_cpp(source: str, target: str) -> CppModule:
     with tempfile.TemporaryDirectory(prefix="w2w-clang-") as folder:
         (Path(folder) / SOURCE_NAME).write_text(source)
         asm = _run(clang, limits, Path(folder), [], source)
+        _refuse_directives(asm, limits)
         declared = dict(signatures(_run(clang, limits, Path(folder), _IR, source)))
         if limits.vendor == "nvidia":
             described = of_ptx(asm, _assemble_ptx(asm, limits, Path(folder)))
@@ -105,6 +106,8 @@ def _command(wheel: Path) -> list[str]:
 
 _IR = ["-emit-llvm", "-Xclang", "-disable-llvm-passes", "-fno-discard-value-names"]
 _OPTIONS = ["--cuda-device-only", "-std=c++17", "-O3", "-g1", "-S", "-ffreestanding", "-include", "w2w_gpu.h"]
+_READS = ["-H", "-Werror=c23-extensions"]
+"""clang names every header that it opens, and refuses #embed: see `_without_headers`."""
 _VENDOR = {
     "nvidia": ["-x", "cuda", "-nocudalib", "-nocudainc", "-Wno-unknown-cuda-version", *_PTX_VERSION],
     "amd": ["-x", "hip", "-nogpulib", "-nogpuinc", "-mcode-object-version=5", "-fuse-cuid=none"],
@@ -123,19 +126,47 @@ def _fingerprint(source: str, target: str) -> str:
         *_IR,
         *(path.read_text() for path in sorted(Path(__file__).parent.glob("c*.py"))),
     ]
-    parts += [path.read_text() for path in sorted(INCLUDE.rglob("*.h"))]
+    parts += [path.read_text() for path in sorted(INCLUDE.rglob("*")) if path.is_file()]
     parts += [importlib.metadata.version(name) for name in ("ziglang", "triton")]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def _run(clang: list[str], limits: Target, folder: Path, more: list[str], source: str) -> str:
     maps = [f"-ffile-prefix-map={INCLUDE}=w2w", f"-ffile-prefix-map={folder}=."]
-    log = _call([*clang, *_options(limits), *more, *maps, SOURCE_NAME, "-o", "out"], limits, folder)
+    log = _call([*clang, *_options(limits), *_READS, *more, *maps, SOURCE_NAME, "-o", "out"], limits, folder)
+    log = _without_headers(log, clang, folder, limits)
     if not (folder / "out").exists():
         raise CompileFailed(f"C++ for {limits.name}: {_first_error(log, source)}")
     text = (folder / "out").read_text()
     (folder / "out").unlink()
     return text
+
+
+def _without_headers(log: str, clang: list[str], folder: Path, limits: Target) -> str:
+    """The log without clang's list of headers. A source that opens any file but the headers here is refused.
+
+    Results are kept by the source and these headers alone, and a grader compiles sources that others have written:
+    what stands in its other files must not get into a message.
+    """
+    allowed = [folder.resolve(), *(Path(word).resolve() for word in clang if word.startswith("/"))]
+    for name in re.findall(r"^\.+ (.+)$", log, re.MULTILINE):
+        if not any((folder / name).resolve().is_relative_to(place) for place in allowed):
+            raise CompileFailed(
+                f"C++ for {limits.name}: the source includes {name}; expected only headers of CUDA's and HIP's runtime "
+                "and clang's own, such as stdint.h, by their names"
+            )
+    return re.sub(r"^\.+ .+\n", "", log, flags=re.MULTILINE)
+
+
+_DIRECTIVE = re.compile(r"\.\s*(?:include|incbin|macro|irpc?|rept|altmacro)\b", re.IGNORECASE)
+"""What makes an assembler read a file, or write such a line; clang itself writes none of them."""
+
+
+def _refuse_directives(asm: str, limits: Target) -> None:
+    if found := _DIRECTIVE.search(re.sub(r"^\s*\.(?:file|ident|ascii|asciz|string)\b.*", "", asm, flags=re.MULTILINE)):
+        raise CompileFailed(
+            f"C++ for {limits.name}: inline assembly with the directive {found[0]}; expected instructions only"
+        )
 
 
 def _call(command: list[str], limits: Target, folder: Path) -> str:

@@ -268,20 +268,70 @@ _CUDA_LIBRARIES = {"cublas", "cublasLt", "cudart", "cuda", "nccl", "nvToolsExt",
 
 
 def _in_build_file(files: Mapping[str, str], path: str) -> Iterator[tuple[str, int, str]]:
-    """CUDA's flags and libraries in setup.py that stand under no condition that asks for ROCm."""
+    """CUDA's flags and libraries in setup.py that a ROCm build would get: those of branches for CUDA are left out."""
     try:
-        tree = ast.parse(files[path])
+        strings = list(strings_on_rocm(files[path]))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         yield path, getattr(problem, "lineno", None) or 1, f"not Python: {problem}"[:80]
         return
-    yield from _strings(tree, path, False)
+    for line, text in strings:
+        if text in _CUDA_LIBRARIES or _NVCC_ONLY.fullmatch(text):
+            yield path, line, text
 
 
-def _strings(node: ast.AST, path: str, fenced: bool) -> Iterator[tuple[str, int, str]]:
+def strings_on_rocm(text: str) -> Iterator[tuple[int, str]]:
+    """(line, string) of every string in a Python file but those in branches that only a CUDA build takes.
+
+    Conditions are understood when they ask torch.version, IS_HIP_EXTENSION, or a name that was set to such a question;
+    of others both branches count. Raises SyntaxError, ValueError, RecursionError or MemoryError for what is not Python.
+
+    >>> source = "amd = torch.version.hip is not None\\nlibs = ['hipblas'] if amd else ['cublas']"
+    >>> [text for _, text in strings_on_rocm(source)]
+    ['hipblas']
+    """
+    tree = ast.parse(text)
+    known: dict[str, bool] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            truth = _on_rocm(node.value, known)
+            if truth is not None:
+                known[node.targets[0].id] = truth
+    yield from _strings(tree, known)
+
+
+def _strings(node: ast.AST, known: Mapping[str, bool]) -> Iterator[tuple[int, str]]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.lineno, node.value
+    skipped: list[ast.AST] = []
     if isinstance(node, (ast.If, ast.IfExp)):
-        fenced = fenced or re.search(r"hip|rocm", ast.unparse(node.test), re.IGNORECASE) is not None
-    text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) and not fenced else ""
-    if text in _CUDA_LIBRARIES or _NVCC_ONLY.fullmatch(text):
-        yield path, getattr(node, "lineno", 1), text
+        truth = _on_rocm(node.test, known)
+        body, other = (part if isinstance(part, list) else [part] for part in (node.body, node.orelse))
+        skipped = [] if truth is None else [*other] if truth else [*body]
     for child in ast.iter_child_nodes(node):
-        yield from _strings(child, path, fenced)
+        if child not in skipped:
+            yield from _strings(child, known)
+
+
+def _on_rocm(test: ast.expr, known: Mapping[str, bool]) -> bool | None:
+    """Whether a condition holds in a ROCm build; None when it does not say."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        truth = _on_rocm(test.operand, known)
+        return None if truth is None else not truth
+    if isinstance(test, ast.BoolOp):
+        parts = [_on_rocm(part, known) for part in test.values]
+        decisive = isinstance(test.op, ast.Or)
+        return decisive if decisive in parts else None if None in parts else not decisive
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
+        truth, nothing = _on_rocm(test.left, known), test.comparators[0]
+        if truth is None or not (isinstance(nothing, ast.Constant) and nothing.value in (None, "", False)):
+            return None
+        return truth == isinstance(test.ops[0], (ast.IsNot, ast.NotEq))
+    if isinstance(test, ast.Name) and test.id in known:
+        return known[test.id]
+    if isinstance(test, (ast.Name, ast.Attribute, ast.Call)):
+        asked = ast.unparse(test)
+        if re.search(r"version\W+hip|HIP_EXTENSION|(?i:rocm)", asked):
+            return True
+        if re.search(r"version\W+cuda", asked):
+            return False
+    return None

@@ -11,7 +11,7 @@ import torch
 
 from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.compiler.hipify import BREADCRUMB, hipify
-from gpu_utils.compiler.leftovers import KINDS, leftovers
+from gpu_utils.compiler.leftovers import KINDS, leftovers, strings_on_rocm
 from gpu_utils.compiler.source_text import evaluate, read, tokens_of, without_comments
 from gpu_utils.errors import CompilerMissing
 from gpu_utils.exercises.u03_porting_to_rocm import hipify_device, hipify_fixups, hipify_ports
@@ -266,6 +266,33 @@ def test_a_build_file_may_keep_cudas_flags_under_a_condition():
     assert found_in("", **{"setup.py": "x = ("})[0][0] == "build-file"
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "torch.version.hip",
+        "torch.version.hip is not None",
+        "not torch.version.cuda",
+        "torch.version.cuda is None",
+        "bool(torch.version.hip)",
+        'getattr(torch.version, "hip", None) is not None',
+        "IS_HIP_EXTENSION",
+        "torch.version.hip and not torch.version.cuda",
+    ],
+)
+def test_a_condition_of_a_build_file_is_read_for_the_side_that_rocm_takes(question):
+    named = f"amd = {question}\nlibs = ['hipblas'] if amd else ['cublas']"
+    assert [text for _, text in strings_on_rocm(named)][-1] == "hipblas"
+    written_out = f"if {question}:\n    libs = 'cublas'\nelse:\n    libs = 'hipblas'"
+    assert [text for _, text in strings_on_rocm(written_out)][-1] == "cublas"
+    assert found_in("", **{"setup.py": named}) == []
+    assert found_in("", **{"setup.py": written_out}) == [("build-file", 2, "cublas")]
+
+
+def test_a_condition_of_a_build_file_about_something_else_leaves_both_sides():
+    setup = "libs = ['cublas'] if os.environ.get('FAST') == '1' else ['nccl']"
+    assert [one[2] for one in found_in("", **{"setup.py": setup})] == ["cublas", "nccl"]
+
+
 # --- judging a port ---------------------------------------------------------------------------------------------
 
 
@@ -325,6 +352,22 @@ OTHER_RIGHT_WAYS = {
         "roctx": lambda text, path: text.replace("nvtx3/roctracer/roctx.h", "rocprofiler-sdk-roctx/roctx.h")
     },
     "an empty file for Hopper": {"hopper": lambda text, path: "" if "hopper" in path else text},
+    "integer types of the standard library": {
+        "vote": lambda text, path: (
+            hipify_ports.port()({path: text})[path]
+            .replace("unsigned long long vote", "std::uint64_t vote")
+            .replace("#include <cuda_bf16.h>", "#include <cstdint>")
+            .replace("#include <hip/hip_bf16.h>", "#include <cstdint>\n#include <hip/hip_bf16.h>")
+        ),
+    },
+    "a name for the question in the build file": {
+        "build": lambda text, path: re.sub(
+            r"LIBRARIES = (.*)\nDEVICE_FLAGS = (.*)",
+            r'import torch\namd = bool(torch.version.hip)\nLIBRARIES = ["hipblas", "rccl", "roctx64"] if amd else \1'
+            r'\nDEVICE_FLAGS = ["-O3"] if amd else \2',
+            text,
+        )
+    },
     "warps of 32 lanes on every chip": {
         "width": edit("csrc/warp_hip.cuh", r"% warpSize(.*?)/ warpSize", r"% WARP_SIZE\1/ WARP_SIZE"),
     },
@@ -358,9 +401,22 @@ def test_other_right_ways_are_right(given, way):
 def test_what_the_text_check_shows_names_every_place_and_the_other_kinds(given):
     ported = port(hopper=lambda text, path: text, build=lambda text, path: text)(given)
     difference = text_problem(given, ORIGINAL, ported)
-    assert difference.kind == "no-counterpart"
+    assert difference.kind == "no-counterpart in csrc/hopper_hip.cuh"
     assert "csrc/hopper_hip.cuh:6: cuda/pipeline; csrc/hopper_hip.cuh:7: mma.h" in difference.detail
     assert "Other kinds that are left: build-file (5)" in difference.detail
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda files: {path: text.encode() for path, text in files.items()}, "of type bytes"),
+        (port(fp8=lambda text, path: text.replace("448.0f", "240.0f")), "__nv_fp8_e4m3"),
+    ],
+)
+def test_a_mistake_that_nobody_foresaw_gets_nobodys_hint(wrong, says):
+    report = check(hipify_fixups.EXERCISE, wrong, seed=5)
+    assert says in report.headline
+    assert report.hint == ""
 
 
 @pytest.mark.parametrize(
@@ -409,7 +465,7 @@ def test_a_compile_error_stands_at_the_learners_file_and_line(fixed):
 def test_a_fault_on_the_virtual_gpu_stands_at_the_learners_file_and_line(given):
     kept = hipify_ports.width_kept(given)
     detail = device_problem(kept, ORIGINAL, "gfx942", tokens=2).detail
-    assert "normq_norm_kernel on the virtual gfx942: (csrc/warp_hip.cuh:" in detail
+    assert "on the virtual gfx942: kernel normq_norm_kernel (csrc/warp_hip.cuh:" in detail
 
 
 def test_headers_that_include_each_other_without_end_are_refused_by_the_compiler_not_by_us(fixed):
@@ -427,6 +483,9 @@ def test_headers_that_include_each_other_without_end_are_refused_by_the_compiler
         "#/* */embed </etc/hostname>",
         "#define WHERE </etc/hostname>\n#include WHERE",
         'asm(".incbin \\"/etc/hostname\\"");',
+        'int ends_with;\r#include "/etc/hostname"',
+        "constexpr int q = 1'0; static const char *s = \"'/*\";\n"
+        '#include "/etc/hostname"\nstatic const char *t = "*/";',
     ],
 )
 def test_a_source_cannot_read_the_files_of_the_machine_that_grades_it(fixed, line):
@@ -435,8 +494,16 @@ def test_a_source_cannot_read_the_files_of_the_machine_that_grades_it(fixed, lin
     assert difference.kind == "outside"
 
 
-def test_nor_can_its_assembly(fixed):
-    asm = 'int start = 0; asm volatile(".inc" "bin \\"/etc/hostname\\"");'
+@pytest.mark.parametrize(
+    "text",
+    [
+        '".inc" "bin \\"/etc/hostname\\""',
+        '"\\x2eINCLUDE \\"/etc/hostname\\""',
+        '".macro m a b\\n.\\\\a\\\\b \\"/etc/hostname\\"\\n.endm\\nm incl ude"',
+    ],
+)
+def test_nor_can_its_assembly(fixed, text):
+    asm = f"int start = 0; asm volatile({text});"
     changed = {**fixed, KERNELS: fixed[KERNELS].replace("int start = 0;", asm)}
     assert device_problem(changed, ORIGINAL, "gfx942", tokens=2).kind == "outside"
 

@@ -26,6 +26,9 @@
 
 typedef __SIZE_TYPE__ size_t;
 
+// uint32_t and its kind: CUDA's and HIP's runtime headers bring them along
+#include <stdint.h>
+
 // Where a thread is
 
 #ifdef __AMDGCN__

@@ -85,11 +85,21 @@ def device_agnostic_reference(**machine: Any) -> Settings:
     }
 
 
+class _Properties(SimpleNamespace):
+    """What `get_device_properties` gives on a machine of the check: the fields that settings follow from."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"the machines of this check have no property {name!r}; they have {', '.join(vars(self))}, as the "
+            "statement says"
+        )
+
+
 @contextlib.contextmanager
 def fake_machine(machine: dict[str, Any]) -> Iterator[None]:
     """A block in which torch speaks as it does on the machine; queries of a GPU that is not there raise, as they do."""
     gpus, capability = machine["gpus"], tuple(machine["capability"])
-    properties = SimpleNamespace(
+    properties = _Properties(
         name=machine["name"],
         major=capability[0],
         minor=capability[1],

@@ -49,18 +49,16 @@ def fp8_dtype_reference(target: str, x: Tensor) -> dict[str, Any]:
 def _call(answer: Callable[[str], Choice], inputs: Inputs) -> dict[str, Any]:
     """The answer, and the bytes of a tensor that is clamped and cast as it says."""
     found = answer(inputs["target"])
-    if not isinstance(found, tuple) or len(found) != 2:
+    if not isinstance(found, (tuple, list)) or len(found) != 2:
         raise TypeError(f"fp8_dtype returned {found!r}; expected a pair: (dtype or None, largest number or None)")
     dtype, largest = found
     if dtype is not None and not isinstance(dtype, torch.dtype):
         raise TypeError(f"the first of the pair is {dtype!r}; expected a torch dtype or None")
-    usable = dtype is not None and dtype in _BY_NAME.values() and _is_number(largest)
+    if largest is not None and not isinstance(largest, (int, float)):
+        raise TypeError(f"the second of the pair is {largest!r}; expected a number such as 448.0, or None")
+    usable = dtype in _BY_NAME.values() and largest is not None and largest > 0
     bytes_of_x = _cast(inputs["x"], dtype, largest) if usable else []
     return {"dtype": str(dtype).removeprefix("torch."), "largest": largest, "bytes of x": bytes_of_x}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and value > 0
 
 
 def _pair(dtype: torch.dtype | None) -> Choice:

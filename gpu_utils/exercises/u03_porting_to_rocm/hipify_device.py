@@ -79,6 +79,8 @@ def unit(files: dict[str, str], root: str, variant: Variant) -> tuple[str, list[
     Raises ValueError when the headers include each other without end.
     """
     lines: list[tuple[str, str]] = [("#define USE_ROCM 1", "the build's -DUSE_ROCM=1")]
+    # to clang a carriage return ends a line as well
+    files = {path: re.sub(r"\r\n?", "\n", text) for path, text in files.items()}
     _place(files, root, lines, ())
     lines += [(line, "the grader's probe of the sizes") for line in _PROBE.format(team=variant.team).split("\n")]
     return "\n".join(line for line, _ in lines), [where for _, where in lines]
@@ -121,6 +123,8 @@ def _place(files: dict[str, str], path: str, lines: list[tuple[str, str]], above
 
 _AT_RUN_TIME = "warpSize is known when the kernel runs, an array needs its size before"
 _COMPILE_KINDS = (
+    ("expected only headers", "outside", "the project has only its own files"),
+    ("with the directive", "outside", "the project has only its own files"),
     ("mask must be a 64-bit", "mask-32", "a mask has 64 bits on AMD, on chips with 32 lanes too"),
     ("constant expression", "warpsize-constant", _AT_RUN_TIME),
     ("variable length array", "warpsize-constant", _AT_RUN_TIME),

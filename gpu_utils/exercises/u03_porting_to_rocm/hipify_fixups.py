@@ -149,8 +149,8 @@ EXERCISE = Exercise(
         Misconception(
             "ptx_fenced_by_nothing",
             ports.ptx_fenced_by_nothing,
-            "The condition around the PTX is true on AMD as well. Which macro does a ROCm build define, and what "
-            "computes 2^x there?",
+            "A ROCm build still sees the PTX: no condition stands around it, or one that is true on AMD as well. Which "
+            "macro does a ROCm build define, and what computes 2^x there?",
         ),
         Misconception(
             "mask_kept",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from gpu_utils.compiler.leftovers import KINDS, leftovers, readings
+from gpu_utils.compiler.leftovers import KINDS, leftovers, readings, strings_on_rocm
 from gpu_utils.compiler.source_text import Token
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import Variant
 from gpu_utils.grading.compare import Difference
@@ -45,7 +44,7 @@ def _read(files: tuple[tuple[str, str], ...], variant: Variant) -> Difference | 
 def _contract(given: dict[str, str], fixed: Any) -> Difference | None:
     if not isinstance(fixed, dict):
         return Difference(
-            "files",
+            "nothing" if fixed is None else "files",
             f"the result is {_name(fixed)}, expected a dict from path to text, like the one that was given",
         )
     if fixed == given:
@@ -89,7 +88,8 @@ def _left(fixed: dict[str, str]) -> Difference | None:
         if others
         else ""
     )
-    return Difference(kind, f"{KINDS[kind][1]}, at {shown}{rest}")
+    first = next(one.file for one in found if one.kind == kind)  # one kind has another remedy in another file
+    return Difference(f"{kind} in {first}", f"{KINDS[kind][1]}, at {shown}{rest}")
 
 
 def _lost(fixed: dict[str, str], variant: Variant) -> Iterator[Difference]:
@@ -134,7 +134,6 @@ def _launches(tokens: tuple[Token, ...], kernel: str) -> bool:
 
 def _strings(text: str) -> set[str]:
     try:
-        tree = ast.parse(text)
+        return {string for _, string in strings_on_rocm(text)}
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
-    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}

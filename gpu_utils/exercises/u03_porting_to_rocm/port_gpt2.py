@@ -135,14 +135,18 @@ class _ProductTypes(TorchDispatchMode):
 
 @contextlib.contextmanager
 def _switches() -> Iterator[dict[str, str]]:
-    """What became of torch's switch for float32 products; it is put back afterwards."""
+    """What became of torch's switches for float32 products and for the default dtype; both are put back afterwards."""
     torch.set_float32_matmul_precision("highest")
+    default = torch.get_default_dtype()
     found: dict[str, str] = {}
     try:
         yield found
         exact = torch.get_float32_matmul_precision() == "highest"
         found["switches"] = _AS_BEFORE if exact else "float32 products were switched to tf32 for the whole process"
+        if torch.get_default_dtype() != default:
+            found["switches"] = f"torch's default dtype was left at {torch.get_default_dtype()} for the whole process"
     finally:
+        torch.set_default_dtype(default)
         torch.set_float32_matmul_precision("highest")
 
 

@@ -143,6 +143,31 @@ def test_a_missing_header_says_which_exist():
     assert "'stdio.h' file not found; the headers here are" in refusal("#include <stdio.h>\n" + ADD, "sm_80")
 
 
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('#include "/etc/hostname"', "the source includes /etc/hostname"),
+        ('int a;\r#include "/etc/hostname"', "the source includes /etc/hostname"),
+        ('#include "../../etc/hostname"', "etc/hostname"),
+        ("static const char b[] = {\n#embed </etc/hostname>\n};", "#embed"),
+    ],
+)
+def test_a_source_reads_no_file_of_this_machine(line, says, target):
+    assert says in refusal(f"{line}\n__global__ void k(float *x) {{ x[0] = 1.0f; }}", target)
+
+
+@pytest.mark.parametrize("directive", [".include", ".INCLUDE", r"\x2einclude", ".incbin", r".macro m\n.endm\n#"])
+def test_nor_does_its_inline_assembly(directive):
+    line = rf'asm volatile("{directive} \"/etc/hostname\"");'
+    assert "the directive ." in refusal(f"__global__ void k(float *x) {{ {line} x[0] = 1.0f; }}", "gfx942")
+
+
+def test_integer_types_have_their_names_without_an_include_and_in_std():
+    compile_cpp("__global__ void k(uint64_t *x) { x[0] = uint8_t(7); }", "gfx942")
+    compile_cpp("#include <cstdint>\n__global__ void k(std::uint32_t *x) { x[0] = 1; }", "sm_80")
+
+
 def test_a_source_without_a_kernel_is_refused():
     assert "mark a function with __global__" in refusal("__device__ int f() { return 1; }", "gfx942")
 
