@@ -65,6 +65,17 @@ def _only_present_lanes(paths: Paths, instructions: Sequence[int], width: int) -
     return {"issued": issued, "lost": lost}
 
 
+def _last_wave_short(paths: Paths, instructions: Sequence[int], width: int) -> Cost:
+    found = divergence_reference(paths, instructions, width)
+    last = paths[-(len(paths) % width) :] if len(paths) % width else []
+    issued = sum(cost for path, cost in enumerate(instructions) if path in last)
+    return {**found, "lost": found["lost"] - issued * (width - len(last))}
+
+
+def _returned_threads_removed(paths: Paths, instructions: Sequence[int], width: int) -> Cost:
+    return divergence_reference([path for path in paths if path is not None], instructions, width)
+
+
 def _longest_path_only(paths: Paths, instructions: Sequence[int], width: int) -> Cost:
     issued = useful = 0
     for wave in _waves(paths, width):
@@ -127,6 +138,18 @@ _WRONG: tuple[tuple[str, Callable[..., Cost], str], ...] = (
         _only_present_lanes,
         "Lanes of threads that have returned, and lanes of a last wave that is not full, are missing among the lost. "
         "A wave issues to all its `width` lanes; whoever does not work is lost.",
+    ),
+    (
+        "last_wave_short",
+        _last_wave_short,
+        "Lost lanes of the last wave are counted as if the wave were as short as the block leaves it. It has `width` "
+        "lanes too; those without a thread are off in every instruction.",
+    ),
+    (
+        "returned_threads_removed",
+        _returned_threads_removed,
+        "Threads that have returned are taken out before the block is cut into waves, so the others move up. A thread "
+        "keeps its lane for good: cut first, then look who is left.",
     ),
     (
         "longest_path_only",

@@ -95,6 +95,17 @@ def _capped_by_the_slots(vgprs: int, agprs: int, lds_bytes: int, num_waves: int,
     return _from_registers(waves, lds_bytes, num_waves, cu)
 
 
+def _barriers_for_all(vgprs: int, agprs: int, lds_bytes: int, num_waves: int, target: str) -> Verdict:
+    """Names the 16 barriers of a CU (32 of a WGP) as a fourth resource, of single waves as well."""
+    found = occupancy_amd_reference(vgprs, agprs, lds_bytes, num_waves, target)
+    cu = TARGETS[target]
+    if found["blocks"] < cu.blocks_per_unit:
+        return found
+    others = found["limited_by"] if found["blocks"] == cu.blocks_per_unit else []
+    share = cu.blocks_per_unit * num_waves / cu.waves_per_unit
+    return {**found, "blocks": cu.blocks_per_unit, "limited_by": [*others, "blocks"], "occupancy": share}
+
+
 def _ignores_lds(vgprs: int, agprs: int, lds_bytes: int, num_waves: int, target: str) -> Verdict:
     return occupancy_amd_reference(vgprs, agprs, 0, num_waves, target)
 
@@ -185,6 +196,12 @@ _WRONG: tuple[tuple[str, Callable[..., Verdict], str], ...] = (
         _capped_by_the_slots,
         "The blocks are right. Registers are named although fewer of them would let no further block in: here the wave "
         "slots alone are full. For the blocks, count what the registers hold without the limit of the slots.",
+    ),
+    (
+        "barriers_for_all",
+        _barriers_for_all,
+        "The barriers of a CU limit here (`blocks_per_unit`). A block of one wave needs none, and with two waves or "
+        "more no wave slot is left by then: leave them out.",
     ),
     (
         "ignores_lds",
