@@ -278,7 +278,7 @@ check("03.lane_id")
 # depths in question here it never does. `BLOCK_M` is 64 or more in all cases.
 #
 # The check compiles a matmul for the target with the depth in question and with one more, and reads what the compiler
-# asks for. So the table is not taken on trust; its first run takes some ten seconds, later ones are fast.
+# asks for. So the table is not taken on trust; its first run takes about ten seconds, later ones are fast.
 # `hint("03.shared_budget")` gives three hints.
 
 

@@ -1475,8 +1475,8 @@ print("last: ", errors[-1])
 #    the network.
 # 2. HIP's runtime speaks.
 # 3. It was asked to launch a kernel, and found no code for this chip. It expected code for `gfx942`; a line above
-#    says what there is: `build-gfx90a`. AMD's machine code runs on its own target only; there is nothing like PTX,
-#    which a driver can translate for a later chip.
+#    says what there is: `build-gfx90a`. AMD's machine code runs on its own target only, and nothing portable lies
+#    beside it as PTX does in most CUDA libraries, unless somebody asked for it when building.
 # 4. `loss.item()` is innocent: it is merely the first call that waits.
 # 5. Two explanations: the library has no `gfx942`, or the process sees another chip than we think. One experiment,
 #    with no job at all: `roc-obj-ls normq.so` lists the targets inside. To see the guilty line of Python, start one
@@ -1487,6 +1487,9 @@ print("last: ", errors[-1])
 # > - `HIP error: invalid device function` was, in many reports, a library without code for the chip; `roc-obj-ls` shows
 # >   which targets it has. (source: [pytorch #132570](https://github.com/pytorch/pytorch/issues/132570),
 # >   [pytorch #147626](https://github.com/pytorch/pytorch/issues/147626))
+# > - AMD's portable forms must be asked for: a generic target such as `gfx11-generic`, which serves one family, or
+# >   SPIR-V (`amdgcnspirv`), which the runtime translates for the chip at hand. (source: [ROCm, code portability and
+# >   compression](https://rocm.docs.amd.com/projects/llvm-project/en/latest/conceptual/code-portability.html))
 # > - `AMD_SERIALIZE_KERNEL=3` makes HIP wait at each launch, `AMD_LOG_LEVEL=4` prints every call of HIP. (source:
 # >   [ROCm/hip #3876](https://github.com/ROCm/hip/issues/3876),
 # >   [ROCm/rccl #2022](https://github.com/ROCm/rccl/issues/2022))

@@ -27,6 +27,47 @@ def test_the_compiler_asks_for_what_the_table_of_shared_budget_says(target, tile
             assert operands <= asked <= max(operands, BLOCK_M * BLOCK_N * size)
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "gfx942"])
+def test_the_bytes_do_not_depend_on_the_warps_so_the_check_may_take_many(target, monkeypatch):
+    asked = []
+    for warps in (4, shared_budget._WARPS):
+        monkeypatch.setattr(shared_budget, "_WARPS", warps)
+        asked.append(shared_budget.shared_bytes.__wrapped__(target, 64, 64, 64, 2, 3))
+    assert asked[0] == asked[1]
+
+
+def test_a_property_that_the_machines_of_the_check_lack_is_named():
+    def answer():
+        return {"ranks": torch.cuda.get_device_properties(0).total_memory}
+
+    report = check(device_agnostic.EXERCISE, answer, seed=1)
+    assert "have no property 'total_memory'; they have name, major, minor, warp_size, gcnArchName" in report.headline
+
+
+def test_a_pair_may_be_a_list_and_a_number_must_be_a_number():
+    def listed(target):
+        return list(fp8_dtype._right(target))
+
+    def tensors(target):
+        dtype, largest = fp8_dtype._right(target)
+        return dtype, largest and torch.tensor(largest)
+
+    assert check(fp8_dtype.EXERCISE, listed, seed=1).passed
+    assert "expected a number such as 448.0" in check(fp8_dtype.EXERCISE, tensors, seed=1).headline
+
+
+def test_a_default_dtype_that_is_left_behind_is_noticed_and_put_back():
+    right = port_gpt2._variant()
+
+    def answer(config, weights, tokens, settings):
+        torch.set_default_dtype(torch.float64)
+        return right(config, weights, tokens, settings)
+
+    report = check(port_gpt2.EXERCISE, answer, seed=1)
+    assert "torch's default dtype was left at" in report.headline
+    assert torch.get_default_dtype() == torch.float32
+
+
 def test_a_tile_past_the_answer_compiles_and_would_not_load():
     tile = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "bytes_per_value": 2}
     deepest = shared_budget.shared_budget_reference("gfx942", **tile)

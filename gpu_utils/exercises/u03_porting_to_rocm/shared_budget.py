@@ -21,6 +21,9 @@ MOST_STAGES = 8
 
 _TYPES = {1: "i8", 2: "fp16", 4: "fp32"}
 
+_WARPS = 16
+"""The bytes do not depend on it (tested), and with 16 waves each has little code, which compiles quickly."""
+
 
 @triton.jit
 def matmul_kernel(
@@ -50,9 +53,8 @@ def shared_bytes(target: str, BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, bytes_pe
     signature = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), f"*{kind}:16") | {"N": "i32:16", "K": "i32:16"}
     blocks = {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N, "BLOCK_K": BLOCK_K}
     constexprs = {"OUT": tl.int32 if kind == "i8" else tl.float32, **blocks}
-    warps = 8 if BLOCK_M * BLOCK_N > 128 * 128 else 4
     return compile_for(
-        matmul_kernel, target, signature=signature, constexprs=constexprs, num_warps=warps, num_stages=num_stages
+        matmul_kernel, target, signature=signature, constexprs=constexprs, num_warps=_WARPS, num_stages=num_stages
     ).shared
 
 
