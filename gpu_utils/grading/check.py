@@ -344,7 +344,8 @@ def _verdict(
     uncompiled = [outcome for outcome in outcomes if outcome.status == "skipped" and outcome.case != ALL_CASES]
     if uncompiled:
         passed = sum(outcome.status == "passed" for outcome in outcomes)
-        found = f"{passed} checks passed, {len(uncompiled)} could not run: " if passed else ""
+        checks = "1 check" if passed == 1 else f"{passed} checks"
+        found = f"{checks} passed, {len(uncompiled)} could not run: " if passed else ""
         return "not graded", f"{found}{uncompiled[0].detail}"
     if not attempts or len(attempts) < expected_runs:
         reasons = "; ".join(f"{o.backend}: {o.detail}" for o in outcomes if o.status == "skipped")

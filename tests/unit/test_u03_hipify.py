@@ -519,7 +519,7 @@ def test_without_a_compiler_the_text_is_judged_and_the_device_part_says_how_to_i
     monkeypatch.setattr(hipify_device, "compile_cpp", missing)
     right = check(EXERCISE, port(), seed=1)
     assert right.status == "not graded"
-    assert right.headline == "1 checks passed, 6 could not run: run pip install .[hip]"
+    assert right.headline == "1 check passed, 6 could not run: run pip install .[hip]"
     assert [outcome.status for outcome in right.outcomes] == ["passed"] + ["skipped"] * 6
     assert check(EXERCISE, hipify_ports.mask_kept, seed=1).misconception == "mask_kept"
 
