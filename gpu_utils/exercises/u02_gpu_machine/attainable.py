@@ -12,7 +12,7 @@ from gpu_utils.chips import CHIPS
 from gpu_utils.exercises.u02_gpu_machine.occupancy_nvidia import float_tolerance
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 
-TERA, MICRO = 1e12, 1e-6
+TERA, MICROSECONDS = 1e12, 1e6
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -31,7 +31,7 @@ def attainable_reference(flops: float, bytes_moved: float, peak_tflops: float, b
         "intensity": flops / bytes_moved,
         "tflops": flops / seconds / TERA,
         "bound": "memory" if traffic > arithmetic else "compute",
-        "us": seconds / MICRO,
+        "us": seconds * MICROSECONDS,
     }
 
 
@@ -53,7 +53,7 @@ def _always_the_slope(found: dict[str, Any], given: dict[str, float]) -> dict[st
 
 
 def _always_the_peak(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
-    return {"tflops": given["peak"], "us": given["flops"] / given["peak"] / TERA / MICRO}
+    return {"tflops": given["peak"], "us": given["flops"] / given["peak"] / TERA * MICROSECONDS}
 
 
 def _bytes_per_flop(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def _bound_swapped(found: dict[str, Any], given: dict[str, float]) -> dict[str, 
 
 def _times_added(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
     seconds = given["flops"] / given["peak"] / TERA + given["bytes"] / given["bandwidth"] / TERA
-    return {"us": seconds / MICRO}
+    return {"us": seconds * MICROSECONDS}
 
 
 def _bound_above_one(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
@@ -75,11 +75,11 @@ def _bound_above_one(found: dict[str, Any], given: dict[str, float]) -> dict[str
 
 
 def _time_at_the_peak(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
-    return {"us": given["flops"] / given["peak"] / TERA / MICRO}
+    return {"us": given["flops"] / given["peak"] / TERA * MICROSECONDS}
 
 
 def _time_of_the_bytes(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
-    return {"us": given["bytes"] / given["bandwidth"] / TERA / MICRO}
+    return {"us": given["bytes"] / given["bandwidth"] / TERA * MICROSECONDS}
 
 
 def _ridge_is_memory(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _milliseconds(found: dict[str, Any], given: dict[str, float]) -> dict[str, A
 
 
 def _seconds(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
-    return {"us": found["us"] * MICRO}
+    return {"us": found["us"] * MICROSECONDS}
 
 
 def _powers_of_two(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
