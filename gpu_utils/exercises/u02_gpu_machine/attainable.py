@@ -95,7 +95,7 @@ def _milliseconds(found: dict[str, Any], given: dict[str, float]) -> dict[str, A
 
 
 def _seconds(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
-    return {"us": found["us"] * MICROSECONDS}
+    return {"us": found["us"] / MICROSECONDS}
 
 
 def _powers_of_two(found: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
