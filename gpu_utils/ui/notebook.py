@@ -38,7 +38,8 @@ def check(
     seed         of an earlier report, to draw the same fresh cases again
 
     Returns a Report. Raises UnknownName for an id that does not exist. With W2W_STRICT=1, as in validation,
-    a report that did not pass raises CheckFailed.
+    a report that did not pass raises CheckFailed; where it could not be graded, for want of a compiler, only in CI
+    (W2W_CI=1), which must have everything.
     """
     exercise = exercises.find(exercise_id)
     if answer is None:
@@ -47,7 +48,8 @@ def check(
     with usual_settings():
         report = engine.check(exercise, answer, backends=backends, seed=seed)
     report = record(report)
-    if os.environ.get("W2W_STRICT") == "1" and not report.passed:
+    must_run = report.status != "not graded" or os.environ.get("W2W_CI") == "1"
+    if os.environ.get("W2W_STRICT") == "1" and must_run and not report.passed:
         raise CheckFailed(report_text(report))
     return report
 

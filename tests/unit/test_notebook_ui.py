@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 
 import pytest
 
@@ -58,6 +59,15 @@ def test_a_strict_check_raises_when_it_does_not_pass(monkeypatch):
     monkeypatch.setenv("W2W_STRICT", "1")
     with pytest.raises(CheckFailed, match="FAILED"):
         check(EXERCISE)
+
+
+@pytest.mark.parametrize("ci", ["", "1"])
+def test_a_strict_check_that_cannot_be_graded_raises_in_ci_only(monkeypatch, ci):
+    monkeypatch.setenv("W2W_STRICT", "1")
+    monkeypatch.setenv("W2W_CI", ci)
+    with pytest.raises(CheckFailed, match="NOT GRADED") if ci else contextlib.nullcontext():
+        report = check("00.vector_add", lambda x, y: x + y, backends=["cpu"])  # a backend without kernels
+        assert report.status == "not graded"
 
 
 def test_hints_grow_and_are_recorded():

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gpu_utils.compiler.clang import compile_cpp
+from gpu_utils.compiler.clang import compile_cpp, installed
 from gpu_utils.compiler.hipify import BREADCRUMB, hipify
 from gpu_utils.compiler.leftovers import KINDS, leftovers, strings_on_rocm
 from gpu_utils.compiler.source_text import evaluate, read, tokens_of, without_comments
@@ -28,8 +28,15 @@ from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import (
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_text import text_problem
 from gpu_utils.grading.check import check
 from gpu_utils.virtual import virtual_gpu
+from tests.conftest import unavailable
 
 EXERCISE = hipify_fixups.EXERCISE
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _clang() -> None:
+    if not installed():
+        unavailable("the wheel ziglang is not installed (the extra `hip`)")
 
 
 @pytest.fixture(scope="module")
