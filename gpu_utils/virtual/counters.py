@@ -91,7 +91,7 @@ class Counters:
         access.ideal += ideal
 
     def _touched(self, address: np.ndarray, size: int, mask: np.ndarray | None) -> tuple[int, int, int, int]:
-        """What `_sectors` says. Moving all lanes by whole sectors changes nothing: a pattern is counted once."""
+        """What `_sectors` says; a pattern is counted once."""
         sector = self.chip.sector
         if address.size > FEW_LANES:
             return _sectors(address, size, mask, sector)
@@ -100,8 +100,7 @@ class Counters:
             first = int(active.item())
             touched = (first + size - 1) // sector - first // sector + 1
             return 1, 1, touched, min(touched, -(-size // sector))
-        low = address - int(active.min()) // sector * sector
-        low = low if mask is None else np.where(mask, low, -1)
+        low = _lowest(address, mask, active, sector)
         key = (size, low.tobytes())
         seen = self._sectors_seen.get(key)
         if seen is None:
@@ -151,10 +150,8 @@ class Counters:
         access.ideal += seen[1]
 
     def _banked(self, offset: np.ndarray, size: int, mask: np.ndarray | None, active: np.ndarray) -> tuple[int, int]:
-        """What `bank_cycles` says. Moving all lanes by whole rows of banks changes nothing: one count is enough."""
-        row = 4 * self.chip.banks
-        low = offset - int(active.min() if active.size else 0) // row * row
-        low = low if mask is None else np.where(mask, low, -1)
+        """What `bank_cycles` says; a pattern is counted once."""
+        low = _lowest(offset, mask, active, 4 * self.chip.banks)
         key = (size, low.tobytes())
         seen = self._banks_seen.get(key)
         if seen is None:
@@ -251,6 +248,12 @@ class Counters:
             f"{name:<{wide}}  {value:>14,.3f}" if isinstance(value, float) else f"{name:<{wide}}  {value:>14,}"
             for name, value in rows.items()
         )
+
+
+def _lowest(address: np.ndarray, mask: np.ndarray | None, active: np.ndarray, period: int) -> np.ndarray:
+    """The same pattern near zero, -1 for a lane that does not take part: whole periods further on nothing changes."""
+    low = address - int(active.min() if active.size else 0) // period * period
+    return low if mask is None else np.where(mask, low, -1)
 
 
 def _sectors(address: np.ndarray, size: int, mask: np.ndarray | None, sector: int) -> tuple[int, int, int, int]:
