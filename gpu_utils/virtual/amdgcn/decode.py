@@ -56,8 +56,7 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
     if kernel.descriptor.get("user_sgpr_kernarg_preload_length", 0):
         entry = _after_preload_prologue(ops, entry)
     leaders = {place[at] for at in module.labels.values() if at in place}
-    program = Program(source_name(name), target, lanes, "wave", ops, entry, leaders, info)
-    return program.finish()
+    return Program.of(source_name(name), target, lanes, "wave", ops, entry, leaders, info)
 
 
 def _op(decoder: Decoder, instruction: Instruction, index: int) -> Op:

@@ -222,8 +222,5 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
         "data": assembler.data,
         "threads": threads[0] if threads else None,
     }
-    program = Program(
-        source_name(name), target, 32, "lane", list(assembler.ops), assembler.places[f"{name}:"], info=info,
-        leaders=assembler.leaders(),
-    )  # fmt: skip
-    return program.finish()
+    entry = assembler.places[f"{name}:"]
+    return Program.of(source_name(name), target, 32, "lane", assembler.ops, entry, assembler.leaders(), info)

@@ -222,7 +222,7 @@ def test_waves_that_ended_do_not_hold_up_a_barrier():
 def test_a_barrier_that_part_of_a_block_never_reaches_is_a_deadlock():
     wait = Op(lambda s: (0, 128), "bar.sync", "barrier", "bar.sync 0, 128", ends="barrier")
     end = Op(lambda s: None, "exit", "branch", "exit", ends="end")
-    program = Program("stuck", "gfx942", 64, "wave", [wait, end]).finish()
+    program = Program.of("stuck", "gfx942", 64, "wave", [wait, end])
     launch = SimpleNamespace(grid=(1, 1, 1), memory=None, counters=Counters(program, MemoryShape()))
     with pytest.raises(BarrierDeadlock, match=r"stuck.*barrier 0"):
         run_batches(iter([State(program, launch, np.zeros((1, 3), np.int64), 1)]))

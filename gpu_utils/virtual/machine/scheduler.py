@@ -1,85 +1,31 @@
-"""The array machine: it runs a decoded kernel for all lanes of many waves at once.
-
-A kernel is a list of `Op`; each op is a Python function that acts on every wave of the batch by
-NumPy. The machine knows nothing of an instruction set: it schedules. Words: a *wave* is an AMD
-wavefront or an NVIDIA warp; a *unit* is what has a program counter of its own: a wave for AMDGCN
-(lanes are switched by EXEC), a lane for PTX (lanes of one warp may part). `State.act` says which
-units run now; None stands for all of them, the fast path.
-"""
+"""Runs the ops of a program for a batch of waves: together while they agree, in groups by program counter when not."""
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from gpu_utils.errors import BarrierDeadlock
+from gpu_utils.virtual.machine.op import Op, source_of
+from gpu_utils.virtual.machine.program import Program, Segment
+from gpu_utils.virtual.machine.state import State
 
 # A group that jumped back this often while others wait lets them run: a spin lock must not starve its holder.
 # A round of a loop that communicates (an atomic, a wait) counts for SPIN rounds of another.
 PATIENCE = 256
 SPIN = 128
-_COMMUNICATES = re.compile(r"atom|try_wait|test_wait|volatile|acquire|relaxed")
-# A loop that waits for another block is short. After so many of its rounds the blocks of other batches have a turn;
+# After so many rounds of a loop that waits for another block, the blocks of other batches have a turn;
 # a batch that has waited before passes its turn on after few.
-WAIT_OPS = 64
 ROUNDS = 32
 ROUNDS_AGAIN = 2
-_POLLS = re.compile(r"atom|\bld\..*(?:volatile|acquire|relaxed)|_load_.*(?:\bsc1\b|\bglc\b|SCOPE_DEV|SCOPE_SYS)")
-_TAKES = re.compile(r"(?:cmpswap|\bcas\b|_swap|\bexch\b)")
-_STORES = re.compile(r"^st\.|_store_|^ds_write")
-_REGISTER = re.compile(r"%\w+|\b[va]\d+|\b[va]\[\d+:\d+\]")
-
-# What an op does to the flow of control; "" for a plain op.
-ENDS = ("", "branch", "jump", "barrier", "end", "mask", "sync")
 
 
-@dataclass(slots=True, eq=False)
-class Op:
-    """One decoded instruction.
-
-    run(state) executes it for the units in `state.act` and the lanes in `state.mask`. What it
-    returns matters only when `ends` is set:
-      ""        nothing.
-      "branch"  which units go to `target`: True, False or a bool array of the shape of the units
-                (only the entries of running units are looked at); the others go on with the next op.
-      "jump"    the op index to go to: an int, or an int array of the shape of the units.
-      "barrier" None (the whole block, barrier 0), or (number, threads or None).
-      "end"     the running units end: nothing, or a bool array of the units that end (the rest goes on).
-      "sync"    None, or a bool array of the units that must stand here before any unit of their wave goes on.
-      "mask"    nothing; a plain op that changed EXEC: the machine recounts the active lanes after it.
-    kind is the class for the counters, see counters.KINDS. `line` is a source line (file, number).
-    """
-
-    run: Callable[[Any], Any]
-    mnemonic: str
-    kind: str
-    text: str = ""
-    line: tuple[str, int] | None = None
-    ends: str = ""
-    target: int | None = None
-    index: int = -1
-    flops: int = 0  # of one wave, for matrix instructions
-
-
-@dataclass(slots=True, eq=False)
-class Segment:
-    """Ops that run without a scheduling decision between them."""
-
-    index: int
-    start: int
-    runs: tuple[Callable[[Any], Any], ...]
-    ops: tuple[Op, ...]
-    stop: Op | None  # the last op of the segment when it decides the flow; it is not among `ops`
-    next: int  # index of the op after the segment
-
-
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Together:
     """Segments in a row up to a real branch: what runs while all units of a batch are together."""
 
@@ -89,185 +35,27 @@ class Together:
     next: int
 
 
-@dataclass(eq=False)
-class Program:
-    """A decoded kernel: immutable, shared by all launches of the same text.
+_joined: WeakKeyDictionary[Program, dict[int, Together]] = WeakKeyDictionary()
 
-    leaders: indices that a jump can reach (branch targets are added by `finish`).
-    entry: index of the first op. unit: "wave" or "lane". lanes: 32 or 64.
-    name: as in the source. info: what the decoder wants to keep (register counts, kernel arguments, ...).
-    spinning: jumps back of loops that communicate; waiting: of short ones that may wait for another block.
-    locks: ops of loops that take a lock: always the same value is swapped in, until the old one pleases.
+
+def together(program: Program, joined: dict[int, Together], start: int) -> Together:
+    """From `start` on, kept in `joined`: neither a label nor a wait of lanes for each other parts a whole batch.
+
+    It ends before a loop that takes a lock.
     """
-
-    name: str
-    target: str
-    lanes: int
-    unit: str
-    ops: list[Op]
-    entry: int = 0
-    leaders: set[int] = field(default_factory=set)
-    info: dict[str, Any] = field(default_factory=dict)
-    segments: dict[int, Segment] = field(default_factory=dict)
-    joined: dict[int, Together] = field(default_factory=dict)
-    spinning: set[int] = field(default_factory=set)
-    waiting: set[int] = field(default_factory=set)
-    locks: set[int] = field(default_factory=set)
-
-    def finish(self) -> Program:
-        """Number the ops and cut them into segments; call once, after decoding."""
-        leaders = {self.entry, *self.leaders}
-        for index, op in enumerate(self.ops):
-            op.index = index
-            if op.target is not None:
-                leaders.add(op.target)
-            if op.ends:
-                leaders.add(index + 1)
-        bounds = [*sorted(index for index in leaders if index < len(self.ops)), len(self.ops)]
-        for number, (start, after) in enumerate(pairwise(bounds)):
-            ops = self.ops[start:after]
-            stop = ops.pop() if ops and ops[-1].ends else None
-            self.segments[start] = Segment(number, start, tuple(op.run for op in ops), tuple(ops), stop, after)
-        for op in self.ops:
-            if op.target is not None and op.target <= op.index:
-                loop = self.ops[op.target : op.index]
-                if any(_COMMUNICATES.search(each.mnemonic) for each in loop):
-                    self.spinning.add(op.index)
-                if len(loop) <= WAIT_OPS and any(_POLLS.search(each.text) for each in loop):
-                    self.waiting.add(op.index)
-                    self.spinning.add(op.index)
-                    if any(_TAKES.search(each.mnemonic) and not _feeds_itself(each, loop) for each in loop):
-                        self.locks |= {each.index for each in loop}
-        return self
-
-    def together(self, start: int) -> Together:
-        """From `start` on: neither a label nor a wait of lanes for each other matters while no unit is elsewhere.
-
-        It ends before a loop that takes a lock.
-        """
-        parts: list[int] = []
-        runs: list[Callable[[Any], Any]] = []
-        segment = self.segments[start]
-        ahead = set() if start in self.locks else self.locks
-        while True:
-            parts.append(segment.index)
-            runs += segment.runs
-            passes = segment.stop is None or segment.stop.ends == "sync"
-            if not passes or segment.next not in self.segments or segment.next in ahead:
-                break
-            segment = self.segments[segment.next]
-        found = self.joined[start] = Together(tuple(parts), tuple(runs), None if passes else segment.stop, segment.next)
-        return found
-
-
-def _registers(text: str) -> list[set[str]]:
-    """The registers of each operand in order, the destination first; a guard `@%p` is no operand."""
-    found = []
-    for name in _REGISTER.findall(text.split(" ", 1)[1] if text.startswith("@") else text):
-        first, _, last = name[2:-1].partition(":")
-        found.append({f"{name[0]}{i}" for i in range(int(first), int(last) + 1)} if last else {name})
+    parts: list[int] = []
+    runs: list[Callable[[Any], Any]] = []
+    segment = program.segments[start]
+    ahead = frozenset() if start in program.locks else program.locks
+    while True:
+        parts.append(segment.index)
+        runs += segment.runs
+        passes = segment.stop is None or segment.stop.ends == "sync"
+        if not passes or segment.next not in program.segments or segment.next in ahead:
+            break
+        segment = program.segments[segment.next]
+    found = joined[start] = Together(tuple(parts), tuple(runs), None if passes else segment.stop, segment.next)
     return found
-
-
-def _feeds_itself(atomic: Op, loop: list[Op]) -> bool:
-    """Whether what an atomic returned decides what it swaps in next time: then it works on a value and is no lock."""
-    made_of: dict[str, set[str]] = {}
-    for op in loop:
-        if op is not atomic and not _STORES.search(op.mnemonic) and (operands := _registers(op.text)):
-            for register in operands[0]:
-                made_of.setdefault(register, set()).update(*operands[1:])
-    operands = _registers(atomic.text)
-    reached, new = set[str](), set[str]().union(*operands[1:])
-    while new:
-        reached |= new
-        new = set[str]().union(*(made_of.get(register, ()) for register in new)) - reached
-    return bool(operands and operands[0] & reached)
-
-
-class State:
-    """The architectural state of one batch of waves; instruction sets subclass it with their registers.
-
-    waves: number of waves in the batch; lanes: lanes of each. Rows of per-lane data have the shape (waves, lanes).
-    block_of_wave (waves,): which block of the batch a wave belongs to; wave_in_block (waves,).
-    block_ids (blocks, 3): grid coordinates; program_number (waves,): linear number of the block in the grid, x fastest.
-    act: None, or a bool array of the units that run now, of shape (waves,) or (waves, lanes).
-    mask: None (every lane runs) or a bool array (waves, lanes): the lanes that an op may write.
-    active_waves, active_lanes: counts for the running group.
-    first_block: how many blocks of the launch come before this batch; turn: accesses that were recorded for the L2.
-    whole: the batch that this block was a part of, or None; parts: blocks of this batch that go on alone.
-    memory, shared, counters: see memory.py and counters.py. launch: the Launch this batch is part of.
-    """
-
-    def __init__(self, program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> None:
-        blocks = len(block_ids)
-        self.program, self.launch, self.memory, self.counters = program, launch, launch.memory, launch.counters
-        self.lanes, self.waves, self.blocks = program.lanes, blocks * waves_per_block, blocks
-        self.waves_per_block, self.block_ids = waves_per_block, block_ids
-        self.block_of_wave = np.repeat(np.arange(blocks), waves_per_block)
-        self.wave_in_block = np.tile(np.arange(waves_per_block), blocks)
-        grid = launch.grid
-        linear = block_ids[:, 0] + grid[0] * (block_ids[:, 1] + grid[1] * block_ids[:, 2])
-        self.program_number = linear[self.block_of_wave]
-        self.unit_shape = (self.waves,) if program.unit == "wave" else (self.waves, self.lanes)
-        self.act: np.ndarray | None = None
-        self.mask: np.ndarray | None = None
-        self.active_waves, self.active_lanes = self.waves, self.waves * self.lanes
-        self.shared: Any = None
-        self.absent: np.ndarray | None = None
-        self.first_block = self.turn = 0
-        self.whole: State | None = None
-        self.parts = 0
-
-    def enter(self, act: np.ndarray | None) -> None:
-        """Make `act` the running units: set act, mask and the counts. AMDGCN overrides it to add EXEC."""
-        self.act = act
-        if act is None:
-            self.mask, self.active_waves, self.active_lanes = None, self.waves, self.waves * self.lanes
-        elif act.ndim == 2:
-            self.mask = act
-            self.active_waves, self.active_lanes = int(np.count_nonzero(act.any(axis=1))), int(np.count_nonzero(act))
-        else:
-            self.mask = np.repeat(act[:, None], self.lanes, axis=1)
-            self.active_waves = int(np.count_nonzero(act))
-            self.active_lanes = self.active_waves * self.lanes
-
-    def disable(self, lanes: np.ndarray) -> None:
-        """Lanes (waves, lanes) past the end of a block: they never run. AMDGCN overrides it to clear EXEC."""
-        self.absent = lanes
-
-    def snapshot(self, wave: int) -> dict[str, np.ndarray]:
-        """A copy of one wave's registers by name, for a trace."""
-        raise NotImplementedError
-
-    def part(self, block: int) -> State:
-        """One block of this batch, to go on alone: its registers and its shared memory are views of those here.
-
-        Only while all units are together. Subclasses add their rows. This batch is closed after its last part.
-        """
-        part = object.__new__(type(self))
-        part.__dict__.update(self.__dict__)  # copy.copy takes ten times as long
-        part.waves, part.blocks = self.waves_per_block, 1
-        waves = self.waves_of(block)
-        part.block_ids = self.block_ids[block : block + 1]
-        part.block_of_wave, part.wave_in_block = np.zeros(part.waves, np.int64), self.wave_in_block[waves]
-        part.program_number = self.program_number[waves]
-        part.unit_shape = (part.waves, *self.unit_shape[1:])
-        part.first_block = self.first_block + block
-        part.shared = self.shared.part(block)
-        part.whole = self
-        return part
-
-    def waves_of(self, block: int) -> slice:
-        return slice(block * self.waves_per_block, (block + 1) * self.waves_per_block)
-
-    def close(self) -> None:
-        """Called after the batch; a subclass takes back the regions that it registered."""
-
-    def where(self, wave: int, lane: int) -> str:
-        """Words for an error message: which program and lane."""
-        x, y, z = (int(v) for v in self.block_ids[self.block_of_wave[wave]])
-        thread = int(self.wave_in_block[wave]) * self.lanes + lane
-        return f"program ({x}, {y}, {z}), wave {int(self.wave_in_block[wave])}, lane {lane} (thread {thread})"
 
 
 class Scheduler:
@@ -304,7 +92,7 @@ class Scheduler:
             self.add(self.start, self.live)
             pc = self.pick()
         sums: dict[int, list[int]] = {}
-        joined = self.program.joined
+        joined = _joined.setdefault(self.program, {})
         try:
             while pc is not None:
                 if pc in locks and state.act is None and self.live is None:
@@ -312,7 +100,7 @@ class Scheduler:
                     return
                 segment: Segment | Together
                 if state.act is None and self.tracer is None:
-                    segment = joined.get(pc) or self.program.together(pc)
+                    segment = joined.get(pc) or together(self.program, joined, pc)
                     total = sums.get(pc)
                     if total is None:
                         total = sums[pc] = [0, 0]
@@ -540,11 +328,6 @@ class Scheduler:
             f"(`{op.text}`) that other waves of its block never reach; every wave of a block must reach the "
             f"same barriers"
         )
-
-
-def source_of(op: Op) -> str:
-    """Where an op comes from, for messages: ` (softmax.py:12)`, or nothing when the text has no line table."""
-    return f" ({op.line[0].rsplit('/', 1)[-1]}:{op.line[1]})" if op.line else ""
 
 
 def run_batches(states: Iterator[State], tracer: Callable[[State, Op], None] | None = None, most: int = 1) -> None:

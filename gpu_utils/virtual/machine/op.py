@@ -1,0 +1,43 @@
+"""One decoded instruction, as the machine sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+# What an op does to the flow of control; "" for a plain op.
+ENDS = ("", "branch", "jump", "barrier", "end", "mask", "sync")
+
+
+@dataclass(slots=True, eq=False)
+class Op:
+    """One decoded instruction.
+
+    run(state) executes it for the units in `state.act` and the lanes in `state.mask`. What it
+    returns matters only when `ends` is set:
+      ""        nothing.
+      "branch"  which units go to `target`: True, False or a bool array of the shape of the units
+                (only the entries of running units are looked at); the others go on with the next op.
+      "jump"    the op index to go to: an int, or an int array of the shape of the units.
+      "barrier" None (the whole block, barrier 0), or (number, threads or None).
+      "end"     the running units end: nothing, or a bool array of the units that end (the rest goes on).
+      "sync"    None, or a bool array of the units that must stand here before any unit of their wave goes on.
+      "mask"    nothing; a plain op that changed EXEC: the machine recounts the active lanes after it.
+    kind is the class for the counters, see counters.KINDS. `line` is a source line (file, number).
+    """
+
+    run: Callable[[Any], Any]
+    mnemonic: str
+    kind: str
+    text: str = ""
+    line: tuple[str, int] | None = None
+    ends: str = ""
+    target: int | None = None
+    index: int = -1
+    flops: int = 0  # of one wave, for matrix instructions
+
+
+def source_of(op: Op) -> str:
+    """Where an op comes from, for messages: ` (softmax.py:12)`, or nothing when the text has no line table."""
+    return f" ({op.line[0].rsplit('/', 1)[-1]}:{op.line[1]})" if op.line else ""

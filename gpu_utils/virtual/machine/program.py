@@ -1,0 +1,78 @@
+"""What a decoder makes of a kernel: ops, cut into segments of straight code, with what the scheduler wants to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+from gpu_utils.virtual.machine.loops import find_loops
+from gpu_utils.virtual.machine.op import Op
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """Ops that run without a scheduling decision between them."""
+
+    index: int
+    start: int
+    runs: tuple[Callable[[Any], Any], ...]
+    ops: tuple[Op, ...]
+    stop: Op | None  # the last op of the segment when it decides the flow; it is not among `ops`
+    next: int  # index of the op after the segment
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A decoded kernel: immutable, shared by all launches of the same text; made by `Program.of`.
+
+    entry: index of the first op. unit: "wave" or "lane". lanes: 32 or 64. name: as in the source.
+    segments: by the index of their first op. info: what the decoder wants to keep (register counts, kernel arguments).
+    spinning, waiting, locks: see `loops.find_loops`.
+    """
+
+    name: str
+    target: str
+    lanes: int
+    unit: str
+    ops: tuple[Op, ...]
+    entry: int
+    segments: Mapping[int, Segment]
+    spinning: frozenset[int]
+    waiting: frozenset[int]
+    locks: frozenset[int]
+    info: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        target: str,
+        lanes: int,
+        unit: str,
+        ops: Iterable[Op],
+        entry: int = 0,
+        leaders: Iterable[int] = (),
+        info: dict[str, Any] | None = None,
+    ) -> Program:
+        """Number the ops and cut them into segments. leaders: ops that a jump can reach, beside branch targets."""
+        numbered = tuple(ops)
+        for index, op in enumerate(numbered):
+            op.index = index
+        segments = MappingProxyType(_segments(numbered, {entry, *leaders}))
+        return cls(name, target, lanes, unit, numbered, entry, segments, *find_loops(numbered), info or {})
+
+
+def _segments(ops: tuple[Op, ...], leaders: set[int]) -> dict[int, Segment]:
+    leaders = leaders | {op.target for op in ops if op.target is not None} | {op.index + 1 for op in ops if op.ends}
+    bounds = [*sorted(index for index in leaders if index < len(ops)), len(ops)]
+    segments = {}
+    for number, (start, after) in enumerate(pairwise(bounds)):
+        straight = ops[start:after]
+        stop = straight[-1] if straight and straight[-1].ends else None
+        if stop:
+            straight = straight[:-1]
+        segments[start] = Segment(number, start, tuple(op.run for op in straight), straight, stop, after)
+    return segments

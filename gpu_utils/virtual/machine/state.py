@@ -1,0 +1,95 @@
+"""The state of one batch of waves that every instruction set has: which block and program a wave is, and what runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpu_utils.virtual.machine.program import Program
+
+
+class State:
+    """The architectural state of one batch of waves; instruction sets subclass it with their registers.
+
+    waves: number of waves in the batch; lanes: lanes of each. Rows of per-lane data have the shape (waves, lanes).
+    block_of_wave (waves,): which block of the batch a wave belongs to; wave_in_block (waves,).
+    block_ids (blocks, 3): grid coordinates; program_number (waves,): linear number of the block in the grid, x fastest.
+    act: None, or a bool array of the units that run now, of shape (waves,) or (waves, lanes).
+    mask: None (every lane runs) or a bool array (waves, lanes): the lanes that an op may write.
+    active_waves, active_lanes: counts for the running group.
+    first_block: how many blocks of the launch come before this batch; turn: accesses that were recorded for the L2.
+    whole: the batch that this block was a part of, or None; parts: blocks of this batch that go on alone.
+    memory, shared, counters: see memory.py and counters.py. launch: the Launch this batch is part of.
+    """
+
+    def __init__(self, program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> None:
+        blocks = len(block_ids)
+        self.program, self.launch, self.memory, self.counters = program, launch, launch.memory, launch.counters
+        self.lanes, self.waves, self.blocks = program.lanes, blocks * waves_per_block, blocks
+        self.waves_per_block, self.block_ids = waves_per_block, block_ids
+        self.block_of_wave = np.repeat(np.arange(blocks), waves_per_block)
+        self.wave_in_block = np.tile(np.arange(waves_per_block), blocks)
+        grid = launch.grid
+        linear = block_ids[:, 0] + grid[0] * (block_ids[:, 1] + grid[1] * block_ids[:, 2])
+        self.program_number = linear[self.block_of_wave]
+        self.unit_shape = (self.waves,) if program.unit == "wave" else (self.waves, self.lanes)
+        self.act: np.ndarray | None = None
+        self.mask: np.ndarray | None = None
+        self.active_waves, self.active_lanes = self.waves, self.waves * self.lanes
+        self.shared: Any = None
+        self.absent: np.ndarray | None = None
+        self.first_block = self.turn = 0
+        self.whole: State | None = None
+        self.parts = 0
+
+    def enter(self, act: np.ndarray | None) -> None:
+        """Make `act` the running units: set act, mask and the counts. AMDGCN overrides it to add EXEC."""
+        self.act = act
+        if act is None:
+            self.mask, self.active_waves, self.active_lanes = None, self.waves, self.waves * self.lanes
+        elif act.ndim == 2:
+            self.mask = act
+            self.active_waves, self.active_lanes = int(np.count_nonzero(act.any(axis=1))), int(np.count_nonzero(act))
+        else:
+            self.mask = np.repeat(act[:, None], self.lanes, axis=1)
+            self.active_waves = int(np.count_nonzero(act))
+            self.active_lanes = self.active_waves * self.lanes
+
+    def disable(self, lanes: np.ndarray) -> None:
+        """Lanes (waves, lanes) past the end of a block: they never run. AMDGCN overrides it to clear EXEC."""
+        self.absent = lanes
+
+    def snapshot(self, wave: int) -> dict[str, np.ndarray]:
+        """A copy of one wave's registers by name, for a trace."""
+        raise NotImplementedError
+
+    def part(self, block: int) -> State:
+        """One block of this batch, to go on alone: its registers and its shared memory are views of those here.
+
+        Only while all units are together. Subclasses add their rows. This batch is closed after its last part.
+        """
+        part = object.__new__(type(self))
+        part.__dict__.update(self.__dict__)  # copy.copy takes ten times as long
+        part.waves, part.blocks = self.waves_per_block, 1
+        waves = self.waves_of(block)
+        part.block_ids = self.block_ids[block : block + 1]
+        part.block_of_wave, part.wave_in_block = np.zeros(part.waves, np.int64), self.wave_in_block[waves]
+        part.program_number = self.program_number[waves]
+        part.unit_shape = (part.waves, *self.unit_shape[1:])
+        part.first_block = self.first_block + block
+        part.shared = self.shared.part(block)
+        part.whole = self
+        return part
+
+    def waves_of(self, block: int) -> slice:
+        return slice(block * self.waves_per_block, (block + 1) * self.waves_per_block)
+
+    def close(self) -> None:
+        """Called after the batch; a subclass takes back the regions that it registered."""
+
+    def where(self, wave: int, lane: int) -> str:
+        """Words for an error message: which program and lane."""
+        x, y, z = (int(v) for v in self.block_ids[self.block_of_wave[wave]])
+        thread = int(self.wave_in_block[wave]) * self.lanes + lane
+        return f"program ({x}, {y}, {z}), wave {int(self.wave_in_block[wave])}, lane {lane} (thread {thread})"
