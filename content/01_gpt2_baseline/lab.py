@@ -23,7 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gpu_utils import check, gpt2, hint, progress, solution
+from gpu_utils import check, hint, progress, solution
+from gpu_utils.model import gpt2
 
 # %% [markdown] statement of attention
 # ## 01.attention: causal multi-head attention

@@ -29,8 +29,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gpu_utils import CHIPS, compile_for, explore, listing, probe
 from gpu_utils.compiler import resources
-from gpu_utils.corpus import load_corpus
-from gpu_utils.costs import (
+from gpu_utils.model.corpus import load_corpus
+from gpu_utils.model.costs import (
     activation_bytes,
     flops_per_token,
     kv_cache_bytes,
@@ -39,10 +39,10 @@ from gpu_utils.costs import (
     saved_bytes,
     state_bytes,
 )
-from gpu_utils.device import default_device
-from gpu_utils.gpt2 import GPT2, GPT2Config, causal_attention, from_pretrained, generate, load_transformers
-from gpu_utils.records import latest_record, save_record
-from gpu_utils.training import TrainConfig, default_preset, train
+from gpu_utils.model.device import default_device
+from gpu_utils.model.gpt2 import GPT2, GPT2Config, causal_attention, from_pretrained, generate, load_transformers
+from gpu_utils.model.records import latest_record, save_record
+from gpu_utils.model.training import TrainConfig, default_preset, train
 from gpu_utils.ui.block_figure import BlockFigure
 
 device = default_device()

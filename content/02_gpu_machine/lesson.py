@@ -40,7 +40,7 @@ from gpu_utils.compiler import resources
 from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.course.paths import course
 from gpu_utils.errors import UnknownFigure
-from gpu_utils.gpt2 import GPT2Config
+from gpu_utils.model.gpt2 import GPT2Config
 from gpu_utils.ui.machine_figure import chip_figure, unit_figure
 from gpu_utils.virtual.cache import l2_traffic
 

@@ -27,8 +27,8 @@ from torch import Tensor
 from gpu_utils import check, hint, progress, solution
 from gpu_utils.chips import TARGETS
 from gpu_utils.exercises.u03_porting_to_rocm.triage_logs import public_logs
-from gpu_utils.gpt2 import GPT2, GPT2Config
-from gpu_utils.training import learning_rate, parameter_groups
+from gpu_utils.model.gpt2 import GPT2, GPT2Config
+from gpu_utils.model.training import learning_rate, parameter_groups
 
 # %% [markdown] statement of warp_reduce
 # ## 03.warp_reduce: a sum over a block

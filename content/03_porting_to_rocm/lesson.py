@@ -42,9 +42,9 @@ from gpu_utils.compiler.hipify import hipify
 from gpu_utils.compiler.leftovers import leftovers
 from gpu_utils.course.paths import course
 from gpu_utils.errors import CompileFailed, W2WError
-from gpu_utils.parity import agreement, parity
-from gpu_utils.records import RecordError, latest_record
-from gpu_utils.training import TrainConfig, train
+from gpu_utils.model.parity import agreement, parity
+from gpu_utils.model.records import RecordError, latest_record
+from gpu_utils.model.training import TrainConfig, train
 from gpu_utils.ui.diff_figure import DiffFigure
 from gpu_utils.ui.wave_figure import WaveFigure
 

@@ -1,8 +1,8 @@
 """Train GPT-2 on whatever is there, and compare the run with an earlier one: unit 01's script, ported.
 
 One code path for a CPU and for a GPU of either vendor. Every question that this script asks of the machine is answered
-by `gpu_utils.device`: is there a GPU (torch.cuda.is_available(), which is true on AMD as well), and does its hardware
-have bfloat16. No vendor is named. Written for ROCm too, and not yet run on AMD silicon.
+by `gpu_utils.model.device`: is there a GPU (torch.cuda.is_available(), which is true on AMD as well), and does its
+hardware have bfloat16. No vendor is named. Written for ROCm too, and not yet run on AMD silicon.
 
     python content/03_porting_to_rocm/train.py --steps 60
 """
@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from gpu_utils import probe
 from gpu_utils.errors import W2WError
-from gpu_utils.parity import agreement, parity
-from gpu_utils.records import RunRecord, latest_record, load_record, save_record
-from gpu_utils.training import PRESETS, TrainConfig, default_preset, train
+from gpu_utils.model.parity import agreement, parity
+from gpu_utils.model.records import RunRecord, latest_record, load_record, save_record
+from gpu_utils.model.training import PRESETS, TrainConfig, default_preset, train
 
 
 def arguments() -> argparse.Namespace:

@@ -19,7 +19,7 @@ softmax (maximum, difference, exponential, sum, division)."""
 
 
 class Shape(Protocol):
-    """What is needed of a configuration: gpu_utils.gpt2.GPT2Config has it."""
+    """What is needed of a configuration: gpu_utils.model.gpt2.GPT2Config has it."""
 
     @property
     def vocab_size(self) -> int: ...

@@ -175,7 +175,7 @@ def _one_start(root: Path, environment: dict[str, str]) -> float:
 
 def _training() -> dict[str, Any]:
     """Tokens per second of a short run of unit 01's training."""
-    from gpu_utils.training import speed
+    from gpu_utils.model.training import speed
 
     return speed(TRAINING_STEPS)
 

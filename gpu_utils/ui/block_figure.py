@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-from gpu_utils.gpt2 import GPT2Config
+from gpu_utils.model.gpt2 import GPT2Config
 
 _INK, _PALE, _LINE, _RESIDUAL = "#1f2328", "#f3f5f7", "#8c959f", "#0b5cad"
 _FILLS = {"norm": "#fff4d6", "matrix": "#dcecff", "attention": "#ffe0d6", "pointwise": "#e3f4e1"}

@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpu_utils import costs, exercises, gpt2
+from gpu_utils import exercises
 from gpu_utils.grading.check import check
-from gpu_utils.training import learning_rate
+from gpu_utils.model import costs, gpt2
+from gpu_utils.model.training import learning_rate
 
 CONFIGS = [gpt2.GPT2Config(61, 40, 48, 3, 4), gpt2.GPT2Config(301, 24, 32, 1, 2)]
 each_config = pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"L{config.n_layer}")

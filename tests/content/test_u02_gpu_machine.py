@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpu_utils import exercises, gpt2, virtual_gpu
+from gpu_utils import exercises, virtual_gpu
 from gpu_utils.analytic import access, memory, operators, roofline, tiles
 from gpu_utils.analytic.divergence import divergence
 from gpu_utils.analytic.occupancy import occupancy
@@ -23,6 +23,7 @@ from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.exercises.u02_gpu_machine.kv_cache_bytes import MODELS
 from gpu_utils.exercises.u02_gpu_machine.occupancy_amd import llvm_occupancy
 from gpu_utils.grading.check import check
+from gpu_utils.model import gpt2
 from tests.conftest import unavailable
 
 NAMES = (

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gpu_utils.costs import activation_bytes, saved_bytes
-from gpu_utils.gpt2 import GPT2, GPT2Config, generate
-from gpu_utils.training import TrainConfig, train
+from gpu_utils.model.costs import activation_bytes, saved_bytes
+from gpu_utils.model.gpt2 import GPT2, GPT2Config, generate
+from gpu_utils.model.training import TrainConfig, train
 from tests.unit.test_training import TINY
 
 

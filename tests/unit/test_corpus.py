@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_utils import corpus as module
-from gpu_utils.corpus import (
+from gpu_utils.model import corpus as module
+from gpu_utils.model.corpus import (
     CorpusConfig,
     CorpusError,
     SourceFile,
@@ -144,7 +144,7 @@ def test_where_the_cache_cannot_be_written_a_temporary_folder_serves(tmp_path, m
 
 def test_two_processes_that_build_at_once_both_get_the_corpus(cache):
     code = (
-        "from gpu_utils.corpus import *; c = load_corpus(CorpusConfig(vocab_size=300, max_bytes=200_000));"
+        "from gpu_utils.model.corpus import *; c = load_corpus(CorpusConfig(vocab_size=300, max_bytes=200_000));"
         "print(len(c.train), c.folder)"
     )
     environment = {**os.environ, "W2W_CACHE": str(cache)}

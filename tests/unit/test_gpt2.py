@@ -7,8 +7,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config as TransformersConfig
 from transformers import GPT2LMHeadModel
 
-from gpu_utils import gpt2
-from gpu_utils.costs import (
+from gpu_utils.model import gpt2
+from gpu_utils.model.costs import (
     activation_bytes,
     flops_per_token,
     kv_cache_bytes,
@@ -16,7 +16,7 @@ from gpu_utils.costs import (
     saved_bytes,
     state_bytes,
 )
-from gpu_utils.gpt2 import (
+from gpu_utils.model.gpt2 import (
     GPT2,
     GPT2Config,
     ModelError,

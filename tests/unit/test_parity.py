@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_utils.corpus import CorpusConfig
-from gpu_utils.gpt2 import GPT2Config
-from gpu_utils.parity import Agreement, agreement, parity
-from gpu_utils.records import RunRecord, load_record, save_record
-from gpu_utils.training import TrainConfig, train
+from gpu_utils.model.corpus import CorpusConfig
+from gpu_utils.model.gpt2 import GPT2Config
+from gpu_utils.model.parity import Agreement, agreement, parity
+from gpu_utils.model.records import RunRecord, load_record, save_record
+from gpu_utils.model.training import TrainConfig, train
 
 SCRIPT = Path(__file__).parents[2] / "content" / "03_porting_to_rocm" / "train.py"
 TINY = TrainConfig(
@@ -43,7 +43,7 @@ def test_float32_agrees_with_float64_within_the_bound():
 
 def test_arithmetic_in_bfloat16_breaks_the_bound_of_float32(monkeypatch):
     exact = agreement("cpu", TINY.model)
-    monkeypatch.setattr("gpu_utils.parity.training_dtype", lambda device: torch.bfloat16)
+    monkeypatch.setattr("gpu_utils.model.parity.training_dtype", lambda device: torch.bfloat16)
     coarse = agreement("cpu", TINY.model)
     assert exact.bound < coarse.logits < coarse.bound
 

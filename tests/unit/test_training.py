@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from gpu_utils import device as device_module
-from gpu_utils import training
-from gpu_utils.corpus import CorpusConfig
 from gpu_utils.errors import UnknownName
-from gpu_utils.gpt2 import GPT2, GPT2Config
-from gpu_utils.records import RecordError, latest_record, load_record, runs_folder, save_record
-from gpu_utils.training import (
+from gpu_utils.model import device as device_module
+from gpu_utils.model import training
+from gpu_utils.model.corpus import CorpusConfig
+from gpu_utils.model.gpt2 import GPT2, GPT2Config
+from gpu_utils.model.records import RecordError, latest_record, load_record, runs_folder, save_record
+from gpu_utils.model.training import (
     PROMPTS,
     Batches,
     TrainConfig,

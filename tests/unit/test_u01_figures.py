@@ -4,8 +4,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from gpu_utils import CHIPS
-from gpu_utils.costs import activation_bytes, flops_per_token, matmul_params, param_count
-from gpu_utils.gpt2 import GPT2Config
+from gpu_utils.model.costs import activation_bytes, flops_per_token, matmul_params, param_count
+from gpu_utils.model.gpt2 import GPT2Config
 from gpu_utils.ui.block_figure import BlockFigure, block_parts
 from gpu_utils.ui.explore.costs import KNOWN_CHIPS, draw, explorer, memory_parts
 

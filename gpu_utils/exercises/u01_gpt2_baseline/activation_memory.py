@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from gpu_utils.costs import saved_bytes
-from gpu_utils.gpt2 import GPT2, GPT2Config
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 from gpu_utils.grading.tolerance import Tolerance
+from gpu_utils.model.costs import saved_bytes
+from gpu_utils.model.gpt2 import GPT2, GPT2Config
 
 _DTYPES = {4: torch.float32, 2: torch.bfloat16}
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gpu_utils.gpt2 import GPT2, GPT2Config
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 from gpu_utils.grading.tolerance import Tolerance, tolerance
-from gpu_utils.training import accumulated_step, learning_rate, parameter_groups
+from gpu_utils.model.gpt2 import GPT2, GPT2Config
+from gpu_utils.model.training import accumulated_step, learning_rate, parameter_groups
 
 BETAS = (0.9, 0.95)
 ADAM_EPS = 1e-8
@@ -78,7 +78,7 @@ def _set_apart() -> Iterator[None]:
 def port_gpt2_reference(
     config: dict[str, int], weights: dict[str, Tensor], tokens: Tensor, settings: dict[str, Any], on_cpu: bool
 ) -> dict[str, Any]:
-    """Unit 01's own step (`gpu_utils.training`) in float64 on the CPU, on the same batches."""
+    """Unit 01's own step (`gpu_utils.model.training`) in float64 on the CPU, on the same batches."""
     model = GPT2(GPT2Config(**config)).double()
     model.load_state_dict(weights)
     optimizer = torch.optim.AdamW(parameter_groups(model, settings["weight_decay"]), betas=BETAS, eps=ADAM_EPS)

@@ -7,9 +7,9 @@ from typing import Any
 import ipywidgets as widgets
 
 from gpu_utils.chips import CHIPS
-from gpu_utils.costs import activation_bytes, flops_per_token, matmul_params, param_count, state_bytes
 from gpu_utils.errors import UnknownName
-from gpu_utils.gpt2 import GPT2Config
+from gpu_utils.model.costs import activation_bytes, flops_per_token, matmul_params, param_count, state_bytes
+from gpu_utils.model.gpt2 import GPT2Config
 from gpu_utils.ui.explore.drawing import Picture, box, path, picture, small, svg, text
 from gpu_utils.ui.explore.widget import Explorer, choice, slider
 

@@ -25,7 +25,7 @@ from gpu_utils.analytic.memory import (
 )
 from gpu_utils.chips import CHIPS
 from gpu_utils.errors import BadArgument, UnknownName
-from gpu_utils.gpt2 import GPT2, GPT2Config
+from gpu_utils.model.gpt2 import GPT2, GPT2Config
 
 CONFIGS = {
     "GPT-2": transformers.GPT2Config,

@@ -11,9 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gpu_utils.analytic.operators import gpt2_operators
 from gpu_utils.analytic.roofline import roofline
-from gpu_utils.costs import flops_per_token, kv_cache_bytes, param_count
 from gpu_utils.errors import BadArgument
-from gpu_utils.gpt2 import GPT2, GPT2Config
+from gpu_utils.model.costs import flops_per_token, kv_cache_bytes, param_count
+from gpu_utils.model.gpt2 import GPT2, GPT2Config
 
 SMALL = GPT2Config(vocab_size=320, n_positions=64, n_embd=64, n_layer=2, n_head=4)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gpu_utils.analytic import memory
-from gpu_utils.gpt2 import GPT2Config
+from gpu_utils.model.gpt2 import GPT2Config
 
 
 def param_count(config: GPT2Config) -> int:

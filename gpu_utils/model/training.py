@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gpu_utils.corpus import Corpus, CorpusConfig, draw_batch, load_corpus
-from gpu_utils.costs import flops_per_token, param_count
-from gpu_utils.device import (
+from gpu_utils.errors import UnknownName, W2WError
+from gpu_utils.model.corpus import Corpus, CorpusConfig, draw_batch, load_corpus
+from gpu_utils.model.costs import flops_per_token, param_count
+from gpu_utils.model.device import (
     Stopwatch,
     default_device,
     describe,
@@ -28,9 +29,8 @@ from gpu_utils.device import (
     reset_peak_memory,
     training_dtype,
 )
-from gpu_utils.errors import UnknownName, W2WError
-from gpu_utils.gpt2 import GPT2, GPT2Config, generate
-from gpu_utils.records import RunRecord
+from gpu_utils.model.gpt2 import GPT2, GPT2Config, generate
+from gpu_utils.model.records import RunRecord
 
 PROMPTS = ("def __init__(self,", "for name in", "import os\nimport")
 _REPORT_SECONDS = 1.0

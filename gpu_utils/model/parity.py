@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gpu_utils.device import default_device, training_dtype
-from gpu_utils.gpt2 import GPT2, GPT2Config
 from gpu_utils.grading.tolerance import tolerance
-from gpu_utils.records import RunRecord
+from gpu_utils.model.device import default_device, training_dtype
+from gpu_utils.model.gpt2 import GPT2, GPT2Config
+from gpu_utils.model.records import RunRecord
 
 SEED = 2024
 

@@ -347,6 +347,6 @@ def from_pretrained(name: str = "gpt2", *, attention: Attention = "sdpa") -> GPT
     except (OSError, ValueError) as problem:
         raise ModelError(
             f"the weights {name!r} are not in the cache of transformers and no hub gave them; train your own with "
-            "gpu_utils.training, or run this once where the hub is reachable"
+            "gpu_utils.model.training, or run this once where the hub is reachable"
         ) from problem
     return load_transformers(theirs, attention=attention)
