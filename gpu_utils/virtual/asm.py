@@ -8,21 +8,37 @@ A tensor stands for a pointer; Python numbers take the size that the kernel decl
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from gpu_utils.compiler.cpp_module import Argument, CppModule, source_name
 from gpu_utils.errors import BadArgument, ResourceLimit, UnknownName
-from gpu_utils.virtual.driver import Launch, VirtualGpu, decode
+from gpu_utils.virtual.isa import Launch, Model
+from gpu_utils.virtual.kernel_info import KernelInfo
+from gpu_utils.virtual.models import MODELS, decode
 
-MAX_THREADS = 1024  # of a block, on every target here: CUDA programming guide; LLVM's default for AMDGPU kernels
-_ENTRY = {"ptx": r"^\s*(?:\.visible\s+|\.weak\s+)*\.entry\s+([\w$]+)", "amdgcn": r"^\s*\.amdhsa_kernel\s+(\S+)"}
-_BUILT_FOR = {"ptx": r"^\s*\.target\s+(sm_\d+)", "amdgcn": r"\.amdgcn_target\s+\"[\w-]*?--(gfx\w+)"}
 _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
+
+
+class Gpu(Protocol):
+    """What a module needs of the VirtualGpu that loaded it."""
+
+    target: str
+    model: Model
+
+    def launch(
+        self,
+        text: str,
+        name: str | None,
+        grid: tuple[int, ...],
+        threads: tuple[int, ...],
+        values: list[tuple[str, str, Any]],
+        shared: int,
+    ) -> Launch:
+        """Execute a kernel of an assembly text to its end."""
 
 
 class LoadedModule:
@@ -31,20 +47,19 @@ class LoadedModule:
     A `__device__` variable belongs to the module: launches of all its kernels see what the ones before have written.
     """
 
-    def __init__(self, gpu: VirtualGpu, source: str | CppModule) -> None:
+    def __init__(self, gpu: Gpu, source: str | CppModule) -> None:
         self.gpu = gpu
         self.text = source if isinstance(source, str) else source.asm
         self.compiled = None if isinstance(source, str) else source
         isa = gpu.model.isa
-        built_for = _target_of(self.text)
-        if built_for is not None and not _runs_on(built_for, gpu.target):
+        built_for = next(filter(None, (each.isa.built_for(self.text) for each in (gpu.model, *MODELS.values()))), None)
+        if built_for is not None and not isa.runs_on(built_for, gpu.target):
             raise BadArgument(
                 f"this text was compiled for {built_for}, and the virtual GPU is a {gpu.target}; compile it for that"
             )
-        symbols = re.findall(_ENTRY[isa], self.text, re.MULTILINE)
+        symbols = isa.kernels(self.text)
         if not symbols:
-            name = "PTX (`.entry name`)" if isa == "ptx" else "AMDGCN (`.amdhsa_kernel name`)"
-            raise BadArgument(f"the text has no kernel; a {gpu.target} runs {name}")
+            raise BadArgument(f"the text has no kernel; a {gpu.target} runs {isa.TEXT}")
         names = [source_name(symbol) for symbol in symbols]
         self._changed: np.ndarray | None = None  # which bytes of the module's data differ from their first values
         self._values = np.zeros(0, np.uint8)
@@ -76,7 +91,7 @@ class LoadedModule:
         program = decode(self.text, self.gpu.target, symbol)
         grid, block = _three("grid", grid), _three("block", block)
         _check_block(program.info, name, block)
-        params = program.info["params"]
+        params = program.info.parameters
         if len(args) != len(params):
             raise BadArgument(f"kernel {name} takes {len(params)} arguments, {len(args)} were given")
         known = self.compiled.kernel(symbol).arguments if self.compiled else [None] * len(params)
@@ -90,33 +105,19 @@ class LoadedModule:
         finally:
             self._keep(program.info)
 
-    def _restore(self, info: dict[str, Any]) -> None:
+    def _restore(self, info: KernelInfo) -> None:
         """Decoded programs are shared, and each has its own copy of the data: give it this module's values."""
-        data, first = info["data"], info.setdefault("first values", info["data"].copy())
-        data[...] = first
+        data = info.data
+        data[...] = info.first_data
         if self._changed is not None:
             n = min(len(data), len(self._changed))
             data[:n][self._changed[:n]] = self._values[:n][self._changed[:n]]
 
-    def _keep(self, info: dict[str, Any]) -> None:
-        self._changed, self._values = info["data"] != info["first values"], info["data"].copy()
+    def _keep(self, info: KernelInfo) -> None:
+        self._changed, self._values = info.data != info.first_data, info.data.copy()
 
     def __repr__(self) -> str:
         return f"LoadedModule({', '.join(self.kernels)} on a virtual {self.gpu.target})"
-
-
-def _target_of(text: str) -> str | None:
-    for pattern in _BUILT_FOR.values():
-        if found := re.search(pattern, text, re.MULTILINE):
-            return found[1]
-    return None
-
-
-def _runs_on(built_for: str, target: str) -> bool:
-    """PTX runs on the architecture it names and on later ones; AMD machine code on its own only."""
-    if built_for.startswith("sm_") and target.startswith("sm_"):
-        return int(built_for[3:]) <= int(target[3:])
-    return built_for == target
 
 
 def _three(what: str, size: int | Sequence[int]) -> tuple[int, int, int]:
@@ -127,11 +128,10 @@ def _three(what: str, size: int | Sequence[int]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _check_block(info: dict[str, Any], name: str, block: tuple[int, int, int]) -> None:
-    threads, notes = block[0] * block[1] * block[2], info.get("notes", {})
-    most = min(MAX_THREADS, notes.get("max_flat_workgroup_size", MAX_THREADS))
-    if threads > most:
-        raise ResourceLimit(f"kernel {name}: a block of {threads} threads; at most {most} are possible")
+def _check_block(info: KernelInfo, name: str, block: tuple[int, int, int]) -> None:
+    threads = block[0] * block[1] * block[2]
+    if threads > info.most_threads:
+        raise ResourceLimit(f"kernel {name}: a block of {threads} threads; at most {info.most_threads} are possible")
 
 
 def _value(number: int, argument: Argument | None, size: int, value: Any) -> tuple[str, str, Any]:

@@ -22,9 +22,10 @@ import io
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from gpu_utils.errors import BadArgument
+from gpu_utils.virtual.amdgcn.info import AmdInfo
 from gpu_utils.virtual.cache import l2_traffic
 
 ROCPROF_COUNTER_COLUMNS = (
@@ -76,7 +77,7 @@ _MOPS_OF = {
 
 def vendor_counters(launch: Any) -> list[Counter]:
     """The counters of a launch under the names that its vendor's profiler uses."""
-    return _nvidia(launch) if launch.chip.isa == "ptx" else _amd(launch)
+    return _nvidia(launch) if launch.chip.isa.NAME == "ptx" else _amd(launch)
 
 
 def table(launch: Any) -> str:
@@ -130,7 +131,7 @@ def ncu_csv(launches: Iterable[Any]) -> str:
 def _only(launches: Iterable[Any], isa: str, tool: str) -> list[Any]:
     chosen = list(launches)
     for launch in chosen:
-        if launch.chip.isa != isa:
+        if isa != launch.chip.isa.NAME:
             raise BadArgument(
                 f"{launch.name} ran on {launch.target}, and {tool} does not profile that; take its launches out"
             )
@@ -161,7 +162,7 @@ def _triple(sizes: tuple[int, ...]) -> str:
 def _dispatch(number: int, launch: Any) -> dict[str, Any]:
     """What both of rocprofv3's files say of a dispatch; Grid_Size counts work-items."""
     items = [grid * block for grid, block in zip(launch.grid, launch.block, strict=True)]
-    notes = launch.program.info.get("notes", {})
+    notes = cast(AmdInfo, launch.program.info).notes
     known = {
         "Kind": "KERNEL_DISPATCH", "Agent_Id": "Agent 0", "Queue_Id": 1, "Stream_Id": 0, "Process_Id": 0,
         "Thread_Id": 0, "Dispatch_Id": number, "Correlation_Id": number, "Kernel_Id": number,

@@ -47,5 +47,5 @@ def resident_waves(launch: Any) -> int:
     """
     limits = TARGETS[launch.target]
     per_block = max(1, -(-launch.block[0] * launch.block[1] * launch.block[2] // limits.lanes))
-    registers = min(launch.program.info.get("registers", 1), limits.registers_max)
+    registers = min(launch.program.info.registers, limits.registers_max)
     return max(per_block, occupancy(limits, registers, launch.shared_bytes, per_block).waves)

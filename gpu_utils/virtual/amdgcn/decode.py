@@ -9,9 +9,10 @@ import numpy as np
 from gpu_utils.compiler.cpp_module import source_name
 from gpu_utils.errors import UnknownName, UnsupportedInstruction
 from gpu_utils.virtual.amdgcn import ds, matrix, mem, salu, vector
+from gpu_utils.virtual.amdgcn.info import AmdInfo
 from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction, Kernel, Module, parse
-from gpu_utils.virtual.amdgcn.state import AmdState
+from gpu_utils.virtual.kernel_info import MOST_THREADS
 from gpu_utils.virtual.machine import Op, Program
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
@@ -56,7 +57,7 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
     if kernel.descriptor.get("user_sgpr_kernarg_preload_length", 0):
         entry = _after_preload_prologue(ops, entry)
     leaders = {place[at] for at in module.labels.values() if at in place}
-    return Program.of(source_name(name), target, lanes, "wave", ops, entry, leaders, info)
+    return Program.of(source_name(name), target, lanes, "wave", ops, info, entry, leaders)
 
 
 def _op(decoder: Decoder, instruction: Instruction, index: int) -> Op:
@@ -191,7 +192,7 @@ def _place_data(module: Module) -> tuple[np.ndarray, dict[str, int]]:
     return blob, {**symbols, **got}
 
 
-def _info(kernel: Kernel, decoder: Decoder, blob: np.ndarray) -> dict[str, Any]:
+def _info(kernel: Kernel, decoder: Decoder, blob: np.ndarray) -> AmdInfo:
     d = kernel.descriptor
     user: list[tuple[str, int]] = []
     for key, name, count in (
@@ -209,27 +210,26 @@ def _info(kernel: Kernel, decoder: Decoder, blob: np.ndarray) -> dict[str, Any]:
         user.append(("", d["user_sgpr_count"] - used))
     if not d:
         user = [("kernarg", 2)]
-    return {
-        "params": [(offset, size) for offset, size, kind in kernel.params if not kind.startswith("hidden")],
-        "hidden": [(offset, size, kind) for offset, size, kind in kernel.params if kind.startswith("hidden")],
-        "param_bytes": int(kernel.notes.get("kernarg_segment_size", 0)) or sum(size for _, size, _ in kernel.params),
-        "registers": decoder.vgprs + decoder.agprs,
-        "vgprs": decoder.vgprs,
-        "agprs": decoder.agprs,
-        "sgprs": min(106, max(decoder.sgprs + 2, d.get("user_sgpr_count", 0) + 4)),
-        "constants": decoder.constants,
-        "user_sgprs": user,
-        "preload_offset": d.get("user_sgpr_kernarg_preload_offset", 0),
-        "group_ids": [d.get(f"system_sgpr_workgroup_id_{axis}", axis == "x") for axis in "xyz"],
-        "ids_in_ttmp": decoder.gfx12,
-        "scratch": int(kernel.notes.get("private_segment_fixed_size", d.get("private_segment_fixed_size", 0))),
-        "static_shared": int(d.get("group_segment_fixed_size", 0)),
-        "mode": dict(d),
-        "data": blob,
-        "notes": kernel.notes,
-    }
-
-
-def new_state(program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> AmdState:
-    """The registers of a batch of blocks as the hardware leaves them at the first instruction."""
-    return AmdState(program, launch, block_ids, waves_per_block)
+    return AmdInfo(
+        parameters=tuple((at, size) for at, size, kind in kernel.params if not kind.startswith("hidden")),
+        hidden=tuple(parameter for parameter in kernel.params if parameter[2].startswith("hidden")),
+        parameter_bytes=int(kernel.notes.get("kernarg_segment_size", 0)) or sum(size for _, size, _ in kernel.params),
+        registers=decoder.vgprs + decoder.agprs,
+        static_shared=int(d.get("group_segment_fixed_size", 0)),
+        data=blob,
+        most_threads=min(MOST_THREADS, kernel.notes.get("max_flat_workgroup_size", MOST_THREADS)),
+        compiled_registers=int(kernel.notes.get("vgpr_count", 0)),
+        spills=int(kernel.notes.get("vgpr_spill_count", 0)),
+        vgprs=decoder.vgprs,
+        agprs=decoder.agprs,
+        sgprs=min(106, max(decoder.sgprs + 2, d.get("user_sgpr_count", 0) + 4)),
+        constants=tuple(decoder.constants),
+        user_sgprs=tuple(user),
+        preload_offset=d.get("user_sgpr_kernarg_preload_offset", 0),
+        group_ids=tuple(
+            axis for axis, name in enumerate("xyz") if d.get(f"system_sgpr_workgroup_id_{name}", axis == 0)
+        ),
+        ids_in_ttmp=decoder.gfx12,
+        scratch=int(kernel.notes.get("private_segment_fixed_size", d.get("private_segment_fixed_size", 0))),
+        notes=kernel.notes,
+    )

@@ -13,8 +13,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpu_utils.virtual.amdgcn.info import AmdInfo
 from gpu_utils.virtual.machine import Program, State
-from gpu_utils.virtual.memory import Shared
+from gpu_utils.virtual.shared_memory import Shared
 
 AGPR, SGPR = 256, 512
 VCC, TTMP, M0, NULL, EXEC = SGPR + 106, SGPR + 108, SGPR + 124, SGPR + 125, SGPR + 126
@@ -42,18 +43,18 @@ class Registers:
     shared: Shared
 
     def __init__(self, program: Program, waves: int) -> None:
-        info, lanes = program.info, program.lanes
-        self.vectors = np.zeros((info["vgprs"] + info["agprs"], waves, lanes), np.uint32)
+        info, lanes = cast(AmdInfo, program.info), program.lanes
+        self.vectors = np.zeros((info.vgprs + info.agprs, waves, lanes), np.uint32)
         self.S = np.zeros((waves, 128), np.uint32)
-        rows: list[Any] = [None] * (CONSTANTS + len(info["constants"]))
-        rows[: info["vgprs"]] = list(self.vectors[: info["vgprs"]])
-        rows[AGPR : AGPR + info["agprs"]] = list(self.vectors[info["vgprs"] :])
-        used = (*range(min(info["sgprs"], 106)), *range(106, 128))
+        rows: list[Any] = [None] * (CONSTANTS + len(info.constants))
+        rows[: info.vgprs] = list(self.vectors[: info.vgprs])
+        rows[AGPR : AGPR + info.agprs] = list(self.vectors[info.vgprs :])
+        used = (*range(min(info.sgprs, 106)), *range(106, 128))
         for i in used:
             rows[SGPR + i] = self.S[:, i : i + 1]
         self.parts: dict[int, Registers] = {}
         self.of_waves = [i for i, row in enumerate(rows) if row is not None]
-        for i, value in enumerate(info["constants"]):
+        for i, value in enumerate(info.constants):
             rows[CONSTANTS + i] = np.array([[value]], np.uint32)
         self.U: list[Any] = rows
         self.I: list[Any] = [None if row is None else row.view(np.int32) for row in rows]
@@ -84,6 +85,7 @@ class AmdState(State):
 
     def __init__(self, program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> None:
         super().__init__(program, launch, block_ids, waves_per_block)
+        self.info = cast(AmdInfo, program.info)
         kept = None if launch.fresh else _spare.pop((program, self.waves), None)
         registers = kept or Registers(program, self.waves)
         self._use(registers)
@@ -117,13 +119,13 @@ class AmdState(State):
 
     def _start(self, launch: Any) -> None:
         """What the hardware puts into registers before the first instruction."""
-        info = self.program.info
+        info = self.info
         bx, by = launch.block[0], launch.block[1]
         thread = self.wave_in_block[:, None] * self.lanes + self.lane
         x, y, z = thread % bx, thread // bx % by, thread // (bx * by)
         self.U[0][...] = (x | y << 10 | z << 20).astype(np.uint32)
         at = SGPR
-        for name, count in info["user_sgprs"]:
+        for name, count in info.user_sgprs:
             if name != "preload":
                 self.S[:, at - SGPR : at - SGPR + count] = 0
             if name == "scratch":
@@ -133,23 +135,22 @@ class AmdState(State):
             elif name == "dispatch":
                 self.Q[at][...] = np.uint64(launch.packet.ctypes.data)
             elif name == "preload":
-                words = launch.args.view(np.uint32)[info["preload_offset"] :][:count]
+                words = launch.args.view(np.uint32)[info.preload_offset :][:count]
                 for i, word in enumerate(words):
                     self.U[at + i][...] = word
             at += count
         ids = self.block_ids[self.block_of_wave].astype(np.uint32)
-        if info["ids_in_ttmp"]:
+        if info.ids_in_ttmp:
             self.U[TTMP + 9][...] = ids[:, :1]
             self.U[TTMP + 7][...] = ids[:, 1:2] | ids[:, 2:] << np.uint32(16)
             self.U[TTMP + 8][...] = self.wave_in_block[:, None].astype(np.uint32) << np.uint32(25)
         else:
-            for axis in range(3):
-                if info["group_ids"][axis]:
-                    self.U[at][...] = ids[:, axis : axis + 1]
-                    at += 1
+            for axis in info.group_ids:
+                self.U[at][...] = ids[:, axis : axis + 1]
+                at += 1
             self.S[:, at - SGPR : at - SGPR + 2] = 0  # the scratch offset of the wave: a buffer per lane needs none
         self.scratch_base: np.ndarray | None = None
-        size = info["scratch"]
+        size = info.scratch
         if size:
             self.scratch_stride = -(-size // 16) * 16
             self.scratch = np.zeros(self.waves * self.lanes * self.scratch_stride + 16, np.uint8)
@@ -172,15 +173,15 @@ class AmdState(State):
 
     def block(self, row: int, count: int) -> np.ndarray:
         """`count` consecutive vector registers as one array (count, waves, lanes), a view."""
-        first = row if row < AGPR else row - AGPR + self.program.info["vgprs"]
+        first = row if row < AGPR else row - AGPR + self.info.vgprs
         return self.vectors[first : first + count]
 
     def snapshot(self, wave: int) -> dict[str, np.ndarray]:
         """A copy of one wave's registers by name: vN and aN (lanes,), sN, vcc, exec, m0 and scc (1,)."""
-        info = self.program.info
-        result = {f"v{i}": self.U[i][wave].copy() for i in range(info["vgprs"])}
-        result |= {f"a{i}": self.U[AGPR + i][wave].copy() for i in range(info["agprs"])}
-        result |= {f"s{i}": self.U[SGPR + i][wave].copy() for i in range(info["sgprs"])}
+        info = self.info
+        result = {f"v{i}": self.U[i][wave].copy() for i in range(info.vgprs)}
+        result |= {f"a{i}": self.U[AGPR + i][wave].copy() for i in range(info.agprs)}
+        result |= {f"s{i}": self.U[SGPR + i][wave].copy() for i in range(info.sgprs)}
         result |= {"vcc": self.Q[VCC][wave].copy(), "exec": self.Q[EXEC][wave].copy(), "m0": self.U[M0][wave].copy()}
         return result | {"scc": self.scc[wave].copy()}
 

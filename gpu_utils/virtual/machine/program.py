@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
+from gpu_utils.virtual.kernel_info import KernelInfo
 from gpu_utils.virtual.machine.loops import find_loops
 from gpu_utils.virtual.machine.op import Op
 
@@ -29,7 +30,7 @@ class Program:
     """A decoded kernel: immutable, shared by all launches of the same text; made by `Program.of`.
 
     entry: index of the first op. unit: "wave" or "lane". lanes: 32 or 64. name: as in the source.
-    segments: by the index of their first op. info: what the decoder wants to keep (register counts, kernel arguments).
+    segments: by the index of their first op.
     spinning, waiting, locks: see `loops.find_loops`.
     """
 
@@ -38,12 +39,12 @@ class Program:
     lanes: int
     unit: str
     ops: tuple[Op, ...]
+    info: KernelInfo
     entry: int
     segments: Mapping[int, Segment]
     spinning: frozenset[int]
     waiting: frozenset[int]
     locks: frozenset[int]
-    info: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -53,16 +54,16 @@ class Program:
         lanes: int,
         unit: str,
         ops: Iterable[Op],
+        info: KernelInfo,
         entry: int = 0,
         leaders: Iterable[int] = (),
-        info: dict[str, Any] | None = None,
     ) -> Program:
         """Number the ops and cut them into segments. leaders: ops that a jump can reach, beside branch targets."""
         numbered = tuple(ops)
         for index, op in enumerate(numbered):
             op.index = index
         segments = MappingProxyType(_segments(numbered, {entry, *leaders}))
-        return cls(name, target, lanes, unit, numbered, entry, segments, *find_loops(numbered), info or {})
+        return cls(name, target, lanes, unit, numbered, info, entry, segments, *find_loops(numbered))
 
 
 def _segments(ops: tuple[Op, ...], leaders: set[int]) -> dict[int, Segment]:

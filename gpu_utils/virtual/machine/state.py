@@ -20,7 +20,7 @@ class State:
     active_waves, active_lanes: counts for the running group.
     first_block: how many blocks of the launch come before this batch; turn: accesses that were recorded for the L2.
     whole: the batch that this block was a part of, or None; parts: blocks of this batch that go on alone.
-    memory, shared, counters: see memory.py and counters.py. launch: the Launch this batch is part of.
+    memory, shared, counters: of global_memory.py, shared_memory.py, counters.py. launch: what this batch is part of.
     """
 
     def __init__(self, program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> None:

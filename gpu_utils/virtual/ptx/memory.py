@@ -279,7 +279,7 @@ def _is_space(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         shared = (address >= state.shared.base) & (address < state.shared.base + state.shared.bytes.size)
         start = state.local.ctypes.data
         local = (address >= start) & (address < start + state.local.size)
-        data = state.program.info["data"]
+        data = state.program.info.data
         const = (address >= data.ctypes.data) & (address < data.ctypes.data + data.size)
         inside = {"shared": shared, "local": local, "const": const, "global": ~(shared | local)}[space]
         state.put(out, inside, mask)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from gpu_utils.compiler.cpp_module import source_name
 from gpu_utils.errors import UnknownName
+from gpu_utils.virtual.kernel_info import MOST_THREADS
 from gpu_utils.virtual.machine import Program
 from gpu_utils.virtual.ptx import asynchronous, flow, matrix, memory, tensor, warp, wgmma  # noqa: F401  (fill FAMILIES)
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp
 from gpu_utils.virtual.ptx.parse import Function, Module, Symbol, Variable, parse
+from gpu_utils.virtual.ptx.state import PtxInfo
 
 
 class Assembler(Decoder):
@@ -207,20 +211,20 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
     kernel = assembler.kernel
     registers = assembler.registers
     rows = registers["32"] + 2 * registers["64"] + (registers["16"] + 1) // 2 + registers["pred"] // 4
-    threads = kernel.directives.get("reqntid")
-    info = {
-        "params": [(p.offset, p.size) for p in kernel.params],
-        "param_bytes": kernel.param_bytes(),
-        "registers": rows,
-        "static_shared": assembler.static_shared,
-        "columns": dict(registers),
-        "slots": assembler.slots,
-        "names": _unique(assembler.names),
-        "specials": [i for i, slot in enumerate(assembler.slots) if slot.column == "special"],
-        "local_bytes": assembler.local_bytes,
-        "generic": assembler.generic,
-        "data": assembler.data,
-        "threads": threads[0] if threads else None,
-    }
+    limit = kernel.directives.get("reqntid") or kernel.directives.get("maxntid") or [MOST_THREADS]
+    info = PtxInfo(
+        parameters=tuple((p.offset, p.size) for p in kernel.params),
+        parameter_bytes=kernel.param_bytes(),
+        registers=rows,
+        static_shared=assembler.static_shared,
+        data=assembler.data,
+        most_threads=min(MOST_THREADS, math.prod(limit)),
+        columns=registers,
+        slots=tuple(assembler.slots),
+        specials=tuple(i for i, slot in enumerate(assembler.slots) if slot.column == "special"),
+        names=_unique(assembler.names),
+        local_bytes=assembler.local_bytes,
+        generic=assembler.generic,
+    )
     entry = assembler.places[f"{name}:"]
-    return Program.of(source_name(name), target, 32, "lane", assembler.ops, entry, assembler.leaders(), info)
+    return Program.of(source_name(name), target, 32, "lane", assembler.ops, info, entry, assembler.leaders())

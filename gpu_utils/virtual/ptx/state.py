@@ -7,14 +7,16 @@ program are laid out once, when it is decoded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from gpu_utils.errors import OutOfBounds
+from gpu_utils.virtual.kernel_info import KernelInfo
 from gpu_utils.virtual.machine import Op, Program, State, source_of
-from gpu_utils.virtual.memory import Shared
+from gpu_utils.virtual.shared_memory import Shared
 
 COLUMNS = {"pred": np.dtype(bool), "16": np.dtype("u2"), "32": np.dtype("u4"), "64": np.dtype("u8")}
 _NEGATIVE = {2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -42,6 +44,23 @@ class Slot(NamedTuple):
     step: int = 1
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PtxInfo(KernelInfo):
+    """A KernelInfo with the layout of the rows.
+
+    columns: rows of each column. slots: what ops read and write; specials: those that are special registers.
+    names: register -> (column, row). local_bytes: of one thread. generic: whether generic addresses may name shared or
+    local memory.
+    """
+
+    columns: Mapping[str, int]
+    slots: tuple[Slot, ...]
+    specials: tuple[int, ...]
+    names: Mapping[str, tuple[str, int]]
+    local_bytes: int
+    generic: bool
+
+
 class PtxState(State):
     """Rows of registers, local memory, parameters and what asynchronous copies have in flight.
 
@@ -51,14 +70,14 @@ class PtxState(State):
 
     def __init__(self, program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> None:
         super().__init__(program, launch, block_ids, waves_per_block)
-        info = program.info
+        self.info = info = cast(PtxInfo, program.info)
         shape = (self.waves, 32)
-        self.local = np.zeros((self.waves * 32, info["local_bytes"]), np.uint8)
+        self.local = np.zeros((self.waves * 32, info.local_bytes), np.uint8)
         self.thread = np.arange(self.waves * 32).reshape(shape)
         self.params = np.ascontiguousarray(launch.args, np.uint8)
-        self.shared = Shared(self.blocks, max(launch.shared_bytes, info["static_shared"]))
+        self.shared = Shared(self.blocks, max(launch.shared_bytes, info.static_shared))
         self.regions = []
-        if info["generic"]:
+        if info.generic:
             self.regions.append(launch.memory.add_array("shared memory", self.shared.bytes, "shared"))
             if self.local.size:
                 self.regions.append(launch.memory.add_array("local memory", self.local, "scratch"))
@@ -66,9 +85,9 @@ class PtxState(State):
         self.fragments: dict[tuple, np.ndarray] = {}
         self.clock = 0
         self.wide_masks: dict[int, np.ndarray] = {}
-        self.r = self._rows(info["columns"], info["slots"])
+        self.r = self._rows(info.columns, info.slots)
 
-    def _rows(self, columns: dict[str, int], slots: list[Slot]) -> list[np.ndarray]:
+    def _rows(self, columns: Mapping[str, int], slots: tuple[Slot, ...]) -> list[np.ndarray]:
         """The slots' rows, taken over from the last batch of this program when that had as many warps."""
         key = (self.program, self.waves)
         rows: list[np.ndarray]
@@ -87,7 +106,7 @@ class PtxState(State):
                 if file is None:
                     file = files[column, dtype.str] = raw[column].view(dtype)
                 rows.append(file[index][..., ::step] if step > 1 else file[index])
-        for number in self.program.info["specials"]:
+        for number in self.info.specials:
             slot = slots[number]
             rows[number] = self.special(slot.index).astype(slot.dtype)
         return rows
@@ -110,7 +129,7 @@ class PtxState(State):
 
     def snapshot(self, wave: int) -> dict[str, np.ndarray]:
         """Register name -> the bits of one warp's 32 lanes, a copy."""
-        names = self.program.info["names"]
+        names = self.info.names
         return {name: self.files[column][index, wave].copy() for name, (column, index) in names.items()}
 
     def generic_base(self, space: str) -> np.ndarray:
@@ -156,7 +175,7 @@ class PtxState(State):
         else:
             value = {
                 "%nwarpid": -(-block[0] * block[1] * block[2] // 32),
-                "%dynamic_smem_size": launch.shared_bytes - self.program.info["static_shared"],
+                "%dynamic_smem_size": launch.shared_bytes - self.info.static_shared,
                 "%total_smem_size": launch.shared_bytes,
                 "%cluster_nctarank": 1,
                 "%nsmid": 1,

@@ -14,7 +14,6 @@ import numpy as np
 
 from gpu_utils.errors import OutOfBounds, UnsupportedInstruction
 from gpu_utils.virtual.machine import source_of
-from gpu_utils.virtual.memory import _ORIGIN, WORDS
 from gpu_utils.virtual.ptx.asynchronous import HANDLERS, settle, unpack
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
 from gpu_utils.virtual.ptx.forms import BYTES
@@ -24,6 +23,7 @@ from gpu_utils.virtual.ptx.parse import Imm, Instruction
 from gpu_utils.virtual.ptx.state import PtxState
 from gpu_utils.virtual.ptx.warp import full
 from gpu_utils.virtual.ptx.wgmma import swizzle
+from gpu_utils.virtual.words import ORIGIN, WORDS
 
 MAP_BYTES = 128
 # field -> (offset, bytes, step per ordinal)
@@ -36,7 +36,7 @@ FIELDS = {
 ELEMENTS = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32", "f64", "bf16", "f32", "f32")
 ELEMENT_BYTES = tuple(BYTES[kind] for kind in ELEMENTS)
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
-# the atomics of memory.py, and those that only bulk copies have
+# the atomics of ptx/memory.py, and those that only bulk copies have
 ATOMICS = {
     **_MEMORY_ATOMICS, ("min", "f16"): "fmin", ("max", "f16"): "fmax",
     **{(op, t): op for op in ("and", "or", "xor") for t in ("u32", "s32", "u64", "s64")},
@@ -157,7 +157,7 @@ def _read_map(state: PtxState, op: PtxOp, address: int, wave: int, lane: int) ->
 
 def memory_bytes(address: int, size: int) -> np.ndarray:
     """A view of bytes of this process that have been checked to belong to a region."""
-    return WORDS[1][address - _ORIGIN : address - _ORIGIN + size]
+    return WORDS[1][address - ORIGIN : address - ORIGIN + size]
 
 
 def _bulk(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
@@ -258,7 +258,7 @@ def _load_box(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int) -> Non
     _check(state, op, box, wave, lane, "reads")
     size = box.size
     values = np.full(len(box.address), box.outside, f"u{size}")
-    values[box.inside] = WORDS[size].take((box.address[box.inside] - _ORIGIN) // size)
+    values[box.inside] = WORDS[size].take((box.address[box.inside] - ORIGIN) // size)
     flat = box.shared + int(state.block_of_wave[wave]) * state.shared.stride
     state.shared.words[size][flat // size] = values
     state.shared.written[flat >> 1] = 1

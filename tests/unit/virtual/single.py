@@ -1,12 +1,15 @@
 """Runs one AMDGCN instruction on chosen register values."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from gpu_utils.virtual.amdgcn import decode, new_state
 from gpu_utils.virtual.counters import Counters
-from gpu_utils.virtual.driver import MODELS, Launch
+from gpu_utils.virtual.global_memory import Memory
+from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import run_batches
-from gpu_utils.virtual.memory import Memory
+from gpu_utils.virtual.models import MODELS
 
 
 def execute(target, lines, registers, waves=1, shared=0, executable=None):
@@ -21,10 +24,15 @@ def execute(target, lines, registers, waves=1, shared=0, executable=None):
     return run(program, target, registers, waves, shared, executable)
 
 
+def with_info(program, **changes):
+    """The program with other figures than its decoder found, for text without a descriptor."""
+    return replace(program, info=replace(program.info, **changes))
+
+
 def run(program, target, registers, waves=1, shared=0, executable=None):
     memory = Memory()
     counters = Counters(program, MODELS[target].shape)
-    program.info["vgprs"] = max(program.info["vgprs"], 16)
+    program = with_info(program, vgprs=max(program.info.vgprs, 16))
     launch = Launch(
         "kernel", target, program, (1, 1, 1), (waves * program.lanes, 1, 1), np.zeros(64, np.uint8), memory, counters,
         shared,

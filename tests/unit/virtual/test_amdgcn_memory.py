@@ -9,11 +9,12 @@ from gpu_utils.virtual.amdgcn import decode, fp8, new_state
 from gpu_utils.virtual.amdgcn.mem import ATOMIC, WIDTHS
 from gpu_utils.virtual.amdgcn.state import SGPR
 from gpu_utils.virtual.counters import Counters
-from gpu_utils.virtual.driver import MODELS, Launch
+from gpu_utils.virtual.global_memory import Memory, Region
+from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import run_batches
-from gpu_utils.virtual.memory import Memory, Region
+from gpu_utils.virtual.models import MODELS
 
-from .single import execute
+from .single import execute, with_info
 
 LANE = np.arange(64)[None]
 
@@ -22,7 +23,7 @@ def run_on(target, lines, registers, buffers, races=True):
     """Execute instructions with NumPy arrays as tensors; an int64 register value is an address and fills two."""
     text = "kernel:\n" + "".join(f"\t{line}\n" for line in lines) + "\ts_endpgm\n"
     program = decode(text, target, "kernel")
-    program.info["vgprs"] = max(program.info["vgprs"], 24)
+    program = with_info(program, vgprs=max(program.info.vgprs, 24))
     memory = Memory(races)
     for name, array in buffers.items():
         memory.add(Region(name, array.ctypes.data, array.nbytes, "tensor", array))
@@ -336,7 +337,7 @@ def test_an_address_of_constant_data_counts_from_getpc(between):
     text = f'kernel:\n{body}\ts_endpgm\n\t.section .rodata\ntable:\n\t.long 10\n\t.long 11\n\t.quad 12\n\t.asciz "ab"\n'
     program = decode(text, "gfx942", "kernel")
     memory = Memory()
-    memory.add_array("constants", program.info["data"], "constant")
+    memory.add_array("constants", program.info.data, "constant")
     launch = Launch(
         "kernel", "gfx942", program, (1, 1, 1), (64, 1, 1), np.zeros(64, np.uint8), memory,
         Counters(program, MODELS["gfx942"].shape), 0, MODELS["gfx942"],

@@ -24,7 +24,7 @@ from gpu_utils.errors import (
     UnsupportedInstruction,
 )
 from gpu_utils.virtual import MODELS, virtual_gpu
-from gpu_utils.virtual.driver import Launch
+from gpu_utils.virtual.isa import Launch
 from tests.conftest import unavailable
 
 SOURCES = Path(__file__).parent / "cpp"

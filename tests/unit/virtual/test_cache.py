@@ -195,7 +195,7 @@ def test_an_atomic_reads_and_writes_in_the_l2(target):
 
 
 def test_the_stream_does_not_depend_on_how_blocks_are_batched_or_where_tensors_lie(monkeypatch):
-    from gpu_utils.virtual import driver
+    from gpu_utils.virtual import gpu as gpu_module
 
     def run():
         x, out = torch.zeros(16 * 256), torch.zeros(32 * 256)
@@ -204,7 +204,7 @@ def test_the_stream_does_not_depend_on_how_blocks_are_batched_or_where_tensors_l
         return stream_of(gpu.counters.record, 8, 4)
 
     first = run()
-    monkeypatch.setattr(driver, "MAX_WAVES", 12)
+    monkeypatch.setattr(gpu_module, "MAX_WAVES", 12)
     second = run()
     for name in ("sector", "read", "write", "part"):
         assert np.array_equal(getattr(first, name), getattr(second, name))

@@ -9,7 +9,7 @@ import triton.language as tl
 from gpu_utils.analytic.access import bank_cycles
 from gpu_utils.virtual import MODELS, virtual_gpu
 
-from .single import execute
+from .single import execute, with_info
 
 EVERY = tuple(MODELS)
 SECTOR = {target: model.shape.sector for target, model in MODELS.items()}
@@ -179,12 +179,12 @@ def test_a_word_on_the_border_of_two_lines_touches_both():
     def sectors(line, offset):
         from gpu_utils.virtual.amdgcn import decode, new_state
         from gpu_utils.virtual.counters import Counters
-        from gpu_utils.virtual.driver import Launch
+        from gpu_utils.virtual.global_memory import Memory
+        from gpu_utils.virtual.isa import Launch
         from gpu_utils.virtual.machine import run_batches
-        from gpu_utils.virtual.memory import Memory
 
         program = decode(f"kernel:\n\t{line}\n\ts_endpgm\n", target, "kernel")
-        program.info["vgprs"] = 16
+        program = with_info(program, vgprs=16)
         regions = Memory()
         regions.add_array("array", memory[start - memory.ctypes.data :][:512], "tensor")
         counters = Counters(program, MODELS[target].shape)
@@ -319,7 +319,7 @@ def test_scratch_is_kept_out_of_the_global_totals():
     from gpu_utils.virtual.amdgcn import decode
 
     program = decode("kernel:\n" + "".join(f"\t{line}\n" for line in lines) + "\ts_endpgm\n", "gfx942", "kernel")
-    program.info["scratch"] = 16
+    program = with_info(program, scratch=16)
     from .single import run
 
     totals = run(program, "gfx942", {}).counters.totals()

@@ -13,6 +13,7 @@ from gpu_utils.analytic.access import MemoryShape
 from gpu_utils.errors import BarrierDeadlock, OutOfBounds, Race, ResourceLimit, UnknownName, UnwrittenOutput
 from gpu_utils.virtual import virtual_gpu
 from gpu_utils.virtual.counters import Counters
+from gpu_utils.virtual.kernel_info import KernelInfo
 from gpu_utils.virtual.machine import Op, Program, State, run_batches
 
 from .single import execute
@@ -222,14 +223,17 @@ def test_waves_that_ended_do_not_hold_up_a_barrier():
 def test_a_barrier_that_part_of_a_block_never_reaches_is_a_deadlock():
     wait = Op(lambda s: (0, 128), "bar.sync", "barrier", "bar.sync 0, 128", ends="barrier")
     end = Op(lambda s: None, "exit", "branch", "exit", ends="end")
-    program = Program.of("stuck", "gfx942", 64, "wave", [wait, end])
+    nothing = KernelInfo(
+        parameters=(), parameter_bytes=0, registers=0, static_shared=0, data=np.zeros(0, np.uint8), most_threads=64
+    )
+    program = Program.of("stuck", "gfx942", 64, "wave", [wait, end], nothing)
     launch = SimpleNamespace(grid=(1, 1, 1), memory=None, counters=Counters(program, MemoryShape()))
     with pytest.raises(BarrierDeadlock, match=r"stuck.*barrier 0"):
         run_batches(iter([State(program, launch, np.zeros((1, 3), np.int64), 1)]))
 
 
 def test_too_much_shared_memory_is_refused():
-    from gpu_utils.virtual.driver import VirtualGpu
+    from gpu_utils.virtual import VirtualGpu
 
     gpu = VirtualGpu("gfx942")
     with pytest.raises(ResourceLimit, match="65536"):

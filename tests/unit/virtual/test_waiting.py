@@ -8,7 +8,8 @@ import triton
 import triton.language as tl
 
 from gpu_utils.kernelset import CASES, Run
-from gpu_utils.virtual import MODELS, driver, virtual_gpu
+from gpu_utils.virtual import MODELS, virtual_gpu
+from gpu_utils.virtual import gpu as gpu_module
 
 BLOCKS = 10
 each_target = pytest.mark.parametrize("target", MODELS)
@@ -17,7 +18,7 @@ each_target = pytest.mark.parametrize("target", MODELS)
 @pytest.fixture
 def small_batches(monkeypatch):
     """Two blocks of four waves a batch (four of wave 32 would be eight waves: two blocks all the same)."""
-    monkeypatch.setattr(driver, "MAX_WAVES", 8)
+    monkeypatch.setattr(gpu_module, "MAX_WAVES", 8)
 
 
 @triton.jit
@@ -74,7 +75,7 @@ def test_a_block_waits_for_a_block_of_a_later_batch(target):
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])
 @pytest.mark.usefixtures("small_batches")
 def test_waiting_batches_take_turns_when_no_more_may_start_than_are_needed(target, monkeypatch):
-    monkeypatch.setattr(driver, "MOST_BYTES", driver.MOST_BYTES // 1024)
+    monkeypatch.setattr(gpu_module, "MOST_BYTES", gpu_module.MOST_BYTES // 1024)
     with virtual_gpu(target) as gpu:
         assert torch.equal(barrier(gpu), DOWN)
 

@@ -10,7 +10,7 @@ import numpy as np
 from gpu_utils.analytic.access import MemoryShape
 from gpu_utils.virtual import machine
 from gpu_utils.virtual.counters import Counters
-from gpu_utils.virtual.memory import Memory
+from gpu_utils.virtual.global_memory import Memory
 from gpu_utils.virtual.ptx import decode, new_state
 
 HEADER = ".version 8.7\n.target sm_90a\n.address_size 64\n"
@@ -20,8 +20,8 @@ def launch(text, arguments, grid=(1, 1, 1), block=(32, 1, 1), shared=0, name=Non
     """Run a kernel of a PTX module. arguments: NumPy arrays (as pointers), ints, floats. Returns the Counters."""
     program = decode(text, target, name)
     memory = Memory()
-    buffer = np.zeros(program.info["param_bytes"], np.uint8)
-    for (offset, size), value in zip(program.info["params"], arguments, strict=True):
+    buffer = np.zeros(program.info.parameter_bytes, np.uint8)
+    for (offset, size), value in zip(program.info.parameters, arguments, strict=True):
         if isinstance(value, np.ndarray):
             memory.add_array(f"argument {offset}", value, "tensor")
             raw = struct.pack("<Q", value.ctypes.data)
@@ -30,11 +30,11 @@ def launch(text, arguments, grid=(1, 1, 1), block=(32, 1, 1), shared=0, name=Non
         else:
             raw = (int(value) % (1 << 8 * size)).to_bytes(size, "little")
         buffer[offset : offset + size] = np.frombuffer(raw, np.uint8)
-    if program.info["data"].size:
-        memory.add_array("the module's data", program.info["data"], "constant")
+    if program.info.data.size:
+        memory.add_array("the module's data", program.info.data, "constant")
     request = SimpleNamespace(
         name=program.name, grid=grid, block=block, args=buffer, memory=memory, chip=None,
-        counters=Counters(program, MemoryShape()), shared_bytes=shared + program.info["static_shared"],
+        counters=Counters(program, MemoryShape()), shared_bytes=shared + program.info.static_shared,
     )  # fmt: skip
     blocks = np.stack(np.meshgrid(*(np.arange(n) for n in grid), indexing="ij"), -1).reshape(-1, 3)
     threads = int(np.prod(block))

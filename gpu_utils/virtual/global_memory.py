@@ -1,8 +1,7 @@
-"""Memory of a virtual GPU: regions with bounds, a log of writers for races, and shared memory with written bits.
+"""Global memory of a virtual GPU: regions with bounds, and a log of writers for races.
 
-Global memory is the memory of this process: addresses are the real addresses of the tensors, so that
-pointer arithmetic in a kernel just works. Every access is checked against the registered regions
-before it touches anything. Shared memory (LDS) is one NumPy buffer per batch, a slice per block.
+It is the memory of this process: addresses are the real addresses of the tensors, so that pointer arithmetic in a
+kernel just works. Every access is checked against the registered regions before it touches anything.
 """
 
 from __future__ import annotations
@@ -15,25 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from gpu_utils.errors import MisalignedAccess, OutOfBounds, Race, UninitialisedShared
+from gpu_utils.errors import MisalignedAccess, OutOfBounds, Race
+from gpu_utils.virtual.atomics import update_in_order
 from gpu_utils.virtual.machine import Op, State, source_of
-
-UINT = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-_ORIGIN = 4096
-
-
-class _AddressSpace:
-    __array_interface__ = {  # noqa: RUF012  (NumPy reads it by this name)
-        "data": (_ORIGIN, False),
-        "shape": ((1 << 47) - _ORIGIN,),
-        "typestr": "|u1",
-        "version": 3,
-    }
-
-
-_BYTES = np.asarray(_AddressSpace())
-# WORDS[width][(address - 4096) // width] is the word at a real address: only ever indexed after a bounds check.
-WORDS = {width: _BYTES.view(dtype) for width, dtype in UINT.items()}
+from gpu_utils.virtual.words import ORIGIN, UINT, WORDS
 
 
 @dataclass(slots=True, eq=False)
@@ -109,12 +93,6 @@ class Memory:
     def add_array(self, name: str, array: np.ndarray, kind: str) -> Region:
         """Register the bytes of a contiguous NumPy array."""
         return self.add(Region(name, array.ctypes.data, array.nbytes, kind, array))
-
-    def forget_writers(self) -> None:
-        """Start a new launch: races are between programs of one launch."""
-        self.synced.clear()
-        for region in self.regions:
-            region.writer = None
 
     # checks
 
@@ -203,7 +181,7 @@ class Memory:
             if aligned:
                 self._misaligned(state, op, address, width)
             return self._gather_bytes(address, width, count)
-        words, index = WORDS[width], (address - _ORIGIN) >> (width.bit_length() - 1)
+        words, index = WORDS[width], (address - ORIGIN) >> (width.bit_length() - 1)
         result = [words.take(index)]
         for _ in range(count - 1):
             index += 1
@@ -211,7 +189,7 @@ class Memory:
         return result
 
     def _gather_bytes(self, address: np.ndarray, width: int, count: int) -> list[np.ndarray]:
-        index = (address - _ORIGIN)[..., None] + np.arange(width * count)
+        index = (address - ORIGIN)[..., None] + np.arange(width * count)
         raw = WORDS[1].take(index).view(UINT[width])
         return [np.ascontiguousarray(raw[..., part]) for part in range(count)]
 
@@ -272,7 +250,7 @@ class Memory:
             per_wave = (state.program_number + 1).astype(np.int32)
             programs = np.broadcast_to(per_wave[:, None], address.shape)
             programs = programs if mask is None else programs[mask]
-        index = (active - _ORIGIN) >> (width.bit_length() - 1)
+        index = (active - ORIGIN) >> (width.bit_length() - 1)
         for part, value in enumerate(values):
             if part:
                 index += 1
@@ -304,7 +282,7 @@ class Memory:
         words = WORDS[width]
         log = region.log(width)
         fold = width // region.grain
-        place = ((index * width + _ORIGIN) - region.start) // region.grain
+        place = ((index * width + ORIGIN) - region.start) // region.grain
         aligned = fold == 1 or (region.start % width == 0)
         if fold == 1:
             entries, mark = log, programs
@@ -326,7 +304,7 @@ class Memory:
                 clash &= ((low != 0) & (low != programs)) | ((high != 0) & (high != programs))
             if clash.any():
                 other = before if fold == 1 else np.where(before >> 32 != 0, before >> 32, before & 0x7FFFFFFF)
-                self._race(state, op, region, index * width + _ORIGIN, clash, programs, other, words[index], value)
+                self._race(state, op, region, index * width + ORIGIN, clash, programs, other, words[index], value)
         words[index] = value
         entries[place] = mark
         if len(state.block_ids) > 1:
@@ -335,7 +313,7 @@ class Memory:
                 clash &= words[index] != value
                 if clash.any():
                     other = entries[place] & 0x7FFFFFFF
-                    self._race(state, op, region, index * width + _ORIGIN, clash, programs, other, words[index], value)
+                    self._race(state, op, region, index * width + ORIGIN, clash, programs, other, words[index], value)
 
     def _race(
         self,
@@ -389,9 +367,9 @@ class Memory:
         elif returns and self.races:
             waves = slice(None) if mask is None else mask.any(axis=1)
             self.synced.update(state.program_number[waves].tolist())
-        index = (active - _ORIGIN) >> (width.bit_length() - 1)
+        index = (active - ORIGIN) >> (width.bit_length() - 1)
         pick = (lambda x: x) if mask is None else (lambda x: x[mask])
-        old = _atomic(
+        old = update_in_order(
             WORDS[width], index.ravel(), kind, pick(value).ravel(), None if compare is None else pick(compare).ravel()
         )
         if mask is None:
@@ -409,267 +387,3 @@ def _uncounted(state: State) -> Iterator[None]:
         yield
     finally:
         state.counters = counters
-
-
-class Shared:
-    """Shared memory (LDS) of a batch: `size` bytes for each block, with a bit per two bytes for "was written".
-
-    Offsets are int64 arrays (waves, lanes) from the start of the block's own shared memory.
-    `base` is the real address of block 0's slice: `base + block * stride + offset` is a usable generic address.
-    """
-
-    def __init__(self, blocks: int, size: int, check: bool = True) -> None:
-        self.blocks, self.size, self.check = blocks, size, check
-        self.stride = -(-max(size, 16) // 128) * 128
-        raw = np.zeros(blocks * self.stride + 128, np.uint8)
-        skip = -raw.ctypes.data % 128
-        self.bytes = raw[skip : skip + blocks * self.stride]
-        self.words = {width: self.bytes.view(dtype) for width, dtype in UINT.items()}
-        self.base = self.bytes.ctypes.data
-        written = np.zeros(blocks * self.stride // 2 + 64, np.uint8)
-        skip = -written.ctypes.data % 64
-        self.written = written[skip : skip + blocks * self.stride // 2]
-        self.marks = {width: self.written.view(dtype) for width, dtype in UINT.items()}
-
-    def reset(self) -> None:
-        """What a new batch finds: nothing written."""
-        self.bytes[:] = 0
-        self.written[:] = 0
-
-    def part(self, block: int) -> Shared:
-        """A view of one block's share."""
-        part = object.__new__(Shared)
-        part.size, part.stride, part.check = self.size, self.stride, self.check
-        start, end = block * self.stride, (block + 1) * self.stride
-        part.blocks, part.base, part.bytes = 1, self.base + start, self.bytes[start:end]
-        part.words = {width: words[start // width : end // width] for width, words in self.words.items()}
-        part.written = self.written[start // 2 : end // 2]
-        part.marks = {width: marks[start // 2 // width : end // 2 // width] for width, marks in self.marks.items()}
-        return part
-
-    def block_base(self, state: State) -> np.ndarray:
-        """Byte offset of each wave's block in `bytes`, int64 (waves, 1)."""
-        return (state.block_of_wave * self.stride)[:, None]
-
-    def _flat(
-        self, state: State, op: Op, offset: np.ndarray, size: int, mask: np.ndarray | None, what: str
-    ) -> np.ndarray:
-        active = offset if mask is None else offset[mask]
-        if active.size and (int(active.min()) < 0 or int(active.max()) + size > self.size):
-            bad = (offset < 0) | (offset + size > self.size)
-            bad = bad if mask is None else bad & mask
-            wave, lane = (int(v) for v in np.argwhere(bad)[0])
-            raise OutOfBounds(
-                f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} {what} {size} bytes at offset "
-                f"{int(offset[wave, lane])} of shared memory (LDS), which has {self.size} bytes per block (`{op.text}`)"
-            )
-        flat = offset + self.block_base(state)
-        if mask is None:
-            return flat
-        return np.where(mask, flat, flat[mask][0] if active.size else 0)
-
-    def load(
-        self, state: State, op: Op, offset: np.ndarray, width: int, count: int = 1, mask: np.ndarray | None = None
-    ) -> list[np.ndarray]:
-        """Like Memory.load. Raises UninitialisedShared for a word that no lane of the block has written."""
-        if mask is not None and not np.count_nonzero(mask):
-            return [np.zeros(offset.shape, UINT[width]) for _ in range(count)]
-        size = width * count
-        flat = self._flat(state, op, offset, size, mask, "reads")
-        state.counters.shared_access(state, op, offset, size, mask)
-        low_bits = int(np.bitwise_or.reduce(flat, axis=None))
-        if self.check:
-            self._check_written(state, op, flat, low_bits, size, mask)
-        if low_bits & (width - 1):
-            raw = self.bytes.take(flat[..., None] + np.arange(size)).view(UINT[width])
-            return [np.ascontiguousarray(raw[..., part]) for part in range(count)]
-        index = flat >> (width.bit_length() - 1)
-        words = self.words[width]
-        result = [words.take(index)]
-        for _ in range(count - 1):
-            index += 1
-            result.append(words.take(index))
-        return result
-
-    def _check_written(
-        self, state: State, op: Op, flat: np.ndarray, low_bits: int, size: int, mask: np.ndarray | None
-    ) -> None:
-        grains = max(1, size // 2)
-        if grains in UINT and low_bits % size == 0:
-            seen = self.marks[grains].take(flat // max(size, 2))
-            good = seen == np.array(int("01" * grains, 16), UINT[grains])
-        else:
-            grains = (size + 1) // 2
-            good = self.written.take(np.minimum((flat >> 1)[..., None] + np.arange(grains), len(self.written) - 1)).all(
-                axis=-1
-            )
-        if np.count_nonzero(good) == good.size:
-            return
-        wave, lane = (int(v) for v in np.argwhere(~good)[0])
-        if mask is not None and not mask[wave, lane]:
-            wave, lane = (int(v) for v in np.argwhere(mask)[0])
-        offset = int(flat[wave, lane]) % self.stride
-        raise UninitialisedShared(
-            f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} reads {size} bytes at offset "
-            f"{offset} of shared memory (LDS) that no lane of its block has written; is a store or a barrier missing? "
-            f"(`{op.text}`)"
-        )
-
-    def store(
-        self,
-        state: State,
-        op: Op,
-        offset: np.ndarray,
-        values: list[np.ndarray],
-        width: int,
-        mask: np.ndarray | None = None,
-    ) -> None:
-        """Like Memory.store, without the race check."""
-        if mask is not None and not np.count_nonzero(mask):
-            return
-        size = width * len(values)
-        flat = self._flat(state, op, offset, size, mask, "writes")
-        state.counters.shared_access(state, op, offset, size, mask, store=True)
-        if mask is not None:
-            flat, values = flat[mask], [value[mask] for value in values]
-        low_bits = int(np.bitwise_or.reduce(flat, axis=None))
-        if low_bits & (width - 1):
-            parts = [np.ascontiguousarray(value)[..., None].view(np.uint8) for value in values]
-            for part, value in enumerate(parts):
-                self.bytes[flat[..., None] + part * width + np.arange(width)] = value
-        else:
-            index = flat >> (width.bit_length() - 1)
-            for part, value in enumerate(values):
-                self.words[width][index + part if part else index] = value
-        self._mark(flat, low_bits, size)
-
-    def _mark(self, flat: np.ndarray, low_bits: int, size: int) -> None:
-        grains = max(1, size // 2)
-        if grains in UINT and low_bits % size == 0:
-            self.marks[grains][flat // max(size, 2)] = int("01" * grains, 16)
-        else:
-            for byte in range(0, size, 2):
-                self.written[(flat + byte) >> 1] = 1
-            self.written[(flat + size - 1) >> 1] = 1
-
-    def atomic(
-        self,
-        state: State,
-        op: Op,
-        offset: np.ndarray,
-        width: int,
-        kind: str,
-        value: np.ndarray,
-        compare: np.ndarray | None = None,
-        mask: np.ndarray | None = None,
-        returns: bool = True,
-    ) -> np.ndarray:
-        """Like Memory.atomic."""
-        if mask is not None and not np.count_nonzero(mask):
-            return np.zeros(offset.shape, UINT[width])
-        flat = self._flat(state, op, offset, width, mask, "updates")
-        state.counters.shared_access(state, op, offset, width, mask, atomic=True)
-        low_bits = int(np.bitwise_or.reduce(flat, axis=None))
-        if self.check:
-            self._check_written(state, op, flat, low_bits, width, mask)
-        pick = (lambda x: x.ravel()) if mask is None else (lambda x: x[mask])
-        index = pick(flat) >> (width.bit_length() - 1)
-        old = _atomic(self.words[width], index, kind, pick(value), None if compare is None else pick(compare))
-        if mask is None:
-            return old.reshape(offset.shape)
-        result = np.zeros(offset.shape, UINT[width])
-        result[mask] = old
-        return result
-
-
-# kind -> (function of (old, value), dtype it works on). Packed halves work on two values of 16 bits.
-ATOMICS: dict[str, tuple[Any, Any]] = {
-    "add": (np.add, None),
-    "sub": (np.subtract, None),
-    "and": (np.bitwise_and, None),
-    "or": (np.bitwise_or, None),
-    "xor": (np.bitwise_xor, None),
-    "umin": (np.minimum, None),
-    "umax": (np.maximum, None),
-    "smin": (np.minimum, "i"),
-    "smax": (np.maximum, "i"),
-    "fadd": (np.add, "f"),
-    "fmin": (np.fmin, "f"),
-    "fmax": (np.fmax, "f"),
-    "inc": (lambda old, top: np.where(old >= top, 0, old + 1).astype(old.dtype), None),
-    "dec": (lambda old, top: np.where((old == 0) | (old > top), top, old - 1).astype(old.dtype), None),
-    "exch": (lambda old, value: value, None),
-}
-
-
-def _add_bf16(old: np.ndarray, value: np.ndarray) -> np.ndarray:
-    total = (old.astype(np.uint32) << 16).view(np.float32) + (value.astype(np.uint32) << 16).view(np.float32)
-    bits = total.view(np.uint32)
-    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    return np.where(np.isnan(total), (bits >> 16 | 0x40).astype(np.uint16), rounded)
-
-
-def _packed(function: Any) -> Any:
-    def apply(old: np.ndarray, value: np.ndarray) -> np.ndarray:
-        halves = np.ascontiguousarray(old).view(np.uint16), np.ascontiguousarray(value).view(np.uint16)
-        return np.ascontiguousarray(function(*halves)).view(np.uint32)
-
-    return apply
-
-
-def _add_f16(old: np.ndarray, value: np.ndarray) -> np.ndarray:
-    return (old.view(np.float16) + value.view(np.float16)).view(np.uint16)
-
-
-ATOMICS["fadd_bf16"] = (_add_bf16, None)
-ATOMICS["pk_fadd_f16"] = (_packed(_add_f16), None)
-ATOMICS["pk_fadd_bf16"] = (_packed(_add_bf16), None)
-
-_ROUNDS = 12
-
-
-def _atomic(
-    words: np.ndarray, index: np.ndarray, kind: str, value: np.ndarray, compare: np.ndarray | None
-) -> np.ndarray:
-    """Do the updates in lane order and return the old values; words is a uint view of memory, the rest flat arrays."""
-    dtype = words.dtype
-    value = np.ascontiguousarray(value, dtype)
-    compare = None if compare is None else np.ascontiguousarray(compare, dtype)
-    function, view = ATOMICS["exch" if kind == "cas" else kind]
-    view = dtype if view is None else np.dtype(f"{view}{dtype.itemsize}")
-
-    def update(places: np.ndarray, values: np.ndarray, compares: np.ndarray | None) -> np.ndarray:
-        was = words[places]
-        if compares is not None:
-            words[places] = np.where(was == compares, values, was)
-        else:
-            words[places] = np.ascontiguousarray(function(was.view(view), values.view(view))).view(dtype)
-        return was
-
-    if len(index) == 1 or (index[1:] > index[:-1]).all():  # no two lanes meet
-        return update(index, value, compare)
-    order = np.argsort(index, kind="stable")
-    places, values = index[order], value[order]
-    first = np.empty(len(places), bool)
-    first[0] = True
-    np.not_equal(places[1:], places[:-1], out=first[1:])
-    starts = np.flatnonzero(first)
-    lengths = np.diff(np.append(starts, len(places)))
-    old = np.empty(len(places), dtype)
-    if lengths.max() > _ROUNDS and isinstance(function, np.ufunc):
-        for begin, end in zip(starts, starts + lengths, strict=True):
-            chain = np.empty(end - begin + 1, dtype)
-            chain[0] = words[places[begin]]
-            chain[1:] = values[begin:end]
-            running = function.accumulate(chain.view(view), dtype=view).view(dtype)
-            old[begin:end] = running[:-1]
-            words[places[begin]] = running[-1]
-    else:
-        rank = np.arange(len(places)) - np.repeat(starts, lengths)
-        for step in range(int(lengths.max())):
-            now = rank == step
-            compares = None if compare is None else compare[order][now]
-            old[now] = update(places[now], values[now], compares)
-    result = np.empty_like(old)
-    result[order] = old
-    return result

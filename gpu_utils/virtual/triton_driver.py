@@ -1,0 +1,193 @@
+"""`virtual_gpu(target)`: inside the block Triton compiles for a GPU that is not there, and its machine code runs here.
+
+The block makes a Triton driver of our own active. A plain `kernel[grid](cpu_tensors...)` then compiles for
+the target; the launcher takes the assembly text of the compiled kernel, decodes it once and executes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from gpu_utils.compiler.constraints import checked_constraints
+from gpu_utils.errors import BackendUnavailable
+from gpu_utils.virtual.arguments import flatten
+from gpu_utils.virtual.gpu import VirtualGpu
+from gpu_utils.virtual.models import MODELS, decode
+from gpu_utils.virtual.predict import predicted_cycles
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """What Triton holds as the function of a compiled kernel."""
+
+    name: str
+    text: str
+
+
+class _Launcher:
+    """Called by Triton for every launch."""
+
+    def __init__(self, source: Any, metadata: Any) -> None:
+        self.metadata = metadata
+        self.names = list(source.fn.arg_names) if hasattr(source, "fn") else []
+        self.signature = list(source.signature.values())
+
+    def __call__(
+        self, x: int, y: int, z: int, stream: Any, function: _Loaded, packed: Any, launch_metadata: Any,
+        enter: Any, leave: Any,
+        *args: Any,
+    ) -> None:  # fmt: skip
+        gpu = active_gpu()
+        if x * y * z == 0:
+            return
+        values: list[tuple[str, str, Any]] = []
+        names = self.names or [f"argument {i}" for i in range(len(args))]
+        maps = list(getattr(self.metadata, "tensordesc_meta", None) or [])
+        for name, signature, value in zip(names, self.signature, args, strict=False):
+            flatten(signature, value, name, values, maps)
+        if enter is not None:
+            enter(launch_metadata)
+        threads = self.metadata.num_warps * gpu.model.lanes
+        gpu.launch(function.text, function.name, (x, y, z), (threads,), values, self.metadata.shared, self.metadata)
+        if leave is not None:
+            leave(launch_metadata)
+
+
+class _Utils:
+    """The part of a Triton driver that loads binaries; here it finds the assembly text beside them."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.group: dict[str, str] = {}
+
+    def remember(self, module: Any, function: Any, name: str, group: dict[str, str], key: str) -> None:
+        """Triton's hook before loading: the files of the kernel."""
+        self.group = group
+
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, _Loaded, int, int, int]:
+        suffix = MODELS[self.target].isa.NAME
+        path = next(path for file, path in self.group.items() if file.endswith(f".{suffix}"))
+        with open(path) as file:
+            text = file.read()
+        info = decode(text, self.target, name).info
+        return None, _Loaded(name, text), info.compiled_registers, info.spills, info.most_threads
+
+    def get_device_properties(self, device: int) -> dict[str, Any]:
+        model = MODELS[self.target]
+        return {
+            "max_shared_mem": model.shared_limit, "multiprocessor_count": 1, "warpSize": model.lanes,
+            "arch": self.target,
+            "max_num_regs": 65536, "sm_clock_rate": 0, "mem_clock_rate": 0, "mem_bus_width": 0,
+        }  # fmt: skip
+
+
+def active_gpu() -> VirtualGpu:
+    """The virtual GPU of the innermost `with virtual_gpu(...)`. Raises BackendUnavailable outside of one."""
+    import triton
+
+    gpu = None
+    with suppress(RuntimeError):  # Triton has no driver at all on a machine without a GPU
+        gpu = getattr(triton.runtime.driver.active, "gpu", None)
+    if gpu is None:
+        raise BackendUnavailable("no virtual GPU is active; launch this kernel inside `with virtual_gpu(...)`")
+    return gpu
+
+
+def _benchmark(call: Callable[[], Any], quantiles: Any = None, **_: Any) -> Any:
+    """For @triton.autotune: predicted cycles on a virtual GPU (run once), time on a real one."""
+    import triton
+
+    gpu = getattr(triton.runtime.driver.active, "gpu", None)
+    if gpu is None:
+        return triton.testing.do_bench(call, quantiles=quantiles)
+    before = len(gpu.launches)
+    call()
+    cycles = sum(predicted_cycles(launch) for launch in gpu.launches[before:])
+    return cycles if quantiles is None else [cycles] * len(quantiles)
+
+
+@lru_cache(maxsize=1)
+def _driver_class() -> type:
+    """The Triton driver; made late, so that importing this module does not import Triton."""
+    import torch
+    from triton.backends.compiler import GPUTarget
+    from triton.backends.driver import DriverBase
+
+    class VirtualDriver(DriverBase):
+        def __init__(self, gpu: VirtualGpu) -> None:
+            self.gpu = gpu
+            self.launcher_cls = _Launcher
+            self.utils = _Utils(gpu.target)
+            # Triton keeps compiled kernels by device number: one for each kind of virtual chip
+            self.number = 1000 + list(MODELS).index(gpu.target)
+
+        @classmethod
+        def is_active(cls) -> bool:
+            return False
+
+        def get_current_target(self) -> Any:
+            if self.gpu.model.isa.NAME == "ptx":
+                return GPUTarget("cuda", int(self.gpu.target[3:]), 32)
+            return GPUTarget("hip", self.gpu.target, self.gpu.model.lanes)
+
+        def get_current_device(self) -> int:
+            return self.number
+
+        def set_current_device(self, device: int) -> None:
+            pass
+
+        def get_current_stream(self, device: int | None = None) -> int:
+            return 0
+
+        def get_active_torch_device(self) -> Any:
+            return torch.device("cpu")
+
+        def map_python_to_cpp_type(self, ty: str) -> str:
+            return ty
+
+        def get_benchmarker(self) -> Any:
+            return _benchmark
+
+        def get_empty_cache_for_benchmark(self) -> Any:
+            return torch.empty(0)
+
+        def clear_cache(self, cache: Any) -> None:
+            pass
+
+        def get_device_interface(self) -> Any:
+            return torch.cpu
+
+    return VirtualDriver
+
+
+@contextmanager
+def virtual_gpu(
+    target: str, order: str = "program", seed: int = 0, races: bool = True, l2: bool = False
+) -> Iterator[VirtualGpu]:
+    """Inside the block, `kernel[grid](cpu_tensors...)` compiles for `target` and executes its machine code on this CPU.
+
+    target: one of MODELS. order: "program", or "shuffled": blocks in an order drawn from `seed`. races: report
+    two programs that write different values to one address. l2: record the accesses for `cache.l2_traffic`. Leaving the
+    block restores the driver that was active, also after an error. Yields a VirtualGpu with its launches' counters.
+    Raises UnknownName, UnsupportedInstruction, OutOfBounds, Race and the other errors of a virtual GPU.
+    """
+    import triton
+    from triton import knobs
+
+    gpu = VirtualGpu(target, order, seed, races, l2)
+    driver = _driver_class()(gpu)
+    config = triton.runtime.driver
+    before = getattr(config, "_active", None)
+    hook = driver.utils.remember
+    knobs.runtime.kernel_load_start_hook.add(hook)
+    config.set_active(driver)
+    try:
+        with checked_constraints():
+            yield gpu
+    finally:
+        config.set_active(before)
+        knobs.runtime.kernel_load_start_hook.remove(hook)
