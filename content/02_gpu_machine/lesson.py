@@ -29,7 +29,7 @@ from IPython.display import Code
 from gpu_utils import CHIPS, bench, compile_for, explore, probe, virtual_gpu
 from gpu_utils.analytic.access import SHAPES, bank_conflicts, transactions
 from gpu_utils.analytic.divergence import divergence
-from gpu_utils.analytic.memory import MODELS, kv_cache_bytes, largest_batch, plan
+from gpu_utils.analytic.inference import MODELS, largest_batch, plan
 from gpu_utils.analytic.occupancy import register_steps
 from gpu_utils.analytic.operators import gpt2_operators
 from gpu_utils.analytic.roofline import Point, roofline
@@ -1088,7 +1088,7 @@ print(f"Llama-7B:    32 layers * 2 * 32 heads * 128 * 2 bytes = {32 * 2 * 32 * 1
 print(f"DeepSeek-V3: 61 layers * (512 + 64) * 2 bytes = {61 * (512 + 64) * 2:,} bytes a token\n")
 print(f"{'':12}{'parameters':>18}{'kind':>6}{'bytes a token':>15}{'GB for 32 x 8192 tokens':>26}")
 for model in MODELS.values():
-    token, all_of_it = kv_cache_bytes(model.cache, 1, 1), kv_cache_bytes(model.cache, batch=32, context=8192)
+    token, all_of_it = model.cache.total(1, 1), model.cache.total(batch=32, context=8192)
     figures = f"{model.parameters:>18,}{model.cache.kind:>6}{token:>15,}{all_of_it / 1e9:>26.1f}"
     print(f"{model.name:12}{figures}   {model.source}")
 
@@ -1115,7 +1115,7 @@ my_guess = None  # (H100, MI300X)
 # %% what fits where
 CARDS = ("RX 7900 XTX", "H100", "H200", "MI300X")
 mistral = MODELS["Mistral-7B"]
-weights, sequence = mistral.parameters * 2, kv_cache_bytes(mistral.cache, batch=1, context=32768)
+weights, sequence = mistral.parameters * 2, mistral.cache.total(batch=1, context=32768)
 print(f"your guess: {my_guess}")
 for name in ("H100", "MI300X"):
     memory = CHIPS[name].memory_gb.value * 1e9

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from gpu_utils.analytic.access import BANKS_SOURCE, SHAPES
-from gpu_utils.analytic.memory import MODELS
+from gpu_utils.analytic.inference import MODELS
 from gpu_utils.chips import CHIPS, TARGETS, Figure
 from gpu_utils.chips.caches import L2_OF_TARGET
 from gpu_utils.course.cells import parse_cells

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gpu_utils.analytic import memory
+from gpu_utils.analytic.inference import mha
 from gpu_utils.model.gpt2 import GPT2Config
 
 
@@ -83,8 +83,7 @@ def kv_cache_bytes(config: GPT2Config, batch: int, seq_len: int, *, bytes_per_va
     >>> kv_cache_bytes(GPT2Config.preset("gpt2"), 1, 1024, bytes_per_value=2) / 2**20  # MiB
     36.0
     """
-    cache = memory.mha(config.n_layer, config.n_head, config.head_dim)
-    return memory.kv_cache_bytes(cache, batch, seq_len, bytes_per_value)
+    return mha(config.n_layer, config.n_head, config.head_dim).total(batch, seq_len, bytes_per_value)
 
 
 def saved_bytes(model: nn.Module, forward: Callable[[], Any]) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import inspect
 import io
 import math
 import os
+import pkgutil
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -66,6 +68,13 @@ def test_every_planned_exercise_exists(number):
 
 def test_every_unit_with_exercises_is_planned_here():
     assert {exercise.unit for exercise in EVERY} == set(PLANNED)
+
+
+@each
+def test_an_exercise_is_the_constant_exercise_of_the_module_that_has_its_name(exercise):
+    (unit,) = (module.name for module in pkgutil.iter_modules(exercises.__path__) if module.name[1:3] == exercise.unit)
+    name = exercise.id.split(".")[1]
+    assert importlib.import_module(f"gpu_utils.exercises.{unit}.{name}").EXERCISE is exercise
 
 
 @pytest.mark.parametrize("number", PLANNED)

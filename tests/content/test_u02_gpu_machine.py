@@ -14,7 +14,7 @@ import triton.language as tl
 from torch.utils.flop_counter import FlopCounterMode
 
 from gpu_utils import exercises, virtual_gpu
-from gpu_utils.analytic import access, memory, operators, roofline, tiles
+from gpu_utils.analytic import access, inference, operators, roofline, tiles
 from gpu_utils.analytic.divergence import divergence
 from gpu_utils.analytic.occupancy import occupancy
 from gpu_utils.chips import TARGETS
@@ -114,16 +114,16 @@ def of_model(name, given):
     if name == "kv_cache_bytes":
         model = g.model
         if "latent" in model:
-            shape = memory.mla(model["layers"], model["latent"], model["rope"])
+            shape = inference.mla(model["layers"], model["latent"], model["rope"])
         else:
-            shape = memory.gqa(model["layers"], model["kv_heads"], model["head_dim"])
-        room = g.memory_gb * memory.GB - model["parameters"] * g.weight_bytes
+            shape = inference.gqa(model["layers"], model["kv_heads"], model["head_dim"])
+        room = g.memory_gb * inference.GB - model["parameters"] * g.weight_bytes
         fits = 0
-        while memory.kv_cache_bytes(shape, fits + 1, g.context, g.cache_bytes) <= room:
+        while shape.total(fits + 1, g.context, g.cache_bytes) <= room:
             fits += 1
         return {
             "per_token": int(shape.per_token(g.cache_bytes)),
-            "cache": memory.kv_cache_bytes(shape, g.batch, g.context, g.cache_bytes),
+            "cache": shape.total(g.batch, g.context, g.cache_bytes),
             "largest_batch": fits,
         }
     found = tiles.tile_traffic(g.M, g.N, g.K, g.block_m, g.block_n, g.block_k, g.bytes_per_value)
@@ -144,7 +144,7 @@ def approximately(value):
 
 
 def test_the_models_of_kv_cache_bytes_are_those_of_the_memory_planner():
-    for name, model in memory.MODELS.items():
+    for name, model in inference.MODELS.items():
         ours = next(sizes for label, sizes in MODELS.items() if label.startswith(name))
         assert ours["parameters"] == model.parameters
         given = {"model": ours, "batch": 1, "context": 1, "cache_bytes": 2, "weight_bytes": 2, "memory_gb": 80}

@@ -10,7 +10,7 @@ import pytest
 
 from gpu_utils import CHIPS
 from gpu_utils.analytic.access import bank_conflicts
-from gpu_utils.analytic.memory import MODELS, kv_cache_bytes, largest_batch, plan
+from gpu_utils.analytic.inference import MODELS, largest_batch, plan
 from gpu_utils.course.cells import parse_cells
 
 LESSON = Path(__file__).parents[2] / "content/02_gpu_machine/lesson.py"
@@ -74,7 +74,7 @@ def test_a_cell_prints_what_the_text_says(outputs, title):
 @pytest.mark.parametrize("chip", ["H100", "MI300X"])
 def test_activations_cost_as_many_sequences_as_the_text_says(name, lost, chip):
     model, room = MODELS[name], CHIPS[chip].memory_gb.value * 1e9
-    alone = (room - 2 * model.parameters) // kv_cache_bytes(model.cache, 1, 32768)
+    alone = (room - 2 * model.parameters) // model.cache.total(1, 32768)
     assert alone - largest_batch(chip, model, 32768, weight_bytes=2, cache_bytes=2) == lost
     assert 3e9 < plan(chip, model, batch=1, context=32768).activations < 4e9
 

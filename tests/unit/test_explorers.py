@@ -13,13 +13,13 @@ import triton.language as tl
 from gpu_utils import CHIPS, compile_for, explore
 from gpu_utils.analytic.access import bank_conflicts, coalescing
 from gpu_utils.analytic.expression import addresses
-from gpu_utils.analytic.memory import MODELS, plan
+from gpu_utils.analytic.inference import MODELS, plan
 from gpu_utils.analytic.occupancy import occupancy
 from gpu_utils.analytic.roofline import Point, roofline
 from gpu_utils.chips import TARGETS
 from gpu_utils.compiler import resources
 from gpu_utils.errors import BadArgument, UnknownFigure, UnknownName
-from gpu_utils.ui.explore import EXPLORERS, access, divergence, memory
+from gpu_utils.ui.explore import EXPLORERS, access, divergence, inference
 from gpu_utils.ui.explore import occupancy as occupancy_explorer
 from gpu_utils.ui.explore import roofline as roofline_explorer
 
@@ -327,7 +327,7 @@ def test_an_unknown_chip_or_format_is_refused_at_once():
 @pytest.mark.parametrize("batch", [1, 64])
 def test_what_fits_has_a_tick_and_what_does_not_a_cross(model, batch):
     chips = ("H100", "MI300X", "RX 7900 XTX")
-    picture = memory.draw(model, batch, 8192, 2.0, 1.0, 1, chips)
+    picture = inference.draw(model, batch, 8192, 2.0, 1.0, 1, chips)
     marks = [label[0] for label in labels(parsed(picture)) if label[0] in "✓✗"]
     assert marks == ["✓" if plan(chip, MODELS[model], batch, 8192, cache_bytes=1).fits else "✗" for chip in chips]
     assert MODELS[model].source in picture.html
@@ -368,7 +368,7 @@ def leaving(picture):
 
 def test_the_longest_words_stay_inside_of_the_drawings():
     sizes = {"weight_bytes": 2.0, "cache_bytes": 2.0, "chips": ("H100", "RX 7900 XTX")}
-    assert not leaving(memory.draw("DeepSeek-V3", batch=512, context=131072, together=16, **sizes))
+    assert not leaving(inference.draw("DeepSeek-V3", batch=512, context=131072, together=16, **sizes))
     for target in ("gfx1100", "gfx942", "sm_90"):
         assert not leaving(divergence.draw(target, "lane % 2", "Triton", 0))
     for target in TARGETS:

@@ -1,5 +1,7 @@
 """Unit 01: a GPT-2 written, counted and trained. Its exercises in the order of the lab."""
 
+from __future__ import annotations
+
 from gpu_utils.exercises.u01_gpt2_baseline import (
     activation_memory,
     attention,

@@ -1,4 +1,4 @@
-"""Unit 02: the GPU as a machine: access, divergence, occupancy, roofline, memory."""
+"""Unit 02: the GPU as a machine. Its exercises in the order of the lab."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ MODELS: dict[str, Model] = {
         "parameters": 15_700_000_000,
     },
 }
-"""Sizes as in `gpu_utils.analytic.memory.MODELS`, and one of our own that fits on a single chip."""
+"""Sizes as in `gpu_utils.analytic.inference.MODELS`, and one of our own that fits on a single chip."""
 
 
 def _kept(model: Model) -> int:

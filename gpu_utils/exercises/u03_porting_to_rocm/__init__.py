@@ -1,5 +1,7 @@
 """Unit 03: from CUDA to ROCm. Its exercises in the order of the lab."""
 
+from __future__ import annotations
+
 from gpu_utils.exercises.u03_porting_to_rocm import (
     ballot,
     device_agnostic,

@@ -11,7 +11,15 @@ from typing import Any
 
 from gpu_utils.errors import UnknownName
 
-EXPLORERS = ("occupancy", "access", "divergence", "roofline", "memory", "costs")
+EXPLORERS = {
+    "occupancy": "occupancy",
+    "access": "access",
+    "divergence": "divergence",
+    "roofline": "roofline",
+    "memory": "inference",
+    "costs": "costs",
+}
+"""Name of an explorer -> its module."""
 
 
 def explore(name: str, *what: Any, **start: Any) -> Any:
@@ -24,7 +32,7 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
            "roofline"    any chips of the registry; chips=[...], points=[Point(...)], dtype="bf16"
            "memory"      weights, KV cache and activations: what fits where
            "costs"       what training a GPT-2 of any shape costs
-    start  the values that the controls start with; the function of that name in gpu_utils.ui.explore lists them
+    start  the values that the controls start with; the function `explorer` of its module lists them
 
     Every explorer works with the keyboard (Tab, arrow keys; the space bar opens a list), says in a sentence what it
     draws, and loads nothing. Where widgets do not run it shows its first state.
@@ -32,4 +40,4 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
     """
     if name not in EXPLORERS:
         raise UnknownName("explorer", name, EXPLORERS)
-    return import_module(f"gpu_utils.ui.explore.{name}").explorer(*what, **start)
+    return import_module(f"{__name__}.{EXPLORERS[name]}").explorer(*what, **start)

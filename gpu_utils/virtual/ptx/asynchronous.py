@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
-from gpu_utils.virtual.ptx.memory import address_of
+from gpu_utils.virtual.ptx.load_store import address_of
 from gpu_utils.virtual.ptx.parse import SINK, Imm, Instruction
 from gpu_utils.virtual.ptx.state import PtxState
 from gpu_utils.virtual.ptx.warp import full

@@ -20,7 +20,7 @@ import numpy as np
 from gpu_utils.virtual.ptx import rounding as rnd
 from gpu_utils.virtual.ptx.cvt import FP8
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
-from gpu_utils.virtual.ptx.memory import address_of
+from gpu_utils.virtual.ptx.load_store import address_of
 from gpu_utils.virtual.ptx.parse import Instruction
 from gpu_utils.virtual.ptx.state import PtxState
 from gpu_utils.virtual.ptx.warp import full

@@ -10,7 +10,7 @@ from gpu_utils.compiler.cpp_module import source_name
 from gpu_utils.errors import UnknownName
 from gpu_utils.virtual.kernel_info import MOST_THREADS
 from gpu_utils.virtual.machine import Program
-from gpu_utils.virtual.ptx import asynchronous, flow, matrix, memory, tensor, warp, wgmma  # noqa: F401  (fill FAMILIES)
+from gpu_utils.virtual.ptx import asynchronous, flow, load_store, matrix, tensor, warp, wgmma  # noqa: F401  (fill FAMILIES)
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp
 from gpu_utils.virtual.ptx.parse import Function, Module, Symbol, Variable, parse
 from gpu_utils.virtual.ptx.state import PtxInfo

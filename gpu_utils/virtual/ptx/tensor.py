@@ -17,8 +17,8 @@ from gpu_utils.virtual.machine import source_of
 from gpu_utils.virtual.ptx.asynchronous import HANDLERS, settle, unpack
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
 from gpu_utils.virtual.ptx.forms import BYTES
-from gpu_utils.virtual.ptx.memory import ATOMICS as _MEMORY_ATOMICS
-from gpu_utils.virtual.ptx.memory import address_of
+from gpu_utils.virtual.ptx.load_store import ATOMICS as _MEMORY_ATOMICS
+from gpu_utils.virtual.ptx.load_store import address_of
 from gpu_utils.virtual.ptx.parse import Imm, Instruction
 from gpu_utils.virtual.ptx.state import PtxState
 from gpu_utils.virtual.ptx.warp import full

@@ -8,7 +8,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from gpu_utils.analytic.memory import MODELS, MemoryPlan, largest_batch, largest_context, plan
+from gpu_utils.analytic.inference import MODELS, MemoryPlan, largest_batch, largest_context, plan
 from gpu_utils.chips import CHIPS
 from gpu_utils.errors import BadArgument
 from gpu_utils.ui.explore.drawing import Picture, box, heading, path, picture, small, svg, table, text
@@ -24,7 +24,7 @@ def draw(
 ) -> Picture:
     """A bar for each chip: its memory, and in it what `batch` sequences of `context` tokens need.
 
-    model  of gpu_utils.analytic.memory.MODELS; weight_bytes, cache_bytes: of one value; together: chips that share
+    model  of gpu_utils.analytic.inference.MODELS; weight_bytes, cache_bytes: of one value; together: chips that share
 
     Errors: UnknownName for a chip; UnknownFigure for a chip whose memory has no source.
     """

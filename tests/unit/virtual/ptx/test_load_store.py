@@ -7,7 +7,7 @@ import pytest
 from ptx_harness import HEADER, launch, run_lines
 
 from gpu_utils.errors import MisalignedAccess, OutOfBounds, Race, UninitialisedShared
-from gpu_utils.virtual.ptx.memory import ATOMICS, LOAD_FORMS, STORE_FORMS
+from gpu_utils.virtual.ptx.load_store import ATOMICS, LOAD_FORMS, STORE_FORMS
 
 KIND_BITS = {f"{k}{n}": n for k in "bus" for n in (8, 16, 32, 64)} | {"f32": 32, "f64": 64}
 BASE = ".reg .b64 %a, %b; .reg .b32 %t; mov.u32 %t, %tid.x;"

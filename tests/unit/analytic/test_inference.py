@@ -10,12 +10,11 @@ import transformers
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from gpu_utils.analytic.memory import (
+from gpu_utils.analytic.inference import (
     GB,
     MODELS,
     activation_bytes,
     gqa,
-    kv_cache_bytes,
     largest_batch,
     largest_context,
     mha,
@@ -63,7 +62,7 @@ def test_the_cache_of_a_transformers_model_has_the_counted_bytes(config, shape, 
     model = transformers.AutoModelForCausalLM.from_config(config).to(dtype).eval()
     with torch.no_grad():
         cache = model(torch.zeros(3, 7, dtype=torch.int64), use_cache=True).past_key_values
-    assert bytes_of(cache) == kv_cache_bytes(shape, batch=3, context=7, bytes_per_value=dtype.itemsize)
+    assert bytes_of(cache) == shape.total(batch=3, context=7, bytes_per_value=dtype.itemsize)
 
 
 def test_what_mla_compresses_to_is_what_its_projection_makes_for_a_token():
@@ -180,7 +179,7 @@ def test_one_compressed_vector_leaves_room_for_more_sequences_than_all_heads():
     [
         (lambda: mha(12, 0, 64), BadArgument, "heads is 0; expected more than 0"),
         (lambda: mla(61, 512, -1), BadArgument, "rope is -1"),
-        (lambda: kv_cache_bytes(mqa(1, 64), -1, 5), BadArgument, "batch is -1; expected 0 or more"),
+        (lambda: mqa(1, 64).total(-1, 5), BadArgument, "batch is -1; expected 0 or more"),
         (lambda: plan("H100", MODELS["GPT-2"], 1, 1, chips=0), BadArgument, "chips is 0"),
         (lambda: plan("H1000", MODELS["GPT-2"], 1, 1), UnknownName, "did you mean 'H100'"),
     ],

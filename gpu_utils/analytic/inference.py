@@ -33,6 +33,19 @@ class CacheShape:
         """Bytes of one token in all layers."""
         return self.layers * self.values * bytes_per_value
 
+    def total(self, batch: int, context: int, bytes_per_value: float = 2) -> int:
+        """Bytes of the cache of `batch` sequences of `context` tokens.
+
+        >>> mla(layers=61, latent=512, rope=64).total(batch=1, context=1)  # DeepSeek-V3 in bf16
+        70272
+        >>> mha(layers=12, heads=12, head_dim=64).total(batch=1, context=1024) // 2**20  # GPT-2, MiB
+        36
+        """
+        for name, value in (("batch", batch), ("context", context)):
+            if value < 0:
+                raise BadArgument(f"{name} is {value}; expected 0 or more")
+        return int(self.per_token(bytes_per_value) * batch * context)
+
 
 def mha(layers: int, heads: int, head_dim: int) -> CacheShape:
     """Multi-head attention: a key and a value of every head."""
@@ -62,20 +75,6 @@ def _positive(**sizes: float) -> None:
     for name, value in sizes.items():
         if value <= 0:
             raise BadArgument(f"{name} is {value}; expected more than 0")
-
-
-def kv_cache_bytes(cache: CacheShape, batch: int, context: int, bytes_per_value: float = 2) -> int:
-    """Bytes of the cache of `batch` sequences of `context` tokens.
-
-    >>> kv_cache_bytes(mla(layers=61, latent=512, rope=64), batch=1, context=1)  # DeepSeek-V3 in bf16
-    70272
-    >>> kv_cache_bytes(mha(layers=12, heads=12, head_dim=64), batch=1, context=1024) // 2**20  # GPT-2, MiB
-    36
-    """
-    for name, value in (("batch", batch), ("context", context)):
-        if value < 0:
-            raise BadArgument(f"{name} is {value}; expected 0 or more")
-    return int(cache.per_token(bytes_per_value) * batch * context)
 
 
 def activation_bytes(
@@ -194,7 +193,7 @@ def plan(
     tokens = max(batch, context)
     return MemoryPlan(
         weights=int(model.parameters * weight_bytes),
-        cache=kv_cache_bytes(model.cache, batch, context, cache_bytes),
+        cache=model.cache.total(batch, context, cache_bytes),
         activations=activation_bytes(tokens, model.width, model.hidden, 2, batch * model.vocab, model.gated),
         capacity=int(row.memory_gb.value * GB) * chips,
     )
