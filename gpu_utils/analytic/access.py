@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpu_utils.chips.table import Table
+from gpu_utils.chips.targets import TARGETS
 from gpu_utils.errors import BadArgument
 
 WORD = 4
@@ -27,16 +29,11 @@ class MemoryShape:
     banks: int = 32
 
 
-SHAPES: Mapping[str, MemoryShape] = {
-    **{name: MemoryShape(32) for name in ("sm_80", "sm_89", "sm_90", "sm_100")},
-    "gfx90a": MemoryShape(64),
-    "gfx942": MemoryShape(128),
-    "gfx950": MemoryShape(128, 64),
-    "gfx1100": MemoryShape(128),
-    "gfx1201": MemoryShape(128),
-}
+SHAPES: Mapping[str, MemoryShape] = Table(
+    "target", {name: MemoryShape(row.segment, row.banks) for name, row in TARGETS.items()}
+)
 """Target -> its sizes. A transaction is a sector of 32 bytes on NVIDIA and a line of the vector L1 on AMD (sources in
-gpu_utils.chips.caches)."""
+gpu_utils.chips.targets)."""
 
 BANKS_SOURCE = "CUDA programming guide (NVIDIA); Triton's AMD TargetInfo::getSharedMemoryBanks"
 

@@ -11,7 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gpu_utils.chips.registry import Chip, chip_of_device
+from gpu_utils.chips.chip import Chip
+from gpu_utils.chips.registry import chip_of_device
 
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 AMD_DRIVER = Path("/sys/module/amdgpu/version")

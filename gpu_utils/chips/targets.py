@@ -1,24 +1,71 @@
-"""What a compiler builds for, and the limits that decide occupancy there.
+"""What a compiler builds for: one row per target holds every fact that the library knows of it.
 
-A target is an instruction set with its limits per block and per compute unit (SM or CU); a chip is a product.
+A target is an instruction set with its limits per block and per compute unit (SM or CU); a chip is a product. What
+other modules need of a target (the virtual GPUs, sizes of transactions, the L2, the FP8 types) derives from its row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
 from dataclasses import dataclass
+from typing import Any
 
+from gpu_utils.chips.figure import Figure, unknown
+from gpu_utils.chips.table import Table
 from gpu_utils.errors import UnknownName
 
 KIB = 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """What all targets of one family of instruction sets share.
+
+    name    what the names of its targets start with
+    vendor  "nvidia" or "amd"
+    isa     "ptx" or "amdgcn": which decoder reads its assembly text
+    """
+
+    name: str
+    vendor: str
+    isa: str
+
+
+FAMILIES: Table[Family] = Table(
+    "family of targets",
+    {
+        "sm": Family(name="sm", vendor="nvidia", isa="ptx"),
+        "gfx9": Family(name="gfx9", vendor="amd", isa="amdgcn"),
+        "gfx11": Family(name="gfx11", vendor="amd", isa="amdgcn"),
+        "gfx12": Family(name="gfx12", vendor="amd", isa="amdgcn"),
+    },
+)
+FP8 = ("none", "ocp", "fnuz")
+"""Flavours of 8-bit floats that matrix instructions take: none, the two of the OCP standard, AMD's FNUZ of MI300."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache:
+    """The L2 of the chip that stands for a target; its size is the chip's.
+
+    line   bytes that share a tag
+    fill   bytes that one miss reads from memory
+    ways   lines of a set
+    parts  caches that do not see each other; blocks go to them round-robin
+    """
+
+    line: Figure
+    fill: Figure
+    ways: Figure
+    parts: Figure
+
+
+@dataclass(frozen=True, kw_only=True)
 class Target:
-    """One instruction set.
+    """One instruction set with its limits.
 
     name             "sm_90", "gfx942"
-    vendor           "nvidia" or "amd"
+    family           of FAMILIES: "sm", "gfx9" (CDNA), "gfx11" (RDNA3), "gfx12" (RDNA4)
     lanes            lanes of a warp or wavefront
     simds            parts of an SM or CU that each hold registers and waves
     waves_per_simd   most warps or wavefronts that one such part holds at a time
@@ -32,11 +79,21 @@ class Target:
     blocks_per_unit  most blocks on one SM or CU; on AMD it binds blocks of two waves and more, each of which holds one
                      of as many barriers
     scalars          scalar registers that one part has for all its waves; None where they never limit
-    source           where these figures come from
+    l1_line          bytes of one access to the first-level cache: a sector (NVIDIA), a line of the vector L1 (AMD)
+    banks            banks of shared memory (LDS), 4 bytes each
+    fp8              of FP8: the 8-bit floats of its conversions and matrix instructions
+    matrix           its matrix instructions: "mma", "wgmma", "tcgen05", "mfma", "wmma"
+    inputs           what their operands can be: "f16", "bf16", "tf32", "xf32", "f32", "f64", "i8", "fp8", "f8f6f4"
+                     (integers of 4 bits and 1 are left out)
+    flushes_halves   whether matrix instructions take float16 and bfloat16 denormals for zero
+    chip             of CHIPS: the product that stands for it where a figure of a whole chip is needed
+    cache            the L2 of that chip; None where the target is not executed
+    executed         whether a virtual GPU executes it
+    source           where the limits come from
     """
 
     name: str
-    vendor: str
+    family: str
     lanes: int
     simds: int
     waves_per_simd: int
@@ -49,12 +106,74 @@ class Target:
     shared_reserved: int
     blocks_per_unit: int
     scalars: int | None
+    l1_line: Figure
+    banks: int
+    fp8: str
+    matrix: tuple[str, ...]
+    inputs: tuple[str, ...]
+    flushes_halves: bool = False
+    chip: str
+    cache: Cache | None = None
+    executed: bool = False
     source: str
+
+    def __post_init__(self) -> None:
+        if not self.name.startswith(FAMILIES[self.family].name):
+            raise UnknownName(f"target of the family {self.family}", self.name, [f"{self.family}..."])
+        if self.fp8 not in FP8:
+            raise UnknownName("flavour of 8-bit floats", self.fp8, FP8)
+
+    @property
+    def vendor(self) -> str:
+        """ "nvidia" or "amd"."""
+        return FAMILIES[self.family].vendor
+
+    @property
+    def isa(self) -> str:
+        """ "ptx" or "amdgcn"."""
+        return FAMILIES[self.family].isa
+
+    @property
+    def capability(self) -> int:
+        """NVIDIA's compute capability as names have it, 90 for sm_90; 0 for a target of AMD."""
+        return capability_of(self.name) or 0
 
     @property
     def waves_per_unit(self) -> int:
         """Most warps or wavefronts on one SM or CU (gfx11, gfx12: on one WGP)."""
         return self.simds * self.waves_per_simd
+
+    @property
+    def segment(self) -> int:
+        """Bytes of one transaction with global memory, as the counters report it.
+
+        >>> TARGETS["sm_90"].segment, TARGETS["gfx90a"].segment, TARGETS["gfx942"].segment
+        (32, 64, 128)
+        """
+        return int(self.l1_line.value or ASSUMED_LINE)
+
+    @property
+    def for_triton(self) -> tuple[str, int | str, int]:
+        """What Triton's GPUTarget takes: backend, architecture, lanes.
+
+        >>> TARGETS["sm_90"].for_triton, TARGETS["gfx942"].for_triton
+        (('cuda', 90, 32), ('hip', 'gfx942', 64))
+        """
+        return ("cuda", self.capability, self.lanes) if self.vendor == "nvidia" else ("hip", self.name, self.lanes)
+
+
+ASSUMED_LINE = 128
+"""Bytes of a line of the vector L1 where no source confirms one: as on gfx942."""
+
+
+def capability_of(name: str) -> int | None:
+    """The compute capability in the name of an NVIDIA target, known to TARGETS or not; None for other names.
+
+    >>> capability_of("sm_90"), capability_of("sm_90a"), capability_of("gfx942")
+    (90, 90, None)
+    """
+    found = re.fullmatch(r"sm_(\d{2,3})[af]?", name)
+    return int(found[1]) if found else None
 
 
 _CUDA = (
@@ -66,54 +185,203 @@ _LLVM = (
     "LLVM AMDGPUBaseInfo.cpp for registers, waves, barriers and what LDS is handed out in; "
     "LDS per block: Triton's AMD TargetInfo"
 )
-
-
-def _nvidia(name: str, waves: int, block_kib: int, unit_kib: int, blocks: int, note: str) -> Target:
-    shared = (block_kib * KIB, unit_kib * KIB, 128, 1 * KIB)
-    return Target(name, "nvidia", 32, 4, waves // 4, 512, 8, 255, *shared, blocks, None, f"{_CUDA}; {note}")
-
-
-def _cdna(name: str, lds_kib: int, lds_granule: int) -> Target:
-    return Target(name, "amd", 64, 4, 8, 512, 8, 512, lds_kib * KIB, lds_kib * KIB, lds_granule, 0, 16, 800, _LLVM)
-
-
-def _rdna(name: str) -> Target:
-    source = f"{_LLVM}; 128 KiB of LDS a WGP of two CUs: ROCm docs/reference/gpu-arch-specs.rst"
-    return Target(name, "amd", 32, 4, 16, 1536, 24, 256, 64 * KIB, 128 * KIB, 512, 0, 32, None, source)
-
-
-class _Table(Mapping[str, Target]):
-    def __init__(self, rows: list[Target]) -> None:
-        self._rows = {row.name: row for row in rows}
-
-    def __getitem__(self, name: str) -> Target:
-        if name not in self._rows:
-            raise UnknownName("target", name, self._rows)
-        return self._rows[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._rows
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-
-TARGETS: Mapping[str, Target] = _Table(
-    [
-        _nvidia("sm_80", 64, 163, 164, 32, "Ampere tuning guide for 64 warps and 32 blocks an SM"),
-        _nvidia("sm_89", 48, 99, 100, 24, "Ada tuning guide for 48 warps and 24 blocks an SM"),
-        _nvidia("sm_90", 64, 227, 228, 32, "Hopper tuning guide for 64 warps and 32 blocks an SM"),
-        _nvidia("sm_100", 64, 227, 228, 32, "as sm_90; shared memory of B200 has no confirmed source of its own"),
-        _cdna("gfx90a", 64, 512),
-        _cdna("gfx942", 64, 512),
-        _cdna("gfx950", 160, 1280),
-        _rdna("gfx1100"),
-        _rdna("gfx1201"),
-    ]
+_WGP = f"{_LLVM}; 128 KiB of LDS a WGP of two CUs: ROCm docs/reference/gpu-arch-specs.rst"
+_NCU = "Nsight Compute profiling guide: a line of 128 bytes has four sectors of 32, each filled on its own"
+_KFD_MI200 = "Linux drivers/gpu/drm/amd/amdkfd/kfd_crat.c, aldebaran_cache_info"
+_KFD_RDNA = "Linux kfd_crat.c for gfx10; ROCm Compute Profiler counts 128 bytes for a cache access on gfx115x"
+_GFX942_LINE = "public profiling tools for gfx942 take 128 bytes for one TCP_TOTAL_CACHE_ACCESSES"
+_XCDS = (
+    "Modular docs, chiplet_transform_chunked: 8 XCDs on MI300X and MI355X, each with an L2, blocks dealt round-robin"
 )
+_EA = "ROCm MI200 counters: the L2 reads from memory in requests of 32 or 64 bytes"
+_ONE = Figure(
+    1, "caches", "ROCm docs/reference/gpu-arch-specs.rst, which lists one L2 for the device (of MI250X: for a GCD)"
+)
+_EIGHT = Figure(8, "caches", _XCDS)
+
+_SECTORS = Cache(
+    line=Figure(128, "bytes", _NCU),
+    fill=Figure(32, "bytes", _NCU),
+    ways=unknown("lines"),
+    parts=Figure(1, "caches", _NCU),
+)
+
+# What the rows below share; a row that differs says so itself.
+_SM: dict[str, Any] = {
+    "family": "sm",
+    "lanes": 32,
+    "simds": 4,
+    "registers": 512,
+    "granule": 8,
+    "registers_max": 255,
+    "shared_granule": 128,
+    "shared_reserved": 1 * KIB,
+    "scalars": None,
+    "l1_line": Figure(32, "bytes", _NCU),
+    "banks": 32,
+    "cache": _SECTORS,
+}
+_CDNA: dict[str, Any] = {
+    "family": "gfx9",
+    "lanes": 64,
+    "simds": 4,
+    "waves_per_simd": 8,
+    "registers": 512,
+    "granule": 8,
+    "registers_max": 512,
+    "shared_reserved": 0,
+    "blocks_per_unit": 16,
+    "scalars": 800,
+    "matrix": ("mfma",),
+    "source": _LLVM,
+}
+_RDNA: dict[str, Any] = {
+    "lanes": 32,
+    "simds": 4,
+    "waves_per_simd": 16,
+    "registers": 1536,
+    "granule": 24,
+    "registers_max": 256,
+    "shared_per_block": 64 * KIB,
+    "shared_per_unit": 128 * KIB,
+    "shared_granule": 512,
+    "shared_reserved": 0,
+    "blocks_per_unit": 32,
+    "scalars": None,
+    "banks": 32,
+    "matrix": ("wmma",),
+    "source": _WGP,
+}
+
+_ROWS = (
+    Target(
+        **_SM,
+        name="sm_80",
+        waves_per_simd=16,
+        shared_per_block=163 * KIB,
+        shared_per_unit=164 * KIB,
+        blocks_per_unit=32,
+        fp8="none",
+        matrix=("mma",),
+        inputs=("f16", "bf16", "tf32", "f64", "i8"),
+        chip="A100",
+        executed=True,
+        source=f"{_CUDA}; Ampere tuning guide for 64 warps and 32 blocks an SM",
+    ),
+    Target(
+        **_SM,
+        name="sm_89",
+        waves_per_simd=12,
+        shared_per_block=99 * KIB,
+        shared_per_unit=100 * KIB,
+        blocks_per_unit=24,
+        fp8="ocp",
+        matrix=("mma",),
+        inputs=("f16", "bf16", "tf32", "f64", "i8", "fp8"),
+        chip="L40",
+        executed=True,
+        source=f"{_CUDA}; Ada tuning guide for 48 warps and 24 blocks an SM",
+    ),
+    Target(
+        **_SM,
+        name="sm_90",
+        waves_per_simd=16,
+        shared_per_block=227 * KIB,
+        shared_per_unit=228 * KIB,
+        blocks_per_unit=32,
+        fp8="ocp",
+        matrix=("mma", "wgmma"),
+        inputs=("f16", "bf16", "tf32", "f64", "i8", "fp8"),
+        chip="H100",
+        executed=True,
+        source=f"{_CUDA}; Hopper tuning guide for 64 warps and 32 blocks an SM",
+    ),
+    Target(
+        **_SM,
+        name="sm_100",
+        waves_per_simd=16,
+        shared_per_block=227 * KIB,
+        shared_per_unit=228 * KIB,
+        blocks_per_unit=32,
+        fp8="ocp",
+        matrix=("mma", "tcgen05"),
+        inputs=("f16", "bf16", "tf32", "f64", "i8", "fp8", "f8f6f4"),
+        chip="B200",
+        source=f"{_CUDA}; as sm_90; shared memory of B200 has no confirmed source of its own",
+    ),
+    Target(
+        **_CDNA,
+        name="gfx90a",
+        shared_per_block=64 * KIB,
+        shared_per_unit=64 * KIB,
+        shared_granule=512,
+        l1_line=Figure(64, "bytes", _KFD_MI200),
+        banks=32,
+        fp8="none",
+        inputs=("i8", "f16", "bf16", "f32", "f64"),
+        flushes_halves=True,
+        chip="MI250X",
+        cache=Cache(
+            line=Figure(128, "bytes", _KFD_MI200),
+            fill=Figure(64, "bytes", _EA),
+            ways=unknown("lines"),
+            parts=_ONE,
+        ),
+        executed=True,
+    ),
+    Target(
+        **_CDNA,
+        name="gfx942",
+        shared_per_block=64 * KIB,
+        shared_per_unit=64 * KIB,
+        shared_granule=512,
+        l1_line=Figure(128, "bytes", _GFX942_LINE),
+        banks=32,
+        fp8="fnuz",
+        inputs=("i8", "f16", "bf16", "xf32", "f32", "f64", "fp8"),
+        chip="MI300X",
+        cache=Cache(line=unknown("bytes"), fill=unknown("bytes"), ways=unknown("lines"), parts=_EIGHT),
+        executed=True,
+    ),
+    Target(
+        **_CDNA,
+        name="gfx950",
+        shared_per_block=160 * KIB,
+        shared_per_unit=160 * KIB,
+        shared_granule=1280,
+        l1_line=unknown("bytes"),
+        banks=64,
+        fp8="ocp",
+        inputs=("i8", "f16", "bf16", "f32", "f64", "fp8", "f8f6f4"),
+        chip="MI355X",
+        cache=Cache(line=unknown("bytes"), fill=unknown("bytes"), ways=unknown("lines"), parts=_EIGHT),
+        executed=True,
+    ),
+    Target(
+        **_RDNA,
+        name="gfx1100",
+        family="gfx11",
+        l1_line=Figure(128, "bytes", _KFD_RDNA),
+        fp8="none",
+        inputs=("i8", "f16", "bf16"),
+        chip="RX 7900 XTX",
+        cache=Cache(line=Figure(128, "bytes", _KFD_RDNA), fill=unknown("bytes"), ways=unknown("lines"), parts=_ONE),
+        executed=True,
+    ),
+    Target(
+        **_RDNA,
+        name="gfx1201",
+        family="gfx12",
+        l1_line=unknown("bytes"),
+        fp8="ocp",
+        inputs=("i8", "f16", "bf16", "fp8"),
+        chip="RX 9070 XT",
+        cache=Cache(line=unknown("bytes"), fill=unknown("bytes"), ways=unknown("lines"), parts=_ONE),
+        executed=True,
+    ),
+)
+
+TARGETS: Table[Target] = Table("target", {row.name: row for row in _ROWS})
 """Every target that the compiler accepts. An unknown name raises UnknownName with the nearest.
 
 >>> TARGETS["gfx942"].lanes, TARGETS["sm_90"].lanes

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from gpu_utils.analytic.access import BANKS_SOURCE, SHAPES
+from gpu_utils.analytic.access import BANKS_SOURCE
 from gpu_utils.analytic.inference import MODELS
 from gpu_utils.chips import CHIPS, TARGETS, Figure
 from gpu_utils.chips.caches import L2_OF_TARGET
@@ -36,6 +36,7 @@ _LIMITS = {
     "scalars": "scalar registers of a part",
 }
 """Field of a target -> what the page calls it."""
+_ASSUMED = "no confirmed source: taken as on gfx942"
 
 
 def registry() -> Iterator[tuple[str, str, Figure]]:
@@ -97,6 +98,18 @@ def page(course: Course) -> str:
     lines = [_TOP, "## Chips and their caches", ""]
     rows = [(owner, name, *_printed(figure)) for owner, name, figure in registry()]
     lines += _table(("chip or target", "figure", "value", "source, or why there is none"), rows)
+    lines += ["", "## Targets", ""]
+    kinds = ("target", "family", "lanes", "matrix instructions", "of", "8-bit floats", "a virtual GPU executes it")
+    lines += _table(
+        kinds,
+        [
+            (
+                *(t.name, f"{t.isa.upper()}, {t.family}", f"{t.lanes}", ", ".join(t.matrix)),
+                *(", ".join(t.inputs), t.fp8, "yes" if t.executed else "no"),
+            )
+            for t in TARGETS.values()
+        ],
+    )
     lines += ["", "## Limits of a target", ""]
     names = list(TARGETS)
     limits = [
@@ -106,7 +119,9 @@ def page(course: Course) -> str:
     lines += _table(("limit", *names), limits)
     lines += ["", *_table(("target", "source of its limits"), [(t.name, t.source) for t in TARGETS.values()])]
     lines += ["", "## Memory access", ""]
-    access = [(name, f"{s.sector}", _sector_source(name), f"{s.banks}", BANKS_SOURCE) for name, s in SHAPES.items()]
+    access = [
+        (t.name, f"{t.segment}", t.l1_line.source or _ASSUMED, f"{t.banks}", BANKS_SOURCE) for t in TARGETS.values()
+    ]
     lines += _table(("target", "bytes of a transaction", "source", "banks of 4 bytes", "source"), access)
     lines += ["", "## Shapes of models", ""]
     models = [
@@ -129,13 +144,6 @@ def _printed(figure: Figure) -> tuple[str, str]:
     if figure.value is None:
         return "-", figure.note
     return f"{figure.value:g} {figure.unit}", f"{figure.source}; {figure.note}" if figure.note else figure.source
-
-
-def _sector_source(target: str) -> str:
-    cache = L2_OF_TARGET.get(target)
-    if cache is None:
-        return L2_OF_TARGET["sm_90"].l1_line.source
-    return cache.l1_line.source or "no confirmed source: taken as on gfx942"
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
