@@ -93,6 +93,7 @@ class AmdState(State):
         self.full = np.uint64((1 << self.lanes) - 1)
         self.exec_mask: np.ndarray | None = None
         self.act_column: np.ndarray | None = None
+        self.fragments: dict[Any, tuple[np.ndarray, np.ndarray]] = {}  # see fragments.py
         self.Q[EXEC][...] = self.full
         self.lane = np.arange(self.lanes, dtype=np.int64)[None, :]
         self.every_lane = np.ones((1, self.lanes), bool)
@@ -113,6 +114,7 @@ class AmdState(State):
         part, waves = cast(AmdState, super().part(block)), self.waves_of(block)
         part._use(self.registers.part(waves))
         part.scc = self.scc[waves]
+        part.fragments = {}
         part.exec_mask = None if self.exec_mask is None else self.exec_mask[waves]
         part.scratch_base = None if self.scratch_base is None else self.scratch_base[waves]
         return part
