@@ -61,28 +61,7 @@ from gpu_utils.model.training import learning_rate, parameter_groups
 def warp_reduce() -> str:
     """C++ of the kernel row_sum(x, out, columns): one block of threads sums one row, on waves of any width."""
     return """
-// The sum of `value` over all threads of the block, returned to thread 0; what the others get does not matter.
-__device__ float block_sum(float value) {
-  // BEGIN SOLUTION
-  __shared__ float partial[32];
-  int lane = threadIdx.x % warpSize, warp = threadIdx.x / warpSize;
-  int warps = (blockDim.x + warpSize - 1) / warpSize;
-  for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset);
-  if (lane == 0) partial[warp] = value;
-  __syncthreads();
-  value = threadIdx.x < warps ? partial[threadIdx.x] : 0.0f;
-  for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset);
-  return value;
-  // END SOLUTION
-}
-
-// One block sums one row: out[row] = x[row][0] + ... + x[row][columns - 1]
-__global__ void row_sum(const float *x, float *out, int columns) {
-  float sum = 0.0f;
-  for (int c = threadIdx.x; c < columns; c += blockDim.x) sum += x[blockIdx.x * columns + c];
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) out[blockIdx.x] = sum;
-}
+// INSERT gpu_utils/exercises/u03_porting_to_rocm/warp_reduce.cu
 """
 
 
@@ -128,35 +107,7 @@ check("03.warp_reduce")
 def ballot() -> str:
     """C++ of the kernel compact(x, out, count, n): moves what is above zero to the front, on waves of any width."""
     return """
-// For the calling lane: how many kept lanes of its wave come before it. *kept: how many its whole wave keeps.
-__device__ int place_in_wave(bool keep, int *kept) {
-  // BEGIN SOLUTION
-  unsigned long long votes = __ballot_sync(~0ull, keep);
-  int lane = threadIdx.x % warpSize;
-  *kept = __popcll(votes);
-  return __popcll(votes & ((1ull << lane) - 1));
-  // END SOLUTION
-}
-
-// Moves the elements above zero of each block's piece of x to the front of its piece of out, and counts them.
-__global__ void compact(const float *x, float *out, int *count, int n) {
-  __shared__ int kept_by[32];
-  int i = blockIdx.x * blockDim.x + threadIdx.x, wave = threadIdx.x / warpSize;
-  int waves = (blockDim.x + warpSize - 1) / warpSize;
-  bool keep = i < n && x[i] > 0.0f;
-
-  int kept, place = place_in_wave(keep, &kept);
-  if (threadIdx.x % warpSize == 0) kept_by[wave] = kept;
-  __syncthreads();
-
-  int before = 0, total = 0;
-  for (int w = 0; w < waves; ++w) {
-    if (w < wave) before += kept_by[w];
-    total += kept_by[w];
-  }
-  if (keep) out[blockIdx.x * blockDim.x + before + place] = x[i];
-  if (threadIdx.x == 0) count[blockIdx.x] = total;
-}
+// INSERT gpu_utils/exercises/u03_porting_to_rocm/ballot.cu
 """
 
 
@@ -202,43 +153,7 @@ check("03.ballot")
 def lane_id() -> str:
     """C++ of the kernel running_sum(x, number, sums, total), for blocks of any shape and waves of any width."""
     return """
-// The thread's number in its block, and how many there are. Waves are cut from this order: x runs fastest, then y.
-__device__ int thread_id() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
-__device__ int thread_count() { return blockDim.x * blockDim.y * blockDim.z; }
-
-// MAX_WAVES: the most waves that a block can have on any target, known when this is compiled.
-// lane_id(): the thread's place in its wave. wave_id(): its wave in the block. wave_count(): the waves of the block.
-// BEGIN SOLUTION
-constexpr int MAX_WAVES = 1024 / 32;
-__device__ int lane_id() { return thread_id() % warpSize; }
-__device__ int wave_id() { return thread_id() / warpSize; }
-__device__ int wave_count() { return (thread_count() + warpSize - 1) / warpSize; }
-// END SOLUTION
-
-// sums[t] = x[0] + ... + x[t] in each block; total: all of it. number: each thread's number, from its wave and lane.
-__global__ void running_sum(const float *x, int *number, float *sums, float *total) {
-  __shared__ float sum_of[MAX_WAVES];
-  for (int w = thread_id(); w < MAX_WAVES; w += thread_count()) sum_of[w] = NAN;  // a wave that stays silent shows
-  __syncthreads();
-
-  int lane = lane_id(), wave = wave_id(), i = blockIdx.x * thread_count() + thread_id();
-  number[i] = wave * warpSize + lane;
-  float sum = x[i];
-  for (int offset = 1; offset < warpSize; offset *= 2) {
-    float before = __shfl_up_sync(~0ull, sum, offset);
-    if (lane >= offset) sum += before;
-  }
-  if (lane == warpSize - 1 || thread_id() == thread_count() - 1) sum_of[wave] = sum;
-  __syncthreads();
-
-  for (int w = 0; w < wave; ++w) sum += sum_of[w];
-  sums[i] = sum;
-  if (thread_id() == 0) {
-    float all = 0.0f;
-    for (int w = 0; w < wave_count(); ++w) all += sum_of[w];
-    total[blockIdx.x] = all;
-  }
-}
+// INSERT gpu_utils/exercises/u03_porting_to_rocm/lane_id.cu
 """
 
 

@@ -27,7 +27,8 @@ A lab starts its code with the cell tagged "setup". Each exercise then is a mark
   after its cut, a name that only the cut binds.
 - An answer in C++ is a function that returns its source as one string; in that string the markers are
   `// BEGIN SOLUTION` and `// END SOLUTION`. `// YOUR CODE (about N lines)` and
-  `#error "03.warp_reduce is yours to write"` take the place of the cut, anywhere in the string.
+  `#error "03.warp_reduce is yours to write"` take the place of the cut, anywhere in the string. The source stands in a
+  file beside the exercise, which reads it too; a line `// INSERT gpu_utils/exercises/.../warp_reduce.cu` stands for it.
 - A cell tagged "solution" (also markdown: the explanation) is left out of the lab.
 - A cell tagged "raises-exception" is meant to end in an error.
 - A lesson has no answers, checks or solution cells.

@@ -9,6 +9,7 @@ import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import jupytext
 
@@ -24,6 +25,8 @@ TAGS = {
 }
 
 EXERCISE_ID = re.compile(r"\d\d\.[a-z][a-z0-9_]*")
+_INSERT = re.compile(r"^// INSERT (?P<path>\S+)\n", re.MULTILINE)
+_ROOT = Path(__file__).parents[2]
 _HEADER = re.compile(r"# %%(?P<markdown> \[markdown\])?(?P<title> [^\[\]={}]+?)??(?: tags=(?P<tags>\[.*\]))?\s*")
 
 
@@ -83,8 +86,36 @@ def parse_cells(text: str, where: str) -> list[Cell]:
     cells = []
     for (line, (kind, title, tags)), read in zip(headers, notebook.cells, strict=True):
         first = next((n for n in range(line + 1, len(lines) + 1) if lines[n - 1].strip()), line)
-        cells.append(Cell(kind, title, tags, read.source, line, first))
+        source = _with_inserted(read.source, where, first) if "answer" in tags else read.source
+        cells.append(Cell(kind, title, tags, source, line, first))
     return cells
+
+
+def _with_inserted(cell: str, where: str, first: int) -> str:
+    """The cell with each line `// INSERT path` replaced by that file; path counts from the folder of gpu_utils."""
+    inserted = {}
+
+    def text_of(named: re.Match[str]) -> str:
+        place = f"{where}:{first + cell.count(chr(10), 0, named.start())}"
+        path = _ROOT / named["path"]
+        if not path.is_file():
+            raise ContentError(f"{place}: there is no file {named['path']} to insert")
+        inserted[f"{place}: {named['path']}"] = text = path.read_text(encoding="utf-8")
+        return text
+
+    source = _INSERT.sub(text_of, cell)
+    for file, text in inserted.items():
+        if not any(text in value for value in _strings(source)):
+            raise ContentError(f'{file} would read otherwise in this string: has it a backslash or """?')
+    return source
+
+
+def _strings(source: str) -> list[str]:
+    try:
+        nodes = ast.walk(ast.parse(source))
+    except SyntaxError:
+        return []
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
 def _header_lines(text: str) -> Iterator[tuple[int, str]]:

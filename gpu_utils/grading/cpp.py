@@ -16,16 +16,21 @@ import linecache
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gpu_utils.compiler.clang import SOURCE_NAME, compile_cpp
 from gpu_utils.compiler.cpp_module import CppModule
-from gpu_utils.errors import BadArgument, CompileFailed
+from gpu_utils.errors import BadArgument, CompileFailed, ContentError
 from gpu_utils.grading.exercise import Inputs
 from gpu_utils.virtual import active_gpu
 from gpu_utils.virtual.asm import LoadedModule
 
 _UNWRITTEN = re.compile(r'^\s*#\s*error\s+"?(\d\d\.\w+ is yours to write)', re.MULTILINE)
+_MARKED = re.compile(
+    r"(?P<before>.*?)^ *// BEGIN SOLUTION\n(?P<part>.+?)\n *// END SOLUTION\n(?P<after>(?:(?!// (?:BEGIN|END)).)*)",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,17 @@ class Framed:
 
     frame: str
     solution: str
+
+    @classmethod
+    def read(cls, path: Path) -> Framed:
+        """The source in a file, with the learner's part between `// BEGIN SOLUTION` and `// END SOLUTION`.
+
+        The lab shows the same file, by a line `// INSERT path`. Raises ContentError for a file without such a part.
+        """
+        marked = _MARKED.fullmatch(path.read_text(encoding="utf-8"))
+        if marked is None:
+            raise ContentError(f"{path}:1: expected one `// BEGIN SOLUTION` and after it one `// END SOLUTION`")
+        return cls(f"\n{marked['before']}@@@\n{marked['after']}", marked["part"])
 
     def __call__(self) -> str:
         return self.filled(self.solution)()

@@ -1,4 +1,4 @@
-"""The C++ exercises of unit 03: other right answers pass, the lab and the exercise hold one source."""
+"""The C++ exercises of unit 03: other right answers pass, the lab and the exercise read one source."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _clang():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_source_of_the_lab_is_the_one_that_the_misconceptions_change(name):
+def test_the_lab_and_the_exercise_read_one_file_to_the_same_source(name):
     assert load_solution(f"03.{name}")() == module(name).ANSWER()
 
 

@@ -487,3 +487,39 @@ def test_cuts_in_cpp_and_in_python_may_stand_in_one_cell():
 def test_a_mistake_in_a_cut_in_cpp_names_its_line(old, new, line, says):
     with pytest.raises(ContentError, match=rf"lab\.py:{line}: .*{says}"):
         find_cuts(CPP.replace(old, new), "lab.py", 1)
+
+
+IN_A_FILE = LAB.replace(
+    "def vector_add(x, y):\n",
+    'def vector_add(x, y):\n    cpp = """\n// INSERT gpu_utils/exercises/u03_porting_to_rocm/ballot.cu\n"""\n',
+)
+
+
+def test_the_cpp_of_an_exercise_is_inserted_from_its_file(here):
+    (here.content / UNIT.name / "lab.py").write_text(IN_A_FILE)
+    lab, solution = render(here, UNIT, "lab"), render(here, UNIT, "solution")
+    assert '#error \\"00.vector_add is yours to write\\"' in lab
+    assert "__popcll(votes)" in solution
+    assert "__popcll(votes)" not in lab
+    assert "INSERT" not in lab + solution
+
+
+@pytest.mark.parametrize(
+    ("held", "says"),
+    [
+        (None, "there is no file gpu_utils/exercises/u03_porting_to_rocm/ballot.cu to insert"),
+        ("#define TWO \\\n  2\n", "ballot.cu would read otherwise in this string"),
+        ('const char *x = """;\n', "ballot.cu would read otherwise in this string"),
+    ],
+    ids=["no such file", "a backslash", "quotes"],
+)
+def test_a_file_that_cannot_be_inserted_is_refused_with_its_line(here, tmp_path, monkeypatch, held, says):
+    monkeypatch.setattr("gpu_utils.course.cells._ROOT", tmp_path)
+    if held is not None:
+        path = tmp_path / "gpu_utils/exercises/u03_porting_to_rocm/ballot.cu"
+        path.parent.mkdir(parents=True)
+        path.write_text(held)
+    line = line_of(IN_A_FILE, "// INSERT gpu_utils/exercises/u03_porting_to_rocm/ballot.cu")
+    message = refusal(here, IN_A_FILE)
+    assert message.startswith(f"content/00_start/lab.py:{line}: ")
+    assert says in message

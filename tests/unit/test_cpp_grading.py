@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gpu_utils.errors import BackendUnavailable
+from gpu_utils.errors import BackendUnavailable, ContentError
 from gpu_utils.grading.check import STORED, check, choose_backends, make_jobs
 from gpu_utils.grading.cpp import Framed, launching, load
 from gpu_utils.grading.exercise import Case, Exercise, Limit, Misconception
@@ -237,3 +237,17 @@ def test_the_active_virtual_gpu_is_the_one_of_the_block_and_outside_there_is_non
         assert active_gpu() is gpu
     with pytest.raises(BackendUnavailable, match="launch this kernel inside"):
         load(DOUBLE())
+
+
+@pytest.mark.parametrize("text", ["int x;\n", "// BEGIN SOLUTION\nint x;\n", "// END SOLUTION\n// BEGIN SOLUTION\nx\n"])
+def test_a_source_without_a_part_for_the_learner_is_refused(tmp_path, text):
+    path = tmp_path / "answer.cu"
+    path.write_text(text)
+    with pytest.raises(ContentError, match=r"answer\.cu:1: expected one `// BEGIN SOLUTION`"):
+        Framed.read(path)
+
+
+def test_a_source_in_a_file_is_cut_at_its_markers(tmp_path):
+    path = tmp_path / "answer.cu"
+    path.write_text("int a;\n  // BEGIN SOLUTION\n  int b;\n  // END SOLUTION\nint c;\n")
+    assert Framed.read(path) == Framed("\nint a;\n@@@\nint c;\n", "  int b;")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -50,38 +51,7 @@ def _launch(module: LoadedModule, inputs: Inputs) -> dict[str, Tensor]:
     return {"count": count, "out": out}
 
 
-ANSWER = Framed(
-    """
-// For the calling lane: how many kept lanes of its wave come before it. *kept: how many its whole wave keeps.
-__device__ int place_in_wave(bool keep, int *kept) {
-@@@
-}
-
-// Moves the elements above zero of each block's piece of x to the front of its piece of out, and counts them.
-__global__ void compact(const float *x, float *out, int *count, int n) {
-  __shared__ int kept_by[32];
-  int i = blockIdx.x * blockDim.x + threadIdx.x, wave = threadIdx.x / warpSize;
-  int waves = (blockDim.x + warpSize - 1) / warpSize;
-  bool keep = i < n && x[i] > 0.0f;
-
-  int kept, place = place_in_wave(keep, &kept);
-  if (threadIdx.x % warpSize == 0) kept_by[wave] = kept;
-  __syncthreads();
-
-  int before = 0, total = 0;
-  for (int w = 0; w < waves; ++w) {
-    if (w < wave) before += kept_by[w];
-    total += kept_by[w];
-  }
-  if (keep) out[blockIdx.x * blockDim.x + before + place] = x[i];
-  if (threadIdx.x == 0) count[blockIdx.x] = total;
-}
-""",
-    """  unsigned long long votes = __ballot_sync(~0ull, keep);
-  int lane = threadIdx.x % warpSize;
-  *kept = __popcll(votes);
-  return __popcll(votes & ((1ull << lane) - 1));""",
-)
+ANSWER = Framed.read(Path(__file__).with_suffix(".cu"))
 
 
 def _writes(value: str, total: str) -> Callable[[], str]:

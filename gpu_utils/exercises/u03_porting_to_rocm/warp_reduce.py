@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -38,31 +39,7 @@ def _launch(module: LoadedModule, inputs: Inputs) -> Tensor:
     return out
 
 
-ANSWER = Framed(
-    """
-// The sum of `value` over all threads of the block, returned to thread 0; what the others get does not matter.
-__device__ float block_sum(float value) {
-@@@
-}
-
-// One block sums one row: out[row] = x[row][0] + ... + x[row][columns - 1]
-__global__ void row_sum(const float *x, float *out, int columns) {
-  float sum = 0.0f;
-  for (int c = threadIdx.x; c < columns; c += blockDim.x) sum += x[blockIdx.x * columns + c];
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) out[blockIdx.x] = sum;
-}
-""",
-    """  __shared__ float partial[32];
-  int lane = threadIdx.x % warpSize, warp = threadIdx.x / warpSize;
-  int warps = (blockDim.x + warpSize - 1) / warpSize;
-  for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset);
-  if (lane == 0) partial[warp] = value;
-  __syncthreads();
-  value = threadIdx.x < warps ? partial[threadIdx.x] : 0.0f;
-  for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset);
-  return value;""",
-)
+ANSWER = Framed.read(Path(__file__).with_suffix(".cu"))
 
 _FIRST_WARP_ONLY = """
   for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset);
