@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+
+from gpu_utils.course.paths import Course
 
 ROOT = Path(__file__).parents[1]
 
@@ -30,9 +31,7 @@ def _folders_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Progress and run records of tests, also of processes that tests start, go to a temporary folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("W2W_DATA", str(tmp_path_factory.mktemp("data")))
-        # Triton's cache knows a kernel by its text: one that was compiled in another checkout names that one's files
-        place = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
-        patch.setenv("TRITON_CACHE_DIR", str(ROOT / "build" / f"triton-{place}"))
+        patch.setenv("TRITON_CACHE_DIR", str(Course(ROOT).triton_cache))
         yield
 
 

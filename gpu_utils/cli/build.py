@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -57,7 +58,10 @@ def build(
         console.print(f"{made} are current")
 
 
-def validate(units: Units = None) -> None:
+def validate(
+    units: Units = None,
+    report: Annotated[Path | None, typer.Option(help="Write a JUnit report of the cells there.")] = None,
+) -> None:
     """Run every cell of the lessons and solutions; fail on an error, a failing check, a dead kernel or a timeout.
 
     Example: w2w validate 04
@@ -71,7 +75,7 @@ def validate(units: Units = None) -> None:
         def show(notebook: str) -> None:
             progress.update(task, advance=1, description=notebook)
 
-        result = validator.run_notebooks(here.root, paths, strict=True, on_cell=show)
+        result = validator.run_notebooks(here.root, paths, strict=True, on_cell=show, report=report)
     console.print(_table_of_runs(result))
     for run in result.runs:
         for failure in run.failures:

@@ -1,4 +1,4 @@
-"""The command test: every check of the course, one after another, with one line of counts at the end."""
+"""The command test: every check of the course, with one line of counts at the end."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import typer
+
+from gpu_utils.course import suite
+from gpu_utils.course.paths import Course, course
+
+SIDE_BY_SIDE = 2
+"""Steps of one stage that run at a time."""
 
 
 class Step(NamedTuple):
@@ -24,77 +32,99 @@ class Step(NamedTuple):
     report: str | None = None
 
 
+Stage = tuple[Step, ...]
+"""Steps that run side by side. Each shows what it printed when it has ended; one that is alone shows it at once."""
+
+
 def _pytest(name: str, *arguments: str) -> Step:
     report = f"build/{name}.xml"
     return Step(name, ("-m", "pytest", f"--junitxml={report}", "-p", "no:cacheprovider", *arguments), report)
 
 
-STEPS = (
+def _w2w(name: str, *arguments: str, report: str | None = None) -> Step:
+    return Step(name, ("-m", "gpu_utils.cli", *arguments), report)
+
+
+STYLE: Stage = (
+    Step("types", ("-m", "mypy")),
+    _w2w("notebooks are current", "build", "--check"),
+    Step("floors of imports", ("-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-logo")),
     Step("ruff check", ("-m", "ruff", "check", ".")),
     Step("ruff format", ("-m", "ruff", "format", "--check", ".")),
-    Step("floors of imports", ("-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-logo")),
-    Step("types", ("-m", "mypy")),
-    Step("notebooks are current", ("-m", "gpu_utils.cli", "build", "--check")),
-    _pytest("tests", "-n", "2", "--durations=10", "--doctest-modules", "--ignore=tests/browser", "tests", "gpu_utils"),
-    _pytest("browser", "tests/browser"),
-    Step("notebooks run", ("-m", "gpu_utils.cli", "validate")),
+)
+WORKERS = ("-n", "2", "--dist", "worksteal")
+# worksteal gives each worker one half of the files in a row: what a file prepares is rarely prepared in both
+TESTS = _pytest("tests", *WORKERS, "--doctest-modules", "--ignore=tests/browser", "tests", "gpu_utils")
+NOTEBOOKS = "build/notebooks.xml"
+STAGES: tuple[Stage, ...] = (
+    STYLE,
+    (TESTS,),
+    (
+        _pytest("browser", "tests/browser"),
+        _w2w("notebooks run", "validate", "--report", NOTEBOOKS, report=NOTEBOOKS),
+    ),
 )
 
 
 def run_suite() -> None:
     """Run the whole suite: style, floors, types, tests, the page in a browser, and every notebook.
 
-    Each part runs even when an earlier one failed. Reports and pictures are kept in build/. The last line counts what
-    passed, failed and was skipped; the exit code is non-zero when anything failed.
+    Each part runs even when an earlier one failed. Reports and pictures are kept in build/, and so is build/times.txt:
+    the slowest tests, and the time of each unit. The last line counts what passed, failed and was skipped; the exit
+    code is non-zero when anything failed.
 
     Example: w2w test
     """
-    from gpu_utils.course.paths import course
+    raise typer.Exit(run_stages(course(), STAGES))
 
-    root = course().root
-    (root / "build").mkdir(exist_ok=True)
+
+def run_stages(here: Course, stages: Sequence[Stage]) -> int:
+    """Run the stages one after another and print what came of them; 0 when nothing failed, else 1."""
+    (here.root / "build").mkdir(exist_ok=True)
     started = time.monotonic()
+    steps = [step for stage in stages for step in stage]
+    numbers = {step.name: f"[{number}/{len(steps)}] {step.name}" for number, step in enumerate(steps, start=1)}
+    outcomes: dict[str, tuple[Counter[str], float]] = {}
     with tempfile.TemporaryDirectory() as data:  # the learner's own progress is not touched
-        environment = {**os.environ, "W2W_DATA": data}
-        outcomes = [
-            _run(f"[{number}/{len(STEPS)}]", step, root, environment) for number, step in enumerate(STEPS, start=1)
-        ]
-    typer.echo("")
-    for step, (counts, seconds) in zip(STEPS, outcomes, strict=True):
+        environment = {**os.environ, "W2W_DATA": data, "TRITON_CACHE_DIR": str(here.triton_cache)}
+        for stage in stages:
+            shared = {} if len(stage) == 1 else {"OMP_NUM_THREADS": "1"}
+            run = partial(_run, root=here.root, environment=environment | shared, alone=len(stage) == 1)
+            with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+                found = pool.map(run, [numbers[step.name] for step in stage], stage)
+                outcomes |= dict(zip((step.name for step in stage), found, strict=True))
+    times = suite.table(case for step in steps if step.report for case in suite.read(here.root / step.report))
+    (here.root / "build" / "times.txt").write_text(times + "\n", "utf-8")
+    typer.echo(f"\n{times}\n")
+    for step in steps:
+        counts, seconds = outcomes[step.name]
         typer.echo(f"{'FAILED' if counts['failed'] else 'ok':8}{step.name:24}{seconds:8.1f} s")
-    total = sum((counts for counts, _ in outcomes), Counter())
+    total = sum((counts for counts, _ in outcomes.values()), Counter())
     typer.echo(f"{'':8}{'together':24}{time.monotonic() - started:8.1f} s\n")
     typer.echo(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
-    raise typer.Exit(1 if total["failed"] else 0)
+    return 1 if total["failed"] else 0
 
 
-def _run(number: str, step: Step, root: Path, environment: dict[str, str]) -> tuple[Counter[str], float]:
-    typer.echo(f"\n{number} {step.name}", nl=True)
-    sys.stdout.flush()
+def _run(title: str, step: Step, *, root: Path, environment: dict[str, str], alone: bool) -> tuple[Counter[str], float]:
     report = root / step.report if step.report else None
     if report:
         report.unlink(missing_ok=True)
+    if alone:
+        typer.echo(f"\n{title}")
+    sys.stdout.flush()
     started = time.monotonic()
-    status = subprocess.run([sys.executable, *step.arguments], cwd=root, env=environment, check=False).returncode
-    seconds = time.monotonic() - started
-    counts = count(report) if report else Counter(passed=1)
+    with nullcontext() if alone else tempfile.TemporaryFile() as output:
+        command = [sys.executable, *step.arguments]
+        status = subprocess.run(
+            command, cwd=root, env=environment, check=False, stdout=output, stderr=output
+        ).returncode
+        seconds = time.monotonic() - started
+        printed = ""
+        if output:
+            output.seek(0)
+            printed = f"\n{title}\n{output.read().decode(errors='replace')}"
+    counts = suite.count(report) if report else Counter(passed=1)
     if status and not counts["failed"]:
         counts = Counter(failed=1) if report is None else counts + Counter(failed=1)
-    typer.echo(f"{number} {step.name}: {'FAILED' if counts['failed'] else 'ok'} in {seconds:.1f} s")
+    typer.echo(f"{printed}{title}: {'FAILED' if counts['failed'] else 'ok'} in {seconds:.1f} s")
     return counts, seconds
-
-
-def count(report: Path) -> Counter[str]:
-    """Passed, failed and skipped tests of a JUnit report; a report that is missing or holds no test is a failure.
-
-    An error in a fixture or in collecting counts as failed.
-    """
-    if not report.is_file():
-        return Counter(failed=1)
-    suites = ElementTree.parse(report).getroot().iter("testsuite")
-    counts: Counter[str] = Counter()
-    for suite in suites:
-        tests, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
-        failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-        counts.update(passed=max(0, tests - failed - skipped), failed=failed, skipped=skipped)
-    return counts if counts.total() else Counter(failed=1)

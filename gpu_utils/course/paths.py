@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,15 @@ class Course:
     @property
     def work(self) -> Path:
         return self.root / "work"
+
+    @property
+    def triton_cache(self) -> Path:
+        """Triton's cache for the tests and notebooks of this checkout, so that they compile each kernel once.
+
+        Triton knows a kernel by its text: one that was compiled in another checkout would name that one's files.
+        """
+        place = hashlib.sha256(str(self.root).encode()).hexdigest()[:8]
+        return self.root / "build" / f"triton-{place}"
 
     def source(self, unit: Unit, part: str) -> Path:
         """content/NN_name/lesson.py or lab.py."""

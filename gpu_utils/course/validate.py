@@ -74,8 +74,11 @@ def run_notebooks(
     strict: bool,
     cell_seconds: float = CELL_SECONDS,
     on_cell: Callable[[str], None] = lambda cell: None,
+    report: Path | None = None,
 ) -> Validation:
     """Executes the notebooks, each in a fresh kernel, and tells `on_cell` each cell that has finished.
+
+    report is where pytest writes a JUnit report of the cells, if anywhere.
 
     root is the checkout whose library the kernels import. A cell may run `cell_seconds`; the cells after one that ran
     longer, or that killed its kernel, are not run. Raises ContentError when there is nothing to run.
@@ -90,7 +93,7 @@ def run_notebooks(
         events.touch()
         with output.open("w+b") as log:
             process = subprocess.Popen(
-                _command(root, paths, cell_seconds),
+                _command(root, paths, cell_seconds, report),
                 cwd=root,
                 env=_environment(root, private, events, strict),
                 stdin=subprocess.DEVNULL,
@@ -128,14 +131,15 @@ def count_cells(paths: Sequence[Path]) -> int:
     return total
 
 
-def _command(root: Path, paths: Sequence[Path], cell_seconds: float) -> list[str]:
-    workers = min(WORKERS, len(paths))
+def _command(root: Path, paths: Sequence[Path], cell_seconds: float, report: Path | None) -> list[str]:
+    workers = WORKERS if len(paths) > 1 else 0  # a worker beside this process costs its imports again
     return [
         *(sys.executable, "-m", "pytest", "-q", "--tb=short", "--color=no"),
         *("-c", os.devnull, "--rootdir", str(root), "-p", "no:cacheprovider"),
         *("-p", "xdist.plugin", "-p", "nbval.plugin", "-p", "gpu_utils.course.nbval_plugin"),
         *("--nbval-lax", "--nbval-current-env"),
         *(f"--nbval-cell-timeout={cell_seconds:g}", "-n", str(workers), "--dist", "loadscope"),
+        *((f"--junitxml={report}",) if report else ()),
         *map(str, paths),
     ]
 

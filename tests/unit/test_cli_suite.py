@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
-import typer
 
-from gpu_utils.cli import test_cmd as suite
-from gpu_utils.course import paths
+from gpu_utils.cli import test_cmd
+from gpu_utils.cli.test_cmd import Stage, Step, run_stages
+from gpu_utils.course import suite
+from gpu_utils.course.paths import Course
+from gpu_utils.course.units import UNITS
 
 GOOD = "def test_one():\n    pass\n\ndef test_two():\n    pass\n"
 MIXED = (
@@ -17,83 +20,144 @@ MIXED = (
 )
 
 
+class Runner:
+    """Runs stages in a folder and keeps what they printed."""
+
+    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self._capfd = capfd
+
+    def run(self, *stages: Stage) -> tuple[int, str]:
+        return run_stages(Course(self.folder), stages), self._capfd.readouterr().out
+
+
 @pytest.fixture
-def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(paths, "course", lambda: paths.Course(tmp_path))
-    return tmp_path
+def runner(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Runner:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # pytest starts in a third of the time
+    return Runner(tmp_path, capfd)
 
 
-def _run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *steps: suite.Step) -> tuple[int, str]:
-    monkeypatch.setattr(suite, "STEPS", steps)
-    with pytest.raises(typer.Exit) as stop:
-        suite.run_suite()
-    return stop.value.exit_code, capfd.readouterr().out
+def python(name: str, code: str) -> Step:
+    return Step(name, ("-S", "-c", code))
 
 
-def _python(name: str, code: str) -> suite.Step:
-    return suite.Step(name, ("-c", code))
+def pytest_step(name: str, *arguments: str) -> Step:
+    return test_cmd._pytest(name, "-q", *arguments)
 
 
-def test_all_parts_passing_ends_with_the_counts(
-    course: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (course / "test_good.py").write_text(GOOD)
-    code, out = _run(monkeypatch, capfd, _python("style", ""), suite._pytest("good", "-q", "test_good.py"))
+def test_all_parts_passing_ends_with_the_counts(runner: Runner) -> None:
+    (runner.folder / "test_good.py").write_text(GOOD)
+    code, out = runner.run((python("style", ""),), (pytest_step("good", "test_good.py"),))
     assert code == 0
     assert out.splitlines()[-1] == "3 passed, 0 failed, 0 skipped"
     assert "[2/2] good: ok in " in out
     assert "together" in out
-    assert (course / "build" / "good.xml").is_file()
+    assert (runner.folder / "build" / "good.xml").is_file()
+    assert "test_good::test_one" in (runner.folder / "build" / "times.txt").read_text()
 
 
-def test_a_failing_part_fails_the_run_and_the_others_still_run(
-    course: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (course / "test_mixed.py").write_text(MIXED)
-    parts = (_python("style", "raise SystemExit(3)"), suite._pytest("mixed", "-q", "test_mixed.py"))
-    code, out = _run(monkeypatch, capfd, *parts)
+def test_a_failing_part_fails_the_run_and_the_others_still_run(runner: Runner) -> None:
+    (runner.folder / "test_mixed.py").write_text(MIXED)
+    code, out = runner.run((python("style", "raise SystemExit(3)"),), (pytest_step("mixed", "test_mixed.py"),))
     assert code == 1
     assert out.splitlines()[-1] == "1 passed, 3 failed, 1 skipped"
     assert "[1/2] style: FAILED in " in out
     assert "[2/2] mixed: FAILED in " in out
 
 
-def test_no_test_found_is_a_failure(
-    course: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (course / "empty").mkdir()
-    code, out = _run(monkeypatch, capfd, suite._pytest("empty", "empty"))
+def test_parts_of_a_stage_run_side_by_side_and_what_they_print_is_not_mixed(runner: Runner) -> None:
+    # each waits for the other's file, and so never ends alone
+    wait = "import os, time\nopen({!r}, 'w').close()\nwhile not os.path.exists({!r}): time.sleep(0.01)\nprint({!r} * 2)"
+    mine, other = (str(runner.folder / name) for name in ("first", "second"))
+    started = time.monotonic()
+    code, out = runner.run(
+        (python("one", wait.format(mine, other, "x\n")), python("two", wait.format(other, mine, "y\n")))
+    )
+    assert code == 0
+    assert time.monotonic() - started < 30
+    assert "[1/2] one\nx\nx\n" in out
+    assert "[2/2] two\ny\ny\n" in out
+
+
+def test_a_failure_beside_a_success_is_counted_and_shown(runner: Runner) -> None:
+    code, out = runner.run((python("bad", "raise SystemExit('a reason')"), python("good", "")))
+    assert code == 1
+    assert "a reason\n[1/2] bad: FAILED in " in out
+    assert "[2/2] good: ok in " in out
+
+
+def test_no_test_found_is_a_failure(runner: Runner) -> None:
+    (runner.folder / "empty").mkdir()
+    code, out = runner.run((pytest_step("empty", "empty"),))
     assert code == 1
     assert out.splitlines()[-1] == "0 passed, 1 failed, 0 skipped"
 
 
-def test_a_report_of_an_earlier_run_is_not_counted(
-    course: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (course / "build").mkdir()
-    (course / "build" / "gone.xml").write_text('<testsuites><testsuite tests="5"/></testsuites>')
-    code, out = _run(monkeypatch, capfd, suite.Step("gone", ("-c", ""), "build/gone.xml"))
+def test_a_report_of_an_earlier_run_is_not_counted(runner: Runner) -> None:
+    (runner.folder / "build").mkdir()
+    (runner.folder / "build" / "gone.xml").write_text('<testsuites><testsuite tests="5"/></testsuites>')
+    code, out = runner.run((Step("gone", ("-S", "-c", ""), "build/gone.xml"),))
     assert code == 1
     assert out.splitlines()[-1] == "0 passed, 1 failed, 0 skipped"
 
 
-def test_a_crash_after_good_tests_is_a_failure(
-    course: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (course / "test_good.py").write_text(GOOD)
-    (course / "conftest.py").write_text("def pytest_unconfigure():\n    import os\n    os._exit(9)\n")
-    code, out = _run(monkeypatch, capfd, suite._pytest("good", "-q", "test_good.py"))
+def test_a_crash_after_good_tests_is_a_failure(runner: Runner) -> None:
+    (runner.folder / "test_good.py").write_text(GOOD)
+    (runner.folder / "conftest.py").write_text("def pytest_unconfigure():\n    import os\n    os._exit(9)\n")
+    code, out = runner.run((pytest_step("good", "test_good.py"),))
     assert code == 1
     assert out.splitlines()[-1] == "2 passed, 1 failed, 0 skipped"
 
 
 def test_the_suite_has_every_part_of_ci() -> None:
-    names = [step.name for step in suite.STEPS]
-    assert names == [
+    steps = [step for stage in test_cmd.STAGES for step in stage]
+    assert {step.name for step in steps} == {
         *("ruff check", "ruff format", "floors of imports", "types", "notebooks are current"),
         *("tests", "browser", "notebooks run"),
-    ]
-    for step in suite.STEPS:
+    }
+    for step in steps:
         module = step.arguments[step.arguments.index("-m") + 1] if "-m" in step.arguments else "importlinter"
         assert module.split(".")[0] in {"ruff", "mypy", "pytest", "gpu_utils", "importlinter"}
         __import__(module.split(".")[0])
+
+
+@pytest.mark.parametrize(
+    ("test", "unit"),
+    [
+        ("tests/content/test_u03_cpp.py::test_a", "03"),
+        ("tests.content.test_u03_cpp::test_a", "03"),
+        ("tests.unit.test_u00_start::test_block[4096]", "00"),
+        ("gpu_utils.exercises.u02_gpu_machine.access::gpu_utils.exercises.u02_gpu_machine.access", "02"),
+        ("tests.content.test_exercises::test_misconception[02.divergence-wrong_way]", "02"),
+        ("tests.content.test_untouched_labs::test_runs[01_gpt2_baseline]", "01"),
+        ("tests/content/test_exercises.py::test_every_planned_exercise_exists[03]", "03"),
+        ("notebooks.03_porting_to_rocm.ipynb::Cell 4", "03"),
+        ("solutions/00_start.ipynb::Cell 4", "00"),
+        ("tests.unit.analytic.test_tiles::test_bytes[16-32]", None),
+        ("tests.unit.test_work::test_start[01_gpt2_baseline]", None),
+        ("tests.content.test_facts::test_a_figure[99]", None),
+        ("tests.content.test_contributing::test_the_ten_steps", None),
+    ],
+)
+def test_a_test_belongs_to_the_unit_of_its_file_or_its_case(test: str, unit: str | None) -> None:
+    assert suite.unit_of(test) == unit
+
+
+def test_the_table_names_the_slowest_tests_and_units_over_their_budget() -> None:
+    allowed = 60 * suite.BUDGET_MINUTES["00"]
+    cases = [
+        suite.Case("tests.unit.test_u00_start::test_long", allowed + 6),
+        suite.Case("tests.unit.test_u01_figures::test_short", 6.0),
+        *(suite.Case(f"tests.unit.test_timing::test_{number}", 0.1) for number in range(20)),
+    ]
+    lines = suite.table(cases).splitlines()
+    assert lines[1].split() == [f"{allowed + 6:.1f}", "tests.unit.test_u00_start::test_long"]
+    rows = {line.split()[0]: line for line in lines[lines.index("") + 2 :]}
+    assert rows["00"].split() == ["00", "1", f"{allowed / 60 + 0.1:.1f}", "1.0", "over", "its", "budget"]
+    assert rows["01"].split() == ["01", "1", "0.1", "1.0"]
+    assert rows["library"].split() == ["library", "20", "0.0"]
+    assert sum("test_timing" in line for line in lines) == suite.SLOWEST - 2
+
+
+def test_budgets_are_of_units_that_exist() -> None:
+    assert set(suite.BUDGET_MINUTES) <= {unit.number for unit in UNITS}
