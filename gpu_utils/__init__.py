@@ -13,9 +13,9 @@ __version__ = "0.1.0"
 
 _HOME = {
     "check": "gpu_utils.ui.notebook",
-    "hint": "gpu_utils.ui.notebook",
-    "solution": "gpu_utils.ui.notebook",
-    "progress": "gpu_utils.ui.notebook",
+    "hint": "gpu_utils.ui.guide",
+    "solution": "gpu_utils.ui.guide",
+    "progress": "gpu_utils.ui.guide",
     "probe": "gpu_utils.chips",
     "CHIPS": "gpu_utils.chips",
     "bench": "gpu_utils.timing",

@@ -69,10 +69,10 @@ def hint(
     from gpu_utils import exercises
     from gpu_utils.course.paths import course
     from gpu_utils.errors import BadArgument
-    from gpu_utils.ui.notebook import hint as show
+    from gpu_utils.ui.guide import hint as show
 
     if "." not in exercise_id:
-        known = [exercise.id for exercise in exercises.of_unit(course().find(exercise_id).number)]
+        known = exercises.ids(course().find(exercise_id).number)
         raise BadArgument(f"a hint is for one exercise; of unit {exercise_id} there are {', '.join(known)}")
     typer.echo(repr(show(exercise_id, strength)))
 
@@ -83,7 +83,7 @@ def status() -> None:
     Example: w2w status
     """
     from gpu_utils.folders import data_folder
-    from gpu_utils.ui.notebook import progress
+    from gpu_utils.ui.guide import progress
 
     found = progress()
     typer.echo(repr(found))

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import jupytext
-
 from gpu_utils.errors import ContentError
 
 # What a tag means to the build, to nbval or to JupyterLab. An exercise id is a tag too, on answer and check cells.
@@ -27,6 +25,8 @@ TAGS = {
 EXERCISE_ID = re.compile(r"\d\d\.[a-z][a-z0-9_]*")
 _INSERT = re.compile(r"^// INSERT (?P<path>\S+)\n", re.MULTILINE)
 _ROOT = Path(__file__).parents[2]
+_MAGIC = re.compile(r"# [%!]\w")
+_ANY_HEADER = re.compile(r"#\s*%%")
 _HEADER = re.compile(r"# %%(?P<markdown> \[markdown\])?(?P<title> [^\[\]={}]+?)??(?: tags=(?P<tags>\[.*\]))?\s*")
 
 
@@ -69,7 +69,7 @@ def parse_cells(text: str, where: str) -> list[Cell]:
     """
     try:
         compile(text, where, "exec", flags=ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        headers = [(line, _read_header(header, f"{where}:{line}")) for line, header in _header_lines(text)]
+        headers = [(line, _read_header(header, f"{where}:{line}")) for line, header in _header_lines(text, where)]
     except SyntaxError as error:
         raise ContentError(f"{where}:{error.lineno or 1}: not valid Python: {error.msg}") from None
     except ValueError as error:
@@ -78,17 +78,34 @@ def parse_cells(text: str, where: str) -> list[Cell]:
     before = lines[: headers[0][0] - 1] if headers else lines
     if stray := next((number for number, line in enumerate(before, 1) if line.strip()), None):
         raise ContentError(f"{where}:{stray}: text before the first cell; a file starts with `# %%`")
-    notebook = jupytext.reads(text, fmt="py:percent")
-    if len(notebook.cells) != len(headers):
-        raise ContentError(
-            f"{where}:1: {len(headers)} `# %%` lines make {len(notebook.cells)} cells; is one inside brackets?"
-        )
     cells = []
-    for (line, (kind, title, tags)), read in zip(headers, notebook.cells, strict=True):
-        first = next((n for n in range(line + 1, len(lines) + 1) if lines[n - 1].strip()), line)
-        source = _with_inserted(read.source, where, first) if "answer" in tags else read.source
+    ends = [line - 1 for line, _ in headers[1:]] + [len(lines)]
+    for (line, (kind, title, tags)), end in zip(headers, ends, strict=True):
+        held = [number for number in range(line + 1, end + 1) if lines[number - 1].strip()]
+        first = held[0] if held else line
+        change = _without_comment if kind == "markdown" else _with_magic
+        source = "\n".join(map(change, lines[first - 1 : held[-1]] if held else []))
+        source = _with_inserted(source, where, first) if "answer" in tags else source
         cells.append(Cell(kind, title, tags, source, line, first))
     return cells
+
+
+def _without_comment(line: str) -> str:
+    """A line of a markdown cell.
+
+    >>> _without_comment("# *a*"), _without_comment("#")
+    ('*a*', '')
+    """
+    return line.removeprefix("# ") if line.startswith("# ") else line.removeprefix("#")
+
+
+def _with_magic(line: str) -> str:
+    """A line of a code cell; what only IPython reads is a comment in the file, which has to be Python.
+
+    >>> _with_magic("# %matplotlib inline"), _with_magic("# 5 % of it")
+    ('%matplotlib inline', '# 5 % of it')
+    """
+    return line[2:] if _MAGIC.match(line) else line
 
 
 def _with_inserted(cell: str, where: str, first: int) -> str:
@@ -118,9 +135,14 @@ def _strings(source: str) -> list[str]:
     return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
-def _header_lines(text: str) -> Iterator[tuple[int, str]]:
+def _header_lines(text: str, where: str) -> Iterator[tuple[int, str]]:
+    depth = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT and token.start[1] == 0 and token.string.startswith("# %%"):
+        if token.type == tokenize.OP:
+            depth += (token.string in "([{") - (token.string in ")]}")
+        elif token.type == tokenize.COMMENT and token.start[1] == 0 and _ANY_HEADER.match(token.string):
+            if depth:
+                raise ContentError(f"{where}:{token.start[0]}: a cell header inside brackets; close them first")
             yield token.start[0], token.string
 
 

@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
 from gpu_utils.errors import NotebookUnreadable
 
 MAX_BYTES = 50_000_000
@@ -134,19 +132,27 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise NotebookUnreadable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
-        json.loads(text)
+        notebook = json.loads(text)
     except (ValueError, RecursionError) as error:
         what = "is empty" if not text.strip() else f"is not complete JSON ({error})"
         raise NotebookUnreadable(f"{path} {what}; was it cut off while it was saved or copied?") from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nbformat warns of missing cell ids, which do not matter here
-            notebook = nbformat.reads(text, as_version=4)
-    except Exception as error:  # nbformat raises errors of many kinds for JSON that is not a notebook
-        raise NotebookUnreadable(f"{path} is not a Jupyter notebook ({type(error).__name__}: {error})") from None
+    if not isinstance(notebook, dict) or notebook.get("nbformat") != 4:
+        notebook = _converted(path, text)
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise NotebookUnreadable(f"{path} is not a Jupyter notebook: it has no list of cells")
     return notebook
+
+
+def _converted(path: Path, text: str) -> Any:
+    """A notebook of another format than today's, brought to it."""
+    import nbformat  # seconds; JupyterLab has long saved format 4
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of missing cell ids, which do not matter here
+            return nbformat.reads(text, as_version=4)
+    except Exception as error:  # nbformat raises errors of many kinds for JSON that is not a notebook
+        raise NotebookUnreadable(f"{path} is not a Jupyter notebook ({type(error).__name__}: {error})") from None
 
 
 def _cell(number: int, cell: Any) -> _Cell:

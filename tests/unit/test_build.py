@@ -352,6 +352,8 @@ MISTAKES = {
     ),
     "no setup": ('tags=["setup"]', "tags=[]", "# %% imports tags=[]", 'tags=["setup"]'),
     "tags in single quotes": ('tags=["check"]', "tags=['check']", "# %% tags=['check']", "double quotes"),
+    "a header without a space": ("# %% more", "#%% more", '#%% more tags=["solution"]', "is not a cell header"),
+    "a header inside brackets": ("vector_add(1, 2)", "vector_add(1,\n# %% b\n2)", "# %% b", "inside brackets"),
     "tags that are not a list": ('tags=["check"]', 'tags="check"', '# %% tags="check"', "is not a cell header"),
     "not Python": ("size = 3", "size = = 3", "    size = = 3", "not valid Python: invalid syntax"),
     "a kernel that would not compile": (

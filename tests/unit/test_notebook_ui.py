@@ -8,6 +8,7 @@ import contextlib
 import pytest
 
 from gpu_utils import check, hint, progress, solution
+from gpu_utils.course import sources
 from gpu_utils.errors import CheckFailed, UnknownName
 from gpu_utils.grading import progress as store
 from gpu_utils.ui import notebook
@@ -106,7 +107,7 @@ def test_a_solution_carries_code_and_explanation():
 
 
 def test_progress_lists_every_exercise_and_says_what_was_passed():
-    notebook.record(check(EXERCISE, notebook.sources.load_solution(EXERCISE)))
+    notebook.record(check(EXERCISE, sources.load_solution(EXERCISE)))
     shown = repr(progress())
     assert "✓ passed" in shown
     assert "00.vector_add" in shown

@@ -1,0 +1,75 @@
+"""What a learner waits for: a command that needs neither torch nor a notebook library does not import them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpu_utils
+from gpu_utils import exercises
+from gpu_utils.errors import UnknownName
+from tests.unit.sample_exercises import AFFINE
+
+SLOW = {"torch", "numpy", "triton", "nbformat", "jsonschema", "jupytext", "transformers", "IPython", "matplotlib"}
+COMMANDS = (["status"], ["hint", "00.saxpy"], ["list"], ["start", "00"], ["reset", "02"], ["status", "--help"])
+
+
+def loaded_by(program: str, *arguments: str) -> set[str]:
+    """Which of the slow packages a fresh Python has loaded after a program."""
+    program += f"\nimport sys\nprint('loaded', *({SLOW!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split()[1:])
+
+
+def test_importing_check_loads_torch_and_no_library_for_notebooks_or_kernels():
+    assert loaded_by("from gpu_utils import check") <= {"torch", "numpy"}
+
+
+def test_commands_that_read_a_table_load_nothing_slow(tmp_path, monkeypatch):
+    course = tmp_path / "course"
+    course.mkdir()
+    for name in ("content", "gpu_utils"):  # a checkout of its own, for start writes into it
+        (course / name).symlink_to(Path(gpu_utils.__file__).parents[1] / name)
+    monkeypatch.chdir(course)
+    monkeypatch.setenv("W2W_DATA", str(tmp_path / "data"))
+    program = (
+        "import sys\n"
+        "from gpu_utils.cli import main\n"
+        f"for arguments in {COMMANDS!r}:\n"
+        "    sys.argv = ['w2w', *arguments]\n"
+        "    try:\n"
+        "        main()\n"
+        "    except SystemExit as ended:\n"
+        "        assert not ended.code, (arguments, ended.code)\n"
+    )
+    assert loaded_by(program) == set()
+    assert {path.name for path in (course / "work").iterdir()} == {"00_start.ipynb", "02_gpu_machine.ipynb"}
+
+
+def test_hints_and_ids_are_known_without_importing_any_exercise(monkeypatch):
+    every = exercises.every()
+    assert [exercise.id for exercise in every] == exercises.ids()
+
+    def refuse(exercise_id):
+        raise AssertionError(f"{exercise_id} was imported; write its hints as plain strings")
+
+    monkeypatch.setattr(exercises, "find", refuse)
+    assert {exercise.id: exercises.hints(exercise.id) for exercise in every} == {e.id: e.hints for e in every}
+
+
+def test_hints_that_are_no_plain_text_are_asked_of_the_exercise(monkeypatch, tmp_path):
+    (tmp_path / "u99_more").mkdir()
+    (tmp_path / "u99_more" / "affine.py").write_text("EXERCISE = Exercise(hints=make_hints())\n")
+    monkeypatch.setattr(exercises, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(exercises, "module_of", lambda exercise_id: "exercises.u99_more.affine")
+    monkeypatch.setattr(exercises, "find", lambda exercise_id: AFFINE)
+    assert exercises.hints(AFFINE.id) == AFFINE.hints
+
+
+@pytest.mark.parametrize("asked", ["00.sapxy", "97.saxpy", "saxpy"])
+def test_a_hint_for_an_unknown_exercise_offers_the_nearest(asked):
+    with pytest.raises(UnknownName, match=r"00\.saxpy"):
+        exercises.hints(asked)
