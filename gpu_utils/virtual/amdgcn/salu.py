@@ -238,6 +238,8 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
         return _jump(decoder, name, ops), "branch", "jump"
     if name in ("s_setreg_imm32_b32", "s_setreg_b32", "s_getreg_b32"):
         return _mode_register(decoder, name, ops), "scalar", ""
+    if name == "s_sendmsg" and "MSG_INTERRUPT" in ins.text:
+        return _interrupt, "wait", ""
     if _WAITS.match(name):
         return (lambda s: None), "wait", ""
     if name == "s_getpc_b64":
@@ -435,6 +437,15 @@ def _trap(decoder: Decoder) -> Run:
 
     def run(s: Any) -> None:
         wave, lane = (0, 0) if s.mask is None or not s.mask.any() else (int(i) for i in np.argwhere(s.mask)[0])
-        raise DeviceAssert(f"kernel {kernel}{place}: {s.where(wave, lane)} ran into `{text}`: an assertion failed")
+        where = s.where(wave, lane)
+        if s.host is not None and (error := s.host.trapped(line, where)):
+            raise error
+        raise DeviceAssert(f"kernel {kernel}{place}: {where} ran into `{text}`: an assertion failed")
 
     return run
+
+
+def _interrupt(s: Any) -> None:
+    """The interrupt that goes with a signal: the host looks what the kernel has for it."""
+    if s.host is not None:
+        s.host.answer()

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpu_utils.virtual.amdgcn import hostcall
 from gpu_utils.virtual.amdgcn.info import AmdInfo
 from gpu_utils.virtual.machine import Program, State
 from gpu_utils.virtual.shared_memory import Shared
@@ -103,6 +104,7 @@ class AmdState(State):
             registers.shared = Shared(self.blocks, launch.shared_bytes)
         self.shared = registers.shared
         self._scratch_region = None
+        self.host = hostcall.attach(self, launch)
         self._start(launch)
 
     def _use(self, registers: Registers) -> None:
@@ -133,7 +135,7 @@ class AmdState(State):
             if name == "scratch":
                 self.U[at + 3][...] = 1 << 23
             elif name == "kernarg":
-                self.Q[at][...] = np.uint64(launch.args.ctypes.data)
+                self.Q[at][...] = self.host.arguments if self.host else np.uint64(launch.args.ctypes.data)
             elif name == "dispatch":
                 self.Q[at][...] = np.uint64(launch.packet.ctypes.data)
             elif name == "preload":
@@ -172,6 +174,8 @@ class AmdState(State):
         _spare[self.program, self.waves] = self.registers
         if self._scratch_region is not None:
             self.memory.remove(self._scratch_region)
+        if self.host is not None:
+            self.memory.remove(self.host.region)
 
     def block(self, row: int, count: int) -> np.ndarray:
         """`count` consecutive vector registers as one array (count, waves, lanes), a view."""

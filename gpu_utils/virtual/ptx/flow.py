@@ -12,6 +12,7 @@ import numpy as np
 
 from gpu_utils.errors import DeviceAssert
 from gpu_utils.virtual.machine import source_of
+from gpu_utils.virtual.ptx import system
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family
 from gpu_utils.virtual.ptx.parse import Function, Imm, Instruction, Reg, Symbol, Vector
 from gpu_utils.virtual.ptx.state import PtxState
@@ -273,7 +274,7 @@ def _call(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         raise ValueError(f"{name} is not declared")
     op.kind = "branch"
     if not function.defined:
-        _system_call(decoder, op, name, arguments)
+        system.call(decoder, op, name, arguments, results)
         return
     op.ends = "jump"
     places: list[int] = []
@@ -330,74 +331,3 @@ def result_op(decoder: Decoder, results: list) -> PtxOp:
                 state.put(raw, state.read_local(np.full((state.waves, 32), place), size, 1)[0], mask)
 
     return PtxOp(run, "layout", "layout")
-
-
-def _system_call(decoder: Decoder, op: PtxOp, name: str, arguments: tuple) -> None:
-    """Functions that the driver of a real GPU supplies: an assertion's report and printf."""
-    places = [decoder.addresses[argument.name][1] for argument in arguments]
-    if name == "__assertfail":
-
-        def run(state: PtxState) -> None:
-            wave, lane = first_lane(state, state.mask)
-            message, file, line = (
-                _word(state, place, wave, lane, 8 if i < 2 else 4) for i, place in enumerate(places[:3])
-            )
-            raise DeviceAssert(
-                f"kernel {state.program.name}: device assertion {_text(decoder, message)!r} failed at "
-                f"{_text(decoder, file).rsplit('/', 1)[-1]}:{line} in {state.where(wave, lane)}"
-            )
-
-    elif name == "vprintf":
-
-        def run(state: PtxState) -> None:
-            mask = np.ones((state.waves, 32), bool) if state.mask is None else state.mask
-            for wave, lane in np.argwhere(mask):
-                layout_text = _text(decoder, _word(state, places[0], wave, lane, 8))
-                print(_printf(state, layout_text, _word(state, places[1], wave, lane, 8)), end="")
-
-    else:
-        raise ValueError(f"the function {name} is declared but not defined")
-    decoder.generic = True
-    op.run = run
-
-
-def _word(state: PtxState, place: int, wave: int, lane: int, size: int) -> int:
-    raw = state.local[wave * 32 + lane, place : place + size]
-    return int.from_bytes(raw.tobytes(), "little")
-
-
-def _text(decoder: Decoder, address: int) -> str:
-    """The C string at an address of the module's data."""
-    data = decoder.data
-    start = address - data.ctypes.data
-    if not 0 <= start < len(data):
-        return "?"
-    return data[start:].tobytes().split(b"\0", 1)[0].decode(errors="replace")
-
-
-def _printf(state: PtxState, layout_text: str, address: int) -> str:
-    """C's printf with the arguments packed, each aligned to its size, at `address` in local memory."""
-    import re
-    import struct
-
-    at = address - state.local.ctypes.data
-    raw = state.local.reshape(-1)
-
-    def convert(match: re.Match) -> str:
-        nonlocal at
-        spec = match.group()
-        if spec == "%%":
-            return "%"
-        code = spec[-1]
-        wide = code in "feEgGaA" or "ll" in spec or code in "ps" or spec[-2] == "l"
-        size = 8 if wide else 4
-        at = -(-at // size) * size
-        word = raw[at : at + size].tobytes()
-        at += size
-        if code in "feEgG":
-            return spec % struct.unpack("<d", word)[0]
-        value = int.from_bytes(word, "little", signed=code in "di")
-        spec = re.sub("[lhzjt]", "", spec)
-        return f"{value:#x}" if code == "p" else spec % value if code != "u" else spec.replace("u", "d") % value
-
-    return re.sub(r"%[-+ #0]*\d*(?:\.\d+)?[hlzjt]*[diouxXeEfFgGcspaA%]", convert, layout_text)

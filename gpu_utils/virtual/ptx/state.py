@@ -72,7 +72,8 @@ class PtxState(State):
         super().__init__(program, launch, block_ids, waves_per_block)
         self.info = info = cast(PtxInfo, program.info)
         shape = (self.waves, 32)
-        self.local = np.zeros((self.waves * 32, info.local_bytes), np.uint8)
+        # rows of whole 16 bytes: what is aligned within a thread's memory is so at its generic address too
+        self.local = np.zeros((self.waves * 32, -(-info.local_bytes // 16) * 16), np.uint8)
         self.thread = np.arange(self.waves * 32).reshape(shape)
         self.params = np.ascontiguousarray(launch.args, np.uint8)
         self.shared = Shared(self.blocks, max(launch.shared_bytes, info.static_shared))
@@ -235,7 +236,7 @@ class PtxState(State):
 
     def check_local(self, op: Op, offset: np.ndarray, size: int, mask: np.ndarray | None, what: str) -> None:
         """Raise OutOfBounds when a running lane reaches outside its thread's own memory."""
-        has = self.local.shape[1]
+        has = self.info.local_bytes
         outside = (offset < 0) | (offset + size > has)
         if mask is not None:
             outside &= mask
