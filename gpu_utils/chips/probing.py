@@ -13,6 +13,7 @@ from typing import Any
 
 from gpu_utils.chips.chip import Chip
 from gpu_utils.chips.registry import chip_of_device
+from gpu_utils.chips.targets import TARGETS
 
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 AMD_DRIVER = Path("/sys/module/amdgpu/version")
@@ -117,7 +118,8 @@ def _gpu(torch: Any, versions: dict[str, str]) -> Probe:
 def _lanes(properties: Any, vendor: str, target: str) -> int:
     if vendor == "nvidia":
         return 32
-    return int(getattr(properties, "warp_size", 64 if target.startswith("gfx9") else 32))
+    known = TARGETS[target].lanes if target in TARGETS else 64 if target.startswith("gfx9") else 32
+    return int(getattr(properties, "warp_size", known))
 
 
 def _versions(torch: Any) -> dict[str, str]:

@@ -338,7 +338,7 @@ _ROWS = (
         l1_line=Figure(128, "bytes", _GFX942_LINE),
         banks=32,
         fp8="fnuz",
-        inputs=("i8", "f16", "bf16", "xf32", "f32", "f64", "fp8"),
+        inputs=("i8", "f16", "bf16", "f32", "f64", "fp8", "xf32"),
         chip="MI300X",
         cache=Cache(line=unknown("bytes"), fill=unknown("bytes"), ways=unknown("lines"), parts=_EIGHT),
         executed=True,

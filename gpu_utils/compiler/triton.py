@@ -74,7 +74,7 @@ def compile_for(
     """Compile a `@triton.jit` function for a target, as a launch would, with no GPU.
 
     kernel      jitted function; under an autotuner its first configuration is taken, under heuristics their values
-    target      "sm_80", "sm_89", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1100" or "gfx1201"
+    target      of gpu_utils.chips.TARGETS: "sm_90", "gfx942"
     args        example arguments as in a launch: tensors on any device (only dtype and alignment matter), torch dtypes
                 for pointers, numbers; integers specialise as in a launch (equal to 1, divisible by 16)
     signature   instead of args: {"x_ptr": "*fp32:16", "n": "i32"}; ":16" promises that 16 divides it, ":1" that it is 1
@@ -137,10 +137,7 @@ def _backend(limits: Target) -> tuple[Any, Any]:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import make_backend
 
-    if limits.vendor == "nvidia":
-        gpu = GPUTarget("cuda", int(limits.name.removeprefix("sm_")), limits.lanes)
-    else:
-        gpu = GPUTarget("hip", limits.name, limits.lanes)
+    gpu = GPUTarget(*limits.for_triton)
     return make_backend(gpu), gpu
 
 

@@ -13,10 +13,18 @@ from typing import Any
 
 import torch
 
-NVIDIA = ("sm_80", "sm_89", "sm_90")
-AMD = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+from gpu_utils.virtual import MODELS
+
+NVIDIA = tuple(name for name, row in MODELS.items() if row.vendor == "nvidia")
+AMD = tuple(name for name, row in MODELS.items() if row.vendor == "amd")
 TARGETS = NVIDIA + AMD
 INTERPRETER = "interpreter"
+FP8 = {
+    "none": (torch.float8_e5m2,),
+    "ocp": (torch.float8_e4m3fn, torch.float8_e5m2),
+    "fnuz": (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz),
+}
+"""Flavour of a target's 8-bit floats -> types."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,26 @@ class Run:
     @property
     def nvidia(self) -> bool:
         return self.target in NVIDIA
+
+    @property
+    def capability(self) -> int:
+        """NVIDIA's compute capability, 90 for sm_90; 0 for AMD and Triton's interpreter."""
+        return MODELS[self.target].capability if self.target in MODELS else 0
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What the matrix instructions of the target take; nothing for Triton's interpreter."""
+        return MODELS[self.target].inputs if self.target in MODELS else ()
+
+    @property
+    def flavour(self) -> str:
+        """Flavour of the target's 8-bit floats: "none", "ocp" or "fnuz"."""
+        return MODELS[self.target].fp8 if self.target in MODELS else "none"
+
+    @property
+    def fp8(self) -> tuple[torch.dtype, ...]:
+        """The FP8 types that the target's compiler takes; without FP8 in hardware Triton converts E5M2 itself."""
+        return FP8[self.flavour]
 
     def size(self, small: int, large: int) -> int:
         """A size of the problem: `small` when testing, `large` when measuring."""

@@ -6,22 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from gpu_utils.kernelset.case import INTERPRETER, Run, case
-
-# What `tl.dot` makes of float32 by default: these targets round inputs to 11 significant bits first (tf32, xf32).
-ROUNDED_FP32 = ("sm_80", "sm_89", "sm_90", "gfx942")
-# The FP8 types that a target's compiler takes: OCP, or FNUZ on gfx942.
-FP8 = {
-    "sm_80": (torch.float8_e5m2,),
-    "sm_89": (torch.float8_e4m3fn, torch.float8_e5m2),
-    "sm_90": (torch.float8_e4m3fn, torch.float8_e5m2),
-    "gfx90a": (torch.float8_e5m2,),
-    "gfx942": (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz),
-    "gfx950": (torch.float8_e4m3fn, torch.float8_e5m2),
-    "gfx1100": (torch.float8_e5m2,),
-    "gfx1201": (torch.float8_e4m3fn, torch.float8_e5m2),
-    INTERPRETER: (torch.float8_e5m2,),
-}
+from gpu_utils.kernelset.case import Run, case
 
 
 @triton.jit
@@ -82,7 +67,9 @@ def matmul_bf16(run: Run) -> None:
 
 @case()
 def matmul_fp32_default_precision(run: Run) -> None:
-    accumulator = torch.float16 if run.target in ROUNDED_FP32 else None
+    # by default `tl.dot` rounds float32 to 11 significant bits where the target has such a format (tf32, xf32)
+    rounded = not {"tf32", "xf32"}.isdisjoint(run.inputs)
+    accumulator = torch.float16 if rounded else None
     product(
         run, "default", torch.float32, torch.float32, tl.float32, (32, 32, 32), accumulator=accumulator, magnitude=4.0
     )
@@ -114,7 +101,7 @@ def matmul_int8(run: Run) -> None:
 
 @case()
 def matmul_fp8(run: Run) -> None:
-    for dtype in FP8[run.target]:
+    for dtype in run.fp8:
         product(run, str(dtype), dtype, torch.float32, tl.float32, (32, 64, 64), magnitude=2.0)
 
 

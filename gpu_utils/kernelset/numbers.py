@@ -10,7 +10,6 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from gpu_utils.kernelset.case import NVIDIA, Run, case
-from gpu_utils.kernelset.matmuls import FP8
 
 
 @triton.jit
@@ -107,14 +106,14 @@ def toward_zero(x: torch.Tensor) -> torch.Tensor:
 @case()
 def fp8_conversions(run: Run) -> None:
     n = run.size(500, 8000)
-    for dtype in FP8[run.target]:
+    for dtype in run.fp8:
         limit = 200.0 if "e4m3" in str(dtype) else 40000.0
         for source in (torch.float32, torch.float16):
             x = (run.uniform(-1.0, 1.0, n) ** 5 * limit).to(source)
-            if run.target == "sm_80" and source == torch.float16:
+            if run.nvidia and run.flavour == "none" and source == torch.float16:
                 bits = x.view(torch.int16)  # no ties: Triton 3.7 rounds here in software and takes them away from zero
                 x = torch.where(bits & 0xFF == 0x80, bits | 3, bits).view(torch.float16)
-            if run.target == "sm_89" and source == torch.float32:
+            if run.flavour == "ocp" and 0 < run.capability < 90 and source == torch.float32:
                 x = x.half().float()  # Triton 3.7 cuts off to float16 before it rounds to fp8
             codes = torch.empty(n, dtype=dtype)
             every = torch.arange(256, dtype=torch.uint8).view(dtype)

@@ -16,9 +16,9 @@ import numpy as np
 
 from gpu_utils.compiler.cpp_module import Argument, CppModule, source_name
 from gpu_utils.errors import BadArgument, ResourceLimit, UnknownName
-from gpu_utils.virtual.isa import Launch, Model
+from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.kernel_info import KernelInfo
-from gpu_utils.virtual.models import MODELS, decode
+from gpu_utils.virtual.models import ISAS, decode, isa_of
 
 _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 
@@ -27,7 +27,6 @@ class Gpu(Protocol):
     """What a module needs of the VirtualGpu that loaded it."""
 
     target: str
-    model: Model
 
     def launch(
         self,
@@ -51,8 +50,9 @@ class LoadedModule:
         self.gpu = gpu
         self.text = source if isinstance(source, str) else source.asm
         self.compiled = None if isinstance(source, str) else source
-        isa = gpu.model.isa
-        built_for = next(filter(None, (each.isa.built_for(self.text) for each in (gpu.model, *MODELS.values()))), None)
+        isa = isa_of(gpu.target)
+        named = (each.built_for(self.text) for each in (isa, *(load() for load in ISAS.values())))
+        built_for = next(filter(None, named), None)
         if built_for is not None and not isa.runs_on(built_for, gpu.target):
             raise BadArgument(
                 f"this text was compiled for {built_for}, and the virtual GPU is a {gpu.target}; compile it for that"

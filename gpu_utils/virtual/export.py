@@ -68,16 +68,12 @@ _MOPS = (  # what a matrix instruction's name says of its inputs -> suffix of SQ
     ("_xf32", "XF32"), ("fp8_", "F8"), ("bf8_", "BF8"), ("f8f6f4", "F6F4"), ("bf16", "BF16"), ("f16", "F16"),
     ("i8", "I8"), ("f64", "F64"), ("f32", "F32"),
 )  # fmt: skip
-_MOPS_OF = {
-    "gfx90a": ("I8", "F16", "BF16", "F32", "F64"),
-    "gfx942": ("I8", "F16", "BF16", "F32", "F64", "F8", "BF8", "XF32"),
-    "gfx950": ("I8", "F16", "BF16", "F32", "F64", "F8", "BF8", "F6F4"),
-}
+_MOPS_OF = {"fp8": ("F8", "BF8"), "f8f6f4": ("F6F4",)}  # inputs of a target's row; others bear their own name
 
 
 def vendor_counters(launch: Any) -> list[Counter]:
     """The counters of a launch under the names that its vendor's profiler uses."""
-    return _nvidia(launch) if launch.chip.isa.NAME == "ptx" else _amd(launch)
+    return _nvidia(launch) if launch.chip.isa == "ptx" else _amd(launch)
 
 
 def table(launch: Any) -> str:
@@ -131,7 +127,7 @@ def ncu_csv(launches: Iterable[Any]) -> str:
 def _only(launches: Iterable[Any], isa: str, tool: str) -> list[Any]:
     chosen = list(launches)
     for launch in chosen:
-        if isa != launch.chip.isa.NAME:
+        if isa != launch.chip.isa:
             raise BadArgument(
                 f"{launch.name} ran on {launch.target}, and {tool} does not profile that; take its launches out"
             )
@@ -217,13 +213,13 @@ def _amd(launch: Any) -> list[Counter]:
         Counter("SQ_INSTS_LDS", "instructions", tally.waves(r"ds_")),
         Counter("SQ_INSTS_BRANCH", "instructions", tally.waves(r"s_c?branch")),
     ]
-    if launch.target in _MOPS_OF:
+    if "mfma" in launch.chip.matrix:
         found += [
             Counter("SQ_INSTS_VMEM_RD", "instructions", tally.waves(loads)),
             Counter("SQ_INSTS_VMEM_WR", "instructions", tally.waves(stores)),
             Counter("SQ_INSTS_MFMA", "instructions", tally.waves(r"v_s?mfma")),
         ]
-        flops = dict.fromkeys(_MOPS_OF[launch.target], 0)
+        flops = dict.fromkeys((name for kind in launch.chip.inputs for name in _MOPS_OF.get(kind, (kind.upper(),))), 0)
         for op in tally.ops:
             if op.flops:
                 flops[_input_format(op.mnemonic)] += op.flops * tally.per_op[op.index][0]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_utils.analytic.access import SHAPES
 from gpu_utils.compiler.cpp_module import CppModule
 from gpu_utils.errors import BackendUnavailable, ResourceLimit, UnknownName, UnwrittenOutput
 from gpu_utils.virtual.arguments import add_scratch, add_tensor, pack
@@ -16,7 +17,7 @@ from gpu_utils.virtual.counters import Counters
 from gpu_utils.virtual.global_memory import Memory
 from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import Program, State, run_batches
-from gpu_utils.virtual.models import MODELS, decode
+from gpu_utils.virtual.models import MODELS, decode, isa_of
 from gpu_utils.virtual.trace import Trace
 
 # Bytes of registers of one batch: what keeps the working rows in the caches of one core (docs/virtual-gpu.md).
@@ -38,8 +39,6 @@ class VirtualGpu:
     def __init__(
         self, target: str, order: str = "program", seed: int = 0, races: bool = True, l2: bool = False
     ) -> None:
-        if target not in MODELS:
-            raise UnknownName("virtual GPU", target, list(MODELS))
         if order not in ("program", "shuffled"):
             raise UnknownName("order", order, ["program", "shuffled"])
         self.target, self.model, self.order, self.races, self.l2 = target, MODELS[target], order, races, l2
@@ -127,10 +126,10 @@ class VirtualGpu:
         shape: Any = (*grid, 1, 1)[:3]
         block: Any = (*threads, 1, 1)[:3]
         shared_bytes = shared + program.info.static_shared
-        if shared_bytes > self.model.shared_limit:
+        if shared_bytes > self.model.shared_per_block:
             raise ResourceLimit(
                 f"kernel {program.name} needs {shared_bytes} bytes of shared memory (LDS) per block; {self.target} has "
-                f"{self.model.shared_limit}; take smaller tiles or fewer stages"
+                f"{self.model.shared_per_block}; take smaller tiles or fewer stages"
             )
         memory = Memory(self.races)
         for label, tensor in self.registered:
@@ -142,10 +141,10 @@ class VirtualGpu:
             memory.add_array("the constants of the kernel", program.info.data, "constant")
         launch = Launch(
             program.name, self.target, program, shape, block, args, memory,
-            Counters(program, self.model.shape, self.l2), shared_bytes, self.model, metadata=metadata, text=text,
+            Counters(program, SHAPES[self.target], self.l2), shared_bytes, self.model, metadata=metadata, text=text,
             fresh=self.tracer is not None,
         )  # fmt: skip
-        self.model.isa.prepare(launch)
+        isa_of(self.target).prepare(launch)
         self.launches.append(launch)
         self._run(launch)
         return launch
@@ -165,7 +164,7 @@ class VirtualGpu:
             for start in range(0, total, step):
                 linear = order[start : start + step]
                 ids = np.stack([linear % x, linear // x % y, linear // (x * y)], axis=1).astype(np.int64)
-                state = self.model.isa.new_state(program, launch, ids, waves)
+                state = isa_of(self.target).new_state(program, launch, ids, waves)
                 state.first_block = start
                 if threads % program.lanes:
                     _drop_idle_lanes(state, threads)

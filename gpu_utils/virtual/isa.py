@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from gpu_utils.analytic.access import MemoryShape
+from gpu_utils.chips.targets import Target
 from gpu_utils.virtual.counters import Counters
 from gpu_utils.virtual.global_memory import Memory
 from gpu_utils.virtual.machine import Program, State
@@ -42,32 +41,13 @@ class Isa(Protocol):
         """Whether a target executes what was compiled for another."""
 
 
-@dataclass(frozen=True)
-class Model:
-    """What the executor needs to know of a target: its instruction set, limits, and the sizes of transactions.
-
-    load: gives the instruction set, whose tables are made when they are first wanted. shared_limit: bytes of shared
-    memory (LDS) that one block may have (TARGETS). shape: banks of shared memory and bytes of one global transaction
-    as the counters report it (SHAPES, with sources).
-    """
-
-    load: Callable[[], Isa]
-    lanes: int
-    shared_limit: int
-    shape: MemoryShape
-
-    @property
-    def isa(self) -> Isa:
-        return self.load()
-
-
 @dataclass(eq=False)
 class Launch:
     """One launch: what the instruction sets read, and what it left behind.
 
-    grid, block: (x, y, z). args: the packed parameter buffer, uint8. shared_bytes: shared memory per block.
-    packet: the AMD dispatch packet, which `prepare` fills; empty for PTX. fresh: start from registers of zero, for a
-    trace.
+    chip: the row of the target. grid, block: (x, y, z). args: the packed parameter buffer, uint8. shared_bytes: shared
+    memory per block. packet: the AMD dispatch packet, which `prepare` fills; empty for PTX. fresh: start from registers
+    of zero, for a trace.
     """
 
     name: str
@@ -79,7 +59,7 @@ class Launch:
     memory: Memory
     counters: Counters
     shared_bytes: int
-    chip: Model
+    chip: Target
     packet: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
     metadata: Any = None
     text: str = ""

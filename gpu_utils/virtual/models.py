@@ -1,13 +1,17 @@
-"""The targets that a virtual GPU executes, and the cache of decoded kernels."""
+"""The targets that a virtual GPU executes, their instruction sets, and the cache of decoded kernels."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 
-from gpu_utils.analytic.access import SHAPES
-from gpu_utils.chips.targets import TARGETS
-from gpu_utils.virtual.isa import Isa, Model
+from gpu_utils.chips.table import Table
+from gpu_utils.chips.targets import TARGETS, Target
+from gpu_utils.virtual.isa import Isa
 from gpu_utils.virtual.machine import Program
+
+MODELS: Table[Target] = Table("virtual GPU", {name: row for name, row in TARGETS.items() if row.executed})
+"""Target -> its row, for every target that a virtual GPU executes."""
 
 
 @cache
@@ -24,20 +28,16 @@ def _amdgcn() -> Isa:
     return amdgcn
 
 
-_ISA = {"nvidia": _ptx, "amd": _amdgcn}
+ISAS: Mapping[str, Callable[[], Isa]] = {"ptx": _ptx, "amdgcn": _amdgcn}
+"""`Target.isa` -> what gives the instruction set, whose tables are made when they are first wanted."""
 
 
-def _model(name: str) -> Model:
-    limits = TARGETS[name]
-    return Model(_ISA[limits.vendor], limits.lanes, limits.shared_per_block, SHAPES[name])
-
-
-MODELS: dict[str, Model] = {
-    name: _model(name) for name in ("sm_80", "sm_89", "sm_90", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
-}
+def isa_of(target: str) -> Isa:
+    """The instruction set of a target that a virtual GPU executes. Raises UnknownName for others."""
+    return ISAS[MODELS[target].isa]()
 
 
 @lru_cache(maxsize=256)
 def decode(text: str, target: str, name: str | None) -> Program:
     """The decoded kernel; the same text is decoded once."""
-    return MODELS[target].isa.decode(text, target, name)
+    return isa_of(target).decode(text, target, name)

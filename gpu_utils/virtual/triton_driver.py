@@ -16,7 +16,7 @@ from gpu_utils.compiler.constraints import checked_constraints
 from gpu_utils.errors import BackendUnavailable
 from gpu_utils.virtual.arguments import flatten
 from gpu_utils.virtual.gpu import VirtualGpu
-from gpu_utils.virtual.models import MODELS, decode
+from gpu_utils.virtual.models import MODELS, decode, isa_of
 from gpu_utils.virtual.predict import predicted_cycles
 
 
@@ -69,7 +69,7 @@ class _Utils:
         self.group = group
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, _Loaded, int, int, int]:
-        suffix = MODELS[self.target].isa.NAME
+        suffix = isa_of(self.target).NAME
         path = next(path for file, path in self.group.items() if file.endswith(f".{suffix}"))
         with open(path) as file:
             text = file.read()
@@ -79,7 +79,7 @@ class _Utils:
     def get_device_properties(self, device: int) -> dict[str, Any]:
         model = MODELS[self.target]
         return {
-            "max_shared_mem": model.shared_limit, "multiprocessor_count": 1, "warpSize": model.lanes,
+            "max_shared_mem": model.shared_per_block, "multiprocessor_count": 1, "warpSize": model.lanes,
             "arch": self.target,
             "max_num_regs": 65536, "sm_clock_rate": 0, "mem_clock_rate": 0, "mem_bus_width": 0,
         }  # fmt: skip
@@ -130,9 +130,7 @@ def _driver_class() -> type:
             return False
 
         def get_current_target(self) -> Any:
-            if self.gpu.model.isa.NAME == "ptx":
-                return GPUTarget("cuda", int(self.gpu.target[3:]), 32)
-            return GPUTarget("hip", self.gpu.target, self.gpu.model.lanes)
+            return GPUTarget(*self.gpu.model.for_triton)
 
         def get_current_device(self) -> int:
             return self.number

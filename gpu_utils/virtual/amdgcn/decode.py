@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_utils.chips.targets import TARGETS
 from gpu_utils.compiler.cpp_module import source_name
 from gpu_utils.errors import UnknownName, UnsupportedInstruction
 from gpu_utils.virtual.amdgcn import ds, matrix, mem, salu, vector
@@ -14,13 +15,6 @@ from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction, Kernel, Module, parse
 from gpu_utils.virtual.kernel_info import MOST_THREADS
 from gpu_utils.virtual.machine import Op, Program
-
-TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
-
-
-def wave_size(target: str) -> int:
-    """Lanes of a wavefront: 64 on CDNA, 32 on RDNA."""
-    return 64 if target.startswith("gfx9") else 32
 
 
 def decode(text: str, target: str, name: str | None = None) -> Program:
@@ -31,7 +25,7 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
     if name not in module.labels:
         raise UnknownName("kernel", name, list(module.kernels) or list(module.labels))
     kernel = module.kernels.get(name, Kernel(name))
-    lanes = int(kernel.notes.get("wavefront_size", wave_size(target)))
+    lanes = int(kernel.notes.get("wavefront_size", TARGETS[target].lanes))
     blob, symbols = _place_data(module)
     decoder = Decoder(target, name, lanes, symbols)
     decoder.code = module.code

@@ -1,4 +1,4 @@
-"""Conversions between float32 and the two 8-bit formats of the target: FNUZ on gfx942, OCP on gfx950 and gfx12."""
+"""Conversions between float32 and the two 8-bit formats of the target: FNUZ or OCP, as its row says."""
 
 from __future__ import annotations
 
@@ -86,12 +86,11 @@ def stochastic(value: np.ndarray, noise: np.ndarray, fnuz: bool, exponent_bits: 
     )
 
 
-def _formats(decoder: Decoder) -> bool:
-    if decoder.target == "gfx942":
-        return True
-    if decoder.target in ("gfx950", "gfx1200", "gfx1201"):
-        return False
-    raise decoder.unsupported("this target has no 8-bit floats")
+def is_fnuz(decoder: Decoder) -> bool:
+    """Whether the 8-bit floats of the target are FNUZ, else OCP; an error where it has none."""
+    if decoder.limits.fp8 == "none":
+        raise decoder.unsupported("this target has no 8-bit floats")
+    return decoder.limits.fp8 == "fnuz"
 
 
 def decode(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any]) -> Run | None:
@@ -102,12 +101,12 @@ def decode(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any]) ->
         return _scaled(decoder, name, ops, mods, bits)
     saturate = bool(decoder.fp16_overflow)
     if name in ("v_cvt_f32_fp8", "v_cvt_f32_bf8"):
-        table = decode_table(_formats(decoder), bits)
+        table = decode_table(is_fnuz(decoder), bits)
         row, put = decoder.row(ops[1]), decoder.putter(ops[0], "f32")
         shift = np.uint32(8 * _byte(mods))
         return lambda s: put(s, table[(s.U[row] >> shift) & np.uint32(0xFF)])
     if name in ("v_cvt_pk_f32_fp8", "v_cvt_pk_f32_bf8"):
-        table = decode_table(_formats(decoder), bits)
+        table = decode_table(is_fnuz(decoder), bits)
         row, out = decoder.row(ops[1]), decoder.row(ops[0])
         word = 1 if mods.get("src0_sel") == "WORD_1" or (mods.get("op_sel") or [0])[0] else 0
         shift = np.uint32(16 * word)
@@ -120,7 +119,7 @@ def decode(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any]) ->
 
         return unpack
     if name in ("v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32"):
-        fnuz = _formats(decoder)
+        fnuz = is_fnuz(decoder)
         a, b = decoder.getter(ops[1], "f32"), decoder.getter(ops[2], "f32")
         op_sel = mods.get("op_sel", [0])
         put = decoder.putter(ops[0], "u16", high=bool(op_sel[-1]), keep_half=True)
@@ -131,7 +130,7 @@ def decode(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any]) ->
 
         return pack
     if name in ("v_cvt_sr_fp8_f32", "v_cvt_sr_bf8_f32"):
-        fnuz = _formats(decoder)
+        fnuz = is_fnuz(decoder)
         a, noise, out = decoder.getter(ops[1], "f32"), decoder.getter(ops[2], "u32"), decoder.row(ops[0])
         op_sel = mods.get("op_sel", [0, 0, 0, 0])
         shift = np.uint32(8 * (2 * op_sel[-1] + op_sel[-2] if "byte_sel" not in mods else mods["byte_sel"]))
@@ -149,7 +148,7 @@ def _scaled(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any], b
     if match is None:
         raise decoder.unsupported()
     packed, to, source = bool(match[1]), match[2], match[3]
-    fnuz, saturate = _formats(decoder), bool(decoder.fp16_overflow)
+    fnuz, saturate = is_fnuz(decoder), bool(decoder.fp16_overflow)
     scale_bits = decoder.getter(ops[-1], "u32")
     op_sel = [*mods.get("op_sel", []), 0, 0, 0, 0]
 

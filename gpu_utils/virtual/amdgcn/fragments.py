@@ -15,6 +15,7 @@ from gpu_utils.virtual.halves import half_to_f32
 # BLAS sums so few products one after the other, however the operands lie in memory; of more, their layout decides the
 # order, so that of the longer products stays as it is: rows side by side.
 FREE_LAYOUT = 16
+_INPUT = {"u8": "i8", "bf8": "fp8"}  # kinds that a row of TARGETS names by another
 BITS = {"f16": 16, "bf16": 16, "f32": 32, "xf32": 32, "i8": 8, "u8": 8, "fp8": 8, "bf8": 8, "f64": 64}
 
 
@@ -36,7 +37,9 @@ def flush_normal(value: np.ndarray) -> np.ndarray:
 
 def element_reader(decoder: Decoder, kind: str) -> Callable[[np.ndarray], np.ndarray]:
     """Elements as unsigned integers of their size -> values in a type that np.matmul multiplies exactly enough."""
-    flush = decoder.target == "gfx90a"
+    if _INPUT.get(kind, kind) not in decoder.limits.inputs:
+        raise decoder.unsupported(f"{decoder.target} has no matrix instruction on {kind}")
+    flush = decoder.limits.flushes_halves
     if kind == "f16":
         return (lambda w: _flush16(half_to_f32(w))) if flush else half_to_f32
     if kind == "bf16":
@@ -52,7 +55,7 @@ def element_reader(decoder: Decoder, kind: str) -> Callable[[np.ndarray], np.nda
     if kind == "u8":
         return lambda w: w.astype(np.float32)
     if kind in ("fp8", "bf8"):
-        table = fp8.decode_table(decoder.target == "gfx942", 4 if kind == "fp8" else 5)
+        table = fp8.decode_table(fp8.is_fnuz(decoder), 4 if kind == "fp8" else 5)
         return table.take
     raise decoder.unsupported(f"element type {kind}")
 

@@ -65,7 +65,7 @@ def _mfma(decoder: Decoder, ins: Instruction, match: re.Match[str]) -> tuple[Run
     dtype = {"f32": np.float32, "i32": np.int32, "f64": np.float64}[out_kind]
     c_row = decoder.register(ins.operands[3])
     constant = None if c_row else _constant(decoder, ins.operands[3], out_kind)
-    flush_out = decoder.target == "gfx90a" and first in ("f16", "bf16")
+    flush_out = decoder.limits.flushes_halves and first in ("f16", "bf16")
 
     def product(s: Any) -> np.ndarray:
         """A times B with the axes of the accumulator: (count, waves, 64), the first and last perhaps split."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_utils.chips.targets import TARGETS
 from gpu_utils.errors import UnsupportedInstruction
 from gpu_utils.virtual.amdgcn import state as st
 from gpu_utils.virtual.amdgcn.parse import Instruction
@@ -47,8 +48,8 @@ class Decoder:
 
     def __init__(self, target: str, kernel: str, lanes: int, symbols: dict[str, int]) -> None:
         self.target, self.kernel, self.lanes, self.symbols = target, kernel, lanes, symbols
-        self.gfx9 = target.startswith("gfx9")
-        self.gfx12 = target.startswith("gfx12")
+        self.limits = TARGETS[target]
+        self.gfx9, self.gfx12 = self.limits.family == "gfx9", self.limits.family == "gfx12"
         self.constants: list[int] = []
         self._places: dict[int, int] = {}
         self.vgprs, self.agprs, self.sgprs = 1, 0, 16

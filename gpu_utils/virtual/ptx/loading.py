@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import numpy as np
 
+from gpu_utils.chips.targets import TARGETS, capability_of
 from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import Program
 from gpu_utils.virtual.ptx.state import PtxState
@@ -36,4 +38,4 @@ def built_for(text: str) -> str | None:
 
 def runs_on(built_for: str, target: str) -> bool:
     """PTX runs on the architecture that it names and on later ones."""
-    return built_for.startswith("sm_") and int(built_for[3:]) <= int(target[3:])
+    return (capability_of(built_for) or sys.maxsize) <= TARGETS[target].capability

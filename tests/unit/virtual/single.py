@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gpu_utils.analytic.access import SHAPES
 from gpu_utils.virtual.amdgcn import decode, new_state
 from gpu_utils.virtual.counters import Counters
 from gpu_utils.virtual.global_memory import Memory
@@ -31,7 +32,7 @@ def with_info(program, **changes):
 
 def run(program, target, registers, waves=1, shared=0, executable=None):
     memory = Memory()
-    counters = Counters(program, MODELS[target].shape)
+    counters = Counters(program, SHAPES[target])
     program = with_info(program, vgprs=max(program.info.vgprs, 16))
     launch = Launch(
         "kernel", target, program, (1, 1, 1), (waves * program.lanes, 1, 1), np.zeros(64, np.uint8), memory, counters,

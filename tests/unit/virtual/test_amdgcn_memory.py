@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from gpu_utils.analytic.access import SHAPES
 from gpu_utils.errors import OutOfBounds
 from gpu_utils.virtual.amdgcn import decode, fp8, new_state
 from gpu_utils.virtual.amdgcn.mem import ATOMIC, WIDTHS
@@ -29,7 +30,7 @@ def run_on(target, lines, registers, buffers, races=True):
         memory.add(Region(name, array.ctypes.data, array.nbytes, "tensor", array))
     launch = Launch(
         "kernel", target, program, (1, 1, 1), (program.lanes, 1, 1), np.zeros(64, np.uint8), memory,
-        Counters(program, MODELS[target].shape), 4096, MODELS[target],
+        Counters(program, SHAPES[target]), 4096, MODELS[target],
     )  # fmt: skip
     state = new_state(program, launch, np.zeros((1, 3), np.int64), 1)
     for name, value in registers.items():
@@ -340,7 +341,7 @@ def test_an_address_of_constant_data_counts_from_getpc(between):
     memory.add_array("constants", program.info.data, "constant")
     launch = Launch(
         "kernel", "gfx942", program, (1, 1, 1), (64, 1, 1), np.zeros(64, np.uint8), memory,
-        Counters(program, MODELS["gfx942"].shape), 0, MODELS["gfx942"],
+        Counters(program, SHAPES["gfx942"]), 0, MODELS["gfx942"],
     )  # fmt: skip
     state = new_state(program, launch, np.zeros((1, 3), np.int64), 1)
     run_batches(iter([state]))

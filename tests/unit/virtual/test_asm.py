@@ -407,14 +407,14 @@ def test_a_padded_tile_transposes_with_few_bank_conflicts(target):
         launch = run(target, "matrix", kernel, (2, 2), (32, 8), [x, out, 64])
         assert torch.equal(out, x.T)
         conflicts[kernel] = launch.counters.totals()["bank_conflicts"]
-    banks = MODELS[target].shape.banks
+    banks = MODELS[target].banks
     assert conflicts["transpose"] == 0 if banks == 32 else conflicts["transpose"] < conflicts["transpose_conflicts"] / 7
 
 
 @on_every_target
 def test_72_kib_of_shared_memory_fit_some_chips(target):
     out, elements = zeros(1), 73728 // 4
-    if MODELS[target].shared_limit < 73728:
+    if MODELS[target].shared_per_block < 73728:
         with pytest.raises(ResourceLimit, match="73728"):
             run(target, "matrix", "uses_the_last_byte", 1, 256, [out, elements], shared=73728)
     else:

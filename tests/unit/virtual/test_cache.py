@@ -235,4 +235,4 @@ def test_every_target_has_an_l2_and_every_figure_a_source_or_a_reason():
 def test_the_counters_use_the_line_that_the_registry_gives():
     for target, model in MODELS.items():
         line = L2_OF_TARGET[target].l1_line.value
-        assert line is None or line == model.shape.sector
+        assert line is None or line == model.segment

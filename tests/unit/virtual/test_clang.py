@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpu_utils.chips import TARGETS
 from gpu_utils.compiler import clang
 from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.compiler.cpp_module import source_name
@@ -16,8 +17,8 @@ from gpu_utils.errors import BackendUnavailable, CompileFailed, UnknownName
 from tests.conftest import unavailable
 
 SOURCES = sorted((Path(__file__).parent / "cpp").glob("*.cu"))
-NVIDIA = ["sm_80", "sm_89", "sm_90", "sm_100"]
-AMD = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
+NVIDIA = [name for name, row in TARGETS.items() if row.vendor == "nvidia"]
+AMD = [name for name, row in TARGETS.items() if row.vendor == "amd"]
 ADD = """
 __global__ void add(const float *x, float *out, float a, int n) {
   if (threadIdx.x < n) out[threadIdx.x] = a + x[0];

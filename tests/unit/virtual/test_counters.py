@@ -6,13 +6,13 @@ import torch
 import triton
 import triton.language as tl
 
-from gpu_utils.analytic.access import bank_cycles
+from gpu_utils.analytic.access import SHAPES, bank_cycles
 from gpu_utils.virtual import MODELS, virtual_gpu
 
 from .single import execute, with_info
 
 EVERY = tuple(MODELS)
-SECTOR = {target: model.shape.sector for target, model in MODELS.items()}
+SECTOR = {target: row.segment for target, row in MODELS.items()}
 
 COPY = """
 .version 8.0
@@ -187,7 +187,7 @@ def test_a_word_on_the_border_of_two_lines_touches_both():
         program = with_info(program, vgprs=16)
         regions = Memory()
         regions.add_array("array", memory[start - memory.ctypes.data :][:512], "tensor")
-        counters = Counters(program, MODELS[target].shape)
+        counters = Counters(program, SHAPES[target])
         launch = Launch("kernel", target, program, (1, 1, 1), (64, 1, 1), np.zeros(64, np.uint8), regions, counters, 0,
                         MODELS[target])  # fmt: skip
         state = new_state(program, launch, np.zeros((1, 3), np.int64), 1)

@@ -9,11 +9,11 @@ import triton
 import triton.language as tl
 
 from gpu_utils.errors import BadArgument
-from gpu_utils.virtual import virtual_gpu
+from gpu_utils.virtual import MODELS, virtual_gpu
 from gpu_utils.virtual.export import ncu_csv, rocprof_counters_csv, rocprof_trace_csv, table, vendor_counters
 
-AMD = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
-NVIDIA = ("sm_80", "sm_89", "sm_90")
+AMD = tuple(name for name, row in MODELS.items() if row.vendor == "amd")
+NVIDIA = tuple(name for name, row in MODELS.items() if row.vendor == "nvidia")
 
 
 @triton.jit

@@ -16,9 +16,9 @@ import triton
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpu_utils.virtual import virtual_gpu
+from gpu_utils.virtual import MODELS, virtual_gpu
 
-TARGETS = ("sm_80", "sm_89", "sm_90", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+TARGETS = tuple(MODELS)
 HEAD = """import triton
 import triton.language as tl
 
