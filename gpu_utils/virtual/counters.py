@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpu_utils.analytic.access import MemoryShape, bank_cycles, touched_segments
+from gpu_utils.virtual.shared_patterns import Pattern
 
 # Classes of instructions. "scalar": SALU; "vector": VALU or a PTX arithmetic instruction; "transcendental": exp2, log2,
 # rcp, rsq, sqrt, sin, cos; "matrix": MFMA, WMMA, mma, wgmma; "global", "shared": memory; "scalar_memory": s_load,
@@ -120,37 +121,31 @@ class Counters:
         record.append((state.turn, block, ordered[fresh], not store, store or atomic))
         state.turn += 1
 
-    def shared_access(
-        self,
-        state: Any,
-        op: Any,
-        offset: np.ndarray,
-        size: int,
-        mask: np.ndarray | None,
-        store: bool = False,
-        atomic: bool = False,
-    ) -> None:
+    def shared_access(self, op: Any, pattern: Pattern, offset: int, size: int, kind: str) -> None:
         """Count bank cycles: lanes that want different words of one bank wait for each other.
 
         Lanes are served in groups that together move at most `banks` words, as documented for 64- and 128-bit accesses.
         """
         access = self.shareds.get(op.index)
         if access is None:
-            access = self.shareds[op.index] = Access(kind="atomic" if atomic else "store" if store else "load")
+            access = self.shareds[op.index] = Access(kind=kind)
+        key = size, offset % (4 * self.chip.banks)
+        cost = pattern.costs.get(key)
+        if cost is None:
+            cost = pattern.costs[key] = self._banked(pattern.base.astype(np.int64) + offset, size, pattern.mask)
+        waves, lanes, cycles, least = cost
+        access.waves += waves
+        access.lanes += lanes
+        access.bytes += lanes * size
+        access.transactions += cycles
+        access.ideal += least
+
+    def _banked(self, offset: np.ndarray, size: int, mask: np.ndarray | None) -> tuple[int, int, int, int]:
+        """(waves and lanes that take part, bank cycles, the fewest possible); a pattern is counted once."""
         active = offset if mask is None else offset[mask]
         if active.size == 1:
-            waves, seen = 1, (1, 1)
-        else:
-            waves = len(offset) if mask is None else int(np.count_nonzero(mask.any(axis=1)))
-            seen = self._banked(offset, size, mask, active)
-        access.waves += waves
-        access.lanes += active.size
-        access.bytes += active.size * size
-        access.transactions += seen[0]
-        access.ideal += seen[1]
-
-    def _banked(self, offset: np.ndarray, size: int, mask: np.ndarray | None, active: np.ndarray) -> tuple[int, int]:
-        """What `bank_cycles` says; a pattern is counted once."""
+            return 1, 1, 1, 1
+        waves = len(offset) if mask is None else int(np.count_nonzero(mask.any(axis=1)))
         low = _lowest(offset, mask, active, 4 * self.chip.banks)
         key = (size, low.tobytes())
         seen = self._banks_seen.get(key)
@@ -158,7 +153,7 @@ class Counters:
             if len(self._banks_seen) > 256:
                 self._banks_seen.clear()
             seen = self._banks_seen[key] = bank_cycles(low, size, self.chip.banks)
-        return seen
+        return waves, active.size, *seen
 
     # asked by people
 

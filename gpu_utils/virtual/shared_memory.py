@@ -7,17 +7,19 @@ import numpy as np
 from gpu_utils.errors import OutOfBounds, UninitialisedShared
 from gpu_utils.virtual.atomics import update_in_order
 from gpu_utils.virtual.machine import Op, State, source_of
+from gpu_utils.virtual.shared_patterns import Pattern, Patterns
 from gpu_utils.virtual.words import UINT
 
 
 class Shared:
     """Shared memory (LDS) of a batch: `size` bytes for each block, with a bit per two bytes for "was written".
 
-    Offsets are int64 arrays (waves, lanes) from the start of the block's own shared memory.
-    `base` is the real address of block 0's slice: `base + block * stride + offset` is a usable generic address.
+    An access is at `base` (integers of shape (waves, lanes), from the start of the block's own shared memory) plus the
+    constant `offset`; the sum of a base of uint32 wraps at 32 bits. The attribute `base` is the real address of block
+    0's slice: `base + block * stride + offset` is a usable generic address.
     """
 
-    def __init__(self, blocks: int, size: int, check: bool = True) -> None:
+    def __init__(self, blocks: int, waves_per_block: int, size: int, check: bool = True) -> None:
         self.blocks, self.size, self.check = blocks, size, check
         self.stride = -(-max(size, 16) // 128) * 128
         raw = np.zeros(blocks * self.stride + 128, np.uint8)
@@ -29,11 +31,14 @@ class Shared:
         skip = -written.ctypes.data % 64
         self.written = written[skip : skip + blocks * self.stride // 2]
         self.marks = {width: self.written.view(dtype) for width, dtype in UINT.items()}
+        self.block_base = np.repeat(np.arange(blocks) * self.stride, waves_per_block)[:, None]
+        self.patterns = Patterns()
 
     def reset(self) -> None:
         """What a new batch finds: nothing written."""
         self.bytes[:] = 0
         self.written[:] = 0
+        self.patterns.forget_writes()
 
     def part(self, block: int) -> Shared:
         """A view of one block's share."""
@@ -44,51 +49,56 @@ class Shared:
         part.words = {width: words[start // width : end // width] for width, words in self.words.items()}
         part.written = self.written[start // 2 : end // 2]
         part.marks = {width: marks[start // 2 // width : end // 2 // width] for width, marks in self.marks.items()}
+        part.block_base, part.patterns = np.zeros((len(self.block_base) // self.blocks, 1), np.int64), Patterns()
         return part
 
-    def block_base(self, state: State) -> np.ndarray:
-        """Byte offset of each wave's block in `bytes`, int64 (waves, 1)."""
-        return (state.block_of_wave * self.stride)[:, None]
-
-    def _flat(
-        self, state: State, op: Op, offset: np.ndarray, size: int, mask: np.ndarray | None, what: str
-    ) -> np.ndarray:
-        active = offset if mask is None else offset[mask]
-        if active.size and (int(active.min()) < 0 or int(active.max()) + size > self.size):
-            bad = (offset < 0) | (offset + size > self.size)
-            bad = bad if mask is None else bad & mask
-            wave, lane = (int(v) for v in np.argwhere(bad)[0])
-            raise OutOfBounds(
-                f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} {what} {size} bytes at offset "
-                f"{int(offset[wave, lane])} of shared memory (LDS), which has {self.size} bytes per block (`{op.text}`)"
-            )
-        flat = offset + self.block_base(state)
-        if mask is None:
-            return flat
-        return np.where(mask, flat, flat[mask][0] if active.size else 0)
+    def _find(
+        self, state: State, op: Op, base: np.ndarray, offset: int, size: int, mask: np.ndarray | None, what: str
+    ) -> tuple[Pattern, int]:
+        """The pattern of `base` and the constant to add to it. Raises OutOfBounds."""
+        pattern = self.patterns.find(base, mask, self.block_base)
+        if pattern.low + offset >= 0 and pattern.high + offset + size <= self.size:
+            return pattern, offset
+        if offset and base.dtype == np.uint32:  # the sum may wrap into the block's memory
+            base, offset = base + np.uint32(offset & 0xFFFFFFFF), 0
+            pattern = self.patterns.find(base, mask, self.block_base)
+            if pattern.high + size <= self.size:
+                return pattern, 0
+        place = base.astype(np.int64) + offset
+        bad = (place < 0) | (place + size > self.size)
+        wave, lane = (int(v) for v in np.argwhere(bad if mask is None else bad & mask)[0])
+        raise OutOfBounds(
+            f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} {what} {size} bytes at offset "
+            f"{int(place[wave, lane])} of shared memory (LDS), which has {self.size} bytes per block (`{op.text}`)"
+        )
 
     def load(
-        self, state: State, op: Op, offset: np.ndarray, width: int, count: int = 1, mask: np.ndarray | None = None
+        self,
+        state: State,
+        op: Op,
+        base: np.ndarray,
+        width: int,
+        count: int = 1,
+        mask: np.ndarray | None = None,
+        offset: int = 0,
     ) -> list[np.ndarray]:
-        """Like Memory.load. Raises UninitialisedShared for a word that no lane of the block has written."""
-        if mask is not None and not np.count_nonzero(mask):
-            return [np.zeros(offset.shape, UINT[width]) for _ in range(count)]
+        """Like GlobalMemory.load. Raises UninitialisedShared for a word that no lane of the block has written."""
+        mask, some = _narrow(mask)
+        if not some:
+            return [np.zeros(base.shape, UINT[width]) for _ in range(count)]
         size = width * count
-        flat = self._flat(state, op, offset, size, mask, "reads")
-        state.counters.shared_access(state, op, offset, size, mask)
-        low_bits = int(np.bitwise_or.reduce(flat, axis=None))
-        if self.check:
-            self._check_written(state, op, flat, low_bits, size, mask)
-        if low_bits & (width - 1):
-            raw = self.bytes.take(flat[..., None] + np.arange(size)).view(UINT[width])
+        pattern, offset = self._find(state, op, base, offset, size, mask, "reads")
+        state.counters.shared_access(op, pattern, offset, size, "load")
+        if self.check and (offset, size) not in pattern.written:
+            self._check_written(state, op, pattern.flat + offset, pattern.bits | offset, size, mask)
+            pattern.written.add((offset, size))
+        if (pattern.bits | offset) & (width - 1):
+            raw = self.bytes.take((pattern.flat + offset)[..., None] + np.arange(size)).view(UINT[width])
             return [np.ascontiguousarray(raw[..., part]) for part in range(count)]
-        index = flat >> (width.bit_length() - 1)
-        words = self.words[width]
-        result = [words.take(index)]
-        for _ in range(count - 1):
-            index += 1
-            result.append(words.take(index))
-        return result
+        words, places, first = self.words[width], pattern.places(width), offset // width
+        if first < 0:
+            places, first = places + first, 0
+        return [words[first + part :].take(places) for part in range(count)]
 
     def _check_written(
         self, state: State, op: Op, flat: np.ndarray, low_bits: int, size: int, mask: np.ndarray | None
@@ -118,29 +128,37 @@ class Shared:
         self,
         state: State,
         op: Op,
-        offset: np.ndarray,
+        base: np.ndarray,
         values: list[np.ndarray],
         width: int,
         mask: np.ndarray | None = None,
+        offset: int = 0,
     ) -> None:
-        """Like Memory.store, without the race check."""
-        if mask is not None and not np.count_nonzero(mask):
+        """Like GlobalMemory.store, without the race check."""
+        mask, some = _narrow(mask)
+        if not some:
             return
         size = width * len(values)
-        flat = self._flat(state, op, offset, size, mask, "writes")
-        state.counters.shared_access(state, op, offset, size, mask, store=True)
+        pattern, offset = self._find(state, op, base, offset, size, mask, "writes")
+        state.counters.shared_access(op, pattern, offset, size, "store")
         if mask is not None:
-            flat, values = flat[mask], [value[mask] for value in values]
-        low_bits = int(np.bitwise_or.reduce(flat, axis=None))
-        if low_bits & (width - 1):
+            values = [value[mask] for value in values]
+        if (pattern.bits | offset) & (width - 1):
+            flat = pattern.flat + offset
+            flat = flat if mask is None else flat[mask]
             parts = [np.ascontiguousarray(value)[..., None].view(np.uint8) for value in values]
             for part, value in enumerate(parts):
                 self.bytes[flat[..., None] + part * width + np.arange(width)] = value
         else:
-            index = flat >> (width.bit_length() - 1)
+            words, places, first = self.words[width], pattern.places(width), offset // width
+            if first < 0:
+                places, first = places + first, 0
+            places = places if mask is None else places[mask]
             for part, value in enumerate(values):
-                self.words[width][index + part if part else index] = value
-        self._mark(flat, low_bits, size)
+                words[first + part :][places] = value
+        if (offset, size) not in pattern.written:
+            self._mark(pattern.flat + offset, pattern.bits | offset, size)
+            pattern.written.add((offset, size))
 
     def _mark(self, flat: np.ndarray, low_bits: int, size: int) -> None:
         grains = max(1, size // 2)
@@ -155,27 +173,38 @@ class Shared:
         self,
         state: State,
         op: Op,
-        offset: np.ndarray,
+        base: np.ndarray,
         width: int,
         kind: str,
         value: np.ndarray,
         compare: np.ndarray | None = None,
         mask: np.ndarray | None = None,
         returns: bool = True,
+        offset: int = 0,
     ) -> np.ndarray:
-        """Like Memory.atomic."""
-        if mask is not None and not np.count_nonzero(mask):
-            return np.zeros(offset.shape, UINT[width])
-        flat = self._flat(state, op, offset, width, mask, "updates")
-        state.counters.shared_access(state, op, offset, width, mask, atomic=True)
-        low_bits = int(np.bitwise_or.reduce(flat, axis=None))
-        if self.check:
-            self._check_written(state, op, flat, low_bits, width, mask)
+        """Like GlobalMemory.atomic."""
+        mask, some = _narrow(mask)
+        if not some:
+            return np.zeros(base.shape, UINT[width])
+        pattern, offset = self._find(state, op, base, offset, width, mask, "updates")
+        state.counters.shared_access(op, pattern, offset, width, "atomic")
+        flat = pattern.flat + offset
+        if self.check and (offset, width) not in pattern.written:
+            self._check_written(state, op, flat, pattern.bits | offset, width, mask)
+            pattern.written.add((offset, width))
         pick = (lambda x: x.ravel()) if mask is None else (lambda x: x[mask])
         index = pick(flat) >> (width.bit_length() - 1)
         old = update_in_order(self.words[width], index, kind, pick(value), None if compare is None else pick(compare))
         if mask is None:
-            return old.reshape(offset.shape)
-        result = np.zeros(offset.shape, UINT[width])
+            return old.reshape(base.shape)
+        result = np.zeros(base.shape, UINT[width])
         result[mask] = old
         return result
+
+
+def _narrow(mask: np.ndarray | None) -> tuple[np.ndarray | None, bool]:
+    """(None in place of a mask of all lanes, whether any lane takes part)."""
+    if mask is None:
+        return None, True
+    some = np.count_nonzero(mask)
+    return None if some == mask.size else mask, bool(some)

@@ -59,23 +59,20 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
 
 
 def _read(decoder: Decoder, ops: list[str], op: Op, width: Width, offset: int) -> Run:
-    out, address, plus = decoder.row(ops[0]), decoder.row(ops[1]), np.int64(offset)
+    out, address = decoder.row(ops[0]), decoder.row(ops[1])
     size, count = width.width, width.count
 
     def run(s: Any) -> None:
-        at = s.U[address].astype(np.int64)
-        if plus:
-            at += plus
-        put_loaded(s, out, s.shared.load(s, op, at, size, count, s.mask), width)
+        put_loaded(s, out, s.shared.load(s, op, s.U[address], size, count, s.mask, offset), width)
 
     return run
 
 
 def _write(decoder: Decoder, ops: list[str], op: Op, width: Width, offset: int) -> Run:
-    address, data, plus = decoder.row(ops[0]), decoder.row(ops[1]), np.int64(offset)
+    address, data = decoder.row(ops[0]), decoder.row(ops[1])
 
     def run(s: Any) -> None:
-        s.shared.store(s, op, s.U[address].astype(np.int64) + plus, stored(s, data, width), width.width, s.mask)
+        s.shared.store(s, op, s.U[address], stored(s, data, width), width.width, s.mask, offset)
 
     return run
 
@@ -84,8 +81,7 @@ def _read2(decoder: Decoder, ops: list[str], op: Op, words: int, places: list[in
     out, address = decoder.row(ops[0]), decoder.row(ops[1])
 
     def run(s: Any) -> None:
-        at = s.U[address].astype(np.int64)
-        parts = [s.shared.load(s, op, at + place, 4, words, s.mask) for place in places]
+        parts = [s.shared.load(s, op, s.U[address], 4, words, s.mask, place) for place in places]
         for i, value in enumerate([*parts[0], *parts[1]]):
             s.put(out + i, value)
 
@@ -96,9 +92,8 @@ def _write2(decoder: Decoder, ops: list[str], op: Op, words: int, places: list[i
     address, data = decoder.row(ops[0]), [decoder.row(ops[1]), decoder.row(ops[2])]
 
     def run(s: Any) -> None:
-        at = s.U[address].astype(np.int64)
         for row, place in zip(data, places, strict=True):
-            s.shared.store(s, op, at + place, [s.U[row + i] for i in range(words)], 4, s.mask)
+            s.shared.store(s, op, s.U[address], [s.U[row + i] for i in range(words)], 4, s.mask, place)
 
     return run
 
@@ -125,8 +120,7 @@ def _read_transposed(decoder: Decoder, ops: list[str], op: Op, name: str, offset
     position = np.broadcast_to((lane % per_lane)[:, None], source_lane.shape)
 
     def run(s: Any) -> None:
-        at = s.U[address].astype(np.int64) + offset
-        low, high = s.shared.load(s, op, at, 4, 2, s.mask)
+        low, high = s.shared.load(s, op, s.U[address], 4, 2, s.mask, offset)
         both = np.stack([low, high], axis=-1).view(dtype).reshape(s.waves, s.lanes // 16, 16, per_lane)
         dealt = np.ascontiguousarray(both[:, :, source_lane, position]).reshape(s.waves, s.lanes, per_lane)
         words = dealt.view(np.uint32)
@@ -160,9 +154,8 @@ def _atomic(decoder: Decoder, ops: list[str], op: Op, name: str, returns: bool, 
         return s.U[row] if width == 4 else s.pair(row)
 
     def run(s: Any) -> None:
-        at = s.U[address].astype(np.int64) + offset
         compare = words(s, data[1]) if action == "cas" else None
-        old = s.shared.atomic(s, op, at, width, action, words(s, data[0]), compare, s.mask, returns)
+        old = s.shared.atomic(s, op, s.U[address], width, action, words(s, data[0]), compare, s.mask, returns, offset)
         if returns and width == 4:
             s.put(out, old)
         elif returns:

@@ -101,7 +101,7 @@ class AmdState(State):
         if kept and (kept.shared.size, kept.shared.blocks) == (launch.shared_bytes, self.blocks):
             kept.shared.reset()
         else:
-            registers.shared = Shared(self.blocks, launch.shared_bytes)
+            registers.shared = Shared(self.blocks, waves_per_block, launch.shared_bytes)
         self.shared = registers.shared
         self._scratch_region = None
         self.host = hostcall.attach(self, launch)

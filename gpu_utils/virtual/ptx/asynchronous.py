@@ -67,7 +67,7 @@ def _copy_async(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
             words = state.memory.load(state, op, where, width, count, mask)
         else:
             words = _limited(state, op, where, full(state, limit), width, count, mask)
-        state.shared.store(state, op, address_of(state, to, to_offset), words, width, mask)
+        state.shared.store(state, op, full(state, to), words, width, mask, to_offset)
 
     op.run = run
 
@@ -123,7 +123,7 @@ def settle(phase: int, pending_bytes: int, expected: int, pending: int) -> int:
 
 def barrier_words(state: PtxState, offset: np.ndarray, mask: np.ndarray | None):
     """(index into the 64-bit words of shared memory, wave, lane) of every running lane, in order."""
-    flat = (offset + state.shared.block_base(state)) >> 3
+    flat = (offset + state.shared.block_base) >> 3
     lanes = np.argwhere(np.ones(flat.shape, bool) if mask is None else mask)
     for wave, lane in lanes:
         yield int(flat[wave, lane]), int(wave), int(lane)
@@ -214,7 +214,7 @@ def _test(op, parity: bool, slot, offset, pred, negated, count, out) -> None:
         some, mask = state.active(pred, negated)
         if not some:
             return
-        where = address_of(state, slot, offset) + state.shared.block_base(state)
+        where = address_of(state, slot, offset) + state.shared.block_base
         where = where if mask is None else np.where(mask, where, 0)
         phase = state.shared.words[8].take(where >> 3) >> np.uint64(63)
         wanted = full(state, count).astype(np.uint64)

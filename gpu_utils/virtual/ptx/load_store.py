@@ -142,12 +142,14 @@ def _load(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         some, mask = state.active(pred, negated)
         if not some:
             return
-        where = address_of(state, slot, offset)
-        if space == "local":
+        if space == "shared":
+            words = state.shared.load(state, op, full(state, slot), size, count, mask, offset)
+        elif space == "local":
+            where = address_of(state, slot, offset)
             state.check_local(op, where, size * count, mask, "reads")
             words = state.read_local(where, size, count)
         else:
-            words = load(state, op, space, where, size, count, mask)
+            words = load(state, op, space, address_of(state, slot, offset), size, count, mask)
         for out, word in zip(outs, words, strict=True):
             if out is not None:
                 row = state.r[out]
@@ -202,13 +204,16 @@ def _store(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         some, mask = state.active(pred, negated)
         if not some:
             return
-        where = address_of(state, slot, offset)
         values = []
         for each in slots:
             value = full(state, each)
             if value.dtype.itemsize != size:
                 value = value.astype(dtype)
             values.append(value.view(dtype) if value.dtype.itemsize == size else value)
+        if space == "shared":
+            state.shared.store(state, op, full(state, slot), values, size, mask, offset)
+            return
+        where = address_of(state, slot, offset)
         if space in ("local", "param"):
             state.check_local(op, where, size * len(values), mask, "writes")
             state.write_local(where, values, size, mask)

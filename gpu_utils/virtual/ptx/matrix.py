@@ -21,7 +21,6 @@ from gpu_utils.virtual.halves import half_to_f32
 from gpu_utils.virtual.ptx import rounding as rnd
 from gpu_utils.virtual.ptx.cvt import FP8
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
-from gpu_utils.virtual.ptx.load_store import address_of
 from gpu_utils.virtual.ptx.parse import Instruction
 from gpu_utils.virtual.ptx.state import PtxState
 from gpu_utils.virtual.ptx.warp import full
@@ -239,9 +238,9 @@ def _matrix_memory(decoder: Decoder, op: PtxOp, instruction: Instruction) -> Non
         some, mask = state.active(pred, negated)
         if not some:
             return
-        rows = address_of(state, slot, offset)[:, : 8 * count]
+        rows = full(state, slot)[:, : 8 * count]
         picked = None if mask is None else np.ascontiguousarray(mask[:, : 8 * count])
-        low, high = state.shared.load(state, op, rows, 8, 2, picked)
+        low, high = state.shared.load(state, op, rows, 8, 2, picked, offset)
         words = np.empty((state.waves, count, 8, 2), np.uint64)
         words[..., 0], words[..., 1] = low.reshape(words.shape[:3]), high.reshape(words.shape[:3])
         if transposed:
@@ -254,7 +253,7 @@ def _matrix_memory(decoder: Decoder, op: PtxOp, instruction: Instruction) -> Non
         some, mask = state.active(pred, negated)
         if not some:
             return
-        rows = address_of(state, slot, offset)[:, : 8 * count]
+        rows = full(state, slot)[:, : 8 * count]
         picked = None if mask is None else np.ascontiguousarray(mask[:, : 8 * count])
         values = np.empty((state.waves, count, 8, 4), U32)
         for i, source in enumerate(slots):
@@ -263,7 +262,7 @@ def _matrix_memory(decoder: Decoder, op: PtxOp, instruction: Instruction) -> Non
             values = np.ascontiguousarray(values.view(U16).swapaxes(2, 3)).view(U32)
         words = values.view(np.uint64).reshape(state.waves, 8 * count, 2)
         parts = [np.ascontiguousarray(words[..., i]) for i in range(2)]
-        state.shared.store(state, op, rows, parts, 8, picked)
+        state.shared.store(state, op, rows, parts, 8, picked, offset)
 
     op.run = load if loads else store
 

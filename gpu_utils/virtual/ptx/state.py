@@ -31,8 +31,16 @@ SPECIALS = frozenset(
     "%nsmid", "%gridid",
 }  # fmt: skip
 CLOCKS = frozenset({"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"})
-# the rows of the batch that ended last, with their program and number of warps: the next batch takes them over
-_spare: dict[tuple[Program, int], tuple[list[np.ndarray], dict[str, np.ndarray]]] = {}
+
+
+class _Spare(NamedTuple):
+    rows: list[np.ndarray]
+    files: dict[str, np.ndarray]
+    shared: Shared
+
+
+# of the batch that ended last, by its program and number of warps: the next batch takes them over
+_spare: dict[tuple[Program, int], _Spare] = {}
 
 
 class Slot(NamedTuple):
@@ -76,7 +84,13 @@ class PtxState(State):
         self.local = np.zeros((self.waves * 32, -(-info.local_bytes // 16) * 16), np.uint8)
         self.thread = np.arange(self.waves * 32).reshape(shape)
         self.params = np.ascontiguousarray(launch.args, np.uint8)
-        self.shared = Shared(self.blocks, max(launch.shared_bytes, info.static_shared))
+        spare = None if getattr(launch, "fresh", False) else _spare.pop((program, self.waves), None)
+        size = max(launch.shared_bytes, info.static_shared)
+        if spare and (spare.shared.size, spare.shared.blocks) == (size, self.blocks):
+            self.shared = spare.shared
+            self.shared.reset()
+        else:
+            self.shared = Shared(self.blocks, waves_per_block, size)
         self.regions = []
         if info.generic:
             self.regions.append(launch.memory.add_array("shared memory", self.shared.bytes, "shared"))
@@ -86,15 +100,13 @@ class PtxState(State):
         self.fragments: dict[tuple, np.ndarray] = {}
         self.clock = 0
         self.wide_masks: dict[int, np.ndarray] = {}
-        self.r = self._rows(info.columns, info.slots)
+        self.r = self._rows(info.columns, info.slots, spare)
 
-    def _rows(self, columns: Mapping[str, int], slots: tuple[Slot, ...]) -> list[np.ndarray]:
+    def _rows(self, columns: Mapping[str, int], slots: tuple[Slot, ...], spare: _Spare | None) -> list[np.ndarray]:
         """The slots' rows, taken over from the last batch of this program when that had as many warps."""
-        key = (self.program, self.waves)
         rows: list[np.ndarray]
-        spare = None if getattr(self.launch, "fresh", False) else _spare.pop(key, None)
         if spare is not None:
-            rows, self.files = spare
+            rows, self.files = spare.rows, spare.files
         else:
             files: dict[tuple[str, str], np.ndarray] = {}
             raw = {name: np.zeros((columns[name], self.waves, 32), dtype) for name, dtype in COLUMNS.items()}
@@ -126,7 +138,7 @@ class PtxState(State):
             self.memory.remove(region)
         self.regions = []
         _spare.clear()
-        _spare[self.program, self.waves] = self.r, self.files
+        _spare[self.program, self.waves] = _Spare(self.r, self.files, self.shared)
 
     def snapshot(self, wave: int) -> dict[str, np.ndarray]:
         """Register name -> the bits of one warp's 32 lanes, a copy."""
