@@ -22,11 +22,7 @@ import triton
 import triton.language as tl
 
 from gpu_utils import CHIPS, bench, compile_for, listing, probe, virtual_gpu
-from gpu_utils.backends import interpreter
-from gpu_utils.compiler import resources
-from gpu_utils.errors import OutOfBounds
-from gpu_utils.ui.launch_figure import LaunchFigure
-from gpu_utils.ui.wave_figure import WaveFigure
+from gpu_utils.lesson import LaunchFigure, OutOfBounds, WaveFigure, interpreter, resources
 
 # %% [markdown] whose gpu
 # ## 1. Whose GPU is this?

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gpu_utils import check, hint, progress, solution
-from gpu_utils.model import gpt2
+from gpu_utils.lesson import gpt2
 
 # %% [markdown] statement of attention
 # ## 01.attention: causal multi-head attention

@@ -28,22 +28,30 @@ import triton.language as tl
 from torch.utils.flop_counter import FlopCounterMode
 
 from gpu_utils import CHIPS, compile_for, explore, listing, probe
-from gpu_utils.compiler import resources
-from gpu_utils.model.corpus import load_corpus
-from gpu_utils.model.costs import (
+from gpu_utils.lesson import (
+    GPT2,
+    BlockFigure,
+    GPT2Config,
+    TrainConfig,
     activation_bytes,
+    causal_attention,
+    default_device,
+    default_preset,
     flops_per_token,
+    from_pretrained,
+    generate,
     kv_cache_bytes,
+    latest_record,
+    load_corpus,
+    load_transformers,
     matmul_params,
     param_count,
+    resources,
+    save_record,
     saved_bytes,
     state_bytes,
+    train,
 )
-from gpu_utils.model.device import default_device
-from gpu_utils.model.gpt2 import GPT2, GPT2Config, causal_attention, from_pretrained, generate, load_transformers
-from gpu_utils.model.records import latest_record, save_record
-from gpu_utils.model.training import TrainConfig, default_preset, train
-from gpu_utils.ui.block_figure import BlockFigure
 
 device = default_device()
 config = TrainConfig.preset(default_preset())

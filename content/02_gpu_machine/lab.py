@@ -19,7 +19,7 @@
 from collections.abc import Sequence
 
 from gpu_utils import check, hint, progress, solution
-from gpu_utils.chips import TARGETS
+from gpu_utils.lesson import TARGETS
 
 # %% [markdown] statement of transactions
 # ## 02.transactions: one access to global memory

@@ -27,24 +27,31 @@ import triton.language as tl
 from IPython.display import Code
 
 from gpu_utils import CHIPS, bench, compile_for, explore, probe, virtual_gpu
-from gpu_utils.analytic.access import SHAPES, bank_conflicts, transactions
-from gpu_utils.analytic.divergence import divergence
-from gpu_utils.analytic.inference import MODELS, largest_batch, plan
-from gpu_utils.analytic.occupancy import register_steps
-from gpu_utils.analytic.operators import gpt2_operators
-from gpu_utils.analytic.roofline import Point, roofline
-from gpu_utils.analytic.tiles import tile_traffic
-from gpu_utils.chips import TARGETS
-from gpu_utils.chips.caches import L2_OF_TARGET
-from gpu_utils.compiler import resources
-from gpu_utils.compiler.clang import compile_cpp
-from gpu_utils.course.paths import course
-from gpu_utils.errors import UnknownFigure
-from gpu_utils.model.gpt2 import GPT2Config
-from gpu_utils.ui.machine_figure import chip_figure, unit_figure
-from gpu_utils.virtual.cache import l2_traffic
+from gpu_utils.lesson import (
+    L2_OF_TARGET,
+    MODELS,
+    TARGETS,
+    GPT2Config,
+    Point,
+    UnknownFigure,
+    bank_conflicts,
+    chip_figure,
+    compile_cpp,
+    divergence,
+    gpt2_operators,
+    l2_traffic,
+    largest_batch,
+    plan,
+    register_steps,
+    resources,
+    roofline,
+    tile_traffic,
+    transactions,
+    unit_figure,
+    unit_folder,
+)
 
-KERNELS = course().content / "02_gpu_machine/kernels"  # the C++ of this lesson
+KERNELS = unit_folder("02") / "kernels"  # the C++ of this lesson
 
 
 def source(name):
@@ -340,7 +347,7 @@ for stride in (1, 2, 4, 8, 9, 16, 32):
     row = f"{stride:>6}"
     for target in ("sm_80", "gfx90a", "gfx942"):
         counted = read_counted(target, stride)["global_load_sectors"]
-        lanes, segment = TARGETS[target].lanes, SHAPES[target].sector
+        lanes, segment = TARGETS[target].lanes, TARGETS[target].segment
         waves = [[4 * stride * (wave + lane) for lane in range(lanes)] for wave in range(0, 64, lanes)]
         rule = sum(transactions(addresses, access_bytes=4, segment=segment) for addresses in waves)
         row += f"{counted:>9} ({rule:>2}) {counted * segment / 256:>7.0f}x"
@@ -456,7 +463,7 @@ for name, words in looked_up.items():
     for target in BANKED:
         lanes = TARGETS[target].lanes
         waves = [[4 * word for word in words[first : first + lanes]] for first in range(0, 64, lanes)]
-        rule = sum(bank_conflicts(addresses, banks=SHAPES[target].banks).conflicts for addresses in waves)
+        rule = sum(bank_conflicts(addresses, banks=TARGETS[target].banks).conflicts for addresses in waves)
         row += f"{conflicts_counted(target, words):>9} ({rule:>2})"
     print(row)
 

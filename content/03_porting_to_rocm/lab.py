@@ -25,10 +25,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gpu_utils import check, hint, progress, solution
-from gpu_utils.chips import TARGETS
-from gpu_utils.exercises.u03_porting_to_rocm.triage_logs import public_logs
-from gpu_utils.model.gpt2 import GPT2, GPT2Config
-from gpu_utils.model.training import learning_rate, parameter_groups
+from gpu_utils.lesson import GPT2, TARGETS, GPT2Config, learning_rate, parameter_groups, public_logs
 
 # %% [markdown] statement of warp_reduce
 # ## 03.warp_reduce: a sum over a block
@@ -281,10 +278,9 @@ check("03.fp8_dtype")
 # reader of the text finds afterwards: the kind, file and line, and what stands there. Look at the files that it names.
 
 # %% the project after hipify
-from gpu_utils.compiler.leftovers import leftovers
-from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import ORIGINAL, hipified
+from gpu_utils.lesson import hipified_project, leftovers
 
-files = hipified(ORIGINAL)
+files = hipified_project()
 for one in leftovers(files):
     print(f"{one.kind:15}{one}")
 
@@ -294,10 +290,11 @@ print(files["csrc/kernels_hip.cuh"])
 # %% [markdown] statement of hipify_fixups
 # ## 03.hipify_fixups: what hipify missed
 #
-# The project in `content/03_porting_to_rocm/project` is a PyTorch extension of twelve files: residual add, RMSNorm and
-# FP8 in one kernel, a counter of clipped values, GELU in bfloat16, a ring of streams, an all-reduce, a GEMM, ranges for
-# the profiler, a binding and `setup.py`. hipify has translated it. **Write `hipify_fixups(files)`**: it gets the files
-# that hipify wrote, as a dict from path to text, and returns a dict with the same paths and the fixed texts.
+# The project in `gpu_utils/exercises/u03_porting_to_rocm/project` is a PyTorch extension of twelve files: residual add,
+# RMSNorm and FP8 in one kernel, a counter of clipped values, GELU in bfloat16, a ring of streams, an all-reduce, a
+# GEMM, ranges for the profiler, a binding and `setup.py`. hipify has translated it. **Write `hipify_fixups(files)`**:
+# it gets the files that hipify wrote, as a dict from path to text, and returns a dict with the same paths and the fixed
+# texts.
 #
 # Write rules, not a finished text: real projects stay CUDA at the source and run hipify and such a script at every
 # build. So the check also gives you the same project from other teams. There the namespace, the kernels' names,

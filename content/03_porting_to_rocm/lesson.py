@@ -34,22 +34,29 @@ from IPython.display import Code, display
 from triton.runtime.errors import OutOfResources
 
 from gpu_utils import compile_for, virtual_gpu
-from gpu_utils.analytic.visibility import visible
-from gpu_utils.chips import TARGETS
-from gpu_utils.compiler import resources
-from gpu_utils.compiler.clang import compile_cpp
-from gpu_utils.compiler.hipify import hipify
-from gpu_utils.compiler.leftovers import leftovers
-from gpu_utils.course.paths import course
-from gpu_utils.errors import CompileFailed, W2WError
-from gpu_utils.model.parity import agreement, parity
-from gpu_utils.model.records import RecordError, latest_record
-from gpu_utils.model.training import TrainConfig, train
-from gpu_utils.ui.diff_figure import DiffFigure
-from gpu_utils.ui.wave_figure import WaveFigure
+from gpu_utils.lesson import (
+    TARGETS,
+    CompileFailed,
+    DiffFigure,
+    RecordError,
+    TrainConfig,
+    W2WError,
+    WaveFigure,
+    agreement,
+    compile_cpp,
+    cuda_project,
+    hipify,
+    latest_record,
+    leftovers,
+    parity,
+    resources,
+    train,
+    unit_folder,
+    visible,
+)
 
 torch.manual_seed(0)
-UNIT = course().content / "03_porting_to_rocm"  # the C++ of this lesson lies beside its text
+UNIT = unit_folder("03")  # the C++ of this lesson lies beside its text
 
 # %% [markdown] one source
 # ## 1. One source, two widths
@@ -351,9 +358,9 @@ for name in ("cudaMallocAsync", "ncclAllReduce", "cuda_bf16.h", "cuda_fp8.h", "_
 # Not being in the list can be right: RCCL kept the names of NCCL, so `ncclAllReduce` needs no entry, and `__shfl_sync`
 # exists in HIP. Or it can be a hole. The list does not say which.
 #
-# The project under `content/03_porting_to_rocm/project/` is a small PyTorch extension as one finds them in the wild:
-# a fused RMSNorm that quantises to FP8, a counter of clipped values, GELU; with streams and events, cuBLAS, NCCL and
-# NVTX.
+# The project under `gpu_utils/exercises/u03_porting_to_rocm/project/` is a small PyTorch extension as one finds them in
+# the wild: a fused RMSNorm that quantises to FP8, a counter of clipped values, GELU; with streams and events, cuBLAS,
+# NCCL and NVTX.
 #
 # **Predict.** How many of its files does hipify change? And how many calls will it say that it could not translate?
 
@@ -361,8 +368,7 @@ for name in ("cudaMallocAsync", "ncclAllReduce", "cuda_bf16.h", "cuda_fp8.h", "_
 my_guess = None  # (files changed, calls reported as unsupported)
 
 # %% run hipify
-folder = UNIT / "project"
-files = {path.relative_to(folder).as_posix(): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+files = cuda_project()  # path -> text
 result = hipify(files)  # torch.utils.hipify on a copy, with the settings of BuildExtension
 
 print(f"your guess: {my_guess}")

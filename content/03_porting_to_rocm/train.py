@@ -14,10 +14,19 @@ import sys
 from dataclasses import replace
 
 from gpu_utils import probe
-from gpu_utils.errors import W2WError
-from gpu_utils.model.parity import agreement, parity
-from gpu_utils.model.records import RunRecord, latest_record, load_record, save_record
-from gpu_utils.model.training import PRESETS, TrainConfig, default_preset, train
+from gpu_utils.lesson import (
+    PRESETS,
+    RunRecord,
+    TrainConfig,
+    W2WError,
+    agreement,
+    default_preset,
+    latest_record,
+    load_record,
+    parity,
+    save_record,
+    train,
+)
 
 
 def arguments() -> argparse.Namespace:

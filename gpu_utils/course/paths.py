@@ -86,3 +86,12 @@ def course(start: Path | None = None) -> Course:
         if (folder / "content").is_dir() and (folder / "gpu_utils" / "__init__.py").is_file():
             return Course(folder)
     raise ContentError(f"{here}:1: no checkout of the course found here; run this inside the cloned repository")
+
+
+def unit_folder(text: str) -> Path:
+    """The folder of content/ that holds a unit's text and the files it shows; `text` names the unit, as "03" does.
+
+    Raises UnknownName, NotWritten, and ContentError outside of a checkout.
+    """
+    here = course()
+    return here.content / here.find(text).name

@@ -22,8 +22,8 @@ from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import (
     ORIGINAL,
     PROJECT,
     Variant,
-    cuda_files,
-    hipified,
+    cuda_project,
+    hipified_project,
 )
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_text import text_problem
 from gpu_utils.grading.check import check
@@ -41,7 +41,7 @@ def _clang() -> None:
 
 @pytest.fixture(scope="module")
 def given():
-    return hipified(ORIGINAL)
+    return hipified_project()
 
 
 @pytest.fixture(scope="module")
@@ -120,26 +120,26 @@ def test_files_that_include_each_other_are_read_once():
 
 
 def test_the_original_variant_is_the_project_as_it_stands():
-    for path, text in cuda_files(ORIGINAL).items():
+    for path, text in cuda_project().items():
         assert text == (PROJECT / path).read_text()
 
 
 def test_another_variant_differs_in_names_and_sizes_alone():
-    other = cuda_files(Variant("wavekit7", 1024, 24, 128))
+    other = cuda_project(Variant("wavekit7", 1024, 24, 128))
     assert not any(re.search("normq", text, re.IGNORECASE) for text in other.values())
     assert "kHidden = 1024;" in other["csrc/config.h"]
     assert "// 96 KB" in other["csrc/config.h"]
     back = {path: re.sub("wavekit7", "normq", text) for path, text in other.items()}
-    assert {path for path, text in cuda_files(ORIGINAL).items() if back[path] != text.replace("NORMQ", "WAVEKIT7")} == {
+    assert {path for path, text in cuda_project().items() if back[path] != text.replace("NORMQ", "WAVEKIT7")} == {
         "csrc/config.h"
     }
 
 
 def test_hipify_runs_without_a_gpu_in_silence_and_leaves_the_project_alone(capfd):
-    files = cuda_files(ORIGINAL)
+    files = cuda_project()
     result = hipify(files)
     assert capfd.readouterr() == ("", "")
-    assert files == cuda_files(ORIGINAL)
+    assert files == cuda_project()
     assert result.origin["csrc/launch.hip"] == "csrc/launch.cu"
     assert result.files["setup.py"] == files["setup.py"]
     assert result.files["csrc/warp_hip.cuh"].startswith(BREADCRUMB)
@@ -191,7 +191,7 @@ def test_hipify_misses_or_breaks_these_and_they_are_found_where_they_stand(given
 
 
 def test_hipify_counts_none_of_them_as_unsupported():
-    result = hipify(cuda_files(ORIGINAL))
+    result = hipify(cuda_project())
     assert (result.unsupported, result.replaced) == (0, 2)
     assert sum(one.certain for one in leftovers(result.files)) > 20
 
@@ -304,7 +304,7 @@ def test_a_condition_of_a_build_file_about_something_else_leaves_both_sides():
 
 
 def test_the_cuda_project_itself_is_right_on_an_nvidia_gpu():
-    files = {**cuda_files(ORIGINAL), "csrc/hopper.cuh": "// needs CUDA's own headers"}
+    files = {**cuda_project(), "csrc/hopper.cuh": "// needs CUDA's own headers"}
     files[KERNELS] = files.pop("csrc/kernels.cuh")
     assert device_problem(files, ORIGINAL, "sm_80", tokens=5) is None
 
@@ -312,7 +312,7 @@ def test_the_cuda_project_itself_is_right_on_an_nvidia_gpu():
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100", "gfx950"])
 @pytest.mark.parametrize("variant", [ORIGINAL, Variant("other", 640, 40, 128)], ids=lambda variant: variant.team)
 def test_a_right_port_is_right_under_every_name_and_size(variant, target):
-    files = hipified(variant)
+    files = hipified_project(variant)
     ported = port()(files)
     assert text_problem(files, variant, ported) is None
     assert device_problem(ported, variant, target, tokens=3) is None

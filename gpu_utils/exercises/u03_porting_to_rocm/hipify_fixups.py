@@ -13,7 +13,7 @@ import torch
 
 from gpu_utils.exercises.u03_porting_to_rocm import hipify_ports as ports
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_device import device_problem
-from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import draw, hipified, variant_of
+from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import draw, hipified_project, variant_of
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_text import text_problem
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
@@ -22,7 +22,7 @@ TEXT_ONLY = "text"
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
-    return {"files": hipified(variant_of(case))}
+    return {"files": hipified_project(variant_of(case))}
 
 
 def _reference(files: dict[str, str]) -> dict[str, str]:

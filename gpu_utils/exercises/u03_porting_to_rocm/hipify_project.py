@@ -11,7 +11,7 @@ from pathlib import Path
 from gpu_utils.compiler.hipify import hipify
 from gpu_utils.grading.exercise import Case
 
-PROJECT = Path(__file__).resolve().parents[3] / "content" / "03_porting_to_rocm" / "project"
+PROJECT = Path(__file__).parent / "project"
 KERNELS = "csrc/kernels_hip.cuh"
 """The translated header with the kernels; the grader compiles it with what it includes."""
 
@@ -38,7 +38,7 @@ class Variant:
 
 
 ORIGINAL = Variant("normq", 768, 32, 256)
-"""The project as it stands in content/."""
+"""The project as it stands in its folder."""
 
 
 def variant_of(case: Case) -> Variant:
@@ -59,7 +59,7 @@ def draw(rng: random.Random) -> dict[str, object]:
     }
 
 
-def cuda_files(variant: Variant) -> dict[str, str]:
+def cuda_project(variant: Variant = ORIGINAL) -> dict[str, str]:
     """path -> text of the CUDA project."""
     files = {}
     for path in sorted(PROJECT.rglob("*")):
@@ -80,9 +80,9 @@ def _renamed(text: str, variant: Variant) -> str:
 
 @lru_cache(maxsize=32)
 def _hipified(variant: Variant) -> tuple[tuple[str, str], ...]:
-    return tuple(hipify(cuda_files(variant)).files.items())
+    return tuple(hipify(cuda_project(variant)).files.items())
 
 
-def hipified(variant: Variant) -> dict[str, str]:
+def hipified_project(variant: Variant = ORIGINAL) -> dict[str, str]:
     """path -> text of the project after hipify: what a learner is given."""
     return dict(_hipified(variant))

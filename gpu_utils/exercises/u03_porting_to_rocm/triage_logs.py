@@ -1,4 +1,4 @@
-"""The logs of 03.triage, as they stand in content/ and as another team would have them."""
+"""The logs of 03.triage, as they stand in their folder and as another team would have them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-LOGS = Path(__file__).resolve().parents[3] / "content" / "03_porting_to_rocm" / "logs"
+LOGS = Path(__file__).parent / "logs"
 
 USERS = ("ada", "noor", "kim", "tove", "ravi")
 NODES = ("node07", "gpu-a12", "r4n03", "mi-0021")
@@ -72,7 +72,7 @@ SWAPS: Mapping[str, Sequence[Sequence[tuple[str, ...]]]] = {
         [("4096",), ("5120",), ("8192",)],
     ],
 }
-"""Log -> groups of words that change together; the first of a group stands in content/."""
+"""Log -> groups of words that change together; the first of a group stands in the log."""
 
 NOISE = (
     "FutureWarning: torch.cuda.amp.autocast is deprecated, use torch.amp.autocast",
@@ -113,7 +113,7 @@ def public_logs() -> Mapping[str, str]:
 
 
 def variant(name: str, seed: int) -> str:
-    """The same failure at another place and time: other words, numbers and noise. seed 0 is the log in content/."""
+    """The same failure at another place and time: other words, numbers and noise. seed 0 is the log as it stands."""
     text = public_logs()[name]
     if seed == 0:
         return text

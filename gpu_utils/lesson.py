@@ -1,0 +1,89 @@
+"""What lessons and labs import beside `gpu_utils` itself: figures, models, rules, and the course's own material.
+
+Nothing else of the library is meant for learners. Each name is loaded when it is first used, so that a lab that needs a
+table of targets does not wait for torch. docs/imports.md says in a few words what each name is; a test holds content/,
+that page and the groups below together. A new figure, table or helper of a lesson gets its line here.
+"""
+
+from __future__ import annotations
+
+from gpu_utils.lazy import lazily
+
+GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
+    "Figures": {
+        "gpu_utils.ui.block_figure": ("BlockFigure",),
+        "gpu_utils.ui.diff_figure": ("DiffFigure",),
+        "gpu_utils.ui.launch_figure": ("LaunchFigure",),
+        "gpu_utils.ui.machine_figure": ("chip_figure", "unit_figure"),
+        "gpu_utils.ui.wave_figure": ("WaveFigure",),
+    },
+    "Targets and compilers": {
+        "gpu_utils.chips": ("TARGETS",),
+        "gpu_utils.chips.caches": ("L2_OF_TARGET",),
+        "gpu_utils.compiler": ("resources",),
+        "gpu_utils.compiler.clang": ("compile_cpp",),
+        "gpu_utils.compiler.hipify": ("hipify",),
+        "gpu_utils.compiler.leftovers": ("leftovers",),
+    },
+    "Running kernels": {
+        "gpu_utils.backends": ("interpreter",),
+        "gpu_utils.virtual.cache": ("l2_traffic",),
+    },
+    "Rules on paper": {
+        "gpu_utils.analytic.access": ("bank_conflicts", "transactions"),
+        "gpu_utils.analytic.divergence": ("divergence",),
+        "gpu_utils.analytic.inference": ("MODELS", "largest_batch", "plan"),
+        "gpu_utils.analytic.occupancy": ("register_steps",),
+        "gpu_utils.analytic.operators": ("gpt2_operators",),
+        "gpu_utils.analytic.roofline": ("Point", "roofline"),
+        "gpu_utils.analytic.tiles": ("tile_traffic",),
+        "gpu_utils.analytic.visibility": ("visible",),
+    },
+    "The language model": {
+        "gpu_utils.model": ("gpt2",),
+        "gpu_utils.model.corpus": ("load_corpus",),
+        "gpu_utils.model.costs": (
+            "activation_bytes",
+            "flops_per_token",
+            "kv_cache_bytes",
+            "matmul_params",
+            "param_count",
+            "saved_bytes",
+            "state_bytes",
+        ),
+        "gpu_utils.model.device": ("default_device",),
+        "gpu_utils.model.gpt2": (
+            "GPT2",
+            "GPT2Config",
+            "causal_attention",
+            "from_pretrained",
+            "generate",
+            "load_transformers",
+        ),
+        "gpu_utils.model.parity": ("agreement", "parity"),
+        "gpu_utils.model.records": ("RunRecord", "latest_record", "load_record", "save_record"),
+        "gpu_utils.model.training": (
+            "PRESETS",
+            "TrainConfig",
+            "default_preset",
+            "learning_rate",
+            "parameter_groups",
+            "train",
+        ),
+    },
+    "Material of the course": {
+        "gpu_utils.course.paths": ("unit_folder",),
+        "gpu_utils.exercises.u03_porting_to_rocm.hipify_project": ("cuda_project", "hipified_project"),
+        "gpu_utils.exercises.u03_porting_to_rocm.triage_logs": ("public_logs",),
+    },
+    "Errors": {
+        "gpu_utils.errors": ("CompileFailed", "OutOfBounds", "UnknownFigure", "W2WError"),
+        "gpu_utils.model.records": ("RecordError",),
+    },
+}
+"""Group -> module -> the names that it gives to lessons and labs."""
+
+_HOME = {name: module for modules in GROUPS.values() for module, names in modules.items() for name in names}
+
+__all__ = sorted(_HOME)
+__getattr__, __dir__ = lazily(__name__, _HOME)

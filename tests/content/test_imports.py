@@ -1,0 +1,78 @@
+"""Lessons and labs import from gpu_utils and gpu_utils.lesson, and docs/imports.md lists what is there."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpu_utils
+from gpu_utils import lesson
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "content").rglob("*.py"))
+OFFERED = {"gpu_utils": set(gpu_utils.__all__), "gpu_utils.lesson": set(lesson.__all__)}
+
+
+def imported(path: Path) -> set[tuple[str, str]]:
+    """(module, name) of everything that a file takes from the library; name is "" for `import gpu_utils.x`."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {(alias.name, "") for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {(node.module or "", alias.name) for alias in node.names}
+    return {(module, name) for module, name in found if module.split(".")[0] == "gpu_utils"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_file_of_content_imports_public_names_only(path):
+    hidden = {f"from {module} import {name}" for module, name in imported(path) if name not in OFFERED.get(module, ())}
+    assert not hidden, "give the name a line in gpu_utils/lesson.py and in docs/imports.md"
+
+
+def test_every_name_for_lessons_is_used_by_one():
+    used = {name for path in FILES for module, name in imported(path) if module == "gpu_utils.lesson"}
+    assert set(lesson.__all__) == used
+
+
+def test_a_name_has_one_home():
+    names = [name for modules in lesson.GROUPS.values() for group in modules.values() for name in group]
+    assert len(names) == len({*names, *gpu_utils.__all__}) - len(gpu_utils.__all__)
+
+
+@pytest.mark.parametrize("name", lesson.__all__)
+def test_a_name_for_lessons_can_be_loaded_from_where_it_is_said_to_live(name):
+    (home,) = (module for modules in lesson.GROUPS.values() for module, names in modules.items() if name in names)
+    assert getattr(lesson, name) is getattr(importlib.import_module(home), name)
+
+
+def test_the_page_on_imports_lists_every_name_under_its_group():
+    page = (ROOT / "docs" / "imports.md").read_text("utf-8")
+    first, second = page.split("## `from gpu_utils.lesson import ...`")
+    assert named(first) == OFFERED["gpu_utils"]
+    tables = re.split(r"^\| (\w.*?) \| \|$", second, flags=re.MULTILINE)[1:]
+    listed = {title: named(rows) for title, rows in zip(tables[::2], tables[1::2], strict=True)}
+    groups = lesson.GROUPS.items()
+    assert listed == {title: {name for names in homes.values() for name in names} for title, homes in groups}
+
+
+def named(rows: str) -> set[str]:
+    """The names in code in the first column of a table."""
+    return {name for row in re.findall(r"^\| (`.*?) \|", rows, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+
+
+def test_importing_a_table_of_a_lesson_loads_nothing_heavy():
+    script = "import sys; from gpu_utils.lesson import TARGETS; print({'torch', 'triton', 'IPython'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(AttributeError, match="WaveFigure"):
+        lesson.WaveFigur  # noqa: B018
