@@ -13,6 +13,7 @@ from gpu_utils.virtual.amdgcn import ds, matrix, mem, salu, vector
 from gpu_utils.virtual.amdgcn.info import AmdInfo
 from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction, Kernel, Module, parse
+from gpu_utils.virtual.amdgcn.state import register_name
 from gpu_utils.virtual.kernel_info import MOST_THREADS
 from gpu_utils.virtual.machine import Op, Program
 
@@ -55,11 +56,12 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
 
 
 def _op(decoder: Decoder, instruction: Instruction, index: int) -> Op:
-    decoder.instruction, decoder.index = instruction, index
+    decoder.begin(instruction, index)
     mnemonic = instruction.mnemonic
     op = Op(lambda s: None, mnemonic, "vector", instruction.text, instruction.line)
     if mnemonic == "v_dual":
         op.run = _dual(decoder, instruction)
+        _hand_over(decoder, op)
         return op
     try:
         found = mem.decode(decoder, instruction, op)
@@ -79,28 +81,36 @@ def _op(decoder: Decoder, instruction: Instruction, index: int) -> Op:
     if found is None:
         raise decoder.unsupported()
     op.run, op.kind, op.ends = found
+    _hand_over(decoder, op)
     return op
+
+
+def _hand_over(decoder: Decoder, op: Op) -> None:
+    """Tell the op which registers it reads and writes."""
+    op.guards = frozenset(map(register_name, decoder.guards))
+    op.reads = frozenset(map(register_name, decoder.reads)) | op.guards
+    op.writes = frozenset(map(register_name, decoder.writes))
 
 
 def _dual(decoder: Decoder, pair: Instruction) -> Any:
     """Two instructions issued as one (RDNA3): both read their sources before either writes."""
-    runs, outs, reads = [], [], []
+    runs, reads, writes = [], [], []
     for part in pair.modifiers["parts"]:
         single = Instruction(
             part.mnemonic.replace("v_dual_", "v_"), part.operands, part.modifiers, pair.text, pair.line
         )
+        decoder.begin(pair, decoder.index)
         runs.append(vector.decode(decoder, single)[0])
-        outs.append(decoder.row(part.operands[0]))
-        own = [part.operands[0]] if "fmac" in part.mnemonic or "dot2" in part.mnemonic else []
-        found = [decoder.register(text.strip("-|")) for text in (*part.operands[1:], *own)]
-        reads.append({row + i for row, count in filter(None, found) for i in range(count)})
+        reads.append(decoder.reads)
+        writes.append(decoder.writes)
+    decoder.reads, decoder.writes = set.union(*reads), set.union(*writes)
     first, second = runs
-    if outs[0] not in reads[1]:
+    if not writes[0] & reads[1]:
         order = (first, second)
-    elif outs[1] not in reads[0]:
+    elif not writes[1] & reads[0]:
         order = (second, first)
     else:
-        return _exchange(first, second, outs[0])
+        return _exchange(first, second, min(writes[0]))
 
     def run(s: Any) -> None:
         order[0](s)

@@ -25,6 +25,7 @@ _ATOMIC = {
 def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
     """(run, kind, ends)."""
     name, ops = ins.mnemonic, ins.operands
+    decoder.masked()
     offset = int(ins.modifiers.get("offset", 0)) if not isinstance(ins.modifiers.get("offset"), str) else 0
     if name in ("ds_bpermute_b32", "ds_permute_b32"):
         return _permute(decoder, ops, offset, name == "ds_permute_b32"), "shared", ""
@@ -59,7 +60,7 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
 
 
 def _read(decoder: Decoder, ops: list[str], op: Op, width: Width, offset: int) -> Run:
-    out, address = decoder.row(ops[0]), decoder.row(ops[1])
+    out, address = decoder.result(ops[0], width.count, keeps=bool(width.half)), decoder.source(ops[1])
     size, count = width.width, width.count
 
     def run(s: Any) -> None:
@@ -69,7 +70,7 @@ def _read(decoder: Decoder, ops: list[str], op: Op, width: Width, offset: int) -
 
 
 def _write(decoder: Decoder, ops: list[str], op: Op, width: Width, offset: int) -> Run:
-    address, data = decoder.row(ops[0]), decoder.row(ops[1])
+    address, data = decoder.source(ops[0]), decoder.source(ops[1], width.count)
 
     def run(s: Any) -> None:
         s.shared.store(s, op, s.U[address], stored(s, data, width), width.width, s.mask, offset)
@@ -78,7 +79,7 @@ def _write(decoder: Decoder, ops: list[str], op: Op, width: Width, offset: int) 
 
 
 def _read2(decoder: Decoder, ops: list[str], op: Op, words: int, places: list[int]) -> Run:
-    out, address = decoder.row(ops[0]), decoder.row(ops[1])
+    out, address = decoder.result(ops[0], 2 * words), decoder.source(ops[1])
 
     def run(s: Any) -> None:
         parts = [s.shared.load(s, op, s.U[address], 4, words, s.mask, place) for place in places]
@@ -89,7 +90,7 @@ def _read2(decoder: Decoder, ops: list[str], op: Op, words: int, places: list[in
 
 
 def _write2(decoder: Decoder, ops: list[str], op: Op, words: int, places: list[int]) -> Run:
-    address, data = decoder.row(ops[0]), [decoder.row(ops[1]), decoder.row(ops[2])]
+    address, data = decoder.source(ops[0]), [decoder.source(text, words) for text in ops[1:3]]
 
     def run(s: Any) -> None:
         for row, place in zip(data, places, strict=True):
@@ -108,7 +109,7 @@ def _read_transposed(decoder: Decoder, ops: list[str], op: Op, name: str, offset
     if not match:
         raise decoder.unsupported()
     bits = int(match[1])
-    out, address = decoder.row(ops[0]), decoder.row(ops[1])
+    out, address = decoder.result(ops[0], 2), decoder.source(ops[1])
     dtype = {16: np.uint16, 8: np.uint8}[bits]
     per_lane = 64 // bits
     lane = np.arange(16)
@@ -144,9 +145,9 @@ def _atomic(decoder: Decoder, ops: list[str], op: Op, name: str, returns: bool, 
     else:
         raise decoder.unsupported()
     width = 8 if kind.endswith("64") else 4
-    out = decoder.row(ops[0]) if returns else 0
+    out = decoder.result(ops[0], width // 4) if returns else 0
     rest = ops[1:] if returns else ops
-    address, data = decoder.row(rest[0]), [decoder.row(text) for text in rest[1:]]
+    address, data = decoder.source(rest[0]), [decoder.source(text, width // 4) for text in rest[1:]]
     if name == "cmpst":  # the older form names the compare value first
         data = data[::-1]
 
@@ -165,7 +166,7 @@ def _atomic(decoder: Decoder, ops: list[str], op: Op, name: str, returns: bool, 
 
 
 def _permute(decoder: Decoder, ops: list[str], offset: int, push: bool) -> Run:
-    out, address, data = decoder.row(ops[0]), decoder.row(ops[1]), decoder.row(ops[2])
+    out, address, data = decoder.result(ops[0]), decoder.source(ops[1]), decoder.source(ops[2])
     lanes = decoder.lanes
     plus = np.uint32(offset)
 
@@ -195,7 +196,7 @@ def _permute(decoder: Decoder, ops: list[str], offset: int, push: bool) -> Run:
 
 
 def _swizzle(decoder: Decoder, ins: Instruction) -> Run:
-    out, data = decoder.row(ins.operands[0]), decoder.row(ins.operands[1])
+    out, data = decoder.result(ins.operands[0]), decoder.source(ins.operands[1])
     source = swizzle_source(ins.modifiers.get("offset", 0), decoder.lanes)
 
     def run(s: Any) -> None:

@@ -102,12 +102,12 @@ def decode(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any]) ->
     saturate = bool(decoder.fp16_overflow)
     if name in ("v_cvt_f32_fp8", "v_cvt_f32_bf8"):
         table = decode_table(is_fnuz(decoder), bits)
-        row, put = decoder.row(ops[1]), decoder.putter(ops[0], "f32")
+        row, put = decoder.source(ops[1]), decoder.putter(ops[0], "f32")
         shift = np.uint32(8 * _byte(mods))
         return lambda s: put(s, table[(s.U[row] >> shift) & np.uint32(0xFF)])
     if name in ("v_cvt_pk_f32_fp8", "v_cvt_pk_f32_bf8"):
         table = decode_table(is_fnuz(decoder), bits)
-        row, out = decoder.row(ops[1]), decoder.row(ops[0])
+        row, out = decoder.source(ops[1]), decoder.result(ops[0], 2)
         word = 1 if mods.get("src0_sel") == "WORD_1" or (mods.get("op_sel") or [0])[0] else 0
         shift = np.uint32(16 * word)
 
@@ -131,7 +131,8 @@ def decode(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any]) ->
         return pack
     if name in ("v_cvt_sr_fp8_f32", "v_cvt_sr_bf8_f32"):
         fnuz = is_fnuz(decoder)
-        a, noise, out = decoder.getter(ops[1], "f32"), decoder.getter(ops[2], "u32"), decoder.row(ops[0])
+        a, noise = decoder.getter(ops[1], "f32"), decoder.getter(ops[2], "u32")
+        out = decoder.result(ops[0], keeps=True)
         op_sel = mods.get("op_sel", [0, 0, 0, 0])
         shift = np.uint32(8 * (2 * op_sel[-1] + op_sel[-2] if "byte_sel" not in mods else mods["byte_sel"]))
         keep = ~(np.uint32(0xFF) << shift)
@@ -161,7 +162,7 @@ def _scaled(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any], b
         if source == "f32":
             gets = [decoder.getter(text, "f32") for text in ops[1:3]]
         else:
-            row = decoder.row(ops[1])
+            row = decoder.source(ops[1])
             widen = bf16_to_f32 if source == "bf16" else (lambda h: h.view(np.float16).astype(np.float32))
             gets = [_half_of(row, shift, widen) for shift in (0, 16)]
         put = decoder.putter(ops[0], "u16", high=bool(op_sel[len(ops) - 1]), keep_half=True)
@@ -172,7 +173,8 @@ def _scaled(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any], b
             put(s, (low | high << np.uint32(8)).astype(np.uint16))
 
         return narrow
-    table, row, out = decode_table(fnuz, bits), decoder.row(ops[1]), decoder.row(ops[0])
+    table, row = decode_table(fnuz, bits), decoder.source(ops[1])
+    out = decoder.result(ops[0], 2 if packed and to == "f32" else 1)
     shift = np.uint32(16 * op_sel[0] if packed else 8 * (op_sel[0] + 2 * op_sel[1]))
     if not packed and to != "f32":
         raise decoder.unsupported()

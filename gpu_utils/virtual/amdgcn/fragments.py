@@ -78,7 +78,7 @@ def fragment(
 
     The numbers are kept until the registers hold something else: one operand meets many others in a tile.
     """
-    read, row, size = element_reader(decoder, kind), decoder.row(text), BITS[kind] // 8
+    read, row, size = element_reader(decoder, kind), decoder.source(text, registers), BITS[kind] // 8
     lanes, by_rows = groups * blocks * rows, groups * registers * 4 // size > FREE_LAYOUT
     key = (row, registers, kind, groups, blocks, rows, parted)
 

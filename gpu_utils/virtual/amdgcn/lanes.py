@@ -108,7 +108,7 @@ def first_active(s: Any) -> np.ndarray:
 
 
 def decode_readlane(decoder: Decoder, operands: list[str]) -> Any:
-    out, source = decoder.row(operands[0]), decoder.row(operands[1])
+    out, source = decoder.result(operands[0]), decoder.source(operands[1])
     lanes = decoder.lanes
     where = decoder.getter(operands[2], "u32")
 
@@ -120,7 +120,8 @@ def decode_readlane(decoder: Decoder, operands: list[str]) -> Any:
 
 
 def decode_readfirstlane(decoder: Decoder, operands: list[str]) -> Any:
-    out, source = decoder.row(operands[0]), decoder.getter(operands[1], "u32")
+    out, source = decoder.result(operands[0]), decoder.getter(operands[1], "u32")
+    decoder.masked()
 
     def run(s: Any) -> None:
         value = source(s)
@@ -132,7 +133,8 @@ def decode_readfirstlane(decoder: Decoder, operands: list[str]) -> Any:
 
 
 def decode_writelane(decoder: Decoder, operands: list[str]) -> Any:
-    out, value, where = decoder.row(operands[0]), decoder.getter(operands[1], "u32"), decoder.getter(operands[2], "u32")
+    out = decoder.result(operands[0], masked=False)
+    value, where = decoder.getter(operands[1], "u32"), decoder.getter(operands[2], "u32")
     lanes = decoder.lanes
 
     def run(s: Any) -> None:  # EXEC does not matter here
@@ -146,7 +148,11 @@ def decode_writelane(decoder: Decoder, operands: list[str]) -> Any:
 
 
 def decode_mbcnt(decoder: Decoder, operands: list[str], high: bool) -> Any:
-    out, bits, base = decoder.row(operands[0]), decoder.getter(operands[1], "u32"), decoder.getter(operands[2], "u32")
+    out, bits, base = (
+        decoder.result(operands[0]),
+        decoder.getter(operands[1], "u32"),
+        decoder.getter(operands[2], "u32"),
+    )
     lane = np.arange(decoder.lanes)
     below = np.where(lane >= 32, 0xFFFFFFFF, (1 << np.minimum(lane, 31)) - 1)
     if high:
@@ -157,7 +163,7 @@ def decode_mbcnt(decoder: Decoder, operands: list[str], high: bool) -> Any:
 
 def decode_permlane16(decoder: Decoder, operands: list[str], other_row: bool, modifiers: dict[str, Any]) -> Any:
     """v_permlane16_b32 and v_permlanex16_b32: pick a lane of this or the other row of 16 by a 4-bit selector each."""
-    out, source = decoder.row(operands[0]), decoder.row(operands[1])
+    out, source = decoder.result(operands[0]), decoder.source(operands[1])
     low, high = decoder.getter(operands[2], "u32"), decoder.getter(operands[3], "u32")
     lane = np.arange(decoder.lanes)
     shift = ((lane & 7) * 4).astype(np.uint32)[None, :]
@@ -184,14 +190,14 @@ def decode_permlane16(decoder: Decoder, operands: list[str], other_row: bool, mo
 
 
 def decode_permlane64(decoder: Decoder, operands: list[str]) -> Any:
-    out, source = decoder.row(operands[0]), decoder.row(operands[1])
+    out, source = decoder.result(operands[0]), decoder.source(operands[1])
     index = np.arange(decoder.lanes) ^ (32 if decoder.lanes == 64 else 0)
     return lambda s: s.put(out, s.U[source].take(index, axis=1))
 
 
 def decode_permlane_swap(decoder: Decoder, operands: list[str], width: int) -> Any:
     """v_permlane{16,32}_swap_b32 (gfx950): odd groups of the first against even groups of the second."""
-    first, second = decoder.row(operands[0]), decoder.row(operands[1])
+    first, second = (decoder.result(text, keeps=True) for text in operands[:2])
     lane = np.arange(decoder.lanes)
     odd = (lane & width) != 0
 
@@ -204,7 +210,7 @@ def decode_permlane_swap(decoder: Decoder, operands: list[str], width: int) -> A
 
 
 def decode_swap(decoder: Decoder, operands: list[str]) -> Any:
-    a, b = decoder.row(operands[0]), decoder.row(operands[1])
+    a, b = (decoder.result(text, keeps=True) for text in operands[:2])
 
     def run(s: Any) -> None:
         keep = s.U[a].copy()

@@ -60,11 +60,14 @@ def _mfma(decoder: Decoder, ins: Instruction, match: re.Match[str]) -> tuple[Run
     parted = m == 32 and k <= FREE_LAYOUT
     get_a = fragment(decoder, ins.operands[1], first, registers, groups, blocks, m, parted)
     get_b = fragment(decoder, ins.operands[2], second, registers, groups, blocks, n)
-    out = decoder.row(ins.operands[0])
+    words = 2 if out_kind == "f64" else 1
     count = m * n * blocks // 64
+    out = decoder.result(ins.operands[0], count * words, masked=False)
     dtype = {"f32": np.float32, "i32": np.int32, "f64": np.float64}[out_kind]
     c_row = decoder.register(ins.operands[3])
     constant = None if c_row else _constant(decoder, ins.operands[3], out_kind)
+    if c_row:
+        decoder.reads_row(c_row[0], count * words)
     flush_out = decoder.limits.flushes_halves and first in ("f16", "bf16")
 
     def product(s: Any) -> np.ndarray:
@@ -142,13 +145,15 @@ def _wmma(decoder: Decoder, ins: Instruction, match: re.Match[str]) -> tuple[Run
     registers = registers * BITS.get(first, 8) // 16
     get_a = fragment(decoder, ins.operands[1], first, registers, groups, 1, 16)
     get_b = fragment(decoder, ins.operands[2], second, registers, groups, 1, 16)
-    out = decoder.row(ins.operands[0])
     c_found = decoder.register(ins.operands[3])
     constant = None if c_found else _constant(decoder, ins.operands[3], out_kind)
     half = out_kind in ("f16", "bf16")
     high = bool((ins.modifiers.get("op_sel") or [0, 0, 0])[-1]) if half else False
     packed = half and gfx12
     count = 4 if packed else 8
+    out = decoder.result(ins.operands[0], count, keeps=half and not packed, masked=False)
+    if c_found:
+        decoder.reads_row(c_found[0], count)
 
     def to_float(word: np.ndarray) -> np.ndarray:
         return bf16_to_f32(word) if out_kind == "bf16" else half_to_f32(word)

@@ -103,9 +103,16 @@ def returns_value(mods: dict[str, Any]) -> bool:
     return bool(mods.get("sc0") or mods.get("glc") or "RETURN" in str(mods.get("th", "")))
 
 
+def _coherent(mods: dict[str, Any]) -> bool:
+    """Whether a load sees what other compute units have stored: sc1 (gfx940), glc (before), a scope (gfx12)."""
+    return bool(mods.get("sc1") or mods.get("glc") or mods.get("scope") in ("SCOPE_DEV", "SCOPE_SYS"))
+
+
 def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str] | None:
     """(run, kind, ends) of a memory instruction; None when it is none of these."""
     name = ins.mnemonic
+    if "_load_" in name:
+        op.polls = op.communicates = _coherent(ins.modifiers)
     if name.startswith(("s_load_", "s_buffer_load_")):
         return _scalar_load(decoder, ins, op), "scalar_memory", ""
     if re.match(r"(buffer|global)_(wb|inv|gl0_inv|gl1_inv|wbl2|wbinv)", name) or name.startswith("s_prefetch"):
@@ -113,6 +120,7 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str] |
     match = re.match(r"(global|flat|buffer|scratch)_(load_lds|load|store|atomic)_(\w+)$", name)
     if not match:
         return None
+    decoder.masked()
     space, action, rest = match.groups()
     address = (_buffer_address if space == "buffer" else _address)(decoder, ins, space, action)
     if action == "load_lds" or ins.modifiers.get("lds"):
@@ -141,15 +149,15 @@ def _address(decoder: Decoder, ins: Instruction, space: str, action: str) -> Cal
     scalar = ops[-1] if space != "flat" else "off"
     if space == "scratch":
         return _scratch_address(decoder, vector, scalar, int(offset))
-    row = decoder.row(vector)
     if scalar in ("off", "null") or (decoder.register(scalar) or (0,))[0] < st.SGPR:
+        row = decoder.source(vector, 2)
 
         def wide(s: Any) -> np.ndarray:
             address = s.pair(row).view(np.int64)
             return address + offset if offset else address
 
         return lambda s: (wide(s), s.mask)
-    base = decoder.row(scalar)
+    row, base = decoder.source(vector), decoder.source(scalar, 2)
     return lambda s: (s.U[row].astype(np.int64) + (s.pair(base).view(np.int64) + offset), s.mask)
 
 
@@ -160,7 +168,7 @@ def _has_result(ins: Instruction) -> bool:
 
 
 def _scratch_address(decoder: Decoder, vector: str, scalar: str, offset: int) -> Callable[[Any], Any]:
-    parts = [decoder.row(text) for text in (vector, scalar) if text not in ("off", "null")]
+    parts = [decoder.source(text) for text in (vector, scalar) if text not in ("off", "null")]
 
     def address(s: Any) -> Any:
         total = s.scratch_base + offset
@@ -183,8 +191,8 @@ def _buffer_address(decoder: Decoder, ins: Instruction, space: str, action: str)
         vector, resource_text, scalar = rest[0], rest[1], rest[2]
     if mods.get("idxen") or mods.get("addr64"):
         raise decoder.unsupported("indexed buffer addressing")
-    resource = decoder.row(resource_text)
-    row = decoder.row(vector) if vector and vector != "off" and mods.get("offen") else None
+    resource = decoder.source(resource_text, 4)
+    row = decoder.source(vector) if vector and vector != "off" and mods.get("offen") else None
     soffset, offset = decoder.getter(scalar, "u32"), np.int64(_int(mods))
     size = _size(ins.mnemonic)
 
@@ -219,8 +227,7 @@ def _size(mnemonic: str) -> int:
 
 
 def _load(decoder: Decoder, ins: Instruction, op: Op, width: Width, address: Any, space: str) -> Run:
-    out = decoder.row(ins.operands[0])
-    decoder.register(ins.operands[0])
+    out = decoder.result(ins.operands[0], width.count, keeps=bool(width.half))
     flat = space == "flat"
 
     def run(s: Any) -> None:
@@ -237,7 +244,7 @@ def _load(decoder: Decoder, ins: Instruction, op: Op, width: Width, address: Any
 
 
 def _store(decoder: Decoder, ins: Instruction, op: Op, width: Width, address: Any, space: str) -> Run:
-    data = decoder.row(ins.operands[0] if space == "buffer" else ins.operands[1])
+    data = decoder.source(ins.operands[0 if space == "buffer" else 1], width.count)
     flat = space == "flat"
 
     def run(s: Any) -> None:
@@ -258,11 +265,13 @@ def _atomic(decoder: Decoder, ins: Instruction, op: Op, rest: str, address: Any,
     ops = ins.operands
     gives = returns_value(ins.modifiers)
     if space == "buffer":
-        out = data = decoder.row(ops[0])
+        taken = ops[0]
     else:
-        has = _has_result(ins)
-        out, data = (decoder.row(ops[0]) if has else 0), decoder.row(ops[2] if has else ops[1])
-        gives = has
+        gives = _has_result(ins)
+        taken = ops[2 if gives else 1]
+    words_taken = width // 4 * (2 if kind == "cas" else 1)
+    out, data = (decoder.result(ops[0], width // 4) if gives else 0), decoder.source(taken, words_taken)
+    op.polls, op.communicates, op.takes = True, True, kind in ("cas", "exch")
 
     def words(s: Any, row: int) -> np.ndarray:
         return s.U[row] if width == 4 else s.pair(row)
@@ -294,6 +303,7 @@ def _load_to_lds(decoder: Decoder, ins: Instruction, op: Op, rest: str, address:
     if width is None:
         raise decoder.unsupported()
     offset, size = _int(ins.modifiers), max(4, width.width * width.count)
+    decoder.reads_row(st.M0)
 
     def run(s: Any) -> None:
         where, mask = address(s)
@@ -344,12 +354,12 @@ def _scalar_load(decoder: Decoder, ins: Instruction, op: Op) -> Run:
         raise decoder.unsupported()
     width = int(match[5]) // 8 if match[4] else 4
     count = int(match[3]) // 32 if match[3] else int(match[2] or 1)
-    out, base = decoder.row(ins.operands[0]), decoder.row(ins.operands[1])
+    is_buffer = bool(match[1])
+    out, base = decoder.result(ins.operands[0], count), decoder.source(ins.operands[1], 4 if is_buffer else 2)
     text = ins.operands[2] if len(ins.operands) > 2 else "0"
     extra = _int(ins.modifiers)
     offset = decoder.getter(text, "u32") if decoder.register(text) else None
     number = int(text, 0) if offset is None else 0
-    is_buffer = bool(match[1])
     narrow = f"{match[4]}{width}"
 
     def run(s: Any) -> None:

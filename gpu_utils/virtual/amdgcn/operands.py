@@ -44,7 +44,11 @@ _BASE = {"v": 0, "a": st.AGPR, "s": st.SGPR, "ttmp": st.TTMP}
 
 
 class Decoder:
-    """What decoding one kernel needs: target facts, the constant pool, and how many registers were seen."""
+    """What decoding one kernel needs: target facts, the constant pool, and how many registers were seen.
+
+    Whoever asks for the row of an operand says whether it is read (`source`, a getter) or written (`result`, a putter):
+    so every Op learns what it reads and writes. reads, writes, guards: rows of the instruction at hand.
+    """
 
     def __init__(self, target: str, kernel: str, lanes: int, symbols: dict[str, int]) -> None:
         self.target, self.kernel, self.lanes, self.symbols = target, kernel, lanes, symbols
@@ -55,9 +59,17 @@ class Decoder:
         self.vgprs, self.agprs, self.sgprs = 1, 0, 16
         self.instruction: Instruction | None = None
         self.index = 0
+        self.reads: set[int] = set()
+        self.writes: set[int] = set()
+        self.guards: set[int] = set()
         self.code: list[Instruction] = []
         self.fp16_overflow = 0
         self.toward_zero16 = False
+
+    def begin(self, instruction: Instruction, index: int) -> None:
+        """Turn to the next instruction, which is the `index`th of the file."""
+        self.instruction, self.index = instruction, index
+        self.reads, self.writes, self.guards = set(), set(), set()
 
     def unsupported(self, why: str = "") -> UnsupportedInstruction:
         text = self.instruction.text if self.instruction else "?"
@@ -100,12 +112,54 @@ class Decoder:
             self.sgprs = max(self.sgprs, first + count)
         return _BASE[kind] + first, count
 
-    def row(self, text: str) -> int:
-        """The row of a register; an error for anything else."""
+    def _row(self, text: str) -> int:
         found = self.register(text)
         if found is None:
             raise self.unsupported(f"{text!r} is no register")
         return found[0]
+
+    # what an instruction reads and writes; `words`: registers of 32 bits in a row
+
+    def source(self, text: str, words: int = 1) -> int:
+        """The first row of a register operand that is read; an error for anything else."""
+        return self.reads_row(self._row(text), words)
+
+    def reads_row(self, row: int, words: int = 1) -> int:
+        """Note a row that is read, also one that the text does not name; constants are none."""
+        self.reads.update(range(row, row + words) if row < st.CONSTANTS and row != st.NULL else ())
+        return row
+
+    def result(self, text: str, words: int = 1, keeps: bool = False, masked: bool = True) -> int:
+        """The first row of a register that is written. keeps: bits of it stay. masked: EXEC says in which lanes."""
+        row = self._row(text)
+        if keeps:
+            self.reads_row(row, words)
+        if masked and row < st.SGPR:
+            self.masked()
+        return self.writes_row(row, words)
+
+    def writes_row(self, row: int, words: int = 1) -> int:
+        """Note a row that is written, also one that the text does not name."""
+        self.writes.update(range(row, row + words) if row != st.NULL else ())
+        return row
+
+    def masked(self) -> None:
+        """Note that EXEC decides which lanes take part."""
+        self.guards.update(range(st.EXEC, st.EXEC + self.mask_words))
+
+    @property
+    def mask_words(self) -> int:
+        """Scalar registers of a lane mask."""
+        return self.lanes // 32
+
+    def mask_source(self, text: str) -> int:
+        """The row of a lane mask that is read."""
+        return self.source(text, self.mask_words)
+
+    def mask_result(self, text: str) -> int:
+        """The row of a lane mask that is written: only bits of active lanes are set."""
+        self.masked()
+        return self.result(text, self.mask_words)
 
     def bits(self, text: str, kind: str) -> int | None:
         """The bit pattern of a literal or inline constant for an operand of type `kind`; None for a register."""
@@ -139,9 +193,8 @@ class Decoder:
         """The row to index `state.U/I/F` with, when the operand is 32 bits wide and has no modifier."""
         if BITS.get(kind) != 32:
             return None
-        found = self.register(text)
-        if found:
-            return found[0]
+        if self.register(text):
+            return self.source(text)
         symbol = self.symbol(text)
         if symbol is not None:
             return self.constant(symbol)
@@ -199,7 +252,7 @@ class Decoder:
         return get
 
     def _moved(self, text: str, kind: str, move: Any) -> Getter:
-        row, dtype = self.row(text), DTYPES[kind]
+        row, dtype = self.source(text), DTYPES[kind]
         if BITS[kind] == 64:
             raise self.unsupported("DPP on two registers")
         if BITS[kind] == 16:
@@ -209,9 +262,12 @@ class Decoder:
     def _base_getter(self, text: str, kind: str, high: bool, select: str, sext: bool) -> Getter:
         dtype, width = DTYPES[kind], BITS[kind]
         if text in ("src_scc", "scc"):
+            self.reads_row(st.SCC)
             return lambda s: s.scc.astype(dtype)
         if select and select != "DWORD":
-            return _selected(self.row(text) if self.register(text) else self.literal(text, "u32"), select, sext, kind)
+            return _selected(
+                self.source(text) if self.register(text) else self.literal(text, "u32"), select, sext, kind
+            )
         found = self.register(text)
         if found is None:
             symbol = self.symbol(text)
@@ -221,7 +277,7 @@ class Decoder:
             raw = bits.to_bytes(8, "little")[: width // 8]
             value = np.frombuffer(raw, DTYPES[kind]).reshape(1, 1).copy()
             return lambda s: value
-        row = found[0]
+        row = self.source(text, max(1, width // 32))
         if width == 64:
             if kind in ("u64", "b64"):
                 return lambda s: s.pair(row)
@@ -247,8 +303,8 @@ class Decoder:
         """
         if kind[-2:] == "16" and text.endswith((".l", ".h")):
             high, keep_half, text = text.endswith(".h"), True, text[:-2]
-        row = self.row(text)
         width = BITS[kind]
+        row = self.result(text, max(1, width // 32), keeps=width == 16 and (high or keep_half or not self.gfx9))
         if width == 64:
             return lambda s, value: s.put_pair(row, value.view(np.uint64))
         if width == 32:
@@ -293,7 +349,7 @@ def _selected(row: int, select: str, sext: bool, kind: str) -> Getter:
 
 def sdwa_putter(decoder: Decoder, text: str, kind: str, select: str, unused: str) -> Putter:
     """SDWA: put the low bits of the result into a byte or word of the destination."""
-    row = decoder.row(text)
+    row = decoder.result(text, keeps=select != "DWORD" and unused == "UNUSED_PRESERVE")
     if select == "DWORD":
         return lambda s, value: s.put(row, _widen(value))
     shift, size = _SELECT[select]

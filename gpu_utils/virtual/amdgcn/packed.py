@@ -73,9 +73,8 @@ def _flags(mods: dict[str, Any], name: str, default: int, count: int) -> list[in
 
 def _word(decoder: Decoder, text: str, floats: bool) -> Callable[[Any], np.ndarray]:
     """A source as 32-bit words; a float constant is one half in the low 16 bits."""
-    found = decoder.register(text)
-    if found:
-        row = found[0]
+    if decoder.register(text):
+        row = decoder.source(text)
         return lambda s: s.U[row]
     plain = text.lstrip("-").isdigit() or "0x" in text
     value = np.array([[decoder.bits(text, "u32" if plain or not floats else "f16")]], np.uint32)
@@ -84,7 +83,7 @@ def _word(decoder: Decoder, text: str, floats: bool) -> Callable[[Any], np.ndarr
 
 def _packed16(decoder: Decoder, ops: list[str], mods: dict[str, Any], dtype: Any, count: int, function: Any) -> Run:
     sources = [_word(decoder, text, dtype == np.float16) for text in ops[1 : 1 + count]]
-    out = decoder.row(ops[0])
+    out = decoder.result(ops[0])
     low, high = _flags(mods, "op_sel", 0, count), _flags(mods, "op_sel_hi", 1, count)
     neg_low, neg_high = _flags(mods, "neg_lo", 0, count), _flags(mods, "neg_hi", 0, count)
     clamp = bool(mods.get("clamp"))
@@ -125,19 +124,18 @@ def _packed16(decoder: Decoder, ops: list[str], mods: dict[str, Any], dtype: Any
 
 
 def _packed32(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any], count: int, function: Any) -> Run:
-    out = decoder.row(ops[0])
+    out = decoder.result(ops[0], 2)
     low, high = _flags(mods, "op_sel", 0, count), _flags(mods, "op_sel_hi", 1, count)
     neg_low, neg_high = _flags(mods, "neg_lo", 0, count), _flags(mods, "neg_hi", 0, count)
 
     def part(text: str, use: int, negate: int) -> Any:
         found = decoder.register(text)
         row = found[0] + (use if found[1] > 1 else 0) if found else decoder.literal(text, "f32")
+        decoder.reads_row(row)
         if negate:
             return lambda s: np.negative(s.F[row])
         return lambda s: s.F[row]
 
-    lows = [part(text, low[i], neg_low[i]) for i, text in enumerate(ops[1 : 1 + count])]
-    highs = [part(text, high[i], neg_high[i]) for i, text in enumerate(ops[1 : 1 + count])]
     if name == "v_pk_mov_b32":
         pick = _flags(mods, "op_sel", 0, 2)
         first_of, second_of = part(ops[1], pick[0], 0), part(ops[2], pick[1], 0)
@@ -149,6 +147,8 @@ def _packed32(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any],
             s.put(out + 1, second.view(np.uint32))
 
         return move
+    lows = [part(text, low[i], neg_low[i]) for i, text in enumerate(ops[1 : 1 + count])]
+    highs = [part(text, high[i], neg_high[i]) for i, text in enumerate(ops[1 : 1 + count])]
 
     def run(s: Any) -> None:
         first = function(*[take(s) for take in lows])

@@ -206,14 +206,15 @@ _WAITS = re.compile(
     r"s_(waitcnt|wait|nop|sleep|setprio|delay_alu|clause|sethalt|icache|dcache|inst_prefetch|set_inst_prefetch|ttrace|sendmsg|"
     r"code_end|gl1|wait_|version|decperflevel|incperflevel|set_gpr_idx_off|barrier_signal|round_mode|denorm_mode|singleuse)"
 )
-BRANCHES = {
-    "s_branch": lambda s: True,
-    "s_cbranch_scc0": lambda s: ~s.scc[:, 0],
-    "s_cbranch_scc1": lambda s: s.scc[:, 0],
-    "s_cbranch_vccz": lambda s: _vcc(s) == 0,
-    "s_cbranch_vccnz": lambda s: _vcc(s) != 0,
-    "s_cbranch_execz": lambda s: False if s.exec_mask is None else s.Q[st.EXEC][:, 0] == 0,
-    "s_cbranch_execnz": lambda s: True if s.exec_mask is None else s.Q[st.EXEC][:, 0] != 0,
+# (which waves go, the row that it looks at)
+BRANCHES: dict[str, tuple[Run, int]] = {
+    "s_branch": (lambda s: True, st.NULL),
+    "s_cbranch_scc0": (lambda s: ~s.scc[:, 0], st.SCC),
+    "s_cbranch_scc1": (lambda s: s.scc[:, 0], st.SCC),
+    "s_cbranch_vccz": (lambda s: _vcc(s) == 0, st.VCC),
+    "s_cbranch_vccnz": (lambda s: _vcc(s) != 0, st.VCC),
+    "s_cbranch_execz": (lambda s: False if s.exec_mask is None else s.Q[st.EXEC][:, 0] == 0, st.EXEC),
+    "s_cbranch_execnz": (lambda s: True if s.exec_mask is None else s.Q[st.EXEC][:, 0] != 0, st.EXEC),
 }
 
 
@@ -225,7 +226,9 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
     """(run, kind, ends) of a scalar instruction that touches no memory."""
     name, ops = ins.mnemonic, ins.operands
     if name in BRANCHES:
-        return BRANCHES[name], "branch", "branch"
+        goes, row = BRANCHES[name]
+        decoder.reads_row(row, 1 if row == st.SCC else decoder.mask_words)
+        return goes, "branch", "branch"
     if name in ("s_endpgm", "s_endpgm_saved"):
         return (lambda s: None), "branch", "end"
     if name in ("s_barrier", "s_barrier_wait"):
@@ -243,7 +246,7 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
     if _WAITS.match(name):
         return (lambda s: None), "wait", ""
     if name == "s_getpc_b64":
-        out = decoder.row(ops[0])
+        out = decoder.result(ops[0], 2)
         return (lambda s: s.put_scalar64(out, np.zeros((1, 1), _q))), "scalar", ""
     match = re.match(r"s_(\w+)_(saveexec|wrexec)_b(32|64)$", name)
     if match:
@@ -251,6 +254,7 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
     match = re.match(r"s_cmpk?_(\w\w)_([iu](?:32|64))$", name)
     if match:
         kind = match[2]
+        decoder.writes_row(st.SCC)
         a = decoder.getter(ops[0], kind)
         b = decoder.getter(_extended(ops[1], kind) if "cmpk" in name else ops[1], kind)
         compare = _COMPARE[match[1]]
@@ -258,6 +262,7 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
     match = re.match(r"s_bitcmp([01])_b(32|64)$", name)
     if match:
         a, b, want = decoder.getter(ops[0], f"u{match[2]}"), decoder.getter(ops[1], "u32"), int(match[1])
+        decoder.writes_row(st.SCC)
         top = _u(int(match[2]) - 1)
         return (
             (lambda s: s.put_scc((a(s) >> (b(s) & top).astype(a(s).dtype)) & a(s).dtype.type(1) == want)),
@@ -274,6 +279,7 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
     if match:
         from gpu_utils.virtual.amdgcn.vector import COMPARE
 
+        decoder.writes_row(st.SCC)
         a, b, order = decoder.getter(ops[0], "f32"), decoder.getter(ops[1], "f32"), COMPARE[match[1]]
         return (lambda s: s.put_scc(order(a(s), b(s)))), "scalar", ""
     entry = TABLE.get(name)
@@ -291,13 +297,15 @@ def _extended(text: str, kind: str) -> str:
 
 
 def _arithmetic(decoder: Decoder, entry: Scalar, ops: list[str]) -> tuple[Run, str, str]:
-    out = decoder.row(ops[0])
+    out = decoder.result(ops[0], BITS[entry.out] // 32 or 1)
+    if entry.scc:
+        decoder.writes_row(st.SCC)
     texts = list(ops[1:])
     if len([kind for kind in entry.sources if kind != "scc"]) > len(texts):
         texts.append(ops[0])  # s_bitset reads its destination
     sources = []
     for kind in entry.sources:
-        sources.append((lambda s: s.scc) if kind == "scc" else _scalar_getter(decoder, texts.pop(0), kind))
+        sources.append(_scc(decoder) if kind == "scc" else _scalar_getter(decoder, texts.pop(0), kind))
     function, scc = entry.function, entry.scc
     word = np.uint64 if BITS[entry.out] == 64 else np.uint32
     put = _put64 if BITS[entry.out] == 64 else _put32
@@ -316,6 +324,11 @@ def _arithmetic(decoder: Decoder, entry: Scalar, ops: list[str]) -> tuple[Run, s
             s.exec_changed()
 
     return run, "scalar", "mask" if to_exec else ""
+
+
+def _scc(decoder: Decoder) -> Run:
+    decoder.reads_row(st.SCC)
+    return lambda s: s.scc
 
 
 def _put32(s: Any, row: int, value: np.ndarray) -> None:
@@ -338,14 +351,19 @@ def _scalar_getter(decoder: Decoder, text: str, kind: str) -> Any:
         constant = np.array([[half << 32 if BITS[kind] == 64 else half]], DTYPES[kind])
         return lambda s: constant
     if text in ("src_execz", "execz"):
+        decoder.reads_row(st.EXEC, decoder.mask_words)
         return lambda s: (s.Q[st.EXEC] == 0).astype(DTYPES[kind])
     if text in ("src_vccz", "vccz"):
+        decoder.reads_row(st.VCC, decoder.mask_words)
         return lambda s: (_vcc(s)[:, None] == 0).astype(DTYPES[kind])
     return decoder.getter(text, kind)
 
 
 def _save_exec(decoder: Decoder, operation: str, saves: bool, kind: str, ops: list[str]) -> Run:
-    out, source = decoder.row(ops[0]), decoder.getter(ops[1], kind)
+    words = BITS[kind] // 32
+    out, source = decoder.result(ops[0], words), decoder.getter(ops[1], kind)
+    decoder.writes_row(decoder.reads_row(st.EXEC, words), words)
+    decoder.writes_row(st.SCC)
     function = _SAVE[operation]
     put = _put64 if kind == "u64" else _put32
     word = DTYPES[kind]
@@ -362,14 +380,16 @@ def _save_exec(decoder: Decoder, operation: str, saves: bool, kind: str, ops: li
 
 
 def _with_constant(decoder: Decoder, name: str, ops: list[str]) -> Run:
-    out = decoder.row(ops[0])
+    out = decoder.result(ops[0], keeps=not name.startswith("s_movk"))
     value = np.array([[int(_extended(ops[1], "i32"))]], np.int32)
     if name.startswith("s_movk"):
         return lambda s: s.put_scalar(out, value.view(_u))
     if name.startswith("s_cmovk"):
+        decoder.reads_row(st.SCC)
         return lambda s: s.put_scalar(out, np.where(s.scc, value.view(_u), s.U[out]))
     if name.startswith("s_mulk"):
         return lambda s: s.put_scalar(out, s.U[out] * value.view(_u))
+    decoder.writes_row(st.SCC)
     function = _signed(np.add)
 
     def add(s: Any) -> None:
@@ -381,7 +401,8 @@ def _with_constant(decoder: Decoder, name: str, ops: list[str]) -> Run:
 
 
 def _conditional_move(decoder: Decoder, out: str, source: str, kind: str) -> tuple[Run, str, str]:
-    row, get, old = decoder.row(out), decoder.getter(source, kind), decoder.getter(out, kind)
+    row, get, old = decoder.result(out, BITS[kind] // 32), decoder.getter(source, kind), decoder.getter(out, kind)
+    decoder.reads_row(st.SCC)
     put = _put64 if kind == "u64" else _put32
     return (lambda s: put(s, row, np.where(s.scc, get(s), old(s)))), "scalar", ""
 
@@ -389,8 +410,8 @@ def _conditional_move(decoder: Decoder, out: str, source: str, kind: str) -> tup
 def _jump(decoder: Decoder, name: str, ops: list[str]) -> Run:
     if name == "s_call_b64":
         raise decoder.unsupported("direct call")
-    source = decoder.row(ops[-1])
-    out = decoder.row(ops[0]) if name == "s_swappc_b64" else None
+    source = decoder.source(ops[-1], 2)
+    out = decoder.result(ops[0], 2) if name == "s_swappc_b64" else None
     back = np.array([[CODE_BASE + 4 * (decoder.index + 1)]], _q)
 
     def run(s: Any) -> np.ndarray:
@@ -406,7 +427,7 @@ def _mode_register(decoder: Decoder, name: str, ops: list[str]) -> Run:
     """MODE decides rounding, denormals and fp8 overflow; only values that change nothing here are accepted."""
     register = ops[0] if name != "s_getreg_b32" else ops[1]
     if name == "s_getreg_b32":
-        out = decoder.row(ops[0])
+        out = decoder.result(ops[0])
         if "HW_REG_MODE" in register:
             return lambda s: s.put_scalar(out, np.array([[0x2F0]], _u))
         if "XCC_ID" in register or "HW_ID" in register:

@@ -21,6 +21,23 @@ from gpu_utils.virtual.shared_memory import Shared
 AGPR, SGPR = 256, 512
 VCC, TTMP, M0, NULL, EXEC = SGPR + 106, SGPR + 108, SGPR + 124, SGPR + 125, SGPR + 126
 CONSTANTS = SGPR + 128
+SCC = -1  # no row of 32 bits: AmdState.scc
+_NAMES = {
+    SCC: "scc", VCC: "vcc_lo", VCC + 1: "vcc_hi", M0: "m0", EXEC: "exec_lo", EXEC + 1: "exec_hi",
+    **{TTMP + i: f"ttmp{i}" for i in range(16)},
+}  # fmt: skip
+
+
+def register_name(row: int) -> str:
+    """The name of a row in assembly text.
+
+    >>> register_name(7), register_name(AGPR + 1), register_name(SGPR), register_name(VCC)
+    ('v7', 'a1', 's0', 'vcc_lo')
+    """
+    if row in _NAMES:
+        return _NAMES[row]
+    kind, first = ("v", 0) if row < AGPR else ("a", AGPR) if row < SGPR else ("s", SGPR)
+    return f"{kind}{row - first}"
 
 
 def unpack_mask(words: np.ndarray, lanes: int) -> np.ndarray:

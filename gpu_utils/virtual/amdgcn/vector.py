@@ -47,7 +47,7 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
         return (lambda s: None), "wait", ""
     if name.startswith("v_s_") and "v_" + name[4:] in valu.TABLE:  # a transcendental on scalars (gfx12)
         scalar = valu.TABLE["v_" + name[4:]]
-        source, out = decoder.getter(ops[1], scalar.sources[0]), decoder.row(ops[0])
+        source, out = decoder.getter(ops[1], scalar.sources[0]), decoder.result(ops[0])
         word = np.uint32 if scalar.out == "f32" else np.uint16
         function = scalar.function
         return (lambda s: s.put_scalar(out, function(source(s)).view(word))), "transcendental", ""
@@ -128,7 +128,7 @@ def _fast(decoder: Decoder, entry: valu.Vector, out: str, texts: list[str]) -> R
     target = decoder.register(out)
     if target is None or len(rows) < len(found):
         return None
-    d, function = target[0], entry.function
+    d, function = decoder.result(out), entry.function
     vector = any(row < st.SGPR for row in rows)
     letters = [{"f": "F", "i": "I"}.get(kind[0], "U") for kind in entry.sources]
     to = {"f": "F", "i": "I"}.get(entry.out[0], "U")
@@ -260,9 +260,12 @@ def _compare(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any], 
         raise decoder.unsupported()
     operation, kind = match[1], match[2]
     if len(ops) == 3:
-        target, texts = decoder.row(ops[0]), ops[1:]
+        target, texts = decoder.mask_result(ops[0]), ops[1:]
     else:
         target, texts = st.EXEC, ops
+    if writes_exec:
+        decoder.masked()
+        decoder.writes_row(st.EXEC, decoder.mask_words)
     if operation == "class":
         sources = source_getters(decoder, (kind, "u32"), texts, mods)
         function: Callable[..., Any] = float_class
@@ -299,7 +302,7 @@ def _cndmask(decoder: Decoder, ops: list[str], mods: dict[str, Any], kind: str =
     signs = any(text.startswith(("-", "|", "neg(", "abs(")) and decoder.bits(text, "f32") is None for text in ops[1:3])
     typed = ("f" if signs else "u") + kind[1:]
     a, b = source_getters(decoder, (typed, typed), ops[1:3], mods)
-    chosen = decoder.row(ops[3]) if len(ops) > 3 else st.VCC
+    chosen = decoder.mask_source(ops[3] if len(ops) > 3 else "vcc")
     dpp = lanes.Dpp(decoder, mods) if lanes.dpp_source(mods, decoder.lanes) is not None else None
     if "dst_sel" in mods:
         put = sdwa_putter(decoder, ops[0], kind, mods["dst_sel"], mods.get("dst_unused", "UNUSED_PAD"))
@@ -314,9 +317,9 @@ def _cndmask(decoder: Decoder, ops: list[str], mods: dict[str, Any], kind: str =
 
 def _carry(operation: str, takes: bool) -> Callable[..., Run]:
     def make(decoder: Decoder, ops: list[str], mods: dict[str, Any]) -> Run:
-        carry_out = decoder.row(ops[1])
+        carry_out = decoder.mask_result(ops[1])
         a, b = source_getters(decoder, ("u32", "u32"), ops[2:4], mods)
-        carry_in = decoder.row(ops[4]) if takes else None
+        carry_in = decoder.mask_source(ops[4]) if takes else None
         put = decoder.putter(ops[0], "u32")
         dpp = lanes.Dpp(decoder, mods) if lanes.dpp_source(mods, decoder.lanes) is not None else None
 
@@ -353,7 +356,7 @@ def _mad64(signed: bool) -> Callable[..., Run]:
     def make(decoder: Decoder, ops: list[str], mods: dict[str, Any]) -> Run:
         kind = "i32" if signed else "u32"
         a, b = source_getters(decoder, (kind, kind), ops[2:4], mods)
-        c, carry_out = decoder.getter(ops[4], "u64"), decoder.row(ops[1])
+        c, carry_out = decoder.getter(ops[4], "u64"), decoder.mask_result(ops[1])
         put = decoder.putter(ops[0], "u64")
         wide = np.int64 if signed else np.uint64
         # a carry that nobody reads costs as much as the product, so VCC is written only when it is asked for
@@ -376,7 +379,7 @@ def _div_scale(kind: str) -> Callable[..., Run]:
 
     def make(decoder: Decoder, ops: list[str], mods: dict[str, Any]) -> Run:
         a, b, c = source_getters(decoder, (kind,) * 3, ops[2:5], mods)
-        flag, put, dtype = decoder.row(ops[1]), decoder.putter(ops[0], kind), DTYPES[kind]
+        flag, put, dtype = decoder.mask_result(ops[1]), decoder.putter(ops[0], kind), DTYPES[kind]
         info = np.finfo(dtype)
 
         exponent = valu.biased_exponent
@@ -421,6 +424,7 @@ def _div_fmas(kind: str) -> Callable[..., Run]:
     def make(decoder: Decoder, ops: list[str], mods: dict[str, Any]) -> Run:
         a, b, c = source_getters(decoder, (kind,) * 3, ops[1:4], mods)
         put, dtype = decoder.putter(ops[0], kind), DTYPES[kind]
+        decoder.mask_source("vcc")
 
         def run(s: Any) -> None:
             value = fma(a(s), b(s), c(s))

@@ -25,6 +25,12 @@ class Op:
       "sync"    None, or a bool array of the units that must stand here before any unit of their wave goes on.
       "mask"    nothing; a plain op that changed EXEC: the machine recounts the active lanes after it.
     kind is the class for the counters, see counters.KINDS. `line` is a source line (file, number).
+    reads, writes: names of registers, as in the text, with those that the text leaves out (AMD's exec, vcc, scc, m0).
+    A register of which the op keeps some bits is read as well; one that keeps its value in idle lanes is not.
+    guards: those of `reads` that only say which lanes take part (AMD's exec, the predicate of a PTX guard).
+    communicates: what it does to memory, others wait for, or it waits for them: atomics, ordered accesses, waits.
+    polls: it reads memory that another block may change meanwhile. takes: it swaps a value in, as a lock does.
+    A decoder fills an op in; nothing changes it once its Program is made.
     """
 
     run: Callable[[Any], Any]
@@ -36,6 +42,12 @@ class Op:
     target: int | None = None
     index: int = -1
     flops: int = 0  # of one wave, for matrix instructions
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+    guards: frozenset[str] = frozenset()
+    communicates: bool = False
+    polls: bool = False
+    takes: bool = False
 
 
 def source_of(op: Op) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
-from gpu_utils.virtual.ptx.load_store import address_of
+from gpu_utils.virtual.ptx.load_store import address_of, read_policy
 from gpu_utils.virtual.ptx.parse import SINK, Imm, Instruction
 from gpu_utils.virtual.ptx.state import PtxState
 from gpu_utils.virtual.ptx.warp import full
@@ -50,7 +50,8 @@ def _copy_async(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         raise ValueError("a copy of 4, 8 or 16 bytes")
     count_bytes = int(size.value)
     policy = any("cache_hint" in p for p in instruction.parts)
-    limit = decoder.read(rest[0], "u32") if rest and not (policy and len(rest) == 1) else None
+    limit = decoder.read(rest.pop(0), "u32") if len(rest) > policy else None
+    read_policy(decoder, tuple(rest))
     to, to_offset = parse_address(decoder, target)
     base, offset = parse_address(decoder, source)
     pred, negated = decoder.guard(instruction)
@@ -139,9 +140,9 @@ def _mbarrier(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     out = None
     if action in ("test_wait", "try_wait") or (action in ("arrive", "arrive_drop") and operands[0] == SINK):
         first = operands.pop(0)
-        out = None if first == SINK else decoder.raw(first)
+        out = None if first == SINK else decoder.result(first)
     elif action in ("arrive", "arrive_drop") and not hasattr(operands[0], "base"):
-        out = decoder.raw(operands.pop(0))
+        out = decoder.result(operands.pop(0))
     slot, offset = parse_address(decoder, operands.pop(0))
     count = (
         decoder.read(operands[0], "u32" if action != "test_wait" or "parity" in parts else "b64") if operands else None
@@ -153,6 +154,7 @@ def _mbarrier(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     elif action in ("arrive", "expect_tx", "complete_tx"):
         _arrive(op, parts, slot, offset, pred, negated, count, out)
     elif action in ("test_wait", "try_wait"):
+        op.communicates = True
         _test(op, "parity" in parts, slot, offset, pred, negated, count, out)
     else:
         raise ValueError("not a known form of mbarrier")

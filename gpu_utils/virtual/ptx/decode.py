@@ -37,7 +37,8 @@ ALU: dict[str, Form] = {**integer.TABLE, **floating.TABLE, **cvt.TABLE, **cvt.CO
 TRANSCENDENTAL = {"ex2", "lg2", "sin", "cos", "tanh", "rcp", "rsqrt", "sqrt"}
 # opcode stem -> function(decoder, op, instruction) that sets op.run (and op.ends, ...); filled by the family modules
 FAMILIES: dict[str, Callable[[Decoder, PtxOp, Instruction], None]] = {}
-_NARROW = {"f": "u", "i": "i", "u": "u", "b": "u"}
+Place = tuple[str, int]  # of a register: its column and the index there
+CARRY: Place = ("pred", 0)
 
 
 def family(*stems: str):
@@ -56,11 +57,15 @@ class PtxOp(Op):
     """An Op with what the assembler still has to do for it.
 
     label: where a branch goes; members: the slot of a `.sync` instruction's member mask; results: of a call.
+    sources, targets, guard: places of the registers that it reads and writes, and of its guard.
     """
 
     label: str | None = None
     members: int | None = None
     results: list | None = None
+    sources: frozenset[Place] = frozenset()
+    targets: frozenset[Place] = frozenset()
+    guard: Place | None = None
 
 
 def _undecided(state: Any) -> None:
@@ -81,12 +86,23 @@ class Decoder:
         self.local_bytes = 0
         self.static_shared = 0
         self.generic = False
-        self.versions: dict[Reg, int] = {}  # register -> how often the block has written it so far
+        self.versions: dict[Place, int] = {}  # register -> how often the block has written it so far
         self.fragments: set[tuple] = set()
         self.names: dict[tuple[str, int], str] = {}
         self.pending: list[tuple[list[int], list[str]]] = []
         self.after: list[tuple[list[int], PtxOp]] = []
         self.data = np.zeros(0, np.uint8)
+        self.sources: set[Place] = set()
+        self.targets: set[Place] = set()
+        self.guarding: Place | None = None
+
+    def hand_over(self, op: PtxOp) -> PtxOp:
+        """Tell an op which registers were asked for since the last one: it reads and writes them."""
+        for place in self.targets:
+            self.versions[place] = self.versions.get(place, 0) + 1
+        op.sources, op.targets, op.guard = frozenset(self.sources), frozenset(self.targets), self.guarding
+        self.sources, self.targets, self.guarding = set(), set(), None
+        return op
 
     # errors -----------------------------------------------------------------------------------------------------
     def refuse(self, instruction: Instruction, why: str = "") -> NoReturn:
@@ -132,6 +148,7 @@ class Decoder:
         """The slot of a register seen as operand type `kind`. A wider register is cut (read) or extended (written)."""
         column, dtype = TYPES[kind]
         index = self._index(reg)
+        (self.targets if write else self.sources).add((reg.kind, index))
         if reg.kind == "pred" or column == "pred":
             if reg.kind != column:
                 raise ValueError(f"{reg.name} is no operand of type {kind}")
@@ -149,7 +166,22 @@ class Decoder:
         return self._slot((reg.kind, index, dtype.str, step), Slot(reg.kind, index, dtype, step))
 
     def raw(self, reg: Reg) -> int:
-        """The slot of a register as its column's own unsigned (or bool) type."""
+        """The slot of a register that is read, as its column's own unsigned (or bool) type."""
+        self.sources.add((reg.kind, self._index(reg)))
+        return self._raw(reg)
+
+    def result(self, reg: Reg) -> int:
+        """The slot of a register that is written, as its column's own unsigned (or bool) type."""
+        self.targets.add((reg.kind, self._index(reg)))
+        return self._raw(reg)
+
+    def carry(self, write: bool = False) -> int:
+        """The slot of the carry flag."""
+        self.names[CARRY] = "cc"
+        (self.targets if write else self.sources).add(CARRY)
+        return self._slot((*CARRY, "?"), Slot(*CARRY, COLUMNS["pred"]))
+
+    def _raw(self, reg: Reg) -> int:
         index = self._index(reg)
         dtype = COLUMNS[reg.kind]
         key = ("pred", index, "?") if reg.kind == "pred" else (reg.kind, index, dtype.str, 1)
@@ -223,32 +255,22 @@ class Decoder:
             return None
         if not isinstance(operand, Reg):
             raise ValueError("a result that is no register")
-        return self.register(operand, kind, write=True), self.raw(operand)
+        return self.register(operand, kind, write=True), self.result(operand)
 
     def guard(self, instruction: Instruction) -> tuple[int | None, bool]:
         if instruction.pred is None:
             return None, False
+        self.guarding = (instruction.pred.kind, self._index(instruction.pred))
         return self.raw(instruction.pred), instruction.negated
 
     # blocks -----------------------------------------------------------------------------------------------------
     def begin_block(self) -> None:
         self.versions, self.fragments = {}, set()
 
-    def written(self, instruction: Instruction) -> None:
-        """Note the registers that an instruction writes: those of its first operand, unless that is an address."""
-        todo = list(instruction.operands[:1])
-        while todo:
-            operand = todo.pop()
-            if isinstance(operand, Reg):
-                self.versions[operand] = self.versions.get(operand, 0) + 1
-            elif isinstance(operand, Vector):
-                todo += operand.items
-            elif isinstance(operand, Pair):
-                todo += [operand.first, operand.second]
-
     def fragment(self, items: tuple, kind: str) -> tuple[tuple, bool]:
         """(key of a fragment's present contents, whether this is the block's first use of them)."""
-        key = (kind, *((item.name, self.versions.get(item, 0)) for item in items))
+        places = [(item.kind, self._index(item)) for item in items]
+        key = (kind, *((place, self.versions.get(place, 0)) for place in places))
         first = key not in self.fragments
         self.fragments.add(key)
         return key, first
@@ -273,7 +295,7 @@ class Decoder:
             self.refuse(instruction, str(error))
         if op.run is _undecided:
             self.refuse(instruction)
-        return op
+        return self.hand_over(op)
 
     def arithmetic(self, op: Op, instruction: Instruction, form: Form) -> None:
         """op.run for a table entry."""
@@ -283,15 +305,14 @@ class Decoder:
         outs: list[tuple[int, int]] = []
         for kind in form.outs:
             if kind == "cc":
-                slot = self._slot(("pred", 0, "?"), Slot("pred", 0, COLUMNS["pred"]))
-                outs.append((slot, slot))
+                outs.append((self.carry(write=True),) * 2)
             else:
                 outs.append(self.write(operands.pop(0), kind) or (self.scratch(kind),) * 2)
         ins: list[int] = []
         inverted: list[int] = []
         for kind in form.ins:
             if kind == "cc":
-                ins.append(self._slot(("pred", 0, "?"), Slot("pred", 0, COLUMNS["pred"])))
+                ins.append(self.carry())
                 continue
             operand = operands.pop(0)
             if isinstance(operand, Not):
@@ -403,13 +424,13 @@ def _move(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     elif isinstance(source, Vector):
         _pack(decoder, op, target, source, kind, pred, negated)
     elif isinstance(source, Special) and source.name in CLOCKS:
-        _read_clock(op, decoder.raw(target), source.name.endswith("_hi"), pred, negated)
+        _read_clock(op, decoder.result(target), source.name.endswith("_hi"), pred, negated)
     else:
         if isinstance(source, Symbol) and decoder.addresses.get(source.name, ("", 0))[0] == "local":
             decoder.generic = True
         column = TYPES[kind][0]
         kind = {"16": "b16", "32": "b32", "64": "b64", "pred": "pred"}[column] if kind not in ("f32", "f64") else kind
-        out = decoder.register(target, kind, write=True), decoder.raw(target)
+        out = decoder.register(target, kind, write=True), decoder.result(target)
         op.run = elementwise(lambda a, o: np.copyto(o, a), [decoder.read(source, kind)], [out], pred, negated)
 
 
@@ -435,7 +456,7 @@ def _convert_address(decoder: Decoder, op: PtxOp, instruction: Instruction) -> N
     )
     if space is None:
         raise ValueError("cvta without a state space")
-    out, slot = decoder.raw(target), decoder.read(source, kind)
+    out, slot = decoder.result(target), decoder.read(source, kind)
     if space in ("global", "const", "param"):
         op.run = elementwise(lambda a, o: np.copyto(o, a), [slot], [(out, out)], pred, negated)
         return
@@ -455,7 +476,7 @@ def _unpack(decoder, op, target: Vector, source: Any, kind: str, pred: int | Non
     """mov.b64 {lo, hi}, d."""
     parts = BYTES[kind] // len(target.items)
     slot = decoder.read(source, kind if kind[0] != "f" else f"b{8 * BYTES[kind]}")
-    outs = [None if item == SINK else decoder.raw(item) for item in target.items]
+    outs = [None if item == SINK else decoder.result(item) for item in target.items]
 
     def run(state: PtxState) -> None:
         some, mask = state.active(pred, negated)
@@ -471,7 +492,7 @@ def _unpack(decoder, op, target: Vector, source: Any, kind: str, pred: int | Non
 
 def _pack(decoder, op, target: Any, source: Vector, kind: str, pred: int | None, negated: bool) -> None:
     """mov.b32 d, {lo, hi}."""
-    out = decoder.raw(target)
+    out = decoder.result(target)
     size = BYTES[kind] // len(source.items)
     slots = [decoder.read(item, f"b{8 * size}") for item in source.items]
     dtype, count = np.dtype(f"u{size}"), len(slots)

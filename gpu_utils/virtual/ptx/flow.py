@@ -145,8 +145,8 @@ def jump_op(label: str) -> PtxOp:
 
 def skip_op(decoder: Decoder, instruction: Instruction, label: str) -> PtxOp:
     """Lets the lanes that a guard switches off step over an instruction that has no guarded form."""
-    assert instruction.pred is not None
-    pred, negated = decoder.raw(instruction.pred), instruction.negated
+    pred, negated = decoder.guard(instruction)
+    assert pred is not None
 
     def run(state: PtxState) -> np.ndarray:
         row = state.r[pred]
@@ -154,7 +154,7 @@ def skip_op(decoder: Decoder, instruction: Instruction, label: str) -> PtxOp:
 
     op = PtxOp(run, "layout", "layout", ends="branch")
     op.label = label
-    return op
+    return decoder.hand_over(op)
 
 
 @family("bra")
@@ -317,7 +317,7 @@ def result_op(decoder: Decoder, results: list) -> PtxOp:
     moves: list[tuple[int, int | None, int, int]] = []  # (where from, the slot or where to, bytes)
     for result, place, size in results:
         if isinstance(result, Reg):
-            moves.append((place, decoder.raw(result), 0, size))
+            moves.append((place, decoder.result(result), 0, size))
         else:
             moves.append((place, None, decoder.addresses[result.name][1], size))
 
@@ -330,4 +330,4 @@ def result_op(decoder: Decoder, results: list) -> PtxOp:
             else:
                 state.put(raw, state.read_local(np.full((state.waves, 32), place), size, 1)[0], mask)
 
-    return PtxOp(run, "layout", "layout")
+    return decoder.hand_over(PtxOp(run, "layout", "layout"))

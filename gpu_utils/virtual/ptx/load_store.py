@@ -11,7 +11,7 @@ import numpy as np
 
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
 from gpu_utils.virtual.ptx.forms import BYTES
-from gpu_utils.virtual.ptx.parse import SINK, Address, Instruction, Symbol, Vector
+from gpu_utils.virtual.ptx.parse import SINK, Address, Instruction, Reg, Symbol, Vector
 from gpu_utils.virtual.ptx.state import PtxState
 from gpu_utils.virtual.ptx.warp import full
 
@@ -20,6 +20,7 @@ HINTS = {
     "weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cta", "cluster", "gpu", "sys", "nc", "ca",
     "cg", "cs", "lu", "cv", "wb", "wt", "unified", "noftz", "aligned",
 }  # fmt: skip
+ORDERED = {"volatile", "acquire", "relaxed"}  # what others have written is seen
 VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 LOAD_FORMS = tuple(
     f"ld{s}{v}.{t}" for s in ("", *(f".{n}" for n in SPACES)) for v in ("", ".v2", ".v4")
@@ -109,6 +110,13 @@ def _items(operand: Any, count: int) -> tuple:
     return items
 
 
+def read_policy(decoder: Decoder, operands: tuple) -> None:
+    """A cache policy is read, and changes nothing here."""
+    for operand in operands:
+        if isinstance(operand, Reg):
+            decoder.raw(operand)
+
+
 def kernel_parameter(decoder: Decoder, address: Address) -> bool:
     """Whether ld.param reads the kernel's own buffer (a register base comes from the address of a parameter)."""
     if isinstance(address.base, Symbol):
@@ -122,11 +130,13 @@ def _load(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     if rest or not kind:
         raise ValueError(f"unknown modifier {'.'.join(rest)}")
     target, address = instruction.operands[:2]
+    read_policy(decoder, instruction.operands[2:])
     items = _items(target, count)
     size = BYTES[kind]
     slot, offset = parse_address(decoder, address)
-    outs = [None if item == SINK else decoder.raw(item) for item in items]
+    outs = [None if item == SINK else decoder.result(item) for item in items]
     pred, negated = decoder.guard(instruction)
+    op.polls = op.communicates = not ORDERED.isdisjoint(instruction.parts)
     if space == "param":
         op.kind = "scalar_memory"
         if kernel_parameter(decoder, address):
@@ -190,12 +200,14 @@ def _store(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     if rest or not kind:
         raise ValueError(f"unknown modifier {'.'.join(rest)}")
     address, source = instruction.operands[:2]
+    read_policy(decoder, instruction.operands[2:])
     size = BYTES[kind]
     plain = f"b{8 * size}" if kind not in ("f32", "f64") else kind
     slots = [decoder.read(item, plain) for item in _items(source, count)]
     slot, offset = parse_address(decoder, address)
     pred, negated = decoder.guard(instruction)
     op.kind = "shared" if space == "shared" else "scalar_memory" if space == "param" else "global"
+    op.communicates = not ORDERED.isdisjoint(instruction.parts)
     if space == "":
         decoder.generic = True
     dtype = np.dtype(f"u{size}")
@@ -232,16 +244,21 @@ def _atomic(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     name = ATOMICS[rest[0], kind]
     operands = list(instruction.operands)
     returns = instruction.parts[0] == "atom"
+    op.polls, op.takes = returns, returns and rest[0] in ("exch", "cas")
+    op.communicates = returns or not ORDERED.isdisjoint(instruction.parts)
     target = operands.pop(0) if returns else SINK
     address, source = operands[:2]
     compare = None
     if rest[0] == "cas":
         compare, source = operands[1:3]
+    read_policy(decoder, tuple(operands[2 if compare is None else 3 :]))
     size = BYTES[kind]
     plain = kind if kind in ("f32", "f64") else f"b{8 * size}"
     slots = [decoder.read(item, plain) for item in _items(source, count)]
     compare_slot = None if compare is None else decoder.read(compare, plain)
-    outs = [None] * count if target == SINK else [None if t == SINK else decoder.raw(t) for t in _items(target, count)]
+    outs = (
+        [None] * count if target == SINK else [None if t == SINK else decoder.result(t) for t in _items(target, count)]
+    )
     slot, offset = parse_address(decoder, address)
     pred, negated = decoder.guard(instruction)
     op.kind = "shared" if space == "shared" else "global"
@@ -272,7 +289,7 @@ def _atomic(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
 def _is_space(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     space = instruction.parts[1].split("::")[0]
     target, source = instruction.operands
-    out, slot = decoder.raw(target), decoder.read(source, "b64")
+    out, slot = decoder.result(target), decoder.read(source, "b64")
     pred, negated = decoder.guard(instruction)
     decoder.generic = True
 
@@ -298,5 +315,5 @@ def _nothing(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     op.kind = "wait"
     op.run = lambda state: None
     if instruction.parts[0] == "createpolicy":
-        out = decoder.raw(instruction.operands[0])
+        out = decoder.result(instruction.operands[0])
         op.run = lambda state: state.put(out, 0, state.mask)

@@ -114,7 +114,7 @@ def _mma(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     kinds = parts[-4:]
     op.kind, op.flops = "matrix", 2 * m * n * k
     d, a, b, c = (operand.items for operand in instruction.operands)
-    outs = [decoder.raw(item) for item in d]
+    outs = [decoder.result(item) for item in d]
     op.members = decoder.constant(0xFFFFFFFF, "b32")
     pred, negated = decoder.guard(instruction)
     if kinds[0] == "f64":
@@ -226,7 +226,8 @@ def _matrix_memory(decoder: Decoder, op: PtxOp, instruction: Instruction) -> Non
     registers, address = instruction.operands if loads else instruction.operands[::-1]
     count = int(opcode.split(".x")[1][0])
     transposed = ".trans" in opcode
-    slots = [decoder.raw(item) for item in getattr(registers, "items", (registers,))]
+    place = decoder.result if loads else decoder.raw
+    slots = [place(item) for item in getattr(registers, "items", (registers,))]
     if len(slots) != count:
         raise ValueError(f"{len(slots)} registers for {count} matrices")
     slot, offset = parse_address(decoder, address)
@@ -272,7 +273,7 @@ def _move_matrix(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     """movmatrix.sync.aligned.m8n8.trans.b16: the transpose of an 8x8 matrix across the registers of a warp."""
     if instruction.opcode != "movmatrix.sync.aligned.m8n8.trans.b16":
         raise ValueError("not a known form")
-    out, slot = decoder.raw(instruction.operands[0]), decoder.raw(instruction.operands[1])
+    out, slot = decoder.result(instruction.operands[0]), decoder.raw(instruction.operands[1])
     op.members = decoder.constant(0xFFFFFFFF, "b32")
 
     def run(state: PtxState) -> None:

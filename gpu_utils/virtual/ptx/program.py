@@ -11,7 +11,7 @@ from gpu_utils.errors import UnknownName
 from gpu_utils.virtual.kernel_info import MOST_THREADS
 from gpu_utils.virtual.machine import Program
 from gpu_utils.virtual.ptx import asynchronous, flow, load_store, matrix, tensor, warp, wgmma  # noqa: F401  (fill FAMILIES)
-from gpu_utils.virtual.ptx.decode import Decoder, PtxOp
+from gpu_utils.virtual.ptx.decode import Decoder, Place, PtxOp
 from gpu_utils.virtual.ptx.parse import Function, Module, Symbol, Variable, parse
 from gpu_utils.virtual.ptx.state import PtxInfo
 
@@ -148,7 +148,6 @@ class Assembler(Decoder):
             self.begin_block()
             for instruction in function.body[block.start : block.end]:
                 self._instruction(instruction)
-                self.written(instruction)
             following = order[position + 1] if position + 1 < len(order) else None
             if block.falls is not None and block.falls != following:
                 self._emit(flow.jump_op(f"{function.name}:block {block.falls}"))
@@ -194,6 +193,15 @@ def _unique(names: dict[tuple[str, int], str]) -> dict[str, tuple[str, int]]:
     return found
 
 
+def _name_registers(ops: list[PtxOp], names: dict[str, Place]) -> None:
+    """Now that every register has its name: which ones each op reads and writes."""
+    name_of = {place: name for name, place in names.items()}
+    for op in ops:
+        op.guards = frozenset() if op.guard is None else frozenset({name_of[op.guard]})
+        op.reads = frozenset(name_of[place] for place in op.sources)
+        op.writes = frozenset(name_of[place] for place in op.targets)
+
+
 def decode(text: str, target: str, name: str | None = None) -> Program:
     """The program of one kernel of a PTX module.
 
@@ -212,6 +220,8 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
     registers = assembler.registers
     rows = registers["32"] + 2 * registers["64"] + (registers["16"] + 1) // 2 + registers["pred"] // 4
     limit = kernel.directives.get("reqntid") or kernel.directives.get("maxntid") or [MOST_THREADS]
+    names = _unique(assembler.names)
+    _name_registers(assembler.ops, names)
     info = PtxInfo(
         parameters=tuple((p.offset, p.size) for p in kernel.params),
         parameter_bytes=kernel.param_bytes(),
@@ -222,7 +232,7 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
         columns=registers,
         slots=tuple(assembler.slots),
         specials=tuple(i for i, slot in enumerate(assembler.slots) if slot.column == "special"),
-        names=_unique(assembler.names),
+        names=names,
         local_bytes=assembler.local_bytes,
         generic=assembler.generic,
     )

@@ -30,7 +30,7 @@ def converge_op(members: int, op: PtxOp) -> PtxOp:
     def run(state: PtxState) -> np.ndarray | None:
         return None if state.act is None else member_lanes(state, members)
 
-    return PtxOp(run, "layout", "layout", op.text, op.line, ends="sync")
+    return PtxOp(run, "layout", "layout", op.text, op.line, ends="sync", sources=op.sources)
 
 
 def member_lanes(state: PtxState, slot: int) -> np.ndarray:
@@ -84,8 +84,8 @@ def _shuffle(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     flag = None
     if isinstance(target, Pair):
         target, flag = target.first, target.second
-    out = None if target == SINK else decoder.raw(target)
-    valid_out = None if flag is None or flag == SINK else decoder.raw(flag)
+    out = None if target == SINK else decoder.result(target)
+    valid_out = None if flag is None or flag == SINK else decoder.result(flag)
     slot = decoder.read(a, "b32")
     op.members = decoder.read(members, "u32")
     pred, negated = decoder.guard(instruction)
@@ -127,7 +127,7 @@ def _vote(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     target, source, members = instruction.operands
     inverted = isinstance(source, Not)
     slot = decoder.read(source.reg if inverted else source, "pred")
-    out = decoder.raw(target)
+    out = decoder.result(target)
     op.members = member = decoder.read(members, "u32")
     pred, negated = decoder.guard(instruction)
 
@@ -162,7 +162,7 @@ def _redux(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         identity = getattr(np.iinfo(dtype), identity)
     neutral = np.array(identity & 0xFFFFFFFF, np.uint32).view(dtype)
     target, source, members = instruction.operands
-    slot, out = decoder.read(source, kind), decoder.raw(target)
+    slot, out = decoder.read(source, kind), decoder.result(target)
     op.members = member = decoder.read(members, "u32")
     pred, negated = decoder.guard(instruction)
 
@@ -186,8 +186,8 @@ def _match(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     flag = None
     if isinstance(target, Pair):
         target, flag = target.first, target.second
-    out = None if target == SINK else decoder.raw(target)
-    flag_out = None if flag is None or flag == SINK else decoder.raw(flag)
+    out = None if target == SINK else decoder.result(target)
+    flag_out = None if flag is None or flag == SINK else decoder.result(flag)
     slot = decoder.read(source, instruction.parts[3])
     op.members = member = decoder.read(members, "u32")
     pred, negated = decoder.guard(instruction)
@@ -214,7 +214,7 @@ def _match(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
 
 @family("activemask")
 def _active_mask(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
-    out = decoder.raw(instruction.operands[0])
+    out = decoder.result(instruction.operands[0])
     op.run = lambda state: state.put(
         out,
         np.uint32(0xFFFFFFFF) if state.mask is None else (state.mask * _BITS).sum(axis=1, dtype=np.uint32)[:, None],
@@ -226,8 +226,8 @@ def _active_mask(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
 def _elect(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     """elect.sync d|p, members: the lowest running member is the leader (the manual leaves the choice open)."""
     target, members = instruction.operands
-    out = None if target.first == SINK else decoder.raw(target.first)
-    flag = decoder.raw(target.second)
+    out = None if target.first == SINK else decoder.result(target.first)
+    flag = decoder.result(target.second)
     op.members = member = decoder.read(members, "u32")
 
     def run(state: PtxState) -> None:

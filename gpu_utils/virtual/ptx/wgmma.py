@@ -105,7 +105,7 @@ def _wgmma(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     if k * MULTIPLICANDS[kinds[1]] != 32 or n % 8 or not 8 <= n <= 256:
         raise ValueError("no such shape")
     registers, a, b, *flags = instruction.operands
-    outs = [decoder.raw(item) for item in registers.items]
+    outs = [decoder.result(item) for item in registers.items]
     if len(outs) != n // (4 if kinds[0] == "f16" else 2):
         raise ValueError(f"{len(outs)} accumulator registers for n = {n}")
     values = [int(flag.value) for flag in flags[1:] if isinstance(flag, Imm)]
@@ -116,6 +116,9 @@ def _wgmma(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     op.kind, op.flops = "matrix", 2 * 64 * n * k // 4
     scale = None if isinstance(flags[0], Imm) else decoder.raw(flags[0])
     keep = bool(flags[0].value) if scale is None else True
+    if keep:
+        for item in registers.items:
+            decoder.raw(item)
     op.members = decoder.constant(0xFFFFFFFF, "b32")
     b_slot = decoder.raw(b)
     left = _left(decoder, op, a, kinds[1], turn_a)

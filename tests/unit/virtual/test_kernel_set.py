@@ -1,4 +1,7 @@
-"""Every kernel of the set, compiled for every target that it names and executed there, against its reference."""
+"""Every kernel of the set, compiled for every target that it names and executed there, against its reference.
+
+Each of its instructions must also say truly which registers it reads and writes.
+"""
 
 import pytest
 
@@ -6,16 +9,19 @@ from gpu_utils.kernelset import CASES, TARGETS, Run
 from gpu_utils.kernelset.judge import complaint
 from gpu_utils.virtual import virtual_gpu
 
+from .operands import complaints
+
 EVERY = [pytest.param(case, target, id=f"{case.name}-{target}") for case in CASES.values() for target in case.targets]
 
 
 @pytest.mark.parametrize(("case", "target"), EVERY)
 def test_the_kernel_agrees_with_its_reference(case, target):
     run = Run(target)
-    with virtual_gpu(target):
+    with virtual_gpu(target) as gpu:
         case.body(run)
     assert run.results, "the case states nothing"
     wrong = [sentence for result in run.results if (sentence := complaint(result))]
+    wrong += [sentence for launch in gpu.launches for sentence in complaints(launch.program, launch)]
     assert not wrong, "\n".join(wrong)
 
 
