@@ -99,15 +99,17 @@ class _Notes:
     def add_array(self, *_: Any) -> Any:
         return None
 
-    def load(self, state: Any, op: Op, where: Any, width: int, count: int, mask: Any, **_: Any) -> list[np.ndarray]:
-        self.log.append((where.copy(), mask))
-        return [self._word(where, i, width) for i in range(count)]
+    def load(
+        self, state: Any, op: Op, where: Any, width: int, count: int, mask: Any, offset: int = 0, **_: Any
+    ) -> list[np.ndarray]:
+        self.log.append((where.copy(), offset, mask))
+        return [self._word(where, offset + i, width) for i in range(count)]
 
     def load_scalar(self, state: Any, op: Op, where: Any, count: int, mask: Any, width: int = 4) -> list[np.ndarray]:
         return self.load(state, op, where, width, count, mask)
 
-    def store(self, state: Any, op: Op, where: Any, values: Any, width: int, mask: Any, **_: Any) -> None:
-        self.log.append((where.copy(), *(np.array(value) for value in values), mask))
+    def store(self, state: Any, op: Op, where: Any, values: Any, width: int, mask: Any, *offset: int, **_: Any) -> None:
+        self.log.append((where.copy(), *(np.array(value) for value in values), mask, offset))
 
     def atomic(
         self, state: Any, op: Op, where: Any, width: int, kind: str, value: Any, compare: Any, mask: Any, *_: Any
@@ -116,7 +118,7 @@ class _Notes:
         return self._word(where, 0, width)
 
     def _word(self, where: np.ndarray, i: int, width: int) -> np.ndarray:
-        return ((np.asarray(where, np.int64).view(np.uint64) + np.uint64(i)) * np.uint64(0x9E3779B97F4A7C15)).astype(
+        return ((np.asarray(where).astype(np.uint64) + np.uint64(i)) * np.uint64(0x9E3779B97F4A7C15)).astype(
             f"u{width}"
         )
 
