@@ -9,6 +9,7 @@ from typing import Any
 
 from gpu_utils.analytic.visibility import Visible, visible
 from gpu_utils.chips import CHIPS
+from gpu_utils.chips.targets import capability_of
 from gpu_utils.errors import BadArgument, UnknownName
 
 LAUNCHERS = ("torchrun", "ray", "other")
@@ -140,7 +141,7 @@ def _hardware(data: Mapping[str, Any]) -> dict[str, Any]:
         raise BadArgument(
             f"target is {target!r}, expected something like gfx1103 or sm_90, or a chip: {', '.join(CHIPS)}"
         )
-    return {"target": target, "vendor": "nvidia" if target.startswith("sm_") else "amd"}
+    return {"target": target, "vendor": "amd" if capability_of(target) is None else "nvidia"}
 
 
 def _plain(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,20 +24,27 @@ class Family:
     name    what the names of its targets start with
     vendor  "nvidia" or "amd"
     isa     "ptx" or "amdgcn": which decoder reads its assembly text
+    waits   the counters that its instructions for waiting name (LLVM AMDGPU backend); NVIDIA's assembler hides its own
     """
 
     name: str
     vendor: str
     isa: str
+    waits: tuple[str, ...] = ()
 
 
 FAMILIES: Table[Family] = Table(
     "family of targets",
     {
         "sm": Family(name="sm", vendor="nvidia", isa="ptx"),
-        "gfx9": Family(name="gfx9", vendor="amd", isa="amdgcn"),
-        "gfx11": Family(name="gfx11", vendor="amd", isa="amdgcn"),
-        "gfx12": Family(name="gfx12", vendor="amd", isa="amdgcn"),
+        "gfx9": Family(name="gfx9", vendor="amd", isa="amdgcn", waits=("vmcnt", "lgkmcnt", "expcnt")),
+        "gfx11": Family(name="gfx11", vendor="amd", isa="amdgcn", waits=("vmcnt", "vscnt", "lgkmcnt", "expcnt")),
+        "gfx12": Family(
+            name="gfx12",
+            vendor="amd",
+            isa="amdgcn",
+            waits=("loadcnt", "storecnt", "dscnt", "kmcnt", "samplecnt", "bvhcnt", "expcnt"),
+        ),
     },
 )
 FP8 = ("none", "ocp", "fnuz")
@@ -132,6 +139,11 @@ class Target:
     def isa(self) -> str:
         """ "ptx" or "amdgcn"."""
         return FAMILIES[self.family].isa
+
+    @property
+    def waits(self) -> tuple[str, ...]:
+        """The counters that instructions wait for: "vmcnt" and others before gfx12, "loadcnt" and others on it."""
+        return FAMILIES[self.family].waits
 
     @property
     def capability(self) -> int:

@@ -149,13 +149,14 @@ def compiling(target: str) -> Finding:
 
     what = f"compiler, {target}"
     try:
+        from gpu_utils.chips.targets import TARGETS
         from gpu_utils.cli.probe_kernel import copy_kernel
         from gpu_utils.compiler import compile_for
 
         compiled = compile_for(copy_kernel, target, signature={"x_ptr": "*fp32", "y_ptr": "*fp32"}, BLOCK=128)
     except (CompileFailed, ImportError) as error:
         return Finding(what, str(error), "install Triton again: remove .venv and run ./w2w", False)
-    vendor = "NVIDIA" if target.startswith("sm_") else "AMD"
+    vendor = TARGETS[target].vendor.upper()
     return Finding(what, f"{len(compiled.binary)} bytes of machine code", f"kernels compile for {vendor} with no GPU")
 
 

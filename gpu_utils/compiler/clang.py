@@ -29,6 +29,7 @@ from gpu_utils.compiler.cpp_module import (
     signatures,
     source_name,
 )
+from gpu_utils.compiler.triton import ptxas
 from gpu_utils.errors import CompileFailed, CompilerMissing
 from gpu_utils.folders import cache_folder
 
@@ -37,15 +38,12 @@ SECONDS = 120
 SOURCE_NAME = "kernel.cu"
 """The file that a source is in its listings and in errors."""
 
-# clang 22 would write PTX 8.8, which the ptxas that comes with Triton 3.7 cannot read; 8.6 knows sm_100.
-_PTX_VERSION = [word for feature in ("-ptx88", "+ptx86") for word in ("-Xclang", "-target-feature", "-Xclang", feature)]
-
 
 def compile_cpp(source: str, target: str) -> CppModule:
     """Compile CUDA-style C++ to the assembly text of a target.
 
     source  kernels (`__global__`) and device functions; the names that exist are those of include/w2w_gpu.h
-    target  "sm_80", "sm_89", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1100" or "gfx1201"
+    target  of gpu_utils.chips.TARGETS: "sm_80", "gfx942"
 
     Returns a CppModule, kept in the cache folder by the content of everything that went into it. The text has passed an
     assembler: ptxas for NVIDIA, LLVM's own for AMD. Without the wheel ziglang it is the listing that the course has
@@ -109,14 +107,19 @@ _OPTIONS = ["--cuda-device-only", "-std=c++17", "-O3", "-g1", "-S", "-ffreestand
 _READS = ["-H", "-Werror=c23-extensions"]
 """clang names every header that it opens, and refuses #embed: see `_without_headers`."""
 _VENDOR = {
-    "nvidia": ["-x", "cuda", "-nocudalib", "-nocudainc", "-Wno-unknown-cuda-version", *_PTX_VERSION],
+    "nvidia": ["-x", "cuda", "-nocudalib", "-nocudainc", "-Wno-unknown-cuda-version"],
     "amd": ["-x", "hip", "-nogpulib", "-nogpuinc", "-mcode-object-version=5", "-fuse-cuid=none"],
 }
 
 
 def _options(limits: Target) -> list[str]:
-    arch = "--cuda-gpu-arch" if limits.vendor == "nvidia" else "--offload-arch"
-    return [*_VENDOR[limits.vendor], f"{arch}={limits.name}", *_OPTIONS]
+    if limits.vendor == "amd":
+        return [*_VENDOR["amd"], f"--offload-arch={limits.name}", *_OPTIONS]
+    # clang 22 would write PTX 8.8, which the ptxas that comes with Triton 3.7 cannot read for targets before sm_100;
+    # 8.6 knows sm_100, 8.7 sm_120 (PTX ISA, target directives)
+    features = ("-ptx88", "+ptx87" if limits.capability >= 120 else "+ptx86")
+    version = [word for feature in features for word in ("-Xclang", "-target-feature", "-Xclang", feature)]
+    return [*_VENDOR["nvidia"], *version, f"--cuda-gpu-arch={limits.name}", *_OPTIONS]
 
 
 def _fingerprint(source: str, target: str) -> str:
@@ -218,11 +221,8 @@ def _assemble_amdgcn(clang: list[str], asm: str, limits: Target, folder: Path) -
 
 def _assemble_ptx(asm: str, limits: Target, folder: Path) -> str:
     """What `ptxas -v` says about the kernels; CompileFailed when it refuses them."""
-    from triton import knobs
-
     (folder / "kernel.ptx").write_text(asm)
-    ptxas = knobs.nvidia.ptxas_blackwell if limits.name == "sm_100" else knobs.nvidia.ptxas
-    command = [ptxas.path, "-v", f"--gpu-name={limits.name}", "kernel.ptx", "-o", "kernel.cubin"]
+    command = [ptxas(limits), "-v", f"--gpu-name={limits.name}", "kernel.ptx", "-o", "kernel.cubin"]
     log = _call(command, limits, folder)
     if not (folder / "kernel.cubin").exists():
         errors = [line.partition(":")[2].strip() for line in log.splitlines() if "error" in line or "fatal" in line]

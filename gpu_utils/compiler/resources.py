@@ -13,7 +13,7 @@ from pathlib import Path
 from gpu_utils.analytic.occupancy import Occupancy, occupancy
 from gpu_utils.chips.targets import Target
 from gpu_utils.compiler.assembly import CLASSES, instructions
-from gpu_utils.compiler.triton import Compiled
+from gpu_utils.compiler.triton import Compiled, ptxas
 
 
 @dataclass(frozen=True)
@@ -137,10 +137,12 @@ def _of_amdgcn(compiled: Compiled) -> tuple[int, int, int, int, int, int]:
 
 
 def _of_cubin(compiled: Compiled) -> tuple[int, int, int, int, int, int]:
+    from triton import knobs
+
     with tempfile.TemporaryDirectory(prefix="w2w-cubin-") as folder:
         cubin = Path(folder) / "kernel.cubin"
         cubin.write_bytes(compiled.binary)
-        usage = _tool("cuobjdump", "-res-usage", str(cubin))
+        usage = _tool(knobs.nvidia.cuobjdump.path, "-res-usage", str(cubin))
         found = re.search(rf"Function {re.escape(compiled.name)}:\s+REG:(\d+) STACK:(\d+)", usage)
         if found is None:
             raise ValueError(f"cuobjdump names no registers for {compiled.name}: {usage.strip()[:200]}")
@@ -155,13 +157,12 @@ def _spill_bytes(compiled: Compiled, folder: Path) -> int:
     ptx.write_text(compiled.asm)
     architecture = re.search(r"^\.target (\w+)", compiled.asm, re.MULTILINE)
     assert architecture is not None
-    tool = "ptxas_blackwell" if int(compiled.target.removeprefix("sm_")) >= 100 else "ptxas"
-    log = _tool(tool, "-v", f"--gpu-name={architecture.group(1)}", str(ptx), "-o", str(folder / "again.cubin"))
+    log = _tool(
+        ptxas(compiled.limits), "-v", f"--gpu-name={architecture.group(1)}", str(ptx), "-o", str(folder / "again.cubin")
+    )
     return sum(int(found) for found in re.findall(r"(\d+) bytes spill stores", log))
 
 
-def _tool(name: str, *arguments: str) -> str:
-    from triton import knobs
-
-    done = subprocess.run([getattr(knobs.nvidia, name).path, *arguments], capture_output=True, text=True, check=True)
+def _tool(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout + done.stderr

@@ -141,6 +141,13 @@ def _backend(limits: Target) -> tuple[Any, Any]:
     return make_backend(gpu), gpu
 
 
+def ptxas(limits: Target) -> str:
+    """The path of NVIDIA's assembler for a target, of the two that come with Triton."""
+    from triton import knobs
+
+    return (knobs.nvidia.ptxas_blackwell if limits.capability >= 100 else knobs.nvidia.ptxas).path
+
+
 def _source(
     function: Any, backend: Any, args: tuple[Any, ...], signature: Mapping[str, str] | None, launch: dict[str, Any]
 ) -> tuple[Any, Any]:

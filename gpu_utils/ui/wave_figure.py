@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_utils.chips.targets import TARGETS
 from gpu_utils.virtual.trace import Step, Trace
 
 _ON, _OFF = "■", "·"
@@ -100,7 +101,7 @@ class WaveFigure:
     @property
     def title(self) -> str:
         lanes = len(self.steps[0].active)
-        wave = "wavefront" if self.target.startswith("gfx") else "warp"
+        wave = "wavefront" if TARGETS[self.target].vendor == "amd" else "warp"
         x, y, z = self.trace.program
         return (
             f"{self.target}: {wave} {self.trace.wave} of program ({x}, {y}, {z}), {lanes} lanes, "
@@ -169,9 +170,9 @@ class WaveFigure:
     def lane_masks(self, number: int) -> Iterator[tuple[str, np.ndarray]]:
         """(words, mask): the lanes that are on, and the predicate of a guarded instruction as it was before."""
         step = self.steps[number]
-        yield ("EXEC" if self.target.startswith("gfx") else "lanes on"), step.active
+        yield ("EXEC" if TARGETS[self.target].vendor == "amd" else "lanes on"), step.active
         guard = _GUARD.match(step.text)
-        if guard and self.target.startswith("sm_"):
+        if guard and TARGETS[self.target].vendor == "nvidia":
             predicate = self._before(guard[2], number).astype(bool)
             yield f"guard {guard[1]}{guard[2]}", ~predicate if guard[1] else predicate
 

@@ -222,6 +222,13 @@ def _vcc(s: Any) -> np.ndarray:
     return s.Q[st.VCC][:, 0] if s.lanes == 64 else s.U[st.VCC][:, 0]
 
 
+def _check_counters(decoder: Decoder, ins: Instruction) -> None:
+    """Refuse a wait for a counter of another family: vmcnt on gfx12, loadcnt before it."""
+    for counter in re.findall(r"[a-z]+cnt", ins.text.removeprefix("s_wait")):
+        if counter not in decoder.limits.waits:
+            raise decoder.unsupported(f"{decoder.target} waits for {', '.join(decoder.limits.waits)}")
+
+
 def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
     """(run, kind, ends) of a scalar instruction that touches no memory."""
     name, ops = ins.mnemonic, ins.operands
@@ -244,6 +251,7 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
     if name == "s_sendmsg" and "MSG_INTERRUPT" in ins.text:
         return _interrupt, "wait", ""
     if _WAITS.match(name):
+        _check_counters(decoder, ins)
         return (lambda s: None), "wait", ""
     if name == "s_getpc_b64":
         out = decoder.result(ops[0], 2)

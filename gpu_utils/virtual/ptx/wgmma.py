@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gpu_utils.chips.targets import TARGETS
 from gpu_utils.errors import OutOfBounds, UninitialisedShared
 from gpu_utils.virtual.machine import source_of
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family
@@ -92,6 +93,8 @@ def read_matrix(
 
 @family("wgmma")
 def _wgmma(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
+    if "wgmma" not in TARGETS[decoder.target].matrix:
+        raise ValueError(f"{decoder.target} has no wgmma")
     op.kind = "wait"
     op.run = lambda state: None
     if instruction.opcode in ORDER_FORMS:
