@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gpu_utils.grading.tolerance import Tolerance
+from gpu_utils.analytic.tolerance import Tolerance
 
 
 @dataclass(frozen=True)

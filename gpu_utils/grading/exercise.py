@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import torch
 
+from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.grading.compare import Difference
-from gpu_utils.grading.tolerance import Tolerance, tolerance
 
 Inputs = dict[str, Any]
 Kind = Literal["kernel", "cpp", "torch", "host"]

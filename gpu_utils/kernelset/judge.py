@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpu_utils.grading.tolerance import tolerance
+from gpu_utils.analytic.tolerance import tolerance
 from gpu_utils.kernelset.case import Result
 
 

@@ -1,7 +1,7 @@
 """Parity report: is a run on this device the same training as an earlier one, and how fast is it?
 
 `agreement` compares the arithmetic of one batch with float64 on the CPU; `parity` sets two run records side by side.
-The bounds are those of `gpu_utils.grading.tolerance` and the noise of the curves themselves; unit 09 makes both sharp.
+The bounds are those of `gpu_utils.analytic.tolerance` and the noise of the curves themselves; unit 09 makes both sharp.
 Written for devices of both vendors; not yet run on AMD silicon.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gpu_utils.grading.tolerance import tolerance
+from gpu_utils.analytic.tolerance import tolerance
 from gpu_utils.model.device import default_device, training_dtype
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
 from gpu_utils.model.records import RunRecord

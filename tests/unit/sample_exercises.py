@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from gpu_utils.analytic.tolerance import tolerance
 from gpu_utils.errors import UnknownName
 from gpu_utils.grading.exercise import Case, Exercise, Misconception
-from gpu_utils.grading.tolerance import tolerance
 
 
 def affine(x):

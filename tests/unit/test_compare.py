@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from gpu_utils.analytic.tolerance import EXACT, Tolerance, tolerance
 from gpu_utils.grading.compare import compare
-from gpu_utils.grading.tolerance import EXACT, Tolerance, tolerance
 
 LOOSE = Tolerance(1e-3, 1e-3, "test")
 

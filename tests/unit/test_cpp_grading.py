@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.errors import BackendUnavailable, ContentError
 from gpu_utils.grading.check import STORED, check, choose_backends, make_jobs
 from gpu_utils.grading.cpp import Framed, launching, load
 from gpu_utils.grading.exercise import Case, Exercise, Limit, Misconception
 from gpu_utils.grading.sandbox import run_apart
-from gpu_utils.grading.tolerance import EXACT
 from gpu_utils.virtual import active_gpu, virtual_gpu
 from tests.conftest import unavailable
 

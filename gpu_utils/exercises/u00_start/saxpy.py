@@ -13,9 +13,9 @@ import triton.language as tl
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.errors import InputCopied
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
-from gpu_utils.grading.tolerance import Tolerance, tolerance
 
 BLOCK = 128
 """Given to the learner, so that a wrong answer behaves like the misconception that explains it."""

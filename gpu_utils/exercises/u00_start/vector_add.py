@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
-from gpu_utils.grading.tolerance import Tolerance, tolerance
 
 BLOCK = 1024
 """Given to the learner, so that a wrong answer behaves like the misconception that explains it."""

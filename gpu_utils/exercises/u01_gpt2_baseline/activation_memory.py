@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import Tolerance
 from gpu_utils.model.costs import saved_bytes
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
 

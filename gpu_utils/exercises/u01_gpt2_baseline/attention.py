@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.errors import ForbiddenCall
 from gpu_utils.exercises.u01_gpt2_baseline.tensors import chain_tolerance, doubled, linear_weights, normal
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import Tolerance
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:

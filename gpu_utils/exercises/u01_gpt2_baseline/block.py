@@ -8,11 +8,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.exercises.u01_gpt2_baseline.attention import attention_reference
 from gpu_utils.exercises.u01_gpt2_baseline.mlp import mlp_reference
 from gpu_utils.exercises.u01_gpt2_baseline.tensors import chain_tolerance, doubled, linear_weights, normal
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import Tolerance
 from gpu_utils.model import gpt2
 
 Params = dict[str, Tensor]

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.exercises.u01_gpt2_baseline.param_count import param_count_reference
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import Tolerance, tolerance
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:

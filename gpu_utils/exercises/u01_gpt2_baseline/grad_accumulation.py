@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.exercises.u01_gpt2_baseline.tensors import normal
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import Tolerance, tolerance
 
 PADDING = -100
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import Tolerance
 
 STD = 0.02
 Shapes = dict[str, list[int]]

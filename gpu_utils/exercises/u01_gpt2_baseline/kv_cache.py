@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.exercises.u01_gpt2_baseline.attention import attention_reference
 from gpu_utils.exercises.u01_gpt2_baseline.tensors import chain_tolerance, doubled, linear_weights, normal
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import Tolerance
 
 EXTRA = "FLOPs beyond those of the new tokens"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import Tolerance, tolerance
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:

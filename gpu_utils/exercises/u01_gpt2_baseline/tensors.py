@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpu_utils.grading.tolerance import Tolerance, tolerance
+from gpu_utils.analytic.tolerance import Tolerance, tolerance
 
 
 def normal(generator: torch.Generator, dtype: torch.dtype, *shape: int, std: float = 1.0) -> Tensor:

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.chips import TARGETS, Target
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import Tolerance, tolerance
 
 Verdict = dict[str, Any]
 

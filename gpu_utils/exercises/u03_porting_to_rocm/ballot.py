@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.grading.cpp import Framed, launching
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import EXACT
 from gpu_utils.virtual.asm import LoadedModule
 
 EMPTY = -1.0

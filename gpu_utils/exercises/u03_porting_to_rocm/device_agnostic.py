@@ -12,8 +12,8 @@ from unittest import mock
 
 import torch
 
+from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import EXACT
 
 Settings = dict[str, Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import EXACT
 
 FN, FNUZ = torch.float8_e4m3fn, torch.float8_e4m3fnuz
 _BY_NAME = {"float8_e4m3fn": FN, "float8_e4m3fnuz": FNUZ}

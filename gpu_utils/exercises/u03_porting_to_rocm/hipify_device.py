@@ -8,13 +8,13 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from gpu_utils.analytic.tolerance import tolerance
 from gpu_utils.chips.targets import TARGETS
 from gpu_utils.compiler.clang import SOURCE_NAME, compile_cpp
 from gpu_utils.compiler.source_text import includes, joined_lines, without_comments
 from gpu_utils.errors import BackendUnavailable, CompileFailed, W2WError
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import KERNELS, Variant
 from gpu_utils.grading.compare import Difference
-from gpu_utils.grading.tolerance import tolerance
 from gpu_utils.virtual import virtual_gpu
 from gpu_utils.virtual.asm import LoadedModule
 

@@ -12,13 +12,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.backends import record_launches
 from gpu_utils.compiler import compile_for
 from gpu_utils.compiler.quiet import ToolOutput, kept_output
 from gpu_utils.compiler.triton import first_error
 from gpu_utils.errors import CompileFailed, W2WError
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
-from gpu_utils.grading.tolerance import EXACT
 
 BLOCK = 512
 """Given to the learner."""

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.grading.cpp import Framed, launching
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import Tolerance, tolerance
 from gpu_utils.virtual.asm import LoadedModule
 
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import Tolerance, tolerance
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
 from gpu_utils.model.training import accumulated_step, learning_rate, parameter_groups
 

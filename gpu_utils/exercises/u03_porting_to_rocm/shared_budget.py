@@ -11,10 +11,10 @@ import torch
 import triton
 import triton.language as tl
 
+from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.chips.targets import TARGETS, Target
 from gpu_utils.compiler import compile_for
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.grading.tolerance import EXACT
 
 MOST_STAGES = 8
 """The answer is at most this: no target gains from more."""
