@@ -14,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from gpu_utils.errors import MisalignedAccess, OutOfBounds, Race
+from gpu_utils.errors import MisalignedAccess, OutOfBounds
 from gpu_utils.virtual.atomics import update_in_order
 from gpu_utils.virtual.machine import Op, State, source_of
+from gpu_utils.virtual.races import Access, AccessLog, acquires
 from gpu_utils.virtual.words import ORIGIN, UINT, WORDS
 
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """Bytes [start, start + size) that a kernel may access.
+    """Bytes [start, start + size) that belong together: the storage of a tensor, shared memory, arguments.
 
     kind: "tensor", "scratch", "constant" or "args". keep: what owns the bytes, kept alive with the region.
-    grain: bytes per entry of `writer`, which holds 1 + the program that last wrote there (0: nobody). number: given
-    when it is registered; decides where the counters see it.
+    number: given when it is registered; decides where the counters see it. log: who accessed it, for a tensor.
     """
 
     name: str
@@ -34,19 +34,8 @@ class Region:
     size: int
     kind: str
     keep: Any = None
-    grain: int = 4
-    writer: np.ndarray | None = None
     number: int = -1
-
-    def log(self, width: int) -> np.ndarray:
-        """The log of writers, with entries no wider than `width` bytes."""
-        if self.writer is None:
-            self.grain = min(4, width)
-            self.writer = np.zeros(-(-self.size // self.grain) + 4, np.int32)
-        if self.grain > width:
-            self.writer = np.repeat(self.writer, self.grain // width)
-            self.grain = width
-        return self.writer
+    log: AccessLog | None = None
 
 
 class Memory:
@@ -61,7 +50,9 @@ class Memory:
         self.regions: list[Region] = []
         self.starts: list[int] = []
         self.start_array = self.end_array = np.zeros(0, np.int64)
-        self.synced: set[int] = set()
+        # bool by program: which used an atomic that returns a value; which did that or loaded what others may write
+        self.synced: np.ndarray | None = None
+        self.ordered: np.ndarray | None = None
         self._mask_of_error: np.ndarray | None = None
 
     # regions
@@ -76,6 +67,8 @@ class Memory:
             region.number = self.regions[at - 1].number
             self.regions[at - 1] = region
         else:
+            if self.races and region.kind == "tensor":
+                region.log = AccessLog(region)
             region.number = 1 + max((known.number for known in self.regions), default=-1)
             self.regions.insert(at, region)
         self._index()
@@ -93,6 +86,17 @@ class Memory:
     def add_array(self, name: str, array: np.ndarray, kind: str) -> Region:
         """Register the bytes of a contiguous NumPy array."""
         return self.add(Region(name, array.ctypes.data, array.nbytes, kind, array))
+
+    def forget_readers(self) -> None:
+        for region in self.regions:
+            if region.log is not None:
+                region.log.forget_readers()
+
+    def forget(self) -> None:
+        """Another launch begins: races are between programs of one launch."""
+        for region in self.regions:
+            if region.log is not None:
+                region.log.forget()
 
     # checks
 
@@ -170,6 +174,8 @@ class Memory:
             return [np.zeros(address.shape, UINT[width]) for _ in range(count)]
         region = self.locate(state, op, active, width * count, "reads")
         state.counters.global_access(state, op, self.offsets(address, region), width * count, mask)
+        if self.races:
+            self._note_load(state, op, active, width * count, mask, region)
         if mask is not None:
             address = np.where(mask, address, active[0])
         return self._gather(state, op, address, width, count, aligned)
@@ -209,7 +215,9 @@ class Memory:
         active = self._active(address, mask)
         if active.size == 0:
             return [np.zeros(address.shape, np.uint32) for _ in range(count)]
-        self.locate(state, op, active, width * count, "reads")
+        region = self.locate(state, op, active, width * count, "reads")
+        if self.races:
+            self._note_load(state, op, active, width * count, mask, region)
         if mask is not None:
             address = np.where(mask, address, active[0])
         return self._gather(state, op, address, width, count, False)
@@ -245,20 +253,18 @@ class Memory:
             with _uncounted(state):
                 self._store_regions(state, op, address, values, width, mask)
             return
-        programs = None
-        if self.races and region.kind == "tensor":
-            per_wave = (state.program_number + 1).astype(np.int32)
-            programs = np.broadcast_to(per_wave[:, None], address.shape)
-            programs = programs if mask is None else programs[mask]
+        picked = values if mask is None else [value[mask] for value in values]
+        access, met = None, False
+        if region.log is not None:
+            access = Access(state, op, active, width * len(values), mask)
+            met = region.log.store(access, picked, self.synced, self.ordered)
         index = (active - ORIGIN) >> (width.bit_length() - 1)
-        for part, value in enumerate(values):
+        for part, value in enumerate(picked):
             if part:
                 index += 1
-            value = value if mask is None else value[mask]
-            if programs is None:
-                WORDS[width][index] = value
-            else:
-                self._logged(state, op, region, index, value, width, programs)
+            WORDS[width][index] = value
+        if region.log is not None and access is not None:
+            region.log.stored(access, picked, met, self.synced, self.ordered)
 
     def _store_regions(
         self, state: State, op: Op, address: np.ndarray, values: list[np.ndarray], width: int, mask: np.ndarray | None
@@ -268,74 +274,34 @@ class Memory:
         for number in np.unique(index[active]):
             self.store(state, op, address, values, width, active & (index == number))
 
-    def _logged(
-        self,
-        state: State,
-        op: Op,
-        region: Region,
-        index: np.ndarray,
-        value: np.ndarray,
-        width: int,
-        programs: np.ndarray,
-    ) -> None:
-        """Store one word per lane and log who wrote it."""
-        words = WORDS[width]
-        log = region.log(width)
-        fold = width // region.grain
-        place = ((index * width + ORIGIN) - region.start) // region.grain
-        aligned = fold == 1 or (region.start % width == 0)
-        if fold == 1:
-            entries, mark = log, programs
-        elif fold == 2 and aligned:
-            entries = log[: len(log) & ~1].view(np.int64)
-            wide = programs.astype(np.int64)
-            place, mark = place >> 1, wide << 32 | wide
-        else:
-            for step in range(fold):
-                log[place + step] = programs
-            words[index] = value
-            return
-        before = entries[place]
-        clash = (before != 0) & (before != mark)
-        if clash.any():
-            clash &= words[index] != value
-            if fold == 2 and clash.any():
-                low, high = before & 0x7FFFFFFF, before >> 32
-                clash &= ((low != 0) & (low != programs)) | ((high != 0) & (high != programs))
-            if clash.any():
-                other = before if fold == 1 else np.where(before >> 32 != 0, before >> 32, before & 0x7FFFFFFF)
-                self._race(state, op, region, index * width + ORIGIN, clash, programs, other, words[index], value)
-        words[index] = value
-        entries[place] = mark
-        if len(state.block_ids) > 1:
-            clash = entries[place] != mark
-            if clash.any():
-                clash &= words[index] != value
-                if clash.any():
-                    other = entries[place] & 0x7FFFFFFF
-                    self._race(state, op, region, index * width + ORIGIN, clash, programs, other, words[index], value)
+    def _note_order(self, state: State, mask: np.ndarray | None, atomic: bool) -> None:
+        """The programs of these lanes have waited for others, or may have."""
+        programs = state.program_number if mask is None else state.program_number[mask.any(axis=1)]
+        if self.ordered is None or self.synced is None:
+            self.synced, self.ordered = np.zeros((2, int(np.prod(state.launch.grid))), bool)
+        self.ordered[programs] = True
+        if atomic:
+            self.synced[programs] = True
 
-    def _race(
-        self,
-        state: State,
-        op: Op,
-        region: Region,
-        address: np.ndarray,
-        clash: np.ndarray,
-        programs: np.ndarray,
-        others: np.ndarray,
-        old: np.ndarray,
-        new: np.ndarray,
+    def _note_load(
+        self, state: State, op: Op, address: np.ndarray, size: int, mask: np.ndarray | None, region: Region | None
     ) -> None:
-        for at in map(tuple, np.argwhere(clash)):
-            mine, other = int(programs[at]) - 1, int(others[at]) - 1
-            if mine in self.synced and other in self.synced:
-                continue  # both used atomics that return a value: they may hold a lock
-            raise Race(
-                f"kernel {state.program.name}{source_of(op)}: programs {other} and {mine} both write byte offset "
-                f"{int(address[at]) - region.start} of {region.name} with different values (bits {int(old[at]):#x} and "
-                f"{int(new[at]):#x}) and no atomic; the result depends on which comes last"
-            )
+        """Log a load for races; `address` is that of the active lanes."""
+        if acquires(op.text):
+            self._note_order(state, mask, atomic=False)
+        if region is not None:
+            if region.log is not None:
+                region.log.load(Access(state, op, address, size, mask), self.ordered)
+            return
+        index = np.searchsorted(self.start_array, address, side="right") - 1
+        for number in np.unique(index):
+            here = index == number
+            if mask is None:
+                part = here
+            else:
+                part = np.zeros(mask.shape, bool)
+                part[mask] = here
+            self._note_load(state, op, address[here], size, part, self.regions[number])
 
     def atomic(
         self,
@@ -362,11 +328,8 @@ class Memory:
         state.counters.global_access(state, op, self.offsets(address, region), width, mask, atomic=True)
         if int(np.bitwise_or.reduce(active, axis=None)) & (width - 1):
             self._misaligned(state, op, np.where(mask, address, 0) if mask is not None else address, width)
-        if returns and self.races and state.blocks == 1:
-            self.synced.add(int(state.program_number[0]))
-        elif returns and self.races:
-            waves = slice(None) if mask is None else mask.any(axis=1)
-            self.synced.update(state.program_number[waves].tolist())
+        if returns and self.races:
+            self._note_order(state, mask, atomic=True)
         index = (active - ORIGIN) >> (width.bit_length() - 1)
         pick = (lambda x: x) if mask is None else (lambda x: x[mask])
         old = update_in_order(

@@ -90,16 +90,8 @@ class VirtualGpu:
         """Flat indices of a contiguous tensor that no store of the last launch wrote. Needs races=True."""
         start, size = tensor.data_ptr(), tensor.element_size()
         for region in self.last.memory.regions:
-            if region.start <= start < region.start + max(region.size, 1):
-                if region.writer is None:
-                    return np.arange(tensor.numel())
-                first = (start - region.start) // region.grain
-                per = max(1, size // region.grain)
-                if size < region.grain:
-                    marks = np.repeat(region.writer, region.grain // size)[(start - region.start) // size :]
-                else:
-                    marks = region.writer[first:]
-                return np.flatnonzero(marks[: tensor.numel() * per].reshape(-1, per).min(axis=1) == 0)
+            if region.log is not None and region.start <= start < region.start + max(region.size, 1):
+                return region.log.unwritten(start, size, tensor.numel())
         return np.arange(tensor.numel())
 
     def load(self, text: str | CppModule) -> LoadedModule:
@@ -145,8 +137,11 @@ class VirtualGpu:
             fresh=self.tracer is not None,
         )  # fmt: skip
         isa_of(self.target).prepare(launch)
+        if self.launches:
+            self.launches[-1].memory.forget()
         self.launches.append(launch)
         self._run(launch)
+        memory.forget_readers()
         return launch
 
     def _run(self, launch: Launch) -> None:

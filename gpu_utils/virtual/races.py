@@ -1,0 +1,301 @@
+"""Who read and who wrote each byte of a tensor in one launch, and the races that follow.
+
+Two programs of a launch run in any order, also at the same time. A launch is wrong where that order decides a value:
+both write different values, or one writes where the other has read something else, or one reads what the other has
+written. Atomics and polling loads order programs; what a program does after one of them is taken to be ordered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpu_utils.errors import Race
+from gpu_utils.virtual.machine import Op, State, source_of
+from gpu_utils.virtual.words import ORIGIN, WORDS
+
+# Bit of an entry of `writer`: several programs wrote the same value there.
+AGREED = 1 << 30
+# Entries side by side are read and marked at once; complex128 is NumPy's word of 16 bytes, and never computed with.
+_WIDE: dict[int, Any] = {1: np.int32, 2: np.int64, 4: np.complex128}
+_ACQUIRES = re.compile(r"^(?:@\S+ )?ld\..*(?:volatile|acquire|relaxed)|_load_.*(?:\bsc1\b|\bglc\b|SCOPE_DEV|SCOPE_SYS)")
+
+
+# Entries of logs that are over, by their number: memory that was touched before costs a tenth of fresh memory.
+_spare: dict[int, list[np.ndarray]] = {}
+_SPARE_BYTES = 1 << 28
+
+
+def _keep(entries: np.ndarray | None) -> None:
+    """Take back the entries of a log."""
+    if entries is not None:
+        if sum(4 * size * len(arrays) for size, arrays in _spare.items()) + entries.nbytes > _SPARE_BYTES:
+            _spare.clear()
+        if entries.nbytes <= _SPARE_BYTES:
+            _spare.setdefault(len(entries), []).append(entries)
+
+
+@lru_cache(maxsize=4096)
+def acquires(text: str) -> bool:
+    """Whether a load of this text may wait for another program: volatile, acquire, past the caches of the unit."""
+    return bool(_ACQUIRES.search(text))
+
+
+@dataclass(slots=True, eq=False)
+class Access:
+    """What the lanes of one op access. address: int64 (waves, lanes), or (n,) with the lanes that `mask` selects."""
+
+    state: State
+    op: Op
+    address: np.ndarray
+    size: int
+    mask: np.ndarray | None
+
+    def marks(self, entries: int) -> np.ndarray:
+        """1 + the program of each lane, as one word that fills `entries` entries; broadcastable to `address`."""
+        per_wave = (self.state.program_number + 1).astype(np.int32)
+        word = np.repeat(per_wave, entries).view(_WIDE[entries])[:, None]
+        return word if self.mask is None else np.broadcast_to(word, self.mask.shape)[self.mask]
+
+    def flat(self) -> tuple[np.ndarray, np.ndarray]:
+        """(address, 1 + program) of each lane, (n,) each."""
+        return self.address.ravel(), np.broadcast_to(self.marks(1), self.address.shape).ravel()
+
+
+class Owner(Protocol):
+    """The region of a log. keep: the tensor, which says how values are shown."""
+
+    name: str
+    start: int
+    size: int
+    keep: Any
+
+
+class AccessLog:
+    """Of the bytes from `start` on: `writer` and `reader` hold 1 + the program that came last, 0 for nobody.
+
+    One int32 entry stands for `grain` bytes, as many as the narrowest access so far had.
+    """
+
+    def __init__(self, region: Owner) -> None:
+        self.region, self.start = region, region.start
+        self.base, self.end, self.grain = region.start & ~15, region.start + region.size, 4
+        self.writer: np.ndarray | None = None
+        self.reader: np.ndarray | None = None
+
+    def load(self, access: Access, ordered: np.ndarray | None) -> None:
+        """Note a load. ordered: bool by program, those that have waited for others. Raises Race."""
+        if self.reader is None:
+            self.reader = self._empty()
+        for place, entries in self._places(access):
+            marks = access.marks(entries)
+            if self.writer is not None and _others(self.writer.view(_WIDE[entries]).take(place), marks):
+                self._check_read(access, ordered)
+            self.reader.view(_WIDE[entries])[place] = marks
+
+    def store(
+        self, access: Access, new: list[np.ndarray], synced: np.ndarray | None, ordered: np.ndarray | None
+    ) -> bool:
+        """Check a store of the words `new` before it is done. Raises Race. Returns whether it meets other programs."""
+        if self.writer is None:
+            self.writer = self._empty()
+        met = False
+        for place, entries in self._places(access):
+            marks, view = access.marks(entries), _WIDE[entries]
+            met |= _others(self.writer.view(view).take(place), marks)
+            met |= self.reader is not None and _others(self.reader.view(view).take(place), marks)
+        if met:
+            self._check_write(access, new, synced, ordered)
+        return met
+
+    def stored(
+        self, access: Access, new: list[np.ndarray], met: bool, synced: np.ndarray | None, ordered: np.ndarray | None
+    ) -> None:
+        """Note a store that was done; finds lanes of two programs that met in it. Raises Race."""
+        assert self.writer is not None
+        shared = self._agreed(access) if met else None
+        for place, entries in self._places(access):
+            marks, view = access.marks(entries), self.writer.view(_WIDE[entries])
+            view[place] = marks
+            if len(access.state.block_ids) > 1 and _others(view.take(place), marks):
+                self._check_write(access, new, synced, ordered)
+                shared = self._agreed(access)
+        if shared is not None:
+            self.writer[shared] |= AGREED
+
+    def forget_readers(self) -> None:
+        """At the end of a launch: who wrote stays known, for `unwritten`."""
+        _keep(self.reader)
+        self.reader = None
+
+    def forget(self) -> None:
+        """When the next launch begins."""
+        _keep(self.reader)
+        _keep(self.writer)
+        self.reader = self.writer = None
+
+    def unwritten(self, start: int, size: int, count: int) -> np.ndarray:
+        """Which of `count` elements of `size` bytes from address `start` on were never written, their indices."""
+        if self.writer is None:
+            return np.arange(count)
+        marks = self.writer if size >= self.grain else np.repeat(self.writer, self.grain // size)
+        grain = min(size, self.grain)
+        first, per = (start - self.base) // grain, size // grain
+        return np.flatnonzero(marks[first : first + count * per].reshape(-1, per).min(axis=1) == 0)
+
+    # entries
+
+    def _empty(self) -> np.ndarray:
+        size = ((self.end - self.base) // self.grain // 4 + 2) * 4
+        if not (spare := _spare.get(size)):
+            return np.zeros(size, np.int32)
+        entries = spare.pop()
+        entries.fill(0)
+        return entries
+
+    def _refine(self, grain: int) -> None:
+        fold = self.grain // grain
+        self.grain = grain
+        if self.writer is not None:
+            self.writer = np.repeat(self.writer, fold)
+        if self.reader is not None:
+            self.reader = np.repeat(self.reader, fold)
+
+    def _places(self, access: Access) -> Iterator[tuple[np.ndarray, int]]:
+        """(places in the log seen as words of n entries, n) that cover the access."""
+        bits = int(np.bitwise_or.reduce(access.address, axis=None))
+        lowest = (bits | access.size) & -(bits | access.size)
+        if lowest < self.grain:
+            self._refine(lowest)
+        entries = access.size // self.grain
+        place = (access.address - self.base) >> (self.grain.bit_length() - 1)
+        if entries in _WIDE and not bits & (access.size - 1):
+            yield place >> (entries.bit_length() - 1), entries
+        else:
+            for part in range(entries):
+                yield place + part, 1
+
+    def _index(self, address: np.ndarray, size: int) -> np.ndarray:
+        """Entries of each lane, (n, size / grain)."""
+        return ((address - self.base) // self.grain)[:, None] + np.arange(size // self.grain)
+
+    def _old(self, address: np.ndarray, size: int) -> np.ndarray:
+        """What memory holds, one word per entry, (n, size / grain)."""
+        return WORDS[self.grain].take(((address - ORIGIN) // self.grain)[:, None] + np.arange(size // self.grain))
+
+    def _new(self, new: list[np.ndarray], size: int) -> np.ndarray:
+        """What a store of `new` leaves there, as `_old`."""
+        words = np.stack([word.ravel() for word in new], axis=1)
+        return words.astype(f"u{size // len(new)}", copy=False).view(f"u{self.grain}")
+
+    # races
+
+    def _check_read(self, access: Access, ordered: np.ndarray | None) -> None:
+        assert self.writer is not None
+        address, mine = access.flat()
+        index = self._index(address, access.size)
+        writer = self.writer[index]
+        clash = (writer != 0) & (writer < AGREED) & (writer != mine[:, None])
+        if ordered is not None:
+            clash &= ~ordered[mine - 1][:, None]
+        if clash.any():
+            lane, entry = (int(at) for at in np.argwhere(clash)[0])
+            offset, value, _ = self._shown(int(address[lane]) + entry * self.grain, None)
+            raise Race(
+                f"{_kernel(access)}: program {mine[lane] - 1} reads {value} at {self._where(offset)}, which program "
+                f"{writer[lane, entry] - 1} has written, with no atomic between them; what it reads depends on which "
+                "comes first"
+            )
+
+    def _check_write(
+        self, access: Access, new: list[np.ndarray], synced: np.ndarray | None, ordered: np.ndarray | None
+    ) -> None:
+        assert self.writer is not None
+        address, mine = access.flat()
+        index, program = self._index(address, access.size), mine[:, None]
+        words = self._new(new, access.size)
+        differs = self._old(address, access.size) != words
+        other = self.writer[index] & (AGREED - 1)
+        clash = differs & (other != 0) & (other != program)
+        if synced is not None:  # both used atomics that return a value: they may hold a lock
+            clash &= ~(synced[program - 1] & synced[other - 1])
+        if clash.any():
+            lane, entry = (int(at) for at in np.argwhere(clash)[0])
+            place = int(address[lane]) + entry * self.grain
+            offset, old, value = self._shown(place, words[lane].view(np.uint8), int(address[lane]))
+            raise Race(
+                f"{_kernel(access)}: programs {other[lane, entry] - 1} and {mine[lane] - 1} both write "
+                f"{self._where(offset)} with different values ({old} and {value}) and no atomic; the result depends "
+                "on which comes last"
+            )
+        if self.reader is None:
+            return
+        other = self.reader[index]
+        clash = differs & (other != 0) & (other != program)
+        if ordered is not None:
+            clash &= ~ordered[program - 1]
+        if clash.any():
+            lane, entry = (int(at) for at in np.argwhere(clash)[0])
+            place = int(address[lane]) + entry * self.grain
+            offset, old, value = self._shown(place, words[lane].view(np.uint8), int(address[lane]))
+            raise Race(
+                f"{_kernel(access)}: program {other[lane, entry] - 1} has read {old} at {self._where(offset)}, and "
+                f"program {mine[lane] - 1} writes {value} there, with no atomic between them; the result depends on "
+                "which comes first, and an update may be lost (tl.atomic_add updates in one step)"
+            )
+
+    def _agreed(self, access: Access) -> np.ndarray:
+        """Entries that another program has written before, with the same value since nothing was raised."""
+        assert self.writer is not None
+        address, mine = access.flat()
+        index = self._index(address, access.size)
+        other = self.writer[index]
+        return index[(other != 0) & (other != mine[:, None])]
+
+    def _where(self, address: int) -> str:
+        return f"byte offset {address - self.start} of {self.region.name}"
+
+    def _shown(self, address: int, raw: np.ndarray | None, first: int = 0) -> tuple[int, str, str]:
+        """(address of the first element there that changes, its value in memory, its value with `raw` from `first` on),
+        as numbers of the tensor's type."""
+        size = self.region.keep.element_size() if hasattr(self.region.keep, "element_size") else self.grain
+        place = address - (address - self.start) % size
+        for start in range(place, address + self.grain, size):
+            old = WORDS[1][start - ORIGIN : start - ORIGIN + size].copy()
+            new = old.copy()
+            if raw is not None:
+                low, high = max(start, first), min(start + size, first + len(raw))
+                new[low - start : high - start] = raw[low - first : high - first]
+            if raw is None or (old != new).any():
+                break
+        return start, self._number(old), self._number(new)
+
+    def _number(self, raw: np.ndarray) -> str:
+        if not hasattr(self.region.keep, "element_size"):
+            return f"{int.from_bytes(raw.tobytes(), 'little'):#x}"
+        import torch
+
+        value = torch.frombuffer(bytearray(raw.tobytes()), dtype=self.region.keep.dtype).item()
+        return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def _kernel(access: Access) -> str:
+    return f"kernel {access.state.program.name}{source_of(access.op)}"
+
+
+def _others(entries: np.ndarray, marks: np.ndarray) -> bool:
+    """Whether some entry is neither empty nor the mark of its lane."""
+    entries = entries.view(np.int32 if entries.itemsize == 4 else np.int64)
+    if not np.count_nonzero(entries):
+        return False
+    marks = np.ascontiguousarray(marks).view(entries.dtype)
+    if marks.ndim == 2 and entries.shape != marks.shape:  # one mark for each wave
+        per_lane = marks.shape[1]
+        entries = entries.reshape(len(marks), -1, per_lane)
+        marks = marks[:, None, :]
+    return bool(((entries != marks) & (entries != 0)).any())

@@ -1,0 +1,136 @@
+"""Programs of one launch that depend on their order: what is reported, and what is not."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from gpu_utils.errors import Race
+from gpu_utils.virtual import virtual_gpu
+
+TARGETS = ("sm_90", "gfx942", "gfx1100")
+ORDERS = ("program", "shuffled")
+
+
+@triton.jit
+def update_kernel(x, ATOMIC: tl.constexpr):
+    at = x + tl.arange(0, 64)
+    if ATOMIC:
+        tl.atomic_add(at, 1)
+    else:
+        tl.store(at, tl.load(at) + 1)
+
+
+@triton.jit
+def neighbour_kernel(x, out, n, STEP: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + (at + STEP) % n)
+    tl.store(out + at, value * 2)
+
+
+@triton.jit
+def write_then_read_kernel(x, out, SAME: tl.constexpr, STEP: tl.constexpr):
+    program = tl.program_id(0)
+    at = tl.arange(0, 32)
+    value = at * 3 + 1 if SAME else at + program
+    tl.store(x + (0 if SAME else program * 32) + at, value)
+    tl.debug_barrier()
+    other = 0 if SAME else (program + STEP) % tl.num_programs(0) * 32
+    tl.store(out + program * 32 + at, tl.load(x + other + at))
+
+
+@triton.jit
+def different_kernel(out):
+    tl.store(out, (tl.program_id(0) + 1).to(out.dtype.element_ty))
+
+
+@triton.jit
+def last_adds_up_kernel(x, partial, ticket, out, BLOCK: tl.constexpr, PROGRAMS: tl.constexpr):
+    program = tl.program_id(0)
+    tl.store(partial + program, tl.sum(tl.load(x + program * BLOCK + tl.arange(0, BLOCK))))
+    tl.debug_barrier()
+    if tl.atomic_add(ticket, 1) == PROGRAMS - 1:
+        tl.store(out, tl.sum(tl.load(partial + tl.arange(0, PROGRAMS))))
+
+
+@triton.jit
+def locked_update_kernel(x, lock):
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(x, tl.load(x) + 1)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_update_that_other_programs_lose_is_a_race_and_an_atomic_is_none(target, order):
+    x = torch.zeros(64, dtype=torch.int32)
+    with virtual_gpu(target, order=order) as gpu:
+        with pytest.raises(Race, match=r"program \d has read 0 at byte offset 0 of x, and program \d writes 1 there"):
+            update_kernel[(8,)](x, ATOMIC=False)
+        x.zero_()
+        update_kernel[(8,)](x, ATOMIC=True)
+        update_kernel[(1,)](x, ATOMIC=False)
+    assert x.tolist() == [9] * 64
+    assert "test_races.py" in str(gpu.launches[0].program.ops[0].line)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_reading_a_neighbour_that_is_overwritten_is_a_race_and_reading_another_tensor_is_none(target):
+    x = torch.arange(1.0, 513)
+    out = torch.empty(512)
+    with virtual_gpu(target):
+        neighbour_kernel[(4,)](x, out, 512, STEP=1, BLOCK=128)
+        assert torch.equal(out, x.roll(-1) * 2)
+        neighbour_kernel[(4,)](out, out, 512, STEP=0, BLOCK=128)
+        with pytest.raises(Race, match="program 3 has read 1 at byte offset 0 of out, and program 0 writes 4 there"):
+            neighbour_kernel[(4,)](x, x, 512, STEP=1, BLOCK=128)
+
+
+def test_what_is_read_and_left_as_it_is_is_no_race():
+    x = torch.zeros(512)
+    with virtual_gpu("gfx942"):
+        neighbour_kernel[(4,)](x, x, 512, STEP=1, BLOCK=128)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_reading_what_another_program_wrote_is_a_race(target):
+    x, out = torch.zeros(256, dtype=torch.int32), torch.zeros(256, dtype=torch.int32)
+    with virtual_gpu(target):
+        write_then_read_kernel[(8,)](x, out, SAME=False, STEP=0)
+        with pytest.raises(Race, match=r"program \d reads \d at .* of x, which program \d has written, with no atomic"):
+            write_then_read_kernel[(8,)](x, out, SAME=False, STEP=1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_reading_what_every_program_wrote_alike_is_none(target):
+    x, out = torch.zeros(32, dtype=torch.int32), torch.zeros(256, dtype=torch.int32)
+    with virtual_gpu(target):
+        write_then_read_kernel[(8,)](x, out, SAME=True, STEP=0)
+    assert torch.equal(out.reshape(8, 32), (torch.arange(32) * 3 + 1).int().expand(8, 32))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_last_program_may_read_what_all_wrote_before_their_ticket(target, order):
+    x = torch.ones(16 * 64)
+    partial, ticket, out = torch.zeros(16), torch.zeros(1, dtype=torch.int32), torch.zeros(1)
+    with virtual_gpu(target, order=order):
+        last_adds_up_kernel[(16,)](x, partial, ticket, out, BLOCK=64, PROGRAMS=16)
+    assert out.item() == 1024
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_update_under_a_lock_is_none(target):
+    x, lock = torch.zeros(1), torch.zeros(1, dtype=torch.int32)
+    with virtual_gpu(target):
+        locked_update_kernel[(8,)](x, lock)
+    assert x.item() == 8
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.int8])
+def test_the_values_of_a_race_are_numbers_of_the_tensors_type(dtype):
+    out = torch.zeros(1, dtype=dtype)
+    with virtual_gpu("gfx942"), pytest.raises(Race, match=r"byte offset 0 of out with different values \(2 and 1\)"):
+        different_kernel[(2,)](out)
