@@ -17,29 +17,34 @@ def check(what: _What, notebook: _Notebook = None) -> None:
 
     Example: w2w check 00     Example: w2w check 00.saxpy
     """
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
     from gpu_utils import exercises
     from gpu_utils.course.paths import course
     from gpu_utils.errors import NotebookUnreadable
-    from gpu_utils.grading import check as engine
+    from gpu_utils.grading import fork_server
     from gpu_utils.grading.notebook import answers
-    from gpu_utils.grading.sandbox import run_apart
-    from gpu_utils.ui.notebook import record
-    from gpu_utils.ui.report import report_text
 
     here = course()
     unit = here.find(what.split(".")[0])
-    chosen = [exercises.find(what)] if "." in what else list(exercises.of_unit(unit.number))
+    chosen = [what] if "." in what else exercises.ids(unit.number)
+    modules = [exercises.module_of(name) for name in chosen]
     path = notebook or here.copy(unit)
     if not path.exists():
         raise NotebookUnreadable(f"there is no {here.relative(path)}; make your copy with: w2w start {unit.number}")
     found = answers(path)
+    fork_server.start(["gpu_utils.cli", *modules])  # it imports torch while this process does
+
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from gpu_utils.grading import check as engine
+    from gpu_utils.grading.sandbox import run_apart
+    from gpu_utils.ui.notebook import record
+    from gpu_utils.ui.report import report_text
+
     passed = 0
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, transient=True) as bar:
         task = bar.add_task("starting", total=len(chosen))
-        for exercise in chosen:
+        for exercise in map(exercises.find, chosen):
             bar.update(task, description=f"checking {exercise.id}")
             answer = found.find(exercise.id)
             if answer is None:

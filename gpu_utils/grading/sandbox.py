@@ -24,6 +24,7 @@ import torch
 
 from gpu_utils.backends import backend
 from gpu_utils.errors import CheckTimeout
+from gpu_utils.grading import fork_server
 from gpu_utils.grading.check import Job, Runner
 from gpu_utils.grading.execute import Attempt, learner_line, run, signature_problem, time_limit
 from gpu_utils.grading.exercise import Exercise
@@ -46,9 +47,9 @@ def run_apart(source: str, find: Callable[[str], Exercise]) -> Runner:
             folder = Path(name)
             (folder / "answer.py").write_text(source, encoding="utf-8")
             torch.save([(job.backend, job.inputs, job.compile_targets, job.idle) for job in jobs], folder / "jobs.pt")
-            context = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(["torch", "gpu_utils.grading.sandbox"])
-            process = context.Process(target=_child, args=(find, exercise.id, str(folder)), daemon=True)
+            fork_server.start()
+            forking = multiprocessing.get_context("forkserver")
+            process = forking.Process(target=_child, args=(find, exercise.id, str(folder)), daemon=True)
             process.start()
             try:
                 return _collect(exercise, process, folder, len(jobs))

@@ -17,10 +17,11 @@ SLOW = {"torch", "numpy", "triton", "nbformat", "jsonschema", "jupytext", "trans
 COMMANDS = (["status"], ["hint", "00.saxpy"], ["list"], ["start", "00"], ["reset", "02"], ["status", "--help"])
 
 
-def loaded_by(program: str, *arguments: str) -> set[str]:
+def loaded_by(program: str) -> set[str]:
     """Which of the slow packages a fresh Python has loaded after a program."""
     program += f"\nimport sys\nprint('loaded', *({SLOW!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     return set(done.stdout.splitlines()[-1].split()[1:])
 
 
@@ -73,3 +74,30 @@ def test_hints_that_are_no_plain_text_are_asked_of_the_exercise(monkeypatch, tmp
 def test_a_hint_for_an_unknown_exercise_offers_the_nearest(asked):
     with pytest.raises(UnknownName, match=r"00\.saxpy"):
         exercises.hints(asked)
+
+
+def test_what_answers_are_forked_from_runs_no_operation_asks_for_no_gpu_and_starts_no_thread():
+    program = (
+        "import importlib, os, sys, numpy, torch\n"
+        "from gpu_utils import exercises\n"
+        "from gpu_utils.grading.watch import Watch\n"
+        "def refuse(*_):\n"
+        "    raise AssertionError('asked the driver for a GPU: a fork of this process could not use it')\n"
+        "torch._C._cuda_getDeviceCount = torch.cuda.is_available = torch.cuda.init = refuse\n"
+        "ran = []\n"
+        "class Note(Watch):\n"
+        "    def __torch_dispatch__(self, operation, types, args, kwargs=None):\n"
+        "        ran.append(operation)\n"
+        "        return operation(*args, **(kwargs or {}))\n"
+        "threads = os.listdir('/proc/self/task')\n"
+        "with Note():\n"
+        "    for name in ('gpu_utils.cli', 'gpu_utils.grading.sandbox', *map(exercises.module_of, exercises.ids())):\n"
+        "        importlib.import_module(name)\n"
+        "assert not ran, ran\n"
+        "assert os.listdir('/proc/self/task') == threads\n"
+        "with Note():\n"
+        "    torch.ones(3)\n"
+        "assert ran, 'nothing would have been seen'\n"
+        "assert 'torch._dynamo' not in sys.modules, 'a watch imports the compiler of torch'\n"
+    )
+    loaded_by(program)

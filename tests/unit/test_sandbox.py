@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from gpu_utils.grading.check import check
 from gpu_utils.grading.sandbox import run_apart
@@ -105,3 +106,43 @@ def test_a_process_that_the_answer_started_ends_with_the_check(tmp_path):
     )
     assert verdict(source).passed
     assert _ends(int(note.read_text()))
+
+
+def test_nothing_of_one_answer_reaches_the_next():
+    marks = (
+        "import os, sys, torch\n"
+        "from gpu_utils.grading import exercise\n"
+        "def affine(x):\n"
+        "    torch.set_default_dtype(torch.float64)\n"
+        "    os.environ['W2W_MARK'] = torch.mark = exercise.mark = 'left by an answer'\n"
+        "    return 2 * x + 1\n"
+    )
+    looks = (
+        "import os, torch\n"
+        "from gpu_utils.grading import exercise\n"
+        "def affine(x):\n"
+        "    marks = [os.environ.get('W2W_MARK'), getattr(torch, 'mark', None), getattr(exercise, 'mark', None)]\n"
+        "    return x if any(marks) or torch.get_default_dtype() != torch.float32 else 2 * x + 1\n"
+    )
+    assert verdict(marks).passed
+    assert verdict(looks).passed
+
+
+def test_an_answer_that_uses_every_thread_of_torch_comes_back():
+    wide = torch.randn(600, 600)
+    wide @ wide  # this process has used them too: the answer's is not forked from it
+    source = (
+        "import torch\n"
+        "wide = torch.randn(600, 600)\n"
+        "def affine(x):\n"
+        "    assert not torch.cuda._is_in_bad_fork()\n"
+        "    torch.nn.functional.gelu(wide @ wide).sum().item()\n"
+        "    return 2 * x + 1\n"
+    )
+    assert verdict(source).passed
+
+
+def test_an_answer_that_ends_the_process_it_was_forked_from_costs_only_itself():
+    killer = "import os, signal\ndef affine(x):\n    os.kill(os.getppid(), signal.SIGKILL)\n    return x\n"
+    assert verdict(killer).status == "failed"
+    assert verdict(RIGHT).passed

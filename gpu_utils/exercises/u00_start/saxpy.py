@@ -11,11 +11,11 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.errors import InputCopied
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
+from gpu_utils.grading.watch import Watch
 
 BLOCK = 128
 """Given to the learner, so that a wrong answer behaves like the misconception that explains it."""
@@ -48,7 +48,7 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
     return tolerance(inputs["x"].dtype, k=2, magnitude=abs(inputs["a"]))
 
 
-class _NoCopies(TorchDispatchMode):
+class _NoCopies(Watch):
     """Refuses copies of tensors inside the block: contiguous(), clone(), reshape() of a view that needs one."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

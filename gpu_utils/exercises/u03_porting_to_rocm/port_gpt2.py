@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.watch import Watch
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
 from gpu_utils.model.training import accumulated_step, learning_rate, parameter_groups
 
@@ -119,7 +119,7 @@ def _facts(
     return facts
 
 
-class _ProductTypes(TorchDispatchMode):
+class _ProductTypes(Watch):
     """Records the dtypes in which matrix products are computed."""
 
     def __init__(self) -> None:

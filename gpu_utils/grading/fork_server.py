@@ -1,0 +1,17 @@
+"""The process that answers are forked from: it imports what they need and runs nothing, neither theirs nor torch's.
+
+A process that has run torch's kernels holds locks and threads that do not survive a fork, and one that has asked for a
+GPU cannot hand it on. So answers are forked from this one, which can be started before its caller has imported torch.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.forkserver
+from collections.abc import Iterable
+
+
+def start(modules: Iterable[str] = ()) -> None:
+    """Start it, unless it runs already, and let it import `modules` meanwhile: the call comes back at once."""
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["gpu_utils.grading.sandbox", *modules])
+    multiprocessing.forkserver.ensure_running()
