@@ -31,7 +31,7 @@ class Access:
 
     waves: wave instructions; lanes: active lanes; bytes: bytes asked for; transactions: distinct sectors of each wave
     instruction (global) or bank cycles (shared); ideal: the least that the same bytes could need side by side, and no
-    more than was used (lanes that share an address need less).
+    more than was used (lanes that share an address need less). seen: the last pattern of a global op, and its counts.
     """
 
     waves: int = 0
@@ -40,10 +40,14 @@ class Access:
     transactions: int = 0
     ideal: int = 0
     kind: str = "load"
+    seen: tuple[np.ndarray, Touched] | None = None
 
 
-# Up to so many lanes it is quicker to look up a pattern of addresses than to count it again.
-FEW_LANES = 4096
+# waves and lanes that take part, transactions or cycles, and the fewest possible
+Touched = tuple[int, int, int, int]
+# Patterns of addresses that a launch keeps.
+MOST_SEEN = 256
+_FAR = np.int64(1 << 62)
 
 
 class Counters:
@@ -62,7 +66,7 @@ class Counters:
         self.shareds: dict[int, Access] = {}
         self.launched_waves = 0
         self.launched_blocks = 0
-        self._sectors_seen: dict[tuple[int, bytes], tuple[int, int, int, int]] = {}
+        self._sectors_seen: dict[tuple[int, bytes], Touched] = {}
         self._banks_seen: dict[tuple[int, bytes], tuple[int, int]] = {}
 
     # called by memory
@@ -84,31 +88,30 @@ class Counters:
             access = self.globals[op.index] = Access(kind="atomic" if atomic else "store" if store else "load")
         if self.record is not None:
             self._keep(self.record, state, touched_segments(address, size, mask, 32)[0], store, atomic, wave)
-        waves, lanes, transactions, ideal = self._touched(address, size, mask)
+        waves, lanes, transactions, ideal = self._touched(access, address, size, mask, state.waves_per_block)
         access.waves += waves
         access.lanes += lanes
         access.bytes += lanes * size
         access.transactions += transactions
         access.ideal += ideal
 
-    def _touched(self, address: np.ndarray, size: int, mask: np.ndarray | None) -> tuple[int, int, int, int]:
-        """What `_sectors` says; a pattern is counted once."""
+    def _touched(self, access: Access, address: np.ndarray, size: int, mask: np.ndarray | None, block: int) -> Touched:
+        """What `_sectors` says; what an op does again, and what the waves of all blocks do alike, is counted once."""
         sector = self.chip.sector
-        if address.size > FEW_LANES:
-            return _sectors(address, size, mask, sector)
-        active = address if mask is None else address[mask]
-        if active.size == 1:
-            first = int(active.item())
-            touched = (first + size - 1) // sector - first // sector + 1
-            return 1, 1, touched, min(touched, -(-size // sector))
-        low = _lowest(address, mask, active, sector)
-        key = (size, low.tobytes())
-        seen = self._sectors_seen.get(key)
-        if seen is None:
-            if len(self._sectors_seen) > 64:
+        low = _lowest(address, mask, sector)
+        if access.seen is not None:
+            before, seen = access.seen
+            if before.shape == low.shape and not np.count_nonzero(before != low):
+                return seen
+        waves, times = _without_repeats(low, block)
+        key = (size, waves.tobytes())
+        once = self._sectors_seen.get(key)
+        if once is None:
+            if len(self._sectors_seen) > MOST_SEEN:
                 self._sectors_seen.clear()
-            seen = self._sectors_seen[key] = _sectors(low, size, mask, sector)
-        return seen
+            once = self._sectors_seen[key] = _sectors(waves, size, None if mask is None else waves >= 0, sector)
+        access.seen = low, (once[0] * times, once[1] * times, once[2] * times, once[3] * times)
+        return access.seen[1]
 
     def _keep(
         self, record: list[Any], state: Any, ordered: np.ndarray, store: bool, atomic: bool, wave: int | None
@@ -132,7 +135,8 @@ class Counters:
         key = size, offset % (4 * self.chip.banks)
         cost = pattern.costs.get(key)
         if cost is None:
-            cost = pattern.costs[key] = self._banked(pattern.base.astype(np.int64) + offset, size, pattern.mask)
+            place = pattern.base.astype(np.int64) + offset
+            cost = pattern.costs[key] = self._banked(place, size, pattern.mask, pattern.block)
         waves, lanes, cycles, least = cost
         access.waves += waves
         access.lanes += lanes
@@ -140,20 +144,20 @@ class Counters:
         access.transactions += cycles
         access.ideal += least
 
-    def _banked(self, offset: np.ndarray, size: int, mask: np.ndarray | None) -> tuple[int, int, int, int]:
-        """(waves and lanes that take part, bank cycles, the fewest possible); a pattern is counted once."""
-        active = offset if mask is None else offset[mask]
-        if active.size == 1:
-            return 1, 1, 1, 1
-        waves = len(offset) if mask is None else int(np.count_nonzero(mask.any(axis=1)))
-        low = _lowest(offset, mask, active, 4 * self.chip.banks)
-        key = (size, low.tobytes())
-        seen = self._banks_seen.get(key)
-        if seen is None:
-            if len(self._banks_seen) > 256:
+    def _banked(self, offset: np.ndarray, size: int, mask: np.ndarray | None, block: int) -> Touched:
+        """(waves and lanes that take part, bank cycles, the fewest possible)."""
+        low = _lowest(offset, mask, 4 * self.chip.banks)
+        waves, times = _without_repeats(low, block)
+        key = (size, waves.tobytes())
+        cycles = self._banks_seen.get(key)
+        if cycles is None:
+            if len(self._banks_seen) > MOST_SEEN:
                 self._banks_seen.clear()
-            seen = self._banks_seen[key] = bank_cycles(low, size, self.chip.banks)
-        return waves, active.size, *seen
+            cycles = self._banks_seen[key] = bank_cycles(waves, size, self.chip.banks)
+        if mask is None:
+            return len(offset), offset.size, cycles[0] * times, cycles[1] * times
+        taking_part = int(np.count_nonzero(mask.any(axis=1))), int(np.count_nonzero(mask))
+        return *taking_part, cycles[0] * times, cycles[1] * times
 
     # asked by people
 
@@ -245,13 +249,25 @@ class Counters:
         )
 
 
-def _lowest(address: np.ndarray, mask: np.ndarray | None, active: np.ndarray, period: int) -> np.ndarray:
-    """The same pattern near zero, -1 for a lane that does not take part: whole periods further on nothing changes."""
-    low = address - int(active.min() if active.size else 0) // period * period
+def _lowest(address: np.ndarray, mask: np.ndarray | None, period: int) -> np.ndarray:
+    """Each wave's pattern near zero, -1 for a lane that does not take part: whole periods further on nothing changes.
+
+    period: a power of two.
+    """
+    first = (address if mask is None else np.where(mask, address, _FAR)).min(axis=1)
+    low = address - (first & -period)[:, None]
     return low if mask is None else np.where(mask, low, -1)
 
 
-def _sectors(address: np.ndarray, size: int, mask: np.ndarray | None, sector: int) -> tuple[int, int, int, int]:
+def _without_repeats(low: np.ndarray, block: int) -> tuple[np.ndarray, int]:
+    """(the first waves, how often they come) when all waves do the same, or all blocks of `block` waves."""
+    for count in (1, block):
+        if len(low) % count == 0 and not np.count_nonzero(low.reshape(-1, count, low.shape[1]) != low[:count]):
+            return low[:count], len(low) // count
+    return low, 1
+
+
+def _sectors(address: np.ndarray, size: int, mask: np.ndarray | None, sector: int) -> Touched:
     """(waves and lanes that take part, sectors that the waves touch, the fewest possible for as many lanes)."""
     ordered, lanes = touched_segments(address, size, mask, sector)
     per_wave = np.add.reduce(ordered[:, 1:] != ordered[:, :-1], axis=1, dtype=np.uint16)

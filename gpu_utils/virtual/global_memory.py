@@ -18,7 +18,7 @@ from gpu_utils.errors import MisalignedAccess, OutOfBounds
 from gpu_utils.virtual.atomics import update_in_order
 from gpu_utils.virtual.machine import Op, State, source_of
 from gpu_utils.virtual.races import Access, AccessLog, acquires
-from gpu_utils.virtual.words import ORIGIN, UINT, WORDS
+from gpu_utils.virtual.words import ORIGIN, UINT, WORDS, narrow
 
 
 @dataclass(slots=True, eq=False)
@@ -169,9 +169,10 @@ class Memory:
         Returns `count` fresh arrays (waves, lanes) of uint8/16/32/64; lanes outside `mask` hold anything.
         aligned: whether the hardware wants the address to be a multiple of `width`.
         """
-        active = self._active(address, mask)
-        if active.size == 0:
+        mask, some = narrow(mask)
+        if not some:
             return [np.zeros(address.shape, UINT[width]) for _ in range(count)]
+        active = self._active(address, mask)
         region = self.locate(state, op, active, width * count, "reads")
         state.counters.global_access(state, op, self.offsets(address, region), width * count, mask)
         if self.races:
@@ -237,9 +238,10 @@ class Memory:
         When several lanes write one address the last lane in program order wins. Raises Race when
         another program of the launch wrote a different value there (see docs/virtual-gpu.md).
         """
-        active = self._active(address, mask)
-        if active.size == 0:
+        mask, some = narrow(mask)
+        if not some:
             return
+        active = self._active(address, mask)
         region = self.locate(state, op, active, width * len(values), "writes")
         state.counters.global_access(state, op, self.offsets(address, region), width * len(values), mask, store=True)
         if width > 1 and int(np.bitwise_or.reduce(active, axis=None)) & (width - 1):
@@ -321,9 +323,10 @@ class Memory:
         value: array (waves, lanes) of unsigned words of `width` bytes. Returns the old values
         (uint arrays (waves, lanes)); lanes outside `mask` hold anything.
         """
-        active = self._active(address, mask)
-        if active.size == 0:
+        mask, some = narrow(mask)
+        if not some:
             return np.zeros(address.shape, UINT[width])
+        active = self._active(address, mask)
         region = self.locate(state, op, active, width, "updates")
         state.counters.global_access(state, op, self.offsets(address, region), width, mask, atomic=True)
         if int(np.bitwise_or.reduce(active, axis=None)) & (width - 1):

@@ -8,7 +8,7 @@ from gpu_utils.errors import OutOfBounds, UninitialisedShared
 from gpu_utils.virtual.atomics import update_in_order
 from gpu_utils.virtual.machine import Op, State, source_of
 from gpu_utils.virtual.shared_patterns import Pattern, Patterns
-from gpu_utils.virtual.words import UINT
+from gpu_utils.virtual.words import UINT, narrow
 
 
 class Shared:
@@ -32,7 +32,7 @@ class Shared:
         self.written = written[skip : skip + blocks * self.stride // 2]
         self.marks = {width: self.written.view(dtype) for width, dtype in UINT.items()}
         self.block_base = np.repeat(np.arange(blocks) * self.stride, waves_per_block)[:, None]
-        self.patterns = Patterns()
+        self.patterns = Patterns(self.block_base, waves_per_block)
 
     def reset(self) -> None:
         """What a new batch finds: nothing written."""
@@ -49,19 +49,20 @@ class Shared:
         part.words = {width: words[start // width : end // width] for width, words in self.words.items()}
         part.written = self.written[start // 2 : end // 2]
         part.marks = {width: marks[start // 2 // width : end // 2 // width] for width, marks in self.marks.items()}
-        part.block_base, part.patterns = np.zeros((len(self.block_base) // self.blocks, 1), np.int64), Patterns()
+        part.block_base = np.zeros((self.patterns.block, 1), np.int64)
+        part.patterns = Patterns(part.block_base, self.patterns.block)
         return part
 
     def _find(
         self, state: State, op: Op, base: np.ndarray, offset: int, size: int, mask: np.ndarray | None, what: str
     ) -> tuple[Pattern, int]:
         """The pattern of `base` and the constant to add to it. Raises OutOfBounds."""
-        pattern = self.patterns.find(base, mask, self.block_base)
+        pattern = self.patterns.find(base, mask)
         if pattern.low + offset >= 0 and pattern.high + offset + size <= self.size:
             return pattern, offset
         if offset and base.dtype == np.uint32:  # the sum may wrap into the block's memory
             base, offset = base + np.uint32(offset & 0xFFFFFFFF), 0
-            pattern = self.patterns.find(base, mask, self.block_base)
+            pattern = self.patterns.find(base, mask)
             if pattern.high + size <= self.size:
                 return pattern, 0
         place = base.astype(np.int64) + offset
@@ -83,7 +84,7 @@ class Shared:
         offset: int = 0,
     ) -> list[np.ndarray]:
         """Like GlobalMemory.load. Raises UninitialisedShared for a word that no lane of the block has written."""
-        mask, some = _narrow(mask)
+        mask, some = narrow(mask)
         if not some:
             return [np.zeros(base.shape, UINT[width]) for _ in range(count)]
         size = width * count
@@ -135,7 +136,7 @@ class Shared:
         offset: int = 0,
     ) -> None:
         """Like GlobalMemory.store, without the race check."""
-        mask, some = _narrow(mask)
+        mask, some = narrow(mask)
         if not some:
             return
         size = width * len(values)
@@ -183,7 +184,7 @@ class Shared:
         offset: int = 0,
     ) -> np.ndarray:
         """Like GlobalMemory.atomic."""
-        mask, some = _narrow(mask)
+        mask, some = narrow(mask)
         if not some:
             return np.zeros(base.shape, UINT[width])
         pattern, offset = self._find(state, op, base, offset, width, mask, "updates")
@@ -200,11 +201,3 @@ class Shared:
         result = np.zeros(base.shape, UINT[width])
         result[mask] = old
         return result
-
-
-def _narrow(mask: np.ndarray | None) -> tuple[np.ndarray | None, bool]:
-    """(None in place of a mask of all lanes, whether any lane takes part)."""
-    if mask is None:
-        return None, True
-    some = np.count_nonzero(mask)
-    return None if some == mask.size else mask, bool(some)

@@ -15,10 +15,11 @@ class Pattern:
     low, high: of the lanes that take part, and bits: all their bits together, for the alignment. flat: byte offsets in
     the buffer of the batch; lanes that take no part have the address of one that does. costs: (bytes of a lane,
     constant offset within the banks) -> (waves, lanes, bank cycles, least cycles). written: (constant offset, bytes)
-    that are known to be written all over.
+    that are known to be written all over. block: waves of a block.
     """
 
-    def __init__(self, base: np.ndarray, mask: np.ndarray | None, block_base: np.ndarray) -> None:
+    def __init__(self, base: np.ndarray, mask: np.ndarray | None, block_base: np.ndarray, block: int) -> None:
+        self.block = block
         self.base, self.mask = base.copy(), None if mask is None else mask.copy()
         active = base if mask is None else base[mask]
         self.low, self.high = int(active.min()), int(active.max())
@@ -44,23 +45,27 @@ class Pattern:
 
 
 class Patterns:
-    """The patterns that one buffer of shared memory has met, MOST at a time."""
+    """The patterns that one buffer of shared memory has met, MOST at a time.
+
+    block_base: byte offset of each wave's block in the buffer, int64 (waves, 1); block: waves of a block.
+    """
 
     MOST = 64
 
-    def __init__(self) -> None:
+    def __init__(self, block_base: np.ndarray, block: int) -> None:
+        self.block_base, self.block = block_base, block
         self.known: dict[tuple[bytes, bytes, str, bool], Pattern] = {}
 
     def forget_writes(self) -> None:
         for pattern in self.known.values():
             pattern.written.clear()
 
-    def find(self, base: np.ndarray, mask: np.ndarray | None, block_base: np.ndarray) -> Pattern:
+    def find(self, base: np.ndarray, mask: np.ndarray | None) -> Pattern:
         """The pattern of these addresses; at least one lane takes part."""
         key = (base[0].tobytes(), base[-1].tobytes(), base.dtype.char, mask is None)
         pattern = self.known.get(key)
         if pattern is None or not pattern.holds(base, mask):
             if len(self.known) >= self.MOST:
                 self.known.clear()
-            pattern = self.known[key] = Pattern(base, mask, block_base)
+            pattern = self.known[key] = Pattern(base, mask, self.block_base, self.block)
         return pattern

@@ -20,3 +20,11 @@ class _AddressSpace:
 _BYTES = np.asarray(_AddressSpace())
 # WORDS[width][(address - 4096) // width] is the word at a real address: only ever indexed after a bounds check.
 WORDS = {width: _BYTES.view(dtype) for width, dtype in UINT.items()}
+
+
+def narrow(mask: np.ndarray | None) -> tuple[np.ndarray | None, bool]:
+    """(None in place of a mask of all lanes, whether any lane takes part)."""
+    if mask is None:
+        return None, True
+    some = np.count_nonzero(mask)
+    return None if some == mask.size else mask, bool(some)
