@@ -35,8 +35,11 @@ def passes(version: str) -> bool:
     }
     found = subprocess.run(
         [sys.executable, "-c", "import triton; print(triton.__version__, triton.__file__)"],
-        env=environment, check=True, capture_output=True, text=True,
-    ).stdout.split()  # fmt: skip
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
     if found[0] != version or not found[1].startswith(str(place)):
         raise SystemExit(f"triton {version} was asked for, and {found} was imported")
     print(f"triton {version}", flush=True)

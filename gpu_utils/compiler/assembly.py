@@ -14,9 +14,24 @@ MATRIX, VECTOR, SCALAR, CROSS_LANE = "matrix", "vector", "scalar", "cross-lane"
 BARRIER, WAIT, BRANCH = "barrier", "wait", "branch"
 
 CLASSES = (
-    GLOBAL_LOAD, GLOBAL_STORE, GLOBAL_ATOMIC, ASYNC_COPY, SHARED_LOAD, SHARED_STORE, SHARED_ATOMIC, TENSOR_MEMORY,
-    ARGUMENTS, SCRATCH, MATRIX, VECTOR, SCALAR, CROSS_LANE, BARRIER, WAIT, BRANCH,
-)  # fmt: skip
+    GLOBAL_LOAD,
+    GLOBAL_STORE,
+    GLOBAL_ATOMIC,
+    ASYNC_COPY,
+    SHARED_LOAD,
+    SHARED_STORE,
+    SHARED_ATOMIC,
+    TENSOR_MEMORY,
+    ARGUMENTS,
+    SCRATCH,
+    MATRIX,
+    VECTOR,
+    SCALAR,
+    CROSS_LANE,
+    BARRIER,
+    WAIT,
+    BRANCH,
+)
 """Classes of instructions, the same for both vendors. PTX is written for one thread: it has no scalar class."""
 
 _PTX_RULES = (

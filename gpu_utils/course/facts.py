@@ -118,10 +118,21 @@ def is_origin(kind: str, origin: str) -> bool:
 # Figures outside of boxes
 
 _UNITS = {
-    "TB/s": "TB/s", "GB/s": "GB/s", "TFLOP/s": "TFLOP/s", "TFLOPS": "TFLOP/s", "PFLOP/s": "PFLOP/s",
-    "KiB": "KB", "KB": "KB", "MiB": "MB", "MB": "MB", "GiB": "GB", "GB": "GB",
-    "SMs": "units", "CUs": "units", "XCDs": "dies",
-}  # fmt: skip
+    "TB/s": "TB/s",
+    "GB/s": "GB/s",
+    "TFLOP/s": "TFLOP/s",
+    "TFLOPS": "TFLOP/s",
+    "PFLOP/s": "PFLOP/s",
+    "KiB": "KB",
+    "KB": "KB",
+    "MiB": "MB",
+    "MB": "MB",
+    "GiB": "GB",
+    "GB": "GB",
+    "SMs": "units",
+    "CUs": "units",
+    "XCDs": "dies",
+}
 _FIGURE = re.compile(rf"(\d[\d,]*(?:\.\d+)?)[ -]?({'|'.join(map(re.escape, _UNITS))})(?![\w/])")
 _DEVICE = re.compile(r"(?<=[ -])\d+GB\b")
 _NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?")  # GPT-2 and V3 are names

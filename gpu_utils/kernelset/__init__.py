@@ -21,6 +21,21 @@ from gpu_utils.kernelset import (
 from gpu_utils.kernelset.case import AMD, CASES, NVIDIA, TARGETS, KernelCase, Result, Run
 
 __all__ = [
-    "AMD", "CASES", "NVIDIA", "TARGETS", "KernelCase", "Result", "Run", "atomics", "attention", "elementwise", "flow",
-    "matmuls", "numbers", "rows", "scans", "shapes", "vendor",
-]  # fmt: skip
+    "AMD",
+    "CASES",
+    "NVIDIA",
+    "TARGETS",
+    "KernelCase",
+    "Result",
+    "Run",
+    "atomics",
+    "attention",
+    "elementwise",
+    "flow",
+    "matmuls",
+    "numbers",
+    "rows",
+    "scans",
+    "shapes",
+    "vendor",
+]

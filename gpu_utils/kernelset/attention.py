@@ -64,9 +64,21 @@ def flash_delta_kernel(o_ptr, do_ptr, delta_ptr, S, D: tl.constexpr, BM: tl.cons
 
 @triton.jit
 def flash_backward_kernel(
-    q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dq_ptr, dk_ptr, dv_ptr, S, scale,
-    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-):  # fmt: skip
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    do_ptr,
+    lse_ptr,
+    delta_ptr,
+    dq_ptr,
+    dk_ptr,
+    dv_ptr,
+    S,
+    scale,
+    D: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+):
     head = tl.program_id(1)
     base = head * S * D
     n = tl.program_id(0) * BN + tl.arange(0, BN)

@@ -18,7 +18,6 @@ from gpu_utils.virtual import MODELS
 NVIDIA = tuple(name for name, row in MODELS.items() if row.vendor == "nvidia")
 AMD = tuple(name for name, row in MODELS.items() if row.vendor == "amd")
 TARGETS = NVIDIA + AMD
-INTERPRETER = "interpreter"
 FP8 = {
     "none": (torch.float8_e5m2,),
     "ocp": (torch.float8_e4m3fn, torch.float8_e5m2),

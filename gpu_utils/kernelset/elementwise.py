@@ -11,9 +11,17 @@ import triton.language as tl
 from gpu_utils.kernelset.case import Run, case
 
 DTYPES = (
-    torch.bool, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
-    torch.float32, torch.float64,
-)  # fmt: skip
+    torch.bool,
+    torch.int8,
+    torch.uint8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+)
 
 
 @triton.jit

@@ -11,9 +11,24 @@ from gpu_utils.kernelset.case import Run, case
 
 @triton.jit
 def matmul_kernel(
-    a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, ACC: tl.constexpr, PRECISION: tl.constexpr = None,
-):  # fmt: skip
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    stride_am,
+    stride_ak,
+    stride_bk,
+    stride_bn,
+    stride_cm,
+    stride_cn,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    ACC: tl.constexpr,
+    PRECISION: tl.constexpr = None,
+):
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
     k = tl.arange(0, BK)
@@ -31,10 +46,18 @@ def matmul_kernel(
 
 
 def product(
-    run: Run, name: str, dtype: torch.dtype, out: torch.dtype, acc: tl.dtype, tile: tuple[int, int, int],
-    precision: str | None = None, transposed: bool = False, accumulator: torch.dtype | None = None,
-    magnitude: float = 1.0, warps: int = 4,
-) -> None:  # fmt: skip
+    run: Run,
+    name: str,
+    dtype: torch.dtype,
+    out: torch.dtype,
+    acc: tl.dtype,
+    tile: tuple[int, int, int],
+    precision: str | None = None,
+    transposed: bool = False,
+    accumulator: torch.dtype | None = None,
+    magnitude: float = 1.0,
+    warps: int = 4,
+) -> None:
     """Launch `matmul_kernel` on odd sizes and state the product."""
     M, N, K = run.size(67, 130), run.size(50, 200), run.size(75, 150)
     if dtype == torch.int8:

@@ -77,10 +77,20 @@ def math_of_the_libraries(run: Run) -> None:
         w = x.double()
         a = w.abs()
         expected = {
-            "exp": w.exp(), "log": a.log(), "sin": w.sin(), "cos": w.cos(), "erf": w.erf(), "rsqrt": a.rsqrt(),
-            "tanh": w.tanh(), "pow": a**w, "atan": w.atan(), "log1p": a.log1p(), "floor": w.floor(),
-            "trunc": w.trunc(), "fmod": torch.fmod(w, 0.75),
-        }  # fmt: skip
+            "exp": w.exp(),
+            "log": a.log(),
+            "sin": w.sin(),
+            "cos": w.cos(),
+            "erf": w.erf(),
+            "rsqrt": a.rsqrt(),
+            "tanh": w.tanh(),
+            "pow": a**w,
+            "atan": w.atan(),
+            "log1p": a.log1p(),
+            "floor": w.floor(),
+            "trunc": w.trunc(),
+            "fmod": torch.fmod(w, 0.75),
+        }
         for got, (name, want) in zip(out, expected.items(), strict=True):
             if name in ("floor", "trunc", "fmod"):
                 run.equal(f"{name} {dtype}", got.double(), want)
@@ -218,9 +228,16 @@ def integer_arithmetic_of_every_width(run: Run) -> None:
         shift = (y & 7).to(dtype)
         quotient = torch.div(x, y, rounding_mode="trunc")
         expected = [
-            quotient, x - quotient * y, x << shift, x >> shift, (x & y) | ~(x ^ y), x * y - x + y,
-            torch.minimum(x, y) + x.clamp_min(7), x.abs(), (x < y).to(dtype) + (x != y).to(dtype),
-        ]  # fmt: skip
+            quotient,
+            x - quotient * y,
+            x << shift,
+            x >> shift,
+            (x & y) | ~(x ^ y),
+            x * y - x + y,
+            torch.minimum(x, y) + x.clamp_min(7),
+            x.abs(),
+            (x < y).to(dtype) + (x != y).to(dtype),
+        ]
         run.equal(str(dtype), out[:9], torch.stack(expected))
         if dtype in (torch.int32, torch.int64):
             positive = x.clone().clamp_max(info.max - 8)
@@ -258,9 +275,12 @@ def unsigned_integers_and_high_products(run: Run) -> None:
     pairs = list(zip(x.tolist(), y.tolist(), strict=True))
     low = 2**32 - 1
     expected = [
-        [p * q >> 32 for p, q in pairs], [p // q for p, q in pairs], [p % q for p, q in pairs],
-        [(p >> 5) ^ (p << 7 & low) for p, q in pairs], [max(p, q) for p, q in pairs],
-    ]  # fmt: skip
+        [p * q >> 32 for p, q in pairs],
+        [p // q for p, q in pairs],
+        [p % q for p, q in pairs],
+        [(p >> 5) ^ (p << 7 & low) for p, q in pairs],
+        [max(p, q) for p, q in pairs],
+    ]
     run.equal("32 bits", out.long(), torch.tensor(expected))
     whole = [(p * q + p, q << 32 | p) for p, q in pairs]
     high = [[a * b >> 64 for a, b in whole], [a >> 17 for a, b in whole], [b // (a | 1) for a, b in whole]]
@@ -359,7 +379,8 @@ def bit_functions_of_libdevice(run: Run) -> None:
     run.launch(device_bits_kernel, (triton.cdiv(n, 128),), x, out, n, BLOCK=128)
     words = [f"{v & 0xFFFFFFFF:032b}" for v in x.tolist()]
     expected = [
-        [w.count("1") for w in words], [len(w) - len(w.lstrip("0")) for w in words],
+        [w.count("1") for w in words],
+        [len(w) - len(w.lstrip("0")) for w in words],
         [(v := int(w[::-1], 2)) - (v >> 31 << 32) for w in words],
-    ]  # fmt: skip
+    ]
     run.equal("popc, clz, brev", out, torch.tensor(expected, dtype=torch.int32))

@@ -23,8 +23,12 @@ def inline_ptx_kernel(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
             lop3.b32 $0, t, $1, $2, 0x96;
         }
         """,
-        "=r,r,r", [x, y], dtype=tl.int32, is_pure=True, pack=1,
-    )  # fmt: skip
+        "=r,r,r",
+        [x, y],
+        dtype=tl.int32,
+        is_pure=True,
+        pack=1,
+    )
     tl.store(out_ptr + i, z)
 
 
@@ -47,8 +51,12 @@ def inline_amdgcn_kernel(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
         v_lshlrev_b32 $0, 3, $1
         v_xor_b32 $0, $0, $2
         """,
-        "=&v,v,v", [x, y], dtype=tl.int32, is_pure=True, pack=1,
-    )  # fmt: skip
+        "=&v,v,v",
+        [x, y],
+        dtype=tl.int32,
+        is_pure=True,
+        pack=1,
+    )
     tl.store(out_ptr + i, z)
 
 

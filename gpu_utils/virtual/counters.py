@@ -19,9 +19,18 @@ from gpu_utils.virtual.shared_patterns import Pattern
 # rcp, rsq, sqrt, sin, cos; "matrix": MFMA, WMMA, mma, wgmma; "global", "shared": memory; "scalar_memory": s_load,
 # ld.param; "branch", "barrier", "wait" (waitcnt, fences, delays), "move" (register moves, no arithmetic).
 KINDS = (
-    "scalar", "vector", "transcendental", "move", "matrix", "global", "shared", "scalar_memory",
-    "branch", "barrier", "wait",
-)  # fmt: skip
+    "scalar",
+    "vector",
+    "transcendental",
+    "move",
+    "matrix",
+    "global",
+    "shared",
+    "scalar_memory",
+    "branch",
+    "barrier",
+    "wait",
+)
 _SCRATCH = "scratch_"  # AMD's private memory: spills and stacks, kept out of the global_ totals
 
 

@@ -29,20 +29,67 @@ from gpu_utils.virtual.amdgcn.info import AmdInfo
 from gpu_utils.virtual.cache import l2_traffic
 
 ROCPROF_COUNTER_COLUMNS = (
-    "Correlation_Id", "Dispatch_Id", "Agent_Id", "Queue_Id", "Process_Id", "Thread_Id", "Grid_Size", "Kernel_Id",
-    "Kernel_Name", "Workgroup_Size", "LDS_Block_Size", "Scratch_Size", "VGPR_Count", "Accum_VGPR_Count", "SGPR_Count",
-    "Counter_Name", "Counter_Value", "Start_Timestamp", "End_Timestamp",
-)  # fmt: skip
+    "Correlation_Id",
+    "Dispatch_Id",
+    "Agent_Id",
+    "Queue_Id",
+    "Process_Id",
+    "Thread_Id",
+    "Grid_Size",
+    "Kernel_Id",
+    "Kernel_Name",
+    "Workgroup_Size",
+    "LDS_Block_Size",
+    "Scratch_Size",
+    "VGPR_Count",
+    "Accum_VGPR_Count",
+    "SGPR_Count",
+    "Counter_Name",
+    "Counter_Value",
+    "Start_Timestamp",
+    "End_Timestamp",
+)
 ROCPROF_TRACE_COLUMNS = (
-    "Kind", "Agent_Id", "Queue_Id", "Stream_Id", "Thread_Id", "Dispatch_Id", "Kernel_Id", "Kernel_Name",
-    "Correlation_Id", "Start_Timestamp", "End_Timestamp", "LDS_Block_Size", "Scratch_Size", "VGPR_Count",
-    "Accum_VGPR_Count", "SGPR_Count", "Workgroup_Size_X", "Workgroup_Size_Y", "Workgroup_Size_Z", "Grid_Size_X",
-    "Grid_Size_Y", "Grid_Size_Z",
-)  # fmt: skip
+    "Kind",
+    "Agent_Id",
+    "Queue_Id",
+    "Stream_Id",
+    "Thread_Id",
+    "Dispatch_Id",
+    "Kernel_Id",
+    "Kernel_Name",
+    "Correlation_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+    "LDS_Block_Size",
+    "Scratch_Size",
+    "VGPR_Count",
+    "Accum_VGPR_Count",
+    "SGPR_Count",
+    "Workgroup_Size_X",
+    "Workgroup_Size_Y",
+    "Workgroup_Size_Z",
+    "Grid_Size_X",
+    "Grid_Size_Y",
+    "Grid_Size_Z",
+)
 NCU_COLUMNS = (
-    "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size",
-    "Device", "CC", "Section Name", "Metric Name", "Metric Unit", "Metric Value",
-)  # fmt: skip
+    "ID",
+    "Process ID",
+    "Process Name",
+    "Host Name",
+    "Kernel Name",
+    "Context",
+    "Stream",
+    "Block Size",
+    "Grid Size",
+    "Device",
+    "CC",
+    "Section Name",
+    "Metric Name",
+    "Metric Unit",
+    "Metric Value",
+)
 
 
 @dataclass(frozen=True)
@@ -65,9 +112,16 @@ _MIXED = "all f8f6f4 instructions, also on 8-bit inputs: no source says where a 
 _LINES = "distinct cache lines of each wavefront instruction"
 
 _MOPS = (  # what a matrix instruction's name says of its inputs -> suffix of SQ_INSTS_VALU_MFMA_MOPS_
-    ("_xf32", "XF32"), ("fp8_", "F8"), ("bf8_", "BF8"), ("f8f6f4", "F6F4"), ("bf16", "BF16"), ("f16", "F16"),
-    ("i8", "I8"), ("f64", "F64"), ("f32", "F32"),
-)  # fmt: skip
+    ("_xf32", "XF32"),
+    ("fp8_", "F8"),
+    ("bf8_", "BF8"),
+    ("f8f6f4", "F6F4"),
+    ("bf16", "BF16"),
+    ("f16", "F16"),
+    ("i8", "I8"),
+    ("f64", "F64"),
+    ("f32", "F32"),
+)
 _MOPS_OF = {"fp8": ("F8", "BF8"), "f8f6f4": ("F6F4",)}  # inputs of a target's row; others bear their own name
 
 
@@ -113,13 +167,23 @@ def ncu_csv(launches: Iterable[Any]) -> str:
                 notes[counter.name] = counter.differs
             rows.append(
                 {
-                    "ID": number, "Process ID": 0, "Process Name": "virtual", "Host Name": "virtual",
-                    "Kernel Name": launch.name, "Context": 1, "Stream": 7, "Block Size": _triple(launch.block),
-                    "Grid Size": _triple(launch.grid), "Device": 0, "CC": f"{launch.target[3:-1]}.{launch.target[-1]}",
-                    "Section Name": "Command line profiler metrics", "Metric Name": counter.name,
-                    "Metric Unit": counter.unit, "Metric Value": _number(counter.value),
+                    "ID": number,
+                    "Process ID": 0,
+                    "Process Name": "virtual",
+                    "Host Name": "virtual",
+                    "Kernel Name": launch.name,
+                    "Context": 1,
+                    "Stream": 7,
+                    "Block Size": _triple(launch.block),
+                    "Grid Size": _triple(launch.grid),
+                    "Device": 0,
+                    "CC": f"{launch.target[3:-1]}.{launch.target[-1]}",
+                    "Section Name": "Command line profiler metrics",
+                    "Metric Name": counter.name,
+                    "Metric Unit": counter.unit,
+                    "Metric Value": _number(counter.value),
                 }
-            )  # fmt: skip
+            )
     said = [f"==PROF== virtual GPU, not a device: {name}: {why}\n" for name, why in notes.items()]
     return "".join(said) + _csv(NCU_COLUMNS, rows, csv.QUOTE_ALL)
 
@@ -160,15 +224,26 @@ def _dispatch(number: int, launch: Any) -> dict[str, Any]:
     items = [grid * block for grid, block in zip(launch.grid, launch.block, strict=True)]
     notes = cast(AmdInfo, launch.program.info).notes
     known = {
-        "Kind": "KERNEL_DISPATCH", "Agent_Id": "Agent 0", "Queue_Id": 1, "Stream_Id": 0, "Process_Id": 0,
-        "Thread_Id": 0, "Dispatch_Id": number, "Correlation_Id": number, "Kernel_Id": number,
+        "Kind": "KERNEL_DISPATCH",
+        "Agent_Id": "Agent 0",
+        "Queue_Id": 1,
+        "Stream_Id": 0,
+        "Process_Id": 0,
+        "Thread_Id": 0,
+        "Dispatch_Id": number,
+        "Correlation_Id": number,
+        "Kernel_Id": number,
         "Kernel_Name": launch.name,
-        "Start_Timestamp": 0, "End_Timestamp": 0, "LDS_Block_Size": launch.shared_bytes,
-        "Scratch_Size": notes.get("private_segment_fixed_size", 0), "VGPR_Count": notes.get("vgpr_count", 0),
-        "Accum_VGPR_Count": notes.get("agpr_count", 0), "SGPR_Count": notes.get("sgpr_count", 0),
+        "Start_Timestamp": 0,
+        "End_Timestamp": 0,
+        "LDS_Block_Size": launch.shared_bytes,
+        "Scratch_Size": notes.get("private_segment_fixed_size", 0),
+        "VGPR_Count": notes.get("vgpr_count", 0),
+        "Accum_VGPR_Count": notes.get("agpr_count", 0),
+        "SGPR_Count": notes.get("sgpr_count", 0),
         "Grid_Size": items[0] * items[1] * items[2],
         "Workgroup_Size": launch.block[0] * launch.block[1] * launch.block[2],
-    }  # fmt: skip
+    }
     for axis, item, block in zip("XYZ", items, launch.block, strict=True):
         known[f"Grid_Size_{axis}"], known[f"Workgroup_Size_{axis}"] = item, block
     return known
@@ -254,9 +329,12 @@ def _nvidia(launch: Any) -> list[Counter]:
     tally, counters = _Tally(launch), launch.counters
     load, store = r"(ld|ldu)(?!.*(shared|local|param))", r"st(?!.*(shared|local|param|async|matrix))"
     requests = [
-        ("ld", load), ("st", store), ("atom", r"atom(?!.*shared)"), ("red", r"red(?!ux)(?!.*(shared|async))"),
+        ("ld", load),
+        ("st", store),
+        ("atom", r"atom(?!.*shared)"),
+        ("red", r"red(?!ux)(?!.*(shared|async))"),
         ("ldgsts", r"cp\.async\.c[ag]"),
-    ]  # fmt: skip
+    ]
     found = [
         Counter("smsp__warps_launched.sum", "warp", counters.launched_waves),
         Counter("smsp__inst_executed.sum", "inst", sum(counters.instructions().values()), _PTX),

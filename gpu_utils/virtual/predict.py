@@ -14,9 +14,19 @@ from gpu_utils.analytic.occupancy import occupancy
 from gpu_utils.chips.targets import TARGETS
 
 # Issue cycles of one wave instruction by class. Transcendentals run at a quarter of the rate on both vendors.
-ISSUE = {"scalar": 1, "vector": 4, "transcendental": 16, "move": 4, "matrix": 0, "global": 4, "shared": 4,
-"scalar_memory": 1,
-         "branch": 1, "barrier": 1, "wait": 1}  # fmt: skip
+ISSUE = {
+    "scalar": 1,
+    "vector": 4,
+    "transcendental": 16,
+    "move": 4,
+    "matrix": 0,
+    "global": 4,
+    "shared": 4,
+    "scalar_memory": 1,
+    "branch": 1,
+    "barrier": 1,
+    "wait": 1,
+}
 MATRIX_FLOPS_PER_CYCLE = 512  # of one SIMD
 BYTES_PER_CYCLE = 8  # of one compute unit, from memory
 LATENCY = 500  # cycles of one access to memory

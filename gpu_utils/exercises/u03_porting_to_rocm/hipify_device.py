@@ -186,9 +186,10 @@ class _Run:
         if self.largest not in allowed:
             expected = " or ".join(f"{value:g}" for value in allowed)
             return Difference(
-                "fp8-max", f"kFp8Max is {self.largest:g} in the code for {self.target}, expected {expected}: "
-                f"{_encoding(allowed[0])} is what its FP8 units read"
-            )  # fmt: skip
+                "fp8-max",
+                f"kFp8Max is {self.largest:g} in the code for {self.target}, expected {expected}: "
+                f"{_encoding(allowed[0])} is what its FP8 units read",
+            )
         return None
 
     def _launch(self, index: int, blocks: int, args: list, shared: int, kind: str) -> Difference | None:

@@ -6,9 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-# What an op does to the flow of control; "" for a plain op.
-ENDS = ("", "branch", "jump", "barrier", "end", "mask", "sync")
-
 
 @dataclass(slots=True, eq=False)
 class Op:

@@ -164,7 +164,6 @@ class _Scope:
     def __init__(self, parent: _Scope | None, number: int) -> None:
         self.parent, self.number = parent, number
         self.names: dict[str, Reg] = {}
-        self.families: dict[str, tuple[str, int, int]] = {}
         self.labels: dict[str, str] = {}
 
 

@@ -17,7 +17,7 @@ from gpu_utils.virtual.machine import source_of
 from gpu_utils.virtual.ptx.asynchronous import HANDLERS, settle, unpack
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
 from gpu_utils.virtual.ptx.forms import BYTES
-from gpu_utils.virtual.ptx.load_store import ATOMICS as _MEMORY_ATOMICS
+from gpu_utils.virtual.ptx.load_store import ATOMICS as _OF_MEMORY
 from gpu_utils.virtual.ptx.load_store import address_of
 from gpu_utils.virtual.ptx.parse import Imm, Instruction
 from gpu_utils.virtual.ptx.state import PtxState
@@ -36,18 +36,13 @@ FIELDS = {
 ELEMENTS = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32", "f64", "bf16", "f32", "f32")
 ELEMENT_BYTES = tuple(BYTES[kind] for kind in ELEMENTS)
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
-# the atomics of ptx/memory.py, and those that only bulk copies have
+# the atomics of load_store.py, and those that only bulk copies have
 ATOMICS = {
-    **_MEMORY_ATOMICS, ("min", "f16"): "fmin", ("max", "f16"): "fmax",
+    **_OF_MEMORY, ("min", "f16"): "fmin", ("max", "f16"): "fmax",
     **{(op, t): op for op in ("and", "or", "xor") for t in ("u32", "s32", "u64", "s64")},
 }  # fmt: skip
 TF32 = 11
 SWIZZLE_BYTES = (0, 32, 64, 128)
-TENSOR_FORMS = tuple(f"tensormap.replace.tile.{field}" for field in FIELDS) + tuple(
-    f"cp.async.bulk.tensor.{n}d.{way}"
-    for n in range(1, 6)
-    for way in ("shared::cta.global.mbarrier::complete_tx::bytes", "global.shared::cta.bulk_group")
-)
 
 
 def encode(

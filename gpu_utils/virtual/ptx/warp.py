@@ -21,7 +21,6 @@ REDUX_FORMS = tuple(f"redux.sync.{op}.{kind}" for op in ("add", "min", "max") fo
 SHFL_FORMS = tuple(f"shfl.sync.{mode}.b32" for mode in ("up", "down", "bfly", "idx"))
 VOTE_FORMS = ("vote.sync.all.pred", "vote.sync.any.pred", "vote.sync.uni.pred", "vote.sync.ballot.b32")
 MATCH_FORMS = tuple(f"match.{mode}.sync.{kind}" for mode in ("any", "all") for kind in ("b32", "b64"))
-OTHER_FORMS = ("activemask.b32", "elect.sync")
 
 
 def converge_op(members: int, op: PtxOp) -> PtxOp:

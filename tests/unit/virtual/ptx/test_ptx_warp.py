@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ptx_harness import run_lines
 
-from gpu_utils.virtual.ptx.warp import MATCH_FORMS, OTHER_FORMS, REDUX_FORMS, SHFL_FORMS, VOTE_FORMS
+from gpu_utils.virtual.ptx.warp import MATCH_FORMS, REDUX_FORMS, SHFL_FORMS, VOTE_FORMS
 
 LANES = np.arange(64, dtype=np.uint32)
 FULL = 0xFFFFFFFF
@@ -131,7 +131,3 @@ def test_elect_picks_one_lane_of_each_warp():
     leader, chosen = run_lines(body, [LANES], [32, 16])
     assert chosen.reshape(2, 32).sum(axis=1).tolist() == [1, 1]
     assert [int(np.argmax(row)) for row in chosen.reshape(2, 32)] == leader.reshape(2, 32)[:, 0].tolist()
-
-
-def test_every_other_form_is_named_here():
-    assert set(OTHER_FORMS) == {"activemask.b32", "elect.sync"}
