@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from gpu_utils.virtual.amdgcn import state as st
+from gpu_utils.virtual.amdgcn.buffer import buffer_address
 from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
 from gpu_utils.virtual.machine import Op
 
 Run = Callable[[Any], Any]
-ADD_THREAD = np.uint32(1 << 23)  # of the last word of a buffer resource
 _LDS_HIGH, _PRIVATE_HIGH = 0x10000, 0x20000
 
 
@@ -122,14 +122,17 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str] |
         return None
     decoder.masked()
     space, action, rest = match.groups()
-    address = (_buffer_address if space == "buffer" else _address)(decoder, ins, space, action)
-    if action == "load_lds" or ins.modifiers.get("lds"):
-        return _load_to_lds(decoder, ins, op, rest, address, space), "global", ""
-    if action == "atomic":
-        return _atomic(decoder, ins, op, rest, address, space), "global", ""
-    width = WIDTHS.get(rest)
-    if width is None:
+    if rest not in (ATOMIC if action == "atomic" else WIDTHS):
         raise decoder.unsupported()
+    width = Width(ATOMIC[rest][1]) if action == "atomic" else WIDTHS[rest]
+    if space == "buffer":
+        address = buffer_address(decoder, ins, width.width, width.count)
+    else:
+        address = _address(decoder, ins, space, action)
+    if action == "load_lds" or ins.modifiers.get("lds"):
+        return _load_to_lds(decoder, ins, op, width, address), "global", ""
+    if action == "atomic":
+        return _atomic(decoder, ins, op, *ATOMIC[rest], address, space), "global", ""
     if action == "load":
         return _load(decoder, ins, op, width, address, space), "global", ""
     return _store(decoder, ins, op, width, address, space), "global", ""
@@ -139,7 +142,7 @@ def _int(mods: dict[str, Any], name: str = "offset") -> int:
     return int(mods.get(name, 0))
 
 
-# address functions: state -> (int64 addresses (waves, lanes), mask or None, out-of-range lanes or None)
+# address functions: as buffer_address says
 
 
 def _address(decoder: Decoder, ins: Instruction, space: str, action: str) -> Callable[[Any], Any]:
@@ -156,9 +159,9 @@ def _address(decoder: Decoder, ins: Instruction, space: str, action: str) -> Cal
             address = s.pair(row).view(np.int64)
             return address + offset if offset else address
 
-        return lambda s: (wide(s), s.mask)
+        return lambda s: (wide(s), s.mask, None)
     row, base = decoder.source(vector), decoder.source(scalar, 2)
-    return lambda s: (s.U[row].astype(np.int64) + (s.pair(base).view(np.int64) + offset), s.mask)
+    return lambda s: (s.U[row].astype(np.int64) + (s.pair(base).view(np.int64) + offset), s.mask, None)
 
 
 def _has_result(ins: Instruction) -> bool:
@@ -174,53 +177,9 @@ def _scratch_address(decoder: Decoder, vector: str, scalar: str, offset: int) ->
         total = s.scratch_base + offset
         for row in parts:
             total = total + s.I[row].astype(np.int64)
-        return total, s.mask
+        return total, s.mask, None
 
     return address
-
-
-def _buffer_address(decoder: Decoder, ins: Instruction, space: str, action: str) -> Callable[[Any], Any]:
-    ops, mods = ins.operands, ins.modifiers
-    if ops and ops[-1] in ("off",):
-        ops = ops[:-1]
-    to_lds = bool(mods.get("lds"))
-    rest = ops if to_lds else ops[1:]
-    if len(rest) == 2:
-        vector, (resource_text, scalar) = None, rest
-    else:
-        vector, resource_text, scalar = rest[0], rest[1], rest[2]
-    if mods.get("idxen") or mods.get("addr64"):
-        raise decoder.unsupported("indexed buffer addressing")
-    resource = decoder.source(resource_text, 4)
-    row = decoder.source(vector) if vector and vector != "off" and mods.get("offen") else None
-    soffset, offset = decoder.getter(scalar, "u32"), np.int64(_int(mods))
-    size = _size(ins.mnemonic)
-
-    def address(s: Any) -> Any:
-        if s.scratch_base is not None and s.U[resource + 3].any() and (s.U[resource + 3] & ADD_THREAD).all():
-            # before gfx940 scratch is a buffer that adds the lane: its scalar offset counts a whole wave's bytes
-            inner = offset if row is None else s.U[row].astype(np.int64) + offset
-            return s.scratch_base + inner + soffset(s).astype(np.int64) // s.lanes, s.mask
-        base = s.U[resource].astype(np.int64) | (s.U[resource + 1] & np.uint32(0xFFFF)).astype(np.int64) << 32
-        limit = s.U[resource + 2].astype(np.int64)
-        extra = soffset(s).astype(np.int64)
-        inner = (np.zeros((s.waves, s.lanes), np.int64) if row is None else s.U[row].astype(np.int64)) + offset
-        good = inner + size <= limit - extra
-        address = inner + (base + extra)
-        if np.count_nonzero(good) == good.size:
-            return address, s.mask
-        return address, good if s.mask is None else good & s.mask
-
-    return address
-
-
-def _size(mnemonic: str) -> int:
-    """Bytes per lane of a buffer instruction."""
-    rest = re.sub(r"^buffer_(load|store|atomic)_", "", mnemonic)
-    if "atomic" in mnemonic:
-        return ATOMIC[rest][1] if rest in ATOMIC else 4
-    width = WIDTHS.get(rest)
-    return width.width * width.count if width else 4
 
 
 # actions
@@ -231,16 +190,24 @@ def _load(decoder: Decoder, ins: Instruction, op: Op, width: Width, address: Any
     flat = space == "flat"
 
     def run(s: Any) -> None:
-        where, mask = address(s)
-        if flat:
-            values = _flat_load(s, op, where, width, mask)
-        else:
-            values = s.memory.load(s, op, where, width.width, width.count, mask, aligned=False)
-        if mask is not s.mask:  # lanes past a buffer's end read zero
-            values = [np.where(mask, value, value.dtype.type(0)) for value in values]
+        where, mask, words = address(s)
+        values = _flat_load(s, op, where, width, mask) if flat else _words(s, op, where, width, mask, words)
         put_loaded(s, out, values, width)
 
     return run
+
+
+def _words(
+    s: Any, op: Op, where: np.ndarray, width: Width, mask: np.ndarray | None, words: list[np.ndarray] | None
+) -> list[np.ndarray]:
+    """What is loaded; words past a buffer's end read zero."""
+    if words is not None:
+        one = Width(width.width)
+        return [_words(s, op, where + one.width * i, one, word, None)[0] for i, word in enumerate(words)]
+    values = s.memory.load(s, op, where, width.width, width.count, mask, aligned=False)
+    if mask is None or mask is s.mask:
+        return values
+    return [np.where(mask, value, value.dtype.type(0)) for value in values]
 
 
 def _store(decoder: Decoder, ins: Instruction, op: Op, width: Width, address: Any, space: str) -> Run:
@@ -248,20 +215,20 @@ def _store(decoder: Decoder, ins: Instruction, op: Op, width: Width, address: An
     flat = space == "flat"
 
     def run(s: Any) -> None:
-        where, mask = address(s)
+        where, mask, words = address(s)
         values = stored(s, data, width)
         if flat:
             _flat_store(s, op, where, values, width, mask)
+        elif words is not None:
+            for i, (value, word) in enumerate(zip(values, words, strict=True)):
+                s.memory.store(s, op, where + width.width * i, [value], width.width, word, aligned=False)
         else:
             s.memory.store(s, op, where, values, width.width, mask, aligned=False)
 
     return run
 
 
-def _atomic(decoder: Decoder, ins: Instruction, op: Op, rest: str, address: Any, space: str) -> Run:
-    if rest not in ATOMIC:
-        raise decoder.unsupported()
-    kind, width = ATOMIC[rest]
+def _atomic(decoder: Decoder, ins: Instruction, op: Op, kind: str, width: int, address: Any, space: str) -> Run:
     ops = ins.operands
     gives = returns_value(ins.modifiers)
     if space == "buffer":
@@ -277,7 +244,7 @@ def _atomic(decoder: Decoder, ins: Instruction, op: Op, rest: str, address: Any,
         return s.U[row] if width == 4 else s.pair(row)
 
     def run(s: Any) -> None:
-        where, mask = address(s)
+        where, mask, _ = address(s)
         value = words(s, data)
         compare = words(s, data + width // 4) if kind == "cas" else None
         if space == "flat":
@@ -297,20 +264,14 @@ def _atomic(decoder: Decoder, ins: Instruction, op: Op, rest: str, address: Any,
     return run
 
 
-def _load_to_lds(decoder: Decoder, ins: Instruction, op: Op, rest: str, address: Any, space: str) -> Run:
+def _load_to_lds(decoder: Decoder, ins: Instruction, op: Op, width: Width, address: Any) -> Run:
     """Global memory straight into LDS: lane i writes at M0 + offset + i * size."""
-    width = WIDTHS.get(rest)
-    if width is None:
-        raise decoder.unsupported()
     offset, size = _int(ins.modifiers), max(4, width.width * width.count)
     decoder.reads_row(st.M0)
 
     def run(s: Any) -> None:
-        where, mask = address(s)
-        values = s.memory.load(s, op, where, width.width, width.count, mask, aligned=False)
-        values = [extend(value, width) for value in values]
-        if mask is not s.mask:
-            values = [np.where(mask, value, np.uint32(0)) for value in values]
+        where, mask, words = address(s)
+        values = [extend(value, width) for value in _words(s, op, where, width, mask, words)]
         at = s.U[st.M0].astype(np.int64) + offset + s.lane * size
         s.shared.store(s, op, np.broadcast_to(at, (s.waves, s.lanes)), values, 4, s.mask)
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from gpu_utils.analytic.access import SHAPES
-from gpu_utils.errors import OutOfBounds
+from gpu_utils.errors import OutOfBounds, UnsupportedInstruction
 from gpu_utils.virtual.amdgcn import decode, fp8, new_state
 from gpu_utils.virtual.amdgcn.mem import ATOMIC, WIDTHS
 from gpu_utils.virtual.amdgcn.state import SGPR
@@ -130,6 +130,93 @@ def test_a_buffer_load_past_its_records_reads_zero_and_a_store_is_dropped():
     )
     assert state.U[5][0].tolist() == [i + 1 if i < 25 else 0 for i in range(64)]
     assert memory.tolist() == [7 if i < 25 else i + 1 for i in range(64)]
+
+
+# target, a load of one word, a load of four, "no scalar offset", the last word of a raw descriptor
+BUFFERS = [
+    *((target, "buffer_load_dword", "buffer_load_dwordx4", "0", 0x27000) for target in ("gfx90a", "gfx942", "gfx950")),
+    ("gfx1100", "buffer_load_b32", "buffer_load_b128", "0", 0x31027000),
+    ("gfx1201", "buffer_load_b32", "buffer_load_b128", "null", 0x31027000),
+]
+each_buffer = pytest.mark.parametrize(("target", "load", "load4", "zero", "last"), BUFFERS)
+
+
+def buffer_of(array, records, last, stride=0, **more):
+    """Registers s4 to s7: a descriptor of an array."""
+    low, high = np.int64(array.ctypes.data) & 0xFFFFFFFF, np.int64(array.ctypes.data) >> 32
+    words = (low, high | stride << 16, records, last)
+    return {f"s{4 + i}": np.uint32(word) for i, word in enumerate(words)} | more
+
+
+@each_buffer
+def test_the_offset_and_the_immediate_of_a_buffer_access_wrap_at_32_bits(target, load, load4, zero, last):
+    memory = np.arange(512, dtype=np.uint32)
+    lane = lanes_of(target).astype(np.uint32)
+    registers = buffer_of(memory, memory.nbytes, last, v2=lane * 4 - np.uint32(1024))
+    state = run_on(target, [f"{load} v5, v2, s[4:7], {zero} offen offset:1280"], registers, {"x": memory})
+    assert (state.U[5] == lane + 64).all()
+
+
+@each_buffer
+def test_the_scalar_offset_of_a_buffer_access_does_not_wrap(target, load, load4, zero, last):
+    memory = np.arange(512, dtype=np.uint32)
+    registers = buffer_of(memory, memory.nbytes, last, v2=np.uint32(1024), s8=np.uint32(0xFFFFFF00), v5=np.uint32(9))
+    state = run_on(target, [f"{load} v5, v2, s[4:7], s8 offen"], registers, {"x": memory})
+    assert (state.U[5] == 0).all()  # 1024 - 256 would lie within
+    state = run_on(target, [f"{load} v5, v2, s[4:7], s8 offen"], {**registers, "s8": np.uint32(256)}, {"x": memory})
+    assert (state.U[5] == 320).all()
+
+
+@each_buffer
+def test_a_wide_buffer_access_is_checked_word_by_word(target, load, load4, zero, last):
+    memory = np.arange(1, 513, dtype=np.uint32)
+    lane = lanes_of(target).astype(np.uint32)
+    registers = buffer_of(memory, 8 * 4, last, v2=lane * 4)
+    state = run_on(target, [f"{load4} v[5:8], v2, s[4:7], {zero} offen"], registers, {"x": memory})
+    for i in range(4):
+        assert (state.U[5 + i] == np.where(lane + i < 8, lane + i + 1, 0)).all()
+    data = {f"v{5 + i}": np.uint32(100 + i) for i in range(4)}
+    store = load4.replace("load", "store")
+    run_on(target, [f"{store} v[5:8], v2, s[4:7], {zero} offen"], {**registers, **data}, {"x": memory}, races=False)
+    assert (memory[8:] == np.arange(9, 513)).all()
+    assert memory[7] != 8
+
+
+@each_buffer
+def test_a_structured_buffer_counts_records_of_its_stride(target, load, load4, zero, last):
+    memory = np.arange(512, dtype=np.uint32)
+    lane = lanes_of(target).astype(np.uint32)
+    registers = buffer_of(memory, 4, last & ~(3 << 28), stride=16, v2=lane, v3=np.uint32(4))
+    state = run_on(target, [f"{load} v5, v[2:3], s[4:7], {zero} idxen offen offset:4"], registers, {"x": memory})
+    assert (state.U[5] == np.where(lane < 4, lane * 4 + 2, 0)).all()
+    state = run_on(target, [f"{load} v5, v2, s[4:7], {zero} idxen offset:16"], registers, {"x": memory})
+    beyond = lane * 4 + 4 if target.startswith("gfx9") else 0  # gfx9 looks at the index alone
+    assert (state.U[5] == np.where(lane < 4, beyond, 0)).all()
+
+
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
+def test_the_last_word_of_a_descriptor_selects_the_range_check(target):
+    memory = np.arange(512, dtype=np.uint32)
+    zero = "null" if target == "gfx1201" else "0"
+
+    def load(select, records):
+        registers = buffer_of(memory, records, 0x27000 | select << 28, v2=np.uint32(64))
+        return run_on(target, [f"buffer_load_b32 v5, v2, s[4:7], {zero} offen"], registers, {"x": memory}).U[5][0, 0]
+
+    assert load(3, 68) == 16
+    assert load(3, 67) == 0
+    assert load(2, 1) == 16  # anything but no records at all
+    assert load(2, 0) == 0
+    assert load(1, 1) == 16  # the index, which is 0, is below the records
+    assert load(0, 68) == 0  # past the stride, which is 0
+
+
+@each_buffer
+def test_a_buffer_that_adds_the_lane_is_refused_by_name(target, load, load4, zero, last):
+    memory = np.arange(512, dtype=np.uint32)
+    registers = buffer_of(memory, 64, last | 1 << 23, v2=np.uint32(0))
+    with pytest.raises(UnsupportedInstruction, match="swizzled buffer"):
+        run_on(target, [f"{load} v5, v2, s[4:7], {zero} offen"], registers, {"x": memory})
 
 
 def test_a_buffer_address_sums_its_parts():
