@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_utils.errors import VirtualGpuError
 from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
 
@@ -48,13 +49,18 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
     resource = decoder.source(rest[0], 4)
     soffset = decoder.getter(rest[1], "u32")
     size, gfx9 = width * count, decoder.gfx9
-    refused = decoder.unsupported("a swizzled buffer, or one that adds the lane")
+    place = f" ({ins.line[0].rsplit('/', 1)[-1]}:{ins.line[1]})" if ins.line else ""
+    refused = VirtualGpuError(
+        f"kernel {decoder.kernel}{place}: the descriptor of `{ins.text.strip()}` is swizzled or adds the lane to the "
+        "index; a virtual GPU executes raw and structured buffers: clear those bits of its second and last word"
+    )
 
     def address(s: Any) -> Words:
         inner = (np.broadcast_to(offset, (s.waves, s.lanes)) if row is None else s.U[row] + offset).astype(np.int64)
         last, extra = s.U[resource + 3], soffset(s).astype(np.int64)
-        if (last & ADD_THREAD).any():
-            if s.scratch_base is None or not (last & ADD_THREAD).all():
+        adds = last & ADD_THREAD
+        if adds.any() and (s.act is None or adds[s.act].any()):  # the others' registers may hold anything
+            if s.scratch_base is None or not (adds if s.act is None else adds[s.act]).all():
                 raise refused
             # before gfx940 scratch is a buffer that adds the lane: its scalar offset counts a whole wave's bytes
             return s.scratch_base + inner + extra // s.lanes, s.mask, None
@@ -65,7 +71,7 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
         if not raw:
             stride, index = high >> 16 & 0x3FFF, s.U[first].astype(np.int64) if indexed else np.int64(0)
             where += index * stride
-            if indexed and not gfx9 and (high >> 30).any():
+            if indexed and not gfx9 and ((high if s.act is None else high[s.act]) >> 30).any():
                 raise refused
 
         def inside(end: int) -> np.ndarray:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from gpu_utils.analytic.access import SHAPES
-from gpu_utils.errors import OutOfBounds, UnsupportedInstruction
+from gpu_utils.errors import OutOfBounds, VirtualGpuError
 from gpu_utils.virtual.amdgcn import decode, fp8, new_state
 from gpu_utils.virtual.amdgcn.mem import ATOMIC, WIDTHS
 from gpu_utils.virtual.amdgcn.state import SGPR
@@ -215,7 +215,7 @@ def test_the_last_word_of_a_descriptor_selects_the_range_check(target):
 def test_a_buffer_that_adds_the_lane_is_refused_by_name(target, load, load4, zero, last):
     memory = np.arange(512, dtype=np.uint32)
     registers = buffer_of(memory, 64, last | 1 << 23, v2=np.uint32(0))
-    with pytest.raises(UnsupportedInstruction, match="swizzled buffer"):
+    with pytest.raises(VirtualGpuError, match="swizzled or adds the lane"):
         run_on(target, [f"{load} v5, v2, s[4:7], {zero} offen"], registers, {"x": memory})
 
 
