@@ -200,11 +200,14 @@ def _info(kernel: Kernel, decoder: Decoder, blob: np.ndarray) -> AmdInfo:
     d = kernel.descriptor
     user: list[tuple[str, int]] = []
     for key, name, count in (
-        ("user_sgpr_private_segment_buffer", "scratch", 4), ("user_sgpr_dispatch_ptr", "dispatch", 2),
+        ("user_sgpr_private_segment_buffer", "scratch", 4),
+        ("user_sgpr_dispatch_ptr", "dispatch", 2),
         ("user_sgpr_queue_ptr", "", 2),
-        ("user_sgpr_kernarg_segment_ptr", "kernarg", 2), ("user_sgpr_dispatch_id", "", 2),
-        ("user_sgpr_flat_scratch_init", "", 2), ("user_sgpr_private_segment_size", "", 1),
-    ):  # fmt: skip
+        ("user_sgpr_kernarg_segment_ptr", "kernarg", 2),
+        ("user_sgpr_dispatch_id", "", 2),
+        ("user_sgpr_flat_scratch_init", "", 2),
+        ("user_sgpr_private_segment_size", "", 1),
+    ):
         if d.get(key):
             user.append((name, count))
     if d.get("user_sgpr_kernarg_preload_length"):

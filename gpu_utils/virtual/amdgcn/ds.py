@@ -17,9 +17,19 @@ from gpu_utils.virtual.machine import Op
 Run = Callable[[Any], Any]
 
 _ATOMIC = {
-    "add": "add", "sub": "sub", "inc": "inc", "dec": "dec", "and": "and", "or": "or", "xor": "xor", "wrxchg": "exch",
-    "storexchg": "exch", "cmpst": "cas", "cmpstore": "cas", "pk_add": "pk",
-}  # fmt: skip
+    "add": "add",
+    "sub": "sub",
+    "inc": "inc",
+    "dec": "dec",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "wrxchg": "exch",
+    "storexchg": "exch",
+    "cmpst": "cas",
+    "cmpstore": "cas",
+    "pk_add": "pk",
+}
 
 
 def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:

@@ -9,9 +9,22 @@ import numpy as np
 from gpu_utils.virtual.amdgcn.operands import Decoder
 
 _DPP_WORDS = (
-    "quad_perm", "row_shl", "row_shr", "row_ror", "wave_shl", "wave_shr", "wave_rol", "wave_ror", "row_mirror",
-    "row_half_mirror", "row_bcast", "row_share", "row_xmask", "row_newbcast", "dpp8",
-)  # fmt: skip
+    "quad_perm",
+    "row_shl",
+    "row_shr",
+    "row_ror",
+    "wave_shl",
+    "wave_shr",
+    "wave_rol",
+    "wave_ror",
+    "row_mirror",
+    "row_half_mirror",
+    "row_bcast",
+    "row_share",
+    "row_xmask",
+    "row_newbcast",
+    "dpp8",
+)
 
 
 def dpp_source(modifiers: dict[str, Any], lanes: int) -> np.ndarray | None:

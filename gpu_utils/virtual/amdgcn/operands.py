@@ -25,16 +25,31 @@ Getter = Callable[[Any], np.ndarray]
 Putter = Callable[[Any, np.ndarray], None]
 
 DTYPES: dict[str, Any] = {
-    "u32": np.uint32, "i32": np.int32, "f32": np.float32, "b32": np.uint32,
-    "u16": np.uint16, "i16": np.int16, "f16": np.float16, "b16": np.uint16,
-    "u64": np.uint64, "i64": np.int64, "f64": np.float64, "b64": np.uint64,
-}  # fmt: skip
+    "u32": np.uint32,
+    "i32": np.int32,
+    "f32": np.float32,
+    "b32": np.uint32,
+    "u16": np.uint16,
+    "i16": np.int16,
+    "f16": np.float16,
+    "b16": np.uint16,
+    "u64": np.uint64,
+    "i64": np.int64,
+    "f64": np.float64,
+    "b64": np.uint64,
+}
 BITS = {name: np.dtype(dtype).itemsize * 8 for name, dtype in DTYPES.items()}
 
 _NAMED = {
-    "vcc": st.VCC, "vcc_lo": st.VCC, "vcc_hi": st.VCC + 1, "exec": st.EXEC, "exec_lo": st.EXEC, "exec_hi": st.EXEC + 1,
-    "m0": st.M0, "null": st.NULL,
-}  # fmt: skip
+    "vcc": st.VCC,
+    "vcc_lo": st.VCC,
+    "vcc_hi": st.VCC + 1,
+    "exec": st.EXEC,
+    "exec_lo": st.EXEC,
+    "exec_hi": st.EXEC + 1,
+    "m0": st.M0,
+    "null": st.NULL,
+}
 # Inline constants that stand for a float; 1/(2*pi) is written 0.15915494 in all widths.
 _FLOATS = {"0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0"}
 _INV_2PI = {"f16": 0x3118, "f32": 0x3E22F983, "f64": 0x3FC45F306DC9C882}

@@ -49,9 +49,13 @@ PACKED32: dict[str, tuple[int, Any]] = {
     "v_pk_mov_b32": (2, None),
 }
 MIX = {
-    "v_fma_mix_f32": "f32", "v_fma_mixlo_f16": "lo", "v_fma_mixhi_f16": "hi",
-    "v_mad_mix_f32": "f32", "v_mad_mixlo_f16": "lo", "v_mad_mixhi_f16": "hi",
-}  # fmt: skip
+    "v_fma_mix_f32": "f32",
+    "v_fma_mixlo_f16": "lo",
+    "v_fma_mixhi_f16": "hi",
+    "v_mad_mix_f32": "f32",
+    "v_mad_mixlo_f16": "lo",
+    "v_mad_mixhi_f16": "hi",
+}
 
 
 def decode(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any]) -> Run | None:

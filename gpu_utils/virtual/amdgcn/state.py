@@ -23,9 +23,14 @@ VCC, TTMP, M0, NULL, EXEC = SGPR + 106, SGPR + 108, SGPR + 124, SGPR + 125, SGPR
 CONSTANTS = SGPR + 128
 SCC = -1  # no row of 32 bits: AmdState.scc
 _NAMES = {
-    SCC: "scc", VCC: "vcc_lo", VCC + 1: "vcc_hi", M0: "m0", EXEC: "exec_lo", EXEC + 1: "exec_hi",
+    SCC: "scc",
+    VCC: "vcc_lo",
+    VCC + 1: "vcc_hi",
+    M0: "m0",
+    EXEC: "exec_lo",
+    EXEC + 1: "exec_hi",
     **{TTMP + i: f"ttmp{i}" for i in range(16)},
-}  # fmt: skip
+}
 
 
 def register_name(row: int) -> str:

@@ -311,11 +311,15 @@ ORDERED: dict[str, Callable[..., np.ndarray]] = {
 }
 UNSIGNED = {"lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal}
 FLOAT_ONLY: dict[str, Callable[..., np.ndarray]] = {
-    "equ": lambda a, b: ~_differ(a, b), "neu": np.not_equal, "ltu": lambda a, b: ~(a >= b), "leu": lambda a,
-    b: ~(a > b),
-    "gtu": lambda a, b: ~(a <= b), "geu": lambda a, b: ~(a < b), "num": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
+    "equ": lambda a, b: ~_differ(a, b),
+    "neu": np.not_equal,
+    "ltu": lambda a, b: ~(a >= b),
+    "leu": lambda a, b: ~(a > b),
+    "gtu": lambda a, b: ~(a <= b),
+    "geu": lambda a, b: ~(a < b),
+    "num": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
     "nan": lambda a, b: np.isnan(a) | np.isnan(b),
-}  # fmt: skip
+}
 COMBINE = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 

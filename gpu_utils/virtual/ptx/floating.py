@@ -23,17 +23,37 @@ F16, F32, F64, U16, U32, U64 = np.float16, np.float32, np.float64, np.uint16, np
 TABLE: Table = {}
 # opcode stem -> largest relative error (absolute where the name says so), from the PTX ISA manual's accuracy notes.
 APPROXIMATE: dict[str, float] = {
-    "ex2.approx.f32": 2**-22, "ex2.approx.ftz.f32": 2**-22, "lg2.approx.f32": 2**-22, "lg2.approx.ftz.f32": 2**-22,
-    "rcp.approx.f32": 2**-23, "rcp.approx.ftz.f32": 2**-23, "sqrt.approx.f32": 2**-23, "sqrt.approx.ftz.f32": 2**-23,
-    "rsqrt.approx.f32": 2**-22.9, "rsqrt.approx.ftz.f32": 2**-22.9, "sin.approx.f32": 2**-20.5,
-    "sin.approx.ftz.f32": 2**-20.5, "cos.approx.f32": 2**-20.5, "cos.approx.ftz.f32": 2**-20.5,
-    "tanh.approx.f32": 2**-11, "div.approx.f32": 2**-22, "div.approx.ftz.f32": 2**-22, "div.full.f32": 2**-22,
-    "div.full.ftz.f32": 2**-22, "rcp.approx.ftz.f64": 2**-20, "rsqrt.approx.f64": 2**-20,
+    "ex2.approx.f32": 2**-22,
+    "ex2.approx.ftz.f32": 2**-22,
+    "lg2.approx.f32": 2**-22,
+    "lg2.approx.ftz.f32": 2**-22,
+    "rcp.approx.f32": 2**-23,
+    "rcp.approx.ftz.f32": 2**-23,
+    "sqrt.approx.f32": 2**-23,
+    "sqrt.approx.ftz.f32": 2**-23,
+    "rsqrt.approx.f32": 2**-22.9,
+    "rsqrt.approx.ftz.f32": 2**-22.9,
+    "sin.approx.f32": 2**-20.5,
+    "sin.approx.ftz.f32": 2**-20.5,
+    "cos.approx.f32": 2**-20.5,
+    "cos.approx.ftz.f32": 2**-20.5,
+    "tanh.approx.f32": 2**-11,
+    "div.approx.f32": 2**-22,
+    "div.approx.ftz.f32": 2**-22,
+    "div.full.f32": 2**-22,
+    "div.full.ftz.f32": 2**-22,
+    "rcp.approx.ftz.f64": 2**-20,
+    "rsqrt.approx.f64": 2**-20,
     "rsqrt.approx.ftz.f64": 2**-20,
-    "ex2.approx.f16": 2**-9.9, "ex2.approx.f16x2": 2**-9.9, "ex2.approx.ftz.bf16": 2**-7,
+    "ex2.approx.f16": 2**-9.9,
+    "ex2.approx.f16x2": 2**-9.9,
+    "ex2.approx.ftz.bf16": 2**-7,
     "ex2.approx.ftz.bf16x2": 2**-7,
-    "tanh.approx.f16": 2**-10, "tanh.approx.f16x2": 2**-10, "tanh.approx.bf16": 2**-8, "tanh.approx.bf16x2": 2**-8,
-}  # fmt: skip
+    "tanh.approx.f16": 2**-10,
+    "tanh.approx.f16x2": 2**-10,
+    "tanh.approx.bf16": 2**-8,
+    "tanh.approx.bf16x2": 2**-8,
+}
 
 
 def minimum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -115,9 +135,13 @@ def _step(near: np.ndarray, err: np.ndarray, mode: str) -> np.ndarray:
 
 
 _EXACT: dict[str, Callable[..., Fraction]] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "fma": lambda a, b, c: a * b + c,
-    "div": lambda a, b: a / b, "rcp": lambda a: 1 / a,
-}  # fmt: skip
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "fma": lambda a, b, c: a * b + c,
+    "div": lambda a, b: a / b,
+    "rcp": lambda a: 1 / a,
+}
 
 
 def _error_sign(name: str, near: np.ndarray, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -163,8 +187,12 @@ _PLAIN: dict[str, Callable[..., np.ndarray]] = {"add": np.add, "sub": np.subtrac
 
 
 _NEAREST: dict[str, Callable[..., np.ndarray]] = {
-    **_PLAIN, "fma": _fused, "div": np.divide, "rcp": np.reciprocal, "sqrt": np.sqrt,
-}  # fmt: skip
+    **_PLAIN,
+    "fma": _fused,
+    "div": np.divide,
+    "rcp": np.reciprocal,
+    "sqrt": np.sqrt,
+}
 
 
 def _half(fn):
@@ -182,9 +210,11 @@ def _bf16(fn):
 
 
 _BF16 = {
-    "add": lambda a, b: rnd.sum_to_odd(a, b), "sub": lambda a, b: rnd.sum_to_odd(a, -b), "mul": np.multiply,
+    "add": lambda a, b: rnd.sum_to_odd(a, b),
+    "sub": lambda a, b: rnd.sum_to_odd(a, -b),
+    "mul": np.multiply,
     "fma": lambda a, b, c: rnd.sum_to_odd(a * b, c),
-}  # fmt: skip
+}
 
 
 def _relu(fn, kind: str):
@@ -271,9 +301,14 @@ def _division() -> None:
             TABLE[f"{name}.{mode}.ftz.f32"] = Form(("f32",), ("f32",) * arity, store(_ftz(each)))
             TABLE[f"{name}.{mode}.f64"] = Form(("f64",), ("f64",) * arity, store(each))
     approximate: dict[str, Callable[..., np.ndarray]] = {
-        "rcp.approx": np.reciprocal, "sqrt.approx": np.sqrt, "rsqrt.approx": lambda a: F32(1) / np.sqrt(a),
-        "ex2.approx": np.exp2, "lg2.approx": np.log2, "sin.approx": np.sin, "cos.approx": np.cos,
-    }  # fmt: skip
+        "rcp.approx": np.reciprocal,
+        "sqrt.approx": np.sqrt,
+        "rsqrt.approx": lambda a: F32(1) / np.sqrt(a),
+        "ex2.approx": np.exp2,
+        "lg2.approx": np.log2,
+        "sin.approx": np.sin,
+        "cos.approx": np.cos,
+    }
     for name, near in approximate.items():
         TABLE[f"{name}.f32"] = Form(("f32",), ("f32",), store(near))
         TABLE[f"{name}.ftz.f32"] = Form(("f32",), ("f32",), store(_ftz(near)))
@@ -294,10 +329,13 @@ def _division() -> None:
 
 
 _CLASS: dict[str, Callable[..., np.ndarray]] = {
-    "finite": np.isfinite, "infinite": np.isinf, "number": lambda a: ~np.isnan(a), "notanumber": np.isnan,
+    "finite": np.isfinite,
+    "infinite": np.isinf,
+    "number": lambda a: ~np.isnan(a),
+    "notanumber": np.isnan,
     "normal": lambda a: np.isfinite(a) & (np.abs(a) >= np.finfo(a.dtype).tiny),
     "subnormal": lambda a: (a != 0) & (np.abs(a) < np.finfo(a.dtype).tiny),
-}  # fmt: skip
+}
 
 
 def _classes() -> None:

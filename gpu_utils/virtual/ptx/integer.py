@@ -113,9 +113,13 @@ def reverse(a: np.ndarray) -> np.ndarray:
     """The bits in the opposite order."""
     kind, bits = a.dtype.type, a.dtype.itemsize * 8
     for step, mask in (
-        (1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F),
-        (8, 0x00FF00FF00FF00FF), (16, 0x0000FFFF0000FFFF), (32, 0x00000000FFFFFFFF),
-    )[: 6 if bits == 64 else 5]:  # fmt: skip
+        (1, 0x5555555555555555),
+        (2, 0x3333333333333333),
+        (4, 0x0F0F0F0F0F0F0F0F),
+        (8, 0x00FF00FF00FF00FF),
+        (16, 0x0000FFFF0000FFFF),
+        (32, 0x00000000FFFFFFFF),
+    )[: 6 if bits == 64 else 5]:
         mask &= (1 << bits) - 1
         a = ((a >> kind(step)) & kind(mask)) | ((a & kind(mask)) << kind(step))
     return a

@@ -17,26 +17,51 @@ from gpu_utils.virtual.ptx.warp import full
 
 SPACES = ("global", "shared", "local", "const", "param")
 HINTS = {
-    "weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cta", "cluster", "gpu", "sys", "nc", "ca",
-    "cg", "cs", "lu", "cv", "wb", "wt", "unified", "noftz", "aligned",
-}  # fmt: skip
+    "weak",
+    "volatile",
+    "relaxed",
+    "acquire",
+    "release",
+    "acq_rel",
+    "mmio",
+    "cta",
+    "cluster",
+    "gpu",
+    "sys",
+    "nc",
+    "ca",
+    "cg",
+    "cs",
+    "lu",
+    "cv",
+    "wb",
+    "wt",
+    "unified",
+    "noftz",
+    "aligned",
+}
 ORDERED = {"volatile", "acquire", "relaxed"}  # what others have written is seen
 VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 LOAD_FORMS = tuple(
-    f"ld{s}{v}.{t}" for s in ("", *(f".{n}" for n in SPACES)) for v in ("", ".v2", ".v4")
+    f"ld{s}{v}.{t}"
+    for s in ("", *(f".{n}" for n in SPACES))
+    for v in ("", ".v2", ".v4")
     for t in ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
-)  # fmt: skip
+)
 STORE_FORMS = tuple("st" + form[2:] for form in LOAD_FORMS if ".const" not in form and ".param" not in form)
 # (operation, type) -> kind of Memory.atomic
 ATOMICS: dict[tuple[str, str], str] = {
     **{("add", t): "add" for t in ("u32", "s32", "u64", "s64")},
     **{("add", t): "fadd" for t in ("f16", "f32", "f64")},
-    ("add", "bf16"): "fadd_bf16", ("add", "f16x2"): "pk_fadd_f16", ("add", "bf16x2"): "pk_fadd_bf16",
+    ("add", "bf16"): "fadd_bf16",
+    ("add", "f16x2"): "pk_fadd_f16",
+    ("add", "bf16x2"): "pk_fadd_bf16",
     **{(op, t): t[0] + op for op in ("min", "max") for t in ("u32", "s32", "u64", "s64")},
     **{(op, t): op for op in ("and", "or", "xor") for t in ("b32", "b64")},
-    ("inc", "u32"): "inc", ("dec", "u32"): "dec",
+    ("inc", "u32"): "inc",
+    ("dec", "u32"): "dec",
     **{(op, t): op for op in ("exch", "cas") for t in ("b16", "b32", "b64")},
-}  # fmt: skip
+}
 
 
 def modifiers(instruction: Instruction, known: set[str] = HINTS) -> tuple[str, int, str, list[str]]:

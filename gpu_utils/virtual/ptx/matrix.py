@@ -40,15 +40,20 @@ MMA_FORMS = (
     *(
         f"mma.sync.aligned.m{m}k{k}.row.col{sat}.s32.{a}.{b}.s32"
         for m, k in (("8n8", 16), ("16n8", 16), ("16n8", 32))
-        for sat in ("", ".satfinite") for a in ("s8", "u8") for b in ("s8", "u8")
+        for sat in ("", ".satfinite")
+        for a in ("s8", "u8")
+        for b in ("s8", "u8")
     ),
     *(
         f"mma.sync.aligned.m16n8k{k}.row.col.{d}.{a}.{b}.{d}"
-        for k in (16, 32) for d in ("f32", "f16") for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")
+        for k in (16, 32)
+        for d in ("f32", "f16")
+        for a in ("e4m3", "e5m2")
+        for b in ("e4m3", "e5m2")
     ),
     "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
     *(f"mma.sync.aligned.m16n8k{k}.row.col.f64.f64.f64.f64" for k in (4, 8, 16)),
-)  # fmt: skip
+)
 
 
 def to_f32(x: np.ndarray, kind: str) -> np.ndarray:

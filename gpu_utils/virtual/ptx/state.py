@@ -26,10 +26,23 @@ SPECIALS = frozenset(
     for name in ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
     for axis in "xyz"
 ) | {
-    "%laneid", "%warpid", "%nwarpid", "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_ge", "%lanemask_gt",
-    "%dynamic_smem_size", "%total_smem_size", "%cluster_ctarank", "%cluster_nctarank", "%is_explicit_cluster", "%smid",
-    "%nsmid", "%gridid",
-}  # fmt: skip
+    "%laneid",
+    "%warpid",
+    "%nwarpid",
+    "%lanemask_eq",
+    "%lanemask_lt",
+    "%lanemask_le",
+    "%lanemask_ge",
+    "%lanemask_gt",
+    "%dynamic_smem_size",
+    "%total_smem_size",
+    "%cluster_ctarank",
+    "%cluster_nctarank",
+    "%is_explicit_cluster",
+    "%smid",
+    "%nsmid",
+    "%gridid",
+}
 CLOCKS = frozenset({"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"})
 
 

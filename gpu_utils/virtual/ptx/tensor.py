@@ -28,19 +28,28 @@ from gpu_utils.virtual.words import ORIGIN, WORDS
 MAP_BYTES = 128
 # field -> (offset, bytes, step per ordinal)
 FIELDS = {
-    "global_address": (0, 8, 0), "rank": (8, 4, 0), "global_dim": (16, 4, 4), "box_dim": (36, 4, 4),
-    "element_stride": (56, 4, 4), "interleave_layout": (76, 1, 0), "swizzle_mode": (77, 1, 0), "fill_mode": (78, 1, 0),
-    "elemtype": (79, 1, 0), "global_stride": (80, 8, 8),
-}  # fmt: skip
+    "global_address": (0, 8, 0),
+    "rank": (8, 4, 0),
+    "global_dim": (16, 4, 4),
+    "box_dim": (36, 4, 4),
+    "element_stride": (56, 4, 4),
+    "interleave_layout": (76, 1, 0),
+    "swizzle_mode": (77, 1, 0),
+    "fill_mode": (78, 1, 0),
+    "elemtype": (79, 1, 0),
+    "global_stride": (80, 8, 8),
+}
 # codes of elemtype, PTX manual; 8 is f32.ftz, 11 tf32, 12 tf32.ftz
 ELEMENTS = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32", "f64", "bf16", "f32", "f32")
 ELEMENT_BYTES = tuple(BYTES[kind] for kind in ELEMENTS)
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 # the atomics of load_store.py, and those that only bulk copies have
 ATOMICS = {
-    **_OF_MEMORY, ("min", "f16"): "fmin", ("max", "f16"): "fmax",
+    **_OF_MEMORY,
+    ("min", "f16"): "fmin",
+    ("max", "f16"): "fmax",
     **{(op, t): op for op in ("and", "or", "xor") for t in ("u32", "s32", "u64", "s64")},
-}  # fmt: skip
+}
 TF32 = 11
 SWIZZLE_BYTES = (0, 32, 64, 128)
 

@@ -12,9 +12,13 @@ from gpu_utils.virtual.ptx.state import PtxState
 LANES = np.arange(32)
 _BITS = np.uint32(1) << LANES.astype(np.uint32)
 REDUCTIONS: dict[str, tuple[np.ufunc, int | str]] = {
-    "add": (np.add, 0), "min": (np.minimum, "max"), "max": (np.maximum, "min"), "and": (np.bitwise_and, -1),
-    "or": (np.bitwise_or, 0), "xor": (np.bitwise_xor, 0),
-}  # fmt: skip
+    "add": (np.add, 0),
+    "min": (np.minimum, "max"),
+    "max": (np.maximum, "min"),
+    "and": (np.bitwise_and, -1),
+    "or": (np.bitwise_or, 0),
+    "xor": (np.bitwise_xor, 0),
+}
 REDUX_FORMS = tuple(f"redux.sync.{op}.{kind}" for op in ("add", "min", "max") for kind in ("u32", "s32")) + tuple(
     f"redux.sync.{op}.b32" for op in ("and", "or", "xor")
 )
