@@ -38,7 +38,9 @@ Stage = tuple[Step, ...]
 
 def _pytest(name: str, *arguments: str) -> Step:
     report = f"build/{name}.xml"
-    return Step(name, ("-m", "pytest", f"--junitxml={report}", "-p", "no:cacheprovider", *arguments), report)
+    return Step(
+        name, ("-m", "pytest", f"--junitxml={report}", "-p", "no:cacheprovider", "-p", "no:nbval", *arguments), report
+    )
 
 
 def _w2w(name: str, *arguments: str, report: str | None = None) -> Step:
@@ -87,6 +89,7 @@ def run_stages(here: Course, stages: Sequence[Stage]) -> int:
     outcomes: dict[str, tuple[Counter[str], float]] = {}
     with tempfile.TemporaryDirectory() as data:  # the learner's own progress is not touched
         environment = {**os.environ, "W2W_DATA": data, "TRITON_CACHE_DIR": str(here.triton_cache)}
+        environment["PYTHONDONTWRITEBYTECODE"] = ""  # dozens of processes import the same modules
         for stage in stages:
             shared = {} if len(stage) == 1 else {"OMP_NUM_THREADS": "1"}
             run = partial(_run, root=here.root, environment=environment | shared, alone=len(stage) == 1)

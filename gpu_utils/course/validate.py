@@ -132,7 +132,7 @@ def count_cells(paths: Sequence[Path]) -> int:
 
 
 def _command(root: Path, paths: Sequence[Path], cell_seconds: float, report: Path | None) -> list[str]:
-    workers = WORKERS if len(paths) > 1 else 0  # a worker beside this process costs its imports again
+    workers = WORKERS if min(WORKERS, len(paths)) > 1 else 0  # a worker of its own costs the imports again
     return [
         *(sys.executable, "-m", "pytest", "-q", "--tb=short", "--color=no"),
         *("-c", os.devnull, "--rootdir", str(root), "-p", "no:cacheprovider"),

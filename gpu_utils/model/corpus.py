@@ -78,10 +78,11 @@ def library_files(root: Path | None = None) -> list[SourceFile]:
     """
     root = root or Path(sysconfig.get_path("stdlib"))
     found = []
-    for path in root.rglob("*.py"):
-        name = path.relative_to(root)
-        if not _SKIP.intersection(name.parts) and path.is_file():
-            found.append(SourceFile(name.as_posix(), path.stat().st_size))
+    for folder, folders, names in os.walk(root):
+        folders[:] = set(folders) - _SKIP  # not entered: site-packages alone may hold twenty times as many files
+        for path in (Path(folder, name) for name in names if name.endswith(".py")):
+            if path.is_file():
+                found.append(SourceFile(path.relative_to(root).as_posix(), path.stat().st_size))
     if not found:
         raise CorpusError(f"no Python source in {root}; use a Python whose standard library comes as .py files")
     return sorted(found, key=lambda file: hashlib.sha256(file.name.encode()).digest())

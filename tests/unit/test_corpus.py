@@ -1,8 +1,10 @@
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,11 +40,37 @@ def corpus(tmp_path_factory):
         return load_corpus(TINY)
 
 
+@pytest.fixture
+def folder(cache, corpus):
+    """The finished corpus as it lies in this test's own cache."""
+    return Path(shutil.copytree(corpus.folder, cache / "corpus" / corpus.folder.name))
+
+
 def test_files_come_in_an_order_that_only_their_names_decide():
     names = [file.name for file in library_files()]
     assert names == [file.name for file in library_files()]
     assert {"argparse.py", "json/decoder.py"} <= set(names)
     assert not [name for name in names if "test" in name.split("/") or "site-packages" in name.split("/")]
+
+
+def test_files_are_those_that_a_walk_through_every_folder_finds(tmp_path):
+    for name in (
+        "a.py",
+        "json/b.py",
+        "json/test/c.py",
+        "site-packages/d.py",
+        "deep/er/e.py",
+        "deep/tests/f.py",
+        "g.txt",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x = 1\n")
+    (tmp_path / "folder.py").mkdir()
+    assert {(file.name, file.size) for file in library_files(tmp_path)} == {
+        ("a.py", 6),
+        ("json/b.py", 6),
+        ("deep/er/e.py", 6),
+    }
 
 
 def test_a_library_without_source_is_refused(tmp_path):
@@ -103,8 +131,8 @@ def test_two_builds_give_the_same_bytes(corpus):
 
 @pytest.mark.parametrize("name", ["train.bin", "val.bin", "tokenizer.json", "meta.json"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone"])
-def test_a_damaged_cache_is_made_again(corpus, name, damage):
-    path = load_corpus(TINY).folder / name
+def test_a_damaged_cache_is_made_again(corpus, folder, name, damage):
+    path = folder / name
     raw = path.read_bytes()
     if damage == "gone":
         path.unlink()
@@ -112,15 +140,18 @@ def test_a_damaged_cache_is_made_again(corpus, name, damage):
         path.write_bytes(raw[: len(raw) // 2])
     else:
         path.write_bytes(bytes(255 - b for b in raw))
-    assert np.array_equal(load_corpus(TINY).train, corpus.train)
+    again = load_corpus(TINY)
+    assert again.folder == folder
+    assert np.array_equal(again.train, corpus.train)
     assert path.read_bytes() == (corpus.folder / name).read_bytes()
 
 
-def test_meta_that_is_json_but_not_ours_is_made_again(corpus):
-    folder = load_corpus(TINY).folder
+def test_meta_that_is_json_but_not_ours_is_made_again(corpus, folder):
     for wrong in ([], {"checksums": 3}, {"checksums": {}}, None):
         (folder / "meta.json").write_text(json.dumps(wrong))
-        assert np.array_equal(load_corpus(TINY).val, corpus.val), wrong
+        again = load_corpus(TINY)
+        assert again.folder == folder
+        assert np.array_equal(again.val, corpus.val), wrong
 
 
 def test_no_half_made_corpus_stays_behind_when_building_fails(cache, monkeypatch):

@@ -126,6 +126,7 @@ def small(tmp_path, monkeypatch) -> Course:
     build(here, here.written(), NOON)
     monkeypatch.setattr("gpu_utils.cli.build.course", lambda: here)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr("gpu_utils.course.validate.WORKERS", 1)  # two start three pytests for two tiny notebooks
     return here
 
 
