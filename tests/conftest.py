@@ -13,6 +13,7 @@ from typing import NoReturn
 import pytest
 
 from gpu_utils.course.paths import Course
+from gpu_utils.course.suite import unit_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,6 +26,17 @@ def unavailable(reason: str) -> NoReturn:
     if os.environ.get("W2W_CI") == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--unit", action="append", default=[], help="only the tests of this unit, for example 03")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --unit: the tests whose file or case is of that unit, and no others."""
+    if units := config.getoption("--unit"):
+        config.hook.pytest_deselected(items=[item for item in items if unit_of(item.nodeid) not in units])
+        items[:] = [item for item in items if unit_of(item.nodeid) in units]
 
 
 def pytest_collection_finish() -> None:

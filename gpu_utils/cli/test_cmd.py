@@ -13,12 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
+from gpu_utils.course import changed as changes
 from gpu_utils.course import suite
 from gpu_utils.course.paths import Course, course
+from gpu_utils.errors import BadArgument
 
 SIDE_BY_SIDE = 2
 """Steps of one stage that run at a time."""
@@ -68,16 +70,73 @@ STAGES: tuple[Stage, ...] = (
 )
 
 
-def run_suite() -> None:
+def stages_of_units(here: Course, units: Sequence[str]) -> tuple[Stage, ...]:
+    """Notebooks that are current, tests with doctests, and runs of the notebooks of these units, by their numbers."""
+    files = [path.relative_to(here.root).as_posix() for path in here.root.glob("tests/**/test_*.py")]
+    content = [file for file in files if file.startswith("tests/content/") and suite.unit_of(file) is None]
+    own = [file for file in files if suite.unit_of(file) in units and not file.startswith("tests/browser/")]
+    exercises = [
+        path.relative_to(here.root).as_posix()
+        for unit in units
+        for path in here.root.glob(f"gpu_utils/exercises/u{unit}_*")
+    ]
+    chosen = [f"--unit={unit}" for unit in units]
+    return (
+        (_w2w("notebooks are current", "build", "--check", *units),),
+        (_pytest("unit tests", *WORKERS, "--doctest-modules", *chosen, *sorted(content + own), *exercises),),
+        (_w2w("notebooks run", "validate", "--report", NOTEBOOKS, *units, report=NOTEBOOKS),),
+    )
+
+
+def stages_of_change(here: Course) -> tuple[Stage, ...]:
+    """What the changes of this branch and of the working tree ask for; says what that is."""
+    base = changes.base(here.root)
+    files = changes.changed_files(here.root, base)
+    choice = changes.choose(here.root, files)
+    typer.echo(f"{len(files)} files changed since {base}")
+    if choice.because:
+        typer.echo(f"{choice.because} may matter to anything: everything runs")
+        return STAGES
+    units = f"units {', '.join(choice.units)}" if choice.units else "no unit"
+    typer.echo(f"they ask for {units} and {len(choice.files)} files of tests and examples")
+    browser = [file for file in choice.files if file.startswith("tests/browser/")]
+    tests = [file for file in choice.files if file not in browser]
+    stages: list[Stage] = [STYLE]
+    if tests:
+        stages.append((_pytest("tests", *WORKERS, "--doctest-modules", *tests),))
+    if choice.units:
+        stages += stages_of_units(here, choice.units)[1:]
+    if browser:
+        stages.append((_pytest("browser", *browser),))
+    return tuple(stages)
+
+
+def run_suite(
+    unit: Annotated[
+        list[str] | None, typer.Option(help="Only tests, doctests and notebooks of this unit; may be repeated.")
+    ] = None,
+    changed: Annotated[bool, typer.Option("--changed", help="Only what the files changed in git ask for.")] = False,
+) -> None:
     """Run the whole suite: style, floors, types, tests, the page in a browser, and every notebook.
 
     Each part runs even when an earlier one failed. Reports and pictures are kept in build/, and so is build/times.txt:
     the slowest tests, and the time of each unit. The last line counts what passed, failed and was skipped; the exit
     code is non-zero when anything failed.
 
-    Example: w2w test
+    With --changed, a file of a unit asks for that unit, a module of the library for the tests, lessons and labs that
+    import it, a test for itself, a document for the tests that name it, and anything else for everything. Changed is
+    what differs from where this branch left its upstream, origin/main or main, whichever is there first.
+
+    Example: w2w test, or w2w test --unit 03, or w2w test --changed
     """
-    raise typer.Exit(run_stages(course(), STAGES))
+    here = course()
+    if unit and changed:
+        raise BadArgument("--unit and --changed exclude each other; give one of them")
+    if unit:
+        stages = stages_of_units(here, [here.find(text).number for text in unit])
+    else:
+        stages = stages_of_change(here) if changed else STAGES
+    raise typer.Exit(run_stages(here, stages))
 
 
 def run_stages(here: Course, stages: Sequence[Stage]) -> int:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import typer
 
 from gpu_utils.cli import test_cmd
 from gpu_utils.cli.test_cmd import Stage, Step, run_stages
+from gpu_utils.course import changed as changes
 from gpu_utils.course import suite
 from gpu_utils.course.paths import Course
 from gpu_utils.course.units import UNITS
+from gpu_utils.errors import BadArgument, NotWritten
 
 GOOD = "def test_one():\n    pass\n\ndef test_two():\n    pass\n"
 MIXED = (
@@ -161,3 +168,75 @@ def test_the_table_names_the_slowest_tests_and_units_over_their_budget() -> None
 
 def test_budgets_are_of_units_that_exist() -> None:
     assert set(suite.BUDGET_MINUTES) <= {unit.number for unit in UNITS}
+
+
+def test_one_unit_is_its_notebooks_its_tests_and_its_doctests(repo_root: Path) -> None:
+    stages = test_cmd.stages_of_units(Course(repo_root), ["03"])
+    current, tests, notebooks = (step for stage in stages for step in stage)
+    assert current.arguments[-3:] == ("build", "--check", "03")
+    assert notebooks.arguments[-1] == "03"
+    assert "--unit=03" in tests.arguments
+    files = {word for word in tests.arguments if word.startswith(("tests/", "gpu_utils/"))}
+    assert files >= {
+        *("tests/content/test_exercises.py", "tests/content/test_untouched_labs.py", "tests/unit/test_u03_hipify.py"),
+        *("tests/content/test_u03_lesson.py", "gpu_utils/exercises/u03_porting_to_rocm"),
+    }
+    assert not {"tests/content/test_u02_lesson.py", "tests/unit/test_u00_start.py", "tests/unit/test_chips.py"} & files
+
+
+def test_the_option_unit_keeps_the_tests_of_that_unit_alone(repo_root: Path, tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text((repo_root / "tests" / "conftest.py").read_text())
+    (tmp_path / "test_u02_a.py").write_text(GOOD)
+    (tmp_path / "test_u03_b.py").write_text(GOOD)
+    found = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "--collect-only",
+            "-q",
+            "--rootdir",
+            str(tmp_path),
+            "--unit=03",
+            str(tmp_path),
+        ],
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(repo_root)},
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout.splitlines()[:2] == ["test_u03_b.py::test_one", "test_u03_b.py::test_two"]
+    assert "2/4 tests collected (2 deselected)" in found.stdout
+
+
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Stage]]:
+    """The stages that run_suite was about to run."""
+    seen: list[Sequence[Stage]] = []
+    monkeypatch.setattr(test_cmd, "run_stages", lambda here, stages: seen.append(stages) or 0)
+    return seen
+
+
+def test_a_change_that_matters_to_anything_runs_everything(stages, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(changes, "changed_files", lambda root, since: ["README.md", "pyproject.toml"])
+    with pytest.raises(typer.Exit):
+        test_cmd.run_suite(changed=True)
+    assert stages == [test_cmd.STAGES]
+    assert "pyproject.toml may matter to anything: everything runs" in capsys.readouterr().out
+
+
+def test_a_change_runs_the_style_and_what_it_asks_for(stages, monkeypatch, capsys) -> None:
+    files = ["README.md", "labs/02_gpu_machine.ipynb", "tests/browser/test_lab_in_jupyterlab.py"]
+    monkeypatch.setattr(changes, "changed_files", lambda root, since: files)
+    with pytest.raises(typer.Exit):
+        test_cmd.run_suite(changed=True)
+    names = [[step.name for step in stage] for stage in stages[0]]
+    assert names == [[step.name for step in test_cmd.STYLE], ["tests"], ["unit tests"], ["notebooks run"], ["browser"]]
+    assert stages[0][1][0].arguments[-1] == "tests/unit/test_readme.py"
+    assert "units 02 and " in capsys.readouterr().out
+
+
+def test_a_unit_and_the_changes_together_are_refused(stages) -> None:
+    with pytest.raises(BadArgument, match="give one of them"):
+        test_cmd.run_suite(unit=["03"], changed=True)
+    with pytest.raises(NotWritten, match="planned"):
+        test_cmd.run_suite(unit=["15"])
