@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,10 +10,29 @@ from typing import Literal
 Status = Literal["passed", "failed", "not started", "not graded"]
 
 
+class Mode(enum.Enum):
+    """What an outcome is of."""
+
+    RUN = "the answer ran"
+    IDLE = "it ran while every kernel did nothing, and its result must then be wrong"
+    COMPILED = "its kernels were built for a target, and not run"
+    NOT_RUN = "said once for all cases: a backend cannot run here, or does not count what a limit needs"
+
+    def of(self, backend: str) -> str:
+        """A backend in this mode, in words.
+
+        >>> Mode.IDLE.of("virtual:sm_80"), Mode.COMPILED.of("gfx942")
+        ('virtual:sm_80 with idle kernels', 'compiled for gfx942')
+        """
+        words = {Mode.IDLE: f"{backend} with idle kernels", Mode.COMPILED: f"compiled for {backend}"}
+        return words.get(self, backend)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """One case on one backend.
 
+    backend its name, for Mode.COMPILED the target
     kind    "" when it passed, else a stable word: "value", "shape", "dtype", "device", "nan", "type",
             "error:ValueError", "timeout", "mutated", "limit:launches", "compile", "died", "skipped"
     detail  one sentence for the learner: what differs, or why it was skipped
@@ -22,10 +42,16 @@ class Outcome:
     why: str
     backend: str
     status: Literal["passed", "failed", "skipped"]
+    mode: Mode = Mode.RUN
     fresh: bool = False
     kind: str = ""
     detail: str = ""
     seconds: float = 0.0
+
+    @property
+    def where(self) -> str:
+        """The backend and the mode in words."""
+        return self.mode.of(self.backend)
 
 
 @dataclass(frozen=True)
@@ -38,6 +64,7 @@ class Report:
     seed       reproduces the fresh cases: check(id, seed=...)
     printed    what the answer printed, cut to a readable length
     notes      sentences about the check itself, for example that progress could not be stored
+    stored     whether stored listings stood in for the compiler of an answer in C++
     """
 
     exercise: str
@@ -51,6 +78,7 @@ class Report:
     seconds: float = 0.0
     printed: str = ""
     notes: Sequence[str] = field(default_factory=tuple)
+    stored: bool = False
 
     @property
     def passed(self) -> bool:

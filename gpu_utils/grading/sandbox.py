@@ -25,9 +25,10 @@ import torch
 from gpu_utils.backends import backend
 from gpu_utils.errors import CheckTimeout
 from gpu_utils.grading import fork_server
-from gpu_utils.grading.check import Job, Runner
+from gpu_utils.grading.check import Runner
 from gpu_utils.grading.execute import Attempt, learner_line, run, signature_problem, time_limit
 from gpu_utils.grading.exercise import Exercise
+from gpu_utils.grading.jobs import Job
 
 START_SECONDS = 60.0
 """For starting the process and running the learner's cells, before the first case."""

@@ -50,7 +50,7 @@ def check(
 
 def record(report: Report) -> Report:
     """Store the attempt; a report that could not be stored says so in its notes and is otherwise the same."""
-    backends = ",".join(sorted({o.backend for o in report.outcomes if o.status != "skipped"}))
+    backends = ",".join(sorted({o.where for o in report.outcomes if o.status != "skipped"}))
     try:
         note = store.record_attempt(
             report.exercise, report.status, backends, report.misconception, report.seed, report.seconds

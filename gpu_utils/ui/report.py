@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from dataclasses import replace
 from html import escape
 
 from gpu_utils.grading.report import Outcome, Report
+
+STORED = "clang is not installed, so the listing that the course has stored of this source was executed"
 
 _MARK = {"passed": "✓", "failed": "✗", "skipped": "–", "not started": "○", "not graded": "–"}
 _EDGE = {"passed": "6px double #1a7f37", "failed": "6px solid #c2410c", "not started": "6px dotted #57606a"}
@@ -22,12 +23,12 @@ def report_text(report: Report) -> str:
     if report.hint:
         lines += textwrap.wrap(f"Hint: {report.hint}", 96, initial_indent="  ", subsequent_indent="  ")
     shown = _shown(report)
-    for outcome, detail in zip(shown, _details(shown), strict=True):
-        lines.append(f"  {_MARK[outcome.status]} {outcome.backend:<12} {outcome.case} ({_reason(outcome)})")
+    for (outcome, where), detail in zip(shown, _details(shown), strict=True):
+        lines.append(f"  {_MARK[outcome.status]} {where:<12} {outcome.case} ({_reason(outcome)})")
         lines += textwrap.wrap(detail, 92, initial_indent="      ", subsequent_indent="      ")
     if report.printed:
         lines += ["  Your answer printed:", textwrap.indent(report.printed.rstrip(), "  | ")]
-    lines += [f"  Note: {note}" for note in report.notes]
+    lines += [f"  Note: {note}" for note in _notes(report)]
     if _footer(report):
         lines.append(f"  {_footer(report)}")
     return "\n".join(lines)
@@ -55,16 +56,23 @@ def report_html(report: Report) -> str:
             "<details><summary>What your answer printed</summary>"
             f'<pre style="max-height:12em;overflow:auto">{escape(report.printed)}</pre></details>'
         )
-    parts += [f'<p style="margin:6px 0"><strong>Note:</strong> {escape(note)}</p>' for note in report.notes]
+    parts += [f'<p style="margin:6px 0"><strong>Note:</strong> {escape(note)}</p>' for note in _notes(report)]
     if _footer(report):
         parts.append(f'<p style="margin:6px 0;font-size:0.85em">{escape(_footer(report))}</p>')
     return "".join([*parts, "</div>"])
 
 
-def _shown(report: Report) -> list[Outcome]:
-    """Failures first, then what was skipped, then what passed; a case that went alike on two backends is one row."""
+def _notes(report: Report) -> list[str]:
+    return [*([STORED] if report.stored else []), *report.notes]
+
+
+def _shown(report: Report) -> list[tuple[Outcome, str]]:
+    """Failures first, then what was skipped, then what passed; a case that went alike on two backends is one row.
+
+    Each outcome with its backends in words.
+    """
     order = {"failed": 0, "skipped": 1, "passed": 2}
-    rows: dict[tuple[str, ...], Outcome] = {}
+    rows: dict[tuple[str, ...], list[Outcome]] = {}
     for outcome in report.outcomes:
         key = (
             outcome.case,
@@ -72,16 +80,16 @@ def _shown(report: Report) -> list[Outcome]:
             outcome.status,
             outcome.kind if outcome.status == "failed" else outcome.detail,
         )
-        same = rows.get(key)
-        rows[key] = replace(same, backend=f"{same.backend}, {outcome.backend}") if same else outcome
-    return sorted(rows.values(), key=lambda outcome: order[outcome.status])
+        rows.setdefault(key, []).append(outcome)
+    shown = [(alike[0], ", ".join(outcome.where for outcome in alike)) for alike in rows.values()]
+    return sorted(shown, key=lambda row: order[row[0].status])
 
 
-def _details(outcomes: list[Outcome]) -> list[str]:
+def _details(shown: list[tuple[Outcome, str]]) -> list[str]:
     """The sentence of each outcome: in full for the first failure of a kind, cut short where it repeats."""
     seen: set[str] = set()
     details = []
-    for outcome in outcomes:
+    for outcome, _ in shown:
         repeats = outcome.status == "failed" and outcome.kind in seen
         details.append(textwrap.shorten(outcome.detail, 100, placeholder=" ...") if repeats else outcome.detail)
         seen.add(outcome.kind)
@@ -93,16 +101,16 @@ def _reason(outcome: Outcome) -> str:
 
 
 def _table(report: Report) -> str:
-    outcomes = _shown(report)
+    shown = _shown(report)
     counts = Counter(outcome.status for outcome in report.outcomes)
     summary = ", ".join(f"{counts[name]} {name}" for name in ("passed", "failed", "skipped") if counts[name])
     rows = "".join(
         f'<tr><td style="{_CELL}">{_MARK[outcome.status]}&nbsp;{outcome.status}</td>'
-        f'<td style="{_CELL}">{escape(outcome.backend)}</td>'
+        f'<td style="{_CELL}">{escape(where)}</td>'
         f'<td style="{_CELL}"><code>{escape(outcome.case)}</code></td>'
         f'<td style="{_CELL}">{escape(_reason(outcome))}'
         f"{'<br>' + escape(detail) if detail else ''}</td></tr>"
-        for outcome, detail in zip(outcomes, _details(outcomes), strict=True)
+        for (outcome, where), detail in zip(shown, _details(shown), strict=True)
     )
     head = "".join(
         f'<th scope="col" style="{_CELL}">{name}</th>' for name in ("Result", "Backend", "Case", "Why it is there")

@@ -22,9 +22,10 @@ from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.backends import BACKENDS, backend
 from gpu_utils.compiler.clang import installed
 from gpu_utils.course.build import checked
-from gpu_utils.grading.check import check, make_jobs, run_here
+from gpu_utils.grading.check import check, run_here
 from gpu_utils.grading.compare import compare
 from gpu_utils.grading.exercise import Exercise
+from gpu_utils.grading.jobs import make_jobs
 from gpu_utils.grading.report import Report
 from tests.conftest import unavailable
 from tests.content.conftest import answer_cell, lab_cells

@@ -14,9 +14,10 @@ import pytest
 import torch
 
 from gpu_utils.errors import UnknownName
-from gpu_utils.grading.check import FRESH_CASES, check
+from gpu_utils.grading.check import check
 from gpu_utils.grading.execute import usual_settings
 from gpu_utils.grading.exercise import Limit
+from gpu_utils.grading.jobs import FRESH_CASES
 from tests.unit.sample_exercises import AFFINE, adds_before_scaling, affine, forgets_the_one, raises_on_odd
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import replace
 
 import pytest
 
 from gpu_utils.grading.check import check
-from gpu_utils.grading.report import Outcome, Report
-from gpu_utils.ui.report import report_html, report_text
+from gpu_utils.grading.report import Mode, Outcome, Report
+from gpu_utils.ui.report import STORED, report_html, report_text
 from tests.unit.sample_exercises import AFFINE, affine, forgets_the_one
 
 LONG = "out[256] = 0.0, expected 3.0; " + "a long sentence about it " * 10
@@ -84,3 +85,27 @@ def test_a_case_that_goes_alike_on_two_backends_is_one_row(show):
     shown = show(Report("99.affine", "Scale and shift", "failed", "2 of 2 checks failed", outcomes))
     assert "virtual:sm_80, virtual:gfx942" in shown
     assert shown.count("out[6] = 0") == 1
+
+
+@pytest.mark.parametrize("show", [report_text, report_html])
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        (Mode.RUN, "virtual:sm_80"),
+        (Mode.IDLE, "virtual:sm_80 with idle kernels"),
+        (Mode.COMPILED, "compiled for virtual:sm_80"),
+        (Mode.NOT_RUN, "virtual:sm_80"),
+    ],
+)
+def test_a_row_says_whether_kernels_ran_did_nothing_or_were_only_compiled(show, mode, words):
+    outcome = Outcome("n=7", "a tail", "virtual:sm_80", "passed", mode=mode)
+    shown = show(Report("99.affine", "Scale and shift", "passed", "well", [outcome]))
+    assert re.search(rf"[> ] ?{words}(</td>| +n=7)", shown)
+
+
+@pytest.mark.parametrize("show", [report_text, report_html])
+def test_a_report_says_when_stored_listings_stood_in_for_the_compiler(show):
+    passed = Report("99.affine", "Scale and shift", "passed", "well", stored=True, notes=("another",))
+    assert STORED in show(passed)
+    assert "another" in show(passed)
+    assert STORED not in show(replace(passed, stored=False))

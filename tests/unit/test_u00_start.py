@@ -13,7 +13,9 @@ from gpu_utils.backends import BACKENDS
 from gpu_utils.errors import InputCopied
 from gpu_utils.exercises import find
 from gpu_utils.exercises.u00_start import platform, saxpy, vector_add
-from gpu_utils.grading.check import check, choose_backends, make_jobs
+from gpu_utils.grading.check import check
+from gpu_utils.grading.jobs import FRESH_CASES, choose_backends, make_jobs
+from gpu_utils.grading.report import Mode
 from gpu_utils.ui.launch_figure import LaunchFigure
 
 VECTOR_ADD, SAXPY, PLATFORM = (find(f"00.{name}") for name in ("vector_add", "saxpy", "platform"))
@@ -98,8 +100,9 @@ def test_beside_a_real_gpu_the_virtual_ones_count_what_it_cannot(monkeypatch):
 
 def test_a_right_kernel_that_ran_in_the_interpreter_also_compiles_for_both_vendors():
     report = check(VECTOR_ADD, vector_add_with(1024), backends=["interpreter"])
-    compiled = {outcome.backend: outcome.status for outcome in report.outcomes if "compiled" in outcome.backend}
-    assert compiled == {"compiled for sm_80": "passed", "compiled for gfx942": "passed"}
+    assert report.headline.startswith(f"{len(VECTOR_ADD.cases)} public and {FRESH_CASES} fresh cases passed on")
+    compiled = {o.backend: o.status for o in report.outcomes if o.mode is Mode.COMPILED}
+    assert compiled == {"sm_80": "passed", "gfx942": "passed"}
 
 
 def test_a_missing_mask_names_the_tensor_and_the_element():

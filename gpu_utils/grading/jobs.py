@@ -1,0 +1,126 @@
+"""What a check runs: every case, public and fresh, on every backend that applies, with what is expected of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from gpu_utils.backends import Backend, backend
+from gpu_utils.compiler.triton import INTERPRETED
+from gpu_utils.errors import CompilerMissing
+from gpu_utils.grading.exercise import Case, Exercise, Inputs
+from gpu_utils.grading.report import Mode
+
+FRESH_CASES = 3
+LAUNCHES = "launches"
+"""The counter that every backend with kernels has."""
+
+_NARROW = {"bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One case on one backend, with its inputs and the expected value (which never leaves the grader).
+
+    compile_targets  what the kernels of this run are also compiled for
+    skipped          why it cannot run; "" when it can
+    mode             Mode.RUN, or Mode.IDLE: every kernel does nothing, and the result must then be wrong
+    """
+
+    case: Case
+    fresh: bool
+    backend: str
+    inputs: Inputs
+    expected: Any
+    compile_targets: tuple[str, ...] = ()
+    skipped: str = ""
+    mode: Mode = Mode.RUN
+
+    @property
+    def idle(self) -> bool:
+        return self.mode is Mode.IDLE
+
+
+def choose_backends(exercise: Exercise, names: Sequence[str] | None = None) -> list[Backend]:
+    """The backends of a check: those asked for, else W2W_BACKENDS where it applies, else the machine's default.
+
+    The default is a real GPU when there is one; otherwise the CPU, where kernels run on the exercise's virtual GPUs.
+    An exercise with limits on what only a virtual GPU counts runs there as well as on the real one, and a C++ kernel
+    runs there only: the vendors' compilers and launchers, which a real GPU would need, are not required of a learner.
+    """
+    if names is None:
+        wanted = [name.strip() for name in os.environ.get("W2W_BACKENDS", "").split(",") if name.strip()]
+        names = [name for name in (backend(name).name for name in wanted) if _applies(exercise, name)]
+    if names:
+        return [backend(name) for name in names]
+    found = [where for where in map(backend, _defaults(exercise)) if where.unavailable() is None]
+    enough = all(limit.counter == LAUNCHES for limit in exercise.limits)
+    return found[:1] if found[0].name == "gpu" and enough else found
+
+
+def _defaults(exercise: Exercise) -> tuple[str, ...]:
+    on_virtual = tuple(f"virtual:{target}" for target in exercise.targets)
+    kinds = {"kernel": ("gpu", *on_virtual), "cpp": on_virtual, "torch": ("gpu", "cpu"), "host": ("cpu",)}
+    return kinds[exercise.kind]
+
+
+def _applies(exercise: Exercise, name: str) -> bool:
+    if exercise.kind == "kernel":
+        return name in ("gpu", "interpreter") or name.startswith("virtual:")
+    return name.startswith("virtual:") if exercise.kind == "cpp" else name in _defaults(exercise)
+
+
+def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None) -> list[Job]:
+    """Every case with every backend. The same seed gives the same jobs."""
+    rng = random.Random(_subseed(seed, exercise.id, "fresh"))
+    cases = [(case, False) for case in exercise.cases] + [(exercise.fresh(rng), True) for _ in range(FRESH_CASES)]
+    chosen = choose_backends(exercise, names)
+    executed = {where.name.removeprefix("virtual:") for where in chosen}
+    to_compile = tuple(target for target in exercise.targets if target not in executed)
+    jobs = []
+    for index, (case, fresh) in enumerate(cases):
+        generator = torch.Generator().manual_seed(_subseed(seed, exercise.id, str(index)) % 2**63)
+        inputs = exercise.inputs(case, generator)
+        expected, uncompiled = _expected(exercise, inputs)
+        targets = to_compile if exercise.kind == "kernel" and not exercise.machine_code and index == 0 else ()
+        for number, where in enumerate(chosen):
+            reason = where.unavailable() or _cannot_run(exercise, where.name, inputs) or uncompiled
+            if not _applies(exercise, where.name):
+                reason = f"{exercise.id} does not run on {where.name}"
+            jobs.append(Job(case, fresh, where.name, inputs, expected, () if number else targets, reason or ""))
+    first = next((job for job in jobs if not job.skipped), None)
+    if exercise.kind in ("kernel", "cpp") and first:
+        jobs.append(replace(first, compile_targets=(), mode=Mode.IDLE))
+    return jobs
+
+
+def _expected(exercise: Exercise, inputs: Inputs) -> tuple[Any, str]:
+    """What the reference returns, or why it has no compiler to ask."""
+    try:
+        return exercise.reference(**inputs), ""
+    except CompilerMissing as problem:
+        return None, str(problem)
+
+
+def _cannot_run(exercise: Exercise, name: str, inputs: Inputs) -> str | None:
+    if name.startswith("virtual:") and exercise.kind == "kernel" and os.environ.get("TRITON_INTERPRET") == "1":
+        return INTERPRETED
+    if name != "interpreter":
+        return None
+    if exercise.machine_code:
+        return "Triton's interpreter knows no inline assembly"
+    for value in inputs.values():
+        if isinstance(value, torch.Tensor) and str(value.dtype).removeprefix("torch.") in _NARROW:
+            return f"Triton's interpreter computes {value.dtype} wrongly"
+    return None
+
+
+def _subseed(seed: int, *parts: str) -> int:
+    digest = hashlib.sha256("/".join([str(seed), *parts]).encode()).digest()
+    return int.from_bytes(digest[:8], "little")

@@ -1,0 +1,162 @@
+"""The verdicts: on one attempt, and on a whole check. Each is a function; the first that finds something counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpu_utils.errors import CheckTimeout, CompilerMissing
+from gpu_utils.grading.compare import Difference, compare
+from gpu_utils.grading.execute import NO_COMPILER, Attempt, time_limit, usual_settings
+from gpu_utils.grading.exercise import Exercise
+from gpu_utils.grading.jobs import LAUNCHES, Job
+from gpu_utils.grading.report import Mode, Outcome, Status
+
+# --- one attempt ------------------------------------------------------------------------------------------------
+
+
+def judge(exercise: Exercise, job: Job, attempt: Attempt) -> Outcome:
+    """The verdict on one attempt. Without the compiler that it needs there is none."""
+    found = _without_compiler(attempt) or (_right_when_idle if job.idle else _problem)(exercise, job, attempt)
+    return Outcome(
+        case=job.case.label,
+        why="the result must come from the kernel" if job.idle else job.case.why,
+        backend=job.backend,
+        status="passed" if found is None else "skipped" if found.kind == "skipped" else "failed",
+        mode=job.mode,
+        fresh=job.fresh,
+        kind=found.kind if found else "",
+        detail=found.detail if found else "",
+        seconds=attempt.seconds,
+    )
+
+
+def _without_compiler(attempt: Attempt) -> Difference | None:
+    return Difference("skipped", attempt.message) if attempt.error == NO_COMPILER else None
+
+
+def _right_when_idle(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:
+    found = _problem(exercise, job, attempt)
+    if found is not None and found.kind != f"limit:{LAUNCHES}":
+        return None
+    detail = "the result stays right when the kernel does nothing; let the kernel compute and store it"
+    return Difference("idle", detail)
+
+
+def _problem(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:
+    looks = (_raised, _on_another_device, _differs, _changed_its_input, _over_a_limit)
+    return next((found for look in looks if (found := look(exercise, job, attempt))), None)
+
+
+def _raised(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:
+    if attempt.error in ("timeout", "died"):
+        return Difference(attempt.error, attempt.message)
+    return Difference(f"error:{attempt.error}", attempt.message) if attempt.error else None
+
+
+def _on_another_device(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:
+    if not attempt.device:
+        return None
+    inputs_are = "cuda" if job.backend == "gpu" else "cpu"
+    detail = f"the result is on {attempt.device}, expected it on {inputs_are}, where the inputs are"
+    return Difference("device", detail)
+
+
+def _differs(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:
+    try:
+        if exercise.judge is None:
+            tol = exercise.tolerance(job.case, job.inputs)
+            return compare(job.expected, attempt.value, tol, exercise.dtype(job.inputs))
+        with usual_settings(), time_limit(exercise.seconds):
+            return exercise.judge(job.case, job.inputs, attempt.value)
+    except CompilerMissing as problem:
+        return Difference("skipped", str(problem))
+    except CheckTimeout:
+        detail = f"judging it was stopped after {exercise.seconds:g} s; does a kernel hold a loop that never ends?"
+        return Difference("timeout", detail)
+
+
+def _changed_its_input(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:
+    if not attempt.mutated:
+        return None
+    detail = f"the answer changed its input {attempt.mutated[0]}; leave it and write the result to new memory"
+    return Difference("mutated", detail)
+
+
+def _over_a_limit(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:
+    for limit in exercise.limits:
+        violation = limit.violation(job.case, attempt.counters)
+        if violation:
+            return Difference(f"limit:{limit.counter}", violation)
+    return None
+
+
+# --- a whole check ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check found. `runs` counts the jobs that were to run; `attempts` may be fewer."""
+
+    exercise: Exercise
+    attempts: Sequence[Attempt]
+    outcomes: Sequence[Outcome]
+    runs: int
+
+    def that_are(self, status: str) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.status == status]
+
+
+def conclude(checked: Checked) -> tuple[Status, str]:
+    """The status of the whole and its headline."""
+    looks = (_not_started, _not_usable, _failed, _without_verdict, _not_run)
+    return next((found for look in looks if (found := look(checked))), None) or _passed(checked)
+
+
+def _not_started(checked: Checked) -> tuple[Status, str] | None:
+    if not any(attempt.unwritten for attempt in checked.attempts):
+        return None
+    line = "with `#error`" if checked.exercise.kind == "cpp" else "that raises NotImplementedError"
+    return "not started", f"{checked.exercise.id} is yours to write: replace the line {line}"
+
+
+def _not_usable(checked: Checked) -> tuple[Status, str] | None:
+    cell = next((attempt for attempt in checked.attempts if attempt.error in ("missing", "signature", "cell")), None)
+    return ("failed", cell.message) if cell else None
+
+
+def _failed(checked: Checked) -> tuple[Status, str] | None:
+    failed = checked.that_are("failed")
+    if not failed:
+        return None
+    first = failed[0]
+    run = len(checked.outcomes) - len(checked.that_are("skipped"))
+    where = f"{'fresh ' if first.fresh else ''}case {first.case} on {first.where}"
+    return "failed", f"{len(failed)} of {run} checks failed; first: {where}: {first.detail}"
+
+
+def _without_verdict(checked: Checked) -> tuple[Status, str] | None:
+    """A case that ran, or was to run, and could not be judged for want of a compiler."""
+    skipped = [outcome for outcome in checked.that_are("skipped") if outcome.mode is not Mode.NOT_RUN]
+    if not skipped:
+        return None
+    passed = len(checked.that_are("passed"))
+    checks = "1 check" if passed == 1 else f"{passed} checks"
+    found = f"{checks} passed, {len(skipped)} could not run: " if passed else ""
+    return "not graded", f"{found}{skipped[0].detail}"
+
+
+def _not_run(checked: Checked) -> tuple[Status, str] | None:
+    if checked.attempts and len(checked.attempts) >= checked.runs:
+        return None
+    reasons = "; ".join(f"{outcome.backend}: {outcome.detail}" for outcome in checked.that_are("skipped"))
+    return "not graded", f"no backend could run this exercise here ({reasons})"
+
+
+def _passed(checked: Checked) -> tuple[Status, str]:
+    passed = checked.that_are("passed")
+    ran = list(dict.fromkeys(outcome.backend for outcome in passed if outcome.mode is Mode.RUN))
+    built = list(dict.fromkeys(outcome.backend for outcome in passed if outcome.mode is Mode.COMPILED))
+    fresh = [o.fresh for o in checked.outcomes if o.backend == ran[0] and o.mode is Mode.RUN]
+    cases = f"{fresh.count(False)} public and {fresh.count(True)} fresh cases passed on {' and '.join(ran)}"
+    return "passed", f"{cases}; {Mode.COMPILED.of(' and '.join(built))}" if built else cases
