@@ -16,6 +16,7 @@ import numpy as np
 from gpu_utils.errors import UnsupportedInstruction
 from gpu_utils.virtual.machine import Op
 from gpu_utils.virtual.ptx import cvt, floating, integer
+from gpu_utils.virtual.ptx.floating import THREE
 from gpu_utils.virtual.ptx.forms import BYTES, TYPES, Form
 from gpu_utils.virtual.ptx.parse import (
     SINK,
@@ -283,6 +284,8 @@ class Decoder:
             key = instruction.opcode
             if instruction.operands and isinstance(instruction.operands[0], Pair) and key.startswith("setp"):
                 key += "|"
+            if key.startswith(("min.", "max.")) and len(instruction.operands) == 4:
+                key += THREE
             form = ALU.get(key)
             if form is not None:
                 self.arithmetic(op, instruction, form)

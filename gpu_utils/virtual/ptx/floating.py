@@ -2,7 +2,8 @@
 
 Exact (one rounding, IEEE 754): add, sub, mul, fma, div, rcp, sqrt with `.rn`, `.rz`, `.rm` and `.rp`, min, max, abs,
 neg. `.ftz` flushes subnormal float32
-inputs and results.
+inputs and results. From sm_100 on: pairs of float32 in one 64-bit register, sums of a 16-bit float and a float32, and
+the least or largest of three (the spelling of two with THREE behind it).
 Approximate instructions return a value within the bound that the PTX manual states for the hardware, not the
 hardware's bits; APPROXIMATE holds the bound that the tests hold them to. The payload of a NaN result is open.
 """
@@ -21,6 +22,8 @@ from gpu_utils.virtual.ptx.forms import Form, Table, store
 
 F16, F32, F64, U16, U32, U64 = np.float16, np.float32, np.float64, np.uint16, np.uint32, np.uint64
 TABLE: Table = {}
+THREE = "*"
+"""What stands behind an opcode in the table when it takes three inputs where its usual form takes two."""
 # opcode stem -> largest relative error (absolute where the name says so), from the PTX ISA manual's accuracy notes.
 APPROXIMATE: dict[str, float] = {
     "ex2.approx.f32": 2**-22,
@@ -87,6 +90,10 @@ def _xor_signs(fn):
         return np.copysign(size, np.where(np.signbit(a) ^ np.signbit(b), size.dtype.type(-1), size.dtype.type(1)))
 
     return run
+
+
+def _of_three(fn, prepare):
+    return lambda a, b, c: fn(fn(prepare(a), prepare(b)), prepare(c))
 
 
 def _ftz(fn):
@@ -204,6 +211,15 @@ def _half_fma(a, b, c) -> np.ndarray:
     return np.asarray(rnd.fma_odd(a, b, c)).astype(F16)
 
 
+def _half_to_f32(a: np.ndarray) -> np.ndarray:
+    return a.astype(F32)
+
+
+def _widened(fn, widen):
+    """fn on float32, all inputs but the last of which arrive in 16 bits."""
+    return lambda *arrays: fn(*(widen(x) for x in arrays[:-1]), arrays[-1])
+
+
 def _bf16(fn):
     """bfloat16 through float64, where the result is exact or rounded to odd, then rounded once."""
     return lambda *arrays: rnd.f64_to_bf16(np.asarray(fn(*(rnd.bf16_to_f32(x).astype(F64) for x in arrays))))
@@ -240,6 +256,12 @@ def _arithmetic() -> None:
             unchanged = rnd.fma32 if name == "fma" else plain
             run = unchanged if nearest and not ftz and not sat else store(fn)
             TABLE[f"{name}{mode}{ftz}{sat}.f32"] = Form(("f32",), ("f32",) * arity, run)
+            if not sat:
+                TABLE[f"{name}{mode}{ftz}.f32x2"] = Form(("f32x2",), ("f32x2",) * arity, run)
+            if name != "mul" and not ftz:
+                for kind, widen in (("f16", _half_to_f32), ("bf16", rnd.bf16_to_f32)):
+                    ins = (kind,) * (arity - 1) + ("f32",)
+                    TABLE[f"{name}{mode}{sat}.f32.{kind}"] = Form(("f32",), ins, store(_widened(fn, widen)))
         for mode in modes:
             if mode in ("", ".rn"):
                 run = rnd.fma64 if name == "fma" else _PLAIN[name]
@@ -265,6 +287,10 @@ def _comparison_free() -> None:
             each = _nan_wins(fn) if nan else fn
             each, nan = (_xor_signs(each), nan + signs) if signs else (each, nan)
             TABLE[f"{name}{ftz}{nan}.f32"] = Form(("f32",), ("f32",) * 2, store(_ftz(each) if ftz else each))
+            if not signs:
+                for sizes in ("", ".abs"):
+                    run = store(_of_three(_ftz(each) if ftz else each, np.abs if sizes else np.asarray))
+                    TABLE[f"{name}{ftz}{nan}{sizes}.f32{THREE}"] = Form(("f32",), ("f32",) * 3, run)
             for pack in ("", "x2"):
                 kind = f"f16{pack}"
                 TABLE[f"{name}{ftz}{nan}.{kind}"] = Form((kind,), (kind,) * 2, store(_ftz(each) if ftz else each))

@@ -21,11 +21,12 @@ TYPES: dict[str, tuple[str, np.dtype]] = {
     "u16x2": ("32", np.dtype("u2")),
     "s16x2": ("32", np.dtype("i2")),
     **{name: ("64", np.dtype(kind)) for name, kind in [("b64", "u8"), ("u64", "u8"), ("s64", "i8"), ("f64", "f8")]},
+    "f32x2": ("64", np.dtype("f4")),
     "cc": ("pred", np.dtype(bool)),
 }
 BYTES = {"pred": 1, "b8": 1, "u8": 1, "s8": 1, "f32": 4, "f64": 8, "f16": 2, "bf16": 2, "b128": 16, "cc": 1}
 BYTES |= {f"{k}{n}": n // 8 for k in "bus" for n in (16, 32, 64)}
-BYTES |= dict.fromkeys(("f16x2", "bf16x2", "u16x2", "s16x2"), 4)
+BYTES |= dict.fromkeys(("f16x2", "bf16x2", "u16x2", "s16x2"), 4) | {"f32x2": 8}
 
 
 class Form(NamedTuple):

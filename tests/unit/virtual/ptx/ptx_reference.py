@@ -219,6 +219,16 @@ def _mode(mods: list[str]) -> str:
     return next((m for m in mods if m in ("rn", "rz", "rm", "rp")), "rn")
 
 
+def _bits(result: int | Nan) -> int:
+    return sf.pack(sf.NAN, result.kind) if isinstance(result, Nan) else result
+
+
+def _widened(bits: int, kind: str) -> int:
+    """A 16-bit float as float32, exactly."""
+    sign, x = sf.unpack(bits, kind)
+    return sf.pack(x, "f32", sign=sign)
+
+
 def _result(bits: int, kind: str):
     return Nan(kind) if sf.is_nan(bits, kind) else bits
 
@@ -509,7 +519,7 @@ def _selection(stem: str, kind: str, third: str | None):
 
 def reference(opcode: str, bounds: dict[str, float]):
     """The expected behaviour of one opcode, or None when this module has none. Packed types act on each half."""
-    words = opcode.rstrip("|").split(".")
+    words = opcode.rstrip("|*").split(".")
     stem, mods, kind = words[0], words[1:-1], words[-1]
     if kind.endswith("x2") and stem not in ("cvt",):
         if stem == "setp":
@@ -519,7 +529,15 @@ def reference(opcode: str, bounds: dict[str, float]):
         each = reference(single, {**bounds, **({single: bounds[opcode]} if opcode in bounds else {})})
         if each is None:
             return None
-        return lambda *x: (("pair", each(*(v & 0xFFFF for v in x))[0], each(*(v >> 16 for v in x))[0]),)
+        half = BITS[kind[:-2]]
+        return lambda *x: (("pair", each(*(v & (1 << half) - 1 for v in x))[0], each(*(v >> half for v in x))[0]),)
+    if opcode.endswith("*"):  # the least or largest of three
+        two = _float(stem, [m for m in mods if m != "abs"], kind)
+        size = (1 << BITS[kind] - 1) - 1 if "abs" in mods else -1
+        return lambda a, b, c: two(_bits(two(a & size, b & size)[0]), c & size)
+    if stem in ("add", "sub", "fma") and kind in ("f16", "bf16") and mods[-1:] == ["f32"]:
+        single = _float(stem, mods[:-1], "f32")
+        return lambda *x: single(*(_widened(v, kind) for v in x[:-1]), x[-1])
     if opcode in bounds:
         return _approximate(stem, mods, kind, bounds[opcode])
     if stem == "cvt":

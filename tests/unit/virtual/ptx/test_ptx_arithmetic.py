@@ -11,7 +11,7 @@ from ptx_harness import run_lines
 from ptx_reference import BITS, FLOATS, Nan, Near, as_float, reference
 
 from gpu_utils.virtual.ptx.decode import ALU
-from gpu_utils.virtual.ptx.floating import APPROXIMATE
+from gpu_utils.virtual.ptx.floating import APPROXIMATE, THREE
 
 STEMS = sorted({opcode.split(".")[0] for opcode in ALU})
 LIMIT = 120
@@ -78,7 +78,7 @@ def edges(kind: str) -> list[int]:
     if kind.endswith("x2"):
         half = edges(kind[:-2])
         draw = random.Random(1)
-        return [draw.choice(half) | draw.choice(half) << 16 for _ in range(60)]
+        return [draw.choice(half) | draw.choice(half) << width(kind) // 2 for _ in range(60)]
     return float_edges(kind) if kind in FLOATS else integer_edges(BITS[kind])
 
 
@@ -103,7 +103,9 @@ def samples(opcode: str, kinds: tuple[str, ...]) -> list[tuple[int, ...]]:
 
 
 def width(kind: str) -> int:
-    return {"pred": 8, "cc": 8, "b8": 8}.get(kind, 32 if kind.endswith("x2") else BITS.get(kind, 32))
+    if kind.endswith("x2"):
+        return 2 * BITS[kind[:-2]]
+    return {"pred": 8, "cc": 8, "b8": 8}.get(kind, BITS.get(kind, 32))
 
 
 def execute(opcode: str, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -133,7 +135,7 @@ def execute(opcode: str, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
         else:
             outs.append(f"%out{i}")
     target = "|".join(outs) if opcode.endswith("|") else ", ".join(outs)
-    line = f"{opcode.rstrip('|')} {', '.join([target, *operands])};"
+    line = f"{opcode.rstrip('|' + THREE)} {', '.join([target, *operands])};"
     results = run_lines("\n".join([*before, line, *after]), inputs, [width(kind) for kind in form.outs])
     return [tuple(int(r[i]) for r in results) for i in range(len(rows))]
 
@@ -143,7 +145,8 @@ def agrees(got: int, want, kind: str) -> bool:
         return True
     if isinstance(want, tuple) and want[0] == "pair":
         half = kind[:-2] if kind.endswith("x2") else "b16"
-        return agrees(got & 0xFFFF, want[1], half) and agrees(got >> 16, want[2], half)
+        bits = width(half)
+        return agrees(got & (1 << bits) - 1, want[1], half) and agrees(got >> bits, want[2], half)
     if isinstance(want, Nan):
         return sf.is_nan(got, want.kind)
     if isinstance(want, Near):
