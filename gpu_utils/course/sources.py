@@ -1,4 +1,4 @@
-"""The source of an exercise's answer cell, from content/."""
+"""The source of an exercise's answer cell, from content/: complete, or as the lab has it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import linecache
 from collections.abc import Callable
 from typing import Any
 
-from gpu_utils.course.cells import parse_cells
-from gpu_utils.course.cut import complete
+from gpu_utils.course import cut
+from gpu_utils.course.cells import Cell, parse_cells
 from gpu_utils.course.paths import course
 from gpu_utils.errors import ContentError
 
@@ -17,13 +17,19 @@ _serial = itertools.count()
 
 def solution(exercise_id: str) -> str:
     """The complete answer cell, without markers. Raises ContentError when the lab has no such cell."""
-    answer, _ = _answer_cell(exercise_id)
-    return complete(answer)
+    cell, _, _ = _answer_cell(exercise_id)
+    return cut.complete(cell.source)
+
+
+def untouched(exercise_id: str) -> str:
+    """The answer cell as a learner first sees it."""
+    cell, _, where = _answer_cell(exercise_id)
+    return cut.stub(cell.source, exercise_id, where, cell.first)
 
 
 def with_setup(exercise_id: str, answer: str) -> str:
     """The lab's setup cell followed by `answer`: what a check runs."""
-    _, setup = _answer_cell(exercise_id)
+    _, setup, _ = _answer_cell(exercise_id)
     return f"{setup}\n\n{answer}"
 
 
@@ -43,8 +49,8 @@ def load_solution(exercise_id: str) -> Callable[..., Any]:
     return load(exercise_id, solution(exercise_id))
 
 
-def _answer_cell(exercise_id: str) -> tuple[str, str]:
-    """The sources of the answer cell and of the lab's setup cell."""
+def _answer_cell(exercise_id: str) -> tuple[Cell, str, str]:
+    """The answer cell, the source of the lab's setup cell, and the lab's path for messages."""
     here = course()
     path = here.source(here.find(exercise_id.split(".")[0]), "lab")
     where = here.relative(path)
@@ -52,5 +58,5 @@ def _answer_cell(exercise_id: str) -> tuple[str, str]:
     setup = next((cell.source for cell in cells if "setup" in cell.tags), "")
     for cell in cells:
         if "answer" in cell.tags and exercise_id in cell.tags:
-            return cell.source, setup
+            return cell, setup, where
     raise ContentError(f"{where}:1: there is no answer cell for {exercise_id}")
