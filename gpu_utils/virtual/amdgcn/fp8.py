@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from gpu_utils.virtual.amdgcn.floating import bf16_to_f32, f32_to_bf16
 from gpu_utils.virtual.amdgcn.operands import Decoder
 
 Run = Callable[[Any], Any]
@@ -97,8 +95,6 @@ def decode(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any]) ->
     if "fp8" not in name and "bf8" not in name:
         return None
     bits = 5 if "bf8" in name else 4
-    if name.startswith("v_cvt_scalef32"):
-        return _scaled(decoder, name, ops, mods, bits)
     saturate = bool(decoder.fp16_overflow)
     if name in ("v_cvt_f32_fp8", "v_cvt_f32_bf8"):
         table = decode_table(is_fnuz(decoder), bits)
@@ -138,67 +134,6 @@ def decode(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any]) ->
         keep = ~(np.uint32(0xFF) << shift)
         return lambda s: s.put(out, (s.U[out] & keep) | stochastic(a(s), noise(s), fnuz, bits, saturate) << shift)
     return None
-
-
-_SCALED = re.compile(r"v_cvt_scalef32_(pk_)?(fp8|bf8|f32|f16|bf16)_(fp8|bf8|f32|f16|bf16)$")
-
-
-def _scaled(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any], bits: int) -> Run:
-    """gfx950: conversions that multiply or divide by a power of two, the exponent of the last operand."""
-    match = _SCALED.match(name)
-    if match is None:
-        raise decoder.unsupported()
-    packed, to, source = bool(match[1]), match[2], match[3]
-    fnuz, saturate = is_fnuz(decoder), bool(decoder.fp16_overflow)
-    scale_bits = decoder.getter(ops[-1], "u32")
-    op_sel = [*mods.get("op_sel", []), 0, 0, 0, 0]
-
-    def scale(s: Any) -> np.ndarray:
-        return np.ldexp(np.float32(1), ((scale_bits(s) >> np.uint32(23)) & np.uint32(0xFF)).astype(np.int32) - 127)
-
-    if to in ("fp8", "bf8"):
-        if not packed:
-            raise decoder.unsupported()
-        if source == "f32":
-            gets = [decoder.getter(text, "f32") for text in ops[1:3]]
-        else:
-            row = decoder.source(ops[1])
-            widen = bf16_to_f32 if source == "bf16" else (lambda h: h.view(np.float16).astype(np.float32))
-            gets = [_half_of(row, shift, widen) for shift in (0, 16)]
-        put = decoder.putter(ops[0], "u16", high=bool(op_sel[len(ops) - 1]), keep_half=True)
-
-        def narrow(s: Any) -> None:
-            by = scale(s)
-            low, high = (encode(get(s) / by, fnuz, bits, saturate) for get in gets)
-            put(s, (low | high << np.uint32(8)).astype(np.uint16))
-
-        return narrow
-    table, row = decode_table(fnuz, bits), decoder.source(ops[1])
-    out = decoder.result(ops[0], 2 if packed and to == "f32" else 1)
-    shift = np.uint32(16 * op_sel[0] if packed else 8 * (op_sel[0] + 2 * op_sel[1]))
-    if not packed and to != "f32":
-        raise decoder.unsupported()
-
-    def widen_codes(s: Any) -> None:
-        word, by = s.U[row] >> shift, scale(s)
-        values = [table[word & np.uint32(0xFF)] * by]
-        if packed:
-            values.append(table[word >> np.uint32(8) & np.uint32(0xFF)] * by)
-        if to == "f32":
-            for i, value in enumerate(values):
-                s.put(out + i, value.view(np.uint32))
-        else:
-            narrow16 = (
-                f32_to_bf16 if to == "bf16" else (lambda v: v.astype(np.float16).view(np.uint16).astype(np.uint32))
-            )
-            s.put(out, narrow16(values[0]) | narrow16(values[1]) << np.uint32(16))
-
-    return widen_codes
-
-
-def _half_of(row: int, shift: int, widen: Callable[[np.ndarray], np.ndarray]) -> Callable[[Any], np.ndarray]:
-    bits = np.uint32(shift)
-    return lambda s: widen((s.U[row] >> bits).astype(np.uint16))
 
 
 def _byte(mods: dict[str, Any]) -> int:

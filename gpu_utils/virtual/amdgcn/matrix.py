@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_utils.virtual.amdgcn import scaled_matrix
 from gpu_utils.virtual.amdgcn.floating import bf16_to_f32, f32_to_bf16
 from gpu_utils.virtual.amdgcn.fragments import BITS, FREE_LAYOUT, flush_normal, fragment
 from gpu_utils.virtual.amdgcn.operands import Decoder
@@ -27,6 +28,9 @@ _WMMA = re.compile(r"v_wmma_(f32|f16|bf16|i32)_(\d+)x(\d+)x(\d+)_(\w+)$")
 def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, int] | None:
     """(run, operations of one wave) of a matrix instruction; None for others."""
     name = ins.mnemonic.removesuffix("_e64")
+    match = scaled_matrix.NAME.match(name)
+    if match:
+        return scaled_matrix.decode(decoder, ins, match)
     match = _MFMA.match(name)
     if match:
         return _mfma(decoder, ins, match)
@@ -44,13 +48,7 @@ def _mfma(decoder: Decoder, ins: Instruction, match: re.Match[str]) -> tuple[Run
         raise decoder.unsupported()
     kinds = match[6].removesuffix("_1k")
     first, second = kinds.split("_") if "_" in kinds else (kinds, kinds)
-    mods = dict(ins.modifiers)
-    if kinds == "f8f6f4":  # the formats are modifiers: 0 is fp8 (E4M3), 1 is bf8 (E5M2)
-        formats = [mods.pop("cbsz", 0), mods.pop("blgp", 0)]
-        if max(formats) > 1:
-            raise decoder.unsupported("6- and 4-bit floats")
-        first, second = (("fp8", "bf8")[code] for code in formats)
-    if any(mods.get(word) for word in ("cbsz", "abid", "blgp")):
+    if any(ins.modifiers.get(word) for word in ("cbsz", "abid", "blgp")):
         raise decoder.unsupported("broadcast of matrix blocks")
     if match[5] is None:  # older names leave the number of blocks out; it follows from what 64 lanes hold
         registers = _register_count(decoder, ins.operands[1])

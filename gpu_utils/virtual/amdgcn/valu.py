@@ -87,11 +87,17 @@ _add("v_bfe_i32", "i32", "i32 u32 u32", _bfe(True))
 _REVERSED = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)).reshape(256, 8)[:, ::-1])
 
 
+def next_random(seed: np.ndarray) -> np.ndarray:
+    """One step of v_prng_b32, a shift register with feedback."""
+    return seed << _u(1) ^ np.where(seed >> _u(31), _u(197), _u(0))
+
+
 def _reverse_bits(a: np.ndarray) -> np.ndarray:
     return _REVERSED[np.ascontiguousarray(a).byteswap().view(np.uint8)].view(_u)
 
 
 _add("v_bfrev_b32", "u32", "u32", _reverse_bits)
+_add("v_prng_b32", "u32", "u32", next_random)
 _add("v_bcnt_u32_b32", "u32", "u32 u32", lambda a, b: np.bitwise_count(a).astype(_u) + b)
 
 

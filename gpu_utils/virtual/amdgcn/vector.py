@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpu_utils.virtual.amdgcn import floating as fl
-from gpu_utils.virtual.amdgcn import fp8, lanes, packed, valu
+from gpu_utils.virtual.amdgcn import fp8, lanes, packed, scaled, valu
 from gpu_utils.virtual.amdgcn import state as st
 from gpu_utils.virtual.amdgcn.operands import BITS, DTYPES, Decoder, sdwa_putter
 from gpu_utils.virtual.amdgcn.parse import Instruction
@@ -40,6 +40,8 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
     special = _SPECIAL.get(name)
     if special is not None:
         return special(decoder, ops, mods), "vector", ""
+    if name.startswith("v_cvt_scalef32_"):
+        return scaled.decode(decoder, name, ops, mods), "vector", ""
     made = packed.decode(decoder, name, ops, mods) or fp8.decode(decoder, name, ops, mods)
     if made is not None:
         return made, "vector", ""
