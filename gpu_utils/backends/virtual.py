@@ -49,7 +49,7 @@ class VirtualBackend:
                 sums["global_sectors_per_ideal"] = sectors / sums["global_sectors_ideal"]
             return sums
 
-        with virtual_gpu(self.target) as gpu, record_launches() as launches:
+        with virtual_gpu(self.target, strict=True) as gpu, record_launches() as launches:
             yield Session("cpu", launches, counts=lambda: totals(gpu))
 
 

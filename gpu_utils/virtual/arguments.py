@@ -8,16 +8,9 @@ from typing import Any
 import numpy as np
 
 from gpu_utils.errors import ResourceLimit, UnknownName
-from gpu_utils.virtual.global_memory import Memory, Region
+from gpu_utils.virtual.global_memory import Memory
 from gpu_utils.virtual.machine import Program
-
-
-def add_tensor(memory: Memory, name: str, tensor: Any) -> Region | None:
-    storage = tensor.untyped_storage()
-    if storage.nbytes() == 0:
-        return None
-    return memory.add(Region(name, storage.data_ptr(), storage.nbytes(), "tensor", tensor))
-
+from gpu_utils.virtual.tensors import add_tensor
 
 _CODES = {
     "i1": "<B", "u1": "<B", "i8": "<b", "u8": "<B", "i16": "<h", "u16": "<H", "i32": "<i", "u32": "<I", "i64": "<q",
@@ -25,16 +18,13 @@ _CODES = {
 }  # fmt: skip
 
 
-def _bytes(kind: str, value: Any, size: int, name: str, memory: Memory) -> bytes:
+def _bytes(kind: str, value: Any) -> bytes:
     """One argument as it lies in the parameter buffer."""
     if hasattr(value, "data_ptr"):
-        if hasattr(value, "untyped_storage"):
-            add_tensor(memory, name, value)
         return int(value.data_ptr()).to_bytes(8, "little")
     if kind == "bytes":
         return value
     if kind == "tensor map":
-        add_tensor(memory, name, value[1])
         return value[0].tobytes()
     if kind.startswith("*") or value is None:
         return int(value or 0).to_bytes(8, "little")
@@ -55,8 +45,13 @@ def pack(program: Program, values: list[tuple[str, str, Any]], memory: Memory) -
     buffer = np.zeros(-(-max(program.info.parameter_bytes, 8) // 16) * 16 + 256, np.uint8)
     if len(values) > len(params):
         raise ResourceLimit(f"kernel {program.name} takes {len(params)} arguments, {len(values)} were given")
-    for (offset, size), (name, kind, value) in zip(params, values, strict=False):
-        raw = _bytes(kind, value, size, name, memory)[:size]
+    pointers = [(name, value[1] if kind == "tensor map" else value) for name, kind, value in values]
+    pointers = [(name, value) for name, value in pointers if hasattr(value, "data_ptr")]
+    # wrappers last: they may point into a tensor that is an argument of its own
+    for name, value in sorted(pointers, key=lambda pointer: not hasattr(pointer[1], "untyped_storage")):
+        add_tensor(memory, name, value)
+    for (offset, size), (_, kind, value) in zip(params, values, strict=False):
+        raw = _bytes(kind, value)[:size]
         buffer[offset : offset + len(raw)] = np.frombuffer(raw, np.uint8)
     return buffer
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpu_utils.errors import MisalignedAccess, OutOfBounds
 from gpu_utils.virtual.atomics import update_in_order
 from gpu_utils.virtual.machine import Op, State, source_of
-from gpu_utils.virtual.races import Access, AccessLog, acquires
+from gpu_utils.virtual.races import Access, AccessLog
 from gpu_utils.virtual.words import ORIGIN, UINT, WORDS, narrow
+
+# An address further than this from every tensor, and than the nearest one is long, is taken for a pointer from memory.
+FAR = 1 << 16
 
 
 @dataclass(slots=True, eq=False)
@@ -27,6 +30,7 @@ class Region:
 
     kind: "tensor", "scratch", "constant" or "args". keep: what owns the bytes, kept alive with the region.
     number: given when it is registered; decides where the counters see it. log: who accessed it, for a tensor.
+    views: (first address, address after the last byte, name) of the parts that may be accessed; none: all.
     """
 
     name: str
@@ -36,6 +40,30 @@ class Region:
     keep: Any = None
     number: int = -1
     log: AccessLog | None = None
+    views: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def spans(self) -> list[Span]:
+        """The bytes that may be accessed: views that touch or overlap are one."""
+        if not self.views:
+            return [Span(self.start, self.start + self.size, self.name, self)]
+        found: list[Span] = []
+        for start, end, name in sorted(self.views):
+            if found and start <= found[-1].end:
+                last = found.pop()
+                names = last.name if name in last.name.split(" and ") else f"{last.name} and {name}"
+                found.append(Span(last.start, max(last.end, end), names, self))
+            elif end > start:
+                found.append(Span(start, end, name, self))
+        return found
+
+
+class Span(NamedTuple):
+    """Bytes [start, end) that may be accessed."""
+
+    start: int
+    end: int
+    name: str
+    region: Region
 
 
 class Memory:
@@ -45,11 +73,11 @@ class Memory:
     lanes outside it are neither checked nor touched.
     """
 
-    def __init__(self, races: bool = True) -> None:
-        self.races = races
+    def __init__(self, races: bool = True, strict: bool = False) -> None:
+        """strict: of a tensor only the views that were passed may be accessed."""
+        self.races, self.strict = races, strict
         self.regions: list[Region] = []
-        self.starts: list[int] = []
-        self.start_array = self.end_array = np.zeros(0, np.int64)
+        self._index()
         # bool by program: which used an atomic that returns a value; which did that or loaded what others may write
         self.synced: np.ndarray | None = None
         self.ordered: np.ndarray | None = None
@@ -57,35 +85,47 @@ class Memory:
 
     # regions
 
-    def add(self, region: Region) -> Region:
-        """Register a region; one that starts at the same address is replaced (a larger one is kept)."""
-        at = bisect_right(self.starts, region.start)
-        if at and self.starts[at - 1] == region.start:
-            if self.regions[at - 1].size >= region.size and self.regions[at - 1].kind == region.kind:
-                self.regions[at - 1].name = region.name
-                return self.regions[at - 1]
-            region.number = self.regions[at - 1].number
-            self.regions[at - 1] = region
+    def add(self, region: Region, view: tuple[int, int] | None = None) -> None:
+        """Register a region, of which only the bytes of the views may be accessed if there are some.
+
+        One that starts at the same address is replaced (a larger one is kept).
+        """
+        known = next((known for known in self.regions if known.start == region.start), None)
+        if known is not None and known.size >= region.size and known.kind == region.kind:
+            known.name, region = region.name, known
         else:
             if self.races and region.kind == "tensor":
                 region.log = AccessLog(region)
-            region.number = 1 + max((known.number for known in self.regions), default=-1)
-            self.regions.insert(at, region)
+            if known is None:
+                region.number = 1 + max((each.number for each in self.regions), default=-1)
+            else:
+                region.number, region.views = known.number, known.views
+                self.regions.remove(known)
+            self.regions.append(region)
+        if view is not None:
+            region.views.append((*view, region.name))
         self._index()
-        return region
 
     def remove(self, region: Region) -> None:
         self.regions.remove(region)
         self._index()
 
     def _index(self) -> None:
-        self.starts = [region.start for region in self.regions]
+        self.spans = sorted((span for region in self.regions for span in region.spans()), key=lambda span: span.start)
+        self.starts = [span.start for span in self.spans]
         self.start_array = np.array(self.starts, np.int64)
-        self.end_array = np.array([region.start + region.size for region in self.regions], np.int64)
+        self.end_array = np.array([span.end for span in self.spans], np.int64)
+
+    def holds(self, start: int, size: int) -> bool:
+        """Whether all these bytes may be accessed."""
+        at = bisect_right(self.starts, start) - 1
+        return at >= 0 and start + size <= self.spans[at].end
 
     def add_array(self, name: str, array: np.ndarray, kind: str) -> Region:
         """Register the bytes of a contiguous NumPy array."""
-        return self.add(Region(name, array.ctypes.data, array.nbytes, kind, array))
+        region = Region(name, array.ctypes.data, array.nbytes, kind, array)
+        self.add(region)
+        return region
 
     def forget_readers(self) -> None:
         for region in self.regions:
@@ -104,9 +144,9 @@ class Memory:
         """The region that holds [a, a + size) for every a of the flat array; None when they lie in several."""
         low, high = int(address.min()), int(address.max())
         at = bisect_right(self.starts, low) - 1
-        if at >= 0 and high + size <= self.regions[at].start + self.regions[at].size:
-            return self.regions[at]
-        if not self.regions:
+        if at >= 0 and high + size <= self.spans[at].end:
+            return self.spans[at].region
+        if not self.spans:
             self._outside(state, op, address, np.ones(address.shape, bool), size, what)
         index = np.searchsorted(self.start_array, address, side="right") - 1
         bad = (index < 0) | (address + size > self.end_array[index])
@@ -124,28 +164,39 @@ class Memory:
         value = int(address.ravel()[flat])
         raise OutOfBounds(
             f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} {what} {size} bytes "
-            f"{self.describe(value, size)}; is the mask right? (`{op.text}`)"
+            f"{self.describe(value, size, 'is the mask right?')} (`{op.text}`)"
         )
 
-    def describe(self, address: int, size: int) -> str:
-        """Where an address lies in relation to the nearest region."""
+    def describe(self, address: int, size: int, advice: str) -> str:
+        """Where an address lies in relation to the nearest bytes that may be accessed, and what to try."""
         nearest, distance = None, 1 << 62
-        for region in self.regions:
-            end = region.start + region.size
-            gap = region.start - address if address < region.start else max(0, address + size - end)
+        for span in self.spans:
+            gap = span.start - address if address < span.start else max(0, address + size - span.end)
             if gap < distance:
-                nearest, distance = region, gap
-        if nearest is None or distance > 1 << 40:
-            return f"at address {address:#x}, which belongs to no tensor of the launch"
-        return f"at byte offset {address - nearest.start} of {nearest.name}, which has {nearest.size} bytes"
+                nearest, distance = span, gap
+        if 0 <= address < ORIGIN or nearest is None:
+            return f"at address {address:#x}, next to a null pointer; was None passed for a tensor?"
+        if distance > max(FAR, nearest.end - nearest.start):
+            return (
+                f"at address {address:#x}, {distance} bytes from the nearest tensor, {nearest.name}; is an index "
+                "wrong? A tensor behind a pointer in memory must be registered: gpu.register('its name', tensor)"
+            )
+        region = nearest.region
+        inside = region.start <= address and address + size <= region.start + region.size
+        beyond = " and is a view: the bytes after it belong to others" if inside else ""
+        return (
+            f"at byte offset {address - nearest.start} of {nearest.name}, which has {nearest.end - nearest.start} bytes"
+            f"{beyond}; {advice}"
+        )
 
     def offsets(self, address: np.ndarray, region: Region | None) -> np.ndarray:
         """Addresses as the counters see them: every tensor starts on a fresh page, wherever the CPU put it."""
         if region is not None:
             return address - (region.start - 4096 * (1 + region.number) * (1 << 24))
         index = np.maximum(np.searchsorted(self.start_array, address, side="right") - 1, 0)
-        numbers = np.array([known.number for known in self.regions], np.int64)
-        return address - self.start_array[index] + 4096 * (1 + numbers[index]) * (1 << 24)
+        numbers = np.array([span.region.number for span in self.spans], np.int64)
+        origins = np.array([span.region.start for span in self.spans], np.int64)
+        return address - origins[index] + 4096 * (1 + numbers[index]) * (1 << 24)
 
     def _active(self, address: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
         """The addresses of the lanes that take part, flat when some do not."""
@@ -289,7 +340,7 @@ class Memory:
         self, state: State, op: Op, address: np.ndarray, size: int, mask: np.ndarray | None, region: Region | None
     ) -> None:
         """Log a load for races; `address` is that of the active lanes."""
-        if acquires(op.text):
+        if op.polls:
             self._note_order(state, mask, atomic=False)
         if region is not None:
             if region.log is not None:
@@ -303,7 +354,7 @@ class Memory:
             else:
                 part = np.zeros(mask.shape, bool)
                 part[mask] = here
-            self._note_load(state, op, address[here], size, part, self.regions[number])
+            self._note_load(state, op, address[here], size, part, self.spans[number].region)
 
     def atomic(
         self,

@@ -10,14 +10,15 @@ import numpy as np
 
 from gpu_utils.analytic.access import SHAPES
 from gpu_utils.compiler.cpp_module import CppModule
-from gpu_utils.errors import BackendUnavailable, ResourceLimit, UnknownName, UnwrittenOutput
-from gpu_utils.virtual.arguments import add_scratch, add_tensor, pack
+from gpu_utils.errors import BackendUnavailable, BadArgument, ResourceLimit, UnknownName, UnwrittenOutput
+from gpu_utils.virtual.arguments import add_scratch, pack
 from gpu_utils.virtual.asm import LoadedModule
 from gpu_utils.virtual.counters import Counters
 from gpu_utils.virtual.global_memory import Memory
 from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import Program, State, run_batches
 from gpu_utils.virtual.models import MODELS, decode, isa_of
+from gpu_utils.virtual.tensors import add_tensor, tensor_behind
 from gpu_utils.virtual.trace import Trace
 
 # Bytes of registers of one batch: what keeps the working rows in the caches of one core (docs/virtual-gpu.md).
@@ -32,16 +33,24 @@ class VirtualGpu:
 
     target: "gfx942", "sm_80", ... order: "program" (blocks in order) or "shuffled" (by `seed`).
     races: report two programs that write different values to one address without atomics. l2: record the accesses for
-    `cache.l2_traffic` (slower, and memory grows with the launch).
+    `cache.l2_traffic` (slower, and memory grows with the launch). strict: a view may be accessed, not all of the tensor
+    that it is a view of.
     launches: every Launch since the block was entered; counters: those of the last one.
     """
 
     def __init__(
-        self, target: str, order: str = "program", seed: int = 0, races: bool = True, l2: bool = False
+        self,
+        target: str,
+        order: str = "program",
+        seed: int = 0,
+        races: bool = True,
+        l2: bool = False,
+        strict: bool = False,
     ) -> None:
         if order not in ("program", "shuffled"):
             raise UnknownName("order", order, ["program", "shuffled"])
         self.target, self.model, self.order, self.races, self.l2 = target, MODELS[target], order, races, l2
+        self.strict = strict
         self.random = np.random.default_rng(seed)
         self.launches: list[Launch] = []
         self.registered: list[tuple[str, Any]] = []
@@ -74,8 +83,11 @@ class VirtualGpu:
             self.tracer = before
 
     def register(self, name: str, tensor: Any) -> None:
-        """Make a tensor's memory accessible that a kernel reaches through stored pointers."""
-        self.registered.append((name, tensor))
+        """Make a CPU tensor accessible that kernels reach through pointers in memory, for all launches to come."""
+        found = tensor_behind(name, tensor) if hasattr(tensor, "data_ptr") else None
+        if found is None:
+            raise BadArgument(f"register({name!r}, ...) takes a torch tensor on the CPU, not a {type(tensor).__name__}")
+        self.registered.append((name, found))
 
     def expect_written(self, tensor: Any, name: str = "the output") -> None:
         """Raise UnwrittenOutput when the last launch left an element of a contiguous tensor unwritten."""
@@ -123,7 +135,7 @@ class VirtualGpu:
                 f"kernel {program.name} needs {shared_bytes} bytes of shared memory (LDS) per block; {self.target} has "
                 f"{self.model.shared_per_block}; take smaller tiles or fewer stages"
             )
-        memory = Memory(self.races)
+        memory = Memory(self.races, self.strict)
         for label, tensor in self.registered:
             add_tensor(memory, label, tensor)
         args = pack(program, values, memory)

@@ -7,10 +7,8 @@ written. Atomics and polling loads order programs; what a program does after one
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,9 +21,6 @@ from gpu_utils.virtual.words import ORIGIN, WORDS
 AGREED = 1 << 30
 # Entries side by side are read and marked at once; complex128 is NumPy's word of 16 bytes, and never computed with.
 _WIDE: dict[int, Any] = {1: np.int32, 2: np.int64, 4: np.complex128}
-_ACQUIRES = re.compile(r"^(?:@\S+ )?ld\..*(?:volatile|acquire|relaxed)|_load_.*(?:\bsc1\b|\bglc\b|SCOPE_DEV|SCOPE_SYS)")
-
-
 # Entries of logs that are over, by their number: memory that was touched before costs a tenth of fresh memory.
 _spare: dict[int, list[np.ndarray]] = {}
 _SPARE_BYTES = 1 << 28
@@ -38,12 +33,6 @@ def _keep(entries: np.ndarray | None) -> None:
             _spare.clear()
         if entries.nbytes <= _SPARE_BYTES:
             _spare.setdefault(len(entries), []).append(entries)
-
-
-@lru_cache(maxsize=4096)
-def acquires(text: str) -> bool:
-    """Whether a load of this text may wait for another program: volatile, acquire, past the caches of the unit."""
-    return bool(_ACQUIRES.search(text))
 
 
 @dataclass(slots=True, eq=False)

@@ -148,14 +148,13 @@ class Box:
 
 
 def _read_map(state: PtxState, op: PtxOp, address: int, wave: int, lane: int) -> np.ndarray:
-    for region in state.memory.regions:
-        if region.start <= address and address + MAP_BYTES <= region.start + region.size:
-            return memory_bytes(address, MAP_BYTES).copy()
+    if state.memory.holds(address, MAP_BYTES):
+        return memory_bytes(address, MAP_BYTES).copy()
     if address >= 0 and address + MAP_BYTES <= len(state.params):  # a map that came as a kernel parameter
         return state.params[address : address + MAP_BYTES].copy()
     raise OutOfBounds(
         f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} uses a tensor map "
-        f"{state.memory.describe(address, MAP_BYTES)}"
+        f"{state.memory.describe(address, MAP_BYTES, 'is it a tensor map?')}"
     )
 
 
@@ -245,11 +244,11 @@ def _reduce(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
 def _check(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int, what: str) -> None:
     used = box.address[box.inside]
     low, high = (int(used.min()), int(used.max()) + box.size) if used.size else (0, 0)
-    if used.size and not any(r.start <= low and high <= r.start + r.size for r in state.memory.regions):
-        bad = high - box.size if any(r.start <= low < r.start + r.size for r in state.memory.regions) else low
+    if used.size and not state.memory.holds(low, high - low):
+        bad = high - box.size if state.memory.holds(low, 1) else low
         raise OutOfBounds(
             f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} {what} through a tensor map "
-            f"{state.memory.describe(bad, box.size)}; is its shape right?"
+            f"{state.memory.describe(bad, box.size, 'is its shape right?')}"
         )
     if int(box.shared.max()) + box.size > state.shared.size or int(box.shared.min()) < 0:
         raise OutOfBounds(
