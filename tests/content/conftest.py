@@ -40,6 +40,7 @@ def load() -> Load:
 
     @functools.cache
     def load(exercise_id: str, version: str) -> Callable[..., Any]:
-        return sources.load(exercise_id, getattr(sources, version)(exercise_id))
+        source = {"solution": sources.solution, "untouched": sources.untouched}[version]
+        return sources.load(exercise_id, source(exercise_id))
 
     return load

@@ -36,6 +36,28 @@ def test_a_file_of_content_imports_public_names_only(path):
     assert not hidden, "give the name a line in gpu_utils/lesson.py and in docs/imports.md"
 
 
+@pytest.mark.parametrize("path", [path for path in FILES if path.name == "lab.py"], ids=lambda path: path.parent.name)
+def test_a_lab_reads_nothing_below_content(path):
+    assert ("gpu_utils.lesson", "unit_folder") not in imported(path)
+    code = [node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)]
+    assert not [text for text in code if isinstance(text, str) and "content/" in text]
+
+
+def test_below_course_the_library_reads_nothing_of_content():
+    library = [path for path in (ROOT / "gpu_utils").rglob("*.py") if path.parent.name not in ("course", "cli")]
+    assert not [path for path in library if re.search(r"[\"'/]content[\"'/]", without_docstrings(path))]
+
+
+def without_docstrings(path: Path) -> str:
+    """The code of a file, for a search: comments and texts that stand alone are left out."""
+    tree = ast.parse(path.read_text("utf-8"))
+    for node in ast.walk(tree):
+        for child in getattr(node, "body", []) if not isinstance(node, (ast.Lambda, ast.IfExp)) else []:
+            if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
+                child.value.value = ""
+    return ast.unparse(tree)
+
+
 def test_every_name_for_lessons_is_used_by_one():
     used = {name for path in FILES for module, name in imported(path) if module == "gpu_utils.lesson"}
     assert set(lesson.__all__) == used

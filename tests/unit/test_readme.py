@@ -9,7 +9,7 @@ import pytest
 from gpu_utils.course.paths import course
 from gpu_utils.course.units import UNITS
 
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/virtual-gpu.md", "docs/facts.md")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/virtual-gpu.md", "docs/facts.md", "docs/imports.md")
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
