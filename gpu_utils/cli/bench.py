@@ -9,7 +9,6 @@ import signal
 import socket
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -21,7 +20,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gpu_utils.errors import UnknownName, W2WError
+from gpu_utils.cli.bench_cold import MeasureFailed, python_seconds, waits
+from gpu_utils.errors import UnknownName
 
 MEDIAN_CHECK_SECONDS = 1.0
 SLOWEST_CHECK_SECONDS = 5.0
@@ -30,15 +30,11 @@ START_SECONDS = 5.0
 TRAINING_STEPS = 20
 
 
-class MeasureFailed(W2WError):
-    """Something that should be measured did not work."""
-
-
 def bench(
     what: Annotated[str, typer.Argument(help="course, or virtual for the virtual GPUs.")] = "course",
     out: Annotated[Path | None, typer.Option(help="Where the JSON goes, build/bench.json for example.")] = None,
 ) -> None:
-    """Measure check latency, import time, JupyterLab's start and training speed; a table and JSON.
+    """Measure what a learner waits for, from a cold process and warm, and training speed; a table and JSON.
 
     With `virtual`: how fast the virtual GPUs run the kernel set, against Triton's interpreter.
     Exits non-zero when a limit of the course is missed.
@@ -65,6 +61,7 @@ def bench(
     write_atomically(trial, b"")
     trial.unlink()
     measures: dict[str, Callable[[], Any]] = {
+        "waits": waits,
         "checks": _checks,
         "import_seconds": _import_seconds,
         "start_seconds": _start_seconds,
@@ -88,11 +85,12 @@ def bench(
 def _rows(results: dict[str, Any]) -> list[tuple[str, float, float | None, str]]:
     checks, training = results["checks"], results["training"]
     rows: list[tuple[str, float, float | None, str]] = [
-        (f"check {name}", seconds, SLOWEST_CHECK_SECONDS, "s") for name, seconds in checks.items()
+        (f"warm check {name}", seconds, SLOWEST_CHECK_SECONDS, "s") for name, seconds in checks.items()
     ]
     return [
+        *((wait["what"], wait["seconds"], wait["limit"], "s") for wait in results["waits"]),
         *rows,
-        ("median check", statistics.median(checks.values()), MEDIAN_CHECK_SECONDS, "s"),
+        ("median warm check", statistics.median(checks.values()), MEDIAN_CHECK_SECONDS, "s"),
         ("import gpu_utils", results["import_seconds"], IMPORT_SECONDS, "s"),
         ("w2w study, second start to the server's answer", results["start_seconds"], START_SECONDS, "s"),
         (
@@ -121,14 +119,9 @@ def _checks() -> dict[str, float]:
 
 
 def _import_seconds() -> float:
-    """Seconds that `import gpu_utils` adds to a Python process, the least of five."""
+    """Seconds that `import gpu_utils` adds to a Python process."""
 
-    def run(script: str) -> float:
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-c", script], check=True)
-        return time.perf_counter() - start
-
-    return max(0.0, min(run("import gpu_utils") - run("pass") for _ in range(5)))
+    return max(0.0, python_seconds("import gpu_utils") - python_seconds("pass"))
 
 
 def _start_seconds() -> float:
