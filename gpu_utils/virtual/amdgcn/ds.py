@@ -110,31 +110,28 @@ def _write2(decoder: Decoder, ops: list[str], op: Op, words: int, places: list[i
 
 
 def _read_transposed(decoder: Decoder, ops: list[str], op: Op, name: str, offset: int) -> Run:
-    """gfx950 ds_read_b64_tr_b16/b8/b4: 16 lanes read a tile together and each gets a column of it.
+    """gfx950 ds_read_b64_tr_b16/b8/b4: 16 lanes read a matrix together, and lane i of them gets column i.
 
-    Each lane of a group of 16 reads 64 bits; the group's 16 rows of elements are dealt out again so that lane i of
-    the group holds element (i % row length) of the rows that lanes (i // row length) * ... read.
+    Each lane reads 64 bits. A row of the matrix has 16 elements, so that with b4 it is what one lane read, with b8 two
+    lanes in a row, with b16 four.
     """
-    match = re.match(r"ds_read_b64_tr_b(16|8)$", name)
+    match = re.match(r"ds_read_b64_tr_b(16|8|4)$", name)
     if not match:
         raise decoder.unsupported()
     bits = int(match[1])
     out, address = decoder.result(ops[0], 2), decoder.source(ops[1])
-    dtype = {16: np.uint16, 8: np.uint8}[bits]
-    per_lane = 64 // bits
-    lane = np.arange(16)
-    # element e of lane i comes from lane (i // per_lane) * per_lane + e of its group, at position i % per_lane
-    if bits == 16:
-        source_lane = (np.arange(per_lane)[None, :] * (16 // per_lane)) + (lane // per_lane)[:, None]
-    else:
-        source_lane = (np.arange(per_lane)[None, :] * (16 // per_lane)) + (lane // per_lane)[:, None]
-    position = np.broadcast_to((lane % per_lane)[:, None], source_lane.shape)
+    rows = 64 // bits
+    dtype = {16: np.uint16, 8: np.uint8, 4: np.uint8}[bits]
 
     def run(s: Any) -> None:
         low, high = s.shared.load(s, op, s.U[address], 4, 2, s.mask, offset)
-        both = np.stack([low, high], axis=-1).view(dtype).reshape(s.waves, s.lanes // 16, 16, per_lane)
-        dealt = np.ascontiguousarray(both[:, :, source_lane, position]).reshape(s.waves, s.lanes, per_lane)
-        words = dealt.view(np.uint32)
+        raw = np.stack([low, high], axis=-1).view(dtype)
+        if bits == 4:
+            raw = np.stack([raw & 15, raw >> 4], axis=-1)
+        columns = np.ascontiguousarray(raw.reshape(s.waves, -1, rows, 16).transpose(0, 1, 3, 2))
+        if bits == 4:
+            columns = columns[..., ::2] | columns[..., 1::2] << 4
+        words = np.ascontiguousarray(columns).view(np.uint32).reshape(s.waves, s.lanes, 2)
         s.put(out, words[..., 0])
         s.put(out + 1, words[..., 1])
 

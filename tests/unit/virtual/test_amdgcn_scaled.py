@@ -6,9 +6,15 @@ from functools import cache
 
 import numpy as np
 import pytest
+import torch
+import triton
+import triton.language as tl
 from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
 
+from gpu_utils import virtual_gpu
 from gpu_utils.errors import UnsupportedInstruction
+from gpu_utils.kernelset import Run
+from gpu_utils.kernelset.microscaling import product
 from gpu_utils.virtual.amdgcn.small_floats import FORMATS
 
 from .pcode import round_to, view
@@ -420,3 +426,55 @@ def test_too_large_a_value_becomes_the_largest_where_the_format_has_no_infinity_
     assert FORMATS["bf8"].encode(big, saturate=True).tolist()[:3] == [0x7B, 0xFB, 0x7B]
     assert FORMATS["bf8"].encode(big, saturate=False).tolist()[:3] == [0x7C, 0xFC, 0x7C]
     assert np.isnan(FORMATS["fp8"].values[FORMATS["fp8"].encode(big, saturate=False)]).all()
+
+
+@pytest.mark.parametrize("tile", [(32, 32, 64), (16, 16, 128)])
+@pytest.mark.parametrize(("first", "second"), [("e4m3", "e2m1"), ("e5m2", "e5m2")])
+def test_dot_scaled_becomes_a_matrix_instruction_with_scales(first, second, tile):
+    with virtual_gpu("gfx950") as gpu:
+        product(Run("gfx950"), first, second, tile)
+    name = "v_mfma_scale_f32_32x32x64_f8f6f4" if tile[0] == 32 else "v_mfma_scale_f32_16x16x128_f8f6f4"
+    assert name in {op.mnemonic for op in gpu.last.program.ops}
+
+
+# Transposing reads of LDS
+
+
+@pytest.mark.parametrize("bits", [16, 8, 4])
+def test_a_transposing_read_gives_each_of_16_lanes_a_column(bits):
+    random = np.random.default_rng(bits)
+    matrix = random.integers(0, 1 << bits, (4, 64 // bits, 16), dtype=np.uint64)  # of each group of lanes
+
+    def words(elements):  # (64, 64 / bits) -> two registers of each lane
+        both = (elements << (np.arange(64 // bits, dtype=np.uint64) * np.uint64(bits))).sum(axis=1, dtype=np.uint64)
+        return (both & np.uint64(0xFFFFFFFF)).astype(np.uint32), (both >> np.uint64(32)).astype(np.uint32)
+
+    low, high = words(matrix.reshape(64, -1))
+    lines = ["ds_write_b64 v0, v[2:3]", f"ds_read_b64_tr_b{bits} v[4:5], v0"]
+    state = execute("gfx950", lines, {"v0": np.arange(64) * 8, "v2": low, "v3": high}, shared=512)
+    expected = words(matrix.transpose(0, 2, 1).reshape(64, -1))
+    assert np.array_equal(state.U[4][0], expected[0])
+    assert np.array_equal(state.U[5][0], expected[1])
+
+
+@triton.jit
+def packed_along_n_kernel(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(a_ptr + m[:, None] * (K // 2) + tl.arange(0, K // 2)[None, :])
+    b = tl.load(b_ptr + k[:, None] * (N // 2) + tl.arange(0, N // 2)[None, :])
+    ones = tl.full((M, K // 32), 127, tl.uint8)
+    twos = tl.full((N, K // 32), 128, tl.uint8)
+    c = tl.dot_scaled(a, ones, "e2m1", b, twos, "e2m1", rhs_k_pack=False)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], c)
+
+
+def test_fp4_that_is_packed_along_n_is_turned_round_on_its_way_out_of_lds():
+    generator = torch.Generator().manual_seed(3)
+    a, b = torch.randint(0, 16, (64, 128), generator=generator), torch.randint(0, 16, (128, 64), generator=generator)
+    values = torch.from_numpy(FORMATS["fp4"].values).double()
+    c = torch.empty(64, 64)
+    with virtual_gpu("gfx950") as gpu:
+        packed = [(x[:, ::2] | x[:, 1::2] << 4).to(torch.uint8).contiguous() for x in (a, b)]
+        packed_along_n_kernel[(1,)](*packed, c, 64, 64, 128)
+    assert torch.equal(c.double(), values[a] @ values[b] * 2)
+    assert "ds_read_b64_tr_b4" in {op.mnemonic for op in gpu.last.program.ops}
