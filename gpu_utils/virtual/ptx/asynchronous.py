@@ -34,10 +34,31 @@ def _copy(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     ):
         op.kind = "wait"
         op.run = lambda state: None
+    elif parts[2:4] == ["mbarrier", "arrive"]:
+        _arrive_after_copies(decoder, op, instruction)
     elif parts[2] == "bulk":
         HANDLERS["bulk"](decoder, op, instruction)
     else:
         _copy_async(decoder, op, instruction)
+
+
+def _arrive_after_copies(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
+    """cp.async.mbarrier.arrive{.noinc}.shared.b64 [mbarrier]: an arrival when this thread's copies are done: at once.
+
+    Without .noinc the instruction first adds one to the arrivals that are pending, so that nothing changes.
+    """
+    parts = [part.split("::")[0] for part in instruction.parts[4:]]
+    if [part for part in parts if part != "noinc"] not in (["shared", "b64"], ["b64"]):
+        raise ValueError("not a known form of cp.async.mbarrier")
+    if "shared" not in parts:
+        raise ValueError("an mbarrier by its generic address")
+    op.kind = "barrier"
+    slot, offset = parse_address(decoder, instruction.operands[0])
+    guard = decoder.guard(instruction)
+    if "noinc" in parts:
+        _arrive(op, ["mbarrier", "arrive"], slot, offset, *guard, None, None)
+    else:
+        op.run = lambda state: None
 
 
 def _copy_async(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
@@ -144,9 +165,8 @@ def _mbarrier(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     elif action in ("arrive", "arrive_drop") and not hasattr(operands[0], "base"):
         out = decoder.result(operands.pop(0))
     slot, offset = parse_address(decoder, operands.pop(0))
-    count = (
-        decoder.read(operands[0], "u32" if action != "test_wait" or "parity" in parts else "b64") if operands else None
-    )
+    token = action in ("test_wait", "try_wait") and "parity" not in parts
+    count = decoder.read(operands[0], "b64" if token else "u32") if operands else None
     if action == "init":
         _on_each(op, slot, offset, pred, negated, lambda word, value: pack(0, 0, value, value), count)
     elif action == "inval":

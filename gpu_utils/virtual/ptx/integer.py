@@ -152,6 +152,13 @@ def insert(a: np.ndarray, b: np.ndarray, position: np.ndarray, length: np.ndarra
     return (b & ~mask) | ((a << shift) & mask)
 
 
+def bit_mask(position: np.ndarray, width: np.ndarray, clamp: bool) -> np.ndarray:
+    """bmsk: `width` ones from bit `position` on, both modulo 32 or clamped to it."""
+    p, w = (np.minimum(x, U32(32)) if clamp else x & U32(31) for x in (position, width))
+    ones = (U64(1) << w.astype(U64)) - U64(1)
+    return (ones << p.astype(U64)).astype(U32)
+
+
 def permute(a: np.ndarray, b: np.ndarray, selector: np.ndarray) -> np.ndarray:
     """prmt: four bytes picked out of the eight of b:a; bit 3 of a selector repeats the byte's sign."""
     pair = (b.astype(U64) << U64(32)) | a
@@ -319,6 +326,9 @@ def _build() -> None:
         TABLE[f"bfind.{kind}"] = Form(("u32",), (kind,), store(lambda a: bfind(a, False)))
         TABLE[f"bfind.shiftamt.{kind}"] = Form(("u32",), (kind,), store(lambda a: bfind(a, True)))
         TABLE[f"bfe.{kind}"] = Form((kind,), (kind, "u32", "u32"), store(extract))
+    for mode in ("clamp", "wrap"):
+        fn = store(lambda a, b, clamp=mode == "clamp": bit_mask(a, b, clamp))
+        TABLE[f"bmsk.{mode}.b32"] = Form(("b32",), ("u32", "u32"), fn)
     TABLE["prmt.b32"] = Form(("b32",), ("b32",) * 3, store(permute))
     for mode in _MODES:
         TABLE[f"prmt.b32.{mode}"] = Form(("b32",), ("b32",) * 3, _mode_permute(mode))

@@ -29,6 +29,7 @@ F16, F32, F64, U16, U32 = np.float16, np.float32, np.float64, np.uint16, np.uint
 _FP8_F32 = {kind: table.astype(F32) for kind, table in FP8.items()}
 SIGN = {"s8": "i1", "u8": "u1"}
 LDMATRIX_FORMS = tuple(f"ldmatrix.sync.aligned.m8n8.x{n}{t}.shared.b16" for n in (1, 2, 4) for t in ("", ".trans"))
+MATRICES = {"x1": 1, "x2": 2, "x4": 4}
 STMATRIX_FORMS = tuple("st" + form[2:] for form in LDMATRIX_FORMS)
 
 # type of A and B -> (bytes per element, K of the full shape: 32 bytes of a row)
@@ -223,14 +224,20 @@ def _double(decoder: Decoder, a: tuple, b: tuple, c: tuple) -> Product:
 
 @family("ldmatrix", "stmatrix")
 def _matrix_memory(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
-    """8x8 matrices of 16 bits: lane 8 * i + j has the address of row j of matrix i."""
-    opcode = instruction.opcode.replace("shared::cta", "shared")
-    if opcode not in LDMATRIX_FORMS and opcode not in STMATRIX_FORMS:
+    """8x8 matrices of 16 bits: lane 8 * i + j has the address of row j of matrix i.
+
+    The manual writes .m8n8.x4{.trans}.shared.b16; ptxas takes any order: CUTLASS writes .x4{.trans}.m8n8.shared.b16.
+    """
+    stem, *first, modifiers = instruction.opcode.replace("shared::cta", "shared").split(".", 3)
+    names = sorted(modifiers.split("."))
+    counts = [name for name in names if name in MATRICES]
+    known = {"m8n8", "b16", *counts, *({"trans", "shared"} & set(names))}
+    if first != ["sync", "aligned"] or len(counts) != 1 or names != sorted(known):
         raise ValueError("not a known form")
-    loads = opcode.startswith("ld")
+    loads, count, transposed = stem == "ldmatrix", MATRICES[counts[0]], "trans" in names
     registers, address = instruction.operands if loads else instruction.operands[::-1]
-    count = int(opcode.split(".x")[1][0])
-    transposed = ".trans" in opcode
+    generic = "shared" not in names
+    decoder.generic |= generic
     place = decoder.result if loads else decoder.raw
     slots = [place(item) for item in getattr(registers, "items", (registers,))]
     if len(slots) != count:
@@ -240,11 +247,15 @@ def _matrix_memory(decoder: Decoder, op: PtxOp, instruction: Instruction) -> Non
     op.members = decoder.constant(0xFFFFFFFF, "b32")
     pred, negated = decoder.guard(instruction)
 
+    def rows_of(state: PtxState) -> np.ndarray:
+        rows = full(state, slot)
+        return (rows.astype(np.int64) - state.generic_base("shared") if generic else rows)[:, : 8 * count]
+
     def load(state: PtxState) -> None:
         some, mask = state.active(pred, negated)
         if not some:
             return
-        rows = full(state, slot)[:, : 8 * count]
+        rows = rows_of(state)
         picked = None if mask is None else np.ascontiguousarray(mask[:, : 8 * count])
         low, high = state.shared.load(state, op, rows, 8, 2, picked, offset)
         words = np.empty((state.waves, count, 8, 2), np.uint64)
@@ -259,7 +270,7 @@ def _matrix_memory(decoder: Decoder, op: PtxOp, instruction: Instruction) -> Non
         some, mask = state.active(pred, negated)
         if not some:
             return
-        rows = full(state, slot)[:, : 8 * count]
+        rows = rows_of(state)
         picked = None if mask is None else np.ascontiguousarray(mask[:, : 8 * count])
         values = np.empty((state.waves, count, 8, 4), U32)
         for i, source in enumerate(slots):

@@ -31,6 +31,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_DIRECTIVES = {".reg", ".param", ".shared", ".global", ".const", ".local", ".visible", ".weak", ".extern"}
 _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)(?:\s+(\d+))?(?:.*?inlined_at\s+(\d+)\s+(\d+)(?:\s+(\d+))?)?")
 _CHAIN = re.compile(r"@\[ ([^\s:]+):(\d+)")
 _FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"')
@@ -222,8 +223,13 @@ class _Parser:
             found = match(text, position)
             if found is None:
                 self._fail(f"cannot read {text[position : position + 20]!r}", position)
-            if found.lastgroup != "skip":
-                append((str(found.lastgroup), found.group(), position))
+            token = found.group()
+            if token[0] == "." and token.rpartition(".")[0] in _DIRECTIVES:  # two that stand close: `.reg.b16`
+                first, dot, second = token.rpartition(".")
+                append(("word", first, position))
+                append(("word", dot + second, position + len(first)))
+            elif found.lastgroup != "skip":
+                append((str(found.lastgroup), token, position))
             position = found.end()
         append(("end", "", len(text)))
         for kind, token, _ in self.tokens:
@@ -542,6 +548,9 @@ class _Parser:
                 names.append(self._next())
                 self._take(",")
             self.function.targets[self.last_label] = names
+        elif token == ".callprototype":  # of a call through a pointer, which the decoder refuses by name
+            while self._next() != ";":
+                pass
         else:
             self._fail(f"unknown directive {token!r} in a function")
 

@@ -143,6 +143,7 @@ def _integer(stem: str, mods: list[str], kind: str):
             (t >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | c >> i & 1) & 1) << i for i in range(32)
         ),
         "fns": _find_nth,
+        "bmsk": lambda a, b: _bit_mask(a, b, "clamp" in mods),
         "mul24": lambda a, b: w(_low24(a, kind) * _low24(b, kind)),
     }  # fmt: skip
     if stem == "mul":
@@ -161,6 +162,11 @@ def _integer(stem: str, mods: list[str], kind: str):
 
 def _low24(a: int, kind: str) -> int:
     return signed(a & 0xFFFFFF, 24) if kind[0] == "s" else a & 0xFFFFFF
+
+
+def _bit_mask(a: int, b: int, clamp: bool) -> int:
+    a, b = (min(a, 32), min(b, 32)) if clamp else (a % 32, b % 32)
+    return ((1 << b) - 1) << a & 0xFFFFFFFF
 
 
 def _find_nth(mask: int, base: int, offset: int) -> int:

@@ -93,6 +93,43 @@ ROUND_TRIP = (
 )
 
 
+@pytest.mark.parametrize("wait", ["test_wait", "try_wait"])
+def test_an_mbarrier_can_be_waited_for_by_its_token_in_every_phase(wait):
+    out = np.zeros(64, np.uint32)
+    text = (
+        HEADER
+        + f""".visible .entry k(.param .u64 out) {{
+      .reg .b32 %t, %v; .reg .b64 %o, %token; .reg .pred %p, %q; .shared .align 8 .b64 bar; .shared .b32 box[64];
+      mov.u32 %t, %tid.x; mov.b32 %v, box; mad.lo.u32 %v, %t, 4, %v; setp.eq.u32 %p, %t, 0;
+      @%p mbarrier.init.shared.b64 [bar], 64; bar.sync 0;
+      mbarrier.arrive.shared.b64 %token, [bar];
+      one: mbarrier.{wait}.shared.b64 %q, [bar], %token; @!%q bra one;
+      st.shared.b32 [%v], %t;
+      mbarrier.arrive.shared.b64 %token, [bar];
+      two: mbarrier.{wait}.shared.b64 %q, [bar], %token; @!%q bra two;
+      xor.b32 %t, %t, 32; mov.b32 %v, box; mad.lo.u32 %v, %t, 4, %v; ld.shared.b32 %v, [%v];
+      ld.param.u64 %o, [out]; mad.wide.u32 %o, %t, 4, %o;
+      st.global.b32 [%o], %v; ret; }}"""
+    )
+    launch(text, [out], block=(64, 1, 1))
+    assert sorted(out.tolist()) == list(range(64))
+
+
+@pytest.mark.parametrize(("form", "arrivals"), [("", 0), (".noinc", 1)])
+def test_an_arrival_after_copies_counts_only_when_the_text_says_noinc(form, arrivals):
+    out = np.zeros(1, np.uint32)
+    text = (
+        HEADER
+        + f""".visible .entry k(.param .u64 out) {{
+      .reg .b32 %v; .reg .b64 %o; .reg .pred %q; .shared .align 8 .b64 bar;
+      mbarrier.init.shared.b64 [bar], 1; cp.async.mbarrier.arrive{form}.shared::cta.b64 [bar];
+      mbarrier.test_wait.parity.shared.b64 %q, [bar], 0; selp.b32 %v, 1, 0, %q;
+      ld.param.u64 %o, [out]; st.global.b32 [%o], %v; ret; }}"""
+    )
+    launch(text, [out], block=(1, 1, 1))
+    assert out[0] == arrivals
+
+
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("mode", [0, 1, 2, 3])
 @pytest.mark.parametrize(("x", "y"), [(0, 0), (16, 8), (-16, 4), (48, 12)])

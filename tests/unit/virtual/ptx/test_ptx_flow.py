@@ -227,3 +227,14 @@ def test_special_registers_know_the_shape_of_the_launch():
                 2**32 - (1 << lane),
             ]
             assert out[linear, t].tolist() == want
+
+
+def test_a_call_through_a_pointer_is_refused_by_name():
+    text = (
+        HEADER
+        + """.visible .entry k(.param .u64 p) { .reg .b64 %f; ld.param.u64 %f, [p];
+      { .param .b32 a; .param .b32 r; form : .callprototype (.param .b32 _) _ (.param .b32 _);
+      call (r), %f, (a), form; } ret; }"""
+    )
+    with pytest.raises(UnsupportedInstruction, match="a call through a pointer"):
+        decode(text, "sm_90")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from ptx_harness import HEADER, launch
 from ptx_reference import _from_fp8
 
+from gpu_utils.errors import UnsupportedInstruction
 from gpu_utils.virtual.ptx.matrix import LDMATRIX_FORMS, MMA_FORMS, STMATRIX_FORMS
 from gpu_utils.virtual.ptx.wgmma import ORDER_FORMS, WGMMA_TYPES
 
@@ -148,6 +150,32 @@ def test_ldmatrix_spreads_rows_or_columns_over_the_lanes(form):
         for i in range(count):
             matrix = data[i].T if turned else data[i]
             assert out[lane, i] == int(matrix[lane // 4, lane % 4 * 2]) | int(matrix[lane // 4, lane % 4 * 2 + 1]) << 16
+
+
+@pytest.mark.parametrize("order", ["x4.m8n8.shared", "shared.m8n8.x4", "x4.shared::cta.m8n8", "m8n8.x4"])
+@pytest.mark.parametrize("trans", ["", ".trans"])
+def test_ldmatrix_and_stmatrix_take_their_modifiers_in_any_order(order, trans):
+    data, out = DRAW.integers(0, 2**16, (4, 8, 8), np.uint16), np.zeros((32, 8), np.uint16)
+    address = "[%s]"
+    lines = [".reg .b32 %z; mov.b32 %z, 0; .reg .b64 %g; cvt.u64.u32 %g, %s; cvta.shared.u64 %g, %g;"]
+    if "shared" not in order:
+        address = "[%g]"  # without a state space the address is generic
+    lines += [
+        f"ldmatrix.sync.aligned.{order}{trans}.b16 {{%d0,%d1,%d2,%d3}}, {address};", "bar.sync 0;",
+        f"stmatrix.sync.aligned.b16.{order} {address}, {{%d0,%d1,%d2,%d3}};", "bar.sync 0;",
+        "ld.shared.v4.b32 {%w0,%w1,%w2,%w3}, [%s];", "ld.param.u64 %o, [out]; mad.wide.u32 %o, %t, 16, %o;",
+        "st.global.v4.b32 [%o], {%w0,%w1,%w2,%w3};",
+    ]  # fmt: skip
+    launch(_matrix_text(4, lines), [data, out])
+    assert (out.reshape(4, 8, 8) == (data.swapaxes(1, 2) if trans else data)).all()
+
+
+@pytest.mark.parametrize(
+    "form", ["x4.x2.m8n8.shared.b16", "m8n8.x3.shared.b16", "m8n8.x4.shared.b16.b16", "x4.shared.b16"]
+)
+def test_an_ldmatrix_that_ptx_does_not_have_is_refused(form):
+    with pytest.raises(UnsupportedInstruction, match="ldmatrix"):
+        launch(_matrix_text(4, [f"ldmatrix.sync.aligned.{form} {{%d0,%d1,%d2,%d3}}, [%s];"]), [])
 
 
 def _matrix_text(count: int, lines: list[str]) -> str:
@@ -293,3 +321,12 @@ def test_wgmma_multiplies_tiles_that_lie_in_shared_memory(d, a, b, turned, from_
 
 def test_the_ordering_forms_are_the_three_of_the_manual():
     assert {form.split(".")[1] for form in ORDER_FORMS} == {"fence", "commit_group", "wait_group"}
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90"])
+def test_a_product_that_nvidias_compiler_made_is_executed(target):
+    text = (Path(__file__).parents[3] / "fixtures/ptx/product_in_the_order_of_cutlass.ptx").read_text()
+    a, b = DRAW.standard_normal((2, 16, 16)).astype(np.float16)
+    c = np.zeros((16, 16), np.float32)
+    launch(text, [c, a, b], name="product", target=target)
+    assert np.allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5, atol=1e-5)

@@ -32,6 +32,12 @@ def test_operands_are_told_apart():
     assert i.operands[8:10] == (Special("%tid.x"), Symbol("name", 4))
 
 
+def test_directives_may_stand_without_a_space_between_them():
+    function = body("{.reg.b16 low, high; mov.b16 low, high;}\n.shared.align 8 .b8 tile[16];")
+    assert [o.kind for o in function.body[0].operands] == ["16", "16"]
+    assert function.variables[0].align == 8
+
+
 def test_a_register_of_an_inner_scope_hides_the_outer_one():
     function = body("{ .reg .b32 %r1; mov.b32 %r1, 1; } mov.b32 %r1, 2;")
     inner, outer = (i.operands[0] for i in function.body)
