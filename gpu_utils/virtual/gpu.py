@@ -21,11 +21,11 @@ from gpu_utils.virtual.models import MODELS, decode, isa_of
 from gpu_utils.virtual.tensors import add_tensor, tensor_behind
 from gpu_utils.virtual.trace import Trace
 
-# Bytes of registers of one batch: what keeps the working rows in the caches of one core (docs/virtual-gpu.md).
-BATCH_BYTES = 8 << 20
+# Bytes of registers of one batch, and its waves: fewer lose time to Python, more to the caches (docs/virtual-gpu.md).
+BATCH_BYTES = 32 << 20
 # Of all batches that are alive because they wait for each other.
 MOST_BYTES = 1 << 30
-MAX_WAVES = 256
+MAX_WAVES = 512
 
 
 class VirtualGpu:

@@ -40,16 +40,21 @@ class Shared:
         self.written[:] = 0
         self.patterns.forget_writes()
 
-    def part(self, block: int) -> Shared:
-        """A view of one block's share."""
+    def part(self, blocks: slice | np.ndarray) -> Shared:
+        """Some blocks' shares: views of them for a slice, copies for numbers of blocks."""
+        if not isinstance(blocks, slice):
+            copy = Shared(len(blocks), self.patterns.block, self.size, self.check)
+            for mine, theirs in ((copy.bytes, self.bytes), (copy.written, self.written)):
+                np.take(theirs.reshape(self.blocks, -1), blocks, axis=0, out=mine.reshape(len(blocks), -1))
+            return copy
         part = object.__new__(Shared)
         part.size, part.stride, part.check = self.size, self.stride, self.check
-        start, end = block * self.stride, (block + 1) * self.stride
-        part.blocks, part.base, part.bytes = 1, self.base + start, self.bytes[start:end]
+        start, end = blocks.start * self.stride, blocks.stop * self.stride
+        part.blocks, part.base, part.bytes = blocks.stop - blocks.start, self.base + start, self.bytes[start:end]
         part.words = {width: words[start // width : end // width] for width, words in self.words.items()}
         part.written = self.written[start // 2 : end // 2]
         part.marks = {width: marks[start // 2 // width : end // 2 // width] for width, marks in self.marks.items()}
-        part.block_base = np.zeros((self.patterns.block, 1), np.int64)
+        part.block_base = self.block_base[: part.blocks * self.patterns.block]
         part.patterns = Patterns(part.block_base, self.patterns.block)
         return part
 

@@ -239,6 +239,7 @@ def _atomic(decoder: Decoder, ins: Instruction, op: Op, kind: str, width: int, a
     words_taken = width // 4 * (2 if kind == "cas" else 1)
     out, data = (decoder.result(ops[0], width // 4) if gives else 0), decoder.source(taken, words_taken)
     op.polls, op.communicates, op.takes = True, True, kind in ("cas", "exch")
+    op.in_order = True
 
     def words(s: Any, row: int) -> np.ndarray:
         return s.U[row] if width == 4 else s.pair(row)

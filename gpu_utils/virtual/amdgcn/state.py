@@ -75,7 +75,8 @@ class Registers:
         used = (*range(min(info.sgprs, 106)), *range(106, 128))
         for i in used:
             rows[SGPR + i] = self.S[:, i : i + 1]
-        self.parts: dict[int, Registers] = {}
+        self.parts: dict[tuple[int, int], Registers] = {}
+        self.program = program
         self.of_waves = [i for i, row in enumerate(rows) if row is not None]
         for i, value in enumerate(info.constants):
             rows[CONSTANTS + i] = np.array([[value]], np.uint32)
@@ -85,11 +86,16 @@ class Registers:
         # 64-bit views of the even SGPR pairs, by row number of the low half
         self.Q = {SGPR + i: self.S[:, i : i + 2].view(np.uint64) for i in used if i % 2 == 0}
 
-    def part(self, waves: slice) -> Registers:
-        """Views of the rows of some waves, made once."""
-        if waves.start in self.parts:
-            return self.parts[waves.start]
-        part = self.parts[waves.start] = copy.copy(self)
+    def part(self, waves: slice | np.ndarray) -> Registers:
+        """Views of the rows of some waves, made once; copies for numbers of waves."""
+        if not isinstance(waves, slice):
+            chosen = Registers(self.program, len(waves))
+            np.take(self.vectors, waves, axis=1, out=chosen.vectors)
+            np.take(self.S, waves, axis=0, out=chosen.S)
+            return chosen
+        if (waves.start, waves.stop) in self.parts:
+            return self.parts[waves.start, waves.stop]
+        part = self.parts[waves.start, waves.stop] = copy.copy(self)
         part.vectors, part.S = self.vectors[:, waves], self.S[waves]
         part.U, part.I, part.F = list(self.U), list(self.I), list(self.F)
         for rows in (part.U, part.I, part.F):
@@ -134,8 +140,12 @@ class AmdState(State):
         self.U, self.F, self.Q, self.S = registers.U, registers.F, registers.Q, registers.S
         self.I, self.vectors = registers.I, registers.vectors
 
-    def part(self, block: int) -> AmdState:
-        part, waves = cast(AmdState, super().part(block)), self.waves_of(block)
+    @property
+    def separable(self) -> bool:
+        return super().separable and self.host is None
+
+    def part(self, blocks: slice | np.ndarray) -> AmdState:
+        part, waves = cast(AmdState, super().part(blocks)), self.waves_of(blocks)
         part._use(self.registers.part(waves))
         part.scc = self.scc[waves]
         part.fragments = {}

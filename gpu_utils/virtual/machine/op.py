@@ -27,6 +27,7 @@ class Op:
     guards: those of `reads` that only say which lanes take part (AMD's exec, the predicate of a PTX guard).
     communicates: what it does to memory, others wait for, or it waits for them: atomics, ordered accesses, waits.
     polls: it reads memory that another block may change meanwhile. takes: it swaps a value in, as a lock does.
+    in_order: it updates global memory, so that the order of blocks may show.
     A decoder fills an op in; nothing changes it once its Program is made.
     """
 
@@ -45,6 +46,7 @@ class Op:
     communicates: bool = False
     polls: bool = False
     takes: bool = False
+    in_order: bool = False
 
 
 def source_of(op: Op) -> str:

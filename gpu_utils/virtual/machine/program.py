@@ -31,7 +31,7 @@ class Program:
 
     entry: index of the first op. unit: "wave" or "lane". lanes: 32 or 64. name: as in the source.
     segments: by the index of their first op.
-    spinning, waiting, locks: see `loops.find_loops`.
+    spinning, waiting, locks: see `loops.find_loops`. separable: in whatever order blocks run, it comes to the same.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Program:
     spinning: frozenset[int]
     waiting: frozenset[int]
     locks: frozenset[int]
+    separable: bool
 
     @classmethod
     def of(
@@ -63,7 +64,8 @@ class Program:
         for index, op in enumerate(numbered):
             op.index = index
         segments = MappingProxyType(_segments(numbered, {entry, *leaders}))
-        return cls(name, target, lanes, unit, numbered, info, entry, segments, *find_loops(numbered))
+        separable = not any(op.communicates or op.in_order for op in numbered)
+        return cls(name, target, lanes, unit, numbered, info, entry, segments, *find_loops(numbered), separable)
 
 
 def _segments(ops: tuple[Op, ...], leaders: set[int]) -> dict[int, Segment]:

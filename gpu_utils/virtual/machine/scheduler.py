@@ -23,6 +23,10 @@ SPIN = 128
 # a batch that has waited before passes its turn on after few.
 ROUNDS = 32
 ROUNDS_AGAIN = 2
+# Blocks go on in a batch of their own when at most this share of the batch makes so many rounds of a loop without the
+# rest: taking a batch apart costs about as much as one round of a short loop.
+MOST_GOING = 0.8
+RAGGED_ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,11 +79,15 @@ class Scheduler:
         self.favoured = False  # the running group was let in after others had spun: it goes on until it jumps back
         self.last_run: dict[int, int] = {}
         self.tick = 0
+        self.separable = tracer is None and state.separable
+        self.ragged = 0  # jumps back that some units made while others were elsewhere
+        self.apart: list[Scheduler] = []  # what goes on in place of this batch
 
     def turns(self) -> Iterator[None]:
         """Run to the end; a batch that waits, perhaps for a block of another batch, yields in between.
 
-        Before a lock a batch of several blocks stops: in step, all would spin as long as one holds it.
+        Before a lock a batch of several blocks stops: in step, all would spin as long as one holds it. It also stops
+        where blocks have parted for good, see `part_ways`.
         """
         state, segments = self.state, self.program.segments
         waves, lanes = state.counters.segment_waves, state.counters.segment_lanes
@@ -90,6 +98,8 @@ class Scheduler:
         if state.absent is not None:
             self.live = ~state.absent
             self.add(self.start, self.live)
+            pc = self.pick()
+        elif self.groups:
             pc = self.pick()
         sums: dict[int, list[int]] = {}
         joined = _joined.setdefault(self.program, {})
@@ -117,7 +127,9 @@ class Scheduler:
                     for op in single.ops:
                         op.run(state)
                         self.tracer(state, op)
-                pc = self.leave(segment)
+                before, pc = pc, self.leave(segment)
+                if self.separable and state.act is not None and pc is not None and self.part_ways(before, pc):
+                    return
                 if self.rounds >= patience:
                     yield
                     self.rounds, patience = 0, ROUNDS_AGAIN
@@ -148,6 +160,36 @@ class Scheduler:
         if ends == "sync":
             return self.sync(at, result, segment.next)
         return self.end(at, result, segment.next)
+
+    def part_ways(self, before: int, pc: int) -> bool:
+        """Take the batch apart when few of its blocks go on with a loop: those, and the ones that wait for them.
+
+        Masks cost time, and so do the lanes that they switch off. Only whole blocks part, from the second round on,
+        where a round begins or their waves have met at a barrier.
+        """
+        self.ragged += pc <= before
+        met = pc <= before or self.program.ops[pc - 1].ends == "barrier"
+        if not met or self.ragged < RAGGED_ROUNDS or self.parked or self.waiting:
+            return False
+        state = self.state
+        units = self.running().reshape(state.blocks, -1)
+        going = units.any(axis=1)
+        if np.count_nonzero(going) > MOST_GOING * state.blocks or np.count_nonzero(going != units.all(axis=1)):
+            return False
+        live = ~going if self.live is None else ~going & self.live.reshape(state.blocks, -1).any(axis=1)
+        self.apart = [self.off(np.flatnonzero(going), {pc: self.running()})]
+        if np.count_nonzero(live):
+            self.apart.append(self.off(np.flatnonzero(live), self.groups))
+        return True
+
+    def off(self, blocks: np.ndarray, groups: dict[int, np.ndarray]) -> Scheduler:
+        """A scheduler of some blocks with their share of the groups."""
+        part = Scheduler(self.state.part(blocks), None, self.start)
+        waves = self.state.waves_of(blocks)
+        part.groups = {pc: units[waves] for pc, units in groups.items() if np.count_nonzero(units[waves])}
+        if self.live is not None and not self.live[waves].all():
+            part.live = self.live[waves]
+        return part
 
     # The running group is state.act; self.groups holds the others. Each method below returns the op
     # index at which the group chosen to run next stands (state.act is then that group), or None at the end.
@@ -360,12 +402,15 @@ def run_batches(states: Iterator[State], tracer: Callable[[State, Op], None] | N
                 ended = next(turn[1], turn) is turn
                 if ended:
                     waiting.pop()
-                    state, lock = turn[0].state, turn[0].lock
-                    if lock is None:
+                    state, lock, apart = turn[0].state, turn[0].lock, turn[0].apart
+                    if apart:
+                        state.parts = len(apart)
+                        parts.extendleft(reversed(apart))
+                    elif lock is None:
                         _close(state)
                     else:
                         state.parts = state.blocks
-                        parts += [Scheduler(state.part(block), None, lock) for block in range(state.blocks)]
+                        parts += [Scheduler(state.part(slice(i, i + 1)), None, lock) for i in range(state.blocks)]
     finally:
         for scheduler, _ in waiting:
             _close(scheduler.state)
@@ -378,4 +423,4 @@ def _close(state: State) -> None:
     else:
         state.whole.parts -= 1
         if not state.whole.parts:
-            state.whole.close()
+            _close(state.whole)

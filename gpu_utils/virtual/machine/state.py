@@ -19,7 +19,7 @@ class State:
     mask: None (every lane runs) or a bool array (waves, lanes): the lanes that an op may write.
     active_waves, active_lanes: counts for the running group.
     first_block: how many blocks of the launch come before this batch; turn: accesses that were recorded for the L2.
-    whole: the batch that this block was a part of, or None; parts: blocks of this batch that go on alone.
+    whole: the batch that this one is a part of, or None; parts: those of this batch that still run.
     memory, shared, counters: of global_memory.py, shared_memory.py, counters.py. launch: what this batch is part of.
     """
 
@@ -64,26 +64,36 @@ class State:
         """A copy of one wave's registers by name, for a trace."""
         raise NotImplementedError
 
-    def part(self, block: int) -> State:
-        """One block of this batch, to go on alone: its registers and its shared memory are views of those here.
+    @property
+    def separable(self) -> bool:
+        """Whether some blocks may go on without the others and nobody can tell."""
+        return self.program.separable and self.blocks > 1 and self.absent is None and self.counters.record is None
 
-        Only while all units are together. Subclasses add their rows. This batch is closed after its last part.
+    def part(self, blocks: slice | np.ndarray) -> State:
+        """Some blocks of this batch, to go on alone.
+
+        With a slice, registers and shared memory are views of those here; with numbers of blocks they are copies.
+        Subclasses add their rows. This batch is closed after its last part.
         """
         part = object.__new__(type(self))
         part.__dict__.update(self.__dict__)  # copy.copy takes ten times as long
-        part.waves, part.blocks = self.waves_per_block, 1
-        waves = self.waves_of(block)
-        part.block_ids = self.block_ids[block : block + 1]
-        part.block_of_wave, part.wave_in_block = np.zeros(part.waves, np.int64), self.wave_in_block[waves]
+        waves = self.waves_of(blocks)
+        part.block_ids = self.block_ids[blocks]
+        part.blocks, part.wave_in_block = len(part.block_ids), self.wave_in_block[waves]
+        part.waves = part.blocks * self.waves_per_block
+        part.block_of_wave = np.repeat(np.arange(part.blocks), self.waves_per_block)
         part.program_number = self.program_number[waves]
         part.unit_shape = (part.waves, *self.unit_shape[1:])
-        part.first_block = self.first_block + block
-        part.shared = self.shared.part(block)
-        part.whole = self
+        part.first_block = self.first_block + int(np.arange(self.blocks)[blocks][0])
+        part.shared = self.shared.part(blocks)
+        part.whole, part.parts = self, 0
         return part
 
-    def waves_of(self, block: int) -> slice:
-        return slice(block * self.waves_per_block, (block + 1) * self.waves_per_block)
+    def waves_of(self, blocks: slice | np.ndarray) -> slice | np.ndarray:
+        """The waves of some blocks, to index rows with."""
+        if isinstance(blocks, slice):
+            return slice(blocks.start * self.waves_per_block, blocks.stop * self.waves_per_block)
+        return (blocks[:, None] * self.waves_per_block + np.arange(self.waves_per_block)).ravel()
 
     def close(self) -> None:
         """Called after the batch; a subclass takes back the regions that it registered."""

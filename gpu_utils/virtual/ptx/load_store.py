@@ -271,6 +271,7 @@ def _atomic(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     returns = instruction.parts[0] == "atom"
     op.polls, op.takes = returns, returns and rest[0] in ("exch", "cas")
     op.communicates = returns or not ORDERED.isdisjoint(instruction.parts)
+    op.in_order = space != "shared"
     target = operands.pop(0) if returns else SINK
     address, source = operands[:2]
     compare = None

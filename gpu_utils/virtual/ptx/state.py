@@ -121,29 +121,45 @@ class PtxState(State):
         if spare is not None:
             rows, self.files = spare.rows, spare.files
         else:
-            files: dict[tuple[str, str], np.ndarray] = {}
-            raw = {name: np.zeros((columns[name], self.waves, 32), dtype) for name, dtype in COLUMNS.items()}
-            rows, self.files = [], raw
-            for column, index, dtype, step in slots:
-                if column in ("const", "special"):
-                    rows.append(index)
-                    continue
-                file = files.get((column, dtype.str))
-                if file is None:
-                    file = files[column, dtype.str] = raw[column].view(dtype)
-                rows.append(file[index][..., ::step] if step > 1 else file[index])
+            self.files = {name: np.zeros((columns[name], self.waves, 32), dtype) for name, dtype in COLUMNS.items()}
+            rows = self._views(slots)
         for number in self.info.specials:
             slot = slots[number]
             rows[number] = self.special(slot.index).astype(slot.dtype)
         return rows
 
-    def part(self, block: int) -> PtxState:
-        part, waves = cast(PtxState, super().part(block)), self.waves_of(block)
-        part.local = self.local[waves.start * 32 : waves.stop * 32]
+    def _views(self, slots: tuple[Slot, ...]) -> list[np.ndarray]:
+        """The slots as views of `files`; a special register stands for itself."""
+        files: dict[tuple[str, str], np.ndarray] = {}
+        rows: list[np.ndarray] = []
+        for column, index, dtype, step in slots:
+            if column in ("const", "special"):
+                rows.append(index)
+                continue
+            file = files.get((column, dtype.str))
+            if file is None:
+                file = files[column, dtype.str] = self.files[column].view(dtype)
+            rows.append(file[index][..., ::step] if step > 1 else file[index])
+        return rows
+
+    @property
+    def separable(self) -> bool:
+        return super().separable and not self.info.generic
+
+    def part(self, blocks: slice | np.ndarray) -> PtxState:
+        part, waves = cast(PtxState, super().part(blocks)), self.waves_of(blocks)
+        width = self.local.shape[1]
+        part.local = self.local.reshape(self.waves, 32, width)[waves].reshape(part.waves * 32, width)
         part.thread = np.arange(part.waves * 32).reshape(part.waves, 32)
         part.returns = {name: places[waves] for name, places in self.returns.items()}
         part.fragments, part.wide_masks = {}, {}
-        part.r = [row[waves] if row.ndim and len(row) == self.waves else row for row in self.r]
+        if isinstance(blocks, slice):
+            part.r = [row[waves] if row.ndim and len(row) == self.waves else row for row in self.r]
+        else:
+            part.files = {name: file[:, waves] for name, file in self.files.items()}
+            part.r = part._views(self.info.slots)
+            for number in self.info.specials:
+                part.r[number] = self.r[number][waves]
         return part
 
     def close(self) -> None:

@@ -205,6 +205,7 @@ def _bulk(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
 
 def _reduce(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     """cp.reduce.async.bulk.tensor.Nd.global.shared::cta.op.bulk_group: an atomic operation on each element of a box."""
+    op.in_order = True
     parts = instruction.parts
     name = parts[8]
     if (
