@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from gpu_utils.analytic.occupancy import Occupancy, occupancy
 from gpu_utils.chips.targets import Target
 from gpu_utils.compiler.assembly import CLASSES, instructions
+from gpu_utils.compiler.cubin import nvidia_tool, registers_and_stack
 from gpu_utils.compiler.triton import Compiled, ptxas
 
 
@@ -137,32 +137,18 @@ def _of_amdgcn(compiled: Compiled) -> tuple[int, int, int, int, int, int]:
 
 
 def _of_cubin(compiled: Compiled) -> tuple[int, int, int, int, int, int]:
-    from triton import knobs
-
-    with tempfile.TemporaryDirectory(prefix="w2w-cubin-") as folder:
-        cubin = Path(folder) / "kernel.cubin"
-        cubin.write_bytes(compiled.binary)
-        usage = _tool(knobs.nvidia.cuobjdump.path, "-res-usage", str(cubin))
-        found = re.search(rf"Function {re.escape(compiled.name)}:\s+REG:(\d+) STACK:(\d+)", usage)
-        if found is None:
-            raise ValueError(f"cuobjdump names no registers for {compiled.name}: {usage.strip()[:200]}")
-        registers, stack = int(found.group(1)), int(found.group(2))
-        spills = _spill_bytes(compiled, Path(folder)) if stack else 0
+    registers, stack = registers_and_stack(compiled.binary, compiled.name)
+    spills = _spill_bytes(compiled) if stack else 0
     return registers, registers, 0, 0, spills, stack
 
 
-def _spill_bytes(compiled: Compiled, folder: Path) -> int:
+def _spill_bytes(compiled: Compiled) -> int:
     """ptxas tells spills from other uses of the stack; the cubin does not."""
-    ptx = folder / "kernel.ptx"
-    ptx.write_text(compiled.asm)
     architecture = re.search(r"^\.target (\w+)", compiled.asm, re.MULTILINE)
     assert architecture is not None
-    log = _tool(
-        ptxas(compiled.limits), "-v", f"--gpu-name={architecture.group(1)}", str(ptx), "-o", str(folder / "again.cubin")
-    )
+    with tempfile.TemporaryDirectory(prefix="w2w-ptx-") as folder:
+        ptx = Path(folder) / "kernel.ptx"
+        ptx.write_text(compiled.asm)
+        gpu = f"--gpu-name={architecture.group(1)}"
+        log = nvidia_tool(ptxas(compiled.limits), "-v", gpu, str(ptx), "-o", str(ptx.with_suffix(".cubin")))
     return sum(int(found) for found in re.findall(r"(\d+) bytes spill stores", log))
-
-
-def _tool(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout + done.stderr

@@ -6,18 +6,20 @@ the target; the launcher takes the assembly text of the compiled kernel, decodes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from gpu_utils.chips import CHIPS
 from gpu_utils.compiler.constraints import checked_constraints
+from gpu_utils.compiler.cubin import registers_and_stack
 from gpu_utils.errors import BackendUnavailable
 from gpu_utils.virtual.arguments import flatten
+from gpu_utils.virtual.benchmarks import DeviceInterface, predicted_benchmarks
 from gpu_utils.virtual.gpu import VirtualGpu
 from gpu_utils.virtual.models import MODELS, decode, isa_of
-from gpu_utils.virtual.predict import predicted_cycles
 
 
 @dataclass(frozen=True)
@@ -74,15 +76,32 @@ class _Utils:
         with open(path) as file:
             text = file.read()
         info = decode(text, self.target, name).info
+        if isa_of(self.target).NAME == "ptx":  # ptxas allots what PTX only names; Triton counts spills in words
+            registers, stack = registers_and_stack(kernel, name)
+            return None, _Loaded(name, text), registers, stack // 4, info.most_threads
         return None, _Loaded(name, text), info.compiled_registers, info.spills, info.most_threads
 
     def get_device_properties(self, device: int) -> dict[str, Any]:
-        model = MODELS[self.target]
+        """What Triton's drivers of both vendors give, of the chip that stands for the target; 0: no source is kept.
+
+        On RDNA a multiprocessor is a WGP of two CUs. CDNA reports half of its vector registers, the part that is no
+        AGPRs (Triton's fused-softmax tutorial doubles it).
+        """
+        row = MODELS[self.target]
+        registers = row.registers * row.lanes * row.simds
+        units = int(CHIPS[row.chip].units.value or 1)
         return {
-            "max_shared_mem": model.shared_per_block, "multiprocessor_count": 1, "warpSize": model.lanes,
+            "max_shared_mem": row.shared_per_block,
+            "max_num_regs": registers // 2 if row.family == "gfx9" else registers,
+            "multiprocessor_count": units // 2 if row.family in ("gfx11", "gfx12") else units,
+            "max_threads_per_sm": row.waves_per_unit * row.lanes,
+            "warpSize": row.lanes,
             "arch": self.target,
-            "max_num_regs": 65536, "sm_clock_rate": 0, "mem_clock_rate": 0, "mem_bus_width": 0,
-        }  # fmt: skip
+            "cooperativeLaunch": 1,
+            "sm_clock_rate": 0,
+            "mem_clock_rate": 0,
+            "mem_bus_width": 0,
+        }
 
 
 def active_gpu() -> VirtualGpu:
@@ -97,23 +116,11 @@ def active_gpu() -> VirtualGpu:
     return gpu
 
 
-def _benchmark(call: Callable[[], Any], quantiles: Any = None, **_: Any) -> Any:
-    """For @triton.autotune: predicted cycles on a virtual GPU (run once), time on a real one."""
-    import triton
-
-    gpu = getattr(triton.runtime.driver.active, "gpu", None)
-    if gpu is None:
-        return triton.testing.do_bench(call, quantiles=quantiles)
-    before = len(gpu.launches)
-    call()
-    cycles = sum(predicted_cycles(launch) for launch in gpu.launches[before:])
-    return cycles if quantiles is None else [cycles] * len(quantiles)
-
-
 @lru_cache(maxsize=1)
 def _driver_class() -> type:
     """The Triton driver; made late, so that importing this module does not import Triton."""
     import torch
+    import triton.testing
     from triton.backends.compiler import GPUTarget
     from triton.backends.driver import DriverBase
 
@@ -148,7 +155,7 @@ def _driver_class() -> type:
             return ty
 
         def get_benchmarker(self) -> Any:
-            return _benchmark
+            return triton.testing.do_bench
 
         def get_empty_cache_for_benchmark(self) -> Any:
             return torch.empty(0)
@@ -157,7 +164,7 @@ def _driver_class() -> type:
             pass
 
         def get_device_interface(self) -> Any:
-            return torch.cpu
+            return DeviceInterface(self.gpu)
 
     return VirtualDriver
 
@@ -190,7 +197,7 @@ def virtual_gpu(
     knobs.runtime.kernel_load_start_hook.add(hook)
     config.set_active(driver)
     try:
-        with checked_constraints():
+        with checked_constraints(), predicted_benchmarks(gpu):
             yield gpu
     finally:
         config.set_active(before)

@@ -68,4 +68,4 @@ def test_the_virtual_gpus_could_stand_alone(graph, imports):
         for other in graph.find_modules_directly_imported_by(module)
         if other.startswith("gpu_utils.compiler")
     }
-    assert used == {"gpu_utils.compiler.cpp_module", "gpu_utils.compiler.constraints"}
+    assert used == {"gpu_utils.compiler.cpp_module", "gpu_utils.compiler.constraints", "gpu_utils.compiler.cubin"}
