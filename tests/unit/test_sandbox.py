@@ -142,6 +142,18 @@ def test_an_answer_that_uses_every_thread_of_torch_comes_back():
     assert verdict(source).passed
 
 
+def test_the_process_that_answers_are_forked_from_has_imported_torch_and_no_answer_waits_for_it():
+    source = (
+        "import os\n"
+        "with open(f'/proc/{os.getppid()}/maps') as maps:\n"
+        "    loaded = 'libtorch' in maps.read()\n"
+        "def affine(x):\n"
+        "    assert loaded\n"
+        "    return 2 * x + 1\n"
+    )
+    assert verdict(source).passed
+
+
 def test_an_answer_that_ends_the_process_it_was_forked_from_costs_only_itself():
     killer = "import os, signal\ndef affine(x):\n    os.kill(os.getppid(), signal.SIGKILL)\n    return x\n"
     assert verdict(killer).status == "failed"
