@@ -44,7 +44,8 @@ def test_a_stub_reads_not_started():
         ("returns_an_object", "type"),
     ],
 )
-def test_what_an_answer_does_to_its_process_costs_only_its_own_exercise(name, kind):
+def test_what_an_answer_does_to_its_process_costs_only_its_own_exercise(name, kind, monkeypatch):
+    monkeypatch.setattr("gpu_utils.grading.sandbox.GRACE_SECONDS", 1.0)
     report = verdict(HOSTILE_SOURCES[name])
     assert report.status == "failed"
     assert report.first_failure.kind == kind
