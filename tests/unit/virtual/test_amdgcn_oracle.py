@@ -73,7 +73,12 @@ MANUAL_ONLY = frozenset(
 
 def inputs(entry):
     """Rows of operand values: all pairs of edge values, a shorter product for three operands."""
-    lists = [EDGES[kind] for kind in entry.sources]
+    return rows_of(tuple(entry.sources))
+
+
+@functools.cache
+def rows_of(kinds):
+    lists = [EDGES[kind] for kind in kinds]
     if len(lists) == 3:
         random = np.random.default_rng(1)
         rows = [tuple(random.choice(np.array(values, object)) for values in lists) for _ in range(320)]
