@@ -39,7 +39,7 @@ Stage = tuple[Step, ...]
 
 
 def _pytest(name: str, *arguments: str) -> Step:
-    report = f"build/{name}.xml"
+    report = f"build/{name.replace(' ', '-')}.xml"
     return Step(
         name, ("-m", "pytest", f"--junitxml={report}", "-p", "no:cacheprovider", "-p", "no:nbval", *arguments), report
     )
@@ -49,8 +49,8 @@ def _w2w(name: str, *arguments: str, report: str | None = None) -> Step:
     return Step(name, ("-m", "gpu_utils.cli", *arguments), report)
 
 
+TYPES = Step("types", ("-m", "mypy"))
 STYLE: Stage = (
-    Step("types", ("-m", "mypy")),
     _w2w("notebooks are current", "build", "--check"),
     Step("floors of imports", ("-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-logo")),
     Step("ruff check", ("-m", "ruff", "check", ".")),
@@ -66,6 +66,7 @@ STAGES: tuple[Stage, ...] = (
     (
         _pytest("browser", "tests/browser"),
         _w2w("notebooks run", "validate", "--report", NOTEBOOKS, report=NOTEBOOKS),
+        TYPES,  # alone for longer than the other checks of style together: here it has company
     ),
 )
 
@@ -101,7 +102,7 @@ def stages_of_change(here: Course) -> tuple[Stage, ...]:
     typer.echo(f"they ask for {units} and {len(choice.files)} files of tests and examples")
     browser = [file for file in choice.files if file.startswith("tests/browser/")]
     tests = [file for file in choice.files if file not in browser]
-    stages: list[Stage] = [STYLE]
+    stages: list[Stage] = [(TYPES, *STYLE)]
     if tests:
         stages.append((_pytest("tests", *WORKERS, "--doctest-modules", *tests),))
     if choice.units:

@@ -230,7 +230,8 @@ def test_a_change_runs_the_style_and_what_it_asks_for(stages, monkeypatch, capsy
     with pytest.raises(typer.Exit):
         test_cmd.run_suite(changed=True)
     names = [[step.name for step in stage] for stage in stages[0]]
-    assert names == [[step.name for step in test_cmd.STYLE], ["tests"], ["unit tests"], ["notebooks run"], ["browser"]]
+    style = ["types", *(step.name for step in test_cmd.STYLE)]
+    assert names == [style, ["tests"], ["unit tests"], ["notebooks run"], ["browser"]]
     assert stages[0][1][0].arguments[-1] == "tests/unit/test_readme.py"
     assert "units 02 and " in capsys.readouterr().out
 
