@@ -25,8 +25,8 @@ _MFMA = re.compile(r"v_mfma_(f32|i32|f64)_(\d+)x(\d+)x(\d+)_?(?:(\d+)b_)?(\w+)$"
 _WMMA = re.compile(r"v_wmma_(f32|f16|bf16|i32)_(\d+)x(\d+)x(\d+)_(\w+)$")
 
 
-def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, int] | None:
-    """(run, operations of one wave) of a matrix instruction; None for others."""
+def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, int]:
+    """(run, operations of one wave) of a matrix instruction."""
     name = ins.mnemonic.removesuffix("_e64")
     match = scaled_matrix.NAME.match(name)
     if match:
@@ -37,9 +37,7 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, int] | None:
     match = _WMMA.match(name)
     if match:
         return _wmma(decoder, ins, match)
-    if name.startswith(("v_mfma", "v_smfmac", "v_wmma", "v_swmmac")):
-        raise decoder.unsupported()
-    return None
+    raise decoder.unsupported()
 
 
 def _mfma(decoder: Decoder, ins: Instruction, match: re.Match[str]) -> tuple[Run, int]:

@@ -108,8 +108,8 @@ def _coherent(mods: dict[str, Any]) -> bool:
     return bool(mods.get("sc1") or mods.get("glc") or mods.get("scope") in ("SCOPE_DEV", "SCOPE_SYS"))
 
 
-def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str] | None:
-    """(run, kind, ends) of a memory instruction; None when it is none of these."""
+def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
+    """(run, kind, ends) of a memory instruction."""
     name = ins.mnemonic
     if "_load_" in name:
         op.polls = op.communicates = _coherent(ins.modifiers)
@@ -119,7 +119,7 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str] |
         return (lambda s: None), "wait", ""
     match = re.match(r"(global|flat|buffer|scratch)_(load_lds|load|store|atomic)_(\w+)$", name)
     if not match:
-        return None
+        raise decoder.unsupported()
     decoder.masked()
     space, action, rest = match.groups()
     if rest not in (ATOMIC if action == "atomic" else WIDTHS):

@@ -1,4 +1,4 @@
-"""The table of vector arithmetic: mnemonic -> types and a function on arrays.
+"""The table of vector arithmetic: mnemonic -> types and a function on arrays; long because it is one table.
 
 Only the meaning is here; masks, DPP, SDWA, op_sel, clamp and omod are added by vector.py. Sources that
 do not have a citation are AMD's ISA manuals (MI200, MI300, RDNA3, RDNA4), whose pseudo-code the tests evaluate.

@@ -13,8 +13,8 @@ import numpy as np
 
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
 from gpu_utils.virtual.ptx.load_store import address_of, read_policy
-from gpu_utils.virtual.ptx.parse import SINK, Imm, Instruction
 from gpu_utils.virtual.ptx.state import PtxState
+from gpu_utils.virtual.ptx.syntax import SINK, Imm, Instruction
 from gpu_utils.virtual.ptx.warp import full
 
 HANDLERS: dict[str, Callable[[Decoder, PtxOp, Instruction], None]] = {}  # filled by tensor.py

@@ -2,6 +2,7 @@
 
 Every conversion is exact: one rounding in the stated mode. From float to integer: NaN gives 0 (the most negative
 value, or 2**63, when float64 or a 64-bit integer is involved) and values out of range are clamped.
+One table of all conversions and comparisons, long for that.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from gpu_utils.errors import DeviceAssert
 from gpu_utils.virtual.machine import source_of
 from gpu_utils.virtual.ptx import system
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family
-from gpu_utils.virtual.ptx.parse import Function, Imm, Instruction, Reg, Symbol, Vector
 from gpu_utils.virtual.ptx.state import PtxState
+from gpu_utils.virtual.ptx.syntax import Function, Imm, Instruction, Reg, Symbol, Vector
 
 LEAVES = ("ret", "exit", "trap")
 

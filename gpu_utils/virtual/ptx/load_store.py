@@ -11,8 +11,8 @@ import numpy as np
 
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
 from gpu_utils.virtual.ptx.forms import BYTES
-from gpu_utils.virtual.ptx.parse import SINK, Address, Instruction, Reg, Symbol, Vector
 from gpu_utils.virtual.ptx.state import PtxState
+from gpu_utils.virtual.ptx.syntax import SINK, Address, Instruction, Reg, Symbol, Vector
 from gpu_utils.virtual.ptx.warp import full
 
 SPACES = ("global", "shared", "local", "const", "param")

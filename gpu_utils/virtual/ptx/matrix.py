@@ -21,8 +21,8 @@ from gpu_utils.virtual.halves import half_to_f32
 from gpu_utils.virtual.ptx import rounding as rnd
 from gpu_utils.virtual.ptx.cvt import FP8
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
-from gpu_utils.virtual.ptx.parse import Instruction
 from gpu_utils.virtual.ptx.state import PtxState
+from gpu_utils.virtual.ptx.syntax import Instruction
 from gpu_utils.virtual.ptx.warp import full
 
 F16, F32, F64, U16, U32 = np.float16, np.float32, np.float64, np.uint16, np.uint32

@@ -10,10 +10,11 @@ from gpu_utils.compiler.cpp_module import source_name
 from gpu_utils.errors import UnknownName
 from gpu_utils.virtual.kernel_info import MOST_THREADS
 from gpu_utils.virtual.machine import Program
-from gpu_utils.virtual.ptx import asynchronous, flow, load_store, matrix, tensor, warp, wgmma  # noqa: F401  (fill FAMILIES)
+from gpu_utils.virtual.ptx import asynchronous, flow, load_store, matrix, move, tensor, warp, wgmma  # noqa: F401  (fill FAMILIES)
 from gpu_utils.virtual.ptx.decode import Decoder, Place, PtxOp
-from gpu_utils.virtual.ptx.parse import Function, Module, Symbol, Variable, parse
+from gpu_utils.virtual.ptx.parse import Module, parse
 from gpu_utils.virtual.ptx.state import PtxInfo
+from gpu_utils.virtual.ptx.syntax import Function, Symbol, Variable
 
 
 class Assembler(Decoder):

@@ -19,8 +19,8 @@ from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
 from gpu_utils.virtual.ptx.forms import BYTES
 from gpu_utils.virtual.ptx.load_store import ATOMICS as _OF_MEMORY
 from gpu_utils.virtual.ptx.load_store import address_of
-from gpu_utils.virtual.ptx.parse import Imm, Instruction
 from gpu_utils.virtual.ptx.state import PtxState
+from gpu_utils.virtual.ptx.syntax import Imm, Instruction
 from gpu_utils.virtual.ptx.warp import full
 from gpu_utils.virtual.ptx.wgmma import swizzle
 from gpu_utils.virtual.words import ORIGIN, WORDS

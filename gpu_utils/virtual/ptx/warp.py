@@ -6,8 +6,8 @@ import numpy as np
 
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family
 from gpu_utils.virtual.ptx.forms import TYPES
-from gpu_utils.virtual.ptx.parse import SINK, Imm, Instruction, Not, Pair
 from gpu_utils.virtual.ptx.state import PtxState
+from gpu_utils.virtual.ptx.syntax import SINK, Imm, Instruction, Not, Pair
 
 LANES = np.arange(32)
 _BITS = np.uint32(1) << LANES.astype(np.uint32)

@@ -24,8 +24,8 @@ from gpu_utils.errors import OutOfBounds, UninitialisedShared
 from gpu_utils.virtual.machine import source_of
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family
 from gpu_utils.virtual.ptx.matrix import MULTIPLICANDS, clamp_or_wrap, fragment_a, to_f32
-from gpu_utils.virtual.ptx.parse import Imm, Instruction, Vector
 from gpu_utils.virtual.ptx.state import PtxState
+from gpu_utils.virtual.ptx.syntax import Imm, Instruction, Vector
 from gpu_utils.virtual.ptx.warp import full
 
 F16, F32, U16, U32, U64 = np.float16, np.float32, np.uint16, np.uint32, np.uint64

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from gpu_utils.virtual.amdgcn import packed, salu, vector
+from gpu_utils.virtual.amdgcn import compare, packed, scalar
 from gpu_utils.virtual.amdgcn.state import SGPR
 
 from .pcode import Evaluator, _pick, bits_of, fma, view
@@ -77,13 +77,13 @@ WRITTEN_ONLY = frozenset(
         "s_bfe_i64",
     )
 )
-ORACLE = {name: hit for name, entry in salu.TABLE.items() if name not in WRITTEN_ONLY and (hit := found(name, entry))}
+ORACLE = {name: hit for name, entry in scalar.TABLE.items() if name not in WRITTEN_ONLY and (hit := found(name, entry))}
 
 
 @pytest.mark.parametrize("name", sorted(ORACLE))
 def test_scalar_instruction_does_what_the_manual_says(name):
     family, text = ORACLE[name]
-    entry = salu.TABLE[name]
+    entry = scalar.TABLE[name]
     rows = rows_for(entry)
     values, flags = machine(NEWER[family], name, entry, rows)
     for row, value, flag in zip(rows, values, flags, strict=True):
@@ -161,12 +161,12 @@ def _whole(bits, low, high):
 
 
 def test_every_scalar_instruction_has_a_reference():
-    assert sorted(set(salu.TABLE) - set(ORACLE) - set(REFERENCES)) == []
+    assert sorted(set(scalar.TABLE) - set(ORACLE) - set(REFERENCES)) == []
 
 
-@pytest.mark.parametrize("name", sorted(set(REFERENCES) & set(salu.TABLE)))
+@pytest.mark.parametrize("name", sorted(set(REFERENCES) & set(scalar.TABLE)))
 def test_scalar_instruction_agrees_with_its_written_reference(name):
-    entry = salu.TABLE[name]
+    entry = scalar.TABLE[name]
     rows = rows_for(entry)
     values, _ = machine("gfx1201", name, entry, rows)
     for row, value in zip(rows, values, strict=True):
@@ -191,7 +191,7 @@ ORDERS = {
 
 
 def test_every_comparison_is_tested():
-    assert set(ORDERS) == set(vector.COMPARE)
+    assert set(ORDERS) == set(compare.COMPARE)
 
 
 @pytest.mark.parametrize("kind", ["f16", "f32", "f64", "i16", "u16", "i32", "u32", "i64", "u64"])

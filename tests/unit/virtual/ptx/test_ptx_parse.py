@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpu_utils.errors import AsmSyntaxError
-from gpu_utils.virtual.ptx.parse import Address, Imm, Pair, Reg, Special, Symbol, Vector, parse
+from gpu_utils.virtual.ptx.parse import parse
+from gpu_utils.virtual.ptx.syntax import Address, Imm, Pair, Reg, Special, Symbol, Vector
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
