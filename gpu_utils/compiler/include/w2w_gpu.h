@@ -316,9 +316,11 @@ __W2W __bf16 __float2bfloat16_rn(float x) { return x; }
 __W2W void __trap() { __builtin_trap(); }
 #define assert(condition) ((condition) ? (void)0 : __builtin_trap())
 
-// Printing: clang packs the arguments for NVIDIA's vprintf
+// Printing: clang packs the arguments for NVIDIA's vprintf; on AMD a message goes to the host
 
-#ifndef __AMDGCN__
+#ifdef __AMDGCN__
+#include <w2w_printf_amd.h>
+#else
 template <typename... T>
 __W2W int printf(const char *format, T... values) {
   return __builtin_printf(format, values...);
@@ -330,10 +332,6 @@ __W2W int printf(const char *format, T... values) {
 #define __W2W_LIBRARY(type, name, ...) \
   __device__ type name(__VA_ARGS__) \
       __W2W_MISSING("it lives in libdevice (NVIDIA) and ocml (AMD), which this compiler does not have");
-#ifdef __AMDGCN__
-extern "C" __device__ int printf(const char *, ...)
-    __W2W_MISSING("on AMD it lives in ockl, which this compiler does not have; write the value to a tensor and print that");
-#endif
 extern "C" __device__ void *malloc(size_t)
     __W2W_MISSING("kernels here have no heap; pass a tensor, or use __shared__ memory");
 __W2W_LIBRARY(float, logf, float)

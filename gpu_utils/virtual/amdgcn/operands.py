@@ -53,6 +53,8 @@ _NAMED = {
 # Inline constants that stand for a float; 1/(2*pi) is written 0.15915494 in all widths.
 _FLOATS = {"0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0"}
 _INV_2PI = {"f16": 0x3118, "f32": 0x3E22F983, "f64": 0x3FC45F306DC9C882}
+# Before gfx940 two scalar registers hold the base of flat scratch; each lane has its own here, whatever they hold.
+_ALIASES = {"flat_scratch_lo": "s102", "flat_scratch_hi": "s103", "flat_scratch": "s[102:103]"}
 _REG = re.compile(r"^([vsa]|ttmp)(\d+)(?:\.([lh]))?$")
 _RANGE = re.compile(r"^([vsa]|ttmp)\[(\d+)(?::(\d+))?\]$")
 _BASE = {"v": 0, "a": st.AGPR, "s": st.SGPR, "ttmp": st.TTMP}
@@ -107,6 +109,7 @@ class Decoder:
 
     def register(self, text: str) -> tuple[int, int] | None:
         """(row, count) of a register or a range of them; None for anything else."""
+        text = _ALIASES.get(text, text)
         if text in _NAMED:
             return _NAMED[text], 2 if text in ("vcc", "exec") else 1
         match = _REG.match(text)

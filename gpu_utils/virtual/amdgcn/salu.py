@@ -296,7 +296,7 @@ def _trap(decoder: Decoder) -> Run:
     from gpu_utils.errors import DeviceAssert
 
     assert decoder.instruction is not None
-    kernel, text, line = decoder.kernel, decoder.instruction.text, decoder.instruction.line
+    text, line = decoder.instruction.text, decoder.instruction.line
     place = f" ({line[0].rsplit('/', 1)[-1]}:{line[1]})" if line else ""
 
     def run(s: Any) -> None:
@@ -304,7 +304,7 @@ def _trap(decoder: Decoder) -> Run:
         where = s.where(wave, lane)
         if s.host is not None and (error := s.host.trapped(line, where)):
             raise error
-        raise DeviceAssert(f"kernel {kernel}{place}: {where} ran into `{text}`: an assertion failed")
+        raise DeviceAssert(f"kernel {s.program.name}{place}: {where} ran into `{text}`: an assertion failed")
 
     return run
 

@@ -14,7 +14,7 @@ import triton.language as tl
 from gpu_utils import virtual_gpu
 from gpu_utils.compiler import clang
 from gpu_utils.compiler.clang import compile_cpp
-from gpu_utils.errors import CompileFailed, DeviceAssert, VirtualGpuError
+from gpu_utils.errors import DeviceAssert, VirtualGpuError
 from gpu_utils.virtual.amdgcn.hostcall import Hostcall
 from gpu_utils.virtual.global_memory import Memory
 from gpu_utils.virtual.printing import c_format
@@ -140,20 +140,36 @@ __global__ void say(const float *x, int *out, int n) {
 
 
 @needs_clang
-def test_printf_from_cpp_prints_on_nvidia_and_returns_how_many_arguments_it_took(capsys):
+@pytest.mark.parametrize("target", ["sm_80", "gfx90a", "gfx942", "gfx1201"])
+def test_printf_from_cpp_prints_and_returns_what_the_vendor_s_does(target, capsys):
     x, out = torch.arange(4).float(), torch.zeros(4, dtype=torch.int32)
-    with virtual_gpu("sm_80") as gpu:
-        gpu.load(compile_cpp(PRINTF, "sm_80")).launch("say", 1, 64, [x, out, 2])
-    assert capsys.readouterr().out == (
-        "0 of x: 0.000 a     0|0   | 0 %\n1 of x: 1.000 b    -1|1   | 1099511627776 %\nplain\n"
-    )
-    assert out.tolist() == [7, 7, 0, 0]
+    with virtual_gpu(target) as gpu:
+        gpu.load(compile_cpp(PRINTF, target)).launch("say", 1, 64, [x, out, 2])
+    lines = ["0 of x: 0.000 a     0|0   | 0 %\n", "1 of x: 1.000 b    -1|1   | 1099511627776 %\n"]
+    assert capsys.readouterr().out == "".join(lines) + "plain\n"
+    # CUDA's returns the number of arguments, ROCm's that of characters, as C does
+    assert out.tolist() == [*([7, 7] if target == "sm_80" else map(len, lines)), 0, 0]
+
+
+UNEVEN = r"""
+__global__ void say(int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  const char *text =
+    i % 2 ? "an odd thread, whose text is so long that it takes more packets than that of others" : "even";
+  if (i < n) printf("%s %d %c%c\n", text, i, i % 3 ? 'x' : 'y', '!');
+}
+"""
 
 
 @needs_clang
-def test_printf_from_cpp_is_refused_by_name_on_amd():
-    with pytest.raises(CompileFailed, match="'printf' is unavailable: on AMD it lives in ockl"):
-        compile_cpp(PRINTF, "gfx942")
+@pytest.mark.parametrize("target", ["sm_90", "gfx942", "gfx1100"])
+def test_lanes_with_texts_of_unlike_length_keep_their_messages_apart(target, capsys):
+    with virtual_gpu(target) as gpu:
+        gpu.load(compile_cpp(UNEVEN, target)).launch("say", 3, 128, [300])
+    odd = "an odd thread, whose text is so long that it takes more packets than that of others"
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(
+        f"{odd if i % 2 else 'even'} {i} {'x' if i % 3 else 'y'}!" for i in range(300)
+    )
 
 
 @pytest.mark.parametrize(
