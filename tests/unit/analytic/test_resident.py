@@ -25,5 +25,5 @@ __global__ void k(float *x) {
 def test_resident_waves_are_those_of_the_compiled_kernel(target, threads):
     module = compile_cpp(SOURCE, target)
     with virtual_gpu(target) as gpu:
-        gpu.load(module).launch("k", 2, threads, [torch.zeros(1024)])
+        gpu.load(module).launch("k", 1, threads, [torch.zeros(1024)])
     assert resident_waves(gpu.last) == module.occupancy("k", threads).waves
