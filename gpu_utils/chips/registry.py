@@ -21,6 +21,8 @@ H20_ARTICLE = "zangshuxian.com article on the H20, which quotes Geekbench 6 and 
 PHILISUN = "philisun.com, comparison of H800 and H100"
 L40_TABLE = "mullet.se product page of L40 and L40S, which quotes NVIDIA's data sheet"
 L40_PAPER = "arXiv 2606.22588, measurements of an L40"
+RTX_5090_QUERY = "device query printed in aikitoria/open-gpu-kernel-modules, issue 1"
+RTX_5090_PAGE = "spheron.network, RTX 5090 specs"
 DEVICE_QUERY = "device query printed by the PC2 centre for its A100 (41943040 bytes)"
 ROCM_SPECS = "ROCm docs/reference/gpu-arch-specs.rst"
 ROCM_MI250 = "ROCm docs/conceptual/gpu-arch/mi250.md"
@@ -129,6 +131,18 @@ _ROWS: dict[str, Chip] = {
             **_peaks(ROOFLINE, "derived: twice BF16, as on H100", fp8=296),
         },
         known_as=("H20",),
+    ),
+    "RTX 5090": Chip(
+        name="GeForce RTX 5090",
+        target="sm_120",
+        units=Figure(170, "SMs", RTX_5090_QUERY),
+        memory_gb=Figure(32, "GB", RTX_5090_PAGE),
+        bandwidth_tb=Figure(1.792, "TB/s", RTX_5090_PAGE),
+        l2_mb=Figure(96, "MB", RTX_5090_QUERY),
+        mall_mb=_NO_MALL,
+        link_gb=unknown("GB/s"),
+        peaks=_peaks(RTX_5090_PAGE, fp32="sources differ: 104 to 105.2", bf16=UNCONFIRMED, fp8=UNCONFIRMED),
+        known_as=("RTX", "5090"),
     ),
     "B200": Chip(
         name="B200",
