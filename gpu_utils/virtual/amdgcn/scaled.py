@@ -32,7 +32,7 @@ _DIGITS = {"f32": 23, "f16": 10, "bf16": 7}  # of the mantissa: as many bits of 
 def decode(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any]) -> Run:
     """The run of a v_cvt_scalef32_* instruction; an error for a form that gfx950 does not have."""
     match = _NAME.match(name)
-    if decoder.target != "gfx950" or match is None:
+    if "f8f6f4" not in decoder.limits.inputs or match is None:
         raise decoder.unsupported()
     select = [*mods.get("op_sel", []), 0, 0, 0, 0]
     exponent = decoder.getter(ops[-1], "u32")
