@@ -23,7 +23,7 @@ WANTED = (
     "(test_exercises and 00.programs) or test_facts",
     "test_chips and (A30 or A10 or sm_86)",
     "sm_86 and (test_targets or softmax or matmul_fp16 or fp8_conversions or test_cuda_occupancy)",
-    "v_lerp_u8 or bmsk",
+    "v_lerp_u8 or szext",
 )
 FILES = (
     "tests/content/test_exercises.py",
@@ -104,5 +104,5 @@ def test_a_copy_that_followed_the_recipes_has_the_exercise_chip_target_and_instr
     )
     assert tested.returncode == 0, tested.stdout + tested.stderr
     passed = re.findall(r"^PASSED (\S+)", tested.stdout, re.MULTILINE)
-    for words in ("00.programs", "[A30]", "[A10]", "[sm_86]", "matmul_fp16-sm_86", "v_lerp_u8", "bmsk"):
+    for words in ("00.programs", "[A30]", "[A10]", "[sm_86]", "matmul_fp16-sm_86", "v_lerp_u8", "szext"):
         assert any(words in name for name in passed), (words, passed)
