@@ -126,6 +126,10 @@ class BarrierDeadlock(VirtualGpuError):
     """Some waves of a block wait at a barrier that the others can never reach."""
 
 
+class StepLimit(VirtualGpuError):
+    """A loop went round more often than the virtual GPU was told to wait for."""
+
+
 class ResourceLimit(VirtualGpuError):
     """A launch asks for more than the chip has, for example LDS per block."""
 

@@ -13,6 +13,10 @@ from gpu_utils.backends.session import Session
 _NOT_SUMMED = ("lane_utilisation", "sector_bytes")
 
 
+# Rounds of one loop: the kernel set has at most 111, and 10,000 take some seconds (0.6 ms a round with an atomic).
+STEP_LIMIT = 10_000
+
+
 @dataclass(frozen=True)
 class VirtualBackend:
     """Answers called in a session run on the virtual GPU of `target`; its counters are exact."""
@@ -49,7 +53,7 @@ class VirtualBackend:
                 sums["global_sectors_per_ideal"] = sectors / sums["global_sectors_ideal"]
             return sums
 
-        with virtual_gpu(self.target, strict=True) as gpu, record_launches() as launches:
+        with virtual_gpu(self.target, strict=True, step_limit=STEP_LIMIT) as gpu, record_launches() as launches:
             yield Session("cpu", launches, counts=lambda: totals(gpu))
 
 

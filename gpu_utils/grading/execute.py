@@ -35,7 +35,7 @@ PRINT_LIMIT = 20_000
 NO_COMPILER = "CompilerMissing"
 """The error of an attempt that cannot be judged, because what compiles the answer is not installed."""
 
-_PLACE = re.compile(r"\(([^()]+):(\d+)\)")
+_PLACE = re.compile(r"\(([^():]+):(\d+)(: |\))")
 _LIBRARY_FOLDERS = (str(Path(__file__).resolve().parents[1]), "site-packages", "dist-packages", "/lib/python3")
 
 
@@ -194,11 +194,13 @@ def _explain(attempt: Attempt, problem: BaseException) -> None:
 
 
 def quote_kernel_line(sentence: str) -> tuple[str, bool]:
-    """The sentence with the first place "(file:line)" in it replaced by the line itself, and whether that was done.
+    """The sentence with the first place "(file:line)" or "(file:line: text)" replaced by the line, and whether it was.
 
     A virtual GPU names places so. The line is quoted when Python has the file's text, as it has for notebook cells.
     """
     for place in _PLACE.finditer(sentence):
+        if place[3] == ": ":  # the virtual GPU knew the text
+            return sentence.replace(place[0], f"(line {place[2]}: ", 1), True
         file = next((name for name in linecache.cache if name.rsplit("/", 1)[-1] == place[1]), "")
         source = linecache.getline(file, int(place[2])).strip() if file else ""
         if source:

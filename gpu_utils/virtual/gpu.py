@@ -34,7 +34,7 @@ class VirtualGpu:
     target: "gfx942", "sm_80", ... order: "program" (blocks in order) or "shuffled" (by `seed`).
     races: report two programs that write different values to one address without atomics. l2: record the accesses for
     `cache.l2_traffic` (slower, and memory grows with the launch). strict: a view may be accessed, not all of the tensor
-    that it is a view of.
+    that it is a view of. step_limit: rounds of a loop after which the launch ends with StepLimit; None: never.
     launches: every Launch since the block was entered; counters: those of the last one.
     """
 
@@ -46,11 +46,12 @@ class VirtualGpu:
         races: bool = True,
         l2: bool = False,
         strict: bool = False,
+        step_limit: int | None = None,
     ) -> None:
         if order not in ("program", "shuffled"):
             raise UnknownName("order", order, ["program", "shuffled"])
         self.target, self.model, self.order, self.races, self.l2 = target, MODELS[target], order, races, l2
-        self.strict = strict
+        self.strict, self.step_limit = strict, step_limit
         self.random = np.random.default_rng(seed)
         self.launches: list[Launch] = []
         self.registered: list[tuple[str, Any]] = []
@@ -182,7 +183,7 @@ class VirtualGpu:
                 yield state
 
         batch_bytes = step * waves * bytes_per_wave(program, waves, launch.shared_bytes)
-        run_batches(states(), self.tracer, MOST_BYTES // batch_bytes)
+        run_batches(states(), self.tracer, MOST_BYTES // batch_bytes, self.step_limit)
 
 
 def blocks_per_batch(program: Program, waves: int, shared_bytes: int) -> int:

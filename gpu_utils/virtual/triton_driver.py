@@ -177,19 +177,21 @@ def virtual_gpu(
     races: bool = True,
     l2: bool = False,
     strict: bool = False,
+    step_limit: int | None = None,
 ) -> Iterator[VirtualGpu]:
     """Inside the block, `kernel[grid](cpu_tensors...)` compiles for `target` and executes its machine code on this CPU.
 
     target: one of MODELS. order: "program", or "shuffled": blocks in an order drawn from `seed`. races: report
-    two programs that write different values to one address. l2: record the accesses for `cache.l2_traffic`. strict: an
-    access outside every view that was passed is OutOfBounds, also when it stays in the tensor of the view. Leaving the
-    block restores the driver that was active, also after an error. Yields a VirtualGpu with its launches' counters.
+    programs that depend on each other's order. l2: record the accesses for `cache.l2_traffic`. strict: an access
+    outside every view that was passed is OutOfBounds, also when it stays in the tensor of the view. step_limit: a loop
+    that goes round more often ends the launch with StepLimit, which names it; None: no limit. Leaving the block
+    restores the driver that was active, also after an error. Yields a VirtualGpu with its launches' counters.
     Raises UnknownName, UnsupportedInstruction, OutOfBounds, Race and the other errors of a virtual GPU.
     """
     import triton
     from triton import knobs
 
-    gpu = VirtualGpu(target, order, seed, races, l2, strict)
+    gpu = VirtualGpu(target, order, seed, races, l2, strict, step_limit)
     driver = _driver_class()(gpu)
     config = triton.runtime.driver
     before = getattr(config, "_active", None)

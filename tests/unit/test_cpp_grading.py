@@ -150,12 +150,11 @@ def test_blocks_that_write_different_values_to_one_place_are_a_race(clang):
     assert failure.kind == "error:Race"
 
 
-def test_a_kernel_that_never_ends_is_stopped(clang):
-    slow = replace(EXERCISE, seconds=2.0)
-    failure = check(
-        slow, DOUBLE.filled("  while (((volatile int *)out)[0] < 0) {}"), backends=["virtual:sm_80"]
-    ).first_failure
-    assert failure.kind == "timeout"
+def test_a_kernel_that_never_ends_is_stopped_and_its_loop_named(clang):
+    source = DOUBLE.filled("  while (((volatile int *)out)[0] < 0) {}")
+    failure = check(EXERCISE, source, backends=["virtual:sm_80"]).first_failure
+    assert failure.kind == "error:StepLimit"
+    assert "the loop (line 4: while (((volatile int *)out)[0] < 0) {}) went round" in failure.detail
 
 
 @pytest.mark.parametrize("value", [None, 3, b"text"])

@@ -7,9 +7,10 @@ wavefront or an NVIDIA warp; a *unit* is what has a program counter of its own: 
 units run now; None stands for all of them, the fast path.
 """
 
-from gpu_utils.virtual.machine.op import Op, source_of
+from gpu_utils.virtual.machine.op import Op
 from gpu_utils.virtual.machine.program import Program, Segment
 from gpu_utils.virtual.machine.scheduler import run_batches
+from gpu_utils.virtual.machine.source import source_of
 from gpu_utils.virtual.machine.state import State
 
 __all__ = ["Op", "Program", "Segment", "State", "run_batches", "source_of"]

@@ -10,6 +10,12 @@ from gpu_utils.virtual.machine.op import Op
 WAIT_OPS = 64
 
 
+def inner_loops(ops: Sequence[Op]) -> dict[int, tuple[int, ...]]:
+    """Jump back of each loop -> those of the loops inside of it, indices of ops."""
+    loops = [(op.target, op.index) for op in ops if op.target is not None and op.target <= op.index]
+    return {back: tuple(end for begin, end in loops if start <= begin and end < back) for start, back in loops}
+
+
 def find_loops(ops: Sequence[Op]) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
     """(spinning, waiting, locks), indices of ops.
 

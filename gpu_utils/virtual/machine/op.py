@@ -47,8 +47,3 @@ class Op:
     polls: bool = False
     takes: bool = False
     in_order: bool = False
-
-
-def source_of(op: Op) -> str:
-    """Where an op comes from, for messages: ` (softmax.py:12)`, or nothing when the text has no line table."""
-    return f" ({op.line[0].rsplit('/', 1)[-1]}:{op.line[1]})" if op.line else ""

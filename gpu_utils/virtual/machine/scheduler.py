@@ -10,9 +10,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gpu_utils.errors import BarrierDeadlock
-from gpu_utils.virtual.machine.op import Op, source_of
+from gpu_utils.errors import BarrierDeadlock, StepLimit
+from gpu_utils.virtual.machine.loops import inner_loops
+from gpu_utils.virtual.machine.op import Op
 from gpu_utils.virtual.machine.program import Program, Segment
+from gpu_utils.virtual.machine.source import line_of_loop, quoted, source_of
 from gpu_utils.virtual.machine.state import State
 
 # A group that jumped back this often while others wait lets them run: a spin lock must not starve its holder.
@@ -65,7 +67,10 @@ def together(program: Program, joined: dict[int, Together], start: int) -> Toget
 class Scheduler:
     """Runs one batch to its end: groups of units by program counter, the lowest first."""
 
-    def __init__(self, state: State, tracer: Callable[[State, Op], None] | None, start: int) -> None:
+    def __init__(
+        self, state: State, tracer: Callable[[State, Op], None] | None, start: int, limit: int | None = None
+    ) -> None:
+        """limit: most rounds of a loop, counted since the loop around it went round; None: no limit."""
         self.state, self.program, self.tracer, self.start = state, state.program, tracer, start
         self.lock: int | None = None  # where the batch stopped, for its blocks to go on alone
         self.groups: dict[int, np.ndarray] = {}  # op index -> units that are there and may run
@@ -77,6 +82,9 @@ class Scheduler:
         self.spins = 0
         self.rounds = 0  # of loops that may wait for another block, since this batch had its turn
         self.favoured = False  # the running group was let in after others had spun: it goes on until it jumps back
+        self.limit = limit
+        self.went_round: dict[int, int] = {}  # jump back of a loop -> its rounds; kept when there is a limit
+        self.inner = inner_loops(self.program.ops) if limit is not None else {}
         self.last_run: dict[int, int] = {}
         self.tick = 0
         self.separable = tracer is None and state.separable
@@ -184,7 +192,7 @@ class Scheduler:
 
     def off(self, blocks: np.ndarray, groups: dict[int, np.ndarray]) -> Scheduler:
         """A scheduler of some blocks with their share of the groups."""
-        part = Scheduler(self.state.part(blocks), None, self.start)
+        part = Scheduler(self.state.part(blocks), None, self.start, self.limit)
         waves = self.state.waves_of(blocks)
         part.groups = {pc: units[waves] for pc, units in groups.items() if np.count_nonzero(units[waves])}
         if self.live is not None and not self.live[waves].all():
@@ -217,6 +225,25 @@ class Scheduler:
     def count_spin(self, source: int) -> None:
         self.spins += SPIN if source in self.program.spinning else 1
         self.rounds += source in self.program.waiting
+        if self.limit is not None:
+            self.count_round(source, self.limit)
+
+    def count_round(self, source: int, limit: int) -> None:
+        """The loop that jumps back at `source` goes round. Raises StepLimit."""
+        rounds = self.went_round[source] = self.went_round.get(source, 0) + 1
+        for inner in self.inner.get(source, ()):
+            self.went_round[inner] = 0
+        if rounds <= limit:
+            return
+        back = self.program.ops[source]
+        ops = self.program.ops[source if back.target is None else back.target : source + 1]
+        line = line_of_loop(ops, bool(self.inner.get(source)))
+        where = f" ({quoted(*line)})" if line else f" that ends at `{back.text}`"
+        wave = int(np.argwhere(self.running())[0][0])
+        raise StepLimit(
+            f"kernel {self.program.name}: the loop{where} went round {limit} times in {self.state.where(wave, 0)} and "
+            "has not ended; does what its condition reads ever change? (a longer loop needs a larger step_limit)"
+        )
 
     def add(self, pc: int, units: np.ndarray) -> None:
         there = self.groups.get(pc)
@@ -372,11 +399,16 @@ class Scheduler:
         )
 
 
-def run_batches(states: Iterator[State], tracer: Callable[[State, Op], None] | None = None, most: int = 1) -> None:
+def run_batches(
+    states: Iterator[State],
+    tracer: Callable[[State, Op], None] | None = None,
+    most: int = 1,
+    limit: int | None = None,
+) -> None:
     """Execute batches one after the other, each from the program's entry until every unit has ended.
 
     A batch that waits lets the next one start, as long as `most` are alive, and then those that wait have their turns:
-    so a block may wait for one of a later batch.
+    so a block may wait for one of a later batch. limit: rounds of a loop after which StepLimit is raised.
     """
     waiting: deque[tuple[Scheduler, Iterator[None]]] = deque()
     parts: deque[Scheduler] = deque()
@@ -385,7 +417,7 @@ def run_batches(states: Iterator[State], tracer: Callable[[State, Op], None] | N
         if parts:
             return parts.popleft()
         state = next(states, None)
-        return None if state is None else Scheduler(state, tracer, state.program.entry)
+        return None if state is None else Scheduler(state, tracer, state.program.entry, limit)
 
     ended = True
     try:
@@ -410,7 +442,8 @@ def run_batches(states: Iterator[State], tracer: Callable[[State, Op], None] | N
                         _close(state)
                     else:
                         state.parts = state.blocks
-                        parts += [Scheduler(state.part(slice(i, i + 1)), None, lock) for i in range(state.blocks)]
+                        blocks = (slice(i, i + 1) for i in range(state.blocks))
+                        parts += [Scheduler(state.part(block), None, lock, limit) for block in blocks]
     finally:
         for scheduler, _ in waiting:
             _close(scheduler.state)
