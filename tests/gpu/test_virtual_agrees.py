@@ -91,10 +91,16 @@ def report(target: str) -> Iterator[dict[str, Any]]:
     """What the tests of this file find; written to benchmarks/results/ when they are through."""
     found = probe()
     written = {
-        "kind": "w2w-virtual-agrees", "date": datetime.now(UTC).isoformat(timespec="seconds"), "target": target,
-        "chip": found.name, "units": found.units, "versions": found.versions, "cases": {}, "counters": {},
+        "kind": "w2w-virtual-agrees",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "target": target,
+        "chip": found.name,
+        "units": found.units,
+        "versions": found.versions,
+        "cases": {},
+        "counters": {},
         "ncu": "not run",
-    }  # fmt: skip
+    }
     yield written
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"virtual_agrees_{target}.json").write_text(json.dumps(written, indent=1) + "\n")
@@ -143,9 +149,11 @@ def test_the_device_and_its_virtual_twin_agree(name: str, target: str, report: d
     launched = {launch.text for launch in gpu.launches}
     known = [text for text in real.texts if text]
     report["cases"][name] = {
-        "outputs": outputs, "launches": len(real.texts), "same_text": sum(text in launched for text in known),
+        "outputs": outputs,
+        "launches": len(real.texts),
+        "same_text": sum(text in launched for text in known),
         "texts_known": len(known),
-    }  # fmt: skip
+    }
     assert not wrong, "\n".join(wrong)
 
 
@@ -186,10 +194,14 @@ def counted_launches(device: str) -> list[str]:
 
 
 EQUAL = (
-    "smsp__warps_launched.sum", "smsp__inst_executed_op_global_ld.sum", "smsp__inst_executed_op_global_st.sum",
-    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-)  # fmt: skip
+    "smsp__warps_launched.sum",
+    "smsp__inst_executed_op_global_ld.sum",
+    "smsp__inst_executed_op_global_st.sum",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+)
 NOTED = ("smsp__inst_executed.sum", "dram__bytes_read.sum", "dram__bytes_write.sum")
 KERNELS = ("strided_kernel", "masked_kernel", "histogram_kernel")
 

@@ -273,8 +273,11 @@ def test_the_command_fails_on_differences_and_on_stray_files(here, monkeypatch):
         return result.exit_code, result.output
 
     assert run("--check")[0] == 1
-    assert run() == (0, "wrote notebooks/00_start.ipynb\nwrote labs/00_start.ipynb\nwrote solutions/00_start.ipynb\n"
-                        "3 notebooks of 1 unit: 3 changed\n")  # fmt: skip
+    assert run() == (
+        0,
+        "wrote notebooks/00_start.ipynb\nwrote labs/00_start.ipynb\nwrote solutions/00_start.ipynb\n"
+        "3 notebooks of 1 unit: 3 changed\n",
+    )
     assert run("--check", "00") == (0, "3 notebooks of 1 unit are current\n")
     (here.root / "labs" / "mine.ipynb").touch()
     code, output = run("--check")

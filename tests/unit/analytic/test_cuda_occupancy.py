@@ -68,9 +68,17 @@ def theirs(clang, tmp_path_factory):
         limits, number = TARGETS[target], int(target.removeprefix("sm_"))
         found = (ctypes.c_int * 5)()
         status = library.calculate(
-            number // 10, number % 10, 32 * limits.waves_per_unit, limits.shared_per_unit, limits.shared_per_block,
-            limits.shared_reserved, registers, shared, 32 * warps, found,
-        )  # fmt: skip
+            number // 10,
+            number % 10,
+            32 * limits.waves_per_unit,
+            limits.shared_per_unit,
+            limits.shared_per_block,
+            limits.shared_reserved,
+            registers,
+            shared,
+            32 * warps,
+            found,
+        )
         assert status == 0
         return dict(zip(("all", "waves", "registers", "shared memory", "blocks"), found, strict=True))
 

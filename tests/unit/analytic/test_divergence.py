@@ -53,8 +53,11 @@ def test_an_if_and_its_else_by_hand():
     assert (found.issued, found.slots, found.useful, found.lost) == (28, 896, 448, 448)
     assert (found.utilisation, found.diverged) == (0.5, (0, 1))
     assert [(part.wave, part.path, part.lanes) for part in found.parts] == [
-        (0, True, 16), (0, False, 16), (1, True, 16), (1, False, 16),
-    ]  # fmt: skip
+        (0, True, 16),
+        (0, False, 16),
+        (1, True, 16),
+        (1, False, 16),
+    ]
 
 
 def test_a_branch_that_follows_warps_of_32_diverges_in_waves_of_64():

@@ -45,8 +45,12 @@ def bytes_of(cache: transformers.Cache) -> int:
         (transformers.GPT2Config(n_layer=2, n_embd=96, n_head=6, vocab_size=50), mha(2, 6, 16)),
         (
             transformers.LlamaConfig(
-                num_hidden_layers=3, hidden_size=64, intermediate_size=96, num_attention_heads=8,
-                num_key_value_heads=2, vocab_size=50,
+                num_hidden_layers=3,
+                hidden_size=64,
+                intermediate_size=96,
+                num_attention_heads=8,
+                num_key_value_heads=2,
+                vocab_size=50,
             ),
             gqa(3, 2, 8),
         ),
@@ -56,7 +60,7 @@ def bytes_of(cache: transformers.Cache) -> int:
         ),
     ],
     ids=["MHA", "GQA", "MQA"],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_cache_of_a_transformers_model_has_the_counted_bytes(config, shape, dtype):
     model = transformers.AutoModelForCausalLM.from_config(config).to(dtype).eval()
@@ -90,8 +94,9 @@ def test_shapes_and_parameters_of_the_models_are_those_of_transformers(name):
     assert (model.width, model.vocab) == (config.hidden_size, config.vocab_size)
     assert model.cache.layers == config.num_hidden_layers
     hidden = {
-        "GPT-2": 4 * config.hidden_size, "Falcon-7B": getattr(config, "ffn_hidden_size", None),
-    }.get(name, getattr(config, "intermediate_size", None))  # fmt: skip
+        "GPT-2": 4 * config.hidden_size,
+        "Falcon-7B": getattr(config, "ffn_hidden_size", None),
+    }.get(name, getattr(config, "intermediate_size", None))
     assert model.hidden == hidden
 
 
@@ -133,9 +138,14 @@ def test_activations_are_what_is_alive_at_the_widest_point_of_our_gpt2(dtype, ba
 def test_a_gated_mlp_keeps_one_more_vector_alive(kind):
     """transformers also keeps the rotations of the positions and one more copy of the stream: at most a tenth more."""
     config = kind(
-        num_hidden_layers=3, hidden_size=64, intermediate_size=400, num_attention_heads=8, num_key_value_heads=2,
-        head_dim=8, vocab_size=50,
-    )  # fmt: skip
+        num_hidden_layers=3,
+        hidden_size=64,
+        intermediate_size=400,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        head_dim=8,
+        vocab_size=50,
+    )
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.inference_mode(), Peak() as peak:
         model(torch.zeros(2, 100, dtype=torch.int64), use_cache=False)
