@@ -189,6 +189,12 @@ def _explain(attempt: Attempt, problem: BaseException) -> None:
     text = _text(problem)
     sentence = text.splitlines()[-1] if text and not isinstance(problem, W2WError) else text
     sentence, quoted = quote_kernel_line(sentence)
+    if any(
+        kind.__name__ == "CompilationError" for kind in type(problem).__mro__
+    ):  # Triton's: the kernel's line, no launch
+        from gpu_utils.compiler.triton import first_error
+
+        sentence, quoted = first_error(problem, ""), True
     line = "" if quoted else learner_line(problem)
     attempt.message = f"{attempt.error}: {sentence or 'no message'}{f' ({line})' if line else ''}"[:800]
 

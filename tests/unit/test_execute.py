@@ -6,8 +6,17 @@ import linecache
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
-from gpu_utils.grading.execute import move, quote_kernel_line
+from gpu_utils.grading.execute import Attempt, _explain, move, quote_kernel_line
+from gpu_utils.virtual import virtual_gpu
+
+
+@triton.jit
+def misspelt_kernel(x):
+    tl.store(x + tl.arrange(0, 64), 1.0)
+
 
 VIEWS = {
     "contiguous": torch.arange(12.0).view(3, 4),
@@ -38,3 +47,13 @@ def test_a_place_in_a_cell_is_quoted_as_its_line():
 
 def test_a_place_whose_text_is_not_known_stays_as_it_is():
     assert quote_kernel_line("kernel k (nowhere.py:2): lane 3") == ("kernel k (nowhere.py:2): lane 3", False)
+
+
+def test_an_error_of_tritons_compiler_quotes_the_line_of_the_kernel_and_not_the_launch():
+    attempt = Attempt()
+    with virtual_gpu("gfx942"), pytest.raises(triton.CompilationError) as problem:
+        misspelt_kernel[(1,)](torch.zeros(64))
+    _explain(attempt, problem.value)
+    assert "line 2 of its source, `tl.store(x + tl.arrange(0, 64), 1.0)`" in attempt.message
+    assert "arrange" in attempt.message.split("`")[2]
+    assert "misspelt_kernel[(1,)]" not in attempt.message
