@@ -20,15 +20,25 @@ def _unordered(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 COMPARE: dict[str, Callable[..., Any]] = {
-    "lt": np.less, "eq": np.equal, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "ne": np.not_equal,
-    "lg": lambda a, b: (a < b) | (a > b), "neq": np.not_equal, "nlt": lambda a, b: ~(a < b), "nle": lambda a,
-    b: ~(a <= b),
-    "ngt": lambda a, b: ~(a > b), "nge": lambda a, b: ~(a >= b), "nlg": lambda a, b: ~((a < b) | (a > b)),
-    "o": lambda a, b: ~_unordered(a, b), "u": _unordered,
+    "lt": np.less,
+    "eq": np.equal,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "ne": np.not_equal,
+    "lg": lambda a, b: (a < b) | (a > b),
+    "neq": np.not_equal,
+    "nlt": lambda a, b: ~(a < b),
+    "nle": lambda a, b: ~(a <= b),
+    "ngt": lambda a, b: ~(a > b),
+    "nge": lambda a, b: ~(a >= b),
+    "nlg": lambda a, b: ~((a < b) | (a > b)),
+    "o": lambda a, b: ~_unordered(a, b),
+    "u": _unordered,
     "f": lambda a, b: np.zeros(np.broadcast_shapes(a.shape, b.shape), bool),
     "t": lambda a, b: np.ones(np.broadcast_shapes(a.shape, b.shape), bool),
     "tru": lambda a, b: np.ones(np.broadcast_shapes(a.shape, b.shape), bool),
-}  # fmt: skip
+}
 
 
 def float_class(a: np.ndarray, wanted: np.ndarray) -> np.ndarray:

@@ -32,13 +32,21 @@ _COMPARE = {
     "le": np.less_equal,
 }
 _SAVE = {
-    "and": lambda s, e: s & e, "or": lambda s, e: s | e, "xor": lambda s, e: s ^ e, "nand": lambda s, e: ~(s & e),
-    "nor": lambda s, e: ~(s | e), "xnor": lambda s, e: ~(s ^ e), "andn2": lambda s, e: s & ~e, "orn2": lambda s,
-    e: s | ~e,
-    "andn1": lambda s, e: ~s & e, "orn1": lambda s, e: ~s | e, "and_not0": lambda s, e: ~s & e, "and_not1": lambda s,
-    e: s & ~e,
-    "or_not0": lambda s, e: ~s | e, "or_not1": lambda s, e: s | ~e,
-}  # fmt: skip
+    "and": lambda s, e: s & e,
+    "or": lambda s, e: s | e,
+    "xor": lambda s, e: s ^ e,
+    "nand": lambda s, e: ~(s & e),
+    "nor": lambda s, e: ~(s | e),
+    "xnor": lambda s, e: ~(s ^ e),
+    "andn2": lambda s, e: s & ~e,
+    "orn2": lambda s, e: s | ~e,
+    "andn1": lambda s, e: ~s & e,
+    "orn1": lambda s, e: ~s | e,
+    "and_not0": lambda s, e: ~s & e,
+    "and_not1": lambda s, e: s & ~e,
+    "or_not0": lambda s, e: ~s | e,
+    "or_not1": lambda s, e: s | ~e,
+}
 _WAITS = re.compile(
     r"s_(waitcnt|wait|nop|sleep|setprio|delay_alu|clause|sethalt|icache|dcache|inst_prefetch|set_inst_prefetch|ttrace|sendmsg|"
     r"code_end|gl1|wait_|version|decperflevel|incperflevel|set_gpr_idx_off|barrier_signal|round_mode|denorm_mode|singleuse)"

@@ -34,12 +34,17 @@ def _add(names: str, out: str, sources: str, function: Callable[..., Any], scc: 
 
 
 _LOGIC: dict[str, Any] = {
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "nand": lambda a, b: ~(a & b), "nor": lambda a,
-    b: ~(a | b),
-    "xnor": lambda a, b: ~(a ^ b), "andn2": lambda a, b: a & ~b, "orn2": lambda a, b: a | ~b, "and_not1": lambda a,
-    b: a & ~b,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "nand": lambda a, b: ~(a & b),
+    "nor": lambda a, b: ~(a | b),
+    "xnor": lambda a, b: ~(a ^ b),
+    "andn2": lambda a, b: a & ~b,
+    "orn2": lambda a, b: a | ~b,
+    "and_not1": lambda a, b: a & ~b,
     "or_not1": lambda a, b: a | ~b,
-}  # fmt: skip
+}
 for _w, _k in ((32, "u32"), (64, "u64")):
     _t = DTYPES[_k]
     for _name, _function in _LOGIC.items():
@@ -48,12 +53,21 @@ for _w, _k in ((32, "u32"), (64, "u64")):
     _add(f"s_not_b{_w}", _k, _k, np.invert, "nonzero")
     _add(f"s_lshl_b{_w}", _k, f"{_k} u32", lambda a, b, t=_t, m=_w - 1: a << (b & _u(m)).astype(t), "nonzero")
     _add(f"s_lshr_b{_w}", _k, f"{_k} u32", lambda a, b, t=_t, m=_w - 1: a >> (b & _u(m)).astype(t), "nonzero")
-    _add(f"s_ashr_i{_w}", f"i{_w}", f"i{_w} u32",
-         lambda a, b, t=DTYPES[f"i{_w}"], m=_w - 1: a >> (b & _u(m)).astype(t), "nonzero")  # fmt: skip
+    _add(
+        f"s_ashr_i{_w}",
+        f"i{_w}",
+        f"i{_w} u32",
+        lambda a, b, t=DTYPES[f"i{_w}"], m=_w - 1: a >> (b & _u(m)).astype(t),
+        "nonzero",
+    )
     _add(f"s_bcnt1_i32_b{_w}", "u32", _k, lambda a: np.bitwise_count(a).astype(_u), "nonzero")
     _add(f"s_bcnt0_i32_b{_w}", "u32", _k, lambda a: np.bitwise_count(~a).astype(_u), "nonzero")
-    _add(f"s_bfm_b{_w}", _k, "u32 u32",
-         lambda a, b, t=_t, m=_w - 1: ((t(1) << (a & _u(m)).astype(t)) - t(1)) << (b & _u(m)).astype(t))  # fmt: skip
+    _add(
+        f"s_bfm_b{_w}",
+        _k,
+        "u32 u32",
+        lambda a, b, t=_t, m=_w - 1: ((t(1) << (a & _u(m)).astype(t)) - t(1)) << (b & _u(m)).astype(t),
+    )
     _add(f"s_cselect_b{_w}", _k, f"{_k} {_k} scc", lambda a, b, c: np.where(c, a, b))
     _add(f"s_bitset1_b{_w}", _k, f"u32 {_k}", lambda a, b, t=_t, m=_w - 1: b | t(1) << (a & _u(m)).astype(t))
     _add(f"s_bitset0_b{_w}", _k, f"u32 {_k}", lambda a, b, t=_t, m=_w - 1: b & ~(t(1) << (a & _u(m)).astype(t)))
@@ -84,8 +98,12 @@ _add(
     lambda a: np.where(a == 0, _u(0xFFFFFFFF), (63 - _top_bit(a)).astype(_u)),
 )
 _add("s_ff1_i32_b32 s_ctz_i32_b32", "u32", "u32", _ffbl)
-_add("s_ff1_i32_b64 s_ctz_i32_b64", "u32", "u64",
-     lambda a: np.where(a == 0, _u(0xFFFFFFFF), _top_bit(a & (~a + _q(1))).astype(_u)))  # fmt: skip
+_add(
+    "s_ff1_i32_b64 s_ctz_i32_b64",
+    "u32",
+    "u64",
+    lambda a: np.where(a == 0, _u(0xFFFFFFFF), _top_bit(a & (~a + _q(1))).astype(_u)),
+)
 _add("s_sext_i32_i8", "i32", "i32", lambda a: (a << np.int32(24)) >> np.int32(24))
 _add("s_sext_i32_i16", "i32", "i32", lambda a: (a << np.int32(16)) >> np.int32(16))
 
@@ -131,8 +149,13 @@ for _k in ("u32", "i32"):
 _add("s_abs_i32", "i32", "i32", np.abs, "nonzero")
 _add("s_absdiff_i32", "i32", "i32 i32", lambda a, b: np.abs(a - b), "nonzero")
 for _n in (1, 2, 3, 4):
-    _add(f"s_lshl{_n}_add_u32", "u32", "u32 u32", lambda a, b, n=_n: (
-        (a << _u(n)) + b, (a.astype(_q) << _q(n)) + b > _q(0xFFFFFFFF)), "own")  # fmt: skip
+    _add(
+        f"s_lshl{_n}_add_u32",
+        "u32",
+        "u32 u32",
+        lambda a, b, n=_n: ((a << _u(n)) + b, (a.astype(_q) << _q(n)) + b > _q(0xFFFFFFFF)),
+        "own",
+    )
 _add(
     "s_bfe_u32",
     "u32",

@@ -110,10 +110,14 @@ def _div_scale(kind: str) -> Callable[..., Run]:
             is_den, is_num = x == den, x == num
             zero = (num == 0) | (den == 0)
             conditions = [
-                zero, exponent(num) - exponent(den) >= near, denormal(den),
-                denormal(dtype(1) / den) & denormal(num / den), denormal(dtype(1) / den), denormal(num / den),
+                zero,
+                exponent(num) - exponent(den) >= near,
+                denormal(den),
+                denormal(dtype(1) / den) & denormal(num / den),
+                denormal(dtype(1) / den),
+                denormal(num / den),
                 exponent(num) <= tiny_exponent,
-            ]  # fmt: skip
+            ]
             up, down = np.full(x.shape, step), np.full(x.shape, -step)
             none = np.zeros(x.shape, int)
             only_den, only_num = np.where(is_den, up, none), np.where(is_num, up, none)

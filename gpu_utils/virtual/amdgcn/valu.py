@@ -124,9 +124,15 @@ def _ffbl(a: np.ndarray) -> np.ndarray:
 _add("v_ffbh_u32 v_clz_i32_u32", "u32", "u32", _ffbh)
 _add("v_ffbh_i32 v_cls_i32", "u32", "i32", _ffbh_signed)
 _add("v_ffbl_b32 v_ctz_i32_b32", "u32", "u32", _ffbl)
-_add("v_sat_pk_u8_i16", "u16", "u32", lambda a: (
-    np.clip((a & _u(0xFFFF)).astype(np.uint16).view(np.int16), 0, 255).astype(np.uint16)
-    | np.clip((a >> _u(16)).astype(np.uint16).view(np.int16), 0, 255).astype(np.uint16) << np.uint16(8)))  # fmt: skip
+_add(
+    "v_sat_pk_u8_i16",
+    "u16",
+    "u32",
+    lambda a: (
+        np.clip((a & _u(0xFFFF)).astype(np.uint16).view(np.int16), 0, 255).astype(np.uint16)
+        | np.clip((a >> _u(16)).astype(np.uint16).view(np.int16), 0, 255).astype(np.uint16) << np.uint16(8)
+    ),
+)
 
 
 def _perm(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -237,8 +243,12 @@ def _s24(a: np.ndarray) -> np.ndarray:
 _add("v_mul_u32_u24", "u32", "u32 u32", lambda a, b: (a & _24) * (b & _24))
 _add("v_mul_i32_i24", "i32", "i32 i32", lambda a, b: _s24(a) * _s24(b))
 _add("v_mul_hi_u32_u24", "u32", "u32 u32", lambda a, b: (_u64(a & _24) * _u64(b & _24) >> np.uint64(32)).astype(_u))
-_add("v_mul_hi_i32_i24", "i32", "i32 i32",
-     lambda a, b: (_s24(a).astype(np.int64) * _s24(b).astype(np.int64) >> 32).astype(_i))  # fmt: skip
+_add(
+    "v_mul_hi_i32_i24",
+    "i32",
+    "i32 i32",
+    lambda a, b: (_s24(a).astype(np.int64) * _s24(b).astype(np.int64) >> 32).astype(_i),
+)
 _add("v_mad_u32_u24", "u32", "u32 u32 u32", lambda a, b, c: (a & _24) * (b & _24) + c)
 _add("v_mad_i32_i24", "i32", "i32 i32 i32", lambda a, b, c: _s24(a) * _s24(b) + c)
 _add("v_mad_u32_u16", "u32", "u16 u16 u32", lambda a, b, c: a.astype(_u) * b.astype(_u) + c)
@@ -261,11 +271,19 @@ for _k in ("u32", "i32", "u16", "i16", "f32", "f16"):
     _add(f"v_med3_{_k}" if _k[0] != "f" else f"v_med3_{_k} v_med3_num_{_k}", _k, f"{_k} {_k} {_k}", fl.median3)
 for _a, _b in (("min", "max"), ("max", "min")):
     for _k in ("u32", "i32"):
-        _add(f"v_{_a}{_b}_{_k}", _k, f"{_k} {_k} {_k}",
-             lambda a, b, c, f=getattr(np, _a + "imum"), g=getattr(np, _b + "imum"): g(f(a, b), c))  # fmt: skip
+        _add(
+            f"v_{_a}{_b}_{_k}",
+            _k,
+            f"{_k} {_k} {_k}",
+            lambda a, b, c, f=getattr(np, _a + "imum"), g=getattr(np, _b + "imum"): g(f(a, b), c),
+        )
     for _k in ("f32", "f16"):
-        _add(f"v_{_a}{_b}_{_k} v_{_a}{_b}_num_{_k}", _k, f"{_k} {_k} {_k}",
-             lambda a, b, c, f=getattr(fl, "f" + _a), g=getattr(fl, "f" + _b): g(f(a, b), c))  # fmt: skip
+        _add(
+            f"v_{_a}{_b}_{_k} v_{_a}{_b}_num_{_k}",
+            _k,
+            f"{_k} {_k} {_k}",
+            lambda a, b, c, f=getattr(fl, "f" + _a), g=getattr(fl, "f" + _b): g(f(a, b), c),
+        )
 _add("v_sad_u32", "u32", "u32 u32 u32", lambda a, b, c: np.maximum(a, b) - np.minimum(a, b) + c)
 
 
@@ -365,9 +383,12 @@ def _turns(function: Callable[..., Any]) -> Callable[..., Any]:
 _slow: dict[str, Any] = {"kind": "transcendental"}
 _function: Any
 for _name, _function, _flush in (
-    ("exp", np.exp2, True), ("log", np.log2, True), ("rcp", np.reciprocal, False), ("rsq", _rsq, False),
+    ("exp", np.exp2, True),
+    ("log", np.log2, True),
+    ("rcp", np.reciprocal, False),
+    ("rsq", _rsq, False),
     ("sqrt", np.sqrt, False),
-):  # fmt: skip
+):
     _add(f"v_{_name}_f32", "f32", "f32", _approximate(_function, _flush), error=1, **_slow)
     _add(f"v_{_name}_f16", "f16", "f16", _approximate(_function, False), error=1, **_slow)
 _add("v_rcp_iflag_f32", "f32", "f32", _approximate(np.reciprocal, False), error=1, **_slow)
@@ -488,12 +509,18 @@ _add(
 _add("v_cvt_pk_f16_f32", "u32", "f32 f32", lambda a, b: _halves(a.astype(np.float16), b.astype(np.float16)))
 _add("v_cvt_pk_bf16_f32", "u32", "f32 f32", lambda a, b: fl.f32_to_bf16(a) | fl.f32_to_bf16(b) << _u(16))
 _add("v_pack_b32_f16", "u32", "u16 u16", _halves)
-_add("v_cvt_pk_i16_i32", "u32", "i32 i32",
-     lambda a, b: _halves(np.clip(a, -32768, 32767).astype(np.int16), np.clip(b, -32768,
-     32767).astype(np.int16)))  # fmt: skip
-_add("v_cvt_pk_u16_u32", "u32", "u32 u32",
-     lambda a, b: _halves(np.minimum(a, _u(65535)).astype(np.uint16), np.minimum(b,
-     _u(65535)).astype(np.uint16)))  # fmt: skip
+_add(
+    "v_cvt_pk_i16_i32",
+    "u32",
+    "i32 i32",
+    lambda a, b: _halves(np.clip(a, -32768, 32767).astype(np.int16), np.clip(b, -32768, 32767).astype(np.int16)),
+)
+_add(
+    "v_cvt_pk_u16_u32",
+    "u32",
+    "u32 u32",
+    lambda a, b: _halves(np.minimum(a, _u(65535)).astype(np.uint16), np.minimum(b, _u(65535)).astype(np.uint16)),
+)
 _add("v_cvt_pk_i16_f32", "u32", "f32 f32", lambda a, b: _halves(fl.to_int(a, np.int16), fl.to_int(b, np.int16)))
 _add("v_cvt_pk_u16_f32", "u32", "f32 f32", lambda a, b: _halves(fl.to_int(a, np.uint16), fl.to_int(b, np.uint16)))
 
@@ -622,8 +649,17 @@ def _dot2_narrow(
     return run
 
 
-_add("v_dot2_f16_f16", "f16", "u32 u32 f16",
-     _dot2_narrow(_f16_low, _f16_high, lambda x: x.astype(np.float16), lambda c: c.astype(_f)), error=1)  # fmt: skip
-_add("v_dot2_bf16_bf16", "u16", "u32 u32 u16",
-     _dot2_narrow(_bf_low, _bf_high, lambda x: fl.f32_to_bf16(x).astype(np.uint16), fl.bf16_to_f32),
-     error=1)  # fmt: skip
+_add(
+    "v_dot2_f16_f16",
+    "f16",
+    "u32 u32 f16",
+    _dot2_narrow(_f16_low, _f16_high, lambda x: x.astype(np.float16), lambda c: c.astype(_f)),
+    error=1,
+)
+_add(
+    "v_dot2_bf16_bf16",
+    "u16",
+    "u32 u32 u16",
+    _dot2_narrow(_bf_low, _bf_high, lambda x: fl.f32_to_bf16(x).astype(np.uint16), fl.bf16_to_f32),
+    error=1,
+)

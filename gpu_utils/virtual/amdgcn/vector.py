@@ -181,16 +181,26 @@ def _fast_ufunc(function: np.ufunc, letter: str, to: str, a: int, b: int, d: int
 
 
 _SATURATING: dict[str, tuple[Any, Any]] = {
-    "v_add_u32": (np.add, np.uint32), "v_sub_u32": (np.subtract, np.uint32), "v_add_i32": (np.add, np.int32),
-    "v_sub_i32": (np.subtract, np.int32), "v_add_u16": (np.add, np.uint16), "v_sub_u16": (np.subtract, np.uint16),
-    "v_add_i16": (np.add, np.int16), "v_sub_i16": (np.subtract, np.int16), "v_add_nc_u32": (np.add, np.uint32),
-    "v_sub_nc_u32": (np.subtract, np.uint32), "v_add_nc_i32": (np.add, np.int32),
+    "v_add_u32": (np.add, np.uint32),
+    "v_sub_u32": (np.subtract, np.uint32),
+    "v_add_i32": (np.add, np.int32),
+    "v_sub_i32": (np.subtract, np.int32),
+    "v_add_u16": (np.add, np.uint16),
+    "v_sub_u16": (np.subtract, np.uint16),
+    "v_add_i16": (np.add, np.int16),
+    "v_sub_i16": (np.subtract, np.int16),
+    "v_add_nc_u32": (np.add, np.uint32),
+    "v_sub_nc_u32": (np.subtract, np.uint32),
+    "v_add_nc_i32": (np.add, np.int32),
     "v_sub_nc_i32": (np.subtract, np.int32),
-    "v_add_nc_u16": (np.add, np.uint16), "v_sub_nc_u16": (np.subtract, np.uint16), "v_add_nc_i16": (np.add, np.int16),
+    "v_add_nc_u16": (np.add, np.uint16),
+    "v_sub_nc_u16": (np.subtract, np.uint16),
+    "v_add_nc_i16": (np.add, np.int16),
     "v_sub_nc_i16": (np.subtract, np.int16),
-    "v_subrev_u32": (lambda a, b: b - a, np.uint32), "v_subrev_nc_u32": (lambda a, b: b - a, np.uint32),
+    "v_subrev_u32": (lambda a, b: b - a, np.uint32),
+    "v_subrev_nc_u32": (lambda a, b: b - a, np.uint32),
     "v_subrev_u16": (lambda a, b: b - a, np.uint16),
-}  # fmt: skip
+}
 
 
 def _with_clamp(decoder: Decoder, name: str, entry: valu.Vector, mods: dict[str, Any]) -> Callable[..., Any]:
