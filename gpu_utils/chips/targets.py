@@ -2,6 +2,7 @@
 
 A target is an instruction set with its limits per block and per compute unit (SM or CU); a chip is a product. What
 other modules need of a target (the virtual GPUs, sizes of transactions, the L2, the FP8 types) derives from its row.
+Over 400 lines because it is a table: one row for each target, with its sources.
 """
 
 from __future__ import annotations

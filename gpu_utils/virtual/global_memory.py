@@ -1,4 +1,4 @@
-"""Global memory of a virtual GPU: regions with bounds, and a log of writers for races.
+"""Global memory of a virtual GPU: every access within the registered regions, counted and noted for races.
 
 It is the memory of this process: addresses are the real addresses of the tensors, so that pointer arithmetic in a
 kernel just works. Every access is checked against the registered regions before it touches anything.
@@ -9,8 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,52 +16,11 @@ from gpu_utils.errors import MisalignedAccess, OutOfBounds
 from gpu_utils.virtual.atomics import update_in_order
 from gpu_utils.virtual.machine import Op, State, source_of
 from gpu_utils.virtual.races import Access, AccessLog
+from gpu_utils.virtual.regions import Region
 from gpu_utils.virtual.words import ORIGIN, UINT, WORDS, narrow
 
 # An address further than this from every tensor, and than the nearest one is long, is taken for a pointer from memory.
 FAR = 1 << 16
-
-
-@dataclass(slots=True, eq=False)
-class Region:
-    """Bytes [start, start + size) that belong together: the storage of a tensor, shared memory, arguments.
-
-    kind: "tensor", "scratch", "constant" or "args". keep: what owns the bytes, kept alive with the region.
-    number: given when it is registered; decides where the counters see it. log: who accessed it, for a tensor.
-    views: (first address, address after the last byte, name) of the parts that may be accessed; none: all.
-    """
-
-    name: str
-    start: int
-    size: int
-    kind: str
-    keep: Any = None
-    number: int = -1
-    log: AccessLog | None = None
-    views: list[tuple[int, int, str]] = field(default_factory=list)
-
-    def spans(self) -> list[Span]:
-        """The bytes that may be accessed: views that touch or overlap are one."""
-        if not self.views:
-            return [Span(self.start, self.start + self.size, self.name, self)]
-        found: list[Span] = []
-        for start, end, name in sorted(self.views):
-            if found and start <= found[-1].end:
-                last = found.pop()
-                names = last.name if name in last.name.split(" and ") else f"{last.name} and {name}"
-                found.append(Span(last.start, max(last.end, end), names, self))
-            elif end > start:
-                found.append(Span(start, end, name, self))
-        return found
-
-
-class Span(NamedTuple):
-    """Bytes [start, end) that may be accessed."""
-
-    start: int
-    end: int
-    name: str
-    region: Region
 
 
 class Memory:

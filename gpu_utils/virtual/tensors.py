@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from gpu_utils.errors import BadArgument
-from gpu_utils.virtual.global_memory import Memory, Region
+from gpu_utils.virtual.global_memory import Memory
+from gpu_utils.virtual.regions import Region
 
 # Attributes that others' tensor classes compute: Triton's TensorWrapper, triton_kernels.Tensor.
 _NAMES = ("base", "data", "storage", "tensor")

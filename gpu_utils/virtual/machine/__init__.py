@@ -7,9 +7,9 @@ wavefront or an NVIDIA warp; a *unit* is what has a program counter of its own: 
 units run now; None stands for all of them, the fast path.
 """
 
+from gpu_utils.virtual.machine.batches import run_batches
 from gpu_utils.virtual.machine.op import Op
 from gpu_utils.virtual.machine.program import Program, Segment
-from gpu_utils.virtual.machine.scheduler import run_batches
 from gpu_utils.virtual.machine.source import source_of
 from gpu_utils.virtual.machine.state import State
 

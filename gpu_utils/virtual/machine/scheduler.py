@@ -1,21 +1,19 @@
-"""Runs the ops of a program for a batch of waves: together while they agree, in groups by program counter when not."""
+"""Runs a program for one batch of waves: together while they agree, in groups by program counter when they do not."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from gpu_utils.errors import BarrierDeadlock, StepLimit
 from gpu_utils.virtual.machine.loops import inner_loops
 from gpu_utils.virtual.machine.op import Op
-from gpu_utils.virtual.machine.program import Program, Segment
+from gpu_utils.virtual.machine.program import Segment
 from gpu_utils.virtual.machine.source import line_of_loop, quoted, source_of
 from gpu_utils.virtual.machine.state import State
+from gpu_utils.virtual.machine.together import JOINED, Together, together
 
 # A group that jumped back this often while others wait lets them run: a spin lock must not starve its holder.
 # A round of a loop that communicates (an atomic, a wait) counts for SPIN rounds of another.
@@ -29,39 +27,6 @@ ROUNDS_AGAIN = 2
 # rest: taking a batch apart costs about as much as one round of a short loop.
 MOST_GOING = 0.8
 RAGGED_ROUNDS = 2
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Together:
-    """Segments in a row up to a real branch: what runs while all units of a batch are together."""
-
-    parts: tuple[int, ...]  # indices of the segments
-    runs: tuple[Callable[[Any], Any], ...]
-    stop: Op | None
-    next: int
-
-
-_joined: WeakKeyDictionary[Program, dict[int, Together]] = WeakKeyDictionary()
-
-
-def together(program: Program, joined: dict[int, Together], start: int) -> Together:
-    """From `start` on, kept in `joined`: neither a label nor a wait of lanes for each other parts a whole batch.
-
-    It ends before a loop that takes a lock.
-    """
-    parts: list[int] = []
-    runs: list[Callable[[Any], Any]] = []
-    segment = program.segments[start]
-    ahead = frozenset() if start in program.locks else program.locks
-    while True:
-        parts.append(segment.index)
-        runs += segment.runs
-        passes = segment.stop is None or segment.stop.ends == "sync"
-        if not passes or segment.next not in program.segments or segment.next in ahead:
-            break
-        segment = program.segments[segment.next]
-    found = joined[start] = Together(tuple(parts), tuple(runs), None if passes else segment.stop, segment.next)
-    return found
 
 
 class Scheduler:
@@ -110,7 +75,7 @@ class Scheduler:
         elif self.groups:
             pc = self.pick()
         sums: dict[int, list[int]] = {}
-        joined = _joined.setdefault(self.program, {})
+        joined = JOINED.setdefault(self.program, {})
         try:
             while pc is not None:
                 if pc in locks and state.act is None and self.live is None:
@@ -397,63 +362,3 @@ class Scheduler:
             f"(`{op.text}`) that other waves of its block never reach; every wave of a block must reach the "
             f"same barriers"
         )
-
-
-def run_batches(
-    states: Iterator[State],
-    tracer: Callable[[State, Op], None] | None = None,
-    most: int = 1,
-    limit: int | None = None,
-) -> None:
-    """Execute batches one after the other, each from the program's entry until every unit has ended.
-
-    A batch that waits lets the next one start, as long as `most` are alive, and then those that wait have their turns:
-    so a block may wait for one of a later batch. limit: rounds of a loop after which StepLimit is raised.
-    """
-    waiting: deque[tuple[Scheduler, Iterator[None]]] = deque()
-    parts: deque[Scheduler] = deque()
-
-    def fresh() -> Scheduler | None:
-        if parts:
-            return parts.popleft()
-        state = next(states, None)
-        return None if state is None else Scheduler(state, tracer, state.program.entry, limit)
-
-    ended = True
-    try:
-        with np.errstate(all="ignore"):
-            while True:
-                scheduler = None if waiting and (ended or len(waiting) >= most) else fresh()
-                if scheduler is not None:
-                    turn = scheduler, scheduler.turns()
-                elif waiting:
-                    turn = waiting.popleft()
-                else:
-                    return
-                waiting.append(turn)
-                ended = next(turn[1], turn) is turn
-                if ended:
-                    waiting.pop()
-                    state, lock, apart = turn[0].state, turn[0].lock, turn[0].apart
-                    if apart:
-                        state.parts = len(apart)
-                        parts.extendleft(reversed(apart))
-                    elif lock is None:
-                        _close(state)
-                    else:
-                        state.parts = state.blocks
-                        blocks = (slice(i, i + 1) for i in range(state.blocks))
-                        parts += [Scheduler(state.part(block), None, lock, limit) for block in blocks]
-    finally:
-        for scheduler, _ in waiting:
-            _close(scheduler.state)
-
-
-def _close(state: State) -> None:
-    """Close a batch; one that was taken apart, after its last part."""
-    if state.whole is None:
-        state.close()
-    else:
-        state.whole.parts -= 1
-        if not state.whole.parts:
-            _close(state.whole)

@@ -10,10 +10,11 @@ from gpu_utils.virtual.amdgcn import decode, fp8, new_state
 from gpu_utils.virtual.amdgcn.mem import ATOMIC, WIDTHS
 from gpu_utils.virtual.amdgcn.state import SGPR
 from gpu_utils.virtual.counters import Counters
-from gpu_utils.virtual.global_memory import Memory, Region
+from gpu_utils.virtual.global_memory import Memory
 from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import run_batches
 from gpu_utils.virtual.models import MODELS
+from gpu_utils.virtual.regions import Region
 
 from .single import execute, with_info
 
