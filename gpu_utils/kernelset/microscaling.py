@@ -16,10 +16,22 @@ PLAIN = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 @triton.jit
 def scaled_matmul_kernel(
-    a_ptr, a_scale_ptr, b_ptr, b_scale_ptr, c_ptr, M, N, K: tl.constexpr,
-    A: tl.constexpr, B: tl.constexpr, A_PACK: tl.constexpr, B_PACK: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-):  # fmt: skip
+    a_ptr,
+    a_scale_ptr,
+    b_ptr,
+    b_scale_ptr,
+    c_ptr,
+    M,
+    N,
+    K: tl.constexpr,
+    A: tl.constexpr,
+    B: tl.constexpr,
+    A_PACK: tl.constexpr,
+    B_PACK: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+):
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
     a_k, b_k, block = tl.arange(0, BK // A_PACK), tl.arange(0, BK // B_PACK), tl.arange(0, BK // 32)
@@ -64,11 +76,24 @@ def product(run: Run, first: str, second: str, tile: tuple[int, int, int]) -> No
     b, b_scale, b_values = operand(run, second, N, K)
     c = torch.empty(M, N)
     run.launch(
-        scaled_matmul_kernel, (triton.cdiv(M, tile[0]), triton.cdiv(N, tile[1])),
-        a, a_scale, b.t().contiguous(), b_scale, c, M, N, K,
-        A=first, B=second, A_PACK=K // a.shape[1], B_PACK=K // b.shape[1],
-        BM=tile[0], BN=tile[1], BK=tile[2],
-    )  # fmt: skip
+        scaled_matmul_kernel,
+        (triton.cdiv(M, tile[0]), triton.cdiv(N, tile[1])),
+        a,
+        a_scale,
+        b.t().contiguous(),
+        b_scale,
+        c,
+        M,
+        N,
+        K,
+        A=first,
+        B=second,
+        A_PACK=K // a.shape[1],
+        B_PACK=K // b.shape[1],
+        BM=tile[0],
+        BN=tile[1],
+        BK=tile[2],
+    )
     magnitude = (a_values.square().mean() * b_values.square().mean()).sqrt().item()
     run.close(f"{first} x {second}, tiles of {tile}", c, a_values @ b_values.t(), k=K, magnitude=magnitude)
 

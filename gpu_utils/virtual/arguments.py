@@ -13,9 +13,21 @@ from gpu_utils.virtual.machine import Program
 from gpu_utils.virtual.tensors import add_tensor
 
 _CODES = {
-    "i1": "<B", "u1": "<B", "i8": "<b", "u8": "<B", "i16": "<h", "u16": "<H", "i32": "<i", "u32": "<I", "i64": "<q",
-    "u64": "<Q", "fp16": "<e", "fp32": "<f", "f32": "<f", "fp64": "<d",
-}  # fmt: skip
+    "i1": "<B",
+    "u1": "<B",
+    "i8": "<b",
+    "u8": "<B",
+    "i16": "<h",
+    "u16": "<H",
+    "i32": "<i",
+    "u32": "<I",
+    "i64": "<q",
+    "u64": "<Q",
+    "fp16": "<e",
+    "fp32": "<f",
+    "f32": "<f",
+    "fp64": "<d",
+}
 
 
 def _bytes(kind: str, value: Any) -> bytes:
@@ -76,9 +88,14 @@ def _tensor_map(value: Any, meta: dict[str, Any]) -> np.ndarray:
     strides = [int(s) * meta["elem_size"] for s in value.strides[:-1]]
     element = TF32 if getattr(value, "round_f32_to_tf32", False) else meta["elem_type"]
     return encode(
-        value.base.data_ptr(), list(value.shape)[::-1], strides[::-1], list(meta["block_size"])[::-1], element,
-        meta["swizzle"], fill=int(value.padding == "nan"),
-    )  # fmt: skip
+        value.base.data_ptr(),
+        list(value.shape)[::-1],
+        strides[::-1],
+        list(meta["block_size"])[::-1],
+        element,
+        meta["swizzle"],
+        fill=int(value.padding == "nan"),
+    )
 
 
 def flatten(signature: Any, value: Any, name: str, out: list[tuple[str, str, Any]], maps: list[dict[str, Any]]) -> None:

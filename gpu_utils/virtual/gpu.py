@@ -145,10 +145,20 @@ class VirtualGpu:
         if program.info.data.size:
             memory.add_array("the constants of the kernel", program.info.data, "constant")
         launch = Launch(
-            program.name, self.target, program, shape, block, args, memory,
-            Counters(program, SHAPES[self.target], self.l2), shared_bytes, self.model, metadata=metadata, text=text,
+            program.name,
+            self.target,
+            program,
+            shape,
+            block,
+            args,
+            memory,
+            Counters(program, SHAPES[self.target], self.l2),
+            shared_bytes,
+            self.model,
+            metadata=metadata,
+            text=text,
             fresh=self.tracer is not None,
-        )  # fmt: skip
+        )
         isa_of(self.target).prepare(launch)
         if self.launches:
             self.launches[-1].memory.forget()

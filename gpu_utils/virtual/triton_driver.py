@@ -39,10 +39,18 @@ class _Launcher:
         self.signature = list(source.signature.values())
 
     def __call__(
-        self, x: int, y: int, z: int, stream: Any, function: _Loaded, packed: Any, launch_metadata: Any,
-        enter: Any, leave: Any,
+        self,
+        x: int,
+        y: int,
+        z: int,
+        stream: Any,
+        function: _Loaded,
+        packed: Any,
+        launch_metadata: Any,
+        enter: Any,
+        leave: Any,
         *args: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         gpu = active_gpu()
         if x * y * z == 0:
             return

@@ -27,8 +27,13 @@ from gpu_utils.virtual.printing import c_format, failed_assertion, show
 
 LANES, WORDS = 64, 8
 BUFFER = [
-    ("headers", "<u8"), ("payloads", "<u8"), ("doorbell", "<u8"), ("free", "<u8"), ("ready", "<u8"), ("mask", "<u8"),
-]  # fmt: skip
+    ("headers", "<u8"),
+    ("payloads", "<u8"),
+    ("doorbell", "<u8"),
+    ("free", "<u8"),
+    ("ready", "<u8"),
+    ("mask", "<u8"),
+]
 SIGNAL = [("kind", "<i8"), ("value", "<i8"), ("mailbox", "<u8"), ("event", "<u4"), ("unused", "V36")]
 HEADER = [("next", "<u8"), ("lanes", "<u8"), ("service", "<u4"), ("control", "<u4")]
 PRINTF = 2  # the service
@@ -68,10 +73,16 @@ class Hostcall:
 
     def __init__(self, state: Any, launch: Any, offset: int) -> None:
         self.kernel, self.target = state.program.name, state.program.target
-        layout = np.dtype([
-            ("buffer", BUFFER), ("signal", SIGNAL), ("mailbox", "<u8"), ("header", HEADER),
-            ("payload", "<u8", (LANES, WORDS)), ("arguments", "u1", (len(launch.args),)),
-        ])  # fmt: skip
+        layout = np.dtype(
+            [
+                ("buffer", BUFFER),
+                ("signal", SIGNAL),
+                ("mailbox", "<u8"),
+                ("header", HEADER),
+                ("payload", "<u8", (LANES, WORDS)),
+                ("arguments", "u1", (len(launch.args),)),
+            ]
+        )
         self.of_wave = waves = np.zeros(state.waves, layout)
         self.region = launch.memory.add_array("the host call's buffers", waves, "args")
         start = waves.ctypes.data + np.arange(state.waves, dtype=np.uint64) * np.uint64(layout.itemsize)

@@ -65,9 +65,16 @@ def _sources(decoder: Decoder, ops: list[str], kind: str, count: int, random: bo
 
 
 def _narrow(
-    decoder: Decoder, ops: list[str], mods: dict[str, Any], select: list[int], scale: Any, form: SmallFloat,
-    source: str, count: int, random: bool,
-) -> Run:  # fmt: skip
+    decoder: Decoder,
+    ops: list[str],
+    mods: dict[str, Any],
+    select: list[int],
+    scale: Any,
+    form: SmallFloat,
+    source: str,
+    count: int,
+    random: bool,
+) -> Run:
     values = _sources(decoder, ops, source, count, random)
     seed = decoder.getter(ops[2], "u32") if random else None
     saturate = form.bits == 8 and bool(decoder.fp16_overflow)

@@ -28,9 +28,16 @@ from gpu_utils.virtual.ptx.syntax import (
 )
 
 TYPE_BYTES = {
-    **{f".{k}8": 1 for k in "bus"}, **{f".{k}16": 2 for k in "busf"}, **{f".{k}32": 4 for k in "busf"},
-    **{f".{k}64": 8 for k in "busf"}, ".bf16": 2, ".f16x2": 4, ".bf16x2": 4, ".pred": 1, ".b128": 16,
-}  # fmt: skip
+    **{f".{k}8": 1 for k in "bus"},
+    **{f".{k}16": 2 for k in "busf"},
+    **{f".{k}32": 4 for k in "busf"},
+    **{f".{k}64": 8 for k in "busf"},
+    ".bf16": 2,
+    ".f16x2": 4,
+    ".bf16x2": 4,
+    ".pred": 1,
+    ".b128": 16,
+}
 
 _TOKEN = re.compile(
     r"""
