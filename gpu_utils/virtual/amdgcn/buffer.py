@@ -56,10 +56,13 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
     )
 
     def address(s: Any) -> Words:
-        inner = (np.broadcast_to(offset, (s.waves, s.lanes)) if row is None else s.U[row] + offset).astype(np.int64)
+        if row is None:
+            inner = np.full((s.waves, s.lanes), offset, np.int64)
+        else:
+            inner = (s.U[row] + offset if offset else s.U[row]).astype(np.int64)
         last, extra = s.U[resource + 3], soffset(s).astype(np.int64)
         adds = last & ADD_THREAD
-        if adds.any() and (s.act is None or adds[s.act].any()):  # the others' registers may hold anything
+        if np.count_nonzero(adds) and (s.act is None or adds[s.act].any()):  # the others' registers may hold anything
             if s.scratch_base is None or not (adds if s.act is None else adds[s.act]).all():
                 raise refused
             # before gfx940 scratch is a buffer that adds the lane: its scalar offset counts a whole wave's bytes
@@ -67,6 +70,9 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
         low, high, records = (s.U[resource + i].astype(np.int64) for i in range(3))
         start = (low | (high & 0xFFFF) << 32) + extra
         raw = not indexed and (gfx9 or bool((last >> np.uint32(28) & RAW == RAW).all()))
+        if raw and int(inner.max()) <= int((records - extra).min()) - size:
+            inner += start
+            return inner, s.mask, None
         where = inner + start
         if not raw:
             stride, index = high >> 16 & 0x3FFF, s.U[first].astype(np.int64) if indexed else np.int64(0)

@@ -183,20 +183,22 @@ def _permute(decoder: Decoder, ops: list[str], offset: int, push: bool) -> Run:
 
     def pull(s: Any) -> None:
         index = index_of(s)
-        value = np.take_along_axis(s.U[data], index, axis=1)
+        index += np.arange(0, s.waves * lanes, lanes)[:, None]
+        value = s.U[data].take(index)
         if s.exec_mask is not None:
-            value = np.where(np.take_along_axis(s.exec_mask, index, axis=1), value, np.uint32(0))
+            value = np.where(s.exec_mask.take(index), value, np.uint32(0))
         s.put(out, value)
 
     def send(s: Any) -> None:
         index = index_of(s)
+        index += np.arange(0, s.waves * lanes, lanes)[:, None]
         result = np.zeros((s.waves, lanes), np.uint32)
-        wave = np.broadcast_to(np.arange(s.waves)[:, None], index.shape)
+        flat = result.reshape(-1)
         if s.exec_mask is None:
-            result[wave, index] = s.U[data]  # the highest lane wins: NumPy assigns in order
+            flat[index] = s.U[data]  # the highest lane wins: NumPy assigns in order
         else:
             on = s.exec_mask
-            result[wave[on], index[on]] = s.U[data][on]
+            flat[index[on]] = s.U[data][on]
         s.put(out, result)
 
     return send if push else pull

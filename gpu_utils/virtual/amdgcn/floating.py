@@ -33,9 +33,10 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     wide = a.astype(np.float64) * b
     s = wide + c
     suspect = (s.view(np.uint64) & _LOW) == _HALF_ULP
-    suspect |= np.abs(s) < _TINY
-    if suspect.any():
-        s = np.where(suspect, _odd_sum(wide, np.broadcast_to(c, s.shape).astype(np.float64)), s)
+    suspect |= (np.abs(s) < _TINY) & (s != 0)  # a sum of zero is exact
+    if np.count_nonzero(suspect):
+        wide, c = np.broadcast_to(wide, s.shape)[suspect], np.broadcast_to(c, s.shape)[suspect]
+        s[suspect] = _odd_sum(wide, c.astype(np.float64))
     return s.astype(np.float32)
 
 
@@ -69,7 +70,11 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     t = (p - (s - back)) + (c - back)
     result = s + _odd_sum(e, t)
     size = np.abs(p)
-    unsafe = ~((size > 1e-250) & (size < 1e290) & (np.abs(a) < 1e290) & (np.abs(b) < 1e290) & (np.abs(c) < 1e290))
+    nothing = (a == 0) | (b == 0)
+    if np.count_nonzero(nothing):
+        result = np.where(nothing, p + c, result)
+    unsafe = ~(((size > 1e-250) | nothing) & (size < 1e290))
+    unsafe |= ~((np.abs(a) < 1e290) & (np.abs(b) < 1e290) & (np.abs(c) < 1e290))
     unsafe |= (np.abs(result) < 1e-250) & (result != 0)
     if unsafe.any():
         result = np.array(result)
@@ -83,8 +88,10 @@ def max_zero(function: np.ufunc, bits: np.ufunc) -> Callable[[np.ndarray, np.nda
 
     def apply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         result = function(a, b)
+        if not np.count_nonzero(result == 0):
+            return result
         zero = (a == 0) & (b == 0)
-        if zero.any():
+        if np.count_nonzero(zero):
             word = np.dtype(f"u{result.dtype.itemsize}")
             both = bits(np.ascontiguousarray(a).view(word), np.ascontiguousarray(b).view(word)).view(result.dtype)
             result = np.where(zero, both, result)

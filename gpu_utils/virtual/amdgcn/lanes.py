@@ -126,8 +126,12 @@ def decode_readlane(decoder: Decoder, operands: list[str]) -> Any:
     where = decoder.getter(operands[2], "u32")
 
     def run(s: Any) -> None:
-        lane = np.broadcast_to(where(s) & np.uint32(lanes - 1), (s.waves, 1)).astype(np.int64)
-        s.put_scalar(out, np.take_along_axis(s.U[source], lane, axis=1))
+        lane = where(s) & np.uint32(lanes - 1)
+        row = s.U[source]
+        if lane.size == 1:
+            s.put_scalar(out, row[:, int(lane[0, 0])][:, None])
+        else:
+            s.put_scalar(out, row.take(lane + np.arange(0, row.size, lanes)[:, None]))
 
     return run
 
@@ -139,7 +143,10 @@ def decode_readfirstlane(decoder: Decoder, operands: list[str]) -> Any:
     def run(s: Any) -> None:
         value = source(s)
         if value.shape[1] != 1:
-            value = value[:, :1] if s.exec_mask is None else np.take_along_axis(value, first_active(s)[:, None], axis=1)
+            if s.exec_mask is None:
+                value = value[:, :1]
+            else:
+                value = value.take((first_active(s) + np.arange(0, value.size, s.lanes))[:, None])
         s.put_scalar(out, value)
 
     return run

@@ -374,7 +374,9 @@ def _scalar_load(decoder: Decoder, ins: Instruction, op: Op) -> Run:
         address = start + (number + extra)
         if offset is not None:
             address = address + offset(s).astype(np.int64)
-        address = np.broadcast_to(address, (s.waves, 1)) & -np.int64(width)
+        if len(address) != s.waves:
+            address = np.broadcast_to(address, (s.waves, 1))
+        address = address & -np.int64(width)
         values = s.memory.load_scalar(s, op, address, count, s.act_column, width)
         if width < 4:
             values = [values[0].view(narrow).astype(np.int32).view(np.uint32)]

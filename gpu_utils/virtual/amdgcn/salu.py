@@ -174,7 +174,19 @@ def _arithmetic(decoder: Decoder, entry: Scalar, ops: list[str]) -> tuple[Run, s
         if to_exec:
             s.exec_changed()
 
-    return run, "scalar", "mask" if to_exec else ""
+    if to_exec:
+        return run, "scalar", "mask"
+    if not scc and len(sources) < 3:
+        return _plain(function, sources, out, word, put), "scalar", ""
+    return run, "scalar", ""
+
+
+def _plain(function: Any, sources: list[Any], out: int, word: Any, put: Any) -> Run:
+    """An instruction of one or two operands that leaves SCC and EXEC alone."""
+    first, last = sources[0], sources[-1]
+    if len(sources) == 1:
+        return lambda s: put(s, out, function(first(s)).view(word))
+    return lambda s: put(s, out, function(first(s), last(s)).view(word))
 
 
 def _scc(decoder: Decoder) -> Run:

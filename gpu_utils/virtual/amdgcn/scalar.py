@@ -102,7 +102,7 @@ _add(
     "s_ff1_i32_b64 s_ctz_i32_b64",
     "u32",
     "u64",
-    lambda a: np.where(a == 0, _u(0xFFFFFFFF), _top_bit(a & (~a + _q(1))).astype(_u)),
+    _ffbl,
 )
 _add("s_sext_i32_i8", "i32", "i32", lambda a: (a << np.int32(24)) >> np.int32(24))
 _add("s_sext_i32_i16", "i32", "i32", lambda a: (a << np.int32(16)) >> np.int32(16))

@@ -106,7 +106,22 @@ def _div_scale(kind: str) -> Callable[..., Run]:
             return (x != 0) & (np.abs(x) < info.tiny)
 
         def run(s: Any) -> None:
-            x, den, num = np.broadcast_arrays(a(s), b(s), c(s))
+            shape = (s.waves, s.lanes)
+            x, den, num = (np.broadcast_to(get(s), shape) for get in (a, b, c))
+            above, below = exponent(num), exponent(den)
+            apart, most = above - below, 2 * info.maxexp - 4
+            # where nothing comes near an end of the range the operand passes as it is
+            ends = (above <= tiny_exponent) | (above > most) | (below < 1) | (below > most)
+            ends |= (apart >= near) | (apart < info.minexp + 2)
+            both = np.zeros(shape, bool)
+            if np.count_nonzero(ends):
+                x = x.copy()
+                x[ends], both[ends] = scaled(x[ends], den[ends], num[ends])
+            put(s, x)
+            if flag != st.NULL:
+                s.put_mask(flag, both)
+
+        def scaled(x: np.ndarray, den: np.ndarray, num: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             is_den, is_num = x == den, x == num
             zero = (num == 0) | (den == 0)
             conditions = [
@@ -122,12 +137,9 @@ def _div_scale(kind: str) -> Callable[..., Run]:
             none = np.zeros(x.shape, int)
             only_den, only_num = np.where(is_den, up, none), np.where(is_num, up, none)
             shift = np.select(conditions, [none, only_den, up, np.where(is_den, down, none), down, only_num, up], none)
-            scaled = np.ldexp(x, shift.astype(np.int32))
-            value = np.where(conditions[0], dtype(np.nan), scaled).astype(dtype)
+            value = np.where(conditions[0], dtype(np.nan), np.ldexp(x, shift.astype(np.int32))).astype(dtype)
             both = np.select(conditions, [False, True, False, True, False, True, False], False).astype(bool)
-            put(s, np.broadcast_to(value, (s.waves, s.lanes)))
-            if flag != st.NULL:
-                s.put_mask(flag, np.broadcast_to(both, (s.waves, s.lanes)))
+            return value, both
 
         return run
 

@@ -9,6 +9,7 @@ of the same rows seen as uint32, int32 and float32: shape (waves, lanes) for vec
 from __future__ import annotations
 
 import copy
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -55,6 +56,13 @@ def pack_mask(mask: np.ndarray) -> np.ndarray:
     """bool (waves, lanes) -> uint64 (waves, 1)."""
     packed = np.packbits(mask, axis=1, bitorder="little")
     return packed.view(np.uint64) if packed.shape[1] == 8 else packed.view(np.uint32).astype(np.uint64)
+
+
+@lru_cache(maxsize=32)
+def _thread_ids(bx: int, by: int, threads: int) -> np.ndarray:
+    """What v0 holds at the start in each lane of a block: x in bits 9:0, y in bits 19:10, z in bits 29:20."""
+    thread = np.arange(threads)
+    return (thread % bx | thread // bx % by << 10 | thread // (bx * by) << 20).astype(np.uint32)
 
 
 class Registers:
@@ -156,10 +164,7 @@ class AmdState(State):
     def _start(self, launch: Any) -> None:
         """What the hardware puts into registers before the first instruction."""
         info = self.info
-        bx, by = launch.block[0], launch.block[1]
-        thread = self.wave_in_block[:, None] * self.lanes + self.lane
-        x, y, z = thread % bx, thread // bx % by, thread // (bx * by)
-        self.U[0][...] = (x | y << 10 | z << 20).astype(np.uint32)
+        self.U[0].reshape(self.blocks, -1)[...] = _thread_ids(*launch.block[:2], self.waves_per_block * self.lanes)
         at = SGPR
         for name, count in info.user_sgprs:
             if name != "preload":

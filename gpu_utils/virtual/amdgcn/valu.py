@@ -118,7 +118,7 @@ def _ffbh_signed(a: np.ndarray) -> np.ndarray:
 
 
 def _ffbl(a: np.ndarray) -> np.ndarray:
-    return np.where(a == 0, _u(0xFFFFFFFF), _top_bit(a & (~a + _u(1))).astype(_u))
+    return np.where(a == 0, _u(0xFFFFFFFF), np.bitwise_count((a - a.dtype.type(1)) & ~a).astype(_u))
 
 
 _add("v_ffbh_u32 v_clz_i32_u32", "u32", "u32", _ffbh)
@@ -561,13 +561,23 @@ def _div_fixup(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     A quotient that overflows has become NaN (inf - inf) in the steps before: f32 and f64 make it infinite, which the
     manuals leave out and emulators checked against hardware do.
     """
-    dtype = a.dtype
     a, b, c = np.broadcast_arrays(a, b, c)
-    signed = np.where(np.signbit(b) ^ np.signbit(c), dtype.type(-1), dtype.type(1))
+    signed = np.where(np.signbit(b) ^ np.signbit(c), a.dtype.type(-1), a.dtype.type(1))
+    result = np.abs(a) * signed
+    below, above = biased_exponent(b), biased_exponent(c)
+    top, bottom = 2 * np.finfo(a.dtype).maxexp - 1, {2: -30, 4: -150, 8: -1075}[a.dtype.itemsize]
+    ends = (below == 0) | (below == top) | (above == 0) | (above == top) | (above - below < bottom) | np.isnan(a)
+    if np.count_nonzero(ends):
+        result[ends] = _fixed(a[ends], b[ends], c[ends], signed[ends], bottom)
+    return result
+
+
+def _fixed(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed: np.ndarray, bottom: int) -> np.ndarray:
+    """`_div_fixup` where an operand is no normal number, or the exponents are `bottom` apart."""
+    dtype = a.dtype
     result = np.abs(a) * signed
     if dtype.itemsize > 2:
         result = np.where(np.isnan(a), signed * dtype.type(np.inf), result)
-        bottom = -150 if dtype.itemsize == 4 else -1075
         result = np.where(biased_exponent(c) - biased_exponent(b) < bottom, signed * dtype.type(0), result)
     result = np.where(np.isinf(b) | (c == 0), signed * dtype.type(0), result)
     result = np.where((b == 0) | np.isinf(c), signed * dtype.type(np.inf), result)
