@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from gpu_utils.chips import CHIPS
+from gpu_utils.chips.caches import L2_OF_TARGET
 from gpu_utils.compiler.constraints import checked_constraints
 from gpu_utils.compiler.cubin import registers_and_stack
 from gpu_utils.errors import BackendUnavailable
@@ -92,12 +92,14 @@ class _Utils:
     def get_device_properties(self, device: int) -> dict[str, Any]:
         """What Triton's drivers of both vendors give, of the chip that stands for the target; 0: no source is kept.
 
+        The number of multiprocessors, where no source has it, is the stand-in of `chips.caches.DEFAULTS`.
+
         On RDNA a multiprocessor is a WGP of two CUs. CDNA reports half of its vector registers, the part that is no
         AGPRs (Triton's fused-softmax tutorial doubles it).
         """
         row = MODELS[self.target]
         registers = row.registers * row.lanes * row.simds
-        units = int(CHIPS[row.chip].units.value or 1)
+        units = L2_OF_TARGET[self.target].sizes.units
         return {
             "max_shared_mem": row.shared_per_block,
             "max_num_regs": registers // 2 if row.family == "gfx9" else registers,

@@ -52,7 +52,7 @@ def test_a_hostile_answer_costs_its_own_exercise_and_the_others_are_checked(w2w,
     copy.write_text(json.dumps({**notebook, "cells": kept}))
     code, shown = w2w("check", "02", "--notebook", str(copy))
     assert code == 1
-    assert "2 of 9 exercises passed." in shown
+    assert f"{len(RIGHT)} of {len(exercises.ids('02'))} exercises passed." in shown
     assert "the process ended (exit code 7)" in " ".join(shown.split())
     assert "is not valid Python" in shown
     assert "ZeroDivisionError" in shown

@@ -13,6 +13,7 @@ from unittest import mock
 import torch
 
 from gpu_utils.analytic.tolerance import EXACT
+from gpu_utils.chips import TARGETS
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 
 Settings = dict[str, Any]
@@ -31,7 +32,7 @@ _MACHINES: dict[str, dict[str, Any]] = {
     "a ROCm build, no GPU": {"hip": "6.4.43483", "gpus": 0},
 }
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_FP8 = ("sm_89", "sm_90", "sm_100", "gfx942", "gfx950", "gfx1200", "gfx1201")
+_FP8 = {"gfx1200", *(name for name, row in TARGETS.items() if row.fp8 != "none")}
 
 
 _CPU: Settings = {

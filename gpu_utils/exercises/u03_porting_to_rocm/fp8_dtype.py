@@ -11,16 +11,14 @@ import torch
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import EXACT
+from gpu_utils.chips import TARGETS
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 
 FN, FNUZ = torch.float8_e4m3fn, torch.float8_e4m3fnuz
 _BY_NAME = {"float8_e4m3fn": FN, "float8_e4m3fnuz": FNUZ}
-_FP8 = {
-    **dict.fromkeys(("sm_89", "sm_90", "sm_100", "gfx950", "gfx1200", "gfx1201"), "float8_e4m3fn"),
-    "gfx942": "float8_e4m3fnuz",
-    **dict.fromkeys(("sm_80", "sm_86", "gfx90a", "gfx1100"), None),
-}
-"""Target -> its FP8 with 4 bits of exponent, or None: the chip registry, and on NVIDIA FP8 from sm_89 on."""
+_FLAVOURS = {"ocp": "float8_e4m3fn", "fnuz": "float8_e4m3fnuz", "none": None}
+_FP8 = {name: _FLAVOURS[row.fp8] for name, row in TARGETS.items()} | {"gfx1200": "float8_e4m3fn", "sm_86": None}
+"""Target -> its FP8 with 4 bits of exponent, or None: the table of targets and, beside it, two neighbours."""
 
 Choice = tuple[torch.dtype | None, float | None]
 

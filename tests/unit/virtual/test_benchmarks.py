@@ -89,8 +89,10 @@ def test_the_device_has_every_property_that_tritons_own_drivers_give(target):
     nvidia = {"max_shared_mem", "max_num_regs", "multiprocessor_count", "warpSize", "sm_clock_rate", "mem_clock_rate"}
     amd = {"arch", "max_threads_per_sm", "cooperativeLaunch", "mem_bus_width"}
     assert set(found) == nvidia | amd
-    threads = {"sm_89": 1536, "sm_120": 1536}.get(target, 2048)
-    assert (found["warpSize"], found["max_threads_per_sm"]) == (MODELS[target].lanes, threads)
+    row = MODELS[target]
+    assert (found["warpSize"], found["max_threads_per_sm"]) == (row.lanes, row.waves_per_unit * row.lanes)
+    assert found["max_threads_per_sm"] == (1536 if target in ("sm_89", "sm_120") else found["max_threads_per_sm"])
+    assert target not in ("sm_80", "sm_90", "gfx942", "gfx1100") or found["max_threads_per_sm"] == 2048
     assert found["multiprocessor_count"] >= 1
     known = {"sm_80": 108, "sm_90": 132, "gfx942": 304, "gfx1100": 48}
     assert found["multiprocessor_count"] == known.get(target, found["multiprocessor_count"])
