@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gpu_utils.compiler.source_text import Directive, Reading, Token, evaluate, includes, read
 
@@ -73,15 +74,21 @@ def readings(files: Mapping[str, str]) -> list[Reading]:
     A header that nothing includes is read as a source. The macros are those that torch's BuildExtension passes on ROCm
     and that hipcc defines.
     """
+    return list(_readings(tuple(files.items())))
+
+
+@lru_cache(maxsize=4)
+def _readings(items: tuple[tuple[str, str], ...]) -> tuple[Reading, ...]:
+    files = dict(items)
     cpp = [path for path in files if path.endswith((".cpp", ".cc", ".hip", ".cu", ".h", ".cuh", ".hpp"))]
     included = {local for path in cpp for _, _, local in includes(files, path)}
-    found = []
+    found: list[Reading] = []
     for path in cpp:
         if path in included and path.endswith((".h", ".cuh", ".hpp")):
             continue
         passes = [_FROM_COMMAND_LINE] if path.endswith((".cpp", ".cc")) else [_HIPCC, _DEVICE]
         found += [read(files, path, macros) for macros in passes]
-    return found
+    return tuple(found)
 
 
 def leftovers(files: Mapping[str, str]) -> list[Leftover]:

@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 
@@ -44,6 +45,7 @@ _TOKENS = re.compile(
 )
 
 
+@lru_cache(maxsize=64)
 def without_comments(text: str) -> str:
     """The text with every comment replaced by blanks; line numbers stay.
 
@@ -66,6 +68,12 @@ def tokens_of(text: str, file: str = "", line: int = 1) -> Iterator[Token]:
     for number, row in enumerate(text.split("\n"), line):
         for found in _TOKENS.finditer(row):
             yield Token(file, number, str(found.lastgroup), found[0])
+
+
+@lru_cache(maxsize=1 << 14)
+def _tokens(row: str, file: str, line: int) -> tuple[Token, ...]:
+    """`tokens_of` a line of a file: a project is read once for each source and each set of macros."""
+    return tuple(tokens_of(row, file, line))
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ class _Reader:
             found = re.match(r"\s*#\s*(\w+)\s*(.*)", row, re.DOTALL)
             if not found:
                 if all(active for active, _ in branches):
-                    self.tokens.extend(tokens_of(row, path, number))
+                    self.tokens.extend(_tokens(row, path, number))
             else:
                 self._directive(path, number, found[1], found[2].strip(), branches)
 
@@ -145,7 +153,7 @@ class _Reader:
         self.directives.append(Directive(path, number, word, rest))
         if word == "define" and (found := re.match(r"(\w+)(\([^)]*\))?\s*(.*)", rest, re.DOTALL)):
             self.macros[found[1]] = "" if found[2] else found[3].strip()
-            self.tokens.extend(tokens_of(found[3], path, number))
+            self.tokens.extend(_tokens(found[3], path, number))
         elif word == "undef":
             self.macros.pop(rest, None)
         elif word == "include" and re.match(r'[<"]', rest) and (local := resolve(self.files, path, rest)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 
@@ -133,8 +134,9 @@ _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
 _OUTER = re.compile(r"@\[ ([^\s:]+):(\d+)")
 
 
+@lru_cache(maxsize=4)
 def parse(text: str) -> Module:
-    """Parse a whole assembly file."""
+    """Parse a whole assembly file; its kernels are decoded one by one, so the last few are kept. Do not change it."""
     module = Module()
     files: dict[int, str] = {}
     bases: dict[str, str] = {}
