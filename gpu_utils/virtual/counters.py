@@ -54,8 +54,10 @@ class Access:
 
 # waves and lanes that take part, transactions or cycles, and the fewest possible
 Touched = tuple[int, int, int, int]
-# Patterns of addresses that a launch keeps.
+# What patterns of addresses cost, for all launches: (sector or banks, bytes of a lane, lanes, addresses) -> counts.
 MOST_SEEN = 256
+_sectors_seen: dict[tuple[int, int, int, bytes], Touched] = {}
+_banks_seen: dict[tuple[int, int, int, bytes], tuple[int, int]] = {}
 _FAR = np.int64(1 << 62)
 
 
@@ -75,8 +77,6 @@ class Counters:
         self.shareds: dict[int, Access] = {}
         self.launched_waves = 0
         self.launched_blocks = 0
-        self._sectors_seen: dict[tuple[int, bytes], Touched] = {}
-        self._banks_seen: dict[tuple[int, bytes], tuple[int, int]] = {}
 
     # called by memory
 
@@ -113,12 +113,12 @@ class Counters:
             if before.shape == low.shape and not np.count_nonzero(before != low):
                 return seen
         waves, times = _without_repeats(low, block)
-        key = (size, waves.tobytes())
-        once = self._sectors_seen.get(key)
+        key = (sector, size, waves.shape[1], waves.tobytes())
+        once = _sectors_seen.get(key)
         if once is None:
-            if len(self._sectors_seen) > MOST_SEEN:
-                self._sectors_seen.clear()
-            once = self._sectors_seen[key] = _sectors(waves, size, None if mask is None else waves >= 0, sector)
+            if len(_sectors_seen) > MOST_SEEN:
+                _sectors_seen.clear()
+            once = _sectors_seen[key] = _sectors(waves, size, None if mask is None else waves >= 0, sector)
         access.seen = low, (once[0] * times, once[1] * times, once[2] * times, once[3] * times)
         return access.seen[1]
 
@@ -157,12 +157,12 @@ class Counters:
         """(waves and lanes that take part, bank cycles, the fewest possible)."""
         low = _lowest(offset, mask, 4 * self.chip.banks)
         waves, times = _without_repeats(low, block)
-        key = (size, waves.tobytes())
-        cycles = self._banks_seen.get(key)
+        key = (self.chip.banks, size, waves.shape[1], waves.tobytes())
+        cycles = _banks_seen.get(key)
         if cycles is None:
-            if len(self._banks_seen) > MOST_SEEN:
-                self._banks_seen.clear()
-            cycles = self._banks_seen[key] = bank_cycles(waves, size, self.chip.banks)
+            if len(_banks_seen) > MOST_SEEN:
+                _banks_seen.clear()
+            cycles = _banks_seen[key] = bank_cycles(waves, size, self.chip.banks)
         if mask is None:
             return len(offset), offset.size, cycles[0] * times, cycles[1] * times
         taking_part = int(np.count_nonzero(mask.any(axis=1))), int(np.count_nonzero(mask))

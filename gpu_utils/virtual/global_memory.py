@@ -34,6 +34,7 @@ class Memory:
         """strict: of a tensor only the views that were passed may be accessed."""
         self.races, self.strict = races, strict
         self.regions: list[Region] = []
+        self._gathers = False
         self._index()
         # bool by program: which used an atomic that returns a value; which did that or loaded what others may write
         self.synced: np.ndarray | None = None
@@ -67,7 +68,19 @@ class Memory:
         self.regions.remove(region)
         self._index()
 
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Inside the block regions are only added: they are put in order at its end."""
+        self._gathers = True
+        try:
+            yield
+        finally:
+            self._gathers = False
+            self._index()
+
     def _index(self) -> None:
+        if self._gathers:
+            return
         self.spans = sorted((span for region in self.regions for span in region.spans()), key=lambda span: span.start)
         self.starts = [span.start for span in self.spans]
         self.start_array = np.array(self.starts, np.int64)
@@ -75,8 +88,7 @@ class Memory:
 
     def holds(self, start: int, size: int) -> bool:
         """Whether all these bytes may be accessed."""
-        at = bisect_right(self.starts, start) - 1
-        return at >= 0 and start + size <= self.spans[at].end
+        return any(span.start <= start and start + size <= span.end for known in self.regions for span in known.spans())
 
     def add_array(self, name: str, array: np.ndarray, kind: str) -> Region:
         """Register the bytes of a contiguous NumPy array."""

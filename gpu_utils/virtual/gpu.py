@@ -137,13 +137,14 @@ class VirtualGpu:
                 f"{self.model.shared_per_block}; take smaller tiles or fewer stages"
             )
         memory = Memory(self.races, self.strict)
-        for label, tensor in self.registered:
-            add_tensor(memory, label, tensor)
-        args = pack(program, values, memory)
-        add_scratch(program, len(values), metadata, shape, args, memory)
-        memory.add_array("the kernel's arguments", args, "args")
-        if program.info.data.size:
-            memory.add_array("the constants of the kernel", program.info.data, "constant")
+        with memory.gathering():
+            for label, tensor in self.registered:
+                add_tensor(memory, label, tensor)
+            args = pack(program, values, memory)
+            add_scratch(program, len(values), metadata, shape, args, memory)
+            memory.add_array("the kernel's arguments", args, "args")
+            if program.info.data.size:
+                memory.add_array("the constants of the kernel", program.info.data, "constant")
         launch = Launch(
             program.name,
             self.target,

@@ -8,7 +8,7 @@ written. Atomics and polling loads order programs; what a program does after one
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,19 +37,25 @@ def _keep(entries: np.ndarray | None) -> None:
 
 @dataclass(slots=True, eq=False)
 class Access:
-    """What the lanes of one op access. address: int64 (waves, lanes), or (n,) with the lanes that `mask` selects."""
+    """What the lanes of one op access. address: int64 (waves, lanes), or (n,) with the lanes that `mask` selects.
+
+    places: of a store, (places in the log seen as words of n entries, n, marks), see `AccessLog`.
+    """
 
     state: State
     op: Op
     address: np.ndarray
     size: int
     mask: np.ndarray | None
+    places: list[tuple[np.ndarray, int, np.ndarray]] = field(default_factory=list)
 
     def marks(self, entries: int) -> np.ndarray:
         """1 + the program of each lane, as one word that fills `entries` entries; broadcastable to `address`."""
         per_wave = (self.state.program_number + 1).astype(np.int32)
         word = np.repeat(per_wave, entries).view(_WIDE[entries])[:, None]
-        return word if self.mask is None else np.broadcast_to(word, self.mask.shape)[self.mask]
+        if self.mask is None:
+            return word
+        return np.repeat(word[:, 0], np.add.reduce(self.mask, axis=1, dtype=np.int16))
 
     def flat(self) -> tuple[np.ndarray, np.ndarray]:
         """(address, 1 + program) of each lane, (n,) each."""
@@ -94,8 +100,9 @@ class AccessLog:
         if self.writer is None:
             self.writer = self._empty()
         met = False
-        for place, entries in self._places(access):
-            marks, view = access.marks(entries), _WIDE[entries]
+        access.places = [(place, entries, access.marks(entries)) for place, entries in self._places(access)]
+        for place, entries, marks in access.places:
+            view = _WIDE[entries]
             met |= _others(self.writer.view(view).take(place), marks)
             met |= self.reader is not None and _others(self.reader.view(view).take(place), marks)
         if met:
@@ -105,11 +112,14 @@ class AccessLog:
     def stored(
         self, access: Access, new: list[np.ndarray], met: bool, synced: np.ndarray | None, ordered: np.ndarray | None
     ) -> None:
-        """Note a store that was done; finds lanes of two programs that met in it. Raises Race."""
+        """Note a store that `store` has checked and that was done; finds lanes of two programs that met in it.
+
+        Raises Race.
+        """
         assert self.writer is not None
         shared = self._agreed(access) if met else None
-        for place, entries in self._places(access):
-            marks, view = access.marks(entries), self.writer.view(_WIDE[entries])
+        for place, entries, marks in access.places:
+            view = self.writer.view(_WIDE[entries])
             view[place] = marks
             if len(access.state.block_ids) > 1 and _others(view.take(place), marks):
                 self._check_write(access, new, synced, ordered)

@@ -75,6 +75,7 @@ class Registers:
 
     def __init__(self, program: Program, waves: int) -> None:
         info, lanes = cast(AmdInfo, program.info), program.lanes
+        self.vgprs = info.vgprs
         self.vectors = np.zeros((info.vgprs + info.agprs, waves, lanes), np.uint32)
         self.S = np.zeros((waves, 128), np.uint32)
         rows: list[Any] = [None] * (CONSTANTS + len(info.constants))
@@ -89,10 +90,18 @@ class Registers:
         for i, value in enumerate(info.constants):
             rows[CONSTANTS + i] = np.array([[value]], np.uint32)
         self.U: list[Any] = rows
-        self.I: list[Any] = [None if row is None else row.view(np.int32) for row in rows]
-        self.F: list[Any] = [None if row is None else row.view(np.float32) for row in rows]
+        self.I, self.F = self._seen_as(np.int32), self._seen_as(np.float32)
         # 64-bit views of the even SGPR pairs, by row number of the low half
         self.Q = {SGPR + i: self.S[:, i : i + 2].view(np.uint64) for i in used if i % 2 == 0}
+
+    def _seen_as(self, dtype: type) -> list[Any]:
+        """The rows as another type of 32 bits."""
+        rows = [None if row is None else row.view(dtype) for row in self.U[CONSTANTS:]]
+        vectors, scalars = list(self.vectors.view(dtype)), self.S.view(dtype)
+        agprs = len(vectors) - self.vgprs
+        columns = [None if row is None else scalars[:, i : i + 1] for i, row in enumerate(self.U[SGPR:CONSTANTS])]
+        gaps: tuple[list[Any], list[Any]] = [None] * (AGPR - self.vgprs), [None] * (SGPR - AGPR - agprs)
+        return [*vectors[: self.vgprs], *gaps[0], *vectors[self.vgprs :], *gaps[1], *columns, *rows]
 
     def part(self, waves: slice | np.ndarray) -> Registers:
         """Views of the rows of some waves, made once; copies for numbers of waves."""

@@ -54,6 +54,7 @@ class _Spare(NamedTuple):
 
 # of the batch that ended last, by its program and number of warps: the next batch takes them over
 _spare: dict[tuple[Program, int], _Spare] = {}
+_SPARES = 4
 
 
 class Slot(NamedTuple):
@@ -166,7 +167,8 @@ class PtxState(State):
         for region in self.regions:
             self.memory.remove(region)
         self.regions = []
-        _spare.clear()
+        while len(_spare) >= _SPARES:
+            _spare.pop(next(iter(_spare)), None)
         _spare[self.program, self.waves] = _Spare(self.r, self.files, self.shared)
 
     def snapshot(self, wave: int) -> dict[str, np.ndarray]:
