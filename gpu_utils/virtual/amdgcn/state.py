@@ -97,7 +97,8 @@ class Registers:
     def _seen_as(self, dtype: type) -> list[Any]:
         """The rows as another type of 32 bits."""
         rows = [None if row is None else row.view(dtype) for row in self.U[CONSTANTS:]]
-        vectors, scalars = list(self.vectors.view(dtype)), self.S.view(dtype)
+        vectors: list[Any] = list(self.vectors.view(dtype))
+        scalars: np.ndarray = self.S.view(dtype)
         agprs = len(vectors) - self.vgprs
         columns = [None if row is None else scalars[:, i : i + 1] for i, row in enumerate(self.U[SGPR:CONSTANTS])]
         gaps: tuple[list[Any], list[Any]] = [None] * (AGPR - self.vgprs), [None] * (SGPR - AGPR - agprs)
