@@ -78,16 +78,17 @@ class _Utils:
         """Triton's hook before loading: the files of the kernel."""
         self.group = group
 
-    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, _Loaded, int, int, int]:
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[_Loaded, _Loaded, int, int, int]:
+        """(module, function, registers, spilled words, most threads); Triton loads again while the module is None."""
         suffix = isa_of(self.target).NAME
         path = next(path for file, path in self.group.items() if file.endswith(f".{suffix}"))
         with open(path) as file:
             text = file.read()
-        info = decode(text, self.target, name).info
+        info, loaded = decode(text, self.target, name).info, _Loaded(name, text)
         if isa_of(self.target).NAME == "ptx":  # ptxas allots what PTX only names; Triton counts spills in words
             registers, stack = registers_and_stack(kernel, name)
-            return None, _Loaded(name, text), registers, stack // 4, info.most_threads
-        return None, _Loaded(name, text), info.compiled_registers, info.spills, info.most_threads
+            return loaded, loaded, registers, stack // 4, info.most_threads
+        return loaded, loaded, info.compiled_registers, info.spills, info.most_threads
 
     def get_device_properties(self, device: int) -> dict[str, Any]:
         """What Triton's drivers of both vendors give, of the chip that stands for the target; 0: no source is kept.

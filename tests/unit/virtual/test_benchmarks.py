@@ -98,6 +98,22 @@ def test_the_device_has_every_property_that_tritons_own_drivers_give(target):
     assert found["multiprocessor_count"] == known.get(target, found["multiprocessor_count"])
 
 
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+def test_a_kernel_is_loaded_once_for_all_its_launches(target, monkeypatch):
+    x, out = torch.arange(256.0), torch.zeros(256)
+    loaded = []
+    for _ in range(2):
+        with virtual_gpu(target):
+            kind = type(driver.active.utils)
+            load = kind.load_binary
+            monkeypatch.setattr(kind, "load_binary", lambda *args, load=load: loaded.append(args[1]) or load(*args))
+            for _ in range(3):
+                sort_kernel[(1,)](x, out, BLOCK=256, num_warps=1)
+            monkeypatch.undo()
+    assert len(loaded) == 1
+    assert torch.equal(out, x)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_registers_are_those_of_the_machine_code(target):
     kernel = sort_kernel.warmup  # compiled as a launch would
