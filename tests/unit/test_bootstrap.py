@@ -71,7 +71,8 @@ PROGRAM = "import sys, json\n\ndef main():\n    print(json.dumps([sys.prefix, sy
 class Course:
     """A copy of w2w and its bootstrap beside tiny packages, and a way to start it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tools: Path | None = None) -> None:
+        self.tools = tools
         self.root = folder / "the course"  # with a space, as folders of users may have
         self.venv = self.root / ".venv"
         cli = self.root / "gpu_utils" / "cli"
@@ -90,7 +91,9 @@ class Course:
 
     def environment(self, **extra: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "W2W_"))}
-        return kept | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": self.wheels.as_uri(), "W2W_TORCH": "cuda"} | extra
+        path = os.pathsep.join([*([str(self.tools)] if self.tools else []), os.environ["PATH"]])
+        known = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": self.wheels.as_uri(), "W2W_TORCH": "cuda", "PATH": path}
+        return kept | known | extra
 
     def begin(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -136,9 +139,35 @@ def _ran(result: subprocess.CompletedProcess[str]) -> list[str]:
     return json.loads(result.stdout)[1]
 
 
+QUICK_PYTHON = """#!/bin/sh
+if [ "$1" = -P ]; then
+    shift
+    exec '{python}' -P -c 'import runpy, sys
+del sys.argv[0]
+sys._base_executable = "{quick}"
+runpy.run_path(sys.argv[0], run_name="__main__")' "$@"
+elif [ "$1 $2 $3" = "-I -m venv" ]; then
+    exec cp -a '{made}/.' "$4"
+fi
+exec '{python}' "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for PATH with a `python3` whose `-m venv` copies an environment that venv made once, pip included."""
+    folder = tmp_path_factory.mktemp("quick")
+    python = sys._base_executable  # type: ignore[attr-defined]
+    subprocess.run([python, "-I", "-m", "venv", folder / "made"], check=True)
+    program = folder / "python3"
+    program.write_text(QUICK_PYTHON.format(python=python, quick=program, made=folder / "made"))
+    program.chmod(0o755)
+    return folder
+
+
 @pytest.fixture
-def course(tmp_path: Path) -> Course:
-    return Course(tmp_path)
+def course(tmp_path: Path, quick: Path) -> Course:
+    return Course(tmp_path, quick)
 
 
 @pytest.fixture(scope="module")
