@@ -36,8 +36,8 @@ class Memory:
         self.regions: list[Region] = []
         self._gathers = False
         self._index()
-        # bool by program: which used an atomic that returns a value; which did that or loaded what others may write
-        self.synced: np.ndarray | None = None
+        # bool by program: which used an atomic; which used one that returns a value, or loaded what others may write
+        self.released: np.ndarray | None = None
         self.ordered: np.ndarray | None = None
         self._mask_of_error: np.ndarray | None = None
 
@@ -279,14 +279,20 @@ class Memory:
         access, met = None, False
         if region.log is not None:
             access = Access(state, op, active, width * len(values), mask)
-            met = region.log.store(access, picked, self.synced, self.ordered)
+            met = region.log.store(access, picked, self.released, self.ordered)
         index = (active - ORIGIN) >> (width.bit_length() - 1)
+        same = []
         for part, value in enumerate(picked):
             if part:
                 index += 1
+            if access is not None:
+                same.append(WORDS[width].take(index) == value)
             WORDS[width][index] = value
         if region.log is not None and access is not None:
-            region.log.stored(access, picked, met, self.synced, self.ordered)
+            region.log.stored(access, picked, met, self.released, self.ordered)
+            for part, unchanged in enumerate(same):
+                if unchanged.any():
+                    region.log.unchanged(active[unchanged] + part * width, width)
 
     def _store_regions(
         self, state: State, op: Op, address: np.ndarray, values: list[np.ndarray], width: int, mask: np.ndarray | None
@@ -296,21 +302,21 @@ class Memory:
         for number in np.unique(index[active]):
             self.store(state, op, address, values, width, active & (index == number))
 
-    def _note_order(self, state: State, mask: np.ndarray | None, atomic: bool) -> None:
-        """The programs of these lanes have waited for others, or may have."""
+    def _note_order(self, state: State, mask: np.ndarray | None, waits: bool, releases: bool) -> None:
+        """The programs of these lanes have waited for others, or have let others go on, or may have."""
         programs = state.program_number if mask is None else state.program_number[mask.any(axis=1)]
-        if self.ordered is None or self.synced is None:
-            self.synced, self.ordered = np.zeros((2, int(np.prod(state.launch.grid))), bool)
-        self.ordered[programs] = True
-        if atomic:
-            self.synced[programs] = True
+        if self.ordered is None or self.released is None:
+            self.released, self.ordered = np.zeros((2, int(np.prod(state.launch.grid))), bool)
+        self.ordered[programs] |= waits
+        self.released[programs] |= releases
 
     def _note_load(
         self, state: State, op: Op, address: np.ndarray, size: int, mask: np.ndarray | None, region: Region | None
     ) -> None:
-        """Log a load for races; `address` is that of the active lanes."""
+        """Log a load for races; `address` is that of the active lanes. A polling one waits for whoever writes there."""
         if op.polls:
-            self._note_order(state, mask, atomic=False)
+            self._note_order(state, mask, waits=True, releases=False)
+            return
         if region is not None:
             if region.log is not None:
                 region.log.load(Access(state, op, address, size, mask), self.ordered)
@@ -351,8 +357,8 @@ class Memory:
         state.counters.global_access(state, op, self.offsets(address, region), width, mask, atomic=True)
         if int(np.bitwise_or.reduce(active, axis=None)) & (width - 1):
             self._misaligned(state, op, np.where(mask, address, 0) if mask is not None else address, width)
-        if returns and self.races:
-            self._note_order(state, mask, atomic=True)
+        if self.races:
+            self._note_order(state, mask, waits=returns, releases=True)
         index = (active - ORIGIN) >> (width.bit_length() - 1)
         pick = (lambda x: x) if mask is None else (lambda x: x[mask])
         old = update_in_order(

@@ -17,7 +17,7 @@ from gpu_utils.errors import Race
 from gpu_utils.virtual.machine import Op, State, source_of
 from gpu_utils.virtual.words import ORIGIN, WORDS
 
-# Bit of an entry of `writer`: several programs wrote the same value there.
+# Bit of an entry of `writer`: several programs wrote the same value there, or the value that was there.
 AGREED = 1 << 30
 # Entries side by side are read and marked at once; complex128 is NumPy's word of 16 bytes, and never computed with.
 _WIDE: dict[int, Any] = {1: np.int32, 2: np.int64, 4: np.complex128}
@@ -94,7 +94,7 @@ class AccessLog:
             self.reader.view(_WIDE[entries])[place] = marks
 
     def store(
-        self, access: Access, new: list[np.ndarray], synced: np.ndarray | None, ordered: np.ndarray | None
+        self, access: Access, new: list[np.ndarray], released: np.ndarray | None, ordered: np.ndarray | None
     ) -> bool:
         """Check a store of the words `new` before it is done. Raises Race. Returns whether it meets other programs."""
         if self.writer is None:
@@ -106,11 +106,11 @@ class AccessLog:
             met |= _others(self.writer.view(view).take(place), marks)
             met |= self.reader is not None and _others(self.reader.view(view).take(place), marks)
         if met:
-            self._check_write(access, new, synced, ordered)
+            self._check_write(access, new, released, ordered)
         return met
 
     def stored(
-        self, access: Access, new: list[np.ndarray], met: bool, synced: np.ndarray | None, ordered: np.ndarray | None
+        self, access: Access, new: list[np.ndarray], met: bool, released: np.ndarray | None, ordered: np.ndarray | None
     ) -> None:
         """Note a store that `store` has checked and that was done; finds lanes of two programs that met in it.
 
@@ -122,10 +122,15 @@ class AccessLog:
             view = self.writer.view(_WIDE[entries])
             view[place] = marks
             if len(access.state.block_ids) > 1 and _others(view.take(place), marks):
-                self._check_write(access, new, synced, ordered)
+                self._check_write(access, new, released, ordered)
                 shared = self._agreed(access)
         if shared is not None:
             self.writer[shared] |= AGREED
+
+    def unchanged(self, address: np.ndarray, size: int) -> None:
+        """Words (n,) that a store left as they were: whoever reads them reads the same before it and after it."""
+        assert self.writer is not None
+        self.writer[self._index(address, size)] |= AGREED
 
     def forget_readers(self) -> None:
         """At the end of a launch: who wrote stays known, for `unwritten`."""
@@ -212,7 +217,7 @@ class AccessLog:
             )
 
     def _check_write(
-        self, access: Access, new: list[np.ndarray], synced: np.ndarray | None, ordered: np.ndarray | None
+        self, access: Access, new: list[np.ndarray], released: np.ndarray | None, ordered: np.ndarray | None
     ) -> None:
         assert self.writer is not None
         address, mine = access.flat()
@@ -221,8 +226,8 @@ class AccessLog:
         differs = self._old(address, access.size) != words
         other = self.writer[index] & (AGREED - 1)
         clash = differs & (other != 0) & (other != program)
-        if synced is not None:  # both used atomics that return a value: they may hold a lock
-            clash &= ~(synced[program - 1] & synced[other - 1])
+        if released is not None and ordered is not None:  # the later one may have waited for the earlier one's atomic
+            clash &= ~(ordered[program - 1] & released[other - 1])
         if clash.any():
             lane, entry = (int(at) for at in np.argwhere(clash)[0])
             place = int(address[lane]) + entry * self.grain

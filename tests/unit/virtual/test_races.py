@@ -99,6 +99,7 @@ def test_reading_what_another_program_wrote_is_a_race(target):
     x, out = torch.zeros(256, dtype=torch.int32), torch.zeros(256, dtype=torch.int32)
     with virtual_gpu(target):
         write_then_read_kernel[(8,)](x, out, SAME=False, STEP=0)
+        x.zero_()
         with pytest.raises(Race, match=r"program \d reads \d at .* of x, which program \d has written, with no atomic"):
             write_then_read_kernel[(8,)](x, out, SAME=False, STEP=1)
 
@@ -134,3 +135,63 @@ def test_the_values_of_a_race_are_numbers_of_the_tensors_type(dtype):
     out = torch.zeros(1, dtype=dtype)
     with virtual_gpu("gfx942"), pytest.raises(Race, match=r"byte offset 0 of out with different values \(2 and 1\)"):
         different_kernel[(2,)](out)
+
+
+@triton.jit
+def serial_sum_kernel(x, out, turn, BLOCK: tl.constexpr):
+    program = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    total = tl.load(x + program * BLOCK + at)
+    while tl.atomic_add(turn, 0, sem="acquire") != program:
+        pass
+    if program > 0:
+        total += tl.load(out + at)
+    tl.store(out + at, total)
+    tl.debug_barrier()
+    tl.atomic_add(turn, 1, sem="release")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_sum_that_programs_pass_on_in_their_turn_is_none(target):
+    x, out = torch.randn(3, 128), torch.empty(128)
+    with virtual_gpu(target):
+        serial_sum_kernel[(3,)](x, out, torch.zeros(1, dtype=torch.int32), BLOCK=128)
+    torch.testing.assert_close(out, x.sum(0))
+
+
+@triton.jit
+def flag_kernel(out, flag):
+    program = tl.program_id(0)
+    if program == 0:
+        tl.store(out, 5.0)
+        tl.debug_barrier()
+        tl.store(flag, 1)
+    else:
+        while tl.load(flag, volatile=True) != 1:
+            pass
+        tl.store(out + program, tl.load(out, cache_modifier=".cg") + program)
+
+
+def test_a_flag_that_others_poll_is_none():
+    out = torch.empty(3)
+    with virtual_gpu("sm_90"):
+        flag_kernel[(3,)](out, torch.zeros(1, dtype=torch.int32))
+    assert out.tolist() == [5, 6, 7]
+
+
+@triton.jit
+def same_value_kernel(x, out, VALUE: tl.constexpr):
+    program = tl.program_id(0)
+    if program == 0:
+        tl.store(x, VALUE)
+    tl.store(out + program, tl.load(x) + program)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_writing_the_value_that_is_there_is_none_and_another_value_is_a_race(target):
+    out = torch.empty(3)
+    with virtual_gpu(target):
+        same_value_kernel[(3,)](torch.zeros(1), out, VALUE=0.0)
+        assert out.tolist() == [0, 1, 2]
+        with pytest.raises(Race):
+            same_value_kernel[(3,)](torch.zeros(1), out, VALUE=1.0)
