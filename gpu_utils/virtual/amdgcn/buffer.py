@@ -26,6 +26,7 @@ from gpu_utils.errors import VirtualGpuError
 from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
 
+BASE = np.uint64((1 << 48) - 1)  # of the first two words
 ADD_THREAD = np.uint32(1 << 23)  # of the last word: the lane is added to the index
 RAW = np.uint32(3)  # OOB_SELECT
 
@@ -67,14 +68,15 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
                 raise refused
             # before gfx940 scratch is a buffer that adds the lane: its scalar offset counts a whole wave's bytes
             return s.scratch_base + inner + extra // s.lanes, s.mask, None
-        low, high, records = (s.U[resource + i].astype(np.int64) for i in range(3))
-        start = (low | (high & 0xFFFF) << 32) + extra
+        start = (s.pair(resource) & BASE).view(np.int64) + extra
+        records = s.U[resource + 2].astype(np.int64)
         raw = not indexed and (gfx9 or bool((last >> np.uint32(28) & RAW == RAW).all()))
         if raw and int(inner.max()) <= int((records - extra).min()) - size:
             inner += start
             return inner, s.mask, None
         where = inner + start
         if not raw:
+            high = s.U[resource + 1].astype(np.int64)
             stride, index = high >> 16 & 0x3FFF, s.U[first].astype(np.int64) if indexed else np.int64(0)
             where += index * stride
             if indexed and not gfx9 and ((high if s.act is None else high[s.act]) >> 30).any():
