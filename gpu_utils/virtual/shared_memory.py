@@ -88,7 +88,7 @@ class Shared:
         mask: np.ndarray | None = None,
         offset: int = 0,
     ) -> list[np.ndarray]:
-        """Like GlobalMemory.load. Raises UninitialisedShared for a word that no lane of the block has written."""
+        """Like Memory.load. Raises UninitialisedShared for a word that no lane of the block has written."""
         mask, some = narrow(mask)
         if not some:
             return [np.zeros(base.shape, UINT[width]) for _ in range(count)]
@@ -140,7 +140,7 @@ class Shared:
         mask: np.ndarray | None = None,
         offset: int = 0,
     ) -> None:
-        """Like GlobalMemory.store, without the race check."""
+        """Like Memory.store, without the race check."""
         mask, some = narrow(mask)
         if not some:
             return
@@ -188,7 +188,7 @@ class Shared:
         returns: bool = True,
         offset: int = 0,
     ) -> np.ndarray:
-        """Like GlobalMemory.atomic."""
+        """Like Memory.atomic."""
         mask, some = narrow(mask)
         if not some:
             return np.zeros(base.shape, UINT[width])
