@@ -8,20 +8,25 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gpu_utils.virtual.halves import half_to_f32
+
 _HALF_ULP = np.uint64(0x1000_0000)  # the tie of a float64 that goes to a normal float32
 _LOW = np.uint64(0x1FFF_FFFF)
-_TINY = np.float64(2.0**-125)
+_HALF_OVERFLOW = np.float32(65520)
+_LEAST_HALF = np.uint32(113 << 23)  # the exponent of 2^-14
+_REBIAS_HALF = np.uint32(126 << 10)
+_TINY = np.uint32(2 * 0x0080_0000 - 1)  # twice the bits of the least normal float32, less 1
 
 
 def _odd_sum(p: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """p + c in float64, rounded to odd, so that a second rounding to fewer bits is right."""
+    """p + c of float64 or float32, rounded to odd, so that a second rounding to fewer bits is right."""
     s = p + c
     back = s - p
     error = (p - (s - back)) + (c - back)
-    bits = s.view(np.int64)
+    bits = s.view(f"i{s.dtype.itemsize}")
     fix = (error != 0) & ((bits & 1) == 0) & np.isfinite(s)
-    toward = np.where((error > 0) == (s > 0), 1, -1)
-    return np.where(fix, bits + toward, bits).view(np.float64)
+    toward = np.where((error > 0) == (s > 0), bits.dtype.type(1), bits.dtype.type(-1))
+    return np.where(fix, bits + toward, bits).view(s.dtype)
 
 
 def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -30,21 +35,38 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     >>> a = np.array([1 + 2**-12], np.float32); float(fma32(a, a, np.array([-1.0], np.float32))[0])
     0.0004883408546447754
     """
-    wide = a.astype(np.float64) * b
-    s = wide + c
-    suspect = (s.view(np.uint64) & _LOW) == _HALF_ULP
-    suspect |= (np.abs(s) < _TINY) & (s != 0)  # a sum of zero is exact
+    first, second = (b, a) if a.size < b.size else (a, b)
+    s = first.astype(np.float64)
+    if s.size < c.size or s.size < second.size:
+        s = s * second + c
+    else:
+        s *= second
+        s += c
+    result = s.astype(np.float32)
+    # A float64 half way between two float32, or one that becomes a denormal, may be rounded already; not so a sum that
+    # becomes zero: it is exact.
+    bits = s.view(np.uint64)
+    bits &= _LOW
+    suspect = bits == _HALF_ULP
+    twice = result.view(np.uint32) << np.uint32(1)
+    twice -= np.uint32(1)
+    if twice.min(initial=_TINY + np.uint32(1)) <= _TINY:
+        suspect |= twice <= _TINY
     if np.count_nonzero(suspect):
-        wide, c = np.broadcast_to(wide, s.shape)[suspect], np.broadcast_to(c, s.shape)[suspect]
-        s[suspect] = _odd_sum(wide, c.astype(np.float64))
-    return s.astype(np.float32)
+        a, b, c = (np.broadcast_to(x, s.shape)[suspect].astype(np.float64) for x in (a, b, c))
+        result[suspect] = _odd_sum(a * b, c)
+    return result
 
 
 def fma16(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """float16 a * b + c with one rounding."""
-    wide = a.astype(np.float64) * b.astype(np.float64)
-    wide, c = np.broadcast_arrays(wide, c.astype(np.float64))
-    return _odd_sum(wide, c).astype(np.float16)
+    """float16 a * b + c with one rounding: float32 holds a product."""
+    first, second, third = (half_to_f32(x.view(np.uint16)) for x in (a, b, c))
+    return f32_to_half(_odd_sum(first * second, third))
+
+
+def on_halves(function: np.ufunc) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """A sum, difference or product of float16, as NumPy rounds it: float32 has room for a second rounding."""
+    return lambda a, b: f32_to_half(function(half_to_f32(a.view(np.uint16)), half_to_f32(b.view(np.uint16))))
 
 
 _libm = ctypes.CDLL(ctypes.util.find_library("m") or None)
@@ -53,12 +75,23 @@ _libm.fma.argtypes = [ctypes.c_double] * 3
 
 
 def _two_product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """a * b and what its rounding left out."""
     p = a * b
-    split = 134217729.0
-    ah = a * split - (a * split - a)
-    bh = b * split - (b * split - b)
-    al, bl = a - ah, b - bh
-    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
+    (ah, al), (bh, bl) = _split(a), _split(b)
+    error = ah * bh
+    error -= p
+    error += ah * bl
+    error += al * bh
+    error += al * bl
+    return p, error
+
+
+def _split(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The upper and the lower half of the digits of a float64."""
+    moved = a * 134217729.0
+    high = moved - a
+    np.subtract(moved, high, out=high)
+    return high, a - high
 
 
 def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -67,7 +100,10 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     p, e = _two_product(a, b)
     s = p + c
     back = s - p
-    t = (p - (s - back)) + (c - back)
+    t = s - back
+    np.subtract(p, t, out=t)
+    np.subtract(c, back, out=back)
+    t += back
     result = s + _odd_sum(e, t)
     size = np.abs(p)
     nothing = (a == 0) | (b == 0)
@@ -76,10 +112,17 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     unsafe = ~(((size > 1e-250) | nothing) & (size < 1e290))
     unsafe |= ~((np.abs(a) < 1e290) & (np.abs(b) < 1e290) & (np.abs(c) < 1e290))
     unsafe |= (np.abs(result) < 1e-250) & (result != 0)
-    if unsafe.any():
+    if np.count_nonzero(unsafe):
         result = np.array(result)
-        for at in map(tuple, np.argwhere(unsafe)):
-            result[at] = _libm.fma(a[at], b[at], c[at])
+        result[unsafe] = _fused(a[unsafe], b[unsafe], c[unsafe])
+    return result
+
+
+def _fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """`fma64` of a few numbers (n,), near the ends of the range or beyond it."""
+    result = a * b + c
+    for at in np.flatnonzero(np.isfinite(a) & np.isfinite(b) & np.isfinite(c)):
+        result[at] = _libm.fma(a[at], b[at], c[at])
     return result
 
 
@@ -90,11 +133,11 @@ def max_zero(function: np.ufunc, bits: np.ufunc) -> Callable[[np.ndarray, np.nda
         result = function(a, b)
         if not np.count_nonzero(result == 0):
             return result
-        zero = (a == 0) & (b == 0)
-        if np.count_nonzero(zero):
-            word = np.dtype(f"u{result.dtype.itemsize}")
-            both = bits(np.ascontiguousarray(a).view(word), np.ascontiguousarray(b).view(word)).view(result.dtype)
-            result = np.where(zero, both, result)
+        word = np.dtype(f"u{result.dtype.itemsize}")
+        first, second = np.ascontiguousarray(a).view(word), np.ascontiguousarray(b).view(word)
+        unlike = (a == b) & (first != second)  # zeros of both signs
+        if np.count_nonzero(unlike):
+            result = np.where(unlike, bits(first, second).view(result.dtype), result)
         return result
 
     return apply
@@ -138,6 +181,28 @@ def to_int(value: np.ndarray, dtype: type) -> np.ndarray:
 def bf16_to_f32(bits: np.ndarray) -> np.ndarray:
     """uint16 (or wider) bit patterns of bfloat16 -> float32."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def f32_to_half(value: np.ndarray) -> np.ndarray:
+    """float32 -> float16 as `astype` does, several times faster.
+
+    The sum with a power of two that has its last digit where the float16 has it rounds; the digits are below that.
+    """
+    size = np.abs(value)
+    if not size.size or not size.max() < _HALF_OVERFLOW:  # also for NaN
+        return value.astype(np.float16)
+    bits = size.view(np.uint32)
+    digit = bits & np.uint32(0x7F80_0000)
+    np.maximum(digit, _LEAST_HALF, out=digit)
+    digit += np.uint32(13 << 23)
+    size += digit.view(np.float32)
+    bits &= np.uint32(0x007F_FFFF)  # the digits, with the leading one of a normal number in bit 10
+    digit >>= np.uint32(13)
+    bits += digit
+    bits -= _REBIAS_HALF
+    word = (value.view(np.uint32) >> np.uint32(16)) & np.uint32(0x8000)
+    word |= bits
+    return word.astype(np.uint16).view(np.float16)
 
 
 def f32_to_bf16(value: np.ndarray) -> np.ndarray:

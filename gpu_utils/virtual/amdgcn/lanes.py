@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpu_utils.virtual.amdgcn.operands import Decoder
+from gpu_utils.virtual.amdgcn.state import spread_mask
 
 _DPP_WORDS = (
     "quad_perm",
@@ -78,6 +79,7 @@ class Dpp:
         self.valid = source >= 0
         self.index = np.where(self.valid, source, 0)
         self.all_valid = bool(self.valid.all())
+        self.valid_bits = spread_mask(self.valid)
         self.zero = bool(modifiers.get("bound_ctrl", 0)) or "bound_ctrl" in modifiers
         self.fetch_inactive = bool(modifiers.get("fi", 0)) or "dpp8" in modifiers
         row = np.arange(lanes) >> 4
@@ -95,7 +97,9 @@ class Dpp:
         moved = register.take(self.index, axis=1)
         if self.zero:
             good = self._sources(s)
-            if good is not None:
+            if good is self.valid:
+                moved &= self.valid_bits
+            elif good is not None:
                 moved = np.where(good, moved, np.uint32(0))
         return moved
 
@@ -106,7 +110,7 @@ class Dpp:
             put()
             return
         before = s.mask
-        s.mask = np.broadcast_to(keep, (s.waves, s.lanes)).copy() if before is None else before & keep
+        s.mask = np.atleast_2d(keep) if before is None else before & keep
         try:
             put()
         finally:

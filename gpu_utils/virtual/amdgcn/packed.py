@@ -10,14 +10,15 @@ import numpy as np
 from gpu_utils.virtual.amdgcn import floating as fl
 from gpu_utils.virtual.amdgcn import state as st
 from gpu_utils.virtual.amdgcn.operands import Decoder
+from gpu_utils.virtual.halves import half_to_f32
 
 Run = Callable[[Any], Any]
 _h = np.uint16
 
 # name -> (element type, number of sources, function on one element each); the destination is the last source of fmac
 PACKED16: dict[str, tuple[Any, int, Callable[..., Any]]] = {
-    "v_pk_add_f16": (np.float16, 2, np.add),
-    "v_pk_mul_f16": (np.float16, 2, np.multiply),
+    "v_pk_add_f16": (np.float16, 2, fl.on_halves(np.add)),
+    "v_pk_mul_f16": (np.float16, 2, fl.on_halves(np.multiply)),
     "v_pk_fma_f16": (np.float16, 3, fl.fma16),
     "v_pk_max_f16": (np.float16, 2, fl.fmax),
     "v_pk_min_f16": (np.float16, 2, fl.fmin),
@@ -164,7 +165,7 @@ def _packed32(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any],
 
 
 def _widened(inner: Callable[[Any], np.ndarray]) -> Callable[[Any], np.ndarray]:
-    return lambda s: inner(s).astype(np.float32)
+    return lambda s: half_to_f32(inner(s).view(np.uint16))
 
 
 def _mix(decoder: Decoder, ops: list[str], mods: dict[str, Any], to: str) -> Run:
@@ -184,6 +185,6 @@ def _mix(decoder: Decoder, ops: list[str], mods: dict[str, Any], to: str) -> Run
         value = fl.fma32(*[get(s) for get in gets])
         if clamp:
             value = np.clip(np.nan_to_num(value, nan=0.0, posinf=1.0, neginf=0.0), 0, 1)
-        put(s, value if to == "f32" else value.astype(np.float16))
+        put(s, value if to == "f32" else fl.f32_to_half(value))
 
     return run

@@ -21,6 +21,8 @@ def _cndmask(decoder: Decoder, ops: list[str], mods: dict[str, Any], kind: str =
     typed = ("f" if signs else "u") + kind[1:]
     a, b = source_getters(decoder, (typed, typed), ops[1:3], mods)
     chosen = decoder.mask_source(ops[3] if len(ops) > 3 else "vcc")
+    if kind == "u32" and not mods:
+        return _select(a, b, chosen, decoder.result(ops[0]), decoder.bits(ops[1], "u32") == 0)
     dpp = lanes.Dpp(decoder, mods) if lanes.dpp_source(mods, decoder.lanes) is not None else None
     if "dst_sel" in mods:
         put = sdwa_putter(decoder, ops[0], kind, mods["dst_sel"], mods.get("dst_unused", "UNUSED_PAD"))
@@ -31,6 +33,23 @@ def _cndmask(decoder: Decoder, ops: list[str], mods: dict[str, Any], kind: str =
         put(s, np.where(s.lane_mask(chosen), b(s), a(s)))
 
     return run if dpp is None else (lambda s: dpp.narrowed(s, lambda: run(s)))
+
+
+def _select(a: Any, b: Any, chosen: int, out: int, from_zero: bool) -> Run:
+    """v_cndmask_b32 by bits: a ^ ((a ^ b) & mask). from_zero: `a` is 0."""
+
+    def run(s: Any) -> None:
+        first, second = a(s).view(np.uint32), b(s).view(np.uint32)
+        spread = s.spread_of(chosen, s.lane_mask(chosen))
+        target = s.U[out] if s.mask is None else None
+        if from_zero:
+            value = np.bitwise_and(spread, second, out=target)
+        else:
+            value = np.bitwise_xor(np.bitwise_and(spread, first ^ second), first, out=target)
+        if target is None:
+            s.put(out, value)
+
+    return run
 
 
 def _carry(operation: str, takes: bool) -> Callable[..., Run]:
@@ -107,10 +126,18 @@ def _div_scale(kind: str) -> Callable[..., Run]:
 
         def run(s: Any) -> None:
             shape = (s.waves, s.lanes)
-            x, den, num = (np.broadcast_to(get(s), shape) for get in (a, b, c))
-            above, below = exponent(num), exponent(den)
-            apart, most = above - below, 2 * info.maxexp - 4
+            x, den, num = a(s), b(s), c(s)
+            most = 2 * info.maxexp - 4
             # where nothing comes near an end of the range the operand passes as it is
+            (low, high), (least, greatest) = valu.exponent_range(num), valu.exponent_range(den)
+            inside = low > tiny_exponent and high <= most and least >= 1 and greatest <= most
+            if inside and high - least < near and low - greatest >= info.minexp + 2:
+                put(s, x)
+                s.put_no_lanes(flag)
+                return
+            x, den, num = (np.broadcast_to(value, shape) for value in (x, den, num))
+            above, below = exponent(num), exponent(den)
+            apart = above - below
             ends = (above <= tiny_exponent) | (above > most) | (below < 1) | (below > most)
             ends |= (apart >= near) | (apart < info.minexp + 2)
             both = np.zeros(shape, bool)
@@ -162,8 +189,8 @@ def _div_fmas(kind: str) -> Callable[..., Run]:
 
         def run(s: Any) -> None:
             value = fma(a(s), b(s), c(s))
-            scaled = s.lane_mask(st.VCC)
-            if scaled.any():
+            if np.count_nonzero(s.Q[st.VCC] if s.lanes == 64 else s.U[st.VCC]):
+                scaled = s.lane_mask(st.VCC)
                 shift = np.where(valu.biased_exponent(c(s)) > bias, step, -step).astype(np.int32)
                 wide = a(s).astype(np.float64) * b(s) + c(s) if kind == "f32" else value
                 value = np.where(scaled, np.ldexp(wide, shift).astype(dtype), value)

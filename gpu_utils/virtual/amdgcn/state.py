@@ -52,6 +52,11 @@ def unpack_mask(words: np.ndarray, lanes: int) -> np.ndarray:
     return np.unpackbits(raw, axis=1, bitorder="little").view(bool)
 
 
+def spread_mask(mask: np.ndarray) -> np.ndarray:
+    """bool -> uint32 of the same shape, all bits set where the mask is: to select with, faster than np.where."""
+    return np.negative(mask.view(np.int8)).astype(np.int32).view(np.uint32)
+
+
 def pack_mask(mask: np.ndarray) -> np.ndarray:
     """bool (waves, lanes) -> uint64 (waves, 1)."""
     packed = np.packbits(mask, axis=1, bitorder="little")
@@ -77,13 +82,13 @@ class Registers:
         info, lanes = cast(AmdInfo, program.info), program.lanes
         self.vgprs = info.vgprs
         self.vectors = np.zeros((info.vgprs + info.agprs, waves, lanes), np.uint32)
-        self.S = np.zeros((waves, 128), np.uint32)
+        self.S = np.zeros((64, waves, 2), np.uint32)
         rows: list[Any] = [None] * (CONSTANTS + len(info.constants))
         rows[: info.vgprs] = list(self.vectors[: info.vgprs])
         rows[AGPR : AGPR + info.agprs] = list(self.vectors[info.vgprs :])
         used = (*range(min(info.sgprs, 106)), *range(106, 128))
         for i in used:
-            rows[SGPR + i] = self.S[:, i : i + 1]
+            rows[SGPR + i] = self.S[i // 2, :, i % 2 : i % 2 + 1]
         self.parts: dict[tuple[int, int], Registers] = {}
         self.program = program
         self.of_waves = [i for i, row in enumerate(rows) if row is not None]
@@ -92,7 +97,7 @@ class Registers:
         self.U: list[Any] = rows
         self.I, self.F = self._seen_as(np.int32), self._seen_as(np.float32)
         # 64-bit views of the even SGPR pairs, by row number of the low half
-        self.Q = {SGPR + i: self.S[:, i : i + 2].view(np.uint64) for i in used if i % 2 == 0}
+        self.Q = {SGPR + i: self.S[i // 2].view(np.uint64) for i in used if i % 2 == 0}
 
     def _seen_as(self, dtype: type) -> list[Any]:
         """The rows as another type of 32 bits."""
@@ -100,7 +105,10 @@ class Registers:
         vectors: list[Any] = list(self.vectors.view(dtype))
         scalars: np.ndarray = self.S.view(dtype)
         agprs = len(vectors) - self.vgprs
-        columns = [None if row is None else scalars[:, i : i + 1] for i, row in enumerate(self.U[SGPR:CONSTANTS])]
+        columns = [
+            None if row is None else scalars[i // 2, :, i % 2 : i % 2 + 1]
+            for i, row in enumerate(self.U[SGPR:CONSTANTS])
+        ]
         gaps: tuple[list[Any], list[Any]] = [None] * (AGPR - self.vgprs), [None] * (SGPR - AGPR - agprs)
         return [*vectors[: self.vgprs], *gaps[0], *vectors[self.vgprs :], *gaps[1], *columns, *rows]
 
@@ -109,12 +117,12 @@ class Registers:
         if not isinstance(waves, slice):
             chosen = Registers(self.program, len(waves))
             np.take(self.vectors, waves, axis=1, out=chosen.vectors)
-            np.take(self.S, waves, axis=0, out=chosen.S)
+            np.take(self.S, waves, axis=1, out=chosen.S)
             return chosen
         if (waves.start, waves.stop) in self.parts:
             return self.parts[waves.start, waves.stop]
         part = self.parts[waves.start, waves.stop] = copy.copy(self)
-        part.vectors, part.S = self.vectors[:, waves], self.S[waves]
+        part.vectors, part.S = self.vectors[:, waves], self.S[:, waves]
         part.U, part.I, part.F = list(self.U), list(self.I), list(self.F)
         for rows in (part.U, part.I, part.F):
             for i in self.of_waves:
@@ -123,6 +131,8 @@ class Registers:
         return part
 
 
+# Registers with fewer lanes than this are written lane by lane under a mask, others by their bits.
+SMALL = 4096
 _spare: dict[tuple[Program, int], Registers] = {}
 _SPARES = 8
 
@@ -140,6 +150,10 @@ class AmdState(State):
         self.full = np.uint64((1 << self.lanes) - 1)
         self.exec_mask: np.ndarray | None = None
         self.act_column: np.ndarray | None = None
+        # lane masks in scalar registers that were asked for or just written, by row; and (mask, spread_mask of it) by row
+        self.masks: dict[int, np.ndarray] = {}
+        self.spread: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.mask_rows = -self.lanes // 32  # a row & this is that of the lane mask that it is part of
         self.fragments: dict[Any, tuple[np.ndarray, np.ndarray]] = {}  # see fragments.py
         self.Q[EXEC][...] = self.full
         self.lane = np.arange(self.lanes, dtype=np.int64)[None, :]
@@ -166,10 +180,14 @@ class AmdState(State):
         part, waves = cast(AmdState, super().part(blocks)), self.waves_of(blocks)
         part._use(self.registers.part(waves))
         part.scc = self.scc[waves]
-        part.fragments = {}
+        part.fragments, part.masks, part.spread = {}, {}, {}
         part.exec_mask = None if self.exec_mask is None else self.exec_mask[waves]
         part.scratch_base = None if self.scratch_base is None else self.scratch_base[waves]
         return part
+
+    def _clear(self, row: int, count: int) -> None:
+        for i in range(row - SGPR, row - SGPR + count):
+            self.S[i // 2, :, i % 2] = 0
 
     def _start(self, launch: Any) -> None:
         """What the hardware puts into registers before the first instruction."""
@@ -178,7 +196,7 @@ class AmdState(State):
         at = SGPR
         for name, count in info.user_sgprs:
             if name != "preload":
-                self.S[:, at - SGPR : at - SGPR + count] = 0
+                self._clear(at, count)
             if name == "scratch":
                 self.U[at + 3][...] = 1 << 23
             elif name == "kernarg":
@@ -199,7 +217,7 @@ class AmdState(State):
             for axis in info.group_ids:
                 self.U[at][...] = ids[:, axis : axis + 1]
                 at += 1
-            self.S[:, at - SGPR : at - SGPR + 2] = 0  # the scratch offset of the wave: a buffer per lane needs none
+            self._clear(at, 2)  # the scratch offset of the wave: a buffer per lane needs none
         self.scratch_base: np.ndarray | None = None
         size = info.scratch
         if size:
@@ -262,10 +280,19 @@ class AmdState(State):
         self._combine()
 
     def lane_mask(self, row: int) -> np.ndarray:
-        """The lane mask in an SGPR (pair), bool (waves, lanes)."""
-        if self.lanes == 64:
-            return unpack_mask(self.Q[row], 64)
-        return unpack_mask(self.U[row].astype(np.uint64), 32)
+        """The lane mask in an SGPR (pair), bool (waves, lanes); not to be written."""
+        found = self.masks.get(row)
+        if found is None:
+            word = self.Q[row] if self.lanes == 64 else self.U[row].astype(np.uint64)
+            found = self.masks[row] = unpack_mask(word, self.lanes)
+        return found
+
+    def spread_of(self, row: int, mask: np.ndarray) -> np.ndarray:
+        """`spread_mask(mask)`, kept under a row as long as that has the same mask."""
+        held = self.spread.get(row)
+        if held is None or held[0] is not mask:
+            held = self.spread[row] = mask, spread_mask(mask)
+        return held[1]
 
     def put_mask(self, row: int, bits: np.ndarray) -> None:
         """Write a lane mask (only active lanes may be set) into an SGPR (pair)."""
@@ -277,8 +304,17 @@ class AmdState(State):
         target = self.Q[row] if self.lanes == 64 else self.U[row]
         if self.act is None:
             target[...] = word
+            self.masks[row] = bits
         else:
             np.copyto(target, word.astype(target.dtype), where=self.act_column)
+            self.masks.pop(row, None)
+
+    def put_no_lanes(self, row: int) -> None:
+        """Write a lane mask without a lane."""
+        if self.lanes == 64:
+            self.put_scalar64(row, np.zeros((1, 1), np.uint64))
+        else:
+            self.put_scalar(row, np.zeros((1, 1), np.uint32))
 
     # writes
 
@@ -287,15 +323,18 @@ class AmdState(State):
         target, mask = self.U[row], self.mask
         if mask is None:
             target[...] = value
-        elif value.shape == target.shape:
-            np.putmask(target, mask, value)
-        else:
+        elif target.size < SMALL:
             np.copyto(target, value, where=mask)
+        else:
+            change = np.bitwise_xor(target, value)
+            change &= self.spread_of(EXEC, mask)
+            np.bitwise_xor(target, change, out=target)
 
     def put_scalar(self, row: int, value: np.ndarray) -> None:
         """Write a scalar register for the running waves; value: uint32 (waves, 1) or (1, 1)."""
         if row == NULL:
             return
+        self.masks.pop(row & self.mask_rows, None)
         if self.act is None:
             self.U[row][...] = value
         else:
@@ -305,6 +344,8 @@ class AmdState(State):
         """Write an even pair of scalar registers; value: uint64."""
         if row == NULL:
             return
+        self.masks.pop(row, None)
+        self.masks.pop(row + 1, None)
         if self.act is None:
             self.Q[row][...] = value
         else:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpu_utils.virtual.amdgcn import floating as fl
+from gpu_utils.virtual.halves import half_to_f32
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,22 +161,29 @@ def _perm_constant(selector: int) -> Callable[..., Any] | None:
     picks = [(selector >> (8 * byte)) & 0xFF for byte in range(4)]
     if any(pick > 7 and pick != 12 and pick <= 12 for pick in picks):
         return None
+    ones = sum(0xFF << 8 * byte for byte, pick in enumerate(picks) if pick > 12)
+    taken: dict[tuple[bool, int], int] = {}  # (from a, bits to the left) -> which bits of the source
+    for byte, pick in enumerate(picks):
+        if pick < 8:
+            key = pick >= 4, 8 * (byte - pick % 4)
+            taken[key] = taken.get(key, 0) | 0xFF << 8 * (pick % 4)
+    every = 0xFFFFFFFF
+    moves = [
+        # the shift may drop all the others
+        (upper, left, None if bits == (every >> left if left > 0 else every << -left & every) else _u(bits))
+        for (upper, left), bits in taken.items()
+    ]
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        result = None
-        for byte, pick in enumerate(picks):
-            if pick == 12:
-                continue
-            if pick > 12:
-                part: Any = _u(0xFF << (8 * byte))
-            else:
-                source, at = (b, pick) if pick < 4 else (a, pick - 4)
-                move = 8 * (byte - at)
-                part = source & _u(0xFF << (8 * at))
-                if move:
-                    part = part << _u(move) if move > 0 else part >> _u(-move)
+        result: Any = None if moves and not ones else np.full((1, 1), ones, _u)
+        for upper, left, bits in moves:
+            part = a if upper else b
+            if bits is not None:
+                part = part & bits
+            if left:
+                part = part << _u(left) if left > 0 else part >> _u(-left)
             result = part if result is None else result | part
-        return np.zeros((1, 1), _u) if result is None else np.asarray(result)
+        return result
 
     return run
 
@@ -303,11 +311,13 @@ _add("v_sad_hi_u8", "u32", "u32 u32 u32", _sad(8, 16))
 _add("v_sad_u16", "u32", "u32 u32 u32", _sad(16, 0))
 
 # floating point
+_BASIC: tuple[Any, ...] = (np.add, np.subtract, np.multiply)
 for _k, _fma in (("f32", fl.fma32), ("f16", fl.fma16), ("f64", fl.fma64)):
-    _add(f"v_add_{_k}", _k, f"{_k} {_k}", np.add)
-    _add(f"v_sub_{_k}", _k, f"{_k} {_k}", np.subtract)
-    _add(f"v_subrev_{_k}", _k, f"{_k} {_k}", _reverse(np.subtract))
-    _add(f"v_mul_{_k}", _k, f"{_k} {_k}", np.multiply)
+    _sum, _less, _times = map(fl.on_halves, _BASIC) if _k == "f16" else _BASIC
+    _add(f"v_add_{_k}", _k, f"{_k} {_k}", _sum)
+    _add(f"v_sub_{_k}", _k, f"{_k} {_k}", _less)
+    _add(f"v_subrev_{_k}", _k, f"{_k} {_k}", _reverse(_less))
+    _add(f"v_mul_{_k}", _k, f"{_k} {_k}", _times)
     _add(f"v_max_{_k} v_max_num_{_k}", _k, f"{_k} {_k}", fl.fmax)
     _add(f"v_min_{_k} v_min_num_{_k}", _k, f"{_k} {_k}", fl.fmin)
     _add(f"v_maximum_{_k}", _k, f"{_k} {_k}", fl.maximum)
@@ -353,17 +363,24 @@ for _k in ("f32", "f16", "f64"):
 def _approximate(function: Callable[..., Any], flush: bool = True) -> Callable[..., Any]:
     """Evaluate in float64 and round once: within the bound of the hardware's instruction. flush: denormals become 0."""
 
+    if not flush:
+        return lambda a: function(a.astype(np.float64)).astype(a.dtype)
+
     def run(a: np.ndarray) -> np.ndarray:
-        tiny = np.finfo(a.dtype).tiny
         wide = a.astype(np.float64)
-        if flush:
-            wide = np.where(np.abs(wide) < tiny, np.copysign(0.0, wide), wide)
+        _flush(wide, np.finfo(a.dtype).tiny)
         result = function(wide).astype(a.dtype)
-        if flush:
-            result = np.where(np.abs(result) < tiny, np.copysign(a.dtype.type(0), result), result)
+        _flush(result, np.finfo(a.dtype).tiny)
         return result
 
     return run
+
+
+def _flush(a: np.ndarray, tiny: np.floating[Any]) -> None:
+    """Make what is smaller than `tiny` a zero of its sign, in place."""
+    small = np.abs(a) < tiny
+    if np.count_nonzero(small):
+        a[small] = np.copysign(0, a[small])
 
 
 def _rsq(a: np.ndarray) -> np.ndarray:
@@ -382,16 +399,18 @@ def _turns(function: Callable[..., Any]) -> Callable[..., Any]:
 # Bounds: AMD's manuals state 1 ulp for exp, log, rcp, rsq and sqrt of float32; sin and cos have an absolute error.
 _slow: dict[str, Any] = {"kind": "transcendental"}
 _function: Any
-for _name, _function, _flush in (
+for _name, _function, _flushes in (
     ("exp", np.exp2, True),
     ("log", np.log2, True),
     ("rcp", np.reciprocal, False),
     ("rsq", _rsq, False),
     ("sqrt", np.sqrt, False),
 ):
-    _add(f"v_{_name}_f32", "f32", "f32", _approximate(_function, _flush), error=1, **_slow)
+    # a reciprocal or a root of a float32 is rounded right at once
+    _single = _function if _name in ("rcp", "sqrt") else _approximate(_function, _flushes)
+    _add(f"v_{_name}_f32", "f32", "f32", _single, error=1, **_slow)
     _add(f"v_{_name}_f16", "f16", "f16", _approximate(_function, False), error=1, **_slow)
-_add("v_rcp_iflag_f32", "f32", "f32", _approximate(np.reciprocal, False), error=1, **_slow)
+_add("v_rcp_iflag_f32", "f32", "f32", np.reciprocal, error=1, **_slow)
 _add("v_rcp_f64", "f64", "f64", np.reciprocal, error=2**24, **_slow)
 _add("v_rsq_f64", "f64", "f64", _rsq, error=2**24, **_slow)
 _add("v_sqrt_f64", "f64", "f64", np.sqrt, error=2**24, **_slow)
@@ -467,8 +486,8 @@ _add("v_cvt_f64_i32", "f64", "i32", lambda a: a.astype(np.float64))
 _add("v_cvt_f64_u32", "f64", "u32", lambda a: a.astype(np.float64))
 _add("v_cvt_f64_f32", "f64", "f32", lambda a: a.astype(np.float64))
 _add("v_cvt_f32_f64", "f32", "f64", lambda a: a.astype(_f))
-_add("v_cvt_f16_f32", "f16", "f32", lambda a: a.astype(np.float16))
-_add("v_cvt_f32_f16", "f32", "f16", lambda a: a.astype(_f))
+_add("v_cvt_f16_f32", "f16", "f32", fl.f32_to_half)
+_add("v_cvt_f32_f16", "f32", "f16", lambda a: half_to_f32(a.view(np.uint16)))
 _add("v_cvt_f32_bf16", "f32", "u16", fl.bf16_to_f32)
 _add("v_cvt_f16_u16", "f16", "u16", lambda a: a.astype(np.float16))
 _add("v_cvt_f16_i16", "f16", "i16", lambda a: a.astype(np.float16))
@@ -497,8 +516,8 @@ def _halves(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 def _toward_zero(a: np.ndarray) -> np.ndarray:
     """float32 -> float16 rounded toward zero."""
-    near = a.astype(np.float16)
-    over = np.abs(near.astype(_f)) > np.abs(a)
+    near = fl.f32_to_half(a)
+    over = np.abs(half_to_f32(near.view(np.uint16))) > np.abs(a)
     bits = near.view(np.uint16)
     return np.where(over, bits - np.uint16(1), bits).view(np.float16)
 
@@ -506,7 +525,7 @@ def _toward_zero(a: np.ndarray) -> np.ndarray:
 _add(
     "v_cvt_pkrtz_f16_f32 v_cvt_pk_rtz_f16_f32", "u32", "f32 f32", lambda a, b: _halves(_toward_zero(a), _toward_zero(b))
 )
-_add("v_cvt_pk_f16_f32", "u32", "f32 f32", lambda a, b: _halves(a.astype(np.float16), b.astype(np.float16)))
+_add("v_cvt_pk_f16_f32", "u32", "f32 f32", lambda a, b: _halves(fl.f32_to_half(a), fl.f32_to_half(b)))
 _add("v_cvt_pk_bf16_f32", "u32", "f32 f32", lambda a, b: fl.f32_to_bf16(a) | fl.f32_to_bf16(b) << _u(16))
 _add("v_pack_b32_f16", "u32", "u16 u16", _halves)
 _add(
@@ -552,7 +571,15 @@ def biased_exponent(x: np.ndarray) -> np.ndarray:
     info = np.finfo(x.dtype)
     word = np.dtype(f"u{x.dtype.itemsize}").type
     raw = np.ascontiguousarray(x).view(word) >> word(info.nmant)
-    return raw.astype(np.int64) & (2 * info.maxexp - 1)
+    raw &= word(2 * info.maxexp - 1)
+    return raw.astype(np.int64)
+
+
+def exponent_range(x: np.ndarray) -> tuple[int, int]:
+    """The least and the greatest `biased_exponent`; of an infinity or NaN somewhere the greatest is that of theirs."""
+    size = np.abs(x)
+    ends = biased_exponent(np.array([size.min(), size.max()]))
+    return int(ends[0]), int(ends[1])
 
 
 def _div_fixup(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -562,10 +589,14 @@ def _div_fixup(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     manuals leave out and emulators checked against hardware do.
     """
     a, b, c = np.broadcast_arrays(a, b, c)
+    top, bottom = 2 * np.finfo(a.dtype).maxexp - 1, {2: -30, 4: -150, 8: -1075}[a.dtype.itemsize]
+    result = np.copysign(a, b * c)
+    (least, most), (low, high) = exponent_range(b), exponent_range(c)
+    if least and low and most < top and high < top and low - most >= bottom and not np.count_nonzero(np.isnan(a)):
+        return result
     signed = np.where(np.signbit(b) ^ np.signbit(c), a.dtype.type(-1), a.dtype.type(1))
     result = np.abs(a) * signed
     below, above = biased_exponent(b), biased_exponent(c)
-    top, bottom = 2 * np.finfo(a.dtype).maxexp - 1, {2: -30, 4: -150, 8: -1075}[a.dtype.itemsize]
     ends = (below == 0) | (below == top) | (above == 0) | (above == top) | (above - below < bottom) | np.isnan(a)
     if np.count_nonzero(ends):
         result[ends] = _fixed(a[ends], b[ends], c[ends], signed[ends], bottom)

@@ -121,9 +121,8 @@ def _fast(decoder: Decoder, entry: valu.Vector, out: str, texts: list[str]) -> R
     d, function = decoder.result(out), entry.function
     vector = any(row < st.SGPR for row in rows)
     letters = [{"f": "F", "i": "I"}.get(kind[0], "U") for kind in entry.sources]
-    to = {"f": "F", "i": "I"}.get(entry.out[0], "U")
     if isinstance(function, np.ufunc) and vector and len(set(letters)) == 1 and len(rows) == 2:
-        return _fast_ufunc(function, letters[0], to, rows[0], rows[1], d)
+        return _fast_ufunc(function, letters[0], rows[0], rows[1], d)
     word = np.uint32
     if len(rows) == 1:
         (a,), (la,) = rows, letters
@@ -147,35 +146,34 @@ def _fast(decoder: Decoder, entry: valu.Vector, out: str, texts: list[str]) -> R
     return run3
 
 
-def _fast_ufunc(function: np.ufunc, letter: str, to: str, a: int, b: int, d: int) -> Run:
-    putmask = np.putmask
+def _fast_ufunc(function: np.ufunc, letter: str, a: int, b: int, d: int) -> Run:
     if letter == "F":
 
         def run_f(s: Any) -> None:
-            rows, mask = s.F, s.mask
-            if mask is None:
+            rows = s.F
+            if s.mask is None:
                 function(rows[a], rows[b], out=rows[d])
             else:
-                putmask(rows[d], mask, function(rows[a], rows[b]))
+                s.put(d, function(rows[a], rows[b]).view(np.uint32))
 
         return run_f
     if letter == "I":
 
         def run_i(s: Any) -> None:
-            rows, mask = s.I, s.mask
-            if mask is None:
+            rows = s.I
+            if s.mask is None:
                 function(rows[a], rows[b], out=rows[d])
             else:
-                putmask(rows[d], mask, function(rows[a], rows[b]))
+                s.put(d, function(rows[a], rows[b]).view(np.uint32))
 
         return run_i
 
     def run_u(s: Any) -> None:
-        rows, mask = s.U, s.mask
-        if mask is None:
+        rows = s.U
+        if s.mask is None:
             function(rows[a], rows[b], out=rows[d])
         else:
-            putmask(rows[d], mask, function(rows[a], rows[b]))
+            s.put(d, function(rows[a], rows[b]))
 
     return run_u
 

@@ -155,7 +155,7 @@ class _Trial:
             info = state.program.info
             rows = [*range(info.vgprs), *(AGPR + i for i in range(info.agprs))]
             yield state.vectors, [register_name(row) for row in rows]
-            yield state.S.T[:, :, None], [register_name(SGPR + i) for i in range(128)]
+            yield state.S.reshape(128, 1, 1), [register_name(SGPR + i) for i in range(128)]
             yield state.scc[None], ["scc"]
         else:
             names = {place: name for name, place in state.program.info.names.items()}
@@ -202,6 +202,7 @@ class _Trial:
         self.memory.log, self.shared.log = [], []
         state.mask = None
         if self.amd:
+            state.masks.clear()
             state.exec_changed()
         else:
             state.fragments, state.wide_masks, state.clock = {}, {}, 0
