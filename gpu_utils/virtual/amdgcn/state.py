@@ -150,7 +150,7 @@ class AmdState(State):
         self.full = np.uint64((1 << self.lanes) - 1)
         self.exec_mask: np.ndarray | None = None
         self.act_column: np.ndarray | None = None
-        # lane masks in scalar registers that were asked for or just written, by row; and (mask, spread_mask of it) by row
+        # by row: lane masks in scalar registers that were asked for or just written; (mask, spread_mask of it)
         self.masks: dict[int, np.ndarray] = {}
         self.spread: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.mask_rows = -self.lanes // 32  # a row & this is that of the lane mask that it is part of
