@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from gpu_utils.analytic.access import MemoryShape, bank_cycles, touched_segments
-from gpu_utils.virtual.shared_patterns import Pattern
+from gpu_utils.virtual import global_patterns, shared_patterns
+from gpu_utils.virtual.global_patterns import Touched
 
 # Classes of instructions. "scalar": SALU; "vector": VALU or a PTX arithmetic instruction; "transcendental": exp2, log2,
 # rcp, rsq, sqrt, sin, cos; "matrix": MFMA, WMMA, mma, wgmma; "global", "shared": memory; "scalar_memory": s_load,
@@ -40,7 +41,7 @@ class Access:
 
     waves: wave instructions; lanes: active lanes; bytes: bytes asked for; transactions: distinct sectors of each wave
     instruction (global) or bank cycles (shared); ideal: the least that the same bytes could need side by side, and no
-    more than was used (lanes that share an address need less). seen: the last pattern of a global op, and its counts.
+    more than was used (lanes that share an address need less).
     """
 
     waves: int = 0
@@ -49,11 +50,8 @@ class Access:
     transactions: int = 0
     ideal: int = 0
     kind: str = "load"
-    seen: tuple[np.ndarray, Touched] | None = None
 
 
-# waves and lanes that take part, transactions or cycles, and the fewest possible
-Touched = tuple[int, int, int, int]
 # What patterns of addresses cost, for all launches: (sector or banks, bytes of a lane, lanes, addresses) -> counts.
 MOST_SEEN = 256
 _sectors_seen: dict[tuple[int, int, int, bytes], Touched] = {}
@@ -84,56 +82,44 @@ class Counters:
         self,
         state: Any,
         op: Any,
-        address: np.ndarray,
+        pattern: global_patterns.Pattern,
+        offset: int,
         size: int,
-        mask: np.ndarray | None,
-        store: bool = False,
-        atomic: bool = False,
+        kind: str,
         wave: int | None = None,
     ) -> None:
-        """Count the sectors that each wave's active lanes touch. wave: the wave of a single row of addresses."""
+        """Count the sectors that each wave's active lanes touch.
+
+        offset: where the first of the lanes is, as `Memory.origin` says. wave: the wave of a single row of addresses.
+        """
         access = self.globals.get(op.index)
         if access is None:
-            access = self.globals[op.index] = Access(kind="atomic" if atomic else "store" if store else "load")
+            access = self.globals[op.index] = Access(kind=kind)
         if self.record is not None:
-            self._keep(self.record, state, touched_segments(address, size, mask, 32)[0], store, atomic, wave)
-        waves, lanes, transactions, ideal = self._touched(access, address, size, mask, state.waves_per_block)
+            touched, _ = touched_segments(pattern.delta + offset, size, pattern.mask, 32)
+            self._keep(self.record, state, touched, kind, wave)
+        sector = self.chip.sector
+        key = size, offset & (sector - 1), sector
+        cost = pattern.costs.get(key)
+        if cost is None:
+            cost = pattern.costs[key] = _touched(pattern, key, state.waves_per_block)
+        waves, lanes, transactions, ideal = cost
         access.waves += waves
         access.lanes += lanes
         access.bytes += lanes * size
         access.transactions += transactions
         access.ideal += ideal
 
-    def _touched(self, access: Access, address: np.ndarray, size: int, mask: np.ndarray | None, block: int) -> Touched:
-        """What `_sectors` says; what an op does again, and what the waves of all blocks do alike, is counted once."""
-        sector = self.chip.sector
-        low = _lowest(address, mask, sector)
-        if access.seen is not None:
-            before, seen = access.seen
-            if before.shape == low.shape and not np.count_nonzero(before != low):
-                return seen
-        waves, times = _without_repeats(low, block)
-        key = (sector, size, waves.shape[1], waves.tobytes())
-        once = _sectors_seen.get(key)
-        if once is None:
-            if len(_sectors_seen) > MOST_SEEN:
-                _sectors_seen.clear()
-            once = _sectors_seen[key] = _sectors(waves, size, None if mask is None else waves >= 0, sector)
-        access.seen = low, (once[0] * times, once[1] * times, once[2] * times, once[3] * times)
-        return access.seen[1]
-
-    def _keep(
-        self, record: list[Any], state: Any, ordered: np.ndarray, store: bool, atomic: bool, wave: int | None
-    ) -> None:
+    def _keep(self, record: list[Any], state: Any, ordered: np.ndarray, kind: str, wave: int | None) -> None:
         """Record the sectors of one wave instruction in each wave, for the model of the L2."""
         fresh = ordered >= 0
         fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
         row = np.nonzero(fresh)[0] if wave is None else np.full(int(np.count_nonzero(fresh)), wave)
         block = state.first_block + state.block_of_wave[row]
-        record.append((state.turn, block, ordered[fresh], not store, store or atomic))
+        record.append((state.turn, block, ordered[fresh], kind != "store", kind != "load"))
         state.turn += 1
 
-    def shared_access(self, op: Any, pattern: Pattern, offset: int, size: int, kind: str) -> None:
+    def shared_access(self, op: Any, pattern: shared_patterns.Pattern, offset: int, size: int, kind: str) -> None:
         """Count bank cycles: lanes that want different words of one bank wait for each other.
 
         Lanes are served in groups that together move at most `banks` words, as documented for 64- and 128-bit accesses.
@@ -274,6 +260,20 @@ def _without_repeats(low: np.ndarray, block: int) -> tuple[np.ndarray, int]:
         if len(low) % count == 0 and not np.count_nonzero(low.reshape(-1, count, low.shape[1]) != low[:count]):
             return low[:count], len(low) // count
     return low, 1
+
+
+def _touched(pattern: global_patterns.Pattern, key: tuple[int, int, int], block: int) -> Touched:
+    """What `_sectors` says of a pattern; what the waves of all blocks do alike is counted once. key: see Pattern."""
+    size, offset, sector = key
+    low = _lowest(pattern.delta + offset, pattern.mask, sector)
+    waves, times = _without_repeats(low, block)
+    of_waves = (sector, size, waves.shape[1], waves.tobytes())
+    once = _sectors_seen.get(of_waves)
+    if once is None:
+        if len(_sectors_seen) > MOST_SEEN:
+            _sectors_seen.clear()
+        once = _sectors_seen[of_waves] = _sectors(waves, size, None if pattern.mask is None else waves >= 0, sector)
+    return once[0] * times, once[1] * times, once[2] * times, once[3] * times
 
 
 def _sectors(address: np.ndarray, size: int, mask: np.ndarray | None, sector: int) -> Touched:

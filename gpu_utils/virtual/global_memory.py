@@ -14,6 +14,8 @@ import numpy as np
 
 from gpu_utils.errors import MisalignedAccess, OutOfBounds
 from gpu_utils.virtual.atomics import update_in_order
+from gpu_utils.virtual.global_patterns import Pattern, find
+from gpu_utils.virtual.global_words import gather, gather_bytes, scatter
 from gpu_utils.virtual.machine import Op, State, source_of
 from gpu_utils.virtual.races import Access, AccessLog
 from gpu_utils.virtual.regions import Region
@@ -39,7 +41,6 @@ class Memory:
         # bool by program: which used an atomic; which used one that returns a value, or loaded what others may write
         self.released: np.ndarray | None = None
         self.ordered: np.ndarray | None = None
-        self._mask_of_error: np.ndarray | None = None
 
     # regions
 
@@ -109,27 +110,24 @@ class Memory:
 
     # checks
 
-    def locate(self, state: State, op: Op, address: np.ndarray, size: int, what: str) -> Region | None:
-        """The region that holds [a, a + size) for every a of the flat array; None when they lie in several."""
-        low, high = int(address.min()), int(address.max())
+    def region_of(self, low: int, high: int) -> Region | None:
+        """The region that holds the bytes [low, high), if there is one."""
         at = bisect_right(self.starts, low) - 1
-        if at >= 0 and high + size <= self.spans[at].end:
-            return self.spans[at].region
+        return self.spans[at].region if at >= 0 and high <= self.spans[at].end else None
+
+    def check(self, state: State, op: Op, address: np.ndarray, size: int, mask: np.ndarray | None, what: str) -> None:
+        """Raise OutOfBounds unless each lane's [a, a + size) lies in one of the regions."""
         if not self.spans:
-            self._outside(state, op, address, np.ones(address.shape, bool), size, what)
+            self._outside(state, op, address, np.ones(address.shape, bool) if mask is None else mask, size, what)
         index = np.searchsorted(self.start_array, address, side="right") - 1
         bad = (index < 0) | (address + size > self.end_array[index])
+        bad = bad if mask is None else bad & mask
         if bad.any():
             self._outside(state, op, address, bad, size, what)
-        return None
 
     def _outside(self, state: State, op: Op, address: np.ndarray, bad: np.ndarray, size: int, what: str) -> None:
         flat = int(np.flatnonzero(bad)[0])
-        if address.ndim == 2:
-            wave, lane = divmod(flat, state.lanes)
-        else:
-            assert self._mask_of_error is not None
-            wave, lane = divmod(int(np.flatnonzero(self._mask_of_error)[flat]), state.lanes)
+        wave, lane = divmod(flat, address.shape[1])
         value = int(address.ravel()[flat])
         raise OutOfBounds(
             f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} {what} {size} bytes "
@@ -158,19 +156,10 @@ class Memory:
             f"{beyond}; {advice}"
         )
 
-    def offsets(self, address: np.ndarray, region: Region | None) -> np.ndarray:
-        """Addresses as the counters see them: every tensor starts on a fresh page, wherever the CPU put it."""
-        if region is not None:
-            return address - (region.start - 4096 * (1 + region.number) * (1 << 24))
+    def offsets(self, address: np.ndarray) -> np.ndarray:
+        """Addresses in one or more regions as the counters see them, see `_origin`."""
         index = np.maximum(np.searchsorted(self.start_array, address, side="right") - 1, 0)
-        numbers = np.array([span.region.number for span in self.spans], np.int64)
-        origins = np.array([span.region.start for span in self.spans], np.int64)
-        return address - origins[index] + 4096 * (1 + numbers[index]) * (1 << 24)
-
-    def _active(self, address: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-        """The addresses of the lanes that take part, flat when some do not."""
-        self._mask_of_error = mask
-        return address if mask is None else address[mask]
+        return address - np.array([_origin(span.region) for span in self.spans], np.int64)[index]
 
     # accesses
 
@@ -186,46 +175,39 @@ class Memory:
     ) -> list[np.ndarray]:
         """Read `count` consecutive words of `width` bytes (1, 2, 4, 8) per lane.
 
-        Returns `count` fresh arrays (waves, lanes) of uint8/16/32/64; lanes outside `mask` hold anything.
-        aligned: whether the hardware wants the address to be a multiple of `width`.
+        Returns `count` arrays (waves, lanes) of uint8/16/32/64, to be used before memory changes; lanes outside `mask`
+        hold anything. aligned: whether the hardware wants the address to be a multiple of `width`.
         """
         mask, some = narrow(mask)
         if not some:
             return [np.zeros(address.shape, UINT[width]) for _ in range(count)]
-        active = self._active(address, mask)
-        region = self.locate(state, op, active, width * count, "reads")
-        state.counters.global_access(state, op, self.offsets(address, region), width * count, mask)
+        pattern, base = find(address, mask)
+        size = width * count
+        region = self.region_of(base + pattern.low, base + pattern.high + size)
+        if region is None:
+            self.check(state, op, address, size, mask, "reads")
+            count_access(state, op, self.offsets(address), size, mask, "load")
+        else:
+            state.counters.global_access(state, op, pattern, base - _origin(region), size, "load")
         if self.races:
-            self._note_load(state, op, active, width * count, mask, region)
-        if mask is not None:
-            address = np.where(mask, address, active[0])
-        return self._gather(state, op, address, width, count, aligned)
+            self._note_load(state, op, Access(state, op, pattern, base, size), region)
+        return self._gather(state, op, pattern, base, width, count, aligned)
 
     def _gather(
-        self, state: State, op: Op, address: np.ndarray, width: int, count: int, aligned: bool
+        self, state: State, op: Op, pattern: Pattern, base: int, width: int, count: int, aligned: bool
     ) -> list[np.ndarray]:
-        if width > 1 and int(np.bitwise_or.reduce(address, axis=None)) & (width - 1):
+        if (base | pattern.bits) & (width - 1):
             if aligned:
-                self._misaligned(state, op, address, width)
-            return self._gather_bytes(address, width, count)
-        words, index = WORDS[width], (address - ORIGIN) >> (width.bit_length() - 1)
-        result = [words.take(index)]
-        for _ in range(count - 1):
-            index += 1
-            result.append(words.take(index))
-        return result
+                self._misaligned(state, op, pattern, base, width)
+            return gather_bytes(pattern, base, width, count)
+        return gather(pattern, base, width, count)
 
-    def _gather_bytes(self, address: np.ndarray, width: int, count: int) -> list[np.ndarray]:
-        index = (address - ORIGIN)[..., None] + np.arange(width * count)
-        raw = WORDS[1].take(index).view(UINT[width])
-        return [np.ascontiguousarray(raw[..., part]) for part in range(count)]
-
-    def _misaligned(self, state: State, op: Op, address: np.ndarray, width: int) -> None:
-        wave, lane = divmod(int(np.flatnonzero(address.ravel() & (width - 1))[0]), state.lanes)
-        place = int(address.ravel()[wave * state.lanes + lane])
+    def _misaligned(self, state: State, op: Op, pattern: Pattern, base: int, width: int) -> None:
+        bad = (pattern.delta + base) & (width - 1) != 0
+        wave, lane = (int(at) for at in np.argwhere(bad if pattern.mask is None else bad & pattern.mask)[0])
         raise MisalignedAccess(
-            f"kernel {state.program.name}{source_of(op)}: {state.where(wave % state.waves, lane)} accesses {width} "
-            f"bytes at {place:#x}, which is not a multiple of {width} (`{op.text}`)"
+            f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} accesses {width} "
+            f"bytes at {base + int(pattern.delta[wave, lane]):#x}, which is not a multiple of {width} (`{op.text}`)"
         )
 
     def load_scalar(
@@ -233,15 +215,16 @@ class Memory:
     ) -> list[np.ndarray]:
         """Read `count` words of `width` bytes per wave; address, mask and the results: (waves, 1). Not counted as
         vector memory."""
-        active = self._active(address, mask)
-        if active.size == 0:
+        mask, some = narrow(mask)
+        if not some:
             return [np.zeros(address.shape, np.uint32) for _ in range(count)]
-        region = self.locate(state, op, active, width * count, "reads")
+        pattern, base = find(address, mask)
+        region = self.region_of(base + pattern.low, base + pattern.high + width * count)
+        if region is None:
+            self.check(state, op, address, width * count, mask, "reads")
         if self.races:
-            self._note_load(state, op, active, width * count, mask, region)
-        if mask is not None:
-            address = np.where(mask, address, active[0])
-        return self._gather(state, op, address, width, count, False)
+            self._note_load(state, op, Access(state, op, pattern, base, width * count), region)
+        return self._gather(state, op, pattern, base, width, count, False)
 
     def store(
         self,
@@ -261,46 +244,44 @@ class Memory:
         mask, some = narrow(mask)
         if not some:
             return
-        active = self._active(address, mask)
-        region = self.locate(state, op, active, width * len(values), "writes")
-        state.counters.global_access(state, op, self.offsets(address, region), width * len(values), mask, store=True)
-        if width > 1 and int(np.bitwise_or.reduce(active, axis=None)) & (width - 1):
+        pattern, base = find(address, mask)
+        size = width * len(values)
+        region = self.region_of(base + pattern.low, base + pattern.high + size)
+        if region is None:
+            self.check(state, op, address, size, mask, "writes")
+            count_access(state, op, self.offsets(address), size, mask, "store")
+        else:
+            state.counters.global_access(state, op, pattern, base - _origin(region), size, "store")
+        if (base | pattern.bits) & (width - 1):
             if aligned:
-                self._misaligned(state, op, np.where(mask, address, 0) if mask is not None else address, width)
+                self._misaligned(state, op, pattern, base, width)
             parts = [value.astype(UINT[width])[..., None].view(np.uint8) for value in values]
             with _uncounted(state):
                 self.store(state, op, address, [p[..., i] for p in parts for i in range(width)], 1, mask)
             return
         if region is None:
             with _uncounted(state):
-                self._store_regions(state, op, address, values, width, mask)
+                for here in self._by_region(address, mask):
+                    self.store(state, op, address, values, width, here)
             return
-        picked = values if mask is None else [value[mask] for value in values]
-        access, met = None, False
-        if region.log is not None:
-            access = Access(state, op, active, width * len(values), mask)
-            met = region.log.store(access, picked, self.released, self.ordered)
-        index = (active - ORIGIN) >> (width.bit_length() - 1)
-        same = []
-        for part, value in enumerate(picked):
-            if part:
-                index += 1
-            if access is not None:
-                same.append(WORDS[width].take(index) == value)
-            WORDS[width][index] = value
-        if region.log is not None and access is not None:
-            region.log.stored(access, picked, met, self.released, self.ordered)
-            for part, unchanged in enumerate(same):
-                if unchanged.any():
-                    region.log.unchanged(active[unchanged] + part * width, width)
+        picked = [pattern.pick(value) for value in values]
+        if region.log is None:
+            scatter(pattern, base, width, picked)
+            return
+        access = Access(state, op, pattern, base, size)
+        met = region.log.store(access, picked, self.released, self.ordered)
+        same = scatter(pattern, base, width, picked)
+        region.log.stored(access, picked, met, self.released, self.ordered)
+        for part, unchanged in enumerate(same):
+            if np.count_nonzero(unchanged):
+                region.log.unchanged(access.address[unchanged.ravel()] + part * width, width)
 
-    def _store_regions(
-        self, state: State, op: Op, address: np.ndarray, values: list[np.ndarray], width: int, mask: np.ndarray | None
-    ) -> None:
+    def _by_region(self, address: np.ndarray, mask: np.ndarray | None) -> Iterator[np.ndarray]:
+        """The lanes of each region in turn, bool (waves, lanes)."""
         index = np.searchsorted(self.start_array, address, side="right") - 1
         active = np.ones(address.shape, bool) if mask is None else mask
         for number in np.unique(index[active]):
-            self.store(state, op, address, values, width, active & (index == number))
+            yield active & (index == number)
 
     def _note_order(self, state: State, mask: np.ndarray | None, waits: bool, releases: bool) -> None:
         """The programs of these lanes have waited for others, or have let others go on, or may have."""
@@ -310,26 +291,18 @@ class Memory:
         self.ordered[programs] |= waits
         self.released[programs] |= releases
 
-    def _note_load(
-        self, state: State, op: Op, address: np.ndarray, size: int, mask: np.ndarray | None, region: Region | None
-    ) -> None:
-        """Log a load for races; `address` is that of the active lanes. A polling one waits for whoever writes there."""
+    def _note_load(self, state: State, op: Op, access: Access, region: Region | None) -> None:
+        """Log a load for races. A polling one waits for whoever writes there."""
+        pattern, base = access.pattern, access.base
         if op.polls:
-            self._note_order(state, mask, waits=True, releases=False)
-            return
-        if region is not None:
-            if region.log is not None:
-                region.log.load(Access(state, op, address, size, mask), self.ordered)
-            return
-        index = np.searchsorted(self.start_array, address, side="right") - 1
-        for number in np.unique(index):
-            here = index == number
-            if mask is None:
-                part = here
-            else:
-                part = np.zeros(mask.shape, bool)
-                part[mask] = here
-            self._note_load(state, op, address[here], size, part, self.spans[number].region)
+            self._note_order(state, pattern.mask, waits=True, releases=False)
+        elif region is None:
+            address = pattern.delta + base
+            for here in self._by_region(address, pattern.mask):
+                part = Access(state, op, *find(address, here), access.size)
+                self._note_load(state, op, part, self.region_of(part.base, part.base + access.size))
+        elif region.log is not None:
+            region.log.load(access, self.ordered)
 
     def atomic(
         self,
@@ -352,23 +325,45 @@ class Memory:
         mask, some = narrow(mask)
         if not some:
             return np.zeros(address.shape, UINT[width])
-        active = self._active(address, mask)
-        region = self.locate(state, op, active, width, "updates")
-        state.counters.global_access(state, op, self.offsets(address, region), width, mask, atomic=True)
-        if int(np.bitwise_or.reduce(active, axis=None)) & (width - 1):
-            self._misaligned(state, op, np.where(mask, address, 0) if mask is not None else address, width)
+        pattern, base = find(address, mask)
+        region = self.region_of(base + pattern.low, base + pattern.high + width)
+        if region is None:
+            self.check(state, op, address, width, mask, "updates")
+            count_access(state, op, self.offsets(address), width, mask, "atomic")
+        else:
+            state.counters.global_access(state, op, pattern, base - _origin(region), width, "atomic")
+        if (base | pattern.bits) & (width - 1):
+            self._misaligned(state, op, pattern, base, width)
         if self.races:
             self._note_order(state, mask, waits=returns, releases=True)
-        index = (active - ORIGIN) >> (width.bit_length() - 1)
-        pick = (lambda x: x) if mask is None else (lambda x: x[mask])
+        index = (pattern.active + (base - ORIGIN)) >> (width.bit_length() - 1)
         old = update_in_order(
-            WORDS[width], index.ravel(), kind, pick(value).ravel(), None if compare is None else pick(compare).ravel()
+            WORDS[width],
+            index,
+            kind,
+            pattern.pick(value).ravel(),
+            None if compare is None else pattern.pick(compare).ravel(),
         )
-        if mask is None:
-            return old.reshape(address.shape)
-        result = np.zeros(address.shape, UINT[width])
-        result[mask] = old
-        return result
+        return pattern.spread(old)
+
+
+def _origin(region: Region) -> int:
+    """What the counters take for address 0: every tensor starts on a fresh page, wherever the CPU put it."""
+    return region.start - 4096 * (1 + region.number) * (1 << 24)
+
+
+def count_access(
+    state: State,
+    op: Op,
+    offset: np.ndarray,
+    size: int,
+    mask: np.ndarray | None,
+    kind: str,
+    wave: int | None = None,
+) -> None:
+    """Count an access by what `Memory.offsets` gives; see `Counters.global_access`."""
+    pattern, base = find(offset, mask)
+    state.counters.global_access(state, op, pattern, base, size, kind, wave)
 
 
 @contextmanager

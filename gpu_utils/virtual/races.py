@@ -7,20 +7,22 @@ written. Atomics and polling loads order programs; what a program does after one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from gpu_utils.errors import Race
+from gpu_utils.virtual.global_patterns import Pattern
 from gpu_utils.virtual.machine import Op, State, source_of
-from gpu_utils.virtual.words import ORIGIN, WORDS
+from gpu_utils.virtual.words import ORIGIN, WORDS, items_of
 
 # Bit of an entry of `writer`: several programs wrote the same value there, or the value that was there.
 AGREED = 1 << 30
-# Entries side by side are read and marked at once; complex128 is NumPy's word of 16 bytes, and never computed with.
-_WIDE: dict[int, Any] = {1: np.int32, 2: np.int64, 4: np.complex128}
+# Loads that are noted only when somebody stores to their tensor: most tensors are never written. At most so many, and
+# so many lanes in patterns that differ.
+MOST_PENDING = 1 << 14
+MOST_LANES = 1 << 21
 # Entries of logs that are over, by their number: memory that was touched before costs a tenth of fresh memory.
 _spare: dict[int, list[np.ndarray]] = {}
 _SPARE_BYTES = 1 << 28
@@ -37,29 +39,54 @@ def _keep(entries: np.ndarray | None) -> None:
 
 @dataclass(slots=True, eq=False)
 class Access:
-    """What the lanes of one op access. address: int64 (waves, lanes), or (n,) with the lanes that `mask` selects.
+    """What the lanes of one op access: `size` bytes each, at `base` and a pattern.
 
-    places: of a store, (places in the log seen as words of n entries, n, marks), see `AccessLog`.
+    places: of a store, those of `AccessLog.places`.
     """
 
     state: State
     op: Op
-    address: np.ndarray
+    pattern: Pattern
+    base: int
     size: int
-    mask: np.ndarray | None
-    places: list[tuple[np.ndarray, int, np.ndarray]] = field(default_factory=list)
+    places: list[Places] = field(default_factory=list)
 
-    def marks(self, entries: int) -> np.ndarray:
-        """1 + the program of each lane, as one word that fills `entries` entries; broadcastable to `address`."""
-        per_wave = (self.state.program_number + 1).astype(np.int32)
-        word = np.repeat(per_wave, entries).view(_WIDE[entries])[:, None]
-        if self.mask is None:
-            return word
-        return np.repeat(word[:, 0], np.add.reduce(self.mask, axis=1, dtype=np.int16))
+    @property
+    def address(self) -> np.ndarray:
+        """Of the lanes that take part, int64 (n,)."""
+        return self.pattern.active + self.base
 
     def flat(self) -> tuple[np.ndarray, np.ndarray]:
-        """(address, 1 + program) of each lane, (n,) each."""
-        return self.address.ravel(), np.broadcast_to(self.marks(1), self.address.shape).ravel()
+        """(address, 1 + program) of each lane that takes part, (n,) each."""
+        per_wave = (self.state.program_number + 1).astype(np.int32)
+        return self.address, np.repeat(per_wave, self.pattern.per_wave)
+
+
+class Places(NamedTuple):
+    """Entries of a log that belong to an access: its array from `skip` on, seen as items of `step` bytes, at `at`.
+
+    marks: what a note of the access writes there, items that broadcast to `at`.
+    """
+
+    skip: int
+    step: int
+    at: np.ndarray | slice
+    marks: np.ndarray
+
+    def of(self, entries: np.ndarray) -> np.ndarray:
+        """The items of a log's array."""
+        return items_of(entries, self.step, self.skip)
+
+    def met(self, entries: np.ndarray) -> bool:
+        """Whether some entry is neither empty nor the mark of its lane."""
+        items = self.of(entries)
+        found = (items[self.at] if isinstance(self.at, slice) else items.take(self.at)).view(np.int32)
+        if not np.count_nonzero(found):
+            return False
+        marks = self.marks.view(np.int32)
+        if marks.shape != found.shape:  # one mark for each wave
+            marks = marks[:, :1]
+        return bool(((found != marks) & (found != 0)).any())
 
 
 class Owner(Protocol):
@@ -82,29 +109,49 @@ class AccessLog:
         self.base, self.end, self.grain = region.start & ~15, region.start + region.size, 4
         self.writer: np.ndarray | None = None
         self.reader: np.ndarray | None = None
+        self._pending: list[tuple[Pattern, int, int, np.ndarray]] = []
+        self._patterns: dict[Pattern, None] = {}  # of the pending ones
+        self._lanes = 0  # of those patterns
 
     def load(self, access: Access, ordered: np.ndarray | None) -> None:
         """Note a load. ordered: bool by program, those that have waited for others. Raises Race."""
+        if self.writer is not None:
+            for places in self._note_reader(access.pattern, access.base, access.size, access.state.program_number):
+                if places.met(self.writer):
+                    self._check_read(access, ordered)
+            return
+        self._pending.append((access.pattern, access.base, access.size, access.state.program_number))
+        if access.pattern not in self._patterns:
+            self._patterns[access.pattern] = None
+            self._lanes += access.pattern.delta.size
+        if len(self._pending) > MOST_PENDING or self._lanes > MOST_LANES:
+            self._settle()
+
+    def _note_reader(self, pattern: Pattern, base: int, size: int, programs: np.ndarray) -> list[Places]:
+        found = self.places(pattern, base, size, programs)
         if self.reader is None:
             self.reader = self._empty()
-        for place, entries in self._places(access):
-            marks = access.marks(entries)
-            if self.writer is not None and _others(self.writer.view(_WIDE[entries]).take(place), marks):
-                self._check_read(access, ordered)
-            self.reader.view(_WIDE[entries])[place] = marks
+        for places in found:
+            places.of(self.reader)[places.at] = places.marks
+        return found
+
+    def _settle(self) -> None:
+        """Note the loads that are pending."""
+        for load in self._pending:
+            self._note_reader(*load)
+        self._pending, self._patterns, self._lanes = [], {}, 0
 
     def store(
         self, access: Access, new: list[np.ndarray], released: np.ndarray | None, ordered: np.ndarray | None
     ) -> bool:
         """Check a store of the words `new` before it is done. Raises Race. Returns whether it meets other programs."""
+        self._settle()
+        access.places = self.places(access.pattern, access.base, access.size, access.state.program_number)
         if self.writer is None:
             self.writer = self._empty()
-        met = False
-        access.places = [(place, entries, access.marks(entries)) for place, entries in self._places(access)]
-        for place, entries, marks in access.places:
-            view = _WIDE[entries]
-            met |= _others(self.writer.view(view).take(place), marks)
-            met |= self.reader is not None and _others(self.reader.view(view).take(place), marks)
+        met = any(
+            places.met(self.writer) or (self.reader is not None and places.met(self.reader)) for places in access.places
+        )
         if met:
             self._check_write(access, new, released, ordered)
         return met
@@ -118,10 +165,10 @@ class AccessLog:
         """
         assert self.writer is not None
         shared = self._agreed(access) if met else None
-        for place, entries, marks in access.places:
-            view = self.writer.view(_WIDE[entries])
-            view[place] = marks
-            if len(access.state.block_ids) > 1 and _others(view.take(place), marks):
+        alone = len(access.state.block_ids) == 1 or access.pattern.side_by_side(access.size)
+        for places in access.places:
+            places.of(self.writer)[places.at] = places.marks
+            if not alone and places.met(self.writer):
                 self._check_write(access, new, released, ordered)
                 shared = self._agreed(access)
         if shared is not None:
@@ -136,12 +183,13 @@ class AccessLog:
         """At the end of a launch: who wrote stays known, for `unwritten`."""
         _keep(self.reader)
         self.reader = None
+        self._pending, self._patterns, self._lanes = [], {}, 0
 
     def forget(self) -> None:
         """When the next launch begins."""
-        _keep(self.reader)
+        self.forget_readers()
         _keep(self.writer)
-        self.reader = self.writer = None
+        self.writer = None
 
     def unwritten(self, start: int, size: int, count: int) -> np.ndarray:
         """Which of `count` elements of `size` bytes from address `start` on were never written, their indices."""
@@ -170,19 +218,28 @@ class AccessLog:
         if self.reader is not None:
             self.reader = np.repeat(self.reader, fold)
 
-    def _places(self, access: Access) -> Iterator[tuple[np.ndarray, int]]:
-        """(places in the log seen as words of n entries, n) that cover the access."""
-        bits = int(np.bitwise_or.reduce(access.address, axis=None))
-        lowest = (bits | access.size) & -(bits | access.size)
+    def places(self, pattern: Pattern, base: int, size: int, programs: np.ndarray) -> list[Places]:
+        """The entries of an access. programs: linear numbers (waves,)."""
+        bits = base | pattern.bits | size
+        lowest = bits & -bits
         if lowest < self.grain:
             self._refine(lowest)
-        entries = access.size // self.grain
-        place = (access.address - self.base) >> (self.grain.bit_length() - 1)
-        if entries in _WIDE and not bits & (access.size - 1):
-            yield place >> (entries.bit_length() - 1), entries
+        per_wave = (programs + 1).astype(np.int32)
+        grain, offset = self.grain, base - self.base
+        if pattern.side_by_side(size):
+            entries, first = size // grain, offset // grain
+            span = slice(first, first + pattern.count * entries)
+            return [Places(0, 4, span, np.repeat(per_wave, pattern.per_wave * entries))]
+        step = pattern.run(size)
+        entries = max(step // grain, 1)
+        if pattern.mask is None:
+            marks = items_of(np.repeat(per_wave, entries), 4 * entries)[:, None]
         else:
-            for part in range(entries):
-                yield place + part, 1
+            marks = items_of(np.repeat(per_wave, pattern.per_wave * entries), 4 * entries)
+        if step:
+            return [Places(offset % step // grain, 4 * entries, pattern.starts(size, step) + offset // step, marks)]
+        index = pattern.starts(grain, grain) + offset // grain
+        return [Places(0, 4, index + part, marks) for part in range(size // grain)]
 
     def _index(self, address: np.ndarray, size: int) -> np.ndarray:
         """Entries of each lane, (n, size / grain)."""
@@ -290,16 +347,3 @@ class AccessLog:
 
 def _kernel(access: Access) -> str:
     return f"kernel {access.state.program.name}{source_of(access.op)}"
-
-
-def _others(entries: np.ndarray, marks: np.ndarray) -> bool:
-    """Whether some entry is neither empty nor the mark of its lane."""
-    entries = entries.view(np.int32 if entries.itemsize == 4 else np.int64)
-    if not np.count_nonzero(entries):
-        return False
-    marks = np.ascontiguousarray(marks).view(entries.dtype)
-    if marks.ndim == 2 and entries.shape != marks.shape:  # one mark for each wave
-        per_lane = marks.shape[1]
-        entries = entries.reshape(len(marks), -1, per_lane)
-        marks = marks[:, None, :]
-    return bool(((entries != marks) & (entries != 0)).any())

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpu_utils.errors import OutOfBounds, UnsupportedInstruction
+from gpu_utils.virtual.global_memory import count_access
 from gpu_utils.virtual.machine import source_of
 from gpu_utils.virtual.ptx.asynchronous import HANDLERS, settle, unpack
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
@@ -291,7 +292,7 @@ def _count(state: PtxState, op: PtxOp, box: Box, wave: int) -> None:
     inside = box.inside[None]
     if inside.any():
         where = np.where(inside, box.address[None], box.address[box.inside][0])
-        state.counters.global_access(state, op, state.memory.offsets(where, None), box.size, inside, wave=wave)
+        count_access(state, op, state.memory.offsets(where), box.size, None if inside.all() else inside, "load", wave)
 
 
 def _complete(state: PtxState, offset: int, wave: int, count: int) -> None:
