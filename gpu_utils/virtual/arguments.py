@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any
 
@@ -72,7 +73,7 @@ def add_scratch(
     program: Program, given: int, metadata: Any, grid: tuple[int, ...], args: np.ndarray, memory: Memory
 ) -> None:
     """The workspace that Triton's compiler asks for: its pointer is the parameter after those of the source."""
-    size = int(getattr(metadata, "global_scratch_size", 0) or 0) * int(np.prod(grid))
+    size = int(getattr(metadata, "global_scratch_size", 0) or 0) * math.prod(grid)
     if size:
         align = int(getattr(metadata, "global_scratch_align", 1))
         raw = np.zeros(size + align, np.uint8)

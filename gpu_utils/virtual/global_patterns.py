@@ -31,10 +31,20 @@ class Pattern:
         self.bits = int(np.bitwise_or.reduce(self.active))
         self.costs: dict[tuple[int, int, int], Touched] = {}
         self._step: int | None = None
+        self._gap: int | None = None
         self._runs: dict[int, int] = {}
         self._starts: dict[tuple[int, int, bool], np.ndarray] = {}
         self._per_wave: np.ndarray | None = None
         self._prefix: bool | None = None
+
+    def holds(self, delta: np.ndarray, mask: np.ndarray | None) -> bool:
+        """Whether this is the pattern of other addresses, of as many lanes; where idle lanes point does not matter."""
+        if mask is not None and np.count_nonzero(mask != self.mask):
+            return False
+        differs = delta != self.delta
+        if not np.count_nonzero(differs):
+            return True
+        return mask is not None and not np.count_nonzero(differs & mask)
 
     @property
     def per_wave(self) -> np.ndarray:
@@ -51,6 +61,13 @@ class Pattern:
         if self._prefix is None:
             self._prefix = self.mask is None or bool(self.mask.ravel()[: self.count].all())
         return self._prefix
+
+    def apart(self, size: int) -> bool:
+        """Whether no two lanes share a byte of the `size` that each accesses."""
+        if self._gap is None:
+            ordered = np.sort(self.active)
+            self._gap = int((ordered[1:] - ordered[:-1]).min()) if self.count > 1 else 1 << 62
+        return self._gap >= size
 
     def side_by_side(self, size: int) -> bool:
         """Whether the lanes that take part, in order, fill one span of memory with `size` bytes each."""
@@ -131,18 +148,18 @@ def find(address: np.ndarray, mask: np.ndarray | None) -> tuple[Pattern, int]:
     address: int64 (waves, lanes); mask: as `words.narrow` gives it, some lanes take part.
     """
     global _kept
+    every = address.size // _SAMPLES | 1
     if mask is None:
         base, count = address.item(0), address.size
     else:
         base, count = address.item(int(mask.argmax())), int(np.count_nonzero(mask))
     delta = np.subtract(address, base, order="C")
-    key = delta.shape, count, delta.reshape(-1)[:: delta.size // _SAMPLES | 1].tobytes()
+    sample = delta.reshape(-1)[::every]
+    if mask is not None:
+        sample = np.where(mask.reshape(-1)[::every], sample, -1)
+    key = delta.shape, count, sample.tobytes()
     pattern = _known.get(key)
-    if (
-        pattern is None
-        or np.count_nonzero(delta != pattern.delta)
-        or (mask is not None and (pattern.mask is None or np.count_nonzero(mask != pattern.mask)))
-    ):
+    if pattern is None or not pattern.holds(delta, mask):
         if _kept > _MOST_BYTES:
             _known.clear()
             _kept = 0

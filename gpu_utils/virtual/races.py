@@ -26,15 +26,19 @@ MOST_LANES = 1 << 21
 # Entries of logs that are over, by their number: memory that was touched before costs a tenth of fresh memory.
 _spare: dict[int, list[np.ndarray]] = {}
 _SPARE_BYTES = 1 << 28
+_kept = 0  # bytes of them
 
 
 def _keep(entries: np.ndarray | None) -> None:
     """Take back the entries of a log."""
     if entries is not None:
-        if sum(4 * size * len(arrays) for size, arrays in _spare.items()) + entries.nbytes > _SPARE_BYTES:
+        global _kept
+        if _kept + entries.nbytes > _SPARE_BYTES:
             _spare.clear()
+            _kept = 0
         if entries.nbytes <= _SPARE_BYTES:
             _spare.setdefault(len(entries), []).append(entries)
+            _kept += entries.nbytes
 
 
 @dataclass(slots=True, eq=False)
@@ -165,7 +169,7 @@ class AccessLog:
         """
         assert self.writer is not None
         shared = self._agreed(access) if met else None
-        alone = len(access.state.block_ids) == 1 or access.pattern.side_by_side(access.size)
+        alone = len(access.state.block_ids) == 1 or access.pattern.apart(access.size)
         for places in access.places:
             places.of(self.writer)[places.at] = places.marks
             if not alone and places.met(self.writer):
@@ -206,7 +210,9 @@ class AccessLog:
         size = ((self.end - self.base) // self.grain // 4 + 2) * 4
         if not (spare := _spare.get(size)):
             return np.zeros(size, np.int32)
+        global _kept
         entries = spare.pop()
+        _kept -= entries.nbytes
         entries.fill(0)
         return entries
 

@@ -335,8 +335,12 @@ class Scheduler:
             per_wave = full[self.state.block_of_wave]
             free = waiting & (per_wave if waiting.ndim == 1 else per_wave[:, None])
         places = self.resume[free]
-        for pc in set(places.tolist()):
-            self.add(pc, free & (self.resume == pc))
+        first = int(places[0])
+        if np.count_nonzero(places == first) == len(places):
+            self.add(first, free)
+        else:
+            for pc in np.unique(places).tolist():
+                self.add(pc, free & (self.resume == pc))
         left = waiting & ~free
         if np.count_nonzero(left):
             self.waiting[number] = left

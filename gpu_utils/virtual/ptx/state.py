@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -126,7 +127,7 @@ class PtxState(State):
             rows = self._views(slots)
         for number in self.info.specials:
             slot = slots[number]
-            rows[number] = self.special(slot.index).astype(slot.dtype)
+            rows[number] = self.special(slot.index, slot.dtype)
         return rows
 
     def _views(self, slots: tuple[Slot, ...]) -> list[np.ndarray]:
@@ -183,48 +184,16 @@ class PtxState(State):
             return np.repeat(base[:, None], 32, axis=1)
         return self.local.ctypes.data + self.thread * self.local.shape[1]
 
-    def special(self, name: str) -> np.ndarray:
+    def special(self, name: str, dtype: np.dtype) -> np.ndarray:
         """The row of a special register, by the PTX manual's chapter on them."""
+        if name.startswith(("%ctaid.", "%clusterid.")):
+            row = np.empty((self.waves, 32), dtype)
+            row[...] = self.block_ids[self.block_of_wave, "xyz".index(name[-1]), None]
+            return row
         launch = self.launch
         block = (*launch.block, 1, 1)[:3]
-        thread = (self.wave_in_block[:, None] * 32 + np.arange(32)).astype(np.uint32)
-        axis = "xyz".find(name[-1])
-        if name.startswith("%tid."):
-            return (thread, thread // block[0], thread // (block[0] * block[1]))[axis] % (
-                block[axis] if axis < 2 else 1 << 31
-            )
-        if name.startswith("%ctaid."):
-            return np.repeat(self.block_ids[self.block_of_wave, axis].astype(np.uint32)[:, None], 32, axis=1)
-        lane = np.broadcast_to(np.arange(32, dtype=np.uint32), thread.shape)
-        one = np.uint32(1)
-        fixed = {
-            "%laneid": lane,
-            "%warpid": thread // np.uint32(32),
-            "%lanemask_eq": one << lane,
-            "%lanemask_lt": (one << lane) - one,
-            "%lanemask_le": ((one << lane) - one) | (one << lane),
-            "%lanemask_ge": ~((one << lane) - one),
-            "%lanemask_gt": ~(((one << lane) - one) | (one << lane)),
-        }
-        if name in fixed:
-            return np.ascontiguousarray(fixed[name])
-        if name.startswith("%ntid."):
-            value = block[axis]
-        elif name.startswith("%nctaid.") or name.startswith("%nclusterid."):
-            value = launch.grid[axis]
-        elif name.startswith("%clusterid."):
-            return self.special(f"%ctaid.{name[-1]}")
-        elif name.startswith("%cluster_nctaid."):
-            value = 1
-        else:
-            value = {
-                "%nwarpid": -(-block[0] * block[1] * block[2] // 32),
-                "%dynamic_smem_size": launch.shared_bytes - self.info.static_shared,
-                "%total_smem_size": launch.shared_bytes,
-                "%cluster_nctarank": 1,
-                "%nsmid": 1,
-            }.get(name, 0)
-        return np.full(thread.shape, value, np.uint64)
+        sizes = launch.shared_bytes, launch.shared_bytes - self.info.static_shared
+        return _special(name, dtype, self.blocks, self.waves_per_block, block, launch.grid, sizes)
 
     def enter(self, act: np.ndarray | None) -> None:
         super().enter(act)
@@ -310,3 +279,50 @@ class PtxState(State):
 def _wide(mask: np.ndarray, size: int) -> np.ndarray:
     wide = mask.astype(_NEGATIVE[size])
     return np.negative(wide, wide)
+
+
+@lru_cache(maxsize=256)
+def _special(
+    name: str,
+    dtype: np.dtype,
+    blocks: int,
+    waves_per_block: int,
+    block: tuple[int, int, int],
+    grid: tuple[int, int, int],
+    shared: tuple[int, int],
+) -> np.ndarray:
+    """The row of a special register that does not tell one block from another; not to be written to.
+
+    shared: bytes of shared memory, and those of them that are dynamic.
+    """
+    wave = np.tile(np.arange(waves_per_block, dtype=np.uint32), blocks)
+    lane = np.arange(32, dtype=np.uint32)
+    thread = wave[:, None] * np.uint32(32) + lane
+    axis = "xyz".find(name[-1])
+    one = np.uint32(1)
+    values: dict[str, Any] = {
+        "%laneid": lane,
+        "%warpid": wave[:, None],
+        "%lanemask_eq": one << lane,
+        "%lanemask_lt": (one << lane) - one,
+        "%lanemask_le": ((one << lane) - one) | (one << lane),
+        "%lanemask_ge": ~((one << lane) - one),
+        "%lanemask_gt": ~(((one << lane) - one) | (one << lane)),
+        "%nwarpid": waves_per_block,
+        "%dynamic_smem_size": shared[1],
+        "%total_smem_size": shared[0],
+        "%cluster_nctarank": 1,
+        "%nsmid": 1,
+    }
+    if name.startswith("%tid."):
+        values[name] = (thread % block[0], thread // block[0] % block[1], thread // (block[0] * block[1]))[axis]
+    elif name.startswith("%ntid."):
+        values[name] = block[axis]
+    elif name.startswith(("%nctaid.", "%nclusterid.")):
+        values[name] = grid[axis]
+    elif name.startswith("%cluster_nctaid."):
+        values[name] = 1
+    row = np.empty(thread.shape, dtype)
+    row[...] = np.asarray(values.get(name, 0)).astype(dtype)
+    row.flags.writeable = False
+    return row
