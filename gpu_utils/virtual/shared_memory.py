@@ -96,7 +96,7 @@ class Shared:
         pattern, offset = self._find(state, op, base, offset, size, mask, "reads")
         state.counters.shared_access(op, pattern, offset, size, "load")
         if self.check and (offset, size) not in pattern.written:
-            self._check_written(state, op, pattern.flat + offset, pattern.bits | offset, size, mask)
+            self._check_written(state, op, pattern, offset, size, mask)
             pattern.written.add((offset, size))
         if (pattern.bits | offset) & (width - 1):
             raw = self.bytes.take((pattern.flat + offset)[..., None] + np.arange(size)).view(UINT[width])
@@ -107,14 +107,14 @@ class Shared:
         return [words[first + part :].take(places) for part in range(count)]
 
     def _check_written(
-        self, state: State, op: Op, flat: np.ndarray, low_bits: int, size: int, mask: np.ndarray | None
+        self, state: State, op: Op, pattern: Pattern, offset: int, size: int, mask: np.ndarray | None
     ) -> None:
-        grains = max(1, size // 2)
-        if grains in UINT and low_bits % size == 0:
-            seen = self.marks[grains].take(flat // max(size, 2))
+        grains = self._marked_at_once(pattern, offset, size)
+        if grains:
+            seen = self.marks[grains][offset // (2 * grains) :].take(pattern.places(2 * grains))
             good = seen == np.array(int("01" * grains, 16), UINT[grains])
         else:
-            grains = (size + 1) // 2
+            grains, flat = (size + 1) // 2, pattern.flat + offset
             good = self.written.take(np.minimum((flat >> 1)[..., None] + np.arange(grains), len(self.written) - 1)).all(
                 axis=-1
             )
@@ -123,7 +123,7 @@ class Shared:
         wave, lane = (int(v) for v in np.argwhere(~good)[0])
         if mask is not None and not mask[wave, lane]:
             wave, lane = (int(v) for v in np.argwhere(mask)[0])
-        offset = int(flat[wave, lane]) % self.stride
+        offset = int(pattern.flat[wave, lane] + offset) % self.stride
         raise UninitialisedShared(
             f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} reads {size} bytes at offset "
             f"{offset} of shared memory (LDS) that no lane of its block has written; is a store or a barrier missing? "
@@ -163,14 +163,21 @@ class Shared:
             for part, value in enumerate(values):
                 words[first + part :][places] = value
         if (offset, size) not in pattern.written:
-            self._mark(pattern.flat + offset, pattern.bits | offset, size)
+            self._mark(pattern, offset, size)
             pattern.written.add((offset, size))
 
-    def _mark(self, flat: np.ndarray, low_bits: int, size: int) -> None:
+    def _marked_at_once(self, pattern: Pattern, offset: int, size: int) -> int:
+        """Bytes of `written` for an access of `size` bytes when they are one word, else 0."""
         grains = max(1, size // 2)
-        if grains in UINT and low_bits % size == 0:
-            self.marks[grains][flat // max(size, 2)] = int("01" * grains, 16)
+        aligned = offset >= 0 and not offset & (2 * grains - 1) and not pattern.bits & (size - 1)
+        return grains if grains in UINT and aligned else 0
+
+    def _mark(self, pattern: Pattern, offset: int, size: int) -> None:
+        grains = self._marked_at_once(pattern, offset, size)
+        if grains:
+            self.marks[grains][offset // (2 * grains) :][pattern.places(2 * grains)] = int("01" * grains, 16)
         else:
+            flat = pattern.flat + offset
             for byte in range(0, size, 2):
                 self.written[(flat + byte) >> 1] = 1
             self.written[(flat + size - 1) >> 1] = 1
@@ -196,7 +203,7 @@ class Shared:
         state.counters.shared_access(op, pattern, offset, width, "atomic")
         flat = pattern.flat + offset
         if self.check and (offset, width) not in pattern.written:
-            self._check_written(state, op, flat, pattern.bits | offset, width, mask)
+            self._check_written(state, op, pattern, offset, width, mask)
             pattern.written.add((offset, width))
         pick = (lambda x: x.ravel()) if mask is None else (lambda x: x[mask])
         index = pick(flat) >> (width.bit_length() - 1)

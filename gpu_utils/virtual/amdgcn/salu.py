@@ -176,17 +176,50 @@ def _arithmetic(decoder: Decoder, entry: Scalar, ops: list[str]) -> tuple[Run, s
 
     if to_exec:
         return run, "scalar", "mask"
-    if not scc and len(sources) < 3:
-        return _plain(function, sources, out, word, put), "scalar", ""
-    return run, "scalar", ""
+    if len(sources) > 2:
+        return run, "scalar", ""
+    if scc == "own":
+        return _with_flag(function, sources[0], sources[1], out, word, put), "scalar", ""
+    return _plain(function, sources, out, word, put, bool(scc)), "scalar", ""
 
 
-def _plain(function: Any, sources: list[Any], out: int, word: Any, put: Any) -> Run:
-    """An instruction of one or two operands that leaves SCC and EXEC alone."""
+def _plain(function: Any, sources: list[Any], out: int, word: Any, put: Any, nonzero: bool) -> Run:
+    """An instruction of one or two operands that leaves EXEC alone; SCC says whether the result is not zero."""
     first, last = sources[0], sources[-1]
-    if len(sources) == 1:
-        return lambda s: put(s, out, function(first(s)).view(word))
-    return lambda s: put(s, out, function(first(s), last(s)).view(word))
+    if nonzero and isinstance(function, np.ufunc) and len(sources) == 2:
+
+        def run(s: Any) -> None:
+            if s.act is None:
+                value = (s.Q if word is _q else s.U)[out]
+                function(first(s), last(s), out=value)
+                s.forget_mask(out, word)
+                np.not_equal(value, 0, out=s.scc)
+            else:
+                value = function(first(s), last(s))
+                put(s, out, value)
+                s.put_scc(value != 0)
+
+        return run
+    one = len(sources) == 1
+
+    def run_any(s: Any) -> None:
+        value = (function(first(s)) if one else function(first(s), last(s))).view(word)
+        put(s, out, value)
+        if nonzero:
+            s.put_scc(value != 0)
+
+    return run_any
+
+
+def _with_flag(function: Any, first: Any, last: Any, out: int, word: Any, put: Any) -> Run:
+    """An instruction of two operands that works out SCC itself and leaves EXEC alone."""
+
+    def run(s: Any) -> None:
+        value, flag = function(first(s), last(s))
+        put(s, out, value.view(word))
+        s.put_scc(flag)
+
+    return run
 
 
 def _scc(decoder: Decoder) -> Run:

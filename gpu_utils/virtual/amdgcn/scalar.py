@@ -113,12 +113,14 @@ def _add_carry(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return total, total < a
 
 
-def _signed(ufunc: Any) -> Callable[..., Any]:
-    def run(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        value = ufunc(a, b)
-        return value, ufunc(a.astype(np.int64), b.astype(np.int64)) != value
+def _add_signed(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    value = a + b
+    return value, (a ^ value) & (b ^ value) < 0
 
-    return run
+
+def _sub_signed(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    value = a - b
+    return value, (a ^ b) & (a ^ value) < 0
 
 
 def _add_with(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -133,8 +135,8 @@ def _sub_with(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, 
 
 _add("s_add_u32 s_add_co_u32", "u32", "u32 u32", _add_carry, "own")
 _add("s_sub_u32 s_sub_co_u32", "u32", "u32 u32", lambda a, b: (a - b, b > a), "own")
-_add("s_add_i32 s_add_co_i32", "i32", "i32 i32", _signed(np.add), "own")
-_add("s_sub_i32 s_sub_co_i32", "i32", "i32 i32", _signed(np.subtract), "own")
+_add("s_add_i32 s_add_co_i32", "i32", "i32 i32", _add_signed, "own")
+_add("s_sub_i32 s_sub_co_i32", "i32", "i32 i32", _sub_signed, "own")
 _add("s_addc_u32 s_add_co_ci_u32", "u32", "u32 u32 scc", _add_with, "own")
 _add("s_subb_u32 s_sub_co_ci_u32", "u32", "u32 u32 scc", _sub_with, "own")
 _add("s_add_nc_u64 s_add_u64", "u64", "u64 u64", np.add)

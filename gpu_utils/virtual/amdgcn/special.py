@@ -129,9 +129,13 @@ def _div_scale(kind: str) -> Callable[..., Run]:
             x, den, num = a(s), b(s), c(s)
             most = 2 * info.maxexp - 4
             # where nothing comes near an end of the range the operand passes as it is
-            (low, high), (least, greatest) = valu.exponent_range(num), valu.exponent_range(den)
-            inside = low > tiny_exponent and high <= most and least >= 1 and greatest <= most
+            low, high, zeros = valu.exponent_range(num)
+            least, greatest, no_quotient = valu.exponent_range(den)
+            inside = low > tiny_exponent and high <= most and least >= 1 and greatest <= most and no_quotient is None
             if inside and high - least < near and low - greatest >= info.minexp + 2:
+                if zeros is not None:
+                    x, zeros = np.broadcast_arrays(x, zeros)
+                    x = valu.select_bits(zeros, dtype(np.nan), np.ascontiguousarray(x))
                 put(s, x)
                 s.put_no_lanes(flag)
                 return

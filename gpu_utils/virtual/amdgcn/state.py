@@ -287,6 +287,12 @@ class AmdState(State):
             found = self.masks[row] = unpack_mask(word, self.lanes)
         return found
 
+    def forget_mask(self, row: int, word: type) -> None:
+        """Call after a scalar register, or a pair of them, was written by other means than `put_mask`."""
+        self.masks.pop(row & self.mask_rows, None)
+        if word is np.uint64:
+            self.masks.pop(row + 1, None)
+
     def spread_of(self, row: int, mask: np.ndarray) -> np.ndarray:
         """`spread_mask(mask)`, kept under a row as long as that has the same mask."""
         held = self.spread.get(row)
@@ -334,7 +340,7 @@ class AmdState(State):
         """Write a scalar register for the running waves; value: uint32 (waves, 1) or (1, 1)."""
         if row == NULL:
             return
-        self.masks.pop(row & self.mask_rows, None)
+        self.forget_mask(row, np.uint32)
         if self.act is None:
             self.U[row][...] = value
         else:
@@ -344,8 +350,7 @@ class AmdState(State):
         """Write an even pair of scalar registers; value: uint64."""
         if row == NULL:
             return
-        self.masks.pop(row, None)
-        self.masks.pop(row + 1, None)
+        self.forget_mask(row, np.uint64)
         if self.act is None:
             self.Q[row][...] = value
         else:

@@ -43,6 +43,20 @@ def _add(names: str, out: str, sources: str, function: Callable[..., Any], **mor
         TABLE[name] = Vector(out, tuple(sources.split()), function, **more)
 
 
+class Then:
+    """A function whose last step is a ufunc: that can write its result where it belongs.
+
+    prepare(*sources) gives the operands of `last`, which has the same type for all of them and its result.
+    """
+
+    def __init__(self, last: np.ufunc, prepare: Callable[..., tuple[np.ndarray, np.ndarray]]) -> None:
+        self.last, self.prepare = last, prepare
+
+    def __call__(self, *sources: np.ndarray) -> np.ndarray:
+        result: np.ndarray = self.last(*self.prepare(*sources))
+        return result
+
+
 def _reverse(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda a, b: function(b, a)
 
@@ -61,10 +75,10 @@ for _name, _ufunc in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np
     _add(f"v_{_name}_b32", "u32", "u32 u32", _ufunc)
     _add(f"v_{_name}_b16", "u16", "u16 u16", _ufunc)
 _add("v_xnor_b32", "u32", "u32 u32", lambda a, b: ~(a ^ b))
-_add("v_bfi_b32", "u32", "u32 u32 u32", lambda a, b, c: (a & b) | (~a & c))
-_add("v_and_or_b32", "u32", "u32 u32 u32", lambda a, b, c: (a & b) | c)
-_add("v_or3_b32", "u32", "u32 u32 u32", lambda a, b, c: a | b | c)
-_add("v_xor3_b32", "u32", "u32 u32 u32", lambda a, b, c: a ^ b ^ c)
+_add("v_bfi_b32", "u32", "u32 u32 u32", Then(np.bitwise_or, lambda a, b, c: (a & b, ~a & c)))
+_add("v_and_or_b32", "u32", "u32 u32 u32", Then(np.bitwise_or, lambda a, b, c: (a & b, c)))
+_add("v_or3_b32", "u32", "u32 u32 u32", Then(np.bitwise_or, lambda a, b, c: (a | b, c)))
+_add("v_xor3_b32", "u32", "u32 u32 u32", Then(np.bitwise_xor, lambda a, b, c: (a ^ b, c)))
 _add("v_bfm_b32", "u32", "u32 u32", lambda a, b: ((_u(1) << (a & _u(31))) - _u(1)) << (b & _u(31)))
 
 
@@ -214,9 +228,9 @@ def _bitop3(code: int, dtype: Any) -> Callable[..., Any]:
 
 
 # shifts
-_add("v_lshlrev_b32", "u32", "u32 u32", lambda a, b: b << (a & _u(31)))
-_add("v_lshrrev_b32", "u32", "u32 u32", lambda a, b: b >> (a & _u(31)))
-_add("v_ashrrev_i32", "i32", "i32 i32", lambda a, b: b >> (a & _i(31)))
+_add("v_lshlrev_b32", "u32", "u32 u32", Then(np.left_shift, lambda a, b: (b, a & _u(31))))
+_add("v_lshrrev_b32", "u32", "u32 u32", Then(np.right_shift, lambda a, b: (b, a & _u(31))))
+_add("v_ashrrev_i32", "i32", "i32 i32", Then(np.right_shift, lambda a, b: (b, a & _i(31))))
 _add("v_lshlrev_b16", "u16", "u16 u16", lambda a, b: b << (a & np.uint16(15)))
 _add("v_lshrrev_b16", "u16", "u16 u16", lambda a, b: b >> (a & np.uint16(15)))
 _add("v_ashrrev_i16", "i16", "i16 i16", lambda a, b: b >> (a & np.int16(15)))
@@ -229,7 +243,7 @@ _add("v_add_u32 v_add_nc_u32", "u32", "u32 u32", np.add)
 _add("v_add_i32 v_add_nc_i32", "i32", "i32 i32", np.add)
 _add("v_sub_u32 v_sub_nc_u32", "u32", "u32 u32", np.subtract)
 _add("v_sub_i32 v_sub_nc_i32", "i32", "i32 i32", np.subtract)
-_add("v_subrev_u32 v_subrev_nc_u32", "u32", "u32 u32", _reverse(np.subtract))
+_add("v_subrev_u32 v_subrev_nc_u32", "u32", "u32 u32", Then(np.subtract, lambda a, b: (b, a)))
 _add("v_add_u16 v_add_nc_u16", "u16", "u16 u16", np.add)
 _add("v_add_i16 v_add_nc_i16", "i16", "i16 i16", np.add)
 _add("v_sub_u16 v_sub_nc_u16", "u16", "u16 u16", np.subtract)
@@ -248,8 +262,8 @@ def _s24(a: np.ndarray) -> np.ndarray:
     return (a << _i(8)) >> _i(8)
 
 
-_add("v_mul_u32_u24", "u32", "u32 u32", lambda a, b: (a & _24) * (b & _24))
-_add("v_mul_i32_i24", "i32", "i32 i32", lambda a, b: _s24(a) * _s24(b))
+_add("v_mul_u32_u24", "u32", "u32 u32", Then(np.multiply, lambda a, b: (a & _24, b & _24)))
+_add("v_mul_i32_i24", "i32", "i32 i32", Then(np.multiply, lambda a, b: (_s24(a), _s24(b))))
 _add("v_mul_hi_u32_u24", "u32", "u32 u32", lambda a, b: (_u64(a & _24) * _u64(b & _24) >> np.uint64(32)).astype(_u))
 _add(
     "v_mul_hi_i32_i24",
@@ -257,15 +271,15 @@ _add(
     "i32 i32",
     lambda a, b: (_s24(a).astype(np.int64) * _s24(b).astype(np.int64) >> 32).astype(_i),
 )
-_add("v_mad_u32_u24", "u32", "u32 u32 u32", lambda a, b, c: (a & _24) * (b & _24) + c)
-_add("v_mad_i32_i24", "i32", "i32 i32 i32", lambda a, b, c: _s24(a) * _s24(b) + c)
+_add("v_mad_u32_u24", "u32", "u32 u32 u32", Then(np.add, lambda a, b, c: ((a & _24) * (b & _24), c)))
+_add("v_mad_i32_i24", "i32", "i32 i32 i32", Then(np.add, lambda a, b, c: (_s24(a) * _s24(b), c)))
 _add("v_mad_u32_u16", "u32", "u16 u16 u32", lambda a, b, c: a.astype(_u) * b.astype(_u) + c)
 _add("v_mad_i32_i16", "i32", "i16 i16 i32", lambda a, b, c: a.astype(_i) * b.astype(_i) + c)
-_add("v_add3_u32", "u32", "u32 u32 u32", lambda a, b, c: a + b + c)
-_add("v_lshl_add_u32", "u32", "u32 u32 u32", lambda a, b, c: (a << (b & _u(31))) + c)
-_add("v_add_lshl_u32", "u32", "u32 u32 u32", lambda a, b, c: (a + b) << (c & _u(31)))
-_add("v_lshl_or_b32", "u32", "u32 u32 u32", lambda a, b, c: (a << (b & _u(31))) | c)
-_add("v_xad_u32", "u32", "u32 u32 u32", lambda a, b, c: (a ^ b) + c)
+_add("v_add3_u32", "u32", "u32 u32 u32", Then(np.add, lambda a, b, c: (a + b, c)))
+_add("v_lshl_add_u32", "u32", "u32 u32 u32", Then(np.add, lambda a, b, c: (a << (b & _u(31)), c)))
+_add("v_add_lshl_u32", "u32", "u32 u32 u32", Then(np.left_shift, lambda a, b, c: (a + b, c & _u(31))))
+_add("v_lshl_or_b32", "u32", "u32 u32 u32", Then(np.bitwise_or, lambda a, b, c: (a << (b & _u(31)), c)))
+_add("v_xad_u32", "u32", "u32 u32 u32", Then(np.add, lambda a, b, c: (a ^ b, c)))
 _add("v_lshl_add_u64", "u64", "u64 u32 u64", lambda a, b, c: (a << _u64(b & _u(7))) + c)
 _add("v_add_nc_u64", "u64", "u64 u64", np.add)
 _add("v_sub_nc_u64", "u64", "u64 u64", np.subtract)
@@ -566,6 +580,16 @@ _add("v_cvt_pk_u8_f32", "u32", "f32 u32 u32", _pk_u8)
 
 
 # division helpers
+def select_bits(mask: np.ndarray, chosen: np.floating[Any], others: np.ndarray) -> np.ndarray:
+    """np.where(mask, chosen, others) for one float, faster."""
+    word = np.dtype(f"i{others.dtype.itemsize}")
+    bits = np.negative(mask.view(np.int8)).astype(word)
+    change = others.view(word) ^ chosen.view(word)
+    bits &= change
+    bits ^= others.view(word)
+    return bits.view(others.dtype)
+
+
 def biased_exponent(x: np.ndarray) -> np.ndarray:
     """The exponent field of a float, int64; 0 for denormals and zero."""
     info = np.finfo(x.dtype)
@@ -575,11 +599,15 @@ def biased_exponent(x: np.ndarray) -> np.ndarray:
     return raw.astype(np.int64)
 
 
-def exponent_range(x: np.ndarray) -> tuple[int, int]:
-    """The least and the greatest `biased_exponent`; of an infinity or NaN somewhere the greatest is that of theirs."""
-    size = np.abs(x)
-    ends = biased_exponent(np.array([size.min(), size.max()]))
-    return int(ends[0]), int(ends[1])
+def exponent_range(x: np.ndarray) -> tuple[int, int, np.ndarray | None]:
+    """The least and the greatest `biased_exponent` of what is not zero, and where zeros are (None: nowhere)."""
+    info = np.finfo(x.dtype)
+    word = np.dtype(f"u{x.dtype.itemsize}").type
+    size = np.ascontiguousarray(x).view(word) << word(1)
+    top = int(size.max()) >> 1 + info.nmant
+    size -= word(1)  # a zero becomes the greatest
+    zeros = x == 0 if int(size.max()) == np.iinfo(word).max else None
+    return (int(size.min()) + 1) >> 1 + info.nmant, top, zeros
 
 
 def _div_fixup(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -590,10 +618,12 @@ def _div_fixup(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """
     a, b, c = np.broadcast_arrays(a, b, c)
     top, bottom = 2 * np.finfo(a.dtype).maxexp - 1, {2: -30, 4: -150, 8: -1075}[a.dtype.itemsize]
-    result = np.copysign(a, b * c)
-    (least, most), (low, high) = exponent_range(b), exponent_range(c)
-    if least and low and most < top and high < top and low - most >= bottom and not np.count_nonzero(np.isnan(a)):
-        return result
+    (least, most, no_quotient), (low, high, zeros) = exponent_range(b), exponent_range(c)
+    if least and low and no_quotient is None and most < top and high < top and low - most >= bottom:
+        if zeros is not None:
+            a = select_bits(zeros, a.dtype.type(0), a)
+        if not np.count_nonzero(np.isnan(a)):
+            return np.copysign(a, b * c)
     signed = np.where(np.signbit(b) ^ np.signbit(c), a.dtype.type(-1), a.dtype.type(1))
     result = np.abs(a) * signed
     below, above = biased_exponent(b), biased_exponent(c)

@@ -124,6 +124,8 @@ def _fast(decoder: Decoder, entry: valu.Vector, out: str, texts: list[str]) -> R
     if isinstance(function, np.ufunc) and vector and len(set(letters)) == 1 and len(rows) == 2:
         return _fast_ufunc(function, letters[0], rows[0], rows[1], d)
     word = np.uint32
+    if isinstance(function, valu.Then) and vector:
+        return _fast_then(function, letters, rows, d)
     if len(rows) == 1:
         (a,), (la,) = rows, letters
 
@@ -144,6 +146,21 @@ def _fast(decoder: Decoder, entry: valu.Vector, out: str, texts: list[str]) -> R
         s.put(d, function(getattr(s, la)[a], getattr(s, lb)[b], getattr(s, lc)[c]).view(word))
 
     return run3
+
+
+def _fast_then(function: valu.Then, letters: list[str], rows: list[int], d: int) -> Run:
+    """A function that ends in a ufunc, all of one type."""
+    letter, prepare, last = letters[0], function.prepare, function.last
+
+    def run(s: Any) -> None:
+        seen = getattr(s, letter)
+        first, second = prepare(*[seen[row] for row in rows])
+        if s.mask is None:
+            last(first, second, out=seen[d])
+        else:
+            s.put(d, last(first, second).view(np.uint32))
+
+    return run
 
 
 def _fast_ufunc(function: np.ufunc, letter: str, a: int, b: int, d: int) -> Run:
