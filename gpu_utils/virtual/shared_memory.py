@@ -16,7 +16,8 @@ class Shared:
 
     An access is at `base` (integers of shape (waves, lanes), from the start of the block's own shared memory) plus the
     constant `offset`; the sum of a base of uint32 wraps at 32 bits. The attribute `base` is the real address of block
-    0's slice: `base + block * stride + offset` is a usable generic address.
+    0's slice: `base + block * stride + offset` is a usable generic address. known_written: (pattern, constant offset,
+    bytes) of accesses to what is written all over.
     """
 
     def __init__(self, blocks: int, waves_per_block: int, size: int, check: bool = True) -> None:
@@ -33,12 +34,14 @@ class Shared:
         self.marks = {width: self.written.view(dtype) for width, dtype in UINT.items()}
         self.block_base = np.repeat(np.arange(blocks) * self.stride, waves_per_block)[:, None]
         self.patterns = Patterns(self.block_base, waves_per_block)
+        self.known_written: set[tuple[Pattern, int, int]] = set()
+        self._parts: dict[tuple[int, int], Shared] = {}
 
     def reset(self) -> None:
         """What a new batch finds: nothing written."""
         self.bytes[:] = 0
         self.written[:] = 0
-        self.patterns.forget_writes()
+        self.known_written.clear()
 
     def part(self, blocks: slice | np.ndarray) -> Shared:
         """Some blocks' shares: views of them for a slice, copies for numbers of blocks."""
@@ -46,7 +49,15 @@ class Shared:
             copy = Shared(len(blocks), self.patterns.block, self.size, self.check)
             for mine, theirs in ((copy.bytes, self.bytes), (copy.written, self.written)):
                 np.take(theirs.reshape(self.blocks, -1), blocks, axis=0, out=mine.reshape(len(blocks), -1))
+            copy.patterns = self.patterns.of_blocks(len(blocks))
             return copy
+        part = self._parts.get((blocks.start, blocks.stop))
+        if part is None:
+            part = self._parts[blocks.start, blocks.stop] = self._view(blocks)
+        part.known_written = set()
+        return part
+
+    def _view(self, blocks: slice) -> Shared:
         part = object.__new__(Shared)
         part.size, part.stride, part.check = self.size, self.stride, self.check
         start, end = blocks.start * self.stride, blocks.stop * self.stride
@@ -55,7 +66,7 @@ class Shared:
         part.written = self.written[start // 2 : end // 2]
         part.marks = {width: marks[start // 2 // width : end // 2 // width] for width, marks in self.marks.items()}
         part.block_base = self.block_base[: part.blocks * self.patterns.block]
-        part.patterns = Patterns(part.block_base, self.patterns.block)
+        part.patterns, part._parts = self.patterns.of_blocks(part.blocks), {}
         return part
 
     def _find(
@@ -95,9 +106,9 @@ class Shared:
         size = width * count
         pattern, offset = self._find(state, op, base, offset, size, mask, "reads")
         state.counters.shared_access(op, pattern, offset, size, "load")
-        if self.check and (offset, size) not in pattern.written:
+        if self.check and (pattern, offset, size) not in self.known_written:
             self._check_written(state, op, pattern, offset, size, mask)
-            pattern.written.add((offset, size))
+            self.known_written.add((pattern, offset, size))
         if (pattern.bits | offset) & (width - 1):
             raw = self.bytes.take((pattern.flat + offset)[..., None] + np.arange(size)).view(UINT[width])
             return [np.ascontiguousarray(raw[..., part]) for part in range(count)]
@@ -162,9 +173,9 @@ class Shared:
             places = places if mask is None else places[mask]
             for part, value in enumerate(values):
                 words[first + part :][places] = value
-        if (offset, size) not in pattern.written:
+        if (pattern, offset, size) not in self.known_written:
             self._mark(pattern, offset, size)
-            pattern.written.add((offset, size))
+            self.known_written.add((pattern, offset, size))
 
     def _marked_at_once(self, pattern: Pattern, offset: int, size: int) -> int:
         """Bytes of `written` for an access of `size` bytes when they are one word, else 0."""
@@ -202,9 +213,9 @@ class Shared:
         pattern, offset = self._find(state, op, base, offset, width, mask, "updates")
         state.counters.shared_access(op, pattern, offset, width, "atomic")
         flat = pattern.flat + offset
-        if self.check and (offset, width) not in pattern.written:
+        if self.check and (pattern, offset, width) not in self.known_written:
             self._check_written(state, op, pattern, offset, width, mask)
-            pattern.written.add((offset, width))
+            self.known_written.add((pattern, offset, width))
         pick = (lambda x: x.ravel()) if mask is None else (lambda x: x[mask])
         index = pick(flat) >> (width.bit_length() - 1)
         old = update_in_order(self.words[width], index, kind, pick(value), None if compare is None else pick(compare))

@@ -14,8 +14,7 @@ class Pattern:
 
     low, high: of the lanes that take part, and bits: all their bits together, for the alignment. flat: byte offsets in
     the buffer of the batch; lanes that take no part have the address of one that does. costs: (bytes of a lane,
-    constant offset within the banks) -> (waves, lanes, bank cycles, least cycles). written: (constant offset, bytes)
-    that are known to be written all over. block: waves of a block.
+    constant offset within the banks) -> (waves, lanes, bank cycles, least cycles). block: waves of a block.
     """
 
     def __init__(self, base: np.ndarray, mask: np.ndarray | None, block_base: np.ndarray, block: int) -> None:
@@ -28,7 +27,6 @@ class Pattern:
         if mask is not None:
             self.flat = np.where(mask, self.flat, self.flat[mask][0])
         self.costs: dict[tuple[int, int], tuple[int, int, int, int]] = {}
-        self.written: set[tuple[int, int]] = set()
         self._places: dict[int, np.ndarray] = {}
 
     def holds(self, base: np.ndarray, mask: np.ndarray | None) -> bool:
@@ -45,7 +43,7 @@ class Pattern:
 
 
 class Patterns:
-    """The patterns that one buffer of shared memory has met, MOST at a time.
+    """The patterns that one buffer of shared memory has met, MOST at a time, and those of parts of it.
 
     block_base: byte offset of each wave's block in the buffer, int64 (waves, 1); block: waves of a block.
     """
@@ -55,10 +53,13 @@ class Patterns:
     def __init__(self, block_base: np.ndarray, block: int) -> None:
         self.block_base, self.block = block_base, block
         self.known: dict[tuple[bytes, bytes, str, bool], Pattern] = {}
+        self._of_blocks: dict[int, Patterns] = {}
 
-    def forget_writes(self) -> None:
-        for pattern in self.known.values():
-            pattern.written.clear()
+    def of_blocks(self, blocks: int) -> Patterns:
+        """The patterns of all parts that have so many blocks."""
+        if blocks not in self._of_blocks:
+            self._of_blocks[blocks] = Patterns(self.block_base[: blocks * self.block], self.block)
+        return self._of_blocks[blocks]
 
     def find(self, base: np.ndarray, mask: np.ndarray | None) -> Pattern:
         """The pattern of these addresses; at least one lane takes part."""

@@ -12,7 +12,7 @@ from gpu_utils.virtual.amdgcn.lanes import swizzle_source
 from gpu_utils.virtual.amdgcn.mem import WIDTHS, Width, put_loaded, stored
 from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
-from gpu_utils.virtual.machine import Op
+from gpu_utils.virtual.machine import Op, nothing
 
 Run = Callable[[Any], Any]
 
@@ -42,7 +42,7 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
     if name == "ds_swizzle_b32":
         return _swizzle(decoder, ins), "shared", ""
     if name == "ds_nop":
-        return (lambda s: None), "wait", ""
+        return nothing, "wait", ""
     match = re.match(r"ds_(read|load|write|store)(2(?:st64|_stride64)?)_b(32|64)$", name) or re.match(
         r"ds_(read|load|write|store)_2addr(?:_(stride64))?_b(32|64)$", name
     )

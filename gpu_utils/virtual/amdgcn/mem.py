@@ -13,7 +13,7 @@ from gpu_utils.virtual.amdgcn import state as st
 from gpu_utils.virtual.amdgcn.buffer import buffer_address
 from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
-from gpu_utils.virtual.machine import Op
+from gpu_utils.virtual.machine import Op, nothing
 
 Run = Callable[[Any], Any]
 _LDS_HIGH, _PRIVATE_HIGH = 0x10000, 0x20000
@@ -159,7 +159,7 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
     if name.startswith(("s_load_", "s_buffer_load_")):
         return _scalar_load(decoder, ins, op), "scalar_memory", ""
     if re.match(r"(buffer|global)_(wb|inv|gl0_inv|gl1_inv|wbl2|wbinv)", name) or name.startswith("s_prefetch"):
-        return (lambda s: None), "wait", ""
+        return nothing, "wait", ""
     match = re.match(r"(global|flat|buffer|scratch)_(load_lds|load|store|atomic)_(\w+)$", name)
     if not match:
         raise decoder.unsupported()

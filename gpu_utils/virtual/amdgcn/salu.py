@@ -17,6 +17,7 @@ from gpu_utils.virtual.amdgcn.compare import COMPARE
 from gpu_utils.virtual.amdgcn.operands import BITS, DTYPES, Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
 from gpu_utils.virtual.amdgcn.scalar import TABLE, Scalar
+from gpu_utils.virtual.machine import nothing
 
 CODE_BASE = 1 << 44
 Run = Callable[[Any], Any]
@@ -82,11 +83,11 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
         decoder.reads_row(row, 1 if row == st.SCC else decoder.mask_words)
         return goes, "branch", "branch"
     if name in ("s_endpgm", "s_endpgm_saved"):
-        return (lambda s: None), "branch", "end"
+        return nothing, "branch", "end"
     if name in ("s_barrier", "s_barrier_wait"):
-        return (lambda s: None), "barrier", "barrier"
+        return nothing, "barrier", "barrier"
     if name in ("s_barrier_signal", "s_barrier_leave"):
-        return (lambda s: None), "wait", ""
+        return nothing, "wait", ""
     if name == "s_trap":
         return _trap(decoder), "branch", "end"
     if name in ("s_setpc_b64", "s_swappc_b64", "s_call_b64"):
@@ -97,7 +98,7 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
         return _interrupt, "wait", ""
     if _WAITS.match(name):
         _check_counters(decoder, ins)
-        return (lambda s: None), "wait", ""
+        return nothing, "wait", ""
     if name == "s_getpc_b64":
         out = decoder.result(ops[0], 2)
         return (lambda s: s.put_scalar64(out, np.zeros((1, 1), _q))), "scalar", ""
@@ -336,12 +337,12 @@ def _mode_register(decoder: Decoder, name: str, ops: list[str]) -> Run:
     value = int(ops[1], 0) if name == "s_setreg_imm32_b32" else None
     if value is not None and at <= 23 < at + size:
         decoder.fp16_overflow = value >> (23 - at) & 1
-        return lambda s: None
+        return nothing
     if value in (0, 3) and at == 2 and size == 2:  # rounding of float16 and float64: nearest, or toward zero
         decoder.toward_zero16 = value == 3
-        return lambda s: None
+        return nothing
     if value is not None and at == 4 and size == 2:  # float32 denormals: 3 on, 0 flushed around a division's steps
-        return lambda s: None
+        return nothing
     raise decoder.unsupported("this part of the MODE register")
 
 

@@ -276,7 +276,8 @@ class AmdState(State):
     def exec_changed(self) -> None:
         """Call after EXEC was written."""
         word = self.Q[EXEC]
-        self.exec_mask = unpack_mask(word, self.lanes) if np.count_nonzero(word != self.full) else None
+        full = word.tobytes() == self.full.tobytes() * self.waves
+        self.exec_mask = None if full else unpack_mask(word, self.lanes)
         self._combine()
 
     def lane_mask(self, row: int) -> np.ndarray:

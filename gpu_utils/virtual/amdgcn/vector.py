@@ -16,6 +16,7 @@ from gpu_utils.virtual.amdgcn.operands import BITS, DTYPES, Decoder, sdwa_putter
 from gpu_utils.virtual.amdgcn.parse import Instruction
 from gpu_utils.virtual.amdgcn.sources import source_getters
 from gpu_utils.virtual.amdgcn.special import SPECIAL
+from gpu_utils.virtual.machine import nothing
 
 Run = Callable[[Any], Any]
 _SUFFIX = re.compile(r"_(e32|e64|dpp|sdwa|e64_dpp|dpp8)$")
@@ -49,7 +50,7 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
     if made is not None:
         return made, "vector", ""
     if name == "v_nop":
-        return (lambda s: None), "wait", ""
+        return nothing, "wait", ""
     if name.startswith("v_s_") and "v_" + name[4:] in valu.TABLE:  # a transcendental on scalars (gfx12)
         scalar = valu.TABLE["v_" + name[4:]]
         source, out = decoder.getter(ops[1], scalar.sources[0]), decoder.result(ops[0])

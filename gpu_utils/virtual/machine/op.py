@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 
+def nothing(state: Any) -> None:
+    """The `run` of an op that changes nothing, such as a wait: the machine counts it and does not call it."""
+
+
 @dataclass(slots=True, eq=False)
 class Op:
     """One decoded instruction.

@@ -10,12 +10,12 @@ from typing import Any
 
 from gpu_utils.virtual.kernel_info import KernelInfo
 from gpu_utils.virtual.machine.loops import find_loops
-from gpu_utils.virtual.machine.op import Op
+from gpu_utils.virtual.machine.op import Op, nothing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """Ops that run without a scheduling decision between them."""
+    """Ops that run without a scheduling decision between them. runs: of those that do something."""
 
     index: int
     start: int
@@ -77,5 +77,6 @@ def _segments(ops: tuple[Op, ...], leaders: set[int]) -> dict[int, Segment]:
         stop = straight[-1] if straight and straight[-1].ends else None
         if stop:
             straight = straight[:-1]
-        segments[start] = Segment(number, start, tuple(op.run for op in straight), straight, stop, after)
+        runs = tuple(op.run for op in straight if op.run is not nothing)
+        segments[start] = Segment(number, start, runs, straight, stop, after)
     return segments
