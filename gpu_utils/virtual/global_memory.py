@@ -14,7 +14,7 @@ import numpy as np
 
 from gpu_utils.errors import MisalignedAccess, OutOfBounds
 from gpu_utils.virtual.atomics import update_in_order
-from gpu_utils.virtual.global_patterns import Pattern, find
+from gpu_utils.virtual.global_patterns import Found, Pattern, find
 from gpu_utils.virtual.global_words import gather, gather_bytes, scatter
 from gpu_utils.virtual.machine import Op, State, source_of
 from gpu_utils.virtual.races import Access, AccessLog
@@ -28,8 +28,8 @@ FAR = 1 << 16
 class Memory:
     """All regions of one virtual GPU.
 
-    Addresses are int64 arrays of shape (waves, lanes). `mask` is None or a bool array of that shape:
-    lanes outside it are neither checked nor touched.
+    Addresses are int64 arrays of shape (waves, lanes), or what `global_patterns.find` made of them and their mask.
+    `mask` is None or a bool array of that shape: lanes outside it are neither checked nor touched.
     """
 
     def __init__(self, races: bool = True, strict: bool = False) -> None:
@@ -167,7 +167,7 @@ class Memory:
         self,
         state: State,
         op: Op,
-        address: np.ndarray,
+        address: np.ndarray | Found,
         width: int,
         count: int = 1,
         mask: np.ndarray | None = None,
@@ -178,15 +178,15 @@ class Memory:
         Returns `count` arrays (waves, lanes) of uint8/16/32/64, to be used before memory changes; lanes outside `mask`
         hold anything. aligned: whether the hardware wants the address to be a multiple of `width`.
         """
-        mask, some = narrow(mask)
-        if not some:
-            return [np.zeros(address.shape, UINT[width]) for _ in range(count)]
-        pattern, base = find(address, mask)
+        found = _found(address, mask)
+        if found is None:
+            return [np.zeros((state.waves, state.lanes), UINT[width]) for _ in range(count)]
+        pattern, base = found
         size = width * count
         region = self.region_of(base + pattern.low, base + pattern.high + size)
         if region is None:
-            self.check(state, op, address, size, mask, "reads")
-            count_access(state, op, self.offsets(address), size, mask, "load")
+            self.check(state, op, found.address, size, pattern.mask, "reads")
+            count_access(state, op, self.offsets(found.address), size, pattern.mask, "load")
         else:
             state.counters.global_access(state, op, pattern, base - _origin(region), size, "load")
         if self.races:
@@ -230,7 +230,7 @@ class Memory:
         self,
         state: State,
         op: Op,
-        address: np.ndarray,
+        address: np.ndarray | Found,
         values: list[np.ndarray],
         width: int,
         mask: np.ndarray | None = None,
@@ -241,15 +241,15 @@ class Memory:
         When several lanes write one address the last lane in program order wins. Raises Race when
         another program of the launch wrote a different value there (see docs/virtual-gpu.md).
         """
-        mask, some = narrow(mask)
-        if not some:
+        found = _found(address, mask)
+        if found is None:
             return
-        pattern, base = find(address, mask)
+        pattern, base = found
         size = width * len(values)
         region = self.region_of(base + pattern.low, base + pattern.high + size)
         if region is None:
-            self.check(state, op, address, size, mask, "writes")
-            count_access(state, op, self.offsets(address), size, mask, "store")
+            self.check(state, op, found.address, size, pattern.mask, "writes")
+            count_access(state, op, self.offsets(found.address), size, pattern.mask, "store")
         else:
             state.counters.global_access(state, op, pattern, base - _origin(region), size, "store")
         if (base | pattern.bits) & (width - 1):
@@ -257,12 +257,12 @@ class Memory:
                 self._misaligned(state, op, pattern, base, width)
             parts = [value.astype(UINT[width])[..., None].view(np.uint8) for value in values]
             with _uncounted(state):
-                self.store(state, op, address, [p[..., i] for p in parts for i in range(width)], 1, mask)
+                self.store(state, op, found, [p[..., i] for p in parts for i in range(width)], 1)
             return
         if region is None:
             with _uncounted(state):
-                for here in self._by_region(address, mask):
-                    self.store(state, op, address, values, width, here)
+                for here in self._by_region(found.address, pattern.mask):
+                    self.store(state, op, found.address, values, width, here)
             return
         picked = [pattern.pick(value) for value in values]
         if region.log is None:
@@ -308,7 +308,7 @@ class Memory:
         self,
         state: State,
         op: Op,
-        address: np.ndarray,
+        address: np.ndarray | Found,
         width: int,
         kind: str,
         value: np.ndarray,
@@ -322,14 +322,14 @@ class Memory:
         value: array (waves, lanes) of unsigned words of `width` bytes. Returns the old values
         (uint arrays (waves, lanes)); lanes outside `mask` hold anything.
         """
-        mask, some = narrow(mask)
-        if not some:
-            return np.zeros(address.shape, UINT[width])
-        pattern, base = find(address, mask)
+        found = _found(address, mask)
+        if found is None:
+            return np.zeros((state.waves, state.lanes), UINT[width])
+        pattern, base = found
         region = self.region_of(base + pattern.low, base + pattern.high + width)
         if region is None:
-            self.check(state, op, address, width, mask, "updates")
-            count_access(state, op, self.offsets(address), width, mask, "atomic")
+            self.check(state, op, found.address, width, pattern.mask, "updates")
+            count_access(state, op, self.offsets(found.address), width, pattern.mask, "atomic")
         else:
             state.counters.global_access(state, op, pattern, base - _origin(region), width, "atomic")
         if (base | pattern.bits) & (width - 1):
@@ -345,6 +345,14 @@ class Memory:
             None if compare is None else pattern.pick(compare).ravel(),
         )
         return pattern.spread(old)
+
+
+def _found(address: np.ndarray | Found, mask: np.ndarray | None) -> Found | None:
+    """The pattern of an access; None when no lane takes part."""
+    if isinstance(address, Found):
+        return address
+    mask, some = narrow(mask)
+    return find(address, mask) if some else None
 
 
 def _origin(region: Region) -> int:

@@ -6,6 +6,8 @@ of before takes a fraction of the time of counting sectors, finding bounds and l
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 # Waves and lanes that take part, transactions, and the fewest possible.
@@ -142,8 +144,20 @@ _known: dict[tuple[tuple[int, ...], int, bytes], Pattern] = {}
 _kept = 0
 
 
-def find(address: np.ndarray, mask: np.ndarray | None) -> tuple[Pattern, int]:
-    """(the pattern of these addresses, the address of the first lane that takes part).
+class Found(NamedTuple):
+    """The addresses of an access: a pattern, and the address of the first lane that takes part."""
+
+    pattern: Pattern
+    base: int
+
+    @property
+    def address(self) -> np.ndarray:
+        """int64 (waves, lanes); lanes that take no part point anywhere."""
+        return self.pattern.delta + self.base
+
+
+def find(address: np.ndarray, mask: np.ndarray | None) -> Found:
+    """The pattern of these addresses.
 
     address: int64 (waves, lanes); mask: as `words.narrow` gives it, some lanes take part.
     """
@@ -165,4 +179,4 @@ def find(address: np.ndarray, mask: np.ndarray | None) -> tuple[Pattern, int]:
             _kept = 0
         _kept += 4 * delta.nbytes
         pattern = _known[key] = Pattern(delta, mask, count)
-    return pattern, base
+    return Found(pattern, base)

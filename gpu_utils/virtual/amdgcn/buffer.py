@@ -19,18 +19,92 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from gpu_utils.errors import VirtualGpuError
 from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
+from gpu_utils.virtual.global_patterns import Found, find
+from gpu_utils.virtual.words import narrow
 
 BASE = np.uint64((1 << 48) - 1)  # of the first two words
 ADD_THREAD = np.uint32(1 << 23)  # of the last word: the lane is added to the index
 RAW = np.uint32(3)  # OOB_SELECT
 
-Words = tuple[np.ndarray, "np.ndarray | None", "list[np.ndarray] | None"]
+Words = tuple["np.ndarray | Found", "np.ndarray | None", "list[np.ndarray] | None"]
+# Bytes of the offsets that are kept, and how often an access may be another one than before until it is not kept.
+_MOST_BYTES = 1 << 26
+_PATIENCE = 8
+
+
+class Known:
+    """What came of a raw access, for the next time that its offsets are the same, or all of them further on by as much.
+
+    offsets: with the immediate, uint32 (waves, lanes). given: the mask that lanes had; allowed: of those that lie
+    within the buffer, None when they all do. resource: bytes of the last two words of the descriptor and of the scalar
+    offset. start: where the buffer begins, int64 (waves, 1). limit: the greatest offset that is within the buffer in
+    every wave; reach: that whose first word is, None when waves differ. found: the addresses. low, high, lane: the
+    least and the greatest offset that take part, and the first lane that does.
+    """
+
+    def __init__(
+        self,
+        offsets: np.ndarray,
+        given: np.ndarray | None,
+        resource: bytes,
+        start: np.ndarray,
+        limit: int,
+        reach: int | None,
+        found: Found,
+        allowed: np.ndarray | None,
+    ) -> None:
+        self.offsets, self.given = offsets.copy(), None if given is None else given.copy()
+        self.resource, self.start, self.limit, self.reach = resource, start, limit, reach
+        self.found, self.allowed = found, allowed
+        taking_part = offsets if allowed is None else offsets[allowed]
+        self.low, self.high = int(taking_part.min()), int(taking_part.max())
+        self.lane = 0 if allowed is None else int(allowed.argmax())
+
+    def again(self, offsets: np.ndarray, mask: np.ndarray | None, start: np.ndarray) -> Found | None:
+        """What the access comes to this time; None when it is another one."""
+        if (mask is None) != (self.given is None) or (mask is not None and np.count_nonzero(mask != self.given)):
+            return None
+        further = start - self.start
+        moved = further.item(0)
+        if np.count_nonzero(further != moved):
+            return None
+        step = offsets.item(self.lane) - self.offsets.item(self.lane)
+        if self.low + step < 0 or self.high + step > self.limit:
+            return None
+        # of numbers of 32 bits: none that takes part wraps, as the least and the greatest do not
+        differs = offsets - self.offsets != np.uint32(step & 0xFFFFFFFF)
+        different = np.count_nonzero(differs)
+        if self.allowed is None:
+            if different:
+                return None
+        elif different or step:
+            if self.reach is None or np.count_nonzero(differs & self.allowed):
+                return None
+            within = offsets <= np.uint32(self.reach)
+            if np.count_nonzero((within if mask is None else within & mask) != self.allowed):
+                return None
+        return Found(self.found.pattern, self.found.base + moved + step)
+
+
+# By access, then by waves; and the bytes in it.
+_known: WeakKeyDictionary[Callable[[Any], Words], dict[int, Known]] = WeakKeyDictionary()
+_kept = 0
+
+
+def _keep(address: Callable[[Any], Words], waves: int, known: Known) -> None:
+    global _kept
+    if _kept > _MOST_BYTES:
+        _known.clear()
+        _kept = 0
+    _kept += known.offsets.nbytes
+    _known.setdefault(address, {})[waves] = known
 
 
 def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -> Callable[[Any], Words]:
@@ -56,24 +130,56 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
         "index; a virtual GPU executes raw and structured buffers: clear those bits of its second and last word"
     )
 
+    missed = 0
+
+    def moved(s: Any) -> np.ndarray:
+        return s.U[row] + offset if offset else s.U[row]
+
     def address(s: Any) -> Words:
-        if row is None:
-            inner = np.full((s.waves, s.lanes), offset, np.int64)
-        else:
-            inner = (s.U[row] + offset if offset else s.U[row]).astype(np.int64)
-        last, extra = s.U[resource + 3], soffset(s).astype(np.int64)
+        nonlocal missed
+        further = soffset(s)
+        if row is None or indexed or missed > _PATIENCE:
+            return anew(s, further, None)
+        offsets, resource_bytes = moved(s), s.Q[resource + 2].tobytes() + further.tobytes()
+        known = _known.get(address, {}).get(s.waves)
+        if known is not None and known.resource == resource_bytes:
+            found = known.again(offsets, s.mask, (s.Q[resource] & BASE).view(np.int64) + further)
+            if found is not None:
+                missed = 0
+                return found, s.mask if known.allowed is None else known.allowed, None
+            missed += 1
+        return anew(s, further, resource_bytes)
+
+    def keep(
+        s: Any, resource_bytes: bytes | None, limits: np.ndarray, start: np.ndarray, where: Any, allowed: Any
+    ) -> Any:
+        """The addresses as they were found, kept for the next time."""
+        mask, some = narrow(s.mask if allowed is None else allowed)
+        if resource_bytes is None or not some or int(limits.max()) >> 32:
+            return where
+        found, least, most = find(where, mask), int(limits.min()), int(limits.max())
+        reach = min(least + size - width, 0xFFFFFFFF) if least == most else None
+        _keep(address, s.waves, Known(moved(s), s.mask, resource_bytes, start, least, reach, found, allowed))
+        return found
+
+    def anew(s: Any, further: np.ndarray, resource_bytes: bytes | None) -> Words:
+        extra = further.astype(np.int64)
+        inner = np.full((s.waves, s.lanes), offset, np.int64) if row is None else moved(s).astype(np.int64)
+        last = s.U[resource + 3]
         adds = last & ADD_THREAD
-        if np.count_nonzero(adds) and (s.act is None or adds[s.act].any()):  # the others' registers may hold anything
-            if s.scratch_base is None or not (adds if s.act is None else adds[s.act]).all():
-                raise refused
-            # before gfx940 scratch is a buffer that adds the lane: its scalar offset counts a whole wave's bytes
-            return s.scratch_base + inner + extra // s.lanes, s.mask, None
+        if np.count_nonzero(adds):
+            if s.act is None or adds[s.act].any():  # the others' registers may hold anything
+                if s.scratch_base is None or not (adds if s.act is None else adds[s.act]).all():
+                    raise refused
+                # before gfx940 scratch is a buffer that adds the lane: its scalar offset counts a whole wave's bytes
+                return s.scratch_base + inner + extra // s.lanes, s.mask, None
+            resource_bytes = None
         start = (s.pair(resource) & BASE).view(np.int64) + extra
         records = s.U[resource + 2].astype(np.int64)
         raw = not indexed and (gfx9 or bool((last >> np.uint32(28) & RAW == RAW).all()))
-        if raw and int(inner.max()) <= int((records - extra).min()) - size:
-            inner += start
-            return inner, s.mask, None
+        limits = records - extra - size
+        if raw and int(inner.max()) <= int(limits.min()):
+            return keep(s, resource_bytes, limits, start, inner + start, None), s.mask, None
         where = inner + start
         if not raw:
             high = s.U[resource + 1].astype(np.int64)
@@ -87,11 +193,11 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
             within = inner <= records - extra - end
             if raw:
                 return within
-            known = np.broadcast_to(index < records, within.shape)
+            listed = np.broadcast_to(index < records, within.shape)
             if gfx9:
-                return np.where(stride != 0, known, within)
+                return np.where(stride != 0, listed, within)
             select = np.broadcast_to(last >> np.uint32(28) & RAW, within.shape)
-            return np.choose(select, [known & (inner + end <= stride), known, records != 0, within])
+            return np.choose(select, [listed & (inner + end <= stride), listed, records != 0, within])
 
         whole = inside(size)
         if np.count_nonzero(whole) == whole.size:
@@ -100,7 +206,7 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
         if s.mask is not None:
             whole, some = whole & s.mask, some & s.mask
         if np.count_nonzero(some) == np.count_nonzero(whole):
-            return where, whole, None
+            return keep(s, resource_bytes if raw else None, limits, start, where, whole), whole, None
         return where, some, [some, *(inside(width * i) & some for i in range(2, count + 1))]
 
     return address

@@ -241,7 +241,7 @@ def _load(decoder: Decoder, ins: Instruction, op: Op, width: Width, address: Any
 
 
 def _words(
-    s: Any, op: Op, where: np.ndarray, width: Width, mask: np.ndarray | None, words: list[np.ndarray] | None
+    s: Any, op: Op, where: Any, width: Width, mask: np.ndarray | None, words: list[np.ndarray] | None
 ) -> list[np.ndarray]:
     """What is loaded; words past a buffer's end read zero."""
     if words is not None:
@@ -250,7 +250,7 @@ def _words(
     values = s.memory.load(s, op, where, width.width, width.count, mask, aligned=False)
     if mask is None or mask is s.mask:
         return values
-    return [np.where(mask, value, value.dtype.type(0)) for value in values]
+    return [value * mask for value in values]
 
 
 def _store(decoder: Decoder, ins: Instruction, op: Op, width: Width, address: Any, space: str) -> Run:

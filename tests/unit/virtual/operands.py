@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpu_utils.virtual.amdgcn.state import AGPR, SGPR, AmdState, register_name
+from gpu_utils.virtual.global_patterns import Found
 from gpu_utils.virtual.machine import Op, Program, State
 
 IMPLICIT = {"exec_lo", "exec_hi", "vcc_lo", "vcc_hi", "scc", "m0", "cc"}
@@ -102,6 +103,7 @@ class _Notes:
     def load(
         self, state: Any, op: Op, where: Any, width: int, count: int, mask: Any, offset: int = 0, **_: Any
     ) -> list[np.ndarray]:
+        where = _addresses(where)
         self.log.append((where.copy(), offset, mask))
         return [self._word(where, offset + i, width) for i in range(count)]
 
@@ -109,11 +111,13 @@ class _Notes:
         return self.load(state, op, where, width, count, mask)
 
     def store(self, state: Any, op: Op, where: Any, values: Any, width: int, mask: Any, *offset: int, **_: Any) -> None:
+        where = _addresses(where)
         self.log.append((where.copy(), *(np.array(value) for value in values), mask, offset))
 
     def atomic(
         self, state: Any, op: Op, where: Any, width: int, kind: str, value: Any, compare: Any, mask: Any, *_: Any
     ):
+        where = _addresses(where)
         self.log.append((np.array(where), np.array(value), None if compare is None else np.array(compare), mask))
         return self._word(where, 0, width)
 
@@ -121,6 +125,10 @@ class _Notes:
         return ((np.asarray(where).astype(np.uint64) + np.uint64(i)) * np.uint64(0x9E3779B97F4A7C15)).astype(
             f"u{width}"
         )
+
+
+def _addresses(where: Any) -> np.ndarray:
+    return where.address if isinstance(where, Found) else where
 
 
 class _Trial:
