@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 from contextlib import suppress
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 from gpu_utils.chips.targets import TARGETS, Target
@@ -123,15 +124,16 @@ def _options(limits: Target) -> list[str]:
 
 
 def _fingerprint(source: str, target: str) -> str:
-    parts = [
-        source,
-        *_options(TARGETS[target]),
-        *_IR,
-        *(path.read_text() for path in sorted(Path(__file__).parent.glob("c*.py"))),
-    ]
-    parts += [path.read_text() for path in sorted(INCLUDE.rglob("*")) if path.is_file()]
-    parts += [importlib.metadata.version(name) for name in ("ziglang", "triton")]
+    parts = [source, *_options(TARGETS[target]), *_IR, *_ours()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+@cache
+def _ours() -> tuple[str, ...]:
+    """What beside the source decides what comes out: our own code and headers, and the versions of the compilers."""
+    code = [*sorted(Path(__file__).parent.glob("c*.py")), *sorted(INCLUDE.rglob("*"))]
+    versions = [importlib.metadata.version(name) for name in ("ziglang", "triton")]
+    return *(path.read_text() for path in code if path.is_file()), *versions
 
 
 def _run(clang: list[str], limits: Target, folder: Path, more: list[str], source: str) -> str:

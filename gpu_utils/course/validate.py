@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
 from gpu_utils.course.build import kinds
+from gpu_utils.course.ipynb import nbformat
 from gpu_utils.course.nbval_plugin import EVENTS
 from gpu_utils.course.paths import Course
 from gpu_utils.errors import ContentError
@@ -136,6 +135,7 @@ def _command(root: Path, paths: Sequence[Path], cell_seconds: float, report: Pat
     return [
         *(sys.executable, "-m", "pytest", "-q", "--tb=short", "--color=no"),
         *("-c", os.devnull, "--rootdir", str(root), "-p", "no:cacheprovider"),
+        *("-p", "gpu_utils.course.ipynb"),  # first: nbval imports nbformat
         *("-p", "xdist.plugin", "-p", "nbval.plugin", "-p", "gpu_utils.course.nbval_plugin"),
         *("--nbval-lax", "--nbval-current-env"),
         *(f"--nbval-cell-timeout={cell_seconds:g}", "-n", str(workers), "--dist", "loadscope"),

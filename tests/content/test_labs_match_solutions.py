@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from gpu_utils.course.build import differences, kinds, strays
 from gpu_utils.course.cells import parse_cells
 from gpu_utils.course.cut import BEGIN, BEGIN_CPP, END, END_CPP
+from gpu_utils.course.ipynb import nbformat
 from gpu_utils.course.paths import Course
 
 HERE = Course(Path(__file__).parents[2])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from gpu_utils.course.ipynb import nbformat
 from gpu_utils.course.paths import Course
 
 HERE = Course(Path(__file__).parents[2])

@@ -7,12 +7,12 @@ import subprocess
 import sys
 from datetime import datetime
 
-import nbformat
 import pytest
 from typer.testing import CliRunner
 
 from gpu_utils.course.build import build, differences, render, strays
 from gpu_utils.course.cut import complete, find_cuts, stub
+from gpu_utils.course.ipynb import nbformat
 from gpu_utils.course.paths import Course
 from gpu_utils.course.units import find_unit
 from gpu_utils.errors import ContentError

@@ -29,13 +29,6 @@ AMD = [name for name, target in TARGETS.items() if target.vendor == "amd"]
 NVIDIA = [name for name, target in TARGETS.items() if target.vendor == "nvidia"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
-        yield
-
-
 def add_for(target, n=1000, **options):
     x = torch.zeros(1024)
     return compile_for(add_kernel, target, [x, x, x, n], **{"BLOCK": 1024, **options})

@@ -124,11 +124,6 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
     resource = decoder.source(rest[0], 4)
     soffset = decoder.getter(rest[1], "u32")
     size, gfx9 = width * count, decoder.gfx9
-    place = f" ({ins.line[0].rsplit('/', 1)[-1]}:{ins.line[1]})" if ins.line else ""
-    refused = VirtualGpuError(
-        f"kernel {decoder.kernel}{place}: the descriptor of `{ins.text.strip()}` is swizzled or adds the lane to the "
-        "index; a virtual GPU executes raw and structured buffers: clear those bits of its second and last word"
-    )
 
     missed = 0
 
@@ -170,7 +165,7 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
         if np.count_nonzero(adds):
             if s.act is None or adds[s.act].any():  # the others' registers may hold anything
                 if s.scratch_base is None or not (adds if s.act is None else adds[s.act]).all():
-                    raise refused
+                    raise _refused(s, ins)
                 # before gfx940 scratch is a buffer that adds the lane: its scalar offset counts a whole wave's bytes
                 return s.scratch_base + inner + extra // s.lanes, s.mask, None
             resource_bytes = None
@@ -186,7 +181,7 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
             stride, index = high >> 16 & 0x3FFF, s.U[first].astype(np.int64) if indexed else np.int64(0)
             where += index * stride
             if indexed and not gfx9 and ((high if s.act is None else high[s.act]) >> 30).any():
-                raise refused
+                raise _refused(s, ins)
 
         def inside(end: int) -> np.ndarray:
             """Where the word that ends `end` bytes after the address lies within the buffer."""
@@ -210,3 +205,11 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
         return where, some, [some, *(inside(width * i) & some for i in range(2, count + 1))]
 
     return address
+
+
+def _refused(s: Any, ins: Instruction) -> VirtualGpuError:
+    place = f" ({ins.line[0].rsplit('/', 1)[-1]}:{ins.line[1]})" if ins.line else ""
+    return VirtualGpuError(
+        f"kernel {s.program.name}{place}: the descriptor of `{ins.text.strip()}` is swizzled or adds the lane to the "
+        "index; a virtual GPU executes raw and structured buffers: clear those bits of its second and last word"
+    )

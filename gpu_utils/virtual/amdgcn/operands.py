@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,21 @@ _INV_2PI = {"f16": 0x3118, "f32": 0x3E22F983, "f64": 0x3FC45F306DC9C882}
 _ALIASES = {"flat_scratch_lo": "s102", "flat_scratch_hi": "s103", "flat_scratch": "s[102:103]"}
 _REG = re.compile(r"^([vsa]|ttmp)(\d+)(?:\.([lh]))?$")
 _RANGE = re.compile(r"^([vsa]|ttmp)\[(\d+)(?::(\d+))?\]$")
-_BASE = {"v": 0, "a": st.AGPR, "s": st.SGPR, "ttmp": st.TTMP}
+_BASE = {"v": 0, "a": st.AGPR, "s": st.SGPR, "ttmp": st.TTMP, "": 0}
+
+
+@lru_cache(maxsize=4096)
+def _register(text: str) -> tuple[str, int, int] | None:
+    """(file, first, count) of the registers that an operand names; a named one has its row as "first"."""
+    text = _ALIASES.get(text, text)
+    if text in _NAMED:
+        return "", _NAMED[text], 2 if text in ("vcc", "exec") else 1
+    if match := _REG.match(text):
+        return match[1], int(match[2]), 1
+    if match := _RANGE.match(text):
+        low = int(match[2])
+        return match[1], low, int(match[3] or low) - low + 1
+    return None
 
 
 class Decoder:
@@ -109,19 +124,10 @@ class Decoder:
 
     def register(self, text: str) -> tuple[int, int] | None:
         """(row, count) of a register or a range of them; None for anything else."""
-        text = _ALIASES.get(text, text)
-        if text in _NAMED:
-            return _NAMED[text], 2 if text in ("vcc", "exec") else 1
-        match = _REG.match(text)
-        if match:
-            return self._seen(match[1], int(match[2]), 1)
-        match = _RANGE.match(text)
-        if match:
-            low = int(match[2])
-            return self._seen(match[1], low, int(match[3] or low) - low + 1)
-        return None
-
-    def _seen(self, kind: str, first: int, count: int) -> tuple[int, int]:
+        found = _register(text)
+        if found is None:
+            return None
+        kind, first, count = found
         if kind == "v":
             self.vgprs = max(self.vgprs, first + count)
         elif kind == "a":

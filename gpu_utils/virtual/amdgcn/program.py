@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,48 +29,66 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
         raise UnknownName("kernel", name, list(module.kernels) or list(module.labels))
     kernel = module.kernels.get(name, Kernel(name))
     lanes = int(kernel.notes.get("wavefront_size", TARGETS[target].lanes))
-    blob, symbols = _place_data(module)
-    decoder = Decoder(target, name, lanes, symbols)
-    decoder.code = module.code
-    decoder.fp16_overflow = kernel.descriptor.get("fp16_overflow", 0)
-    _check_modes(kernel, decoder)
-    reachable = _reachable(module, name)
-    ops: list[Op] = []
-    place: dict[int, int] = {}
-    for index, instruction in enumerate(module.code):
-        if index in reachable:
-            place[index] = len(ops)
-            ops.append(decode_instruction(decoder, instruction, index))
-    targets = module.labels
-    for index, at in place.items():
-        instruction = module.code[index]
-        if instruction.mnemonic in salu.BRANCHES:
-            label = instruction.operands[0]
-            if label not in targets or targets[label] not in place:
-                raise UnsupportedInstruction(target, name, instruction.text, "branch to an unknown label")
-            ops[at].target = place[targets[label]]
-    _fix_jumps(ops, place)
-    entry, info = place[module.labels[name]], _info(kernel, decoder, blob)
+    _check_modes(kernel, target)
+    reach = _reach(module, name)
+    code = _code(text, target, lanes, kernel.descriptor.get("fp16_overflow", 0), reach)
+    entry = module.labels[name] - reach.start
     if kernel.descriptor.get("user_sgpr_kernarg_preload_length", 0):
-        entry = _after_preload_prologue(ops, entry)
-    leaders = {place[at] for at in module.labels.values() if at in place}
-    return Program.of(source_name(name), target, lanes, "wave", ops, info, entry, leaders)
+        entry = _after_preload_prologue(code.ops, entry)
+    leaders = {at - reach.start for at in module.labels.values() if reach.start <= at < reach.stop}
+    info = _info(kernel, code.decoder, code.data)
+    return Program.of(source_name(name), target, lanes, "wave", code.ops, info, entry, leaders)
 
 
-def _reachable(module: Module, name: str) -> range | set[int]:
+@dataclass(frozen=True)
+class _Reach:
+    """The instructions of the file, by number, that a kernel may come to. kernel: its name, for errors."""
+
+    start: int
+    stop: int
+    kernel: str = field(compare=False)
+
+
+class _Code(NamedTuple):
+    """The ops of a reach, the constant data of its file, and the decoder, which knows what registers there are."""
+
+    ops: list[Op]
+    data: np.ndarray
+    decoder: Decoder
+
+
+def _reach(module: Module, name: str) -> _Reach:
     """Code of the kernel, and of every function in the file when the kernel calls one."""
     calls = any(ins.mnemonic in ("s_swappc_b64", "s_setpc_b64") for ins in module.code)
     if calls or len(module.kernels) < 2:
-        return range(len(module.code))
+        return _Reach(0, len(module.code), name)
     start = module.labels[name]
     starts = sorted(module.labels[other] for other in module.kernels if other in module.labels)
-    after = next((at for at in starts if at > start), len(module.code))
-    return range(start, after)
+    return _Reach(start, next((at for at in starts if at > start), len(module.code)), name)
 
 
-def _fix_jumps(ops: list[Op], place: dict[int, int]) -> None:
+@lru_cache(maxsize=16)
+def _code(text: str, target: str, lanes: int, fp16_overflow: int, reach: _Reach) -> _Code:
+    """Decode a part of a file; kernels that reach the whole of it share its ops and its data."""
+    module = parse(text)
+    data, symbols = _place_data(module)
+    decoder = Decoder(target, reach.kernel, lanes, symbols)
+    decoder.code, decoder.fp16_overflow = module.code, fp16_overflow
+    part = range(reach.start, reach.stop)
+    ops = [decode_instruction(decoder, module.code[index], index) for index in part]
+    for op, index in zip(ops, part, strict=True):
+        instruction = module.code[index]
+        if instruction.mnemonic in salu.BRANCHES:
+            at = module.labels.get(instruction.operands[0], -1)
+            if at not in part:
+                raise UnsupportedInstruction(target, reach.kernel, instruction.text, "branch to an unknown label")
+            op.target = at - reach.start
+    _fix_jumps(ops, reach.start)
+    return _Code(ops, data, decoder)
+
+
+def _fix_jumps(ops: list[Op], shift: int) -> None:
     """Code addresses count instructions of the file; ops count from the first reachable one."""
-    shift = min(place) if place else 0
     if not shift:
         return
     for op in ops:
@@ -91,11 +111,11 @@ def _after_preload_prologue(ops: list[Op], entry: int) -> int:
     return entry
 
 
-def _check_modes(kernel: Kernel, decoder: Decoder) -> None:
+def _check_modes(kernel: Kernel, target: str) -> None:
     for key, wanted in (("float_round_mode_32", 0), ("float_round_mode_16_64", 0), ("float_denorm_mode_16_64", 3)):
         if kernel.descriptor.get(key, wanted) != wanted:
             raise UnsupportedInstruction(
-                decoder.target, kernel.name, f".amdhsa_{key} {kernel.descriptor[key]}", "rounding mode"
+                target, kernel.name, f".amdhsa_{key} {kernel.descriptor[key]}", "rounding mode"
             )
 
 

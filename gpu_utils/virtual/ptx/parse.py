@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from gpu_utils.errors import AsmSyntaxError
@@ -74,8 +75,9 @@ class _Scope:
         self.labels: dict[str, str] = {}
 
 
+@lru_cache(maxsize=16)
 def parse(text: str) -> Module:
-    """The module that `text` declares.
+    """The module that `text` declares; its kernels are decoded one by one, so the last few are kept: do not change it.
 
     Raises AsmSyntaxError, naming line and token, for text that is no PTX.
 

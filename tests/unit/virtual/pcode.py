@@ -10,6 +10,7 @@ import math
 import re
 import struct
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -142,6 +143,7 @@ def _pick(a, b, order):
     return order(a, b)
 
 
+@lru_cache(maxsize=4096)
 def tokenize(text):
     at, out = 0, []
     text = text.rstrip()
@@ -166,6 +168,7 @@ LEVELS = [
     ["+", "-"],
     ["*", "/", "%"],
 ]
+LEVEL = {op: level for level, ops in enumerate(LEVELS) for op in ops}
 
 
 class Break(Exception):
@@ -333,13 +336,14 @@ class Evaluator:
         return first if condition else second
 
     def _binary(self, level):
-        if level == len(LEVELS):
-            return self._power()
-        left = self._binary(level + 1)
-        while self._peek() in LEVELS[level] and self.tokens[self.at][0] == "op":
-            op = self._take()[1]
-            right = self._binary(level + 1)
-            left = self._apply(op, left, right)
+        left = self._power()
+        while self.at < len(self.tokens):
+            group, op = self.tokens[self.at]
+            found = LEVEL.get(op, -1) if group == "op" else -1
+            if found < level:
+                break
+            self.at += 1
+            left = self._apply(op, left, self._binary(found + 1))
         return left
 
     def _apply(self, op, a, b):

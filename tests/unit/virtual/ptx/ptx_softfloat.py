@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 # name -> (exponent bits, mantissa bits, has infinity)
 FORMATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52), "tf32": (8, 10)}
@@ -14,6 +15,7 @@ def bits_of(name: str) -> int:
     return sum(FORMATS[name]) + 1
 
 
+@lru_cache(maxsize=1 << 16)
 def unpack(bits: int, name: str):
     """(sign, Fraction | "inf" | "nan")."""
     exponent_bits, mantissa_bits = FORMATS[name]
