@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from contextlib import suppress
 from dataclasses import asdict
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from gpu_utils.chips.targets import TARGETS, Target
@@ -60,7 +60,7 @@ def compile_cpp(source: str, target: str) -> CppModule:
     clang = _command(wheel)
     place = cache_folder() / "clang" / f"{_fingerprint(source, target)}.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return from_json(json.loads(place.read_text()))
+        return _kept(place, place.stat().st_mtime_ns)
     with tempfile.TemporaryDirectory(prefix="w2w-clang-") as folder:
         (Path(folder) / SOURCE_NAME).write_text(source)
         asm = _run(clang, limits, Path(folder), [], source)
@@ -233,6 +233,12 @@ def _assemble_ptx(asm: str, limits: Target, folder: Path) -> str:
 
 
 # The cache
+
+
+@lru_cache(maxsize=64)
+def _kept(place: Path, written: int) -> CppModule:
+    """The module in a file of the cache; it is read again when it was written again."""
+    return from_json(json.loads(place.read_text()))
 
 
 def _keep(place: Path, module: CppModule) -> None:

@@ -109,7 +109,7 @@ def tolerance_of_first_dtype(case: Case, inputs: Inputs) -> Tolerance:
     return tolerance(dtype_of_first_tensor(inputs) or torch.float64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Exercise:
     """One graded thing.
 

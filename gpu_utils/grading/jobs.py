@@ -7,7 +7,8 @@ import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 
@@ -77,17 +78,12 @@ def _applies(exercise: Exercise, name: str) -> bool:
 
 
 def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None) -> list[Job]:
-    """Every case with every backend. The same seed gives the same jobs."""
-    rng = random.Random(_subseed(seed, exercise.id, "fresh"))
-    cases = [(case, False) for case in exercise.cases] + [(exercise.fresh(rng), True) for _ in range(FRESH_CASES)]
+    """Every case with every backend. The same seed gives the same jobs; nobody may change what they hold."""
     chosen = choose_backends(exercise, names)
     executed = {where.name.removeprefix("virtual:") for where in chosen}
     to_compile = tuple(target for target in exercise.targets if target not in executed)
     jobs = []
-    for index, (case, fresh) in enumerate(cases):
-        generator = torch.Generator().manual_seed(_subseed(seed, exercise.id, str(index)) % 2**63)
-        inputs = exercise.inputs(case, generator)
-        expected, uncompiled = _expected(exercise, inputs)
+    for index, (case, fresh, inputs, expected, uncompiled) in enumerate(draw(exercise, seed)):
         targets = to_compile if exercise.kind == "kernel" and not exercise.machine_code and index == 0 else ()
         for number, where in enumerate(chosen):
             reason = where.unavailable() or _cannot_run(exercise, where.name, inputs) or uncompiled
@@ -98,6 +94,29 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
     if exercise.kind in ("kernel", "cpp") and first:
         jobs.append(replace(first, compile_targets=(), mode=Mode.IDLE))
     return jobs
+
+
+class Drawn(NamedTuple):
+    """A case with its inputs, what the reference makes of them, and why it could not ("" when it could)."""
+
+    case: Case
+    fresh: bool
+    inputs: Inputs
+    expected: Any
+    uncompiled: str
+
+
+@lru_cache(maxsize=4)
+def draw(exercise: Exercise, seed: int) -> tuple[Drawn, ...]:
+    """The cases of a check, public and fresh: kept, because a class is graded with one seed."""
+    rng = random.Random(_subseed(seed, exercise.id, "fresh"))
+    cases = [(case, False) for case in exercise.cases] + [(exercise.fresh(rng), True) for _ in range(FRESH_CASES)]
+    drawn = []
+    for index, (case, fresh) in enumerate(cases):
+        generator = torch.Generator().manual_seed(_subseed(seed, exercise.id, str(index)) % 2**63)
+        inputs = exercise.inputs(case, generator)
+        drawn.append(Drawn(case, fresh, inputs, *_expected(exercise, inputs)))
+    return tuple(drawn)
 
 
 def _expected(exercise: Exercise, inputs: Inputs) -> tuple[Any, str]:

@@ -25,7 +25,7 @@ from gpu_utils.course.build import checked
 from gpu_utils.grading.check import check, run_here
 from gpu_utils.grading.compare import compare
 from gpu_utils.grading.exercise import Exercise
-from gpu_utils.grading.jobs import make_jobs
+from gpu_utils.grading.jobs import draw, make_jobs
 from gpu_utils.grading.report import Report
 from tests.conftest import unavailable
 from tests.content.conftest import answer_cell, lab_cells
@@ -124,7 +124,9 @@ def test_its_parameters_are_those_of_the_solution(exercise, load):
 
 @each
 def test_inputs_and_expected_values_are_plain_data_on_the_cpu_and_depend_on_the_seed_alone(exercise):
-    jobs, again = make_jobs(exercise, SEEDS[0]), make_jobs(exercise, SEEDS[0])
+    jobs = make_jobs(exercise, SEEDS[0])
+    draw.cache_clear()
+    again = make_jobs(exercise, SEEDS[0])
     for job, repeated in zip(jobs, again, strict=True):
         for value, same in ((job.inputs, repeated.inputs), (job.expected, repeated.expected)):
             assert_plain(value)
@@ -135,6 +137,7 @@ def test_inputs_and_expected_values_are_plain_data_on_the_cpu_and_depend_on_the_
 @each
 def test_making_its_cases_leaves_the_random_numbers_of_the_notebook_alone(exercise):
     before = torch.get_rng_state(), random.getstate()
+    draw.cache_clear()
     make_jobs(exercise, SEEDS[0])
     assert torch.equal(torch.get_rng_state(), before[0])
     assert random.getstate() == before[1]
