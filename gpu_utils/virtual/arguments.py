@@ -55,7 +55,7 @@ def _bytes(kind: str, value: Any) -> bytes:
 def pack(program: Program, values: list[tuple[str, str, Any]], memory: Memory) -> np.ndarray:
     """The parameter buffer; parameters that the caller does not know (scratch pointers) are zero."""
     params = program.info.parameters
-    buffer = np.zeros(-(-max(program.info.parameter_bytes, 8) // 16) * 16 + 256, np.uint8)
+    buffer = bytearray(-(-max(program.info.parameter_bytes, 8) // 16) * 16 + 256)
     if len(values) > len(params):
         raise ResourceLimit(f"kernel {program.name} takes {len(params)} arguments, {len(values)} were given")
     pointers = [(name, value[1] if kind == "tensor map" else value) for name, kind, value in values]
@@ -65,8 +65,8 @@ def pack(program: Program, values: list[tuple[str, str, Any]], memory: Memory) -
         add_tensor(memory, name, value)
     for (offset, size), (_, kind, value) in zip(params, values, strict=False):
         raw = _bytes(kind, value)[:size]
-        buffer[offset : offset + len(raw)] = np.frombuffer(raw, np.uint8)
-    return buffer
+        buffer[offset : offset + len(raw)] = raw
+    return np.frombuffer(buffer, np.uint8)
 
 
 def add_scratch(

@@ -84,8 +84,6 @@ class Memory:
             return
         self.spans = sorted((span for region in self.regions for span in region.spans()), key=lambda span: span.start)
         self.starts = [span.start for span in self.spans]
-        self.start_array = np.array(self.starts, np.int64)
-        self.end_array = np.array([span.end for span in self.spans], np.int64)
 
     def holds(self, start: int, size: int) -> bool:
         """Whether all these bytes may be accessed."""
@@ -115,12 +113,16 @@ class Memory:
         at = bisect_right(self.starts, low) - 1
         return self.spans[at].region if at >= 0 and high <= self.spans[at].end else None
 
+    def _span_numbers(self, address: np.ndarray) -> np.ndarray:
+        """For each address, the number of the last of `spans` that begins before or at it; -1 for none."""
+        return np.searchsorted(np.array(self.starts, np.int64), address, side="right") - 1
+
     def check(self, state: State, op: Op, address: np.ndarray, size: int, mask: np.ndarray | None, what: str) -> None:
         """Raise OutOfBounds unless each lane's [a, a + size) lies in one of the regions."""
         if not self.spans:
             self._outside(state, op, address, np.ones(address.shape, bool) if mask is None else mask, size, what)
-        index = np.searchsorted(self.start_array, address, side="right") - 1
-        bad = (index < 0) | (address + size > self.end_array[index])
+        index = self._span_numbers(address)
+        bad = (index < 0) | (address + size > np.array([span.end for span in self.spans])[index])
         bad = bad if mask is None else bad & mask
         if bad.any():
             self._outside(state, op, address, bad, size, what)
@@ -158,7 +160,7 @@ class Memory:
 
     def offsets(self, address: np.ndarray) -> np.ndarray:
         """Addresses in one or more regions as the counters see them, see `_origin`."""
-        index = np.maximum(np.searchsorted(self.start_array, address, side="right") - 1, 0)
+        index = np.maximum(self._span_numbers(address), 0)
         return address - np.array([_origin(span.region) for span in self.spans], np.int64)[index]
 
     # accesses
@@ -278,7 +280,7 @@ class Memory:
 
     def _by_region(self, address: np.ndarray, mask: np.ndarray | None) -> Iterator[np.ndarray]:
         """The lanes of each region in turn, bool (waves, lanes)."""
-        index = np.searchsorted(self.start_array, address, side="right") - 1
+        index = self._span_numbers(address)
         active = np.ones(address.shape, bool) if mask is None else mask
         for number in np.unique(index[active]):
             yield active & (index == number)

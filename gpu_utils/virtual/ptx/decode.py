@@ -19,6 +19,7 @@ from gpu_utils.virtual.ptx import cvt, floating, integer
 from gpu_utils.virtual.ptx.elementwise import elementwise, inverting
 from gpu_utils.virtual.ptx.floating import THREE
 from gpu_utils.virtual.ptx.forms import BYTES, TYPES, Form
+from gpu_utils.virtual.ptx.literals import with_literals
 from gpu_utils.virtual.ptx.parse import Module
 from gpu_utils.virtual.ptx.state import COLUMNS, SPECIALS, Slot
 from gpu_utils.virtual.ptx.syntax import (
@@ -211,6 +212,11 @@ class Decoder:
         array.flags.writeable = False
         return self._slot(("const", dtype.str, array.tobytes(), array.ndim), Slot("const", array, dtype))
 
+    def literal_of(self, slot: int) -> int | None:
+        """The number in a slot of integers that is a literal."""
+        column, value = self.slots[slot][:2]
+        return int(value) if column == "const" and value.ndim == 0 and value.dtype.kind in "ui" else None
+
     def literal(self, imm: Imm, kind: str) -> int:
         if imm.width is None:
             return self.constant(imm.value, kind)
@@ -324,7 +330,7 @@ class Decoder:
             ins.append(self.read(operand, kind))
         if operands:
             raise ValueError(f"{len(operands)} operands too many")
-        fn = form.fn
+        fn = with_literals(instruction.opcode, [self.literal_of(slot) for slot in ins]) or form.fn
         if inverted:
             fn = inverting(fn, inverted)
         if op.mnemonic.split(".")[0] in TRANSCENDENTAL:

@@ -40,12 +40,12 @@ def mul_hi(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _mul_wide(kind: str):
     wide = _NP[WIDE[kind]]
-    return lambda a, b, out: np.multiply(a.astype(wide), b.astype(wide), out)
+    return lambda a, b, out: np.multiply(a, b, out, dtype=wide)
 
 
 def _mad_wide(kind: str):
     wide = _NP[WIDE[kind]]
-    return lambda a, b, c, out: np.add(a.astype(wide) * b.astype(wide), c, out)
+    return lambda a, b, c, out: np.add(np.multiply(a, b, dtype=wide), c, out)
 
 
 def _mad_lo(a, b, c, out) -> None:

@@ -199,6 +199,7 @@ def _load(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
 
 def _load_parameter(op, slot: int, offset: int, kind: str, outs: list, pred: int | None, negated: bool) -> None:
     size = BYTES[kind]
+    dtype = np.dtype(f"u{size}")
 
     def run(state: PtxState) -> None:
         some, mask = state.active(pred, negated)
@@ -210,7 +211,7 @@ def _load_parameter(op, slot: int, offset: int, kind: str, outs: list, pred: int
                 continue
             if base.ndim == 0:
                 at = int(base) + offset + part * size
-                word = np.frombuffer(state.params[at : at + size].tobytes(), f"u{size}")
+                word = state.params[at : at + size].view(dtype)
             else:
                 index = (base.astype(np.int64) + offset + part * size)[..., None] + np.arange(size)
                 word = state.params[np.minimum(index, len(state.params) - 1)].view(f"u{size}")[..., 0]

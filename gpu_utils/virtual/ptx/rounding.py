@@ -117,19 +117,19 @@ def fma_odd(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
     """float32 fused multiply-add, rounded once to nearest even."""
-    product = np.empty(out.shape, F64)
-    np.multiply(a.astype(F64), b.astype(F64), product)
-    addend = c.astype(F64)
-    total = product + addend
-    np.copyto(out, total, casting="same_kind")
+    total = np.empty(out.shape, F64)
+    np.multiply(a, b, total, dtype=F64)
+    np.add(total, c, total)
     # A second rounding can differ only when float64 stands on the middle of two float32, or below their normal range.
-    doubt = (total.view(U64) & U64(0x1FFFFFFF)) == U64(0x10000000)
+    doubt = (total.view(U64) << U64(35)) == U64(1 << 63)
     tiny = np.abs(total) < 1.2e-38
     if np.count_nonzero(tiny):
         np.logical_and(tiny, total, tiny)
         doubt |= tiny
     if np.count_nonzero(doubt):
-        out[doubt] = sum_to_odd(product[doubt], np.broadcast_to(addend, out.shape)[doubt]).astype(F32)
+        a, b, c = (np.broadcast_to(x, out.shape)[doubt].astype(F64) for x in (a, b, c))
+        total[doubt] = sum_to_odd(a * b, c)
+    np.copyto(out, total, casting="same_kind")
 
 
 def _exact_fma64(a: float, b: float, c: float) -> float:
@@ -172,7 +172,9 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
 def flush(x: np.ndarray) -> np.ndarray:
     """Floats with subnormal values replaced by zero of their sign."""
     tiny = np.abs(x) < TINY[x.dtype.char]
-    return np.where(tiny, np.copysign(x.dtype.type(0), x), x) if np.count_nonzero(tiny) else x
+    if not np.count_nonzero(tiny) or not np.count_nonzero(x[tiny]):
+        return x
+    return np.where(tiny, np.copysign(x.dtype.type(0), x), x)
 
 
 def saturate(x: np.ndarray) -> np.ndarray:
