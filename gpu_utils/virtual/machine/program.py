@@ -31,6 +31,7 @@ class Program:
 
     entry: index of the first op. unit: "wave" or "lane". lanes: 32 or 64. name: as in the source.
     segments: by the index of their first op.
+    exits: where nothing but an unconditional end of the program stands.
     spinning, waiting, locks: see `loops.find_loops`. separable: in whatever order blocks run, it comes to the same.
     """
 
@@ -42,6 +43,7 @@ class Program:
     info: KernelInfo
     entry: int
     segments: Mapping[int, Segment]
+    exits: frozenset[int]
     spinning: frozenset[int]
     waiting: frozenset[int]
     locks: frozenset[int]
@@ -64,8 +66,15 @@ class Program:
         for index, op in enumerate(numbered):
             op.index = index
         segments = MappingProxyType(_segments(numbered, {entry, *leaders}))
+        exits = frozenset(
+            start for start, each in segments.items() if not each.ops and each.stop and _ends_all(each.stop)
+        )
         separable = not any(op.communicates or op.in_order for op in numbered)
-        return cls(name, target, lanes, unit, numbered, info, entry, segments, *find_loops(numbered), separable)
+        return cls(name, target, lanes, unit, numbered, info, entry, segments, exits, *find_loops(numbered), separable)
+
+
+def _ends_all(op: Op) -> bool:
+    return op.ends == "end" and not op.reads
 
 
 def _segments(ops: tuple[Op, ...], leaders: set[int]) -> dict[int, Segment]:

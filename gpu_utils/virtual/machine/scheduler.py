@@ -233,6 +233,8 @@ class Scheduler:
         self.last_run[pc] = self.tick
         act = groups.pop(pc)
         self.state.enter(None if not groups and np.count_nonzero(act) == act.size else act)
+        if self.program.exits.issuperset(groups) and not (self.waiting or self.parked or self.tracer):
+            self.state.alone()
         return pc
 
     def branch(self, source: int, taken: Any, target: int, after: int) -> int | None:

@@ -17,6 +17,7 @@ class State:
     block_ids (blocks, 3): grid coordinates; program_number (waves,): linear number of the block in the grid, x fastest.
     act: None, or a bool array of the units that run now, of shape (waves,) or (waves, lanes).
     mask: None (every lane runs) or a bool array (waves, lanes): the lanes that an op may write.
+    keep: as mask, where the lanes outside may hold what somebody reads: None too when all of them have ended or end next.
     active_waves, active_lanes: counts for the running group.
     first_block: how many blocks of the launch come before this batch; turn: accesses that were recorded for the L2.
     whole: the batch that this one is a part of, or None; parts: those of this batch that still run.
@@ -36,6 +37,7 @@ class State:
         self.unit_shape = (self.waves,) if program.unit == "wave" else (self.waves, self.lanes)
         self.act: np.ndarray | None = None
         self.mask: np.ndarray | None = None
+        self.keep: np.ndarray | None = None
         self.active_waves, self.active_lanes = self.waves, self.waves * self.lanes
         self.shared: Any = None
         self.absent: np.ndarray | None = None
@@ -55,6 +57,12 @@ class State:
             self.mask = np.repeat(act[:, None], self.lanes, axis=1)
             self.active_waves = int(np.count_nonzero(act))
             self.active_lanes = self.active_waves * self.lanes
+        self.keep = self.mask
+
+    def alone(self) -> None:
+        """All units that do not run have ended or will. If those are whole waves, nobody can see their registers."""
+        if self.absent is None and self.active_lanes == self.active_waves * self.lanes:
+            self.keep = None
 
     def disable(self, lanes: np.ndarray) -> None:
         """Lanes (waves, lanes) past the end of a block: they never run. AMDGCN overrides it to clear EXEC."""

@@ -46,31 +46,31 @@ def elementwise(
         (a,) = ins
 
         def one(state: PtxState) -> None:
-            if state.mask is None:
+            if state.keep is None:
                 r = state.r
                 fn(r[a], r[out])
             else:
-                masked(state, state.mask)
+                masked(state, state.keep)
 
         return one
     if len(ins) == 2:
         a, b = ins
 
         def two(state: PtxState) -> None:
-            if state.mask is None:
+            if state.keep is None:
                 r = state.r
                 fn(r[a], r[b], r[out])
             else:
-                masked(state, state.mask)
+                masked(state, state.keep)
 
         return two
     a, b, c = ins
 
     def three(state: PtxState) -> None:
-        if state.mask is None:
+        if state.keep is None:
             r = state.r
             fn(r[a], r[b], r[c], r[out])
         else:
-            masked(state, state.mask)
+            masked(state, state.keep)
 
     return three
