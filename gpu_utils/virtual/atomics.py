@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+# At so few addresses lanes are served one by one, in place of all addresses at a time.
+_FEW = 16
 # kind -> (function of (old, value), dtype it works on). Packed halves work on two values of 16 bits.
 ATOMICS: dict[str, tuple[Any, Any]] = {
     "add": (np.add, None),
@@ -49,11 +52,33 @@ ATOMICS["fadd_bf16"] = (_add_bf16, None)
 ATOMICS["pk_fadd_f16"] = (_packed(_add_f16), None)
 ATOMICS["pk_fadd_bf16"] = (_packed(_add_bf16), None)
 
-_ROUNDS = 12
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turns:
+    """In which order lanes come that meet at some address.
+
+    order: the lanes sorted by address, (n,). groups: of addresses where as many lanes meet, the places in that order,
+    (addresses, lanes that meet).
+    """
+
+    order: np.ndarray
+    groups: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of(cls, address: np.ndarray) -> Turns | None:
+        """For addresses (n,) of a whole access; None when no two lanes meet and they ascend."""
+        if (address[1:] > address[:-1]).all():
+            return None
+        order = np.argsort(address, kind="stable")
+        places = address[order]
+        starts = np.flatnonzero(np.concatenate(([True], places[1:] != places[:-1])))
+        lengths = np.diff(starts, append=len(places))
+        groups = (starts[lengths == length, None] + np.arange(length) for length in np.unique(lengths))
+        return cls(order, tuple(groups))
 
 
 def update_in_order(
-    words: np.ndarray, index: np.ndarray, kind: str, value: np.ndarray, compare: np.ndarray | None
+    words: np.ndarray, index: np.ndarray, turns: Turns | None, kind: str, value: np.ndarray, compare: np.ndarray | None
 ) -> np.ndarray:
     """Do the updates in lane order and return the old values; words is a uint view of memory, the rest flat arrays."""
     dtype = words.dtype
@@ -62,38 +87,44 @@ def update_in_order(
     function, view = ATOMICS["exch" if kind == "cas" else kind]
     view = dtype if view is None else np.dtype(f"{view}{dtype.itemsize}")
 
-    def update(places: np.ndarray, values: np.ndarray, compares: np.ndarray | None) -> np.ndarray:
-        was = words[places]
+    def update(was: np.ndarray, values: np.ndarray, compares: np.ndarray | None) -> np.ndarray:
         if compares is not None:
-            words[places] = np.where(was == compares, values, was)
-        else:
-            words[places] = np.ascontiguousarray(function(was.view(view), values.view(view))).view(dtype)
-        return was
+            return np.where(was == compares, values, was)
+        return np.ascontiguousarray(function(was.view(view), values.view(view))).view(dtype)
 
-    if len(index) == 1 or (index[1:] > index[:-1]).all():  # no two lanes meet
-        return update(index, value, compare)
-    order = np.argsort(index, kind="stable")
-    places, values = index[order], value[order]
-    first = np.empty(len(places), bool)
-    first[0] = True
-    np.not_equal(places[1:], places[:-1], out=first[1:])
-    starts = np.flatnonzero(first)
-    lengths = np.diff(np.append(starts, len(places)))
+    if turns is None:
+        was = words[index]
+        words[index] = update(was, value, compare)
+        return was
+    places, values = index[turns.order], value[turns.order]
+    compares = None if compare is None else compare[turns.order]
     old = np.empty(len(places), dtype)
-    if lengths.max() > _ROUNDS and isinstance(function, np.ufunc):
-        for begin, end in zip(starts, starts + lengths, strict=True):
-            chain = np.empty(end - begin + 1, dtype)
-            chain[0] = words[places[begin]]
-            chain[1:] = values[begin:end]
-            running = function.accumulate(chain.view(view), dtype=view).view(dtype)
-            old[begin:end] = running[:-1]
-            words[places[begin]] = running[-1]
-    else:
-        rank = np.arange(len(places)) - np.repeat(starts, lengths)
-        for step in range(int(lengths.max())):
-            now = rank == step
-            compares = None if compare is None else compare[order][now]
-            old[now] = update(places[now], values[now], compares)
+    for group in turns.groups:
+        at = places[group[:, 0]]
+        chain = np.empty((len(group), group.shape[1] + 1), dtype)
+        chain[:, 0] = words[at]
+        chain[:, 1:] = values[group]
+        if kind == "exch":
+            pass  # each lane finds what the one before it brought
+        elif isinstance(function, np.ufunc):
+            chain = function.accumulate(chain.view(view), axis=1, dtype=view).view(dtype)
+        elif compares is not None and group.size < _FEW * group.shape[1]:
+            _swap_one_by_one(chain, compares[group])
+        else:
+            for step in range(group.shape[1]):
+                wanted = None if compares is None else compares[group[:, step]]
+                chain[:, step + 1] = update(np.ascontiguousarray(chain[:, step]), values[group[:, step]], wanted)
+        old[group] = chain[:, :-1]
+        words[at] = chain[:, -1]
     result = np.empty_like(old)
-    result[order] = old
+    result[turns.order] = old
     return result
+
+
+def _swap_one_by_one(chain: np.ndarray, compares: np.ndarray) -> None:
+    """chain (addresses, 1 + lanes): what memory held and the new values; becomes what it holds after each lane."""
+    for row, wanted in zip(chain, compares.tolist(), strict=True):
+        now, *new = row.tolist()
+        for step, (value, compare) in enumerate(zip(new, wanted, strict=True), 1):
+            now = value if now == compare else now
+            row[step] = now

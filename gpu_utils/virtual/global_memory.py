@@ -342,6 +342,7 @@ class Memory:
         old = update_in_order(
             WORDS[width],
             index,
+            pattern.turns,
             kind,
             pattern.pick(value).ravel(),
             None if compare is None else pattern.pick(compare).ravel(),

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpu_utils.virtual.atomics import Turns
+
 # Waves and lanes that take part, transactions, and the fewest possible.
 Touched = tuple[int, int, int, int]
 # Bytes of the patterns that are kept, for all launches.
@@ -38,6 +40,8 @@ class Pattern:
         self._starts: dict[tuple[int, int, bool], np.ndarray] = {}
         self._per_wave: np.ndarray | None = None
         self._prefix: bool | None = None
+        self._turns: Turns | None = None
+        self._has_turns = False
 
     def holds(self, delta: np.ndarray, mask: np.ndarray | None) -> bool:
         """Whether this is the pattern of other addresses, of as many lanes; where idle lanes point does not matter."""
@@ -56,6 +60,13 @@ class Pattern:
             full = np.full(waves, lanes) if self.mask is None else np.add.reduce(self.mask, axis=1, dtype=np.int64)
             self._per_wave = full
         return self._per_wave
+
+    @property
+    def turns(self) -> Turns | None:
+        """In which order lanes come that meet at an address."""
+        if not self._has_turns:
+            self._turns, self._has_turns = Turns.of(self.active), True
+        return self._turns
 
     @property
     def prefix(self) -> bool:

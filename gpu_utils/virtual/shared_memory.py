@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpu_utils.errors import OutOfBounds, UninitialisedShared
-from gpu_utils.virtual.atomics import update_in_order
+from gpu_utils.virtual.atomics import Turns, update_in_order
 from gpu_utils.virtual.machine import Op, State, source_of
 from gpu_utils.virtual.shared_patterns import Pattern, Patterns
 from gpu_utils.virtual.words import UINT, narrow
@@ -218,7 +218,8 @@ class Shared:
             self.known_written.add((pattern, offset, width))
         pick = (lambda x: x.ravel()) if mask is None else (lambda x: x[mask])
         index = pick(flat) >> (width.bit_length() - 1)
-        old = update_in_order(self.words[width], index, kind, pick(value), None if compare is None else pick(compare))
+        wanted = None if compare is None else pick(compare)
+        old = update_in_order(self.words[width], index, Turns.of(index), kind, pick(value), wanted)
         if mask is None:
             return old.reshape(base.shape)
         result = np.zeros(base.shape, UINT[width])

@@ -17,7 +17,7 @@ class State:
     block_ids (blocks, 3): grid coordinates; program_number (waves,): linear number of the block in the grid, x fastest.
     act: None, or a bool array of the units that run now, of shape (waves,) or (waves, lanes).
     mask: None (every lane runs) or a bool array (waves, lanes): the lanes that an op may write.
-    keep: as mask, where the lanes outside may hold what somebody reads: None too when all of them have ended or end next.
+    keep: as mask, for registers: None also when nobody will read those of the lanes outside, see `alone`.
     active_waves, active_lanes: counts for the running group.
     first_block: how many blocks of the launch come before this batch; turn: accesses that were recorded for the L2.
     whole: the batch that this one is a part of, or None; parts: those of this batch that still run.
