@@ -273,10 +273,7 @@ class Memory:
         access = Access(state, op, pattern, base, size)
         met = region.log.store(access, picked, self.released, self.ordered)
         same = scatter(pattern, base, width, picked)
-        region.log.stored(access, picked, met, self.released, self.ordered)
-        for part, unchanged in enumerate(same):
-            if np.count_nonzero(unchanged):
-                region.log.unchanged(access.address[unchanged.ravel()] + part * width, width)
+        region.log.stored(access, picked, same, met, self.released, self.ordered)
 
     def _by_region(self, address: np.ndarray, mask: np.ndarray | None) -> Iterator[np.ndarray]:
         """The lanes of each region in turn, bool (waves, lanes)."""

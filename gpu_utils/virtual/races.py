@@ -81,6 +81,10 @@ class Places(NamedTuple):
         """The items of a log's array."""
         return items_of(entries, self.step, self.skip)
 
+    def agreed(self) -> np.ndarray:
+        """The marks of a write that changes nothing."""
+        return (self.marks.view(np.int32) | AGREED).view(self.marks.dtype)
+
     def met(self, entries: np.ndarray) -> bool:
         """Whether some entry is neither empty nor the mark of its lane."""
         items = self.of(entries)
@@ -161,27 +165,46 @@ class AccessLog:
         return met
 
     def stored(
-        self, access: Access, new: list[np.ndarray], met: bool, released: np.ndarray | None, ordered: np.ndarray | None
+        self,
+        access: Access,
+        new: list[np.ndarray],
+        same: list[np.ndarray],
+        met: bool,
+        released: np.ndarray | None,
+        ordered: np.ndarray | None,
     ) -> None:
         """Note a store that `store` has checked and that was done; finds lanes of two programs that met in it.
 
-        Raises Race.
+        same: for each word, which lanes left memory as it was. Raises Race.
         """
         assert self.writer is not None
         shared = self._agreed(access) if met else None
-        alone = len(access.state.block_ids) == 1 or access.pattern.apart(access.size)
+        apart = access.pattern.apart(access.size)
+        width, kept = access.size // len(same), sum(int(np.count_nonzero(each)) for each in same)
+        whole = apart and width >= self.grain and kept == len(same) * access.pattern.count
         for places in access.places:
-            places.of(self.writer)[places.at] = places.marks
-            if not alone and places.met(self.writer):
+            places.of(self.writer)[places.at] = places.agreed() if whole else places.marks
+            if not apart and len(access.state.block_ids) > 1 and places.met(self.writer):
                 self._check_write(access, new, released, ordered)
                 shared = self._agreed(access)
         if shared is not None:
             self.writer[shared] |= AGREED
+        if kept and not whole and width >= self.grain:
+            for part, unchanged in enumerate(same):
+                self._unchanged(access, part * width, width, unchanged.ravel())
 
-    def unchanged(self, address: np.ndarray, size: int) -> None:
-        """Words (n,) that a store left as they were: whoever reads them reads the same before it and after it."""
+    def _unchanged(self, access: Access, first: int, size: int, lanes: np.ndarray) -> None:
+        """Words that a store left as they were: whoever reads them reads the same before it and after it.
+
+        lanes: bool, of those that take part; first, size: of their word in bytes.
+        """
         assert self.writer is not None
-        self.writer[self._index(address, size)] |= AGREED
+        at = access.places[0].at
+        if isinstance(at, slice):
+            rows = self.writer[at].reshape(len(lanes), -1)
+            rows[:, first // self.grain : (first + size) // self.grain] |= np.where(lanes, AGREED, 0)[:, None]
+        else:
+            self.writer[self._index(access.address[lanes] + first, size)] |= AGREED
 
     def forget_readers(self) -> None:
         """At the end of a launch: who wrote stays known, for `unwritten`."""
@@ -231,11 +254,12 @@ class AccessLog:
         if lowest < self.grain:
             self._refine(lowest)
         per_wave = (programs + 1).astype(np.int32)
+        lanes = pattern.delta.shape[1] if pattern.mask is None else pattern.per_wave
         grain, offset = self.grain, base - self.base
         if pattern.side_by_side(size):
             entries, first = size // grain, offset // grain
             span = slice(first, first + pattern.count * entries)
-            return [Places(0, 4, span, np.repeat(per_wave, pattern.per_wave * entries))]
+            return [Places(0, 4, span, np.repeat(per_wave, lanes * entries))]
         step = pattern.run(size)
         entries = max(step // grain, 1)
         if pattern.mask is None:
