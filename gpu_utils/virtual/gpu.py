@@ -182,7 +182,9 @@ class VirtualGpu:
         def states() -> Iterator[State]:
             for start in range(0, total, step):
                 linear = order[start : start + step]
-                ids = np.stack([linear % x, linear // x % y, linear // (x * y)], axis=1).astype(np.int64)
+                ids = np.empty((len(linear), 3), np.int64)
+                rows, ids[:, 0] = np.divmod(linear, x)
+                ids[:, 2], ids[:, 1] = np.divmod(rows, y)
                 state = isa_of(self.target).new_state(program, launch, ids, waves)
                 state.first_block = start
                 if threads % program.lanes:

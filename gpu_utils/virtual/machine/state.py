@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,7 @@ class State:
         self.program, self.launch, self.memory, self.counters = program, launch, launch.memory, launch.counters
         self.lanes, self.waves, self.blocks = program.lanes, blocks * waves_per_block, blocks
         self.waves_per_block, self.block_ids = waves_per_block, block_ids
-        self.block_of_wave = np.repeat(np.arange(blocks), waves_per_block)
-        self.wave_in_block = np.tile(np.arange(waves_per_block), blocks)
+        self.block_of_wave, self.wave_in_block = _waves(blocks, waves_per_block)
         grid = launch.grid
         linear = block_ids[:, 0] + grid[0] * (block_ids[:, 1] + grid[1] * block_ids[:, 2])
         self.program_number = linear[self.block_of_wave]
@@ -111,3 +111,12 @@ class State:
         x, y, z = (int(v) for v in self.block_ids[self.block_of_wave[wave]])
         thread = int(self.wave_in_block[wave]) * self.lanes + lane
         return f"program ({x}, {y}, {z}), wave {int(self.wave_in_block[wave])}, lane {lane} (thread {thread})"
+
+
+@lru_cache(maxsize=256)
+def _waves(blocks: int, waves_per_block: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of each wave its block and its number there, (waves,) each; not to be written to."""
+    found = np.divmod(np.arange(blocks * waves_per_block), waves_per_block)
+    for each in found:
+        each.flags.writeable = False
+    return found
