@@ -172,9 +172,11 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
 def flush(x: np.ndarray) -> np.ndarray:
     """Floats with subnormal values replaced by zero of their sign."""
     tiny = np.abs(x) < TINY[x.dtype.char]
-    if not np.count_nonzero(tiny) or not np.count_nonzero(x[tiny]):
-        return x
-    return np.where(tiny, np.copysign(x.dtype.type(0), x), x)
+    if np.count_nonzero(tiny):
+        tiny = np.logical_and(tiny, x)
+        if np.count_nonzero(tiny):
+            return np.where(tiny, np.copysign(x.dtype.type(0), x), x)
+    return x
 
 
 def saturate(x: np.ndarray) -> np.ndarray:
