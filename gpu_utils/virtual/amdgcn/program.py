@@ -120,9 +120,13 @@ def _check_modes(kernel: Kernel, target: str) -> None:
 
 
 def _place_data(module: Module) -> tuple[np.ndarray, dict[str, int]]:
-    """The constant data of the file in memory, with a table of addresses (GOT), and the address of every symbol."""
-    names = sorted({*module.data, *module.labels})
-    blob = np.zeros(-(-len(module.blob) // 16) * 16 + 8 * len(names) + 16, np.uint8)
+    """The constant data of the file in memory, with a table of addresses (GOT), and the address of every symbol.
+
+    Nothing for a file that has no data and asks for no address.
+    """
+    needed = bool(module.blob) or any("@got" in instruction.text for instruction in module.code)
+    names = sorted({*module.data, *module.labels}) if needed else []
+    blob = np.zeros(-(-len(module.blob) // 16) * 16 + 8 * len(names) + 16 if needed else 0, np.uint8)
     blob[: len(module.blob)] = np.frombuffer(bytes(module.blob), np.uint8)
     base = blob.ctypes.data
     symbols = {name: base + at for name, at in module.data.items()}
