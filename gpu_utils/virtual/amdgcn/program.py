@@ -36,6 +36,7 @@ def decode(text: str, target: str, name: str | None = None) -> Program:
     if kernel.descriptor.get("user_sgpr_kernarg_preload_length", 0):
         entry = _after_preload_prologue(code.ops, entry)
     leaders = {at - reach.start for at in module.labels.values() if reach.start <= at < reach.stop}
+    code.data[...] = code.first_data  # another kernel of the file may have written to its variables
     info = _info(kernel, code.decoder, code.data)
     return Program.of(source_name(name), target, lanes, "wave", code.ops, info, entry, leaders)
 
@@ -50,10 +51,11 @@ class _Reach:
 
 
 class _Code(NamedTuple):
-    """The ops of a reach, the constant data of its file, and the decoder, which knows what registers there are."""
+    """The ops of a reach, the data of its file, what that was at first, and the decoder, which knows the registers."""
 
     ops: list[Op]
     data: np.ndarray
+    first_data: np.ndarray
     decoder: Decoder
 
 
@@ -84,7 +86,7 @@ def _code(text: str, target: str, lanes: int, fp16_overflow: int, reach: _Reach)
                 raise UnsupportedInstruction(target, reach.kernel, instruction.text, "branch to an unknown label")
             op.target = at - reach.start
     _fix_jumps(ops, reach.start)
-    return _Code(ops, data, decoder)
+    return _Code(ops, data, data.copy(), decoder)
 
 
 def _fix_jumps(ops: list[Op], shift: int) -> None:

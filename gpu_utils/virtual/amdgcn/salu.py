@@ -187,7 +187,7 @@ def _arithmetic(decoder: Decoder, entry: Scalar, ops: list[str]) -> tuple[Run, s
 def _plain(function: Any, sources: list[Any], out: int, word: Any, put: Any, nonzero: bool) -> Run:
     """An instruction of one or two operands that leaves EXEC alone; SCC says whether the result is not zero."""
     first, last = sources[0], sources[-1]
-    if nonzero and isinstance(function, np.ufunc) and len(sources) == 2:
+    if nonzero and isinstance(function, np.ufunc) and len(sources) == 2 and out != st.NULL:
 
         def run(s: Any) -> None:
             if s.act is None:

@@ -289,3 +289,11 @@ def test_packed_float32_picks_registers_by_op_sel():
     state = execute("gfx942", "v_pk_add_f32 v[0:1], v[2:3], v[4:5] op_sel:[0,1] op_sel_hi:[1,0]", registers)
     assert (state.F[0] == 21).all()
     assert (state.F[1] == 12).all()
+
+
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
+@pytest.mark.parametrize("line", ["s_or_b32 null, s0, s1", "s_or_b64 null, s[0:1], s[2:3]"])
+def test_a_result_that_nobody_wants_still_sets_scc(target, line):
+    registers = {"s0": [3], "s1": [0], "s2": [4], "s3": [0]}
+    state = execute(target, [line, "s_mov_b32 s4, null", "s_cselect_b32 s5, 7, 8"], registers)
+    assert [state.U[512 + i].item() for i in (4, 5)] == [0, 7]

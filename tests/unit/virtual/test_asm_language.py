@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.errors import DeviceAssert
 from gpu_utils.virtual import MODELS, virtual_gpu
 
@@ -46,6 +47,27 @@ def test_kernels_of_one_module_share_its_device_variables(target):
         module.launch("reset_tickets", 1, 1, [1000])
         module.launch("take_tickets", 1, 64, [out])
     assert sorted(out.tolist()) == list(range(1000, 1064))
+
+
+@on_every_target
+def test_a_kernel_that_is_decoded_late_finds_the_first_values_of_its_module(target):
+    source = """
+    __device__ int ticket = 5;
+    __global__ void raise(int *out) { ticket += 1; out[0] = ticket; }
+    __global__ void look(int *out) { out[0] = ticket; }
+    __device__ __noinline__ int twice(int a) { return 2 * a; }
+    __global__ void call(int *out) { out[0] = twice(ticket); }
+    """
+    compiled, out = compile_cpp(source, target), zeros(1)
+    with virtual_gpu(target) as gpu:
+        first = gpu.load(compiled)
+        first.launch("raise", 1, 1, [out])
+        assert out.item() == 6
+        for name, found in (("look", 5), ("call", 10)):
+            gpu.load(compiled).launch(name, 1, 1, [out])
+            assert out.item() == found
+        first.launch("look", 1, 1, [out])
+        assert out.item() == 6
 
 
 @on_every_target
