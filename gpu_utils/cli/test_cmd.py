@@ -35,7 +35,7 @@ class Step(NamedTuple):
 
 
 Stage = tuple[Step, ...]
-"""Steps that run side by side. Each shows what it printed when it has ended; one that is alone shows it at once."""
+"""Steps that run side by side. The first shows at once what it prints; what the others print follows in order."""
 
 
 def _pytest(name: str, *arguments: str) -> Step:
@@ -62,11 +62,11 @@ TESTS = _pytest("tests", *WORKERS, "--doctest-modules", "--ignore=tests/browser"
 NOTEBOOKS = "build/notebooks.xml"
 STAGES: tuple[Stage, ...] = (
     STYLE,
-    (TESTS,),
-    (
-        _pytest("browser", "tests/browser"),
+    (  # a browser, a kernel and many tests wait for others: two cores have enough to do only when all run together
+        TESTS,
         _w2w("notebooks run", "validate", "--report", NOTEBOOKS, report=NOTEBOOKS),
-        TYPES,  # alone for longer than the other checks of style together: here it has company
+        _pytest("browser", "tests/browser"),
+        TYPES,
     ),
 )
 
@@ -146,40 +146,54 @@ def run_stages(here: Course, stages: Sequence[Stage]) -> int:
     started = time.monotonic()
     steps = [step for stage in stages for step in stage]
     numbers = {step.name: f"[{number}/{len(steps)}] {step.name}" for number, step in enumerate(steps, start=1)}
-    outcomes: dict[str, tuple[Counter[str], float]] = {}
+    outcomes: dict[str, Outcome] = {}
     with tempfile.TemporaryDirectory() as data:  # the learner's own progress is not touched
         environment = {**os.environ, "W2W_DATA": data, "TRITON_CACHE_DIR": str(here.triton_cache)}
         environment["PYTHONDONTWRITEBYTECODE"] = ""  # dozens of processes import the same modules
         for stage in stages:
             shared = {} if len(stage) == 1 else {"OMP_NUM_THREADS": "1"}
-            run = partial(_run, root=here.root, environment=environment | shared, alone=len(stage) == 1)
+            run = partial(_run, root=here.root, environment=environment | shared)
+            titles, live = [numbers[step.name] for step in stage], [True] + [False] * (len(stage) - 1)
             with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-                found = pool.map(run, [numbers[step.name] for step in stage], stage)
-                outcomes |= dict(zip((step.name for step in stage), found, strict=True))
+                for step, outcome in zip(stage, pool.map(run, titles, stage, live), strict=True):
+                    typer.echo(outcome.printed)
+                    outcomes[step.name] = outcome
     times = suite.table(case for step in steps if step.report for case in suite.read(here.root / step.report))
     (here.root / "build" / "times.txt").write_text(times + "\n", "utf-8")
     typer.echo(f"\n{times}\n")
     for step in steps:
-        counts, seconds = outcomes[step.name]
-        typer.echo(f"{'FAILED' if counts['failed'] else 'ok':8}{step.name:24}{seconds:8.1f} s")
-    total = sum((counts for counts, _ in outcomes.values()), Counter())
+        outcome = outcomes[step.name]
+        typer.echo(f"{outcome.word:8}{step.name:24}{outcome.seconds:8.1f} s")
+    total = sum((outcome.counts for outcome in outcomes.values()), Counter())
     typer.echo(f"{'':8}{'together':24}{time.monotonic() - started:8.1f} s\n")
     typer.echo(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
     return 1 if total["failed"] else 0
 
 
-def _run(title: str, step: Step, *, root: Path, environment: dict[str, str], alone: bool) -> tuple[Counter[str], float]:
+class Outcome(NamedTuple):
+    """What came of a step: tests by what became of them, seconds, and what is left to print."""
+
+    counts: Counter[str]
+    seconds: float
+    printed: str
+
+    @property
+    def word(self) -> str:
+        return "FAILED" if self.counts["failed"] else "ok"
+
+
+def _run(title: str, step: Step, live: bool, *, root: Path, environment: dict[str, str]) -> Outcome:
     report = root / step.report if step.report else None
     if report:
         report.unlink(missing_ok=True)
-    if alone:
+    if live:
         typer.echo(f"\n{title}")
     sys.stdout.flush()
     started = time.monotonic()
-    with nullcontext() if alone else tempfile.TemporaryFile() as output:
+    with nullcontext() if live else tempfile.TemporaryFile() as output:
         command = [sys.executable, *step.arguments]
         status = subprocess.run(
-            command, cwd=root, env=environment, check=False, stdout=output, stderr=output
+            command, cwd=root, env=environment, check=False, stdout=output, stderr=subprocess.STDOUT
         ).returncode
         seconds = time.monotonic() - started
         printed = ""
@@ -189,5 +203,5 @@ def _run(title: str, step: Step, *, root: Path, environment: dict[str, str], alo
     counts = suite.count(report) if report else Counter(passed=1)
     if status and not counts["failed"]:
         counts = Counter(failed=1) if report is None else counts + Counter(failed=1)
-    typer.echo(f"{printed}{title}: {'FAILED' if counts['failed'] else 'ok'} in {seconds:.1f} s")
-    return counts, seconds
+    outcome = Outcome(counts, seconds, printed)
+    return outcome._replace(printed=f"{printed}{title}: {outcome.word} in {seconds:.1f} s")
