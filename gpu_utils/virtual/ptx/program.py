@@ -95,17 +95,17 @@ class Assembler(Decoder):
         return start
 
     def _data(self, variables: list[Variable]) -> None:
-        size = 0
+        size, offsets = 0, []
         for variable in variables:
-            variable.offset = -(-size // max(variable.align, 16)) * max(variable.align, 16)
-            size = variable.offset + variable.size
+            align = max(variable.align, 16)
+            offsets.append(-(-size // align) * align)
+            size = offsets[-1] + variable.size
         raw = np.zeros(size + 256, np.uint8)
         skip = -raw.ctypes.data % 256
         self.data = raw[skip : skip + size]
-        for variable in variables:
-            self.addresses[variable.name] = (variable.space, self.data.ctypes.data + variable.offset)
-        for variable in variables:
-            at = variable.offset
+        for variable, at in zip(variables, offsets, strict=True):
+            self.addresses[variable.name] = (variable.space, self.data.ctypes.data + at)
+        for variable, at in zip(variables, offsets, strict=True):
             for item in variable.init or ():
                 value = self.address_of(item) if isinstance(item, Symbol) else _bits(item, variable.element)
                 self.data[at : at + variable.element] = np.frombuffer(

@@ -6,6 +6,7 @@ import pytest
 
 from gpu_utils.errors import AsmSyntaxError
 from gpu_utils.virtual.ptx.parse import parse
+from gpu_utils.virtual.ptx.program import decode
 from gpu_utils.virtual.ptx.syntax import Address, Imm, Pair, Reg, Special, Symbol, Vector
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -92,3 +93,12 @@ def test_directives_arrays_and_debug_sections_are_read():
 def test_text_that_is_no_ptx_is_refused_with_its_line(text, what):
     with pytest.raises(AsmSyntaxError, match=what):
         body(text)
+
+
+def test_decoding_a_kernel_leaves_the_parsed_module_as_it_is():
+    text = HEAD + (
+        ".global .align 4 .u32 first = 1;\n.global .align 4 .u32 second = 2;\n.visible .entry kernel()\n{\n ret;\n}\n"
+    )
+    before = repr(parse(text))
+    decode(text, "sm_80", "kernel")
+    assert repr(parse(text)) == before
