@@ -90,7 +90,7 @@ class Counters:
     ) -> None:
         """Count the sectors that each wave's active lanes touch.
 
-        offset: where the first of the lanes is, as `Memory.origin` says. wave: the wave of a single row of addresses.
+        offset: where the first of the lanes is, see `global_memory._origin`. wave: that of a single row of addresses.
         """
         access = self.globals.get(op.index)
         if access is None:

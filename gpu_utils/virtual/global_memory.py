@@ -23,6 +23,8 @@ from gpu_utils.virtual.words import ORIGIN, UINT, WORDS, narrow
 
 # An address further than this from every tensor, and than the nearest one is long, is taken for a pointer from memory.
 FAR = 1 << 16
+# Kind of access -> what a lane does, for messages.
+_DOES = {"load": "reads", "store": "writes", "atomic": "updates"}
 
 
 class Memory:
@@ -165,6 +167,20 @@ class Memory:
 
     # accesses
 
+    def _admit(self, state: State, op: Op, found: Found, size: int, kind: str) -> Region | None:
+        """Check an access of `size` bytes per lane and count it; kind: a key of _DOES. Raises OutOfBounds.
+
+        Returns the region that holds it all, None when there are several.
+        """
+        pattern, base = found
+        region = self.region_of(base + pattern.low, base + pattern.high + size)
+        if region is None:
+            self.check(state, op, found.address, size, pattern.mask, _DOES[kind])
+            count_access(state, op, self.offsets(found.address), size, pattern.mask, kind)
+        else:
+            state.counters.global_access(state, op, pattern, base - _origin(region), size, kind)
+        return region
+
     def load(
         self,
         state: State,
@@ -185,12 +201,7 @@ class Memory:
             return [np.zeros((state.waves, state.lanes), UINT[width]) for _ in range(count)]
         pattern, base = found
         size = width * count
-        region = self.region_of(base + pattern.low, base + pattern.high + size)
-        if region is None:
-            self.check(state, op, found.address, size, pattern.mask, "reads")
-            count_access(state, op, self.offsets(found.address), size, pattern.mask, "load")
-        else:
-            state.counters.global_access(state, op, pattern, base - _origin(region), size, "load")
+        region = self._admit(state, op, found, size, "load")
         if self.races:
             self._note_load(state, op, Access(state, op, pattern, base, size), region)
         return self._gather(state, op, pattern, base, width, count, aligned)
@@ -248,12 +259,7 @@ class Memory:
             return
         pattern, base = found
         size = width * len(values)
-        region = self.region_of(base + pattern.low, base + pattern.high + size)
-        if region is None:
-            self.check(state, op, found.address, size, pattern.mask, "writes")
-            count_access(state, op, self.offsets(found.address), size, pattern.mask, "store")
-        else:
-            state.counters.global_access(state, op, pattern, base - _origin(region), size, "store")
+        region = self._admit(state, op, found, size, "store")
         if (base | pattern.bits) & (width - 1):
             if aligned:
                 self._misaligned(state, op, pattern, base, width)
@@ -325,12 +331,7 @@ class Memory:
         if found is None:
             return np.zeros((state.waves, state.lanes), UINT[width])
         pattern, base = found
-        region = self.region_of(base + pattern.low, base + pattern.high + width)
-        if region is None:
-            self.check(state, op, found.address, width, pattern.mask, "updates")
-            count_access(state, op, self.offsets(found.address), width, pattern.mask, "atomic")
-        else:
-            state.counters.global_access(state, op, pattern, base - _origin(region), width, "atomic")
+        self._admit(state, op, found, width, "atomic")
         if (base | pattern.bits) & (width - 1):
             self._misaligned(state, op, pattern, base, width)
         if self.races:
