@@ -139,29 +139,41 @@ def _ran(result: subprocess.CompletedProcess[str]) -> list[str]:
     return json.loads(result.stdout)[1]
 
 
-QUICK_PYTHON = """#!/bin/sh
+# For PATH. As the Python outside any environment it runs the bootstrap, which then takes it for the one that makes
+# environments; the first that it makes is kept, and the later ones are copies.
+OUTSIDE = """#!/bin/sh
 if [ "$1" = -P ]; then
     shift
     exec '{python}' -P -c 'import runpy, sys
 del sys.argv[0]
-sys._base_executable = "{quick}"
+sys._base_executable = "{outside}"
 runpy.run_path(sys.argv[0], run_name="__main__")' "$@"
-elif [ "$1 $2 $3" = "-I -m venv" ]; then
+elif [ "$1 $2 $3" = "-I -m venv" ] && [ -d '{made}' ]; then
     exec cp -a '{made}/.' "$4"
+elif [ "$1 $2 $3" = "-I -m venv" ]; then
+    '{python}' "$@" && cp -a "$4" '{made}' && rm '{made}/bin/python' && cp '{inside}' '{made}/bin/python'
+    exit
 fi
 exec '{python}' "$@"
+"""
+
+# The Python of a copy, which hands the bootstrap to the one outside, as `home` in its pyvenv.cfg would.
+INSIDE = """#!/bin/sh
+[ "$1" = -P ] && exec '{outside}' "$@"
+exec "$(dirname -- "$0")/python3" "$@"
 """
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for PATH with a `python3` whose `-m venv` copies an environment that venv made once, pip included."""
+    """A folder for PATH with a `python3` that makes one environment with venv, pip included, and copies it later."""
     folder = tmp_path_factory.mktemp("quick")
+    outside, inside = folder / "python3", folder / "inside"
     python = sys._base_executable  # type: ignore[attr-defined]
-    subprocess.run([python, "-I", "-m", "venv", folder / "made"], check=True)
-    program = folder / "python3"
-    program.write_text(QUICK_PYTHON.format(python=python, quick=program, made=folder / "made"))
-    program.chmod(0o755)
+    outside.write_text(OUTSIDE.format(python=python, outside=outside, made=folder / "made", inside=inside))
+    inside.write_text(INSIDE.format(outside=outside))
+    for program in (outside, inside):
+        program.chmod(0o755)
     return folder
 
 
@@ -171,8 +183,8 @@ def course(tmp_path: Path, quick: Path) -> Course:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Course:
-    made = Course(tmp_path_factory.mktemp("finished"))
+def finished(tmp_path_factory: pytest.TempPathFactory, quick: Path) -> Course:
+    made = Course(tmp_path_factory.mktemp("finished"), quick)
     first = made.start("list", "--all")
     assert _ran(first) == ["list", "--all"]
     assert [line for line in first.stderr.splitlines() if "making .venv" in line] == ["w2w: [1/5] making .venv ..."]

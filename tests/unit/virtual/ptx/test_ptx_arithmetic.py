@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 
 import numpy as np
 import ptx_softfloat as sf
@@ -15,6 +16,8 @@ from gpu_utils.virtual.ptx.floating import APPROXIMATE, THREE
 
 STEMS = sorted({opcode.split(".")[0] for opcode in ALU})
 LIMIT = 120
+TOGETHER = 12
+"""Opcodes of one kernel: laying out and decoding a kernel for each takes longer than running it."""
 
 
 def integer_edges(bits: int) -> list[int]:
@@ -108,9 +111,25 @@ def width(kind: str) -> int:
     return {"pred": 8, "cc": 8, "b8": 8}.get(kind, BITS.get(kind, 32))
 
 
-def execute(opcode: str, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    form = ALU[opcode]
+def execute(opcodes: list[str], rows: list[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
+    """What each of these opcodes, whose operands are alike, makes of each row: one kernel runs them all."""
+    form = ALU[opcodes[0]]
     inputs = [np.array([row[i] for row in rows], f"u{width(kind) // 8}") for i, kind in enumerate(form.ins)]
+    texts = [lines_of(opcode, number * len(form.outs)) for number, opcode in enumerate(opcodes)]
+    results = run_lines("\n".join(texts), inputs, [width(kind) for kind in form.outs] * len(opcodes))
+    tuples = [
+        list(zip(*(result.tolist() for result in outputs), strict=True)) for outputs in batched(results, len(form.outs))
+    ]
+    return [each[: len(rows)] for each in tuples]
+
+
+def batched(values: list, size: int) -> list[list]:
+    return [values[i : i + size] for i in range(0, len(values), size)]
+
+
+def lines_of(opcode: str, first: int) -> str:
+    """A block of PTX that applies one opcode to the inputs and leaves what comes out in %out<first> and after."""
+    form = ALU[opcode]
     before, operands, after, outs = [], [], [], []
     for i, kind in enumerate(form.ins):
         if kind == "pred":
@@ -124,7 +143,7 @@ def execute(opcode: str, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
             operands.append("0x96")
         else:
             operands.append(f"%in{i}")
-    for i, kind in enumerate(form.outs):
+    for i, kind in enumerate(form.outs, first):
         if kind == "pred":
             before.append(f".reg .pred %po{i};")
             outs.append(f"%po{i}")
@@ -136,8 +155,7 @@ def execute(opcode: str, rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
             outs.append(f"%out{i}")
     target = "|".join(outs) if opcode.endswith("|") else ", ".join(outs)
     line = f"{opcode.rstrip('|' + THREE)} {', '.join([target, *operands])};"
-    results = run_lines("\n".join([*before, line, *after]), inputs, [width(kind) for kind in form.outs])
-    return [tuple(int(r[i]) for r in results) for i in range(len(rows))]
+    return "\n".join(["{", *before, line, *after, "}"])
 
 
 def agrees(got: int, want, kind: str) -> bool:
@@ -173,15 +191,19 @@ def test_every_stated_bound_belongs_to_an_entry():
 @pytest.mark.parametrize("stem", STEMS)
 def test_arithmetic_agrees_with_exact_arithmetic(stem):
     wrong = []
+    alike = defaultdict(list)
     for opcode, form in ALU.items():
-        if opcode.split(".")[0] != stem:
-            continue
-        rows = samples(opcode, form.ins)
-        expected = reference(opcode, APPROXIMATE)
-        for row, got in zip(rows, execute(opcode, rows), strict=True):
-            want = expected(*row)
-            for value, goal, kind in zip(got, want, form.outs, strict=True):
-                if not agrees(value, goal, kind):
-                    wrong.append(f"{opcode} {[hex(v) for v in row]}: {value:#x}, expected {goal}")
-                    break
+        if opcode.split(".")[0] == stem:
+            alike[form.ins, form.outs].append(opcode)
+    for (ins, outs), opcodes in alike.items():
+        for some in batched(opcodes, TOGETHER):
+            rows = samples(some[0], ins)
+            for opcode, results in zip(some, execute(some, rows), strict=True):
+                expected = reference(opcode, APPROXIMATE)
+                for row, got in zip(rows, results, strict=True):
+                    want = expected(*row)
+                    for value, goal, kind in zip(got, want, outs, strict=True):
+                        if not agrees(value, goal, kind):
+                            wrong.append(f"{opcode} {[hex(v) for v in row]}: {value:#x}, expected {goal}")
+                            break
     assert not wrong, f"{len(wrong)} wrong: " + "\n".join(wrong[:12])
