@@ -37,7 +37,7 @@ class Lab:
         return f"{self.url}/lab/workspaces/{time.monotonic_ns()}/tree/{notebook}?token={self.token}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("course")
     for name in COPIED:
@@ -97,7 +97,7 @@ def _token(server: subprocess.Popen[str]) -> str:
     pytest.fail(f"w2w study did not start: {seen}")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(chromium: str):
     from playwright.sync_api import sync_playwright
 
