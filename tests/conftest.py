@@ -33,10 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --unit: the tests whose file or case is of that unit, and no others."""
+    """With --unit the tests whose file or case is of that unit, and no others; first those that mostly wait."""
     if units := config.getoption("--unit"):
         config.hook.pytest_deselected(items=[item for item in items if unit_of(item.nodeid) not in units])
         items[:] = [item for item in items if unit_of(item.nodeid) in units]
+    items.sort(key=lambda item: item.get_closest_marker("waits") is None)  # at the end nothing would run beside them
 
 
 def pytest_collection_finish() -> None:

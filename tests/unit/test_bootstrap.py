@@ -250,6 +250,7 @@ def test_a_failing_try_out_is_a_failed_install(course: Course) -> None:
     assert (course.venv / "w2w.stamp").read_text() == bootstrap.UNFINISHED
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_install_stops_at_once_and_is_not_trusted(course: Course, number: signal.Signals) -> None:
     process = course.dawdle(60)
@@ -264,6 +265,7 @@ def test_an_interrupted_install_stops_at_once_and_is_not_trusted(course: Course,
     assert (course.venv / "w2w.stamp").read_text() == bootstrap.UNFINISHED
 
 
+@pytest.mark.waits
 def test_two_starts_at_once_make_one_environment(course: Course) -> None:
     first = course.dawdle(2)
     second = course.start("status")
@@ -275,6 +277,7 @@ def test_two_starts_at_once_make_one_environment(course: Course) -> None:
     assert "making .venv ..." not in second.stderr
 
 
+@pytest.mark.waits
 def test_a_start_after_a_kill_waits_for_the_installer_that_still_writes(course: Course) -> None:
     killed = course.dawdle(3)
     killed.kill()

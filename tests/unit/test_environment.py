@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,13 @@ def _pip_part() -> list[str]:
     return next(entry["pip"] for entry in ENVIRONMENT["dependencies"] if isinstance(entry, dict))
 
 
+@pytest.fixture(scope="module")
+def resolutions() -> dict[str, Future[dict[str, str]]]:
+    """What each Python would get. They are asked for at once: each waits for the package index."""
+    with ThreadPoolExecutor(len(PYTHONS)) as pool:
+        return {python: pool.submit(_resolve, python) for python in PYTHONS}
+
+
 def _resolve(python: str) -> dict[str, str]:
     """What the pip part of environment.yml becomes for this Python on Linux x86-64."""
     uv = Path(sys.executable).with_name("uv")
@@ -59,9 +67,10 @@ def test_every_conda_line_is_a_valid_match_spec_and_pip_is_listed() -> None:
     assert f"{python.version}" == PROJECT["requires-python"]
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("python", PYTHONS)
-def test_the_pins_are_complete_and_hold_for(python: str) -> None:
-    resolved = _resolve(python)
+def test_the_pins_are_complete_and_hold_for(resolutions: dict[str, Future[dict[str, str]]], python: str) -> None:
+    resolved = resolutions[python].result()
     assert resolved["torch"] == "2.13.0"
     assert resolved["triton"] == "3.7.1"
     pins = _pins()
