@@ -16,6 +16,8 @@ import pytest
 
 from gpu_utils.cli import bootstrap
 
+pytestmark = pytest.mark.waits
+
 ROOT = Path(__file__).parents[2]
 PINS = "torch==2.13.0\ntriton==3.7.1\n"
 PACKAGES = ("torch", "triton", "jupyterlab", "tidy")
@@ -250,7 +252,6 @@ def test_a_failing_try_out_is_a_failed_install(course: Course) -> None:
     assert (course.venv / "w2w.stamp").read_text() == bootstrap.UNFINISHED
 
 
-@pytest.mark.waits
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_install_stops_at_once_and_is_not_trusted(course: Course, number: signal.Signals) -> None:
     process = course.dawdle(60)
@@ -265,7 +266,6 @@ def test_an_interrupted_install_stops_at_once_and_is_not_trusted(course: Course,
     assert (course.venv / "w2w.stamp").read_text() == bootstrap.UNFINISHED
 
 
-@pytest.mark.waits
 def test_two_starts_at_once_make_one_environment(course: Course) -> None:
     first = course.dawdle(2)
     second = course.start("status")
@@ -277,7 +277,6 @@ def test_two_starts_at_once_make_one_environment(course: Course) -> None:
     assert "making .venv ..." not in second.stderr
 
 
-@pytest.mark.waits
 def test_a_start_after_a_kill_waits_for_the_installer_that_still_writes(course: Course) -> None:
     killed = course.dawdle(3)
     killed.kill()
