@@ -290,11 +290,16 @@ class Memory:
 
     def _note_order(self, state: State, mask: np.ndarray | None, waits: bool, releases: bool) -> None:
         """The programs of these lanes have waited for others, or have let others go on, or may have."""
-        programs = state.program_number if mask is None else state.program_number[mask.any(axis=1)]
+        if state.blocks == 1:
+            programs = state.program_number[:1]
+        else:
+            programs = state.program_number if mask is None else state.program_number[mask.any(axis=1)]
         if self.ordered is None or self.released is None:
             self.released, self.ordered = np.zeros((2, int(np.prod(state.launch.grid))), bool)
-        self.ordered[programs] |= waits
-        self.released[programs] |= releases
+        if waits:
+            self.ordered[programs] = True
+        if releases:
+            self.released[programs] = True
 
     def _note_load(self, state: State, op: Op, access: Access, region: Region | None) -> None:
         """Log a load for races. A polling one waits for whoever writes there."""

@@ -85,6 +85,7 @@ def _code(text: str, target: str, lanes: int, fp16_overflow: int, reach: _Reach)
             if at not in part:
                 raise UnsupportedInstruction(target, reach.kernel, instruction.text, "branch to an unknown label")
             op.target = at - reach.start
+            op.skips = instruction.mnemonic == "s_cbranch_execz"
     _fix_jumps(ops, reach.start)
     return _Code(ops, data, data.copy(), decoder)
 

@@ -248,14 +248,18 @@ class Scheduler:
                 taken = False
             else:
                 units = self.running()
-                if (
-                    self.favoured
-                    and min(target, after) > source
-                    and not (target in self.groups or after in self.groups)
-                ):
-                    self.add(max(target, after), units & (taken if target > after else ~taken))
-                    self.state.enter(units & (taken if target < after else ~taken))
-                    return min(target, after)
+                if not (target in self.groups or after in self.groups):
+                    if target <= source and self.program.ops[source].skips:
+                        # the target lies before what it skips: to go there first would part the units for longer
+                        self.count_spin(source)
+                        self.favoured = True
+                        self.add(target, units & taken)
+                        self.state.enter(units & ~taken)
+                        return after
+                    if self.favoured and min(target, after) > source:
+                        self.add(max(target, after), units & (taken if target > after else ~taken))
+                        self.state.enter(units & (taken if target < after else ~taken))
+                        return min(target, after)
                 self.add(target, units & taken)
                 self.add(after, units & ~taken)
                 if target <= source:

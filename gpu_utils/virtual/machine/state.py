@@ -89,10 +89,10 @@ class State:
         part.block_ids = self.block_ids[blocks]
         part.blocks, part.wave_in_block = len(part.block_ids), self.wave_in_block[waves]
         part.waves = part.blocks * self.waves_per_block
-        part.block_of_wave = np.repeat(np.arange(part.blocks), self.waves_per_block)
+        part.block_of_wave = _waves(part.blocks, self.waves_per_block)[0]
         part.program_number = self.program_number[waves]
         part.unit_shape = (part.waves, *self.unit_shape[1:])
-        part.first_block = self.first_block + int(np.arange(self.blocks)[blocks][0])
+        part.first_block = self.first_block + (blocks.start if isinstance(blocks, slice) else int(blocks[0]))
         part.shared = self.shared.part(blocks)
         part.whole, part.parts = self, 0
         return part

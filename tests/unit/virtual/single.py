@@ -30,7 +30,7 @@ def with_info(program, **changes):
     return replace(program, info=replace(program.info, **changes))
 
 
-def run(program, target, registers, waves=1, shared=0, executable=None):
+def run(program, target, registers, waves=1, shared=0, executable=None, tracer=None):
     memory = Memory()
     counters = Counters(program, SHAPES[target])
     program = with_info(program, vgprs=max(program.info.vgprs, 16))
@@ -51,5 +51,5 @@ def run(program, target, registers, waves=1, shared=0, executable=None):
             state.U[512 + int(name[1:])][...] = np.asarray(value, np.uint32).reshape(-1, 1)
     if executable is not None:
         state.disable(~executable)
-    run_batches(iter([state]))
+    run_batches(iter([state]), tracer)
     return state

@@ -12,11 +12,12 @@ import triton.language as tl
 from gpu_utils.analytic.access import MemoryShape
 from gpu_utils.errors import BarrierDeadlock, OutOfBounds, Race, ResourceLimit, UnknownName, UnwrittenOutput
 from gpu_utils.virtual import virtual_gpu
+from gpu_utils.virtual.amdgcn import decode
 from gpu_utils.virtual.counters import Counters
 from gpu_utils.virtual.kernel_info import KernelInfo
 from gpu_utils.virtual.machine import Op, Program, State, run_batches
 
-from .single import execute
+from .single import execute, run
 
 TARGETS = ("gfx942", "gfx1100", "sm_80")
 
@@ -230,6 +231,36 @@ def test_a_barrier_that_part_of_a_block_never_reaches_is_a_deadlock():
     launch = SimpleNamespace(grid=(1, 1, 1), memory=None, counters=Counters(program, MemoryShape()))
     with pytest.raises(BarrierDeadlock, match=r"stuck.*barrier 0"):
         run_batches(iter([State(program, launch, np.zeros((1, 3), np.int64), 1)]))
+
+
+# What wave 1 skips stands after the place where the waves meet, as LLVM lays out the body of a loop.
+SKIPPED = """kernel:
+	v_cmp_eq_u32_e64 s[4:5], 0, v0
+	s_branch .LBB0_2
+.LBB0_1:
+	s_or_b64 exec, exec, s[6:7]
+	v_add_u32_e32 v2, 1, v1
+	s_endpgm
+.LBB0_2:
+	s_and_saveexec_b64 s[6:7], s[4:5]
+	s_cbranch_execz .LBB0_1
+	v_mov_b32_e32 v1, 7
+	s_branch .LBB0_1
+"""
+
+
+def test_waves_that_skip_code_wait_where_the_others_come_back():
+    seen = []
+
+    def tracer(state, op):
+        if op.mnemonic == "v_add_u32_e32":
+            seen.append(state.active_waves)
+
+    program = decode(SKIPPED, "gfx942", "kernel")
+    state = run(program, "gfx942", {"v0": np.arange(128).reshape(2, 64), "v1": 0, "v2": 0}, waves=2, tracer=tracer)
+    assert state.U[2][0].tolist() == [8, *[1] * 63]
+    assert state.U[2][1].tolist() == [1] * 64
+    assert seen == [2]
 
 
 def test_too_much_shared_memory_is_refused():
