@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import pytest
@@ -10,6 +11,7 @@ import triton
 import triton.language as tl
 
 from gpu_utils import compile_for
+from gpu_utils.errors import UninitialisedShared
 from gpu_utils.virtual import virtual_gpu
 
 
@@ -50,3 +52,28 @@ def test_a_volatile_load_that_is_polled_leaves_its_loop_on_amd(target):
 
 def test_a_volatile_load_that_is_polled_stays_in_its_loop_on_nvidia():
     assert [("ld.volatile" in loop) for loop in loops("sm_80")] == [True]
+
+
+@triton.jit
+def queue_kernel(x_ptr, out_ptr, queue_ptr, n, AT_THE_HEAD: tl.constexpr):
+    if AT_THE_HEAD:
+        i = 0
+        while i < n:
+            i = tl.atomic_add(queue_ptr, 1)
+            tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n), mask=i < n)
+    else:
+        i = tl.atomic_add(queue_ptr, 1)
+        while i < n:
+            tl.store(out_ptr + i, 2 * tl.load(x_ptr + i))
+            i = tl.atomic_add(queue_ptr, 1)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("at_the_head", [True, False])
+def test_a_queue_with_an_atomic_before_its_loop_reads_too_early_on_amd(target, at_the_head):
+    x, out = torch.randn(20), torch.zeros(20)
+    fails = target.startswith("gfx") and not at_the_head
+    says = pytest.raises(UninitialisedShared, match="wave 0, lane 1 ") if fails else contextlib.nullcontext()
+    with virtual_gpu(target, step_limit=1000), says:
+        queue_kernel[(2,)](x, out, torch.zeros(1, dtype=torch.int32), 20, at_the_head)
+    assert torch.equal(out, 2 * x) is not fails
