@@ -15,6 +15,7 @@ import numpy as np
 from gpu_utils.analytic.access import MemoryShape, bank_cycles, touched_segments
 from gpu_utils.virtual import global_patterns, shared_patterns
 from gpu_utils.virtual.global_patterns import Touched
+from gpu_utils.virtual.kept import Kept
 
 # Classes of instructions. "scalar": SALU; "vector": VALU or a PTX arithmetic instruction; "transcendental": exp2, log2,
 # rcp, rsq, sqrt, sin, cos; "matrix": MFMA, WMMA, mma, wgmma; "global", "shared": memory; "scalar_memory": s_load,
@@ -54,8 +55,8 @@ class Access:
 
 # What patterns of addresses cost, for all launches: (sector or banks, bytes of a lane, lanes, addresses) -> counts.
 MOST_SEEN = 256
-_sectors_seen: dict[tuple[int, int, int, bytes], Touched] = {}
-_banks_seen: dict[tuple[int, int, int, bytes], tuple[int, int]] = {}
+_sectors_seen: Kept[tuple[int, int, int, bytes], Touched] = Kept(MOST_SEEN)
+_banks_seen: Kept[tuple[int, int, int, bytes], tuple[int, int]] = Kept(MOST_SEEN)
 _FAR = np.int64(1 << 62)
 
 
@@ -146,9 +147,7 @@ class Counters:
         key = (self.chip.banks, size, waves.shape[1], waves.tobytes())
         cycles = _banks_seen.get(key)
         if cycles is None:
-            if len(_banks_seen) > MOST_SEEN:
-                _banks_seen.clear()
-            cycles = _banks_seen[key] = bank_cycles(waves, size, self.chip.banks)
+            cycles = _banks_seen.keep(key, bank_cycles(waves, size, self.chip.banks))
         if mask is None:
             return len(offset), offset.size, cycles[0] * times, cycles[1] * times
         taking_part = int(np.count_nonzero(mask.any(axis=1))), int(np.count_nonzero(mask))
@@ -270,9 +269,8 @@ def _touched(pattern: global_patterns.Pattern, key: tuple[int, int, int], block:
     of_waves = (sector, size, waves.shape[1], waves.tobytes())
     once = _sectors_seen.get(of_waves)
     if once is None:
-        if len(_sectors_seen) > MOST_SEEN:
-            _sectors_seen.clear()
-        once = _sectors_seen[of_waves] = _sectors(waves, size, None if pattern.mask is None else waves >= 0, sector)
+        once = _sectors(waves, size, None if pattern.mask is None else waves >= 0, sector)
+        _sectors_seen.keep(of_waves, once)
     return once[0] * times, once[1] * times, once[2] * times, once[3] * times
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpu_utils.virtual.atomics import Turns
+from gpu_utils.virtual.kept import Kept
 
 # Waves and lanes that take part, transactions, and the fewest possible.
 Touched = tuple[int, int, int, int]
@@ -151,8 +152,7 @@ class Pattern:
         return row
 
 
-_known: dict[tuple[tuple[int, ...], int, bytes], Pattern] = {}
-_kept = 0
+_known: Kept[tuple[tuple[int, ...], int, bytes], Pattern] = Kept(_MOST_BYTES)
 
 
 class Found(NamedTuple):
@@ -172,7 +172,6 @@ def find(address: np.ndarray, mask: np.ndarray | None) -> Found:
 
     address: int64 (waves, lanes); mask: as `words.narrow` gives it, some lanes take part.
     """
-    global _kept
     every = address.size // _SAMPLES | 1
     if mask is None:
         base, count = address.item(0), address.size
@@ -185,9 +184,5 @@ def find(address: np.ndarray, mask: np.ndarray | None) -> Found:
     key = delta.shape, count, sample.tobytes()
     pattern = _known.get(key)
     if pattern is None or not pattern.holds(delta, mask):
-        if _kept > _MOST_BYTES:
-            _known.clear()
-            _kept = 0
-        _kept += 4 * delta.nbytes
-        pattern = _known[key] = Pattern(delta, mask, count)
+        pattern = _known.keep(key, Pattern(delta, mask, count), 4 * delta.nbytes)
     return Found(pattern, base)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpu_utils.virtual.kept import Kept
+
 
 class Pattern:
     """Base addresses of one access in all waves of a batch: integers (waves, lanes), and the lanes that take part.
@@ -52,7 +54,7 @@ class Patterns:
 
     def __init__(self, block_base: np.ndarray, block: int) -> None:
         self.block_base, self.block = block_base, block
-        self.known: dict[tuple[bytes, bytes, str, bool], Pattern] = {}
+        self.known: Kept[tuple[bytes, bytes, str, bool], Pattern] = Kept(self.MOST)
         self._of_blocks: dict[int, Patterns] = {}
 
     def of_blocks(self, blocks: int) -> Patterns:
@@ -66,7 +68,5 @@ class Patterns:
         key = (base[0].tobytes(), base[-1].tobytes(), base.dtype.char, mask is None)
         pattern = self.known.get(key)
         if pattern is None or not pattern.holds(base, mask):
-            if len(self.known) >= self.MOST:
-                self.known.clear()
-            pattern = self.known[key] = Pattern(base, mask, self.block_base, self.block)
+            pattern = self.known.keep(key, Pattern(base, mask, self.block_base, self.block))
         return pattern

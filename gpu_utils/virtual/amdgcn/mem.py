@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from gpu_utils.errors import VirtualGpuError
 from gpu_utils.virtual.amdgcn import state as st
 from gpu_utils.virtual.amdgcn.buffer import buffer_address
 from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
-from gpu_utils.virtual.machine import Op, nothing
+from gpu_utils.virtual.machine import Op, nothing, source_of
 
 Run = Callable[[Any], Any]
 _LDS_HIGH, _PRIVATE_HIGH = 0x10000, 0x20000
@@ -294,7 +295,10 @@ def _atomic(decoder: Decoder, ins: Instruction, op: Op, kind: str, width: int, a
         if space == "flat":
             lds = where >> 32 == _LDS_HIGH
             if lds.any():
-                raise decoder_error
+                raise VirtualGpuError(
+                    f"kernel {s.program.name}{source_of(op)}: `{op.text}` is a flat atomic on an address in LDS; "
+                    "a virtual GPU executes flat atomics on global memory; LDS has its own, such as ds_add_u32"
+                )
         old = s.memory.atomic(s, op, where, width, kind, value, compare, mask, gives)
         if gives:
             if mask is not s.mask:
@@ -304,7 +308,6 @@ def _atomic(decoder: Decoder, ins: Instruction, op: Op, kind: str, width: int, a
             else:
                 s.put_pair(out, old)
 
-    decoder_error = decoder.unsupported("flat atomic on LDS")
     return run
 
 

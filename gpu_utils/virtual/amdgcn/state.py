@@ -367,7 +367,7 @@ class AmdState(State):
         """Two consecutive registers as one uint64 array."""
         if row in self.Q:
             return self.Q[row]
-        low, high = self.U[row], self.U[row + 1]
+        low, high = self.U[row], self.U[row if row == NULL else row + 1]  # null is zero in any width
         if low.shape[1] == 1:
             return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
         both = np.empty((*low.shape, 2), np.uint32)

@@ -434,3 +434,8 @@ def test_an_address_of_constant_data_counts_from_getpc(between):
     state = new_state(program, launch, np.zeros((1, 3), np.int64), 1)
     run_batches(iter([state]))
     assert int(state.U[SGPR + 6][0, 0]) == 12
+
+
+def test_an_atomic_through_a_flat_address_of_lds_is_refused_by_name():
+    with pytest.raises(VirtualGpuError, match=r"kernel kernel: `flat_atomic_add v\[0:1\], v4` is a flat atomic on an"):
+        run_on("gfx942", ["flat_atomic_add v[0:1], v4"], {"v0": np.full((1, 64), 1 << 48), "v4": 1}, {})

@@ -297,3 +297,9 @@ def test_a_result_that_nobody_wants_still_sets_scc(target, line):
     registers = {"s0": [3], "s1": [0], "s2": [4], "s3": [0]}
     state = execute(target, [line, "s_mov_b32 s4, null", "s_cselect_b32 s5, 7, 8"], registers)
     assert [state.U[512 + i].item() for i in (4, 5)] == [0, 7]
+
+
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
+def test_null_is_zero_in_64_bits_too(target):
+    state = execute(target, "s_or_b64 s[4:5], null, s[2:3]", {"s2": [5], "s3": [6], "s4": [1], "s5": [1]})
+    assert [state.U[512 + i].item() for i in (4, 5)] == [5, 6]
