@@ -153,7 +153,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")' "$@"
 elif [ "$1 $2 $3" = "-I -m venv" ] && [ -d '{made}' ]; then
     exec cp -a '{made}/.' "$4"
 elif [ "$1 $2 $3" = "-I -m venv" ]; then
-    '{python}' "$@" && cp -a "$4" '{made}' && rm '{made}/bin/python' && cp '{inside}' '{made}/bin/python'
+    '{python}' "$@" && cp -a "$4" '{made}' && ln -s '{python}' '{made}/bin/real' &&
+        rm '{made}/bin/python' && cp '{inside}' '{made}/bin/python'
     exit
 fi
 exec '{python}' "$@"
@@ -162,7 +163,7 @@ exec '{python}' "$@"
 # The Python of a copy, which hands the bootstrap to the one outside, as `home` in its pyvenv.cfg would.
 INSIDE = """#!/bin/sh
 [ "$1" = -P ] && exec '{outside}' "$@"
-exec "$(dirname -- "$0")/python3" "$@"
+exec "$(dirname -- "$0")/real" "$@"
 """
 
 
