@@ -263,12 +263,11 @@ def _save_exec(decoder: Decoder, operation: str, saves: bool, kind: str, ops: li
     decoder.writes_row(st.SCC)
     function = _SAVE[operation]
     put = _put64 if kind == "u64" else _put32
-    word = DTYPES[kind]
 
     def run(s: Any) -> None:
         before = (s.Q[st.EXEC] if kind == "u64" else s.U[st.EXEC]).copy()
         after = function(source(s), before)
-        put(s, st.EXEC, after.astype(word))
+        put(s, st.EXEC, after)
         put(s, out, before if saves else after)
         s.put_scc(after != 0)
         s.exec_changed()

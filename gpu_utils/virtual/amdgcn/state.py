@@ -16,6 +16,7 @@ import numpy as np
 
 from gpu_utils.virtual.amdgcn import hostcall
 from gpu_utils.virtual.amdgcn.info import AmdInfo
+from gpu_utils.virtual.kept import Kept
 from gpu_utils.virtual.machine import Program, State
 from gpu_utils.virtual.shared_memory import Shared
 
@@ -61,6 +62,11 @@ def pack_mask(mask: np.ndarray) -> np.ndarray:
     """bool (waves, lanes) -> uint64 (waves, 1)."""
     packed = np.packbits(mask, axis=1, bitorder="little")
     return packed.view(np.uint64) if packed.shape[1] == 8 else packed.view(np.uint32).astype(np.uint64)
+
+
+# By the words of EXEC in all waves and the lanes of a wave: those lanes, bool (waves, lanes), or None for all of them.
+# One array each time, so that what follows from a mask can be kept beside it; it cannot be written.
+_exec_masks: Kept[tuple[bytes, int], np.ndarray | None] = Kept(1 << 24)
 
 
 @lru_cache(maxsize=32)
@@ -276,8 +282,14 @@ class AmdState(State):
     def exec_changed(self) -> None:
         """Call after EXEC was written."""
         word = self.Q[EXEC]
-        full = word.tobytes() == self.full.tobytes() * self.waves
-        self.exec_mask = None if full else unpack_mask(word, self.lanes)
+        key = word.tobytes(), self.lanes
+        if key in _exec_masks:
+            self.exec_mask = _exec_masks[key]
+        else:
+            mask = None if (word == self.full).all() else unpack_mask(word, self.lanes)
+            if mask is not None:
+                mask.flags.writeable = False
+            self.exec_mask = _exec_masks.keep(key, mask, self.waves * self.lanes)
         self._combine()
 
     def lane_mask(self, row: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import torch
 from gpu_utils.errors import Race
 from gpu_utils.kernelset import CASES, Run
 from gpu_utils.virtual import counters, global_patterns, races, virtual_gpu
-from gpu_utils.virtual.amdgcn import buffer
+from gpu_utils.virtual.amdgcn import buffer, state
 from gpu_utils.virtual.kept import Kept
 from gpu_utils.virtual.shared_patterns import Patterns
 
@@ -21,7 +21,8 @@ NAMES = ("transpose", "softmax_forward_and_backward", "integer_atomics", "sort_b
 @pytest.fixture
 def forgetful(monkeypatch):
     """Every such memory has room for one entry."""
-    for module, name in ((global_patterns, "_known"), (counters, "_sectors_seen"), (counters, "_banks_seen")):
+    kept = ((global_patterns, "_known"), (counters, "_sectors_seen"), (counters, "_banks_seen"), (state, "_exec_masks"))
+    for module, name in kept:
         monkeypatch.setattr(module, name, Kept(0))
     monkeypatch.setattr(Patterns, "MOST", 0)
     monkeypatch.setattr(buffer, "_MOST_BYTES", 0)
