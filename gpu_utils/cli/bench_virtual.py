@@ -46,7 +46,7 @@ def measure(target: str, name: str) -> dict[str, Any]:
             return {"wrong": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
         seconds.append(run.seconds)
         warm = seconds if interpreted else seconds[1:]  # the interpreter compiles nothing
-        if len(warm) >= (1 if interpreted else LEAST_RUNS) and (len(warm) == MOST_RUNS or sum(warm) > ENOUGH_SECONDS):
+        if (interpreted or len(warm) >= LEAST_RUNS) and (len(warm) == MOST_RUNS or sum(warm) > ENOUGH_SECONDS):
             break
     wrong = next((said for result in run.results if (said := complaint(result))), "")
     return {"first": seconds[0], "seconds": min(warm), **({"wrong": wrong} if wrong else {})}

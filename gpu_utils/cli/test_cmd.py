@@ -155,8 +155,8 @@ def run_stages(here: Course, stages: Sequence[Stage]) -> int:
             run = partial(_run, root=here.root, environment=environment | shared)
             titles, live = [numbers[step.name] for step in stage], [True] + [False] * (len(stage) - 1)
             with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-                for step, outcome in zip(stage, pool.map(run, titles, stage, live), strict=True):
-                    typer.echo(outcome.printed)
+                for step, title, outcome in zip(stage, titles, pool.map(run, titles, stage, live), strict=True):
+                    typer.echo(f"{outcome.printed}{title}: {outcome.word} in {outcome.seconds:.1f} s")
                     outcomes[step.name] = outcome
     times = suite.table(case for step in steps if step.report for case in suite.read(here.root / step.report))
     (here.root / "build" / "times.txt").write_text(times + "\n", "utf-8")
@@ -203,5 +203,4 @@ def _run(title: str, step: Step, live: bool, *, root: Path, environment: dict[st
     counts = suite.count(report) if report else Counter(passed=1)
     if status and not counts["failed"]:
         counts = Counter(failed=1) if report is None else counts + Counter(failed=1)
-    outcome = Outcome(counts, seconds, printed)
-    return outcome._replace(printed=f"{printed}{title}: {outcome.word} in {seconds:.1f} s")
+    return Outcome(counts, seconds, printed)

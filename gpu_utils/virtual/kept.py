@@ -14,8 +14,8 @@ class Kept(dict[K, V]):
     most: sizes that may come together, in what `keep` counts: entries, or bytes.
 
     >>> squares = Kept(2)
-    >>> [squares.keep(n, n * n) for n in range(3)], sorted(squares)
-    ([0, 1, 4], [0, 1, 2])
+    >>> [squares.keep(n, n * n) for n in range(2)], sorted(squares)
+    ([0, 1], [0, 1])
     >>> squares.keep(3, 9), sorted(squares)
     (9, [3])
     """
@@ -25,8 +25,8 @@ class Kept(dict[K, V]):
         self.most, self.size = most, 0
 
     def keep(self, key: K, value: V, size: int = 1) -> V:
-        """Store a value and return it; what was kept before is forgotten when it is more than `most`."""
-        if self.size > self.most:
+        """Store a value and return it; what was kept before is forgotten when it would be more than `most`."""
+        if self.size + size > self.most:
             self.clear()
             self.size = 0
         self.size += size

@@ -141,8 +141,6 @@ def _ran(result: subprocess.CompletedProcess[str]) -> list[str]:
     return json.loads(result.stdout)[1]
 
 
-# For PATH. As the Python outside any environment it runs the bootstrap, which then takes it for the one that makes
-# environments; the first that it makes is kept, and the later ones are copies.
 OUTSIDE = """#!/bin/sh
 if [ "$1" = -P ]; then
     shift
@@ -150,12 +148,8 @@ if [ "$1" = -P ]; then
 del sys.argv[0]
 sys._base_executable = "{outside}"
 runpy.run_path(sys.argv[0], run_name="__main__")' "$@"
-elif [ "$1 $2 $3" = "-I -m venv" ] && [ -d '{made}' ]; then
-    exec cp -a '{made}/.' "$4"
 elif [ "$1 $2 $3" = "-I -m venv" ]; then
-    '{python}' "$@" && cp -a "$4" '{made}' && ln -s '{python}' '{made}/bin/real' &&
-        rm '{made}/bin/python' && cp '{inside}' '{made}/bin/python'
-    exit
+    exec cp -a '{made}/.' "$4"
 fi
 exec '{python}' "$@"
 """
@@ -169,13 +163,15 @@ exec "$(dirname -- "$0")/real" "$@"
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for PATH with a `python3` that makes one environment with venv, pip included, and copies it later."""
+    """A folder for PATH with a `python3` whose `-m venv` copies an environment that venv made once, pip included."""
     folder = tmp_path_factory.mktemp("quick")
-    outside, inside = folder / "python3", folder / "inside"
+    outside, made = folder / "python3", folder / "made"
     python = sys._base_executable  # type: ignore[attr-defined]
-    outside.write_text(OUTSIDE.format(python=python, outside=outside, made=folder / "made", inside=inside))
-    inside.write_text(INSIDE.format(outside=outside))
-    for program in (outside, inside):
+    subprocess.run([python, "-I", "-m", "venv", made], check=True)
+    (made / "bin" / "real").symlink_to(python)
+    (made / "bin" / "python").unlink()
+    for program, text in ((outside, OUTSIDE), (made / "bin" / "python", INSIDE)):
+        program.write_text(text.format(python=python, outside=outside, made=made))
         program.chmod(0o755)
     return folder
 
@@ -186,8 +182,8 @@ def course(tmp_path: Path, quick: Path) -> Course:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, quick: Path) -> Course:
-    made = Course(tmp_path_factory.mktemp("finished"), quick)
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Course:
+    made = Course(tmp_path_factory.mktemp("finished"))
     first = made.start("list", "--all")
     assert _ran(first) == ["list", "--all"]
     assert [line for line in first.stderr.splitlines() if "making .venv" in line] == ["w2w: [1/5] making .venv ..."]

@@ -248,22 +248,23 @@ class Scheduler:
                 taken = False
             else:
                 units = self.running()
-                if not (target in self.groups or after in self.groups):
-                    if target <= source and self.program.ops[source].skips:
-                        # the target lies before what it skips: to go there first would part the units for longer
-                        self.count_spin(source)
-                        self.favoured = True
-                        self.add(target, units & taken)
-                        self.state.enter(units & ~taken)
-                        return after
-                    if self.favoured and min(target, after) > source:
-                        self.add(max(target, after), units & (taken if target > after else ~taken))
-                        self.state.enter(units & (taken if target < after else ~taken))
-                        return min(target, after)
-                self.add(target, units & taken)
-                self.add(after, units & ~taken)
+                there, here = units & taken, units & ~taken
                 if target <= source:
                     self.count_spin(source)
+                # a target that lies before what it skips: to go there first would part the units for longer
+                skips = target <= source and self.program.ops[source].skips
+                on = skips or (self.favoured and min(target, after) > source)
+                if on and target not in self.groups and after not in self.groups:
+                    self.favoured = True
+                    if skips or after < target:
+                        self.add(target, there)
+                        self.state.enter(here)
+                        return after
+                    self.add(after, here)
+                    self.state.enter(there)
+                    return target
+                self.add(target, there)
+                self.add(after, here)
                 return self.pick()
         return self.go(source, target if taken else after)
 
