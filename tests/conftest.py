@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -72,6 +73,17 @@ def chromium() -> str:
         if path := shutil.which(name):
             return path
     unavailable("no Chromium on PATH; install it (on Debian: apt install chromium)")
+
+
+@pytest.fixture(scope="session")
+def clang() -> None:
+    """The C++ compiler of the extra `hip`. A run of CI that leaves the extra out on purpose skips what needs it."""
+    if importlib.util.find_spec("ziglang") is not None:
+        return
+    reason = "the wheel ziglang is not installed (the extra `hip`)"
+    if os.environ.get("W2W_EXTRAS") == "":
+        pytest.skip(reason)
+    unavailable(reason)
 
 
 @pytest.fixture(scope="session")

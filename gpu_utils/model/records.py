@@ -23,7 +23,7 @@ from gpu_utils.folders import data_folder
 
 KIND = "w2w-run-record"
 VERSION = 1
-_PACKAGES = ("torch", "triton", "tokenizers", "transformers", "numpy")
+_PACKAGES = ("triton", "tokenizers", "transformers", "numpy")
 
 
 class RecordError(W2WError):
@@ -40,8 +40,13 @@ def now() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that a measurement depends on; absent packages are left out."""
-    found = {"python": platform.python_version()}
+    """Versions of Python and of the packages that a measurement depends on; absent packages are left out.
+
+    Torch's is its own, as in 2.13.0+cu130: the package's leaves out for which GPU it was built.
+    """
+    import torch
+
+    found = {"python": platform.python_version(), "torch": torch.__version__}
     for package in _PACKAGES:
         try:
             found[package] = metadata.version(package)

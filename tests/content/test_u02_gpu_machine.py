@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import random
 from types import SimpleNamespace
@@ -24,7 +23,6 @@ from gpu_utils.exercises.u02_gpu_machine.kv_cache_bytes import MODELS
 from gpu_utils.exercises.u02_gpu_machine.occupancy_amd import llvm_occupancy
 from gpu_utils.grading.check import check
 from gpu_utils.model import gpt2
-from tests.conftest import unavailable
 
 NAMES = (
     *("transactions", "bank_conflicts", "divergence", "occupancy_nvidia", "occupancy_amd"),
@@ -152,13 +150,6 @@ def test_the_models_of_kv_cache_bytes_are_those_of_the_memory_planner():
 
 
 # --- against machine code on the virtual GPU ---------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def clang():
-    """Skips the tests of compiled C++ where the extra `hip` is not installed."""
-    if importlib.util.find_spec("ziglang") is None:
-        unavailable("the wheel ziglang is not installed (the extra `hip`)")
 
 
 def launched(target, kernel, offsets, *tensors):

@@ -9,7 +9,6 @@ import pytest
 
 from gpu_utils.course.sources import load_solution
 from gpu_utils.grading.check import check
-from tests.conftest import unavailable
 
 NAMES = ("warp_reduce", "ballot", "lane_id")
 
@@ -18,10 +17,7 @@ def module(name):
     return importlib.import_module(f"gpu_utils.exercises.u03_porting_to_rocm.{name}")
 
 
-@pytest.fixture(autouse=True)
-def _clang():
-    if importlib.util.find_spec("ziglang") is None:
-        unavailable("the wheel ziglang is not installed (the extra `hip`)")
+pytestmark = pytest.mark.usefixtures("clang")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,7 +17,6 @@ from gpu_utils.grading.jobs import choose_backends, make_jobs
 from gpu_utils.grading.sandbox import run_apart
 from gpu_utils.ui.report import STORED, report_text
 from gpu_utils.virtual import active_gpu, virtual_gpu
-from tests.conftest import unavailable
 
 DOUBLE = Framed(
     """
@@ -72,12 +71,6 @@ def no_clang(monkeypatch):
     really = importlib.util.find_spec
     hidden = lambda name, *rest: None if name == "ziglang" else really(name, *rest)  # noqa: E731
     monkeypatch.setattr(importlib.util, "find_spec", hidden)
-
-
-@pytest.fixture
-def clang():
-    if importlib.util.find_spec("ziglang") is None:
-        unavailable("the wheel ziglang is not installed (the extra `hip`)")
 
 
 # Where it runs

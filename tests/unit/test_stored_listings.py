@@ -14,7 +14,6 @@ from gpu_utils.compiler import stored
 from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.course.sources import load_solution
 from gpu_utils.errors import CompileFailed, CompilerMissing
-from tests.conftest import unavailable
 
 ROOT = Path(__file__).parents[2]
 KERNELS = sorted((ROOT / "content").glob("*/kernels/*.cu"))
@@ -28,12 +27,6 @@ def no_clang(monkeypatch):
     really = importlib.util.find_spec
     hidden = lambda name, *rest: None if name == "ziglang" else really(name, *rest)  # noqa: E731
     monkeypatch.setattr(importlib.util, "find_spec", hidden)
-
-
-@pytest.fixture
-def clang():
-    if importlib.util.find_spec("ziglang") is None:
-        unavailable("the wheel ziglang is not installed (the extra `hip`)")
 
 
 @pytest.mark.parametrize("target", sorted({entry["target"] for entry in stored.entries()}))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 
 import pytest
 import torch
 
-from gpu_utils.compiler.clang import compile_cpp, installed
+from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.compiler.hipify import BREADCRUMB, hipify
 from gpu_utils.compiler.leftovers import KINDS, leftovers, strings_on_rocm
 from gpu_utils.compiler.source_text import evaluate, read, tokens_of, without_comments
@@ -28,15 +27,11 @@ from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import (
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_text import text_problem
 from gpu_utils.grading.check import check
 from gpu_utils.virtual import virtual_gpu
-from tests.conftest import unavailable
 
 EXERCISE = hipify_fixups.EXERCISE
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _clang() -> None:
-    if not installed():
-        unavailable("the wheel ziglang is not installed (the extra `hip`)")
+pytestmark = pytest.mark.usefixtures("clang")
 
 
 @pytest.fixture(scope="module")
@@ -590,9 +585,3 @@ def test_fp8_conversions_agree_with_torch(target, header, name, dtype):
     assert torch.equal(bits[:n], wanted.view(torch.uint8))
     assert torch.equal(back[:n], wanted.float())
     assert back[n:].tolist() == [largest, -largest, largest, largest]
-
-
-def test_the_extra_is_there_when_it_must_be():
-    """In CI a missing compiler is a failure; elsewhere the device tests would fail with its own message."""
-    if os.environ.get("CI"):
-        import ziglang  # noqa: F401

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import struct
 from functools import cache
 from pathlib import Path
@@ -25,7 +24,6 @@ from gpu_utils.errors import (
 )
 from gpu_utils.virtual import MODELS, virtual_gpu
 from gpu_utils.virtual.isa import Launch
-from tests.conftest import unavailable
 
 SOURCES = Path(__file__).parent / "cpp"
 TARGETS = list(MODELS)
@@ -36,10 +34,7 @@ on_wave_64 = pytest.mark.parametrize("target", WAVE_64)
 on_warp_32 = pytest.mark.parametrize("target", WARP_32)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _clang() -> None:
-    if importlib.util.find_spec("ziglang") is None:
-        unavailable("the wheel ziglang is not installed (the extra `hip`)")
+pytestmark = pytest.mark.usefixtures("clang")
 
 
 @cache

@@ -14,7 +14,6 @@ from gpu_utils.compiler import clang
 from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.compiler.cpp_module import source_name
 from gpu_utils.errors import BackendUnavailable, CompileFailed, UnknownName
-from tests.conftest import unavailable
 
 SOURCES = sorted((Path(__file__).parent / "cpp").glob("*.cu"))
 NVIDIA = [name for name, row in TARGETS.items() if row.vendor == "nvidia"]
@@ -31,10 +30,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("W2W_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _clang() -> None:
-    if importlib.util.find_spec("ziglang") is None:
-        unavailable("the wheel ziglang is not installed (the extra `hip`)")
+pytestmark = pytest.mark.usefixtures("clang")
 
 
 def refusal(source: str, target: str) -> str:

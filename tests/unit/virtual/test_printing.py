@@ -12,7 +12,6 @@ import triton
 import triton.language as tl
 
 from gpu_utils import virtual_gpu
-from gpu_utils.compiler import clang
 from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.errors import DeviceAssert, VirtualGpuError
 from gpu_utils.virtual.amdgcn.hostcall import Hostcall
@@ -20,7 +19,7 @@ from gpu_utils.virtual.global_memory import Memory
 from gpu_utils.virtual.printing import c_format
 
 TARGETS = ["sm_90", "gfx90a", "gfx942", "gfx1100", "gfx1201"]
-needs_clang = pytest.mark.skipif(not clang.installed(), reason="needs the wheel ziglang")
+needs_clang = pytest.mark.usefixtures("clang")
 
 
 @triton.jit

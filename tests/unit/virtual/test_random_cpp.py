@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import platform
 import random
 import subprocess
@@ -123,9 +122,7 @@ def expected(seed: int, folder: Path) -> list[np.ndarray]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _tools() -> None:
-    if importlib.util.find_spec("ziglang") is None:
-        unavailable("the wheel ziglang is not installed (the extra `hip`)")
+def _tools(clang) -> None:
     flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     if platform.machine() != "x86_64" or "avx2" not in flags or "f16c" not in flags:
         unavailable("the reference needs an x86-64 CPU with AVX2 and F16C")
