@@ -2,9 +2,9 @@
 
     python tools/store_listings.py
 
-Stored are content/*/kernels/*.cu for both vendors, both of AMD's widths and both numbers of its LDS banks, and whatever
-the checks of exercises of kind "cpp" compile for their solutions and their misconceptions. Run it after a change of any
-of these or of the header w2w_gpu.h; tests/unit/test_stored_listings.py recompiles everything and compares.
+Stored are gpu_utils/exercises/*/kernels/*.cu for both vendors, both of AMD's widths and both numbers of its LDS banks,
+and whatever the checks of exercises of kind "cpp" compile for their solutions and their misconceptions. Run it after a
+change of any of these or of the header w2w_gpu.h; tests/unit/test_stored_listings.py recompiles all and compares.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from gpu_utils.compiler import clang, stored
 from gpu_utils.compiler.cpp_module import CppModule
 
 TARGETS = ("sm_80", "gfx942", "gfx950", "gfx1100")
-CONTENT = Path(__file__).parents[1] / "content"
+EXERCISES = Path(__file__).parents[1] / "gpu_utils" / "exercises"
 
 
 def lesson_sources() -> list[tuple[str, str]]:
     """(source, target) of every kernel file of a lesson."""
-    return [(path.read_text("utf-8"), target) for path in sorted(CONTENT.glob("*/kernels/*.cu")) for target in TARGETS]
+    return [
+        (path.read_text("utf-8"), target) for path in sorted(EXERCISES.glob("*/kernels/*.cu")) for target in TARGETS
+    ]
 
 
 def explorer_sources() -> list[tuple[str, str]]:

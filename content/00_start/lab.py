@@ -15,7 +15,7 @@
 # 3. Stuck? `hint("00.platform")` gives the first of three hints; ask again for a stronger one.
 #    `solution("00.platform")` shows the answer and explains it. Both are only noted in your own progress.
 #
-# Change anything, break anything: `w2w reset 00` brings this lab back and keeps your copy beside it.
+# Change anything, break anything: `./w2w reset 00` brings this lab back and keeps your copy beside it.
 
 # %% imports tags=["setup"]
 import torch

@@ -28,7 +28,7 @@ from gpu_utils.lesson import LaunchFigure, OutOfBounds, WaveFigure, interpreter,
 # ## 1. Whose GPU is this?
 #
 # `probe()` looks at the machine: the device, how many lanes its warps (NVIDIA) or wavefronts (AMD) have, and the
-# versions that matter. `w2w doctor` in a terminal says the same and what it allows you to do.
+# versions that matter. `./w2w doctor` in a terminal says the same and what it allows you to do.
 
 # %% probe
 probe()
@@ -702,4 +702,4 @@ if chip is not None and chip.bandwidth is not None:
 # 512 / (8 × 32) = 2 and 512 / (8 × 64) = 1: too few for a load of 16 bytes on either.
 # </details>
 #
-# Now open **lab 00** and write your own: `w2w start 00` in a terminal, or `labs/00_start.ipynb`.
+# Now open [lab 00](../labs/00_start.ipynb) and write your own.

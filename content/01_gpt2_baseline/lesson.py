@@ -693,4 +693,5 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 # Hardly. Decoding reads every weight for one token and sits far below the ridge: bandwidth is the bound.
 # </details>
 #
-# Now open the lab: ten exercises, from attention to activation memory. `w2w start 01`
+# Now open [lab 01](../labs/01_gpt2_baseline.ipynb): ten exercises, from attention to activation
+# memory.

@@ -1284,4 +1284,4 @@ print(f"\nMI300X: {CHIPS['MI300X'].note}")
 # A once a column of tiles: 4096 / 64 = 64 times. B once a row of tiles: 4096 / 128 = 32 times.
 # </details>
 #
-# Now open the lab: nine exercises, one for each rule. `w2w start 02`
+# Now open [lab 02](../labs/02_gpu_machine.ipynb): nine exercises, one for each rule.

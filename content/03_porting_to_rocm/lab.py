@@ -593,8 +593,8 @@ check("03.inline_asm")
 # launch_env(node)  # [{"HIP_VISIBLE_DEVICES": "1,3"}, {"HIP_VISIBLE_DEVICES": "1,3"}]
 # ```
 #
-# The check compares with no text. It asks the rules of `w2w doctor --node`, which you can try on the descriptions in
-# `content/03_porting_to_rocm/nodes/`, and on one of your own. `hint("03.launch_env")` gives three hints.
+# The check compares with no text. It asks the rules of `./w2w doctor --node`, which you can try on the descriptions in
+# `work/03_porting_to_rocm/nodes/`, and on one of your own. `hint("03.launch_env")` gives three hints.
 
 
 # %% 03.launch_env tags=["answer", "03.launch_env"]
@@ -833,7 +833,7 @@ check("03.port_gpt2")
 # %% [markdown] why port_gpt2
 # **Why it matters.** What is left has fewer lines than what you started from, and it agrees with unit 01 to the last
 # digits of float64. That is the baseline of every port: first prove in a type where rounding cannot hide anything that
-# the text is the same computation, then look at what another chip does to it. `content/03_porting_to_rocm/train.py` is
+# the text is the same computation, then look at what another chip does to it. `work/03_porting_to_rocm/train.py` is
 # the whole script ported in this way, with a report that compares a run with the record of unit 01.
 
 # %% [markdown] where you stand

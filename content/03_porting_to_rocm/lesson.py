@@ -56,7 +56,7 @@ from gpu_utils.lesson import (
 )
 
 torch.manual_seed(0)
-UNIT = unit_folder("03")  # the C++ of this lesson lies beside its text
+UNIT = unit_folder("03")  # the C++ that this lesson shows
 
 # %% [markdown] one source
 # ## 1. One source, two widths
@@ -1301,11 +1301,12 @@ for variables in ({ROCR: "4,5,6,7", HIP: "4,5"}, {ROCR: "4,5,6,7", HIP: "0,1"}, 
 #
 # ### A node on paper
 #
-# These rules are in a program, too: describe the node and the job in a few lines, and `w2w doctor --node file.yaml`
-# says what each process will see, what is wrong, and where the rule comes from.
+# These rules are in a program, too: describe the node and the job in a few lines, and
+# `./w2w doctor --node file.yaml` says what each process will see, what is wrong, and where the rule comes from. Four
+# such files lie in `work/03_porting_to_rocm/nodes/`.
 
 # %% a described node
-description = UNIT / "nodes" / "mi300x_three_faults.yaml"
+description = UNIT / "files" / "nodes" / "mi300x_three_faults.yaml"
 Code(description.read_text(), language="yaml")
 
 # %% [markdown] predict the faults
@@ -1415,8 +1416,8 @@ print(parity(before, wrong, arithmetic))
 # losses are off, they are *lower*: a model that sees its targets can copy them. A loss that is too good is a bug
 # report. So compare **the first step first**, and only then a curve.
 #
-# For the whole run there is a script: `python content/03_porting_to_rocm/train.py` trains the preset of this machine
-# and compares with the newest record of unit 01.
+# For the whole run there is a script: `.venv/bin/python work/03_porting_to_rocm/train.py` trains the preset of this
+# machine and compares with the newest record of unit 01.
 
 # %% against the record of unit 01
 try:
@@ -1582,4 +1583,4 @@ print("last: ", errors[-1])
 # Physical GPU 3: the second of the two that the first layer left.
 # </details>
 #
-# Now open **lab 03**: `w2w start 03` in a terminal, or `labs/03_porting_to_rocm.ipynb`.
+# Now open [lab 03](../labs/03_porting_to_rocm.ipynb).

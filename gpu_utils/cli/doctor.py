@@ -43,7 +43,7 @@ def doctor(
 
     Example: w2w doctor
 
-    Example: w2w doctor --node content/03_porting_to_rocm/nodes/mi300x_three_faults.yaml
+    Example: w2w doctor --node work/03_porting_to_rocm/nodes/mi300x_three_faults.yaml
 
     A description has gpus, processes, and chip (MI300X) or target (gfx1103). It may have environment (variables of all
     processes), each_process (variables in which {rank} stands for the local rank), use (physical numbers),

@@ -44,6 +44,10 @@ class Course:
         """The generated notebook of a kind: "lesson", "lab" or "solution"."""
         return self.root / GENERATED[kind] / f"{unit.name}.ipynb"
 
+    def material(self, unit: Unit) -> Path:
+        """The package of the unit's exercises, with what its lesson shows: kernels/, and files/ for learners."""
+        return self.root / "gpu_utils" / "exercises" / f"u{unit.name}"
+
     def copy(self, unit: Unit) -> Path:
         """The learner's copy of the lab."""
         return self.work / f"{unit.name}.ipynb"
@@ -89,9 +93,9 @@ def course(start: Path | None = None) -> Course:
 
 
 def unit_folder(text: str) -> Path:
-    """The folder of content/ that holds a unit's text and the files it shows; `text` names the unit, as "03" does.
+    """The folder with what a unit's lesson shows, beside its exercises; `text` names the unit, as "03" does.
 
     Raises UnknownName, NotWritten, and ContentError outside of a checkout.
     """
     here = course()
-    return here.content / here.find(text).name
+    return here.material(here.find(text))

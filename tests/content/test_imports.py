@@ -15,7 +15,7 @@ import gpu_utils
 from gpu_utils import lesson
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted((ROOT / "content").rglob("*.py"))
+FILES = sorted([*(ROOT / "content").rglob("*.py"), *(ROOT / "gpu_utils" / "exercises").glob("*/files/**/*.py")])
 OFFERED = {"gpu_utils": set(gpu_utils.__all__), "gpu_utils.lesson": set(lesson.__all__)}
 
 
@@ -31,7 +31,7 @@ def imported(path: Path) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_a_file_of_content_imports_public_names_only(path):
+def test_what_learners_read_imports_public_names_only(path):
     hidden = {f"from {module} import {name}" for module, name in imported(path) if name not in OFFERED.get(module, ())}
     assert not hidden, "give the name a line in gpu_utils/lesson.py and in docs/imports.md"
 

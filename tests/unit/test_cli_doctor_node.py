@@ -12,9 +12,10 @@ from gpu_utils.analytic.node import KEYS
 from gpu_utils.cli import doctor
 from gpu_utils.cli.app import program
 from gpu_utils.cli.doctor_node import read
+from gpu_utils.course.paths import unit_folder
 from gpu_utils.errors import BadArgument
 
-NODES = Path(__file__).resolve().parents[2] / "content" / "03_porting_to_rocm" / "nodes"
+NODES = unit_folder("03") / "files" / "nodes"
 
 
 def run(path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -89,5 +90,5 @@ def test_the_help_has_an_example_and_every_key(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         program().main(["doctor", "--help"], prog_name="w2w")
     shown = " ".join(capsys.readouterr().out.split())
-    assert "w2w doctor --node content/03_porting_to_rocm/nodes/mi300x_three_faults.yaml" in shown
+    assert "w2w doctor --node work/03_porting_to_rocm/nodes/mi300x_three_faults.yaml" in shown
     assert all(re.search(rf"\b{key}\b", shown) for key in KEYS)

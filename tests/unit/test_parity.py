@@ -6,18 +6,18 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
+from gpu_utils.course.paths import unit_folder
 from gpu_utils.model.corpus import CorpusConfig
 from gpu_utils.model.gpt2 import GPT2Config
 from gpu_utils.model.parity import Agreement, agreement, parity
 from gpu_utils.model.records import RunRecord, load_record, save_record
 from gpu_utils.model.training import TrainConfig, train
 
-SCRIPT = Path(__file__).parents[2] / "content" / "03_porting_to_rocm" / "train.py"
+SCRIPT = unit_folder("03") / "files" / "train.py"
 TINY = TrainConfig(
     model=GPT2Config(vocab_size=300, n_positions=16, n_embd=16, n_layer=1, n_head=2),
     corpus=CorpusConfig(vocab_size=300, max_bytes=300_000),

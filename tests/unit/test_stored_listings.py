@@ -16,7 +16,7 @@ from gpu_utils.course.sources import load_solution
 from gpu_utils.errors import CompileFailed, CompilerMissing
 
 ROOT = Path(__file__).parents[2]
-KERNELS = sorted((ROOT / "content").glob("*/kernels/*.cu"))
+KERNELS = sorted((ROOT / "gpu_utils" / "exercises").glob("*/kernels/*.cu"))
 STORED_FOR = ("sm_80", "gfx942", "gfx950", "gfx1100")
 IN_CPP = [exercise for exercise in exercises.every() if exercise.kind == "cpp"]
 AGAIN = "run `python tools/store_listings.py`"
@@ -63,7 +63,7 @@ def test_they_hold_no_path_of_a_machine():
 
 @pytest.mark.parametrize("target", STORED_FOR)
 def test_without_the_compiler_a_lessons_cell_runs_the_same_and_says_where_the_listing_is_from(no_clang, target):
-    source = (ROOT / "content/03_porting_to_rocm/kernels/row_sum_32.cu").read_text()
+    source = (ROOT / "gpu_utils/exercises/u03_porting_to_rocm/kernels/row_sum_32.cu").read_text()
     module = compile_cpp(source, target)
     assert "a stored listing: clang is not installed" in repr(module)
     x, out = torch.rand(3, 256) + 0.5, torch.zeros(3)
@@ -77,7 +77,7 @@ def test_without_the_compiler_a_lessons_cell_runs_the_same_and_says_where_the_li
 
 
 def test_without_the_compiler_a_source_that_it_refused_is_refused_in_the_same_words(no_clang):
-    source = (ROOT / "content/03_porting_to_rocm/kernels/mask_32.cu").read_text()
+    source = (ROOT / "gpu_utils/exercises/u03_porting_to_rocm/kernels/mask_32.cu").read_text()
     assert compile_cpp(source, "sm_80").kernels
     with pytest.raises(CompileFailed, match="The mask must be a 64-bit integer"):
         compile_cpp(source, "gfx942")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-LOGS = Path(__file__).parent / "logs"
+LOGS = Path(__file__).parent / "files" / "logs"
 
 USERS = ("ada", "noor", "kim", "tove", "ravi")
 NODES = ("node07", "gpu-a12", "r4n03", "mi-0021")

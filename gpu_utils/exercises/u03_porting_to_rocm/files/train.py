@@ -4,7 +4,7 @@ One code path for a CPU and for a GPU of either vendor. Every question that this
 by `gpu_utils.model.device`: is there a GPU (torch.cuda.is_available(), which is true on AMD as well), and does its
 hardware have bfloat16. No vendor is named. Written for ROCm too, and not yet run on AMD silicon.
 
-    python content/03_porting_to_rocm/train.py --steps 60
+    .venv/bin/python work/03_porting_to_rocm/train.py --steps 60
 """
 
 from __future__ import annotations
