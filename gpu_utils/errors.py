@@ -111,7 +111,7 @@ class MisalignedAccess(VirtualGpuError):
 
 
 class Race(VirtualGpuError):
-    """Two programs wrote different values to one address in one launch, without atomics."""
+    """Two programs, or two waves in shared memory, write one address in one launch with nothing that orders them."""
 
 
 class UninitialisedShared(VirtualGpuError):

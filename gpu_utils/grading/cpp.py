@@ -72,14 +72,16 @@ class Framed:
 
 
 def launching(launch: Callable[[LoadedModule, Inputs], Any]) -> Callable[[Callable[[], str], Inputs], Any]:
-    """`Exercise.call` for answers that return C++.
+    """`Exercise.call` for answers that return C++. A barrier that is missing raises Race, whatever the result is.
 
     launch  (module on the virtual GPU, inputs) -> value to compare. It must not use what `module.launch` returns,
             because in one of the runs no kernel does anything
     """
 
     def call(answer: Callable[[], str], inputs: Inputs) -> Any:
-        return launch(load(answer()), inputs)
+        module = load(answer())
+        with active_gpu().watch_shared():
+            return launch(module, inputs)
 
     return call
 

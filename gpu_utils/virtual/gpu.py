@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from gpu_utils.virtual.global_memory import Memory
 from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import Program, State, run_batches
 from gpu_utils.virtual.models import MODELS, decode, isa_of
+from gpu_utils.virtual.shared_races import SharedWatch
 from gpu_utils.virtual.tensors import add_tensor, tensor_behind
 from gpu_utils.virtual.trace import Trace
 
@@ -55,7 +56,7 @@ class VirtualGpu:
         self.random = np.random.default_rng(seed)
         self.launches: list[Launch] = []
         self.registered: list[tuple[str, Any]] = []
-        self.tracer: Trace | None = None
+        self.tracer: Trace | SharedWatch | None = None
 
     @property
     def counters(self) -> Counters:
@@ -77,9 +78,19 @@ class VirtualGpu:
     @contextmanager
     def trace(self, program: tuple[int, int, int] = (0, 0, 0), wave: int = 0, limit: int = 20_000) -> Iterator[Trace]:
         """Record every instruction that one wave of one program executes in the launches inside the block."""
-        before, self.tracer = self.tracer, Trace(program, wave, limit)
+        trace = Trace(program, wave, limit)
+        with self._traced(trace):
+            yield trace
+
+    def watch_shared(self) -> AbstractContextManager[None]:
+        """A block whose launches raise Race where a barrier is missing between two waves that share a byte (slower)."""
+        return self._traced(SharedWatch())
+
+    @contextmanager
+    def _traced(self, tracer: Trace | SharedWatch) -> Iterator[None]:
+        before, self.tracer = self.tracer, tracer
         try:
-            yield self.tracer
+            yield
         finally:
             self.tracer = before
 

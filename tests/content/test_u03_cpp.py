@@ -38,16 +38,17 @@ RIGHT = {
   for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset, 32);
   return value;""",
     ),
-    "no shuffle at all": (
+    "no shuffle at all: a tree in shared memory": (
         "warp_reduce",
         """
   __shared__ float all[1024];
   all[threadIdx.x] = value;
-  __syncthreads();
-  float sum = 0.0f;
-  if (threadIdx.x == 0)
-    for (int t = 0; t < blockDim.x; ++t) sum += all[t];
-  return sum;""",
+  int half = 512;
+  for (; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half && threadIdx.x + half < blockDim.x) all[threadIdx.x] += all[threadIdx.x + half];
+  }
+  return all[0];""",
     ),
     "a butterfly, and one atomic a wave": (
         "warp_reduce",
@@ -100,3 +101,40 @@ def test_another_right_answer_passes(what):
     name, part = RIGHT[what]
     report = check(module(name).EXERCISE, module(name).ANSWER.filled(part.strip("\n")))
     assert report.passed, f"{report}\n{report.first_failure}"
+
+
+WITHOUT_A_BARRIER = {
+    "a tree whose rounds do not wait": (
+        "warp_reduce",
+        """
+  __shared__ float all[1024];
+  all[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = 512; half > 0; half /= 2)
+    if (threadIdx.x < half && threadIdx.x + half < blockDim.x) all[threadIdx.x] += all[threadIdx.x + half];
+  return all[0];""",
+    ),
+    "an atomic on a sum that is cleared too late": (
+        "warp_reduce",
+        """
+  __shared__ float sum;
+  if (threadIdx.x == 0) sum = 0.0f;
+  atomicAdd(&sum, value);
+  __syncthreads();
+  return sum;""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WITHOUT_A_BARRIER)
+def test_a_barrier_that_is_missing_is_found_whatever_the_sum_is(what):
+    name, part = WITHOUT_A_BARRIER[what]
+    report = check(module(name).EXERCISE, module(name).ANSWER.filled(part.strip("\n")), seed=1)
+    assert report.status == "failed"
+    assert "no barrier stands between" in report.headline
+
+
+@pytest.mark.parametrize("name", ["ballot", "lane_id"])
+def test_so_is_one_in_the_part_that_is_given(name):
+    answer = module(name).ANSWER().replace("__syncthreads();", "")
+    assert "Race" in check(module(name).EXERCISE, lambda: answer, seed=1).headline

@@ -14,7 +14,7 @@ TILES = [(64, 64, 32, 2), (64, 128, 64, 2), (128, 64, 32, 4)]
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)
-@pytest.mark.parametrize("target", ["sm_80", "sm_90", "gfx942", "gfx950"])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100", "gfx942", "gfx950"])
 def test_the_compiler_asks_for_what_the_table_of_shared_budget_says(target, tile):
     BLOCK_M, BLOCK_N, BLOCK_K, size = tile
     a, b = BLOCK_M * BLOCK_K * size, BLOCK_K * BLOCK_N * size
@@ -24,14 +24,15 @@ def test_the_compiler_asks_for_what_the_table_of_shared_budget_says(target, tile
         if TARGETS[target].vendor == "amd":
             assert asked == operands
         else:  # the tile of C may pass through the same memory at the end, at most whole
-            assert operands <= asked <= max(operands, BLOCK_M * BLOCK_N * size)
+            barriers = 32 if target == "sm_100" else 0  # tcgen05.mma says by an mbarrier when it is done
+            assert operands <= asked <= max(operands + barriers, BLOCK_M * BLOCK_N * size)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90", "gfx942"])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100", "gfx942"])
 def test_the_bytes_do_not_depend_on_the_warps_so_the_check_may_take_many(target, monkeypatch):
     asked = []
-    for warps in (4, shared_budget._WARPS):
-        monkeypatch.setattr(shared_budget, "_WARPS", warps)
+    for warps in (4, shared_budget._WARPS.get(target, shared_budget._MANY_WARPS)):
+        monkeypatch.setattr(shared_budget, "_WARPS", {target: warps})
         asked.append(shared_budget.shared_bytes.__wrapped__(target, 64, 64, 64, 2, 3))
     assert asked[0] == asked[1]
 

@@ -53,6 +53,17 @@ def _launch(module: LoadedModule, inputs: Inputs) -> dict[str, Tensor]:
 
 ANSWER = Framed.read(Path(__file__).with_suffix(".cu"))
 
+_ATOMICS = """
+  __shared__ int so_far[32];
+  int wave = threadIdx.x / warpSize, place = 0;
+  if (threadIdx.x % warpSize == 0) so_far[wave] = 0;
+  __syncthreads();
+  if (keep) place = atomicAdd(&so_far[wave], 1);
+  __syncthreads();
+  *kept = so_far[wave];
+  return place;
+""".strip("\n")
+
 
 def _writes(value: str, total: str) -> Callable[[], str]:
     kernel = """__global__ void compact(const float *x, float *out, int *count, int n) {
@@ -105,8 +116,9 @@ EXERCISE = Exercise(
         Misconception(
             "counts_32_of_64_bits",
             ANSWER.changed(("__popcll", "__popc")),
-            "The votes are held in 64 bits, and then counted in 32: __popc takes an unsigned int and drops the upper "
-            "half of what it is given, without a warning.",
+            "Lanes 32 to 63 are not counted, because between the ballot and the count 64 bits pass through 32, without "
+            "a warning: in a variable of type unsigned, or in __popc, which takes an unsigned int. Look at the type of "
+            "each step.",
         ),
         Misconception(
             "votes_in_int",
@@ -117,8 +129,9 @@ EXERCISE = Exercise(
         Misconception(
             "lane_below_32",
             ANSWER.changed(("threadIdx.x % warpSize", "threadIdx.x & 31")),
-            "The counts are right, the places are not: on gfx942 lanes 32 to 63 look only at the votes of the first "
-            "few lanes. Either the lane is cut to 5 bits (& 31, % 32), or the 1 that is shifted has only 32 bits.",
+            "The counts are right, the places of lanes 32 to 63 on gfx942 are not: lane 40 counts the votes below lane "
+            "8. Where are 32 subtracted? In the lane, when it is cut to 5 bits (& 31, % 32), or in the shift, when the "
+            "1 that is shifted has only 32 bits.",
         ),
         Misconception(
             "lane_of_64",
@@ -143,6 +156,12 @@ EXERCISE = Exercise(
             ANSWER.changed(("votes & ((1ull << lane) - 1)", "votes & ~((2ull << lane) - 1)")),
             "The right elements, in the wrong order inside each wave: you count the lanes above instead of those "
             "below.",
+        ),
+        Misconception(
+            "order_of_atomics",
+            ANSWER.filled(_ATOMICS),
+            "The right elements, in no order: an atomic tells a lane how many came before it in time, and lanes come "
+            "in any order. The votes tell which lanes stand before it.",
         ),
         Misconception(
             "each_lane_its_own_count",

@@ -97,6 +97,10 @@ def _from_ampere_on(target: str) -> Choice:
     return _pair(FN) if target.startswith("sm_") else _right(target)
 
 
+def _one_rdna_4(target: str) -> Choice:
+    return (None, None) if target == "gfx1200" else _right(target)
+
+
 def _of_torch(target: str) -> Choice:
     return _pair(FN if hasattr(torch, "float8_e4m3fn") else None)
 
@@ -122,7 +126,9 @@ EXERCISE = Exercise(
         Case("RX 9070 XT: so does RDNA 4", target="gfx1201"),
         Case("RX 7900 XTX: no FP8, although 1100 is more than 950", target="gfx1100"),
         Case("MI250X: no FP8", target="gfx90a"),
+        Case("RX 9060 XT: RDNA 4 as well, under a lower number", target="gfx1200"),
         Case("A100: no FP8", target="sm_80"),
+        Case("A10, RTX 3090: no FP8 either, three numbers before the first", target="sm_86"),
         Case("L4, RTX 4090: the first with FP8", target="sm_89"),
         Case("B200: as text, sm_100 comes before sm_89", target="sm_100"),
     ),
@@ -172,6 +178,11 @@ EXERCISE = Exercise(
             "from_ampere_on",
             _from_ampere_on,
             "Ampere (sm_80, sm_86) has no FP8. Which compute capability was the first?",
+        ),
+        Misconception(
+            "one_rdna_4",
+            _one_rdna_4,
+            "RDNA 4 is a family, not one chip: every target that starts with gfx12 has the OCP format.",
         ),
         Misconception(
             "asks_torch",

@@ -46,6 +46,15 @@ _FIRST_WARP_ONLY = """
   return value;
 """.strip("\n")
 
+_THREAD_0_ALONE = """
+  __shared__ float all[1024];
+  all[threadIdx.x] = value;
+  __syncthreads();
+  float sum = 0.0f;
+  if (threadIdx.x == 0) for (int t = 0; t < blockDim.x; ++t) sum += all[t];
+  return sum;
+""".strip("\n")
+
 
 def _writes(value: str) -> Callable[[], str]:
     kernel = f"__global__ void row_sum(const float *x, float *out, int columns) {{ out[blockIdx.x] = {value}; }}"
@@ -88,11 +97,10 @@ EXERCISE = Exercise(
     },
     limits=(
         Limit(
-            "barriers",
-            "A wave reads what another one wrote to shared memory, and nothing makes it wait. Here all waves of a "
-            "block run in step, so the sum is right; on a GPU they do not. Put __syncthreads() between the write and "
-            "the read.",
-            at_least=lambda case: 1 if case["threads"] > 64 else 0,
+            "lane_utilisation",
+            "Most lanes wait while few add, one value after the other. Let all lanes of a wave add at the same time: "
+            "in pairs, then pairs of pairs.",
+            at_least=lambda case: 0.6 if case["threads"] == 1024 else 0.0,
         ),
     ),
     misconceptions=(
@@ -153,8 +161,14 @@ EXERCISE = Exercise(
         Misconception(
             "no_barrier",
             ANSWER.changed(("  __syncthreads();\n", "")),
-            "The numbers are right here, and still a barrier is missing: thread 0 reads partial sums that other waves "
-            "may not have written yet.",
+            "A wave reads what another one wrote to shared memory, and nothing makes it wait: on a GPU the value may "
+            "not be there yet. Put __syncthreads() between the write and the read.",
+        ),
+        Misconception(
+            "thread_0_alone",
+            ANSWER.filled(_THREAD_0_ALONE),
+            "The sum is right, and one lane makes all of it while up to 1023 wait. Add in every wave at the same time, "
+            "by shuffles, and leave only one value a wave for the end.",
         ),
     ),
     hints=(
