@@ -419,17 +419,18 @@ explore("access", "lane * 2")
 # A wave of 64 lanes on 32 banks goes in two groups: lanes 0 to 31, then 32 to 63. In general: groups of as many lanes
 # as there are banks, in lane order; a group takes as many cycles as the most distinct words that it wants of one bank;
 # a group with no active lane takes none. **Conflicts** are the cycles above the least, which is one for each group
-# with an active lane. That is what the counter `bank_conflicts` says. (Accesses of 8 and 16 bytes a lane go in smaller
-# groups: `docs/virtual-gpu.md`.)
+# with an active lane. That is what the counter `bank_conflicts` says. (Accesses of 8 and 16 bytes a lane, and writes on
+# gfx950, go in smaller groups: `docs/facts.md`, Shared memory.)
 #
 # > **Facts: banks**
 # >
-# > - 32 banks of 4 bytes on NVIDIA. (source: CUDA programming guide, shared memory)
-# > - 32 on gfx90a, gfx942 and RDNA, 64 on gfx950. (source: Triton, TargetInfo::getSharedMemoryBanks of the AMD backend)
-# > - On 32 banks a wavefront goes in two groups, lanes 0 to 31 and 32 to 63. (source: AMD's OpenCL programming guide,
-# >   as quoted in [AMD community, thread 196599](https://community.amd.com/thread/196599))
-#
-# That all 64 lanes go together on the 64 banks of `gfx950` we found in no source: the virtual GPU takes it so.
+# > - 32 banks of 4 bytes on NVIDIA. (source: CUDA programming guide, writing CUDA kernels, shared memory)
+# > - 32 on CDNA3 and, for one wave, on RDNA3 and RDNA4; 64 on gfx950. (source:
+# >   [measurements on five chips](https://github.com/nod-ai/amd-shark-ai/blob/main/docs/empirical-lds/lds_summary.md))
+# > - Words are read in two phases on gfx942, lanes 0 to 31 and 32 to 63, and in one phase on gfx950. (source: the same,
+# >   amd-shark-ai docs/empirical-lds/lds_summary.md)
+# > - Writes on gfx950 see 32 banks: of 8 bytes a lane measured, of other sizes after AMD's model. (source: HipKittens,
+# >   analysis/paper_experiments/phases; rocRoller, LDSBankModel.cpp in ROCm/rocm-libraries)
 #
 # **Predict.** 64 threads read one float each, thread `i` word `stride * i`. How many conflicts for strides 1, 2, 32 and
 # 33 on `sm_80`, `gfx942` (32 banks) and `gfx950` (64 banks)? And if all read word 7?
@@ -505,10 +506,10 @@ for target in (*BANKED, "gfx1100"):
 # of 64 is two rows of this block, so each line gets two neighbours. The tile of 32 repairs the stores and pays with
 # conflicts in every read. The tile of 33 has none.
 #
-# Except on `gfx950`: 512. The padding was made for 32 banks. There a group is 64 lanes, two rows of the block at once.
+# Except on `gfx950`: 256. The padding was made for 32 banks. There a read takes 64 lanes at once, two rows of a block.
 # Reading a column, lanes 0 to 31 want words 0, 33, 66, ... and lanes 32 to 63 want 1, 34, 67, ...: modulo 64, word 0 of
-# the one and word 33 × 31 + 1 = 1,024 of the other lie in the same bank. Writing, two rows are words 0 to 31 and 33 to
-# 64, and word 64 meets word 0. One conflict for each of 256 reads and 256 writes. A portable kernel gives the layout of
+# the one and word 33 × 31 + 1 = 1,024 of the other lie in the same bank. One conflict for each of 256 reads. Writes see
+# 32 banks there and go in two phases, so they have none. A portable kernel gives the layout of
 # its tile as a parameter, as Triton does; unit 14 searches for layouts without conflicts.
 #
 # Try it: type `lane * 33`, then `lane % 32 * 33 + lane // 32`, which is the column of the tile; switch the AMD side to

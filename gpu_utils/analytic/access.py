@@ -11,31 +11,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpu_utils.chips.banks import BANKS, WORD, Service, plain, service
 from gpu_utils.chips.table import Table
 from gpu_utils.chips.targets import TARGETS
-from gpu_utils.errors import BadArgument
-
-WORD = 4
-"""Bytes that one bank serves in one cycle."""
+from gpu_utils.errors import BadArgument, UnknownName
 
 Address = int | None
 
 
 @dataclass(frozen=True)
 class MemoryShape:
-    """Sizes that decide transactions: bytes per global transaction, number of shared-memory banks (4 bytes each)."""
+    """What decides transactions: bytes per global transaction, most banks of shared memory that an access sees (4 bytes
+    each), and the target, whose row of `gpu_utils.chips.banks` says how each kind of access is served."""
 
     sector: int = 32
     banks: int = 32
+    target: str = "sm_80"
+
+    def service(self, access: str, size: int) -> Service:
+        """How shared memory serves a "read" or a "write" of `size` bytes a lane."""
+        return service(self.target, access, size)
 
 
 SHAPES: Mapping[str, MemoryShape] = Table(
-    "target", {name: MemoryShape(row.segment, row.banks) for name, row in TARGETS.items()}
+    "target", {name: MemoryShape(row.segment, row.banks, name) for name, row in TARGETS.items()}
 )
 """Target -> its sizes. A transaction is a sector of 32 bytes on NVIDIA and a line of the vector L1 on AMD (sources in
 gpu_utils.chips.targets)."""
-
-BANKS_SOURCE = "CUDA programming guide (NVIDIA); Triton's AMD TargetInfo::getSharedMemoryBanks"
 
 
 # The rules, for many waves at once
@@ -68,32 +70,23 @@ def touched_segments(
     return np.sort(touched, axis=1), lanes
 
 
-def lanes_together(size: int, banks: int) -> int:
-    """Lanes that one cycle can serve: as many as fill all banks once; 12 bytes go as 16 do.
-
-    >>> [lanes_together(size, 32) for size in (1, 4, 8, 12, 16)]
-    [32, 32, 16, 8, 8]
-    """
-    words = max(1, size // WORD)
-    return max(1, banks // (1 << (words - 1).bit_length()))
-
-
-def bank_cycles(offset: np.ndarray, size: int, banks: int) -> tuple[int, int]:
+def bank_cycles(offset: np.ndarray, size: int, served: Service) -> tuple[int, int]:
     """Bank cycles of one shared-memory access and the least possible for the same lanes.
 
-    offset: int64 (waves, lanes), -1 for a lane that does not take part; size: bytes per lane.
-    A wave's lanes go in groups of `lanes_together`. Within a group, a bank serves one word a cycle, the same word to
-    any number of lanes.
+    offset: int64 (waves, lanes), -1 for a lane that does not take part; size: bytes per lane; served: of as many lanes.
+    The lanes of one phase are served together: a bank serves one word a cycle, the same word to any number of lanes.
 
-    >>> bank_cycles(np.arange(64)[None] * 4, 4, 32), bank_cycles(np.arange(64)[None] * 8, 4, 32)
+    >>> one_word = service("gfx942", "read", 4)
+    >>> bank_cycles(np.arange(64)[None] * 4, 4, one_word), bank_cycles(np.arange(64)[None] * 8, 4, one_word)
     ((2, 2), (4, 2))
     """
-    words = max(1, size // WORD)
-    group = lanes_together(size, banks)
+    words, banks = max(1, size // WORD), served.banks
+    if not served.in_order:
+        offset = offset[:, served.order]
     waves, lanes = offset.shape
     first = offset >> 2
     wanted = first[..., None] + np.arange(words)
-    wanted = np.where(offset[..., None] >= 0, wanted, -1).reshape(waves * (-(-lanes // group)), -1)
+    wanted = np.where(offset[..., None] >= 0, wanted, -1).reshape(waves * (lanes // served.together), -1)
     active = (wanted >= 0).any(axis=1)
     ordered = np.sort(wanted, axis=1)
     fresh = np.ones(ordered.shape, bool)
@@ -179,9 +172,9 @@ def transactions(addresses: Sequence[Address], access_bytes: int, segment: int) 
 
 @dataclass(frozen=True)
 class BankLane:
-    """One lane of a shared-memory access: its group, the words and banks it wants, and the cycle that completes it.
+    """One lane of a shared-memory access: its phase, the words and banks it wants, and the cycle that completes it.
 
-    group  lanes of one group are served together; cycle: counted over the whole access from 0; None when inactive
+    group  lanes of one phase are served together; cycle: counted over the whole access from 0; None when inactive
     """
 
     group: int
@@ -197,55 +190,74 @@ class BankAccess:
     cycles     passes through the banks that it takes
     least      passes that the same lanes would need without any conflict
     lanes      one BankLane for each lane
-    together   lanes that are served as one group
+    served     the banks that it sees and the lanes of each phase, with their source
     """
 
     cycles: int
     least: int
     lanes: tuple[BankLane, ...]
-    together: int
+    served: Service
 
     @property
     def conflicts(self) -> int:
         """Cycles above the least, as Nsight Compute and `counters` report bank conflicts."""
         return self.cycles - self.least
 
+    @property
+    def together(self) -> int:
+        """Lanes of a phase."""
+        return self.served.together
 
-def bank_conflicts(addresses: Sequence[Address], banks: int = 32, access_bytes: int = 4) -> BankAccess:
+
+def bank_conflicts(
+    addresses: Sequence[Address], banks: int = 32, access_bytes: int = 4, *, target: str = "", access: str = "read"
+) -> BankAccess:
     """How the banks of shared memory (LDS) serve one access of one wave.
 
     addresses  byte offset of each lane, None where it is inactive
-    banks      32, or 64 on gfx950 (`SHAPES[target].banks`)
-    access_bytes  of one lane: 1 to 16. Wide accesses are served in groups of lanes: see `lanes_together`
+    banks      without a target: the textbook's rule for so many banks, `gpu_utils.chips.banks.plain`
+    access_bytes  of one lane: 1 to 16
+    target     "gfx950": the banks and the phases of this target for this kind of access; `banks` is not used then
+    access     "read" or "write"; some targets serve them differently
 
-    Errors: BadArgument for a number of banks that is no power of two, no bytes, a negative offset.
+    Errors: BadArgument for a number of banks that is no power of two, no bytes, a negative offset, or for another
+    number of lanes than a wave of the target has; UnknownName for a target or an access.
 
     >>> column = [4 * 32 * lane for lane in range(32)]
     >>> bank_conflicts(column).cycles, bank_conflicts(column, banks=64).cycles, bank_conflicts([0] * 32).cycles
     (32, 16, 1)
+    >>> wave = [16 * lane for lane in range(64)]
+    >>> [bank_conflicts(wave, target="gfx950", access_bytes=16, access=way).cycles for way in ("read", "write")]
+    [4, 8]
     """
     _check_access(addresses, access_bytes)
+    if target and target not in BANKS:
+        raise UnknownName("target", target, BANKS)
+    if target and len(addresses) != TARGETS[target].lanes:
+        raise BadArgument(
+            f"there are {len(addresses)} addresses; expected {TARGETS[target].lanes}, one for each lane of a wave of "
+            f"{target}, with None where a lane is inactive"
+        )
     if banks < 1 or banks & (banks - 1):
         raise BadArgument(f"{banks} banks were asked for; expected a power of two such as 32 or 64")
-    together = lanes_together(access_bytes, banks)
+    served = service(target, access, access_bytes) if target else plain(banks, access_bytes, len(addresses))
     count = max(1, access_bytes // WORD)
-    lanes: list[BankLane] = []
+    lanes = [BankLane(0, (), (), None)] * len(addresses)
     done = least = 0
-    for start in range(0, len(addresses), together):
+    for phase, members in enumerate(served.phases):
         queues: dict[int, list[int]] = {}  # bank -> distinct words in the order in which lanes ask for them
-        members = addresses[start : start + together]
-        for at in members:
-            cycle = None
+        for lane in members:
+            cycle, at = None, addresses[lane]
             words = () if at is None else tuple(range(at // WORD, at // WORD + count))
             for word in words:
-                queue = queues.setdefault(word % banks, [])
+                queue = queues.setdefault(word % served.banks, [])
                 if word not in queue:
                     queue.append(word)
                 cycle = max(cycle or 0, done + queue.index(word))
-            lanes.append(BankLane(start // together, words, tuple(word % banks for word in words), cycle))
+            lanes[lane] = BankLane(phase, words, tuple(word % served.banks for word in words), cycle)
         done += max(map(len, queues.values()), default=0)
-        least += any(at is not None for at in members)
-    return BankAccess(done, least, tuple(lanes), together)
+        least += any(addresses[lane] is not None for lane in members)
+    return BankAccess(done, least, tuple(lanes), served)
 
 
 def _rows(addresses: Sequence[Address]) -> tuple[np.ndarray, np.ndarray]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from gpu_utils.analytic.access import BANKS_SOURCE
 from gpu_utils.analytic.inference import MODELS
 from gpu_utils.chips import CHIPS, TARGETS, Figure
+from gpu_utils.chips.banks import BANKS, Service
 from gpu_utils.chips.caches import L2_OF_TARGET
 from gpu_utils.course.cells import parse_cells
 from gpu_utils.course.facts import bare_figure, boxes, is_origin
@@ -36,6 +36,10 @@ _LIMITS = {
     "scalars": "scalar registers of a part",
 }
 """Field of a target -> what the page calls it."""
+_PHASES = """Lanes of one phase wait for each other where they want different words of one bank; lanes of different
+phases never do. An atomic counts as a write. The rule on paper, the counters of the virtual GPUs and the explorer all
+take this table.
+"""
 _ASSUMED = "no confirmed source: taken as on gfx942"
 
 
@@ -67,7 +71,7 @@ def registry_problems() -> list[str]:
     for kind, origin in [
         *((f"target {target.name}", target.source) for target in TARGETS.values()),
         *((f"model {model.name}", model.source) for model in MODELS.values()),
-        ("banks", BANKS_SOURCE),
+        *((f"banks of {name}", row.source.where) for name, rows in BANKS.items() for row in rows.values()),
     ]:
         if not is_origin("source", origin):
             found.append(f"{kind}: the source {origin!r} does not say where")
@@ -119,10 +123,19 @@ def page(course: Course) -> str:
     lines += _table(("limit", *names), limits)
     lines += ["", *_table(("target", "source of its limits"), [(t.name, t.source) for t in TARGETS.values()])]
     lines += ["", "## Memory access", ""]
-    access = [
-        (t.name, f"{t.segment}", t.l1_line.source or _ASSUMED, f"{t.banks}", BANKS_SOURCE) for t in TARGETS.values()
+    access = [(t.name, f"{t.segment}", t.l1_line.source or _ASSUMED) for t in TARGETS.values()]
+    lines += _table(("target", "bytes of a transaction", "source"), access)
+    lines += ["", "## Shared memory", "", _PHASES]
+    alike: dict[tuple[Service, ...], list[str]] = {}
+    for name, kinds_of in BANKS.items():
+        alike.setdefault(tuple(kinds_of.values()), []).append(name)
+    served = [
+        (", ".join(same), way, f"{size}", f"{row.banks}", row.said, row.source.where, row.source.when, row.note)
+        for same in alike.values()
+        for (way, size), row in BANKS[same[0]].items()
     ]
-    lines += _table(("target", "bytes of a transaction", "source", "banks of 4 bytes", "source"), access)
+    heads = ("target", "access", "bytes of a lane", "banks", "lanes of each phase", "source", "looked up", "note")
+    lines += _table(heads, served)
     lines += ["", "## Shapes of models", ""]
     models = [
         (m.name, f"{m.parameters:,}", f"{m.cache.kind}, {m.cache.layers} x {m.cache.values}", m.source)

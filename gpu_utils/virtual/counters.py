@@ -53,10 +53,11 @@ class Access:
     kind: str = "load"
 
 
-# What patterns of addresses cost, for all launches: (sector or banks, bytes of a lane, lanes, addresses) -> counts.
+# What patterns of addresses cost, for all launches: (sector, bytes of a lane, lanes, addresses) -> counts, and
+# (target, read or write, bytes of a lane, addresses) -> counts.
 MOST_SEEN = 256
 _sectors_seen: Kept[tuple[int, int, int, bytes], Touched] = Kept(MOST_SEEN)
-_banks_seen: Kept[tuple[int, int, int, bytes], tuple[int, int]] = Kept(MOST_SEEN)
+_banks_seen: Kept[tuple[str, str, int, bytes], tuple[int, int]] = Kept(MOST_SEEN)
 _FAR = np.int64(1 << 62)
 
 
@@ -121,18 +122,19 @@ class Counters:
         state.turn += 1
 
     def shared_access(self, op: Any, pattern: shared_patterns.Pattern, offset: int, size: int, kind: str) -> None:
-        """Count bank cycles: lanes that want different words of one bank wait for each other.
+        """Count bank cycles: lanes of one phase that want different words of one bank wait for each other.
 
-        Lanes are served in groups that together move at most `banks` words, as documented for 64- and 128-bit accesses.
+        `gpu_utils.chips.banks` says how many banks an access sees and which lanes are a phase.
         """
         access = self.shareds.get(op.index)
         if access is None:
             access = self.shareds[op.index] = Access(kind=kind)
-        key = size, offset % (4 * self.chip.banks)
+        way = "read" if kind == "load" else "write"
+        key = size, offset % (4 * self.chip.banks), way
         cost = pattern.costs.get(key)
         if cost is None:
             place = pattern.base.astype(np.int64) + offset
-            cost = pattern.costs[key] = self._banked(place, size, pattern.mask, pattern.block)
+            cost = pattern.costs[key] = self._banked(place, size, pattern.mask, pattern.block, way)
         waves, lanes, cycles, least = cost
         access.waves += waves
         access.lanes += lanes
@@ -140,14 +142,14 @@ class Counters:
         access.transactions += cycles
         access.ideal += least
 
-    def _banked(self, offset: np.ndarray, size: int, mask: np.ndarray | None, block: int) -> Touched:
+    def _banked(self, offset: np.ndarray, size: int, mask: np.ndarray | None, block: int, way: str) -> Touched:
         """(waves and lanes that take part, bank cycles, the fewest possible)."""
         low = _lowest(offset, mask, 4 * self.chip.banks)
         waves, times = _without_repeats(low, block)
-        key = (self.chip.banks, size, waves.shape[1], waves.tobytes())
+        key = (self.chip.target, way, size, waves.tobytes())
         cycles = _banks_seen.get(key)
         if cycles is None:
-            cycles = _banks_seen.keep(key, bank_cycles(waves, size, self.chip.banks))
+            cycles = _banks_seen.keep(key, bank_cycles(waves, size, self.chip.service(way, size)))
         if mask is None:
             return len(offset), offset.size, cycles[0] * times, cycles[1] * times
         taking_part = int(np.count_nonzero(mask.any(axis=1))), int(np.count_nonzero(mask))

@@ -16,7 +16,8 @@ class Pattern:
 
     low, high: of the lanes that take part, and bits: all their bits together, for the alignment. flat: byte offsets in
     the buffer of the batch; lanes that take no part have the address of one that does. costs: (bytes of a lane,
-    constant offset within the banks) -> (waves, lanes, bank cycles, least cycles). block: waves of a block.
+    constant offset within the banks, read or write) -> (waves, lanes, bank cycles, least cycles).
+    block: waves of a block.
     """
 
     def __init__(self, base: np.ndarray, mask: np.ndarray | None, block_base: np.ndarray, block: int) -> None:
@@ -28,7 +29,7 @@ class Pattern:
         self.flat = base.astype(np.int64) + block_base
         if mask is not None:
             self.flat = np.where(mask, self.flat, self.flat[mask][0])
-        self.costs: dict[tuple[int, int], tuple[int, int, int, int]] = {}
+        self.costs: dict[tuple[int, int, str], tuple[int, int, int, int]] = {}
         self._places: dict[int, np.ndarray] = {}
 
     def holds(self, base: np.ndarray, mask: np.ndarray | None) -> bool:

@@ -42,10 +42,12 @@ __global__ void touch16(const int *offsets, char *x) {
   if (at >= 0) *(volatile four *)(x + at) = four{1, 1, 1, 1};
 }
 
-__global__ void touch_shared(const int *offsets) {
+__global__ void read_shared(const int *offsets, int *out) {
   __shared__ volatile char tile[16384];
+  for (int i = threadIdx.x; i < 16384; i += blockDim.x) tile[i] = 1;  // side by side: no conflict
+  __syncthreads();
   int at = offsets[threadIdx.x];
-  if (at >= 0) tile[at] = 1;
+  if (at >= 0) *out = tile[at];
 }
 """
 
@@ -182,7 +184,7 @@ def test_bank_conflicts_are_those_of_a_compiled_kernel():
     for given in inputs_of("bank_conflicts", fresh=12):
         lanes, banks = len(given["addresses"]), given["banks"]
         target = "sm_80" if lanes == 32 else "gfx942" if banks == 32 else "gfx950"
-        totals = launched(target, "touch_shared", given["addresses"])
+        totals = launched(target, "read_shared", given["addresses"], torch.zeros(1, dtype=torch.int32))
         assert totals["bank_conflicts"] == expected("bank_conflicts", given), given
         seen.add(target)
     assert seen == {"sm_80", "gfx942", "gfx950"}

@@ -195,10 +195,12 @@ def test_a_segment_is_filled_as_far_as_it_is_used():
     "expression", ["lane", "lane * 2", "lane * 32", "lane * 33", "lane // 4", "lane if lane > 9 else None"]
 )
 @pytest.mark.parametrize("size", [1, 4, 8, 16])
-@pytest.mark.parametrize(("lanes", "banks"), [(32, 32), (64, 32), (64, 64)])
-def test_every_word_is_served_once_and_in_as_many_passes_as_are_counted(expression, size, lanes, banks):
-    found = bank_conflicts(addresses(expression, lanes, size), banks, size)
-    served = access.schedule(found, banks)
+@pytest.mark.parametrize("target", ["sm_90", "gfx942", "gfx950", "gfx1100"])
+@pytest.mark.parametrize("way", ["read", "write"])
+def test_every_word_is_served_once_and_in_as_many_passes_as_are_counted(expression, size, target, way):
+    wanted = addresses(expression, TARGETS[target].lanes, size)
+    found = bank_conflicts(wanted, access_bytes=size, target=target, access=way)
+    served, banks = access.schedule(found), found.served.banks
     assert max((row for row, _ in served), default=-1) + 1 == found.cycles
     wanted = sorted((lane, word % banks) for lane, one in enumerate(found.lanes) for word in one.words)
     assert sorted((lane, bank) for (_, bank), served_lanes in served.items() for lane in served_lanes) == wanted
@@ -215,7 +217,14 @@ def test_64_banks_are_drawn_for_gfx950_and_halve_a_column():
     assert words[0].startswith("32 passes through the banks, 1 would do")
     assert words[1].startswith("32 passes through the banks, 1 would do")
     assert "63" in labels(parsed(access.draw("lane", 4, "shared", "gfx950")))
+    assert access.draw("lane * 32", 4, "shared_write", "gfx950").words.splitlines()[1].startswith("64 passes")
     assert access.draw("lane * 32", 4, "shared", "gfx942").words.splitlines()[1].startswith("64 passes")
+
+
+def test_the_drawing_of_a_wide_read_says_which_lanes_go_together():
+    words = access.draw("lane", 16, "shared", "gfx942").words.splitlines()
+    assert "(8 lanes go together, 0-7 first)" in words[0]
+    assert "(8 lanes go together, 0-3 and 20-23 first)" in words[1]
 
 
 def test_a_broken_expression_says_why_and_leaves_the_drawing():

@@ -29,7 +29,11 @@ from gpu_utils.ui.explore.drawing import (
 )
 from gpu_utils.ui.explore.widget import Explorer, choice, in_a_row, slider, typed
 
-MEMORIES = {"global": "global memory", "shared": "shared memory (LDS)"}
+MEMORIES = {
+    "global": "global memory",
+    "shared": "shared memory (LDS), a read",
+    "shared_write": "shared memory (LDS), a write",
+}
 EXAMPLES = (
     "lane",
     "lane + 1",
@@ -53,7 +57,7 @@ def draw(expression: str, element_bytes: int, memory: str, amd: str) -> Picture:
     """A warp of NVIDIA beside a wave of an AMD target, for `tensor[expression]`.
 
     element_bytes  bytes of one element, which is what a lane accesses; element 0 begins at a segment
-    memory         "global" or "shared"; amd: the AMD target
+    memory         of MEMORIES; amd: the AMD target
 
     Errors: BadArgument for an expression that cannot be read or gives a negative index.
     """
@@ -78,15 +82,20 @@ def _side(target: str, expression: str, element_bytes: int, memory: str) -> Pict
             drawing,
             after=small(source),
         )
-    served = bank_conflicts(wanted, shape.banks, element_bytes)
-    width = _LEFT + _PASS + shape.banks * _CELL
-    source = "Banks: CUDA programming guide" if limits.vendor == "nvidia" else "Banks: Triton's AMD TargetInfo"
+    way = "write" if memory == "shared_write" else "read"
+    found = bank_conflicts(wanted, access_bytes=element_bytes, target=target, access=way)
+    banks = found.served.banks
+    width = _LEFT + _PASS + banks * _CELL
+    note = f"; {found.served.note}" if found.served.note else ""
     return picture(
         limits.vendor,
-        _bank_words(served),
-        heading(f"{title}, {shape.banks} banks of 4 bytes"),
-        svg(width, *_banks(served, shape.banks), _bank_words(served), least=width * 0.9),
-        after=small(f"{source}. A row is one pass; the number is the lane served, + where others read the same word."),
+        _bank_words(found),
+        heading(f"{title}, {banks} banks of 4 bytes"),
+        svg(width, *_banks(found), _bank_words(found), least=width * 0.9),
+        after=small(
+            "A row is one pass; the number is the lane served, + where others want the same word. Banks and phases: "
+            f"{found.served.source}{note}."
+        ),
     )
 
 
@@ -148,30 +157,35 @@ def _share(number: int, segment: int, wanted: Sequence[Address], size: int) -> f
 def _bank_words(found: BankAccess) -> str:
     if not found.cycles:
         return "No lane is active: nothing is moved."
-    groups = f" ({found.together} lanes go together)" if found.least > 1 else ""
+    groups = f" ({found.together} lanes go together, {_first(found)} first)" if found.least > 1 else ""
     verdict = "no conflict" if not found.conflicts else f"{count(found.conflicts, 'pass')} lost to bank conflicts"
     return f"{count(found.cycles, 'pass')} through the banks, {found.least} would do{groups}: {verdict}."
 
 
-def schedule(found: BankAccess, banks: int) -> dict[tuple[int, int], list[int]]:
+def _first(found: BankAccess) -> str:
+    """The lanes of the first phase: "0-3 and 20-23"."""
+    return found.served.said.partition(";")[0]
+
+
+def schedule(found: BankAccess) -> dict[tuple[int, int], list[int]]:
     """(pass, bank) -> lanes that are served there; lanes that want the same word share a pass."""
     served: dict[tuple[int, int], list[int]] = {}
     start = 0
-    for first in range(0, len(found.lanes), found.together):
+    for phase in found.served.phases:
         queues: dict[int, list[int]] = {}
-        for lane, wanted in enumerate(found.lanes[first : first + found.together], first):
-            for word in wanted.words:
-                queue = queues.setdefault(word % banks, [])
+        for lane in phase:
+            for word, bank in zip(found.lanes[lane].words, found.lanes[lane].banks, strict=True):
+                queue = queues.setdefault(bank, [])
                 if word not in queue:
                     queue.append(word)
-                served.setdefault((start + queue.index(word), word % banks), []).append(lane)
+                served.setdefault((start + queue.index(word), bank), []).append(lane)
         start += max(map(len, queues.values()), default=0)
     return served
 
 
-def _banks(found: BankAccess, banks: int) -> tuple[float, list[str]]:
+def _banks(found: BankAccess) -> tuple[float, list[str]]:
     """A grid of passes and banks with the lane that each cell serves; rows above the least are the conflicts."""
-    served = schedule(found, banks)
+    served, banks = schedule(found), found.served.banks
     rows = min(found.cycles, _MOST_ROWS)
     left = _LEFT + _PASS
     drawn = [text(_LEFT, 12, "bank", size=10)]
@@ -196,7 +210,7 @@ def _banks(found: BankAccess, banks: int) -> tuple[float, list[str]]:
 def explorer(expression: str = "lane", *, memory: str = "global", element_bytes: int = 4, amd: str = "gfx942") -> Any:
     """An index expression in `lane`, to type or to choose, and a slider for the stride, which writes the expression.
 
-    memory         "global" (segments) or "shared" (banks)
+    memory         "global" (segments), "shared" (banks, of a read) or "shared_write" (of a write)
     element_bytes  1, 2, 4, 8 or 16; amd: the AMD target to compare with
 
     Errors: BadArgument for an expression that cannot be read; UnknownName for a memory, a size or a target.

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 
 from gpu_utils.analytic.access import SHAPES, bank_cycles
+from gpu_utils.chips.banks import service
 from gpu_utils.virtual import MODELS, virtual_gpu
 
 from .single import execute, with_info
@@ -223,14 +224,20 @@ def test_bank_conflicts_of_a_wavefront_count_both_halves(stride, conflicts):
 @pytest.mark.parametrize(("size", "groups"), [(4, 2), (8, 4), (12, 8), (16, 8)])
 def test_wide_accesses_side_by_side_have_no_conflict(size, groups):
     lane = np.arange(64)[None]
-    assert bank_cycles(size * lane, size, 32) == (groups, groups)
+    assert bank_cycles(size * lane, size, service("gfx942", "write", size)) == (groups, groups)
+
+
+def test_reads_of_twelve_bytes_side_by_side_conflict_where_lanes_0_to_3_go_with_20_to_23():
+    lane = np.arange(64)[None]
+    assert bank_cycles(12 * lane, 12, service("gfx942", "read", 12)) == (16, 8)  # words 0-11 and 60-71
 
 
 def test_lanes_that_are_off_cause_no_conflict():
     lane = np.arange(64)[None]
     only = np.where(lane < 2, 128 * lane, -1)
-    assert bank_cycles(only, 4, 32) == (2, 1)
-    assert bank_cycles(np.full((1, 64), -1), 4, 32) == (0, 0)
+    words = service("gfx942", "read", 4)
+    assert bank_cycles(only, 4, words) == (2, 1)
+    assert bank_cycles(np.full((1, 64), -1), 4, words) == (0, 0)
 
 
 def test_lane_utilisation_of_a_divergent_warp():
@@ -327,8 +334,11 @@ def test_scratch_is_kept_out_of_the_global_totals():
     assert totals["scratch_bytes"] == 2 * 64 * 4
 
 
-@pytest.mark.parametrize(("stride", "conflicts"), [(1, 0), (2, 1), (32, 31), (33, 0), (64, 63), (65, 0)])
-def test_gfx950_has_64_banks(stride, conflicts):
+@pytest.mark.parametrize(
+    ("stride", "read", "write"), [(1, 1, 2), (2, 2, 4), (32, 32, 64), (33, 1, 2), (64, 64, 64), (65, 1, 2)]
+)
+def test_words_go_through_64_banks_of_gfx950_when_read_and_through_32_when_written(stride, read, write):
     lane = np.arange(64, dtype=np.uint32)[None]
-    state = execute("gfx950", "ds_write_b32 v0, v1", {"v0": 4 * stride * lane, "v1": lane}, shared=163840)
-    assert state.counters.totals()["shared_cycles"] == 1 + conflicts
+    text = "ds_write_b32 v0, v1\n\ts_waitcnt lgkmcnt(0)\n\tds_read_b32 v2, v0"
+    state = execute("gfx950", text, {"v0": 4 * stride * lane, "v1": lane}, shared=163840)
+    assert [access.transactions for _, access in sorted(state.counters.shareds.items())] == [write, read]
