@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from gpu_utils.analytic.occupancy import occupancy
 from gpu_utils.backends.recording import record_launches
 from gpu_utils.backends.session import Session
+
+if TYPE_CHECKING:
+    from gpu_utils.virtual.isa import Launch
 
 # Totals that are no sums: of several launches the last one's counts.
 _NOT_SUMMED = ("lane_utilisation", "sector_bytes")
@@ -37,24 +43,43 @@ class VirtualBackend:
     def session(self) -> Iterator[Session]:
         """One use of the virtual GPU. The counters are the sums over all launches of the session.
 
-        Two are added: global_sectors_per_ideal, global transactions over the least that the same bytes could need, and
-        barriers, how often a wave met one (0 where a kernel has none).
+        Added are global_sectors_per_ideal, global transactions over the least that the same bytes could need;
+        global_moved_bytes, their bytes; bytes_of_a_load, of one lane, the mean over global loads; barriers, how often a
+        wave met one (0 where a kernel has none); threads, those that were launched; and units_filled, the SMs, CUs or
+        WGPs that the blocks of the launches of Triton's kernels fill, as many on each as fit.
         """
         from gpu_utils.virtual import VirtualGpu, virtual_gpu
 
         def totals(gpu: VirtualGpu) -> dict[str, float]:
-            sums: dict[str, float] = {}
+            sums: dict[str, float] = {"threads": 0, "units_filled": 0}
+            loads = lanes = 0
             for launch in gpu.launches:
                 for name, value in launch.counters.totals().items():
                     sums[name] = value if name in _NOT_SUMMED else sums.get(name, 0) + value
+                accesses = [access for access in launch.counters.globals.values() if access.kind == "load"]
+                loads, lanes = loads + sum(a.bytes for a in accesses), lanes + sum(a.lanes for a in accesses)
+                sums["threads"] += launch.counters.launched_waves * launch.program.lanes
+                sums["units_filled"] += _units_filled(launch)
+            if lanes:
+                sums["bytes_of_a_load"] = loads / lanes
             sums["barriers"] = sums.get("instructions_barrier", 0)
             if sums.get("global_sectors_ideal"):
                 sectors = sums["global_load_sectors"] + sums["global_store_sectors"]
                 sums["global_sectors_per_ideal"] = sectors / sums["global_sectors_ideal"]
+                sums["global_moved_bytes"] = sectors * sums["sector_bytes"]
             return sums
 
         with virtual_gpu(self.target, strict=True, step_limit=STEP_LIMIT) as gpu, record_launches() as launches:
             yield Session("cpu", launches, counts=lambda: totals(gpu))
+
+
+def _units_filled(launch: Launch) -> float:
+    """Blocks of a launch over those that one unit holds; infinite when it holds none, 0 where nobody knows registers."""
+    if not launch.registers:
+        return 0.0
+    waves = launch.counters.launched_waves // launch.counters.launched_blocks
+    fit = occupancy(launch.chip, launch.registers, launch.shared_bytes, waves).blocks
+    return launch.counters.launched_blocks / fit if fit else math.inf
 
 
 def virtual(name: str) -> VirtualBackend:

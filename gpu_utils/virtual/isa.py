@@ -47,7 +47,8 @@ class Launch:
 
     chip: the row of the target. grid, block: (x, y, z). args: the packed parameter buffer, uint8. shared_bytes: shared
     memory per block. packet: the AMD dispatch packet, which `prepare` fills; empty for PTX. fresh: start from registers
-    of zero, for a trace.
+    of zero, for a trace. registers: vector registers of one lane as the vendor's compiler allots them; 0 where nobody
+    has asked it (PTX that was loaded as text).
     """
 
     name: str
@@ -64,3 +65,4 @@ class Launch:
     metadata: Any = None
     text: str = ""
     fresh: bool = False
+    registers: int = 0

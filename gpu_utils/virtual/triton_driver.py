@@ -28,6 +28,7 @@ class _Loaded:
 
     name: str
     text: str
+    registers: int
 
 
 class _Launcher:
@@ -62,7 +63,9 @@ class _Launcher:
         if enter is not None:
             enter(launch_metadata)
         threads = self.metadata.num_warps * gpu.model.lanes
-        gpu.launch(function.text, function.name, (x, y, z), (threads,), values, self.metadata.shared, self.metadata)
+        grid, meta = (x, y, z), self.metadata
+        launch = gpu.launch(function.text, function.name, grid, (threads,), values, meta.shared, meta)
+        launch.registers = function.registers
         if leave is not None:
             leave(launch_metadata)
 
@@ -84,11 +87,13 @@ class _Utils:
         path = next(path for file, path in self.group.items() if file.endswith(f".{suffix}"))
         with open(path) as file:
             text = file.read()
-        info, loaded = decode(text, self.target, name).info, _Loaded(name, text)
+        info = decode(text, self.target, name).info
+        registers, spills = info.compiled_registers, info.spills
         if isa_of(self.target).NAME == "ptx":  # ptxas allots what PTX only names; Triton counts spills in words
             registers, stack = registers_and_stack(kernel, name)
-            return loaded, loaded, registers, stack // 4, info.most_threads
-        return loaded, loaded, info.compiled_registers, info.spills, info.most_threads
+            spills = stack // 4
+        loaded = _Loaded(name, text, registers)
+        return loaded, loaded, registers, spills, info.most_threads
 
     def get_device_properties(self, device: int) -> dict[str, Any]:
         """What Triton's drivers of both vendors give, of the chip that stands for the target; 0: no source is kept.
