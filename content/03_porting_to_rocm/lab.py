@@ -622,7 +622,7 @@ def launch_env(node: dict) -> list[dict[str, str]]:
         variables |= {"PYTORCH_TUNABLEOP_ENABLED": "1", "PYTORCH_TUNABLEOP_TUNING": "0"}
     if target not in node["built_for"]:
         kin = next(other for other in node["built_for"] if other[:-2] == target[:-2])
-        variables["HSA_OVERRIDE_GFX_VERSION"] = f"{kin[3:-2]}.{kin[-2]}.{int(kin[-1], 16)}"
+        variables["HSA_OVERRIDE_GFX_VERSION"] = f"{kin[3:-2]}.{kin[-2]}.{kin[-1]}"
     return [dict(variables) for _ in use]
     # END SOLUTION
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
@@ -65,8 +67,31 @@ def test_a_default_dtype_that_is_left_behind_is_noticed_and_put_back():
         return right(config, weights, tokens, settings)
 
     report = check(port_gpt2.EXERCISE, answer, seed=1)
-    assert "torch's default dtype was left at" in report.headline
+    assert "default dtype left changed: torch.float32 -> torch.float64" in report.headline
     assert torch.get_default_dtype() == torch.float32
+
+
+SWITCHES = {
+    "deterministic mode": lambda: torch.use_deterministic_algorithms(True),
+    "grad mode": lambda: torch.set_grad_enabled(False),
+    "threads": lambda: torch.set_num_threads(2),
+    "cuDNN": lambda: setattr(torch.backends.cudnn, "deterministic", True),
+    "environment": lambda: os.environ.update(CUBLAS_WORKSPACE_CONFIG=":4096:8"),
+}
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_so_is_every_other_switch(name):
+    right = port_gpt2._variant()
+
+    def answer(**inputs):
+        result = right(**inputs)
+        SWITCHES[name]()
+        return result
+
+    report = check(port_gpt2.EXERCISE, answer, seed=1)
+    assert f"{name} left changed" in report.headline
+    assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
 
 
 def test_a_tile_past_the_answer_compiles_and_would_not_load():

@@ -30,7 +30,7 @@ def judged(value: Any, **params: Any) -> tuple[str, str]:
         ({ROCR: "1"}, {"target": "gfx1100", "gpus": 2, "use": [1]}),
         ({ROCR: "1", HIP: "0"}, {"target": "gfx1100", "gpus": 2, "use": [1]}),
         ({}, {"target": "gfx90a", "gpus": 4, "use": [0, 1, 2, 3]}),
-        ({"OMP_NUM_THREADS": "8", HIP: " 2, 3"}, {"target": "gfx90a", "gpus": 4, "use": [2, 3]}),
+        ({"TORCH_NCCL_HIGH_PRIORITY": "0", HIP: " 2, 3"}, {"target": "gfx90a", "gpus": 4, "use": [2, 3]}),
         ({HIP: "", CUDA: "3,2"}, {"target": "gfx90a", "gpus": 4, "use": [3, 2], "inherited": {HIP: "0"}}),
         ({ROCR: "1,2,3", HIP: "0,2"}, {"target": "gfx90a", "gpus": 4, "use": [1, 3], "inherited": {ROCR: "1,2,3"}}),
         ({"NCCL_P2P_DISABLE": "0"}, {"target": "sm_80", "gpus": 2, "use": [0, 1]}),
@@ -59,6 +59,27 @@ def test_a_mistake_is_told_in_one_sentence(value: Any, kind: str, said: str) -> 
     assert found == kind
     assert said in sentence
     assert "\n" not in sentence
+
+
+ALL = {"target": "gfx942", "gpus": 2, "use": [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "said"),
+    [
+        ({"NCCL_MIN_NCHANNELS": "64"}, "value:NCCL_MIN_NCHANNELS", "is '64'; the lesson's fact for this node says 112"),
+        ({"NCCL_MIN_NCHANNELS": "112", "OMP_NUM_THREADS": "8"}, "extra:OMP_NUM_THREADS", "leave it out"),
+        ({"NCCL_MIN_NCHANNELS": "112", "GPU_MAX_HW_QUEUES": "2"}, "extra:GPU_MAX_HW_QUEUES", "leave it out"),
+    ],
+)
+def test_a_value_of_ones_own_or_a_setting_too_many_is_told(value: dict[str, str], kind: str, said: str) -> None:
+    found, sentence = judged([value, value], **ALL)
+    assert found == kind
+    assert said in sentence
+
+
+def test_every_process_needs_the_settings() -> None:
+    assert judged([{"NCCL_MIN_NCHANNELS": "112"}, {}], **ALL)[0] == "missing:NCCL_MIN_NCHANNELS"
 
 
 def test_the_mask_of_the_scheduler_may_not_be_changed() -> None:

@@ -12,8 +12,8 @@ from unittest import mock
 
 import torch
 
-from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.chips import TARGETS
+from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 
 Settings = dict[str, Any]
@@ -151,6 +151,24 @@ def _call(answer: Callable[[], Settings], inputs: Inputs) -> Settings:
         return answer()
 
 
+def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
+    """The first setting that is wrong, in the order of the statement: one wrong answer often spoils a later one."""
+    wanted = device_agnostic_reference(**inputs)
+    if not isinstance(value, dict):
+        return Difference("type", f"the result is of type {type(value).__name__}, expected a dict with eight settings")
+    if strange := sorted(map(str, value.keys() ^ wanted.keys())):
+        words = "is missing" if strange[0] in wanted else "is not one of the eight settings"
+        return Difference(f"key:{strange[0]}", f"the setting {strange[0]!r} {words}")
+    for name, right in wanted.items():
+        given = value[name]
+        if given != right or isinstance(given, bool) != isinstance(right, bool):
+            limit = f", where {inputs['limit']}=0,1" if inputs["limit"] else ""
+            return Difference(
+                f"{name}:{given!r}", f"{name!r} is {given!r:.80} on {case['machine']}{limit}, expected {right!r}"
+            )
+    return None
+
+
 def _right_target() -> str:
     properties = torch.cuda.get_device_properties(0)
     return properties.gcnArchName.split(":")[0] if torch.version.hip else f"sm_{properties.major}{properties.minor}"
@@ -214,9 +232,12 @@ def _dtype_with_emulation() -> str:
     return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
 
 
-def _ranks_of_cuda_visible_devices() -> int:
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return len(listed.split(",")) if listed else 8
+def _ranks_of_a_variable(otherwise: int) -> Callable[[], int]:
+    def ask() -> int:
+        listed = os.environ.get("HIP_VISIBLE_DEVICES") or os.environ.get("CUDA_VISIBLE_DEVICES")
+        return len(listed.split(",")) if listed else otherwise
+
+    return ask
 
 
 _EMULATED = {"dtype": _dtype_with_emulation, "grad_scaler": lambda: _dtype_with_emulation() == "float16"}
@@ -236,7 +257,7 @@ EXERCISE = Exercise(
     kind="host",
     inputs=_inputs,
     reference=device_agnostic_reference,
-    tolerance=lambda case, inputs: EXACT,
+    judge=_judge,
     dtype=lambda inputs: None,
     call=_call,
     cases=(
@@ -249,6 +270,9 @@ EXERCISE = Exercise(
         Case("bfloat16 and no FP8", machine="one A100"),
         Case("a ROCm build and no GPU", machine="a ROCm build, no GPU"),
         Case("six of eight GPUs are hidden, by AMD's variable", machine="eight MI300X", limit="HIP_VISIBLE_DEVICES"),
+        Case("the same, by the layer below it", machine="eight MI300X", limit="ROCR_VISIBLE_DEVICES"),
+        Case("the same, by CUDA's variable, which HIP reads too", machine="eight MI300X", limit="CUDA_VISIBLE_DEVICES"),
+        Case("one GPU and no variable", machine="one MI355X"),
     ),
     fresh=_fresh,
     trivial={
@@ -328,10 +352,16 @@ EXERCISE = Exercise(
             "torch has no backend of that name: RCCL answers to the name of NVIDIA's library.",
         ),
         Misconception(
-            "reads_cuda_visible_devices",
-            _asking(ranks=_ranks_of_cuda_visible_devices),
-            "CUDA_VISIBLE_DEVICES may be absent, and on AMD two more variables hide devices. Ask torch how many it "
-            "sees.",
+            "reads_a_variable",
+            _asking(ranks=_ranks_of_a_variable(8)),
+            "A visibility variable says what somebody asked for. Often none is set, and on AMD there are three. Ask "
+            "torch how many devices it sees.",
+        ),
+        Misconception(
+            "one_without_a_variable",
+            _asking(ranks=_ranks_of_a_variable(1)),
+            "Where no visibility variable is set, nothing is hidden, and torch sees every GPU of the machine. Ask it "
+            "how many.",
         ),
     ),
     hints=(

@@ -1,6 +1,6 @@
 """03.launch_env: the environment of each process of a job on a described node.
 
-An answer is judged by the rules of `w2w doctor --node`, so every environment that they find nothing in is right.
+An answer is judged by the rules of `w2w doctor --node`, and must set nothing that they do not ask for.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from gpu_utils.analytic.node import Node, generation
-from gpu_utils.analytic.node_rules import findings
-from gpu_utils.analytic.visibility import CUDA, HIP, ROCR
+from gpu_utils.analytic.node_rules import OVERRIDE_VARIABLE, findings
+from gpu_utils.analytic.visibility import CUDA, HIP, ROCR, VARIABLES
 from gpu_utils.errors import BadArgument
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
@@ -55,7 +55,7 @@ def _settings(node: Description) -> dict[str, str]:
             settings |= {"TORCH_NCCL_HIGH_PRIORITY": "1", "GPU_MAX_HW_QUEUES": "2"}
     if node["target"] not in node["built_for"]:
         kin = next(target for target in node["built_for"] if generation(target) == generation(node["target"]))
-        settings["HSA_OVERRIDE_GFX_VERSION"] = f"{int(kin[3:-2])}.{kin[-2]}.{int(kin[-1], 16)}"
+        settings[OVERRIDE_VARIABLE] = f"{kin[3:-2]}.{kin[-2]}.{kin[-1]}"
     if node["tuned_gemms"]:
         settings |= {"PYTORCH_TUNABLEOP_ENABLED": "1", "PYTORCH_TUNABLEOP_TUNING": "0"}
     return settings
@@ -102,10 +102,36 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     except BadArgument as problem:
         return Difference("list", str(problem))
     if first is None:
-        return None
+        return _as_asked(node, value)
     seen = described.seen[0].gpus
     kind = f"{first.kind}:{_joined(list(seen))}" if first.kind in ("wrong-gpus", "cut-list") else first.kind
     return Difference(kind, f"{first.found}: {first.does} (source: {first.source})")
+
+
+def _as_asked(node: Description, value: Environments) -> Difference | None:
+    """Every process has all that the node asks for, and nothing else; "0" and an empty text switch nothing on."""
+    wanted = _settings(node)
+    for rank, one in enumerate(value):
+        for name, right in wanted.items():
+            found = one.get(name, node["inherited"].get(name))
+            if found is None:
+                return Difference(
+                    f"missing:{name}", f"process {rank} lacks {name}={right}; every process needs its own settings"
+                )
+            if found != right and name != OVERRIDE_VARIABLE:
+                return Difference(
+                    f"value:{name}",
+                    f"process {rank}: {name} is {found!r}; the lesson's fact for this node says {right}",
+                )
+        for name, found in one.items():
+            if name in wanted or name in VARIABLES or found in ("", "0", node["inherited"].get(name)):
+                continue
+            return Difference(
+                f"extra:{name}",
+                f"process {rank}: {name}={found} is set, and nothing in the description of this node asks for it; "
+                "leave it out",
+            )
+    return None
 
 
 def _masked(mask: Callable[[Description], Mapping[str, str]]) -> Callable[[Description], Environments]:
@@ -159,13 +185,27 @@ def _one_gpu_for_each(node: Description) -> Environments:
 
 def _override_for_all(node: Description, environment: dict[str, str]) -> None:
     if _amd(node):
-        environment["HSA_OVERRIDE_GFX_VERSION"] = "11.0.0"
+        environment[OVERRIDE_VARIABLE] = "11.0.0"
+
+
+def _rdna_3(node: Description, environment: dict[str, str]) -> None:
+    if OVERRIDE_VARIABLE in environment:
+        environment[OVERRIDE_VARIABLE] = "11.0.0"
+
+
+def _streams_for_all(node: Description, environment: dict[str, str]) -> None:
+    if node["target"] == "gfx942":
+        environment |= {"TORCH_NCCL_HIGH_PRIORITY": "1", "GPU_MAX_HW_QUEUES": "2"}
+
+
+def _first_only(node: Description) -> Environments:
+    return [_mask(node) | (_settings(node) if rank == 0 else {}) for rank in range(len(node["use"]))]
 
 
 def _own_name(node: Description, environment: dict[str, str]) -> None:
     own = node["target"]
     if _amd(node) and own in node["built_for"]:
-        environment["HSA_OVERRIDE_GFX_VERSION"] = f"{int(own[3:-2])}.{own[-2]}.{int(own[-1], 16)}"
+        environment[OVERRIDE_VARIABLE] = f"{int(own[3:-2])}.{own[-2]}.{int(own[-1], 16)}"
 
 
 def _tunes(node: Description, environment: dict[str, str]) -> None:
@@ -248,6 +288,23 @@ _MISCONCEPTIONS = (
         "generation is there?",
     ),
     Misconception(
+        "override_of_rdna_3",
+        _with(_rdna_3),
+        "11.0.0 is the name of one RDNA 3 chip. A GPU of another generation needs the name of its own generation that "
+        "the libraries know.",
+    ),
+    Misconception(
+        "sorts_the_gpus",
+        _masked(lambda node: _mask({**node, "use": sorted(node["use"])})),
+        "The local rank is a place in the list, so the order of `use` counts: GPU 7 before GPU 2 means that rank 0 has "
+        "GPU 7.",
+    ),
+    Misconception(
+        "settings_for_rank_0",
+        _first_only,
+        "Each process reads its own environment. What only the first one has, the others do without.",
+    ),
+    Misconception(
         "no_channels",
         _with(_without("NCCL_MIN_NCHANNELS")),
         "AMD's guide for MI300X raises the least number of RCCL's channels. RCCL reads NCCL's variables.",
@@ -261,6 +318,12 @@ _MISCONCEPTIONS = (
         "no_priority",
         _with(_without("TORCH_NCCL_HIGH_PRIORITY", "GPU_MAX_HW_QUEUES")),
         "This job computes while it communicates. Which two settings make room for RCCL's streams on MI300X?",
+    ),
+    Misconception(
+        "streams_without_overlap",
+        _with(_streams_for_all),
+        "Two settings make room for communication behind compute. A job that does not overlap the two, or has one GPU "
+        "only, gains nothing from them.",
     ),
     Misconception(
         "tunes_in_every_run",
@@ -284,14 +347,17 @@ def _fresh(rng: random.Random) -> Case:
     kind = rng.choice(("scheduler", "hip", "nvidia", "workstation"))
     if kind == "workstation":
         gpus = rng.randint(1, 4)
-        target = rng.choice(("gfx1100", "gfx1103", "gfx1101", "gfx1201"))
+        target = rng.choice(("gfx1100", "gfx1103", "gfx1101", "gfx1201", "gfx1032", "gfx1200"))
         return Case("a workstation nobody described", target=target, gpus=gpus, use=[rng.randrange(gpus)])
     shared = sorted(rng.sample(range(8), rng.randint(4, 7)))
-    use = sorted(rng.sample(shared, rng.randint(2, 4)))
+    use = rng.sample(shared, rng.randint(1, 4))
     if kind == "nvidia":
         target, inherited = rng.choice(("sm_80", "sm_90")), {CUDA: _joined(shared)}
     else:
-        target, inherited = rng.choice(("gfx942", "gfx90a")), {ROCR if kind == "scheduler" else HIP: _joined(shared)}
+        target, inherited = (
+            rng.choice(("gfx942", "gfx942", "gfx90a")),
+            {ROCR if kind == "scheduler" else HIP: _joined(shared)},
+        )
     flags = {"overlap": rng.random() < 0.5, "tuned_gemms": rng.random() < 0.3}
     return Case("a node nobody described", target=target, gpus=8, use=use, inherited=inherited, **flags)
 
@@ -331,8 +397,17 @@ EXERCISE = Exercise(
         ),
         Case("matrix products were tuned yesterday", target="gfx942", gpus=8, use=_ALL, tuned_gemms=True),
         Case("MI250X: the advice for MI300X is not for it", target="gfx90a", gpus=8, use=_ALL, overlap=True),
+        Case("one MI300X alone has nobody to talk to", target="gfx942", gpus=8, use=[3], overlap=True),
+        Case(
+            "two MI300X that compute while they communicate, in another order",
+            target="gfx942",
+            gpus=8,
+            use=[7, 2],
+            overlap=True,
+        ),
         Case("the second GPU of a workstation, alone", target="gfx1100", gpus=2, use=[1]),
         Case("a laptop's GPU, for which no library was built", target="gfx1103", gpus=1, use=[0]),
+        Case("an RDNA 2 GPU: its generation has another name", target="gfx1031", gpus=1, use=[0]),
         Case(
             "NVIDIA, where one variable counts physical GPUs",
             target="sm_90",
@@ -340,6 +415,7 @@ EXERCISE = Exercise(
             use=[6, 7],
             inherited={CUDA: "4,5,6,7"},
         ),
+        Case("NVIDIA has a file of tuned matrix products too", target="sm_90", gpus=8, use=_ALL, tuned_gemms=True),
     ),
     fresh=_fresh,
     trivial={

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import random
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
+from gpu_utils.errors import BackendUnavailable
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 from gpu_utils.grading.watch import Watch
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
@@ -23,7 +26,15 @@ ADAM_EPS = 1e-8
 """torch's default, which unit 01 uses."""
 
 _PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
-_AS_BEFORE = "float32 products stay float32"
+_AS_BEFORE = "as they were"
+
+
+class CalledCuda(BackendUnavailable):
+    """The answer called cuda() where there is no GPU."""
+
+
+class PinnedMemory(BackendUnavailable):
+    """The answer called pin_memory() where there is no GPU."""
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -133,21 +144,74 @@ class _ProductTypes(Watch):
         return result
 
 
+_SWITCHES: tuple[tuple[str, Callable[[], Any], Callable[[Any], Any]], ...] = (
+    ("float32 precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    ("default dtype", torch.get_default_dtype, torch.set_default_dtype),
+    ("deterministic mode", torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    ("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
+    ("anomaly mode", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    ("threads", torch.get_num_threads, torch.set_num_threads),
+    ("autocast on the CPU", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
+    ("cuDNN", lambda: _of_cudnn(), lambda flags: _set_cudnn(flags)),
+    ("environment", lambda: dict(os.environ), lambda names: _set_environment(names)),
+)
+"""What an answer could leave switched for everybody else: its name, how to ask for it, how to put it back."""
+
+
+def _of_cudnn() -> tuple[bool, bool]:
+    return torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic
+
+
+def _set_cudnn(flags: tuple[bool, bool]) -> None:
+    torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = flags
+
+
+def _set_environment(names: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(names)
+
+
 @contextlib.contextmanager
 def _switches() -> Iterator[dict[str, str]]:
-    """What became of torch's switches for float32 products and for the default dtype; both are put back afterwards."""
+    """What became of the switches, as {"switches": text}; all are put back afterwards."""
+    precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
-    default = torch.get_default_dtype()
-    found: dict[str, str] = {}
+    before = [ask() for _, ask, _ in _SWITCHES]
+    found = {"switches": _AS_BEFORE}
     try:
         yield found
-        exact = torch.get_float32_matmul_precision() == "highest"
-        found["switches"] = _AS_BEFORE if exact else "float32 products were switched to tf32 for the whole process"
-        if torch.get_default_dtype() != default:
-            found["switches"] = f"torch's default dtype was left at {torch.get_default_dtype()} for the whole process"
+        for (name, ask, _), old in zip(_SWITCHES, before, strict=True):
+            if (new := ask()) != old:
+                values = "" if isinstance(new, dict) else f": {old} -> {new}"
+                found["switches"] = f"{name} left changed{values}"
+                break
     finally:
-        torch.set_default_dtype(default)
-        torch.set_float32_matmul_precision("highest")
+        for (_, _, put), old in zip(_SWITCHES, before, strict=True):
+            put(old)
+        torch.set_float32_matmul_precision(precision)
+
+
+@contextlib.contextmanager
+def _without_a_gpu() -> Iterator[None]:
+    """cuda() and pin_memory() say why they fail, in the same words whatever torch was built for."""
+    if torch.cuda.is_available():
+        yield
+        return
+
+    def refuse(kind: type[BackendUnavailable], what: str) -> Callable[..., Any]:
+        def call(*_: Any, **__: Any) -> Any:
+            raise kind(
+                f"{what} needs a GPU, and this machine has none; the tensors that you are given lie where the "
+                "work belongs"
+            )
+
+        return call
+
+    with contextlib.ExitStack() as stack:
+        for owner in (Tensor, nn.Module):
+            stack.enter_context(mock.patch.object(owner, "cuda", refuse(CalledCuda, "cuda()")))
+        stack.enter_context(mock.patch.object(Tensor, "pin_memory", refuse(PinnedMemory, "pin_memory()")))
+        yield
 
 
 def _on(device: torch.device, weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -160,7 +224,7 @@ def _call(answer: Callable[..., Any], inputs: Inputs) -> dict[str, Any]:
     del inputs["on_cpu"]
     if on_cpu:
         inputs |= {"weights": _on(torch.device("cpu"), inputs["weights"]), "tokens": inputs["tokens"].cpu()}
-    with _switches() as switches, _ProductTypes() as products, warnings.catch_warnings():
+    with _switches() as switches, _without_a_gpu(), _ProductTypes() as products, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns where "cuda" is asked for and there is none; the verdict tells
         result = answer(**inputs)
     if not isinstance(result, dict) or not isinstance(result.get("weights"), dict) or "losses" not in result:
@@ -205,16 +269,18 @@ def _variant(
     ),
     scaler: bool = False,
     groups: Callable[[nn.Module, float], Any] = parameter_groups,
-    tf32: bool = False,
+    switch: Callable[[], Any] = lambda: None,
     keeps_dtype: bool = True,
+    share: Callable[[int], float] = lambda parts: 1 / parts,
+    told: Callable[[int], float] = lambda parts: 1 / parts,
+    clips_each: bool = False,
 ) -> Callable[..., dict[str, Any]]:
     """A port: the right one with one thing left as it was."""
 
     def answer(
         config: dict[str, int], weights: dict[str, Tensor], tokens: Tensor, settings: dict[str, Any]
     ) -> dict[str, Any]:
-        if tf32:
-            torch.set_float32_matmul_precision("high")
+        switch()
         model = GPT2(GPT2Config(**config)).to(tokens.device)
         if keeps_dtype:
             model = model.to(weights["wte.weight"].dtype)
@@ -228,9 +294,11 @@ def _variant(
             for part in parts:
                 part = move(part)
                 with autocast(part.device, settings["bf16"]):
-                    loss = model.loss(part[:, :-1], part[:, 1:]) / len(parts)
-                scale.scale(loss).backward()
-                total += loss.item()
+                    loss = model.loss(part[:, :-1], part[:, 1:])
+                scale.scale(loss * share(len(parts))).backward()
+                total += loss.item() * told(len(parts))
+                if clips_each:
+                    nn.utils.clip_grad_norm_(model.parameters(), settings["clip"])
             nn.utils.clip_grad_norm_(model.parameters(), settings["clip"])
             scale.step(optimizer)
             scale.update()
@@ -257,8 +325,8 @@ def _fresh(rng: random.Random) -> Case:
         "sizes nobody chose",
         precision=rng.choice(["float64", "float32"]),
         width=2 * rng.randint(4, 10),
-        steps=rng.randint(1, 3),
-        parts=rng.randint(1, 2),
+        steps=rng.randint(2, 3),
+        parts=rng.randint(1, 3),
         clip=rng.choice([0.3, 1.0]),
     )
 
@@ -279,6 +347,7 @@ EXERCISE = Exercise(
             **{"precision": "float64", "width": 16, "steps": 2, "parts": 1, "on_cpu": True},
         ),
         Case("several parts a step, and clipping that bites", precision="float64", width=8, steps=2, parts=2, clip=0.1),
+        Case("three parts a step, and clipping that begins to bite", precision="float64", width=8, steps=3, parts=3),
         Case("float32 must stay float32", precision="float32", width=32, steps=2, parts=2),
         Case(
             "matrix products in bfloat16; on the CPU, also where there is a GPU",
@@ -336,9 +405,33 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "leaves_tf32_on",
-            _variant(tf32=True),
+            _variant(switch=lambda: torch.set_float32_matmul_precision("high")),
             "The switch for tf32 is global, and it changes what float32 means on every device that has such products "
             "(xf32 on MI300X). Where float32 is asked for, leave it alone.",
+        ),
+        Misconception(
+            "leaves_deterministic_mode_on",
+            _variant(switch=lambda: torch.use_deterministic_algorithms(True)),
+            "Deterministic algorithms are asked for in the whole process, and everything that runs after your function "
+            "gets them too. This step needs no such switch.",
+        ),
+        Misconception(
+            "sums_the_parts",
+            _variant(share=lambda parts: 1.0, told=lambda parts: 1.0),
+            "The loss is as many times too large as there are parts: each part counts with its share, one over the "
+            "number of parts.",
+        ),
+        Misconception(
+            "gradient_of_the_sum",
+            _variant(share=lambda parts: 1.0),
+            "The losses are right and the gradients are as many times too large as there are parts. AdamW hides a "
+            "factor, clipping does not: which loss was backward() called on?",
+        ),
+        Misconception(
+            "clips_each_part",
+            _variant(clips_each=True),
+            "The gradient is clipped after every part. The norm that is meant is that of the whole step, so clip once, "
+            "after the last part.",
         ),
         Misconception(
             "forgets_the_dtype",
