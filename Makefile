@@ -1,4 +1,4 @@
-# The habits of everyone who works on the course; CI runs the same commands through `w2w test`.
+# The habits of everyone who works on the course; CI runs the same commands through `./w2w test`.
 # UNIT chooses one unit for preview: make preview UNIT=04
 PYTHON := .venv/bin/python
 W2W := .venv/bin/w2w

@@ -19,6 +19,7 @@ from typing import Protocol
 from gpu_utils.backends.recording import Launch, idle_kernels, record_launches
 from gpu_utils.backends.session import Session
 from gpu_utils.backends.virtual import virtual
+from gpu_utils.command import w2w
 from gpu_utils.errors import BackendUnavailable, UnknownName
 
 __all__ = [
@@ -107,8 +108,8 @@ def _no_gpu() -> str | None:
     try:
         seen = torch.cuda.is_available()
     except Exception as problem:
-        return f"torch could not ask the driver ({type(problem).__name__}: {problem}); run w2w doctor"
-    return None if seen else "torch sees no NVIDIA or AMD GPU; run w2w doctor to see what is missing"
+        return f"torch could not ask the driver ({type(problem).__name__}: {problem}); run {w2w('doctor')}"
+    return None if seen else f"torch sees no NVIDIA or AMD GPU; run {w2w('doctor')} to see what is missing"
 
 
 def _no_triton() -> str | None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from gpu_utils.command import w2w
 from gpu_utils.errors import W2WError
 
 
@@ -37,7 +38,7 @@ COMMANDS = {
 
 HELP = """Warp to Wavefront: GPUs of both vendors, from the model down to the machine code.
 
-Each command has its own help with an example: w2w study --help
+Each command has its own help with an example: ./w2w study --help
 """
 
 
@@ -65,6 +66,6 @@ def program() -> TyperGroup:
 def main() -> None:
     """Run the command that sys.argv names; an error of the course is one sentence and exit code 1."""
     try:
-        program().main(prog_name="w2w")
+        program().main(prog_name=w2w())
     except W2WError as error:
         sys.exit(f"w2w: {error}")

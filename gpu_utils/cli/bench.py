@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from gpu_utils.cli.bench_cold import MeasureFailed, python_seconds, waits
+from gpu_utils.command import w2w
 from gpu_utils.errors import UnknownName
 
 MEDIAN_CHECK_SECONDS = 1.0
@@ -39,7 +40,7 @@ def bench(
     With `virtual`: how fast the virtual GPUs run the kernel set, against Triton's interpreter.
     Exits non-zero when a limit of the course is missed.
 
-    Example: w2w bench virtual
+    Example: ./w2w bench virtual
     """
     if what not in ("course", "virtual"):
         raise UnknownName("measurement", what, ["course", "virtual"])
@@ -153,10 +154,10 @@ def _one_start(root: Path, environment: dict[str, str]) -> float:
             except OSError:
                 if server.poll() is not None:
                     raise MeasureFailed(
-                        f"./w2w study ended with code {server.returncode} before it answered; run it to see why"
+                        f"{w2w('study')} ended with code {server.returncode} before it answered; run it to see why"
                     ) from None
                 time.sleep(0.02)
-        raise MeasureFailed("./w2w study did not answer within 120 s; run it to see why")
+        raise MeasureFailed(f"{w2w('study')} did not answer within 120 s; run it to see why")
     finally:
         if server.poll() is None:
             os.killpg(server.pid, signal.SIGINT)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from gpu_utils.command import w2w
 from gpu_utils.course import build as builder
 from gpu_utils.course import facts_page
 from gpu_utils.course import validate as validator
@@ -26,7 +27,7 @@ def build(
 ) -> None:
     """Make notebooks/, labs/ and solutions/ from content/, and docs/facts.md.
 
-    Example: w2w build 04
+    Example: ./w2w build 04
     """
     here = course()
     chosen = [here.find(text) for text in units] if units else here.written()
@@ -52,7 +53,7 @@ def build(
     if not check:
         console.print(f"{made}: {len(changed)} changed")
     elif wrong:
-        console.print(f"{len(wrong)} files differ from a rebuild of {made}; run `w2w build`")
+        console.print(f"{len(wrong)} files differ from a rebuild of {made}; run `{w2w('build')}`")
         raise typer.Exit(1)
     else:
         console.print(f"{made} are current")
@@ -64,7 +65,7 @@ def validate(
 ) -> None:
     """Run every cell of the lessons and solutions; fail on an error, a failing check, a dead kernel or a timeout.
 
-    Example: w2w validate 04
+    Example: ./w2w validate 04
     """
     here = course()
     paths = validator.notebooks_to_validate(here, units or [])

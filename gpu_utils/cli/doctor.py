@@ -14,6 +14,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from gpu_utils.command import script, w2w
+
 ELSEWHERE = "Triton has no build for it: use a Linux container, or a remote Linux machine over ssh"
 FREE_GIB = 2
 COMPILED_FOR = ("sm_90", "gfx942")
@@ -41,9 +43,9 @@ def doctor(
     With --node, look at a described node of GPUs instead of this machine: which physical GPUs each process sees, and
     which settings fail or cost speed, each with its source; exits non-zero when something is wrong.
 
-    Example: w2w doctor
+    Example: ./w2w doctor
 
-    Example: w2w doctor --node work/03_porting_to_rocm/nodes/mi300x_three_faults.yaml
+    Example: ./w2w doctor --node work/03_porting_to_rocm/nodes/mi300x_three_faults.yaml
 
     A description has gpus, processes, and chip (MI300X) or target (gfx1103). It may have environment (variables of all
     processes), each_process (variables in which {rank} stands for the local rank), use (physical numbers),
@@ -109,12 +111,13 @@ def pytorch() -> Finding:
     try:
         import torch
     except ImportError as error:
-        return Finding("PyTorch", str(error), "run ./w2w, which installs it", False)
+        return Finding("PyTorch", str(error), f"run {script()}, which installs it", False)
     if torch.version.hip:
         return Finding("PyTorch", torch.__version__, f"built for AMD, ROCm {torch.version.hip}")
     if torch.version.cuda:
         return Finding("PyTorch", torch.__version__, f"built for NVIDIA, CUDA {torch.version.cuda}")
-    return Finding("PyTorch", torch.__version__, "built for the CPU; W2W_TORCH=cuda ./w2w installs NVIDIA's build")
+    means = f"built for the CPU; W2W_TORCH=cuda {script()} installs NVIDIA's build, W2W_TORCH=rocm AMD's"
+    return Finding("PyTorch", torch.__version__, means)
 
 
 def triton() -> Finding:
@@ -122,7 +125,7 @@ def triton() -> Finding:
     try:
         import triton
     except ImportError as error:
-        return Finding("Triton", str(error), "run ./w2w, which installs it", False)
+        return Finding("Triton", str(error), f"run {script()}, which installs it", False)
     return Finding("Triton", triton.__version__, "kernels can be written")
 
 
@@ -137,7 +140,7 @@ def device() -> Finding:
     drivers = [name for name, path in (("NVIDIA", "/dev/nvidia0"), ("AMD", "/dev/kfd")) if Path(path).exists()]
     if drivers:
         build = {"NVIDIA": "cuda", "AMD": "rocm"}[drivers[0]]
-        means = f"an {drivers[0]} driver is loaded, but this PyTorch cannot use it; try W2W_TORCH={build} ./w2w"
+        means = f"an {drivers[0]} driver is loaded, but this PyTorch cannot use it; try W2W_TORCH={build} {script()}"
         return Finding("device", str(found), found.problem or means, None)
     means = "no GPU: kernels run on virtual GPUs of both vendors, and compile for more targets"
     return Finding("device", str(found), means, None)
@@ -155,7 +158,7 @@ def compiling(target: str) -> Finding:
 
         compiled = compile_for(copy_kernel, target, signature={"x_ptr": "*fp32", "y_ptr": "*fp32"}, BLOCK=128)
     except (CompileFailed, ImportError) as error:
-        return Finding(what, str(error), "install Triton again: remove .venv and run ./w2w", False)
+        return Finding(what, str(error), f"install Triton again: remove .venv and run {script()}", False)
     vendor = TARGETS[target].vendor.upper()
     return Finding(what, f"{len(compiled.binary)} bytes of machine code", f"kernels compile for {vendor} with no GPU")
 
@@ -167,7 +170,8 @@ def cpp() -> Finding:
     from gpu_utils.compiler.clang import installed
 
     if not installed():
-        means = "C++ of your own cannot be compiled or graded; W2W_EXTRAS=hip ./w2w study installs it (about 411 MB)"
+        extra = f"W2W_EXTRAS=hip {script()} study installs it (about 411 MB)"
+        means = f"C++ of your own cannot be compiled or graded; {extra}"
         return Finding("compiler, C++", "the wheel ziglang is not installed", means, None)
     found = f"clang from ziglang {importlib.metadata.version('ziglang')}"
     return Finding("compiler, C++", found, "C++ kernels compile for both vendors with no GPU")
@@ -177,7 +181,7 @@ def browser() -> Finding:
     """A Chromium for the tests that open a page."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if path := shutil.which(name):
-            return Finding("Chromium", path, "w2w test opens a lab in it")
+            return Finding("Chromium", path, f"{w2w('test')} opens a lab in it")
     return Finding("Chromium", "not on PATH", "only tests need it; on Debian: apt install chromium", None)
 
 

@@ -15,9 +15,10 @@ _Notebook = Annotated[Path | None, typer.Option("--notebook", help="A notebook o
 def check(what: _What, notebook: _Notebook = None) -> None:
     """Check the answers in your copy of a lab; every answer runs in its own process.
 
-    Example: w2w check 00     Example: w2w check 00.saxpy
+    Example: ./w2w check 00     Example: ./w2w check 00.saxpy
     """
     from gpu_utils import exercises
+    from gpu_utils.command import w2w
     from gpu_utils.course.paths import course
     from gpu_utils.errors import NotebookUnreadable
     from gpu_utils.grading import fork_server
@@ -29,7 +30,8 @@ def check(what: _What, notebook: _Notebook = None) -> None:
     modules = [exercises.module_of(name) for name in chosen]
     path = notebook or here.copy(unit)
     if not path.exists():
-        raise NotebookUnreadable(f"there is no {here.relative(path)}; make your copy with: w2w start {unit.number}")
+        make = w2w(f"start {unit.number}")
+        raise NotebookUnreadable(f"there is no {here.relative(path)}; make your copy with: {make}")
     found = answers(path)
     fork_server.start(["gpu_utils.cli", *modules])  # it imports torch while this process does
 
@@ -69,7 +71,7 @@ def hint(
 ) -> None:
     """Show the next of an exercise's three hints.
 
-    Example: w2w hint 00.saxpy
+    Example: ./w2w hint 00.saxpy
     """
     from gpu_utils import exercises
     from gpu_utils.course.paths import course
@@ -85,7 +87,7 @@ def hint(
 def status() -> None:
     """Show where you stand: every exercise, passed or not, and where that is stored.
 
-    Example: w2w status
+    Example: ./w2w status
     """
     from gpu_utils.folders import data_folder
     from gpu_utils.ui.guide import progress

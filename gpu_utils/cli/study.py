@@ -40,16 +40,18 @@ def study(
     On a remote machine: start it there with --no-browser, then forward the port from your own machine with
     ssh -L 8888:127.0.0.1:8888 HOST.
 
-    Example: w2w study --no-browser --port 8890
+    Example: ./w2w study --no-browser --port 8890
     """
+    from gpu_utils.command import w2w
     from gpu_utils.course.paths import course
     from gpu_utils.errors import W2WError
 
     root = course().root
     if not (root / FIRST).is_file():
-        raise W2WError(f"{FIRST} is not there; make the notebooks with: w2w build")
+        raise W2WError(f"{FIRST} is not there; make the notebooks with: {w2w('build')}")
     if not is_free(port):
-        raise W2WError(f"port {port} is in use, perhaps by another w2w study; try: w2w study --port {next_free(port)}")
+        other = w2w(f"study --port {next_free(port)}")
+        raise W2WError(f"port {port} is in use, perhaps by another study of the course; try: {other}")
     serve(root, port, unfinished(root), open_browser=not no_browser)
 
 

@@ -128,7 +128,7 @@ def run_suite(
     import it, a test for itself, a document for the tests that name it, and anything else for everything. Changed is
     what differs from where this branch left its upstream, origin/main or main, whichever is there first.
 
-    Example: w2w test, or w2w test --unit 03, or w2w test --changed
+    Example: ./w2w test, or ./w2w test --unit 03, or ./w2w test --changed
     """
     here = course()
     if unit and changed:

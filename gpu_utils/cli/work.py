@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from gpu_utils.command import w2w
 from gpu_utils.course import work
 from gpu_utils.course.paths import course
 
@@ -18,13 +19,13 @@ Unit = Annotated[str, typer.Argument(help="A unit: 4, 04, triton_reductions or 0
 def list_units() -> None:
     """Show the units: which exist now, how many exercises they have, and where your copies are.
 
-    Example: w2w list
+    Example: ./w2w list
     """
     here = course()
     table = Table("unit", "title", "exercises", "your copy")
     for row in work.rows(here):
         if row.written:
-            copy = here.relative(row.copy) if row.copy else f"w2w start {row.unit.number}"
+            copy = here.relative(row.copy) if row.copy else w2w(f"start {row.unit.number}")
             table.add_row(row.unit.name, row.unit.title, str(row.exercises), copy)
         else:
             table.add_row(row.unit.name, row.unit.title, "", "planned", style="dim")
@@ -34,17 +35,17 @@ def list_units() -> None:
 def start(unit: Unit) -> None:
     """Copy a unit's lab to work/, where you write your answers.
 
-    Example: w2w start 04
+    Example: ./w2w start 04
     """
     here = course()
     copy = work.start(here, here.find(unit))
-    _say(f"your lab is {here.relative(copy)}; `w2w study` opens JupyterLab")
+    _say(f"your lab is {here.relative(copy)}; `{w2w('study')}` opens JupyterLab")
 
 
 def reset(unit: Unit) -> None:
     """Start a unit over; your old copy is kept beside the new one.
 
-    Example: w2w reset 04
+    Example: ./w2w reset 04
     """
     here = course()
     copy, kept = work.reset(here, here.find(unit), datetime.now())

@@ -20,6 +20,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from gpu_utils.chips.targets import TARGETS, Target
+from gpu_utils.command import script
 from gpu_utils.compiler import stored
 from gpu_utils.compiler.cpp_module import (
     CppModule,
@@ -92,7 +93,7 @@ def _from_storage(source: str, target: str) -> CppModule:
         return found
     raise CompilerMissing(
         "compiling C++ kernels needs clang from the wheel ziglang, which is not installed, and the course has no "
-        "stored listing of this source; run `W2W_EXTRAS=hip ./w2w study`, or "
+        f"stored listing of this source; run `W2W_EXTRAS=hip {script()} study`, or "
         "`pip install -c constraints.txt -e .[hip]` (about 411 MB)"
     )
 

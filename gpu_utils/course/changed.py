@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from gpu_utils.command import w2w
 from gpu_utils.course.suite import unit_of
 from gpu_utils.errors import BadArgument
 
@@ -56,7 +57,7 @@ def base(root: Path) -> str:
         if found := _git(root, "merge-base", "HEAD", name):
             return found[0]
     if not _git(root, "rev-parse", "HEAD"):
-        raise BadArgument(f"{root} is no checkout with commits, so git cannot tell what changed; run w2w test")
+        raise BadArgument(f"{root} is no checkout with commits, so git cannot tell what changed; run {w2w('test')}")
     return "HEAD"
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpu_utils.command import w2w
 from gpu_utils.course.build import kinds
 from gpu_utils.course.ipynb import nbformat
 from gpu_utils.course.nbval_plugin import EVENTS
@@ -83,7 +84,7 @@ def run_notebooks(
     longer, or that killed its kernel, are not run. Raises ContentError when there is nothing to run.
     """
     if not paths:
-        raise ContentError(f"{root}:1: no notebooks found to run; `w2w build` makes them")
+        raise ContentError(f"{root}:1: no notebooks found to run; `{w2w('build')}` makes them")
     runs = {path.resolve(): NotebookRun(path, count_cells([path])) for path in paths}
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="w2w-validate-") as folder:
@@ -115,7 +116,7 @@ def notebooks_to_validate(course: Course, units: Sequence[str]) -> list[Path]:
     paths = [course.notebook(unit, kind) for unit, kind in made]
     for path in paths:
         if not path.is_file():
-            raise ContentError(f"{course.relative(path)}:1: this notebook has not been built; run `w2w build`")
+            raise ContentError(f"{course.relative(path)}:1: this notebook has not been built; run `{w2w('build')}`")
     return paths
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from gpu_utils.command import w2w
 from gpu_utils.course.build import render
 from gpu_utils.course.cells import parse_cells
 from gpu_utils.course.files import keep, write_atomically, write_new
@@ -35,8 +36,8 @@ def start(course: Course, unit: Unit) -> Path:
         write_new(copy, lab)
     except WorkConflict:
         raise WorkConflict(
-            f"{course.relative(copy)} exists already, and was left as it is; go on with `w2w study` or by opening it, "
-            f"or start over with `w2w reset {unit.number}`, which keeps this copy beside the new one"
+            f"{course.relative(copy)} exists already, and was left as it is; go on with `{w2w('study')}` or by opening "
+            f"it, or start over with `{w2w(f'reset {unit.number}')}`, which keeps this copy beside the new one"
         ) from None
     return copy
 

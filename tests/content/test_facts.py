@@ -31,7 +31,7 @@ def test_every_figure_of_the_registry_has_a_source_or_says_why_there_is_none():
 
 
 def test_the_page_of_facts_is_what_its_sources_make():
-    assert facts_page.is_current(HERE), "run `w2w build`"
+    assert facts_page.is_current(HERE), "run `./w2w build`"
 
 
 def test_the_page_holds_every_figure_of_the_registry_and_every_item_of_a_box():

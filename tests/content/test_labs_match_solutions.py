@@ -66,7 +66,7 @@ def test_a_lab_is_its_solution_outside_the_cut_parts(unit):
 
 def test_the_committed_notebooks_are_current():
     wrong = [f"{HERE.relative(found.path)} {found.why}" for found in differences(HERE, UNITS) + strays(HERE)]
-    assert wrong == [], "run `w2w build`"
+    assert wrong == [], "run `./w2w build`"
 
 
 @each_notebook

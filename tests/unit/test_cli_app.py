@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpu_utils.cli import app
+from gpu_utils.command import w2w
 from gpu_utils.errors import WorkConflict
 
 DESIGNED = {
@@ -51,7 +52,7 @@ def test_help_is_there_at_once_and_imports_nothing_heavy() -> None:
 
 
 def test_no_arguments_show_the_help() -> None:
-    assert "Usage: w2w" in _w2w().stdout + _w2w().stderr
+    assert f"Usage: {w2w()}" in _w2w().stdout + _w2w().stderr
 
 
 @pytest.mark.parametrize("name", sorted(DESIGNED))
@@ -60,8 +61,8 @@ def test_every_command_has_help_with_an_example(
 ) -> None:
     assert _main(monkeypatch, name, "--help") == 0
     shown = capsys.readouterr().out
-    assert f"Usage: w2w {name}" in shown
-    assert f"Example: w2w {name}" in " ".join(shown.split())
+    assert f"Usage: {w2w(name)}" in shown
+    assert f"Example: ./w2w {name}" in " ".join(shown.split())
 
 
 def test_an_unknown_command_offers_the_nearest(

@@ -90,5 +90,5 @@ def test_the_help_has_an_example_and_every_key(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         program().main(["doctor", "--help"], prog_name="w2w")
     shown = " ".join(capsys.readouterr().out.split())
-    assert "w2w doctor --node work/03_porting_to_rocm/nodes/mi300x_three_faults.yaml" in shown
+    assert "./w2w doctor --node work/03_porting_to_rocm/nodes/mi300x_three_faults.yaml" in shown
     assert all(re.search(rf"\b{key}\b", shown) for key in KEYS)

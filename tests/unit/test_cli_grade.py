@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import gpu_utils
-from gpu_utils import exercises
+from gpu_utils import command, exercises
 from gpu_utils.cli import app
 
 ROOT = Path(gpu_utils.__file__).parents[1]
@@ -68,7 +68,10 @@ def test_a_check_of_an_unknown_exercise_or_without_a_copy_says_what_to_do(w2w, m
     for part in ("content", "gpu_utils"):
         (checkout / part).symlink_to(ROOT / part)
     monkeypatch.chdir(checkout)
-    assert w2w("check", "02")[0] == "w2w: there is no work/02_gpu_machine.ipynb; make your copy with: w2w start 02"
+    assert (
+        w2w("check", "02")[0]
+        == f"w2w: there is no work/02_gpu_machine.ipynb; make your copy with: {command.w2w('start 02')}"
+    )
 
 
 def test_hints_grow_and_a_unit_has_none(w2w):

@@ -442,6 +442,6 @@ EXERCISE = Exercise(
         "nothing else. The rest is advice for one chip or one situation, and each has its condition: channels where "
         "MI300X communicate, two settings where they also compute, another name only for a GPU that no library was "
         "built for, TunableOp only with its results and without its search. A variable without its condition is the "
-        "next person's puzzle; `w2w doctor --node` asks the same questions of a file."
+        "next person's puzzle; `./w2w doctor --node` asks the same questions of a file."
     ),
 )
