@@ -74,7 +74,7 @@ class VirtualBackend:
 
 
 def _units_filled(launch: Launch) -> float:
-    """Blocks of a launch over those that one unit holds; infinite when it holds none, 0 where nobody knows registers."""
+    """Blocks of a launch over those that one unit holds; infinite when none fits, 0 where registers are not known."""
     if not launch.registers:
         return 0.0
     waves = launch.counters.launched_waves // launch.counters.launched_blocks
