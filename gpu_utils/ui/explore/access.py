@@ -83,18 +83,18 @@ def _side(target: str, expression: str, element_bytes: int, memory: str) -> Pict
             after=small(source),
         )
     way = "write" if memory == "shared_write" else "read"
-    found = bank_conflicts(wanted, access_bytes=element_bytes, target=target, access=way)
-    banks = found.served.banks
+    taken = bank_conflicts(wanted, access_bytes=element_bytes, target=target, access=way)
+    banks = taken.served.banks
     width = _LEFT + _PASS + banks * _CELL
-    note = f"; {found.served.note}" if found.served.note else ""
+    note = f"; {taken.served.note}" if taken.served.note else ""
     return picture(
         limits.vendor,
-        _bank_words(found),
+        _bank_words(taken),
         heading(f"{title}, {banks} banks of 4 bytes"),
-        svg(width, *_banks(found), _bank_words(found), least=width * 0.9),
+        svg(width, *_banks(taken), _bank_words(taken), least=width * 0.9),
         after=small(
             "A row is one pass; the number is the lane served, + where others want the same word. Banks and phases: "
-            f"{found.served.source}{note}."
+            f"{taken.served.source}{note}."
         ),
     )
 
