@@ -19,6 +19,7 @@ _HOME = {
     "explore": "gpu_utils.ui.explore",
     "hint": "gpu_utils.ui.guide",
     "listing": "gpu_utils.ui.listing",
+    "predict": "gpu_utils.ui.predict",
     "probe": "gpu_utils.chips",
     "progress": "gpu_utils.ui.guide",
     "solution": "gpu_utils.ui.guide",

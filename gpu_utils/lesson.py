@@ -10,6 +10,11 @@ from __future__ import annotations
 from gpu_utils.lazy import lazily
 
 GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
+    "Predictions and results": {
+        "gpu_utils.ui.sitting": ("sitting",),
+        "gpu_utils.ui.slots": ("choice", "number", "yes_no"),
+        "gpu_utils.ui.table": ("table",),
+    },
     "Figures": {
         "gpu_utils.ui.block_figure": ("BlockFigure",),
         "gpu_utils.ui.diff_figure": ("DiffFigure",),

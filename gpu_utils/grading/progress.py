@@ -1,4 +1,4 @@
-"""What the learner has done, in one SQLite file under their data folder.
+"""What the learner has done, and what they predicted in the lessons, in one SQLite file under their data folder.
 
 Two notebooks may write at once: every write is one short transaction, and a writer waits for the other. A file that
 is not a database any more is moved aside, never overwritten. A check never fails because progress cannot be stored:
@@ -11,15 +11,16 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from gpu_utils.errors import ProgressUnavailable
 from gpu_utils.folders import data_folder
 
-_SCHEMA = """
+_STEPS = (
+    """
 CREATE TABLE IF NOT EXISTS attempts (
     id INTEGER PRIMARY KEY, exercise TEXT NOT NULL, status TEXT NOT NULL, at TEXT NOT NULL,
     backends TEXT NOT NULL, misconception TEXT NOT NULL, seed INTEGER NOT NULL, seconds REAL NOT NULL);
@@ -27,8 +28,17 @@ CREATE TABLE IF NOT EXISTS hints (
     id INTEGER PRIMARY KEY, exercise TEXT NOT NULL, strength INTEGER NOT NULL, at TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS solutions (
     id INTEGER PRIMARY KEY, exercise TEXT NOT NULL, at TEXT NOT NULL);
-PRAGMA user_version = 1;
-"""
+""",
+    """
+CREATE TABLE IF NOT EXISTS guesses (
+    id INTEGER PRIMARY KEY, unit TEXT NOT NULL, prediction TEXT NOT NULL, attempt INTEGER NOT NULL,
+    slot TEXT NOT NULL, guess TEXT NOT NULL, at TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS answers (
+    id INTEGER PRIMARY KEY, unit TEXT NOT NULL, prediction TEXT NOT NULL, attempt INTEGER NOT NULL,
+    slot TEXT NOT NULL, truth TEXT NOT NULL, hit INTEGER, at TEXT NOT NULL, UNIQUE (prediction, attempt, slot));
+""",
+)
+"""What takes a file from one version of the schema to the next: step n leads to version n + 1. Steps only add."""
 
 WAIT_SECONDS = 5.0
 """How long a writer waits for another one."""
@@ -106,6 +116,62 @@ def standing(exercises: list[str]) -> list[Standing]:
     ]
 
 
+@dataclass(frozen=True)
+class Prediction:
+    """One try at a prediction of a lesson.
+
+    attempt  1 for the first; a later one is made with the answer seen
+    guesses  slot -> the last guess before the answer was shown, as it was written
+    answers  slot -> (what came out, whether the guess hit it; None without a guess). Once there are any, it is locked.
+    """
+
+    attempt: int = 1
+    guesses: Mapping[str, str] = field(default_factory=dict)
+    answers: Mapping[str, tuple[str, bool | None]] = field(default_factory=dict)
+
+
+def record_guess(prediction: str, attempt: int, slot: str, guess: str) -> bool:
+    """Store a guess; False when this try is locked, which another notebook may have done."""
+    unit = prediction.split(".")[0]
+    with _writing() as (connection, _):
+        stored = connection.execute(
+            "INSERT INTO guesses (unit, prediction, attempt, slot, guess, at) SELECT ?, ?, ?, ?, ?, ? "
+            "WHERE NOT EXISTS (SELECT 1 FROM answers WHERE prediction = ? AND attempt = ?)",
+            (unit, prediction, attempt, slot, guess, _now(), prediction, attempt),
+        )
+        return stored.rowcount == 1
+
+
+def record_answers(prediction: str, attempt: int, answers: Mapping[str, tuple[str, bool | None]]) -> None:
+    """Store what came out, slot -> (answer, whether the guess hit it), which locks the try; the first one stands."""
+    rows = [(prediction.split(".")[0], prediction, attempt, slot, *answer, _now()) for slot, answer in answers.items()]
+    with _writing() as (connection, _):
+        connection.executemany(
+            "INSERT OR IGNORE INTO answers (unit, prediction, attempt, slot, truth, hit, at) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            rows,
+        )
+
+
+def predictions(names: Iterable[str]) -> dict[str, list[Prediction]]:
+    """Every try at each of these predictions, the first one first; [] where there was none."""
+    with _reading() as connection:
+        return {name: _tries(connection, name) for name in names}
+
+
+def _tries(connection: sqlite3.Connection, name: str) -> list[Prediction]:
+    guesses: dict[int, dict[str, str]] = {}
+    answers: dict[int, dict[str, tuple[str, bool | None]]] = {}
+    of_name = "WHERE prediction = ? ORDER BY id"
+    for attempt, slot, guess in connection.execute(f"SELECT attempt, slot, guess FROM guesses {of_name}", (name,)):
+        guesses.setdefault(attempt, {})[slot] = guess
+    for attempt, slot, truth, hit in connection.execute(
+        f"SELECT attempt, slot, truth, hit FROM answers {of_name}", (name,)
+    ):
+        answers.setdefault(attempt, {})[slot] = (truth, None if hit is None else bool(hit))
+    return [Prediction(at, guesses.get(at, {}), answers.get(at, {})) for at in sorted({*guesses, *answers})]
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -129,12 +195,9 @@ def _reading() -> Iterator[sqlite3.Connection]:
     """The stored progress; an empty one when there is none yet. Never creates a file."""
     path = _path()
     with _explained(path):
-        if path.exists():
-            connection = _connect(path)
-            _version(connection)
-        else:
-            connection = sqlite3.connect(":memory:")
-            connection.executescript(_SCHEMA)
+        connection = _connect(path) if path.exists() else sqlite3.connect(":memory:")
+        for step in _STEPS[_version(connection) :]:  # the tables that an earlier course did not have, for this reading
+            connection.executescript(step.replace("CREATE TABLE", "CREATE TEMP TABLE"))
         with contextlib.closing(connection):
             yield connection
 
@@ -156,23 +219,29 @@ def _open(path: Path) -> tuple[sqlite3.Connection, str | None]:
 
 
 def _with_schema(connection: sqlite3.Connection) -> sqlite3.Connection:
-    version = _version(connection)
+    _version(connection)
     damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if damage != "ok":
         connection.close()
         raise sqlite3.DatabaseError(damage.splitlines()[-1])
-    if version == 0:
-        connection.executescript(_SCHEMA)
+    _upgrade(connection)
     return connection
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Bring a file to this version, each step whole or not at all; of two writers the second finds it done."""
+    for version in range(_version(connection), len(_STEPS)):
+        connection.executescript(f"BEGIN IMMEDIATE; {_STEPS[version]} PRAGMA user_version = {version + 1}; COMMIT;")
 
 
 def _version(connection: sqlite3.Connection) -> int:
     """The schema's version, 0 for a new file. Raises ProgressUnavailable for one that a newer course has written."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > 1:
+    if version > len(_STEPS):
         connection.close()
         raise ProgressUnavailable(
-            f"progress was stored by a newer course (schema {version}, this one knows 1); update the course to go on"
+            f"progress was stored by a newer course (schema {version}, this one knows {len(_STEPS)}); "
+            "update the course to go on"
         )
     return version
 

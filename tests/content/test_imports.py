@@ -16,14 +16,18 @@ from gpu_utils import lesson
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted([*(ROOT / "content").rglob("*.py"), *(ROOT / "gpu_utils" / "exercises").glob("*/files/**/*.py")])
-OFFERED = {"gpu_utils": set(gpu_utils.__all__), "gpu_utils.lesson": set(lesson.__all__)}
+OFFERED = {"gpu_utils": {*gpu_utils.__all__, "lesson"}, "gpu_utils.lesson": set(lesson.__all__)}
+AWAITED = {"choice", "number", "sitting", "table", "yes_no"}
+"""Names that lessons are about to use: one that a lesson uses leaves this list."""
 
 
 def imported(path: Path) -> set[tuple[str, str]]:
     """(module, name) of everything that a file takes from the library; name is "" for `import gpu_utils.x`."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "lesson":
+            found.add(("gpu_utils.lesson", node.attr))  # after `from gpu_utils import lesson`
+        elif isinstance(node, ast.Import):
             found |= {(alias.name, "") for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             found |= {(node.module or "", alias.name) for alias in node.names}
@@ -60,7 +64,8 @@ def without_docstrings(path: Path) -> str:
 
 def test_every_name_for_lessons_is_used_by_one():
     used = {name for path in FILES for module, name in imported(path) if module == "gpu_utils.lesson"}
-    assert set(lesson.__all__) == used
+    assert set(lesson.__all__) - AWAITED == used - AWAITED
+    assert not used & AWAITED, "take the name out of AWAITED"
 
 
 def test_a_name_has_one_home():
@@ -77,7 +82,7 @@ def test_a_name_for_lessons_can_be_loaded_from_where_it_is_said_to_live(name):
 def test_the_page_on_imports_lists_every_name_under_its_group():
     page = (ROOT / "docs" / "imports.md").read_text("utf-8")
     first, second = page.split("## `from gpu_utils.lesson import ...`")
-    assert named(first) == OFFERED["gpu_utils"]
+    assert named(first) == {*gpu_utils.__all__}
     tables = re.split(r"^\| (\w.*?) \| \|$", second, flags=re.MULTILINE)[1:]
     listed = {title: named(rows) for title, rows in zip(tables[::2], tables[1::2], strict=True)}
     groups = lesson.GROUPS.items()

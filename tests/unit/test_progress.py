@@ -112,7 +112,7 @@ def test_a_full_disk_is_said_and_the_old_file_still_reads(folder):
 def test_a_file_from_a_newer_course_is_not_touched(folder):
     attempt()
     connection = sqlite3.connect(folder / "progress.sqlite3")
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 99")
     connection.commit()
     connection.close()
     before = (folder / "progress.sqlite3").read_bytes()
@@ -145,3 +145,57 @@ def test_looking_at_a_file_from_a_newer_course_says_so(folder):
         connection.execute("PRAGMA user_version = 7")
     with pytest.raises(ProgressUnavailable, match="newer course"):
         progress.standing(["00.saxpy"])
+
+
+def guess_of(name="00.programs", at=-1):
+    found = progress.predictions([name])[name][at]
+    return found.attempt, found.guesses, found.answers
+
+
+def test_the_last_guess_before_the_lock_counts():
+    assert progress.record_guess("00.programs", 1, "programs", "2")
+    assert progress.record_guess("00.programs", 1, "programs", "3")
+    progress.record_answers("00.programs", 1, {"programs": ("3", True)})
+    assert not progress.record_guess("00.programs", 1, "programs", "4")
+    assert guess_of() == (1, {"programs": "3"}, {"programs": ("3", True)})
+
+
+def test_the_first_answer_stands_and_a_second_try_is_kept_apart():
+    progress.record_answers("00.programs", 1, {"programs": ("3", None)})
+    progress.record_answers("00.programs", 1, {"programs": ("4", None)})
+    assert progress.record_guess("00.programs", 2, "programs", "3")
+    assert guess_of(at=0) == (1, {}, {"programs": ("3", None)})
+    assert guess_of(at=1) == (2, {"programs": "3"}, {})
+
+
+def test_a_file_of_the_first_schema_is_read_as_it_is_and_upgraded_by_the_first_writer(folder):
+    with sqlite3.connect(folder / "progress.sqlite3") as old:
+        old.executescript(progress._STEPS[0] + "PRAGMA user_version = 1;")
+        old.execute("INSERT INTO hints (exercise, strength, at) VALUES ('00.saxpy', 2, '2026-01-01')")
+    before = (folder / "progress.sqlite3").read_bytes()
+    assert progress.predictions(["00.programs"]) == {"00.programs": []}
+    assert progress.hints_used("00.saxpy") == 2
+    assert (folder / "progress.sqlite3").read_bytes() == before
+    progress.record_guess("00.programs", 1, "programs", "3")
+    assert progress.hints_used("00.saxpy") == 2
+    with sqlite3.connect(folder / "progress.sqlite3") as new:
+        assert new.execute("PRAGMA user_version").fetchone() == (len(progress._STEPS),)
+
+
+def _guess_many(count):
+    for number in range(count):
+        progress.record_guess("00.programs", 1, "programs", str(number))
+
+
+def test_two_notebooks_that_upgrade_an_old_file_at_once_lose_nothing(folder):
+    with sqlite3.connect(folder / "progress.sqlite3") as old:
+        old.executescript(progress._STEPS[0] + "PRAGMA user_version = 1;")
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_guess_many, args=(10,)) for _ in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    with sqlite3.connect(folder / "progress.sqlite3") as connection:
+        assert connection.execute("SELECT COUNT(*) FROM guesses").fetchone() == (30,)

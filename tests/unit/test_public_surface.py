@@ -18,6 +18,7 @@ PUBLIC = {
     "explore",
     "hint",
     "listing",
+    "predict",
     "probe",
     "progress",
     "solution",

@@ -39,7 +39,9 @@ _STYLE = """<style>
 .w2w-x table { border-collapse: collapse; color: inherit; font-size: 13px; margin: 4px 0; }
 .w2w-x th, .w2w-x td { text-align: left; padding: 1px 10px 1px 0; vertical-align: top; }
 .w2w-x th { font-weight: normal; opacity: .8; border-bottom: 1px solid var(--line); }
+.w2w-x th.num, .w2w-x td.num { text-align: right; font-variant-numeric: tabular-nums; padding-left: 14px; }
 .w2w-x tr.binds td { font-weight: bold; }
+.w2w-x .answer { border-left: 4px solid var(--hue); padding: 2px 12px; }
 .w2w-x .closer { border: 1px solid var(--line); padding: 2px 8px; }
 .w2w-x pre { margin: 0; color: inherit; background: none; font-size: 12px; line-height: 1.2; }
 .w2w-x code, .w2w-x pre, .w2w-x .mono { font-family: var(--jp-code-font-family, monospace); }

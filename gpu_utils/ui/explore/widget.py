@@ -13,14 +13,14 @@ from gpu_utils.ui.explore.drawing import Picture, alert, beside, styled
 _LABEL = {"description_width": "120px"}
 
 
-class _Static(widgets.VBox):
+class Static(widgets.VBox):
     """A box that also carries its first state as HTML and text, for viewers that cannot run widgets."""
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         return {**super()._repr_mimebundle_(**options), "text/html": self.html, "text/plain": self.words}
 
 
-class Explorer(_Static):
+class Explorer(Static):
     """Controls above a picture.
 
     draw      called with the value of each control by its name; returns a Picture. What it refuses (W2WError) is shown
@@ -59,7 +59,7 @@ class Explorer(_Static):
             self.report.value = styled(alert(str(problem)) + self.picture.html)
 
 
-class Sides(_Static):
+class Sides(Static):
     """Two explorers side by side, NVIDIA's first, with controls for both above them."""
 
     def __init__(self, left: Explorer, right: Explorer, above: Sequence[Any] = ()) -> None:

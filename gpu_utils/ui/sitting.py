@@ -1,0 +1,115 @@
+"""The end of a sitting: what its reader saw coming, where intuition was off, how far the lab is, where to go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+from gpu_utils import exercises
+from gpu_utils.course.predictions import sittings_of
+from gpu_utils.errors import BadArgument, ProgressUnavailable, W2WError
+from gpu_utils.grading import progress as store
+from gpu_utils.ui.explore.drawing import box, count, styled, svg, text
+
+Outcome = Literal["seen", "off", "open"]
+_MARK = {"seen": "■", "off": "□", "open": "·"}
+_ROW, _SIDE, _LEFT = 22.0, 16.0, 200.0
+
+
+@dataclass(frozen=True, repr=False)
+class SittingEnd:
+    """What a sitting's predictions came to; it shows itself.
+
+    topics  (name of a prediction without its unit, outcome of each slot of its first try)
+    lab     how many exercises of the unit's lab are passed, in words
+    then    heading of the next sitting; "" after the last one
+    """
+
+    unit: str
+    number: int
+    topics: tuple[tuple[str, tuple[Outcome, ...]], ...]
+    lab: str
+    then: str
+    note: str = ""
+
+    @property
+    def words(self) -> str:
+        every = [outcome for _, outcomes in self.topics for outcome in outcomes]
+        seen, answered = every.count("seen"), len(every) - every.count("open")
+        if not answered:
+            return f"Sitting {self.number}: you made no guess, so there is nothing to compare."
+        off = [topic for topic, outcomes in self.topics if "off" in outcomes]
+        where = f" Your intuition was off at: {', '.join(off)}." if off else " Nothing came out otherwise."
+        without = f" {count(every.count('open'), 'answer')} came without a guess." if "open" in every else ""
+        return f"Sitting {self.number}: you saw {seen} of {count(answered, 'answer')} coming.{where}{without}"
+
+    def __repr__(self) -> str:
+        wide = max((len(topic) for topic, _ in self.topics), default=0)
+        rows = [f"  {topic:<{wide}}  {''.join(_MARK[one] for one in outcomes)}" for topic, outcomes in self.topics]
+        return "\n".join([self.words, *rows, self.lab, self._on(), *([self.note] if self.note else [])])
+
+    def _repr_html_(self) -> str:
+        parts = []
+        for row, (topic, outcomes) in enumerate(self.topics):
+            y = 4 + row * _ROW
+            parts.append(text(_LEFT - 10, y + 13, topic, at="end"))
+            for at, outcome in enumerate(outcomes):
+                x = _LEFT + at * (_SIDE + 4)
+                parts.append(box(x, y, _SIDE, _SIDE, "even" if outcome == "seen" else "empty"))
+                if outcome == "off":
+                    parts.append(text(x + _SIDE / 2, y + 13, "×", size=16, at="middle", bold=True))
+        drawing = svg(480, 8 + len(self.topics) * _ROW, parts, repr(self))
+        legend = "filled: you saw it coming; ×: you did not; empty: no guess"
+        go_on = escape(self._on())
+        if self.then:
+            go_on = f'Go on with <a href="#{escape(self.then.replace(" ", "-"))}">{escape(self.then)}</a>.'
+        note = f'<p class="small">{escape(self.note)}</p>' if self.note else ""
+        return styled(
+            f'<div class="w2w-x"><p role="status"><b>{escape(self.words)}</b></p>{drawing}'
+            f'<p class="small">{legend}</p><p>{escape(self.lab)} {go_on}</p>{note}</div>'
+        )
+
+    def _on(self) -> str:
+        return f"Go on with: {self.then}." if self.then else f"Now lab {self.unit}: ./w2w start {self.unit}"
+
+
+def sitting(unit: str, number: int) -> SittingEnd:
+    """The end of a sitting, as the last line of its last cell: `sitting("00", 1)`.
+
+    Only first tries count. Which predictions belong to the sitting is read from the lesson's text: those since the cell
+    that ended the sitting before. Raises UnknownName or NotWritten for a unit, BadArgument for a sitting it has not.
+    """
+    found = sittings_of(unit)
+    if not 1 <= number <= len(found):
+        raise BadArgument(f"lesson {unit} has {count(len(found), 'sitting')}, so there is no sitting {number}")
+    one = found[number - 1]
+    note = ""
+    try:
+        tries = store.predictions(one.names)
+    except ProgressUnavailable as problem:
+        tries, note = {}, str(problem)
+    topics = tuple((_topic(name), _outcomes(tries.get(name, []))) for name in one.names)
+    return SittingEnd(unit, number, topics, _lab(unit), one.then, note)
+
+
+def _topic(name: str) -> str:
+    return name.partition(".")[2].replace("_", " ")
+
+
+def _outcomes(tries: list[store.Prediction]) -> tuple[Outcome, ...]:
+    """One outcome for each slot of the first try; one open where the answer was not shown yet."""
+    if not tries or not tries[0].answers:
+        return ("open",)
+    hits = [hit for _, hit in tries[0].answers.values()]
+    return tuple("open" if hit is None else "seen" if hit else "off" for hit in hits)
+
+
+def _lab(unit: str) -> str:
+    """How far the lab is, in words."""
+    try:
+        names = exercises.ids(unit)
+        passed = sum(each.state == "passed" for each in store.standing(names))
+    except W2WError:
+        return ""
+    return f"Lab {unit}: {passed} of {count(len(names), 'exercise')} passed."

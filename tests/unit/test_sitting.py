@@ -1,0 +1,68 @@
+"""The end of a sitting counts first tries, names where intuition was off, and says how far the lab is."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpu_utils.course.predictions import Sitting
+from gpu_utils.errors import BadArgument, UnknownName
+from gpu_utils.grading import progress
+from gpu_utils.lesson import sitting
+from gpu_utils.ui import sitting as module
+
+
+@pytest.fixture(autouse=True)
+def lesson(tmp_path, monkeypatch):
+    monkeypatch.setenv("W2W_DATA", str(tmp_path))
+    two = [Sitting(1, ("00.programs", "00.loads"), "5. Machine code"), Sitting(2, ("00.bytes",), "")]
+    monkeypatch.setattr(module, "sittings_of", lambda unit: two)
+    return tmp_path
+
+
+def answered(name, attempt=1, **slots):
+    for slot, (guess, _truth, _hit) in slots.items():
+        if guess is not None:
+            progress.record_guess(name, attempt, slot, guess)
+    progress.record_answers(name, attempt, {slot: (truth, hit) for slot, (_, truth, hit) in slots.items()})
+
+
+def test_it_counts_what_was_seen_coming_and_names_what_was_not():
+    answered("00.programs", programs=("3", "3", True))
+    answered("00.loads", sm_80=("1", "2", False), gfx942=("1", "1", True))
+    found = sitting("00", 1)
+    assert found.words == "Sitting 1: you saw 2 of 3 answers coming. Your intuition was off at: loads."
+    assert "programs  ■\n  loads     □■" in repr(found)
+    assert "exercises passed" in repr(found)
+    assert '<a href="#5.-Machine-code">' in found._repr_html_()
+
+
+def test_only_the_first_try_counts():
+    answered("00.bytes", asked=("8", "4", False))
+    answered("00.bytes", attempt=2, asked=("4", "4", True))
+    assert "you saw 0 of 1 answer coming" in sitting("00", 2).words
+
+
+def test_answers_without_a_guess_are_counted_apart():
+    answered("00.programs", programs=("3", "3", True))
+    answered("00.loads", sm_80=(None, "2", None), gfx942=(None, "1", None))
+    assert sitting("00", 1).words == (
+        "Sitting 1: you saw 1 of 1 answer coming. Nothing came out otherwise. 2 answers came without a guess."
+    )
+
+
+def test_without_any_guess_it_says_so_and_where_to_go_on():
+    assert "made no guess" in sitting("00", 2).words
+    assert "./w2w start 00" in repr(sitting("00", 2))
+
+
+def test_a_broken_progress_file_is_a_note(lesson):
+    (lesson / "progress.sqlite3").write_bytes(b"not a database, but long enough to be read as one" * 50)
+    assert "damaged" in repr(sitting("00", 1))
+
+
+def test_a_sitting_or_a_unit_that_is_not_there_is_named(monkeypatch):
+    with pytest.raises(BadArgument, match="lesson 00 has 2 sittings, so there is no sitting 3"):
+        sitting("00", 3)
+    monkeypatch.undo()
+    with pytest.raises(UnknownName, match="start"):
+        sitting("stat", 1)
