@@ -73,7 +73,7 @@ def run_here(answer: Callable[..., Any]) -> Runner:
         attempts = []
         for job in jobs:
             where = backend(job.backend)
-            attempts.append(run(exercise, answer, job.inputs, where, job.compile_targets, job.idle))
+            attempts.append(run(exercise, answer, job.inputs, where, job.compile_targets, job.mode))
             if attempts[-1].final:
                 break
         return attempts
@@ -134,7 +134,9 @@ def _of_backends_that_cannot_run(jobs: Sequence[Job]) -> list[Outcome]:
 
 def _of_uncounted_limits(exercise: Exercise, judged: Sequence[Judged]) -> list[Outcome]:
     """A limit whose counter a backend does not report is shown as skipped there."""
-    counted = {job.backend: attempt.counters for job, attempt, _ in judged if not attempt.error and not job.idle}
+    counted = {
+        job.backend: attempt.counters for job, attempt, _ in judged if not attempt.error and job.mode is Mode.RUN
+    }
     return [
         _not_run(name, "a limit", f"the limit on {limit.counter} needs a backend that counts it")
         for name, counters in counted.items()

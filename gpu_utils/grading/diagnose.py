@@ -13,7 +13,7 @@ from gpu_utils.backends import backend
 from gpu_utils.grading.compare import compare
 from gpu_utils.grading.execute import Attempt, run
 from gpu_utils.grading.exercise import Exercise, Misconception
-from gpu_utils.grading.report import Outcome
+from gpu_utils.grading.report import Mode, Outcome
 
 _BY_VALUE = {"value", "nan"}
 MOST_JOBS = 6
@@ -28,7 +28,7 @@ def diagnose(
     judged  (job, attempt, outcome) for every job that ran
     """
     failures = [entry for entry in judged if entry[2].status == "failed"][:MOST_JOBS]
-    passed = {entry[2].case: entry for entry in judged if entry[2].status == "passed" and not entry[0].idle}
+    passed = {entry[2].case: entry for entry in judged if entry[2].status == "passed" and entry[0].mode is Mode.RUN}
     passes = list(passed.values())[:2]
     if not failures or failures[0][2].kind in ("timeout", "died"):
         return None
@@ -46,7 +46,7 @@ def _alike(
     outcome: Outcome,
     judge: Callable[..., Outcome],
 ) -> bool:
-    wrong = run(exercise, misconception.answer, job.inputs, backend(job.backend), idle=job.idle)
+    wrong = run(exercise, misconception.answer, job.inputs, backend(job.backend), mode=job.mode)
     verdict = judge(exercise, job, wrong)
     if verdict.kind != outcome.kind:
         return False

@@ -27,7 +27,9 @@ import torch
 
 from gpu_utils.backends import Backend, idle_kernels
 from gpu_utils.errors import CheckTimeout, CompileFailed, W2WError
+from gpu_utils.grading.devices import foreign_tensor
 from gpu_utils.grading.exercise import Exercise, Inputs
+from gpu_utils.grading.report import Mode
 
 PRINT_LIMIT = 20_000
 """Characters of an answer's output that are kept; the rest is counted."""
@@ -48,6 +50,7 @@ class Attempt:
               that could not be called, are set by the runner
     message   the sentence of the exception and the learner's line
     device    where the first tensor of the value was, when that is not the backend's device; else ""
+    foreign   in Mode.DEVICE: what a GPU would refuse; else ""
     unwritten the stub was still there: NotImplementedError("<id> is yours to write")
     compiled  target -> "" when the recorded kernels compiled for it, else the error
     """
@@ -58,6 +61,7 @@ class Attempt:
     unwritten: bool = False
     mutated: tuple[str, ...] = ()
     device: str = ""
+    foreign: str = ""
     counters: dict[str, float] = field(default_factory=dict)
     compiled: dict[str, str] = field(default_factory=dict)
     printed: str = ""
@@ -76,14 +80,14 @@ def run(
     inputs: Inputs,
     backend: Backend,
     compile_targets: tuple[str, ...] = (),
-    idle: bool = False,
+    mode: Mode = Mode.RUN,
 ) -> Attempt:
     """Call the answer on copies of the inputs, on one backend.
 
     The call is stopped after `exercise.seconds` (main thread only: the alarm is a signal). Output is captured. New
     memory from torch.empty is filled with NaN, so that elements which are never written are seen. Every call starts
     from torch's own settings, and a process that the answer forked ends here. KeyboardInterrupt is passed on.
-    With `idle`, every kernel that the answer launches does nothing.
+    In Mode.IDLE every kernel that the answer launches does nothing; in Mode.DEVICE only `foreign` is found.
     """
     attempt = Attempt()
     output = _BoundedOutput()
@@ -94,8 +98,11 @@ def run(
             given = move(inputs, session.device)
             kept = copy.deepcopy(given)
             with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-                without = idle_kernels() if idle else contextlib.nullcontext()
+                without = idle_kernels() if mode is Mode.IDLE else contextlib.nullcontext()
                 with poisoned_memory(), time_limit(exercise.seconds), without:
+                    if mode is Mode.DEVICE:
+                        attempt.foreign = foreign_tensor(exercise, answer, given)
+                        return attempt
                     value = exercise.call(answer, given)
                     if session.device == "cuda":
                         torch.cuda.synchronize()

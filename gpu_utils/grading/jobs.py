@@ -31,7 +31,8 @@ class Job:
 
     compile_targets  what the kernels of this run are also compiled for
     skipped          why it cannot run; "" when it can
-    mode             Mode.RUN, or Mode.IDLE: every kernel does nothing, and the result must then be wrong
+    mode             Mode.RUN; Mode.IDLE: every kernel does nothing, and the result must then be wrong; Mode.DEVICE: on
+                     the CPU, as if it were a GPU
     """
 
     case: Case
@@ -42,10 +43,6 @@ class Job:
     compile_targets: tuple[str, ...] = ()
     skipped: str = ""
     mode: Mode = Mode.RUN
-
-    @property
-    def idle(self) -> bool:
-        return self.mode is Mode.IDLE
 
 
 def choose_backends(exercise: Exercise, names: Sequence[str] | None = None) -> list[Backend]:
@@ -93,6 +90,9 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
     first = next((job for job in jobs if not job.skipped), None)
     if exercise.kind in ("kernel", "cpp") and first:
         jobs.append(replace(first, compile_targets=(), mode=Mode.IDLE))
+    on_cpu = [job for job in jobs if not (job.skipped or job.fresh) and job.backend == "cpu"]
+    if exercise.kind == "torch" and on_cpu:
+        jobs.append(replace(on_cpu[-1], mode=Mode.DEVICE))
     return jobs
 
 

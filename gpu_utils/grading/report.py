@@ -15,6 +15,7 @@ class Mode(enum.Enum):
 
     RUN = "the answer ran"
     IDLE = "it ran while every kernel did nothing, and its result must then be wrong"
+    DEVICE = "it ran on an imaginary device, which refuses what a GPU refuses: tensors left on the CPU"
     COMPILED = "its kernels were built for a target, and not run"
     NOT_RUN = "said once for all cases: a backend cannot run here, or does not count what a limit needs"
 
@@ -24,7 +25,11 @@ class Mode(enum.Enum):
         >>> Mode.IDLE.of("virtual:sm_80"), Mode.COMPILED.of("gfx942")
         ('virtual:sm_80 with idle kernels', 'compiled for gfx942')
         """
-        words = {Mode.IDLE: f"{backend} with idle kernels", Mode.COMPILED: f"compiled for {backend}"}
+        words = {
+            Mode.IDLE: f"{backend} with idle kernels",
+            Mode.DEVICE: "a device apart from the CPU",
+            Mode.COMPILED: f"compiled for {backend}",
+        }
         return words.get(self, backend)
 
 

@@ -29,6 +29,7 @@ from gpu_utils.grading.check import Runner
 from gpu_utils.grading.execute import Attempt, learner_line, run, signature_problem, time_limit
 from gpu_utils.grading.exercise import Exercise
 from gpu_utils.grading.jobs import Job
+from gpu_utils.grading.report import Mode
 
 START_SECONDS = 60.0
 """For starting the process and running the learner's cells, before the first case."""
@@ -47,7 +48,9 @@ def run_apart(source: str, find: Callable[[str], Exercise]) -> Runner:
         with tempfile.TemporaryDirectory(prefix="w2w-check-") as name:
             folder = Path(name)
             (folder / "answer.py").write_text(source, encoding="utf-8")
-            torch.save([(job.backend, job.inputs, job.compile_targets, job.idle) for job in jobs], folder / "jobs.pt")
+            torch.save(
+                [(job.backend, job.inputs, job.compile_targets, job.mode.name) for job in jobs], folder / "jobs.pt"
+            )
             fork_server.start()
             forking = multiprocessing.get_context("forkserver")
             process = forking.Process(target=_child, args=(find, exercise.id, str(folder)), daemon=True)
@@ -108,8 +111,8 @@ def _child(find: Callable[[str], Exercise], exercise_id: str, folder_name: str) 
     exercise = find(exercise_id)
     jobs = torch.load(folder / "jobs.pt", weights_only=True)
     answer, problem = _answer(exercise, folder / "answer.py")
-    for index, (name, inputs, targets, idle) in enumerate(jobs):
-        attempt = problem or run(exercise, answer, inputs, backend(name), tuple(targets), idle)
+    for index, (name, inputs, targets, mode) in enumerate(jobs):
+        attempt = problem or run(exercise, answer, inputs, backend(name), tuple(targets), Mode[mode])
         _store(attempt, folder / f"{index}.pt")
         if attempt.final:
             return

@@ -15,12 +15,19 @@ from gpu_utils.grading.report import Mode, Outcome, Status
 # --- one attempt ------------------------------------------------------------------------------------------------
 
 
+_WHY = {
+    Mode.IDLE: "the result must come from the kernel",
+    Mode.DEVICE: "everything must be where the inputs are",
+}
+
+
 def judge(exercise: Exercise, job: Job, attempt: Attempt) -> Outcome:
     """The verdict on one attempt. Without the compiler that it needs there is none."""
-    found = _without_compiler(attempt) or (_right_when_idle if job.idle else _problem)(exercise, job, attempt)
+    look = {Mode.IDLE: _right_when_idle, Mode.DEVICE: _on_two_devices}.get(job.mode, _problem)
+    found = _without_compiler(attempt) or look(exercise, job, attempt)
     return Outcome(
         case=job.case.label,
-        why="the result must come from the kernel" if job.idle else job.case.why,
+        why=_WHY.get(job.mode, job.case.why),
         backend=job.backend,
         status="passed" if found is None else "skipped" if found.kind == "skipped" else "failed",
         mode=job.mode,
@@ -81,6 +88,10 @@ def _changed_its_input(exercise: Exercise, job: Job, attempt: Attempt) -> Differ
         return None
     detail = f"the answer changed its input {attempt.mutated[0]}; leave it and write the result to new memory"
     return Difference("mutated", detail)
+
+
+def _on_two_devices(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:
+    return _raised(exercise, job, attempt) or (Difference("device", attempt.foreign) if attempt.foreign else None)
 
 
 def _over_a_limit(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:

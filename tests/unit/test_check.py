@@ -18,13 +18,15 @@ from gpu_utils.grading.check import check
 from gpu_utils.grading.execute import usual_settings
 from gpu_utils.grading.exercise import Limit
 from gpu_utils.grading.jobs import FRESH_CASES
+from gpu_utils.grading.report import Mode
 from tests.unit.sample_exercises import AFFINE, adds_before_scaling, affine, forgets_the_one, raises_on_odd
 
 
 def test_a_right_answer_passes_public_and_fresh_cases():
     report = check(AFFINE, affine)
     assert report.passed
-    assert len(report.outcomes) == len(AFFINE.cases) + FRESH_CASES
+    assert [outcome.mode for outcome in report.outcomes[:-1]] == [Mode.RUN] * (len(AFFINE.cases) + FRESH_CASES)
+    assert report.outcomes[-1].mode is Mode.DEVICE
     assert sum(outcome.fresh for outcome in report.outcomes) == FRESH_CASES
 
 

@@ -14,6 +14,7 @@ from gpu_utils.grading.check import check
 from gpu_utils.grading.cpp import Framed, launching, load
 from gpu_utils.grading.exercise import Case, Exercise, Limit, Misconception
 from gpu_utils.grading.jobs import choose_backends, make_jobs
+from gpu_utils.grading.report import Mode
 from gpu_utils.grading.sandbox import run_apart
 from gpu_utils.ui.report import STORED, report_text
 from gpu_utils.virtual import active_gpu, virtual_gpu
@@ -216,7 +217,7 @@ def test_without_the_compiler_a_stored_source_is_graded_and_the_report_says_so(n
 def test_making_jobs_compiles_nothing_elsewhere():
     jobs = make_jobs(EXERCISE, 1)
     assert all(job.compile_targets == () for job in jobs)
-    assert sum(job.idle for job in jobs) == 1
+    assert sum(job.mode is Mode.IDLE for job in jobs) == 1
 
 
 def test_a_change_that_changes_nothing_is_refused():
