@@ -79,7 +79,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Material of the course": {
         "gpu_utils.course.paths": ("unit_folder",),
         "gpu_utils.exercises.u03_porting_to_rocm.hipify_project": ("cuda_project", "hipified_project"),
-        "gpu_utils.exercises.u03_porting_to_rocm.triage_logs": ("public_logs",),
+        "gpu_utils.exercises.u03_porting_to_rocm.triage_collect": ("public_logs",),
     },
     "Errors": {
         "gpu_utils.errors": ("CompileFailed", "OutOfBounds", "UnknownFigure", "W2WError"),

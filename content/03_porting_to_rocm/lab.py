@@ -639,8 +639,11 @@ check("03.launch_env")
 # ## Twelve logs
 #
 # The next exercise is about these twelve jobs that failed, each in its own way. The texts are the course's own, written
-# after public threads (the solution names them). Read them one at a time, as section 6 of the lesson does: the first
-# error in time, who speaks, what was found and what was expected.
+# after public threads (the solution names them). Each is what a collector of a cluster keeps: the first line names the
+# job that failed, and every other line has a time, the number of its job, and what the job wrote.
+#
+# Read them one at a time, as section 6 of the lesson does: the first error in time, who speaks, what was found and what
+# was expected.
 
 # %% read a log
 logs = public_logs()
@@ -648,10 +651,11 @@ print(*logs)
 print(logs["01_batch_job"])  # change the name
 
 # %% [markdown] statement of triage
-# ## 03.triage: cause and fix
+# ## 03.triage: cause, fix and evidence
 #
-# **Write** `triage(log: str) -> dict`: for the text of one log `{"cause": name, "fix": name}`, with names from the two
-# tables. There are more names than logs.
+# **Write** `triage(log: str) -> dict`: for the text of one log `{"cause": name, "fix": name, "line": number}`. The
+# names are from the two tables; there are more of them than logs. `line` is the number of a line that shows the cause:
+# the one in which it is set or refused. The first line of the text is line 1.
 #
 # | cause | what it says |
 # |---|---|
@@ -696,24 +700,36 @@ print(logs["01_batch_job"])  # change the name
 # | `reinstall_driver` | install the GPU driver again |
 # | `opt_in_shared` | allow more dynamic shared memory by cudaFuncSetAttribute |
 #
-# For example, the worked log of the lesson (`HIP error: invalid device function`, an extension from `build-gfx90a`, a
-# node with MI300X) is `{"cause": "missing_target", "fix": "build_for_target"}`.
+# For example, in this text of two lines the cause is `missing_target`, the fix `build_for_target`, and the line 2:
 #
-# The check runs your function on the twelve logs, on two of them as another team would have them, and on fresh ones:
-# other paths, times, numbers and words, harmless lines in between, and more consequences at the end. So look for words
-# that the failure itself leaves behind. For a wrong cause or fix the check quotes the line of the log that speaks
-# against it; guess freely, one log after the other. `hint("03.triage")` gives three hints.
+# ```text
+# job 7 failed; its lines and those of its neighbours, in the order in which they arrived
+# 08:15:33.160 7 RuntimeError: HIP error: invalid device function
+# ```
+#
+# The check runs your function on the twelve logs, and then on the same failures of other teams, with other paths,
+# times, numbers and words. There the collector has done what collectors do:
+#
+# - lines stand in the order in which they **arrived**; the time in front says when they were written;
+# - lines of **other jobs** stand in between, and some of those jobs have failed too;
+# - the job was **started again** after its failure, and failed in another way. Asked is what ended it first;
+# - some settings and warnings are harmless. One of them is `export HIP_VISIBLE_DEVICES=...` in a job for which no other
+#   variable has hidden GPUs before.
+#
+# So every phrase may stand anywhere, and the order of events decides. For a wrong cause or fix the check quotes the
+# line that speaks against it; guess freely, one log after the other. `hint("03.triage")` gives three hints.
 
 
 # %% 03.triage tags=["answer", "03.triage"]
-def triage(log: str) -> dict[str, str]:
-    """Name of the cause and of the fix for the text of a failed job's log.
+def triage(log: str) -> dict[str, str | int]:
+    """Name of the cause, name of the fix and number of the line that shows it, for a failed job's log.
 
-    >>> triage("08:15:33 RuntimeError: HIP error: invalid device function")
-    {'cause': 'missing_target', 'fix': 'build_for_target'}
+    >>> log = "job 7 failed; ...\\n08:15:33.160 7 RuntimeError: HIP error: invalid device function"
+    >>> triage(log)
+    {'cause': 'missing_target', 'fix': 'build_for_target', 'line': 2}
     """
     # BEGIN SOLUTION
-    signs = {  # in this order: what explains a failure comes before what follows from it
+    signs = {
         "couldn't allocate output register": ("ptx_constraint", "branch_by_backend"),
         "sizeof(MaskT)": ("mask_of_32_bits", "mask_of_64_bits"),
         "'warpSize' cannot be used": ("warp_size_constant", "narrowest_wave"),
@@ -727,8 +743,21 @@ def triage(log: str) -> dict[str, str]:
         "export HIP_VISIBLE_DEVICES": ("masks_compose", "number_within_mask"),
         "invalid device function": ("missing_target", "build_for_target"),
     }
-    cause, fix = next(verdict for words, verdict in signs.items() if words in log)
-    return {"cause": cause, "fix": fix}
+    header, *rows = log.splitlines()
+    failed = header.split()[1]
+    own = []
+    for number, row in enumerate(rows, 2):
+        time, job, text = row.split(" ", 2)
+        if job == failed:
+            own.append((time, number, text))
+    hidden_before = False
+    for _, number, text in sorted(own):
+        hidden_before = hidden_before or "ROCR_VISIBLE_DEVICES=" in text
+        for words, (cause, fix) in signs.items():
+            harmless = cause == "masks_compose" and not hidden_before
+            if words in text and not harmless:
+                return {"cause": cause, "fix": fix, "line": number}
+    raise ValueError("no sign of a failure in the lines of this job")
     # END SOLUTION
 
 
@@ -738,7 +767,8 @@ check("03.triage")
 # %% [markdown] why triage
 # **Why it matters.** A wrong reading costs more than no reading: a longer timeout hides a dead rank for an hour, an
 # override turns a clear refusal into a crash, `NCCL_P2P_DISABLE=1` makes every job slower for good. Each of these is
-# advice that people give each other for logs like yours. Ask of every advice: which line of my log says so?
+# advice that people give each other for logs like yours. Ask of every advice: which line of my log says so? That is
+# why an answer without its line is worth little.
 
 # %% [markdown] statement of port_gpt2
 # ## 03.port_gpt2: the training step of unit 01, on whatever is there

@@ -7,8 +7,9 @@ import re
 import pytest
 
 from gpu_utils.course.paths import course
-from gpu_utils.exercises.u03_porting_to_rocm.triage import EXERCISE, line_with, triage_reference
-from gpu_utils.exercises.u03_porting_to_rocm.triage_logs import NOISE, SWAPS, TAILS, public_logs, variant
+from gpu_utils.exercises.u03_porting_to_rocm.triage import _SIGNS, EXERCISE, line_with, triage_reference
+from gpu_utils.exercises.u03_porting_to_rocm.triage_collect import collect, matches, public_logs
+from gpu_utils.exercises.u03_porting_to_rocm.triage_logs import SWAPS, raw_logs
 from gpu_utils.exercises.u03_porting_to_rocm.triage_tables import CAUSES, FIXES, TRUTHS
 from gpu_utils.grading.check import check
 from gpu_utils.grading.exercise import Case
@@ -17,14 +18,16 @@ SEEDS = range(60)
 each_log = pytest.mark.parametrize("name", TRUTHS)
 
 
-def told(name: str, cause: str, fix: str, seed: int = 0) -> str:
+def told(name: str, cause: str, fix: str, line: object = None, seed: int = 0) -> str:
     case = Case("", log=name, seed=seed)
-    found = EXERCISE.judge(case, {"log": variant(name, seed)}, {"cause": cause, "fix": fix})
+    text = collect(name, seed).text
+    line = triage_reference(text)["line"] if line is None else line
+    found = EXERCISE.judge(case, {"log": text}, {"cause": cause, "fix": fix, "line": line})
     return "" if found is None else found.detail
 
 
 def test_there_are_twelve_logs_twelve_causes_and_twelve_fixes_and_more_names_than_that() -> None:
-    assert list(public_logs()) == list(TRUTHS) == list(SWAPS)
+    assert list(raw_logs()) == list(public_logs()) == list(TRUTHS) == list(SWAPS)
     assert len(TRUTHS) == 12
     assert len({truth.cause for truth in TRUTHS.values()}) == len({truth.fix for truth in TRUTHS.values()}) == 12
     assert len(CAUSES) >= 16
@@ -33,7 +36,7 @@ def test_there_are_twelve_logs_twelve_causes_and_twelve_fixes_and_more_names_tha
 
 @each_log
 def test_a_log_is_ten_to_thirty_lines_long_and_has_plausible_wrong_readings(name: str) -> None:
-    assert 10 <= len(public_logs()[name].splitlines()) <= 30
+    assert 10 <= len(raw_logs()[name].splitlines()) <= 30
     truth = TRUTHS[name]
     assert len(truth.causes) >= 3
     assert len(truth.fixes) >= 2
@@ -41,53 +44,71 @@ def test_a_log_is_ten_to_thirty_lines_long_and_has_plausible_wrong_readings(name
     assert truth.fix not in truth.fixes
     assert set(truth.causes) | {truth.cause} <= set(CAUSES)
     assert set(truth.fixes) | {truth.fix} <= set(FIXES)
+    assert all(any(matches(marker, line) for line in raw_logs()[name].splitlines()) for marker in truth.evidence)
 
 
 @each_log
-def test_the_verdict_is_the_same_in_every_variant(name: str) -> None:
-    truth = TRUTHS[name]
+def test_the_verdict_and_its_evidence_are_right_in_every_variant(name: str) -> None:
     for seed in SEEDS:
-        assert triage_reference(variant(name, seed)) == {"cause": truth.cause, "fix": truth.fix}
+        verdict = triage_reference(collect(name, seed).text)
+        assert told(name, verdict["cause"], verdict["fix"], verdict["line"], seed) == ""
 
 
 @each_log
 def test_variants_differ_from_the_log_and_from_each_other(name: str) -> None:
-    texts = [variant(name, seed) for seed in SEEDS]
+    texts = [collect(name, seed).text for seed in SEEDS]
     assert len(set(texts)) == len(texts)
     assert texts[0] == public_logs()[name]
+
+
+def test_a_log_by_itself_holds_its_job_alone_in_the_order_of_time() -> None:
+    for name in TRUTHS:
+        lines = collect(name).lines
+        assert {line.kind for line in lines} == {"log"}
+        assert [line.at for line in lines] == sorted(line.at for line in lines)
+        assert len(lines) == len(raw_logs()[name].splitlines())
+
+
+def test_in_a_variant_every_line_has_a_time_of_its_own_and_the_order_is_another() -> None:
+    for name in TRUTHS:
+        text = collect(name, 5).text
+        times = [line.split(" ")[0] for line in text.splitlines()[1:]]
+        assert len(set(times)) == len(times)
+        assert times != sorted(times)
+        assert all(re.fullmatch(r"[\d:]{8}\.\d{3} \d+ .*", line) for line in text.splitlines()[1:])
+
+
+def test_most_variants_hold_the_signs_of_other_failures_in_lines_of_other_jobs_and_of_later_attempts() -> None:
+    for kind in ("other", "later"):
+        for words, cause in _SIGNS:
+            logs = [name for name in TRUTHS if TRUTHS[name].cause != cause]
+            there = [any(one.kind == kind and words in one.text for one in collect(n, 7).lines) for n in logs]
+            assert any(there), (kind, words)
 
 
 @each_log
 def test_every_word_that_a_variant_swaps_stands_in_the_log(name: str) -> None:
     for group in SWAPS[name]:
         assert len({len(words) for words in group}) == 1
-        assert all(word in public_logs()[name] for word in group[0])
+        assert all(word in raw_logs()[name] for word in group[0])
 
 
 @each_log
 def test_a_plausible_wrong_guess_is_told_the_line_that_speaks_against_it(name: str) -> None:
     truth = TRUTHS[name]
     for seed in SEEDS:
-        lines = variant(name, seed).splitlines()
-        said = [told(name, cause, truth.fix, seed) for cause in truth.causes]
-        said += [told(name, truth.cause, fix, seed) for fix in truth.fixes]
+        own = {line.number: line for line in collect(name, seed).lines}
+        said = [told(name, cause, truth.fix, 2, seed) for cause in truth.causes]
+        said += [told(name, truth.cause, fix, 2, seed) for fix in truth.fixes]
         for text in said:
             number, line = re.search(r"line (\d+) says `(.+?)`: ", text).groups()
-            assert lines[int(number) - 1].strip() == line
-
-
-@each_log
-def test_the_line_that_speaks_against_a_reading_is_no_noise(name: str) -> None:
-    truth = TRUTHS[name]
-    for against in (*truth.causes.values(), *truth.fixes.values()):
-        for seed in SEEDS:
-            _, line = line_with(against.line, variant(name, seed))
-            assert line not in (*NOISE, *TAILS)
+            assert own[int(number)].text.strip() == line
+            assert own[int(number)].kind == "log"
 
 
 def test_any_other_wrong_guess_is_told_that_no_line_points_to_it() -> None:
     said = told("12_slow", "ptx_constraint", "stop_tuning")
-    assert "no line of this log points to it" in said
+    assert "nothing in the lines of this job up to its failure points to it" in said
     assert "the cause is tuning_left_on, but not mask_of_64_bits" in told(
         "12_slow", "tuning_left_on", "mask_of_64_bits"
     )
@@ -98,13 +119,33 @@ def test_a_name_that_is_not_in_the_tables_is_met_with_the_nearest() -> None:
     assert "did you mean 'stop_tuning'" in told("12_slow", "tuning_left_on", "stop_tunning")
 
 
-def test_the_right_verdict_is_told_nothing() -> None:
-    assert all(told(name, truth.cause, truth.fix) == "" for name, truth in TRUTHS.items())
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("other", "it belongs to another job"),
+        ("later", "it was written after the job had failed"),
+        ("noise", "it is harmless"),
+        ("log", "does not show the cause"),
+    ],
+)
+def test_a_line_that_is_no_evidence_is_told_what_it_is(kind: str, why: str) -> None:
+    truth, lines = TRUTHS["04_new_node"], collect("04_new_node", 4).lines
+    shown = next(line for line in lines if line.kind == kind and not any(matches(m, line.text) for m in truth.evidence))
+    assert why in told("04_new_node", truth.cause, truth.fix, shown.number, 4)
+
+
+def test_a_line_must_be_a_number_that_the_log_has() -> None:
+    truth = TRUTHS["12_slow"]
+    assert "expected a number" in told("12_slow", truth.cause, truth.fix, "finding fastest")
+    assert "the log has no line 900" in told("12_slow", truth.cause, truth.fix, 900)
+    _, text = line_with("finding fastest", collect("12_slow").lines)
+    assert text.startswith("finding fastest")
 
 
 def test_a_table_of_the_twelve_texts_fails_on_fresh_logs() -> None:
     table = {text: triage_reference(text) for text in public_logs().values()}
-    report = check(EXERCISE, lambda log: table.get(log, {"cause": "driver", "fix": "reinstall_driver"}), seed=3)
+    unknown = {"cause": "driver", "fix": "reinstall_driver", "line": 2}
+    report = check(EXERCISE, lambda log: table.get(log, unknown), seed=3)
     failed = [outcome for outcome in report.outcomes if outcome.status == "failed"]
     assert report.status == "failed"
     assert all(outcome.fresh or "seed" in outcome.case for outcome in failed)
@@ -118,5 +159,5 @@ def test_the_lab_prints_both_tables() -> None:
 
 
 def test_no_log_holds_a_real_place_or_name() -> None:
-    for text in public_logs().values():
+    for text in raw_logs().values():
         assert not re.search(r"/work/|/tmp/|/root/|https?://|@", text)

@@ -1,6 +1,7 @@
 """03.triage: what a failed job's log says, by name of cause and fix.
 
-An answer reads the text of a log. What is wrong is told with the line that speaks against it.
+An answer reads the text of a log and names cause, fix and the line that shows it. What is wrong is told with the line
+that speaks against it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any
 import torch
 
 from gpu_utils.errors import UnknownName
-from gpu_utils.exercises.u03_porting_to_rocm.triage_logs import public_logs, variant
+from gpu_utils.exercises.u03_porting_to_rocm.triage_collect import Line, collect, matches, public_logs
 from gpu_utils.exercises.u03_porting_to_rocm.triage_tables import CAUSES, FIXES, TRUTHS, Against
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 
-Verdict = dict[str, str]
+Verdict = dict[str, Any]
 
 _SIGNS: tuple[tuple[str, str], ...] = (
     ("couldn't allocate output register", "ptx_constraint"),
@@ -34,29 +35,69 @@ _SIGNS: tuple[tuple[str, str], ...] = (
     ("export HIP_VISIBLE_DEVICES", "masks_compose"),
     ("invalid device function", "missing_target"),
 )
-"""Words that only one of the failures leaves behind; causes come before what follows from them."""
+"""Words that only one of the failures leaves behind; where several stand in one line, the first counts."""
 
 _FIX_OF = {truth.cause: truth.fix for truth in TRUTHS.values()}
 
 
+_LISTED = "export HIP_VISIBLE_DEVICES"
+_BELOW = "ROCR_VISIBLE_DEVICES="
+
+
+def _lines(log: str) -> tuple[str, list[tuple[str, int, str, str]]]:
+    """(the job that failed, its and others' lines as (time, number, job, text))."""
+    header, *rows = log.splitlines()
+    return header.split()[1], [(*_split(row, number),) for number, row in enumerate(rows, 2)]
+
+
+def _split(row: str, number: int) -> tuple[str, int, str, str]:
+    time, job, text = row.split(" ", 2)
+    return time, number, job, text
+
+
+def _read(log: str, own_only: bool = True, in_time: bool = True, whole: bool = False) -> Verdict:
+    """The first line that holds a sign, of the job alone and in the order of time unless something is switched off.
+
+    whole: the first sign that the text holds anywhere, in the order of the signs.
+    """
+    job, lines = _lines(log)
+    if own_only:
+        lines = [line for line in lines if line[2] == job]
+    if in_time:
+        lines.sort()
+    hits, below = [], False
+    for _, number, _, text in lines:
+        below = below or _BELOW in text
+        hits += [
+            (rank, number, cause)
+            for rank, (words, cause) in enumerate(_SIGNS)
+            if words in text and (words != _LISTED or below)
+        ]
+    if not hits:
+        return _verdict("network", 2)
+    _, number, cause = min(hits) if whole else hits[0]
+    return _verdict(cause, number)
+
+
 def triage_reference(log: str) -> Verdict:
-    """The verdict by the signs above."""
-    cause = next((cause for words, cause in _SIGNS if words in log), "network")
-    return _verdict(cause)
+    """The verdict by the first sign in time, of the job itself."""
+    return _read(log)
 
 
-def _verdict(cause: str) -> Verdict:
-    return {"cause": cause, "fix": _FIX_OF.get(cause, "raise_timeout")}
+def _verdict(cause: str, line: int) -> Verdict:
+    return {"cause": cause, "fix": _FIX_OF.get(cause, "raise_timeout"), "line": line}
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
-    return {"log": variant(case["log"], case.get("seed", 0))}
+    return {"log": collect(case["log"], case.get("seed", 0)).text}
 
 
 def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
-    truth, log = TRUTHS[case["log"]], inputs["log"]
-    if not isinstance(value, dict) or set(value) != {"cause", "fix"}:
-        return Difference("type", f'the result is {value!r:.60}, expected {{"cause": a name, "fix": a name}}')
+    truth, lines = TRUTHS[case["log"]], collect(case["log"], case.get("seed", 0)).lines
+    if not isinstance(value, dict) or set(value) != {"cause", "fix", "line"}:
+        return Difference(
+            "type", f'the result is {value!r:.60}, expected {{"cause": a name, "fix": a name, "line": a number}}'
+        )
     for part, right, known, against in (
         ("cause", truth.cause, CAUSES, truth.causes),
         ("fix", truth.fix, FIXES, truth.fixes),
@@ -67,49 +108,73 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
         if not isinstance(given, str) or given not in known:
             return Difference(f"name:{part}", str(UnknownName(part, given, known)))
         before = "" if part == "cause" else f"the cause is {truth.cause}, but "
-        return Difference(f"{part}:{given}", f"{before}not {given}: {_why(against.get(given), log, given, part)}")
-    return None
+        return Difference(f"{part}:{given}", f"{before}not {given}: {_why(against.get(given), lines, given, part)}")
+    return _line_problem(value["line"], lines, truth.evidence)
 
 
-def _why(against: Against | None, log: str, given: str, part: str) -> str:
+def _line_problem(given: Any, lines: tuple[Line, ...], evidence: tuple[str, ...]) -> Difference | None:
+    if isinstance(given, bool) or not isinstance(given, int):
+        return Difference("line:type", f"line is {given!r:.40}, expected a number; the first line of the log is 1")
+    one = next((line for line in lines if line.number == given), None)
+    if one is None:
+        return Difference("line:none", f"cause and fix are right, but the log has no line {given} that says so")
+    if one.kind == "log" and any(matches(marker, one.text) for marker in evidence):
+        return None
+    why = {
+        "other": "it belongs to another job, whose number stands behind the time",
+        "later": "it was written after the job had failed",
+        "noise": "it is harmless, and stands in many logs",
+        "log": "it belongs to this job, and does not show the cause",
+    }[one.kind]
+    return Difference(f"line:{one.kind}", f"cause and fix are right, but line {given} says `{one.text.strip()}`: {why}")
+
+
+def _why(against: Against | None, lines: tuple[Line, ...], given: str, part: str) -> str:
     """The line of the log that speaks against a reading, quoted with its number."""
     if against is None:
         what = (CAUSES if part == "cause" else FIXES)[given]
-        advice = "find the first error, and say what was found and expected there"
-        return f"no line of this log points to it ({what}); {advice}"
-    number, line = line_with(against.line, log)
+        advice = "find the first error in time, and say what was found and expected there"
+        return f"nothing in the lines of this job up to its failure points to it ({what}); {advice}"
+    number, line = line_with(against.line, lines)
     return f"line {number} says `{line}`: {against.why}"
 
 
-def line_with(marker: str, log: str) -> tuple[int, str]:
-    """Number (from 1) and text of the first line that holds the marker; `@` in it stands for any number."""
-    pattern = r"\d+".join(map(re.escape, marker.split("@")))
-    return next((n, line.strip()) for n, line in enumerate(log.splitlines(), 1) if re.search(pattern, line))
+def line_with(marker: str, lines: tuple[Line, ...]) -> tuple[int, str]:
+    """Number and text of the first line in time, of the failure itself, that holds the marker."""
+    own = sorted((line for line in lines if line.kind == "log"), key=lambda line: line.at)
+    return next((line.number, line.text.strip()) for line in own if matches(marker, line.text))
 
 
 def _instead(words: str, cause: str, fix: str = "") -> Callable[[str], Verdict]:
-    """A right answer, but for logs that hold the words."""
+    """A right answer, but for logs whose job wrote the words."""
 
     def answer(log: str) -> Verdict:
         right = triage_reference(log)
-        if not re.search(words, log):
+        job, lines = _lines(log)
+        own = sorted(line for line in lines if line[2] == job)
+        end = next((place for place, line in enumerate(own) if "attempt 2 starts" in line[3]), len(own))
+        if not any(re.search(words, line[3]) for line in own[:end]):
             return right
-        return {"cause": cause or right["cause"], "fix": fix or right["fix"]}
+        return {**right, "cause": cause or right["cause"], "fix": fix or right["fix"]}
 
     return answer
 
 
 def _reads_the_last_line(log: str) -> Verdict:
-    last = log.strip().splitlines()[-1]
-    consequence = re.search(r"FAILED|timeout|exit code|Exited|died|remote|CANCELLED|giving up", last)
-    return _verdict("network") if consequence else triage_reference(log)
+    job, lines = _lines(log)
+    last = max(line for line in lines if line[2] == job)
+    consequence = re.search(r"FAILED|timeout|exit code|Exited|died|remote|CANCELLED|giving up", last[3])
+    return _verdict("network", last[1]) if consequence else triage_reference(log)
 
 
-_BY_TEXT = {text: _verdict(TRUTHS[name].cause) for name, text in public_logs().items()}
+def _line_of_the_last(log: str) -> Verdict:
+    job, lines = _lines(log)
+    return {**triage_reference(log), "line": max(line for line in lines if line[2] == job)[1]}
 
 
 def _knows_the_twelve(log: str) -> Verdict:
-    return _BY_TEXT.get(log, {"cause": "unknown", "fix": "unknown"})
+    known = {text: triage_reference(text) for text in public_logs().values()}
+    return known.get(log, {"cause": "unknown", "fix": "unknown", "line": 1})
 
 
 def _fresh(rng: random.Random) -> Case:
@@ -138,7 +203,9 @@ EXERCISE = Exercise(
         Case("a watchdog speaks, and has only overheard it", log="10_after_upgrade"),
         Case("AMD's driver is there, and a driver is missing", log="11_fresh_env"),
         Case("nothing fails, everything is slow", log="12_slow"),
-        Case("log 1 of another team: other numbers, more noise", log="01_batch_job", seed=11),
+        Case("log 1 of another team: lines as they arrived, neighbours, a second attempt", log="01_batch_job", seed=11),
+        Case("log 4 of another team, which sets a harmless mask", log="04_new_node", seed=4),
+        Case("log 8 of another team", log="08_build_b", seed=9),
         Case("log 12 of another team", log="12_slow", seed=12),
     ),
     fresh=_fresh,
@@ -146,8 +213,8 @@ EXERCISE = Exercise(
         "nothing": lambda log: None,
         "empty": lambda log: {},
         "the log": lambda log: log,
-        "always the network": lambda log: _verdict("network"),
-        "always the driver": lambda log: {"cause": "driver", "fix": "reinstall_driver"},
+        "always the network": lambda log: _verdict("network", 2),
+        "always the driver": lambda log: {"cause": "driver", "fix": "reinstall_driver", "line": 2},
     },
     misconceptions=(
         Misconception(
@@ -239,6 +306,30 @@ EXERCISE = Exercise(
             "The log says how long collectives take in each step. Where does the rest of the time go?",
         ),
         Misconception(
+            "phrase_anywhere",
+            lambda log: _read(log, own_only=False, in_time=False, whole=True),
+            "The words stand somewhere in the text, and other failures leave their words there as well: neighbours, "
+            "and a second attempt. Which line of this job came first in time?",
+        ),
+        Misconception(
+            "every_job",
+            lambda log: _read(log, own_only=False),
+            "That line belongs to a neighbour. The first line of the text names the job that failed, and the number "
+            "behind the time says whose a line is.",
+        ),
+        Misconception(
+            "order_of_the_file",
+            lambda log: _read(log, in_time=False),
+            "Lines stand in the order in which they arrived. What arrived first need not have happened first: sort by "
+            "the time.",
+        ),
+        Misconception(
+            "line_of_the_last",
+            _line_of_the_last,
+            "Cause and fix are right. The last line is a consequence: the evidence is the line in which the failure "
+            "itself is set or refused.",
+        ),
+        Misconception(
             "knows_the_twelve_texts",
             _knows_the_twelve,
             "This looks the twelve texts up. The next log has other paths, numbers and noise: look for the words "
@@ -246,19 +337,21 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "For each log, find the first error in time and who speaks (section 6 of the lesson). Write down one phrase "
-        "that this failure leaves behind and no other one does. Logs 1 and 2, and 7 and 8, look alike: what differs?",
-        "Test for phrases in an order: what explains a failure before what follows from it. `No HIP GPUs`, `watchdog`, "
-        "`NCCL` and `FAILED` are consequences in all of these logs; what one line sets, or refuses, is the cause.",
-        "A list of pairs (phrase, cause), of which the first that is `in log` wins, and a dict from cause to fix. "
-        "Phrases "
-        'such as "export HSA_OVERRIDE_GFX_VERSION", "export HIP_VISIBLE_DEVICES", "P2P/IPC", "torch.version.hip None", '
-        '"amax / 448", "finding fastest", "invalid device function"; the others stand in the error lines themselves.',
+        "By hand first, for each log: find the first error in time and who speaks (section 6 of the lesson). Write "
+        "down one phrase that this failure leaves behind and no other one does. Then let the program find the line.",
+        "Split every line into time, job and text. Keep the lines of the job that the first line names, and sort them: "
+        "the time stands in front. The first of them that holds a sign decides. One sign needs a second look: a list "
+        "of GPUs is harmless unless a variable below it was set before.",
+        "for time, number, text in sorted(own): for words, (cause, fix) in signs.items(): if words in text: return "
+        'them with number. Signs such as "export HSA_OVERRIDE_GFX_VERSION", "P2P/IPC", "torch.version.hip None", '
+        '"amax / 448", "finding fastest", "invalid device function"; "export HIP_VISIBLE_DEVICES" counts only where '
+        '"ROCR_VISIBLE_DEVICES=" stood in an earlier line of the job.',
     ),
     explanation=(
-        "Each failure leaves words that no other one leaves; they are seldom in the last line. Tests go from causes to "
-        "consequences, because a log of one failure holds the words of many: a dead rank makes the others speak of "
-        "networks and timeouts. And words that differ by run (paths, numbers, times) decide nothing. The texts are "
+        "Each failure leaves words that no other one leaves; they are seldom in the last line. But a text holds the "
+        "words of many failures: a dead rank makes the others speak of networks and timeouts, neighbours write into "
+        "the same collector, and a second attempt fails in its own way. So the order of events decides, not the "
+        "presence of a phrase, and an answer that can name its line can be checked by somebody else. The texts are "
         "ours, written after public threads: "
         + "; ".join(f"log {name[:2]}: {truth.source}" for name, truth in TRUTHS.items())
         + "."

@@ -1,4 +1,4 @@
-"""The logs of 03.triage, as they stand in their folder and as another team would have them."""
+"""The logs of 03.triage: their texts as jobs wrote them, and the words in which another team's would differ."""
 
 from __future__ import annotations
 
@@ -104,39 +104,36 @@ _CONTRADICTS = {
     "memory:": "GiB",
     "NCCL INFO": "NCCL WARN",
 }
+"""Words of a line of noise -> words of the logs in which it would be no noise."""
+
+HARMLESS = "env.sh: export HIP_VISIBLE_DEVICES=0,1,2,3,4,5,6,7"
+"""A setting that does no harm where no other variable hides GPUs."""
+_WHERE_IT_IS = ("8 x AMD", "4 x AMD")
 
 
 @lru_cache(maxsize=1)
-def public_logs() -> Mapping[str, str]:
-    """Name of a log -> its text, in order."""
+def raw_logs() -> Mapping[str, str]:
+    """Name of a log -> its text as the job wrote it, in order."""
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(LOGS.glob("*.log"))}
 
 
-def variant(name: str, seed: int) -> str:
-    """The same failure at another place and time: other words, numbers and noise. seed 0 is the log as it stands."""
-    text = public_logs()[name]
-    if seed == 0:
-        return text
-    rng = random.Random(f"{name}/{seed}")
+def reworded(name: str, rng: random.Random) -> list[str]:
+    """The lines of the same failure at another place: other words and numbers."""
+    text = raw_logs()[name]
     for group in SWAPS[name]:
         for old, new in zip(group[0], rng.choice(group), strict=True):
             text = text.replace(old, new)
-    hours, minutes, pids = rng.randrange(24), rng.randrange(60), rng.randrange(1000, 20_000)
-    text = re.sub(r"\[(\d\d):(\d\d):(\d\d)\]", lambda t: _later(t, hours, minutes), text)
+    pids = rng.randrange(1000, 20_000)
     text = re.sub(r"(pid=|\bnode[\w-]*:)(\d{4})", lambda t: f"{t[1]}{int(t[2]) + pids}", text)
     for names in (USERS, NODES):
         text = re.sub(rf"\b{names[0]}\b", rng.choice(names), text)
-    return _with_noise(text, rng)
+    return text.rstrip("\n").split("\n")
 
 
-def _later(time: re.Match[str], hours: int, minutes: int) -> str:
-    total = (int(time[1]) + hours) * 60 + int(time[2]) + minutes
-    return f"[{total // 60 % 24:02d}:{total % 60:02d}:{time[3]}]"
-
-
-def _with_noise(text: str, rng: random.Random) -> str:
-    lines = text.rstrip("\n").split("\n")
+def noise_for(lines: Sequence[str], rng: random.Random) -> list[str]:
+    """Lines that mean nothing for this log."""
+    text = "\n".join(lines)
     fitting = [line for line in NOISE if not any(mark in line and word in text for mark, word in _CONTRADICTS.items())]
-    for noise in rng.sample(fitting, 4):
-        lines.insert(rng.randint(1, 3), noise)
-    return "\n".join([*lines, *rng.sample(TAILS, rng.randint(1, 2))]) + "\n"
+    chosen = rng.sample(fitting, 4)
+    harmless = any(words in text for words in _WHERE_IT_IS) and "VISIBLE_DEVICES" not in text
+    return [*chosen, HARMLESS] if harmless else chosen

@@ -60,11 +60,15 @@ class Against:
 
 @dataclass(frozen=True)
 class Truth:
-    """One log. causes, fixes: wrong names -> what speaks against them; source: the public thread behind the text."""
+    """One log. causes, fixes: wrong names -> what speaks against them; source: the public thread behind the text.
+
+    evidence: markers of the lines that show the cause; the first of each counts.
+    """
 
     cause: str
     fix: str
     source: str
+    evidence: tuple[str, ...]
     causes: Mapping[str, Against]
     fixes: Mapping[str, Against]
 
@@ -76,6 +80,7 @@ TRUTHS: Mapping[str, Truth] = {
         "masks_compose",
         "number_within_mask",
         "pytorch #142292; SwarmUI #565",
+        ("batch system has set ROCR", "export HIP_VISIBLE_DEVICES"),
         {
             "driver": Against(
                 "amd-smi: driver", "the driver is loaded and knows the GPUs, so they are hidden, not missing"
@@ -97,6 +102,7 @@ TRUTHS: Mapping[str, Truth] = {
         "foreign_override",
         "unset_override",
         "project-nomad #810; ROCm/rocm-systems #5686",
+        ("export HSA_OVERRIDE_GFX_VERSION", "found agent"),
         {
             "driver": Against("amd-smi: driver", "the driver is loaded and has named the GPU"),
             "masks_compose": Against(
@@ -117,6 +123,7 @@ TRUTHS: Mapping[str, Truth] = {
         "mask_for_each_rank",
         "show_all_gpus",
         "vllm #46895",
+        ("P2P/IPC", "(Trainer pid=@) ROCR", "(Generator pid=@) ROCR"),
         {
             "network": Against("both ranks have joined", "the ranks talk to each other over the network already"),
             "broken_link": Against(
@@ -142,6 +149,7 @@ TRUTHS: Mapping[str, Truth] = {
         "missing_target",
         "build_for_target",
         "ROCm/ROCm #5668; vllm #17170",
+        ("invalid device function", "offload targets", "the traceback ends in"),
         {
             "blas_unsupported": Against(
                 "hipBLASLt has", "a warning about speed, ten seconds before; work went on after it"
@@ -164,6 +172,7 @@ TRUTHS: Mapping[str, Truth] = {
         "lds_exceeded",
         "smaller_stages",
         "vllm #17744, #12498",
+        ("out of resource: shared",),
         {
             "out_of_memory": Against(
                 "GiB allocated", "two thirds of the GPU's memory are free; look at which memory is short"
@@ -182,6 +191,7 @@ TRUTHS: Mapping[str, Truth] = {
         "ptx_constraint",
         "branch_by_backend",
         "mamba #1018; sglang #34351",
+        ("couldn't allocate output register", "inline_asm_elementwise"),
         {
             "network": Against("closed its connection", "the peer was gone by then; why did it end?"),
             "missing_target": Against(
@@ -199,6 +209,7 @@ TRUTHS: Mapping[str, Truth] = {
         "mask_of_32_bits",
         "mask_of_64_bits",
         "ROCm/hip #3667; cupy #9977",
+        ("static assertion failed", "expression evaluates", "in instantiation of", "value, offset)"),
         {
             "warp_size_constant": Against(
                 "sizeof(MaskT)", "the assertion is about the size of a mask, not about a width"
@@ -217,6 +228,7 @@ TRUTHS: Mapping[str, Truth] = {
         "warp_size_constant",
         "narrowest_wave",
         "pytorch #156979; vllm #20330",
+        ("must be initialized by", "'warpSize' cannot be used", "/ warpSize;"),
         {
             "mask_of_32_bits": Against("Wsign-conversion", "that is a warning; the errors come after it"),
             "missing_target": Against(
@@ -235,6 +247,7 @@ TRUTHS: Mapping[str, Truth] = {
         "fp8_maximum",
         "ask_finfo",
         "pytorch/ao #4130",
+        ("amax / 448", "values are NaN"),
         {
             "learning_rate": Against("in bfloat16: step 3", "the same learning rate trains well in another dtype"),
             "network": Against(
@@ -253,6 +266,7 @@ TRUTHS: Mapping[str, Truth] = {
         "call_in_capture",
         "move_out_of_capture",
         "ROCm/rccl #2022; ROCm/hip #3876",
+        ("when stream is capturing", "step_timer.stop()"),
         {
             "network": Against("ALLGATHER", _WATCHDOG),
             "broken_link": Against("closed by the remote", "rank 0 ended, and so the connection did"),
@@ -270,6 +284,7 @@ TRUTHS: Mapping[str, Truth] = {
         "wrong_build",
         "install_rocm_build",
         "ROCm/ROCm #5668; PyTorch, HIP (ROCm) semantics",
+        ("torch.version.hip None", "Successfully installed"),
         {
             "driver": Against(
                 "amd-smi: driver", "AMD's driver is loaded and has found the GPUs. Whose driver is missing?"
@@ -292,6 +307,7 @@ TRUTHS: Mapping[str, Truth] = {
         "tuning_left_on",
         "stop_tuning",
         "pytorch #114894; comfyui-amd-go-fast #2",
+        ("finding fastest", "TUNABLEOP_ENABLED=1"),
         {
             "network": Against("step 1 loss", "collectives take a fraction of a second of this step"),
             "broken_link": Against("step 1 loss", "collectives take a fraction of a second of this step"),
