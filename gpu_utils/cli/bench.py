@@ -29,22 +29,34 @@ SLOWEST_CHECK_SECONDS = 5.0
 IMPORT_SECONDS = 0.3
 START_SECONDS = 5.0
 TRAINING_STEPS = 20
+FILES = {"course": "bench.json", "virtual": "bench_virtual.json", "grading": "bench_grading.json"}
+"""What can be measured -> the file that it writes to build/."""
 
 
 def bench(
-    what: Annotated[str, typer.Argument(help="course, or virtual for the virtual GPUs.")] = "course",
+    what: Annotated[str, typer.Argument(help="course, virtual for the virtual GPUs, or grading.")] = "course",
+    which: Annotated[str, typer.Argument(help="With grading: a unit or an exercise, 00 or 00.saxpy.")] = "",
     out: Annotated[Path | None, typer.Option(help="Where the JSON goes, build/bench.json for example.")] = None,
 ) -> None:
     """Measure what a learner waits for, from a cold process and warm, and training speed; a table and JSON.
 
     With `virtual`: how fast the virtual GPUs run the kernel set, against Triton's interpreter.
-    Exits non-zero when a limit of the course is missed.
+    With `grading`: whether the grader fails every solution that has one small mistake in it.
+    Exits non-zero when a limit of the course is missed, or a mistake passes.
 
-    Example: ./w2w bench virtual
+    Example: ./w2w bench grading 00.saxpy
     """
-    if what not in ("course", "virtual"):
-        raise UnknownName("measurement", what, ["course", "virtual"])
-    out = out or Path("build") / ("bench_virtual.json" if what == "virtual" else "bench.json")
+    if what not in FILES:
+        raise UnknownName("measurement", what, FILES)
+    if which and what != "grading":
+        raise typer.BadParameter(
+            f"{what} is measured as a whole; a unit or an exercise goes with grading", param_hint="which"
+        )
+    out = out or Path("build") / FILES[what]
+    if what == "grading":
+        from gpu_utils.cli import bench_grading
+
+        raise typer.Exit(0 if bench_grading.run(which, out) else 1)
     if what == "virtual":
         from gpu_utils.cli.bench_virtual import run
 

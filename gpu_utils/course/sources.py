@@ -21,6 +21,19 @@ def solution(exercise_id: str) -> str:
     return cut.complete(cell.source)
 
 
+def written_lines(exercise_id: str) -> list[int]:
+    """The lines of `solution(exercise_id)`, from 1, that a learner writes: those between the markers."""
+    cell, _, _ = _answer_cell(exercise_id)
+    written, number, inside = [], 0, False
+    for line in cell.source.split("\n"):
+        if line.strip() in cut.MARKERS:
+            inside = "BEGIN" in line
+        else:
+            number += 1
+            written += [number] * inside
+    return written
+
+
 def untouched(exercise_id: str) -> str:
     """The answer cell as a learner first sees it."""
     cell, _, where = _answer_cell(exercise_id)

@@ -10,10 +10,11 @@ import ast
 import functools
 import importlib
 import pkgutil
+import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gpu_utils.errors import UnknownName
+from gpu_utils.errors import ContentError, UnknownName
 
 if TYPE_CHECKING:
     from gpu_utils.grading.exercise import Exercise
@@ -65,6 +66,34 @@ def hints(exercise_id: str) -> tuple[str, str, str]:
             except (StopIteration, ValueError):
                 break
     return find(exercise_id).hints
+
+
+def equivalents(exercise_id: str) -> dict[tuple[str, str], str]:
+    """Mutants of the solution that are right answers too: (line, what it became) -> why, from the unit's table.
+
+    The table is `equivalent.toml` beside the exercises. Raises ContentError for an entry that is not as it says there.
+    """
+    name = module_of(exercise_id).rpartition(".")[2]
+    found: dict[tuple[str, str], str] = {}
+    for entry in _equivalents(exercise_id.partition(".")[0]).get(name, []):
+        if set(entry) != {"line", "becomes", "reason"} or not isinstance(entry["becomes"], list):
+            has = ", ".join(entry)
+            raise ContentError(
+                f"equivalent.toml:1: an entry of {exercise_id} has {has}; expected line, becomes, reason"
+            )
+        found |= {(entry["line"], after): entry["reason"] for after in entry["becomes"]}
+    return found
+
+
+@functools.cache
+def _equivalents(number: str) -> dict[str, list[dict[str, Any]]]:
+    """The table of a unit: name of an exercise -> its entries. Raises ContentError for a name that is none."""
+    path = Path(__file__).with_name(_unit_modules()[number].rpartition(".")[2]) / "equivalent.toml"
+    table = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    for name in table:
+        if f"{number}.{name}" not in ids(number):
+            raise ContentError(f"{path.name}:1: unit {number} has no exercise {name}")
+    return table
 
 
 def module_of(exercise_id: str) -> str:

@@ -108,7 +108,7 @@ def run(
                         torch.cuda.synchronize()
             attempt.device = _stray_device(value, session.device)
             attempt.value = None if attempt.device else move(value, "cpu")
-            attempt.mutated = tuple(name for name in given if not _same(kept[name], given[name]))
+            attempt.mutated = tuple(name for name in given if not same(kept[name], given[name]))
         attempt.counters = dict(session.counters)
         if session.launches:
             attempt.compiled = _compile(session.launches, compile_targets)
@@ -159,15 +159,16 @@ def _stray_device(value: Any, wanted: str) -> str:
     return next((found for found in (_stray_device(child, wanted) for child in children) if found), "")
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
+    """Whether two trees of plain data are equal, tensors bit by bit."""
     if isinstance(one, torch.Tensor):
         if not isinstance(other, torch.Tensor) or one.shape != other.shape or one.dtype != other.dtype:
             return False
         return torch.equal(_bits(one), _bits(other))
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(same, one, other))
     return one == other or one is other
 
 

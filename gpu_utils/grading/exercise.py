@@ -49,6 +49,21 @@ class Case:
         return f"Case({self.why!r}{arguments})"
 
 
+class Example(Case):
+    """A case whose parameters are the inputs themselves: a worked example that the learner has before their eyes.
+
+    >>> Example("the example of the docstring", x=torch.zeros(2, 3), banks=4).label
+    'x of shape (2, 3), banks=4'
+    """
+
+    @property
+    def label(self) -> str:
+        return ", ".join(
+            f"{name} of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"{name}={value}"
+            for name, value in self.params.items()
+        )
+
+
 @dataclass(frozen=True)
 class Misconception:
     """A wrong answer that a learner would really write, kept as runnable code.

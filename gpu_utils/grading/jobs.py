@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import random
@@ -15,7 +16,7 @@ import torch
 from gpu_utils.backends import Backend, backend
 from gpu_utils.compiler.triton import INTERPRETED
 from gpu_utils.errors import CompilerMissing
-from gpu_utils.grading.exercise import Case, Exercise, Inputs
+from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs
 from gpu_utils.grading.report import Mode
 
 FRESH_CASES = 3
@@ -114,7 +115,8 @@ def draw(exercise: Exercise, seed: int) -> tuple[Drawn, ...]:
     drawn = []
     for index, (case, fresh) in enumerate(cases):
         generator = torch.Generator().manual_seed(_subseed(seed, exercise.id, str(index)) % 2**63)
-        inputs = exercise.inputs(case, generator)
+        given = isinstance(case, Example)
+        inputs = copy.deepcopy(dict(case.params)) if given else exercise.inputs(case, generator)
         drawn.append(Drawn(case, fresh, inputs, *_expected(exercise, inputs)))
     return tuple(drawn)
 
