@@ -11,15 +11,21 @@ from gpu_utils.lazy import lazily
 
 GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Predictions and results": {
+        "gpu_utils.ui.bars": ("bars",),
+        "gpu_utils.ui.executed": ("executed",),
         "gpu_utils.ui.sitting": ("sitting",),
         "gpu_utils.ui.slots": ("choice", "number", "yes_no"),
-        "gpu_utils.ui.table": ("table",),
+        "gpu_utils.ui.table": ("sourced", "table"),
     },
     "Figures": {
+        "gpu_utils.ui.bank_figure": ("bank_figure",),
         "gpu_utils.ui.block_figure": ("BlockFigure",),
         "gpu_utils.ui.diff_figure": ("DiffFigure",),
+        "gpu_utils.ui.lane_figure": ("lane_figure",),
+        "gpu_utils.ui.latency_figure": ("latency_figure",),
         "gpu_utils.ui.launch_figure": ("LaunchFigure",),
         "gpu_utils.ui.machine_figure": ("chip_figure", "unit_figure"),
+        "gpu_utils.ui.stage_figure": ("stage_figure",),
         "gpu_utils.ui.wave_figure": ("WaveFigure",),
     },
     "Targets and compilers": {
@@ -29,9 +35,11 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.compiler.clang": ("compile_cpp",),
         "gpu_utils.compiler.hipify": ("hipify",),
         "gpu_utils.compiler.leftovers": ("leftovers",),
+        "gpu_utils.compiler.reading": ("compiler_notes", "in_loops", "kernel_descriptor", "mnemonics"),
     },
     "Running kernels": {
         "gpu_utils.backends": ("interpreter",),
+        "gpu_utils.backends.launching": ("counts", "launch_cpp", "launch_on"),
         "gpu_utils.virtual.cache": ("l2_traffic",),
     },
     "Rules on paper": {

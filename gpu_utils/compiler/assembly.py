@@ -111,7 +111,18 @@ class Instruction:
         """
         return _bits(self.mnemonic, self.text) if self.kind in _MOVING else None
 
+    @property
+    def masks(self) -> bool:
+        """Whether it makes or uses a mask of lanes: comparisons, predicates, selections, EXEC and branches on it.
 
+        >>> texts = ("@%p1 ld.global.b32 {%r1}, [%rd1];", "v_cndmask_b32_e32 v0, v1, v2, vcc", "v_mov_b32 v0, 0")
+        >>> [next(instructions(text, "nvidia" if "%" in text else "amd")).masks for text in texts]
+        [True, True, False]
+        """
+        return bool(_MASKS.search(self.text))
+
+
+_MASKS = re.compile(r"^@|^(setp|selp|v_cmpx?_|v_cndmask|s_cbranch_(exec|vcc))|\b(exec|vcc)(_lo|_hi)?\b|saveexec")
 _MOVING = {GLOBAL_LOAD, GLOBAL_STORE, SHARED_LOAD, SHARED_STORE, ASYNC_COPY}
 
 

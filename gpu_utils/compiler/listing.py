@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpu_utils.compiler.assembly import Instruction, instructions
+from gpu_utils.compiler.reading import check_kinds, of_kinds
 from gpu_utils.compiler.triton import Compiled, compile_for
+from gpu_utils.errors import BadArgument
 
 DEFAULT_TARGETS = ("sm_90", "gfx942")
 
@@ -45,6 +47,31 @@ class Listing:
     name: str
     source: tuple[tuple[int, str], ...]
     columns: tuple[Column, ...]
+
+    def only(self, *fragments: str, kinds: Sequence[str] = ()) -> Listing:
+        """The part that matters: source lines that hold one of the fragments, and their instructions.
+
+        fragments  texts such as "tl.load"; none: every line
+        kinds      classes of instructions, such as "global load" (`CLASSES`), or "mask" for all that makes or uses one;
+                   none: all
+
+        Raises BadArgument where no line holds a fragment, UnknownName for a class.
+        """
+        check_kinds(kinds)
+        lines = [(number, text) for number, text in self.source if not fragments or any(f in text for f in fragments)]
+        if not lines:
+            raise BadArgument(
+                f"no line of {self.name} holds {' or '.join(map(repr, fragments))}; quote it as it stands"
+            )
+        numbers = {number for number, _ in lines} | ({None} if not fragments else set())
+        columns = tuple(
+            replace(c, instructions=tuple(i for i in c.instructions if i.source in numbers and of_kinds(i, kinds)))
+            for c in self.columns
+        )
+        if not fragments:  # lines without one of these instructions say nothing here
+            left = {found.source for column in columns for found in column.instructions}
+            lines = [(number, text) for number, text in lines if number in left]
+        return replace(self, source=tuple(lines), columns=columns)
 
     def __str__(self) -> str:
         width = 56

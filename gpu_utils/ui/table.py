@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from gpu_utils.chips.figure import Figure
 from gpu_utils.errors import BadArgument
 from gpu_utils.ui.explore.drawing import styled
 from gpu_utils.ui.values import is_numeric, words
@@ -114,3 +115,22 @@ def table(
     ]
     head = (*([first] if labelled or across else []), *map(words, columns))
     return Table(head, tuple(lines), note, frozenset(at for at, (label, _) in enumerate(found) if label in mark))
+
+
+def sourced(figures: Mapping[str, Figure], first: str = "") -> Table:
+    """Figures of the registry with their sources: a row for each, label -> figure.
+
+    >>> sourced({"memory": Figure(80, "GB", "a data sheet"), "bandwidth": Figure(None, "TB/s", "", "no source")})
+               figure   source
+    memory     80 GB    a data sheet
+    bandwidth  unknown  no source
+    """
+    rows = [
+        (
+            label,
+            "unknown" if one.value is None else f"{words(one.value)} {one.unit}",
+            "; ".join(filter(None, (one.source, one.note))),
+        )
+        for label, one in figures.items()
+    ]
+    return Table((first, "figure", "source"), tuple(rows))

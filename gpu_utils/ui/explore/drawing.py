@@ -66,11 +66,14 @@ class Picture:
         return f"{_STYLE}{self.html}"
 
 
-def picture(vendor: str, words: str, *parts: str, after: str = "") -> Picture:
-    """Parts above the words. vendor: "nvidia", "amd" or "" chooses the colour; after: HTML under the words."""
-    spoken = f'<p role="status">{escape(words)}</p>'
+def picture(vendor: str, words: str, *parts: str, after: str = "", spoken: bool = True) -> Picture:
+    """Parts above the words. vendor: "nvidia", "amd" or "" chooses the colour; after: HTML under the words.
+
+    spoken: whether the words are written out; without, they are only the drawing's alternative, as it shows them all.
+    """
+    under = f'<p role="status">{escape(words)}</p>' if spoken else ""
     return Picture(
-        f'<div class="w2w-x"><div class="{vendor or "both"}">{"".join(parts)}{spoken}{after}</div></div>', words
+        f'<div class="w2w-x"><div class="{vendor or "both"}">{"".join(parts)}{under}{after}</div></div>', words
     )
 
 

@@ -1,0 +1,62 @@
+"""One launch on several virtual GPUs, as lessons and labs compare them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpu_utils.chips.targets import TARGETS
+from gpu_utils.compiler.clang import compile_cpp
+from gpu_utils.errors import UnknownName
+from gpu_utils.virtual import VirtualGpu, virtual_gpu
+
+
+def launch_on(
+    targets: Sequence[str], kernel: Any, grid: Any, *args: Any, threads: int | None = None, **options: Any
+) -> dict[str, VirtualGpu]:
+    """Launch a Triton kernel on the virtual GPU of each target: target -> the GPU, with its counters and listing.
+
+    grid     as in `kernel[grid]`; args, options: of the launch, such as BLOCK=1024; tensors lie on the CPU
+    threads  threads of a program; the number of warps or wavefronts follows from it. Without it, `num_warps` decides
+
+    The tensors are the same for every target, so an output holds what the last one wrote.
+    Errors: those of the launch; UnknownName for a target.
+    """
+    gpus = {}
+    for target in targets:
+        more = {} if threads is None else {"num_warps": max(1, threads // TARGETS[target].lanes)}
+        with virtual_gpu(target) as gpus[target]:
+            kernel[grid](*args, **more, **options)
+    return gpus
+
+
+def launch_cpp(
+    targets: Sequence[str], source: str, kernel: str, grid: Any, block: Any, args: Sequence[Any]
+) -> dict[str, VirtualGpu]:
+    """Compile CUDA-style C++ for each target and launch one of its kernels there: target -> the virtual GPU.
+
+    source  the text; kernel: the name of a `__global__` function in it
+    grid, block  a number or a tuple of up to three; block counts threads
+    args    tensors on the CPU, the same for every target, and numbers
+
+    Errors: those of `compile_cpp` and of the launch.
+    """
+    gpus = {}
+    for target in targets:
+        with virtual_gpu(target) as gpus[target]:
+            gpus[target].load(compile_cpp(source, target)).launch(kernel, grid, block, list(args))
+    return gpus
+
+
+def counts(gpus: Mapping[str, VirtualGpu], *names: str) -> dict[str, dict[str, float]]:
+    """What the last launch on each virtual GPU counted: target -> {name: number}, all names or only these.
+
+    The names are those of `Counters.totals`. Raises UnknownName for another one. A class of instructions that no target
+    executed is left out; one that only some executed is 0 on the others.
+    """
+    found = {target: gpu.counters.totals() for target, gpu in gpus.items()}
+    known = list(dict.fromkeys(name for totals in found.values() for name in totals))
+    for name in names:
+        if name not in known:
+            raise UnknownName("counter", name, known)
+    return {target: {name: totals.get(name, 0) for name in names or known} for target, totals in found.items()}
