@@ -312,8 +312,9 @@ for name in ("warp_size_constant.cu", "mask_32.cu", "mask_64.cu"):
 
 # %% [markdown] facts of widths
 # Both refusals are good news: they stop you, where the four mistakes above went through in silence. So write
-# `__shfl_down_sync(~0ull, sum, offset)`: it compiles everywhere. On AMD the mask is checked for its type here, and
-# which lanes it names makes no difference; the lanes that are on take part.
+# `__shfl_down_sync(__activemask(), sum, offset)` where all lanes of the wave come: the mask has the type that each
+# vendor wants, and names the lanes that are there. `~0ull` compiles everywhere, too; on AMD it stops a wave that is
+# not full, or a branch that only some lanes take.
 #
 # > **Facts: widths and masks in ROCm**
 # >
@@ -323,6 +324,13 @@ for name in ("warp_size_constant.cu", "mask_32.cu", "mask_64.cu"):
 # > - `__shfl_*_sync`, `__ballot_sync` and their like take a mask of 64 bits on AMD, also where a wave has 32 lanes; the
 # >   upper half is ignored there. A 32-bit mask fails a `static_assert`. `~0ull` compiles on both vendors. (source:
 # >   [ROCm/hip #3667](https://github.com/ROCm/hip/issues/3667), [cupy #9977](https://github.com/cupy/cupy/pull/9977))
+# > - The lanes that a mask names must be exactly those that call with it: ROCm's header asserts that
+# >   (`MASK == __ballot(true)`) and traps unless `NDEBUG` is defined; `__ballot_sync` returns the ballot and the mask.
+# >   (source: [ROCm/rocm-systems](https://github.com/ROCm/rocm-systems), projects/clr/hipamd/include/hip/amd_detail/
+# >   amd_warp_sync_functions.h)
+# > - These functions came with ROCm 6.2, switched on by `HIP_ENABLE_WARP_SYNC_BUILTINS`; since ROCm 7.0 they are on,
+# >   unless `HIP_DISABLE_WARP_SYNC_BUILTINS` is defined. (source: ROCm/clr at rocm-6.2.2, the same header;
+# >   [HIP C++ language extensions](https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/hip_cpp_language_extensions.html))
 # > - The shuffles without `_sync` are gone from CUDA for compute capability 7.x and higher; HIP still has them.
 # >   (source: CUDA C++ programming guide, warp shuffle functions;
 # >   [HIP C++ language extensions](https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/hip_cpp_language_extensions.html))

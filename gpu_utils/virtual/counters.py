@@ -75,6 +75,7 @@ class Counters:
         self.segment_lanes = [0] * len(program.segments)
         self.globals: dict[int, Access] = {}
         self.shareds: dict[int, Access] = {}
+        self.absent: dict[int, int] = {}  # op index -> lanes that shuffled in a value of a lane that was not active
         self.launched_waves = 0
         self.launched_blocks = 0
 
@@ -155,6 +156,18 @@ class Counters:
         taking_part = int(np.count_nonzero(mask.any(axis=1))), int(np.count_nonzero(mask))
         return *taking_part, cycles[0] * times, cycles[1] * times
 
+    def shuffled(self, op: Any, source: np.ndarray, active: np.ndarray | None) -> None:
+        """Count lanes that take a value from a lane that is not active: no vendor says what they get in general.
+
+        source: int, the lane that each lane takes its value from, (lanes,) or (waves, lanes); active: bool
+        (waves, lanes), None when all are.
+        """
+        if active is None:
+            return
+        there = active.take(source, axis=1) if source.ndim == 1 else np.take_along_axis(active, source, axis=1)
+        if absent := int(np.count_nonzero(active & ~there)):
+            self.absent[op.index] = self.absent.get(op.index, 0) + absent
+
     # asked by people
 
     def per_op(self) -> dict[int, tuple[int, int]]:
@@ -231,6 +244,7 @@ class Counters:
             "shared_bytes": self._sum(self.shareds, "bytes"),
             "shared_cycles": self._sum(self.shareds, "transactions"),
             "bank_conflicts": self._sum(self.shareds, "transactions") - self._sum(self.shareds, "ideal"),
+            "shuffles_from_absent_lanes": sum(self.absent.values()),
             "matrix_flops": self.matrix_flops(),
             "lane_utilisation": self.lane_utilisation(),
         }

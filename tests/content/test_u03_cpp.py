@@ -31,11 +31,11 @@ RIGHT = {
         """
   __shared__ float partial[32];
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
-  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset, 32);
+  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(__activemask(), value, offset, 32);
   if (lane == 0) partial[warp] = value;
   __syncthreads();
   value = threadIdx.x < warps ? partial[threadIdx.x] : 0.0f;
-  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset, 32);
+  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(__activemask(), value, offset, 32);
   return value;""",
     ),
     "no shuffle at all: a tree in shared memory": (
@@ -58,7 +58,7 @@ RIGHT = {
   __syncthreads();
   for (int lanes = 1; lanes < warpSize; lanes *= 2) {
     int first = threadIdx.x / warpSize * warpSize;
-    float other = __shfl_xor_sync(~0ull, value, lanes);
+    float other = __shfl_xor_sync(__activemask(), value, lanes);
     if (first + ((threadIdx.x - first) ^ lanes) < blockDim.x) value += other;
   }
   if (threadIdx.x % warpSize == 0) atomicAdd(&sum, value);
@@ -78,11 +78,11 @@ RIGHT = {
         """
   int lane = threadIdx.x % warpSize, sum = keep;
   for (int offset = 1; offset < warpSize; offset *= 2) {
-    int before = __shfl_up_sync(~0ull, sum, offset);
+    int before = __shfl_up_sync(__activemask(), sum, offset);
     if (lane >= offset) sum += before;
   }
   int last = min((int)blockDim.x - 1 - (int)(threadIdx.x - lane), warpSize - 1);
-  *kept = __shfl_sync(~0ull, sum, last);
+  *kept = __shfl_sync(__activemask(), sum, last);
   return sum - keep;""",
     ),
     "more room than needed, and bits": (

@@ -3,7 +3,8 @@
 // Where CUDA and HIP differ, this file differs too, so that a port meets the real problems:
 //   warpSize             32 on NVIDIA and on RDNA, 64 on CDNA; never a constant expression (as in ROCm 7)
 //   __ballot, __activemask and the masks of *_sync   32 bits on NVIDIA, 64 bits on AMD on every chip
-//   *_sync on AMD        refuses a mask that is not 64 bits wide, as ROCm does; the mask selects no lanes there
+//   *_sync on AMD        as in ROCm 7 (amd_warp_sync_functions.h): a mask that is not 64 bits wide does not compile, and
+//                        a kernel traps where the lanes that a mask names are not the lanes that call with it
 // Left out: host code, textures, cooperative groups, half2, and the functions of libdevice and ocml that no
 // builtin replaces (listed at the end: naming one is an error that says so).
 #pragma once
@@ -103,7 +104,7 @@ __W2W void __syncthreads() {
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
-__W2W void __syncwarp(unsigned long long = ~0ull) {
+__W2W void __syncwarp() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
   __builtin_amdgcn_wave_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
@@ -139,9 +140,40 @@ __W2W unsigned long long __ballot(int predicate) { return __builtin_amdgcn_ballo
 __W2W unsigned long long __activemask() { return __ballot(1); }
 __W2W int __any(int predicate) { return __ballot(predicate) != 0; }
 __W2W int __all(int predicate) { return __ballot(predicate) == __activemask(); }
-template <class M> __W2W unsigned long long __ballot_sync(M mask, int predicate) {
+
+// The virtual GPU stops here and says which lanes the mask names, which it finds in VCC, and which are active.
+__W2W void __w2w_wrong_mask(unsigned long long mask) {
+  int low = __builtin_amdgcn_readfirstlane((unsigned)mask), high = __builtin_amdgcn_readfirstlane(mask >> 32);
+  asm volatile("s_mov_b32 vcc_lo, %0\n\ts_mov_b32 vcc_hi, %1\n\ts_trap 5" : : "s"(low), "s"(high) : "vcc");
+  __builtin_unreachable();
+}
+__W2W unsigned long long __w2w_first_lanes(unsigned long long value) {
+  unsigned low = __builtin_amdgcn_readfirstlane((unsigned)value), high = __builtin_amdgcn_readfirstlane(value >> 32);
+  return (unsigned long long)high << 32 | low;
+}
+// The lanes that a mask names. Masks may differ: each active lane must be named by its own, and each lane that a mask
+// names must call with it. A wave of 32 lanes ignores the upper half. ROCm leaves the check out under NDEBUG.
+template <class M> __W2W unsigned long long __w2w_named(M mask) {
   __W2W_MASK_64(M);
-  return __ballot(predicate) & mask;
+  unsigned long long named = __builtin_amdgcn_wavefrontsize() == 32 ? (unsigned)mask : (unsigned long long)mask;
+  for (bool checked = false; __any(!checked);) {
+    if (!checked) {
+      unsigned long long chosen = __w2w_first_lanes(named);
+      if (named == chosen) {
+        if (chosen != __ballot(1)) __w2w_wrong_mask(chosen);
+        checked = true;
+      }
+    }
+  }
+  return named;
+}
+template <class M> __W2W void __syncwarp(M mask) {
+  __w2w_named(mask);
+  __syncwarp();
+}
+template <class M> __W2W unsigned long long __ballot_sync(M mask, int predicate) {
+  unsigned long long named = __w2w_named(mask);
+  return __ballot(predicate) & named;
 }
 template <class M> __W2W int __any_sync(M mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 template <class M> __W2W int __all_sync(M mask, int predicate) { return __ballot_sync(mask, !predicate) == 0; }
@@ -174,8 +206,8 @@ template <class T, class Move> __W2W T __w2w_in_words(T value, Move move) {
     int self = __w2w_lane(), group = self & -width, from = source; \
     return __w2w_in_words(value, [=](int word) { return __builtin_amdgcn_ds_bpermute(from << 2, word); }); \
   } \
-  template <class M, class T> __W2W T name##_sync(M, T value, int operand, int width = warpSize) { \
-    __W2W_MASK_64(M); \
+  template <class M, class T> __W2W T name##_sync(M mask, T value, int operand, int width = warpSize) { \
+    __w2w_named(mask); \
     return name(value, operand, width); \
   }
 __W2W_SHUFFLE(__shfl, lane, group + (lane & (width - 1)))
@@ -194,6 +226,46 @@ __W2W_SHUFFLE(__shfl, lane, __nvvm_shfl_sync_idx_i32, 31)
 __W2W_SHUFFLE(__shfl_up, delta, __nvvm_shfl_sync_up_i32, 0)
 __W2W_SHUFFLE(__shfl_down, delta, __nvvm_shfl_sync_down_i32, 31)
 __W2W_SHUFFLE(__shfl_xor, lanes, __nvvm_shfl_sync_bfly_i32, 31)
+#endif
+
+// Lanes with the same value: a mask of them; __match_all_sync gives 0 unless all have it
+#define __W2W_MATCHED(T) static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a match compares values of 4 or 8 bytes")
+#ifdef __AMDGCN__
+template <class T> __W2W unsigned long long __match_any(T value) {
+  __W2W_MATCHED(T);
+  unsigned long long same = 0;
+  for (bool found = false; __any(!found);) {
+    if (!found && __shfl(value, __builtin_ctzll(__ballot(1))) == value) {
+      same = __activemask();
+      found = true;
+    }
+  }
+  return same;
+}
+template <class T> __W2W unsigned long long __match_all(T value, int *all) {
+  *all = __match_any(value) == __activemask();
+  return *all ? __activemask() : 0;
+}
+template <class M, class T> __W2W unsigned long long __match_any_sync(M mask, T value) {
+  unsigned long long named = __w2w_named(mask);
+  return __match_any(value) & named;
+}
+template <class M, class T> __W2W unsigned long long __match_all_sync(M mask, T value, int *all) {
+  unsigned long long named = __w2w_named(mask);
+  *all = (__match_any(value) & named) == named;
+  return *all ? named : 0;
+}
+#else
+template <class T> __W2W unsigned __match_any_sync(unsigned mask, T value) {
+  __W2W_MATCHED(T);
+  if constexpr (sizeof(T) == 4) return __nvvm_match_any_sync_i32(mask, __builtin_bit_cast(int, value));
+  else return __nvvm_match_any_sync_i64(mask, __builtin_bit_cast(long long, value));
+}
+template <class T> __W2W unsigned __match_all_sync(unsigned mask, T value, int *all) {
+  __W2W_MATCHED(T);
+  if constexpr (sizeof(T) == 4) return __nvvm_match_all_sync_i32p(mask, __builtin_bit_cast(int, value), all);
+  else return __nvvm_match_all_sync_i64p(mask, __builtin_bit_cast(long long, value), all);
+}
 #endif
 
 // Atomics: relaxed, seen by the whole device; they return the old value

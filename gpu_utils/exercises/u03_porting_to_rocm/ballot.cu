@@ -1,7 +1,7 @@
 // For the calling lane: how many kept lanes of its wave come before it. *kept: how many its whole wave keeps.
 __device__ int place_in_wave(bool keep, int *kept) {
   // BEGIN SOLUTION
-  unsigned long long votes = __ballot_sync(~0ull, keep);
+  unsigned long long votes = __ballot_sync(__activemask(), keep);
   int lane = threadIdx.x % warpSize;
   *kept = __popcll(votes);
   return __popcll(votes & ((1ull << lane) - 1));

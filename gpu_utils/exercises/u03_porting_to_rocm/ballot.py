@@ -141,9 +141,15 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "mask_of_32_bits",
-            ANSWER.changed(("~0ull", "0xffffffff")),
+            ANSWER.changed(("__activemask()", "0xffffffff")),
             "AMD's __ballot_sync wants a mask of 64 bits on every chip, also where a wave has 32 lanes; 0xffffffff is "
-            "an unsigned int. Which constant has 64 bits set, and still fits CUDA's 32?",
+            "an unsigned int. Which mask has the type that each vendor wants?",
+        ),
+        Misconception(
+            "mask_of_all_lanes",
+            ANSWER.changed(("__activemask()", "~0ull")),
+            "The mask must name the lanes that are there, no more: in a block of 100 threads the last wave is not "
+            "full, and ROCm stops a kernel whose mask names lanes that never come. Which lanes are active here?",
         ),
         Misconception(
             "counts_itself",
@@ -175,14 +181,15 @@ EXERCISE = Exercise(
         "gfx942, and which type can hold them?",
         "The lanes that come before a lane are the bits below its own: mask the votes with a number that has exactly "
         "those bits set, and count. Each step has a 64-bit form: the type, the 1 that is shifted, the count, the mask.",
-        "unsigned long long votes = __ballot_sync(~0ull, keep); *kept = __popcll(votes); and the place is "
+        "unsigned long long votes = __ballot_sync(__activemask(), keep); *kept = __popcll(votes); and the place is "
         "__popcll(votes & ((1ull << lane) - 1)) with lane = threadIdx.x % warpSize.",
     ),
     explanation=(
         "One bit a lane: 64 bits on every AMD chip, 32 on NVIDIA, where they fit into the lower half of a 64-bit "
         "number without harm. The chain is only as wide as its narrowest link: the type of the votes, the 1 that is "
-        "shifted, the count (__popcll), the mask (~0ull) and the lane (% warpSize, not & 31). None of the narrow "
-        "forms but the mask is refused by a compiler. Lanes that do not exist, in a block of 100 threads, vote no."
+        "shifted, the count (__popcll), the mask and the lane (% warpSize, not & 31). None of the narrow forms but the "
+        "mask is refused by a compiler. The mask names the lanes that call: __activemask(), of 64 bits on AMD, because "
+        "the last wave of a block of 100 threads is not full, and ROCm stops a kernel whose mask names absent lanes."
     ),
     seconds=60.0,
 )

@@ -21,7 +21,7 @@ __global__ void running_sum(const float *x, int *number, float *sums, float *tot
   number[i] = wave * warpSize + lane;
   float sum = x[i];
   for (int offset = 1; offset < warpSize; offset *= 2) {
-    float before = __shfl_up_sync(~0ull, sum, offset);
+    float before = __shfl_up_sync(__activemask(), sum, offset);
     if (lane >= offset) sum += before;
   }
   if (lane == warpSize - 1 || thread_id() == thread_count() - 1) sum_of[wave] = sum;

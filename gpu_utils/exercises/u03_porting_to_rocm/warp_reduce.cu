@@ -4,11 +4,11 @@ __device__ float block_sum(float value) {
   __shared__ float partial[32];
   int lane = threadIdx.x % warpSize, warp = threadIdx.x / warpSize;
   int warps = (blockDim.x + warpSize - 1) / warpSize;
-  for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset);
+  for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(__activemask(), value, offset);
   if (lane == 0) partial[warp] = value;
   __syncthreads();
   value = threadIdx.x < warps ? partial[threadIdx.x] : 0.0f;
-  for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset);
+  for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(__activemask(), value, offset);
   return value;
   // END SOLUTION
 }

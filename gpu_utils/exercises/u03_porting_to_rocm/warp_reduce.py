@@ -42,7 +42,7 @@ def _launch(module: LoadedModule, inputs: Inputs) -> Tensor:
 ANSWER = Framed.read(Path(__file__).with_suffix(".cu"))
 
 _FIRST_WARP_ONLY = """
-  for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset);
+  for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(__activemask(), value, offset);
   return value;
 """.strip("\n")
 
@@ -124,9 +124,15 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "mask_of_32_bits",
-            ANSWER.changed(("~0ull", "0xffffffff")),
+            ANSWER.changed(("__activemask()", "0xffffffff")),
             "A wavefront has 64 lanes, so on AMD the mask of __shfl_down_sync has 64 bits, also on chips with waves of "
-            "32. 0xffffffff is an unsigned int. Which 64-bit constant has all bits set, and still fits CUDA's 32?",
+            "32. 0xffffffff is an unsigned int. Which mask has the type that each vendor wants?",
+        ),
+        Misconception(
+            "mask_of_all_lanes",
+            ANSWER.changed(("__activemask()", "~0ull")),
+            "Right while every wave is full. The mask must name the lanes that are there: 96 threads are a wavefront "
+            "and a half, and ROCm stops a kernel whose mask names lanes that never come. Which lanes are active?",
         ),
         Misconception(
             "drops_the_last_wave",
@@ -178,16 +184,17 @@ EXERCISE = Exercise(
         "first wave adds up the array in the same way. At most 1024 threads make at most 32 waves. How many waves are "
         "there in a block of 96 threads, when warpSize is 64?",
         "lane = threadIdx.x % warpSize, warp = threadIdx.x / warpSize, warps = (blockDim.x + warpSize - 1) / warpSize; "
-        "for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(~0ull, value, offset); "
-        "then partial[warp] from lane 0, the barrier, partial[threadIdx.x] where threadIdx.x < warps and 0 elsewhere, "
-        "and the loop once more.",
+        "for (int offset = warpSize / 2; offset > 0; offset /= 2) "
+        "value += __shfl_down_sync(__activemask(), value, offset); then partial[warp] from lane 0, the barrier, "
+        "partial[threadIdx.x] where threadIdx.x < warps and 0 elsewhere, and the loop once more.",
     ),
     explanation=(
         "Everything that depends on the width asks warpSize: the first step of the shuffles, the lane, the wave, and "
         "the number of waves, rounded up, because 96 threads are one wavefront and a half. What must be constant in "
-        "the source, the size of the shared array, is a bound that holds everywhere: 1024 / 32. The mask ~0ull has the "
-        "64 bits that ROCm insists on, and CUDA takes the lower 32 of them. In the half-filled wavefront, lane 0 asks "
-        "a lane that is not there for its value: ds_bpermute_b32 gives 0 for it (AMD's ISA manual), which a sum can "
+        "the source, the size of the shared array, is a bound that holds everywhere: 1024 / 32. The mask names the "
+        "lanes that call: __activemask(), of the type that each vendor wants. ~0ull would stop the half-filled "
+        "wavefront: ROCm asserts that all lanes of the mask are there. In that wavefront, lane 0 asks a lane that is "
+        "not there for its value: ds_bpermute_b32 gives 0 for it (AMD's ISA manual), which a sum can "
         "bear; a maximum could not, and needs a test of the lane. Another right answer treats a wavefront as "
         "two groups of 32 throughout (width 32 in every shuffle, threadIdx.x / 32 everywhere): right, with twice as "
         "many partial sums. What goes wrong is a mixture of the two."

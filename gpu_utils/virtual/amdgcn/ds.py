@@ -38,7 +38,7 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
     decoder.masked()
     offset = int(ins.modifiers.get("offset", 0)) if not isinstance(ins.modifiers.get("offset"), str) else 0
     if name in ("ds_bpermute_b32", "ds_permute_b32"):
-        return _permute(decoder, ops, offset, name == "ds_permute_b32"), "shared", ""
+        return _permute(decoder, ops, op, offset, name == "ds_permute_b32"), "shared", ""
     if name == "ds_swizzle_b32":
         return _swizzle(decoder, ins), "shared", ""
     if name == "ds_nop":
@@ -172,7 +172,7 @@ def _atomic(decoder: Decoder, ops: list[str], op: Op, name: str, returns: bool, 
     return run
 
 
-def _permute(decoder: Decoder, ops: list[str], offset: int, push: bool) -> Run:
+def _permute(decoder: Decoder, ops: list[str], op: Op, offset: int, push: bool) -> Run:
     out, address, data = decoder.result(ops[0]), decoder.source(ops[1]), decoder.source(ops[2])
     lanes = decoder.lanes
     plus = np.uint32(offset)
@@ -183,6 +183,7 @@ def _permute(decoder: Decoder, ops: list[str], offset: int, push: bool) -> Run:
 
     def pull(s: Any) -> None:
         index = index_of(s)
+        s.counters.shuffled(op, index, s.exec_mask)
         index += np.arange(0, s.waves * lanes, lanes)[:, None]
         value = s.U[data].take(index)
         if s.exec_mask is not None:

@@ -64,6 +64,11 @@ BRANCHES: dict[str, tuple[Run, int]] = {
 }
 
 
+WRONG_MASK = "5"
+"""The number of the trap that w2w_gpu.h takes where a mask is wrong; compilers take 2 and 3."""
+MOST_RUNS = 4
+
+
 def _vcc(s: Any) -> np.ndarray:
     return s.Q[st.VCC][:, 0] if s.lanes == 64 else s.U[st.VCC][:, 0]
 
@@ -88,6 +93,9 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
         return nothing, "barrier", "barrier"
     if name in ("s_barrier_signal", "s_barrier_leave"):
         return nothing, "wait", ""
+    if name == "s_trap" and ops == [WRONG_MASK]:
+        decoder.reads_row(st.VCC, 2)
+        return _wrong_mask(decoder), "branch", "end"
     if name == "s_trap":
         return _trap(decoder), "branch", "end"
     if name in ("s_setpc_b64", "s_swappc_b64", "s_call_b64"):
@@ -345,16 +353,61 @@ def _mode_register(decoder: Decoder, name: str, ops: list[str]) -> Run:
     raise decoder.unsupported("this part of the MODE register")
 
 
+def _place(decoder: Decoder) -> str:
+    assert decoder.instruction is not None
+    line = decoder.instruction.line
+    return f" ({line[0].rsplit('/', 1)[-1]}:{line[1]})" if line else ""
+
+
+def _first_active(s: Any) -> tuple[int, int]:
+    """(wave, lane) of the first lane that runs."""
+    if s.mask is None or not s.mask.any():
+        return 0, 0
+    wave, lane = (int(i) for i in np.argwhere(s.mask)[0])
+    return wave, lane
+
+
+def _wrong_mask(decoder: Decoder) -> Run:
+    """The trap of w2w_gpu.h where the mask of a *_sync function, in VCC, does not name the lanes that are active."""
+    from gpu_utils.errors import DeviceAssert
+
+    place = _place(decoder)
+
+    def run(s: Any) -> None:
+        wave, lane = _first_active(s)
+        named = st.unpack_mask(s.Q[st.VCC][wave : wave + 1], 64)[0][: s.lanes]
+        active = np.ones(s.lanes, bool) if s.mask is None else s.mask[wave]
+        raise DeviceAssert(
+            f"kernel {s.program.name}{place}: {s.where(wave, lane)}: the mask names {said_lanes(named)}, but "
+            f"{said_lanes(active)} call with it; on AMD a *_sync function traps unless both are the same (ROCm leaves "
+            "the check out under NDEBUG). Call it where all lanes of the mask come, or pass __activemask() taken there"
+        )
+
+    return run
+
+
+def said_lanes(on: np.ndarray) -> str:
+    """The lanes of a mask in words.
+
+    >>> said_lanes(np.array([True, True, False, True])), said_lanes(np.zeros(4, bool))
+    ('lanes 0-1 and 3', 'no lanes')
+    """
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], on, [False]]).astype(np.int8)))
+    runs = [f"{first}" if last == first + 1 else f"{first}-{last - 1}" for first, last in edges.reshape(-1, 2)]
+    if len(runs) > MOST_RUNS:
+        runs = [*runs[:MOST_RUNS], "others"]
+    words = " and ".join([", ".join(runs[:-1]), runs[-1]] if len(runs) > 1 else runs)
+    return f"{'lane' if np.count_nonzero(on) == 1 else 'lanes'} {words}" if runs else "no lanes"
+
+
 def _trap(decoder: Decoder) -> Run:
     from gpu_utils.errors import DeviceAssert
 
     assert decoder.instruction is not None
-    text, line = decoder.instruction.text, decoder.instruction.line
-    place = f" ({line[0].rsplit('/', 1)[-1]}:{line[1]})" if line else ""
+    text, line, place = decoder.instruction.text, decoder.instruction.line, _place(decoder)
 
     def run(s: Any) -> None:
-        wave, lane = (0, 0) if s.mask is None or not s.mask.any() else (int(i) for i in np.argwhere(s.mask)[0])
-        where = s.where(wave, lane)
+        where = s.where(*_first_active(s))
         if s.host is not None and (error := s.host.trapped(line, where)):
             raise error
         raise DeviceAssert(f"kernel {s.program.name}{place}: {where} ran into `{text}`: an assertion failed")

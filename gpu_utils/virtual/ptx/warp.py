@@ -57,6 +57,15 @@ def active_lanes(state: PtxState, slot: int) -> np.ndarray:
     return members if state.mask is None else members & state.mask
 
 
+def own_members(state: PtxState, slot: int, mask: np.ndarray | None) -> np.ndarray:
+    """bool (warps, 32, 32): the running lanes that each lane's own member mask names; (warps, 1, 32) where all of a
+    warp name the same."""
+    value = full(state, slot)
+    alike = value.strides[1] == 0 or not np.count_nonzero(value != value[:, :1])
+    named = ((value[:, :1] if alike else value)[:, :, None] & _BITS) != 0
+    return named if mask is None else named & mask[:, None, :]
+
+
 def source_lanes(mode: str, lane: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(source lane, whether it is in range) of shfl, after the pseudo-code of the PTX manual."""
     b, c = b.astype(np.int64), c.astype(np.int64)
@@ -97,6 +106,7 @@ def _shuffle(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         swap = int(b.value) if mode == "bfly" and valid.all() and int(b.value) in (1, 2, 4, 8, 16) else 0
 
         def take(state: PtxState) -> tuple[np.ndarray, np.ndarray]:
+            state.counters.shuffled(op, source, state.mask)
             row = full(state, slot)
             if swap:
                 pairs = row.reshape(-1, 16 // swap, 2, swap)
@@ -108,6 +118,7 @@ def _shuffle(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
 
         def take(state: PtxState) -> tuple[np.ndarray, np.ndarray]:
             source, valid = source_lanes(mode, LANES, full(state, distance), full(state, limits))
+            state.counters.shuffled(op, source, state.mask)
             return np.take_along_axis(full(state, slot), source, axis=1), valid
 
     def run(state: PtxState) -> None:
@@ -140,16 +151,15 @@ def _vote(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
             return
         votes = full(state, slot)
         votes = ~votes if inverted else votes
-        here = member_lanes(state, member)
-        here = here if mask is None else here & mask
+        here = own_members(state, member, mask)
+        yes = votes[:, None, :] & here
         if mode == "ballot":
-            packed = np.packbits(votes & here, axis=1, bitorder="little").view("<u4")
-            state.put(out, packed, mask)
+            state.put(out, np.packbits(yes, axis=2, bitorder="little").view("<u4")[:, :, 0], mask)
         elif mode == "any":
-            state.put(out, (votes & here).any(axis=1)[:, None], mask)
+            state.put(out, yes.any(axis=2), mask)
         else:
-            every, none = (votes | ~here).all(axis=1), ~(votes & here).any(axis=1)
-            state.put(out, (every if mode == "all" else every | none)[:, None], mask)
+            every, none = (yes == here).all(axis=2), ~yes.any(axis=2)
+            state.put(out, every if mode == "all" else every | none, mask)
 
     op.run = run
 
@@ -172,10 +182,8 @@ def _redux(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     def run(state: PtxState) -> None:
         some, mask = state.active(pred, negated)
         if some:
-            here = member_lanes(state, member)
-            here = here if mask is None else here & mask
-            values = np.where(here, full(state, slot), neutral)
-            state.put(out, fn.reduce(values, axis=1, dtype=dtype).view(np.uint32)[:, None], mask)
+            values = np.where(own_members(state, member, mask), full(state, slot)[:, None, :], neutral)
+            state.put(out, fn.reduce(values, axis=2, dtype=dtype).view(np.uint32), mask)
 
     op.run = run
 
@@ -199,13 +207,12 @@ def _match(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         some, mask = state.active(pred, negated)
         if not some:
             return
-        here = member_lanes(state, member)
-        here = here if mask is None else here & mask
+        here = own_members(state, member, mask)
         values = full(state, slot)
-        same = (values[:, :, None] == values[:, None, :]) & here[:, None, :]
+        same = (values[:, :, None] == values[:, None, :]) & here
         bits = (same * _BITS).sum(axis=2, dtype=np.uint32)
         if every:
-            agreed = (same | ~here[:, None, :]).all(axis=2)
+            agreed = (same | ~here).all(axis=2)
             bits = np.where(agreed, bits, np.uint32(0))
             if flag_out is not None:
                 state.put(flag_out, agreed, mask)

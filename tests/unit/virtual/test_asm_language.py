@@ -12,7 +12,9 @@ from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.errors import DeviceAssert
 from gpu_utils.virtual import MODELS, virtual_gpu
 
-from .test_asm import _clang, compiled, on_every_target, run, zeros  # noqa: F401  (a fixture of every test here)
+from .test_asm import compiled, on_every_target, run, zeros
+
+pytestmark = pytest.mark.usefixtures("clang")
 
 
 def integers(low: int, high: int, n: int = 64, dtype: torch.dtype = torch.int32) -> torch.Tensor:
@@ -215,3 +217,100 @@ def test_rounding_to_whole_numbers(target):
     out = torch.zeros(64, 4)
     run(target, "language", "rounding", 1, 64, [x, out])
     assert torch.equal(out, torch.stack([x.floor(), x.ceil(), x.trunc(), x.round()], 1))
+
+
+MASKED = """
+__global__ void branch(const int *x, int *out) {
+  int i = threadIdx.x;
+  if (i < 40) out[i] = __shfl_sync(~0ull, x[i], 0);
+}
+__global__ void part(const int *x, int *out) { out[threadIdx.x] = __shfl_sync(~0ull, x[threadIdx.x], 0); }
+__global__ void vote(const int *x, int *out) {
+  int i = threadIdx.x;
+  if (i < 40) out[i] = __popcll(__ballot_sync(1ull << 40, x[i] > 0));
+}
+__global__ void none(const int *x, int *out) {
+  __syncwarp(0ull);
+  out[threadIdx.x] = x[threadIdx.x];
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize(
+    ("kernel", "threads", "line", "named", "active"),
+    [
+        ("branch", 64, 4, {"gfx942": "lanes 0-63", "gfx1100": "lanes 0-31"}, {"gfx942": "0-39", "gfx1100": "0-7"}),
+        ("part", 40, 6, {"gfx942": "lanes 0-63", "gfx1100": "lanes 0-31"}, {"gfx942": "0-39", "gfx1100": "0-7"}),
+        ("vote", 64, 9, {"gfx942": "lane 40", "gfx1100": "no lanes"}, {"gfx942": "0-39", "gfx1100": "0-31"}),
+        ("none", 64, 12, {"gfx942": "no lanes", "gfx1100": "no lanes"}, {"gfx942": "0-63", "gfx1100": "0-31"}),
+    ],
+)
+def test_a_mask_that_does_not_name_the_lanes_that_call_stops_an_amd_kernel(
+    kernel, threads, line, named, active, target
+):
+    said = rf"kernel\.cu:{line}\b.*the mask names {named[target]}, but lanes {active[target]} call with it"
+    with virtual_gpu(target) as gpu, pytest.raises(DeviceAssert, match=said):
+        gpu.load(compile_cpp(MASKED, target)).launch(kernel, 1, threads, [torch.ones(64, dtype=torch.int32), zeros(64)])
+
+
+def test_nvidia_takes_a_mask_that_names_lanes_that_are_not_there():
+    out = zeros(64)
+    with virtual_gpu("sm_80") as gpu:
+        module = gpu.load(
+            compile_cpp(MASKED.replace("__popcll(__ballot_sync(1ull << 40", "__popc(__ballot_sync(~0u"), "sm_80")
+        )
+        module.launch("part", 1, 40, [torch.arange(64, dtype=torch.int32) + 5, out])
+    assert out.tolist() == [5] * 32 + [37] * 8 + [0] * 24
+
+
+@on_every_target
+def test_lanes_with_different_masks_vote_shuffle_and_match_among_themselves(target):
+    source = """
+    #ifdef __AMDGCN__
+    typedef unsigned long long lanes;
+    #define COUNT __popcll
+    #else
+    typedef unsigned lanes;
+    #define COUNT __popc
+    #endif
+    __global__ void groups(const int *x, int *out) {
+      int i = threadIdx.x, lane = i % 32;
+      lanes low = 0xffff, mine = lane < 16 ? low : low << 16;
+      if (warpSize == 64 && i >= 32) mine <<= 31, mine <<= 1;
+      out[i] = __shfl_sync(mine, x[i], lane < 16 ? 3 : 20, 32);
+      out[64 + i] = COUNT(__ballot_sync(mine, x[i] % 2));
+      out[128 + i] = 10 * __any_sync(mine, lane == 3) + __all_sync(mine, lane < 16);
+      int all, none;
+      lanes alike = __match_any_sync(mine, x[i] / 4), every = __match_all_sync(mine, lane / 16, &all);
+      __match_all_sync(mine, (double)x[i], &none);
+      __syncwarp(mine);
+      out[192 + i] = 100 * COUNT(alike) + 10 * (every == mine) + all + none;
+    }
+    """
+    x, out = torch.arange(64, dtype=torch.int32), zeros(256)
+    with virtual_gpu(target) as gpu:
+        gpu.load(compile_cpp(source, target)).launch("groups", 1, 64, [x, out])
+    assert out[:64].tolist() == [(i & ~31) + (3 if i % 32 < 16 else 20) for i in range(64)]
+    assert out[64:128].tolist() == [8] * 64
+    assert out[128:192].tolist() == [11 if i % 32 < 16 else 0 for i in range(64)]
+    assert out[192:].tolist() == [411] * 64
+
+
+@on_every_target
+def test_a_value_from_a_lane_that_is_not_there_is_counted(target):
+    source = """
+    __global__ void down(const int *x, int *out) {
+      int i = threadIdx.x;
+      if (i < 24) out[i] = __shfl_down(x[i], 8, 32);
+      out[32 + i] = __shfl_xor(x[i], 1);
+    }
+    """
+    lanes = MODELS[target].lanes
+    with virtual_gpu(target) as gpu:
+        gpu.load(compile_cpp(source, target)).launch(
+            "down", 1, 32, [torch.arange(32, dtype=torch.int32), out := zeros(64)]
+        )
+    assert out[:16].tolist() == list(range(8, 24))
+    assert out[32:].tolist() == [i ^ 1 for i in range(32)]
+    assert gpu.counters.totals()["shuffles_from_absent_lanes"] == 8, lanes  # lanes 16 to 23 ask lanes 24 to 31
