@@ -28,7 +28,9 @@ class Form(Static):
         self.guess = guess
         self.controls = {slot: _control(guess, slot) for slot in guess.slots}
         self.status = widgets.HTML(layout=_WHOLE)
-        self.button = widgets.Button(description="Guess again (the first counts)", layout=widgets.Layout(width="auto"))
+        self.button = widgets.Button(
+            description="Guess again (the first counts)", layout=widgets.Layout(width="auto", align_self="flex-start")
+        )
         self.button.on_click(lambda _: self.again())
         for slot, control in self.controls.items():
             control.observe(partial(self.said, slot), names="value")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 import torch
@@ -47,7 +48,7 @@ def test_waves_of_the_timeline_never_have_the_simd_at_the_same_time():
     html = latency_figure(50, 400, 9)._repr_html_()
     computing = [each for each in rectangles(html, "even") if each["h"] != 16]
     spans = sorted((each["x"], each["x"] + each["w"]) for each in computing)
-    assert all(end <= start + 0.2 for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(end <= start + 0.2 for (_, end), (start, _) in pairwise(spans))
 
 
 def test_stages_past_the_limit_of_a_block_are_hollow():
