@@ -307,7 +307,8 @@ print(files["csrc/kernels_hip.cuh"])
 # **The result must**
 #
 # 1. keep nothing of CUDA in code that a ROCm build sees. Comments, and branches of `#if` that it skips, may;
-# 2. lose nothing: all three kernels are launched, ranges are pushed, hipBLAS and RCCL are used and linked;
+# 2. lose nothing: the host code queues the same kernels with the same arguments on the same streams, waits for the same
+#    events, calls hipBLAS, RCCL and the ranges as before, and still notices errors;
 # 3. compute the right numbers on `gfx942` (waves of 64, FP8 in FNUZ up to 240), on `gfx950` (waves of 64, FP8 in OCP up
 #    to 448) and on `gfx1100` (waves of 32, no FP8 units: either type, with its own maximum). One source for all three;
 # 4. ask for at most 64 KiB of LDS a block, static arrays included, and stage whole tokens;
@@ -324,8 +325,9 @@ print(files["csrc/kernels_hip.cuh"])
 # | libraries | `hipblas`, `rccl`, `roctx64`. Of the flags, hipcc knows `-O3` and `-ffast-math` |
 # | in setup.py | `torch.version.hip` is None in a CUDA build, and a string in a ROCm build |
 #
-# The first public case reads the text only. The others compile `csrc/kernels_hip.cuh` with clang and execute it on
-# virtual GPUs; that needs the extra `hip`. Without it, a right answer shows as not graded.
+# Two of the public cases read the text, and run the host code against a runtime that writes down every call. The others
+# compile `csrc/kernels_hip.cuh` with clang and execute it on virtual GPUs. Both need the extra `hip`. Without it, a
+# right answer shows as not graded.
 
 
 # %% 03.hipify_fixups tags=["answer", "03.hipify_fixups"]

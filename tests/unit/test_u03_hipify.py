@@ -15,6 +15,7 @@ from gpu_utils.compiler.source_text import evaluate, read, tokens_of, without_co
 from gpu_utils.errors import CompilerMissing
 from gpu_utils.exercises.u03_porting_to_rocm import hipify_device, hipify_fixups, hipify_ports
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_device import device_problem
+from gpu_utils.exercises.u03_porting_to_rocm.hipify_host import host_problem
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_ports import port
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import (
     KERNELS,
@@ -398,6 +399,99 @@ def test_other_right_ways_are_right(given, way):
     assert text_problem(given, ORIGINAL, ported) is None
     for target in ("gfx942", "gfx1100"):
         assert device_problem(ported, ORIGINAL, target, tokens=2) is None
+    assert host_problem(ported, port()(given), ORIGINAL) is None
+
+
+HOST_MISTAKES = {
+    "another pointer": (
+        "csrc/launch.hip",
+        r"limit, where, count\);",
+        "limit, count, where);",
+        "launch of kernel 1",
+    ),
+    "half of the values": ("csrc/launch.hip", r"\(out\), n\);", "(out), n / 2);", "launch of kernel 2"),
+    "fewer threads": (
+        "csrc/launch.hip",
+        r"normq_clip_kernel\), dim3\(blocks\), dim3\(kThreads\)",
+        "normq_clip_kernel), dim3(blocks), dim3(64)",
+        "launch of kernel 1",
+    ),
+    "one block": (
+        "csrc/launch.hip",
+        r"normq_gelu_kernel\), dim3\(blocks\)",
+        "normq_gelu_kernel), dim3(1)",
+        "launch of",
+    ),
+    "no shared memory": (
+        "csrc/launch.hip",
+        "dim3.kThreads., kStageBytes, stream",
+        "dim3(kThreads), 0, stream",
+        "kernel 0",
+    ),
+    "a counter that is not cleared": ("csrc/launch.hip", r"\w+_CHECK\(hipMemsetAsync[^;]*;", "", "hipMemsetAsync"),
+    "an error that nobody sees": ("csrc/launch.hip", r"NORMQ_CHECK\(hipGetLastError\(\)\);", "", "hipGetLastError"),
+    "a status that nobody reads": ("csrc/streams_hip.h", "status != hipSuccess", "false", "when every call fails"),
+    "no event": (
+        "csrc/streams_hip.h",
+        r"NORMQ_CHECK\(hipEventRecord\(done_\[at_\], producer\)\);",
+        "",
+        "hipEventRecord",
+    ),
+    "the event of another stream": (
+        "csrc/streams_hip.h",
+        r"done_\[at_\], producer",
+        "done_[at_], streams_[at_]",
+        "all_reduce",
+    ),
+    "one stream": ("csrc/streams_hip.h", r"\(at_ \+ 1\) % kStreams", "0", "all_reduce"),
+    "an event too many left": ("csrc/streams_hip.h", r"hipEventDestroy\(done_\[i\]\);", "", "hipEventDestroy"),
+    "a product transposed": (
+        "csrc/comm_hip.cpp",
+        "HIPBLAS_OP_T, HIPBLAS_OP_N",
+        "HIPBLAS_OP_N, HIPBLAS_OP_T",
+        "hipblasSgemm",
+    ),
+    "a handle on the default stream": (
+        "csrc/comm_hip.cpp",
+        r"hipblasSetStream\(handle, stream\);",
+        "",
+        "hipblasSetStream",
+    ),
+    "a sum for a mean": ("csrc/comm_hip.cpp", "ncclAvg", "ncclSum", "ncclAllReduce"),
+    "a range that stays open": ("csrc/comm_hip.cpp", r"roctxRangePop\(\);", "", "roctxRangePop"),
+}
+
+
+@pytest.mark.parametrize("what", HOST_MISTAKES)
+def test_host_code_that_calls_something_else_is_found_by_running_it(given, fixed, what):
+    path, old, new, says = HOST_MISTAKES[what]
+    changed = {**fixed, path: re.sub(old, new, fixed[path], count=1)}
+    assert changed != fixed
+    assert text_problem(given, ORIGINAL, changed) is None
+    difference = host_problem(changed, fixed, ORIGINAL)
+    assert difference.kind.startswith("host:")
+    assert says in difference.detail
+
+
+def test_host_code_that_does_not_compile_or_ends_badly_is_told_at_its_line(fixed):
+    unknown = {**fixed, "csrc/comm_hip.cpp": fixed["csrc/comm_hip.cpp"].replace("roctxRangePop()", "popRange()", 1)}
+    assert "csrc/comm_hip.cpp:" in host_problem(unknown, fixed, ORIGINAL).detail
+    endless = {**fixed, "csrc/streams_hip.h": fixed["csrc/streams_hip.h"].replace("++i", "i += w2w_fails * 0")}
+    assert host_problem(endless, fixed, ORIGINAL).kind == "host-run"
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "kind"),
+    [
+        ("csrc/binding_hip.cpp", "at::cuda::getCurrentCUDAStream().stream());", "nullptr);", "binding-gone"),
+        ("csrc/binding_hip.cpp", "const c10::cuda::CUDAGuard guard(x.device());", "", "binding-gone"),
+        ("setup.py", '"csrc/comm.cpp", ', "", "source-gone"),
+    ],
+)
+def test_a_binding_or_a_source_that_lost_something_is_told(given, fixed, path, old, new, kind):
+    changed = {**fixed, path: fixed[path].replace(old, new, 1)}
+    assert changed != fixed
+    assert text_problem(given, ORIGINAL, changed).kind == kind
 
 
 def test_what_the_text_check_shows_names_every_place_and_the_other_kinds(given):
@@ -519,10 +613,11 @@ def test_without_a_compiler_the_text_is_judged_and_the_device_part_says_how_to_i
 
     hipify_device._problem.cache_clear()
     monkeypatch.setattr(hipify_device, "compile_cpp", missing)
+    monkeypatch.setattr(hipify_fixups, "installed", lambda: False)
     right = check(EXERCISE, port(), seed=1)
     assert right.status == "not graded"
-    assert right.headline == "1 check passed, 6 could not run: run pip install .[hip]"
-    assert [outcome.status for outcome in right.outcomes] == ["passed"] + ["skipped"] * 6
+    assert right.headline == "2 checks passed, 6 could not run: run pip install .[hip]"
+    assert [outcome.status for outcome in right.outcomes].count("skipped") == 6
     assert check(EXERCISE, hipify_ports.mask_kept, seed=1).misconception == "mask_kept"
 
 

@@ -45,7 +45,7 @@ def device_problem(fixed: dict[str, str], variant: Variant, target: str, tokens:
 def _problem(files: tuple[tuple[str, str], ...], variant: Variant, target: str, tokens: int) -> Difference | None:
     try:
         source, origin = unit(dict(files), KERNELS, variant)
-        if place := _outside(source):
+        if place := outside(source):
             return Difference("outside", f"{origin[place[0] - 1]}: `{place[1]}` reads a file outside the project")
         module = compile_cpp(source, target)
     except CompileFailed as problem:
@@ -78,18 +78,28 @@ def unit(files: dict[str, str], root: str, variant: Variant) -> tuple[str, list[
 
     Raises ValueError when the headers include each other without end.
     """
+    lines = placed(files, (root,))
+    lines += [(line, "the grader's probe of the sizes") for line in _PROBE.format(team=variant.team).split("\n")]
+    return "\n".join(line for line, _ in lines), [where for _, where in lines]
+
+
+def placed(files: dict[str, str], roots: tuple[str, ...]) -> list[tuple[str, str]]:
+    """(line, "file:line") of the roots with the project's own headers in place, once each, as a ROCm build sees them.
+
+    Raises ValueError when the headers include each other without end.
+    """
     lines: list[tuple[str, str]] = [("#define USE_ROCM 1", "the build's -DUSE_ROCM=1")]
     # to clang a carriage return ends a line as well
     files = {path: re.sub(r"\r\n?", "\n", text) for path, text in files.items()}
-    _place(files, root, lines, ())
-    lines += [(line, "the grader's probe of the sizes") for line in _PROBE.format(team=variant.team).split("\n")]
-    return "\n".join(line for line, _ in lines), [where for _, where in lines]
+    for root in roots:
+        _place(files, root, lines, ())
+    return lines
 
 
 _READS = re.compile(r"\s*(?:#|%:)\s*(include|include_next|import|embed)\b\s*(.*)")
 
 
-def _outside(source: str) -> tuple[int, str] | None:
+def outside(source: str) -> tuple[int, str] | None:
     """(line, text) of the first line that makes the compiler read a file of the machine; None when there is none.
 
     The grader compiles what it was handed, so a source must not reach the files around it.

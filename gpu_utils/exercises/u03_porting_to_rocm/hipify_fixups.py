@@ -1,7 +1,8 @@
 """03.hipify_fixups: what hipify missed in a small real project, found and fixed.
 
 An answer takes the files that hipify wrote and returns them fixed. Many fixes are right, so nothing is compared with a
-reference text: the host code is read (`hipify_text`), the device code is compiled and executed (`hipify_device`).
+reference text: all files are read (`hipify_text`), the host code is executed against a recording runtime
+(`hipify_host`), and the device code is executed on virtual GPUs (`hipify_device`).
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import Any
 
 import torch
 
+from gpu_utils.compiler.clang import installed
 from gpu_utils.exercises.u03_porting_to_rocm import hipify_ports as ports
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_device import device_problem
+from gpu_utils.exercises.u03_porting_to_rocm.hipify_host import host_problem
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import draw, hipified_project, variant_of
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_text import text_problem
 from gpu_utils.grading.compare import Difference
@@ -31,12 +34,13 @@ def _reference(files: dict[str, str]) -> dict[str, str]:
 
 
 def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
-    """The first mistake: in the text of all files, then in the device code on the case's target."""
+    """The first mistake: in the text of all files, then in what the host code calls, or in the device code."""
     variant = variant_of(case)
-    found = text_problem(inputs["files"], variant, value)
-    return found or (
-        None if case["target"] == TEXT_ONLY else device_problem(value, variant, case["target"], case["tokens"])
-    )
+    if found := text_problem(inputs["files"], variant, value):
+        return found
+    if case["target"] != TEXT_ONLY:
+        return device_problem(value, variant, case["target"], case["tokens"])
+    return host_problem(value, _reference(inputs["files"]), variant) if installed() else None
 
 
 def _fresh(rng: random.Random) -> Case:
@@ -55,7 +59,7 @@ EXERCISE = Exercise(
     seconds=60.0,
     cases=(
         Case(
-            "the text of every file: nothing of CUDA is left, and nothing is lost",
+            "every file: nothing of CUDA is left, nothing is lost, and the host code calls what it called",
             target=TEXT_ONLY,
             team="normq",
             hidden=768,
@@ -89,6 +93,15 @@ EXERCISE = Exercise(
             tile=32,
             threads=512,
             tokens=2,
+        ),
+        Case(
+            "the same under other names: launchers, streams and libraries",
+            target=TEXT_ONLY,
+            team="quantkit7",
+            hidden=640,
+            tile=40,
+            threads=128,
+            tokens=0,
         ),
     ),
     fresh=_fresh,
@@ -139,6 +152,24 @@ EXERCISE = Exercise(
             "launch_deleted",
             ports.launch_deleted,
             "The file has no CUDA in it any more, and nothing launches the kernel either.",
+        ),
+        Misconception(
+            "stream_dropped",
+            ports.stream_dropped,
+            "The kernel is launched, on the default stream. What was queued on the stream of the caller before does "
+            "not come before it any more: the fifth argument of hipLaunchKernelGGL is the stream.",
+        ),
+        Misconception(
+            "grid_of_tokens",
+            ports.grid_of_tokens,
+            "One block stages kTileTokens tokens. A block for each token writes past the last one, or does the work "
+            "again: divide, and round up.",
+        ),
+        Misconception(
+            "waits_deleted",
+            ports.waits_deleted,
+            "The calls of events are gone, so nothing makes one stream wait for the other. hipify had translated them: "
+            "they are right as they stand.",
         ),
         Misconception(
             "pretends_to_be_cuda",

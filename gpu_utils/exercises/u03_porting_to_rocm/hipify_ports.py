@@ -101,6 +101,10 @@ def _without_ranges(text: str, path: str) -> str:
     return re.sub(r"roctxRange(PushA\([^)]*\)|Pop\(\));", "", text)
 
 
+def _without_waits(text: str, path: str) -> str:
+    return re.sub(r"\w+_CHECK\(hip(EventRecord|StreamWaitEvent)\([^;]*;", "", text)
+
+
 def _fenced_always(text: str, path: str) -> str:
     return re.sub(r'( *asm\("ex2[^;]*;[^;]*;)', r"#ifndef __HIP_PLATFORM_NVIDIA__\n\1\n#endif", text)
 
@@ -119,6 +123,9 @@ nvtx_path_kept = port(roctx=_skip)
 ranges_deleted = port(roctx=_without_ranges)
 launch_half_done = port(launch=_only_the_launch)
 launch_deleted = port(launch=_launched("  (void)stream;"))
+stream_dropped = port(launch=_launched(rf"  hipLaunchKernelGGL(\1, {_GRID.replace('stream', '0')}, \2);"))
+grid_of_tokens = port(launch=_launched(r"  hipLaunchKernelGGL(\1, tokens, kThreads, kStageBytes, stream, \2);"))
+waits_deleted = port(waits=_without_waits)
 pretends_to_be_cuda = port(guard=_pretends)
 ptx_fenced_by_nothing = port(exponential=_fenced_always)
 mask_kept = port(mask=_skip)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 from gpu_utils.compiler.leftovers import KINDS, leftovers, readings, strings_on_rocm
 from gpu_utils.compiler.source_text import Token
-from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import Variant
+from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import Variant, hipified_project
 from gpu_utils.grading.compare import Difference
 
 FOR_HOPPER = "csrc/hopper_hip.cuh"
 """The one file that a port may empty: nothing that it holds has a counterpart."""
+
+BINDING = "csrc/binding_hip.cpp"
 
 MOST_PLACES = 8
 MOST_TEXT = 400_000
@@ -114,10 +118,37 @@ def _lost(fixed: dict[str, str], variant: Variant) -> Iterator[Difference]:
             yield Difference(
                 "launch-gone", f"{kernel} is launched nowhere any more; hipLaunchKernelGGL or <<<...>>> does it"
             )
+    if gone := _names_gone(fixed, variant):
+        yield Difference(
+            "binding-gone",
+            f"{BINDING} does not say {gone} as often as before; hipify had translated this file but for one header",
+        )
     built = _strings(fixed.get("setup.py", ""))
+    sources = {string.rpartition("/")[2].partition(".")[0] for string in built}
+    if missing := {"binding", "comm", "launch"} - sources:
+        yield Difference("source-gone", f"setup.py builds no {min(missing)} any more; keep all three sources")
     for library, names in _LIBRARIES.items():
         if not built & set(names):
             yield Difference("library-gone", f"setup.py links no {library} on ROCm, expected {' or '.join(names)}")
+
+
+def _names_gone(fixed: dict[str, str], variant: Variant) -> str:
+    """The first name of the binding that active code of it has less often than what hipify wrote; "" for none."""
+    before, now = (
+        Counter(
+            _plain(token.text)
+            for reading in readings(files)
+            for token in reading.tokens
+            if token.kind == "name" and token.file == BINDING
+        )
+        for files in (hipified_project(variant), fixed)
+    )
+    return next(iter(before - now), "")
+
+
+def _plain(name: str) -> str:
+    """A name without the platform in it: getCurrentCUDAStream and getCurrentHIPStream are one."""
+    return re.sub(r"MasqueradingAsCUDA|cuda|hip|CUDA|HIP", "", name)
 
 
 def _launches(tokens: tuple[Token, ...], kernel: str) -> bool:
