@@ -19,6 +19,7 @@ from gpu_utils.errors import BackendUnavailable
 from gpu_utils.virtual.arguments import flatten
 from gpu_utils.virtual.benchmarks import DeviceInterface, predicted_benchmarks
 from gpu_utils.virtual.gpu import VirtualGpu
+from gpu_utils.virtual.machine.source import lend_source
 from gpu_utils.virtual.models import MODELS, decode, isa_of
 
 
@@ -38,6 +39,7 @@ class _Launcher:
         self.metadata = metadata
         self.names = list(source.fn.arg_names) if hasattr(source, "fn") else []
         self.signature = list(source.signature.values())
+        self.function = getattr(source, "fn", None)
 
     def __call__(
         self,
@@ -62,6 +64,13 @@ class _Launcher:
             flatten(signature, value, name, values, maps)
         if enter is not None:
             enter(launch_metadata)
+        if self.function is not None:
+            lend_source(
+                decode(function.text, gpu.target, function.name).ops,
+                self.function.raw_src,
+                self.function.starting_line_number,
+            )
+            self.function = None
         threads = self.metadata.num_warps * gpu.model.lanes
         grid, meta = (x, y, z), self.metadata
         launch = gpu.launch(function.text, function.name, grid, (threads,), values, meta.shared, meta)

@@ -20,6 +20,22 @@ def quoted(file: str, number: int) -> str:
     return f"{file.rsplit('/', 1)[-1]}:{number}{f': {text}' if text else ''}"
 
 
+def lend_source(ops: Sequence[Op], lines: Sequence[str], first: int) -> None:
+    """Let a kernel's lines be quoted although its file is gone.
+
+    Triton's cache knows a kernel by its text: one that a notebook compiled names that notebook's cell, which a later run
+    does not have. lines: of the same kernel as it is here, from line `first` on.
+    """
+    numbers: dict[str, set[int]] = {}
+    for op in ops:
+        if op.line:
+            numbers.setdefault(op.line[0], set()).add(op.line[1])
+    for file, named in numbers.items():
+        if not linecache.getlines(file) and first <= min(named) and max(named) < first + len(lines):
+            text = [*["\n"] * (first - 1), *lines]
+            linecache.cache[file] = (sum(map(len, text)), None, text, file)
+
+
 def line_of_loop(ops: Sequence[Op], nested: bool) -> tuple[str, int] | None:
     """The line of the `for` or `while` whose body these ops are; their first line in a source that is no Python.
 
