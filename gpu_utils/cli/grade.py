@@ -51,11 +51,11 @@ def check(what: _What, notebook: _Notebook = None) -> None:
             answer = found.find(exercise.id)
             if answer is None:
                 report = engine.missing_answer(exercise)
-            elif answer.error:
-                report = engine.unreadable_answer(exercise, answer.error)
+            elif answer.error or found.broken:
+                report = engine.unreadable_answer(exercise, answer.error or found.broken)
             else:
-                source = f"{found.setup}\n\n{answer.source}"
-                report = record(engine.check(exercise, None, runner=run_apart(source, exercises.find)))
+                runner = run_apart(found.program(answer), exercises.find)
+                report = record(engine.check(exercise, None, runner=runner))
                 report = replace(report, notes=(*report.notes, *([answer.note] if answer.note else [])))
             passed += report.passed
             bar.console.print(report_text(report), markup=False, highlight=False, soft_wrap=True)

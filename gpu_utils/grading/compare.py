@@ -1,4 +1,8 @@
-"""Comparing what an answer returned with what was expected; the first difference, in one sentence."""
+"""Comparing what an answer returned with what was expected; the first difference, in one sentence.
+
+What the answer returned is plain data by now (`gpu_utils.grading.plain`). A wrong number that has a simple relation to
+the right one says so (`gpu_utils.grading.relations`).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from typing import Any
 import torch
 
 from gpu_utils.analytic.tolerance import Tolerance
+from gpu_utils.grading import relations
+from gpu_utils.grading.plain import NotPlain
 
 
 @dataclass(frozen=True)
@@ -39,11 +45,21 @@ def compare(
 def _name(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, NotPlain):
+        return value.found
     if value is None:
         return "None (is a return missing?)"
     if isinstance(value, (list, tuple)):
         return f"a list or tuple of {_values(len(value))}"
+    if isinstance(value, dict):
+        return f"a dict with keys {_keys(value)}"
     return f"{type(value).__name__} {_short(value)}"
+
+
+def _keys(value: dict) -> str:
+    """Its keys as the learner wrote them; the first eight of many."""
+    shown = [key[:60] if isinstance(key, str) else _short(key) for key in list(value)[:8]]
+    return ", ".join([*shown, *(["..."] if len(value) > 8 else [])]) or "none"
 
 
 def _values(number: int) -> str:
@@ -59,15 +75,13 @@ def _compare_dicts(
     expected: dict, got: Any, tol: Tolerance, dtype: torch.dtype | None, where: str
 ) -> Difference | None:
     if not isinstance(got, dict):
-        return Difference("type", f"{where} is {_name(got)}, expected a dict with keys {', '.join(map(str, expected))}")
+        return Difference("type", f"{where} is {_name(got)}, expected a dict with keys {_keys(expected)}")
     missing = [key for key in expected if key not in got]
     if missing:
-        return Difference(
-            "type", f"{where} has no key {missing[0]!r}; its keys are {', '.join(map(str, got)) or 'none'}"
-        )
+        return Difference("type", f"{where} has no key {missing[0]!r}; its keys are {_keys(got)}")
     extra = [key for key in got if key not in expected]
     if extra:
-        return Difference("type", f"{where} has a key {extra[0]!r} that was not asked for")
+        return Difference("type", f"{where} has a key {_short(extra[0])} that was not asked for")
     for key, value in expected.items():
         difference = compare(value, got[key], tol, dtype, f"{where}[{key!r}]")
         if difference:
@@ -78,6 +92,8 @@ def _compare_dicts(
 def _compare_sequences(
     expected: list | tuple, got: Any, tol: Tolerance, dtype: torch.dtype | None, where: str
 ) -> Difference | None:
+    if isinstance(got, torch.Tensor) and got.ndim == 1:
+        got = got.tolist()
     if not isinstance(got, (list, tuple)):
         return Difference("type", f"{where} is {_name(got)}, expected a list or tuple of {_values(len(expected))}")
     if len(got) != len(expected):
@@ -85,8 +101,22 @@ def _compare_sequences(
     for index, (one, other) in enumerate(zip(expected, got, strict=True)):
         difference = compare(one, other, tol, dtype, f"{where}[{index}]")
         if difference:
-            return difference
+            return _with_relation(difference, _relation_of_lists(expected, got, tol))
     return None
+
+
+def _with_relation(difference: Difference, relation: str) -> Difference:
+    """The difference with the relation of the whole added, unless its own element has named one."""
+    if not relation or difference.kind != "value" or ";" in difference.detail:
+        return difference
+    return Difference("value", f"{difference.detail}; {relation}")
+
+
+def _relation_of_lists(expected: list | tuple, got: list | tuple, tol: Tolerance) -> str:
+    if len(expected) < 3 or not all(type(one) in (int, float) for one in (*expected, *got)):
+        return ""
+    right, yours = (torch.tensor([float(one) for one in many], dtype=torch.float64) for many in (expected, got))
+    return relations.of_tensors(right, yours, tol.atol + tol.rtol * right.abs())
 
 
 def _compare_scalars(expected: Any, got: Any, tol: Tolerance, where: str) -> Difference | None:
@@ -104,10 +134,17 @@ def _compare_scalars(expected: Any, got: Any, tol: Tolerance, where: str) -> Dif
     got = int.__int__(got) if isinstance(got, int) else float.__float__(got)  # a subclass may claim to equal anything
     if isinstance(got, float) and math.isnan(got) and not math.isnan(expected):
         return Difference("nan", f"{where} is NaN, expected {expected!r}")
-    if isinstance(expected, int):
-        return None if got == expected else Difference("value", f"{where} is {got!r}, expected {expected!r}")
-    close = got == expected or abs(got - expected) <= tol.atol + tol.rtol * abs(expected)
-    return None if close else Difference("value", f"{where} is {got!r}, expected {expected!r}")
+    if got == expected or (isinstance(expected, float) and _near(expected, got, tol)):
+        return None
+    relation = relations.of_numbers(expected, got)
+    return Difference("value", f"{where} is {_short(got)}, expected {expected!r}{relation and f'; {relation}'}")
+
+
+def _near(expected: float, got: int | float, tol: Tolerance) -> bool:
+    try:
+        return abs(got - expected) <= tol.atol + tol.rtol * abs(expected)
+    except OverflowError:  # a whole number that no float can hold
+        return False
 
 
 def _compare_tensors(
@@ -132,30 +169,34 @@ def _compare_tensors(
     got = got.detach().cpu()
     if not expected.is_floating_point():
         bad = got.to(torch.int64) != expected.to(torch.int64)
-        return _first_wrong(bad, expected, got, where, "value", "exact") if bad.any() else None
+        margin = torch.zeros(expected.shape, dtype=torch.float64)
+        return _first_wrong(bad, expected, got, margin, where, "value", "exact") if bad.any() else None
     got64, expected64 = got.double(), expected.double()
+    margin = tol.atol + tol.rtol * expected64.abs()
     nan = got64.isnan() & ~expected64.isnan()
     if nan.any():
         note = "NaN; new memory is filled with NaN during a check, so an element that was never written shows as NaN"
-        return _first_wrong(nan, expected64, got64, where, "nan", note)
+        return _first_wrong(nan, expected64, got64, margin, where, "nan", note)
     # a NaN or an infinity that was expected must be met by the same
-    bad = (got64 - expected64).abs() > tol.atol + tol.rtol * expected64.abs()
+    bad = (got64 - expected64).abs() > margin
     bad |= expected64.isnan() != got64.isnan()
     bad |= (expected64.isinf() | got64.isinf()) & (expected64 != got64)
     if not bad.any():
         return None
-    return _first_wrong(bad, expected64, got64, where, "value", f"tolerance: {tol.why}")
+    return _first_wrong(bad, expected64, got64, margin, where, "value", f"tolerance: {tol.why}")
 
 
 def _first_wrong(
-    bad: torch.Tensor, expected: torch.Tensor, got: torch.Tensor, where: str, kind: str, note: str
+    bad: torch.Tensor, expected: torch.Tensor, got: torch.Tensor, margin: torch.Tensor, where: str, kind: str, note: str
 ) -> Difference:
     index = tuple(bad.nonzero()[0].tolist())
     place = f"{where}[{', '.join(map(str, index))}]" if index else where
     found, wanted = got[index].item(), expected[index].item()
     count = int(bad.sum())
-    detail = f"{place} = {_number(found)}, expected {_number(wanted)}; {count} of {bad.numel()} elements differ"
-    return Difference(kind, f"{detail} ({note})")
+    relation = relations.of_tensors(expected.double(), got.double(), margin) if kind == "value" else ""
+    differ = f"{count} of {bad.numel()} elements differ" if bad.numel() > 1 else relations.of_numbers(wanted, found)
+    said = "; ".join(part for part in (differ, relation) if part)
+    return Difference(kind, f"{place} = {_number(found)}, expected {_number(wanted)}{said and f'; {said}'} ({note})")
 
 
 def _number(value: float) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import errno
 import inspect
 import io
 import linecache
@@ -22,20 +23,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from gpu_utils.backends import Backend, idle_kernels
 from gpu_utils.errors import CheckTimeout, CompileFailed, W2WError
 from gpu_utils.grading.devices import foreign_tensor
 from gpu_utils.grading.exercise import Exercise, Inputs
+from gpu_utils.grading.plain import copy_of, plain
 from gpu_utils.grading.report import Mode
+from gpu_utils.grading.watch import let_causal_biases_be_made
 
 PRINT_LIMIT = 20_000
 """Characters of an answer's output that are kept; the rest is counted."""
 
 NO_COMPILER = "CompilerMissing"
-"""The error of an attempt that cannot be judged, because what compiles the answer is not installed."""
+NO_SPACE = "NoSpace"
+NO_VERDICT = (NO_COMPILER, NO_SPACE)
+"""Errors of an attempt that cannot be judged: what compiles the answer is not installed, or has no room to write."""
+
+_FULL = "the disk is full ({}), so the answer could not be run; free some space, or set {} to a folder on another disk"
+_CACHES = "TRITON_CACHE_DIR and W2W_CACHE"
+_OF_THE_SYSTEM = {
+    errno.ENOSPC: (NO_SPACE, _FULL),
+    errno.EDQUOT: (NO_SPACE, _FULL),
+    errno.ENAMETOOLONG: ("OSError", "a name is too long for a file ({}); give the kernel or the file a shorter one"),
+}
+"""Number of an OSError -> the attempt's error, and the sentence that is said in its place."""
 
 _PLACE = re.compile(r"\(([^():]+):(\d+)(: |\))")
 _LIBRARY_FOLDERS = (str(Path(__file__).resolve().parents[1]), "site-packages", "dist-packages", "/lib/python3")
@@ -45,7 +58,7 @@ _LIBRARY_FOLDERS = (str(Path(__file__).resolve().parents[1]), "site-packages", "
 class Attempt:
     """What one run of an answer gave.
 
-    value     what it returned, tensors on the CPU; None when it raised
+    value     what it returned, as plain data (`gpu_utils.grading.plain`), tensors on the CPU; None when it raised
     error     name of the exception, "" for none; "timeout", "died", and "missing", "signature" and "cell" for an answer
               that could not be called, are set by the runner
     message   the sentence of the exception and the learner's line
@@ -71,7 +84,7 @@ class Attempt:
     @property
     def final(self) -> bool:
         """Whether no further case would tell more: nothing is written, the time is over, no function, no compiler."""
-        return self.unwritten or self.error in ("timeout", "missing", "signature", "cell", NO_COMPILER)
+        return self.unwritten or self.error in ("timeout", "missing", "signature", "cell", *NO_VERDICT)
 
 
 def run(
@@ -93,22 +106,32 @@ def run(
     output = _BoundedOutput()
     process = os.getpid()
     start = time.perf_counter()
+    strays: list[str] = []
+
+    def brought_home(tensor: torch.Tensor) -> torch.Tensor | None:
+        if tensor.device.type == session.device:
+            return copy_of(tensor, "cpu")
+        strays.append(str(tensor.device))
+        return None
+
     try:
         with usual_settings(), backend.session() as session:
-            given = move(inputs, session.device)
+            given = plain(inputs, lambda tensor: copy_of(tensor, session.device))
             kept = copy.deepcopy(given)
             with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
                 without = idle_kernels() if mode is Mode.IDLE else contextlib.nullcontext()
-                with poisoned_memory(), time_limit(exercise.seconds), without:
-                    if mode is Mode.DEVICE:
-                        attempt.foreign = foreign_tensor(exercise, answer, given)
-                        return attempt
-                    value = exercise.call(answer, given)
-                    if session.device == "cuda":
-                        torch.cuda.synchronize()
-            attempt.device = _stray_device(value, session.device)
-            attempt.value = None if attempt.device else move(value, "cpu")
-            attempt.mutated = tuple(name for name in given if not same(kept[name], given[name]))
+                with time_limit(exercise.seconds):  # what the answer returned may hold code of its own: read within
+                    with poisoned_memory(), without:
+                        if mode is Mode.DEVICE:
+                            attempt.foreign = foreign_tensor(exercise, answer, given)
+                            return attempt
+                        value = _called(exercise, answer, given)
+                        if session.device == "cuda":
+                            torch.cuda.synchronize()
+                    value = plain(value, brought_home)
+                    attempt.mutated = tuple(name for name in given if not same(kept[name], given[name]))
+            attempt.device = strays[0] if strays else ""
+            attempt.value = None if strays else value
         attempt.counters = dict(session.counters)
         if session.launches:
             attempt.compiled = _compile(session.launches, compile_targets)
@@ -120,10 +143,13 @@ def run(
     except SystemExit as problem:
         attempt.error, attempt.message = "SystemExit", f"the answer called exit({problem.code}); return a value instead"
     except BaseException as problem:
-        attempt.unwritten = isinstance(problem, NotImplementedError) and f"{exercise.id} is yours to write" in _text(
-            problem
-        )
-        _explain(attempt, problem)
+        try:
+            with time_limit(1.0):  # an exception of the learner's own may never say what it is
+                _explain(attempt, problem)
+                unwritten = f"{exercise.id} is yours to write"
+                attempt.unwritten = isinstance(problem, NotImplementedError) and unwritten in _text(problem)
+        except CheckTimeout:
+            attempt.message = f"{attempt.error}: no message, because reading it never ended"
     finally:
         if os.getpid() != process:
             os._exit(0)
@@ -132,31 +158,13 @@ def run(
     return attempt
 
 
-def move(value: Any, device: str) -> Any:
-    """A copy of a tree with its tensors on `device`, with the strides that they have."""
-    if isinstance(value, torch.Tensor):
-        moved = value.detach().to(device, copy=True)
-        return moved if moved.stride() == value.stride() else _copy_of_view(value, device)
-    if isinstance(value, dict):
-        return {key: move(item, device) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [move(item, device) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _copy_of_view(view: torch.Tensor, device: str) -> torch.Tensor:
-    """A view with gaps or repeats, on a copy of its whole storage; a plain copy would be contiguous."""
-    storage = torch.empty(0, dtype=torch.uint8, device=view.device).set_(view.untyped_storage())
-    moved = torch.empty(0, dtype=view.dtype, device=device)
-    moved.set_(storage.to(device, copy=True).untyped_storage(), view.storage_offset(), view.size(), view.stride())
-    return moved
-
-
-def _stray_device(value: Any, wanted: str) -> str:
-    if isinstance(value, torch.Tensor):
-        return "" if value.device.type == wanted else str(value.device)
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return next((found for found in (_stray_device(child, wanted) for child in children) if found), "")
+def _called(exercise: Exercise, answer: Callable[..., Any], given: Inputs) -> Any:
+    try:
+        return exercise.call(answer, given)
+    except RuntimeError as problem:
+        if not let_causal_biases_be_made(str(problem)):
+            raise
+    return exercise.call(answer, given)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -193,7 +201,11 @@ def _compile(launches: list[Any], targets: tuple[str, ...]) -> dict[str, str]:
 
 
 def _explain(attempt: Attempt, problem: BaseException) -> None:
-    attempt.error = type(problem).__name__
+    attempt.error = type(problem).__name__[:80]
+    if isinstance(problem, OSError) and problem.errno in _OF_THE_SYSTEM:
+        attempt.error, sentence = _OF_THE_SYSTEM[problem.errno]
+        attempt.message = sentence.format(str(problem.filename or os.strerror(problem.errno))[:200], _CACHES)
+        return
     text = _text(problem)
     sentence = text.splitlines()[-1] if text and not isinstance(problem, W2WError) else text
     sentence, quoted = quote_kernel_line(sentence)
@@ -226,7 +238,9 @@ def _text(problem: BaseException) -> str:
     """What an exception says, also when it is the learner's own class and its __str__ fails."""
     try:
         return str(problem).strip()
-    except Exception:
+    except (CheckTimeout, KeyboardInterrupt):
+        raise
+    except BaseException:
         return ""
 
 
@@ -235,7 +249,8 @@ def learner_line(problem: BaseException) -> str:
     for frame in reversed(traceback.extract_tb(problem.__traceback__)):
         if not any(folder in frame.filename for folder in _LIBRARY_FOLDERS):
             source = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
-            return f"line {frame.lineno} of {frame.name}: {source}"[:200]
+            within = "" if frame.name == "<module>" else f" of {frame.name}"
+            return f"line {frame.lineno}{within}: {source}"[:200]
     return ""
 
 
@@ -257,11 +272,16 @@ class _BoundedOutput(io.TextIOBase):
         return "".join(self._parts)
 
 
+SECOND_CHANCE = 1.0
+"""Seconds after which a thread interrupts what has switched the alarm off."""
+
+
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise CheckTimeout in the block after `seconds`, again every half second while something swallows it.
 
-    Works in the main thread, where signals arrive; elsewhere the block runs without a limit. A single call into
+    An answer may switch the alarm off, by mistake or not: then a thread interrupts the block, as Ctrl-C would, a second
+    later. Works in the main thread, where signals arrive; elsewhere the block runs without a limit. A single call into
     compiled code is stopped only when it comes back: the command line check, which ends the process, has no such gap.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -271,13 +291,29 @@ def time_limit(seconds: float) -> Iterator[None]:
     def stop(_signal: int, _frame: Any) -> None:
         raise CheckTimeout
 
+    over, late = threading.Event(), threading.Event()
     previous = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+    threading.Thread(target=_insist, args=(over, late, seconds + SECOND_CHANCE), daemon=True).start()
     try:
         yield
+    except KeyboardInterrupt:
+        if late.is_set():
+            raise CheckTimeout from None
+        raise
     finally:
+        over.set()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+
+
+def _insist(over: threading.Event, late: threading.Event, seconds: float) -> None:
+    """Interrupt the main thread after `seconds`, and every half second from then on, until it is `over`."""
+    main = threading.main_thread().ident
+    while not over.wait(0.5 if late.is_set() else seconds):
+        late.set()
+        if main is not None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.pthread_kill(main, signal.SIGINT)
 
 
 @contextlib.contextmanager
@@ -285,15 +321,28 @@ def usual_settings() -> Iterator[None]:
     """torch as it is when it was just imported, inside the block; the learner's settings come back afterwards.
 
     These are the default dtype and device, the grad mode, and the CPU's random numbers. So a right answer passes
-    whatever the notebook has set, and no answer can change what the next one meets.
+    whatever the notebook has set, and no answer can change what the next one meets. Neither can it move the notebook
+    to another working folder.
     """
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    folder = _working_folder()
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
         _set_defaults(torch.float32, torch.device("cpu"))
         try:
             yield
         finally:
             _set_defaults(dtype, device)
+            if folder and folder != _working_folder():
+                with contextlib.suppress(OSError):  # it is gone: nothing here needs it
+                    os.chdir(folder)
+
+
+def _working_folder() -> str:
+    """The working folder; "" when it was deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def _set_defaults(dtype: torch.dtype, device: torch.device) -> None:

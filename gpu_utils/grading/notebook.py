@@ -6,7 +6,9 @@ Nothing is executed here. Answer cells are found by tag, wherever they are and w
 - Of several that define the function the last counts. Cells of the exercise that do not define it are kept with it, in
   order: they are the parts of a cell that was split.
 - When no tagged cell is left, or only the untouched stub, the last untagged code cell that defines the function counts.
-- A cell that is not Python costs only itself. Lines for IPython alone (`%magic`, `!shell`, `help?`) become `pass`.
+- A cell that is not Python costs only itself. Lines for IPython alone (`%magic`, `!shell`, `help?`) become `pass`,
+  prompts (`>>>`, `In [3]:`) that were pasted with the code go, and a cell in another language (`%%bash`) is empty.
+- What an answer needs of the other cells is found by `gpu_utils.grading.program`.
 
 What this does not do: it does not run setup cells of the learner's own making, nor follow imports between notebooks.
 """
@@ -23,11 +25,16 @@ from pathlib import Path
 from typing import Any
 
 from gpu_utils.errors import NotebookUnreadable
+from gpu_utils.grading.program import Program, make_program
 
 MAX_BYTES = 50_000_000
 MAX_CELL_BYTES = 1_000_000
 MAX_IPYTHON_LINES = 200
 _EXERCISE_ID = re.compile(r"\d\d\.\w+")
+_PROMPT = re.compile(r"\s*(>>>|\.\.\.:?|In \[\d*\]:)( |$)")
+_FIRST_PROMPT = re.compile(r"\s*(>>>|In \[\d*\]:)( |$)")
+_CELL_MAGIC = re.compile(r"\s*%%(\w+)")
+_OF_PYTHON = {"time", "timeit", "capture", "prun", "debug"}
 _IPYTHON_LINE = re.compile(r"\s*([%!?]|[\w.]+\s*=\s*[%!]|[\w.]+\?{1,2}\s*$)")
 
 
@@ -36,15 +43,17 @@ class Answer:
     """What a notebook holds for one exercise.
 
     exercise  "00.vector_add"
-    source    Python to execute; "" when the cell cannot be read
+    source    Python of its cells; "" when one cannot be read
     error     why it cannot be read, one sentence; "" when it can
     note      where it was found, when that is not the tagged cell; else ""
+    cells     the numbers of its cells
     """
 
     exercise: str
     source: str
     error: str = ""
     note: str = ""
+    cells: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,12 +72,14 @@ class Answers:
 
     unit    "00_start" from the notebook's metadata; "" when that is lost
     setup   source of the last cell tagged "setup"; "" when there is none or it is not Python
+    broken  why the setup cell cannot be read, one sentence; "" when it can
     """
 
     path: Path
     unit: str
     setup: str
     cells: tuple[_Cell, ...]
+    broken: str = ""
 
     @property
     def exercises(self) -> list[str]:
@@ -82,10 +93,18 @@ class Answers:
         untagged = [cell for cell in self.cells if not cell.exercise and name in cell.defines]
         if untagged and (not tagged or _is_stub(tagged, name, exercise)):
             found = untagged[-1]
-            return Answer(exercise, found.source, note=f"found in cell {found.number}, which has lost its tag")
+            note = f"found in cell {found.number}, which has lost its tag"
+            return Answer(exercise, found.source, note=note, cells=(found.number,))
         if not tagged:
             return None
         return _of_tagged(exercise, name, tagged)
+
+    def program(self, answer: Answer) -> Program:
+        """What a check executes for an answer that can be read."""
+        code = [cell for cell in self.cells if cell.source and not cell.error]
+        own = [(cell.number, cell.source) for cell in code if cell.number in answer.cells]
+        others = [(cell.number, cell.source) for cell in code if cell.number not in answer.cells and not cell.is_setup]
+        return make_program(self.setup, own, others)
 
 
 def answers(path: str | Path) -> Answers:
@@ -96,9 +115,11 @@ def answers(path: str | Path) -> Answers:
     path = Path(path)
     notebook = _read(path)
     cells = tuple(_cell(number, cell) for number, cell in enumerate(notebook["cells"], 1))
-    setups = [cell.source for cell in cells if cell.is_setup and not cell.error]
+    setups = [cell for cell in cells if cell.is_setup]
+    setup = setups[-1].source if setups else ""
+    broken = f"the setup cell cannot be run: {setups[-1].error}" if setups and setups[-1].error else ""
     unit = _mapping(_mapping(notebook.get("metadata")).get("w2w")).get("unit", "")
-    return Answers(path, unit if isinstance(unit, str) else "", setups[-1] if setups else "", cells)
+    return Answers(path, unit if isinstance(unit, str) else "", setup, cells, broken)
 
 
 def _of_tagged(exercise: str, name: str, tagged: list[_Cell]) -> Answer:
@@ -107,8 +128,8 @@ def _of_tagged(exercise: str, name: str, tagged: list[_Cell]) -> Answer:
     last = defining[-1] if defining else None
     if broken and (last is None or broken[-1].number > last.number):
         return Answer(exercise, "", error=broken[-1].error)
-    parts = [cell.source for cell in tagged if not cell.error and (cell is last or cell not in defining)]
-    return Answer(exercise, "\n\n".join(parts))
+    parts = [cell for cell in tagged if not cell.error and (cell is last or cell not in defining)]
+    return Answer(exercise, "\n\n".join(cell.source for cell in parts), cells=tuple(cell.number for cell in parts))
 
 
 def _is_stub(tagged: list[_Cell], name: str, exercise: str) -> bool:
@@ -189,7 +210,9 @@ def _python(source: str) -> tuple[str, str]:
     """The source with IPython's lines replaced by `pass`, and "" or what is wrong with it."""
     if len(source) > MAX_CELL_BYTES:
         return "", f"more than {MAX_CELL_BYTES / 1e6:.0f} MB of text"
-    lines = source.split("\n")
+    lines = _without_prompts(source.split("\n"))
+    if other := _CELL_MAGIC.match(source):
+        lines = lines if other[1] in _OF_PYTHON else []
     for _ in range(MAX_IPYTHON_LINES):
         try:
             with warnings.catch_warnings():
@@ -206,6 +229,12 @@ def _python(source: str) -> tuple[str, str]:
     return "", "too many lines that only IPython reads"
 
 
+def _without_prompts(lines: list[str]) -> list[str]:
+    """The lines without the prompts of an interpreter, when the first line has one, as in a notebook."""
+    first = next((line for line in lines if line.strip()), "")
+    return [_PROMPT.sub("", line, count=1) for line in lines] if _FIRST_PROMPT.match(first) else lines
+
+
 def _blank(lines: list[str], at: int) -> None:
     """Replaces a magic by `pass` and empties the lines it continues on: line numbers and indented bodies stay valid."""
     line = lines[at]
@@ -216,13 +245,14 @@ def _blank(lines: list[str], at: int) -> None:
 
 
 def _names(source: str) -> frozenset[str]:
-    """The names that the top level of a cell binds to functions, or by assignment."""
+    """The names that the top level of a cell binds to functions and classes, or by assignment."""
     names = set()
     for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
-        elif isinstance(node, ast.Assign):
-            names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names.update(target.id for target in targets if isinstance(target, ast.Name))
     return frozenset(names)
 
 

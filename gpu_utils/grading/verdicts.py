@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from gpu_utils.errors import CheckTimeout, CompilerMissing
 from gpu_utils.grading.compare import Difference, compare
-from gpu_utils.grading.execute import NO_COMPILER, Attempt, time_limit, usual_settings
+from gpu_utils.grading.execute import NO_VERDICT, Attempt, time_limit, usual_settings
 from gpu_utils.grading.exercise import Exercise
 from gpu_utils.grading.jobs import LAUNCHES, Job
+from gpu_utils.grading.plain import not_plain
 from gpu_utils.grading.report import Mode, Outcome, Status
 
 # --- one attempt ------------------------------------------------------------------------------------------------
@@ -39,7 +40,7 @@ def judge(exercise: Exercise, job: Job, attempt: Attempt) -> Outcome:
 
 
 def _without_compiler(attempt: Attempt) -> Difference | None:
-    return Difference("skipped", attempt.message) if attempt.error == NO_COMPILER else None
+    return Difference("skipped", attempt.message) if attempt.error in NO_VERDICT else None
 
 
 def _right_when_idle(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:
@@ -74,6 +75,8 @@ def _differs(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | Non
         if exercise.judge is None:
             tol = exercise.tolerance(job.case, job.inputs)
             return compare(job.expected, attempt.value, tol, exercise.dtype(job.inputs))
+        if found := not_plain(attempt.value):
+            return Difference("type", f"the result is or holds {found}; expected {_WANTED}")
         with usual_settings(), time_limit(exercise.seconds):
             return exercise.judge(job.case, job.inputs, attempt.value)
     except CompilerMissing as problem:
@@ -81,6 +84,9 @@ def _differs(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | Non
     except CheckTimeout:
         detail = f"judging it was stopped after {exercise.seconds:g} s; does a kernel hold a loop that never ends?"
         return Difference("timeout", detail)
+
+
+_WANTED = "tensors, numbers, strings, and lists and dicts of them"
 
 
 def _changed_its_input(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:

@@ -14,6 +14,7 @@ from gpu_utils.grading.check import check
 from gpu_utils.grading.cpp import Framed, launching, load
 from gpu_utils.grading.exercise import Case, Exercise, Limit, Misconception
 from gpu_utils.grading.jobs import choose_backends, make_jobs
+from gpu_utils.grading.program import Part, Program
 from gpu_utils.grading.report import Mode
 from gpu_utils.grading.sandbox import run_apart
 from gpu_utils.ui.report import STORED, report_text
@@ -118,7 +119,7 @@ def test_a_wrong_kernel_gets_the_hint_of_the_misconception_that_behaves_like_it(
 
 def test_the_answer_is_the_same_in_a_process_of_its_own(clang):
     source = f"def doubled():\n    return {DOUBLE()!r}\n"
-    assert check(EXERCISE, None, runner=run_apart(source, find)).passed
+    assert check(EXERCISE, None, runner=run_apart(Program((Part("cell 5", source),)), find)).passed
 
 
 def test_an_error_of_the_compiler_names_the_learners_line(clang):

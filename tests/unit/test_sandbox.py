@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gpu_utils.grading.check import check
+from gpu_utils.grading.program import Part, Program
 from gpu_utils.grading.sandbox import run_apart
 from tests.unit.sample_exercises import AFFINE, HOSTILE_SOURCES, find_sample
 
@@ -16,7 +17,7 @@ RIGHT = "import torch\n\ndef affine(x):\n    return 2 * x + 1\n"
 
 
 def verdict(source):
-    return check(AFFINE, None, runner=run_apart(source, find_sample))
+    return check(AFFINE, None, runner=run_apart(Program((Part("cell 5", source),)), find_sample))
 
 
 def test_a_right_answer_passes():
@@ -53,7 +54,7 @@ def test_what_an_answer_does_to_its_process_costs_only_its_own_exercise(name, ki
 
 def test_a_cell_that_needs_another_cell_says_so():
     failure = verdict("def affine(x):\n    return x\n\nscale = helper(2)\n").first_failure
-    assert "runs only the setup cell and the answer cell" in failure.detail
+    assert "a check runs the setup cell and the answer's cell" in failure.detail
 
 
 def test_an_answer_cell_without_the_function_says_what_was_expected():
