@@ -39,7 +39,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Running kernels": {
         "gpu_utils.backends": ("interpreter",),
-        "gpu_utils.backends.launching": ("counts", "launch_cpp", "launch_on"),
+        "gpu_utils.backends.launching": ("counts", "counts_by_line", "launch_cpp", "launch_on"),
         "gpu_utils.virtual.cache": ("l2_traffic",),
     },
     "Rules on paper": {

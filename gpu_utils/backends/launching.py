@@ -48,6 +48,26 @@ def launch_cpp(
     return gpus
 
 
+def counts_by_line(gpus: Mapping[str, VirtualGpu], kernel: Any) -> dict[str, dict[str, str]]:
+    """Wave instructions by class for each source line: "7 x = tl.load(...)" -> {target: "256 move, 128 global"}.
+
+    gpus    target -> virtual GPU, as `launch_on` returns them
+    kernel  the @triton.jit function that they ran last; its lines are numbered from 1
+    """
+    found = {}
+    for number, text in enumerate(kernel.raw_src, 1):
+        line = kernel.starting_line_number + number - 1
+        found[f"{number}  {text.rstrip()}"] = {
+            target: ", ".join(f"{times:,} {kind}" for kind, times in _of_line(gpu, line).items())
+            for target, gpu in gpus.items()
+        }
+    return found
+
+
+def _of_line(gpu: VirtualGpu, number: int) -> dict[str, int]:
+    return next((kinds for line, kinds in gpu.counters.per_line().items() if line and line[1] == number), {})
+
+
 def counts(gpus: Mapping[str, VirtualGpu], *names: str) -> dict[str, dict[str, float]]:
     """What the last launch on each virtual GPU counted: target -> {name: number}, all names or only these.
 

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 
-_COLOURS = {"nvidia": "#2f7d32", "amd": "#b3401f"}
-_WAVE = {"nvidia": "warp", "amd": "wavefront"}
-_INK, _PALE, _SHOWN, _GRID = "#1f2328", "#f3f5f7", "#cfd6dd", "#8c959f"
-_WIDTH, _MARGIN = 960, 24
-_MOST_WAVES = 4
+from gpu_utils.chips import TARGETS
+from gpu_utils.ui.explore.drawing import box, path, styled, svg, text, wave
+
+_WIDTH, _GAP, _LABEL, _CELL = 940.0, 30.0, 86.0, 34.0
+_MOST_WAVES, _MOST_ELEMENTS = 4, 8
+_WIDEST = 16  # bytes that one load instruction brings to a lane, at most
 
 
 @dataclass(frozen=True)
 class LaunchFigure:
     """A launch of one program per BLOCK elements, num_warps warps or wavefronts to a program.
 
-    n          elements in all
-    block      elements of one program
-    num_warps  warps (32 lanes) on NVIDIA, wavefronts (64 lanes, as on MI300X) on AMD, of one program
-    It shows itself as SVG in a notebook and as text elsewhere; the SVG carries the text as its alternative.
+    n          elements in all, of 4 bytes, in tensors that start at a multiple of 16 bytes
+    block      elements of one program; num_warps: warps or wavefronts of one program
+    targets    one for each side, with its number of lanes
 
-    >>> LaunchFigure(3000, 1024, 4).elements_per_lane(64)
-    4
+    Which lane holds which element is Triton's layout for such loads and stores: each lane up to four neighbours, then
+    again from the first lane on (a test compares it with what the virtual GPUs load). It shows itself as a drawing in a
+    notebook and as text elsewhere; the drawing carries the text as its alternative.
+
+    >>> LaunchFigure(3000, 1024, 4).elements(64, lane=1), LaunchFigure(3000, 1024, 4).elements(32)
+    ([4, 5, 6, 7], [0, 1, 2, 3, 512, 513, 514, 515])
     """
 
     n: int
     block: int
     num_warps: int
+    targets: tuple[str, ...] = ("sm_80", "gfx942")
 
     @property
     def programs(self) -> int:
@@ -37,90 +41,102 @@ class LaunchFigure:
         """Elements that each lane handles where a warp or wavefront has that many lanes; at least one."""
         return max(1, self.block // (self.num_warps * lanes))
 
+    def elements(self, lanes: int, lane: int = 0, wave: int = 0) -> list[int]:
+        """The elements of program 0 that one lane of one warp or wavefront holds."""
+        threads = self.num_warps * lanes
+        together = min(_WIDEST // 4, self.elements_per_lane(lanes))
+        first = (wave * lanes + lane) * together
+        return [
+            (start + first + at) % self.block
+            for start in range(0, max(self.block, threads * together), threads * together)
+            for at in range(together)
+        ]
+
     def __repr__(self) -> str:
         masked = self.programs * self.block - self.n
-        per_vendor = "; ".join(
-            f"on {name} {self.num_warps} {_WAVE[vendor]}s of {lanes} lanes, "
-            f"{self.elements_per_lane(lanes)} elements a lane"
-            for vendor, name, lanes in _SIDES
-        )
+        per_vendor = "; ".join(self._words(name) for name in self.targets)
         return (
-            f"{self.n} elements are covered by a grid of {self.programs} programs of {self.block} elements; "
+            f"{self.n:,} elements are covered by a grid of {self.programs} programs of {self.block} elements; "
             f"the last {masked} positions of the last program are masked. One program runs {per_vendor}."
         )
 
+    def _words(self, name: str) -> str:
+        lanes, what = TARGETS[name].lanes, wave(TARGETS[name].vendor)
+        return (
+            f"on {name} {self.num_warps} {what}s of {lanes} lanes, {self.elements_per_lane(lanes)} elements a lane: "
+            f"lane 0 of {what} 0 holds {_ranges(self.elements(lanes))}"
+        )
+
     def _repr_html_(self) -> str:
-        panel = (_WIDTH - 3 * _MARGIN) / 2
-        height = 260 + 26 * min(self.num_warps, _MOST_WAVES)
-        parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
-            f'aria-label="{escape(repr(self))}" style="max-width:{_WIDTH}px;width:100%;background:white" '
-            'font-family="sans-serif">',
-            f"<title>{escape(repr(self))}</title>",
-            *self._grid(),
-        ]
-        for side, (vendor, name, lanes) in enumerate(_SIDES):
-            parts += self._program(vendor, name, lanes, _MARGIN + side * (panel + _MARGIN), panel)
-        return "".join([*parts, "</svg>"])
+        panel = (_WIDTH - _GAP * (len(self.targets) - 1)) / len(self.targets)
+        parts = self._grid()
+        for side, name in enumerate(self.targets):
+            drawn = "".join(self._program(name, side * (panel + _GAP), panel))
+            parts.append(f'<g class="{TARGETS[name].vendor}">{drawn}</g>')
+        height = 262 + 22 * min(self.num_warps, _MOST_WAVES)
+        return styled(f'<div class="w2w-x">{svg(_WIDTH + 2, height, parts, repr(self))}</div>')
 
     def _grid(self) -> list[str]:
-        """The vector, cut into programs; what is past its end is drawn dashed."""
-        width = (_WIDTH - 2 * _MARGIN) / self.programs
-        parts = [_text(_MARGIN, 24, f"grid: {self.programs} programs cover {self.n} elements", bold=True)]
+        """The vector, cut into programs; what is past its end is empty."""
+        width = _WIDTH / self.programs
+        parts = [text(0, 14, f"grid: {self.programs} programs cover {self.n:,} elements", size=14, bold=True)]
         for program in range(self.programs):
-            left, first = _MARGIN + program * width, program * self.block
+            left, first = program * width, program * self.block
             share = min(1.0, (self.n - first) / self.block)
-            parts.append(_box(left, 36, width * share, 40, _PALE if program else _SHOWN))
+            parts.append(box(left, 24, width * share, 40, "room"))
             if share < 1:
-                parts.append(_box(left + width * share, 36, width * (1 - share), 40, "white", dashed=True))
-                parts.append(_text(left + width * (1 + share) / 2, 92, "masked", centred=True, size=12))
+                parts.append(box(left + width * share, 24, width * (1 - share), 40))
+                parts.append(text(min(left + width * (1 + share) / 2, _WIDTH - 24), 78, "masked", at="middle"))
             if self.programs <= 8:
-                parts.append(_text(left + 8, 52, f"program {program}", size=13))
-                parts.append(_text(left + 8, 69, f"{first} ... {first + self.block - 1}", size=12))
-        across = f"M {_MARGIN + width / 2:.1f} 76 V 108 M {_MARGIN} 108 H {_WIDTH - _MARGIN}"
-        parts.append(f'<path d="{across}" stroke="{_GRID}" stroke-width="2" fill="none"/>')
+                parts.append(text(left + 8, 41, f"program {program}"))
+                parts.append(text(left + 8, 57, f"{first} ... {first + self.block - 1}", size=11))
+        parts.append(path([(width / 2, 64), (width / 2, 92)], "edge"))
+        parts.append(path([(0, 92), (_WIDTH, 92)], "edge"))
         return parts
 
-    def _program(self, vendor: str, name: str, lanes: int, left: float, width: float) -> list[str]:
-        """One program: its warps or wavefronts, the lanes of each, and the elements of one lane."""
-        colour, wave, top = _COLOURS[vendor], _WAVE[vendor], 130
-        parts = [
-            _text(left, top + 12, f"program 0 on {name}: {self.num_warps} {wave}s of {lanes} lanes", bold=True),
-        ]
-        shown = min(self.num_warps, _MOST_WAVES)
-        cell = (width - 96) / lanes
+    def _program(self, name: str, left: float, width: float) -> list[str]:
+        """One program: its warps or wavefronts with the elements of each, and the elements of three lanes."""
+        lanes, what = TARGETS[name].lanes, wave(TARGETS[name].vendor)
+        parts = [text(left, 114, f"program 0 on {name}: {self.num_warps} {what}s of {lanes} lanes", size=14, bold=True)]
+        shown, cell, y = min(self.num_warps, _MOST_WAVES), 3.0 * 64 / lanes, 122.0
         for row in range(shown):
-            y = top + 26 + row * 26
-            parts.append(_text(left, y + 14, f"{wave} {row}", size=13))
-            parts += [_box(left + 96 + lane * cell, y, cell, 18, _PALE, colour) for lane in range(lanes)]
-        y = top + 26 + shown * 26
+            parts.append(text(left, y + 13, f"{what} {row}"))
+            parts += [
+                box(left + _LABEL + lane * cell, y, cell, 16, "even" if row == lane == 0 else "odd")
+                for lane in range(lanes)
+            ]
+            held = sorted({element for lane in range(lanes) for element in self.elements(lanes, lane, row)})
+            parts.append(text(left + _LABEL + 64 * 3 + 8, y + 13, _ranges(held), size=11))
+            y += 22
         if shown < self.num_warps:
-            parts.append(_text(left, y + 12, f"... and {self.num_warps - shown} more", size=13))
-        each = self.elements_per_lane(lanes)
-        parts.append(_box(left + 96, top + 26, cell, 18, colour, colour))
-        parts.append(
-            f'<path d="M {left + 96 + cell / 2} {top + 44} L {left + 96 + cell / 2} {y + 34}" stroke="{colour}"/>'
-        )
-        parts.append(_text(left, y + 48, f"lane 0 of {wave} 0 holds {each} elements", size=13))
-        drawn = min(each, 32)
-        size = min(24.0, (width - 4) / drawn)
-        parts += [_box(left + i * size, y + 58, size, 20, colour, "white") for i in range(drawn)]
+            parts.append(text(left, y + 12, f"... and {self.num_warps - shown} more"))
+        y += 20
+        parts.append(text(left, y + 12, f"in {what} 0, {self.elements_per_lane(lanes)} elements a lane:", bold=True))
+        y += 20
+        for lane in (0, 1, lanes - 1):
+            parts.append(text(left, y + 15, f"lane {lane}"))
+            elements = self.elements(lanes, lane)
+            for at, element in enumerate(elements[:_MOST_ELEMENTS]):
+                gap = 6 * (at // (_WIDEST // 4))
+                x = left + _LABEL + at * _CELL + gap
+                parts.append(box(x, y, _CELL, 20, "even" if lane == 0 else "odd"))
+                parts.append(text(x + _CELL / 2, y + 14, element, size=11, at="middle"))
+            if len(elements) > _MOST_ELEMENTS:
+                parts.append(text(left + width - 4, y + 15, "...", at="end"))
+            y += 24
         return parts
 
 
-_SIDES = (("nvidia", "NVIDIA", 32), ("amd", "AMD CDNA", 64))
-
-
-def _text(x: float, y: float, text: str, *, bold: bool = False, centred: bool = False, size: int = 15) -> str:
-    style = (' font-weight="bold"' if bold else "") + (' text-anchor="middle"' if centred else "")
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{_INK}"{style}>{escape(text)}</text>'
-
-
-def _box(
-    x: float, y: float, width: float, height: float, fill: str, stroke: str = _GRID, *, dashed: bool = False
-) -> str:
-    style = ' stroke-dasharray="4 3"' if dashed else ""
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{fill}" stroke="{stroke}"'
-        f"{style}/>"
-    )
+def _ranges(elements: list[int]) -> str:
+    """
+    >>> _ranges([0, 1, 2, 3, 512, 513, 514, 515]), _ranges([7])
+    ('0-3 and 512-515', '7')
+    """
+    runs: list[list[int]] = []
+    for element in elements:
+        if runs and element == runs[-1][-1] + 1:
+            runs[-1].append(element)
+        else:
+            runs.append([element])
+    words = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return " and ".join(words) if len(words) < 3 else f"{words[0]} and {len(words) - 1} more such"

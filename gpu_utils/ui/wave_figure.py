@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpu_utils.chips.targets import TARGETS
+from gpu_utils.errors import BadArgument
 from gpu_utils.virtual.trace import Step, Trace
 
 _ON, _OFF = "■", "·"
@@ -81,7 +82,7 @@ class WaveFigure:
     trace   what `with gpu.trace(...) as trace` recorded on a virtual GPU; it needs at least one step
     target  the target that it ran on: "gfx942"; it decides the word for the lanes
     kernel  the @triton.jit function that ran, to show its lines; None where there is only assembly text
-    start   number of the step that is shown first
+    start   number of the step that is shown first, or words of its instruction: "v_cndmask"
 
     In a notebook the arrow keys and two buttons go from step to step; nothing is loaded. A panel shows the lanes that
     may write, the predicate of a guarded instruction, and every register that changed. A lane that takes no part has
@@ -92,7 +93,31 @@ class WaveFigure:
     trace: Trace
     target: str
     kernel: Any = None
-    start: int = 0
+    start: int | str = 0
+
+    @property
+    def first(self) -> int:
+        """Number of the step that is shown first. Raises BadArgument where no instruction has the words."""
+        return self.start if isinstance(self.start, int) else self.number(self.start)
+
+    def number(self, words: str) -> int:
+        """Number of the first step whose instruction has these words. Raises BadArgument where there is none."""
+        for number, step in enumerate(self.steps):
+            if words in step.text:
+                return number
+        raise BadArgument(f"no instruction of this {self.title} has {words!r}; print the figure to read them")
+
+    def mask(self, words: str) -> np.ndarray:
+        """The mask, bool (lanes,), that the first instruction with these words writes: `figure.mask("v_cmp")`.
+
+        Raises BadArgument where there is no such instruction, and where it writes no mask.
+        """
+        step = self.steps[self.number(words)]
+        for name, bits in step.changed.items():
+            written = as_mask(name, bits, len(step.active))
+            if written is not None:
+                return written
+        raise BadArgument(f"`{step.text}` writes no mask of lanes; take a comparison")
 
     @property
     def steps(self) -> list[Step]:
@@ -117,7 +142,7 @@ class WaveFigure:
 
     def _repr_html_(self) -> str:
         name = f"w2w-wave-{secrets.token_hex(4)}"
-        style, script = (part.replace("ID", name).replace("START", str(self.start)) for part in (_STYLE, _SCRIPT))
+        style, script = (part.replace("ID", name).replace("START", str(self.first)) for part in (_STYLE, _SCRIPT))
         rows = "".join(self._row(number, step) for number, step in enumerate(self.steps))
         panels = "".join(self._panel(number, step) for number, step in enumerate(self.steps))
         return (
@@ -127,7 +152,7 @@ class WaveFigure:
         )
 
     def _row(self, number: int, step: Step) -> str:
-        chosen = 'aria-selected="true" tabindex="0"' if number == self.start else 'aria-selected="false" tabindex="-1"'
+        chosen = 'aria-selected="true" tabindex="0"' if number == self.first else 'aria-selected="false" tabindex="-1"'
         return (
             f'<div class="w2w-row" role="option" {chosen}>{escape(f"{number:>3} {_where(step)}  {step.text}")}\n</div>'
         )
@@ -155,7 +180,7 @@ class WaveFigure:
                 parts.append(_table(name, bits, self._before(name, number), taking_part))
         if not step.changed:
             parts.append("<p>No register changed.</p>")
-        return f"<div{'' if number == self.start else ' hidden'}>{''.join(parts)}</div>"
+        return f"<div{'' if number == self.first else ' hidden'}>{''.join(parts)}</div>"
 
     def _source(self, step: Step) -> str:
         """The text of the step's source line, where that is a line of the kernel itself."""

@@ -23,6 +23,7 @@ AWAITED = {
     "choice",
     "compiler_notes",
     "counts",
+    "counts_by_line",
     "executed",
     "in_loops",
     "kernel_descriptor",

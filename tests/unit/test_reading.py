@@ -13,6 +13,7 @@ from gpu_utils.errors import BadArgument, UnknownName
 from gpu_utils.lesson import (
     compiler_notes,
     counts,
+    counts_by_line,
     executed,
     in_loops,
     kernel_descriptor,
@@ -114,6 +115,15 @@ def test_one_launch_on_several_gpus_has_as_many_threads_on_each(gpus):
     assert list(counts(gpus)["sm_80"]) == list(counts(gpus)["gfx942"])
     with pytest.raises(UnknownName, match="did you mean 'waves'"):
         counts(gpus, "wave")
+
+
+def test_counts_by_line_add_up_to_the_counts(gpus):
+    rows = counts_by_line(gpus, add_kernel)
+    assert any("tl.store" in line for line in rows)
+    for target, gpu in gpus.items():
+        said = [part for row in rows.values() for part in row[target].split(", ") if part]
+        assert sum(int(part.split()[0]) for part in said) == counts(gpus, "instructions")[target]["instructions"]
+        assert gpu.counters.per_line().get(None) is None
 
 
 def test_what_was_executed_is_folded_where_one_mnemonic_repeats(gpus):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import triton
 import triton.language as tl
 
+from gpu_utils import virtual_gpu
 from gpu_utils.backends import BACKENDS
 from gpu_utils.errors import InputCopied
 from gpu_utils.exercises import find
@@ -198,13 +201,40 @@ def test_the_figure_counts_what_a_lane_holds_on_both_vendors():
     assert figure.programs == 3
     assert (figure.elements_per_lane(32), figure.elements_per_lane(64)) == (8, 4)
     assert "the last 72 positions of the last program are masked" in repr(figure)
+    assert "on sm_80 4 warps of 32 lanes, 8 elements a lane: lane 0 of warp 0 holds 0-3 and 512-515" in repr(figure)
+
+
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n), mask=offsets < n)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+@pytest.mark.parametrize(("block", "warps", "wave", "n"), [(1024, 4, 0, 3000), (1024, 4, 3, 3001), (256, 4, 1, 256)])
+def test_the_figure_gives_each_lane_the_elements_that_it_loads(target, block, warps, wave, n):
+    x = torch.arange(float(n))
+    with virtual_gpu(target) as gpu, gpu.trace(wave=wave) as trace:
+        copy_kernel[(triton.cdiv(n, block),)](x, torch.zeros(n), n, BLOCK=block, num_warps=warps)
+    lanes = gpu.model.lanes
+    loaded = [set() for _ in range(lanes)]
+    for step in trace.steps:
+        if re.search(r"ld\.global|(buffer|global)_load", step.text):
+            for values in step.changed.values():
+                for lane, value in enumerate(values.view(np.float32).tolist()):
+                    loaded[lane].add(int(value))
+    figure = LaunchFigure(n, block, warps)
+    assert [sorted(found) for found in loaded] == [
+        sorted({*figure.elements(lanes, lane, wave)}) for lane in range(lanes)
+    ]
 
 
 def test_the_figure_is_well_formed_and_carries_its_text():
     import xml.etree.ElementTree as ElementTree
 
     for figure in (LaunchFigure(1, 16, 1), LaunchFigure(3000, 1024, 4), LaunchFigure(10**6, 4096, 16)):
-        svg = ElementTree.fromstring(figure._repr_html_())
+        drawing = re.search(r"<svg.*</svg>", figure._repr_html_(), re.DOTALL)
+        svg = ElementTree.fromstring(drawing[0])
         assert svg.attrib["role"] == "img"
         assert svg.attrib["aria-label"] == repr(figure)
 

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 from gpu_utils import virtual_gpu
+from gpu_utils.errors import BadArgument
 from gpu_utils.ui.wave_figure import WaveFigure, lane_ranges
 
 
@@ -36,6 +37,25 @@ def with_exec():
     with triton.knobs.amd.scope():
         triton.knobs.amd.use_buffer_ops = False
         return stepped("gfx942", triton.jit(scale_kernel.fn))
+
+
+@pytest.mark.parametrize(("target", "compares", "on"), [("gfx942", "v_cmp", 36), ("sm_80", "setp", 18)])
+def test_a_mask_can_be_asked_for_by_the_instruction_that_writes_it(target, compares, on):
+    assert int(stepped(target).mask(compares).sum()) == on
+
+
+def test_the_first_step_shown_may_be_named_by_its_instruction():
+    figure = stepped("gfx942", start="buffer_load")
+    assert "buffer_load" in figure.steps[figure.first].text
+    assert "<b>buffer_load_dword" in figure._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"), [("v_cpm", "no instruction of this"), ("v_mul", "writes no mask of lanes")]
+)
+def test_a_mask_that_is_not_there_is_said(words, message):
+    with pytest.raises(BadArgument, match=message):
+        stepped("gfx942").mask(words)
 
 
 def line_of(figure, words):

@@ -23,8 +23,8 @@ def quoted(file: str, number: int) -> str:
 def lend_source(ops: Sequence[Op], lines: Sequence[str], first: int) -> None:
     """Let a kernel's lines be quoted although its file is gone.
 
-    Triton's cache knows a kernel by its text: one that a notebook compiled names that notebook's cell, which a later run
-    does not have. lines: of the same kernel as it is here, from line `first` on.
+    Triton's cache knows a kernel by its text: one that a notebook compiled names that notebook's cell, which a later
+    run does not have. lines: of the same kernel as it is here, from line `first` on.
     """
     numbers: dict[str, set[int]] = {}
     for op in ops:
