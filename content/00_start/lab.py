@@ -35,8 +35,8 @@ from gpu_utils import check, hint, progress, solution
 # ```
 #
 # the vendor of the GPU that torch can use now, or `"cpu"` when there is none. It takes no arguments.
-# Ask `torch.version` and `torch.cuda` each time the function is called: the check puts you on five machines by
-# changing what they say.
+# Ask `torch.version` and `torch.cuda` each time the function is called: the check puts you on many machines by
+# changing what they say, with versions that you have not seen and with torch built from source.
 #
 # | machine | `torch.version.cuda` | `torch.version.hip` | GPUs | answer |
 # |---|---|---|---|---|
@@ -44,7 +44,7 @@ from gpu_utils import check, hint, progress, solution
 # | ROCm build, eight AMD GPUs | `None` | `"6.4.43483"` | 8 | `"amd"` |
 # | CUDA build, no GPU | `"12.8"` | `None` | 0 | ? |
 #
-# Two more are for you to think of. Section 1 of the lesson has all you need; `hint("00.platform")` helps when stuck.
+# The others are for you to think of. Section 1 of the lesson has all you need; `hint("00.platform")` helps when stuck.
 
 
 # %% 00.platform tags=["answer", "00.platform"]

@@ -6,8 +6,11 @@ where the answer fails, in the same way, its hint is the one to show.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch
 
 from gpu_utils.backends import backend
 from gpu_utils.grading.compare import compare
@@ -16,6 +19,8 @@ from gpu_utils.grading.exercise import Exercise, Misconception
 from gpu_utils.grading.report import Mode, Outcome
 
 _BY_VALUE = {"value", "nan"}
+_ACCESS = re.compile(r"\) (reads|writes) |: a (load|store) reaches")
+_SEVERAL = re.compile(r"other lanes? of the wave|\((?!1 )\d+ accesses")
 MOST_JOBS = 6
 """Failed jobs that are compared; more would cost time and tell nothing new."""
 
@@ -33,29 +38,64 @@ def diagnose(
     if not failures or failures[0][2].kind in ("timeout", "died"):
         return None
     for misconception in exercise.misconceptions:
-        if all(_alike(exercise, misconception, *entry, judge) for entry in failures + passes):
+        if _behaves_alike(exercise, misconception, failures + passes, judge):
             return misconception
     return None
 
 
-def _alike(
+def _behaves_alike(
     exercise: Exercise,
     misconception: Misconception,
-    job: Any,
-    attempt: Attempt,
-    outcome: Outcome,
+    entries: Sequence[tuple[Any, Attempt, Outcome]],
     judge: Callable[..., Outcome],
 ) -> bool:
-    wrong = run(exercise, misconception.answer, job.inputs, backend(job.backend), mode=job.mode)
-    verdict = judge(exercise, job, wrong)
-    if verdict.kind != outcome.kind:
+    outside: list[tuple[Attempt, Attempt]] = []
+    for job, attempt, outcome in entries:
+        wrong = run(exercise, misconception.answer, job.inputs, backend(job.backend), mode=job.mode)
+        if not _alike(exercise, job, wrong, attempt, judge(exercise, job, wrong), outcome):
+            return False
+        if outcome.kind == "error:OutOfBounds":
+            outside.append((wrong, attempt))
+    return not outside or _same_accesses(*zip(*outside, strict=True))
+
+
+def _alike(exercise: Exercise, job: Any, wrong: Attempt, attempt: Attempt, verdict: Outcome, outcome: Outcome) -> bool:
+    """Whether the misconception's attempt failed as the answer's did, or passed as it did."""
+    by_value = {verdict.kind, outcome.kind} <= _BY_VALUE
+    if verdict.kind != outcome.kind and not by_value:
         return False
     if outcome.kind == "error:CompileFailed":
         return _complaint(wrong) == _complaint(attempt)
-    if outcome.kind not in _BY_VALUE:
+    if outcome.kind == "mutated":
+        return wrong.mutated == attempt.mutated
+    if not by_value:
         return True
     tol = exercise.tolerance(job.case, job.inputs)
-    return compare(wrong.value, attempt.value, tol) is None
+    return compare(_zero_where_unwritten(wrong.value, attempt.value), attempt.value, tol) is None
+
+
+def _zero_where_unwritten(wrong: Any, got: Any) -> Any:
+    """The misconception's value, made for comparing with an answer that allocates zeros instead of new memory."""
+    if not (isinstance(wrong, torch.Tensor) and isinstance(got, torch.Tensor) and wrong.shape == got.shape):
+        return wrong
+    return torch.where(wrong.isnan() & (got == 0), torch.zeros_like(wrong), wrong)
+
+
+def _same_accesses(wrong: Sequence[Attempt], attempts: Sequence[Attempt]) -> bool:
+    """Whether both left a tensor by loads, or by stores, and by one lane alone, or by several.
+
+    So a mask that is one too long is told from none at all. Where tensors lie in memory differs from run to run, and
+    what falls into the next one is not outside: so all jobs are looked at together.
+    """
+
+    def accesses(found: Sequence[Attempt]) -> set[str]:
+        return {match[0] for attempt in found for match in _ACCESS.finditer(attempt.message)}
+
+    def alone(found: Sequence[Attempt]) -> bool:
+        return not any(_SEVERAL.search(attempt.message) for attempt in found)
+
+    same_kind = accesses(wrong) == accesses(attempts) or bool(accesses(wrong) & accesses(attempts))
+    return same_kind and alone(wrong) == alone(attempts)
 
 
 def _complaint(attempt: Attempt) -> str:

@@ -133,9 +133,11 @@ class Memory:
         flat = int(np.flatnonzero(bad)[0])
         wave, lane = divmod(flat, address.shape[1])
         value = int(address.ravel()[flat])
+        others = int(bad[wave].sum()) - 1
+        too = f"; {others} other lane{'s' * (others > 1)} of the wave too" if others else ""
         raise OutOfBounds(
             f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} {what} {size} bytes "
-            f"{self.describe(value, size, 'is the mask right?')} (`{op.text}`)"
+            f"{self.describe(value, size, 'is the mask right?')} (`{op.text}`{too})"
         )
 
     def describe(self, address: int, size: int, advice: str) -> str:

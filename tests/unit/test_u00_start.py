@@ -13,6 +13,7 @@ import triton.language as tl
 
 from gpu_utils import virtual_gpu
 from gpu_utils.backends import BACKENDS
+from gpu_utils.course import sources
 from gpu_utils.errors import InputCopied
 from gpu_utils.exercises import find
 from gpu_utils.exercises.u00_start import platform, saxpy, vector_add
@@ -142,6 +143,57 @@ def test_right_numbers_by_scattered_accesses_are_seen_by_the_counters_of_either_
     assert check(exercise, wrong.answer, backends=["interpreter"]).passed
 
 
+SAXPY_OUT = "torch.empty(rows, cols, dtype=x.dtype, device=x.device)"
+
+
+@pytest.mark.parametrize(
+    ("exercise", "right", "wrong", "misconception"),
+    [
+        (VECTOR_ADD, "triton.cdiv(n, BLOCK)", "n // BLOCK", "grid_rounds_down"),
+        (VECTOR_ADD, "triton.cdiv(n, BLOCK)", "max(1, n // BLOCK)", "grid_rounds_down_to_one"),
+        (VECTOR_ADD, "triton.cdiv(n, BLOCK)", "n", "one_program_for_each_element"),
+        (VECTOR_ADD, "offsets < n", "offsets <= n", "mask_one_long"),
+        (VECTOR_ADD, "torch.empty_like(x)", "y", "writes_into_y"),
+        (SAXPY, "triton.cdiv(cols, BLOCK)", "max(1, cols // BLOCK)", "grid_rounds_down_to_one"),
+        (SAXPY, "cols < n_cols", "cols <= n_cols", "mask_one_long"),
+        (SAXPY, SAXPY_OUT, "torch.empty_like(x)", "result_laid_out_like_x_by_its_row_stride"),
+        (SAXPY, SAXPY_OUT, "torch.zeros_like(x)", "result_laid_out_like_x_by_its_row_stride"),
+        (SAXPY, SAXPY_OUT, "y", "writes_into_y"),
+        (SAXPY, "+ cols * stride_yn", "+ cols", "column_stride_of_x_only"),
+        (SAXPY, "a * x + y, mask=mask", "a * x + y", "unmasked_store"),
+    ],
+    ids=lambda value: getattr(value, "id", value),
+)
+def test_a_slip_in_the_solution_gets_the_hint_for_that_slip(exercise, right, wrong, misconception):
+    text = sources.solution(exercise.id)
+    assert right in text
+    answer = sources.load(exercise.id, text.replace(right, wrong))
+    assert check(exercise, answer, backends=["virtual:sm_80"], seed=5).misconception == misconception
+
+
+def test_zeros_in_place_of_new_memory_get_the_hint_for_what_was_not_written():
+    text = sources.solution("00.vector_add").replace("triton.cdiv(n, BLOCK)", "n // BLOCK")
+    answer = sources.load("00.vector_add", text.replace("empty_like", "zeros_like"))
+    report = check(VECTOR_ADD, answer, backends=["virtual:sm_80"], seed=5)
+    assert report.misconception == "grid_rounds_down"
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        "x, y = torch.empty(x.shape).copy_(x), torch.empty(y.shape).copy_(y)",
+        "x, y = x + 0, y * 1",
+        "x, y = torch.cat([x]), torch.stack(list(y))",
+        "t = torch.empty(x.shape); saxpy_kernel[(rows, 3)](1.0, x, y, t, cols, *x.stride(), 0, 0, cols, 128); x = t",
+    ],
+)
+def test_a_kernel_that_reads_copies_of_the_views_fails(copied):
+    text = sources.solution("00.saxpy").replace("    out = torch", f"    {copied}\n    out = torch")
+    report = check(SAXPY, sources.load("00.saxpy", text), backends=["virtual:sm_80"], seed=5)
+    assert report.first_failure.kind == "error:InputCopied"
+    assert "neither x nor y nor the result" in report.headline or "was copied" in report.headline
+
+
 def test_copying_a_view_is_refused_with_its_shape():
     x = torch.ones(4, 6).T
     with pytest.raises(InputCopied, match=r"shape \(6, 4\) was copied"):
@@ -172,7 +224,22 @@ def test_references_are_in_float64():
     [("12.8", None, 1, "nvidia"), (None, "6.4", 8, "amd"), ("12.8", None, 0, "cpu"), (None, None, 0, "cpu")],
 )
 def test_the_platform_of_a_build_and_its_gpus(cuda, hip, gpus, expected):
-    assert platform.platform_reference(cuda, hip, gpus) == expected
+    assert platform.platform_reference(cuda, hip, gpus, "2.13.0") == expected
+
+
+@pytest.mark.parametrize(
+    "guess",
+    [
+        lambda: str(torch.version.hip).startswith("6"),
+        lambda: (torch.version.hip or "") >= "6",  # as text, "10" comes before "6"
+        lambda: "rocm" in torch.__version__,
+        lambda: not torch.__version__.partition("+")[2].startswith("cu"),
+        lambda: torch.version.cuda not in ("12.6", "12.8"),
+    ],
+)
+def test_a_platform_read_off_a_version_fails(guess):
+    report = check(PLATFORM, lambda: ("amd" if guess() else "nvidia") if torch.cuda.is_available() else "cpu")
+    assert report.status == "failed"
 
 
 def test_a_platform_may_count_devices_or_ask_the_accelerator():

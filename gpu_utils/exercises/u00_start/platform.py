@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import torch
@@ -15,11 +16,14 @@ Platform = Callable[[], str]
 
 
 def _inputs(case: Case, _generator: torch.Generator) -> Inputs:
-    return {"cuda": case["cuda"], "hip": case["hip"], "gpus": case["gpus"]}
+    return {name: case[name] for name in ("cuda", "hip", "gpus", "release")}
 
 
-def platform_reference(cuda: str | None, hip: str | None, gpus: int) -> str:
-    """The platform of a torch built for CUDA version `cuda` or HIP version `hip` that sees `gpus` devices."""
+def platform_reference(cuda: str | None, hip: str | None, gpus: int, release: str) -> str:
+    """The platform of a torch built for CUDA version `cuda` or HIP version `hip` that sees `gpus` devices.
+
+    release  torch.__version__, which tells nothing: a build from source need not name what it was built for
+    """
     if gpus == 0:
         return "cpu"
     return "amd" if hip is not None else "nvidia"
@@ -31,6 +35,8 @@ def _call(answer: Platform, inputs: Inputs) -> str:
     described = {
         (torch.version, "cuda"): inputs["cuda"],
         (torch.version, "hip"): inputs["hip"],
+        (torch.version, "__version__"): inputs["release"],
+        (torch, "__version__"): torch.torch_version.TorchVersion(inputs["release"]),
         (torch.cuda, "is_available"): lambda: gpus > 0,
         (torch.cuda, "device_count"): lambda: gpus,
         (torch.accelerator, "is_available"): lambda *_: gpus > 0,
@@ -62,26 +68,55 @@ def _takes_no_cuda_for_amd() -> str:
     return "nvidia" if torch.cuda.is_available() else "cpu"
 
 
+def _knows_one_version() -> str:
+    if not torch.cuda.is_available():
+        return "cpu"
+    return "amd" if str(torch.version.hip).startswith("6") else "nvidia"
+
+
+def _reads_the_release() -> str:
+    if not torch.cuda.is_available():
+        return "cpu"
+    return "amd" if "rocm" in torch.__version__ else "nvidia"
+
+
 def _uses_torch_hip() -> str:
     if torch.cuda.is_available() and torch.version.cuda:
         return "nvidia"
     return "amd" if torch.hip.is_available() else "cpu"  # type: ignore[attr-defined]
 
 
-_BUILDS = (
-    ("12.8", None, 1),
-    ("13.0", None, 8),
-    (None, "6.4.43483", 8),
-    (None, "7.1.25424", 1),
-    ("12.6", None, 0),
-    (None, "6.3.42131", 0),
-    (None, None, 0),
-)
+def _cuda(version: str, gpus: int, release: str = "") -> dict[str, Any]:
+    """A machine with a build for CUDA; PyTorch's own names it in the release, one from source does not."""
+    return {"cuda": version, "hip": None, "gpus": gpus, "release": release or f"2.13.0+cu{version.replace('.', '')}"}
+
+
+def _rocm(version: str, gpus: int, release: str = "") -> dict[str, Any]:
+    """The same for ROCm."""
+    own = f"2.13.0+rocm{'.'.join(version.split('.')[:2])}"
+    return {"cuda": None, "hip": version, "gpus": gpus, "release": release or own}
+
+
+_FROM_SOURCE = "2.13.0a0+git9ddd3df"
+"""As in pytorch PR #44106, where a build for ROCm 3.7 calls itself 1.7.0a0+9ddd3df."""
+
+_NO_GPU = {"cuda": None, "hip": None, "gpus": 0, "release": "2.13.0+cpu"}
 
 
 def _fresh(rng: random.Random) -> Case:
-    cuda, hip, gpus = rng.choice(_BUILDS)
-    return Case("a fresh machine", cuda=cuda, hip=hip, gpus=gpus)
+    gpus = rng.choice([0, 1, 2, 4, 8])
+    machine = rng.choice(
+        [
+            _cuda(f"{rng.randrange(11, 20)}.{rng.randrange(10)}", gpus, rng.choice(["", _FROM_SOURCE])),
+            _rocm(
+                f"{rng.randrange(5, 20)}.{rng.randrange(10)}.{rng.randrange(10_000, 60_000)}",
+                gpus,
+                rng.choice(["", _FROM_SOURCE]),
+            ),
+            _NO_GPU,
+        ]
+    )
+    return Case("a fresh machine", **machine)
 
 
 EXERCISE = Exercise(
@@ -93,11 +128,16 @@ EXERCISE = Exercise(
     reference=platform_reference,
     call=_call,
     cases=(
-        Case("an NVIDIA machine", cuda="12.8", hip=None, gpus=1),
-        Case("an AMD machine: torch.version.cuda is None and the GPU works", cuda=None, hip="6.4.43483", gpus=8),
-        Case("a CUDA build on a machine with no GPU", cuda="12.8", hip=None, gpus=0),
-        Case("a ROCm build on a machine with no GPU", cuda=None, hip="6.4.43483", gpus=0),
-        Case("a CPU build: neither version is set", cuda=None, hip=None, gpus=0),
+        Case("an NVIDIA machine", **_cuda("12.8", 1)),
+        Case("an AMD machine: torch.version.cuda is None and the GPU works", **_rocm("6.4.43483", 8)),
+        Case("a CUDA build on a machine with no GPU", **_cuda("12.8", 0)),
+        Case("a ROCm build on a machine with no GPU", **_rocm("6.4.43483", 0)),
+        Case("a CPU build: neither version is set", **_NO_GPU),
+        Case("another version of CUDA, and eight GPUs", **_cuda("13.0", 8)),
+        Case("another version of ROCm, and one GPU", **_rocm("7.1.25424", 1)),
+        Case("a version of two digits, which as text comes before 6", **_rocm("10.0.10000", 2)),
+        Case("torch built from source for AMD: its release names no vendor", **_rocm("6.4.43483", 4, _FROM_SOURCE)),
+        Case("torch built from source for NVIDIA", **_cuda("13.0", 4, _FROM_SOURCE)),
     ),
     fresh=_fresh,
     trivial={
@@ -130,6 +170,18 @@ EXERCISE = Exercise(
             _takes_no_cuda_for_amd,
             "torch.version.cuda is None in a CPU build too, so its absence does not mean AMD. "
             "Test for what AMD has, not for what it lacks.",
+        ),
+        Misconception(
+            "knows_one_version",
+            _knows_one_version,
+            "This is right for ROCm 6 only. What the version is does not matter, only which of the two is there: a "
+            "build sets one of torch.version.cuda and torch.version.hip, and leaves the other at None.",
+        ),
+        Misconception(
+            "reads_the_release",
+            _reads_the_release,
+            "torch.__version__ names ROCm only in PyTorch's own packages: built from source, or by a distribution, it "
+            "ends otherwise. torch.version.hip is set in every build for AMD.",
         ),
         Misconception(
             "uses_torch_hip",

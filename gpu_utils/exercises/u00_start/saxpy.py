@@ -8,17 +8,18 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
+from gpu_utils.backends import record_launches
 from gpu_utils.errors import InputCopied
+from gpu_utils.exercises.u00_start import saxpy_slips as slips
+from gpu_utils.exercises.u00_start.saxpy_slips import BLOCK
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 from gpu_utils.grading.watch import Watch
 
-BLOCK = 128
-"""Given to the learner, so that a wrong answer behaves like the misconception that explains it."""
+MOST_THREADS = 64
+"""Threads for each element. BLOCK = 128 needs 1 on NVIDIA and 2 on AMD where rows are whole blocks."""
 
 _LAYOUTS: dict[str, Callable[[Callable[..., Tensor], int, int], Tensor]] = {
     "contiguous": lambda draw, rows, cols: draw(rows, cols),
@@ -62,124 +63,27 @@ class _NoCopies(Watch):
 
 
 def _call(answer: Callable[..., Tensor], inputs: Inputs) -> Tensor:
-    with _NoCopies():
-        return answer(**inputs)
+    with _NoCopies(), record_launches() as launches:
+        result = answer(**inputs)
+    known = {_memory(value) for value in (inputs["x"], inputs["y"], result) if isinstance(value, Tensor)}
+    for launch in launches:
+        for value in (*launch.args, *launch.kwargs.values()):
+            if isinstance(value, Tensor) and value.numel() > 1 and _memory(value) not in known:
+                raise InputCopied(
+                    f"{launch.name} was given a tensor of shape {tuple(value.shape)} that is neither x nor y nor the "
+                    "result, expected it to read x and y where they are; pass it their strides instead of copies"
+                )
+    return result
 
 
-# Without this, each of these kernels would be compiled anew for strides of 1, multiples of 16, and others.
-_jit = triton.jit(
-    do_not_specialize=["n", "n_cols", "n_rows", "stride_xm", "stride_xn", "stride_ym", "stride_yn", "stride_om"]
-)
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
-@_jit
-def _strided_kernel(
-    a, x_ptr, y_ptr, out_ptr, n_cols, stride_xm, stride_xn, stride_ym, stride_yn, stride_om, BLOCK: tl.constexpr
-):
-    row = tl.program_id(0)
-    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    mask = cols < n_cols
-    x = tl.load(x_ptr + row * stride_xm + cols * stride_xn, mask=mask)
-    y = tl.load(y_ptr + row * stride_ym + cols * stride_yn, mask=mask)
-    tl.store(out_ptr + row * stride_om + cols, a * x + y, mask=mask)
-
-
-@_jit
-def _flat_kernel(a, x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    tl.store(out_ptr + offsets, a * tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
-
-
-@_jit
-def _down_the_rows_kernel(
-    a, x_ptr, y_ptr, out_ptr, n_rows, stride_xm, stride_xn, stride_ym, stride_yn, stride_om, BLOCK: tl.constexpr
-):
-    col = tl.program_id(0)
-    rows = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    mask = rows < n_rows
-    x = tl.load(x_ptr + rows * stride_xm + col * stride_xn, mask=mask)
-    y = tl.load(y_ptr + rows * stride_ym + col * stride_yn, mask=mask)
-    tl.store(out_ptr + rows * stride_om + col, a * x + y, mask=mask)
-
-
-@_jit
-def _unmasked_kernel(
-    a, x_ptr, y_ptr, out_ptr, stride_xm, stride_xn, stride_ym, stride_yn, stride_om, BLOCK: tl.constexpr
-):
-    row = tl.program_id(0)
-    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + row * stride_xm + cols * stride_xn)
-    y = tl.load(y_ptr + row * stride_ym + cols * stride_yn)
-    tl.store(out_ptr + row * stride_om + cols, a * x + y)
-
-
-def _launch(a: float, x: Tensor, y: Tensor, out: Tensor, x_strides: Any, y_strides: Any) -> Tensor:
-    rows, cols = x.shape
-    grid = (rows, triton.cdiv(cols, BLOCK))
-    _strided_kernel[grid](a, x, y, out, cols, *x_strides, *y_strides, cols, BLOCK=BLOCK)
-    return out
-
-
-def _new(x: Tensor) -> Tensor:
-    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
-
-
-def _ignores_strides(a: float, x: Tensor, y: Tensor) -> Tensor:
-    out = _new(x)
-    _flat_kernel[(triton.cdiv(x.numel(), BLOCK),)](a, x, y, out, x.numel(), BLOCK=BLOCK)
-    return out
-
-
-def _strides_of_x_for_y(a: float, x: Tensor, y: Tensor) -> Tensor:
-    return _launch(a, x, y, _new(x), x.stride(), x.stride())
-
-
-def _ignores_column_strides(a: float, x: Tensor, y: Tensor) -> Tensor:
-    return _launch(a, x, y, _new(x), (x.stride(0), 1), (y.stride(0), 1))
-
-
-def _flattens_with_view(a: float, x: Tensor, y: Tensor) -> Tensor:
-    out = _new(x)
-    _flat_kernel[(triton.cdiv(x.numel(), BLOCK),)](a, x.view(-1), y.view(-1), out, x.numel(), BLOCK=BLOCK)
-    return out
-
-
-def _copies_first(a: float, x: Tensor, y: Tensor) -> Tensor:
-    return _ignores_strides(a, x.contiguous(), y.contiguous())
-
-
-def _result_laid_out_like_x(a: float, x: Tensor, y: Tensor) -> Tensor:
-    return _launch(a, x, y, torch.empty_like(x), x.stride(), y.stride())
-
-
-def _no_mask(a: float, x: Tensor, y: Tensor) -> Tensor:
-    rows, cols = x.shape
-    out = _new(x)
-    grid = (rows, triton.cdiv(cols, BLOCK))
-    _unmasked_kernel[grid](a, x, y, out, *x.stride(), *y.stride(), cols, BLOCK=BLOCK)
-    return out
-
-
-def _one_program_per_row(a: float, x: Tensor, y: Tensor) -> Tensor:
-    rows, cols = x.shape
-    out = _new(x)
-    _strided_kernel[(rows, 1)](a, x, y, out, cols, *x.stride(), *y.stride(), cols, BLOCK=BLOCK)
-    return out
-
-
-def _lanes_down_the_rows(a: float, x: Tensor, y: Tensor) -> Tensor:
-    rows, cols = x.shape
-    out = _new(x)
-    grid = (cols, triton.cdiv(rows, BLOCK))
-    _down_the_rows_kernel[grid](a, x, y, out, rows, *x.stride(), *y.stride(), cols, BLOCK=BLOCK)
-    return out
-
-
-def _most_sectors(case: Case) -> float:
-    """Bounded where rows are contiguous and no row starts inside a transaction."""
+def _is_counted(case: Case) -> bool:
+    """Whether rows are contiguous and no row starts inside a transaction."""
     contiguous = all(case.get(name, "contiguous") == "contiguous" for name in ("x", "y"))
-    return 2.0 if contiguous and case["cols"] % BLOCK == 0 else math.inf
+    return contiguous and case["cols"] % BLOCK == 0
 
 
 def _fresh(rng: random.Random) -> Case:
@@ -209,6 +113,12 @@ EXERCISE = Exercise(
         Case("x is part of a wider matrix", rows=5, cols=100, x="columns of a wider matrix"),
         Case("y skips rows, x does not", rows=4, cols=130, y="every second row"),
         Case("neighbours in a row are 3 apart in memory", rows=3, cols=90, x="every third column"),
+        Case(
+            "neighbours in a row of y are 3 apart in memory, those of x are not",
+            rows=3,
+            cols=90,
+            y="every third column",
+        ),
         Case("x is a transpose: its columns are contiguous", rows=6, cols=140, x="transposed", a=2.0),
         Case("y is one row, repeated with stride 0", rows=4, cols=96, y="one row repeated"),
     ),
@@ -230,61 +140,131 @@ EXERCISE = Exercise(
             "global_sectors_per_ideal",
             "Memory is moved in whole transactions: where a row lies in one piece, let neighbouring lanes read "
             "neighbours in the row, so that they share them.",
-            at_most=_most_sectors,
+            at_most=lambda case: 2.0 if _is_counted(case) else math.inf,
+        ),
+        Limit(
+            "threads",
+            "Most of these threads belong to programs that have no element: a program takes BLOCK columns of a row, so "
+            "the grid needs one program for each block of each row.",
+            at_most=lambda case: MOST_THREADS * case["rows"] * case["cols"] if _is_counted(case) else math.inf,
         ),
     ),
     misconceptions=(
         Misconception(
             "ignores_strides",
-            _ignores_strides,
+            slips.ignores_strides,
             "Contiguous tensors work, views do not: element i of a view is not at x_ptr + i. Find an element by its "
             "row and its column, each times its own stride.",
         ),
         Misconception(
             "strides_of_x_for_y",
-            _strides_of_x_for_y,
+            slips.strides_of_x_for_y,
             "It fails where x and y are laid out differently. Same shape does not mean same strides: "
             "y.stride() must reach the kernel too.",
         ),
         Misconception(
+            "column_stride_of_x_only",
+            slips.column_stride_of_x_only,
+            "x is read with both of its strides, y only with that of its rows. Neighbours in a row of y need not be "
+            "neighbours in memory either: y has a column stride of its own.",
+        ),
+        Misconception(
             "ignores_column_strides",
-            _ignores_column_strides,
+            slips.ignores_column_strides,
             "Row strides are honoured, but neighbours in a row are taken to be neighbours in memory. In a transpose or "
             "in x[:, ::3] they are not: the column needs a stride of its own.",
         ),
         Misconception(
             "flattens_with_view",
-            _flattens_with_view,
+            slips.flattens_with_view,
             "view(-1) refuses tensors with gaps, and rightly: they have no flat order in memory. "
             "Keep two dimensions, and give the kernel both strides.",
         ),
         Misconception(
             "copies_first",
-            _copies_first,
+            slips.copies_first,
             "contiguous() and reshape() copy the view before your kernel runs: each copied tensor is read and written "
             "once more, just to be read again. The kernel can read it in place, by its strides.",
         ),
         Misconception(
+            "copies_by_hand",
+            slips.copies_by_hand,
+            "copy_ is a copy too, and so is every operation of torch that makes a new tensor from x: the view is read "
+            "and written once more before your kernel runs. Give the kernel x itself, and its strides.",
+        ),
+        Misconception(
+            "result_laid_out_like_x_by_its_row_stride",
+            slips.result_laid_out_like_x_by_its_row_stride,
+            "It fails when x is a transpose: torch.empty_like keeps the strides of x, so two rows of your result lie "
+            "one element apart, and programs write over each other. Ask for a contiguous result by its shape.",
+        ),
+        Misconception(
             "result_laid_out_like_x",
-            _result_laid_out_like_x,
+            slips.result_laid_out_like_x,
             "It fails when x is a transpose: torch.empty_like keeps the strides of x, so your result is transposed in "
             "memory too. Either ask for a contiguous result by its shape, or store with out.stride().",
         ),
         Misconception(
             "no_mask",
-            _no_mask,
+            slips.no_mask,
             "The last block of a row reaches past its end, into the next row or out of the tensor. "
             "Columns that do not exist need a mask.",
         ),
         Misconception(
+            "unmasked_store",
+            slips.on_grid(slips.blocks, slips.unmasked_store_kernel),
+            "The loads are masked, the store is not: at the end of a row it writes over the next one, and after the "
+            "last row out of the tensor. Give it the same mask.",
+        ),
+        Misconception(
+            "mask_one_long",
+            slips.on_grid(slips.blocks, slips.one_long_kernel),
+            "`cols <= n_cols` lets one lane too many through: columns are numbered 0 to n_cols - 1. What lies one past "
+            "the end of a row is the start of the next one, or nothing.",
+        ),
+        Misconception(
             "one_block_per_row",
-            _one_program_per_row,
+            slips.on_grid(lambda rows, cols: (rows, 1)),
             "Only the first block of each row is written. Rows longer than BLOCK need more programs along the second "
             "axis of the grid (or a loop in the kernel).",
         ),
         Misconception(
+            "grid_rounds_down",
+            slips.on_grid(lambda rows, cols: (rows, cols // BLOCK)),
+            "The end of each row is never written: cols // BLOCK rounds down, so the last, incomplete block of a row "
+            "gets no program, and a row shorter than a block gets none at all.",
+        ),
+        Misconception(
+            "grid_rounds_down_to_one",
+            slips.on_grid(lambda rows, cols: (rows, max(1, cols // BLOCK))),
+            "Long rows lose their end: max(1, cols // BLOCK) mends rows that are shorter than a block, and still "
+            "rounds down for all others. Divide so that a started block counts.",
+        ),
+        Misconception(
+            "one_program_for_each_element",
+            slips.on_grid(lambda rows, cols: (rows, cols)),
+            "The numbers are right, but the grid has one program for each element, and a program takes BLOCK of them: "
+            "nearly all find their mask empty. Count the blocks of a row, not its elements.",
+        ),
+        Misconception(
+            "axes_of_the_grid_swapped",
+            slips.on_grid(lambda rows, cols: slips.blocks(rows, cols)[::-1]),
+            "The first axis of the grid counts what tl.program_id(0) counts. In the kernel that is the row; in the "
+            "launcher it is the block of columns. Let both agree.",
+        ),
+        Misconception(
+            "writes_into_x",
+            slips.into("x"),
+            "The result is written over x. Allocate a new tensor; the caller still needs x.",
+        ),
+        Misconception(
+            "writes_into_y",
+            slips.into("y"),
+            "The result is written over y. Allocate a new tensor; the caller still needs y.",
+        ),
+        Misconception(
             "lanes_down_the_rows",
-            _lanes_down_the_rows,
+            slips.lanes_down_the_rows,
             "The numbers are right, but tl.arange counts rows here: neighbouring lanes are a whole row apart, and each "
             "transaction brings mostly bytes that nobody in the warp or wavefront asked for. "
             "Let tl.arange count columns.",

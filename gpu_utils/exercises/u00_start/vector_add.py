@@ -22,6 +22,9 @@ MOST_SECTORS = 2.0
 """Global transactions over the least possible. A right kernel is near 1; one more comes where a tensor starts inside
 a transaction."""
 
+MOST_THREADS = 16
+"""Threads for each element. BLOCK = 1024 needs 1/8 on NVIDIA and 1/4 on AMD, BLOCK = 64 needs 2 and 4."""
+
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     dtype = getattr(torch, case.get("dtype", "float32"))
@@ -39,38 +42,34 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
     return tolerance(inputs["x"].dtype, magnitude=0.0, roundings=1)
 
 
-# Without this, each of these kernels would be compiled for n = 1, for multiples of 16 and for other n.
-_jit = triton.jit(do_not_specialize=["n"])
-
-
-@_jit
+@triton.jit
 def _unmasked_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets) + tl.load(y_ptr + offsets))
 
 
-@_jit
+@triton.jit
 def _right_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
 
 
-@_jit
+@triton.jit
 def _overlapping_blocks_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) + tl.arange(0, BLOCK)
     mask = offsets < n
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
 
 
-@_jit
+@triton.jit
 def _no_program_id_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
     mask = offsets < n
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
 
 
-@_jit
+@triton.jit
 def _mask_of_the_lane_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     lanes = tl.arange(0, BLOCK)
     offsets = tl.program_id(0) * BLOCK + lanes
@@ -78,14 +77,35 @@ def _mask_of_the_lane_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
 
 
-@_jit
+@triton.jit
 def _interleaved_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) + tl.arange(0, BLOCK) * tl.num_programs(0)
     mask = offsets < n
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
 
 
-@_jit
+@triton.jit
+def _mask_one_long_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets <= n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+
+
+@triton.jit
+def _mask_of_the_block_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < BLOCK
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+
+
+@triton.jit
+def _unmasked_store_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask))
+
+
+@triton.jit
 def _mask_one_short_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n - 1
@@ -107,9 +127,17 @@ def _allocates_a_default_tensor(x: Tensor, y: Tensor) -> Tensor:
     return out
 
 
-def _writes_into_x(x: Tensor, y: Tensor) -> Tensor:
-    _right_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, x, x.numel(), BLOCK=BLOCK)
-    return x
+def _writing_into(name: str) -> Callable[..., Tensor]:
+    def answer(**inputs: Tensor) -> Tensor:
+        x, y, out = inputs["x"], inputs["y"], inputs[name]
+        _right_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), BLOCK=BLOCK)
+        return out
+
+    return answer
+
+
+def _returns_nothing(x: Tensor, y: Tensor) -> None:
+    _launching(_right_kernel)(x, y)
 
 
 def _fresh(rng: random.Random) -> Case:
@@ -148,6 +176,12 @@ EXERCISE = Exercise(
             # Where n is no multiple of 16, Triton takes elements one by one; that is not the learner's fault.
             at_most=lambda case: MOST_SECTORS if case["n"] % BLOCK == 0 else math.inf,
         ),
+        Limit(
+            "threads",
+            "Most of these threads belong to programs that have no element: a program adds BLOCK elements, so the grid "
+            "needs one program for each block.",
+            at_most=lambda case: MOST_THREADS * case["n"] + 4096,
+        ),
     ),
     misconceptions=(
         Misconception(
@@ -169,6 +203,18 @@ EXERCISE = Exercise(
             "block gets no program.",
         ),
         Misconception(
+            "grid_rounds_down_to_one",
+            _launching(_right_kernel, lambda n: max(1, n // BLOCK)),
+            "The tail is never written when n is larger than a block: max(1, n // BLOCK) mends the case of no program "
+            "and still rounds down in all others. Divide so that a started block counts.",
+        ),
+        Misconception(
+            "one_program_for_each_element",
+            _launching(_right_kernel, lambda n: n),
+            "The sum is right, but the grid has one program for each element, and a program adds BLOCK of them: nearly "
+            "all programs find their mask empty. Count blocks, not elements.",
+        ),
+        Misconception(
             "overlapping_blocks",
             _launching(_overlapping_blocks_kernel),
             "Neighbouring programs work on almost the same elements, and the rest is never written. "
@@ -177,8 +223,8 @@ EXERCISE = Exercise(
         Misconception(
             "no_program_id",
             _launching(_no_program_id_kernel),
-            "Only the first block is written: every program computes the same offsets. "
-            "tl.program_id(0) is what makes one program differ from another.",
+            "Only the first block is written. Either every program computes the same offsets, where tl.program_id(0) "
+            "should make one differ from another, or the grid has one program only.",
         ),
         Misconception(
             "interleaves_programs",
@@ -186,6 +232,23 @@ EXERCISE = Exercise(
             "The sum is right, but program p takes every P-th element, so neighbouring lanes are P elements apart and "
             "each transaction brings mostly bytes that nobody in the warp or wavefront asked for. "
             "Give each program BLOCK neighbouring elements.",
+        ),
+        Misconception(
+            "mask_one_long",
+            _launching(_mask_one_long_kernel),
+            "`offsets <= n` lets one lane too many through: elements are numbered 0 to n - 1, so n is the first that "
+            "does not exist. It also costs speed: the compiler can no longer load four elements at once.",
+        ),
+        Misconception(
+            "mask_of_the_block",
+            _launching(_mask_of_the_block_kernel),
+            "The mask compares with BLOCK, the size of a program's share. How many elements there are is n: compare "
+            "the offsets with that.",
+        ),
+        Misconception(
+            "unmasked_store",
+            _launching(_unmasked_store_kernel),
+            "The loads are masked, the store is not: it writes past the end of the result. Give it the same mask.",
         ),
         Misconception(
             "mask_one_short",
@@ -200,8 +263,18 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "writes_into_x",
-            _writes_into_x,
+            _writing_into("x"),
             "The sum is written over x. Allocate a new tensor for the result; the caller still needs x.",
+        ),
+        Misconception(
+            "writes_into_y",
+            _writing_into("y"),
+            "The sum is written over y. Allocate a new tensor for the result; the caller still needs y.",
+        ),
+        Misconception(
+            "returns_nothing",
+            _returns_nothing,
+            "The kernel ran, and nobody gets its result: a launch returns nothing. End the launcher with return out.",
         ),
         Misconception(
             "adds_with_torch",
