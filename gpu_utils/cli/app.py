@@ -25,7 +25,7 @@ COMMANDS = {
     "study": Entry("study", "study", "Open the course in JupyterLab."),
     "test": Entry("test_cmd", "run_suite", "Run every test and check of the course."),
     "list": Entry("work", "list_units", "Show the units, and where your copies of the labs are."),
-    "start": Entry("work", "start", "Copy a unit's lab to work/, where you write your answers."),
+    "start": Entry("work", "start", "Copy a unit's lab and lesson to work/, where you write your answers."),
     "reset": Entry("work", "reset", "Start a unit over; your old copy is kept."),
     "check": Entry("grade", "check", "Check the answers in your copy of a lab."),
     "hint": Entry("grade", "hint", "Show the next hint of an exercise."),

@@ -1,8 +1,7 @@
-"""The command study: JupyterLab on this machine only, opened at the lesson of the first unfinished unit."""
+"""The command study: JupyterLab on this machine only, opened at the learner's home page."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import secrets
@@ -14,11 +13,11 @@ from typing import Annotated
 import typer
 
 HOST = "127.0.0.1"
-FIRST = "notebooks/00_start.ipynb"
 
-# News, update checks and the extension manager would reach for the internet; what the page itself must leave out
-# is in labconfig/page_config.json of this folder.
+# News, update checks and the extension manager would reach for the internet; what the page itself must leave out is in
+# labconfig/page_config.json of this folder. The extension there runs the home page when it comes to the front.
 PAGE_SETTINGS = Path(__file__).with_name("jupyter")
+EXTENSIONS = PAGE_SETTINGS / "labextensions"
 SETTINGS = (
     "--ServerApp.log_level=ERROR",
     "--LabApp.log_level=ERROR",
@@ -35,47 +34,28 @@ def study(
     port: Annotated[int, typer.Option(min=1024, max=65535, help="The port on 127.0.0.1.")] = 8888,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open no browser.")] = False,
 ) -> None:
-    """Open the course in JupyterLab at the first unfinished unit; Ctrl-C stops it.
+    """Open the course in JupyterLab at your home page; Ctrl-C stops it.
 
-    On a remote machine: start it there with --no-browser, then forward the port from your own machine with
-    ssh -L 8888:127.0.0.1:8888 HOST.
+    Your own copies of lessons and labs are made below work/ first, where they are missing; what you changed there is
+    never overwritten. On a remote machine: start it there with --no-browser, then forward the port from your own
+    machine with ssh -L 8888:127.0.0.1:8888 HOST.
 
     Example: ./w2w study --no-browser --port 8890
     """
     from gpu_utils.command import w2w
     from gpu_utils.course.paths import course
     from gpu_utils.errors import W2WError
+    from gpu_utils.ui.home import prepare
 
-    root = course().root
-    if not (root / FIRST).is_file():
-        raise W2WError(f"{FIRST} is not there; make the notebooks with: {w2w('build')}")
+    here = course()
     if not is_free(port):
         other = w2w(f"study --port {next_free(port)}")
         raise W2WError(f"port {port} is in use, perhaps by another study of the course; try: {other}")
-    serve(root, port, unfinished(root), open_browser=not no_browser)
-
-
-def unfinished(root: Path) -> str:
-    """The lesson of the first unit with an exercise that was not passed yet; the last lesson when all are.
-
-    The exercises are those that the generated labs name: that is quicker than to load their declarations.
-    """
-    from gpu_utils.errors import W2WError
-    from gpu_utils.grading.progress import standing
-
-    lesson = FIRST
-    for lab in sorted((root / "labs").glob("*.ipynb")):
-        try:
-            cells = json.loads(lab.read_text("utf-8"))["cells"]
-            names = [cell["metadata"]["w2w"]["exercise"] for cell in cells if "w2w" in cell["metadata"]]
-            passed = all(each.passed_at for each in standing(names))
-        except (OSError, ValueError, KeyError, TypeError, W2WError):
-            break
-        if (root / "notebooks" / lab.name).is_file():
-            lesson = f"notebooks/{lab.name}"
-        if not passed:
-            break
-    return lesson
+    if not here.written():
+        raise W2WError(f"{here.relative(here.content)} holds no unit; restore it with: git checkout content")
+    for note in prepare(here).notes:
+        typer.echo(note)
+    serve(here.work, port, open_browser=not no_browser)
 
 
 def is_free(port: int) -> bool:
@@ -95,7 +75,7 @@ def next_free(port: int) -> int:
     return next(other for other in [*range(port + 1, 65536), *range(port - 1, 1023, -1)] if is_free(other))
 
 
-def serve(root: Path, port: int, lesson: str, *, open_browser: bool) -> None:
+def serve(folder: Path, port: int, *, open_browser: bool) -> None:
     """Run JupyterLab in this process until Ctrl-C or SIGTERM; the token never shows in a list of processes."""
     from jupyterlab.labapp import LabApp
 
@@ -103,14 +83,15 @@ def serve(root: Path, port: int, lesson: str, *, open_browser: bool) -> None:
         filter(None, [str(PAGE_SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH")])
     )
     token = secrets.token_hex(24)
-    page = f"/lab/tree/{lesson}"
+    page = "/lab/tree/home.ipynb"
     arguments = [
         *SETTINGS,
         f"--ServerApp.ip={HOST}",
         f"--ServerApp.port={port}",
-        f"--ServerApp.root_dir={root}",
+        f"--ServerApp.root_dir={folder}",
         f"--ServerApp.open_browser={open_browser}",
         f"--LabApp.default_url={page}",
+        f"--LabApp.extra_labextensions_path={EXTENSIONS}",
         f"--IdentityProvider.token={token}",
     ]
     if os.geteuid() == 0:
@@ -122,6 +103,7 @@ def serve(root: Path, port: int, lesson: str, *, open_browser: bool) -> None:
         # Jupyter's own Ctrl-C asks for a second one on a terminal, and leaves the kernels elsewhere.
         signal.signal(number, lambda *_: server.stop(from_signal=True))
     address = f"http://{HOST}:{port}{page}?token={token}"
+    server.io_loop.add_callback(server.contents_manager.trust_notebook, "home.ipynb")  # its output is our own
     server.io_loop.add_callback(typer.echo, f"The course is open at\n\n    {address}\n\nCtrl-C stops it.")
     server.start()
     typer.echo("Stopped.")

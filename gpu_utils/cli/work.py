@@ -33,7 +33,7 @@ def list_units() -> None:
 
 
 def start(unit: Unit) -> None:
-    """Copy a unit's lab to work/, where you write your answers.
+    """Copy a unit's lab and lesson to work/, where you write your answers; `study` does so for every unit.
 
     Example: ./w2w start 04
     """
@@ -42,16 +42,18 @@ def start(unit: Unit) -> None:
     _say(f"your lab is {here.relative(copy)}; `{w2w('study')}` opens JupyterLab")
 
 
-def reset(unit: Unit) -> None:
-    """Start a unit over; your old copy is kept beside the new one.
+def reset(
+    unit: Unit, lesson: Annotated[bool, typer.Option("--lesson", help="The lesson instead of the lab.")] = False
+) -> None:
+    """Start a unit's lab over, or its lesson; your old copy is kept beside the new one.
 
-    Example: ./w2w reset 04
+    Example: ./w2w reset 04     Example: ./w2w reset 04 --lesson
     """
-    here = course()
-    copy, kept = work.reset(here, here.find(unit), datetime.now())
+    here, kind = course(), "lesson" if lesson else "lab"
+    copy, kept = work.reset(here, here.find(unit), datetime.now(), kind)
     if kept:
         _say(f"your old copy is kept as {here.relative(kept)}")
-    _say(f"{here.relative(copy)} is the untouched lab again")
+    _say(f"{here.relative(copy)} is the untouched {kind} again")
 
 
 def _say(text: str) -> None:

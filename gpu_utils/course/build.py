@@ -153,7 +153,11 @@ def render(course: Course, unit: Unit, kind: str) -> str:
         "w2w": {"unit": unit.name, "kind": kind, "schema": SCHEMA},
     }
     notebook = {"cells": kept, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
-    # as nbformat writes it; to import that for a learner's `w2w start` takes seconds
+    return as_text(notebook)
+
+
+def as_text(notebook: dict[str, Any]) -> str:
+    """A notebook as nbformat writes it; to import that for a learner's `./w2w start` takes seconds."""
     return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True, separators=(",", ": ")) + "\n"
 
 

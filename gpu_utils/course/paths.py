@@ -48,9 +48,14 @@ class Course:
         """The package of the unit's exercises, with what its lesson shows: kernels/, and files/ for learners."""
         return self.root / "gpu_utils" / "exercises" / f"u{unit.name}"
 
-    def copy(self, unit: Unit) -> Path:
-        """The learner's copy of the lab."""
-        return self.work / f"{unit.name}.ipynb"
+    def copy(self, unit: Unit, kind: str = "lab") -> Path:
+        """The learner's copy of the lab or of the lesson."""
+        return (self.work if kind == "lab" else self.work / "lessons") / f"{unit.name}.ipynb"
+
+    @property
+    def home(self) -> Path:
+        """The learner's home page."""
+        return self.work / "home.ipynb"
 
     def relative(self, path: Path) -> str:
         """A path for messages: from the root where that is possible."""

@@ -1,4 +1,4 @@
-"""The course in a real browser: `w2w study` on a copy of the repository, and a Chromium page."""
+"""The course in a real browser: `./w2w study` on a copy of the repository, and a Chromium page."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 120
-COPIED = ("content", "gpu_utils", "labs", "notebooks", "solutions")
+COPIED = ("content", "gpu_utils", "w2w")
 
 
 @dataclass(frozen=True)
 class Lab:
-    """A running `w2w study`: its folder, the address of its server, its token, and where screenshots are kept."""
+    """A running `./w2w study`: the learner's folder work/, the server's address and token, the place of screenshots."""
 
     folder: Path
     url: str
@@ -41,7 +41,8 @@ class Lab:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("course")
     for name in COPIED:
-        shutil.copytree(ROOT / name, folder / name)
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, folder / name)
     settings = folder / "settings"
     # every cell stays in the page, also those out of sight, so that a test can read all of them
     tracker = settings / "@jupyterlab" / "notebook-extension" / "tracker.jupyterlab-settings"
@@ -66,7 +67,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         token = _token(server)
         screenshots = ROOT / "build" / "screenshots"
         screenshots.mkdir(parents=True, exist_ok=True)
-        yield Lab(folder, f"http://127.0.0.1:{port}", token, screenshots)
+        yield Lab(folder / "work", f"http://127.0.0.1:{port}", token, screenshots)
     finally:
         server.send_signal(signal.SIGINT)
         try:
@@ -76,7 +77,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def _token(server: subprocess.Popen[str]) -> str:
-    """The token in the address that `w2w study` prints once it serves; its output is read to the end all the while."""
+    """The token in the address that `./w2w study` prints once it serves; its output is read to the end."""
     lines: queue.Queue[str] = queue.Queue()
     assert server.stdout is not None
     output = server.stdout

@@ -49,7 +49,7 @@ def run_all(page):
 
 def with_answer(lab, name: str, source: str) -> str:
     """A copy of lab 00 in which the answer cell of EXERCISE holds `source`."""
-    notebook = json.loads((lab.folder / "labs" / "00_start.ipynb").read_text())
+    notebook = json.loads((lab.folder / "00_start.ipynb").read_text())
     cells = [cell for cell in notebook["cells"] if {"answer", EXERCISE} <= set(cell["metadata"].get("tags", []))]
     assert len(cells) == 1
     cells[0]["source"] = source
@@ -73,7 +73,7 @@ def tracebacks(page) -> list[str]:
 
 
 def test_an_untouched_lab_runs_to_its_end_and_reads_not_started(lab, page):
-    open_notebook(page, lab, "labs/00_start.ipynb")
+    open_notebook(page, lab, "00_start.ipynb")
     run_all(page)
     found = reports(page)
     assert len(found) == 3

@@ -20,9 +20,9 @@ import pytest
 import websocket
 
 from gpu_utils.cli import study
-from gpu_utils.grading.progress import record_attempt
 
 START_SECONDS = 60
+LESSON = "content/00_start/lesson.py"
 
 
 @dataclass
@@ -49,11 +49,10 @@ def _free_port() -> int:
 
 def _course(folder: Path) -> Path:
     """The least that study takes for a checkout."""
-    for name in ("content", "notebooks", "gpu_utils"):
+    for name in ("content/00_start", "gpu_utils"):
         (folder / name).mkdir(parents=True)
     (folder / "gpu_utils" / "__init__.py").write_text("")
-    empty = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    (folder / study.FIRST).write_text(json.dumps(empty))
+    (folder / LESSON).write_text("# %% [markdown] top\n# # A lesson\n")
     return folder
 
 
@@ -94,15 +93,15 @@ def server(tmp_path: Path) -> Iterator[Server]:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_study_serves_the_first_lesson_on_this_machine_only_with_a_token(server: Server) -> None:
+def test_study_serves_the_home_page_on_this_machine_only_with_a_token(server: Server) -> None:
     assert re.fullmatch(
-        rf"http://127\.0\.0\.1:{server.port}/lab/tree/notebooks/00_start\.ipynb\?token=[0-9a-f]{{48}}", server.address
+        rf"http://127\.0\.0\.1:{server.port}/lab/tree/home\.ipynb\?token=[0-9a-f]{{48}}", server.address
     )
     page = urllib.request.urlopen(server.address, timeout=30).read().decode()
     found = re.search(r'<script id="jupyter-config-data" type="application/json">(.*?)</script>', page, re.DOTALL)
     assert found
     config = json.loads(found[1])
-    assert config["treePath"] == study.FIRST
+    assert config["treePath"] == "home.ipynb"
     assert config["news"] == {"disabled": True}
     assert "@jupyterlab/apputils-extension:announcements" in config["disabledExtensions"]
     assert config["extensionManager"]["can_install"] is False
@@ -111,6 +110,8 @@ def test_study_serves_the_first_lesson_on_this_machine_only_with_a_token(server:
     assert refused.value.code == 403
     with socket.socket() as other, pytest.raises(OSError):
         other.connect(("127.0.0.2", server.port))  # every other address of this machine is closed
+    served = json.loads(server.get("/api/contents"))["content"]
+    assert {"home.ipynb", "lessons", "AGENTS.md"} <= {entry["name"] for entry in served}  # work/ is all that is served
     command_line = Path(f"/proc/{server.process.pid}/cmdline").read_text()
     assert server.address.split("token=")[1] not in command_line
 
@@ -155,44 +156,14 @@ def test_a_busy_port_is_one_sentence_that_names_a_free_one(tmp_path: Path) -> No
         assert not study.is_free(port)
 
 
-def test_a_course_without_notebooks_says_how_to_make_them(tmp_path: Path) -> None:
+def test_a_course_without_content_says_how_to_get_it_back(tmp_path: Path) -> None:
     folder = _course(tmp_path / "course")
-    (folder / study.FIRST).unlink()
+    (folder / LESSON).unlink()
     refused = _begin(folder, _free_port())
     out, _ = refused.communicate(timeout=60)
     assert refused.returncode == 1
-    assert re.fullmatch(r"w2w: notebooks/00_start.ipynb is not there; make the notebooks with: \S*w2w build\n", out)
+    assert out == "w2w: content holds no unit; restore it with: git checkout content\n"
 
 
 def test_the_highest_port_offers_a_lower_one() -> None:
     assert study.next_free(65535) < 65535
-
-
-@pytest.mark.parametrize(
-    ("passed", "opens"),
-    [
-        ((), "00_start"),
-        (("00.a",), "00_start"),
-        (("00.a", "00.b"), "01_next"),
-        (("01.c",), "00_start"),
-        (("00.a", "00.b", "01.c"), "01_next"),
-    ],
-)
-def test_it_opens_the_lesson_of_the_first_unit_that_is_not_finished(tmp_path, monkeypatch, passed, opens):
-    monkeypatch.setenv("W2W_DATA", str(tmp_path / "data"))
-    root = _course(tmp_path / "course")
-    for name, ids in {"00_start": ("00.a", "00.b"), "01_next": ("01.c",)}.items():
-        cells = [{"metadata": {}}, *({"metadata": {"w2w": {"exercise": each}}} for each in ids)]
-        (root / "labs").mkdir(exist_ok=True)
-        (root / "labs" / f"{name}.ipynb").write_text(json.dumps({"cells": cells}))
-        (root / "notebooks" / f"{name}.ipynb").write_text("{}")
-    for each in passed:
-        record_attempt(each, "passed", "cpu", "", 1, 0.1)
-    assert study.unfinished(root) == f"notebooks/{opens}.ipynb"
-
-
-def test_a_lab_that_cannot_be_read_does_not_keep_the_course_from_opening(tmp_path):
-    root = _course(tmp_path)
-    (root / "labs").mkdir()
-    (root / "labs" / "00_start.ipynb").write_text("no JSON")
-    assert study.unfinished(root) == study.FIRST

@@ -47,7 +47,7 @@ def test_commands_that_read_a_table_load_nothing_slow(tmp_path, monkeypatch):
         "        assert not ended.code, (arguments, ended.code)\n"
     )
     assert loaded_by(program) == set()
-    assert {path.name for path in (course / "work").iterdir()} == {"00_start.ipynb", "02_gpu_machine.ipynb"}
+    assert {path.name for path in (course / "work").iterdir()} == {"lessons", "00_start.ipynb", "02_gpu_machine.ipynb"}
 
 
 def test_hints_and_ids_are_known_without_importing_any_exercise(monkeypatch):

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_utils.course import files, work
+from gpu_utils.course import copies, files, work
 from gpu_utils.course.build import build
+from gpu_utils.course.ipynb import nbformat
 from gpu_utils.course.paths import Course, course
 from gpu_utils.course.units import UNITS, find_unit
 from gpu_utils.errors import CannotWrite, ContentError, NotWritten, UnknownName, WorkConflict
@@ -46,6 +47,10 @@ def unit():
     return find_unit("04")
 
 
+def cells(path: Path) -> list:
+    return json.loads(path.read_text())["cells"]
+
+
 @pytest.mark.parametrize("text", ["4", "04", "triton_reductions", "04_triton_reductions", " 04 "])
 def test_a_unit_has_four_names(text):
     assert find_unit(text).name == "04_triton_reductions"
@@ -74,7 +79,7 @@ def test_a_planned_unit_says_that_it_is_planned(here):
 def test_start_copies_the_lab(here, unit):
     copy = work.start(here, unit)
     assert copy == here.root / "work" / "04_triton_reductions.ipynb"
-    assert copy.read_bytes() == here.notebook(unit, "lab").read_bytes()
+    assert cells(copy)[1:-1] == cells(here.notebook(unit, "lab"))
     assert [path.name for path in copy.parent.iterdir()] == [copy.name]
 
 
@@ -107,7 +112,7 @@ def test_reset_keeps_the_old_copy_beside_the_new_one(here, unit):
     copy, kept = work.reset(here, unit, NOON)
     assert kept.name == "04_triton_reductions.20260102-120000.ipynb"
     assert kept.read_text() == "mine"
-    assert copy.read_bytes() == here.notebook(unit, "lab").read_bytes()
+    assert cells(copy)[1:-1] == cells(here.notebook(unit, "lab"))
 
 
 def test_two_resets_in_one_second_keep_both_copies(here, unit):
@@ -186,10 +191,21 @@ def test_a_file_system_without_hard_links_still_gets_its_copy(here, unit, monkey
 
 
 def test_reset_gives_the_untouched_lab_even_when_the_one_in_labs_was_edited(here, unit):
-    clean = here.notebook(unit, "lab").read_bytes()
+    clean = cells(here.notebook(unit, "lab"))
     here.notebook(unit, "lab").write_text("edited")
     copy, _ = work.reset(here, unit, NOON)
-    assert copy.read_bytes() == clean
+    assert cells(copy)[1:-1] == clean
+
+
+def test_a_lesson_is_started_over_in_its_own_folder(here, unit):
+    here.source(unit, "lesson").write_text("# %% [markdown] top\n# # Lesson\n")
+    work.start(here, unit)
+    here.copy(unit, "lesson").write_text("mine")
+    copy, kept = work.reset(here, unit, NOON, "lesson")
+    assert copy == here.work / "lessons" / "04_triton_reductions.ipynb"
+    assert kept.read_text() == "mine"
+    assert kept.parent == copy.parent
+    assert "# Lesson" in copy.read_text()
 
 
 def test_a_unit_without_a_lab_says_so(here, unit):
@@ -217,4 +233,6 @@ def test_the_course_is_found_from_inside_it_and_from_anywhere(tmp_path):
 
 def test_the_copy_is_the_notebook_that_jupyter_reads(here, unit):
     made = json.loads(work.start(here, unit).read_text())
-    assert made["metadata"]["w2w"] == {"unit": "04_triton_reductions", "kind": "lab", "schema": 1}
+    known = {"unit": "04_triton_reductions", "kind": "lab", "schema": 1, "sources": copies.sources_hash(made)}
+    assert made["metadata"]["w2w"] == known
+    nbformat.validate(made)
