@@ -11,6 +11,9 @@ UNCONFIRMED = "no confirmed source"
 class Figure:
     """One number with its unit and its source; value None with the reason in `note` when it is not known.
 
+    note  what else a reader should know: the formula of a derived figure, what other sources say
+    when  the day on which the source was looked up, and how much of it was read: `Source.when`
+
     >>> print(Figure(3.35, "TB/s", "a data sheet"))
     3.35 TB/s (source: a data sheet)
     """
@@ -19,6 +22,7 @@ class Figure:
     unit: str
     source: str
     note: str = ""
+    when: str = ""
 
     def __str__(self) -> str:
         if self.value is None:

@@ -1,5 +1,9 @@
 """The registry of chips: every figure with its source, and None where no source confirms one.
 
+Each figure has one source, looked up on one day, and the part of it that was read: the page itself, a passage, or only
+its name. What follows from other figures carries its formula. fp32 says whether it counts plain, packed or dual-issued
+instructions, because chips are sold by different ones. Over 400 lines because it is a table.
+
 Peaks are dense: many tables on the web print the sparse numbers of NVIDIA's chips, twice as high, as if they were
 dense. One GCD of an MI250X is what torch shows as one device. The MI300X is a discrete accelerator; the part with one
 memory for CPU and GPU is the MI300A, which is not in this table.
@@ -9,32 +13,84 @@ from __future__ import annotations
 
 from gpu_utils.chips.chip import Chip
 from gpu_utils.chips.figure import UNCONFIRMED, Figure, unknown
+from gpu_utils.chips.source import Source
 from gpu_utils.chips.table import Table
 
-LOCKWOOD_A100 = "glennklockwood.com/garden/processors/A100, which cites NVIDIA's data sheet"
-LOCKWOOD_H100 = "glennklockwood.com/garden/processors/h100"
-ROOFLINE = "feifeibear/LLMRoofline hardware_dict.py"
-ZEROBAND = "samsja/zeroband src/zeroband/utils.py, which cites NVIDIA's data sheet"
-DEEPSEEK = "DeepSeek-V3 report, arXiv 2412.19437"
-WILLITRUN = "willitrunai.com/gpus/h20-96gb"
-H20_ARTICLE = "zangshuxian.com article on the H20, which quotes Geekbench 6 and the data sheet"
-PHILISUN = "philisun.com, comparison of H800 and H100"
-L40_TABLE = "mullet.se product page of L40 and L40S, which quotes NVIDIA's data sheet"
-L40_PAPER = "arXiv 2606.22588, measurements of an L40"
-RTX_5090_QUERY = "device query printed in aikitoria/open-gpu-kernel-modules, issue 1"
-RTX_5090_PAGE = "spheron.network, RTX 5090 specs"
-DEVICE_QUERY = "device query printed by the PC2 centre for its A100 (41943040 bytes)"
-ROCM_SPECS = "ROCm docs/reference/gpu-arch-specs.rst"
-ROCM_MI250 = "ROCm docs/conceptual/gpu-arch/mi250.md"
-ROCM_MI300 = "ROCm docs/conceptual/gpu-arch/mi300.md"
-ROCM_MI350 = "rocm.docs.amd.com gpu-specs, MI350 series"
+_DAY = "2026-11-22"
 
 
-def _peaks(source: str, note: str = "", **values: float | str) -> dict[str, Figure]:
+def _read(where: str) -> Source:
+    return Source(where, _DAY)
+
+
+def _excerpt(where: str) -> Source:
+    return Source(where, _DAY, "excerpt")
+
+
+def _named(where: str) -> Source:
+    """A source that could not be opened on that day."""
+    return Source(where, _DAY, "not opened")
+
+
+# Vendors' own words come first; PyTorch's table copies data sheets and names each, and every reader has it installed.
+TORCH_A100 = _read("NVIDIA's A100 data sheet, as PyTorch 2.13 copies it in torch/_inductor/analysis/device_info.py")
+TORCH_H100 = _read(
+    "nvidia.com/en-us/data-center/h100, as PyTorch 2.13 copies it in torch/_inductor/analysis/device_info.py"
+)
+TORCH_MI210 = _read("AMD's MI210 brochure, as PyTorch 2.13 copies it in torch/_inductor/analysis/device_info.py")
+TORCH_MI350X = _read("AMD's MI350X brochure, as PyTorch 2.13 copies it in torch/_inductor/analysis/device_info.py")
+MLPERF_H200 = _excerpt("NVIDIA's description of its H200 system, github.com/mlcommons/inference_results_v4.1")
+MLPERF_B200 = _read("NVIDIA's description of its DGX B200 for MLPerf, closed/NVIDIA/systems/B200-SXM-180GBx8_TRT.json")
+ROCM_SPECS = _read("ROCm docs/reference/gpu-arch-specs.rst")
+ROCM_SPECS_NEW = _excerpt("rocm.docs.amd.com/en/7.13.0-preview/reference/gpu-specs.html")
+ROCM_MI250 = _read("ROCm docs/conceptual/gpu-arch/mi250.md")
+ROCM_MI300 = _read("ROCm docs/conceptual/gpu-arch/mi300.md")
+ROCPROF_950 = _read(
+    "AMD's rocprofiler-compute, analysis_configs/gfx950/0200_system_speed_of_light.yaml in ROCm/rocm-systems"
+)
+ROCMINFO_9070 = _excerpt("rocminfo of a gfx1201 with 64 CUs in github.com/ROCm/amdgpu issue 220")
+DEEPSEEK = _excerpt("DeepSeek-V3 report, arXiv 2412.19437")
+TORCHAO = _read("NVIDIA's papers, as pytorch/ao copies them in torchao/testing/training/roofline_utils.py")
+TORCHAO_B200 = _excerpt("device query of a B200 in github.com/pytorch/ao pull 4002")
+TORCH_B200 = _excerpt("NVIDIA's Blackwell data sheet, as github.com/pytorch/pytorch pull 193471 copies it")
+ROOFLINE = _read("feifeibear/LLMRoofline hardware_dict.py")
+MODAL_H100 = _excerpt("modal.com/gpu-glossary/perf/peak-rate")
+HF_A100 = _excerpt("huggingface.co/hf-skills/h100-diffusers-kernel-builder, h100-optimization-guide.md")
+HF_H20 = _excerpt("huggingface.co/hardware/h20")
+L40_TABLE = _excerpt("mullet.se product page of L40 and L40S, which quotes NVIDIA's data sheet")
+H100_TABLE = _excerpt("3eyedtech.com/gpgpu, H100 SXM5")
+H200_TABLE = _excerpt("saulelectric.com/nvidia-h200.html")
+H200_PAGE = _excerpt("aiwiki.ai/wiki/nvidia_h200")
+MI355X_PAGE = _excerpt("aiwiki.ai/wiki/amd_instinct_mi355x")
+RADEONS = _excerpt("hmc-tech.com, RX 9070 XT against RX 7900 XTX")
+RX_7900_REVIEW = _excerpt("guru3d.com review of a Radeon RX 7900 XTX, page 4")
+LOCKWOOD_A100 = _named("glennklockwood.com/garden/processors/A100, which cites NVIDIA's data sheet")
+LOCKWOOD_H100 = _named("glennklockwood.com/garden/processors/h100")
+PHILISUN = _named("philisun.com, comparison of H800 and H100")
+WILLITRUN = _named("willitrunai.com/gpus/h20-96gb")
+L40_PAPER = _named("arXiv 2606.22588, measurements of an L40")
+RTX_5090_QUERY = _named("device query printed in aikitoria/open-gpu-kernel-modules, issue 1")
+RTX_5090_PAGE = _named("spheron.network, RTX 5090 specs")
+DEVICE_QUERY = _named("device query printed by the PC2 centre for its A100 (41943040 bytes)")
+
+
+def _peaks(source: Source, note: str = "", **values: float | str) -> dict[str, Figure]:
     """Format -> figure; a string says why there is none."""
     return {
-        name: unknown("TFLOP/s", value) if isinstance(value, str) else Figure(value, "TFLOP/s", source, note)
+        name: unknown("TFLOP/s", value) if isinstance(value, str) else source.figure(value, "TFLOP/s", note)
         for name, value in values.items()
+    }
+
+
+def _derived(source: Source, units: int, ghz: float, **flops: tuple[int, str]) -> dict[str, Figure]:
+    """Peaks of an AMD chip: CUs x FLOP of a clock and CU x clock, with the formula. flops: (FLOP, what they are)."""
+    return {
+        name: source.figure(
+            round(units * each * ghz / 1000, 1),
+            "TFLOP/s",
+            f"derived: {units} CUs x {each:,} FLOP of a clock and CU x {ghz:g} GHz{said and f'; {said}'}",
+        )
+        for name, (each, said) in flops.items()
     }
 
 
@@ -42,31 +98,44 @@ _NO_MALL = unknown("MB", "NVIDIA has no cache of this kind")
 _NO_LINK = unknown("GB/s", "no source gives one figure for the chip")
 _NO_FP8 = "no FP8 matrix instructions"
 _NO_XF32 = "no XF32 matrix instructions"
+_NO_FP32_MATRIX = "no FP32 matrix instructions"
+_PLAIN = "plain FMA; packed FP32 instructions do twice as much"
+_PACKED = "packed FP32 instructions; plain FMA does half of it"
+_DUAL = "dual-issued FMA; one FMA at a time does half of it"
+_HOT_CHIPS = "pudn.club, report of Hot Chips 2025"
+_HALVES = "half of the figure with sparsity; NVIDIA's page, rounded, gives {}"
 
-_H100_PEAKS = _peaks(LOCKWOOD_H100, fp32=66.9, tf32=494.7, bf16=989.4, fp8=1978.9)
-_MI300X_PEAKS = _peaks(ROCM_MI300, fp32=163.4, fp32_matrix=163.4, xf32=653.7, bf16=1307.4, fp8=2614.9)
+_H100_PEAKS = {
+    **_peaks(MODAL_H100, "132 SMs x 128 lanes x 2 FLOP x 1.98 GHz", fp32=66.9),
+    **_peaks(LOCKWOOD_H100, _HALVES.format("494.5"), tf32=494.7),
+    **_peaks(LOCKWOOD_H100, _HALVES.format("989.5"), bf16=989.4),
+    **_peaks(LOCKWOOD_H100, _HALVES.format("1,979"), fp8=1978.9),
+}
 
 _ROWS: dict[str, Chip] = {
     "A100": Chip(
         name="A100 80GB SXM",
         target="sm_80",
-        units=Figure(108, "SMs", LOCKWOOD_A100),
-        memory_gb=Figure(80, "GB", LOCKWOOD_A100),
-        bandwidth_tb=Figure(2.039, "TB/s", ROOFLINE),
-        l2_mb=Figure(40, "MB", DEVICE_QUERY),
+        units=HF_A100.figure(108, "SMs"),
+        memory_gb=TORCH_A100.figure(80, "GB"),
+        bandwidth_tb=TORCH_A100.figure(2.039, "TB/s"),
+        l2_mb=DEVICE_QUERY.figure(40, "MB"),
         mall_mb=_NO_MALL,
-        link_gb=Figure(600, "GB/s", LOCKWOOD_A100, "300 each way"),
-        peaks=_peaks(LOCKWOOD_A100, fp32=19.5, tf32=156, bf16=312, fp8=_NO_FP8),
+        link_gb=LOCKWOOD_A100.figure(600, "GB/s", "300 each way"),
+        peaks={
+            **_peaks(TORCH_A100, fp32=19.5, tf32=156, fp8=_NO_FP8),
+            **_peaks(ROOFLINE, "PyTorch's copy of the data sheet has 312.5", bf16=312),
+        },
         known_as=("A100",),
         note="there is a smaller model with less bandwidth",
     ),
     "L40": Chip(
         name="L40",
         target="sm_89",
-        units=Figure(142, "SMs", L40_PAPER),
-        memory_gb=Figure(48, "GB", L40_TABLE),
-        bandwidth_tb=Figure(0.864, "TB/s", L40_TABLE),
-        l2_mb=Figure(96, "MB", L40_PAPER),
+        units=L40_TABLE.figure(142, "SMs", "18,176 CUDA cores, 128 of an SM"),
+        memory_gb=L40_TABLE.figure(48, "GB"),
+        bandwidth_tb=L40_TABLE.figure(0.864, "TB/s"),
+        l2_mb=L40_PAPER.figure(96, "MB", "sources differ: a shop's page of the L40S, of the same die, says 48"),
         mall_mb=_NO_MALL,
         link_gb=unknown("GB/s", "the card has no NVLink"),
         peaks=_peaks(L40_TABLE, fp32=90.5, tf32=90.5, bf16=181.05, fp8=362),
@@ -75,12 +144,12 @@ _ROWS: dict[str, Chip] = {
     "H100": Chip(
         name="H100 SXM",
         target="sm_90",
-        units=Figure(132, "SMs", LOCKWOOD_H100),
-        memory_gb=Figure(80, "GB", LOCKWOOD_H100),
-        bandwidth_tb=Figure(3.35, "TB/s", LOCKWOOD_H100),
-        l2_mb=Figure(50, "MB", LOCKWOOD_H100),
+        units=MODAL_H100.figure(132, "SMs"),
+        memory_gb=TORCH_H100.figure(80, "GB"),
+        bandwidth_tb=TORCH_H100.figure(3.35, "TB/s"),
+        l2_mb=H100_TABLE.figure(50, "MB"),
         mall_mb=_NO_MALL,
-        link_gb=Figure(900, "GB/s", LOCKWOOD_H100),
+        link_gb=LOCKWOOD_H100.figure(900, "GB/s"),
         peaks=_H100_PEAKS,
         known_as=("H100",),
         note="the PCIe model has fewer SMs and less bandwidth",
@@ -88,15 +157,15 @@ _ROWS: dict[str, Chip] = {
     "H200": Chip(
         name="H200",
         target="sm_90",
-        units=Figure(132, "SMs", LOCKWOOD_H100, "the same die as H100"),
-        memory_gb=Figure(141, "GB", ROOFLINE),
-        bandwidth_tb=Figure(4.8, "TB/s", ROOFLINE),
+        units=H200_TABLE.figure(132, "SMs"),
+        memory_gb=MLPERF_H200.figure(141, "GB"),
+        bandwidth_tb=ROOFLINE.figure(4.8, "TB/s"),
         l2_mb=unknown("MB"),
         mall_mb=_NO_MALL,
-        link_gb=Figure(900, "GB/s", LOCKWOOD_H100, "as H100"),
+        link_gb=MLPERF_H200.figure(900, "GB/s"),
         peaks=_peaks(
-            LOCKWOOD_H100,
-            "as H100; web tables often print the sparse figure",
+            H200_PAGE,
+            "as H100: the page says the same silicon; web tables often print the sparse figure",
             fp32=66.9,
             tf32=494.7,
             bf16=989.4,
@@ -107,27 +176,26 @@ _ROWS: dict[str, Chip] = {
     "H800": Chip(
         name="H800",
         target="sm_90",
-        units=Figure(132, "SMs", DEEPSEEK),
+        units=DEEPSEEK.figure(132, "SMs"),
         memory_gb=unknown("GB"),
-        bandwidth_tb=Figure(3.35, "TB/s", ROOFLINE),
+        bandwidth_tb=ROOFLINE.figure(3.35, "TB/s"),
         l2_mb=unknown("MB"),
         mall_mb=_NO_MALL,
-        link_gb=Figure(400, "GB/s", PHILISUN),
+        link_gb=PHILISUN.figure(400, "GB/s"),
         peaks=_peaks(ROOFLINE, bf16=989.5),
         known_as=("H800",),
     ),
     "H20": Chip(
         name="H20",
         target="sm_90",
-        units=Figure(78, "SMs", H20_ARTICLE),
-        memory_gb=Figure(96, "GB", WILLITRUN),
-        bandwidth_tb=Figure(4.0, "TB/s", ROOFLINE),
+        units=unknown("SMs"),
+        memory_gb=HF_H20.figure(96, "GB"),
+        bandwidth_tb=ROOFLINE.figure(4.0, "TB/s"),
         l2_mb=unknown("MB"),
         mall_mb=_NO_MALL,
-        link_gb=Figure(900, "GB/s", WILLITRUN),
+        link_gb=WILLITRUN.figure(900, "GB/s"),
         peaks={
-            **_peaks(H20_ARTICLE, fp32=44, tf32=74),
-            **_peaks(ROOFLINE, bf16=148),
+            **_peaks(ROOFLINE, bf16=148, fp32=UNCONFIRMED, tf32=UNCONFIRMED),
             **_peaks(ROOFLINE, "derived: twice BF16, as on H100", fp8=296),
         },
         known_as=("H20",),
@@ -135,129 +203,173 @@ _ROWS: dict[str, Chip] = {
     "RTX 5090": Chip(
         name="GeForce RTX 5090",
         target="sm_120",
-        units=Figure(170, "SMs", RTX_5090_QUERY),
-        memory_gb=Figure(32, "GB", RTX_5090_PAGE),
-        bandwidth_tb=Figure(1.792, "TB/s", RTX_5090_PAGE),
-        l2_mb=Figure(96, "MB", RTX_5090_QUERY),
+        units=RTX_5090_QUERY.figure(170, "SMs"),
+        memory_gb=RTX_5090_PAGE.figure(32, "GB"),
+        bandwidth_tb=TORCHAO.figure(1.792, "TB/s"),
+        l2_mb=RTX_5090_QUERY.figure(96, "MB"),
         mall_mb=_NO_MALL,
         link_gb=unknown("GB/s"),
-        peaks=_peaks(RTX_5090_PAGE, fp32="sources differ: 104 to 105.2", bf16=UNCONFIRMED, fp8=UNCONFIRMED),
+        peaks=_peaks(TORCHAO, fp32="sources differ: 104 to 105.2", bf16=209.5, fp8=419),
         known_as=("RTX", "5090"),
     ),
     "B200": Chip(
         name="B200",
         target="sm_100",
-        units=unknown("SMs"),
-        memory_gb=Figure(192, "GB", ZEROBAND),
-        bandwidth_tb=unknown("TB/s"),
-        l2_mb=unknown("MB"),
+        units=TORCHAO_B200.figure(148, "SMs"),
+        memory_gb=MLPERF_B200.figure(180, "GB", "glennklockwood.com and early data say 192; CUDA reports 178.35"),
+        bandwidth_tb=TORCH_B200.figure(7.7, "TB/s", "early data say 8, for a bus of 8,192 bits; CUDA reports 7,680"),
+        l2_mb=TORCHAO_B200.figure(126.5, "MB"),
         mall_mb=_NO_MALL,
-        link_gb=unknown("GB/s"),
-        peaks=_peaks(ZEROBAND, bf16=2250, fp8=UNCONFIRMED),
+        link_gb=MLPERF_B200.figure(1800, "GB/s", "14.4 TB/s for 8 GPUs"),
+        peaks=_peaks(TORCHAO, "half of the figure with sparsity", bf16=2250, fp8=4500),
         known_as=("B200",),
     ),
     "MI210": Chip(
         name="Instinct MI210",
         target="gfx90a",
-        units=Figure(104, "CUs", ROCM_SPECS),
-        memory_gb=Figure(64, "GB", ROCM_SPECS),
-        bandwidth_tb=unknown("TB/s"),
-        l2_mb=Figure(8, "MB", ROCM_SPECS),
+        units=ROCM_SPECS.figure(104, "CUs"),
+        memory_gb=ROCM_SPECS.figure(64, "GB"),
+        bandwidth_tb=TORCH_MI210.figure(1.6, "TB/s"),
+        l2_mb=ROCM_SPECS.figure(8, "MB"),
         mall_mb=unknown("MB", "the chip has none"),
         link_gb=_NO_LINK,
-        peaks=_peaks(
-            ROCM_MI250, "derived: half of MI250", fp32=22.6, fp32_matrix=45.3, xf32=_NO_XF32, bf16=181, fp8=_NO_FP8
-        ),
+        peaks={
+            **_derived(ROCM_MI250, 104, 1.7, fp32=(128, _PLAIN), fp32_matrix=(256, ""), bf16=(1024, "")),
+            **_peaks(ROCM_MI250, xf32=_NO_XF32, fp8=_NO_FP8),
+        },
         known_as=("MI210",),
     ),
     "MI250X": Chip(
         name="Instinct MI250X, one GCD",
         target="gfx90a",
-        units=Figure(110, "CUs", ROCM_SPECS, "of one GCD"),
-        memory_gb=Figure(64, "GB", ROCM_SPECS, "of one GCD"),
-        bandwidth_tb=Figure(1.6, "TB/s", ROCM_MI250, "of one GCD"),
-        l2_mb=Figure(8, "MB", ROCM_SPECS),
+        units=ROCM_SPECS.figure(110, "CUs", "of one GCD"),
+        memory_gb=ROCM_SPECS.figure(64, "GB", "half of the module's 128"),
+        bandwidth_tb=ROCM_MI250.figure(1.6, "TB/s", "of one GCD; the page names the MI250"),
+        l2_mb=ROCM_SPECS.figure(8, "MB", "of one GCD"),
         mall_mb=unknown("MB", "the chip has none"),
         link_gb=_NO_LINK,
-        peaks=_peaks(ROCM_MI250, "of one GCD", fp32=23.9, fp32_matrix=47.9, xf32=_NO_XF32, bf16=191.5, fp8=_NO_FP8),
+        peaks={
+            **_derived(
+                ROCM_MI250,
+                110,
+                1.7,
+                fp32=(128, f"{_PLAIN}; FLOP and clock are those of the MI250"),
+                fp32_matrix=(256, "FLOP and clock are those of the MI250"),
+                bf16=(1024, "FLOP and clock are those of the MI250"),
+            ),
+            **_peaks(ROCM_MI250, xf32=_NO_XF32, fp8=_NO_FP8),
+        },
         known_as=("MI250X",),
-        note=f"Infinity Fabric: 50 GB/s per direction and link (source: {ROCM_MI250})",
+        note=f"Infinity Fabric of the MI250: 50 GB/s per direction and link (source: {ROCM_MI250.where})",
     ),
     "MI300X": Chip(
         name="Instinct MI300X",
         target="gfx942",
-        units=Figure(304, "CUs", ROCM_SPECS, "8 XCDs of 38"),
-        memory_gb=Figure(192, "GB", ROCM_SPECS),
-        bandwidth_tb=Figure(5.3, "TB/s", ROCM_MI300),
-        l2_mb=Figure(32, "MB", ROCM_SPECS, "4 for each XCD"),
-        mall_mb=Figure(256, "MB", ROCM_SPECS),
+        units=ROCM_SPECS.figure(304, "CUs", "8 XCDs of 38"),
+        memory_gb=ROCM_SPECS.figure(192, "GB"),
+        bandwidth_tb=ROCM_MI300.figure(5.3, "TB/s"),
+        l2_mb=ROCM_SPECS.figure(32, "MB", "4 for each XCD"),
+        mall_mb=ROCM_SPECS.figure(256, "MB"),
         link_gb=_NO_LINK,
-        peaks=_MI300X_PEAKS,
+        peaks={
+            **_peaks(ROCM_MI300, f"256 FLOP of a clock and CU: {_PACKED}", fp32=163.4),
+            **_peaks(ROCM_MI300, "256 FLOP of a clock and CU", fp32_matrix=163.4),
+            **_peaks(ROCM_MI300, "the page calls it TF32", xf32=653.7),
+            **_peaks(ROCM_MI300, bf16=1307.4, fp8=2614.9),
+        },
         known_as=("MI300X",),
         note="a discrete accelerator: MI300A is the part with one memory for CPU and GPU; 8 GPUs are fully meshed",
     ),
     "MI325X": Chip(
         name="Instinct MI325X",
         target="gfx942",
-        units=Figure(304, "CUs", ROCM_SPECS, "8 XCDs of 38"),
-        memory_gb=Figure(256, "GB", ROCM_SPECS),
+        units=ROCM_SPECS.figure(304, "CUs", "8 XCDs of 38"),
+        memory_gb=ROCM_SPECS.figure(256, "GB"),
         bandwidth_tb=unknown("TB/s"),
-        l2_mb=Figure(32, "MB", ROCM_SPECS, "4 for each XCD"),
-        mall_mb=Figure(256, "MB", ROCM_SPECS),
+        l2_mb=ROCM_SPECS.figure(32, "MB", "4 for each XCD"),
+        mall_mb=ROCM_SPECS.figure(256, "MB"),
         link_gb=_NO_LINK,
-        peaks=_peaks(ROCM_MI300, "as MI300X", fp32=163.4, fp32_matrix=163.4, xf32=653.7, bf16=1307.4, fp8=2614.9),
+        peaks=_peaks(
+            ROCM_MI300,
+            "derived: MI300X's, which has as many CUs; the clock is taken as the same",
+            fp32=163.4,
+            fp32_matrix=163.4,
+            xf32=653.7,
+            bf16=1307.4,
+            fp8=2614.9,
+        ),
         known_as=("MI325X",),
     ),
     "MI350X": Chip(
         name="Instinct MI350X",
         target="gfx950",
-        units=Figure(256, "CUs", ROCM_MI350),
-        memory_gb=Figure(288, "GB", ROCM_MI350),
-        bandwidth_tb=Figure(8, "TB/s", ROCM_MI350),
-        l2_mb=Figure(32, "MB", ROCM_MI350),
-        mall_mb=Figure(256, "MB", ROCM_MI350),
+        units=ROCM_SPECS_NEW.figure(256, "CUs", "8 XCDs of 32"),
+        memory_gb=ROCM_SPECS_NEW.figure(288, "GB"),
+        bandwidth_tb=TORCH_MI350X.figure(8, "TB/s"),
+        l2_mb=ROCM_SPECS_NEW.figure(32, "MB", "4 for each XCD"),
+        mall_mb=ROCM_SPECS_NEW.figure(256, "MB"),
         link_gb=_NO_LINK,
-        peaks=_peaks(ROCM_MI350, "derived at 2.2 GHz", bf16=2307, fp8=4614, xf32=_NO_XF32),
+        peaks={
+            **_peaks(TORCH_MI350X, "256 FLOP of a clock and CU at 2.2 GHz", fp32=144.2),
+            **_peaks(TORCH_MI350X, "256 CUs x 4,096 FLOP x 2.2 GHz would be 2,306.9", bf16=2309.6),
+            **_peaks(TORCH_MI350X, fp8=4614, xf32=_NO_XF32),
+        },
         known_as=("MI350X",),
     ),
     "MI355X": Chip(
         name="Instinct MI355X",
         target="gfx950",
-        units=Figure(256, "CUs", ROCM_MI350),
-        memory_gb=Figure(288, "GB", ROCM_MI350),
-        bandwidth_tb=Figure(8, "TB/s", ROCM_MI350),
-        l2_mb=Figure(32, "MB", ROCM_MI350),
-        mall_mb=Figure(256, "MB", ROCM_MI350),
+        units=ROCM_SPECS_NEW.figure(256, "CUs", "8 XCDs of 32"),
+        memory_gb=ROCM_SPECS_NEW.figure(288, "GB"),
+        bandwidth_tb=MI355X_PAGE.figure(8, "TB/s"),
+        l2_mb=ROCM_SPECS_NEW.figure(32, "MB", "4 for each XCD"),
+        mall_mb=ROCM_SPECS_NEW.figure(256, "MB"),
         link_gb=_NO_LINK,
-        peaks=_peaks(ROCM_MI350, fp32=157.3, fp32_matrix=UNCONFIRMED, xf32=_NO_XF32, bf16=2516.6, fp8=5033),
+        peaks={
+            **_derived(
+                ROCPROF_950,
+                256,
+                2.4,
+                fp32=(256, f"{_PACKED}; clock: {_HOT_CHIPS}"),
+                fp32_matrix=(256, f"clock: {_HOT_CHIPS}"),
+                bf16=(4096, f"clock: {_HOT_CHIPS}"),
+                fp8=(8192, f"clock: {_HOT_CHIPS}"),
+            ),
+            **_peaks(ROCPROF_950, xf32=_NO_XF32),
+        },
         known_as=("MI355X",),
     ),
     "RX 7900 XTX": Chip(
         name="Radeon RX 7900 XTX",
         target="gfx1100",
-        units=Figure(96, "CUs", ROCM_SPECS),
-        memory_gb=Figure(24, "GB", ROCM_SPECS),
-        bandwidth_tb=Figure(0.96, "TB/s", ROCM_SPECS),
-        l2_mb=Figure(6, "MB", ROCM_SPECS),
-        mall_mb=Figure(96, "MB", ROCM_SPECS),
+        units=ROCM_SPECS.figure(96, "CUs"),
+        memory_gb=ROCM_SPECS.figure(24, "GB"),
+        bandwidth_tb=RX_7900_REVIEW.figure(0.96, "TB/s"),
+        l2_mb=ROCM_SPECS.figure(6, "MB"),
+        mall_mb=ROCM_SPECS.figure(96, "MB"),
         link_gb=_NO_LINK,
-        peaks=_peaks(
-            ROCM_SPECS, fp32=61.4, fp32_matrix="no FP32 matrix instructions", xf32=_NO_XF32, bf16=122.9, fp8=_NO_FP8
-        ),
+        peaks={
+            **_peaks(RADEONS, f"96 CUs x 256 FLOP of a clock and CU x 2.5 GHz: {_DUAL}", fp32=61.4),
+            **_peaks(RADEONS, "the page's FP16; WMMA takes BF16 at the same rate", bf16=122.9),
+            **_peaks(RADEONS, fp32_matrix=_NO_FP32_MATRIX, xf32=_NO_XF32, fp8=_NO_FP8),
+        },
         known_as=("7900", "XTX"),
     ),
     "RX 9070 XT": Chip(
         name="Radeon RX 9070 XT",
         target="gfx1201",
-        units=Figure(64, "CUs", ROCM_SPECS),
-        memory_gb=Figure(16, "GB", ROCM_SPECS),
-        bandwidth_tb=unknown("TB/s"),
-        l2_mb=unknown("MB"),
-        mall_mb=unknown("MB"),
+        units=ROCMINFO_9070.figure(64, "CUs"),
+        memory_gb=RADEONS.figure(16, "GB"),
+        bandwidth_tb=unknown("TB/s", "sources differ: 624 to 640 GB/s"),
+        l2_mb=ROCMINFO_9070.figure(8, "MB"),
+        mall_mb=ROCMINFO_9070.figure(64, "MB"),
         link_gb=_NO_LINK,
-        peaks=_peaks(
-            ROCM_SPECS, fp32=48.7, fp32_matrix="no FP32 matrix instructions", xf32=_NO_XF32, bf16=194.6, fp8=389
-        ),
+        peaks={
+            **_peaks(RADEONS, f"64 CUs x 256 FLOP of a clock and CU x 2.97 GHz: {_DUAL}", fp32=48.7),
+            **_peaks(RADEONS, "derived: an eighth of the page's 1,557 TOPS of sparse INT4", bf16=194.6),
+            **_peaks(RADEONS, "derived: a quarter of the page's 1,557 TOPS of sparse INT4", fp8=389),
+            **_peaks(RADEONS, fp32_matrix=_NO_FP32_MATRIX, xf32=_NO_XF32),
+        },
         known_as=("9070", "XT"),
     ),
 }

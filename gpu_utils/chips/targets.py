@@ -8,10 +8,12 @@ Over 400 lines because it is a table: one row for each target, with its sources.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gpu_utils.chips.figure import Figure, unknown
+from gpu_utils.chips.source import Source
 from gpu_utils.chips.table import Table
 from gpu_utils.errors import UnknownName
 
@@ -97,7 +99,7 @@ class Target:
     chip             of CHIPS: the product that stands for it where a figure of a whole chip is needed
     cache            the L2 of that chip; None where the target is not executed
     executed         whether a virtual GPU executes it
-    source           where the limits come from
+    sources          limit -> the source that says it
     """
 
     name: str
@@ -123,7 +125,7 @@ class Target:
     chip: str
     cache: Cache | None = None
     executed: bool = False
-    source: str
+    sources: Mapping[str, Source]
 
     def __post_init__(self) -> None:
         if not self.name.startswith(FAMILIES[self.family].name):
@@ -135,6 +137,11 @@ class Target:
     def vendor(self) -> str:
         """ "nvidia" or "amd"."""
         return FAMILIES[self.family].vendor
+
+    @property
+    def source(self) -> str:
+        """Where its limits come from, all sources in one line; docs/facts.md has them limit by limit."""
+        return "; ".join(dict.fromkeys(source.where for source in self.sources.values()))
 
     @property
     def isa(self) -> str:
@@ -189,35 +196,63 @@ def capability_of(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-_CUDA = (
-    "CUDA programming guide, compute capabilities: 64K 32-bit registers an SM, 255 a thread, 32 lanes; "
-    "1 KB of shared memory a block is the system's; NVIDIA's cuda_occupancy.h, which comes with Triton: "
-    "256 registers and 128 bytes at a time"
+_DAY = "2026-11-22"
+_GUIDE = Source("CUDA C++ programming guide, compute capabilities", _DAY, "not opened")
+_OCCUPANCY = Source("NVIDIA's cuda_occupancy.h, which comes with Triton 3.7", _DAY)
+_BLACKWELL = Source(
+    "NVIDIA's Blackwell tuning guide, as quoted in github.com/NVIDIA/cudnn-frontend pull 1164", _DAY, "excerpt"
 )
-_LLVM = (
-    "LLVM AMDGPUBaseInfo.cpp for registers, waves, barriers and what LDS is handed out in; "
-    "LDS per block: Triton's AMD TargetInfo"
+_QUERY_5090 = Source("device query printed in aikitoria/open-gpu-kernel-modules, issue 1", _DAY, "not opened")
+_LLVM = Source("LLVM AMDGPUBaseInfo.cpp", _DAY, "excerpt")
+_TRITON = Source("Triton's AMD TargetInfo", _DAY, "not opened")
+_SPECS = Source("ROCm docs/reference/gpu-arch-specs.rst", _DAY)
+_SPECS_NEW = Source("rocm.docs.amd.com/en/7.13.0-preview/reference/gpu-specs.html", _DAY, "excerpt")
+_PIPELINES = Source("ROCm Compute Profiler docs/conceptual/pipeline-descriptions.rst", _DAY)
+_SECTOR = Source(
+    "Nsight Compute profiling guide: a line of 128 bytes has four sectors of 32, each filled on its own",
+    _DAY,
+    "not opened",
 )
-_WGP = f"{_LLVM}; 128 KiB of LDS a WGP of two CUs: ROCm docs/reference/gpu-arch-specs.rst"
-_NCU = "Nsight Compute profiling guide: a line of 128 bytes has four sectors of 32, each filled on its own"
-_KFD_MI200 = "Linux drivers/gpu/drm/amd/amdkfd/kfd_crat.c, aldebaran_cache_info"
-_KFD_RDNA = "Linux kfd_crat.c for gfx10; ROCm Compute Profiler counts 128 bytes for a cache access on gfx115x"
-_GFX942_LINE = "public profiling tools for gfx942 take 128 bytes for one TCP_TOTAL_CACHE_ACCESSES"
-_XCDS = (
-    "Modular docs, chiplet_transform_chunked: 8 XCDs on MI300X and MI355X, each with an L2, blocks dealt round-robin"
+_KFD_MI200 = Source("Linux drivers/gpu/drm/amd/amdkfd/kfd_crat.c, aldebaran_cache_info", _DAY, "not opened")
+_KFD_RDNA = Source(
+    "Linux kfd_crat.c for gfx10; ROCm Compute Profiler counts 128 bytes for a cache access on gfx115x",
+    _DAY,
+    "not opened",
 )
-_EA = "ROCm MI200 counters: the L2 reads from memory in requests of 32 or 64 bytes"
-_ONE = Figure(
-    1, "caches", "ROCm docs/reference/gpu-arch-specs.rst, which lists one L2 for the device (of MI250X: for a GCD)"
+_PROFILER = "AMD's rocprofiler-compute, analysis_configs/{}/1600_vector_l1_data_cache.yaml in ROCm/rocm-systems"
+_DEALT = Source(
+    "Modular docs, chiplet_transform_chunked: 8 XCDs on MI300X and MI355X, each with an L2, blocks dealt round-robin",
+    _DAY,
+    "not opened",
 )
-_EIGHT = Figure(8, "caches", _XCDS)
+_EA = Source("ROCm docs/conceptual/gpu-arch/mi300-mi200-performance-counters.rst", _DAY)
+_L2_PROFILER = Source("ROCm Compute Profiler docs/conceptual/l2-cache.rst", _DAY)
+_LINES_128 = (
+    "the counter TCP_TOTAL_CACHE_ACCESSES times 128; its documentation still says lines of 64 for MI accelerators"
+)
+_ONE = _SPECS.figure(1, "caches", "it lists one L2 for the device (of MI250X: for a GCD)")
+_EIGHT = _DEALT.figure(8, "caches")
 
 _SECTORS = Cache(
-    line=Figure(128, "bytes", _NCU),
-    fill=Figure(32, "bytes", _NCU),
+    line=_SECTOR.figure(128, "bytes"),
+    fill=_SECTOR.figure(32, "bytes"),
     ways=unknown("lines"),
-    parts=Figure(1, "caches", _NCU),
+    parts=_SECTOR.figure(1, "caches", "the model's choice: an A100's two partitions see each other"),
 )
+
+# Limit -> who says it. A row that differs in a limit names its own source for it.
+_OF_SM: Mapping[str, Source] = {
+    **dict.fromkeys(("lanes", "registers", "registers_max", "waves_per_simd"), _GUIDE),
+    **dict.fromkeys(("shared_per_block", "shared_per_unit", "shared_reserved"), _GUIDE),
+    **dict.fromkeys(("simds", "granule", "shared_granule", "blocks_per_unit", "scalars"), _OCCUPANCY),
+}
+_OF_AMD: Mapping[str, Source] = {
+    **dict.fromkeys(("registers", "granule", "registers_max", "waves_per_simd", "blocks_per_unit"), _LLVM),
+    **dict.fromkeys(("scalars", "shared_granule", "shared_reserved"), _LLVM),
+    "shared_per_block": _TRITON,
+}
+_OF_CDNA: Mapping[str, Source] = {**_OF_AMD, "lanes": _SPECS, "simds": _PIPELINES, "shared_per_unit": _SPECS}
+_OF_RDNA: Mapping[str, Source] = {**_OF_AMD, "lanes": _SPECS, "simds": _LLVM, "shared_per_unit": _SPECS}
 
 # What the rows below share; a row that differs says so itself.
 _SM: dict[str, Any] = {
@@ -230,7 +265,7 @@ _SM: dict[str, Any] = {
     "shared_granule": 128,
     "shared_reserved": 1 * KIB,
     "scalars": None,
-    "l1_line": Figure(32, "bytes", _NCU),
+    "l1_line": _SECTOR.figure(32, "bytes"),
     "banks": 32,
     "cache": _SECTORS,
 }
@@ -246,7 +281,7 @@ _CDNA: dict[str, Any] = {
     "blocks_per_unit": 16,
     "scalars": 800,
     "matrix": ("mfma",),
-    "source": _LLVM,
+    "sources": _OF_CDNA,
 }
 _RDNA: dict[str, Any] = {
     "lanes": 32,
@@ -263,7 +298,7 @@ _RDNA: dict[str, Any] = {
     "scalars": None,
     "banks": 32,
     "matrix": ("wmma",),
-    "source": _WGP,
+    "sources": _OF_RDNA,
 }
 
 _ROWS = (
@@ -279,7 +314,7 @@ _ROWS = (
         inputs=("f16", "bf16", "tf32", "f64", "i8"),
         chip="A100",
         executed=True,
-        source=f"{_CUDA}; Ampere tuning guide for 64 warps and 32 blocks an SM",
+        sources=_OF_SM,
     ),
     Target(
         **_SM,
@@ -293,7 +328,7 @@ _ROWS = (
         inputs=("f16", "bf16", "tf32", "f64", "i8", "fp8"),
         chip="L40",
         executed=True,
-        source=f"{_CUDA}; Ada tuning guide for 48 warps and 24 blocks an SM",
+        sources=_OF_SM,
     ),
     Target(
         **_SM,
@@ -307,7 +342,7 @@ _ROWS = (
         inputs=("f16", "bf16", "tf32", "f64", "i8", "fp8"),
         chip="H100",
         executed=True,
-        source=f"{_CUDA}; Hopper tuning guide for 64 warps and 32 blocks an SM",
+        sources=_OF_SM,
     ),
     Target(
         **_SM,
@@ -320,7 +355,7 @@ _ROWS = (
         matrix=("mma", "tcgen05"),
         inputs=("f16", "bf16", "tf32", "f64", "i8", "fp8", "f8f6f4"),
         chip="B200",
-        source=f"{_CUDA}; as sm_90; shared memory of B200 has no confirmed source of its own",
+        sources={**_OF_SM, **dict.fromkeys(("shared_per_block", "shared_per_unit", "shared_reserved"), _BLACKWELL)},
     ),
     Target(
         **_SM,
@@ -334,7 +369,7 @@ _ROWS = (
         inputs=("f16", "bf16", "tf32", "f64", "i8", "fp8", "f8f6f4"),
         chip="RTX 5090",
         executed=True,
-        source=f"{_CUDA}, and 24 blocks an SM; device query of an RTX 5090 for 1536 threads and 100 KB an SM",
+        sources={**_OF_SM, **dict.fromkeys(("waves_per_simd", "shared_per_unit"), _QUERY_5090)},
     ),
     Target(
         **_CDNA,
@@ -342,15 +377,15 @@ _ROWS = (
         shared_per_block=64 * KIB,
         shared_per_unit=64 * KIB,
         shared_granule=512,
-        l1_line=Figure(64, "bytes", _KFD_MI200),
+        l1_line=Source(_PROFILER.format("gfx90a"), _DAY).figure(64, "bytes", "the counter times 64"),
         banks=32,
         fp8="none",
         inputs=("i8", "f16", "bf16", "f32", "f64"),
         flushes_halves=True,
         chip="MI250X",
         cache=Cache(
-            line=Figure(128, "bytes", _KFD_MI200),
-            fill=Figure(64, "bytes", _EA),
+            line=_L2_PROFILER.figure(128, "bytes"),
+            fill=_EA.figure(64, "bytes", "the L2 reads from memory in requests of 32 or 64 bytes"),
             ways=unknown("lines"),
             parts=_ONE,
         ),
@@ -362,7 +397,7 @@ _ROWS = (
         shared_per_block=64 * KIB,
         shared_per_unit=64 * KIB,
         shared_granule=512,
-        l1_line=Figure(128, "bytes", _GFX942_LINE),
+        l1_line=Source(_PROFILER.format("gfx942"), _DAY).figure(128, "bytes", _LINES_128),
         banks=32,
         fp8="fnuz",
         inputs=("i8", "f16", "bf16", "f32", "f64", "fp8", "xf32"),
@@ -371,12 +406,12 @@ _ROWS = (
         executed=True,
     ),
     Target(
-        **_CDNA,
+        **{**_CDNA, "sources": {**_OF_CDNA, "shared_per_unit": _SPECS_NEW, "lanes": _SPECS_NEW}},
         name="gfx950",
         shared_per_block=160 * KIB,
         shared_per_unit=160 * KIB,
         shared_granule=1280,
-        l1_line=unknown("bytes"),
+        l1_line=Source(_PROFILER.format("gfx950"), _DAY).figure(128, "bytes", _LINES_128),
         banks=64,
         fp8="ocp",
         inputs=("i8", "f16", "bf16", "f32", "f64", "fp8", "f8f6f4"),
@@ -388,11 +423,11 @@ _ROWS = (
         **_RDNA,
         name="gfx1100",
         family="gfx11",
-        l1_line=Figure(128, "bytes", _KFD_RDNA),
+        l1_line=_KFD_RDNA.figure(128, "bytes"),
         fp8="none",
         inputs=("i8", "f16", "bf16"),
         chip="RX 7900 XTX",
-        cache=Cache(line=Figure(128, "bytes", _KFD_RDNA), fill=unknown("bytes"), ways=unknown("lines"), parts=_ONE),
+        cache=Cache(line=_KFD_RDNA.figure(128, "bytes"), fill=unknown("bytes"), ways=unknown("lines"), parts=_ONE),
         executed=True,
     ),
     Target(

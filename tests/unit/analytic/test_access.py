@@ -14,6 +14,7 @@ from gpu_utils.analytic.access import SHAPES, bank_conflicts, bank_cycles, coale
 from gpu_utils.analytic.expression import addresses
 from gpu_utils.chips import TARGETS
 from gpu_utils.chips.banks import ACCESSES, BANKS, SIZES, plain, service
+from gpu_utils.chips.source import is_dated
 from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.errors import BadArgument, UnknownName
 from gpu_utils.virtual import virtual_gpu
@@ -153,7 +154,7 @@ def test_each_access_of_a_target_serves_every_lane_in_one_phase_and_fills_its_ba
         assert len({len(phase) for phase in row.phases}) == 1
         assert row.together * (16 if size == 12 else size) <= 4 * row.banks
         assert row.banks <= TARGETS[target].banks
-        assert row.source.dated
+        assert is_dated(row.source.when)
     assert set(BANKS[target]) == {(way, size) for way in ACCESSES for size in SIZES}
 
 
