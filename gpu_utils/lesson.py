@@ -31,6 +31,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Targets and compilers": {
         "gpu_utils.chips": ("TARGETS",),
         "gpu_utils.chips.caches": ("L2_OF_TARGET",),
+        "gpu_utils.chips.facts": ("FACTS",),
         "gpu_utils.compiler": ("resources",),
         "gpu_utils.compiler.clang": ("compile_cpp",),
         "gpu_utils.compiler.hipify": ("hipify",),

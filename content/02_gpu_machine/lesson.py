@@ -1171,7 +1171,7 @@ for name in ("H100", "H800", "H20"):
     for label, figure in {"bf16": chip.peak_figure("bf16"), **figures}.items():
         print(f"   {label:10} {figure}")
 try:
-    roofline("B200", "bf16")
+    roofline("MI325X", "bf16")
 except UnknownFigure as unknown:
     print(f"\nwhat is not in the registry is not guessed:\n{unknown}")
 print(f"\nMI300X: {CHIPS['MI300X'].note}")

@@ -207,6 +207,7 @@ _LLVM = Source("LLVM AMDGPUBaseInfo.cpp", _DAY, "excerpt")
 _TRITON = Source("Triton's AMD TargetInfo", _DAY, "not opened")
 _SPECS = Source("ROCm docs/reference/gpu-arch-specs.rst", _DAY)
 _SPECS_NEW = Source("rocm.docs.amd.com/en/7.13.0-preview/reference/gpu-specs.html", _DAY, "excerpt")
+_SPECS_RDNA4 = Source("rocm.docs.amd.com/en/latest/reference/gpu-specs.html", _DAY, "not opened")
 _PIPELINES = Source("ROCm Compute Profiler docs/conceptual/pipeline-descriptions.rst", _DAY)
 _SECTOR = Source(
     "Nsight Compute profiling guide: a line of 128 bytes has four sectors of 32, each filled on its own",
@@ -431,7 +432,7 @@ _ROWS = (
         executed=True,
     ),
     Target(
-        **_RDNA,
+        **{**_RDNA, "sources": {**_OF_RDNA, "lanes": _SPECS_RDNA4, "shared_per_unit": _SPECS_RDNA4}},
         name="gfx1201",
         family="gfx12",
         l1_line=unknown("bytes"),

@@ -182,7 +182,7 @@ def test_a_chip_is_added_by_the_space_bar_and_one_without_a_figure_is_grey(noteb
     cell.locator('label:has-text("MI355X") input').focus()
     notebook.page.keyboard.press("Space")
     notebook.await_words("roofline", "Instinct MI355X: 2.52 PFLOP/s")
-    assert cell.locator('label:has-text("B200 (bandwidth: no confirmed source)") input').is_disabled()
+    assert cell.locator('label:has-text("MI325X (bandwidth: no confirmed source)") input').is_disabled()
 
 
 def test_longer_sequences_fill_the_memory(notebook):

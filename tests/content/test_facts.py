@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 
 import pytest
 
 from gpu_utils.analytic.access import SHAPES
+from gpu_utils.chips import TARGETS, Figure
 from gpu_utils.chips.caches import L2_OF_TARGET
+from gpu_utils.chips.source import is_dated
 from gpu_utils.course import facts_page
 from gpu_utils.course.cells import parse_cells
 from gpu_utils.course.facts import boxes, is_origin, problems, sourced
@@ -28,6 +31,44 @@ def test_every_figure_of_the_registry_has_a_source_or_says_why_there_is_none():
     figures = list(facts_page.registry())
     assert len({owner for owner, _, _ in figures}) > 20
     assert any(figure.value is None for _, _, figure in figures)
+
+
+@pytest.mark.parametrize(
+    ("where", "when", "said"),
+    [
+        ("a data sheet of 2024", "", "was looked up on ''; expected a day"),
+        ("a data sheet of 2024", "last week", "was looked up on 'last week'"),
+        ("a data sheet of 2024", "2026-11-22, heard of it", "was looked up on '2026-11-22, heard of it'"),
+        ("NVIDIA", "2026-11-22", "which does not say where"),
+    ],
+)
+def test_a_figure_whose_source_has_no_place_or_no_day_is_found(monkeypatch, where, when, said):
+    figure = Figure(80, "GB", where, when=when)
+    monkeypatch.setattr(facts_page, "registry", lambda: iter([("H100", "memory", figure)]))
+    (problem,) = facts_page.registry_problems()
+    assert problem.startswith("H100: memory")
+    assert said in problem
+
+
+def test_a_limit_of_a_target_without_a_source_is_found(monkeypatch):
+    row = TARGETS["sm_90"]
+    bare = replace(row, sources={name: source for name, source in row.sources.items() if name != "granule"})
+    monkeypatch.setattr(facts_page, "TARGETS", {"sm_90": bare})
+    assert facts_page.registry_problems() == ["sm_90: granule has the source '', which does not say where"]
+
+
+def test_every_row_of_the_page_that_has_a_value_has_a_source_and_a_day():
+    heads: list[str] = []
+    rows = 0
+    for line in facts_page.place(HERE).read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split(" | ")] if line.startswith("| ") else []
+        heads = (heads or cells) if cells else []
+        row = dict(zip(heads, [cell.strip() for cell in line[2:-2].split(" | ")], strict=False)) if cells else {}
+        if row.get("value", "value") not in ("value", "---", "-") and "looked up" in row:
+            assert is_dated(row["looked up"]), line
+            assert row["source"], line
+            rows += 1
+    assert rows > 150
 
 
 def test_the_page_of_facts_is_what_its_sources_make():

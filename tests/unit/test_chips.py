@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -61,13 +62,30 @@ def test_peaks_are_dense_not_sparse():
 
 
 def test_an_unknown_figure_is_none_and_says_why():
-    b200 = CHIPS["B200"]
-    assert b200.bandwidth is None
-    assert b200.ridge("bf16") is None
-    assert b200.bandwidth_tb.note == "no confirmed source"
+    mi325x = CHIPS["MI325X"]
+    assert mi325x.bandwidth is None
+    assert mi325x.ridge("bf16") is None
+    assert mi325x.bandwidth_tb.note == "no confirmed source"
     assert CHIPS["A100"].peak("fp8") is None
     assert CHIPS["A100"].peak_figure("fp8").note == "no FP8 matrix instructions"
     assert CHIPS["MI300X"].peak("float16") is None
+
+
+@pytest.mark.parametrize(("key", "cus", "ghz"), [("MI210", 104, 1.7), ("MI250X", 110, 1.7), ("MI355X", 256, 2.4)])
+def test_a_derived_peak_shows_the_formula_that_gives_it(key, cus, ghz):
+    chip = CHIPS[key]
+    for name in ("fp32", "fp32_matrix", "bf16", "fp8"):
+        figure = chip.peak_figure(name)
+        if figure.value is not None:
+            found = re.search(r"derived: (\d+) CUs x ([\d,]+) FLOP of a clock and CU x ([\d.]+) GHz", figure.note)
+            assert (int(found[1]), float(found[3])) == (cus, ghz), name
+            assert figure.value == round(cus * int(found[2].replace(",", "")) * ghz / 1000, 1)
+            assert chip.units.value == cus
+
+
+def test_vector_peaks_of_amd_say_whether_they_count_plain_packed_or_dual_issued_instructions():
+    for key in ("MI210", "MI250X", "MI300X", "MI355X", "RX 7900 XTX", "RX 9070 XT"):
+        assert re.search(r"plain FMA|packed FP32|dual-issued", CHIPS[key].peak_figure("fp32").note), key
 
 
 def test_the_ridge_is_peak_over_bandwidth():
