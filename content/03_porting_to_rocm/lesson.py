@@ -1233,8 +1233,7 @@ else:
 # >
 # > - The capability (9, 0) means Hopper with FP8 and MI200 without; code that compared it chose the wrong kernels.
 # >   (source: [vllm #40620](https://github.com/vllm-project/vllm/issues/40620),
-# >   [torchtitan #4778](https://github.com/pytorch/torchtitan/issues/4778),
-# >   [hipBLASLt #1539](https://github.com/ROCm/hipBLASLt/issues/1539))
+# >   [torchtitan #4778](https://github.com/pytorch/torchtitan/issues/4778))
 # > - `gcnArchName` exists in CUDA builds and holds the name of the device. (source: pytorch,
 # >   torch/csrc/cuda/Module.cpp)
 # > - `torch.cuda`, the device string "cuda" and the process group "nccl" are the names on ROCm, too; `torch.hip` does
@@ -1274,7 +1273,6 @@ for variables in ({ROCR: "4,5,6,7", HIP: "4,5"}, {ROCR: "4,5,6,7", HIP: "0,1"}, 
 # > **Facts: the environment of an AMD node**
 # >
 # > - The layers compose: indices of `HIP_VISIBLE_DEVICES` count within `ROCR_VISIBLE_DEVICES`. (source:
-# >   [ROCm, GPU isolation techniques](https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html),
 # >   [pytorch #142292](https://github.com/pytorch/pytorch/pull/142292))
 # > - Frameworks that set one of the variables while another was set saw no GPU, or the wrong one. (source:
 # >   [ray #52701](https://github.com/ray-project/ray/issues/52701),
