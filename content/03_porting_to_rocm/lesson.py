@@ -621,8 +621,7 @@ for target in ("sm_80", "gfx942"):
 # >
 # > - This message is Triton's own, from the moment when it loads a compiled kernel. Serving frameworks met it on
 # >   MI300X with tiles that were tuned on NVIDIA: `Required: 73728, Hardware limit: 65536`. (source:
-# >   [vllm #17744](https://github.com/vllm-project/vllm/issues/17744),
-# >   [vllm #12498](https://github.com/vllm-project/vllm/issues/12498))
+# >   [vllm #17744](https://github.com/vllm-project/vllm/pull/17744))
 # > - `num_stages=0` used to switch AMD's pipeline on; since October 2024 0 and 1 mean none and 2 or more pipeline.
 # >   (source: [triton #4845](https://github.com/triton-lang/triton/pull/4845))
 # > - AMD recommends `num_stages=2` for a kernel with one matrix product, and 1 for two fused products or none.

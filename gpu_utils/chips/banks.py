@@ -38,6 +38,9 @@ _CUDA = Source(
 _RULE = Source("the rule that textbooks give", _DAY)
 
 _NOT_MEASURED = "not measured: lanes in order, as many as fill the banks once"
+_ITS_CLOCKS = (
+    "the file says the number of banks; its groups are clocks of a port, of half as many lanes as measured phases"
+)
 _RDNA = (
     "AMD's HIP documentation (hardware implementation, since pull 3114 of ROCm/rocm-systems) says 64 banks for RDNA2 "
     "and later: those of both halves of a WGP. Measured with one wave are 32, and the course takes these."
@@ -134,7 +137,7 @@ def _gfx942() -> dict[tuple[str, int], Service]:
         **{("read", size): plain(32, size, 64, _MEASURED) for size in (4, 8)},
         ("read", 12): _dealt(32, _EIGHTS, 64, _ROCROLLER, as_950),
         ("read", 16): _dealt(32, _EIGHTS, 64, _MEASURED, said),
-        **{("write", size): plain(32, size, 64, _ROCROLLER, _NOT_MEASURED) for size in (4, 8, 12)},
+        **{("write", size): plain(32, size, 64, _ROCROLLER, f"{_ITS_CLOCKS}; {_NOT_MEASURED}") for size in (4, 8, 12)},
         ("write", 16): plain(32, 16, 64, _GUIDE),
     }
 
@@ -150,10 +153,16 @@ def _gfx950() -> dict[tuple[str, int], Service]:
         ("read", 8): plain(64, 8, 64, _MEASURED, agree),
         ("read", 12): _dealt(32, _EIGHTS, 64, _HIPKITTENS, _HIP_950),
         ("read", 16): _dealt(64, _SIXTEENS, 64, _MEASURED, agree),
-        ("write", 4): plain(32, 4, 64, _ROCROLLER, f"{_HIP_950} The course takes AMD's model."),
+        ("write", 4): plain(
+            32, 4, 64, _ROCROLLER, f"{_HIP_950} The course takes AMD's model: {_ITS_CLOCKS}; {_NOT_MEASURED}"
+        ),
         ("write", 8): plain(32, 8, 64, _HIPKITTENS, _HIP_950),
-        ("write", 12): plain(32, 12, 64, _ROCROLLER, f"{_HIP_950} The course takes AMD's model."),
-        ("write", 16): plain(32, 16, 64, _ROCROLLER, f"{_HIP_950} The course takes AMD's model."),
+        ("write", 12): plain(
+            32, 12, 64, _ROCROLLER, f"{_HIP_950} The course takes AMD's model: {_ITS_CLOCKS}; {_NOT_MEASURED}"
+        ),
+        ("write", 16): plain(
+            32, 16, 64, _ROCROLLER, f"{_HIP_950} The course takes AMD's model: {_ITS_CLOCKS}; {_NOT_MEASURED}"
+        ),
     }
 
 

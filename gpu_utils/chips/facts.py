@@ -40,8 +40,8 @@ FACTS: Mapping[str, Fact] = Table(
     "fact",
     {
         "simd_cdna": Fact(
-            "A SIMD of CDNA is 16 lanes wide, so one vector instruction of a wavefront of 64 takes four cycles. With "
-            "four SIMDs, a CU starts one such instruction in every cycle.",
+            "A SIMD of CDNA is 16 lanes wide, so one vector instruction of a wavefront of 64 takes four cycles. "
+            "The four SIMDs of a CU have 64 lanes together.",
             _HIP,
             "the same page says of CDNA3 that its pipelines do 256 operations a cycle and CU",
         ),

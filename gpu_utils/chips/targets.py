@@ -244,8 +244,10 @@ _SECTORS = Cache(
 # Limit -> who says it. A row that differs in a limit names its own source for it.
 _OF_SM: Mapping[str, Source] = {
     **dict.fromkeys(("lanes", "registers", "registers_max", "waves_per_simd"), _GUIDE),
-    **dict.fromkeys(("shared_per_block", "shared_per_unit", "shared_reserved"), _GUIDE),
-    **dict.fromkeys(("simds", "granule", "shared_granule", "blocks_per_unit", "scalars"), _OCCUPANCY),
+    **dict.fromkeys(("shared_per_block", "shared_reserved"), _GUIDE),
+    **dict.fromkeys(
+        ("shared_per_unit", "simds", "granule", "shared_granule", "blocks_per_unit", "scalars"), _OCCUPANCY
+    ),
 }
 _OF_AMD: Mapping[str, Source] = {
     **dict.fromkeys(("registers", "granule", "registers_max", "waves_per_simd", "blocks_per_unit"), _LLVM),
