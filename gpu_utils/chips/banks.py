@@ -143,7 +143,7 @@ def _gfx942() -> dict[tuple[str, int], Service]:
 
 
 def _gfx950() -> dict[tuple[str, int], Service]:
-    agree = "measured alike in HipKittens (analysis/paper_experiments/phases) and modelled so in AMD's rocRoller"
+    agree = "measured alike in HipKittens (analysis/paper_experiments/phases); AMD's rocRoller counts 64 banks, too"
     narrow = (
         "AMD's HIP documentation says 64 banks, too; AMD's rocRoller counts 32 for all but reads of 8 and 16 bytes. "
         "The course takes what was measured."
