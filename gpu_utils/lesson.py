@@ -54,7 +54,6 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.analytic.visibility": ("visible",),
     },
     "The language model": {
-        "gpu_utils.model": ("gpt2",),
         "gpu_utils.model.corpus": ("load_corpus",),
         "gpu_utils.model.costs": (
             "activation_bytes",
@@ -73,11 +72,13 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "from_pretrained",
             "generate",
             "load_transformers",
+            "to_transformers",
         ),
         "gpu_utils.model.parity": ("agreement", "parity"),
         "gpu_utils.model.records": ("RunRecord", "latest_record", "load_record", "save_record"),
         "gpu_utils.model.training": (
             "PRESETS",
+            "Batches",
             "TrainConfig",
             "default_preset",
             "learning_rate",
@@ -86,6 +87,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "Material of the course": {
+        "gpu_utils.ui.written": ("when_written",),
         "gpu_utils.course.paths": ("unit_folder",),
         "gpu_utils.exercises.u03_porting_to_rocm.hipify_project": ("cuda_project", "hipified_project"),
         "gpu_utils.exercises.u03_porting_to_rocm.triage_collect": ("public_logs",),

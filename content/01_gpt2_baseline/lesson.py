@@ -666,7 +666,8 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 # - "Language Models are Unsupervised Multitask Learners" (2019), the GPT-2 paper:
 #   https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf
 # - "PaLM: Scaling Language Modeling with Pathways", appendix B, for MFU: https://arxiv.org/abs/2204.02311
-# - "Reducing Activation Recomputation in Large Transformer Models", for activation memory: https://arxiv.org/abs/2205.05198
+# - "Reducing Activation Recomputation in Large Transformer Models", for activation memory:
+# https://arxiv.org/abs/2205.05198
 # - "Decoupled Weight Decay Regularization", for AdamW: https://arxiv.org/abs/1711.05101
 # - "DeepSeek-V3 Technical Report": https://arxiv.org/abs/2412.19437
 #

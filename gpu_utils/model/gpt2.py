@@ -328,6 +328,8 @@ def to_transformers(model: GPT2) -> Any:
             attn_pdrop=0.0,
             embd_pdrop=0.0,
             resid_pdrop=0.0,
+            bos_token_id=None,  # the default, 50256, is in no small vocabulary
+            eos_token_id=None,
         )
     ).to(model.wte.weight)
     state = {f"transformer.{n}": w.T if n.endswith(_TRANSPOSED) else w for n, w in model.state_dict().items()}

@@ -33,8 +33,8 @@ from tests.content.conftest import answer_cell, lab_cells
 PLANNED = {
     "00": ("vector_add", "saxpy", "platform"),
     "01": (
-        *("attention", "mlp", "block", "init", "param_count", "flops_per_token"),
-        *("grad_accumulation", "lr_schedule", "kv_cache", "activation_memory"),
+        *("attention", "mlp", "block", "init", "logits", "param_count", "flops_per_token"),
+        *("grad_accumulation", "lr_schedule", "train_step", "kv_cache", "activation_memory"),
     ),
     "02": (
         *("transactions", "bank_conflicts", "divergence", "occupancy_nvidia", "occupancy_amd"),

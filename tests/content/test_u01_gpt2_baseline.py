@@ -7,9 +7,11 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.attention.bias import causal_lower_right
 from torch.utils.flop_counter import FlopCounterMode
 
 from gpu_utils import exercises
+from gpu_utils.exercises.u01_gpt2_baseline import activation_memory
 from gpu_utils.grading.check import check
 from gpu_utils.model import costs, gpt2
 from gpu_utils.model.training import learning_rate
@@ -52,10 +54,30 @@ def test_init_asks_for_the_tensors_of_the_library(config):
 
 
 @each_config
-def test_parameters_are_those_of_the_library(config):
-    sizes = (config.vocab_size, config.n_positions, config.n_embd, config.n_layer)
+def test_unchanged_parameters_are_those_of_the_library(config):
+    ends = (config.vocab_size, config.n_positions, config.n_embd, config.n_layer, config.n_head)
     counted = sum(p.numel() for p in gpt2.GPT2(config).parameters())
-    assert reference("param_count")(*sizes) == counted == costs.param_count(config)
+    unchanged = reference("param_count")(*ends, n_kv_head=config.n_head, gated=False, multiple=4)
+    assert unchanged == {"hidden": 4 * config.n_embd, "parameters": counted}
+    assert counted == costs.param_count(config)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_changed_block_has_the_parameters_of_its_layers(gated):
+    d, heads, kv_heads, multiple = 48, 6, 2, 5
+    answer = reference("param_count")(101, 20, d, 3, heads, n_kv_head=kv_heads, gated=gated, multiple=multiple)
+
+    def block(hidden, kv_heads, gated):
+        kv, linear = kv_heads * d // heads, torch.nn.Linear
+        attention = [linear(d, d), linear(d, kv), linear(d, kv), linear(d, d)]
+        mlp = [linear(d, hidden) for _ in range(1 + gated)] + [linear(hidden, d)]
+        layers = torch.nn.ModuleList([*attention, *mlp, torch.nn.LayerNorm(d), torch.nn.LayerNorm(d)])
+        return sum(p.numel() for p in layers.parameters())
+
+    most, hidden = block(4 * d, heads, False), answer["hidden"]
+    assert hidden % multiple == 0
+    assert block(hidden, kv_heads, gated) <= most < block(hidden + multiple, kv_heads, gated)
+    assert answer["parameters"] == (101 + 20 + 2) * d + 3 * block(hidden, kv_heads, gated)
 
 
 @each_config
@@ -71,6 +93,49 @@ def test_flops_are_those_that_torch_counts(config):
     assert answer["flops"] * tokens.numel() == counter.get_total_flops()
     assert answer["flops"] == costs.flops_per_token(config, T)
     assert answer["mfu"] == pytest.approx(2e-6 * answer["flops"])
+
+
+@each_config
+def test_from_the_crossing_on_attention_s_own_products_are_most_of_what_torch_counts(config):
+    answer = reference("flops_per_token")(
+        config.n_layer, config.n_embd, config.vocab_size, 1, tokens_per_second=1.0, peak_flops=1.0
+    )
+
+    def share_of_attention(T):
+        sizes = gpt2.GPT2Config(config.vocab_size, T, config.n_embd, config.n_layer, config.n_head)
+        with torch.device("meta"), FlopCounterMode(display=False) as counter:
+            gpt2.GPT2(sizes, attention="explicit")(torch.zeros(1, T, dtype=torch.int64))
+        counted = counter.get_flop_counts()["Global"]
+        return counted[torch.ops.aten.bmm] / sum(counted.values())
+
+    crossing = answer["attention_from"]
+    assert share_of_attention(crossing) > 0.5 >= share_of_attention(crossing - 1)
+
+
+@each_config
+def test_logits_are_those_of_the_library_with_and_without_a_past(config):
+    model = gpt2.GPT2(config).double()
+    weights = {**model.state_dict(), "lm_head.weight": model.wte.weight.detach()}
+    tokens = torch.randint(config.vocab_size, (2, 9), generator=torch.Generator().manual_seed(2))
+    whole = reference("logits")(tokens, weights, config.n_layer, config.n_head, 0)
+    torch.testing.assert_close(whole, model(tokens).detach())
+
+
+def test_positions_of_logits_start_where_they_are_told():
+    weights = {"wte.weight": torch.eye(3), "wpe.weight": torch.randn(8, 3)}
+    weights |= {"ln_f.weight": torch.ones(3), "ln_f.bias": torch.zeros(3)}
+    tokens = torch.tensor([[0, 1, 2, 0]])
+    whole = reference("logits")(tokens, weights, 0, 1, 0)
+    assert torch.equal(reference("logits")(tokens[:, 2:], weights, 0, 1, 2), whole[:, 2:])
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("bytes_per_value", [4, 2])
+def test_what_is_counted_is_what_autograd_keeps_to_the_byte(fused, bytes_per_value):
+    shape = {"seq_len": 24, "n_layer": 2, "n_embd": 32, "n_head": 4, "vocab_size": 67}
+    shape |= {"fused": fused, "bytes_per_value": bytes_per_value}
+    for batch in (1, 3):
+        assert activation_memory.counted(shape, batch) == activation_memory.measured(shape, batch)
 
 
 @pytest.mark.parametrize(("warmup", "total"), [(10, 50), (0, 20), (7, 7)])
@@ -147,11 +212,83 @@ def test_a_cache_with_the_library_s_fused_attention_passes():
 
 
 def test_the_library_s_own_estimate_of_activations_passes():
-    def activation_memory(batch, seq_len, n_layer, n_embd, n_head, vocab_size, bytes_per_value):
+    def answer(seq_len, n_layer, n_embd, n_head, vocab_size, bytes_per_value, fused, parameters, capacity):
         config = gpt2.GPT2Config(vocab_size, seq_len, n_embd, n_layer, n_head)
-        return costs.activation_bytes(config, batch, seq_len, bytes_per_value=bytes_per_value)
+        kept = costs.activation_bytes(config, 1, seq_len, bytes_per_value=bytes_per_value, scores=not fused)
+        return {"per_sequence": kept, "largest_batch": max(0, (capacity - 16 * parameters) // kept)}
 
-    report = judged("activation_memory", activation_memory)
+    report = judged("activation_memory", answer)
+    assert report.passed, report
+
+
+def _in_parts(gradient):
+    def grad_accumulation(weight, x, targets, micro_batch):
+        count, loss, grad = (targets != -100).sum(), 0.0, torch.zeros_like(weight)
+        for part, wanted in zip(x.split(micro_batch), targets.split(micro_batch), strict=True):
+
+            def summed(w, part=part, wanted=wanted):
+                return F.cross_entropy((part @ w.T).flatten(0, 1), wanted.flatten(), reduction="sum")
+
+            found, own = gradient(summed, weight)
+            grad += found / count
+            loss += own.item() / count.item()
+        return {"loss": loss, "grad": grad}
+
+    return grad_accumulation
+
+
+def _by_autograd(f, w):
+    w = w.clone().requires_grad_()
+    loss = f(w)
+    return torch.autograd.grad(loss, w)[0], loss
+
+
+def _by_vjp(f, w):
+    loss, pull = torch.func.vjp(f, w)
+    return pull(torch.ones_like(loss))[0], loss
+
+
+WAYS_TO_A_GRADIENT = {
+    "torch.autograd.grad": _by_autograd,
+    "torch.func.grad": lambda f, w: (torch.func.grad(f)(w), f(w)),
+    "torch.func.grad_and_value": lambda f, w: torch.func.grad_and_value(f)(w),
+    "torch.func.vjp": _by_vjp,
+    "torch.func.jacrev": lambda f, w: (torch.func.jacrev(f)(w), f(w)),
+    "autograd.functional.jacobian": lambda f, w: (torch.autograd.functional.jacobian(f, w), f(w)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_TO_A_GRADIENT)
+def test_every_way_to_a_gradient_passes(way):
+    report = judged("grad_accumulation", _in_parts(WAYS_TO_A_GRADIENT[way]))
+    assert report.passed, report
+
+
+def test_a_cache_with_torch_s_lower_right_mask_passes():
+    def kv_cache(x, k_cache, v_cache, w_qkv, b_qkv, w_proj, b_proj, n_head):
+        q, k, v = gpt2.split_heads(F.linear(x, w_qkv, b_qkv), n_head)
+        k, v = torch.cat([k_cache, k], dim=2), torch.cat([v_cache, v], dim=2)
+        mask = causal_lower_right(q.shape[2], k.shape[2])
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return F.linear(gpt2.merge_heads(y), w_proj, b_proj), k, v
+
+    report = judged("kv_cache", kv_cache)
+    assert report.passed, report
+
+
+def test_a_training_step_that_clips_by_hand_passes():
+    def train_step(weights, optimizer, loss, parts, lr, clip):
+        own = {id(w): w for w in weights.values()}.values()
+        mean = sum(loss(*part) for part in parts) / len(parts)
+        grads = torch.autograd.grad(mean, list(own))
+        norm = math.sqrt(sum(g.square().sum().item() for g in grads))
+        for w, g in zip(own, grads, strict=True):
+            w.grad = g * min(1.0, clip / norm)
+        optimizer.param_groups[0]["lr"] = lr
+        optimizer.step()
+        return {"loss": mean.item(), "norm": norm}
+
+    report = judged("train_step", train_step)
     assert report.passed, report
 
 
@@ -201,7 +338,7 @@ def test_the_mean_loss_divided_by_the_number_of_parts_is_recognised():
         ("grad_accumulation", torch.zeros(1), "returned Tensor; expected a dict with loss and grad"),
         ("grad_accumulation", {"loss": 0.0}, "no key 'grad'"),
         ("init", [1], "init returned list, expected a dict from name to tensor"),
-        ("flops_per_token", 854438400, "expected a dict with keys flops, mfu"),
+        ("flops_per_token", 854438400, "expected a dict with keys flops, mfu, attention_from"),
         ("lr_schedule", None, "expected a number"),
     ],
 )
@@ -223,6 +360,50 @@ def test_the_fused_attention_is_refused_by_its_other_name_too():
         return F.linear(y.transpose(1, 2).reshape(B, T, d), w_proj, b_proj)
 
     assert judged("attention", attention).misconception == "calls_the_library"
+
+
+def test_the_lower_right_mask_does_not_get_around_the_refusal():
+    def attention(x, w_qkv, b_qkv, w_proj, b_proj, n_head):
+        q, k, v = gpt2.split_heads(F.linear(x, w_qkv, b_qkv), n_head)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=causal_lower_right(x.shape[1], x.shape[1]))
+        return F.linear(gpt2.merge_heads(y), w_proj, b_proj)
+
+    report = judged("attention", attention)
+    assert report.misconception == "calls_the_library"
+    assert "write the scores, the mask and the softmax yourself" in report.headline
+
+
+def test_a_mask_on_the_cpu_is_found_where_there_is_no_gpu():
+    def attention(x, w_qkv, b_qkv, w_proj, b_proj, n_head):
+        q, k, v = gpt2.split_heads(F.linear(x, w_qkv, b_qkv), n_head)
+        bias = torch.full((x.shape[1], x.shape[1]), -math.inf).triu(1).to(x.dtype)
+        weights = (q @ k.mT / math.sqrt(q.shape[-1]) + bias).softmax(-1)
+        return F.linear(gpt2.merge_heads(weights @ v), w_proj, b_proj)
+
+    report = judged("attention", attention)
+    assert report.misconception == "mask_on_the_cpu"
+
+
+@pytest.mark.parametrize("cut", [3.0, 4.0])
+def test_first_weights_that_are_cut_off_are_found(cut):
+    def init(shapes, n_layer, seed):
+        one = torch.Generator().manual_seed(seed)
+        out = _drawn(shapes, n_layer, seed, lambda name: one)
+        out |= {name: w.clamp(-0.02 * cut, 0.02 * cut) for name, w in out.items() if "ln_" not in name}
+        return out | {"lm_head.weight": out["wte.weight"]}
+
+    assert f"cut off at {cut} standard deviations" in judged("init", init).first_failure.detail
+
+
+@pytest.mark.parametrize("factor", [0.97, 1.03])
+def test_first_weights_of_a_size_that_is_slightly_off_are_found(factor):
+    def init(shapes, n_layer, seed):
+        one = torch.Generator().manual_seed(seed)
+        out = _drawn(shapes, n_layer, seed, lambda name: one)
+        return out | {name: w * factor for name, w in out.items() if name.endswith("c_proj.weight")}
+
+    report = judged("init", init)
+    assert "times what was asked" in report.first_failure.detail
 
 
 def _drawn(shapes, n_layer, seed, generator_of):

@@ -5,10 +5,12 @@ NAMES = (
     "mlp",
     "block",
     "init",
+    "logits",
     "param_count",
     "flops_per_token",
     "grad_accumulation",
     "lr_schedule",
+    "train_step",
     "kv_cache",
     "activation_memory",
 )

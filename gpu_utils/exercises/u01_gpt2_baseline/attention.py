@@ -64,6 +64,7 @@ def _variant(
     merge: str = "heads",
     dim: int = -1,
     transposed: bool = True,
+    on_cpu: bool = False,
 ) -> Any:
     """A wrong attention: the right one with one thing changed."""
 
@@ -72,12 +73,16 @@ def _variant(
         parts = F.linear(x, w_qkv, b_qkv).split(d, dim=-1)
         if split == "interleaved":
             q, k, v = F.linear(x, w_qkv, b_qkv).view(B, T, n_head, -1).transpose(1, 2).chunk(3, dim=-1)
+        elif split == "every third":
+            q, k, v = (F.linear(x, w_qkv, b_qkv)[..., i::3].view(B, T, n_head, -1).transpose(1, 2) for i in range(3))
         elif split == "view":
             q, k, v = (part.reshape(B, n_head, T, -1) for part in parts)
         else:
             q, k, v = (part.view(B, T, n_head, -1).transpose(1, 2) for part in parts)
+        q, k = (k, q) if split == "keys first" else (q, k)
         scores = q @ k.mT / {"head": math.sqrt(d // n_head), "width": math.sqrt(d), "none": 1.0}[scale]
-        future = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
+        hidden = torch.ones(T, T, dtype=torch.bool, device="cpu" if on_cpu else x.device)
+        future = hidden.triu(0) if mask == "itself too" else hidden.tril(-1) if mask == "past" else hidden.triu(1)
         if mask != "none":
             scores = scores.masked_fill(future, 0.0 if mask == "zero" else -math.inf)
         y = scores.softmax(dim) @ v
@@ -142,6 +147,17 @@ EXERCISE = Exercise(
             "The scores of the future were set to 0, but exp(0) = 1 still counts. Which score has the exponential 0?",
         ),
         Misconception(
+            "hides_itself",
+            _variant(mask="itself too"),
+            "The mask hides the diagonal too. The first token then sees no key at all, and a softmax over nothing but "
+            "-inf is NaN. A token may see itself: where does the mask begin?",
+        ),
+        Misconception(
+            "hides_the_past",
+            _variant(mask="past"),
+            "The mask hides what came before and shows what comes after: the other triangle.",
+        ),
+        Misconception(
             "scale_by_width",
             _variant(scale="width"),
             "The scores are divided by the square root of the model's width. How many products does one score sum?",
@@ -156,6 +172,17 @@ EXERCISE = Exercise(
             _variant(split="view"),
             "A view to (B, n_head, T, D) cuts across tokens, because memory holds all of a token's channels "
             "together. Split the last axis into (n_head, D) first, then move the head axis.",
+        ),
+        Misconception(
+            "every_third_channel",
+            _variant(split="every third"),
+            "q, k and v are taken as every third channel. They stand one after another: first all of q, then all of k, "
+            "then all of v.",
+        ),
+        Misconception(
+            "keys_first",
+            _variant(split="keys first"),
+            "Queries and keys are exchanged: the first d channels are q, the next d are k.",
         ),
         Misconception(
             "heads_not_moved_back",
@@ -177,6 +204,12 @@ EXERCISE = Exercise(
             "softmax_over_queries",
             _variant(dim=-2),
             "The softmax runs over the queries. Each query's weights over its keys must sum to 1: which axis is that?",
+        ),
+        Misconception(
+            "mask_on_the_cpu",
+            _variant(on_cpu=True),
+            "The numbers are right, but a tensor of yours is made on the CPU. On a GPU it would meet x there: make it "
+            "with device=x.device.",
         ),
         Misconception(
             "calls_the_library",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,7 +38,8 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     return {"x": x, "params": params, "n_head": case["heads"]}
 
 
-def _reference(x: Tensor, params: Params, n_head: int) -> Tensor:
+def block_reference(x: Tensor, params: Params, n_head: int) -> Tensor:
+    """The same function in float64."""
     x, p = doubled(x), doubled(params)
 
     def norm(h: Tensor, name: str) -> Tensor:
@@ -53,6 +56,10 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
     return chain_tolerance(inputs["x"].dtype, 4 * inputs["x"].shape[-1], stages=16)
 
 
+def _call(answer: Any, inputs: Inputs) -> Any:
+    return answer(**inputs, attention=gpt2.attention, mlp=gpt2.mlp)
+
+
 def _sublayers(params: Params, n_head: int) -> tuple[Branch, Branch]:
     """The attention and the MLP of the library with this block's weights."""
 
@@ -65,13 +72,13 @@ def _sublayers(params: Params, n_head: int) -> tuple[Branch, Branch]:
     return attention, mlp
 
 
-def _post_norm(x: Tensor, params: Params, n_head: int) -> Tensor:
+def _post_norm(x: Tensor, params: Params, n_head: int, **_given: Any) -> Tensor:
     attention, mlp = _sublayers(params, n_head)
     x = gpt2.layer_norm(x + attention(x), *_linear(params, "ln_1"))
     return gpt2.layer_norm(x + mlp(x), *_linear(params, "ln_2"))
 
 
-def _residual_of_the_norm(x: Tensor, params: Params, n_head: int) -> Tensor:
+def _residual_of_the_norm(x: Tensor, params: Params, n_head: int, **_given: Any) -> Tensor:
     attention, mlp = _sublayers(params, n_head)
     x = gpt2.layer_norm(x, *_linear(params, "ln_1"))
     x = x + attention(x)
@@ -79,26 +86,32 @@ def _residual_of_the_norm(x: Tensor, params: Params, n_head: int) -> Tensor:
     return x + mlp(x)
 
 
-def _no_residual(x: Tensor, params: Params, n_head: int) -> Tensor:
+def _no_residual(x: Tensor, params: Params, n_head: int, **_given: Any) -> Tensor:
     attention, mlp = _sublayers(params, n_head)
     x = attention(gpt2.layer_norm(x, *_linear(params, "ln_1")))
     return mlp(gpt2.layer_norm(x, *_linear(params, "ln_2")))
 
 
-def _parallel(x: Tensor, params: Params, n_head: int) -> Tensor:
+def _parallel(x: Tensor, params: Params, n_head: int, **_given: Any) -> Tensor:
     attention, mlp = _sublayers(params, n_head)
     h1, h2 = (gpt2.layer_norm(x, *_linear(params, name)) for name in ("ln_1", "ln_2"))
     return x + attention(h1) + mlp(h2)
 
 
-def _one_norm_for_both(x: Tensor, params: Params, n_head: int) -> Tensor:
+def _one_norm_for_both(x: Tensor, params: Params, n_head: int, **_given: Any) -> Tensor:
     attention, mlp = _sublayers(params, n_head)
     x = x + attention(gpt2.layer_norm(x, *_linear(params, "ln_1")))
     return x + mlp(gpt2.layer_norm(x, *_linear(params, "ln_1")))
 
 
+def _twice(x: Tensor, params: Params, n_head: int, **_given: Any) -> Tensor:
+    attention, mlp = _sublayers(params, n_head)
+    x = 2 * x + attention(gpt2.layer_norm(x, *_linear(params, "ln_1")))
+    return 2 * x + mlp(gpt2.layer_norm(x, *_linear(params, "ln_2")))
+
+
 def _with_own_norm(std: Branch) -> Callable[..., Tensor]:
-    def answer(x: Tensor, params: Params, n_head: int) -> Tensor:
+    def answer(x: Tensor, params: Params, n_head: int, **_given: Any) -> Tensor:
         attention, mlp = _sublayers(params, n_head)
 
         def norm(h: Tensor, name: str) -> Tensor:
@@ -124,11 +137,18 @@ def _fresh(rng: random.Random) -> Case:
 EXERCISE = Exercise(
     id="01.block",
     title="A pre-norm block with two residual branches",
-    parameters=("x", "params", "n_head"),
+    parameters=("x", "params", "n_head", "attention", "mlp"),
     kind="torch",
     inputs=_inputs,
-    reference=_reference,
+    reference=block_reference,
     tolerance=_tolerance,
+    call=_call,
+    trivial={
+        "zeros": lambda x, **_: torch.zeros_like(x),
+        "ones": lambda x, **_: torch.ones_like(x),
+        "nan": lambda x, **_: torch.full_like(x, math.nan),
+        "input": lambda x, **_: x,
+    },
     cases=(
         Case("a single token", batch=1, tokens=1, heads=2, head_dim=4),
         Case("odd sizes on every axis", batch=2, tokens=5, heads=3, head_dim=3),
@@ -165,6 +185,11 @@ EXERCISE = Exercise(
             "Both branches use ln_1. The second branch has a weight and bias of its own.",
         ),
         Misconception(
+            "residual_counted_twice",
+            _twice,
+            "The stream is added twice: `attention` and `mlp` return their branch alone, and one sum joins it.",
+        ),
+        Misconception(
             "unbiased_variance",
             _with_own_norm(lambda h: (h.var(-1, keepdim=True) + gpt2.NORM_EPS).sqrt()),
             "The variance of a layer norm divides by d. torch.var divides by d - 1 unless told otherwise.",
@@ -178,9 +203,8 @@ EXERCISE = Exercise(
     hints=(
         "There are two branches. Each normalises what it reads, and its result is added to the residual stream x.",
         "First x = x + attention(norm(x, ln_1)); then the same pattern with the MLP and ln_2, on the new x.",
-        'h = gpt2.layer_norm(x, params["ln_1.weight"], params["ln_1.bias"]); then x = x + gpt2.attention(h, ...) '
-        "with "
-        "the four tensors of attn.*; then the same two lines with ln_2 and gpt2.mlp.",
+        'h = F.layer_norm(x, (d,), params["ln_1.weight"], params["ln_1.bias"]); then x = x + attention(h, ...) with '
+        "the four tensors of attn.* and n_head; then the same two lines with ln_2 and mlp.",
     ),
     explanation=(
         "In a pre-norm block the residual stream runs from the embedding to the last norm without ever being "

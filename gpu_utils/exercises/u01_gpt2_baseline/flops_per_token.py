@@ -1,4 +1,4 @@
-"""01.flops_per_token: the FLOPs of training on one token, and the share of the device's peak that they use (MFU)."""
+"""01.flops_per_token: the FLOPs of training on one token, the share of the peak that they use, and which part leads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
-from gpu_utils.exercises.u01_gpt2_baseline.param_count import param_count_reference
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 
 
@@ -31,14 +30,41 @@ def flops_reference(n_layer: int, n_embd: int, vocab_size: int, seq_len: int) ->
     return 3 * forward
 
 
-def _with_mfu(flops: Callable[[int, int, int, int], int], scale: float = 1.0) -> Callable[..., dict[str, Any]]:
-    """An answer that counts FLOPs with `flops(n_layer, n_embd, vocab_size, seq_len)`."""
+def crossover_reference(n_layer: int, n_embd: int, vocab_size: int) -> int:
+    """The shortest sequence of which attention's own products are more than half of the FLOPs; found by trying.
+
+    >>> crossover_reference(12, 768, 50257)
+    6703
+    """
+    weights = flops_reference(n_layer, n_embd, vocab_size, 0)
+    low, high = 0, 1
+    while 2 * weights >= flops_reference(n_layer, n_embd, vocab_size, high):
+        high *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if flops_reference(n_layer, n_embd, vocab_size, middle) > 2 * weights:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _answer(
+    flops: Callable[[int, int, int, int], int] = flops_reference,
+    crossover: Callable[[int, int, int], int] = crossover_reference,
+    scale: float = 1.0,
+) -> Callable[..., dict[str, Any]]:
+    """An answer with these counts: flops(n_layer, n_embd, vocab_size, seq_len), crossover(first three of them)."""
 
     def answer(
         n_layer: int, n_embd: int, vocab_size: int, seq_len: int, tokens_per_second: float, peak_flops: float
     ) -> dict[str, Any]:
         count = flops(n_layer, n_embd, vocab_size, seq_len)
-        return {"flops": count, "mfu": scale * count * tokens_per_second / peak_flops}
+        return {
+            "flops": count,
+            "mfu": scale * count * tokens_per_second / peak_flops,
+            "attention_from": crossover(n_layer, n_embd, vocab_size),
+        }
 
     return answer
 
@@ -46,8 +72,22 @@ def _with_mfu(flops: Callable[[int, int, int, int], int], scale: float = 1.0) ->
 def _per_sequence(
     n_layer: int, n_embd: int, vocab_size: int, seq_len: int, tokens_per_second: float, peak_flops: float
 ) -> dict[str, Any]:
-    count = seq_len * flops_reference(n_layer, n_embd, vocab_size, seq_len)
-    return {"flops": count, "mfu": count * tokens_per_second / peak_flops}
+    return _answer(lambda L, d, V, T: T * flops_reference(L, d, V, T))(
+        n_layer, n_embd, vocab_size, seq_len, tokens_per_second, peak_flops
+    )
+
+
+def _half_the_attention(n_layer: int, n_embd: int, vocab_size: int, seq_len: int) -> int:
+    return flops_reference(n_layer, n_embd, vocab_size, 0) + 6 * n_layer * n_embd * seq_len
+
+
+def _all_parameters(n_layer: int, n_embd: int, vocab_size: int, seq_len: int) -> int:
+    other = seq_len * n_embd + n_layer * 13 * n_embd + 2 * n_embd
+    return flops_reference(n_layer, n_embd, vocab_size, seq_len) + 6 * other
+
+
+def _from_the_blocks_alone(n_layer: int, n_embd: int, vocab_size: int) -> int:
+    return 6 * n_embd + 1
 
 
 def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
@@ -70,11 +110,11 @@ _GPT2 = {"n_layer": 12, "n_embd": 768, "vocab_size": 50257, "seq_len": 1024}
 
 EXERCISE = Exercise(
     id="01.flops_per_token",
-    title="FLOPs per token, and MFU",
+    title="FLOPs per token, MFU, and where attention takes over",
     parameters=("n_layer", "n_embd", "vocab_size", "seq_len", "tokens_per_second", "peak_flops"),
     kind="host",
     inputs=_inputs,
-    reference=_with_mfu(flops_reference),
+    reference=_answer(),
     tolerance=_tolerance,
     cases=(
         Case("GPT-2 124M with round numbers", **_GPT2, tokens_per_second=100_000.0, peak_flops=1e15),
@@ -94,6 +134,12 @@ EXERCISE = Exercise(
             peak_flops=1e15,
         ),
         Case(
+            "a crossing that falls on a whole number: equal is not more",
+            **{"n_layer": 1, "n_embd": 4, "vocab_size": 8, "seq_len": 28},
+            tokens_per_second=10.0,
+            peak_flops=1e6,
+        ),
+        Case(
             "a small model with a large vocabulary: the output layer dominates",
             **{"n_layer": 2, "n_embd": 64, "vocab_size": 50257, "seq_len": 128},
             tokens_per_second=5_000.0,
@@ -104,28 +150,34 @@ EXERCISE = Exercise(
     misconceptions=(
         Misconception(
             "forward_only",
-            _with_mfu(lambda L, d, V, T: flops_reference(L, d, V, T) // 3),
+            _answer(lambda L, d, V, T: flops_reference(L, d, V, T) // 3),
             "This is the forward pass alone. For each product, backward computes a gradient of both of its operands.",
         ),
         Misconception(
             "multiply_add_as_one",
-            _with_mfu(lambda L, d, V, T: flops_reference(L, d, V, T) // 2),
+            _answer(lambda L, d, V, T: flops_reference(L, d, V, T) // 2),
             "Too few by a factor of two: a multiply-add is two FLOPs.",
         ),
         Misconception(
             "no_attention_term",
-            _with_mfu(lambda L, d, V, T: 6 * (12 * L * d * d + V * d)),
+            _answer(lambda L, d, V, T: flops_reference(L, d, V, 0)),
             "Only products with weights are counted. The scores q kᵀ and their product with v are matrix products "
             "too, and they grow with the sequence.",
         ),
         Misconception(
+            "half_the_attention",
+            _answer(_half_the_attention),
+            "Half of attention is missing. Is one of its two products not counted, or the masked half left out? By "
+            "convention the full T x T square counts, twice: scores, and their product with v.",
+        ),
+        Misconception(
             "all_parameters",
-            _with_mfu(lambda L, d, V, T: 6 * param_count_reference(V, T, d, L) + 12 * L * d * T),
+            _answer(_all_parameters),
             "6 times every parameter counts positions, biases and norms, which are in no matrix product.",
         ),
         Misconception(
             "no_output_layer",
-            _with_mfu(lambda L, d, V, T: 6 * 12 * L * d * d + 12 * L * d * T),
+            _answer(lambda L, d, V, T: flops_reference(L, d, 0, T)),
             "The output layer is missing. Looking up the embedding is free; multiplying by it at the end is not.",
         ),
         Misconception(
@@ -135,20 +187,35 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "percent",
-            _with_mfu(flops_reference, scale=100.0),
+            _answer(scale=100.0),
             "The FLOPs are right. MFU is asked as a fraction of the peak, between 0 and 1, not in percent.",
+        ),
+        Misconception(
+            "crossover_of_the_blocks_alone",
+            _answer(crossover=_from_the_blocks_alone),
+            "FLOPs and MFU are right. attention_from forgets the output layer, which is a product with weights too: "
+            "for a small model with a large vocabulary it moves the crossing far.",
+        ),
+        Misconception(
+            "crossover_one_early",
+            _answer(crossover=lambda L, d, V: crossover_reference(L, d, V) - 1),
+            "attention_from is one too small: there attention is equal or still below. More than all products with "
+            "weights is asked.",
         ),
     ),
     hints=(
         "Count matrix products only. Multiplying a vector by an (m, n) matrix takes 2 m n FLOPs.",
         "Forward for one token: 2 FLOPs for each weight of the linear layers and of the output layer, and 2 T d "
-        "twice in each layer for scores and values. Backward is twice forward.",
-        "flops = 6 (12 L d² + V d) + 12 L d T, and mfu = flops * tokens_per_second / peak_flops.",
+        "twice in each layer for scores and values. Backward is twice forward. For the crossing, write both parts as "
+        "functions of T and ask where the second is larger.",
+        "flops = 6 (12 L d² + V d) + 12 L d T, and mfu = flops * tokens_per_second / peak_flops. Attention leads where "
+        "2 L d T > 12 L d² + V d: whole division, plus one.",
     ),
     explanation=(
         "A linear layer's backward has two products of the size of its forward: one for the gradient of the input, "
         "one for the gradient of the weight. So 2N forward becomes 6N, and attention's 4 L d T becomes 12 L d T. "
-        "For GPT-2 at 1024 tokens attention is 13% of 854 MFLOP. MFU uses this count whatever the kernel really "
-        "executes, so that recomputation or skipping the masked half does not move the yardstick."
+        "For GPT-2 at 1024 tokens attention is 13% of 854 MFLOP, and it leads from 6,703 tokens on. MFU uses this "
+        "count whatever the kernel really executes, so that recomputation or skipping the masked half does not move "
+        "the yardstick."
     ),
 )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
-import weakref
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +17,7 @@ from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 from gpu_utils.grading.watch import Watch
 
 PADDING = -100
+_TENSORS_OF_A_PART = 9
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -44,78 +42,41 @@ def _reference(weight: Tensor, x: Tensor, targets: Tensor, micro_batch: int) -> 
 
 
 class _Logits(Watch):
-    """Records the most rows of a tensor whose last axis is the vocabulary, and the most that live at one time."""
+    """Watches tensors whose last axis is the vocabulary.
+
+    largest  the most rows that one of them had
+    alive    the most rows that were in memory at one time, in all of them together
+    """
 
     def __init__(self, vocab: int) -> None:
         super().__init__()
-        self.vocab, self.rows, self.alive = vocab, 0, 0
-        self._storages: dict[StorageWeakRef, int] = {}
+        self.vocab, self.largest, self.alive = vocab, 0, 0
+        self._rows: dict[StorageWeakRef, int] = {}
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         if isinstance(result, Tensor) and result.ndim > 1 and result.shape[-1] == self.vocab:
             rows = result.numel() // self.vocab
-            self.rows = max(self.rows, rows)
-            self._storages[StorageWeakRef(result.untyped_storage())] = rows
-            self._storages = {one: rows for one, rows in self._storages.items() if not one.expired()}
-            self.alive = max(self.alive, sum(self._storages.values()))
+            self.largest = max(self.largest, rows)
+            self._rows[StorageWeakRef(result.untyped_storage())] = rows
+            self._rows = {memory: rows for memory, rows in self._rows.items() if not memory.expired()}
+            self.alive = max(self.alive, sum(self._rows.values()))
         return result
-
-
-@dataclass(eq=False)
-class _Kept:
-    """A tensor that autograd keeps; it goes with the graph that holds it."""
-
-    tensor: Tensor
-
-
-class _KeptLogits:
-    """Records the most rows that autograd keeps at one time of tensors whose last axis is the vocabulary."""
-
-    def __init__(self, vocab: int) -> None:
-        self.vocab, self.rows, self._kept = vocab, 0, weakref.WeakSet[_Kept]()
-
-    def pack(self, tensor: Tensor) -> _Kept:
-        kept = _Kept(tensor)
-        if tensor.ndim > 1 and tensor.shape[-1] == self.vocab:
-            self._kept.add(kept)
-            rows = {one.tensor.data_ptr(): one.tensor.numel() // self.vocab for one in self._kept}
-            self.rows = max(self.rows, sum(rows.values()))
-        return kept
 
 
 def _call(answer: Any, inputs: Inputs) -> Any:
     _, T, d = inputs["x"].shape
-    part = inputs["micro_batch"] * T
-    kept = _KeptLogits(len(inputs["weight"]))
-    hooks: Any = torch.autograd.graph.saved_tensors_hooks(kept.pack, lambda one: one.tensor)
-    try:
-        result, seen = _watched(answer, inputs, hooks)
-        # a loss written out keeps its logits, their exponentials and the like: four tensors at most, and the weight
-        within = kept.rows <= 4 * part + d
-    except RuntimeError as problem:
-        if "saved tensor hooks" not in str(problem):
-            raise
-        within = False
-    if not within:
-        # torch.func refuses hooks, and under them autograd.functional.jacobian never frees a graph. So look again,
-        # now at what lives at one time, which is more: also what the answer still names, and gradients
-        result, seen = _watched(answer, inputs, contextlib.nullcontext())
-        within = seen.alive <= 9 * part + d
-    # the transposed weight also ends in the vocabulary: d rows of it are no logits
-    at_once = (
-        f"at most {inputs['micro_batch']} sequences" if seen.rows <= max(part, d) else f"{seen.rows // T} sequences"
-    )
-    parts = "one part at a time" if within else "several parts at once"
-    return {**result, "rows of logits at once": at_once, "kept for backward": parts}
-
-
-def _watched(answer: Any, inputs: Inputs, hooks: contextlib.AbstractContextManager) -> tuple[dict[str, Any], _Logits]:
-    with _Logits(len(inputs["weight"])) as seen, hooks:
+    with _Logits(len(inputs["weight"])) as seen:
         result = answer(**inputs)
     if not isinstance(result, dict):
         raise TypeError(f"grad_accumulation returned {type(result).__name__}; expected a dict with loss and grad")
-    return result, seen
+    part = inputs["micro_batch"] * T
+    # the transposed weight also ends in the vocabulary: d rows of it are no logits
+    within = seen.largest <= max(part, d)
+    found = f"at most {inputs['micro_batch']} sequences" if within else f"{seen.largest // T} sequences"
+    # one part has its logits, what comes of them on the way to the loss, and the gradients of these; and the weight
+    parts = "one part at a time" if seen.alive <= _TENSORS_OF_A_PART * part + 2 * d else "several parts at once"
+    return {**result, "rows of logits at once": found, "kept for backward": parts}
 
 
 def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
@@ -215,7 +176,10 @@ EXERCISE = Exercise(
             width=10,
             vocab=37,
         ),
-        Case("both, one sequence at a time", batch=14, micro_batch=1, tokens=11, width=6, vocab=41),
+        Case(
+            "both, one sequence at a time, and so many that their graphs must not pile up",
+            **{"batch": 14, "micro_batch": 1, "tokens": 11, "width": 6, "vocab": 41},
+        ),
     ),
     fresh=_fresh,
     misconceptions=(

@@ -13,6 +13,8 @@ from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 
 STD = 0.02
+_KINDS = ("all other matrices together", "all c_proj.weight together")
+_ENOUGH_FOR_TAILS = 200_000  # of which a normal distribution has 13 beyond four standard deviations
 Shapes = dict[str, list[int]]
 
 
@@ -48,13 +50,13 @@ def _reference(shapes: Shapes, n_layer: int, seed: int) -> dict[str, Any]:
         if name.endswith("bias") or "ln_" in name:
             tensors[name] = {"shape": shape, "dtype": "torch.float32", "values": f"all {float('bias' not in name)}"}
         else:
-            std = STD / math.sqrt(2 * n_layer) if name.endswith("c_proj.weight") else STD
-            values = {"std": std, "mean": "0 within the noise", "distribution": "normal"}
+            values = {"std": _wanted(name, n_layer), "mean": "0 within the noise", "distribution": "normal"}
             tensors[name] = {"shape": shape, "dtype": "torch.float32", **values}
     return {
         "tensors": tensors,
         "lm_head.weight is": "wte.weight",
         "layers": "drawn independently",
+        **dict.fromkeys(_KINDS, "normal, as large as asked"),
         "the same seed again": "the same numbers",
         "another seed": "other numbers",
     }
@@ -69,15 +71,42 @@ def _call(answer: Any, inputs: Inputs) -> dict[str, Any]:
     first = "h.0.attn.c_attn.weight"
     drawn = [name for name in made if "ln_" not in name and not name.endswith("bias") and name != "lm_head.weight"]
     head, embedding = made.get("lm_head.weight"), made.get("wte.weight")
+    sizes = {
+        kind: _together([(made[name], _wanted(name, inputs["n_layer"])) for name in drawn if _kind(name) == kind])
+        for kind in _KINDS
+    }
     copied = "a copy of wte.weight" if _equal(head, embedding) else "a tensor of its own"
     repeated = all(_equal(made[name], again.get(name)) for name in made)
     return {
         "tensors": {name: _describe(name, tensor) for name, tensor in made.items()},
         "lm_head.weight is": "wte.weight" if _same_memory(head, embedding) else copied,
         "layers": "drawn independently" if len({_start(made[name]) for name in drawn}) == len(drawn) else "equal",
+        **sizes,
         "the same seed again": "the same numbers" if repeated else "other numbers",
         "another seed": "the same numbers" if _equal(made.get(first), other.get(first)) else "other numbers",
     }
+
+
+def _kind(name: str) -> str:
+    return _KINDS[name.endswith("c_proj.weight")]
+
+
+def _wanted(name: str, n_layer: int) -> float:
+    """The standard deviation that a drawn tensor is asked for."""
+    return STD / math.sqrt(2 * n_layer) if name.endswith("c_proj.weight") else STD
+
+
+def _together(drawn: list[tuple[Any, float]]) -> str:
+    """What can be said about all tensors of a kind at once: many numbers show what those of one tensor hide."""
+    if not all(isinstance(tensor, Tensor) for tensor, _ in drawn):
+        return "no tensors"
+    z = torch.cat([tensor.detach().double().flatten() / std for tensor, std in drawn])
+    ratio = z.std().item()
+    if not abs(ratio - 1) <= 6 / math.sqrt(2 * len(z)):
+        return f"the standard deviation is {ratio:.3f} times what was asked"
+    if len(z) >= _ENOUGH_FOR_TAILS and not (z.abs() > 4).any():
+        return f"cut off at {z.abs().max().item():.1f} standard deviations: no number lies beyond"
+    return "normal, as large as asked"
 
 
 def _describe(name: str, tensor: Any) -> Any:
@@ -117,7 +146,13 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
 
 
 def _variant(
-    residual: str = "2L", std: float = STD, tie: str = "share", reseed: bool = False, uniform: bool = False
+    residual: str = "2L",
+    std: float = STD,
+    tie: str = "share",
+    reseed: bool = False,
+    uniform: bool = False,
+    cut: float = math.inf,
+    variance: bool = False,
 ) -> Any:
     """A wrong initialisation: the right one with one thing changed."""
 
@@ -137,7 +172,8 @@ def _variant(
                     bound = shape[-1] ** -0.5
                     out[name] = (torch.rand(shape, generator=g) * 2 - 1) * bound
                 else:
-                    out[name] = torch.randn(shape, generator=g) * size
+                    size = size**2 if variance else size
+                    out[name] = torch.randn(shape, generator=g).clamp(-cut, cut) * size
         if tie == "share":
             out["lm_head.weight"] = out["wte.weight"]
         if tie == "copy":
@@ -182,6 +218,13 @@ EXERCISE = Exercise(
             "three layers: 1/sqrt(2L), 1/sqrt(L) and 1/(2L) are far apart", layers=3, width=48, vocab=97, positions=48
         ),
         Case("as deep as GPT-2 124M", layers=12, width=40, vocab=64, positions=64),
+        Case(
+            "hundreds of thousands of numbers: small errors of size and cut tails show",
+            layers=2,
+            width=112,
+            vocab=500,
+            positions=96,
+        ),
     ),
     fresh=_fresh,
     misconceptions=(
@@ -190,6 +233,17 @@ EXERCISE = Exercise(
             _variant(residual="none"),
             "The weights that write to the residual stream (c_proj) are as large as the others. 2L branches add up "
             "there.",
+        ),
+        Misconception(
+            "cut_off",
+            _variant(cut=3.0),
+            "The numbers end at three standard deviations. GPT-2's are normal ones, with tails: draw them with "
+            "torch.randn, and cut nothing.",
+        ),
+        Misconception(
+            "variance_for_deviation",
+            _variant(variance=True),
+            "The numbers are far too small: 0.02 is the standard deviation, not its square.",
         ),
         Misconception(
             "scaled_by_root_of_layers",

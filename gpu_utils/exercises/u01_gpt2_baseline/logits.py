@@ -1,0 +1,220 @@
+"""01.logits: from tokens to logits, the parts of the unit assembled."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gpu_utils.analytic.tolerance import Tolerance
+from gpu_utils.exercises.u01_gpt2_baseline.block import block_reference
+from gpu_utils.exercises.u01_gpt2_baseline.init import gpt2_shapes
+from gpu_utils.exercises.u01_gpt2_baseline.tensors import chain_tolerance, doubled, normal
+from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.model import gpt2
+
+Weights = dict[str, Tensor]
+POSITIONS = 24
+
+
+def _inputs(case: Case, generator: torch.Generator) -> Inputs:
+    dtype, d = getattr(torch, case.get("dtype", "float32")), case["heads"] * case["head_dim"]
+    weights: Weights = {}
+    for name, shape in gpt2_shapes(case["vocab"], POSITIONS, d, case["layers"]).items():
+        if name == "lm_head.weight":
+            continue
+        std = 0.3 if len(shape) == 1 else 1.0 if name.startswith("w") else shape[-1] ** -0.5
+        weights[name] = normal(generator, dtype, *shape, std=std) + float("ln_" in name and name.endswith("weight"))
+    weights["lm_head.weight"] = weights["wte.weight"]
+    tokens = torch.randint(case["vocab"], (case["batch"], case["tokens"]), generator=generator)
+    sizes = {"n_layer": case["layers"], "n_head": case["heads"]}
+    return {"tokens": tokens, "weights": weights, **sizes, "start": case.get("start", 0)}
+
+
+def _norm(x: Tensor, weights: Weights) -> Tensor:
+    return gpt2.layer_norm(x, weights["ln_f.weight"], weights["ln_f.bias"])
+
+
+def _of_block(weights: Weights, layer: int) -> Weights:
+    prefix = f"h.{layer}."
+    return {name.removeprefix(prefix): w for name, w in weights.items() if name.startswith(prefix)}
+
+
+def logits_reference(tokens: Tensor, weights: Weights, n_layer: int, n_head: int, start: int) -> Tensor:
+    """The same function in float64."""
+    w = doubled(weights)
+    x = w["wte.weight"][tokens] + w["wpe.weight"][start : start + tokens.shape[1]]
+    for layer in range(n_layer):
+        x = block_reference(x, _of_block(w, layer), n_head)
+    return _norm(x, w) @ w["wte.weight"].T
+
+
+def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
+    # sixteen operations a block, as in 01.block; the norm and the output
+    width = 4 * case["heads"] * case["head_dim"]
+    return chain_tolerance(inputs["weights"]["wte.weight"].dtype, width, stages=16 * case["layers"] + 3)
+
+
+def course_block(x: Tensor, params: Weights, n_head: int) -> Tensor:
+    """The block of the library, as `logits` gets it from the check: x (B, T, d) -> (B, T, d)."""
+
+    def pair(name: str) -> tuple[Tensor, Tensor]:
+        return params[f"{name}.weight"], params[f"{name}.bias"]
+
+    x = x + gpt2.attention(gpt2.layer_norm(x, *pair("ln_1")), *pair("attn.c_attn"), *pair("attn.c_proj"), n_head)
+    return x + gpt2.mlp(gpt2.layer_norm(x, *pair("ln_2")), *pair("mlp.c_fc"), *pair("mlp.c_proj"))
+
+
+def _call(answer: Any, inputs: Inputs) -> Any:
+    return answer(**inputs, block=course_block)
+
+
+def _variant(
+    positions: str = "start",
+    order: str = "number",
+    norm: bool = True,
+    scale: bool = False,
+    finish: Callable[[Tensor], Tensor] = lambda logits: logits,
+) -> Any:
+    """A wrong assembly: the right one with one thing changed."""
+
+    def answer(
+        tokens: Tensor, weights: Weights, n_layer: int, n_head: int, start: int, block: Callable[..., Tensor]
+    ) -> Tensor:
+        T, embedding = tokens.shape[1], weights["wte.weight"]
+        x = embedding[tokens] * (embedding.shape[1] ** 0.5 if scale else 1)
+        first = start if positions == "start" else 0
+        if positions == "start" or positions == "zero":
+            x = x + weights["wpe.weight"][first : first + T]
+        numbers: list[Any] = list(range(n_layer))
+        numbers = {"number": numbers, "text": sorted(map(str, numbers)), "reversed": numbers[::-1]}.get(order, [0])
+        for number in numbers * n_layer if order == "same" else numbers:
+            x = block(x, _of_block(weights, number), n_head)
+        return finish(F.linear(_norm(x, weights) if norm else x, embedding))
+
+    return answer
+
+
+def _of_the_last(logits: Tensor) -> Tensor:
+    return logits[:, -1:].expand_as(logits).contiguous()
+
+
+def _fresh(rng: random.Random) -> Case:
+    return Case(
+        "a fresh model",
+        layers=rng.randint(2, 4),
+        heads=rng.randint(1, 3),
+        head_dim=rng.randint(3, 8),
+        vocab=rng.randint(20, 60),
+        batch=rng.randint(1, 3),
+        tokens=rng.randint(2, 9),
+        start=rng.randint(1, POSITIONS - 9),
+    )
+
+
+def _filled(value: float) -> Any:
+    def answer(tokens: Tensor, weights: Weights, **_given: Any) -> Tensor:
+        embedding = weights["wte.weight"]
+        return torch.full((*tokens.shape, len(embedding)), value, dtype=embedding.dtype, device=tokens.device)
+
+    return answer
+
+
+EXERCISE = Exercise(
+    id="01.logits",
+    title="From tokens to logits: the whole model",
+    parameters=("tokens", "weights", "n_layer", "n_head", "start", "block"),
+    kind="torch",
+    inputs=_inputs,
+    reference=logits_reference,
+    tolerance=_tolerance,
+    dtype=lambda inputs: inputs["weights"]["wte.weight"].dtype,
+    call=_call,
+    trivial={
+        "zeros": _filled(0.0),
+        "ones": _filled(1.0),
+        "nan": _filled(math.nan),
+        "input": lambda tokens, weights, **_given: weights["wte.weight"][tokens],
+    },
+    cases=(
+        Case(
+            "no block at all: embeddings, norm and output", layers=0, heads=1, head_dim=6, vocab=17, batch=1, tokens=3
+        ),
+        Case("two blocks, a batch of two", layers=2, heads=2, head_dim=5, vocab=31, batch=2, tokens=7),
+        Case(
+            "one token at position 9, as when text is generated",
+            **{"layers": 2, "heads": 3, "head_dim": 4, "vocab": 23, "batch": 2, "tokens": 1, "start": 9},
+        ),
+        Case("twelve blocks: 10 comes after 9", layers=12, heads=1, head_dim=4, vocab=19, batch=1, tokens=4),
+        Case(
+            "bfloat16, as on the device",
+            **{"layers": 1, "heads": 2, "head_dim": 8, "vocab": 29, "batch": 2, "tokens": 11, "dtype": "bfloat16"},
+        ),
+    ),
+    fresh=_fresh,
+    misconceptions=(
+        Misconception(
+            "no_final_norm",
+            _variant(norm=False),
+            "The stream goes into the output as it is. One more norm, ln_f, stands after the last block.",
+        ),
+        Misconception(
+            "no_positions",
+            _variant(positions="none"),
+            "The positions are missing: wpe.weight has a row for each, added to that of the token.",
+        ),
+        Misconception(
+            "positions_from_zero",
+            _variant(positions="zero"),
+            "Right as long as start is 0. The first of these tokens stands at position start, the next at start + 1.",
+        ),
+        Misconception(
+            "blocks_in_the_order_of_text",
+            _variant(order="text"),
+            "The blocks run in the order of their names as text, where h.10 comes before h.2. Count from 0 to n_layer "
+            "- 1.",
+        ),
+        Misconception(
+            "blocks_from_the_top",
+            _variant(order="reversed"),
+            "The blocks run from the last to the first.",
+        ),
+        Misconception(
+            "the_same_block_again",
+            _variant(order="same"),
+            "Every layer uses the weights of h.0. Layer n has those whose names begin with h.n and a dot.",
+        ),
+        Misconception(
+            "scaled_embedding",
+            _variant(scale=True),
+            "The embedding is multiplied by the root of d, as in the Transformer of 2017. GPT-2 adds it as it is.",
+        ),
+        Misconception(
+            "probabilities",
+            _variant(finish=lambda logits: logits.softmax(-1)),
+            "These are probabilities. Logits are asked: the loss and the sampling do the softmax.",
+        ),
+        Misconception(
+            "the_last_position_only",
+            _variant(finish=_of_the_last),
+            "Every position shows the logits of the last one. Training needs those of every position.",
+        ),
+    ),
+    hints=(
+        "Five steps: look up, add positions, run the blocks, norm, multiply with the embedding.",
+        'Indexing looks up: weights["wte.weight"][tokens] is (B, T, d). The tensors of block n are those whose names '
+        'start with f"h.{n}.", and block wants them without that prefix.',
+        "x = wte[tokens] + wpe[start : start + T]; for n in range(n_layer): x = block(x, {name without prefix: "
+        "tensor}, n_head); x = F.layer_norm(x, (d,), ln_f.weight, ln_f.bias); F.linear(x, wte).",
+    ),
+    explanation=(
+        "The model is a stream of d numbers a token: written by the two embeddings, added to by 2L branches, normed "
+        "once and read by the embedding again. start shifts the positions, which is all that a cache asks of this "
+        "function: one new token at position 9 is looked up, placed at 9 and passed through the same blocks."
+    ),
+)
