@@ -221,61 +221,6 @@ def test_the_library_s_own_estimate_of_activations_passes():
     assert report.passed, report
 
 
-def _in_parts(gradient):
-    def grad_accumulation(weight, x, targets, micro_batch):
-        count, loss, grad = (targets != -100).sum(), 0.0, torch.zeros_like(weight)
-        for part, wanted in zip(x.split(micro_batch), targets.split(micro_batch), strict=True):
-
-            def summed(w, part=part, wanted=wanted):
-                return F.cross_entropy((part @ w.T).flatten(0, 1), wanted.flatten(), reduction="sum")
-
-            found, own = gradient(summed, weight)
-            grad += found / count
-            loss += own.item() / count.item()
-        return {"loss": loss, "grad": grad}
-
-    return grad_accumulation
-
-
-def _by_autograd(f, w):
-    w = w.clone().requires_grad_()
-    loss = f(w)
-    return torch.autograd.grad(loss, w)[0], loss
-
-
-def _by_vjp(f, w):
-    loss, pull = torch.func.vjp(f, w)
-    return pull(torch.ones_like(loss))[0], loss
-
-
-WAYS_TO_A_GRADIENT = {
-    "torch.autograd.grad": _by_autograd,
-    "torch.func.grad": lambda f, w: (torch.func.grad(f)(w), f(w)),
-    "torch.func.grad_and_value": lambda f, w: torch.func.grad_and_value(f)(w),
-    "torch.func.vjp": _by_vjp,
-    "torch.func.jacrev": lambda f, w: (torch.func.jacrev(f)(w), f(w)),
-    "autograd.functional.jacobian": lambda f, w: (torch.autograd.functional.jacobian(f, w), f(w)),
-}
-
-
-@pytest.mark.parametrize("way", WAYS_TO_A_GRADIENT)
-def test_every_way_to_a_gradient_passes(way):
-    report = judged("grad_accumulation", _in_parts(WAYS_TO_A_GRADIENT[way]))
-    assert report.passed, report
-
-
-def test_a_cache_with_torch_s_lower_right_mask_passes():
-    def kv_cache(x, k_cache, v_cache, w_qkv, b_qkv, w_proj, b_proj, n_head):
-        q, k, v = gpt2.split_heads(F.linear(x, w_qkv, b_qkv), n_head)
-        k, v = torch.cat([k_cache, k], dim=2), torch.cat([v_cache, v], dim=2)
-        mask = causal_lower_right(q.shape[2], k.shape[2])
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return F.linear(gpt2.merge_heads(y), w_proj, b_proj), k, v
-
-    report = judged("kv_cache", kv_cache)
-    assert report.passed, report
-
-
 def test_a_training_step_that_clips_by_hand_passes():
     def train_step(weights, optimizer, loss, parts, lr, clip):
         own = {id(w): w for w in weights.values()}.values()

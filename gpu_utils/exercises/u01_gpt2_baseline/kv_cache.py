@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
-import sys
-from collections.abc import Iterator
 from typing import Any
-from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -48,7 +44,7 @@ def _call(answer: Any, inputs: Inputs) -> dict[str, Any]:
     k = v = x.new_zeros(B, inputs["n_head"], 0, d // inputs["n_head"])
     outputs, extra, seen = [], 0, 0
     for new in x.split(chunks, dim=1):
-        with _countable_bias(x.device), FlopCounterMode(display=False) as counter:
+        with FlopCounterMode(display=False) as counter:
             result = answer(x=new, k_cache=k, v_cache=v, **rest)
         kinds = [type(part).__name__ for part in (result if isinstance(result, (tuple, list)) else [result])]
         if kinds != ["Tensor"] * 3:
@@ -59,22 +55,6 @@ def _call(answer: Any, inputs: Inputs) -> dict[str, Any]:
         needed = B * n * (2 * d * 3 * d + 2 * 2 * seen * d + 2 * d * d)
         extra += max(0, counter.get_total_flops() - needed)
     return {"y": torch.cat(outputs, dim=1), "k": k, "v": v, EXTRA: extra}
-
-
-@contextlib.contextmanager
-def _countable_bias(device: torch.device) -> Iterator[None]:
-    """torch's `causal_lower_right` and `causal_upper_left` as plain masks: their own class stops a FLOP counter."""
-    bias = sys.modules.get("torch.nn.attention.bias")  # imported by the answer, if it uses them
-    if bias is None:
-        yield
-        return
-
-    def mask(_class: Any, variant: Any, rows: int, columns: int) -> Tensor:
-        offset = columns - rows if variant == bias.CausalVariant.LOWER_RIGHT else 0
-        return torch.ones(rows, columns, dtype=torch.bool, device=device).tril(offset)
-
-    with patch.object(bias.CausalBias, "__new__", mask):
-        yield
 
 
 def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
