@@ -1,109 +1,143 @@
 # %% [markdown] top
-# # Lab 02: what an instruction, a block and a byte cost
+# # Lab 02: kernels held to their counters
 #
-# Nine small models of a GPU, each a few lines of Python: what one memory instruction costs, what a branch costs, how
-# many blocks fit, how fast a kernel can be at best, and what fits into memory. They are the pencil that you will hold
-# for the rest of the course: count first, then measure.
+# **Eight exercises.** In four of them you write or repair a kernel, and counters decide: bytes moved, bank conflicts,
+# instructions issued, units filled. They are exact, on any machine, and every limit follows from a rule of lesson 02.
+# The other four end in a decision: is this layout free of conflicts, which launch, which tile, which chip?
 #
-# - **First**: lesson 02. Everything that is asked here is explained there, and its explorers draw it.
-# - **Time**: about two hours for nine exercises, on any machine. No GPU is used. The check of 02.occupancy_amd compiles
-#   kernels for AMD targets with Triton and asks LLVM.
+# - **First**: lesson 02. Everything that is asked here is explained there.
+# - **Time**: three hours, on any machine. Kernels are compiled for both vendors and executed on virtual GPUs.
 # - **How it works**: write your answer in the cell that says `YOUR CODE`, run it, run the check below it. A check runs
-#   the public cases and three fresh ones, and says what differs. `hint("02.transactions")` gives three hints of growing
-#   strength. `solution("02.transactions")` asks first.
+#   the public cases and three fresh ones, and says what differs. `hint("02.coalesce")` gives three hints of growing
+#   strength. `solution("02.coalesce")` asks first.
+# - **C++**: 02.transpose and 02.converge are answered in CUDA-style C++, the others in Python and Triton. The compiler
+#   is clang, from the extra `hip`: start the course once with `W2W_EXTRAS=hip ./w2w study`. Without it a check of these
+#   two can grade only sources of which the course has a stored listing, and says so.
 #
 # A *wave* is a warp (NVIDIA, 32 lanes) or a wavefront (AMD: 64 lanes on CDNA, 32 on RDNA). Rounding a whole number `n`
 # up to a multiple of `g` is `(n + g - 1) // g * g`; dividing and rounding up is `(n + g - 1) // g`, or `-(-n // g)`.
 
 # %% imports tags=["setup"]
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from gpu_utils import check, hint, progress, solution
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from gpu_utils import check, hint, progress, solution, virtual_gpu
 from gpu_utils.lesson import TARGETS
 
-# %% [markdown] statement of transactions
-# ## 02.transactions: one access to global memory
+# %% [markdown] a wasteful kernel
+# ## 02.coalesce: a right kernel that moves too much
 #
-# Each lane of a wave reads `access_bytes` bytes from its own address. The memory system moves whole **aligned
-# segments**: segment $k$ holds the bytes $k \cdot \text{segment}$ to $(k + 1) \cdot \text{segment} - 1$. The access
-# costs one transaction for each **distinct** segment in which any byte of any active lane lies.
+# Rotary embedding turns pairs of neighbours. With $a = x_{t,2i}$ and $b = x_{t,2i+1}$:
+#
+# $$ \text{out}_{t,2i} = a \cos_{t,i} - b \sin_{t,i}, \qquad \text{out}_{t,2i+1} = a \sin_{t,i} + b \cos_{t,i} $$
+#
+# Here is a kernel as one writes it first. It is right. Run it, and look at what it moves: x and the result have 8 bytes
+# a pair, cos and sin 4 each, so 24 bytes a pair would do.
+
+
+# %% the kernel as it is
+@triton.jit
+def as_given_kernel(x_ptr, cos_ptr, sin_ptr, out_ptr, pairs, BLOCK: tl.constexpr):
+    pair = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = pair < pairs
+    a = tl.load(x_ptr + 2 * pair, mask=mask)
+    b = tl.load(x_ptr + 2 * pair + 1, mask=mask)
+    cos = tl.load(cos_ptr + pair, mask=mask)
+    sin = tl.load(sin_ptr + pair, mask=mask)
+    tl.store(out_ptr + 2 * pair, a * cos - b * sin, mask=mask)
+    tl.store(out_ptr + 2 * pair + 1, a * sin + b * cos, mask=mask)
+
+
+for target in ("sm_80", "gfx942"):
+    x, cos, sin = torch.randn(32, 64), torch.randn(32, 32), torch.randn(32, 32)
+    with virtual_gpu(target) as gpu:
+        as_given_kernel[(4,)](x, cos, sin, torch.empty_like(x), 1024, BLOCK=256)
+    counted = gpu.counters.totals()
+    moved = counted["global_load_sectors"] + counted["global_store_sectors"]
+    print(f"{target}: {moved * counted['sector_bytes'] / 1024:.0f} bytes a pair")
+
+# %% [markdown] statement of coalesce
+# ### Repair it: 02.coalesce
+#
+# Write `coalesce(x, cos, sin)`, which launches a kernel of your own with the same result and moves every byte once.
 #
 # | | |
 # |---|---|
-# | `addresses` | byte address of each lane, in lane order; `None` where a mask has switched the lane off |
-# | `access_bytes` | bytes that each lane reads, 4 to 16; never more than a segment |
-# | `segment` | bytes: 32 on NVIDIA (a sector), 64 on gfx90a, 128 on gfx942 and gfx1100 (a line of the L1) |
-# | result | int, number of transactions; 0 when all lanes are off |
+# | `x` | float32, shape (tokens, d), contiguous; d is even |
+# | `cos`, `sin` | float32, shape (tokens, d / 2), contiguous: pair `p` of `x`, counted over all rows, has angle `p` |
+# | result | float32, shape (tokens, d), a new tensor |
 #
-# **A small example.** Five lanes read 4 bytes each, with segments of 32. Lane 3 is off, lane 4 begins in one segment
-# and ends in the next:
+# **Limits.** `global_load_bytes`: each value is asked for once, 16 bytes a pair. `global_moved_bytes`: where the pairs
+# are a multiple of 64, so that every tensor ends where a transaction ends, loads and stores together move 24 bytes a
+# pair, on `sm_80` and on `gfx942`.
 #
-# ```text
-# addresses = [0, 4, 8, None, 62]
+# **Triton that helps.** Offsets may have two dimensions: `2 * pair[:, None] + tl.arange(0, 2)[None, :]` has shape
+# (BLOCK, 2). `tl.split(t)` takes the last dimension of two apart, `tl.join(a, b)` is its inverse; a mask of shape
+# (BLOCK, 1) is `mask[:, None]`.
 #
-# byte     0               32              64              96
-#          |-- segment 0 --|-- segment 1 --|-- segment 2 --|
-# lanes    0 1 2                          4 4
-# touched        yes             yes             yes           3 transactions
-# ```
-#
-# Such a lane is possible on AMD, where an access need not be aligned to its own size. `hint("02.transactions")` gives
-# three hints.
+# **A small example.** One token, d = 2: x = (3, 4), cos = 0, sin = 1 gives (-4, 3). `hint("02.coalesce")` gives three
+# hints.
 
 
-# %% 02.transactions tags=["answer", "02.transactions"]
-def transactions(addresses: Sequence[int | None], access_bytes: int, segment: int) -> int:
-    """Distinct aligned segments that one access of a wave touches.
-
-    >>> transactions([0, 4, 8, None, 62], 4, 32)
-    3
-    """
+# %% 02.coalesce tags=["answer", "02.coalesce"]
+@triton.jit
+def rotate_kernel(x_ptr, cos_ptr, sin_ptr, out_ptr, pairs, BLOCK: tl.constexpr):
     # BEGIN SOLUTION
-    touched = set()
-    for address in addresses:
-        if address is not None:
-            touched.add(address // segment)
-            touched.add((address + access_bytes - 1) // segment)
-    return len(touched)
+    pair = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = pair < pairs
+    both = 2 * pair[:, None] + tl.arange(0, 2)[None, :]
+    a, b = tl.split(tl.load(x_ptr + both, mask=mask[:, None]))
+    cos = tl.load(cos_ptr + pair, mask=mask)
+    sin = tl.load(sin_ptr + pair, mask=mask)
+    turned = tl.join(a * cos - b * sin, a * sin + b * cos)
+    tl.store(out_ptr + both, turned, mask=mask[:, None])
+    # END SOLUTION
+
+
+def coalesce(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Every pair (x[t, 2i], x[t, 2i + 1]) turned by its angle; each byte moves once."""
+    # BEGIN SOLUTION
+    out = torch.empty_like(x)
+    pairs = x.numel() // 2
+    rotate_kernel[(triton.cdiv(pairs, 256),)](x, cos, sin, out, pairs, BLOCK=256)
+    return out
     # END SOLUTION
 
 
 # %% tags=["check"]
-check("02.transactions")
+check("02.coalesce")
 
-# %% [markdown] why transactions
-# **Why it matters.** Your first kernels were held to this number: `global_sectors_per_ideal` in lab 00 is transactions
-# over the least that the same bytes need. A column of a row-major matrix costs a warp 32 sectors of 32 bytes for 128
-# bytes of use, and a wavefront on gfx942 64 lines of 128 bytes for 256. No cache setting repairs that; another order of
-# lanes does.
+# %% [markdown] why coalesce
+# **Why it matters.** Interleaved data is everywhere: complex numbers, pairs of keys and values, gate and value of a
+# gated MLP, pixels. No cache setting repairs a load with gaps; another distribution of the same data over the lanes
+# does. Note what did *not* change: not one operation on values.
 
 # %% [markdown] statement of bank_conflicts
-# ## 02.bank_conflicts: one access to shared memory
+# ## 02.bank_conflicts: is a layout free of conflicts?
 #
-# Shared memory (LDS on AMD) is split into `banks` banks. Word $w$, the bytes $4w$ to $4w + 3$, lies in bank
-# $w \bmod \text{banks}$. Each lane's access lies within one word. Lanes are served in **groups** of `banks` lanes, in
-# lane order, one group after the other. Within a group each bank hands out **one word a cycle**, to all lanes that want
-# that word. So a group with an active lane takes as many cycles as the bank that is asked for most *different words*;
-# a group with no active lane takes none.
-#
-# Return the **extra** cycles: those beyond one for each group with an active lane. This is what the counter
-# `bank_conflicts` of a virtual GPU says.
+# The next exercise needs a layout of shared memory in which no access waits. Write the rule of lesson 02, section 4,
+# as a function that judges one access of one wave, for lanes that read within one word each. It is served in
+# **groups** of `banks` lanes, in lane order. Return the **extra** cycles: those beyond one for each group with an
+# active lane.
 #
 # | | |
 # |---|---|
 # | `addresses` | byte offset of each lane in shared memory; `None` where it is off |
-# | `banks` | 32, or 64 on gfx950; a warp is one group, a wavefront two groups of 32 or one of 64 |
+# | `banks` | 32, or 64 where gfx950 reads 4 bytes a lane; so a wavefront is two groups of 32 or one of 64 |
 # | result | int, extra cycles of the whole access |
 #
-# **A small example** with 4 banks and 8 lanes, so two groups:
+# **A small example** with 4 banks and 8 lanes, so two groups. Their words, and where they lie:
 #
 # ```text
 #                    group 0           group 1
 # lanes              0   1   2   3     4   5   6   7
 # addresses          0  16  32   4     8  10   8  24
-# word = address//4  0   4   8   1     2   2   2   6
-# bank = word % 4    0   0   0   1     2   2   2   2
-# different words    bank 0: 0, 4, 8   bank 2: 2, 6
+# words              0   4   8   1     2   2   2   6
+# banks              0   0   0   1     2   2   2   2
 # cycles             3                 2                   5 cycles, of which 5 - 2 = 3 are extra
 # ```
 #
@@ -113,7 +147,7 @@ check("02.transactions")
 
 # %% 02.bank_conflicts tags=["answer", "02.bank_conflicts"]
 def bank_conflicts(addresses: Sequence[int | None], banks: int) -> int:
-    """Extra cycles of one shared-memory access of a wave.
+    """Extra cycles of one shared-memory read of a wave.
 
     >>> bank_conflicts([0, 16, 32, 4, 8, 10, 8, 24], banks=4)
     3
@@ -121,7 +155,8 @@ def bank_conflicts(addresses: Sequence[int | None], banks: int) -> int:
     # BEGIN SOLUTION
     extra = 0
     for start in range(0, len(addresses), banks):
-        words = {address // 4 for address in addresses[start : start + banks] if address is not None}
+        group = addresses[start : start + banks]
+        words = {address // 4 for address in group if address is not None}
         if words:
             in_bank = [word % banks for word in words]
             extra += max(in_bank.count(bank) for bank in range(banks)) - 1
@@ -133,404 +168,247 @@ def bank_conflicts(addresses: Sequence[int | None], banks: int) -> int:
 check("02.bank_conflicts")
 
 # %% [markdown] why bank_conflicts
-# **Why it matters.** A 32 x 32 tile that is written by rows and read by columns is the transpose of unit 04. Until its
-# rows are one word longer, reading a column takes a warp 32 cycles instead of one. The same padding helps on both
-# vendors; how much is left you can now work out for 32 lanes on 32 banks, 64 on 32, and 64 on 64.
+# **Use it** before you write the next kernel. A wave reads a column of a tile whose rows are `pitch` words long: lane
+# `i` reads word `pitch * i`. And a wavefront of a block of 32 x 8 threads reads two columns at once: lanes 32 to 63
+# take the column to the right.
 
-# %% [markdown] statement of divergence
-# ## 02.divergence: what a branch costs
+
+# %% judge layouts
+def judge(pitch):
+    column = [4 * pitch * i for i in range(32)]
+    two_columns = column + [4 * (pitch * i + 1) for i in range(32)]
+    print("sm_80 ", bank_conflicts(column, 32), "extra cycles")
+    print("gfx942", bank_conflicts(two_columns, 32))
+    print("gfx950", bank_conflicts(two_columns, 64))
+
+
+# judge(32)   take the `#` away when your function passes; then try 33
+
+# %% [markdown] statement of transpose
+# ## 02.transpose: a transpose without conflicts
 #
-# A block's threads are cut into waves of `width` lanes, in order. At a branch each thread takes one path. A wave
-# **issues** all instructions of every path that at least one of its lanes takes, one path after the other, and jumps
-# over the others. While a path runs, the lanes that are not on it are switched off: in each instruction their **slot**
-# is lost.
+# Write the body of the C++ kernel `transpose`, with a tile in shared memory: `out[c][r] = in[r][c]`. It must be free of
+# conflicts on `sm_80`, `gfx942` and `gfx1100`, where 32 banks serve 32 lanes at a time, *and* on `gfx950`, where reads
+# of 4 bytes go to 64 banks, 64 lanes at a time.
 #
-# | | |
-# |---|---|
-# | `paths` | for each thread of the block the number of its path, 0, 1, 2 ...; `None` when it has returned before |
-# | `instructions` | list; `instructions[p]` is the length of path `p`, 0 for an `if` without `else` |
-# | `width` | lanes of a wave: 32 or 64 |
-# | result | `{"issued": int, "lost": int}`: instructions issued by all waves, lane slots lost |
+# **Given** `in` of shape (`rows`, `columns`), contiguous float32, both sizes multiples of 32; a block of 32 x 8 threads
+# for each tile of 32 x 32, `blockIdx.x` counting tiles along the columns of `in` and `blockIdx.y` along its rows. So
+# each thread moves four elements, and thread (`threadIdx.x`, `threadIdx.y`) is lane `threadIdx.x` of a warp, or one of
+# two such rows of a wavefront.
 #
-# A wave always has `width` lanes: those of threads that have returned, and those beyond the end of the block in the
-# last wave, are lost in every instruction that their wave issues. A wave with nobody left issues nothing.
+# **Limits**, on all four targets. `global_moved_bytes`: 8 bytes an element, 4 read and 4 written. `bank_conflicts`: 0.
+# And the check watches shared memory: where a wave reads what another wave has written, a barrier must stand between.
 #
-# **A small example.** Four threads, waves of 4, `paths = [0, 0, 1, None]`, `instructions = [10, 4]`:
+# **A small example** of where an element of a tile may lie. Rows of 4 words on 4 banks; the shifted rows of the lesson:
 #
 # ```text
-# lane          0   1   2   3
-# path 0, x10   on  on  .   .      10 issued, 2 lanes off: 20 slots lost
-# path 1, x4    .   .   on  .       4 issued, 3 lanes off: 12 slots lost
+# bank      0    1    2    3
+# row 0   (0,0)(0,1)(0,2)(0,3)
+# row 1   (1,3)(1,0)(1,1)(1,2)      a row visits four banks, and so does a column
 # ```
 #
-# The answer is `{"issued": 14, "lost": 32}`. `hint("02.divergence")` gives three hints.
+# What you have: `threadIdx`, `blockIdx`, `__shared__`, `__syncthreads()`. `hint("02.transpose")` gives three hints.
 
 
-# %% 02.divergence tags=["answer", "02.divergence"]
-def divergence(paths: Sequence[int | None], instructions: Sequence[int], width: int) -> dict[str, int]:
-    """Instructions issued and lane slots lost when a block runs a branch in waves of `width` lanes.
-
-    >>> divergence([0, 0, 1, None], [10, 4], width=4)
-    {'issued': 14, 'lost': 32}
-    """
-    # BEGIN SOLUTION
-    issued = lost = 0
-    for start in range(0, len(paths), width):
-        wave = list(paths[start : start + width])
-        for path, length in enumerate(instructions):
-            lanes = wave.count(path)
-            if lanes:
-                issued += length
-                lost += length * (width - lanes)
-    return {"issued": issued, "lost": lost}
-    # END SOLUTION
+# %% 02.transpose tags=["answer", "02.transpose"]
+def transpose() -> str:
+    """C++ of transpose(in, out, rows, columns): through shared memory, no conflict."""
+    return """
+// INSERT gpu_utils/exercises/u02_gpu_machine/transpose.cu
+"""
 
 
 # %% tags=["check"]
-check("02.divergence")
+check("02.transpose")
 
-# %% [markdown] why divergence
-# **Why it matters.** Code that was tuned for warps gives work to groups of 32 threads. On a wavefront of 64, two such
-# groups share a program counter: each waits while the other runs. Nothing is wrong, no test fails, and half of the
-# lanes idle. Unit 03 shows code for which it is worse than slow.
+# %% [markdown] why transpose
+# **Why it matters.** Every matrix product feeds its matrix instructions from tiles in shared memory that are written in
+# one order and read in another. The layout that you have found is what compilers call a *swizzle*: Triton picks one for
+# each target, and when it cannot, `bank_conflicts` is where it shows.
 
-# %% [markdown] statement of occupancy_nvidia
-# ## 02.occupancy_nvidia: how many blocks an SM holds
+# %% [markdown] statement of converge
+# ## 02.converge: fewer instructions for the same sum
 #
-# A block is on an SM as a whole or not at all. Four resources each allow some number of blocks:
+# A block adds up its values in shared memory, as a tree. This loop is right, and it makes nearly every wave work in
+# every step:
 #
-# - `"warps"`: an SM has `t.waves_per_unit` warp slots, where `t = TARGETS[target]`. A block takes `num_warps`.
-# - `"registers"`: an SM has `t.simds` parts, and a part has `t.registers` registers for each lane. A warp takes
-#   `registers`, rounded up to a multiple of `t.granule`. First whole warps on a part, then all parts together, then
-#   whole blocks.
-# - `"shared memory"`: an SM has `t.shared_per_unit` bytes. A block takes `shared_bytes` plus `t.shared_reserved`,
-#   rounded up to a multiple of `t.shared_granule`.
-# - `"blocks"`: an SM takes `t.blocks_per_unit` blocks at most.
+# ```cpp
+# for (int step = 1; step < blockDim.x; step *= 2) {
+#   if (threadIdx.x % (2 * step) == 0) sums[threadIdx.x] += sums[threadIdx.x + step];
+#   __syncthreads();
+# }
+# ```
 #
-# Count each resource on its own: the registers as if there were any number of warp slots. The fewest blocks that one of
-# them allows is what fits.
+# Write `fold(float *sums)` in C++, with the same result and no more instructions on shared memory than the additions
+# need: **a step of $n$ additions is the work of $\lceil n / 32 \rceil$ warps**, each with two loads and a store. (On
+# wavefronts of 64 fewer are needed; the limit is the one of warps.)
+#
+# **Given** blocks of 64 to 1024 threads, a power of two, in one dimension; `sums` in shared memory with one value for
+# each thread, all of them written before. After the call `sums[0]` holds the sum; the rest may be anything.
+#
+# **Limits**, on `sm_80`, `gfx942` and `gfx1100`. `shared_accesses`: wave instructions on shared memory. For 256 threads
+# the steps have 128, 64, 32, 16 ... 1 additions: $4 + 2 + 1 + 1 + 1 + 1 + 1 + 1 = 12$ warps, so $3 \cdot 12$, plus 8 to
+# store the values before and 1 to read the result: 45 a block. (The loop above: 150 on `sm_80`.) `bank_conflicts`: 0.
+# `barriers`: every thread of the block reaches them.
+#
+# **A small example**: eight values 1 to 8 are 36, whichever tree adds them. `hint("02.converge")` gives three hints.
+
+
+# %% 02.converge tags=["answer", "02.converge"]
+def converge() -> str:
+    """C++ of block_sum(x, out), whose fold(sums) keeps active threads together."""
+    return """
+// INSERT gpu_utils/exercises/u02_gpu_machine/converge.cu
+"""
+
+
+# %% tags=["check"]
+check("02.converge")
+
+# %% [markdown] why converge
+# **Why it matters.** A wave with one lane on issues as much as a full one. `thread % n` puts that one lane into every
+# wave; `thread < n` puts all of them into a few and lets the others jump. The same thought sorts tokens by length and
+# experts by load. (This repair is as old as CUDA: M. Harris, *Optimizing parallel reduction in CUDA*, steps 1 to 3.)
+
+# %% [markdown] statement of occupancy
+# ## 02.occupancy: which launch keeps most waves on a unit?
+#
+# A kernel can often be launched in several ways: larger tiles with more registers, fewer warps with more shared memory.
+# You are given some launches and a target. For each launch work out how many blocks one SM, CU (gfx1100: WGP) holds at
+# a time, and what forbids one more; then decide which launch keeps most **waves** there. `t = TARGETS[target]` has the
+# figures: `waves_per_unit`, `simds`, `registers` (of a lane, in one part), `granule`, `shared_per_unit`,
+# `shared_per_block`, `shared_granule`, `shared_reserved`, `blocks_per_unit`.
 #
 # | | |
 # |---|---|
-# | `registers` | of one lane (CUDA: of one thread), at least 1 |
-# | `shared_bytes` | shared memory of one block, in bytes |
-# | `num_warps` | warps of one block |
-# | `target` | `"sm_80"`, `"sm_89"` or `"sm_90"` |
-# | `"blocks"` in the result | int, blocks that fit on one SM; 0 when one alone asks for too much |
-# | `"limited_by"` | list of **all** names that allow no more than these, in the order above |
-# | `"occupancy"` | float, resident warps over warp slots |
+# | `launches` | list of dicts: `registers` of a lane, `shared_bytes` and `num_warps` of a block |
+# | `target` | `"sm_80"`, `"sm_89"`, `"sm_90"`, `"gfx942"`, `"gfx950"` or `"gfx1100"` |
+# | `"blocks"` in the result | list: for each launch, blocks that fit on one unit; 0 when one alone asks for too much |
+# | `"limited_by"` | list: for each launch, a list of **all** resources that allow no more, in any order |
+# | `"most_waves"` | int: number of the launch with most waves on the unit, the first of equals |
 #
-# **A small example.** 128 registers, 40,000 bytes, 8 warps, `sm_90`. Warps: 64 // 8 = 8 blocks. Registers: 128 is a
-# multiple of 8; 512 // 128 = 4 warps on a part, 16 on four parts, 16 // 8 = **2** blocks. Shared memory: 40,000 + 1024
-# = 41,024, rounded up to 41,088; 233,472 // 41,088 = 5 blocks. At most 32 blocks. So two blocks, limited by registers:
-# 16 of 64 warps. `hint("02.occupancy_nvidia")` gives three hints.
+# The resources are `"waves"` (slots), `"registers"`, `"shared memory"` and `"blocks"` (slots, NVIDIA only: AMD's never
+# run out first). Count each on its own: registers as if there were any number of slots. Shared memory of 0 bytes, with
+# what the system adds, does not count at all.
+#
+# **A small example.** 128 registers, 40,000 bytes, 8 warps on `sm_90`: wave slots allow 8 blocks, registers 2, shared
+# memory 5, block slots 32. So 2 blocks, limited by registers: 16 waves. With 64 registers they would be 4 blocks and 32
+# waves. On AMD the check compiles a kernel with exactly these registers, and asks LLVM how many waves fit on a SIMD.
+# `hint("02.occupancy")` gives three hints.
 
 
-# %% 02.occupancy_nvidia tags=["answer", "02.occupancy_nvidia"]
-def occupancy_nvidia(
-    registers: int, shared_bytes: int, num_warps: int, target: str
-) -> dict[str, int | float | list[str]]:
-    """Blocks of a kernel that one SM holds at a time, what limits them, and the share of warp slots in use.
+# %% 02.occupancy tags=["answer", "02.occupancy"]
+def occupancy(launches: Sequence[Mapping[str, int]], target: str) -> dict:
+    """Blocks of each launch on one unit, what limits them, who keeps most waves.
 
-    >>> occupancy_nvidia(128, 40_000, 8, "sm_90")
-    {'blocks': 2, 'limited_by': ['registers'], 'occupancy': 0.25}
+    >>> tile = {"registers": 128, "shared_bytes": 40_000, "num_warps": 8}
+    >>> occupancy([tile, {**tile, "registers": 64}], "sm_90")
+    {'blocks': [2, 4], 'limited_by': [['registers'], ['registers']], 'most_waves': 1}
     """
     t = TARGETS[target]
     # BEGIN SOLUTION
-    taken = -(-registers // t.granule) * t.granule
-    shared = -(-(shared_bytes + t.shared_reserved) // t.shared_granule) * t.shared_granule
-    allowed = {
-        "warps": t.waves_per_unit // num_warps,
-        "registers": t.registers // taken * t.simds // num_warps,
-        "shared memory": t.shared_per_unit // shared,
-        "blocks": t.blocks_per_unit,
-    }
-    blocks = min(allowed.values())
-    return {
-        "blocks": blocks,
-        "limited_by": [name for name, count in allowed.items() if count == blocks],
-        "occupancy": blocks * num_warps / t.waves_per_unit,
-    }
+    blocks, limited_by, waves = [], [], []
+    for launch in launches:
+        registers = -(-launch["registers"] // t.granule) * t.granule
+        warps = launch["num_warps"]
+        allowed = {
+            "waves": t.waves_per_unit // warps,
+            "registers": t.registers // registers * t.simds // warps,
+        }
+        asked = launch["shared_bytes"] + t.shared_reserved
+        if launch["shared_bytes"] > t.shared_per_block:
+            allowed["shared memory"] = 0
+        elif asked:
+            shared = -(-asked // t.shared_granule) * t.shared_granule
+            allowed["shared memory"] = t.shared_per_unit // shared
+        if t.vendor == "nvidia":
+            allowed["blocks"] = t.blocks_per_unit
+        fewest = min(allowed.values())
+        blocks.append(fewest)
+        limited_by.append([name for name, count in allowed.items() if count == fewest])
+        waves.append(fewest * warps)
+    best = waves.index(max(waves))
+    return {"blocks": blocks, "limited_by": limited_by, "most_waves": best}
     # END SOLUTION
 
 
 # %% tags=["check"]
-check("02.occupancy_nvidia")
+check("02.occupancy")
 
-# %% [markdown] why occupancy_nvidia
-# **Why it matters.** `limited_by` is a list of things worth changing. A kernel at 40 registers and one at 33 run with
-# the same number of warps, and one at 32 with a third more: savings between two steps are worth nothing. And a high
-# occupancy is no aim in itself. It hides latency; a matmul with few warps and much work in flight hides it as well.
+# %% [markdown] why occupancy
+# **Why it matters.** `limited_by` is a list of things worth changing. A kernel at 40 registers and one at 33 keep as
+# many warps, and one at 32 a third more: savings between two steps are worth nothing. And the compiler tells you half
+# of it: LLVM's `; Occupancy` knows registers and slots, not what a launch asks for in LDS.
 
-# %% [markdown] statement of occupancy_amd
-# ## 02.occupancy_amd: the same on a CU, checked by LLVM
+# %% [markdown] statement of sized_reduction
+# ## 02.sized_reduction: a launch made for the chip
 #
-# The idea is the same, the numbers come from another machine. Again `t = TARGETS[target]`:
+# The sum of a long vector. One program for each tile would be thousands of programs, each with its own reduction and a
+# last round in which most of the chip idles. Write it the other way round: launch **as many programs as fit on the
+# chip at once**, and let each walk through the vector, `programs * BLOCK` values at a time.
 #
-# - **Registers of a lane.** VGPRs and AGPRs come out of one file. Without AGPRs a lane needs `vgprs` registers; with
-#   AGPRs it needs `vgprs` rounded up to a multiple of 4, plus `agprs`. A wave takes this number, rounded up to a
-#   multiple of `t.granule`, out of `t.registers` on its SIMD.
-# - **`"waves_per_simd"`**: the waves whose registers fit on one SIMD, at most its `t.waves_per_simd` slots. LLVM prints
-#   this number as `; Occupancy` into the assembly of every kernel.
-# - **Blocks.** A CU has `t.simds` SIMDs, and the waves of a block are spread over them. Three resources:
-#   - `"waves"`: a CU has `t.waves_per_unit` wave slots. A block takes `num_waves`.
-#   - `"registers"`: waves whose registers fit on a SIMD (here without the limit of the slots), times the SIMDs, in
-#     whole blocks.
-#   - `"LDS"`: a CU has `t.shared_per_unit` bytes. A block takes `lds_bytes`, rounded up to a multiple of
-#     `t.shared_granule`. More than `t.shared_per_block` allows 0 blocks. With 0 bytes LDS does not count at all and is
-#     never in `limited_by`.
-#
-# (A CU also has 16 barriers, one for each block of two waves or more; they never run out before the wave slots. Scalar
-# registers do not limit in these cases.)
+# Write `sized_reduction(x, units)`, which launches your kernel once and returns the partial sums, one for each program.
+# The check adds them up.
 #
 # | | |
 # |---|---|
-# | `vgprs`, `agprs` | registers of one lane, as LLVM counts them |
-# | `lds_bytes` | LDS of one block, in bytes |
-# | `num_waves` | wavefronts of one block |
-# | `target` | `"gfx90a"`, `"gfx942"`, `"gfx950"`, or `"gfx1100"`, where a WGP of two CUs holds the blocks |
-# | result | `{"waves_per_simd": int, "blocks": int, "limited_by": list, "occupancy": float}`, as above |
+# | `x` | float32, shape (n,), contiguous; small whole numbers, so that their sum is exact in any order |
+# | `units` | SMs or CUs of an imagined chip, 1 to 3: like the ones of `sm_80` and `gfx942`, but few |
+# | result | float32, one value or more, whose sum is the sum of `x` |
 #
-# **A small example.** 68 VGPRs, 20 AGPRs, 20,000 bytes, 4 waves, `gfx942`. 68 is a multiple of 4; 68 + 20 = 88, a
-# multiple of 8; 512 // 88 = 5 waves on a SIMD. Waves: 32 // 4 = 8 blocks. Registers: 5 · 4 // 4 = 5 blocks. LDS: 20,000
-# becomes 20,480; 65,536 // 20,480 = **3** blocks. So three blocks of 4 waves, limited by LDS: 12 of 32.
+# **Limits**, on `sm_80` and `gfx942`:
 #
-# The check does not trust anybody's formula for `waves_per_simd`: it compiles a kernel with exactly these registers for
-# exactly this target, and reads what LLVM says. `hint("02.occupancy_amd")` gives three hints.
+# - `units_filled`, at most `units`: the blocks that you launch over those that fit on one unit, by the rules of
+#   02.occupancy and the registers that the compiler gave your kernel. No program waits for a second round.
+# - `threads`, at least 1,024 for each unit: half of its slots or more hide latency.
+# - `blocks`, at most 32 for each unit; `global_load_bytes`, 4 a value: each is read once.
+# - `bytes_of_a_load`: 16 for each lane, where `n` is a multiple of 16.
+#
+# **A small example.** 1 unit of `sm_80`, programs of 8 warps: 8 of them have 64 warps, all that a unit holds. If a lane
+# of your kernel takes 40 registers, 512 // 40 = 12 warps fit on a part, 48 on the unit, and 6 programs are right.
+# To see your registers: `resources(compile_for(kernel, ...))`, as in the lesson. `hint("02.sized_reduction")` gives
+# three hints.
 
 
-# %% 02.occupancy_amd tags=["answer", "02.occupancy_amd"]
-def occupancy_amd(
-    vgprs: int, agprs: int, lds_bytes: int, num_waves: int, target: str
-) -> dict[str, int | float | list[str]]:
-    """Waves that a SIMD and blocks that a CU (gfx1100: a WGP) holds at a time, what limits them, and the occupancy.
-
-    >>> occupancy_amd(68, 20, 20_000, 4, "gfx942")
-    {'waves_per_simd': 5, 'blocks': 3, 'limited_by': ['LDS'], 'occupancy': 0.375}
-    """
-    t = TARGETS[target]
+# %% 02.sized_reduction tags=["answer", "02.sized_reduction"]
+@triton.jit
+def partial_sums_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     # BEGIN SOLUTION
-    total = -(-vgprs // 4) * 4 + agprs if agprs else vgprs
-    fit = t.registers // (-(-total // t.granule) * t.granule)
-    allowed = {"waves": t.waves_per_unit // num_waves, "registers": fit * t.simds // num_waves}
-    if lds_bytes > t.shared_per_block:
-        allowed["LDS"] = 0
-    elif lds_bytes:
-        allowed["LDS"] = t.shared_per_unit // (-(-lds_bytes // t.shared_granule) * t.shared_granule)
-    blocks = min(allowed.values())
-    return {
-        "waves_per_simd": min(fit, t.waves_per_simd),
-        "blocks": blocks,
-        "limited_by": [name for name, count in allowed.items() if count == blocks],
-        "occupancy": blocks * num_waves / t.waves_per_unit,
-    }
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(program * BLOCK, n, programs * BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        total += tl.load(x_ptr + at, mask=at < n, other=0.0)
+    tl.store(out_ptr + program, tl.sum(total, 0))
+    # END SOLUTION
+
+
+def sized_reduction(x: Tensor, units: int) -> Tensor:
+    """Partial sums of x, from as many programs as `units` SMs or CUs hold at a time."""
+    lanes = triton.runtime.driver.active.get_current_target().warp_size  # of a warp
+    # BEGIN SOLUTION
+    threads = 2048  # of a full unit: 64 warps of 32 or 32 wavefronts of 64
+    programs = units * (threads // (8 * lanes))
+    partial = torch.empty(programs, device=x.device)
+    partial_sums_kernel[(programs,)](x, partial, len(x), BLOCK=4096, num_warps=8)
+    return partial
     # END SOLUTION
 
 
 # %% tags=["check"]
-check("02.occupancy_amd")
+check("02.sized_reduction")
 
-# %% [markdown] why occupancy_amd
-# **Why it matters.** Guides and compilers disagree, and the compiler is the one that makes your kernel. In blocks of 16
-# registers, a kernel of 68 would hold 6 waves on a SIMD; LLVM plans for 7, as you have just matched. What the chip does
-# with that plan only a chip can say: unit 13 reads it from a counter. And the same compiler is silent about LDS: for a
-# kernel of Triton, `; Occupancy` can say 4 where only 2 waves fit on a SIMD.
+# %% [markdown] why sized_reduction
+# **Why it matters.** Such *persistent* launches are how fast reductions, matrix products (unit 05) and communication
+# kernels (unit 11) are written: the launch fits the machine, the loop fits the data. The same line of Python gives 24
+# programs on one vendor and 12 on the other, because a warp is not a wavefront.
 
-# %% [markdown] statement of attainable
-# ## 02.attainable: the roofline
+# %% [markdown] statement of best_tile
+# ## 02.best_tile: which tile, and what bounds it?
 #
-# A kernel does `flops` operations and moves `bytes_moved` bytes between memory and the chip. Its **intensity** is FLOP
-# per byte. At best the chip computes at its peak, and at best the memory delivers at its bandwidth, both at once:
-#
-# $$ \text{attainable} = \min(\text{peak},\; \text{intensity} \times \text{bandwidth}), \qquad
-# \text{ridge} = \frac{\text{peak}}{\text{bandwidth}} $$
-#
-# ```text
-# FLOP/s        ridge
-#   peak |        .------------   compute: more FLOP/s do not exist
-#        |      /
-#        |    /     memory: only fewer bytes help
-#        |  /
-#        +-------------------- FLOP per byte
-# ```
-#
-# | | |
-# |---|---|
-# | `flops`, `bytes_moved` | float; FLOP and bytes of the kernel |
-# | `peak_tflops`, `bandwidth_tb` | float; TFLOP/s and TB/s of the chip, T = $10^{12}$ |
-# | `"intensity"` | float, FLOP per byte |
-# | `"tflops"` | float, attainable TFLOP/s |
-# | `"bound"` | `"memory"` left of the ridge, `"compute"` from the ridge on |
-# | `"us"` | float, the least time in microseconds |
-#
-# **A small example.** $8 \cdot 10^9$ FLOP and $2 \cdot 10^9$ bytes: 4 FLOP per byte. On a chip with 16 TFLOP/s and
-# 2 TB/s the ridge is at 8, so the kernel is memory-bound at 4 · 2 = 8 TFLOP/s, and takes 1000 microseconds.
-# `hint("02.attainable")` gives three hints.
-
-
-# %% 02.attainable tags=["answer", "02.attainable"]
-def attainable(flops: float, bytes_moved: float, peak_tflops: float, bandwidth_tb: float) -> dict[str, float | str]:
-    """Intensity, attainable TFLOP/s, what bounds it, and the least time in microseconds.
-
-    >>> attainable(8e9, 2e9, peak_tflops=16.0, bandwidth_tb=2.0)
-    {'intensity': 4.0, 'tflops': 8.0, 'bound': 'memory', 'us': 1000.0}
-    """
-    # BEGIN SOLUTION
-    intensity = flops / bytes_moved
-    tflops = min(peak_tflops, intensity * bandwidth_tb)
-    bound = "memory" if intensity < peak_tflops / bandwidth_tb else "compute"
-    return {"intensity": intensity, "tflops": tflops, "bound": bound, "us": flops / tflops / 1e6}
-    # END SOLUTION
-
-
-# %% tags=["check"]
-check("02.attainable")
-
-# %% [markdown] why attainable
-# **Why it matters.** This is the floor under every time that you will measure. A kernel within a few percent of it is
-# done, whatever its occupancy says; a kernel far above it has a reason that can be found. The floor is one line of
-# arithmetic and is the same sentence on both vendors.
-
-# %% [markdown] statement of arithmetic_intensity
-# ## 02.arithmetic_intensity: GPT-2, operator by operator
-#
-# For one run of each operator of a GPT-2 (forward), count FLOP and bytes. `batch` sequences get `tokens` new tokens
-# each, so $n = \text{batch} \cdot \text{tokens}$ rows go through the model. Every new token attends to `context` tokens
-# of its sequence, itself included: `context == tokens` in training and for a prompt, `tokens == 1` when decoding. Each
-# tensor crosses the memory bus once, and $d$ is `n_embd`.
-#
-# | operator | FLOP | reads and writes, in values |
-# |---|---|---|
-# | `"norm"` | 8 for each of $n\,d$ values | input, weight ($d$), bias ($d$), output |
-# | `"qkv"` | linear, $d$ to $3d$ | input ($n$ rows), weights, bias, output ($n$ rows) |
-# | `"attention"` | two products, $q k^\top$ and $p\,v$ | $q$ and output ($n$ rows), $k$ and $v$ (all contexts) |
-# | `"projection"` | linear, $d$ to $d$ | as `"qkv"` |
-# | `"MLP up"` | linear, $d$ to $4d$ | as `"qkv"` |
-# | `"GELU"` | 9 for each of $4\,n\,d$ values | input, output |
-# | `"MLP down"` | linear, $4d$ to $d$ | as `"qkv"` |
-# | `"residual"` | 1 for each of $n\,d$ values | two inputs, one output |
-# | `"logits"` | linear, $d$ to `vocab_size`, for all $n$ rows | as `"qkv"`, but no bias |
-#
-# Attention is fused: its scores are never in memory, and of its FLOP only the two products over all `context` keys
-# count, masked or not. A linear layer from $a$ to $b$ takes $2\,n\,a\,b$ FLOP; biases do not count as FLOP. A value
-# takes `bytes_per_value` bytes: 2 in bf16, 4 in float32. All arguments are ints. `n_head` is there because a model has
-# it: does it change any count?
-#
-# Return a dict with the nine names, each `{"flops": int, "bytes": int, "intensity": float}`.
-#
-# **A small example.** GPT-2 decodes one token in bf16 with 1024 tokens of context: attention does
-# $2 \cdot 2 \cdot 1024 \cdot 768 = 3{,}145{,}728$ FLOP and moves $2\,(768 + 2 \cdot 1024 \cdot 768 + 768) =
-# 3{,}148{,}800$ bytes. That is 0.999 FLOP per byte. `hint("02.arithmetic_intensity")` gives three hints.
-
-
-# %% 02.arithmetic_intensity tags=["answer", "02.arithmetic_intensity"]
-def arithmetic_intensity(
-    batch: int, tokens: int, context: int, n_embd: int, n_head: int, vocab_size: int, bytes_per_value: int
-) -> dict[str, dict[str, float]]:
-    """FLOP, bytes and FLOP per byte of one run of each operator of a GPT-2.
-
-    >>> arithmetic_intensity(1, 1, 1024, 768, 12, 50257, 2)["attention"]["bytes"]
-    3148800
-    """
-    # BEGIN SOLUTION
-    n, d = batch * tokens, n_embd
-
-    def linear(a: int, b: int, bias: int) -> tuple[int, int]:
-        return 2 * n * a * b, n * a + a * b + bias + n * b
-
-    counted = {
-        "norm": (8 * n * d, 2 * n * d + 2 * d),
-        "qkv": linear(d, 3 * d, 3 * d),
-        "attention": (2 * 2 * n * context * d, 2 * n * d + 2 * batch * context * d),
-        "projection": linear(d, d, d),
-        "MLP up": linear(d, 4 * d, 4 * d),
-        "GELU": (9 * 4 * n * d, 2 * 4 * n * d),
-        "MLP down": linear(4 * d, d, d),
-        "residual": (n * d, 3 * n * d),
-        "logits": linear(d, vocab_size, 0),
-    }
-    return {
-        name: {"flops": flops, "bytes": bytes_per_value * values, "intensity": flops / (bytes_per_value * values)}
-        for name, (flops, values) in counted.items()
-    }
-    # END SOLUTION
-
-
-# %% tags=["check"]
-check("02.arithmetic_intensity")
-
-# %% [markdown] why arithmetic_intensity
-# **Why it matters.** The same nine operators stand at quite different places of the roofline in training and in
-# decoding. A batch moves the linear layers to the right, because all rows share one reading of the weights. It does not
-# move attention: every sequence brings its own keys and values. That is the pressure behind GQA, MLA and the next
-# exercise.
-
-# %% [markdown] statement of kv_cache_bytes
-# ## 02.kv_cache_bytes: how large the cache is, and what fits
-#
-# For every token and every layer, decoding keeps what attention needs again:
-#
-# - **MHA, GQA, MQA** keep a key and a value of `head_dim` numbers for each of the `kv_heads` heads. In MHA `kv_heads`
-#   equals `heads`, in MQA it is 1.
-# - **MLA** keeps one latent vector of `latent` numbers, from which keys and values of all heads are computed again, and
-#   `rope` numbers of the rotated key, shared by all heads.
-#
-# | | |
-# |---|---|
-# | `model` | dict: `layers`, `heads`, `head_dim`, `parameters`, and `kv_heads` or (MLA) `latent` and `rope` |
-# | `batch`, `context` | sequences, and tokens of each |
-# | `cache_bytes`, `weight_bytes` | bytes of one value in the cache, and of one parameter: 2 for bf16, 1 for FP8 |
-# | `memory_gb` | memory of the chip in GB, each taken as $10^9$ bytes |
-# | `"per_token"` in the result | int, bytes of one token in all layers |
-# | `"cache"` | int, bytes of `batch` sequences of `context` tokens |
-# | `"largest_batch"` | int, most sequences of `context` tokens that fit beside the weights; 0 when none does |
-#
-# Activations and what a runtime keeps for itself are left out.
-#
-# **A small example.** DeepSeek-V3: 61 layers, `latent` 512, `rope` 64, in bf16: $61 \cdot (512 + 64) \cdot 2 =
-# 70{,}272$ bytes a token. A toy: 2 layers, 4 heads, 2 of them with keys and values, `head_dim` 8, 1000 parameters,
-# everything in 2 bytes. One token takes $2 \cdot 2 \cdot 2 \cdot 8 \cdot 2 = 128$ bytes, a sequence of 10 takes 1280.
-# In 0.00001 GB, 10,000 bytes, the weights leave 8000: six sequences. `hint("02.kv_cache_bytes")` gives three hints.
-
-
-# %% 02.kv_cache_bytes tags=["answer", "02.kv_cache_bytes"]
-def kv_cache_bytes(
-    model: dict[str, int], batch: int, context: int, cache_bytes: int, weight_bytes: int, memory_gb: float
-) -> dict[str, int]:
-    """Bytes of the KV cache for a token and for a batch, and the largest batch that fits beside the weights.
-
-    >>> toy = {"layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 8, "parameters": 1000}
-    >>> kv_cache_bytes(toy, batch=3, context=10, cache_bytes=2, weight_bytes=2, memory_gb=0.00001)
-    {'per_token': 128, 'cache': 3840, 'largest_batch': 6}
-    """
-    # BEGIN SOLUTION
-    is_mla = "latent" in model
-    values = model["latent"] + model["rope"] if is_mla else 2 * model["kv_heads"] * model["head_dim"]
-    per_token = model["layers"] * values * cache_bytes
-    room = round(memory_gb * 10**9) - model["parameters"] * weight_bytes
-    return {
-        "per_token": per_token,
-        "cache": per_token * batch * context,
-        "largest_batch": max(0, room) // (per_token * context),
-    }
-    # END SOLUTION
-
-
-# %% tags=["check"]
-check("02.kv_cache_bytes")
-
-# %% [markdown] why kv_cache_bytes
-# **Why it matters.** In decoding, the batch is what makes the linear layers efficient, and the cache is what limits the
-# batch. So bytes per token are throughput: a quarter of the key-value heads is room for four times the sequences. Where
-# memory differs by more than a factor of two between chips, the same model runs at quite different points of its
-# roofline.
-
-# %% [markdown] statement of tile_traffic
-# ## 02.tile_traffic: what a tiled product moves
-#
-# $C = A\,B$ with $A$ of shape (M, K), $B$ of shape (K, N), $C$ of shape (M, N). Each program computes one tile of $C$,
-# `block_m` x `block_n`, from a strip of rows of $A$ and a strip of columns of $B$. It walks along K in steps of
-# `block_k`, sums in registers, and stores its tile once.
+# $C = A\,B$ with $A$ of shape (M, K), $B$ of shape (K, N), $C$ of shape (M, N), 2 bytes a value. Each program computes
+# one tile of $C$ from a strip of rows of $A$ and a strip of columns of $B$, sums in registers, and stores its tile
+# once.
 #
 # ```text
 #                        B  (K, N)
@@ -542,59 +420,140 @@ check("02.kv_cache_bytes")
 #      +----------+    +----+----+----+
 #      |##########|    |    | ## |    |    its tile of C
 #      +----------+    +----+----+----+
-#      |          |    |    |    |    |
-#      +----------+    +----+----+----+
 # ```
 #
-# How many bytes cross between memory and the chip, when no cache keeps anything from one program to the next? Tiles at
-# the edges may be cut off: masked loads and stores move nothing outside of the matrices.
+# You have candidates. A program has 256 lanes, which share the float32 sums of a tile; a lane may keep **128** of them.
+# Of the tiles that fit, choose the one that moves the fewest bytes when no cache keeps anything from one program to the
+# next. Then say what bounds that product on a given chip: memory, or arithmetic.
 #
 # | | |
 # |---|---|
-# | `M`, `N`, `K`, `block_m`, `block_n`, `block_k` | int; sizes need not be multiples of the blocks |
-# | `bytes_per_value` | bytes of one value of A, B and C |
-# | `"read_a"`, `"read_b"` in the result | int, bytes that all programs together read of A and of B |
-# | `"written"` | int, bytes written of C |
-# | `"intensity"` | float, $2\,M N K$ FLOP over all these bytes |
+# | `M`, `N`, `K` | int; sizes need not be multiples of a tile. Masked loads and stores move nothing |
+# | `tiles` | list of `[block_m, block_n]`; one fits at least |
+# | `tflops`, `tb_per_s` | peak and bandwidth of the chip, T = $10^{12}$ |
+# | `"tile"` in the result | int, number of the tile; the first of equals |
+# | `"bytes"` | int, bytes that all programs together read of A and B and write of C |
+# | `"bound"` | `"memory"` where these bytes take longer than the $2\,MNK$ FLOP, else `"compute"` |
 #
-# **A small example.** M = 4, N = 6, K = 5, tiles of 2 x 3, one byte a value: 2 rows and 2 columns of tiles. Each
-# program reads 2 · 5 = 10 bytes of A and 5 · 3 = 15 of B and writes 6. Four of them read 40 and 60 and write 24; the
-# intensity is 240 / 124. `hint("02.tile_traffic")` gives three hints.
+# **A small example.** M = 4, N = 6, K = 5 and a tile of 2 x 3: four programs, each of which reads 2 · 5 values of A and
+# 5 · 3 of B and writes 6: 124 values, 248 bytes, for 240 FLOP: about one for each byte. `hint("02.best_tile")` gives
+# three hints.
 
 
-# %% 02.tile_traffic tags=["answer", "02.tile_traffic"]
-def tile_traffic(
-    M: int, N: int, K: int, block_m: int, block_n: int, block_k: int, bytes_per_value: int
-) -> dict[str, float]:
-    """Bytes that a tiled product reads and writes when no cache helps, and its FLOP per byte.
+# %% 02.best_tile tags=["answer", "02.best_tile"]
+def best_tile(
+    M: int,
+    N: int,
+    K: int,
+    tiles: Sequence[Sequence[int]],
+    tflops: float,
+    tb_per_s: float,
+) -> dict[str, int | str]:
+    """The tile that fits and moves fewest bytes, its bytes, and what bounds the product.
 
-    >>> tile_traffic(4, 6, 5, 2, 3, 1, bytes_per_value=1)
-    {'read_a': 40, 'read_b': 60, 'written': 24, 'intensity': 1.935483870967742}
+    >>> best_tile(4, 6, 5, [[1, 1], [2, 3], [400, 400]], tflops=16.0, tb_per_s=2.0)
+    {'tile': 1, 'bytes': 248, 'bound': 'memory'}
     """
     # BEGIN SOLUTION
-    rows_of_tiles, columns_of_tiles = -(-M // block_m), -(-N // block_n)
-    read_a = columns_of_tiles * M * K * bytes_per_value
-    read_b = rows_of_tiles * K * N * bytes_per_value
-    written = M * N * bytes_per_value
-    intensity = 2 * M * N * K / (read_a + read_b + written)
-    return {"read_a": read_a, "read_b": read_b, "written": written, "intensity": intensity}
+    found = []
+    for number, (block_m, block_n) in enumerate(tiles):
+        if block_m * block_n <= 256 * 128:
+            rows_of_tiles, columns_of_tiles = -(-M // block_m), -(-N // block_n)
+            moved = 2 * (columns_of_tiles * M * K + rows_of_tiles * K * N + M * N)
+            found.append((moved, number))
+    moved, tile = min(found)
+    slower = moved / tb_per_s > 2 * M * N * K / tflops
+    return {"tile": tile, "bytes": moved, "bound": "memory" if slower else "compute"}
     # END SOLUTION
 
 
 # %% tags=["check"]
-check("02.tile_traffic")
+check("02.best_tile")
 
-# %% [markdown] why tile_traffic
-# **Why it matters.** The tile is the one number of a matmul that decides its traffic, and registers and shared memory
-# decide the tile. With square tiles of side $b$ in bf16 the intensity is near $b/2$: compare that with the ridge of
-# your chip, and you know how much the L2 has to give. In unit 05 you choose tiles and orders with this in mind, and
-# count the bytes on the virtual GPU.
+# %% [markdown] why best_tile
+# **Why it matters.** The tile is the one number of a matmul that decides its traffic, and registers decide the tile.
+# With your function you can see that no tile that fits makes an H100 compute-bound without help from the L2. Unit 05
+# chooses tiles and orders with this in mind, and counts the bytes on the virtual GPU.
+
+# %% [markdown] statement of serve
+# ## 02.serve: which batch fits, and which chip to take?
+#
+# A model decodes: one step makes one token for each sequence of a batch. For every token and every layer it keeps in
+# the cache what attention needs again:
+#
+# - **MHA, GQA, MQA**: a key and a value of `head_dim` numbers for each of the `kv_heads` heads. In MHA `kv_heads`
+#   equals `heads`, in MQA it is 1.
+# - **MLA**: one latent vector of `latent` numbers, from which keys and values of all heads are computed again, and
+#   `rope` numbers of the rotated key, shared by all heads.
+#
+# All sequences have `context` tokens. The batch is the largest that fits beside the weights. A step reads the weights
+# once and the cache of every sequence, and does 2 FLOP for each parameter and sequence (the FLOP of attention, the
+# activations and what a runtime keeps for itself are left out). It takes at least as long as its bytes take, and at
+# least as long as its FLOP take; both go on at the same time.
+#
+# | | |
+# |---|---|
+# | `model` | dict: `layers`, `heads`, `head_dim`, `parameters`, and `kv_heads` or (MLA) `latent` and `rope` |
+# | `context` | tokens of each sequence |
+# | `cache_bytes`, `weight_bytes` | bytes of one value in the cache, and of one parameter: 2 for bf16, 1 for FP8 |
+# | `chips` | list of dicts: `memory_gb` (of $10^9$ bytes), `tb_per_s`, `tflops` (T = $10^{12}$) |
+# | `"batch"` in the result | list: largest batch on each chip; 0 where not even one sequence fits |
+# | `"tokens_per_s"` | list: the most tokens that all sequences together can get in a second; 0.0 for no batch |
+# | `"take"` | int: number of the chip with most tokens a second, the first of equals |
+#
+# **A small example.** 2 layers, 4 heads, 2 of them with keys and values, `head_dim` 8, 1000 parameters, everything in 2
+# bytes. A token keeps 64 numbers, 128 bytes; a sequence of 10 takes 1280. In 0.00001 GB, 10,000 bytes, the weights
+# leave 8000: six sequences. A step reads 2000 + 6 · 1280 = 9680 bytes: 9.68 ns at 1 TB/s, so at most 6 / 9.68 ns tokens
+# a second, about 620 million. `hint("02.serve")` gives three hints.
+
+
+# %% 02.serve tags=["answer", "02.serve"]
+def serve(
+    model: Mapping[str, int],
+    context: int,
+    cache_bytes: int,
+    weight_bytes: int,
+    chips: Sequence[Mapping[str, float]],
+) -> dict:
+    """Largest batch and most tokens a second on each chip, and the chip to take.
+
+    >>> toy = {"layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 8}
+    >>> toy["parameters"] = 1000
+    >>> chip = {"memory_gb": 0.00001, "tb_per_s": 1.0, "tflops": 100.0}
+    >>> plan = serve(toy, context=10, cache_bytes=2, weight_bytes=2, chips=[chip])
+    >>> plan["batch"], round(plan["tokens_per_s"][0] / 1e6), plan["take"]
+    ([6], 620, 0)
+    """
+    # BEGIN SOLUTION
+    m, mla = model, "latent" in model
+    values = m["latent"] + m["rope"] if mla else 2 * m["kv_heads"] * m["head_dim"]
+    sequence = model["layers"] * values * cache_bytes * context
+    weights = model["parameters"] * weight_bytes
+    batches, rates = [], []
+    for chip in chips:
+        batch = max(0, round(chip["memory_gb"] * 10**9) - weights) // sequence
+        traffic = (weights + batch * sequence) / (chip["tb_per_s"] * 1e12)
+        arithmetic = 2 * model["parameters"] * batch / (chip["tflops"] * 1e12)
+        batches.append(batch)
+        rates.append(batch / max(traffic, arithmetic))
+    return {"batch": batches, "tokens_per_s": rates, "take": rates.index(max(rates))}
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("02.serve")
+
+# %% [markdown] why serve
+# **Why it matters.** In decoding, the batch is what makes the weights worth reading, and the cache is what limits the
+# batch. So bytes a token are throughput: a quarter of the key-value heads is room for four times the sequences. Where
+# memory differs by more than a factor of two between chips, the same model runs at quite different speeds, whatever
+# the peaks say.
 
 # %% [markdown] where you stand
 # ## Where you stand
 #
-# You can now put a number on an access, a branch, a launch and a model before anything runs. Unit 03 takes code that
-# was written for one of the two machines to the other.
+# You have written four kernels whose cost you could work out before they ran, and made four decisions that most people
+# make by trying. Unit 03 takes code that was written for one of the two machines to the other.
 
 # %% progress
 progress()

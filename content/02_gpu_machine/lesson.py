@@ -10,8 +10,7 @@
 # virtual GPUs*. Nothing here has run on AMD silicon. The C++ kernels are compiled with clang from the optional extra
 # `hip` (`W2W_EXTRAS=hip ./w2w study`); without it they come from stored listings.
 #
-# **Time**: 80 minutes to read and play, about half a minute for all cells to run. Then lab 02: nine exercises, one for
-# each rule of this lesson.
+# **Time**: 80 minutes to read and play, about half a minute for all cells to run. Then lab 02: eight exercises.
 #
 # Where a cell says `my_guess = None`, write your guess before you run the next one. Every figure of a chip is printed
 # from the registry or stands in a box with its source.
@@ -1285,4 +1284,4 @@ print(f"\nMI300X: {CHIPS['MI300X'].note}")
 # A once a column of tiles: 4096 / 64 = 64 times. B once a row of tiles: 4096 / 128 = 32 times.
 # </details>
 #
-# Now open [lab 02](../labs/02_gpu_machine.ipynb): nine exercises, one for each rule.
+# Now open [lab 02](../labs/02_gpu_machine.ipynb): eight exercises, four of them kernels.

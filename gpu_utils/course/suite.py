@@ -35,7 +35,7 @@ def unit_of(test: str) -> str | None:
 
     >>> unit_of("tests/content/test_u03_cpp.py::test_a")
     '03'
-    >>> unit_of("tests/content/test_exercises.py::test_trivial_answers_fail[02.divergence]")
+    >>> unit_of("tests/content/test_exercises.py::test_trivial_answers_fail[02.converge]")
     '02'
     >>> unit_of("solutions/01_gpt2_baseline.ipynb::Cell 3")
     '01'

@@ -54,8 +54,8 @@ def find(exercise_id: str) -> Exercise:
 def hints(exercise_id: str) -> tuple[str, str, str]:
     """The hints of an exercise, read from its module's text; the module is imported only if they are not plain text.
 
-    >>> hints("02.attainable")[2][:40]
-    'tflops = min(peak_tflops, intensity * ba'
+    >>> hints("02.best_tile")[2][:40]
+    'bytes = 2 * (ceil(N / block_n) * M * K +'
     """
     *_, unit, name = module_of(exercise_id).split(".")
     source = Path(__file__).with_name(unit) / f"{name}.py"

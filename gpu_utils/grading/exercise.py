@@ -144,8 +144,8 @@ class Exercise:
     dtype       inputs -> dtype that floating-point outputs must have; None leaves it open
     targets     for "kernel" and "cpp": the virtual GPUs that grade it, and what a kernel is compiled for elsewhere.
                 FP8 wants ("sm_89", "gfx942"); code that depends on the width of a wave adds "gfx1100"
-    machine_code  True for a kernel with inline assembly: Triton's interpreter cannot run it, and as it is launched for
-                one target it need not build for another
+    machine_code  True for a kernel with inline assembly, or a launch that asks Triton for its target: Triton's
+                interpreter cannot run it, and as it is launched for one target it need not build for another
     call        (answer, inputs) -> value to compare, where the answer is not simply called once
     judge       (case, inputs, value) -> what is wrong with the value, or None; instead of the comparison with the
                 reference, where many values are right. It runs on the grader's side, never beside the answer. Its

@@ -135,7 +135,7 @@ def _cannot_run(exercise: Exercise, name: str, inputs: Inputs) -> str | None:
     if name != "interpreter":
         return None
     if exercise.machine_code:
-        return "Triton's interpreter knows no inline assembly"
+        return "Triton's interpreter has no target and no inline assembly"
     for value in inputs.values():
         if isinstance(value, torch.Tensor) and str(value.dtype).removeprefix("torch.") in _NARROW:
             return f"Triton's interpreter computes {value.dtype} wrongly"

@@ -37,8 +37,8 @@ PLANNED = {
         *("grad_accumulation", "lr_schedule", "train_step", "kv_cache", "activation_memory"),
     ),
     "02": (
-        *("transactions", "bank_conflicts", "divergence", "occupancy_nvidia", "occupancy_amd"),
-        *("attainable", "arithmetic_intensity", "kv_cache_bytes", "tile_traffic"),
+        *("coalesce", "bank_conflicts", "transpose", "converge", "occupancy", "sized_reduction"),
+        *("best_tile", "serve"),
     ),
     "03": (
         *("warp_reduce", "ballot", "lane_id", "shared_budget", "fp8_dtype", "hipify_fixups"),

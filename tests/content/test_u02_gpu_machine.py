@@ -4,43 +4,31 @@ from __future__ import annotations
 
 import math
 import random
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 import torch
 import triton
 import triton.language as tl
-from torch.utils.flop_counter import FlopCounterMode
 
 from gpu_utils import exercises, virtual_gpu
-from gpu_utils.analytic import access, inference, operators, roofline, tiles
-from gpu_utils.analytic.divergence import divergence
+from gpu_utils.analytic import inference, roofline, tiles
+from gpu_utils.analytic.access import bank_conflicts
 from gpu_utils.analytic.occupancy import occupancy
 from gpu_utils.chips import TARGETS
 from gpu_utils.compiler import compile_for, resources
 from gpu_utils.compiler.clang import compile_cpp
-from gpu_utils.exercises.u02_gpu_machine.kv_cache_bytes import MODELS
-from gpu_utils.exercises.u02_gpu_machine.occupancy_amd import llvm_occupancy
+from gpu_utils.exercises.u02_gpu_machine import converge, transpose
+from gpu_utils.exercises.u02_gpu_machine.best_tile import moved
+from gpu_utils.exercises.u02_gpu_machine.converge import AS_GIVEN, most_accesses
+from gpu_utils.exercises.u02_gpu_machine.numbers import up
+from gpu_utils.exercises.u02_gpu_machine.occupancy import llvm_occupancy
+from gpu_utils.exercises.u02_gpu_machine.serve import MODELS
 from gpu_utils.grading.check import check
-from gpu_utils.model import gpt2
+from gpu_utils.grading.exercise import Example
 
-NAMES = (
-    *("transactions", "bank_conflicts", "divergence", "occupancy_nvidia", "occupancy_amd"),
-    *("attainable", "arithmetic_intensity", "kv_cache_bytes", "tile_traffic"),
-)
 PATTERNS = """
 
-
-__global__ void touch4(const int *offsets, char *x) {
-  int at = offsets[threadIdx.x];
-  if (at >= 0) *(volatile int *)(x + at) = 1;
-}
-
-__global__ void touch16(const int *offsets, char *x) {
-  typedef int four __attribute__((ext_vector_type(4)));
-  int at = offsets[threadIdx.x];
-  if (at >= 0) *(volatile four *)(x + at) = four{1, 1, 1, 1};
-}
 
 __global__ void read_shared(const int *offsets, int *out) {
   __shared__ volatile char tile[16384];
@@ -60,95 +48,76 @@ def inputs_of(name, fresh=40):
     """Inputs of every public case and of `fresh` fresh ones."""
     found, rng = exercise(name), random.Random(2)
     cases = [*found.cases, *(found.fresh(rng) for _ in range(fresh))]
-    return [found.inputs(case, torch.Generator().manual_seed(index)) for index, case in enumerate(cases)]
+    return [
+        dict(case.params) if isinstance(case, Example) else found.inputs(case, torch.Generator().manual_seed(index))
+        for index, case in enumerate(cases)
+    ]
 
 
 def expected(name, inputs):
     return exercise(name).reference(**inputs)
 
 
-# --- against the models of the library, which the lesson and the explorers use ----------------------------------
+# --- against the models of the library --------------------------------------------------------------------------
 
 
-def of_model(name, given):
-    """What gpu_utils.analytic says, in the form of the exercise."""
-    g = SimpleNamespace(**given)
-    if name == "transactions":
-        return access.transactions(g.addresses, g.access_bytes, g.segment)
-    if name == "bank_conflicts":
-        return access.bank_conflicts(g.addresses, g.banks).conflicts
-    if name == "divergence":
-        found = divergence(g.paths, g.width, dict(enumerate(g.instructions)))
-        return {"issued": found.issued, "lost": found.lost}
-    if name == "occupancy_nvidia":
-        found = occupancy(TARGETS[g.target], g.registers, g.shared_bytes, g.num_warps)
-        limits = ["warps" if limit == "waves" else limit for limit in found.limited_by]
-        return {"blocks": found.blocks, "limited_by": limits, "occupancy": found.fraction}
-    if name == "occupancy_amd":
-        registers = math.ceil(g.vgprs / 4) * 4 + g.agprs if g.agprs else g.vgprs
-        found = occupancy(TARGETS[g.target], registers, g.lds_bytes, g.num_waves)
-        limits = [limit for limit in found.limited_by if limit != "blocks"]  # the barriers never bind alone
-        return {
-            "waves_per_simd": found.waves_per_simd,
-            "blocks": found.blocks,
-            "limited_by": limits,
-            "occupancy": found.fraction,
-        }
-    if name == "attainable":
-        roof = roofline.Roofline("chip", g.peak_tflops * 1e12, g.bandwidth_tb * 1e12)
-        point = roofline.Point("kernel", g.flops, g.bytes_moved)
-        return {
-            "intensity": point.intensity,
-            "tflops": roof.attainable(point.intensity) / 1e12,
-            "bound": roof.bound(point.intensity),
-            "us": roof.seconds(point) * 1e6,
-        }
-    if name == "arithmetic_intensity":
-        shape = SimpleNamespace(n_embd=g.n_embd, n_head=g.n_head, n_layer=1, vocab_size=g.vocab_size)
-        found = operators.gpt2_operators(shape, g.batch, g.tokens, g.context, bytes_per_value=g.bytes_per_value)
-        return {
-            op.name: {"flops": op.flops, "bytes": op.bytes, "intensity": op.intensity}
-            for op in found
-            if op.name != "embedding"
-        }
-    if name == "kv_cache_bytes":
-        model = g.model
+def test_bank_conflicts_are_those_of_the_model_of_banks():
+    for given in inputs_of("bank_conflicts"):
+        assert bank_conflicts(**given).conflicts == expected("bank_conflicts", given), given
+
+
+def test_occupancy_is_that_of_the_model():
+    for given in inputs_of("occupancy"):
+        target = TARGETS[given["target"]]
+        found = [
+            occupancy(target, kernel["registers"], kernel["shared_bytes"], kernel["num_warps"])
+            for kernel in given["launches"]
+        ]
+        said = expected("occupancy", given)
+        assert said["blocks"] == [each.blocks for each in found], given
+        waves = [each.waves for each in found]
+        assert said["most_waves"] == waves.index(max(waves))
+        for ours, each in zip(said["limited_by"], found, strict=True):
+            theirs = {"shared memory" if name == "LDS" else name for name in each.limited_by}
+            assert set(ours) == (theirs - {"blocks"} if target.vendor == "amd" else theirs), given
+
+
+def test_the_bytes_of_a_tile_are_those_of_the_model():
+    for given in inputs_of("best_tile"):
+        found = expected("best_tile", given)
+        block_m, block_n = given["tiles"][found["tile"]]
+        model = tiles.tile_traffic(given["M"], given["N"], given["K"], block_m, block_n, 32, 2)
+        assert found["bytes"] == model.read_a + model.read_b + model.written
+        ridge = given["tflops"] / given["tb_per_s"]
+        assert found["bound"] == ("memory" if model.intensity < ridge else "compute")
+
+
+def test_what_fits_and_how_fast_it_is_are_those_of_the_models():
+    for given in inputs_of("serve"):
+        model, found = given["model"], expected("serve", given)
         if "latent" in model:
             shape = inference.mla(model["layers"], model["latent"], model["rope"])
         else:
             shape = inference.gqa(model["layers"], model["kv_heads"], model["head_dim"])
-        room = g.memory_gb * inference.GB - model["parameters"] * g.weight_bytes
-        fits = 0
-        while shape.total(fits + 1, g.context, g.cache_bytes) <= room:
-            fits += 1
-        return {
-            "per_token": int(shape.per_token(g.cache_bytes)),
-            "cache": shape.total(g.batch, g.context, g.cache_bytes),
-            "largest_batch": fits,
-        }
-    found = tiles.tile_traffic(g.M, g.N, g.K, g.block_m, g.block_n, g.block_k, g.bytes_per_value)
-    return {"read_a": found.read_a, "read_b": found.read_b, "written": found.written, "intensity": found.intensity}
+        weights = model["parameters"] * given["weight_bytes"]
+        for chip, batch, rate in zip(given["chips"], found["batch"], found["tokens_per_s"], strict=True):
+            room = chip["memory_gb"] * inference.GB - weights
+            fits = [shape.total(n, given["context"], given["cache_bytes"]) <= room for n in (batch, batch + 1)]
+            assert fits == [True, False] or (batch == 0 and not fits[1])
+            if batch:
+                roof = roofline.Roofline("chip", chip["tflops"] * 1e12, chip["tb_per_s"] * 1e12)
+                traffic = weights + shape.total(batch, given["context"], given["cache_bytes"])
+                step = roof.seconds(roofline.Point("step", 2 * model["parameters"] * batch, traffic))
+                assert rate == pytest.approx(batch / step, rel=1e-12)
+        assert found["take"] == found["tokens_per_s"].index(max(found["tokens_per_s"]))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_what_is_expected_is_what_the_models_of_the_library_say(name):
-    for inputs in inputs_of(name):
-        assert of_model(name, inputs) == approximately(expected(name, inputs)), inputs
-
-
-def approximately(value):
-    """pytest.approx for the floats of a nested answer; the rest exact."""
-    if isinstance(value, dict):
-        return {key: approximately(item) for key, item in value.items()}
-    return pytest.approx(value, rel=1e-12) if isinstance(value, float) else value
-
-
-def test_the_models_of_kv_cache_bytes_are_those_of_the_memory_planner():
+def test_the_models_of_serve_are_those_of_the_memory_planner():
     for name, model in inference.MODELS.items():
         ours = next(sizes for label, sizes in MODELS.items() if label.startswith(name))
         assert ours["parameters"] == model.parameters
-        given = {"model": ours, "batch": 1, "context": 1, "cache_bytes": 2, "weight_bytes": 2, "memory_gb": 80}
-        assert expected("kv_cache_bytes", given)["per_token"] == model.cache.per_token(2)
+        kept = ours["latent"] + ours["rope"] if "latent" in ours else 2 * ours["kv_heads"] * ours["head_dim"]
+        assert 2 * ours["layers"] * kept == model.cache.per_token(2)
 
 
 # --- against machine code on the virtual GPU ---------------------------------------------------------------------
@@ -163,26 +132,12 @@ def launched(target, kernel, offsets, *tensors):
 
 
 @pytest.mark.usefixtures("clang")
-def test_transactions_are_those_of_a_compiled_kernel():
-    targets = {32: "sm_80", 64: "gfx90a", 128: "gfx942"}
-    seen = set()
-    for given in inputs_of("transactions", fresh=12):
-        target = targets[given["segment"]]
-        if len(given["addresses"]) != TARGETS[target].lanes:
-            continue
-        reach = max((at for at in given["addresses"] if at is not None), default=0) + given["access_bytes"]
-        x = torch.zeros(reach, dtype=torch.int8)
-        totals = launched(target, f"touch{given['access_bytes']}", given["addresses"], x)
-        assert totals["global_store_sectors"] == expected("transactions", given), given
-        seen.add((target, given["access_bytes"]))
-    assert seen >= {("sm_80", 4), ("gfx90a", 4), ("gfx942", 4), ("gfx942", 16)}
-
-
-@pytest.mark.usefixtures("clang")
 def test_bank_conflicts_are_those_of_a_compiled_kernel():
     seen = set()
     for given in inputs_of("bank_conflicts", fresh=12):
         lanes, banks = len(given["addresses"]), given["banks"]
+        if banks < 32:  # the example of the statement
+            continue
         target = "sm_80" if lanes == 32 else "gfx942" if banks == 32 else "gfx950"
         totals = launched(target, "read_shared", given["addresses"], torch.zeros(1, dtype=torch.int32))
         assert totals["bank_conflicts"] == expected("bank_conflicts", given), given
@@ -190,43 +145,19 @@ def test_bank_conflicts_are_those_of_a_compiled_kernel():
     assert seen == {"sm_80", "gfx942", "gfx950"}
 
 
-BRANCH = """
-__global__ void branch(const int *paths, float *out) {{
-  int path = paths[threadIdx.x];
-  float x = out[threadIdx.x];
-  {paths}
-  out[threadIdx.x] = x;
-}}
-"""
-STEP = {"sm_80": "ex2.approx.ftz.f32 %0, %0;", "gfx942": "v_exp_f32 %0, %0"}
-
-
-def branch_source(instructions, target):
-    """A kernel whose path p is instructions[p] exponentials, which nothing else in it is."""
-    register = "f" if target.startswith("sm") else "v"
-    step = f'asm volatile("{STEP[target]}" : "+{register}"(x));'
-    return BRANCH.format(
-        paths="\n  ".join(f"if (path == {p}) {{ {step * count} }}" for p, count in enumerate(instructions))
-    )
-
-
 @pytest.mark.usefixtures("clang")
-def test_divergence_is_that_of_a_compiled_kernel():
-    targets = {32: "sm_80", 64: "gfx942"}
-    seen = set()
-    for given in inputs_of("divergence", fresh=4):
-        target = targets[given["width"]]
-        paths = torch.tensor([99 if path is None else path for path in given["paths"]], dtype=torch.int32)
-        out = torch.zeros(len(paths))
-        with virtual_gpu(target) as gpu:
-            source = branch_source(given["instructions"], target)
-            launch = gpu.load(compile_cpp(source, target)).launch("branch", 1, len(paths), [paths, out])
-        steps = [op.index for op in launch.program.ops if op.mnemonic.startswith(("ex2", "v_exp_f32"))]
-        per_op = launch.counters.per_op()
-        issued, lanes = (sum(per_op[at][part] for at in steps) for part in (0, 1))
-        assert {"issued": issued, "lost": issued * given["width"] - lanes} == expected("divergence", given), given
-        seen.add(target)
-    assert seen == {"sm_80", "gfx942"}
+def test_the_loop_that_the_lab_shows_issues_150_instructions_on_shared_memory_and_45_are_enough():
+    assert most_accesses(256) == 45
+    lab = (Path(exercises.__file__).parents[2] / "content/02_gpu_machine/lab.py").read_text("utf-8")
+    assert all(f"# {line[2:]}" in lab for line in AS_GIVEN.splitlines())
+    assert counted(converge.ANSWER.filled(AS_GIVEN)(), "sm_80")["shared_accesses"] == 150
+    assert counted(converge.ANSWER(), "sm_80")["shared_accesses"] == 45
+
+
+def counted(source, target):
+    with virtual_gpu(target) as gpu:
+        gpu.load(compile_cpp(source, target)).launch("block_sum", 1, 256, [torch.ones(256), torch.zeros(1)])
+    return gpu.counters.totals()
 
 
 @triton.jit
@@ -244,17 +175,14 @@ def product_kernel(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N:
 
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])
 @pytest.mark.parametrize(("M", "N", "K"), [(128, 192, 96), (100, 150, 75)])
-def test_tile_traffic_is_that_of_a_compiled_matmul(target, M, N, K):
-    blocks = {"block_m": 32, "block_n": 64, "block_k": 32}
+def test_the_bytes_of_a_tile_are_those_of_a_compiled_matmul(target, M, N, K):
     a, b = torch.randn(M, K).half(), torch.randn(K, N).half()
     c = torch.empty(M, N, dtype=torch.float16)
     grid = (triton.cdiv(M, 32), triton.cdiv(N, 64))
     with virtual_gpu(target) as gpu:
         product_kernel[grid](a, b, c, M, N, K, BLOCK_M=32, BLOCK_N=64, BLOCK_K=32, num_warps=1)
     totals = gpu.counters.totals()
-    given = expected("tile_traffic", {"M": M, "N": N, "K": K, **blocks, "bytes_per_value": 2})
-    assert totals["global_load_bytes"] == given["read_a"] + given["read_b"]
-    assert totals["global_store_bytes"] == given["written"]
+    assert totals["global_load_bytes"] + totals["global_store_bytes"] == moved(M, N, K, (32, 64))
 
 
 # --- against LLVM, torch and transformers ------------------------------------------------------------------------
@@ -285,57 +213,13 @@ def test_kernels_of_triton_hold_as_many_waves_as_llvm_says(target):
     for compiled in kernels:
         found = resources(compiled)
         said = int(compiled.asm.split("; Occupancy: ")[1].split("\n")[0])
-        given = {"lds_bytes": found.shared, "num_waves": 4, "target": target}
         if found.sgprs <= 100:  # above that, scalar registers count as well
-            answer = expected("occupancy_amd", {"vgprs": found.vgprs, "agprs": found.agprs, **given})
-            assert answer["waves_per_simd"] == said, found
+            assert min(8, 512 // up(found.registers, 8)) == said, found
 
 
 @pytest.mark.parametrize(("vgprs", "waves"), [(64, 8), (65, 7), (72, 7), (73, 6), (168, 3), (169, 2)])
 def test_llvm_hands_out_registers_by_8(vgprs, waves):
-    assert llvm_occupancy(vgprs, 0, "gfx942") == waves
-
-
-@pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
-def test_llvm_counts_agprs_from_a_multiple_of_4(target):
-    for vgprs, agprs in [(65, 15), (66, 12), (61, 4), (33, 40), (5, 64)]:
-        total = math.ceil(vgprs / 4) * 4 + agprs
-        assert llvm_occupancy(vgprs, agprs, target) == min(8, 512 // (math.ceil(total / 8) * 8))
-
-
-def test_flops_are_those_that_torch_counts():
-    config = gpt2.GPT2Config(vocab_size=97, n_positions=32, n_embd=64, n_layer=3, n_head=4)
-    model = gpt2.GPT2(config, attention="explicit")
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(torch.zeros(2, 16, dtype=torch.int64))
-    given = {"batch": 2, "tokens": 16, "context": 16, "n_embd": 64, "n_head": 4, "vocab_size": 97}
-    counted = expected("arithmetic_intensity", {**given, "bytes_per_value": 4})
-    layer = ("qkv", "attention", "projection", "MLP up", "MLP down")
-    products = 3 * sum(counted[name]["flops"] for name in layer) + counted["logits"]["flops"]
-    assert products == counter.get_total_flops()
-
-
-def test_bytes_of_a_norm_and_of_linear_layers_are_those_of_their_tensors():
-    config = gpt2.GPT2Config(vocab_size=97, n_positions=32, n_embd=64, n_layer=1, n_head=4)
-    model = gpt2.GPT2(config)
-    moved = {}
-
-    def record(name):
-        def hook(module, inputs, output):
-            tensors = [*inputs, *module.parameters(recurse=False), output]
-            moved[name] = sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor))
-
-        return hook
-
-    for name, module in model.named_modules():
-        module.register_forward_hook(record(name))
-    with torch.no_grad():
-        model(torch.zeros(2, 16, dtype=torch.int64))
-    given = {"batch": 2, "tokens": 16, "context": 16, "n_embd": 64, "n_head": 4, "vocab_size": 97}
-    counted = expected("arithmetic_intensity", {**given, "bytes_per_value": 4})
-    ours = {"norm": "ln_1", "qkv": "attn.c_attn", "projection": "attn.c_proj"}
-    for operator, module in ours.items():
-        assert counted[operator]["bytes"] == moved[f"h.0.{module}"]
+    assert llvm_occupancy(vgprs, "gfx942") == waves
 
 
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
@@ -357,8 +241,10 @@ def test_the_cache_is_as_large_as_that_of_transformers(kv_heads):
         tensor.numel() * tensor.element_size() for layer in cache.layers for tensor in (layer.keys, layer.values)
     )
     model = {"layers": 3, "heads": 4, "kv_heads": kv_heads, "head_dim": 16, "parameters": 0}
-    given = {"model": model, "batch": 2, "context": 7, "cache_bytes": 4, "weight_bytes": 4, "memory_gb": 1}
-    assert expected("kv_cache_bytes", given)["cache"] == held
+    given = {"model": model, "context": 7, "cache_bytes": 4, "weight_bytes": 4}
+    two = {"memory_gb": held / 10**9, "tb_per_s": 1.0, "tflops": 1.0}
+    one = {**two, "memory_gb": (held - 1) / 10**9}
+    assert expected("serve", {**given, "chips": [two, one]})["batch"] == [2, 1]
 
 
 # --- honest answers that are written another way -----------------------------------------------------------------
@@ -366,18 +252,6 @@ def test_the_cache_is_as_large_as_that_of_transformers(kv_heads):
 
 def judged(name, answer):
     return check(exercise(name), answer, seed=7)
-
-
-def test_transactions_by_marking_bytes_pass():
-    def transactions(addresses, access_bytes, segment):
-        marks = torch.zeros(max([at + access_bytes for at in addresses if at is not None], default=0) + segment)
-        for at in addresses:
-            if at is not None:
-                marks[at : at + access_bytes] = 1
-        whole = len(marks) // segment * segment
-        return int(marks[:whole].view(-1, segment).any(1).sum()) + bool(marks[whole:].any())
-
-    assert judged("transactions", transactions).passed
 
 
 def test_bank_conflicts_by_serving_cycle_after_cycle_pass():
@@ -398,52 +272,94 @@ def test_bank_conflicts_by_serving_cycle_after_cycle_pass():
     assert judged("bank_conflicts", bank_conflicts).passed
 
 
-def test_divergence_lane_by_lane_passes():
-    def divergence(paths, instructions, width):
-        padded = [*paths, *[None] * (-len(paths) % width)]
-        cost = {"issued": 0, "lost": 0}
-        for start in range(0, len(padded), width):
-            for path in {path for path in padded[start : start + width] if path is not None}:
-                off = sum(other != path for other in padded[start : start + width])
-                cost["issued"] += instructions[path]
-                cost["lost"] += instructions[path] * off
-        return cost
-
-    assert judged("divergence", divergence).passed
+@triton.jit
+def whole_tiles_kernel(x_ptr, cos_ptr, sin_ptr, out_ptr, pairs, BLOCK: tl.constexpr):
+    flat = tl.program_id(0) * 2 * BLOCK + tl.arange(0, 2 * BLOCK)
+    pair = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + flat, mask=flat < 2 * pairs)
+    a, b = tl.split(tl.reshape(x, (BLOCK, 2)))
+    c, s = tl.load(cos_ptr + pair, mask=pair < pairs), tl.load(sin_ptr + pair, mask=pair < pairs)
+    tl.store(out_ptr + flat, tl.interleave(a * c - b * s, a * s + b * c), mask=flat < 2 * pairs)
 
 
-def test_a_roofline_by_the_longer_of_two_times_passes():
-    def attainable(flops, bytes_moved, peak_tflops, bandwidth_tb):
-        times = {"compute": flops / peak_tflops / 1e6, "memory": bytes_moved / bandwidth_tb / 1e6}
-        bound = max(times, key=times.get)
-        us = times[bound]
-        return {"bound": bound, "us": us, "tflops": flops / us / 1e6, "intensity": flops / bytes_moved}
+def test_pairs_by_reshape_and_interleave_pass():
+    def coalesce(x, cos, sin):
+        out = torch.empty_like(x)
+        pairs = x.numel() // 2
+        whole_tiles_kernel[(triton.cdiv(pairs, 512),)](x, cos, sin, out, pairs, BLOCK=512)
+        return out
 
-    assert judged("attainable", attainable).passed
+    report = judged("coalesce", coalesce)
+    assert report.passed, report.headline
 
 
-def test_the_third_hint_to_occupancy_nvidia_is_the_whole_answer():
-    def occupancy_nvidia(registers, shared_bytes, num_warps, target):
-        t = TARGETS[target]
-        hint = exercise("occupancy_nvidia").hints[-1]
-        rounded = {"registers": -(-registers // t.granule) * t.granule}
-        allowed = {
-            "warps": t.waves_per_unit // num_warps,
-            "registers": t.registers // rounded["registers"] * t.simds // num_warps,
-            "shared memory": t.shared_per_unit // (-(-(shared_bytes + t.shared_reserved) // 128) * 128),
-            "blocks": t.blocks_per_unit,
+@triton.jit
+def atomic_sum_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    total = 0.0
+    for start in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        total += tl.sum(tl.load(x_ptr + at, mask=at < n, other=0.0), 0)
+    tl.atomic_add(out_ptr, total)
+
+
+@pytest.mark.parametrize(("block", "num_warps", "threads"), [(2048, 4, 2048), (8192, 8, 1024), (4096, 16, 2048)])
+def test_other_sizes_and_a_sum_by_atomics_pass(block, num_warps, threads):
+    def sized_reduction(x, units):
+        lanes = triton.runtime.driver.active.get_current_target().warp_size
+        out = torch.zeros((), device=x.device)
+        programs = units * (threads // (num_warps * lanes))
+        atomic_sum_kernel[(programs,)](x, out, len(x), BLOCK=block, num_warps=num_warps)
+        return out
+
+    report = judged("sized_reduction", sized_reduction)
+    assert report.passed, report
+
+
+XOR = (("(x + i) % 32", "x ^ i"), ("(i + x) % 32", "i ^ x"))
+
+
+@pytest.mark.usefixtures("clang")
+def test_a_tile_swizzled_by_xor_passes():
+    report = judged("transpose", transpose.ANSWER.changed(*XOR))
+    assert report.passed, report
+
+
+WITH_SHUFFLES = """
+  for (int step = blockDim.x / 2; step >= 64; step /= 2) {
+    if (threadIdx.x < step) sums[threadIdx.x] += sums[threadIdx.x + step];
+    __syncthreads();
+  }
+  if (threadIdx.x < 32) {
+    float value = sums[threadIdx.x] + sums[threadIdx.x + 32];
+    for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(__activemask(), value, offset, 32);
+    if (threadIdx.x == 0) sums[0] = value;
+  }
+"""
+
+
+@pytest.mark.usefixtures("clang")
+def test_a_tree_whose_last_steps_are_shuffles_passes():
+    report = judged("converge", converge.ANSWER.filled(WITH_SHUFFLES.strip("\n")))
+    assert report.passed, report
+
+
+def test_the_order_of_limits_does_not_matter():
+    def backwards(launches, target):
+        found = expected("occupancy", {"launches": launches, "target": target})
+        return {**found, "limited_by": [tuple(reversed(names)) for names in found["limited_by"]]}
+
+    assert judged("occupancy", backwards).passed
+
+
+def test_a_choice_by_two_times_passes():
+    def best_tile(M, N, K, tiles, tflops, tb_per_s):
+        sizes = {
+            index: 2 * (math.ceil(N / n) * M * K + math.ceil(M / m) * K * N + M * N)
+            for index, (m, n) in enumerate(tiles)
+            if m * n / 256 <= 128
         }
-        assert "registers: t.registers // rounded * simds // num_warps." in hint
-        blocks = min(allowed.values())
-        limited = tuple(name for name in allowed if allowed[name] == blocks)
-        return {"blocks": blocks, "limited_by": limited, "occupancy": blocks * num_warps / t.waves_per_unit}
+        best = min(sizes, key=sizes.get)
+        times = {"compute": 2 * M * N * K / (tflops * 1e12), "memory": sizes[best] / (tb_per_s * 1e12)}
+        return {"tile": best, "bytes": sizes[best], "bound": max(times, key=times.get)}
 
-    assert judged("occupancy_nvidia", occupancy_nvidia).passed
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_rounding_each_kind_of_register_by_itself_fails(seed):
-    wrong = next(m for m in exercise("occupancy_amd").misconceptions if m.name == "each_kind_rounded")
-    report = check(exercise("occupancy_amd"), wrong.answer, seed=seed)
-    assert report.status == "failed"
-    assert report.hint == wrong.hint
+    assert judged("best_tile", best_tile).passed

@@ -14,11 +14,11 @@ from gpu_utils.cli import app
 
 ROOT = Path(gpu_utils.__file__).parents[1]
 HOSTILE = {
-    "02.transactions": "import os\ndef transactions(addresses, access_bytes, segment):\n    os._exit(7)\n",
+    "02.occupancy": "import os\ndef occupancy(launches, target):\n    os._exit(7)\n",
     "02.bank_conflicts": "def bank_conflicts(:\n",
-    "02.divergence": "1 / 0\ndef divergence():\n    pass\n",
+    "02.converge": "1 / 0\ndef converge():\n    pass\n",
 }
-RIGHT = ("02.arithmetic_intensity", "02.kv_cache_bytes")
+RIGHT = ("02.best_tile", "02.serve")
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def test_a_hostile_answer_costs_its_own_exercise_and_the_others_are_checked(w2w,
     assert "the process ended (exit code 7)" in " ".join(shown.split())
     assert "is not valid Python" in shown
     assert "ZeroDivisionError" in shown
-    assert "NOT STARTED 02.tile_traffic" in shown
+    assert "NOT STARTED 02.coalesce" in shown
     assert all(f"PASSED {name}" in shown for name in RIGHT)
     code, shown = w2w("status")
     assert code == 0
@@ -64,7 +64,7 @@ def test_a_hostile_answer_costs_its_own_exercise_and_the_others_are_checked(w2w,
 
 
 def test_a_check_of_an_unknown_exercise_or_without_a_copy_says_what_to_do(w2w, monkeypatch, checkout):
-    assert "did you mean '02.divergence'" in w2w("check", "02.divergense")[0]
+    assert "did you mean '02.converge'" in w2w("check", "02.convergee")[0]
     for part in ("content", "gpu_utils"):
         (checkout / part).symlink_to(ROOT / part)
     monkeypatch.chdir(checkout)
@@ -75,6 +75,6 @@ def test_a_check_of_an_unknown_exercise_or_without_a_copy_says_what_to_do(w2w, m
 
 
 def test_hints_grow_and_a_unit_has_none(w2w):
-    assert w2w("hint", "02.attainable")[1].startswith("Hint 1 of 3 for 02.attainable\n")
-    assert w2w("hint", "02.attainable")[1].startswith("Hint 2 of 3 for 02.attainable\n")
+    assert w2w("hint", "02.serve")[1].startswith("Hint 1 of 3 for 02.serve\n")
+    assert w2w("hint", "02.serve")[1].startswith("Hint 2 of 3 for 02.serve\n")
     assert "a hint is for one exercise; of unit 00 there are 00.platform, 00.vector_add" in w2w("hint", "00")[0]

@@ -135,7 +135,7 @@ def test_the_suite_has_every_part_of_ci() -> None:
         ("tests.content.test_u03_cpp::test_a", "03"),
         ("tests.unit.test_u00_start::test_block[4096]", "00"),
         ("gpu_utils.exercises.u02_gpu_machine.access::gpu_utils.exercises.u02_gpu_machine.access", "02"),
-        ("tests.content.test_exercises::test_misconception[02.divergence-wrong_way]", "02"),
+        ("tests.content.test_exercises::test_misconception[02.converge-wrong_way]", "02"),
         ("tests.content.test_untouched_labs::test_runs[01_gpt2_baseline]", "01"),
         ("tests/content/test_exercises.py::test_every_planned_exercise_exists[03]", "03"),
         ("notebooks.03_porting_to_rocm.ipynb::Cell 4", "03"),

@@ -1,13 +1,12 @@
 """Unit 02: the GPU as a machine: access, divergence, occupancy, roofline, memory. Its exercises, in the lab's order."""
 
 NAMES = (
-    "transactions",
+    "coalesce",
     "bank_conflicts",
-    "divergence",
-    "occupancy_nvidia",
-    "occupancy_amd",
-    "attainable",
-    "arithmetic_intensity",
-    "kv_cache_bytes",
-    "tile_traffic",
+    "transpose",
+    "converge",
+    "occupancy",
+    "sized_reduction",
+    "best_tile",
+    "serve",
 )

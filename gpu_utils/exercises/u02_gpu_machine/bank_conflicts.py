@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 Addresses = Sequence[int | None]
 WORD = 4
@@ -91,6 +91,10 @@ def _one_off_for_each_idle_group(addresses: Addresses, banks: int) -> int:
     return bank_conflicts_reference(addresses, banks) - idle
 
 
+def _off_lanes_move_up(addresses: Addresses, banks: int) -> int:
+    return bank_conflicts_reference([at for at in addresses if at is not None], banks)
+
+
 def _cycles(addresses: Addresses, banks: int) -> int:
     return bank_conflicts_reference(addresses, banks) + len(_groups(addresses, banks))
 
@@ -106,6 +110,12 @@ def _fresh(rng: random.Random) -> Case:
 
 
 _WRONG: tuple[tuple[str, Callable[..., int], str], ...] = (
+    (
+        "off_lanes_move_up",
+        _off_lanes_move_up,
+        "Lanes that are off are taken out before the wave is cut into groups, so the others move up into a group that "
+        "is not theirs. A lane keeps its place: cut first, then look who is on.",
+    ),
     (
         "same_address_only",
         _same_address_only,
@@ -176,6 +186,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     reference=bank_conflicts_reference,
     cases=(
+        Example("the example of the docstring", addresses=[0, 16, 32, 4, 8, 10, 8, 24], banks=4),
         Case("neighbouring words on a warp: no conflict", lanes=32, stride=4, banks=32),
         Case("a column of a 32 x 32 tile: all on one bank", lanes=32, stride=128, banks=32),
         Case("the same column with rows padded by one word", lanes=32, stride=132, banks=32),
@@ -186,6 +197,8 @@ EXERCISE = Exercise(
         Case("a wavefront on the 64 banks of gfx950", lanes=64, stride=128, banks=64),
         Case("random words", lanes=64, within=300, banks=32),
         Case("the second half of a wavefront is off", lanes=64, within=90, on=32, banks=32),
+        Case("some lanes of the first group are off", lanes=64, stride=4, off=(10, 11, 12), banks=32),
+        Case("the upper halves of words, all of the last bank", lanes=32, stride=128, base=126, banks=32),
         Case("all lanes are off", lanes=32, stride=4, on=0, banks=32),
     ),
     fresh=_fresh,
