@@ -9,10 +9,13 @@
 # is one. Nothing here has been run on AMD hardware by us: AMD's machine code is *compiled for* a chip and executed on
 # a *virtual GPU*.
 #
-# **Time**: 55 minutes to read, well under a minute for the cells to run, on a CPU as on a GPU. Then lab 00.
+# **Time**: two sittings. The first is sections 1 to 4, 12 minutes; the second is sections 5 to 8, 17 minutes. That is
+# for reading text and code at 200 words a minute and for running the cells on a CPU (15 seconds in all). Add the time
+# that you think. Then lab 00.
 #
-# The course asks you to *predict, then run*. Where a cell says `my_guess = None`, write your number before you run
-# the next one. Wrong guesses teach most.
+# The course asks you to *predict, then run*. A small form takes your guess: type a number and press Enter, Tab goes on.
+# The next cell shows what you said beside what came out. Wrong guesses teach most. Your guesses are kept with your
+# progress; after a break choose *Run > Run All Above Selected Cell*, and they are still there.
 
 # %% imports
 import contextlib
@@ -21,8 +24,7 @@ import torch
 import triton
 import triton.language as tl
 
-from gpu_utils import CHIPS, bench, compile_for, listing, probe, virtual_gpu
-from gpu_utils.lesson import LaunchFigure, OutOfBounds, WaveFigure, interpreter, resources
+from gpu_utils import lesson, predict, probe, virtual_gpu
 
 # %% [markdown] whose gpu
 # ## 1. Whose GPU is this?
@@ -46,7 +48,7 @@ probe()
 # `x.to("cuda")` puts `x` on an AMD GPU, and there is no `torch.hip`
 # ([PyTorch, HIP semantics](https://docs.pytorch.org/docs/stable/notes/hip.html)).
 #
-# **Predict.** You are on a machine with eight MI300X. What does `torch.cuda.is_available()` return, and what is
+# Think before you open this: on a machine with eight MI300X, what does `torch.cuda.is_available()` return, and what is
 # `torch.version.cuda`?
 #
 # <details><summary>Compare</summary>
@@ -57,9 +59,13 @@ probe()
 # </details>
 
 # %% three questions
-print("built for CUDA:     ", torch.version.cuda)
-print("built for HIP:      ", torch.version.hip)
-print("a GPU is usable now:", torch.cuda.is_available())
+lesson.table(
+    {
+        "built for CUDA": torch.version.cuda or "no",
+        "built for HIP": torch.version.hip or "no",
+        "a GPU is usable now": torch.cuda.is_available(),
+    }
+)
 
 # %% [markdown] backends
 # From here on, kernels run on your GPU if there is one. Otherwise they run on a *virtual GPU*: Triton compiles the
@@ -71,7 +77,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def kernels_run():
-    """A block in which kernels run here: on the GPU if there is one, else on a virtual one."""
+    """A block in which kernels run: on the GPU if there is one, else on a virtual."""
     return contextlib.nullcontext() if DEVICE == "cuda" else virtual_gpu("sm_80")
 
 
@@ -92,13 +98,17 @@ def kernels_run():
 # `tl.arange(0, BLOCK)` is 0, 1, ..., BLOCK - 1, so `offsets` is a small vector of positions, not a loop. `BLOCK` is a
 # `tl.constexpr`, a number that the compiler knows; it must be a power of two.
 #
-# The kernel below writes the number of its program into every element that it owns. There are 10 elements, and a
-# program has 4.
-#
-# **Predict.** How many programs must the grid have? And what would the last of them do without the `mask`?
+# The kernel of the next experiment writes the number of its program into every element that it owns. There are 10
+# elements, and a program has 4. A *mask* says which of its positions exist.
 
 # %% guess programs
-my_guess = None  # how many programs?
+guess = predict(
+    "00.programs",
+    "10 elements, `BLOCK = 4`. How many programs must the grid have, "
+    "and how many positions does the mask of the last one switch off?",
+    programs=lesson.number(),
+    masked=lesson.number("positions that are off"),
+)
 
 
 # %% who owns what
@@ -106,22 +116,25 @@ my_guess = None  # how many programs?
 def owner_kernel(out_ptr, n, BLOCK: tl.constexpr):
     program = tl.program_id(0)
     offsets = program * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n  # the last block hangs over the end: only the elements that exist
+    mask = offsets < n  # the last block hangs over the end: only what exists
     tl.store(out_ptr + offsets, program, mask=mask)
 
 
 n, BLOCK = 10, 4
-grid = (triton.cdiv(n, BLOCK),)  # cdiv divides and rounds up: n // BLOCK would lose the tail
+grid = (triton.cdiv(n, BLOCK),)  # divided and rounded up: n // BLOCK loses the tail
 owner = torch.full((n,), -1, dtype=torch.int32, device=DEVICE)
 with kernels_run():
     owner_kernel[grid](owner, n, BLOCK=BLOCK)
 
-print(f"your guess: {my_guess}; the grid: {grid}")
-print("element  ", *range(n))
-print("program  ", *owner.tolist())
+of_the_last = (owner == grid[0] - 1).sum()
+guess.reveal(
+    programs=grid[0],
+    masked=BLOCK - of_the_last,
+    because="10 / 4 is 2.5, rounded up. The last offsets are 8 to 11, and n is 10.",
+)
+lesson.table({"program": {str(at): owner[at] for at in range(n)}}, first="element")
 
 # %% [markdown] pointers
-# Three programs: 10 / 4, rounded up. The last one has offsets 8, 9, 10, 11, of which 10 and 11 do not exist.
 # `mask=mask` keeps these two lanes from touching memory.
 #
 # Note `out_ptr + offsets`. A tensor reaches the kernel as a *pointer*, the address of its first element, and adding
@@ -144,11 +157,12 @@ for target in ("sm_80", "gfx942"):
     try:
         with virtual_gpu(target):
             maskless_kernel[grid](torch.zeros(n, dtype=torch.int32), n, BLOCK=BLOCK)
-    except OutOfBounds as problem:
+    except lesson.OutOfBounds as problem:
         print(f"{target}: OutOfBounds: {problem}\n")
 
 # %% [markdown] the message
-# Each message says where: the line of the source, the program, the lane, the tensor, and how far past its end.
+# Each message says where: the line of the source, the program, the lane, the tensor, how far past its end, and last the
+# machine instruction that did it. You will read such instructions in section 5.
 
 # %% [markdown] load and store
 # Most kernels read as well. This one computes `out = factor * x`: load, compute, store, and one mask for both accesses.
@@ -169,7 +183,7 @@ def scale_kernel(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
 
 
 def scale(x, factor):
-    out = torch.empty_like(x)  # same shape, dtype and device as x; its values are whatever was there
+    out = torch.empty_like(x)  # same shape, dtype, device; values: whatever was there
     n = x.numel()
     grid = (triton.cdiv(n, 1024),)
     scale_kernel[grid](x, out, n, factor, BLOCK=1024)
@@ -183,14 +197,34 @@ print("equal to torch:", torch.equal(y, 2.5 * x))
 
 # %% [markdown] picture
 # What becomes of one program on a chip? Its work is shared out among *warps* of 32 lanes (NVIDIA) or *wavefronts* of 64
-# lanes (AMD's Instinct chips; the Radeon chips of this course run 32). A lane is one column of the vector unit: all
-# lanes of a warp or wavefront carry out one instruction together, each on its own data. The launch option `num_warps`
-# says how many warps or wavefronts share a program; it is 4 unless you ask for another number.
-#
-# Same source, same `BLOCK`, same `num_warps`; look at the number of elements that each lane holds.
+# lanes (AMD's Instinct chips, a family called CDNA; the Radeon chips of this course, called RDNA, run 32). A lane is
+# one column of the vector unit: all lanes of a warp or wavefront carry out one instruction together, each on its own
+# data. The launch option `num_warps` says how many warps or wavefronts share a program; it is 4 unless you ask for
+# another number.
+
+# %% guess lanes of a program
+guess = predict(
+    "00.elements_of_a_lane",
+    "A program of `scale` has `BLOCK = 1024` elements and 4 warps or wavefronts. "
+    "How many elements does each lane hold?",
+    sm_80=lesson.number("sm_80, 32 lanes"),
+    gfx942=lesson.number("gfx942, 64 lanes"),
+)
 
 # %% launch figure
-LaunchFigure(n=3000, block=1024, num_warps=4)
+figure = lesson.LaunchFigure(n=3000, block=1024, num_warps=4)
+guess.reveal(
+    sm_80=len(figure.elements(lanes=32)),
+    gfx942=len(figure.elements(lanes=64)),
+    because="1024 / (4 × 32) is 8, and 1024 / (4 × 64) is 4.",
+)
+figure
+
+# %% [markdown] neighbours
+# Look at *which* elements a lane holds. Four neighbours are 16 bytes, the most that one load instruction brings to a
+# lane. A warp's 128 threads times four are 512 elements, half of the block, so each lane comes back for four more, 512
+# further on. On `gfx942` one round is enough. In both, neighbouring lanes hold neighbouring elements; section 6 shows
+# why that matters.
 
 # %% [markdown] strides
 # ## 3. Rows, columns and strides
@@ -201,28 +235,48 @@ LaunchFigure(n=3000, block=1024, num_warps=4)
 # $$ \text{address}(row, col) = \text{first} + row \cdot \text{stride}_0 + col \cdot \text{stride}_1 $$
 #
 # Slicing and transposing move no data: they make a *view*, which is another first element, another shape and other
-# strides over the same memory.
+# strides over the same memory. Here `wide` holds 0 to 23, six to a row.
 
 # %% views
-wide = torch.arange(24.0).view(4, 6)
-views = {"wide": wide, "wide[:, 1:4]": wide[:, 1:4], "wide[::2]": wide[::2], "wide.T": wide.T}
-for name, view in views.items():
-    print(f"{name:14} shape {tuple(view.shape)}  strides {view.stride()}  first element {view.storage_offset()}")
-
-# %% [markdown] predict stride
-# **Predict.** `view = wide[::2, 1:4]` takes every second row and three columns. Which number is `view[1, 2]`, and
-# how far is it from `view[0, 0]` in memory?
+wide = torch.arange(24).view(4, 6)
+views = {
+    "wide": wide,
+    "wide[:, 1:4]": wide[:, 1:4],
+    "wide[::2]": wide[::2],
+    "wide.T": wide.T,
+}
+lesson.table(
+    {
+        name: {
+            "shape": tuple(v.shape),
+            "strides": v.stride(),
+            "first": v.storage_offset(),
+        }
+        for name, v in views.items()
+    },
+    first="view",
+)
 
 # %% guess stride
-my_guess = None  # the distance in elements
+guess = predict(
+    "00.stride",
+    "`view = wide[::2, 1:4]` takes every second row and three columns. "
+    "How far in memory is `view[1, 2]` from `view[0, 0]`, and which number is it?",
+    distance=lesson.number(unit="elements"),
+    value=lesson.number("view[1, 2]"),
+)
 
 # %% distance
 view = wide[::2, 1:4]
-distance = 1 * view.stride(0) + 2 * view.stride(1)
-print(f"your guess: {my_guess}")
-print(f"strides {view.stride()}: view[1, 2] is {distance} elements after view[0, 0]")
-memory = wide.flatten()  # the numbers in the order in which they lie
-print("view[1, 2] =", view[1, 2].item(), "and memory holds", memory[view.storage_offset() + distance].item())
+first, last = view[0, 0], view[1, 2]
+guess.reveal(
+    distance=last.storage_offset() - first.storage_offset(),
+    value=last,
+    because="the strides are (12, 1): a row is 12, two columns 2; view[0, 0] is 1.",
+)
+lesson.table(
+    {"strides of view": view.stride(), "view[0, 0]": first, "view[1, 2]": last}
+)
 
 # %% [markdown] clamp
 # A kernel that takes the strides works on any view. Here is one that clamps each element between two bounds. It uses a
@@ -232,10 +286,12 @@ print("view[1, 2] =", view[1, 2].item(), "and memory holds", memory[view.storage
 
 # %% clamp rows
 @triton.jit
-def clamp_kernel(x_ptr, out_ptr, n_cols, low, high, stride_xm, stride_xn, stride_om, BLOCK: tl.constexpr):
+def clamp_kernel(
+    x_ptr, out_ptr, n, low, high, stride_xm, stride_xn, stride_om, BLOCK: tl.constexpr
+):
     row = tl.program_id(0)
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    mask = cols < n_cols
+    mask = cols < n  # n: elements of a row
     x = tl.load(x_ptr + row * stride_xm + cols * stride_xn, mask=mask)
     x = tl.minimum(tl.maximum(x, low), high)
     tl.store(out_ptr + row * stride_om + cols, x, mask=mask)
@@ -243,18 +299,22 @@ def clamp_kernel(x_ptr, out_ptr, n_cols, low, high, stride_xm, stride_xn, stride
 
 def clamp(x, low, high):
     rows, cols = x.shape
-    # empty_like would copy the strides of a transpose; a shape asks for a contiguous result
+    # empty_like would copy the strides of a transpose; a shape asks for contiguous
     out = torch.empty(rows, cols, dtype=x.dtype, device=x.device)
     grid = (rows, triton.cdiv(cols, 64))
-    clamp_kernel[grid](x, out, cols, low, high, x.stride(0), x.stride(1), out.stride(0), BLOCK=64)
+    strides = (x.stride(0), x.stride(1), out.stride(0))
+    clamp_kernel[grid](x, out, cols, low, high, *strides, BLOCK=64)
     return out
 
 
 matrix = torch.randn(6, 200, device=DEVICE)
+views = {"whole": matrix, "slice": matrix[:, 7:107], "transpose": matrix.T}
+rows = {}
 with kernels_run():
-    for name, view in {"contiguous": matrix, "slice": matrix[:, 7:107], "transpose": matrix.T}.items():
-        same = torch.equal(clamp(view, -0.5, 0.5), view.clamp(-0.5, 0.5))
-        print(f"{name:10} strides {view.stride()!s:9} equal to torch: {same}")
+    for name, v in views.items():
+        same = torch.equal(clamp(v, -0.5, 0.5), v.clamp(-0.5, 0.5))
+        rows[name] = {"strides": v.stride(), "equal to torch": same}
+lesson.table(rows, first="view")
 
 # %% [markdown] ways
 # ## 4. Three ways to run one kernel
@@ -273,31 +333,54 @@ with kernels_run():
 # interpreter cannot show: lanes, counts, races (its programs run one after the other), bf16 and FP8, which it would
 # compute wrongly.
 #
-# **Predict.** One kernel, one input, three ways and two vendors. Will all results be equal to torch's, bit for bit?
+# The next cell multiplies 5,000 float32 numbers by 3 in every way that works here: the interpreter, a virtual GPU of
+# each vendor, and your GPU if there is one.
 
 # %% guess equal
-my_guess = None  # equal in how many of the ways?
+guess = predict(
+    "00.bit_for_bit",
+    "One multiplication, several ways. Is each result equal to torch's, bit for bit?",
+    interpreter=lesson.yes_no("Triton's interpreter"),
+    sm_80=lesson.yes_no("virtual sm_80"),
+    gfx942=lesson.yes_no("virtual gfx942"),
+)
 
 # %% ways that work here
 ways = {
-    "interpreter": ("cpu", interpreter()),
+    "interpreter": ("cpu", lesson.interpreter()),
     "virtual sm_80": ("cpu", virtual_gpu("sm_80")),
     "virtual gfx942": ("cpu", virtual_gpu("gfx942")),
 }
 if torch.cuda.is_available():
     ways["real GPU"] = ("cuda", contextlib.nullcontext())
 values = torch.linspace(-1, 1, 5000)
-print(f"your guess: {my_guess}")
+equal = {}
 for name, (device, block) in ways.items():
     with block:
-        result = scale(values.to(device), 3.0)
-    print(f"{name:15} equal to torch, bit for bit: {torch.equal(result.cpu(), 3.0 * values)}")
+        equal[name] = torch.equal(scale(values.to(device), 3.0).cpu(), 3.0 * values)
+guess.reveal(
+    interpreter=equal["interpreter"],
+    sm_80=equal["virtual sm_80"],
+    gfx942=equal["virtual gfx942"],
+    because="a float32 product is the exact product, rounded once, on each of them.",
+)
+lesson.table(equal, first="equal, bit for bit")
 
 # %% [markdown] why equal
-# In all of them: a float32 product is the exact product, rounded once, on every one of these machines. Unit 09 is about
-# the operations where this ends: sums in another order, `exp`, matrix instructions.
+# Unit 09 is about the operations where this ends: sums in another order, `exp`, matrix instructions.
 #
 # A check in a lab runs your kernel on the virtual `sm_80` and `gfx942`. If you have a GPU, it runs there first.
+#
+# ### Stop: the first sitting ends here
+#
+# **You have** a kernel with a mask and a grid, a launcher, views read in place by their strides, and three ways to run
+# all of it. That is what `00.platform`, `00.vector_add` and `00.saxpy` of [lab 00](../labs/00_start.ipynb) ask for: go
+# there now if you like to write before you read on.
+#
+# **Next** you look under the kernel: what became of your lines on either vendor, and what they cost.
+
+# %% first sitting ends
+lesson.sitting("00", 1)
 
 # %% [markdown] machine code
 # ## 5. From your lines to the machine code of both vendors
@@ -305,175 +388,232 @@ for name, (device, block) in ways.items():
 # Triton's compiler needs no GPU to compile for one. `compile_for` asks it for any target. A *target* is an instruction
 # set, not a product: `sm_90` is what an H100 runs, `gfx942` an MI300X, `gfx1100` a Radeon RX 7900 XTX.
 #
-# **Predict.** One program has `BLOCK = 1024` elements and 4 warps or wavefronts. How many elements does each lane
-# handle on `sm_90` (32 lanes), how many on `gfx942` (64 lanes)? If one load instruction can bring 16 bytes to a lane,
-# how many load instructions does each kernel need?
+# You know from the launch figure how many elements a lane holds when a program has `BLOCK = 1024` elements and 4 warps
+# or wavefronts: 8 where there are 32 lanes, 4 where there are 64. One load instruction brings at most 16 bytes to a
+# lane, and a float32 has 4.
+
+# %% more imports
+from gpu_utils import CHIPS, bench, compile_for, listing
 
 # %% guess loads
-my_guess = None  # (loads on sm_90, loads on gfx942)
+guess = predict(
+    "00.loads",
+    "How many load instructions does a lane need, for a launch with `n = 1_000_000`?",
+    sm_90=lesson.number("sm_90, 32 lanes"),
+    gfx942=lesson.number("gfx942, 64 lanes"),
+)
 
 # %% compile for four targets
 TARGETS = ("sm_80", "sm_90", "gfx942", "gfx1100")
 
 
+def needs(target, n):
+    """What scale_kernel needs of a target, compiled for a launch with n elements."""
+    # in place of a tensor its dtype: nothing is launched
+    arguments = (torch.float32, torch.float32, n, 2.5)
+    return lesson.resources(compile_for(scale_kernel, target, arguments, BLOCK=1024))
+
+
 def compare_targets(n):
-    """Compile scale_kernel for a launch with n elements, and print what each target's lanes do."""
-    print(f"{'target':8} {'lanes':>5} {'elements a lane':>16} {'loads a lane':>14} {'registers a lane':>17}")
-    for target in TARGETS:
-        # in place of a tensor its dtype: nothing is launched
-        compiled = compile_for(scale_kernel, target, (torch.float32, torch.float32, n, 2.5), BLOCK=1024)
-        needs = resources(compiled)
-        loads = ", ".join(f"{count} x {bits} bits" for bits, count in needs.widths["global load"].items())
-        elements = 1024 // (4 * needs.target.lanes)
-        print(f"{target:8} {needs.target.lanes:5} {elements:16} {loads:>14} {needs.registers:17}")
+    found = {target: needs(target, n) for target in TARGETS}
+    return {
+        target: {
+            "lanes": need.target.lanes,
+            "elements a lane": 1024 // (4 * need.target.lanes),
+            "loads": need.counts["global load"],
+            "bits of each": max(need.widths["global load"]),
+            "registers a lane": need.registers,
+        }
+        for target, need in found.items()
+    }
 
 
-print(f"your guess: {my_guess}")
-compare_targets(n=1_000_000)
+even = compare_targets(n=1_000_000)
+guess.reveal(
+    sm_90=even["sm_90"]["loads"],
+    gfx942=even["gfx942"]["loads"],
+    because="8 floats are 32 bytes, two loads of 16; 4 floats are one.",
+)
+lesson.table(even, first="target")
 
 # %% [markdown] predict odd
-# A lane of a 32-lane warp holds 8 elements and needs two loads of 128 bits; a lane of a 64-lane wavefront holds 4 and
-# needs one. `gfx1100` is AMD too, and has 32 lanes: the width follows the chip, not the vendor.
+# `gfx1100` is AMD too, and has 32 lanes: the width follows the chip, not the vendor.
 #
-# **Predict.** 1,000,000 is a multiple of 16. What changes with one element more, `n = 1_000_001`?
+# 1,000,000 is a multiple of 16. Now one element more. A load instruction with a mask is done whole or not at all.
 
 # %% guess odd
-my_guess = None  # more loads, fewer loads, or as before?
+guess = predict(
+    "00.one_more_element",
+    "The same kernel with `n = 1_000_001`: how many load instructions now?",
+    sm_90=lesson.number("sm_90, 32 lanes"),
+    gfx942=lesson.number("gfx942, 64 lanes"),
+)
 
 # %% odd length
-print(f"your guess: {my_guess}")
-compare_targets(n=1_000_001)
+odd = compare_targets(n=1_000_001)
+guess.reveal(
+    sm_90=odd["sm_90"]["loads"],
+    gfx942=odd["gfx942"]["loads"],
+    because="the end may cut through a group of four, so the floats come one by one.",
+)
+lesson.table(odd, first="target")
 
 # %% [markdown] why odd
-# Four times as many loads, each a quarter as wide. A load of four floats is done whole or not at all, so the mask must
-# be the same for all four. When Triton compiles for a launch it looks whether integers are divisible by 16. If `n` is,
-# the end of the tensor never cuts through a group of four. If `n` is not, it may, and the compiler takes the elements
-# one by one, in every program. This is one reason why sizes in GPU code like to be multiples of 16.
+# Four times as many loads, each a quarter as wide. When Triton compiles for a launch it looks whether integers are
+# divisible by 16. If `n` is, the end of the tensor never cuts through a group of four, and one mask is right for all
+# four. If `n` is not, it may, and the compiler takes the elements one by one, in every program. This is one reason why
+# sizes in GPU code like to be multiples of 16.
 #
 # Below is the whole kernel, with what became of each line: the source, then PTX for `sm_90`, then AMDGCN for `gfx942`.
 # **Point at a line** (or walk through them with the arrow keys) to mark what belongs to it on the other sides.
 
 # %% listing
-any_pointers = {"x_ptr": "*fp32:16", "out_ptr": "*fp32:16", "n": "i32:16", "factor": "fp32"}  # :16: divisible by 16
-listing(scale_kernel, "sm_90", "gfx942", signature=any_pointers, BLOCK=1024)
+# types in place of arguments, for tensors of any size; :16 says divisible by 16
+types = {"x_ptr": "*fp32:16", "out_ptr": "*fp32:16", "n": "i32:16", "factor": "fp32"}
+whole = listing(scale_kernel, "sm_90", "gfx942", signature=types, BLOCK=1024)
+whole
 
 # %% [markdown] what to see
-# What to look for:
+# AMDGCN has two kinds of registers. A *vector* register, `v0`, `v1`, ..., has one value for each lane. A *scalar*
+# register, `s0`, `s1`, ..., has one value for all lanes of the wavefront. Two scalar registers have names: `EXEC` has
+# one bit for each lane, and says which lanes an instruction works on; `vcc` is where comparisons leave their result,
+# one bit for each lane. PTX is written for a single thread, so all its registers are a thread's own; a *predicate* such
+# as `%p1` is one bit.
 #
 # | in the source | PTX (NVIDIA) | AMDGCN (AMD) |
 # |---|---|---|
+# | arguments | `ld.param` | in scalar registers when the kernel starts |
 # | `tl.program_id(0)` | `%ctaid.x` | in a scalar register when the kernel starts |
 # | `tl.arange(0, BLOCK)` | made from `%tid.x`, the thread's number | made from `v0`, the thread's number |
+# | `offsets < n` | `setp`, into a predicate | `v_cmp`, into `vcc` |
 # | `tl.load` of 4 floats | `ld.global.v4.b32` | `global_load_dwordx4` |
-# | `mask` | a predicate: `@%p1` before the load | a bit in `EXEC`: `s_and_saveexec_b64` |
-# | what all lanes share | in registers like all others | in scalar registers, `s0`, `s1`, ... |
+# | its mask | a predicate: `@%p1` before the load | a bit in `EXEC`: `s_and_saveexec_b64` |
 # | waiting for a load | not written | written: `s_waitcnt vmcnt(0)` |
 #
-# Both mask the tail; they do it differently. A predicate belongs to one instruction. `EXEC` is one register of 64 bits,
-# one for each lane of the wavefront, and it governs every vector instruction until it changes. When no lane is left,
-# `s_cbranch_execz` jumps over the work. Unit 02 counts what idle lanes cost, unit 07 reads listings like these in full.
-#
+# Both mask the tail; they do it differently. A predicate belongs to one instruction. `EXEC` governs every vector
+# instruction until it changes. When no lane is left, `s_cbranch_execz` jumps over the work. To find the mask of a load,
+# then, read backwards from it: what guards it, and which comparison wrote that? Here are only the instructions that
+# make or use a mask:
+
+# %% masks only
+whole.only(kinds=("mask",))
+
+# %% [markdown] registers and arguments
 # A word on registers. PTX has as many as it likes (`%r1`, `%r2`, ...): it is a language for a virtual machine, and
-# `ptxas` translates it to the real instructions and registers of one chip. AMDGCN is already those instructions, so
-# its `v0`, `v1`, ... are real. That is why the table above asks NVIDIA's finished binary, not the PTX, for the count.
+# `ptxas` translates it to the real instructions and registers of one chip. AMDGCN is already those instructions, so its
+# registers are real. That is why the count of registers above comes from NVIDIA's finished binary, not from the PTX.
 #
-# The listing is for tensors of any size. In a launch Triton sees how large each tensor is, and on AMD, for tensors
-# under 2 GiB, it masks in a third way. Here are the lines of `tl.load`, compiled as for a launch:
+# And one on arguments. The listing for `gfx942` begins with `s_load`, which reads the kernel's arguments from memory
+# into scalar registers. A chip with current firmware never gets there: it *preloads* the arguments into those registers
+# and starts the kernel behind these lines, 256 bytes further on ([LLVM,
+# AMDGPUPreloadKernArgProlog](https://llvm.org/doxygen/AMDGPUPreloadKernArgProlog_8cpp_source.html)). The virtual
+# `gfx942` does the same; `gfx1100` has no preloading. What stands in a listing and what is executed are two questions:
+
+# %% arguments that are read
+n = 4096
+x, out = torch.randn(n), torch.empty(n)
+three = ("sm_80", "gfx942", "gfx1100")
+gpus = lesson.launch_on(three, scale_kernel, (4,), x, out, n, 2.5, BLOCK=1024)
+lesson.executed(gpus, "argument load")
+
+# %% [markdown] third way
+# The listing above was for tensors of any size. In a launch Triton sees how large each tensor is, and on AMD, for
+# tensors under 2 GiB, it masks in a third way. Here are the lines of the load, compiled as for a launch:
 
 # %% buffer mask
-as_launched = listing(scale_kernel, "gfx942", args=(torch.float32, torch.float32, 1_000_000, 2.5), BLOCK=1024)
-load_line = next(number for number, text in as_launched.source if "tl.load" in text)
-for instruction in as_launched.columns[0].of_line(load_line):
-    print(instruction.text)
+arguments = (torch.float32, torch.float32, 1_000_000, 2.5)
+listing(scale_kernel, "gfx942", args=arguments, BLOCK=1024).only("mask =", "tl.load")
 
 # %% [markdown] claim and fact
-# `v_cndmask_b32` chooses, lane by lane, between the true offset and one far past the end (`v_bfrev_b32` makes it:
-# $2^{31}$). A *buffer* load is told a size (here the largest, `0x7ffffffe` bytes) and gives 0 for an offset beyond it
-# ([MLIR, AMDGPU dialect](https://mlir.llvm.org/docs/Dialects/AMDGPU/)). So three ways lead to the same masked load:
-# skip the instruction, switch off the lane, aim outside the fence. You will step through all three in a moment.
+# `v_cndmask_b32` chooses, lane by lane, by the bits of `vcc`: the true offset, or one far past the end (`v_bfrev_b32`
+# makes it: $2^{31}$). `buffer_load` does not take an address but an offset into a *buffer*. Four scalar registers, the
+# *buffer descriptor* (here `s[0:3]`), say where it begins and how long it is (`0x7ffffffe` bytes, the largest), and an
+# offset beyond that gives 0 ([MLIR, AMDGPU dialect](https://mlir.llvm.org/docs/Dialects/AMDGPU/)). So three ways lead
+# to the same masked load: skip the instruction, switch off the lane, aim outside the fence. You will step through all
+# three in section 7.
 #
 # > **Claim and fact: "DeepSeek bypassed CUDA"**
 # >
 # > - *Claim*: headlines said that DeepSeek trained V3 by "bypassing CUDA", because its report mentions PTX.
-# > - *Fact*: customised PTX serves the kernels for communication between GPUs, which run on 20 of the 132 SMs.
+# > - *Fact*: customised PTX serves the kernels for communication between GPUs, which run on 20 of the 132 SMs
+# >   (streaming multiprocessors, the cores of the chip; AMD calls its own CUs, compute units).
 # >   (source: [DeepSeek-V3 report](https://arxiv.org/abs/2412.19437))
-# > - What you have just read for `sm_90` **is** PTX, and it is a part of CUDA: the kernels that you write in CUDA C++
-# >   or Triton become PTX on their way to an NVIDIA GPU. Writing one layer of CUDA by hand, for a few kernels,
-# >   bypasses nothing. And none of it runs on an AMD GPU: AMDGCN is another language. (measured: the cells above)
+# > - What you have just read for `sm_90` **is** PTX: the kernels that you write in Triton become PTX on their way to
+# >   an NVIDIA GPU. (measured: the cell `listing` above)
+# > - PTX is a part of CUDA: the compiler of CUDA C++ makes it, too, so a layer of CUDA written by hand, for a few
+# >   kernels, bypasses nothing.
+# >   (source: [NVIDIA, CUDA compiler driver](https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/))
 
 # %% [markdown] counting
 # ## 6. Run what you have read
 #
 # A virtual GPU counts while it executes, and the counts are exact: for one version of the compiler they are the same on
-# every machine and in every run. It counts the instructions that warps or wavefronts execute, by class, and their
-# *transactions* with memory. A GPU does not fetch single floats. One load instruction of a warp or wavefront becomes as
-# many transactions as it touches pieces of memory: sectors of 32 bytes on NVIDIA, cache lines of 128 bytes on `gfx942`.
+# every machine and in every run. It counts the instructions that warps or wavefronts execute, by class; a *wave* in its
+# tables is a warp or a wavefront. And it counts *transactions* with memory. A GPU does not fetch single floats. One
+# load instruction of a wave becomes as many transactions as it touches pieces of memory: *sectors* of 32 bytes on
+# NVIDIA, cache lines of 128 bytes on `gfx942`. The counter calls both sectors.
 #
-# **Predict.** `scale` on 65,536 elements, `BLOCK = 1024`, 4 warps or wavefronts to a program. How many warps are
-# launched on `sm_80`, how many wavefronts on `gfx942`? Which of the two executes fewer instructions on global memory?
-# How many transactions does each need for its loads, and how many bytes are they?
+# You have all that the next question needs: a program has `num_warps` = 4 waves, and the floats that the lanes of a
+# wave load lie side by side.
 
 # %% guess counts
-my_guess = None  # (warps on sm_80, wavefronts on gfx942)
+guess = predict(
+    "00.counts",
+    "`scale` on 65,536 elements with `BLOCK = 1024`: how many waves are launched, "
+    "and how many transactions do their loads need?",
+    waves_nvidia=lesson.number("waves on sm_80"),
+    waves_amd=lesson.number("waves on gfx942"),
+    sectors_nvidia=lesson.number("transactions of 32 bytes on sm_80"),
+    sectors_amd=lesson.number("transactions of 128 bytes on gfx942"),
+)
 
 # %% counters
-VIRTUAL = ("sm_80", "gfx942")
-
-
-def count(kernel, grid, *args, **options):
-    """The counters of one launch on each virtual GPU."""
-    counted = {}
-    for target in VIRTUAL:
-        with virtual_gpu(target) as gpu:
-            kernel[grid](*args, **options)
-        counted[target] = gpu.counters
-    return counted
-
-
-N = 65_536
-x, out = torch.randn(N), torch.empty(N)
-counted = count(scale_kernel, (triton.cdiv(N, 1024),), x, out, N, 2.5, BLOCK=1024)
-totals = {target: counters.totals() for target, counters in counted.items()}
-
-print(f"your guess: {my_guess}")
-print(f"{'':28}{'sm_80':>10}{'gfx942':>10}")
-for name in ("waves", "instructions", "global_load_bytes", "global_load_sectors", "sector_bytes"):
-    print(f"{name:28}{totals['sm_80'][name]:>10,}{totals['gfx942'][name]:>10,}")
-moved = {target: total["global_load_sectors"] * total["sector_bytes"] for target, total in totals.items()}
-print(f"{'bytes that these are':28}{moved['sm_80']:>10,}{moved['gfx942']:>10,}\n")
-classes = dict.fromkeys(name for counters in counted.values() for name in counters.instructions())
-for name in classes:
-    print(f"{'of class ' + name:28}", end="")
-    print("".join(f"{counted[target].instructions().get(name, 0):>10,}" for target in VIRTUAL))
+BOTH = ("sm_80", "gfx942")
+n = 65_536
+x, out = torch.randn(n), torch.empty(n)
+gpus = lesson.launch_on(BOTH, scale_kernel, (n // 1024,), x, out, n, 2.5, BLOCK=1024)
+counted = lesson.counts(gpus)
+guess.reveal(
+    waves_nvidia=counted["sm_80"]["waves"],
+    waves_amd=counted["gfx942"]["waves"],
+    sectors_nvidia=counted["sm_80"]["global_load_sectors"],
+    sectors_amd=counted["gfx942"]["global_load_sectors"],
+    because="64 programs of 4 waves, and 262,144 bytes in pieces of 32 or of 128.",
+)
+shown = ("waves", "global_load", "sector_bytes", "instructions")
+lesson.table(lesson.counts(gpus, *shown), across=True, first="counter")
 
 # %% [markdown] what the counts say
-# As many wavefronts as warps, 256, because `num_warps` says how many share a program. But a wavefront has twice the
-# lanes, so a lane has half the elements, and there are half as many loads and stores. The transactions differ in number
-# and in size, and are the same bytes: each byte that came was asked for. Such access is called *coalesced*.
+# As many wavefronts as warps, because `num_warps` says how many share a program. But a wavefront has twice the lanes,
+# so a lane has half the elements, and there are half as many instructions on global memory (`instructions_global`). The
+# transactions differ in number and in size, and are the same bytes: each byte that came was asked for. Such access is
+# called *coalesced*.
 #
-# Look at the classes, too. On AMD, what all lanes share is computed once, by *scalar* instructions. PTX knows no such
-# difference. And where do all the moves on `sm_80` come from? Ask the lines:
+# Look at the classes, too. On `gfx942`, what all lanes share is computed once, by *scalar* instructions; on `sm_80`
+# each thread computes it for itself, as *vector* instructions. `scalar_memory` is the class of the reads of arguments,
+# the `ld.param` and `s_load` of section 5; `gfx942` has none, because it preloads them. And where do all the moves on
+# `sm_80` come from? Ask the lines:
 
 # %% per line
-by_line = {target: {line[1]: kinds for line, kinds in counted[target].per_line().items() if line} for target in VIRTUAL}
-for number, text in as_launched.source:
-    print(text)
-    for target in VIRTUAL:
-        kinds = by_line[target].get(number)
-        if kinds:
-            print(f"        {target:8}", ", ".join(f"{times} {kind}" for kind, times in kinds.items()))
+lesson.table(lesson.counts_by_line(gpus, scale_kernel), first="line")
 
 # %% [markdown] strided
-# Most moves belong to `tl.load`: a predicated load that is skipped leaves its registers as they were, so PTX puts zeros
+# Most belong to `tl.load`: a predicated load that is skipped leaves its registers as they were, so PTX puts zeros
 # there first. AMD's buffer load returns zero by itself.
 #
-# Now an access that is *not* coalesced. This kernel gathers every `stride`-th element. It gets one warp for 32 elements
-# or one wavefront for 64, so that each lane reads one.
-#
-# **Predict.** For each byte asked for, how many bytes come with `stride = 1`, with 8, with 32, on each of the two?
+# Now an access that is *not* coalesced. The next kernel gathers every `stride`-th element. It gets one warp for 32
+# elements or one wavefront for 64, so that each lane reads one float, 4 bytes. With `stride = 8` two neighbouring lanes
+# are 32 bytes apart, with `stride = 32` they are 128 bytes apart.
 
 # %% guess strided
-my_guess = None  # for stride 32: (on sm_80, on gfx942)
+guess = predict(
+    "00.strided",
+    "For each byte that the lanes ask for, how many bytes come?",
+    nvidia_8=lesson.number("sm_80, stride 8"),
+    amd_8=lesson.number("gfx942, stride 8"),
+    nvidia_32=lesson.number("sm_80, stride 32"),
+    amd_32=lesson.number("gfx942, stride 32"),
+)
 
 
 # %% strided access
@@ -484,56 +624,80 @@ def gather_kernel(x_ptr, out_ptr, n, stride, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets * stride, mask=mask), mask=mask)
 
 
-def bytes_per_byte(target, stride, n=4096):
-    """Bytes of all transactions of the loads, over the bytes that the lanes asked for."""
+def bytes_per_byte(stride, n=4096):
+    """Bytes of all transactions of the loads over the bytes asked for, by target."""
     x, out = torch.randn(n * stride), torch.empty(n)
-    with virtual_gpu(target) as gpu:
-        gather_kernel[(n // 256,)](x, out, n, stride, BLOCK=256, num_warps=256 // gpu.model.lanes)
+    arguments = (x, out, n, stride)
+    gpus = lesson.launch_on(
+        BOTH, gather_kernel, (n // 256,), *arguments, threads=256, BLOCK=256
+    )
     assert torch.equal(out, x[::stride])
-    counted = gpu.counters.totals()
-    return counted["global_load_sectors"] * counted["sector_bytes"] / counted["global_load_bytes"]
+    return {
+        target: found["global_load_sectors"]
+        * found["sector_bytes"]
+        / found["global_load_bytes"]
+        for target, found in lesson.counts(gpus).items()
+    }
 
 
-print(f"your guess: {my_guess}")
-for stride in (1, 2, 4, 8, 16, 32, 64):
-    print(f"stride {stride:2}", end="")
-    for target in VIRTUAL:
-        wasted = bytes_per_byte(target, stride)
-        print(f"   {target} {wasted:4.0f} {'■' * round(wasted):32}", end="")
-    print()
+wasted = {stride: bytes_per_byte(stride) for stride in (1, 2, 4, 8, 16, 32, 64)}
+guess.reveal(
+    nvidia_8=wasted[8]["sm_80"],
+    amd_8=wasted[8]["gfx942"],
+    nvidia_32=wasted[32]["sm_80"],
+    amd_32=wasted[32]["gfx942"],
+    because="from 32 bytes on, each lane has a sector of its own on sm_80; "
+    "on gfx942 four lanes share a line at stride 8, and none does at 32.",
+)
+lesson.bars(
+    {f"stride {s}": row for s, row in wasted.items()}, "bytes for each byte asked for"
+)
 
 # %% [markdown] why strided
-# The result is right every time; only the counter tells. From stride 8 on, each lane has a sector of its own on
-# `sm_80`, and 28 of 32 bytes are for nobody. `gfx942` with its longer transactions falls further: from stride 32 on,
-# 124 of 128 bytes are for nobody.
+# The result is right every time; only the counter tells. From stride 8 on, 28 of 32 bytes are for nobody on `sm_80`.
+# `gfx942` with its longer transactions falls further: from stride 32 on, 124 of 128 bytes are for nobody.
 #
-# A cache can soften this where another instruction soon asks for the rest. The counter says what the instructions ask
-# for, before any cache. Unit 02 works these numbers out by hand; the lab bounds them.
+# So the rule for your own kernels: *in one instruction, neighbouring lanes should touch neighbouring elements.* Which
+# lanes are neighbours you know from the launch figure: those with neighbouring positions in `tl.arange`. Where a kernel
+# breaks the rule, the result does not change when you give the positions to the lanes in another order; the number of
+# transactions does.
+#
+# A cache can soften a bad pattern where another instruction soon asks for the rest. The counter says what the
+# instructions ask for, before any cache. Unit 02 works these numbers out by hand; the lab bounds them.
 #
 # ## 7. Step through a masked tail
 #
 # The last thing that no real GPU lets you see: one warp or wavefront, instruction by instruction, with the registers of
 # all its lanes. Take 100 elements, `BLOCK = 64`, one warp or wavefront to a program, and look at program 1: it owns
-# elements 64 to 127, of which 28 do not exist.
-#
-# **Predict.** Which of 64 lanes have work? And of 32 lanes, with how many elements each?
+# elements 64 to 127, of which 28 do not exist. A lane has one element where there are 64 lanes, and two neighbours
+# where there are 32.
 
 # %% guess lanes
-my_guess = None  # (lanes with work on gfx942, lanes with work on sm_80)
+guess = predict(
+    "00.masked_tail",
+    "In program 1, how many lanes have an element that exists?",
+    gfx942=lesson.number("of 64 lanes on gfx942"),
+    sm_80=lesson.number("of 32 lanes on sm_80"),
+)
 
 
 # %% step on gfx942
-def step_through(target, kernel=scale_kernel, shown_first="", n=100):
-    """Program 1 of the kernel, stepped; the first step shown is the one whose instruction has these words."""
+def step_through(target, kernel=scale_kernel, start=0, n=100):
+    """Program 1, stepped; `start`: words of the instruction that is shown first."""
     x, out = torch.arange(1.0, n + 1), torch.zeros(n)
     with virtual_gpu(target) as gpu, gpu.trace(program=(1, 0, 0)) as trace:
         kernel[(2,)](x, out, n, 2.5, BLOCK=64, num_warps=1)
-    start = next(number for number, step in enumerate(trace.steps) if shown_first in step.text)
-    return WaveFigure(trace, target, kernel, start)
+    return lesson.WaveFigure(trace, target, kernel, start)
 
 
-print(f"your guess: {my_guess}")
-step_through("gfx942", shown_first="v_cndmask")
+amd = step_through("gfx942", start="v_cndmask")
+nvidia = step_through("sm_80", start="@%p1 ld")
+guess.reveal(
+    gfx942=amd.mask("v_cmp").sum(),
+    sm_80=nvidia.mask("setp").sum(),
+    because="36 elements exist: one for each of 36 lanes, or two for each of 18.",
+)
+amd
 
 # %% [markdown] stepped buffer
 # Click an instruction, then use the arrow keys. What to see:
@@ -549,7 +713,9 @@ step_through("gfx942", shown_first="v_cndmask")
 # %% step on gfx942 with EXEC
 with triton.knobs.amd.scope():
     triton.knobs.amd.use_buffer_ops = False
-    without_buffers = step_through("gfx942", triton.jit(scale_kernel.fn), "s_and_saveexec")
+    without_buffers = step_through(
+        "gfx942", triton.jit(scale_kernel.fn), "s_and_saveexec"
+    )
 without_buffers
 
 # %% [markdown] stepped EXEC
@@ -559,7 +725,7 @@ without_buffers
 # And NVIDIA:
 
 # %% step on sm_80
-step_through("sm_80", shown_first="@%p1 ld")
+nvidia
 
 # %% [markdown] stepped predicates
 # Two elements a lane, so two predicates and two loads: `%p1` for elements 64, 66, ..., `%p2` for 65, 67, ... All lanes
@@ -576,31 +742,48 @@ step_through("sm_80", shown_first="@%p1 ld")
 # $$ t \ge \max\left( \frac{\text{bytes}}{\text{memory bandwidth}},\; \frac{\text{FLOPs}}{\text{peak FLOP/s}} \right) $$
 #
 # which is the *roofline* bound. The registry `CHIPS` has both figures, each with its source, for every chip in the
-# course; a figure that no source confirms is `None` there.
-#
-# **Predict.** Which of the two is larger for `scale` on an H100: the time for the bytes or the time for the FLOPs?
-# By about how much?
+# course; a figure that no source confirms is `None` there. Here are two chips:
+
+# %% two chips
+lesson.sourced(
+    {
+        f"{name}, {what}": figure
+        for name in ("H100", "MI300X")
+        for what, figure in {
+            "memory bandwidth": CHIPS[name].bandwidth_tb,
+            "float32 peak": CHIPS[name].peak_figure("fp32"),
+        }.items()
+    }
+)
 
 # %% guess roofline
-my_guess = None  # time for the bytes / time for the FLOPs
+guess = predict(
+    "00.roofline",
+    "`scale` on an H100: how many times as long as the FLOPs do the bytes need?",
+    ratio=lesson.number("time for the bytes / time for the FLOPs", factor=1.5),
+)
 
 # %% roofline bound
 N = 2**26
-bytes_moved, flops = 8 * N, N
-print(f"your guess: {my_guess}")
+bounds = {}
 for name in ("H100", "MI300X"):
-    chip = CHIPS[name]
-    for_bytes = bytes_moved / (chip.bandwidth * 1e12)
-    for_flops = flops / (chip.peak("fp32") * 1e12)
-    print(f"{name}: at least {for_bytes * 1e6:.0f} us for the bytes, {for_flops * 1e6:.1f} us for the FLOPs:", end=" ")
-    print(f"{for_bytes / for_flops:.0f} times as long, so memory decides")
-    print(f"   bandwidth {chip.bandwidth_tb}")
-    print(f"   float32   {chip.peak_figure('fp32')}")
+    for_bytes = 8 * N / (CHIPS[name].bandwidth * 1e12)
+    for_flops = N / (CHIPS[name].peak("fp32") * 1e12)
+    bounds[name] = {
+        "µs for the bytes": for_bytes * 1e6,
+        "µs for the FLOPs": for_flops * 1e6,
+        "ratio": for_bytes / for_flops,
+    }
+guess.reveal(
+    ratio=bounds["H100"]["ratio"],
+    because="8 bytes over TB/s against 1 FLOP over TFLOP/s: the element count cancels.",
+)
+lesson.table(bounds, first="at least")
 
 # %% [markdown] measure
-# These are bounds computed from data sheets, not measurements. What does *this* machine do? `bench` warms up, repeats,
-# and gives the median with its spread; on a GPU it also empties the cache between runs. Bytes divided by time is a
-# bandwidth, which you can hold against the bound.
+# Memory decides, on both. These are bounds computed from data sheets, not measurements. What does *this* machine do?
+# `bench` warms up, repeats, and gives the median with its spread; on a GPU it also empties the cache between runs.
+# Bytes divided by time is a bandwidth, which you can hold against the bound.
 #
 # With a GPU the next cell times your kernel and torch's own in turn. Without one it times torch on the CPU:
 # timing a virtual GPU would tell you about NumPy.
@@ -621,16 +804,17 @@ def with_triton():
 
 if DEVICE == "cuda":
     compared = bench(with_triton, against=with_torch)
-    print(f"Triton against torch: {compared}")
+    print("Triton against torch:", compared)
     seconds = compared.fn.median
 else:
     timing = bench(with_torch)
-    print(f"torch: {timing}")
+    print("torch:", timing)
     seconds = timing.median
-print(f"{8 * N:,} bytes in that time: {8 * N / seconds / 1e9:.0f} GB/s")
+rate = 8 * N / seconds / 1e9
 chip = probe().chip
-if chip is not None and chip.bandwidth is not None:
-    print(f"that is {8 * N / seconds / (chip.bandwidth * 1e12):.0%} of the bandwidth of {chip.name}")
+known = chip is not None and chip.bandwidth is not None
+share = f"{rate / (chip.bandwidth * 1e3):.0%}" if known else "no chip of the registry"
+lesson.table({"bytes moved": 8 * N, "GB/s": rate, "of the chip's bandwidth": share})
 
 # %% [markdown] summary
 # ## Summary
@@ -702,4 +886,8 @@ if chip is not None and chip.bandwidth is not None:
 # 512 / (8 × 32) = 2 and 512 / (8 × 64) = 1: too few for a load of 16 bytes on either.
 # </details>
 #
-# Now open [lab 00](../labs/00_start.ipynb) and write your own.
+# **You have** read machine code of both vendors, counted what it moves, and stepped through it. Now open
+# [lab 00](../labs/00_start.ipynb) and write your own.
+
+# %% second sitting ends
+lesson.sitting("00", 2)

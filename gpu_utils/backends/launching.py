@@ -71,12 +71,15 @@ def _of_line(gpu: VirtualGpu, number: int) -> dict[str, int]:
 def counts(gpus: Mapping[str, VirtualGpu], *names: str) -> dict[str, dict[str, float]]:
     """What the last launch on each virtual GPU counted: target -> {name: number}, all names or only these.
 
-    The names are those of `Counters.totals`. Raises UnknownName for another one. A class of instructions that no target
-    executed is left out; one that only some executed is 0 on the others.
+    The names are those of `Counters.totals`; the beginning of several stands for them all ("instructions" for the sum
+    and each class, "global_load" for bytes and sectors). Raises UnknownName for another one. A class of instructions
+    that no target executed is left out; one that only some executed is 0 on the others.
     """
     found = {target: gpu.counters.totals() for target, gpu in gpus.items()}
     known = list(dict.fromkeys(name for totals in found.values() for name in totals))
-    for name in names:
-        if name not in known:
+    wanted = {name: [one for one in known if one == name or one.startswith(f"{name}_")] for name in names}
+    for name, chosen in wanted.items():
+        if not chosen:
             raise UnknownName("counter", name, known)
-    return {target: {name: totals.get(name, 0) for name in names or known} for target, totals in found.items()}
+    shown = [one for chosen in wanted.values() for one in chosen] or known
+    return {target: {name: totals.get(name, 0) for name in shown} for target, totals in found.items()}

@@ -12,7 +12,8 @@ from gpu_utils.compiler.reading import check_kinds, of_kinds
 from gpu_utils.ui.explore.drawing import styled
 from gpu_utils.virtual import VirtualGpu
 
-_PANE = "flex:1 1 320px;min-width:0;overflow-x:auto"
+_PANE = "flex:1 1 250px;min-width:0;overflow-x:auto"
+_NONE = ((0, "none of these"),)
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,13 +26,13 @@ class Executed:
         return "\n".join(
             line
             for target, rows in self.columns.items()
-            for line in (f"{target}: waves, instruction", *(f"{times:>7,}  {text}" for times, text in rows))
+            for line in (f"{target}: waves, instruction", *(f"{times:>7,}  {text}" for times, text in rows or _NONE))
         )
 
     def _repr_html_(self) -> str:
         panes = "".join(
             f'<div style="{_PANE}"><table><thead><tr><th scope="col" class="num">waves</th>'
-            f'<th scope="col">{escape(target)}</th></tr></thead><tbody>{_rows(rows)}</tbody></table></div>'
+            f'<th scope="col">{escape(target)}</th></tr></thead><tbody>{_rows(rows or _NONE)}</tbody></table></div>'
             for target, rows in self.columns.items()
         )
         return styled(f'<div class="w2w-x"><div class="sides">{panes}</div></div>')

@@ -13,7 +13,7 @@ from gpu_utils.compiler.listing import listing as compile_listing
 
 _STYLE = """
 #ID { display: flex; flex-wrap: wrap; gap: 8px; font: 12px/1.5 ui-monospace, monospace; color: inherit; }
-#ID .pane { flex: 1 1 250px; min-width: 0; border: 1px solid rgba(127, 127, 127, .5); }
+#ID .pane { flex: 1 1 320px; min-width: 0; border: 1px solid rgba(127, 127, 127, .5); }
 #ID .title { padding: 2px 6px; font-weight: bold; border-bottom: 1px solid rgba(127, 127, 127, .5); }
 #ID .lines { max-height: 480px; overflow: auto; position: relative; }
 #ID .w2w-row { white-space: pre; padding: 0 6px; width: max-content; min-width: 100%; box-sizing: border-box; }

@@ -48,6 +48,7 @@ class Guess:
     def __init__(self, name: str, question: str, slots: Mapping[str, Slot]) -> None:
         self.name, self.question, self.slots = name, question, dict(slots)
         self.note = ""
+        self.shown = False  # whether this notebook has shown the answer in a cell of its own
         self.now = store.Prediction()
         self.changed: Callable[[], None] = lambda: None
         self._refresh()
@@ -95,6 +96,7 @@ class Guess:
             answers = {slot: (str(truth), self._hit(slot, truth)) for slot, truth in known.items() if truth is not None}
             self.now = replace(self.now, answers=answers)
             self._try(lambda: store.record_answers(self.name, self.now.attempt, answers))
+        self.shown = True
         show(Answer(self.title, self._table(known), because, self.note))
         self.changed()
 
@@ -102,7 +104,7 @@ class Guess:
         """Open another try. The first one stays what counts, because the answer has been seen since."""
         self._refresh()
         if self.locked:
-            self.now = store.Prediction(self.now.attempt + 1)
+            self.now, self.shown = store.Prediction(self.now.attempt + 1), False
         self.changed()
 
     @property

@@ -21,7 +21,7 @@ class Form(Static):
     """The controls of a guess, in the order of its slots, which is that of the Tab key.
 
     A number is kept on Enter and when the field is left; a choice when its button is pressed. Once the answer was
-    shown, the controls are locked, and a button opens another try.
+    shown, the controls are locked, and a button opens another try. A form that is made again shows the answer, too.
     """
 
     def __init__(self, guess: Guess) -> None:
@@ -66,8 +66,10 @@ class Form(Static):
         self.status.value = self._standing()
 
     def _standing(self) -> str:
-        if self.guess.locked:
+        if self.guess.locked and not self.guess.shown:
             return styled(f'<div class="w2w-x">{self.guess.answer().html()}</div>')
+        if self.guess.locked:
+            return styled('<div class="w2w-x"><p role="status">Locked: the answer is below.</p></div>')
         tried = f"{self.guess.title}. " if self.guess.now.attempt > 1 else ""
         words = f"{tried}{self.guess.standing} {self.guess.note}".strip()
         return styled(f'<div class="w2w-x"><p role="status">{escape(words)}</p></div>')
@@ -98,5 +100,6 @@ def _row(guess: Guess, slot: str, control: Any) -> Any:
     """The label, the control and the unit."""
     kind = guess.slots[slot]
     unit = [widgets.Label(kind.unit)] if isinstance(kind, Number) and kind.unit else []
-    label = widgets.Label(guess.label(slot), layout=widgets.Layout(flex="0 0 auto", min_width="9em"))
+    widest = max(len(guess.label(each)) for each in guess.slots)
+    label = widgets.Label(guess.label(slot), layout=widgets.Layout(flex="0 0 auto", width=f"{0.58 * widest + 1:.1f}em"))
     return widgets.Box([label, control, *unit], layout=widgets.Layout(flex_flow="row wrap", width="100%"))

@@ -69,7 +69,7 @@ def test_a_guess_is_typed_chosen_answered_and_made_again_by_keyboard_only(asked,
     answer.locator(".cm-content").click()
     page.keyboard.press("Shift+Enter")
     answer.locator('.answer:has-text("1.33 times too high")').wait_for()
-    form.locator('.answer:has-text("1.33 times too high")').wait_for()
+    form.locator('[role="status"]:has-text("Locked: the answer is below.")').wait_for()
     assert form.locator('input[type="text"]').is_disabled()
     page.screenshot(path=lab.screenshots / "predict_answered.png")
 

@@ -19,25 +19,15 @@ FILES = sorted([*(ROOT / "content").rglob("*.py"), *(ROOT / "gpu_utils" / "exerc
 OFFERED = {"gpu_utils": {*gpu_utils.__all__, "lesson"}, "gpu_utils.lesson": set(lesson.__all__)}
 AWAITED = {
     "bank_figure",
-    "bars",
     "choice",
     "compiler_notes",
-    "counts",
-    "counts_by_line",
-    "executed",
     "in_loops",
     "kernel_descriptor",
     "lane_figure",
     "latency_figure",
     "launch_cpp",
-    "launch_on",
     "mnemonics",
-    "number",
-    "sitting",
-    "sourced",
     "stage_figure",
-    "table",
-    "yes_no",
 }
 """Names that lessons are about to use: one that a lesson uses leaves this list."""
 

@@ -209,6 +209,16 @@ def test_the_form_keeps_what_is_entered_and_locks_when_the_answer_is_shown():
     assert "Kept: programs: 4; tail: lost. Now run the next cell." in form.status.value
     guess.reveal(programs=3, tail="masked")
     assert all(control.disabled for control in form.controls.values())
+    assert "Locked: the answer is below." in form.status.value
+
+
+def test_a_form_that_is_made_again_shows_the_guess_and_the_answer():
+    guess = ask()
+    guess.say(programs=4)
+    guess.reveal(programs=3, tail="masked")
+    form = Form(ask())
+    assert form.controls["programs"].value == "4"
+    assert form.controls["programs"].disabled
     assert "1.33 times too high" in form.status.value
 
 

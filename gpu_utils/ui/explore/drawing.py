@@ -37,9 +37,10 @@ _STYLE = """<style>
 .w2w-x .small { font-size: 12px; }
 .w2w-x .alert { border: 2px solid currentColor; padding: 4px 8px; font-weight: bold; }
 .w2w-x table { border-collapse: collapse; color: inherit; font-size: 13px; margin: 4px 0; }
-.w2w-x table th, .w2w-x table td { text-align: left; padding: 1px 10px 1px 0; vertical-align: top; }
+.w2w-x.w2w-x table th, .w2w-x.w2w-x table td { text-align: left; padding: 1px 10px 1px 0; vertical-align: top; }
 .w2w-x th { font-weight: normal; opacity: .8; border-bottom: 1px solid var(--line); }
-.w2w-x table th.num, .w2w-x table td.num { text-align: right; font-variant-numeric: tabular-nums; padding-left: 14px; }
+.w2w-x.w2w-x table th.num, .w2w-x.w2w-x table td.num { text-align: right; padding-left: 14px;
+  font-variant-numeric: tabular-nums; }
 .w2w-x tr.binds td { font-weight: bold; }
 .w2w-x .answer { border-left: 4px solid var(--hue); padding: 2px 12px; }
 .w2w-x .closer { border: 1px solid var(--line); padding: 2px 8px; }
