@@ -2,7 +2,8 @@
 
 This file runs as a script, before anything is installed, under any Python 3.11 to 3.13: it imports the
 standard library only. `.venv/w2w.stamp` says what the environment was made from. It reads "unfinished" from the
-first moment to the last, so a stop at any point leaves nothing that the next start would trust.
+first moment to the last, so a stop at any point leaves nothing that the next start would trust. uv installs where there
+is one, else pip; what they print goes to build/setup.log.
 """
 
 from __future__ import annotations
@@ -17,25 +18,45 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
-KFD = Path("/dev/kfd")
+DRIVERS = {
+    # The last is where Windows puts its driver for Linux. A processor with graphics of AMD has /dev/kfd, too, so that a
+    # machine with both has its large GPU from NVIDIA.
+    "cuda": (Path("/dev/nvidiactl"), Path("/proc/driver/nvidia"), Path("/usr/lib/wsl/lib/nvidia-smi")),
+    "rocm": (Path("/dev/kfd"),),
+}
+"""Build of PyTorch -> what shows that its driver is loaded."""
+
 UNFINISHED = "unfinished"
 GIB = 2**30
+OVER = "\x1b[A\r\x1b[K"  # up, to the start of the line, and empty it
+INDEX_SECONDS = 10.0
+NEWS_SECONDS = 30.0
+LAST_LINES = 12
+PIP_SETTINGS = (
+    *("INDEX_URL", "EXTRA_INDEX_URL", "NO_INDEX", "FIND_LINKS", "PROXY", "CERT", "CLIENT_CERT", "TRUSTED_HOST"),
+    "CONFIG_FILE",
+)
+"""Variables, after PIP_, that say where packages come from."""
+PIP_FILES = (Path("/etc/pip.conf"), Path("/etc/xdg/pip/pip.conf"))
 
 HELP = """\
 ./w2w study    set up on the first start, then open the course in JupyterLab
 ./w2w test     the same set-up, then run every test
 ./w2w --help   every command; it is there once the first start has made .venv
 
-W2W_TORCH=cpu|cuda|rocm chooses the build of PyTorch; without it a machine with an AMD GPU gets the ROCm build.
+W2W_TORCH=cpu|cuda|rocm chooses the build of PyTorch; without it a machine gets what its driver asks for:
+NVIDIA's, AMD's or, with neither, the small one for the CPU.
 W2W_EXTRAS=hip adds what is optional: clang for CUDA-style C++ kernels (400 MB). Both choices are remembered.
 """
 
@@ -46,17 +67,24 @@ class SetupFailed(Exception):
 
 @dataclass(frozen=True)
 class Flavour:
-    """One build of PyTorch: the local label of its version, the index that carries it, what it brings itself."""
+    """One build of PyTorch.
+
+    label   local label of its version
+    index   the index that carries it; None for the package index
+    brings  packages that come with it, so that those of the package index are left out
+    size    what a first start downloads, in words; "" where nobody measured
+    """
 
     label: str
     index: str | None
     brings: tuple[str, ...] = ()
+    size: str = ""
 
 
 FLAVOURS = {
     # What the package index calls plain torch: the CUDA build on Linux x86-64, which also runs on a CPU.
-    "cuda": Flavour("", None),
-    "cpu": Flavour("+cpu", "https://download.pytorch.org/whl/cpu"),
+    "cuda": Flavour("", None, size="about 3 GB to download"),
+    "cpu": Flavour("+cpu", "https://download.pytorch.org/whl/cpu", size="about 650 MB to download"),
     # The rocm7.2 index carries torch 2.13.0, whose triton-rocm 3.7.1 takes the place of the package index's triton.
     # This choice has not been run on AMD silicon.
     "rocm": Flavour("+rocm7.2", "https://download.pytorch.org/whl/rocm7.2", brings=("triton",)),
@@ -72,8 +100,10 @@ class Step:
     advice: str
 
 
-def torch_flavour(environ: Mapping[str, str], root: Path = ROOT, kfd: Path = KFD) -> str:
-    """The name of the PyTorch build: W2W_TORCH, else what `.venv` has, else rocm where the AMD driver is loaded.
+def torch_flavour(
+    environ: Mapping[str, str], root: Path = ROOT, drivers: Mapping[str, Sequence[Path]] = DRIVERS
+) -> str:
+    """The name of the PyTorch build: W2W_TORCH, else what `.venv` has, else that of the loaded driver, else cpu.
 
     >>> torch_flavour({"W2W_TORCH": "cpu"})
     'cpu'
@@ -82,7 +112,40 @@ def torch_flavour(environ: Mapping[str, str], root: Path = ROOT, kfd: Path = KFD
     if chosen and chosen not in FLAVOURS:
         raise SetupFailed(f"W2W_TORCH is {chosen!r}; set it to one of {', '.join(sorted(FLAVOURS))}, or unset it")
     installed = (_read_stamp(root / ".venv") or "").split(" ")[0]
-    return chosen or (installed if installed in FLAVOURS else "rocm" if kfd.exists() else "cuda")
+    loaded = next((name for name, paths in drivers.items() if any(path.exists() for path in paths)), "cpu")
+    return chosen or (installed if installed in FLAVOURS else loaded)
+
+
+def build_of(flavour: str, root: Path = ROOT) -> Flavour:
+    """The build to install. For the CPU any build will do: where PyTorch's own index does not answer, the default one.
+
+    Whether it answers is found out by asking; a line says what came of it.
+    """
+    build = FLAVOURS[flavour]
+    if flavour == "cpu" and build.index:
+        version = f"{_torch_version(root)}{build.label}"
+        try:
+            with urllib.request.urlopen(f"{build.index}/torch/", timeout=INDEX_SECONDS) as page:
+                text = page.read().decode(errors="replace")
+        except (OSError, ValueError) as problem:
+            text = ""
+            why = f"does not answer ({getattr(problem, 'reason', None) or problem})"
+        else:
+            why = f"has no torch {version}"
+        if version not in text and version.replace("+", "%2B") not in text:
+            _say(f"{build.index} {why}: the package index has a build that also runs on a CPU, which may be far larger")
+            return replace(FLAVOURS["cuda"], size="")
+    _say(f"PyTorch's build for {flavour}{f': {build.size}' if build.size else ''}")
+    return build
+
+
+def find_uv(environ: Mapping[str, str]) -> str | None:
+    """uv, where it is on PATH; not where pip has settings, a mirror for example: uv reads none of pip's."""
+    config = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    files = [*PIP_FILES, config / "pip" / "pip.conf", Path.home() / ".pip" / "pip.conf"]
+    if any(environ.get(f"PIP_{name}") for name in PIP_SETTINGS) or any(file.exists() for file in files):
+        return None
+    return shutil.which("uv", path=environ.get("PATH"))
 
 
 def chosen_extras(environ: Mapping[str, str], root: Path = ROOT) -> str:
@@ -119,16 +182,11 @@ def is_current(root: Path, stamp: str) -> bool:
     return _read_stamp(venv) == stamp and (venv / "bin" / "python").exists()
 
 
-def plan(root: Path, flavour: str, extras: str = "") -> list[Step]:
-    """The steps that make `.venv` from nothing."""
+def plan(root: Path, build: Flavour, extras: str = "", uv: str | None = None) -> list[Step]:
+    """The steps that make `.venv` from nothing, with pip, or with uv where its path is given."""
     project = _project(root)["project"]
-    build = FLAVOURS[flavour]
     pins = root / "constraints.txt"
-    found = re.search(r"^torch==(\S+)$", pins.read_text(), flags=re.MULTILINE)
-    if not found:
-        raise SetupFailed(f"{pins} has no line torch==VERSION; restore it with: git checkout constraints.txt")
-    torch = f"torch=={found[1]}{build.label}"
-    index = ["--extra-index-url", build.index] if build.index else []
+    torch = f"torch=={_torch_version(root)}{build.label}"
     rest = [
         *_project(root)["build-system"]["requires"],
         *(line for line in project["dependencies"] if _name(line) not in build.brings),
@@ -139,23 +197,34 @@ def plan(root: Path, flavour: str, extras: str = "") -> list[Step]:
         ),
     ]
     python = str(root / ".venv" / "bin" / "python")
-    pip = [python, "-I", "-m", "pip", "install", "--disable-pip-version-check", "--constraint", str(pins)]
+    constraint = ["--constraint", str(pins)]
+    if uv:
+        # uv takes a package from the first index that has it; PyTorch's has some of everybody's, in few versions
+        index = ["--index", build.index, "--index-strategy", "unsafe-best-match"] if build.index else []
+        venv = [uv, "venv", "--allow-existing", "--python", _base_python(), str(root / ".venv")]
+        install = [uv, "pip", "install", "--python", python, "--compile-bytecode", *constraint]
+        rest.append("pip")  # venv brings it by itself, for %pip in a notebook
+        without = "check that uv works"
+    else:
+        index = ["--extra-index-url", build.index] if build.index else []
+        venv = [_base_python(), "-I", "-m", "venv", str(root / ".venv")]
+        without = f"install the venv module (on Debian and Ubuntu: apt install python{_version()}-venv)"
+        if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
+            raise SetupFailed(f"{_base_python()} lacks the venv module; {without}")
+        install = [python, "-I", "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
+        install += constraint
     again = "check the connection to the package index and run the same command again"
     return [
-        Step(
-            "making .venv",
-            [_base_python(), "-I", "-m", "venv", str(root / ".venv")],
-            f"install the venv module (on Debian and Ubuntu: apt install python{_version()}-venv)",
-        ),
+        Step("making .venv", venv, without),
         Step(
             f"installing PyTorch ({torch})",
-            [*pip, *index, torch],
+            [*install, *index, torch],
             f"{again}, or choose another build with W2W_TORCH={'|'.join(FLAVOURS)}",
         ),
-        Step("installing the pinned packages", [*pip, *index, torch, *rest], again),
+        Step("installing the pinned packages", [*install, *index, torch, *rest], again),
         Step(
             "installing the course itself",
-            [*pip, "--no-deps", "--no-build-isolation", "--editable", str(root)],
+            [*install, "--no-deps", "--no-build-isolation", "--editable", str(root)],
             "read the lines above; a fresh clone of the course may help",
         ),
         Step(
@@ -166,8 +235,11 @@ def plan(root: Path, flavour: str, extras: str = "") -> list[Step]:
     ]
 
 
-def make(root: Path, steps: Sequence[Step], stamp: str) -> None:
-    """Run the steps in a fresh `.venv` and trust it only at the end; raises SetupFailed with the step's name."""
+def make(root: Path, steps: Callable[[], Sequence[Step]], stamp: str) -> None:
+    """Run the steps in a fresh `.venv` and trust it only at the end; raises SetupFailed with the step's name.
+
+    What the steps are is asked once nobody else makes the environment.
+    """
     venv, old, new = root / ".venv", root / ".venv.old", root / ".venv.new"
     with _lock(root) as lock:
         if is_current(root, stamp):  # another start made it while this one waited
@@ -176,6 +248,7 @@ def make(root: Path, steps: Sequence[Step], stamp: str) -> None:
             raise SetupFailed(
                 f"{venv} was not made by ./w2w and stays as it is; activate it and type w2w, or move it away"
             )
+        todo = steps()
         for leftover in (old, new):
             shutil.rmtree(leftover, ignore_errors=True)
         new.mkdir()
@@ -184,8 +257,11 @@ def make(root: Path, steps: Sequence[Step], stamp: str) -> None:
             venv.rename(old)
         new.rename(venv)
         shutil.rmtree(old, ignore_errors=True)
-        for number, step in enumerate(steps, start=1):
-            _run(f"[{number}/{len(steps)}]", step, lock, root)
+        log = root / "build" / "setup.log"
+        log.parent.mkdir(exist_ok=True)
+        log.write_bytes(b"")
+        for number, step in enumerate(todo, start=1):
+            _run(f"[{number}/{len(todo)}]", step, lock, log)
         _write_stamp(venv, stamp)
 
 
@@ -206,7 +282,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
                 print(HELP, end="")
                 sys.exit(0)
             _say("setting up: the first start, or the pins changed; this takes some minutes")
-            make(ROOT, plan(ROOT, flavour, extras), stamp)
+            _torch_version(ROOT)
+            make(ROOT, lambda: plan(ROOT, build_of(flavour), extras, find_uv(os.environ)), stamp)
     except SetupFailed as failure:
         sys.exit(f"w2w: {failure}")
     except OSError as failure:
@@ -218,24 +295,54 @@ def main(arguments: Sequence[str]) -> NoReturn:
     os.execv(program, [program, *arguments])
 
 
-def _run(number: str, step: Step, lock: int, root: Path) -> None:
+def _run(number: str, step: Step, lock: int, log: Path) -> None:
+    """One step, with a line that says what it does: on a terminal it goes on counting, elsewhere it comes again."""
+    root, started = log.parents[1], time.monotonic()
+    terminal = sys.stderr.isatty()
     _say(f"{number} {step.title} ...")
-    started = time.monotonic()
-    # The lock is handed on, so that it outlives a killed parent for as long as an installer still writes.
-    # What it prints goes beside our own words: standard output belongs to the command that follows.
-    with subprocess.Popen(
-        step.command, stdin=subprocess.DEVNULL, stdout=sys.stderr, pass_fds=[lock], cwd=root
-    ) as process:
-        try:
-            status = process.wait()
-        except KeyboardInterrupt:
-            process.terminate()
-            raise
+    with log.open("ab") as output:
+        begin = output.tell()
+        # The lock is handed on, so that it outlives a killed parent for as long as an installer still writes.
+        with subprocess.Popen(
+            step.command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, pass_fds=[lock], cwd=root
+        ) as process:
+            try:
+                while True:
+                    try:
+                        status = process.wait(timeout=1 if terminal else NEWS_SECONDS)
+                        break
+                    except subprocess.TimeoutExpired:
+                        taken = f"{time.monotonic() - started:.0f} s"
+                        _say(f"{number} {taken} {_news(log, begin)}".rstrip(), over=terminal)
+            except KeyboardInterrupt:
+                process.terminate()
+                raise
     if status:
+        for line in _text(log, begin).splitlines()[-LAST_LINES:]:
+            _say(f"    {line}")
         free = shutil.disk_usage(root).free
         advice = f"only {free / GIB:.1f} GiB are free on this disk; make room" if free < GIB else step.advice
-        raise SetupFailed(f"step {number} {step.title} failed (exit status {status}); {advice}")
-    _say(f"{number} done in {time.monotonic() - started:.0f} s")
+        raise SetupFailed(
+            f"step {number} {step.title} failed (exit status {status}); {advice}. All that was printed: {log}"
+        )
+    _say(f"{number} done in {time.monotonic() - started:.0f} s", over=terminal)
+
+
+def _text(log: Path, begin: int) -> str:
+    with log.open("rb") as file:
+        file.seek(begin)
+        return file.read().decode(errors="replace")
+
+
+def _news(log: Path, begin: int) -> str:
+    """What an installer does now, by the last line of its output that says so, with a size where it gives one.
+
+    pip says "Downloading torch-2.13.0+cpu-cp311-....whl (191.8 MB)", uv "Downloading torch (182.9MiB)".
+    """
+    said = re.sub(r"-(?:cp|py)\d\S*\.whl", "", _text(log, begin))
+    found = re.findall(r"^ *((?:Downloading|Installing|Building|Preparing|Processing) .*)$", said, re.MULTILINE)
+    width = shutil.get_terminal_size().columns - 30  # a longer line would not be replaced by the next
+    return textwrap.shorten(found[-1], width, placeholder=" ...") if found else ""
 
 
 @contextmanager
@@ -257,6 +364,14 @@ def _project(root: Path) -> dict:
     return tomllib.loads((root / "pyproject.toml").read_text())
 
 
+def _torch_version(root: Path) -> str:
+    pins = root / "constraints.txt"
+    found = re.search(r"^torch==(\S+)$", pins.read_text(), flags=re.MULTILINE)
+    if not found:
+        raise SetupFailed(f"{pins} has no line torch==VERSION; restore it with: git checkout constraints.txt")
+    return found[1]
+
+
 def _name(requirement: str) -> str:
     return re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower()
 
@@ -276,12 +391,7 @@ def _write_stamp(venv: Path, text: str) -> None:
 
 def _base_python() -> str:
     """The Python outside any environment: this script may itself run in the `.venv` that it replaces."""
-    python = getattr(sys, "_base_executable", None) or sys.executable
-    if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
-        raise SetupFailed(
-            f"{python} lacks the venv module; install it (on Debian and Ubuntu: apt install python{_version()}-venv)"
-        )
-    return python
+    return getattr(sys, "_base_executable", None) or sys.executable
 
 
 def _version() -> str:
@@ -292,8 +402,9 @@ def _as_interrupt(number: int, frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _say(text: str) -> None:
-    print(f"w2w: {text}", file=sys.stderr, flush=True)
+def _say(text: str, over: bool = False) -> None:
+    """A line for the user, or, on a terminal, one in the place of the line before."""
+    print(f"{OVER if over else ''}w2w: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

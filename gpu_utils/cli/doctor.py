@@ -132,15 +132,16 @@ def triton() -> Finding:
 def device() -> Finding:
     """The GPU that torch sees, or the CPU."""
     from gpu_utils.chips import probe
+    from gpu_utils.cli.bootstrap import DRIVERS
 
     found = probe()
     if found.vendor != "cpu":
         means = "kernels and training run on it; every check also compiles for the other vendor"
         return Finding("device", str(found), means)
-    drivers = [name for name, path in (("NVIDIA", "/dev/nvidia0"), ("AMD", "/dev/kfd")) if Path(path).exists()]
-    if drivers:
-        build = {"NVIDIA": "cuda", "AMD": "rocm"}[drivers[0]]
-        means = f"an {drivers[0]} driver is loaded, but this PyTorch cannot use it; try W2W_TORCH={build} {script()}"
+    builds = [build for build, paths in DRIVERS.items() if any(path.exists() for path in paths)]
+    if builds:
+        build, vendor = builds[0], {"cuda": "NVIDIA", "rocm": "AMD"}[builds[0]]
+        means = f"an {vendor} driver is loaded, but this PyTorch cannot use it; try W2W_TORCH={build} {script()}"
         return Finding("device", str(found), found.problem or means, None)
     means = "no GPU: kernels run on virtual GPUs of both vendors, and compile for more targets"
     return Finding("device", str(found), means, None)

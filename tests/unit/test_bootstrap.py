@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ensurepip
+import io
 import json
 import os
 import shutil
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,6 +191,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Course:
     assert _ran(first) == ["list", "--all"]
     assert [line for line in first.stderr.splitlines() if "making .venv" in line] == ["w2w: [1/5] making .venv ..."]
     assert "w2w: [5/5] done in" in first.stderr
+    assert all(line.startswith("w2w: ") for line in first.stderr.splitlines())  # what pip prints is in the log
+    assert "Successfully installed torch-2.13.0" in (made.root / "build" / "setup.log").read_text()
     return made
 
 
@@ -236,6 +241,10 @@ def test_a_failed_install_names_its_step_and_is_not_trusted(course: Course) -> N
     last = failed.stderr.splitlines()[-1]
     assert last.startswith("w2w: step [2/5] installing PyTorch (torch==9.9.9) failed (exit status 1); ")
     assert "W2W_TORCH=cuda|cpu|rocm" in last
+    log = course.root / "build" / "setup.log"
+    assert last.endswith(f"All that was printed: {log}")
+    assert "Cannot install torch==9.9.9" in log.read_text()
+    assert failed.stderr.splitlines()[-2] == f"w2w:     {log.read_text().splitlines()[-1]}"
     assert (course.venv / "w2w.stamp").read_text() == bootstrap.UNFINISHED
     (course.root / "constraints.txt").write_text(PINS)
     assert _ran(course.start("list")) == ["list"]
@@ -328,16 +337,69 @@ def test_w2w_works_through_a_link_from_any_folder(finished: Course, tmp_path: Pa
     assert _ran(result) == ["list"]
 
 
-def test_an_amd_machine_gets_the_rocm_build(tmp_path: Path) -> None:
-    driver = tmp_path / "kfd"
-    assert bootstrap.torch_flavour({}, tmp_path, driver) == "cuda"
-    driver.touch()
-    assert bootstrap.torch_flavour({}, tmp_path, driver) == "rocm"
-    assert bootstrap.torch_flavour({"W2W_TORCH": "cpu"}, tmp_path, driver) == "cpu"
+@pytest.mark.parametrize(
+    ("loaded", "flavour"),
+    [((), "cpu"), (("kfd",), "rocm"), (("nvidiactl",), "cuda"), (("wsl",), "cuda"), (("kfd", "nvidiactl"), "cuda")],
+)
+def test_a_machine_gets_the_build_that_its_driver_asks_for(
+    tmp_path: Path, loaded: tuple[str, ...], flavour: str
+) -> None:
+    drivers = {"cuda": (tmp_path / "nvidiactl", tmp_path / "wsl"), "rocm": (tmp_path / "kfd",)}
+    for name in loaded:
+        (tmp_path / name).touch()
+    assert bootstrap.torch_flavour({}, tmp_path, drivers) == flavour
+    assert bootstrap.torch_flavour({"W2W_TORCH": "rocm"}, tmp_path, drivers) == "rocm"
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "w2w.stamp").write_text("cuda  0123")
+    assert bootstrap.torch_flavour({}, tmp_path, drivers) == "cuda"  # what is there stays
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The page of an index of PyTorch's, which the CPU build is asked of; it is not there yet."""
+    build = replace(bootstrap.FLAVOURS["cpu"], index=tmp_path.as_uri())
+    monkeypatch.setitem(bootstrap.FLAVOURS, "cpu", build)
+    return tmp_path / "torch"
+
+
+@pytest.mark.parametrize("link", ["torch-2.13.0%2Bcpu-cp311.whl", ">torch-2.13.0+cpu-cp311.whl<"])
+def test_the_cpu_build_comes_from_pytorchs_index_where_that_has_it(index, capsys, monkeypatch, link) -> None:
+    monkeypatch.setattr(bootstrap.urllib.request, "urlopen", lambda address, timeout: io.BytesIO(link.encode()))
+    build = bootstrap.build_of("cpu", ROOT)
+    assert build.label == "+cpu"
+    torch, rest = (step.command for step in bootstrap.plan(ROOT, build)[1:3])
+    assert list(torch[-3:]) == ["--extra-index-url", index.parent.as_uri(), "torch==2.13.0+cpu"]
+    assert "torch==2.13.0+cpu" in rest
+    assert capsys.readouterr().err == "w2w: PyTorch's build for cpu: about 650 MB to download\n"
+
+
+def test_where_pytorchs_index_does_not_answer_the_default_one_is_taken_and_one_line_says_so(index, capsys) -> None:
+    build = bootstrap.build_of("cpu", ROOT)
+    assert [build.label, build.index] == ["", None]
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "does not answer" in said
+    assert "the package index has a build that also runs on a CPU, which may be far larger" in said
+
+
+def test_an_index_without_this_version_is_not_asked_to_install_it(index, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(bootstrap.urllib.request, "urlopen", lambda address, timeout: io.BytesIO(b"torch-2.1.0%2Bcpu"))
+    assert bootstrap.build_of("cpu", ROOT).index is None
+    assert "has no torch 2.13.0+cpu" in capsys.readouterr().err
+
+
+def test_builds_for_a_gpu_have_no_substitute(capsys) -> None:
+    assert bootstrap.build_of("rocm", ROOT) == bootstrap.FLAVOURS["rocm"]
+    assert bootstrap.build_of("cuda", ROOT) == bootstrap.FLAVOURS["cuda"]
+    assert "PyTorch's build for cuda: about 3 GB to download" in capsys.readouterr().err
+
+
+def plan(flavour: str, extras: str = "", uv: str | None = None) -> list[bootstrap.Step]:
+    return bootstrap.plan(ROOT, bootstrap.FLAVOURS[flavour], extras, uv)
 
 
 def test_on_amd_the_triton_that_torch_brings_is_not_replaced() -> None:
-    torch, rest = (step.command for step in bootstrap.plan(ROOT, "rocm")[1:3])
+    torch, rest = (step.command for step in plan("rocm")[1:3])
     index = ["--extra-index-url", "https://download.pytorch.org/whl/rocm7.2"]
     assert [*index, "torch==2.13.0+rocm7.2"] == list(torch[-3:])
     assert not [word for word in rest if word.startswith("triton")]
@@ -345,7 +407,7 @@ def test_on_amd_the_triton_that_torch_brings_is_not_replaced() -> None:
 
 
 def test_other_machines_get_plain_torch_and_the_pinned_triton() -> None:
-    torch, rest = (step.command for step in bootstrap.plan(ROOT, "cuda")[1:3])
+    torch, rest = (step.command for step in plan("cuda")[1:3])
     assert torch[-1] == "torch==2.13.0"
     assert "--extra-index-url" not in [*torch, *rest]
     assert [word for word in rest if word.startswith("triton")] == ["triton>=3.6; sys_platform == 'linux'"]
@@ -375,7 +437,7 @@ def test_extras_are_asked_for_once_and_remembered(tmp_path):
     (tmp_path / ".venv" / "w2w.stamp").write_text(bootstrap.stamp_for(tmp_path, "cuda", "hip"))
     assert bootstrap.chosen_extras({}, tmp_path) == "hip"
     assert bootstrap.chosen_extras({"W2W_EXTRAS": ""}, tmp_path) == ""
-    assert bootstrap.torch_flavour({}, tmp_path, tmp_path / "no-driver") == "cuda"
+    assert bootstrap.torch_flavour({}, tmp_path, {}) == "cuda"
 
 
 def test_an_extra_that_does_not_exist_is_one_sentence(tmp_path):
@@ -384,6 +446,80 @@ def test_an_extra_that_does_not_exist_is_one_sentence(tmp_path):
 
 
 def test_an_extra_is_installed_with_the_other_packages():
-    commands = [" ".join(step.command) for step in bootstrap.plan(ROOT, "cuda", "hip")]
+    commands = [" ".join(step.command) for step in plan("cuda", "hip")]
     assert sum("ziglang" in command for command in commands) == 1
-    assert not any("ziglang" in " ".join(step.command) for step in bootstrap.plan(ROOT, "cuda"))
+    assert not any("ziglang" in " ".join(step.command) for step in plan("cuda"))
+
+
+# uv
+
+
+def test_uv_makes_the_same_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Course(tmp_path)
+    shutil.copy(next(Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")), made.wheels)
+    settings = {"OFFLINE": "1", "NO_INDEX": "1", "FIND_LINKS": str(made.wheels), "CACHE_DIR": str(tmp_path / "cache")}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"UV_{name}", value)
+    stamp = bootstrap.stamp_for(made.root, "cuda")
+    uv = str(Path(sys.prefix, "bin", "uv"))
+    bootstrap.make(made.root, lambda: bootstrap.plan(made.root, bootstrap.FLAVOURS["cuda"], uv=uv), stamp)
+    assert "tidy==1.0" in (made.root / "build" / "setup.log").read_text()
+    second = made.start("list")
+    assert _ran(second) == ["list"]
+    assert second.stderr == ""
+    assert (made.venv / "bin" / "pip").exists()  # for %pip in a notebook
+    assert list(made.venv.glob("lib/python*/site-packages/__pycache__/tidy.*.pyc"))
+
+
+def test_pytorchs_index_does_not_hide_the_package_index_from_uv() -> None:
+    torch = plan("rocm", uv="/bin/uv")[1].command
+    assert torch[:3] == ["/bin/uv", "pip", "install"]
+    assert "--index-strategy" in torch
+
+
+@pytest.fixture
+def with_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """An environment with uv on PATH and no settings of pip."""
+    uv = tmp_path / "uv"
+    uv.write_text("#!/bin/sh\n")
+    uv.chmod(0o755)
+    monkeypatch.setattr(bootstrap, "PIP_FILES", (tmp_path / "pip.conf",))
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    return {"PATH": str(tmp_path)}
+
+
+def test_uv_is_taken_where_it_is_on_the_path(with_uv: dict[str, str], tmp_path: Path) -> None:
+    assert bootstrap.find_uv(with_uv) == str(tmp_path / "uv")
+    assert bootstrap.find_uv(with_uv | {"PIP_NO_CACHE_DIR": "1"}) == str(tmp_path / "uv")  # no word on where from
+    assert bootstrap.find_uv({"PATH": str(tmp_path / "empty")}) is None
+
+
+@pytest.mark.parametrize("name", ["PIP_INDEX_URL", "PIP_FIND_LINKS", "PIP_PROXY", "PIP_CONFIG_FILE"])
+def test_a_setting_of_pip_which_uv_would_not_read_keeps_pip(with_uv: dict[str, str], name: str) -> None:
+    assert bootstrap.find_uv(with_uv | {name: "/somewhere"}) is None
+
+
+@pytest.mark.parametrize("file", ["pip.conf", ".config/pip/pip.conf", ".pip/pip.conf"])
+def test_a_file_of_settings_of_pip_keeps_pip(with_uv: dict[str, str], tmp_path: Path, file: str) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).touch()
+    assert bootstrap.find_uv(with_uv) is None
+
+
+# What is shown
+
+
+def test_on_a_terminal_one_line_goes_on_counting(tmp_path, monkeypatch, capsys) -> None:
+    (tmp_path / "build").mkdir()
+    log = tmp_path / "build" / "setup.log"
+    code = (
+        "import time; print('Downloading torch-2.13.0+cpu-cp311-cp311-x.whl (191.8 MB)', flush=True); time.sleep(1.5)"
+    )
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with (tmp_path / "lock").open("w") as lock:
+        step = bootstrap.Step("installing PyTorch", [sys.executable, "-c", code], "try again")
+        bootstrap._run("[2/5]", step, lock.fileno(), log)
+    lines = capsys.readouterr().err.rstrip().split("\n")
+    assert lines[0] == "w2w: [2/5] installing PyTorch ..."
+    assert lines[1] == f"{bootstrap.OVER}w2w: [2/5] 1 s Downloading torch-2.13.0+cpu (191.8 MB)"
+    assert lines[-1].startswith(f"{bootstrap.OVER}w2w: [2/5] done in ")
