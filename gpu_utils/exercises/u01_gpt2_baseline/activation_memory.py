@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gpu_utils.analytic.tolerance import Tolerance
-from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 from gpu_utils.model.costs import activation_bytes, param_count, saved_bytes
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
 
@@ -165,6 +165,13 @@ EXERCISE = Exercise(
             fits=4.5,
             fused=True,
             sizes={"seq_len": 48, "n_layer": 2, "n_embd": 32, "n_head": 4, "vocab_size": 211},
+        ),
+        Example(
+            "the example of the docstring",
+            **{"seq_len": 4, "n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_size": 10, "bytes_per_value": 4},
+            fused=False,
+            parameters=100,
+            capacity=10_000,
         ),
         Case("GPT-2 124M on 80 GB, bfloat16", **_GPT2, bytes_per_value=2, fused=False, capacity=80 * 10**9),
         Case("the same with fused attention", **_GPT2, bytes_per_value=2, fused=True, capacity=80 * 10**9),

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.errors import ForbiddenCall
 from gpu_utils.exercises.u01_gpt2_baseline.tensors import chain_tolerance, doubled, linear_weights, normal
-from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -132,6 +132,15 @@ EXERCISE = Exercise(
             head_dim=6,
         ),
         Case("longer than any power of two nearby", batch=1, tokens=67, heads=2, head_dim=16),
+        Example(
+            "the example of the docstring",
+            x=torch.tensor([[[1.0], [3.0], [8.0]]]),
+            w_qkv=torch.tensor([[0.0], [0.0], [1.0]]),
+            b_qkv=torch.zeros(3),
+            w_proj=torch.eye(1),
+            b_proj=torch.zeros(1),
+            n_head=1,
+        ),
         Case("bfloat16, as on the device", batch=2, tokens=33, heads=4, head_dim=8, dtype="bfloat16"),
     ),
     fresh=_fresh,

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
-from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -118,14 +118,14 @@ EXERCISE = Exercise(
     tolerance=_tolerance,
     cases=(
         Case("GPT-2 124M with round numbers", **_GPT2, tokens_per_second=100_000.0, peak_flops=1e15),
-        Case(
-            "one layer, no vocabulary to speak of",
+        Example(
+            "the example of the docstring: one layer, no vocabulary to speak of",
             n_layer=1,
             n_embd=4,
             vocab_size=1,
             seq_len=3,
             tokens_per_second=1.0,
-            peak_flops=1e3,
+            peak_flops=2640.0,
         ),
         Case(
             "sequences so long that attention outweighs the weights",

@@ -13,7 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.exercises.u01_gpt2_baseline.tensors import normal
-from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 from gpu_utils.grading.watch import Watch
 
 PADDING = -100
@@ -175,6 +175,13 @@ EXERCISE = Exercise(
             tokens=9,
             width=10,
             vocab=37,
+        ),
+        Example(
+            "the example of the docstring",
+            weight=torch.zeros(2, 1),
+            x=torch.ones(3, 1, 1),
+            targets=torch.tensor([[0], [1], [-100]]),
+            micro_batch=2,
         ),
         Case(
             "both, one sequence at a time, and so many that their graphs must not pile up",

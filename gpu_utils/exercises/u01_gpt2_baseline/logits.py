@@ -15,7 +15,7 @@ from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.exercises.u01_gpt2_baseline.block import block_reference
 from gpu_utils.exercises.u01_gpt2_baseline.init import gpt2_shapes
 from gpu_utils.exercises.u01_gpt2_baseline.tensors import chain_tolerance, doubled, normal
-from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 from gpu_utils.model import gpt2
 
 Weights = dict[str, Tensor]
@@ -56,8 +56,8 @@ def logits_reference(tokens: Tensor, weights: Weights, n_layer: int, n_head: int
 
 def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
     # sixteen operations a block, as in 01.block; the norm and the output
-    width = 4 * case["heads"] * case["head_dim"]
-    return chain_tolerance(inputs["weights"]["wte.weight"].dtype, width, stages=16 * case["layers"] + 3)
+    embedding = inputs["weights"]["wte.weight"]
+    return chain_tolerance(embedding.dtype, 4 * embedding.shape[1], stages=16 * inputs["n_layer"] + 3)
 
 
 def course_block(x: Tensor, params: Weights, n_head: int) -> Tensor:
@@ -71,7 +71,7 @@ def course_block(x: Tensor, params: Weights, n_head: int) -> Tensor:
 
 
 def _call(answer: Any, inputs: Inputs) -> Any:
-    return answer(**inputs, block=course_block)
+    return answer(**inputs, block=course_block if inputs["n_layer"] else None)
 
 
 def _variant(
@@ -151,6 +151,17 @@ EXERCISE = Exercise(
             **{"layers": 2, "heads": 3, "head_dim": 4, "vocab": 23, "batch": 2, "tokens": 1, "start": 9},
         ),
         Case("twelve blocks: 10 comes after 9", layers=12, heads=1, head_dim=4, vocab=19, batch=1, tokens=4),
+        Example(
+            "the example of the docstring",
+            tokens=torch.tensor([[0]]),
+            weights={
+                **{"wte.weight": torch.tensor([[1.0, 2.0]]), "wpe.weight": torch.tensor([[0.0, 1.0]])},
+                **{"ln_f.weight": torch.ones(2), "ln_f.bias": torch.zeros(2)},
+            },
+            n_layer=0,
+            n_head=1,
+            start=0,
+        ),
         Case(
             "bfloat16, as on the device",
             **{"layers": 1, "heads": 2, "head_dim": 8, "vocab": 29, "batch": 2, "tokens": 11, "dtype": "bfloat16"},

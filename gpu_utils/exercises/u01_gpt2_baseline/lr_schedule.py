@@ -97,6 +97,7 @@ EXERCISE = Exercise(
             "a usual schedule, and a few steps past its end", warmup_steps=10, total_steps=50, max_lr=6e-4, min_lr=6e-5
         ),
         Case("no warm-up: nothing may be divided by zero", warmup_steps=0, total_steps=20, max_lr=1e-3, min_lr=1e-4),
+        Case("the example of the docstring", warmup_steps=4, total_steps=8, max_lr=1.0, min_lr=0.2),
         Case("one step of warm-up", warmup_steps=1, total_steps=9, max_lr=3e-4, min_lr=3e-5),
         Case("warm-up to the very end: no cosine at all", warmup_steps=7, total_steps=7, max_lr=1e-3, min_lr=2e-4),
     ),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.exercises.u01_gpt2_baseline.tensors import chain_tolerance, doubled, linear_weights, normal
-from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -77,6 +77,14 @@ EXERCISE = Exercise(
         Case("a single token", batch=1, tokens=1, width=8),
         Case("odd sizes on every axis", batch=3, tokens=5, width=7),
         Case("float32 over many values: tells the two forms of GELU apart", batch=2, tokens=31, width=24),
+        Example(
+            "the example of the docstring",
+            x=torch.ones(1, 1, 1),
+            w_fc=torch.ones(4, 1),
+            b_fc=torch.zeros(4),
+            w_proj=torch.ones(1, 4) / 4,
+            b_proj=torch.zeros(1),
+        ),
         Case("bfloat16, as on the device", batch=2, tokens=9, width=32, dtype="bfloat16"),
     ),
     fresh=_fresh,

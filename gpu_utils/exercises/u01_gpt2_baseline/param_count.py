@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gpu_utils.exercises.u01_gpt2_baseline.init import gpt2_shapes
-from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -134,6 +134,13 @@ EXERCISE = Exercise(
             n_kv_head=1,
             gated=True,
             multiple=128,
+        ),
+        Example(
+            "the example of the docstring",
+            **{"vocab_size": 11, "n_positions": 5, "n_embd": 4, "n_layer": 1, "n_head": 2},
+            n_kv_head=1,
+            gated=True,
+            multiple=1,
         ),
         Case(
             "no layers: embeddings and the final norm remain",
