@@ -132,8 +132,8 @@ def _compare_scalars(expected: Any, got: Any, tol: Tolerance, where: str) -> Dif
             None if got == expected else Difference("value", f"{where} is {_short(got)}, expected {_short(expected)}")
         )
     got = int.__int__(got) if isinstance(got, int) else float.__float__(got)  # a subclass may claim to equal anything
-    if isinstance(got, float) and math.isnan(got) and not math.isnan(expected):
-        return Difference("nan", f"{where} is NaN, expected {expected!r}")
+    if isinstance(got, float) and math.isnan(got):
+        return None if math.isnan(expected) else Difference("nan", f"{where} is NaN, expected {expected!r}")
     if got == expected or (isinstance(expected, float) and _near(expected, got, tol)):
         return None
     relation = relations.of_numbers(expected, got)

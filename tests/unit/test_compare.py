@@ -23,6 +23,7 @@ def test_the_first_wrong_index_is_named_with_both_values_and_the_count():
 def test_a_nan_that_was_expected_is_no_difference():
     value = torch.tensor([1.0, float("nan")])
     assert compare(value.double(), value, LOOSE) is None
+    assert compare({"loss": float("nan")}, {"loss": float("nan")}, LOOSE) is None
 
 
 @pytest.mark.parametrize("wrong", [float("-inf"), float("nan"), 0.0])
