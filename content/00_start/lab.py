@@ -1,8 +1,9 @@
 # %% [markdown]
-# # Lab 00: your machine, and two first kernels
+# # Lab 00: your machine, and first kernels
 #
-# **Three exercises:** tell the vendors apart, write your first kernel, then teach one to read strided rows.
-# About 45 minutes, on any machine.
+# **Six exercises:** tell the vendors apart, write your first kernel, teach one to read strided rows; then find a mask
+# in machine code, predict what a virtual GPU counts, and repair a kernel that reads in the wrong order.
+# About 90 minutes, on any machine. A good place to stop is after the third.
 #
 # How a lab works:
 #
@@ -23,7 +24,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpu_utils import check, hint, progress, solution
+from gpu_utils import check, hint, listing, progress, solution, virtual_gpu
 
 # %% [markdown] statement of platform
 # ## 00.platform: whose GPU is this?
@@ -187,6 +188,206 @@ check("00.saxpy")
 # %% [markdown] why saxpy
 # **Why it matters.** Attention heads, transposed weights and slices of a batch are all views. A kernel that takes
 # strides reads them in place; one that does not costs a copy each time, and a copy moves every byte twice.
+
+# %% [markdown] statement of find_mask
+# ## 00.find_mask: where is the mask?
+#
+# Section 5 of the lesson found your lines again in the machine code of both vendors. Now write a reader that finds one
+# thing in code it has never seen: the instructions in which a kernel's mask *takes effect*, so that a masked lane does
+# not touch global memory.
+#
+# **Given** `instructions`: the machine code of one Triton kernel for one target, a list of text without labels, PTX
+# (`sm_80`, `sm_90`) or AMDGCN (`gfx90a`, `gfx942`, `gfx1100`). The kernel reads one tensor and writes another.
+# **Return** a dict with two entries:
+#
+# | `"way"` | how masked lanes are kept out | `"at"`: the indices of |
+# |---|---|---|
+# | `"predicate"` | an access to global memory has a guard | all accesses with a guard |
+# | `"EXEC"` | lanes are switched off | what switches them off |
+# | `"offset"` | a buffer access aims outside its fence | what chooses those offsets |
+# | `"none"` | not at all: no access is masked | nothing: `[]` |
+#
+# The indices are in rising order. A kernel uses one way. For example, of these instructions the answer is
+# `{"way": "predicate", "at": [1, 4]}`:
+#
+# ```text
+# 0  setp.lt.s32 %p1, %r12, %r7;
+# 1  @%p1 ld.global.b32 { %r1 }, [ %rd1 + 0 ];
+# 2  mul.f32 %r3, %r8, %r1;
+# 3  setp.lt.f32 %p2, %r3, 0f00000000;
+# 4  @%p1 st.global.b32 [ %rd2 + 0 ], { %r3 };
+# 5  @%p2 bra $L__BB0_2;
+# ```
+#
+# Not every comparison is a mask, not every guard stands before an access, and not every `v_cndmask_b32` chooses an
+# offset: `tl.where` and loops leave such instructions, too. The operands of a buffer access, as in
+# `buffer_load_dword v1, v0, s[0:3], 0 offen`, are the data, the *offset*, and the fence. What chose the offset is the
+# last instruction before the access that wrote its register; the first operand is what an instruction writes.
+#
+# To see real code: `[i.text for i in listing(vector_add_kernel, "gfx942", args=(torch.float32,) * 3 + (1024,),
+# BLOCK=1024).columns[0].instructions]`.
+
+
+# %% 00.find_mask tags=["answer", "00.find_mask"]
+def find_mask(instructions: list[str]) -> dict[str, str | list[int]]:
+    """Say how a kernel's mask keeps lanes from memory, and in which instructions.
+
+    >>> find_mask(["v_cmp_gt_i32_e32 vcc, s6, v0", "s_and_saveexec_b64 s[0:1], vcc"])
+    {'way': 'EXEC', 'at': [1]}
+    """
+    # BEGIN SOLUTION
+    guarded, switched, chosen = [], [], set()
+    writer = {}  # register -> the last instruction that wrote it
+    for i, text in enumerate(instructions):
+        operands = text.partition(" ")[2].split(", ")
+        if text.startswith("@") and ".global" in text:
+            guarded.append(i)
+        elif "saveexec" in text:
+            switched.append(i)
+        elif text.startswith("buffer_"):
+            at = writer[operands[1]]
+            if instructions[at].startswith("v_cndmask"):
+                chosen.add(at)
+        writer[operands[0]] = i
+    ways = {"predicate": guarded, "EXEC": switched, "offset": sorted(chosen)}
+    way = next((way for way, at in ways.items() if at), "none")
+    return {"way": way, "at": ways.get(way, [])}
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("00.find_mask")
+
+# %% [markdown] why find_mask
+# **Why it matters.** Whether lanes are masked, and how, cannot be seen in the source: one kernel had all three ways,
+# by target and by the size of its tensors. Who reads machine code asks first *which instruction does it*, then believes
+# the comment above it. Of the three only `EXEC` can save the work of masked lanes; the others go on with a zero.
+
+# %% [markdown] statement of predict_counters
+# ## 00.predict_counters: count before you run
+#
+# This is the kernel of the lesson's section 6. It gathers every `stride`-th float of `x`:
+#
+# ```python
+# @triton.jit
+# def gather_kernel(x_ptr, out_ptr, n, stride, BLOCK: tl.constexpr):
+#     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+#     mask = offsets < n
+#     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets * stride, mask=mask), mask=mask)
+# ```
+#
+# It is launched with `BLOCK = 256` on `triton.cdiv(n, 256)` programs, and with as many warps or wavefronts to a program
+# as make one element a lane: `num_warps=8` on `sm_80`, 4 on `gfx942`. `x` begins at a transaction.
+#
+# **Predict**, for any `n >= 1` and `stride >= 1`, what the two virtual GPUs count: for `"sm_80"` and `"gfx942"` each
+#
+# - `waves`: the warps or wavefronts that are launched,
+# - `transactions`: those of the *loads*: pieces of memory that each load instruction touches, summed over all waves
+#   (32 lanes and sectors of 32 bytes on `sm_80`, 64 lanes and lines of 128 bytes on `gfx942`),
+# - `moved_bytes`: the bytes that these are.
+#
+# A check asks for launches of billions of elements as well, so a loop over lanes will not come to an end. What does one
+# full wave cost? The expected numbers are those that the virtual GPUs count; try a few:
+#
+# ```python
+# with virtual_gpu("gfx942") as gpu:
+#     gather_kernel[(triton.cdiv(n, 256),)](x, out, n, stride, BLOCK=256, num_warps=4)
+# gpu.counters.totals()["global_load_sectors"]
+# ```
+
+
+# %% 00.predict_counters tags=["answer", "00.predict_counters"]
+def predict_counters(n: int, stride: int) -> dict[str, dict[str, int]]:
+    """Predict waves, transactions and bytes of a strided gather on both virtual GPUs.
+
+    >>> predict_counters(4096, 8)["sm_80"]
+    {'waves': 128, 'transactions': 4096, 'moved_bytes': 131072}
+    """
+
+    # BEGIN SOLUTION
+    def touched(lanes: int, piece: int) -> int:  # by one load instruction
+        return lanes if 4 * stride >= piece else (lanes - 1) * 4 * stride // piece + 1
+
+    found = {}
+    for target, lanes, piece in (("sm_80", 32, 32), ("gfx942", 64, 128)):
+        waves = triton.cdiv(n, 256) * 256 // lanes
+        full, rest = divmod(n, lanes)
+        pieces = full * touched(lanes, piece) + (touched(rest, piece) if rest else 0)
+        moved = pieces * piece
+        found[target] = {"waves": waves, "transactions": pieces, "moved_bytes": moved}
+    return found
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("00.predict_counters")
+
+# %% [markdown] why predict_counters
+# **Why it matters.** A number that you can predict is one that you can trust, and a counter that disagrees with your
+# prediction is where a bug, or something to learn, sits. Every later unit counts bytes first.
+
+# %% [markdown] statement of piece_sums
+# ## 00.piece_sums: repair the order
+#
+# $$\text{out}_p = \sum_{i = 2048 p}^{\min(n,\, 2048 (p + 1)) - 1} x_i^2$$
+#
+# One program sums the squares of one piece of 2,048 elements, in `STEPS = 8` steps of `BLOCK = 256`. Here is a kernel
+# by somebody who knows CPUs: each lane walks through eight elements of its own. Its sums are right.
+#
+# ```python
+# @triton.jit
+# def piece_sums_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, STEPS: tl.constexpr):
+#     first = tl.program_id(0) * BLOCK * STEPS
+#     total = tl.zeros([BLOCK], tl.float32)
+#     for step in range(STEPS):
+#         offsets = first + tl.arange(0, BLOCK) * STEPS + step
+#         x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+#         total += x * x
+#     tl.store(out_ptr + tl.program_id(0), tl.sum(total, axis=0))
+# ```
+#
+# But on either virtual GPU it moves eight times the transactions that its bytes need. **Repair it**: the same sums, and
+# `global_sectors_per_ideal` at most 2 where `n` is a multiple of 2,048.
+#
+# **Given** `x`: a contiguous float32 tensor of shape `(n,)`, `n` 1 or more. **Return** a new float32 tensor of shape
+# `(number of pieces,)` on the same device; the last piece may be short. With pieces of four elements,
+# `x = [1, 2, 3, 4, 5]` would give `[30, 25]`.
+#
+# `tl.sum(total, axis=0)` adds up a block's vector; `other=0.0` is what a masked lane gets instead of an element.
+
+
+# %% 00.piece_sums tags=["answer", "00.piece_sums"]
+@triton.jit
+def piece_sums_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, STEPS: tl.constexpr):
+    # the same elements in each program; neighbouring lanes read neighbours
+    # BEGIN SOLUTION
+    first = tl.program_id(0) * BLOCK * STEPS
+    total = tl.zeros([BLOCK], tl.float32)
+    for step in range(STEPS):
+        offsets = first + step * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+        total += x * x
+    tl.store(out_ptr + tl.program_id(0), tl.sum(total, axis=0))
+    # END SOLUTION
+
+
+def piece_sums(x: Tensor) -> Tensor:
+    """Return the sum of squares of each piece of 2,048 elements; x: (n,) float32."""
+    BLOCK, STEPS = 256, 8
+    # BEGIN SOLUTION
+    pieces = triton.cdiv(x.numel(), BLOCK * STEPS)
+    out = torch.empty(pieces, dtype=x.dtype, device=x.device)
+    piece_sums_kernel[(pieces,)](x, out, x.numel(), BLOCK=BLOCK, STEPS=STEPS)
+    return out
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("00.piece_sums")
+
+# %% [markdown] why piece_sums
+# **Why it matters.** This is the first mistake of everyone who comes from CPU threads, and no test of results finds it.
+# On a GPU it costs up to eight times the traffic, on both vendors; a counter shows it on a laptop.
 
 # %% [markdown] where you stand
 # ## Where you stand

@@ -58,8 +58,12 @@ class Example(Case):
 
     @property
     def label(self) -> str:
+        def short(value: Any) -> str:
+            text = str(value)
+            return text if len(text) <= 60 else f"{text[:57]}..."
+
         return ", ".join(
-            f"{name} of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"{name}={value}"
+            f"{name} of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"{name}={short(value)}"
             for name, value in self.params.items()
         )
 

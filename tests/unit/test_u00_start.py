@@ -16,13 +16,14 @@ from gpu_utils.backends import BACKENDS
 from gpu_utils.course import sources
 from gpu_utils.errors import InputCopied
 from gpu_utils.exercises import find
-from gpu_utils.exercises.u00_start import platform, saxpy, vector_add
+from gpu_utils.exercises.u00_start import find_mask, mask_kernels, platform, predict_counters, saxpy, vector_add
 from gpu_utils.grading.check import check
 from gpu_utils.grading.jobs import FRESH_CASES, choose_backends, make_jobs
 from gpu_utils.grading.report import Mode
 from gpu_utils.ui.launch_figure import LaunchFigure
 
 VECTOR_ADD, SAXPY, PLATFORM = (find(f"00.{name}") for name in ("vector_add", "saxpy", "platform"))
+FIND_MASK, PREDICT, PIECE_SUMS = (find(f"00.{name}") for name in ("find_mask", "predict_counters", "piece_sums"))
 
 
 @triton.jit
@@ -161,6 +162,14 @@ SAXPY_OUT = "torch.empty(rows, cols, dtype=x.dtype, device=x.device)"
         (SAXPY, SAXPY_OUT, "y", "writes_into_y"),
         (SAXPY, "+ cols * stride_yn", "+ cols", "column_stride_of_x_only"),
         (SAXPY, "a * x + y, mask=mask", "a * x + y", "unmasked_store"),
+        (PIECE_SUMS, "step * BLOCK + tl.arange(0, BLOCK)", "tl.arange(0, BLOCK) * STEPS + step", "each_lane_its_own"),
+        (PIECE_SUMS, "offsets < n", "offsets <= n", "mask_one_long"),
+        (PIECE_SUMS, "total += x * x", "total += tl.sum(x * x, axis=0)", "sums_in_every_step"),
+        (PREDICT, "(lanes - 1) * 4", "lanes * 4", "one_lane_too_many"),
+        (PREDICT, "piece + 1", "piece", "forgets_the_first_piece"),
+        (PREDICT, "4 * stride", "stride", "stride_in_bytes"),
+        (FIND_MASK, ' and ".global" in text', "", "every_guard"),
+        (FIND_MASK, 'instructions[at].startswith("v_cndmask")', "True", "any_offset"),
     ],
     ids=lambda value: getattr(value, "id", value),
 )
@@ -168,7 +177,8 @@ def test_a_slip_in_the_solution_gets_the_hint_for_that_slip(exercise, right, wro
     text = sources.solution(exercise.id)
     assert right in text
     answer = sources.load(exercise.id, text.replace(right, wrong))
-    assert check(exercise, answer, backends=["virtual:sm_80"], seed=5).misconception == misconception
+    backends = ["cpu"] if exercise.kind == "host" else ["virtual:sm_80"]
+    assert check(exercise, answer, backends=backends, seed=5).misconception == misconception
 
 
 def test_zeros_in_place_of_new_memory_get_the_hint_for_what_was_not_written():
@@ -329,3 +339,90 @@ def test_a_kernel_that_is_launched_for_show_does_not_pass():
     assert report.status == "failed"
     assert report.first_failure.kind == "idle"
     assert "let the kernel compute" in report.first_failure.detail
+
+
+@triton.jit
+def pieces_at_once_kernel(x_ptr, out_ptr, n, PIECE: tl.constexpr):
+    offsets = tl.program_id(0) * PIECE + tl.arange(0, PIECE)
+    x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+    tl.store(out_ptr + tl.program_id(0), tl.sum(x * x))
+
+
+def test_a_piece_in_one_load_without_a_loop_is_a_right_answer():
+    def answer(x):
+        out = x.new_empty(triton.cdiv(len(x), 2048))
+        pieces_at_once_kernel[out.shape](x, out, len(x), PIECE=2048)
+        return out
+
+    assert check(PIECE_SUMS, answer).passed
+
+
+def test_a_prediction_from_the_pieces_of_one_full_wave_is_a_right_answer():
+    def answer(n, stride):
+        found = {}
+        for target, lanes, piece in (("sm_80", 32, 32), ("gfx942", 64, 128)):
+            touched = [len({4 * stride * lane // piece for lane in range(count)}) for count in range(lanes + 1)]
+            transactions = n // lanes * touched[lanes] + touched[n % lanes]
+            waves = (n + 255) // 256 * (256 // lanes)
+            found[target] = {"waves": waves, "transactions": transactions, "moved_bytes": transactions * piece}
+        return found
+
+    assert check(PREDICT, answer).passed
+
+
+# --- machine code and counters ------------------------------------------------------------------------------------
+
+
+@triton.jit
+def gather_kernel(x_ptr, out_ptr, n, stride, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets * stride, mask=mask), mask=mask)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+@pytest.mark.parametrize(("n", "stride"), [(1, 100), (65, 3), (300, 2), (1000, 7), (2048, 12), (513, 31), (600, 33)])
+def test_the_rule_of_predict_counters_is_what_the_virtual_gpus_count(n, stride, target):
+    x, out = torch.randn((n - 1) * stride + 1), torch.empty(n)
+    with virtual_gpu(target) as gpu:
+        gather_kernel[(triton.cdiv(n, 256),)](x, out, n, stride, BLOCK=256, num_warps=256 // gpu.model.lanes)
+    counted = gpu.counters.totals()
+    assert predict_counters.counters_reference(n, stride)[target] == {
+        "waves": counted["waves"],
+        "transactions": counted["global_load_sectors"],
+        "moved_bytes": counted["global_load_sectors"] * counted["sector_bytes"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("kernel", "target", "small", "way", "words"),
+    [
+        ("scale", "sm_90", True, "predicate", [" ld.global", " st.global"]),
+        ("stride", "sm_80", True, "predicate", [" ld.global", " st.global"]),
+        ("wrapped", "sm_80", False, "predicate", [" st.global"]),
+        ("leaky", "gfx90a", False, "EXEC", ["s_and_saveexec_b64"]),
+        ("scale", "gfx1100", False, "EXEC", ["s_and_saveexec_b32"]),
+        ("leaky", "gfx942", True, "offset", ["v_cndmask_b32"]),
+        ("head", "gfx942", True, "none", []),
+        ("head", "gfx90a", False, "none", []),
+    ],
+)
+def test_the_mask_is_found_in_what_the_compiler_makes_today(kernel, target, small, way, words):
+    listed = list(mask_kernels.instructions(kernel, target, 1_000_000, 256, small))
+    found = find_mask.mask_reference(listed)
+    assert found["way"] == way
+    assert len(found["at"]) == len(words)
+    for at, word in zip(found["at"], words, strict=True):
+        assert word in listed[at]
+
+
+def test_the_broken_kernel_of_the_statement_has_right_sums_and_eight_times_the_transactions():
+    apart = next(wrong for wrong in PIECE_SUMS.misconceptions if wrong.name == "each_lane_its_own")
+    report = check(PIECE_SUMS, apart.answer, seed=1)
+    assert {outcome.kind for outcome in report.outcomes if outcome.mode is Mode.RUN} == {
+        "",
+        "limit:global_sectors_per_ideal",
+    }
+    for backend in ("virtual:sm_80", "virtual:gfx942"):
+        failed = next(o for o in report.outcomes if o.status == "failed" and o.backend == backend)
+        assert 7 < float(failed.detail.split()[2].rstrip(",")) <= 8.5

@@ -1,3 +1,6 @@
-"""Unit 00: which machine this is, and two first kernels. The names of its exercises, in the order of the lab."""
+"""Unit 00: which machine this is, first kernels, their machine code and counters.
 
-NAMES = ("platform", "vector_add", "saxpy")
+The names of its exercises, in the order of the lab.
+"""
+
+NAMES = ("platform", "vector_add", "saxpy", "find_mask", "predict_counters", "piece_sums")
