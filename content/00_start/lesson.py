@@ -491,9 +491,12 @@ whole
 # | waiting for a load | not written | written: `s_waitcnt vmcnt(0)` |
 #
 # Both mask the tail; they do it differently. A predicate belongs to one instruction. `EXEC` governs every vector
-# instruction until it changes. When no lane is left, `s_cbranch_execz` jumps over the work. To find the mask of a load,
-# then, read backwards from it: what guards it, and which comparison wrote that? Here are only the instructions that
-# make or use a mask:
+# instruction until it changes. When no lane is left, `s_cbranch_execz` jumps over the work.
+#
+# To find the mask of a load, read backwards from it. In both languages an instruction's first operand is what it
+# writes, except for a store, which writes to memory. So: what guards the load, and which instruction wrote that? A
+# comparison alone is no mask: `tl.where` and loops compare, too. Here are only the instructions that make or use a
+# mask:
 
 # %% masks only
 whole.only(kinds=("mask",))
@@ -526,11 +529,13 @@ listing(scale_kernel, "gfx942", args=arguments, BLOCK=1024).only("mask =", "tl.l
 
 # %% [markdown] claim and fact
 # `v_cndmask_b32` chooses, lane by lane, by the bits of `vcc`: the true offset, or one far past the end (`v_bfrev_b32`
-# makes it: $2^{31}$). `buffer_load` does not take an address but an offset into a *buffer*. Four scalar registers, the
-# *buffer descriptor* (here `s[0:3]`), say where it begins and how long it is (`0x7ffffffe` bytes, the largest), and an
-# offset beyond that gives 0 ([MLIR, AMDGPU dialect](https://mlir.llvm.org/docs/Dialects/AMDGPU/)). So three ways lead
-# to the same masked load: skip the instruction, switch off the lane, aim outside the fence. You will step through all
-# three in section 7.
+# makes it: $2^{31}$). `buffer_load` does not take an address but an offset into a *buffer*. Its operands are the
+# registers that it writes, the offset, and the *buffer descriptor*: four scalar registers (here `s[0:3]`) that say
+# where the buffer begins and how long it is (`0x7ffffffe` bytes, the largest). An offset beyond that gives 0 ([MLIR,
+# AMDGPU dialect](https://mlir.llvm.org/docs/Dialects/AMDGPU/)).
+#
+# So three ways lead to the same masked load: skip the instruction, switch off the lane, aim outside the fence. You will
+# step through all three in section 7.
 #
 # > **Claim and fact: "DeepSeek bypassed CUDA"**
 # >
@@ -663,7 +668,8 @@ lesson.bars(
 # transactions does.
 #
 # A cache can soften a bad pattern where another instruction soon asks for the rest. The counter says what the
-# instructions ask for, before any cache. Unit 02 works these numbers out by hand; the lab bounds them.
+# instructions ask for, before any cache. Unit 02 works these numbers out by hand. The lab bounds them:
+# `global_sectors_per_ideal` is the transactions over the fewest that the same bytes could need.
 #
 # ## 7. Step through a masked tail
 #

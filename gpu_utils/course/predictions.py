@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpu_utils.course.cells import Cell, parse_cells
@@ -26,10 +26,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Sitting:
-    """What one sitting asks, and the heading that follows its stop; "" after the last one."""
+    """What one sitting asks (name -> slots), and the heading that follows its stop; "" after the last one."""
 
     number: int
-    names: tuple[str, ...]
+    asks: Mapping[str, tuple[str, ...]]
     then: str
 
 
@@ -54,13 +54,13 @@ def asked(cells: Sequence[Cell]) -> list[Asked]:
 def sittings(cells: Sequence[Cell]) -> list[Sitting]:
     """The sittings of a lesson: each ends where a cell calls `sitting("NN", number)`."""
     ends = [at for at, call, _ in _calls(cells) if _name(call) == "sitting"]
-    names = [(one.cell, one.name) for one in asked(cells)]
+    every = asked(cells)
     found, start = [], 0
     for number, end in enumerate(ends, 1):
         after = "\n".join(cell.source for cell in cells[end + 1 :] if cell.kind == "markdown")
         heading = _HEADING.search(after)
         then = heading[1] if heading and number < len(ends) else ""
-        found.append(Sitting(number, tuple(name for at, name in names if start <= at < end), then))
+        found.append(Sitting(number, {one.name: one.slots for one in every if start <= one.cell < end}, then))
         start = end
     return found
 

@@ -86,10 +86,10 @@ def sitting(unit: str, number: int) -> SittingEnd:
     one = found[number - 1]
     note = ""
     try:
-        tries = store.predictions(one.names)
+        tries = store.predictions(one.asks)
     except ProgressUnavailable as problem:
         tries, note = {}, str(problem)
-    topics = tuple((_topic(name), _outcomes(tries.get(name, []))) for name in one.names)
+    topics = tuple((_topic(name), _outcomes(tries.get(name, []), slots)) for name, slots in one.asks.items())
     return SittingEnd(unit, number, topics, _lab(unit), one.then, note)
 
 
@@ -97,11 +97,10 @@ def _topic(name: str) -> str:
     return name.partition(".")[2].replace("_", " ")
 
 
-def _outcomes(tries: list[store.Prediction]) -> tuple[Outcome, ...]:
-    """One outcome for each slot of the first try; one open where the answer was not shown yet."""
-    if not tries or not tries[0].answers:
-        return ("open",)
-    hits = [hit for _, hit in tries[0].answers.values()]
+def _outcomes(tries: list[store.Prediction], slots: tuple[str, ...]) -> tuple[Outcome, ...]:
+    """One outcome for each slot of the first try; open without a guess, and where the answer was not shown yet."""
+    answers = tries[0].answers if tries else {}
+    hits = [answers.get(slot, ("", None))[1] for slot in slots]
     return tuple("open" if hit is None else "seen" if hit else "off" for hit in hits)
 
 

@@ -77,7 +77,7 @@ def test_no_variable_waits_for_a_guess(unit):
 def test_every_prediction_belongs_to_a_sitting_which_is_no_longer_than_one_can_read(unit):
     cells = lesson(unit)
     found = sittings(cells)
-    assert [name for one in found for name in one.names] == [one.name for one in asked(cells)]
+    assert [name for one in found for name in one.asks] == [one.name for one in asked(cells)]
     ends = [at for at, cell in enumerate(cells) if cell.kind == "code" and re.search(r"\bsitting\(", cell.source)]
     for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False), 1):
         prose = " ".join(cell.source for cell in cells[start:end] if cell.kind == "markdown")
@@ -133,4 +133,4 @@ def test_a_sitting_ends_with_its_cell_and_names_the_next_heading():
             'lesson.sitting("00", 2)',
         )
     )
-    assert [(one.number, one.names) for one in found] == [(1, ("00.a",)), (2, ("00.b",))]
+    assert [(one.number, one.asks) for one in found] == [(1, {"00.a": ("x",)}), (2, {"00.b": ("x",)})]

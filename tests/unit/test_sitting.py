@@ -14,7 +14,8 @@ from gpu_utils.ui import sitting as module
 @pytest.fixture(autouse=True)
 def lesson(tmp_path, monkeypatch):
     monkeypatch.setenv("W2W_DATA", str(tmp_path))
-    two = [Sitting(1, ("00.programs", "00.loads"), "5. Machine code"), Sitting(2, ("00.bytes",), "")]
+    first = {"00.programs": ("programs",), "00.loads": ("sm_80", "gfx942")}
+    two = [Sitting(1, first, "5. Machine code"), Sitting(2, {"00.bytes": ("asked",)}, "")]
     monkeypatch.setattr(module, "sittings_of", lambda unit: two)
     return tmp_path
 
@@ -48,6 +49,11 @@ def test_answers_without_a_guess_are_counted_apart():
     assert sitting("00", 1).words == (
         "Sitting 1: you saw 1 of 1 answer coming. Nothing came out otherwise. 2 answers came without a guess."
     )
+
+
+def test_slots_of_an_older_lesson_are_left_aside():
+    answered("00.bytes", old=("8", "4", False), asked=("4", "4", True))
+    assert "you saw 1 of 1 answer coming" in sitting("00", 2).words
 
 
 def test_without_any_guess_it_says_so_and_where_to_go_on():
