@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
 from gpu_utils import exercises
+from gpu_utils.course.paths import course
 from gpu_utils.course.predictions import sittings_of
 from gpu_utils.errors import BadArgument, ProgressUnavailable, W2WError
 from gpu_utils.grading import progress as store
@@ -23,7 +25,8 @@ class SittingEnd:
 
     topics  (name of a prediction without its unit, outcome of each slot of its first try)
     lab     how many exercises of the unit's lab are passed, in words
-    then    heading of the next sitting; "" after the last one
+    then    heading of the next sitting; "" after the last one, where the lab comes next
+    path    of the lab's notebook, from the working folder
     """
 
     unit: str
@@ -31,6 +34,7 @@ class SittingEnd:
     topics: tuple[tuple[str, tuple[Outcome, ...]], ...]
     lab: str
     then: str
+    path: str
     note: str = ""
 
     @property
@@ -61,9 +65,8 @@ class SittingEnd:
                     parts.append(text(x + _SIDE / 2, y + 13, "×", size=16, at="middle", bold=True))
         drawing = svg(480, 8 + len(self.topics) * _ROW, parts, repr(self))
         legend = "filled: you saw it coming; ×: you did not; empty: no guess"
-        go_on = escape(self._on())
-        if self.then:
-            go_on = f'Go on with <a href="#{escape(self.then.replace(" ", "-"))}">{escape(self.then)}</a>.'
+        link, what = (f"#{self.then.replace(' ', '-')}", self.then) if self.then else (self.path, f"lab {self.unit}")
+        go_on = f'Go on with <a href="{escape(link)}">{escape(what)}</a>.'
         note = f'<p class="small">{escape(self.note)}</p>' if self.note else ""
         return styled(
             f'<div class="w2w-x"><p role="status"><b>{escape(self.words)}</b></p>{drawing}'
@@ -71,7 +74,7 @@ class SittingEnd:
         )
 
     def _on(self) -> str:
-        return f"Go on with: {self.then}." if self.then else f"Now lab {self.unit}: ./w2w start {self.unit}"
+        return f"Go on with: {self.then}." if self.then else f"Go on with lab {self.unit}: {self.path}"
 
 
 def sitting(unit: str, number: int) -> SittingEnd:
@@ -90,7 +93,15 @@ def sitting(unit: str, number: int) -> SittingEnd:
     except ProgressUnavailable as problem:
         tries, note = {}, str(problem)
     topics = tuple((_topic(name), _outcomes(tries.get(name, []), slots)) for name, slots in one.asks.items())
-    return SittingEnd(unit, number, topics, _lab(unit), one.then, note)
+    return SittingEnd(unit, number, topics, _lab(unit), one.then, _path_of_lab(unit), note)
+
+
+def _path_of_lab(unit: str) -> str:
+    """The learner's copy of the lab, else the lab itself, from the working folder, which is that of the lesson."""
+    here = course()
+    found = here.find(unit)
+    copy = here.copy(found)
+    return os.path.relpath(copy if copy.exists() else here.notebook(found, "lab"))
 
 
 def _topic(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpu_utils.course.paths import Course
 from gpu_utils.course.predictions import Sitting
 from gpu_utils.errors import BadArgument, UnknownName
 from gpu_utils.grading import progress
@@ -58,7 +59,19 @@ def test_slots_of_an_older_lesson_are_left_aside():
 
 def test_without_any_guess_it_says_so_and_where_to_go_on():
     assert "made no guess" in sitting("00", 2).words
-    assert "./w2w start 00" in repr(sitting("00", 2))
+    assert repr(sitting("00", 2)).splitlines()[-1].startswith("Go on with lab 00: ")
+
+
+def test_the_last_sitting_leads_to_the_learners_own_copy_of_the_lab(tmp_path, monkeypatch):
+    here = Course(tmp_path)
+    for folder in ("content/00_start", "gpu_utils", "work/lessons", "labs"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("content/00_start/lesson.py", "gpu_utils/__init__.py"):
+        (tmp_path / file).touch()
+    monkeypatch.chdir(tmp_path / "work" / "lessons")
+    assert '<a href="../../labs/00_start.ipynb">lab 00</a>' in sitting("00", 2)._repr_html_()
+    here.copy(here.find("00")).touch()
+    assert '<a href="../00_start.ipynb">lab 00</a>' in sitting("00", 2)._repr_html_()
 
 
 def test_a_broken_progress_file_is_a_note(lesson):
