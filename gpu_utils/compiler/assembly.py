@@ -178,8 +178,21 @@ _DPP = re.compile(r"\b(quad_perm|row_(shl|shr|ror|share|xmask|mirror|half_mirror
 
 
 def _statements(code: str) -> list[str]:
-    """Statements of one PTX line; inline assembly may hold several in braces."""
-    return [part.strip(" {}\t") + ";" for part in re.split(r";", code) if part.strip(" {}\t")]
+    """Statements of one PTX line; inline assembly may hold several in braces.
+
+    >>> _statements("{ mov.b32 a, b; }"), _statements("@%p1 st.global.v2.b32 [ %rd2 ], { %r3, %r4 };")
+    (['mov.b32 a, b;'], ['@%p1 st.global.v2.b32 [ %rd2 ], { %r3, %r4 };'])
+    """
+    return [inner + ";" for part in code.split(";") if (inner := _without_scope(part.strip()))]
+
+
+def _without_scope(part: str) -> str:
+    """A statement without the braces of a scope that begins or ends beside it; those of its operands stay."""
+    while part.startswith("{") and part.count("{") > part.count("}"):
+        part = part[1:].strip()
+    while part.endswith("}") and part.count("}") > part.count("{"):
+        part = part[:-1].strip()
+    return part
 
 
 class _Locations:
