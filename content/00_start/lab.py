@@ -207,8 +207,8 @@ check("00.saxpy")
 # | `"offset"` | a buffer access aims outside its fence | what chooses those offsets |
 # | `"none"` | not at all: no access is masked | nothing: `[]` |
 #
-# The indices are in rising order. A kernel uses one way. For example, of these instructions the answer is
-# `{"way": "predicate", "at": [1, 4]}`:
+# The indices are in rising order, from 0. A kernel uses one way. For example, of these six instructions (the numbers
+# are not part of them) the answer is `{"way": "predicate", "at": [1, 4]}`:
 #
 # ```text
 # 0  setp.lt.s32 %p1, %r12, %r7;
@@ -259,9 +259,9 @@ def find_mask(instructions: list[str]) -> dict[str, str | list[int]]:
 check("00.find_mask")
 
 # %% [markdown] why find_mask
-# **Why it matters.** Whether lanes are masked, and how, cannot be seen in the source: one kernel had all three ways,
-# by target and by the size of its tensors. Who reads machine code asks first *which instruction does it*, then believes
-# the comment above it. Of the three only `EXEC` can save the work of masked lanes; the others go on with a zero.
+# **Why it matters.** How lanes are masked cannot be seen in the source: one kernel had all three ways, by target and by
+# the size of its tensors. The difference has a price. Only `EXEC` can save the work of masked lanes, by a jump where
+# none is left; the other two go on with a zero.
 
 # %% [markdown] statement of predict_counters
 # ## 00.predict_counters: count before you run
@@ -386,8 +386,8 @@ def piece_sums(x: Tensor) -> Tensor:
 check("00.piece_sums")
 
 # %% [markdown] why piece_sums
-# **Why it matters.** This is the first mistake of everyone who comes from CPU threads, and no test of results finds it.
-# On a GPU it costs up to eight times the traffic, on both vendors; a counter shows it on a laptop.
+# **Why it matters.** This is a common mistake of those who come from CPU threads, and no test of results finds it. It
+# asks memory for eight times as much, on both vendors; a cache may give some of that back, a counter shows all of it.
 
 # %% [markdown] where you stand
 # ## Where you stand
