@@ -130,27 +130,28 @@ class Prediction:
     answers: Mapping[str, tuple[str, bool | None]] = field(default_factory=dict)
 
 
-def record_guess(prediction: str, attempt: int, slot: str, guess: str) -> bool:
-    """Store a guess; False when this try is locked, which another notebook may have done."""
+def record_guess(prediction: str, attempt: int, slot: str, guess: str) -> str | None:
+    """Store a guess, unless this try is locked, which another notebook may have done. Returns as `record_attempt`."""
     unit = prediction.split(".")[0]
-    with _writing() as (connection, _):
-        stored = connection.execute(
+    with _writing() as (connection, note):
+        connection.execute(
             "INSERT INTO guesses (unit, prediction, attempt, slot, guess, at) SELECT ?, ?, ?, ?, ?, ? "
             "WHERE NOT EXISTS (SELECT 1 FROM answers WHERE prediction = ? AND attempt = ?)",
             (unit, prediction, attempt, slot, guess, _now(), prediction, attempt),
         )
-        return stored.rowcount == 1
+    return note
 
 
-def record_answers(prediction: str, attempt: int, answers: Mapping[str, tuple[str, bool | None]]) -> None:
+def record_answers(prediction: str, attempt: int, answers: Mapping[str, tuple[str, bool | None]]) -> str | None:
     """Store what came out, slot -> (answer, whether the guess hit it), which locks the try; the first one stands."""
     rows = [(prediction.split(".")[0], prediction, attempt, slot, *answer, _now()) for slot, answer in answers.items()]
-    with _writing() as (connection, _):
+    with _writing() as (connection, note):
         connection.executemany(
             "INSERT OR IGNORE INTO answers (unit, prediction, attempt, slot, truth, hit, at) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
             rows,
         )
+    return note
 
 
 def predictions(names: Iterable[str]) -> dict[str, list[Prediction]]:

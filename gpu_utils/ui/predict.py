@@ -48,6 +48,7 @@ class Guess:
     def __init__(self, name: str, question: str, slots: Mapping[str, Slot]) -> None:
         self.name, self.question, self.slots = name, question, dict(slots)
         self.note = ""
+        self.stored = True  # whether progress could be read and written so far
         self.shown = False  # whether this notebook has shown the answer in a cell of its own
         self.now = store.Prediction()
         self.changed: Callable[[], None] = lambda: None
@@ -154,7 +155,10 @@ class Guess:
             raise BadArgument(f"{self.name} asks for {', '.join(self.slots)}; {wrong}")
 
     def _refresh(self) -> None:
-        """Read this try again: another notebook may have answered or locked it. Slots of an older lesson are left."""
+        """Read this try again: another notebook may have answered or locked it. Slots of an older lesson are left.
+
+        Once progress has failed, what this notebook remembers is more than what is stored.
+        """
 
         def read() -> None:
             tries = store.predictions([self.name])[self.name]
@@ -166,7 +170,8 @@ class Guess:
                     answers={slot: answer for slot, answer in latest.answers.items() if self._reads(slot, answer[0])},
                 )
 
-        self._try(read)
+        if self.stored:
+            self._try(read)
 
     def _reads(self, slot: str, text: str) -> bool:
         try:
@@ -175,11 +180,12 @@ class Guess:
             return False
         return True
 
-    def _try(self, action: Callable[[], Any]) -> None:
+    def _try(self, action: Callable[[], str | None]) -> None:
         """Progress that cannot be stored never stops a lesson: it is said, and this notebook remembers."""
         try:
-            action()
+            self.note = action() or self.note
         except ProgressUnavailable as problem:
+            self.stored = False
             self.note = f"Your guesses are not kept beyond this notebook: {problem}"
 
     def _said(self, slot: str) -> str:

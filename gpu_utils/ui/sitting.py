@@ -109,9 +109,13 @@ def _topic(name: str) -> str:
 
 
 def _outcomes(tries: list[store.Prediction], slots: tuple[str, ...]) -> tuple[Outcome, ...]:
-    """One outcome for each slot of the first try; open without a guess, and where the answer was not shown yet."""
-    answers = tries[0].answers if tries else {}
-    hits = [answers.get(slot, ("", None))[1] for slot in slots]
+    """One outcome for each slot of the first try; open without a guess, and where the answer was not shown yet.
+
+    A slot that was guessed and that the machine could not answer is left out.
+    """
+    first = tries[0] if tries else store.Prediction()
+    left_out = {slot for slot in first.guesses if first.answers and slot not in first.answers}
+    hits = [first.answers.get(slot, ("", None))[1] for slot in slots if slot not in left_out]
     return tuple("open" if hit is None else "seen" if hit else "off" for hit in hits)
 
 

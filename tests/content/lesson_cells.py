@@ -1,7 +1,8 @@
-"""Cells of a lesson run outside a notebook, to hold its prose against what they print."""
+"""Cells of a lesson run outside a notebook, to hold its prose against what they show."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 from collections.abc import Iterable
@@ -11,7 +12,9 @@ from gpu_utils.course.cells import parse_cells
 
 
 def printed(lesson: Path, titles: Iterable[str], folder: Path) -> dict[str, str]:
-    """Title -> what that cell prints, for cells run in this order in one namespace.
+    """Title -> what that cell shows as text, for cells run in this order in one namespace.
+
+    That is what it prints, and what its last line is worth, as in a notebook: a table, a figure in words.
 
     Each cell becomes a file in `folder`, because Triton reads the source of its kernels.
     """
@@ -22,6 +25,16 @@ def printed(lesson: Path, titles: Iterable[str], folder: Path) -> dict[str, str]
         place = folder / f"cell{number}.py"
         place.write_text(cells[title], "utf-8")
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            exec(compile(cells[title], str(place), "exec"), namespace)
+            _run(cells[title], str(place), namespace)
         found[title] = out.getvalue()
     return found
+
+
+def _run(source: str, place: str, namespace: dict[str, object]) -> None:
+    tree = ast.parse(source)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, place, "exec"), namespace)
+    if isinstance(last, ast.Expr):
+        value = eval(compile(ast.Expression(last.value), place, "eval"), namespace)
+        if value is not None:
+            print(value)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gpu_utils import predict
-from gpu_utils.errors import BadArgument
+from gpu_utils.errors import BadArgument, ProgressUnavailable
 from gpu_utils.grading import progress
 from gpu_utils.lesson import choice, number, yes_no
 from gpu_utils.ui.predict_form import Form
@@ -189,6 +189,25 @@ def test_a_progress_file_that_cannot_be_used_never_stops_a_lesson(folder, monkey
     said = shown(capsys)
     assert re.search(r"programs +3 +3 +right", said)
     assert "not kept beyond this notebook" in said
+
+
+def test_a_guess_that_could_not_be_stored_is_remembered_all_the_same(monkeypatch, capsys):
+    guess = ask()
+    guess.say(programs=4)
+    with monkeypatch.context() as patch:
+        patch.setattr(progress, "record_guess", lambda *_: (_ for _ in ()).throw(ProgressUnavailable("locked")))
+        guess.say(programs=3)
+    guess.reveal(programs=3, tail="masked")
+    assert re.search(r"programs +3 +3 +right", shown(capsys))
+
+
+def test_a_progress_file_that_was_unreadable_is_kept_aside_and_said(folder, capsys):
+    guess = ask()
+    (folder / "progress.sqlite3").write_bytes(b"this was something else" * 100)
+    guess.say(programs=3)
+    assert "it is kept as progress.unreadable" in repr(guess)
+    guess.reveal(programs=3, tail="masked")
+    assert re.search(r"programs +3 +3 +right", shown(capsys))
 
 
 def test_guesses_of_an_older_lesson_with_other_slots_are_left_aside(folder):

@@ -52,6 +52,15 @@ def test_answers_without_a_guess_are_counted_apart():
     )
 
 
+def test_what_the_machine_could_not_answer_is_left_out():
+    progress.record_guess("00.loads", 1, "sm_80", "2")
+    progress.record_guess("00.loads", 1, "gfx942", "1")
+    progress.record_answers("00.loads", 1, {"gfx942": ("1", True)})
+    assert "you saw 1 of 1 answer coming. Nothing came out otherwise. 1 answer came without a guess." in (
+        sitting("00", 1).words
+    )
+
+
 def test_slots_of_an_older_lesson_are_left_aside():
     answered("00.bytes", old=("8", "4", False), asked=("4", "4", True))
     assert "you saw 1 of 1 answer coming" in sitting("00", 2).words

@@ -1,0 +1,55 @@
+"""The numbers that lesson 00 states are those that its cells show, with the compilers of today."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.content.lesson_cells import printed
+
+LESSON = Path(__file__).parents[2] / "content/00_start/lesson.py"
+STATED = {
+    "imports": [],
+    "where kernels run": [],
+    "guess programs": [],
+    "who owns what": [r"programs +3$", r"positions that are off +2$", r"program +0 +0 +0 +0 +1 +1 +1 +1 +2 +2$"],
+    "no mask": [r"sm_80: OutOfBounds: .*tl\.store\(out_ptr \+ offsets, program\)", r"gfx942: .*byte offset 40"],
+    "scale": [r"equal to torch: True"],
+    "guess lanes of a program": [],
+    "launch figure": [r"lane 0 of warp 0 holds 0-3 and 512-515", r"lane 0 of wavefront 0 holds 0-3\."],
+    "more imports": [],
+    "guess loads": [],
+    "compile for four targets": [r"sm_90 +32 +8 +2 +128 ", r"gfx942 +64 +4 +1 +128 ", r"gfx1100 +32 +8 +2 +128 "],
+    "guess odd": [],
+    "odd length": [r"sm_90 +32 +8 +8 +32 ", r"gfx942 +64 +4 +4 +32 "],
+    "listing": [r"@%p1 ld\.global\.v4\.b32", r"global_load_dwordx4", r"s_load_dwordx2", r"s_waitcnt vmcnt\(0\)"],
+    "masks only": [r"setp\.lt\.s32 %p1", r"s_and_saveexec_b64", r"v_cmp_gt_i32"],
+    "arguments that are read": [r"gfx942: waves, instruction\n +0  none of these", r"ld\.param", r"s_load_b64"],
+    "buffer mask": [r"v_bfrev_b32", r"0x7ffffffe", r"v_cndmask_b32", r"buffer_load_dwordx4 .* s\[0:3\], 0 offen"],
+    "guess counts": [],
+    "counters": [r"waves +256 +256", r"_load_bytes +262,144 +262,144", r"_global +1,024 +512", r"_memory +1,024 +0"],
+    "per line": [r"tl\.load.* 2,048 move", r"gfx942"],
+    "guess strided": [],
+    "strided access": [r"stride 8: sm_80 8, gfx942 8;", r"stride 32: sm_80 8, gfx942 32;"],
+    "guess lanes": [],
+    "step on gfx942": [r"vcc = 0xfffffffff$", r"v1 = 65, 66, \.\.\., 0$", r"of 64 lanes on gfx942 +36"],
+    "step on gfx942 with EXEC": [r"s_and_saveexec_b64 s\[0:1\], vcc \| EXEC: 36 of 64 lanes"],
+    "step on sm_80": [r"guard %p1: 18 of 32 lanes \(0-17\)"],
+}
+"""Title of a cell -> patterns of what it shows that the text around it relies on."""
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lesson")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("W2W_DATA", str(folder / "data"))
+        return printed(LESSON, STATED, folder)
+
+
+@pytest.mark.parametrize("title", [title for title in STATED if STATED[title]])
+def test_a_cell_shows_what_the_text_says(shown, title):
+    for pattern in STATED[title]:
+        assert re.search(pattern, shown[title], re.MULTILINE), f"{pattern!r} is not in\n{shown[title]}"
