@@ -339,10 +339,10 @@ def _news(log: Path, begin: int) -> str:
 
     pip says "Downloading torch-2.13.0+cpu-cp311-....whl (191.8 MB)", uv "Downloading torch (182.9MiB)".
     """
-    said = re.sub(r"-(?:cp|py)\d\S*\.whl", "", _text(log, begin))
-    found = re.findall(r"^ *((?:Downloading|Installing|Building|Preparing|Processing) .*)$", said, re.MULTILINE)
+    found = re.findall(r"^ *((?:Downloading|Installing|Building|Preparing|Processing) .*)$", _text(log, begin), re.M)
+    last = re.sub(r"-(?:cp|py)\d\S*\.whl|(?<= )/\S*/|: .*| \(from .*", "", found[-1]) if found else ""
     width = shutil.get_terminal_size().columns - 30  # a longer line would not be replaced by the next
-    return textwrap.shorten(found[-1], width, placeholder=" ...") if found else ""
+    return textwrap.shorten(last, width, placeholder=" ...")
 
 
 @contextmanager

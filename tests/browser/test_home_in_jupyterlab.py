@@ -59,6 +59,7 @@ def test_clicks_lead_to_lesson_lab_and_home_which_then_knows_what_was_passed(lab
     page.locator('.jp-NotebookPanel:visible a:text-is("Home")').first.click()
     page.wait_for_selector('.w2w-home .next:has-text("Go on with lab 00: next is 00.vector_add")')
     assert "■□□ 1 of 3 passed" in page.locator(".w2w-home li").first.inner_text()
+    page.locator(".w2w-home").screenshot(path=lab.screenshots / "home.png")  # README's picture
 
 
 def test_the_keyboard_alone_opens_lesson_and_lab(lab, page):

@@ -523,3 +523,21 @@ def test_on_a_terminal_one_line_goes_on_counting(tmp_path, monkeypatch, capsys) 
     assert lines[0] == "w2w: [2/5] installing PyTorch ..."
     assert lines[1] == f"{bootstrap.OVER}w2w: [2/5] 1 s Downloading torch-2.13.0+cpu (191.8 MB)"
     assert lines[-1].startswith(f"{bootstrap.OVER}w2w: [2/5] done in ")
+
+
+@pytest.mark.parametrize(
+    ("printed", "news"),
+    [
+        (
+            "Collecting a\n  Downloading torch-2.13.0+cpu-cp311-cp311-any.whl (191.8 MB)\n",
+            "torch-2.13.0+cpu (191.8 MB)",
+        ),
+        ("Downloading torch (182.9MiB)\n", "torch (182.9MiB)"),
+        ("Processing /opt/wheels/torch-2.13.0+cpu-cp311-cp311-any.whl (from sympy)\n", "torch-2.13.0+cpu"),
+        ("Downloading a (1 MB)\nInstalling collected packages: a, b, c\n", "collected packages"),
+    ],
+)
+def test_the_line_says_what_the_installer_does_now(tmp_path: Path, printed: str, news: str) -> None:
+    log = tmp_path / "setup.log"
+    log.write_text("of another step: Downloading z (9 MB)\n" + printed)
+    assert bootstrap._news(log, len("of another step: Downloading z (9 MB)\n")).split(" ", 1)[1] == news
