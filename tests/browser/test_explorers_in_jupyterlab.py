@@ -142,7 +142,7 @@ def test_a_typed_expression_is_drawn_and_a_broken_one_explained(notebook):
 
 def test_shared_memory_has_64_banks_on_gfx950(notebook):
     cell = notebook.cell("access")
-    button = cell.locator('button:has-text("shared memory")')
+    button = cell.locator('button:has-text("a read")')
     button.focus()
     notebook.page.keyboard.press("Enter")
     notebook.await_words("access", "^32 passes through the banks, 1 would do")
