@@ -1,7 +1,7 @@
 """Say which figures of the course lack a source, or the day on which it was looked up. Status 1 when there is one, or
 when docs/facts.md is not current.
 
-`w2w build` writes docs/facts.md; this reads the registry of chips, the fact boxes and the running text.
+`./w2w build` writes docs/facts.md; this reads the registry of chips, the fact boxes and the running text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def main() -> int:
     for unit in course.written():
         found += problems(course, unit)
     if not is_current(course):
-        found.append("docs/facts.md is not what its sources make; run `w2w build`")
+        found.append("docs/facts.md is not what its sources make; run `./w2w build`")
     print("\n".join(found) or "every figure has one source and a day, and docs/facts.md is current")
     return 1 if found else 0
 
