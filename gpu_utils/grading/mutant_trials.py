@@ -199,6 +199,9 @@ def _start(find: Find) -> tuple[Any, Connection]:
 def _child(pipe: Connection, find: Find) -> None:
     import torch
 
+    with open(os.devnull, "w") as nowhere:  # a mutant may warn, or crash with a dump
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
     torch.set_num_threads(1)
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + MEMORY_BYTES, most))

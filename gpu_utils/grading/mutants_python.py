@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import marshal
+import warnings
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -188,7 +189,7 @@ OPERATORS: dict[str, Callable[[ast.AST], Replacements]] = {
     "call": _call,
     "part": _part,
 }
-"""The kinds of mistakes. Two more need to see the function around a node: `name` and `again` of `_Cell`."""
+"""The kinds of mistakes. Two more need to see the function around a node: `_Cell._name` and `_Cell._again`."""
 
 
 def edits(solution: str, written: frozenset[int]) -> Iterator[Edit]:
@@ -199,7 +200,9 @@ def edits(solution: str, written: frozenset[int]) -> Iterator[Edit]:
 def normal(source: str) -> object:
     """Equal for sources that compile to the same code."""
     try:
-        return marshal.dumps(compile(source, "cell", "exec", dont_inherit=True))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a mutant calls or takes apart may be nonsense
+            return marshal.dumps(compile(source, "cell", "exec", dont_inherit=True))
     except SyntaxError:
         return source  # the grader sees it fail
 
