@@ -28,4 +28,9 @@ def cache_folder() -> Path:
 
 def _folder(variable: str, default: Path) -> Path:
     override = os.environ.get(variable)
-    return Path(override).expanduser().absolute() if override else default
+    if not override:
+        return default
+    try:
+        return Path(override).expanduser().absolute()
+    except (OSError, RuntimeError):  # the working folder was deleted, or ~name is nobody: whoever writes there says so
+        return Path(override)

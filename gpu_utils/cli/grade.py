@@ -29,7 +29,7 @@ def check(what: _What, notebook: _Notebook = None) -> None:
     chosen = [what] if "." in what else exercises.ids(unit.number)
     modules = [exercises.module_of(name) for name in chosen]
     path = notebook or here.copy(unit)
-    if not path.exists():
+    if notebook is None and not path.exists():
         make = w2w(f"start {unit.number}")
         raise NotebookUnreadable(f"there is no {here.relative(path)}; make your copy with: {make}")
     found = answers(path)

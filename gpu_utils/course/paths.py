@@ -90,7 +90,10 @@ def course(start: Path | None = None) -> Course:
 
     Raises ContentError when there is none, for example when only the library was installed.
     """
-    here = (start or Path.cwd()).absolute()
+    try:
+        here = (start or Path.cwd()).absolute()
+    except FileNotFoundError:  # the working folder was deleted
+        here = Path("/")
     for folder in (here, *here.parents, Path(gpu_utils.__file__).absolute().parents[1]):
         if (folder / "content").is_dir() and (folder / "gpu_utils" / "__init__.py").is_file():
             return Course(folder)

@@ -113,7 +113,7 @@ def _with_relation(difference: Difference, relation: str) -> Difference:
 
 
 def _relation_of_lists(expected: list | tuple, got: list | tuple, tol: Tolerance) -> str:
-    if len(expected) < 3 or not all(type(one) in (int, float) for one in (*expected, *got)):
+    if len(expected) < 3 or not all(type(one) in (int, float) and abs(one) < 1e300 for one in (*expected, *got)):
         return ""
     right, yours = (torch.tensor([float(one) for one in many], dtype=torch.float64) for many in (expected, got))
     return relations.of_tensors(right, yours, tol.atol + tol.rtol * right.abs())
@@ -137,7 +137,8 @@ def _compare_scalars(expected: Any, got: Any, tol: Tolerance, where: str) -> Dif
     if got == expected or (isinstance(expected, float) and _near(expected, got, tol)):
         return None
     relation = relations.of_numbers(expected, got)
-    return Difference("value", f"{where} is {_short(got)}, expected {expected!r}{relation and f'; {relation}'}")
+    found, wanted = _pair(got, expected)
+    return Difference("value", f"{where} is {found}, expected {wanted}{relation and f'; {relation}'}")
 
 
 def _near(expected: float, got: int | float, tol: Tolerance) -> bool:
@@ -196,8 +197,14 @@ def _first_wrong(
     relation = relations.of_tensors(expected.double(), got.double(), margin) if kind == "value" else ""
     differ = f"{count} of {bad.numel()} elements differ" if bad.numel() > 1 else relations.of_numbers(wanted, found)
     said = "; ".join(part for part in (differ, relation) if part)
-    return Difference(kind, f"{place} = {_number(found)}, expected {_number(wanted)}{said and f'; {said}'} ({note})")
+    mine, right = _pair(found, wanted)
+    return Difference(kind, f"{place} = {mine}, expected {right}{said and f'; {said}'} ({note})")
 
 
-def _number(value: float) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _pair(one: float, other: float) -> tuple[str, str]:
+    """Two numbers in as many digits as show that they differ, six at least; whole numbers in full."""
+    for digits in range(6, 18):
+        texts = [f"{value:.{digits}g}" if isinstance(value, float) else _short(value) for value in (one, other)]
+        if texts[0] != texts[1] or not all(isinstance(value, float) for value in (one, other)):
+            break
+    return texts[0], texts[1]

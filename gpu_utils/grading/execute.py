@@ -41,8 +41,7 @@ NO_SPACE = "NoSpace"
 NO_VERDICT = (NO_COMPILER, NO_SPACE)
 """Errors of an attempt that cannot be judged: what compiles the answer is not installed, or has no room to write."""
 
-_FULL = "the disk is full ({}), so the answer could not be run; free some space, or set {} to a folder on another disk"
-_CACHES = "TRITON_CACHE_DIR and W2W_CACHE"
+_FULL = "the disk is full, so the answer could not be run ({}); free some space"
 _OF_THE_SYSTEM = {
     errno.ENOSPC: (NO_SPACE, _FULL),
     errno.EDQUOT: (NO_SPACE, _FULL),
@@ -50,8 +49,17 @@ _OF_THE_SYSTEM = {
 }
 """Number of an OSError -> the attempt's error, and the sentence that is said in its place."""
 
+_NO_CACHE = "what was compiled cannot be kept, so the answer could not be run ({})"
+_ELSEWHERE = ", or set TRITON_CACHE_DIR and W2W_CACHE to folders that you can write and that have space"
+
 _PLACE = re.compile(r"\(([^():]+):(\d+)(: |\))")
-_LIBRARY_FOLDERS = (str(Path(__file__).resolve().parents[1]), "site-packages", "dist-packages", "/lib/python3")
+_LIBRARY_FOLDERS = (
+    str(Path(__file__).resolve().parents[1]),
+    "site-packages",
+    "dist-packages",
+    "/lib/python3",
+    "<frozen",
+)
 
 
 @dataclass
@@ -144,7 +152,7 @@ def run(
         attempt.error, attempt.message = "SystemExit", f"the answer called exit({problem.code}); return a value instead"
     except BaseException as problem:
         try:
-            with time_limit(1.0):  # an exception of the learner's own may never say what it is
+            with time_limit(EXPLAIN_SECONDS):  # an exception of the learner's own may never say what it is
                 _explain(attempt, problem)
                 unwritten = f"{exercise.id} is yours to write"
                 attempt.unwritten = isinstance(problem, NotImplementedError) and unwritten in _text(problem)
@@ -202,9 +210,7 @@ def _compile(launches: list[Any], targets: tuple[str, ...]) -> dict[str, str]:
 
 def _explain(attempt: Attempt, problem: BaseException) -> None:
     attempt.error = type(problem).__name__[:80]
-    if isinstance(problem, OSError) and problem.errno in _OF_THE_SYSTEM:
-        attempt.error, sentence = _OF_THE_SYSTEM[problem.errno]
-        attempt.message = sentence.format(str(problem.filename or os.strerror(problem.errno))[:200], _CACHES)
+    if isinstance(problem, OSError) and _explain_system(attempt, problem):
         return
     text = _text(problem)
     sentence = text.splitlines()[-1] if text and not isinstance(problem, W2WError) else text
@@ -217,6 +223,28 @@ def _explain(attempt: Attempt, problem: BaseException) -> None:
         sentence, quoted = first_error(problem, ""), True
     line = "" if quoted else learner_line(problem)
     attempt.message = f"{attempt.error}: {sentence or 'no message'}{f' ({line})' if line else ''}"[:800]
+
+
+def _explain_system(attempt: Attempt, problem: OSError) -> bool:
+    """Whether an error of the system was the machine's and not the answer's: then it is explained."""
+    said = f"{problem.strerror}: {problem.filename}"[:300] if problem.filename else str(problem.strerror)
+    if problem.errno in _OF_THE_SYSTEM:
+        attempt.error, sentence = _OF_THE_SYSTEM[problem.errno]
+    elif _in_a_cache(problem.filename):
+        attempt.error, sentence = NO_SPACE, _NO_CACHE
+    else:
+        return False
+    attempt.message = sentence.format(said) + (_ELSEWHERE if attempt.error == NO_SPACE else "")
+    return True
+
+
+def _in_a_cache(path: Any) -> bool:
+    """Whether a path lies in a folder where compiled kernels are kept, or on the way to one."""
+    given = (os.environ.get("TRITON_CACHE_DIR"), os.environ.get("W2W_CACHE"), Path("~/.triton").expanduser())
+    if not isinstance(path, str):
+        return False
+    found = Path(path).absolute()
+    return any(found.is_relative_to(cache) or Path(cache).is_relative_to(found) for cache in given if cache)
 
 
 def quote_kernel_line(sentence: str) -> tuple[str, bool]:
@@ -271,6 +299,9 @@ class _BoundedOutput(io.TextIOBase):
     def getvalue(self) -> str:
         return "".join(self._parts)
 
+
+EXPLAIN_SECONDS = 1.0
+"""For reading what an exception of the learner's own says."""
 
 SECOND_CHANCE = 1.0
 """Seconds after which a thread interrupts what has switched the alarm off."""

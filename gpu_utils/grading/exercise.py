@@ -36,7 +36,7 @@ class Case:
 
     @property
     def label(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.params.items()) or "no parameters"
+        return ", ".join(f"{name}={_readable(value)}" for name, value in self.params.items()) or "no parameters"
 
     def __getitem__(self, name: str) -> Any:
         return self.params[name]
@@ -66,6 +66,10 @@ class Example(Case):
             f"{name} of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"{name}={short(value)}"
             for name, value in self.params.items()
         )
+
+
+def _readable(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)

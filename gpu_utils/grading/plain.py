@@ -24,7 +24,7 @@ MOST_BITS = 2000
 MOST_DEEP = 30
 """Lists and dicts within each other; deeper ones are named."""
 
-MOST_LONG = 1_000_000
+MOST_LONG = 200_000
 """Items of a list or a dict; longer ones are named."""
 
 

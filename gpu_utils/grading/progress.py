@@ -238,6 +238,7 @@ def _upgrade(connection: sqlite3.Connection) -> None:
 def _version(connection: sqlite3.Connection) -> int:
     """The schema's version, 0 for a new file. Raises ProgressUnavailable for one that a newer course has written."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
+    _refuse_another_programs(connection)
     if version > len(_STEPS):
         connection.close()
         raise ProgressUnavailable(
@@ -245,6 +246,19 @@ def _version(connection: sqlite3.Connection) -> int:
             "update the course to go on"
         )
     return version
+
+
+def _refuse_another_programs(connection: sqlite3.Connection) -> None:
+    """Raises ProgressUnavailable for a database with tables that are not ours: it stays as it is."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(attempts)")}
+    if tables and not {"exercise", "status", "misconception"} <= columns:
+        (_, _, file) = connection.execute("PRAGMA database_list").fetchone()
+        connection.close()
+        raise ProgressUnavailable(
+            f"{file} is the database of another program (it holds {', '.join(sorted(tables)[:3])}); "
+            "it was left as it is: move it elsewhere, or set W2W_DATA to another folder"
+        )
 
 
 @contextlib.contextmanager

@@ -31,14 +31,16 @@ def of_numbers(expected: float, got: float) -> str:
     >>> of_numbers(48, 24), of_numbers(0.5, 2.0), of_numbers(3, 2)
     ('expected is 2 times yours', 'yours is 4 times the expected', '')
     """
-    if not (math.isfinite(expected) and math.isfinite(got)) or expected == 0 or got == 0:
+    endless = any(isinstance(one, float) and not math.isfinite(one) for one in (expected, got))
+    if endless or expected == 0 or got == 0:
         return ""
     if expected == -got:
         return "the sign is turned"
     whole = isinstance(expected, int) and isinstance(got, int)
-    if whole and min(abs(expected), abs(got)) < 4:
-        return ""  # small numbers are in some simple ratio by chance
     ratio, near = Fraction(expected) / Fraction(got), 0.0 if whole else _NEAR
+    of_counts = 4 if 1 in (ratio.numerator, ratio.denominator) else 100
+    if whole and min(abs(expected), abs(got)) < of_counts:
+        return ""  # small numbers are in some simple ratio by chance
     if name := _simple(ratio, near):
         return f"expected is {name} times yours"
     if name := _simple(1 / ratio, near):
@@ -75,15 +77,13 @@ def _of_constant(expected: torch.Tensor, got: torch.Tensor, margin: torch.Tensor
 
 
 def _of_values(expected: torch.Tensor, got: torch.Tensor, margin: torch.Tensor) -> str:
-    largest = int(expected.abs().argmax())
-    one, other = expected.flatten()[largest].item(), got.flatten()[largest].item()
-    if other and _close(expected, got * (one / other), margin):
-        if math.isclose(one, -other, rel_tol=1e-3):
-            return "the sign of every element is turned"
-        return _factor(one / other)
+    square = (got * got).sum().item()
+    ratio = (expected * got).sum().item() / square if square else 0.0  # of least squares: narrow types round
+    if ratio and _close(expected, got * ratio, margin):
+        return "the sign of every element is turned" if abs(ratio + 1) < 2e-3 else _factor(ratio)
     if _close(expected, got + (expected - got).mean(), margin):
         offset = (expected - got).mean().item()
-        return f"each expected element is yours {'plus' if offset > 0 else 'minus'} {abs(offset):.4g}"
+        return f"each expected element is yours {'plus' if offset > 0 else 'minus'} {abs(offset):.3g}"
     return ""
 
 
@@ -95,7 +95,7 @@ def _factor(ratio: float) -> str:
             return f"each expected element is {name} times yours"
         if abs(1 / exact - simple) <= 2e-3 * simple:
             return f"each element is {name} times the expected one"
-    return f"each expected element is {ratio:.4g} times yours"
+    return f"each expected element is {ratio:.3g} times yours"
 
 
 def _of_places(expected: torch.Tensor, got: torch.Tensor, margin: torch.Tensor) -> str:

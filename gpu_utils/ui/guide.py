@@ -12,6 +12,8 @@ from gpu_utils import exercises
 from gpu_utils.course import sources
 from gpu_utils.errors import BadArgument, ProgressUnavailable
 from gpu_utils.grading import progress as store
+from gpu_utils.grading.interrupted import interrupted
+from gpu_utils.ui.report import ended_python
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ def _tries(row: store.Standing) -> str:
 def progress() -> Progress:
     """Where you stand: every exercise of the units that exist, from the progress file of this user."""
     known = exercises.ids()
+    told = " ".join(map(ended_python, interrupted()))
     try:
-        return Progress(tuple(store.standing(known)))
+        return Progress(tuple(store.standing(known)), told)
     except ProgressUnavailable as problem:
         return Progress(tuple(store.Standing(name, None, 0, 0, False) for name in known), str(problem))

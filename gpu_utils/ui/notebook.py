@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 from collections.abc import Sequence
@@ -13,8 +14,9 @@ from gpu_utils.errors import CheckFailed, ProgressUnavailable
 from gpu_utils.grading import check as engine
 from gpu_utils.grading import progress as store
 from gpu_utils.grading.execute import usual_settings
+from gpu_utils.grading.interrupted import interrupted, noted
 from gpu_utils.grading.report import Report
-from gpu_utils.ui.report import report_html, report_text
+from gpu_utils.ui.report import ended_python, report_html, report_text
 
 
 def check(
@@ -34,18 +36,29 @@ def check(
     Returns a Report. Raises UnknownName for an id that does not exist. With W2W_STRICT=1, as in validation,
     a report that did not pass raises CheckFailed; where it could not be graded, for want of a compiler, only in CI
     (W2W_CI=1), which must have everything.
+
+    It runs the answer in this very process, so it cannot be proof against its author: an answer may change the grader
+    itself, or end Python. What counts is `w2w check`, which runs every answer in a process of its own.
     """
     exercise = exercises.find(exercise_id)
     if answer is None:
         answer = _callers_name(exercise.name)
     _show_reports_as_html()
-    with usual_settings():
+    ended = [_ended_python(name) for name in interrupted(forget=True)]
+    with usual_settings(), noted(exercise.id):
         report = engine.check(exercise, answer, backends=backends, seed=seed)
-    report = record(report)
+    report = record(replace(report, notes=(*report.notes, *ended)))
     must_run = report.status != "not graded" or os.environ.get("W2W_CI") == "1"
     if os.environ.get("W2W_STRICT") == "1" and must_run and not report.passed:
         raise CheckFailed(report_text(report))
     return report
+
+
+def _ended_python(exercise: str) -> str:
+    """Stores that a check ended Python, and says it."""
+    with contextlib.suppress(ProgressUnavailable):
+        store.record_attempt(exercise, "died", "", "", 0, 0.0)
+    return ended_python(exercise)
 
 
 def record(report: Report) -> Report:

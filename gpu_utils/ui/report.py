@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
+from dataclasses import dataclass
 from html import escape
 
+from gpu_utils.command import w2w
 from gpu_utils.grading.report import Outcome, Report
 
 STORED = "clang is not installed, so the listing that the course has stored of this source was executed"
@@ -16,16 +18,25 @@ _EDGE["not graded"] = _EDGE["not started"]
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0;white-space:normal"
 
 
+def ended_python(exercise: str) -> str:
+    """What is said of a check that gave no report, because the answer ended Python."""
+    return (
+        f"The last check of {exercise} ended Python before it could report: the answer left it (os._exit), or crashed "
+        f"in compiled code. Your notebook is as it was saved; {w2w(f'check {exercise}')} runs each answer in a process "
+        "of its own, and says how it ends."
+    )
+
+
 def report_text(report: Report) -> str:
     """The whole report in plain text, 100 columns wide."""
     lines = [f"{_MARK[report.status]} {report.status.upper()} {report.exercise}: {report.title}"]
     lines += textwrap.wrap(report.headline, 96, initial_indent="  ", subsequent_indent="  ")
     if report.hint:
         lines += textwrap.wrap(f"Hint: {report.hint}", 96, initial_indent="  ", subsequent_indent="  ")
-    shown = _shown(report)
-    for (outcome, where), detail in zip(shown, _details(shown), strict=True):
-        lines.append(f"  {_MARK[outcome.status]} {where:<12} {outcome.case} ({_reason(outcome)})")
-        lines += textwrap.wrap(detail, 92, initial_indent="      ", subsequent_indent="      ")
+    for row in _rows(report):
+        times = f"x{row.count} " if row.count > 1 else ""
+        lines.append(f"  {_MARK[row.first.status]} {times}{row.where:<12} {row.case} ({_reason(row.first)})")
+        lines += textwrap.wrap(row.detail, 92, initial_indent="      ", subsequent_indent="      ")
     if report.printed:
         lines += ["  Your answer printed:", textwrap.indent(report.printed.rstrip(), "  | ")]
     lines += [f"  Note: {note}" for note in _notes(report)]
@@ -66,34 +77,63 @@ def _notes(report: Report) -> list[str]:
     return [*([STORED] if report.stored else []), *report.notes]
 
 
-def _shown(report: Report) -> list[tuple[Outcome, str]]:
-    """Failures first, then what was skipped, then what passed; a case that went alike on two backends is one row.
+@dataclass(frozen=True)
+class _Row:
+    """Outcomes that went alike: one case on several backends, or one failure in several cases; `first` is one."""
 
-    Each outcome with its backends in words.
-    """
+    first: Outcome
+    where: str
+    case: str
+    detail: str
+    count: int
+
+    @property
+    def status(self) -> str:
+        """In words, with how many checks the row stands for: what the headline counts."""
+        return self.first.status + (f" x{self.count}" if self.count > 1 else "")
+
+
+def _rows(report: Report) -> list[_Row]:
+    """Failures first, then what was skipped, then what passed. A sentence that repeats is said once."""
     order = {"failed": 0, "skipped": 1, "passed": 2}
-    rows: dict[tuple[str, ...], list[Outcome]] = {}
+    alike: dict[tuple[str, ...], list[Outcome]] = {}
     for outcome in report.outcomes:
-        key = (
-            outcome.case,
-            outcome.why,
-            outcome.status,
-            outcome.kind if outcome.status == "failed" else outcome.detail,
-        )
-        rows.setdefault(key, []).append(outcome)
-    shown = [(alike[0], ", ".join(outcome.where for outcome in alike)) for alike in rows.values()]
-    return sorted(shown, key=lambda row: order[row[0].status])
-
-
-def _details(shown: list[tuple[Outcome, str]]) -> list[str]:
-    """The sentence of each outcome: in full for the first failure of a kind, cut short where it repeats."""
+        if outcome.status == "failed":
+            key = (outcome.kind, _of_any_target(outcome) if _says_all(outcome) else f"{outcome.case} {outcome.why}")
+        else:
+            key = (f"{outcome.case} {outcome.why}", outcome.detail)
+        alike.setdefault((outcome.status, *key), []).append(outcome)
+    rows: list[_Row] = []
     seen: set[str] = set()
-    details = []
-    for outcome, _ in shown:
-        repeats = outcome.status == "failed" and outcome.kind in seen
-        details.append(textwrap.shorten(outcome.detail, 100, placeholder=" ...") if repeats else outcome.detail)
-        seen.add(outcome.kind)
-    return details
+    for outcomes in sorted(alike.values(), key=lambda many: order[many[0].status]):
+        first = outcomes[0]
+        detail = first.detail
+        if first is report.first_failure and report.headline.endswith(detail):
+            detail = ""  # the headline has just said it
+        elif first.status == "failed" and first.kind in seen:
+            detail = textwrap.shorten(detail, 100, placeholder=" ...")
+        seen.add(first.kind)
+        where = ", ".join(dict.fromkeys(outcome.where for outcome in outcomes))
+        others = len({(outcome.case, outcome.why) for outcome in outcomes}) - 1
+        cases = first.case + (f" and {others} more case{'s' * (others > 1)}" if others else "")
+        rows.append(_Row(first, where, cases, detail, len(outcomes)))
+    return rows
+
+
+def _of_any_target(outcome: Outcome) -> str:
+    """Its sentence without the name of the target: a mistake in C++ is refused for each of them alike."""
+    return outcome.detail.replace(outcome.backend.rpartition(":")[2], "") if outcome.backend else outcome.detail
+
+
+def _says_all(outcome: Outcome) -> bool:
+    """Whether a failure says the same wherever it happens, as an error does; wrong values are of their case."""
+    return outcome.kind.startswith(("error:", "limit:")) or outcome.kind in (
+        "compile",
+        "timeout",
+        "died",
+        "mutated",
+        "device",
+    )
 
 
 def _reason(outcome: Outcome) -> str:
@@ -101,16 +141,15 @@ def _reason(outcome: Outcome) -> str:
 
 
 def _table(report: Report) -> str:
-    shown = _shown(report)
     counts = Counter(outcome.status for outcome in report.outcomes)
     summary = ", ".join(f"{counts[name]} {name}" for name in ("passed", "failed", "skipped") if counts[name])
     rows = "".join(
-        f'<tr><td style="{_CELL}">{_MARK[outcome.status]}&nbsp;{outcome.status}</td>'
-        f'<td style="{_CELL}">{escape(where)}</td>'
-        f'<td style="{_CELL}"><code>{escape(outcome.case)}</code></td>'
-        f'<td style="{_CELL}">{escape(_reason(outcome))}'
-        f"{'<br>' + escape(detail) if detail else ''}</td></tr>"
-        for (outcome, where), detail in zip(shown, _details(shown), strict=True)
+        f'<tr><td style="{_CELL}">{_MARK[row.first.status]}&nbsp;{row.status}</td>'
+        f'<td style="{_CELL}">{escape(row.where)}</td>'
+        f'<td style="{_CELL}"><code>{escape(row.case)}</code></td>'
+        f'<td style="{_CELL}">{escape(_reason(row.first))}'
+        f"{'<br>' + escape(row.detail) if row.detail else ''}</td></tr>"
+        for row in _rows(report)
     )
     head = "".join(
         f'<th scope="col" style="{_CELL}">{name}</th>' for name in ("Result", "Backend", "Case", "Why it is there")

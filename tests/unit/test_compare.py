@@ -117,3 +117,65 @@ def test_a_number_that_claims_to_equal_everything_is_taken_for_what_it_is():
 def test_a_list_that_is_none_is_told_what_was_expected(got):
     detail = compare(["warps"], got, EXACT).detail
     assert detail.endswith("expected a list or tuple of 1 value")
+
+
+RIGHT = torch.randn(4, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+RELATED = {
+    "each expected element is 8 times yours": RIGHT / 8,
+    "each element is 3 times the expected one": RIGHT * 3,
+    "each expected element is 0.707 times yours": RIGHT * 2**0.5,
+    "the sign of every element is turned": -RIGHT,
+    "each expected element is yours plus 0.5": RIGHT - 0.5,
+    "these are the expected elements in reverse order along axis 1": RIGHT.flip(1),
+    "these are the expected elements moved up by one place along axis 0": RIGHT.roll(1, 0),
+    "these are the expected numbers in another order": RIGHT.T.reshape(4, 5),
+}
+
+
+@pytest.mark.parametrize("relation", RELATED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_relation_that_holds_for_every_element_is_named(relation, dtype):
+    difference = compare(RIGHT, RELATED[relation].to(dtype), tolerance(dtype, magnitude=3.0))
+    if dtype == torch.float32 or ("order" not in relation and "plus" not in relation):
+        assert f"elements differ; {relation} (tolerance" in difference.detail
+
+
+def test_a_transposed_square_says_so():
+    square = torch.arange(16.0, dtype=torch.float64).view(4, 4)
+    assert "axes 0 and 1 exchanged" in compare(square, square.T, LOOSE).detail
+
+
+@pytest.mark.parametrize(
+    "wrong", [RIGHT * 2 + 1, RIGHT.abs(), RIGHT * (RIGHT > 0), torch.zeros(4, 5), RIGHT.roll(2, 1) * 3]
+)
+def test_what_is_in_no_relation_is_said_to_be_in_none(wrong):
+    assert "elements differ (tolerance" in compare(RIGHT, wrong.double(), LOOSE).detail
+
+
+def test_samples_of_one_distribution_are_not_the_same_numbers():
+    drawn = [torch.randn(20_000, generator=torch.Generator().manual_seed(seed)).double() for seed in (1, 2)]
+    assert "another order" not in compare(drawn[0], drawn[1], Tolerance(1e-2, 1e-2, "test")).detail
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "says"),
+    [
+        (1024, 512, "; expected is 2 times yours"),
+        (0.25, 4.0, "; yours is 16 times the expected"),
+        (1.0, 1.024**3, "; yours is 1.074 (1024/1000 to the power 3) times the expected"),
+        (6.0, -6.0, "; the sign is turned"),
+        (5, 4, "expected 5"),
+        (2, 1, "expected 2"),
+        (100, 37, "expected 100"),
+        (0.0, 4.0, "expected 0"),
+        (1 / 3, 1 / 3 + 1e-9, "is 0.333333334, expected 0.333333333"),
+    ],
+)
+def test_the_ratio_of_two_numbers_is_named_where_it_is_simple(expected, got, says):
+    assert compare(expected, got, EXACT).detail.endswith(says)
+
+
+def test_a_list_of_numbers_says_its_relation_too():
+    assert compare([2.0, 4.0, 7.0], [1.0, 2.0, 3.5], LOOSE).detail.endswith("expected is 2 times yours")
+    assert "in reverse order along axis 0" in compare([2, 5, 7], [7, 5, 2], EXACT).detail
+    assert "yours plus 1" in compare([2, 5, 7, 9], [1, 4, 6, 8], EXACT).detail

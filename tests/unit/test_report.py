@@ -109,3 +109,36 @@ def test_a_report_says_when_stored_listings_stood_in_for_the_compiler(show):
     assert STORED in show(passed)
     assert "another" in show(passed)
     assert STORED not in show(replace(passed, stored=False))
+
+
+@pytest.mark.parametrize("show", [report_text, report_html])
+def test_the_same_mistake_everywhere_is_said_once_with_its_count(show):
+    backends = ("virtual:sm_80", "virtual:gfx942")
+    outcomes = [
+        Outcome(
+            f"n={n}", "a size", name, "failed", kind="error:CompileFailed", detail=f"C++ for {name[8:]}: line 3: ';'"
+        )
+        for n in range(10)
+        for name in backends
+    ]
+    headline = f"20 of 20 checks failed; first: {outcomes[0].detail}"
+    shown = html.unescape(show(Report("99.affine", "Scale and shift", "failed", headline, outcomes)))
+    assert shown.count("line 3: ';'") == 1
+    assert "n=0 and 9 more cases" in shown
+    assert "x20" in shown
+
+
+@pytest.mark.parametrize("answer", [forgets_the_one, lambda x: 1 / 0, lambda x: x[:-1], affine])
+def test_the_counts_of_rows_and_headline_agree(answer):
+    report = check(AFFINE, answer)
+    text = report_text(report)
+    marks = re.findall(r"^  ([✗✓]) (?:x(\d+) )?", text, re.MULTILINE)
+    failed = sum(int(count or 1) for mark, count in marks if mark == "✗")
+    assert sum(int(count or 1) for _, count in marks) == len(report.outcomes)
+    assert failed == sum(outcome.status == "failed" for outcome in report.outcomes)
+    assert not failed or report.headline.startswith(f"{failed} of {len(report.outcomes)} checks failed")
+
+
+def test_the_sentence_of_the_headline_is_not_said_again_below_it():
+    report = check(AFFINE, lambda x: 1 / 0)
+    assert re.sub(r"\s+", " ", report_text(report)).count("ZeroDivisionError") == 1
