@@ -41,7 +41,7 @@ NO_SPACE = "NoSpace"
 NO_VERDICT = (NO_COMPILER, NO_SPACE)
 """Errors of an attempt that cannot be judged: what compiles the answer is not installed, or has no room to write."""
 
-_FULL = "the disk is full, so the answer could not be run ({}); free some space"
+_FULL = "the disk is full, so the answer could not be run ({}); free some space, or set {}"
 _OF_THE_SYSTEM = {
     errno.ENOSPC: (NO_SPACE, _FULL),
     errno.EDQUOT: (NO_SPACE, _FULL),
@@ -49,8 +49,8 @@ _OF_THE_SYSTEM = {
 }
 """Number of an OSError -> the attempt's error, and the sentence that is said in its place."""
 
-_NO_CACHE = "what was compiled cannot be kept, so the answer could not be run ({})"
-_ELSEWHERE = ", or set TRITON_CACHE_DIR and W2W_CACHE to folders that you can write and that have space"
+_NO_CACHE = "what was compiled cannot be kept, so the answer could not be run ({}); set {}"
+_ELSEWHERE = "TRITON_CACHE_DIR and W2W_CACHE to folders that you can write and that have space"
 
 _PLACE = re.compile(r"\(([^():]+):(\d+)(: |\))")
 _LIBRARY_FOLDERS = (
@@ -234,7 +234,7 @@ def _explain_system(attempt: Attempt, problem: OSError) -> bool:
         attempt.error, sentence = NO_SPACE, _NO_CACHE
     else:
         return False
-    attempt.message = sentence.format(said) + (_ELSEWHERE if attempt.error == NO_SPACE else "")
+    attempt.message = sentence.format(said, _ELSEWHERE)
     return True
 
 

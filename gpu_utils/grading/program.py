@@ -18,12 +18,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+SETUP = "the setup cell"
 TAKEN = "functions, classes, imports and values without a call"
 
 
 @dataclass(frozen=True)
 class Part:
-    """Python to execute. `name` is for the learner: "the setup cell", "cell 7"."""
+    """Python to execute. `name` is for the learner: SETUP, "cell 7"."""
 
     name: str
     source: str
@@ -48,6 +49,8 @@ class Program:
                 f"cell {self.not_taken[name]} sets {name} by a statement that a check does not run; of other cells it "
                 f"takes {TAKEN}, so move that statement into the answer's cell"
             )
+        if not any(part.name == SETUP for part in self.parts):
+            return "this notebook has no cell tagged setup: copy that cell from the untouched lab into it"
         return f"a check runs the setup cell and the answer's cell, and takes {TAKEN} from the others"
 
 
@@ -70,7 +73,7 @@ def make_program(setup: str, answer: Sequence[tuple[int, str]], others: Sequence
     definitions, not_taken = _definitions(others)
     own = {name for source in sources for name in bound(_tree(source))}
     needed = _needed([_tree(source) for source in sources], own, definitions, place)
-    parts = [Part("the setup cell", setup)] if setup else []
+    parts = [Part(SETUP, setup)] if setup else []
     for number, source in others:
         nodes = [one.node for one in needed if one.cell == number]
         if nodes:

@@ -60,7 +60,7 @@ def report_html(report: Report) -> str:
             '<p class="w2w-hint" style="margin:6px 0;padding:6px 10px;border:1px dashed currentColor">'
             f"<strong>Hint:</strong> {escape(report.hint)}</p>"
         )
-    if report.outcomes:
+    if _rows(report):
         parts.append(_table(report))
     if report.printed:
         parts.append(
@@ -75,6 +75,10 @@ def report_html(report: Report) -> str:
 
 def _notes(report: Report) -> list[str]:
     return [*([STORED] if report.stored else []), *report.notes]
+
+
+_OF_THE_WHOLE = ("error:missing", "error:signature", "error:cell")
+"""Kinds of failures that no case had a part in: the headline says it all."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,8 @@ class _Row:
 def _rows(report: Report) -> list[_Row]:
     """Failures first, then what was skipped, then what passed. A sentence that repeats is said once."""
     order = {"failed": 0, "skipped": 1, "passed": 2}
+    if any(outcome.kind in _OF_THE_WHOLE for outcome in report.outcomes):
+        return []
     alike: dict[tuple[str, ...], list[Outcome]] = {}
     for outcome in report.outcomes:
         if outcome.status == "failed":
@@ -108,7 +114,7 @@ def _rows(report: Report) -> list[_Row]:
     for outcomes in sorted(alike.values(), key=lambda many: order[many[0].status]):
         first = outcomes[0]
         detail = first.detail
-        if first is report.first_failure and report.headline.endswith(detail):
+        if report.headline.endswith(detail):
             detail = ""  # the headline has just said it
         elif first.status == "failed" and first.kind in seen:
             detail = textwrap.shorten(detail, 100, placeholder=" ...")
@@ -163,7 +169,7 @@ def _table(report: Report) -> str:
 
 
 def _footer(report: Report) -> str:
-    if not report.outcomes:
+    if not _rows(report):
         return ""
     again = f'the same cases again: check("{report.exercise}", seed={report.seed})'
     return f"{report.seconds:.2f} s; fresh cases are drawn anew at every check; {again}"

@@ -34,7 +34,7 @@ def test_a_right_answer_passes(style, tmp_path):
 @pytest.mark.parametrize(
     ("other", "says"),
     [
-        ("scale = int('2')", "cell 1 sets scale by a statement that a check does not run"),
+        ("scale = int('2')", "cell 2 sets scale by a statement that a check does not run"),
         ("with open('/dev/null') as scale: pass", "so move that statement into the answer's cell"),
         ("", "a check runs the setup cell and the answer's cell, and takes functions, classes, imports"),
     ],
@@ -43,7 +43,7 @@ def test_a_right_answer_passes(style, tmp_path):
     "answer", ["def affine(x):\n    return scale * x + 1", "b = scale\ndef affine(x):\n    return b*x"]
 )
 def test_a_name_that_a_check_does_not_take_from_another_cell_is_explained(other, says, answer, tmp_path):
-    report = verdict(tmp_path, ("", other), (ANSWER, answer))
+    report = verdict(tmp_path, ("setup", "import torch"), ("", other), (ANSWER, answer))
     assert report.status == "failed"
     assert "name 'scale' is not defined" in report.headline
     assert says in report.headline
@@ -60,6 +60,11 @@ def test_an_error_names_the_cell_and_the_line_in_it(tmp_path):
         "the setup cell itself failed: ModuleNotFoundError: No module named 'nothing_of_this_name' "
         "(line 2: import nothing_of_this_name)"
     )
+
+
+def test_a_notebook_without_its_setup_cell_says_what_to_do(tmp_path):
+    report = verdict(tmp_path, (ANSWER, "def affine(x):\n    return torch.add(2 * x, 1)"))
+    assert "this notebook has no cell tagged setup: copy that cell from the untouched lab" in report.headline
 
 
 def sources(*others, answer="def f():\n    return g()"):

@@ -54,7 +54,7 @@ def test_what_an_answer_does_to_its_process_costs_only_its_own_exercise(name, ki
 
 def test_a_cell_that_needs_another_cell_says_so():
     failure = verdict("def affine(x):\n    return x\n\nscale = helper(2)\n").first_failure
-    assert "a check runs the setup cell and the answer's cell" in failure.detail
+    assert "no cell tagged setup" in failure.detail
 
 
 def test_an_answer_cell_without_the_function_says_what_was_expected():
