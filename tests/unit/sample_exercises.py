@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gpu_utils.analytic.tolerance import tolerance
+from gpu_utils.analytic.tolerance import EXACT, tolerance
 from gpu_utils.errors import UnknownName
 from gpu_utils.grading.exercise import Case, Exercise, Misconception
 
@@ -52,10 +52,29 @@ AFFINE = Exercise(
 )
 
 
+COUNTS = Exercise(
+    id="99.counts",
+    title="Two whole numbers",
+    parameters=("n", "k"),
+    kind="host",
+    inputs=lambda case, generator: {"n": case["n"], "k": case["k"]},
+    reference=lambda n, k: {"sum": n + k, "product": n * k},
+    cases=(Case("small", n=2, k=3), Case("large", n=2**40, k=7)),
+    fresh=lambda rng: Case("numbers nobody chose", n=rng.randrange(100), k=rng.randrange(100)),
+    misconceptions=(),
+    hints=("Add.", "Multiply.", "n + k, n * k"),
+    explanation="A sum and a product.",
+    tolerance=lambda case, inputs: EXACT,
+    dtype=lambda inputs: None,
+)
+
+SAMPLES = {exercise.id: exercise for exercise in (AFFINE, COUNTS)}
+
+
 def find_sample(exercise_id: str) -> Exercise:
-    if exercise_id != AFFINE.id:
-        raise UnknownName("exercise", exercise_id, [AFFINE.id])
-    return AFFINE
+    if exercise_id not in SAMPLES:
+        raise UnknownName("exercise", exercise_id, SAMPLES)
+    return SAMPLES[exercise_id]
 
 
 HOSTILE_SOURCES = {

@@ -239,7 +239,7 @@ def another_programs(path):
 
 def test_a_database_of_another_program_is_left_as_it_is_and_said(data):
     before = another_programs(data / "progress.sqlite3")
-    report = notebook_check("01.param_count", lambda vocab_size, n_positions, n_embd, n_layer: 1)
+    report = notebook_check("01.lr_schedule", lambda **given: 1)
     assert report.status == "failed"
     assert "is the database of another program (it holds attempts, people)" in report.notes[0]
     assert "set W2W_DATA to another folder" in progress().note
@@ -247,14 +247,14 @@ def test_a_database_of_another_program_is_left_as_it_is_and_said(data):
 
 
 def test_a_data_folder_that_is_deleted_meanwhile_is_made_again(data):
-    def deletes(vocab_size, n_positions, n_embd, n_layer):
+    def deletes(**given):
         import shutil
 
         shutil.rmtree(data, ignore_errors=True)
         return 1
 
-    assert notebook_check("01.param_count", deletes).notes == ()
-    assert store.standing(["01.param_count"])[0].attempts == 1
+    assert notebook_check("01.lr_schedule", deletes).notes == ()
+    assert store.standing(["01.lr_schedule"])[0].attempts == 1
 
 
 def test_a_working_folder_that_is_gone_is_no_obstacle(tmp_path, monkeypatch, data):
@@ -264,7 +264,7 @@ def test_a_working_folder_that_is_gone_is_no_obstacle(tmp_path, monkeypatch, dat
     gone.rmdir()
     monkeypatch.setenv("W2W_DATA", "relative")
     assert folders.data_folder().name == "relative"
-    report = notebook_check("01.param_count", lambda vocab_size, n_positions, n_embd, n_layer: 1)
+    report = notebook_check("01.lr_schedule", lambda **given: 1)
     assert report.status == "failed"
     assert "progress could not be stored in relative" in report.notes[0]
     assert "set W2W_DATA" in progress().note or len(progress().rows) == len(exercises.ids())
@@ -281,7 +281,7 @@ def _crashes():
 
 def _ends_python(end, folder):
     os.environ["W2W_DATA"] = folder
-    notebook_check("02.attainable", lambda **given: end())
+    notebook_check("01.init", lambda **given: end())
 
 
 @pytest.mark.parametrize("end", [_exits, _crashes])
@@ -291,11 +291,11 @@ def test_a_check_that_ends_python_is_told_at_the_next_one(end, data):
     process.start()
     process.join()
     assert process.exitcode in (3, -signal.SIGSEGV)
-    assert "The last check of 02.attainable ended Python before it could report" in progress().note
-    report = notebook_check("01.param_count", lambda vocab_size, n_positions, n_embd, n_layer: 1)
-    assert "check 02.attainable runs each answer in a process of its own" in report.notes[0]
-    assert store.standing(["02.attainable"])[0].attempts == 1
-    assert notebook_check("01.param_count", lambda vocab_size, n_positions, n_embd, n_layer: 1).notes == ()
+    assert "The last check of 01.init ended Python before it could report" in progress().note
+    report = notebook_check("01.lr_schedule", lambda **given: 1)
+    assert "check 01.init runs each answer in a process of its own" in report.notes[0]
+    assert store.standing(["01.init"])[0].attempts == 1
+    assert notebook_check("01.lr_schedule", lambda **given: 1).notes == ()
     assert progress().note == ""
 
 
