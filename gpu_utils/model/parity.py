@@ -1,14 +1,18 @@
 """Parity report: is a run on this device the same training as an earlier one, and how fast is it?
 
-`agreement` compares the arithmetic of one batch with float64 on the CPU; `parity` sets two run records side by side.
-The bounds are those of `gpu_utils.analytic.tolerance` and the noise of the curves themselves; unit 09 makes both sharp.
+`agreement` compares the arithmetic of one batch with float64 on the CPU, and asks whether a token sees its future.
+`parity` sets runs side by side in pairs: the same seeds, data and rates. What a loss may differ by follows from the
+earlier runs alone: from how far they lie apart with different seeds, or from the noise of one of them. So a candidate
+cannot widen its own bound. What a curve cannot show: a fault that moves the loss by less than another seed does.
 Written for devices of both vendors; not yet run on AMD silicon.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +21,7 @@ from torch import Tensor
 from gpu_utils.analytic.tolerance import tolerance
 from gpu_utils.model.device import default_device, training_dtype
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
-from gpu_utils.model.records import RunRecord
+from gpu_utils.model.records import RecordError, RunRecord
 
 SEED = 2024
 
@@ -29,6 +33,8 @@ class Agreement:
     logits, gradients  measured, the gradients of all parameters as one vector
     bound              what the dtype and the lengths of the sums allow, and why
     device, dtype      where and in what the matrix products ran
+    future             largest change of a logit when a later token of its row changes; 0 in any dtype, because the
+                       softmax gives a masked score the weight 0 exactly
     """
 
     logits: float
@@ -37,6 +43,7 @@ class Agreement:
     why: str
     device: str
     dtype: str
+    future: float
 
 
 def agreement(device: torch.device | str | None = None, config: GPT2Config | None = None) -> Agreement:
@@ -59,7 +66,18 @@ def agreement(device: torch.device | str | None = None, config: GPT2Config | Non
     stages = 12 * config.n_layer + 2
     tol = tolerance(dtype, k=4 * config.n_embd, roundings=stages)
     name = str(dtype).removeprefix("torch.")
-    return Agreement(logits, gradients, tol.rtol + tol.atol, tol.why, device.type, name)
+    future = _seen_of_the_future(model, tokens[:, :-1].to(device), dtype)
+    return Agreement(logits, gradients, tol.rtol + tol.atol, tol.why, device.type, name, future)
+
+
+@torch.no_grad()
+def _seen_of_the_future(model: GPT2, tokens: Tensor, dtype: torch.dtype) -> float:
+    """Exchange the last token of each row; how far do the logits before it move?"""
+    other = tokens.clone()
+    other[:, -1] = (other[:, -1] + 1) % model.config.vocab_size
+    with torch.autocast(model.device.type, dtype, enabled=dtype in (torch.bfloat16, torch.float16)):
+        change = model(tokens)[:, :-1] - model(other)[:, :-1]
+    return float(change.abs().max())
 
 
 def _logits_and_gradients(model: GPT2, tokens: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -92,7 +110,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Parity:
-    """Two run records compared. `passed` when every bound holds; `missing` says what could not be compared, and why."""
+    """Two sets of runs compared. `passed` when every bound holds; `missing` says what was not compared, and why."""
 
     before: RunRecord
     now: RunRecord
@@ -125,49 +143,96 @@ def _where(record: RunRecord) -> str:
     return f"{device['name']} ({device['target'] or device['type']}), {device['dtype']}, {versions}, {record.created}"
 
 
-def parity(before: RunRecord, now: RunRecord, arithmetic: Agreement) -> Parity:
-    """The report on `now` (this device) against `before` (usually `latest_record("01")`).
+def parity(before: Runs, now: Runs, arithmetic: Agreement) -> Parity:
+    """The report on `now` (this device) against `before` (one record, such as `latest_record("01")`, or several).
 
-    Losses are compared when both runs had the same configuration: the same model, data, batches and rates, step by
-    step. Speeds are reported as a ratio.
+    Several runs are pairs: run i of both has the same configuration, with a seed of its own. Losses are compared when
+    all pairs agree in model, data, batches, rates and seed. Speeds are reported with their spread, and not judged.
+    Raises RecordError when the numbers of runs differ.
     """
+    old, new = _runs(before), _runs(now)
+    if len(old) != len(new):
+        raise RecordError(f"{len(old)} runs before and {len(new)} now; each needs its partner with the same seed")
     rows = [
         _arithmetic("logits of one batch", arithmetic.logits, arithmetic),
         _arithmetic("gradients of one batch", arithmetic.gradients, arithmetic),
+        Row("seen of the future", "0", f"{arithmetic.future:.1e}", "", "0 (a masked weight)", arithmetic.future == 0),
     ]
-    differing = _differing(before.config, now.config)
+    differing = sorted(
+        {name for pair in zip(old, new, strict=True) for name in _differing(pair[0].config, pair[1].config)}
+    )
     if not differing:
-        rows += _curves(before, now)
-    old, new = before.tokens_per_second, now.tokens_per_second
-    rows.append(Row("tokens/s", f"{old:,.0f}", f"{new:,.0f}", f"x {new / old:.2f}", "", None))
+        rows += _curves(old, new)
+    rows.append(_speed(old, new))
     missing = f"Losses are not compared: the runs differ in {', '.join(differing)}." if differing else ""
-    return Parity(before, now, tuple(rows), missing)
+    return Parity(old[0], new[0], tuple(rows), missing)
+
+
+Runs = RunRecord | Sequence[RunRecord]
+
+
+def _runs(given: Runs) -> list[RunRecord]:
+    return [given] if isinstance(given, RunRecord) else list(given)
 
 
 def _arithmetic(what: str, error: float, found: Agreement) -> Row:
     return Row(what, "float64", found.dtype, f"{error:.1e}", f"{found.bound:.1e} ({found.why})", error <= found.bound)
 
 
-def _curves(before: RunRecord, now: RunRecord) -> list[Row]:
-    """First loss: one forward pass of equal weights and data. Later, curves part; they may do so within their noise."""
-    first = tolerance(_dtype(before, now), k=4 * now.config["model"]["n_embd"], roundings=12)
-    steps = min(len(now.train_loss), max(10, len(now.train_loss) // 10))
-    noise = 3 * statistics.stdev(now.train_loss[-steps:]) / math.sqrt(steps)
-    why = f"3 standard errors of the last {steps} steps"
-    old, new = (statistics.mean(record.train_loss[-steps:]) for record in (before, now))
-    apart = max(abs(a - b) for a, b in zip(before.train_loss, now.train_loss, strict=True))
-    start = first.atol + first.rtol * before.train_loss[0]
+def _curves(old: list[RunRecord], new: list[RunRecord]) -> list[Row]:
+    """First loss: one forward pass of equal weights and data. Later the curves part, by no more than other seeds do."""
+    first = tolerance(_dtype(*old, *new), k=4 * new[0].config["model"]["n_embd"], roundings=12)
+    steps = min(len(new[0].train_loss), max(10, len(new[0].train_loss) // 10))
+    pairs = [(a.train_loss[0], b.train_loss[0]) for a, b in zip(old, new, strict=True)]
+    widest = max(pairs, key=lambda pair: abs(pair[1] - pair[0]))
+    start = first.atol + first.rtol * widest[0]
+    apart = max(
+        abs(a - b)
+        for one, two in zip(old, new, strict=True)
+        for a, b in zip(one.train_loss, two.train_loss, strict=True)
+    )
+
+    def tail(record: RunRecord) -> float:
+        return statistics.mean(record.train_loss[-steps:])
+
     return [
-        _loss("loss of the first step", before.train_loss[0], now.train_loss[0], start, first.why),
-        _loss(f"mean of the last {steps} steps", old, new, noise, why),
-        _loss("final validation loss", before.final_val_loss, now.final_val_loss, noise, why),
+        _loss("loss of the first step", *widest, start, first.why),
+        _mean(f"mean of the last {steps} steps", old, new, tail, steps),
+        _mean("final validation loss", old, new, lambda record: record.final_val_loss, steps),
         Row("largest gap of one step", "", "", f"{apart:.1e}", "", None),
     ]
+
+
+def _mean(
+    what: str, old: list[RunRecord], new: list[RunRecord], value: Callable[[RunRecord], float], steps: int
+) -> Row:
+    """The mean over all pairs. Its bound is three standard errors of the earlier runs, by seed or by step."""
+    if len(old) > 1:
+        error = statistics.stdev(map(value, old)) / math.sqrt(len(old))
+        why = f"3 standard errors of {len(old)} seeds before"
+    elif len(old[0].train_loss) < 4:
+        return Row(what, f"{value(old[0]):.4f}", f"{value(new[0]):.4f}", "", "none from so few steps", None)
+    else:  # from one step to the next: the slope of the curve is no noise
+        last = old[0].train_loss[-steps - 1 :]
+        error = statistics.stdev(b - a for a, b in itertools.pairwise(last)) / math.sqrt(2 * steps)
+        why = f"3 standard errors of the last {steps} steps before"
+    before, here = (statistics.mean(map(value, runs)) for runs in (old, new))
+    return _loss(what, before, here, 3 * error, why)
 
 
 def _loss(what: str, before: float, now: float, bound: float, why: str) -> Row:
     gap = abs(now - before)
     return Row(what, f"{before:.4f}", f"{now:.4f}", f"{gap:.1e}", f"{bound:.1e} ({why})", gap <= bound)
+
+
+def _speed(old: list[RunRecord], new: list[RunRecord]) -> Row:
+    shown, middle = [], []
+    for runs in (old, new):
+        speeds = [record.tokens_per_second for record in runs]
+        middle.append(statistics.median(speeds))
+        spread = f" ({min(speeds):,.0f} to {max(speeds):,.0f})" if len(speeds) > 1 else ""
+        shown.append(f"{middle[-1]:,.0f}{spread}")
+    return Row("tokens/s", shown[0], shown[1], f"x {middle[1] / middle[0]:.2f}", "", None)
 
 
 def _dtype(*records: RunRecord) -> torch.dtype:

@@ -14,7 +14,7 @@ from gpu_utils.course.paths import unit_folder
 from gpu_utils.model.corpus import CorpusConfig
 from gpu_utils.model.gpt2 import GPT2Config
 from gpu_utils.model.parity import Agreement, agreement, parity
-from gpu_utils.model.records import RunRecord, load_record, save_record
+from gpu_utils.model.records import RecordError, RunRecord, load_record, save_record
 from gpu_utils.model.training import TrainConfig, train
 
 SCRIPT = unit_folder("03") / "files" / "train.py"
@@ -23,7 +23,7 @@ TINY = TrainConfig(
     corpus=CorpusConfig(vocab_size=300, max_bytes=300_000),
     **{"batch": 2, "seq_len": 16, "steps": 12, "warmup": 2, "max_lr": 1e-2, "min_lr": 1e-3, "eval_batches": 2},
 )
-GOOD = Agreement(1e-7, 1e-7, 1e-4, "a bound", "cpu", "float32")
+GOOD = Agreement(1e-7, 1e-7, 1e-4, "a bound", "cpu", "float32", future=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,74 @@ def test_wrong_gradients_break_parity(record):
     report = parity(record, record, replace(GOOD, gradients=0.5))
     assert not report.passed
     assert "BROKEN" in str(report)
+
+
+def without_mask(q, k, v, **flags):
+    return fused(q, k, v)
+
+
+fused = torch.nn.functional.scaled_dot_product_attention
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_token_sees_its_future_in_any_type_and_without_the_mask_each_does(monkeypatch, dtype):
+    monkeypatch.setattr("gpu_utils.model.parity.training_dtype", lambda device: dtype)
+    assert agreement("cpu", TINY.model).future == 0
+    monkeypatch.setattr("torch.nn.functional.scaled_dot_product_attention", without_mask)
+    assert agreement("cpu", TINY.model).future > 1e-4
+
+
+def test_a_lost_mask_agrees_with_itself_and_is_found_by_what_it_sees_of_the_future(record, monkeypatch):
+    monkeypatch.setattr("torch.nn.functional.scaled_dot_product_attention", without_mask)
+    found = holds(parity(record, record, agreement("cpu", TINY.model)))
+    assert found["logits of one batch"] is True
+    assert found["gradients of one batch"] is True
+    assert found["seen of the future"] is False
+
+
+def seeds(record, values, shift=0.0):
+    """Runs of other seeds: their losses lie `values` apart, and those of the candidate `shift` further on."""
+    return [
+        replace(
+            record,
+            config={**record.config, "seed": i},
+            train_loss=[record.train_loss[0], *(loss + value + shift for loss in record.train_loss[1:])],
+            val_loss=[(TINY.steps, record.final_val_loss + value + shift)],
+            tokens_per_second=1000.0 + 100 * i,
+        )
+        for i, value in enumerate(values)
+    ]
+
+
+def test_the_bound_of_a_mean_is_the_spread_of_the_earlier_seeds_and_pairs_are_compared(record):
+    apart = (-0.1, 0.0, 0.1)  # a standard deviation of 0.1: three standard errors of three seeds are 0.1732
+    before = seeds(record, apart)
+    for shift, right in ((0.17, True), (0.18, False), (-0.18, False)):
+        found = holds(parity(before, seeds(record, apart, shift), GOOD))
+        assert found["final validation loss"] is right
+        assert found[f"mean of the last {min(TINY.steps, 10)} steps"] is right
+
+
+def test_a_candidate_whose_runs_lie_far_apart_does_not_widen_its_own_bound(record):
+    before, now = seeds(record, (-0.01, 0.0, 0.01)), seeds(record, (-1.0, 0.3, 1.0))
+    assert holds(parity(before, now, GOOD))["final validation loss"] is False
+
+
+def test_runs_without_their_partner_are_refused(record):
+    with pytest.raises(RecordError, match="3 runs before and 2 now"):
+        parity(seeds(record, (0, 1, 2)), seeds(record, (0, 1)), GOOD)
+    other = seeds(record, (0, 1))[::-1]
+    assert parity(seeds(record, (0, 1)), other, GOOD).missing == "Losses are not compared: the runs differ in seed."
+
+
+def test_one_run_of_few_steps_has_no_spread_and_no_verdict_on_its_mean(record):
+    short = replace(record, train_loss=record.train_loss[:2])
+    assert holds(parity(short, short, GOOD))["final validation loss"] is None
+
+
+def test_speeds_of_several_runs_are_shown_with_their_spread(record):
+    report = parity(seeds(record, (0, 1, 2)), seeds(record, (0, 1, 2)), GOOD)
+    assert "1,100 (1,000 to 1,200)" in str(report)
 
 
 def test_runs_of_different_configurations_are_not_compared_by_their_losses(record):
