@@ -14,7 +14,16 @@
 #define __host__ __attribute__((host))
 #define __shared__ __attribute__((shared))
 #define __constant__ __attribute__((constant))
+// The second argument counts blocks of an SM in CUDA, and waves of a SIMD in HIP (amd_hip_runtime.h).
+#ifdef __HIP__
+#define __W2W_BOUNDS_1(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
+#define __W2W_BOUNDS_2(threads, waves) \
+  __attribute__((amdgpu_flat_work_group_size(1, threads), amdgpu_waves_per_eu(waves)))
+#define __W2W_BOUNDS(_1, _2, name, ...) name
+#define __launch_bounds__(...) __W2W_BOUNDS(__VA_ARGS__, __W2W_BOUNDS_2, __W2W_BOUNDS_1, )(__VA_ARGS__)
+#else
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#endif
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __W2W static __device__ __forceinline__
