@@ -1,0 +1,4 @@
+// The first n threads: each gets the value of the first lane of its warp or wavefront.
+__global__ void broadcast(const float *x, float *out, int n) {
+  if (threadIdx.x < n) out[threadIdx.x] = __shfl_sync(__activemask(), x[threadIdx.x], 0);
+}
