@@ -94,7 +94,6 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Errors": {
         "gpu_utils.errors": ("CompileFailed", "OutOfBounds", "UnknownFigure", "W2WError"),
-        "gpu_utils.model.records": ("RecordError",),
     },
 }
 """Group -> module -> the names that it gives to lessons and labs."""

@@ -50,8 +50,9 @@ from gpu_utils.lesson import GPT2, TARGETS, GPT2Config, learning_rate, parameter
 # | shared memory: 10, 26 | **36** | | | | | | | |
 #
 # What you have: `warpSize`, `threadIdx.x`, `blockDim.x`, `__shared__`, `__syncthreads()`, and
-# `__shfl_down_sync(mask, value, offset)`, which gives the `value` of the lane `offset` further on in the same wave, or
-# the lane's own where there is none.
+# `__shfl_down_sync(mask, value, offset)`, which gives the `value` of the lane `offset` further on. Past the end of the
+# wave it gives the lane its own; from a lane of the wave that is not there it gives nothing that you may rely on
+# (lesson, section 2). The mask must name the lanes that call: `__activemask()`.
 
 
 # %% 03.warp_reduce tags=["answer", "03.warp_reduce"]
@@ -166,18 +167,16 @@ check("03.lane_id")
 # ## 03.shared_budget: how deep may the pipeline be?
 #
 # A Triton matmul keeps tiles of A (`BLOCK_M` x `BLOCK_K`) and of B (`BLOCK_K` x `BLOCK_N`) in shared memory (LDS on
-# AMD). `num_stages` says how many iterations of its loop are in flight at a time. With the bytes of one tile of each,
+# AMD). `num_stages` says how many iterations of its loop are in flight at a time. The compiler (Triton 3.7.1) asks for
+# so many KiB with tiles of 64 x 64 and 64 x 128 in float16, that is 8 KiB for A and 16 KiB for B:
 #
-# $$a = \text{BLOCK\_M} \cdot \text{BLOCK\_K} \cdot \text{bytes} \qquad b = \text{BLOCK\_K} \cdot \text{BLOCK\_N} \cdot
-# \text{bytes}$$
+# | `num_stages` | 1 | 2 | 3 | 4 |
+# |---|---|---|---|---|
+# | `sm_90`, `sm_100` | 24 | 48 | 72 | 96 |
+# | `sm_80`, `sm_89` | 24 | 24 | 48 | 72 |
+# | every `gfx` | 16 | 24 | 48 | 72 |
 #
-# a block asks for so many bytes with $S$ stages (measured in the lesson with Triton 3.7.1):
-#
-# | | $S = 1$ | $S \ge 2$ |
-# |---|---|---|
-# | `sm_90`, `sm_100` | $a + b$ | $S\,(a + b)$ |
-# | `sm_80`, `sm_89` | $a + b$ | $(S - 1)(a + b)$ |
-# | every `gfx` | $\max(a, b)$ | $(S - 1)(a + b)$ |
+# Which tiles wait where? Section 4 of the lesson says it in words. Find the rule for any tile, then decide with it.
 #
 # **Write** `shared_budget(target, BLOCK_M, BLOCK_N, BLOCK_K, bytes_per_value) -> int`: the largest `num_stages` from 1
 # to 8 with which the kernel still loads on `target`, or 0 when it loads with none. `TARGETS[target]` has what you need:
@@ -190,7 +189,7 @@ check("03.lane_id")
 # depths in question here it never does. `BLOCK_M` is 64 or more in all cases.
 #
 # The check compiles a matmul for the target with the depth in question and with one more, and reads what the compiler
-# asks for. So the table is not taken on trust; its first run takes about ten seconds, later ones are fast.
+# asks for. Its first run takes about ten seconds, later ones are fast.
 # `hint("03.shared_budget")` gives three hints.
 
 
@@ -582,7 +581,7 @@ check("03.inline_asm")
 # | `tuned_gemms` | True when TunableOp's file of results is there and shall be used, without further tuning |
 # | `built_for` | targets that the installed GPU libraries were built for |
 #
-# Set what the facts of section 4 of the lesson set for such a node, and nothing that it has no use for: visibility,
+# Set what the facts of section 6 of the lesson set for such a node, and nothing that it has no use for: visibility,
 # RCCL's channels and streams on MI300X when several GPUs work together, TunableOp. Where the target is not in
 # `built_for`, let the GPU pass for the one of the same generation (all digits but the last two) that is there:
 # `HSA_OVERRIDE_GFX_VERSION` is written with dots, `"11.0.0"` for `gfx1100`.
@@ -644,7 +643,7 @@ check("03.launch_env")
 # after public threads (the solution names them). Each is what a collector of a cluster keeps: the first line names the
 # job that failed, and every other line has a time, the number of its job, and what the job wrote.
 #
-# Read them one at a time, as section 6 of the lesson does: the first error in time, who speaks, what was found and what
+# Read them one at a time, as section 8 of the lesson does: the first error in time, who speaks, what was found and what
 # was expected.
 
 # %% read a log

@@ -823,16 +823,9 @@ lesson.table({"compiled": str(deep), "resources": over} | loaded)
 # >
 # > - This message is Triton's own, from the moment when it loads a compiled kernel. Serving frameworks met it on
 # >   MI300X with tiles that were tuned on NVIDIA: `Required: 73728, Hardware limit: 65536`. (source:
-<<<<<<< HEAD
 # >   [vllm #17744](https://github.com/vllm-project/vllm/pull/17744))
-# > - `num_stages=0` used to switch AMD's pipeline on; since October 2024 0 and 1 mean none and 2 or more pipeline.
-# >   (source: [triton #4845](https://github.com/triton-lang/triton/pull/4845))
-=======
-# >   [vllm #17744](https://github.com/vllm-project/vllm/issues/17744),
-# >   [vllm #12498](https://github.com/vllm-project/vllm/issues/12498))
 # > - AMD's pipeliner once took `num_stages=0` for its default. Since October 2024 0 and 1 do not pipeline; right after
 # >   that change 0 ran into an assertion. (source: [triton #4845](https://github.com/triton-lang/triton/pull/4845))
->>>>>>> 61b79be (Lesson 03, second edition: three sittings, predictions with slots; absent lanes, masks, a lock in a wave, launch bounds, hipify's kin; parity in pairs)
 # > - AMD recommends `num_stages=2` for a kernel with one matrix product, and 1 for two fused products or none.
 # >   (source: [ROCm, workload optimization
 # >   guide](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html))
@@ -1278,6 +1271,8 @@ lesson.table(reads)
 # in the loop on both vendors; LLVM even turns it into an `or` with 0. Atomics on small floats differ, too: with Triton
 # 3.7.1 bfloat16 is a single instruction on few targets and elsewhere a loop that reads, adds and tries to swap.
 #
+# <details><summary>More traps of Triton and libraries on AMD, each with its report</summary>
+#
 # > **Facts: more traps of Triton and libraries on AMD**
 # >
 # > - A kernel of a state-space model stopped on AMD with the message about constraint `f`, and a serving framework,
@@ -1297,6 +1292,8 @@ lesson.table(reads)
 # > - hipBLASLt knows a list of chips; on others it says "unsupported architecture", and PyTorch falls back to hipBLAS.
 # >   (source: [hipBLASLt #1243](https://github.com/ROCm/hipBLASLt/issues/1243),
 # >   [pytorch #138067](https://github.com/pytorch/pytorch/issues/138067))
+#
+# </details>
 
 # %% [markdown] platform
 # ## 6. Platform and environment
@@ -1500,16 +1497,13 @@ lesson.table(seen)
 # on AMD silicon.)
 
 # %% the parity report
-from dataclasses import replace
-from unittest.mock import patch
-
-preset = lesson.TrainConfig.preset("cpu")
-small = replace(
-    preset,
-    model=replace(preset.model, n_embd=64, n_positions=64),
-    **{"seq_len": 64, "steps": 40, "warmup": 40, "max_lr": 3e-4, "eval_batches": 8},
-)
-configs = [replace(small, seed=seed) for seed in (1, 2, 3)]
+preset = vars(lesson.TrainConfig.preset("cpu"))
+model = lesson.GPT2Config(**vars(preset["model"]) | {"n_embd": 64, "n_positions": 64})
+short = {"seq_len": 64, "steps": 40, "warmup": 40, "max_lr": 3e-4, "eval_batches": 8}
+configs = [
+    lesson.TrainConfig(**preset | short | {"model": model, "seed": seed})
+    for seed in (1, 2, 3)
+]
 
 
 def runs(device=None):
@@ -1517,8 +1511,18 @@ def runs(device=None):
     return [lesson.train(one, device=device, progress=None).record for one in configs]
 
 
+def shown(report):
+    """The rows of a report as a table."""
+    rows = {}
+    for row in report.rows:
+        bound = row.bound.partition(" (")[0]
+        sides = {"before": row.before, "now": row.now, "apart": row.difference}
+        rows[row.what] = sides | {"bound": bound, "holds": row.holds}
+    return lesson.table(rows)
+
+
 before, here = runs("cpu"), runs()
-print(lesson.parity(before, here, lesson.agreement(config=small.model)))
+shown(lesson.parity(before, here, lesson.agreement(config=model)))
 
 # %% [markdown] predict the mask
 # On a CPU both columns agree to the last digit, as they should: one code path, one machine. What does the report say
@@ -1542,9 +1546,11 @@ def without_mask(q, k, v, **flags):
     return fused(q, k, v)
 
 
-with patch("torch.nn.functional.scaled_dot_product_attention", without_mask):
-    wrong = runs()
-    report = lesson.parity(before, wrong, lesson.agreement(config=small.model))
+torch.nn.functional.scaled_dot_product_attention = without_mask
+try:
+    report = lesson.parity(before, runs(), lesson.agreement(config=model))
+finally:
+    torch.nn.functional.scaled_dot_product_attention = fused
 holds = {row.what: row.holds for row in report.rows}
 guess.reveal(
     gradients=not holds["gradients of one batch"],
@@ -1552,7 +1558,7 @@ guess.reveal(
     future=not holds["seen of the future"],
     because="a curve shows what moves the loss; only the last asks about the mask.",
 )
-print(report)
+shown(report)
 
 # %% [markdown] the first step
 # The gradients agree, because float64 on the CPU ran the same wrong code: agreement with oneself. The losses are off by

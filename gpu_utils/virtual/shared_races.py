@@ -128,8 +128,12 @@ class _WatchedShared:
 
     def _complain(self, state: State, op: Op, wave: int, byte: int, kind: str, other: int, verb: str) -> None:
         who = "other waves have" if other == _SEVERAL else f"wave {other % state.waves_per_block} has"
+        if kind == "store" and verb == "written":
+            advice = "should each wave have a place of its own, or is a __syncthreads() missing?"
+        else:
+            advice = "waves run in any order, is a __syncthreads() missing?"
         raise Race(
             f"kernel {state.program.name}{source_of(op)}: {state.where(wave, 0)} {_DOES[kind]} offset "
             f"{byte % self.shared.stride} of shared memory (LDS), which {who} {verb}, and no barrier stands between "
-            f"them; waves run in any order, is a __syncthreads() missing? (`{op.text}`)"
+            f"them; {advice} (`{op.text}`)"
         )

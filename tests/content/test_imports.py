@@ -20,15 +20,9 @@ OFFERED = {"gpu_utils": {*gpu_utils.__all__, "lesson"}, "gpu_utils.lesson": set(
 AWAITED = {
     "FACTS",
     "bank_figure",
-    "choice",
     "compiler_notes",
-    "in_loops",
     "kernel_descriptor",
-    "lane_figure",
     "latency_figure",
-    "launch_cpp",
-    "mnemonics",
-    "stage_figure",
 }
 """Names that lessons are about to use: one that a lesson uses leaves this list."""
 

@@ -1,4 +1,4 @@
-"""What the prose of lesson 03 states is what its cells print, with the compilers of today."""
+"""What the prose of lesson 03 states is what its cells show, with the compilers of today."""
 
 from __future__ import annotations
 
@@ -13,59 +13,73 @@ LESSON = Path(__file__).parents[2] / "content/03_porting_to_rocm/lesson.py"
 STATED = {
     "imports": [],
     "read the kernel": [],
-    "the sum on three targets": ["gfx942   64 lanes: the sum is 128", "gfx1100  32 lanes: the sum is 256"],
-    "which elements reach the sum": ["gfx942   elements 0 to 63:  " + 32 * "■" + " " + 32 * "·"],
-    "both repairs": ["{'sm_80': 256, 'gfx942': 256, 'gfx1100': 256} of 256 elements"],
-    "the votes": [
-        "outliers_32.cu   gfx942   many [0]      first [-1]",
-        "outliers.cu      gfx942   many [3]      first [36]",
-    ],
+    "guess the sum": [],
+    "the sum on three targets": ["gfx942      64  128", "gfx1100     32  256"],
+    "which elements reach the sum": ["gfx942: 128 of 256 elements (0-31, 64-95, 128-159, 192-223)"],
+    "guess the repairs": [],
+    "both repairs": ["right  both"],
+    "guess the votes": [],
+    "the votes": ["outliers_32.cu, gfx942   [0]     [-1]", "outliers.cu, gfx942      [3]     [36]"],
+    "guess the prefix": [],
     "the prefix sums": [
-        "prefix_31.cu gfx942   out[30:36] = [31, 32, 1, 2, 3, 4]",
-        "prefix.cu    gfx942   out[30:36] = [31, 32, 33, 34, 35, 36]",
+        "prefix_31.cu, gfx942       31       32        1",
+        "prefix.cu, gfx942          31       32       33",
     ],
-    "eight and four": [
-        "warp_count_32.cu  gfx942   UninitialisedShared",
-        "warp_count_64.cu  sm_80    OutOfBounds",
-        "warp_count.cu     gfx942   right: True",
+    "guess the count": [],
+    "eight and four": ["partial[8] on gfx942  reads what nobody wrote", "partial[4] on sm_80   writes past the array"],
+    "guess the masks": [],
+    "three masks": [
+        "broadcast_all.cu     right  stops the kernel  stops the kernel",
+        "mask names lanes 0-63, but lanes 0-39 call",
+        "The mask must be a 64-bit integer",
     ],
-    "two refusals": ["gfx1100  C++ for gfx1100: line 3", "The mask must be a 64-bit integer"],
-    "the list of names": ["3421 entries in 8 lists", "cuda_fp8.h           is not"],
-    "run hipify": ["calls reported as unsupported: 0", "csrc/fp8.cuh           csrc/fp8.cuh             -"],
-    "run the guard": [
-        "guarded.cu      gfx942  [-1.0, -1.0, -1.0, -1.0]",
-        "guarded_both.cu gfx942  [1.0, 4.0, 9.0, 16.0]",
-    ],
+    "guess the absent": [],
+    "an absent lane": ["gfx942         36          0         41                          16"],
+    "guess the lock": [],
+    "who gets the lock": ["lock_each.cu      64  StepLimit  StepLimit", "lock_turns.cu     64  64         64"],
+    "guess the bounds": [],
+    "registers under bounds": ["(256, 8), sm_80          32", "(256, 8), gfx942         64"],
+    "the list of names": ["entries                   3,421", "different names           3,415"],
+    "guess hipify": [],
+    "run hipify": ["calls reported      0", "files changed       9"],
+    "what was translated": [],
+    "guess the launch": [],
+    "what was broken": ["nvtx3/roctracer/roctx.h"],
+    "guess the guard": [],
+    "run the guard": ["guarded.cu           4      -1", "guarded_both.cu      4       4"],
     "a matrix product": [],
-    "waves_per_eu": ["waves_per_eu=4: 128 VGPRs, 357 spilled; 8 of 32 waves (25%), limited by LDS"],
-    "default precision of dot": [
-        "gfx90a  default  relative error 2e-07",
-        "v_mfma_f32_32x32x4_xf32",
-        "gfx942  ieee     relative error 2e-07",
-    ],
-    "denormals in matrix instructions": ["gfx90a 0.00e+00   gfx942 3.05e-05", "gfx90a 0.00e+00   gfx942 2.47e-32"],
-    "denormals in exp2": [
-        "gfx942  allow_flush_denorm=False  exp(-90) = 8.2e-40   exp2(-130) = 0.0e+00   1e-39 / 2 = 5.0e-40",
-        "gfx942  allow_flush_denorm=True   exp(-90) = 0.0e+00",
-    ],
-    "one byte, two numbers": ["253 of 256 codes: exactly half", "[1.0, 240.0, 240.0, nan, nan, nan, nan]"],
-    "PTX for an AMD chip": ["stdout: 80 compiled\n", "constraint 'f'", "status: 1"],
-    "a fenced kernel": [
-        "sm_80   backend 'cuda'  prmt.b32   right: True",
-        "gfx942  backend 'hip'   v_perm_b32 right: True",
-    ],
-    "a wait that is missing": ["|  s_nop 0  |", "inline assembly: v_exp_f32 v1, v1  |  v_add_f32"],
-    "libdevice on both sides": ["197 functions for NVIDIA; 141 of them are missing for AMD", "no attribute 'fma_rn'"],
-    "atomics on three dtypes": ["gfx942     float32: add            float16: add CAS loop  bfloat16: add CAS loop"],
-    "a loop that waits": ["volatile load   gfx942   the loop loads nothing", "gfx942: waited, then wrote 7"],
+    "guess the stages": [],
+    "shared memory by stages": ["sm_90            128 KiB", "gfx942           96 KiB"],
+    "guess the waves": [],
+    "waves_per_eu": ["4    128      357  8 of 32 waves (25%), limited by LDS"],
+    "a product of two tiles": [],
+    "guess the precision": [],
+    "default precision of dot": ["gfx942, ieee", "xf32"],
+    "guess the bytes": [],
+    "one byte, two numbers": ["253 of 256 codes are exactly half"],
+    "guess the largest": [],
+    "the ends of the two formats": ["float8_e4m3fnuz  240  240  nan  nan  nan  nan        240"],
+    "guess the flavours": [],
+    "fp8 on every target": ["gfx942  float16 instructions", "gfx90a  float16 instructions"],
+    "the script": [],
+    "guess the end": [],
+    "PTX for an AMD chip": ["80 compiled", "constraint 'f'", "status  1"],
+    "a fenced kernel": ["sm_80   cuda     yes", "gfx942  hip      yes"],
+    "a loop that waits": [],
+    "guess the flag": [],
+    "what the loop reads": ["gfx942, volatile load     nothing", "gfx1100, volatile load    nothing"],
+    "guess the devices": [],
+    "two layers": ["HIP_VISIBLE_DEVICES=4,5      0", "HIP_VISIBLE_DEVICES=0,1      2"],
     "a described node": [],
-    "two layers": ["HIP_VISIBLE_DEVICES=4,5 gives []", "HIP_VISIBLE_DEVICES=0,1 gives [4, 5]"],
-    "ask the doctor": ["processes 0 to 3: no GPU", "WRONG: HSA_OVERRIDE_GFX_VERSION=11.0.0 on gfx942"],
-    "the order of clipping": ["clip -> unscale : norm 1.5e-05"],
+    "guess the faults": [],
+    "ask the doctor": ["NCCL_MIN_NCHANNELS", "processes 0 to 3: no GPU"],
+    "guess the norm": [],
+    "the order of clipping": ["clip then unscale  1.526e-05"],
     "the parity report": [],
+    "guess the mask": [],
     "a port that lost its mask": [],
 }
-"""Title of a cell -> parts of its output that the text around it relies on."""
+"""Title of a cell -> parts of what it shows that the text around it relies on."""
 
 
 @pytest.fixture(scope="module")
@@ -74,18 +88,20 @@ def outputs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("title", [title for title in STATED if STATED[title]])
-def test_a_cell_prints_what_the_text_says(outputs, title):
+def test_a_cell_shows_what_the_text_says(outputs, title):
     for part in STATED[title]:
         assert part in outputs[title], outputs[title]
 
 
 def test_one_code_path_on_one_machine_gives_the_same_losses(outputs):
-    assert "BROKEN" not in outputs["the parity report"]
+    verdicts = [line.split()[-1] for line in outputs["the parity report"].splitlines()[1:]]
+    assert verdicts.count("yes") == 6
+    assert "no" not in verdicts
 
 
-def test_a_lost_mask_shows_in_the_first_step_and_not_in_validation(outputs):
-    verdicts = {
-        line[:24].strip(): line.split()[-1] for line in outputs["a port that lost its mask"].splitlines() if line
-    }
-    assert verdicts["loss of the first step"] == "BROKEN"
-    assert verdicts["final validation loss"] == "holds"
+def test_a_lost_mask_is_found_by_a_property_and_by_no_curve(outputs):
+    """Nothing is said of the first loss: its bound is close, and the text to train on differs by Python."""
+    shown = outputs["a port that lost its mask"]
+    assert "gradients against float64           no" in shown
+    assert "validation loss                     no" in shown
+    assert "what a logit sees of a later token  yes" in shown

@@ -165,6 +165,8 @@ EXERCISE = Exercise(
         _case("float32: every value takes four bytes", "sm_90", 64, 128, 32, 4),
         _case("int8: every value takes one byte", "gfx942", 128, 128, 128, 1),
         _case("A and B fit one after the other and not side by side", "gfx942", 128, 128, 256),
+        _case("the statement's example", "gfx942", 64, 64, 256),
+        _case("the same tile on the H100", "sm_90", 64, 64, 256),
         _case("one operand alone is too large: no depth loads", "gfx942", 256, 64, 256),
     ),
     fresh=_fresh,
@@ -239,7 +241,7 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Write the bytes of one tile of A and one of B, then how many such pairs S stages keep in memory on each kind "
-        "of target. The lesson has the measured table: one row for sm_90, one for sm_80, one for AMD.",
+        "of target. One step from a stage to the next adds a pair: how many pairs are there with one stage?",
         "Pairs in memory: S on sm_90 and sm_100; max(1, S - 1) on sm_80 and sm_89; S - 1 on AMD from S = 2 on. With "
         "S = 1, AMD needs only the larger of the two tiles. The limit is TARGETS[target].shared_per_block, in bytes.",
         "Let needs(stages) return the bytes for one depth, choosing the rule by TARGETS[target].vendor and the name of "

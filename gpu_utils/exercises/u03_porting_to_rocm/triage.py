@@ -337,7 +337,7 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "By hand first, for each log: find the first error in time and who speaks (section 6 of the lesson). Write "
+        "By hand first, for each log: find the first error in time and who speaks (section 8 of the lesson). Write "
         "down one phrase that this failure leaves behind and no other one does. Then let the program find the line.",
         "Split every line into time, job and text. Keep the lines of the job that the first line names, and sort them: "
         "the time stands in front. The first of them that holds a sign decides. One sign needs a second look: a list "
