@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import http.client
 import importlib.util
 import json
 import os
@@ -127,7 +128,7 @@ def build_of(flavour: str, root: Path = ROOT) -> Flavour:
         try:
             with urllib.request.urlopen(f"{build.index}/torch/", timeout=INDEX_SECONDS) as page:
                 text = page.read().decode(errors="replace")
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, http.client.HTTPException) as problem:
             text = ""
             why = f"does not answer ({getattr(problem, 'reason', None) or problem})"
         else:
@@ -296,9 +297,12 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 def _run(number: str, step: Step, lock: int, log: Path) -> None:
-    """One step, with a line that says what it does: on a terminal it goes on counting, elsewhere it comes again."""
+    """One step: a line with its title, and below it how long it takes so far and what is done now.
+
+    On a terminal that second line is written anew each second, elsewhere there is another one now and then.
+    """
     root, started = log.parents[1], time.monotonic()
-    terminal = sys.stderr.isatty()
+    terminal, counting = sys.stderr.isatty(), False
     _say(f"{number} {step.title} ...")
     with log.open("ab") as output:
         begin = output.tell()
@@ -313,7 +317,8 @@ def _run(number: str, step: Step, lock: int, log: Path) -> None:
                         break
                     except subprocess.TimeoutExpired:
                         taken = f"{time.monotonic() - started:.0f} s"
-                        _say(f"{number} {taken} {_news(log, begin)}".rstrip(), over=terminal)
+                        _say(f"{number} {taken} {_news(log, begin)}".rstrip(), over=counting)
+                        counting = terminal
             except KeyboardInterrupt:
                 process.terminate()
                 raise
@@ -325,7 +330,7 @@ def _run(number: str, step: Step, lock: int, log: Path) -> None:
         raise SetupFailed(
             f"step {number} {step.title} failed (exit status {status}); {advice}. All that was printed: {log}"
         )
-    _say(f"{number} done in {time.monotonic() - started:.0f} s", over=terminal)
+    _say(f"{number} done in {time.monotonic() - started:.0f} s", over=counting)
 
 
 def _text(log: Path, begin: int) -> str:
