@@ -44,13 +44,9 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.virtual.cache": ("l2_traffic",),
     },
     "Rules on paper": {
-        "gpu_utils.analytic.access": ("bank_conflicts", "transactions"),
-        "gpu_utils.analytic.divergence": ("divergence",),
-        "gpu_utils.analytic.inference": ("MODELS", "largest_batch", "plan"),
-        "gpu_utils.analytic.occupancy": ("register_steps",),
+        "gpu_utils.analytic.inference": ("MODELS",),
         "gpu_utils.analytic.operators": ("gpt2_operators",),
         "gpu_utils.analytic.roofline": ("Point", "roofline"),
-        "gpu_utils.analytic.tiles": ("tile_traffic",),
         "gpu_utils.analytic.visibility": ("visible",),
     },
     "The language model": {
@@ -93,7 +89,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.exercises.u03_porting_to_rocm.triage_collect": ("public_logs",),
     },
     "Errors": {
-        "gpu_utils.errors": ("CompileFailed", "OutOfBounds", "UnknownFigure", "W2WError"),
+        "gpu_utils.errors": ("CompileFailed", "OutOfBounds", "W2WError"),
     },
 }
 """Group -> module -> the names that it gives to lessons and labs."""

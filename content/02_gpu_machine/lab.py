@@ -366,8 +366,8 @@ check("02.occupancy")
 #
 # **A small example.** 1 unit of `sm_80`, programs of 8 warps: 8 of them have 64 warps, all that a unit holds. If a lane
 # of your kernel takes 40 registers, 512 // 40 = 12 warps fit on a part, 48 on the unit, and 6 programs are right.
-# To see your registers: `resources(compile_for(kernel, ...))`, as in the lesson. `hint("02.sized_reduction")` gives
-# three hints.
+# The check says how many units your programs fill; `lesson.resources(compile_for(...))` of the lesson's section 5 says
+# how many registers they have. `hint("02.sized_reduction")` gives three hints.
 
 
 # %% 02.sized_reduction tags=["answer", "02.sized_reduction"]
@@ -449,7 +449,7 @@ def best_tile(
     tflops: float,
     tb_per_s: float,
 ) -> dict[str, int | str]:
-    """The tile that fits and moves fewest bytes, its bytes, and what bounds the product.
+    """The tile that fits and moves fewest bytes, its bytes, what bounds the product.
 
     >>> best_tile(4, 6, 5, [[1, 1], [2, 3], [400, 400]], tflops=16.0, tb_per_s=2.0)
     {'tile': 1, 'bytes': 248, 'bound': 'memory'}

@@ -10,9 +10,11 @@
 # virtual GPUs*. Nothing here has run on AMD silicon. The C++ kernels are compiled with clang from the optional extra
 # `hip` (`W2W_EXTRAS=hip ./w2w study`); without it they come from stored listings.
 #
-# **Three sittings** of about 20 minutes: one wave, one unit, the whole chip. Each ends with a stop, and the
-# lab's exercises say which section they need. Every figure of a chip is printed from the registry or stands in a box
-# with its source.
+# **Time**: three sittings: one wave (sections 1 to 3, 16 minutes), one unit (4 to 6, 17 minutes), the whole chip (7 to
+# 10, 16 minutes). That is for reading text and code at 200 words a minute and for running the cells on a CPU (half a
+# minute in all). Add the time that you think and play. Then lab 02.
+#
+# Every figure of a chip is printed from the registry or stands in a box with its source.
 
 # %% imports
 import torch
@@ -420,8 +422,10 @@ guess.reveal(
 lesson.table(sectors, first="load transactions")
 
 # %% [markdown] pairs explained
-# Half the traffic, and not one operation on values has changed: only who holds what. (If BLOCK is smaller than the
-# lanes of a block, Triton gives the same element to several lanes, and each of them loads it: traffic again.)
+# On `sm_80` half the traffic, and not one operation on values has changed: only who holds what. On `gfx942` nothing
+# changes, because LLVM saw that the two loads lie side by side and made one of them, a `buffer_load_dwordx2`. Do not
+# count on it: with a mask on the loads it does not, and there a pair in one lane is worth as much. (And if BLOCK is
+# smaller than the lanes of a block, Triton gives the same element to several lanes, and each of them loads it.)
 #
 # Draw any pattern you like. `lane if lane < 20 else None` switches lanes off; the sizes are those of each target.
 
@@ -492,17 +496,19 @@ strides = (1, 2, 3, 16, 32, 33)
 found = {f"stride {n}": conflicts([n * i for i in range(64)]) for n in strides}
 found["all read word 7"] = conflicts([7] * 64)
 guess.reveal(
-    **found["stride 32"],
+    sm_80=found["stride 32"]["sm_80"],
+    gfx942=found["stride 32"]["gfx942"],
+    gfx950=found["stride 32"]["gfx950"],
     because="all words of a group in one bank of 32; in two banks of 64.",
 )
 lesson.table(found, first="64 threads")
 
 # %% [markdown] banks explained
-# Odd strides are free: they share no factor with a power of two, so they visit every bank. Here are stride 32 and
-# stride 33 as they are served; a column is a bank, a number the lane that gets its word.
+# Odd strides are free: they share no factor with a power of two, so they visit every bank. Here is stride 2 as it is
+# served; a column is a bank, a row a cycle, a number the lane that gets its word.
 
 # %% banks drawn
-lesson.bank_figure("lane * 33", "sm_80", "gfx950")
+lesson.bank_figure("lane * 2", "sm_80", "gfx950")
 
 # %% [markdown] the transpose
 # ### The transpose: both rules in one kernel
@@ -596,12 +602,12 @@ lesson.table(
             "of a block, at most": t.shared_per_block,
             "granule": t.shared_granule,
             "taken by the system, a block": t.shared_reserved,
-            "block slots": t.blocks_per_unit if t.vendor == "nvidia" else "no limit",
+            "block slots": t.blocks_per_unit,
         }
         for name, t in ((name, lesson.TARGETS[name]) for name in names)
     },
     across=True,
-    note="gfx1100: of a WGP, two CUs",
+    note="gfx1100: of a WGP. Block slots of AMD are barriers, which never limit.",
 )
 
 # %% [markdown] a kernel to measure
@@ -697,7 +703,7 @@ guess.reveal(
     llvm="too high" if said > fits else "too low" if said < fits else "right",
     because=f"LLVM sees {notes['LDSByteSize']} bytes of LDS, the launch {deep.shared}.",
 )
-lesson.table({"LLVM: waves on a SIMD": said, "what fits": fits, **notes})
+lesson.table({"LLVM: waves on a SIMD": said, "what fits, with LDS": fits})
 
 # %% [markdown] llvm explained
 # Triton asks for LDS at launch, as *dynamic* memory, and the assembly does not know. So `; Occupancy` counts waves by
@@ -1140,40 +1146,34 @@ lesson.table(rows, first="tile")
 lesson.chip_figure("H100", "MI300X")
 
 # %% [markdown] predict l2
-# A product of 512 x 512 x 512 with tiles of 64: 8 readings of each matrix without a cache. Its grid is 8 x 8, the row
-# of tiles runs fastest: block 0 is row 0 of tiles, block 1 row 1, ..., block 8 row 0 again, one column further. So
-# die 0 gets row 0 of every column. Each L2 is large enough for all it is asked for.
+# A product of 512 x 512 x 512 with tiles of 64: 8 readings of each matrix without a cache. Its grid is 8 x 8, and the
+# row of tiles runs fastest: block 0 is row 0 of tiles, block 1 row 1, ..., block 8 row 0 again, one column further.
+# So die 0 gets row 0 of every column. Each L2 is large enough for all that it is asked for.
 
 # %% predict the l2
 guess = predict(
     "02.l2",
-    "How many readings from memory are left, each counted as all of a matrix?",
-    one=lesson.number("one L2: of A and B, on average"),
-    a=lesson.number("eight L2s: of A"),
-    b=lesson.number("eight L2s: of B"),
+    "How often are A and B read from memory, on average of the two matrices?",
+    one=lesson.number("one L2 for all"),
+    eight=lesson.number("eight L2s"),
 )
 
 # %% through the l2
 a, b, c = (torch.randn(512, 512).half() for _ in range(3))
-rows = {}
+readings = {}
 for target in BOTH:
     with virtual_gpu(target, l2=True) as gpu:
         blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
         matmul_kernel[(8, 8)](a, b, c, 512, 512, 512, **blocks)
     l2 = lesson.L2_OF_TARGET[target]
     read = lesson.l2_traffic(gpu.last, cache=l2.sizes).read_bytes
-    rows[l2.chip] = {
-        "L2s": l2.sizes.parts,
-        "readings on average": read / (a.nbytes + b.nbytes),
-    }
-eight = next(row["readings on average"] for row in rows.values() if row["L2s"] == 8)
+    readings[l2.sizes.parts] = read / (a.nbytes + b.nbytes)
 guess.reveal(
-    one=next(row["readings on average"] for row in rows.values() if row["L2s"] == 1),
-    a=1,
-    b=2 * eight - 1,
-    because="a die has one row of tiles: one strip of A; every column: all of B.",
+    one=readings[1],
+    eight=readings[8],
+    because="a die has one row of tiles, a strip of A; and every column, all of B.",
 )
-lesson.table(rows, first="chip")
+lesson.table(readings, first="number of L2s")
 
 # %% [markdown] l2 explained
 # One reading of A and eight of B: 4.5 on average. (The model takes the L2 of an A100 as one, though it has two
@@ -1244,7 +1244,7 @@ lesson.table({
 # >   4750](https://github.com/ROCm/legacy-rocm-build/issues/4750))
 #
 # Mistral-7B in bf16 has 14.5 GB of weights, and a sequence of 32,768 tokens takes 4.29 GB of cache. (Activations, 3
-# to 4 GB when a prompt is read, are left out here; `lesson.plan` counts them.)
+# to 4 GB when a prompt is read, are left out here; the explorer below counts them.)
 
 # %% predict fits
 guess = predict(

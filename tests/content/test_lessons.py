@@ -11,7 +11,7 @@ from gpu_utils.course.cells import Cell, parse_cells
 from gpu_utils.course.paths import course
 from gpu_utils.course.predictions import asked, sittings
 
-FIRST_EDITION = ("01", "02")
+FIRST_EDITION = ("01",)
 """Units whose lesson still asks with variables such as my_guess; a unit leaves this list with its second edition."""
 
 WIDEST = 88

@@ -1,5 +1,5 @@
-// Adds sums[0], sums[1] ... sums[blockDim.x - 1] up in sums[0]. The threads of a block are a power of two, 64 to 1024.
-// All threads call it, and all of them find the values that every thread has written before.
+// Adds sums[0], sums[1] ... sums[blockDim.x - 1] up in sums[0]. A block has 64 to 1024
+// threads, a power of two. All of them call it, and find what every thread has written.
 __device__ void fold(float *sums) {
   // BEGIN SOLUTION
   for (int step = blockDim.x / 2; step > 0; step /= 2) {

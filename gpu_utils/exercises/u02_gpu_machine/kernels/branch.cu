@@ -1,4 +1,4 @@
-// Each thread takes one of two paths, of 12 and of 6 instructions; which one is asked of memory.
+// Each thread takes one of two paths, of 12 and of 6 instructions; memory says which.
 extern "C" __global__ void branch(const int *takes, float *x) {
   float value = x[threadIdx.x];
   if (takes[threadIdx.x]) {
