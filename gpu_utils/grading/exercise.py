@@ -7,6 +7,7 @@ check may run the answer in another process.
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -52,9 +53,18 @@ class Case:
 class Example(Case):
     """A case whose parameters are the inputs themselves: a worked example that the learner has before their eyes.
 
-    >>> Example("the example of the docstring", x=torch.zeros(2, 3), banks=4).label
+    A tensor, or what holds one, is given as a function that makes it: answers are forked from a process in which torch
+    has done nothing yet.
+
+    >>> Example("the example of the docstring", x=lambda: torch.zeros(2, 3), banks=4).label
     'x of shape (2, 3), banks=4'
     """
+
+    @property
+    def inputs(self) -> Inputs:
+        """New ones at each call, which their user may change."""
+        made = {name: value() if callable(value) else value for name, value in self.params.items()}
+        return copy.deepcopy(made)
 
     @property
     def label(self) -> str:
@@ -64,7 +74,7 @@ class Example(Case):
 
         return ", ".join(
             f"{name} of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"{name}={short(value)}"
-            for name, value in self.params.items()
+            for name, value in self.inputs.items()
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import os
 import random
@@ -121,8 +120,7 @@ def draw(exercise: Exercise, seed: int) -> tuple[Drawn, ...]:
         generator = torch.Generator().manual_seed(_subseed(seed, exercise.id, str(index)) % 2**63)
         if fresh and index + 1 == len(cases):
             case = _once_more(exercise, drawn[-1], case, generator.clone_state())
-        given = isinstance(case, Example)
-        inputs = copy.deepcopy(dict(case.params)) if given else exercise.inputs(case, generator)
+        inputs = case.inputs if isinstance(case, Example) else exercise.inputs(case, generator)
         drawn.append(Drawn(case, fresh, inputs, *_expected(exercise, inputs)))
     return tuple(drawn)
 

@@ -49,7 +49,7 @@ def inputs_of(name, fresh=40):
     found, rng = exercise(name), random.Random(2)
     cases = [*found.cases, *(found.fresh(rng) for _ in range(fresh))]
     return [
-        dict(case.params) if isinstance(case, Example) else found.inputs(case, torch.Generator().manual_seed(index))
+        case.inputs if isinstance(case, Example) else found.inputs(case, torch.Generator().manual_seed(index))
         for index, case in enumerate(cases)
     ]
 

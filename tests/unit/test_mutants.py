@@ -199,7 +199,7 @@ def find_dying(exercise_id: str) -> Exercise:
 
 def test_an_example_is_a_case_with_the_inputs_that_it_gives():
     given = torch.tensor([1.0, 2.0])
-    exercise = Exercise(**{**vars(AFFINE), "cases": (Example("of the docstring", x=given), *AFFINE.cases)})
+    exercise = Exercise(**{**vars(AFFINE), "cases": (Example("of the docstring", x=lambda: given), *AFFINE.cases)})
     job = make_jobs(exercise, seed=1)[0]
     assert torch.equal(job.inputs["x"], given)
     assert job.inputs["x"] is not given

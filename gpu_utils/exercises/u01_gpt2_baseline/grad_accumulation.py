@@ -178,9 +178,9 @@ EXERCISE = Exercise(
         ),
         Example(
             "the example of the docstring",
-            weight=torch.zeros(2, 1),
-            x=torch.ones(3, 1, 1),
-            targets=torch.tensor([[0], [1], [-100]]),
+            weight=lambda: torch.zeros(2, 1),
+            x=lambda: torch.ones(3, 1, 1),
+            targets=lambda: torch.tensor([[0], [1], [-100]]),
             micro_batch=2,
         ),
         Case(

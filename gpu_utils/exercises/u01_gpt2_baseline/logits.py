@@ -153,8 +153,8 @@ EXERCISE = Exercise(
         Case("twelve blocks: 10 comes after 9", layers=12, heads=1, head_dim=4, vocab=19, batch=1, tokens=4),
         Example(
             "the example of the docstring",
-            tokens=torch.tensor([[0]]),
-            weights={
+            tokens=lambda: torch.tensor([[0]]),
+            weights=lambda: {
                 **{"wte.weight": torch.tensor([[1.0, 2.0]]), "wpe.weight": torch.tensor([[0.0, 1.0]])},
                 **{"ln_f.weight": torch.ones(2), "ln_f.bias": torch.zeros(2)},
             },

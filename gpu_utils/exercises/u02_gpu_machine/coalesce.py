@@ -172,7 +172,10 @@ EXERCISE = Exercise(
     tolerance=_tolerance,
     cases=(
         Example(
-            "the example of the statement", x=torch.tensor([[3.0, 4.0]]), cos=torch.zeros(1, 1), sin=torch.ones(1, 1)
+            "the example of the statement",
+            x=lambda: torch.tensor([[3.0, 4.0]]),
+            cos=lambda: torch.zeros(1, 1),
+            sin=lambda: torch.ones(1, 1),
         ),
         Case("GPT-2's head size, whole blocks: here every byte is counted", tokens=32, d=64),
         Case("many pairs to a row", tokens=8, d=768),
