@@ -12,6 +12,7 @@ from gpu_utils.lazy import lazily
 GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Predictions and results": {
         "gpu_utils.ui.bars": ("bars",),
+        "gpu_utils.ui.code": ("code",),
         "gpu_utils.ui.executed": ("executed",),
         "gpu_utils.ui.sitting": ("sitting",),
         "gpu_utils.ui.slots": ("choice", "number", "yes_no"),
@@ -52,24 +53,22 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "The language model": {
         "gpu_utils.model.corpus": ("load_corpus",),
         "gpu_utils.model.costs": (
-            "activation_bytes",
-            "flops_per_token",
             "kv_cache_bytes",
-            "matmul_params",
-            "param_count",
             "saved_bytes",
-            "state_bytes",
         ),
-        "gpu_utils.model.device": ("default_device",),
+        "gpu_utils.model.device": ("default_device", "device_peak", "training_dtype"),
         "gpu_utils.model.gpt2": (
             "GPT2",
+            "MLP",
+            "Block",
+            "SelfAttention",
             "GPT2Config",
             "causal_attention",
             "from_pretrained",
             "generate",
-            "load_transformers",
             "to_transformers",
         ),
+        "gpu_utils.model.profiling": ("operator_shares",),
         "gpu_utils.model.parity": ("agreement", "parity"),
         "gpu_utils.model.records": ("RunRecord", "latest_record", "load_record", "save_record"),
         "gpu_utils.model.training": (
@@ -78,8 +77,11 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "TrainConfig",
             "default_preset",
             "learning_rate",
+            "accumulated_step",
             "parameter_groups",
             "train",
+            "training_steps",
+            "trial",
         ),
     },
     "Material of the course": {

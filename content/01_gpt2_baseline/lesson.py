@@ -1,67 +1,31 @@
 # %% [markdown] top
 # # Lesson 01: GPT-2, trained and measured
 #
-# **Afterwards you can** write every part of GPT-2 from raw weights, count what it costs in parameters, FLOPs and bytes
-# before you run it, train it, and say which fraction of the hardware you used. The numbers you measure are saved:
-# every later unit makes a part of this model faster, smaller or portable, and unit 15 compares with today.
+# **Afterwards you can** say what each part of GPT-2 does and costs, count FLOPs and bytes before you run anything,
+# train the model, and say which fraction of the hardware you used and where the rest went. The numbers you measure are
+# saved: every later unit makes a part of this model faster, smaller or portable, and unit 15 compares with today.
 #
 # **You need** lesson 00 and PyTorch as you know it.
 #
-# **Time**: 45 minutes of reading. The cells take about a minute on a two-core CPU, where you train half a
-# million parameters. On a GPU of either vendor the same cells train the 124-million-parameter model.
-#
-# Some cells ask you to predict a number before you see it. Put your number in place of `None`. A wrong guess that you
-# committed to teaches more than a right answer that you read.
+# **Time**: three sittings of 9, 14 and 8 minutes, for reading text and code at 200 words a minute and for running the
+# cells on two idle CPU cores, where you train half a million parameters. Add the time that you think. On a GPU of either
+# vendor the same cells train the 124-million-parameter model.
 
 # %% imports
 import math
-import os
 import time
-
-os.environ["KINETO_LOG_LEVEL"] = "99"  # the profiler's own log is not for this page; torch reads it when it is loaded
 
 import matplotlib.pyplot as plt
 import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch.utils.flop_counter import FlopCounterMode
 
-from gpu_utils import CHIPS, compile_for, explore, listing, probe
-from gpu_utils.lesson import (
-    GPT2,
-    BlockFigure,
-    GPT2Config,
-    TrainConfig,
-    activation_bytes,
-    causal_attention,
-    default_device,
-    default_preset,
-    flops_per_token,
-    from_pretrained,
-    generate,
-    kv_cache_bytes,
-    latest_record,
-    load_corpus,
-    load_transformers,
-    matmul_params,
-    param_count,
-    resources,
-    save_record,
-    saved_bytes,
-    state_bytes,
-    train,
-)
+from gpu_utils import CHIPS, compile_for, explore, lesson, listing, predict, probe
 
-device = default_device()
-config = TrainConfig.preset(default_preset())
-print(probe())
-print(f"\nthis lesson trains the preset {default_preset()!r} here")
-
-
-def reveal(what, guess, truth):
-    print(f"{what}: you said {guess}, it is {truth}")
-
+device = lesson.default_device()
+config = lesson.TrainConfig.preset(lesson.default_preset())
+probe()
 
 # %% [markdown] corpus
 # ## 1. The text
@@ -73,13 +37,19 @@ def reveal(what, guess, truth):
 # Then it joins the most frequent neighbouring pair into a new token, again and again, until the vocabulary is full.
 
 # %% look at the corpus
-corpus = load_corpus(config.corpus)
-tokens = len(corpus.train)
-print(f"{corpus.files} files; {corpus.train_bytes:,} bytes to train on, in {tokens:,} tokens")
-print(f"{corpus.train_bytes / tokens:.2f} bytes a token")
-
+corpus = lesson.load_corpus(config.corpus)
 line = "    def __init__(self, name, value=None):"
 print([corpus.tokenizer.decode([token]) for token in corpus.tokenizer.encode(line).ids])
+lesson.table(
+    {
+        "files": corpus.files,
+        "bytes to train on": corpus.train_bytes,
+        "tokens to train on": len(corpus.train),
+        "bytes a token": corpus.train_bytes / len(corpus.train),
+        "vocabulary V": config.corpus.vocab_size,
+        "ln V, nats per token": math.log(config.corpus.vocab_size),
+    }
+)
 
 # %% [markdown] a line to beat
 # ### A line to beat
@@ -87,21 +57,26 @@ print([corpus.tokenizer.decode([token]) for token in corpus.tokenizer.encode(lin
 # The loss is cross-entropy in **nats per token**: $-\ln p$ of the token that really came next, averaged. Two models
 # need no training at all:
 #
-# - one that finds all $V$ tokens equally likely has loss $\ln V$;
+# - one that finds all $V$ tokens equally likely has loss $\ln V$, printed above;
 # - one that knows how often each token occurs, and looks at nothing else, has the **unigram entropy**
 #   $-\sum_t p_t \ln p_t$ as its loss.
 #
 # A model with a loss below the second line must have learned to use its context.
-#
-# **Predict**: how far below $\ln V$ is the unigram entropy?
 
 # %% predict the unigram entropy
-my_unigram_entropy = None  # nats per token
+guess = predict(
+    "01.unigram",
+    "Text is full of frequent tokens. What is the unigram entropy of this corpus?",
+    entropy=lesson.number("unigram entropy", unit="nats per token", factor=1.1),
+)
 
 # %% the unigram entropy
-print(f"uniform guess: ln {config.corpus.vocab_size} = {math.log(config.corpus.vocab_size):.2f} nats per token")
-reveal("unigram entropy", my_unigram_entropy, f"{corpus.unigram_entropy:.2f} nats per token")
-print(f"in bits per byte of text: {corpus.bits_per_byte(corpus.unigram_entropy):.2f}")
+bits = corpus.bits_per_byte(corpus.unigram_entropy)
+guess.reveal(
+    entropy=corpus.unigram_entropy,
+    because="knowing which tokens are frequent is worth what it lies below ln V; all "
+    f"the rest must come from context. It is {bits:.2f} bits per byte of text.",
+)
 
 # %% [markdown] bits per byte
 # Nats per token cannot be compared between tokenizers: longer tokens are harder to guess, and there are fewer of
@@ -116,117 +91,169 @@ print(f"in bits per byte of text: {corpus.bits_per_byte(corpus.unigram_entropy):
 #
 # ### Attention
 #
-# With $d$ the width and $H$ heads of $D = d / H$ channels, one linear layer makes $q$, $k$ and $v$ side by side. Each
-# head compares every query with the keys up to its own position and averages the values:
+# With $d$ the width and $H$ heads of $D = d / H$ channels, one linear layer makes $q$, $k$ and $v$ side by side: first
+# all of $q$, then all of $k$, then all of $v$. Each head compares every query with the keys up to its own position and
+# averages the values:
 #
 # $$ \text{out} = \operatorname{softmax}\!\left(\frac{q k^\top}{\sqrt{D}} + \text{mask}\right) v $$
 #
-# The mask is $-\infty$ above the diagonal. $e^{-\infty} = 0$, so a future token gets weight exactly zero.
+# A score sums $D$ products of numbers of size 1, so its standard deviation is $\sqrt D$: that is divided out. The mask
+# is $-\infty$ above the diagonal. $e^{-\infty} = 0$, so a future token gets weight exactly zero. The diagonal itself
+# stays: a row of which everything is hidden would be a softmax over nothing, and NaN.
 #
-# **Predict**: all queries are zero, so all scores are equal. The values are 0, 10, 20, 30. What comes out at the last
-# position? And at the first?
+# The next cell makes four tokens. All queries are zero, so all scores are equal. The values are 0, 10, 20 and 30.
 
 # %% predict an average
-my_first, my_last = None, None
+guess = predict(
+    "01.average",
+    "What comes out of causal attention at the first position, and at the last?",
+    first=lesson.number(),
+    last=lesson.number(),
+)
 
 # %% attention by hand
 q = torch.zeros(1, 1, 4, 1)  # (batch, heads, T, D)
 k = torch.randn(1, 1, 4, 1)
 v = torch.tensor([0.0, 10.0, 20.0, 30.0]).view(1, 1, 4, 1)
-first, *_, last = causal_attention(q, k, v, "explicit").flatten().tolist()
-reveal("first", my_first, first)
-reveal("last", my_last, last)
+outputs = lesson.causal_attention(q, k, v, "explicit").flatten()
+guess.reveal(
+    first=outputs[0],
+    last=outputs[3],
+    because="equal scores are equal weights: position i averages the values 0 to i.",
+)
 
 # %% [markdown] two ways to attend
 # There are two ways to compute it. The **explicit** one writes the $T \times T$ scores of every head to memory, reads
 # them back for the softmax and again for the product with $v$. The **fused** one is a single kernel that works tile by
-# tile and never writes them. They are the same function, up to rounding. You write the first in the lab
-# (`01.attention`) and the second as a Triton kernel in unit 06.
+# tile and never writes them. You write the first in the lab (`01.attention`) and the second as a Triton kernel in
+# unit 06.
 
 # %% the same function
 q, k, v = torch.randn(3, 2, 12, 256, 64, device=device).unbind()
-explicit, fused = causal_attention(q, k, v, "explicit"), causal_attention(q, k, v, "sdpa")
-print(f"largest difference: {(explicit - fused).abs().max():.1e}")
+explicit = lesson.causal_attention(q, k, v, "explicit")
+fused = lesson.causal_attention(q, k, v, "sdpa")
 scores = q.shape[0] * q.shape[1] * q.shape[2] ** 2 * q.element_size()
-print(f"bytes of scores that only the explicit one writes: {scores:,}; bytes of its result: {fused.nbytes:,}")
+lesson.table(
+    {
+        "largest difference": (explicit - fused).abs().max(),
+        "bytes of the result": fused.nbytes,
+        "bytes of scores that only the explicit one writes": scores,
+    }
+)
 
 # %% [markdown] block
 # ### The block
 #
-# The MLP widens to $4d$, applies GELU and comes back. GPT-2 uses the tanh form:
+# The **MLP** widens to $4d$, applies GELU and comes back. GPT-2 uses the tanh form:
 #
 # $$ \operatorname{GELU}(x) \approx
 # \tfrac{x}{2}\left(1 + \tanh\!\left(\sqrt{2/\pi}\,(x + 0.044715\,x^3)\right)\right) $$
 #
 # Both halves of a block are **pre-norm**: the norm stands at the entry of the branch, and the stream that passes by
-# is never normed. First $x \leftarrow x + \text{attention}(\text{norm}(x))$, then
-# $x \leftarrow x + \text{MLP}(\text{norm}(x))$. The gradient has an open road through all the sums.
+# is never normed. A layer norm takes one token's $d$ channels, subtracts their mean and divides by the root of their
+# variance plus $10^{-5}$; then it scales by a learned gain and adds a learned bias.
 #
 # The figure shows one block of the 124M model. "Values kept" is what forward leaves behind for backward, with explicit
 # attention.
 
 # %% figure of a block
-BlockFigure(GPT2Config.preset("gpt2"), seq_len=1024)
+lesson.BlockFigure(lesson.GPT2Config.preset("gpt2"), seq_len=1024)
+
+# %% [markdown] the code
+# ### All of it
+#
+# This is the model that you will train. `how` chooses explicit or fused attention, the cache is for section 7. In the
+# lab you write the same from raw tensors, with the scores in memory.
+
+# %% the model
+lesson.code(
+    lesson.SelfAttention, lesson.MLP, lesson.Block, lesson.GPT2.forward, lesson.GPT2.loss
+)
 
 # %% [markdown] initial weights
-# ### Initial weights
+# ### The first weights
 #
 # All matrices start as normal numbers with standard deviation 0.02, biases at 0, norms at 1. One detail matters: each
-# of the $2L$ branches adds to the same stream. If every branch adds something of variance $s^2$, the sum grows like
-# $2L s^2$. GPT-2 scales the last matrix of each branch (the two `c_proj`) by $1/\sqrt{2L}$, and the sum stays near
-# $s^2$ however deep the model is.
+# of the $2L$ branches adds to the same stream. If every branch adds something independent of variance $s^2$, the sum
+# has variance $2L s^2$. GPT-2 scales the last matrix of each branch (the two `c_proj`) by $1/\sqrt{2L}$, and the sum
+# stays near $s^2$ however deep the model is.
 #
-# **Predict**: 24 layers, without that scaling. By about what factor is what the branches add larger?
+# The next cell builds a model of $L = 24$ layers, $d = 128$, $H = 4$, once with that scaling and once without.
 
 # %% predict the growth
-my_growth = None
+guess = predict(
+    "01.growth",
+    "Without the scaling, by what factor is what all branches add together larger?",
+    growth=lesson.number("factor", factor=1.2),
+)
 
 
 # %% how the stream grows
-def added_by_the_branches(scaled):
+@torch.no_grad()
+def sizes(scaled):
+    """Standard deviations: of the last branches, of the sum of all, of a sequence's mean."""
     torch.manual_seed(0)
-    model = GPT2(GPT2Config(vocab_size=256, n_positions=64, n_embd=128, n_layer=24, n_head=4))
+    model = lesson.GPT2(lesson.GPT2Config(256, 64, n_embd=128, n_layer=24, n_head=4))
     if not scaled:
         for name, weight in model.named_parameters():
             if name.endswith("c_proj.weight"):
-                weight.data *= math.sqrt(2 * 24)
-    text = torch.randint(256, (8, 64))
-    with torch.no_grad():
-        x = start = model.wte(text) + model.wpe.weight
-        for block in model.h:
-            x = block(x)
-    return (x - start).std().item()
+                weight *= math.sqrt(2 * 24)
+    x = start = model.wte(torch.randint(256, (8, 64))) + model.wpe.weight
+    for block in model.h:
+        attended = block.attn(block.ln_1(x))
+        widened = block.mlp(block.ln_2(x + attended))
+        x = x + attended + widened
+    found = {"last MLP branch": widened, "last attention branch": attended}
+    found |= {"all branches together": x - start}
+    found |= {"what the positions of a sequence share": x.mean(dim=1)}
+    return {name: value.std().item() for name, value in found.items()}
 
 
-plain, scaled = added_by_the_branches(False), added_by_the_branches(True)
-reveal("growth", my_growth, f"{plain / scaled:.1f} ({plain:.3f} against {scaled:.3f}); sqrt(48) is {math.sqrt(48):.1f}")
+plain, scaled = sizes(scaled=False), sizes(scaled=True)
+ratio = {name: plain[name] / scaled[name] for name in plain}
+guess.reveal(
+    growth=ratio["all branches together"],
+    because=f"the rule gives the root of 48, {math.sqrt(48):.1f}. The MLP comes near it; "
+    "attention grows more, and the table shows why.",
+)
+lesson.table({"unscaled": plain, "scaled": scaled, "ratio": ratio}, across=True)
+
+# %% [markdown] why more than the root
+# The MLP branch grew by little more than $\sqrt{48} = 6.9$. The attention branch grew twice as much: it *averages* over
+# positions, and an average keeps what the positions share and cancels the rest. In the unscaled model they share far
+# more (last row: it grew fifteenfold, the whole stream eightfold), because each layer adds an average, which the next
+# layer finds in every position. So the branches are not independent, and the sum grows more than the rule says.
 
 # %% [markdown] the real thing
 # ### Is it the real GPT-2?
 #
-# An implementation is right when it agrees with the reference on the reference's own weights. Below, `transformers`
-# makes a 124M model with random weights, and ours takes them over. Its linear layers hold matrices as (in, out), a
-# heritage of TensorFlow; ours hold (out, in) like `nn.Linear`: four kinds of matrices are transposed on the way.
-#
-# **Predict**: the logits differ by rounding only. In float32, of what order of magnitude is the largest difference:
-# `1e-3`, `1e-6` or `1e-9`?
+# An implementation is right when it agrees with the reference on the reference's own weights. Below, `transformers`'
+# `GPT2LMHeadModel` gets the weights of ours: full width, 12 heads, 50,257 tokens, two of the twelve layers to save your
+# time. Its linear layers hold matrices as (in, out), a heritage of TensorFlow; ours hold (out, in) like `nn.Linear`:
+# four kinds of matrices are transposed on the way. Both compute in float32, whose roundings are of relative size $6
+# \cdot 10^{-8}$, and a logit is a sum of 768 products.
 
 # %% predict the difference
-my_difference = None
+guess = predict(
+    "01.agreement",
+    "The logits differ by rounding only. How large is the largest of 3.2 million "
+    "differences?",
+    difference=lesson.choice("about 1e-3", "about 1e-6", "about 1e-9"),
+)
 
 # %% against transformers
-import transformers
-
-transformers.logging.set_verbosity_error()
-torch.manual_seed(0)
-theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
-ours = load_transformers(theirs)
+ours = lesson.GPT2(lesson.GPT2Config(50257, 1024, n_embd=768, n_layer=2, n_head=12))
+theirs = lesson.to_transformers(ours)
 text = torch.randint(50257, (1, 64))
 with torch.no_grad():
     difference = (ours(text) - theirs(text).logits).abs().max().item()
-reveal("largest difference of 64 x 50257 logits", my_difference, f"{difference:.1e}")
-print(f"parameters: {sum(p.numel() for p in ours.parameters()):,}")
-del theirs, ours
+exponent = round(math.log10(difference) / 3) * 3
+guess.reveal(
+    difference=f"about 1e{exponent}",
+    because=f"it is {difference:.1e}: some roundings of logits near 1, and no more. A "
+    "wrong epsilon or the other GELU would show as 1e-3.",
+)
+del ours, theirs
 
 # %% [markdown] published weights
 # With a route to the model hub, or the weights in the cache of `transformers`, the published GPT-2 loads the same way
@@ -236,57 +263,94 @@ del theirs, ours
 LOAD_PUBLISHED_WEIGHTS = False
 
 if LOAD_PUBLISHED_WEIGHTS:
-    published = from_pretrained("gpt2").to(device)
-    tokenizer = transformers.AutoTokenizer.from_pretrained("gpt2")
-    prompt = tokenizer("A graphics processor is", return_tensors="pt").input_ids.to(device)
-    print(tokenizer.decode(generate(published, prompt, 40, temperature=0.8, top_k=40)[0]))
+    import transformers
+
+    published = lesson.from_pretrained("gpt2").to(device)
+    words = transformers.AutoTokenizer.from_pretrained("gpt2")
+    prompt = words("A graphics processor is", return_tensors="pt").input_ids.to(device)
+    out = lesson.generate(published, prompt, 40, temperature=0.8, top_k=40)
+    print(words.decode(out[0]))
+
+# %% [markdown] stop one
+# ### Stop here
+#
+# You have the model: five parts, one stream, and a reference that it agrees with. Next you count what it costs, train
+# it, and measure how much of the machine that used.
+
+# %% end of the first sitting
+lesson.sitting("01", 1)
 
 # %% [markdown] count
 # ## 3. Count before you measure
 #
+# Two models are counted here: GPT-2 124M as published, and the one that this machine trains in section 4.
+
+# %% the two models
+big, mine = lesson.GPT2Config.preset("gpt2"), config.model
+shapes = {
+    name: {"L": c.n_layer, "d": c.n_embd, "H": c.n_head, "V": c.vocab_size, "T": T}
+    for name, c, T in (
+        ("GPT-2 124M", big, 1024),
+        ("trained here", mine, config.seq_len),
+    )
+}
+lesson.table(shapes, first="model", note=f"a batch here: {config.batch} sequences")
+
+# %% [markdown] parameters
 # ### Parameters
 #
-# Per block: $3d^2 + 3d$ and $d^2 + d$ in attention, $4d^2 + 4d$ and $4d^2 + d$ in the MLP, $4d$ in two norms. Together
-# $12d^2 + 13d$. Around the blocks: $Vd$ for tokens, $n_{pos}\,d$ for positions, $2d$ for the last norm. The tied output
-# costs nothing.
-#
+# Nothing has to be allocated to be counted: on the device `meta` tensors have shapes and no numbers.
+
+# %% where the parameters are
+with torch.device("meta"):
+    model = lesson.GPT2(big, attention="explicit")
+held = {"token embedding, which is the output": model.wte.weight.numel()}
+held["positions"] = model.wpe.weight.numel()
+held["matrices of the blocks"] = sum(p.numel() for p in model.h.parameters() if p.dim() == 2)
+held["biases and norms"] = sum(p.numel() for p in model.parameters() if p.dim() == 1)
+held["all"] = sum(p.numel() for p in model.parameters())
+lesson.table(held, note="GPT-2 124M")
+
+# %% [markdown] flops
 # ### FLOPs
 #
-# A matrix with $n$ entries does $2n$ FLOPs per token: a multiplication and an addition each. Backward does twice as
-# much, because it needs the gradient of the input and that of the matrix. So training costs $6N$ per token, where $N$
-# counts the parameters that multiply activations: $12Ld^2 + Vd$. Attention multiplies activations with each
-# other: $q k^\top$ and the product with $v$ cost $4Td$ per token and layer, three times that with backward:
+# A multiplication and an addition are two FLOPs. A matrix with $n$ entries multiplies a vector with $2n$ of them.
+# Backward does twice as much as forward: it needs the gradient of the product's input and that of the matrix. The
+# matrices of the blocks multiply, and the token embedding does, as the output; looking a token up is free.
 #
-# $$ \text{FLOPs per token} = 6\,(12Ld^2 + Vd) + 12LTd $$
-#
-# This counts the whole $T \times T$ square, also where a kernel skips the masked half. That is the usual convention
-# (PaLM, appendix B), and it makes the count a property of the model and not of the kernel.
-#
-# **Predict**: which share of GPT-2's training FLOPs at $T = 1024$ is the attention term?
+# Attention multiplies activations with each other: for one token and layer, $q k^\top$ takes $T$ products of $d$
+# numbers in all heads together, and the sum over $v$ as much again. This counts the whole $T \times T$ square, also
+# where a kernel skips the masked half. That is the usual convention
+# ([PaLM](https://arxiv.org/abs/2204.02311), appendix B), and it makes the count a property of the model and not of the
+# kernel.
 
 # %% predict the share of attention
-my_attention_share = None  # 0 to 1
+guess = predict(
+    "01.share",
+    "Which share of GPT-2's FLOPs is attention's two products, at T = 1024?",
+    share=lesson.number("share, 0 to 1", factor=1.25),
+)
 
-# %% counts of the 124M model
-big = GPT2Config.preset("gpt2")
-total = flops_per_token(big, 1024)
-share = 1 - 6 * matmul_params(big) / total
-print(f"parameters       {param_count(big):>15,}")
-print(f"of them multiply {matmul_params(big):>15,}")
-print(f"FLOPs per token  {total:>15,}")
-reveal("share of the attention term", my_attention_share, f"{share:.3f}")
-
-# %% [markdown] check the count
-# A formula is worth what a check of it is worth. PyTorch can count the FLOPs of every operator it really runs. The
-# explicit attention is used here because the counter does not know every fused kernel.
-
-# %% formula against count
-small = GPT2Config.preset("cpu")
-model = GPT2(small, attention="explicit")
-text = torch.randint(small.vocab_size, (4, small.n_positions))
-with FlopCounterMode(display=False) as counter:
-    model.loss(text, text).backward()
-print(f"formula {flops_per_token(small):,} FLOPs per token, counted {counter.get_total_flops() // text.numel():,}")
+# %% torch counts
+with torch.device("meta"):
+    text = torch.zeros(1, 1024, dtype=torch.int64)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        model.loss(text, text).backward()
+counted = counter.get_flop_counts()["Global"]
+flops_per_token = counter.get_total_flops() // text.numel()
+of_attention = counted[torch.ops.aten.bmm] / text.numel()
+guess.reveal(
+    share=of_attention / flops_per_token,
+    because="at this length the matrices with weights are most of the work. Attention's "
+    "share grows with T; the lab asks from where on it leads.",
+)
+lesson.table(
+    {
+        "FLOPs to train on one token": flops_per_token,
+        "of them attention's two products": of_attention,
+    }
+)
 
 # %% [markdown] claim and fact
 # > **Claim and fact: "a 671-billion-parameter model"**
@@ -295,9 +359,9 @@ print(f"formula {flops_per_token(small):,} FLOPs per token, counted {counter.get
 # >   parameters cost.
 # > - **What the report says.** 671B parameters in all, 37B *active* for a token: of 256 routed experts in a layer, a
 # >   token visits 8, and one shared expert. (source: [DeepSeek-V3 report](https://arxiv.org/abs/2412.19437))
-# > - **What you have just verified.** FLOPs follow the parameters that multiply *this* token. By $6N$ that is about
-# >   $6 \cdot 37 \cdot 10^9 = 222$ GFLOP per token for training, plus attention, and not 4,026. Memory follows all
-# >   671B. (measured: the formula that the cells above check)
+# > - FLOPs follow the parameters that multiply *this* token: 2 a parameter forward and 4 backward, so about $6 \cdot
+# >   37 \cdot 10^9 = 222$ GFLOP per token for training, plus attention, and not 4,026. Memory follows all 671B.
+# >   (source: the two counts of the report, times 6)
 # > - Two different numbers, two different bottlenecks: a later unit builds the experts, another one spreads them over
 # >   ranks.
 
@@ -305,66 +369,70 @@ print(f"formula {flops_per_token(small):,} FLOPs per token, counted {counter.get
 # ### Bytes
 #
 # Training keeps four things in memory. Three depend on the model only: weights, gradients, and AdamW's two moments. In
-# float32 that is $4 + 4 + 8 = 16$ bytes a parameter. The fourth depends on the batch: **activations**, everything
-# that forward must keep for backward. From the figure above, per block: 16 values per token and channel, and with
-# explicit attention one probability per head and pair of tokens. Then the two ends: the input of the last norm and
-# of the output matrix, and the log-probabilities (float32):
+# float32 that is $4 + 4 + 8 = 16$ bytes a parameter, 1.99 GB for GPT-2. The fourth depends on the batch:
+# **activations**, everything that forward must keep for backward. The rule: an operation keeps what its own backward
+# needs. A product needs its operands, a softmax its result, a GELU its input; a sum needs nothing.
 #
-# $$ \text{bytes} = b\,\big(L\,(16\,BTd + BHT^2) + 2BTd\big) + 4BTV $$
+# Look at the figure of the block again. Its column "values kept" adds up, for one token, to $16 d$ **channels**, which
+# have nothing to do with $T$, and with explicit attention to $H T$ **probabilities**. The next cell measures both for
+# one layer of $d = 128$ and $H = 4$: autograd hands every tensor that it keeps to a hook, and we add up their bytes. It
+# changes one thing, the length.
+
+# %% predict the tie
+guess = predict(
+    "01.tie",
+    "From which T on do the probabilities of that layer weigh more than its channels?",
+    length=lesson.number("T", factor=1.1),
+)
+
+
+# %% what autograd keeps
+def kept(T, how):
+    layer = lesson.Block(lesson.GPT2Config(64, 1024, 128, 1, 4), 0, how)
+    x = torch.zeros(1, T, 128, requires_grad=True)
+    return lesson.saved_bytes(layer, lambda: layer(x))
+
+
+rows = {}
+for T in (128, 256, 512, 1024):
+    rows[T] = {"channels": kept(T, "sdpa"), "probabilities": kept(T, "explicit")}
+    rows[T]["probabilities"] -= rows[T]["channels"]
+    rows[T]["ratio"] = rows[T]["probabilities"] / rows[T]["channels"]
+guess.reveal(
+    length=1024 / rows[1024]["ratio"],
+    because="16 d = H T gives T = 16 d / H, here 512: channels grow with T, "
+    "probabilities with its square.",
+)
+lesson.table(rows, first="T", note="bytes kept by one layer, measured")
+
+# %% [markdown] a tie
+# The measured crossing is not exactly 512: the hook also sees the mask, and two statistics a token that a norm keeps.
 #
-# with $b$ bytes a value. **Predict**: the 124M model in bfloat16, 8 sequences of 1024 tokens. Which part is largest
-# with explicit attention: weights with gradients and moments, the channels (16 BTd), the scores (BHT²), or the
-# log-probabilities?
-
-# %% predict the largest part
-my_largest = None  # "state", "channels", "scores" or "log-probabilities"
-
-# %% memory of the 124M model, counted
-B, T = 8, 1024
-gib = 2**30
-with_scores = activation_bytes(big, B, T, bytes_per_value=2)
-without = activation_bytes(big, B, T, bytes_per_value=2, scores=False)
-log_probabilities = 4 * B * T * big.vocab_size
-parts = {
-    "state": sum(state_bytes(big).values()),
-    "channels": without - log_probabilities,
-    "scores": with_scores - without,
-    "log-probabilities": log_probabilities,
-}
-for name, size in parts.items():
-    print(f"{name:<18}{size / gib:6.2f} GiB")
-reveal("largest", my_largest, max(parts, key=parts.get))
-
-# %% [markdown] check the bytes
-# Again the check: autograd hands every tensor that it keeps to a hook, and we add up their bytes. Statistics of the
-# norms and the mask are not in the formula; they are the difference. This counts the same on every device.
-
-# %% formula against autograd
-for how in ("explicit", "sdpa"):
-    model = GPT2(small, attention=how)
-    kept = saved_bytes(model, lambda model=model: model.loss(text, text))
-    counted = activation_bytes(small, *text.shape, scores=how == "explicit")
-    print(f"{how:<9} counted {counted:,} bytes, kept {kept:,}: {kept / counted - 1:+.1%}")
+# For GPT-2 124M, $16 \cdot 768 / 12 = 1024$: at its own length the two parts tie, $16 B T d = B H T^2$. Below it the
+# linear layers and GELU fill the memory, above it the probabilities do, and at 4,096 tokens these are four fifths. So
+# a fused kernel, which never keeps them, halves what a block of GPT-2 keeps, and does far more for longer texts. In the
+# lab you decide which batch fits into 80 GB.
 
 # %% [markdown] what it means on two chips
 # ### What the counts say about two chips
 #
 # Nothing has been trained yet, and the counts already bound what hardware can do. A chip's **peak** bounds tokens per
-# second: peak FLOP/s over FLOPs per token. Its **memory** bounds the batch. Its **bandwidth** bounds the optimizer
-# step, which does almost no arithmetic: it reads weights, gradients and two moments and writes weights and moments,
-# 28 bytes a parameter in float32.
+# second: peak FLOP/s over FLOPs per token. Its **bandwidth** bounds the optimizer step, which does almost no
+# arithmetic: it reads weights, gradients and two moments and writes weights and moments, seven numbers of 4 bytes a
+# parameter.
 
 # %% the bounds on both vendors
+bounds = {}
 for name in ("H100", "MI300X"):
     chip = CHIPS[name]
-    bound = chip.peak("bf16") * 1e12 / total
-    room = chip.memory_gb.value * 1e9 - sum(state_bytes(big).values())
-    batch = int(room // activation_bytes(big, 1, 1024, bytes_per_value=2, scores=False))
-    step_us = 28 * param_count(big) / (chip.bandwidth * 1e12) * 1e6
-    print(chip.name)
-    print(f"  bf16 peak {chip.peak_figure('bf16')}\n    -> at most {bound:,.0f} tokens/s")
-    print(f"  memory    {chip.memory_gb}\n    -> at most {batch} sequences of 1024 in one batch (fused attention)")
-    print(f"  bandwidth {chip.bandwidth_tb}\n    -> an optimizer step takes at least {step_us:,.0f} us")
+    seconds = 7 * 4 * held["all"] / (chip.bandwidth * 1e12)
+    bounds[chip.name] = {
+        "bf16 peak": chip.peak_figure("bf16"),
+        "at most, tokens/s": chip.peak("bf16") * 1e12 / flops_per_token,
+        "bandwidth": chip.bandwidth_tb,
+        "optimizer step at least, us": seconds * 1e6,
+    }
+lesson.table(bounds, across=True, note="GPT-2 124M at T = 1024")
 
 # %% [markdown] bounds are not speeds
 # These are upper bounds from data sheets, not speeds. How much of a bound a program reaches is what you measure next,
@@ -379,54 +447,223 @@ explore("costs")
 # %% [markdown] train
 # ## 4. Train
 #
-# One step: draw a batch of random windows, forward, backward, clip the gradient's norm to 1, AdamW. Weight decay acts
-# on matrices only: a bias or the gain of a norm has no reason to be small. The learning rate rises linearly for a few
-# steps, because AdamW knows little of the gradient's size at first. Then it falls along half a cosine:
+# This is the loop. `accumulated_step` runs forward and backward on one or more batches and leaves the gradient in
+# `.grad`; section 6 is about it.
+
+# %% the training loop
+lesson.code(lesson.training_steps, lesson.accumulated_step, lesson.parameter_groups)
+
+# %% [markdown] four details
+# Four details of it decide whether a run goes well. Each gets one small experiment.
 #
-# $$ \eta_s = \begin{cases} \eta_{max}\,(s + 1)/w & s < w \\
-# \eta_{min} + \tfrac12(\eta_{max} - \eta_{min})\left(1 + \cos \pi\,\tfrac{s - w}{S - w}\right) & w \le s < S \\
-# \eta_{min} & s \ge S \end{cases} $$
+# ### The learning rate
 #
-# with $w$ warm-up steps of $S$ steps in all.
+# It rises linearly for a few steps, because AdamW divides by a running average of squared gradients, which is
+# unreliable at first. Then it falls along half a cosine: slowly at first, slowly at the end.
 
 # %% the schedule
-steps = range(config.steps)
-rates = [config.learning_rate(step) for step in steps]
+rates = [config.learning_rate(step) for step in range(config.steps)]
 figure, axes = plt.subplots(figsize=(7, 2))
-axes.plot(steps, rates)
+axes.plot(rates)
 axes.set(xlabel="step", ylabel="learning rate", ylim=(0, None))
 plt.show()
-print(f"rises to {max(rates):g} at step {config.warmup}, falls to {rates[-1]:.2g} at step {config.steps - 1}")
+lesson.table(
+    {
+        "steps": config.steps,
+        "of them warm-up": config.warmup,
+        "largest rate": max(rates),
+        "mean rate": sum(rates) / len(rates),
+        "weight decay": config.weight_decay,
+    }
+)
+
+# %% [markdown] decay
+# ### Weight decay, in groups
+#
+# In each step AdamW multiplies a decaying weight by $1 - \text{rate} \cdot \text{decay}$, apart from the gradient. It
+# pulls matrices towards 0, which keeps them from growing without need. Biases and the gains of norms are in a group of
+# their own, without decay: a gain of 1 has no reason to be small.
+
+# %% predict the pull
+guess = predict(
+    "01.decay",
+    "Over all steps of the table above, what would decay alone take from a weight?",
+    percent=lesson.number("it shrinks by", unit="percent", factor=1.3),
+)
+
+# %% the pull of decay alone
+left = math.prod(1 - rate * config.weight_decay for rate in rates)
+guess.reveal(
+    percent=100 * (1 - left),
+    because="steps x mean rate x decay, nearly. In a run a thousand times as long it is "
+    "a strong force, and in the wrong group it would pull every gain of a norm along.",
+)
+model = lesson.GPT2(mine)
+groups = lesson.parameter_groups(model, config.weight_decay)
+lesson.table(
+    [
+        {
+            "weight decay": group["weight_decay"],
+            "tensors": len(group["params"]),
+            "numbers": sum(p.numel() for p in group["params"]),
+        }
+        for group in groups
+    ]
+)
+
+# %% [markdown] clipping
+# ### Clipping the gradient
+#
+# Where the norm of the whole gradient is larger than 1, the gradient is scaled down to it. Why would AdamW need that?
+# It divides by the gradient's own size, so a gradient that is *always* ten times larger gives the same steps. What
+# hurts is one that is not like the others. AdamW keeps two running averages: of the gradient, with weight 0.9 for what
+# was, and of its square, with weight 0.95. A step is the first over the root of the second.
+#
+# The next cell gives one weight the gradient 1 in every step, so each step has size 1 (times the rate); only in step 20
+# the gradient is 50.
+
+# %% predict an outlier
+guess = predict(
+    "01.clip",
+    "Without clipping, what are the steps from 30 to 60 like? And for how many steps "
+    "after the outlier are steps smaller than 0.9?",
+    later=lesson.choice("larger than 1", "about 1", "smaller than 1"),
+    steps=lesson.number("steps below 0.9", factor=1.5),
+)
+
+
+# %% one gradient that is not like the others
+def step_sizes(clip):
+    weight = torch.zeros(1, requires_grad=True)
+    adamw = torch.optim.AdamW([weight], lr=1.0, betas=(0.9, 0.95), weight_decay=0.0)
+    sizes = []
+    for step in range(160):
+        before = weight.item()
+        weight.grad = torch.tensor([50.0 if step == 20 else 1.0])
+        torch.nn.utils.clip_grad_norm_([weight], clip)
+        adamw.step()
+        sizes.append(before - weight.item())
+    return sizes
+
+
+figure, axes = plt.subplots(figsize=(7, 2.5))
+for name, clip in {"clipped at 1": 1.0, "not clipped": math.inf}.items():
+    sizes_of_steps = step_sizes(clip)
+    axes.plot(sizes_of_steps, label=name)
+axes.set(xlabel="step", ylabel="step / rate", ylim=(0, None))
+axes.legend()
+plt.show()
+middle = sum(sizes_of_steps[30:60]) / 30
+guess.reveal(
+    later="smaller than 1" if middle < 0.9 else "about 1",
+    steps=sum(size < 0.9 for size in sizes_of_steps[20:]),
+    because="the average of squares forgets slowly: 2500 is still felt when the "
+    "gradients have long been 1 again. Clipping keeps it out.",
+)
+
+# %% [markdown] autocast
+# ### What autocast does
+#
+# On a GPU the matrix products run in bfloat16 under `torch.autocast`, and on a CPU this course trains in float32.
+# Autocast is not `model.to(torch.bfloat16)`: it chooses a type for each operation. Products go to the narrow type,
+# because matrix units are fast there. What sums many numbers of different size, as a norm or a loss, stays in float32.
+
+# %% predict the types
+guess = predict(
+    "01.autocast",
+    "Under autocast, which type has each of these?",
+    weight=lesson.choice("float32", "bfloat16", label="the weight of c_attn"),
+    output=lesson.choice("float32", "bfloat16", label="what c_attn returns"),
+    gradient=lesson.choice("float32", "bfloat16", label="the gradient of its weight"),
+)
+
+# %% types under autocast
+found = {}
+layers = {"ln_1": model.h[0].ln_1, "c_attn": model.h[0].attn.c_attn, "MLP": model.h[0].mlp}
+for name, layer in layers.items():
+    layer.register_forward_hook(lambda _m, _in, out, name=name: found.update({name: out.dtype}))
+text = torch.randint(mine.vocab_size, (4, mine.n_positions))
+with torch.autocast("cpu", torch.bfloat16):
+    loss = model.loss(text, text)
+loss.backward()
+weight = model.h[0].attn.c_attn.weight
+guess.reveal(
+    weight=str(weight.dtype).removeprefix("torch."),
+    output=str(found["c_attn"]).removeprefix("torch."),
+    gradient=str(weight.grad.dtype).removeprefix("torch."),
+    because="weights, gradients and moments stay in float32; a copy in bfloat16 is made "
+    "for each product. A step of 1e-4 would vanish in a bfloat16 weight of 1.",
+)
+lesson.table({f"output of {name}": str(t) for name, t in found.items()} | {"loss": str(loss.dtype)})
 
 # %% [markdown] predict training
-# On a GPU the matrix products run in bfloat16 under autocast, with weights and moments in float32. On a CPU everything
-# is float32.
+# ### The run
 #
-# **Predict**: what is the loss on validation files at the end, and how many tokens per second will you see?
+# How fast can it go? The next table has this machine's peak, timed with one large product where it is a CPU, and the
+# FLOPs of a token of your model, counted by torch as above. Their ratio is the speed at which all of the peak would go
+# into FLOPs that the model needs.
+
+# %% the bound on this machine
+peak = lesson.device_peak(device, lesson.training_dtype(device))
+with torch.device("meta"):
+    counted_model = lesson.GPT2(mine, attention="explicit")
+    text = torch.zeros(1, config.seq_len, dtype=torch.int64)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        counted_model.loss(text, text).backward()
+flops = counter.get_total_flops() // text.numel()
+at_peak = peak.flops_per_second and peak.flops_per_second / flops
+lesson.table(
+    {
+        "FLOPs of a token": flops,
+        "peak, FLOP/s": peak.flops_per_second,
+        "tokens/s at the peak": at_peak,
+        "tokens in the run": config.steps * config.tokens_per_step,
+        "unigram entropy, to beat": corpus.unigram_entropy,
+    },
+    note=peak.source,
+)
 
 # %% predict the loss
-my_loss = None  # nats per token
-my_tokens_per_second = None
+guess = predict(
+    "01.train",
+    "What is the loss on validation files at the end, and which share of the speed at "
+    "the peak will the run reach?",
+    loss=lesson.number("validation loss", unit="nats per token", factor=1.1),
+    mfu=lesson.number("share, 0 to 1", factor=1.5),
+)
 
 # %% train the model
-result = train(config)
+result = lesson.train(config)
 record = result.record
-reveal("validation loss", my_loss, f"{record.final_val_loss:.2f} nats per token")
-reveal("tokens per second", my_tokens_per_second, f"{record.tokens_per_second:,.0f}")
-print(f"{record.bits_per_byte:.2f} bits per byte; {record.seconds:.0f} s")
+below = sum(loss >= record.unigram_nats for loss in record.train_loss)
+guess.reveal(
+    loss=record.final_val_loss,
+    mfu=record.mfu,
+    because=f"it starts at {record.train_loss[0]:.2f}, near ln V, and ends below the "
+    "unigram entropy: it uses its context. Section 5 is about the share.",
+)
+lesson.table(
+    {
+        "nats below the unigram entropy": record.unigram_nats - record.final_val_loss,
+        "bits per byte": record.bits_per_byte,
+        "steps with a loss above the unigram entropy": below,
+        "steps whose gradient was clipped": sum(n > config.clip for n in result.gradient_norms),
+        "largest norm of a gradient": max(result.gradient_norms),
+        "seconds": record.seconds,
+    }
+)
 
 # %% the loss curve
-figure, axes = plt.subplots(figsize=(7, 4))
-axes.plot(range(1, len(record.train_loss) + 1), record.train_loss, linewidth=0.8, label="train, each step")
+figure, axes = plt.subplots(figsize=(7, 3.5))
+steps = range(1, len(record.train_loss) + 1)
+axes.plot(steps, record.train_loss, linewidth=0.8, label="train, each step")
 axes.plot(*zip(*record.val_loss, strict=True), "o-", label="validation")
-axes.axhline(math.log(config.corpus.vocab_size), color="grey", linestyle=":", label="uniform guess, ln V")
-axes.axhline(record.unigram_nats, color="black", linestyle="--", label="unigram entropy")
+axes.axhline(math.log(config.corpus.vocab_size), ls=":", color="grey", label="ln V")
+axes.axhline(record.unigram_nats, ls="--", color="black", label="unigram entropy")
 axes.set(xlabel="step", ylabel="nats per token")
 axes.legend()
 plt.show()
-below = next(step for step, loss in enumerate(record.train_loss, 1) if loss < record.unigram_nats)
-print(f"starts at {record.train_loss[0]:.2f}, near ln V; first below the unigram entropy at step {below};")
-print(f"ends {record.unigram_nats - record.final_val_loss:.2f} nats below it on files that it has never seen")
 
 # %% [markdown] samples
 # What does it write? Nobody told it a rule of Python's grammar; it has only seen which token follows which.
@@ -438,65 +675,100 @@ for sample in record.samples:
 # %% [markdown] measure
 # ## 5. Measure: how much of the machine did you use?
 #
-# **MFU**, model FLOPs utilisation, is the share of the peak that went into FLOPs the model needs:
+# The share that you predicted has a name: **MFU**, model FLOPs utilisation.
 #
 # $$ \text{MFU} = \frac{\text{tokens/s} \times \text{FLOPs per token}}{\text{peak FLOP/s}} $$
 #
 # It punishes everything that is not a matrix product of the model: waiting for memory, launching kernels, recomputing.
-# For a GPU the peak is the dense figure in the registry of chips. The registry has no CPUs, so there the fastest large
-# matrix product is timed instead.
-#
-# **Predict**: your MFU.
-
-# %% predict the MFU
-my_mfu = None  # 0 to 1
+# For a GPU the peak is the dense figure in the registry of chips.
 
 # %% the MFU
-print(
-    f"{record.tokens_per_second:,.0f} tokens/s x {record.flops_per_token:,} FLOPs = "
-    f"{record.tokens_per_second * record.flops_per_token / 1e9:,.0f} GFLOP/s"
+lesson.table(
+    {
+        "tokens/s": record.tokens_per_second,
+        "FLOPs per token": record.flops_per_token,
+        "FLOP/s used": record.tokens_per_second * record.flops_per_token,
+        "peak, FLOP/s": record.peak_flops,
+        "MFU": record.mfu,
+        record.memory_kind: record.memory_bytes,
+    },
+    note=record.peak_source,
 )
-if record.mfu is None:
-    print(f"no MFU: {record.peak_source}")
-else:
-    print(f"peak {record.peak_flops / 1e9:,.0f} GFLOP/s ({record.peak_source})")
-    reveal("MFU", my_mfu, f"{record.mfu:.2f}")
-print(f"memory: {record.memory_bytes / gib:.2f} GiB, {record.memory_kind}")
 
 # %% [markdown] where the time goes
 # Where is the rest? A profile of one training step, by operator. `addmm`, `mm` and `bmm` are the matrix products that
-# the formula counts. Everything else in the list does almost no arithmetic and is paid in bytes moved and kernels
-# launched. Unit 04 fuses such operators; unit 13 reads profiles in earnest.
+# the formula counts. Everything else does almost no arithmetic and is paid in bytes moved and kernels launched. Unit 04
+# fuses such operators; unit 13 reads profiles in earnest.
 
 # %% profile of one step
-from torch.profiler import ProfilerActivity, profile
-
-activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])
-text = torch.randint(config.corpus.vocab_size, (config.batch, config.seq_len), device=device)
+text = torch.randint(mine.vocab_size, (config.batch, config.seq_len), device=device)
+half = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 model = result.model
-bf16 = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
-with profile(activities=activities) as trace:
-    with bf16:
+
+
+def forward_and_backward():
+    with half:
         loss = model.loss(text, text)
     loss.backward()
-model.zero_grad()
 
-key = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
-rows = sorted(trace.key_averages(), key=lambda row: -getattr(row, key))
-whole = sum(getattr(row, key) for row in rows)
-for row in rows[:8]:
-    print(f"{getattr(row, key) / whole:6.1%}  {row.count:4} calls  {row.key[:80]}")
+
+lesson.table(lesson.operator_shares(forward_and_backward), first="operator")
+
+# %% [markdown] change the batch
+# ### Change one thing: the batch
+#
+# Everything that is paid once a step (launching operators, the optimizer, drawing a batch) is shared by its tokens. The
+# run above had the batch that section 3 printed. Six steps each, with one sequence and with four times as many.
+
+# %% predict the effect of the batch
+guess = predict(
+    "01.batch",
+    "With a batch of one sequence, what happens to the MFU? With four times the batch?",
+    one=lesson.choice("falls by more than a tenth", "stays", "rises by more than a tenth"),
+    larger=lesson.choice("falls by more than a tenth", "stays", "rises by more than a tenth"),
+)
+
+# %% three batches
+speeds = {
+    batch: lesson.trial(corpus, config, batch=batch, accumulate=1)
+    for batch in (1, config.batch, 4 * config.batch)
+}
+
+
+def change(batch):
+    ratio = speeds[batch] / speeds[config.batch]
+    names = ("falls by more than a tenth", "stays", "rises by more than a tenth")
+    return names[(ratio > 0.9) + (ratio > 1.1)]
+
+
+guess.reveal(
+    one=change(1),
+    larger=change(4 * config.batch),
+    because="what is paid once a step is shared by the tokens of the batch. How much "
+    "that is on this machine, the table shows.",
+)
+share = {b: s * flops / peak.flops_per_second for b, s in speeds.items() if peak.flops_per_second}
+lesson.table({b: {"tokens/s": speeds[b], "MFU": share.get(b)} for b in speeds}, first="batch")
 
 # %% [markdown] save
+# The middle one of five timed steps counts; on a machine that does other work too, run the cell again and look at the
+# spread before you believe a difference.
+#
 # ### Save the record
 #
 # Unit 15 compares with this file, and units on the way read it. Loss curve, configuration, versions, device,
 # tokens/s, MFU, memory: a measurement without these is an anecdote.
+#
+# ### Stop here
+#
+# You have a trained model, the count of what it costs, and the share of the machine that it used. The last sitting
+# makes the batch larger than the memory, lets the model write quickly, and looks at the other vendor.
 
 # %% save the record
-path = save_record(record)
+path = lesson.save_record(record)
+assert lesson.latest_record("01") == record
 print(path)
-assert latest_record("01") == record
+lesson.sitting("01", 2)
 
 # %% [markdown] accumulation
 # ## 6. A larger batch in the same memory
@@ -506,15 +778,19 @@ assert latest_record("01") == record
 # each part's loss is divided by the number of parts. When the parts do not hold the same number of real tokens (because
 # some are padding), that is no longer true: divide the *sum* of the losses by the tokens of the whole batch.
 #
-# **Predict**: a batch of 16 as 4 times 4. By what factor do the kept bytes shrink? And how far apart are the
-# gradients: equal to the last bit, to rounding, or to a few percent?
+# The next cell runs a batch of 16 sequences whole, and as 4 times 4.
 
 # %% predict accumulation
-my_factor, my_gradients = None, None
+guess = predict(
+    "01.accumulation",
+    "By what factor do the kept bytes shrink? And how far apart are the gradients?",
+    factor=lesson.number("kept bytes shrink by", factor=1.1),
+    gradients=lesson.choice("equal to the last bit", "to rounding", "by some percent"),
+)
 
 # %% one batch against four
-model = GPT2(small, attention="explicit")
-text = torch.randint(small.vocab_size, (16, 65))
+model = lesson.GPT2(lesson.GPT2Config.preset("cpu"), attention="explicit")
+text = torch.randint(model.config.vocab_size, (16, 65))
 
 
 def gradients(parts):
@@ -524,14 +800,16 @@ def gradients(parts):
     return torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
+def kept_by(batch):
+    return lesson.saved_bytes(model, lambda: model.loss(batch[:, :-1], batch[:, 1:]))
+
+
 whole, accumulated = gradients(1), gradients(4)
-bytes_whole = saved_bytes(model, lambda: model.loss(text[:, :-1], text[:, 1:]))
-bytes_part = saved_bytes(model, lambda: model.loss(text[:4, :-1], text[:4, 1:]))
-reveal("kept bytes shrink by", my_factor, f"{bytes_whole / bytes_part:.2f}")
-reveal(
-    "gradients agree",
-    my_gradients,
-    f"to rounding: relative difference {(whole - accumulated).norm() / whole.norm():.0e}",
+apart = ((whole - accumulated).norm() / whole.norm()).item()
+guess.reveal(
+    factor=kept_by(text) / kept_by(text[:4]),
+    gradients="equal to the last bit" if apart == 0 else "to rounding",
+    because=f"the relative difference is {apart:.0e}: the same sums in another order.",
 )
 
 # %% [markdown] cache
@@ -539,41 +817,53 @@ reveal(
 #
 # To write one token, the model needs the keys and values of all tokens before it. They do not change when a token is
 # appended, because attention is causal. So they are kept: each step computes $q$, $k$, $v$ of the new token only, and
-# attends to the **cache**. A new block of several tokens works too; then query $i$ of the block sees the whole past and
-# the block up to itself, so the mask is shifted by the length of the past.
+# attends to the **cache**. A new piece of several tokens works too; then query $i$ of the piece sees the whole past and
+# the piece up to itself, so the mask is shifted by the length of the past.
 #
 # Without a cache, $n$ tokens cost $1 + 2 + \dots + n \approx n^2 / 2$ passes of a token through the model. With one,
-# they cost $n$.
-#
-# **Predict**: how many times faster are the 120 tokens below with a cache? The count alone says about 60.
+# they cost $n$. The next cell writes about 120 tokens both ways; the count alone says about 60 times faster.
 
 # %% predict the gain
-my_gain = None
+guess = predict(
+    "01.cache",
+    "How many times faster is writing 120 tokens with a cache?",
+    gain=lesson.number("times faster", factor=1.5),
+)
 
 # %% with and without a cache
 prompt = torch.tensor([corpus.tokenizer.encode("def ").ids], device=device)
-fresh = min(120, config.model.n_positions - prompt.shape[1])
+fresh = min(120, mine.n_positions - prompt.shape[1])
 written, seconds = {}, {}
 for use_cache in (True, False):
     start = time.perf_counter()
-    written[use_cache] = generate(result.model, prompt, fresh, temperature=0, use_cache=use_cache)
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+    written[use_cache] = lesson.generate(
+        result.model, prompt, fresh, temperature=0, use_cache=use_cache
+    ).tolist()
     seconds[use_cache] = time.perf_counter() - start
-print("same tokens:", torch.equal(written[True], written[False]))
-reveal("times faster", my_gain, f"{seconds[False] / seconds[True]:.1f}")
-print(f"with {seconds[True] * 1e3 / fresh:.2f} ms a token, without {seconds[False] * 1e3 / fresh:.2f} ms")
+guess.reveal(
+    gain=seconds[False] / seconds[True],
+    because="a step with a cache does so few FLOPs that time goes into launching "
+    "operators and reading weights.",
+)
+lesson.table(
+    {
+        "the same tokens": written[True] == written[False],
+        "ms a token, with a cache": seconds[True] * 1e3 / fresh,
+        "ms a token, without": seconds[False] * 1e3 / fresh,
+    }
+)
 
 # %% [markdown] why so little
-# Far less than the count says, because a step with a cache is a different kind of work. It does so few FLOPs that time
-# goes into launching operators and reading weights: every weight is read to produce **one** token. The arithmetic
+# A step with a cache is a different kind of work: every weight is read to produce **one** token. The arithmetic
 # intensity of a decoding step is about one FLOP per byte in bfloat16 for a batch of one (two FLOPs and two bytes per
-# weight). A chip needs its **ridge** to be busy with arithmetic:
+# weight). A chip needs its **ridge**, peak over bandwidth, to be busy with arithmetic:
 
 # %% how far decoding is from the ridge
-for name in ("H100", "MI300X"):
-    print(f"{CHIPS[name].name}: {CHIPS[name].ridge('bf16'):.0f} FLOP per byte (peak over bandwidth, bf16)")
-print(f"GPT-2's cache: {kv_cache_bytes(big, 1, 1, bytes_per_value=2):,} bytes per token in bfloat16")
+per_token = lesson.kv_cache_bytes(big, 1, 1, bytes_per_value=2)
+lesson.table(
+    {CHIPS[n].name: {"ridge, FLOP per byte": CHIPS[n].ridge("bf16")} for n in ("H100", "MI300X")},
+    note=f"GPT-2's cache: {per_token:,} bytes per token in bfloat16",
+)
 
 # %% [markdown] claim about caches
 # > **Claim and fact: "the bigger model needs the bigger cache"**
@@ -603,14 +893,22 @@ print(f"GPT-2's cache: {kv_cache_bytes(big, 1, 1, bytes_per_value=2):,} bytes pe
 #
 # The kernels under the operators are different programs, and the sums inside them run in another order. So the loss
 # curve on another chip is not bitwise yours. Unit 03 ports this script, unit 09 says how far apart two curves may be.
+#
+# A mask that is made without `device=` stays on the CPU, which is the most common slip in attention code. The lab's
+# check finds it on a laptop.
 
 # %% both chips side by side
+sides = {}
 for name in ("H100", "MI300X"):
-    chip = CHIPS[name]
-    limits = chip.limits
-    print(f"{chip.name}: {chip.units.value:.0f} {'SMs' if chip.vendor == 'nvidia' else 'CUs'}, {limits.lanes} lanes")
-    print(f"  on-chip memory of a block: {limits.shared_per_block / 1024:.0f} KiB ({limits.source})")
-    print(f"  L2: {chip.l2_mb}")
+    chip, limits = CHIPS[name], CHIPS[name].limits
+    sides[chip.name] = {
+        "SMs or CUs": chip.units,
+        "lanes": limits.lanes,
+        "on-chip memory of a block, KiB": limits.shared_per_block / 1024,
+        "from": limits.source,
+        "L2": chip.l2_mb,
+    }
+lesson.table(sides, across=True)
 
 # %% [markdown] one operator twice
 # ### One operator of your model, compiled for both
@@ -619,12 +917,16 @@ for name in ("H100", "MI300X"):
 # float32, so about one FLOP per byte, far below either ridge. Below it is written in Triton, with
 # $\tfrac12(1 + \tanh z) = \operatorname{sigmoid}(2z)$, and compiled for an H100 and an MI300X; nothing runs.
 #
-# A block of 1024 elements has 4 warps of 32 lanes there and 4 wavefronts of 64 lanes here.
-#
-# **Predict**: how many 128-bit loads (four floats each) does a lane issue, on NVIDIA and on AMD?
+# A block of 1024 elements has 4 warps of 32 lanes there and 4 wavefronts of 64 lanes here. A load instruction moves at
+# most 128 bits for each lane: four floats.
 
 # %% predict the loads
-my_loads_nvidia, my_loads_amd = None, None
+guess = predict(
+    "01.loads",
+    "How many 128-bit loads does a lane issue for its share of the 1024 elements?",
+    nvidia=lesson.number("on NVIDIA"),
+    amd=lesson.number("on AMD"),
+)
 
 
 # %% GELU for both vendors
@@ -638,16 +940,22 @@ def gelu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 x = torch.linspace(-6, 6, 4096)
 identity = x * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
-print(f"largest error of the identity: {(identity - F.gelu(x, approximate='tanh')).abs().max():.0e}\n")
-for target, guess in (("sm_90", my_loads_nvidia), ("gfx942", my_loads_amd)):
-    needs = resources(compile_for(gelu_kernel, target, (x, x, x.numel()), BLOCK=1024))
-    print(needs)
-    reveal("loads of 128 bits", guess, f"{needs.widths['global load'].get(128, 0)}\n")
+off = (identity - torch.nn.functional.gelu(x, approximate="tanh")).abs().max()
+needs = {
+    target: lesson.resources(compile_for(gelu_kernel, target, (x, x, x.numel()), BLOCK=1024))
+    for target in ("sm_90", "gfx942")
+}
+guess.reveal(
+    nvidia=needs["sm_90"].widths["global load"].get(128, 0),
+    amd=needs["gfx942"].widths["global load"].get(128, 0),
+    because="1024 floats over 128 lanes are eight a lane, over 256 lanes four. The same "
+    "num_warps means twice the lanes on Instinct.",
+)
+print(f"largest error of the identity: {off:.0e}", *needs.values(), sep="\n\n")
 
 # %% [markdown] loads explained
-# 1024 floats over 128 lanes are eight a lane, over 256 lanes four. The same `num_warps` means twice the lanes on
-# Instinct. Every tuning parameter of a kernel has such a hidden unit; unit 04 writes this kernel's backward too, runs
-# both and counts the bytes. Point at a source line to see its instructions on both sides:
+# Every tuning parameter of a kernel has such a hidden unit; unit 04 writes this kernel's backward too, runs both and
+# counts the bytes. Point at a source line to see its instructions on both sides:
 
 # %% listing of GELU
 listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
@@ -656,8 +964,11 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 # ## Summary
 #
 # - A model that beats the unigram entropy uses its context; bits per byte compare across tokenizers.
-# - GPT-2 is 124,439,808 parameters by a formula that you can write down, and $6N + 12LTd$ FLOPs per token to train.
-# - State costs 16 bytes a parameter; activations follow the batch, and scores follow $T^2$ unless attention is fused.
+# - GPT-2 has 124,439,808 parameters, and training takes 854 MFLOP a token at $T = 1024$, an eighth of it in attention.
+# - State costs 16 bytes a parameter. Activations follow the batch; probabilities tie with the channels at $T = 16 d /
+#   H$.
+# - Clipping keeps one odd gradient out of AdamW's averages. Decay acts on matrices only. Autocast keeps weights in
+#   float32.
 # - MFU is the share of the peak that the model itself needed. What is missing went into bytes and launches.
 # - Accumulation trades time for memory. The KV cache trades memory for time. Both give the same result, to rounding.
 #
@@ -667,7 +978,7 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 #   https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf
 # - "PaLM: Scaling Language Modeling with Pathways", appendix B, for MFU: https://arxiv.org/abs/2204.02311
 # - "Reducing Activation Recomputation in Large Transformer Models", for activation memory:
-# https://arxiv.org/abs/2205.05198
+#   https://arxiv.org/abs/2205.05198
 # - "Decoupled Weight Decay Regularization", for AdamW: https://arxiv.org/abs/1711.05101
 # - "DeepSeek-V3 Technical Report": https://arxiv.org/abs/2412.19437
 #
@@ -694,5 +1005,7 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 # Hardly. Decoding reads every weight for one token and sits far below the ridge: bandwidth is the bound.
 # </details>
 #
-# Now open [lab 01](../labs/01_gpt2_baseline.ipynb): ten exercises, from attention to activation
-# memory.
+# Now the lab: twelve exercises, and at the end a GPT-2 of your own that trains and writes. `./w2w start 01`
+
+# %% end of the last sitting
+lesson.sitting("01", 3)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -98,10 +98,11 @@ PRESETS = {
         corpus=CorpusConfig(vocab_size=1024, max_bytes=4_000_000),
         batch=8,
         seq_len=128,
-        steps=400,
-        warmup=40,
+        steps=240,
+        warmup=24,
         max_lr=3e-3,
         min_lr=3e-4,
+        eval_every=80,
         eval_batches=16,
     ),
     "gpt2": TrainConfig(
@@ -146,11 +147,12 @@ def print_progress(now: Progress) -> None:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The trained model, its corpus, and the record to save."""
+    """The trained model, its corpus, the record to save, and the norm of each step's gradient before it was clipped."""
 
     model: GPT2
     corpus: Corpus
     record: RunRecord
+    gradient_norms: list[float]
 
 
 def learning_rate(step: int, *, warmup: int, total: int, max_lr: float, min_lr: float) -> float:
@@ -213,6 +215,20 @@ def accumulated_step(model: GPT2, batches: Batches, accumulate: int) -> Tensor:
     return total
 
 
+def training_steps(model: GPT2, batches: Batches, config: TrainConfig) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """The loop of training; after each step its number, from 1, the batch's loss and the gradient's norm (detached)."""
+    groups = parameter_groups(model, config.weight_decay)
+    optimizer = torch.optim.AdamW(groups, lr=config.max_lr, betas=(0.9, 0.95), fused=True)
+    for step in range(config.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = config.learning_rate(step)
+        loss = accumulated_step(model, batches, config.accumulate)
+        norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip)
+        optimizer.step()
+        optimizer.zero_grad()
+        yield step + 1, loss, norm
+
+
 def train(
     config: TrainConfig,
     *,
@@ -232,25 +248,19 @@ def train(
     corpus = load_corpus(config.corpus)
     torch.manual_seed(config.seed)
     model = GPT2(config.model).to(device)
-    groups = parameter_groups(model, config.weight_decay)
-    optimizer = torch.optim.AdamW(groups, lr=config.max_lr, betas=(0.9, 0.95), fused=True)
     batches = Batches(corpus.train, config, device, config.seed)
     reset_peak_memory(device)
 
     losses: list[Tensor] = []
+    norms: list[Tensor] = []
     val_loss = [(0, validation_loss(model, corpus, config))]
     whole, steps_only = Stopwatch(device), Stopwatch(device)
     whole.start()
     steps_only.start()
     reported_at = -math.inf
-    for done in range(1, config.steps + 1):
-        lr = config.learning_rate(done - 1)
-        for group in optimizer.param_groups:
-            group["lr"] = lr
-        losses.append(accumulated_step(model, batches, config.accumulate))
-        nn.utils.clip_grad_norm_(model.parameters(), config.clip)
-        optimizer.step()
-        optimizer.zero_grad()
+    for done, step_loss, norm in training_steps(model, batches, config):
+        losses.append(step_loss)
+        norms.append(norm)
         if done == 1 < config.steps:
             steps_only.reset()
         if done == config.steps or time.monotonic() > reported_at + _REPORT_SECONDS:
@@ -261,6 +271,7 @@ def train(
             if not math.isfinite(loss):
                 raise TrainingError(f"the loss is {loss} at step {done}; try a max_lr below {config.max_lr}")
             if progress is not None:
+                lr = config.learning_rate(done - 1)
                 progress(Progress(done, config.steps, loss, lr, speed_so_far, whole.seconds()))
         if done == config.steps or done % config.eval_every == 0:
             steps_only.stop()
@@ -290,7 +301,7 @@ def train(
         memory_kind=memory_kind,
         samples=[sample(model, corpus, prompt) for prompt in PROMPTS],
     )
-    return TrainResult(model, corpus, record)
+    return TrainResult(model, corpus, record, torch.stack(norms).tolist())
 
 
 def sample(model: GPT2, corpus: Corpus, prompt: str, *, tokens: int = 60, seed: int = 0) -> str:
@@ -305,6 +316,22 @@ def sample(model: GPT2, corpus: Corpus, prompt: str, *, tokens: int = 60, seed: 
 def default_preset() -> str:
     """ "gpt2" where there is a GPU, else "cpu"."""
     return "gpt2" if default_device().type == "cuda" else "cpu"
+
+
+def trial(corpus: Corpus, config: TrainConfig, *, steps: int = 6, **changes: Any) -> float:
+    """Tokens/s of a few steps with some settings of `config` changed, as `trial(corpus, config, batch=1)`.
+
+    The first step, which allocates, does not count; of the others the middle one does.
+    """
+    tried = replace(config, steps=steps, **changes)
+    device = default_device()
+    model = GPT2(tried.model).to(device)
+    watch, seconds = Stopwatch(device), []
+    watch.start()
+    for _ in training_steps(model, Batches(corpus.train, tried, device, tried.seed), tried):
+        seconds.append(watch.seconds())
+        watch.reset()
+    return tried.tokens_per_step / sorted(seconds[1:])[len(seconds[1:]) // 2]
 
 
 def speed(steps: int) -> dict[str, Any]:

@@ -11,14 +11,10 @@ from gpu_utils.course.cells import Cell, parse_cells
 from gpu_utils.course.paths import course
 from gpu_utils.course.predictions import asked, sittings
 
-FIRST_EDITION = ("01",)
-"""Units whose lesson still asks with variables such as my_guess; a unit leaves this list with its second edition."""
-
 WIDEST = 88
 MOST_IMPORTS = 8
 MOST_WORDS = 3_000
 UNITS = [unit for unit in course().written() if course().source(unit, "lesson").is_file()]
-SECOND_EDITION = [unit for unit in UNITS if unit.number not in FIRST_EDITION]
 
 
 def lesson(unit) -> list[Cell]:
@@ -30,17 +26,10 @@ def trees(cells: list[Cell]) -> list[ast.Module]:
     return [ast.parse(cell.source) for cell in cells if cell.kind == "code"]
 
 
-def in_units(units):
-    return pytest.mark.parametrize("unit", units, ids=lambda unit: unit.number)
+each_unit = pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.number)
 
 
-@in_units([unit for unit in UNITS if unit.number in FIRST_EDITION])
-def test_a_unit_of_the_first_edition_still_asks_with_variables(unit):
-    guessed = re.search(r"^my_\w+.* = None", course().source(unit, "lesson").read_text("utf-8"), re.MULTILINE)
-    assert guessed, "take the unit out of FIRST_EDITION"
-
-
-@in_units(SECOND_EDITION)
+@each_unit
 def test_every_prediction_has_a_name_of_its_own_and_is_answered_in_a_later_cell_with_exactly_its_slots(unit):
     found = asked(lesson(unit))
     assert found
@@ -52,14 +41,14 @@ def test_every_prediction_has_a_name_of_its_own_and_is_answered_in_a_later_cell_
         assert sorted(one.revealed) == sorted(one.slots), one.name
 
 
-@in_units(SECOND_EDITION)
+@each_unit
 def test_predictions_are_answered_in_the_order_in_which_they_are_asked(unit):
     found = asked(lesson(unit))
     cells = [cell for one in found for cell in (one.cell, one.answered)]
     assert cells == sorted(cells), "answer a prediction before the next one is asked"
 
 
-@in_units(SECOND_EDITION)
+@each_unit
 def test_predict_and_reveal_stand_at_the_top_of_a_cell_where_they_are_found(unit):
     cells = lesson(unit)
     calls = [node for tree in trees(cells) for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -68,12 +57,12 @@ def test_predict_and_reveal_stand_at_the_top_of_a_cell_where_they_are_found(unit
     assert len(asking) == len(answering) == len(asked(cells))
 
 
-@in_units(SECOND_EDITION)
+@each_unit
 def test_no_variable_waits_for_a_guess(unit):
     assert "my_guess" not in course().source(unit, "lesson").read_text("utf-8")
 
 
-@in_units(SECOND_EDITION)
+@each_unit
 def test_every_prediction_belongs_to_a_sitting_which_is_no_longer_than_one_can_read(unit):
     cells = lesson(unit)
     found = sittings(cells)
@@ -85,7 +74,7 @@ def test_every_prediction_belongs_to_a_sitting_which_is_no_longer_than_one_can_r
         assert len(open_text.split()) <= MOST_WORDS, f"sitting {number}"
 
 
-@in_units(SECOND_EDITION)
+@each_unit
 def test_code_fits_a_window_of_1000_pixels(unit):
     wide = [
         line for cell in lesson(unit) if cell.kind == "code" for line in cell.source.split("\n") if len(line) > WIDEST
@@ -93,13 +82,13 @@ def test_code_fits_a_window_of_1000_pixels(unit):
     assert wide == []
 
 
-@in_units(SECOND_EDITION)
+@each_unit
 def test_the_imports_of_a_lesson_fit_in_eight_lines(unit):
     statements = [n for tree in trees(lesson(unit)) for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
     assert sum(node.end_lineno - node.lineno + 1 for node in statements) <= MOST_IMPORTS
 
 
-@in_units(SECOND_EDITION)
+@each_unit
 def test_no_cell_lays_out_columns_by_format_strings(unit):
     values = [node for tree in trees(lesson(unit)) for node in ast.walk(tree) if isinstance(node, ast.FormattedValue)]
     specs = [ast.unparse(node.format_spec) for node in values if node.format_spec is not None]
