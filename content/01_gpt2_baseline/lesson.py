@@ -8,8 +8,8 @@
 # **You need** lesson 00 and PyTorch as you know it.
 #
 # **Time**: three sittings of 9, 14 and 8 minutes, for reading text and code at 200 words a minute and for running the
-# cells on two idle CPU cores, where you train half a million parameters. Add the time that you think. On a GPU of either
-# vendor the same cells train the 124-million-parameter model.
+# cells on two idle CPU cores, where you train half a million parameters. Add the time that you think. On a GPU of
+# either vendor the same cells train the 124-million-parameter model.
 
 # %% imports
 import math
@@ -167,7 +167,11 @@ lesson.BlockFigure(lesson.GPT2Config.preset("gpt2"), seq_len=1024)
 
 # %% the model
 lesson.code(
-    lesson.SelfAttention, lesson.MLP, lesson.Block, lesson.GPT2.forward, lesson.GPT2.loss
+    lesson.SelfAttention,
+    lesson.MLP,
+    lesson.Block,
+    lesson.GPT2.forward,
+    lesson.GPT2.loss,
 )
 
 # %% [markdown] initial weights
@@ -191,7 +195,7 @@ guess = predict(
 # %% how the stream grows
 @torch.no_grad()
 def sizes(scaled):
-    """Standard deviations: of the last branches, of the sum of all, of a sequence's mean."""
+    """Standard deviations: last branches, the sum of all, the mean of a sequence."""
     torch.manual_seed(0)
     model = lesson.GPT2(lesson.GPT2Config(256, 64, n_embd=128, n_layer=24, n_head=4))
     if not scaled:
@@ -213,8 +217,8 @@ plain, scaled = sizes(scaled=False), sizes(scaled=True)
 ratio = {name: plain[name] / scaled[name] for name in plain}
 guess.reveal(
     growth=ratio["all branches together"],
-    because=f"the rule gives the root of 48, {math.sqrt(48):.1f}. The MLP comes near it; "
-    "attention grows more, and the table shows why.",
+    because=f"the rule gives the root of 48, {math.sqrt(48):.1f}. The MLP comes near "
+    "it; attention grows more, and the table shows why.",
 )
 lesson.table({"unscaled": plain, "scaled": scaled, "ratio": ratio}, across=True)
 
@@ -306,7 +310,9 @@ with torch.device("meta"):
     model = lesson.GPT2(big, attention="explicit")
 held = {"token embedding, which is the output": model.wte.weight.numel()}
 held["positions"] = model.wpe.weight.numel()
-held["matrices of the blocks"] = sum(p.numel() for p in model.h.parameters() if p.dim() == 2)
+held["matrices of the blocks"] = sum(
+    p.numel() for p in model.h.parameters() if p.dim() == 2
+)
 held["biases and norms"] = sum(p.numel() for p in model.parameters() if p.dim() == 1)
 held["all"] = sum(p.numel() for p in model.parameters())
 lesson.table(held, note="GPT-2 124M")
@@ -342,8 +348,8 @@ flops_per_token = counter.get_total_flops() // text.numel()
 of_attention = counted[torch.ops.aten.bmm] / text.numel()
 guess.reveal(
     share=of_attention / flops_per_token,
-    because="at this length the matrices with weights are most of the work. Attention's "
-    "share grows with T; the lab asks from where on it leads.",
+    because="at this length the matrices with weights are most of the work. "
+    "Attention's share grows with T; the lab asks from where on it leads.",
 )
 lesson.table(
     {
@@ -495,8 +501,8 @@ guess = predict(
 left = math.prod(1 - rate * config.weight_decay for rate in rates)
 guess.reveal(
     percent=100 * (1 - left),
-    because="steps x mean rate x decay, nearly. In a run a thousand times as long it is "
-    "a strong force, and in the wrong group it would pull every gain of a norm along.",
+    because="steps x mean rate x decay, nearly. In a run a thousand times as long it "
+    "is a strong force, and in the wrong group it would pull every gain along.",
 )
 model = lesson.GPT2(mine)
 groups = lesson.parameter_groups(model, config.weight_decay)
@@ -579,9 +585,15 @@ guess = predict(
 
 # %% types under autocast
 found = {}
-layers = {"ln_1": model.h[0].ln_1, "c_attn": model.h[0].attn.c_attn, "MLP": model.h[0].mlp}
+layers = {
+    "ln_1": model.h[0].ln_1,
+    "c_attn": model.h[0].attn.c_attn,
+    "MLP": model.h[0].mlp,
+}
 for name, layer in layers.items():
-    layer.register_forward_hook(lambda _m, _in, out, name=name: found.update({name: out.dtype}))
+    layer.register_forward_hook(
+        lambda _m, _in, out, name=name: found.update({name: out.dtype})
+    )
 text = torch.randint(mine.vocab_size, (4, mine.n_positions))
 with torch.autocast("cpu", torch.bfloat16):
     loss = model.loss(text, text)
@@ -591,10 +603,13 @@ guess.reveal(
     weight=str(weight.dtype).removeprefix("torch."),
     output=str(found["c_attn"]).removeprefix("torch."),
     gradient=str(weight.grad.dtype).removeprefix("torch."),
-    because="weights, gradients and moments stay in float32; a copy in bfloat16 is made "
-    "for each product. A step of 1e-4 would vanish in a bfloat16 weight of 1.",
+    because="weights, gradients and moments stay in float32; a copy in bfloat16 is "
+    "made for each product. A step of 1e-4 would vanish in a bfloat16 weight of 1.",
 )
-lesson.table({f"output of {name}": str(t) for name, t in found.items()} | {"loss": str(loss.dtype)})
+lesson.table(
+    {f"output of {name}": str(t) for name, t in found.items()}
+    | {"loss": str(loss.dtype)}
+)
 
 # %% [markdown] predict training
 # ### The run
@@ -648,7 +663,9 @@ lesson.table(
         "nats below the unigram entropy": record.unigram_nats - record.final_val_loss,
         "bits per byte": record.bits_per_byte,
         "steps with a loss above the unigram entropy": below,
-        "steps whose gradient was clipped": sum(n > config.clip for n in result.gradient_norms),
+        "steps whose gradient was clipped": sum(
+            n > config.clip for n in result.gradient_norms
+        ),
         "largest norm of a gradient": max(result.gradient_norms),
         "seconds": record.seconds,
     }
@@ -724,8 +741,12 @@ lesson.table(lesson.operator_shares(forward_and_backward), first="operator")
 guess = predict(
     "01.batch",
     "With a batch of one sequence, what happens to the MFU? With four times the batch?",
-    one=lesson.choice("falls by more than a tenth", "stays", "rises by more than a tenth"),
-    larger=lesson.choice("falls by more than a tenth", "stays", "rises by more than a tenth"),
+    one=lesson.choice(
+        "falls by more than a tenth", "stays", "rises by more than a tenth"
+    ),
+    larger=lesson.choice(
+        "falls by more than a tenth", "stays", "rises by more than a tenth"
+    ),
 )
 
 # %% three batches
@@ -747,8 +768,14 @@ guess.reveal(
     because="what is paid once a step is shared by the tokens of the batch. How much "
     "that is on this machine, the table shows.",
 )
-share = {b: s * flops / peak.flops_per_second for b, s in speeds.items() if peak.flops_per_second}
-lesson.table({b: {"tokens/s": speeds[b], "MFU": share.get(b)} for b in speeds}, first="batch")
+share = {
+    b: s * flops / peak.flops_per_second
+    for b, s in speeds.items()
+    if peak.flops_per_second
+}
+lesson.table(
+    {b: {"tokens/s": speeds[b], "MFU": share.get(b)} for b in speeds}, first="batch"
+)
 
 # %% [markdown] save
 # The middle one of five timed steps counts; on a machine that does other work too, run the cell again and look at the
@@ -861,7 +888,10 @@ lesson.table(
 # %% how far decoding is from the ridge
 per_token = lesson.kv_cache_bytes(big, 1, 1, bytes_per_value=2)
 lesson.table(
-    {CHIPS[n].name: {"ridge, FLOP per byte": CHIPS[n].ridge("bf16")} for n in ("H100", "MI300X")},
+    {
+        CHIPS[n].name: {"ridge, FLOP per byte": CHIPS[n].ridge("bf16")}
+        for n in ("H100", "MI300X")
+    },
     note=f"GPT-2's cache: {per_token:,} bytes per token in bfloat16",
 )
 
@@ -942,14 +972,16 @@ x = torch.linspace(-6, 6, 4096)
 identity = x * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
 off = (identity - torch.nn.functional.gelu(x, approximate="tanh")).abs().max()
 needs = {
-    target: lesson.resources(compile_for(gelu_kernel, target, (x, x, x.numel()), BLOCK=1024))
+    target: lesson.resources(
+        compile_for(gelu_kernel, target, (x, x, x.numel()), BLOCK=1024)
+    )
     for target in ("sm_90", "gfx942")
 }
 guess.reveal(
     nvidia=needs["sm_90"].widths["global load"].get(128, 0),
     amd=needs["gfx942"].widths["global load"].get(128, 0),
-    because="1024 floats over 128 lanes are eight a lane, over 256 lanes four. The same "
-    "num_warps means twice the lanes on Instinct.",
+    because="1024 floats over 128 lanes are eight a lane, over 256 lanes four. The "
+    "same num_warps means twice the lanes on Instinct.",
 )
 print(f"largest error of the identity: {off:.0e}", *needs.values(), sep="\n\n")
 

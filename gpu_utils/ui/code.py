@@ -23,7 +23,8 @@ class Source:
     def _repr_html_(self) -> str:
         from IPython.display import Code
 
-        return Code(self.text, language="python")._repr_html_()
+        look = "font-family: var(--jp-code-font-family, monospace); font-size: 13px; line-height: 1.3"
+        return Code(self.text, language="python")._repr_html_().replace("<pre>", f'<pre style="{look}">')
 
 
 def code(*things: Any) -> Source:
