@@ -21,6 +21,7 @@ Settings = dict[str, Any]
 # What torch says on each machine: the fields of a case. `capability` is (major, minor); AMD's is the gfx number.
 _MACHINES: dict[str, dict[str, Any]] = {
     "eight H100": {"name": "NVIDIA H100 80GB HBM3", "cuda": "12.8", "gpus": 8, "capability": (9, 0), "lanes": 32},
+    "eight B200": {"name": "NVIDIA B200", "cuda": "12.8", "gpus": 8, "capability": (10, 0), "lanes": 32},
     "one L4": {"name": "NVIDIA L4", "cuda": "12.8", "gpus": 1, "capability": (8, 9), "lanes": 32},
     "one A100": {"name": "NVIDIA A100-SXM4-80GB", "cuda": "12.6", "gpus": 1, "capability": (8, 0), "lanes": 32},
     "two T4": {"name": "Tesla T4", "cuda": "12.6", "gpus": 2, "capability": (7, 5), "lanes": 32},
@@ -28,6 +29,8 @@ _MACHINES: dict[str, dict[str, Any]] = {
     "one MI355X": {"name": "AMD Instinct MI355X", "gpus": 1, "arch": "gfx950:sramecc+:xnack-", "lanes": 64},
     "eight MI250X dies": {"name": "AMD Instinct MI250X", "gpus": 8, "arch": "gfx90a:sramecc+:xnack-", "lanes": 64},
     "one RX 7900 XTX": {"name": "AMD Radeon Graphics", "gpus": 1, "arch": "gfx1100", "lanes": 32},
+    "one RX 9070 XT": {"name": "AMD Radeon RX 9070 XT", "gpus": 1, "arch": "gfx1201", "lanes": 32},
+    "one RX 9060 XT": {"name": "AMD Radeon RX 9060 XT", "gpus": 1, "arch": "gfx1200", "lanes": 32},
     "a CUDA build, no GPU": {"cuda": "12.8", "gpus": 0},
     "a ROCm build, no GPU": {"hip": "6.4.43483", "gpus": 0},
 }
@@ -109,9 +112,12 @@ def fake_machine(machine: dict[str, Any]) -> Iterator[None]:
     )
 
     def of_a_gpu(value: Any) -> Callable[..., Any]:
-        def ask(*_: Any, **__: Any) -> Any:
+        def ask(device: Any = None) -> Any:
             if not gpus:
                 raise RuntimeError("No CUDA GPUs are available")
+            number = torch.device(device).index if isinstance(device, (str, torch.device)) else device
+            if (number or 0) >= gpus:
+                raise RuntimeError(f"Invalid device id {number}: there are {gpus} GPUs here")
             return value
 
         return ask
@@ -126,7 +132,7 @@ def fake_machine(machine: dict[str, Any]) -> Iterator[None]:
         (torch.version, "hip"): machine["hip"],
         (torch.cuda, "is_available"): lambda: gpus > 0,
         (torch.cuda, "device_count"): lambda: gpus,
-        (torch.cuda, "current_device"): of_a_gpu(0),
+        (torch.cuda, "current_device"): lambda: of_a_gpu(0)(),
         (torch.cuda, "is_bf16_supported"): is_bf16_supported,
         (torch.cuda, "get_device_name"): of_a_gpu(machine["name"]),
         (torch.cuda, "get_device_capability"): of_a_gpu(capability),
@@ -273,6 +279,9 @@ EXERCISE = Exercise(
         Case("the same, by the layer below it", machine="eight MI300X", limit="ROCR_VISIBLE_DEVICES"),
         Case("the same, by CUDA's variable, which HIP reads too", machine="eight MI300X", limit="CUDA_VISIBLE_DEVICES"),
         Case("one GPU and no variable", machine="one MI355X"),
+        Case("FP8 on RDNA 4, with 32 lanes", machine="one RX 9070 XT"),
+        Case("the smaller RDNA 4", machine="one RX 9060 XT"),
+        Case("as text, sm_100 comes before sm_89", machine="eight B200"),
     ),
     fresh=_fresh,
     trivial={

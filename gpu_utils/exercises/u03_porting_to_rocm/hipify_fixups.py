@@ -13,13 +13,14 @@ from typing import Any
 import torch
 
 from gpu_utils.compiler.clang import installed
+from gpu_utils.compiler.leftovers import leftovers
 from gpu_utils.exercises.u03_porting_to_rocm import hipify_ports as ports
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_device import device_problem
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_host import host_problem
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import draw, hipified_project, variant_of
 from gpu_utils.exercises.u03_porting_to_rocm.hipify_text import text_problem
 from gpu_utils.grading.compare import Difference
-from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 TEXT_ONLY = "text"
 
@@ -35,12 +36,25 @@ def _reference(files: dict[str, str]) -> dict[str, str]:
 
 def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     """The first mistake: in the text of all files, then in what the host code calls, or in the device code."""
+    if isinstance(case, Example):
+        return _example_problem(inputs["files"], value)
     variant = variant_of(case)
     if found := text_problem(inputs["files"], variant, value):
         return found
     if case["target"] != TEXT_ONLY:
         return device_problem(value, variant, case["target"], case["tokens"])
     return host_problem(value, _reference(inputs["files"]), variant) if installed() else None
+
+
+def _example_problem(given: dict[str, str], value: Any) -> Difference | None:
+    """One file with one include; any of roctx's headers will do."""
+    if not isinstance(value, dict) or set(value) != set(given) or not all(isinstance(t, str) for t in value.values()):
+        return Difference(
+            "example", f"the result for {given} is {value!r:.80}, expected the same path and its new text"
+        )
+    if sum(one.certain for one in leftovers(value)) or "roctx" not in "".join(map(str, value.values())):
+        return Difference("example", f"the example became {value!r:.80}; its header should be roctracer/roctx.h")
+    return None
 
 
 def _fresh(rng: random.Random) -> Case:
@@ -94,6 +108,7 @@ EXERCISE = Exercise(
             threads=512,
             tokens=2,
         ),
+        Example("the example of the docstring", files={"csrc/a.cpp": "#include <nvtx3/roctracer/roctx.h>"}),
         Case(
             "the same under other names: launchers, streams and libraries",
             target=TEXT_ONLY,

@@ -74,6 +74,7 @@ EXERCISE = Exercise(
         Case("the usual shape with a warp of 32 in each row", blocks=1, block=(32, 8)),
         Case("rows of 16: two of them make a warp, four a wavefront", blocks=2, block=(16, 6)),
         Case("the last wave is only partly there", blocks=3, block=(100,)),
+        Case("one thread more than a wavefront, or than two warps", blocks=1, block=(65,)),
         Case("three dimensions", blocks=1, block=(8, 5, 4)),
         Case("the most threads that a block can have", blocks=1, block=(64, 16)),
         Case("fewer threads than a wave has lanes", blocks=2, block=(20,)),

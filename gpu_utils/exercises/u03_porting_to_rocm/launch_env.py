@@ -16,7 +16,7 @@ from gpu_utils.analytic.node_rules import OVERRIDE_VARIABLE, findings
 from gpu_utils.analytic.visibility import CUDA, HIP, ROCR, VARIABLES
 from gpu_utils.errors import BadArgument
 from gpu_utils.grading.compare import Difference
-from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 Environments = list[dict[str, str]]
 Description = dict[str, Any]
@@ -414,6 +414,19 @@ EXERCISE = Exercise(
             gpus=8,
             use=[6, 7],
             inherited={CUDA: "4,5,6,7"},
+        ),
+        Example(
+            "the example of the docstring",
+            node={
+                "vendor": "amd",
+                "target": "gfx90a",
+                "gpus": 8,
+                "use": [5, 7],
+                "overlap": False,
+                "tuned_gemms": False,
+                "built_for": ["gfx90a"],
+                "inherited": {ROCR: "4,5,6,7"},
+            },
         ),
         Case("NVIDIA has a file of tuned matrix products too", target="sm_90", gpus=8, use=_ALL, tuned_gemms=True),
     ),

@@ -174,8 +174,9 @@ def _set_environment(names: dict[str, str]) -> None:
 @contextlib.contextmanager
 def _switches() -> Iterator[dict[str, str]]:
     """What became of the switches, as {"switches": text}; all are put back afterwards."""
-    precision = torch.get_float32_matmul_precision()
+    precision, narrow = torch.get_float32_matmul_precision(), torch.get_autocast_dtype("cpu")
     torch.set_float32_matmul_precision("highest")
+    torch.set_autocast_dtype("cpu", torch.float16)  # as it is on a GPU, for an answer that does not name its dtype
     before = [ask() for _, ask, _ in _SWITCHES]
     found = {"switches": _AS_BEFORE}
     try:
@@ -189,6 +190,7 @@ def _switches() -> Iterator[dict[str, str]]:
         for (_, _, put), old in zip(_SWITCHES, before, strict=True):
             put(old)
         torch.set_float32_matmul_precision(precision)
+        torch.set_autocast_dtype("cpu", narrow)
 
 
 @contextlib.contextmanager

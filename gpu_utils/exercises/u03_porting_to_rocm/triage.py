@@ -17,7 +17,7 @@ from gpu_utils.errors import UnknownName
 from gpu_utils.exercises.u03_porting_to_rocm.triage_collect import Line, collect, matches, public_logs
 from gpu_utils.exercises.u03_porting_to_rocm.triage_tables import CAUSES, FIXES, TRUTHS, Against
 from gpu_utils.grading.compare import Difference
-from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 Verdict = dict[str, Any]
 
@@ -93,11 +93,19 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
 
 
 def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
-    truth, lines = TRUTHS[case["log"]], collect(case["log"], case.get("seed", 0)).lines
     if not isinstance(value, dict) or set(value) != {"cause", "fix", "line"}:
         return Difference(
             "type", f'the result is {value!r:.60}, expected {{"cause": a name, "fix": a name, "line": a number}}'
         )
+    if isinstance(case, Example):
+        wanted = triage_reference(inputs["log"])
+        wrong = [name for name in wanted if value[name] != wanted[name]]
+        return (
+            Difference(f"example:{wrong[0]}", f"{wrong[0]} is {value[wrong[0]]!r:.40}, expected {wanted[wrong[0]]!r}")
+            if wrong
+            else None
+        )
+    truth, lines = TRUTHS[case["log"]], collect(case["log"], case.get("seed", 0)).lines
     for part, right, known, against in (
         ("cause", truth.cause, CAUSES, truth.causes),
         ("fix", truth.fix, FIXES, truth.fixes),
@@ -203,6 +211,10 @@ EXERCISE = Exercise(
         Case("a watchdog speaks, and has only overheard it", log="10_after_upgrade"),
         Case("AMD's driver is there, and a driver is missing", log="11_fresh_env"),
         Case("nothing fails, everything is slow", log="12_slow"),
+        Example(
+            "the example of the docstring",
+            log="job 7 failed; ...\n08:15:33.160 7 RuntimeError: HIP error: invalid device function",
+        ),
         Case("log 1 of another team: lines as they arrived, neighbours, a second attempt", log="01_batch_job", seed=11),
         Case("log 4 of another team, which sets a harmless mask", log="04_new_node", seed=4),
         Case("log 8 of another team", log="08_build_b", seed=9),
