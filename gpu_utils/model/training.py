@@ -215,7 +215,11 @@ def accumulated_step(model: GPT2, batches: Batches, accumulate: int) -> Tensor:
     return total
 
 
-def training_steps(model: GPT2, batches: Batches, config: TrainConfig) -> Iterator[tuple[int, Tensor, Tensor]]:
+def training_steps(
+    model: GPT2,
+    batches: Batches,
+    config: TrainConfig,
+) -> Iterator[tuple[int, Tensor, Tensor]]:
     """The loop of training; after each step its number, from 1, the batch's loss and the gradient's norm (detached)."""
     groups = parameter_groups(model, config.weight_decay)
     optimizer = torch.optim.AdamW(groups, lr=config.max_lr, betas=(0.9, 0.95), fused=True)

@@ -11,6 +11,7 @@ from gpu_utils.model import device as device_module
 from gpu_utils.model import training
 from gpu_utils.model.corpus import CorpusConfig
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
+from gpu_utils.model.profiling import operator_shares
 from gpu_utils.model.records import RecordError, latest_record, load_record, runs_folder, save_record
 from gpu_utils.model.training import (
     PROMPTS,
@@ -22,6 +23,7 @@ from gpu_utils.model.training import (
     parameter_groups,
     print_progress,
     train,
+    trial,
     validation_loss,
 )
 
@@ -265,3 +267,21 @@ def test_a_full_disk_leaves_no_half_written_record(result, tmp_path, monkeypatch
     with pytest.raises(RecordError, match="No space left on device"):
         save_record(result.record, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trial_changes_settings_and_returns_tokens_a_second(result):
+    assert trial(result.corpus, TINY, steps=3, batch=1) > 0
+
+
+def test_the_norms_of_a_run_are_those_before_clipping(result):
+    assert len(result.gradient_norms) == TINY.steps
+    clipped = train(replace(TINY, clip=0.01, steps=2), device="cpu", progress=None)
+    assert clipped.gradient_norms[0] == pytest.approx(result.gradient_norms[0])
+
+
+def test_a_profile_names_the_operators_that_took_longest_and_keeps_its_log_to_itself(capfd):
+    a = torch.ones(200, 200)
+    shares = operator_shares(lambda: [a @ a for _ in range(5)], most=3)
+    assert shares["aten::mm"]["calls"] == 5
+    assert 0 < sum(row["share of the time"] for row in shares.values()) <= 1
+    assert capfd.readouterr().err == ""
