@@ -101,7 +101,7 @@ def _filled(value: float) -> Callable[..., Tensor]:
 
 
 def _fresh(rng: random.Random) -> Case:
-    units = rng.randrange(1, 4)
+    units = rng.randrange(1, 3)
     return Case("a chip nobody chose", n=16 * rng.randrange(2200, 3000) * units, units=units)
 
 

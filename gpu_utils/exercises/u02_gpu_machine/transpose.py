@@ -48,7 +48,7 @@ def _writes(value: str) -> Callable[[], str]:
 
 
 def _fresh(rng: random.Random) -> Case:
-    rows, columns = rng.sample((1, 2, 3, 4, 5), 2)
+    rows, columns = rng.sample((1, 2, 3), 2)
     return Case("a matrix nobody chose", rows=TILE * rows, columns=TILE * columns)
 
 
@@ -64,9 +64,8 @@ EXERCISE = Exercise(
     call=launching(_launch),
     cases=(
         Case("one tile", rows=32, columns=32),
-        Case("square, four tiles", rows=64, columns=64),
-        Case("wide: rows and columns must not be mixed up", rows=32, columns=128),
-        Case("tall", rows=96, columns=64),
+        Case("wide: rows and columns must not be mixed up", rows=32, columns=96),
+        Case("tall", rows=64, columns=32),
     ),
     fresh=_fresh,
     trivial={
