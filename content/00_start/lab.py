@@ -260,8 +260,9 @@ check("00.find_mask")
 
 # %% [markdown] why find_mask
 # **Why it matters.** How lanes are masked cannot be seen in the source: one kernel had all three ways, by target and by
-# the size of its tensors. The difference has a price. Only `EXEC` can save the work of masked lanes, by a jump where
-# none is left; the other two go on with a zero.
+# the size of its tensors. The difference has a price. With `EXEC` a jump can save the
+# work where no lane is left. In the other two the instructions that follow work on zeros; in PTX that is not the last
+# word, because `ptxas` may still turn a guard into an early exit.
 
 # %% [markdown] statement of predict_counters
 # ## 00.predict_counters: count before you run

@@ -139,7 +139,9 @@ lesson.table({"program": {str(at): owner[at] for at in range(n)}}, first="elemen
 #
 # Note `out_ptr + offsets`. A tensor reaches the kernel as a *pointer*, the address of its first element, and adding
 # offsets gives a vector of addresses. Nothing knows where the tensor ends. A GPU would mostly write to 10 and 11
-# without complaint, over whatever lives there.
+# without complaint, over whatever lives there. And what does a masked *load* bring? Nothing that you may count on:
+# without `other=` the value of a lane that is masked off is not defined. Either store with the same mask, as all
+# kernels here do, or say `tl.load(..., mask=mask, other=0.0)`.
 #
 # Here is the same without a mask. It runs on two virtual GPUs, also when you have a real one, because a virtual GPU
 # knows where each tensor ends and watches every address.
@@ -222,9 +224,9 @@ figure
 
 # %% [markdown] neighbours
 # Look at *which* elements a lane holds. Four neighbours are 16 bytes, the most that one load instruction brings to a
-# lane. A warp's 128 threads times four are 512 elements, half of the block, so each lane comes back for four more, 512
-# further on. On `gfx942` one round is enough. In both, neighbouring lanes hold neighbouring elements; section 6 shows
-# why that matters.
+# lane. The 128 threads of a program's four warps, four elements each, are 512 elements, half of the block, so each lane
+# comes back for four more, 512 further on. On `gfx942` four wavefronts are 256 threads, and one round is enough. In
+# both, neighbouring lanes hold neighbouring elements; section 6 shows why that matters.
 
 # %% [markdown] strides
 # ## 3. Rows, columns and strides
@@ -333,19 +335,37 @@ lesson.table(rows, first="view")
 # interpreter cannot show: lanes, counts, races (its programs run one after the other), bf16 and FP8, which it would
 # compute wrongly.
 #
-# The next cell multiplies 5,000 float32 numbers by 3 in every way that works here: the interpreter, a virtual GPU of
-# each vendor, and your GPU if there is one.
+# The next cell computes `factor * x + 1` for 5,000 float32 numbers in every way that works here: the interpreter, a
+# virtual GPU of each vendor, and your GPU if there is one. Torch does it in two steps: it rounds the product to
+# float32, then the sum. A GPU has an instruction for both at once, a *fused multiply-add*, which rounds only at the
+# end.
 
 # %% guess equal
 guess = predict(
     "00.bit_for_bit",
-    "One multiplication, several ways. Is each result equal to torch's, bit for bit?",
+    "`factor * x + 1`, several ways. Is each result equal to torch's, bit for bit?",
     interpreter=lesson.yes_no("Triton's interpreter"),
     sm_80=lesson.yes_no("virtual sm_80"),
     gfx942=lesson.yes_no("virtual gfx942"),
 )
 
+
 # %% ways that work here
+@triton.jit
+def scale_and_shift_kernel(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, factor * x + 1, mask=mask)
+
+
+def scale_and_shift(x, factor):
+    out = torch.empty_like(x)
+    grid = (triton.cdiv(x.numel(), 1024),)
+    scale_and_shift_kernel[grid](x, out, x.numel(), factor, BLOCK=1024)
+    return out
+
+
 ways = {
     "interpreter": ("cpu", lesson.interpreter()),
     "virtual sm_80": ("cpu", virtual_gpu("sm_80")),
@@ -354,20 +374,28 @@ ways = {
 if torch.cuda.is_available():
     ways["real GPU"] = ("cuda", contextlib.nullcontext())
 values = torch.linspace(-1, 1, 5000)
-equal = {}
+rows = {}
 for name, (device, block) in ways.items():
     with block:
-        equal[name] = torch.equal(scale(values.to(device), 3.0).cpu(), 3.0 * values)
+        result = scale_and_shift(values.to(device), 1.1).cpu()
+    rows[name] = {
+        "equal to torch": torch.equal(result, 1.1 * values + 1),
+        "elements that differ": (result != 1.1 * values + 1).sum(),
+    }
 guess.reveal(
-    interpreter=equal["interpreter"],
-    sm_80=equal["virtual sm_80"],
-    gfx942=equal["virtual gfx942"],
-    because="a float32 product is the exact product, rounded once, on each of them.",
+    interpreter=rows["interpreter"]["equal to torch"],
+    sm_80=rows["virtual sm_80"]["equal to torch"],
+    gfx942=rows["virtual gfx942"]["equal to torch"],
+    because="both compilers fuse the product and the sum; the interpreter computes "
+    "with NumPy, in two steps.",
 )
-lesson.table(equal, first="equal, bit for bit")
+lesson.table(rows, first="way")
 
 # %% [markdown] why equal
-# Unit 09 is about the operations where this ends: sums in another order, `exp`, matrix instructions.
+# Neither is wrong: one rounds twice, the other once, and both are within a rounding of the true value. The virtual GPUs
+# show it because they execute the instruction that the compiler chose. A single product, as in `scale`, is equal
+# everywhere. Unit 09 is about the operations where equality ends: fused ones, sums in another order, `exp`, matrix
+# instructions. This is why checks in the labs allow for rounding.
 #
 # A check in a lab runs your kernel on the virtual `sm_80` and `gfx942`. If you have a GPU, it runs there first.
 #
@@ -390,18 +418,11 @@ lesson.sitting("00", 1)
 #
 # You know from the launch figure how many elements a lane holds when a program has `BLOCK = 1024` elements and 4 warps
 # or wavefronts: 8 where there are 32 lanes, 4 where there are 64. One load instruction brings at most 16 bytes to a
-# lane, and a float32 has 4.
+# lane, and a float32 has 4. So a lane with 8 floats needs two loads, and one with 4 needs one. Does the compiler see it
+# so? Here is the kernel for a launch with `n = 1_000_000`:
 
 # %% more imports
 from gpu_utils import CHIPS, bench, compile_for, listing
-
-# %% guess loads
-guess = predict(
-    "00.loads",
-    "How many load instructions does a lane need, for a launch with `n = 1_000_000`?",
-    sm_90=lesson.number("sm_90, 32 lanes"),
-    gfx942=lesson.number("gfx942, 64 lanes"),
-)
 
 # %% compile for four targets
 TARGETS = ("sm_80", "sm_90", "gfx942", "gfx1100")
@@ -429,17 +450,13 @@ def compare_targets(n):
 
 
 even = compare_targets(n=1_000_000)
-guess.reveal(
-    sm_90=even["sm_90"]["loads"],
-    gfx942=even["gfx942"]["loads"],
-    because="8 floats are 32 bytes, two loads of 16; 4 floats are one.",
-)
 lesson.table(even, first="target")
 
 # %% [markdown] predict odd
 # `gfx1100` is AMD too, and has 32 lanes: the width follows the chip, not the vendor.
 #
-# 1,000,000 is a multiple of 16. Now one element more. A load instruction with a mask is done whole or not at all.
+# It does. 1,000,000 is a multiple of 16. Now one element more. For one lane, a load instruction with a mask is done
+# whole or not at all.
 
 # %% guess odd
 guess = predict(
@@ -475,10 +492,10 @@ whole
 
 # %% [markdown] what to see
 # AMDGCN has two kinds of registers. A *vector* register, `v0`, `v1`, ..., has one value for each lane. A *scalar*
-# register, `s0`, `s1`, ..., has one value for all lanes of the wavefront. Two scalar registers have names: `EXEC` has
-# one bit for each lane, and says which lanes an instruction works on; `vcc` is where comparisons leave their result,
-# one bit for each lane. PTX is written for a single thread, so all its registers are a thread's own; a *predicate* such
-# as `%p1` is one bit.
+# register, `s0`, `s1`, ..., has one value for all lanes of the wavefront. Of those with a name three matter here:
+# `EXEC` has one bit for each lane, and says which lanes an instruction works on; `vcc` is where comparisons of lanes
+# leave their result, one bit for each lane; `scc` is one bit, the result of a scalar comparison. PTX is written for a
+# single thread, so all its registers are a thread's own; a *predicate* such as `%p1` is one bit.
 #
 # | in the source | PTX (NVIDIA) | AMDGCN (AMD) |
 # |---|---|---|
@@ -531,8 +548,10 @@ listing(scale_kernel, "gfx942", args=arguments, BLOCK=1024).only("mask =", "tl.l
 # `v_cndmask_b32` chooses, lane by lane, by the bits of `vcc`: the true offset, or one far past the end (`v_bfrev_b32`
 # makes it: $2^{31}$). `buffer_load` does not take an address but an offset into a *buffer*. Its operands are the
 # registers that it writes, the offset, and the *buffer descriptor*: four scalar registers (here `s[0:3]`) that say
-# where the buffer begins and how long it is (`0x7ffffffe` bytes, the largest). An offset beyond that gives 0 ([MLIR,
-# AMDGPU dialect](https://mlir.llvm.org/docs/Dialects/AMDGPU/)).
+# where the buffer begins and how long it is. An offset beyond that gives 0 ([MLIR, AMDGPU
+# dialect](https://mlir.llvm.org/docs/Dialects/AMDGPU/)). Read the length: `0x7ffffffe` bytes, whatever the size of your
+# tensor. So this fence stops only the lanes that were aimed away. A mask that you forget stays inside of it, and hits
+# whatever lies behind the tensor.
 #
 # So three ways lead to the same masked load: skip the instruction, switch off the lane, aim outside the fence. You will
 # step through all three in section 7.
@@ -554,9 +573,11 @@ listing(scale_kernel, "gfx942", args=arguments, BLOCK=1024).only("mask =", "tl.l
 #
 # A virtual GPU counts while it executes, and the counts are exact: for one version of the compiler they are the same on
 # every machine and in every run. It counts the instructions that warps or wavefronts execute, by class; a *wave* in its
-# tables is a warp or a wavefront. And it counts *transactions* with memory. A GPU does not fetch single floats. One
-# load instruction of a wave becomes as many transactions as it touches pieces of memory: *sectors* of 32 bytes on
-# NVIDIA, cache lines of 128 bytes on `gfx942`. The counter calls both sectors.
+# tables is a warp or a wavefront. **On AMD these are the chip's own instructions. On NVIDIA they are those of PTX**,
+# and `ptxas` still folds some of them together: loads, stores and their transactions are the chip's, while arithmetic,
+# moves and reads of arguments are fewer there. And it counts *transactions* with memory. A GPU does not fetch single
+# floats. One load instruction of a wave becomes as many transactions as it touches pieces of memory: *sectors* of 32
+# bytes on NVIDIA, cache lines of 128 bytes on `gfx942`. The counter calls both sectors.
 #
 # You have all that the next question needs: a program has `num_warps` = 4 waves, and the floats that the lanes of a
 # wave load lie side by side.
@@ -594,17 +615,18 @@ lesson.table(lesson.counts(gpus, *shown), across=True, first="counter")
 # transactions differ in number and in size, and are the same bytes: each byte that came was asked for. Such access is
 # called *coalesced*.
 #
-# Look at the classes, too. On `gfx942`, what all lanes share is computed once, by *scalar* instructions; on `sm_80`
-# each thread computes it for itself, as *vector* instructions. `scalar_memory` is the class of the reads of arguments,
-# the `ld.param` and `s_load` of section 5; `gfx942` has none, because it preloads them. And where do all the moves on
-# `sm_80` come from? Ask the lines:
+# Look at the classes, too. On `gfx942`, what all lanes share is computed once, by *scalar* instructions; in PTX each
+# thread computes it for itself, as *vector* instructions. `scalar_memory` is the class of the reads of arguments, the
+# `ld.param` and `s_load` of section 5. `gfx942` has none, because it preloads them; NVIDIA's chip has none either,
+# because `ptxas` lets the arithmetic take them from constant memory. And where do all the moves on `sm_80` come from?
+# Ask the lines:
 
 # %% per line
 lesson.table(lesson.counts_by_line(gpus, scale_kernel), first="line")
 
 # %% [markdown] strided
-# Most belong to `tl.load`: a predicated load that is skipped leaves its registers as they were, so PTX puts zeros
-# there first. AMD's buffer load returns zero by itself.
+# Most belong to `tl.load`: a predicated load that is skipped leaves its registers as they were, so Triton's PTX puts
+# zeros there first. AMD's buffer load returns zero by itself.
 #
 # Now an access that is *not* coalesced. The next kernel gathers every `stride`-th element. It gets one warp for 32
 # elements or one wavefront for 64, so that each lane reads one float, 4 bytes. With `stride = 8` two neighbouring lanes
@@ -664,8 +686,7 @@ lesson.bars(
 #
 # So the rule for your own kernels: *in one instruction, neighbouring lanes should touch neighbouring elements.* Which
 # lanes are neighbours you know from the launch figure: those with neighbouring positions in `tl.arange`. Where a kernel
-# breaks the rule, the result does not change when you give the positions to the lanes in another order; the number of
-# transactions does.
+# breaks the rule, give the same elements to other lanes: the same result, with fewer transactions.
 #
 # A cache can soften a bad pattern where another instruction soon asks for the rest. The counter says what the
 # instructions ask for, before any cache. Unit 02 works these numbers out by hand. The lab bounds them:
@@ -676,14 +697,15 @@ lesson.bars(
 # The last thing that no real GPU lets you see: one warp or wavefront, instruction by instruction, with the registers of
 # all its lanes. Take 100 elements, `BLOCK = 64`, one warp or wavefront to a program, and look at program 1: it owns
 # elements 64 to 127, of which 28 do not exist. A lane has one element where there are 64 lanes, and two neighbours
-# where there are 32.
+# where there are 32. The mask of `gfx942` is the third way of section 5: it aims at places outside.
 
 # %% guess lanes
 guess = predict(
     "00.masked_tail",
-    "In program 1, how many lanes have an element that exists?",
-    gfx942=lesson.number("of 64 lanes on gfx942"),
-    sm_80=lesson.number("of 32 lanes on sm_80"),
+    "Program 1, at its load: how many of the 64 lanes are switched off in `EXEC` on "
+    "gfx942? How many of the 32 lanes on sm_80 pass the guard of the first load?",
+    gfx942=lesson.number("lanes off on gfx942"),
+    sm_80=lesson.number("lanes that load on sm_80"),
 )
 
 
@@ -698,10 +720,12 @@ def step_through(target, kernel=scale_kernel, start=0, n=100):
 
 amd = step_through("gfx942", start="v_cndmask")
 nvidia = step_through("sm_80", start="@%p1 ld")
+at_the_load = amd.steps[amd.number("buffer_load")]
 guess.reveal(
-    gfx942=amd.mask("v_cmp").sum(),
+    gfx942=(~at_the_load.active).sum(),
     sm_80=nvidia.mask("setp").sum(),
-    because="36 elements exist: one for each of 36 lanes, or two for each of 18.",
+    because="on gfx942 all 64 lanes load, 28 of them from outside; "
+    "on sm_80 36 elements are two for each of 18 lanes.",
 )
 amd
 
@@ -711,7 +735,7 @@ amd
 # - All 64 lanes stay on: `EXEC` never changes. `v_cmp_gt_i32` writes the mask into `vcc`, one bit a lane: 36 of 64.
 # - `v_cndmask_b32` gives the other 28 lanes the offset `0x80000000`, which is $2^{31}$: outside.
 # - `buffer_load_dword` loads 65, 66, ..., 100 into 36 lanes and 0 into 28. No branch, no lane switched off.
-# - `v_mul_f32` multiplies the zeros, too. The work of a masked lane is not saved; only its memory access is.
+# - `v_mul_f32` multiplies the zeros, too. Here the work of a masked lane is not saved; only its memory access is.
 #
 # Triton takes this way where it knows that the tensor is small enough. Here is the same kernel with buffer operations
 # turned off:
@@ -726,7 +750,8 @@ without_buffers
 
 # %% [markdown] stepped EXEC
 # Now `s_and_saveexec_b64` switches 28 lanes off, and keeps what `EXEC` was in `s[0:1]`. From here on the registers of
-# these lanes stay as they are: their values are in parentheses. `s_cbranch_execz` would jump if no lane were left.
+# these lanes stay as they are: step on, and their values are in parentheses. `s_cbranch_execz` would jump if no lane
+# were left.
 #
 # And NVIDIA:
 
@@ -748,7 +773,9 @@ nvidia
 # $$ t \ge \max\left( \frac{\text{bytes}}{\text{memory bandwidth}},\; \frac{\text{FLOPs}}{\text{peak FLOP/s}} \right) $$
 #
 # which is the *roofline* bound. The registry `CHIPS` has both figures, each with its source, for every chip in the
-# course; a figure that no source confirms is `None` there. Here are two chips:
+# course; a figure that no source confirms is `None` there. A peak counts a fused multiply-add as two FLOPs. `scale`
+# only multiplies, so it could reach half of the peak at best; we hold it against the whole all the same. Here are two
+# chips:
 
 # %% two chips
 lesson.sourced(
@@ -765,7 +792,8 @@ lesson.sourced(
 # %% guess roofline
 guess = predict(
     "00.roofline",
-    "`scale` on an H100: how many times as long as the FLOPs do the bytes need?",
+    "`scale` on an H100, held against its peak: "
+    "by which factor do the bytes take longer than the FLOPs?",
     ratio=lesson.number("time for the bytes / time for the FLOPs", factor=1.5),
 )
 
@@ -787,9 +815,9 @@ guess.reveal(
 lesson.table(bounds, first="at least")
 
 # %% [markdown] measure
-# Memory decides, on both. These are bounds computed from data sheets, not measurements. What does *this* machine do?
-# `bench` warms up, repeats, and gives the median with its spread; on a GPU it also empties the cache between runs.
-# Bytes divided by time is a bandwidth, which you can hold against the bound.
+# Memory decides, on both, and would with half of the peak. These are bounds computed from data sheets, not
+# measurements. What does *this* machine do? `bench` warms up, repeats, and gives the median with its spread; on a GPU
+# it also empties the cache between runs. Bytes divided by time is a bandwidth, which you can hold against the bound.
 #
 # With a GPU the next cell times your kernel and torch's own in turn. Without one it times torch on the CPU:
 # timing a virtual GPU would tell you about NumPy.
@@ -821,6 +849,11 @@ chip = probe().chip
 known = chip is not None and chip.bandwidth is not None
 share = f"{rate / (chip.bandwidth * 1e3):.0%}" if known else "no chip of the registry"
 lesson.table({"bytes moved": 8 * N, "GB/s": rate, "of the chip's bandwidth": share})
+
+# %% [markdown] what the clock said
+# On a GPU the share should be high: a kernel that only moves bytes has nothing else to wait for. On a CPU there is no
+# bound in the registry, but the same two lines of arithmetic hold: look up the bandwidth of your memory, and see what
+# share of it one line of torch reaches. Then compare with the two chips of the table above.
 
 # %% [markdown] summary
 # ## Summary
