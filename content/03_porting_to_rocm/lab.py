@@ -25,7 +25,8 @@ import triton.language as tl
 from torch import Tensor
 
 from gpu_utils import check, hint, progress, solution
-from gpu_utils.lesson import GPT2, TARGETS, GPT2Config, learning_rate, parameter_groups, public_logs
+from gpu_utils.lesson import GPT2, TARGETS, GPT2Config, learning_rate
+from gpu_utils.lesson import parameter_groups, public_logs
 
 # %% [markdown] statement of warp_reduce
 # ## 03.warp_reduce: a sum over a block
@@ -57,7 +58,7 @@ from gpu_utils.lesson import GPT2, TARGETS, GPT2Config, learning_rate, parameter
 
 # %% 03.warp_reduce tags=["answer", "03.warp_reduce"]
 def warp_reduce() -> str:
-    """C++ of the kernel row_sum(x, out, columns): one block of threads sums one row, on waves of any width."""
+    """C++ of row_sum(x, out, columns): a block sums a row, on waves of any width."""
     return """
 // INSERT gpu_utils/exercises/u03_porting_to_rocm/warp_reduce.cu
 """
@@ -103,7 +104,7 @@ check("03.warp_reduce")
 
 # %% 03.ballot tags=["answer", "03.ballot"]
 def ballot() -> str:
-    """C++ of the kernel compact(x, out, count, n): moves what is above zero to the front, on waves of any width."""
+    """C++ of compact(x, out, count, n): what is above zero moves to the front."""
     return """
 // INSERT gpu_utils/exercises/u03_porting_to_rocm/ballot.cu
 """
@@ -149,7 +150,7 @@ check("03.ballot")
 
 # %% 03.lane_id tags=["answer", "03.lane_id"]
 def lane_id() -> str:
-    """C++ of the kernel running_sum(x, number, sums, total), for blocks of any shape and waves of any width."""
+    """C++ of running_sum(x, number, sums, total), for blocks of any shape."""
     return """
 // INSERT gpu_utils/exercises/u03_porting_to_rocm/lane_id.cu
 """
@@ -195,7 +196,7 @@ check("03.lane_id")
 
 # %% 03.shared_budget tags=["answer", "03.shared_budget"]
 def shared_budget(target: str, BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, bytes_per_value: int) -> int:
-    """The largest num_stages (1 to 8) that fits the shared memory of a block on `target`; 0 when none does.
+    """The largest num_stages (1 to 8) that fits a block on `target`; 0 when none does.
 
     >>> shared_budget("gfx942", 64, 64, 256, 2), shared_budget("sm_90", 64, 64, 256, 2)
     (2, 3)
@@ -245,7 +246,7 @@ check("03.shared_budget")
 
 # %% 03.fp8_dtype tags=["answer", "03.fp8_dtype"]
 def fp8_dtype(target: str) -> tuple[torch.dtype | None, float | None]:
-    """The e4m3 format in which `target` computes and its largest finite number; (None, None) when it has no FP8.
+    """The e4m3 format of `target` and its largest number; (None, None) without FP8.
 
     >>> fp8_dtype("sm_90")
     (torch.float8_e4m3fn, 448.0)
@@ -331,7 +332,7 @@ print(files["csrc/kernels_hip.cuh"])
 
 # %% 03.hipify_fixups tags=["answer", "03.hipify_fixups"]
 def hipify_fixups(files: dict[str, str]) -> dict[str, str]:
-    """Fixes what hipify left: path -> text of every file in, the same paths with fixed texts out.
+    """Fixes what hipify left: path -> text in, the same paths with fixed texts out.
 
     >>> fixed = hipify_fixups({"csrc/a.cpp": "#include <nvtx3/roctracer/roctx.h>"})
     >>> fixed["csrc/a.cpp"]
@@ -436,7 +437,7 @@ check("03.hipify_fixups")
 
 # %% 03.device_agnostic tags=["answer", "03.device_agnostic"]
 def device_agnostic() -> dict[str, str | int | bool]:
-    """Settings for this machine: device, target, dtype, grad_scaler, fp8, lanes, process_group, ranks."""
+    """The eight settings for this machine, by name."""
     if not torch.cuda.is_available():
         return {
             "device": "cpu",
@@ -541,7 +542,7 @@ def unpack_kernel(words_ptr, halves_ptr, n, BACKEND: tl.constexpr, BLOCK: tl.con
 
 
 def inline_asm(words: Tensor) -> Tensor:
-    """Return 1024 + each byte of `words` (n,) int32, the lowest first, as (n, 4) float16. Launches unpack_kernel."""
+    """1024 + each byte of `words` (n,) int32, the lowest first: (n, 4) float16."""
     BLOCK = 512
     n = words.numel()
     halves = torch.empty(n, 4, dtype=torch.float16, device=words.device)
@@ -602,8 +603,9 @@ check("03.inline_asm")
 def launch_env(node: dict) -> list[dict[str, str]]:
     """The variables of each process of the job, by local rank.
 
-    >>> two_dies = {"vendor": "amd", "target": "gfx90a", "gpus": 8, "use": [5, 7], "overlap": False}
-    >>> two_dies |= {"tuned_gemms": False, "built_for": ["gfx90a"], "inherited": {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}}
+    >>> two_dies = {"vendor": "amd", "target": "gfx90a", "gpus": 8, "use": [5, 7]}
+    >>> two_dies |= {"overlap": False, "tuned_gemms": False, "built_for": ["gfx90a"]}
+    >>> two_dies |= {"inherited": {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}}
     >>> launch_env(two_dies)
     [{'HIP_VISIBLE_DEVICES': '1,3'}, {'HIP_VISIBLE_DEVICES': '1,3'}]
     """
@@ -688,7 +690,7 @@ print(logs["01_batch_job"])  # change the name
 # | `install_rocm_build` | install the builds for ROCm |
 # | `smaller_stages` | fewer stages or smaller tiles on this target |
 # | `branch_by_backend` | put the assembly behind a test of the backend, with AMD's version or none beside it |
-# | `mask_of_64_bits` | a mask of 64 bits: ~0ull |
+# | `mask_of_64_bits` | a mask of 64 bits that names the lanes that call |
 # | `narrowest_wave` | size the array for the narrowest wave, and count waves at run time |
 # | `ask_finfo` | take the largest number from torch.finfo of the dtype |
 # | `move_out_of_capture` | move the call out of the captured part |
@@ -723,9 +725,10 @@ print(logs["01_batch_job"])  # change the name
 
 # %% 03.triage tags=["answer", "03.triage"]
 def triage(log: str) -> dict[str, str | int]:
-    """Name of the cause, name of the fix and number of the line that shows it, for a failed job's log.
+    """Cause, fix and number of the line that shows it, for a failed job's log.
 
-    >>> log = "job 7 failed; ...\\n08:15:33.160 7 RuntimeError: HIP error: invalid device function"
+    >>> error = "08:15:33.160 7 RuntimeError: HIP error: invalid device function"
+    >>> log = "job 7 failed; ...\\n" + error
     >>> triage(log)
     {'cause': 'missing_target', 'fix': 'build_for_target', 'line': 2}
     """
@@ -832,7 +835,7 @@ check("03.triage")
 def port_gpt2(
     config: dict[str, int], weights: dict[str, Tensor], tokens: Tensor, settings: dict[str, float | bool]
 ) -> dict[str, list[float] | dict[str, Tensor]]:
-    """Losses and new weights after len(tokens) steps of unit 01's training, on the device and in the dtype given."""
+    """Losses and new weights after len(tokens) steps of unit 01's training."""
     rates = {name: settings[name] for name in ("warmup", "total", "max_lr", "min_lr")}
     # BEGIN SOLUTION
     device = tokens.device

@@ -35,7 +35,7 @@ FIXES: Mapping[str, str] = {
     "install_rocm_build": "install the builds for ROCm",
     "smaller_stages": "fewer stages or smaller tiles on this target",
     "branch_by_backend": "put the assembly behind a test of the backend, with AMD's version or none beside it",
-    "mask_of_64_bits": "a mask of 64 bits: ~0ull",
+    "mask_of_64_bits": "a mask of 64 bits that names the lanes that call",
     "narrowest_wave": "size the array for the narrowest wave, and count waves at run time",
     "ask_finfo": "take the largest number from torch.finfo of the dtype",
     "move_out_of_capture": "move the call out of the captured part",
