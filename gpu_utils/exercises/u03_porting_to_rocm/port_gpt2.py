@@ -153,7 +153,7 @@ _SWITCHES: tuple[tuple[str, Callable[[], Any], Callable[[Any], Any]], ...] = (
     ("threads", torch.get_num_threads, torch.set_num_threads),
     ("autocast on the CPU", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
     ("cuDNN", lambda: _of_cudnn(), lambda flags: _set_cudnn(flags)),
-    ("environment", lambda: dict(os.environ), lambda names: _set_environment(names)),
+    ("environment", lambda: _of_environment(), lambda names: _set_environment(names)),
 )
 """What an answer could leave switched for everybody else: its name, how to ask for it, how to put it back."""
 
@@ -166,8 +166,17 @@ def _set_cudnn(flags: tuple[bool, bool]) -> None:
     torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = flags
 
 
+_READ_BY_GPUS = ("CUBLAS", "CUDA", "CUDNN", "HIP", "HSA", "MIOPEN", "NCCL", "NVIDIA", "OMP", "PYTORCH", "ROC", "TORCH_")
+
+
+def _of_environment() -> dict[str, str]:
+    """The variables that change how torch computes; its own modules set others when they are first imported."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_READ_BY_GPUS)}
+
+
 def _set_environment(names: dict[str, str]) -> None:
-    os.environ.clear()
+    for name in _of_environment().keys() - names.keys():
+        del os.environ[name]
     os.environ.update(names)
 
 
