@@ -81,7 +81,7 @@ def _every_choice(instructions: list[str]) -> Found:
 
 def _any_offset(instructions: list[str]) -> Found:
     right = mask_reference(instructions)
-    if right["way"] != "none" or not any(text.startswith("buffer_") for text in instructions):
+    if right["way"] in ("predicate", "EXEC") or not any(text.startswith("buffer_") for text in instructions):
         return right
     moved = {_writer(instructions, i) for i, text in enumerate(instructions) if text.startswith("buffer_")}
     return {"way": "offset", "at": sorted(moved)}
@@ -129,6 +129,21 @@ _EXAMPLES = (
     ],
 )
 
+_WRITTEN_AGAIN = [
+    "v_cmp_gt_i32_e32 vcc, s6, v1",
+    "v_lshlrev_b32_e32 v0, 2, v1",
+    "v_cndmask_b32_e32 v0, v3, v0, vcc",
+    "v_lshlrev_b32_e32 v0, 2, v1",
+    "buffer_load_dword v2, v0, s[8:11], 0 offen",
+]
+_LOAD_ONLY = [
+    "v_cmp_gt_i32_e32 vcc, s6, v0",
+    "v_cndmask_b32_e32 v1, v3, v2, vcc",
+    "buffer_load_dword v4, v1, s[8:11], 0 offen",
+    "v_lshlrev_b32_e32 v5, 2, v0",
+    "buffer_store_dword v4, v5, s[4:7], 0 offen",
+]
+
 EXERCISE = Exercise(
     id="00.find_mask",
     title="Find the mask in the machine code",
@@ -148,6 +163,13 @@ EXERCISE = Exercise(
         _case("PTX: branches of a loop are guarded too", "stride", "sm_80"),
         _case("offsets are compared with n, and yet no access is masked", "head", "gfx942"),
         _case("the same for NVIDIA", "head", "sm_80"),
+        _case("PTX: the loads stay inside by their offsets, only the store is masked", "wrapped", "sm_80"),
+        _case("AMDGCN as launched: the same", "wrapped", "gfx942"),
+        _case("lanes that were off are switched on again, which is no mask", "stride", "gfx942", small=False),
+        _case("gfx1100 as launched: its vcc has 32 bits, and its accesses have other names", "scale", "gfx1100"),
+        _case("each element switches lanes off for itself", "scale", "gfx1100", n=1_000_001, small=False),
+        Example("what was chosen is lost: its register is written again", instructions=_WRITTEN_AGAIN),
+        Example("the load is masked, the store is not", instructions=_LOAD_ONLY),
     ),
     fresh=_fresh,
     trivial={

@@ -24,8 +24,9 @@ MOST_SECTORS = 2.0
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
-    # above 0.5: an element that is lost, or counted twice, is never lost in the tolerance
-    return {"x": torch.rand(case["n"], generator=generator) + 0.5}
+    # 0.5 and more, of both signs: an element that is lost, or counted twice, is never lost in the tolerance
+    size = torch.rand(case["n"], generator=generator) + 0.5
+    return {"x": size * (1 - 2 * torch.randint(2, (case["n"],), generator=generator))}
 
 
 def piece_sums_reference(x: Tensor) -> Tensor:

@@ -111,6 +111,7 @@ EXERCISE = Exercise(
         Case("just below that", n=1024, stride=31),
         Case("300 elements are two programs: some waves have nothing to do", n=300, stride=2),
         Case("a last wave with a single lane", n=65, stride=3),
+        Case("two lanes are left over, and share a transaction", n=66, stride=5),
         Case("one element", n=1, stride=100),
         Case("more elements than anything here can run", n=3_000_000_017, stride=9),
         Case("more than a float can count one by one", n=2**62 + 257, stride=9),
@@ -165,6 +166,12 @@ EXERCISE = Exercise(
             ),
             "Right for full waves where all divides, and too small elsewhere: a piece that is touched only in part is "
             "moved as a whole. In which piece is the first lane, in which the last, and how many are these?",
+        ),
+        Misconception(
+            "counts_the_gap_behind_the_last_lane",
+            _predicting(touched=lambda lanes, stride, piece: min(lanes, -(-lanes * 4 * stride // piece))),
+            "Right for full waves. With fewer lanes it shows: behind the last lane's float no stride follows that "
+            "anybody reads. How far is it from the first byte to the last one that is asked for?",
         ),
         Misconception(
             "forgets_the_rest",

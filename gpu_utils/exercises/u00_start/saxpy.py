@@ -50,10 +50,15 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
 
 
 class _NoCopies(Watch):
-    """Refuses copies of tensors inside the block: contiguous(), clone(), reshape() of a view that needs one."""
+    """Refuses copies of given tensors inside the block: contiguous(), clone(), reshape() of a view that needs one."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        super().__init__()
+        self.memory = {_memory(tensor) for tensor in tensors}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.overloadpacket in (torch.ops.aten.clone, torch.ops.aten._to_copy) and args[0].numel() > 1:
+        copies = func.overloadpacket in (torch.ops.aten.clone, torch.ops.aten._to_copy)
+        if copies and args[0].numel() > 1 and _memory(args[0]) in self.memory:
             shape = tuple(args[0].shape)
             raise InputCopied(
                 f"a tensor of shape {shape} was copied (contiguous, clone and reshape can do that), expected the "
@@ -63,9 +68,11 @@ class _NoCopies(Watch):
 
 
 def _call(answer: Callable[..., Tensor], inputs: Inputs) -> Tensor:
-    with _NoCopies(), record_launches() as launches:
+    with _NoCopies(inputs["x"], inputs["y"]), record_launches() as launches:
         result = answer(**inputs)
-    known = {_memory(value) for value in (inputs["x"], inputs["y"], result) if isinstance(value, Tensor)}
+    if not isinstance(result, Tensor):
+        return result  # the comparison says what is wrong with it
+    known = {_memory(value) for value in (inputs["x"], inputs["y"], result)}
     for launch in launches:
         for value in (*launch.args, *launch.kwargs.values()):
             if isinstance(value, Tensor) and value.numel() > 1 and _memory(value) not in known:
@@ -268,6 +275,11 @@ EXERCISE = Exercise(
             "The numbers are right, but tl.arange counts rows here: neighbouring lanes are a whole row apart, and each "
             "transaction brings mostly bytes that nobody in the warp or wavefront asked for. "
             "Let tl.arange count columns.",
+        ),
+        Misconception(
+            "returns_nothing",
+            slips.returns_nothing,
+            "The kernel ran, and nobody gets its result: a launch returns nothing. End the launcher with return out.",
         ),
         Misconception(
             "computes_with_torch",
