@@ -304,16 +304,19 @@ EXPLAIN_SECONDS = 1.0
 """For reading what an exception of the learner's own says."""
 
 SECOND_CHANCE = 1.0
-"""Seconds after which a thread interrupts what has switched the alarm off."""
+"""Seconds after which a thread stops what has switched the alarm off."""
+
+_SECOND = signal.SIGRTMIN + 5
+"""A signal that nobody else uses, unlike Ctrl-C's, which a program in the background does not get."""
 
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise CheckTimeout in the block after `seconds`, again every half second while something swallows it.
 
-    An answer may switch the alarm off, by mistake or not: then a thread interrupts the block, as Ctrl-C would, a second
-    later. Works in the main thread, where signals arrive; elsewhere the block runs without a limit. A single call into
-    compiled code is stopped only when it comes back: the command line check, which ends the process, has no such gap.
+    An answer may switch the alarm off, by mistake or not: then a thread sends another signal a second later. Works in
+    the main thread, where signals arrive; elsewhere the block runs without a limit. A single call into compiled code is
+    stopped only when it comes back: the command line check, which ends the process, has no such gap.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -322,29 +325,28 @@ def time_limit(seconds: float) -> Iterator[None]:
     def stop(_signal: int, _frame: Any) -> None:
         raise CheckTimeout
 
-    over, late = threading.Event(), threading.Event()
-    previous = signal.signal(signal.SIGALRM, stop)
+    over = threading.Event()
+    before = {number: signal.signal(number, stop) for number in (signal.SIGALRM, _SECOND)}
     signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
-    threading.Thread(target=_insist, args=(over, late, seconds + SECOND_CHANCE), daemon=True).start()
+    insisting = threading.Thread(target=_insist, args=(over, seconds + SECOND_CHANCE), daemon=True)
+    insisting.start()
     try:
         yield
-    except KeyboardInterrupt:
-        if late.is_set():
-            raise CheckTimeout from None
-        raise
     finally:
+        signal.signal(_SECOND, signal.SIG_IGN)  # one that comes now is late
         over.set()
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+        insisting.join()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _insist(over: threading.Event, late: threading.Event, seconds: float) -> None:
-    """Interrupt the main thread after `seconds`, and every half second from then on, until it is `over`."""
+def _insist(over: threading.Event, seconds: float) -> None:
+    """Signal the main thread after `seconds`, and every half second from then on, until it is `over`."""
     main = threading.main_thread().ident
-    while not over.wait(0.5 if late.is_set() else seconds):
-        late.set()
-        if main is not None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.pthread_kill(main, signal.SIGINT)
+    while main is not None and not over.wait(seconds):
+        signal.pthread_kill(main, _SECOND)
+        seconds = 0.5
 
 
 @contextlib.contextmanager
