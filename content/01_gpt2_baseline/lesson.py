@@ -1037,7 +1037,8 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 # Hardly. Decoding reads every weight for one token and sits far below the ridge: bandwidth is the bound.
 # </details>
 #
-# Now the lab: twelve exercises, and at the end a GPT-2 of your own that trains and writes. `./w2w start 01`
+# Now [lab 01](../labs/01_gpt2_baseline.ipynb): twelve exercises, and at the end a GPT-2 of your own that trains and
+# writes.
 
 # %% end of the last sitting
 lesson.sitting("01", 3)

@@ -38,6 +38,7 @@ class NotPlain:
 def plain(value: Any, read: Callable[[torch.Tensor], Any] = lambda tensor: tensor, depth: int = 0) -> Any:
     """The value as plain data; `read` gives what stands for each of its tensors, for example a copy on another device.
 
+    >>> from fractions import Fraction
     >>> plain({"share": np.float64(0.5), "shape": (np.int64(3), Fraction(8, 2))})
     {'share': 0.5, 'shape': [3, 4]}
     >>> plain(2 * n for n in (1, 2))

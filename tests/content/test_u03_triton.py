@@ -141,7 +141,7 @@ def test_assembly_that_does_not_build_is_reported_in_one_sentence_with_nothing_e
 
 
 def test_the_ported_step_follows_the_device_and_dtype_of_its_tensors(load):
-    case = port_gpt2.EXERCISE.cases[2]
+    case = next(case for case in port_gpt2.EXERCISE.cases if case["precision"] == "float32")
     inputs = port_gpt2._inputs(case, torch.Generator().manual_seed(1))
     del inputs["on_cpu"]
     result = load("03.port_gpt2", "solution")(**inputs)

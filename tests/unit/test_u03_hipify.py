@@ -505,7 +505,7 @@ def test_what_the_text_check_shows_names_every_place_and_the_other_kinds(given):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (lambda files: {path: text.encode() for path, text in files.items()}, "of type bytes"),
+        (lambda files: {path: text.encode() for path, text in files.items()}, "holds a bytes"),
         (port(fp8=lambda text, path: text.replace("448.0f", "240.0f")), "__nv_fp8_e4m3"),
     ],
 )
@@ -616,7 +616,7 @@ def test_without_a_compiler_the_text_is_judged_and_the_device_part_says_how_to_i
     monkeypatch.setattr(hipify_fixups, "installed", lambda: False)
     right = check(EXERCISE, port(), seed=1)
     assert right.status == "not graded"
-    assert right.headline == "2 checks passed, 6 could not run: run pip install .[hip]"
+    assert right.headline == "3 checks passed, 6 could not run: run pip install .[hip]"
     assert [outcome.status for outcome in right.outcomes].count("skipped") == 6
     assert check(EXERCISE, hipify_ports.mask_kept, seed=1).misconception == "mask_kept"
 
