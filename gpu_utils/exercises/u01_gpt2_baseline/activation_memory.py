@@ -72,6 +72,7 @@ def _estimate(
     state: float = _STATE,
     fused_too: bool = False,
     all_float32: bool = False,
+    narrow_loss: bool = False,
     negative: bool = False,
     up: bool = False,
 ) -> Any:
@@ -90,7 +91,8 @@ def _estimate(
     ) -> dict[str, int]:
         T, d = seq_len, n_embd
         layer = per_token * T * d + scores * n_head * T * T * (fused_too or not fused)
-        kept = (4 if all_float32 else bytes_per_value) * (n_layer * layer + ends * T * d) + logits * T * vocab_size
+        kept = (4 if all_float32 else bytes_per_value) * (n_layer * layer + ends * T * d)
+        kept += (bytes_per_value if narrow_loss else logits) * T * vocab_size
         room = capacity - state * parameters
         batch = -(-room // kept) if up else room // kept
         return {"per_sequence": int(kept), "largest_batch": int(batch if negative else max(0, batch))}
@@ -217,6 +219,11 @@ EXERCISE = Exercise(
             "all_float32",
             _estimate(all_float32=True),
             "Right for 4 bytes a number, too much for 2: only the loss stays in float32.",
+        ),
+        Misconception(
+            "loss_in_the_narrow_type",
+            _estimate(narrow_loss=True),
+            "Right for 4 bytes a number, too little for 2: the log-probabilities are float32, whatever the rest is.",
         ),
         Misconception(
             "weights_alone",

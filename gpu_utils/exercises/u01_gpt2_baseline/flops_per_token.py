@@ -81,6 +81,14 @@ def _half_the_attention(n_layer: int, n_embd: int, vocab_size: int, seq_len: int
     return flops_reference(n_layer, n_embd, vocab_size, 0) + 6 * n_layer * n_embd * seq_len
 
 
+def _crossing_of_half_the_attention(n_layer: int, n_embd: int, vocab_size: int) -> int:
+    return flops_reference(n_layer, n_embd, vocab_size, 0) // (6 * n_layer * n_embd) + 1
+
+
+def _crossing_where_equal(n_layer: int, n_embd: int, vocab_size: int) -> int:
+    return -(-flops_reference(n_layer, n_embd, vocab_size, 0) // (12 * n_layer * n_embd))
+
+
 def _all_parameters(n_layer: int, n_embd: int, vocab_size: int, seq_len: int) -> int:
     other = seq_len * n_embd + n_layer * 13 * n_embd + 2 * n_embd
     return flops_reference(n_layer, n_embd, vocab_size, seq_len) + 6 * other
@@ -171,6 +179,12 @@ EXERCISE = Exercise(
             "convention the full T x T square counts, twice: scores, and their product with v.",
         ),
         Misconception(
+            "half_the_attention_in_the_crossing_too",
+            _answer(_half_the_attention, _crossing_of_half_the_attention),
+            "Half of attention is missing, in the FLOPs and in the crossing. The full T x T square counts, twice: "
+            "scores, and their product with v.",
+        ),
+        Misconception(
             "all_parameters",
             _answer(_all_parameters),
             "6 times every parameter counts positions, biases and norms, which are in no matrix product.",
@@ -201,6 +215,12 @@ EXERCISE = Exercise(
             _answer(crossover=lambda L, d, V: crossover_reference(L, d, V) - 1),
             "attention_from is one too small: there attention is equal or still below. More than all products with "
             "weights is asked.",
+        ),
+        Misconception(
+            "crossover_where_equal",
+            _answer(crossover=_crossing_where_equal),
+            "attention_from is one too small where the division has no remainder: there the two are equal, and more is "
+            "asked.",
         ),
     ),
     hints=(

@@ -84,7 +84,7 @@ def _variant(mask: str = "offset", join: str = "append", keep: str = "all", squa
         v = torch.cat([v_cache, v_new] if old_first else [v_new, v_cache], dim=2)
         if square:
             q = torch.cat([torch.zeros_like(k[:, :, :past]), q], dim=2)
-        offset = {"offset": 0 if square else past, "top left": 0, "none": past + n}[mask]
+        offset = {"offset": 0 if square else past, "top left": 0, "one late": past + 1, "none": past + n}[mask]
         visible = torch.ones(q.shape[2], past + n, dtype=torch.bool, device=x.device).tril(offset)
         scores = q @ k.mT / math.sqrt(q.shape[-1])
         y = (scores.masked_fill(~visible, -math.inf).softmax(-1) @ v)[:, :, -n:]
@@ -163,6 +163,12 @@ EXERCISE = Exercise(
             "no_mask",
             _variant(mask="none"),
             "Single tokens come out right, several at once do not: within one chunk a token sees those after it.",
+        ),
+        Misconception(
+            "mask_one_too_far",
+            _variant(mask="one late"),
+            "Where several tokens come at once, each sees the one after it: the mask keeps a column too many. Row i "
+            "keeps columns 0 to T_past + i.",
         ),
         Misconception(
             "forgets_the_past",

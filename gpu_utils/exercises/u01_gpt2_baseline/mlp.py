@@ -46,6 +46,10 @@ def _with(activation: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     return answer
 
 
+def _with_a_residual(x: Tensor, w_fc: Tensor, b_fc: Tensor, w_proj: Tensor, b_proj: Tensor) -> Tensor:
+    return x + _with(lambda h: F.gelu(h, approximate="tanh"))(x, w_fc, b_fc, w_proj, b_proj)
+
+
 def _without_bias(x: Tensor, w_fc: Tensor, b_fc: Tensor, w_proj: Tensor, b_proj: Tensor) -> Tensor:
     return F.linear(F.gelu(F.linear(x, w_fc), approximate="tanh"), w_proj)
 
@@ -109,6 +113,16 @@ EXERCISE = Exercise(
             "without_root_two_over_pi",
             _with(lambda x: 0.5 * x * (1 + torch.tanh(x + 0.044715 * x**3))),
             "The argument of tanh is too large by a constant factor. Which factor stands before (x + 0.044715 x³)?",
+        ),
+        Misconception(
+            "root_before_x_alone",
+            _with(lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * x + 0.044715 * x**3))),
+            "The cubic term is too large: the root of 2/π multiplies the whole bracket (x + 0.044715 x³), not x alone.",
+        ),
+        Misconception(
+            "with_a_residual",
+            _with_a_residual,
+            "The result is too large by x itself. The residual is added by the block, not by the MLP.",
         ),
         Misconception(
             "without_bias",

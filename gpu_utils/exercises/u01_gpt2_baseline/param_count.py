@@ -42,6 +42,8 @@ def _answer(
     positions: bool = True,
     last_norm: bool = True,
     stays: bool = False,
+    bias_of_mlp: bool = True,
+    last_bias: str = "d",
 ) -> Any:
     """The count; the arguments make it wrong."""
 
@@ -56,15 +58,22 @@ def _answer(
         multiple: int,
     ) -> dict[str, int]:
         d = n_embd
-        budget = attention_count(d, n_head, n_head, bias) + mlp_count(d, 4 * d, False, bias)
+        of_mlp = bias and bias_of_mlp
+
+        def mlp_of(hidden: int, gated: bool) -> int:
+            count = mlp_count(d, hidden, gated, of_mlp)
+            return count if last_bias == "d" else count - d + hidden
+
+        budget = attention_count(d, n_head, n_head, bias) + mlp_of(4 * d, False)
         spent = attention_count(d, n_head, n_kv_head if shared else n_head, bias)
         gates = gated and matrices == 3
-        room = (budget - spent - d * bias) / ((2 + gates) * d + (1 + gates) * bias)
+        fixed = mlp_of(0, gates)
+        room = (budget - spent - fixed) / (mlp_of(1, gates) - fixed)
         if rule_of_thumb:
             room = 8 * d / 3 if gated else 4 * d
         hidden = (round if nearest else math.floor)(room / multiple) * multiple
         hidden = 4 * d if stays else hidden
-        block = spent + mlp_count(d, hidden, gates, bias) + 2 * (d + d * bias)
+        block = spent + mlp_of(hidden, gates) + 2 * (d + d * bias)
         ends = vocab_size * d * (1 if tied else 2) + n_positions * d * positions + (d + d * bias) * last_norm
         return {"hidden": hidden, "parameters": ends + n_layer * block}
 
@@ -168,6 +177,17 @@ EXERCISE = Exercise(
             _answer(bias=False),
             "The biases are missing: every linear layer of a block and every norm has one, and they count in the room "
             "for the MLP as well.",
+        ),
+        Misconception(
+            "mlp_without_biases",
+            _answer(bias_of_mlp=False),
+            "The biases of the MLP are missing: a layer to hidden has hidden of them, the one that comes back has d. "
+            "Those of GPT-2's MLP are part of the room.",
+        ),
+        Misconception(
+            "last_bias_of_the_wrong_width",
+            _answer(last_bias="hidden"),
+            "The last layer of the MLP has one bias for each of its outputs: d of them, and not hidden.",
         ),
         Misconception(
             "rounds_to_the_nearest",

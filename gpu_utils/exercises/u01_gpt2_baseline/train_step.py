@@ -188,6 +188,11 @@ EXERCISE = Exercise(
             "norm, grow with it. The batch's loss is the mean over its parts.",
         ),
         Misconception(
+            "nothing_divided",
+            _step(divide=False, loss_is="sum"),
+            "Loss and gradient are sums over the parts; both should be means. Where is their number divided out?",
+        ),
+        Misconception(
             "gradients_kept",
             _step(clear=False),
             "The first step is right, the later ones are not: backward() adds to .grad, and nothing clears what the "
