@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gpu_utils.course.cells import Cell, parse_cells
 from gpu_utils.course.paths import course
 
-_HEADING = re.compile(r"^##? (.+)$", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,3} (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
