@@ -164,6 +164,12 @@ EXERCISE = Exercise(
             "below.",
         ),
         Misconception(
+            "shifts_by_64",
+            ANSWER.changed(("votes & ((1ull << lane) - 1)", "votes << (64 - lane)")),
+            "Lane 0 shifts by 64, and such a shift has no defined value in C++: sm_80 makes it 0, which looks right; "
+            "on AMD it is a shift by 64 modulo 64, and all votes stay. Which number has exactly the bits below a lane?",
+        ),
+        Misconception(
             "order_of_atomics",
             ANSWER.filled(_ATOMICS),
             "The right elements, in no order: an atomic tells a lane how many came before it in time, and lanes come "

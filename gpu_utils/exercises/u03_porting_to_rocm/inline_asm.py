@@ -108,12 +108,12 @@ def _launch(
     constraints: str = "",
     selectors: tuple[int, int] = (0, 0),
     word_first: bool = True,
+    as_words: bool = True,
 ) -> Tensor:
     n = words.numel()
     halves = torch.empty(n, 4, dtype=torch.float16, device=words.device)
-    _kernel[(triton.cdiv(n, BLOCK),)](
-        words, halves.view(torch.int32), n, low, high, constraints, *selectors, word_first, BLOCK=BLOCK
-    )
+    out = halves.view(torch.int32) if as_words else halves
+    _kernel[(triton.cdiv(n, BLOCK),)](words, out, n, low, high, constraints, *selectors, word_first, BLOCK=BLOCK)
     return halves
 
 
@@ -127,16 +127,17 @@ def _amd(
     selectors: tuple[int, int] = (0x04010400, 0x04030402),
     word_first: bool = False,
     is_amd: Callable[[Any], bool] = lambda target: target.backend == "hip",
+    as_words: bool = True,
 ) -> Callable[[Tensor], Tensor]:
     """An answer that fences; the right one unless something is changed. Selectors may stand in the text: "{}"."""
 
     def answer(words: Tensor) -> Tensor:
         if not is_amd(triton.runtime.driver.active.get_current_target()):
-            return _ptx(words)
+            return _launch(words, *_PTX, as_words=as_words)
         if "{}" in text:
             low, high = (text.format(f"{selector:#010x}") for selector in selectors)
             return _launch(words, low, high, constraints, word_first=word_first)
-        return _launch(words, text, text, constraints, selectors, word_first)
+        return _launch(words, text, text, constraints, selectors, word_first, as_words)
 
     return answer
 
@@ -223,6 +224,12 @@ EXERCISE = Exercise(
             "selector_backwards",
             _amd(selectors=(0x00040104, 0x02040304)),
             "The bytes of the selector stand in reverse: its lowest byte chooses the lowest byte of the result.",
+        ),
+        Misconception(
+            "stores_into_float16",
+            _amd(as_words=False),
+            "Half of the result was never written. The kernel stores 32-bit words, and a pointer to float16 makes a "
+            "number of each and steps by two bytes: pass the same memory as int32.",
         ),
         Misconception(
             "without_assembly",

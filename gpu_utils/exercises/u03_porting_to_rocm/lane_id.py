@@ -152,6 +152,22 @@ EXERCISE = Exercise(
             "warpSize is no constant: the same source runs on chips of either width, so no array can be sized by it "
             "when it is compiled (ROCm 7 made this an error). Which constant is enough for all of them?",
         ),
+        Misconception(
+            "variable_of_warp_size",
+            ANSWER.changed(("constexpr int MAX_WAVES = 1024 / 32", "const int MAX_WAVES = 1024 / warpSize")),
+            "warpSize is known when the kernel runs, so this MAX_WAVES is a variable, and no array can be sized by it. "
+            "Which constant is enough for waves of any width?",
+        ),
+        Misconception(
+            "only_x_and_drops_the_last_wave",
+            ANSWER.changed(
+                ("thread_id() % warpSize", "threadIdx.x % warpSize"),
+                ("thread_id() / warpSize", "threadIdx.x / warpSize"),
+                ("(thread_count() + warpSize - 1) / warpSize", "blockDim.x / warpSize"),
+            ),
+            "Two things. threadIdx.x is the thread's number only in a block of one dimension, blockDim.x their count: "
+            "thread_id() and thread_count() know all three. And a wave that is only partly there is one more.",
+        ),
     ),
     hints=(
         "thread_id() numbers the threads of the block 0, 1, 2, ... in the order in which waves are cut from it. Which "

@@ -237,6 +237,12 @@ EXERCISE = Exercise(
             "the other: the larger of the two decides.",
         ),
         Misconception(
+            "one_after_the_other_everywhere",
+            _deepest(rule=lambda target: _amd if _own_rule(target) is _ampere else _own_rule(target)),
+            "Where A and B do not fit together, you still allow one stage, as if they went through the same bytes one "
+            "after the other. Only AMD's backend does that; on sm_80 and sm_89 one stage keeps both.",
+        ),
+        Misconception(
             "at_least_one",
             _deepest(least=1),
             "When even one stage does not fit, no depth loads. What should the function say then?",
