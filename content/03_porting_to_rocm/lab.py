@@ -297,8 +297,9 @@ print(files["csrc/kernels_hip.cuh"])
 # texts.
 #
 # Write rules, not a finished text: real projects stay CUDA at the source and run hipify and such a script at every
-# build. So the check also gives you the same project from other teams. There the namespace, the kernels' names,
-# `kHidden`, `kThreads` and `kTileTokens` differ; files, variables and layout do not. For example, a rule for one line:
+# build. So the check also gives you the same project from other teams. There the namespace, the start of the macros'
+# names (`NORMQ_`) and of the kernels', `kHidden`, `kThreads` and `kTileTokens` differ; files, variables and layout do
+# not. For example, a rule for one line:
 #
 # | `files["csrc/comm_hip.cpp"]` | your result |
 # |---|---|
@@ -509,8 +510,9 @@ check("03.device_agnostic")
 # For example, the word `0x04030201` gives 1025, 1026, 1027, 1028.
 #
 # **Given** `words`: `(n,)` int32, contiguous. **Return** `(n, 4)` float16 on its device. Both parts of the cell are
-# yours: the permutes, and what the launcher tells the kernel. The kernel is executed for `sm_80`, `gfx942`, `gfx1100`
-# and `gfx950`; `triton.runtime.driver.active.get_current_target().backend` is `"cuda"` or `"hip"`.
+# yours: the permutes, and what the launcher hands the kernel, which stores words of 32 bits. It is executed for
+# `sm_80`, `gfx942`, `gfx1100` and `gfx950`; `triton.runtime.driver.active.get_current_target().backend` is `"cuda"` or
+# `"hip"`.
 
 
 # %% 03.inline_asm tags=["answer", "03.inline_asm"]
