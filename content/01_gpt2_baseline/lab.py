@@ -576,7 +576,7 @@ check("01.lr_schedule")
 #
 # | | |
 # |---|---|
-# | `weights` | dict from name to tensor, as `init` returns it; all have gradients; the tied one has two names |
+# | `weights` | dict from name to tensor, as `init` returns it; all require gradients; the tied one has two names |
 # | `optimizer` | made over these tensors, each once; its rate stands in every group of `optimizer.param_groups` |
 # | `loss` | function: `loss(tokens, targets)` is the mean loss of a part, a tensor |
 # | `parts` | list of pairs (tokens, targets) |

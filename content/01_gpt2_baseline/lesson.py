@@ -7,7 +7,7 @@
 #
 # **You need** lesson 00 and PyTorch as you know it.
 #
-# **Time**: three sittings of 9, 14 and 8 minutes, for reading text and code at 200 words a minute and for running the
+# **Time**: three sittings of 10, 15 and 9 minutes, for reading text and code at 200 words a minute and for running the
 # cells on two idle CPU cores, where you train half a million parameters. Add the time that you think. On a GPU of
 # either vendor the same cells train the 124-million-parameter model.
 
@@ -40,6 +40,8 @@ probe()
 corpus = lesson.load_corpus(config.corpus)
 line = "    def __init__(self, name, value=None):"
 print([corpus.tokenizer.decode([token]) for token in corpus.tokenizer.encode(line).ids])
+tokens = torch.from_numpy(corpus.train.astype("int64"))
+counts = torch.bincount(tokens).sort(descending=True).values
 lesson.table(
     {
         "files": corpus.files,
@@ -48,6 +50,9 @@ lesson.table(
         "bytes a token": corpus.train_bytes / len(corpus.train),
         "vocabulary V": config.corpus.vocab_size,
         "ln V, nats per token": math.log(config.corpus.vocab_size),
+        "frequent tokens that make half of the text": int(
+            (counts.cumsum(0) < counts.sum() / 2).sum() + 1
+        ),
     }
 )
 
@@ -62,11 +67,15 @@ lesson.table(
 #   $-\sum_t p_t \ln p_t$ as its loss.
 #
 # A model with a loss below the second line must have learned to use its context.
+#
+# The last row of the table bounds that entropy. Say $n$ tokens make half of the text. A model that knows only this
+# gives half of the probability to these $n$, evenly, and half to the others: its loss is $\ln 2 + \tfrac12 \ln n +
+# \tfrac12 \ln (V - n)$. Knowing each frequency is worth a little more.
 
 # %% predict the unigram entropy
 guess = predict(
     "01.unigram",
-    "Text is full of frequent tokens. What is the unigram entropy of this corpus?",
+    "What is the unigram entropy of this corpus?",
     entropy=lesson.number("unigram entropy", unit="nats per token", factor=1.1),
 )
 
@@ -74,8 +83,8 @@ guess = predict(
 bits = corpus.bits_per_byte(corpus.unigram_entropy)
 guess.reveal(
     entropy=corpus.unigram_entropy,
-    because="knowing which tokens are frequent is worth what it lies below ln V; all "
-    f"the rest must come from context. It is {bits:.2f} bits per byte of text.",
+    because="that is all that frequencies are worth; the rest must come from context. "
+    f"It is {bits:.2f} bits per byte of text.",
 )
 
 # %% [markdown] bits per byte
@@ -149,9 +158,14 @@ lesson.table(
 # $$ \operatorname{GELU}(x) \approx
 # \tfrac{x}{2}\left(1 + \tanh\!\left(\sqrt{2/\pi}\,(x + 0.044715\,x^3)\right)\right) $$
 #
-# Both halves of a block are **pre-norm**: the norm stands at the entry of the branch, and the stream that passes by
-# is never normed. A layer norm takes one token's $d$ channels, subtracts their mean and divides by the root of their
-# variance plus $10^{-5}$; then it scales by a learned gain and adds a learned bias.
+# A block has two **branches**, attention and the MLP. What passes by them is the **residual stream** $x$, to which
+# each adds its result:
+#
+# $$ x \leftarrow x + \text{attention}(\text{norm}_1(x)), \qquad x \leftarrow x + \text{MLP}(\text{norm}_2(x)) $$
+#
+# This is called **pre-norm**: the norm stands at the entry of a branch, and the stream is never normed. A layer norm
+# takes one token's $d$ channels, subtracts their mean and divides by the root of their variance plus $10^{-5}$; then it
+# scales by a learned gain and adds a learned bias.
 #
 # The figure shows one block of the 124M model. "Values kept" is what forward leaves behind for backward, with explicit
 # attention.
@@ -162,8 +176,10 @@ lesson.BlockFigure(lesson.GPT2Config.preset("gpt2"), seq_len=1024)
 # %% [markdown] the code
 # ### All of it
 #
-# This is the model that you will train. `how` chooses explicit or fused attention, the cache is for section 7. In the
-# lab you write the same from raw tensors, with the scores in memory.
+# This is the model that you will train, under the names of the published one: the embeddings `wte` (tokens) and `wpe`
+# (positions), the blocks `h`, and `ln_f` after the last. `how` chooses explicit or fused attention, the cache is for
+# section 7. The functions `mlp` and `causal_attention` are the two formulas above. In the lab you write all of it from
+# raw tensors, with the scores in memory.
 
 # %% the model
 lesson.code(
@@ -187,8 +203,8 @@ lesson.code(
 # %% predict the growth
 guess = predict(
     "01.growth",
-    "Without the scaling, by what factor is what all branches add together larger?",
-    growth=lesson.number("factor", factor=1.2),
+    "How many times larger is the sum of all branches without the scaling?",
+    growth=lesson.number("times larger", factor=1.2),
 )
 
 
@@ -225,8 +241,8 @@ lesson.table({"unscaled": plain, "scaled": scaled, "ratio": ratio}, across=True)
 # %% [markdown] why more than the root
 # The MLP branch grew by little more than $\sqrt{48} = 6.9$. The attention branch grew twice as much: it *averages* over
 # positions, and an average keeps what the positions share and cancels the rest. In the unscaled model they share far
-# more (last row: it grew fifteenfold, the whole stream eightfold), because each layer adds an average, which the next
-# layer finds in every position. So the branches are not independent, and the sum grows more than the rule says.
+# more (last row: it grew fifteenfold, the sum of the branches eightfold), because each layer adds an average, which the
+# next layer finds in every position. So the branches are not independent, and the sum grows more than the rule says.
 
 # %% [markdown] the real thing
 # ### Is it the real GPT-2?
@@ -249,17 +265,36 @@ guess = predict(
 ours = lesson.GPT2(lesson.GPT2Config(50257, 1024, n_embd=768, n_layer=2, n_head=12))
 theirs = lesson.to_transformers(ours)
 text = torch.randint(50257, (1, 64))
-with torch.no_grad():
-    difference = (ours(text) - theirs(text).logits).abs().max().item()
-exponent = round(math.log10(difference) / 3) * 3
+
+
+@torch.no_grad()
+def apart(ours, theirs):
+    return (ours(text) - theirs(text).logits).abs().max().item()
+
+
+difference = apart(ours, theirs)
 guess.reveal(
-    difference=f"about 1e{exponent}",
-    because=f"it is {difference:.1e}: some roundings of logits near 1, and no more. A "
-    "wrong epsilon or the other GELU would show as 1e-3.",
+    difference=f"about 1e{round(math.log10(difference) / 3) * 3}",
+    because="that is some roundings of logits near 1, and no more. Compare two slips, "
+    "made on purpose in the other model:",
 )
+for block in theirs.transformer.h:
+    block.mlp.act = torch.nn.GELU()
+other_gelu = apart(ours, theirs)
+for block in theirs.transformer.h:
+    block.mlp.act = torch.nn.GELU(approximate="tanh")
+    block.ln_1.eps = block.ln_2.eps = 1e-6
+slips = {
+    "the same model": difference,
+    "the exact GELU": other_gelu,
+    "an epsilon of 1e-6": apart(ours, theirs),
+}
 del ours, theirs
+lesson.table(slips, note="largest difference of a logit")
 
 # %% [markdown] published weights
+# The epsilon weighs most, because the first norm reads embeddings of variance 0.0008: $10^{-5}$ is a hundredth of it.
+#
 # With a route to the model hub, or the weights in the cache of `transformers`, the published GPT-2 loads the same way
 # (548 MB). Set the switch to try it.
 
@@ -369,7 +404,7 @@ lesson.table(
 # >   37 \cdot 10^9 = 222$ GFLOP per token for training, plus attention, and not 4,026. Memory follows all 671B.
 # >   (source: the two counts of the report, times 6)
 # > - Two different numbers, two different bottlenecks: a later unit builds the experts, another one spreads them over
-# >   ranks.
+# >   several GPUs.
 
 # %% [markdown] bytes
 # ### Bytes
@@ -438,7 +473,7 @@ for name in ("H100", "MI300X"):
         "bandwidth": chip.bandwidth_tb,
         "optimizer step at least, us": seconds * 1e6,
     }
-lesson.table(bounds, across=True, note="GPT-2 124M at T = 1024")
+lesson.table(bounds, across=True, note="GPT-2 124M at T = 1024.")
 
 # %% [markdown] bounds are not speeds
 # These are upper bounds from data sheets, not speeds. How much of a bound a program reaches is what you measure next,
@@ -464,8 +499,9 @@ lesson.code(lesson.training_steps, lesson.accumulated_step, lesson.parameter_gro
 #
 # ### The learning rate
 #
-# It rises linearly for a few steps, because AdamW divides by a running average of squared gradients, which is
-# unreliable at first. Then it falls along half a cosine: slowly at first, slowly at the end.
+# AdamW divides by the root of a running average of squared gradients. In the first steps few of them have been seen,
+# and the average is noise ([On the Variance of the Adaptive Learning Rate](https://arxiv.org/abs/1908.03265)). So the
+# rate starts low and rises linearly. Then it falls along half a cosine: slowly at first, slowly at the end.
 
 # %% the schedule
 rates = [config.learning_rate(step) for step in range(config.steps)]
@@ -571,8 +607,10 @@ guess.reveal(
 # ### What autocast does
 #
 # On a GPU the matrix products run in bfloat16 under `torch.autocast`, and on a CPU this course trains in float32.
-# Autocast is not `model.to(torch.bfloat16)`: it chooses a type for each operation. Products go to the narrow type,
-# because matrix units are fast there. What sums many numbers of different size, as a norm or a loss, stays in float32.
+# Autocast is not `model.to(torch.bfloat16)`: it chooses a type for each operation, from lists. Products go to the
+# narrow type, because matrix units are fast there. What sums many numbers of different size goes to float32; what is
+# on neither list keeps the type that it gets. The lists are not the same everywhere: on a GPU layer norm, softmax and
+# cross-entropy go to float32 ([torch.amp](https://docs.pytorch.org/docs/stable/amp.html)), on a CPU only the last.
 
 # %% predict the types
 guess = predict(
@@ -606,9 +644,14 @@ guess.reveal(
     because="weights, gradients and moments stay in float32; a copy in bfloat16 is "
     "made for each product. A step of 1e-4 would vanish in a bfloat16 weight of 1.",
 )
+with torch.autocast("cpu", torch.bfloat16):
+    row = torch.zeros(1, 128, dtype=torch.bfloat16)
+    normed = torch.nn.functional.layer_norm(row, (128,))
+found |= {"loss": loss.dtype, "a layer norm of bfloat16, on a CPU": normed.dtype}
 lesson.table(
-    {f"output of {name}": str(t) for name, t in found.items()}
-    | {"loss": str(loss.dtype)}
+    {name: str(found[name]) for name in found},
+    first="returned by",
+    note="ln_1 reads the stream, which is float32: so it returns float32, here too.",
 )
 
 # %% [markdown] predict training
@@ -616,7 +659,9 @@ lesson.table(
 #
 # How fast can it go? The next table has this machine's peak, timed with one large product where it is a CPU, and the
 # FLOPs of a token of your model, counted by torch as above. Their ratio is the speed at which all of the peak would go
-# into FLOPs that the model needs.
+# into FLOPs that the model needs. It is not reached: much of a step is no product, and small products are slower than
+# the large one that was timed. Those of a small model are small: $1024 \times 128$ by $128 \times 512$ is the largest
+# in a block of the one that a CPU trains.
 
 # %% the bound on this machine
 peak = lesson.device_peak(device, lesson.training_dtype(device))
@@ -640,29 +685,37 @@ lesson.table(
 )
 
 # %% predict the loss
+losses = (
+    "above the unigram entropy",
+    "below it, by less than 2 nats",
+    "below it, by 2 nats or more",
+)
+shares = ("under 0.1", "0.1 to 0.5", "over 0.5")
 guess = predict(
     "01.train",
     "What is the loss on validation files at the end, and which share of the speed at "
-    "the peak will the run reach?",
-    loss=lesson.number("validation loss", unit="nats per token", factor=1.1),
-    mfu=lesson.number("share, 0 to 1", factor=1.5),
+    "the peak does the run reach?",
+    loss=lesson.choice(*losses, label="validation loss"),
+    mfu=lesson.choice(*shares, label="share"),
 )
 
 # %% train the model
 result = lesson.train(config)
 record = result.record
-below = sum(loss >= record.unigram_nats for loss in record.train_loss)
+above = sum(loss >= record.unigram_nats for loss in record.train_loss)
+gain = record.unigram_nats - record.final_val_loss
 guess.reveal(
-    loss=record.final_val_loss,
-    mfu=record.mfu,
+    loss=losses[(gain > 0) + (gain >= 2)],
+    mfu=record.mfu and shares[(record.mfu >= 0.1) + (record.mfu > 0.5)],
     because=f"it starts at {record.train_loss[0]:.2f}, near ln V, and ends below the "
     "unigram entropy: it uses its context. Section 5 is about the share.",
 )
 lesson.table(
     {
-        "nats below the unigram entropy": record.unigram_nats - record.final_val_loss,
+        "validation loss, nats per token": record.final_val_loss,
+        "nats below the unigram entropy": gain,
         "bits per byte": record.bits_per_byte,
-        "steps with a loss above the unigram entropy": below,
+        "steps with a loss above the unigram entropy": above,
         "steps whose gradient was clipped": sum(
             n > config.clip for n in result.gradient_norms
         ),
@@ -713,9 +766,10 @@ lesson.table(
 )
 
 # %% [markdown] where the time goes
-# Where is the rest? A profile of one training step, by operator. `addmm`, `mm` and `bmm` are the matrix products that
-# the formula counts. Everything else does almost no arithmetic and is paid in bytes moved and kernels launched. Unit 04
-# fuses such operators; unit 13 reads profiles in earnest.
+# Where is the rest? A profile of one training step, by operator. `addmm` and `mm` are the products with weights that
+# the formula counts; attention's two are inside one operator with `attention` in its name. Everything else does almost
+# no arithmetic and is paid in bytes moved and kernels launched. Unit 04 fuses such operators; unit 13 reads profiles
+# in earnest. These are the eight that took longest.
 
 # %% profile of one step
 text = torch.randint(mine.vocab_size, (config.batch, config.seq_len), device=device)
@@ -729,7 +783,19 @@ def forward_and_backward():
     loss.backward()
 
 
-lesson.table(lesson.operator_shares(forward_and_backward), first="operator")
+operators = lesson.operator_shares(forward_and_backward)
+counted_ones = {
+    name: row["share of the time"]
+    for name, row in operators.items()
+    if name in ("aten::addmm", "aten::mm", "aten::bmm") or "attention" in name
+}
+lesson.table(
+    operators,
+    first="operator",
+    mark=tuple(counted_ones),
+    note=f"Marked: what the formula counts, {sum(counted_ones.values()):.0%} of the "
+    "time. MFU is lower still where these products are too small to reach the peak.",
+)
 
 # %% [markdown] change the batch
 # ### Change one thing: the batch
@@ -738,15 +804,12 @@ lesson.table(lesson.operator_shares(forward_and_backward), first="operator")
 # run above had the batch that section 3 printed. Six steps each, with one sequence and with four times as many.
 
 # %% predict the effect of the batch
+changes = ("falls by more than a tenth", "stays", "rises by more than a tenth")
 guess = predict(
     "01.batch",
     "With a batch of one sequence, what happens to the MFU? With four times the batch?",
-    one=lesson.choice(
-        "falls by more than a tenth", "stays", "rises by more than a tenth"
-    ),
-    larger=lesson.choice(
-        "falls by more than a tenth", "stays", "rises by more than a tenth"
-    ),
+    one=lesson.choice(*changes, label="one sequence"),
+    larger=lesson.choice(*changes, label="four times the batch"),
 )
 
 # %% three batches
@@ -758,8 +821,7 @@ speeds = {
 
 def change(batch):
     ratio = speeds[batch] / speeds[config.batch]
-    names = ("falls by more than a tenth", "stays", "rises by more than a tenth")
-    return names[(ratio > 0.9) + (ratio > 1.1)]
+    return changes[(ratio > 0.9) + (ratio > 1.1)]
 
 
 guess.reveal(
@@ -848,35 +910,57 @@ guess.reveal(
 # the piece up to itself, so the mask is shifted by the length of the past.
 #
 # Without a cache, $n$ tokens cost $1 + 2 + \dots + n \approx n^2 / 2$ passes of a token through the model. With one,
-# they cost $n$. The next cell writes about 120 tokens both ways; the count alone says about 60 times faster.
+# they cost $n$. For 120 tokens the count alone says 60 times faster. But time is not count: a pass launches the same
+# operators for one token as for many. So measure a pass first.
+
+# %% a pass of one token and of many
+model = result.model
+many = min(120, mine.n_positions - 8)
+
+
+@torch.no_grad()
+def seconds_of_a_pass(tokens, tries=15):
+    text = torch.zeros(1, tokens, dtype=torch.int64, device=device)
+    found = []
+    for _ in range(tries):
+        start = time.perf_counter()
+        model(text).sum().item()  # item() waits for a GPU, too
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+lesson.table(
+    {T: {"ms a pass": 1e3 * seconds_of_a_pass(T)} for T in (1, many // 2, many)},
+    first="tokens",
+)
 
 # %% predict the gain
 guess = predict(
     "01.cache",
-    "How many times faster is writing 120 tokens with a cache?",
-    gain=lesson.number("times faster", factor=1.5),
+    "Each new token is one pass: over itself, or over all so far. How many times "
+    "faster is writing 120 tokens with a cache?",
+    gain=lesson.number("times faster", factor=2),
 )
 
 # %% with and without a cache
 prompt = torch.tensor([corpus.tokenizer.encode("def ").ids], device=device)
-fresh = min(120, mine.n_positions - prompt.shape[1])
 written, seconds = {}, {}
 for use_cache in (True, False):
     start = time.perf_counter()
     written[use_cache] = lesson.generate(
-        result.model, prompt, fresh, temperature=0, use_cache=use_cache
+        model, prompt, many, temperature=0, use_cache=use_cache
     ).tolist()
     seconds[use_cache] = time.perf_counter() - start
 guess.reveal(
     gain=seconds[False] / seconds[True],
-    because="a step with a cache does so few FLOPs that time goes into launching "
-    "operators and reading weights.",
+    because="it is a pass of about 60 tokens against a pass of one, and that one does "
+    "so few FLOPs that its time goes into launching operators and reading weights.",
 )
 lesson.table(
     {
         "the same tokens": written[True] == written[False],
-        "ms a token, with a cache": seconds[True] * 1e3 / fresh,
-        "ms a token, without": seconds[False] * 1e3 / fresh,
+        "ms a token, with a cache": seconds[True] * 1e3 / many,
+        "ms a token, without": seconds[False] * 1e3 / many,
     }
 )
 
@@ -887,13 +971,11 @@ lesson.table(
 
 # %% how far decoding is from the ridge
 per_token = lesson.kv_cache_bytes(big, 1, 1, bytes_per_value=2)
-lesson.table(
-    {
-        CHIPS[n].name: {"ridge, FLOP per byte": CHIPS[n].ridge("bf16")}
-        for n in ("H100", "MI300X")
-    },
-    note=f"GPT-2's cache: {per_token:,} bytes per token in bfloat16",
-)
+ridges = {
+    f"ridge of {CHIPS[n].name}, FLOP per byte": CHIPS[n].ridge("bf16")
+    for n in ("H100", "MI300X")
+}
+lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 
 # %% [markdown] claim about caches
 # > **Claim and fact: "the bigger model needs the bigger cache"**
@@ -905,7 +987,7 @@ lesson.table(
 # >   million parameters that is already half of what DeepSeek-V3 keeps, a model more than five thousand times larger.
 # >   (measured: the cell above)
 # > - The cache follows the layers and what each head keeps. Grouped queries share keys between heads, as the next unit
-# >   counts; MLA keeps one compressed vector, which a later unit builds.
+# >   counts; MLA (multi-head latent attention, DeepSeek's) keeps one compressed vector, which a later unit builds.
 
 # %% [markdown] porting
 # ## 8. What changes on the other vendor
@@ -933,12 +1015,16 @@ for name in ("H100", "MI300X"):
     chip, limits = CHIPS[name], CHIPS[name].limits
     sides[chip.name] = {
         "SMs or CUs": chip.units,
-        "lanes": limits.lanes,
+        "lanes of a warp or wavefront": limits.lanes,
         "on-chip memory of a block, KiB": limits.shared_per_block / 1024,
-        "from": limits.source,
-        "L2": chip.l2_mb,
+        "L2 cache": chip.l2_mb,
     }
-lesson.table(sides, across=True)
+origin = {name: CHIPS[name].limits.source for name in ("H100", "MI300X")}
+lesson.table(
+    sides,
+    across=True,
+    note=f"Lanes and memory of a block: {origin['H100']}; {origin['MI300X']}.",
+)
 
 # %% [markdown] one operator twice
 # ### One operator of your model, compiled for both
@@ -947,8 +1033,9 @@ lesson.table(sides, across=True)
 # float32, so about one FLOP per byte, far below either ridge. Below it is written in Triton, with
 # $\tfrac12(1 + \tanh z) = \operatorname{sigmoid}(2z)$, and compiled for an H100 and an MI300X; nothing runs.
 #
-# A block of 1024 elements has 4 warps of 32 lanes there and 4 wavefronts of 64 lanes here. A load instruction moves at
-# most 128 bits for each lane: four floats.
+# One program of this kernel does 1024 elements. Triton gives it `num_warps=4`, unless told otherwise: 4 warps of 32
+# lanes on the H100, 4 wavefronts of 64 lanes on the MI300X. A load instruction moves at most 128 bits for each lane:
+# four floats.
 
 # %% predict the loads
 guess = predict(
@@ -983,7 +1070,19 @@ guess.reveal(
     because="1024 floats over 128 lanes are eight a lane, over 256 lanes four. The "
     "same num_warps means twice the lanes on Instinct.",
 )
-print(f"largest error of the identity: {off:.0e}", *needs.values(), sep="\n\n")
+lesson.table(
+    {
+        target: {
+            "lanes": kernel.num_warps * kernel.target.lanes,
+            "loads of 128 bits": kernel.widths["global load"][128],
+            "stores of 128 bits": kernel.widths["global store"][128],
+            "registers of a lane": kernel.registers,
+        }
+        for target, kernel in needs.items()
+    },
+    across=True,
+    note=f"The identity is off by at most {off:.0e} between -6 and 6.",
+)
 
 # %% [markdown] loads explained
 # Every tuning parameter of a kernel has such a hidden unit; unit 04 writes this kernel's backward too, runs both and
@@ -1012,6 +1111,7 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 # - "Reducing Activation Recomputation in Large Transformer Models", for activation memory:
 #   https://arxiv.org/abs/2205.05198
 # - "Decoupled Weight Decay Regularization", for AdamW: https://arxiv.org/abs/1711.05101
+# - "On the Variance of the Adaptive Learning Rate and Beyond", for the warm-up: https://arxiv.org/abs/1908.03265
 # - "DeepSeek-V3 Technical Report": https://arxiv.org/abs/2412.19437
 #
 # ## Self-check
@@ -1021,9 +1121,9 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 # Only the activations. FLOPs per step double, FLOPs per token stay.
 # </details>
 #
-# <details><summary>You make attention skip the masked half. Does your MFU rise above what the hardware did?</summary>
+# <details><summary>Attention skips the masked half. Can MFU count more FLOPs than the chip executed?</summary>
 #
-# It can: the convention counts the full square, the kernel computes half of it. MFU stays comparable between kernels,
+# Yes: the convention counts the full square, the kernel computes half of it. MFU stays comparable between kernels,
 # because the model's FLOPs did not change. The time did.
 # </details>
 #

@@ -7,6 +7,7 @@ import resource
 import sys
 import time
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 
@@ -37,7 +38,7 @@ def training_dtype(device: torch.device) -> torch.dtype:
 
 
 def device_peak(device: torch.device, dtype: torch.dtype) -> Peak:
-    """The peak of dense matrix products: from the chip registry for a GPU, measured for a CPU (0.3 s)."""
+    """The peak of dense matrix products: the registry's for a GPU, measured once in a process for a CPU (0.3 s)."""
     if device.type == "cpu":
         return _measured_cpu_peak(dtype)
     found = probe()
@@ -49,6 +50,7 @@ def device_peak(device: torch.device, dtype: torch.dtype) -> Peak:
     return Peak(figure.value * 1e12, f"{found.chip.name}: {figure}")
 
 
+@cache
 def _measured_cpu_peak(dtype: torch.dtype) -> Peak:
     n = _CPU_PEAK_SIZE
     a, b = (torch.ones(n, n, dtype=dtype) for _ in range(2))

@@ -89,7 +89,8 @@ def table(
     mark    labels of the rows that stand out (with `across`, names of the former columns; in a list, their numbers)
     note    a sentence under it, such as a source
 
-    Values: `values.words`. Raises BadArgument for a label in `mark` that is not there.
+    Values: `values.words`; a figure of the registry stands with a number, and its source under the table.
+    Raises BadArgument for a label in `mark` that is not there.
 
     >>> table({"sm_80": {"lanes": 32, "bytes": 1024}, "gfx942": {"lanes": 64, "bytes": 128}}, first="target")
     target  lanes  bytes
@@ -109,12 +110,25 @@ def table(
         raise BadArgument(
             f"there is no row {unknown[0]!r} to mark; there are {', '.join(words(at) for at, _ in found)}"
         )
+    sources: dict[str, int] = {}
     lines = [
-        (*([words(label)] if labelled or across else []), *(words(row[c]) if c in row else "" for c in columns))
+        (
+            *([words(label)] if labelled or across else []),
+            *(_with_source(row[c], sources) if c in row else "" for c in columns),
+        )
         for label, row in found
     ]
+    note = " ".join(filter(None, (note, *(f"[{number}] {source}." for source, number in sources.items()))))
     head = (*([first] if labelled or across else []), *map(words, columns))
     return Table(head, tuple(lines), note, frozenset(at for at, (label, _) in enumerate(found) if label in mark))
+
+
+def _with_source(value: Any, sources: dict[str, int]) -> str:
+    """A value in words; that of a figure ends in the number of its source, which is added to `sources`."""
+    if not isinstance(value, Figure) or value.value is None:
+        return words(value)
+    text = "; ".join(filter(None, (value.source, value.note)))
+    return f"{words(value.value)} {value.unit} [{sources.setdefault(text, len(sources) + 1)}]"
 
 
 def sourced(figures: Mapping[str, Figure], first: str = "") -> Table:

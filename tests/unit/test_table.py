@@ -7,6 +7,7 @@ import re
 import pytest
 import torch
 
+from gpu_utils.chips.figure import Figure
 from gpu_utils.errors import BadArgument
 from gpu_utils.lesson import table
 
@@ -44,6 +45,13 @@ def test_text_stands_left_and_numbers_right_in_html_too():
 
 def test_what_comes_from_outside_is_escaped():
     assert "<b>" not in table({"<b>": {"<b>": "<b>"}}, note="<b>").html().replace("&lt;b&gt;", "")
+
+
+def test_a_figure_of_the_registry_has_its_source_under_the_table_once():
+    peak = Figure(989.4, "TFLOP/s", "a data sheet", "dense")
+    shown = repr(table({"peak": peak, "peak again": peak, "L2": Figure(50, "MB", "a guide")}, note="An H100."))
+    assert "989.4 TFLOP/s [1]" in shown
+    assert shown.endswith("An H100. [1] a data sheet; dense. [2] a guide.")
 
 
 def test_a_row_to_mark_must_be_there():
