@@ -7,7 +7,7 @@
 #
 # **You need** lesson 00 and PyTorch as you know it.
 #
-# **Time**: three sittings of 10, 15 and 9 minutes, for reading text and code at 200 words a minute and for running the
+# **Time**: three sittings of 10, 14 and 11 minutes, for reading text and code at 200 words a minute and for running the
 # cells on two idle CPU cores, where you train half a million parameters. Add the time that you think. On a GPU of
 # either vendor the same cells train the 124-million-parameter model.
 
@@ -797,11 +797,31 @@ lesson.table(
     "time. MFU is lower still where these products are too small to reach the peak.",
 )
 
-# %% [markdown] change the batch
-# ### Change one thing: the batch
+# %% [markdown] save
+# ### Save the record
 #
-# Everything that is paid once a step (launching operators, the optimizer, drawing a batch) is shared by its tokens. The
-# run above had the batch that section 3 printed. Six steps each, with one sequence and with four times as many.
+# Unit 15 compares with this file, and units on the way read it. Loss curve, configuration, versions, device,
+# tokens/s, MFU, memory: a measurement without these is an anecdote.
+#
+# ### Stop here
+#
+# You have a trained model, the count of what it costs, and the share of the machine that it used. The last sitting
+# changes the batch, makes it larger than the memory, lets the model write quickly, and looks at the other vendor.
+
+# %% save the record
+path = lesson.save_record(record)
+assert lesson.latest_record("01") == record
+print(path)
+lesson.sitting("01", 2)
+
+# %% [markdown] change the batch
+# ## 6. A larger batch
+#
+# ### Change one thing
+#
+# Everything that is paid once a step (launching operators, the optimizer, drawing a batch) is shared by its tokens, and
+# larger products come nearer to the peak. The run above had the batch that section 3 printed. Six steps each, with one
+# sequence and with four times as many. The middle one of five timed steps counts.
 
 # %% predict the effect of the batch
 changes = ("falls by more than a tenth", "stays", "rises by more than a tenth")
@@ -827,8 +847,8 @@ def change(batch):
 guess.reveal(
     one=change(1),
     larger=change(4 * config.batch),
-    because="what is paid once a step is shared by the tokens of the batch. How much "
-    "that is on this machine, the table shows.",
+    because="what is paid once a step is shared by more tokens, and the products are "
+    "larger. What that is worth on this machine, the table shows.",
 )
 share = {
     b: s * flops / peak.flops_per_second
@@ -839,28 +859,10 @@ lesson.table(
     {b: {"tokens/s": speeds[b], "MFU": share.get(b)} for b in speeds}, first="batch"
 )
 
-# %% [markdown] save
-# The middle one of five timed steps counts; on a machine that does other work too, run the cell again and look at the
-# spread before you believe a difference.
-#
-# ### Save the record
-#
-# Unit 15 compares with this file, and units on the way read it. Loss curve, configuration, versions, device,
-# tokens/s, MFU, memory: a measurement without these is an anecdote.
-#
-# ### Stop here
-#
-# You have a trained model, the count of what it costs, and the share of the machine that it used. The last sitting
-# makes the batch larger than the memory, lets the model write quickly, and looks at the other vendor.
-
-# %% save the record
-path = lesson.save_record(record)
-assert lesson.latest_record("01") == record
-print(path)
-lesson.sitting("01", 2)
-
 # %% [markdown] accumulation
-# ## 6. A larger batch in the same memory
+# On a machine that does other work too, run the cell again and look at the spread before you believe a difference.
+#
+# ### In the same memory
 #
 # Activations grow with the batch; gradients do not. **Gradient accumulation** runs several small batches, adds their
 # gradients, and then does one optimizer step. The mean over a batch is the mean of the means of its equal parts, so
