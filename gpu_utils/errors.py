@@ -146,9 +146,5 @@ class CheckFailed(W2WError):
     """A check that must pass (W2W_STRICT=1, as in validation) did not."""
 
 
-class InputCopied(W2WError):
-    """An answer copied a tensor where the exercise asks to read it in place."""
-
-
 class BadArgument(W2WError, ValueError):
     """An argument of a public function that cannot be used."""

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Lab 00: your machine, and first kernels
 #
-# **Six exercises:** tell the vendors apart, write your first kernel, teach one to read strided rows; then find a mask
-# in machine code, predict what a virtual GPU counts, and repair a kernel that reads in the wrong order.
+# **Six exercises:** tell the vendors apart, write your first kernel, teach one to read views of any shape; then find a
+# mask in machine code, predict what a virtual GPU counts, and repair a kernel that reads in the wrong order.
 # About 90 minutes, on any machine. A good place to stop is after the third.
 #
 # How a lab works:
@@ -68,50 +68,54 @@ check("00.platform")
 # %% [markdown] statement of vector_add
 # ## 00.vector_add: your first kernel
 #
-# $$\text{out}_i = x_i + y_i \qquad 0 \le i < n$$
+# $$\text{out}_i = x_i + y_{i \bmod m} \qquad 0 \le i < n$$
 #
-# **Given** `x` and `y`: contiguous tensors of shape `(n,)`, float32 or float16, on the same device; `n` is 1 or more.
-# **Return** a new tensor of shape `(n,)` with the dtype and device of `x`. Leave `x` and `y` as they are.
+# A vector `x` of `n` elements, and a shorter one, `y`, of `m`, which starts again at its end: so a bias is added to
+# every row of a matrix.
+#
+# **Given** `x` of shape `(n,)` and `y` of shape `(m,)`, contiguous, float32 or float16, on the same device;
+# $1 \le m \le n$. **Return** a new tensor of shape `(n,)` with the dtype and device of `x`. Leave `x` and `y` as they
+# are, and make no copy of `y`. All adding is the kernel's: torch only allocates the result.
 #
 # One program adds `BLOCK = 1024` neighbouring elements. So the kernel asks which program it is, works out its
-# offsets, masks those that are past the end, loads, adds, stores. The launcher allocates the result, works
-# out how many programs there must be, launches, returns.
+# offsets and where each of them lies in `y`, masks those that are past the end, loads, adds, stores. The launcher
+# allocates the result, works out how many programs there must be, launches, returns.
 #
 # The check also counts memory transactions. Where `n` is a multiple of `BLOCK`, `global_sectors_per_ideal`, the
 # transactions of your kernel over the least that its bytes could need, must be at most 2 (section 6 of the lesson).
 #
-# With `BLOCK = 4` and `n = 6` it would look like this:
+# With `BLOCK = 4`, `n = 6` and `m = 3` it would look like this:
 #
 # | | program 0 | program 1 |
 # |---|---|---|
 # | offsets | 0 1 2 3 | 4 5 6 7 |
 # | mask | ✓ ✓ ✓ ✓ | ✓ ✓ – – |
 # | x = 1 2 3 4 5 6 | 1 2 3 4 | 5 6 · · |
-# | y = 10 10 10 10 10 10 | 10 10 10 10 | 10 10 · · |
-# | out | 11 12 13 14 | 15 16 (not touched) |
+# | y = 10 20 30 | 10 20 30 10 | 20 30 · · |
+# | out | 11 22 33 14 | 25 36 (not touched) |
 
 
 # %% 00.vector_add tags=["answer", "00.vector_add"]
 @triton.jit
-def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    # which program is this, which elements are its own, and which of them exist?
+def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
+    # which elements are this program's own, which of them exist, and where in y?
     # BEGIN SOLUTION
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
     x = tl.load(x_ptr + offsets, mask=mask)
-    y = tl.load(y_ptr + offsets, mask=mask)
+    y = tl.load(y_ptr + offsets % m, mask=mask)
     tl.store(out_ptr + offsets, x + y, mask=mask)
     # END SOLUTION
 
 
 def vector_add(x: Tensor, y: Tensor) -> Tensor:
-    """Return x + y; x, y: (n,) on one device. Launches vector_add_kernel."""
+    """Return x + y, y repeated; x: (n,), y: (m,). Launches vector_add_kernel."""
     BLOCK = 1024
     # BEGIN SOLUTION
-    n = x.numel()
+    n, m = x.numel(), y.numel()
     out = torch.empty_like(x)
     grid = (triton.cdiv(n, BLOCK),)
-    vector_add_kernel[grid](x, y, out, n, BLOCK=BLOCK)
+    vector_add_kernel[grid](x, y, out, n, m, BLOCK=BLOCK)
     return out
     # END SOLUTION
 
@@ -125,17 +129,28 @@ check("00.vector_add")
 # the lane and the tensor.
 
 # %% [markdown] statement of saxpy
-# ## 00.saxpy: rows and columns with strides
+# ## 00.saxpy: any view, and no idle lanes
 #
 # $$\text{out}_{rc} = a \, x_{rc} + y_{rc} \qquad 0 \le r < \text{rows},\; 0 \le c < \text{cols}$$
 #
 # **Given** `a`, a Python float, and `x` and `y`, float32 tensors of shape `(rows, cols)` on the same device. They may
 # be *views*: a slice of a wider matrix, every second row, a transpose, one row repeated. Each has its own strides.
-# **Return** a new tensor of shape `(rows, cols)`, same dtype and device. Do not copy `x` or `y` first
-# (`contiguous`, `clone`, `reshape`): your kernel reads them where they are.
+# **Return** a new tensor of shape `(rows, cols)`, same dtype and device. Torch copies nothing and computes nothing
+# (`contiguous`, `clone`, `reshape`): your kernel reads `x` and `y` where they are.
 #
-# `x.stride()` tells how far apart two elements are in memory, counted in elements: `x.stride(0)` from one row to the
-# next, `x.stride(1)` from one column to the next. For example:
+# A program for each row, as in section 3 of the lesson, wastes nearly all its lanes where rows are short: of 128
+# positions, a row of 3 uses 3. Here a program takes `BLOCK = 128` neighbouring elements *of the whole result*, counted
+# row after row, so a block may begin and end in the middle of a row. The check counts threads: for 500
+# rows of 3, about 16 for each element are the most. A result of 3 columns with `BLOCK = 4`:
+#
+# | | program 0 | program 1 |
+# |---|---|---|
+# | offsets | 0 1 2 3 | 4 5 6 7 |
+# | row | 0 0 0 1 | 1 1 2 2 |
+# | column | 0 1 2 0 | 1 2 0 1 |
+#
+# The rest is strides: `x.stride(0)` says how far apart two rows are in memory, `x.stride(1)` two columns, in elements.
+# For example:
 #
 # ```python
 # wide = torch.arange(20.).view(4, 5)
@@ -146,10 +161,6 @@ check("00.vector_add")
 # # 15  16 17 18  19
 # ```
 #
-# Use a grid of two dimensions, `(rows, blocks to a row)`, with `BLOCK = 128` columns to a block. In the kernel
-# `tl.program_id(0)` is then the row and `tl.program_id(1)` the block of columns. The result may be laid out as you
-# like; contiguous is the simplest. Section 3 of the lesson does this for another kernel, and `hint("00.saxpy")` helps.
-#
 # Memory transactions are counted here, too: where `x` and `y` are contiguous and `cols` is a multiple of `BLOCK`,
 # `global_sectors_per_ideal` must be at most 2. Through a transpose it may be more; there, nobody can help it so simply.
 
@@ -157,16 +168,16 @@ check("00.vector_add")
 # %% 00.saxpy tags=["answer", "00.saxpy"]
 @triton.jit
 def saxpy_kernel(
-    a, x_ptr, y_ptr, out_ptr, n_cols, stride_xm, stride_xn, stride_ym, stride_yn, stride_om, BLOCK: tl.constexpr
+    a, x_ptr, y_ptr, out_ptr, n, n_cols, stride_xm, stride_xn, stride_ym, stride_yn, BLOCK: tl.constexpr
 ):
-    # stride_xm: from row to row of x; stride_xn: from column to column; the same for y; stride_om: rows of the result
+    # n: elements of the result. stride_xm: from row to row of x; stride_xn: from column to column; the same for y
     # BEGIN SOLUTION
-    row = tl.program_id(0)
-    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    mask = cols < n_cols
-    x = tl.load(x_ptr + row * stride_xm + cols * stride_xn, mask=mask)
-    y = tl.load(y_ptr + row * stride_ym + cols * stride_yn, mask=mask)
-    tl.store(out_ptr + row * stride_om + cols, a * x + y, mask=mask)
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    row, col = offsets // n_cols, offsets % n_cols
+    x = tl.load(x_ptr + row * stride_xm + col * stride_xn, mask=mask)
+    y = tl.load(y_ptr + row * stride_ym + col * stride_yn, mask=mask)
+    tl.store(out_ptr + offsets, a * x + y, mask=mask)
     # END SOLUTION
 
 
@@ -175,9 +186,10 @@ def saxpy(a: float, x: Tensor, y: Tensor) -> Tensor:
     BLOCK = 128
     rows, cols = x.shape
     # BEGIN SOLUTION
+    n = rows * cols
     out = torch.empty(rows, cols, dtype=x.dtype, device=x.device)
-    grid = (rows, triton.cdiv(cols, BLOCK))
-    saxpy_kernel[grid](a, x, y, out, cols, *x.stride(), *y.stride(), out.stride(0), BLOCK=BLOCK)
+    grid = (triton.cdiv(n, BLOCK),)
+    saxpy_kernel[grid](a, x, y, out, n, cols, *x.stride(), *y.stride(), BLOCK=BLOCK)
     return out
     # END SOLUTION
 
@@ -187,7 +199,8 @@ check("00.saxpy")
 
 # %% [markdown] why saxpy
 # **Why it matters.** Attention heads, transposed weights and slices of a batch are all views. A kernel that takes
-# strides reads them in place; one that does not costs a copy each time, and a copy moves every byte twice.
+# strides reads them in place; one that does not costs a copy each time, and a copy moves every byte twice. And shapes
+# that no block divides are the rule: which elements a program takes is yours to choose.
 
 # %% [markdown] statement of find_mask
 # ## 00.find_mask: where is the mask?
@@ -224,8 +237,14 @@ check("00.saxpy")
 # `buffer_load_dword v1, v0, s[0:3], 0 offen`, are the data, the *offset*, and the fence. What chose the offset is the
 # last instruction before the access that wrote its register; the first operand is what an instruction writes.
 #
-# To see real code: `[i.text for i in listing(vector_add_kernel, "gfx942", args=(torch.float32,) * 3 + (1024,),
-# BLOCK=1024).columns[0].instructions]`.
+# To see real code, with its numbers:
+#
+# ```python
+# given = (torch.float32, torch.float32, torch.float32, 1024, 1024)
+# found = listing(vector_add_kernel, "gfx942", args=given, BLOCK=1024)
+# for i, one in enumerate(found.columns[0].instructions):
+#     print(i, one.text)
+# ```
 
 
 # %% 00.find_mask tags=["answer", "00.find_mask"]
@@ -348,7 +367,7 @@ check("00.predict_counters")
 # ```
 #
 # But on either virtual GPU it moves eight times the transactions that its bytes need. **Repair it**: the same sums, and
-# `global_sectors_per_ideal` at most 2 where `n` is a multiple of 2,048.
+# `global_sectors_per_ideal` at most 1.6 where `n` is a multiple of 2,048. Torch allocates the result, no more.
 #
 # **Given** `x`: a contiguous float32 tensor of shape `(n,)`, `n` 1 or more. **Return** a new float32 tensor of shape
 # `(number of pieces,)` on the same device; the last piece may be short. With pieces of four elements,

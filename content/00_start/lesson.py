@@ -519,15 +519,11 @@ whole
 whole.only(kinds=("mask",))
 
 # %% [markdown] registers and arguments
-# A word on registers. PTX has as many as it likes (`%r1`, `%r2`, ...): it is a language for a virtual machine, and
-# `ptxas` translates it to the real instructions and registers of one chip. AMDGCN is already those instructions, so its
-# registers are real. That is why the count of registers above comes from NVIDIA's finished binary, not from the PTX.
+# A word on registers. PTX has as many as it likes (`%r1`, `%r2`, ...): `ptxas` translates it to the real instructions
+# and registers of one chip. AMDGCN is already those instructions, so its registers are real. That is why the count of
+# registers above comes from NVIDIA's finished binary, not from the PTX.
 #
-# And one on arguments. The listing for `gfx942` begins with `s_load`, which reads the kernel's arguments from memory
-# into scalar registers. A chip with current firmware never gets there: it *preloads* the arguments into those registers
-# and starts the kernel behind these lines, 256 bytes further on ([LLVM,
-# AMDGPUPreloadKernArgProlog](https://llvm.org/doxygen/AMDGPUPreloadKernArgProlog_8cpp_source.html)). The virtual
-# `gfx942` does the same; `gfx1100` has no preloading. What stands in a listing and what is executed are two questions:
+# And one on arguments. The listing for `gfx942` begins with `s_load`, which reads them from memory. Is that executed?
 
 # %% arguments that are read
 n = 4096
@@ -537,6 +533,16 @@ gpus = lesson.launch_on(three, scale_kernel, (4,), x, out, n, 2.5, BLOCK=1024)
 lesson.executed(gpus, "argument load")
 
 # %% [markdown] third way
+# Not on `gfx942`: what stands in a listing and what is executed are two questions.
+#
+# <details><summary>Why not</summary>
+#
+# A chip with current firmware *preloads* the arguments into scalar registers and starts the kernel behind these lines,
+# 256 bytes further on ([LLVM,
+# AMDGPUPreloadKernArgProlog](https://llvm.org/doxygen/AMDGPUPreloadKernArgProlog_8cpp_source.html)). The virtual
+# `gfx942` does the same; `gfx1100` has no preloading.
+# </details>
+#
 # The listing above was for tensors of any size. In a launch Triton sees how large each tensor is, and on AMD, for
 # tensors under 2 GiB, it masks in a third way. Here are the lines of the load, compiled as for a launch:
 
@@ -556,6 +562,8 @@ listing(scale_kernel, "gfx942", args=arguments, BLOCK=1024).only("mask =", "tl.l
 # So three ways lead to the same masked load: skip the instruction, switch off the lane, aim outside the fence. You will
 # step through all three in section 7.
 #
+# <details><summary>Did DeepSeek "bypass CUDA" when it wrote PTX? A claim, and the facts</summary>
+#
 # > **Claim and fact: "DeepSeek bypassed CUDA"**
 # >
 # > - *Claim*: headlines said that DeepSeek trained V3 by "bypassing CUDA", because its report mentions PTX.
@@ -567,6 +575,8 @@ listing(scale_kernel, "gfx942", args=arguments, BLOCK=1024).only("mask =", "tl.l
 # > - PTX is a part of CUDA: the compiler of CUDA C++ makes it, too, so a layer of CUDA written by hand, for a few
 # >   kernels, bypasses nothing.
 # >   (source: [NVIDIA, CUDA compiler driver](https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/))
+#
+# </details>
 
 # %% [markdown] counting
 # ## 6. Run what you have read
@@ -767,7 +777,7 @@ nvidia
 # ## 8. Count bytes before you look at the clock
 #
 # How fast can `scale` be? Per float32 element it reads 4 bytes and writes 4 bytes, and does one multiplication. For $N$
-# elements that is $8N$ bytes and $N$ FLOPs. (Adding two vectors, as in the lab, reads two and writes one: $12N$ bytes.)
+# elements that is $8N$ bytes and $N$ FLOPs. (Adding two vectors of $N$ elements reads two and writes one: $12N$ bytes.)
 # A chip needs at least
 #
 # $$ t \ge \max\left( \frac{\text{bytes}}{\text{memory bandwidth}},\; \frac{\text{FLOPs}}{\text{peak FLOP/s}} \right) $$

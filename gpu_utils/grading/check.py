@@ -128,8 +128,14 @@ def _of_compiling(job: Job, attempt: Attempt) -> list[Outcome]:
 
 
 def _of_backends_that_cannot_run(jobs: Sequence[Job]) -> list[Outcome]:
-    reasons = {job.backend: job.skipped for job in jobs if job.skipped}
-    return [_not_run(name, "", reason) for name, reason in reasons.items()]
+    """One for each backend; and one for each case that no backend could have judged, which leaves the check open."""
+    reasons = {job.backend: job.skipped for job in jobs if job.skipped and not job.unjudged}
+    open_cases = [
+        Outcome(job.case.label, job.case.why, job.backend, "skipped", job.mode, job.fresh, "skipped", job.skipped)
+        for job in jobs
+        if job.unjudged
+    ]
+    return [_not_run(name, "", reason) for name, reason in reasons.items()] + open_cases
 
 
 def _of_uncounted_limits(exercise: Exercise, judged: Sequence[Judged]) -> list[Outcome]:

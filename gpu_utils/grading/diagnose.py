@@ -21,8 +21,9 @@ from gpu_utils.grading.report import Mode, Outcome
 _BY_VALUE = {"value", "nan"}
 _ACCESS = re.compile(r"\) (reads|writes) |: a (load|store) reaches")
 _SEVERAL = re.compile(r"other lanes? of the wave|\((?!1 )\d+ accesses")
-MOST_JOBS = 6
-"""Failed jobs that are compared; more would cost time and tell nothing new."""
+MOST_JOBS, MOST_PASSES = 6, 4
+"""Failed jobs that are compared, and cases that passed; more would cost time and tell nothing new. Where no tensor
+meets a device they cost nothing, and a word such as "amd" tells little: all that passed are compared."""
 
 
 def diagnose(
@@ -34,13 +35,20 @@ def diagnose(
     """
     failures = [entry for entry in judged if entry[2].status == "failed"][:MOST_JOBS]
     passed = {entry[2].case: entry for entry in judged if entry[2].status == "passed" and entry[0].mode is Mode.RUN}
-    passes = list(passed.values())[:2]
+    passes = _spread(list(passed.values()), len(passed) if exercise.kind == "host" else MOST_PASSES)
     if not failures or failures[0][2].kind in ("timeout", "died"):
         return None
     for misconception in exercise.misconceptions:
         if _behaves_alike(exercise, misconception, failures + passes, judge):
             return misconception
     return None
+
+
+def _spread(entries: list[Any], most: int) -> list[Any]:
+    """At most so many of them, from the first to the last: cases that lie side by side are often alike."""
+    if len(entries) <= most:
+        return entries
+    return [entries[index * (len(entries) - 1) // (most - 1)] for index in range(most)]
 
 
 def _behaves_alike(
@@ -68,10 +76,23 @@ def _alike(exercise: Exercise, job: Any, wrong: Attempt, attempt: Attempt, verdi
         return _complaint(wrong) == _complaint(attempt)
     if outcome.kind == "mutated":
         return wrong.mutated == attempt.mutated
+    if outcome.kind in ("type", "shape", "dtype"):
+        return _form(wrong.value, outcome.kind) == _form(attempt.value, outcome.kind)
     if not by_value:
         return True
     tol = exercise.tolerance(job.case, job.inputs)
     return compare(_zero_where_unwritten(wrong.value, attempt.value), attempt.value, tol) is None
+
+
+def _form(value: Any, kind: str) -> Any:
+    """What a value is: its types, or the shapes or the dtypes of its tensors, with the lengths of lists."""
+    if isinstance(value, torch.Tensor):
+        return {"shape": tuple(value.shape), "dtype": value.dtype}.get(kind, torch.Tensor)
+    if isinstance(value, dict):
+        return {key: _form(one, kind) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_form(one, kind) for one in value]
+    return type(value)
 
 
 def _zero_where_unwritten(wrong: Any, got: Any) -> Any:

@@ -72,6 +72,8 @@ class Attempt:
     message   the sentence of the exception and the learner's line
     device    where the first tensor of the value was, when that is not the backend's device; else ""
     foreign   in Mode.DEVICE: what a GPU would refuse; else ""
+    by_torch  what torch did of the kernel's work, where the exercise leaves it none: "copy", "work" or ""
+    torch_did the same in a sentence
     unwritten the stub was still there: NotImplementedError("<id> is yours to write")
     compiled  target -> "" when the recorded kernels compiled for it, else the error
     """
@@ -83,6 +85,8 @@ class Attempt:
     mutated: tuple[str, ...] = ()
     device: str = ""
     foreign: str = ""
+    by_torch: str = ""
+    torch_did: str = ""
     counters: dict[str, float] = field(default_factory=dict)
     compiled: dict[str, str] = field(default_factory=dict)
     printed: str = ""
@@ -133,7 +137,8 @@ def run(
                         if mode is Mode.DEVICE:
                             attempt.foreign = foreign_tensor(exercise, answer, given)
                             return attempt
-                        value = _called(exercise, answer, given)
+                        watched = mode is Mode.RUN and exercise.torch_may is not None
+                        value = (_called_and_watched if watched else _called)(exercise, answer, given, attempt)
                         if session.device == "cuda":
                             torch.cuda.synchronize()
                     value = plain(value, brought_home)
@@ -166,7 +171,16 @@ def run(
     return attempt
 
 
-def _called(exercise: Exercise, answer: Callable[..., Any], given: Inputs) -> Any:
+def _called_and_watched(exercise: Exercise, answer: Callable[..., Any], given: Inputs, attempt: Attempt) -> Any:
+    from gpu_utils.grading.beside_kernels import watching
+
+    with watching(given, exercise.torch_may or ()) as work:
+        value = exercise.call(answer, given)
+    attempt.by_torch, attempt.torch_did = work.kind, work.found
+    return value
+
+
+def _called(exercise: Exercise, answer: Callable[..., Any], given: Inputs, _attempt: Attempt) -> Any:
     try:
         return exercise.call(answer, given)
     except RuntimeError as problem:

@@ -170,6 +170,9 @@ class Exercise:
                 kinds are stable words: a misconception is recognised by them. It may raise CompilerMissing
     trivial     trivial answers by name, where zeros, ones, the input and NaN cannot be made from the expected value
     limits      bounds on counters
+    torch_may   for "kernel", where the kernels must do all the work: operations that torch may do on the inputs or on
+                what a kernel wrote all the same, such as ("sum",) where partial sums are added up; () for none. Making
+                tensors and views and copying results is always allowed. None: torch is not watched
     seconds     time limit of one call
     """
 
@@ -192,6 +195,7 @@ class Exercise:
     judge: Callable[[Case, Inputs, Any], Difference | None] | None = None
     trivial: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()
+    torch_may: tuple[str, ...] | None = None
     seconds: float = 10.0
 
     @property

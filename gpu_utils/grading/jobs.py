@@ -35,6 +35,7 @@ class Job:
 
     compile_targets  what the kernels of this run are also compiled for
     skipped          why it cannot run; "" when it can
+    unjudged         whether that is because the reference has no compiler: nothing else will judge the case
     mode             Mode.RUN; Mode.IDLE: every kernel does nothing, and the result must then be wrong; Mode.DEVICE: on
                      the CPU, as if it were a GPU
     """
@@ -46,6 +47,7 @@ class Job:
     expected: Any
     compile_targets: tuple[str, ...] = ()
     skipped: str = ""
+    unjudged: bool = False
     mode: Mode = Mode.RUN
 
 
@@ -90,7 +92,8 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
             reason = where.unavailable() or _cannot_run(exercise, where.name, inputs) or uncompiled
             if not _applies(exercise, where.name):
                 reason = f"{exercise.id} does not run on {where.name}"
-            jobs.append(Job(case, fresh, where.name, inputs, expected, () if number else targets, reason or ""))
+            compiled = () if number else targets
+            jobs.append(Job(case, fresh, where.name, inputs, expected, compiled, reason or "", bool(uncompiled)))
     first = next((job for job in jobs if not job.skipped), None)
     if exercise.kind in ("kernel", "cpp") and first:
         jobs.append(replace(first, compile_targets=(), mode=Mode.IDLE))

@@ -79,8 +79,8 @@ def _of_constant(expected: torch.Tensor, got: torch.Tensor, margin: torch.Tensor
 def _of_values(expected: torch.Tensor, got: torch.Tensor, margin: torch.Tensor) -> str:
     square = (got * got).sum().item()
     ratio = (expected * got).sum().item() / square if square else 0.0  # of least squares: narrow types round
-    if ratio and _close(expected, got * ratio, margin):
-        return "the sign of every element is turned" if abs(ratio + 1) < 2e-3 else _factor(ratio)
+    if ratio and _close(expected, got * ratio, margin) and (named := _factor(ratio)):
+        return named
     if _close(expected, got + (expected - got).mean(), margin):
         offset = (expected - got).mean().item()
         return f"each expected element is yours {'plus' if offset > 0 else 'minus'} {abs(offset):.3g}"
@@ -88,14 +88,17 @@ def _of_values(expected: torch.Tensor, got: torch.Tensor, margin: torch.Tensor) 
 
 
 def _factor(ratio: float) -> str:
-    """In the digits that a tolerance of narrow types leaves."""
+    """In the digits that a tolerance of narrow types leaves; "" for a factor that is 1 in these."""
+    if abs(ratio + 1) < 2e-3:
+        return "the sign of every element is turned"
     exact = Fraction(ratio)
     for simple, name in _SIMPLE.items():
         if abs(exact - simple) <= 2e-3 * simple:
             return f"each expected element is {name} times yours"
         if abs(1 / exact - simple) <= 2e-3 * simple:
             return f"each element is {name} times the expected one"
-    return f"each expected element is {ratio:.3g} times yours"
+    digits = f"{ratio:.3g}"
+    return "" if digits == "1" else f"each expected element is {digits} times yours"
 
 
 def _of_places(expected: torch.Tensor, got: torch.Tensor, margin: torch.Tensor) -> str:

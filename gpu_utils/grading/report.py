@@ -39,7 +39,8 @@ class Outcome:
 
     backend its name, for Mode.COMPILED the target
     kind    "" when it passed, else a stable word: "value", "shape", "dtype", "device", "nan", "type",
-            "error:ValueError", "timeout", "mutated", "limit:launches", "compile", "died", "skipped"
+            "error:ValueError", "timeout", "mutated", "torch:copy", "torch:work", "limit:launches", "compile", "died",
+            "skipped"
     detail  one sentence for the learner: what differs, or why it was skipped
     """
 

@@ -52,7 +52,7 @@ def _right_when_idle(exercise: Exercise, job: Job, attempt: Attempt) -> Differen
 
 
 def _problem(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:
-    looks = (_raised, _on_another_device, _differs, _changed_its_input, _over_a_limit)
+    looks = (_raised, _on_another_device, _differs, _changed_its_input, _left_to_torch, _over_a_limit)
     return next((found for look in looks if (found := look(exercise, job, attempt))), None)
 
 
@@ -94,6 +94,13 @@ def _changed_its_input(exercise: Exercise, job: Job, attempt: Attempt) -> Differ
         return None
     detail = f"the answer changed its input {attempt.mutated[0]}; leave it and write the result to new memory"
     return Difference("mutated", detail)
+
+
+def _left_to_torch(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:
+    """Where no kernel was launched at all, the limit on launches says so."""
+    if not attempt.by_torch or not attempt.counters.get(LAUNCHES):
+        return None
+    return Difference(f"torch:{attempt.by_torch}", attempt.torch_did)
 
 
 def _on_two_devices(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:

@@ -16,7 +16,7 @@ import torch
 from gpu_utils.errors import UnknownName
 from gpu_utils.grading.check import check
 from gpu_utils.grading.execute import usual_settings
-from gpu_utils.grading.exercise import Limit
+from gpu_utils.grading.exercise import Limit, Misconception
 from gpu_utils.grading.jobs import FRESH_CASES
 from gpu_utils.grading.report import Mode
 from tests.unit.sample_exercises import AFFINE, adds_before_scaling, affine, forgets_the_one, raises_on_odd
@@ -40,6 +40,30 @@ def test_each_misconception_fails_with_its_own_hint(misconception):
 def test_an_answer_that_behaves_like_a_misconception_gets_its_hint():
     report = check(AFFINE, lambda x: x + x)
     assert report.misconception == forgets_the_one.__name__
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (lambda x: (2 * x + 1)[:-1], "drops_the_last"),
+        (lambda x: (2 * x + 1)[:-2], ""),
+        (lambda x: (2 * x + 1).view(1, -1), ""),
+        (lambda x: print(), "returns_nothing"),
+        (lambda x: "2 x + 1", ""),
+        (lambda x: (2 * x + 1).to(torch.float64), "doubles"),
+        (lambda x: (2 * x + 1).to(torch.float16), ""),
+    ],
+)
+def test_a_wrong_form_gets_the_hint_for_that_form_alone(answer, found):
+    exercise = dataclasses.replace(
+        AFFINE,
+        misconceptions=(
+            Misconception("drops_the_last", lambda x: (2 * x + 1)[:-1], "All of them."),
+            Misconception("returns_nothing", lambda x: None, "Return it."),
+            Misconception("doubles", lambda x: (2 * x + 1).double(), "Keep the dtype."),
+        ),
+    )
+    assert check(exercise, answer, backends=["cpu"], seed=1).misconception == found
 
 
 def test_an_answer_that_is_wrong_in_a_new_way_gets_no_hint():
@@ -341,8 +365,7 @@ def test_with_triton_interpret_set_nothing_is_said_to_have_run_on_a_virtual_gpu(
     assert done.returncode == 0, done.stderr
     reports = done.stdout.splitlines()
     assert len(reports) == 3
-    for report in reports[:2]:
+    for report in reports:
         assert "NOT GRADED" in report
         assert "TRITON_INTERPRET=1 is set, so Triton compiles no kernel: unset it and restart Python" in report
-    assert "cases passed on cpu" in reports[2]  # those of NVIDIA, whose reference is arithmetic
-    assert "12 public" not in reports[2]
+    assert "could not run" in reports[2]  # those of AMD; the reference of NVIDIA's is arithmetic

@@ -179,3 +179,10 @@ def test_a_list_of_numbers_says_its_relation_too():
     assert compare([2.0, 4.0, 7.0], [1.0, 2.0, 3.5], LOOSE).detail.endswith("expected is 2 times yours")
     assert "in reverse order along axis 0" in compare([2, 5, 7], [7, 5, 2], EXACT).detail
     assert "yours plus 1" in compare([2, 5, 7, 9], [1, 4, 6, 8], EXACT).detail
+
+
+def test_a_factor_that_is_1_in_the_digits_said_is_no_relation():
+    right = torch.linspace(1, 4, 50, dtype=torch.float64)
+    found = compare(right, right * 1.0003, tolerance(torch.float32))
+    assert found is not None
+    assert "times" not in found.detail

@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
+from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.exercises.u00_start.mask_kernels import instructions
+from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 Found = dict[str, Any]
@@ -79,6 +81,13 @@ def _every_choice(instructions: list[str]) -> Found:
     return _matching(("offset", "v_cndmask"))(instructions)
 
 
+def _choices_before_lanes(instructions: list[str]) -> Found:
+    right = mask_reference(instructions)
+    return (
+        right if right["way"] == "predicate" else _matching(("offset", "v_cndmask"), ("EXEC", "saveexec"))(instructions)
+    )
+
+
 def _any_offset(instructions: list[str]) -> Found:
     right = mask_reference(instructions)
     if right["way"] in ("predicate", "EXEC") or not any(text.startswith("buffer_") for text in instructions):
@@ -100,6 +109,29 @@ def _the_accesses(instructions: list[str]) -> Found:
         return right
     accesses = ("buffer_", "global_")
     return {**right, "at": [i for i, text in enumerate(instructions) if text.startswith(accesses)]}
+
+
+MOST_LINES = 4
+"""Lines of the listing that a report quotes on each side."""
+
+
+def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
+    """The comparison with the reference; where indices differ, with the lines that they stand for."""
+    expected = mask_reference(inputs["instructions"])
+    found = compare(expected, value, EXACT)
+    if found is None or found.kind not in ("value", "shape") or not isinstance(value.get("at"), (list, tuple)):
+        return found
+    yours, right = (_quoted(inputs["instructions"], at) for at in (value["at"], expected["at"]))
+    return Difference(found.kind, f"{found.detail}. You named {yours}; right is {right}")
+
+
+def _quoted(instructions: list[str], at: list[int]) -> str:
+    lines = [
+        f"{i} `{instructions[i]}`" if type(i) is int and 0 <= i < len(instructions) else f"{i!r:.20}, which is no line"
+        for i in at[:MOST_LINES]
+    ]
+    more = [f"and {len(at) - MOST_LINES} more"] if len(at) > MOST_LINES else []
+    return ", ".join(lines + more) or "no line"
 
 
 def _fresh(rng: random.Random) -> Case:
@@ -151,6 +183,7 @@ EXERCISE = Exercise(
     kind="host",
     inputs=_inputs,
     reference=mask_reference,
+    judge=_judge,
     cases=(
         Example("the example of the docstring", instructions=_EXAMPLES[0]),
         Example("the example of the statement", instructions=_EXAMPLES[1]),
@@ -160,6 +193,7 @@ EXERCISE = Exercise(
         _case("AMDGCN as launched: the offset is moved out of the tensor", "scale", "gfx942"),
         _case("a wavefront of 32 has an EXEC of 32 bits", "scale", "gfx1100", small=False),
         _case("a second v_cndmask_b32 chooses a value, not an offset", "leaky", "gfx942"),
+        _case("lanes are switched off, and a choice of a value stands beside it", "leaky", "gfx942", small=False),
         _case("PTX: branches of a loop are guarded too", "stride", "sm_80"),
         _case("offsets are compared with n, and yet no access is masked", "head", "gfx942"),
         _case("the same for NVIDIA", "head", "sm_80"),
@@ -206,6 +240,12 @@ EXERCISE = Exercise(
             _every_choice,
             "v_cndmask_b32 chooses between any two values; tl.where becomes one too. It is the mask only where what it "
             "chooses is the offset of a buffer access: compare the registers.",
+        ),
+        Misconception(
+            "choices_before_lanes",
+            _choices_before_lanes,
+            "A v_cndmask_b32 was taken for the mask before anybody asked whether lanes are switched off. It chooses "
+            "between any two values; look for s_and_saveexec first, and then compare the registers of buffer accesses.",
         ),
         Misconception(
             "any_offset",

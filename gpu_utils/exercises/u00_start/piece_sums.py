@@ -19,8 +19,9 @@ BLOCK, STEPS = 256, 8
 PIECE = BLOCK * STEPS
 """Elements of one program, as the statement has it."""
 
-MOST_SECTORS = 2.0
-"""Global transactions over the least possible: near 1 when right, one more for a tensor that starts inside a line."""
+MOST_SECTORS = 1.6
+"""Global transactions over the least possible: near 1 when right, and at most 1.5 where a tensor starts inside a line.
+Two for neighbours that are two elements apart."""
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -63,6 +64,8 @@ def _kernel(
             offsets = tl.program_id(0) * BLOCK * STEPS + step + lanes
         elif ORDER == "overlapping programs":
             offsets = tl.program_id(0) * BLOCK + step * BLOCK + lanes
+        elif ORDER == "a loop over the grid":
+            offsets = (step * tl.num_programs(0) + tl.program_id(0)) * BLOCK + lanes
         else:
             offsets = tl.program_id(0) * BLOCK * STEPS + lanes
         last = n + 1 if MASK == "one long" else n
@@ -130,6 +133,7 @@ EXERCISE = Exercise(
         "nan": lambda x: torch.full((triton.cdiv(x.numel(), PIECE),), float("nan"), device=x.device),
         "the input": lambda x: x[: triton.cdiv(x.numel(), PIECE)],
     },
+    torch_may=(),
     limits=(
         Limit(
             "launches",
@@ -166,6 +170,13 @@ EXERCISE = Exercise(
             _answer(order="overlapping programs"),
             "Pieces of neighbouring programs overlap: program p begins at p * BLOCK. How many elements does a program "
             "take in all its steps?",
+        ),
+        Misconception(
+            "a_loop_over_the_grid",
+            _answer(order="a loop over the grid"),
+            "Steps of all programs at once, as in a loop over the grid: the total of all sums is right, the sums are "
+            "not. Such a loop serves where any program may take any element; here a program owes the sum of its own "
+            "2,048 neighbours.",
         ),
         Misconception(
             "forgets_the_step",
@@ -214,6 +225,12 @@ EXERCISE = Exercise(
             "returns_nothing",
             _returns_nothing,
             "The kernel ran, and nobody gets its result: a launch returns nothing. End the launcher with return out.",
+        ),
+        Misconception(
+            "torch_squares",
+            lambda x: _answer(square=False)(x * x),
+            "The sums are right, but torch squared the elements, and wrote them to memory for the kernel to read "
+            "again. Square them in the kernel, where they already are.",
         ),
         Misconception(
             "sums_with_torch",

@@ -16,13 +16,14 @@ Platform = Callable[[], str]
 
 
 def _inputs(case: Case, _generator: torch.Generator) -> Inputs:
-    return {name: case[name] for name in ("cuda", "hip", "gpus", "release")}
+    return {name: case[name] for name in ("cuda", "hip", "gpus", "release", "name")}
 
 
-def platform_reference(cuda: str | None, hip: str | None, gpus: int, release: str) -> str:
+def platform_reference(cuda: str | None, hip: str | None, gpus: int, release: str, name: str) -> str:
     """The platform of a torch built for CUDA version `cuda` or HIP version `hip` that sees `gpus` devices.
 
     release  torch.__version__, which tells nothing: a build from source need not name what it was built for
+    name     of a device, which tells as little: not every one names its vendor
     """
     if gpus == 0:
         return "cpu"
@@ -31,7 +32,16 @@ def platform_reference(cuda: str | None, hip: str | None, gpus: int, release: st
 
 def _call(answer: Platform, inputs: Inputs) -> str:
     """The answer on a machine whose torch says what the case says."""
-    gpus = inputs["gpus"]
+    gpus, built = inputs["gpus"], inputs["cuda"] or inputs["hip"]
+
+    def current_accelerator(check_available: bool = False) -> torch.device | None:
+        return torch.device("cuda") if built and (gpus or not check_available) else None
+
+    def name_of_device(device: Any = None) -> str:
+        if not gpus:
+            raise RuntimeError("No CUDA GPUs are available")
+        return inputs["name"]
+
     described = {
         (torch.version, "cuda"): inputs["cuda"],
         (torch.version, "hip"): inputs["hip"],
@@ -41,6 +51,8 @@ def _call(answer: Platform, inputs: Inputs) -> str:
         (torch.cuda, "device_count"): lambda: gpus,
         (torch.accelerator, "is_available"): lambda *_: gpus > 0,
         (torch.accelerator, "device_count"): lambda: gpus,
+        (torch.accelerator, "current_accelerator"): current_accelerator,
+        (torch.cuda, "get_device_name"): name_of_device,
     }
     with contextlib.ExitStack() as stack:
         for (owner, name), value in described.items():
@@ -80,38 +92,74 @@ def _reads_the_release() -> str:
     return "amd" if "rocm" in torch.__version__ else "nvidia"
 
 
+def _reads_the_name() -> str:
+    if not torch.cuda.is_available():
+        return "cpu"
+    return "amd" if "AMD" in torch.cuda.get_device_name() else "nvidia"
+
+
+def _takes_another_name_for_amd() -> str:
+    if not torch.cuda.is_available():
+        return "cpu"
+    return "nvidia" if "NVIDIA" in torch.cuda.get_device_name() else "amd"
+
+
+def _asks_whether_the_field_exists() -> str:
+    if not torch.cuda.is_available():
+        return "cpu"
+    return "amd" if hasattr(torch.version, "hip") else "nvidia"
+
+
+def _knows_versions_from_6_on() -> str:
+    if not torch.cuda.is_available():
+        return "cpu"
+    return "amd" if float((torch.version.hip or "0")[:3]) >= 6 else "nvidia"
+
+
 def _uses_torch_hip() -> str:
     if torch.cuda.is_available() and torch.version.cuda:
         return "nvidia"
     return "amd" if torch.hip.is_available() else "cpu"  # type: ignore[attr-defined]
 
 
-def _cuda(version: str, gpus: int, release: str = "") -> dict[str, Any]:
+_H100, _T4 = "NVIDIA H100 80GB HBM3", "Tesla T4"
+_MI300X, _UNNAMED = "AMD Instinct MI300X", "Device 66a1"
+"""Names of devices: _UNNAMED as in pytorch PR #36827, on gfx906."""
+
+
+def _cuda(version: str, gpus: int, release: str = "", name: str = _H100) -> dict[str, Any]:
     """A machine with a build for CUDA; PyTorch's own names it in the release, one from source does not."""
-    return {"cuda": version, "hip": None, "gpus": gpus, "release": release or f"2.13.0+cu{version.replace('.', '')}"}
+    own = f"2.13.0+cu{version.replace('.', '')}"
+    return {"cuda": version, "hip": None, "gpus": gpus, "release": release or own, "name": name}
 
 
-def _rocm(version: str, gpus: int, release: str = "") -> dict[str, Any]:
+def _rocm(version: str, gpus: int, release: str = "", name: str = _MI300X) -> dict[str, Any]:
     """The same for ROCm."""
     own = f"2.13.0+rocm{'.'.join(version.split('.')[:2])}"
-    return {"cuda": None, "hip": version, "gpus": gpus, "release": release or own}
+    return {"cuda": None, "hip": version, "gpus": gpus, "release": release or own, "name": name}
 
 
 _FROM_SOURCE = "2.13.0a0+git9ddd3df"
 """As in pytorch PR #44106, where a build for ROCm 3.7 calls itself 1.7.0a0+9ddd3df."""
 
-_NO_GPU = {"cuda": None, "hip": None, "gpus": 0, "release": "2.13.0+cpu"}
+_NO_GPU = {"cuda": None, "hip": None, "gpus": 0, "release": "2.13.0+cpu", "name": ""}
 
 
 def _fresh(rng: random.Random) -> Case:
     gpus = rng.choice([0, 1, 2, 4, 8])
     machine = rng.choice(
         [
-            _cuda(f"{rng.randrange(11, 20)}.{rng.randrange(10)}", gpus, rng.choice(["", _FROM_SOURCE])),
+            _cuda(
+                f"{rng.randrange(11, 20)}.{rng.randrange(10)}",
+                gpus,
+                rng.choice(["", _FROM_SOURCE]),
+                rng.choice([_H100, _T4]),
+            ),
             _rocm(
                 f"{rng.randrange(5, 20)}.{rng.randrange(10)}.{rng.randrange(10_000, 60_000)}",
                 gpus,
                 rng.choice(["", _FROM_SOURCE]),
+                rng.choice([_MI300X, _UNNAMED]),
             ),
             _NO_GPU,
         ]
@@ -138,6 +186,10 @@ EXERCISE = Exercise(
         Case("a version of two digits, which as text comes before 6", **_rocm("10.0.10000", 2)),
         Case("torch built from source for AMD: its release names no vendor", **_rocm("6.4.43483", 4, _FROM_SOURCE)),
         Case("torch built from source for NVIDIA", **_cuda("13.0", 4, _FROM_SOURCE)),
+        Case("an older CUDA", **_cuda("11.8", 2)),
+        Case("an older ROCm", **_rocm("5.7.31921", 2)),
+        Case("a GPU of NVIDIA whose name says nothing of it", **_cuda("12.8", 1, name=_T4)),
+        Case("a GPU of AMD whose name says nothing at all", **_rocm("6.4.43483", 1, name=_UNNAMED)),
     ),
     fresh=_fresh,
     trivial={
@@ -163,7 +215,8 @@ EXERCISE = Exercise(
             "asks_only_the_build",
             _asks_only_the_build,
             "This names a vendor on machines with no GPU: torch.version says what torch was built for, not what is "
-            "plugged in. Ask for the GPU as well.",
+            "plugged in, and so does torch.accelerator.current_accelerator() without check_available=True. Ask for the "
+            "GPU as well.",
         ),
         Misconception(
             "takes_no_cuda_for_amd",
@@ -182,6 +235,28 @@ EXERCISE = Exercise(
             _reads_the_release,
             "torch.__version__ names ROCm only in PyTorch's own packages: built from source, or by a distribution, it "
             "ends otherwise. torch.version.hip is set in every build for AMD.",
+        ),
+        Misconception(
+            "knows_versions_from_6_on",
+            _knows_versions_from_6_on,
+            "ROCm had versions before 6. What the version is does not matter, only whether torch.version.hip is set.",
+        ),
+        Misconception(
+            "reads_the_name",
+            _reads_the_name,
+            "Not every GPU of AMD has AMD in its name: some are called no more than Device 66a1. The build knows: "
+            "torch.version.hip.",
+        ),
+        Misconception(
+            "takes_another_name_for_amd",
+            _takes_another_name_for_amd,
+            "Not every GPU of NVIDIA has NVIDIA in its name: a Tesla T4 has not. The build knows: torch.version.hip.",
+        ),
+        Misconception(
+            "asks_whether_the_field_exists",
+            _asks_whether_the_field_exists,
+            "On NVIDIA this says amd: torch.version has the field hip in every build. Not whether it is there matters, "
+            "but whether it is None.",
         ),
         Misconception(
             "uses_torch_hip",

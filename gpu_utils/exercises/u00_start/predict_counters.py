@@ -76,6 +76,15 @@ def _last_wave_is_full(n: int, stride: int) -> Prediction:
     return right
 
 
+def _every_launched_wave_is_full(n: int, stride: int) -> Prediction:
+    """Counts lanes of the last program that have no element, also whole waves of them."""
+    right = counters_reference(n, stride)
+    for target, (lanes, piece) in MACHINES.items():
+        transactions = _waves(n, lanes) * _touched(lanes, stride, piece)
+        right[target] |= {"transactions": transactions, "moved_bytes": transactions * piece}
+    return right
+
+
 def _full_waves_only(n: int, stride: int) -> Prediction:
     right = counters_reference(n, stride)
     for target, (lanes, piece) in MACHINES.items():
@@ -190,6 +199,12 @@ EXERCISE = Exercise(
             _last_wave_is_full,
             "The last wave has work for some of its lanes only. A masked lane asks for nothing: count the transactions "
             "of the rest apart.",
+        ),
+        Misconception(
+            "every_launched_wave_is_full",
+            _every_launched_wave_is_full,
+            "All waves that are launched are counted as full. In the last program some have work for a few of their "
+            "lanes, and some for none: a masked lane asks for nothing.",
         ),
         Misconception(
             "one_width_for_both",

@@ -1,25 +1,21 @@
-"""00.saxpy: a x + y on views: every tensor has its own strides."""
+"""00.saxpy: a x + y on views of any shape: every tensor has its own strides, and no row a program of its own."""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
-from gpu_utils.backends import record_launches
-from gpu_utils.errors import InputCopied
 from gpu_utils.exercises.u00_start import saxpy_slips as slips
 from gpu_utils.exercises.u00_start.saxpy_slips import BLOCK
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
-from gpu_utils.grading.watch import Watch
 
-MOST_THREADS = 64
-"""Threads for each element. BLOCK = 128 needs 1 on NVIDIA and 2 on AMD where rows are whole blocks."""
+MOST_THREADS = 16
+"""Threads for each element. BLOCK = 128 needs 1 on NVIDIA and 2 on AMD; a row of three to each program 43 and 85."""
 
 _LAYOUTS: dict[str, Callable[[Callable[..., Tensor], int, int], Tensor]] = {
     "contiguous": lambda draw, rows, cols: draw(rows, cols),
@@ -49,44 +45,6 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
     return tolerance(inputs["x"].dtype, k=2, magnitude=abs(inputs["a"]))
 
 
-class _NoCopies(Watch):
-    """Refuses copies of given tensors inside the block: contiguous(), clone(), reshape() of a view that needs one."""
-
-    def __init__(self, *tensors: Tensor) -> None:
-        super().__init__()
-        self.memory = {_memory(tensor) for tensor in tensors}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        copies = func.overloadpacket in (torch.ops.aten.clone, torch.ops.aten._to_copy)
-        if copies and args[0].numel() > 1 and _memory(args[0]) in self.memory:
-            shape = tuple(args[0].shape)
-            raise InputCopied(
-                f"a tensor of shape {shape} was copied (contiguous, clone and reshape can do that), expected the "
-                "kernel to read x and y where they are; pass it their strides instead"
-            )
-        return func(*args, **(kwargs or {}))
-
-
-def _call(answer: Callable[..., Tensor], inputs: Inputs) -> Tensor:
-    with _NoCopies(inputs["x"], inputs["y"]), record_launches() as launches:
-        result = answer(**inputs)
-    if not isinstance(result, Tensor):
-        return result  # the comparison says what is wrong with it
-    known = {_memory(value) for value in (inputs["x"], inputs["y"], result)}
-    for launch in launches:
-        for value in (*launch.args, *launch.kwargs.values()):
-            if isinstance(value, Tensor) and value.numel() > 1 and _memory(value) not in known:
-                raise InputCopied(
-                    f"{launch.name} was given a tensor of shape {tuple(value.shape)} that is neither x nor y nor the "
-                    "result, expected it to read x and y where they are; pass it their strides instead of copies"
-                )
-    return result
-
-
-def _memory(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
-
-
 def _is_counted(case: Case) -> bool:
     """Whether rows are contiguous and no row starts inside a transaction."""
     contiguous = all(case.get(name, "contiguous") == "contiguous" for name in ("x", "y"))
@@ -113,10 +71,10 @@ EXERCISE = Exercise(
     inputs=_inputs,
     reference=saxpy_reference,
     tolerance=_tolerance,
-    call=_call,
     cases=(
         Case("contiguous, one block to a row: here memory transactions are counted", rows=16, cols=BLOCK),
-        Case("several blocks to a row and a tail", rows=4, cols=2 * BLOCK + 44),
+        Case("long rows, whose ends are no ends of blocks", rows=5, cols=2 * BLOCK + 45),
+        Case("many short rows: most threads need an element", rows=500, cols=3),
         Case("x is part of a wider matrix", rows=5, cols=100, x="columns of a wider matrix"),
         Case("y skips rows, x does not", rows=4, cols=130, y="every second row"),
         Case("neighbours in a row are 3 apart in memory", rows=3, cols=90, x="every third column"),
@@ -151,12 +109,36 @@ EXERCISE = Exercise(
         ),
         Limit(
             "threads",
-            "Most of these threads belong to programs that have no element: a program takes BLOCK columns of a row, so "
-            "the grid needs one program for each block of each row.",
-            at_most=lambda case: MOST_THREADS * case["rows"] * case["cols"] if _is_counted(case) else math.inf,
+            "Most of these threads find no element: a program takes BLOCK elements, and a row may have only three. "
+            "Count the elements of the whole result, and let a program go on in the next row.",
+            at_most=lambda case: MOST_THREADS * case["rows"] * case["cols"] + 4096,
         ),
     ),
+    torch_may=(),
     misconceptions=(
+        Misconception(
+            "a_row_to_a_program",
+            slips.a_row_to_a_program,
+            "The numbers are right, but each row has programs of its own: where a row has three elements, 125 of a "
+            "program's 128 positions are masked. Count through the whole result, and work out row and column of each.",
+        ),
+        Misconception(
+            "row_and_column_exchanged",
+            slips.switched(PLACE="exchanged"),
+            "Element i of the result lies in row i // n_cols, and its column is what is left over. Here it is the "
+            "other way round.",
+        ),
+        Misconception(
+            "divides_by_the_rows",
+            slips.switched(PLACE="by rows"),
+            "A row ends after n_cols elements. Here it is divided by the number of rows.",
+        ),
+        Misconception(
+            "column_of_the_lane",
+            slips.switched(PLACE="of the lane"),
+            "The column is made from tl.arange alone, so each program starts a row anew. A block may begin in the "
+            "middle of a row: make row and column from the same offsets.",
+        ),
         Misconception(
             "ignores_strides",
             slips.ignores_strides,
@@ -182,6 +164,12 @@ EXERCISE = Exercise(
             "in x[:, ::3] they are not: the column needs a stride of its own.",
         ),
         Misconception(
+            "no_repeated_row",
+            slips.no_repeated_row,
+            "It fails where one row of y is repeated. Its row stride is 0, and that is no missing stride: every row "
+            "lies at the same place. Use the stride as it is.",
+        ),
+        Misconception(
             "flattens_with_view",
             slips.flattens_with_view,
             "view(-1) refuses tensors with gaps, and rightly: they have no flat order in memory. "
@@ -196,68 +184,60 @@ EXERCISE = Exercise(
         Misconception(
             "copies_by_hand",
             slips.copies_by_hand,
-            "copy_ is a copy too, and so is every operation of torch that makes a new tensor from x: the view is read "
-            "and written once more before your kernel runs. Give the kernel x itself, and its strides.",
+            "x and y are read and written once more before your kernel runs, even where they are contiguous. Give the "
+            "kernel x and y themselves, and their strides.",
         ),
         Misconception(
-            "result_laid_out_like_x_by_its_row_stride",
-            slips.result_laid_out_like_x_by_its_row_stride,
-            "It fails when x is a transpose: torch.empty_like keeps the strides of x, so two rows of your result lie "
-            "one element apart, and programs write over each other. Ask for a contiguous result by its shape.",
+            "torch_multiplies",
+            slips.torch_multiplies,
+            "The numbers are right, but torch did a part of it, beside your kernel. Here all of it is the kernel's "
+            "work, in one pass over x and y.",
         ),
         Misconception(
             "result_laid_out_like_x",
             slips.result_laid_out_like_x,
             "It fails when x is a transpose: torch.empty_like keeps the strides of x, so your result is transposed in "
-            "memory too. Either ask for a contiguous result by its shape, or store with out.stride().",
+            "memory too. Ask for a contiguous result by its shape: torch.empty(x.shape, ...).",
         ),
         Misconception(
             "no_mask",
-            slips.no_mask,
-            "The last block of a row reaches past its end, into the next row or out of the tensor. "
-            "Columns that do not exist need a mask.",
+            slips.switched(MASK="none"),
+            "The last block reaches past the end of the result, and of x and y. Elements that do not exist need a "
+            "mask. It must compare their offsets: a column that is left over by a division is always below n_cols.",
         ),
         Misconception(
             "unmasked_store",
-            slips.on_grid(slips.blocks, slips.unmasked_store_kernel),
-            "The loads are masked, the store is not: at the end of a row it writes over the next one, and after the "
-            "last row out of the tensor. Give it the same mask.",
+            slips.switched(MASK="loads"),
+            "The loads are masked, the store is not: after the last element it writes out of the result. "
+            "Give it the same mask.",
         ),
         Misconception(
             "mask_one_long",
-            slips.on_grid(slips.blocks, slips.one_long_kernel),
-            "`cols <= n_cols` lets one lane too many through: columns are numbered 0 to n_cols - 1. What lies one past "
-            "the end of a row is the start of the next one, or nothing.",
+            slips.switched(MASK="one long"),
+            "`offsets <= n` lets one lane too many through: elements are numbered 0 to n - 1.",
         ),
         Misconception(
-            "one_block_per_row",
-            slips.on_grid(lambda rows, cols: (rows, 1)),
-            "Only the first block of each row is written. Rows longer than BLOCK need more programs along the second "
-            "axis of the grid (or a loop in the kernel).",
+            "mask_of_the_columns",
+            slips.switched(MASK="columns"),
+            "Only the first row is written: the mask compares the offsets in the whole result with the number of "
+            "columns. How many elements there are is rows * cols.",
+        ),
+        Misconception(
+            "one_block_only",
+            slips.on_grid(lambda n: 1),
+            "Only the first block is written: the grid has one program. How many blocks does the whole result have?",
         ),
         Misconception(
             "grid_rounds_down",
-            slips.on_grid(lambda rows, cols: (rows, cols // BLOCK)),
-            "The end of each row is never written: cols // BLOCK rounds down, so the last, incomplete block of a row "
-            "gets no program, and a row shorter than a block gets none at all.",
-        ),
-        Misconception(
-            "grid_rounds_down_to_one",
-            slips.on_grid(lambda rows, cols: (rows, max(1, cols // BLOCK))),
-            "Long rows lose their end: max(1, cols // BLOCK) mends rows that are shorter than a block, and still "
-            "rounds down for all others. Divide so that a started block counts.",
+            slips.on_grid(lambda n: n // BLOCK),
+            "The end of the result is never written: n // BLOCK rounds down, so the last, incomplete block gets no "
+            "program.",
         ),
         Misconception(
             "one_program_for_each_element",
-            slips.on_grid(lambda rows, cols: (rows, cols)),
+            slips.on_grid(lambda n: n),
             "The numbers are right, but the grid has one program for each element, and a program takes BLOCK of them: "
-            "nearly all find their mask empty. Count the blocks of a row, not its elements.",
-        ),
-        Misconception(
-            "axes_of_the_grid_swapped",
-            slips.on_grid(lambda rows, cols: slips.blocks(rows, cols)[::-1]),
-            "The first axis of the grid counts what tl.program_id(0) counts. In the kernel that is the row; in the "
-            "launcher it is the block of columns. Let both agree.",
+            "nearly all find their mask empty. Count blocks, not elements.",
         ),
         Misconception(
             "writes_into_x",
@@ -270,11 +250,11 @@ EXERCISE = Exercise(
             "The result is written over y. Allocate a new tensor; the caller still needs y.",
         ),
         Misconception(
-            "lanes_down_the_rows",
-            slips.lanes_down_the_rows,
-            "The numbers are right, but tl.arange counts rows here: neighbouring lanes are a whole row apart, and each "
-            "transaction brings mostly bytes that nobody in the warp or wavefront asked for. "
-            "Let tl.arange count columns.",
+            "neighbours_down_the_rows",
+            slips.switched(PLACE="down the rows"),
+            "The numbers are right, but neighbouring lanes have neighbours of a column: they are a whole row apart, "
+            "and each transaction brings mostly bytes that nobody in the warp or wavefront asked for. "
+            "Let the column change first.",
         ),
         Misconception(
             "returns_nothing",
@@ -289,18 +269,21 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Where in memory is x[row, col]? x.stride() gives two numbers: the distance between rows and the distance "
-        "between columns, both in elements.",
-        "Use a grid of two dimensions, (rows, blocks to a row): tl.program_id(0) is the row, tl.program_id(1) the "
-        "block of columns. Mask the columns. Pass x.stride(0), x.stride(1), y.stride(0) and y.stride(1) to the kernel.",
-        "x_ptr + row * stride_xm + cols * stride_xn, with cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK) and "
-        "mask = cols < n_cols; the same for y. Allocate with torch.empty(x.shape, dtype=x.dtype, device=x.device) and "
-        "store at out_ptr + row * n_cols + cols.",
+        "Count the elements of the result row by row, from 0 to rows * cols - 1. In which row and in which column is "
+        "element i? And where in memory is x[row, col]?",
+        "A program takes BLOCK elements of the result, and the mask asks which of them exist. A division by n_cols "
+        "gives the row of each, the rest of it the column. Pass x.stride(0), x.stride(1), y.stride(0) and y.stride(1) "
+        "to the kernel.",
+        "row, col = offsets // n_cols, offsets % n_cols; x_ptr + row * stride_xm + col * stride_xn; the same for y. "
+        "Allocate with torch.empty(x.shape, dtype=x.dtype, device=x.device) and store at out_ptr + offsets. The grid "
+        "is (triton.cdiv(rows * cols, BLOCK),).",
     ),
     explanation=(
         "A view is a pointer, a shape and strides: x[row, col] lies at x_ptr + row * stride_xm + col * stride_xn. "
         "With its own two strides for each tensor the same kernel reads slices, transposes and a repeated row "
-        "(stride 0), and nothing is copied. The price is speed where neighbouring lanes read addresses that are far "
-        "apart; unit 02 counts that."
+        "(stride 0), and nothing is copied. Which elements a program takes is another question: counted through the "
+        "whole result, every lane but those of the last block has one, however short a row is. The price is a "
+        "division for each element, and speed where neighbouring lanes read addresses that are far apart; unit 02 "
+        "counts that."
     ),
 )

@@ -1,4 +1,4 @@
-"""Wrong answers to 00.saxpy, as learners write them: kernels and launchers."""
+"""Wrong answers to 00.saxpy, as learners write them: a kernel with switches, and launchers."""
 
 from __future__ import annotations
 
@@ -15,163 +15,148 @@ BLOCK = 128
 
 
 @triton.jit
-def strided_kernel(
-    a, x_ptr, y_ptr, out_ptr, n_cols, stride_xm, stride_xn, stride_ym, stride_yn, stride_om, BLOCK: tl.constexpr
+def kernel(
+    a,
+    x_ptr,
+    y_ptr,
+    out_ptr,
+    n,
+    n_rows,
+    n_cols,
+    stride_xm,
+    stride_xn,
+    stride_ym,
+    stride_yn,
+    BLOCK: tl.constexpr,
+    PLACE: tl.constexpr = "right",
+    MASK: tl.constexpr = "right",
 ):
-    row = tl.program_id(0)
-    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    mask = cols < n_cols
-    x = tl.load(x_ptr + row * stride_xm + cols * stride_xn, mask=mask)
-    y = tl.load(y_ptr + row * stride_ym + cols * stride_yn, mask=mask)
-    tl.store(out_ptr + row * stride_om + cols, a * x + y, mask=mask)
-
-
-@triton.jit
-def flat_kernel(a, x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """PLACE: how row and column are made from the offsets; MASK: what is masked, and by what."""
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = offsets
+    if PLACE == "exchanged":
+        row, col = offsets % n_cols, offsets // n_cols
+    elif PLACE == "by rows":
+        row, col = offsets // n_rows, offsets % n_rows
+    elif PLACE == "down the rows":
+        row, col = offsets % n_rows, offsets // n_rows
+        at = row * n_cols + col
+    elif PLACE == "of the lane":
+        row, col = offsets // n_cols, tl.arange(0, BLOCK) % n_cols
+    else:
+        row, col = offsets // n_cols, offsets % n_cols
     mask = offsets < n
-    tl.store(out_ptr + offsets, a * tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+    if MASK == "one long":
+        mask = offsets <= n
+    elif MASK == "columns":
+        mask = offsets < n_cols
+    elif MASK == "of the column":
+        mask = col < n_cols
+    x_at, y_at = x_ptr + row * stride_xm + col * stride_xn, y_ptr + row * stride_ym + col * stride_yn
+    if MASK == "none":
+        tl.store(out_ptr + at, a * tl.load(x_at) + tl.load(y_at))
+    elif MASK == "loads":
+        tl.store(out_ptr + at, a * tl.load(x_at, mask) + tl.load(y_at, mask))
+    else:
+        tl.store(out_ptr + at, a * tl.load(x_at, mask) + tl.load(y_at, mask), mask)
 
 
 @triton.jit
-def down_the_rows_kernel(
-    a, x_ptr, y_ptr, out_ptr, n_rows, stride_xm, stride_xn, stride_ym, stride_yn, stride_om, BLOCK: tl.constexpr
-):
-    col = tl.program_id(0)
-    rows = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    mask = rows < n_rows
-    x = tl.load(x_ptr + rows * stride_xm + col * stride_xn, mask=mask)
-    y = tl.load(y_ptr + rows * stride_ym + col * stride_yn, mask=mask)
-    tl.store(out_ptr + rows * stride_om + col, a * x + y, mask=mask)
-
-
-@triton.jit
-def one_long_kernel(
-    a, x_ptr, y_ptr, out_ptr, n_cols, stride_xm, stride_xn, stride_ym, stride_yn, stride_om, BLOCK: tl.constexpr
-):
-    row = tl.program_id(0)
-    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    mask = cols <= n_cols
-    x = tl.load(x_ptr + row * stride_xm + cols * stride_xn, mask=mask)
-    y = tl.load(y_ptr + row * stride_ym + cols * stride_yn, mask=mask)
-    tl.store(out_ptr + row * stride_om + cols, a * x + y, mask=mask)
-
-
-@triton.jit
-def unmasked_store_kernel(
-    a, x_ptr, y_ptr, out_ptr, n_cols, stride_xm, stride_xn, stride_ym, stride_yn, stride_om, BLOCK: tl.constexpr
-):
+def row_kernel(a, x_ptr, y_ptr, out_ptr, n_cols, stride_xm, stride_xn, stride_ym, stride_yn, BLOCK: tl.constexpr):
+    """A program for each block of each row, as in the lesson."""
     row = tl.program_id(0)
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = cols < n_cols
     x = tl.load(x_ptr + row * stride_xm + cols * stride_xn, mask=mask)
     y = tl.load(y_ptr + row * stride_ym + cols * stride_yn, mask=mask)
-    tl.store(out_ptr + row * stride_om + cols, a * x + y)
+    tl.store(out_ptr + row * n_cols + cols, a * x + y, mask=mask)
 
 
-@triton.jit
-def unmasked_kernel(
-    a, x_ptr, y_ptr, out_ptr, stride_xm, stride_xn, stride_ym, stride_yn, stride_om, BLOCK: tl.constexpr
-):
-    row = tl.program_id(0)
-    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + row * stride_xm + cols * stride_xn)
-    y = tl.load(y_ptr + row * stride_ym + cols * stride_yn)
-    tl.store(out_ptr + row * stride_om + cols, a * x + y)
-
-
-def launch(a: float, x: Tensor, y: Tensor, out: Tensor, x_strides: Any, y_strides: Any) -> Tensor:
-    rows, cols = x.shape
-    grid = (rows, triton.cdiv(cols, BLOCK))
-    strided_kernel[grid](a, x, y, out, cols, *x_strides, *y_strides, cols, BLOCK=BLOCK)
+def launch(
+    a: float, x: Tensor, y: Tensor, out: Tensor, x_strides: Any = None, y_strides: Any = None, **switches: Any
+) -> Tensor:
+    strides = (*(x_strides or x.stride()), *(y_strides or y.stride()))
+    kernel[(triton.cdiv(x.numel(), BLOCK),)](a, x, y, out, x.numel(), *x.shape, *strides, BLOCK=BLOCK, **switches)
     return out
-
-
-def on_grid(grid: Callable[[int, int], tuple[int, ...]], kernel: Any = strided_kernel) -> Callable[..., Tensor]:
-    """The right launcher with another grid, made from rows and columns, or with another kernel."""
-
-    def answer(a: float, x: Tensor, y: Tensor) -> Tensor:
-        out = new(x)
-        kernel[grid(*x.shape)](a, x, y, out, x.shape[1], *x.stride(), *y.stride(), x.shape[1], BLOCK=BLOCK)
-        return out
-
-    return answer
-
-
-def returns_nothing(a: float, x: Tensor, y: Tensor) -> None:
-    on_grid(blocks)(a, x, y)
-
-
-def blocks(rows: int, cols: int) -> tuple[int, int]:
-    return rows, triton.cdiv(cols, BLOCK)
-
-
-def into(name: str) -> Callable[..., Tensor]:
-    def answer(a: float, **inputs: Tensor) -> Tensor:
-        x, y, out = inputs["x"], inputs["y"], inputs[name]
-        strided_kernel[blocks(*x.shape)](a, x, y, out, x.shape[1], *x.stride(), *y.stride(), out.stride(0), BLOCK=BLOCK)
-        return out
-
-    return answer
 
 
 def new(x: Tensor) -> Tensor:
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
 
-def ignores_strides(a: float, x: Tensor, y: Tensor) -> Tensor:
-    out = new(x)
-    flat_kernel[(triton.cdiv(x.numel(), BLOCK),)](a, x, y, out, x.numel(), BLOCK=BLOCK)
+def switched(**switches: str) -> Callable[..., Tensor]:
+    """The right launcher with switches of the kernel."""
+
+    def answer(a: float, x: Tensor, y: Tensor) -> Tensor:
+        return launch(a, x, y, new(x), **switches)
+
+    return answer
+
+
+def on_grid(programs: Callable[[int], int]) -> Callable[..., Tensor]:
+    """The right kernel with another number of programs, made from that of the elements."""
+
+    def answer(a: float, x: Tensor, y: Tensor) -> Tensor:
+        out, n = new(x), x.numel()
+        kernel[(programs(n),)](a, x, y, out, n, *x.shape, *x.stride(), *y.stride(), BLOCK=BLOCK)
+        return out
+
+    return answer
+
+
+def into(name: str) -> Callable[..., Tensor]:
+    def answer(a: float, **inputs: Tensor) -> Tensor:
+        return launch(a, inputs["x"], inputs["y"], inputs[name])
+
+    return answer
+
+
+def returns_nothing(a: float, x: Tensor, y: Tensor) -> None:
+    launch(a, x, y, new(x))
+
+
+def a_row_to_a_program(a: float, x: Tensor, y: Tensor) -> Tensor:
+    out, (rows, cols) = new(x), x.shape
+    row_kernel[(rows, triton.cdiv(cols, BLOCK))](a, x, y, out, cols, *x.stride(), *y.stride(), BLOCK=BLOCK)
     return out
 
 
+def ignores_strides(a: float, x: Tensor, y: Tensor) -> Tensor:
+    flat = (x.shape[1], 1)
+    return launch(a, x, y, new(x), flat, flat)
+
+
 def strides_of_x_for_y(a: float, x: Tensor, y: Tensor) -> Tensor:
-    return launch(a, x, y, new(x), x.stride(), x.stride())
+    return launch(a, x, y, new(x), y_strides=x.stride())
 
 
 def ignores_column_strides(a: float, x: Tensor, y: Tensor) -> Tensor:
     return launch(a, x, y, new(x), (x.stride(0), 1), (y.stride(0), 1))
 
 
+def column_stride_of_x_only(a: float, x: Tensor, y: Tensor) -> Tensor:
+    return launch(a, x, y, new(x), y_strides=(y.stride(0), 1))
+
+
+def no_repeated_row(a: float, x: Tensor, y: Tensor) -> Tensor:
+    return launch(a, x, y, new(x), y_strides=(y.stride(0) or y.shape[1], y.stride(1)))
+
+
 def flattens_with_view(a: float, x: Tensor, y: Tensor) -> Tensor:
-    out = new(x)
-    flat_kernel[(triton.cdiv(x.numel(), BLOCK),)](a, x.view(-1), y.view(-1), out, x.numel(), BLOCK=BLOCK)
-    return out
+    return launch(a, x.view(-1).view(x.shape), y.view(-1).view(y.shape), new(x))
 
 
 def copies_first(a: float, x: Tensor, y: Tensor) -> Tensor:
-    return ignores_strides(a, x.contiguous(), y.contiguous())
-
-
-def result_laid_out_like_x(a: float, x: Tensor, y: Tensor) -> Tensor:
-    return launch(a, x, y, torch.empty_like(x), x.stride(), y.stride())
-
-
-def result_laid_out_like_x_by_its_row_stride(a: float, x: Tensor, y: Tensor) -> Tensor:
-    out = torch.empty_like(x)
-    strided_kernel[blocks(*x.shape)](a, x, y, out, x.shape[1], *x.stride(), *y.stride(), out.stride(0), BLOCK=BLOCK)
-    return out
+    return launch(a, x.contiguous(), y.contiguous(), new(x))
 
 
 def copies_by_hand(a: float, x: Tensor, y: Tensor) -> Tensor:
-    return ignores_strides(a, new(x).copy_(x), new(y).copy_(y))
+    return launch(a, new(x).copy_(x), new(y).copy_(y), new(x))
 
 
-def column_stride_of_x_only(a: float, x: Tensor, y: Tensor) -> Tensor:
-    return launch(a, x, y, new(x), x.stride(), (y.stride(0), 1))
+def torch_multiplies(a: float, x: Tensor, y: Tensor) -> Tensor:
+    return launch(1.0, a * x, y, new(x))
 
 
-def no_mask(a: float, x: Tensor, y: Tensor) -> Tensor:
-    rows, cols = x.shape
-    out = new(x)
-    grid = (rows, triton.cdiv(cols, BLOCK))
-    unmasked_kernel[grid](a, x, y, out, *x.stride(), *y.stride(), cols, BLOCK=BLOCK)
-    return out
-
-
-def lanes_down_the_rows(a: float, x: Tensor, y: Tensor) -> Tensor:
-    rows, cols = x.shape
-    out = new(x)
-    grid = (cols, triton.cdiv(rows, BLOCK))
-    down_the_rows_kernel[grid](a, x, y, out, rows, *x.stride(), *y.stride(), cols, BLOCK=BLOCK)
-    return out
+def result_laid_out_like_x(a: float, x: Tensor, y: Tensor) -> Tensor:
+    return launch(a, x, y, torch.empty_like(x))

@@ -1,4 +1,4 @@
-"""00.vector_add: the first kernel: offsets, a mask, a grid."""
+"""00.vector_add: the first kernel: offsets, a mask, a grid, and a second tensor that is shorter and repeats."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ MOST_THREADS = 16
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     dtype = getattr(torch, case.get("dtype", "float32"))
-    x, y = (torch.randn(case["n"], generator=generator).to(dtype) for _ in range(2))
+    x, y = (torch.randn(case[length], generator=generator).to(dtype) for length in ("n", "m"))
     return {"x": x, "y": y}
 
 
 def vector_add_reference(x: Tensor, y: Tensor) -> Tensor:
-    """x + y in float64."""
-    return x.double() + y.double()
+    """x + y in float64, where y starts again at its end."""
+    return x.double() + y.double().repeat(math.ceil(len(x) / len(y)))[: len(x)]
 
 
 def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
@@ -43,79 +43,125 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
 
 
 @triton.jit
-def _unmasked_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def _unmasked_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets) + tl.load(y_ptr + offsets))
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets) + tl.load(y_ptr + offsets % m))
 
 
 @triton.jit
-def _right_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def _right_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
 
 
 @triton.jit
-def _overlapping_blocks_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def _overlapping_blocks_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) + tl.arange(0, BLOCK)
     mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
 
 
 @triton.jit
-def _no_program_id_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def _no_program_id_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
     mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
 
 
 @triton.jit
-def _mask_of_the_lane_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def _mask_of_the_lane_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
     lanes = tl.arange(0, BLOCK)
     offsets = tl.program_id(0) * BLOCK + lanes
     mask = lanes < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
 
 
 @triton.jit
-def _interleaved_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def _interleaved_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) + tl.arange(0, BLOCK) * tl.num_programs(0)
     mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
 
 
 @triton.jit
-def _mask_one_long_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def _mask_one_long_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets <= n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
 
 
 @triton.jit
-def _mask_of_the_block_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def _mask_of_the_block_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < BLOCK
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
 
 
 @triton.jit
-def _unmasked_store_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def _unmasked_store_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask))
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask))
 
 
 @triton.jit
-def _mask_one_short_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def _mask_one_short_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n - 1
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets, mask), mask)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
+
+
+@triton.jit
+def _index_of_y_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr, INDEX: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    offsets = tl.program_id(0) * BLOCK + lanes
+    mask = offsets < n
+    if INDEX == "of x":
+        y = tl.load(y_ptr + offsets, mask)
+    elif INDEX == "of x, masked by m":
+        y = tl.load(y_ptr + offsets, offsets < m, 0.0)
+    elif INDEX == "of the lane":
+        y = tl.load(y_ptr + lanes % m, mask)
+    else:
+        y = tl.load(y_ptr + offsets // m, mask)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + y, mask)
+
+
+def _indexing_y(how: str) -> Callable[..., Tensor]:
+    def answer(x: Tensor, y: Tensor) -> Tensor:
+        out = torch.empty_like(x)
+        programs = triton.cdiv(x.numel(), BLOCK)
+        _index_of_y_kernel[(programs,)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK, INDEX=how)
+        return out
+
+    return answer
+
+
+@triton.jit
+def _copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, offsets < n), offsets < n)
+
+
+def _repeated(x: Tensor, y: Tensor) -> Tensor:
+    return y.repeat(triton.cdiv(x.numel(), y.numel()))[: x.numel()]
+
+
+def _repeats_y_first(x: Tensor, y: Tensor) -> Tensor:
+    return _launching(_right_kernel)(x, _repeated(x, y))
+
+
+def _torch_adds_the_kernel_copies(x: Tensor, y: Tensor) -> Tensor:
+    out, total = torch.empty_like(x), x + _repeated(x, y)
+    _copy_kernel[(triton.cdiv(x.numel(), BLOCK),)](total, out, x.numel(), BLOCK=BLOCK)
+    return out
 
 
 def _launching(kernel: Any, programs: Callable[[int], int] = lambda n: triton.cdiv(n, BLOCK)) -> Callable:
     def answer(x: Tensor, y: Tensor) -> Tensor:
         out = torch.empty_like(x)
-        kernel[(programs(x.numel()),)](x, y, out, x.numel(), BLOCK=BLOCK)
+        kernel[(programs(x.numel()),)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
         return out
 
     return answer
@@ -123,14 +169,14 @@ def _launching(kernel: Any, programs: Callable[[int], int] = lambda n: triton.cd
 
 def _allocates_a_default_tensor(x: Tensor, y: Tensor) -> Tensor:
     out = torch.empty(x.numel())
-    _right_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), BLOCK=BLOCK)
+    _right_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
     return out
 
 
 def _writing_into(name: str) -> Callable[..., Tensor]:
     def answer(**inputs: Tensor) -> Tensor:
         x, y, out = inputs["x"], inputs["y"], inputs[name]
-        _right_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), BLOCK=BLOCK)
+        _right_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
         return out
 
     return answer
@@ -142,27 +188,29 @@ def _returns_nothing(x: Tensor, y: Tensor) -> None:
 
 def _fresh(rng: random.Random) -> Case:
     n = rng.choice([rng.randrange(2, BLOCK), rng.randrange(BLOCK + 2, 6 * BLOCK)])
-    return Case("a length nobody chose", n=n, dtype=rng.choice(["float32", "float16"]))
+    return Case("lengths nobody chose", n=n, m=rng.randrange(1, n), dtype=rng.choice(["float32", "float16"]))
 
 
 EXERCISE = Exercise(
     id="00.vector_add",
-    title="Add two vectors, with a mask for the tail",
+    title="Add a vector and a shorter one that repeats, with a mask for the tail",
     parameters=("x", "y"),
     kind="kernel",
     inputs=_inputs,
     reference=vector_add_reference,
     tolerance=_tolerance,
     cases=(
-        Case("exactly one block", n=BLOCK),
-        Case("less than one block", n=1000),
-        Case("one element past a block", n=BLOCK + 1),
-        Case("several blocks and a tail", n=5000),
-        Case("a single element", n=1),
-        Case("whole blocks: here memory transactions are counted", n=8 * BLOCK),
-        Case("float16: the result has the dtype of the inputs", n=3 * BLOCK, dtype="float16"),
+        Case("exactly one block, and y as long as x", n=BLOCK, m=BLOCK),
+        Case("less than one block", n=1000, m=10),
+        Case("one element past a block", n=BLOCK + 1, m=BLOCK),
+        Case("several blocks and a tail, and m divides neither", n=5000, m=300),
+        Case("a single element", n=1, m=1),
+        Case("y is one number for all", n=1500, m=1),
+        Case("whole blocks: here memory transactions are counted", n=8 * BLOCK, m=2 * BLOCK),
+        Case("float16: the result has the dtype of the inputs", n=3 * BLOCK, m=BLOCK // 4, dtype="float16"),
     ),
     fresh=_fresh,
+    torch_may=(),
     limits=(
         Limit(
             "launches",
@@ -185,6 +233,42 @@ EXERCISE = Exercise(
     ),
     misconceptions=(
         Misconception(
+            "y_at_the_place_of_x",
+            _indexing_y("of x"),
+            "It fails where y is shorter than x: there is no y[i] for i = m and more. After its last element y starts "
+            "again at the first: which element of y belongs to offset m, to m + 1, to 2 * m? (Its length is m, not n.)",
+        ),
+        Misconception(
+            "y_only_once",
+            _indexing_y("of x, masked by m"),
+            "y is added to the first m elements only, and nothing to the rest. It starts again at its end: what must "
+            "change is where y is read, not the mask.",
+        ),
+        Misconception(
+            "y_by_the_lane",
+            _indexing_y("of the lane"),
+            "Each program starts y anew: the place in y is made from tl.arange alone. Where y goes on at the start of "
+            "a block depends on all elements before it.",
+        ),
+        Misconception(
+            "y_divided",
+            _indexing_y("divided"),
+            "offsets // m says how often y has started again before an element. Which element of y it is, is what is "
+            "left over by that division.",
+        ),
+        Misconception(
+            "repeats_y_first",
+            _repeats_y_first,
+            "The sum is right, but torch wrote a long copy of y first, which is then read once more. The kernel can "
+            "read the short y: for each offset work out the place in y.",
+        ),
+        Misconception(
+            "torch_adds_the_kernel_copies",
+            _torch_adds_the_kernel_copies,
+            "The sum is right, but torch did a part of it, beside your kernel. Here all of it is the kernel's work: "
+            "load, add, store.",
+        ),
+        Misconception(
             "mask_of_the_lane",
             _launching(_mask_of_the_lane_kernel),
             "The mask compares positions inside the block with n. With more than one block that is always true: "
@@ -193,8 +277,8 @@ EXERCISE = Exercise(
         Misconception(
             "no_mask",
             _launching(_unmasked_kernel),
-            "The last block reaches past the end of a tensor: some of its offsets are n or larger. Both loads and the "
-            "store need a mask that is true only for offsets below n.",
+            "The last block reaches past the end of a tensor: some of its offsets are n or larger. The load of x and "
+            "the store need a mask that is true only for offsets below n.",
         ),
         Misconception(
             "grid_rounds_down",
@@ -258,8 +342,8 @@ EXERCISE = Exercise(
         Misconception(
             "allocates_a_default_tensor",
             _allocates_a_default_tensor,
-            "torch.empty(n) makes float32 on the CPU, whatever x is. Which function allocates a tensor like x, with "
-            "its dtype and device?",
+            "The result is float32, whatever x is. A dtype that is not named is float32, as a device that is not named "
+            "is the CPU: these are two questions. Name both, or ask for a tensor like x.",
         ),
         Misconception(
             "writes_into_x",
@@ -285,18 +369,20 @@ EXERCISE = Exercise(
     ),
     hints=(
         "One program adds BLOCK neighbouring elements. Which elements are those for program 0, for program 1, for "
-        "program p? And how many programs cover n elements, also when n is no multiple of BLOCK?",
-        "Kernel: offsets = the program's first element + tl.arange(0, BLOCK); mask = offsets < n; load both inputs "
-        "with the mask, store the sum with the mask. Launcher: allocate with torch.empty_like, round the number of "
-        "programs up, launch, return.",
-        "offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), and x = tl.load(x_ptr + offsets, mask=mask). "
-        "The grid is (triton.cdiv(n, BLOCK),), and the launch is "
-        "vector_add_kernel[grid](x, y, out, n, BLOCK=BLOCK).",
+        "program p? How many programs cover n elements, also when n is no multiple of BLOCK? And with m = 4, which "
+        "element of y belongs to x[0], x[3], x[4], x[9]?",
+        "Kernel: offsets = the program's first element + tl.arange(0, BLOCK); mask = offsets < n; load x at the "
+        "offsets, y at what is left over when they are divided by m, both with the mask; store the sum with the mask. "
+        "Launcher: allocate with torch.empty_like(x), round the number of programs up, launch, return.",
+        "offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), x = tl.load(x_ptr + offsets, mask=mask), and "
+        "y = tl.load(y_ptr + offsets % m, mask=mask). The grid is (triton.cdiv(n, BLOCK),), and the launch is "
+        "vector_add_kernel[grid](x, y, out, n, y.numel(), BLOCK=BLOCK).",
     ),
     explanation=(
         "Program p owns elements p * BLOCK to p * BLOCK + BLOCK - 1. cdiv rounds the number of programs up, so the "
-        "last block may hang over the end; the mask keeps its lanes from touching memory that is not theirs. Each "
-        "element is read twice (x and y) and written once: 12 bytes for one float32 addition, so the kernel is bound "
-        "by memory on every GPU."
+        "last block may hang over the end; the mask keeps its lanes from touching memory that is not theirs. "
+        "(n // BLOCK + 1 gives right sums as well, and a program with nothing to do where BLOCK divides n.) Where a "
+        "tensor is read need not be where the result is written: offsets % m reads y in place, however often it "
+        "repeats, and no long copy of it is made. So a bias is added to every row of a matrix."
     ),
 )
