@@ -78,6 +78,16 @@ def _all_lanes_at_once(addresses: Addresses, banks: int) -> int:
     return _extra(addresses, len(addresses), banks)
 
 
+def _all_lanes_at_once_and_somebody_is_on(addresses: Addresses, banks: int) -> int:
+    words = {at // WORD for at in addresses if at is not None}
+    return max(sum(word % banks == bank for word in words) for bank in {word % banks for word in words}) - 1
+
+
+def _an_idle_group_is_asked(addresses: Addresses, banks: int) -> int:
+    parts = (addresses[start : start + banks] for start in range(0, len(addresses), banks))
+    return sum(_all_lanes_at_once_and_somebody_is_on(part, banks) for part in parts)
+
+
 def _always_32_banks(addresses: Addresses, banks: int) -> int:
     return bank_conflicts_reference(addresses, 32)
 
@@ -165,6 +175,17 @@ _WRONG: tuple[tuple[str, Callable[..., int], str], ...] = (
         _all_lanes_at_once,
         "All lanes are served as one group here. With 32 banks, 64 lanes go in two groups of 32 one after the other, "
         "and lanes of different groups never meet.",
+    ),
+    (
+        "all_lanes_at_once_and_somebody_is_on",
+        _all_lanes_at_once_and_somebody_is_on,
+        "All lanes are served as one group here; cut the wave into groups of `banks` lanes first. And where no lane of "
+        "a group is on, there is no longest queue to ask for: it takes no cycle.",
+    ),
+    (
+        "an_idle_group_is_asked",
+        _an_idle_group_is_asked,
+        "Right where each group has an active lane. One without any has no longest queue to ask for: leave it out.",
     ),
     (
         "cycles",

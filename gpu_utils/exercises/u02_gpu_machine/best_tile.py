@@ -71,6 +71,10 @@ def _whole_tiles(M: int, N: int, K: int, tile: Tile) -> float:
     return BYTES * (n // tile[1] * m * K + m // tile[0] * K * n + m * n)
 
 
+def _whole_strips(M: int, N: int, K: int, tile: Tile) -> float:
+    return _whole_tiles(M, N, K, tile) - BYTES * (up(M, tile[0]) * up(N, tile[1]) - M * N)
+
+
 def _swapped(M: int, N: int, K: int, tile: Tile) -> float:
     rows, columns = up(M, tile[0]) // tile[0], up(N, tile[1]) // tile[1]
     return BYTES * (rows * M * K + columns * K * N + M * N)
@@ -165,6 +169,12 @@ _WRONG: tuple[tuple[str, Callable[..., Choice], str], ...] = (
         "whole_tiles",
         _chosen(_whole_tiles),
         "Tiles at the edges count as full. A masked load or store moves nothing outside of the matrix.",
+    ),
+    (
+        "whole_strips",
+        _chosen(_whole_strips),
+        "Strips at the edges count as full: tiles, times their sides, times K. A masked load moves nothing outside of "
+        "the matrix: all tiles of one row of tiles together read just the rows of A that there are.",
     ),
     (
         "reads_only",

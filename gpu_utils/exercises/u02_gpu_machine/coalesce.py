@@ -149,8 +149,15 @@ def _pairs_of_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 def _first_block_only(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     out = torch.empty_like(x)
-    grid = (max(1, x.numel() // 2 // BLOCK),)
+    grid = (x.numel() // 2 // BLOCK,)
     _joined_kernel[grid](x, cos, sin, out, x.numel() // 2, SIGN=1, BEHIND=False, BLOCK=BLOCK)
+    return out
+
+
+def _elements_for_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    grid = (triton.cdiv(x.numel(), BLOCK),)
+    _joined_kernel[grid](x, cos, sin, out, x.numel(), SIGN=1, BEHIND=False, BLOCK=BLOCK)
     return out
 
 
@@ -217,8 +224,9 @@ EXERCISE = Exercise(
         Misconception(
             "each_element_with_its_partner",
             _each_element_with_its_partner,
-            "One lane for each element, which also loads its partner: neighbours lie side by side, but every value of "
-            "x is loaded twice. Let one lane have both elements of a pair.",
+            "On both vendors values are loaded more than once. Either there is one lane for each element, which also "
+            "loads its partner: let one lane have both elements of a pair. Or BLOCK is smaller than the lanes of a "
+            "block, 128 on sm_80 and 256 on gfx942 with four waves, and Triton gives one pair to several of them.",
         ),
         Misconception(
             "smaller_than_a_block",
@@ -247,6 +255,11 @@ EXERCISE = Exercise(
             _no_mask,
             "It fails where the pairs are no multiple of BLOCK: the last block reaches past the end. Mask the loads "
             "and the store; for offsets of shape (BLOCK, 2) the mask is mask[:, None].",
+        ),
+        Misconception(
+            "elements_for_pairs",
+            _elements_for_pairs,
+            "The mask lets twice as many pairs through as there are: x has x.numel() elements, and half as many pairs.",
         ),
         Misconception(
             "last_block_missing",

@@ -99,20 +99,27 @@ EXERCISE = Exercise(
             "tile_of_32",
             ANSWER.changed(*_UNTURNED),
             "Global memory is served well, and reading a column of a tile with rows of 32 words asks one bank for 32 "
-            "of them. Either rows become longer, or each row begins at another bank.",
+            "of them. The words of a column must lie in different banks.",
         ),
         Misconception(
             "tile_of_33",
             ANSWER.changed(("tile[32][32]", "tile[32][33]"), *_UNTURNED),
             "Free of conflicts on 32 banks, and not on gfx950: there 64 lanes read at once, two columns of the tile, "
-            "from 64 banks, and with rows of 33 words two of these words meet. Padding cannot help here. Shift each "
-            "row by its number, within the 32 words that it has.",
+            "from 64 banks, and words of the two meet. No one length of rows is free on 32 and on 64 banks. Leave the "
+            "rows at 32 words, and put the words of each row in another order.",
+        ),
+        Misconception(
+            "tile_of_34",
+            ANSWER.changed(("tile[32][32]", "tile[32][34]"), *_UNTURNED),
+            "Free of conflicts on gfx950, and not on 32 banks: 16 rows further down a column is 16 * 34 words further, "
+            "on the same bank. No one length of rows is free on 32 and on 64 banks. Leave the rows at 32 words, and "
+            "put the words of each row in another order.",
         ),
         Misconception(
             "turned_once",
             ANSWER.changed(("(i + x) % 32", "i")),
-            "The elements are shifted when they are written and not when they are read (or the other way round). "
-            "Element (r, c) has one place in the tile: use the same rule for both.",
+            "The elements are moved within their row when they are written and not when they are read (or the other "
+            "way round). Element (r, c) has one place in the tile: use the same rule for both.",
         ),
         Misconception(
             "tile_stays_in_place",
