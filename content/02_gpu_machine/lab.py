@@ -75,9 +75,8 @@ for target in ("sm_80", "gfx942"):
 # are a multiple of 64, so that every tensor ends where a transaction ends, loads and stores together move 24 bytes a
 # pair, on `sm_80` and on `gfx942`.
 #
-# **Triton that helps.** Offsets may have two dimensions: `2 * pair[:, None] + tl.arange(0, 2)[None, :]` has shape
-# (BLOCK, 2). `tl.split(t)` takes the last dimension of two apart, `tl.join(a, b)` is its inverse; a mask of shape
-# (BLOCK, 1) is `mask[:, None]`.
+# **Triton that helps.** Offsets of two dimensions, `tl.split` and `tl.join`: lesson 02, section 3, *Data in pairs*, and
+# `help(tl.join)`. `mask[:, None]` has shape (BLOCK, 1).
 #
 # **A small example.** One token, d = 2: x = (3, 4), cos = 0, sin = 1 gives (-4, 3). `hint("02.coalesce")` gives three
 # hints.
@@ -168,21 +167,29 @@ def bank_conflicts(addresses: Sequence[int | None], banks: int) -> int:
 check("02.bank_conflicts")
 
 # %% [markdown] why bank_conflicts
-# **Use it** before you write the next kernel. A wave reads a column of a tile whose rows are `pitch` words long: lane
-# `i` reads word `pitch * i`. And a wavefront of a block of 32 x 8 threads reads two columns at once: lanes 32 to 63
-# take the column to the right.
+# **Use it** before you write the next kernel, to judge layouts of a tile of 32 x 32. `place(r, c)` says at which word
+# element (r, c) lies. A warp reads a column; a wavefront of a block of 32 x 8 threads reads two, and lanes 32 to 63
+# take the one to the right.
 
 
 # %% judge layouts
-def judge(pitch):
-    column = [4 * pitch * i for i in range(32)]
-    two_columns = column + [4 * (pitch * i + 1) for i in range(32)]
-    print("sm_80 ", bank_conflicts(column, 32), "extra cycles")
-    print("gfx942", bank_conflicts(two_columns, 32))
-    print("gfx950", bank_conflicts(two_columns, 64))
+def judge(place):
+    """Prints the extra cycles of the worst read of columns on each target."""
+    for target, banks, columns in (
+        ("sm_80", 32, 1),
+        ("gfx942", 32, 2),
+        ("gfx950", 64, 2),
+    ):
+        worst = 0
+        for left in range(0, 32, columns):
+            lanes = [(r, left + at) for at in range(columns) for r in range(32)]
+            worst = max(
+                worst, bank_conflicts([4 * place(r, c) for r, c in lanes], banks)
+            )
+        print(f"{target}: {worst}")
 
 
-# judge(32)   take the `#` away when your function passes; then try 33
+# judge(lambda r, c: 32 * r + c)   take the `#` away when your function passes; then one of your own
 
 # %% [markdown] statement of transpose
 # ## 02.transpose: a transpose without conflicts
@@ -199,13 +206,17 @@ def judge(pitch):
 # **Limits**, on all four targets. `global_moved_bytes`: 8 bytes an element, 4 read and 4 written. `bank_conflicts`: 0.
 # And the check watches shared memory: where a wave reads what another wave has written, a barrier must stand between.
 #
-# **A small example** of where an element of a tile may lie. Rows of 4 words on 4 banks; the shifted rows of the lesson:
+# **A small example**, still wrong, of where an element of a tile may lie. Rows of 4 words on 4 banks, every second row
+# turned round:
 #
 # ```text
 # bank      0    1    2    3
 # row 0   (0,0)(0,1)(0,2)(0,3)
-# row 1   (1,3)(1,0)(1,1)(1,2)      a row visits four banks, and so does a column
+# row 1   (1,3)(1,2)(1,1)(1,0)      a row visits four banks, and a column only two of them: 0, 3, 0, 3
 # ```
+#
+# Element (r, c) lies at word 4 * r + c in even rows and 4 * r + 3 - c in odd ones. Find a rule for 32 words of which
+# `judge` says 0, 0, 0.
 #
 # What you have: `threadIdx`, `blockIdx`, `__shared__`, `__syncthreads()`. `hint("02.transpose")` gives three hints.
 

@@ -17,6 +17,8 @@
 # Every figure of a chip is printed from the registry or stands in a box with its source.
 
 # %% imports
+from itertools import cycle
+
 import torch
 import triton
 import triton.language as tl
@@ -42,7 +44,8 @@ from gpu_utils import CHIPS, bench, compile_for, explore, lesson, predict, virtu
 #
 # In this course *wave* means warp or wavefront. A part keeps the registers of *many* waves at once and picks, again and
 # again, one that can go on. Nothing is saved or restored when it turns to another wave: the registers of all of them
-# are there all the time. That is why a GPU waits so well, and why registers are the first thing that runs out.
+# are there all the time. That is why a GPU waits so well, and why registers limit how many waves it can keep (section
+# 5).
 #
 # A unit of an H100 and one of an MI300X have four parts each. A part of the SM has slots for 16 warps of 32 lanes, a
 # SIMD of the CU slots for 8 wavefronts of 64. Either part has **512** registers of 4 bytes *for each lane of a wave*.
@@ -91,7 +94,7 @@ lesson.unit_figure("sm_90", "gfx942")
 
 # %% [markdown] reading the unit
 # The same 2,048 threads, as 64 warps or as 32 wavefronts. But the CU has twice the bytes of registers, and a fraction
-# of the shared memory. So a tile that lives in shared memory on an H100 may have to live in registers on an MI300X.
+# of the shared memory. So data that live in shared memory on an H100 may have to live in registers on an MI300X.
 #
 # ### A wave is not as wide as the hardware
 #
@@ -102,9 +105,8 @@ facts = ("simd_cdna", "simd_rdna")
 lesson.table({name: lesson.FACTS[name] for name in facts}, first="fact")
 
 # %% [markdown] width explained
-# So on CDNA a wavefront passes through its SIMD in four steps of 16 lanes. Two things follow. A wavefront is the
-# narrowest thing that can disagree about a branch, whatever the width of the SIMD. And a SIMD that issues for one
-# wavefront every four cycles is never in a hurry: it can look at its other wavefronts meanwhile.
+# So on CDNA a wavefront passes through its SIMD in four steps of 16 lanes. They are four steps of *one* instruction:
+# whatever the width of the SIMD, it is a wavefront of 64 whose lanes must agree about a branch.
 #
 # <details><summary>Sources for the unit</summary>
 #
@@ -215,9 +217,8 @@ guess.reveal(
     because="spread out, every wave issues 12 + 6; together, one wave does.",
 )
 lesson.bars({
-    f"{name}, {target}": found[target]["issued"]
+    name: {target: found[target]["issued"] for target in BOTH}
     for name, found in {"every 16th": spread, "first eight": first}.items()
-    for target in BOTH
 }, "instructions issued")  # fmt: skip
 
 # %% [markdown] standing together
@@ -228,26 +229,29 @@ lesson.bars({
 # reach it: close the branch first.
 #
 # ### How the machine code switches lanes off
+#
+# Now threads 0 to 63 all take the long side, and of the others every second one. So half of the waves go both ways.
 
 # %% the branch in both listings
-every_other = torch.tensor([t % 2 for t in range(128)], dtype=torch.int32)
-args = [every_other, torch.ones(128)]
+takes = torch.tensor([int(t < 64 or t % 2) for t in range(128)], dtype=torch.int32)
+args = [takes, torch.ones(128)]
 gpus = lesson.launch_cpp(BOTH, SOURCE["branch"], "branch", 1, 128, args)
-lesson.executed(gpus, "mask", "branch")
+lesson.executed(gpus, "vector", "mask", "branch")
 
 # %% [markdown] exec against predicates
-# The number before an instruction says how many waves executed it.
+# The number before an instruction says how many waves executed it: the 12 `fma` of the long side all of them, the 6 of
+# the short one half.
 #
 # - **AMD writes it out.** `v_cmp` makes a bit for each lane. `s_and_saveexec_b64` keeps the old `EXEC`, a register with
 #   one bit for each lane, and switches off the lanes that did not ask for this side; the vector instructions that
 #   follow touch only lanes that are on. `s_xor_b64 exec` turns to the others. `s_cbranch_execz` jumps over a side that
-#   nobody wants. It is all ordinary scalar arithmetic, which you can read.
+#   nobody wants, `s_cbranch_execnz` to one that somebody does. It is ordinary scalar arithmetic, which you can read.
 # - **NVIDIA's PTX is written for one thread**: a predicate `%p1` and a plain branch. Which lanes wait, and where they
 #   meet again, is not in the text; `ptxas` and the hardware arrange it. For short sides compilers drop the branch and
 #   guard single instructions instead (`@%p1`), as in unit 00.
 #
 # In Triton both sides of a `tl.where` are computed, whatever the data. And a loop runs until the *last* lane of its
-# wave is done: sorting work so that neighbours have similar lengths pays, more on 64 lanes than on 32.
+# wave is done: neighbours with similar lengths of work waste least.
 #
 # Step through a branch yourself, on two warps and on one wavefront:
 
@@ -324,17 +328,27 @@ lesson.bars({
 #
 # ### Wider loads
 #
-# A lane can load 4, 8 or 16 bytes with one instruction: same bytes, same transactions, fewer instructions. Triton does
-# that by itself where each lane's values lie side by side *and* it can prove the alignment. So: 64 threads read 4
-# floats each, side by side. Then the same, but the array begins one float later.
+# A lane can load 4, 8 or 16 bytes with one instruction: same bytes, same transactions, fewer instructions. Triton asks
+# for it by itself where each lane's values lie side by side *and* it can prove that they are aligned. Where it cannot,
+# it writes narrow loads, one for each value. LLVM may then join them for AMD, and may not for NVIDIA:
+#
+# > **Facts: alignment**
+# >
+# > - A PTX load or store must be aligned to its size; vector accesses to the size of the whole vector. (source: PTX
+# >   ISA, addresses as operands)
+# > - AMD's hardware, as ROCm sets it up, allows unaligned accesses. (source: LLVM, [pull request
+# >   110672](https://github.com/llvm/llvm-project/pull/110672), `unaligned-access-mode`)
+#
+# So: 64 threads read 4 floats each, side by side: thread `i` reads bytes `16 * i` to `16 * i + 15`. Then the same, but
+# everything begins one float later.
 
 # %% predict the offset
 grows = ("not at all", "by one or two", "about four times")
 guess = predict(
     "02.offset",
     "How does the number of load transactions grow with the offset of one float?",
-    sm_80=lesson.choice(*grows),
-    gfx942=lesson.choice(*grows),
+    sm_80=lesson.choice(*grows, label="sm_80"),
+    gfx942=lesson.choice(*grows, label="gfx942"),
 )
 
 # %% widths and offsets
@@ -360,28 +374,23 @@ def growth(target):
 guess.reveal(
     sm_80=growth("sm_80"),
     gfx942=growth("gfx942"),
-    because="PTX wants 16 bytes aligned to 16, so Triton takes four loads of 4.",
+    because="PTX wants 16 bytes aligned to 16: four loads of 4. AMD joins them again.",
 )
 lesson.table(rows, first="64 threads, 4 floats each")
 
 # %% [markdown] offset explained
-# On `gfx942` one line more: the block of bytes now lies on 9 lines where it filled 8. On `sm_80` each of the four
-# narrow loads has a stride of 16 bytes between lanes and touches every sector again. AMD's `global_load_dwordx4`
-# needs no such alignment and stays whole.
+# On `gfx942` one line more: it is one `buffer_load_dwordx4` again, and its bytes now lie on 9 lines where they filled
+# 8. On `sm_80` each of the four narrow loads has 16 bytes from lane to lane and touches every sector again.
 #
 # A first-level cache softens this, because the four loads want the same sectors soon after one another. The counter
 # says what the instructions ask for, before any cache: it tells you what to repair, not how many microseconds it costs.
 #
-# > **Facts: alignment**
-# >
-# > - A PTX load or store must be aligned to its size; vector accesses to the size of the whole vector. (source: PTX
-# >   ISA, addresses as operands)
-#
 # ### Data in pairs
 #
-# Much data is interleaved: real and imaginary parts, gate and value, the pairs of a rotary embedding. Loading first
-# all even and then all odd elements gives two loads with stride 2. Or one lane loads a whole pair: offsets may have two
-# dimensions in Triton, here (BLOCK, 2), and `tl.split` takes the last one apart (`tl.join` puts it together again).
+# Much data is interleaved: real and imaginary parts, two channels of sound, pairs that are turned (02.coalesce).
+# Loading first all even and then all odd elements gives two loads with stride 2. Or one lane loads a whole pair:
+# offsets may have two dimensions in Triton, here (BLOCK, 2), and `tl.split` takes the last one apart (`tl.join` puts it
+# together again).
 
 
 # %% two ways to load pairs
@@ -475,9 +484,9 @@ lesson.sitting("02", 1)
 guess = predict(
     "02.banks",
     "64 threads, two warps or one wavefront, read word 32 * i each. Conflicts?",
-    sm_80=lesson.number(),
-    gfx942=lesson.number(),
-    gfx950=lesson.number(),
+    sm_80=lesson.number("sm_80"),
+    gfx942=lesson.number("gfx942"),
+    gfx950=lesson.number("gfx950"),
 )
 
 # %% count banks
@@ -523,9 +532,9 @@ print(SOURCE["transpose"])
 # %% predict transpose
 guess = predict(
     "02.transpose",
-    "A matrix of 128 x 128 floats. How many times more bytes than the tiles' do the "
-    "stores of `direct` move on sm_80? Has the tile of 33 conflicts?",
-    times=lesson.number("times, on sm_80"),
+    "How many bytes do the stores of `direct` move on sm_80 for each byte of the "
+    "result? Has the tile of 33 conflicts?",
+    times=lesson.number("bytes for a byte, sm_80"),
     gfx942=lesson.yes_no("conflicts on gfx942"),
     gfx950=lesson.yes_no("conflicts on gfx950"),
 )
@@ -553,26 +562,49 @@ lesson.table(rows, first="kernel")
 # The tile of 32 repairs the stores and pays with conflicts in every read. The tile of 33 has none, except on `gfx950`:
 # 256. There a read takes 64 lanes at once, two columns of the tile. Lanes 0 to 31 want words 0, 33, 66, ..., lanes 32
 # to 63 want 1, 34, 67, ...: modulo 64, word 0 of the one and word 33 · 31 + 1 = 1,024 of the other lie in the same
-# bank. No padding helps both columns.
-#
-# What helps is to keep rows of 32 words and **shift row `r` by `r` places, within the row**. With four banks:
+# bank. Would rows of 34 words do?
+
+# %% predict padding
+guess = predict(
+    "02.padding",
+    "64 threads read two columns of a tile with rows of 34 words: thread i word "
+    "34 * (i % 32) + i // 32. Conflicts?",
+    gfx942=lesson.number("gfx942, two groups"),
+    gfx950=lesson.number("gfx950, one group"),
+)
+
+# %% every padding
+found = {}
+for words in (32, 33, 34, 35, 36):
+    found[words] = conflicts([words * (i % 32) + i // 32 for i in range(64)])
+guess.reveal(
+    gfx942=found[34]["gfx942"],
+    gfx950=found[34]["gfx950"],
+    because="34 words on is two banks on: of 32 each is met twice, of 64 only once.",
+)
+lesson.table(found, first="words of a row")
+
+# %% [markdown] no padding for all
+# On 32 banks a column is free when the length of a row is odd, and on `gfx950` two columns are free only when it is
+# even: no one padding serves all chips. What is left is to keep rows of 32 words and to put the words of a row in
+# **another order, in each row another**. A row visits all banks in any order; the columns need care. Turning every
+# second row round, for example, is not enough, here with four banks:
 #
 # ```text
 # bank      0    1    2    3
 # row 0   (0,0)(0,1)(0,2)(0,3)
-# row 1   (1,3)(1,0)(1,1)(1,2)
-# row 2   (2,2)(2,3)(2,0)(2,1)
-# row 3   (3,1)(3,2)(3,3)(3,0)     column 0 lies in banks 0, 1, 2, 3
+# row 1   (1,3)(1,2)(1,1)(1,0)
+# row 2   (2,0)(2,1)(2,2)(2,3)
+# row 3   (3,3)(3,2)(3,1)(3,0)     column 0 lies in banks 0, 3, 0, 3
 # ```
 #
-# A row still visits every bank, and so does a column. On 64 banks even rows of 32 words lie in the lower half and odd
-# rows in the upper: work out for yourself why two neighbouring columns never meet there. Compilers call such a layout a
-# *swizzle*; unit 14 searches for them. (Lab: 02.bank_conflicts, 02.transpose.)
+# Compilers call a layout that works a *swizzle*; unit 14 searches for them. You find one in the lab: 02.bank_conflicts
+# judges a layout, 02.transpose needs one.
 #
-# Try it: type `lane % 32 * 33 + lane // 32`, which is a wavefront's read of the padded tile.
+# Here is the read of the padded tile, as each chip serves it. Type other lengths of a row.
 
 # %% explore banks
-explore("access", "lane * 32", memory="shared", amd="gfx950")
+explore("access", "lane % 32 * 33 + lane // 32", memory="shared", amd="gfx950")
 
 # %% [markdown] occupancy
 # ## 5. Occupancy: how many waves fit
@@ -581,8 +613,8 @@ explore("access", "lane * 32", memory="shared", amd="gfx950")
 # whole, so the question is how many *blocks* fit. Four resources decide, each alone, and the smallest wins:
 #
 # 1. **Wave slots** of the unit, shared by the waves of a block.
-# 2. **Registers**: those of a lane are rounded up to what the hardware hands out, the *granule*. They decide how many
-#    whole waves fit on one part; all parts together hold so many times the parts.
+# 2. **Registers**: those of a lane are rounded up to what the hardware hands out, the *granule*. So many whole waves
+#    fit on one part, and four times as many on four parts; these are shared by the waves of a block.
 # 3. **Shared memory** of a block, rounded up to its granule. On NVIDIA the system takes 1 KiB for itself in each block,
 #    also in one that asks for none. On AMD a block that uses no LDS is not limited by it.
 # 4. **Block slots**: NVIDIA has a fixed number on an SM. (AMD: barriers, which never run out before the wave slots.)
@@ -683,16 +715,19 @@ for name, found in needs.items():
 # `triton.runtime.driver.active.get_current_target().warp_size` says how wide they are. (Lab: 02.occupancy,
 # 02.sized_reduction.)
 #
-# ### What LLVM says, and what it leaves out
+# ### What LLVM says
 #
-# LLVM writes its own verdict into the assembly of every AMD kernel. This one keeps a lot in LDS: more stages of the
-# software pipeline (unit 05).
+# LLVM writes its own verdict into the assembly of every AMD kernel: `; Occupancy:`, waves on a SIMD. Take the same
+# product with tiles of 128 x 128, 8 waves, and more stages of the software pipeline (unit 05): 63 registers, and 49,152
+# bytes of LDS. Triton asks for these only at launch, as *dynamic* shared memory, like the third argument of a launch in
+# CUDA.
 
 # %% predict llvm
 guess = predict(
     "02.llvm",
-    "Is the number of waves on a SIMD that LLVM prints right?",
-    llvm=lesson.choice("too high", "too low", "right"),
+    "How many waves fit on a SIMD, and how many does LLVM print?",
+    fits=lesson.number("waves that fit"),
+    llvm=lesson.number("waves that LLVM prints"),
 )
 
 # %% read the comments
@@ -700,17 +735,17 @@ deep = compiled("gfx942", 128, num_warps=8, num_stages=4)
 notes, found = lesson.compiler_notes(deep), lesson.resources(deep)
 said, fits = notes["Occupancy"], found.occupancy.waves // 4
 guess.reveal(
-    llvm="too high" if said > fits else "too low" if said < fits else "right",
+    fits=fits,
+    llvm=said,
     because=f"LLVM sees {notes['LDSByteSize']} bytes of LDS, the launch {deep.shared}.",
 )
-lesson.table({"LLVM: waves on a SIMD": said, "what fits, with LDS": fits})
+print(found.occupancy.explain())
 
 # %% [markdown] llvm explained
-# Triton asks for LDS at launch, as *dynamic* memory, and the assembly does not know. So `; Occupancy` counts waves by
-# registers (and slots) only. Take the registers from the assembly and the LDS from `kernel.metadata.shared`;
-# `lesson.resources` does.
+# One block of 8 waves, so two on each SIMD, where LLVM says 8: it counts registers and slots. Take the registers from
+# the assembly and the LDS from `kernel.metadata.shared`; `lesson.resources` does.
 #
-# ### Blocks of 16 or of 8? Two sources disagree
+# ### Registers by 16 or by 8? Two sources disagree
 #
 # AMD's guide to tuning for the MI300X says that registers are handed out in units of 16; LLVM, on which AMD's compiler
 # is built, uses 8. The guide's example: a kernel with 170 gets 176, and 176 · 3 > 512, so 2 waves.
@@ -751,7 +786,7 @@ rows = {
         "by 16": waves(n, 16),
         "LLVM": lesson.compiler_notes(holding(n))["Occupancy"],
     }
-    for n in (64, 65, 68, 72, 73, 96, 128, 161, 168, 170)
+    for n in (64, 65, 68, 72, 73, 161, 168, 170)
 }
 guess.reveal(
     decides=rows[170]["by 8"] != rows[170]["by 16"],
@@ -876,8 +911,9 @@ lesson.table(shares, first="occupancy needed")
 
 # %% [markdown] force it
 # So occupancy is one way to have bytes in flight, and wide loads are another. What does it cost to force it? Triton's
-# `waves_per_eu` asks LLVM for that many waves on a SIMD. A tile of 128 x 128 with 4 waves takes 140 registers on
-# `gfx942`: 512 // 144 is 3 waves.
+# `waves_per_eu` asks LLVM for that many waves on a SIMD (an *execution unit*). If a kernel then needs more registers
+# than are left for each wave, they *spill*: some values are written to memory and read back. A tile of 128 x 128 with 4
+# waves takes 140 registers on `gfx942`, 512 // 144 is 3 waves, and 16,384 bytes of LDS.
 
 # %% predict force
 guess = predict(
@@ -906,9 +942,8 @@ guess.reveal(
 lesson.table(rows, first="waves_per_eu")
 
 # %% [markdown] occupancy is a means
-# The registers that are taken away go to memory and come back: spills. And the fifth wave does not even fit, because
-# now LDS is the limit. A tile in registers is worth more than the waves it keeps out: such kernels load 16 bytes a
-# lane, several steps ahead, and have plenty to compute meanwhile.
+# 170 registers are spilled, and the fifth wave does not even fit, because now LDS is the limit. So a kernel with large
+# tiles lives with few waves: it loads 16 bytes a lane, several steps ahead, and has plenty to compute meanwhile.
 #
 # - **Occupancy matters** when waves wait on memory with little asked for at a time: gathers, short rows, reductions,
 #   generating one token at a time.
@@ -1004,8 +1039,7 @@ lesson.table(rows, first="phase")
 
 # %% [markdown] all operators
 # That is the whole story of decoding. Now all operators of a forward pass, fused attention included (its scores are
-# never written; every sequence reads keys and values of its own context). The third column decodes for 64 sequences at
-# once: all of them share one reading of the weights.
+# never written). The third column decodes for 64 sequences at once, each with a context of its own.
 
 # %% predict the batch
 guess = predict(
@@ -1049,43 +1083,54 @@ lesson.table(rows, first="FLOP per byte")
 #
 # ### Your own machine has a roof, too
 #
-# The same layer with many tokens and with one, measured on whatever runs this notebook: a GPU, or one core of this CPU
-# in float32.
+# The same layer on whatever runs this notebook: a GPU in bf16, or one core of this CPU in float32. Twelve layers take
+# turns, so that no weight is still in a cache when it is needed again. First the two roofs: reading weights and only
+# adding them up, and 64 tokens at once (on a GPU 8,192).
+
+# %% two roofs of your machine
+gpu = torch.cuda.is_available()
+device, tokens = ("cuda", 8192) if gpu else ("cpu", 64)
+dtype = torch.bfloat16 if gpu else torch.float32
+threads = torch.get_num_threads()
+torch.set_num_threads(1)  # one core: no waiting for a second one
+layers = [torch.randn(768, 3072, device=device, dtype=dtype) for _ in range(12)]
+weights = cycle(layers)
+
+
+def gflops(n):
+    x = torch.randn(n, 768, device=device, dtype=dtype)
+    return 2 * n * 768 * 3072 / bench(lambda: x @ next(weights)).low / 1e9
+
+
+read = layers[0].nbytes / bench(lambda: next(weights).sum()).low / 1e9
+lesson.table({
+    "bytes of a weight": layers[0].element_size(),
+    "GB/s, reading": round(read, 1),
+    f"GFLOP/s, {tokens} tokens": round(gflops(tokens), 1),
+})  # fmt: skip
 
 # %% predict your machine
 guess = predict(
     "02.your_machine",
-    "Which share of the FLOP/s of many tokens does one token reach?",
-    share=lesson.number(unit="%", factor=2),
+    "How many GFLOP/s does one token reach? Each weight is read once for it.",
+    one=lesson.number("GFLOP/s of one token", factor=2),
 )
 
-# %% measure your machine
-gpu = torch.cuda.is_available()
-device, tokens = ("cuda", 8192) if gpu else ("cpu", 256)
-dtype = torch.bfloat16 if gpu else torch.float32
-threads = torch.get_num_threads()
-torch.set_num_threads(1)  # one core: no waiting for a second one
-weight = torch.randn(768, 3072, device=device, dtype=dtype)
-rows = {}
-for n in (tokens, 1):
-    x = torch.randn(n, 768, device=device, dtype=dtype)
-    seconds = bench(lambda x=x: x @ weight).low
-    moved = weight.element_size() * (n * 768 + 768 * 3072 + n * 3072)
-    rows[n] = {
-        "GFLOP/s": 2 * n * 768 * 3072 / seconds / 1e9,
-        "GB/s": moved / seconds / 1e9,
-    }
+# %% one token on your machine
+one_token = gflops(1)
 torch.set_num_threads(threads)
-share = 100 * rows[1]["GFLOP/s"] / rows[tokens]["GFLOP/s"]
-guess.reveal(share=share, because="one token's time is the time to read the weights.")
-lesson.table(
-    {n: {k: round(v, 1) for k, v in row.items()} for n, row in rows.items()},
-    first="tokens",
+guess.reveal(
+    one=one_token,
+    because="two FLOP for each weight that is read: its time is the time of reading.",
 )
+lesson.table({
+    "by the roofline": round(read * 2 / layers[0].element_size(), 1),
+    "measured": round(one_token, 1),
+}, first="GFLOP/s of one token")  # fmt: skip
 
 # %% [markdown] your machine explained
-# (The times are lower quartiles: whatever else runs on the machine only adds. Weights that stay in a cache can beat the
-# bandwidth of the memory.) Drag the operators along the roofs of two chips:
+# (The times are lower quartiles, because whatever else runs on the machine only adds. On a GPU launching so small a
+# kernel can take longer than reading for it.) The operators of GPT-2 under the roofs of two chips; choose others:
 
 # %% explore roofline
 points = [
@@ -1140,7 +1185,8 @@ lesson.table(rows, first="tile")
 #
 # What saves us is the L2: strips that several programs want are fetched from memory once and served from the cache to
 # the others. But whose cache? An H100 has one die. An MI300X is made of eight dies for computing (XCDs), each with an
-# L2 of its own, and blocks are dealt out in turn: block 0 to die 0, block 1 to die 1, ..., block 8 to die 0 again.
+# L2 of its own, and blocks are dealt out in turn: block 0 to die 0, block 1 to die 1, ..., block 8 to die 0 again. What
+# an L2 misses goes to the Infinity Cache, which all dies share, and to memory only if it is not there either.
 
 # %% the chips drawn
 lesson.chip_figure("H100", "MI300X")
@@ -1153,7 +1199,7 @@ lesson.chip_figure("H100", "MI300X")
 # %% predict the l2
 guess = predict(
     "02.l2",
-    "How often are A and B read from memory, on average of the two matrices?",
+    "How often do A and B come from behind the L2s, on average of the two matrices?",
     one=lesson.number("one L2 for all"),
     eight=lesson.number("eight L2s"),
 )
@@ -1176,7 +1222,8 @@ guess.reveal(
 lesson.table(readings, first="number of L2s")
 
 # %% [markdown] l2 explained
-# One reading of A and eight of B: 4.5 on average. (The model takes the L2 of an A100 as one, though it has two
+# One reading of A and eight of B: 4.5 on average. On an MI300X the Infinity Cache answers the repeats, so memory sees
+# one reading of matrices as small as these. (The model takes the L2 of an A100 as one, though it has two
 # partitions. It knows sizes and dies and no time, and its caches are cold at the start: `docs/virtual-gpu.md`.)
 #
 # So *the order in which programs are numbered* is part of the algorithm. Unit 05 groups them.
@@ -1187,6 +1234,7 @@ lesson.table(readings, first="number of L2s")
 # >   Bandwidth](https://chipsandcheese.com/2023/07/02/nvidias-h100-funny-l2-and-tons-of-bandwidth/))
 # > - MI300X: eight XCDs, each with 38 active CUs and an L2 of 4 MB. (source: ROCm, [MI300X workload
 # >   optimization](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html))
+# > - MI300X: an Infinity Cache of 256 MB. (source: ROCm docs/reference/gpu-arch-specs.rst)
 # > - Blocks are dealt to the XCDs in turn. (source: Modular docs, chiplet_transform_chunked)
 # > - An A100's L2 has two partitions; each caches what the SMs connected to it ask for, and data move between them.
 # >   (source: NVIDIA developer forum, [answer that quotes the A100
@@ -1202,11 +1250,11 @@ lesson.table(readings, first="number of L2s")
 # - **MHA**, multi-head: a key and a value of `head_dim` numbers for every head;
 # - **GQA**, grouped-query: a key and a value for each *group* of query heads; **MQA**: one for all of them;
 # - **MLA**, multi-head latent: one compressed vector for all heads, from which keys *and* values are computed again,
-#   and beside it the rotated part of the key.
+#   and beside it a short part of the key that carries the token's position.
 #
 # For example Llama-7B: 32 layers, 32 heads with a key and a value of 128 numbers each: 524,288 bytes a token in bf16.
 # Mistral-7B is of the same shape but has 8 heads for keys and values. DeepSeek-V3 has 61 layers, 512 numbers of latent
-# and 64 of rotated key.
+# and 64 of position.
 
 # %% predict cache
 guess = predict(
@@ -1233,8 +1281,9 @@ lesson.table({
 }, first="model")  # fmt: skip
 
 # %% [markdown] what fits
-# A model a hundred times larger with less than a seventh of the cache. Now the chips. Weights are paid once; what is
-# left beside them is for sequences. We take the GB of a data sheet as $10^9$ bytes, which is on the safe side:
+# DeepSeek-V3 is a hundred times as large as Llama-7B and keeps less than a seventh of its cache. Now the chips. Weights
+# are paid once; what is left beside them is for sequences. We take the GB of a data sheet as $10^9$ bytes, which is on
+# the safe side:
 #
 # > **Facts: the bytes of a GB**
 # >
@@ -1286,18 +1335,41 @@ explore("memory")
 # %% [markdown] claims
 # ## 10. Claim and fact
 #
-# Two statements that you will read in articles.
+# Articles say that DeepSeek trained on crippled H100s, and that an H20 is a toy. Three chips for one market:
 
 # %% the figures behind the claims
-figures = {}
-for name in ("H100", "H800", "H20"):
-    chip = CHIPS[name]
-    figures |= {
-        f"{name} bf16": chip.peak_figure("bf16"),
-        f"{name} bandwidth": chip.bandwidth_tb,
-    }
-    figures |= {f"{name} NVLink": chip.link_gb}
-lesson.sourced(figures)
+THREE = ("H100", "H800", "H20")
+peaks = {name: CHIPS[name].peak("bf16") for name in THREE}
+bandwidths = {name: CHIPS[name].bandwidth for name in THREE}
+links = {name: CHIPS[name].link_gb.value for name in THREE}
+rows = {"bf16 TFLOP/s": peaks, "TB/s": bandwidths, "GB/s of NVLink": links}
+lesson.table(rows, first="chip", note="sources: docs/facts.md")
+
+# %% predict the claims
+guess = predict(
+    "02.h20",
+    "By the roofline: how many times as long as on an H100 does `MLP up` of section 7 "
+    "take on an H20, in training (571 FLOP a byte) and in decoding (1)?",
+    training=lesson.number("training", factor=1.1),
+    decoding=lesson.number("decoding", factor=1.1),
+)
+
+# %% an h20 against an h100
+times = {}
+for phase in ("training, 8 x 1024", "decoding, batch 1"):
+    op = operators[phase]["MLP up"]
+    point = lesson.Point(phase, op.flops, op.bytes)
+    times[phase] = {name: lesson.roofline(name).seconds(point) for name in THREE}
+slower = {phase: row["H20"] / row["H100"] for phase, row in times.items()}
+guess.reveal(
+    training=slower["training, 8 x 1024"],
+    decoding=slower["decoding, batch 1"],
+    because="989 / 148 where arithmetic decides, 3.35 / 4 where memory does.",
+)
+lesson.table({
+    phase: {f"us on {name}": round(1e6 * found, 1) for name, found in row.items()}
+    for phase, row in times.items()
+}, first="MLP up")  # fmt: skip
 
 # %% [markdown] the boxes
 # > **Claim and fact: "DeepSeek trained on crippled H100s"**

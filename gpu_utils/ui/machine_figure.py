@@ -65,7 +65,7 @@ def _unit(target: Target) -> Picture:
         cell = (_PART - 16) / target.lanes
         for lane in range(target.lanes):
             parts.append(box(left + 8 + lane * cell, 160, cell, 14, "odd"))
-        parts.append(text(left + _PART / 2, 191, f"{target.lanes} lanes", at="middle", size=11))
+        parts.append(text(left + _PART / 2, 191, f"a wave: {target.lanes} lanes", at="middle", size=10))
     whole = target.simds * (_PART + _GAP) - _GAP
     parts.append(box(6, 212, whole, 34, "room"))
     of_block = f"{target.shared_per_block // _KIB} of them for one block"

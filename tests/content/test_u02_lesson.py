@@ -19,9 +19,7 @@ STATED = {
     "predict the branch": [],
     "run the branch": ["sm_80       36   100", "gfx942      36    50"],
     "predict where they stand": [],
-    "where they stand": [
-        "every 16th, sm_80: 72; every 16th, gfx942: 36; first eight, sm_80: 36; first eight, gfx942: 24"
-    ],
+    "where they stand": ["every 16th: sm_80 72, gfx942 36; first eight: sm_80 36, gfx942 24"],
     "predict strides": [],
     "count strides": ["stride 8: sm_80 8, gfx942 8; stride 16: sm_80 8, gfx942 16; stride 32: sm_80 8, gfx942 32"],
     "predict the offset": [],
@@ -40,9 +38,22 @@ STATED = {
         "tile_of_33, gfx942          64               0",
         "tile_of_33, gfx950          64             256",
     ],
+    "the branch in both listings": [
+        "4  fma.rn.f32 %r4",
+        "2  fma.rn.f32 %r15",
+        "2  v_fma_f32 v2, v3, 0.5",
+        "1  v_fma_f32",
+    ],
+    "predict padding": [],
+    "every padding": ["33      0       0       1", "34      2       2       0", "35      0       0       1"],
     "a matmul": ["registers of a lane           58      68"],
     "predict llvm": [],
-    "read the comments": ["LLVM: waves on a SIMD  8", "what fits, with LDS    2"],
+    "read the comments": [
+        "waves that fit              2",
+        "waves that LLVM prints      8",
+        "63 -> 64",
+        "49152 -> 49152",
+    ],
     "predict the granule": [],
     "kernels of any size": [
         ">        68     7      6     7",
@@ -53,6 +64,7 @@ STATED = {
     "predict force": [],
     "force more waves": [
         "unset               140        0           12",
+        "4                   128       11           16  registers and LDS",
         "5                    96      170           16  LDS",
     ],
     "the two figures": [],

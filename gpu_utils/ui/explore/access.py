@@ -86,7 +86,7 @@ def _side(target: str, expression: str, element_bytes: int, memory: str) -> Pict
     taken = bank_conflicts(wanted, access_bytes=element_bytes, target=target, access=way)
     banks = taken.served.banks
     width = _LEFT + _PASS + banks * _CELL
-    note = f"; {taken.served.note}" if taken.served.note else ""
+    note = f"; {taken.served.note.rstrip('.')}" if taken.served.note else ""
     return picture(
         limits.vendor,
         _bank_words(taken),
