@@ -10,7 +10,7 @@
 # virtual GPUs*. Nothing here has run on AMD silicon. The C++ kernels are compiled with clang from the optional extra
 # `hip` (`W2W_EXTRAS=hip ./w2w study`); without it they come from stored listings.
 #
-# **Time**: three sittings: one wave (sections 1 to 3, 16 minutes), one unit (4 to 6, 17 minutes), the whole chip (7 to
+# **Time**: three sittings: one wave (sections 1 to 3, 15 minutes), one unit (4 to 6, 16 minutes), the whole chip (7 to
 # 10, 16 minutes). That is for reading text and code at 200 words a minute and for running the cells on a CPU (half a
 # minute in all). Add the time that you think and play. Then lab 02.
 #
@@ -240,7 +240,7 @@ lesson.executed(gpus, "vector", "mask", "branch")
 
 # %% [markdown] exec against predicates
 # The number before an instruction says how many waves executed it: the 12 `fma` of the long side all of them, the 6 of
-# the short one half.
+# the short one half. (On `gfx942` the end is there twice, once for waves that have jumped over the short side.)
 #
 # - **AMD writes it out.** `v_cmp` makes a bit for each lane. `s_and_saveexec_b64` keeps the old `EXEC`, a register with
 #   one bit for each lane, and switches off the lanes that did not ask for this side; the vector instructions that
@@ -930,19 +930,19 @@ for asked in (0, 4, 5):
     found = lesson.resources(compiled("gfx942", 128, **options))
     rows[asked or "unset"] = {
         "registers": found.registers,
-        "spilled": found.spills,
+        "spilled bytes of a lane": found.scratch,
         "waves of 32": found.occupancy.waves,
         "limited by": " and ".join(found.occupancy.limited_by),
     }
 guess.reveal(
-    spills=rows[5]["spilled"] > 0,
+    spills=rows[5]["spilled bytes of a lane"] > 0,
     more=rows[5]["waves of 32"] > rows[4]["waves of 32"],
     because="the fifth wave needs registers, and LDS has room for 16 waves a CU.",
 )
 lesson.table(rows, first="waves_per_eu")
 
 # %% [markdown] occupancy is a means
-# 170 registers are spilled, and the fifth wave does not even fit, because now LDS is the limit. So a kernel with large
+# 364 bytes of each lane are spilled, and the fifth wave does not even fit, because now LDS is the limit. So a kernel with large
 # tiles lives with few waves: it loads 16 bytes a lane, several steps ahead, and has plenty to compute meanwhile.
 #
 # - **Occupancy matters** when waves wait on memory with little asked for at a time: gathers, short rows, reductions,

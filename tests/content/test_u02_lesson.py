@@ -63,9 +63,9 @@ STATED = {
     "the kernel descriptor": ["gfx942, 68 registers      72", "gfx1100, 97 registers    104"],
     "predict force": [],
     "force more waves": [
-        "unset               140        0           12",
-        "4                   128       11           16  registers and LDS",
-        "5                    96      170           16  LDS",
+        "unset               140                        0           12",
+        "4                   128                       48           16  registers and LDS",
+        "5                    96                      364           16  LDS",
     ],
     "the two figures": [],
     "predict ridge": [],
