@@ -942,8 +942,9 @@ guess.reveal(
 lesson.table(rows, first="waves_per_eu")
 
 # %% [markdown] occupancy is a means
-# 364 bytes of each lane are spilled, and the fifth wave does not even fit, because now LDS is the limit. So a kernel with large
-# tiles lives with few waves: it loads 16 bytes a lane, several steps ahead, and has plenty to compute meanwhile.
+# 364 bytes of each lane are spilled, and the fifth wave does not even fit, because now LDS is the limit. So a kernel
+# with large tiles lives with few waves: it loads 16 bytes a lane, several steps ahead, and has plenty to compute
+# meanwhile.
 #
 # - **Occupancy matters** when waves wait on memory with little asked for at a time: gathers, short rows, reductions,
 #   generating one token at a time.

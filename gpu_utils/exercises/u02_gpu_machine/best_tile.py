@@ -81,7 +81,7 @@ def _swapped(M: int, N: int, K: int, tile: Tile) -> float:
 
 
 def _floored(M: int, N: int, K: int, tile: Tile) -> float:
-    return BYTES * (max(1, N // tile[1]) * M * K + max(1, M // tile[0]) * K * N + M * N)
+    return BYTES * (N // tile[1] * M * K + M // tile[0] * K * N + M * N)
 
 
 def _fractions(M: int, N: int, K: int, tile: Tile) -> float:
@@ -156,8 +156,8 @@ _WRONG: tuple[tuple[str, Callable[..., Choice], str], ...] = (
     (
         "floored",
         _chosen(_floored),
-        "The last, partly filled row or column of tiles is left out. It has programs too: round the number of tiles "
-        "up.",
+        "The last, partly filled row or column of tiles is left out, even where it is the only one. It has programs "
+        "too: round the number of tiles up.",
     ),
     (
         "fractions",

@@ -168,6 +168,12 @@ EXERCISE = Exercise(
             "not have written yet.",
         ),
         Misconception(
+            "every_thread_adds",
+            ANSWER.changed(("if (threadIdx.x < step) ", "")),
+            "Too many threads add: those from `step` on read what no thread has written, behind the values. In a step "
+            "only threadIdx.x < step adds.",
+        ),
+        Misconception(
             "one_step_short",
             ANSWER.changed(("step > 0", "step > 1")),
             "The sums are those of every second value: the last step, with one addition, is missing.",

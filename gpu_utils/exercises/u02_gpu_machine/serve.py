@@ -183,6 +183,11 @@ _WRONG: tuple[tuple[str, Callable[..., Plan], str], ...] = (
         "times weight_bytes.",
     ),
     (
+        "weights_not_read",
+        _planned(read=lambda weights, sequence, batch: batch * sequence),
+        "The batches are right, and a step reads the caches only. It reads the weights, too, once.",
+    ),
+    (
         "weights_in_cache_bytes",
         _planned(weights_in=lambda weight_bytes, cache_bytes: cache_bytes),
         "The weights are counted with cache_bytes. The two may have different formats: a cache in FP8 beside weights "

@@ -91,7 +91,7 @@ def _side(target: str, expression: str, element_bytes: int, memory: str) -> Pict
         limits.vendor,
         _bank_words(taken),
         heading(f"{title}, {banks} banks of 4 bytes"),
-        svg(width, *_banks(taken), _bank_words(taken), least=width * 0.9),
+        svg(width, *_banks(taken), _bank_words(taken), least=width * 0.78),
         after=small(
             "A row is one pass; the number is the lane served, + where others want the same word. Banks and phases: "
             f"{taken.served.source}{note}."
