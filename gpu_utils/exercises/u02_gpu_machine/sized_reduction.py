@@ -171,7 +171,7 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "warps_of_32",
-            _sized(lanes=lambda: 32),
+            _sized(block=2048, lanes=lambda: 32),
             "Right on sm_80, twice too many programs on gfx942: `num_warps` counts wavefronts there, and each has 64 "
             "lanes. Ask the target for its lanes.",
         ),
