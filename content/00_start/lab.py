@@ -81,8 +81,8 @@ check("00.platform")
 # offsets and where each of them lies in `y`, masks those that are past the end, loads, adds, stores. The launcher
 # allocates the result, works out how many programs there must be, launches, returns.
 #
-# The check also counts memory transactions. Where `n` is a multiple of `BLOCK`, `global_sectors_per_ideal`, the
-# transactions of your kernel over the least that its bytes could need, must be at most 2 (section 6 of the lesson).
+# The check also counts memory transactions. In float32, where `n` is a multiple of `BLOCK`, `global_sectors_per_ideal`,
+# the transactions of your kernel over the least that its bytes could need, must be at most 2 (section 6 of the lesson).
 #
 # With `BLOCK = 4`, `n = 6` and `m = 3` it would look like this:
 #

@@ -131,6 +131,18 @@ def test_the_hint_is_of_the_misconception_that_leaves_torch_the_same_part():
     assert (report.first_failure.kind, report.misconception) == ("torch:work", "halves_first")
 
 
+def test_a_copy_of_another_input_gets_no_hint_on_this_one():
+    two = replace(
+        DOUBLE,
+        parameters=("x", "y"),
+        inputs=lambda case, generator: {**DOUBLE.inputs(case, generator), "y": torch.ones(4)},
+        reference=lambda x, y: 2 * x.double(),
+        misconceptions=(Misconception("copies_y", lambda x, y: [y.clone(), kernel_doubles(x)][1], "Read y in place."),),
+    )
+    assert verdict(lambda x, y: [torch.cat([y]), kernel_doubles(x)][1], two).misconception == "copies_y"
+    assert verdict(lambda x, y: kernel_doubles(x.clone()), two).misconception == ""
+
+
 def test_work_counts_for_more_than_a_copy():
     assert seen(lambda x: kernel_doubles(kernel_doubles(x.contiguous() / 2))).kind == "work"
 
