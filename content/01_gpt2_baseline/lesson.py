@@ -913,7 +913,8 @@ guess.reveal(
 #
 # Without a cache, $n$ tokens cost $1 + 2 + \dots + n \approx n^2 / 2$ passes of a token through the model. With one,
 # they cost $n$. For 120 tokens the count alone says 60 times faster. But time is not count: a pass launches the same
-# operators for one token as for many. So measure a pass first.
+# operators for one token as for many. So measure a pass first; on a busy
+# machine, run the cell until its rows are in order.
 
 # %% a pass of one token and of many
 model = result.model
