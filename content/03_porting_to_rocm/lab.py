@@ -454,12 +454,13 @@ def device_agnostic() -> dict[str, str | int | bool]:
     gpu = torch.cuda.get_device_properties(0)
     target = gpu.gcnArchName.split(":")[0] if torch.version.hip else f"sm_{gpu.major}{gpu.minor}"
     bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    amd_fp8 = target in ("gfx942", "gfx950") or target.startswith("gfx12")
     return {
         "device": "cuda",
         "target": target,
         "dtype": "bfloat16" if bf16 else "float16",
         "grad_scaler": not bf16,
-        "fp8": target in ("sm_89", "sm_90", "sm_100", "gfx942", "gfx950", "gfx1200", "gfx1201"),
+        "fp8": amd_fp8 if torch.version.hip else (gpu.major, gpu.minor) >= (8, 9),
         "lanes": gpu.warp_size,
         "process_group": "nccl",
         "ranks": torch.cuda.device_count(),

@@ -269,7 +269,7 @@ def _plain(words: list[str]) -> str:
 
 
 _NVCC_ONLY = re.compile(
-    r"-gencode.*|--generate-code.*|-arch=(sm|compute)_.*|--?use_fast_math|--expt-.*|-Xptxas.*|--ptxas.*"
+    r"-gencode.*|--generate-code.*|-arch=(sm|compute)_.*|--?use_fast_math|--expt-.*|-lineinfo|--generate-line-info|-Xptxas.*|--ptxas.*"
 )
 _CUDA_LIBRARIES = {"cublas", "cublasLt", "cudart", "cuda", "nccl", "nvToolsExt", "nvtx3", "cudnn"}
 

@@ -2,8 +2,9 @@
 
 All waves of a block run in step here, so a result does not show it; on a GPU they run in any order. Two accesses race
 when waves of one block touch the same byte in the same stretch between two barriers and one of them writes another
-value. Atomics may meet each other; the lanes of one take their turns in an order that no kernel can foresee. Other ways
-to order waves (a flag that is polled) are not known to this rule: it is for kernels that order waves by barriers alone.
+value; and whatever barriers the second has met, when the first has met none since: a barrier of one wave orders
+nothing. Atomics may meet each other; the lanes of one take their turns in an order that no kernel can foresee. Other
+ways to order waves (a flag that is polled) are not known to this rule: it is for kernels that order waves by barriers alone.
 """
 
 from __future__ import annotations
@@ -98,6 +99,12 @@ class _WatchedShared:
     ) -> None:
         """Wave by wave: compare with what others have done since the last barrier, and note this access."""
         passes = np.broadcast_to(self.passes if self.passes.ndim == 2 else self.passes[:, None], base.shape)
+        latest = self.passes.max(axis=1) if self.passes.ndim == 2 else self.passes
+
+        def unordered(who: np.ndarray, when: np.ndarray) -> np.ndarray:
+            """Where an access, if there was one, is of this stretch, or its wave has come to no barrier since."""
+            return (when == now) | (when >= 0) & (who >= 0) & (latest[who] <= when)
+
         place = base.astype(np.int64) + offset
         place = place & 0xFFFFFFFF if base.dtype == np.uint32 else place
         inside = (place >= 0) & (place + size <= self.shared.size)  # what is not raises below
@@ -106,12 +113,12 @@ class _WatchedShared:
             lanes = np.flatnonzero(taking[wave])
             at = (place[wave, lanes] + self.shared.block_base[wave])[:, None] + np.arange(size)
             now = np.broadcast_to(passes[wave, lanes][:, None], at.shape)
-            clash = (self.written_at[at] == now) & (self.writer[at] != wave)
+            clash = unordered(self.writer[at], self.written_at[at]) & (self.writer[at] != wave)
             if kind == "atomic":
                 clash &= ~self.by_atomic[at]
             if new is not None:
                 clash &= self.shared.bytes[at] != new[wave, lanes]
-            others = (self.read_at[at] == now) & (self.reader[at] != wave) & (kind != "load")
+            others = unordered(self.reader[at], self.read_at[at]) & (self.reader[at] != wave) & (kind != "load")
             if new is not None:
                 others &= self.shared.bytes[at] != new[wave, lanes]
             for found, whom, verb in ((clash, self.writer, "written"), (others, self.reader, "read")):

@@ -50,6 +50,17 @@ RIGHT = {
   }
   return all[0];""",
     ),
+    "thread 0 adds up the waves, in double precision": (
+        "warp_reduce",
+        """
+  __shared__ double of[32];
+  double mine = value, sum = 0;
+  for (int step = warpSize / 2; step; step >>= 1) mine += __shfl_down_sync(__activemask(), mine, step);
+  if (threadIdx.x % warpSize == 0) of[threadIdx.x / warpSize] = mine;
+  __syncthreads();
+  if (threadIdx.x == 0) for (int w = 0; w * warpSize < blockDim.x; ++w) sum += of[w];
+  return sum;""",
+    ),
     "a butterfly, and one atomic a wave": (
         "warp_reduce",
         """
@@ -113,6 +124,18 @@ WITHOUT_A_BARRIER = {
   for (int half = 512; half > 0; half /= 2)
     if (threadIdx.x < half && threadIdx.x + half < blockDim.x) all[threadIdx.x] += all[threadIdx.x + half];
   return all[0];""",
+    ),
+    "a barrier for the first wave alone": (
+        "warp_reduce",
+        """
+  __shared__ float partial[32];
+  int lane = threadIdx.x % warpSize, warp = threadIdx.x / warpSize;
+  for (int offset = warpSize / 2; offset > 0; offset /= 2) value += __shfl_down_sync(__activemask(), value, offset);
+  if (lane == 0) partial[warp] = value;
+  if (warp == 0) __syncthreads();
+  float sum = 0.0f;
+  for (int w = 0; w * warpSize < blockDim.x; ++w) sum += partial[w];
+  return sum;""",
     ),
     "an atomic on a sum that is cleared too late": (
         "warp_reduce",

@@ -457,6 +457,19 @@ HOST_MISTAKES = {
         "",
         "hipblasSetStream",
     ),
+    "a range that stays open where RCCL fails": (
+        "csrc/comm_hip.cpp",
+        r"roctxRangePop\(\);\n(\s*if \(status != ncclSuccess\) \{.*?\n  \})",
+        r"\1\n  roctxRangePop();",
+        "when RCCL fails",
+    ),
+    "a failure of RCCL that nobody sees": ("csrc/comm_hip.cpp", "status != ncclSuccess", "false", "when RCCL fails"),
+    "a block too many for whole tiles": (
+        "csrc/launch.hip",
+        r"dim3\(\(tokens \+ kTileTokens - 1\) / kTileTokens\)",
+        "dim3(tokens / kTileTokens + 1)",
+        "whole tiles",
+    ),
     "a sum for a mean": ("csrc/comm_hip.cpp", "ncclAvg", "ncclSum", "ncclAllReduce"),
     "a range that stays open": ("csrc/comm_hip.cpp", r"roctxRangePop\(\);", "", "roctxRangePop"),
 }
@@ -465,12 +478,26 @@ HOST_MISTAKES = {
 @pytest.mark.parametrize("what", HOST_MISTAKES)
 def test_host_code_that_calls_something_else_is_found_by_running_it(given, fixed, what):
     path, old, new, says = HOST_MISTAKES[what]
-    changed = {**fixed, path: re.sub(old, new, fixed[path], count=1)}
+    changed = {**fixed, path: re.sub(old, new, fixed[path], count=1, flags=re.DOTALL)}
     assert changed != fixed
     assert text_problem(given, ORIGINAL, changed) is None
     difference = host_problem(changed, fixed, ORIGINAL)
     assert difference.kind.startswith("host:")
     assert says in difference.detail
+
+
+DEVICE_MISTAKES = {
+    "a barrier before the tile is read": (KERNELS, r"  __syncthreads\(\);\n(  const int rows)", r"\1", "barrier"),
+    "the addend below the root": (KERNELS, r" / kHidden \+ eps", " / kHidden", "lanes"),
+}
+
+
+@pytest.mark.parametrize("what", DEVICE_MISTAKES)
+def test_what_the_device_code_lost_is_found_by_running_it(fixed, what):
+    path, old, new, kind = DEVICE_MISTAKES[what]
+    changed = {**fixed, path: re.sub(old, new, fixed[path], count=1)}
+    assert changed != fixed
+    assert device_problem(changed, ORIGINAL, "gfx942", tokens=2).kind == kind
 
 
 def test_host_code_that_does_not_compile_or_ends_badly_is_told_at_its_line(fixed):
@@ -499,7 +526,7 @@ def test_what_the_text_check_shows_names_every_place_and_the_other_kinds(given):
     difference = text_problem(given, ORIGINAL, ported)
     assert difference.kind == "no-counterpart in csrc/hopper_hip.cuh"
     assert "csrc/hopper_hip.cuh:6: cuda/pipeline; csrc/hopper_hip.cuh:7: mma.h" in difference.detail
-    assert "Other kinds that are left: build-file (5)" in difference.detail
+    assert "Other kinds that are left: build-file (6)" in difference.detail
 
 
 @pytest.mark.parametrize(

@@ -23,19 +23,24 @@ _MACHINES: dict[str, dict[str, Any]] = {
     "eight H100": {"name": "NVIDIA H100 80GB HBM3", "cuda": "12.8", "gpus": 8, "capability": (9, 0), "lanes": 32},
     "eight B200": {"name": "NVIDIA B200", "cuda": "12.8", "gpus": 8, "capability": (10, 0), "lanes": 32},
     "one L4": {"name": "NVIDIA L4", "cuda": "12.8", "gpus": 1, "capability": (8, 9), "lanes": 32},
+    "one RTX 5090": {
+        **{"name": "NVIDIA GeForce RTX 5090", "cuda": "12.8", "gpus": 1, "capability": (12, 0), "lanes": 32},
+    },
     "one A100": {"name": "NVIDIA A100-SXM4-80GB", "cuda": "12.6", "gpus": 1, "capability": (8, 0), "lanes": 32},
     "two T4": {"name": "Tesla T4", "cuda": "12.6", "gpus": 2, "capability": (7, 5), "lanes": 32},
     "eight MI300X": {"name": "AMD Instinct MI300X", "gpus": 8, "arch": "gfx942:sramecc+:xnack-", "lanes": 64},
-    "one MI355X": {"name": "AMD Instinct MI355X", "gpus": 1, "arch": "gfx950:sramecc+:xnack-", "lanes": 64},
-    "eight MI250X dies": {"name": "AMD Instinct MI250X", "gpus": 8, "arch": "gfx90a:sramecc+:xnack-", "lanes": 64},
+    # where torch finds no amdgpu.ids, the name tells nothing: ROCm/TheRock #4693
+    "one MI355X": {"name": "AMD Radeon Graphics", "gpus": 1, "arch": "gfx950:sramecc+:xnack-", "lanes": 64},
+    "eight MI250X dies": {"name": "AMD Instinct MI250X", "gpus": 8, "arch": "gfx90a:sramecc+:xnack+", "lanes": 64},
     "one RX 7900 XTX": {"name": "AMD Radeon Graphics", "gpus": 1, "arch": "gfx1100", "lanes": 32},
+    "one RX 6800": {"name": "AMD Radeon RX 6800", "gpus": 1, "arch": "gfx1030", "lanes": 32},
     "one RX 9070 XT": {"name": "AMD Radeon RX 9070 XT", "gpus": 1, "arch": "gfx1201", "lanes": 32},
     "one RX 9060 XT": {"name": "AMD Radeon RX 9060 XT", "gpus": 1, "arch": "gfx1200", "lanes": 32},
     "a CUDA build, no GPU": {"cuda": "12.8", "gpus": 0},
     "a ROCm build, no GPU": {"hip": "6.4.43483", "gpus": 0},
 }
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_FP8 = {"gfx1200", *(name for name, row in TARGETS.items() if row.fp8 != "none")}
+_FP8 = {"gfx1200", "sm_120", *(name for name, row in TARGETS.items() if row.fp8 != "none")}
 
 
 _CPU: Settings = {
@@ -230,6 +235,15 @@ def _target_if_it_has_an_arch_name() -> str:
     return f"sm_{properties.major}{properties.minor}"
 
 
+def _arch() -> str:
+    return str(torch.cuda.get_device_properties(0).gcnArchName)
+
+
+def _named_by_cuda() -> int:
+    listed = os.environ.get(_VISIBILITY[0])
+    return len(listed.split(",")) if listed else torch.cuda.device_count()
+
+
 def _target_with_features() -> str:
     return torch.cuda.get_device_properties(0).gcnArchName if torch.version.hip else _right_target()
 
@@ -282,6 +296,8 @@ EXERCISE = Exercise(
         Case("FP8 on RDNA 4, with 32 lanes", machine="one RX 9070 XT"),
         Case("the smaller RDNA 4", machine="one RX 9060 XT"),
         Case("as text, sm_100 comes before sm_89", machine="eight B200"),
+        Case("a later target, and a list that names a GPU too many", machine="one RTX 5090", limit=_VISIBILITY[0]),
+        Case("32 lanes on RDNA 2, and no FP8", machine="one RX 6800"),
     ),
     fresh=_fresh,
     trivial={
@@ -335,9 +351,35 @@ EXERCISE = Exercise(
             "MI300X and its successors have FP8. Decide by the target, as in 03.fp8_dtype.",
         ),
         Misconception(
+            "lanes_of_listed_targets",
+            _asking(lanes=lambda: 32 if _right_target().startswith(("sm_", "gfx11", "gfx12")) else 64),
+            "RDNA 2 (gfx1030) has 32 lanes too. The device's properties know, without a list.",
+        ),
+        Misconception(
+            "lanes_of_a_product",
+            _asking(lanes=lambda: 64 if "Instinct" in torch.cuda.get_device_name() else 32),
+            "A name tells nothing: one of these GPUs with 64 lanes calls itself AMD Radeon Graphics. The device's "
+            "properties know.",
+        ),
+        Misconception(
             "lanes_of_the_vendor",
             _asking(lanes=lambda: 64 if torch.version.hip else 32),
             "Not every AMD GPU has 64 lanes: RDNA has 32. The device's properties know.",
+        ),
+        Misconception(
+            "fp8_of_a_list",
+            _asking(fp8=lambda: _right_target() in _FP8 - {"sm_120"}),
+            "sm_120 (RTX 5090) has FP8 too: NVIDIA's targets from sm_89 on, as in 03.fp8_dtype. Compare the number.",
+        ),
+        Misconception(
+            "cuts_one_pair_of_features",
+            _asking(target=lambda: _right_target() + ":sramecc+:xnack+" * ("xnack+" in _arch())),
+            "The features may be others: gfx90a:sramecc+:xnack+ is a gfx90a as well. Cut at the first colon.",
+        ),
+        Misconception(
+            "counts_cudas_list",
+            _asking(ranks=lambda: _named_by_cuda() if not torch.version.hip else torch.cuda.device_count()),
+            "CUDA_VISIBLE_DEVICES may name more GPUs than there are. Ask torch how many devices it sees.",
         ),
         Misconception(
             "lanes_are_32",
@@ -378,12 +420,12 @@ EXERCISE = Exercise(
         "questions have one function of torch.cuda that answers for both vendors; only the target needs "
         "torch.version.hip.",
         "target: gcnArchName up to the first colon on AMD, the capability on NVIDIA. lanes: warp_size of "
-        "torch.cuda.get_device_properties(0). dtype: is_bf16_supported(including_emulation=False). fp8: a set of "
-        'targets. ranks: device_count(). The process group of both vendors is called "nccl".',
+        "torch.cuda.get_device_properties(0). dtype: is_bf16_supported(including_emulation=False). fp8: by the "
+        'target, as in 03.fp8_dtype. ranks: device_count(). The process group of both vendors is called "nccl".',
         'target = properties.gcnArchName.split(":")[0] if torch.version.hip else '
         'f"sm_{properties.major}{properties.minor}"; bf16 = torch.cuda.is_bf16_supported(including_emulation=False); '
-        'fp8 = target in ("sm_89", "sm_90", "sm_100", "gfx942", "gfx950", "gfx1200", "gfx1201"); grad_scaler = not '
-        "bf16.",
+        'fp8 = target in ("gfx942", "gfx950") or target.startswith("gfx12") on AMD, (properties.major, '
+        "properties.minor) >= (8, 9) on NVIDIA; grad_scaler = not bf16.",
     ),
     explanation=(
         "Each setting follows from one property, and the question must be about that property. The vendor decides only "

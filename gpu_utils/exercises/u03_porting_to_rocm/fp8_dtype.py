@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,8 +18,11 @@ from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 FN, FNUZ = torch.float8_e4m3fn, torch.float8_e4m3fnuz
 _BY_NAME = {"float8_e4m3fn": FN, "float8_e4m3fnuz": FNUZ}
 _FLAVOURS = {"ocp": "float8_e4m3fn", "fnuz": "float8_e4m3fnuz", "none": None}
-_FP8 = {name: _FLAVOURS[row.fp8] for name, row in TARGETS.items()} | {"gfx1200": "float8_e4m3fn", "sm_86": None}
-"""Target -> its FP8 with 4 bits of exponent, or None: the table of targets and, beside it, two neighbours."""
+_NEIGHBOURS = dict.fromkeys(("sm_120", "gfx1200"), "float8_e4m3fn") | dict.fromkeys(
+    ("sm_75", "sm_86", "gfx908", "gfx1030", "gfx1101")
+)
+_FP8 = {name: _FLAVOURS[row.fp8] for name, row in TARGETS.items()} | _NEIGHBOURS
+"""Target -> its FP8 with 4 bits of exponent, or None: the table of targets and, beside it, some neighbours."""
 
 Choice = tuple[torch.dtype | None, float | None]
 
@@ -52,6 +56,7 @@ def _call(answer: Callable[[str], Choice], inputs: Inputs) -> dict[str, Any]:
     dtype, largest = found
     if dtype is not None and not isinstance(dtype, torch.dtype):
         raise TypeError(f"the first of the pair is {dtype!r}; expected a torch dtype or None")
+    largest = largest.item() if isinstance(largest, (Tensor, np.number)) else largest
     if largest is not None and not isinstance(largest, (int, float)):
         raise TypeError(f"the second of the pair is {largest!r}; expected a number such as 448.0, or None")
     usable = dtype in _BY_NAME.values() and largest is not None and largest > 0
@@ -93,6 +98,14 @@ def _compares_gfx_numbers(target: str) -> Choice:
     return _pair(FN) if target.startswith("gfx") and int(target[3:], 16) >= 0x950 else _right(target)
 
 
+def _listed(target: str) -> Choice:
+    return (None, None) if target == "sm_120" else _right(target)
+
+
+def _all_but(without: str, *listed: str) -> Callable[[str], Choice]:
+    return lambda target: _pair(FN) if target.startswith(without) and target not in listed else _right(target)
+
+
 def _from_ampere_on(target: str) -> Choice:
     return _pair(FN) if target.startswith("sm_") else _right(target)
 
@@ -131,6 +144,10 @@ EXERCISE = Exercise(
         Case("A10, RTX 3090: no FP8 either, three numbers before the first", target="sm_86"),
         Case("L4, RTX 4090: the first with FP8", target="sm_89"),
         Case("B200: as text, sm_100 comes before sm_89", target="sm_100"),
+        Case("RTX 5090: a later target than those of the course", target="sm_120"),
+        Case("T4: no FP8", target="sm_75"),
+        Case("MI100: no FP8", target="gfx908"),
+        Case("RX 6800: no FP8 in RDNA 2", target="gfx1030"),
     ),
     fresh=_fresh,
     trivial={
@@ -141,6 +158,22 @@ EXERCISE = Exercise(
         "always e4m3fnuz": lambda target: (FNUZ, 240.0),
     },
     misconceptions=(
+        Misconception(
+            "listed_targets",
+            _listed,
+            "sm_120 (RTX 5090) has FP8 too. NVIDIA's targets from sm_89 on have it, those that come after your list as "
+            "well: compare the number behind the prefix.",
+        ),
+        Misconception(
+            "all_rdna_but_3",
+            _all_but("gfx1", "gfx1100", "gfx1101"),
+            "RDNA 2 (gfx1030) has no FP8 either. Of the RDNA targets only those that start with gfx12 have it.",
+        ),
+        Misconception(
+            "all_cdna_but_2",
+            _all_but("gfx9", "gfx90a", "gfx942"),
+            "gfx908 (MI100) is older than gfx90a and has no FP8. Name the targets that have it, not those without.",
+        ),
         Misconception(
             "always_448",
             _always_448,

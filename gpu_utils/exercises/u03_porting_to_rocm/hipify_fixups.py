@@ -91,11 +91,11 @@ EXERCISE = Exercise(
             tokens=25,
         ),
         Case(
-            "waves of 32 on AMD, and a width of which 64 KiB is a multiple",
+            "waves of 32 on AMD, a width of which 64 KiB is a multiple, and a tile of 160 KB",
             target="gfx1100",
             team="normq",
             hidden=1024,
-            tile=24,
+            tile=40,
             threads=128,
             tokens=3,
         ),
@@ -246,6 +246,11 @@ EXERCISE = Exercise(
             "tile_kept",
             ports.tile_kept,
             "The block asks for more than 64 KiB of LDS: it compiles, and the launch fails. Stage fewer tokens.",
+        ),
+        Misconception(
+            "tile_halved",
+            ports.tile_halved,
+            "Half of a tile is as much too large as the tile was. Other teams stage more: compute how many tokens fit.",
         ),
         Misconception(
             "request_only",

@@ -8,7 +8,7 @@
 
 __shared__ long long *w2w_tape;   // where the next word goes
 __shared__ long long w2w_handles;  // handles that have been made
-__shared__ int w2w_fails;          // whether every call returns an error
+__shared__ int w2w_fails;          // 1: every call returns an error; 2: RCCL's do
 
 namespace w2w {
 
@@ -87,7 +87,7 @@ enum hipError_t { hipSuccess = 0, hipErrorInvalidValue = 1 };
 enum hipFuncAttribute { hipFuncAttributeMaxDynamicSharedMemorySize = 8, hipFuncAttributePreferredSharedMemoryCarveout = 9 };
 constexpr unsigned hipStreamDefault = 0, hipStreamNonBlocking = 1, hipEventDefault = 0, hipEventDisableTiming = 2;
 
-inline hipError_t w2w_status() { return w2w_fails ? hipErrorInvalidValue : hipSuccess; }
+inline hipError_t w2w_status() { return w2w_fails == 1 ? hipErrorInvalidValue : hipSuccess; }
 inline const char *hipGetErrorString(hipError_t) { return ""; }
 inline const char *hipGetErrorName(hipError_t) { return ""; }
 inline hipError_t hipFuncSetAttribute(const void *, hipFuncAttribute, int) { return w2w_status(); }

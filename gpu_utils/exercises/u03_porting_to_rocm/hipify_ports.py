@@ -137,6 +137,9 @@ width_64_everywhere = port(width=_replace("#define WARP_SIZE 32", "#define WARP_
 width_of_one_chip = port(width=_width("defined(__gfx942__)"))
 width_at_run_time = port(width=_replace("#define WARP_SIZE 32", "#define WARP_SIZE warpSize"))
 tile_kept = port(tile=_skip)
+tile_halved = port(
+    tile=lambda text, path: re.sub(r"kTileTokens = (\d+);", lambda tile: f"kTileTokens = {int(tile[1]) // 2};", text)
+)
 request_only = port(tile=lambda text, path: re.sub(r"kStageBytes = [^;]+;", "kStageBytes = 64 * 1024;", text))
 no_room_for_partials = port(tile=_tile("64 * 1024 / (kHidden * 4)", "64 * 1024"))
 maximum_kept = port(fp8=_fp8(fnuz=448.0))

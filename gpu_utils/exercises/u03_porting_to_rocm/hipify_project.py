@@ -53,7 +53,7 @@ def draw(rng: random.Random) -> dict[str, object]:
         "target": rng.choice(("gfx942", "gfx942", "gfx1100", "gfx950")),
         "team": rng.choice(TEAMS[1:]) + str(rng.randrange(2, 100)),
         "hidden": hidden,
-        "tile": rng.randint(over + over // 4, 2 * over),
+        "tile": rng.randint(over + over // 4, 3 * over),
         "threads": rng.choice((128, 256, 512)),
         "tokens": rng.randint(2, 5),
     }

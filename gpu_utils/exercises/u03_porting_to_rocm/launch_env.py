@@ -21,7 +21,8 @@ from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconce
 Environments = list[dict[str, str]]
 Description = dict[str, Any]
 
-_BUILT_FOR = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
+_NVIDIA = ("sm_80", "sm_90", "sm_100")
+_BUILT_FOR = ("gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1201")
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -32,7 +33,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
         "use": list(case["use"]),
         "overlap": case.get("overlap", False),
         "tuned_gemms": case.get("tuned_gemms", False),
-        "built_for": ["sm_80", "sm_90", "sm_100"] if case["target"].startswith("sm_") else list(_BUILT_FOR),
+        "built_for": list(case.get("built_for", _NVIDIA if case["target"].startswith("sm_") else _BUILT_FOR)),
         "inherited": dict(case.get("inherited", {})),
     }
     return {"node": node}
@@ -193,6 +194,23 @@ def _rdna_3(node: Description, environment: dict[str, str]) -> None:
         environment[OVERRIDE_VARIABLE] = "11.0.0"
 
 
+def _from_memory(node: Description, environment: dict[str, str]) -> None:
+    if OVERRIDE_VARIABLE in environment:
+        environment[OVERRIDE_VARIABLE] = {"10": "10.3.0", "11": "11.0.0", "12": "12.0.1"}[node["target"][3:-2]]
+
+
+def _sorted_below(node: Description) -> dict[str, str]:
+    if ROCR not in node["inherited"]:
+        return _mask(node)
+    below = _joined(sorted(_numbers(node["inherited"][ROCR])))
+    return _mask({**node, "inherited": {ROCR: below}})
+
+
+def _streams_on_nvidia(node: Description, environment: dict[str, str]) -> None:
+    if not _amd(node) and node["overlap"]:
+        environment["TORCH_NCCL_HIGH_PRIORITY"] = "1"
+
+
 def _streams_for_all(node: Description, environment: dict[str, str]) -> None:
     if node["target"] == "gfx942":
         environment |= {"TORCH_NCCL_HIGH_PRIORITY": "1", "GPU_MAX_HW_QUEUES": "2"}
@@ -288,6 +306,11 @@ _MISCONCEPTIONS = (
         "generation is there?",
     ),
     Misconception(
+        "override_from_memory",
+        _with(_from_memory),
+        "The name must be one of built_for: on one of these nodes that is gfx1101, and nothing is there for gfx1100.",
+    ),
+    Misconception(
         "override_of_rdna_3",
         _with(_rdna_3),
         "11.0.0 is the name of one RDNA 3 chip. A GPU of another generation needs the name of its own generation that "
@@ -298,6 +321,16 @@ _MISCONCEPTIONS = (
         _masked(lambda node: _mask({**node, "use": sorted(node["use"])})),
         "The local rank is a place in the list, so the order of `use` counts: GPU 7 before GPU 2 means that rank 0 has "
         "GPU 7.",
+    ),
+    Misconception(
+        "sorts_what_the_scheduler_left",
+        _masked(_sorted_below),
+        "ROCR_VISIBLE_DEVICES numbers the GPUs in the order in which it names them: the first in the list is 0.",
+    ),
+    Misconception(
+        "priority_on_nvidia",
+        _with(_streams_on_nvidia),
+        "Priority for RCCL's streams is AMD's advice for MI300X. Nothing asks for it on an NVIDIA node.",
     ),
     Misconception(
         "settings_for_rank_0",
@@ -349,7 +382,7 @@ def _fresh(rng: random.Random) -> Case:
         gpus = rng.randint(1, 4)
         target = rng.choice(("gfx1100", "gfx1103", "gfx1101", "gfx1201", "gfx1032", "gfx1200"))
         return Case("a workstation nobody described", target=target, gpus=gpus, use=[rng.randrange(gpus)])
-    shared = sorted(rng.sample(range(8), rng.randint(4, 7)))
+    shared = rng.sample(range(8), rng.randint(4, 7))
     use = rng.sample(shared, rng.randint(1, 4))
     if kind == "nvidia":
         target, inherited = rng.choice(("sm_80", "sm_90")), {CUDA: _joined(shared)}
@@ -382,11 +415,11 @@ EXERCISE = Exercise(
             overlap=True,
         ),
         Case(
-            "a scheduler has hidden half of the node, and the job wants two of the rest",
+            "a scheduler has hidden half of the node and numbered the rest in an order of its own",
             target="gfx942",
             gpus=8,
-            use=[6, 7],
-            inherited={ROCR: "2,3,6,7"},
+            use=[2, 7],
+            inherited={ROCR: "6,7,2,3"},
         ),
         Case(
             "somebody's shell sets HIP_VISIBLE_DEVICES already",
@@ -396,8 +429,15 @@ EXERCISE = Exercise(
             inherited={HIP: "2,3,4,5"},
         ),
         Case("matrix products were tuned yesterday", target="gfx942", gpus=8, use=_ALL, tuned_gemms=True),
-        Case("MI250X: the advice for MI300X is not for it", target="gfx90a", gpus=8, use=_ALL, overlap=True),
-        Case("one MI300X alone has nobody to talk to", target="gfx942", gpus=8, use=[3], overlap=True),
+        Case("MI355X: the advice for MI300X is not for it", target="gfx950", gpus=8, use=_ALL, overlap=True),
+        Case(
+            "one MI300X alone has nobody to talk to, and tuned matrix products",
+            target="gfx942",
+            gpus=8,
+            use=[3],
+            overlap=True,
+            tuned_gemms=True,
+        ),
         Case(
             "two MI300X that compute while they communicate, in another order",
             target="gfx942",
@@ -406,13 +446,19 @@ EXERCISE = Exercise(
             overlap=True,
         ),
         Case("the second GPU of a workstation, alone", target="gfx1100", gpus=2, use=[1]),
-        Case("a laptop's GPU, for which no library was built", target="gfx1103", gpus=1, use=[0]),
+        Case(
+            "a laptop's GPU, for which no library was built; the one of its kin that is there is gfx1101",
+            target="gfx1103",
+            gpus=1,
+            use=[0],
+            built_for=("gfx90a", "gfx942", "gfx1030", "gfx1101", "gfx1201"),
+        ),
         Case("an RDNA 2 GPU: its generation has another name", target="gfx1031", gpus=1, use=[0]),
         Case(
             "NVIDIA, where one variable counts physical GPUs",
             target="sm_90",
             gpus=8,
-            use=[6, 7],
+            use=[7, 5],
             inherited={CUDA: "4,5,6,7"},
         ),
         Example(
@@ -428,7 +474,14 @@ EXERCISE = Exercise(
                 "inherited": {ROCR: "4,5,6,7"},
             },
         ),
-        Case("NVIDIA has a file of tuned matrix products too", target="sm_90", gpus=8, use=_ALL, tuned_gemms=True),
+        Case(
+            "NVIDIA has a file of tuned matrix products too, and a job that computes while it communicates",
+            target="sm_90",
+            gpus=8,
+            use=_ALL,
+            tuned_gemms=True,
+            overlap=True,
+        ),
     ),
     fresh=_fresh,
     trivial={

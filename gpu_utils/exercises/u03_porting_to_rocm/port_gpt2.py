@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import random
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.errors import BackendUnavailable
+from gpu_utils.exercises.u03_porting_to_rocm.port_switches import AS_BEFORE, watched_switches
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 from gpu_utils.grading.watch import Watch
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
@@ -26,7 +26,6 @@ ADAM_EPS = 1e-8
 """torch's default, which unit 01 uses."""
 
 _PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
-_AS_BEFORE = "as they were"
 
 
 class CalledCuda(BackendUnavailable):
@@ -102,8 +101,8 @@ def port_gpt2_reference(
         optimizer.step()
         optimizer.zero_grad()
     dtype = weights["wte.weight"].dtype
-    products = "bfloat16" if settings["bf16"] else str(dtype).removeprefix("torch.")
-    return _facts(config, losses, model.state_dict(), tokens, dtype) | {"products": products, "switches": _AS_BEFORE}
+    products = "bfloat16" if settings["bf16"] else _plain_name(dtype)
+    return _facts(config, losses, model.state_dict(), tokens, dtype) | {"products": products, "switches": AS_BEFORE}
 
 
 def _set_rate(optimizer: torch.optim.Optimizer, step: int, settings: dict[str, Any]) -> None:
@@ -115,7 +114,7 @@ def _set_rate(optimizer: torch.optim.Optimizer, step: int, settings: dict[str, A
 def _facts(
     config: dict[str, int], losses: list[float], weights: dict[str, Tensor], tokens: Tensor, dtype: torch.dtype
 ) -> dict[str, Any]:
-    """What is compared: losses, the loss of the new weights, and in float64 the weights one by one.
+    """What is compared: losses, the loss of the new weights, their precision, and in float64 the weights one by one.
 
     AdamW divides by |g|: where a gradient nearly cancels, its rounding errors become a step of full size (the biases of
     the keys have gradient zero). Such steps change no loss, so narrower types are judged by the loss.
@@ -124,10 +123,27 @@ def _facts(
     model.load_state_dict({name: value.detach().cpu() for name, value in weights.items()})
     with torch.no_grad():
         after = model.loss(tokens[0, 0, :, :-1].cpu(), tokens[0, 0, :, 1:].cpu()).item()
-    facts: dict[str, Any] = {"losses": losses, "loss of the new weights": after}
+    facts: dict[str, Any] = {
+        "losses": losses,
+        "loss of the new weights": after,
+        "precision of the new weights": _precision(weights, dtype),
+    }
     if dtype == torch.float64:
         facts["weights"] = {name: value.detach().clone() for name, value in weights.items()}
     return facts
+
+
+def _precision(weights: dict[str, Tensor], dtype: torch.dtype) -> str:
+    """The dtype, or the first tensor of which a narrower type holds every value: it was trained or rounded there."""
+    for narrow in (torch.bfloat16, torch.float16, torch.float32):
+        for name, value in weights.items():
+            if narrow != dtype and torch.equal(value.to(narrow).to(dtype), value):
+                return f"{name} holds numbers of {_plain_name(narrow)}"
+    return _plain_name(dtype)
+
+
+def _plain_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 class _ProductTypes(Watch):
@@ -140,66 +156,8 @@ class _ProductTypes(Watch):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         if function.overloadpacket.__name__ in _PRODUCTS:
-            self.seen.add(str(result.dtype).removeprefix("torch."))
+            self.seen.add(_plain_name(result.dtype))
         return result
-
-
-_SWITCHES: tuple[tuple[str, Callable[[], Any], Callable[[Any], Any]], ...] = (
-    ("float32 precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    ("default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    ("deterministic mode", torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-    ("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
-    ("anomaly mode", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
-    ("threads", torch.get_num_threads, torch.set_num_threads),
-    ("autocast on the CPU", lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
-    ("cuDNN", lambda: _of_cudnn(), lambda flags: _set_cudnn(flags)),
-    ("environment", lambda: _of_environment(), lambda names: _set_environment(names)),
-)
-"""What an answer could leave switched for everybody else: its name, how to ask for it, how to put it back."""
-
-
-def _of_cudnn() -> tuple[bool, bool]:
-    return torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic
-
-
-def _set_cudnn(flags: tuple[bool, bool]) -> None:
-    torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = flags
-
-
-_READ_BY_GPUS = ("CUBLAS", "CUDA", "CUDNN", "HIP", "HSA", "MIOPEN", "NCCL", "NVIDIA", "OMP", "PYTORCH", "ROC", "TORCH_")
-
-
-def _of_environment() -> dict[str, str]:
-    """The variables that change how torch computes; its own modules set others when they are first imported."""
-    return {name: value for name, value in os.environ.items() if name.startswith(_READ_BY_GPUS)}
-
-
-def _set_environment(names: dict[str, str]) -> None:
-    for name in _of_environment().keys() - names.keys():
-        del os.environ[name]
-    os.environ.update(names)
-
-
-@contextlib.contextmanager
-def _switches() -> Iterator[dict[str, str]]:
-    """What became of the switches, as {"switches": text}; all are put back afterwards."""
-    precision, narrow = torch.get_float32_matmul_precision(), torch.get_autocast_dtype("cpu")
-    torch.set_float32_matmul_precision("highest")
-    torch.set_autocast_dtype("cpu", torch.float16)  # as it is on a GPU, for an answer that does not name its dtype
-    before = [ask() for _, ask, _ in _SWITCHES]
-    found = {"switches": _AS_BEFORE}
-    try:
-        yield found
-        for (name, ask, _), old in zip(_SWITCHES, before, strict=True):
-            if (new := ask()) != old:
-                values = "" if isinstance(new, dict) else f": {old} -> {new}"
-                found["switches"] = f"{name} left changed{values}"
-                break
-    finally:
-        for (_, _, put), old in zip(_SWITCHES, before, strict=True):
-            put(old)
-        torch.set_float32_matmul_precision(precision)
-        torch.set_autocast_dtype("cpu", narrow)
 
 
 @contextlib.contextmanager
@@ -235,7 +193,7 @@ def _call(answer: Callable[..., Any], inputs: Inputs) -> dict[str, Any]:
     del inputs["on_cpu"]
     if on_cpu:
         inputs |= {"weights": _on(torch.device("cpu"), inputs["weights"]), "tokens": inputs["tokens"].cpu()}
-    with _switches() as switches, _without_a_gpu(), _ProductTypes() as products, warnings.catch_warnings():
+    with watched_switches() as switches, _without_a_gpu(), _ProductTypes() as products, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns where "cuda" is asked for and there is none; the verdict tells
         result = answer(**inputs)
     if not isinstance(result, dict) or not isinstance(result.get("weights"), dict) or "losses" not in result:
@@ -318,6 +276,16 @@ def _variant(
         return {"losses": losses, "weights": model.state_dict()}
 
     return answer
+
+
+def _all_in_bfloat16(
+    config: dict[str, int], weights: dict[str, Tensor], tokens: Tensor, settings: dict[str, Any]
+) -> dict[str, Any]:
+    if not settings["bf16"]:
+        return _variant()(config, weights, tokens, settings)
+    narrow = {name: value.bfloat16() for name, value in weights.items()}
+    found = _variant(autocast=lambda device, bf16: contextlib.nullcontext())(config, narrow, tokens, settings)
+    return {**found, "weights": {name: value.float() for name, value in found["weights"].items()}}
 
 
 def _one_group(model: nn.Module, weight_decay: float) -> Any:
@@ -419,6 +387,18 @@ EXERCISE = Exercise(
             _variant(switch=lambda: torch.set_float32_matmul_precision("high")),
             "The switch for tf32 is global, and it changes what float32 means on every device that has such products "
             "(xf32 on MI300X). Where float32 is asked for, leave it alone.",
+        ),
+        Misconception(
+            "all_in_bfloat16",
+            _all_in_bfloat16,
+            "The model itself is in bfloat16, so a step of AdamW smaller than its last digit is lost. Under autocast "
+            "the weights stay as they were given, and only the matrix products are narrow.",
+        ),
+        Misconception(
+            "leaves_attention_kernels_off",
+            _variant(switch=lambda: torch.backends.cuda.enable_flash_sdp(False)),
+            "Which kernels attention may use is a switch of the whole process: everything that runs after your "
+            "function gets it too. This step needs no such switch.",
         ),
         Misconception(
             "leaves_deterministic_mode_on",

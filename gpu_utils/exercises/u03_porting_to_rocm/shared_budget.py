@@ -111,6 +111,7 @@ def _deepest(
     b_counts: bool = True,
     width: Callable[[int], int] = lambda bytes_per_value: bytes_per_value,
     least: int = 0,
+    most: Callable[[Target], int] = lambda target: MOST_STAGES,
 ) -> Callable[..., int]:
     """A way to answer: the right one, with some of its parts changed."""
 
@@ -118,7 +119,7 @@ def _deepest(
         limits = TARGETS[target]
         a = BLOCK_M * BLOCK_K * width(bytes_per_value) * a_counts
         b = BLOCK_K * BLOCK_N * width(bytes_per_value) * b_counts
-        fits = (s for s in range(1, MOST_STAGES + 1) if rule(limits)(a, b, s) <= limit(limits))
+        fits = (s for s in range(1, most(limits) + 1) if rule(limits)(a, b, s) <= limit(limits))
         return max(fits, default=least)
 
     return answer
@@ -162,14 +163,16 @@ EXERCISE = Exercise(
         _case("the same tile on MI300X: it fills the 64 KiB to the last byte", "gfx942", 128, 128, 64),
         _case("the same tile on MI355X: 160 KiB, by AMD's rule", "gfx950", 128, 128, 64),
         _case("a wide tile on RX 7900 XTX: the WGP has 128 KiB, a block may have half", "gfx1100", 64, 128, 64),
-        _case("float32: every value takes four bytes", "sm_90", 64, 128, 32, 4),
-        _case("int8: every value takes one byte", "gfx942", 128, 128, 128, 1),
+        _case("so small a tile on the H100 that 8 is the answer", "sm_90", 64, 128, 32, 4),
+        _case("int8, where every value takes one byte: more than 8 would fit", "gfx942", 64, 64, 64, 1),
         _case("A and B fit one after the other and not side by side", "gfx942", 128, 128, 256),
         _case("the statement's example", "gfx942", 64, 64, 256),
         _case("the example's tile on the H100", "sm_90", 64, 64, 256),
         _case("one operand alone is too large: no depth loads", "gfx942", 256, 64, 256),
         _case("the other operand alone is too large", "gfx942", 64, 256, 256),
-        _case("L4 has 99 KiB: two stages fit, because one pair lives in registers", "sm_89", 128, 128, 128),
+        _case(
+            "float32 takes four bytes; on L4 two stages fit, as one pair lives in registers", "sm_89", 128, 128, 64, 4
+        ),
         _case("on L4 not even one stage", "sm_89", 128, 128, 256),
     ),
     fresh=_fresh,
@@ -241,6 +244,16 @@ EXERCISE = Exercise(
             _deepest(rule=lambda target: _amd if _own_rule(target) is _ampere else _own_rule(target)),
             "Where A and B do not fit together, you still allow one stage, as if they went through the same bytes one "
             "after the other. Only AMD's backend does that; on sm_80 and sm_89 one stage keeps both.",
+        ),
+        Misconception(
+            "no_cap_on_amd",
+            _deepest(most=lambda target: 99 if target.vendor == "amd" else MOST_STAGES),
+            "The answer is 8 at most, on every target.",
+        ),
+        Misconception(
+            "counts_halves_of_float32",
+            _deepest(width=lambda bytes_per_value: min(bytes_per_value, 2)),
+            "float32 is counted as two bytes a value. The budget is in bytes: use bytes_per_value.",
         ),
         Misconception(
             "at_least_one",

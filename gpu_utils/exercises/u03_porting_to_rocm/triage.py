@@ -37,6 +37,15 @@ _SIGNS: tuple[tuple[str, str], ...] = (
 )
 """Words that only one of the failures leaves behind; where several stand in one line, the first counts."""
 
+_OF_ONE_TEAM = tuple(
+    {
+        "export HSA_OVERRIDE_GFX_VERSION": ("export HSA_OVERRIDE_GFX_VERSION=11.0.0", cause),
+        "couldn't allocate output register": ("tanh.approx.f32", cause),
+        "when stream is capturing": ("step_timer.stop() calls torch.cuda.synchronize()", cause),
+    }.get(words, (words, cause))
+    for words, cause in _SIGNS
+)
+
 _FIX_OF = {truth.cause: truth.fix for truth in TRUTHS.values()}
 
 
@@ -55,7 +64,13 @@ def _split(row: str, number: int) -> tuple[str, int, str, str]:
     return time, number, job, text
 
 
-def _read(log: str, own_only: bool = True, in_time: bool = True, whole: bool = False) -> Verdict:
+def _read(
+    log: str,
+    own_only: bool = True,
+    in_time: bool = True,
+    whole: bool = False,
+    signs: tuple[tuple[str, str], ...] = _SIGNS,
+) -> Verdict:
     """The first line that holds a sign, of the job alone and in the order of time unless something is switched off.
 
     whole: the first sign that the text holds anywhere, in the order of the signs.
@@ -70,7 +85,7 @@ def _read(log: str, own_only: bool = True, in_time: bool = True, whole: bool = F
         below = below or _BELOW in text
         hits += [
             (rank, number, cause)
-            for rank, (words, cause) in enumerate(_SIGNS)
+            for rank, (words, cause) in enumerate(signs)
             if words in text and (words != _LISTED or below)
         ]
     if not hits:
@@ -216,8 +231,16 @@ EXERCISE = Exercise(
             log="job 7 failed; ...\n08:15:33.160 7 RuntimeError: HIP error: invalid device function",
         ),
         Case("log 1 of another team: lines as they arrived, neighbours, a second attempt", log="01_batch_job", seed=11),
+        Case("log 2 of another team", log="02_workstation", seed=6),
+        Case("log 3 of another team", log="03_rl_actors", seed=4),
         Case("log 4 of another team, which sets a harmless mask", log="04_new_node", seed=4),
+        Case("log 5 of another team", log="05_autotune", seed=30),
+        Case("log 6 of another team", log="06_first_step", seed=5),
+        Case("log 7 of another team", log="07_build_a", seed=2),
         Case("log 8 of another team", log="08_build_b", seed=9),
+        Case("log 9 of another team", log="09_loss", seed=3),
+        Case("log 10 of another team", log="10_after_upgrade", seed=23),
+        Case("log 11 of another team", log="11_fresh_env", seed=28),
         Case("log 12 of another team", log="12_slow", seed=12),
     ),
     fresh=_fresh,
@@ -340,6 +363,12 @@ EXERCISE = Exercise(
             _line_of_the_last,
             "Cause and fix are right. The last line is a consequence: the evidence is the line in which the failure "
             "itself is set or refused.",
+        ),
+        Misconception(
+            "words_of_one_team",
+            lambda log: _read(log, signs=_OF_ONE_TEAM),
+            "One of your signs is a number or a name that only this team's log has. Look for the words of the runtime "
+            "or of the compiler, which every team's log has.",
         ),
         Misconception(
             "knows_the_twelve_texts",
