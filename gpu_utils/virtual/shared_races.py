@@ -4,7 +4,8 @@ All waves of a block run in step here, so a result does not show it; on a GPU th
 when waves of one block touch the same byte in the same stretch between two barriers and one of them writes another
 value; and whatever barriers the second has met, when the first has met none since: a barrier of one wave orders
 nothing. Atomics may meet each other; the lanes of one take their turns in an order that no kernel can foresee. Other
-ways to order waves (a flag that is polled) are not known to this rule: it is for kernels that order waves by barriers alone.
+ways to order waves (a flag that is polled) are not known to this rule: it is for kernels that order waves by barriers
+alone.
 """
 
 from __future__ import annotations

@@ -202,6 +202,11 @@ EXERCISE = Exercise(
             "Only A is counted. Each stage holds a tile of A (BLOCK_M x BLOCK_K) and one of B (BLOCK_K x BLOCK_N).",
         ),
         Misconception(
+            "counts_halves_of_float32",
+            _deepest(width=lambda bytes_per_value: min(bytes_per_value, 2)),
+            "float32 is counted as two bytes a value. The budget is in bytes: use bytes_per_value.",
+        ),
+        Misconception(
             "counts_float16",
             _deepest(width=lambda bytes_per_value: 2),
             "Every value is counted as two bytes. The budget is in bytes: use bytes_per_value.",
@@ -249,11 +254,6 @@ EXERCISE = Exercise(
             "no_cap_on_amd",
             _deepest(most=lambda target: 99 if target.vendor == "amd" else MOST_STAGES),
             "The answer is 8 at most, on every target.",
-        ),
-        Misconception(
-            "counts_halves_of_float32",
-            _deepest(width=lambda bytes_per_value: min(bytes_per_value, 2)),
-            "float32 is counted as two bytes a value. The budget is in bytes: use bytes_per_value.",
         ),
         Misconception(
             "at_least_one",
