@@ -38,7 +38,7 @@ def _set_autocast(state: tuple[Any, ...]) -> None:
     torch.set_autocast_cache_enabled(state[-1])
 
 
-_PRECISIONS = tuple(
+_PRECISIONS: tuple[Any, ...] = tuple(
     owner
     for owner in (torch.backends, torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
     if hasattr(owner, "fp32_precision")
