@@ -38,9 +38,10 @@ def _set_autocast(state: tuple[Any, ...]) -> None:
     torch.set_autocast_cache_enabled(state[-1])
 
 
+_BACKENDS: Any = torch.backends
 _PRECISIONS: tuple[Any, ...] = tuple(
     owner
-    for owner in (torch.backends, torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+    for owner in (_BACKENDS, _BACKENDS.cuda.matmul, getattr(_BACKENDS.mkldnn, "matmul", None))
     if hasattr(owner, "fp32_precision")
 )
 """Where newer versions of torch keep the precision of float32, beside the function for it."""
