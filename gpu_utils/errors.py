@@ -114,6 +114,10 @@ class Race(VirtualGpuError):
     """Two programs, or two waves in shared memory, write one address in one launch with nothing that orders them."""
 
 
+class MissedBarrier(VirtualGpuError):
+    """A thread ended without having come to a barrier that others of its block have passed."""
+
+
 class UninitialisedShared(VirtualGpuError):
     """A lane read shared memory (LDS) that nobody in its block had written."""
 

@@ -260,7 +260,7 @@ check("02.transpose")
 # **Limits**, on `sm_80`, `gfx942` and `gfx1100`. `shared_accesses`: wave instructions on shared memory. For 256 threads
 # the steps have 128, 64, 32, 16 ... 1 additions: $4 + 2 + 1 + 1 + 1 + 1 + 1 + 1 = 12$ warps, so $3 \cdot 12$, plus 8 to
 # store the values before and 1 to read the result: 45 a block. (The loop above: 150 on `sm_80`.) `bank_conflicts`: 0.
-# `barriers`: every thread of the block reaches them.
+# `barriers`: every thread of the block reaches them. `shared_atomics`: one lane a warp at most.
 #
 # **A small example**: eight values 1 to 8 are 36, whichever tree adds them. `hint("02.converge")` gives three hints.
 

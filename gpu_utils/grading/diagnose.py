@@ -25,6 +25,10 @@ MOST_JOBS, MOST_PASSES = 6, 4
 """Failed jobs that are compared, and cases that passed; more would cost time and tell nothing new. Where no tensor
 meets a device they cost nothing, and a word such as "amd" tells little: all that passed are compared."""
 
+_CHOSEN = ("limit:launches", "limit:blocks", "limit:threads", "limit:units_filled")
+"""The shape of a launch is the learner's choice, so the same mistake has other numbers there. What a kernel moves and
+executes is not."""
+
 
 def diagnose(
     exercise: Exercise, judged: Sequence[tuple[Any, Attempt, Outcome]], judge: Callable[..., Outcome]
@@ -78,6 +82,9 @@ def _alike(exercise: Exercise, job: Any, wrong: Attempt, attempt: Attempt, verdi
         return wrong.mutated == attempt.mutated
     if outcome.kind == "torch:copy":  # of the same input, by whatever operation
         return wrong.torch_did.partition(" (")[0] == attempt.torch_did.partition(" (")[0]
+    if outcome.kind.startswith("limit:") and outcome.kind not in _CHOSEN:
+        counter = outcome.kind.removeprefix("limit:")
+        return wrong.counters[counter] == attempt.counters[counter]
     if outcome.kind in ("type", "shape", "dtype"):
         return _form(wrong.value, outcome.kind) == _form(attempt.value, outcome.kind)
     if not by_value:

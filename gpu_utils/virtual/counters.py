@@ -242,6 +242,7 @@ class Counters:
             "sector_bytes": self.chip.sector,
             "shared_accesses": self._sum(self.shareds, "waves"),
             "shared_bytes": self._sum(self.shareds, "bytes"),
+            "shared_atomics": self._sum(self.shareds, "lanes", "atomic"),
             "shared_cycles": self._sum(self.shareds, "transactions"),
             "bank_conflicts": self._sum(self.shareds, "transactions") - self._sum(self.shareds, "ideal"),
             "shuffles_from_absent_lanes": sum(self.absent.values()),

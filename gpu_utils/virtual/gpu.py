@@ -82,9 +82,12 @@ class VirtualGpu:
         with self._traced(trace):
             yield trace
 
-    def watch_shared(self) -> AbstractContextManager[None]:
-        """A block whose launches raise Race where a barrier is missing between two waves that share a byte (slower)."""
-        return self._traced(SharedWatch())
+    def watch_shared(self, all_meet: bool = False) -> AbstractContextManager[None]:
+        """A block whose launches raise Race where a barrier is missing between two waves that share a byte (slower).
+
+        all_meet: and MissedBarrier where a thread of a block does not come to all of its barriers.
+        """
+        return self._traced(SharedWatch(all_meet))
 
     @contextmanager
     def _traced(self, tracer: Trace | SharedWatch) -> Iterator[None]:

@@ -18,6 +18,7 @@ from gpu_utils.analytic.occupancy import occupancy
 from gpu_utils.chips import TARGETS
 from gpu_utils.compiler import compile_for, resources
 from gpu_utils.compiler.clang import compile_cpp
+from gpu_utils.course import sources
 from gpu_utils.exercises.u02_gpu_machine import converge, transpose
 from gpu_utils.exercises.u02_gpu_machine.best_tile import moved
 from gpu_utils.exercises.u02_gpu_machine.converge import AS_GIVEN, most_accesses
@@ -363,3 +364,148 @@ def test_a_choice_by_two_times_passes():
         return {"tile": best, "bytes": sizes[best], "bound": max(times, key=times.get)}
 
     assert judged("best_tile", best_tile).passed
+
+
+# --- wrong answers with one slip, which only one case tells from right ones ----------------------------------------
+
+
+def with_slip(name, right, wrong):
+    """The lab's solution with some of its text replaced."""
+    source = sources.solution(f"02.{name}")
+    assert right in source
+    return sources.load(f"02.{name}", source.replace(right, wrong))
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("bank_conflicts", "address // 4", "-(-address // 4)"),
+        ("bank_conflicts", "if words:", "if group[0] is not None:"),
+        ("bank_conflicts", "for address in group if address is not None", "for address in [at or 0 for at in group]"),
+        ("best_tile", "(moved, number)", "(moved, block_m * block_n, number)"),
+        (
+            "best_tile",
+            "if block_m * block_n <= 256 * 128",
+            "if max(block_m, block_n) <= 256 and block_m * block_n <= 32768",
+        ),
+        ("serve", '2 * model["parameters"] * batch', "weights * batch"),
+        ("serve", '2 * model["parameters"] * batch', "2 * weights * batch"),
+        ("serve", 'model["parameters"] * weight_bytes', 'model["parameters"] * 2'),
+        ("occupancy", 'allowed["blocks"] = t.blocks_per_unit', 'allowed["blocks"] = 32'),
+        ("occupancy", "t.waves_per_unit //", '(64 if t.vendor == "nvidia" else t.waves_per_unit) //'),
+        ("occupancy", 'allowed["shared memory"] = 0', 'allowed = {"shared memory": 0}'),
+        ("occupancy", "-(-asked // t.shared_granule) * t.shared_granule", "-(-asked // 1024) * 1024"),
+        ("occupancy", "t.shared_per_unit //", '(65536 if target == "gfx1100" else t.shared_per_unit) //'),
+        ("occupancy", "waves.append(fewest * warps)", "waves.append(fewest * warps - registers / 1000)"),
+    ],
+)
+def test_a_slip_fails_a_public_case_whatever_the_seed(name, right, wrong):
+    for seed in (7, 8):
+        report = check(exercise(name), with_slip(name, right, wrong), seed=seed)
+        assert any(outcome.status == "failed" and not outcome.fresh for outcome in report.outcomes)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("best_tile", "if block_m * block_n <= 256 * 128", "if min(block_m, block_n) <= 128"),
+        ("best_tile", "(moved, number)", "(moved, -block_n, number)"),
+        ("best_tile", "if slower", "if True"),
+        ("occupancy", 'allowed["blocks"] = t.blocks_per_unit', 'allowed["blocks"] = 32'),
+    ],
+)
+def test_a_slip_that_meets_a_misconception_on_one_case_only_is_not_given_its_hint(name, right, wrong):
+    assert judged(name, with_slip(name, right, wrong)).misconception == ""
+
+
+def test_limits_in_sets_pass():
+    def in_sets(launches, target):
+        found = expected("occupancy", {"launches": launches, "target": target})
+        return {**found, "limited_by": [frozenset(names) for names in found["limited_by"]]}
+
+    assert judged("occupancy", in_sets).passed
+
+
+@triton.jit
+def copy_kernel(from_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(from_ptr + at, mask=at < n), mask=at < n)
+
+
+def test_a_kernel_that_copies_what_torch_has_turned_fails():
+    def coalesce(x, cos, sin):
+        a, b = x[:, 0::2], x[:, 1::2]
+        turned = torch.stack((a * cos - b * sin, a * sin + b * cos), 2).reshape(x.shape)
+        out = torch.empty_like(x)
+        copy_kernel[(triton.cdiv(x.numel(), 1024),)](turned, out, x.numel(), BLOCK=1024)
+        return out
+
+    assert judged("coalesce", coalesce).first_failure.kind == "torch:work"
+
+
+def test_one_program_with_4096_pairs_fails():
+    def coalesce(x, cos, sin):
+        out = torch.empty_like(x)
+        whole_tiles_kernel[(1,)](x, cos, sin, out, x.numel() // 2, BLOCK=4096, num_warps=16)
+        return out
+
+    report = check(exercise("coalesce"), coalesce, backends=["virtual:sm_80"], seed=7)
+    assert report.first_failure.case == "tokens=2, d=6144"
+
+
+TWO_LEVELS = """
+  float value = sums[threadIdx.x];
+  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(__activemask(), value, offset, 32);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    value = threadIdx.x < blockDim.x / 32 ? sums[threadIdx.x] : 0.0f;
+    for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(__activemask(), value, offset, 32);
+    if (threadIdx.x == 0) sums[0] = value;
+  }
+"""
+WARPS_IN_STEP_WITH_SYNCWARP = """
+  int t = threadIdx.x;
+  for (int step = blockDim.x / 2; step > 32; step /= 2) {
+    if (t < step) sums[t] += sums[t + step];
+    __syncthreads();
+  }
+  if (t < 32)
+    for (int step = 32; step > 0; step /= 2) {
+      float other = t < step ? sums[t + step] : 0.0f;
+      __syncwarp();
+      sums[t] += other;
+      __syncwarp();
+    }
+"""
+
+
+@pytest.mark.usefixtures("clang")
+@pytest.mark.parametrize("part", [TWO_LEVELS, WARPS_IN_STEP_WITH_SYNCWARP], ids=["shuffles", "syncwarp"])
+def test_sums_with_fewer_barriers_of_the_block_pass(part):
+    report = judged("converge", converge.ANSWER.filled(part.strip("\n")))
+    assert report.passed, report
+
+
+RETURNS_EARLY = """
+  for (int step = blockDim.x / 2; step > 0; step /= 2) {
+    if (threadIdx.x >= step) return;
+    sums[threadIdx.x] += sums[threadIdx.x + step];
+    __syncthreads();
+  }
+"""
+
+
+@pytest.mark.usefixtures("clang")
+def test_threads_that_return_before_a_barrier_are_told_so():
+    report = judged("converge", converge.ANSWER.filled(RETURNS_EARLY.strip("\n")))
+    assert report.first_failure.kind == "error:MissedBarrier"
+    assert report.misconception == "barrier_in_the_branch"
+
+
+@pytest.mark.usefixtures("clang")
+def test_rows_that_are_moved_twice_are_not_called_stores_down_a_column():
+    report = judged("transpose", transpose.ANSWER.changed(("i += 8", "i += 4")))
+    assert report.first_failure.kind == "limit:global_moved_bytes"
+    assert report.misconception == ""

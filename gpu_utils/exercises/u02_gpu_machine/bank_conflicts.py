@@ -14,13 +14,14 @@ WORD = 4
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
-    """Addresses base + stride * lane, or random words below `within`; lanes in `off` and from `on` on are off."""
+    """Addresses base + stride * (lane % rows), or random bytes of random words below `within`; lanes in `off` and from
+    `on` on are off."""
     lanes, base = case["lanes"], case.get("base", 0)
     if case.get("within"):
-        words = torch.randint(0, case["within"], (lanes,), generator=generator).tolist()
-        addresses: list[int | None] = [base + WORD * word for word in words]
+        found = torch.randint(0, WORD * case["within"], (lanes,), generator=generator).tolist()
+        addresses: list[int | None] = [base + byte for byte in found]
     else:
-        addresses = [base + case["stride"] * lane for lane in range(lanes)]
+        addresses = [base + case["stride"] * (lane % case.get("rows", lanes)) for lane in range(lanes)]
     for lane in (*case.get("off", ()), *range(case.get("on", lanes), lanes)):
         addresses[lane] = None
     return {"addresses": addresses, "banks": case["banks"]}
@@ -101,6 +102,24 @@ def _one_off_for_each_idle_group(addresses: Addresses, banks: int) -> int:
     return bank_conflicts_reference(addresses, banks) - idle
 
 
+def _nearest_word(addresses: Addresses, banks: int) -> int:
+    return bank_conflicts_reference([None if at is None else WORD * round(at / WORD) for at in addresses], banks)
+
+
+def _off_lanes_at_0(addresses: Addresses, banks: int) -> int:
+    return bank_conflicts_reference([at or 0 for at in addresses], banks)
+
+
+def _each_word_once(addresses: Addresses, banks: int) -> int:
+    read: set[int] = set()
+    extra = 0
+    for part in _groups(addresses, banks):
+        new = {at // WORD for at in part} - read
+        extra += _most_on_one_bank(new, banks) - 1 if new else 0
+        read |= new
+    return extra
+
+
 def _off_lanes_move_up(addresses: Addresses, banks: int) -> int:
     return bank_conflicts_reference([at for at in addresses if at is not None], banks)
 
@@ -120,6 +139,22 @@ def _fresh(rng: random.Random) -> Case:
 
 
 _WRONG: tuple[tuple[str, Callable[..., int], str], ...] = (
+    (
+        "nearest_word",
+        _nearest_word,
+        "The word of an address is rounded here. Bytes 8, 9, 10 and 11 all lie in word 2: divide by 4 and round down.",
+    ),
+    (
+        "off_lanes_at_0",
+        _off_lanes_at_0,
+        "A lane that is off is taken for one that reads address 0. It reads nothing: leave it out.",
+    ),
+    (
+        "each_word_once",
+        _each_word_once,
+        "A word that an earlier group has read is not counted again. Each group asks for itself: only lanes of one "
+        "group share a word.",
+    ),
     (
         "off_lanes_move_up",
         _off_lanes_move_up,
@@ -209,17 +244,23 @@ EXERCISE = Exercise(
     cases=(
         Example("the example of the docstring", addresses=[0, 16, 32, 4, 8, 10, 8, 24], banks=4),
         Case("neighbouring words on a warp: no conflict", lanes=32, stride=4, banks=32),
-        Case("a column of a 32 x 32 tile: all on one bank", lanes=32, stride=128, banks=32),
-        Case("the same column with rows padded by one word", lanes=32, stride=132, banks=32),
+        Case(
+            "a column of a 32 x 32 tile, lane 0 off: all on one bank",
+            lanes=32,
+            stride=128,
+            off=(0,),
+            banks=32,
+        ),
+        Case("a column of float16 values, rows padded to 33 of them: no conflict", lanes=32, stride=66, banks=32),
         Case("every other word: two words on each bank", lanes=32, stride=8, banks=32),
         Case("all lanes want one word: a broadcast", lanes=32, stride=0, base=20, banks=32),
         Case("float16 values side by side: two lanes share a word", lanes=64, stride=2, banks=32),
-        Case("a wavefront on 32 banks goes in two groups", lanes=64, stride=128, banks=32),
+        Case("a wavefront on 32 banks: two groups, which read one column", lanes=64, stride=128, rows=32, banks=32),
         Case("a wavefront on the 64 banks of gfx950", lanes=64, stride=128, banks=64),
         Case("random words", lanes=64, within=300, banks=32),
         Case("the second half of a wavefront is off", lanes=64, within=90, on=32, banks=32),
         Case("some lanes of the first group are off", lanes=64, stride=4, off=(10, 11, 12), banks=32),
-        Case("the upper halves of words, all of the last bank", lanes=32, stride=128, base=126, banks=32),
+        Case("upper halves of words, all of the last bank", lanes=32, stride=128, base=126, off=(5,), banks=32),
         Case("all lanes are off", lanes=32, stride=4, on=0, banks=32),
     ),
     fresh=_fresh,

@@ -230,14 +230,14 @@ EXERCISE = Exercise(
         _case(
             "a square product on H100: squares are best", "H100", (2048, 2048, 2048), (64, 64), (32, 256), (128, 128)
         ),
-        _case("the largest does not fit into registers", "MI300X", (1024, 1024, 512), (64, 128), (256, 256), (128, 64)),
+        _case("the largest does not fit into registers", "MI300X", (1024, 1024, 512), (256, 256), (64, 128), (128, 64)),
         _case(
             "exactly 128 sums a lane, and a few more", "H100", (1930, 1700, 1024), (128, 128), (256, 128), (193, 170)
         ),
-        _case("GPT-2 decodes for 8: few columns", "MI300X", (2304, 8, 768), (128, 128), (256, 16), (64, 64)),
-        _case("a wide product: narrow tiles re-read B", "A100", (160, 3000, 700), (128, 128), (160, 64), (256, 96)),
+        _case("GPT-2 decodes for 8: few columns", "MI300X", (2304, 8, 768), (128, 128), (256, 16), (256, 8), (64, 64)),
+        _case("a wide product: narrow tiles re-read B", "A100", (160, 3000, 700), (96, 340), (160, 64), (256, 96)),
         _case("ragged edges decide", "A100", (300, 300, 200), (128, 128), (100, 100), (160, 160), (96, 320)),
-        _case("a chip with little arithmetic: bound by it", "H20", (1024, 1024, 1024), (32, 64), (128, 128)),
+        _case("a chip with little arithmetic: bound by it", "H20", (1920, 1920, 1024), (32, 64), (160, 192)),
         _case("half of the FLOP would make it memory's", "H20", (640, 640, 640), (48, 48), (32, 80)),
         Case("exactly at the ridge", M=96, N=96, K=96, tiles=((64, 64), (96, 96)), roof=(32.0, 1.0)),
         Case("a little to the left of it", M=8, N=8, K=8, tiles=((8, 8), (4, 8)), roof=(1024 / 100.2, 384 / 100.7)),

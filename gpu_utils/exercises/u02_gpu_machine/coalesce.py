@@ -105,6 +105,16 @@ def _halves_kernel(x_ptr, cos_ptr, sin_ptr, out_ptr, pairs, half, BLOCK: tl.cons
     tl.store(out_ptr + at + half, a * s + b * c, mask=mask)
 
 
+@triton.jit
+def _apart_kernel(a_ptr, b_ptr, cos_ptr, sin_ptr, first_ptr, second_ptr, pairs, BLOCK: tl.constexpr):
+    pair = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = pair < pairs
+    a, b = tl.load(a_ptr + pair, mask=mask), tl.load(b_ptr + pair, mask=mask)
+    c, s = tl.load(cos_ptr + pair, mask=mask), tl.load(sin_ptr + pair, mask=mask)
+    tl.store(first_ptr + pair, a * c - b * s, mask=mask)
+    tl.store(second_ptr + pair, a * s + b * c, mask=mask)
+
+
 BLOCK = 256
 
 
@@ -161,6 +171,13 @@ def _elements_for_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return out
 
 
+def _torch_takes_pairs_apart(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    a, b = x[:, 0::2].contiguous(), x[:, 1::2].contiguous()
+    first, second, pairs = torch.empty_like(a), torch.empty_like(a), a.numel()
+    _apart_kernel[(triton.cdiv(pairs, BLOCK),)](a, b, cos, sin, first, second, pairs, BLOCK=BLOCK)
+    return torch.stack((first, second), dim=2).reshape(x.shape)
+
+
 def _filled(value: float) -> Callable[..., Tensor]:
     return lambda x, cos, sin: torch.full_like(x, value)
 
@@ -185,7 +202,7 @@ EXERCISE = Exercise(
             sin=lambda: torch.ones(1, 1),
         ),
         Case("GPT-2's head size, whole blocks: here every byte is counted", tokens=32, d=64),
-        Case("many pairs to a row", tokens=8, d=768),
+        Case("more pairs to a row than one program should have", tokens=2, d=6144),
         Case("a tail: the last block is not full", tokens=5, d=90),
         Case("fewer pairs than a warp has lanes", tokens=1, d=6),
         Case("one pair more than a block of 256", tokens=1, d=514),
@@ -213,6 +230,7 @@ EXERCISE = Exercise(
             at_most=lambda case: 24 * _pairs(case) if _pairs(case) % WHOLE == 0 else math.inf,
         ),
     ),
+    torch_may=(),
     misconceptions=(
         Misconception(
             "as_given",
@@ -233,6 +251,12 @@ EXERCISE = Exercise(
             _small_blocks,
             "It fails on gfx942 only: its four wavefronts have 256 lanes, and with a BLOCK of 128 pairs Triton gives "
             "each cos and sin to two of them, which both load it. Make BLOCK at least as large as the lanes.",
+        ),
+        Misconception(
+            "torch_takes_pairs_apart",
+            _torch_takes_pairs_apart,
+            "The kernel gets copies that torch has made: all first elements, all second ones. Making them, and putting "
+            "the result together, moves x and the result once more, with the gaps that were to go. Give it x.",
         ),
         Misconception(
             "other_way_round",

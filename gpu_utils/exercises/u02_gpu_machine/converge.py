@@ -70,6 +70,26 @@ _BARRIER_IN_THE_BRANCH = """
   }
 """.strip("\n")
 
+_LAST_WARP_IN_STEP = """
+  int t = threadIdx.x;
+  for (int step = blockDim.x / 2; step > 32; step /= 2) {
+    if (t < step) sums[t] += sums[t + step];
+    __syncthreads();
+  }
+  volatile float *own = sums;
+  if (t < 32)
+    for (int step = 32; step > 0; step /= 2) own[t] += own[t + step];
+""".strip("\n")
+
+_ATOMIC = """
+  float own = sums[threadIdx.x];
+  __syncthreads();
+  if (threadIdx.x == 0) sums[0] = 0;
+  __syncthreads();
+  atomicAdd(sums, own);
+  __syncthreads();
+""".strip("\n")
+
 
 def _writes(value: str) -> Callable[[], str]:
     return lambda: f"__global__ void block_sum(const float *x, float *out) {{ out[blockIdx.x] = {value}; }}"
@@ -80,12 +100,6 @@ def most_accesses(threads: int) -> int:
     ceil(n / 32) waves two loads and a store each; one load for the result."""
     steps = [threads >> shift for shift in range(1, threads.bit_length())]
     return threads // 32 + 3 * sum(-(-step // 32) for step in steps) + 1
-
-
-def fewest_barriers(threads: int) -> int:
-    """Of one block: with waves of 64, one after the values are stored and one for each step that ends with more."""
-    waves = threads // 64
-    return waves * waves.bit_length()
 
 
 def _fresh(rng: random.Random) -> Case:
@@ -102,7 +116,7 @@ EXERCISE = Exercise(
     reference=block_sum_reference,
     tolerance=_tolerance,
     dtype=lambda inputs: torch.float32,
-    call=launching(_launch),
+    call=launching(_launch, all_meet=True),
     cases=(
         Case("eight warps, four wavefronts", blocks=3, threads=256),
         Case("two warps, one wavefront", blocks=2, threads=64),
@@ -129,10 +143,10 @@ EXERCISE = Exercise(
             at_most=lambda case: 0,
         ),
         Limit(
-            "barriers",
-            "__syncthreads() must be reached by every thread of the block, in every step that more than one wave takes "
-            "part in: not inside the `if`.",
-            at_least=lambda case: case["blocks"] * fewest_barriers(case["threads"]),
+            "shared_atomics",
+            "Counted are the lanes of atomic additions to shared memory: those to one word take their turns, lane by "
+            "lane. Let the threads of a warp add up their values first.",
+            at_most=lambda case: case["blocks"] * case["threads"] // 32,
         ),
     ),
     misconceptions=(
@@ -158,8 +172,20 @@ EXERCISE = Exercise(
         Misconception(
             "barrier_in_the_branch",
             ANSWER.filled(_BARRIER_IN_THE_BRANCH),
-            "The barrier stands inside the `if`: threads that add nothing never reach it. A GPU may wait for them "
-            "forever. Close the branch first.",
+            "Threads that add nothing never reach the barrier: it stands inside the `if`, or they have returned before "
+            "it. A GPU may wait for them forever. Close the branch first, and let all go round together.",
+        ),
+        Misconception(
+            "no_barrier_in_a_warp",
+            ANSWER.filled(_LAST_WARP_IN_STEP),
+            "The last steps trust that the lanes of a warp run in step. A wavefront does; lanes of NVIDIA run in any "
+            "order since Volta, and `volatile` does not change that: __syncwarp() after each step orders them.",
+        ),
+        Misconception(
+            "all_add_atomically",
+            ANSWER.filled(_ATOMIC),
+            "All lanes add to one word, and a memory takes their additions one after the other: few instructions, no "
+            "tree. Let half of the threads add in the first step, half of those in the next.",
         ),
         Misconception(
             "no_barrier",

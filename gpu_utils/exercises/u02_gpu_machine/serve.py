@@ -129,6 +129,16 @@ _WRONG: tuple[tuple[str, Callable[..., Plan], str], ...] = (
         "tokens.",
     ),
     (
+        "at_least_one",
+        _planned(batch_of=lambda room, sequence: max(1, int(room // sequence)) if room > 0 else 0),
+        "A batch of one is taken where the weights fit and no sequence does beside them. Then the batch is 0.",
+    ),
+    (
+        "full_is_too_much",
+        _planned(batch_of=lambda room, sequence: max(0, int(-(-room // sequence)) - 1)),
+        "A batch that fills the memory to its last byte is refused. It fits; only more is too much.",
+    ),
+    (
         "rounded_up",
         _planned(batch_of=lambda room, sequence: max(0, int(-(-room // sequence)))),
         "The batch is one too large: the last sequence does not fit. Round down.",
@@ -255,12 +265,22 @@ EXERCISE = Exercise(
             **{"context": 10, "cache_bytes": 2, "weight_bytes": 2},
             chips=[{"memory_gb": 0.00001, "tb_per_s": 1.0, "tflops": 100.0}],
         ),
-        _case("MHA: a cache of half a megabyte a token", "Llama-7B (MHA)", 4096, "H100", "MI300X"),
+        _case(
+            "MHA, 64 GiB a sequence: beside the weights not even one",
+            "Llama-7B (MHA)",
+            131_072,
+            "H100",
+            "MI300X",
+        ),
         _case("GQA: a quarter of the heads", "Mistral-7B (GQA)", 32_768, "H100", "H200", "MI300X"),
-        _case("MQA, short contexts: so large a batch that arithmetic decides", "Falcon-7B (MQA)", 512, "H100", "H20"),
-        _case("MLA, with DeepSeek-V3's sizes for a token", "a small MLA", 16_384, "MI300X", "H100", "A100"),
+        _case(
+            "MQA, short contexts, FP8 weights: so large a batch that arithmetic decides",
+            *("Falcon-7B (MQA)", 512, "H100", "H20"),
+            weight_bytes=1,
+        ),
+        _case("MLA: 100 sequences fill 80 GB exactly", "a small MLA", 15_625, "MI300X", "H100", "A100"),
         _case("a cache in FP8 beside weights in bf16", "Mistral-7B (GQA)", 8192, "H200", "MI300X", cache_bytes=1),
-        _case("GPT-2: small weights, all heads", "GPT-2", 1024, "A100", "H20"),
+        _case("GPT-2 on short texts: arithmetic decides, with weights of 2 bytes", "GPT-2", 32, "A100", "H20"),
         _case(
             "the weights alone do not fit", "DeepSeek-V3 (MLA)", 4096, "H100", "MI300X", cache_bytes=1, weight_bytes=1
         ),
