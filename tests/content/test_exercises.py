@@ -41,7 +41,7 @@ PLANNED = {
         *("best_tile", "serve"),
     ),
     "03": (
-        *("warp_reduce", "ballot", "lane_id", "shared_budget", "fp8_dtype", "hipify_fixups"),
+        *("warp_reduce", "ballot", "lane_id", "shared_budget", "fp8_weights", "hipify_fixups"),
         *("device_agnostic", "inline_asm", "launch_env", "triage", "port_gpt2"),
     ),
 }

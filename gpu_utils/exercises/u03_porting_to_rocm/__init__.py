@@ -5,7 +5,7 @@ NAMES = (
     "ballot",
     "lane_id",
     "shared_budget",
-    "fp8_dtype",
+    "fp8_weights",
     "hipify_fixups",
     "device_agnostic",
     "inline_asm",
