@@ -223,55 +223,64 @@ check("03.shared_budget")
 # Filter the list by target first. Deeper is not always faster, either: AMD's guide for Triton recommends `num_stages=2`
 # for a single matrix product.
 
-# %% [markdown] statement of fp8_dtype
-# ## 03.fp8_dtype: which FP8, and up to which number?
+# %% [markdown] statement of fp8_weights
+# ## 03.fp8_weights: an H100's FP8 checkpoint on any target
 #
-# Three answers exist for "the FP8 with 4 bits of exponent" of a target:
+# A model was published in FP8, for the H100: bytes in the format FN, and a float32 scale for each row. A weight is the
+# number that its byte stands for, times the scale of its row. Load it on whatever the machine has.
 #
-# | | dtype of torch | bias of the exponent | largest number |
-# |---|---|---|---|
-# | the OCP standard | `torch.float8_e4m3fn` | 7 | 448 |
-# | FNUZ | `torch.float8_e4m3fnuz` | 8 | 240 |
-# | no FP8 matrix instructions | – | | |
+# **Write** `fp8_weights(codes, scale, target) -> (weights, scale)`.
 #
-# FNUZ is MI300's alone (`gfx942`). OCP: NVIDIA from `sm_89` on, `gfx950`, and RDNA 4 (everything that starts with
-# `gfx12`). All else has none: `sm_80`, `sm_86`, `gfx90a`, `gfx1100`.
+# - `codes`: uint8, (rows, cols), any of the 256 bytes. `scale`: float32, (rows, 1). `target`: a string such as
+#   `"sm_100"` or `"gfx942"`; targets that you have not met yet may come.
+# - The weights you return have the shape of `codes` and the E4M3 dtype that `target` computes in:
+#   `torch.float8_e4m3fn`, or `torch.float8_e4m3fnuz`. Where it has none they are `torch.bfloat16`.
+# - `weights.float() * scale`, of what you return, is exactly what the checkpoint says, for every byte. What was NaN
+#   stays NaN.
+# - `codes` and `scale` stay as they are.
 #
-# **Write** `fp8_dtype(target) -> (dtype, largest)`: the torch dtype and its largest finite number as a float, or
-# `(None, None)`. Targets are strings such as `"sm_100"` or `"gfx942"`, with the `sm_` or `gfx` in front.
-#
-# The check clamps a tensor to `-largest` and `largest`, casts it to `dtype` and compares the bytes. Two values show why
-# both must fit: on the CPU, 500 becomes 448 in e4m3fn, and 248 becomes NaN in e4m3fnuz when nobody clamps it to 240.
+# Which targets have which format is the table at the end of the lesson's section 5; what the bytes mean in both is its
+# first table. Before you write: which factors could the scale change by, and what does each lose? A chip's generation
+# has the same abilities under every number: what do you do with an `sm_120`, a `gfx1101`?
 
 
-# %% 03.fp8_dtype tags=["answer", "03.fp8_dtype"]
-def fp8_dtype(target: str) -> tuple[torch.dtype | None, float | None]:
-    """The e4m3 format of `target` and its largest number; (None, None) without FP8.
+# %% 03.fp8_weights tags=["answer", "03.fp8_weights"]
+def fp8_weights(
+    codes: torch.Tensor, scale: torch.Tensor, target: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """FN weights of a checkpoint in the format of `target`, and the scale with them.
 
-    >>> fp8_dtype("sm_90")
-    (torch.float8_e4m3fn, 448.0)
-    >>> fp8_dtype("sm_80")
-    (None, None)
+    >>> codes = torch.tensor([[0x38, 0x80]], dtype=torch.uint8)   # 1.0 and -0.0 in FN
+    >>> weights, scale = fp8_weights(codes, torch.tensor([[0.5]]), "gfx942")
+    >>> weights.dtype, (weights.float() * scale).tolist()
+    (torch.float8_e4m3fnuz, [[0.5, 0.0]])
     """
     # BEGIN SOLUTION
     if target.startswith("sm_"):
         ocp = int(target.removeprefix("sm_")) >= 89
     else:
         ocp = target == "gfx950" or target.startswith("gfx12")
-    if not ocp and target != "gfx942":
-        return None, None
-    dtype = torch.float8_e4m3fn if ocp else torch.float8_e4m3fnuz
-    return dtype, torch.finfo(dtype).max
+    weights = codes.view(torch.float8_e4m3fn)
+    if ocp:
+        return weights, scale
+    if target != "gfx942":
+        return weights.to(torch.bfloat16), scale
+    kept = codes.clone()
+    kept[codes == 0x80] = 0
+    kept[weights.isnan()] = 0x80
+    return kept.view(torch.float8_e4m3fnuz), scale * 2
     # END SOLUTION
 
 
-# %% 03.fp8_dtype check tags=["check", "03.fp8_dtype"]
-check("03.fp8_dtype")
+# %% 03.fp8_weights check tags=["check", "03.fp8_weights"]
+check("03.fp8_weights")
 
-# %% [markdown] why fp8_dtype
-# **Why it matters.** The same byte is half the number in FNUZ. A checkpoint of weights that is read as the other format
-# is wrong by a factor of two almost everywhere, and a maximum of 448 in a quantiser turns large activations into NaN
-# (pytorch/ao #4130). Unit 08 converts between the formats, bit by bit.
+# %% [markdown] why fp8_weights
+# **Why it matters.** vLLM does this when it loads an FP8 checkpoint on an MI300X
+# ([`normalize_e4m3fn_to_e4m3fnuz`](https://github.com/vllm-project/vllm/blob/main/vllm/model_executor/layers/quantization/utils/w8a8_utils.py)):
+# it doubles the scale and looks after `0x80`. Without it the model runs, with every weight halved. Activations have the
+# same trap at the other end: a quantiser with 448 written into it turns large ones into NaN (pytorch/ao #4130). Unit 08
+# takes the formats apart, bit by bit.
 
 # %% [markdown] the next project
 # The next exercise works on a project of twelve files, as hipify left it. The cell below runs hipify and lists what a
@@ -418,7 +427,7 @@ check("03.hipify_fixups")
 # | `target` | `"sm_90"`, `"gfx942"`, ... of GPU 0 | `"cpu"` |
 # | `dtype` | `"bfloat16"` where the hardware has it, else `"float16"` | `"float32"` |
 # | `grad_scaler` | whether gradients need scaling: only in float16 | `False` |
-# | `fp8` | whether the target has FP8 (as in 03.fp8_dtype) | `False` |
+# | `fp8` | whether the target has FP8 (as in 03.fp8_weights) | `False` |
 # | `lanes` | lanes that run together on GPU 0 | `1` |
 # | `process_group` | backend of `torch.distributed` | `"gloo"` |
 # | `ranks` | GPUs that torch sees | `1` |

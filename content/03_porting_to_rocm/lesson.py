@@ -1038,9 +1038,9 @@ lesson.table(
 )
 
 # %% [markdown] fp8 bytes explained
-# So a model with the wrong flavour runs, with all weights halved and no error. To convert the bytes for real, keep them
-# and double the scale, all but three: `0x80`, the negative zero of FN, is NaN in FNUZ and must become `0x00`; and FN's
-# NaNs, `0x7f` and `0xff`, are numbers there, and must become `0x80`, the only NaN of FNUZ.
+# So a model with the wrong flavour runs, with all weights halved and no error. The table shows what else differs: FNUZ
+# has one zero and one NaN, and the code of that NaN, `0x80`, is FN's negative zero. The codes of FN's two NaNs are
+# numbers in FNUZ. Converting such a checkpoint without losing a bit is `03.fp8_weights` of the lab.
 #
 # The second trap is the largest number: 448 in FN, 240 in FNUZ. Neither format has an infinity.
 
@@ -1142,7 +1142,7 @@ lesson.table(used, first="target")
 #
 # **What you have.** You know what a translator leaves and how to find it, you read LDS, registers and precision of a
 # Triton kernel before it runs, and you can say what an FP8 byte means on a chip. You can do 03.shared_budget,
-# 03.fp8_dtype and 03.hipify_fixups of the lab now.
+# 03.fp8_weights and 03.hipify_fixups of the lab now.
 
 # %% second stop
 lesson.sitting("03", 2)

@@ -9,7 +9,7 @@ import torch
 
 from gpu_utils import virtual_gpu
 from gpu_utils.chips import CHIPS, TARGETS
-from gpu_utils.exercises.u03_porting_to_rocm import device_agnostic, fp8_dtype, inline_asm, port_gpt2, shared_budget
+from gpu_utils.exercises.u03_porting_to_rocm import device_agnostic, fp8_weights, inline_asm, port_gpt2, shared_budget
 from gpu_utils.grading.check import check
 
 TILES = [(64, 64, 32, 2), (64, 128, 64, 2), (128, 64, 32, 4)]
@@ -47,16 +47,18 @@ def test_a_property_that_the_machines_of_the_check_lack_is_named():
     assert "have no property 'total_memory'; they have name, major, minor, warp_size, gcnArchName" in report.headline
 
 
-def test_a_pair_may_be_a_list_and_a_number_must_be_a_number():
-    def listed(target):
-        return list(fp8_dtype._right(target))
+def test_weights_and_scale_may_be_a_list_and_each_must_be_what_it_is_called():
+    def loading(dress):
+        return lambda codes, scale, target: dress(*fp8_weights._loaded(fp8_weights.DTYPES[target], codes, scale))
 
-    def tensors(target):
-        dtype, largest = fp8_dtype._right(target)
-        return dtype, largest and torch.tensor(largest)
+    def headline(dress):
+        return check(fp8_weights.EXERCISE, loading(dress), seed=1).headline
 
-    assert check(fp8_dtype.EXERCISE, listed, seed=1).passed
-    assert "expected a number such as 448.0" in check(fp8_dtype.EXERCISE, tensors, seed=1).headline
+    assert check(fp8_weights.EXERCISE, loading(lambda *pair: list(pair)), seed=1).passed
+    assert "expected a pair: (weights, scale)" in headline(lambda weights, scale: weights)
+    assert "expected that of codes: (1, 2)" in headline(lambda weights, scale: (weights.T, scale))
+    assert "one for each row" in headline(lambda weights, scale: (weights, scale.mean()))
+    assert "expected a tensor of weights" in headline(lambda weights, scale: (weights.float().tolist(), scale))
 
 
 def test_a_default_dtype_that_is_left_behind_is_noticed_and_put_back():
@@ -105,13 +107,14 @@ def test_fp8_of_every_chip_agrees_with_its_peak_in_the_registry():
     for name, chip in CHIPS.items():
         figure = chip.peak_figure("fp8")
         if figure.value is not None:
-            assert fp8_dtype._FP8[chip.target], name
+            assert fp8_weights.DTYPES[chip.target] != fp8_weights.BF16, name
         elif "no FP8" in figure.note:
-            assert fp8_dtype._FP8[chip.target] is None, name
+            assert fp8_weights.DTYPES[chip.target] == fp8_weights.BF16, name
 
 
 def test_the_settings_know_the_same_fp8_targets():
-    assert set(device_agnostic._FP8) == {target for target, dtype in fp8_dtype._FP8.items() if dtype}
+    has_fp8 = {target for target, dtype in fp8_weights.DTYPES.items() if dtype != fp8_weights.BF16}
+    assert set(device_agnostic._FP8) == has_fp8
 
 
 def test_a_described_machine_answers_and_then_torch_is_as_before():

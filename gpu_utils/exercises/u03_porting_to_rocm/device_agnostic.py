@@ -343,12 +343,12 @@ EXERCISE = Exercise(
             "capability_means_fp8",
             _asking(fp8=lambda: torch.cuda.get_device_capability() >= (8, 9)),
             "MI250X says (9, 0) and RX 7900 XTX says (11, 0), and neither has FP8: on AMD the capability is the gfx "
-            "number. Decide by the target, as in 03.fp8_dtype.",
+            "number. Decide by the target, as in 03.fp8_weights.",
         ),
         Misconception(
             "amd_has_no_fp8",
             _asking(fp8=lambda: not torch.version.hip and torch.cuda.get_device_capability() >= (8, 9)),
-            "MI300X and its successors have FP8. Decide by the target, as in 03.fp8_dtype.",
+            "MI300X and its successors have FP8. Decide by the target, as in 03.fp8_weights.",
         ),
         Misconception(
             "lanes_of_listed_targets",
@@ -369,7 +369,7 @@ EXERCISE = Exercise(
         Misconception(
             "fp8_of_a_list",
             _asking(fp8=lambda: _right_target() in _FP8 - {"sm_120"}),
-            "sm_120 (RTX 5090) has FP8 too: NVIDIA's targets from sm_89 on, as in 03.fp8_dtype. Compare the number.",
+            "sm_120 (RTX 5090) has FP8 too: NVIDIA's targets from sm_89 on, as in 03.fp8_weights. Compare the number.",
         ),
         Misconception(
             "cuts_one_pair_of_features",
@@ -421,7 +421,7 @@ EXERCISE = Exercise(
         "torch.version.hip.",
         "target: gcnArchName up to the first colon on AMD, the capability on NVIDIA. lanes: warp_size of "
         "torch.cuda.get_device_properties(0). dtype: is_bf16_supported(including_emulation=False). fp8: by the "
-        'target, as in 03.fp8_dtype. ranks: device_count(). The process group of both vendors is called "nccl".',
+        'target, as in 03.fp8_weights. ranks: device_count(). The process group of both vendors is called "nccl".',
         'target = properties.gcnArchName.split(":")[0] if torch.version.hip else '
         'f"sm_{properties.major}{properties.minor}"; bf16 = torch.cuda.is_bf16_supported(including_emulation=False); '
         'fp8 = target in ("gfx942", "gfx950") or target.startswith("gfx12") on AMD, (properties.major, '

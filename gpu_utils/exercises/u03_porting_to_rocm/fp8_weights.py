@@ -53,7 +53,9 @@ def _call(answer: Callable[..., Loaded], inputs: Inputs) -> dict[str, Any]:
     if not isinstance(weights, Tensor):
         raise TypeError(f"the first of the pair is {_said(weights)}; expected a tensor of weights")
     if weights.shape != inputs["codes"].shape:
-        raise TypeError(f"weights have shape {tuple(weights.shape)}; expected that of codes: {tuple(inputs['codes'].shape)}")
+        raise TypeError(
+            f"weights have shape {tuple(weights.shape)}; expected that of codes: {tuple(inputs['codes'].shape)}"
+        )
     scale = torch.as_tensor(scale)
     if not scale.is_floating_point() or scale.shape != inputs["scale"].shape:
         raise TypeError(
@@ -249,8 +251,8 @@ EXERCISE = Exercise(
         Misconception(
             "scale_in_bfloat16",
             _without_fp8(lambda codes, scale: ((codes.view(FN).float() * scale).to(BF16), torch.ones_like(scale))),
-            "An FN number fits into bfloat16 exactly, a weight times its scale does not: it was rounded. Leave the scale "
-            "beside it.",
+            "An FN number fits into bfloat16 exactly, a weight times its scale does not: it was rounded. Leave the "
+            "scale beside it.",
         ),
         Misconception(
             "codes_for_numbers",
@@ -271,8 +273,8 @@ EXERCISE = Exercise(
         Misconception(
             "no_fp8_no_weights",
             _deciding(lambda target: FN if DTYPES[target] == BF16 else DTYPES[target]),
-            "Where a target has no FP8 it can store these bytes but not multiply them. Give it numbers that it computes "
-            "in.",
+            "Where a target has no FP8 it can store these bytes but not multiply them. Give it numbers that it "
+            "computes in.",
         ),
         Misconception(
             "compares_gfx_numbers",
@@ -325,8 +327,8 @@ EXERCISE = Exercise(
     hints=(
         "Three groups of targets, three results. codes.view(torch.float8_e4m3fn) reads bytes as numbers and moves "
         "nothing. The lesson's table lists the codes that are not half the number in FNUZ.",
-        "No FP8: those numbers as bfloat16, with the scale as it is. gfx942: the bytes stay, except 0x80, 0x7f and 0xff; "
-        "the scale doubles. Test the codes that came, not those that you have made.",
+        "No FP8: those numbers as bfloat16, with the scale as it is. gfx942: the bytes stay, except 0x80, 0x7f and "
+        "0xff; the scale doubles. Test the codes that came, not those that you have made.",
         "On gfx942: kept = codes.clone(); kept[codes == 0x80] = 0; kept[(codes & 0x7f) == 0x7f] = 0x80; return "
         "kept.view(torch.float8_e4m3fnuz), scale * 2.",
     ),
