@@ -281,6 +281,7 @@ def logits(
     >>> weights = {"wte.weight": torch.tensor([[1.0, 2.0]])}
     >>> weights |= {"wpe.weight": torch.tensor([[0.0, 1.0]])}
     >>> weights |= {"ln_f.weight": torch.ones(2), "ln_f.bias": torch.zeros(2)}
+    >>> weights |= {"lm_head.weight": weights["wte.weight"]}
     >>> round(logits(torch.tensor([[0]]), weights, 0, 1, 0, block=None).item(), 3)
     1.0
     """

@@ -177,7 +177,13 @@ EXERCISE = Exercise(
         ),
         Case("GPT-2 124M on 80 GB, bfloat16", **_GPT2, bytes_per_value=2, fused=False, capacity=80 * 10**9),
         Case("the same with fused attention", **_GPT2, bytes_per_value=2, fused=True, capacity=80 * 10**9),
-        Case("a device that the model alone fills", **_GPT2, bytes_per_value=4, fused=False, capacity=10**9),
+        Case(
+            "a device too small for the model by several sequences",
+            **_GPT2,
+            bytes_per_value=2,
+            fused=True,
+            capacity=10**8,
+        ),
     ),
     fresh=_fresh,
     misconceptions=(

@@ -34,7 +34,10 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     shapes = {"attn.c_attn": (d, 3 * d), "attn.c_proj": (d, d), "mlp.c_fc": (d, 4 * d), "mlp.c_proj": (4 * d, d)}
     for name, (n_in, n_out) in shapes.items():
         params[f"{name}.weight"], params[f"{name}.bias"] = linear_weights(generator, dtype, n_in, n_out)
-    x = normal(generator, dtype, case["batch"], case["tokens"], d, std=case.get("std", 1.0))
+    std = case.get("std", 1.0)
+    for name in ("weight", "bias"):  # a small stream stays small until the second norm
+        params[f"attn.c_proj.{name}"] *= min(std, 1.0)
+    x = normal(generator, dtype, case["batch"], case["tokens"], d, std=std)
     return {"x": x, "params": params, "n_head": case["heads"]}
 
 

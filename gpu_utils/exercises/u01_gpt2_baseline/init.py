@@ -15,6 +15,7 @@ from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 STD = 0.02
 _KINDS = ("all other matrices together", "all c_proj.weight together")
 _ENOUGH_FOR_TAILS = 200_000  # of which a normal distribution has 13 beyond four standard deviations
+_FEW = 10_000  # numbers that are counted without waiting; a repetition shows in small tensors as well
 Shapes = dict[str, list[int]]
 
 
@@ -65,10 +66,10 @@ def _reference(shapes: Shapes, n_layer: int, seed: int) -> dict[str, Any]:
 def _call(answer: Any, inputs: Inputs) -> dict[str, Any]:
     """What can be said about the tensors of an answer, as plain data."""
     made, again = answer(**inputs), answer(**inputs)
-    other = answer(**{**inputs, "seed": inputs["seed"] + 1})
+    apart = 1 if inputs["n_layer"] % 2 else 1000  # an answer that drops the last bit, or keeps it alone, is found
+    other = answer(**{**inputs, "seed": inputs["seed"] ^ apart})
     if not isinstance(made, dict):
         raise TypeError(f"init returned {type(made).__name__}, expected a dict from name to tensor")
-    first = "h.0.attn.c_attn.weight"
     drawn = [name for name in made if "ln_" not in name and not name.endswith("bias") and name != "lm_head.weight"]
     head, embedding = made.get("lm_head.weight"), made.get("wte.weight")
     sizes = {
@@ -76,14 +77,16 @@ def _call(answer: Any, inputs: Inputs) -> dict[str, Any]:
         for kind in _KINDS
     }
     copied = "a copy of wte.weight" if _equal(head, embedding) else "a tensor of its own"
+    aliased = "another tensor in the memory of wte.weight" if _same_memory(head, embedding) else copied
     repeated = all(_equal(made[name], again.get(name)) for name in made)
+    kept = [name for name in drawn if _equal(made[name], other.get(name))]
     return {
         "tensors": {name: _describe(name, tensor) for name, tensor in made.items()},
-        "lm_head.weight is": "wte.weight" if _same_memory(head, embedding) else copied,
+        "lm_head.weight is": "wte.weight" if head is embedding else aliased,
         "layers": "drawn independently" if len({_start(made[name]) for name in drawn}) == len(drawn) else "equal",
         **sizes,
         "the same seed again": "the same numbers" if repeated else "other numbers",
-        "another seed": "the same numbers" if _equal(made.get(first), other.get(first)) else "other numbers",
+        "another seed": f"the same numbers in {kept[0]}" if kept else "other numbers",
     }
 
 
@@ -120,8 +123,11 @@ def _describe(name: str, tensor: Any) -> Any:
     centred = x.mean().abs().item() <= 6 * std / math.sqrt(x.numel())
     # a normal sample this large has values past 2.5 standard deviations; a uniform one ends at 1.73
     tails = bool((x.abs() > 2.5 * std).any())
+    distribution = "normal" if tails else "not normal: it has no tails"
+    if x.numel() < _FEW and len(x.unique()) < 0.9 * x.numel():
+        distribution = "not normal: its numbers repeat"
     mean = "0 within the noise" if centred else f"{x.mean().item():.3g}"
-    return described | {"std": std, "mean": mean, "distribution": "normal" if tails else "not normal: it has no tails"}
+    return described | {"std": std, "mean": mean, "distribution": distribution}
 
 
 def _start(tensor: Any) -> Any:
@@ -153,6 +159,7 @@ def _variant(
     uniform: bool = False,
     cut: float = math.inf,
     variance: bool = False,
+    half_seeded: bool = False,
 ) -> Any:
     """A wrong initialisation: the right one with one thing changed."""
 
@@ -166,6 +173,8 @@ def _variant(
                 out[name] = torch.ones(shape)
             else:
                 g = torch.Generator().manual_seed(seed) if reseed else g
+                fixed = half_seeded and not name.startswith("h.")
+                own = torch.Generator().manual_seed(len(name)) if fixed else g
                 scale = {"2L": math.sqrt(2 * n_layer), "L": math.sqrt(n_layer), "2L squared": 2 * n_layer, "none": 1.0}
                 size = std / scale[residual] if name.endswith("c_proj.weight") else std
                 if uniform:
@@ -173,11 +182,13 @@ def _variant(
                     out[name] = (torch.rand(shape, generator=g) * 2 - 1) * bound
                 else:
                     size = size**2 if variance else size
-                    out[name] = torch.randn(shape, generator=g).clamp(-cut, cut) * size
+                    out[name] = torch.randn(shape, generator=own).clamp(-cut, cut) * size
         if tie == "share":
             out["lm_head.weight"] = out["wte.weight"]
         if tie == "copy":
             out["lm_head.weight"] = out["wte.weight"].clone()
+        if tie == "alias":
+            out["lm_head.weight"] = out["wte.weight"].detach()
         return out
 
     return answer
@@ -264,6 +275,17 @@ EXERCISE = Exercise(
             "tied_by_copy",
             _variant(tie="copy"),
             "lm_head.weight equals wte.weight now, but it is a copy: after one optimiser step they differ. Share it.",
+        ),
+        Misconception(
+            "tied_by_memory_alone",
+            _variant(tie="alias"),
+            "lm_head.weight shares the memory of wte.weight, but it is another tensor, which gets a gradient of its "
+            "own. Put the same tensor under both names.",
+        ),
+        Misconception(
+            "embeddings_without_the_seed",
+            _variant(half_seeded=True),
+            "Another seed leaves some tensors as they were. Draw all of them from the one generator.",
         ),
         Misconception(
             "seeded_again_for_each_tensor",

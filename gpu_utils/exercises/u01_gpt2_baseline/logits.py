@@ -28,12 +28,18 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     for name, shape in gpt2_shapes(case["vocab"], POSITIONS, d, case["layers"]).items():
         if name == "lm_head.weight":
             continue
-        std = 0.3 if len(shape) == 1 else 1.0 if name.startswith("w") else shape[-1] ** -0.5
+        std = 0.3 if len(shape) == 1 else case.get("std", 1.0) if name.startswith("w") else shape[-1] ** -0.5
         weights[name] = normal(generator, dtype, *shape, std=std) + float("ln_" in name and name.endswith("weight"))
     weights["lm_head.weight"] = weights["wte.weight"]
     tokens = torch.randint(case["vocab"], (case["batch"], case["tokens"]), generator=generator)
     sizes = {"n_layer": case["layers"], "n_head": case["heads"]}
     return {"tokens": tokens, "weights": weights, **sizes, "start": case.get("start", 0)}
+
+
+def _weights_of_the_example() -> Weights:
+    embedding = torch.tensor([[1.0, 2.0]])
+    weights = {"wte.weight": embedding, "wpe.weight": torch.tensor([[0.0, 1.0]]), "lm_head.weight": embedding}
+    return weights | {"ln_f.weight": torch.ones(2), "ln_f.bias": torch.zeros(2)}
 
 
 def _norm(x: Tensor, weights: Weights) -> Tensor:
@@ -143,21 +149,22 @@ EXERCISE = Exercise(
     },
     cases=(
         Case(
-            "no block at all: embeddings, norm and output", layers=0, heads=1, head_dim=6, vocab=17, batch=1, tokens=3
+            "no block at all, and embeddings so small that the norm's eps counts",
+            **{"layers": 0, "heads": 1, "head_dim": 6, "vocab": 17, "batch": 1, "tokens": 3, "std": 0.01},
         ),
         Case("two blocks, a batch of two", layers=2, heads=2, head_dim=5, vocab=31, batch=2, tokens=7),
         Case(
             "one token at position 9, as when text is generated",
             **{"layers": 2, "heads": 3, "head_dim": 4, "vocab": 23, "batch": 2, "tokens": 1, "start": 9},
         ),
-        Case("twelve blocks: 10 comes after 9", layers=12, heads=1, head_dim=4, vocab=19, batch=1, tokens=4),
+        Case(
+            "twelve blocks: 10 comes after 9; four tokens from position 5 on",
+            **{"layers": 12, "heads": 1, "head_dim": 4, "vocab": 19, "batch": 1, "tokens": 4, "start": 5},
+        ),
         Example(
             "the example of the docstring",
             tokens=lambda: torch.tensor([[0]]),
-            weights=lambda: {
-                **{"wte.weight": torch.tensor([[1.0, 2.0]]), "wpe.weight": torch.tensor([[0.0, 1.0]])},
-                **{"ln_f.weight": torch.ones(2), "ln_f.bias": torch.zeros(2)},
-            },
+            weights=_weights_of_the_example,
             n_layer=0,
             n_head=1,
             start=0,

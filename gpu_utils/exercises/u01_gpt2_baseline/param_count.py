@@ -42,6 +42,7 @@ def _answer(
     positions: bool = True,
     last_norm: bool = True,
     stays: bool = False,
+    at_least_one: bool = False,
     bias_of_mlp: bool = True,
     last_bias: str = "d",
 ) -> Any:
@@ -72,7 +73,7 @@ def _answer(
         if rule_of_thumb:
             room = 8 * d / 3 if gated else 4 * d
         hidden = (round if nearest else math.floor)(room / multiple) * multiple
-        hidden = 4 * d if stays else hidden
+        hidden = 4 * d if stays else max(hidden, multiple) if at_least_one else hidden
         block = spent + mlp_of(hidden, gates) + 2 * (d + d * bias)
         ends = vocab_size * d * (1 if tied else 2) + n_positions * d * positions + (d + d * bias) * last_norm
         return {"hidden": hidden, "parameters": ends + n_layer * block}
@@ -152,6 +153,13 @@ EXERCISE = Exercise(
             multiple=1,
         ),
         Case(
+            "a multiple wider than the room: no MLP fits",
+            **{"vocab_size": 11, "n_positions": 5, "n_embd": 4, "n_layer": 2, "n_head": 2},
+            n_kv_head=1,
+            gated=True,
+            multiple=16,
+        ),
+        Case(
             "no layers: embeddings and the final norm remain",
             **{"vocab_size": 11, "n_positions": 5, "n_embd": 4, "n_layer": 0, "n_head": 2},
             n_kv_head=1,
@@ -193,6 +201,11 @@ EXERCISE = Exercise(
             "rounds_to_the_nearest",
             _answer(nearest=True),
             "The width is rounded to the nearest multiple. The block may not become larger than GPT-2's: round down.",
+        ),
+        Misconception(
+            "at_least_one_multiple",
+            _answer(at_least_one=True),
+            "Where not even one multiple fits, hidden is 0: the block may not become larger than GPT-2's.",
         ),
         Misconception(
             "eight_thirds",
