@@ -83,6 +83,10 @@ class ForbiddenCall(W2WError):
     """An answer called the library function that its exercise asks to write."""
 
 
+class GradientLost(W2WError):
+    """backward() through an answer fails, or does not reach one of its inputs."""
+
+
 class CheckTimeout(BaseException):
     """An answer ran past its time limit.
 

@@ -53,8 +53,9 @@ from gpu_utils import check, hint, progress, solution
 # $(v_0 + v_1)/2$, the third is $(v_0 + v_1 + v_2)/3$.
 #
 # Write the scores, the mask and the softmax yourself: `F.scaled_dot_product_attention` is refused here, because unit 06
-# turns exactly these lines into a kernel. Make new tensors where `x` is (`device=x.device`).
-# `hint("01.attention")` gives three hints.
+# turns exactly these lines into a kernel. Make new tensors where `x` is (`device=x.device`). At the end of the lab this
+# function is trained, and so are `mlp`, `block` and `logits`: the check wants a gradient for every tensor that they
+# get. `hint("01.attention")` gives three hints.
 
 
 # %% 01.attention tags=["answer", "01.attention"]
@@ -708,8 +709,9 @@ check("01.kv_cache")
 # | addition, scaling | nothing |
 # | cross-entropy | the log-probabilities, $V$ for each token, always in float32 |
 #
-# What you may leave out is the tolerance of the check: statistics of each norm and of fused attention, the masks, and
-# the token ids. Do not forget what follows the last block: a norm, the output layer, the loss.
+# What you may leave out is the tolerance of the check: statistics of each norm and of fused attention, the masks (one
+# serves the whole batch), and the token ids. Do not forget what follows the last block: a norm, the output layer, the
+# loss.
 #
 # Then the rest of the memory: for each of the `parameters` stand a weight, a gradient and AdamW's two moments, all in
 # float32, whatever the activations are.

@@ -229,7 +229,8 @@ def test_a_training_step_that_clips_by_hand_passes():
         norm = math.sqrt(sum(g.square().sum().item() for g in grads))
         for w, g in zip(own, grads, strict=True):
             w.grad = g * min(1.0, clip / norm)
-        optimizer.param_groups[0]["lr"] = lr
+        for group in optimizer.param_groups:
+            group["lr"] = lr
         optimizer.step()
         return {"loss": mean.item(), "norm": norm}
 
@@ -398,3 +399,114 @@ def test_a_loss_that_is_written_out_keeps_one_part_at_a_time():
         return {"loss": total, "grad": w.grad}
 
     assert judged("grad_accumulation", grad_accumulation).passed
+
+
+# --- gradients: the lab trains what is checked -------------------------------------------------------------------
+
+
+def _divided_in_place(x, w_qkv, b_qkv, w_proj, b_proj, n_head):
+    q, k, v = gpt2.split_heads(F.linear(x, w_qkv, b_qkv), n_head)
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -math.inf)
+    weights = (scores - scores.amax(-1, keepdim=True)).exp()
+    weights /= weights.sum(-1, keepdim=True)
+    return F.linear(gpt2.merge_heads(weights @ v), w_proj, b_proj)
+
+
+def _added_in_place(x, params, n_head, attention, mlp):
+    def pair(name):
+        return params[f"{name}.weight"], params[f"{name}.bias"]
+
+    x = x + attention(gpt2.layer_norm(x, *pair("ln_1")), *pair("attn.c_attn"), *pair("attn.c_proj"), n_head)
+    x += mlp(gpt2.layer_norm(x, *pair("ln_2")), *pair("mlp.c_fc"), *pair("mlp.c_proj"))
+    return x
+
+
+def _without_gradients(x, w_fc, b_fc, w_proj, b_proj):
+    with torch.no_grad():
+        return F.linear(F.gelu(F.linear(x, w_fc, b_fc), approximate="tanh"), w_proj, b_proj)
+
+
+def _cut_between_blocks(tokens, weights, n_layer, n_head, start, block):
+    x = weights["wte.weight"][tokens] + weights["wpe.weight"][start : start + tokens.shape[1]]
+    for layer in range(n_layer):
+        prefix = f"h.{layer}."
+        x = block(x.detach(), {n.removeprefix(prefix): w for n, w in weights.items() if n.startswith(prefix)}, n_head)
+    return gpt2.layer_norm(x, weights["ln_f.weight"], weights["ln_f.bias"]) @ weights["wte.weight"].T
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "sentence"),
+    [
+        ("attention", _divided_in_place, "a tensor that it needs was changed in place"),
+        ("block", _added_in_place, "a tensor that it needs was changed in place"),
+        ("mlp", _without_gradients, "no gradient reaches x"),
+        ("logits", _cut_between_blocks, "no gradient reaches wpe.weight"),
+    ],
+)
+def test_an_answer_that_cannot_be_trained_fails_and_says_why(name, answer, sentence):
+    report = judged(name, answer)
+    assert report.first_failure.kind == "error:GradientLost"
+    assert sentence in report.headline
+
+
+def test_the_output_layer_may_be_taken_by_its_own_name():
+    def logits(tokens, weights, n_layer, n_head, start, block):
+        x = F.embedding(tokens, weights["wte.weight"]) + weights["wpe.weight"][start:][: tokens.shape[1]]
+        for layer in range(n_layer):
+            x = block(x, {n.partition(f"h.{layer}.")[2]: w for n, w in weights.items()}, n_head)
+        return gpt2.layer_norm(x, weights["ln_f.weight"], weights["ln_f.bias"]) @ weights["lm_head.weight"].T
+
+    report = judged("logits", logits)
+    assert report.passed, report
+
+
+def test_queries_keys_and_values_may_each_be_cut_out_of_a_projection_of_its_own():
+    def kv_cache(x, k_cache, v_cache, w_qkv, b_qkv, w_proj, b_proj, n_head):
+        d = x.shape[-1]
+        q, k, v = (F.linear(x, w_qkv, b_qkv)[..., i * d : (i + 1) * d] for i in range(3))
+        q, k, v = (part.unflatten(-1, (n_head, -1)).transpose(1, 2) for part in (q, k, v))
+        k, v = torch.cat([k_cache, k], dim=2), torch.cat([v_cache, v], dim=2)
+        return F.linear(gpt2.merge_heads(gpt2.causal_attention(q, k, v)), w_proj, b_proj), k, v
+
+    report = judged("kv_cache", kv_cache)
+    assert report.passed, report
+
+
+@pytest.mark.parametrize("name", ["the crossing is rounded", "calls are counted", "rounded towards zero"])
+def test_a_slip_that_few_sizes_show_is_found(name):
+    steps = iter(range(10**6))
+
+    def counting(step, warmup_steps, total_steps, max_lr, min_lr):
+        return learning_rate(
+            next(steps) % (total_steps + 6), warmup=warmup_steps, total=total_steps, max_lr=max_lr, min_lr=min_lr
+        )
+
+    def rounding(n_layer, n_embd, vocab_size, seq_len, tokens_per_second, peak_flops):
+        right = reference("flops_per_token")(n_layer, n_embd, vocab_size, seq_len, tokens_per_second, peak_flops)
+        return {**right, "attention_from": round((12 * n_layer * n_embd + vocab_size) / (2 * n_layer)) + 1}
+
+    def truncating(parameters, capacity, **shape):
+        config = activation_memory._config(**shape)
+        sizes = {"bytes_per_value": shape["bytes_per_value"], "scores": not shape["fused"]}
+        kept = costs.activation_bytes(config, 1, shape["seq_len"], **sizes)
+        return {"per_sequence": kept, "largest_batch": int((capacity - 16 * parameters) / kept)}
+
+    answers = {
+        "the crossing is rounded": ("flops_per_token", rounding),
+        "calls are counted": ("lr_schedule", counting),
+        "rounded towards zero": ("activation_memory", truncating),
+    }
+    assert judged(*answers[name]).status == "failed"
+
+
+def test_first_weights_whose_numbers_repeat_are_found():
+    def init(shapes, n_layer, seed):
+        one = torch.Generator().manual_seed(seed)
+        out = _drawn(shapes, n_layer, seed, lambda name: one)
+        for name in [name for name in out if "c_attn.weight" in name]:  # queries and keys alike
+            d = out[name].shape[1]
+            out[name][d : 2 * d] = out[name][:d]
+        return out
+
+    assert "its numbers repeat" in judged("init", init).first_failure.detail

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +14,13 @@ from torch.overrides import TorchFunctionMode
 
 from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.errors import ForbiddenCall
-from gpu_utils.exercises.u01_gpt2_baseline.tensors import chain_tolerance, doubled, linear_weights, normal
+from gpu_utils.exercises.u01_gpt2_baseline.tensors import (
+    chain_tolerance,
+    doubled,
+    linear_weights,
+    normal,
+    require_gradients,
+)
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 
@@ -21,7 +28,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     dtype, width = getattr(torch, case.get("dtype", "float32")), case["heads"] * case["head_dim"]
     w_qkv, b_qkv = linear_weights(generator, dtype, width, 3 * width)
     w_proj, b_proj = linear_weights(generator, dtype, width, width)
-    x = normal(generator, dtype, case["batch"], case["tokens"], width)
+    x = normal(generator, dtype, case["batch"], case["tokens"], width, std=case.get("std", 1.0))
     return {"x": x, "w_qkv": w_qkv, "b_qkv": b_qkv, "w_proj": w_proj, "b_proj": b_proj, "n_head": case["heads"]}
 
 
@@ -41,7 +48,8 @@ def attention_reference(x: Tensor, w_qkv: Tensor, b_qkv: Tensor, w_proj: Tensor,
 
 def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
     # projection, scores, exponential, division, weighted sum, projection
-    return chain_tolerance(inputs["x"].dtype, max(inputs["x"].shape[1:]), stages=6)
+    size = case.get("std", 1.0)
+    return chain_tolerance(inputs["x"].dtype, max(inputs["x"].shape[1:]), stages=6, magnitude=size)
 
 
 class _WithoutLibraryAttention(TorchFunctionMode):
@@ -54,7 +62,10 @@ class _WithoutLibraryAttention(TorchFunctionMode):
 
 def _call(answer: Any, inputs: Inputs) -> Any:
     with _WithoutLibraryAttention():
-        return answer(**inputs)
+        value = answer(**inputs)
+        tensors = {name: given for name, given in inputs.items() if isinstance(given, Tensor)}
+        require_gradients(lambda leaves: answer(**leaves, n_head=inputs["n_head"]), tensors)
+        return value
 
 
 def _variant(
@@ -65,6 +76,7 @@ def _variant(
     dim: int = -1,
     transposed: bool = True,
     on_cpu: bool = False,
+    softmax: Callable[[Tensor, int], Tensor] = torch.softmax,
 ) -> Any:
     """A wrong attention: the right one with one thing changed."""
 
@@ -85,7 +97,7 @@ def _variant(
         future = hidden.triu(0) if mask == "itself too" else hidden.tril(-1) if mask == "past" else hidden.triu(1)
         if mask != "none":
             scores = scores.masked_fill(future, 0.0 if mask == "zero" else -math.inf)
-        y = scores.softmax(dim) @ v
+        y = softmax(scores, dim) @ v
         y = y.reshape(B, T, d) if merge == "reshape" else y.transpose(1, 2).reshape(B, T, d)
         return y @ (w_proj.T if transposed else w_proj) + b_proj
 
@@ -121,7 +133,10 @@ EXERCISE = Exercise(
     tolerance=_tolerance,
     call=_call,
     cases=(
-        Case("a single token attends to itself only: the mask cannot matter", batch=2, tokens=1, heads=2, head_dim=4),
+        Case(
+            "a single token attends to itself only, also where the exponential of its score overflows",
+            **{"batch": 2, "tokens": 1, "heads": 2, "head_dim": 4, "std": 100.0},
+        ),
         Case("one head: its width is the model's", batch=1, tokens=5, heads=1, head_dim=8),
         Case("batch, tokens, heads and head width all differ", batch=2, tokens=7, heads=3, head_dim=5),
         Case(
@@ -154,6 +169,12 @@ EXERCISE = Exercise(
             "mask_with_zero",
             _variant(mask="zero"),
             "The scores of the future were set to 0, but exp(0) = 1 still counts. Which score has the exponential 0?",
+        ),
+        Misconception(
+            "exponential_of_the_score_itself",
+            _variant(softmax=lambda scores, dim: scores.exp() / scores.exp().sum(dim, keepdim=True)),
+            "exp of a score of 100 is no float32 any more, and infinity / infinity is NaN. Subtract the largest score "
+            "of a row first, or use softmax, which does.",
         ),
         Misconception(
             "hides_itself",

@@ -13,7 +13,13 @@ from torch import Tensor
 from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.exercises.u01_gpt2_baseline.attention import attention_reference
 from gpu_utils.exercises.u01_gpt2_baseline.mlp import mlp_reference
-from gpu_utils.exercises.u01_gpt2_baseline.tensors import chain_tolerance, doubled, linear_weights, normal
+from gpu_utils.exercises.u01_gpt2_baseline.tensors import (
+    chain_tolerance,
+    doubled,
+    linear_weights,
+    normal,
+    require_gradients,
+)
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 from gpu_utils.model import gpt2
 
@@ -60,7 +66,11 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
 
 
 def _call(answer: Any, inputs: Inputs) -> Any:
-    return answer(**inputs, attention=gpt2.attention, mlp=gpt2.mlp)
+    rest = {"n_head": inputs["n_head"], "attention": gpt2.attention, "mlp": gpt2.mlp}
+    value = answer(x=inputs["x"], params=inputs["params"], **rest)
+    tensors = {"x": inputs["x"], **inputs["params"]}
+    require_gradients(lambda leaves: answer(x=leaves.pop("x"), params=leaves, **rest), tensors)
+    return value
 
 
 def _sublayers(params: Params, n_head: int) -> tuple[Branch, Branch]:

@@ -18,6 +18,7 @@ from gpu_utils.grading.watch import Watch
 
 PADDING = -100
 _TENSORS_OF_A_PART = 9
+_TENSORS_OF_THE_WEIGHT = 6
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -42,7 +43,7 @@ def _reference(weight: Tensor, x: Tensor, targets: Tensor, micro_batch: int) -> 
 
 
 class _Logits(Watch):
-    """Watches tensors whose last axis is the vocabulary.
+    """Watches tensors with an axis as long as the vocabulary.
 
     largest  the most rows that one of them had
     alive    the most rows that were in memory at one time, in all of them together
@@ -55,7 +56,7 @@ class _Logits(Watch):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
-        if isinstance(result, Tensor) and result.ndim > 1 and result.shape[-1] == self.vocab:
+        if isinstance(result, Tensor) and result.ndim > 1 and self.vocab in result.shape:
             rows = result.numel() // self.vocab
             self.largest = max(self.largest, rows)
             self._rows[StorageWeakRef(result.untyped_storage())] = rows
@@ -71,11 +72,13 @@ def _call(answer: Any, inputs: Inputs) -> Any:
     if not isinstance(result, dict):
         raise TypeError(f"grad_accumulation returned {type(result).__name__}; expected a dict with loss and grad")
     part = inputs["micro_batch"] * T
-    # the transposed weight also ends in the vocabulary: d rows of it are no logits
+    # the weight has such an axis, too: d rows of it are no logits
     within = seen.largest <= max(part, d)
     found = f"at most {inputs['micro_batch']} sequences" if within else f"{seen.largest // T} sequences"
-    # one part has its logits, what comes of them on the way to the loss, and the gradients of these; and the weight
-    parts = "one part at a time" if seen.alive <= _TENSORS_OF_A_PART * part + 2 * d else "several parts at once"
+    # one part has its logits, what comes of them on the way to the loss, and the gradients of these; the weight has
+    # copies and gradients
+    room = _TENSORS_OF_A_PART * part + _TENSORS_OF_THE_WEIGHT * d
+    parts = "one part at a time" if seen.alive <= room else "several parts at once"
     return {**result, "rows of logits at once": found, "kept for backward": parts}
 
 
@@ -121,6 +124,16 @@ def _one_graph(weight: Tensor, x: Tensor, targets: Tensor, micro_batch: int) -> 
     total = total / (targets != PADDING).sum()
     total.backward()
     return {"loss": total.item(), "grad": w.grad}
+
+
+def _vocabulary_first(weight: Tensor, x: Tensor, targets: Tensor, micro_batch: int) -> dict[str, Any]:
+    real = targets != PADDING
+    rows, wanted = x[real], targets[real]
+    p = (weight @ rows.T).softmax(0)
+    place = wanted, torch.arange(len(rows), device=x.device)
+    loss = -p[place].log().mean()
+    p[place] -= 1
+    return {"loss": loss, "grad": p @ rows / len(rows)}
 
 
 def _filled(value: float) -> Any:
@@ -225,10 +238,17 @@ EXERCISE = Exercise(
             "is what accumulation is there to avoid.",
         ),
         Misconception(
+            "whole_batch_vocabulary_first",
+            _vocabulary_first,
+            "The numbers are right, but the logits of the whole batch were in memory at once, with the vocabulary as "
+            "another axis. No more than micro_batch sequences may have theirs there.",
+        ),
+        Misconception(
             "one_graph",
             _one_graph,
-            "The numbers are right, but backward() runs once, at the end: until then autograd keeps what every part "
-            "needs for its backward, as much as for the large batch. When can a part's graph be freed?",
+            "The numbers are right, but all parts are in memory together, as much as for the large batch: autograd "
+            "keeps what a part needs until its backward() has run, and a list keeps what is put into it. When can a "
+            "part go?",
         ),
     ),
     hints=(

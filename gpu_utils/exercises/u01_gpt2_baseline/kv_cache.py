@@ -43,17 +43,22 @@ def _call(answer: Any, inputs: Inputs) -> dict[str, Any]:
     B, _, d = x.shape
     k = v = x.new_zeros(B, inputs["n_head"], 0, d // inputs["n_head"])
     outputs, extra, seen = [], 0, 0
-    for new in x.split(chunks, dim=1):
+    for number, new in enumerate(x.split(chunks, dim=1)):
+        if number:  # the sequences change places: an answer with a cache of its own mixes them up
+            k, v = k.flip(0), v.flip(0)
+        swapped = number % 2 == 1
         with FlopCounterMode(display=False) as counter:
-            result = answer(x=new, k_cache=k, v_cache=v, **rest)
+            result = answer(x=new.flip(0) if swapped else new, k_cache=k, v_cache=v, **rest)
         kinds = [type(part).__name__ for part in (result if isinstance(result, (tuple, list)) else [result])]
         if kinds != ["Tensor"] * 3:
             raise TypeError(f"kv_cache returned {', '.join(kinds)}; expected three tensors: y, k, v")
         y, k, v = result
-        outputs.append(y)
+        outputs.append(y.flip(0) if swapped else y)
         n, seen = new.shape[1], seen + new.shape[1]
-        needed = B * n * (2 * d * 3 * d + 2 * 2 * seen * d + 2 * d * d)
+        # q, k and v may each be cut out of a projection of its own
+        needed = B * n * (3 * 2 * d * 3 * d + 2 * 2 * seen * d + 2 * d * d)
         extra += max(0, counter.get_total_flops() - needed)
+    k, v = (k.flip(0), v.flip(0)) if swapped else (k, v)
     return {"y": torch.cat(outputs, dim=1), "k": k, "v": v, EXTRA: extra}
 
 
@@ -106,6 +111,18 @@ def _forgets_the_past(
 ) -> tuple[Tensor, Tensor, Tensor]:
     y, k, v = _variant()(x, k_cache[:, :, :0], v_cache[:, :, :0], w_qkv, b_qkv, w_proj, b_proj, n_head)
     return y, torch.cat([k_cache, k], dim=2), torch.cat([v_cache, v], dim=2)
+
+
+def _with_a_cache_of_its_own() -> Any:
+    kept: dict[str, Tensor] = {}
+
+    def answer(x: Tensor, k_cache: Tensor, v_cache: Tensor, **rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+        if not k_cache.shape[2]:
+            kept.update(k=k_cache, v=v_cache)
+        y, kept["k"], kept["v"] = _variant()(x, kept["k"], kept["v"], **rest)
+        return y, kept["k"], kept["v"]
+
+    return answer
 
 
 def _filled(value: float | None) -> Any:
@@ -186,6 +203,12 @@ EXERCISE = Exercise(
             _variant(join="prepend"),
             "The new keys are joined in front of the old ones. Position must grow along the cache, or the mask is "
             "wrong.",
+        ),
+        Misconception(
+            "a_cache_of_its_own",
+            _with_a_cache_of_its_own(),
+            "The caches that are passed are not used: the function keeps its own from one call to the next. A model "
+            "has one cache a layer, and its sequences may change places: read k_cache and v_cache.",
         ),
         Misconception(
             "square_again",

@@ -14,7 +14,7 @@ from torch import Tensor
 from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.exercises.u01_gpt2_baseline.block import block_reference
 from gpu_utils.exercises.u01_gpt2_baseline.init import gpt2_shapes
-from gpu_utils.exercises.u01_gpt2_baseline.tensors import chain_tolerance, doubled, normal
+from gpu_utils.exercises.u01_gpt2_baseline.tensors import chain_tolerance, doubled, normal, require_gradients
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 from gpu_utils.model import gpt2
 
@@ -77,7 +77,16 @@ def course_block(x: Tensor, params: Weights, n_head: int) -> Tensor:
 
 
 def _call(answer: Any, inputs: Inputs) -> Any:
-    return answer(**inputs, block=course_block if inputs["n_layer"] else None)
+    rest = {name: given for name, given in inputs.items() if name != "weights"}
+    rest["block"] = course_block if inputs["n_layer"] else None
+    value = answer(weights=inputs["weights"], **rest)
+    once = {name: w for name, w in inputs["weights"].items() if name != "lm_head.weight"}
+
+    def tied(leaves: Weights) -> Any:
+        return answer(weights={**leaves, "lm_head.weight": leaves["wte.weight"]}, **rest)
+
+    require_gradients(tied, once)
+    return value
 
 
 def _variant(

@@ -5,13 +5,20 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance
-from gpu_utils.exercises.u01_gpt2_baseline.tensors import chain_tolerance, doubled, linear_weights, normal
+from gpu_utils.exercises.u01_gpt2_baseline.tensors import (
+    chain_tolerance,
+    doubled,
+    linear_weights,
+    normal,
+    require_gradients,
+)
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 
@@ -20,7 +27,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     w_fc, b_fc = linear_weights(generator, dtype, width, 4 * width)
     w_proj, b_proj = linear_weights(generator, dtype, 4 * width, width)
     # Twice the usual size: between 1 and 3 the tanh form differs most from the exact one.
-    x = normal(generator, dtype, case["batch"], case["tokens"], width, std=2.0)
+    x = normal(generator, dtype, case["batch"], case["tokens"], width, std=case.get("std", 2.0))
     return {"x": x, "w_fc": w_fc, "b_fc": b_fc, "w_proj": w_proj, "b_proj": b_proj}
 
 
@@ -36,7 +43,14 @@ def mlp_reference(x: Tensor, w_fc: Tensor, b_fc: Tensor, w_proj: Tensor, b_proj:
 
 def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
     # two linear layers, and a GELU that may be written out in four roundings
-    return chain_tolerance(inputs["x"].dtype, inputs["w_proj"].shape[1], stages=6)
+    size = case.get("std", 1.0)
+    return chain_tolerance(inputs["x"].dtype, inputs["w_proj"].shape[1], stages=6, magnitude=size)
+
+
+def _call(answer: Any, inputs: Inputs) -> Any:
+    value = answer(**inputs)
+    require_gradients(lambda leaves: answer(**leaves), inputs)
+    return value
 
 
 def _with(activation: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
@@ -44,6 +58,11 @@ def _with(activation: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
         return F.linear(activation(F.linear(x, w_fc, b_fc)), w_proj, b_proj)
 
     return answer
+
+
+def _gelu_by_exponentials(x: Tensor) -> Tensor:
+    e = torch.exp(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+    return 0.5 * x * (1 + (e - 1) / (e + 1))
 
 
 def _with_a_residual(x: Tensor, w_fc: Tensor, b_fc: Tensor, w_proj: Tensor, b_proj: Tensor) -> Tensor:
@@ -77,8 +96,9 @@ EXERCISE = Exercise(
     inputs=_inputs,
     reference=mlp_reference,
     tolerance=_tolerance,
+    call=_call,
     cases=(
-        Case("a single token", batch=1, tokens=1, width=8),
+        Case("a single token, so large that GELU only opens or shuts", batch=1, tokens=1, width=8, std=100.0),
         Case("odd sizes on every axis", batch=3, tokens=5, width=7),
         Case("float32 over many values: tells the two forms of GELU apart", batch=2, tokens=31, width=24),
         Example(
@@ -113,6 +133,12 @@ EXERCISE = Exercise(
             "without_root_two_over_pi",
             _with(lambda x: 0.5 * x * (1 + torch.tanh(x + 0.044715 * x**3))),
             "The argument of tanh is too large by a constant factor. Which factor stands before (x + 0.044715 x³)?",
+        ),
+        Misconception(
+            "tanh_by_exponentials",
+            _with(_gelu_by_exponentials),
+            "Where the argument of tanh is large its exponential is infinite, and infinity / infinity is NaN: use "
+            "torch.tanh, or F.gelu.",
         ),
         Misconception(
             "root_before_x_alone",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
+from gpu_utils.errors import GradientLost
 
 
 def normal(generator: torch.Generator, dtype: torch.dtype, *shape: int, std: float = 1.0) -> Tensor:
@@ -30,11 +32,43 @@ def doubled(value: Any) -> Any:
     return value
 
 
-def chain_tolerance(dtype: torch.dtype, width: int, stages: int) -> Tolerance:
-    """For `stages` operations in a row on numbers of size 1, the matrix products among them summing `width` terms.
+def chain_tolerance(dtype: torch.dtype, width: int, stages: int, magnitude: float = 1.0) -> Tolerance:
+    """For `stages` operations in a row on numbers of size `magnitude`, matrix products among them of `width` terms.
 
     In float32 every addition rounds, so stages * width roundings reach an output. Narrower types sum in float32 and
     round once a stage.
     """
     k = stages if torch.finfo(dtype).bits < 32 else stages * width
-    return tolerance(dtype, k=k, accumulator=dtype, roundings=stages)
+    return tolerance(dtype, k=k, magnitude=magnitude, accumulator=dtype, roundings=stages)
+
+
+def require_gradients(call: Callable[[dict[str, Tensor]], Any], tensors: dict[str, Tensor]) -> None:
+    """Raise GradientLost unless backward() through `call` reaches every one of `tensors`: the lab trains its answers.
+
+    call  takes the tensors by their names and returns one; what else it returns is left to the comparison
+    """
+    if any(tensor.device.type == "meta" for tensor in tensors.values()):
+        return  # the imaginary device of a check has no autograd
+    with torch.enable_grad():
+        leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in tensors.items()}
+        result = call({name: leaf.clone() for name, leaf in leaves.items()})
+        if not isinstance(result, Tensor):
+            return
+        found: tuple[Tensor | None, ...] = (None,) * len(leaves)
+        if result.requires_grad:
+            try:
+                found = torch.autograd.grad(result.sum(), list(leaves.values()), allow_unused=True)
+            except RuntimeError as problem:
+                raise GradientLost(f"the numbers are right, but backward() fails: {_why(str(problem))}") from None
+    lost = [name for name, gradient in zip(leaves, found, strict=True) if gradient is None]
+    if lost:
+        raise GradientLost(
+            f"the numbers are right, but no gradient reaches {lost[0]}, and the lab trains this function; "
+            "does it use detach(), .data, torch.no_grad() or NumPy on the way?"
+        )
+
+
+def _why(problem: str) -> str:
+    if "modified by an inplace operation" in problem:
+        return "a tensor that it needs was changed in place, as by += or exp_(); make a new one instead"
+    return problem.splitlines()[0][:200]

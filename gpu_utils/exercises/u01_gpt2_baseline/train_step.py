@@ -42,7 +42,11 @@ def _loss(weights: Weights, tokens: Tensor, targets: Tensor) -> Tensor:
 def _run(step: Callable[..., dict[str, Any]], inputs: Inputs, dtype: torch.dtype) -> dict[str, Any]:
     """Every step of a short training: what each returned, and the weights at the end."""
     weights = {name: w.detach().clone().to(dtype).requires_grad_() for name, w in inputs["weights"].items()}
-    optimizer = torch.optim.SGD(list(weights.values()), lr=1.0, momentum=MOMENTUM, weight_decay=DECAY)
+    groups = [
+        {"params": [w for w in weights.values() if w.dim() > 1], "weight_decay": DECAY},
+        {"params": [w for w in weights.values() if w.dim() == 1]},
+    ]
+    optimizer = torch.optim.SGD(groups, lr=1.0, momentum=MOMENTUM)
     tied = {**weights, "lm_head.weight": weights["wte.weight"]}
     returned: dict[str, list[Any]] = {"loss": [], "norm": []}
     for batch, lr in zip(inputs["tokens"], inputs["rates"], strict=True):
@@ -99,21 +103,21 @@ def _step(
                 w.grad = w.grad * (clip / norm) if w.grad is not None else None
         if report == "after":
             norm = min(norm, clip)
-        if rate == "before":
-            _set_rate(optimizer, lr)
+        if rate in ("before", "first group"):
+            _set_rate(optimizer.param_groups[: 1 if rate == "first group" else None], lr)
         optimizer.step()
         if clip_when == "after":
             torch.nn.utils.clip_grad_norm_(leaves, clip)
         if rate == "after":
-            _set_rate(optimizer, lr)
+            _set_rate(optimizer.param_groups, lr)
         mean = sum(losses) / len(losses)
         return {"loss": {"mean": mean, "sum": sum(losses), "last": losses[-1]}[loss_is], "norm": norm}
 
     return answer
 
 
-def _set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    for group in optimizer.param_groups:
+def _set_rate(groups: list[dict[str, Any]], lr: float) -> None:
+    for group in groups:
         group["lr"] = lr
 
 
@@ -207,6 +211,11 @@ EXERCISE = Exercise(
             "rate_never_set",
             _step(rate="never"),
             "The optimizer keeps the rate that it was made with: every group of optimizer.param_groups holds its own.",
+        ),
+        Misconception(
+            "rate_of_the_first_group_alone",
+            _step(rate="first group"),
+            "Only one group of optimizer.param_groups gets the rate. The optimizer has two, as at the end of the lab.",
         ),
         Misconception(
             "used_before_it_was_clipped",
