@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -64,7 +65,8 @@ def _call(answer: Any, inputs: Inputs) -> Any:
     with _WithoutLibraryAttention():
         value = answer(**inputs)
         tensors = {name: given for name, given in inputs.items() if isinstance(given, Tensor)}
-        require_gradients(lambda leaves: answer(**leaves, n_head=inputs["n_head"]), tensors)
+        right = partial(attention_reference, **inputs)
+        require_gradients(value, right, lambda leaves: answer(**leaves, n_head=inputs["n_head"]), tensors)
         return value
 
 

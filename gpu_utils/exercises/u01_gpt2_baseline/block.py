@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -69,7 +70,8 @@ def _call(answer: Any, inputs: Inputs) -> Any:
     rest = {"n_head": inputs["n_head"], "attention": gpt2.attention, "mlp": gpt2.mlp}
     value = answer(x=inputs["x"], params=inputs["params"], **rest)
     tensors = {"x": inputs["x"], **inputs["params"]}
-    require_gradients(lambda leaves: answer(x=leaves.pop("x"), params=leaves, **rest), tensors)
+    right = partial(block_reference, **inputs)
+    require_gradients(value, right, lambda leaves: answer(x=leaves.pop("x"), params=leaves, **rest), tensors)
     return value
 
 

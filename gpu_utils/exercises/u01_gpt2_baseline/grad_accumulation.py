@@ -49,16 +49,17 @@ class _Logits(Watch):
     alive    the most rows that were in memory at one time, in all of them together
     """
 
-    def __init__(self, vocab: int) -> None:
+    def __init__(self, vocab: int, width: int) -> None:
         super().__init__()
-        self.vocab, self.largest, self.alive = vocab, 0, 0
+        self.vocab, self.width, self.largest, self.alive = vocab, width, 0, 0
         self._rows: dict[StorageWeakRef, int] = {}
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         if isinstance(result, Tensor) and result.ndim > 1 and self.vocab in result.shape:
             rows = result.numel() // self.vocab
-            self.largest = max(self.largest, rows)
+            if result.shape[-2:] != (self.vocab, self.width):  # gradients of the weight are no logits
+                self.largest = max(self.largest, rows)
             self._rows[StorageWeakRef(result.untyped_storage())] = rows
             self._rows = {memory: rows for memory, rows in self._rows.items() if not memory.expired()}
             self.alive = max(self.alive, sum(self._rows.values()))
@@ -67,12 +68,12 @@ class _Logits(Watch):
 
 def _call(answer: Any, inputs: Inputs) -> Any:
     _, T, d = inputs["x"].shape
-    with _Logits(len(inputs["weight"])) as seen:
+    with _Logits(*inputs["weight"].shape) as seen:
         result = answer(**inputs)
     if not isinstance(result, dict):
         raise TypeError(f"grad_accumulation returned {type(result).__name__}; expected a dict with loss and grad")
     part = inputs["micro_batch"] * T
-    # the weight has such an axis, too: d rows of it are no logits
+    # the transposed weight has such an axis, too: d rows of it are no logits
     within = seen.largest <= max(part, d)
     found = f"at most {inputs['micro_batch']} sequences" if within else f"{seen.largest // T} sequences"
     # one part has its logits, what comes of them on the way to the loss, and the gradients of these; the weight has

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -85,7 +86,7 @@ def _call(answer: Any, inputs: Inputs) -> Any:
     def tied(leaves: Weights) -> Any:
         return answer(weights={**leaves, "lm_head.weight": leaves["wte.weight"]}, **rest)
 
-    require_gradients(tied, once)
+    require_gradients(value, partial(logits_reference, **inputs), tied, once)
     return value
 
 

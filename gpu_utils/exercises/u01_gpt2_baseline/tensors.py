@@ -42,30 +42,43 @@ def chain_tolerance(dtype: torch.dtype, width: int, stages: int, magnitude: floa
     return tolerance(dtype, k=k, magnitude=magnitude, accumulator=dtype, roundings=stages)
 
 
-def require_gradients(call: Callable[[dict[str, Tensor]], Any], tensors: dict[str, Tensor]) -> None:
-    """Raise GradientLost unless backward() through `call` reaches every one of `tensors`: the lab trains its answers.
+def require_gradients(
+    value: Any, right: Callable[[], Tensor], call: Callable[[dict[str, Tensor]], Any], tensors: dict[str, Tensor]
+) -> None:
+    """Raise GradientLost where backward() through an answer does not reach every tensor: the lab trains its answers.
 
-    call  takes the tensors by their names and returns one; what else it returns is left to the comparison
+    value    what the answer returned; where it is not nearly `right()`, the comparison has more to say
+    call     the answer as a function of `tensors`, which have names
     """
     if any(tensor.device.type == "meta" for tensor in tensors.values()):
         return  # the imaginary device of a check has no autograd
+    problem = _lost(call, tensors)
+    if problem and isinstance(value, Tensor) and value.numel() > 1:  # a single number may be right by chance
+        expected = right()
+        found = value.detach().to(expected)
+        near = 0.01 * expected.abs().max()
+        if found.shape == expected.shape and bool(((found - expected).abs() <= near).all()):
+            raise GradientLost(problem)
+
+
+def _lost(call: Callable[[dict[str, Tensor]], Any], tensors: dict[str, Tensor]) -> str:
+    """Why backward() does not reach all of the tensors; "" where it does."""
     with torch.enable_grad():
         leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in tensors.items()}
         result = call({name: leaf.clone() for name, leaf in leaves.items()})
-        if not isinstance(result, Tensor):
-            return
         found: tuple[Tensor | None, ...] = (None,) * len(leaves)
-        if result.requires_grad:
+        if isinstance(result, Tensor) and result.requires_grad:
             try:
                 found = torch.autograd.grad(result.sum(), list(leaves.values()), allow_unused=True)
             except RuntimeError as problem:
-                raise GradientLost(f"the numbers are right, but backward() fails: {_why(str(problem))}") from None
+                return f"the lab trains this function, and backward() through it fails: {_why(str(problem))}"
     lost = [name for name, gradient in zip(leaves, found, strict=True) if gradient is None]
-    if lost:
-        raise GradientLost(
-            f"the numbers are right, but no gradient reaches {lost[0]}, and the lab trains this function; "
-            "does it use detach(), .data, torch.no_grad() or NumPy on the way?"
-        )
+    if not lost:
+        return ""
+    return (
+        f"the lab trains this function, and no gradient reaches {lost[0]}; "
+        "does it use detach(), .data, torch.no_grad() or NumPy on the way?"
+    )
 
 
 def _why(problem: str) -> str:
