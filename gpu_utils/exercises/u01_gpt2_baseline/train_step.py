@@ -42,7 +42,7 @@ def _loss(weights: Weights, tokens: Tensor, targets: Tensor) -> Tensor:
 def _run(step: Callable[..., dict[str, Any]], inputs: Inputs, dtype: torch.dtype) -> dict[str, Any]:
     """Every step of a short training: what each returned, and the weights at the end."""
     weights = {name: w.detach().clone().to(dtype).requires_grad_() for name, w in inputs["weights"].items()}
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": [w for w in weights.values() if w.dim() > 1], "weight_decay": DECAY},
         {"params": [w for w in weights.values() if w.dim() == 1]},
     ]
