@@ -35,7 +35,7 @@ from gpu_utils import CHIPS, bench, compile_for, explore, lesson, predict, virtu
 #
 # | idea | NVIDIA | AMD |
 # |---|---|---|
-# | compute unit | SM | CU; on Radeon RX 7000 and 9000 two CUs form a *WGP*, which a block shares |
+# | compute unit | SM | CU; on Radeon RX 7000 and 9000 two CUs form a *WGP* (workgroup processor) that a block shares |
 # | its parts, each with registers and a scheduler of its own | sub-partition | SIMD |
 # | lanes that carry out one instruction together | warp | wavefront, or wave |
 # | one lane's work | thread | work-item |
@@ -48,7 +48,8 @@ from gpu_utils import CHIPS, bench, compile_for, explore, lesson, predict, virtu
 # 5).
 #
 # A unit of an H100 and one of an MI300X have four parts each. A part of the SM has slots for 16 warps of 32 lanes, a
-# SIMD of the CU slots for 8 wavefronts of 64. Either part has **512** registers of 4 bytes *for each lane of a wave*.
+# SIMD of the CU slots for 8 wavefronts of 64. Either part has **512** registers of 4 bytes for each of these 32 or 64
+# lanes, and *all its waves share them*: two waves can have 256 each, eight can have 64.
 
 # %% predict the unit
 guess = predict(
@@ -190,8 +191,8 @@ lesson.table(blocks_of_32, first="target")
 
 # %% [markdown] divergence by hand
 # Equal counts, and yet `gfx942` spends twice the lane slots for the same work: each of its instructions has 64, of
-# which 32 are lost. The width of a wave is the distance over which threads must agree. Code that was written around
-# 32, with a role for each warp, can fall apart on 64.
+# which 32 are lost. The width of a wave is the distance over which threads must agree. Code that gives each group of 32
+# threads a role of its own loses half of the lanes on 64.
 #
 # **One lane is enough.** A side is issued for a wave as soon as *one* of its lanes takes it, and costs as much as with
 # all lanes on. So it matters where the few stand. Now eight of the 128 threads take the long side: once every 16th
@@ -244,8 +245,9 @@ lesson.executed(gpus, "vector", "mask", "branch")
 #
 # - **AMD writes it out.** `v_cmp` makes a bit for each lane. `s_and_saveexec_b64` keeps the old `EXEC`, a register with
 #   one bit for each lane, and switches off the lanes that did not ask for this side; the vector instructions that
-#   follow touch only lanes that are on. `s_xor_b64 exec` turns to the others. `s_cbranch_execz` jumps over a side that
-#   nobody wants, `s_cbranch_execnz` to one that somebody does. It is ordinary scalar arithmetic, which you can read.
+#   follow touch only lanes that are on. `s_or_saveexec_b64` brings all lanes back, and `s_xor_b64 exec` turns
+#   to the others. `s_cbranch_execz` jumps over a side that nobody wants, `s_cbranch_execnz` to one that somebody does.
+#   It is ordinary scalar arithmetic, which you can read.
 # - **NVIDIA's PTX is written for one thread**: a predicate `%p1` and a plain branch. Which lanes wait, and where they
 #   meet again, is not in the text; `ptxas` and the hardware arrange it. For short sides compilers drop the branch and
 #   guard single instructions instead (`@%p1`), as in unit 00.
@@ -322,9 +324,9 @@ lesson.bars({
 }, "bytes moved for each byte asked")  # fmt: skip
 
 # %% [markdown] strides explained
-# The longer segment is better for neighbours and worse for strangers. With stride 8 every lane of `sm_80` has a sector
-# of its own, and it cannot get worse. `gfx942` goes on getting worse until stride 32, where 124 of 128 bytes are for
-# nobody.
+# Neighbours need fewer of the longer segments, but not fewer bytes: up to stride 8 the bars are equal. Then each lane
+# of `sm_80` has a sector of its own, and it cannot get worse. `gfx942` goes on getting worse until stride 32, where 124
+# of 128 bytes are for nobody.
 #
 # ### Wider loads
 #
@@ -514,7 +516,8 @@ lesson.table(found, first="64 threads")
 
 # %% [markdown] banks explained
 # Odd strides are free: they share no factor with a power of two, so they visit every bank. Here is stride 2 as it is
-# served; a column is a bank, a row a cycle, a number the lane that gets its word.
+# served; a column is a bank, a row a cycle, a number the lane that gets its word. (The figure has one warp, the
+# table has two.)
 
 # %% banks drawn
 lesson.bank_figure("lane * 2", "sm_80", "gfx950")
@@ -628,7 +631,7 @@ lesson.table(
         name: {
             "wave slots": t.waves_per_unit,
             "parts": t.simds,
-            "registers of a lane and part": t.registers,
+            "registers of a part, for each lane": t.registers,
             "granule of registers": t.granule,
             "shared memory of the unit": t.shared_per_unit,
             "of a block, at most": t.shared_per_block,
@@ -703,7 +706,8 @@ for name, found in needs.items():
 # The last line of each says what would let one block more in. The steps matter, not the slopes: on `gfx942` every count
 # from 65 to 72 registers gives 7 waves on a SIMD, and 73 gives 6. A saving between two steps is worth nothing, and so
 # is a saving in a resource that does not limit. (`scalar registers`: a SIMD of gfx9 has 800 for all its waves; few
-# kernels need so many.)
+# kernels need so many. Shared memory differs because Triton, if not told otherwise, keeps the strips of three steps
+# along `K` there on `sm_90` and of one on `gfx942`, 8,192 bytes each; unit 05 chooses.)
 #
 # You need not take this on trust: the tests of this course compare every limit with NVIDIA's own `cuda_occupancy.h`,
 # which comes with Triton, and the waves on a SIMD with what LLVM prints.
@@ -853,10 +857,13 @@ guess.reveal(
     alone=100 * 50 / (50 + 400),
     because="while one waits 400 cycles, eight others compute 50 each.",
 )
-lesson.latency_figure(50, 400)
+lesson.latency_figure(50, 400, 1, 8, 9)
 
 # %% [markdown] little
-# Twice the work between two loads halves the waves that are needed: occupancy and *work for each wave* do the same job.
+# A part of an SM has 16 slots and can hold nine. A SIMD of gfx942 has 8, so it ends at 89%: more waves are no way out
+# there. More work between two loads is: with 100 cycles five waves do. Occupancy and *work for each wave* do the same
+# job.
+#
 # The chip as a whole obeys *Little's law*: to keep a memory busy that answers after a time, there must be
 #
 # $$ \text{bytes in flight} = \text{latency} \times \text{bandwidth} $$
@@ -942,9 +949,9 @@ guess.reveal(
 lesson.table(rows, first="waves_per_eu")
 
 # %% [markdown] occupancy is a means
-# 364 bytes of each lane are spilled, and the fifth wave does not even fit, because now LDS is the limit. So a kernel
-# with large tiles lives with few waves: it loads 16 bytes a lane, several steps ahead, and has plenty to compute
-# meanwhile.
+# 364 bytes of each lane are spilled, and the fifth wave does not even fit, because now LDS is the limit. The fourth
+# fits, and costs 48 spilled bytes: whether it is worth them only a measurement can say. So a kernel with large tiles
+# lives with few waves: it loads 16 bytes a lane, several steps ahead, and has plenty to compute meanwhile.
 #
 # - **Occupancy matters** when waves wait on memory with little asked for at a time: gathers, short rows, reductions,
 #   generating one token at a time.
@@ -1344,7 +1351,8 @@ peaks = {name: CHIPS[name].peak("bf16") for name in THREE}
 bandwidths = {name: CHIPS[name].bandwidth for name in THREE}
 links = {name: CHIPS[name].link_gb.value for name in THREE}
 rows = {"bf16 TFLOP/s": peaks, "TB/s": bandwidths, "GB/s of NVLink": links}
-lesson.table(rows, first="chip", note="sources: docs/facts.md")
+note = "sources: docs/facts.md; 989.4 and 989.5 are from two of them"
+lesson.table(rows, first="chip", note=note)
 
 # %% predict the claims
 guess = predict(
@@ -1409,7 +1417,7 @@ lesson.table({
 # | lanes are switched off by | predicates and branches | `EXEC`, written out | `EXEC`, written out |
 # | bytes of a transaction, as counted here | 32 | 64 (gfx90a), 128 | 128 |
 # | banks of shared memory | 32 | 32; gfx950 reads 64 | 32 |
-# | registers of a lane and part, granule | 512, 8 | 512, 8 (a guide says 16) | 1,536, 24 |
+# | registers of a part for each lane, granule | 512, 8 | 512, 8 (a guide says 16) | 1,536, 24 |
 #
 # - A wave pays for every side that one of its lanes takes; let the active lanes stand together.
 # - One load costs as many transactions as it touches aligned segments; one access to shared memory as many cycles as it
