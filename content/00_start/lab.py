@@ -82,7 +82,9 @@ check("00.platform")
 # allocates the result, works out how many programs there must be, launches, returns.
 #
 # The check also counts memory transactions. In float32, where `n` is a multiple of `BLOCK`, `global_sectors_per_ideal`,
-# the transactions of your kernel over the least that its bytes could need, must be at most 2 (section 6 of the lesson).
+# the transactions of your kernel over the least that its bytes could need, must be at most 2. A transaction
+# brings a whole piece of memory, so it is enough that neighbouring lanes read and write neighbouring elements (more in
+# section 6 of the lesson).
 #
 # With `BLOCK = 4`, `n = 6` and `m = 3` it would look like this:
 #
@@ -168,9 +170,18 @@ check("00.vector_add")
 # %% 00.saxpy tags=["answer", "00.saxpy"]
 @triton.jit
 def saxpy_kernel(
-    a, x_ptr, y_ptr, out_ptr, n, n_cols, stride_xm, stride_xn, stride_ym, stride_yn, BLOCK: tl.constexpr
+    a,
+    x_ptr,
+    y_ptr,
+    out_ptr,
+    n,  # elements of the result
+    n_cols,
+    stride_xm,  # from row to row of x
+    stride_xn,  # from column to column of x
+    stride_ym,  # the same for y
+    stride_yn,
+    BLOCK: tl.constexpr,
 ):
-    # n: elements of the result. stride_xm: from row to row of x; stride_xn: from column to column; the same for y
     # BEGIN SOLUTION
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n

@@ -19,6 +19,7 @@
 
 # %% imports
 import contextlib
+import textwrap
 
 import torch
 import triton
@@ -160,11 +161,12 @@ for target in ("sm_80", "gfx942"):
         with virtual_gpu(target):
             maskless_kernel[grid](torch.zeros(n, dtype=torch.int32), n, BLOCK=BLOCK)
     except lesson.OutOfBounds as problem:
-        print(f"{target}: OutOfBounds: {problem}\n")
+        print(textwrap.fill(f"{target}: OutOfBounds: {problem}", 84), "\n")
 
 # %% [markdown] the message
 # Each message says where: the line of the source, the program, the lane, the tensor, how far past its end, and last the
-# machine instruction that did it. You will read such instructions in section 5.
+# machine instruction that did it. You will read such instructions in section 5. (The guard `@%p1` on `sm_80` is no mask
+# of yours: 4 elements are stored by 128 threads, and Triton lets one thread store each.)
 
 # %% [markdown] load and store
 # Most kernels read as well. This one computes `out = factor * x`: load, compute, store, and one mask for both accesses.
@@ -223,10 +225,10 @@ guess.reveal(
 figure
 
 # %% [markdown] neighbours
-# Look at *which* elements a lane holds. Four neighbours are 16 bytes, the most that one load instruction brings to a
-# lane. The 128 threads of a program's four warps, four elements each, are 512 elements, half of the block, so each lane
-# comes back for four more, 512 further on. On `gfx942` four wavefronts are 256 threads, and one round is enough. In
-# both, neighbouring lanes hold neighbouring elements; section 6 shows why that matters.
+# Look at *which* elements a lane holds. Four neighbours are 16 bytes, the most that one load instruction of these two
+# chips brings to a lane. The 128 threads of a program's four warps, four elements each, are 512 elements, half of the
+# block, so each lane comes back for four more, 512 further on. On `gfx942` four wavefronts are 256 threads, and one
+# round is enough. In both, neighbouring lanes hold neighbouring elements; section 6 shows why that matters.
 
 # %% [markdown] strides
 # ## 3. Rows, columns and strides
@@ -332,8 +334,23 @@ lesson.table(rows, first="view")
 # open a block with `virtual_gpu(target)`, pass tensors on the CPU, launch.
 #
 # What it cannot show is time: it has no clock and no caches (`docs/virtual-gpu.md` has the details). What the
-# interpreter cannot show: lanes, counts, races (its programs run one after the other), bf16 and FP8, which it would
-# compute wrongly.
+# interpreter cannot show: lanes, counts, and races (its programs run one after the other). It would take the bits of
+# bf16 and FP8 for integers, so the course refuses them there. But it can talk:
+
+
+# %% print inside
+@triton.jit
+def talking_kernel(n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    print("offsets", offsets, "exist", offsets < n)
+
+
+with lesson.interpreter():
+    talking_kernel[(3,)](10, BLOCK=4)
+
+# %% [markdown] several ways
+# It works in a lab, too: `from gpu_utils import lesson`, a `print` in your kernel until it is right, and a call of your
+# function inside such a block.
 #
 # The next cell computes `factor * x + 1` for 5,000 float32 numbers in every way that works here: the interpreter, a
 # virtual GPU of each vendor, and your GPU if there is one. Torch does it in two steps: it rounds the product to
@@ -417,9 +434,9 @@ lesson.sitting("00", 1)
 # set, not a product: `sm_90` is what an H100 runs, `gfx942` an MI300X, `gfx1100` a Radeon RX 7900 XTX.
 #
 # You know from the launch figure how many elements a lane holds when a program has `BLOCK = 1024` elements and 4 warps
-# or wavefronts: 8 where there are 32 lanes, 4 where there are 64. One load instruction brings at most 16 bytes to a
-# lane, and a float32 has 4. So a lane with 8 floats needs two loads, and one with 4 needs one. Does the compiler see it
-# so? Here is the kernel for a launch with `n = 1_000_000`:
+# or wavefronts: 8 where there are 32 lanes, 4 where there are 64. One load instruction of these chips brings at most 16
+# bytes to a lane, and a float32 has 4. So a lane with 8 floats needs two loads, and one with 4 needs one. Does the
+# compiler see it so? Here is the kernel for a launch with `n = 1_000_000`:
 
 # %% more imports
 from gpu_utils import CHIPS, bench, compile_for, listing
@@ -453,9 +470,10 @@ even = compare_targets(n=1_000_000)
 lesson.table(even, first="target")
 
 # %% [markdown] predict odd
-# `gfx1100` is AMD too, and has 32 lanes: the width follows the chip, not the vendor.
+# It does. `gfx1100` is AMD too, and has 32 lanes: the width follows the chip, not the vendor. (AMD's registers here are
+# the *vector* registers alone. The arguments, the same for all lanes, are in others, of which you will read below.)
 #
-# It does. 1,000,000 is a multiple of 16. Now one element more. For one lane, a load instruction with a mask is done
+# 1,000,000 is a multiple of 16. Now one element more. For one lane, a load instruction with a mask is done
 # whole or not at all.
 
 # %% guess odd
@@ -582,12 +600,14 @@ listing(scale_kernel, "gfx942", args=arguments, BLOCK=1024).only("mask =", "tl.l
 # ## 6. Run what you have read
 #
 # A virtual GPU counts while it executes, and the counts are exact: for one version of the compiler they are the same on
-# every machine and in every run. It counts the instructions that warps or wavefronts execute, by class; a *wave* in its
-# tables is a warp or a wavefront. **On AMD these are the chip's own instructions. On NVIDIA they are those of PTX**,
-# and `ptxas` still folds some of them together: loads, stores and their transactions are the chip's, while arithmetic,
-# moves and reads of arguments are fewer there. And it counts *transactions* with memory. A GPU does not fetch single
-# floats. One load instruction of a wave becomes as many transactions as it touches pieces of memory: *sectors* of 32
-# bytes on NVIDIA, cache lines of 128 bytes on `gfx942`. The counter calls both sectors.
+# every machine and in every run. It counts two things:
+#
+# - *Instructions* that warps or wavefronts execute, by class; a *wave* in its tables is a warp or a wavefront. **On AMD
+#   these are the chip's own instructions. On NVIDIA they are those of PTX**, and `ptxas` still folds some of them
+#   together: loads and stores are the chip's, while arithmetic, moves and reads of arguments are fewer there.
+# - *Transactions* with memory. A GPU does not fetch single floats. One load instruction of a wave becomes as many
+#   transactions as it touches pieces of memory: *sectors* of 32 bytes on NVIDIA, cache lines of 128 bytes on `gfx942`.
+#   The counter calls both sectors.
 #
 # You have all that the next question needs: a program has `num_warps` = 4 waves, and the floats that the lanes of a
 # wave load lie side by side.
@@ -627,16 +647,17 @@ lesson.table(lesson.counts(gpus, *shown), across=True, first="counter")
 #
 # Look at the classes, too. On `gfx942`, what all lanes share is computed once, by *scalar* instructions; in PTX each
 # thread computes it for itself, as *vector* instructions. `scalar_memory` is the class of the reads of arguments, the
-# `ld.param` and `s_load` of section 5. `gfx942` has none, because it preloads them; NVIDIA's chip has none either,
-# because `ptxas` lets the arithmetic take them from constant memory. And where do all the moves on `sm_80` come from?
-# Ask the lines:
+# `ld.param` and `s_load` of section 5. `gfx942` has none, because it preloads them. An A100 has hardly any left:
+# `ptxas` makes instructions that take an argument straight from constant memory, such as `FMUL R8, R8, c[0x0][0x174]`.
+# (On an H100 some are loads again.) And where do all the moves on `sm_80` come from? Ask the lines:
 
 # %% per line
 lesson.table(lesson.counts_by_line(gpus, scale_kernel), first="line")
 
 # %% [markdown] strided
 # Most belong to `tl.load`: a predicated load that is skipped leaves its registers as they were, so Triton's PTX puts
-# zeros there first. AMD's buffer load returns zero by itself.
+# zeros there first. AMD's buffer load returns zero by itself; most scalar instructions of its `tl.load` make the buffer
+# descriptor of section 5.
 #
 # Now an access that is *not* coalesced. The next kernel gathers every `stride`-th element. It gets one warp for 32
 # elements or one wavefront for 64, so that each lane reads one float, 4 bytes. With `stride = 8` two neighbouring lanes
@@ -665,6 +686,7 @@ def bytes_per_byte(stride, n=4096):
     """Bytes of all transactions of the loads over the bytes asked for, by target."""
     x, out = torch.randn(n * stride), torch.empty(n)
     arguments = (x, out, n, stride)
+    # 256 threads for 256 elements: 8 warps, or 4 wavefronts
     gpus = lesson.launch_on(
         BOTH, gather_kernel, (n // 256,), *arguments, threads=256, BLOCK=256
     )
@@ -694,9 +716,9 @@ lesson.bars(
 # The result is right every time; only the counter tells. From stride 8 on, 28 of 32 bytes are for nobody on `sm_80`.
 # `gfx942` with its longer transactions falls further: from stride 32 on, 124 of 128 bytes are for nobody.
 #
-# So the rule for your own kernels: *in one instruction, neighbouring lanes should touch neighbouring elements.* Which
-# lanes are neighbours you know from the launch figure: those with neighbouring positions in `tl.arange`. Where a kernel
-# breaks the rule, give the same elements to other lanes: the same result, with fewer transactions.
+# So the rule for your own kernels: *in one instruction, neighbouring lanes should touch neighbouring elements.* The
+# launch figure shows how: the lanes, in order, take the positions of `tl.arange` in order, one or a few to each. Where
+# a kernel breaks the rule, give the same elements to other lanes: the same result, with fewer transactions.
 #
 # A cache can soften a bad pattern where another instruction soon asks for the rest. The counter says what the
 # instructions ask for, before any cache. Unit 02 works these numbers out by hand. The lab bounds them:
@@ -706,7 +728,8 @@ lesson.bars(
 #
 # The last thing that no real GPU lets you see: one warp or wavefront, instruction by instruction, with the registers of
 # all its lanes. Take 100 elements, `BLOCK = 64`, one warp or wavefront to a program, and look at program 1: it owns
-# elements 64 to 127, of which 28 do not exist. A lane has one element where there are 64 lanes, and two neighbours
+# elements 64 to 127, of which 28 do not exist. Element 64 holds 65, element 65 holds 66, and so on: a zero that you see
+# in a register was never loaded. A lane has one element where there are 64 lanes, and two neighbours
 # where there are 32. The mask of `gfx942` is the third way of section 5: it aims at places outside.
 
 # %% guess lanes
@@ -720,12 +743,12 @@ guess = predict(
 
 
 # %% step on gfx942
-def step_through(target, kernel=scale_kernel, start=0, n=100):
+def step_through(target, start, n=100):
     """Program 1, stepped; `start`: words of the instruction that is shown first."""
     x, out = torch.arange(1.0, n + 1), torch.zeros(n)
     with virtual_gpu(target) as gpu, gpu.trace(program=(1, 0, 0)) as trace:
-        kernel[(2,)](x, out, n, 2.5, BLOCK=64, num_warps=1)
-    return lesson.WaveFigure(trace, target, kernel, start)
+        scale_kernel[(2,)](x, out, n, 2.5, BLOCK=64, num_warps=1)
+    return lesson.WaveFigure(trace, target, scale_kernel, start)
 
 
 amd = step_through("gfx942", start="v_cndmask")
@@ -753,9 +776,7 @@ amd
 # %% step on gfx942 with EXEC
 with triton.knobs.amd.scope():
     triton.knobs.amd.use_buffer_ops = False
-    without_buffers = step_through(
-        "gfx942", triton.jit(scale_kernel.fn), "s_and_saveexec"
-    )
+    without_buffers = step_through("gfx942", start="s_and_saveexec")
 without_buffers
 
 # %% [markdown] stepped EXEC
@@ -769,9 +790,10 @@ without_buffers
 nvidia
 
 # %% [markdown] stepped predicates
-# Two elements a lane, so two predicates and two loads: `%p1` for elements 64, 66, ..., `%p2` for 65, 67, ... All lanes
-# stay on; a guard decides, for this one instruction, which of them take part. Lanes 0 to 17 do. The others keep the
-# zero that a `mov` put there, shown in parentheses. Two loads, not one of 64 bits, because 100 is no multiple of 16.
+# Two elements a lane, so two predicates and two loads: `%p1` for elements 64, 66, ... (which hold 65, 67, ...), `%p2`
+# for the others. All lanes stay on; a guard decides, for this one instruction, which of them take part. Lanes 0 to 17
+# do. The others keep the zero that a `mov` put there, shown in parentheses. Two loads, not one of 64 bits, because 100
+# is no multiple of 16.
 
 # %% [markdown] bytes first
 # ## 8. Count bytes before you look at the clock
