@@ -74,6 +74,37 @@ def _every_guard(instructions: list[str]) -> Found:
     return {"way": "predicate", "at": guarded} if guarded else mask_reference(instructions)
 
 
+def _words_alone(*lanes_off: str) -> Callable[[list[str]], Found]:
+    """An answer that looks for one word of each way and asks nothing else."""
+    return _matching(("predicate", "@"), *(("EXEC", word) for word in lanes_off), ("offset", "v_cndmask"))
+
+
+def _compares_name_the_way(instructions: list[str]) -> Found:
+    return _matching(("predicate", "setp"), ("EXEC", "v_cmp"))(instructions)
+
+
+def _exec_in_the_name(instructions: list[str]) -> Found:
+    right = mask_reference(instructions)
+    named = [i for i, text in enumerate(instructions) if "exec" in text]
+    return {"way": "EXEC", "at": named} if right["way"] != "predicate" and named else right
+
+
+def _last_choice(instructions: list[str]) -> Found:
+    """Goes back from an access to a choice of its offset, over whatever wrote the register since."""
+    right = mask_reference(instructions)
+    if right["way"] in ("predicate", "EXEC"):
+        return right
+    found = set()
+    for access, text in enumerate(instructions):
+        if text.startswith("buffer_"):
+            offset = text.split(", ")[1]
+            chosen = [
+                i for i in range(access) if instructions[i].startswith("v_cndmask") and f" {offset}," in instructions[i]
+            ]
+            found |= set(chosen[-1:])
+    return {"way": "offset" if found else "none", "at": sorted(found)}
+
+
 def _every_choice(instructions: list[str]) -> Found:
     right = mask_reference(instructions)
     if right["way"] in ("predicate", "EXEC"):
@@ -217,6 +248,31 @@ EXERCISE = Exercise(
             _compares,
             "These instructions work out the mask: they write a predicate or vcc. Nothing is masked until another "
             "instruction uses it. Which one keeps the lane from memory?",
+        ),
+        Misconception(
+            "compares_name_the_way",
+            _compares_name_the_way,
+            "These are comparisons: they write a predicate or vcc, and mask nothing. The way is told by the "
+            "instruction that uses what they wrote: a guarded access, s_and_saveexec, or a chosen offset.",
+        ),
+        Misconception(
+            "words_alone",
+            _words_alone("saveexec"),
+            "You look for a word of each way, and such words stand elsewhere too: @ before the branch of a loop, "
+            "v_cndmask_b32 for a tl.where. Ask each what it does: is the guarded instruction an access to global "
+            "memory? Is what was chosen the offset of a buffer access?",
+        ),
+        Misconception(
+            "exec_in_the_name",
+            _exec_in_the_name,
+            "s_cbranch_execz reads EXEC, and s_or_b64 exec, exec, ... switches lanes on again: both have exec in "
+            "their text, and neither switches a lane off. Which instruction does?",
+        ),
+        Misconception(
+            "last_choice",
+            _last_choice,
+            "A chosen offset counts only if it is still there when the access comes. Go back from the access to the "
+            "last instruction that wrote the register, whatever that is; only then ask whether it is a v_cndmask.",
         ),
         Misconception(
             "loads_only",

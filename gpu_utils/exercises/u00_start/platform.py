@@ -116,6 +116,12 @@ def _knows_versions_from_6_on() -> str:
     return "amd" if float((torch.version.hip or "0")[:3]) >= 6 else "nvidia"
 
 
+def _compares_a_version() -> str:
+    if not torch.cuda.is_available():
+        return "cpu"
+    return "nvidia" if torch.version.cuda > "0" else "amd"  # type: ignore[operator]
+
+
 def _uses_torch_hip() -> str:
     if torch.cuda.is_available() and torch.version.cuda:
         return "nvidia"
@@ -257,6 +263,12 @@ EXERCISE = Exercise(
             _asks_whether_the_field_exists,
             "On NVIDIA this says amd: torch.version has the field hip in every build. Not whether it is there matters, "
             "but whether it is None.",
+        ),
+        Misconception(
+            "compares_a_version",
+            _compares_a_version,
+            "In a ROCm build torch.version.cuda is None, and None cannot be compared with a text or taken apart. Ask "
+            "first whether a version is there.",
         ),
         Misconception(
             "uses_torch_hip",

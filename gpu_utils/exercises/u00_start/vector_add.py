@@ -121,6 +121,8 @@ def _index_of_y_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr, INDEX: 
         y = tl.load(y_ptr + offsets, mask)
     elif INDEX == "of x, masked by m":
         y = tl.load(y_ptr + offsets, offsets < m, 0.0)
+    elif INDEX == "wrapped once":
+        y = tl.load(y_ptr + offsets - m * (offsets >= m), mask)
     elif INDEX == "of the lane":
         y = tl.load(y_ptr + lanes % m, mask)
     else:
@@ -165,6 +167,12 @@ def _launching(kernel: Any, programs: Callable[[int], int] = lambda n: triton.cd
         return out
 
     return answer
+
+
+def _grid_is_a_number(x: Tensor, y: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    _right_kernel[triton.cdiv(x.numel(), BLOCK)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
+    return out
 
 
 def _allocates_a_default_tensor(x: Tensor, y: Tensor) -> Tensor:
@@ -246,6 +254,12 @@ EXERCISE = Exercise(
             "change is where y is read, not the mask.",
         ),
         Misconception(
+            "y_wrapped_once",
+            _indexing_y("wrapped once"),
+            "y starts again once, and then runs past its end: from offset 2 * m on, taking m away once is not enough. "
+            "How often it has to be taken away depends on the offset; what is left over in the end?",
+        ),
+        Misconception(
             "y_by_the_lane",
             _indexing_y("of the lane"),
             "Each program starts y anew: the place in y is made from tl.arange alone. Where y goes on at the start of "
@@ -298,6 +312,11 @@ EXERCISE = Exercise(
             _launching(_right_kernel, lambda n: n),
             "The sum is right, but the grid has one program for each element, and a program adds BLOCK of them: nearly "
             "all programs find their mask empty. Count blocks, not elements.",
+        ),
+        Misconception(
+            "grid_is_a_number",
+            _grid_is_a_number,
+            "A grid is a tuple, also when it has one dimension: kernel[(programs,)](...), with the comma.",
         ),
         Misconception(
             "overlapping_blocks",
