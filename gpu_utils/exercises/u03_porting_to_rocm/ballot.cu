@@ -1,4 +1,5 @@
-// For the calling lane: how many kept lanes of its wave come before it. *kept: how many its whole wave keeps.
+// For the calling lane: how many kept lanes of its wave come before it.
+// *kept: how many its whole wave keeps.
 __device__ int place_in_wave(bool keep, int *kept) {
   // BEGIN SOLUTION
   unsigned long long votes = __ballot_sync(__activemask(), keep);
@@ -8,7 +9,8 @@ __device__ int place_in_wave(bool keep, int *kept) {
   // END SOLUTION
 }
 
-// Moves the elements above zero of each block's piece of x to the front of its piece of out, and counts them.
+// Moves the elements above zero of each block's piece of x to the front of its piece
+// of out, and counts them.
 __global__ void compact(const float *x, float *out, int *count, int n) {
   __shared__ int kept_by[32];
   int i = blockIdx.x * blockDim.x + threadIdx.x, wave = threadIdx.x / warpSize;
@@ -16,13 +18,14 @@ __global__ void compact(const float *x, float *out, int *count, int n) {
   bool keep = i < n && x[i] > 0.0f;
 
   int kept, place = place_in_wave(keep, &kept);
-  if (threadIdx.x % warpSize == 0) kept_by[wave] = kept;
+  int next = threadIdx.x + 1;  // the last lane of a wave passes its number on
+  if (next % warpSize == 0 || next == blockDim.x) kept_by[wave] = kept;
   __syncthreads();
 
   int before = 0, total = 0;
   for (int w = 0; w < waves; ++w) {
     if (w < wave) before += kept_by[w];
-    total += kept_by[w];
+    total += w == wave ? kept : kept_by[w];
   }
   if (keep) out[blockIdx.x * blockDim.x + before + place] = x[i];
   if (threadIdx.x == 0) count[blockIdx.x] = total;

@@ -178,8 +178,20 @@ EXERCISE = Exercise(
         Misconception(
             "each_lane_its_own_count",
             ANSWER.changed(("*kept = __popcll(votes)", "*kept = __popcll(votes & ((1ull << lane) - 1))")),
-            "*kept is the same number for all lanes of a wave: all of its votes. Lane 0 passes it on, and no lane "
-            "comes before lane 0.",
+            "*kept is the same number for all lanes of a wave: all of its votes. This counts what the place counts, the "
+            "lanes below.",
+        ),
+        Misconception(
+            "kept_from_here_on",
+            ANSWER.changed(("*kept = __popcll(votes)", "*kept = __popcll(votes >> lane)")),
+            "*kept is the same number for all lanes of a wave. This counts a lane and those above it: right in lane 0 "
+            "only, and it is the last lane that passes it on.",
+        ),
+        Misconception(
+            "kept_up_to_here",
+            ANSWER.changed(("*kept = __popcll(votes)", "*kept = __popcll(votes & ((2ull << lane) - 1))")),
+            "*kept is the same number for all lanes of a wave. This counts a lane and those below it: right in the last "
+            "lane only, and thread 0 uses its own.",
         ),
     ),
     hints=(
