@@ -178,8 +178,8 @@ EXERCISE = Exercise(
         Misconception(
             "each_lane_its_own_count",
             ANSWER.changed(("*kept = __popcll(votes)", "*kept = __popcll(votes & ((1ull << lane) - 1))")),
-            "*kept is the same number for all lanes of a wave: all of its votes. This counts what the place counts, the "
-            "lanes below.",
+            "*kept is the same number for all lanes of a wave: all of its votes. This counts what the place counts, "
+            "the lanes below.",
         ),
         Misconception(
             "kept_from_here_on",
@@ -190,8 +190,8 @@ EXERCISE = Exercise(
         Misconception(
             "kept_up_to_here",
             ANSWER.changed(("*kept = __popcll(votes)", "*kept = __popcll(votes & ((2ull << lane) - 1))")),
-            "*kept is the same number for all lanes of a wave. This counts a lane and those below it: right in the last "
-            "lane only, and thread 0 uses its own.",
+            "*kept is the same number for all lanes of a wave. This counts a lane and those below it: right in the "
+            "last lane only, and thread 0 uses its own.",
         ),
     ),
     hints=(
