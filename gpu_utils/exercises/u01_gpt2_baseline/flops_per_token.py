@@ -195,6 +195,11 @@ EXERCISE = Exercise(
             "The output layer is missing. Looking up the embedding is free; multiplying by it at the end is not.",
         ),
         Misconception(
+            "no_output_layer_in_the_crossing_either",
+            _answer(lambda L, d, V, T: flops_reference(L, d, 0, T), _from_the_blocks_alone),
+            "The output layer is missing, in the FLOPs and in the crossing: it is a product with weights, d times V.",
+        ),
+        Misconception(
             "per_sequence",
             _per_sequence,
             "Too large by the length of the sequence: the question is for one token.",

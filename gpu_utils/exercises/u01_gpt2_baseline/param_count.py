@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ def _answer(
     matrices: int = 3,
     shared: bool = True,
     bias: bool = True,
-    nearest: bool = False,
+    rounded: Callable[[float], int] = math.floor,
     rule_of_thumb: bool = False,
     tied: bool = True,
     positions: bool = True,
@@ -44,6 +45,7 @@ def _answer(
     stays: bool = False,
     at_least_one: bool = False,
     bias_of_mlp: bool = True,
+    bias_of_gate: bool = True,
     last_bias: str = "d",
 ) -> Any:
     """The count; the arguments make it wrong."""
@@ -63,6 +65,7 @@ def _answer(
 
         def mlp_of(hidden: int, gated: bool) -> int:
             count = mlp_count(d, hidden, gated, of_mlp)
+            count -= hidden * (gated and not bias_of_gate)
             return count if last_bias == "d" else count - d + hidden
 
         budget = attention_count(d, n_head, n_head, bias) + mlp_of(4 * d, False)
@@ -72,7 +75,7 @@ def _answer(
         room = (budget - spent - fixed) / (mlp_of(1, gates) - fixed)
         if rule_of_thumb:
             room = 8 * d / 3 if gated else 4 * d
-        hidden = (round if nearest else math.floor)(room / multiple) * multiple
+        hidden = rounded(room / multiple) * multiple
         hidden = 4 * d if stays else max(hidden, multiple) if at_least_one else hidden
         block = spent + mlp_of(hidden, gates) + 2 * (d + d * bias)
         ends = vocab_size * d * (1 if tied else 2) + n_positions * d * positions + (d + d * bias) * last_norm
@@ -193,19 +196,30 @@ EXERCISE = Exercise(
             "Those of GPT-2's MLP are part of the room.",
         ),
         Misconception(
+            "one_bias_for_gate_and_up",
+            _answer(bias_of_gate=False),
+            "Right without a gate. Two linear layers go from d to hidden in SwiGLU, and each has hidden biases of its "
+            "own.",
+        ),
+        Misconception(
             "last_bias_of_the_wrong_width",
             _answer(last_bias="hidden"),
             "The last layer of the MLP has one bias for each of its outputs: d of them, and not hidden.",
         ),
         Misconception(
             "rounds_to_the_nearest",
-            _answer(nearest=True),
+            _answer(rounded=round),
             "The width is rounded to the nearest multiple. The block may not become larger than GPT-2's: round down.",
         ),
         Misconception(
             "at_least_one_multiple",
             _answer(at_least_one=True),
             "Where not even one multiple fits, hidden is 0: the block may not become larger than GPT-2's.",
+        ),
+        Misconception(
+            "fewer_and_never_equal",
+            _answer(rounded=lambda multiples: math.ceil(multiples) - 1),
+            "Right unless a width meets GPT-2's size exactly: a block of the same size is no larger, so it may stay.",
         ),
         Misconception(
             "eight_thirds",
