@@ -722,7 +722,7 @@ check("01.kv_cache")
 # | `bytes_per_value` | 4 for float32 activations, 2 for bfloat16 |
 # | `fused` | bool: a fused attention kernel |
 # | `parameters`, `capacity` | int: parameters of the model; bytes of the device |
-# | result | `{"per_sequence": bytes, "largest_batch": int}` |
+# | result | `{"per_sequence": bytes, "largest_batch": int}`; the batch is 0 where nothing fits |
 #
 # **A small example.** $T = 4$, $L = 1$, $d = 8$, $H = 2$, $V = 10$, 4 bytes, explicit attention. The linear layers keep
 # $(1 + 1 + 1 + 4)\,Td = 224$ numbers, and GELU, the norms and attention keep more. Everything together is 2592 bytes a
