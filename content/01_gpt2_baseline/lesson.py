@@ -68,9 +68,9 @@ lesson.table(
 #
 # A model with a loss below the second line must have learned to use its context.
 #
-# The last row of the table bounds that entropy. Say $n$ tokens make half of the text. A model that knows only this
-# gives half of the probability to these $n$, evenly, and half to the others: its loss is $\ln 2 + \tfrac12 \ln n +
-# \tfrac12 \ln (V - n)$. Knowing each frequency is worth a little more.
+# The last row of the table bounds that entropy from above. Say $n$ tokens make half of the text. A model that knows
+# only this gives half of the probability to these $n$, evenly, and half to the others: its loss is $\ln 2 + \tfrac12
+# \ln n + \tfrac12 \ln (V - n)$. Who knows every frequency has a loss a little lower.
 
 # %% predict the unigram entropy
 guess = predict(
@@ -239,10 +239,10 @@ guess.reveal(
 lesson.table({"unscaled": plain, "scaled": scaled, "ratio": ratio}, across=True)
 
 # %% [markdown] why more than the root
-# The MLP branch grew by little more than $\sqrt{48} = 6.9$. The attention branch grew twice as much: it *averages* over
-# positions, and an average keeps what the positions share and cancels the rest. In the unscaled model they share far
-# more (last row: it grew fifteenfold, the sum of the branches eightfold), because each layer adds an average, which the
-# next layer finds in every position. So the branches are not independent, and the sum grows more than the rule says.
+# The MLP branch grew by little more than $\sqrt{48} = 6.9$, the attention branch by twice as much. Attention *averages*
+# over positions: an average keeps what the positions share, and the rest cancels. Each layer adds such an average to
+# every position, and the next layer finds it there and averages again. So what the positions share grows fastest (the
+# last row), and attention with it. The branches are not independent, and their sum grows more than the rule says.
 
 # %% [markdown] the real thing
 # ### Is it the real GPT-2?
@@ -414,10 +414,11 @@ lesson.table(
 # **activations**, everything that forward must keep for backward. The rule: an operation keeps what its own backward
 # needs. A product needs its operands, a softmax its result, a GELU its input; a sum needs nothing.
 #
-# Look at the figure of the block again. Its column "values kept" adds up, for one token, to $16 d$ **channels**, which
-# have nothing to do with $T$, and with explicit attention to $H T$ **probabilities**. The next cell measures both for
-# one layer of $d = 128$ and $H = 4$: autograd hands every tensor that it keeps to a hook, and we add up their bytes. It
-# changes one thing, the length.
+# Look at the figure of the block again. Its column "values kept" has two kinds of values: **channels**, multiples of
+# $d$ for each token however long the sequence is, and with explicit attention **probabilities**, for each token one for
+# every key and head. The row of attention holds both. The next cell measures them for one layer of $d = 128$ and
+# $H = 4$: autograd hands every tensor that it keeps to a hook, and we add up their bytes. It changes one thing, the
+# length.
 
 # %% predict the tie
 guess = predict(
@@ -441,13 +442,14 @@ for T in (128, 256, 512, 1024):
     rows[T]["ratio"] = rows[T]["probabilities"] / rows[T]["channels"]
 guess.reveal(
     length=1024 / rows[1024]["ratio"],
-    because="16 d = H T gives T = 16 d / H, here 512: channels grow with T, "
-    "probabilities with its square.",
+    because="for one token the column adds up to 16 d channels and H T probabilities: "
+    "they tie at T = 16 d / H, here 512.",
 )
 lesson.table(rows, first="T", note="bytes kept by one layer, measured")
 
 # %% [markdown] a tie
-# The measured crossing is not exactly 512: the hook also sees the mask, and two statistics a token that a norm keeps.
+# The measured crossing lies a little below 512: explicit attention also keeps its mask, one byte for each of the $T^2$
+# pairs, beside the $4 H = 16$ bytes of their probabilities. The two statistics that a norm keeps of a token are few.
 #
 # For GPT-2 124M, $16 \cdot 768 / 12 = 1024$: at its own length the two parts tie, $16 B T d = B H T^2$. Below it the
 # linear layers and GELU fill the memory, above it the probabilities do, and at 4,096 tokens these are four fifths. So
@@ -559,7 +561,8 @@ lesson.table(
 # Where the norm of the whole gradient is larger than 1, the gradient is scaled down to it. Why would AdamW need that?
 # It divides by the gradient's own size, so a gradient that is *always* ten times larger gives the same steps. What
 # hurts is one that is not like the others. AdamW keeps two running averages: of the gradient, with weight 0.9 for what
-# was, and of its square, with weight 0.95. A step is the first over the root of the second.
+# was, and of its square, with weight 0.95. A step is the first over the root of the second. (Both start at 0 and are
+# scaled up for it in the first steps, so the very first step has size 1 already.)
 #
 # The next cell gives one weight the gradient 1 in every step, so each step has size 1 (times the rate); only in step 20
 # the gradient is 50.
@@ -736,7 +739,8 @@ axes.legend()
 plt.show()
 
 # %% [markdown] samples
-# What does it write? Nobody told it a rule of Python's grammar; it has only seen which token follows which.
+# What does it write? Nobody told it a rule of Python's grammar; it was only asked, again and again, for the
+# next token.
 
 # %% the samples
 for sample in record.samples:
@@ -766,12 +770,13 @@ lesson.table(
 )
 
 # %% [markdown] where the time goes
-# Where is the rest? A profile of one training step, by operator. `addmm` and `mm` are the products with weights that
-# the formula counts; attention's two are inside one operator with `attention` in its name. Everything else does almost
-# no arithmetic and is paid in bytes moved and kernels launched. Unit 04 fuses such operators; unit 13 reads profiles
-# in earnest. These are the eight that took longest.
+# Where is the rest? A profile of one forward and backward pass, by operator; clipping and AdamW come on top of it in a
+# step. `addmm` and `mm` are the products with weights that the formula counts; attention's two are inside the operators
+# with `attention` in their names, one forward and one backward. Everything else does almost no arithmetic and is paid
+# in bytes moved and kernels launched. Unit 04 fuses such operators; unit 13 reads profiles in earnest. The table shows
+# the eight that took longest, and below them any other that the formula counts.
 
-# %% profile of one step
+# %% profile of one pass
 text = torch.randint(mine.vocab_size, (config.batch, config.seq_len), device=device)
 half = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 model = result.model
@@ -789,10 +794,11 @@ counted_ones = {
     for name, row in operators.items()
     if name in ("aten::addmm", "aten::mm", "aten::bmm") or "attention" in name
 }
+shown = set(list(operators)[:8]) | {n for n, s in counted_ones.items() if s > 0.005}
 lesson.table(
-    operators,
+    {name: row for name, row in operators.items() if name in shown},
     first="operator",
-    mark=tuple(counted_ones),
+    mark=tuple(shown & counted_ones.keys()),
     note=f"Marked: what the formula counts, {sum(counted_ones.values()):.0%} of the "
     "time. MFU is lower still where these products are too small to reach the peak.",
 )
@@ -940,8 +946,8 @@ lesson.table(
 # %% predict the gain
 guess = predict(
     "01.cache",
-    "Each new token is one pass: over itself, or over all so far. How many times "
-    "faster is writing 120 tokens with a cache?",
+    "With a cache each new token is a pass over itself, without one a pass over all "
+    "tokens so far. How many times faster is writing 120 tokens with a cache?",
     gain=lesson.number("times faster", factor=2),
 )
 
@@ -1006,11 +1012,14 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 # | lanes that run together | a warp of 32 | a wavefront of 64 (Instinct) or 32 (Radeon RX 7000, 9000) |
 # | fast on-chip memory of a block | shared memory | LDS: far less of it, as the cell below prints |
 #
+# Sources: PyTorch's [notes on HIP](https://docs.pytorch.org/docs/stable/notes/hip.html) for the device string and the
+# versions, [pytorch #190154](https://github.com/pytorch/pytorch/issues/190154) for what AOTriton is tuned for.
+#
 # The kernels under the operators are different programs, and the sums inside them run in another order. So the loss
 # curve on another chip is not bitwise yours. Unit 03 ports this script, unit 09 says how far apart two curves may be.
 #
-# A mask that is made without `device=` stays on the CPU, which is the most common slip in attention code. The lab's
-# check finds it on a laptop.
+# A mask that is made without `device=` stays on the CPU, a common slip in attention code. The lab's check finds it
+# on a laptop.
 
 # %% both chips side by side
 sides = {}
@@ -1088,8 +1097,8 @@ lesson.table(
 )
 
 # %% [markdown] loads explained
-# Every tuning parameter of a kernel has such a hidden unit; unit 04 writes this kernel's backward too, runs both and
-# counts the bytes. Point at a source line to see its instructions on both sides:
+# So `num_warps` counts in a unit that depends on the vendor: the same number is another kernel. Unit 04 writes this
+# kernel's backward too, runs both and counts the bytes. Point at a source line to see its instructions on both sides:
 
 # %% listing of GELU
 listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)

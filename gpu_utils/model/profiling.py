@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 
-def operator_shares(call: Callable[[], Any], most: int = 8) -> dict[str, dict[str, Any]]:
-    """The `most` operators that took longest while `call()` ran: each with its share of the time, and its calls.
+def operator_shares(call: Callable[[], Any]) -> dict[str, dict[str, Any]]:
+    """The operators that ran in `call()`, the longest first: each with its share of the time, and its calls.
 
     The time is an operator's own: on the GPU where it spent any there, else on the CPU.
     """
@@ -22,8 +22,8 @@ def operator_shares(call: Callable[[], Any], most: int = 8) -> dict[str, dict[st
     on_gpu = any(row.self_device_time_total for row in rows)
     spent = {row.key: row.self_device_time_total if on_gpu else row.self_cpu_time_total for row in rows}
     whole = sum(spent.values())
-    longest = sorted(rows, key=lambda row: -spent[row.key])[:most]
-    return {row.key: {"share of the time": spent[row.key] / whole, "calls": row.count} for row in longest}
+    longest_first = sorted(rows, key=lambda row: -spent[row.key])
+    return {row.key: {"share of the time": spent[row.key] / whole, "calls": row.count} for row in longest_first}
 
 
 @contextlib.contextmanager
