@@ -77,6 +77,16 @@ def _joined_kernel(
 
 
 @triton.jit
+def _stores_apart_kernel(x_ptr, cos_ptr, sin_ptr, out_ptr, pairs, BLOCK: tl.constexpr):
+    pair = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = pair < pairs
+    a, b = tl.split(tl.load(x_ptr + 2 * pair[:, None] + tl.arange(0, 2)[None, :], mask=mask[:, None]))
+    c, s = tl.load(cos_ptr + pair, mask=mask), tl.load(sin_ptr + pair, mask=mask)
+    tl.store(out_ptr + 2 * pair, a * c - b * s, mask=mask)
+    tl.store(out_ptr + 2 * pair + 1, a * s + b * c, mask=mask)
+
+
+@triton.jit
 def _unmasked_kernel(x_ptr, cos_ptr, sin_ptr, out_ptr, BLOCK: tl.constexpr):
     pair = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     both = 2 * pair[:, None] + tl.arange(0, 2)[None, :]
@@ -127,6 +137,10 @@ def _launch(kernel: Any, x: Tensor, cos: Tensor, sin: Tensor, block: int = BLOCK
 
 def _as_given(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return _launch(_as_given_kernel, x, cos, sin, SWAPPED=False)
+
+
+def _stores_apart(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    return _launch(_stores_apart_kernel, x, cos, sin)
 
 
 def _small_blocks(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -238,6 +252,13 @@ EXERCISE = Exercise(
             "The numbers are right and the kernel still loads the even elements with one instruction and the odd ones "
             "with another: each touches every transaction of x and uses half of it. One tensor of offsets of shape "
             "(BLOCK, 2) loads whole pairs; tl.split takes them apart.",
+        ),
+        Misconception(
+            "stores_apart",
+            _stores_apart,
+            "The loads are repaired, and the stores are not: even and odd elements of the result go out with one "
+            "instruction each, and each touches every transaction. tl.join(first, second) has shape (BLOCK, 2): store "
+            "it at the offsets of the load.",
         ),
         Misconception(
             "each_element_with_its_partner",

@@ -81,6 +81,8 @@ _LAST_WARP_IN_STEP = """
     for (int step = 32; step > 0; step /= 2) own[t] += own[t + step];
 """.strip("\n")
 
+_LAST_WARP_IN_REGISTERS = _LAST_WARP_IN_STEP.replace("volatile float", "float")
+
 _ATOMIC = """
   float own = sums[threadIdx.x];
   __syncthreads();
@@ -180,6 +182,13 @@ EXERCISE = Exercise(
             ANSWER.filled(_LAST_WARP_IN_STEP),
             "The last steps trust that the lanes of a warp run in step. A wavefront does; lanes of NVIDIA run in any "
             "order since Volta, and `volatile` does not change that: __syncwarp() after each step orders them.",
+        ),
+        Misconception(
+            "last_warp_in_registers",
+            ANSWER.filled(_LAST_WARP_IN_REGISTERS),
+            "The last steps, inside one warp, have no barrier between them. So the compiler keeps the sum of a thread "
+            "in a register until all steps are done, and the neighbours read what was there before. Keep "
+            "__syncthreads() in every step.",
         ),
         Misconception(
             "all_add_atomically",

@@ -154,6 +154,12 @@ _WRONG: tuple[tuple[str, Callable[..., Plan], str], ...] = (
         "MLA's part is doubled. Keys and values are both computed from the one latent vector; there is no second one.",
     ),
     (
+        "mla_latent_twice",
+        _planned(_mla(lambda model: 2 * model["latent"] + model["rope"])),
+        "The latent vector is counted twice, as if keys had one and values another. Both are computed from the same "
+        "one: latent + rope values for each token and layer.",
+    ),
+    (
         "mla_without_rope",
         _planned(_mla(lambda model: model["latent"])),
         "The rotated part of MLA's key is missing: `rope` values for each token and layer, beside the latent vector.",
