@@ -349,8 +349,9 @@ with lesson.interpreter():
     talking_kernel[(3,)](10, BLOCK=4)
 
 # %% [markdown] several ways
-# It works in a lab, too: `from gpu_utils import lesson`, a `print` in your kernel until it is right, and a call of your
-# function inside such a block.
+# It works in a lab, too: `from gpu_utils import lesson`, a `print` in your kernel, and a call of your function inside
+# such a block. Take the `print` out before you check: compiled, it costs instructions and transactions, which are
+# counted.
 #
 # The next cell computes `factor * x + 1` for 5,000 float32 numbers in every way that works here: the interpreter, a
 # virtual GPU of each vendor, and your GPU if there is one. Torch does it in two steps: it rounds the product to
