@@ -60,4 +60,5 @@ def tolerance(
     atol = 4 * k * unit_roundoff(accumulator) * magnitude
     name = str(dtype).removeprefix("torch.")
     summed = f", sums of {k} in {str(accumulator).removeprefix('torch.')}" if k > 1 else ""
-    return Tolerance(rtol, atol, f"{roundings} roundings to {name}{summed}")
+    times = "rounding" if roundings == 1 else "roundings"
+    return Tolerance(rtol, atol, f"{roundings} {times} to {name}{summed}")
