@@ -10,15 +10,12 @@ import contextlib
 import copy
 import errno
 import inspect
-import io
 import linecache
 import os
 import re
-import signal
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,10 +28,11 @@ from gpu_utils.grading.devices import foreign_tensor
 from gpu_utils.grading.exercise import Exercise, Inputs
 from gpu_utils.grading.plain import copy_of, plain
 from gpu_utils.grading.report import Mode
+from gpu_utils.grading.surroundings import BoundedOutput, poisoned_memory, time_limit, usual_settings
 from gpu_utils.grading.watch import let_causal_biases_be_made
 
-PRINT_LIMIT = 20_000
-"""Characters of an answer's output that are kept; the rest is counted."""
+EXPLAIN_SECONDS = 1.0
+"""For reading what an exception of the learner's own says."""
 
 NO_COMPILER = "CompilerMissing"
 NO_SPACE = "NoSpace"
@@ -115,7 +113,7 @@ def run(
     In Mode.IDLE every kernel that the answer launches does nothing; in Mode.DEVICE only `foreign` is found.
     """
     attempt = Attempt()
-    output = _BoundedOutput()
+    output = BoundedOutput()
     process = os.getpid()
     start = time.perf_counter()
     strays: list[str] = []
@@ -294,124 +292,6 @@ def learner_line(problem: BaseException) -> str:
             within = "" if frame.name == "<module>" else f" of {frame.name}"
             return f"line {frame.lineno}{within}: {source}"[:200]
     return ""
-
-
-class _BoundedOutput(io.TextIOBase):
-    """Keeps the first PRINT_LIMIT characters and counts the rest."""
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self.total = 0
-
-    def write(self, text: str) -> int:
-        room = PRINT_LIMIT - self.total
-        if room > 0:
-            self._parts.append(text[:room])
-        self.total += len(text)
-        return len(text)
-
-    def getvalue(self) -> str:
-        return "".join(self._parts)
-
-
-EXPLAIN_SECONDS = 1.0
-"""For reading what an exception of the learner's own says."""
-
-SECOND_CHANCE = 1.0
-"""Seconds after which a thread stops what has switched the alarm off."""
-
-_SECOND = signal.SIGRTMIN + 5
-"""A signal that nobody else uses, unlike Ctrl-C's, which a program in the background does not get."""
-
-
-@contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise CheckTimeout in the block after `seconds`, again every half second while something swallows it.
-
-    An answer may switch the alarm off, by mistake or not: then a thread sends another signal a second later. Works in
-    the main thread, where signals arrive; elsewhere the block runs without a limit. A single call into compiled code is
-    stopped only when it comes back: the command line check, which ends the process, has no such gap.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(_signal: int, _frame: Any) -> None:
-        raise CheckTimeout
-
-    over = threading.Event()
-    before = {number: signal.signal(number, stop) for number in (signal.SIGALRM, _SECOND)}
-    signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
-    insisting = threading.Thread(target=_insist, args=(over, seconds + SECOND_CHANCE), daemon=True)
-    insisting.start()
-    try:
-        yield
-    finally:
-        signal.signal(_SECOND, signal.SIG_IGN)  # one that comes now is late
-        over.set()
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        insisting.join()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _insist(over: threading.Event, seconds: float) -> None:
-    """Signal the main thread after `seconds`, and every half second from then on, until it is `over`."""
-    main = threading.main_thread().ident
-    while main is not None and not over.wait(seconds):
-        signal.pthread_kill(main, _SECOND)
-        seconds = 0.5
-
-
-@contextlib.contextmanager
-def usual_settings() -> Iterator[None]:
-    """torch as it is when it was just imported, inside the block; the learner's settings come back afterwards.
-
-    These are the default dtype and device, the grad mode, and the CPU's random numbers. So a right answer passes
-    whatever the notebook has set, and no answer can change what the next one meets. Neither can it move the notebook
-    to another working folder.
-    """
-    dtype, device = torch.get_default_dtype(), torch.get_default_device()
-    folder = _working_folder()
-    with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
-        _set_defaults(torch.float32, torch.device("cpu"))
-        try:
-            yield
-        finally:
-            _set_defaults(dtype, device)
-            if folder and folder != _working_folder():
-                with contextlib.suppress(OSError):  # it is gone: nothing here needs it
-                    os.chdir(folder)
-
-
-def _working_folder() -> str:
-    """The working folder; "" when it was deleted."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""
-
-
-def _set_defaults(dtype: torch.dtype, device: torch.device) -> None:
-    torch.set_default_dtype(dtype)
-    if torch.get_default_device() != device:  # setting one slows down every call that makes a tensor
-        torch.set_default_device(None if device.type == "cpu" else device)
-
-
-@contextlib.contextmanager
-def poisoned_memory() -> Iterator[None]:
-    """torch.empty gives NaN (integers: the largest value) inside the block; the settings come back afterwards."""
-    # torch.use_deterministic_algorithms does the same, and imports the compiler of torch first: a second lost
-    mode = torch.get_deterministic_debug_mode()
-    deterministic: Any = torch.utils.deterministic
-    fill = deterministic.fill_uninitialized_memory
-    torch.set_deterministic_debug_mode("warn")
-    deterministic.fill_uninitialized_memory = True
-    try:
-        yield
-    finally:
-        deterministic.fill_uninitialized_memory = fill
-        torch.set_deterministic_debug_mode(mode)
 
 
 def signature_problem(exercise: Exercise, answer: Any) -> str:

@@ -37,12 +37,13 @@ from gpu_utils.backends import backend
 from gpu_utils.errors import CheckTimeout
 from gpu_utils.grading import fork_server, processes
 from gpu_utils.grading.check import Runner
-from gpu_utils.grading.execute import Attempt, learner_line, run, signature_problem, time_limit
+from gpu_utils.grading.execute import Attempt, learner_line, run, signature_problem
 from gpu_utils.grading.exercise import Exercise
 from gpu_utils.grading.jobs import Job
 from gpu_utils.grading.plain import NotPlain, plain
 from gpu_utils.grading.program import Part, Program
 from gpu_utils.grading.report import Mode
+from gpu_utils.grading.surroundings import time_limit
 
 START_SECONDS = 60.0
 """For starting the process and running the learner's cells, before the first case."""

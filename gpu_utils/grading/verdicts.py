@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from gpu_utils.errors import CheckTimeout, CompilerMissing
 from gpu_utils.grading.compare import Difference, compare
-from gpu_utils.grading.execute import NO_VERDICT, Attempt, time_limit, usual_settings
+from gpu_utils.grading.execute import NO_VERDICT, Attempt
 from gpu_utils.grading.exercise import Exercise
 from gpu_utils.grading.jobs import LAUNCHES, Job
 from gpu_utils.grading.plain import not_plain
 from gpu_utils.grading.report import Mode, Outcome, Status
+from gpu_utils.grading.surroundings import time_limit, usual_settings
 
 # --- one attempt ------------------------------------------------------------------------------------------------
 

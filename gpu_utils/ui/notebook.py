@@ -13,9 +13,9 @@ from gpu_utils import exercises
 from gpu_utils.errors import CheckFailed, ProgressUnavailable
 from gpu_utils.grading import check as engine
 from gpu_utils.grading import progress as store
-from gpu_utils.grading.execute import usual_settings
 from gpu_utils.grading.interrupted import interrupted, noted
 from gpu_utils.grading.report import Report
+from gpu_utils.grading.surroundings import usual_settings
 from gpu_utils.ui.report import ended_python, report_html, report_text
 
 

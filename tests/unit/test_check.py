@@ -15,10 +15,10 @@ import torch
 
 from gpu_utils.errors import UnknownName
 from gpu_utils.grading.check import check
-from gpu_utils.grading.execute import usual_settings
 from gpu_utils.grading.exercise import Limit, Misconception
 from gpu_utils.grading.jobs import FRESH_CASES
 from gpu_utils.grading.report import Mode
+from gpu_utils.grading.surroundings import usual_settings
 from tests.unit.sample_exercises import AFFINE, adds_before_scaling, affine, forgets_the_one, raises_on_odd
 
 

@@ -109,7 +109,7 @@ def test_an_answer_that_switches_the_alarm_off_is_stopped_all_the_same(reset, mo
             signal.signal(signal.SIGALRM, signal.SIG_IGN) if reset == "ignored" else eval(reset)
         time.sleep(60)
 
-    monkeypatch.setattr("gpu_utils.grading.execute.SECOND_CHANCE", 0.2)
+    monkeypatch.setattr("gpu_utils.grading.surroundings.SECOND_CHANCE", 0.2)
     handler = signal.getsignal(signal.SIGALRM)
     start = time.perf_counter()
     report = check(QUICK, switches_off)
