@@ -52,8 +52,9 @@ from gpu_utils.lesson import parameter_groups, public_logs
 #
 # What you have: `warpSize`, `threadIdx.x`, `blockDim.x`, `__shared__`, `__syncthreads()`, and
 # `__shfl_down_sync(mask, value, offset)`, which gives the `value` of the lane `offset` further on. Past the end of the
-# wave it gives the lane its own; from a lane of the wave that is not there it gives nothing that you may rely on
-# (lesson, section 2). The mask must name the lanes that call: `__activemask()`.
+# wave it gives the lane its own; from a lane of the wave that is not there it gives 0 on `gfx942`, which no standard
+# promises (lesson, section 2). The check lets you use that 0, which changes no sum; to ask first whether the lane is
+# there is better, and right for a maximum, too. The mask must name the lanes that call: `__activemask()`.
 
 
 # %% 03.warp_reduce tags=["answer", "03.warp_reduce"]
@@ -239,9 +240,9 @@ check("03.shared_budget")
 #   stays NaN.
 # - `codes` and `scale` stay as they are.
 #
-# Which targets have which format is the table at the end of the lesson's section 5; what the bytes mean in both is its
-# first table. Before you write: which factors could the scale change by, and what does each lose? A chip's generation
-# has the same abilities under every number: what do you do with an `sm_120`, a `gfx1101`?
+# Which targets have which format is the table in the lesson's section 5, above the second stop; what the bytes mean in
+# both is the first table of that section. Before you write: which factors could the scale change by, and what does each
+# lose? A chip's generation has the same abilities under every number: what do you do with an `sm_120`, a `gfx1101`?
 
 
 # %% 03.fp8_weights tags=["answer", "03.fp8_weights"]
@@ -314,6 +315,8 @@ print(files["csrc/kernels_hip.cuh"])
 # |---|---|
 # | `#include <nvtx3/roctracer/roctx.h>` | `#include <roctracer/roctx.h>` |
 #
+# (The new `<rocprofiler-sdk-roctx/roctx.h>` is as right.)
+#
 # **The result must**
 #
 # 1. keep nothing of CUDA in code that a ROCm build sees. Comments, and branches of `#if` that it skips, may;
@@ -332,7 +335,8 @@ print(files["csrc/kernels_hip.cuh"])
 # | a launch | `hipLaunchKernelGGL(kernel, grid, block, lds_bytes, stream, arguments...)` |
 # | $2^x$ | `exp2f(x)` |
 # | lanes | votes and masks of 64 bits (`unsigned long long`, `1ull`), `__popcll` |
-# | libraries | `hipblas`, `rccl`, `roctx64`. Of the flags, hipcc knows `-O3` and `-ffast-math` |
+# | libraries | `hipblas`, `rccl`, `roctx64` (the new header: `rocprofiler-sdk-roctx`) |
+# | flags | hipcc knows `-O3` and `-ffast-math` |
 # | in setup.py | `torch.version.hip` is None in a CUDA build, and a string in a ROCm build |
 #
 # Two of the public cases read the text, and run the host code against a runtime that writes down every call. The others
@@ -731,8 +735,9 @@ print(logs["01_batch_job"])  # change the name
 # - some settings and warnings are harmless. One of them is `export HIP_VISIBLE_DEVICES=...` in a job for which no other
 #   variable has hidden GPUs before.
 #
-# So every phrase may stand anywhere, and the order of events decides. For a wrong cause or fix the check quotes the
-# line that speaks against it; guess freely, one log after the other. `hint("03.triage")` gives three hints.
+# So the words of another failure may stand in a text, too, and the order of events decides. For a wrong cause or fix
+# the check quotes the line that speaks against it, or the one that misled you; guess freely, one log after the other.
+# `hint("03.triage")` gives three hints.
 
 
 # %% 03.triage tags=["answer", "03.triage"]

@@ -15,9 +15,9 @@
 #
 # | | what | minutes |
 # |---|---|---|
-# | 1 | one source and two widths; lanes that are not there | 20 |
-# | 2 | hipify; Triton's limits, defaults and FP8 | 20 |
-# | 3 | inline assembly, the node, the training script, a log | 20 |
+# | 1 | one source and two widths; lanes that are not there | 25 |
+# | 2 | hipify; Triton's limits, defaults and FP8 | 30 |
+# | 3 | inline assembly, the node, the training script, a log | 30 |
 #
 # Then lab 03, which has the rest of the work.
 
@@ -370,7 +370,8 @@ lesson.table(ended)
 # you know the lanes, compute the mask.
 #
 # And what does a lane get from a lane that is not there? The next block has 48 threads, and each asks the lane 32
-# further on for its number; threads 16 to 31 ask lanes 48 to 63.
+# further on for its number. Threads 16 to 31 ask lanes 48 to 63. On `gfx942` these are not past the end of the wave:
+# the wave has such lanes, but no thread is in them. So the rule "its own value" does not help here.
 
 # %% guess the absent
 guess = predict(
@@ -609,7 +610,7 @@ lesson.table(changed)
 # %% [markdown] translated
 # Zero unsupported calls: its own source calls the count broken. A `.cu` becomes a `.hip`, other files that change get
 # `_hip` in their name, and every `#include` of them is adapted. This is what it does well; the picture shows the lines
-# that changed, so what it *left* is not in it:
+# that changed, so what it *left* is not in it. One change is no renaming: find `std::min`.
 
 
 # %% what was translated
@@ -645,6 +646,9 @@ launch = result.files["csrc/launch.hip"].split("\n")
 Code("\n".join(line for line in launch if "cuda" in line), language="cpp")
 
 # %% [markdown] broken
+# - `std::min` became `::min`, here in host code. hipify does so with a list of math functions, because they once did
+#   not link on the device. A comment in its source calls this temporary, and warns that the wrong one of several
+#   functions (`exp` for `expf`) may be called.
 # - `cudaLaunchKernelEx` with its attributes, the way to launch with options since Hopper, is untouched: these four
 #   lines are what is left of CUDA in `launch.hip`.
 # - No toolkit has a file `nvtx3/roctracer/roctx.h`. What compiled before does not now.
@@ -720,16 +724,24 @@ lesson.table(outs, note="out[1]; guarded_both.cu asks for AMD's macro as well.")
 # | `<cuda_fp8.h>`, `__nv_fp8_e4m3` | `<hip/hip_fp8.h>`, `__hip_fp8_e4m3_fnuz` on gfx942, else `__hip_fp8_e4m3` |
 # | inline PTX `ex2.approx` | a function, here `exp2f(x)`; the compiler knows the instruction |
 # | `448.0f` | the largest number of *that* type: 240 for FNUZ (section 5) |
-# | `<nvtx3/nvToolsExt.h>` | `<roctracer/roctx.h>`, library `roctx64` |
+# | `<nvtx3/nvToolsExt.h>` | `<rocprofiler-sdk-roctx/roctx.h>`, or the old `<roctracer/roctx.h>` with `roctx64` |
 # | `cudaLaunchKernelEx` | `kernel<<<...>>>`, which hipcc takes, too; no overlap of launches |
 # | tensor maps, `cuda/pipeline`, `mma.h` | nothing: fence them, load by hand (for `mma.h` there is rocWMMA) |
 # | 96 KB of dynamic shared memory | a smaller tile: at most 64 KiB of LDS on most AMD targets |
 # | `-gencode`, `--use_fast_math`, `-lineinfo` | `-ffast-math`; branch in `setup.py` on `torch.version.hip` |
-# | `libraries=["cublas", "nccl", ...]` | `hipblas`, `rccl`, `roctx64`; hipify does not translate `setup.py` |
+# | `libraries=["cublas", "nccl", ...]` | `hipblas`, `rccl` and roctx's; hipify does not translate `setup.py` |
 #
 # Projects without `setup.py` use CMake, which knows HIP as a language: `enable_language(HIP)`, sources marked
 # `LANGUAGE HIP`, the targets in `CMAKE_HIP_ARCHITECTURES`, and since 3.28 `CMAKE_HIP_PLATFORM` for AMD or NVIDIA
 # ([CMake documentation](https://cmake.org/cmake/help/latest/variable/CMAKE_HIP_PLATFORM.html)).
+#
+# > **Facts: two libraries for ranges**
+# >
+# > - ROCTracer, with its roctx, is deprecated; its end of support was announced for the second quarter of 2026.
+# >   (source: [ROCTracer documentation](https://rocm.docs.amd.com/projects/roctracer/en/docs-7.2.1/index.html))
+# > - The new roctx belongs to ROCprofiler-SDK. The old one still works with `rocprofv3`; AMD recommends the new one.
+# >   (source: [rocprofv3
+# >   documentation](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html))
 #
 # > **Claim and fact: "hipify ports your code automatically"**
 # >
@@ -793,8 +805,9 @@ def build(target, M=128, N=128, K=64, dtype=torch.float16, **options):
 #
 # A loop over tiles is *pipelined*: while the matrix unit works on one tile, the next ones are on their way from memory.
 # `num_stages` says how deep. Every tile on its way needs a place in shared memory (LDS), and a place for a tile of A
-# (128 x 64) and one of B (64 x 128) in float16 is 32 KiB together. A block may have 163 KiB on `sm_80`, 227 on `sm_90`
-# and 64 on `gfx942`.
+# (128 x 64) and one of B (64 x 128) in float16 is 32 KiB together. The pair in use moves to registers, unless the
+# matrix instruction reads shared memory itself, as `wgmma` does on `sm_90`. A block may have 163 KiB on `sm_80`, 227 on
+# `sm_90` and 64 on `gfx942`.
 
 # %% guess the stages
 guess = predict(
@@ -891,7 +904,7 @@ size = (needs[4].scratch > 0) + (needs[4].scratch >= 100)
 guess.reveal(
     more=held[4] - held[0],
     spilled=SPILLED[size],
-    because="LDS is what limits here; 72 registers of 4 bytes too few are 288 bytes.",
+    because="LDS still holds two blocks; 72 registers too few are 288 bytes at least.",
 )
 lesson.table(
     {
@@ -907,9 +920,10 @@ lesson.table(
 
 # %% [markdown] waves explained
 # Nothing gained, much lost: what no longer fits is *spilled* to scratch, which is memory, in the middle of the loop.
-# (At `waves_per_eu=3` it is what the missing registers hold; at 4 the compiler gives up twice as much.) An option that
-# asks for occupancy works only where registers are what limits it. So: first `resources(...)`, read what limits, then
-# turn that knob.
+# (At `waves_per_eu=3` it is what the missing registers hold; at 4 the compiler gives up twice as much.) Read the first
+# row again: registers *and* LDS stopped at 8 waves. Fewer registers lifted one of two limits, and the other one
+# stayed. An option that asks for occupancy helps only where registers *alone* limit it. So: first `resources(...)`,
+# read what limits, then turn that knob.
 #
 # <details><summary>For those who tune: AGPRs, the shape of the matrix instruction, kpack</summary>
 #
@@ -1150,8 +1164,9 @@ lesson.sitting("03", 2)
 # %% [markdown] inline assembly
 # ### Inline assembly behind a fence
 #
-# `tl.inline_asm_elementwise` puts an instruction of one vendor into a kernel. Here is one for NVIDIA, compiled by plain
-# Triton for both, in a process of its own, with an `except` that catches everything.
+# Section 5 goes on, from types to instructions. `tl.inline_asm_elementwise` puts an instruction of one vendor into a
+# kernel. Here is one for NVIDIA, compiled by plain Triton for both, in a process of its own, with an `except` that
+# catches everything.
 
 # %% the script
 script = KERNELS / "ptx_on_amd.py"
@@ -1497,7 +1512,7 @@ print(said)
 # | `pin_memory=True` | only where there is a GPU |
 # | `if torch.version.cuda:` | `if torch.cuda.is_available():` |
 #
-# One line of the old script is wrong on both vendors, and nobody sees it. With a scaler, gradients come out of
+# One line of the old script is wrong on both vendors, and no error says so. With a scaler, gradients come out of
 # `backward()` *multiplied by the scale*, and `scaler.unscale_(optimizer)` divides them again.
 
 # %% guess the norm
@@ -1520,12 +1535,17 @@ for order in (("clip", "unscale"), ("unscale", "clip")):
     seen[" then ".join(order)] = {"norm": float(weight.grad.norm())}
 guess.reveal(
     norm=seen["clip then unscale"]["norm"],
-    because="a norm of 1 is divided by 65,536. AdamW hides the factor.",
+    because="a norm of 1 is divided by 65,536.",
 )
 lesson.table(seen)
 
 # %% [markdown] order
 # The right order is *unscale, clip, step*. In bf16 there is no scaler, and nothing to get wrong.
+#
+# Why does the loss go down all the same? AdamW divides a gradient by its own size, so a common factor cancels, as long
+# as gradients are well above AdamW's $\epsilon = 10^{-8}$. In a small model they are. Spread over the 124 million
+# parameters of GPT-2, a norm of $1.5 \cdot 10^{-5}$ is $1.4 \cdot 10^{-9}$ for each: less than $\epsilon$, and a step
+# is about an eighth of what it should be. A test on a small model does not show that.
 #
 # ### Is it still the same training?
 #
@@ -1614,7 +1634,7 @@ shown(report)
 # The gradients agree, because float64 on the CPU ran the same wrong code: agreement with oneself. The mean of the last
 # steps and the validation are off by a fraction of what another seed does, so **nobody sees the fault in this curve**,
 # however long they look at it. The *first* loss breaks: equal weights, one batch and float32 leave it no room. In
-# bfloat16 its bound is 0.65, and it passes, too.
+# bfloat16 the same bound, twelve roundings of a loss of 6.9, is 0.65, and this row passes, too.
 #
 # What finds it in every dtype is a question about a *property*: exchange the last token, and no earlier logit may move,
 # by nothing at all. A masked weight is 0 exactly, on every chip, so this row needs no tolerance. Write such a row for
@@ -1686,8 +1706,8 @@ guess = predict(
 )
 
 # %% first error first
-lines = sorted(line for line in LOG.splitlines() if "error" in line.lower())
-first = lines[0]
+lines = sorted(LOG.splitlines(), key=lambda line: line[:8])  # by time
+first = next(line for line in lines if "error" in line.lower())
 FOUND = {"invalid device function": "a library built for another chip"}
 cause = next(cause for words, cause in FOUND.items() if words in first)
 guess.reveal(
@@ -1706,14 +1726,17 @@ print(*lines, sep="\n")
 #    beside it as PTX does in most CUDA libraries, unless somebody asked for it when building.
 # 4. `loss.item()` is innocent: it is merely the first call that waits.
 # 5. Two explanations: the library has no `gfx942`, or the process sees another chip than we think. One experiment,
-#    with no job at all: `roc-obj-ls normq.so` lists the targets inside. Cure: build with
-#    `PYTORCH_ROCM_ARCH="gfx90a;gfx942"`.
+#    with no job at all: `llvm-objdump --offloading normq.so` names the targets inside (before ROCm 6.4: `roc-obj-ls`).
+#    Cure: build with `PYTORCH_ROCM_ARCH="gfx90a;gfx942"`.
 #
 # > **Facts: logs on AMD**
 # >
-# > - `HIP error: invalid device function` was, in many reports, a library without code for the chip; `roc-obj-ls` shows
-# >   which targets it has. (source: [pytorch #132570](https://github.com/pytorch/pytorch/issues/132570),
+# > - `HIP error: invalid device function` was, in many reports, a library without code for the chip. (source:
+# >   [pytorch #132570](https://github.com/pytorch/pytorch/issues/132570),
 # >   [pytorch #147626](https://github.com/pytorch/pytorch/issues/147626))
+# > - `roc-obj-ls`, which such reports use, is deprecated since ROCm 6.4; `llvm-objdump --offloading` takes its place,
+# >   and also writes each code object into a file. (source: [ROCm release
+# >   notes](https://rocm.docs.amd.com/en/latest/about/release-notes.html#changes-to-rocm-object-tooling))
 # > - AMD's portable forms must be asked for: a generic target such as `gfx11-generic`, which serves one family, or
 # >   SPIR-V (`amdgcnspirv`), which the runtime translates for the chip at hand. (source: [ROCm, code portability and
 # >   compression](https://rocm.docs.amd.com/projects/llvm-project/en/latest/conceptual/code-portability.html))
