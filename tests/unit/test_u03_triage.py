@@ -114,6 +114,23 @@ def test_any_other_wrong_guess_is_told_that_no_line_points_to_it() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "advice"), [("other", "belongs to another job: keep the lines"), ("later", "had failed: sort by time")]
+)
+def test_a_guess_from_a_line_of_another_job_or_attempt_is_told_that_line(kind: str, advice: str) -> None:
+    name, seed, found = "06_first_step", 5, 0
+    truth, lines = TRUTHS[name], collect(name, seed).lines
+    for other in TRUTHS.values():
+        shown = [one for one in lines if any(matches(m, one.text) for m in other.evidence) and one.kind != "log"]
+        if other.cause in truth.causes or not shown or shown[0].kind != kind:
+            continue
+        found += 1
+        said = told(name, other.cause, other.fix, 2, seed)
+        assert advice in said
+        assert f"line {shown[0].number} says `{shown[0].text.strip()}`" in said
+    assert found
+
+
 def test_a_name_that_is_not_in_the_tables_is_met_with_the_nearest() -> None:
     assert "did you mean 'masks_compose'" in told("01_batch_job", "mask_compose", "number_within_mask")
     assert "did you mean 'stop_tuning'" in told("12_slow", "tuning_left_on", "stop_tunning")

@@ -200,6 +200,12 @@ EXERCISE = Exercise(
             "the other way.",
         ),
         Misconception(
+            "scale_as_it_is",
+            _on_fnuz(lambda codes, scale: (_to_fnuz(codes, scale)[0], scale)),
+            "The bytes are right, and every weight is half of what it was: FNUZ counts the exponent of the same byte "
+            "from one further on. What must the scale do about that?",
+        ),
+        Misconception(
             "negative_zero_stays",
             _on_fnuz(_keeps_negative_zero),
             "0x80 is FN's negative zero and FNUZ's NaN. A single one makes a whole row of the output NaN.",
@@ -236,6 +242,12 @@ EXERCISE = Exercise(
             _on_fnuz(lambda codes, scale: (codes.view(FN).float().clamp(-240, 240).to(FNUZ), scale)),
             "Clamped to 240, the largest weights are other weights. Which scale makes room for all of them and loses "
             "none of the smallest?",
+        ),
+        Misconception(
+            "scales_to_the_largest",
+            _on_fnuz(lambda codes, scale: ((codes.view(FN).float() * 240 / 448).to(FNUZ), scale * 448 / 240)),
+            "Everything fits, and nearly every weight was rounded: 240 / 448 is no power of two. By which factor can a "
+            "number with 3 bits of mantissa be scaled without a loss?",
         ),
         Misconception(
             "divides_too_much",

@@ -95,6 +95,10 @@ def _hopper(a: int, b: int, stages: int) -> int:
     return stages * (a + b)
 
 
+def _hopper_but_one(a: int, b: int, stages: int) -> int:
+    return _amd(a, b, 1) if stages == 1 else _hopper(a, b, stages)
+
+
 Rule = Callable[[int, int, int], int]
 
 
@@ -189,6 +193,18 @@ EXERCISE = Exercise(
             _deepest(rule=lambda target: _hopper),
             "This counts one copy of both tiles for every stage. That is so on sm_90; where the next tile waits in "
             "registers or is copied while the last one is read, a pipeline of S stages keeps fewer copies in memory.",
+        ),
+        Misconception(
+            "hopper_but_for_one_stage_on_amd",
+            _deepest(rule=lambda target: _hopper_but_one if target.vendor == "amd" else _hopper),
+            "One stage is right, and from two on this counts a pair of tiles for every stage on every chip. That is so "
+            "where the matrix instruction reads shared memory itself. Where is the pair in use on the others?",
+        ),
+        Misconception(
+            "hopper_on_nvidia",
+            _deepest(rule=lambda target: _amd if target.vendor == "amd" else _hopper),
+            "Right on AMD, sm_90 and sm_100. sm_80 and sm_89 come from the same vendor and have no wgmma: look at "
+            "their row of the table. It is the matrix instruction that decides, not the vendor.",
         ),
         Misconception(
             "amd_everywhere",

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gpu_utils.errors import UnknownName
-from gpu_utils.exercises.u03_porting_to_rocm.triage_collect import Line, collect, matches, public_logs
+from gpu_utils.exercises.u03_porting_to_rocm.triage_collect import Line, collect, matches, misleading, public_logs
 from gpu_utils.exercises.u03_porting_to_rocm.triage_tables import CAUSES, FIXES, TRUTHS, Against
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
@@ -156,10 +156,19 @@ def _why(against: Against | None, lines: tuple[Line, ...], given: str, part: str
     """The line of the log that speaks against a reading, quoted with its number."""
     if against is None:
         what = (CAUSES if part == "cause" else FIXES)[given]
+        misled = misleading(given, lines)
+        if misled:
+            return f"line {misled.number} says `{misled.text.strip()}`: {_NOT_THE_FAILURE[misled.kind]}"
         advice = "find the first error in time, and say what was found and expected there"
         return f"nothing in the lines of this job up to its failure points to it ({what}); {advice}"
     number, line = line_with(against.line, lines)
     return f"line {number} says `{line}`: {against.why}"
+
+
+_NOT_THE_FAILURE = {
+    "other": "it points to this cause, and belongs to another job: keep the lines of the job that the first line names",
+    "later": "it points to this cause, and was written after the job had failed: sort by time, and stop at the first",
+}
 
 
 def line_with(marker: str, lines: tuple[Line, ...]) -> tuple[int, str]:

@@ -91,6 +91,13 @@ def matches(marker: str, line: str) -> bool:
     return re.search(r"\d+".join(map(re.escape, marker.split("@"))), line) is not None
 
 
+def misleading(cause: str, lines: tuple[Line, ...]) -> Line | None:
+    """The first line in the text that shows a cause to another job, or to a later attempt; None where none does."""
+    markers = [marker for truth in TRUTHS.values() if truth.cause == cause for marker in truth.evidence]
+    foreign = (line for line in lines if line.kind in ("other", "later"))
+    return next((line for line in foreign if any(matches(marker, line.text) for marker in markers)), None)
+
+
 def _timed(raw: list[str]) -> list[tuple[float, str]]:
     """(seconds since the first line, text): lines without a time follow the one before them."""
     first = next((_seconds(found) for line in raw if (found := _TIME.match(line))), 0.0)
