@@ -1425,6 +1425,8 @@ lesson.table([ALL | a | b for a, b in zip(SETTINGS, lists, strict=True)])
 # Set one layer, not both; and set it before the first `import torch` of the process, because the runtimes read it when
 # they start, and some frameworks read it when they are imported.
 #
+# 03.launch_env of the lab asks for the rules in this box. Do not learn them by heart: look there again.
+#
 # > **Facts: the environment of an AMD node**
 # >
 # > - The layers compose: indices of `HIP_VISIBLE_DEVICES` count within `ROCR_VISIBLE_DEVICES`. (source:

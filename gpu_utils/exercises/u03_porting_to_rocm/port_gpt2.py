@@ -243,6 +243,8 @@ def _variant(
     share: Callable[[int], float] = lambda parts: 1 / parts,
     told: Callable[[int], float] = lambda parts: 1 / parts,
     clips_each: bool = False,
+    clips: bool = True,
+    zeroes_each: bool = False,
 ) -> Callable[..., dict[str, Any]]:
     """A port: the right one with one thing left as it was."""
 
@@ -264,11 +266,14 @@ def _variant(
                 part = move(part)
                 with autocast(part.device, settings["bf16"]):
                     loss = model.loss(part[:, :-1], part[:, 1:])
+                if zeroes_each:
+                    optimizer.zero_grad()
                 scale.scale(loss * share(len(parts))).backward()
                 total += loss.item() * told(len(parts))
                 if clips_each:
                     nn.utils.clip_grad_norm_(model.parameters(), settings["clip"])
-            nn.utils.clip_grad_norm_(model.parameters(), settings["clip"])
+            if clips:
+                nn.utils.clip_grad_norm_(model.parameters(), settings["clip"])
             scale.step(optimizer)
             scale.update()
             optimizer.zero_grad()
@@ -423,6 +428,18 @@ EXERCISE = Exercise(
             _variant(clips_each=True),
             "The gradient is clipped after every part. The norm that is meant is that of the whole step, so clip once, "
             "after the last part.",
+        ),
+        Misconception(
+            "never_clips",
+            _variant(clips=False),
+            "Right where the norm of the gradient is below the bound, wrong where the bound bites. Where is the norm "
+            "of the whole step clipped?",
+        ),
+        Misconception(
+            "only_the_last_part",
+            _variant(zeroes_each=True),
+            "Only the gradient of the last part reaches the optimiser. backward() adds to what is there: when must it "
+            "be set to zero, and when not?",
         ),
         Misconception(
             "forgets_the_dtype",

@@ -165,6 +165,18 @@ EXERCISE = Exercise(
             "constant that is enough for every target.",
         ),
         Misconception(
+            "array_of_the_waves",
+            ANSWER.changed(("partial[32]", "partial[1024 / warpSize]")),
+            "The size of a shared array must be known when this is compiled, and 1024 / warpSize is not: the width of "
+            "a wave is asked when the kernel runs. Make room for the narrowest wave.",
+        ),
+        Misconception(
+            "adds_every_place",
+            ANSWER.changed(("threadIdx.x < warps ? partial", "threadIdx.x < 32 ? partial")),
+            "All 32 places are read, and a smaller block, or one of wide waves, has written only the first of them. "
+            "How many waves have left a sum?",
+        ),
+        Misconception(
             "no_barrier",
             ANSWER.changed(("  __syncthreads();\n", "")),
             "A wave reads what another one wrote to shared memory, and nothing makes it wait: on a GPU the value may "
