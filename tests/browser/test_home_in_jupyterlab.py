@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 WIDEST = """() => { const page = document.querySelector('.w2w-home');
     return [page.scrollWidth - page.clientWidth, page.getBoundingClientRect().right - innerWidth]; }"""
+LEFT = "document.querySelector('#jp-left-stack')?.offsetWidth"
 FOCUSED = "() => document.activeElement.innerText"
 
 
@@ -78,6 +79,17 @@ def test_the_keyboard_alone_opens_lesson_and_lab(lab, page):
         in_front(page, heading)
         page.keyboard.press("Control+Shift+[")  # the tab before this one
         page.wait_for_selector(".w2w-home", state="visible")
+
+
+def test_the_file_browser_is_folded_at_the_first_visit_and_stays_open_once_it_was_opened(lab, page):
+    folded = f"() => {LEFT} === 0"
+    page.goto(lab.address("home.ipynb"))
+    page.wait_for_function(folded)
+    page.keyboard.press("Control+b")
+    page.wait_for_function(f"() => {LEFT} > 100")
+    page.goto(lab.address("home.ipynb"))  # a window with a layout of its own
+    run_by_itself(page)
+    assert not page.evaluate(folded)
 
 
 def test_it_fits_windows_of_1000_and_1500_pixels_in_both_themes(lab, page):

@@ -1,4 +1,5 @@
-// A prebuilt JupyterLab extension, written by hand: the home page shows today's progress without anybody running it.
+// A prebuilt JupyterLab extension, written by hand: the home page shows today's progress without anybody running it,
+// and the file browser is folded at the first visit, so that lessons have its room; links lead everywhere.
 // JupyterLab loads this file as a module-federation container: init() is given its shared packages, get() the plugin.
 window._JUPYTERLAB = window._JUPYTERLAB || {};
 window._JUPYTERLAB["w2w-home"] = (() => {
@@ -38,6 +39,13 @@ window._JUPYTERLAB["w2w-home"] = (() => {
     return node === document.body || node.matches(".jp-Cell") || Boolean(node.querySelector(".jp-Cell"));
   }
 
+  // Once for each browser: who opens the file browser (Ctrl-B) finds it open the next time, as JupyterLab does it.
+  function foldOnce(shell) {
+    if (localStorage.getItem(`${TAG}:folded`)) return;
+    localStorage.setItem(`${TAG}:folded`, "yes");
+    shell.collapseLeft();
+  }
+
   return {
     init: (scope) => {
       shared = scope;
@@ -49,6 +57,7 @@ window._JUPYTERLAB["w2w-home"] = (() => {
         autoStart: true,
         requires: [INotebookTracker],
         activate: (app, tracker) => {
+          app.restored.then(() => foldOnce(app.shell));
           tracker.currentChanged.connect((_, panel) => refresh(panel, NotebookActions.runCells).catch(console.warn));
         },
       };
