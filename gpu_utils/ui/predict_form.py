@@ -14,7 +14,7 @@ from gpu_utils.ui.explore.widget import Static
 from gpu_utils.ui.predict import Guess, code
 from gpu_utils.ui.slots import Number
 
-_WHOLE = widgets.Layout(width="100%")
+_FILLS = widgets.Layout(width="auto")
 
 
 class Form(Static):
@@ -27,7 +27,7 @@ class Form(Static):
     def __init__(self, guess: Guess) -> None:
         self.guess = guess
         self.controls = {slot: _control(guess, slot) for slot in guess.slots}
-        self.status = widgets.HTML(layout=_WHOLE)
+        self.status = widgets.HTML(layout=_FILLS)
         self.button = widgets.Button(
             description="Guess again (the first counts)", layout=widgets.Layout(width="auto", align_self="flex-start")
         )
@@ -35,10 +35,10 @@ class Form(Static):
         for slot, control in self.controls.items():
             control.observe(partial(self.said, slot), names="value")
         asked = widgets.HTML(
-            styled(f'<div class="w2w-x"><p><b>Predict.</b> {code(guess.question)}</p></div>'), layout=_WHOLE
+            styled(f'<div class="w2w-x"><p><b>Predict.</b> {code(guess.question)}</p></div>'), layout=_FILLS
         )
         rows = [_row(guess, slot, control) for slot, control in self.controls.items()]
-        super().__init__([asked, *rows, self.status, self.button], layout=_WHOLE)
+        super().__init__([asked, *rows, self.status, self.button])
         guess.changed = self.update
         self.update()
 
@@ -102,4 +102,4 @@ def _row(guess: Guess, slot: str, control: Any) -> Any:
     unit = [widgets.Label(kind.unit)] if isinstance(kind, Number) and kind.unit else []
     widest = max(len(guess.label(each)) for each in guess.slots)
     label = widgets.Label(guess.label(slot), layout=widgets.Layout(flex="0 0 auto", width=f"{0.58 * widest + 1:.1f}em"))
-    return widgets.Box([label, control, *unit], layout=widgets.Layout(flex_flow="row wrap", width="100%"))
+    return widgets.Box([label, control, *unit], layout=widgets.Layout(flex_flow="row wrap", width="auto"))

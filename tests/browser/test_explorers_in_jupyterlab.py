@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.browser.test_lab_in_jupyterlab import open_notebook, run_all, tracebacks
+from tests.browser.test_predict_in_jupyterlab import SIDEWAYS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -92,6 +93,7 @@ def test_every_explorer_shows_itself(notebook, lab):
         box = notebook.cell(name).locator(".w2w-x svg").first.bounding_box()
         assert box["width"] > 300
         assert box["height"] > 100
+        assert notebook.cell(name).evaluate(SIDEWAYS) == 0, name
         notebook.cell(name).screenshot(path=lab.screenshots / f"explorer_{name}.png")
 
 

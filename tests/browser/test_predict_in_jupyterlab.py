@@ -20,6 +20,7 @@ guess = predict(
     programs=number("programs"),
     tail=choice("write past the end", "nothing"),
 )"""
+SIDEWAYS = "cell => Math.max(...[...cell.querySelectorAll('.widget-box')].map(b => b.scrollWidth - b.clientWidth))"
 ANSWER = """\
 guess.reveal(programs=-(-10 // 4), tail="write past the end", because="10 / 4 is 2.5, rounded up.")"""
 
@@ -64,6 +65,7 @@ def test_a_guess_is_typed_chosen_answered_and_made_again_by_keyboard_only(asked,
     tab_to(page, ".widget-toggle-buttons button")
     page.keyboard.press("Enter")
     form.locator('[role="status"]:has-text("tail: write past the end. Now run the next cell.")').wait_for()
+    assert form.evaluate(SIDEWAYS) == 0
     form.screenshot(path=lab.screenshots / "predict_guessed.png")
 
     answer.locator(".cm-content").click()

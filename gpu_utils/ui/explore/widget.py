@@ -14,7 +14,13 @@ _LABEL = {"description_width": "120px"}
 
 
 class Static(widgets.VBox):
-    """A box that also carries its first state as HTML and text, for viewers that cannot run widgets."""
+    """A box that also carries its first state as HTML and text, for viewers that cannot run widgets.
+
+    It fills the page. What is in it has no width of its own: 100% and the margins of a widget would make it scroll.
+    """
+
+    def __init__(self, children: Sequence[Any]) -> None:
+        super().__init__(children, layout=widgets.Layout(width="100%"))
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         return {**super()._repr_mimebundle_(**options), "text/html": self.html, "text/plain": self.words}
@@ -32,11 +38,11 @@ class Explorer(Static):
     def __init__(self, draw: Callable[..., Picture], controls: Mapping[str, Any], shared: Collection[str] = ()) -> None:
         self.draw, self.controls = draw, dict(controls)
         self.picture = draw(**self.values)
-        self.report = widgets.HTML(self.picture._repr_html_(), layout=widgets.Layout(width="100%"))
+        self.report = widgets.HTML(self.picture._repr_html_(), layout=widgets.Layout(width="auto"))
         for control in self.controls.values():
             control.observe(self.update, names="value")
         own = [control for name, control in self.controls.items() if name not in shared]
-        super().__init__([in_a_row(own), self.report], layout=widgets.Layout(width="100%"))
+        super().__init__([in_a_row(own), self.report])
 
     @property
     def values(self) -> dict[str, Any]:
@@ -67,7 +73,7 @@ class Sides(Static):
         for side in (left, right):
             side.layout = widgets.Layout(flex="1 1 400px", min_width="0")
         pair = in_a_row([left, right], gap="0 20px")
-        super().__init__([in_a_row(above), pair], layout=widgets.Layout(width="100%"))
+        super().__init__([in_a_row(above), pair])
 
     @property
     def html(self) -> str:
@@ -80,7 +86,7 @@ class Sides(Static):
 
 def in_a_row(items: Sequence[Any], gap: str = "0") -> Any:
     """Controls in a row that breaks where the page is narrow."""
-    return widgets.Box(list(items), layout=widgets.Layout(flex_flow="row wrap", width="100%", grid_gap=gap))
+    return widgets.Box(list(items), layout=widgets.Layout(flex_flow="row wrap", width="auto", grid_gap=gap))
 
 
 def slider(label: str, value: int, low: int, high: int, step: int = 1) -> Any:
