@@ -13,9 +13,10 @@ from gpu_utils.compiler.listing import listing as compile_listing
 
 _STYLE = """
 #ID { display: flex; flex-wrap: wrap; gap: 8px; font: 12px/1.5 ui-monospace, monospace; color: inherit; }
-#ID .pane { flex: 1 1 320px; min-width: 0; border: 1px solid rgba(127, 127, 127, .5); }
+#ID .pane { flex: 1 1 auto; min-width: min(320px, 100%); max-width: 100%; box-sizing: border-box;
+  border: 1px solid rgba(127, 127, 127, .5); }
 #ID .title { padding: 2px 6px; font-weight: bold; border-bottom: 1px solid rgba(127, 127, 127, .5); }
-#ID .lines { max-height: 480px; overflow: auto; position: relative; }
+#ID .lines { max-height: 480px; overflow: auto; scrollbar-gutter: stable; position: relative; }
 #ID .w2w-row { white-space: pre; padding: 0 6px; width: max-content; min-width: 100%; box-sizing: border-box; }
 #ID .w2w-row:focus { outline: 2px solid currentColor; outline-offset: -2px; }
 #ID .number { display: inline-block; width: 5ch; text-align: right; opacity: .75; user-select: none; }

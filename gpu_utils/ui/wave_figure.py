@@ -22,14 +22,14 @@ _MASKS = ("exec", "vcc")
 
 _STYLE = """
 #ID { display: flex; flex-wrap: wrap; gap: 12px; font: 12px/1.5 ui-monospace, monospace; }
-#ID .w2w-steps { flex: 0 1 360px; min-width: 0; max-height: 420px; overflow: auto; position: relative;
-  border: 1px solid rgba(127, 127, 127, .5); }
+#ID .w2w-steps { flex: 1 1 360px; min-width: 0; max-width: max-content; max-height: 420px; overflow: auto;
+  scrollbar-gutter: stable; position: relative; border: 1px solid rgba(127, 127, 127, .5); }
 #ID .w2w-row { white-space: pre; padding: 0 6px; width: max-content; min-width: 100%; box-sizing: border-box; }
 #ID .w2w-row::before { content: "  "; }
 #ID .w2w-row[aria-selected="true"] { background: rgba(127, 127, 127, .3); font-weight: bold; }
 #ID .w2w-row[aria-selected="true"]::before { content: "▸ "; }
 #ID .w2w-row:focus { outline: 2px solid currentColor; outline-offset: -2px; }
-#ID .w2w-panels { flex: 1 1 460px; min-width: 0; min-height: 420px; overflow: auto; }
+#ID .w2w-panels { flex: 1 1 660px; min-width: 0; min-height: 420px; overflow: auto; }
 #ID .w2w-panels > div > * { margin: 0 0 8px; }
 #ID pre { font: inherit; line-height: 1.2; }
 #ID table { border-collapse: collapse; font-size: 11px; }

@@ -28,6 +28,7 @@ _STYLE = """<style>
 .w2w-x svg .done { fill: var(--paper); stroke: var(--ink); stroke-width: 2; }
 .w2w-x svg .empty { fill: none; stroke: var(--line); } .w2w-x svg .room { fill: var(--soft); stroke: var(--line); }
 .w2w-x svg .even { fill: var(--hue); fill-opacity: .5; stroke: var(--hue); }
+[data-jp-theme-light="false"] .w2w-x svg .even { fill-opacity: .4; }
 .w2w-x svg .odd { fill: var(--hue); fill-opacity: .2; stroke: var(--hue); }
 .w2w-x svg .now { fill: var(--hue); fill-opacity: .18; stroke: var(--ink); }
 .w2w-x .spot:focus { outline: 2px solid var(--ink); } .w2w-x .tip { visibility: hidden; pointer-events: none; }
