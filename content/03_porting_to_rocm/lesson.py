@@ -1545,9 +1545,10 @@ lesson.table(seen)
 # The right order is *unscale, clip, step*. In bf16 there is no scaler, and nothing to get wrong.
 #
 # Why does the loss go down all the same? AdamW divides a gradient by its own size, so a common factor cancels, as long
-# as gradients are well above AdamW's $\epsilon = 10^{-8}$. In a small model they are. Spread over the 124 million
-# parameters of GPT-2, a norm of $1.5 \cdot 10^{-5}$ is $1.4 \cdot 10^{-9}$ for each: less than $\epsilon$, and a step
-# is about an eighth of what it should be. A test on a small model does not show that.
+# as gradients are well above AdamW's $\epsilon = 10^{-8}$. In a small model they are. Spread evenly over the 124
+# million parameters of GPT-2, a norm of $1.5 \cdot 10^{-5}$ is $1.4 \cdot 10^{-9}$ for each. That is less than
+# $\epsilon$, and a step shrinks to $1.4 / (1.4 + 10)$, an eighth of what it should be. A test on a small model does not
+# show it.
 #
 # ### Is it still the same training?
 #
