@@ -176,7 +176,7 @@ def _compare_tensors(
     margin = tol.atol + tol.rtol * expected64.abs()
     nan = got64.isnan() & ~expected64.isnan()
     if nan.any():
-        note = "NaN; new memory is filled with NaN during a check, so an element that was never written shows as NaN"
+        note = "NaN, either computed or never written: new memory is filled with NaN during a check"
         return _first_wrong(nan, expected64, got64, margin, where, "nan", note)
     # a NaN or an infinity that was expected must be met by the same
     bad = (got64 - expected64).abs() > margin

@@ -21,6 +21,9 @@ _SIMPLE = {
 _NEAR = 1e-6
 """Relative: two ratios of floats that are this near are the same."""
 
+_ENOUGH = 3
+"""Numbers other than 0 that a factor must explain, if it is not a simple one."""
+
 MOST_ELEMENTS = 4_000_000
 """Larger tensors are not searched: it would take longer than it helps."""
 
@@ -79,12 +82,20 @@ def _of_constant(expected: torch.Tensor, got: torch.Tensor, margin: torch.Tensor
 def _of_values(expected: torch.Tensor, got: torch.Tensor, margin: torch.Tensor) -> str:
     square = (got * got).sum().item()
     ratio = (expected * got).sum().item() / square if square else 0.0  # of least squares: narrow types round
-    if ratio and _close(expected, got * ratio, margin) and (named := _factor(ratio)):
-        return named
+    if ratio and _close(expected, got * ratio, margin):
+        few = int((expected.abs() > margin).sum()) < _ENOUGH
+        if named := _exact_factor(ratio) if few else _factor(ratio):
+            return named
     if _close(expected, got + (expected - got).mean(), margin):
         offset = (expected - got).mean().item()
         return f"each expected element is yours {'plus' if offset > 0 else 'minus'} {abs(offset):.3g}"
     return ""
+
+
+def _exact_factor(ratio: float) -> str:
+    """Any factor would fit a number or two: only a simple one that is met exactly is worth saying."""
+    name = _simple(Fraction(ratio), _NEAR)
+    return f"each expected element is {name} times yours" if name else ""
 
 
 def _factor(ratio: float) -> str:

@@ -186,3 +186,11 @@ def test_a_factor_that_is_1_in_the_digits_said_is_no_relation():
     found = compare(right, right * 1.0003, tolerance(torch.float32))
     assert found is not None
     assert "times" not in found.detail
+
+
+def test_one_number_among_zeros_is_in_a_relation_only_if_it_is_a_simple_one():
+    right = torch.zeros(6, dtype=torch.float64)
+    right[2] = 240.0
+    assert "is 2 times yours" in compare(right, right / 2, LOOSE).detail
+    assert "times" not in compare(right, right * (448 / 240), LOOSE).detail
+    assert "times" not in compare(right, right / 1.05, LOOSE).detail
