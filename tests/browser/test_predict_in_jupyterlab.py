@@ -68,7 +68,7 @@ def test_a_guess_is_typed_chosen_answered_and_made_again_by_keyboard_only(asked,
     assert form.evaluate(SIDEWAYS) == 0
     form.screenshot(path=lab.screenshots / "predict_guessed.png")
 
-    answer.locator(".cm-content").click()
+    page.keyboard.press("Escape")  # to the cell below
     page.keyboard.press("Shift+Enter")
     answer.locator('.answer:has-text("1.33 times too high")').wait_for()
     form.locator('[role="status"]:has-text("Locked: the answer is below.")').wait_for()

@@ -46,6 +46,16 @@ window._JUPYTERLAB["w2w-home"] = (() => {
     shell.collapseLeft();
   }
 
+  // A field of a form keeps Escape and Shift-Enter to itself, and Tab goes far: both keys lead to the cell below.
+  function leaveForm(event, panel, selectBelow) {
+    if (event.key !== "Escape" && !(event.key === "Enter" && event.shiftKey)) return;
+    if (!panel || !panel.node.contains(event.target) || !event.target.closest(".jp-OutputArea .jupyter-widgets")) return;
+    event.preventDefault();
+    event.stopPropagation();
+    selectBelow(panel.content);
+    panel.content.activeCell.node.focus(); // a number that was typed is kept when its field loses the focus
+  }
+
   return {
     init: (scope) => {
       shared = scope;
@@ -57,6 +67,11 @@ window._JUPYTERLAB["w2w-home"] = (() => {
         autoStart: true,
         requires: [INotebookTracker],
         activate: (app, tracker) => {
+          document.addEventListener(
+            "keydown",
+            (event) => leaveForm(event, tracker.currentWidget, NotebookActions.selectBelow),
+            true
+          );
           app.restored.then(() => foldOnce(app.shell));
           tracker.currentChanged.connect((_, panel) => refresh(panel, NotebookActions.runCells).catch(console.warn));
         },
