@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from gpu_utils.command import w2w
 from gpu_utils.course import work
@@ -22,13 +22,13 @@ def list_units() -> None:
     Example: ./w2w list
     """
     here = course()
-    table = Table("unit", "title", "exercises", "your copy")
+    table = Table("unit", "title", "exercises", Column("your copy", no_wrap=True))  # a path is there to be copied
     for row in work.rows(here):
         if row.written:
             copy = here.relative(row.copy) if row.copy else w2w(f"start {row.unit.number}")
-            table.add_row(row.unit.name, row.unit.title, str(row.exercises), copy)
+            table.add_row(row.unit.number, row.unit.title, str(row.exercises), copy)
         else:
-            table.add_row(row.unit.name, row.unit.title, "", "planned", style="dim")
+            table.add_row(row.unit.number, row.unit.title, "", "planned", style="dim")
     Console().print(table)
 
 
