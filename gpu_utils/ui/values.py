@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_NUMERIC = re.compile(r"[-+≈<>≤≥]?\s?\d[\d,._]*(e[-+]?\d+)?\s?(%|x|times)?")
+_NUMERIC = re.compile(r"[-+≈<>≤≥]?\s?(\d{1,3}(,\d{3})+|\d[\d._]*)(\.\d+)?(e[-+]?\d+)?\s?(%|x|times)?")
 
 
 def words(value: Any) -> str:
@@ -34,7 +34,7 @@ def plain(value: Any) -> Any:
 def is_numeric(text: str) -> bool:
     """Whether a text in a column reads as a number, and so stands at its right edge.
 
-    >>> [is_numeric(text) for text in ("1,024", "12%", "3.1 x", "", "2 x 128 bits")]
-    [True, True, True, True, False]
+    >>> [is_numeric(text) for text in ("1,024", "12%", "3.1 x", "", "2 x 128 bits", "4,5,6,7")]
+    [True, True, True, True, False, False]
     """
     return not text or text == "unknown" or bool(_NUMERIC.fullmatch(text))
