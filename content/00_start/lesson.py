@@ -37,7 +37,8 @@ from gpu_utils import lesson, predict, probe, virtual_gpu
 probe()
 
 # %% [markdown] names of builds
-# PyTorch comes in three builds, and each knows what it was *built for*. That is not the same as what is *plugged in*.
+# Three builds of PyTorch matter here, and each knows what it was *built for*. That is not the same as what is *plugged
+# in*.
 #
 # | build | `torch.version.cuda` | `torch.version.hip` | device string of a GPU |
 # |---|---|---|---|
@@ -356,7 +357,8 @@ with lesson.interpreter():
 # The next cell computes `factor * x + 1` for 5,000 float32 numbers in every way that works here: the interpreter, a
 # virtual GPU of each vendor, and your GPU if there is one. Torch does it in two steps: it rounds the product to
 # float32, then the sum. A GPU has an instruction for both at once, a *fused multiply-add*, which rounds only at the
-# end.
+# end. Triton lets the compiler fuse a product and a sum unless you forbid it; the interpreter hands each operation to
+# NumPy, one by one.
 
 # %% guess equal
 guess = predict(
@@ -899,7 +901,8 @@ lesson.table({"bytes moved": 8 * N, "GB/s": rate, "of the chip's bandwidth": sha
 # - One source compiles for both vendors with no GPU. 32 or 64 lanes, predicates or `EXEC`, `ld.global.v4` or
 #   `global_load_dwordx4`: the same idea in two languages.
 # - A virtual GPU executes that machine code on the CPU. It counts exactly and watches every address; it has no clock.
-# - Neighbouring lanes should read neighbouring elements: a transaction is 32 or 128 bytes, needed or not.
+# - Neighbouring lanes should read neighbouring elements: a transaction counts as 32 or 128 bytes, however few
+#   were asked for.
 # - Count bytes and FLOPs first. `scale` moves 8 bytes for one FLOP, so memory decides, on both vendors.
 #
 # ## Read next

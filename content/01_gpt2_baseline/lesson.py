@@ -70,7 +70,7 @@ lesson.table(
 #
 # The last row of the table bounds that entropy from above. Say $n$ tokens make half of the text. A model that knows
 # only this gives half of the probability to these $n$, evenly, and half to the others: its loss is $\ln 2 + \tfrac12
-# \ln n + \tfrac12 \ln (V - n)$. Who knows every frequency has a loss a little lower.
+# \ln n + \tfrac12 \ln (V - n)$. The true entropy is a little lower.
 
 # %% predict the unigram entropy
 guess = predict(
@@ -80,11 +80,12 @@ guess = predict(
 )
 
 # %% the unigram entropy
-bits = corpus.bits_per_byte(corpus.unigram_entropy)
+bits = corpus.unigram_entropy / math.log(2)
+of_text = bits * len(corpus.train) / corpus.train_bytes
 guess.reveal(
     entropy=corpus.unigram_entropy,
     because="that is all that frequencies are worth; the rest must come from context. "
-    f"It is {bits:.2f} bits per byte of text.",
+    f"It is {bits:.2f} bits a token and {of_text:.2f} bits per byte of text.",
 )
 
 # %% [markdown] bits per byte
@@ -739,6 +740,9 @@ axes.legend()
 plt.show()
 
 # %% [markdown] samples
+# The limit of 1 clips many steps of a run this short, not only the odd one: then clipping also evens out what AdamW
+# averages. A rescue it is for the outliers, such as the largest norm.
+#
 # What does it write? Nobody told it a rule of Python's grammar; it was only asked, again and again, for the
 # next token.
 
@@ -808,16 +812,20 @@ lesson.table(
 #
 # Unit 15 compares with this file, and units on the way read it. Loss curve, configuration, versions, device,
 # tokens/s, MFU, memory: a measurement without these is an anecdote.
-#
-# ### Stop here
-#
-# You have a trained model, the count of what it costs, and the share of the machine that it used. The last sitting
-# changes the batch, makes it larger than the memory, lets the model write quickly, and looks at the other vendor.
 
 # %% save the record
 path = lesson.save_record(record)
 assert lesson.latest_record("01") == record
-print(path)
+print(path.name)
+
+# %% [markdown] stop two
+# ### Stop here
+#
+# You have a trained model, the count of what it costs, and the share of the machine that it used. The last sitting
+# changes the batch, runs one that would not fit, lets the model write quickly, and looks at the other vendor. After a
+# restart: *Run > Run All Above Selected Cell*, about a minute, then go on.
+
+# %% sitting two
 lesson.sitting("01", 2)
 
 # %% [markdown] change the batch
@@ -1008,12 +1016,13 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 # | device string | `"cuda"` | `"cuda"` too: PyTorch keeps the name; there is no `torch.hip` |
 # | which one is it | `torch.version.cuda` is set | `torch.version.hip` is set, `torch.version.cuda` is `None` |
 # | matrix products | cuBLAS | hipBLASLt, rocBLAS |
-# | `F.scaled_dot_product_attention` | FlashAttention, cuDNN | AOTriton, tuned for contiguous (B, H, T, D) |
+# | `F.scaled_dot_product_attention` | FlashAttention, cuDNN | AOTriton |
 # | lanes that run together | a warp of 32 | a wavefront of 64 (Instinct) or 32 (Radeon RX 7000, 9000) |
 # | fast on-chip memory of a block | shared memory | LDS: far less of it, as the cell below prints |
 #
 # Sources: PyTorch's [notes on HIP](https://docs.pytorch.org/docs/stable/notes/hip.html) for the device string and the
-# versions, [pytorch #190154](https://github.com/pytorch/pytorch/issues/190154) for what AOTriton is tuned for.
+# versions, [pytorch #190154](https://github.com/pytorch/pytorch/issues/190154) for AOTriton, and for an
+# integrated GPU (gfx1151) where the layout of q, k and v decides its speed: measure on yours.
 #
 # The kernels under the operators are different programs, and the sums inside them run in another order. So the loss
 # curve on another chip is not bitwise yours. Unit 03 ports this script, unit 09 says how far apart two curves may be.
@@ -1041,9 +1050,9 @@ lesson.table(
 # %% [markdown] one operator twice
 # ### One operator of your model, compiled for both
 #
-# GELU is the simplest kernel in the profile. It reads a value, does about ten FLOPs, and writes a value: 8 bytes in
-# float32, so about one FLOP per byte, far below either ridge. Below it is written in Triton, with
-# $\tfrac12(1 + \tanh z) = \operatorname{sigmoid}(2z)$, and compiled for an H100 and an MI300X; nothing runs.
+# GELU, too small for the table above, is a simple kernel. It reads a value, does about ten FLOPs, and writes a value: 8
+# bytes in float32, so about one FLOP per byte, far below either ridge. Below it is written in Triton, with $\tfrac12(1
+# + \tanh z) = \operatorname{sigmoid}(2z)$, and compiled for an H100 and an MI300X; nothing runs.
 #
 # One program of this kernel does 1024 elements. Triton gives it `num_warps=4`, unless told otherwise: 4 warps of 32
 # lanes on the H100, 4 wavefronts of 64 lanes on the MI300X. A load instruction moves at most 128 bits for each lane:
@@ -1098,7 +1107,12 @@ lesson.table(
 
 # %% [markdown] loads explained
 # So `num_warps` counts in a unit that depends on the vendor: the same number is another kernel. Unit 04 writes this
-# kernel's backward too, runs both and counts the bytes. Point at a source line to see its instructions on both sides:
+# kernel's backward too, runs both and counts the bytes.
+#
+# Point at a source line to see its instructions on both sides. On the left stands PTX, which a further compiler turns
+# into machine code; on the right the machine code itself, so their numbers of lines say nothing. The load: twice
+# `ld.global.v4.b32` on the left, once `buffer_load_dwordx4` on the right, as above. The mask: a predicate in front of
+# the load on the left; on the right `v_cndmask` gives a lane that is masked off an offset outside of the buffer.
 
 # %% listing of GELU
 listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)

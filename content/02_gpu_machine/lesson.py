@@ -562,6 +562,9 @@ guess.reveal(
 lesson.table(rows, first="kernel")
 
 # %% [markdown] transpose explained
+# Why does `direct` store 16 times the bytes on `gfx942`, and not 32 times? The two rows of a wavefront write
+# neighbours, so 8 of a line's 128 bytes are used.
+#
 # The tile of 32 repairs the stores and pays with conflicts in every read. The tile of 33 has none, except on `gfx950`:
 # 256. There a read takes 64 lanes at once, two columns of the tile. Lanes 0 to 31 want words 0, 33, 66, ..., lanes 32
 # to 63 want 1, 34, 67, ...: modulo 64, word 0 of the one and word 33 · 31 + 1 = 1,024 of the other lie in the same
@@ -1081,7 +1084,8 @@ lesson.table(rows, first="FLOP per byte")
 
 # %% [markdown] operators explained
 # - **In training** the matrix products are right of the ridge of both chips; norms and GELU stay at about 2 FLOP per
-#   byte and residuals far below, whatever the batch. Fusing them is the only cure (unit 04).
+#   byte and residuals far below, whatever the batch. Fusing them is the only cure (unit 04). Attention counts all
+#   scores here, also those that the causal mask hides: a kernel that skips them has 256, between the two ridges.
 # - **In decoding** with a batch of one everything is memory-bound, by a factor of a hundred and more.
 # - **A batch helps the linear layers and not attention.** At large batches and long contexts decoding is reading the
 #   cache, and what shrinks the cache (section 9) makes it faster.
@@ -1358,22 +1362,26 @@ lesson.table(rows, first="chip", note=note)
 guess = predict(
     "02.h20",
     "By the roofline: how many times as long as on an H100 does `MLP up` of section 7 "
-    "take on an H20, in training (571 FLOP a byte) and in decoding (1)?",
+    "take on an H20: in training (571 FLOP a byte), in decoding one sequence (1), and "
+    "64 of them (58)?",
     training=lesson.number("training", factor=1.1),
-    decoding=lesson.number("decoding", factor=1.1),
+    one=lesson.number("decoding one sequence", factor=1.1),
+    many=lesson.number("decoding 64", factor=1.1),
 )
 
 # %% an h20 against an h100
 times = {}
-for phase in ("training, 8 x 1024", "decoding, batch 1"):
+for phase in PHASES:
     op = operators[phase]["MLP up"]
     point = lesson.Point(phase, op.flops, op.bytes)
     times[phase] = {name: lesson.roofline(name).seconds(point) for name in THREE}
 slower = {phase: row["H20"] / row["H100"] for phase, row in times.items()}
 guess.reveal(
     training=slower["training, 8 x 1024"],
-    decoding=slower["decoding, batch 1"],
-    because="989 / 148 where arithmetic decides, 3.35 / 4 where memory does.",
+    one=slower["decoding, batch 1"],
+    many=slower["decoding, batch 64"],
+    because="989 / 148 where arithmetic decides on both, 3.35 / 4 where memory does; "
+    "58 lies between their ridges, 37 and 295: 58 / 148 against 1 / 3.35.",
 )
 lesson.table({
     phase: {f"us on {name}": round(1e6 * found, 1) for name, found in row.items()}
@@ -1394,8 +1402,8 @@ lesson.table({
 # >   hardware_dict.py)
 #
 # So a matrix product runs on an H800 as on an H100, and what changes is communication (units 11 and 12). On an H20
-# training is slow, and decoding, which lives from bandwidth, is not. "Slower" is no answer until you say at which
-# intensity.
+# training is slow. Decoding is faster than on an H100 while its intensity stays below 148 / 3.35 = 44: attention
+# always, the linear layers up to some 47 sequences. "Slower" is no answer until you say at which intensity.
 #
 # > **Claim and fact: "MI300X has unified CPU and GPU memory"**
 # >
@@ -1424,7 +1432,8 @@ lesson.table({
 #   wants different words of one bank.
 # - Occupancy: blocks allowed by slots, registers, shared memory, block slots; the smallest wins. It is a means to hide
 #   latency; wide loads and work for each wave are others.
-# - Intensity against ridge decides whether memory or arithmetic limits. Decoding has about 1 FLOP per byte.
+# - Intensity against ridge decides whether memory or arithmetic limits. Decoding one sequence has
+#   about 1 FLOP per byte; a batch of n has about n in the linear layers, and still 1 in attention.
 # - Larger tiles read A and B less often; the L2 repairs the rest, if it is one L2.
 # - Weights are paid once; the cache is paid per token, and GQA and MLA shrink it.
 #

@@ -1102,11 +1102,15 @@ guess = predict(
 # %% fp8 on every target
 def fp8_product(target, dtype):
     """The matrix instruction for two FP8 tiles of a type, or "error"."""
+    args = (dtype, dtype, torch.float32)
+    ways = {"N": 64, "PRECISION": "default"}
     try:
-        args = (dtype, dtype, torch.float32)
-        compiled = compile_for(tile_dot_kernel, target, args, N=64, PRECISION="default")
+        with lesson.kept_warnings() as said:
+            compiled = compile_for(tile_dot_kernel, target, args, **ways)
     except lesson.CompileFailed:
         return "error"
+    for warning in said:
+        print(f"{target}, {dtype}: {warning}\n")
     return next(iter(lesson.mnemonics(compiled, "matrix")), "none")
 
 
@@ -1125,7 +1129,7 @@ def kind(instruction):
 guess.reveal(
     gfx942=kind(used["gfx942"]["float8_e4m3fn"]),
     gfx90a=kind(used["gfx90a"]["float8_e4m3fn"]),
-    because="AMD's backend converts to float16 first, without a word.",
+    because="AMD's backend converts to float16 first, and says nothing of it.",
 )
 lesson.table(used, first="target")
 
