@@ -599,9 +599,10 @@ check("03.inline_asm")
 # | `built_for` | targets that the installed GPU libraries were built for |
 #
 # Set what the facts of section 6 of the lesson set for such a node, and nothing that it has no use for: visibility,
-# RCCL's channels and streams on MI300X when several GPUs work together, TunableOp. Where the target is not in
-# `built_for`, let the GPU pass for the one of the same generation (all digits but the last two) that is there:
-# `HSA_OVERRIDE_GFX_VERSION` is written with dots, `"11.0.0"` for `gfx1100`.
+# RCCL's channels and streams on MI300X when several GPUs work together, TunableOp. Where a Radeon target
+# (`gfx10..`, `gfx11..`, `gfx12..`) is not in `built_for`, let the GPU pass for the one of the same generation (all
+# digits but the last two) that is there: `HSA_OVERRIDE_GFX_VERSION` is written with dots, `"11.0.0"` for `gfx1100`.
+# An Instinct chip never passes for another.
 #
 # For example, two of eight MI250X dies of which a scheduler has hidden the first four:
 #
@@ -639,7 +640,7 @@ def launch_env(node: dict) -> list[dict[str, str]]:
             variables |= {"TORCH_NCCL_HIGH_PRIORITY": "1", "GPU_MAX_HW_QUEUES": "2"}
     if node["tuned_gemms"]:
         variables |= {"PYTORCH_TUNABLEOP_ENABLED": "1", "PYTORCH_TUNABLEOP_TUNING": "0"}
-    if target not in node["built_for"]:
+    if target not in node["built_for"] and target.startswith("gfx1"):
         kin = next(other for other in node["built_for"] if other[:-2] == target[:-2])
         variables["HSA_OVERRIDE_GFX_VERSION"] = f"{kin[3:-2]}.{kin[-2]}.{kin[-1]}"
     return [dict(variables) for _ in use]
@@ -662,7 +663,8 @@ check("03.launch_env")
 # job that failed, and every other line has a time, the number of its job, and what the job wrote.
 #
 # Read them one at a time, as section 8 of the lesson does: the first error in time, who speaks, what was found and what
-# was expected.
+# was expected. Count lines in what this cell prints: the files in `work/03_porting_to_rocm/logs/` are the same failures
+# without the job's line and its numbers.
 
 # %% read a log
 logs = public_logs()

@@ -1640,8 +1640,9 @@ shown(report)
 # %% [markdown] the first step
 # The gradients agree, because float64 on the CPU ran the same wrong code: agreement with oneself. The mean of the last
 # steps and the validation are off by a fraction of what another seed does, so **nobody sees the fault in this curve**,
-# however long they look at it. The *first* loss breaks: equal weights, one batch and float32 leave it no room. In
-# bfloat16 the same bound, twelve roundings of a loss of 6.9, is 0.65, and this row passes, too.
+# however long they look at it. The *first* loss breaks: equal weights, one batch and float32 leave it no room. Its
+# bound is twelve roundings of a loss of 6.9, 1.0e-05 in float32, and 6.1e-05 for the sums of 256. In bfloat16 the
+# twelve roundings alone are 12 x 2^-7 x 6.9 = 0.65, and this row passes, too.
 #
 # What finds it in every dtype is a question about a *property*: exchange the last token, and no earlier logit may move,
 # by nothing at all. A masked weight is 0 exactly, on every chip, so this row needs no tolerance. Write such a row for

@@ -76,12 +76,12 @@ def gfx_of(version: str) -> str | None:
 
 
 def generation(target: str) -> str:
-    """The digits that name the instruction set's family: all but the last two.
+    """What targets share that may pass for each other: of Radeon's all digits but the last two, of Instinct's all.
 
     >>> generation("gfx942"), generation("gfx1103")
-    ('gfx9', 'gfx11')
+    ('gfx942', 'gfx11')
     """
-    return target[:-2]
+    return target[:-2] if target.startswith("gfx1") else target
 
 
 _KINDS: Mapping[str, tuple[type, str]] = {

@@ -103,6 +103,13 @@ def _one_piece_too_few(x: Tensor) -> Tensor:
     return _answer()(x)[: x.numel() // PIECE]
 
 
+def _a_program_for_each_block(x: Tensor) -> Tensor:
+    out = torch.empty(triton.cdiv(x.numel(), BLOCK), device=x.device)
+    options: dict[str, Any] = {"ORDER": "together", "MASK": "all", "KEEP": "vector", "SQUARE": True, "FILL": 0.0}
+    _kernel[(len(out),)](x, out, x.numel(), BLOCK=BLOCK, STEPS=STEPS, **options)
+    return out
+
+
 def _returns_nothing(x: Tensor) -> None:
     _answer()(x)
 
@@ -222,6 +229,11 @@ EXERCISE = Exercise(
             "The last, incomplete piece has a sum as well: round the number of pieces up.",
         ),
         Misconception(
+            "a_program_for_each_block",
+            _a_program_for_each_block,
+            "A program sums STEPS blocks, not one: a piece is BLOCK * STEPS elements. Divide n by that, rounded up.",
+        ),
+        Misconception(
             "returns_nothing",
             _returns_nothing,
             "The kernel ran, and nobody gets its result: a launch returns nothing. End the launcher with return out.",
@@ -253,6 +265,7 @@ EXERCISE = Exercise(
         "instruction are counted, so its lanes should be neighbours. Both orders read each element once; in the broken "
         "one each instruction touches a piece of memory for every lane or two, and comes back for the rest in the next "
         "steps, eight times the transactions on sm_80. The order inside a sum changes its rounding, which the "
-        "tolerance allows for."
+        "tolerance allows for. Without other=0.0 both compilers happen to bring 0 today; Triton leaves it undefined, "
+        "so no check here can fail you for it, and a later compiler may."
     ),
 )

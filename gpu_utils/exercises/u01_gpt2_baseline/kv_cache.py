@@ -89,7 +89,8 @@ def _variant(mask: str = "offset", join: str = "append", keep: str = "all", squa
         v = torch.cat([v_cache, v_new] if old_first else [v_new, v_cache], dim=2)
         if square:
             q = torch.cat([torch.zeros_like(k[:, :, :past]), q], dim=2)
-        offset = {"offset": 0 if square else past, "top left": 0, "one late": past + 1, "none": past + n}[mask]
+        rows = {"offset": 0 if square else past, "top left": 0, "one late": past + 1, "none": past + n}
+        offset = rows["top left" if n > 1 else "none"] if mask == "top left of a chunk" else rows[mask]
         visible = torch.ones(q.shape[2], past + n, dtype=torch.bool, device=x.device).tril(offset)
         scores = q @ k.mT / math.sqrt(q.shape[-1])
         y = (scores.masked_fill(~visible, -math.inf).softmax(-1) @ v)[:, :, -n:]
@@ -175,6 +176,12 @@ EXERCISE = Exercise(
             _variant(mask="top left"),
             "Right on an empty cache, wrong on a filled one: the mask is aligned with the first key. New token i "
             "stands at position T_past + i and may see all keys up to there.",
+        ),
+        Misconception(
+            "mask_from_the_top_left_of_a_chunk",
+            _variant(mask="top left of a chunk"),
+            "Right for a first prompt and for single tokens, wrong for several on a filled cache: the mask is aligned "
+            "with the first key (so is `is_causal=T > 1`). New token i may see all keys up to T_past + i.",
         ),
         Misconception(
             "no_mask",

@@ -54,8 +54,8 @@ def _settings(node: Description) -> dict[str, str]:
         settings["NCCL_MIN_NCHANNELS"] = "112"
         if node["overlap"]:
             settings |= {"TORCH_NCCL_HIGH_PRIORITY": "1", "GPU_MAX_HW_QUEUES": "2"}
-    if node["target"] not in node["built_for"]:
-        kin = next(target for target in node["built_for"] if generation(target) == generation(node["target"]))
+    kin = next((target for target in node["built_for"] if generation(target) == generation(node["target"])), None)
+    if node["target"] not in node["built_for"] and kin:
         settings[OVERRIDE_VARIABLE] = f"{kin[3:-2]}.{kin[-2]}.{kin[-1]}"
     if node["tuned_gemms"]:
         settings |= {"PYTORCH_TUNABLEOP_ENABLED": "1", "PYTORCH_TUNABLEOP_TUNING": "0"}
@@ -194,6 +194,11 @@ def _rdna_3(node: Description, environment: dict[str, str]) -> None:
         environment[OVERRIDE_VARIABLE] = "11.0.0"
 
 
+def _instinct_too(node: Description, environment: dict[str, str]) -> None:
+    if node["target"].startswith("gfx9") and node["target"] not in node["built_for"]:
+        environment[OVERRIDE_VARIABLE] = "9.0.10"  # gfx90a, the first of the same digits
+
+
 def _from_memory(node: Description, environment: dict[str, str]) -> None:
     if OVERRIDE_VARIABLE in environment:
         environment[OVERRIDE_VARIABLE] = {"10": "10.3.0", "11": "11.0.0", "12": "12.0.1"}[node["target"][3:-2]]
@@ -304,6 +309,12 @@ _MISCONCEPTIONS = (
         _with(_without("HSA_OVERRIDE_GFX_VERSION")),
         "One of the targets is not in built_for, so no library has a kernel for it. Which target of the same "
         "generation is there?",
+    ),
+    Misconception(
+        "override_on_instinct",
+        _with(_instinct_too),
+        "Only Radeon targets pass for others of their generation. gfx90a, gfx942 and gfx950 share their first digit "
+        "and no more: another name makes kernels crash.",
     ),
     Misconception(
         "override_from_memory",
@@ -429,7 +440,14 @@ EXERCISE = Exercise(
             inherited={HIP: "2,3,4,5"},
         ),
         Case("matrix products were tuned yesterday", target="gfx942", gpus=8, use=_ALL, tuned_gemms=True),
-        Case("MI355X: the advice for MI300X is not for it", target="gfx950", gpus=8, use=_ALL, overlap=True),
+        Case(
+            "MI355X: the advice for MI300X is not for it, nor may it pass for one",
+            target="gfx950",
+            gpus=8,
+            use=_ALL,
+            overlap=True,
+            built_for=("gfx90a", "gfx942", "gfx1100"),
+        ),
         Case(
             "one MI300X alone has nobody to talk to, and tuned matrix products",
             target="gfx942",

@@ -81,6 +81,10 @@ def test_a_good_node_has_no_finding() -> None:
     assert kinds(chip="RX 7900 XTX", gpus=1, processes=1, environment={}) == []
 
 
+def test_an_instinct_chip_is_not_told_to_pass_for_another() -> None:
+    assert kinds(built_for=["gfx90a", "gfx950"]) == []
+
+
 @pytest.mark.parametrize(
     ("expected", "description"),
     [
@@ -98,7 +102,10 @@ def test_a_good_node_has_no_finding() -> None:
         ("streams", {"overlap": True}),
         ("tuned-unused", {"tuned_gemms": True}),
         ("in-script", {"in_script": True, "environment": {"HIP_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7"}}),
-        ("override-missing", {"built_for": ["gfx90a", "gfx1100"]}),
+        (
+            "override-missing",
+            {"chip": "RX 7900 XTX", "gpus": 1, "processes": 1, "environment": {}, "built_for": ["gfx90a", "gfx1101"]},
+        ),
     ],
 )
 def test_a_rule_finds_what_it_is_for(expected: str, description: dict) -> None:
