@@ -770,7 +770,7 @@ lesson.table(
         "MFU": record.mfu,
         record.memory_kind: record.memory_bytes,
     },
-    note=record.peak_source,
+    note=record.peak_source + "; a CPU's peak of memory includes section 2's models",
 )
 
 # %% [markdown] where the time goes
@@ -799,13 +799,19 @@ counted_ones = {
     if name in ("aten::addmm", "aten::mm", "aten::bmm") or "attention" in name
 }
 shown = set(list(operators)[:8]) | {n for n, s in counted_ones.items() if s > 0.005}
+products = sum(counted_ones.values())
 lesson.table(
     {name: row for name, row in operators.items() if name in shown},
     first="operator",
     mark=tuple(shown & counted_ones.keys()),
-    note=f"Marked: what the formula counts, {sum(counted_ones.values()):.0%} of the "
-    "time. MFU is lower still where these products are too small to reach the peak.",
+    note=f"Marked: what the formula counts, {products:.0%} of the time. MFU "
+    f"{record.mfu:.2f} = {products:.2f} x {record.mfu / products:.2f}.",
 )
+
+# %% [markdown] two losses
+# Two losses multiply. The first factor is the share of the time in products. The second is how fast these run, held
+# against the peak: products of this size are too small to reach it. (Clipping, AdamW and what else a step does are in
+# the second factor, too, because the profile leaves them out.)
 
 # %% [markdown] save
 # ### Save the record

@@ -102,8 +102,10 @@ lesson.unit_figure("sm_90", "gfx942")
 # 64 lanes is what an instruction *means*. How many of them a SIMD works on in one cycle is another number:
 
 # %% width of a simd
-facts = ("simd_cdna", "simd_rdna")
-lesson.table({name: lesson.FACTS[name] for name in facts}, first="fact")
+families = {"CDNA": "simd_cdna", "RDNA": "simd_rdna"}
+lesson.table(
+    {family: lesson.FACTS[fact] for family, fact in families.items()}, first="family"
+)
 
 # %% [markdown] width explained
 # So on CDNA a wavefront passes through its SIMD in four steps of 16 lanes. They are four steps of *one* instruction:

@@ -122,10 +122,11 @@ lesson.lane_figure(lost, what="elements")
 # but lane 0. So lane 32, which holds the other half, is never asked.
 
 # %% step through the loss
+row_sum = source("row_sum_32.cu")
 with virtual_gpu("gfx942") as gpu, gpu.trace() as trace:
-    module = gpu.load(lesson.compile_cpp(source("row_sum_32.cu"), "gfx942"))
+    module = gpu.load(lesson.compile_cpp(row_sum, "gfx942"))
     module.launch("row_sum", 1, 256, [torch.ones(256), torch.zeros(1)])
-lesson.WaveFigure(trace, "gfx942", start="v_add_f32")
+lesson.WaveFigure(trace, "gfx942", row_sum, start="v_add_f32")
 
 # %% [markdown] three repairs
 # You see two kinds of code in one kernel: a loop for 32 lanes, and a test for `warpSize` lanes. Either alone would be

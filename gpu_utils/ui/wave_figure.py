@@ -81,7 +81,7 @@ class WaveFigure:
 
     trace   what `with gpu.trace(...) as trace` recorded on a virtual GPU; it needs at least one step
     target  the target that it ran on: "gfx942"; it decides the word for the lanes
-    kernel  the @triton.jit function that ran, to show its lines; None where there is only assembly text
+    kernel  the @triton.jit function that ran, or the text of the C++, to show its lines; None for assembly text
     start   number of the step that is shown first, or words of its instruction: "v_cndmask"
 
     In a notebook the arrow keys and two buttons go from step to step; nothing is loaded. A panel shows the lanes that
@@ -161,7 +161,7 @@ class WaveFigure:
         parts = [
             f"<p><b>{escape(self.title)}</b></p>",
             f'<p><button data-by="-1">◂ previous</button> <button data-by="1">next ▸</button> step {number} of '
-            f"{len(self.steps) - 1}, {escape(_where(step).strip())}: <code>{escape(self._source(step))}</code></p>",
+            f"{len(self.steps) - 1}, {escape(_where(step).strip())}{self._quoted(step)}</p>",
             f"<p><b>{escape(step.text)}</b></p>",
         ]
         taking_part = step.active
@@ -182,12 +182,14 @@ class WaveFigure:
             parts.append("<p>No register changed.</p>")
         return f"<div{'' if number == self.first else ' hidden'}>{''.join(parts)}</div>"
 
-    def _source(self, step: Step) -> str:
-        """The text of the step's source line, where that is a line of the kernel itself."""
+    def _quoted(self, step: Step) -> str:
+        """The step's source line, where that is a line of the kernel itself."""
         if self.kernel is None or step.line is None:
             return ""
-        at = step.line[1] - self.kernel.starting_line_number
-        return self.kernel.raw_src[at].strip() if 0 <= at < len(self.kernel.raw_src) else ""
+        in_text = isinstance(self.kernel, str)
+        lines = self.kernel.splitlines() if in_text else self.kernel.raw_src
+        at = step.line[1] - (1 if in_text else self.kernel.starting_line_number)
+        return f": <code>{escape(lines[at].strip())}</code>" if 0 <= at < len(lines) else ""
 
     def _before(self, name: str, number: int) -> np.ndarray:
         return self.trace.value(name, number - 1) if number else self.trace.first[name]

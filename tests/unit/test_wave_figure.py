@@ -147,3 +147,13 @@ def test_ranges_of_lanes(lanes, said):
     mask = np.zeros(8, bool)
     mask[lanes] = True
     assert lane_ranges(mask) == said
+
+
+def test_lines_of_cpp_are_shown_where_its_text_is_given():
+    figure = stepped("gfx942")
+    text = "\n".join(f"line_{number}();" for number in range(1, 100))
+    pages = [WaveFigure(figure.trace, "gfx942", kernel)._repr_html_() for kernel in (text, None)]
+    number = next(step.line[1] for step in figure.steps if step.line)
+    assert f"line {number}: <code>line_{number}();</code>" in pages[0]
+    assert "<code>line_" not in pages[1]
+    assert "<code></code>" not in pages[1]
