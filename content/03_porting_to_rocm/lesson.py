@@ -327,7 +327,11 @@ difference("warp_count_32.cu", "warp_count.cu")
 # - `broadcast_active.cu` with `__activemask()`: the lanes that are here now.
 #
 # ROCm's functions are templates. They see the *type* of the mask when they are compiled, and compare its *value* with
-# EXEC, the lanes that are on, when they run.
+# EXEC, the lanes that are on, when they run. Here is the second file; the others differ in the mask and, the first, in
+# the condition.
+
+# %% a broadcast
+Code(source("broadcast_all.cu"), language="cpp")
 
 # %% guess the masks
 ENDS = ("right", "does not compile", "stops the kernel")
@@ -373,6 +377,9 @@ lesson.table(ended)
 # And what does a lane get from a lane that is not there? The next block has 48 threads, and each asks the lane 32
 # further on for its number. Threads 16 to 31 ask lanes 48 to 63. On `gfx942` these are not past the end of the wave:
 # the wave has such lanes, but no thread is in them. So the rule "its own value" does not help here.
+
+# %% a neighbour far away
+Code(source("neighbour.cu"), language="cpp")
 
 # %% guess the absent
 guess = predict(
