@@ -75,8 +75,9 @@ for target in ("sm_80", "gfx942"):
 # are a multiple of 64, so that every tensor ends where a transaction ends, loads and stores together move 24 bytes a
 # pair, on `sm_80` and on `gfx942`.
 #
-# **Triton that helps.** Offsets of two dimensions, `tl.split` and `tl.join`: lesson 02, section 3, *Data in pairs*, and
-# `help(tl.join)`. `mask[:, None]` has shape (BLOCK, 1).
+# **Triton that helps.** Offsets of two dimensions: lesson 02, section 3, *Data in pairs*. `tl.split` takes a block of
+# shape (BLOCK, 2) apart into two of (BLOCK,), and `tl.join` is its inverse (`help(tl.join)`). `mask[:, None]` has shape
+# (BLOCK, 1).
 #
 # **A small example.** One token, d = 2: x = (3, 4), cos = 0, sin = 1 gives (-4, 3). `hint("02.coalesce")` gives three
 # hints.
