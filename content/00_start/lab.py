@@ -318,9 +318,12 @@ check("00.find_mask")
 # - `moved_bytes`: the bytes that these are.
 #
 # A check asks for launches of billions of elements as well, so a loop over lanes will not come to an end. What does one
-# full wave cost? The expected numbers are those that the virtual GPUs count; try a few:
+# full wave cost? The expected numbers are those that the virtual GPUs count. To try a few, put the kernel into a
+# cell of your own, and then:
 #
 # ```python
+# n, stride = 66, 5
+# x, out = torch.randn(n * stride), torch.empty(n)
 # with virtual_gpu("gfx942") as gpu:
 #     gather_kernel[(triton.cdiv(n, 256),)](x, out, n, stride, BLOCK=256, num_warps=4)
 # gpu.counters.totals()["global_load_sectors"]

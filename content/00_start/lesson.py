@@ -30,8 +30,8 @@ from gpu_utils import lesson, predict, probe, virtual_gpu
 # %% [markdown] whose gpu
 # ## 1. Whose GPU is this?
 #
-# `probe()` looks at the machine: the device, how many lanes its warps (NVIDIA) or wavefronts (AMD) have, and the
-# versions that matter. `./w2w doctor` in a terminal says the same and what it allows you to do.
+# `probe()` looks at the machine: the device; with a GPU, how many lanes its warps (NVIDIA) or wavefronts (AMD) have;
+# the versions that matter. `./w2w doctor` in a terminal says the same and what it allows you to do.
 
 # %% probe
 probe()
@@ -610,7 +610,7 @@ listing(scale_kernel, "gfx942", args=arguments, BLOCK=1024).only("mask =", "tl.l
 #   together: loads and stores are the chip's, while arithmetic, moves and reads of arguments are fewer there.
 # - *Transactions* with memory. A GPU does not fetch single floats. One load instruction of a wave becomes as many
 #   transactions as it touches pieces of memory: *sectors* of 32 bytes on NVIDIA, cache lines of 128 bytes on `gfx942`.
-#   The counter calls both sectors.
+#   The counter calls both sectors. (Sources: lesson 02, section 3.)
 #
 # You have all that the next question needs: a program has `num_warps` = 4 waves, and the floats that the lanes of a
 # wave load lie side by side.
@@ -732,8 +732,8 @@ lesson.bars(
 # The last thing that no real GPU lets you see: one warp or wavefront, instruction by instruction, with the registers of
 # all its lanes. Take 100 elements, `BLOCK = 64`, one warp or wavefront to a program, and look at program 1: it owns
 # elements 64 to 127, of which 28 do not exist. Element 64 holds 65, element 65 holds 66, and so on: a zero that you see
-# in a register was never loaded. A lane has one element where there are 64 lanes, and two neighbours
-# where there are 32. The mask of `gfx942` is the third way of section 5: it aims at places outside.
+# in a register was never loaded. A lane has one element where there are 64 lanes, and two neighbours where there are
+# 32. The launch is one of those that section 5 ended with: a small tensor.
 
 # %% guess lanes
 guess = predict(
