@@ -16,7 +16,7 @@ STATED = {
     "guess programs": [],
     "who owns what": [r"programs +3$", r"positions that are off +2$", r"program +0 +0 +0 +0 +1 +1 +1 +1 +2 +2$"],
     "no mask": [
-        r"sm_80: OutOfBounds: .*tl\.store\(out_ptr \+ offsets,\s+program\)",
+        r"sm_80: OutOfBounds: .*tl\.store\(out_ptr\s\+\s+offsets,\s+program\)",
         r"`buffer_store",
         r"`@%p1 st\.global",
     ],

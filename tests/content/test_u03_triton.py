@@ -77,7 +77,7 @@ SWITCHES = {
     "deterministic mode": lambda: torch.use_deterministic_algorithms(True),
     "grad mode": lambda: torch.set_grad_enabled(False),
     "threads": lambda: torch.set_num_threads(2),
-    "cuDNN": lambda: setattr(torch.backends.cudnn, "deterministic", True),
+    "cuDNN and cuBLAS": lambda: setattr(torch.backends.cudnn, "deterministic", True),
     "environment": lambda: os.environ.update(CUBLAS_WORKSPACE_CONFIG=":4096:8"),
 }
 
