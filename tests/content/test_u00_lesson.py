@@ -18,7 +18,7 @@ STATED = {
     "no mask": [
         r"sm_80: OutOfBounds: .*tl\.store\(out_ptr\s\+\s+offsets,\s+program\)",
         r"`buffer_store",
-        r"`@%p1 st\.global",
+        r"`@%p1\s+st\.global",
     ],
     "scale": [r"equal to torch: True"],
     "guess lanes of a program": [],
