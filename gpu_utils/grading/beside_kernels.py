@@ -87,7 +87,7 @@ class TorchsWork(Watch):
     def note(self, name: str, read: list[torch.Tensor]) -> None:
         """An operation read these tensors."""
         said = _NAMES.get(name, name)
-        whose = next((self._input(tensor) for tensor in read if self._input(tensor)), "")
+        whose = next(filter(None, map(self._input, read)), "")
         if self.kind == "work" or self.away or said in self._allowed:
             return
         if whose and name in _COPIES:

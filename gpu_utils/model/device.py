@@ -77,9 +77,8 @@ def peak_memory(device: torch.device) -> tuple[int, str]:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device), "peak bytes of tensors on the GPU"
     unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts bytes on macOS, KiB on Linux
-    return resource.getrusage(
-        resource.RUSAGE_SELF
-    ).ru_maxrss * unit, "peak resident bytes of the process, since it started"
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return most, "peak resident bytes of the process, since it started"
 
 
 class Stopwatch:

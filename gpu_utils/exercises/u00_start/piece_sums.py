@@ -83,7 +83,7 @@ def _kernel(
 
 
 def _answer(
-    programs: Callable[[int], int] = lambda n: triton.cdiv(n, PIECE),
+    piece: int = PIECE,
     order: str = "together",
     mask: str = "all",
     keep: str = "vector",
@@ -91,9 +91,9 @@ def _answer(
     fill: float = 0.0,
 ) -> Callable[[Tensor], Tensor]:
     def answer(x: Tensor) -> Tensor:
-        out = torch.empty(triton.cdiv(x.numel(), PIECE), device=x.device)
+        out = torch.empty(triton.cdiv(x.numel(), piece), device=x.device)
         options: dict[str, Any] = {"ORDER": order, "MASK": mask, "KEEP": keep, "SQUARE": square, "FILL": fill}
-        _kernel[(programs(x.numel()),)](x, out, x.numel(), BLOCK=BLOCK, STEPS=STEPS, **options)
+        _kernel[(len(out),)](x, out, x.numel(), BLOCK=BLOCK, STEPS=STEPS, **options)
         return out
 
     return answer
@@ -101,13 +101,6 @@ def _answer(
 
 def _one_piece_too_few(x: Tensor) -> Tensor:
     return _answer()(x)[: x.numel() // PIECE]
-
-
-def _a_program_for_each_block(x: Tensor) -> Tensor:
-    out = torch.empty(triton.cdiv(x.numel(), BLOCK), device=x.device)
-    options: dict[str, Any] = {"ORDER": "together", "MASK": "all", "KEEP": "vector", "SQUARE": True, "FILL": 0.0}
-    _kernel[(len(out),)](x, out, x.numel(), BLOCK=BLOCK, STEPS=STEPS, **options)
-    return out
 
 
 def _returns_nothing(x: Tensor) -> None:
@@ -230,7 +223,7 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "a_program_for_each_block",
-            _a_program_for_each_block,
+            _answer(piece=BLOCK),
             "A program sums STEPS blocks, not one: a piece is BLOCK * STEPS elements. Divide n by that, rounded up.",
         ),
         Misconception(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -69,10 +70,13 @@ def _said(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def _to_fnuz(codes: Tensor, scale: Tensor) -> Loaded:
-    kept = torch.where(codes == 0x80, 0, codes)
-    kept = torch.where((codes & 0x7F) == 0x7F, 0x80, kept)
-    return kept.to(torch.uint8).view(FNUZ), scale * 2
+def _to_fnuz(codes: Tensor, scale: Tensor, zero: bool = True, nans: tuple[int, ...] = (0x7F, 0xFF)) -> Loaded:
+    """The bytes, but for FN's negative zero and its NaNs; a misconception forgets some of these."""
+    kept = codes.clone()
+    if zero:
+        kept[codes == 0x80] = 0
+    kept[torch.isin(codes, torch.tensor(nans, dtype=torch.uint8))] = 0x80
+    return kept.view(FNUZ), scale * 2
 
 
 def _loaded(dtype: torch.dtype, codes: Tensor, scale: Tensor) -> Loaded:
@@ -86,39 +90,20 @@ def _deciding(dtype_of: Callable[[str], torch.dtype]) -> Callable[..., Loaded]:
     return lambda codes, scale, target: _loaded(dtype_of(target), codes, scale)
 
 
-def _on_fnuz(load: Callable[[Tensor, Tensor], Loaded]) -> Callable[..., Loaded]:
-    """Wrong on MI300X only."""
+def _where(dtype: torch.dtype, load: Callable[[Tensor, Tensor], Loaded]) -> Callable[..., Loaded]:
+    """Wrong only on targets whose weights have this dtype."""
 
     def fp8_weights(codes: Tensor, scale: Tensor, target: str) -> Loaded:
-        return load(codes, scale) if DTYPES[target] == FNUZ else _loaded(DTYPES[target], codes, scale)
+        return load(codes, scale) if DTYPES[target] == dtype else _loaded(DTYPES[target], codes, scale)
 
     return fp8_weights
 
 
-def _without_fp8(load: Callable[[Tensor, Tensor], Loaded]) -> Callable[..., Loaded]:
-    """Wrong where there is no FP8 only."""
-
-    def fp8_weights(codes: Tensor, scale: Tensor, target: str) -> Loaded:
-        return load(codes, scale) if DTYPES[target] == BF16 else _loaded(DTYPES[target], codes, scale)
-
-    return fp8_weights
-
-
-def _keeps_negative_zero(codes: Tensor, scale: Tensor) -> Loaded:
-    return torch.where((codes & 0x7F) == 0x7F, 0x80, codes).to(torch.uint8).view(FNUZ), scale * 2
-
-
-def _keeps_nan(codes: Tensor, scale: Tensor) -> Loaded:
-    return torch.where(codes == 0x80, 0, codes).to(torch.uint8).view(FNUZ), scale * 2
-
-
-def _one_nan(codes: Tensor, scale: Tensor) -> Loaded:
-    kept = torch.where(codes == 0x80, 0, codes)
-    return torch.where(codes == 0x7F, 0x80, kept).to(torch.uint8).view(FNUZ), scale * 2
+_on_fnuz, _without_fp8 = partial(_where, FNUZ), partial(_where, BF16)
 
 
 def _zero_last(codes: Tensor, scale: Tensor) -> Loaded:
-    kept = torch.where((codes & 0x7F) == 0x7F, 0x80, codes)
+    kept = _to_fnuz(codes, scale, zero=False)[0].view(torch.uint8)
     return torch.where(kept == 0x80, 0, kept).to(torch.uint8).view(FNUZ), scale * 2
 
 
@@ -207,7 +192,7 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "negative_zero_stays",
-            _on_fnuz(_keeps_negative_zero),
+            _on_fnuz(partial(_to_fnuz, zero=False)),
             "0x80 is FN's negative zero and FNUZ's NaN. A single one makes a whole row of the output NaN.",
         ),
         Misconception(
@@ -217,12 +202,12 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "nan_becomes_a_number",
-            _on_fnuz(_keeps_nan),
+            _on_fnuz(partial(_to_fnuz, nans=())),
             "0x7f and 0xff are NaN in FN and ordinary numbers in FNUZ. A broken weight must stay one that shows.",
         ),
         Misconception(
             "one_nan_of_two",
-            _on_fnuz(_one_nan),
+            _on_fnuz(partial(_to_fnuz, nans=(0x7F,))),
             "FN has two NaNs, one with each sign; only one of them was translated.",
         ),
         Misconception(
