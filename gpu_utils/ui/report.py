@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -33,10 +34,15 @@ def report_text(report: Report) -> str:
     lines += textwrap.wrap(report.headline, 96, initial_indent="  ", subsequent_indent="  ")
     if report.hint:
         lines += textwrap.wrap(f"Hint: {report.hint}", 96, initial_indent="  ", subsequent_indent="  ")
-    for row in _rows(report):
+    told, rest = _told(_rows(report))
+    for row in told:
         times = f"x{row.count} " if row.count > 1 else ""
         lines.append(f"  {_MARK[row.first.status]} {times}{row.where:<12} {row.case} ({_reason(row.first)})")
         lines += textwrap.wrap(row.detail, 92, initial_indent="      ", subsequent_indent="      ")
+    for status, rows in rest.items():
+        names = "; ".join(dict.fromkeys(row.case for row in rows))
+        more = f"  {_MARK[status]} {sum(row.count for row in rows)}{' more' * (status == 'failed')} {status}: {names}"
+        lines += textwrap.wrap(more, 96, subsequent_indent="      ", max_lines=4, placeholder=" ...")
     if report.printed:
         lines += ["  Your answer printed:", textwrap.indent(report.printed.rstrip(), "  | ")]
     lines += [f"  Note: {note}" for note in _notes(report)]
@@ -61,7 +67,7 @@ def report_html(report: Report) -> str:
             f"<strong>Hint:</strong> {escape(report.hint)}</p>"
         )
     if _rows(report):
-        parts.append(_table(report))
+        parts.append(_tables(report))
     if report.printed:
         parts.append(
             "<details><summary>What your answer printed</summary>"
@@ -76,6 +82,9 @@ def report_html(report: Report) -> str:
 def _notes(report: Report) -> list[str]:
     return [*([STORED] if report.stored else []), *report.notes]
 
+
+FAILURES_TOLD = 3
+"""Rows of failures that a report tells at length."""
 
 _OF_THE_WHOLE = ("error:missing", "error:signature", "error:cell")
 """Kinds of failures that no case had a part in: the headline says it all."""
@@ -126,6 +135,23 @@ def _rows(report: Report) -> list[_Row]:
     return rows
 
 
+def _told(rows: Sequence[_Row]) -> tuple[list[_Row], dict[str, list[_Row]]]:
+    """(what is told at length, the rest by status): after a failure a few rows say more than thirty.
+
+    Of the failures the first of every kind comes before a second of any. What was skipped has a reason and is told.
+    """
+    failed = [row for row in rows if row.first.status == "failed"]
+    if not failed:
+        return list(rows), {}
+    firsts = list({row.first.kind: row for row in reversed(failed)}.values())[::-1]
+    by_kind = [*firsts, *(row for row in failed if row not in firsts)]
+    told = [*by_kind[:FAILURES_TOLD], *(row for row in rows if row.first.status == "skipped")]
+    rest: dict[str, list[_Row]] = {}
+    for row in [*by_kind[FAILURES_TOLD:], *(row for row in rows if row.first.status == "passed")]:
+        rest.setdefault(row.first.status, []).append(row)
+    return told, rest
+
+
 def _of_any_target(outcome: Outcome) -> str:
     """Its sentence without the name of the target: a mistake in C++ is refused for each of them alike."""
     return outcome.detail.replace(outcome.backend.rpartition(":")[2], "") if outcome.backend else outcome.detail
@@ -146,25 +172,38 @@ def _reason(outcome: Outcome) -> str:
     return f"fresh: {outcome.why}" if outcome.fresh else outcome.why or "not run"
 
 
-def _table(report: Report) -> str:
-    counts = Counter(outcome.status for outcome in report.outcomes)
-    summary = ", ".join(f"{counts[name]} {name}" for name in ("passed", "failed", "skipped") if counts[name])
-    rows = "".join(
+def _tables(report: Report) -> str:
+    """What is told at length, open after a failure; the other rows in a second table that is folded."""
+    told, rest = _told(_rows(report))
+    summary = _summary(Counter(outcome.status for outcome in report.outcomes))
+    opened = " open" if report.status == "failed" else ""
+    parts = [f"<details{opened}><summary>{summary}</summary>{_table(told)}</details>"]
+    if rest:
+        others = _summary({status: sum(row.count for row in rows) for status, rows in rest.items()})
+        rows = [row for many in rest.values() for row in many]
+        parts.append(f"<details><summary>The others: {others}</summary>{_table(rows)}</details>")
+    return "".join(parts)
+
+
+def _summary(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{counts[name]} {name}" for name in ("passed", "failed", "skipped") if counts.get(name))
+
+
+def _table(rows: Sequence[_Row]) -> str:
+    lines = "".join(
         f'<tr><td style="{_CELL}">{_MARK[row.first.status]}&nbsp;{row.status}</td>'
         f'<td style="{_CELL}">{escape(row.where)}</td>'
         f'<td style="{_CELL}"><code>{escape(row.case)}</code></td>'
         f'<td style="{_CELL}">{escape(_reason(row.first))}'
         f"{'<br>' + escape(row.detail) if row.detail else ''}</td></tr>"
-        for row in _rows(report)
+        for row in rows
     )
     head = "".join(
         f'<th scope="col" style="{_CELL}">{name}</th>' for name in ("Result", "Backend", "Case", "Why it is there")
     )
     return (
-        f"<details{' open' if report.status == 'failed' else ''}><summary>{summary}</summary>"
         f'<table style="border-collapse:collapse;margin:4px 0"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table>"
-        "</details>"
+        f"<tbody>{lines}</tbody></table>"
     )
 
 

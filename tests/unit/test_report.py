@@ -132,7 +132,7 @@ def test_the_same_mistake_everywhere_is_said_once_with_its_count(show):
 def test_the_counts_of_rows_and_headline_agree(answer):
     report = check(AFFINE, answer)
     text = report_text(report)
-    marks = re.findall(r"^  ([✗✓]) (?:x(\d+) )?", text, re.MULTILINE)
+    marks = re.findall(r"^  ([✗✓]) (?:x?(\d+) )?", text, re.MULTILINE)
     failed = sum(int(count or 1) for mark, count in marks if mark == "✗")
     assert sum(int(count or 1) for _, count in marks) == len(report.outcomes)
     assert failed == sum(outcome.status == "failed" for outcome in report.outcomes)
@@ -142,3 +142,21 @@ def test_the_counts_of_rows_and_headline_agree(answer):
 def test_the_sentence_of_the_headline_is_not_said_again_below_it():
     report = check(AFFINE, lambda x: 1 / 0)
     assert re.sub(r"\s+", " ", report_text(report)).count("ZeroDivisionError") == 1
+
+
+def test_of_many_failures_three_are_told_with_one_of_each_kind_and_the_others_are_named():
+    kinds = ["value"] * 18 + ["shape"]
+    outcomes = [
+        Outcome(f"n={n}", "odd", "cpu", "failed", kind=kind, detail=f"{kind} of {n}") for n, kind in enumerate(kinds)
+    ]
+    outcomes += [Outcome("n=50", "even", "cpu", "passed"), Outcome("n=51", "even", "cpu", "skipped", detail="no GPU")]
+    report = Report("99.affine", "Scale and shift", "failed", "19 of 20 checks failed", outcomes)
+    text = report_text(report)
+    assert re.findall(r"(?:value|shape) of \d+", text) == ["value of 0", "shape of 18", "value of 1"]
+    assert "✗ 16 more failed: n=2; n=3; " in text
+    assert "✓ 1 passed: n=50" in text
+    assert "no GPU" in text
+    shown = report_html(report)
+    assert "19 failed" in shown.split("<table")[0]
+    assert "The others: 1 passed, 16 failed" in shown
+    assert shown.index("no GPU") < shown.index("The others") < shown.index("value of 2")
