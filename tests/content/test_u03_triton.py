@@ -9,7 +9,14 @@ import torch
 
 from gpu_utils import virtual_gpu
 from gpu_utils.chips import CHIPS, TARGETS
-from gpu_utils.exercises.u03_porting_to_rocm import device_agnostic, fp8_weights, inline_asm, port_gpt2, shared_budget
+from gpu_utils.exercises.u03_porting_to_rocm import (
+    device_agnostic,
+    fp8_weights,
+    inline_asm,
+    port_gpt2,
+    port_gpt2_slips,
+    shared_budget,
+)
 from gpu_utils.grading.check import check
 
 TILES = [(64, 64, 32, 2), (64, 128, 64, 2), (128, 64, 32, 4)]
@@ -62,7 +69,7 @@ def test_weights_and_scale_may_be_a_list_and_each_must_be_what_it_is_called():
 
 
 def test_a_default_dtype_that_is_left_behind_is_noticed_and_put_back():
-    right = port_gpt2._variant()
+    right = port_gpt2_slips.variant()
 
     def answer(config, weights, tokens, settings):
         torch.set_default_dtype(torch.float64)
@@ -84,7 +91,7 @@ SWITCHES = {
 
 @pytest.mark.parametrize("name", SWITCHES)
 def test_so_is_every_other_switch(name):
-    right = port_gpt2._variant()
+    right = port_gpt2_slips.variant()
 
     def answer(**inputs):
         result = right(**inputs)

@@ -9,7 +9,8 @@ import torch
 
 from gpu_utils.analytic.node import describe
 from gpu_utils.analytic.node_rules import findings
-from gpu_utils.exercises.u03_porting_to_rocm.launch_env import EXERCISE, launch_env_reference
+from gpu_utils.exercises.u03_porting_to_rocm.launch_env import EXERCISE
+from gpu_utils.exercises.u03_porting_to_rocm.launch_env_rules import launch_env_reference
 from gpu_utils.grading.exercise import Case
 
 ROCR, HIP, CUDA = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
-from typing import Any
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
+from gpu_utils.exercises.u00_start import vector_add_slips as slips
+from gpu_utils.exercises.u00_start.vector_add_slips import BLOCK
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
-
-BLOCK = 1024
-"""Given to the learner, so that a wrong answer behaves like the misconception that explains it."""
 
 MOST_SECTORS = 2.0
 """Global transactions over the least possible. A right kernel is near 1; one more comes where a tensor starts inside
@@ -40,158 +35,6 @@ def vector_add_reference(x: Tensor, y: Tensor) -> Tensor:
 def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
     # a floating-point sum is the exact sum, rounded once; that holds where x and y nearly cancel, too
     return tolerance(inputs["x"].dtype, magnitude=0.0, roundings=1)
-
-
-@triton.jit
-def _unmasked_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets) + tl.load(y_ptr + offsets % m))
-
-
-@triton.jit
-def _right_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def _overlapping_blocks_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) + tl.arange(0, BLOCK)
-    mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def _no_program_id_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.arange(0, BLOCK)
-    mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def _mask_of_the_lane_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    lanes = tl.arange(0, BLOCK)
-    offsets = tl.program_id(0) * BLOCK + lanes
-    mask = lanes < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def _interleaved_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) + tl.arange(0, BLOCK) * tl.num_programs(0)
-    mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def _mask_one_long_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets <= n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def _mask_of_the_block_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < BLOCK
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def _unmasked_store_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask))
-
-
-@triton.jit
-def _mask_one_short_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n - 1
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def _index_of_y_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr, INDEX: tl.constexpr):
-    lanes = tl.arange(0, BLOCK)
-    offsets = tl.program_id(0) * BLOCK + lanes
-    mask = offsets < n
-    if INDEX == "of x":
-        y = tl.load(y_ptr + offsets, mask)
-    elif INDEX == "of x, masked by m":
-        y = tl.load(y_ptr + offsets, offsets < m, 0.0)
-    elif INDEX == "wrapped once":
-        y = tl.load(y_ptr + offsets - m * (offsets >= m), mask)
-    elif INDEX == "of the lane":
-        y = tl.load(y_ptr + lanes % m, mask)
-    else:
-        y = tl.load(y_ptr + offsets // m, mask)
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + y, mask)
-
-
-def _indexing_y(how: str) -> Callable[..., Tensor]:
-    def answer(x: Tensor, y: Tensor) -> Tensor:
-        out = torch.empty_like(x)
-        programs = triton.cdiv(x.numel(), BLOCK)
-        _index_of_y_kernel[(programs,)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK, INDEX=how)
-        return out
-
-    return answer
-
-
-@triton.jit
-def _copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, offsets < n), offsets < n)
-
-
-def _repeated(x: Tensor, y: Tensor) -> Tensor:
-    return y.repeat(triton.cdiv(x.numel(), y.numel()))[: x.numel()]
-
-
-def _repeats_y_first(x: Tensor, y: Tensor) -> Tensor:
-    return _launching(_right_kernel)(x, _repeated(x, y))
-
-
-def _torch_adds_the_kernel_copies(x: Tensor, y: Tensor) -> Tensor:
-    out, total = torch.empty_like(x), x + _repeated(x, y)
-    _copy_kernel[(triton.cdiv(x.numel(), BLOCK),)](total, out, x.numel(), BLOCK=BLOCK)
-    return out
-
-
-def _launching(kernel: Any, programs: Callable[[int], int] = lambda n: triton.cdiv(n, BLOCK)) -> Callable:
-    def answer(x: Tensor, y: Tensor) -> Tensor:
-        out = torch.empty_like(x)
-        kernel[(programs(x.numel()),)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
-        return out
-
-    return answer
-
-
-def _grid_is_a_number(x: Tensor, y: Tensor) -> Tensor:
-    out = torch.empty_like(x)
-    _right_kernel[triton.cdiv(x.numel(), BLOCK)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
-    return out
-
-
-def _allocates_a_default_tensor(x: Tensor, y: Tensor) -> Tensor:
-    out = torch.empty(x.numel())
-    _right_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
-    return out
-
-
-def _writing_into(name: str) -> Callable[..., Tensor]:
-    def answer(**inputs: Tensor) -> Tensor:
-        x, y, out = inputs["x"], inputs["y"], inputs[name]
-        _right_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
-        return out
-
-    return answer
-
-
-def _returns_nothing(x: Tensor, y: Tensor) -> None:
-    _launching(_right_kernel)(x, y)
 
 
 def _fresh(rng: random.Random) -> Case:
@@ -243,141 +86,141 @@ EXERCISE = Exercise(
     misconceptions=(
         Misconception(
             "y_at_the_place_of_x",
-            _indexing_y("of x"),
+            slips.indexing_y("of x"),
             "It fails where y is shorter than x: there is no y[i] for i = m and more. After its last element y starts "
             "again at the first: which element of y belongs to offset m, to m + 1, to 2 * m? (Its length is m, not n.)",
         ),
         Misconception(
             "y_only_once",
-            _indexing_y("of x, masked by m"),
+            slips.indexing_y("of x, masked by m"),
             "y is added to the first m elements only, and nothing to the rest. It starts again at its end: what must "
             "change is where y is read, not the mask.",
         ),
         Misconception(
             "y_wrapped_once",
-            _indexing_y("wrapped once"),
+            slips.indexing_y("wrapped once"),
             "y starts again once, and then runs past its end: from offset 2 * m on, taking m away once is not enough. "
             "How often it has to be taken away depends on the offset; what is left over in the end?",
         ),
         Misconception(
             "y_by_the_lane",
-            _indexing_y("of the lane"),
+            slips.indexing_y("of the lane"),
             "Each program starts y anew: the place in y is made from tl.arange alone. Where y goes on at the start of "
             "a block depends on all elements before it.",
         ),
         Misconception(
             "y_divided",
-            _indexing_y("divided"),
+            slips.indexing_y("divided"),
             "offsets // m says how often y has started again before an element. Which element of y it is, is what is "
             "left over by that division.",
         ),
         Misconception(
             "repeats_y_first",
-            _repeats_y_first,
+            slips.repeats_y_first,
             "The sum is right, but torch wrote a long copy of y first, which is then read once more. The kernel can "
             "read the short y: for each offset work out the place in y.",
         ),
         Misconception(
             "torch_adds_the_kernel_copies",
-            _torch_adds_the_kernel_copies,
+            slips.torch_adds_the_kernel_copies,
             "The sum is right, but torch did a part of it, beside your kernel. Here all of it is the kernel's work: "
             "load, add, store.",
         ),
         Misconception(
             "mask_of_the_lane",
-            _launching(_mask_of_the_lane_kernel),
+            slips.launching(slips.mask_of_the_lane_kernel),
             "The mask compares positions inside the block with n. With more than one block that is always true: "
             "compare the offsets in the whole vector, the ones that you add to the pointers.",
         ),
         Misconception(
             "no_mask",
-            _launching(_unmasked_kernel),
+            slips.launching(slips.unmasked_kernel),
             "The last block reaches past the end of a tensor: some of its offsets are n or larger. The load of x and "
             "the store need a mask that is true only for offsets below n.",
         ),
         Misconception(
             "grid_rounds_down",
-            _launching(_right_kernel, lambda n: n // BLOCK),
+            slips.launching(slips.right_kernel, lambda n: n // BLOCK),
             "The tail is never written: there are too few programs. n // BLOCK rounds down, so the last, incomplete "
             "block gets no program.",
         ),
         Misconception(
             "grid_rounds_down_to_one",
-            _launching(_right_kernel, lambda n: max(1, n // BLOCK)),
+            slips.launching(slips.right_kernel, lambda n: max(1, n // BLOCK)),
             "The tail is never written when n is larger than a block: max(1, n // BLOCK) mends the case of no program "
             "and still rounds down in all others. Divide so that a started block counts.",
         ),
         Misconception(
             "one_program_for_each_element",
-            _launching(_right_kernel, lambda n: n),
+            slips.launching(slips.right_kernel, lambda n: n),
             "The sum is right, but the grid has one program for each element, and a program adds BLOCK of them: nearly "
             "all programs find their mask empty. Count blocks, not elements.",
         ),
         Misconception(
             "grid_is_a_number",
-            _grid_is_a_number,
+            slips.grid_is_a_number,
             "A grid is a tuple, also when it has one dimension: kernel[(programs,)](...), with the comma.",
         ),
         Misconception(
             "overlapping_blocks",
-            _launching(_overlapping_blocks_kernel),
+            slips.launching(slips.overlapping_blocks_kernel),
             "Neighbouring programs work on almost the same elements, and the rest is never written. "
             "How far apart must the first elements of two neighbouring programs be?",
         ),
         Misconception(
             "no_program_id",
-            _launching(_no_program_id_kernel),
+            slips.launching(slips.no_program_id_kernel),
             "Only the first block is written. Either every program computes the same offsets, where tl.program_id(0) "
             "should make one differ from another, or the grid has one program only.",
         ),
         Misconception(
             "interleaves_programs",
-            _launching(_interleaved_kernel),
+            slips.launching(slips.interleaved_kernel),
             "The sum is right, but program p takes every P-th element, so neighbouring lanes are P elements apart and "
             "each transaction brings mostly bytes that nobody in the warp or wavefront asked for. "
             "Give each program BLOCK neighbouring elements.",
         ),
         Misconception(
             "mask_one_long",
-            _launching(_mask_one_long_kernel),
+            slips.launching(slips.mask_one_long_kernel),
             "`offsets <= n` lets one lane too many through: elements are numbered 0 to n - 1, so n is the first that "
             "does not exist. It also costs speed: the compiler can no longer load four elements at once.",
         ),
         Misconception(
             "mask_of_the_block",
-            _launching(_mask_of_the_block_kernel),
+            slips.launching(slips.mask_of_the_block_kernel),
             "The mask compares with BLOCK, the size of a program's share. How many elements there are is n: compare "
             "the offsets with that.",
         ),
         Misconception(
             "unmasked_store",
-            _launching(_unmasked_store_kernel),
+            slips.launching(slips.unmasked_store_kernel),
             "The loads are masked, the store is not: it writes past the end of the result. Give it the same mask.",
         ),
         Misconception(
             "mask_one_short",
-            _launching(_mask_one_short_kernel),
+            slips.launching(slips.mask_one_short_kernel),
             "The last element is never written. Offsets run from 0 to n - 1, and n - 1 is a valid one.",
         ),
         Misconception(
             "allocates_a_default_tensor",
-            _allocates_a_default_tensor,
+            slips.allocates_a_default_tensor,
             "The result is float32, whatever x is. A dtype that is not named is float32, as a device that is not named "
             "is the CPU: these are two questions. Name both, or ask for a tensor like x.",
         ),
         Misconception(
             "writes_into_x",
-            _writing_into("x"),
+            slips.writing_into("x"),
             "The sum is written over x. Allocate a new tensor for the result; the caller still needs x.",
         ),
         Misconception(
             "writes_into_y",
-            _writing_into("y"),
+            slips.writing_into("y"),
             "The sum is written over y. Allocate a new tensor for the result; the caller still needs y.",
         ),
         Misconception(
             "returns_nothing",
-            _returns_nothing,
+            slips.returns_nothing,
             "The kernel ran, and nobody gets its result: a launch returns nothing. End the launcher with return out.",
         ),
         Misconception(
