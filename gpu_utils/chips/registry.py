@@ -54,18 +54,18 @@ TORCHAO = _read("NVIDIA's papers, as pytorch/ao copies them in torchao/testing/t
 TORCHAO_B200 = _excerpt("device query of a B200 in github.com/pytorch/ao pull 4002")
 TORCH_B200 = _excerpt("NVIDIA's Blackwell data sheet, as github.com/pytorch/pytorch pull 193471 copies it")
 ROOFLINE = _read("feifeibear/LLMRoofline hardware_dict.py")
-MODAL_H100 = _excerpt("modal.com/gpu-glossary/perf/peak-rate")
+H100_PAPER = _excerpt("NVIDIA's white paper H100 Tensor Core GPU Architecture, V1.04, tables 1 and 3")
 HF_A100 = _excerpt("huggingface.co/hf-skills/h100-diffusers-kernel-builder, h100-optimization-guide.md")
 HF_H20 = _excerpt("huggingface.co/hardware/h20")
 L40_TABLE = _excerpt("mullet.se product page of L40 and L40S, which quotes NVIDIA's data sheet")
-H100_TABLE = _excerpt("3eyedtech.com/gpgpu, H100 SXM5")
+HOPPER = _excerpt("NVIDIA's description of Hopper, developer.nvidia.com/blog/nvidia-hopper-architecture-in-depth")
 H200_TABLE = _excerpt("saulelectric.com/nvidia-h200.html")
 H200_PAGE = _excerpt("aiwiki.ai/wiki/nvidia_h200")
 MI355X_PAGE = _excerpt("aiwiki.ai/wiki/amd_instinct_mi355x")
 RADEONS = _excerpt("hmc-tech.com, RX 9070 XT against RX 7900 XTX")
 RX_7900_REVIEW = _excerpt("guru3d.com review of a Radeon RX 7900 XTX, page 4")
 LOCKWOOD_A100 = _named("glennklockwood.com/garden/processors/A100, which cites NVIDIA's data sheet")
-LOCKWOOD_H100 = _named("glennklockwood.com/garden/processors/h100")
+LOCKWOOD_H100 = _excerpt("glennklockwood.com/garden/processors/h100")
 PHILISUN = _named("philisun.com, comparison of H800 and H100")
 WILLITRUN = _named("willitrunai.com/gpus/h20-96gb")
 L40_PAPER = _named("arXiv 2606.22588, measurements of an L40")
@@ -103,14 +103,9 @@ _PLAIN = "plain FMA; packed FP32 instructions do twice as much"
 _PACKED = "packed FP32 instructions; plain FMA does half of it"
 _DUAL = "dual-issued FMA; one FMA at a time does half of it"
 _HOT_CHIPS = "pudn.club, report of Hot Chips 2025"
-_HALVES = "half of the figure with sparsity; NVIDIA's page, rounded, gives {}"
 
-_H100_PEAKS = {
-    **_peaks(MODAL_H100, "132 SMs x 128 lanes x 2 FLOP x 1.98 GHz", fp32=66.9),
-    **_peaks(LOCKWOOD_H100, _HALVES.format("494.5"), tf32=494.7),
-    **_peaks(LOCKWOOD_H100, _HALVES.format("989.5"), bf16=989.4),
-    **_peaks(LOCKWOOD_H100, _HALVES.format("1,979"), fp8=1978.9),
-}
+_H100_PEAKS = _peaks(H100_PAPER, "without sparsity", tf32=494.7, bf16=989.4, fp8=1978.9)
+_H100_PEAKS |= _peaks(H100_PAPER, "132 SMs x 128 lanes x 2 FLOP x 1.98 GHz", fp32=66.9)
 
 _ROWS: dict[str, Chip] = {
     "A100": Chip(
@@ -144,10 +139,10 @@ _ROWS: dict[str, Chip] = {
     "H100": Chip(
         name="H100 SXM",
         target="sm_90",
-        units=MODAL_H100.figure(132, "SMs"),
+        units=HOPPER.figure(132, "SMs"),
         memory_gb=TORCH_H100.figure(80, "GB"),
         bandwidth_tb=TORCH_H100.figure(3.35, "TB/s"),
-        l2_mb=H100_TABLE.figure(50, "MB"),
+        l2_mb=HOPPER.figure(50, "MB"),
         mall_mb=_NO_MALL,
         link_gb=LOCKWOOD_H100.figure(900, "GB/s"),
         peaks=_H100_PEAKS,
