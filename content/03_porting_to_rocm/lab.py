@@ -123,7 +123,7 @@ check("03.ballot")
 # ## 03.lane_id: who am I in my wave?
 #
 # The kernel `running_sum` adds up the elements of a block: `sums[t]` is `x[0] + ... + x[t]`, and `total` is the whole
-# sum. It is given, and needs four things of yours:
+# sum. It is given, and needs five things of yours:
 #
 # | | |
 # |---|---|
@@ -131,11 +131,12 @@ check("03.ballot")
 # | `lane_id()` | the place of the calling thread in its wave, from 0 |
 # | `wave_id()` | the number of its wave in the block, from 0 |
 # | `wave_count()` | how many waves the block has, a partly filled last one included |
+# | `place_of(wave, lane)` | the way back: `{x, y, z}` of the thread in that lane of that wave |
 #
 # **Given** blocks of any shape with up to 1024 threads, also in two and three dimensions. `thread_id()` and
 # `thread_count()` are there; waves are cut from the threads in the order of `thread_id()`. `x`, `sums` (float32) and
-# `number` (int32) have shape `(blocks, threads)`, `total` (float32) has shape `(blocks,)`. It must be right for every
-# width of a wave.
+# `number` (int32) have shape `(blocks, threads)`, `partner` (int32) has shape `(blocks, threads, 3)`, `total` (float32)
+# has shape `(blocks,)`. It must be right for every width of a wave.
 #
 # With waves of 4 (for the example), a block of (3, 2) threads is two waves, the second half empty:
 #
@@ -145,13 +146,16 @@ check("03.ballot")
 # | `lane_id()` | 0 | 1 | 2 | 3 | 0 | 1 |
 # | `wave_id()` | 0 | 0 | 0 | 0 | 1 | 1 |
 #
+# So `place_of(1, 1)` is `{2, 1, 0}`: thread (2, 1) has lane 1 of wave 1. Debuggers speak of waves and lanes, source
+# code of `threadIdx`, and this is the way from one to the other.
+#
 # The kernel also stores `number[t] = wave_id() * warpSize + lane_id()`, which must be the thread's own number: where it
-# is not, you have found the lane.
+# is not, you have found the lane. And it stores in `partner` where the thread in the lane beside sits.
 
 
 # %% 03.lane_id tags=["answer", "03.lane_id"]
 def lane_id() -> str:
-    """C++ of running_sum(x, number, sums, total), for blocks of any shape."""
+    """C++ of running_sum(x, number, partner, sums, total), for blocks of any shape."""
     return """
 // INSERT gpu_utils/exercises/u03_porting_to_rocm/lane_id.cu
 """
@@ -240,7 +244,7 @@ check("03.shared_budget")
 #   stays NaN.
 # - `codes` and `scale` stay as they are.
 #
-# Which targets have which format is the table in the lesson's section 5, above the second stop; what the bytes mean in
+# Which targets have which format is the table in the lesson's section 5; what the bytes mean in
 # both is the first table of that section. Before you write: which factors could the scale change by, and what does each
 # lose? A chip's generation has the same abilities under every number: what do you do with an `sm_120`, a `gfx1101`?
 
@@ -598,7 +602,7 @@ check("03.inline_asm")
 # | `tuned_gemms` | True when TunableOp's file of results is there and shall be used, without further tuning |
 # | `built_for` | targets that the installed GPU libraries were built for |
 #
-# Set what the facts of section 6 of the lesson set for such a node, and nothing that it has no use for: visibility,
+# Set what the facts of section 7 of the lesson set for such a node, and nothing that it has no use for: visibility,
 # RCCL's channels and streams on MI300X when several GPUs work together, TunableOp. Where a Radeon target
 # (`gfx10..`, `gfx11..`, `gfx12..`) is not in `built_for`, let the GPU pass for the one of the same generation (all
 # digits but the last two) that is there: `HSA_OVERRIDE_GFX_VERSION` is written with dots, `"11.0.0"` for `gfx1100`.
@@ -662,7 +666,7 @@ check("03.launch_env")
 # after public threads (the solution names them). Each is what a collector of a cluster keeps: the first line names the
 # job that failed, and every other line has a time, the number of its job, and what the job wrote.
 #
-# Read them one at a time, as section 8 of the lesson does: the first error in time, who speaks, what was found and what
+# Read them one at a time, as section 9 of the lesson does: the first error in time, who speaks, what was found and what
 # was expected. Count lines in what this cell prints: the files in `work/03_porting_to_rocm/logs/` are the same failures
 # without the job's line and its numbers.
 

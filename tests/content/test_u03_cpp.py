@@ -102,7 +102,13 @@ RIGHT = {
 constexpr int MAX_WAVES = 64;
 __device__ int lane_id() { return thread_id() & (warpSize - 1); }
 __device__ int wave_id() { return (thread_id() - lane_id()) / warpSize; }
-__device__ int wave_count() { return (thread_count() - 1) / warpSize + 1; }""",
+__device__ int wave_count() { return (thread_count() - 1) / warpSize + 1; }
+__device__ Place place_of(int wave, int lane) {
+  int n = lane + warpSize * wave, layer = blockDim.x * blockDim.y, z = n / layer, rest = n - z * layer;
+  Place place;
+  place.z = z, place.y = rest / (int)blockDim.x, place.x = rest - place.y * blockDim.x;
+  return place;
+}""",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""03.lane_id: lane, wave and number of waves in a block of any shape, for a running sum."""
+"""03.lane_id: lane, wave and number of waves in a block of any shape, and back to the thread, for a running sum."""
 
 from __future__ import annotations
 
@@ -23,9 +23,23 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
 
 
 def running_sum_reference(x: Tensor, block: list[int]) -> dict[str, Tensor]:
-    """Sums up to and with each element of a row in float64, the whole sum, and each thread's own number."""
-    number = torch.arange(x.shape[1], dtype=torch.int32).expand(x.shape).contiguous()
-    return {"number": number, "sums": x.double().cumsum(dim=1), "total": x.double().sum(dim=1)}
+    """Sums up to and with each element of a row in float64, the whole sum, each thread's number, its partner's place.
+
+    partner: int32 of (blocks, threads, 3), x, y and z of the thread whose number differs in the last bit; of the
+    thread itself where there is none.
+    """
+    threads = x.shape[1]
+    number = torch.arange(threads, dtype=torch.int32)
+    beside = torch.where((number ^ 1) < threads, number ^ 1, number)
+    row = beside // block[0]
+    y, z = (row % block[1], row // block[1]) if len(block) > 1 else (0 * row, row)
+    partner = torch.stack([beside % block[0], y, z], dim=1)
+    return {
+        "number": number.expand(x.shape).contiguous(),
+        "partner": partner.expand(len(x), threads, 3).contiguous(),
+        "sums": x.double().cumsum(dim=1),
+        "total": x.double().sum(dim=1),
+    }
 
 
 def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
@@ -36,18 +50,21 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
 def _launch(module: LoadedModule, inputs: Inputs) -> dict[str, Tensor]:
     x, block = inputs["x"], inputs["block"]
     number, sums, total = torch.full(x.shape, -1, dtype=torch.int32), torch.empty(x.shape), torch.empty(len(x))
-    module.launch("running_sum", len(x), block, [x, number, sums, total])
-    return {"number": number, "sums": sums, "total": total}
+    partner = torch.full((*x.shape, 3), -1, dtype=torch.int32)
+    module.launch("running_sum", len(x), block, [x, number, partner, sums, total])
+    return {"number": number, "partner": partner, "sums": sums, "total": total}
 
 
 ANSWER = Framed.read(Path(__file__).with_suffix(".cu"))
+_MINE = "int(threadIdx.x), int(threadIdx.y), int(threadIdx.z)"
+_BACKWARDS = "int(row / blockDim.y), int(row % blockDim.y), int(number % blockDim.z)"
 
 
 def _writes(value: str, whole: str) -> Callable[[], str]:
-    kernel = """__global__ void running_sum(const float *x, int *number, float *sums, float *total) {
+    kernel = """__global__ void running_sum(const float *x, int *number, int *partner, float *sums, float *total) {
       int threads = blockDim.x * blockDim.y * blockDim.z;
       int i = blockIdx.x * threads + threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-      number[i] = %s;
+      number[i] = partner[3 * i] = partner[3 * i + 1] = partner[3 * i + 2] = %s;
       sums[i] = total[blockIdx.x] = %s;
     }"""
     return lambda: kernel % (whole, value)
@@ -60,7 +77,7 @@ def _fresh(rng: random.Random) -> Case:
 
 EXERCISE = Exercise(
     id="03.lane_id",
-    title="Lane and wave of a thread, in a block of any shape",
+    title="Lane and wave of a thread, in a block of any shape, and back",
     parameters=(),
     kind="cpp",
     targets=("sm_80", "gfx942", "gfx1100"),
@@ -76,6 +93,7 @@ EXERCISE = Exercise(
         Case("the last wave is only partly there", blocks=3, block=(100,)),
         Case("one thread more than a wavefront, or than two warps", blocks=1, block=(65,)),
         Case("three dimensions", blocks=1, block=(8, 5, 4)),
+        Case("rows of odd length: the lane beside is often in another row", blocks=1, block=(5, 7, 3)),
         Case("the most threads that a block can have", blocks=1, block=(64, 16)),
         Case("fewer threads than a wave has lanes", blocks=2, block=(20,)),
     ),
@@ -121,6 +139,51 @@ EXERCISE = Exercise(
             ),
             "Right for blocks of one dimension. With more, threads of different rows claim the same lane and wave: "
             "begin with the thread's number in the whole block.",
+        ),
+        Misconception(
+            "lane_of_x_wave_of_the_thread",
+            ANSWER.changed(("return thread_id() % warpSize", "return threadIdx.x % warpSize")),
+            "Wave and lane are cut from the same number, and yours come from two: the wave from thread_id(), the lane "
+            "from threadIdx.x, which starts anew at every row of the block.",
+        ),
+        Misconception(
+            "wave_of_x_lane_of_the_thread",
+            ANSWER.changed(("return thread_id() / warpSize", "return threadIdx.x / warpSize")),
+            "Wave and lane are cut from the same number, and yours come from two: the lane from thread_id(), the wave "
+            "from threadIdx.x, which starts anew at every row of the block.",
+        ),
+        Misconception(
+            "place_is_my_own",
+            ANSWER.changed(
+                ("int(number % blockDim.x), int(row % blockDim.y), int(row / blockDim.y)", _MINE),
+            ),
+            "place_of is asked about any lane of any wave, and this answers with the thread that asks. Make a number "
+            "of `wave` and `lane` first.",
+        ),
+        Misconception(
+            "place_of_one_dimension",
+            ANSWER.changed(("int(number % blockDim.x), int(row % blockDim.y), int(row / blockDim.y)", "number, 0, 0")),
+            "Right for blocks of one dimension. thread_id() adds rows up to a number; place_of has to take them out "
+            "again: how many whole rows of blockDim.x lie before this thread?",
+        ),
+        Misconception(
+            "rows_without_end",
+            ANSWER.changed(("int(row % blockDim.y), int(row / blockDim.y)", "int(row), 0")),
+            "Right for blocks of two dimensions. In three, a layer has blockDim.y rows, and then y starts anew and z "
+            "grows by one.",
+        ),
+        Misconception(
+            "x_and_z_exchanged",
+            ANSWER.changed(
+                ("row = number / blockDim.x", "row = number / blockDim.z"),
+                ("int(number % blockDim.x), int(row % blockDim.y), int(row / blockDim.y)", _BACKWARDS),
+            ),
+            "Taken apart in the wrong order: x runs fastest, so x is the remainder by blockDim.x, and z comes last.",
+        ),
+        Misconception(
+            "place_by_32",
+            ANSWER.changed(("int number = wave * warpSize + lane", "int number = wave * 32 + lane")),
+            "Right where waves have 32 lanes. On gfx942 wave 1 begins at thread 64: how wide is a wave here?",
         ),
         Misconception(
             "always_64",
@@ -171,17 +234,21 @@ EXERCISE = Exercise(
     ),
     hints=(
         "thread_id() numbers the threads of the block 0, 1, 2, ... in the order in which waves are cut from it. Which "
-        "two operations turn a number and the width of a wave into a wave and a place in it?",
+        "two operations turn a number and the width of a wave into a wave and a place in it? place_of goes the other "
+        "way: try it on paper for a block of (5, 2), wave 0, lane 7.",
         "A remainder and a division by warpSize. How many waves do 100 threads make, when a wave has 64 lanes? "
-        "And for the array ask which width makes the most waves out of 1024 threads.",
+        "For the array ask which width makes the most waves out of 1024 threads. And place_of: make one number of wave "
+        "and lane, then take x out of it, then y out of what is left.",
         "lane_id: thread_id() % warpSize. wave_id: thread_id() / warpSize. wave_count: (thread_count() + warpSize - "
-        "1) / warpSize. MAX_WAVES: 1024 / 32.",
+        "1) / warpSize. MAX_WAVES: 1024 / 32. place_of: number = wave * warpSize + lane, row = number / blockDim.x; "
+        "x is number % blockDim.x, y is row % blockDim.y, z is row / blockDim.y.",
     ),
     explanation=(
         "Waves are cut from the threads in the order of their number, x first, so lane and wave are the remainder and "
         "the quotient of that number by the width, which only warpSize knows. `& 31`, `>> 5`, threadIdx.y as the warp "
         "of a (32, 8) block, and an array for blockDim.x / 32 waves all write down the same wrong belief: that the "
-        "width is 32. Asking costs nothing: the compiler knows the chip it builds for, and in the listings the "
+        "width is 32. The way back takes the same number apart by the sides of the block, x first. "
+        "Asking costs nothing: the compiler knows the chip it builds for, and in the listings the "
         "remainder is one `and` with 31 or 63, the division one shift. What must be constant in the source, the array, "
         "takes the bound that holds for all targets: 1024 / 32."
     ),

@@ -137,8 +137,8 @@ EXERCISE = Exercise(
         Misconception(
             "drops_the_last_wave",
             ANSWER.changed(("(blockDim.x + warpSize - 1) / warpSize", "blockDim.x / warpSize")),
-            "It fails where the block is no multiple of the wave: 96 threads are three warps, but one wavefront and a "
-            "half, and 96 / 64 is 1. The half-filled wave has written its sum too: round up.",
+            "It fails where the block is no multiple of the wave. How many waves do 96 threads make on gfx942, and "
+            "what does your division say?",
         ),
         Misconception(
             "counts_warps_of_32",
