@@ -2,7 +2,7 @@
 # # Lab 00: your machine, and first kernels
 #
 # **Six exercises:** tell the vendors apart, write your first kernel, teach one to read views of any shape; then find a
-# mask in machine code, predict what a virtual GPU counts, and repair a kernel that reads in the wrong order.
+# mask in machine code, predict what a virtual GPU counts, and repair a kernel whose lanes read far apart.
 # About 90 minutes, on any machine. A good place to stop is after the third.
 #
 # How a lab works:
@@ -360,68 +360,68 @@ check("00.predict_counters")
 # **Why it matters.** A number that you can predict is one that you can trust, and a counter that disagrees with your
 # prediction is where a bug, or something to learn, sits. Every later unit counts bytes first.
 
-# %% [markdown] statement of piece_sums
-# ## 00.piece_sums: repair the order
+# %% [markdown] statement of column_sums
+# ## 00.column_sums: give the lanes other elements
 #
-# $$\text{out}_p = \sum_{i = 2048 p}^{\min(n,\, 2048 (p + 1)) - 1} x_i^2$$
+# $$\text{out}_c = \sum_{r=0}^{\text{rows} - 1} x_{rc} \qquad 0 \le c < \text{cols}$$
 #
-# One program sums the squares of one piece of 2,048 elements, in `STEPS = 8` steps of `BLOCK = 256`. Here is a kernel
-# by somebody who knows CPUs: each lane walks through eight elements of its own. Its sums are right.
+# The sums of the columns of a matrix. You have trained with it: where a bias is added to every row, this is its
+# gradient. Here is a kernel by somebody who knows CPUs: a program for each column, whose lanes share the rows.
 #
 # ```python
 # @triton.jit
-# def piece_sums_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, STEPS: tl.constexpr):
-#     first = tl.program_id(0) * BLOCK * STEPS
+# def column_sums_kernel(x_ptr, out_ptr, n_rows, n_cols, BLOCK: tl.constexpr):
+#     col = tl.program_id(0)
 #     total = tl.zeros([BLOCK], tl.float32)
-#     for step in range(STEPS):
-#         offsets = first + tl.arange(0, BLOCK) * STEPS + step
-#         x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
-#         total += x * x
-#     tl.store(out_ptr + tl.program_id(0), tl.sum(total, axis=0))
+#     for first in range(0, n_rows, BLOCK):
+#         rows = first + tl.arange(0, BLOCK)
+#         x = tl.load(x_ptr + rows * n_cols + col, mask=rows < n_rows, other=0.0)
+#         total += x  # lane by lane
+#     tl.store(out_ptr + col, tl.sum(total, axis=0))  # and across the lanes
 # ```
 #
-# But on either virtual GPU it moves eight times the transactions that its bytes need. **Repair it**: the same sums, and
-# `global_sectors_per_ideal` at most 1.6 where `n` is a multiple of 2,048. Torch allocates the result, no more.
+# It is launched with `BLOCK = 128` on a grid of `(n_cols,)`. The sums are right. But for each byte that its loads ask
+# for, 8 come on `sm_80` and 32 on `gfx942`. **Repair it**, kernel and launcher, so that the sums stay the same and,
+# where `cols` is a multiple of 128, `global_sectors_per_ideal` is at most 1.6. There must be at most half as many
+# programs as columns.
 #
-# **Given** `x`: a contiguous float32 tensor of shape `(n,)`, `n` 1 or more. **Return** a new float32 tensor of shape
-# `(number of pieces,)` on the same device; the last piece may be short. With pieces of four elements,
-# `x = [1, 2, 3, 4, 5]` would give `[30, 25]`.
-#
-# `tl.sum(total, axis=0)` adds up a block's vector; `other=0.0` is what a masked lane gets instead of an element.
+# **Given** `x`: a contiguous float32 tensor of shape `(rows, cols)`, both 1 or more. **Return** a new float32 tensor of
+# shape `(cols,)` on the same device. Torch allocates the result, no more: it neither copies nor adds.
 
 
-# %% 00.piece_sums tags=["answer", "00.piece_sums"]
+# %% 00.column_sums tags=["answer", "00.column_sums"]
 @triton.jit
-def piece_sums_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, STEPS: tl.constexpr):
-    # the same elements in each program; neighbouring lanes read neighbours
+def column_sums_kernel(x_ptr, out_ptr, n_rows, n_cols, BLOCK: tl.constexpr):
+    # which elements should neighbouring lanes read, and whose sums are those?
     # BEGIN SOLUTION
-    first = tl.program_id(0) * BLOCK * STEPS
+    cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = cols < n_cols
     total = tl.zeros([BLOCK], tl.float32)
-    for step in range(STEPS):
-        offsets = first + step * BLOCK + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
-        total += x * x
-    tl.store(out_ptr + tl.program_id(0), tl.sum(total, axis=0))
+    for row in range(n_rows):
+        total += tl.load(x_ptr + row * n_cols + cols, mask=mask)
+    tl.store(out_ptr + cols, total, mask=mask)
     # END SOLUTION
 
 
-def piece_sums(x: Tensor) -> Tensor:
-    """Return the sum of squares of each piece of 2,048 elements; x: (n,) float32."""
-    BLOCK, STEPS = 256, 8
+def column_sums(x: Tensor) -> Tensor:
+    """Return the sum of each column; x: (rows, cols) float32, contiguous."""
+    BLOCK = 128
     # BEGIN SOLUTION
-    pieces = triton.cdiv(x.numel(), BLOCK * STEPS)
-    out = torch.empty(pieces, dtype=x.dtype, device=x.device)
-    piece_sums_kernel[(pieces,)](x, out, x.numel(), BLOCK=BLOCK, STEPS=STEPS)
+    n_rows, n_cols = x.shape
+    out = torch.empty(n_cols, dtype=x.dtype, device=x.device)
+    grid = (triton.cdiv(n_cols, BLOCK),)
+    column_sums_kernel[grid](x, out, n_rows, n_cols, BLOCK=BLOCK)
     return out
     # END SOLUTION
 
 
 # %% tags=["check"]
-check("00.piece_sums")
+check("00.column_sums")
 
-# %% [markdown] why piece_sums
-# **Why it matters.** This is a common mistake of those who come from CPU threads, and no test of results finds it. It
-# asks memory for eight times as much, on both vendors; a cache may give some of that back, a counter shows all of it.
+# %% [markdown] why column_sums
+# **Why it matters.** One core of a CPU is happy with a column for itself; lanes that read in one instruction are not.
+# No test of results finds the difference, and the repair is not another order but another owner: who holds which
+# element decides what a kernel asks of memory. Every fast kernel of this course begins with that question.
 
 # %% [markdown] where you stand
 # ## Where you stand

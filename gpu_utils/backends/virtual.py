@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # Totals that are no sums: of several launches the last one's counts.
 _NOT_SUMMED = ("lane_utilisation", "sector_bytes")
 
+# What stands in an instruction that calls the host to print, or to report an assertion: PTX, AMDGCN.
+_HOST = ("vprintf", "__assertfail", "MSG_INTERRUPT")
 
 # Rounds of one loop: the kernel set has at most 111, and 10,000 take some seconds (0.6 ms a round with an atomic).
 STEP_LIMIT = 10_000
@@ -45,13 +47,14 @@ class VirtualBackend:
 
         Added are global_sectors_per_ideal, global transactions over the least that the same bytes could need;
         global_moved_bytes, their bytes; bytes_of_a_load, of one lane, the mean over global loads; barriers, how often a
-        wave met one (0 where a kernel has none); threads, those that were launched; and units_filled, the SMs, CUs or
-        WGPs that the blocks of the launches of Triton's kernels fill, as many on each as fit.
+        wave met one (0 where a kernel has none); threads, those that were launched; calls_of_the_host, the instructions
+        of the kernels that print or assert, as compiled; and units_filled, the SMs, CUs or WGPs that the blocks of the
+        launches of Triton's kernels fill, as many on each as fit.
         """
         from gpu_utils.virtual import VirtualGpu, virtual_gpu
 
         def totals(gpu: VirtualGpu) -> dict[str, float]:
-            sums: dict[str, float] = {"threads": 0, "units_filled": 0}
+            sums: dict[str, float] = {"threads": 0, "units_filled": 0, "calls_of_the_host": 0}
             loads = lanes = 0
             for launch in gpu.launches:
                 for name, value in launch.counters.totals().items():
@@ -60,6 +63,7 @@ class VirtualBackend:
                 loads, lanes = loads + sum(a.bytes for a in accesses), lanes + sum(a.lanes for a in accesses)
                 sums["threads"] += launch.counters.launched_waves * launch.program.lanes
                 sums["units_filled"] += _units_filled(launch)
+                sums["calls_of_the_host"] += sum(any(f in op.text for f in _HOST) for op in launch.program.ops)
             if lanes:
                 sums["bytes_of_a_load"] = loads / lanes
             sums["barriers"] = sums.get("instructions_barrier", 0)

@@ -108,11 +108,17 @@ def _on_two_devices(exercise: Exercise, job: Job, attempt: Attempt) -> Differenc
     return _raised(exercise, job, attempt) or (Difference("device", attempt.foreign) if attempt.foreign else None)
 
 
+def _of_prints(attempt: Attempt) -> str:
+    if not attempt.counters.get("calls_of_the_host"):
+        return ""
+    return " A print in your kernel is compiled, too, and what it does is counted: take it out, then check again."
+
+
 def _over_a_limit(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:
     for limit in exercise.limits:
         violation = limit.violation(job.case, attempt.counters)
         if violation:
-            return Difference(f"limit:{limit.counter}", violation)
+            return Difference(f"limit:{limit.counter}", violation + _of_prints(attempt))
     return None
 
 

@@ -31,7 +31,7 @@ from tests.conftest import unavailable
 from tests.content.conftest import answer_cell, lab_cells
 
 PLANNED = {
-    "00": ("vector_add", "saxpy", "platform", "find_mask", "predict_counters", "piece_sums"),
+    "00": ("vector_add", "saxpy", "platform", "find_mask", "predict_counters", "column_sums"),
     "01": (
         *("attention", "mlp", "block", "init", "logits", "param_count", "flops_per_token"),
         *("grad_accumulation", "lr_schedule", "train_step", "kv_cache", "activation_memory"),

@@ -12,17 +12,19 @@ import triton
 import triton.language as tl
 
 from gpu_utils import virtual_gpu
-from gpu_utils.backends import BACKENDS
+from gpu_utils.backends import BACKENDS, backend
 from gpu_utils.course import sources
 from gpu_utils.exercises import find
 from gpu_utils.exercises.u00_start import find_mask, mask_kernels, platform, predict_counters, saxpy, vector_add
 from gpu_utils.grading.check import check
+from gpu_utils.grading.execute import run
 from gpu_utils.grading.jobs import FRESH_CASES, choose_backends, make_jobs
 from gpu_utils.grading.report import Mode
+from gpu_utils.grading.verdicts import judge
 from gpu_utils.ui.launch_figure import LaunchFigure
 
 VECTOR_ADD, SAXPY, PLATFORM = (find(f"00.{name}") for name in ("vector_add", "saxpy", "platform"))
-FIND_MASK, PREDICT, PIECE_SUMS = (find(f"00.{name}") for name in ("find_mask", "predict_counters", "piece_sums"))
+FIND_MASK, PREDICT, COLUMN_SUMS = (find(f"00.{name}") for name in ("find_mask", "predict_counters", "column_sums"))
 
 
 @triton.jit
@@ -203,19 +205,19 @@ SAXPY_OUT = "torch.empty(rows, cols, dtype=x.dtype, device=x.device)"
         (SAXPY, "+ col * stride_yn", "+ col", "column_stride_of_x_only"),
         (SAXPY, "a * x + y, mask=mask", "a * x + y", "unmasked_store"),
         (SAXPY, "*y.stride()", "y.stride(0) or cols, y.stride(1)", "no_repeated_row"),
-        (PIECE_SUMS, "step * BLOCK + tl.arange(0, BLOCK)", "tl.arange(0, BLOCK) * STEPS + step", "each_lane_its_own"),
-        (PIECE_SUMS, "offsets < n", "offsets <= n", "mask_one_long"),
-        (PIECE_SUMS, "total += x * x", "total += tl.sum(x * x, axis=0)", "sums_in_every_step"),
+        (COLUMN_SUMS, "range(n_rows)", "range(0, n_rows, BLOCK)", "steps_of_a_block_of_rows"),
+        (COLUMN_SUMS, "cols < n_cols", "cols <= n_cols", "mask_one_long"),
+        (
+            COLUMN_SUMS,
+            "out_ptr + cols, total,",
+            "out_ptr + cols, tl.sum(total, axis=0),",
+            "sums_across_lanes",
+        ),
         (PREDICT, "(lanes - 1) * 4", "lanes * 4", "one_lane_too_many"),
         (PREDICT, "piece + 1", "piece", "forgets_the_first_piece"),
         (PREDICT, "4 * stride", "stride", "stride_in_bytes"),
-        (
-            PIECE_SUMS,
-            "first + step * BLOCK",
-            "(step * tl.num_programs(0) + tl.program_id(0)) * BLOCK",
-            "a_loop_over_the_grid",
-        ),
-        (PIECE_SUMS, "total += x * x", "total += x", "no_square"),
+        (COLUMN_SUMS, "row * n_cols + cols", "row + cols * n_rows", "row_after_column"),
+        (COLUMN_SUMS, "triton.cdiv(n_cols, BLOCK)", "n_cols", "a_program_for_each_column"),
         (FIND_MASK, ' and ".global" in text', "", "every_guard"),
         (FIND_MASK, 'instructions[at].startswith("v_cndmask")', "True", "any_offset"),
     ],
@@ -262,7 +264,7 @@ def test_a_program_for_each_row_is_too_many_threads_where_rows_are_short():
 
 @pytest.mark.parametrize(
     ("exercise", "name"),
-    [(VECTOR_ADD, "torch_adds_the_kernel_copies"), (PIECE_SUMS, "torch_squares"), (SAXPY, "torch_multiplies")],
+    [(VECTOR_ADD, "torch_adds_the_kernel_copies"), (SAXPY, "torch_multiplies")],
     ids=lambda value: getattr(value, "id", value),
 )
 def test_a_part_of_the_work_done_by_torch_fails_although_the_numbers_are_right(exercise, name):
@@ -426,19 +428,68 @@ def test_a_kernel_that_is_launched_for_show_does_not_pass():
 
 
 @triton.jit
-def pieces_at_once_kernel(x_ptr, out_ptr, n, PIECE: tl.constexpr):
-    offsets = tl.program_id(0) * PIECE + tl.arange(0, PIECE)
-    x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
-    tl.store(out_ptr + tl.program_id(0), tl.sum(x * x))
+def column_tiles_kernel(x_ptr, out_ptr, n_rows, n_cols, ROWS: tl.constexpr, COLS: tl.constexpr):
+    cols = tl.program_id(0) * COLS + tl.arange(0, COLS)[None, :]
+    total = tl.zeros([ROWS, COLS], tl.float32)
+    for first in range(0, n_rows, ROWS):
+        rows = first + tl.arange(0, ROWS)[:, None]
+        total += tl.load(x_ptr + rows * n_cols + cols, mask=(rows < n_rows) & (cols < n_cols), other=0.0)
+    sums = tl.sum(total, axis=0)[None, :]
+    tl.store(out_ptr + cols, sums, mask=cols < n_cols)
 
 
-def test_a_piece_in_one_load_without_a_loop_is_a_right_answer():
+@triton.jit
+def rows_shared_out_kernel(x_ptr, out_ptr, n_rows, n_cols, BLOCK: tl.constexpr):
+    cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], tl.float32)
+    row = tl.program_id(1)
+    while row < n_rows:
+        total += tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols)
+        row += tl.num_programs(1)
+    tl.atomic_add(out_ptr + cols, total, mask=cols < n_cols)
+
+
+@triton.jit
+def walking_pointers_kernel(x_ptr, out_ptr, stride, n_rows, n_cols, BLOCK: tl.constexpr):
+    cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = x_ptr + cols
+    total = tl.load(at, mask=cols < n_cols)
+    for _ in range(1, n_rows):
+        at += stride
+        total += tl.load(at, mask=cols < n_cols)
+    tl.store(out_ptr + cols, total, mask=cols < n_cols)
+
+
+def sums_of_tiles(rows, cols):
     def answer(x):
-        out = x.new_empty(triton.cdiv(len(x), 2048))
-        pieces_at_once_kernel[out.shape](x, out, len(x), PIECE=2048)
+        out = x.new_empty(x.shape[1])
+        column_tiles_kernel[(triton.cdiv(x.shape[1], cols),)](x, out, *x.shape, ROWS=rows, COLS=cols)
         return out
 
-    assert check(PIECE_SUMS, answer).passed
+    return answer
+
+
+def sums_of_shared_rows(x):
+    out = torch.zeros(x.shape[1], device=x.device)
+    rows_shared_out_kernel[triton.cdiv(x.shape[1], 128), 3](x, out, *x.shape, BLOCK=128)
+    return out
+
+
+def sums_of_walking_pointers(x):
+    out = torch.empty_like(x[0])
+    grid = lambda meta: (triton.cdiv(x.shape[1], meta["BLOCK"]),)  # noqa: E731
+    walking_pointers_kernel[grid](x, out, x.stride(0), *x.shape, BLOCK=256, num_warps=2)
+    return out
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [sums_of_tiles(16, 64), sums_of_tiles(4, 128), sums_of_shared_rows, sums_of_walking_pointers],
+    ids=["tiles", "wide tiles", "programs that share rows", "pointers that walk"],
+)
+def test_other_ways_of_dealing_out_columns_are_right_answers(answer):
+    report = check(COLUMN_SUMS, answer)
+    assert report.passed, report.headline
 
 
 def test_a_prediction_from_the_pieces_of_one_full_wave_is_a_right_answer():
@@ -500,13 +551,23 @@ def test_the_mask_is_found_in_what_the_compiler_makes_today(kernel, target, smal
         assert word in listed[at]
 
 
-def test_the_broken_kernel_of_the_statement_has_right_sums_and_eight_times_the_transactions():
-    apart = next(wrong for wrong in PIECE_SUMS.misconceptions if wrong.name == "each_lane_its_own")
-    report = check(PIECE_SUMS, apart.answer, seed=1)
+@pytest.mark.parametrize(("target", "times"), [("sm_80", 8), ("gfx942", 32)])
+def test_the_broken_kernel_of_the_statement_has_right_sums_and_its_loads_bring_as_much_as_it_says(target, times):
+    down = next(wrong for wrong in COLUMN_SUMS.misconceptions if wrong.name == "down_the_columns")
+    report = check(COLUMN_SUMS, down.answer, backends=[f"virtual:{target}"], seed=1)
     assert {outcome.kind for outcome in report.outcomes if outcome.mode is Mode.RUN} == {
         "",
         "limit:global_sectors_per_ideal",
     }
-    for backend in ("virtual:sm_80", "virtual:gfx942"):
-        failed = next(o for o in report.outcomes if o.status == "failed" and o.backend == backend)
-        assert 7 < float(failed.detail.split()[2].rstrip(",")) <= 8.5
+    with virtual_gpu(target) as gpu:
+        down.answer(torch.randn(256, 512))
+    counted = gpu.counters.totals()
+    assert counted["global_load_sectors"] * counted["sector_bytes"] == times * counted["global_load_bytes"]
+
+
+@pytest.mark.parametrize("said", ['print("x")', 'tl.device_print("x")'])
+def test_a_print_left_in_a_kernel_is_named_where_it_costs_transactions(said):
+    text = sources.solution("00.vector_add").replace("    tl.store(", f"    {said}\n    tl.store(")
+    job = make_jobs(VECTOR_ADD, seed=5, names=["virtual:gfx942"])[0]
+    attempt = run(VECTOR_ADD, sources.load("00.vector_add", text), job.inputs, backend(job.backend))
+    assert "A print in your kernel is compiled, too" in judge(VECTOR_ADD, job, attempt).detail

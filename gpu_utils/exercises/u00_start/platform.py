@@ -220,9 +220,8 @@ EXERCISE = Exercise(
         Misconception(
             "asks_only_the_build",
             _asks_only_the_build,
-            "This names a vendor on machines with no GPU: torch.version says what torch was built for, not what is "
-            "plugged in, and so does torch.accelerator.current_accelerator() without check_available=True. Ask for the "
-            "GPU as well.",
+            "This names a vendor on machines with no GPU: it asks what torch was built for, not what is plugged in. "
+            "Ask for the GPU as well.",
         ),
         Misconception(
             "takes_no_cuda_for_amd",

@@ -98,9 +98,123 @@ def _bytes_asked_for(n: int, stride: int) -> Prediction:
     return {target: {**counted, "moved_bytes": 4 * n} for target, counted in right.items()}
 
 
+def _one_stretch(n: int, stride: int) -> Prediction:
+    """Counts the pieces of all that the launch reaches over."""
+    right = counters_reference(n, stride)
+    for target, (_, piece) in MACHINES.items():
+        transactions = -(-4 * n * stride // piece)
+        right[target] |= {"transactions": transactions, "moved_bytes": transactions * piece}
+    return right
+
+
 def _fresh(rng: random.Random) -> Case:
     n = rng.choice([rng.randrange(2, 4000), rng.randrange(10**9, 10**10)])
     return Case("a launch nobody chose", n=n, stride=rng.choice([*range(1, 40), 64, 100]))
+
+
+_IN_EVERY_LAUNCH = (
+    Misconception(
+        "ignores_the_stride",
+        _predicting(touched=lambda lanes, stride, piece: -(-4 * lanes // piece)),
+        "With stride 1 this is right. With a larger one the same floats lie further apart, and touch more pieces "
+        "of memory: how far is it from the first lane's byte to the last one's?",
+    ),
+    Misconception(
+        "one_for_each_lane",
+        _predicting(touched=lambda lanes, stride, piece: lanes),
+        "Right only where lanes are a whole transaction apart. Closer ones share: neighbouring lanes with stride 1 "
+        "need one sector of 32 bytes for eight of them.",
+    ),
+    Misconception(
+        "stride_in_bytes",
+        _predicting(
+            touched=lambda lanes, stride, piece: _span(lanes - 1, stride, piece, 1) if stride < piece else lanes
+        ),
+        "The stride counts elements, and an element of float32 has four bytes.",
+    ),
+    Misconception(
+        "forgets_the_first_piece",
+        _predicting(
+            touched=lambda lanes, stride, piece: _near(lanes, stride, piece, _span(lanes - 1, stride, piece) - 1)
+        ),
+        "One piece is missing in each wave: (lanes - 1) * 4 * stride // piece says how many pieces further on the "
+        "last lane is. The one that the first lane is in counts as well.",
+    ),
+    Misconception(
+        "one_lane_too_many",
+        _predicting(touched=lambda lanes, stride, piece: _near(lanes, stride, piece, _span(lanes, stride, piece))),
+        "From the first lane to the last there are lanes - 1 strides, not lanes: the last lane's float begins at "
+        "byte (lanes - 1) * 4 * stride.",
+    ),
+    Misconception(
+        "bytes_asked_for",
+        _bytes_asked_for,
+        "These are the bytes that lanes asked for. What moves are whole transactions: their number times their size.",
+    ),
+)
+"""Slips that show in nearly every case: their hint comes first, whatever else is wrong."""
+
+_IN_SOME_LAUNCHES = (
+    Misconception(
+        "whole_span",
+        _predicting(touched=lambda lanes, stride, piece: _span(lanes - 1, stride, piece)),
+        "Too many where the stride is longer than a transaction: what lies between two lanes is not fetched. A "
+        "lane touches one piece at most.",
+    ),
+    Misconception(
+        "rounds_down",
+        _predicting(touched=lambda lanes, stride, piece: _near(lanes, stride, piece, _span(lanes, stride, piece) - 1)),
+        "Right for full waves where all divides, and too small elsewhere: a piece that is touched only in part is "
+        "moved as a whole. In which piece is the first lane, in which the last, and how many are these?",
+    ),
+    Misconception(
+        "counts_the_gap_behind_the_last_lane",
+        _predicting(touched=lambda lanes, stride, piece: min(lanes, -(-lanes * 4 * stride // piece))),
+        "Right for full waves. With fewer lanes it shows: behind the last lane's float no stride follows that "
+        "anybody reads. How far is it from the first byte to the last one that is asked for?",
+    ),
+    Misconception(
+        "forgets_the_rest",
+        _full_waves_only,
+        "Waves that are full are counted, the last one is not: n is no multiple of the lanes, and what is left "
+        "over reads as well.",
+    ),
+    Misconception(
+        "last_wave_is_full",
+        _last_wave_is_full,
+        "The last wave has work for some of its lanes only. A masked lane asks for nothing: count the transactions "
+        "of the rest apart.",
+    ),
+    Misconception(
+        "every_launched_wave_is_full",
+        _every_launched_wave_is_full,
+        "All waves that are launched are counted as full. In the last program some have work for a few of their "
+        "lanes, and some for none: a masked lane asks for nothing.",
+    ),
+    Misconception(
+        "one_stretch_of_memory",
+        _one_stretch,
+        "From the first byte that is read to the last there are as many pieces, but not every one of them is "
+        "touched: where the stride is longer than a piece, what lies between two lanes is not fetched. And each "
+        "wave reads with an instruction of its own, so a piece that two waves share counts twice.",
+    ),
+)
+"""Slips that show only where n or the stride is uneven, and so together with wrong waves."""
+
+_WAVES_WITH_WORK = (
+    "Waves are launched with their program: 256 lanes at a time, whether or not an element is left for them. Count "
+    "programs first."
+)
+
+
+def _and_waves_with_work(slip: Misconception) -> Misconception:
+    """The same slip by somebody who takes n / lanes for the waves as well."""
+
+    def answer(n: int, stride: int) -> Prediction:
+        counted = slip.answer(n, stride)
+        return {target: {**counted[target], "waves": -(-n // MACHINES[target][0])} for target in counted}
+
+    return Misconception(f"{slip.name}_and_waves_with_work", answer, f"Two slips. {slip.hint} And: {_WAVES_WITH_WORK}")
 
 
 EXERCISE = Exercise(
@@ -129,83 +243,9 @@ EXERCISE = Exercise(
     tolerance=lambda case, inputs: EXACT,
     dtype=lambda inputs: None,
     misconceptions=(
-        Misconception(
-            "ignores_the_stride",
-            _predicting(touched=lambda lanes, stride, piece: -(-4 * lanes // piece)),
-            "With stride 1 this is right. With a larger one the same floats lie further apart, and touch more pieces "
-            "of memory: how far is it from the first lane's byte to the last one's?",
-        ),
-        Misconception(
-            "one_for_each_lane",
-            _predicting(touched=lambda lanes, stride, piece: lanes),
-            "Right only where lanes are a whole transaction apart. Closer ones share: neighbouring lanes with stride 1 "
-            "need one sector of 32 bytes for eight of them.",
-        ),
-        Misconception(
-            "whole_span",
-            _predicting(touched=lambda lanes, stride, piece: _span(lanes - 1, stride, piece)),
-            "Too many where the stride is longer than a transaction: what lies between two lanes is not fetched. A "
-            "lane touches one piece at most.",
-        ),
-        Misconception(
-            "stride_in_bytes",
-            _predicting(
-                touched=lambda lanes, stride, piece: _span(lanes - 1, stride, piece, 1) if stride < piece else lanes
-            ),
-            "The stride counts elements, and an element of float32 has four bytes.",
-        ),
-        Misconception(
-            "forgets_the_first_piece",
-            _predicting(
-                touched=lambda lanes, stride, piece: _near(lanes, stride, piece, _span(lanes - 1, stride, piece) - 1)
-            ),
-            "One piece is missing in each wave: (lanes - 1) * 4 * stride // piece says how many pieces further on the "
-            "last lane is. The one that the first lane is in counts as well.",
-        ),
-        Misconception(
-            "one_lane_too_many",
-            _predicting(touched=lambda lanes, stride, piece: _near(lanes, stride, piece, _span(lanes, stride, piece))),
-            "From the first lane to the last there are lanes - 1 strides, not lanes: the last lane's float begins at "
-            "byte (lanes - 1) * 4 * stride.",
-        ),
-        Misconception(
-            "rounds_down",
-            _predicting(
-                touched=lambda lanes, stride, piece: _near(lanes, stride, piece, _span(lanes, stride, piece) - 1)
-            ),
-            "Right for full waves where all divides, and too small elsewhere: a piece that is touched only in part is "
-            "moved as a whole. In which piece is the first lane, in which the last, and how many are these?",
-        ),
-        Misconception(
-            "counts_the_gap_behind_the_last_lane",
-            _predicting(touched=lambda lanes, stride, piece: min(lanes, -(-lanes * 4 * stride // piece))),
-            "Right for full waves. With fewer lanes it shows: behind the last lane's float no stride follows that "
-            "anybody reads. How far is it from the first byte to the last one that is asked for?",
-        ),
-        Misconception(
-            "forgets_the_rest",
-            _full_waves_only,
-            "Waves that are full are counted, the last one is not: n is no multiple of the lanes, and what is left "
-            "over reads as well.",
-        ),
-        Misconception(
-            "waves_with_work",
-            _predicting(waves=lambda n, lanes: -(-n // lanes)),
-            "Waves are launched with their program: 256 lanes at a time, whether or not an element is left for them. "
-            "Count programs first.",
-        ),
-        Misconception(
-            "last_wave_is_full",
-            _last_wave_is_full,
-            "The last wave has work for some of its lanes only. A masked lane asks for nothing: count the transactions "
-            "of the rest apart.",
-        ),
-        Misconception(
-            "every_launched_wave_is_full",
-            _every_launched_wave_is_full,
-            "All waves that are launched are counted as full. In the last program some have work for a few of their "
-            "lanes, and some for none: a masked lane asks for nothing.",
-        ),
+        *_IN_EVERY_LAUNCH,
+        *_IN_SOME_LAUNCHES,
+        Misconception("waves_with_work", _predicting(waves=lambda n, lanes: -(-n // lanes)), _WAVES_WITH_WORK),
         Misconception(
             "one_width_for_both",
             _predicting(machines={"sm_80": (32, 32), "gfx942": (32, 128)}),
@@ -217,12 +257,7 @@ EXERCISE = Exercise(
             _predicting(machines={"sm_80": (32, 32), "gfx942": (64, 32)}),
             "gfx942 moves cache lines of 128 bytes. Sectors of 32 bytes are NVIDIA's.",
         ),
-        Misconception(
-            "bytes_asked_for",
-            _bytes_asked_for,
-            "These are the bytes that lanes asked for. What moves are whole transactions: their number times their "
-            "size.",
-        ),
+        *map(_and_waves_with_work, _IN_SOME_LAUNCHES),
     ),
     hints=(
         "Start with one load instruction of one full wave. Lane k reads 4 bytes at byte 4 * stride * k. Which pieces "
