@@ -660,11 +660,11 @@ check("03.launch_env")
 # variables were set at once (ray #53737, SwarmUI #565), and when each process had a mask of its own (vllm #46895).
 
 # %% [markdown] the logs
-# ## Twelve logs
+# ## Sixteen logs
 #
-# The next exercise is about these twelve jobs that failed, each in its own way. The texts are the course's own, written
-# after public threads (the solution names them). Each is what a collector of a cluster keeps: the first line names the
-# job that failed, and every other line has a time, the number of its job, and what the job wrote.
+# The next exercise is about these sixteen jobs, which failed each in its own way. The texts are the course's own,
+# written after public threads (the solution names them). Each is what a collector of a cluster keeps: the first line
+# names the job that failed, and every other line has a time, the number of its job, and what the job wrote.
 #
 # Read them one at a time, as section 9 of the lesson does: the first error in time, who speaks, what was found and what
 # was expected. Count lines in what this cell prints: the files in `work/03_porting_to_rocm/logs/` are the same failures
@@ -679,8 +679,8 @@ print(logs["01_batch_job"])  # change the name
 # ## 03.triage: cause, fix and evidence
 #
 # **Write** `triage(log: str) -> dict`: for the text of one log `{"cause": name, "fix": name, "line": number}`. The
-# names are from the two tables; there are more of them than logs. `line` is the number of a line that shows the cause:
-# the one in which it is set or refused. The first line of the text is line 1.
+# names are from the two tables: a cause for each log, and more fixes than logs. `line` is the number of a line that
+# shows the cause: the one in which it is set or refused. The first line of the text is line 1.
 #
 # | cause | what it says |
 # |---|---|
@@ -696,12 +696,10 @@ print(logs["01_batch_job"])  # change the name
 # | `fp8_maximum` | values are scaled to the largest number of another FP8 format |
 # | `call_in_capture` | a call that is not allowed while a stream is captured into a graph |
 # | `tuning_left_on` | TunableOp tunes in the middle of the job |
-# | `network` | the network between ranks |
+# | `network` | ranks on two nodes do not reach each other over the network |
 # | `out_of_memory` | the memory of the GPU is full |
 # | `learning_rate` | the optimiser's steps are too large |
 # | `driver` | the GPU driver is not loaded, or its files may not be opened |
-# | `broken_link` | hardware: the links between the GPUs do not work |
-# | `blas_unsupported` | hipBLASLt does not support this GPU |
 #
 # | fix | what it says |
 # |---|---|
@@ -717,6 +715,8 @@ print(logs["01_batch_job"])  # change the name
 # | `ask_finfo` | take the largest number from torch.finfo of the dtype |
 # | `move_out_of_capture` | move the call out of the captured part |
 # | `stop_tuning` | PYTORCH_TUNABLEOP_TUNING=0 with the results at hand, or the tuner off |
+# | `choose_interface` | name the interface that the nodes share in NCCL_SOCKET_IFNAME |
+# | `allow_device` | give the user the group that may open /dev/kfd |
 # | `raise_timeout` | a longer timeout for collectives |
 # | `disable_p2p` | NCCL_P2P_DISABLE=1 |
 # | `set_override` | set HSA_OVERRIDE_GFX_VERSION to the target that the library knows |
@@ -732,14 +732,13 @@ print(logs["01_batch_job"])  # change the name
 # 08:15:33.160 7 RuntimeError: HIP error: invalid device function
 # ```
 #
-# The check runs your function on the twelve logs, and then on the same failures of other teams, with other paths,
+# The check runs your function on the sixteen logs, and then on the same failures of other teams, with other paths,
 # times, numbers and words. There the collector has done what collectors do:
 #
 # - lines stand in the order in which they **arrived**; the time in front says when they were written;
 # - lines of **other jobs** stand in between, and some of those jobs have failed too;
 # - the job was **started again** after its failure, and failed in another way. Asked is what ended it first;
-# - some settings and warnings are harmless. One of them is `export HIP_VISIBLE_DEVICES=...` in a job for which no other
-#   variable has hidden GPUs before.
+# - many settings, remarks and warnings are harmless: words that mean the failure in one log mean nothing in another.
 #
 # So the words of another failure may stand in a text, too, and the order of events decides. For a wrong cause or fix
 # the check quotes the line that speaks against it, or the one that misled you; guess freely, one log after the other.
@@ -760,16 +759,20 @@ def triage(log: str) -> dict[str, str | int]:
         "couldn't allocate output register": ("ptx_constraint", "branch_by_backend"),
         "sizeof(MaskT)": ("mask_of_32_bits", "mask_of_64_bits"),
         "'warpSize' cannot be used": ("warp_size_constant", "narrowest_wave"),
-        "out of resource: shared memory": ("lds_exceeded", "smaller_stages"),
+        "OutOfResources: out of resource": ("lds_exceeded", "smaller_stages"),
         "when stream is capturing": ("call_in_capture", "move_out_of_capture"),
         "torch.version.hip None": ("wrong_build", "install_rocm_build"),
         "finding fastest for": ("tuning_left_on", "stop_tuning"),
-        "amax / 448": ("fp8_maximum", "ask_finfo"),
-        "P2P/IPC": ("mask_for_each_rank", "show_all_gpus"),
+        "e4m3fnuz, scale = amax / 448": ("fp8_maximum", "ask_finfo"),
+        "P2P/IPC: handle": ("mask_for_each_rank", "show_all_gpus"),
         "export HSA_OVERRIDE_GFX_VERSION": ("foreign_override", "unset_override"),
-        "export HIP_VISIBLE_DEVICES": ("masks_compose", "number_within_mask"),
         "invalid device function": ("missing_target", "build_for_target"),
+        "Permission denied": ("driver", "allow_device"),
+        "in bfloat16: step 3 loss nan": ("learning_rate", "lower_learning_rate"),
+        "HIP out of memory": ("out_of_memory", "smaller_batch"),
+        "Connection refused": ("network", "choose_interface"),
     }
+    compose = ("masks_compose", "number_within_mask")
     header, *rows = log.splitlines()
     failed = header.split()[1]
     own = []
@@ -777,13 +780,18 @@ def triage(log: str) -> dict[str, str | int]:
         time, job, text = row.split(" ", 2)
         if job == failed:
             own.append((time, number, text))
-    hidden_before = False
+    left = None  # GPUs that the first variable has left
     for _, number, text in sorted(own):
-        hidden_before = hidden_before or "ROCR_VISIBLE_DEVICES=" in text
-        for words, (cause, fix) in signs.items():
-            harmless = cause == "masks_compose" and not hidden_before
-            if words in text and not harmless:
-                return {"cause": cause, "fix": fix, "line": number}
+        found = [verdict for words, verdict in signs.items() if words in text]
+        if "ROCR_VISIBLE_DEVICES=" in text:
+            left = len(text.split("ROCR_VISIBLE_DEVICES=")[1].split()[0].split(","))
+        if "export HIP_VISIBLE_DEVICES=" in text:
+            listed = text.split("export HIP_VISIBLE_DEVICES=")[1].split()[0]
+            if left and max(int(gpu) for gpu in listed.split(",")) >= left:
+                found.append(compose)
+        if found:
+            cause, fix = found[0]
+            return {"cause": cause, "fix": fix, "line": number}
     raise ValueError("no sign of a failure in the lines of this job")
     # END SOLUTION
 

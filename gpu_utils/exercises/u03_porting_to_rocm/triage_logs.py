@@ -15,7 +15,7 @@ NODES = ("node07", "gpu-a12", "r4n03", "mi-0021")
 
 SWAPS: Mapping[str, Sequence[Sequence[tuple[str, ...]]]] = {
     "01_batch_job": [
-        [("=4,5,6,7",), ("=2,3,6,7",), ("=1,4,5,7",)],
+        [("=4,5,6,7",), ("=6,7,2,3",), ("=4,3,2,1",)],
         [("MI300X",), ("MI325X",)],
     ],
     "02_workstation": [
@@ -71,6 +71,25 @@ SWAPS: Mapping[str, Sequence[Sequence[tuple[str, ...]]]] = {
         [("6127", "5930", "6040"), ("911", "1204", "873"), ("33001", "31744", "32590")],
         [("4096",), ("5120",), ("8192",)],
     ],
+    "13_new_chip": [
+        [("3.0e-02",), ("2.0e-02",), ("5.0e-02",)],
+        [("6.91", "qkv"), ("11.30", "up"), ("5.02", "down")],
+        [("MI300X run",), ("H100 run",)],
+        [("pretrain",), ("continue_training",)],
+    ],
+    "14_two_nodes": [
+        [("docker0", "172.17.0.1"), ("virbr0", "192.168.122.1"), ("br-7f1c", "172.18.0.1")],
+        [("41277",), ("38915",), ("50233",)],
+    ],
+    "15_long_context": [
+        [("131072, batch", "batch 12"), ("65536, batch", "batch 24"), ("262144, batch", "batch 6")],
+        [("attention_kernel",), ("mixer_kernel",)],
+        [("24.00 GiB",), ("18.50 GiB",)],
+    ],
+    "16_first_login": [
+        [("=6,7", "=0,1"), ("=1,3", "=1,0"), ("=2,5", "=0,1")],
+        [("tryout",), ("course",)],
+    ],
 }
 """Log -> groups of words that change together; the first of a group stands in the log."""
 
@@ -103,6 +122,8 @@ _CONTRADICTS = {
     "HIP_VISIBLE": "HIP_VISIBLE",
     "memory:": "GiB",
     "NCCL INFO": "NCCL WARN",
+    "network:": "NCCL WARN",
+    "learning rate": "learning rate",
 }
 """Words of a line of noise -> words of the logs in which it would be no noise."""
 

@@ -18,14 +18,12 @@ CAUSES: Mapping[str, str] = {
     "fp8_maximum": "values are scaled to the largest number of another FP8 format",
     "call_in_capture": "a call that is not allowed while a stream is captured into a graph",
     "tuning_left_on": "TunableOp tunes in the middle of the job",
-    "network": "the network between ranks",
+    "network": "ranks on two nodes do not reach each other over the network",
     "out_of_memory": "the memory of the GPU is full",
     "learning_rate": "the optimiser's steps are too large",
     "driver": "the GPU driver is not loaded, or its files may not be opened",
-    "broken_link": "hardware: the links between the GPUs do not work",
-    "blas_unsupported": "hipBLASLt does not support this GPU",
 }
-"""Name -> what it says. More of them than there are logs."""
+"""Name -> what it says: one for each log."""
 
 FIXES: Mapping[str, str] = {
     "number_within_mask": "number the GPUs among those that the first variable leaves, or set one variable only",
@@ -40,6 +38,8 @@ FIXES: Mapping[str, str] = {
     "ask_finfo": "take the largest number from torch.finfo of the dtype",
     "move_out_of_capture": "move the call out of the captured part",
     "stop_tuning": "PYTORCH_TUNABLEOP_TUNING=0 with the results at hand, or the tuner off",
+    "choose_interface": "name the interface that the nodes share in NCCL_SOCKET_IFNAME",
+    "allow_device": "give the user the group that may open /dev/kfd",
     "raise_timeout": "a longer timeout for collectives",
     "disable_p2p": "NCCL_P2P_DISABLE=1",
     "set_override": "set HSA_OVERRIDE_GFX_VERSION to the target that the library knows",
@@ -126,9 +126,6 @@ TRUTHS: Mapping[str, Truth] = {
         ("P2P/IPC", "(Trainer pid=@) ROCR", "(Generator pid=@) ROCR"),
         {
             "network": Against("both ranks have joined", "the ranks talk to each other over the network already"),
-            "broken_link": Against(
-                "(Generator pid=@) ROCR", "this rank has no other GPU at all, so nothing is known about the links"
-            ),
             "masks_compose": Against(
                 "(Trainer pid=@) torch", "each rank sees the one GPU that it should, so the two lists fit"
             ),
@@ -151,9 +148,6 @@ TRUTHS: Mapping[str, Truth] = {
         "ROCm/ROCm #5668; vllm #17170",
         ("invalid device function", "offload targets", "the traceback ends in"),
         {
-            "blas_unsupported": Against(
-                "hipBLASLt has", "a warning about speed, ten seconds before; work went on after it"
-            ),
             "network": Against("Watchdog caught", _WATCHDOG),
             "out_of_memory": Against("GiB allocated on each", "the memory has room left"),
             "wrong_build": Against("built for:", "torch has code for this GPU. Who has not?"),
@@ -269,7 +263,6 @@ TRUTHS: Mapping[str, Truth] = {
         ("when stream is capturing", "step_timer.stop()"),
         {
             "network": Against("ALLGATHER", _WATCHDOG),
-            "broken_link": Against("closed by the remote", "rank 0 ended, and so the connection did"),
             "missing_target": Against("not permitted when", "the call exists and is refused at this moment"),
             "wrong_build": Against("image changed", "it is a build for ROCm; what changed are ROCm's rules"),
         },
@@ -310,14 +303,78 @@ TRUTHS: Mapping[str, Truth] = {
         ("finding fastest", "TUNABLEOP_ENABLED=1"),
         {
             "network": Against("step 1 loss", "collectives take a fraction of a second of this step"),
-            "broken_link": Against("step 1 loss", "collectives take a fraction of a second of this step"),
             "out_of_memory": Against("GiB allocated", "half of the memory is free"),
-            "blas_unsupported": Against("writing", "matrix products are found for this GPU, and written down"),
+            "wrong_build": Against("writing", "matrix products are found for this GPU, and written down"),
         },
         {
             "raise_timeout": Against("cancelling", "it would let a job go on that makes no progress"),
             "disable_p2p": Against("step 2 loss", "collectives are not what takes the time"),
             "smaller_batch": Against("step 2 loss", "look at what happens between two steps"),
+        },
+    ),
+    "13_new_chip": Truth(
+        "learning_rate",
+        "lower_learning_rate",
+        "facebookresearch/maskrcnn-benchmark #295",
+        ("in bfloat16: step 3", "in bfloat16: step 1", "config: the one of", "a hundredth of the learning rate"),
+        {
+            "fp8_maximum": Against("values are NaN", "no value was lost: 448 is the largest number of this dtype"),
+            "wrong_build": Against("step 0 loss", "the model trains on the GPU, for a step"),
+            "network": Against("step 1 loss", "the gradient grows step by step; a network does not do that"),
+            "out_of_memory": Against("step 2 loss", "it still had the memory for this step"),
+        },
+        {
+            "ask_finfo": Against("scale = amax", "torch.finfo says 448 for this dtype, too"),
+            "smaller_batch": Against("a hundredth", "the same batch trains, with another setting"),
+        },
+    ),
+    "14_two_nodes": Truth(
+        "network",
+        "choose_interface",
+        "NVIDIA/nccl #286, #1105",
+        ("Connection refused", "NCCL_SOCKET_IFNAME set", "Bootstrap : Using", "interfaces of this node"),
+        {
+            "mask_for_each_rank": Against("via P2P/IPC", "inside the node GPUs do reach each other's memory"),
+            "masks_compose": Against("via P2P/IPC", "the processes have their GPUs"),
+            "driver": Against("via P2P/IPC", "the GPUs are at work already"),
+            "out_of_memory": Against("dist.barrier", "nothing large has been allocated yet"),
+        },
+        {
+            "raise_timeout": Against("Connection refused", "refused at once: waiting longer changes nothing"),
+            "disable_p2p": Against("via P2P/IPC", "this is what works; what fails goes to the other node"),
+            "show_all_gpus": Against("via P2P/IPC", "the GPUs of this node see each other"),
+        },
+    ),
+    "15_long_context": Truth(
+        "out_of_memory",
+        "smaller_batch",
+        "pytorch #138002",
+        ("HIP out of memory", "GiB allocated"),
+        {
+            "lds_exceeded": Against("num_stages=3 left out", "the tuner left this one out, and went on"),
+            "missing_target": Against("step 0 loss", "kernels run on this GPU"),
+            "learning_rate": Against("step 0 loss", "the loss is a number, and the optimiser has made no step"),
+        },
+        {
+            "smaller_stages": Against("is the fastest", "the depth that was chosen is the smallest one already"),
+            "opt_in_shared": Against("HIP out of memory", "GiB: not the 64 KiB of a block"),
+        },
+    ),
+    "16_first_login": Truth(
+        "driver",
+        "allow_device",
+        "ROCm/rocminfo #34; ROCm/vllm #893",
+        ("Unable to open /dev/kfd", "group render"),
+        {
+            "masks_compose": Against("export HIP_VISIBLE", "these numbers exist among the two GPUs that are left"),
+            "foreign_override": Against("export HIP_VISIBLE", "no override is set anywhere; this is what the job sets"),
+            "wrong_build": Against("+rocm", "this is a build for ROCm"),
+            "mask_for_each_rank": Against("batch system has set", "the whole job has one mask"),
+        },
+        {
+            "reinstall_driver": Against("lsmod", "the driver is loaded, and runs; who may speak to it?"),
+            "number_within_mask": Against("export HIP_VISIBLE", "these numbers count within the first list already"),
+            "show_all_gpus": Against("batch system has set", "this layer is the batch system's, for the whole job"),
         },
     ),
 }
