@@ -152,11 +152,11 @@ class _WatchedShared:
             others = unordered(self.reader[at], self.read_at[at]) & (self.reader[at] != wave) & (kind != "load")
             if new is not None:
                 others &= self.shared.bytes[at] != new[wave, lanes]
-            self._of_one_warp(state, op, int(wave), lanes, at, kind, now)
             for found, whom, verb in ((clash, self.writer, "written"), (others, self.reader, "read")):
                 if np.count_nonzero(found):
                     lane, byte = (int(v) for v in np.argwhere(found)[0])
                     self._complain(state, op, int(wave), int(at[lane, byte]), kind, int(whom[at[lane, byte]]), verb)
+            self._of_one_warp(state, op, int(wave), lanes, at, kind, now)
             if kind == "load":
                 alone = (self.read_at[at] != now) | (self.reader[at] == wave)
                 self.reader[at] = np.where(alone, wave, _SEVERAL)

@@ -176,8 +176,8 @@ def test_a_target_on_the_wrong_side_is_refused():
 @pytest.mark.parametrize("size", [1, 4, 8, 16])
 def test_the_segments_drawn_are_those_touched(expression, size):
     picture = access.draw(expression, size, "global", "gfx90a")
-    for target, words in zip(("sm_90", "gfx90a"), picture.words.splitlines(), strict=True):
-        segment = 32 if target == "sm_90" else 64
+    for target, words in zip(("sm_80", "gfx90a"), picture.words.splitlines(), strict=True):
+        segment = 32 if target == "sm_80" else 64
         found = coalescing(addresses(expression, TARGETS[target].lanes, size), size, segment)
         assert words.startswith(f"{found.transactions:,} segment")
         assert f"{found.moved:,} bytes are moved for {found.used:,}" in words

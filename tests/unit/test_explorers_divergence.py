@@ -64,13 +64,13 @@ def test_lost_slots_are_those_that_the_model_counts(target):
     of_then = [row for row in split if row.masks[diverged[1]][0]]
     model = divergence(chosen.tolist(), width, {True: len(of_then), False: len(split) - len(of_then)})
     assert lost == model.lost > 0
-    assert f"{lost:,} of " in draw(target, condition, "C++", 0).words
+    assert f"{lost:,} of " in draw(target, condition, "C++", 1).words
 
 
 def test_a_condition_that_splits_only_the_wavefront_costs_only_the_wavefront():
     traced("lane < 32", "C++", "sm_80")
-    assert "; 0 of " in draw("sm_80", "lane < 32", "C++", 0).words
-    assert "; 0 of " not in draw("gfx942", "lane < 32", "C++", 0).words
+    assert "; 0 of " in draw("sm_80", "lane < 32", "C++", 1).words
+    assert "; 0 of " not in draw("gfx942", "lane < 32", "C++", 1).words
 
 
 @pytest.mark.parametrize("condition", ["lane < 48", "lane % 2"])
@@ -99,14 +99,22 @@ def test_the_slider_goes_through_the_instructions_and_knows_where_they_end():
     assert f"Instruction {step.max} of {step.max}, ret" in side.words
 
 
+def test_what_an_instruction_wrote_is_told_of_the_lanes_that_took_part():
+    table = rows(waves("lane < 48", "Triton", "gfx942"))
+    step = next(number for number, row in enumerate(table, 1) if "v_fma_f32" in row.text)
+    assert (
+        "wrote v1 = 1, 3, ..., 95<" in draw("gfx942", "lane < 48", "Triton", step).html
+    )  # 2 * lane + 1 of lanes 0 to 47
+
+
 def test_another_condition_changes_both_sides():
     explorer = explore("divergence", "lane < 48", code="Triton")
     condition = explorer.left.controls["condition"]
     condition.value = "lane < 0"
     for side in (explorer.left, explorer.right):
         table = rows(waves("lane < 0", "Triton", "sm_80" if side is explorer.left else "gfx942"))
-        assert side.controls["step"].max == len(table) - 1
-        assert f" of {len(table) - 1}, " in side.words
+        assert side.controls["step"].max == len(table)
+        assert f" of {len(table)}, " in side.words
     condition.value = "lane <"
     assert 'role="alert"' in explorer.right.report.value
 

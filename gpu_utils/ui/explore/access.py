@@ -61,7 +61,7 @@ def draw(expression: str, element_bytes: int, memory: str, amd: str) -> Picture:
 
     Errors: BadArgument for an expression that cannot be read or gives a negative index.
     """
-    return beside(*(_side(target, expression, element_bytes, memory) for target in ("sm_90", amd)))
+    return beside(*(_side(target, expression, element_bytes, memory) for target in ("sm_80", amd)))
 
 
 def _side(target: str, expression: str, element_bytes: int, memory: str) -> Picture:

@@ -125,10 +125,10 @@ def _mask(figure: WaveFigure, at: int) -> np.ndarray:
 
 
 def draw(target: str, condition: str, code: str, step: int) -> Picture:
-    """All instructions of the waves of one target with their lanes; row number `step` is looked at more closely."""
+    """All instructions of the waves of one target with their lanes; a closer look at number `step`, from 1."""
     figures = waves(condition, code, target)
     table = rows(figures)
-    step = min(step, len(table) - 1)
+    step = min(step, len(table)) - 1
     vendor = TARGETS[target].vendor
     words = f"{_step_words(vendor, table, step)} {_total_words(vendor, table)}"
     return picture(
@@ -148,7 +148,7 @@ def _step_words(vendor: str, table: list[Row], step: int) -> str:
         f"{kind} {number} skips it" if mask is None else f"{kind} {number}: {lane_ranges(mask)}"
         for number, mask in enumerate(row.masks)
     )
-    return f"Instruction {step} of {len(table) - 1}, {row.text}{where}. {lanes}."
+    return f"Instruction {step + 1} of {len(table)}, {row.text}{where}. {lanes}."
 
 
 def _total_words(vendor: str, table: list[Row]) -> str:
@@ -197,16 +197,21 @@ def _runs(mask: np.ndarray) -> list[tuple[int, int]]:
 def _closer(figures: Sequence[WaveFigure], row: Row, step: int, code: str) -> str:
     """One instruction: its place in the source, the lanes of each wave, and what it wrote."""
     kind = wave(TARGETS[figures[0].target].vendor)
-    parts = [f"<p><b>{step}</b> <code>{escape(row.text)}</code></p>", _source(row.line, code)]
+    parts = [f"<p><b>{step + 1}</b> <code>{escape(row.text)}</code></p>", _source(row.line, code)]
     for number, (figure, at) in enumerate(zip(figures, row.steps, strict=True)):
         if at is None:
             parts.append(f"<p>{kind} {number} does not come here: none of its lanes takes this path.</p>")
             continue
         parts += [strip(f"{kind} {number}, {words}", mask) for words, mask in figure.lane_masks(at)]
-        changed = figure.steps[at].changed
-        wrote = "; ".join(f"{name} = {short(name, bits)}" for name, bits in changed.items())
+        changed, on = figure.steps[at].changed, next(mask for _, mask in figure.lane_masks(at))
+        wrote = "; ".join(f"{name} = {short(name, _of_active(bits, on))}" for name, bits in changed.items())
         parts.append(small(f"wrote {wrote}" if wrote else "no register changed"))
     return f'<div class="closer">{"".join(parts)}</div>'
+
+
+def _of_active(bits: np.ndarray, on: np.ndarray) -> np.ndarray:
+    """A vector register's values in the lanes that took part; anything else as it is."""
+    return bits[on] if bits.shape == on.shape and bits.dtype != bool and on.any() else bits
 
 
 def _source(line: int | None, code: str) -> str:
@@ -244,7 +249,7 @@ def explorer(
     for target in (nvidia, amd):
         table = rows(waves(condition, code, target))
         parts_at = next((at for at, row in enumerate(table) if any(m is None or not m.all() for m in row.masks)), 0)
-        steps = slider("instruction", parts_at, 0, len(table) - 1)
+        steps = slider("instruction", parts_at + 1, 1, len(table))
         sides.append(Explorer(partial(draw, target), {**shared, "step": steps}, shared=shared))
 
     def fit(_: object) -> None:
@@ -252,7 +257,7 @@ def explorer(
         with suppress(W2WError):
             for target, side in zip((nvidia, amd), sides, strict=True):
                 table = rows(waves(shared["condition"].value, shared["code"].value, target))
-                side.controls["step"].max = len(table) - 1
+                side.controls["step"].max = len(table)
 
     for control in shared.values():
         control.observe(fit, names="value")

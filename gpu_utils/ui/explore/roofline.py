@@ -49,13 +49,16 @@ def draw(chips: Sequence[str], dtype: str, points: Sequence[Point] = ()) -> Pict
     sources = [
         f"{r.name}: peak {_si(r.peak)}FLOP/s ({r.sources[0]}), {_si(r.bandwidth)}B/s ({r.sources[1]})" for r in roofs
     ]
-    said = " ".join([*words, *(f"{words}." for words in missing)]) or "No chip is chosen."
+    lacking = [f"{words}." for words in missing]
+    said = " ".join([*words, *lacking]) or "No chip is chosen."
+    shown = bool(roofs and points)  # the table says it all
     return picture(
         "",
         said,
-        svg(_WIDTH, _HEIGHT, _lines(roofs, points), f"Roofline for {dtype}", least=460, role="group"),
+        svg(_WIDTH, _HEIGHT, _lines(roofs, points), f"Roofline for {dtype}. {said}", least=460, role="group"),
         _points_table(points, roofs) if points else "",
-        after="".join(small(line) for line in sources),
+        after="".join(small(line) for line in [*(lacking if shown else []), *sources]),
+        spoken=not shown,
     )
 
 
