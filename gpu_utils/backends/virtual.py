@@ -47,14 +47,15 @@ class VirtualBackend:
 
         Added are global_sectors_per_ideal, global transactions over the least that the same bytes could need;
         global_moved_bytes, their bytes; bytes_of_a_load, of one lane, the mean over global loads; barriers, how often a
-        wave met one (0 where a kernel has none); threads, those that were launched; calls_of_the_host, the instructions
-        of the kernels that print or assert, as compiled; and units_filled, the SMs, CUs or WGPs that the blocks of the
-        launches of Triton's kernels fill, as many on each as fit.
+        wave met one (0 where a kernel has none); threads, those that were launched; waves_of_a_block, the most of a
+        launch; calls_of_the_host, the instructions of the kernels that print or assert, as compiled; and units_filled,
+        the SMs, CUs or WGPs that the blocks of the launches of Triton's kernels fill, as many on each as fit.
         """
         from gpu_utils.virtual import VirtualGpu, virtual_gpu
 
         def totals(gpu: VirtualGpu) -> dict[str, float]:
-            sums: dict[str, float] = {"threads": 0, "units_filled": 0, "calls_of_the_host": 0}
+            own = ("threads", "units_filled", "waves_of_a_block", "calls_of_the_host")
+            sums: dict[str, float] = dict.fromkeys(own, 0)
             loads = lanes = 0
             for launch in gpu.launches:
                 for name, value in launch.counters.totals().items():
@@ -64,6 +65,7 @@ class VirtualBackend:
                 sums["threads"] += launch.counters.launched_waves * launch.program.lanes
                 sums["units_filled"] += _units_filled(launch)
                 sums["calls_of_the_host"] += sum(any(f in op.text for f in _HOST) for op in launch.program.ops)
+                sums["waves_of_a_block"] = max(sums["waves_of_a_block"], _waves_of_a_block(launch))
             if lanes:
                 sums["bytes_of_a_load"] = loads / lanes
             sums["barriers"] = sums.get("instructions_barrier", 0)
@@ -77,12 +79,15 @@ class VirtualBackend:
             yield Session("cpu", launches, counts=lambda: totals(gpu))
 
 
+def _waves_of_a_block(launch: Launch) -> int:
+    return launch.counters.launched_waves // max(1, launch.counters.launched_blocks)
+
+
 def _units_filled(launch: Launch) -> float:
     """Blocks of a launch over those that one unit holds; infinite when none fits, 0 where registers are not known."""
     if not launch.registers:
         return 0.0
-    waves = launch.counters.launched_waves // launch.counters.launched_blocks
-    fit = occupancy(launch.chip, launch.registers, launch.shared_bytes, waves).blocks
+    fit = occupancy(launch.chip, launch.registers, launch.shared_bytes, _waves_of_a_block(launch)).blocks
     return launch.counters.launched_blocks / fit if fit else math.inf
 
 

@@ -26,8 +26,8 @@ MOST_JOBS, MOST_PASSES = 6, 4
 meets a device they cost nothing, and a word such as "amd" tells little: all that passed are compared."""
 
 _CHOSEN = ("limit:launches", "limit:blocks", "limit:threads", "limit:units_filled")
-"""The shape of a launch is the learner's choice, so the same mistake has other numbers there. What a kernel moves and
-executes is not."""
+"""The shape of a launch is the learner's choice, so the same mistake has other numbers there, on the same side of the
+bound. What a kernel moves and executes is not."""
 
 
 def diagnose(
@@ -82,9 +82,15 @@ def _alike(exercise: Exercise, job: Any, wrong: Attempt, attempt: Attempt, verdi
         return wrong.mutated == attempt.mutated
     if outcome.kind == "torch:copy":  # of the same input, by whatever operation
         return wrong.torch_did.partition(" (")[0] == attempt.torch_did.partition(" (")[0]
-    if outcome.kind.startswith("limit:") and outcome.kind not in _CHOSEN:
+    if outcome.kind.startswith("limit:"):
         counter = outcome.kind.removeprefix("limit:")
-        return wrong.counters[counter] == attempt.counters[counter]
+        if outcome.kind not in _CHOSEN:
+            return wrong.counters[counter] == attempt.counters[counter]
+        limits = [limit for limit in exercise.limits if limit.counter == counter]
+        return all(
+            (limit.violation(job.case, wrong.counters) is None) == (limit.violation(job.case, attempt.counters) is None)
+            for limit in limits
+        )
     if outcome.kind in ("type", "shape", "dtype"):
         return _form(wrong.value, outcome.kind) == _form(attempt.value, outcome.kind)
     if not by_value:
