@@ -35,6 +35,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.chips.facts": ("FACTS",),
         "gpu_utils.compiler": ("resources",),
         "gpu_utils.compiler.clang": ("compile_cpp",),
+        "gpu_utils.compiler.holding": ("holding",),
         "gpu_utils.compiler.hipify": ("hipify",),
         "gpu_utils.compiler.leftovers": ("leftovers",),
         "gpu_utils.compiler.quiet": ("kept_warnings",),

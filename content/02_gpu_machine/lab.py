@@ -25,8 +25,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpu_utils import check, hint, progress, solution, virtual_gpu
-from gpu_utils.lesson import TARGETS
+from gpu_utils import check, compile_for, hint, progress, solution, virtual_gpu
+from gpu_utils.lesson import TARGETS, resources
 
 # %% [markdown] a wasteful kernel
 # ## 02.coalesce: a right kernel that moves too much
@@ -356,30 +356,35 @@ check("02.occupancy")
 # ## 02.sized_reduction: a launch made for the chip
 #
 # The sum of a long vector. One program for each tile would be thousands of programs, each with its own reduction and a
-# last round in which most of the chip idles. Write it the other way round: launch **as many programs as fit on the
-# chip at once**, and let each walk through the vector, `programs * BLOCK` values at a time.
+# last round in which most of the chip idles. Write it the other way round: launch **exactly as many programs as the
+# chip holds at once**, and let each walk through the vector.
 #
-# Write `sized_reduction(x, units)`, which launches your kernel once and returns the partial sums, one for each program.
-# The check adds them up.
+# How many that are, nobody tells you: it follows from the registers that the compiler gives *your* kernel, and they
+# change with the tile, with the warps and with the target. So the launch asks the compiler, and then your
+# 02.occupancy.
 #
 # | | |
 # |---|---|
 # | `x` | float32, shape (n,), contiguous; small whole numbers, so that their sum is exact in any order |
-# | `units` | SMs or CUs of an imagined chip, 1 to 3: like the ones of `sm_80` and `gfx942`, but few |
-# | result | float32, one value or more, whose sum is the sum of `x` |
+# | `units` | SMs or CUs of an imagined chip: like the ones of `target`, but few |
+# | `BLOCK`, `num_warps` | values of a tile, and warps of a program: take both as they come |
+# | `target` | `"sm_80"` or `"gfx942"`: where it runs |
+# | result | float32, shape (programs,): program `p` sums tiles `p`, `p + programs`, `p + 2 * programs` ... |
 #
 # **Limits**, on `sm_80` and `gfx942`:
 #
-# - `units_filled`, at most `units`: the blocks that you launch over those that fit on one unit, by the rules of
-#   02.occupancy and the registers that the compiler gave your kernel. No program waits for a second round.
-# - `threads`, at least 1,024 for each unit: half of its slots or more hide latency.
-# - `blocks`, at most 32 for each unit; `global_load_bytes`, 4 a value: each is read once.
-# - `bytes_of_a_load`: 16 for each lane, where `n` is a multiple of 16.
+# - `units_filled` equals `units`: the blocks that you launch over those that fit on one unit, by your kernel's own
+#   registers. With more, some wait for a second round; with fewer, a unit has less to do while it waits.
+# - `global_load_bytes`, 4 a value: each is read once. `waves_of_a_block`: `num_warps`.
 #
-# **A small example.** 1 unit of `sm_80`, programs of 8 warps: 8 of them have 64 warps, all that a unit holds. If a lane
-# of your kernel takes 40 registers, 512 // 40 = 12 warps fit on a part, 48 on the unit, and 6 programs are right.
-# The check says how many units your programs fill; `lesson.resources(compile_for(...))` of the lesson's section 5 says
-# how many registers they have. `hint("02.sized_reduction")` gives three hints.
+# **What helps.** `resources(compile_for(kernel, target, args, BLOCK=..., num_warps=...))` of lesson 02, section 5, has
+# `registers` and `shared`. `args` are those of the launch: pointers (any tensor of that type will do) and numbers.
+# Numbers count, too: where 16 does not divide `n`, Triton makes another kernel. A check takes your `occupancy` along if
+# you call it here.
+#
+# **A small example.** 2 units of `sm_80`, programs of 8 warps. If a lane of your kernel takes 40 registers, 512 // 40 =
+# 12 warps fit on a part, 48 on the unit, and 2 * 6 programs are right. If it takes 32, 2 * 8 are.
+# `hint("02.sized_reduction")` gives three hints.
 
 
 # %% 02.sized_reduction tags=["answer", "02.sized_reduction"]
@@ -395,14 +400,16 @@ def partial_sums_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     # END SOLUTION
 
 
-def sized_reduction(x: Tensor, units: int) -> Tensor:
+def sized_reduction(
+    x: Tensor, units: int, BLOCK: int, num_warps: int, target: str
+) -> Tensor:
     """Partial sums of x, from as many programs as `units` SMs or CUs hold at a time."""
-    lanes = triton.runtime.driver.active.get_current_target().warp_size  # of a warp
     # BEGIN SOLUTION
-    threads = 2048  # of a full unit: 64 warps of 32 or 32 wavefronts of 64
-    programs = units * (threads // (8 * lanes))
+    shape = {"BLOCK": BLOCK, "num_warps": num_warps}
+    compiled = compile_for(partial_sums_kernel, target, (x, x, len(x)), **shape)
+    programs = units * resources(compiled).occupancy.blocks
     partial = torch.empty(programs, device=x.device)
-    partial_sums_kernel[(programs,)](x, partial, len(x), BLOCK=4096, num_warps=8)
+    partial_sums_kernel[(programs,)](x, partial, len(x), **shape)
     return partial
     # END SOLUTION
 
@@ -412,8 +419,8 @@ check("02.sized_reduction")
 
 # %% [markdown] why sized_reduction
 # **Why it matters.** Such *persistent* launches are how fast reductions, matrix products (unit 05) and communication
-# kernels (unit 11) are written: the launch fits the machine, the loop fits the data. The same line of Python gives 24
-# programs on one vendor and 12 on the other, because a warp is not a wavefront.
+# kernels (unit 11) are written: the launch fits the machine, the loop fits the data. Triton's own tutorial on a fused
+# softmax asks its kernel for its registers in the same way before it launches.
 
 # %% [markdown] statement of best_tile
 # ## 02.best_tile: which tile, and what bounds it?

@@ -99,16 +99,8 @@ lesson.unit_figure("sm_90", "gfx942")
 #
 # ### A wave is not as wide as the hardware
 #
-# 64 lanes is what an instruction *means*. How many of them a SIMD works on in one cycle is another number:
-
-# %% width of a simd
-families = {"CDNA": "simd_cdna", "RDNA": "simd_rdna"}
-lesson.table(
-    {family: lesson.FACTS[fact] for family, fact in families.items()}, first="family"
-)
-
-# %% [markdown] width explained
-# So on CDNA a wavefront passes through its SIMD in four steps of 16 lanes. They are four steps of *one* instruction:
+# 64 lanes is what an instruction *means*. A SIMD of CDNA is 16 lanes wide: a wavefront passes through it in four steps
+# of 16 lanes. (A SIMD of RDNA is 32 lanes wide, as wide as its waves.) They are four steps of *one* instruction:
 # whatever the width of the SIMD, it is a wavefront of 64 whose lanes must agree about a branch.
 #
 # <details><summary>Sources for the unit</summary>
@@ -124,6 +116,8 @@ lesson.table(
 # >   (source: LLVM, AMDGPUBaseInfo.cpp)
 # > - A SIMD of gfx1100 and gfx1201 has 1,536 for each of 32 lanes, and takes 16 waves. (source: LLVM,
 # >   AMDGPUBaseInfo.cpp)
+# > - A SIMD of CDNA is 16 lanes wide and takes four cycles for a vector instruction of 64; one of RDNA is 32 lanes
+# >   wide. (source: HIP documentation, docs/understand/hardware_implementation.rst in ROCm/rocm-systems)
 # > - A block can have 163 KiB of shared memory on sm_80, 99 KiB on sm_89, 227 KiB on sm_90. (source: CUDA programming
 # >   guide, compute capabilities)
 # > - A block can have 64 KiB of LDS on gfx90a, gfx942 and RDNA, 160 KiB on gfx950. (source: Triton, AMD TargetInfo)
@@ -650,6 +644,18 @@ lesson.table(
     note="gfx1100: of a WGP. Block slots of AMD are barriers, which never limit.",
 )
 
+# %% [markdown] an example of occupancy
+# **An example**: blocks of 8 warps on `sm_80`, with 100 registers a lane and 30,000 bytes.
+#
+# | resource | counted | blocks |
+# |---|---|---|
+# | wave slots | 64 // 8 | 8 |
+# | registers | 100 → 104; 512 // 104 = 4 warps on a part, 16 on four, 16 // 8 | **2** |
+# | shared memory | 30,000 + 1,024 = 31,024 → 31,104; 167,936 // 31,104 | 5 |
+# | block slots | | 32 |
+#
+# So 2 blocks, 16 of 64 warps: an occupancy of 25%, limited by registers.
+
 # %% [markdown] a kernel to measure
 # We need a kernel worth the trouble: a matrix product with tiles, which unit 05 makes fast. Each program computes a
 # tile of `C`; it walks along `K` and multiplies strips of `A` and `B`.
@@ -771,20 +777,6 @@ guess = predict(
 
 
 # %% kernels of any size
-@triton.jit
-def hold_kernel(x_ptr, out_ptr, TAKES: tl.constexpr):
-    i = tl.arange(0, 256)
-    x = tl.load(x_ptr + i)
-    # assembly that claims to overwrite register v67: so the kernel must have 68 of them
-    x = tl.inline_asm_elementwise("v_mov_b32 $0, $1", TAKES, [x], tl.float32, False, 1)
-    tl.store(out_ptr + i, x)
-
-
-def holding(registers, target="gfx942"):
-    takes = f"=v,v,~{{v{registers - 1}}}"
-    return compile_for(hold_kernel, target, (torch.float32, torch.float32), TAKES=takes)
-
-
 def waves(registers, granule):
     return min(8, 512 // (-(-registers // granule) * granule))
 
@@ -793,7 +785,7 @@ rows = {
     n: {
         "by 8": waves(n, 8),
         "by 16": waves(n, 16),
-        "LLVM": lesson.compiler_notes(holding(n))["Occupancy"],
+        "LLVM": lesson.compiler_notes(lesson.holding(n))["Occupancy"],
     }
     for n in (64, 65, 68, 72, 73, 161, 168, 170)
 }
@@ -807,21 +799,17 @@ decide = [n for n, row in rows.items() if row["by 8"] != row["by 16"]]
 lesson.table(rows, first="registers", mark=decide, note="marked: the two rules differ")
 
 # %% [markdown] granule verdict
-# Only 65 to 72 and 161 to 168 tell the two apart, and there LLVM says 7 and 3: it counts in eights. The kernel
-# descriptor, which tells the chip, counts in eights as well:
-
-# %% the kernel descriptor
-asked = {}
-for target, n in (("gfx942", 68), ("gfx942", 73), ("gfx1100", 97)):
-    descriptor = lesson.kernel_descriptor(holding(n, target).binary)
-    asked[f"{target}, {n} registers"] = descriptor.vgprs
-lesson.table(asked, first="the descriptor asks for")
-
-# %% [markdown] what is not shown
-# What you have *not* shown is what the chip does with it: a field may count in eights and the hardware still round
-# further up. `gfx1100` is such a case: its field says 104, and LLVM knows that it hands out 24 at a time, so 120. The
-# last word belongs to an MI300X and `OccupancyPercent` of `rocprofv3` (unit 13). Until then this course follows LLVM,
+# (`lesson.holding(n)` compiles a kernel for gfx942 that needs exactly `n` registers.) Only 65 to 72 and 161 to 168 tell
+# the two rules apart, and there LLVM says 7 and 3: it counts in eights. That is what the compiler believes. What the
+# chip does, only an MI300X can say (`OccupancyPercent` of `rocprofv3`, unit 13). Until then this course follows LLVM,
 # and says so.
+#
+# <details><summary>More evidence, and why it does not settle the matter</summary>
+#
+# The kernel descriptor, which tells the chip how many registers to hand out, counts in eights as well:
+# `lesson.kernel_descriptor(lesson.holding(68).binary).vgprs` is 72. But a field may count in eights and the hardware
+# still round further up. `gfx1100` is such a case: with 97 registers its field says 104, and LLVM knows that the chip
+# hands out 24 at a time, so 120.
 #
 # > **Facts: how registers are handed out on gfx942**
 # >
@@ -829,7 +817,8 @@ lesson.table(asked, first="the descriptor asks for")
 # >   optimization](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html),
 # >   `waves_per_eu`)
 # > - LLVM: in units of 8. (source: LLVM AMDGPUBaseInfo.cpp, getVGPRAllocGranule)
-# > - The descriptor asks for 72 where a kernel has 68. (measured: LLVM of Triton 3.7.1, the cell above)
+# > - The descriptor asks for 72 where a kernel has 68. (measured: LLVM of Triton 3.7.1, the line above)
+# </details>
 #
 # <details><summary>AGPRs, the other registers of CDNA</summary>
 #
@@ -838,6 +827,9 @@ lesson.table(asked, first="the descriptor asks for")
 # the VGPRs, rounded up to a multiple of 4 if there are AGPRs, plus the AGPRs. So 66 VGPRs and 20 AGPRs are 68 + 20 =
 # 88 registers, and 5 waves. `print(lesson.FACTS["agprs"])` has the source.
 # </details>
+#
+# **A rest.** You can say how many blocks fit on a unit, and what forbids one more. Turn the sliders below, get up for
+# five minutes, then come back for the question whether it matters.
 
 # %% explore occupancy
 explore("occupancy", compiled("sm_90", 64), compiled("gfx942", 64))
@@ -1085,9 +1077,10 @@ for phase, found in operators.items():
 lesson.table(rows, first="FLOP per byte")
 
 # %% [markdown] operators explained
-# - **In training** the matrix products are right of the ridge of both chips; norms and GELU stay at about 2 FLOP per
-#   byte and residuals far below, whatever the batch. Fusing them is the only cure (unit 04). Attention counts all
-#   scores here, also those that the causal mask hides: a kernel that skips them has 256, between the two ridges.
+# - **In training** the matrix products are right of the ridge of both chips; norms and GELU, 8 and 9 FLOP
+#   a value, stay at about 2 FLOP per byte and residuals far below, whatever the batch. Fusing them is the only cure
+#   (unit 04). Attention counts all scores here, also those that the causal mask hides: a kernel that skips them has
+#   256, between the two ridges.
 # - **In decoding** with a batch of one everything is memory-bound, by a factor of a hundred and more.
 # - **A batch helps the linear layers and not attention.** At large batches and long contexts decoding is reading the
 #   cache, and what shrinks the cache (section 9) makes it faster.
@@ -1227,10 +1220,10 @@ for target in BOTH:
         matmul_kernel[(8, 8)](a, b, c, 512, 512, 512, **blocks)
     l2 = lesson.L2_OF_TARGET[target]
     read = lesson.l2_traffic(gpu.last, cache=l2.sizes).read_bytes
-    readings[l2.sizes.parts] = read / (a.nbytes + b.nbytes)
+    readings[l2.sizes.parts] = {"readings": read / (a.nbytes + b.nbytes)}
 guess.reveal(
-    one=readings[1],
-    eight=readings[8],
+    one=readings[1]["readings"],
+    eight=readings[8]["readings"],
     because="a die has one row of tiles, a strip of A; and every column, all of B.",
 )
 lesson.table(readings, first="number of L2s")
@@ -1238,7 +1231,8 @@ lesson.table(readings, first="number of L2s")
 # %% [markdown] l2 explained
 # One reading of A and eight of B: 4.5 on average. On an MI300X the Infinity Cache answers the repeats, so memory sees
 # one reading of matrices as small as these. (The model takes the L2 of an A100 as one, though it has two
-# partitions. It knows sizes and dies and no time, and its caches are cold at the start: `docs/virtual-gpu.md`.)
+# partitions; what those of an H100 are we found no source for. It knows sizes and dies and no time, and its caches are
+# cold at the start: `docs/virtual-gpu.md`.)
 #
 # So *the order in which programs are numbered* is part of the algorithm. Unit 05 groups them.
 #

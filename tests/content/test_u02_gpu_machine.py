@@ -18,12 +18,13 @@ from gpu_utils.analytic.occupancy import occupancy
 from gpu_utils.chips import TARGETS
 from gpu_utils.compiler import compile_for, resources
 from gpu_utils.compiler.clang import compile_cpp
+from gpu_utils.compiler.holding import holding
+from gpu_utils.compiler.reading import compiler_notes
 from gpu_utils.course import sources
 from gpu_utils.exercises.u02_gpu_machine import converge, transpose
 from gpu_utils.exercises.u02_gpu_machine.best_tile import moved
 from gpu_utils.exercises.u02_gpu_machine.converge import AS_GIVEN, most_accesses
 from gpu_utils.exercises.u02_gpu_machine.numbers import up
-from gpu_utils.exercises.u02_gpu_machine.occupancy import llvm_occupancy
 from gpu_utils.exercises.u02_gpu_machine.serve import MODELS
 from gpu_utils.grading.check import check
 from gpu_utils.grading.exercise import Example
@@ -220,7 +221,7 @@ def test_kernels_of_triton_hold_as_many_waves_as_llvm_says(target):
 
 @pytest.mark.parametrize(("vgprs", "waves"), [(64, 8), (65, 7), (72, 7), (73, 6), (168, 3), (169, 2)])
 def test_llvm_hands_out_registers_by_8(vgprs, waves):
-    assert llvm_occupancy(vgprs, "gfx942") == waves
+    assert compiler_notes(holding(vgprs))["Occupancy"] == waves
 
 
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
@@ -295,21 +296,22 @@ def test_pairs_by_reshape_and_interleave_pass():
 
 
 @triton.jit
-def atomic_sum_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def sums_of_tiles_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     total = 0.0
     for start in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
         at = start + tl.arange(0, BLOCK)
         total += tl.sum(tl.load(x_ptr + at, mask=at < n, other=0.0), 0)
-    tl.atomic_add(out_ptr, total)
+    tl.store(out_ptr + tl.program_id(0), total)
 
 
-@pytest.mark.parametrize(("block", "num_warps", "threads"), [(2048, 4, 2048), (8192, 8, 1024), (4096, 16, 2048)])
-def test_other_sizes_and_a_sum_by_atomics_pass(block, num_warps, threads):
-    def sized_reduction(x, units):
-        lanes = triton.runtime.driver.active.get_current_target().warp_size
-        out = torch.zeros((), device=x.device)
-        programs = units * (threads // (num_warps * lanes))
-        atomic_sum_kernel[(programs,)](x, out, len(x), BLOCK=block, num_warps=num_warps)
+def test_a_kernel_that_needs_fewer_registers_and_has_more_programs_passes():
+    def sized_reduction(x, units, BLOCK, num_warps, target):
+        shape = {"BLOCK": BLOCK, "num_warps": num_warps}
+        needs = resources(compile_for(sums_of_tiles_kernel, target, (x, x, len(x)), **shape))
+        launch = {"registers": needs.registers, "shared_bytes": needs.shared, "num_warps": num_warps}
+        programs = units * expected("occupancy", {"launches": [launch], "target": target})["blocks"][0]
+        out = torch.zeros(programs, device=x.device)
+        sums_of_tiles_kernel[(programs,)](x, out, len(x), **shape)
         return out
 
     report = judged("sized_reduction", sized_reduction)
@@ -509,3 +511,20 @@ def test_rows_that_are_moved_twice_are_not_called_stores_down_a_column():
     report = judged("transpose", transpose.ANSWER.changed(("i += 8", "i += 4")))
     assert report.first_failure.kind == "limit:global_moved_bytes"
     assert report.misconception == ""
+
+
+@pytest.mark.usefixtures("clang")
+def test_a_tile_without_a_barrier_is_told_of_other_waves_first():
+    no_barrier = next(one for one in transpose.EXERCISE.misconceptions if one.name == "no_barrier")
+    detail = judged("transpose", no_barrier.answer).first_failure.detail
+    assert "wave 1 has written" in detail
+    assert "__syncwarp" not in detail
+
+
+def test_a_tile_that_one_lane_could_hold_gets_the_hint_about_the_other_lanes():
+    def best_tile(M, N, K, tiles, tflops, tb_per_s):
+        fits = [tile for tile in tiles if tile[0] * tile[1] <= 128]
+        found = expected("best_tile", {"M": M, "N": N, "K": K, "tiles": fits, "tflops": tflops, "tb_per_s": tb_per_s})
+        return {**found, "tile": tiles.index(fits[found["tile"]])}
+
+    assert judged("best_tile", best_tile).misconception == "lanes_forgotten"

@@ -9,6 +9,10 @@ import pytest
 from gpu_utils import CHIPS
 from gpu_utils.analytic.access import bank_conflicts
 from gpu_utils.analytic.inference import MODELS, plan
+from gpu_utils.analytic.occupancy import occupancy
+from gpu_utils.chips import TARGETS
+from gpu_utils.compiler.holding import holding
+from gpu_utils.compiler.reading import kernel_descriptor
 from tests.content.lesson_cells import printed
 
 LESSON = Path(__file__).parents[2] / "content/02_gpu_machine/lesson.py"
@@ -60,7 +64,6 @@ STATED = {
         ">       161     3      2     3",
         "170     2      2     2",
     ],
-    "the kernel descriptor": ["gfx942, 68 registers      72", "gfx1100, 97 registers    104"],
     "predict force": [],
     "force more waves": [
         "unset               140                        0           12",
@@ -96,6 +99,17 @@ def test_a_cell_shows_what_the_text_says(outputs, title):
 def test_activations_of_a_prompt_take_as_much_as_the_text_says(chip):
     assert 3e9 < plan(chip, MODELS["Mistral-7B"], batch=1, context=32768).activations < 4e9
     assert CHIPS[chip].memory_gb.value in (80, 192)
+
+
+def test_the_descriptor_counts_in_eights_as_the_text_says():
+    asked = [kernel_descriptor(holding(n, target).binary).vgprs for n, target in ((68, "gfx942"), (97, "gfx1100"))]
+    assert asked == [72, 104]
+
+
+def test_the_example_of_occupancy_is_counted_right():
+    found = occupancy(TARGETS["sm_80"], registers=100, shared=30_000, num_warps=8)
+    assert (found.blocks, found.limited_by) == (2, ("registers",))
+    assert list(found.limits.values()) == [8, 2, 5, 32]
 
 
 def test_the_padded_tile_has_one_conflict_for_each_read_on_gfx950_and_none_for_a_write():

@@ -18,6 +18,8 @@ THREADS, REGISTERS = 256, 128
 """Of a block; float32 sums that a lane may keep. Both are said in the statement."""
 
 BYTES = 2
+SMALL = (8, 16)
+"""A tile that one lane could keep alone: so an answer that forgets the other lanes still chooses one."""
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -113,7 +115,7 @@ def _largest(M: int, N: int, K: int, tiles: Sequence[Tile], tflops: float, tb_pe
 
 def _fresh(rng: random.Random) -> Case:
     sides = (32, 48, 64, 96, 128, 160, 192, 256, 320)
-    tiles = [(rng.choice(sides[:5]), rng.choice(sides[:5])), (256, 256)]
+    tiles = [(rng.choice(sides[:5]), rng.choice(sides[:5])), (256, 256), SMALL]
     tiles += [(rng.choice(sides), rng.choice(sides)) for _ in range(4)]
     rng.shuffle(tiles)
     sizes = {name: rng.randint(100, 3000) for name in ("M", "N", "K")}
@@ -121,7 +123,7 @@ def _fresh(rng: random.Random) -> Case:
 
 
 def _case(why: str, chip: str, sizes: tuple[int, int, int], *tiles: tuple[int, int]) -> Case:
-    return Case(why, **dict(zip(("M", "N", "K"), sizes, strict=True)), tiles=tiles, chip=chip)
+    return Case(why, **dict(zip(("M", "N", "K"), sizes, strict=True)), tiles=(*tiles, SMALL), chip=chip)
 
 
 _WRONG: tuple[tuple[str, Callable[..., Choice], str], ...] = (
@@ -129,6 +131,11 @@ _WRONG: tuple[tuple[str, Callable[..., Choice], str], ...] = (
         "no_limit_of_registers",
         _chosen(most=10**9),
         "This tile does not fit: its sums are shared by 256 threads, and a lane may keep 128 of them.",
+    ),
+    (
+        "lanes_forgotten",
+        _chosen(most=REGISTERS),
+        "The tile is one of at most 128 sums. 128 are one lane's, and a program has 256 lanes: up to 32,768 sums fit.",
     ),
     (
         "full_is_too_much",
@@ -239,7 +246,7 @@ EXERCISE = Exercise(
         _case("ragged edges decide", "A100", (300, 300, 200), (128, 128), (100, 100), (160, 160), (96, 320)),
         _case("a chip with little arithmetic: bound by it", "H20", (1920, 1920, 1024), (32, 64), (160, 192)),
         _case("half of the FLOP would make it memory's", "H20", (640, 640, 640), (48, 48), (32, 80)),
-        Case("exactly at the ridge", M=96, N=96, K=96, tiles=((64, 64), (96, 96)), roof=(32.0, 1.0)),
+        Case("exactly at the ridge", M=96, N=96, K=96, tiles=((64, 64), (96, 96), SMALL), roof=(32.0, 1.0)),
         Case("a little to the left of it", M=8, N=8, K=8, tiles=((8, 8), (4, 8)), roof=(1024 / 100.2, 384 / 100.7)),
         Case("a little to the right", M=8, N=8, K=8, tiles=((8, 8), (4, 8)), roof=(1024 / 100.7, 384 / 100.5)),
     ),

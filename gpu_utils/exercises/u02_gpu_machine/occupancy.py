@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import random
-import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
 
 from gpu_utils.chips import TARGETS, Target
-from gpu_utils.compiler.triton import compile_for
+from gpu_utils.compiler.holding import holding
+from gpu_utils.compiler.reading import compiler_notes
 from gpu_utils.exercises.u02_gpu_machine.numbers import up
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
@@ -34,34 +31,11 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     }
 
 
-@triton.jit
-def _occupied_kernel(x_ptr, CONSTRAINTS: tl.constexpr):
-    value = tl.load(x_ptr)
-    tl.store(x_ptr, tl.inline_asm_elementwise("v_mov_b32 $0, $1", CONSTRAINTS, [value], tl.float32, False, 1))
-
-
-@functools.cache
-def llvm_occupancy(vgprs: int, target: str) -> int:
-    """The `; Occupancy` that LLVM prints for a kernel with so many VGPRs, compiled now (or kept by Triton's cache).
-
-    An assembly statement that says it overwrites v[n-1] makes LLVM give the kernel n VGPRs.
-
-    >>> llvm_occupancy(68, "gfx942")
-    7
-    """
-    constraints = f"=v,v,~{{v{vgprs - 1}}}"
-    compiled = compile_for(_occupied_kernel, target, signature={"x_ptr": "*fp32"}, CONSTRAINTS=constraints)
-    said = dict(re.findall(r"; (NumVgprs|Occupancy): (\d+)", compiled.asm))
-    if int(said["NumVgprs"]) != vgprs:
-        raise RuntimeError(f"asked for {vgprs} VGPRs on {target}; LLVM used {said['NumVgprs']}")
-    return int(said["Occupancy"])
-
-
 def _waves_of_a_part(registers: int, unit: Target) -> int:
     """Waves whose registers fit on one part. On AMD LLVM says so, up to the slots, where it stops counting."""
     fit = unit.registers // up(registers, unit.granule)
     if unit.vendor == "amd":
-        said = llvm_occupancy(registers, unit.name)
+        said = compiler_notes(holding(registers, unit.name))["Occupancy"]
         return max(fit, said) if said == unit.waves_per_simd else said
     return fit
 

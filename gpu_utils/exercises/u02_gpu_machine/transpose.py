@@ -156,8 +156,9 @@ EXERCISE = Exercise(
     hints=(
         "Two phases with __syncthreads() between them: read rows of `in` into a __shared__ tile, then write rows of "
         "`out` from columns of the tile. Both times threadIdx.x runs along a row in global memory.",
-        "Reading a column of a tile with rows of 32 words: 32 words of one bank. Let row r begin r banks further on, "
-        "inside its own 32 words: where is element (r, c) then?",
+        "In rows of 32 words a column is 32 words of one bank. Which bank may element (0, 0) have, which (1, 0), which "
+        "(2, 0), so that no two are alike? Then the rest of each row must go somewhere inside its own 32 words: what "
+        "place in row r has element (r, c)? Ask `judge`.",
         "tile[r][(c + r) % 32], with r = i and c = threadIdx.x when the tile is written, and r = threadIdx.x and c = i "
         "when it is read; i runs over threadIdx.y, threadIdx.y + 8, ... The result has `rows` elements in a row: "
         "out[(column + i) * rows + row + x].",
