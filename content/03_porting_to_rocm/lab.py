@@ -415,42 +415,47 @@ check("03.hipify_fixups")
 # %% [markdown] statement of device_agnostic
 # ## 03.device_agnostic: ask the right question
 #
-# A training script chose its settings like this. Every line asks something else than it means:
+# A training script chose its settings like this. It worked on one machine with eight equal NVIDIA GPUs:
 #
 # ```python
-# device = "cuda" if torch.version.cuda else "cpu"            # None on AMD
-# major, minor = torch.cuda.get_device_capability()           # on AMD: the gfx number. MI250X says (9, 0), as H100 does
+# device = "cuda" if torch.version.cuda else "cpu"
+# major, minor = torch.cuda.get_device_capability()
 # target = f"sm_{major}{minor}"
-# dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16   # also yes where it is emulated
-# fp8 = (major, minor) >= (8, 9)                              # RX 7900 XTX says (11, 0) and has none
+# dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+# fp8 = (major, minor) >= (8, 9)
 # lanes = 32
-# ranks = len(os.environ["CUDA_VISIBLE_DEVICES"].split(","))  # may be absent; on AMD two more variables hide GPUs
+# ranks = len(os.environ["CUDA_VISIBLE_DEVICES"].split(","))
 # ```
+#
+# Every line asks something else than it means, and all of them take for granted that GPUs are equal. They are not: the
+# graphics inside a CPU may be GPU 0, before the card that you bought (ROCm/TheRock #3392), and an old card may stand
+# beside new ones. So the job takes **GPUs of one kind: those with the target of the GPU that has most memory** (the
+# first of them, where several have as much).
 #
 # **Write** `device_agnostic() -> dict` with eight settings for the machine that it runs on:
 #
 # | key | value with a GPU | with none |
 # |---|---|---|
-# | `device` | the device string of torch | `"cpu"` |
-# | `target` | `"sm_90"`, `"gfx942"`, ... of GPU 0 | `"cpu"` |
-# | `dtype` | `"bfloat16"` where the hardware has it, else `"float16"` | `"float32"` |
+# | `device` | the device string of that GPU, with its number: `"cuda:0"` | `"cpu"` |
+# | `target` | its target: `"sm_90"`, `"gfx942"`, ... | `"cpu"` |
+# | `dtype` | `"bfloat16"` where its hardware has it, else `"float16"` | `"float32"` |
 # | `grad_scaler` | whether gradients need scaling: only in float16 | `False` |
 # | `fp8` | whether the target has FP8 (as in 03.fp8_weights) | `False` |
-# | `lanes` | lanes that run together on GPU 0 | `1` |
+# | `lanes` | lanes that run together on it | `1` |
 # | `process_group` | backend of `torch.distributed` | `"gloo"` |
-# | `ranks` | GPUs that torch sees | `1` |
+# | `ranks` | GPUs of this kind that torch sees | `1` |
 #
-# Ask `torch.version`, `torch.cuda.is_available()`, `device_count()`, `is_bf16_supported(including_emulation=False)` and
-# `get_device_properties(0)`, each time the function is called: the check puts you on machines of both vendors, and on
-# some without a GPU, by changing what these say. (`nvidia-smi` is no part of any of them.) The properties:
+# Ask `torch.version` and `torch.cuda`, each time the function is called: the check puts you on machines of both
+# vendors, with equal GPUs, with different ones and with none, by changing what these say. (`nvidia-smi` is no part of
+# any of them.) `get_device_properties(number)` has these fields:
 #
-# | | `major`, `minor` | `gcnArchName` | `warp_size` |
-# |---|---|---|---|
-# | H100 | 9, 0 | `"NVIDIA H100 80GB HBM3"`: a CUDA build gives the name here | 32 |
-# | MI300X | 9, 4 | `"gfx942:sramecc+:xnack-"`: the target and two features | 64 |
+# | | `major`, `minor` | `total_memory` | `gcnArchName` | `warp_size` |
+# |---|---|---|---|---|
+# | H100 | 9, 0 | 80 GiB, in bytes | `"NVIDIA H100 80GB HBM3"`: a CUDA build gives the name here | 32 |
+# | MI300X | 9, 4 | 192 GiB, in bytes | `"gfx942:sramecc+:xnack-"`: the target and two features | 64 |
 #
-# For example, one MI300X gives `{"device": "cuda", "target": "gfx942", "dtype": "bfloat16", "grad_scaler": False,
-# "fp8": True, "lanes": 64, "process_group": "nccl", "ranks": 1}`. RCCL, AMD's library, answers to the name `"nccl"`.
+# For example, one MI300X gives `{"device": "cuda:0", "target": "gfx942", "dtype": "bfloat16", "grad_scaler": False,
+# "fp8": True, "lanes": 64, "process_group": "nccl", "ranks": 1}`.
 
 
 # %% 03.device_agnostic tags=["answer", "03.device_agnostic"]
@@ -468,19 +473,26 @@ def device_agnostic() -> dict[str, str | int | bool]:
             "ranks": 1,
         }
     # BEGIN SOLUTION
-    gpu = torch.cuda.get_device_properties(0)
-    target = gpu.gcnArchName.split(":")[0] if torch.version.hip else f"sm_{gpu.major}{gpu.minor}"
-    bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    if torch.version.hip:
+        targets = [gpu.gcnArchName.split(":")[0] for gpu in gpus]
+    else:
+        targets = [f"sm_{gpu.major}{gpu.minor}" for gpu in gpus]
+    memory = [gpu.total_memory for gpu in gpus]
+    chosen = memory.index(max(memory))
+    gpu, target = gpus[chosen], targets[chosen]
+    with torch.cuda.device(chosen):
+        bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
     amd_fp8 = target in ("gfx942", "gfx950") or target.startswith("gfx12")
     return {
-        "device": "cuda",
+        "device": f"cuda:{chosen}",
         "target": target,
         "dtype": "bfloat16" if bf16 else "float16",
         "grad_scaler": not bf16,
         "fp8": amd_fp8 if torch.version.hip else (gpu.major, gpu.minor) >= (8, 9),
         "lanes": gpu.warp_size,
         "process_group": "nccl",
-        "ranks": torch.cuda.device_count(),
+        "ranks": targets.count(target),
     }
     # END SOLUTION
 

@@ -11,6 +11,7 @@ from gpu_utils import virtual_gpu
 from gpu_utils.chips import CHIPS, TARGETS
 from gpu_utils.exercises.u03_porting_to_rocm import (
     device_agnostic,
+    device_agnostic_machines,
     fp8_weights,
     inline_asm,
     port_gpt2,
@@ -48,10 +49,13 @@ def test_the_bytes_do_not_depend_on_the_warps_so_the_check_may_take_many(target,
 
 def test_a_property_that_the_machines_of_the_check_lack_is_named():
     def answer():
-        return {"ranks": torch.cuda.get_device_properties(0).total_memory}
+        return {"ranks": torch.cuda.get_device_properties(0).multi_processor_count}
 
     report = check(device_agnostic.EXERCISE, answer, seed=1)
-    assert "have no property 'total_memory'; they have name, major, minor, warp_size, gcnArchName" in report.headline
+    assert (
+        "have no property 'multi_processor_count'; they have name, major, minor, total_memory, warp_size, gcnArchName"
+        in report.headline
+    )
 
 
 def test_weights_and_scale_may_be_a_list_and_each_must_be_what_it_is_called():
@@ -121,15 +125,15 @@ def test_fp8_of_every_chip_agrees_with_its_peak_in_the_registry():
 
 def test_the_settings_know_the_same_fp8_targets():
     has_fp8 = {target for target, dtype in fp8_weights.DTYPES.items() if dtype != fp8_weights.BF16}
-    assert set(device_agnostic._FP8) == has_fp8
+    assert set(device_agnostic_machines.HAVE_FP8) == has_fp8
 
 
 def test_a_described_machine_answers_and_then_torch_is_as_before():
     before = torch.version.hip, torch.cuda.is_available(), torch.cuda.get_device_properties
-    with device_agnostic.fake_machine(device_agnostic._machine("eight MI250X dies")):
+    with device_agnostic.fake_machine(device_agnostic_machines.machine("eight MI250X dies")):
         assert torch.version.cuda is None
         assert torch.cuda.get_device_capability() == (9, 0)  # as an H100 says: vllm #40620
-    with device_agnostic.fake_machine(device_agnostic._machine("a ROCm build, no GPU")):
+    with device_agnostic.fake_machine(device_agnostic_machines.machine("a ROCm build, no GPU")):
         with pytest.raises(RuntimeError, match="No CUDA GPUs"):
             torch.cuda.get_device_properties(0)
     assert (torch.version.hip, torch.cuda.is_available(), torch.cuda.get_device_properties) == before
