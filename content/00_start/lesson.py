@@ -433,13 +433,12 @@ lesson.sitting("00", 1)
 # %% [markdown] machine code
 # ## 5. From your lines to the machine code of both vendors
 #
-# Triton's compiler needs no GPU to compile for one. `compile_for` asks it for any target. A *target* is an instruction
-# set, not a product: `sm_90` is what an H100 runs, `gfx942` an MI300X, `gfx1100` a Radeon RX 7900 XTX.
+# Triton's compiler needs no GPU. `compile_for` asks it for any *target*, which is an instruction set, not a product:
+# `sm_90` is what an H100 runs, `gfx942` an MI300X, `gfx1100` a Radeon RX 7900 XTX.
 #
-# You know from the launch figure how many elements a lane holds when a program has `BLOCK = 1024` elements and 4 warps
-# or wavefronts: 8 where there are 32 lanes, 4 where there are 64. One load instruction of these chips brings at most 16
-# bytes to a lane, and a float32 has 4. So a lane with 8 floats needs two loads, and one with 4 needs one. Does the
-# compiler see it so? Here is the kernel for a launch with `n = 1_000_000`:
+# With `BLOCK = 1024` and 4 warps or wavefronts, a lane holds 8 floats where there are 32 lanes, and 4 where there are
+# 64. One load instruction of these chips brings a lane at most 16 bytes, which are 4 floats. So there should be two
+# loads or one. Here is the kernel, compiled for a launch with `n = 1_000_000`:
 
 # %% more imports
 from gpu_utils import CHIPS, bench, compile_for, listing
@@ -448,36 +447,30 @@ from gpu_utils import CHIPS, bench, compile_for, listing
 TARGETS = ("sm_80", "sm_90", "gfx942", "gfx1100")
 
 
-def needs(target, n):
-    """What scale_kernel needs of a target, compiled for a launch with n elements."""
-    # in place of a tensor its dtype: nothing is launched
-    arguments = (torch.float32, torch.float32, n, 2.5)
-    return lesson.resources(compile_for(scale_kernel, target, arguments, BLOCK=1024))
-
-
 def compare_targets(n):
-    found = {target: needs(target, n) for target in TARGETS}
-    return {
-        target: {
-            "lanes": need.target.lanes,
-            "elements a lane": 1024 // (4 * need.target.lanes),
-            "loads": need.counts["global load"],
-            "bits of each": max(need.widths["global load"]),
-            "registers a lane": need.registers,
+    rows = {}
+    for target in TARGETS:
+        # in place of a tensor its dtype: nothing is launched
+        arguments = (torch.float32, torch.float32, n, 2.5)
+        compiled = compile_for(scale_kernel, target, arguments, BLOCK=1024)
+        found = lesson.resources(compiled)
+        rows[target] = {
+            "lanes": found.target.lanes,
+            "elements a lane": 1024 // (4 * found.target.lanes),
+            "loads": found.counts["global load"],
+            "bits of each": max(found.widths["global load"]),
         }
-        for target, need in found.items()
-    }
+    return rows
 
 
 even = compare_targets(n=1_000_000)
 lesson.table(even, first="target")
 
 # %% [markdown] predict odd
-# It does. `gfx1100` is AMD too, and has 32 lanes: the width follows the chip, not the vendor. (AMD's registers here are
-# the *vector* registers alone. The arguments, the same for all lanes, are in others, of which you will read below.)
+# So it is. `gfx1100` is AMD too, and has 32 lanes: the width follows the chip, not the vendor.
 #
-# 1,000,000 is a multiple of 16. Now one element more. For one lane, a load instruction with a mask is done
-# whole or not at all.
+# 1,000,000 is a multiple of 16. Now one element more. For one lane, a load instruction with a mask is done whole or not
+# at all.
 
 # %% guess odd
 guess = predict(
@@ -499,11 +492,11 @@ lesson.table(odd, first="target")
 # %% [markdown] why odd
 # Four times as many loads, each a quarter as wide. When Triton compiles for a launch it looks whether integers are
 # divisible by 16. If `n` is, the end of the tensor never cuts through a group of four, and one mask is right for all
-# four. If `n` is not, it may, and the compiler takes the elements one by one, in every program. This is one reason why
-# sizes in GPU code like to be multiples of 16.
+# four. If not, it may, and every program takes its elements one by one. This is one reason why sizes in GPU code like
+# to be multiples of 16.
 #
-# Below is the whole kernel, with what became of each line: the source, then PTX for `sm_90`, then AMDGCN for `gfx942`.
-# **Point at a line** (or walk through them with the arrow keys) to mark what belongs to it on the other sides.
+# Below is the whole kernel: the source, then PTX for `sm_90`, then AMDGCN for `gfx942`. **Point at a line** (or walk
+# with the arrow keys) to mark what became of it. There is no need to read it all: the text below says what to look for.
 
 # %% listing
 # types in place of arguments, for tensors of any size; :16 says divisible by 16
@@ -512,76 +505,65 @@ whole = listing(scale_kernel, "sm_90", "gfx942", signature=types, BLOCK=1024)
 whole
 
 # %% [markdown] what to see
-# AMDGCN has two kinds of registers. A *vector* register, `v0`, `v1`, ..., has one value for each lane. A *scalar*
-# register, `s0`, `s1`, ..., has one value for all lanes of the wavefront. Of those with a name three matter here:
-# `EXEC` has one bit for each lane, and says which lanes an instruction works on; `vcc` is where comparisons of lanes
-# leave their result, one bit for each lane; `scc` is one bit, the result of a scalar comparison. PTX is written for a
-# single thread, so all its registers are a thread's own; a *predicate* such as `%p1` is one bit.
+# PTX is written for a single thread. Its registers, `%r1` and so on, are that thread's own; a *predicate*, such as
+# `%p1`, is one bit. AMDGCN is written for a whole wavefront. A *vector* register, such as `v0`, has a value for each
+# lane, a *scalar* register, such as `s0`, one value for all of them. Two registers with names have one bit for each
+# lane: `vcc`, where comparisons leave their result, and `EXEC`, which says on which lanes an instruction works.
 #
 # | in the source | PTX (NVIDIA) | AMDGCN (AMD) |
 # |---|---|---|
-# | arguments | `ld.param` | in scalar registers when the kernel starts |
 # | `tl.program_id(0)` | `%ctaid.x` | in a scalar register when the kernel starts |
 # | `tl.arange(0, BLOCK)` | made from `%tid.x`, the thread's number | made from `v0`, the thread's number |
 # | `offsets < n` | `setp`, into a predicate | `v_cmp`, into `vcc` |
 # | `tl.load` of 4 floats | `ld.global.v4.b32` | `global_load_dwordx4` |
-# | its mask | a predicate: `@%p1` before the load | a bit in `EXEC`: `s_and_saveexec_b64` |
+# | its mask | a guard, `@%p1`, before the load | bits of `EXEC`: `s_and_saveexec_b64` |
 # | waiting for a load | not written | written: `s_waitcnt vmcnt(0)` |
 #
-# Both mask the tail; they do it differently. A predicate belongs to one instruction. `EXEC` governs every vector
-# instruction until it changes. When no lane is left, `s_cbranch_execz` jumps over the work.
-#
-# To find the mask of a load, read backwards from it. In both languages an instruction's first operand is what it
-# writes, except for a store, which writes to memory. So: what guards the load, and which instruction wrote that? A
-# comparison alone is no mask: `tl.where` and loops compare, too. Here are only the instructions that make or use a
-# mask:
+# Both mask the tail, in two ways. A guard is a predicate before an instruction, and holds for this one. `EXEC` governs
+# every vector instruction until it changes. When no lane is left, `s_cbranch_execz` jumps over the work.
+
+# %% guess masks
+guess = predict(
+    "00.masks_in_machine_code",
+    "The kernel above masks its load and its store: 8 elements a lane on sm_90, 4 on "
+    "gfx942, at most 4 with one instruction. How often is a mask put to use?",
+    sm_90=lesson.number("instructions with a guard on sm_90"),
+    gfx942=lesson.number("instructions that write EXEC on gfx942"),
+)
 
 # %% masks only
-whole.only(kinds=("mask",))
-
-# %% [markdown] registers and arguments
-# A word on registers. PTX has as many as it likes (`%r1`, `%r2`, ...): `ptxas` translates it to the real instructions
-# and registers of one chip. AMDGCN is already those instructions, so its registers are real. That is why the count of
-# registers above comes from NVIDIA's finished binary, not from the PTX.
-#
-# And one on arguments. The listing for `gfx942` begins with `s_load`, which reads them from memory. Is that executed?
-
-# %% arguments that are read
-n = 4096
-x, out = torch.randn(n), torch.empty(n)
-three = ("sm_80", "gfx942", "gfx1100")
-gpus = lesson.launch_on(three, scale_kernel, (4,), x, out, n, 2.5, BLOCK=1024)
-lesson.executed(gpus, "argument load")
+masks = whole.only(kinds=("mask",))
+ptx, amdgcn = ([one.text for one in side.instructions] for side in masks.columns)
+guess.reveal(
+    sm_90=sum(text.startswith("@") for text in ptx),
+    gfx942=sum("saveexec" in text for text in amdgcn),
+    because="two loads and two stores have a guard each; "
+    "EXEC stays as it is from the load to the store.",
+)
+masks
 
 # %% [markdown] third way
-# Not on `gfx942`: what stands in a listing and what is executed are two questions.
+# These are all instructions that make or use a mask. To find the mask of a load in other code, read backwards from the
+# load: what guards it, and which instruction wrote that? In both languages the first operand is what an instruction
+# writes, except for a store, which writes to memory. A comparison alone is no mask: `tl.where` and loops compare, too.
 #
-# <details><summary>Why not</summary>
-#
-# A chip with current firmware *preloads* the arguments into scalar registers and starts the kernel behind these lines,
-# 256 bytes further on ([LLVM,
-# AMDGPUPreloadKernArgProlog](https://llvm.org/doxygen/AMDGPUPreloadKernArgProlog_8cpp_source.html)). The virtual
-# `gfx942` does the same; `gfx1100` has no preloading.
-# </details>
-#
-# The listing above was for tensors of any size. In a launch Triton sees how large each tensor is, and on AMD, for
-# tensors under 2 GiB, it masks in a third way. Here are the lines of the load, compiled as for a launch:
+# This listing was for tensors of any size. In a launch Triton sees how large each tensor is, and on AMD, for tensors
+# under 2 GiB, it masks in a third way. Here are the lines of the load, compiled as for a launch:
 
 # %% buffer mask
 arguments = (torch.float32, torch.float32, 1_000_000, 2.5)
 listing(scale_kernel, "gfx942", args=arguments, BLOCK=1024).only("mask =", "tl.load")
 
 # %% [markdown] claim and fact
-# `v_cndmask_b32` chooses, lane by lane, by the bits of `vcc`: the true offset, or one far past the end (`v_bfrev_b32`
-# makes it: $2^{31}$). `buffer_load` does not take an address but an offset into a *buffer*. Its operands are the
-# registers that it writes, the offset, and the *buffer descriptor*: four scalar registers (here `s[0:3]`) that say
-# where the buffer begins and how long it is. An offset beyond that gives 0 ([MLIR, AMDGPU
+# `v_cndmask_b32` chooses, lane by lane, by the bits of `vcc`: the true offset, or $2^{31}$, which `v_bfrev_b32` made.
+# `buffer_load` takes no address but such an offset into a *buffer*. Four scalar registers, here `s[0:3]`, are the
+# *buffer descriptor*: where the buffer begins, and how long it is. An offset beyond that gives 0 ([MLIR, AMDGPU
 # dialect](https://mlir.llvm.org/docs/Dialects/AMDGPU/)). Read the length: `0x7ffffffe` bytes, whatever the size of your
 # tensor. So this fence stops only the lanes that were aimed away. A mask that you forget stays inside of it, and hits
 # whatever lies behind the tensor.
 #
-# So three ways lead to the same masked load: skip the instruction, switch off the lane, aim outside the fence. You will
-# step through all three in section 7.
+# Three ways to one masked load, then: skip the instruction, switch off the lane, aim outside the fence. You will step
+# through all three in section 7.
 #
 # <details><summary>Did DeepSeek "bypass CUDA" when it wrote PTX? A claim, and the facts</summary>
 #
@@ -603,14 +585,12 @@ listing(scale_kernel, "gfx942", args=arguments, BLOCK=1024).only("mask =", "tl.l
 # ## 6. Run what you have read
 #
 # A virtual GPU counts while it executes, and the counts are exact: for one version of the compiler they are the same on
-# every machine and in every run. It counts two things:
+# every machine and in every run. In its tables a *wave* is a warp or a wavefront. It counts two things:
 #
-# - *Instructions* that warps or wavefronts execute, by class; a *wave* in its tables is a warp or a wavefront. **On AMD
-#   these are the chip's own instructions. On NVIDIA they are those of PTX**, and `ptxas` still folds some of them
-#   together: loads and stores are the chip's, while arithmetic, moves and reads of arguments are fewer there.
+# - *Instructions* that waves execute, by class.
 # - *Transactions* with memory. A GPU does not fetch single floats. One load instruction of a wave becomes as many
-#   transactions as it touches pieces of memory: *sectors* of 32 bytes on NVIDIA, cache lines of 128 bytes on `gfx942`.
-#   The counter calls both sectors. (Sources: lesson 02, section 3.)
+#   transactions as it touches pieces of memory: *sectors* of 32 bytes on NVIDIA, cache lines of 128 bytes on `gfx942`
+#   (the source of each is in `docs/facts.md`, "Memory access"). The counter calls both sectors.
 #
 # You have all that the next question needs: a program has `num_warps` = 4 waves, and the floats that the lanes of a
 # wave load lie side by side.
@@ -639,28 +619,41 @@ guess.reveal(
     sectors_amd=counted["gfx942"]["global_load_sectors"],
     because="64 programs of 4 waves, and 262,144 bytes in pieces of 32 or of 128.",
 )
-shown = ("waves", "global_load", "sector_bytes", "instructions")
+shown = ("waves", "global_load", "sector_bytes", "instructions_global")
 lesson.table(lesson.counts(gpus, *shown), across=True, first="counter")
 
 # %% [markdown] what the counts say
 # As many wavefronts as warps, because `num_warps` says how many share a program. But a wavefront has twice the lanes,
-# so a lane has half the elements, and there are half as many instructions on global memory (`instructions_global`). The
-# transactions differ in number and in size, and are the same bytes: each byte that came was asked for. Such access is
-# called *coalesced*.
+# so a lane has half the elements, and there are half as many instructions on global memory. The transactions differ in
+# number and in size, and are the same bytes: each byte that came was asked for. Such access is called *coalesced*.
 #
-# Look at the classes, too. On `gfx942`, what all lanes share is computed once, by *scalar* instructions; in PTX each
-# thread computes it for itself, as *vector* instructions. `scalar_memory` is the class of the reads of arguments, the
-# `ld.param` and `s_load` of section 5. `gfx942` has none, because it preloads them. An A100 has hardly any left:
-# `ptxas` makes instructions that take an argument straight from constant memory, such as `FMUL R8, R8, c[0x0][0x174]`.
-# (On an H100 some are loads again.) And where do all the moves on `sm_80` come from? Ask the lines:
+# And what does *one* wave execute, line by line?
 
 # %% per line
-lesson.table(lesson.counts_by_line(gpus, scale_kernel), first="line")
+lesson.table(lesson.counts_by_line(gpus, scale_kernel), first="for each wave")
 
 # %% [markdown] strided
-# Most belong to `tl.load`: a predicated load that is skipped leaves its registers as they were, so Triton's PTX puts
-# zeros there first. AMD's buffer load returns zero by itself; most scalar instructions of its `tl.load` make the buffer
-# descriptor of section 5.
+# Three things to see, each with its reason in the listings of section 5:
+#
+# - On `gfx942`, what all lanes share is computed once, by *scalar* instructions; in PTX each thread computes it for
+#   itself, as *vector* instructions. Most scalar ones of `tl.load` and `tl.store` make the buffer descriptors.
+# - The 8 moves of `tl.load` on `sm_80` are the `mov` with `0x0`. A load whose guard is false leaves its registers as
+#   they were, so Triton's PTX puts zeros there first. AMD's buffer load returns zero by itself.
+# - `sm_80` loads its 4 arguments. `gfx942` does not, although its listing begins with `s_load`: what stands in a
+#   listing and what is executed are two questions.
+#
+# <details><summary>Why not? And does an A100 execute all that?</summary>
+#
+# A chip with current firmware *preloads* the arguments into scalar registers and starts the kernel behind these lines,
+# 256 bytes further on ([LLVM,
+# AMDGPUPreloadKernArgProlog](https://llvm.org/doxygen/AMDGPUPreloadKernArgProlog_8cpp_source.html)). The virtual
+# `gfx942` does the same.
+#
+# AMDGCN is the chip's own code, so these are its own instructions. PTX is translated once more, by NVIDIA's `ptxas`, to
+# the instructions and registers of one chip. Loads and stores stay; of the rest `ptxas` folds some together. It makes
+# instructions for an A100 that take an argument straight from constant memory, such as `FMUL R8, R8, c[0x0][0x174]`
+# (seen with NVIDIA's disassembler), so hardly any of the 4 loads is left there. On an H100 some are loads again.
+# </details>
 #
 # Now an access that is *not* coalesced. The next kernel gathers every `stride`-th element. It gets one warp for 32
 # elements or one wavefront for 64, so that each lane reads one float, 4 bytes. With `stride = 8` two neighbouring lanes
@@ -720,8 +713,7 @@ lesson.bars(
 # `gfx942` with its longer transactions falls further: from stride 32 on, 124 of 128 bytes are for nobody.
 #
 # So the rule for your own kernels: *in one instruction, neighbouring lanes should touch neighbouring elements.* The
-# launch figure shows how: the lanes, in order, take the positions of `tl.arange` in order, one or a few to each. Where
-# a kernel breaks the rule, give the same elements to other lanes: the same result, with fewer transactions.
+# launch figure shows how: the lanes, in order, take the positions of `tl.arange` in order, one or a few to each.
 #
 # A cache can soften a bad pattern where another instruction soon asks for the rest. The counter says what the
 # instructions ask for, before any cache. Unit 02 works these numbers out by hand. The lab bounds them:

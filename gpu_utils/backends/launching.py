@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,9 @@ from gpu_utils.chips.targets import TARGETS
 from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.errors import UnknownName
 from gpu_utils.virtual import VirtualGpu, virtual_gpu
+
+_AS_LISTED = {"scalar_memory": "argument load"}
+"""Classes of the counters -> the name that a listing has for them."""
 
 
 def launch_on(
@@ -49,23 +53,35 @@ def launch_cpp(
 
 
 def counts_by_line(gpus: Mapping[str, VirtualGpu], kernel: Any) -> dict[str, dict[str, str]]:
-    """Wave instructions by class for each source line: "7 x = tl.load(...)" -> {target: "256 move, 128 global"}.
+    """Instructions of one wave by class for each source line: "7 x = tl.load(...)" -> {target: "8 move, 2 global"}.
 
     gpus    target -> virtual GPU, as `launch_on` returns them
     kernel  the @triton.jit function that they ran last; its lines are numbered from 1
+
+    The last row is their sum. Waves that went different ways are averaged. "argument load" stands for scalar loads on
+    AMD and ld.param in PTX, as in a listing. Lines of which nothing is left are not shown.
     """
-    found = {}
+    found: dict[str, dict[str, str]] = {}
+    total: dict[str, Counter[str]] = {target: Counter() for target in gpus}
     for number, text in enumerate(kernel.raw_src, 1):
-        line = kernel.starting_line_number + number - 1
-        found[f"{number}  {text.rstrip()}"] = {
-            target: ", ".join(f"{times:,} {kind}" for kind, times in _of_line(gpu, line).items())
-            for target, gpu in gpus.items()
-        }
-    return found
+        row = {target: _of_line(gpu, kernel.starting_line_number + number - 1) for target, gpu in gpus.items()}
+        for target, kinds in row.items():
+            total[target].update(kinds)
+        if any(row.values()):
+            found[f"{number}  {text.rstrip()}"] = _per_wave(gpus, row)
+    return found | {"in all": _per_wave(gpus, total)}
 
 
 def _of_line(gpu: VirtualGpu, number: int) -> dict[str, int]:
     return next((kinds for line, kinds in gpu.counters.per_line().items() if line and line[1] == number), {})
+
+
+def _per_wave(gpus: Mapping[str, VirtualGpu], row: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    def words(target: str) -> str:
+        waves = gpus[target].counters.totals()["waves"]
+        return ", ".join(f"{times / waves:.4g} {_AS_LISTED.get(kind, kind)}" for kind, times in row[target].items())
+
+    return {target: words(target) for target in gpus}
 
 
 def counts(gpus: Mapping[str, VirtualGpu], *names: str) -> dict[str, dict[str, float]]:

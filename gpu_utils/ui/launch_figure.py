@@ -73,7 +73,7 @@ class LaunchFigure:
         for side, name in enumerate(self.targets):
             drawn = "".join(self._program(name, side * (panel + _GAP), panel))
             parts.append(f'<g class="{TARGETS[name].vendor}">{drawn}</g>')
-        height = 262 + 22 * min(self.num_warps, _MOST_WAVES)
+        height = 280 + 22 * min(self.num_warps, _MOST_WAVES)
         return styled(f'<div class="w2w-x">{svg(_WIDTH + 2, height, parts, repr(self))}</div>')
 
     def _grid(self) -> list[str]:
@@ -114,6 +114,9 @@ class LaunchFigure:
         parts.append(text(left, y + 12, f"in {what} 0, {self.elements_per_lane(lanes)} elements a lane:", bold=True))
         y += 20
         for lane in (0, 1, lanes - 1):
+            if lane > 1:
+                parts.append(text(left, y + 11, "..."))
+                y += 18
             parts.append(text(left, y + 15, f"lane {lane}"))
             elements = self.elements(lanes, lane)
             for at, element in enumerate(elements[:_MOST_ELEMENTS]):

@@ -121,8 +121,11 @@ def test_counts_by_line_add_up_to_the_counts(gpus):
     rows = counts_by_line(gpus, add_kernel)
     assert any("tl.store" in line for line in rows)
     for target, gpu in gpus.items():
-        said = [part for row in rows.values() for part in row[target].split(", ") if part]
-        assert sum(int(part.split()[0]) for part in said) == counts(gpus, "instructions")[target]["instructions"]
+        *lines, in_all = (
+            sum(float(part.split()[0]) for part in row[target].split(", ") if part) for row in rows.values()
+        )
+        counted = counts(gpus, "waves", "instructions")[target]
+        assert sum(lines) == in_all == counted["instructions"] / counted["waves"]
         assert gpu.counters.per_line().get(None) is None
 
 
