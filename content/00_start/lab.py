@@ -3,7 +3,7 @@
 #
 # **Six exercises:** tell the vendors apart, write your first kernel, teach one to read views of any shape; then find a
 # mask in machine code, predict what a virtual GPU counts, and repair a kernel whose lanes read far apart.
-# About 90 minutes, on any machine. A good place to stop is after the third.
+# About 100 minutes, on any machine. A good place to stop is after the third.
 #
 # How a lab works:
 #
@@ -25,6 +25,15 @@ import triton.language as tl
 from torch import Tensor
 
 from gpu_utils import check, hint, listing, progress, solution, virtual_gpu
+
+
+@triton.jit
+def gather_kernel(x_ptr, out_ptr, n, stride, BLOCK: tl.constexpr):
+    """For 00.predict_counters."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets * stride, mask=mask), mask=mask)
+
 
 # %% [markdown] statement of platform
 # ## 00.platform: whose GPU is this?
@@ -297,14 +306,12 @@ check("00.find_mask")
 # %% [markdown] statement of predict_counters
 # ## 00.predict_counters: count before you run
 #
-# This is the kernel of the lesson's section 6. It gathers every `stride`-th float of `x`:
+# The kernel of the lesson's section 6 gathers every `stride`-th float of `x`. It is `gather_kernel` of the first cell:
 #
 # ```python
-# @triton.jit
-# def gather_kernel(x_ptr, out_ptr, n, stride, BLOCK: tl.constexpr):
-#     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-#     mask = offsets < n
-#     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets * stride, mask=mask), mask=mask)
+# offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+# mask = offsets < n
+# tl.store(out_ptr + offsets, tl.load(x_ptr + offsets * stride, mask=mask), mask=mask)
 # ```
 #
 # It is launched with `BLOCK = 256` on `triton.cdiv(n, 256)` programs, and with as many warps or wavefronts to a program
@@ -318,8 +325,7 @@ check("00.find_mask")
 # - `moved_bytes`: the bytes that these are.
 #
 # A check asks for launches of billions of elements as well, so a loop over lanes will not come to an end. What does one
-# full wave cost? The expected numbers are those that the virtual GPUs count. To try a few, put the kernel into a
-# cell of your own, and then:
+# full wave cost? The expected numbers are those that the virtual GPUs count. To see some, in a cell of your own:
 #
 # ```python
 # n, stride = 66, 5

@@ -9,9 +9,9 @@
 # is one. Nothing here has been run on AMD hardware by us: AMD's machine code is *compiled for* a chip and executed on
 # a *virtual GPU*.
 #
-# **Time**: two sittings. The first is sections 1 to 4, 12 minutes; the second is sections 5 to 8, 17 minutes. That is
-# for reading text and code at 200 words a minute and for running the cells on a CPU (15 seconds in all). Add the time
-# that you think. Then lab 00.
+# **Time**: two sittings. Sections 1 to 4 are 14 minutes to read (text and code at 200 words a minute) and about 20 with
+# the predictions. Sections 5 to 8 are 16 minutes to read, and about 35 with the predictions and a look at the listings.
+# All cells together run in 15 seconds on a CPU. Then lab 00.
 #
 # The course asks you to *predict, then run*. A small form takes your guess: type a number and press Enter, Tab goes on.
 # The next cell shows what you said beside what came out. Wrong guesses teach most. Your guesses are kept with your
@@ -433,12 +433,11 @@ lesson.sitting("00", 1)
 # %% [markdown] machine code
 # ## 5. From your lines to the machine code of both vendors
 #
-# Triton's compiler needs no GPU. `compile_for` asks it for any *target*, which is an instruction set, not a product:
-# `sm_90` is what an H100 runs, `gfx942` an MI300X, `gfx1100` a Radeon RX 7900 XTX.
+# Triton's compiler needs no GPU: `compile_for` asks it for any *target*. A target is an instruction set: `sm_90` is
+# what an H100 runs, `gfx942` an MI300X, `gfx1100` a Radeon RX 7900 XTX.
 #
-# With `BLOCK = 1024` and 4 warps or wavefronts, a lane holds 8 floats where there are 32 lanes, and 4 where there are
-# 64. One load instruction of these chips brings a lane at most 16 bytes, which are 4 floats. So there should be two
-# loads or one. Here is the kernel, compiled for a launch with `n = 1_000_000`:
+# A lane of `scale` holds 8 floats where there are 32 lanes and 4 where there are 64 (section 2), and one load
+# instruction brings a lane at most 4. So there should be two loads or one. Compiled for a launch with `n = 1_000_000`:
 
 # %% more imports
 from gpu_utils import CHIPS, bench, compile_for, listing
@@ -456,7 +455,6 @@ def compare_targets(n):
         found = lesson.resources(compiled)
         rows[target] = {
             "lanes": found.target.lanes,
-            "elements a lane": 1024 // (4 * found.target.lanes),
             "loads": found.counts["global load"],
             "bits of each": max(found.widths["global load"]),
         }
@@ -490,13 +488,12 @@ guess.reveal(
 lesson.table(odd, first="target")
 
 # %% [markdown] why odd
-# Four times as many loads, each a quarter as wide. When Triton compiles for a launch it looks whether integers are
-# divisible by 16. If `n` is, the end of the tensor never cuts through a group of four, and one mask is right for all
-# four. If not, it may, and every program takes its elements one by one. This is one reason why sizes in GPU code like
-# to be multiples of 16.
+# Four times as many loads, each a quarter as wide. Triton looks whether the integers of a launch are divisible by 16.
+# If `n` is, the end of the tensor never cuts through a group of four, and one mask serves all four. If not, every
+# program takes its elements one by one. So sizes in GPU code like to be multiples of 16.
 #
-# Below is the whole kernel: the source, then PTX for `sm_90`, then AMDGCN for `gfx942`. **Point at a line** (or walk
-# with the arrow keys) to mark what became of it. There is no need to read it all: the text below says what to look for.
+# Below is the whole kernel: source, PTX for `sm_90`, AMDGCN for `gfx942`. **Point at a line** (or use the arrow keys)
+# to mark what became of it. You need not read it all: the text below says what to look for.
 
 # %% listing
 # types in place of arguments, for tensors of any size; :16 says divisible by 16
@@ -525,10 +522,10 @@ whole
 # %% guess masks
 guess = predict(
     "00.masks_in_machine_code",
-    "The kernel above masks its load and its store: 8 elements a lane on sm_90, 4 on "
-    "gfx942, at most 4 with one instruction. How often is a mask put to use?",
-    sm_90=lesson.number("instructions with a guard on sm_90"),
-    gfx942=lesson.number("instructions that write EXEC on gfx942"),
+    "The load and the store above are masked; an instruction moves at most 4 floats a "
+    "lane. How many instructions have a guard on sm_90, how many write EXEC on gfx942?",
+    sm_90=lesson.number("guards on sm_90, 8 floats a lane"),
+    gfx942=lesson.number("writes of EXEC on gfx942, 4 floats"),
 )
 
 # %% masks only
@@ -543,12 +540,12 @@ guess.reveal(
 masks
 
 # %% [markdown] third way
-# These are all instructions that make or use a mask. To find the mask of a load in other code, read backwards from the
-# load: what guards it, and which instruction wrote that? In both languages the first operand is what an instruction
-# writes, except for a store, which writes to memory. A comparison alone is no mask: `tl.where` and loops compare, too.
+# These are all that make or use a mask. To find the mask of a load in other code, read backwards from it: what guards
+# it, and what wrote that? An instruction's first operand is what it writes, except for a store. A comparison alone is
+# no mask: `tl.where` and loops compare, too.
 #
-# This listing was for tensors of any size. In a launch Triton sees how large each tensor is, and on AMD, for tensors
-# under 2 GiB, it masks in a third way. Here are the lines of the load, compiled as for a launch:
+# This listing was for tensors of any size. A launch sees how large its tensors are, and on AMD, for those under 2 GiB,
+# Triton masks in a third way. These are the lines of the load:
 
 # %% buffer mask
 arguments = (torch.float32, torch.float32, 1_000_000, 2.5)
@@ -558,12 +555,12 @@ listing(scale_kernel, "gfx942", args=arguments, BLOCK=1024).only("mask =", "tl.l
 # `v_cndmask_b32` chooses, lane by lane, by the bits of `vcc`: the true offset, or $2^{31}$, which `v_bfrev_b32` made.
 # `buffer_load` takes no address but such an offset into a *buffer*. Four scalar registers, here `s[0:3]`, are the
 # *buffer descriptor*: where the buffer begins, and how long it is. An offset beyond that gives 0 ([MLIR, AMDGPU
-# dialect](https://mlir.llvm.org/docs/Dialects/AMDGPU/)). Read the length: `0x7ffffffe` bytes, whatever the size of your
-# tensor. So this fence stops only the lanes that were aimed away. A mask that you forget stays inside of it, and hits
+# dialect](https://mlir.llvm.org/docs/Dialects/AMDGPU/)). But read the length: `0x7ffffffe` bytes, whatever the size of
+# your tensor. This fence stops only the lanes that were aimed away. A mask that you forget stays inside of it, and hits
 # whatever lies behind the tensor.
 #
-# Three ways to one masked load, then: skip the instruction, switch off the lane, aim outside the fence. You will step
-# through all three in section 7.
+# So there are three ways to mask: skip the instruction, switch off the lane, aim outside the fence. You will step
+# through all of them in section 7.
 #
 # <details><summary>Did DeepSeek "bypass CUDA" when it wrote PTX? A claim, and the facts</summary>
 #
