@@ -10,9 +10,9 @@
 # virtual GPUs*. Nothing here has run on AMD silicon. The C++ kernels are compiled with clang from the optional extra
 # `hip` (`W2W_EXTRAS=hip ./w2w study`); without it they come from stored listings.
 #
-# **Time**: three sittings: one wave (sections 1 to 3, 15 minutes), one unit (4 to 6, 16 minutes), the whole chip (7 to
-# 10, 16 minutes). That is for reading text and code at 200 words a minute and for running the cells on a CPU (half a
-# minute in all). Add the time that you think and play. Then lab 02.
+# **Time**: three sittings: one wave (sections 1 to 3), one unit (4 to 6), the whole chip (7 to 10). To read text and
+# code at 200 words a minute and to run the cells (half a minute on a CPU) takes 15, 16 and 16 minutes. With every guess
+# made and every listing read, count 45 minutes for each. Then lab 02.
 #
 # Every figure of a chip is printed from the registry or stands in a box with its source.
 
@@ -431,8 +431,8 @@ lesson.table(sectors, first="load transactions")
 # %% [markdown] pairs explained
 # On `sm_80` half the traffic, and not one operation on values has changed: only who holds what. On `gfx942` nothing
 # changes, because LLVM saw that the two loads lie side by side and made one of them, a `buffer_load_dwordx2`. Do not
-# count on it: with a mask on the loads it does not, and there a pair in one lane is worth as much. (And if BLOCK is
-# smaller than the lanes of a block, Triton gives the same element to several lanes, and each of them loads it.)
+# count on it: the kernel with which 02.coalesce begins has masks, and there it does not. (And if BLOCK is smaller than
+# the lanes of a block, Triton gives the same element to several lanes, and each of them loads it.)
 #
 # Draw any pattern you like. `lane if lane < 20 else None` switches lanes off; the sizes are those of each target.
 
@@ -724,18 +724,17 @@ for name, found in needs.items():
 # which comes with Triton, and the waves on a SIMD with what LLVM prints.
 #
 # **A launch made for the chip.** Turn the sum round: if 12 blocks fit on a unit and the chip has 100 units, a kernel
-# with 1,200 programs fills it exactly once. Each program then walks through the data, tile by tile:
-# `tl.program_id(0)`, then `tl.num_programs(0)` tiles further on. No unit waits for a last, half-empty round. How many
-# threads a program has depends on the vendor: `num_warps` counts waves, and
-# `triton.runtime.driver.active.get_current_target().warp_size` says how wide they are. (Lab: 02.occupancy,
-# 02.sized_reduction.)
+# with 1,200 programs fills it exactly once. Each program then walks through the data: first tile `tl.program_id(0)`,
+# then `tl.num_programs(0)` tiles further on, and again. No unit waits for a last, half-empty round. How many programs
+# that are follows from the kernel's registers, so such a launch compiles the kernel and asks, before it launches.
+# (Lab: 02.occupancy, 02.sized_reduction.)
 #
 # ### What LLVM says
 #
 # LLVM writes its own verdict into the assembly of every AMD kernel: `; Occupancy:`, waves on a SIMD. Take the same
 # product with tiles of 128 x 128, 8 waves, and more stages of the software pipeline (unit 05): 63 registers, and 49,152
-# bytes of LDS. Triton asks for these only at launch, as *dynamic* shared memory, like the third argument of a launch in
-# CUDA.
+# bytes of LDS. Triton asks for the LDS only at launch, as *dynamic* shared memory, like the third argument of a launch
+# in CUDA.
 
 # %% predict llvm
 guess = predict(
@@ -1230,9 +1229,9 @@ lesson.table(readings, first="number of L2s")
 
 # %% [markdown] l2 explained
 # One reading of A and eight of B: 4.5 on average. On an MI300X the Infinity Cache answers the repeats, so memory sees
-# one reading of matrices as small as these. (The model takes the L2 of an A100 as one, though it has two
-# partitions; what those of an H100 are we found no source for. It knows sizes and dies and no time, and its caches are
-# cold at the start: `docs/virtual-gpu.md`.)
+# one reading of matrices as small as these. (The model takes an NVIDIA chip's L2 as one cache, also that of an A100,
+# which has two partitions. It knows sizes and dies and no time, and its caches are cold at the start:
+# `docs/virtual-gpu.md`.)
 #
 # So *the order in which programs are numbered* is part of the algorithm. Unit 05 groups them.
 #
