@@ -200,7 +200,9 @@ check("03.lane_id")
 
 
 # %% 03.shared_budget tags=["answer", "03.shared_budget"]
-def shared_budget(target: str, BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, bytes_per_value: int) -> int:
+def shared_budget(
+    target: str, BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, bytes_per_value: int
+) -> int:
     """The largest num_stages (1 to 8) that fits a block on `target`; 0 when none does.
 
     >>> shared_budget("gfx942", 64, 64, 256, 2), shared_budget("sm_90", 64, 64, 256, 2)
@@ -213,9 +215,12 @@ def shared_budget(target: str, BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, bytes_p
     def needs(stages: int) -> int:
         if limits.vendor == "amd":
             return max(a, b) if stages == 1 else (stages - 1) * (a + b)
-        return stages * (a + b) if target in ("sm_90", "sm_100") else max(1, stages - 1) * (a + b)
+        if target in ("sm_90", "sm_100"):
+            return stages * (a + b)
+        return max(1, stages - 1) * (a + b)
 
-    return max((stages for stages in range(1, 9) if needs(stages) <= limits.shared_per_block), default=0)
+    fits = [n for n in range(1, 9) if needs(n) <= limits.shared_per_block]
+    return max(fits, default=0)
     # END SOLUTION
 
 
@@ -244,9 +249,10 @@ check("03.shared_budget")
 #   stays NaN.
 # - `codes` and `scale` stay as they are.
 #
-# Which targets have which format is the table in the lesson's section 5; what the bytes mean in
-# both is the first table of that section. Before you write: which factors could the scale change by, and what does each
-# lose? A chip's generation has the same abilities under every number: what do you do with an `sm_120`, a `gfx1101`?
+# Which targets have which format is the table in the lesson's section 5; what the bytes mean in both is the first table
+# of that section. Work on the bytes or on the values: either way is short. Before you write: which factors could the
+# scale change by, and what does each lose? A chip's generation has the same abilities under every number: what do you
+# do with an `sm_120`, a `gfx1101`?
 
 
 # %% 03.fp8_weights tags=["answer", "03.fp8_weights"]
@@ -520,9 +526,11 @@ check("03.device_agnostic")
 # ```python
 # magic = 0x64646464
 # low = tl.inline_asm_elementwise(
-#     "prmt.b32 $0, $1, $2, 0x4140;", "=r,r,r", [words, magic], dtype=tl.int32, is_pure=True, pack=1)
+#     "prmt.b32 $0, $1, $2, 0x4140;", "=r,r,r", [words, magic],
+#     dtype=tl.int32, is_pure=True, pack=1)
 # high = tl.inline_asm_elementwise(
-#     "prmt.b32 $0, $1, $2, 0x4342;", "=r,r,r", [words, magic], dtype=tl.int32, is_pure=True, pack=1)
+#     "prmt.b32 $0, $1, $2, 0x4342;", "=r,r,r", [words, magic],
+#     dtype=tl.int32, is_pure=True, pack=1)
 # ```
 #
 # **Port it.** On NVIDIA these lines stay. On AMD use `v_perm_b32 $0, $1, $2, $3`, with the selector as the third
@@ -610,7 +618,7 @@ check("03.inline_asm")
 # | `gpus` | GPUs in the node; their physical numbers are 0 to `gpus` - 1 |
 # | `use` | physical numbers of the GPUs that the job shall use |
 # | `inherited` | variables that are set already. `ROCR_VISIBLE_DEVICES` belongs to the scheduler: leave it alone |
-# | `overlap` | True when the job computes while it communicates (FSDP) |
+# | `overlap` | True when the job computes while it communicates, as sharded training does |
 # | `tuned_gemms` | True when TunableOp's file of results is there and shall be used, without further tuning |
 # | `built_for` | targets that the installed GPU libraries were built for |
 #
@@ -623,8 +631,9 @@ check("03.inline_asm")
 # For example, two of eight MI250X dies of which a scheduler has hidden the first four:
 #
 # ```python
-# node = {"vendor": "amd", "target": "gfx90a", "gpus": 8, "use": [5, 7], "overlap": False, "tuned_gemms": False,
-#         "built_for": ["gfx90a", "gfx942"], "inherited": {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}}
+# node = {"vendor": "amd", "target": "gfx90a", "gpus": 8, "use": [5, 7],
+#         "overlap": False, "tuned_gemms": False, "built_for": ["gfx90a", "gfx942"],
+#         "inherited": {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}}
 # launch_env(node)  # [{"HIP_VISIBLE_DEVICES": "1,3"}, {"HIP_VISIBLE_DEVICES": "1,3"}]
 # ```
 #
@@ -828,7 +837,8 @@ check("03.triage")
 #     model = GPT2(GPT2Config(**config))
 #     model.load_state_dict(weights)
 #     model = model.cuda()
-#     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=settings["weight_decay"])
+#     optimizer = torch.optim.AdamW(
+#         model.parameters(), betas=(0.9, 0.95), weight_decay=settings["weight_decay"])
 #     scaler = torch.amp.GradScaler("cuda")
 #     losses = []
 #     for step, parts in enumerate(tokens):
@@ -876,7 +886,10 @@ check("03.triage")
 
 # %% 03.port_gpt2 tags=["answer", "03.port_gpt2"]
 def port_gpt2(
-    config: dict[str, int], weights: dict[str, Tensor], tokens: Tensor, settings: dict[str, float | bool]
+    config: dict[str, int],
+    weights: dict[str, Tensor],
+    tokens: Tensor,
+    settings: dict[str, float | bool],
 ) -> dict[str, list[float] | dict[str, Tensor]]:
     """Losses and new weights after len(tokens) steps of unit 01's training."""
     rates = {name: settings[name] for name in ("warmup", "total", "max_lr", "min_lr")}
