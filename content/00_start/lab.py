@@ -387,9 +387,9 @@ check("00.predict_counters")
 # ```
 #
 # It is launched with `BLOCK = 128` on a grid of `(n_cols,)`. The sums are right. But for each byte that its loads ask
-# for, 8 come on `sm_80` and 32 on `gfx942`. **Repair it**, kernel and launcher, so that the sums stay the same and,
-# where `cols` is a multiple of 128, `global_sectors_per_ideal` is at most 1.6. There must be at most half as many
-# programs as columns.
+# for, 8 come on `sm_80` and 32 on `gfx942`. **Repair it**, kernel and launcher, so that the sums stay the same. Where
+# `cols` is a multiple of 128, the check counts: `global_sectors_per_ideal` must be at most 1.6, the bytes that are
+# stored at most a quarter of the matrix, and the programs at most half as many as the columns.
 #
 # **Given** `x`: a contiguous float32 tensor of shape `(rows, cols)`, both 1 or more. **Return** a new float32 tensor of
 # shape `(cols,)` on the same device. Torch allocates the result, no more: it neither copies nor adds.

@@ -417,8 +417,6 @@ lesson.table(rows, first="way")
 # everywhere. Unit 09 is about the operations where equality ends: fused ones, sums in another order, `exp`, matrix
 # instructions. This is why checks in the labs allow for rounding.
 #
-# A check in a lab runs your kernel on the virtual `sm_80` and `gfx942`. If you have a GPU, it runs there first.
-#
 # ### Stop: the first sitting ends here
 #
 # **You have** a kernel with a mask and a grid, a launcher, views read in place by their strides, and three ways to run
@@ -774,7 +772,7 @@ without_buffers
 # %% [markdown] stepped EXEC
 # Now `s_and_saveexec_b64` switches 28 lanes off, and keeps what `EXEC` was in `s[0:1]`. From here on the registers of
 # these lanes stay as they are: step on, and their values are in parentheses. `s_cbranch_execz` would jump if no lane
-# were left.
+# were left. (`scc` is a single bit; here it says that some are.)
 #
 # And NVIDIA:
 

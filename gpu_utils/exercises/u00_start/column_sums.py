@@ -73,7 +73,8 @@ def _kernel(x_ptr, out_ptr, n_rows, n_cols, BLOCK: tl.constexpr, SLIP: tl.conste
     if SLIP == "mask of the rows":
         mask = cols < n_rows
     total = tl.zeros([BLOCK], tl.float32)
-    for row in range(1 if SLIP == "from row 1" else 0, n_rows, BLOCK if SLIP == "steps of BLOCK" else 1):
+    steps = n_cols if SLIP == "a step for each column" else n_rows - 1 if SLIP == "without the last row" else n_rows
+    for row in range(1 if SLIP == "from row 1" else 0, steps, BLOCK if SLIP == "steps of BLOCK" else 1):
         if SLIP == "a row is n_rows long":
             at = row * n_rows + cols
         elif SLIP == "row after column":
@@ -93,6 +94,8 @@ def _kernel(x_ptr, out_ptr, n_rows, n_cols, BLOCK: tl.constexpr, SLIP: tl.conste
             tl.atomic_add(out_ptr + cols, x, mask=mask)
         else:
             total += x
+        if SLIP == "stores in every step":
+            tl.store(out_ptr + cols, total, mask=mask)
     if SLIP == "sums at the end":
         tl.store(out_ptr + cols, total * 0 + tl.sum(tl.where(mask, total, 0.0), axis=0), mask=mask)
     elif SLIP == "a sum for each program":
@@ -114,10 +117,11 @@ def _answer(slip: str = "", programs: Callable[[Tensor], int] = _programs) -> Ca
     return answer
 
 
-def _down_the_columns(mask: bool = True) -> Callable[[Tensor], Tensor]:
+def _down_the_columns(mask: bool = True, programs: Callable[[Tensor], int] | None = None) -> Callable[[Tensor], Tensor]:
     def answer(x: Tensor) -> Tensor:
         out = torch.empty(x.shape[1], device=x.device)
-        _down_the_columns_kernel[(x.shape[1],)](x, out, *x.shape, BLOCK=BLOCK, MASK=mask)
+        grid = (programs(x) if programs else x.shape[1],)
+        _down_the_columns_kernel[grid](x, out, *x.shape, BLOCK=BLOCK, MASK=mask)
         return out
 
     return answer
@@ -136,6 +140,12 @@ def _of_a_copy(x: Tensor) -> Tensor:
 def _a_sum_for_each_program(x: Tensor) -> Tensor:
     out = torch.empty(_programs(x), device=x.device)
     _kernel[(_programs(x),)](x, out, *x.shape, BLOCK=BLOCK, SLIP="a sum for each program")
+    return out
+
+
+def _grid_is_a_number(x: Tensor) -> Tensor:
+    out = torch.empty(x.shape[1], device=x.device)
+    _kernel[_programs(x)](x, out, *x.shape, BLOCK=BLOCK, SLIP="")
     return out
 
 
@@ -184,6 +194,11 @@ EXERCISE = Exercise(
             at_most=lambda case: MOST_SECTORS if case["cols"] % BLOCK == 0 else math.inf,
         ),
         Limit(
+            "global_store_bytes",
+            "Each sum needs to be stored once: after the loop, not in every step.",
+            at_most=lambda case: case["rows"] * case["cols"] if case["cols"] % BLOCK == 0 else math.inf,
+        ),
+        Limit(
             "blocks",
             "A program for each column is more than there is work for: how many columns does one program own now?",
             at_most=lambda case: case["cols"] // 2 if case["cols"] % BLOCK == 0 else math.inf,
@@ -201,6 +216,12 @@ EXERCISE = Exercise(
             _down_the_columns(mask=False),
             "The lanes walk past the last row, and neighbouring lanes still read elements that are a whole row apart. "
             "What could a lane own in place of a few rows of one column?",
+        ),
+        Misconception(
+            "the_grid_alone_is_new",
+            _down_the_columns(programs=_programs),
+            "There are fewer programs now, and each still sums a single column. The kernel must change, too: what does "
+            "a program own, and what each of its lanes?",
         ),
         Misconception(
             "sums_of_the_rows",
@@ -229,6 +250,23 @@ EXERCISE = Exercise(
             "from_row_1",
             _answer("from row 1"),
             "Row 0 is missing from every sum.",
+        ),
+        Misconception(
+            "without_the_last_row",
+            _answer("without the last row"),
+            "The last row is missing from every sum: range(n) ends before n by itself.",
+        ),
+        Misconception(
+            "a_step_for_each_column",
+            _answer("a step for each column"),
+            "The mask is right and the loop is not: it makes a step for each column, and a step reads a row. How many "
+            "rows are there?",
+        ),
+        Misconception(
+            "stores_in_every_step",
+            _answer("stores in every step"),
+            "The sums are right, but every step stores what it has so far, and the next one overwrites it: as many "
+            "bytes again as were read. Store once, after the loop.",
         ),
         Misconception(
             "keeps_the_last_row",
@@ -317,6 +355,11 @@ EXERCISE = Exercise(
             _answer(programs=lambda x: triton.cdiv(x.shape[0], BLOCK)),
             "The grid follows the number of rows. Programs own columns, so it is the columns that are divided by "
             "BLOCK: x.shape[1].",
+        ),
+        Misconception(
+            "grid_is_a_number",
+            _grid_is_a_number,
+            "A grid is a tuple, also with one dimension: (triton.cdiv(n_cols, BLOCK),) with its comma.",
         ),
         Misconception(
             "returns_nothing",
