@@ -138,7 +138,8 @@ def _compare_scalars(expected: Any, got: Any, tol: Tolerance, where: str) -> Dif
         return None
     relation = relations.of_numbers(expected, got)
     found, wanted = _pair(got, expected)
-    return Difference("value", f"{where} is {found}, expected {wanted}{relation and f'; {relation}'}")
+    wide = f" (tolerance: {tol.why})" if isinstance(expected, float) and tol.atol >= 1 else ""
+    return Difference("value", f"{where} is {found}, expected {wanted}{relation and f'; {relation}'}{wide}")
 
 
 def _near(expected: float, got: int | float, tol: Tolerance) -> bool:
@@ -203,6 +204,8 @@ def _first_wrong(
 
 def _pair(one: float, other: float) -> tuple[str, str]:
     """Two numbers in as many digits as show that they differ, six at least; whole numbers in full."""
+    if all(abs(value) < 1e15 and float(value).is_integer() for value in (one, other)):
+        return str(int(one)), str(int(other))
     for digits in range(6, 18):
         texts = [f"{value:.{digits}g}" if isinstance(value, float) else _short(value) for value in (one, other)]
         if texts[0] != texts[1] or not all(isinstance(value, float) for value in (one, other)):
