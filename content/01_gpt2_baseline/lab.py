@@ -25,6 +25,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from gpu_utils import check, hint, progress, solution
 
@@ -146,12 +147,17 @@ check("01.mlp")
 # of the same function before you look for a bug in a kernel.
 
 # %% [markdown] statement of block
-# ## 01.block: the residual stream
+# ## 01.block: a block that can keep its input alone
 #
 # $$ x' = x + \mathrm{attention}(\mathrm{norm}_1(x)), \qquad y = x' + \mathrm{mlp}(\mathrm{norm}_2(x')) $$
 #
 # with $\mathrm{norm}(x) = \dfrac{x - \mu}{\sqrt{\sigma^2 + 10^{-5}}}\, w + b$; mean $\mu$ and variance $\sigma^2$ are
 # those of one token's $d$ channels, and the variance divides by $d$.
+#
+# New is `recompute`. Where it is true, forward may leave **nothing but `x`** (and the weights) behind for backward:
+# what backward needs is computed a second time, when its turn comes. This is called **activation checkpointing**; it
+# lets runs fit that would not. `torch.utils.checkpoint.checkpoint` does it for a function of yours; `help(checkpoint)`
+# says how. The check asks autograd what was kept.
 #
 # `x` is (B, T, d), float32 or bfloat16. `params` is a dict with the tensors of one block, under the names of GPT-2:
 #
@@ -161,8 +167,7 @@ check("01.mlp")
 # | `attn.c_attn.weight`, `.bias` | (3d, d), (3d,) | | `mlp.c_fc.weight`, `.bias` | (4d, d), (4d,) |
 # | `attn.c_proj.weight`, `.bias` | (d, d), (d,) | | `mlp.c_proj.weight`, `.bias` | (d, 4d), (d,) |
 #
-# `attention` and `mlp` are given to you as functions, called as in the two exercises before:
-# `attention(x, w_qkv, b_qkv, w_proj, b_proj, n_head)` and `mlp(x, w_fc, b_fc, w_proj, b_proj)`. The check passes the
+# `attention` and `mlp` are given to you as functions, called as in the two exercises before. The check passes the
 # course's, so that this exercise does not depend on the two before it; at the end of the lab yours are passed.
 # `F.layer_norm(x, (d,), weight, bias)` has the right epsilon by default.
 #
@@ -171,18 +176,28 @@ check("01.mlp")
 
 
 # %% 01.block tags=["answer", "01.block"]
-def block(x: Tensor, params: dict[str, Tensor], n_head: int, attention, mlp) -> Tensor:
-    """One pre-norm transformer block: x (B, T, d) -> (B, T, d)."""
+def block(
+    x: Tensor,
+    params: dict[str, Tensor],
+    n_head: int,
+    attention,
+    mlp,
+    recompute: bool,
+) -> Tensor:
+    """One pre-norm block: x (B, T, d) -> (B, T, d); recompute keeps x alone."""
 
     def pair(name: str) -> tuple[Tensor, Tensor]:
         return params[f"{name}.weight"], params[f"{name}.bias"]
 
     # BEGIN SOLUTION
-    d = x.shape[-1]
-    h = F.layer_norm(x, (d,), *pair("ln_1"))
-    x = x + attention(h, *pair("attn.c_attn"), *pair("attn.c_proj"), n_head)
-    h = F.layer_norm(x, (d,), *pair("ln_2"))
-    return x + mlp(h, *pair("mlp.c_fc"), *pair("mlp.c_proj"))
+    def whole(x: Tensor) -> Tensor:
+        d = x.shape[-1]
+        h = F.layer_norm(x, (d,), *pair("ln_1"))
+        x = x + attention(h, *pair("attn.c_attn"), *pair("attn.c_proj"), n_head)
+        h = F.layer_norm(x, (d,), *pair("ln_2"))
+        return x + mlp(h, *pair("mlp.c_fc"), *pair("mlp.c_proj"))
+
+    return checkpoint(whole, x, use_reentrant=False) if recompute else whole(x)
     # END SOLUTION
 
 
@@ -191,8 +206,8 @@ check("01.block")
 
 # %% [markdown] why block
 # **Why it matters.** Nothing but additions touches the stream between the embedding and the last norm. That is what
-# lets gradients reach the first layer, and what makes the next exercise necessary. On the machine, norms and additions
-# are pure traffic: they move $2BTd$ numbers or more for a handful of FLOPs each. Unit 04 fuses them.
+# lets gradients reach the first layer, and what makes the next exercise necessary. And recomputing trades: of the
+# 16 to 28 numbers a token and channel that a block keeps, one stays, for a second forward, 4 FLOPs in place of 3.
 
 # %% [markdown] statement of init
 # ## 01.init: the first weights
@@ -246,11 +261,14 @@ check("01.init")
 # close to $\ln V$. A first loss far above says that weights are too large somewhere. It is the cheapest test of a port.
 
 # %% [markdown] statement of logits
-# ## 01.logits: from tokens to logits
+# ## 01.logits: from tokens to the logits that are asked for
 #
 # Now the whole model. Each token's embedding and the embedding of its position are added; the sum passes through the
 # blocks `h.0` to `h.{L-1}`, then through one more layer norm, `ln_f`. The logits of a position are the products of its
 # $d$ channels with every row of the token embedding.
+#
+# Training asks for the logits of every position. Somebody who generates text asks for few: prompts of different lengths
+# stand in one batch, filled up on the right, and each needs the logits at *its* last real token. So there is `at`.
 #
 # | | | |
 # |---|---|---|
@@ -258,14 +276,17 @@ check("01.init")
 # | `weights` | dict | as `init` returns it: `"wte.weight"`, `"wpe.weight"`, `"h.0.ln_1.weight"`, ..., `"ln_f.bias"` |
 # | `n_layer`, `n_head` | int | $L$ and $H$ |
 # | `start` | int | position of the first token: 0 in training; when text is generated with a cache, the length so far |
-# | `block` | function | `block(x, params, n_head)`, as in 01.block, with `attention` and `mlp` already inside |
-# | result | (B, T, V) | in the dtype and on the device of the weights |
+# | `at` | (B, n) or `None` | int64: in row $b$, which of the tokens of sequence $b$ are asked for, counted from 0 |
+# | `block` | function | `block(x, params, n_head)`, as in 01.block, with everything else already inside |
+# | result | (B, n, V), or (B, T, V) where `at` is `None` | in the dtype and on the device of the weights |
 #
 # `params` of layer $n$ are the tensors whose names begin with `h.n.`, without that beginning: `ln_1.weight` and so on.
+# The check counts FLOPs: what nobody asked for costs no product that can be spared.
 #
 # **A small example.** No layers, $d = 2$, one token with embedding $(1, 2)$ and position $(0, 1)$: the sum $(1, 3)$ has
 # mean 2 and variance 1, and is normed to $(-1, 1)$. With `ln_f.weight` 1 and `ln_f.bias` 0 its own logit is
-# $-1 \cdot 1 + 1 \cdot 2 = 1$. `hint("01.logits")` gives three hints.
+# $-1 \cdot 1 + 1 \cdot 2 = 1$. With three sequences, `at = [[4], [2], [7]]` asks for one position of each.
+# `hint("01.logits")` gives three hints.
 
 
 # %% 01.logits tags=["answer", "01.logits"]
@@ -275,15 +296,17 @@ def logits(
     n_layer: int,
     n_head: int,
     start: int,
+    at: Tensor | None,
     block,
 ) -> Tensor:
-    """Tokens (B, T) to logits (B, T, V); the first token is at position start.
+    """Tokens (B, T) to logits (B, n, V) at the asked positions, or (B, T, V).
 
     >>> weights = {"wte.weight": torch.tensor([[1.0, 2.0]])}
     >>> weights |= {"wpe.weight": torch.tensor([[0.0, 1.0]])}
     >>> weights |= {"ln_f.weight": torch.ones(2), "ln_f.bias": torch.zeros(2)}
     >>> weights |= {"lm_head.weight": weights["wte.weight"]}
-    >>> round(logits(torch.tensor([[0]]), weights, 0, 1, 0, block=None).item(), 3)
+    >>> token = torch.tensor([[0]])
+    >>> round(logits(token, weights, 0, 1, 0, at=None, block=None).item(), 3)
     1.0
     """
     # BEGIN SOLUTION
@@ -295,6 +318,9 @@ def logits(
         own = [name for name in weights if name.startswith(prefix)]
         params = {name.removeprefix(prefix): weights[name] for name in own}
         x = block(x, params, n_head)
+    if at is not None:
+        sequences = torch.arange(len(tokens))[:, None]
+        x = x[sequences, at]
     x = F.layer_norm(x, (d,), weights["ln_f.weight"], weights["ln_f.bias"])
     return F.linear(x, embedding)
     # END SOLUTION
@@ -306,7 +332,7 @@ check("01.logits")
 # %% [markdown] why logits
 # **Why it matters.** This is all there is: two look-ups, $L$ blocks, a norm and one large product. In GPT-2 124M that
 # last product has 38.6 of the 123.5 million weights that multiply, so at short lengths nearly a third of the work is
-# choosing among 50,257 tokens.
+# choosing among 50,257 tokens: spared for every token of a prompt but the last.
 #
 # **A good place to stop.** You have a model. What comes next counts it, trains it and lets it write.
 
@@ -556,41 +582,47 @@ check("01.lr_schedule")
 # %% [markdown] statement of train_step
 # ## 01.train_step: repair a training step
 #
-# This step trains: the loss falls, and no error shows. It has **five faults**.
+# This step trains: the loss falls, and no error shows. It has **five faults**, and laying the lesson's loop beside it
+# shows one of them: this step meets what that loop never does.
 #
 # ```python
 # def train_step(weights, optimizer, loss, parts, lr, clip):
+#     optimizer.param_groups[0]["lr"] = lr
 #     total = 0.0
 #     for tokens, targets in parts:
-#         part = loss(tokens, targets)
+#         part = loss(tokens, targets) / len(parts)
 #         part.backward()
 #         total += part.item()
-#     optimizer.step()
 #     norm = torch.nn.utils.clip_grad_norm_(list(weights.values()), clip)
-#     for group in optimizer.param_groups:
-#         group["lr"] = lr
-#     return {"loss": total / len(parts), "norm": norm.item()}
+#     if math.isfinite(total):
+#         optimizer.step()
+#         optimizer.zero_grad()
+#     return {"loss": total, "norm": norm.item()}
 # ```
 #
-# It should do one optimizer step on the batch that `parts` hold together. The batch's loss is the mean of the parts'
-# losses (all parts are equally large). Its gradient is scaled down, as a whole, where its norm is larger than `clip`.
-# The step uses the rate `lr`. It returns the batch's loss and the norm that the gradient had **before** it was clipped.
+# It should do one optimizer step on the batch that `parts` hold together.
+#
+# - The batch's loss is the mean over all its real targets. A target of $-100$ is padding, and parts hold different
+#   numbers of real ones, at least one each.
+# - The gradient is scaled down, as a whole, where its norm is larger than `clip`.
+# - All weights step at the rate `lr`.
+# - A gradient that is not finite changes nothing: neither weights nor the optimizer's averages, nor any later step.
+# - It returns the batch's loss, and the norm that the gradient had **before** it was clipped, finite or not.
 #
 # | | |
 # |---|---|
 # | `weights` | dict from name to tensor, as `init` returns it; all require gradients; the tied one has two names |
 # | `optimizer` | made over these tensors, each once; its rate stands in every group of `optimizer.param_groups` |
-# | `loss` | function: `loss(tokens, targets)` is the mean loss of a part, a tensor |
+# | `loss` | function: `loss(tokens, targets)` is the mean loss over the real targets of a part, a tensor |
 # | `parts` | list of pairs (tokens, targets) |
 # | `lr`, `clip` | float |
 # | result | `{"loss": float, "norm": float}` |
 #
-# The check runs several steps one after another, and compares what you returned and the weights at the end. It is
-# strict: a fault that only shows in the second step, or only where the clip is reached, fails too.
+# The check runs several steps one after another, and compares what you returned and the weights at the end.
 #
-# **A small example.** Two parts have the losses 3 and 5 and gradients $(6, 0)$ and $(0, 8)$ of a single tensor. The
-# batch has loss 4, gradient $(3, 4)$ and norm 5. With `clip` 1 the optimizer gets $(0.6, 0.8)$.
-# `hint("01.train_step")` gives three hints.
+# **A small example.** One part has three real targets, the loss 4 and the gradient $(4, 0)$; the other has a single
+# real target, the loss 8 and the gradient $(0, 16)$. The batch has loss 5, gradient $(3, 4)$ and norm 5. With `clip` 1
+# the optimizer gets $(0.6, 0.8)$. `hint("01.train_step")` gives three hints.
 
 
 # %% 01.train_step tags=["answer", "01.train_step"]
@@ -605,16 +637,18 @@ def train_step(
     """One optimizer step on a batch in parts: its loss, and its gradient's norm."""
     # BEGIN SOLUTION
     optimizer.zero_grad()
+    real = [(targets != -100).sum() for _, targets in parts]
     total = 0.0
-    for tokens, targets in parts:
-        part = loss(tokens, targets) / len(parts)
+    for (tokens, targets), count in zip(parts, real, strict=True):
+        part = loss(tokens, targets) * count / sum(real)
         part.backward()
         total += part.item()
     each_once = [w for group in optimizer.param_groups for w in group["params"]]
     norm = torch.nn.utils.clip_grad_norm_(each_once, clip)
     for group in optimizer.param_groups:
         group["lr"] = lr
-    optimizer.step()
+    if norm.isfinite():
+        optimizer.step()
     return {"loss": total, "norm": norm.item()}
     # END SOLUTION
 
@@ -623,9 +657,10 @@ def train_step(
 check("01.train_step")
 
 # %% [markdown] why train_step
-# **Why it matters.** Each of the five trains. Clipping even hides the missing division: a gradient that is scaled to
-# the norm 1 looks the same with or without it. Such faults are found by comparing with a step that is known to be
-# right, as this check does, and as unit 03 does when it ports a whole run.
+# **Why it matters.** Each of the five trains. The test of the loss even looks careful: it never fires for a gradient
+# that overflows below a finite loss, and where it does fire, it leaves the bad gradient for the next step. Such faults
+# are found by comparing with a step that is known to be right, on batches made to be unpleasant, as this check does and
+# as unit 03 does when it ports a whole run.
 
 # %% [markdown] statement of kv_cache
 # ## 01.kv_cache: decode without computing the past again
@@ -726,7 +761,7 @@ check("01.kv_cache")
 #
 # **A small example.** $T = 4$, $L = 1$, $d = 8$, $H = 2$, $V = 10$, 4 bytes, explicit attention. The linear layers keep
 # $(1 + 1 + 1 + 4)\,Td = 224$ numbers, and GELU, the norms and attention keep more. Everything together is 2592 bytes a
-# sequence. A model of 100 parameters takes 1600 bytes, so 10,000 bytes hold 3 sequences beside it.
+# sequence. A model of 100 parameters takes 1600 bytes, so 9,300 bytes hold 2 sequences beside it.
 #
 # For its small cases the check asks autograd for every tensor that it saves while the course's GPT-2 runs.
 # `hint("01.activation_memory")` gives three hints.
@@ -746,8 +781,8 @@ def activation_memory(
 ) -> dict[str, int]:
     """Bytes that one sequence keeps for backward, and the largest batch in `capacity`.
 
-    >>> activation_memory(4, 1, 8, 2, 10, 4, False, parameters=100, capacity=10_000)
-    {'per_sequence': 2592, 'largest_batch': 3}
+    >>> activation_memory(4, 1, 8, 2, 10, 4, False, parameters=100, capacity=9_300)
+    {'per_sequence': 2592, 'largest_batch': 2}
     """
     # BEGIN SOLUTION
     norms, qkv, merged_heads, around_gelu = 2 * 2, 3, 1, 2 * 4
@@ -794,18 +829,18 @@ from gpu_utils.lesson import (
 class MyGPT2:
     """Your block with your attention and MLP, your logits, your first weights."""
 
-    def __init__(self, config: GPT2Config) -> None:
-        self.config = config
+    def __init__(self, config: GPT2Config, recompute: bool = False) -> None:
+        self.config, self.recompute = config, recompute
         shapes = {name: list(w.shape) for name, w in GPT2(config).state_dict().items()}
         shapes["lm_head.weight"] = shapes["wte.weight"]
         self.weights = init(shapes, config.n_layer, seed=1337)
         for weight in self.weights.values():
             weight.requires_grad_()
 
-    def __call__(self, tokens: Tensor, start: int = 0, attention=attention) -> Tensor:
-        own = partial(block, attention=attention, mlp=mlp)
+    def __call__(self, tokens, start=0, at=None, attention=attention) -> Tensor:
+        own = partial(block, attention=attention, mlp=mlp, recompute=self.recompute)
         L, H = self.config.n_layer, self.config.n_head
-        return logits(tokens, self.weights, L, H, start, own)
+        return logits(tokens, self.weights, L, H, start, at, own)
 
     def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(self(tokens).flatten(0, 1), targets.flatten())
@@ -863,7 +898,8 @@ def write(model, tokenizer, prompt: str, n_new=60, temperature=0.7) -> str:
     attend, start = remembering(), 0
     with torch.no_grad():
         for _ in range(n_new):
-            last = model(new, start, attend)[:, -1]
+            at = torch.tensor([[new.shape[1] - 1]])
+            last = model(new, start, at, attend)[:, 0]
             start += new.shape[1]
             new = torch.multinomial((last / temperature).softmax(-1), 1)
             tokens = torch.cat([tokens, new], dim=1)

@@ -7,9 +7,9 @@
 #
 # **You need** lesson 00 and PyTorch as you know it.
 #
-# **Time**: three sittings of 10, 14 and 11 minutes, for reading text and code at 200 words a minute and for running the
-# cells on two idle CPU cores, where you train half a million parameters. Add the time that you think. On a GPU of
-# either vendor the same cells train the 124-million-parameter model.
+# **Time**: three sittings. Text and code alone take 11, 18 and 11 minutes at 200 words a minute, with the run on two
+# idle CPU cores, where you train half a million parameters. With predictions, figures and the listing take 20, 35 and
+# 25. On a GPU of either vendor the same cells train the 124-million-parameter model.
 
 # %% imports
 import math
@@ -179,8 +179,9 @@ lesson.BlockFigure(lesson.GPT2Config.preset("gpt2"), seq_len=1024)
 #
 # This is the model that you will train, under the names of the published one: the embeddings `wte` (tokens) and `wpe`
 # (positions), the blocks `h`, and `ln_f` after the last. `how` chooses explicit or fused attention, the cache is for
-# section 7. The functions `mlp` and `causal_attention` are the two formulas above. In the lab you write all of it from
-# raw tensors, with the scores in memory.
+# section 7. The functions `mlp` and `causal_attention` are the two formulas above. `split_heads` cuts the $3d$ channels
+# of $q$, $k$ and $v$ into heads, where head $h$ takes channels $hD$ to $(h + 1)D - 1$ of each; `merge_heads` puts the
+# heads' results side by side again. In the lab you write this from raw tensors, and change it.
 
 # %% the model
 lesson.code(
@@ -250,8 +251,8 @@ lesson.table({"unscaled": plain, "scaled": scaled, "ratio": ratio}, across=True)
 #
 # An implementation is right when it agrees with the reference on the reference's own weights. Below, `transformers`'
 # `GPT2LMHeadModel` gets the weights of ours: full width, 12 heads, 50,257 tokens, two of the twelve layers to save your
-# time. Its linear layers hold matrices as (in, out), a heritage of TensorFlow; ours hold (out, in) like `nn.Linear`:
-# four kinds of matrices are transposed on the way. Both compute in float32, whose roundings are of relative size $6
+# time. Its linear layers (`Conv1D`) hold matrices as (in, out), ours as (out, in) like `nn.Linear`: four kinds of
+# matrices are transposed on the way. Both compute in float32, whose roundings are of relative size $6
 # \cdot 10^{-8}$, and a logit is a sum of 768 products.
 
 # %% predict the difference
@@ -315,7 +316,7 @@ if LOAD_PUBLISHED_WEIGHTS:
 # ### Stop here
 #
 # You have the model: five parts, one stream, and a reference that it agrees with. Next you count what it costs, train
-# it, and measure how much of the machine that used.
+# it, and measure how much of the machine that used. After a restart: *Run > Run All Above Selected Cell*, some seconds.
 
 # %% end of the first sitting
 lesson.sitting("01", 1)
@@ -740,8 +741,9 @@ axes.legend()
 plt.show()
 
 # %% [markdown] samples
-# The limit of 1 clips many steps of a run this short, not only the odd one: then clipping also evens out what AdamW
-# averages. A rescue it is for the outliers, such as the largest norm.
+# On a CPU about half of the steps were clipped: for a run this short, 1 is a low limit. AdamW then averages gradients
+# of one norm, which changes little, since it divides by their size anyway. Clipping rescues only where a norm is far
+# above those before it: hold the largest against the limit.
 #
 # What does it write? Nobody told it a rule of Python's grammar; it was only asked, again and again, for the
 # next token.
@@ -777,8 +779,9 @@ lesson.table(
 # Where is the rest? A profile of one forward and backward pass, by operator; clipping and AdamW come on top of it in a
 # step. `addmm` and `mm` are the products with weights that the formula counts; attention's two are inside the operators
 # with `attention` in their names, one forward and one backward. Everything else does almost no arithmetic and is paid
-# in bytes moved and kernels launched. Unit 04 fuses such operators; unit 13 reads profiles in earnest. The table shows
-# the eight that took longest, and below them any other that the formula counts.
+# in bytes moved and kernels launched: `sum` adds up the gradients of biases over all tokens, `cat` puts the gradients
+# of $q$, $k$ and $v$ side by side again, `copy_` brings heads into another layout, `fill_` clears memory. Unit 04 fuses
+# such operators. The table shows the eight that took longest, and below them any other that the formula counts.
 
 # %% profile of one pass
 text = torch.randint(mine.vocab_size, (config.batch, config.seq_len), device=device)
@@ -804,14 +807,36 @@ lesson.table(
     {name: row for name, row in operators.items() if name in shown},
     first="operator",
     mark=tuple(shown & counted_ones.keys()),
-    note=f"Marked: what the formula counts, {products:.0%} of the time. MFU "
-    f"{record.mfu:.2f} = {products:.2f} x {record.mfu / products:.2f}.",
+    note=f"Marked: what the formula counts, {products:.0%} of the time.",
 )
 
-# %% [markdown] two losses
-# Two losses multiply. The first factor is the share of the time in products. The second is how fast these run, held
-# against the peak: products of this size are too small to reach it. (Clipping, AdamW and what else a step does are in
-# the second factor, too, because the profile leaves them out.)
+# %% [markdown] two factors
+# The products take a part of the time, and while they run they do not reach the peak: those of a small model are small.
+
+# %% predict the speed of the products
+guess = predict(
+    "01.speed",
+    "You know the MFU, and the share of the time that products have. What would the "
+    "MFU be if the products ran as they do, and nothing else took any time?",
+    mfu=lesson.number("MFU of the products alone", factor=1.1),
+)
+
+# %% two losses
+alone = record.mfu and record.mfu / products
+guess.reveal(
+    mfu=alone,
+    because="two losses multiply: MFU is the share of the time in products, times "
+    "their speed as a share of the peak.",
+)
+lesson.table(
+    {
+        "share of the time in products": products,
+        "their speed, share of the peak": alone,
+        "MFU, the product of the two": record.mfu,
+    },
+    note="Clipping, AdamW and what else a step does lower the second: the profile "
+    "left them out.",
+)
 
 # %% [markdown] save
 # ### Save the record
@@ -933,8 +958,8 @@ guess.reveal(
 #
 # Without a cache, $n$ tokens cost $1 + 2 + \dots + n \approx n^2 / 2$ passes of a token through the model. With one,
 # they cost $n$. For 120 tokens the count alone says 60 times faster. But time is not count: a pass launches the same
-# operators for one token as for many. So measure a pass first; on a busy
-# machine, run the cell until its rows are in order.
+# operators for one token as for many. So measure a pass first; on a busy machine, run the cell until its rows are in
+# order.
 
 # %% a pass of one token and of many
 model = result.model
@@ -1025,9 +1050,11 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 # | `F.scaled_dot_product_attention` | FlashAttention, cuDNN | AOTriton |
 # | lanes that run together | a warp of 32 | a wavefront of 64 (Instinct) or 32 (Radeon RX 7000, 9000) |
 # | fast on-chip memory of a block | shared memory | LDS: far less of it, as the cell below prints |
+# | L2 cache | one for the chip | MI300X: one for each **XCD**, a die with CUs; behind them all one Infinity Cache |
 #
 # Sources: PyTorch's [notes on HIP](https://docs.pytorch.org/docs/stable/notes/hip.html) for the device string and the
-# versions, [pytorch #190154](https://github.com/pytorch/pytorch/issues/190154) for AOTriton, and for an
+# versions, ROCm's [table of GPUs](https://rocm.docs.amd.com/en/latest/reference/gpu-arch-specs.html) for the caches,
+# [pytorch #190154](https://github.com/pytorch/pytorch/issues/190154) for AOTriton, and for an
 # integrated GPU (gfx1151) where the layout of q, k and v decides its speed: measure on yours.
 #
 # The kernels under the operators are different programs, and the sums inside them run in another order. So the loss
@@ -1040,11 +1067,14 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 sides = {}
 for name in ("H100", "MI300X"):
     chip, limits = CHIPS[name], CHIPS[name].limits
+    dies = lesson.L2_OF_TARGET[chip.target].parts.value
+    each = f"{dies:g} x {chip.l2_mb.value / dies:g} MB"
     sides[chip.name] = {
         "SMs or CUs": chip.units,
         "lanes of a warp or wavefront": limits.lanes,
         "on-chip memory of a block, KiB": limits.shared_per_block / 1024,
-        "L2 cache": chip.l2_mb,
+        "L2 cache": each if dies > 1 else chip.l2_mb,
+        "Infinity Cache": chip.mall_mb if chip.mall_mb.value else "none",
     }
 origin = {name: CHIPS[name].limits.source for name in ("H100", "MI300X")}
 lesson.table(
@@ -1056,7 +1086,7 @@ lesson.table(
 # %% [markdown] one operator twice
 # ### One operator of your model, compiled for both
 #
-# GELU, too small for the table above, is a simple kernel. It reads a value, does about ten FLOPs, and writes a value: 8
+# GELU is a simple kernel. It reads a value, does about ten FLOPs, and writes a value: 8
 # bytes in float32, so about one FLOP per byte, far below either ridge. Below it is written in Triton, with $\tfrac12(1
 # + \tanh z) = \operatorname{sigmoid}(2z)$, and compiled for an H100 and an MI300X; nothing runs.
 #
@@ -1116,7 +1146,7 @@ lesson.table(
 # kernel's backward too, runs both and counts the bytes.
 #
 # Point at a source line to see its instructions on both sides. On the left stands PTX, which a further compiler turns
-# into machine code; on the right the machine code itself, so their numbers of lines say nothing. The load: twice
+# into machine code; on the right the machine code itself, so their numbers of lines say nothing. Line 4 loads: twice
 # `ld.global.v4.b32` on the left, once `buffer_load_dwordx4` on the right, as above. The mask: a predicate in front of
 # the load on the left; on the right `v_cndmask` gives a lane that is masked off an offset outside of the buffer.
 

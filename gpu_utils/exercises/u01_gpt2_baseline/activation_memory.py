@@ -173,7 +173,7 @@ EXERCISE = Exercise(
             **{"seq_len": 4, "n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_size": 10, "bytes_per_value": 4},
             fused=False,
             parameters=100,
-            capacity=10_000,
+            capacity=9_300,
         ),
         Case("GPT-2 124M on 80 GB, bfloat16", **_GPT2, bytes_per_value=2, fused=False, capacity=80 * 10**9),
         Case("the same with fused attention", **_GPT2, bytes_per_value=2, fused=True, capacity=80 * 10**9),

@@ -1,4 +1,4 @@
-"""01.block: one pre-norm transformer block."""
+"""01.block: one pre-norm transformer block, which may keep its input alone and compute the rest again."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.exercises.u01_gpt2_baseline.attention import attention_reference
@@ -23,9 +24,11 @@ from gpu_utils.exercises.u01_gpt2_baseline.tensors import (
 )
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 from gpu_utils.model import gpt2
+from gpu_utils.model.costs import saved_bytes
 
 Params = dict[str, Tensor]
 Branch = Callable[[Tensor], Tensor]
+KEPT, ALONE = "bytes kept beside x and the weights", "x is kept alone"
 
 
 def _linear(params: Params, name: str) -> tuple[Tensor, Tensor]:
@@ -45,7 +48,11 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     for name in ("weight", "bias"):  # a small stream stays small until the second norm
         params[f"attn.c_proj.{name}"] *= min(std, 1.0)
     x = normal(generator, dtype, case["batch"], case["tokens"], d, std=std)
-    return {"x": x, "params": params, "n_head": case["heads"]}
+    return {"x": x, "params": params, "n_head": case["heads"], "recompute": case.get("recompute", False)}
+
+
+def _reference(x: Tensor, params: Params, n_head: int, recompute: bool) -> dict[str, Any]:
+    return {"y": block_reference(x, params, n_head), KEPT: 0, ALONE: recompute}
 
 
 def block_reference(x: Tensor, params: Params, n_head: int) -> Tensor:
@@ -66,13 +73,24 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
     return chain_tolerance(inputs["x"].dtype, 4 * inputs["x"].shape[-1], stages=16)
 
 
-def _call(answer: Any, inputs: Inputs) -> Any:
-    rest = {"n_head": inputs["n_head"], "attention": gpt2.attention, "mlp": gpt2.mlp}
-    value = answer(x=inputs["x"], params=inputs["params"], **rest)
-    tensors = {"x": inputs["x"], **inputs["params"]}
-    right = partial(block_reference, **inputs)
+def _call(answer: Any, inputs: Inputs) -> dict[str, Any]:
+    x, params, rest = inputs["x"], inputs["params"], {"attention": gpt2.attention, "mlp": gpt2.mlp}
+    rest |= {name: inputs[name] for name in ("n_head", "recompute")}
+    value = answer(x=x, params=params, **rest)
+    right = partial(block_reference, x, params, inputs["n_head"])
+    tensors = {"x": x, **params}
     require_gradients(value, right, lambda leaves: answer(x=leaves.pop("x"), params=leaves, **rest), tensors)
-    return value
+    if x.device.type == "meta":  # the imaginary device of a check has no autograd
+        return {"y": value}
+    kept = _kept(lambda leaves: answer(x=leaves.pop("x"), params=leaves, **rest), tensors)
+    return {"y": value, KEPT: kept if inputs["recompute"] else 0, ALONE: not kept}
+
+
+def _kept(call: Callable[[Params], Any], tensors: Params) -> int:
+    """Bytes that autograd keeps of a call for backward, beside the tensors that it is given."""
+    leaves = torch.nn.ParameterDict({name.replace(".", " "): tensor.clone() for name, tensor in tensors.items()})
+    with torch.enable_grad():
+        return saved_bytes(leaves, lambda: call({name: leaves[name.replace(".", " ")] for name in tensors}))
 
 
 def _sublayers(params: Params, n_head: int) -> tuple[Branch, Branch]:
@@ -125,6 +143,28 @@ def _twice(x: Tensor, params: Params, n_head: int, **_given: Any) -> Tensor:
     return 2 * x + mlp(gpt2.layer_norm(x, *_linear(params, "ln_2")))
 
 
+def _recomputed(parts: str) -> Callable[..., Tensor]:
+    """The right block, which computes again what `parts` names: "none", "branches", "the last branch", "always"."""
+
+    def answer(x: Tensor, params: Params, n_head: int, recompute: bool, **_given: Any) -> Tensor:
+        attention, mlp = _sublayers(params, n_head)
+
+        def attended(x: Tensor) -> Tensor:
+            return x + attention(gpt2.layer_norm(x, *_linear(params, "ln_1")))
+
+        def widened(x: Tensor) -> Tensor:
+            return x + mlp(gpt2.layer_norm(x, *_linear(params, "ln_2")))
+
+        if parts == "none" or not (recompute or parts == "always"):
+            return widened(attended(x))
+        if parts == "always":
+            return checkpoint(lambda x: widened(attended(x)), x, use_reentrant=False)
+        x = checkpoint(attended, x, use_reentrant=False) if parts == "branches" else attended(x)
+        return checkpoint(widened, x, use_reentrant=False)
+
+    return answer
+
+
 def _with_own_norm(std: Branch) -> Callable[..., Tensor]:
     def answer(x: Tensor, params: Params, n_head: int, **_given: Any) -> Tensor:
         attention, mlp = _sublayers(params, n_head)
@@ -146,16 +186,18 @@ def _fresh(rng: random.Random) -> Case:
         heads=rng.randint(1, 4),
         head_dim=rng.randint(3, 10),
         dtype=rng.choice(["float32", "float32", "bfloat16"]),
+        recompute=rng.choice([False, True]),
     )
 
 
 EXERCISE = Exercise(
     id="01.block",
-    title="A pre-norm block with two residual branches",
-    parameters=("x", "params", "n_head", "attention", "mlp"),
+    title="A pre-norm block that can keep its input alone",
+    parameters=("x", "params", "n_head", "attention", "mlp", "recompute"),
     kind="torch",
     inputs=_inputs,
-    reference=block_reference,
+    reference=_reference,
+    dtype=lambda inputs: inputs["x"].dtype,
     tolerance=_tolerance,
     call=_call,
     trivial={
@@ -169,6 +211,14 @@ EXERCISE = Exercise(
         Case("odd sizes on every axis", batch=2, tokens=5, heads=3, head_dim=3),
         Case("a residual stream so small that eps decides the norm", batch=1, tokens=6, heads=2, head_dim=8, std=0.002),
         Case("a residual stream of size 30, as deep in a real model", batch=2, tokens=4, heads=2, head_dim=6, std=30.0),
+        Case(
+            "recomputed: odd sizes, and forward is the same function",
+            **{"batch": 2, "tokens": 6, "heads": 3, "head_dim": 3, "recompute": True},
+        ),
+        Case(
+            "recomputed: nothing of a long sequence is kept but x",
+            **{"batch": 1, "tokens": 40, "heads": 2, "head_dim": 4, "recompute": True},
+        ),
         Case("bfloat16, as on the device", batch=2, tokens=17, heads=2, head_dim=8, dtype="bfloat16"),
     ),
     fresh=_fresh,
@@ -214,16 +264,40 @@ EXERCISE = Exercise(
             _with_own_norm(lambda h: h.var(-1, unbiased=False, keepdim=True).sqrt() + gpt2.NORM_EPS),
             "Right for large inputs, wrong for small ones: eps is added to the variance, inside the square root.",
         ),
+        Misconception(
+            "nothing_recomputed",
+            _recomputed("none"),
+            "Right without recompute. With it, all that both branches computed is still kept for backward.",
+        ),
+        Misconception(
+            "each_branch_on_its_own",
+            _recomputed("branches"),
+            "Each branch is recomputed on its own, so the stream between them is kept beside x. Recompute from x on.",
+        ),
+        Misconception(
+            "always_recomputed",
+            _recomputed("always"),
+            "The numbers are right, and the block is computed twice also where recompute is false.",
+        ),
+        Misconception(
+            "the_last_branch_alone",
+            _recomputed("the last branch"),
+            "Only the MLP is computed again; what attention computed is kept. Both branches belong to it.",
+        ),
     ),
     hints=(
-        "There are two branches. Each normalises what it reads, and its result is added to the residual stream x.",
-        "First x = x + attention(norm(x, ln_1)); then the same pattern with the MLP and ln_2, on the new x.",
+        "Write the block as a function of x alone, first without recompute. Each branch normalises what it reads, and "
+        "its result is added to the residual stream.",
+        "First x = x + attention(norm(x, ln_1)); then the same pattern with the MLP and ln_2, on the new x. With "
+        "recompute, the function is not called: checkpoint calls it.",
         'h = F.layer_norm(x, (d,), params["ln_1.weight"], params["ln_1.bias"]); then x = x + attention(h, ...) with '
-        "the four tensors of attn.* and n_head; then the same two lines with ln_2 and mlp.",
+        "the four tensors of attn.* and n_head; then the same two lines with ln_2 and mlp. These lines in a function "
+        "whole(x): return checkpoint(whole, x, use_reentrant=False) if recompute else whole(x).",
     ),
     explanation=(
         "In a pre-norm block the residual stream runs from the embedding to the last norm without ever being "
-        "normalised: gradients reach the first layer directly, and training needs no delicate warm-up. The price is "
-        "that the stream grows with depth, which is why 01.init scales down the weights that write to it."
+        "normalised: gradients reach the first layer directly. The price is that the stream grows with depth, which is "
+        "why 01.init scales down the weights that write to it. With recompute, forward leaves x alone behind, and "
+        "backward begins with a second forward: 4 FLOPs where there were 3."
     ),
 )

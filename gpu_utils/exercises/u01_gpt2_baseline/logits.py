@@ -1,4 +1,4 @@
-"""01.logits: from tokens to logits, the parts of the unit assembled."""
+"""01.logits: from tokens to the logits that are asked for, the parts of the unit assembled."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from gpu_utils.model import gpt2
 
 Weights = dict[str, Tensor]
 POSITIONS = 24
+EXTRA = "FLOPs beyond those that are needed"
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -34,7 +35,12 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     weights["lm_head.weight"] = weights["wte.weight"]
     tokens = torch.randint(case["vocab"], (case["batch"], case["tokens"]), generator=generator)
     sizes = {"n_layer": case["layers"], "n_head": case["heads"]}
-    return {"tokens": tokens, "weights": weights, **sizes, "start": case.get("start", 0)}
+    at, asked = None, case.get("asked", 0)
+    if asked:  # no row starts as the one above it does
+        first = torch.arange(case["batch"])[:, None]
+        further = torch.randint(case["tokens"], (case["batch"], asked - 1), generator=generator)
+        at = torch.cat([first % case["tokens"], further], dim=1).flip(1)
+    return {"tokens": tokens, "weights": weights, **sizes, "start": case.get("start", 0), "at": at}
 
 
 def _weights_of_the_example() -> Weights:
@@ -52,13 +58,20 @@ def _of_block(weights: Weights, layer: int) -> Weights:
     return {name.removeprefix(prefix): w for name, w in weights.items() if name.startswith(prefix)}
 
 
-def logits_reference(tokens: Tensor, weights: Weights, n_layer: int, n_head: int, start: int) -> Tensor:
+def _reference(**inputs: Any) -> dict[str, Any]:
+    return {"logits": logits_reference(**inputs), EXTRA: 0}
+
+
+def logits_reference(
+    tokens: Tensor, weights: Weights, n_layer: int, n_head: int, start: int, at: Tensor | None
+) -> Tensor:
     """The same function in float64."""
     w = doubled(weights)
     x = w["wte.weight"][tokens] + w["wpe.weight"][start : start + tokens.shape[1]]
     for layer in range(n_layer):
         x = block_reference(x, _of_block(w, layer), n_head)
-    return _norm(x, w) @ w["wte.weight"].T
+    every = _norm(x, w) @ w["wte.weight"].T
+    return every if at is None else torch.stack([one[places] for one, places in zip(every, at, strict=True)])
 
 
 def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
@@ -77,7 +90,7 @@ def course_block(x: Tensor, params: Weights, n_head: int) -> Tensor:
     return x + gpt2.mlp(gpt2.layer_norm(x, *pair("ln_2")), *pair("mlp.c_fc"), *pair("mlp.c_proj"))
 
 
-def _call(answer: Any, inputs: Inputs) -> Any:
+def _call(answer: Any, inputs: Inputs) -> dict[str, Any]:
     rest = {name: given for name, given in inputs.items() if name != "weights"}
     rest["block"] = course_block if inputs["n_layer"] else None
     value = answer(weights=inputs["weights"], **rest)
@@ -86,8 +99,41 @@ def _call(answer: Any, inputs: Inputs) -> Any:
     def tied(leaves: Weights) -> Any:
         return answer(weights={**leaves, "lm_head.weight": leaves["wte.weight"]}, **rest)
 
-    require_gradients(value, partial(logits_reference, **inputs), tied, once)
-    return value
+    if inputs["at"] is None:
+        require_gradients(value, partial(logits_reference, **inputs), tied, once)
+    return {"logits": value, EXTRA: _extra(answer, inputs)}
+
+
+def _extra(answer: Any, inputs: Inputs) -> int:
+    """FLOPs of the answer, without those inside its blocks, beyond the output at the asked positions."""
+    from torch.utils._python_dispatch import _disable_current_modes
+    from torch.utils.flop_counter import FlopCounterMode
+
+    embedding, at = inputs["weights"]["wte.weight"], inputs["at"]
+    if at is None or embedding.device.type == "meta":  # the imaginary device of a check is a mode itself
+        return 0
+
+    def block(x: Tensor, params: Weights, n_head: int) -> Tensor:
+        with _disable_current_modes():
+            return course_block(x, params, n_head)
+
+    with FlopCounterMode(display=False) as counter:
+        answer(**{**inputs, "block": block})
+    return max(0, counter.get_total_flops() - 2 * at.numel() * embedding.numel())
+
+
+def _taken(x: Tensor, at: Tensor | None, how: str, start: int) -> Tensor:
+    """The asked positions of x (B, T, d), rightly or in one of the wrong ways."""
+    if at is None:
+        return x
+    rows = torch.arange(len(x), device=x.device)[:, None]
+    if how == "for all alike":
+        return x[:, at[0]]
+    if how == "all rows for all":
+        return x[:, at]
+    if how == "the last":
+        return x[:, -1:].expand(-1, at.shape[1], -1)
+    return x[rows, (at - start) % x.shape[1] if how == "from zero" else at]
 
 
 def _variant(
@@ -95,12 +141,20 @@ def _variant(
     order: str = "number",
     norm: bool = True,
     scale: bool = False,
+    take: str = "rightly",
+    when: str = "before the norm",
     finish: Callable[[Tensor], Tensor] = lambda logits: logits,
 ) -> Any:
-    """A wrong assembly: the right one with one thing changed."""
+    """The right assembly; the arguments change one thing of it."""
 
     def answer(
-        tokens: Tensor, weights: Weights, n_layer: int, n_head: int, start: int, block: Callable[..., Tensor]
+        tokens: Tensor,
+        weights: Weights,
+        n_layer: int,
+        n_head: int,
+        start: int,
+        at: Tensor | None,
+        block: Callable[..., Tensor],
     ) -> Tensor:
         T, embedding = tokens.shape[1], weights["wte.weight"]
         x = embedding[tokens] * (embedding.shape[1] ** 0.5 if scale else 1)
@@ -109,15 +163,16 @@ def _variant(
             x = x + weights["wpe.weight"][first : first + T]
         numbers: list[Any] = list(range(n_layer))
         numbers = {"number": numbers, "text": sorted(map(str, numbers)), "reversed": numbers[::-1]}.get(order, [0])
+        if when == "before the blocks":
+            x = _taken(x, at, take, start)
         for number in numbers * n_layer if order == "same" else numbers:
             x = block(x, _of_block(weights, number), n_head)
-        return finish(F.linear(_norm(x, weights) if norm else x, embedding))
+        if when == "before the norm":
+            x = _taken(x, at, take, start)
+        logits = F.linear(_norm(x, weights) if norm else x, embedding)
+        return finish(_taken(logits, at, take, start) if when == "after the product" else logits)
 
     return answer
-
-
-def _of_the_last(logits: Tensor) -> Tensor:
-    return logits[:, -1:].expand_as(logits).contiguous()
 
 
 def _fresh(rng: random.Random) -> Case:
@@ -130,24 +185,29 @@ def _fresh(rng: random.Random) -> Case:
         batch=rng.randint(1, 3),
         tokens=rng.randint(2, 9),
         start=rng.randint(1, POSITIONS - 9),
+        asked=rng.randint(0, 3),
     )
 
 
+def _shape(tokens: Tensor, weights: Weights, at: Tensor | None) -> tuple[int, ...]:
+    return (*(tokens if at is None else at).shape, len(weights["wte.weight"]))
+
+
 def _filled(value: float) -> Any:
-    def answer(tokens: Tensor, weights: Weights, **_given: Any) -> Tensor:
-        embedding = weights["wte.weight"]
-        return torch.full((*tokens.shape, len(embedding)), value, dtype=embedding.dtype, device=tokens.device)
+    def answer(tokens: Tensor, weights: Weights, at: Tensor | None, **_given: Any) -> Tensor:
+        dtype = weights["wte.weight"].dtype
+        return torch.full(_shape(tokens, weights, at), value, dtype=dtype, device=tokens.device)
 
     return answer
 
 
 EXERCISE = Exercise(
     id="01.logits",
-    title="From tokens to logits: the whole model",
-    parameters=("tokens", "weights", "n_layer", "n_head", "start", "block"),
+    title="From tokens to the logits that are asked for",
+    parameters=("tokens", "weights", "n_layer", "n_head", "start", "at", "block"),
     kind="torch",
     inputs=_inputs,
-    reference=logits_reference,
+    reference=_reference,
     tolerance=_tolerance,
     dtype=lambda inputs: inputs["weights"]["wte.weight"].dtype,
     call=_call,
@@ -168,6 +228,14 @@ EXERCISE = Exercise(
             **{"layers": 2, "heads": 3, "head_dim": 4, "vocab": 23, "batch": 2, "tokens": 1, "start": 9},
         ),
         Case(
+            "three prompts of different lengths: the logits at the end of each",
+            **{"layers": 2, "heads": 2, "head_dim": 4, "vocab": 37, "batch": 3, "tokens": 6, "asked": 1},
+        ),
+        Case(
+            "two positions of each of two sequences, whose tokens begin at position 5",
+            **{"layers": 1, "heads": 2, "head_dim": 4, "vocab": 21, "batch": 2, "tokens": 5, "start": 5, "asked": 2},
+        ),
+        Case(
             "twelve blocks: 10 comes after 9; four tokens from position 5 on",
             **{"layers": 12, "heads": 1, "head_dim": 4, "vocab": 19, "batch": 1, "tokens": 4, "start": 5},
         ),
@@ -178,6 +246,7 @@ EXERCISE = Exercise(
             n_layer=0,
             n_head=1,
             start=0,
+            at=None,
         ),
         Case(
             "bfloat16, as on the device",
@@ -228,21 +297,52 @@ EXERCISE = Exercise(
             "These are probabilities. Logits are asked: the loss and the sampling do the softmax.",
         ),
         Misconception(
-            "the_last_position_only",
-            _variant(finish=_of_the_last),
-            "Every position shows the logits of the last one. Training needs those of every position.",
+            "always_the_last_position",
+            _variant(take="the last"),
+            "These are the logits of the last position in every row. Each row of at says which are asked of its own "
+            "sequence.",
+        ),
+        Misconception(
+            "the_same_positions_of_every_sequence",
+            _variant(take="for all alike"),
+            "The first row of at is used for every sequence. Each sequence has a row of its own.",
+        ),
+        Misconception(
+            "every_row_of_at_for_every_sequence",
+            _variant(take="all rows for all"),
+            "An axis too many: x[:, at] takes all rows of at from every sequence. Pair each sequence with its own row: "
+            "an index for the first axis too, of shape (B, 1).",
+        ),
+        Misconception(
+            "positions_counted_from_start",
+            _variant(take="from zero"),
+            "Right as long as start is 0: at counts in tokens, from 0. Only the position embedding knows of start.",
+        ),
+        Misconception(
+            "taken_before_the_blocks",
+            _variant(when="before the blocks"),
+            "What is not asked for was dropped before the blocks. Attention still needs the keys and values of every "
+            "token.",
+        ),
+        Misconception(
+            "every_logit_and_then_taken",
+            _variant(when="after the product"),
+            "The numbers are right, and most of the largest product was for nothing: d times V for each position. Take "
+            "the positions that are asked for before it.",
         ),
     ),
     hints=(
-        "Five steps: look up, add positions, run the blocks, norm, multiply with the embedding.",
+        "Five steps: look up, add positions, run the blocks, norm, multiply with the embedding. Which of them mix "
+        "tokens, and which work on each position by itself?",
         'Indexing looks up: weights["wte.weight"][tokens] is (B, T, d). The tensors of block n are those whose names '
         'start with f"h.{n}.", and block wants them without that prefix.',
         "x = wte[tokens] + wpe[start : start + T]; for n in range(n_layer): x = block(x, {name without prefix: "
-        "tensor}, n_head); x = F.layer_norm(x, (d,), ln_f.weight, ln_f.bias); F.linear(x, wte).",
+        "tensor}, n_head); where at is given, x = x[torch.arange(B)[:, None], at]; then ln_f and F.linear(x, wte).",
     ),
     explanation=(
         "The model is a stream of d numbers a token: written by the two embeddings, added to by 2L branches, normed "
         "once and read by the embedding again. start shifts the positions, which is all that a cache asks of this "
-        "function: one new token at position 9 is looked up, placed at 9 and passed through the same blocks."
+        "function: one new token at position 9 is looked up, placed at 9 and passed through the same blocks. "
+        "These need every token; the last norm and the output work on each position alone, so they can wait for at."
     ),
 )
