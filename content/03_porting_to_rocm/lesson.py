@@ -21,7 +21,8 @@
 # | 3 | FP8; instructions of one vendor; the node | 13 | 25 |
 # | 4 | the training script, is it the same training; a log | 10 | 20 |
 #
-# Then lab 03, which has the rest of the work.
+# A sitting uses names of those before it: when you come back another day, first run all cells above it (JupyterLab:
+# Run, Run All Above Selected Cell; a minute at most). Then lab 03, which has the rest of the work.
 
 # %% imports
 import torch
@@ -256,14 +257,13 @@ guess.reveal(
 lesson.table(sums, note="On sm_80 a warp has 32 lanes, and the sum begins anew at 32.")
 
 # %% [markdown] prefix explained
-# The lane is the thread's number modulo `warpSize`, and the wave is the quotient. "The thread's number" needs care when
-# a block has more than one dimension: the hardware counts `x` fastest, then `y`, then `z`, and cuts waves from that
-# order:
+# Lanes are counted within a wave, and waves are cut from the block in the order of the thread's number. That number
+# needs care when a block has more than one dimension: `x` counts fastest, then `y`, then `z`.
 #
 # $$ number = x + \text{blockDim.x} \cdot (y + \text{blockDim.y} \cdot z) $$
 #
 # In a block of 16 x 4 threads, `threadIdx.x % warpSize` is 0 to 15 in every row, and right in the first row only, on
-# either vendor. And the number of waves is rounded *up*: 96 threads are three warps, or one wavefront and a half.
+# either vendor. And the last wave need not be full: 96 threads are three warps, or one wavefront and a half.
 #
 # ### A hard-coded number of warps
 #
@@ -1459,8 +1459,8 @@ lesson.table([ALL | a | b for a, b in zip(SETTINGS, lists, strict=True)])
 # >   guide](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html))
 # > - *Tuned products.* `PYTORCH_TUNABLEOP_ENABLED=1` tries kernels for each new shape of a matrix product. Left in
 # >   tuning mode it slows training: tune once; then keep it enabled, with `PYTORCH_TUNABLEOP_TUNING=0`, and it only
-# >   uses its file. NVIDIA has it, too. (source: [PyTorch,
-# >   TunableOp](https://docs.pytorch.org/docs/stable/cuda.tunable.html))
+# >   uses its file. NVIDIA has it, too. (source: [pytorch #114894](https://github.com/pytorch/pytorch/pull/114894),
+# >   [PyTorch, TunableOp](https://docs.pytorch.org/docs/stable/cuda.tunable.html))
 #
 # <details><summary>Look it up: reports behind these rules, links of a node, graphs, hardware counters</summary>
 #
@@ -1476,7 +1476,6 @@ lesson.table([ALL | a | b for a, b in zip(SETTINGS, lists, strict=True)])
 # >   [ROCm/TheRock #1719](https://github.com/ROCm/TheRock/issues/1719),
 # >   [ROCm/ROCm #3065](https://github.com/ROCm/ROCm/issues/3065))
 # > - TunableOp was slow where it was left in tuning mode. (source:
-# >   [pytorch #114894](https://github.com/pytorch/pytorch/pull/114894),
 # >   [comfyui-amd-go-fast #2](https://github.com/Beinsezii/comfyui-amd-go-fast/issues/2))
 # > - Collectives over all 8 GPUs of an MI300X node use the whole mesh of links, over 2 or 4 only a part. (source:
 # >   [ROCm, workload optimization
