@@ -32,14 +32,13 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Targets and compilers": {
         "gpu_utils.chips": ("TARGETS",),
         "gpu_utils.chips.caches": ("L2_OF_TARGET",),
-        "gpu_utils.chips.facts": ("FACTS",),
         "gpu_utils.compiler": ("resources",),
         "gpu_utils.compiler.clang": ("compile_cpp",),
         "gpu_utils.compiler.holding": ("holding",),
         "gpu_utils.compiler.hipify": ("hipify",),
         "gpu_utils.compiler.leftovers": ("leftovers",),
         "gpu_utils.compiler.quiet": ("kept_warnings",),
-        "gpu_utils.compiler.reading": ("compiler_notes", "in_loops", "kernel_descriptor", "mnemonics"),
+        "gpu_utils.compiler.reading": ("compiler_notes", "in_loops", "mnemonics"),
     },
     "Running kernels": {
         "gpu_utils.backends": ("interpreter",),

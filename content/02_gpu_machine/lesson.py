@@ -805,10 +805,10 @@ lesson.table(rows, first="registers", mark=decide, note="marked: the two rules d
 #
 # <details><summary>More evidence, and why it does not settle the matter</summary>
 #
-# The kernel descriptor, which tells the chip how many registers to hand out, counts in eights as well:
-# `lesson.kernel_descriptor(lesson.holding(68).binary).vgprs` is 72. But a field may count in eights and the hardware
-# still round further up. `gfx1100` is such a case: with 97 registers its field says 104, and LLVM knows that the chip
-# hands out 24 at a time, so 120.
+# The kernel descriptor, which tells the chip how many registers to hand out, counts in eights as well: of 68 it makes
+# 72. (`gpu_utils.compiler.reading.kernel_descriptor(lesson.holding(68).binary)`.) But a field may count in eights and
+# the hardware still round further up. `gfx1100` is such a case: with 97 registers its field says 104, and LLVM knows
+# that the chip hands out 24 at a time, so 120.
 #
 # > **Facts: how registers are handed out on gfx942**
 # >
@@ -816,7 +816,7 @@ lesson.table(rows, first="registers", mark=decide, note="marked: the two rules d
 # >   optimization](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html),
 # >   `waves_per_eu`)
 # > - LLVM: in units of 8. (source: LLVM AMDGPUBaseInfo.cpp, getVGPRAllocGranule)
-# > - The descriptor asks for 72 where a kernel has 68. (measured: LLVM of Triton 3.7.1, the line above)
+# > - The descriptor asks for 72 where a kernel has 68. (measured: LLVM of Triton 3.7.1, read as said above)
 # </details>
 #
 # <details><summary>AGPRs, the other registers of CDNA</summary>
@@ -824,7 +824,8 @@ lesson.table(rows, first="registers", mark=decide, note="marked: the two rules d
 # CDNA has *accumulation* registers, AGPRs, for its matrix instructions. Since CDNA2 (gfx90a) they come out of the
 # same file as the VGPRs; on the MI100 (gfx908) they were a file of their own. LLVM's `TotalNumVgprs` is what counts:
 # the VGPRs, rounded up to a multiple of 4 if there are AGPRs, plus the AGPRs. So 66 VGPRs and 20 AGPRs are 68 + 20 =
-# 88 registers, and 5 waves. `print(lesson.FACTS["agprs"])` has the source.
+# 88 registers, and 5 waves. (source: ROCm Compute Profiler docs/conceptual/pipeline-descriptions.rst; LLVM,
+# AMDGPUBaseInfo.cpp)
 # </details>
 #
 # **A rest.** You can say how many blocks fit on a unit, and what forbids one more. Turn the sliders below, get up for
