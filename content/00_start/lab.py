@@ -367,12 +367,13 @@ check("00.predict_counters")
 # prediction is where a bug, or something to learn, sits. Every later unit counts bytes first.
 
 # %% [markdown] statement of column_sums
-# ## 00.column_sums: give the lanes other elements
+# ## 00.column_sums: right sums, wrong reads
 #
 # $$\text{out}_c = \sum_{r=0}^{\text{rows} - 1} x_{rc} \qquad 0 \le c < \text{cols}$$
 #
-# The sums of the columns of a matrix. You have trained with it: where a bias is added to every row, this is its
-# gradient. Here is a kernel by somebody who knows CPUs: a program for each column, whose lanes share the rows.
+# The sums of the columns of a matrix. Every training step has some: where a bias is added to each row of a matrix, the
+# gradient of the bias is such a sum. Here is a kernel by somebody who knows CPUs: a program for each column, whose
+# lanes share the rows.
 #
 # ```python
 # @triton.jit
@@ -425,9 +426,8 @@ def column_sums(x: Tensor) -> Tensor:
 check("00.column_sums")
 
 # %% [markdown] why column_sums
-# **Why it matters.** One core of a CPU is happy with a column for itself; lanes that read in one instruction are not.
-# No test of results finds the difference, and the repair is not another order but another owner: who holds which
-# element decides what a kernel asks of memory. Every fast kernel of this course begins with that question.
+# **Why it matters.** No test of results finds the difference; a counter does. Which lane holds
+# which element decides what a kernel asks of memory. Every fast kernel of this course begins with that question.
 
 # %% [markdown] where you stand
 # ## Where you stand

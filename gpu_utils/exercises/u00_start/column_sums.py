@@ -159,7 +159,7 @@ def _fresh(rng: random.Random) -> Case:
 
 EXERCISE = Exercise(
     id="00.column_sums",
-    title="Repair a kernel: give the lanes other elements",
+    title="Repair a kernel whose lanes read far apart",
     parameters=("x",),
     kind="kernel",
     inputs=_inputs,
