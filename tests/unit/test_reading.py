@@ -9,6 +9,7 @@ import torch
 
 from gpu_utils import compile_for
 from gpu_utils.compiler import listing
+from gpu_utils.compiler.reading import kernel_descriptor
 from gpu_utils.errors import BadArgument, UnknownName
 from gpu_utils.lesson import (
     compiler_notes,
@@ -16,7 +17,6 @@ from gpu_utils.lesson import (
     counts_by_line,
     executed,
     in_loops,
-    kernel_descriptor,
     launch_cpp,
     launch_on,
     mnemonics,
