@@ -1086,9 +1086,9 @@ lesson.table(
 # %% [markdown] one operator twice
 # ### One operator of your model, compiled for both
 #
-# GELU is a simple kernel. It reads a value, does about ten FLOPs, and writes a value: 8
-# bytes in float32, so about one FLOP per byte, far below either ridge. Below it is written in Triton, with $\tfrac12(1
-# + \tanh z) = \operatorname{sigmoid}(2z)$, and compiled for an H100 and an MI300X; nothing runs.
+# GELU is a simple kernel. It reads a value, does about ten FLOPs, and writes a value: 8 bytes in float32, so about one
+# FLOP per byte, far below either ridge. Below it is written in Triton, with the identity
+# $\tfrac12(1 + \tanh z) = \operatorname{sigmoid}(2z)$, and compiled for an H100 and an MI300X; nothing runs.
 #
 # One program of this kernel does 1024 elements. Triton gives it `num_warps=4`, unless told otherwise: 4 warps of 32
 # lanes on the H100, 4 wavefronts of 64 lanes on the MI300X. A load instruction moves at most 128 bits for each lane:
