@@ -32,6 +32,8 @@ A lab starts its code with the cell tagged "setup". Each exercise then is a mark
 - A cell tagged "solution" (also markdown: the explanation) is left out of the lab.
 - A cell tagged "raises-exception" is meant to end in an error.
 - A lesson has no answers, checks or solution cells.
+- In a lesson, the `because="..."` of a prediction's `.reveal(...)` stays out of the notebook, for it would stand under
+  the question; `reveal` takes it from here.
 - Answer and check cells carry w2w metadata {"exercise": id, "role": "answer" or "check"}.
 - Titles are unique in a file. Cell ids come from the unit, the title (or the last title before) and the count since
   that title, so that an edit elsewhere does not move them.
@@ -55,6 +57,7 @@ from gpu_utils.course.cells import Cell, parse_cells
 from gpu_utils.course.cut import complete, stub
 from gpu_utils.course.files import keep, write_atomically
 from gpu_utils.course.paths import GENERATED, Course
+from gpu_utils.course.reasons import told, untold
 from gpu_utils.course.rules import check_lab, check_lesson, check_titles, checked
 from gpu_utils.course.units import Unit
 from gpu_utils.errors import ContentError
@@ -142,6 +145,7 @@ def render(course: Course, unit: Unit, kind: str) -> str:
     cells = parse_cells(text, where)
     check_titles(cells, where)
     (check_lesson if kind == "lesson" else check_lab)(cells, unit, where)
+    told(cells, where)
     kept = [
         _notebook_cell(cell, identity, kind, where)
         for cell, identity in zip(cells, _identities(cells, unit, kind), strict=True)
@@ -179,7 +183,7 @@ def _notebook_cell(cell: Cell, identity: str, kind: str, where: str) -> dict[str
         return {**written, "source": cell.source.splitlines(keepends=True)}
     if exercises := _exercises_of(cell):
         metadata["w2w"] = {"exercise": exercises[0], "role": "answer" if "answer" in cell.tags else "check"}
-    source = cell.source
+    source = untold(cell) if kind == "lesson" else cell.source
     if "answer" in cell.tags:
         source = stub(source, exercises[0], where, cell.first) if kind == "lab" else complete(source)
     return {**written, "source": source.splitlines(keepends=True), "execution_count": None, "outputs": []}

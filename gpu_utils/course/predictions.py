@@ -51,6 +51,11 @@ def asked(cells: Sequence[Cell]) -> list[Asked]:
     return found
 
 
+def reveals(cell: Cell) -> ast.Call | None:
+    """The call in a cell that shows the answer of a prediction."""
+    return next((call for _, call, _ in _calls([cell]) if _name(call) == "reveal"), None)
+
+
 def sittings(cells: Sequence[Cell]) -> list[Sitting]:
     """The sittings of a lesson: each ends where a cell calls `sitting("NN", number)`."""
     ends = [at for at, call, _ in _calls(cells) if _name(call) == "sitting"]

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
-from gpu_utils.errors import BadArgument, ProgressUnavailable
+from gpu_utils.course.reasons import told_of
+from gpu_utils.errors import BadArgument, ProgressUnavailable, W2WError
 from gpu_utils.grading import progress as store
 from gpu_utils.ui.explore.drawing import styled
 from gpu_utils.ui.showing import in_notebook, show
@@ -85,7 +86,7 @@ class Guess:
     def reveal(self, *, because: str = "", **truths: Any) -> None:
         """Show what came out beside what was said, and lock the guess.
 
-        because  why it is so, in a sentence
+        because  why it is so, in a sentence; without it what the unit's lesson in content/ says
         truths   for every slot what the experiment computed; None where this machine cannot tell
 
         Without a guess it says so and goes on. Raises BadArgument where the slots are not those of the question.
@@ -98,7 +99,7 @@ class Guess:
             self.now = replace(self.now, answers=answers)
             self._try(lambda: store.record_answers(self.name, self.now.attempt, answers))
         self.shown = True
-        show(Answer(self.title, self._table(known), because, self.note))
+        show(Answer(self.title, self._table(known), because or self._told(), self.note))
         self.changed()
 
     def again(self) -> None:
@@ -187,6 +188,12 @@ class Guess:
         except ProgressUnavailable as problem:
             self.stored = False
             self.note = f"Your guesses are not kept beyond this notebook: {problem}"
+
+    def _told(self) -> str:
+        try:
+            return told_of(self.name[:2]).get(self.name, "")
+        except W2WError:  # outside of a checkout, or a prediction of one's own
+            return ""
 
     def _said(self, slot: str) -> str:
         return self.slots[slot].say(self.slots[slot].read(self.now.guesses[slot]))
