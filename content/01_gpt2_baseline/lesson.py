@@ -84,9 +84,9 @@ bits = corpus.unigram_entropy / math.log(2)
 of_text = bits * len(corpus.train) / corpus.train_bytes
 guess.reveal(
     entropy=corpus.unigram_entropy,
-    because="that is all that frequencies are worth; the rest must come from context. "
-    f"It is {bits:.2f} bits a token and {of_text:.2f} bits per byte of text.",
+    because="frequencies are worth that; the rest must come from context.",
 )
+lesson.table({"bits a token": bits, "bits per byte of text": of_text})
 
 # %% [markdown] bits per byte
 # Nats per token cannot be compared between tokenizers: longer tokens are harder to guess, and there are fewer of
@@ -235,8 +235,8 @@ plain, scaled = sizes(scaled=False), sizes(scaled=True)
 ratio = {name: plain[name] / scaled[name] for name in plain}
 guess.reveal(
     growth=ratio["all branches together"],
-    because=f"the rule gives the root of 48, {math.sqrt(48):.1f}. The MLP comes near "
-    "it; attention grows more, and the table shows why.",
+    because="the rule gives the root of 48, 6.9. The MLP comes near it; attention "
+    "grows more, and the table shows why.",
 )
 lesson.table({"unscaled": plain, "scaled": scaled, "ratio": ratio}, across=True)
 
@@ -712,11 +712,12 @@ gain = record.unigram_nats - record.final_val_loss
 guess.reveal(
     loss=losses[(gain > 0) + (gain >= 2)],
     mfu=record.mfu and shares[(record.mfu >= 0.1) + (record.mfu > 0.5)],
-    because=f"it starts at {record.train_loss[0]:.2f}, near ln V, and ends below the "
-    "unigram entropy: it uses its context. Section 5 is about the share.",
+    because="it starts near ln V and ends below the unigram entropy: it uses its "
+    "context. Section 5 is about the share.",
 )
 lesson.table(
     {
+        "first training loss, nats per token": record.train_loss[0],
         "validation loss, nats per token": record.final_val_loss,
         "nats below the unigram entropy": gain,
         "bits per byte": record.bits_per_byte,
@@ -945,8 +946,9 @@ apart = ((whole - accumulated).norm() / whole.norm()).item()
 guess.reveal(
     factor=kept_by(text) / kept_by(text[:4]),
     gradients="equal to the last bit" if apart == 0 else "to rounding",
-    because=f"the relative difference is {apart:.0e}: the same sums in another order.",
+    because="the gradients are the same sums in another order.",
 )
+lesson.table({"relative difference of the gradients": apart})
 
 # %% [markdown] cache
 # ## 7. Generate: the KV cache

@@ -751,8 +751,9 @@ said, fits = notes["Occupancy"], found.occupancy.waves // 4
 guess.reveal(
     fits=fits,
     llvm=said,
-    because=f"LLVM sees {notes['LDSByteSize']} bytes of LDS, the launch {deep.shared}.",
+    because="LLVM sees none of the LDS, which is asked for at launch.",
 )
+lesson.table({"bytes of LDS": {"LLVM": notes["LDSByteSize"], "launch": deep.shared}})
 print(found.occupancy.explain())
 
 # %% [markdown] llvm explained

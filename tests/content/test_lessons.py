@@ -10,6 +10,7 @@ import pytest
 from gpu_utils.course.cells import Cell, parse_cells
 from gpu_utils.course.paths import course
 from gpu_utils.course.predictions import asked, sittings
+from gpu_utils.course.reasons import told
 
 WIDEST = 88
 MOST_IMPORTS = 8
@@ -39,6 +40,13 @@ def test_every_prediction_has_a_name_of_its_own_and_is_answered_in_a_later_cell_
         assert one.answered is not None, f"{one.name} is never revealed"
         assert one.answered > one.cell, one.name
         assert sorted(one.revealed) == sorted(one.slots), one.name
+
+
+@each_unit
+def test_every_answer_says_why_and_the_notebook_does_not_say_it_under_the_question(unit):
+    cells = lesson(unit)
+    assert told(cells, unit.number).keys() == {one.name for one in asked(cells)}
+    assert "because=" not in course().notebook(unit, "lesson").read_text("utf-8")
 
 
 @each_unit
