@@ -237,7 +237,7 @@ check("00.saxpy")
 # |---|---|---|
 # | `"predicate"` | an access to global memory has a guard | all accesses with a guard |
 # | `"EXEC"` | lanes are switched off | what switches them off |
-# | `"offset"` | a buffer access aims outside its fence | what chooses those offsets |
+# | `"offset"` | an access aims outside its buffer | what chooses those offsets |
 # | `"none"` | not at all: no access is masked | nothing: `[]` |
 #
 # The indices are in rising order, from 0. A kernel uses one way. For example, of these six instructions (the numbers
@@ -254,8 +254,9 @@ check("00.saxpy")
 #
 # Not every comparison is a mask, not every guard stands before an access, and not every `v_cndmask_b32` chooses an
 # offset: `tl.where` and loops leave such instructions, too. The operands of a buffer access, as in
-# `buffer_load_dword v1, v0, s[0:3], 0 offen`, are the data, the *offset*, and the fence. What chose the offset is the
-# last instruction before the access that wrote its register; the first operand is what an instruction writes.
+# `buffer_load_dword v1, v0, s[0:3], 0 offen`, are the data, the *offset*, and the buffer descriptor. What chose the
+# offset is the last instruction before the access that wrote its register; the first operand is what an instruction
+# writes.
 #
 # To see real code, with its numbers:
 #
@@ -390,7 +391,7 @@ check("00.predict_counters")
 # It is launched with `BLOCK = 128` on a grid of `(n_cols,)`. The sums are right. But for each byte that its loads ask
 # for, 8 come on `sm_80` and 32 on `gfx942`. **Repair it**, kernel and launcher, so that the sums stay the same. Where
 # `cols` is a multiple of 128, the check counts: `global_sectors_per_ideal` must be at most 1.6, the bytes that are
-# stored at most a quarter of the matrix, and the programs at most half as many as the columns.
+# stored, or added with atomics, at most a quarter of the matrix, and the programs at most half as many as the columns.
 #
 # **Given** `x`: a contiguous float32 tensor of shape `(rows, cols)`, both 1 or more. **Return** a new float32 tensor of
 # shape `(cols,)` on the same device. Torch allocates the result, no more: it neither copies nor adds.

@@ -165,9 +165,10 @@ for target in ("sm_80", "gfx942"):
         print(textwrap.fill(f"{target}: OutOfBounds: {problem}", 84), "\n")
 
 # %% [markdown] the message
-# Each message says where: the line of the source, the program, the lane, the tensor, how far past its end, and last the
-# machine instruction that did it. You will read such instructions in section 5. (The guard `@%p1` on `sm_80` is no mask
-# of yours: 4 elements are stored by 128 threads, and Triton lets one thread store each.)
+# Each message says where: the line of the source, the program, the wave (a warp or a wavefront) and its lane, the
+# tensor, how far past its end, and last the machine instruction that did it. Section 5 reads such instructions. (The
+# guard `@%p1` on `sm_80` is no mask of yours: 4 elements are stored by 128 threads, and Triton lets one thread store
+# each.)
 
 # %% [markdown] load and store
 # Most kernels read as well. This one computes `out = factor * x`: load, compute, store, and one mask for both accesses.
@@ -195,17 +196,17 @@ def scale(x, factor):
     return out
 
 
-x = torch.randn(3000, device=DEVICE)
+x = torch.randn(3008, device=DEVICE)
 with kernels_run():
     y = scale(x, 2.5)
 print("equal to torch:", torch.equal(y, 2.5 * x))
 
 # %% [markdown] picture
 # What becomes of one program on a chip? Its work is shared out among *warps* of 32 lanes (NVIDIA) or *wavefronts* of 64
-# lanes (AMD's Instinct chips, a family called CDNA; the Radeon chips of this course, called RDNA, run 32). A lane is
-# one column of the vector unit: all lanes of a warp or wavefront carry out one instruction together, each on its own
-# data. The launch option `num_warps` says how many warps or wavefronts share a program; it is 4 unless you ask for
-# another number.
+# lanes (AMD's Instinct chips of this course, called CDNA; its Radeon chips, called RDNA, run 32). A lane is one column
+# of the vector unit: all lanes of a warp or wavefront carry out one instruction together, each on its own data.
+# The launch option `num_warps` says how many warps or wavefronts share a program; it is 4 unless you ask for another
+# number.
 
 # %% guess lanes of a program
 guess = predict(
@@ -217,7 +218,7 @@ guess = predict(
 )
 
 # %% launch figure
-figure = lesson.LaunchFigure(n=3000, block=1024, num_warps=4)
+figure = lesson.LaunchFigure(n=3008, block=1024, num_warps=4)
 guess.reveal(
     sm_80=len(figure.elements(lanes=32)),
     gfx942=len(figure.elements(lanes=64)),
@@ -412,10 +413,11 @@ guess.reveal(
 lesson.table(rows, first="way")
 
 # %% [markdown] why equal
-# Neither is wrong: one rounds twice, the other once, and both are within a rounding of the true value. The virtual GPUs
-# show it because they execute the instruction that the compiler chose. A single product, as in `scale`, is equal
-# everywhere. Unit 09 is about the operations where equality ends: fused ones, sums in another order, `exp`, matrix
-# instructions. This is why checks in the labs allow for rounding.
+# Neither is a bug, but they are not equally near. The fused result is the true value, rounded once. In two steps the
+# rounding error of the product stays, and where the sum nearly cancels, at `x` near -0.909, torch is thousands of units
+# in the last place off. The virtual GPUs show it because they execute the instruction that the compiler chose. A single
+# product, as in `scale`, is equal everywhere. Unit 09 is about the operations where equality ends: fused ones, sums in
+# another order, `exp`, matrix instructions. This is why checks in the labs allow for rounding.
 #
 # ### Stop: the first sitting ends here
 #
@@ -554,10 +556,10 @@ listing(scale_kernel, "gfx942", args=arguments, BLOCK=1024).only("mask =", "tl.l
 # `buffer_load` takes no address but such an offset into a *buffer*. Four scalar registers, here `s[0:3]`, are the
 # *buffer descriptor*: where the buffer begins, and how long it is. An offset beyond that gives 0 ([MLIR, AMDGPU
 # dialect](https://mlir.llvm.org/docs/Dialects/AMDGPU/)). But read the length: `0x7ffffffe` bytes, whatever the size of
-# your tensor. This fence stops only the lanes that were aimed away. A mask that you forget stays inside of it, and hits
+# your tensor. So only lanes that were aimed away fall outside. A lane whose mask you forget stays inside, and hits
 # whatever lies behind the tensor.
 #
-# So there are three ways to mask: skip the instruction, switch off the lane, aim outside the fence. You will step
+# So there are three ways to mask: skip the instruction, switch off the lane, aim outside the buffer. You will step
 # through all of them in section 7.
 #
 # <details><summary>Did DeepSeek "bypass CUDA" when it wrote PTX? A claim, and the facts</summary>
@@ -708,7 +710,9 @@ lesson.bars(
 # `gfx942` with its longer transactions falls further: from stride 32 on, 124 of 128 bytes are for nobody.
 #
 # So the rule for your own kernels: *in one instruction, neighbouring lanes should touch neighbouring elements.* The
-# launch figure shows how: the lanes, in order, take the positions of `tl.arange` in order, one or a few to each.
+# launch figure shows how: the lanes, in order, take the positions of `tl.arange` in order, one or a few to each. A few
+# must come in one load: with `n = 65_537` `scale` loads them one by one (section 5), so the lanes of each load are 16
+# bytes apart. It needs 32,769 and 8,193 transactions in place of 8,192 and 2,048.
 #
 # A cache can soften a bad pattern where another instruction soon asks for the rest. The counter says what the
 # instructions ask for, before any cache. Unit 02 works these numbers out by hand. The lab bounds them:
@@ -716,11 +720,11 @@ lesson.bars(
 #
 # ## 7. Step through a masked tail
 #
-# The last thing that no real GPU lets you see: one warp or wavefront, instruction by instruction, with the registers of
-# all its lanes. Take 100 elements, `BLOCK = 64`, one warp or wavefront to a program, and look at program 1: it owns
-# elements 64 to 127, of which 28 do not exist. Element 64 holds 65, element 65 holds 66, and so on: a zero that you see
-# in a register was never loaded. A lane has one element where there are 64 lanes, and two neighbours where there are
-# 32. The launch is one of those that section 5 ended with: a small tensor.
+# On a real GPU this takes a debugger: one warp or wavefront, instruction by instruction, with the registers of all its
+# lanes. Take 100 elements, `BLOCK = 64`, one warp or wavefront to a program, and look at program 1: it owns elements 64
+# to 127, of which 28 do not exist. Element 64 holds 65, element 65 holds 66, and so on: a zero that you see in a
+# register was never loaded. A lane has one element where there are 64 lanes, and two neighbours where there are 32. The
+# launch is one of those that section 5 ended with: a small tensor.
 
 # %% guess lanes
 guess = predict(

@@ -26,7 +26,7 @@ class SittingEnd:
     topics  (name of a prediction without its unit, outcome of each slot of its first try)
     lab     how many exercises of the unit's lab are passed, in words
     then    heading of the next sitting; "" after the last one, where the lab comes next
-    path    of the lab's notebook, from the working folder
+    path    of the lab's notebook, from the working folder; "" when all of the lab is passed
     """
 
     unit: str
@@ -66,7 +66,7 @@ class SittingEnd:
         drawing = svg(480, 8 + len(self.topics) * _ROW, parts, repr(self))
         legend = "filled: you saw it coming; ×: you did not; empty: no guess"
         link, what = (f"#{self.then.replace(' ', '-')}", self.then) if self.then else (self.path, f"lab {self.unit}")
-        go_on = f'Go on with <a href="{escape(link)}">{escape(what)}</a>.'
+        go_on = f'Go on with <a href="{escape(link)}">{escape(what)}</a>.' if link else self._on()
         note = f'<p class="small">{escape(self.note)}</p>' if self.note else ""
         return styled(
             f'<div class="w2w-x"><p role="status"><b>{escape(self.words)}</b></p>{drawing}'
@@ -74,7 +74,9 @@ class SittingEnd:
         )
 
     def _on(self) -> str:
-        return f"Go on with: {self.then}." if self.then else f"Go on with lab {self.unit}: {self.path}"
+        if self.then:
+            return f"Go on with: {self.then}."
+        return f"Go on with lab {self.unit}: {self.path}" if self.path else f"Unit {self.unit} is done."
 
 
 def sitting(unit: str, number: int) -> SittingEnd:
@@ -93,7 +95,8 @@ def sitting(unit: str, number: int) -> SittingEnd:
     except ProgressUnavailable as problem:
         tries, note = {}, str(problem)
     topics = tuple((_topic(name), _outcomes(tries.get(name, []), slots)) for name, slots in one.asks.items())
-    return SittingEnd(unit, number, topics, _lab(unit), one.then, _path_of_lab(unit), note)
+    lab, done = _lab(unit)
+    return SittingEnd(unit, number, topics, lab, one.then, "" if done else _path_of_lab(unit), note)
 
 
 def _path_of_lab(unit: str) -> str:
@@ -119,11 +122,11 @@ def _outcomes(tries: list[store.Prediction], slots: tuple[str, ...]) -> tuple[Ou
     return tuple("open" if hit is None else "seen" if hit else "off" for hit in hits)
 
 
-def _lab(unit: str) -> str:
-    """How far the lab is, in words."""
+def _lab(unit: str) -> tuple[str, bool]:
+    """How far the lab is, in words, and whether all of it is passed."""
     try:
         names = exercises.ids(unit)
         passed = sum(each.state == "passed" for each in store.standing(names))
     except W2WError:
-        return ""
-    return f"Lab {unit}: {passed} of {count(len(names), 'exercise')} passed."
+        return "", False
+    return f"Lab {unit}: {passed} of {count(len(names), 'exercise')} passed.", passed == len(names)

@@ -94,3 +94,10 @@ def test_a_sitting_or_a_unit_that_is_not_there_is_named(monkeypatch):
     monkeypatch.undo()
     with pytest.raises(UnknownName, match="start"):
         sitting("stat", 1)
+
+
+def test_a_lab_that_is_passed_is_not_named_as_what_comes_next(monkeypatch):
+    monkeypatch.setattr(module, "_lab", lambda unit: ("Lab 00: 6 of 6 exercises passed.", True))
+    found = sitting("00", 2)
+    assert repr(found).endswith("Lab 00: 6 of 6 exercises passed.\nUnit 00 is done.")
+    assert "Go on" not in found._repr_html_()

@@ -492,6 +492,26 @@ def test_other_ways_of_dealing_out_columns_are_right_answers(answer):
     assert report.passed, report.headline
 
 
+@triton.jit
+def rows_by_atomics_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
+    for first in range(tl.program_id(1) * BLOCK, n_cols, tl.num_programs(1) * BLOCK):
+        cols = first + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + tl.program_id(0) * n_cols + cols, mask=cols < n_cols)
+        tl.atomic_add(out_ptr + cols, x, mask=cols < n_cols)
+
+
+@pytest.mark.parametrize("programs", [1, 4])
+def test_columns_summed_by_an_atomic_for_each_element_are_found_by_the_counter_of_atomics(programs):
+    def answer(x):
+        out = torch.zeros(x.shape[1])
+        rows_by_atomics_kernel[len(x), programs](x, out, x.shape[1], BLOCK=128)
+        return out
+
+    report = check(COLUMN_SUMS, answer, backends=["virtual:gfx942"], seed=5)
+    assert report.first_failure.kind == "limit:global_atomics"
+    assert report.misconception == "adds_every_element_to_memory"
+
+
 def test_a_prediction_from_the_pieces_of_one_full_wave_is_a_right_answer():
     def answer(n, stride):
         found = {}
@@ -513,6 +533,24 @@ def gather_kernel(x_ptr, out_ptr, n, stride, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets * stride, mask=mask), mask=mask)
+
+
+def test_two_roundings_are_thousands_of_units_in_the_last_place_off_where_the_lesson_says():
+    x = torch.linspace(-1, 1, 5000)
+    true = torch.tensor(1.1).double() * x.double() + 1
+    nearest = true.float()
+    unit = (torch.nextafter(nearest.abs(), torch.tensor(torch.inf)) - nearest.abs()).double()
+    off = ((1.1 * x + 1).double() - true).abs() / unit
+    assert 2000 < off.max() < 9999
+    assert x[off.argmax()].item() == pytest.approx(-0.909, abs=0.001)
+
+
+@pytest.mark.parametrize(("target", "even", "odd"), [("sm_80", 8192, 32769), ("gfx942", 2048, 8193)])
+def test_one_element_more_costs_four_times_the_transactions_as_the_lesson_says(target, even, odd):
+    for n, expected in ((65_536, even), (65_537, odd)):
+        with virtual_gpu(target) as gpu:
+            gather_kernel[(triton.cdiv(n, 1024),)](torch.randn(n), torch.empty(n), n, 1, BLOCK=1024)
+        assert gpu.counters.totals()["global_load_sectors"] == expected
 
 
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])

@@ -108,9 +108,11 @@ def _programs(x: Tensor) -> int:
     return triton.cdiv(x.shape[1], BLOCK)
 
 
-def _answer(slip: str = "", programs: Callable[[Tensor], int] = _programs) -> Callable[[Tensor], Tensor]:
+def _answer(
+    slip: str = "", programs: Callable[[Tensor], int] = _programs, new: Callable[..., Tensor] = torch.empty
+) -> Callable[[Tensor], Tensor]:
     def answer(x: Tensor) -> Tensor:
-        out = torch.empty(x.shape[1], device=x.device)
+        out = new(x.shape[1], device=x.device)
         _kernel[(programs(x),)](x, out, *x.shape, BLOCK=BLOCK, SLIP=slip)
         return out
 
@@ -199,8 +201,13 @@ EXERCISE = Exercise(
             at_most=lambda case: case["rows"] * case["cols"] if case["cols"] % BLOCK == 0 else math.inf,
         ),
         Limit(
+            "global_atomics",
+            "An atomic goes to memory each time. Add up in registers, and store each sum once.",
+            at_most=lambda case: case["rows"] * case["cols"] // 4 if case["cols"] % BLOCK == 0 else math.inf,
+        ),
+        Limit(
             "blocks",
-            "A program for each column is more than there is work for: how many columns does one program own now?",
+            "These are more programs than there is work for: how many columns does one own, and how many of the rows?",
             at_most=lambda case: case["cols"] // 2 if case["cols"] % BLOCK == 0 else math.inf,
         ),
     ),
@@ -277,8 +284,14 @@ EXERCISE = Exercise(
         Misconception(
             "adds_to_new_memory",
             _answer("adds in memory"),
-            "tl.atomic_add adds to what is there, and torch.empty leaves whatever was there before. Begin with zeros, "
-            "or add up in registers and store once.",
+            "tl.atomic_add adds to what is there, and torch.empty leaves whatever was there before. Add up in "
+            "registers, and store once.",
+        ),
+        Misconception(
+            "adds_every_element_to_memory",
+            _answer("adds in memory", new=torch.zeros),
+            "The sums are right, but each element is added to memory by an atomic of its own. Let a program own BLOCK "
+            "columns, add them up in registers, row after row, and store each sum once.",
         ),
         Misconception(
             "forgets_the_row",

@@ -334,7 +334,7 @@ EXERCISE = Exercise(
     explanation=(
         "Three ways to the same masked access. A guard belongs to one instruction of PTX: skip it. EXEC belongs to the "
         "wavefront: from s_and_saveexec on, masked lanes do nothing, and their work is saved where no lane is left. A "
-        "buffer access has a fence: v_cndmask_b32 moves the offset of a masked lane outside of it, and the lane goes "
-        "on with a zero. A comparison with n alone masks nothing, and neither does a choice between two values."
+        "buffer has an end: v_cndmask_b32 moves the offset of a masked lane past it, and the lane goes on with a "
+        "zero. A comparison with n alone masks nothing, and neither does a choice between two values."
     ),
 )
