@@ -120,9 +120,9 @@ lesson.lane_figure(lost, what="elements")
 # starts at 16 cannot reach across 32 lanes.
 #
 # Step through it to see it happen. The trace is the first wavefront, for a row of ones. Go on with the arrow keys and
-# watch `v1`, which holds `sum`: 2, 4, 8, 16, and in the last step 32 where 64 should be. (All lanes show it, also lane
-# 63: past the end of the wave a shuffle gives a lane its own value.) Then `s_and_saveexec_b64` switches off all lanes
-# but lane 0. So lane 32, which holds the other half, is never asked.
+# watch `v1`, which holds `sum`: 2, 4, 8, 16 in all lanes. (Also in lane 63: past the end of the wave a shuffle gives a
+# lane its own value.) Then `s_and_saveexec_b64` switches off all lanes but lane 0, because no other needs the last
+# addition: 32 in lane 0, where 64 should be. Lanes 32 to 63, which hold the other half, are never asked.
 
 # %% step through the loss
 row_sum = source("row_sum_32.cu")
@@ -1041,7 +1041,8 @@ lesson.table(measured)
 # ### Stop
 #
 # **What you have.** You know what a translator leaves and how to find it, and you read LDS, registers and precision of
-# a Triton kernel before it runs. You can do 03.shared_budget and 03.hipify_fixups of the lab now.
+# a Triton kernel before it runs. You can do 03.shared_budget of the lab now, and 03.hipify_fixups, whose FP8 types
+# section 5 explains.
 
 # %% second stop
 lesson.sitting("03", 2)
@@ -1163,8 +1164,9 @@ lesson.table(used, first="target", note=f"Triton warned of: {', '.join(warned)}.
 # `fp8`, `f8f6f4` or `e4m3` in the name: FP8 in hardware. `error`: NVIDIA's backend refuses. `f16`: AMD's backend
 # converts to float16 first and uses float16's instructions, with one warning in all of these cases. `none`: not even
 # those, but one packed multiply-add after the other (`v_pk_fma_f32`). So on AMD "it compiles" does not mean "it is
-# FP8": look at the instruction, or decide by the target before you launch. And decide by *name*, in a table: as text
-# `"sm_100" < "sm_89"`, and as numbers 1100 is larger than 942 and has no FP8.
+# FP8": look at the instruction, or decide by the target before you launch. For AMD decide by *name*: 1100 is larger
+# than 942, and has no FP8. For NVIDIA decide by the *number* behind `sm_`, 89 or more, and not by the text, where
+# `"sm_100" < "sm_89"`.
 #
 # | target | FP8 E4M3 | largest |
 # |---|---|---|
@@ -1331,7 +1333,7 @@ lesson.table(reads)
 # %% [markdown] flag explained
 # On AMD the volatile load has left the loop: it is done once, before, and if the flag was not set then, the loop waits
 # for ever, with no error. (So that version was compiled here and not launched.) An atomic that adds 0 stays in the loop
-# on both vendors; LLVM even turns it into an `or` with 0. Wait with atomics.
+# on both vendors; for `gfx942` LLVM writes it as an `or` with 0. Wait with atomics.
 #
 # <details><summary>More traps of Triton and libraries on AMD, each with its report</summary>
 #
@@ -1585,8 +1587,8 @@ lesson.table(seen)
 # right both are, so the question is: *do they lie further apart than two right runs may?* The report below takes its
 # bounds from the reference alone, so that a bad candidate cannot excuse itself:
 #
-# - **arithmetic**: logits and gradients of one batch against float64 on the CPU, within a bound that follows from the
-#   number of roundings (unit 09 derives it);
+# - **arithmetic**: logits and gradients of one batch against the same code in float64 on the CPU, within a bound that
+#   follows from the number of roundings (unit 09 derives it);
 # - **losses**: pairs of runs with the same seed, data and rates. The first loss within the bound of one forward pass;
 #   the mean of the last steps, and validation, within three standard errors of what *other seeds* do to the reference;
 # - **speed** with its spread, which is reported and not judged.
@@ -1626,10 +1628,10 @@ before, here = runs("cpu"), runs()
 shown(lesson.parity(before, here, lesson.agreement(config=model)))
 
 # %% [markdown] predict the mask
-# On a CPU both columns agree to the last digit, as they should: one code path, one machine. What does the report say
-# when the port is wrong? A classic: the attention kernel is exchanged for one of the new platform, and the flag
-# `is_causal` gets lost. Each token then sees its future. After 40 steps the model has hardly learned to look anywhere.
-# (Again three runs: about 10 seconds.)
+# On a CPU the losses of both columns agree to the last digit, as they should: one code path, one machine. What does the
+# report say when the port is wrong? A classic: the attention kernel is exchanged for one of the new platform, and the
+# flag `is_causal` gets lost. Each token then sees its future. After 40 steps the model has hardly learned to look
+# anywhere. (Again three runs: about 10 seconds.)
 
 # %% guess the mask
 guess = predict(
@@ -1703,7 +1705,7 @@ shown(report)
 # | `OutOfResources: ... Hardware limit: 65536` | Triton, loading | tile and `num_stages` |
 # | `HIP error: invalid device function` | HIP's runtime | for which targets was the library built? |
 # | `device_count() = 0`, `No HIP GPUs are available` | the environment | visibility variables, `HSA_OVERRIDE_...` |
-# | `NCCL WARN`, `watchdog`, `timeout` | RCCL, PyTorch's process group | a *consequence*: which rank died first? |
+# | `NCCL WARN`, `watchdog`, `timeout` | RCCL, PyTorch | a *consequence*, if a rank died before; else network, masks |
 # | no error; loss is NaN, or another curve | nobody | FP8 flavour and 448, denormals, tf32, width 32 |
 #
 # An example. The job trained on a node with MI250X, and was moved to one with MI300X.

@@ -263,6 +263,18 @@ EXERCISE = Exercise(
             "The tile alone may fill 64 KiB, but block_reduce has an array in shared memory too. Both count.",
         ),
         Misconception(
+            "no_room_for_partials_in_whole_tokens",
+            ports.no_room_for_partials_in_whole_tokens,
+            "Where kHidden is a power of two, the tokens alone fill 64 KiB to the last byte, and block_reduce has an "
+            "array in shared memory too. Take the room for it away before you divide.",
+        ),
+        Misconception(
+            "fixed_tile",
+            ports.fixed_tile,
+            "Right for the tile of this project only. Other teams have another kTileTokens and another kHidden: how "
+            "many tokens of kHidden floats go into 64 KiB, with the static array beside them?",
+        ),
+        Misconception(
             "maximum_kept",
             ports.maximum_kept,
             "The type is right for gfx942 and its largest number is not: E4M3 in FNUZ ends at 240, so a scale made for "

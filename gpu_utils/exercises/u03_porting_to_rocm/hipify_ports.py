@@ -142,6 +142,8 @@ tile_halved = port(
 )
 request_only = port(tile=lambda text, path: re.sub(r"kStageBytes = [^;]+;", "kStageBytes = 64 * 1024;", text))
 no_room_for_partials = port(tile=_tile("64 * 1024 / (kHidden * 4)", "64 * 1024"))
+no_room_for_partials_in_whole_tokens = port(tile=_tile("64 * 1024 / (kHidden * 4)"))
+fixed_tile = port(tile=_replace("kTileTokens = 32;", "kTileTokens = 16;"))
 maximum_kept = port(fp8=_fp8(fnuz=448.0))
 fnuz_everywhere = port(fp8=_fp8(both=False))
 ocp_everywhere = port(fp8=_replace("__nv_fp8_e4m3", "__hip_fp8_e4m3"))

@@ -161,6 +161,12 @@ EXERCISE = Exercise(
             "of `wave` and `lane` first.",
         ),
         Misconception(
+            "place_keeps_all_rows_in_y",
+            ANSWER.changed(("int(row % blockDim.y)", "int(row)")),
+            "x and z are right, and y is too large wherever z is not 0: it counts the rows of all layers before. What "
+            "is left of a row's number when whole layers of blockDim.y rows are taken away?",
+        ),
+        Misconception(
             "place_of_one_dimension",
             ANSWER.changed(("int(number % blockDim.x), int(row % blockDim.y), int(row / blockDim.y)", "number, 0, 0")),
             "Right for blocks of one dimension. thread_id() adds rows up to a number; place_of has to take them out "

@@ -128,6 +128,12 @@ EXERCISE = Exercise(
             "parameter_groups makes the two groups.",
         ),
         Misconception(
+            "keeps_gradients",
+            slips.variant(zeroes=False),
+            "The first loss is right, and what follows a step is not: its gradients are still there and the next "
+            "step adds to them. Clear them once a step.",
+        ),
+        Misconception(
             "leaves_tf32_on",
             slips.variant(switch=lambda: torch.set_float32_matmul_precision("high")),
             "The switch for tf32 is global, and it changes what float32 means on every device that has such products "

@@ -28,6 +28,7 @@ def variant(
     clips_each: bool = False,
     clips: bool = True,
     zeroes_each: bool = False,
+    zeroes: bool = True,
 ) -> Callable[..., dict[str, Any]]:
     """A port: the right one with one thing left as it was."""
 
@@ -59,7 +60,8 @@ def variant(
                 nn.utils.clip_grad_norm_(model.parameters(), settings["clip"])
             scale.step(optimizer)
             scale.update()
-            optimizer.zero_grad()
+            if zeroes:
+                optimizer.zero_grad()
             losses.append(total)
         return {"losses": losses, "weights": model.state_dict()}
 

@@ -207,6 +207,18 @@ EXERCISE = Exercise(
             "their row of the table. It is the matrix instruction that decides, not the vendor.",
         ),
         Misconception(
+            "hopper_on_amd",
+            _deepest(rule=lambda target: _hopper if target.vendor == "amd" else _own_rule(target)),
+            "Right on NVIDIA. On AMD the pair in use has moved to registers, so a pipeline of S stages keeps fewer "
+            "than S pairs in LDS: compare the last row of the table with that of sm_90.",
+        ),
+        Misconception(
+            "sm_100_as_text",
+            _deepest(rule=lambda target: _ampere if target.name == "sm_100" else _own_rule(target)),
+            'Only sm_100 is wrong: it gets the rule of sm_80. As text "sm_100" comes before "sm_90"; compare names, or '
+            "the number behind sm_.",
+        ),
+        Misconception(
             "amd_everywhere",
             _deepest(rule=lambda target: _ampere if target.vendor == "nvidia" else _amd),
             "On sm_90 this is one stage too deep: wgmma reads A and B out of shared memory itself, so the tiles in use "

@@ -166,7 +166,7 @@ TRUTHS: Mapping[str, Truth] = {
         "lds_exceeded",
         "smaller_stages",
         "vllm #17744, #12498",
-        ("out of resource: shared",),
+        ("out of resource: shared", "OutOfResources(self"),
         {
             "out_of_memory": Against(
                 "GiB allocated", "two thirds of the GPU's memory are free; look at which memory is short"
