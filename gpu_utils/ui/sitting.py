@@ -8,8 +8,9 @@ from html import escape
 from typing import Literal
 
 from gpu_utils import exercises
-from gpu_utils.course.paths import course
+from gpu_utils.course.paths import Course, course
 from gpu_utils.course.predictions import sittings_of
+from gpu_utils.course.units import Unit
 from gpu_utils.errors import BadArgument, ProgressUnavailable, W2WError
 from gpu_utils.grading import progress as store
 from gpu_utils.ui.explore.drawing import box, count, styled, svg, text
@@ -25,8 +26,8 @@ class SittingEnd:
 
     topics  (name of a prediction without its unit, outcome of each slot of its first try)
     lab     how many exercises of the unit's lab are passed, in words
-    then    heading of the next sitting; "" after the last one, where the lab comes next
-    path    of the lab's notebook, from the working folder; "" when all of the lab is passed
+    then    where to go on: heading of the next sitting, "lab 00", after a lab that is passed "lesson 01"; "" after all
+    path    of the notebook to go on with, from the working folder; "" where it is this one
     """
 
     unit: str
@@ -51,7 +52,7 @@ class SittingEnd:
     def __repr__(self) -> str:
         wide = max((len(topic) for topic, _ in self.topics), default=0)
         rows = [f"  {topic:<{wide}}  {''.join(_MARK[one] for one in outcomes)}" for topic, outcomes in self.topics]
-        return "\n".join([self.words, *rows, self.lab, self._on(), *([self.note] if self.note else [])])
+        return "\n".join([self.words, *rows, self.lab, *(line for line in (self._on(), self.note) if line)])
 
     def _repr_html_(self) -> str:
         parts = []
@@ -65,8 +66,8 @@ class SittingEnd:
                     parts.append(text(x + _SIDE / 2, y + 13, "×", size=16, at="middle", bold=True))
         drawing = svg(480, 8 + len(self.topics) * _ROW, parts, repr(self))
         legend = "filled: you saw it coming; ×: you did not; empty: no guess"
-        link, what = (f"#{self.then.replace(' ', '-')}", self.then) if self.then else (self.path, f"lab {self.unit}")
-        go_on = f'Go on with <a href="{escape(link)}">{escape(what)}</a>.' if link else self._on()
+        link = self.path or f"#{self.then.replace(' ', '-')}"
+        go_on = f'Go on with <a href="{escape(link)}">{escape(self.then)}</a>.' if self.then else self._on()
         note = f'<p class="small">{escape(self.note)}</p>' if self.note else ""
         return styled(
             f'<div class="w2w-x"><p role="status"><b>{escape(self.words)}</b></p>{drawing}'
@@ -74,9 +75,9 @@ class SittingEnd:
         )
 
     def _on(self) -> str:
-        if self.then:
-            return f"Go on with: {self.then}."
-        return f"Go on with lab {self.unit}: {self.path}" if self.path else f"Unit {self.unit} is done."
+        if not self.then:
+            return f"Unit {self.unit} is done."
+        return f"Go on with: {self.then}{self.path and f', {self.path}'}"
 
 
 def sitting(unit: str, number: int) -> SittingEnd:
@@ -95,16 +96,26 @@ def sitting(unit: str, number: int) -> SittingEnd:
     except ProgressUnavailable as problem:
         tries, note = {}, str(problem)
     topics = tuple((_topic(name), _outcomes(tries.get(name, []), slots)) for name, slots in one.asks.items())
-    lab, done = _lab(unit)
-    return SittingEnd(unit, number, topics, lab, one.then, "" if done else _path_of_lab(unit), note)
+    passed, of = _lab(unit)
+    lab = f"Lab {unit}: {passed} of {count(of, 'exercise')} passed." if of else ""
+    then, path = (one.then, "") if one.then else _after(unit, done=bool(of) and passed == of)
+    return SittingEnd(unit, number, topics, lab, then, path, note)
 
 
-def _path_of_lab(unit: str) -> str:
-    """The learner's copy of the lab, else the lab itself, from the working folder, which is that of the lesson."""
+def _after(unit: str, done: bool) -> tuple[str, str]:
+    """What follows a lesson, and its path: the lab, or once that is done the next lesson that is written, if any."""
     here = course()
     found = here.find(unit)
-    copy = here.copy(found)
-    return os.path.relpath(copy if copy.exists() else here.notebook(found, "lab"))
+    if not done:
+        return f"lab {unit}", _path(here, found, "lab")
+    later = [each for each in here.written() if each.number > found.number]
+    return (f"lesson {later[0].number}", _path(here, later[0], "lesson")) if later else ("", "")
+
+
+def _path(here: Course, unit: Unit, kind: str) -> str:
+    """The learner's copy of a notebook, else the notebook, from the working folder, which is that of the lesson."""
+    copy = here.copy(unit, kind)
+    return os.path.relpath(copy if copy.exists() else here.notebook(unit, kind))
 
 
 def _topic(name: str) -> str:
@@ -122,11 +133,10 @@ def _outcomes(tries: list[store.Prediction], slots: tuple[str, ...]) -> tuple[Ou
     return tuple("open" if hit is None else "seen" if hit else "off" for hit in hits)
 
 
-def _lab(unit: str) -> tuple[str, bool]:
-    """How far the lab is, in words, and whether all of it is passed."""
+def _lab(unit: str) -> tuple[int, int]:
+    """(exercises of the lab that are passed, all of them); (0, 0) where nobody can tell."""
     try:
         names = exercises.ids(unit)
-        passed = sum(each.state == "passed" for each in store.standing(names))
+        return sum(each.state == "passed" for each in store.standing(names)), len(names)
     except W2WError:
-        return "", False
-    return f"Lab {unit}: {passed} of {count(len(names), 'exercise')} passed.", passed == len(names)
+        return 0, 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gpu_utils.course.paths import Course
@@ -68,7 +70,7 @@ def test_slots_of_an_older_lesson_are_left_aside():
 
 def test_without_any_guess_it_says_so_and_where_to_go_on():
     assert "made no guess" in sitting("00", 2).words
-    assert repr(sitting("00", 2)).splitlines()[-1].startswith("Go on with lab 00: ")
+    assert repr(sitting("00", 2)).splitlines()[-1].startswith("Go on with: lab 00, ")
 
 
 def test_the_last_sitting_leads_to_the_learners_own_copy_of_the_lab(tmp_path, monkeypatch):
@@ -83,6 +85,16 @@ def test_the_last_sitting_leads_to_the_learners_own_copy_of_the_lab(tmp_path, mo
     assert '<a href="../00_start.ipynb">lab 00</a>' in sitting("00", 2)._repr_html_()
 
 
+def test_after_a_lab_that_is_passed_it_leads_to_the_next_lesson(monkeypatch):
+    monkeypatch.setattr(module, "_lab", lambda unit: (6, 6))
+    assert re.search(r"Go on with: lesson 01, .*01_gpt2_baseline\.ipynb", repr(sitting("00", 2)))
+    assert "lesson 01</a>" in sitting("00", 2)._repr_html_()
+    monkeypatch.setattr(Course, "written", lambda self: [self.find("00")])
+    last = sitting("00", 2)
+    assert repr(last).endswith("Lab 00: 6 of 6 exercises passed.\nUnit 00 is done.")
+    assert "Go on" not in last._repr_html_()
+
+
 def test_a_broken_progress_file_is_a_note(lesson):
     (lesson / "progress.sqlite3").write_bytes(b"not a database, but long enough to be read as one" * 50)
     assert "damaged" in repr(sitting("00", 1))
@@ -94,10 +106,3 @@ def test_a_sitting_or_a_unit_that_is_not_there_is_named(monkeypatch):
     monkeypatch.undo()
     with pytest.raises(UnknownName, match="start"):
         sitting("stat", 1)
-
-
-def test_a_lab_that_is_passed_is_not_named_as_what_comes_next(monkeypatch):
-    monkeypatch.setattr(module, "_lab", lambda unit: ("Lab 00: 6 of 6 exercises passed.", True))
-    found = sitting("00", 2)
-    assert repr(found).endswith("Lab 00: 6 of 6 exercises passed.\nUnit 00 is done.")
-    assert "Go on" not in found._repr_html_()
