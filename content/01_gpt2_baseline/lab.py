@@ -207,7 +207,8 @@ check("01.block")
 # %% [markdown] why block
 # **Why it matters.** Nothing but additions touches the stream between the embedding and the last norm. That is what
 # lets gradients reach the first layer, and what makes the next exercise necessary. And recomputing trades: of the
-# 16 to 28 numbers a token and channel that a block keeps, one stays, for a second forward, 4 FLOPs in place of 3.
+# 32 numbers a token and channel that GPT-2's block keeps at $T = 1024$ (16 with fused attention), one stays, for a
+# second forward: 4 FLOPs in place of 3.
 
 # %% [markdown] statement of init
 # ## 01.init: the first weights
@@ -399,10 +400,11 @@ def param_count(
 check("01.param_count")
 
 # %% [markdown] why param_count
-# **Why it matters.** The widths of Llama-like models look as if drawn by lot. They answer your question, with all heads
-# kept and without biases: the code of Llama takes $\tfrac{2}{3}$ of $4d$ and rounds up to a multiple of 256, which for
-# $d = 4096$ is 11,008 (source: [meta-llama/llama](https://github.com/meta-llama/llama), model.py, `FeedForward`). Unit
-# 05 shows what a width that is no multiple of a tile costs.
+# **Why it matters.** The widths of Llama-like models look as if drawn by lot. They answer nearly your question, with
+# all heads kept and without biases: the code of Llama takes $\tfrac{2}{3}$ of $4d$, the width of equal size, but rounds
+# it *up* to a multiple of 256. For $d = 4096$ that is 11,008, where you would take 10,752 (source:
+# [meta-llama/llama](https://github.com/meta-llama/llama), model.py, `FeedForward`). Unit 05 shows what a width that is
+# no multiple of a tile costs.
 
 # %% [markdown] statement of flops_per_token
 # ## 01.flops_per_token: FLOPs, MFU, and where attention takes over
@@ -582,8 +584,8 @@ check("01.lr_schedule")
 # %% [markdown] statement of train_step
 # ## 01.train_step: repair a training step
 #
-# This step trains: the loss falls, and no error shows. It has **five faults**, and laying the lesson's loop beside it
-# shows one of them: this step meets what that loop never does.
+# This step trains: the loss falls, and no error shows. It has **five faults**. The lesson's loop, laid beside it,
+# shows one of them; the other four come from what that loop never meets.
 #
 # ```python
 # def train_step(weights, optimizer, loss, parts, lr, clip):
@@ -721,9 +723,9 @@ check("01.kv_cache")
 
 # %% [markdown] why kv_cache
 # **Why it matters.** Without a cache, token $T$ costs as much as a forward pass over $T$ tokens. With it, a step reads
-# all weights and the whole cache to produce one token: a handful of FLOPs for each byte, so it runs at the speed of the
-# memory. Every trick with the cache from here on (GQA, MLA, FP8) makes it smaller. And `is_causal=True` aligns its mask
-# with the first key, which is why it is wrong for a new piece on a filled cache.
+# all weights and the whole cache to produce one token: about one FLOP for each byte in bfloat16, so it runs at the
+# speed of the memory. Every trick with the cache from here on (GQA, MLA, FP8) makes it smaller. And `is_causal=True`
+# aligns its mask with the first key, which is why it is wrong for a new piece on a filled cache.
 
 # %% [markdown] statement of activation_memory
 # ## 01.activation_memory: the largest batch that fits

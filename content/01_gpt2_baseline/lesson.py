@@ -84,7 +84,8 @@ bits = corpus.unigram_entropy / math.log(2)
 of_text = bits * len(corpus.train) / corpus.train_bytes
 guess.reveal(
     entropy=corpus.unigram_entropy,
-    because="frequencies are worth that; the rest must come from context.",
+    because="within each half the frequencies differ, too: that is worth the distance "
+    "to the bound. All that a loss gains below this line comes from context.",
 )
 lesson.table({"bits a token": bits, "bits per byte of text": of_text})
 
@@ -315,8 +316,8 @@ if LOAD_PUBLISHED_WEIGHTS:
 # %% [markdown] stop one
 # ### Stop here
 #
-# You have the model: five parts, one stream, and a reference that it agrees with. Next you count what it costs, train
-# it, and measure how much of the machine that used. After a restart: *Run > Run All Above Selected Cell*, some seconds.
+# You have the model, part by part, and a reference that it agrees with. Next you count what it costs, train it, and
+# measure how much of the machine that used. After a restart: *Run > Run All Above Selected Cell*, some seconds.
 
 # %% end of the first sitting
 lesson.sitting("01", 1)
@@ -604,8 +605,9 @@ middle = sum(sizes_of_steps[30:60]) / 30
 guess.reveal(
     later="smaller than 1" if middle < 0.9 else "about 1",
     steps=sum(size < 0.9 for size in sizes_of_steps[20:]),
-    because="the average of squares forgets slowly: 2500 is still felt when the "
-    "gradients have long been 1 again. Clipping keeps it out.",
+    because="the average of squares forgets slowly: 2500 adds 0.05 of itself, 125, and "
+    "a step is 0.9 again when 0.23 is left of it: log(0.23 / 125) / log(0.95) = 123 "
+    "steps. Clipping keeps it out.",
 )
 
 # %% [markdown] autocast
@@ -777,6 +779,9 @@ lesson.table(
 )
 
 # %% [markdown] where the time goes
+# No program is faster than the peak. Where the MFU of a CPU stands above 1, the peak was timed while the machine did
+# other work: restart the kernel on an idle machine and run all again.
+#
 # Where is the rest? A profile of one forward and backward pass, by operator; clipping and AdamW come on top of it in a
 # step. `addmm` and `mm` are the products with weights that the formula counts; attention's two are inside the operators
 # with `attention` in their names, one forward and one backward. Everything else does almost no arithmetic and is paid
@@ -854,8 +859,8 @@ print(path.name)
 # ### Stop here
 #
 # You have a trained model, the count of what it costs, and the share of the machine that it used. The last sitting
-# changes the batch, runs one that would not fit, lets the model write quickly, and looks at the other vendor. After a
-# restart: *Run > Run All Above Selected Cell*, about a minute, then go on.
+# changes the batch, runs one in parts, lets the model write quickly, and looks at the other vendor. After a restart:
+# *Run > Run All Above Selected Cell*, about a minute, then go on.
 
 # %% sitting two
 lesson.sitting("01", 2)
@@ -894,7 +899,7 @@ guess.reveal(
     one=change(1),
     larger=change(4 * config.batch),
     because="what is paid once a step is shared by more tokens, and the products are "
-    "larger. What that is worth on this machine, the table shows.",
+    "larger: that speaks for the larger batch. The table shows what it is worth here.",
 )
 share = {
     b: s * flops / peak.flops_per_second
@@ -1056,8 +1061,8 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 #
 # Sources: PyTorch's [notes on HIP](https://docs.pytorch.org/docs/stable/notes/hip.html) for the device string and the
 # versions, ROCm's [table of GPUs](https://rocm.docs.amd.com/en/latest/reference/gpu-arch-specs.html) for the caches,
-# [pytorch #190154](https://github.com/pytorch/pytorch/issues/190154) for AOTriton, and for an
-# integrated GPU (gfx1151) where the layout of q, k and v decides its speed: measure on yours.
+# [pytorch #190154](https://github.com/pytorch/pytorch/issues/190154) for AOTriton. There the layout of $q$, $k$ and
+# $v$ decides its speed, on an integrated GPU (gfx1151): measure on yours.
 #
 # The kernels under the operators are different programs, and the sums inside them run in another order. So the loss
 # curve on another chip is not bitwise yours. Unit 03 ports this script, unit 09 says how far apart two curves may be.

@@ -222,6 +222,12 @@ EXERCISE = Exercise(
             "token each.",
         ),
         Misconception(
+            "one_input_after_the_blocks",
+            _estimate(ends=1),
+            "d numbers a token are missing after the blocks: the last norm keeps its input, and the output layer its "
+            "own.",
+        ),
+        Misconception(
             "all_float32",
             _estimate(all_float32=True),
             "Right for 4 bytes a number, too much for 2: only the loss stays in float32.",

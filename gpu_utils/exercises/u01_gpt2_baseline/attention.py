@@ -97,9 +97,10 @@ def _variant(
         scores = q @ k.mT / {"head": math.sqrt(d // n_head), "width": math.sqrt(d), "none": 1.0}[scale]
         hidden = torch.ones(T, T, dtype=torch.bool, device="cpu" if on_cpu else x.device)
         future = hidden.triu(0) if mask == "itself too" else hidden.tril(-1) if mask == "past" else hidden.triu(1)
-        if mask != "none":
+        if mask not in ("none", "after"):
             scores = scores.masked_fill(future, 0.0 if mask == "zero" else -math.inf)
-        y = softmax(scores, dim) @ v
+        weights = softmax(scores, dim)
+        y = (weights.masked_fill(future, 0.0) if mask == "after" else weights) @ v
         y = y.reshape(B, T, d) if merge == "reshape" else y.transpose(1, 2).reshape(B, T, d)
         return y @ (w_proj.T if transposed else w_proj) + b_proj
 
@@ -171,6 +172,12 @@ EXERCISE = Exercise(
             "mask_with_zero",
             _variant(mask="zero"),
             "The scores of the future were set to 0, but exp(0) = 1 still counts. Which score has the exponential 0?",
+        ),
+        Misconception(
+            "mask_after_the_softmax",
+            _variant(mask="after"),
+            "The future is cut off after the softmax, which has shared the weight among all keys by then: the weights "
+            "of a row no longer sum to 1. Mask the scores.",
         ),
         Misconception(
             "exponential_of_the_score_itself",

@@ -108,6 +108,7 @@ def _variant(divide: str = "targets", clear: bool = False, drop_last: bool = Fal
                 "targets": summed / (targets != PADDING).sum(),
                 "parts": summed / own / len(parts),
                 "own": summed / own,
+                "sequences": summed / own * len(part) / len(x),
                 "all tokens": summed / targets.numel(),
             }[divide]
             loss.backward()
@@ -209,6 +210,12 @@ EXERCISE = Exercise(
             _variant(divide="parts"),
             "Each part was averaged on its own and the averages were averaged. Parts with few targets then count as "
             "much as full ones. By what must every target's loss be divided?",
+        ),
+        Misconception(
+            "means_weighed_by_sequences",
+            _variant(divide="sequences"),
+            "Right without padding, also where the last part is smaller. But a part weighs by its real targets, not by "
+            "its sequences: some of those are mostly padding.",
         ),
         Misconception(
             "sum_of_means",

@@ -27,6 +27,7 @@ def _rate(
     shape: str = "cosine",
     start: int | None = None,
     clamp: bool = True,
+    early: int = 0,
 ) -> float:
     """The schedule; the arguments after min_lr make it wrong."""
     if step < warmup_steps:
@@ -34,7 +35,7 @@ def _rate(
     if step >= total_steps and clamp:
         return min_lr
     start = warmup_steps if start is None else start
-    progress = (step - start) / (total_steps - start)
+    progress = (step - start) / (total_steps - early - start)
     factor = {"cosine": 0.5 * (1 + math.cos(math.pi * progress)), "line": 1 - progress}[shape]
     return min_lr + (max_lr - min_lr) * factor
 
@@ -119,6 +120,11 @@ EXERCISE = Exercise(
             "cosine_from_step_zero",
             _wrong(start=0),
             "The cosine runs from step 0, so the rate jumps down when warm-up ends. Its progress is 0 at warmup_steps.",
+        ),
+        Misconception(
+            "arrives_one_step_early",
+            _wrong(early=1),
+            "The cosine is at min_lr one step too early, at total_steps - 1. It would arrive at total_steps.",
         ),
         Misconception(
             "rises_again",
