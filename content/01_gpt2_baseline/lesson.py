@@ -664,10 +664,10 @@ lesson.table(
 # %% [markdown] predict training
 # ### The run
 #
-# How fast can it go? The next table has this machine's peak, timed with one large product where it is a CPU, and the
+# How fast can it go? The next table has this machine's peak, timed with large products where it is a CPU, and the
 # FLOPs of a token of your model, counted by torch as above. Their ratio is the speed at which all of the peak would go
 # into FLOPs that the model needs. It is not reached: much of a step is no product, and small products are slower than
-# the large one that was timed. Those of a small model are small: $1024 \times 128$ by $128 \times 512$ is the largest
+# those that were timed. The products of a small model are small: $1024 \times 128$ by $128 \times 512$ is the largest
 # in a block of the one that a CPU trains.
 
 # %% the bound on this machine
