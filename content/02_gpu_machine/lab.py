@@ -190,7 +190,8 @@ def judge(place):
         print(f"{target}: {worst}")
 
 
-# judge(lambda r, c: 32 * r + c)   take the `#` away when your function passes; then one of your own
+# When your function passes, take the `#` of the next line away; then try your own.
+# judge(lambda r, c: 32 * r + c)
 
 # %% [markdown] statement of transpose
 # ## 02.transpose: a transpose without conflicts
@@ -207,17 +208,10 @@ def judge(place):
 # **Limits**, on all four targets. `global_moved_bytes`: 8 bytes an element, 4 read and 4 written. `bank_conflicts`: 0.
 # And the check watches shared memory: where a wave reads what another wave has written, a barrier must stand between.
 #
-# **A small example**, still wrong, of where an element of a tile may lie. Rows of 4 words on 4 banks, every second row
-# turned round:
-#
-# ```text
-# bank      0    1    2    3
-# row 0   (0,0)(0,1)(0,2)(0,3)
-# row 1   (1,3)(1,2)(1,1)(1,0)      a row visits four banks, and a column only two of them: 0, 3, 0, 3
-# ```
-#
-# Element (r, c) lies at word 4 * r + c in even rows and 4 * r + 3 - c in odd ones. Find a rule for 32 words of which
-# `judge` says 0, 0, 0.
+# **A small example**, still wrong, of where an element of a tile may lie: rows of 4 words on 4 banks, every second row
+# turned round, as at the end of lesson 02, section 4. Element (r, c) lies at word 4 * r + c in even rows and
+# 4 * r + 3 - c in odd ones, and a column visits banks 0, 3, 0, 3. Find a rule for 32 words of which `judge` says
+# 0, 0, 0.
 #
 # What you have: `threadIdx`, `blockIdx`, `__shared__`, `__syncthreads()`. `hint("02.transpose")` gives three hints.
 

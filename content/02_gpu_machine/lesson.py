@@ -49,7 +49,7 @@ from gpu_utils import CHIPS, bench, compile_for, explore, lesson, predict, virtu
 #
 # A unit of an H100 and one of an MI300X have four parts each. A part of the SM has slots for 16 warps of 32 lanes, a
 # SIMD of the CU slots for 8 wavefronts of 64. Either part has **512** registers of 4 bytes for each of these 32 or 64
-# lanes, and *all its waves share them*: two waves can have 256 each, eight can have 64.
+# lanes, and *all its waves share them*: four waves can have 128 each, eight can have 64.
 
 # %% predict the unit
 guess = predict(
@@ -271,7 +271,7 @@ explore("divergence", "lane < 48")
 # > - 64 on gfx90a: a line of its first-level cache. (source: Linux, drivers/gpu/drm/amd/amdkfd/kfd_crat.c)
 # > - 128 on gfx1100. (source: Linux, kfd_crat.c for gfx10 and later)
 #
-# The virtual GPU counts 128 on gfx942, too; `docs/facts.md` says on which ground.
+# The virtual GPU counts 128 on gfx942, as AMD's profiler does, whose manual still says 64 (`docs/facts.md`).
 #
 # An example. A warp reads float32 values with stride 2: lane `i` reads 4 bytes at byte `8 * i`. Lanes 0 to 3 lie in
 # segment 0, lanes 4 to 7 in segment 1 ...: 8 transactions of 32 bytes, 256 bytes moved for 128 asked.
@@ -328,7 +328,7 @@ lesson.bars({
 #
 # A lane can load 4, 8 or 16 bytes with one instruction: same bytes, same transactions, fewer instructions. Triton asks
 # for it by itself where each lane's values lie side by side *and* it can prove that they are aligned. Where it cannot,
-# it writes narrow loads, one for each value. LLVM may then join them for AMD, and may not for NVIDIA:
+# it writes narrow loads, one for each value. LLVM can join these again for AMD; for NVIDIA it must not:
 #
 # > **Facts: alignment**
 # >
@@ -341,10 +341,10 @@ lesson.bars({
 # everything begins one float later.
 
 # %% predict the offset
-grows = ("not at all", "by one or two", "about four times")
+grows = ("as many", "one or two more", "about four times as many")
 guess = predict(
     "02.offset",
-    "How does the number of load transactions grow with the offset of one float?",
+    "How many load transactions are there with the offset, against those without it?",
     sm_80=lesson.choice(*grows, label="sm_80"),
     gfx942=lesson.choice(*grows, label="gfx942"),
 )
@@ -614,12 +614,13 @@ explore("access", "lane % 32 * 33 + lane // 32", memory="shared", amd="gfx950")
 # **Occupancy** is the number of waves that are on a unit at a time, over the most that it can hold. Blocks come
 # whole, so the question is how many *blocks* fit. Four resources decide, each alone, and the smallest wins:
 #
-# 1. **Wave slots** of the unit, shared by the waves of a block.
+# 1. **Wave slots** of the unit, divided by the waves of a block.
 # 2. **Registers**: those of a lane are rounded up to what the hardware hands out, the *granule*. So many whole waves
-#    fit on one part, and four times as many on four parts; these are shared by the waves of a block.
+#    fit on one part, four times as many on four parts; this, divided by the waves of a block.
 # 3. **Shared memory** of a block, rounded up to its granule. On NVIDIA the system takes 1 KiB for itself in each block,
 #    also in one that asks for none. On AMD a block that uses no LDS is not limited by it.
-# 4. **Block slots**: NVIDIA has a fixed number on an SM. (AMD: barriers, which never run out before the wave slots.)
+# 4. **Block slots**: NVIDIA has a fixed number on an SM. (AMD: barriers. A block of one wave needs none;
+#    larger ones never run out of them before the wave slots.)
 #
 # A block that asks for more shared memory than one block may have does not fit at all.
 
@@ -1344,7 +1345,7 @@ explore("memory")
 # %% [markdown] claims
 # ## 10. Claim and fact
 #
-# Articles say that DeepSeek trained on crippled H100s, and that an H20 is a toy. Three chips for one market:
+# One hears that DeepSeek trained on crippled H100s, and that an H20 is a toy. Three chips for one market:
 
 # %% the figures behind the claims
 THREE = ("H100", "H800", "H20")

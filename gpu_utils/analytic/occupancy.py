@@ -105,7 +105,8 @@ class Occupancy:
             f"{'>' if row.blocks == self.blocks else ' '} {row.resource:<{wide}}  {row.blocks:>3} blocks   {row.rule}"
             for row in self.rows
         ]
-        return "\n".join([*lines, f"  {self.blocks} blocks of {self.waves_per_block}: {self}", f"  {self.advice}"])
+        fit = f"{self.blocks} block{'s' * (self.blocks != 1)} of {self.waves_per_block}"
+        return "\n".join([*lines, f"  {fit}: {self}", f"  {self.advice}"])
 
     def __str__(self) -> str:
         return f"{self.waves} of {self.most} waves ({self.fraction:.0%}), limited by {' and '.join(self.limited_by)}"

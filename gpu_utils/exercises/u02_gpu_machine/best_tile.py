@@ -52,15 +52,16 @@ def _chosen(
     flops: int = 2,
     memory: Callable[[float, float], bool] = lambda intensity, ridge: intensity < ridge,
     last: bool = False,
+    whole: Callable[[float], float] = round,
 ) -> Callable[..., Choice]:
-    """An answer with these rules: bytes of a tile, values that a block may keep, FLOP of a multiply-add."""
+    """An answer with these rules: bytes of a tile, values that a block may keep, FLOP of a multiply-add, rounding."""
 
     def answer(M: int, N: int, K: int, tiles: Sequence[Tile], tflops: float, tb_per_s: float) -> Choice:
         fit = [number for number, tile in enumerate(tiles) if tile[0] * tile[1] <= most]
         best = min(reversed(fit) if last else fit, key=lambda number: traffic(M, N, K, tiles[number]))
         found = traffic(M, N, K, tiles[best])
         bound = "memory" if memory(flops * M * N * K / found, tflops / tb_per_s) else "compute"
-        return {"tile": best, "bytes": round(found), "bound": bound}
+        return {"tile": best, "bytes": whole(found), "bound": bound}
 
     return answer
 
@@ -171,6 +172,18 @@ _WRONG: tuple[tuple[str, Callable[..., Choice], str], ...] = (
         _chosen(_fractions),
         "The re-reads are not whole numbers where the tile does not divide the matrix. A last, narrow column of tiles "
         "reads all of A once more: round the number of tiles up.",
+    ),
+    (
+        "fractions_kept",
+        _chosen(_fractions, whole=float),
+        "`bytes` is not a whole number, because tiles are counted in fractions. A last, narrow column of tiles reads "
+        "all of A once more: round the number of tiles up.",
+    ),
+    (
+        "fractions_cut",
+        _chosen(_fractions, whole=int),
+        "The bytes are cut to a whole number, and tiles are still counted in fractions. A last, narrow column of tiles "
+        "reads all of A once more: round the number of tiles up before you multiply.",
     ),
     (
         "whole_tiles",

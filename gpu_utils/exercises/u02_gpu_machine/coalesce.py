@@ -178,6 +178,13 @@ def _first_block_only(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return out
 
 
+def _first_row_only(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    pairs = x.shape[1] // 2
+    _joined_kernel[(triton.cdiv(pairs, BLOCK),)](x, cos, sin, out, pairs, SIGN=1, BEHIND=False, BLOCK=BLOCK)
+    return out
+
+
 def _elements_for_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     out = torch.empty_like(x)
     grid = (triton.cdiv(x.numel(), BLOCK),)
@@ -301,6 +308,11 @@ EXERCISE = Exercise(
             _no_mask,
             "It fails where the pairs are no multiple of BLOCK: the last block reaches past the end. Mask the loads "
             "and the store; for offsets of shape (BLOCK, 2) the mask is mask[:, None].",
+        ),
+        Misconception(
+            "first_row_only",
+            _first_row_only,
+            "Only the pairs of the first row are turned. Pairs are counted over all rows: x.numel() // 2 of them.",
         ),
         Misconception(
             "elements_for_pairs",

@@ -116,6 +116,12 @@ EXERCISE = Exercise(
             "put the words of each row in another order.",
         ),
         Misconception(
+            "every_second_row_turned_round",
+            ANSWER.changed(("(x + i) % 32", "i % 2 ? 31 - x : x"), ("(i + x) % 32", "x % 2 ? 31 - i : i")),
+            "This is the wrong example of the statement: its rows have two orders, so a column visits two banks. Each "
+            "row needs an order of its own, and the words of a column must lie in 32 banks.",
+        ),
+        Misconception(
             "turned_once",
             ANSWER.changed(("(i + x) % 32", "i")),
             "The elements are moved within their row when they are written and not when they are read (or the other "
