@@ -17,7 +17,7 @@ _SYNC_62 = Source(
 )
 _HIP_70 = Source("HIP C++ language extensions, as quoted in github.com/ORNL/HeCBench pull 221", _DAY, "excerpt")
 _ISA = Source("AMD's ISA manuals, the pseudo-code of DS_BPERMUTE_B32 in the wheel tinygrad 0.14", _DAY)
-_CUDA = Source("CUDA C++ programming guide, warp shuffle functions", _DAY, "not opened")
+_CUDA = Source("NVIDIA's CUDA C++ guidelines for safety-critical programming 3.0.1, rule 2.3", _DAY, "excerpt")
 
 
 @dataclass(frozen=True)

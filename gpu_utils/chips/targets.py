@@ -197,22 +197,19 @@ def capability_of(name: str) -> int | None:
 
 
 _DAY = "2026-11-22"
-_GUIDE = Source("CUDA C++ programming guide, compute capabilities", _DAY, "not opened")
+_CCCL = Source("NVIDIA's CCCL, libcudacxx/include/cuda/__device/arch_traits.h in github.com/NVIDIA/cccl", _DAY)
 _OCCUPANCY = Source("NVIDIA's cuda_occupancy.h, which comes with Triton 3.7", _DAY)
-_BLACKWELL = Source(
-    "NVIDIA's Blackwell tuning guide, as quoted in github.com/NVIDIA/cudnn-frontend pull 1164", _DAY, "excerpt"
-)
-_QUERY_5090 = Source("device query printed in aikitoria/open-gpu-kernel-modules, issue 1", _DAY, "not opened")
 _LLVM = Source("LLVM AMDGPUBaseInfo.cpp", _DAY, "excerpt")
-_TRITON = Source("Triton's AMD TargetInfo", _DAY, "not opened")
+_TRITON = Source("Triton's AMD TargetFeatures::getSharedMemorySize", _DAY, "excerpt")
 _SPECS = Source("ROCm docs/reference/gpu-arch-specs.rst", _DAY)
 _SPECS_NEW = Source("rocm.docs.amd.com/en/7.13.0-preview/reference/gpu-specs.html", _DAY, "excerpt")
 _SPECS_RDNA4 = Source("rocm.docs.amd.com/en/latest/reference/gpu-specs.html", _DAY, "not opened")
 _PIPELINES = Source("ROCm Compute Profiler docs/conceptual/pipeline-descriptions.rst", _DAY)
 _SECTOR = Source(
-    "Nsight Compute profiling guide: a line of 128 bytes has four sectors of 32, each filled on its own",
+    "NVIDIA's answers in forums.developer.nvidia.com 312884 and 49571: a line of 128 bytes has four sectors of 32, "
+    "each filled on its own",
     _DAY,
-    "not opened",
+    "excerpt",
 )
 _KFD_MI200 = Source("Linux drivers/gpu/drm/amd/amdkfd/kfd_crat.c, aldebaran_cache_info", _DAY, "not opened")
 _KFD_RDNA = Source(
@@ -243,11 +240,9 @@ _SECTORS = Cache(
 
 # Limit -> who says it. A row that differs in a limit names its own source for it.
 _OF_SM: Mapping[str, Source] = {
-    **dict.fromkeys(("lanes", "registers", "registers_max", "waves_per_simd"), _GUIDE),
-    **dict.fromkeys(("shared_per_block", "shared_reserved"), _GUIDE),
-    **dict.fromkeys(
-        ("shared_per_unit", "simds", "granule", "shared_granule", "blocks_per_unit", "scalars"), _OCCUPANCY
-    ),
+    **dict.fromkeys(("lanes", "registers", "registers_max", "waves_per_simd"), _CCCL),
+    **dict.fromkeys(("shared_per_block", "shared_per_unit", "shared_reserved", "blocks_per_unit"), _CCCL),
+    **dict.fromkeys(("simds", "granule", "shared_granule", "scalars"), _OCCUPANCY),
 }
 _OF_AMD: Mapping[str, Source] = {
     **dict.fromkeys(("registers", "granule", "registers_max", "waves_per_simd", "blocks_per_unit"), _LLVM),
@@ -358,7 +353,7 @@ _ROWS = (
         matrix=("mma", "tcgen05"),
         inputs=("f16", "bf16", "tf32", "f64", "i8", "fp8", "f8f6f4"),
         chip="B200",
-        sources={**_OF_SM, **dict.fromkeys(("shared_per_block", "shared_per_unit", "shared_reserved"), _BLACKWELL)},
+        sources=_OF_SM,
     ),
     Target(
         **_SM,
@@ -372,7 +367,7 @@ _ROWS = (
         inputs=("f16", "bf16", "tf32", "f64", "i8", "fp8", "f8f6f4"),
         chip="RTX 5090",
         executed=True,
-        sources={**_OF_SM, **dict.fromkeys(("waves_per_simd", "shared_per_unit"), _QUERY_5090)},
+        sources=_OF_SM,
     ),
     Target(
         **_CDNA,
