@@ -239,11 +239,11 @@ lesson.executed(gpus, "vector", "mask", "branch")
 # The number before an instruction says how many waves executed it: the 12 `fma` of the long side all of them, the 6 of
 # the short one half. (On `gfx942` the end is there twice, once for waves that have jumped over the short side.)
 #
-# - **AMD writes it out.** `v_cmp` makes a bit for each lane. `s_and_saveexec_b64` keeps the old `EXEC`, a register with
-#   one bit for each lane, and switches off the lanes that did not ask for this side; the vector instructions that
-#   follow touch only lanes that are on. `s_or_saveexec_b64` brings all lanes back, and `s_xor_b64 exec` turns
-#   to the others. `s_cbranch_execz` jumps over a side that nobody wants, `s_cbranch_execnz` to one that somebody does.
-#   It is ordinary scalar arithmetic, which you can read.
+# - **AMD writes it out**, in `EXEC`, a register with one bit for each lane. Follow the second wavefront, where 32 lanes
+#   go either way: `v_cmp` makes the bits of those that ask for the long side. `s_and_saveexec_b64` keeps the old `EXEC`
+#   and leaves these 32 on; vector instructions touch only lanes that are on. `s_or_saveexec_b64` brings all 64 back,
+#   `s_xor_b64 exec` turns to the other 32, and `s_or_b64 exec` ends it with 64. `s_cbranch_execz` jumps over a side
+#   that nobody wants, `s_cbranch_execnz` to one that somebody does. All ordinary scalar arithmetic, which you can read.
 # - **NVIDIA's PTX is written for one thread**: a predicate `%p1` and a plain branch. Which lanes wait, and where they
 #   meet again, is not in the text; `ptxas` and the hardware arrange it. For short sides compilers drop the branch and
 #   guard single instructions instead (`@%p1`), as in unit 00.
