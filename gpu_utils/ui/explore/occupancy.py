@@ -143,7 +143,7 @@ def _chart(found: Occupancy, registers: int, fit: list[int]) -> list[str]:
     """Waves that fit against registers of a lane, with the point where the sliders stand."""
     limits = found.target
     right = 256 if registers <= 256 else _REGISTERS
-    left, top, width, height = 34.0, 22.0, _WIDTH - 50.0, 130.0
+    left, top, width, height = 34.0, 22.0, _WIDTH - 62.0, 130.0
 
     def at(count_: float, waves: float) -> tuple[float, float]:
         return left + width * count_ / right, top + height * (1 - waves / found.most)
