@@ -46,28 +46,23 @@ class VirtualBackend:
         """One use of the virtual GPU. The counters are the sums over all launches of the session.
 
         Added are global_sectors_per_ideal, global transactions over the least that the same bytes could need;
-        global_moved_bytes, their bytes; bytes_of_a_load, of one lane, the mean over global loads; barriers, how often a
-        wave met one (0 where a kernel has none); threads, those that were launched; waves_of_a_block, the most of a
-        launch; calls_of_the_host, the instructions of the kernels that print or assert, as compiled; and units_filled,
-        the SMs, CUs or WGPs that the blocks of the launches of Triton's kernels fill, as many on each as fit.
+        global_moved_bytes, their bytes (both 0 where nothing was moved); barriers, how often a wave met one (0 where a
+        kernel has none); threads, those that were launched; waves_of_a_block, the most of a launch; calls_of_the_host,
+        the instructions of the kernels that print or assert, as compiled; and units_filled, the SMs, CUs or WGPs that
+        the blocks of the launches of Triton's kernels fill, as many on each as fit.
         """
         from gpu_utils.virtual import VirtualGpu, virtual_gpu
 
         def totals(gpu: VirtualGpu) -> dict[str, float]:
             own = ("threads", "units_filled", "waves_of_a_block", "calls_of_the_host")
-            sums: dict[str, float] = dict.fromkeys(own, 0)
-            loads = lanes = 0
+            sums: dict[str, float] = dict.fromkeys((*own, "global_sectors_per_ideal", "global_moved_bytes"), 0)
             for launch in gpu.launches:
                 for name, value in launch.counters.totals().items():
                     sums[name] = value if name in _NOT_SUMMED else sums.get(name, 0) + value
-                accesses = [access for access in launch.counters.globals.values() if access.kind == "load"]
-                loads, lanes = loads + sum(a.bytes for a in accesses), lanes + sum(a.lanes for a in accesses)
                 sums["threads"] += launch.counters.launched_waves * launch.program.lanes
                 sums["units_filled"] += _units_filled(launch)
                 sums["calls_of_the_host"] += sum(any(f in op.text for f in _HOST) for op in launch.program.ops)
                 sums["waves_of_a_block"] = max(sums["waves_of_a_block"], _waves_of_a_block(launch))
-            if lanes:
-                sums["bytes_of_a_load"] = loads / lanes
             sums["barriers"] = sums.get("instructions_barrier", 0)
             if sums.get("global_sectors_ideal"):
                 sectors = sums["global_load_sectors"] + sums["global_store_sectors"]

@@ -139,9 +139,11 @@ def _of_backends_that_cannot_run(jobs: Sequence[Job]) -> list[Outcome]:
 
 
 def _of_uncounted_limits(exercise: Exercise, judged: Sequence[Judged]) -> list[Outcome]:
-    """A limit whose counter a backend does not report is shown as skipped there."""
+    """A limit whose counter a backend does not report is shown as skipped there; without a launch there is no count."""
     counted = {
-        job.backend: attempt.counters for job, attempt, _ in judged if not attempt.error and job.mode is Mode.RUN
+        job.backend: attempt.counters
+        for job, attempt, _ in judged
+        if not attempt.error and job.mode is Mode.RUN and attempt.counters.get("launches") != 0
     }
     return [
         _not_run(name, "a limit", f"the limit on {limit.counter} needs a backend that counts it")

@@ -207,7 +207,7 @@ class Guess:
         for slot, kind in self.slots.items():
             truth, guess = truths.get(slot), self.now.guesses.get(slot)
             it_is = "unknown here" if truth is None else kind.say(truth)
-            said = "" if guess is None else self._said(slot)
+            said = "no guess" if guess is None else self._said(slot)
             verdict = "" if guess is None or truth is None else kind.compared(kind.read(guess), truth)
             rows.append((self.label(slot), said, it_is, verdict))
         if not self.now.guesses:

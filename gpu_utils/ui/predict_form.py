@@ -50,6 +50,7 @@ class Form(Static):
             self.guess.keep(slot, change["new"])
         except BadArgument as problem:
             self.status.value = styled(alert(str(problem)))
+            self.controls[slot].focus()
 
     def again(self) -> None:
         self.guess.again()
@@ -87,7 +88,10 @@ def _control(guess: Guess, slot: str) -> Any:
     kind, said = guess.slots[slot], guess.now.guesses.get(slot)
     if isinstance(kind, Number):
         field = widgets.Text(
-            said or "", placeholder="a number, then Enter", continuous_update=False, layout=widgets.Layout(width="14em")
+            said or "",
+            placeholder="a number, Enter goes on",
+            continuous_update=False,
+            layout=widgets.Layout(width="14em"),
         )
     else:
         field = widgets.ToggleButtons(options=kind.options, value=said, layout=widgets.Layout(width="auto"))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 
 from gpu_utils.command import w2w
-from gpu_utils.grading.report import Outcome, Report
+from gpu_utils.grading.report import Mode, Outcome, Report
 
 STORED = "clang is not installed, so the listing that the course has stored of this source was executed"
 
@@ -40,7 +40,7 @@ def report_text(report: Report) -> str:
         lines.append(f"  {_MARK[row.first.status]} {times}{row.where:<12} {row.case} ({_reason(row.first)})")
         lines += textwrap.wrap(row.detail, 92, initial_indent="      ", subsequent_indent="      ")
     for status, rows in rest.items():
-        names = "; ".join(dict.fromkeys(row.case for row in rows))
+        names = "; ".join(dict.fromkeys(row.named for row in rows))
         more = f"  {_MARK[status]} {sum(row.count for row in rows)}{' more' * (status == 'failed')} {status}: {names}"
         lines += textwrap.wrap(more, 96, subsequent_indent="      ", max_lines=4, placeholder=" ...")
     if report.printed:
@@ -99,6 +99,11 @@ class _Row:
     case: str
     detail: str
     count: int
+
+    @property
+    def named(self) -> str:
+        """The case, with where it ran if that is not a plain run on a backend: the same case has run there, too."""
+        return self.case if self.first.mode is Mode.RUN else f"{self.case} ({self.where})"
 
     @property
     def status(self) -> str:

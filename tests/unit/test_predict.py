@@ -50,12 +50,12 @@ def test_without_a_guess_the_answer_comes_all_the_same_and_says_so(capsys):
     assert "You made no guess. It is:" in shown(capsys)
 
 
-def test_a_slot_that_was_left_open_stays_empty_beside_its_answer(capsys):
+def test_a_slot_that_was_left_open_reads_no_guess_beside_its_answer(capsys):
     guess = ask()
     guess.say(programs=3)
     assert "Kept: programs: 3. 1 still open." in shown(capsys)
     guess.reveal(programs=3, tail="lost")
-    assert re.search(r"tail +lost$", shown(capsys), re.MULTILINE)
+    assert re.search(r"tail +no guess +lost$", shown(capsys), re.MULTILINE)
 
 
 def test_after_the_answer_a_guess_changes_nothing_until_a_second_try_is_opened(capsys):

@@ -149,14 +149,15 @@ def test_of_many_failures_three_are_told_with_one_of_each_kind_and_the_others_ar
     outcomes = [
         Outcome(f"n={n}", "odd", "cpu", "failed", kind=kind, detail=f"{kind} of {n}") for n, kind in enumerate(kinds)
     ]
+    outcomes += [Outcome("n=0", "odd", "cpu", "passed", Mode.DEVICE)]
     outcomes += [Outcome("n=50", "even", "cpu", "passed"), Outcome("n=51", "even", "cpu", "skipped", detail="no GPU")]
     report = Report("99.affine", "Scale and shift", "failed", "19 of 20 checks failed", outcomes)
     text = report_text(report)
     assert re.findall(r"(?:value|shape) of \d+", text) == ["value of 0", "shape of 18", "value of 1"]
     assert "✗ 16 more failed: n=2; n=3; " in text
-    assert "✓ 1 passed: n=50" in text
+    assert "✓ 2 passed: n=0 (a device apart from the CPU); n=50" in text
     assert "no GPU" in text
     shown = report_html(report)
     assert "19 failed" in shown.split("<table")[0]
-    assert "The others: 1 passed, 16 failed" in shown
+    assert "The others: 2 passed, 16 failed" in shown
     assert shown.index("no GPU") < shown.index("The others") < shown.index("value of 2")

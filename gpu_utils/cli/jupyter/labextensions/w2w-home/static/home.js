@@ -56,6 +56,15 @@ window._JUPYTERLAB["w2w-home"] = (() => {
     panel.content.activeCell.node.focus(); // a number that was typed is kept when its field loses the focus
   }
 
+  // Enter in a field of a form: what was typed is kept, and the next field or choice has the focus.
+  function nextField(event) {
+    if (event.key !== "Enter" || event.shiftKey || !event.target.matches(".jupyter-widgets input[type=text]")) return;
+    const output = event.target.closest(".jp-OutputArea");
+    const fields = [...output.querySelectorAll("input[type=text], .widget-toggle-buttons button")];
+    const next = fields.slice(fields.indexOf(event.target) + 1).find((field) => !field.disabled);
+    if (next) setTimeout(() => next.focus());
+  }
+
   return {
     init: (scope) => {
       shared = scope;
@@ -72,6 +81,7 @@ window._JUPYTERLAB["w2w-home"] = (() => {
             (event) => leaveForm(event, tracker.currentWidget, NotebookActions.selectBelow),
             true
           );
+          document.addEventListener("keydown", nextField, true);
           app.restored.then(() => foldOnce(app.shell));
           tracker.currentChanged.connect((_, panel) => refresh(panel, NotebookActions.runCells).catch(console.warn));
         },
