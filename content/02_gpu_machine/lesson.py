@@ -42,6 +42,18 @@ from gpu_utils import CHIPS, bench, compile_for, explore, lesson, predict, virtu
 # | on-chip memory of a block | shared memory | LDS, local data share |
 # | registers of a lane | registers | VGPRs (vector); values that all lanes share go to SGPRs (scalar) |
 #
+# Code is made for a *target*, and the tables here name it:
+#
+# | NVIDIA | found in | AMD | found in |
+# |---|---|---|---|
+# | `sm_80` | A100 | `gfx90a` | MI200 series: MI210, MI250X |
+# | `sm_89` | L40 | `gfx942` | MI300X |
+# | `sm_90` | H100 | `gfx950` | MI350X, MI355X |
+# | | | `gfx1100`, `gfx1201` | RX 7900 XTX, RX 9070 XT |
+#
+# Kernels are executed for `sm_80` in sections 2 to 4: what counts there, the lanes of a warp, sectors and banks, is the
+# same on `sm_90`.
+#
 # In this course *wave* means warp or wavefront. A part keeps the registers of *many* waves at once and picks, again and
 # again, one that can go on. Nothing is saved or restored when it turns to another wave: the registers of all of them
 # are there all the time. That is why a GPU waits so well, and why registers limit how many waves it can keep (section
@@ -49,7 +61,8 @@ from gpu_utils import CHIPS, bench, compile_for, explore, lesson, predict, virtu
 #
 # A unit of an H100 and one of an MI300X have four parts each. A part of the SM has slots for 16 warps of 32 lanes, a
 # SIMD of the CU slots for 8 wavefronts of 64. Either part has **512** registers of 4 bytes for each of these 32 or 64
-# lanes, and *all its waves share them*: four waves can have 128 each, eight can have 64.
+# lanes, and *all its waves share them*: four waves can have 128 each, eight can have 64. (CUDA's guide counts 64 K
+# registers of an SM: divided by 4 parts and 32 lanes these are the 512.)
 
 # %% predict the unit
 guess = predict(
@@ -100,8 +113,9 @@ lesson.unit_figure("sm_90", "gfx942")
 # ### A wave is not as wide as the hardware
 #
 # 64 lanes is what an instruction *means*. A SIMD of CDNA is 16 lanes wide: a wavefront passes through it in four steps
-# of 16 lanes. (A SIMD of RDNA is 32 lanes wide, as wide as its waves.) They are four steps of *one* instruction:
-# whatever the width of the SIMD, it is a wavefront of 64 whose lanes must agree about a branch.
+# of 16 lanes. They are four steps of *one* instruction: whatever the width of the SIMD, it is a wavefront of 64 whose
+# lanes must agree about a branch. A SIMD of RDNA is 32 lanes wide, as wide as the waves that Triton and clang make for
+# it. (RDNA can also run waves of 64, if a compiler is told to: `-mwavefrontsize64`.)
 #
 # <details><summary>Sources for the unit</summary>
 #
@@ -118,11 +132,13 @@ lesson.unit_figure("sm_90", "gfx942")
 # >   AMDGPUBaseInfo.cpp)
 # > - A SIMD of CDNA is 16 lanes wide and takes four cycles for a vector instruction of 64; one of RDNA is 32 lanes
 # >   wide. (source: HIP documentation, docs/understand/hardware_implementation.rst in ROCm/rocm-systems)
+# > - Waves of RDNA can have 32 or 64 lanes. (source: HIP documentation of ROCm 6.1.2, [hardware
+# >   implementation](https://rocm.docs.amd.com/projects/HIP/en/docs-6.1.2/understand/hardware_implementation.html))
+# > - For targets that can do both, clang makes waves of 32 unless told otherwise. (source: LLVM,
+# >   [D92628](https://reviews.llvm.org/D92628))
 # > - A block can have 163 KiB of shared memory on sm_80, 99 KiB on sm_89, 227 KiB on sm_90. (source: CUDA programming
 # >   guide, compute capabilities)
 # > - A block can have 64 KiB of LDS on gfx90a, gfx942 and RDNA, 160 KiB on gfx950. (source: Triton, AMD TargetInfo)
-#
-# CUDA's guide counts 64 K registers an SM: divided by 4 parts and 32 lanes these are the 512.
 # </details>
 
 # %% [markdown] divergence
@@ -227,26 +243,33 @@ lesson.bars({
 #
 # ### How the machine code switches lanes off
 #
-# Now threads 0 to 63 all take the long side, and of the others every second one. So half of the waves go both ways.
+# Now 64 threads, two warps or one wavefront. Every second one takes the long side, so all waves go both ways.
 
 # %% the branch in both listings
-takes = torch.tensor([int(t < 64 or t % 2) for t in range(128)], dtype=torch.int32)
-args = [takes, torch.ones(128)]
-gpus = lesson.launch_cpp(BOTH, SOURCE["branch"], "branch", 1, 128, args)
-lesson.executed(gpus, "vector", "mask", "branch")
+takes = torch.arange(64, dtype=torch.int32) % 2
+args = [takes, torch.ones(64)]
+gpus = lesson.launch_cpp(BOTH, SOURCE["branch"], "branch", 1, 64, args)
+lesson.executed(gpus, "vector", "mask", "branch", "global load", "global store")
 
 # %% [markdown] exec against predicates
-# The number before an instruction says how many waves executed it: the 12 `fma` of the long side all of them, the 6 of
-# the short one half. (On `gfx942` the end is there twice, once for waves that have jumped over the short side.)
+# Before each instruction stands how many waves executed it, and how many lanes were on in these together when it
+# began. (Code that no wave reached is left out, and so are loads of arguments and waits.)
 #
-# - **AMD writes it out**, in `EXEC`, a register with one bit for each lane. Follow the second wavefront, where 32 lanes
-#   go either way: `v_cmp` makes the bits of those that ask for the long side. `s_and_saveexec_b64` keeps the old `EXEC`
-#   and leaves these 32 on; vector instructions touch only lanes that are on. `s_or_saveexec_b64` brings all 64 back,
-#   `s_xor_b64 exec` turns to the other 32, and `s_or_b64 exec` ends it with 64. `s_cbranch_execz` jumps over a side
-#   that nobody wants, `s_cbranch_execnz` to one that somebody does. All ordinary scalar arithmetic, which you can read.
+# - **AMD writes it out**, in `EXEC`, a register with one bit for each lane. Vector instructions touch only lanes that
+#   are on. Follow the lanes:
+#   - 64 on: `v_cmp` finds the 32 that ask for the long side. `s_and_saveexec_b64` keeps the old `EXEC` in `s[0:1]` and
+#     leaves these 32 on. `s_xor_b64 s[0:1], exec, s[0:1]` leaves in `s[0:1]` the 32 that still wait.
+#   - 32 on: somebody wants the long side, so `s_cbranch_execnz` jumps to it. After it `s_or_saveexec_b64` turns on
+#     those that wait as well, and keeps in `s[0:1]` those that are done.
+#   - 64 on: `s_xor_b64 exec` turns off those that are done. `s_cbranch_execz` would jump if nobody were left.
+#   - 32 on: the short side. `s_or_b64 exec` turns all on again.
 # - **NVIDIA's PTX is written for one thread**: a predicate `%p1` and a plain branch. Which lanes wait, and where they
 #   meet again, is not in the text; `ptxas` and the hardware arrange it. For short sides compilers drop the branch and
 #   guard single instructions instead (`@%p1`), as in unit 00.
+#
+# There is one more difference. Since Volta each NVIDIA thread has a program counter of its own (*independent thread
+# scheduling*): lanes that have parted may take turns, and are sure to be together again only after `__syncwarp()`. A
+# wavefront has one program counter, and `EXEC`. (Unit 03 shows what code breaks by it.)
 #
 # In Triton both sides of a `tl.where` are computed, whatever the data. And a loop runs until the *last* lane of its
 # wave is done: neighbours with similar lengths of work waste least.
@@ -309,7 +332,8 @@ guess.reveal(
     sm_32=by_stride[32]["sm_80"]["global_load_sectors"],
     amd_8=by_stride[8]["gfx942"]["global_load_sectors"],
     amd_32=by_stride[32]["gfx942"]["global_load_sectors"],
-    because="stride 8: 32 bytes from lane to lane, so four lanes to a line of 128.",
+    because="stride 8: 32 bytes from lane to lane, so four lanes to a line of 128; "
+    "stride 32: 128 bytes, so each lane has a line of its own.",
 )
 lesson.bars({
     f"stride {stride}": {
@@ -587,8 +611,11 @@ guess.reveal(
 lesson.table(found, first="words of a row")
 
 # %% [markdown] no padding for all
-# On 32 banks a column is free when the length of a row is odd, and on `gfx950` two columns are free only when it is
-# even: no one padding serves all chips. What is left is to keep rows of 32 words and to put the words of a row in
+# On 32 banks a column is free when a row has an odd number of words. On `gfx950` two columns are free only when it has
+# twice an odd number (34, 38): no one length of a row serves all chips. (At 32 words four banks serve the two columns:
+# 0 and 32 the left one, 1 and 33 the right one, 16 words each, so 15 conflicts.)
+#
+# What is left is to keep rows of 32 words and to put the words of a row in
 # **another order, in each row another**. A row visits all banks in any order; the columns need care. Turning every
 # second row round, for example, is not enough, here with four banks:
 #
@@ -763,8 +790,8 @@ print(found.occupancy.explain())
 #
 # ### Registers by 16 or by 8? Two sources disagree
 #
-# AMD's guide to tuning for the MI300X says that registers are handed out in units of 16; LLVM, on which AMD's compiler
-# is built, uses 8. The guide's example: a kernel with 170 gets 176, and 176 · 3 > 512, so 2 waves.
+# AMD's guide for the MI300X rounds registers up to 16s, LLVM to 8s. The guide's example: a kernel with 170 gets 176,
+# and 176 · 3 > 512, so 2 waves.
 
 # %% predict the granule
 guess = predict(
@@ -800,12 +827,13 @@ decide = [n for n, row in rows.items() if row["by 8"] != row["by 16"]]
 lesson.table(rows, first="registers", mark=decide, note="marked: the two rules differ")
 
 # %% [markdown] granule verdict
-# (`lesson.holding(n)` compiles a kernel for gfx942 that needs exactly `n` registers.) Only 65 to 72 and 161 to 168 tell
-# the two rules apart, and there LLVM says 7 and 3: it counts in eights. That is what the compiler believes. What the
-# chip does, only an MI300X can say (`OccupancyPercent` of `rocprofv3`, unit 13). Until then this course follows LLVM,
-# and says so.
+# Only 65 to 72 and 161 to 168 tell the two rules apart, and there LLVM says 7 and 3: it counts in eights. What the chip
+# does, only an MI300X can say; until then this course follows LLVM.
 #
 # <details><summary>More evidence, and why it does not settle the matter</summary>
+#
+# `lesson.holding(n)` compiles a kernel for gfx942 that needs exactly `n` registers. On an MI300X `OccupancyPercent` of
+# `rocprofv3` (unit 13) would tell how many of its waves really fit.
 #
 # The kernel descriptor, which tells the chip how many registers to hand out, counts in eights as well: of 68 it makes
 # 72. (`gpu_utils.compiler.reading.kernel_descriptor(lesson.holding(68).binary)`.) But a field may count in eights and
@@ -875,8 +903,11 @@ lesson.latency_figure(50, 400, 1, 8, 9)
 # >   chips uses. (source: [doi
 # >   10.1016/j.ultsonch.2023.106546](https://pmc.ncbi.nlm.nih.gov/articles/PMC10448217/table/t0015), Table 3)
 #
-# For the MI300X we found no figure with a source that we could check; the cell takes the same time for both, which is
-# an assumption.
+# > - MI300X: about 218 ns for its Infinity Cache; memory answers later, in a time comparable to an H100's. (source:
+# >   Chips and Cheese, [Testing AMD's Giant MI300X](https://chipsandcheese.com/p/testing-amds-giant-mi300x), an H100 of
+# >   the PCIe kind)
+#
+# So the cell takes the same 228 ns for both. It is a low estimate: read the percentages below as "at least".
 
 # %% what the law needs
 LATENCY = 400 / 1755e6  # seconds
@@ -919,7 +950,10 @@ lesson.table(shares, first="occupancy needed")
 # So occupancy is one way to have bytes in flight, and wide loads are another. What does it cost to force it? Triton's
 # `waves_per_eu` asks LLVM for that many waves on a SIMD (an *execution unit*). If a kernel then needs more registers
 # than are left for each wave, they *spill*: some values are written to memory and read back. A tile of 128 x 128 with 4
-# waves takes 140 registers on `gfx942`, 512 // 144 is 3 waves, and 16,384 bytes of LDS.
+# waves takes 140 registers on `gfx942`, so 512 // 144 is 3 waves, and 16,384 bytes of LDS.
+#
+# For example, we ask for 4 waves. Registers: 512 // 4 leaves 128 for each, fewer than 140, so some spill. LDS:
+# 65,536 // 16,384 is 4 blocks of 4 waves, 16 on the CU, 4 on a SIMD. So 4 fit.
 
 # %% predict force
 guess = predict(
@@ -983,7 +1017,7 @@ FIVE = ("H100", "H200", "H20", "MI300X", "RX 7900 XTX")
 peaks = {name: CHIPS[name].peak("bf16") for name in FIVE}
 bandwidths = {name: CHIPS[name].bandwidth for name in FIVE}
 rows = {"bf16 TFLOP/s": peaks, "TB/s": bandwidths}
-lesson.table(rows, first="chip", note="sources: docs/facts.md")
+lesson.table(rows, first="chip", note="dense, no sparsity; sources: docs/facts.md")
 
 # %% predict ridge
 guess = predict(
@@ -1080,7 +1114,7 @@ lesson.table(rows, first="FLOP per byte")
 
 # %% [markdown] operators explained
 # - **In training** the matrix products are right of the ridge of both chips; norms and GELU, 8 and 9 FLOP
-#   a value, stay at about 2 FLOP per byte and residuals far below, whatever the batch. Fusing them is the only cure
+#   a value, stay at 1 to 2 FLOP per byte and residuals far below, whatever the batch. Fusing them is the only cure
 #   (unit 04). Attention counts all scores here, also those that the causal mask hides: a kernel that skips them has
 #   256, between the two ridges.
 # - **In decoding** with a batch of one everything is memory-bound, by a factor of a hundred and more.
@@ -1195,7 +1229,8 @@ lesson.table(rows, first="tile")
 # What saves us is the L2: strips that several programs want are fetched from memory once and served from the cache to
 # the others. But whose cache? An H100 has one die. An MI300X is made of eight dies for computing (XCDs), each with an
 # L2 of its own, and blocks are dealt out in turn: block 0 to die 0, block 1 to die 1, ..., block 8 to die 0 again. What
-# an L2 misses goes to the Infinity Cache, which all dies share, and to memory only if it is not there either.
+# an L2 misses goes to the Infinity Cache, which all dies share, and to memory only if it is not there either. (The L2
+# of the H100 is drawn as one. It has two halves of 25 MB, and a hit in the far one takes longer.)
 
 # %% the chips drawn
 lesson.chip_figure("H100", "MI300X")
@@ -1232,8 +1267,8 @@ lesson.table(readings, first="number of L2s")
 
 # %% [markdown] l2 explained
 # One reading of A and eight of B: 4.5 on average. On an MI300X the Infinity Cache answers the repeats, so memory sees
-# one reading of matrices as small as these. (The model takes an NVIDIA chip's L2 as one cache, also that of an A100,
-# which has two partitions. It knows sizes and dies and no time, and its caches are cold at the start:
+# one reading of matrices as small as these. (The model takes an NVIDIA chip's L2 as one cache, also those of an A100
+# and an H100, which have two partitions. It knows sizes and dies and no time, and its caches are cold at the start:
 # `docs/virtual-gpu.md`.)
 #
 # So *the order in which programs are numbered* is part of the algorithm. Unit 05 groups them.
@@ -1246,6 +1281,8 @@ lesson.table(readings, first="number of L2s")
 # >   optimization](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html))
 # > - MI300X: an Infinity Cache of 256 MB. (source: ROCm docs/reference/gpu-arch-specs.rst)
 # > - Blocks are dealt to the XCDs in turn. (source: Modular docs, chiplet_transform_chunked)
+# > - An H100's L2 is split into two halves of 25 MB, with a longer latency to the far one. (source: Chips and Cheese,
+# >   [Testing AMD's Giant MI300X](https://chipsandcheese.com/p/testing-amds-giant-mi300x))
 # > - An A100's L2 has two partitions; each caches what the SMs connected to it ask for, and data move between them.
 # >   (source: NVIDIA developer forum, [answer that quotes the A100
 # >   whitepaper](https://forums.developer.nvidia.com/t/meanings-of-l2-l2-copy/200725))
@@ -1419,11 +1456,11 @@ lesson.table({
 #
 # | | NVIDIA | AMD CDNA | AMD RDNA |
 # |---|---|---|---|
-# | lanes of a wave | 32 | 64, on SIMDs of 16 | 32 |
+# | lanes of a wave | 32 | 64, on SIMDs of 16 | 32; 64 if a compiler is told to |
 # | lanes are switched off by | predicates and branches | `EXEC`, written out | `EXEC`, written out |
 # | bytes of a transaction, as counted here | 32 | 64 (gfx90a), 128 | 128 |
 # | banks of shared memory | 32 | 32; gfx950 reads 64 | 32 |
-# | registers of a part for each lane, granule | 512, 8 | 512, 8 (a guide says 16) | 1,536, 24 |
+# | registers of a part for each lane, granule | 512, 8 | 512, 8 (a guide says 16) | 1,536, 24 (gfx1100, gfx1201) |
 #
 # - A wave pays for every side that one of its lanes takes; let the active lanes stand together.
 # - One load costs as many transactions as it touches aligned segments; one access to shared memory as many cycles as it

@@ -154,7 +154,11 @@ def occupancy(target: Target, registers: int, shared: int, num_warps: int, *, sc
     if shared + target.shared_reserved:
         rows.append(_shared(target, shared))
     if target.vendor == "nvidia" or num_warps > 1:
-        what = "blocks an SM" if target.vendor == "nvidia" else f"barriers a {_unit(target)}, one for each block"
+        what = (
+            "blocks an SM"
+            if target.vendor == "nvidia"
+            else f"barriers a {_unit(target)}, for blocks of two waves or more"
+        )
         most = target.blocks_per_unit
         rows.append(Limit("blocks", 1, 1, most, most, f"{most} {what}", None))
     blocks = min(row.blocks for row in rows)

@@ -235,7 +235,7 @@ _SECTORS = Cache(
     line=_SECTOR.figure(128, "bytes"),
     fill=_SECTOR.figure(32, "bytes"),
     ways=unknown("lines"),
-    parts=_SECTOR.figure(1, "caches", "the model's choice: an A100's two partitions see each other"),
+    parts=_SECTOR.figure(1, "caches", "the model's choice: an A100's or H100's two partitions count as one"),
 )
 
 # Limit -> who says it. A row that differs in a limit names its own source for it.

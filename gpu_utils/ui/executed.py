@@ -1,8 +1,8 @@
-"""What a launch executed, instruction by instruction, with the number of waves that did, targets beside each other."""
+"""What a launch executed, instruction by instruction: by how many waves and lanes, targets beside each other."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
@@ -13,34 +13,56 @@ from gpu_utils.ui.explore.drawing import styled
 from gpu_utils.virtual import VirtualGpu
 
 _PANE = "flex:1 1 250px;min-width:0;overflow-x:auto"
-_NONE = ((0, "none of these"),)
+_HEAD = "".join(f'<th scope="col" class="num">{word}</th>' for word in ("waves", "lanes"))
+
+
+@dataclass(frozen=True)
+class Line:
+    """An instruction, how many waves executed it and how many lanes were on in them together; or a label, without."""
+
+    text: str
+    waves: int | None = None
+    lanes: int | None = None
+
+    @property
+    def figures(self) -> list[str]:
+        return ["" if figure is None else f"{figure:,}" for figure in (self.waves, self.lanes)]
+
+
+_NONE = (Line("none of these", 0, 0),)
 
 
 @dataclass(frozen=True, repr=False)
 class Executed:
-    """columns: target -> (how often a wave executed it, its text) for each instruction; it shows itself."""
+    """columns: target -> a Line for each instruction and each label that one of them jumps to; it shows itself."""
 
-    columns: Mapping[str, tuple[tuple[int, str], ...]]
+    columns: Mapping[str, tuple[Line, ...]]
 
     def __repr__(self) -> str:
         return "\n".join(
-            line
-            for target, rows in self.columns.items()
-            for line in (f"{target}: waves, instruction", *(f"{times:>7,}  {text}" for times, text in rows or _NONE))
+            text
+            for target, lines in self.columns.items()
+            for text in (
+                f"{target}: waves, lanes, instruction",
+                *("{:>7} {:>7}  ".format(*line.figures) + line.text for line in lines or _NONE),
+            )
         )
 
     def _repr_html_(self) -> str:
         panes = "".join(
-            f'<div style="{_PANE}"><table><thead><tr><th scope="col" class="num">waves</th>'
-            f'<th scope="col">{escape(target)}</th></tr></thead><tbody>{_rows(rows or _NONE)}</tbody></table></div>'
-            for target, rows in self.columns.items()
+            f'<div style="{_PANE}"><table><thead><tr>{_HEAD}'
+            f'<th scope="col">{escape(target)}</th></tr></thead><tbody>{_rows(lines or _NONE)}</tbody></table></div>'
+            for target, lines in self.columns.items()
         )
         return styled(f'<div class="w2w-x"><div class="sides">{panes}</div></div>')
 
 
-def _rows(rows: tuple[tuple[int, str], ...]) -> str:
+def _rows(lines: tuple[Line, ...]) -> str:
     return "".join(
-        f'<tr><td class="num">{times:,}</td><td class="mono">{escape(text)}</td></tr>' for times, text in rows
+        "<tr>"
+        + "".join(f'<td class="num">{figure}</td>' for figure in line.figures)
+        + f'<td class="mono">{escape(line.text)}</td></tr>'
+        for line in lines
     )
 
 
@@ -50,23 +72,25 @@ def executed(gpus: Mapping[str, VirtualGpu], *kinds: str) -> Executed:
     gpus   target -> virtual GPU, as `launch_on` and `launch_cpp` return them
     kinds  classes of instructions, such as "branch" or "global load", and "mask"; none: all
 
-    Several of one mnemonic in a row are one line: the first, and how many follow.
+    Several of one mnemonic in a row are one line: the first, and how many follow. A label stands where a branch that
+    was executed jumps to. Lanes are counted when an instruction begins.
     Raises UnknownName for a class.
     """
     check_kinds(kinds)
-    return Executed({target: tuple(_folded(target, gpu, kinds)) for target, gpu in gpus.items()})
+    return Executed({target: tuple(_folded(gpu, kinds)) for target, gpu in gpus.items()})
 
 
-def _folded(target: str, gpu: VirtualGpu, kinds: tuple[str, ...]) -> list[tuple[int, str]]:
-    vendor = gpu.model.vendor
-    found = []
-    for _, text, times in gpu.listing:
-        one = next(iter(instructions(text, vendor)), None)
-        if one is not None and times and of_kinds(one, kinds):
-            found.append((times, one))
-    folded = []
-    for (times, mnemonic), alike in groupby(found, key=lambda pair: (pair[0], pair[1].mnemonic)):
-        first, *others = (one.text for _, one in alike)
-        more = len(others)
-        folded.append((times, f"{first}   ... and {more} more {mnemonic}" if more else first))
-    return folded
+def _folded(gpu: VirtualGpu, kinds: tuple[str, ...]) -> Iterator[Line]:
+    shown: list[tuple[int | None, int | None, str, str]] = []  # waves, lanes, mnemonic, text
+    per_op, ops = gpu.counters.per_op(), gpu.last.program.ops
+    labels = {op.target: op.text.split()[-1] for op in ops if op.target is not None and per_op[op.index][0]}
+    for op in ops:
+        waves, lanes = per_op[op.index]
+        if waves and (label := labels.get(op.index)):
+            shown.append((None, None, label, f"{label}:"))
+        one = next(iter(instructions(op.text, gpu.model.vendor)), None)
+        if one is not None and waves and of_kinds(one, kinds):
+            shown.append((waves, lanes, one.mnemonic, one.text))
+    for (waves, lanes, mnemonic), alike in groupby(shown, key=lambda entry: entry[:3]):
+        first, *others = (text for *_, text in alike)
+        yield Line(f"{first}   ... and {len(others)} more {mnemonic}" if others else first, waves, lanes)

@@ -131,7 +131,7 @@ def test_counts_by_line_add_up_to_the_counts(gpus):
 
 def test_what_was_executed_is_folded_where_one_mnemonic_repeats(gpus):
     found = executed(gpus, "global store")
-    assert [times for times, _ in found.columns["sm_80"]] == [4]
+    assert [line.waves for line in found.columns["sm_80"]] == [4]
     assert "... and 7 more st.global.b32" in repr(found)
     assert 'class="num">4</td>' in found._repr_html_()
 
