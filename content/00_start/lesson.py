@@ -9,8 +9,8 @@
 # is one. Nothing here has been run on AMD hardware by us: AMD's machine code is *compiled for* a chip and executed on
 # a *virtual GPU*.
 #
-# **Time**: two sittings. Sections 1 to 4 are 14 minutes to read (text and code at 200 words a minute) and about 20 with
-# the predictions. Sections 5 to 8 are 16 minutes to read, and about 35 with the predictions and a look at the listings.
+# **Time**: two sittings. Sections 1 to 4 are 14 minutes to read (text and code at 200 words a minute) and about 25 with
+# the predictions. Sections 5 to 8 are 16 minutes to read, and about 45 with the predictions and a look at the listings.
 # All cells together run in 15 seconds on a CPU. Then lab 00.
 #
 # The course asks you to *predict, then run*. A small form takes your guess: type a number and press Enter, Tab goes on.
@@ -166,9 +166,7 @@ for target in ("sm_80", "gfx942"):
 
 # %% [markdown] the message
 # Each message says where: the line of the source, the program, the wave (a warp or a wavefront) and its lane, the
-# tensor, how far past its end, and last the machine instruction that did it. Section 5 reads such instructions. (The
-# guard `@%p1` on `sm_80` is no mask of yours: 4 elements are stored by 128 threads, and Triton lets one thread store
-# each.)
+# tensor, how far past its end, and last the machine instruction that did it. Section 5 reads such instructions.
 
 # %% [markdown] load and store
 # Most kernels read as well. This one computes `out = factor * x`: load, compute, store, and one mask for both accesses.
@@ -203,8 +201,8 @@ print("equal to torch:", torch.equal(y, 2.5 * x))
 
 # %% [markdown] picture
 # What becomes of one program on a chip? Its work is shared out among *warps* of 32 lanes (NVIDIA) or *wavefronts* of 64
-# lanes (AMD's Instinct chips of this course, called CDNA; its Radeon chips, called RDNA, run 32). A lane is one column
-# of the vector unit: all lanes of a warp or wavefront carry out one instruction together, each on its own data.
+# lanes (AMD's Instinct chips of this course, called CDNA; its Radeon chips, called RDNA, run 32 here). A lane is one
+# column of the vector unit: all lanes of a warp or wavefront carry out one instruction together, each on its own data.
 # The launch option `num_warps` says how many warps or wavefronts share a program; it is 4 unless you ask for another
 # number.
 
@@ -467,8 +465,8 @@ lesson.table(even, first="target")
 # %% [markdown] predict odd
 # So it is. `gfx1100` is AMD too, and has 32 lanes: the width follows the chip, not the vendor.
 #
-# 1,000,000 is a multiple of 16. Now one element more. For one lane, a load instruction with a mask is done whole or not
-# at all.
+# 1,000,000 is a multiple of 16. Now one element more. A load instruction has one bit of mask for each lane, not one for
+# each element: it brings a lane all of its elements, or none.
 
 # %% guess odd
 guess = predict(
@@ -492,20 +490,11 @@ lesson.table(odd, first="target")
 # If `n` is, the end of the tensor never cuts through a group of four, and one mask serves all four. If not, every
 # program takes its elements one by one. So sizes in GPU code like to be multiples of 16.
 #
-# Below is the whole kernel: source, PTX for `sm_90`, AMDGCN for `gfx942`. **Point at a line** (or use the arrow keys)
-# to mark what became of it. You need not read it all: the text below says what to look for.
-
-# %% listing
-# types in place of arguments, for tensors of any size; :16 says divisible by 16
-types = {"x_ptr": "*fp32:16", "out_ptr": "*fp32:16", "n": "i32:16", "factor": "fp32"}
-whole = listing(scale_kernel, "sm_90", "gfx942", signature=types, BLOCK=1024)
-whole
-
-# %% [markdown] what to see
-# PTX is written for a single thread. Its registers, `%r1` and so on, are that thread's own; a *predicate*, such as
-# `%p1`, is one bit. AMDGCN is written for a whole wavefront. A *vector* register, such as `v0`, has a value for each
-# lane, a *scalar* register, such as `s0`, one value for all of them. Two registers with names have one bit for each
-# lane: `vcc`, where comparisons leave their result, and `EXEC`, which says on which lanes an instruction works.
+# And what becomes of your lines? PTX is written for a single thread. Its registers, `%r1` and so on, are that thread's
+# own; a *predicate*, such as `%p1`, is one bit. AMDGCN is written for a whole wavefront. A *vector* register, such as
+# `v0`, has a value for each lane, a *scalar* register, such as `s0`, one value for all of them. Two registers with
+# names have one bit for each lane: `vcc`, where comparisons leave their result, and `EXEC`, which says on which lanes
+# an instruction works.
 #
 # | in the source | PTX (NVIDIA) | AMDGCN (AMD) |
 # |---|---|---|
@@ -522,13 +511,16 @@ whole
 # %% guess masks
 guess = predict(
     "00.masks_in_machine_code",
-    "The load and the store above are masked; an instruction moves at most 4 floats a "
-    "lane. How many instructions have a guard on sm_90, how many write EXEC on gfx942?",
+    "`scale` with `n` a multiple of 16 again: its load and its store are masked. "
+    "How many instructions have a guard on sm_90, how many write EXEC on gfx942?",
     sm_90=lesson.number("guards on sm_90, 8 floats a lane"),
     gfx942=lesson.number("writes of EXEC on gfx942, 4 floats"),
 )
 
-# %% masks only
+# %% listing
+# types in place of arguments, for tensors of any size; :16 says divisible by 16
+types = {"x_ptr": "*fp32:16", "out_ptr": "*fp32:16", "n": "i32:16", "factor": "fp32"}
+whole = listing(scale_kernel, "sm_90", "gfx942", signature=types, BLOCK=1024)
 masks = whole.only(kinds=("mask",))
 ptx, amdgcn = ([one.text for one in side.instructions] for side in masks.columns)
 guess.reveal(
@@ -537,19 +529,27 @@ guess.reveal(
     because="two loads and two stores have a guard each; "
     "EXEC stays as it is from the load to the store.",
 )
+whole
+
+# %% [markdown] what to see
+# This is the whole kernel: source, PTX for `sm_90`, AMDGCN for `gfx942`. **Point at a line** (or use the arrow keys) to
+# mark what became of it. You need not read it all. These are the instructions that make or use a mask:
+
+# %% masks only
 masks
 
 # %% [markdown] third way
-# These are all that make or use a mask. To find the mask of a load in other code, read backwards from it: what guards
-# it, and what wrote that? An instruction's first operand is what it writes, except for a store. A comparison alone is
-# no mask: `tl.where` and loops compare, too.
+# To find the mask of a load in other code, read backwards from it: what guards it, and what wrote that? The first
+# operand is what an instruction writes, except for a store. A comparison alone is no mask: `tl.where` and loops
+# compare, too. And not every guard is a mask of yours. The one in the message of section 2, `@%p1 st.global`, was
+# Triton's own: 4 elements were stored by 128 threads, and it lets one thread store each.
 #
 # This listing was for tensors of any size. A launch sees how large its tensors are, and on AMD, for those under 2 GiB,
-# Triton masks in a third way. These are the lines of the load:
+# Triton masks in a third way. Look at the line of the load:
 
 # %% buffer mask
 arguments = (torch.float32, torch.float32, 1_000_000, 2.5)
-listing(scale_kernel, "gfx942", args=arguments, BLOCK=1024).only("mask =", "tl.load")
+listing(scale_kernel, "gfx942", args=arguments, BLOCK=1024)
 
 # %% [markdown] claim and fact
 # `v_cndmask_b32` chooses, lane by lane, by the bits of `vcc`: the true offset, or $2^{31}$, which `v_bfrev_b32` made.
@@ -630,7 +630,7 @@ lesson.table(lesson.counts(gpus, *shown), across=True, first="counter")
 lesson.table(lesson.counts_by_line(gpus, scale_kernel), first="for each wave")
 
 # %% [markdown] strided
-# Three things to see, each with its reason in the listings of section 5:
+# Three things to see. What ran on `gfx942` is the last listing of section 5; the PTX of `sm_80` is that of `sm_90`.
 #
 # - On `gfx942`, what all lanes share is computed once, by *scalar* instructions; in PTX each thread computes it for
 #   itself, as *vector* instructions. Most scalar ones of `tl.load` and `tl.store` make the buffer descriptors.
@@ -709,10 +709,11 @@ lesson.bars(
 # The result is right every time; only the counter tells. From stride 8 on, 28 of 32 bytes are for nobody on `sm_80`.
 # `gfx942` with its longer transactions falls further: from stride 32 on, 124 of 128 bytes are for nobody.
 #
-# So the rule for your own kernels: *in one instruction, neighbouring lanes should touch neighbouring elements.* The
-# launch figure shows how: the lanes, in order, take the positions of `tl.arange` in order, one or a few to each. A few
-# must come in one load: with `n = 65_537` `scale` loads them one by one (section 5), so the lanes of each load are 16
-# bytes apart. It needs 32,769 and 8,193 transactions in place of 8,192 and 2,048.
+# So the rule for your own kernels: *in one instruction, the lanes together should touch one unbroken stretch of
+# memory.* The launch figure shows how: the lanes, in order, take the positions of `tl.arange` in order, one or a few to
+# each. Four elements to a lane are fine if one load brings them. With `n = 65_537` four loads bring them, one by one
+# (section 5). In each, neighbouring lanes are 16 bytes apart, so it touches as many pieces as the one wide load did: in
+# all 32,769 transactions on `sm_80` and 8,193 on `gfx942`, in place of 8,192 and 2,048.
 #
 # A cache can soften a bad pattern where another instruction soon asks for the rest. The counter says what the
 # instructions ask for, before any cache. Unit 02 works these numbers out by hand. The lab bounds them:
@@ -845,8 +846,8 @@ lesson.table(bounds, first="at least")
 # measurements. What does *this* machine do? `bench` warms up, repeats, and gives the median with its spread; on a GPU
 # it also empties the cache between runs. Bytes divided by time is a bandwidth, which you can hold against the bound.
 #
-# With a GPU the next cell times your kernel and torch's own in turn. Without one it times torch on the CPU:
-# timing a virtual GPU would tell you about NumPy.
+# With a GPU the next cell times your kernel and torch's own in turn. Without one it times torch on the CPU, and a copy,
+# which moves the same bytes: timing a virtual GPU would tell you about NumPy.
 
 # %% measure here
 N = 2**26 if DEVICE == "cuda" else 2**23
@@ -865,11 +866,10 @@ def with_triton():
 if DEVICE == "cuda":
     compared = bench(with_triton, against=with_torch)
     print("Triton against torch:", compared)
-    seconds = compared.fn.median
 else:
-    timing = bench(with_torch)
-    print("torch:", timing)
-    seconds = timing.median
+    compared = bench(with_torch, against=lambda: out.copy_(x))
+    print("torch against a copy:", compared)
+seconds = compared.fn.median
 rate = 8 * N / seconds / 1e9
 chip = probe().chip
 known = chip is not None and chip.bandwidth is not None
@@ -878,8 +878,8 @@ lesson.table({"bytes moved": 8 * N, "GB/s": rate, "of the chip's bandwidth": sha
 
 # %% [markdown] what the clock said
 # On a GPU the share should be high: a kernel that only moves bytes has nothing else to wait for. On a CPU there is no
-# bound in the registry, but the same two lines of arithmetic hold: look up the bandwidth of your memory, and see what
-# share of it one line of torch reaches. Then compare with the two chips of the table above.
+# bound in the registry. The copy is your yardstick: it multiplies nothing. Does the multiplication cost more than the
+# spread? Then compare the GB/s with the two chips of the table above.
 
 # %% [markdown] summary
 # ## Summary
@@ -892,8 +892,8 @@ lesson.table({"bytes moved": 8 * N, "GB/s": rate, "of the chip's bandwidth": sha
 # - One source compiles for both vendors with no GPU. 32 or 64 lanes, predicates or `EXEC`, `ld.global.v4` or
 #   `global_load_dwordx4`: the same idea in two languages.
 # - A virtual GPU executes that machine code on the CPU. It counts exactly and watches every address; it has no clock.
-# - Neighbouring lanes should read neighbouring elements: a transaction counts as 32 or 128 bytes, however few
-#   were asked for.
+# - In one instruction, the lanes should touch one unbroken stretch of memory: a transaction counts as 32 or 128
+#   bytes, however few were asked for.
 # - Count bytes and FLOPs first. `scale` moves 8 bytes for one FLOP, so memory decides, on both vendors.
 #
 # ## Read next

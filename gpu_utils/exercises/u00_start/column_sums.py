@@ -397,9 +397,9 @@ EXERCISE = Exercise(
         "in memory. Which four elements would lie side by side, and to which sums do those belong?",
         "Let a lane own a column: a program takes BLOCK neighbouring columns and goes through all the rows, one row a "
         "step. Then each lane adds up its own column, and no sum across lanes is left. The mask is about columns.",
-        "cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK); for row in range(n_rows): total += tl.load(x_ptr + row "
-        "* n_cols + cols, mask=cols < n_cols); after the loop store total at out_ptr + cols, with the same mask. The "
-        "grid is (triton.cdiv(n_cols, BLOCK),).",
+        "cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), and mask = cols < n_cols. The loop is for row in "
+        "range(n_rows), and total keeps a sum for each lane: where in memory are the elements [row, cols]? After the "
+        "loop store total as it is. The grid is (triton.cdiv(n_cols, BLOCK),).",
     ),
     explanation=(
         "Lanes of a warp or wavefront read together, in one instruction, and the transactions of that instruction are "

@@ -325,11 +325,12 @@ EXERCISE = Exercise(
     hints=(
         "Ask three questions in turn. Is there an access to global memory with a guard before it? Is there an "
         "instruction that switches lanes off? Is there a buffer access whose offset was chosen?",
-        'In text: it starts with "@" and holds ".global"; it starts with "s_and_saveexec"; it starts with "v_cndmask", '
-        'and its first register is the second operand of an instruction that starts with "buffer_".',
-        "For the last: offset = text.split(', ')[1] of the buffer access. Going back from it, the first instruction "
-        "that writes this register, text.split()[1].rstrip(','), is the one. If it is no v_cndmask, that access is "
-        "not masked.",
+        'In text: a guarded access starts with "@" and holds ".global"; what switches lanes off starts with '
+        '"s_and_saveexec". For an offset, go back from each access that starts with "buffer_" to the last instruction '
+        "that wrote its second operand, whatever that is. Only then ask: does it start with v_cndmask?",
+        "To split: text.partition(' ')[2].split(', ') are the operands of an instruction. As you go through the list, "
+        "keep a dict: register -> index of the last instruction that wrote it. At a buffer access, look up "
+        "operands[1]; after each instruction, note operands[0].",
     ),
     explanation=(
         "Three ways to the same masked access. A guard belongs to one instruction of PTX: skip it. EXEC belongs to the "
