@@ -152,17 +152,25 @@ def _as_meant(node: Node, gpus: tuple[int, ...]) -> bool:
     return gpus == node.use if node.launcher == "torchrun" else set(gpus) <= set(node.use)
 
 
+def _who(node: Node, first: int) -> str:
+    """The processes from `first` on that see the same."""
+    last = first
+    while last + 1 < len(node.seen) and node.seen[last + 1] == node.seen[first]:
+        last += 1
+    return f"process {first}" if last == first else f"processes {first} to {last}"
+
+
 def _visibility(node: Node) -> Iterator[Finding]:
     for rank, seen in enumerate(node.seen):
         cut = next((layer for layer in seen.layers if layer.dropped), None)
         if not seen.gpus:
             why = "; ".join(map(str, seen.layers))
             advice = "number the GPUs as they are numbered after the layer below, from 0" if cut else "name a GPU"
-            yield Finding("no-gpu", "wrong", f"process {rank}: {why}", "it sees no GPU", advice, ISOLATION)
+            yield Finding("no-gpu", "wrong", f"{_who(node, rank)}: {why}", "no GPU is seen", advice, ISOLATION)
         elif cut:
             does = "numbers to the right of one that does not exist are dropped, without a word"
             advice = f"count from 0 among the {len(cut.before)} GPUs that are left"
-            yield Finding("cut-list", "wrong", f"process {rank}: {cut}", does, advice, RUNTIMES)
+            yield Finding("cut-list", "wrong", f"{_who(node, rank)}: {cut}", does, advice, RUNTIMES)
         elif node.launcher == "torchrun" and rank >= len(seen.gpus):
             yield Finding(
                 "ordinal",

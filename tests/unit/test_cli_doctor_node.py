@@ -38,6 +38,7 @@ def test_the_three_faults_are_found_and_explained(capsys: pytest.CaptureFixture[
     for text in (
         "no GPU",
         "counts among 4 GPUs and leaves none",
+        "WRONG: processes 0 to 3: ROCR_VISIBLE_DEVICES",
         "HSA_OVERRIDE_GFX_VERSION=11.0.0",
         "NCCL_P2P_DISABLE=1",
     ):

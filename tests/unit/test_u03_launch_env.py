@@ -51,7 +51,7 @@ def test_other_environments_that_do_the_same_pass(environment: dict[str, str], p
         ([{HIP: "one"}], "list", "holds 'one'"),
         ([{HIP: "1"}, {HIP: "1"}], "processes", "2 processes for 1 GPU"),
         ([{HIP: "0"}], "wrong-gpus:0", "process 0 sees GPU 0, meant was 1"),
-        ([{HIP: "7"}], "no-gpu", "it sees no GPU"),
+        ([{HIP: "7"}], "no-gpu", "no GPU is seen"),
         ([{}], "wrong-gpus:0,1", "no variable hides anything"),
     ],
 )
