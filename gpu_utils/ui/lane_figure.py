@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from gpu_utils.chips import TARGETS
-from gpu_utils.ui.explore.drawing import Picture, box, picture, svg, text
+from gpu_utils.ui.explore.drawing import Picture, box, picture, small, svg, text
 
 _LEFT, _CELL, _HIGH = 150.0, 9.0, 14.0
 _ROW = 64
+_LEGEND = "Filled: yes, hollow: no. The colour is only the vendor's."
 
 
 def lane_figure(marks: Mapping[str, Any], what: str = "lanes") -> Picture:
@@ -37,7 +38,7 @@ def lane_figure(marks: Mapping[str, Any], what: str = "lanes") -> Picture:
         parts.append(f'<g class="{vendor}">{"".join(drawn)}</g>')
         said.append(f"{label}: {_ranges(on, what)}")
     words = "; ".join(said) + "."
-    return picture("", words, svg(_LEFT + _ROW * _CELL + 4, y, parts, words), spoken=False)
+    return picture("", words, svg(_LEFT + _ROW * _CELL + 4, y, parts, words), after=small(_LEGEND), spoken=False)
 
 
 def _ranges(on: np.ndarray, what: str) -> str:

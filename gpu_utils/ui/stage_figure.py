@@ -44,5 +44,6 @@ def stage_figure(shared: Mapping[str, Mapping[int, int]]) -> Picture:
         y += 8
     sources = "; ".join(f"{name}: {TARGETS[name].source}" for name in shared)
     drawing = svg(_LEFT + _WIDTH + 130, y, parts, " ".join(said))
-    under = f"<details><summary>Where the limits come from</summary>{small(sources)}</details>"
+    under = small("The colour is only the vendor's. Hollow: does not fit.")
+    under += f"<details><summary>Where the limits come from</summary>{small(sources)}</details>"
     return picture("", " ".join(said), drawing, after=under, spoken=False)

@@ -84,6 +84,7 @@ def test_a_lane_figure_has_a_square_for_each_and_names_the_ranges():
     assert repr(found) == "sm_80: 32 of 32 elements (0-31); gfx942: 8 of 64 elements (0-3, 32-35)."
     html = found._repr_html_()
     assert (len(rectangles(html, "even")), len(rectangles(html, "empty"))) == (40, 56)
+    assert "The colour is only the vendor&#x27;s." in html
 
 
 def test_figures_of_unknown_targets_are_refused():
