@@ -2,7 +2,7 @@
 # # Lab 03: from CUDA to ROCm
 #
 # **Eleven exercises.** Three C++ kernels that must be right for every width of a wave, then what Triton, a training
-# script and a whole node need. About four hours, on any machine; each exercise stands alone.
+# script and a whole node need. Four to six hours, on any machine; each exercise stands alone.
 #
 # A check, its hints and its solution work as before: `hint("03.warp_reduce")`, `solution("03.warp_reduce")`. New are
 # the answers in C++:
@@ -54,7 +54,8 @@ from gpu_utils.lesson import parameter_groups, public_logs
 # `__shfl_down_sync(mask, value, offset)`, which gives the `value` of the lane `offset` further on. Past the end of the
 # wave it gives the lane its own; from a lane of the wave that is not there it gives 0 on `gfx942`, which no standard
 # promises (lesson, section 2). The check lets you use that 0, which changes no sum; to ask first whether the lane is
-# there is better, and right for a maximum, too. The mask must name the lanes that call: `__activemask()`.
+# there is better, and right for a maximum, too. The mask must name the lanes that call: which
+# function tells them?
 
 
 # %% 03.warp_reduce tags=["answer", "03.warp_reduce"]
@@ -371,8 +372,8 @@ def hipify_fixups(files: dict[str, str]) -> dict[str, str]:
         "#else\nusing fp8_t = __hip_fp8_e4m3;\nconstexpr float kFp8Max = 448.0f;\n#endif"
     )
     launch = (
-        r"hipLaunchKernelGGL(\1, dim3((tokens + kTileTokens - 1) / kTileTokens), dim3(kThreads), kStageBytes, stream, "
-        r"\2);"
+        r"hipLaunchKernelGGL(\2, dim3((tokens + kTileTokens - 1) / kTileTokens), dim3(kThreads), kStageBytes, stream, "
+        r"\3);\n  \1(hipGetLastError());"
     )
     build = (
         "import torch\n\nROCM = torch.version.hip is not None\n"
@@ -393,7 +394,7 @@ def hipify_fixups(files: dict[str, str]) -> dict[str, str]:
         (r"kTileTokens = \d+;", "kTileTokens = 60 * 1024 / (kHidden * 4);"),  # the rest is for block_reduce
         (r"using fp8_t = .*?;\n.*?448.0f;", fp8),
         (r'asm\("ex2\..*?\);', "y = exp2f(x);"),
-        (r"cudaLaunchAttribute overlap.*?cudaLaunchKernelEx\(&config, (\w+), (.*?)\)\);", launch),
+        (r"cudaLaunchAttribute overlap.*?(\w+_CHECK)\(cudaLaunchKernelEx\(&config, (\w+), (.*?)\)\);", launch),
         (r"LIBRARIES = (.*?)\nDEVICE_FLAGS = (.*?\])", build),
     )
     fixed = {}
@@ -534,17 +535,11 @@ check("03.device_agnostic")
 # ```
 #
 # **Port it.** On NVIDIA these lines stay. On AMD use `v_perm_b32 $0, $1, $2, $3`, with the selector as the third
-# operand (gfx9 takes no 32-bit literal there). The two instructions differ:
+# operand (gfx9 takes no 32-bit literal there). How the two number the bytes, and which letters name their registers,
+# stands in section 6 of the lesson.
 #
-# | | `prmt.b32 d, a, b, selector` | `v_perm_b32 d, a, b, selector` |
-# |---|---|---|
-# | bytes 0 to 3 are those of | `a` | `b` |
-# | bytes 4 to 7 are those of | `b` | `a` |
-# | the selector has | one hexadecimal digit for each byte of `d` | one byte for each byte of `d` |
-# | registers in the constraints | `r` | `v` |
-#
-# In both, the lowest digit or byte of the selector chooses the lowest byte of `d`. In `0x4140` that is byte 0 of the
-# word, then a `0x64`, byte 1, and a `0x64` again: in memory, $1024 + \text{byte}_0$ and $1024 + \text{byte}_1$.
+# In both, the lowest digit or byte of the selector chooses the lowest byte of the result. In `0x4140` that is byte 0 of
+# the word, then a `0x64`, byte 1, and a `0x64` again: in memory, $1024 + \text{byte}_0$ and $1024 + \text{byte}_1$.
 # For example, the word `0x04030201` gives 1025, 1026, 1027, 1028.
 #
 # **Given** `words`: `(n,)` int32, contiguous. **Return** `(n, 4)` float16 on its device. Both parts of the cell are

@@ -43,9 +43,9 @@ STATED = {
     "the list of names": ["entries             3,421", "different names     3,415", "cuda_fp8.h          not in it"],
     "guess hipify": [],
     "run hipify": [
-        "fp8.cuh changes   no",
-        "setup.py changes  no",
-        "comm.h changes    yes",
+        "comm.h changes      yes",
+        "config.h changes    no",
+        "hopper.cuh changes  yes",
         "Reported as unsupported: 0 calls.",
     ],
     "what was translated": [],
@@ -74,7 +74,9 @@ STATED = {
     "fp8 on every target": [
         "gfx942   v_mfma_f32_32x32x8_f16 ",
         "gfx90a   v_mfma_f32_32x32x8f16 ",
-        "FN        4\nFNUZ      1",
+        "FN on sm_80    refused",
+        "FN on gfx942   converted",
+        "FN on gfx1201  FP8 instructions",
     ],
     "the script": [],
     "guess the end": [],

@@ -347,8 +347,17 @@ OTHER_RIGHT_WAYS = {
     "a launch with chevrons": {
         "launch": edit(
             "csrc/launch.hip",
+            r"cudaLaunchAttribute overlap.*?(\w+_CHECK)\(cudaLaunchKernelEx\(&config, (\w+), (.*?)\)\);",
+            r"\2<<<(tokens + kTileTokens - 1) / kTileTokens, kThreads, kStageBytes, stream>>>(\3);"
+            r"\n  \1(hipGetLastError());",
+        )
+    },
+    "an error of the launch that is looked at by hand": {
+        "launch": edit(
+            "csrc/launch.hip",
             r"cudaLaunchAttribute overlap.*?cudaLaunchKernelEx\(&config, (\w+), (.*?)\)\);",
-            r"\1<<<(tokens + kTileTokens - 1) / kTileTokens, kThreads, kStageBytes, stream>>>(\2);",
+            r"\1<<<(tokens + kTileTokens - 1) / kTileTokens, kThreads, kStageBytes, stream>>>(\2);"
+            r'\n  if (hipPeekAtLastError() != hipSuccess) throw std::runtime_error("launch");',
         )
     },
     "the newer roctx": {
@@ -429,7 +438,24 @@ HOST_MISTAKES = {
         "kernel 0",
     ),
     "a counter that is not cleared": ("csrc/launch.hip", r"\w+_CHECK\(hipMemsetAsync[^;]*;", "", "hipMemsetAsync"),
-    "an error that nobody sees": ("csrc/launch.hip", r"NORMQ_CHECK\(hipGetLastError\(\)\);", "", "hipGetLastError"),
+    "an error that nobody sees": (
+        "csrc/launch.hip",
+        r"(normq_clip_kernel\)[^;]*;\s*)NORMQ_CHECK\(hipGetLastError\(\)\);",
+        r"\1",
+        "hipGetLastError",
+    ),
+    "a launch that returned its error, and does not any more": (
+        "csrc/launch.hip",
+        r"NORMQ_CHECK\(hipGetLastError\(\)\);",
+        "",
+        "when the launch fails",
+    ),
+    "an error that is asked for before the launch": (
+        "csrc/launch.hip",
+        r"( *hipLaunchKernelGGL\(normq_norm_kernel[^;]*;\s*)(NORMQ_CHECK\(hipGetLastError\(\)\);)",
+        r"\2\n\1",
+        "when the launch fails",
+    ),
     "a status that nobody reads": ("csrc/streams_hip.h", "status != hipSuccess", "false", "when every call fails"),
     "no event": (
         "csrc/streams_hip.h",

@@ -151,6 +151,13 @@ def test_a_line_that_is_no_evidence_is_told_what_it_is(kind: str, why: str) -> N
     assert why in told("04_new_node", truth.cause, truth.fix, shown.number, 4)
 
 
+@pytest.mark.parametrize("seed", [0, 28])
+def test_a_line_that_seems_to_show_the_cause_is_told_why_it_does_not(seed: int) -> None:
+    truth = TRUTHS["11_fresh_env"]
+    number, _ = line_with("Found no NVIDIA driver", collect("11_fresh_env", seed).lines)
+    assert "which line tells the build of torch?" in told("11_fresh_env", truth.cause, truth.fix, number, seed)
+
+
 def test_a_line_must_be_a_number_that_the_log_has() -> None:
     truth = TRUTHS["12_slow"]
     assert "expected a number" in told("12_slow", truth.cause, truth.fix, "finding fastest")

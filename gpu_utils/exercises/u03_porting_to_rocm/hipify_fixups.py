@@ -175,6 +175,12 @@ EXERCISE = Exercise(
             "not come before it any more: the fifth argument of hipLaunchKernelGGL is the stream.",
         ),
         Misconception(
+            "launch_error_lost",
+            ports.launch_error_lost,
+            "cudaLaunchKernelEx returned an error and its macro looked at it. hipLaunchKernelGGL returns nothing: who "
+            "asks now?",
+        ),
+        Misconception(
             "grid_of_tokens",
             ports.grid_of_tokens,
             "One block stages kTileTokens tokens. A block for each token writes past the last one, or does the work "
@@ -317,7 +323,8 @@ EXERCISE = Exercise(
         "WARP_SIZE by __GFX9__; mask, vote, count and shift in 64 bits (ull, __popcll); kTileTokens * kHidden * 4 "
         "below 64 KiB with room for `partial`; FNUZ with 240 where HIP_FP8_TYPE_FNUZ is 1, else OCP with 448; exp2f "
         "for the PTX; `defined(USE_ROCM) ||` in the guard; #ifndef USE_ROCM around the Hopper header; a plain "
-        "hipLaunchKernelGGL; and in setup.py hipblas, rccl, roctx64 under torch.version.hip.",
+        "hipLaunchKernelGGL, with hipGetLastError in the macro after it; "
+        "and in setup.py hipblas, rccl, roctx64 under torch.version.hip.",
     ),
     explanation=(
         "hipify replaces names that are in its tables. It does not know what a number means (32, 0xffffffff, 448, "

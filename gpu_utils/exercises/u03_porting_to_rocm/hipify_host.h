@@ -8,7 +8,8 @@
 
 __shared__ long long *w2w_tape;   // where the next word goes
 __shared__ long long w2w_handles;  // handles that have been made
-__shared__ int w2w_fails;          // 1: every call returns an error; 2: RCCL's do
+__shared__ int w2w_fails;          // 1: every call returns an error; 2: RCCL's do; 3: launches fail
+__shared__ int w2w_failed;         // a launch has failed, and nobody has asked since
 
 namespace w2w {
 
@@ -114,8 +115,15 @@ inline hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsig
 inline hipError_t hipMemsetAsync(void *place, int value, size_t bytes, hipStream_t stream = nullptr) {
   return w2w::call(7, place, value, bytes, stream), w2w_status();
 }
-inline hipError_t hipGetLastError() { return w2w::call(8), w2w_status(); }
-inline hipError_t hipPeekAtLastError() { return hipGetLastError(); }
+inline hipError_t hipPeekAtLastError() {
+  w2w::call(8);
+  return w2w_failed ? hipErrorInvalidValue : w2w_status();
+}
+inline hipError_t hipGetLastError() {
+  const hipError_t error = hipPeekAtLastError();
+  w2w_failed = 0;
+  return error;
+}
 
 // A launch: kernel, grid, block, dynamic shared memory, stream, and then its arguments.
 int w2w_kernel(const void *kernel);
@@ -128,6 +136,7 @@ struct w2w_launcher {
   hipStream_t stream;
   void operator()(P... arguments) const {
     w2w::call(9, w2w_kernel(kernel), grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, stream, arguments...);
+    w2w_failed = w2w_fails == 3;
   }
 };
 template <class... P>

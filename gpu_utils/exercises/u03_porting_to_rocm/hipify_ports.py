@@ -49,11 +49,12 @@ def _exponential(text: str, path: str) -> str:
 
 
 def _launched(launch: str) -> Step:
-    pattern = r"  cudaLaunchAttribute overlap.*?cudaLaunchKernelEx\(&config, (\w+), (.*?)\)\);"
+    pattern = r"  cudaLaunchAttribute overlap.*?(\w+_CHECK)\(cudaLaunchKernelEx\(&config, (\w+), (.*?)\)\);"
     return lambda text, path: re.sub(pattern, launch, text, flags=re.DOTALL)
 
 
 _GRID = "dim3((tokens + kTileTokens - 1) / kTileTokens), dim3(kThreads), kStageBytes, stream"
+_ASKED = r"\n  \1(hipGetLastError());"
 _HIPCC = 'LIBRARIES = ["hipblas", "rccl", "roctx64"]\nDEVICE_FLAGS = ["-O3", "-ffast-math"]'
 
 
@@ -72,7 +73,7 @@ _RIGHT: dict[str, Step] = {
     "fp8": _fp8(),
     "exponential": _exponential,
     "guard": _replace("#if __CUDA_ARCH__ >= 800", "#if defined(USE_ROCM) || __CUDA_ARCH__ >= 800"),
-    "launch": _launched(rf"  hipLaunchKernelGGL(\1, {_GRID}, \2);"),
+    "launch": _launched(rf"  hipLaunchKernelGGL(\2, {_GRID}, \3);{_ASKED}"),
     "build": lambda text, path: re.sub(r"LIBRARIES = .*\nDEVICE_FLAGS = .*", _HIPCC, text),
 }
 
@@ -123,8 +124,11 @@ nvtx_path_kept = port(roctx=_skip)
 ranges_deleted = port(roctx=_without_ranges)
 launch_half_done = port(launch=_only_the_launch)
 launch_deleted = port(launch=_launched("  (void)stream;"))
-stream_dropped = port(launch=_launched(rf"  hipLaunchKernelGGL(\1, {_GRID.replace('stream', '0')}, \2);"))
-grid_of_tokens = port(launch=_launched(r"  hipLaunchKernelGGL(\1, tokens, kThreads, kStageBytes, stream, \2);"))
+stream_dropped = port(launch=_launched(rf"  hipLaunchKernelGGL(\2, {_GRID.replace('stream', '0')}, \3);{_ASKED}"))
+grid_of_tokens = port(
+    launch=_launched(rf"  hipLaunchKernelGGL(\2, tokens, kThreads, kStageBytes, stream, \3);{_ASKED}")
+)
+launch_error_lost = port(launch=_launched(rf"  hipLaunchKernelGGL(\2, {_GRID}, \3);"))
 waits_deleted = port(waits=_without_waits)
 pretends_to_be_cuda = port(guard=_pretends)
 ptx_fenced_by_nothing = port(exponential=_fenced_always)

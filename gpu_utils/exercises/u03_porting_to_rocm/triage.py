@@ -15,7 +15,7 @@ from gpu_utils.errors import UnknownName
 from gpu_utils.exercises.u03_porting_to_rocm.triage_collect import Line, collect, matches, misleading
 from gpu_utils.exercises.u03_porting_to_rocm.triage_read import triage_reference
 from gpu_utils.exercises.u03_porting_to_rocm.triage_slips import MISCONCEPTIONS
-from gpu_utils.exercises.u03_porting_to_rocm.triage_tables import CAUSES, FIXES, TRUTHS, Against
+from gpu_utils.exercises.u03_porting_to_rocm.triage_tables import CAUSES, FIXES, TRUTHS, Against, Truth
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs
 
@@ -49,23 +49,27 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
             return Difference(f"name:{part}", str(UnknownName(part, given, known)))
         before = "" if part == "cause" else f"the cause is {truth.cause}, but "
         return Difference(f"{part}:{given}", f"{before}not {given}: {_why(against.get(given), lines, given, part)}")
-    return _line_problem(value["line"], lines, truth.evidence)
+    return _line_problem(value["line"], lines, truth)
 
 
-def _line_problem(given: Any, lines: tuple[Line, ...], evidence: tuple[str, ...]) -> Difference | None:
+def _line_problem(given: Any, lines: tuple[Line, ...], truth: Truth) -> Difference | None:
     if isinstance(given, bool) or not isinstance(given, int):
         return Difference("line:type", f"line is {given!r:.40}, expected a number; the first line of the log is 1")
     one = next((line for line in lines if line.number == given), None)
     if one is None:
         return Difference("line:none", f"cause and fix are right, but the log has no line {given} that says so")
-    if one.kind == "log" and any(matches(marker, one.text) for marker in evidence):
+    if one.kind == "log" and any(matches(marker, one.text) for marker in truth.evidence):
         return None
-    why = {
-        "other": "it belongs to another job, whose number stands behind the time",
-        "later": "it was written after the job had failed",
-        "noise": "it is harmless, and stands in many logs",
-        "log": "it belongs to this job, and does not show the cause",
-    }[one.kind]
+    near = (each.why for each in truth.near if one.kind == "log" and matches(each.line, one.text))
+    why = (
+        next(near, None)
+        or {
+            "other": "it belongs to another job, whose number stands behind the time",
+            "later": "it was written after the job had failed",
+            "noise": "it is harmless, and stands in many logs",
+            "log": "it belongs to this job, and does not show the cause",
+        }[one.kind]
+    )
     return Difference(f"line:{one.kind}", f"cause and fix are right, but line {given} says `{one.text.strip()}`: {why}")
 
 

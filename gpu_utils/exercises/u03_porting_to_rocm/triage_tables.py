@@ -62,7 +62,7 @@ class Against:
 class Truth:
     """One log. causes, fixes: wrong names -> what speaks against them; source: the public thread behind the text.
 
-    evidence: markers of the lines that show the cause; the first of each counts.
+    evidence: markers of the lines that show the cause; the first of each counts. near: lines that only seem to.
     """
 
     cause: str
@@ -71,6 +71,7 @@ class Truth:
     evidence: tuple[str, ...]
     causes: Mapping[str, Against]
     fixes: Mapping[str, Against]
+    near: tuple[Against, ...] = ()
 
 
 _WATCHDOG = "a rank that waits for a dead one reports this minutes later: it is a consequence. What came first?"
@@ -295,6 +296,13 @@ TRUTHS: Mapping[str, Truth] = {
             "build_for_target": Against("Successfully installed", "look at which packages came along"),
             "set_override": Against("torch.version.hip None", "only ROCm reads that variable"),
         },
+        (
+            Against(
+                "Found no NVIDIA driver",
+                "a CUDA build says that on an NVIDIA machine without a driver, too; which line tells the build of "
+                "torch?",
+            ),
+        ),
     ),
     "12_slow": Truth(
         "tuning_left_on",
