@@ -1169,7 +1169,7 @@ guess.reveal(
     sm_80=fate("sm_80"),
     gfx942=fate("gfx942"),
     gfx1201=fate("gfx1201"),
-    because="RDNA4 has FN. Where it is missing NVIDIA's backend refuses; AMD's converts.",
+    because="RDNA4 has FN. Without it NVIDIA's backend refuses, AMD's converts.",
 )
 lesson.table(used, first="target", note=f"Triton warned of: {', '.join(warned)}.")
 
