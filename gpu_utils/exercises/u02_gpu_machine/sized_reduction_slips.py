@@ -207,8 +207,10 @@ _WRONG: tuple[tuple[str, Callable[..., Tensor], str], ...] = (
     (
         "whole_file",
         _answer(_by_registers(lambda registers, t, warps: t.registers * t.simds // _rounded(registers, t) // warps)),
-        "Registers are divided up for the unit as a whole. Each of its parts has its own: first how many waves fit on "
-        "one part, then times the parts, then divided by the waves of a block.",
+        "These numbers come about in two ways. Where the kernel is compiled without num_warps, compile_for takes four, "
+        "and the registers are another kernel's: look there first if 02.occupancy passes. Or registers are divided up "
+        "for the unit as a whole. Each of its parts has its own: first how many waves fit on one part, then times the "
+        "parts, then divided by the waves of a block.",
     ),
     (
         "no_block_slots",
