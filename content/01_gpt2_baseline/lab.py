@@ -351,7 +351,8 @@ check("01.logits")
 # block and one after the last, positions are learned, the output layer is the token embedding.
 #
 # **Decide** how wide the MLP may be: the largest `hidden` that is a multiple of `multiple`, such that the changed block
-# has no more parameters than GPT-2's own. Then count the parameters of the whole changed model.
+# has no more parameters than GPT-2's own, and 0 where no multiple fits. Then count the parameters of the whole changed
+# model.
 #
 # | | |
 # |---|---|
@@ -584,8 +585,8 @@ check("01.lr_schedule")
 # %% [markdown] statement of train_step
 # ## 01.train_step: repair a training step
 #
-# This step trains: the loss falls, and no error shows. It has **five faults**. The lesson's loop, laid beside it,
-# shows one of them; the other four come from what that loop never meets.
+# This step trains: the loss falls, and no error shows. It has **five faults**. The lesson's loop and its section 6 show
+# three of them; the other two come from what neither meets.
 #
 # ```python
 # def train_step(weights, optimizer, loss, parts, lr, clip):
@@ -602,21 +603,17 @@ check("01.lr_schedule")
 #     return {"loss": total, "norm": norm.item()}
 # ```
 #
-# It should do one optimizer step on the batch that `parts` hold together.
-#
-# - The batch's loss is the mean over all its real targets. A target of $-100$ is padding, and parts hold different
-#   numbers of real ones, at least one each.
-# - The gradient is scaled down, as a whole, where its norm is larger than `clip`.
-# - All weights step at the rate `lr`.
-# - A gradient that is not finite changes nothing: neither weights nor the optimizer's averages, nor any later step.
-# - It returns the batch's loss, and the norm that the gradient had **before** it was clipped, finite or not.
+# It should do one optimizer step, the same that the whole batch would give in one piece, for every batch and every
+# gradient: at the rate `lr`, with the norm of the whole gradient clipped to `clip`. The batch's loss is the mean over
+# all its real targets. A gradient that is not finite leaves no trace, in this step or later. What is returned is the
+# batch's loss and the norm of its gradient **before** it was clipped, finite or not.
 #
 # | | |
 # |---|---|
 # | `weights` | dict from name to tensor, as `init` returns it; all require gradients; the tied one has two names |
 # | `optimizer` | made over these tensors, each once; its rate stands in every group of `optimizer.param_groups` |
 # | `loss` | function: `loss(tokens, targets)` is the mean loss over the real targets of a part, a tensor |
-# | `parts` | list of pairs (tokens, targets) |
+# | `parts` | list of pairs (tokens, targets); a target of $-100$ is padding, each part has at least one real one |
 # | `lr`, `clip` | float |
 # | result | `{"loss": float, "norm": float}` |
 #

@@ -60,9 +60,9 @@ def _parts(batch: Tensor, real: list[int]) -> Parts:
 
 
 def _shown(norm: Any) -> Any:
-    """A norm as it is compared: one that is not finite by name, for a comparison takes no NaN."""
+    """A norm as it is compared: one that is not finite is NaN, for an infinity says the same."""
     number = norm.item() if isinstance(norm, Tensor) and norm.ndim == 0 else norm
-    return "not finite" if isinstance(number, float) and not math.isfinite(number) else norm
+    return math.nan if isinstance(number, float) and not math.isfinite(number) else norm
 
 
 def _run(step: Callable[..., dict[str, Any]], inputs: Inputs, dtype: torch.dtype) -> dict[str, Any]:
