@@ -13,7 +13,7 @@
 # the predictions. Sections 5 to 8 are 16 minutes to read, and about 45 with the predictions and a look at the listings.
 # All cells together run in 15 seconds on a CPU. Then lab 00.
 #
-# The course asks you to *predict, then run*. A small form takes your guess: type a number and press Enter, Tab goes on.
+# The course asks you to *predict, then run*. A small form takes your guess: type a number; Enter or Tab goes on.
 # The next cell shows what you said beside what came out. Wrong guesses teach most. Your guesses are kept with your
 # progress; after a break choose *Run > Run All Above Selected Cell*, and they are still there.
 
