@@ -36,6 +36,7 @@ _STYLE = """<style>
 .w2w-x svg .tip rect { fill: var(--paper); stroke: var(--ink); }
 .w2w-x h4 { margin: 2px 0; font-size: 15px; } .w2w-x p { margin: 4px 0; }
 .w2w-x .small { font-size: 12px; }
+.w2w-x .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 .w2w-x .alert { border: 2px solid currentColor; padding: 4px 8px; font-weight: bold; }
 .w2w-x table { border-collapse: collapse; color: inherit; font-size: 13px; margin: 4px 0; }
 .w2w-x.w2w-x table th, .w2w-x.w2w-x table td { text-align: left; padding: 1px 10px 1px 0; vertical-align: top; }
@@ -68,12 +69,18 @@ class Picture:
         return f"{_STYLE}{self.html}"
 
 
+def status(words: str, unseen: bool = False) -> str:
+    """A sentence that a screen reader says whenever it changes; unseen where a drawing or a table shows it all."""
+    hidden = ' class="unseen"' if unseen else ""
+    return f'<p role="status"{hidden}>{escape(words)}</p>'
+
+
 def picture(vendor: str, words: str, *parts: str, after: str = "", spoken: bool = True) -> Picture:
     """Parts above the words. vendor: "nvidia", "amd" or "" chooses the colour; after: HTML under the words.
 
     spoken: whether the words are written out; without, they are only the drawing's alternative, as it shows them all.
     """
-    under = f'<p role="status">{escape(words)}</p>' if spoken else ""
+    under = status(words) if spoken else ""
     return Picture(
         f'<div class="w2w-x"><div class="{vendor or "both"}">{"".join(parts)}{under}{after}</div></div>', words
     )

@@ -13,7 +13,7 @@ import ipywidgets as widgets
 from gpu_utils.analytic.roofline import Point, Roofline, roofline
 from gpu_utils.chips import CHIPS
 from gpu_utils.errors import UnknownFigure
-from gpu_utils.ui.explore.drawing import Picture, box, path, picture, small, spot, svg, table, text
+from gpu_utils.ui.explore.drawing import Picture, box, path, picture, small, spot, status, svg, table, text
 from gpu_utils.ui.explore.widget import Explorer, choice
 
 FORMATS = {
@@ -55,8 +55,9 @@ def draw(chips: Sequence[str], dtype: str, points: Sequence[Point] = ()) -> Pict
     return picture(
         "",
         said,
-        svg(_WIDTH, _HEIGHT, _lines(roofs, points), f"Roofline for {dtype}. {said}", least=460, role="group"),
+        svg(_WIDTH, _HEIGHT, _lines(roofs, points), f"Roofline for {dtype}", least=460, role="group"),
         _points_table(points, roofs) if points else "",
+        status(said, unseen=True) if shown else "",
         after="".join(small(line) for line in [*(lacking if shown else []), *sources]),
         spoken=not shown,
     )
