@@ -1476,7 +1476,7 @@ lesson.table([ALL | a | b for a, b in zip(SETTINGS, lists, strict=True)])
 # `work/03_porting_to_rocm/nodes/`. This is one of them:
 
 # %% a described node
-node = KERNELS.parent / "files" / "nodes" / "mi300x_three_faults.yaml"
+node = KERNELS.parent / "files" / "nodes" / "mi300x_weekend.yaml"
 Code(node.read_text(), language="yaml")
 
 # %% guess the faults

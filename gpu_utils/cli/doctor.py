@@ -45,7 +45,7 @@ def doctor(
 
     Example: ./w2w doctor
 
-    Example: ./w2w doctor --node work/03_porting_to_rocm/nodes/mi300x_three_faults.yaml
+    Example: ./w2w doctor --node work/03_porting_to_rocm/nodes/mi300x_weekend.yaml
 
     A description has gpus, processes, and chip (MI300X) or target (gfx1103). It may have environment (variables of all
     processes), each_process (variables in which {rank} stands for the local rank), use (physical numbers),

@@ -32,7 +32,7 @@ def test_a_right_node_has_nothing_wrong(name: str, capsys: pytest.CaptureFixture
 
 
 def test_the_three_faults_are_found_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    code, shown = run(NODES / "mi300x_three_faults.yaml", capsys)
+    code, shown = run(NODES / "mi300x_weekend.yaml", capsys)
     assert code == 1
     assert "2 wrong, 1 could be better." in shown
     for text in (
@@ -91,5 +91,5 @@ def test_the_help_has_an_example_and_every_key(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         program().main(["doctor", "--help"], prog_name="w2w")
     shown = " ".join(capsys.readouterr().out.split())
-    assert "./w2w doctor --node work/03_porting_to_rocm/nodes/mi300x_three_faults.yaml" in shown
+    assert "./w2w doctor --node work/03_porting_to_rocm/nodes/mi300x_weekend.yaml" in shown
     assert all(re.search(rf"\b{key}\b", shown) for key in KEYS)
