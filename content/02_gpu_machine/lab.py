@@ -113,8 +113,9 @@ check("02.coalesce")
 
 # %% [markdown] why coalesce
 # **Why it matters.** Interleaved data is everywhere: complex numbers, pairs of keys and values, gate and value of a
-# gated MLP, pixels. No cache setting repairs a load with gaps; another distribution of the same data over the lanes
-# does. Note what did *not* change: not one operation on values.
+# gated MLP, pixels. A cache may hide a load with gaps from memory, but each load still asks for twice the sectors;
+# another distribution of the same data over the lanes does not. Note what did *not* change: not one operation on
+# values.
 
 # %% [markdown] statement of bank_conflicts
 # ## 02.bank_conflicts: is a layout free of conflicts?

@@ -100,7 +100,7 @@ lesson.table(
         for name, t in units.items()
     },
     across=True,
-    note="gfx1100: a WGP, two CUs together",
+    note="gfx1100: a WGP, two CUs together; gfx942: 256 of the 512 are for matrix products",
 )
 
 # %% the unit drawn
@@ -286,15 +286,16 @@ explore("divergence", "lane < 48")
 # segments: on NVIDIA segment 0 is bytes 0 to 31, segment 1 is bytes 32 to 63, and so on. **A load of a wave costs one
 # transaction for each distinct segment that any byte of any active lane falls into.** The order of the lanes does not
 # matter; a lane that is switched off costs nothing; an access that begins in one segment and ends in the next touches
-# both.
+# both. They are counted where the load unit asks for them, before any cache: what a cache holds costs memory nothing.
 #
 # > **Facts: bytes of one transaction, as the counters here count**
 # >
-# > - 32 on NVIDIA: a sector, a quarter of a line of 128. (source: Nsight Compute profiling guide)
+# > - 32 on NVIDIA: a sector, a quarter of a line of 128. (source: NVIDIA's answer in
+# >   [its forum](https://forums.developer.nvidia.com/t/understanding-l1-tex-cache-sectors-req/312884))
 # > - 64 on gfx90a: a line of its first-level cache. (source: Linux, drivers/gpu/drm/amd/amdkfd/kfd_crat.c)
+# > - 128 on gfx942: AMD's profiler multiplies its counter by 128; its manual still says 64. (source: AMD's
+# >   rocprofiler-compute, analysis_configs/gfx942/1600_vector_l1_data_cache.yaml in ROCm/rocm-systems)
 # > - 128 on gfx1100. (source: Linux, kfd_crat.c for gfx10 and later)
-#
-# The virtual GPU counts 128 on gfx942, as AMD's profiler does, whose manual still says 64 (`docs/facts.md`).
 #
 # An example. A warp reads float32 values with stride 2: lane `i` reads 4 bytes at byte `8 * i`. Lanes 0 to 3 lie in
 # segment 0, lanes 4 to 7 in segment 1 ...: 8 transactions of 32 bytes, 256 bytes moved for 128 asked.
@@ -453,10 +454,11 @@ guess.reveal(
 lesson.table(sectors, first="load transactions")
 
 # %% [markdown] pairs explained
-# On `sm_80` half the traffic, and not one operation on values has changed: only who holds what. On `gfx942` nothing
-# changes, because LLVM saw that the two loads lie side by side and made one of them, a `buffer_load_dwordx2`. Do not
-# count on it: the kernel with which 02.coalesce begins has masks, and there it does not. (And if BLOCK is smaller than
-# the lanes of a block, Triton gives the same element to several lanes, and each of them loads it.)
+# On `sm_80` half the sectors are asked for, and not one operation on values has changed: only who holds what. On
+# `gfx942` nothing changes, because LLVM saw that the two loads lie side by side and made one of them, a
+# `buffer_load_dwordx2`. Do not count on it: the kernel with which 02.coalesce begins has masks, and there it does not.
+# (And if BLOCK is smaller than the lanes of a block, Triton gives the same element to several lanes, and each of them
+# loads it.)
 #
 # Draw any pattern you like. `lane if lane < 20 else None` switches lanes off; the sizes are those of each target.
 
@@ -902,7 +904,6 @@ lesson.latency_figure(50, 400, 1, 8, 9)
 # > - 400 cycles at 1,755 MHz for global memory of an H100, so about 228 ns: an estimate that a published comparison of
 # >   chips uses. (source: [doi
 # >   10.1016/j.ultsonch.2023.106546](https://pmc.ncbi.nlm.nih.gov/articles/PMC10448217/table/t0015), Table 3)
-#
 # > - MI300X: about 218 ns for its Infinity Cache; memory answers later, in a time comparable to an H100's. (source:
 # >   Chips and Cheese, [Testing AMD's Giant MI300X](https://chipsandcheese.com/p/testing-amds-giant-mi300x), an H100 of
 # >   the PCIe kind)
@@ -938,7 +939,7 @@ for name, row in rows.items():
     shares[name] = {}
     for width in (4, 8, 16):
         percent = 100 * bytes_needed / (lanes * width)
-        shares[name][f"% with {width} bytes a lane"] = round(percent, 1)
+        shares[name][f"% with {width} bytes a lane"] = round(percent)
 guess.reveal(
     narrow=shares["H100"]["% with 4 bytes a lane"],
     wide=shares["H100"]["% with 16 bytes a lane"],
@@ -947,7 +948,8 @@ guess.reveal(
 lesson.table(shares, first="occupancy needed")
 
 # %% [markdown] force it
-# So occupancy is one way to have bytes in flight, and wide loads are another. What does it cost to force it? Triton's
+# So occupancy is one way to have bytes in flight, and wide loads are another: if the latency were twice as long, 4
+# bytes a lane would need more than 100%, and no occupancy would be enough. What does it cost to force it? Triton's
 # `waves_per_eu` asks LLVM for that many waves on a SIMD (an *execution unit*). If a kernel then needs more registers
 # than are left for each wave, they *spill*: some values are written to memory and read back. A tile of 128 x 128 with 4
 # waves takes 140 registers on `gfx942`, so 512 // 144 is 3 waves, and 16,384 bytes of LDS.
@@ -1222,8 +1224,8 @@ lesson.table(rows, first="tile")
 
 # %% [markdown] tiles explained
 # Larger tiles, fewer readings, on both vendors alike: this is a property of the algorithm. The intensity of a tile of
-# side $B$ in 16 bits is about $B / 2$: the tile is worth $2 B^2$ FLOP for each step along $K$, and loads $2 B$ values
-# for it. To reach the ridge of an H100 by itself, near 300, a tile would need $B = 600$, and its sums alone, in
+# side $s$ in 16 bits is about $s / 2$: the tile is worth $2 s^2$ FLOP for each step along $K$, and loads $2 s$ values
+# for it. To reach the ridge of an H100 by itself, near 300, a tile would need $s = 600$, and its sums alone, in
 # float32, would take more than all registers of an SM. (Lab: 02.best_tile.)
 #
 # What saves us is the L2: strips that several programs want are fetched from memory once and served from the cache to
@@ -1300,8 +1302,8 @@ lesson.table(readings, first="number of L2s")
 #   and beside it a short part of the key that carries the token's position.
 #
 # For example Llama-7B: 32 layers, 32 heads with a key and a value of 128 numbers each: 524,288 bytes a token in bf16.
-# Mistral-7B is of the same shape but has 8 heads for keys and values. DeepSeek-V3 has 61 layers, 512 numbers of latent
-# and 64 of position.
+# Mistral-7B is of the same shape but has 8 heads for keys and values (take it without the window of 4,096 tokens that
+# its first version had). DeepSeek-V3 has 61 layers, 512 numbers of latent and 64 of position.
 
 # %% predict cache
 guess = predict(
@@ -1371,10 +1373,11 @@ lesson.table(rows, first="chip")
 # 2.4 times the memory holds 2.7 times the sequences: weights are paid once. For a model that nearly fills an H100 with
 # its weights the factor is without bound.
 #
-# And how fast? One step of decoding makes one token for each sequence. It reads the weights once, and the cache of
-# every sequence; with a full memory that is all of the memory, so the step takes memory over bandwidth, whatever the
-# model. It also does about 2 FLOP for each parameter and sequence, which count only if the batch is huge. The batch
-# is then what makes tokens a second. (Lab: 02.serve.)
+# And how fast? One step of decoding makes one token for each sequence. A dense model reads all its weights once, and
+# the cache of every sequence; with a full memory that is all of the memory, so the step takes memory over bandwidth. It
+# also does about 2 FLOP for each parameter and sequence, which count only if the batch is huge. The batch is then what
+# makes tokens a second. (Lab: 02.serve. Of a mixture of experts, such as DeepSeek-V3, a token uses a part of the
+# weights only: unit 10.)
 
 # %% explore memory
 explore("memory")
@@ -1437,8 +1440,10 @@ lesson.table({
 # >   hardware_dict.py)
 #
 # So a matrix product runs on an H800 as on an H100, and what changes is communication (units 11 and 12). On an H20
-# training is slow. Decoding is faster than on an H100 while its intensity stays below 148 / 3.35 = 44: attention
-# always, the linear layers up to some 47 sequences. "Slower" is no answer until you say at which intensity.
+# training is slow. Decoding is faster than on an H100 while its intensity stays below 148 / 3.35 = 44: attention in
+# which each head or a few have a cache of their own (GPT-2: 1, Mistral: 4), the linear layers up to some 47 sequences.
+# Not MLA: all 128 heads of DeepSeek-V3 read the same 576 numbers, 2 · 128 · (576 + 512) FLOP for 2 · 576 bytes. That is
+# 242 FLOP a byte, and 5.5 times as long as on an H100. "Slower" is no answer until you say at which intensity.
 #
 # > **Claim and fact: "MI300X has unified CPU and GPU memory"**
 # >
@@ -1467,8 +1472,8 @@ lesson.table({
 #   wants different words of one bank.
 # - Occupancy: blocks allowed by slots, registers, shared memory, block slots; the smallest wins. It is a means to hide
 #   latency; wide loads and work for each wave are others.
-# - Intensity against ridge decides whether memory or arithmetic limits. Decoding one sequence has
-#   about 1 FLOP per byte; a batch of n has about n in the linear layers, and still 1 in attention.
+# - Intensity against ridge decides whether memory or arithmetic limits. Decoding one sequence has about 1 FLOP per
+#   byte; a batch of n has about n in the linear layers, and still 1 in GPT-2's attention (4 in Mistral's, 242 in MLA).
 # - Larger tiles read A and B less often; the L2 repairs the rest, if it is one L2.
 # - Weights are paid once; the cache is paid per token, and GQA and MLA shrink it.
 #
@@ -1496,7 +1501,7 @@ lesson.table({
 # <details><summary>Does a chip with twice the FLOP/s and the same bandwidth decode faster?</summary>
 #
 # With a small batch no: intensity is near 1 and memory decides. With 512 the linear layers come near the ridge and may
-# profit; attention still reads every cache at 1 FLOP per byte.
+# profit; attention still reads every cache, at 1 FLOP per byte if each head has its own.
 # </details>
 #
 # <details><summary><b>Read next</b></summary>
