@@ -100,7 +100,7 @@ lesson.table(
         for name, t in units.items()
     },
     across=True,
-    note="gfx1100: a WGP, two CUs together; gfx942: 256 of the 512 are for matrix products",
+    note="gfx1100: a WGP, two CUs together; gfx942: 256 of 512 are AGPRs",
 )
 
 # %% the unit drawn
