@@ -66,9 +66,9 @@ class Ratio:
     def __str__(self) -> str:
         word = "faster" if self.ratio >= 1 else "slower"
         times = self.ratio if self.ratio >= 1 else 1 / self.ratio
-        certain = "" if self.low > 1 or self.high < 1 else "; the quartiles lie on both sides of 1: no difference seen"
+        found = f"{times:.2f}x {word}" if self.low > 1 or self.high < 1 else "no difference seen"
         return (
-            f"{times:.2f}x {word} (ratio {self.ratio:.2f}, quartiles {self.low:.2f} to {self.high:.2f}{certain})\n"
+            f"{found}: ratio {self.ratio:.2f}, quartiles {self.low:.2f} to {self.high:.2f}, of runs in turn\n"
             f"{_seconds(self.fn.median)} against {_seconds(self.against.median)}, {self.fn.runs} runs each\n"
             f"on {self.fn.where}"
         )

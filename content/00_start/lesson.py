@@ -71,8 +71,9 @@ lesson.table(
 
 # %% [markdown] backends
 # From here on, kernels run on your GPU if there is one. Otherwise they run on a *virtual GPU*: Triton compiles the
-# kernel for a real target (`sm_80`, which is an A100), and the course executes that code on the CPU, instruction by
-# instruction. Section 4 compares the ways; for now it is enough that the next cell chooses for you.
+# kernel for a real target (`sm_80`, which is an A100; AMD's `gfx942`, an MI300X, will stand beside it), and the course
+# executes that code on the CPU, instruction by instruction. Section 4 compares the ways; for now it is enough that the
+# next cell chooses for you.
 
 # %% where kernels run
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -137,12 +138,12 @@ guess.reveal(
 lesson.table({"program": {str(at): owner[at] for at in range(n)}}, first="element")
 
 # %% [markdown] pointers
-# `mask=mask` keeps these two lanes from touching memory.
+# `mask=mask` keeps these two positions from touching memory.
 #
 # Note `out_ptr + offsets`. A tensor reaches the kernel as a *pointer*, the address of its first element, and adding
 # offsets gives a vector of addresses. Nothing knows where the tensor ends. A GPU would mostly write to 10 and 11
 # without complaint, over whatever lives there. And what does a masked *load* bring? Nothing that you may count on:
-# without `other=` the value of a lane that is masked off is not defined. Either store with the same mask, as all
+# without `other=` the value at a position that is masked off is not defined. Either store with the same mask, as all
 # kernels here do, or say `tl.load(..., mask=mask, other=0.0)`.
 #
 # Here is the same without a mask. It runs on two virtual GPUs, also when you have a real one, because a virtual GPU
@@ -165,8 +166,9 @@ for target in ("sm_80", "gfx942"):
         print(textwrap.fill(f"{target}: OutOfBounds: {problem}", 84), "\n")
 
 # %% [markdown] the message
-# Each message says where: the line of the source, the program, the wave (a warp or a wavefront) and its lane, the
-# tensor, how far past its end, and last the machine instruction that did it. Section 5 reads such instructions.
+# Each message says where: the line of the source, the program, the wave (a warp or a wavefront) and its lane (one of
+# its threads), the tensor, how far past its end, and last the machine instruction that did it. Section 5 reads such
+# instructions.
 
 # %% [markdown] load and store
 # Most kernels read as well. This one computes `out = factor * x`: load, compute, store, and one mask for both accesses.
@@ -330,8 +332,9 @@ lesson.table(rows, first="view")
 # | Triton's interpreter | the lines of your kernel, in Python | `print` and breakpoints inside a kernel |
 #
 # A *virtual GPU* executes what the compiler made, for all lanes of many warps at once. For AMD that is AMDGCN, the
-# chip's own instructions; for NVIDIA it is PTX, the last language before the binary. Nothing in the kernel changes:
-# open a block with `virtual_gpu(target)`, pass tensors on the CPU, launch.
+# chip's own instructions; for NVIDIA it is PTX, from which `ptxas` makes the chip's own, called SASS. Where this course
+# says "the machine code of both vendors", PTX is meant on NVIDIA's side. Nothing in the kernel changes: open a block
+# with `virtual_gpu(target)`, pass tensors on the CPU, launch.
 #
 # What it cannot show is time: it has no clock and no caches (`docs/virtual-gpu.md` has the details). What the
 # interpreter cannot show: lanes, counts, and races (its programs run one after the other). It would take the bits of
@@ -350,14 +353,13 @@ with lesson.interpreter():
 
 # %% [markdown] several ways
 # It works in a lab, too: `from gpu_utils import lesson`, a `print` in your kernel, and a call of your function inside
-# such a block. Take the `print` out before you check: compiled, it costs instructions and transactions, which are
-# counted.
+# such a block. Take the `print` out before you check. Compiled, a second text in a `print` is a `CompilationError`, and
+# with one text it costs instructions, which are counted.
 #
 # The next cell computes `factor * x + 1` for 5,000 float32 numbers in every way that works here: the interpreter, a
 # virtual GPU of each vendor, and your GPU if there is one. Torch does it in two steps: it rounds the product to
 # float32, then the sum. A GPU has an instruction for both at once, a *fused multiply-add*, which rounds only at the
-# end. Triton lets the compiler fuse a product and a sum unless you forbid it; the interpreter hands each operation to
-# NumPy, one by one.
+# end, and Triton lets a compiler use it. The interpreter runs your lines one by one, in NumPy.
 
 # %% guess equal
 guess = predict(
@@ -412,8 +414,8 @@ lesson.table(rows, first="way")
 
 # %% [markdown] why equal
 # Neither is a bug, but they are not equally near. The fused result is the true value, rounded once. In two steps the
-# rounding error of the product stays, and where the sum nearly cancels, at `x` near -0.909, torch is thousands of units
-# in the last place off. The virtual GPUs show it because they execute the instruction that the compiler chose. A single
+# rounding error of the product stays, and where the sum nearly cancels, at `x` = -0.9092, torch is 2,979 units in the
+# last place off. The virtual GPUs show it because they execute the instruction that the compiler chose. A single
 # product, as in `scale`, is equal everywhere. Unit 09 is about the operations where equality ends: fused ones, sums in
 # another order, `exp`, matrix instructions. This is why checks in the labs allow for rounding.
 #
@@ -506,7 +508,8 @@ lesson.table(odd, first="target")
 # | waiting for a load | not written | written: `s_waitcnt vmcnt(0)` |
 #
 # Both mask the tail, in two ways. A guard is a predicate before an instruction, and holds for this one. `EXEC` governs
-# every vector instruction until it changes. When no lane is left, `s_cbranch_execz` jumps over the work.
+# every vector instruction until it changes, so a compiler writes it only where the mask changes, and restores it only
+# if work for all lanes follows. When no lane is left, `s_cbranch_execz` jumps over the work.
 
 # %% guess masks
 guess = predict(
@@ -699,7 +702,7 @@ guess.reveal(
     nvidia_32=wasted[32]["sm_80"],
     amd_32=wasted[32]["gfx942"],
     because="from 32 bytes on, each lane has a sector of its own on sm_80; "
-    "on gfx942 four lanes share a line at stride 8, and none does at 32.",
+    "on gfx942 four lanes share a line at stride 8; at 32 each has its own.",
 )
 lesson.bars(
     {f"stride {s}": row for s, row in wasted.items()}, "bytes for each byte asked for"
@@ -712,8 +715,8 @@ lesson.bars(
 # So the rule for your own kernels: *in one instruction, the lanes together should touch one unbroken stretch of
 # memory.* The launch figure shows how: the lanes, in order, take the positions of `tl.arange` in order, one or a few to
 # each. Four elements to a lane are fine if one load brings them. With `n = 65_537` four loads bring them, one by one
-# (section 5). In each, neighbouring lanes are 16 bytes apart, so it touches as many pieces as the one wide load did: in
-# all 32,769 transactions on `sm_80` and 8,193 on `gfx942`, in place of 8,192 and 2,048.
+# (section 5). In each, neighbouring lanes are 16 bytes apart, so it touches as many pieces as the one wide load did:
+# with one for the last element 32,769 transactions on `sm_80` and 8,193 on `gfx942`, in place of 8,192 and 2,048.
 #
 # A cache can soften a bad pattern where another instruction soon asks for the rest. The counter says what the
 # instructions ask for, before any cache. Unit 02 works these numbers out by hand. The lab bounds them:
