@@ -8,8 +8,8 @@
 # **You need** lesson 00 and PyTorch as you know it.
 #
 # **Time**: three sittings. Text and code alone take 11, 18 and 11 minutes at 200 words a minute, with the run on two
-# idle CPU cores, where you train half a million parameters. With predictions, figures and the listing take 20, 35 and
-# 25. On a GPU of either vendor the same cells train the 124-million-parameter model.
+# idle CPU cores, where you train half a million parameters. With predictions, figures and the listing they take 20, 35
+# and 25. On a GPU of either vendor the same cells train the 124-million-parameter model.
 
 # %% imports
 import math
@@ -198,8 +198,13 @@ lesson.code(
 #
 # All matrices start as normal numbers with standard deviation 0.02, biases at 0, norms at 1. One detail matters: each
 # of the $2L$ branches adds to the same stream. If every branch adds something independent of variance $s^2$, the sum
-# has variance $2L s^2$. GPT-2 scales the last matrix of each branch (the two `c_proj`) by $1/\sqrt{2L}$, and the sum
+# has variance $2L s^2$. GPT-2 scales the output matrix of each branch (the two `c_proj`) by $1/\sqrt{2L}$, and the sum
 # stays near $s^2$ however deep the model is.
+#
+# But are the branches independent? Attention *averages* over positions: an average keeps what the positions share, and
+# the rest cancels. A branch reads the *normed* stream, so the size of the stream does not count, only the **share** of
+# it that the positions have in common. The embeddings differ by position. Branches that stay small leave them visible;
+# large ones drown them.
 #
 # The next cell builds a model of $L = 24$ layers, $d = 128$, $H = 4$, once with that scaling and once without.
 
@@ -207,48 +212,67 @@ lesson.code(
 grown = ("less than 5 times", "5 to 9 times, like the rule", "more than 9 times")
 guess = predict(
     "01.growth",
-    "Without the scaling the last matrix of each branch is 6.9 times larger, the root "
-    "of 48. How much larger is what the last attention branch adds to the stream?",
+    "Without the scaling the output matrix of each branch is 6.9 times larger, the "
+    "root of 48. How much larger than in the scaled model is what the attention branch "
+    "of layer 24 adds to the stream?",
     attention=lesson.choice(*grown),
 )
 
 
 # %% how the stream grows
 @torch.no_grad()
-def sizes(scaled):
-    """Standard deviations: last branches, the sum of all, the mean of a sequence."""
+def sizes(scaled, layers=24):
+    """Standard deviations of the last layer's branches and of the sum of all."""
     torch.manual_seed(0)
-    model = lesson.GPT2(lesson.GPT2Config(256, 64, n_embd=128, n_layer=24, n_head=4))
+    model = lesson.GPT2(lesson.GPT2Config(256, 64, 128, layers, n_head=4))
     if not scaled:
         for name, weight in model.named_parameters():
             if name.endswith("c_proj.weight"):
-                weight *= math.sqrt(2 * 24)
+                weight *= math.sqrt(2 * layers)
     x = start = model.wte(torch.randint(256, (8, 64))) + model.wpe.weight
     for block in model.h:
+        entering = x
         attended = block.attn(block.ln_1(x))
         widened = block.mlp(block.ln_2(x + attended))
         x = x + attended + widened
-    found = {"last MLP branch": widened, "last attention branch": attended}
+    found = {"MLP branch": widened, "attention branch": attended}
     found |= {"all branches together": x - start}
-    found |= {"what the positions of a sequence share": x.mean(dim=1)}
-    return {name: value.std().item() for name, value in found.items()}
+    found = {name: value.std().item() for name, value in found.items()}
+    common = entering.mean(dim=1).std() / entering.std()
+    return found | {"share in common, of what enters": common.item()}
 
 
 plain, scaled = sizes(scaled=False), sizes(scaled=True)
 ratio = {name: plain[name] / scaled[name] for name in plain}
-larger = ratio["last attention branch"]
+larger = ratio["attention branch"]
 guess.reveal(
     attention=grown[(larger > 5) + (larger > 9)],
-    because="attention averages, and what the positions of a sequence share survives "
-    "an average. The MLP comes near the rule; the last row of the table grows most.",
+    because="its matrix is 6.9 times larger, and the share that survives its average "
+    "has grown too, the last row. The MLP does not average: it comes near the rule.",
 )
-lesson.table({"unscaled": plain, "scaled": scaled, "ratio": ratio}, across=True)
+lesson.table(
+    {"unscaled": plain, "scaled": scaled, "ratio": ratio},
+    across=True,
+    note="standard deviations in layer 24",
+)
 
 # %% [markdown] why more than the root
-# The MLP branch grew by little more than $\sqrt{48} = 6.9$, the attention branch by twice as much. Attention *averages*
-# over positions: an average keeps what the positions share, and the rest cancels. Each layer adds such an average to
-# every position, and the next layer finds it there and averages again. So what the positions share grows fastest (the
-# last row), and attention with it. The branches are not independent, and their sum grows more than the rule says.
+# Of the stream that enters the last block the positions share a third with the scaling, and three quarters without: 2.4
+# times as much. With a matrix 6.9 times larger that is about 16 times, near the measured 15. The branches are not
+# independent, so their unscaled sum grows more than the rule says. The scaled sum is the same at other depths:
+
+# %% the sum at other depths
+together = "all branches together"
+lesson.table(
+    {
+        f"L = {layers}": {
+            "unscaled": sizes(scaled=False, layers=layers)[together],
+            "scaled": sizes(scaled=True, layers=layers)[together],
+        }
+        for layers in (4, 12, 48)
+    },
+    note="standard deviation of all branches together",
+)
 
 # %% [markdown] the real thing
 # ### Is it the real GPT-2?
@@ -344,18 +368,19 @@ lesson.table(shapes, first="model", note=f"a batch here: {config.batch} sequence
 # %% [markdown] parameters
 # ### Parameters
 #
-# Nothing has to be allocated to be counted: on the device `meta` tensors have shapes and no numbers.
+# Nothing has to be allocated to be counted: on the device `meta` tensors have shapes and no numbers. A block's matrices
+# have $12 d^2$ entries: $3 d^2$ for $q$, $k$ and $v$, $d^2$ after attention, $8 d^2$ in the MLP.
 
 # %% where the parameters are
 with torch.device("meta"):
-    model = lesson.GPT2(big, attention="explicit")
-held = {"token embedding, which is the output": model.wte.weight.numel()}
-held["positions"] = model.wpe.weight.numel()
+    on_meta = lesson.GPT2(big, attention="explicit")
+held = {"token embedding, which is the output": on_meta.wte.weight.numel()}
+held["positions"] = on_meta.wpe.weight.numel()
 held["matrices of the blocks"] = sum(
-    p.numel() for p in model.h.parameters() if p.dim() == 2
+    p.numel() for p in on_meta.h.parameters() if p.dim() == 2
 )
-held["biases and norms"] = sum(p.numel() for p in model.parameters() if p.dim() == 1)
-held["all"] = sum(p.numel() for p in model.parameters())
+held["biases and norms"] = sum(p.numel() for p in on_meta.parameters() if p.dim() == 1)
+held["all"] = sum(p.numel() for p in on_meta.parameters())
 lesson.table(held, note="GPT-2 124M")
 
 # %% [markdown] flops
@@ -383,7 +408,7 @@ with torch.device("meta"):
     text = torch.zeros(1, 1024, dtype=torch.int64)
     counter = FlopCounterMode(display=False)
     with counter:
-        model.loss(text, text).backward()
+        on_meta.loss(text, text).backward()
 counted = counter.get_flop_counts()["Global"]
 flops_per_token = counter.get_total_flops() // text.numel()
 of_attention = counted[torch.ops.aten.bmm] / text.numel()
@@ -487,13 +512,16 @@ lesson.table(bounds, across=True, note="GPT-2 124M at T = 1024.")
 # These are upper bounds from data sheets, not speeds. How much of a bound a program reaches is what you measure next,
 # and what this course is about.
 #
-# Play with the shape. Each part of the memory is a bar, the dashed line is what the chip has. Which part do you have to
-# shrink first at 16,384 tokens? What does fused attention buy?
+# Play with the shape. Each part of the memory is a bar, the dashed line is what the chip has. Channels and
+# probabilities are in bfloat16 here, 2 bytes. Which part do you have to shrink first at 16,384 tokens? What does fused
+# attention buy?
 
 # %% play with the costs
 explore("costs")
 
 # %% [markdown] train
+# At 16,384 tokens and batch 8 the probabilities are 576 GiB, the channels 36. Fused attention removes the 576.
+#
 # ## 4. Train
 #
 # This is the loop. `accumulated_step` runs forward and backward on one or more batches and leaves the gradient in
@@ -548,8 +576,8 @@ guess.reveal(
     because="steps x mean rate x decay, nearly. In a run a thousand times as long it "
     "is a strong force, and in the wrong group it would pull every gain along.",
 )
-model = lesson.GPT2(mine)
-groups = lesson.parameter_groups(model, config.weight_decay)
+untrained = lesson.GPT2(mine)
+groups = lesson.parameter_groups(untrained, config.weight_decay)
 lesson.table(
     [
         {
@@ -613,7 +641,7 @@ guess.reveal(
     steps=f"about {nearest}",
     because="the average of squares forgets slowly: 2500 adds 0.05 of itself, 125, and "
     "a step is 0.9 again when 0.23 is left of it: log(0.23 / 125) / log(0.95) = 123 "
-    "steps. Clipping keeps it out.",
+    "steps. The weight does not jump, it stalls. Clipping limits the outlier to 1.",
 )
 
 # %% [markdown] autocast
@@ -637,9 +665,9 @@ guess = predict(
 # %% types under autocast
 found = {}
 layers = {
-    "ln_1": model.h[0].ln_1,
-    "c_attn": model.h[0].attn.c_attn,
-    "MLP": model.h[0].mlp,
+    "ln_1": untrained.h[0].ln_1,
+    "c_attn": untrained.h[0].attn.c_attn,
+    "MLP": untrained.h[0].mlp,
 }
 for name, layer in layers.items():
     layer.register_forward_hook(
@@ -647,9 +675,9 @@ for name, layer in layers.items():
     )
 text = torch.randint(mine.vocab_size, (4, mine.n_positions))
 with torch.autocast("cpu", torch.bfloat16):
-    loss = model.loss(text, text)
+    loss = untrained.loss(text, text)
 loss.backward()
-weight = model.h[0].attn.c_attn.weight
+weight = untrained.h[0].attn.c_attn.weight
 guess.reveal(
     weight=str(weight.dtype).removeprefix("torch."),
     output=str(found["c_attn"]).removeprefix("torch."),
@@ -675,6 +703,9 @@ lesson.table(
 # into FLOPs that the model needs. It is not reached: much of a step is no product, and small products are slower than
 # those that were timed. The products of a small model are small: $1024 \times 128$ by $128 \times 512$ is the largest
 # in a block of the one that a CPU trains.
+#
+# How far can the loss fall? Two nats are a factor $e^2 = 7.4$ in the probability of every token. On a CPU the model
+# sees about an eighth as many tokens as the text has.
 
 # %% the bound on this machine
 peak = lesson.device_peak(device, lesson.training_dtype(device))
@@ -692,6 +723,7 @@ lesson.table(
         "peak, FLOP/s": peak.flops_per_second,
         "tokens/s at the peak": at_peak,
         "tokens in the run": config.steps * config.tokens_per_step,
+        "tokens to train on": len(corpus.train),
         "unigram entropy, to beat": corpus.unigram_entropy,
     },
     note=peak.source,
@@ -721,7 +753,8 @@ guess.reveal(
     loss=losses[(gain > 0) + (gain >= 2)],
     mfu=record.mfu and shares[(record.mfu >= 0.1) + (record.mfu > 0.5)],
     because="it starts near ln V and ends below the unigram entropy: it uses its "
-    "context. Section 5 is about the share.",
+    "context. Much of a step is no product, and products of a small model run far "
+    "below the peak: section 5 measures both.",
 )
 lesson.table(
     {
@@ -794,13 +827,7 @@ lesson.table(
 # other work: restart the kernel on an idle machine and run all again.
 #
 # Where is the rest? Five forward and backward passes are profiled by operator. The table shows the one in which the
-# products have the middle share; clipping and AdamW come on top of it in a step. `addmm` and `mm` are the products with
-# weights that the formula counts; attention's two are inside the operators with `attention` in their names, one forward
-# and one backward. Everything else does almost no arithmetic and is paid in bytes moved and kernels launched:
-# `index_select` looks embeddings up, `sum` adds up the gradients of biases over all tokens, `cat` puts the gradients of
-# $q$, $k$ and $v$ side by side again, `copy_` brings heads into another layout, `fill_` clears memory. Which of them
-# lead changes from run to run. Unit 04 fuses such operators. The table has the eight that took longest, and below them
-# any other that the formula counts.
+# products have the middle share: the eight operators that took longest, and any other that the formula counts.
 
 # %% the middle of five profiles
 text = torch.randint(mine.vocab_size, (config.batch, config.seq_len), device=device)
@@ -836,18 +863,22 @@ lesson.table(
 )
 
 # %% [markdown] two factors
+# `addmm` and `mm` are the products with weights; attention's two are inside the operators with `attention` in their
+# names. Everything else does almost no arithmetic and is paid in bytes moved and kernels launched: `index_select` looks
+# embeddings up, `sum` adds up the gradients of biases, `cat` joins those of $q$, $k$ and $v$, `copy_` brings heads into
+# another layout, `fill_` clears memory. Which lead changes from run to run. Unit 04 fuses such operators.
+#
 # The products take a part of the time, and while they run they do not reach the peak: those of a small model are small.
-# So two losses multiply: MFU is the share of the time in products, times their speed as a share of the peak.
+# So two losses multiply. MFU and the share of the time are measured; their ratio is what is left for the speed of the
+# products. Clipping, AdamW and drawing a batch lower it too: the profile left them out.
 
 # %% two losses
 lesson.table(
     {
+        "MFU": record.mfu,
         "share of the time in products": products,
-        "their speed, share of the peak": record.mfu and record.mfu / products,
-        "MFU, the product of the two": record.mfu,
-    },
-    note="Clipping, AdamW and what else a step does lower the second: the profile "
-    "left them out.",
+        "left for their speed: MFU / share": record.mfu and record.mfu / products,
+    }
 )
 
 # %% [markdown] save
@@ -926,8 +957,9 @@ lesson.table(
 # each part's loss is divided by the number of parts. When the parts do not hold the same number of real tokens (because
 # some are padding), that is no longer true: divide the *sum* of the losses by the tokens of the whole batch.
 #
-# The next cell runs a batch of 16 sequences of 64 random targets whole, and as 4 times 4, where each part's mean is
-# divided by 4. It does so twice: with all targets real, and with only 8 real ones in the last part.
+# The next cell runs a batch of 16 sequences of 64 random targets once whole, and once in 4 parts of 4 sequences, where
+# each part's mean is divided by 4. It does so twice: with all 1,024 targets real, and with only 8 real ones in the last
+# part, so 776 in all. The mean gradient of $n$ random targets is mostly noise, of size $1/\sqrt n$.
 
 # %% predict accumulation
 sizes_apart = (
@@ -944,21 +976,21 @@ guess = predict(
 )
 
 # %% one batch against four
-model = lesson.GPT2(lesson.GPT2Config.preset("cpu"), attention="explicit")
-text = torch.randint(model.config.vocab_size, (16, 65))
+small = lesson.GPT2(lesson.GPT2Config.preset("cpu"), attention="explicit")
+text = torch.randint(small.config.vocab_size, (16, 65))
 full, padded = text[:, 1:], text[:, 1:].clone()
 padded[12:] = -100
 padded[12, :8] = text[12, 1:9]
 
 
 def gradients(targets, parts):
-    model.zero_grad()
+    small.zero_grad()
     for part, wanted in zip(text.chunk(parts), targets.chunk(parts), strict=True):
-        (model.loss(part[:, :-1], wanted) / parts).backward()
-    return torch.cat([p.grad.flatten() for p in model.parameters()])
+        (small.loss(part[:, :-1], wanted) / parts).backward()
+    return torch.cat([p.grad.flatten() for p in small.parameters()])
 
 
-def apart(targets):
+def error_of_parts(targets):
     whole = gradients(targets, 1)
     return ((whole - gradients(targets, 4)).norm() / whole.norm()).item()
 
@@ -968,16 +1000,19 @@ def called(far):
 
 
 def kept_by(batch):
-    return lesson.saved_bytes(model, lambda: model.loss(batch[:, :-1], batch[:, 1:]))
+    return lesson.saved_bytes(small, lambda: small.loss(batch[:, :-1], batch[:, 1:]))
 
 
-far = {"all targets real": apart(full), "8 real ones in the last part": apart(padded)}
+far = {
+    "all targets real": error_of_parts(full),
+    "8 real ones in the last part": error_of_parts(padded),
+}
 guess.reveal(
     full=called(far["all targets real"]),
     padded=called(far["8 real ones in the last part"]),
     because="full parts give the same sums in another order. In the other batch 8 of "
-    "776 targets get a quarter of the weight in place of a hundredth. The tokens are "
-    "random: a gradient over 8 is noise, about ten times as large as one over 776.",
+    "776 targets get a quarter of the weight in place of a hundredth, and their mean "
+    "is noise, about ten times as large as that of 776: the root of 97.",
 )
 lesson.table(
     {f"relative difference, {name}": value for name, value in far.items()}
@@ -1063,6 +1098,9 @@ ridges = {
 lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 
 # %% [markdown] claim about caches
+# One FLOP per byte against hundreds: some hundreds of sequences must be decoded together to keep a chip's arithmetic
+# busy with the weights.
+#
 # > **Claim and fact: "the bigger model needs the bigger cache"**
 # >
 # > - **The claim.** More parameters, more memory for each token of context.
@@ -1086,9 +1124,14 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 # | matrix products | cuBLAS | hipBLASLt, rocBLAS |
 # | `F.scaled_dot_product_attention` | FlashAttention, cuDNN | AOTriton |
 #
-# Sources: PyTorch's [notes on HIP](https://docs.pytorch.org/docs/stable/notes/hip.html) for the device string and the
-# versions, [pytorch #190154](https://github.com/pytorch/pytorch/issues/190154) for AOTriton. There the layout of $q$,
-# $k$ and $v$ decides its speed, on an integrated GPU (gfx1151): measure on yours.
+# Sources: PyTorch's [notes on HIP](https://docs.pytorch.org/docs/stable/notes/hip.html) for the device string, the
+# versions, hipBLASLt and rocBLAS; [torch.backends](https://docs.pytorch.org/docs/stable/backends.html) for cuBLAS and
+# AOTriton; [SDPBackend](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.SDPBackend.html) for
+# FlashAttention and cuDNN.
+#
+# AOTriton is tuned for contiguous $q$, $k$ and $v$. On an integrated GPU (gfx1151) copying them first made attention up
+# to 41% faster for long sequences, and slower at 4,608 tokens and below
+# ([pytorch #190154](https://github.com/pytorch/pytorch/issues/190154)): measure on yours.
 #
 # The kernels under the operators are different programs, and the sums inside them run in another order. So the loss
 # curve on another chip is not bitwise yours. Unit 03 ports this script, unit 09 says how far apart two curves may be.
@@ -1117,6 +1160,8 @@ lesson.table(
 )
 
 # %% [markdown] one operator twice
+# Twice the lanes, and less than a third of the memory for a block: a tile that fits the H100 may not fit the MI300X.
+#
 # ### One operator of your model, compiled for both
 #
 # GELU is a simple kernel. It reads a value, does about ten FLOPs, and writes a value: 8 bytes in float32, so about one
@@ -1178,10 +1223,10 @@ lesson.table(
 # So `num_warps` counts in a unit that depends on the vendor: the same number is another kernel. Unit 04 writes this
 # kernel's backward too, runs both and counts the bytes.
 #
-# Point at a source line to see its instructions on both sides. On the left stands PTX, which a further compiler turns
-# into machine code; on the right the machine code itself, so their numbers of lines say nothing. Line 4 loads: twice
-# `ld.global.v4.b32` on the left, once `buffer_load_dwordx4` on the right, as above. The mask: a predicate in front of
-# the load on the left; on the right `v_cndmask` gives a lane that is masked off an offset outside of the buffer.
+# Point at a source line to see its instructions for both. The pane of `sm_90` shows PTX, which a further compiler turns
+# into machine code; that of `gfx942` shows machine code itself, so their numbers of lines say nothing. Line 4 loads:
+# twice `ld.global.v4.b32` for sm_90, once `buffer_load_dwordx4` for gfx942, as above. The mask: for sm_90 a predicate
+# in front of the load; for gfx942 `v_cndmask` gives a lane that is masked off an offset outside of the buffer.
 
 # %% listing of GELU
 listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
@@ -1193,9 +1238,10 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 # - GPT-2 has 124,439,808 parameters, and training takes 854 MFLOP a token at $T = 1024$, an eighth of it in attention.
 # - State costs 16 bytes a parameter. Activations follow the batch; probabilities tie with the channels at $T = 16 d /
 #   H$.
-# - Clipping keeps one odd gradient out of AdamW's averages. Decay acts on matrices only. Autocast keeps weights in
-#   float32.
-# - MFU is the share of the peak that the model itself needed. What is missing went into bytes and launches.
+# - Clipping limits what one odd gradient does to AdamW's averages. Decay acts on matrices only. Autocast keeps weights
+#   in float32.
+# - MFU is the share of the peak that the model itself needed. What is missing went into bytes, launches,
+#   and products too small to reach the peak.
 # - Accumulation trades time for memory. The KV cache trades memory for time. Both give the same result, to rounding.
 #
 # ## Read next

@@ -52,8 +52,8 @@ def test_memory_parts_add_up_and_fused_attention_keeps_no_scores():
     explicit, fused = (memory_parts(config, 8, 1024, fused=fused) for fused in (False, True))
     kept = activation_bytes(config, 8, 1024, bytes_per_value=2)
     assert sum(explicit.values()) == kept + 16 * param_count(config)
-    assert fused["attention scores"] == 0
-    assert explicit["attention scores"] == 2 * 12 * 8 * 12 * 1024**2
+    assert fused["attention probabilities"] == 0
+    assert explicit["attention probabilities"] == 2 * 12 * 8 * 12 * 1024**2
 
 
 def test_a_model_too_large_for_a_chip_is_said_not_to_fit():

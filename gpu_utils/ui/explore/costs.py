@@ -28,7 +28,7 @@ def memory_parts(config: GPT2Config, batch: int, seq_len: int, fused: bool) -> d
     return {
         "weights, gradients, moments": sum(state_bytes(config).values()),
         "channels kept for backward": without - log_probabilities,
-        "attention scores": 0 if fused else scores,
+        "attention probabilities": 0 if fused else scores,
         "log-probabilities": log_probabilities,
     }
 
