@@ -253,7 +253,7 @@ guess.reveal(
 lesson.table(
     {"unscaled": plain, "scaled": scaled, "ratio": ratio},
     across=True,
-    note="standard deviations in layer 24",
+    note="Standard deviations, in layer 24; the last row is a ratio of two.",
 )
 
 # %% [markdown] why more than the root
