@@ -6,9 +6,9 @@
 # whether that matters; place every operator of GPT-2 under the roofline of any chip; and plan what fits into its
 # memory.
 #
-# **You need** lessons 00 and 01. No GPU: machine code for both vendors is *compiled for* its target and *executed on
-# virtual GPUs*. Nothing here has run on AMD silicon. The C++ kernels are compiled with clang from the optional extra
-# `hip` (`W2W_EXTRAS=hip ./w2w study`); without it they come from stored listings.
+# **You need** lessons 00 and 01. No GPU: PTX for NVIDIA and machine code for AMD are *compiled for* a target and
+# *executed on virtual GPUs*. Nothing here has run on AMD silicon. The C++ kernels are compiled with clang from the
+# optional extra `hip` (`W2W_EXTRAS=hip ./w2w study`); without it they come from stored listings.
 #
 # **Time**: three sittings: one wave (sections 1 to 3), one unit (4 to 6), the whole chip (7 to 10). To read text and
 # code at 200 words a minute and to run the cells (half a minute on a CPU) takes 15, 16 and 16 minutes. With every guess
@@ -36,7 +36,7 @@ from gpu_utils import CHIPS, bench, compile_for, explore, lesson, predict, virtu
 # | idea | NVIDIA | AMD |
 # |---|---|---|
 # | compute unit | SM | CU; on Radeon RX 7000 and 9000 two CUs form a *WGP* (workgroup processor) that a block shares |
-# | its parts, each with registers and a scheduler of its own | sub-partition | SIMD |
+# | its parts, each with registers and places for waves of its own | sub-partition | SIMD |
 # | lanes that carry out one instruction together | warp | wavefront, or wave |
 # | one lane's work | thread | work-item |
 # | on-chip memory of a block | shared memory | LDS, local data share |
@@ -264,7 +264,7 @@ lesson.executed(gpus, "vector", "mask", "branch", "global load", "global store")
 #   - 64 on: `s_xor_b64 exec` turns off those that are done. `s_cbranch_execz` would jump if nobody were left.
 #   - 32 on: the short side. `s_or_b64 exec` turns all on again.
 # - **NVIDIA's PTX is written for one thread**: a predicate `%p1` and a plain branch. Which lanes wait, and where they
-#   meet again, is not in the text; `ptxas` and the hardware arrange it. For short sides compilers drop the branch and
+#   meet again, is not in this text; `ptxas` writes it into the binary. For short sides compilers drop the branch and
 #   guard single instructions instead (`@%p1`), as in unit 00.
 #
 # There is one more difference. Since Volta each NVIDIA thread has a program counter of its own (*independent thread
@@ -787,8 +787,9 @@ lesson.table({"bytes of LDS": {"LLVM": notes["LDSByteSize"], "launch": deep.shar
 print(found.occupancy.explain())
 
 # %% [markdown] llvm explained
-# One block of 8 waves, so two on each SIMD, where LLVM says 8: it counts registers and slots. Take the registers from
-# the assembly and the LDS from `kernel.metadata.shared`; `lesson.resources` does.
+# One block of 8 waves, so two on each SIMD, where LLVM says 8: of LDS it counts what it sees, such as a `__shared__`
+# array in C++, and not what Triton asks for at launch. Take the registers from the assembly and the LDS from
+# `kernel.metadata.shared`; `lesson.resources` does.
 #
 # ### Registers by 16 or by 8? Two sources disagree
 #
@@ -948,8 +949,8 @@ guess.reveal(
 lesson.table(shares, first="occupancy needed")
 
 # %% [markdown] force it
-# So occupancy is one way to have bytes in flight, and wide loads are another: if the latency were twice as long, 4
-# bytes a lane would need more than 100%, and no occupancy would be enough. What does it cost to force it? Triton's
+# So occupancy is one way to have bytes in flight, and wide loads are another: with twice the latency, 4 bytes a lane
+# would need more than all of an H100, and no occupancy would be enough. What does it cost to force it? Triton's
 # `waves_per_eu` asks LLVM for that many waves on a SIMD (an *execution unit*). If a kernel then needs more registers
 # than are left for each wave, they *spill*: some values are written to memory and read back. A tile of 128 x 128 with 4
 # waves takes 140 registers on `gfx942`, so 512 // 144 is 3 waves, and 16,384 bytes of LDS.
@@ -1495,7 +1496,8 @@ lesson.table({
 # on a CU?</summary>
 #
 # 100 → 104; 512 // 104 = 4 waves a SIMD, 4 blocks. LDS: 20,000 → 20,480; 65,536 // 20,480 = 3 blocks. So 3 blocks, 12
-# of 32 waves, limited by LDS. LLVM's comment says Occupancy 4.
+# of 32 waves, limited by LDS. LLVM's comment says Occupancy 4 for a Triton kernel; of a static array it knows, and says
+# 3.
 # </details>
 #
 # <details><summary>Does a chip with twice the FLOP/s and the same bandwidth decode faster?</summary>
