@@ -84,8 +84,8 @@ bits = corpus.unigram_entropy / math.log(2)
 of_text = bits * len(corpus.train) / corpus.train_bytes
 guess.reveal(
     entropy=corpus.unigram_entropy,
-    because="within each half the frequencies differ, too: that is worth the distance "
-    "to the bound. All that a loss gains below this line comes from context.",
+    because="ln 2 + 0.5 ln 80 + 0.5 ln 944 is 6.31; within each half the frequencies "
+    "differ, too: the other 0.35. What a loss gains below comes from context.",
 )
 lesson.table({"bits a token": bits, "bits per byte of text": of_text})
 
@@ -414,8 +414,8 @@ flops_per_token = counter.get_total_flops() // text.numel()
 of_attention = counted[torch.ops.aten.bmm] / text.numel()
 guess.reveal(
     share=of_attention / flops_per_token,
-    because="at this length the matrices with weights are most of the work. "
-    "Attention's share grows with T; the lab asks from where on it leads.",
+    because="forward, the weights take 2 x 123.5 million = 247 MFLOP, the two products "
+    "12 x 2 x 2 T d = 38: 38 of 285. The share grows with T; the lab asks how far.",
 )
 lesson.table(
     {
@@ -753,8 +753,7 @@ guess.reveal(
     loss=losses[(gain > 0) + (gain >= 2)],
     mfu=record.mfu and shares[(record.mfu >= 0.1) + (record.mfu > 0.5)],
     because="it starts near ln V and ends below the unigram entropy: it uses its "
-    "context. Much of a step is no product, and products of a small model run far "
-    "below the peak: section 5 measures both.",
+    "context. The share has two factors, which section 5 measures on this machine.",
 )
 lesson.table(
     {
@@ -935,8 +934,8 @@ def change(batch):
 guess.reveal(
     one=change(1),
     larger=change(4 * config.batch),
-    because="what is paid once a step is shared by more tokens, and the products are "
-    "larger: that speaks for the larger batch. The table shows what it is worth here.",
+    because="what is paid once a step is a large part of a batch of one, and little of "
+    "a batch of 8: four times as many tokens have not much left to gain.",
 )
 share = {
     b: s * flops / peak.flops_per_second
@@ -1130,7 +1129,7 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 # FlashAttention and cuDNN.
 #
 # AOTriton is tuned for contiguous $q$, $k$ and $v$. On an integrated GPU (gfx1151) copying them first made attention up
-# to 41% faster for long sequences, and slower at 4,608 tokens and below
+# to 41% faster for long sequences with heads of width 128, and slower at 4,608 tokens and below
 # ([pytorch #190154](https://github.com/pytorch/pytorch/issues/190154)): measure on yours.
 #
 # The kernels under the operators are different programs, and the sums inside them run in another order. So the loss

@@ -457,7 +457,8 @@ lesson.table(counted, note="The virtual GPU gives up after 1,000 rounds: StepLim
 # On AMD the wavefront leaves the loop together. One lane has the lock, the other 63 go round, and the lane that could
 # give it back stands behind the loop and waits for them. On `sm_80` the virtual GPU runs lanes in turns, as NVIDIA's
 # guide promises, and all 64 come through. The repair lets one lane of a wave ask at a time; better, one lane asks for
-# the whole wave, or an atomic does the work and there is no lock.
+# the whole wave, or an atomic does the work and there is no lock. (Both kernels have two fences: after the lock is
+# taken, to see what others wrote, and before it is given back. With one block no experiment shows that one is missing.)
 #
 # The other direction: code from before Volta that relies on lanes *in step*. A wavefront is in step, so this often
 # works on AMD and fails on NVIDIA: a lane writes shared memory, its neighbour reads it, nothing between. `__syncwarp()`
@@ -629,8 +630,8 @@ lesson.table(changed, note=f"Reported as unsupported: {result.unsupported} calls
 # %% [markdown] translated
 # It reports 0 unsupported calls, always: its own source calls that count broken. A `.cu` becomes a `.hip`, other files
 # that change get `_hip` in their name, and every `#include` of them is adapted. This is what it does well; the picture
-# shows the lines that changed in one function, so what it *left* is not in it. One change is no renaming: find
-# `std::min`.
+# shows the lines that changed in one function, so what it *left* is not in it. Two changes are no renamings:
+# `<<<...>>>` became the older macro `hipLaunchKernelGGL` (HIP takes both). For the other, find `std::min`.
 
 
 # %% what was translated
@@ -897,8 +898,8 @@ lesson.stage_figure(asked)
 # - On `sm_90` the matrix instruction (`wgmma`) reads both tiles out of shared memory, so the pair in use takes room as
 #   well as those on their way. `sm_100` is alike with another instruction, `tcgen05.mma`.
 # - On `sm_80` and on AMD the pair in use has moved to registers.
-# - With one stage there is no pipeline. AMD's backend then writes A to shared memory, reads it into registers, and
-#   writes B over it: one place, as large as the larger of the two.
+# - With one stage there is no pipeline. NVIDIA's backend still gives A and B a place each. AMD's writes A to shared
+#   memory, reads it into registers, and writes B over it: one place, as large as the larger of the two.
 #
 # In the lab you turn this into a rule that predicts the bytes for any tile. Two conditions: `wgmma` needs BLOCK_M of 64
 # or more and 4 warps, and `tcgen05.mma` 4 or 8 warps; otherwise Triton 3.7.1 falls back to `mma.sync`, which behaves as
@@ -1247,7 +1248,7 @@ lesson.table(used, first="target", note=f"Triton warned of: {', '.join(warned)}.
 # ## 6. Instructions of one vendor
 #
 # `tl.inline_asm_elementwise` puts an instruction of one vendor into a kernel. Here is one for NVIDIA, compiled by plain
-# Triton for both, in a process of its own, with an `except` that catches everything.
+# Triton for both, by a script in a process of its own.
 
 # %% the script
 script = KERNELS / "ptx_on_amd.py"
@@ -1395,7 +1396,8 @@ lesson.table(reads)
 # %% [markdown] flag explained
 # On AMD the volatile load has left the loop: it is done once, before, and if the flag was not set then, the loop waits
 # for ever, with no error. (So that version was compiled here and not launched.) An atomic that adds 0 stays in the loop
-# on both vendors; for `gfx942` LLVM writes it as an `or` with 0. Wait with atomics.
+# on both vendors; for `gfx942` LLVM writes it as an `or` with 0. Wait with atomics, and only for a program that is sure
+# to be on the chip: nobody promises in which order programs start.
 #
 # <details><summary>More traps of Triton and libraries on AMD, each with its report</summary>
 #
@@ -1437,9 +1439,9 @@ lesson.table(reads)
 # | is there a GPU? | `torch.version.cuda` | `torch.cuda.is_available()` |
 # | which target is it? | `get_device_capability()` | see below |
 # | FP8? | `capability >= (8, 9)` | the table of section 5, by target |
-# | bf16? | the name of the chip | `torch.cuda.is_bf16_supported(including_emulation=False)` |
+# | bf16? | the name of the chip | `torch.cuda.is_bf16_supported(including_emulation=False)`; on ROCm always True |
 # | how wide is a wave? | 32 | `torch.cuda.get_device_properties(0).warp_size` |
-# | how many ranks here? | parse `CUDA_VISIBLE_DEVICES` | `torch.cuda.device_count()` |
+# | how many ranks here? | parse `CUDA_VISIBLE_DEVICES` | `torch.cuda.device_count()`, after `torch.cuda.init()` |
 # | which process group? | `"rccl"` | `"nccl"` on both (RCCL answers to the name), `"gloo"` on a CPU |
 #
 # The capability is a trap of its own: on AMD it is made of the digits of the gfx number. An MI250X (`gfx90a`) says
@@ -1470,7 +1472,9 @@ lesson.table(reads)
 # 2. HIP reads `HIP_VISIBLE_DEVICES`, and only where that is empty `CUDA_VISIBLE_DEVICES`: numbers *among what the first
 #    layer left*.
 #
-# A number that does not exist ends a list, as in CUDA: `4,9,5` among eight is GPU 4 alone. Now a node with 8 GPUs; a
+# A number that does not exist ends a list, as in CUDA: `4,9,5` among eight is GPU 4 alone. (Before HIP is initialised
+# PyTorch counts from the variables and does not compose the two layers; so `device_count()` may then name GPUs that
+# nobody can use. Source: torch 2.13, torch/cuda/__init__.py.) Now a node with 8 GPUs; a
 # scheduler sets `ROCR_VISIBLE_DEVICES=4,5,6,7`.
 
 # %% guess the devices
@@ -1871,8 +1875,8 @@ lesson.sitting("03", 4)
 #
 # - The width of a wave follows the chip: 32 on NVIDIA and RDNA, 64 on CDNA. The mistake is *mixing* a fixed 32 with
 #   `warpSize`. The identity matrix shows which lanes a reduction loses.
-# - Votes and masks have 64 bits on AMD. A mask names exactly the lanes that call. A lane that is not there gives 0 on
-#   AMD by accident, and anything in CUDA.
+# - Votes and masks have 64 bits on AMD. A mask names exactly the lanes that call. Of a lane that is off, or past the
+#   end of its wave, AMD gives 0 or your own value, and CUDA anything: build on none of it.
 # - A wavefront has one program counter: a lock taken by a lane hangs. `__launch_bounds__`'s second number means
 #   something else on each side.
 # - hipify renames; it does not understand. Read what is left: headers, guards, PTX, 32, 448, 96 KB, and `setup.py`.

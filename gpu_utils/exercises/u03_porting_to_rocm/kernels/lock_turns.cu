@@ -4,6 +4,7 @@ __global__ void count_all(int *lock, int *count) {
     if (threadIdx.x % warpSize == turn) {
       while (atomicCAS(lock, 0, 1) != 0) {
       }
+      __threadfence();
       *count += 1;
       __threadfence();
       atomicExch(lock, 0);
