@@ -185,3 +185,9 @@ def test_the_lab_prints_both_tables() -> None:
 def test_no_log_holds_a_real_place_or_name() -> None:
     for text in raw_logs().values():
         assert not re.search(r"/work/|/tmp/|/root/|https?://|@", text)
+
+
+def test_a_wrong_answer_names_a_cause_and_a_fix_that_the_tables_have():
+    found = [(one.name, one.answer(log)) for one in EXERCISE.misconceptions for log in public_logs().values()]
+    assert [name for name, said in found if said["cause"] not in CAUSES] == []
+    assert [name for name, said in found if said["fix"] not in FIXES] == []

@@ -31,7 +31,6 @@ SIGNS: tuple[tuple[str, str], ...] = (
 
 FIX_OF = {truth.cause: truth.fix for truth in TRUTHS.values()}
 
-
 _LISTED = "export HIP_VISIBLE_DEVICES"
 _LIST = re.compile(r"(ROCR|HIP)_VISIBLE_DEVICES=([\d,]+)")
 
@@ -39,7 +38,7 @@ _LIST = re.compile(r"(ROCR|HIP)_VISIBLE_DEVICES=([\d,]+)")
 def lines_of(log: str) -> tuple[str, list[tuple[str, int, str, str]]]:
     """(the job that failed, its and others' lines as (time, number, job, text))."""
     header, *rows = log.splitlines()
-    return header.split()[1], [(*_split(row, number),) for number, row in enumerate(rows, 2)]
+    return header.split()[1], [_split(row, number) for number, row in enumerate(rows, 2)]
 
 
 def _split(row: str, number: int) -> tuple[str, int, str, str]:

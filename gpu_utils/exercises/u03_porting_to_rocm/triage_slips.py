@@ -6,13 +6,7 @@ import re
 from collections.abc import Callable
 
 from gpu_utils.exercises.u03_porting_to_rocm.triage_collect import public_logs
-from gpu_utils.exercises.u03_porting_to_rocm.triage_read import (
-    SIGNS,
-    Verdict,
-    lines_of,
-    read,
-    triage_reference,
-)
+from gpu_utils.exercises.u03_porting_to_rocm.triage_read import SIGNS, Verdict, lines_of, read, triage_reference
 from gpu_utils.grading.exercise import Misconception
 
 _OF_ONE_TEAM = tuple(
@@ -58,7 +52,7 @@ def _line_of_the_last(log: str) -> Verdict:
     return {**triage_reference(log), "line": max(line for line in lines if line[2] == job)[1]}
 
 
-def _knows_the_twelve(log: str) -> Verdict:
+def _knows_the_public_texts(log: str) -> Verdict:
     known = {text: triage_reference(text) for text in public_logs().values()}
     return known.get(log, {"cause": "unknown", "fix": "unknown", "line": 1})
 
@@ -138,7 +132,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "hipblaslt_is_to_blame",
-        _instead("hipBLASLt", "blas_unsupported", "build_for_target"),
+        _instead("hipBLASLt", "tuning_left_on", "stop_tuning"),
         "A warning of a library is not the failure: work went on after it. Which line is an error?",
     ),
     Misconception(
@@ -206,9 +200,9 @@ MISCONCEPTIONS = (
         "or of the compiler, which every team's log has.",
     ),
     Misconception(
-        "knows_the_twelve_texts",
-        _knows_the_twelve,
-        "This looks the twelve texts up. The next log has other paths, numbers and noise: look for the words "
-        "that the failure itself leaves behind.",
+        "knows_the_public_texts",
+        _knows_the_public_texts,
+        "This looks up the texts that you were given. The next log has other paths, numbers and noise: look for the "
+        "words that the failure itself leaves behind.",
     ),
 )
