@@ -46,14 +46,15 @@ def untold(cell: Cell) -> str:
     word = _because(cell)
     if word is None or word.value.end_lineno is None or word.value.end_col_offset is None:
         return cell.source
-    lines = cell.source.splitlines(keepends=True)
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line.encode()))
-    text = cell.source.encode()
-    before = text[: starts[word.lineno - 1] + word.col_offset].decode()
-    after = text[starts[word.value.end_lineno - 1] + word.value.end_col_offset :].decode()
-    if before.endswith("\n" + " " * (len(before) - len(before.rstrip(" ")))):  # a line of its own
+    lines = cell.source.encode().splitlines(keepends=True)  # the syntax tree counts columns in bytes
+
+    def at(line: int, column: int) -> int:
+        return sum(map(len, lines[: line - 1])) + column
+
+    text = b"".join(lines)
+    before = text[: at(word.lineno, word.col_offset)].decode()
+    after = text[at(word.value.end_lineno, word.value.end_col_offset) :].decode()
+    if not before.rpartition("\n")[2].strip():  # a line of its own
         return before.rstrip(" ") + re.sub(r"\A,?[ ]*\n", "", after)
     return re.sub(r",\s*\Z", "", before) + re.sub(r"\A,\s*", "", after)
 

@@ -96,7 +96,7 @@ def _named_by_cuda() -> int:
 
 
 def _target_with_features() -> str:
-    return torch.cuda.get_device_properties(_chosen()).gcnArchName if torch.version.hip else _right_target()
+    return _arch() if torch.version.hip else _right_target()
 
 
 def _dtype_with_emulation() -> str:
