@@ -86,31 +86,31 @@ EXERCISE = Exercise(
     misconceptions=(
         Misconception(
             "y_at_the_place_of_x",
-            slips.indexing_y("of x"),
+            slips.launching("y at x"),
             "It fails where y is shorter than x: there is no y[i] for i = m and more. After its last element y starts "
             "again at the first: which element of y belongs to offset m, to m + 1, to 2 * m? (Its length is m, not n.)",
         ),
         Misconception(
             "y_only_once",
-            slips.indexing_y("of x, masked by m"),
+            slips.launching("y at x, masked by m"),
             "y is added to the first m elements only, and nothing to the rest. It starts again at its end: what must "
             "change is where y is read, not the mask.",
         ),
         Misconception(
             "y_wrapped_once",
-            slips.indexing_y("wrapped once"),
+            slips.launching("y wrapped once"),
             "y starts again once, and then runs past its end: from offset 2 * m on, taking m away once is not enough. "
             "How often it has to be taken away depends on the offset; what is left over in the end?",
         ),
         Misconception(
             "y_by_the_lane",
-            slips.indexing_y("of the lane"),
+            slips.launching("y of the lane"),
             "Each program starts y anew: the place in y is made from tl.arange alone. Where y goes on at the start of "
             "a block depends on all elements before it.",
         ),
         Misconception(
             "y_divided",
-            slips.indexing_y("divided"),
+            slips.launching("y divided"),
             "offsets // m says how often y has started again before an element. Which element of y it is, is what is "
             "left over by that division.",
         ),
@@ -128,31 +128,31 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "mask_of_the_lane",
-            slips.launching(slips.mask_of_the_lane_kernel),
+            slips.launching("mask of the lane"),
             "The mask compares positions inside the block with n. With more than one block that is always true: "
             "compare the offsets in the whole vector, the ones that you add to the pointers.",
         ),
         Misconception(
             "no_mask",
-            slips.launching(slips.unmasked_kernel),
+            slips.launching("no mask"),
             "The last block reaches past the end of a tensor: some of its offsets are n or larger. The load of x and "
             "the store need a mask that is true only for offsets below n.",
         ),
         Misconception(
             "grid_rounds_down",
-            slips.launching(slips.right_kernel, lambda n: n // BLOCK),
+            slips.launching(programs=lambda n: n // BLOCK),
             "The tail is never written: there are too few programs. n // BLOCK rounds down, so the last, incomplete "
             "block gets no program.",
         ),
         Misconception(
             "grid_rounds_down_to_one",
-            slips.launching(slips.right_kernel, lambda n: max(1, n // BLOCK)),
+            slips.launching(programs=lambda n: max(1, n // BLOCK)),
             "The tail is never written when n is larger than a block: max(1, n // BLOCK) mends the case of no program "
             "and still rounds down in all others. Divide so that a started block counts.",
         ),
         Misconception(
             "one_program_for_each_element",
-            slips.launching(slips.right_kernel, lambda n: n),
+            slips.launching(programs=lambda n: n),
             "The sum is right, but the grid has one program for each element, and a program adds BLOCK of them: nearly "
             "all programs find their mask empty. Count blocks, not elements.",
         ),
@@ -163,43 +163,43 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "overlapping_blocks",
-            slips.launching(slips.overlapping_blocks_kernel),
+            slips.launching("overlapping blocks"),
             "Neighbouring programs work on almost the same elements, and the rest is never written. "
             "How far apart must the first elements of two neighbouring programs be?",
         ),
         Misconception(
             "no_program_id",
-            slips.launching(slips.no_program_id_kernel),
+            slips.launching("no program id"),
             "Only the first block is written. Either every program computes the same offsets, where tl.program_id(0) "
             "should make one differ from another, or the grid has one program only.",
         ),
         Misconception(
             "interleaves_programs",
-            slips.launching(slips.interleaved_kernel),
+            slips.launching("interleaved"),
             "The sum is right, but program p takes every P-th element, so neighbouring lanes are P elements apart and "
             "each transaction brings mostly bytes that nobody in the warp or wavefront asked for. "
             "Give each program BLOCK neighbouring elements.",
         ),
         Misconception(
             "mask_one_long",
-            slips.launching(slips.mask_one_long_kernel),
+            slips.launching("mask one long"),
             "`offsets <= n` lets one lane too many through: elements are numbered 0 to n - 1, so n is the first that "
             "does not exist. It also costs speed: the compiler can no longer load four elements at once.",
         ),
         Misconception(
             "mask_of_the_block",
-            slips.launching(slips.mask_of_the_block_kernel),
+            slips.launching("mask of the block"),
             "The mask compares with BLOCK, the size of a program's share. How many elements there are is n: compare "
             "the offsets with that.",
         ),
         Misconception(
             "unmasked_store",
-            slips.launching(slips.unmasked_store_kernel),
+            slips.launching("unmasked store"),
             "The loads are masked, the store is not: it writes past the end of the result. Give it the same mask.",
         ),
         Misconception(
             "mask_one_short",
-            slips.launching(slips.mask_one_short_kernel),
+            slips.launching("mask one short"),
             "The last element is never written. Offsets run from 0 to n - 1, and n - 1 is a valid one.",
         ),
         Misconception(

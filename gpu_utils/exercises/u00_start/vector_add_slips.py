@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import triton
@@ -15,101 +14,43 @@ BLOCK = 1024
 
 
 @triton.jit
-def unmasked_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets) + tl.load(y_ptr + offsets % m))
-
-
-@triton.jit
-def right_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def overlapping_blocks_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) + tl.arange(0, BLOCK)
-    mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def no_program_id_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.arange(0, BLOCK)
-    mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def mask_of_the_lane_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
+def kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr, SLIP: tl.constexpr = ""):
+    """The right kernel, or one with one thing wrong: whose elements, which of them exist, or where y is read."""
     lanes = tl.arange(0, BLOCK)
-    offsets = tl.program_id(0) * BLOCK + lanes
-    mask = lanes < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def interleaved_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) + tl.arange(0, BLOCK) * tl.num_programs(0)
-    mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def mask_one_long_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets <= n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def mask_of_the_block_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < BLOCK
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def unmasked_store_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask))
-
-
-@triton.jit
-def mask_one_short_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n - 1
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + tl.load(y_ptr + offsets % m, mask), mask)
-
-
-@triton.jit
-def index_of_y_kernel(x_ptr, y_ptr, out_ptr, n, m, BLOCK: tl.constexpr, INDEX: tl.constexpr):
-    lanes = tl.arange(0, BLOCK)
-    offsets = tl.program_id(0) * BLOCK + lanes
-    mask = offsets < n
-    if INDEX == "of x":
-        y = tl.load(y_ptr + offsets, mask)
-    elif INDEX == "of x, masked by m":
-        y = tl.load(y_ptr + offsets, offsets < m, 0.0)
-    elif INDEX == "wrapped once":
-        y = tl.load(y_ptr + offsets - m * (offsets >= m), mask)
-    elif INDEX == "of the lane":
-        y = tl.load(y_ptr + lanes % m, mask)
+    if SLIP == "overlapping blocks":
+        offsets = tl.program_id(0) + lanes
+    elif SLIP == "no program id":
+        offsets = lanes
+    elif SLIP == "interleaved":
+        offsets = tl.program_id(0) + lanes * tl.num_programs(0)
     else:
+        offsets = tl.program_id(0) * BLOCK + lanes
+    if SLIP == "no mask":
+        mask = None
+    elif SLIP == "mask of the lane":
+        mask = lanes < n
+    elif SLIP == "mask of the block":
+        mask = offsets < BLOCK
+    elif SLIP == "mask one long":
+        mask = offsets <= n
+    elif SLIP == "mask one short":
+        mask = offsets < n - 1
+    else:
+        mask = offsets < n
+    if SLIP == "y at x":
+        y = tl.load(y_ptr + offsets, mask)
+    elif SLIP == "y at x, masked by m":
+        y = tl.load(y_ptr + offsets, offsets < m, 0.0)
+    elif SLIP == "y wrapped once":
+        y = tl.load(y_ptr + offsets - m * (offsets >= m), mask)
+    elif SLIP == "y of the lane":
+        y = tl.load(y_ptr + lanes % m, mask)
+    elif SLIP == "y divided":
         y = tl.load(y_ptr + offsets // m, mask)
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + y, mask)
-
-
-def indexing_y(how: str) -> Callable[..., Tensor]:
-    def answer(x: Tensor, y: Tensor) -> Tensor:
-        out = torch.empty_like(x)
-        programs = triton.cdiv(x.numel(), BLOCK)
-        index_of_y_kernel[(programs,)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK, INDEX=how)
-        return out
-
-    return answer
+    else:
+        y = tl.load(y_ptr + offsets % m, mask)
+    stored = None if SLIP == "unmasked store" else mask
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask) + y, stored)
 
 
 @triton.jit
@@ -123,7 +64,7 @@ def repeated(x: Tensor, y: Tensor) -> Tensor:
 
 
 def repeats_y_first(x: Tensor, y: Tensor) -> Tensor:
-    return launching(right_kernel)(x, repeated(x, y))
+    return launching()(x, repeated(x, y))
 
 
 def torch_adds_the_kernel_copies(x: Tensor, y: Tensor) -> Tensor:
@@ -132,10 +73,10 @@ def torch_adds_the_kernel_copies(x: Tensor, y: Tensor) -> Tensor:
     return out
 
 
-def launching(kernel: Any, programs: Callable[[int], int] = lambda n: triton.cdiv(n, BLOCK)) -> Callable:
+def launching(slip: str = "", programs: Callable[[int], int] = lambda n: triton.cdiv(n, BLOCK)) -> Callable:
     def answer(x: Tensor, y: Tensor) -> Tensor:
         out = torch.empty_like(x)
-        kernel[(programs(x.numel()),)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
+        kernel[(programs(x.numel()),)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK, SLIP=slip)
         return out
 
     return answer
@@ -143,24 +84,24 @@ def launching(kernel: Any, programs: Callable[[int], int] = lambda n: triton.cdi
 
 def grid_is_a_number(x: Tensor, y: Tensor) -> Tensor:
     out = torch.empty_like(x)
-    right_kernel[triton.cdiv(x.numel(), BLOCK)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
+    kernel[triton.cdiv(x.numel(), BLOCK)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
     return out
 
 
 def allocates_a_default_tensor(x: Tensor, y: Tensor) -> Tensor:
     out = torch.empty(x.numel())
-    right_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
+    kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
     return out
 
 
 def writing_into(name: str) -> Callable[..., Tensor]:
     def answer(**inputs: Tensor) -> Tensor:
         x, y, out = inputs["x"], inputs["y"], inputs[name]
-        right_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
+        kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), y.numel(), BLOCK=BLOCK)
         return out
 
     return answer
 
 
 def returns_nothing(x: Tensor, y: Tensor) -> None:
-    launching(right_kernel)(x, y)
+    launching()(x, y)
