@@ -69,7 +69,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "generate",
             "to_transformers",
         ),
-        "gpu_utils.model.profiling": ("operator_shares",),
+        "gpu_utils.model.profiling": ("product_share",),
         "gpu_utils.model.parity": ("agreement", "parity"),
         "gpu_utils.model.records": ("RunRecord", "latest_record", "load_record", "save_record"),
         "gpu_utils.model.training": (

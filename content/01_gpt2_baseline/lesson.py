@@ -57,20 +57,20 @@ lesson.table(
 )
 
 # %% [markdown] a line to beat
-# ### A line to beat
+# ### Lines to beat
 #
-# The loss is cross-entropy in **nats per token**: $-\ln p$ of the token that really came next, averaged. Two models
-# need no training at all:
+# The loss is cross-entropy in **nats per token**: $-\ln p$ of the token that really came next, averaged. Three models
+# need no training, only counting:
 #
 # - one that finds all $V$ tokens equally likely has loss $\ln V$, printed above;
 # - one that knows how often each token occurs, and looks at nothing else, has the **unigram entropy**
-#   $-\sum_t p_t \ln p_t$ as its loss.
+#   $-\sum_t p_t \ln p_t$ as its loss. Who is below it must have learned to use the context;
+# - a **bigram table** knows how often each token follows each other one. Who is below it looks back further than one
+#   token.
 #
-# A model with a loss below the second line must have learned to use its context.
-#
-# The last row of the table bounds that entropy from above. Say $n$ tokens make half of the text. A model that knows
-# only this gives half of the probability to these $n$, evenly, and half to the others: its loss is $\ln 2 + \tfrac12
-# \ln n + \tfrac12 \ln (V - n)$. The true entropy is a little lower.
+# The last row of the table bounds the unigram entropy from above. Say $n$ tokens make half of the text. A model that
+# knows only this gives half of the probability to these $n$, evenly, and half to the others: its loss is $\ln 2 +
+# \tfrac12 \ln n + \tfrac12 \ln (V - n)$. The true entropy is a little lower.
 
 # %% predict the unigram entropy
 guess = predict(
@@ -87,9 +87,19 @@ guess.reveal(
     because="ln 2 + 0.5 ln 80 + 0.5 ln 944 is 6.31; within each half the frequencies "
     "differ, too: the other 0.35. What a loss gains below comes from context.",
 )
-lesson.table({"bits a token": bits, "bits per byte of text": of_text})
+lesson.table(
+    {
+        "unigram entropy, bits a token": bits,
+        "the same, bits per byte of text": of_text,
+        "loss of the frequencies on validation files": corpus.unigram_loss,
+        "loss of the bigram table on validation files": corpus.bigram_loss,
+    }
+)
 
 # %% [markdown] bits per byte
+# The frequencies were counted on the files to train on, so they fit the validation files a little worse. A pair that
+# the table has never seen gets the frequency of its second token.
+#
 # Nats per token cannot be compared between tokenizers: longer tokens are harder to guess, and there are fewer of
 # them. **Bits per byte** can: nats per token, times tokens, divided by $\ln 2$ and by the bytes of the text.
 
@@ -202,27 +212,18 @@ lesson.code(
 # stays near $s^2$ however deep the model is.
 #
 # But are the branches independent? Attention *averages* over positions: an average keeps what the positions share, and
-# the rest cancels. A branch reads the *normed* stream, so the size of the stream does not count, only the **share** of
-# it that the positions have in common. The embeddings differ by position. Branches that stay small leave them visible;
-# large ones drown them.
+# the rest mostly cancels. A branch reads the *normed* stream, so the size of the stream does not count, only the
+# **share** of it that the positions have in common. The embeddings differ by position. Branches that stay small leave
+# them visible; large ones drown them.
 #
-# The next cell builds a model of $L = 24$ layers, $d = 128$, $H = 4$, once with that scaling and once without.
-
-# %% predict the growth
-grown = ("less than 5 times", "5 to 9 times, like the rule", "more than 9 times")
-guess = predict(
-    "01.growth",
-    "Without the scaling the output matrix of each branch is 6.9 times larger, the "
-    "root of 48. How much larger than in the scaled model is what the attention branch "
-    "of layer 24 adds to the stream?",
-    attention=lesson.choice(*grown),
-)
+# The next cell builds a model of $L = 24$ layers, $d = 128$, $H = 4$, once with that scaling and once without, and
+# prints this share, for the stream that enters the last layer.
 
 
-# %% how the stream grows
+# %% what the positions share
 @torch.no_grad()
-def sizes(scaled, layers=24):
-    """Standard deviations of the last layer's branches and of the sum of all."""
+def last_layer(scaled, layers=24):
+    """Standard deviations in the last layer, and the share that positions share."""
     torch.manual_seed(0)
     model = lesson.GPT2(lesson.GPT2Config(256, 64, 128, layers, n_head=4))
     if not scaled:
@@ -235,43 +236,50 @@ def sizes(scaled, layers=24):
         attended = block.attn(block.ln_1(x))
         widened = block.mlp(block.ln_2(x + attended))
         x = x + attended + widened
-    found = {"MLP branch": widened, "attention branch": attended}
-    found |= {"all branches together": x - start}
-    found = {name: value.std().item() for name, value in found.items()}
-    common = entering.mean(dim=1).std() / entering.std()
-    return found | {"share in common, of what enters": common.item()}
+    share = (entering.mean(dim=1).std() / entering.std()).item()
+    found = {"MLP branch": widened, "attention branch": attended, "all": x - start}
+    return share, {name: value.std().item() for name, value in found.items()}
 
 
-plain, scaled = sizes(scaled=False), sizes(scaled=True)
+(share, plain), (share_scaled, scaled) = last_layer(False), last_layer(True)
+lesson.table({"scaled": share_scaled, "unscaled": share}, first="share in common")
+
+# %% predict the growth
+guess = predict(
+    "01.growth",
+    "Without the scaling the output matrix of each branch is 6.9 times larger, the "
+    "root of 48. How much larger than in the scaled model is what the attention branch "
+    "of layer 24 adds to the stream?",
+    attention=lesson.number("times larger", factor=1.3),
+)
+
+# %% how the stream grows
 ratio = {name: plain[name] / scaled[name] for name in plain}
-larger = ratio["attention branch"]
 guess.reveal(
-    attention=grown[(larger > 5) + (larger > 9)],
-    because="its matrix is 6.9 times larger, and the share that survives its average "
-    "has grown too, the last row. The MLP does not average: it comes near the rule.",
+    attention=ratio["attention branch"],
+    because="a matrix 6.9 times larger reads 2.4 times as much that survives the "
+    "average: 16.6; a little of what differs survives, too. The MLP does not average.",
 )
 lesson.table(
     {"unscaled": plain, "scaled": scaled, "ratio": ratio},
     across=True,
-    note="Standard deviations, in layer 24; the last row is a ratio of two.",
+    note="Standard deviations in layer 24; all: the sum of all branches.",
 )
 
 # %% [markdown] why more than the root
-# Of the stream that enters the last block the positions share a third with the scaling, and three quarters without: 2.4
-# times as much. With a matrix 6.9 times larger that is about 16 times, near the measured 15. The branches are not
-# independent, so their unscaled sum grows more than the rule says. The scaled sum is the same at other depths:
+# The MLP comes near the rule. The branches are not independent, so their unscaled sum grows more than the rule says.
+# The scaled sum is the same at other depths:
 
 # %% the sum at other depths
-together = "all branches together"
 lesson.table(
     {
         f"L = {layers}": {
-            "unscaled": sizes(scaled=False, layers=layers)[together],
-            "scaled": sizes(scaled=True, layers=layers)[together],
+            "unscaled": last_layer(False, layers)[1]["all"],
+            "scaled": last_layer(True, layers)[1]["all"],
         }
         for layers in (4, 12, 48)
     },
-    note="standard deviation of all branches together",
+    note="standard deviation of the sum of all branches",
 )
 
 # %% [markdown] the real thing
@@ -403,15 +411,19 @@ guess = predict(
     share=lesson.number("share, 0 to 1", factor=1.25),
 )
 
+
 # %% torch counts
-with torch.device("meta"):
-    text = torch.zeros(1, 1024, dtype=torch.int64)
-    counter = FlopCounterMode(display=False)
-    with counter:
-        on_meta.loss(text, text).backward()
-counted = counter.get_flop_counts()["Global"]
-flops_per_token = counter.get_total_flops() // text.numel()
-of_attention = counted[torch.ops.aten.bmm] / text.numel()
+def counted_flops(shape, T):
+    """FLOPs per token of forward and backward at length T, for each operator."""
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        text = torch.zeros(1, T, dtype=torch.int64)
+        lesson.GPT2(shape, attention="explicit").loss(text, text).backward()
+    return {op: n // T for op, n in counter.get_flop_counts()["Global"].items()}
+
+
+counted = counted_flops(big, 1024)
+flops_per_token = sum(counted.values())
+of_attention = counted[torch.ops.aten.bmm]
 guess.reveal(
     share=of_attention / flops_per_token,
     because="forward, the weights take 2 x 123.5 million = 247 MFLOP, the two products "
@@ -700,68 +712,81 @@ lesson.table(
 #
 # How fast can it go? The next table has this machine's peak, timed with large products where it is a CPU, and the
 # FLOPs of a token of your model, counted by torch as above. Their ratio is the speed at which all of the peak would go
-# into FLOPs that the model needs. It is not reached: much of a step is no product, and small products are slower than
-# those that were timed. The products of a small model are small: $1024 \times 128$ by $128 \times 512$ is the largest
-# in a block of the one that a CPU trains.
+# into FLOPs that the model needs. It is not reached, for two reasons that multiply: the products of a small model are
+# small and run below the peak (the table times the largest one of a block), and a part of each step is no product.
 #
-# How far can the loss fall? Two nats are a factor $e^2 = 7.4$ in the probability of every token. On a CPU the model
-# sees about an eighth as many tokens as the text has.
+# How far can the loss fall? A table learns a pair by counting it once. Gradient descent takes a small step at each
+# sight of it, and begins with all tokens equally likely. On a CPU it sees about an eighth as many tokens as the text
+# has.
+
 
 # %% the bound on this machine
+@torch.no_grad()
+def fastest(call, tries=15):
+    """Seconds of the fastest of some calls that return a tensor."""
+    found = []
+    for _ in range(tries):
+        start = time.perf_counter()
+        call().flatten()[0].item()  # item() waits for a GPU, too
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
 peak = lesson.device_peak(device, lesson.training_dtype(device))
-with torch.device("meta"):
-    counted_model = lesson.GPT2(mine, attention="explicit")
-    text = torch.zeros(1, config.seq_len, dtype=torch.int64)
-    counter = FlopCounterMode(display=False)
-    with counter:
-        counted_model.loss(text, text).backward()
-flops = counter.get_total_flops() // text.numel()
-at_peak = peak.flops_per_second and peak.flops_per_second / flops
+flops = sum(counted_flops(mine, config.seq_len).values())
+rows, d = config.batch * config.seq_len, mine.n_embd
+x = torch.randn(rows, d, device=device, dtype=lesson.training_dtype(device))
+w = torch.randn(d, 4 * d, device=device, dtype=x.dtype)
+product = 2 * rows * d * 4 * d / fastest(lambda: x @ w)
+of_peak = 1 / peak.flops_per_second if peak.flops_per_second else math.nan
 lesson.table(
     {
-        "FLOPs of a token": flops,
-        "peak, FLOP/s": peak.flops_per_second,
-        "tokens/s at the peak": at_peak,
+        "MFLOP of a token": flops / 1e6,
+        "peak, GFLOP/s": 1e-9 / of_peak,
+        "tokens/s at the peak": 1 / of_peak / flops,
+        f"share of the peak, {rows} x {d} by {d} x {4 * d}": product * of_peak,
         "tokens in the run": config.steps * config.tokens_per_step,
         "tokens to train on": len(corpus.train),
-        "unigram entropy, to beat": corpus.unigram_entropy,
+        "loss of the frequencies": corpus.unigram_loss,
+        "loss of the bigram table": corpus.bigram_loss,
     },
     note=peak.source,
 )
 
 # %% predict the loss
 losses = (
-    "above the unigram entropy",
-    "below it, by less than 2 nats",
-    "below it, by 2 nats or more",
+    "above that of the frequencies",
+    "between the two",
+    "below that of the bigram table",
 )
-shares = ("under 0.1", "0.1 to 0.5", "over 0.5")
 guess = predict(
     "01.train",
-    "What is the loss on validation files at the end, and which share of the speed at "
-    "the peak does the run reach?",
+    "Where does the loss on validation files end? And which share of the speed at the "
+    "peak does the run reach?",
     loss=lesson.choice(*losses, label="validation loss"),
-    mfu=lesson.choice(*shares, label="share"),
+    mfu=lesson.number("share, 0 to 1", factor=1.5),
 )
 
 # %% train the model
 result = lesson.train(config)
 record = result.record
-above = sum(loss >= record.unigram_nats for loss in record.train_loss)
-gain = record.unigram_nats - record.final_val_loss
+final = record.final_val_loss
 guess.reveal(
-    loss=losses[(gain > 0) + (gain >= 2)],
-    mfu=record.mfu and shares[(record.mfu >= 0.1) + (record.mfu > 0.5)],
-    because="it starts near ln V and ends below the unigram entropy: it uses its "
-    "context. The share has two factors, which section 5 measures on this machine.",
+    loss=losses[(final < corpus.unigram_loss) + (final < corpus.bigram_loss)],
+    mfu=record.mfu,
+    because="it starts near ln V, learns the frequencies first and then pairs, and is "
+    "not done with these. The share is below that of the one product by all that is "
+    "no product; section 5 takes the two apart.",
 )
 lesson.table(
     {
         "first training loss, nats per token": record.train_loss[0],
-        "validation loss, nats per token": record.final_val_loss,
-        "nats below the unigram entropy": gain,
+        "validation loss, nats per token": final,
+        "nats below the frequencies": corpus.unigram_loss - final,
         "bits per byte": record.bits_per_byte,
-        "steps with a loss above the unigram entropy": above,
+        "steps with a loss above the frequencies": sum(
+            loss >= corpus.unigram_loss for loss in record.train_loss
+        ),
         "steps whose gradient was clipped": sum(
             n > config.clip for n in result.gradient_norms
         ),
@@ -777,7 +802,8 @@ steps = range(1, len(record.train_loss) + 1)
 axes.plot(steps, record.train_loss, linewidth=0.8, label="train, each step")
 axes.plot(*zip(*record.val_loss, strict=True), "o-", label="validation")
 axes.axhline(math.log(config.corpus.vocab_size), ls=":", color="grey", label="ln V")
-axes.axhline(record.unigram_nats, ls="--", color="black", label="unigram entropy")
+axes.axhline(corpus.unigram_loss, ls="--", color="black", label="frequencies")
+axes.axhline(corpus.bigram_loss, ls="-.", color="black", label="bigram table")
 axes.set(ylabel="nats per token")
 axes.legend()
 norms.semilogy(steps, result.gradient_norms, linewidth=0.8)
@@ -787,9 +813,11 @@ norms.legend()
 plt.show()
 
 # %% [markdown] samples
-# On a CPU about half of the steps were clipped: for a run this short, 1 is a low limit. AdamW then averages gradients
-# of one norm, which changes little, since it divides by their size anyway. Clipping rescues where a norm is far above
-# those just before it: look for such a peak in the lower curve.
+# Look for a peak in the lower curve, a norm far above those just before it: that is what clipping is for. On a CPU
+# about half of the steps were clipped, so for a run this short 1 is a low limit. It does little harm: AdamW divides by
+# the gradient's size anyway. A limit just above the usual norm would catch the peak and leave the rest alone.
+#
+# The curve still falls at the end. The table has nothing left to learn; your model has.
 #
 # What does it write? Nobody told it a rule of Python's grammar; it was only asked, again and again, for the
 # next token.
@@ -812,11 +840,11 @@ for sample in record.samples:
 lesson.table(
     {
         "tokens/s": record.tokens_per_second,
-        "FLOPs per token": record.flops_per_token,
-        "FLOP/s used": record.tokens_per_second * record.flops_per_token,
-        "peak, FLOP/s": record.peak_flops,
+        "MFLOP of a token": record.flops_per_token / 1e6,
+        "GFLOP/s used": record.tokens_per_second * record.flops_per_token / 1e9,
+        "peak, GFLOP/s": record.peak_flops and record.peak_flops / 1e9,
         "MFU": record.mfu,
-        record.memory_kind: record.memory_bytes,
+        record.memory_kind.replace("bytes", "GB"): record.memory_bytes / 1e9,
     },
     note=record.peak_source + "; a CPU's peak of memory includes section 2's models",
 )
@@ -825,40 +853,27 @@ lesson.table(
 # No program is faster than the peak. Where the MFU of a CPU stands above 1, the peak was timed while the machine did
 # other work: restart the kernel on an idle machine and run all again.
 #
-# Where is the rest? Five forward and backward passes are profiled by operator. The table shows the one in which the
-# products have the middle share: the eight operators that took longest, and any other that the formula counts.
+# Where is the rest? Forward and backward of one batch are profiled by operator, five times. The table shows the profile
+# in which the products have the middle share: the operators that took longest, and any other that the formula counts.
 
 # %% the middle of five profiles
 text = torch.randint(mine.vocab_size, (config.batch, config.seq_len), device=device)
-half = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 model = result.model
 
 
 def forward_and_backward():
     model.zero_grad()  # as in a step: no gradient is there to add to
-    with half:
+    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
         loss = model.loss(text, text)
     loss.backward()
 
 
-def of_products(operators):
-    return {
-        name: row["share of the time"]
-        for name, row in operators.items()
-        if name in ("aten::addmm", "aten::mm", "aten::bmm") or "attention" in name
-    }
-
-
-profiles = [lesson.operator_shares(forward_and_backward) for _ in range(5)]
-operators = sorted(profiles, key=lambda one: sum(of_products(one).values()))[2]
-counted_ones = of_products(operators)
-shown = set(list(operators)[:8]) | {n for n, s in counted_ones.items() if s > 0.005}
-products = sum(counted_ones.values())
+profile = lesson.product_share(forward_and_backward)
 lesson.table(
-    {name: row for name, row in operators.items() if name in shown},
+    profile.rows,
     first="operator",
-    mark=tuple(shown & counted_ones.keys()),
-    note=f"Marked: what the formula counts, {products:.0%} of the time.",
+    mark=profile.products,
+    note=f"Marked: what the formula counts, {profile.share:.0%} of the time.",
 )
 
 # %% [markdown] two factors
@@ -867,16 +882,17 @@ lesson.table(
 # embeddings up, `sum` adds up the gradients of biases, `cat` joins those of $q$, $k$ and $v$, `copy_` brings heads into
 # another layout, `fill_` clears memory. Which lead changes from run to run. Unit 04 fuses such operators.
 #
-# The products take a part of the time, and while they run they do not reach the peak: those of a small model are small.
-# So two losses multiply. MFU and the share of the time are measured; their ratio is what is left for the speed of the
-# products. Clipping, AdamW and drawing a batch lower it too: the profile left them out.
+# The products take a part of the time, and while they run they do not reach the peak. So two losses multiply. MFU and
+# the share of the time are measured; their ratio is what is left for the speed of the products. Which loss is larger?
+# On a CPU look at the last row; on a GPU small products are often the larger one. Clipping, AdamW and drawing a batch
+# lower the ratio too: the profile left them out.
 
 # %% two losses
 lesson.table(
     {
         "MFU": record.mfu,
-        "share of the time in products": products,
-        "left for their speed: MFU / share": record.mfu and record.mfu / products,
+        "share of the time in products": profile.share,
+        "left for their speed: MFU / share": record.mfu and record.mfu / profile.share,
     }
 )
 
@@ -906,48 +922,56 @@ lesson.sitting("01", 2)
 #
 # ### Change one thing
 #
-# Everything that is paid once a step (launching operators, the optimizer, drawing a batch) is shared by its tokens, and
-# larger products come nearer to the peak. The run above had the batch that section 3 printed. Six steps each, with one
-# sequence and with four times as many. The middle one of five timed steps counts.
+# A step costs something that is paid once, $a$ (launching operators, the optimizer), and something for each sequence,
+# $b$: with a batch of $B$ it takes about $a + b B$. Two measurements give both. Six steps each; the middle one of the
+# last five counts.
+
+
+# %% two batches
+def ms_of_a_step(batch):
+    speed = lesson.trial(corpus, config, batch=batch, accumulate=1)
+    return 1e3 * batch * config.seq_len / speed
+
+
+some, four_times = config.batch, 4 * config.batch
+ms = {batch: ms_of_a_step(batch) for batch in (1, some)}
+lesson.table({batch: {"ms a step": ms[batch]} for batch in ms}, first="batch")
 
 # %% predict the effect of the batch
-changes = ("falls by more than a tenth", "stays", "rises by more than a tenth")
 guess = predict(
     "01.batch",
-    "With a batch of one sequence, what happens to the MFU? With four times the batch?",
-    one=lesson.choice(*changes, label="one sequence"),
-    larger=lesson.choice(*changes, label="four times the batch"),
+    "How long does a step take with four times the larger of these batches?",
+    larger=lesson.number("step", unit="ms", factor=1.25),
 )
 
-# %% three batches
-speeds = {
-    batch: lesson.trial(corpus, config, batch=batch, accumulate=1)
-    for batch in (1, config.batch, 4 * config.batch)
-}
-
-
-def change(batch):
-    ratio = speeds[batch] / speeds[config.batch]
-    return changes[(ratio > 0.9) + (ratio > 1.1)]
-
-
+# %% four times the batch
+ms[four_times] = ms_of_a_step(four_times)
 guess.reveal(
-    one=change(1),
-    larger=change(4 * config.batch),
-    because="what is paid once a step is a large part of a batch of one, and little of "
-    "a batch of 8: four times as many tokens have not much left to gain.",
+    larger=ms[four_times],
+    because="b is the difference of the two times over that of the two batches, a is "
+    "what is left of the first; then a + 4 b B. Where the step takes longer than that, "
+    "its activations have outgrown a cache.",
 )
-share = {
-    b: s * flops / peak.flops_per_second
-    for b, s in speeds.items()
-    if peak.flops_per_second
-}
+each = (ms[some] - ms[1]) / (some - 1)
+once = ms[1] - each
 lesson.table(
-    {b: {"tokens/s": speeds[b], "MFU": share.get(b)} for b in speeds}, first="batch"
+    {
+        batch: {
+            "ms a step": took,
+            "a + b B": once + each * batch,
+            "share of a": max(once, 0) / took,
+            "MFU": batch * config.seq_len * flops / took * 1e3 * of_peak,
+        }
+        for batch, took in ms.items()
+    },
+    first="batch",
+    note=f"a = {once:.1f} ms a step, b = {each:.1f} ms a sequence",
 )
 
 # %% [markdown] accumulation
-# On a machine that does other work too, run the cell again and look at the spread before you believe a difference.
+# What is paid once weighs on a batch of one; the larger batch has nearly got rid of it, and four times as many
+# sequences gain little more. On a machine that does other work too, run the cells again and look at the spread before
+# you believe a difference.
 #
 # ### In the same memory
 #
@@ -1036,20 +1060,13 @@ model = result.model
 many = min(120, mine.n_positions - 8)
 
 
-@torch.no_grad()
-def seconds_of_a_pass(tokens, tries=15):
+def ms_of_a_pass(tokens):
     text = torch.zeros(1, tokens, dtype=torch.int64, device=device)
-    found = []
-    for _ in range(tries):
-        start = time.perf_counter()
-        model(text).sum().item()  # item() waits for a GPU, too
-        found.append(time.perf_counter() - start)
-    return min(found)
+    return 1e3 * fastest(lambda: model(text))
 
 
 lesson.table(
-    {T: {"ms a pass": 1e3 * seconds_of_a_pass(T)} for T in (1, many // 2, many)},
-    first="tokens",
+    {T: {"ms a pass": ms_of_a_pass(T)} for T in (1, many // 2, many)}, first="tokens"
 )
 
 # %% predict the gain
@@ -1128,9 +1145,11 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 # AOTriton; [SDPBackend](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.SDPBackend.html) for
 # FlashAttention and cuDNN.
 #
-# AOTriton is tuned for contiguous $q$, $k$ and $v$. On an integrated GPU (gfx1151) copying them first made attention up
-# to 41% faster for long sequences with heads of width 128, and slower at 4,608 tokens and below
-# ([pytorch #190154](https://github.com/pytorch/pytorch/issues/190154)): measure on yours.
+# AOTriton is FlashAttention written in Triton and compiled ahead of time for AMD's chips. Should $q$, $k$ and $v$ be
+# copied first, so that they are contiguous? A report measured it on an integrated GPU (gfx1151): with 24 heads of width
+# 128 copying was 5% faster at 5,120 tokens and up to 41% beyond, but slower at 4,608 and below; with heads of width 64,
+# GPT-2's, slower at both lengths tried; on a discrete GPU slower, too
+# ([pytorch #190154](https://github.com/pytorch/pytorch/issues/190154)). Measure before you copy.
 #
 # The kernels under the operators are different programs, and the sums inside them run in another order. So the loss
 # curve on another chip is not bitwise yours. Unit 03 ports this script, unit 09 says how far apart two curves may be.
@@ -1149,7 +1168,7 @@ for name in ("H100", "MI300X"):
         "lanes of a warp or wavefront": limits.lanes,
         "on-chip memory of a block, KiB": limits.shared_per_block / 1024,
         "L2 cache": each if dies > 1 else chip.l2_mb,
-        "Infinity Cache": chip.mall_mb if chip.mall_mb.value else "none",
+        "Infinity Cache, behind the L2": chip.mall_mb if chip.mall_mb.value else "none",
     }
 origin = {name: CHIPS[name].limits.source for name in ("H100", "MI300X")}
 lesson.table(
@@ -1159,7 +1178,8 @@ lesson.table(
 )
 
 # %% [markdown] one operator twice
-# Twice the lanes, and less than a third of the memory for a block: a tile that fits the H100 may not fit the MI300X.
+# Twice the lanes, and less than a third of the memory for a block: a tile that fits the H100 may not fit the MI300X. It
+# has eight L2 caches because it is built of eight compute dies, each with its own; unit 02 counts what that costs.
 #
 # ### One operator of your model, compiled for both
 #
@@ -1210,7 +1230,6 @@ lesson.table(
             "lanes": kernel.num_warps * kernel.target.lanes,
             "loads of 128 bits": kernel.widths["global load"][128],
             "stores of 128 bits": kernel.widths["global store"][128],
-            "registers of a lane": kernel.registers,
         }
         for target, kernel in needs.items()
     },
@@ -1233,7 +1252,8 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 # %% [markdown] summary
 # ## Summary
 #
-# - A model that beats the unigram entropy uses its context; bits per byte compare across tokenizers.
+# - A model that beats the unigram entropy uses its context; one that beats a bigram table looks back further than one
+#   token. Bits per byte compare across tokenizers.
 # - GPT-2 has 124,439,808 parameters, and training takes 854 MFLOP a token at $T = 1024$, an eighth of it in attention.
 # - State costs 16 bytes a parameter. Activations follow the batch; probabilities tie with the channels at $T = 16 d /
 #   H$.
@@ -1270,6 +1290,12 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 # <details><summary>Why does the loss start near ln V, not near the unigram entropy?</summary>
 #
 # Small random weights give logits near zero, so every token is as likely. Frequencies are the first thing it learns.
+# </details>
+#
+# <details><summary>A kernel with <code>num_warps=4</code> and 2,048 elements a program: how many elements has a lane on
+# an H100, and on an MI300X?</summary>
+#
+# 2,048 / (4 x 32) = 16, and 2,048 / (4 x 64) = 8.
 # </details>
 #
 # <details><summary>Batch of one, with a cache: does a chip with twice the FLOP/s, same bandwidth, help?</summary>

@@ -27,6 +27,7 @@ import numpy as np
 
 from gpu_utils.errors import W2WError
 from gpu_utils.folders import cache_folder
+from gpu_utils.model import counting
 
 END_OF_TEXT = "<|endoftext|>"
 VALIDATION_SHARE = 0.05
@@ -151,6 +152,16 @@ class Corpus:
         must be below it.
         """
         return entropy_nats(np.bincount(self.train, minlength=self.config.vocab_size))
+
+    @cached_property
+    def unigram_loss(self) -> float:
+        """Loss on the validation files, nats per token, of the frequencies of the train part."""
+        return counting.unigram_loss(self.train, self.val, self.config.vocab_size)
+
+    @cached_property
+    def bigram_loss(self) -> float:
+        """Loss on the validation files, nats per token, of a table of the train part's pairs of neighbours."""
+        return counting.bigram_loss(self.train, self.val, self.config.vocab_size)
 
     def bits_per_byte(self, nats_per_token: float) -> float:
         """Turn a loss into bits per byte of validation text: comparable between vocabularies."""

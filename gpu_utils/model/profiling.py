@@ -6,9 +6,41 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+_PRODUCTS = ("aten::addmm", "aten::mm", "aten::bmm")
+"""Operators that do what the FLOPs of a model count, beside those with "attention" in their names."""
+
+
+@dataclass(frozen=True)
+class ProductShare:
+    """A profile of which the products are of interest.
+
+    rows      operator -> its share of the time and its calls: the longest, and every product worth a row
+    products  the operators among them that multiply matrices
+    share     of the time in all products, 0 to 1
+    """
+
+    rows: dict[str, dict[str, Any]]
+    products: tuple[str, ...]
+    share: float
+
+
+def product_share(call: Callable[[], Any], *, times: int = 5, longest: int = 8) -> ProductShare:
+    """Profile `call()` several times; of these profiles the one in which products have the middle share of the time."""
+    profiles = sorted((_of_products(operator_shares(call), longest) for _ in range(times)), key=lambda one: one.share)
+    return profiles[times // 2]
+
+
+def _of_products(operators: dict[str, dict[str, Any]], longest: int) -> ProductShare:
+    spent = {name: row["share of the time"] for name, row in operators.items()}
+    products = {name: share for name, share in spent.items() if name in _PRODUCTS or "attention" in name}
+    shown = {*list(operators)[:longest], *(name for name, share in products.items() if share > 0.005)}
+    rows = {name: row for name, row in operators.items() if name in shown}
+    return ProductShare(rows, tuple(name for name in rows if name in products), sum(products.values()))
 
 
 def operator_shares(call: Callable[[], Any]) -> dict[str, dict[str, Any]]:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_utils.model import corpus as module
+from gpu_utils.model import counting
 from gpu_utils.model.corpus import (
     CorpusConfig,
     CorpusError,
@@ -203,6 +204,20 @@ def test_the_unigram_entropy_is_the_loss_of_guessing_by_frequency(corpus):
     logp = np.log(np.maximum(counts, 1) / counts.sum())
     assert corpus.unigram_entropy == pytest.approx(float(-logp[corpus.train].mean()), rel=1e-12)
     assert 3 < corpus.unigram_entropy < math.log(300)
+
+
+def test_the_counted_losses_are_those_of_tables_written_out(corpus):
+    train, validation = (np.asarray(part[:3000]).astype(np.int64) for part in (corpus.train, corpus.val))
+    frequency = np.bincount(train, minlength=300) + 1.0
+    frequency /= frequency.sum()
+    table = np.zeros((300, 300))
+    np.add.at(table, (train[:-1], train[1:]), 1)
+    likely = (table + 10 * frequency) / (table.sum(1, keepdims=True) + 10)
+    assert likely.sum(1) == pytest.approx(1)
+    assert counting.unigram_loss(train, validation, 300) == pytest.approx(-np.log(frequency[validation]).mean())
+    by_hand = -np.log(likely[validation[:-1], validation[1:]]).mean()
+    assert counting.bigram_loss(train, validation, 300) == pytest.approx(by_hand)
+    assert corpus.bigram_loss < corpus.unigram_loss < math.log(300)
 
 
 def test_bits_per_byte_does_not_depend_on_how_text_is_cut_into_tokens():

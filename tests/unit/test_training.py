@@ -11,7 +11,7 @@ from gpu_utils.model import device as device_module
 from gpu_utils.model import training
 from gpu_utils.model.corpus import CorpusConfig
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
-from gpu_utils.model.profiling import operator_shares
+from gpu_utils.model.profiling import operator_shares, product_share
 from gpu_utils.model.records import RecordError, latest_record, load_record, runs_folder, save_record
 from gpu_utils.model.training import (
     PROMPTS,
@@ -287,3 +287,18 @@ def test_a_profile_names_all_operators_the_longest_first_and_keeps_its_log_to_it
     assert times == sorted(times, reverse=True)
     assert sum(times) == pytest.approx(1)
     assert capfd.readouterr().err == ""
+
+
+def test_the_share_of_products_counts_products_only_and_shows_each_of_them():
+    a, many = torch.ones(64, 64), torch.ones(1_000_000)
+
+    def call():
+        for _ in range(3):
+            many.exp()
+        return a @ a
+
+    found = product_share(call, times=3, longest=1)
+    assert next(iter(found.rows)) == "aten::exp"
+    assert found.products in ((), ("aten::mm",))  # a product under half a percent has no row
+    assert 0 < found.share < 0.5
+    assert product_share(lambda: a @ a, times=1).products == ("aten::mm",)
