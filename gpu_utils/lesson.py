@@ -34,15 +34,15 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.chips.caches": ("L2_OF_TARGET",),
         "gpu_utils.compiler": ("resources",),
         "gpu_utils.compiler.clang": ("compile_cpp",),
-        "gpu_utils.compiler.holding": ("holding",),
         "gpu_utils.compiler.hipify": ("hipify",),
         "gpu_utils.compiler.leftovers": ("leftovers",),
         "gpu_utils.compiler.quiet": ("kept_warnings",),
         "gpu_utils.compiler.reading": ("compiler_notes", "in_loops", "mnemonics"),
+        "gpu_utils.ui.sass": ("sass",),
     },
     "Running kernels": {
         "gpu_utils.backends": ("interpreter",),
-        "gpu_utils.backends.launching": ("counts", "counts_by_line", "launch_cpp", "launch_on"),
+        "gpu_utils.backends.launching": ("counted", "counts", "counts_by_line", "issued", "launch_cpp", "launch_on"),
         "gpu_utils.virtual.cache": ("l2_traffic",),
     },
     "Rules on paper": {

@@ -6,9 +6,9 @@
 # whether that matters; place every operator of GPT-2 under the roofline of any chip; and plan what fits into its
 # memory.
 #
-# **You need** lessons 00 and 01. No GPU: PTX for NVIDIA and machine code for AMD are *compiled for* a target and
-# *executed on virtual GPUs*. Nothing here has run on AMD silicon. The C++ kernels are compiled with clang from the
-# optional extra `hip` (`W2W_EXTRAS=hip ./w2w study`); without it they come from stored listings.
+# **You need** lessons 00 and 01. No GPU: PTX for NVIDIA and machine code for AMD are *executed on virtual GPUs*.
+# Nothing here has run on AMD silicon. C++ kernels are compiled with clang from the optional extra `hip`
+# (`W2W_EXTRAS=hip ./w2w study`); without it they come from stored listings.
 #
 # **Time**: three sittings: one wave (sections 1 to 3), one unit (4 to 6), the whole chip (7 to 10). To read text and
 # code at 200 words a minute and to run the cells (half a minute on a CPU) takes 15, 16 and 16 minutes. With every guess
@@ -54,10 +54,9 @@ from gpu_utils import CHIPS, bench, compile_for, explore, lesson, predict, virtu
 # Kernels are executed for `sm_80` in sections 2 to 4: what counts there, the lanes of a warp, sectors and banks, is the
 # same on `sm_90`.
 #
-# In this course *wave* means warp or wavefront. A part keeps the registers of *many* waves at once and picks, again and
-# again, one that can go on. Nothing is saved or restored when it turns to another wave: the registers of all of them
-# are there all the time. That is why a GPU waits so well, and why registers limit how many waves it can keep (section
-# 5).
+# In this course *wave* means warp or wavefront. A part keeps the registers of *many* waves at once, and again and again
+# one that can go on is picked. Nothing is saved or restored: the registers of all of them are there all the time. That
+# is why a GPU waits so well, and why registers limit how many waves it can keep (section 5).
 #
 # A unit of an H100 and one of an MI300X have four parts each. A part of the SM has slots for 16 warps of 32 lanes, a
 # SIMD of the CU slots for 8 wavefronts of 64. Either part has **512** registers of 4 bytes for each of these 32 or 64
@@ -67,55 +66,52 @@ from gpu_utils import CHIPS, bench, compile_for, explore, lesson, predict, virtu
 # %% predict the unit
 guess = predict(
     "02.unit",
-    "How many threads can each unit hold at a time? How many KiB of registers has it?",
-    sm_threads=lesson.number("threads on an SM"),
-    cu_threads=lesson.number("threads on a CU"),
-    sm_kib=lesson.number("KiB of registers of an SM"),
-    cu_kib=lesson.number("KiB of registers of a CU"),
+    "How many threads can a CU of an MI300X hold at a time? "
+    "How many bytes of registers has it, against an SM of an H100?",
+    threads=lesson.number("threads on a CU"),
+    registers=lesson.choice("half", "as many", "twice", label="bytes of registers"),
 )
 
 # %% the unit in numbers
-units = {name: lesson.TARGETS[name] for name in ("sm_90", "gfx942", "gfx1100")}
-threads = {name: t.waves_per_unit * t.lanes for name, t in units.items()}
-kib = {name: t.simds * t.registers * t.lanes * 4 // 1024 for name, t in units.items()}
+rows = {}
+for name in ("sm_90", "gfx942", "gfx1100"):
+    t = lesson.TARGETS[name]
+    rows[name] = {
+        "lanes of a wave": t.lanes,
+        "parts": t.simds,
+        "waves on a part, at most": t.waves_per_simd,
+        "threads, at most": t.waves_per_unit * t.lanes,
+        "KiB of registers": t.simds * t.registers * t.lanes * 4 // 1024,
+        "most registers of a lane": t.registers_max,
+        "KiB of shared memory or LDS": t.shared_per_unit // 1024,
+        "of which one block may have": t.shared_per_block // 1024,
+    }
+ratio = rows["gfx942"]["KiB of registers"] / rows["sm_90"]["KiB of registers"]
 guess.reveal(
-    sm_threads=threads["sm_90"],
-    cu_threads=threads["gfx942"],
-    sm_kib=kib["sm_90"],
-    cu_kib=kib["gfx942"],
-    because="4 x 16 x 32 and 4 x 8 x 64 threads; 4 x 512 x 4 bytes for each lane.",
+    threads=rows["gfx942"]["threads, at most"],
+    registers={0.5: "half", 1: "as many", 2: "twice"}[ratio],
+    because="4 x 8 x 64 threads; 512 registers a lane on either, for 64 lanes, not 32.",
 )
 lesson.table(
-    {
-        name: {
-            "lanes of a wave": t.lanes,
-            "parts": t.simds,
-            "waves on a part, at most": t.waves_per_simd,
-            "threads, at most": threads[name],
-            "KiB of registers": kib[name],
-            "most registers of a lane": t.registers_max,
-            "KiB of shared memory or LDS": t.shared_per_unit // 1024,
-            "of which one block may have": t.shared_per_block // 1024,
-        }
-        for name, t in units.items()
-    },
+    rows,
     across=True,
-    note="gfx1100: a WGP, two CUs together; gfx942: 256 of 512 are AGPRs",
+    note="gfx1100: a WGP, two CUs together. gfx942: ordinary instructions reach 256 "
+    "registers; the other 256, AGPRs, serve the matrix instructions (section 5).",
 )
 
 # %% the unit drawn
 lesson.unit_figure("sm_90", "gfx942")
 
 # %% [markdown] reading the unit
-# The same 2,048 threads, as 64 warps or as 32 wavefronts. But the CU has twice the bytes of registers, and a fraction
-# of the shared memory. So data that live in shared memory on an H100 may have to live in registers on an MI300X.
+# The same 2,048 threads, as 64 warps or as 32 wavefronts. But the CU has twice the registers and a fraction of the
+# shared memory. So data that live in shared memory on an H100 may have to live in registers on an MI300X.
 #
 # ### A wave is not as wide as the hardware
 #
-# 64 lanes is what an instruction *means*. A SIMD of CDNA is 16 lanes wide: a wavefront passes through it in four steps
-# of 16 lanes. They are four steps of *one* instruction: whatever the width of the SIMD, it is a wavefront of 64 whose
-# lanes must agree about a branch. A SIMD of RDNA is 32 lanes wide, as wide as the waves that Triton and clang make for
-# it. (RDNA can also run waves of 64, if a compiler is told to: `-mwavefrontsize64`.)
+# A SIMD of CDNA (AMD's chips for data centres) is 16 lanes wide: a wavefront of 64 passes through it in four steps.
+# They are steps of *one* instruction, so all 64 lanes must agree about a branch. A SIMD of RDNA (Radeon) is 32 lanes
+# wide, as wide as the waves that Triton and clang make for it. (RDNA can also run waves of 64, if a compiler is told
+# to: `-mwavefrontsize64`.)
 #
 # <details><summary>Sources for the unit</summary>
 #
@@ -144,9 +140,9 @@ lesson.unit_figure("sm_90", "gfx942")
 # %% [markdown] divergence
 # ## 2. Lanes that disagree
 #
-# The lanes of a wave carry out one instruction together. So what happens at an `if` when some lanes want the one side
-# and some the other? The wave carries out *both sides*, one after the other, each with the lanes that took it; the
-# others stand by. A side that no lane takes is jumped over.
+# What happens at an `if` when some lanes of a wave want the one side and some the other? The wave carries out *both
+# sides*, one after the other, each with the lanes that took it; the others stand by. A side that no lane takes is
+# jumped over.
 #
 # This kernel has 12 instructions on one side and 6 on the other. Which side a thread takes is read from memory, so any
 # pattern can be tried with the same machine code.
@@ -163,47 +159,35 @@ print(SOURCE["branch"])
 # %% predict the branch
 guess = predict(
     "02.branch",
-    "How many instructions of the two sides do all waves of the block together issue? "
-    "Which share of the lanes works in them?",
-    sm_80=lesson.number("issued on sm_80"),
-    gfx942=lesson.number("issued on gfx942"),
-    sm_80_on=lesson.number("share of lanes on sm_80", unit="%"),
-    gfx942_on=lesson.number("share of lanes on gfx942", unit="%"),
+    "On gfx942: how many instructions of the two sides do all waves of the block "
+    "together issue? Which share of the lanes works in them?",
+    issued=lesson.number("instructions issued"),
+    on=lesson.number("share of lanes", unit="%"),
 )
 
-
 # %% run the branch
-def sides(targets, takes_first):
-    """Instructions of the two sides that waves issued, and the share of lanes on."""
+BOTH = ("sm_80", "gfx942")
+
+
+def sides(takes_first):
+    """What waves issued of the two sides (fma), and the share of lanes on."""
     takes = torch.tensor([int(takes_first(t)) for t in range(128)], dtype=torch.int32)
     args = [takes, torch.ones(128)]
-    found = {}
-    gpus = lesson.launch_cpp(targets, SOURCE["branch"], "branch", 1, 128, args)
-    for target, gpu in gpus.items():
-        executed = gpu.counters.per_op()  # number of an instruction -> (waves, lanes)
-        both = [executed[op.index] for op in gpu.last.program.ops if "fma" in op.text]
-        issued, lanes = sum(waves for waves, _ in both), sum(on for _, on in both)
-        found[target] = {
-            "issued": issued,
-            "% on": 100 * lanes // (issued * gpu.model.lanes),
-        }
-    return found
+    gpus = lesson.launch_cpp(BOTH, SOURCE["branch"], "branch", 1, 128, args)
+    return lesson.issued(gpus, "fma")
 
 
-BOTH = ("sm_80", "gfx942")
-blocks_of_32 = sides(BOTH, lambda t: t // 32 % 2 == 0)
+blocks_of_32 = sides(lambda t: t // 32 % 2 == 0)
 guess.reveal(
-    sm_80=blocks_of_32["sm_80"]["issued"],
-    gfx942=blocks_of_32["gfx942"]["issued"],
-    sm_80_on=blocks_of_32["sm_80"]["% on"],
-    gfx942_on=blocks_of_32["gfx942"]["% on"],
-    because="warps are of one mind: 2 x 12 + 2 x 6; wavefronts not: 2 x (12 + 6).",
+    issued=blocks_of_32["gfx942"]["issued"],
+    on=blocks_of_32["gfx942"]["% of lanes on"],
+    because="both wavefronts are mixed: 2 x (12 + 6), each with 32 of 64 lanes.",
 )
 lesson.table(blocks_of_32, first="target")
 
 # %% [markdown] divergence by hand
-# Equal counts, and yet `gfx942` spends twice the lane slots for the same work: each of its instructions has 64, of
-# which 32 are lost. The width of a wave is the distance over which threads must agree. Code that gives each group of 32
+# Each warp of `sm_80` is of one mind: 2 × 12 + 2 × 6. Equal counts, and yet `gfx942` spends twice the lane slots for
+# the same work. The width of a wave is the distance over which threads must agree: code that gives each group of 32
 # threads a role of its own loses half of the lanes on 64.
 #
 # **One lane is enough.** A side is issued for a wave as soon as *one* of its lanes takes it, and costs as much as with
@@ -213,21 +197,17 @@ lesson.table(blocks_of_32, first="target")
 # %% predict where they stand
 guess = predict(
     "02.standing_together",
-    "Instructions of the two sides that the block issues on sm_80, and on gfx942?",
-    spread_sm=lesson.number("every 16th thread, sm_80"),
-    first_sm=lesson.number("the first eight, sm_80"),
-    spread_amd=lesson.number("every 16th thread, gfx942"),
-    first_amd=lesson.number("the first eight, gfx942"),
+    "How many instructions of the two sides does the block issue on sm_80?",
+    spread=lesson.number("every 16th thread"),
+    first=lesson.number("the first eight"),
 )
 
 # %% where they stand
-spread, first = sides(BOTH, lambda t: t % 16 == 0), sides(BOTH, lambda t: t < 8)
+spread, first = sides(lambda t: t % 16 == 0), sides(lambda t: t < 8)
 guess.reveal(
-    spread_sm=spread["sm_80"]["issued"],
-    first_sm=first["sm_80"]["issued"],
-    spread_amd=spread["gfx942"]["issued"],
-    first_amd=first["gfx942"]["issued"],
-    because="spread out, every wave issues 12 + 6; together, one wave does.",
+    spread=spread["sm_80"]["issued"],
+    first=first["sm_80"]["issued"],
+    because="spread out, all 4 warps issue 12 + 6; together, one warp does, and 3 x 6.",
 )
 lesson.bars({
     name: {target: found[target]["issued"] for target in BOTH}
@@ -252,24 +232,41 @@ gpus = lesson.launch_cpp(BOTH, SOURCE["branch"], "branch", 1, 64, args)
 lesson.executed(gpus, "vector", "mask", "branch", "global load", "global store")
 
 # %% [markdown] exec against predicates
-# Before each instruction stands how many waves executed it, and how many lanes were on in these together when it
-# began. (Code that no wave reached is left out, and so are loads of arguments and waits.)
+# Before each instruction stands how many waves executed it, and how many lanes were on in them together when it began.
+# (What no wave reached, loads of arguments and waits are left out.)
 #
-# - **AMD writes it out**, in `EXEC`, a register with one bit for each lane. Vector instructions touch only lanes that
-#   are on. Follow the lanes:
-#   - 64 on: `v_cmp` finds the 32 that ask for the long side. `s_and_saveexec_b64` keeps the old `EXEC` in `s[0:1]` and
-#     leaves these 32 on. `s_xor_b64 s[0:1], exec, s[0:1]` leaves in `s[0:1]` the 32 that still wait.
-#   - 32 on: somebody wants the long side, so `s_cbranch_execnz` jumps to it. After it `s_or_saveexec_b64` turns on
-#     those that wait as well, and keeps in `s[0:1]` those that are done.
-#   - 64 on: `s_xor_b64 exec` turns off those that are done. `s_cbranch_execz` would jump if nobody were left.
-#   - 32 on: the short side. `s_or_b64 exec` turns all on again.
-# - **NVIDIA's PTX is written for one thread**: a predicate `%p1` and a plain branch. Which lanes wait, and where they
-#   meet again, is not in this text; `ptxas` writes it into the binary. For short sides compilers drop the branch and
-#   guard single instructions instead (`@%p1`), as in unit 00.
+# **AMD writes it out**, in `EXEC`, a register with one bit for each lane. Vector instructions touch only lanes that are
+# on. Follow the lanes:
 #
-# There is one more difference. Since Volta each NVIDIA thread has a program counter of its own (*independent thread
-# scheduling*): lanes that have parted may take turns, and are sure to be together again only after `__syncwarp()`. A
-# wavefront has one program counter, and `EXEC`. (Unit 03 shows what code breaks by it.)
+# - 64 on: `v_cmp` finds the 32 that ask for the long side. `s_and_saveexec_b64` keeps the old `EXEC` in `s[0:1]` and
+#   leaves these 32 on. `s_xor_b64 s[0:1], exec, s[0:1]` leaves in `s[0:1]` the 32 that still wait.
+# - 32 on: somebody wants the long side, so `s_cbranch_execnz` jumps to it. After it `s_or_saveexec_b64` turns on
+#   those that wait as well, and keeps in `s[0:1]` those that are done.
+# - 64 on: `s_xor_b64 exec` turns off those that are done. `s_cbranch_execz` would jump if nobody were left.
+# - 32 on: the short side. `s_or_b64 exec` turns all on again.
+#
+# **NVIDIA's PTX is written for one thread**: a predicate `%p1` and a plain branch. `ptxas` adds the meeting point when
+# it makes the chip's machine code, SASS. Here is the branch, assembled for `sm_80` (SASS is executed nowhere in this
+# course):
+
+# %% the branch in sass
+print(lesson.sass(lesson.compile_cpp(SOURCE["branch"], "sm_80"), "BSSY", "STG.E"))
+
+# %% [markdown] the meeting point
+# `BSSY` sets in the *convergence barrier* `B0` where the lanes will meet: `.L_x_0`. The lanes that want the short side
+# take `@!P0 BRA`. At `BSYNC B0` the lanes wait for each other. So `B0` plays the part of `s[0:1]`, but no instruction
+# writes a mask: the hardware switches the lanes. (For a short side either compiler may drop the branch; NVIDIA's then
+# guards single instructions, `@%p1`, as in unit 00.)
+#
+# > **Facts: where lanes meet again**
+# >
+# > - BSSY is "Barrier Set Convergence Synchronization Point", BSYNC "Synchronize Threads on a Convergence Barrier".
+# >   (source: NVIDIA, [CUDA binary utilities](https://docs.nvidia.com/cuda/cuda-binary-utilities/index.html),
+# >   instruction set reference)
+#
+# One more difference: since Volta each NVIDIA thread has a program counter of its own (*independent thread
+# scheduling*). Lanes that have parted may take turns, and your code may rely on their being together again only after
+# `__syncwarp()`. A wavefront has one program counter, and `EXEC`. (Unit 03 shows what code breaks by it.)
 #
 # In Triton both sides of a `tl.where` are computed, whatever the data. And a loop runs until the *last* lane of its
 # wave is done: neighbours with similar lengths of work waste least.
@@ -286,7 +283,7 @@ explore("divergence", "lane < 48")
 # segments: on NVIDIA segment 0 is bytes 0 to 31, segment 1 is bytes 32 to 63, and so on. **A load of a wave costs one
 # transaction for each distinct segment that any byte of any active lane falls into.** The order of the lanes does not
 # matter; a lane that is switched off costs nothing; an access that begins in one segment and ends in the next touches
-# both. They are counted where the load unit asks for them, before any cache: what a cache holds costs memory nothing.
+# both. The counters here count what the load unit asks for, before any cache.
 #
 # > **Facts: bytes of one transaction, as the counters here count**
 # >
@@ -304,11 +301,10 @@ explore("divergence", "lane < 48")
 guess = predict(
     "02.strides",
     "64 threads (two warps, or one wavefront) read 4 bytes each, thread i at byte "
-    "4 * stride * i. How many transactions of 32 bytes (sm_80), of 128 (gfx942)?",
-    sm_8=lesson.number("sm_80, stride 8"),
-    sm_32=lesson.number("sm_80, stride 32"),
-    amd_8=lesson.number("gfx942, stride 8"),
-    amd_32=lesson.number("gfx942, stride 32"),
+    "4 * stride * i. How many transactions of 128 bytes does gfx942 need at stride 8? "
+    "At stride 32 the threads lie further apart: who needs more than at stride 8?",
+    at_8=lesson.number("gfx942, stride 8"),
+    more=lesson.choice("none", *BOTH, " and ".join(BOTH), label="more at stride 32"),
 )
 
 
@@ -319,41 +315,39 @@ def read_kernel(x_ptr, out_ptr, stride, offset, BLOCK: tl.constexpr):
     tl.store(out_ptr + i, tl.load(x_ptr + i * stride + offset))
 
 
-def loads(stride=1, offset=0, each=1):
-    """Transactions of 64 threads that read `each` values apiece."""
+def read(stride=1, offset=0, each=1):
+    """64 threads read `each` values apiece: target -> its virtual GPU."""
     x, out = torch.arange(64.0 * each * stride + offset), torch.zeros(64 * each)
     args = (x, out, stride, offset)
-    gpus = lesson.launch_on(BOTH, read_kernel, (1,), *args, threads=64, BLOCK=64 * each)
-    return lesson.counts(gpus, "global_load_sectors", "sector_bytes")
+    return lesson.launch_on(BOTH, read_kernel, (1,), *args, threads=64, BLOCK=64 * each)
 
 
-by_stride = {stride: loads(stride) for stride in (1, 2, 4, 8, 16, 32)}
+SECTORS = "global_load_sectors"
+counted = {n: lesson.counted(read(n), SECTORS) for n in (1, 2, 4, 8, 16, 32)}
+grows = [target for target in BOTH if counted[32][target] > counted[8][target]]
 guess.reveal(
-    sm_8=by_stride[8]["sm_80"]["global_load_sectors"],
-    sm_32=by_stride[32]["sm_80"]["global_load_sectors"],
-    amd_8=by_stride[8]["gfx942"]["global_load_sectors"],
-    amd_32=by_stride[32]["gfx942"]["global_load_sectors"],
-    because="stride 8: 32 bytes from lane to lane, so four lanes to a line of 128; "
-    "stride 32: 128 bytes, so each lane has a line of its own.",
+    at_8=counted[8]["gfx942"],
+    more=" and ".join(grows) or "none",
+    because="stride 8 is 32 bytes from lane to lane: a sector for each lane of sm_80, "
+    "and it stays so; a line of 128 for four lanes of gfx942, later for each.",
 )
 lesson.bars({
     f"stride {stride}": {
-        target: found["global_load_sectors"] * found["sector_bytes"] / 256
-        for target, found in both.items()
+        target: count * lesson.TARGETS[target].segment / 256
+        for target, count in counts.items()
     }
-    for stride, both in by_stride.items()
+    for stride, counts in counted.items()
 }, "bytes moved for each byte asked")  # fmt: skip
 
 # %% [markdown] strides explained
-# Neighbours need fewer of the longer segments, but not fewer bytes: up to stride 8 the bars are equal. Then each lane
-# of `sm_80` has a sector of its own, and it cannot get worse. `gfx942` goes on getting worse until stride 32, where 124
-# of 128 bytes are for nobody.
+# Up to stride 8 the bars are equal. There each lane of `sm_80` has a sector of its own, and it cannot get worse.
+# `gfx942` goes on getting worse until stride 32, where 124 of 128 bytes are for nobody.
 #
 # ### Wider loads
 #
-# A lane can load 4, 8 or 16 bytes with one instruction: same bytes, same transactions, fewer instructions. Triton asks
-# for it by itself where each lane's values lie side by side *and* it can prove that they are aligned. Where it cannot,
-# it writes narrow loads, one for each value. LLVM can join these again for AMD; for NVIDIA it must not:
+# A lane can load 4, 8 or 16 bytes with one instruction: same bytes, same transactions, fewer instructions. Triton does
+# so where each lane's values lie side by side *and* it can prove that they are aligned. Where it cannot, it writes
+# narrow loads, one for each value. LLVM can join these again for AMD; for NVIDIA it must not:
 #
 # > **Facts: alignment**
 # >
@@ -362,58 +356,42 @@ lesson.bars({
 # > - AMD's hardware, as ROCm sets it up, allows unaligned accesses. (source: LLVM, [pull request
 # >   110672](https://github.com/llvm/llvm-project/pull/110672), `unaligned-access-mode`)
 #
-# So: 64 threads read 4 floats each, side by side: thread `i` reads bytes `16 * i` to `16 * i + 15`. Then the same, but
-# everything begins one float later.
+# Now 64 threads read 4 floats each: thread `i` bytes `16 * i` to `16 * i + 15`. Then the same, one float further on.
 
 # %% predict the offset
-grows = ("as many", "one or two more", "about four times as many")
 guess = predict(
     "02.offset",
-    "How many load transactions are there with the offset, against those without it?",
-    sm_80=lesson.choice(*grows, label="sm_80"),
-    gfx942=lesson.choice(*grows, label="gfx942"),
+    "Does the offset at least double the load transactions?",
+    sm_80=lesson.yes_no("on sm_80"),
+    gfx942=lesson.yes_no("on gfx942"),
 )
 
-# %% widths and offsets
-rows = {}
-for offset in (0, 1):
-    for target, found in loads(offset=offset, each=4).items():
-        sizes = (torch.float32, torch.float32, 1, offset)
-        shape = {"BLOCK": 256, "num_warps": 64 // lesson.TARGETS[target].lanes}
-        compiled_for = compile_for(read_kernel, target, sizes, **shape)
-        widths = lesson.resources(compiled_for).widths
-        rows[f"{target}, offset {offset}"] = {
-            "transactions": found["global_load_sectors"],
-            "load instructions": sum(widths["global load"].values()),
-            "bytes of a lane": max(widths["global load"]) // 8,
-        }
-
-
-def growth(target):
-    before, after = (rows[f"{target}, offset {at}"]["transactions"] for at in (0, 1))
-    return grows[0] if after == before else grows[1] if after < 2 * before else grows[2]
-
-
+# %% count the offset
+gpus = {offset: read(offset=offset, each=4) for offset in (0, 1)}
+counted = {f"offset {n}": lesson.counted(gpus[n], SECTORS) for n in gpus}
+before, after = counted.values()
 guess.reveal(
-    sm_80=growth("sm_80"),
-    gfx942=growth("gfx942"),
+    sm_80=after["sm_80"] >= 2 * before["sm_80"],
+    gfx942=after["gfx942"] >= 2 * before["gfx942"],
     because="PTX wants 16 bytes aligned to 16: four loads of 4. AMD joins them again.",
 )
-lesson.table(rows, first="64 threads, 4 floats each")
+lesson.table(counted, first="load transactions")
+
+# %% the loads with the offset
+lesson.executed(gpus[1], "global load")
 
 # %% [markdown] offset explained
-# On `gfx942` one line more: it is one `buffer_load_dwordx4` again, and its bytes now lie on 9 lines where they filled
-# 8. On `sm_80` each of the four narrow loads has 16 bytes from lane to lane and touches every sector again.
-#
-# A first-level cache softens this, because the four loads want the same sectors soon after one another. The counter
-# says what the instructions ask for, before any cache: it tells you what to repair, not how many microseconds it costs.
+# On `gfx942` it is one load of 16 bytes again, and its bytes lie on 9 lines where they filled 8. On `sm_80` each of the
+# four narrow loads has 16 bytes from lane to lane and touches every sector again. (A first-level cache softens this,
+# because the four want the same sectors soon after one another. The counter tells you what to repair, not how many
+# microseconds it costs.)
 #
 # ### Data in pairs
 #
 # Much data is interleaved: real and imaginary parts, two channels of sound, pairs that are turned (02.coalesce).
 # Loading first all even and then all odd elements gives two loads with stride 2. Or one lane loads a whole pair:
-# offsets may have two dimensions in Triton, here (BLOCK, 2), and `tl.sum(..., axis=1)` adds along the second. (To take
-# the two apart and to put them together again there are `tl.split` and `tl.join`; the lab needs them.)
+# offsets may have two dimensions in Triton, here (BLOCK, 2), and `tl.sum(..., axis=1)` adds along the second.
+# (`tl.split` takes the two apart, `tl.join` puts them together again; the lab needs them.)
 
 
 # %% two ways to load pairs
@@ -441,24 +419,22 @@ guess = predict(
 )
 
 # %% count pairs
-x, out, sectors = torch.randn(512), torch.zeros(256), {}
+x, out, counted = torch.randn(512), torch.zeros(256), {}
 for kernel in (evens_and_odds_kernel, whole_pairs_kernel):
     gpus = lesson.launch_on(BOTH, kernel, (1,), x, out, threads=256, BLOCK=256)
-    counted = lesson.counts(gpus, name := "global_load_sectors")
-    sectors[kernel.__name__] = {target: row[name] for target, row in counted.items()}
+    counted[kernel.__name__] = lesson.counted(gpus, SECTORS)
 guess.reveal(
-    apart=sectors["evens_and_odds_kernel"]["sm_80"],
-    whole=sectors["whole_pairs_kernel"]["sm_80"],
+    apart=counted["evens_and_odds_kernel"]["sm_80"],
+    whole=counted["whole_pairs_kernel"]["sm_80"],
     because="2,048 / 32 = 64 sectors; evens touch all of them, and so do odds.",
 )
-lesson.table(sectors, first="load transactions")
+lesson.table(counted, first="load transactions")
 
 # %% [markdown] pairs explained
-# On `sm_80` half the sectors are asked for, and not one operation on values has changed: only who holds what. On
-# `gfx942` nothing changes, because LLVM saw that the two loads lie side by side and made one of them, a
-# `buffer_load_dwordx2`. Do not count on it: the kernel with which 02.coalesce begins has masks, and there it does not.
-# (And if BLOCK is smaller than the lanes of a block, Triton gives the same element to several lanes, and each of them
-# loads it.)
+# On `sm_80` half the sectors are asked for, and only who holds what has changed. On `gfx942` nothing changes, because
+# LLVM saw that the two loads lie side by side and made one of them, a `buffer_load_dwordx2`. Do not count on it: the
+# kernel with which 02.coalesce begins has masks, and there it does not. (And if BLOCK is smaller than the lanes of a
+# block, Triton gives the same element to several lanes, and each of them loads it.)
 #
 # Draw any pattern you like. `lane if lane < 20 else None` switches lanes off; the sizes are those of each target.
 
@@ -483,12 +459,12 @@ lesson.sitting("02", 1)
 # that want the *same word*, or parts of it, are served at once.
 #
 # Lanes are served in **groups**, in lane order: as many lanes as there are banks. A wavefront on 32 banks goes in two
-# groups, lanes 0 to 31 and 32 to 63, which never wait for each other. A group takes as many cycles as the most
-# different words that it wants of one bank; a group with no active lane takes none. **Conflicts** are the cycles above
-# one for each group: that is what the counter `bank_conflicts` says.
+# groups, lanes 0 to 31 and 32 to 63, which never wait for each other. **Count, for each bank, the different words that
+# the group wants of it. The largest count is the cycles.** A group with no active lane takes none. **Conflicts** are
+# the cycles above one for each group: that is what the counter `bank_conflicts` says.
 #
-# `gfx950` is the odd one: a *read* of 4 bytes a lane goes to 64 banks, all 64 lanes at once; a *write* sees 32 banks
-# and goes in two groups.
+# `gfx950` is the odd one: a *read* of 4 bytes a lane goes to 64 banks, all 64 lanes in one group; a *write* sees 32
+# banks and goes in two groups.
 #
 # > **Facts: banks**
 # >
@@ -521,8 +497,7 @@ def conflicts(words):
     """A kernel reads the word of each thread from shared memory: its counter."""
     args = [torch.tensor(words, dtype=torch.int32), torch.zeros(64)]
     gpus = lesson.launch_cpp(BANKED, SOURCE["banks"], "look_up", 1, 64, args)
-    counted = lesson.counts(gpus, "bank_conflicts")
-    return {target: row["bank_conflicts"] for target, row in counted.items()}
+    return lesson.counted(gpus, "bank_conflicts")
 
 
 strides = (1, 2, 3, 16, 32, 33)
@@ -538,8 +513,8 @@ lesson.table(found, first="64 threads")
 
 # %% [markdown] banks explained
 # Odd strides are free: they share no factor with a power of two, so they visit every bank. Here is stride 2 as it is
-# served; a column is a bank, a row a cycle, a number the lane that gets its word. (The figure has one warp, the
-# table has two.)
+# served, pass by pass; a column is a bank, a row (a pass) a cycle, a number the lane that gets its word. (The figure
+# has one warp, the table two.)
 
 # %% banks drawn
 lesson.bank_figure("lane * 2", "sm_80", "gfx950")
@@ -549,10 +524,25 @@ lesson.bank_figure("lane * 2", "sm_80", "gfx950")
 #
 # A transpose reads rows and writes columns. Directly, one of the two is not coalesced. Through a tile in shared memory
 # both are, but then the *tile* is read by columns. Making its rows one word longer, 33 instead of 32, moves each row to
-# the next bank: **padding**. A block has 32 x 8 threads, so a wavefront is two rows of 32 lanes.
+# the next bank: **padding**. A block has 32 x 8 threads, so a wavefront is two rows of 32 lanes: it reads two columns
+# of the tile.
 
 # %% read the transpose
 print(SOURCE["transpose"])
+
+# %% [markdown] a small padded tile
+# The same on a small scale: a tile of 4 x 4 with one word more in each row. `rc` is row `r`, column `c`, and `--` the
+# padding. On the left four banks serve one column at a time, as 32 banks do. On the right eight banks serve two columns
+# at once, as `gfx950` does. Mark column 0 on the left, columns 0 and 1 on the right:
+#
+# ```text
+# bank    0   1   2   3            bank    0   1   2   3   4   5   6   7
+#        00  01  02  03                   00  01  02  03  --  10  11  12
+#        --  10  11  12                   13  --  20  21  22  23  --  30
+#        13  --  20  21                   31  32  33  --
+#        22  23  --  30
+#        31  32  33  --
+# ```
 
 # %% predict transpose
 guess = predict(
@@ -588,9 +578,8 @@ lesson.table(rows, first="kernel")
 # neighbours, so 8 of a line's 128 bytes are used.
 #
 # The tile of 32 repairs the stores and pays with conflicts in every read. The tile of 33 has none, except on `gfx950`:
-# 256. There a read takes 64 lanes at once, two columns of the tile. Lanes 0 to 31 want words 0, 33, 66, ..., lanes 32
-# to 63 want 1, 34, 67, ...: modulo 64, word 0 of the one and word 33 · 31 + 1 = 1,024 of the other lie in the same
-# bank. Would rows of 34 words do?
+# one in each read of a wavefront, 256 in all. As `00` and `31` above, the first word of column 0 and the last of column
+# 1, word 33 · 31 + 1 = 1,024, lie in the same bank of 64. Would rows of 34 words do?
 
 # %% predict padding
 guess = predict(
@@ -608,25 +597,25 @@ for words in (32, 33, 34, 35, 36):
 guess.reveal(
     gfx942=found[34]["gfx942"],
     gfx950=found[34]["gfx950"],
-    because="34 words on is two banks on: of 32 each is met twice, of 64 only once.",
+    because="34 mod 32 = 2: a column takes 16 of 32 banks, two words each. Of 64 banks "
+    "the left column takes the even ones, the right one the odd.",
 )
 lesson.table(found, first="words of a row")
 
 # %% [markdown] no padding for all
 # On 32 banks a column is free when a row has an odd number of words. On `gfx950` two columns are free only when it has
-# twice an odd number (34, 38): no one length of a row serves all chips. (At 32 words four banks serve the two columns:
-# 0 and 32 the left one, 1 and 33 the right one, 16 words each, so 15 conflicts.)
+# twice an odd number (34, 38): no one length of a row serves all chips.
 #
 # What is left is to keep rows of 32 words and to put the words of a row in
 # **another order, in each row another**. A row visits all banks in any order; the columns need care. Turning every
 # second row round, for example, is not enough, here with four banks:
 #
 # ```text
-# bank      0    1    2    3
-# row 0   (0,0)(0,1)(0,2)(0,3)
-# row 1   (1,3)(1,2)(1,1)(1,0)
-# row 2   (2,0)(2,1)(2,2)(2,3)
-# row 3   (3,3)(3,2)(3,1)(3,0)     column 0 lies in banks 0, 3, 0, 3
+# bank    0   1   2   3
+#        00  01  02  03
+#        13  12  11  10
+#        20  21  22  23
+#        33  32  31  30         column 0 lies in banks 0, 3, 0, 3
 # ```
 #
 # Compilers call a layout that works a *swizzle*; unit 14 searches for them. You find one in the lab: 02.bank_conflicts
@@ -640,8 +629,8 @@ explore("access", "lane % 32 * 33 + lane // 32", memory="shared", amd="gfx950")
 # %% [markdown] occupancy
 # ## 5. Occupancy: how many waves fit
 #
-# **Occupancy** is the number of waves that are on a unit at a time, over the most that it can hold. Blocks come
-# whole, so the question is how many *blocks* fit. Four resources decide, each alone, and the smallest wins:
+# **Occupancy** is the number of waves that are on a unit at a time, over the most that it can hold. Blocks come whole,
+# so: how many *blocks* fit? Four resources decide, each alone, and the smallest wins:
 #
 # 1. **Wave slots** of the unit, divided by the waves of a block.
 # 2. **Registers**: those of a lane are rounded up to what the hardware hands out, the *granule*. So many whole waves
@@ -744,27 +733,24 @@ for name, found in needs.items():
     print(name, found.occupancy.explain(), "", sep="\n")
 
 # %% [markdown] reading occupancy
-# The last line of each says what would let one block more in. The steps matter, not the slopes: on `gfx942` every count
-# from 65 to 72 registers gives 7 waves on a SIMD, and 73 gives 6. A saving between two steps is worth nothing, and so
-# is a saving in a resource that does not limit. (`scalar registers`: a SIMD of gfx9 has 800 for all its waves; few
-# kernels need so many. Shared memory differs because Triton, if not told otherwise, keeps the strips of three steps
-# along `K` there on `sm_90` and of one on `gfx942`, 8,192 bytes each; unit 05 chooses.)
-#
-# You need not take this on trust: the tests of this course compare every limit with NVIDIA's own `cuda_occupancy.h`,
-# which comes with Triton, and the waves on a SIMD with what LLVM prints.
+# The last line of each says what would let one block more in. The limits move in steps: on `gfx942` every count from 65
+# to 72 registers gives 7 waves on a SIMD, and 73 gives 6. A saving between two steps is worth nothing, and so is one in
+# a resource that does not limit. (`scalar registers`: a SIMD of gfx9 has 800 for all its waves; few kernels need so
+# many. Shared memory differs because Triton, if not told otherwise, keeps the strips of three steps along `K` there on
+# `sm_90` and of one on `gfx942`, 8,192 bytes each; unit 05 chooses. The tests of this course compare every limit with
+# NVIDIA's own `cuda_occupancy.h`, and the waves on a SIMD with what LLVM prints.)
 #
 # **A launch made for the chip.** Turn the sum round: if 12 blocks fit on a unit and the chip has 100 units, a kernel
 # with 1,200 programs fills it exactly once. Each program then walks through the data: first tile `tl.program_id(0)`,
-# then `tl.num_programs(0)` tiles further on, and again. No unit waits for a last, half-empty round. How many programs
-# that are follows from the kernel's registers, so such a launch compiles the kernel and asks, before it launches.
-# (Lab: 02.occupancy, 02.sized_reduction.)
+# then `tl.num_programs(0)` tiles further on, and again. No unit waits for a last, half-empty round. The number follows
+# from the kernel's registers, so such a launch compiles the kernel first and asks. (Lab: 02.occupancy,
+# 02.sized_reduction.)
 #
 # ### What LLVM says
 #
 # LLVM writes its own verdict into the assembly of every AMD kernel: `; Occupancy:`, waves on a SIMD. Take the same
-# product with tiles of 128 x 128, 8 waves, and more stages of the software pipeline (unit 05): 63 registers, and 49,152
-# bytes of LDS. Triton asks for the LDS only at launch, as *dynamic* shared memory, like the third argument of a launch
-# in CUDA.
+# product with tiles of 128 x 128, 8 waves, and strips of more steps in LDS: 63 registers, and 49,152 bytes. Triton asks
+# for the LDS only at launch, as *dynamic* shared memory, like the third argument of a launch in CUDA.
 
 # %% predict llvm
 guess = predict(
@@ -791,57 +777,27 @@ print(found.occupancy.explain())
 # array in C++, and not what Triton asks for at launch. Take the registers from the assembly and the LDS from
 # `kernel.metadata.shared`; `lesson.resources` does.
 #
-# ### Registers by 16 or by 8? Two sources disagree
+# One open question: how are registers handed out on gfx942? Two sources disagree. AMD's guide for the MI300X says in
+# 16s, LLVM in 8s. This course follows LLVM until an MI300X is asked.
 #
-# AMD's guide for the MI300X rounds registers up to 16s, LLVM to 8s. The guide's example: a kernel with 170 gets 176,
-# and 176 · 3 > 512, so 2 waves.
-
-# %% predict the granule
-guess = predict(
-    "02.granule",
-    "Does that example decide who is right? And how many waves with 68 registers fit "
-    "on a SIMD (512 registers of a lane) by each rule?",
-    decides=lesson.yes_no("170 decides"),
-    by_8=lesson.number("68 registers, by 8"),
-    by_16=lesson.number("68 registers, by 16"),
-)
-
-
-# %% kernels of any size
-def waves(registers, granule):
-    return min(8, 512 // (-(-registers // granule) * granule))
-
-
-rows = {
-    n: {
-        "by 8": waves(n, 8),
-        "by 16": waves(n, 16),
-        "LLVM": lesson.compiler_notes(lesson.holding(n))["Occupancy"],
-    }
-    for n in (64, 65, 68, 72, 73, 161, 168, 170)
-}
-guess.reveal(
-    decides=rows[170]["by 8"] != rows[170]["by 16"],
-    by_8=rows[68]["by 8"],
-    by_16=rows[68]["by 16"],
-    because="170 rounds to 176 either way. Of 68 the rules make 72 and 80.",
-)
-decide = [n for n, row in rows.items() if row["by 8"] != row["by 16"]]
-lesson.table(rows, first="registers", mark=decide, note="marked: the two rules differ")
-
-# %% [markdown] granule verdict
-# Only 65 to 72 and 161 to 168 tell the two rules apart, and there LLVM says 7 and 3: it counts in eights. What the chip
-# does, only an MI300X can say; until then this course follows LLVM.
+# <details><summary>The evidence, and why it does not settle the matter</summary>
 #
-# <details><summary>More evidence, and why it does not settle the matter</summary>
+# The guide's example, a kernel with 170 registers, does not decide: 170 rounds to 176 either way, which is 2 waves.
+# Only with 65 to 72 and with 161 to 168 do the rules differ. A kernel of 68 takes 72 by the one, so 7 waves fit on a
+# SIMD, and 80 by the other, so 6. What LLVM says can be tried for any number:
 #
-# `lesson.holding(n)` compiles a kernel for gfx942 that needs exactly `n` registers. On an MI300X `OccupancyPercent` of
-# `rocprofv3` (unit 13) would tell how many of its waves really fit.
+# ```python
+# from gpu_utils.compiler.holding import holding  # a kernel that needs so many registers
+#
+# lesson.compiler_notes(holding(68))["Occupancy"]
+# ```
+#
+# It prints 7. On an MI300X `OccupancyPercent` of `rocprofv3` (unit 13) would tell how many of its waves really fit.
 #
 # The kernel descriptor, which tells the chip how many registers to hand out, counts in eights as well: of 68 it makes
-# 72. (`gpu_utils.compiler.reading.kernel_descriptor(lesson.holding(68).binary)`.) But a field may count in eights and
-# the hardware still round further up. `gfx1100` is such a case: with 97 registers its field says 104, and LLVM knows
-# that the chip hands out 24 at a time, so 120.
+# 72. (`gpu_utils.compiler.reading.kernel_descriptor(holding(68).binary)`.) But a field may count in eights and the
+# hardware still round further up. `gfx1100` is such a case: with 97 registers its field says 104, and LLVM knows that
+# the chip hands out 24 at a time, so 120.
 #
 # > **Facts: how registers are handed out on gfx942**
 # >
@@ -861,8 +817,8 @@ lesson.table(rows, first="registers", mark=decide, note="marked: the two rules d
 # AMDGPUBaseInfo.cpp)
 # </details>
 #
-# **A rest.** You can say how many blocks fit on a unit, and what forbids one more. Turn the sliders below, get up for
-# five minutes, then come back for the question whether it matters.
+# **A rest.** You can say how many blocks fit on a unit, and what forbids one more. Turn the sliders, get up for five
+# minutes, then come back for the question whether it matters.
 
 # %% explore occupancy
 explore("occupancy", compiled("sm_90", 64), compiled("gfx942", 64))
@@ -870,8 +826,8 @@ explore("occupancy", compiled("sm_90", 64), compiled("gfx942", 64))
 # %% [markdown] latency
 # ## 6. Does it matter? Waves that hide latency
 #
-# A wave that waits for memory does nothing. Occupancy is how many others can go on meanwhile. Say a wave computes for
-# 50 cycles between two loads, and a load takes 400 cycles to answer.
+# Occupancy is how many other waves can go on while one waits for memory. Say a wave computes for 50 cycles between two
+# loads, and a load takes 400 cycles to answer.
 
 # %% predict waves
 guess = predict(
@@ -890,36 +846,33 @@ guess.reveal(
 lesson.latency_figure(50, 400, 1, 8, 9)
 
 # %% [markdown] little
-# A part of an SM has 16 slots and can hold nine. A SIMD of gfx942 has 8, so it ends at 89%: more waves are no way out
-# there. More work between two loads is: with 100 cycles five waves do. Occupancy and *work for each wave* do the same
-# job.
+# A part of an SM has 16 slots and can hold nine. A SIMD of gfx942 has 8, so it ends at 89%. More work between two loads
+# is a way out: with 100 cycles five waves do. Occupancy and *work for each wave* do the same job.
 #
 # The chip as a whole obeys *Little's law*: to keep a memory busy that answers after a time, there must be
 #
 # $$ \text{bytes in flight} = \text{latency} \times \text{bandwidth} $$
 #
-# on the way. Each lane that has asked and waits contributes what it asked for: 4 bytes, or 16 with a wide load.
+# on the way. Each lane that waits contributes what it asked for: 4 bytes, or 16 with a wide load.
+#
+# The latency here is an **assumption**: 400 cycles, a round number that its source uses for V100, A100 and H100 alike.
+# At 1,755 MHz that is 228 ns, and the cell takes it for both chips. It is low, so read the percentages as "at least".
 #
 # > **Facts: a latency to calculate with**
 # >
-# > - 400 cycles at 1,755 MHz for global memory of an H100, so about 228 ns: an estimate that a published comparison of
-# >   chips uses. (source: [doi
+# > - 400 cycles for global memory, and an H100 at 1,755 MHz. (source: [doi
 # >   10.1016/j.ultsonch.2023.106546](https://pmc.ncbi.nlm.nih.gov/articles/PMC10448217/table/t0015), Table 3)
-# > - MI300X: about 218 ns for its Infinity Cache; memory answers later, in a time comparable to an H100's. (source:
-# >   Chips and Cheese, [Testing AMD's Giant MI300X](https://chipsandcheese.com/p/testing-amds-giant-mi300x), an H100 of
-# >   the PCIe kind)
-#
-# So the cell takes the same 228 ns for both. It is a low estimate: read the percentages below as "at least".
+# > - MI300X: 218 ns for its Infinity Cache; memory answers later. (source: Chips and Cheese,
+# >   [Testing AMD's Giant MI300X](https://chipsandcheese.com/p/testing-amds-giant-mi300x))
 
 # %% what the law needs
 LATENCY = 400 / 1755e6  # seconds
 rows = {}
 for name in ("H100", "MI300X"):
-    chip = CHIPS[name]
+    chip, t = CHIPS[name], CHIPS[name].limits
     rows[name] = {
         "TB/s": chip.bandwidth,
-        "units": chip.units.value,
-        "threads of a unit": chip.limits.waves_per_unit * chip.limits.lanes,
+        "threads on the chip": chip.units.value * t.waves_per_unit * t.lanes,
         "KB in flight on the chip": round(LATENCY * chip.bandwidth * 1e9),
     }
 lesson.table(rows, first="228 ns")
@@ -935,25 +888,26 @@ guess = predict(
 # %% littles law
 shares = {}
 for name, row in rows.items():
-    lanes = row["units"] * row["threads of a unit"]
-    bytes_needed = row["KB in flight on the chip"] * 1000
-    shares[name] = {}
-    for width in (4, 8, 16):
-        percent = 100 * bytes_needed / (lanes * width)
-        shares[name][f"% with {width} bytes a lane"] = round(percent)
+    of_a_lane = 1000 * row["KB in flight on the chip"] / row["threads on the chip"]
+    shares[name] = {
+        f"% with {width} bytes a lane": round(100 * of_a_lane / width)
+        for width in (4, 8, 16)
+    }
 guess.reveal(
     narrow=shares["H100"]["% with 4 bytes a lane"],
     wide=shares["H100"]["% with 16 bytes a lane"],
-    because="bytes in flight over units x threads x bytes of a lane.",
+    because="bytes in flight, over threads on the chip times bytes of a lane.",
 )
 lesson.table(shares, first="occupancy needed")
 
 # %% [markdown] force it
 # So occupancy is one way to have bytes in flight, and wide loads are another: with twice the latency, 4 bytes a lane
-# would need more than all of an H100, and no occupancy would be enough. What does it cost to force it? Triton's
-# `waves_per_eu` asks LLVM for that many waves on a SIMD (an *execution unit*). If a kernel then needs more registers
-# than are left for each wave, they *spill*: some values are written to memory and read back. A tile of 128 x 128 with 4
-# waves takes 140 registers on `gfx942`, so 512 // 144 is 3 waves, and 16,384 bytes of LDS.
+# would need more than all of an H100.
+#
+# What does it cost to force occupancy? Triton's `waves_per_eu` asks LLVM for that many waves on a SIMD (an *execution
+# unit*). If a kernel needs more registers than are then left for each wave, some *spill*: values are written to memory
+# and read back. A tile of 128 x 128 with 4 waves takes 140 registers on `gfx942`, so 512 // 144 is 3 waves, and 16,384
+# bytes of LDS.
 #
 # For example, we ask for 4 waves. Registers: 512 // 4 leaves 128 for each, fewer than 140, so some spill. LDS:
 # 65,536 // 16,384 is 4 blocks of 4 waves, 16 on the CU, 4 on a SIMD. So 4 fit.
@@ -985,18 +939,17 @@ guess.reveal(
 lesson.table(rows, first="waves_per_eu")
 
 # %% [markdown] occupancy is a means
-# 364 bytes of each lane are spilled, and the fifth wave does not even fit, because now LDS is the limit. The fourth
-# fits, and costs 48 spilled bytes: whether it is worth them only a measurement can say. So a kernel with large tiles
-# lives with few waves: it loads 16 bytes a lane, several steps ahead, and has plenty to compute meanwhile.
+# 364 bytes of each lane are spilled, and the fifth wave does not even fit: now LDS is the limit. The fourth fits, and
+# costs 48 spilled bytes; whether it is worth them only a measurement can say. A kernel with large tiles lives with few
+# waves: it loads 16 bytes a lane, several steps ahead, and has plenty to compute meanwhile.
 #
 # - **Occupancy matters** when waves wait on memory with little asked for at a time: gathers, short rows, reductions,
 #   generating one token at a time.
 # - **It does not** when the kernel keeps enough on the way by itself, or when it is already at the roof of the next
 #   section.
 #
-# **What you have**: layouts without conflicts, how many blocks fit and what forbids more, and when that is worth
-# anything. That is enough for 02.bank_conflicts, 02.transpose, 02.occupancy and 02.sized_reduction. A good place to
-# stop.
+# **What you have**: layouts without conflicts; how many blocks fit; when that matters. That is enough for
+# 02.bank_conflicts, 02.transpose, 02.occupancy and 02.sized_reduction. A good place to stop.
 
 # %% sitting 2
 lesson.sitting("02", 2)
@@ -1006,9 +959,9 @@ lesson.sitting("02", 2)
 #
 # ## 7. The roofline: which of the two limits is yours
 #
-# Before you optimise a kernel, count two numbers: its FLOPs (a multiply-add is two) and the bytes that it must move
-# to and from memory. Their quotient is the **arithmetic intensity**, in FLOP per byte. A chip adds two figures: peak
-# FLOP/s and bandwidth. A GPU computes while it loads, so at best
+# Before you optimise a kernel, count its FLOPs (a multiply-add is two) and the bytes that it must move to and from
+# memory. Their quotient is the **arithmetic intensity**, in FLOP per byte. A chip adds two figures: peak FLOP/s and
+# bandwidth. A GPU computes while it loads, so at best
 #
 # $$ t = \max\left(\frac{\text{FLOPs}}{\text{peak}}, \frac{\text{bytes}}{\text{bandwidth}}\right) $$
 #
@@ -1065,15 +1018,8 @@ guess = predict(
 d, rows = 768, {}
 for phase, n in {"training": 8192, "decoding": 1}.items():
     flops, moved = 2 * n * d * 4 * d, 2 * (n * d + d * 4 * d + 4 * d + n * 4 * d)
-    rows[phase] = {
-        "FLOP": flops,
-        "bytes": moved,
-        "FLOP per byte": round(flops / moved, 2),
-    }
-    for name in ("H100", "MI300X"):
-        point = lesson.Point(phase, flops, moved)
-        least = lesson.roofline(name).seconds(point)
-        rows[phase][f"least us on {name}"] = round(least * 1e6, 1)
+    intensity = round(flops / moved, 2)
+    rows[phase] = {"FLOP": flops, "bytes": moved, "FLOP per byte": intensity}
 guess.reveal(
     training=rows["training"]["FLOP per byte"],
     decoding=rows["decoding"]["FLOP per byte"],
@@ -1082,8 +1028,9 @@ guess.reveal(
 lesson.table(rows, first="phase")
 
 # %% [markdown] all operators
-# That is the whole story of decoding. Now all operators of a forward pass, fused attention included (its scores are
-# never written). The third column decodes for 64 sequences at once, each with a context of its own.
+# Left of every ridge, then, and that is the whole story of decoding. Now all operators of a forward pass, with fused
+# attention (its scores are never written). The third column decodes for 64 sequences at once, each with a context of
+# its own.
 
 # %% predict the batch
 guess = predict(
@@ -1109,29 +1056,28 @@ guess.reveal(
     attention=many["attention"].intensity > 2 * one["attention"].intensity,
     because="64 sequences share the weights; each has keys and values of its own.",
 )
-rows = {name: {} for name in one}
-for phase, found in operators.items():
-    for name in one:
-        rows[name][phase] = round(found[name].intensity, 2)
-lesson.table(rows, first="FLOP per byte")
+lesson.table({
+    name: {phase: round(op[name].intensity, 2) for phase, op in operators.items()}
+    for name in one
+}, first="FLOP per byte")  # fmt: skip
 
 # %% [markdown] operators explained
-# - **In training** the matrix products are right of the ridge of both chips; norms and GELU, 8 and 9 FLOP
-#   a value, stay at 1 to 2 FLOP per byte and residuals far below, whatever the batch. Fusing them is the only cure
+# - **In training** the matrix products are right of the ridges of H100 (295) and MI300X (247). Norms and GELU, 8 and 9
+#   FLOP a value, stay near 2 FLOP per byte and residuals far below, whatever the batch: fusing them is the only cure
 #   (unit 04). Attention counts all scores here, also those that the causal mask hides: a kernel that skips them has
 #   256, between the two ridges.
 # - **In decoding** with a batch of one everything is memory-bound, by a factor of a hundred and more.
 # - **A batch helps the linear layers and not attention.** At large batches and long contexts decoding is reading the
 #   cache, and what shrinks the cache (section 9) makes it faster.
 #
-# The peak is that of the *matrix* units in bf16. Norms and GELU run on the vector units, whose peak is far lower
-# (`fp32` in the registry); they are so far to the left that it makes no difference.
+# (The peak is that of the *matrix* units. Norms and GELU run on the vector units, whose peak is far lower, and are so
+# far to the left that it makes no difference.)
 #
 # ### Your own machine has a roof, too
 #
 # The same layer on whatever runs this notebook: a GPU in bf16, or one core of this CPU in float32. Twelve layers take
-# turns, so that no weight is still in a cache when it is needed again. First the two roofs: reading weights and only
-# adding them up, and 64 tokens at once (on a GPU 8,192).
+# turns, so that no weight is still in a cache when it is needed again. First the two roofs: only reading weights, and
+# 64 tokens at once (on a GPU 8,192).
 
 # %% two roofs of your machine
 gpu = torch.cuda.is_available()
@@ -1190,9 +1136,8 @@ explore("roofline", chips=["H100", "MI300X"], points=points, dtype="bf16")
 # ## 8. Bytes of a tiled matrix product
 #
 # The intensity above assumed that each matrix is read *once*. No kernel does that. A tile of $C$ needs a strip of
-# rows of $A$ and a strip of columns of $B$, and the next tile needs strips again. All tiles in one row of tiles want
-# the same rows of $A$; all tiles in one column of tiles want the same columns of $B$. $C$ is written once. `BLOCK_K`
-# changes nothing: the strips are read whole, in however many steps. Masked lanes move nothing.
+# rows of $A$ and a strip of columns of $B$. All tiles in one row of tiles want the same rows of $A$; all in one column
+# the same columns of $B$. `BLOCK_K` changes nothing: the strips are read whole, in however many steps.
 #
 # So with $M = N = K = 256$ in float16 and tiles of 128, two tiles want each row of $A$: 2 readings of $A$, 2 of $B$,
 # 131,072 bytes each, 524,288 in all.
@@ -1209,13 +1154,10 @@ guess = predict(
 a, b, c = (torch.randn(256, 256).half() for _ in range(3))
 rows = {}
 for tile in (64, 32):
-    grid, blocks = (
-        (256 // tile, 256 // tile),
-        {"BLOCK_M": tile, "BLOCK_N": tile, "BLOCK_K": 32},
-    )
-    gpus = lesson.launch_on(BOTH, matmul_kernel, grid, a, b, c, 256, 256, 256, **blocks)
-    counted = lesson.counts(gpus, name := "global_load_bytes")
-    rows[tile] = {target: row[name] for target, row in counted.items()}
+    blocks = {"BLOCK_M": tile, "BLOCK_N": tile, "BLOCK_K": 32}
+    grid, args = (256 // tile, 256 // tile), (a, b, c, 256, 256, 256)
+    gpus = lesson.launch_on(BOTH, matmul_kernel, grid, *args, **blocks)
+    rows[tile] = lesson.counted(gpus, "global_load_bytes")
 guess.reveal(
     of_64=rows[64]["sm_80"],
     of_32=rows[32]["sm_80"],
@@ -1233,7 +1175,7 @@ lesson.table(rows, first="tile")
 # the others. But whose cache? An H100 has one die. An MI300X is made of eight dies for computing (XCDs), each with an
 # L2 of its own, and blocks are dealt out in turn: block 0 to die 0, block 1 to die 1, ..., block 8 to die 0 again. What
 # an L2 misses goes to the Infinity Cache, which all dies share, and to memory only if it is not there either. (The L2
-# of the H100 is drawn as one. It has two halves of 25 MB, and a hit in the far one takes longer.)
+# of an H100 is drawn and counted as one; the facts below tell of its halves.)
 
 # %% the chips drawn
 lesson.chip_figure("H100", "MI300X")
@@ -1241,7 +1183,7 @@ lesson.chip_figure("H100", "MI300X")
 # %% [markdown] predict l2
 # A product of 512 x 512 x 512 with tiles of 64: 8 readings of each matrix without a cache. Its grid is 8 x 8, and the
 # row of tiles runs fastest: block 0 is row 0 of tiles, block 1 row 1, ..., block 8 row 0 again, one column further.
-# So die 0 gets row 0 of every column. Each L2 is large enough for all that it is asked for.
+# So die 0 gets row 0 of every column. Each L2 can hold all that it is asked for.
 
 # %% predict the l2
 guess = predict(
@@ -1270,9 +1212,8 @@ lesson.table(readings, first="number of L2s")
 
 # %% [markdown] l2 explained
 # One reading of A and eight of B: 4.5 on average. On an MI300X the Infinity Cache answers the repeats, so memory sees
-# one reading of matrices as small as these. (The model takes an NVIDIA chip's L2 as one cache, also those of an A100
-# and an H100, which have two partitions. It knows sizes and dies and no time, and its caches are cold at the start:
-# `docs/virtual-gpu.md`.)
+# one reading of matrices as small as these. (The model knows sizes and dies and no time, and its caches are cold at the
+# start: `docs/virtual-gpu.md`.)
 #
 # So *the order in which programs are numbered* is part of the algorithm. Unit 05 groups them.
 #
@@ -1293,9 +1234,9 @@ lesson.table(readings, first="number of L2s")
 # %% [markdown] memory
 # ## 9. What fits: weights, cache, activations
 #
-# Memory is the other budget. In training it is state, 16 bytes a parameter with AdamW as unit 01 counted, plus
-# activations. In inference it is the weights, the **KV cache** of every sequence, and the activations of one step. The
-# cache keeps, for each token and layer, what attention will ask for again:
+# In training memory holds state, 16 bytes a parameter with AdamW as unit 01 counted, and activations. In inference it
+# holds the weights, the **KV cache** of every sequence, and the activations of one step. The cache keeps, for each
+# token and layer, what attention will ask for again:
 #
 # - **MHA**, multi-head: a key and a value of `head_dim` numbers for every head;
 # - **GQA**, grouped-query: a key and a value for each *group* of query heads; **MQA**: one for all of them;
@@ -1342,8 +1283,8 @@ lesson.table({
 # > - An MI300X of 192 GB reports 206,141,652,992 bytes. (source: [ROCm issue
 # >   4750](https://github.com/ROCm/legacy-rocm-build/issues/4750))
 #
-# Mistral-7B in bf16 has 14.5 GB of weights, and a sequence of 32,768 tokens takes 4.29 GB of cache. (Activations, 3
-# to 4 GB when a prompt is read, are left out here; the explorer below counts them.)
+# Mistral-7B in bf16 has 14.5 GB of weights, and a sequence of 32,768 tokens takes 4.29 GB of cache. We leave out the
+# activations.
 
 # %% predict fits
 guess = predict(
@@ -1357,12 +1298,13 @@ guess = predict(
 mistral, rows = lesson.MODELS["Mistral-7B"], {}
 sequence = mistral.cache.total(batch=1, context=32768)
 for name in ("H100", "H200", "MI300X"):
-    room = CHIPS[name].memory_gb.value * 1e9 - 2 * mistral.parameters
+    gb = CHIPS[name].memory_gb.value
+    room = gb * 1e9 - 2 * mistral.parameters
     rows[name] = {
-        "GB": CHIPS[name].memory_gb.value,
+        "GB": gb,
         "GB beside the weights": round(room / 1e9, 1),
+        "sequences": int(room // sequence),
     }
-    rows[name]["sequences"] = int(room // sequence)
 guess.reveal(
     h100=rows["H100"]["sequences"],
     mi300x=rows["MI300X"]["sequences"],
@@ -1371,14 +1313,13 @@ guess.reveal(
 lesson.table(rows, first="chip")
 
 # %% [markdown] fits explained
-# 2.4 times the memory holds 2.7 times the sequences: weights are paid once. For a model that nearly fills an H100 with
-# its weights the factor is without bound.
+# 2.4 times the memory holds 2.7 times the sequences: weights are paid once. (The explorer below counts 3.6 GB of
+# activations, those of reading one prompt, and so says 14 and 40.)
 #
 # And how fast? One step of decoding makes one token for each sequence. A dense model reads all its weights once, and
-# the cache of every sequence; with a full memory that is all of the memory, so the step takes memory over bandwidth. It
-# also does about 2 FLOP for each parameter and sequence, which count only if the batch is huge. The batch is then what
-# makes tokens a second. (Lab: 02.serve. Of a mixture of experts, such as DeepSeek-V3, a token uses a part of the
-# weights only: unit 10.)
+# the cache of every sequence; with a full memory the step takes memory over bandwidth. Its FLOPs, about 2 for each
+# parameter and sequence, count only if the batch is huge. So the batch makes the tokens a second. (Lab: 02.serve. Of a
+# mixture of experts, such as DeepSeek-V3, a token uses a part of the weights only: unit 10.)
 
 # %% explore memory
 explore("memory")
@@ -1463,9 +1404,9 @@ lesson.table({
 # | | NVIDIA | AMD CDNA | AMD RDNA |
 # |---|---|---|---|
 # | lanes of a wave | 32 | 64, on SIMDs of 16 | 32; 64 if a compiler is told to |
-# | lanes are switched off by | predicates and branches | `EXEC`, written out | `EXEC`, written out |
+# | lanes are switched off by | predicates; branches that meet at `BSYNC` | `EXEC`, written out | `EXEC`, written out |
 # | bytes of a transaction, as counted here | 32 | 64 (gfx90a), 128 | 128 |
-# | banks of shared memory | 32 | 32; gfx950 reads 64 | 32 |
+# | banks of shared memory | 32 | 32; gfx950: 64 for reads of 4 bytes a lane | 32 |
 # | registers of a part for each lane, granule | 512, 8 | 512, 8 (a guide says 16) | 1,536, 24 (gfx1100, gfx1201) |
 #
 # - A wave pays for every side that one of its lanes takes; let the active lanes stand together.

@@ -99,3 +99,24 @@ def counts(gpus: Mapping[str, VirtualGpu], *names: str) -> dict[str, dict[str, f
             raise UnknownName("counter", name, known)
     shown = [one for chosen in wanted.values() for one in chosen] or known
     return {target: {name: totals.get(name, 0) for name in shown} for target, totals in found.items()}
+
+
+def counted(gpus: Mapping[str, VirtualGpu], name: str) -> dict[str, float]:
+    """One counter of the last launch on each virtual GPU: target -> number. Names and errors as for `counts`."""
+    return {target: row[name] for target, row in counts(gpus, name).items()}
+
+
+def issued(gpus: Mapping[str, VirtualGpu], mnemonic: str) -> dict[str, dict[str, int]]:
+    """Instructions whose mnemonic holds a text: target -> how many the waves issued, and the percent of lanes on.
+
+    gpus      as `launch_on` and `launch_cpp` return them; mnemonic: "fma" for fma.rn.f32 and v_fma_f32
+
+    The percentage is of the lanes of the waves that issued them, rounded down; 0 where none was issued.
+    """
+    found = {}
+    for target, gpu in gpus.items():
+        executed = gpu.counters.per_op()  # number of an instruction -> (waves, lanes)
+        some = [executed[op.index] for op in gpu.last.program.ops if mnemonic in op.mnemonic]
+        waves, lanes = (sum(each) for each in zip(*some, strict=True)) if some else (0, 0)
+        found[target] = {"issued": waves, "% of lanes on": 100 * lanes // max(1, waves * gpu.model.lanes)}
+    return found

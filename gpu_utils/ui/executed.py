@@ -13,7 +13,7 @@ from gpu_utils.ui.explore.drawing import styled
 from gpu_utils.virtual import VirtualGpu
 
 _PANE = "flex:1 1 250px;min-width:0;overflow-x:auto"
-_HEAD = "".join(f'<th scope="col" class="num">{word}</th>' for word in ("waves", "lanes"))
+_HEAD = "".join(f'<th scope="col" class="num">{word}</th>' for word in ("waves", "lanes before"))
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Executed:
             text
             for target, lines in self.columns.items()
             for text in (
-                f"{target}: waves, lanes, instruction",
+                f"{target}: waves, lanes before, instruction",
                 *("{:>7} {:>7}  ".format(*line.figures) + line.text for line in lines or _NONE),
             )
         )

@@ -219,7 +219,7 @@ def test_kernels_of_triton_hold_as_many_waves_as_llvm_says(target):
             assert min(8, 512 // up(found.registers, 8)) == said, found
 
 
-@pytest.mark.parametrize(("vgprs", "waves"), [(64, 8), (65, 7), (72, 7), (73, 6), (168, 3), (169, 2)])
+@pytest.mark.parametrize(("vgprs", "waves"), [(64, 8), (65, 7), (72, 7), (73, 6), (161, 3), (168, 3), (170, 2)])
 def test_llvm_hands_out_registers_by_8(vgprs, waves):
     assert compiler_notes(holding(vgprs))["Occupancy"] == waves
 

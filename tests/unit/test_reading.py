@@ -13,10 +13,12 @@ from gpu_utils.compiler.reading import kernel_descriptor
 from gpu_utils.errors import BadArgument, UnknownName
 from gpu_utils.lesson import (
     compiler_notes,
+    counted,
     counts,
     counts_by_line,
     executed,
     in_loops,
+    issued,
     launch_cpp,
     launch_on,
     mnemonics,
@@ -142,3 +144,10 @@ def test_cpp_runs_on_several_targets(clang):
     gpus = launch_cpp(TARGETS, source, "twice", 1, 64, [x])
     assert x.tolist() == [4.0] * 64
     assert {target: row["waves"] for target, row in counts(gpus, "waves").items()} == {"sm_80": 2, "gfx942": 1}
+
+
+def test_instructions_of_a_mnemonic_are_counted_with_the_share_of_lanes_on(gpus):
+    found = issued(gpus, "add")
+    assert all(row["issued"] > 0 and row["% of lanes on"] == 100 for row in found.values())
+    assert issued(gpus, "no such") == {target: {"issued": 0, "% of lanes on": 0} for target in TARGETS}
+    assert counted(gpus, "waves") == {"sm_80": 4, "gfx942": 2}
