@@ -1,18 +1,17 @@
 # %% [markdown] top
 # # 02 The GPU as a machine: warps, wavefronts, memory, occupancy, roofline
 #
-# **Afterwards you can** say what one SM and one CU hold, and why the same kernel sees 32 lanes on one and 64 on the
-# other; count what a branch, a stride and a bank conflict cost on each; work out how many blocks fit on a unit, and
-# whether that matters; place every operator of GPT-2 under the roofline of any chip; and plan what fits into its
-# memory.
+# **Afterwards you can** say what one SM and one CU hold; count what a branch, a stride and a bank conflict cost on
+# each; work out how many blocks fit on a unit, and whether that matters; place every operator of GPT-2 under the
+# roofline of any chip; and plan what fits into its memory.
 #
 # **You need** lessons 00 and 01. No GPU: PTX for NVIDIA and machine code for AMD are *executed on virtual GPUs*.
 # Nothing here has run on AMD silicon. C++ kernels are compiled with clang from the optional extra `hip`
 # (`W2W_EXTRAS=hip ./w2w study`); without it they come from stored listings.
 #
 # **Time**: three sittings: one wave (sections 1 to 3), one unit (4 to 6), the whole chip (7 to 10). To read text and
-# code at 200 words a minute and to run the cells (half a minute on a CPU) takes 15, 16 and 16 minutes. With every guess
-# made and every listing read, count 45 minutes for each. Then lab 02.
+# code at 200 words a minute takes 15 minutes for each, and the cells half a minute on a CPU. With every guess made and
+# every listing read, count 45 minutes for each. Then lab 02.
 #
 # Every figure of a chip is printed from the registry or stands in a box with its source.
 
@@ -54,9 +53,9 @@ from gpu_utils import CHIPS, bench, compile_for, explore, lesson, predict, virtu
 # Kernels are executed for `sm_80` in sections 2 to 4: what counts there, the lanes of a warp, sectors and banks, is the
 # same on `sm_90`.
 #
-# In this course *wave* means warp or wavefront. A part keeps the registers of *many* waves at once, and again and again
-# one that can go on is picked. Nothing is saved or restored: the registers of all of them are there all the time. That
-# is why a GPU waits so well, and why registers limit how many waves it can keep (section 5).
+# In this course *wave* means warp or wavefront. A part keeps the registers of *many* waves at once: while one waits,
+# another goes on, and nothing is saved or restored. That is also why registers limit how many waves it can keep
+# (section 5).
 #
 # A unit of an H100 and one of an MI300X have four parts each. A part of the SM has slots for 16 warps of 32 lanes, a
 # SIMD of the CU slots for 8 wavefronts of 64. Either part has **512** registers of 4 bytes for each of these 32 or 64
@@ -69,7 +68,7 @@ guess = predict(
     "How many threads can a CU of an MI300X hold at a time? "
     "How many bytes of registers has it, against an SM of an H100?",
     threads=lesson.number("threads on a CU"),
-    registers=lesson.choice("half", "as many", "twice", label="bytes of registers"),
+    kib=lesson.choice("half", "as many", "twice", label="bytes of registers"),
 )
 
 # %% the unit in numbers
@@ -86,10 +85,10 @@ for name in ("sm_90", "gfx942", "gfx1100"):
         "KiB of shared memory or LDS": t.shared_per_unit // 1024,
         "of which one block may have": t.shared_per_block // 1024,
     }
-ratio = rows["gfx942"]["KiB of registers"] / rows["sm_90"]["KiB of registers"]
+times = rows["gfx942"]["KiB of registers"] / rows["sm_90"]["KiB of registers"]
 guess.reveal(
     threads=rows["gfx942"]["threads, at most"],
-    registers={0.5: "half", 1: "as many", 2: "twice"}[ratio],
+    kib={0.5: "half", 1: "as many", 2: "twice"}[times],
     because="4 x 8 x 64 threads; 512 registers a lane on either, for 64 lanes, not 32.",
 )
 lesson.table(
@@ -144,8 +143,7 @@ lesson.unit_figure("sm_90", "gfx942")
 # sides*, one after the other, each with the lanes that took it; the others stand by. A side that no lane takes is
 # jumped over.
 #
-# This kernel has 12 instructions on one side and 6 on the other. Which side a thread takes is read from memory, so any
-# pattern can be tried with the same machine code.
+# This kernel has 12 instructions on one side and 6 on the other. Which side a thread takes is read from memory.
 
 # %% read the branch
 FILES = (lesson.unit_folder("02") / "kernels").glob("*.cu")
@@ -232,8 +230,7 @@ gpus = lesson.launch_cpp(BOTH, SOURCE["branch"], "branch", 1, 64, args)
 lesson.executed(gpus, "vector", "mask", "branch", "global load", "global store")
 
 # %% [markdown] exec against predicates
-# Before each instruction stands how many waves executed it, and how many lanes were on in them together when it began.
-# (What no wave reached, loads of arguments and waits are left out.)
+# The lanes are those of all these waves together. (What no wave reached, loads of arguments and waits are left out.)
 #
 # **AMD writes it out**, in `EXEC`, a register with one bit for each lane. Vector instructions touch only lanes that are
 # on. Follow the lanes:
@@ -246,8 +243,7 @@ lesson.executed(gpus, "vector", "mask", "branch", "global load", "global store")
 # - 32 on: the short side. `s_or_b64 exec` turns all on again.
 #
 # **NVIDIA's PTX is written for one thread**: a predicate `%p1` and a plain branch. `ptxas` adds the meeting point when
-# it makes the chip's machine code, SASS. Here is the branch, assembled for `sm_80` (SASS is executed nowhere in this
-# course):
+# it makes the chip's machine code, SASS. Here is the branch, assembled for `sm_80` and executed nowhere:
 
 # %% the branch in sass
 print(lesson.sass(lesson.compile_cpp(SOURCE["branch"], "sm_80"), "BSSY", "STG.E"))
@@ -264,12 +260,12 @@ print(lesson.sass(lesson.compile_cpp(SOURCE["branch"], "sm_80"), "BSSY", "STG.E"
 # >   (source: NVIDIA, [CUDA binary utilities](https://docs.nvidia.com/cuda/cuda-binary-utilities/index.html),
 # >   instruction set reference)
 #
-# One more difference: since Volta each NVIDIA thread has a program counter of its own (*independent thread
+# Since Volta each NVIDIA thread has a program counter of its own (*independent thread
 # scheduling*). Lanes that have parted may take turns, and your code may rely on their being together again only after
 # `__syncwarp()`. A wavefront has one program counter, and `EXEC`. (Unit 03 shows what code breaks by it.)
 #
 # In Triton both sides of a `tl.where` are computed, whatever the data. And a loop runs until the *last* lane of its
-# wave is done: neighbours with similar lengths of work waste least.
+# wave is done.
 #
 # Step through a branch yourself, on two warps and on one wavefront:
 
@@ -382,9 +378,8 @@ lesson.executed(gpus[1], "global load")
 
 # %% [markdown] offset explained
 # On `gfx942` it is one load of 16 bytes again, and its bytes lie on 9 lines where they filled 8. On `sm_80` each of the
-# four narrow loads has 16 bytes from lane to lane and touches every sector again. (A first-level cache softens this,
-# because the four want the same sectors soon after one another. The counter tells you what to repair, not how many
-# microseconds it costs.)
+# four narrow loads has 16 bytes from lane to lane and touches every sector again. (A first-level cache softens this.
+# The counter tells you what to repair, not how many microseconds it costs.)
 #
 # ### Data in pairs
 #
@@ -433,8 +428,7 @@ lesson.table(counted, first="load transactions")
 # %% [markdown] pairs explained
 # On `sm_80` half the sectors are asked for, and only who holds what has changed. On `gfx942` nothing changes, because
 # LLVM saw that the two loads lie side by side and made one of them, a `buffer_load_dwordx2`. Do not count on it: the
-# kernel with which 02.coalesce begins has masks, and there it does not. (And if BLOCK is smaller than the lanes of a
-# block, Triton gives the same element to several lanes, and each of them loads it.)
+# kernel with which 02.coalesce begins has masks, and there it does not.
 #
 # Draw any pattern you like. `lane if lane < 20 else None` switches lanes off; the sizes are those of each target.
 
@@ -463,8 +457,9 @@ lesson.sitting("02", 1)
 # the group wants of it. The largest count is the cycles.** A group with no active lane takes none. **Conflicts** are
 # the cycles above one for each group: that is what the counter `bank_conflicts` says.
 #
-# `gfx950` is the odd one: a *read* of 4 bytes a lane goes to 64 banks, all 64 lanes in one group; a *write* sees 32
-# banks and goes in two groups.
+# `gfx950` differs: a *read* of 4 bytes a lane goes to 64 banks, all 64 lanes in one group; a *write* sees 32 banks.
+#
+# <details><summary>Sources for banks</summary>
 #
 # > **Facts: banks**
 # >
@@ -475,8 +470,9 @@ lesson.sitting("02", 1)
 # >   amd-shark-ai docs/empirical-lds/lds_summary.md)
 # > - Writes on gfx950 see 32 banks: of 8 bytes a lane measured, of other sizes after AMD's model. (source: HipKittens,
 # >   analysis/paper_experiments/phases; rocRoller, LDSBankModel.cpp in ROCm/rocm-libraries)
+# </details>
 #
-# Accesses of 8 and 16 bytes go in other groups; `docs/facts.md`, Shared memory, has them all.
+# (Accesses of 8 and 16 bytes go in other groups: `docs/facts.md`, Shared memory.)
 #
 # A column of a matrix with rows of 32 floats is stride 32: lane `i` reads word `32 * i`.
 
@@ -512,9 +508,8 @@ guess.reveal(
 lesson.table(found, first="64 threads")
 
 # %% [markdown] banks explained
-# Odd strides are free: they share no factor with a power of two, so they visit every bank. Here is stride 2 as it is
-# served, pass by pass; a column is a bank, a row (a pass) a cycle, a number the lane that gets its word. (The figure
-# has one warp, the table two.)
+# Odd strides are free: they share no factor with a power of two, so they visit every bank. Here is stride 2 as one wave
+# is served; a column is a bank, a row (a pass) a cycle, a number the lane that gets its word.
 
 # %% banks drawn
 lesson.bank_figure("lane * 2", "sm_80", "gfx950")
@@ -531,9 +526,10 @@ lesson.bank_figure("lane * 2", "sm_80", "gfx950")
 print(SOURCE["transpose"])
 
 # %% [markdown] a small padded tile
-# The same on a small scale: a tile of 4 x 4 with one word more in each row. `rc` is row `r`, column `c`, and `--` the
-# padding. On the left four banks serve one column at a time, as 32 banks do. On the right eight banks serve two columns
-# at once, as `gfx950` does. Mark column 0 on the left, columns 0 and 1 on the right:
+# The same on a small scale: a tile of 4 x 4 with one word more in each row, its words one after another in the banks.
+# `rc` is row `r`, column `c`, and `--` the padding. On the left four banks serve one column at a time, as 32 banks do.
+# On the right eight banks serve two columns at once, as `gfx950` does. Find column 0 on the left, then columns 0 and 1
+# on the right: does any bank hold two of the words?
 #
 # ```text
 # bank    0   1   2   3            bank    0   1   2   3   4   5   6   7
@@ -574,8 +570,8 @@ guess.reveal(
 lesson.table(rows, first="kernel")
 
 # %% [markdown] transpose explained
-# Why does `direct` store 16 times the bytes on `gfx942`, and not 32 times? The two rows of a wavefront write
-# neighbours, so 8 of a line's 128 bytes are used.
+# On `gfx942` `direct` stores 16 times the bytes, not 32 times: the two rows of a wavefront write neighbours, so 8 of a
+# line's 128 bytes are used.
 #
 # The tile of 32 repairs the stores and pays with conflicts in every read. The tile of 33 has none, except on `gfx950`:
 # one in each read of a wavefront, 256 in all. As `00` and `31` above, the first word of column 0 and the last of column
@@ -606,9 +602,8 @@ lesson.table(found, first="words of a row")
 # On 32 banks a column is free when a row has an odd number of words. On `gfx950` two columns are free only when it has
 # twice an odd number (34, 38): no one length of a row serves all chips.
 #
-# What is left is to keep rows of 32 words and to put the words of a row in
-# **another order, in each row another**. A row visits all banks in any order; the columns need care. Turning every
-# second row round, for example, is not enough, here with four banks:
+# What is left is to keep rows of 32 words and to put the words of each row in **another order**. A row visits all banks
+# in any order; the columns need care. Turning every second row round, for example, is not enough, here with four banks:
 #
 # ```text
 # bank    0   1   2   3
@@ -621,7 +616,7 @@ lesson.table(found, first="words of a row")
 # Compilers call a layout that works a *swizzle*; unit 14 searches for them. You find one in the lab: 02.bank_conflicts
 # judges a layout, 02.transpose needs one.
 #
-# Here is the read of the padded tile, as each chip serves it. Type other lengths of a row.
+# Here is the read of the padded tile. Type other lengths of a row.
 
 # %% explore banks
 explore("access", "lane % 32 * 33 + lane // 32", memory="shared", amd="gfx950")
@@ -676,8 +671,8 @@ lesson.table(
 # So 2 blocks, 16 of 64 warps: an occupancy of 25%, limited by registers.
 
 # %% [markdown] a kernel to measure
-# We need a kernel worth the trouble: a matrix product with tiles, which unit 05 makes fast. Each program computes a
-# tile of `C`; it walks along `K` and multiplies strips of `A` and `B`.
+# Now a real kernel: a matrix product with tiles, which unit 05 makes fast. Each program computes a tile of `C`; it
+# walks along `K` and multiplies strips of `A` and `B`.
 
 
 # %% a matmul
@@ -735,16 +730,14 @@ for name, found in needs.items():
 # %% [markdown] reading occupancy
 # The last line of each says what would let one block more in. The limits move in steps: on `gfx942` every count from 65
 # to 72 registers gives 7 waves on a SIMD, and 73 gives 6. A saving between two steps is worth nothing, and so is one in
-# a resource that does not limit. (`scalar registers`: a SIMD of gfx9 has 800 for all its waves; few kernels need so
-# many. Shared memory differs because Triton, if not told otherwise, keeps the strips of three steps along `K` there on
-# `sm_90` and of one on `gfx942`, 8,192 bytes each; unit 05 chooses. The tests of this course compare every limit with
-# NVIDIA's own `cuda_occupancy.h`, and the waves on a SIMD with what LLVM prints.)
+# a resource that does not limit. (Shared memory differs because Triton, if not told otherwise, keeps the strips of
+# three steps along `K` there on `sm_90` and of one on `gfx942`, 8,192 bytes each; unit 05 chooses. `scalar registers`:
+# few kernels need so many.)
 #
 # **A launch made for the chip.** Turn the sum round: if 12 blocks fit on a unit and the chip has 100 units, a kernel
 # with 1,200 programs fills it exactly once. Each program then walks through the data: first tile `tl.program_id(0)`,
-# then `tl.num_programs(0)` tiles further on, and again. No unit waits for a last, half-empty round. The number follows
-# from the kernel's registers, so such a launch compiles the kernel first and asks. (Lab: 02.occupancy,
-# 02.sized_reduction.)
+# then `tl.num_programs(0)` tiles further on, and again. No unit waits for a last, half-empty round. Such a launch
+# compiles the kernel first and asks for its registers. (Lab: 02.occupancy, 02.sized_reduction.)
 #
 # ### What LLVM says
 #
@@ -777,8 +770,8 @@ print(found.occupancy.explain())
 # array in C++, and not what Triton asks for at launch. Take the registers from the assembly and the LDS from
 # `kernel.metadata.shared`; `lesson.resources` does.
 #
-# One open question: how are registers handed out on gfx942? Two sources disagree. AMD's guide for the MI300X says in
-# 16s, LLVM in 8s. This course follows LLVM until an MI300X is asked.
+# One thing is open. On gfx942 registers are handed out in 16s, says AMD's guide for the MI300X; in 8s, says LLVM. This
+# course follows LLVM until an MI300X is asked.
 #
 # <details><summary>The evidence, and why it does not settle the matter</summary>
 #
@@ -817,8 +810,7 @@ print(found.occupancy.explain())
 # AMDGPUBaseInfo.cpp)
 # </details>
 #
-# **A rest.** You can say how many blocks fit on a unit, and what forbids one more. Turn the sliders, get up for five
-# minutes, then come back for the question whether it matters.
+# **A rest.** Turn the sliders, get up for five minutes, then come back for the question whether occupancy matters.
 
 # %% explore occupancy
 explore("occupancy", compiled("sm_90", 64), compiled("gfx942", 64))
@@ -856,13 +848,14 @@ lesson.latency_figure(50, 400, 1, 8, 9)
 # on the way. Each lane that waits contributes what it asked for: 4 bytes, or 16 with a wide load.
 #
 # The latency here is an **assumption**: 400 cycles, a round number that its source uses for V100, A100 and H100 alike.
-# At 1,755 MHz that is 228 ns, and the cell takes it for both chips. It is low, so read the percentages as "at least".
+# At 1,755 MHz that is 228 ns, and the cell takes it for both chips. An MI300X's Infinity Cache alone takes 218, so read
+# the percentages as "at least".
 #
 # > **Facts: a latency to calculate with**
 # >
 # > - 400 cycles for global memory, and an H100 at 1,755 MHz. (source: [doi
 # >   10.1016/j.ultsonch.2023.106546](https://pmc.ncbi.nlm.nih.gov/articles/PMC10448217/table/t0015), Table 3)
-# > - MI300X: 218 ns for its Infinity Cache; memory answers later. (source: Chips and Cheese,
+# > - MI300X: about 218 ns for its Infinity Cache; memory answers later. (source: Chips and Cheese,
 # >   [Testing AMD's Giant MI300X](https://chipsandcheese.com/p/testing-amds-giant-mi300x))
 
 # %% what the law needs
@@ -939,7 +932,7 @@ guess.reveal(
 lesson.table(rows, first="waves_per_eu")
 
 # %% [markdown] occupancy is a means
-# 364 bytes of each lane are spilled, and the fifth wave does not even fit: now LDS is the limit. The fourth fits, and
+# With 5, 364 bytes of each lane are spilled, and the fifth wave does not even fit: now LDS is the limit. The fourth
 # costs 48 spilled bytes; whether it is worth them only a measurement can say. A kernel with large tiles lives with few
 # waves: it loads 16 bytes a lane, several steps ahead, and has plenty to compute meanwhile.
 #
@@ -1028,9 +1021,8 @@ guess.reveal(
 lesson.table(rows, first="phase")
 
 # %% [markdown] all operators
-# Left of every ridge, then, and that is the whole story of decoding. Now all operators of a forward pass, with fused
-# attention (its scores are never written). The third column decodes for 64 sequences at once, each with a context of
-# its own.
+# 1 FLOP a byte is far left of every ridge: that is the whole story of decoding. Now all operators of a forward pass,
+# with fused attention (its scores are never written). The third column decodes for 64 sequences at once.
 
 # %% predict the batch
 guess = predict(
@@ -1066,12 +1058,9 @@ lesson.table({
 #   FLOP a value, stay near 2 FLOP per byte and residuals far below, whatever the batch: fusing them is the only cure
 #   (unit 04). Attention counts all scores here, also those that the causal mask hides: a kernel that skips them has
 #   256, between the two ridges.
-# - **In decoding** with a batch of one everything is memory-bound, by a factor of a hundred and more.
+# - **In decoding** with a batch of one everything is memory-bound on both, by a factor of a hundred and more.
 # - **A batch helps the linear layers and not attention.** At large batches and long contexts decoding is reading the
 #   cache, and what shrinks the cache (section 9) makes it faster.
-#
-# (The peak is that of the *matrix* units. Norms and GELU run on the vector units, whose peak is far lower, and are so
-# far to the left that it makes no difference.)
 #
 # ### Your own machine has a roof, too
 #
@@ -1171,11 +1160,11 @@ lesson.table(rows, first="tile")
 # for it. To reach the ridge of an H100 by itself, near 300, a tile would need $s = 600$, and its sums alone, in
 # float32, would take more than all registers of an SM. (Lab: 02.best_tile.)
 #
-# What saves us is the L2: strips that several programs want are fetched from memory once and served from the cache to
-# the others. But whose cache? An H100 has one die. An MI300X is made of eight dies for computing (XCDs), each with an
-# L2 of its own, and blocks are dealt out in turn: block 0 to die 0, block 1 to die 1, ..., block 8 to die 0 again. What
-# an L2 misses goes to the Infinity Cache, which all dies share, and to memory only if it is not there either. (The L2
-# of an H100 is drawn and counted as one; the facts below tell of its halves.)
+# What saves us is the L2: a strip that several programs want comes from memory once. But whose L2? An H100 has one die.
+# An MI300X is made of eight dies for computing (XCDs), each with an L2 of its own, and blocks are dealt out in turn:
+# block 0 to die 0, block 1 to die 1, ..., block 8 to die 0 again. What an L2 misses goes to the Infinity Cache, which
+# all dies share, and to memory only if it is not there either. (The L2 of an H100 is drawn and counted as one. It has
+# two halves, and a hit in the far one takes longer.)
 
 # %% the chips drawn
 lesson.chip_figure("H100", "MI300X")
@@ -1217,6 +1206,8 @@ lesson.table(readings, first="number of L2s")
 #
 # So *the order in which programs are numbered* is part of the algorithm. Unit 05 groups them.
 #
+# <details><summary>Sources for dies and L2</summary>
+#
 # > **Facts: dies and L2**
 # >
 # > - H100: one die of 814 mm². (source: Chips and Cheese, [Nvidia's H100: Funny L2, and Tons of
@@ -1230,6 +1221,7 @@ lesson.table(readings, first="number of L2s")
 # > - An A100's L2 has two partitions; each caches what the SMs connected to it ask for, and data move between them.
 # >   (source: NVIDIA developer forum, [answer that quotes the A100
 # >   whitepaper](https://forums.developer.nvidia.com/t/meanings-of-l2-l2-copy/200725))
+# </details>
 
 # %% [markdown] memory
 # ## 9. What fits: weights, cache, activations
@@ -1273,8 +1265,10 @@ lesson.table({
 
 # %% [markdown] what fits
 # DeepSeek-V3 is a hundred times as large as Llama-7B and keeps less than a seventh of its cache. Now the chips. Weights
-# are paid once; what is left beside them is for sequences. We take the GB of a data sheet as $10^9$ bytes, which is on
-# the safe side:
+# are paid once; what is left beside them is for sequences. We take the GB of a data sheet as $10^9$ bytes; the chips
+# report some more.
+#
+# <details><summary>Sources for the bytes of a GB</summary>
 #
 # > **Facts: the bytes of a GB**
 # >
@@ -1282,6 +1276,7 @@ lesson.table({
 # >   offer 85.52 GB?](https://thundergolfer.com/blog/nvidia-gpu-memory-capacity))
 # > - An MI300X of 192 GB reports 206,141,652,992 bytes. (source: [ROCm issue
 # >   4750](https://github.com/ROCm/legacy-rocm-build/issues/4750))
+# </details>
 #
 # Mistral-7B in bf16 has 14.5 GB of weights, and a sequence of 32,768 tokens takes 4.29 GB of cache. We leave out the
 # activations.
@@ -1327,7 +1322,7 @@ explore("memory")
 # %% [markdown] claims
 # ## 10. Claim and fact
 #
-# One hears that DeepSeek trained on crippled H100s, and that an H20 is a toy. Three chips for one market:
+# One hears that DeepSeek trained on crippled H100s, and that an H20 is a toy.
 
 # %% the figures behind the claims
 THREE = ("H100", "H800", "H20")
@@ -1385,7 +1380,7 @@ lesson.table({
 # training is slow. Decoding is faster than on an H100 while its intensity stays below 148 / 3.35 = 44: attention in
 # which each head or a few have a cache of their own (GPT-2: 1, Mistral: 4), the linear layers up to some 47 sequences.
 # Not MLA: all 128 heads of DeepSeek-V3 read the same 576 numbers, 2 · 128 · (576 + 512) FLOP for 2 · 576 bytes. That is
-# 242 FLOP a byte, and 5.5 times as long as on an H100. "Slower" is no answer until you say at which intensity.
+# 242 FLOP a byte, and 5.5 times as long as on an H100.
 #
 # > **Claim and fact: "MI300X has unified CPU and GPU memory"**
 # >
@@ -1396,7 +1391,7 @@ lesson.table({
 # > - One memory for CPU and GPU is what the MI300A has, which is another product. (source: ROCm
 # >   docs/conceptual/gpu-arch/mi300.md)
 #
-# It matters: on an MI300X `tensor.cpu()` is a copy over PCIe, as on an H100 in a server.
+# So on an MI300X `tensor.cpu()` is a copy over PCIe, as on an H100 in a server.
 
 # %% [markdown] summary
 # ## Summary
@@ -1410,10 +1405,10 @@ lesson.table({
 # | registers of a part for each lane, granule | 512, 8 | 512, 8 (a guide says 16) | 1,536, 24 (gfx1100, gfx1201) |
 #
 # - A wave pays for every side that one of its lanes takes; let the active lanes stand together.
-# - One load costs as many transactions as it touches aligned segments; one access to shared memory as many cycles as it
-#   wants different words of one bank.
-# - Occupancy: blocks allowed by slots, registers, shared memory, block slots; the smallest wins. It is a means to hide
-#   latency; wide loads and work for each wave are others.
+# - One load costs as many transactions as it touches aligned segments; a group's access to shared memory as many cycles
+#   as it wants different words of the busiest bank.
+# - Occupancy: of slots, registers, shared memory and block slots the smallest wins. It is a means to hide latency; wide
+#   loads and work for each wave are others.
 # - Intensity against ridge decides whether memory or arithmetic limits. Decoding one sequence has about 1 FLOP per
 #   byte; a batch of n has about n in the linear layers, and still 1 in GPT-2's attention (4 in Mistral's, 242 in MLA).
 # - Larger tiles read A and B less often; the L2 repairs the rest, if it is one L2.
