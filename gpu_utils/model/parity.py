@@ -97,7 +97,9 @@ def _relative(found: Tensor, wanted: Tensor) -> float:
 class Row:
     """One line: what was compared, both values, their difference or ratio, the bound, and whether it holds.
 
-    holds  None where there is no bound: a speed is reported and not judged
+    before, now  "" where this device is compared with float64 or with itself, and not with the earlier runs
+    difference   of a loss absolute, of an arithmetic relative (`Agreement`), of a speed the ratio
+    holds        None where there is no bound: a speed is reported and not judged
     """
 
     what: str
@@ -156,7 +158,7 @@ def parity(before: Runs, now: Runs, arithmetic: Agreement) -> Parity:
     rows = [
         _arithmetic("logits of one batch", arithmetic.logits, arithmetic),
         _arithmetic("gradients of one batch", arithmetic.gradients, arithmetic),
-        Row("seen of the future", "0", f"{arithmetic.future:.1e}", "", "0 (a masked weight)", arithmetic.future == 0),
+        Row("seen of the future", "", "", _small(arithmetic.future), "0 (a masked weight)", arithmetic.future == 0),
     ]
     differing = sorted(
         {name for pair in zip(old, new, strict=True) for name in _differing(pair[0].config, pair[1].config)}
@@ -176,7 +178,12 @@ def _runs(given: Runs) -> list[RunRecord]:
 
 
 def _arithmetic(what: str, error: float, found: Agreement) -> Row:
-    return Row(what, "float64", found.dtype, f"{error:.1e}", f"{found.bound:.1e} ({found.why})", error <= found.bound)
+    why = f"{found.dtype} against float64: {found.why}"
+    return Row(what, "", "", _small(error), f"{found.bound:.1e} ({why})", error <= found.bound)
+
+
+def _small(number: float) -> str:
+    return f"{number:.1e}" if number else "0"
 
 
 def _curves(old: list[RunRecord], new: list[RunRecord]) -> list[Row]:
@@ -199,7 +206,7 @@ def _curves(old: list[RunRecord], new: list[RunRecord]) -> list[Row]:
         _loss("loss of the first step", *widest, start, first.why),
         _mean(f"mean of the last {steps} steps", old, new, tail, steps),
         _mean("final validation loss", old, new, lambda record: record.final_val_loss, steps),
-        Row("largest gap of one step", "", "", f"{apart:.1e}", "", None),
+        Row("largest gap of one step", "", "", _small(apart), "", None),
     ]
 
 
@@ -222,7 +229,7 @@ def _mean(
 
 def _loss(what: str, before: float, now: float, bound: float, why: str) -> Row:
     gap = abs(now - before)
-    return Row(what, f"{before:.4f}", f"{now:.4f}", f"{gap:.1e}", f"{bound:.1e} ({why})", gap <= bound)
+    return Row(what, f"{before:.4f}", f"{now:.4f}", _small(gap), f"{bound:.1e} ({why})", gap <= bound)
 
 
 def _speed(old: list[RunRecord], new: list[RunRecord]) -> Row:

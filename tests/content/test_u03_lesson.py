@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from gpu_utils.analytic.visibility import visible
 from tests.content.lesson_cells import printed
 
 LESSON = Path(__file__).parents[2] / "content/03_porting_to_rocm/lesson.py"
@@ -51,7 +53,7 @@ STATED = {
     "what was translated": [],
     "guess the launch": [],
     "what was broken": ["nvtx3/roctracer/roctx.h"],
-    "left in the launcher": ["cudaLaunchAttribute overlap[1];", "cudaLaunchKernelEx(&config"],
+    "left in the launcher": ["cudaLaunchAttribute overlap[1];", "cudaLaunchKernelEx(&config", "scales, tokens, eps));"],
     "the kernel that counts": [],
     "what is left": ["no-counterpart"],
     "guess the unseen": [],
@@ -65,7 +67,13 @@ STATED = {
     "waves_per_eu": ["hundreds of bytes", "8 of 32 waves (25%), limited by LDS"],
     "a product of two tiles": [],
     "guess the precision": [],
-    "default precision of dot": ["gfx942, ieee", "xf32"],
+    "default precision of dot": [
+        "sm_90   about 1e-3",
+        "gfx942  about 1e-3",
+        "gfx950  about 1e-7",
+        "gfx942, ieee",
+        "xf32",
+    ],
     "guess the bytes": [],
     "one byte, two numbers": ["253 of 256 codes are exactly half"],
     "guess the loss": [],
@@ -78,13 +86,13 @@ STATED = {
     "fp8 on every target": [
         "gfx942   v_mfma_f32_32x32x8_f16 ",
         "gfx90a   v_mfma_f32_32x32x8f16 ",
-        "FN on sm_80    refused",
-        "FN on gfx942   converted",
-        "FN on gfx1201  FP8 instructions",
+        "FN on sm_80     refused",
+        "FN on gfx90a    converted",
+        "FNUZ on gfx950  converted",
     ],
     "the script": [],
     "guess the end": [],
-    "PTX for an AMD chip": ["80 compiled", "constraint 'f'", "status  1"],
+    "PTX for an AMD chip": ["it prints  nothing", "80 compiled", "constraint 'f'", "status  1"],
     "a fenced kernel": ["sm_80   cuda     yes", "gfx942  hip      yes"],
     "a loop that waits": [],
     "what the loop reads": [
@@ -96,7 +104,12 @@ STATED = {
     "two layers": ["HIP_VISIBLE_DEVICES=4,5      0", "HIP_VISIBLE_DEVICES=0,1      2"],
     "a described node": [],
     "guess the faults": [],
-    "ask the doctor": ["NCCL_MIN_NCHANNELS", "WRONG: processes 0 to 3: ROCR_VISIBLE_DEVICES=4,5,6,7"],
+    "ask the doctor": [
+        "GPUs that process 0 sees as it is         0",
+        "GPUs it sees without HIP_VISIBLE_DEVICES  4",
+        "settings that you would delete            3",
+        "WRONG: processes 0 to 3: ROCR_VISIBLE_DEVICES=4,5,6,7",
+    ],
     "guess the norm": [],
     "the order of clipping": ["clip then unscale  1.526e-05"],
     "the parity report": [],
@@ -115,6 +128,13 @@ def outputs(tmp_path_factory):
 def test_a_cell_shows_what_the_text_says(outputs, title):
     for part in STATED[title]:
         assert part in outputs[title], outputs[title]
+
+
+def test_the_figure_of_the_two_layers_says_what_the_rules_say():
+    figure = re.search(r"(?s)# physical GPU .*?```", LESSON.read_text("utf-8"))[0]
+    ends = [int(number) for number in re.findall(r"cuda:\d is GPU (\d)", figure)]
+    set_here = dict(re.findall(r"(\w+_VISIBLE_DEVICES)=([\d,]+)", figure))
+    assert tuple(ends) == visible(set_here, gpus=4, vendor="amd").gpus == (3, 1)
 
 
 def test_one_code_path_on_one_machine_gives_the_same_losses(outputs):

@@ -129,6 +129,14 @@ def test_runs_without_their_partner_are_refused(record):
     assert parity(seeds(record, (0, 1)), other, GOOD).missing == "Losses are not compared: the runs differ in seed."
 
 
+def test_before_and_now_hold_values_of_the_runs_only_and_nothing_is_written_as_0(record):
+    rows = {row.what: row for row in parity(record, record, GOOD).rows}
+    assert (rows["seen of the future"].difference, rows["final validation loss"].difference) == ("0", "0")
+    for what in ("logits of one batch", "gradients of one batch", "seen of the future"):
+        assert (rows[what].before, rows[what].now) == ("", "")
+    assert "float32 against float64" in rows["logits of one batch"].bound
+
+
 def test_one_run_of_few_steps_has_no_spread_and_no_verdict_on_its_mean(record):
     short = replace(record, train_loss=record.train_loss[:2])
     assert holds(parity(short, short, GOOD))["final validation loss"] is None
