@@ -1230,8 +1230,8 @@ guess.reveal(
     sm_80=fate("sm_80", "float8_e4m3fn"),
     gfx90a=fate("gfx90a", "float8_e4m3fn"),
     gfx950=fate("gfx950", "float8_e4m3fnuz"),
-    because="NVIDIA's backend refuses what its chip lacks; AMD's converts it, also FNUZ "
-    "on a newer chip than the one that had it.",
+    because="NVIDIA's backend refuses what its chip lacks; AMD's converts it, also "
+    "FNUZ on a chip newer than the one that had it.",
 )
 lesson.table(used, first="target", note=f"Triton warned of: {', '.join(warned)}.")
 
@@ -1581,8 +1581,8 @@ guess.reveal(
     now=0 if "processes 0 to 3: no GPU" in said else 1,
     then=len(scheduler.gpus),
     delete=len(faults),
-    because="4 does not exist among the four that are left. An MI300X is no gfx1100, and "
-    "traffic through the host is slow; only the 112 channels are for this node.",
+    because="4 does not exist among the four that are left. An MI300X is no gfx1100, "
+    "and traffic through the host is slow; the 112 channels are for this node.",
 )
 print(*faults, sep="\n")
 
