@@ -300,7 +300,7 @@ guess = predict(
     "4 * stride * i. How many transactions of 128 bytes does gfx942 need at stride 8? "
     "At stride 32 the threads lie further apart: who needs more than at stride 8?",
     at_8=lesson.number("gfx942, stride 8"),
-    more=lesson.choice("none", *BOTH, " and ".join(BOTH), label="more at stride 32"),
+    more=lesson.choice("none", *BOTH, " and ".join(BOTH), label="needs more at 32"),
 )
 
 
@@ -756,14 +756,13 @@ guess = predict(
 # %% read the comments
 deep = compiled("gfx942", 128, num_warps=8, num_stages=4)
 notes, found = lesson.compiler_notes(deep), lesson.resources(deep)
-said, fits = notes["Occupancy"], found.occupancy.waves // 4
 guess.reveal(
-    fits=fits,
-    llvm=said,
+    fits=found.occupancy.waves // 4,
+    llvm=notes["Occupancy"],
     because="LLVM sees none of the LDS, which is asked for at launch.",
 )
-lesson.table({"bytes of LDS": {"LLVM": notes["LDSByteSize"], "launch": deep.shared}})
 print(found.occupancy.explain())
+lesson.table({"bytes of LDS": {"LLVM": notes["LDSByteSize"], "launch": deep.shared}})
 
 # %% [markdown] llvm explained
 # One block of 8 waves, so two on each SIMD, where LLVM says 8: of LDS it counts what it sees, such as a `__shared__`
@@ -818,7 +817,7 @@ explore("occupancy", compiled("sm_90", 64), compiled("gfx942", 64))
 # %% [markdown] latency
 # ## 6. Does it matter? Waves that hide latency
 #
-# Occupancy is how many other waves can go on while one waits for memory. Say a wave computes for 50 cycles between two
+# While one wave waits for memory, the others on its SIMD can go on. Say a wave computes for 50 cycles between two
 # loads, and a load takes 400 cycles to answer.
 
 # %% predict waves
@@ -1308,8 +1307,8 @@ guess.reveal(
 lesson.table(rows, first="chip")
 
 # %% [markdown] fits explained
-# 2.4 times the memory holds 2.7 times the sequences: weights are paid once. (The explorer below counts 3.6 GB of
-# activations, those of reading one prompt, and so says 14 and 40.)
+# 2.4 times the memory holds 2.7 times the sequences: weights are paid once. (The explorer below, set to 32,768 tokens,
+# says 14 and 40: it also counts 3.6 GB of activations, those of reading one prompt.)
 #
 # And how fast? One step of decoding makes one token for each sequence. A dense model reads all its weights once, and
 # the cache of every sequence; with a full memory the step takes memory over bandwidth. Its FLOPs, about 2 for each
