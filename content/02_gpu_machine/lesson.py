@@ -205,7 +205,7 @@ spread, first = sides(lambda t: t % 16 == 0), sides(lambda t: t < 8)
 guess.reveal(
     spread=spread["sm_80"]["issued"],
     first=first["sm_80"]["issued"],
-    because="spread out, all 4 warps issue 12 + 6; together, one does, and three issue 6.",
+    because="spread out, all 4 warps issue 12 + 6; together, one does, three only 6.",
 )
 lesson.bars({
     name: {target: found[target]["issued"] for target in BOTH}
