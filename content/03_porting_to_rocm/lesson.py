@@ -36,8 +36,7 @@ from gpu_utils import compile_for, lesson, predict, virtual_gpu
 # ## 1. One source, two widths
 #
 # HIP, AMD's language for kernels, is CUDA C++ with another compiler behind it: `__global__`, `threadIdx`,
-# `__shared__`, `__syncthreads()`, `atomicAdd` are all there under the same names. Often a file compiles as it is. The
-# question is whether it is still right.
+# `__shared__`, `__syncthreads()`, `atomicAdd` are all there. Often a file compiles as it is. Is it still right?
 #
 # Here is a kernel that every CUDA engineer has written. A block of 256 threads sums a row of 256 numbers: five shuffles
 # bring the sum of a warp to its first lane, and that lane adds it to the result. (The names without `_sync` are from
@@ -99,9 +98,8 @@ lesson.table(
 #
 # ### Find the lane
 #
-# Which half? Data of your own would show you a wrong float. Ask the kernel instead: give it 256 rows, where row $i$ is
-# zero except for a 1 in place $i$. Then `out[i]` says whether element $i$ **reaches the sum**. That is the identity
-# matrix. It works for every reduction, and on a real GPU, too.
+# Which half? Give the kernel 256 rows, where row $i$ is zero except for a 1 in place $i$. Then `out[i]` says whether
+# element $i$ **reaches the sum**. That is the identity matrix. It works for every reduction, and on a real GPU, too.
 
 
 # %% which elements reach the sum
@@ -119,11 +117,10 @@ lesson.lane_figure(lost, what="elements")
 # A filled square is an element that counts. A row of squares is 64 elements: one wavefront of `gfx942`, two warps of
 # `sm_80`. Missing are lanes 32 to 63 of every wavefront: a loop that starts at 16 cannot reach across 32 lanes.
 #
-# Step through it to see it happen. The trace is the first wavefront, for a row of ones. Go on with the arrow keys and
-# watch `v1`, which holds `sum` (`ds_bpermute_b32` is the shuffle): 2, 4, 8, 16 in all lanes. (Also in lane 63: past the
-# end of the wave a shuffle gives a lane its own value.) Then `s_and_saveexec_b64` switches off all lanes but lane 0,
-# the only one that needs the last addition: 32 in lane 0, where 64 should be. Lanes 32 to 63, which hold the other
-# half, are never asked.
+# Step through it with the arrow keys: the first wavefront, for a row of ones. `v1` holds `sum`, and `ds_bpermute_b32`
+# is the shuffle: 2, 4, 8, 16 in all lanes. (Also in lane 63: past the end of the wave a shuffle gives a lane its own
+# value.) Then `s_and_saveexec_b64` switches off all lanes but lane 0, the only one that needs the last addition: 32 in
+# lane 0, where 64 should be. Lanes 32 to 63, which hold the other half, are never asked.
 
 # %% step through the loss
 row_sum = source("row_sum_32.cu")
@@ -133,7 +130,7 @@ with virtual_gpu("gfx942") as gpu, gpu.trace() as trace:
 lesson.WaveFigure(trace, "gfx942", row_sum, start="v_add_f32")
 
 # %% [markdown] three repairs
-# Two kinds of code stand in one kernel: a loop for 32 lanes, and a test for `warpSize` lanes. Here are two candidates:
+# One kernel holds a loop for 32 lanes and a test for `warpSize` lanes. Two candidates for a repair:
 #
 # - `row_sum.cu` starts the loop at `warpSize / 2`;
 # - `row_sum_segments.cu` stays with 32 everywhere: shuffles in segments of 32 lanes (the third argument of
@@ -209,7 +206,7 @@ guess.reveal(
 lesson.table({f"{name}, {target}": row for (name, target), row in found.items()})
 
 # %% [markdown] votes explained
-# The compiler cuts 64 bits down to 32 without a word. In 64 bits everything has another name or another letter:
+# The compiler cuts 64 bits down to 32 without a word. For 64 bits:
 #
 # | for 32 lanes | for both widths |
 # |---|---|
@@ -256,7 +253,7 @@ guess.reveal(
 lesson.table(sums, note="On sm_80 a warp has 32 lanes, and the sum begins anew at 32.")
 
 # %% [markdown] prefix explained
-# Waves are cut from the block in the order of the thread's number. There `x` counts fastest, then `y`, then `z`:
+# Waves are cut from the block by the thread's number. There `x` counts fastest, then `y`, then `z`:
 #
 # $$ number = x + \text{blockDim.x} \cdot (y + \text{blockDim.y} \cdot z) $$
 #
@@ -569,9 +566,9 @@ lesson.sitting("03", 1)
 # | `hipify-perl` | regular expressions | nothing; it misses macros, namespaces, some templates |
 # | torch's `hipify` | a list of names and a few patterns | PyTorch; runs by itself when an extension is built on ROCm |
 #
-# (source: [HIPIFY documentation](https://rocm.docs.amd.com/projects/HIPIFY/en/latest/).) None of them runs the code,
-# and none understands what a number means. This lesson runs torch's. It goes through C++ and CUDA files, never through
-# Python, and puts the new name wherever a name of its list stands:
+# (source: [HIPIFY documentation](https://rocm.docs.amd.com/projects/HIPIFY/en/latest/).) None of them understands what
+# a number means. This lesson runs torch's. It goes through C++ and CUDA files, never through Python, and puts the new
+# name wherever a name of its list stands:
 
 # %% the list of names
 from torch.utils.hipify.cuda_to_hip_mappings import CUDA_TO_HIP_MAPPINGS
@@ -588,12 +585,12 @@ SHOWN = ("cudaStream_t", "nvToolsExt.h", *ASKED)
 lesson.table(counted | {name: becomes.get(name, "not in it") for name in SHOWN})
 
 # %% [markdown] the project
-# Not being in the list can be right: RCCL kept the names of NCCL, so `ncclAllReduce` needs no entry. Or it can be a
-# hole: `cuda_fp8.h`. The list does not say which.
+# What is not in the list can be right: RCCL kept the names of NCCL. Or it is a hole: `cuda_fp8.h`. The list does not
+# say which.
 #
-# The project of this section is a small PyTorch extension of twelve files: a fused RMSNorm that quantises to FP8, a
-# counter of clipped values, GELU; with streams and events, cuBLAS, NCCL and NVTX. These are its files, each with some
-# of the words in it that look like CUDA:
+# The project here is a PyTorch extension of twelve files: a fused RMSNorm that quantises to FP8, a counter of clipped
+# values, GELU; with streams and events, cuBLAS, NCCL and NVTX. Its files, each with some of the words that look like
+# CUDA:
 
 # %% the files
 WORDS = ("cuda_runtime.h", "cuda_bf16.h", "cuda_fp8.h", "cudaStream_t", "cudaMemset")
@@ -669,13 +666,13 @@ left = [number for number, line in enumerate(launch) if "cuda" in line]
 Code("\n".join(launch[left[0] : left[-1] + 2]), language="cpp")  # its last line, too
 
 # %% [markdown] broken
-# - `std::min` became `::min`, here in host code. hipify does so with a list of math functions, because they once did
-#   not link on the device. Its source calls this temporary, and warns that the wrong one of several functions (`exp`
-#   for `expf`) may be called. For an `int` on the host both are right.
+# - `std::min` became `::min`. hipify does so with a list of math functions, because they once did not link on the
+#   device, and its source warns that the wrong one (`exp` for `expf`) may be called. For an `int` on the host both are
+#   right.
 # - No toolkit has a file `nvtx3/roctracer/roctx.h`. What compiled before does not now.
 # - `cudaLaunchKernelEx` with its attributes, the way to launch with options since Hopper, is untouched: these lines
 #   hold all that is left of CUDA in `launch.hip`.
-# - `at::cuda::getCurrentCUDAStream()` stays, and that is right: PyTorch keeps these names on ROCm, like `torch.cuda`.
+# - `at::cuda::getCurrentCUDAStream()` rightly stays: PyTorch keeps these names on ROCm, like `torch.cuda`.
 #
 # What deserves a look? The course's own reader, `leftovers(files)`, goes through the files as a ROCm build would.
 # *Certain* means that the build or the launch fails; the others compile, and may be wrong.
@@ -829,8 +826,7 @@ lesson.table(outs, note="out[1]; guarded_both.cu asks for AMD's macro as well.")
 #
 # A Triton kernel names no lane and no `__CUDA_ARCH__`; warps are only a number, `num_warps`. So the mistakes of section
 # 1 cannot be made. What is left are *limits and defaults*: the same source, and another amount of memory, another
-# instruction, another rounding. This is the matrix product that the section compiles again and again. Its tiles divide
-# the matrices, so it has no masks.
+# instruction, another rounding. This section compiles one matrix product, whose tiles divide the matrices:
 
 
 # %% a matrix product
@@ -903,7 +899,8 @@ lesson.stage_figure(asked)
 #
 # - On `sm_90` the matrix instruction (`wgmma`) reads both tiles out of shared memory, so the pair in use takes room as
 #   well as those on their way. `sm_100` is alike with another instruction, `tcgen05.mma`.
-# - On `sm_80` and on AMD the pair in use has moved to registers.
+# - On `sm_80` and on AMD the pair in use has moved to registers. (So 3 stages on `gfx942` are 64 KiB, exactly the
+#   limit: they load, one block on a CU.)
 # - With one stage there is no pipeline. NVIDIA's backend still gives A and B a place each. AMD's writes A to shared
 #   memory, reads it into registers, and writes B over it: one place, as large as the larger of the two.
 #
@@ -1017,8 +1014,8 @@ lesson.table(
 #
 # ### Which precision is `tl.dot`?
 #
-# Two float32 tiles of 64 x 64, `tl.dot(a, b)`, no options. A float32 has 23 bits of mantissa. These matrix instructions
-# take one:
+# Two float32 tiles of 64 x 64, `tl.dot(a, b)`, no options. A float32 has 23 bits of mantissa. The matrix instructions
+# that take one use:
 #
 # | | all 23 bits | 10 of them, faster |
 # |---|---|---|
@@ -1026,8 +1023,8 @@ lesson.table(
 # | `gfx90a`, `gfx950` | yes | none |
 # | `gfx942` | yes | XF32 |
 #
-# Sums are in float32. One unit in the last place is $2^{-23} \approx 10^{-7}$ or $2^{-10} \approx 10^{-3}$ of a
-# number. So the error tells what the default has chosen.
+# Sums are in float32. The last bit is $2^{-23} \approx 10^{-7}$ or $2^{-10} \approx 10^{-3}$ of a number, so the error
+# tells what the default has chosen.
 
 
 # %% a product of two tiles
@@ -1180,13 +1177,12 @@ for dtype in FORMATS:
 lesson.table(cast, first="cast of")
 
 # %% [markdown] largest explained
-# Numbers near 240 stand 16 apart, so 247 rounds down to 240, and 248 would round to 256, which FNUZ does not have. The
-# other row shows that this is a choice: PyTorch clips a cast to FN. So ask `torch.finfo(dtype).max`, and clamp *before*
-# the cast; then no cast has to decide.
+# Numbers near 240 stand 16 apart, so 247 rounds down to 240, and 248 would round to 256, which FNUZ does not have. A
+# cast to FN is clipped by PyTorch. So ask `torch.finfo(dtype).max`, and clamp *before* the cast.
 #
-# What does a compiler do with a flavour that its chip does not have? It can *refuse*, or *convert* each tile to a wider
-# type that the chip multiplies: float16 has room for every value of both flavours. Triton's two backends have decided
-# differently, so guess by vendor and by what a chip has. (`gfx90a` and `sm_80` have no FP8 at all.)
+# What does a compiler do with a flavour that its chip does not have? It can *refuse*, or *convert* each tile to a type
+# that the chip multiplies: float16 has room for every value of both flavours. Triton's two backends decided
+# differently. (`gfx90a` and `sm_80` have no FP8 at all.)
 
 # %% guess the flavours
 BECOMES = ("refused", "converted", "FP8 instructions")
@@ -1289,7 +1285,7 @@ import sys
 command = [sys.executable, str(script)]
 ended = subprocess.run(command, capture_output=True, text=True)
 said = ended.stdout.strip()
-after = said.partition("sm_80 compiled")[2]
+after = said.partition("80 compiled")[2]
 words = [word for word in ("compiled", "raised", "the end") if word in after]
 guess.reveal(
     gfx942=", ".join(words) or "nothing",
@@ -1387,8 +1383,8 @@ lesson.table(packed)
 #
 # ### Kernels that wait for each other
 #
-# Program 1 sets a flag in memory, program 0 waits for it in a loop around a load. `volatile=True` tells the compiler to
-# load every time. Which of these loads are still inside the loop, in the machine code?
+# Program 1 sets a flag, program 0 waits for it in a loop around a load. `volatile=True` tells the compiler to load
+# every time. Which of these loads are still in the loop, in the machine code?
 
 
 # %% a loop that waits
@@ -1508,8 +1504,8 @@ lesson.table(reads)
 # ```
 #
 # A number that does not exist ends a list, as in CUDA: `4,9,5` among eight is GPU 4 alone. (Before HIP is initialised
-# PyTorch does not compose the two layers, so its `device_count()` may be too large. Source: torch 2.13,
-# torch/cuda/__init__.py.) Now a node with 8 GPUs; a scheduler sets `ROCR_VISIBLE_DEVICES=4,5,6,7`.
+# PyTorch does not compose the two layers, and its `device_count()` may be too large: torch 2.13,
+# `torch/cuda/__init__.py`.) Now a node with 8 GPUs; a scheduler sets `ROCR_VISIBLE_DEVICES=4,5,6,7`.
 
 # %% guess the devices
 guess = predict(
@@ -1537,8 +1533,8 @@ lists = [{"physical GPUs": str(list(one.gpus))} for one in seen]
 lesson.table([ALL | a | b for a, b in zip(SETTINGS, lists, strict=True)])
 
 # %% [markdown] visibility
-# Set one layer, not both; and set it before the first `import torch` of the process, because the runtimes read it when
-# they start. Three more variables:
+# Set one layer, not both, and before the first `import torch`: the runtimes read it when they start. Three more
+# variables:
 #
 # > **Facts: the environment of an AMD node**
 # >
@@ -1556,8 +1552,7 @@ lesson.table([ALL | a | b for a, b in zip(SETTINGS, lists, strict=True)])
 #
 # ### A node on paper
 #
-# These rules are in a program, too. It reads a description such as this, one of the four in
-# `work/03_porting_to_rocm/nodes/`:
+# A program has these rules, too. It reads a description, such as this one of `work/03_porting_to_rocm/nodes/`:
 
 # %% a described node
 node = KERNELS.parent / "files" / "nodes" / "mi300x_weekend.yaml"
@@ -1643,7 +1638,7 @@ lesson.sitting("03", 3)
 # %% [markdown] port
 # ## 8. The training script, ported
 #
-# The model of unit 01 is plain PyTorch, so its port is a matter of a dozen lines, all of the kind of section 7:
+# The model of unit 01 is plain PyTorch, so its port is a dozen lines, all of the kind of section 7:
 #
 # | CUDA only | one code path |
 # |---|---|
@@ -1696,8 +1691,8 @@ lesson.table(seen)
 # - **arithmetic**: logits and gradients of one batch against the same code in float64 on the CPU, within a bound from
 #   the number of roundings (unit 09 derives it);
 # - **the future**: how far a logit moves when a later token is exchanged;
-# - **losses**: pairs of runs with the same seed, data and rates. The first loss within the bound of one forward pass;
-#   the mean of the last steps, and validation, within three standard errors of what *other seeds* do to the reference;
+# - **losses** of runs with the same seed, data and rates: the first within the bound of one forward pass; the mean of
+#   the last steps, and validation, within three standard errors of what *other seeds* do to the reference;
 # - **speed** with its spread, which is reported and not judged.
 #
 # The model is small, 64 wide, and all 40 steps belong to the warm-up: with small rates no loss spikes. `here` is the
@@ -1775,9 +1770,10 @@ shown(report)
 # %% [markdown] the first step
 # The gradients agree, because float64 on the CPU ran the same wrong code: agreement with oneself. The mean of the last
 # steps and the validation are off by a fraction of what another seed does: **in these 40 steps the curve shows
-# nothing**. After 400 steps at ten times the rate (seed 1, measured once) validation is 4.28 where the right model has
-# 4.41: too good to be true, and found when the run is paid. The *first* loss breaks: equal weights, one batch and
-# float32 leave it no room. In bfloat16 the bound would be at least 0.65, and this row passes, too.
+# nothing**. In a run of 2,500 steps at ten times the rate (seed 1, measured once) the loss at step 800 was 0.16, where
+# the right model had 3.75: too good to be true, and seen when a third of the run is paid. The *first* loss breaks:
+# equal weights, one batch and float32 leave it no room. In bfloat16 the bound would be at least 0.65, and this row
+# passes, too.
 #
 # <details><summary>Where the bound of the first loss comes from</summary>
 #
@@ -1809,8 +1805,8 @@ shown(report)
 #    known at once, but only to code that asks for it (`hipGetLastError()`).
 # 5. **The smallest experiment** that tells your two best explanations apart. Then change one thing.
 #
-# Lines come from many processes, in the order in which they *arrived*: sort them by their times first (within one node:
-# the clocks of two may differ).
+# Lines stand in the order in which they *arrived*: sort them by their times first (within one node: the clocks of two
+# may differ).
 #
 # | words | who speaks | look at |
 # |---|---|---|
@@ -1868,9 +1864,9 @@ print(*lines, sep="\n")
 # 1. First in time: rank 5, `HIP error: invalid device function`, and rank 2 a second later. After ten minutes rank 0
 #    gives up waiting, and the launcher calls rank 0 the root cause, because it ended the job.
 # 2. HIP's runtime speaks.
-# 3. It was asked to launch a kernel, and found no code for this chip. It expected code for `gfx942`; the line of both
-#    ranks above says what there is: `build-gfx90a`. AMD's machine code runs on its own target only, and nothing
-#    portable lies beside it as PTX does in most CUDA libraries, unless somebody asked for it when building.
+# 3. It expected code for `gfx942`, and found none: a line of both ranks above says `build-gfx90a`. AMD's machine code
+#    runs on its own target only, and nothing portable lies beside it as PTX does in most CUDA libraries, unless
+#    somebody asked for it when building.
 # 4. `out.mean()` is innocent. The launch of the extension's kernel failed and nobody asked; `mean` launches a kernel of
 #    PyTorch's, which asks. (So since ROCm 7; before, a call that succeeded in between wiped the error out.)
 #    `AMD_SERIALIZE_KERNEL=3` changes nothing here.
