@@ -106,7 +106,7 @@ STATED = {
     "guess the faults": [],
     "ask the doctor": [
         "GPUs that process 0 sees as it is             0",
-        "GPUs it sees without HIP_VISIBLE_DEVICES  4",
+        "GPUs it sees without HIP_VISIBLE_DEVICES      4",
         "settings that you would delete                3",
         "WRONG: processes 0 to 3: ROCR_VISIBLE_DEVICES=4,5,6,7",
     ],
