@@ -18,11 +18,11 @@
 # | 1 | one source and two widths; lanes that are not there | 35 |
 # | 2 | hipify; Triton's limits and defaults | 30 |
 # | 3 | FP8; instructions of one vendor; the node | 25 |
-# | 4 | the training script, is it the same training; a log | 20 |
+# | 4 | the training script, is it the same training; a log | 15 |
 #
-# A minute is 200 words of text or code; a prediction counts 45 seconds, a table or figure 30, the folds nothing. On
-# another day first run all cells above a sitting, whose names it uses (JupyterLab: Run, Run All Above Selected Cell; a
-# minute at most). Lab 03 has the rest of the work.
+# A minute is 200 words of text or code; a prediction counts 45 seconds, a listing, table or figure 30, a fold nothing;
+# the sums are rounded up to five minutes. On another day first run all cells above your sitting, which uses their names
+# (JupyterLab: Run, Run All Above Selected Cell; a minute at most). Lab 03 has the rest of the work.
 
 # %% imports
 import torch
