@@ -64,9 +64,9 @@ lesson.table(
 #
 # - one that finds all $V$ tokens equally likely has loss $\ln V$, printed above;
 # - one that knows how often each token occurs, and looks at nothing else, has the **unigram entropy**
-#   $-\sum_t p_t \ln p_t$ as its loss. Who is below it must have learned to use the context;
-# - a **bigram table** knows how often each token follows each other one. Who is below it looks back further than one
-#   token.
+#   $-\sum_t p_t \ln p_t$ as its loss. A model below it must have learned to use the context;
+# - a **bigram table** knows how often each token follows each other one. A model well below it looks back further than
+#   one token.
 #
 # The last row of the table bounds the unigram entropy from above. Say $n$ tokens make half of the text. A model that
 # knows only this gives half of the probability to these $n$, evenly, and half to the others: its loss is $\ln 2 +
@@ -85,7 +85,7 @@ of_text = bits * len(corpus.train) / corpus.train_bytes
 guess.reveal(
     entropy=corpus.unigram_entropy,
     because="ln 2 + 0.5 ln 80 + 0.5 ln 944 is 6.31; within each half the frequencies "
-    "differ, too: the other 0.35. What a loss gains below comes from context.",
+    "differ, too: that takes off 0.35. What a loss gains below comes from context.",
 )
 lesson.table(
     {
@@ -97,8 +97,9 @@ lesson.table(
 )
 
 # %% [markdown] bits per byte
-# The frequencies were counted on the files to train on, so they fit the validation files a little worse. A pair that
-# the table has never seen gets the frequency of its second token.
+# The frequencies were counted on the files to train on, so they fit the validation files a little worse. Each row of
+# the table is mixed with the frequencies, as if it held ten pairs more: a pair that it never saw is unlikely, and not
+# impossible.
 #
 # Nats per token cannot be compared between tokenizers: longer tokens are harder to guess, and there are fewer of
 # them. **Bits per byte** can: nats per token, times tokens, divided by $\ln 2$ and by the bytes of the text.
@@ -118,7 +119,8 @@ lesson.table(
 #
 # $$ \text{out} = \operatorname{softmax}\!\left(\frac{q k^\top}{\sqrt{D}} + \text{mask}\right) v $$
 #
-# A score sums $D$ products of numbers of size 1, so its standard deviation is $\sqrt D$: that is divided out. The mask
+# A score sums $D$ products. If the numbers are independent and of variance 1, its standard deviation is $\sqrt D$: that
+# is divided out. The mask
 # is $-\infty$ above the diagonal. $e^{-\infty} = 0$, so a future token gets weight exactly zero. The diagonal itself
 # stays: a row of which everything is hidden would be a softmax over nothing, and NaN.
 #
@@ -217,7 +219,8 @@ lesson.code(
 # them visible; large ones drown them.
 #
 # The next cell builds a model of $L = 24$ layers, $d = 128$, $H = 4$, once with that scaling and once without, and
-# prints this share, for the stream that enters the last layer.
+# prints this share for the stream that enters the last layer: the standard deviation of the mean over 64 positions, as
+# a part of that of the stream. (Positions with nothing in common would show $1 / \sqrt{64} = 0.125$.)
 
 
 # %% what the positions share
@@ -331,7 +334,7 @@ del ours, theirs
 lesson.table(slips, note="largest difference of a logit")
 
 # %% [markdown] published weights
-# The epsilon weighs most, because the first norm reads embeddings of variance 0.0008: $10^{-5}$ is a hundredth of it.
+# The epsilon weighs most, because the first norm reads embeddings of variance 0.0008: $10^{-5}$ is an 80th of it.
 #
 # With a route to the model hub, or the weights in the cache of `transformers`, the published GPT-2 loads the same way
 # (548 MB). Set the switch to try it.
@@ -492,7 +495,8 @@ lesson.table(rows, first="T", note="bytes kept by one layer, measured")
 
 # %% [markdown] a tie
 # The measured crossing lies a little below 512: explicit attention also keeps its mask, one byte for each of the $T^2$
-# pairs, beside the $4 H = 16$ bytes of their probabilities. The two statistics that a norm keeps of a token are few.
+# pairs, beside the $4 H = 16$ bytes of their probabilities. Each norm keeps two
+# numbers of a token, and the fused kernel one for each head: next to nothing.
 #
 # For GPT-2 124M, $16 \cdot 768 / 12 = 1024$: at its own length the two parts tie, $16 B T d = B H T^2$. Below it the
 # linear layers and GELU fill the memory, above it the probabilities do, and at 4,096 tokens these are four fifths. So
@@ -521,11 +525,12 @@ for name in ("H100", "MI300X"):
 lesson.table(bounds, across=True, note="GPT-2 124M at T = 1024.")
 
 # %% [markdown] bounds are not speeds
-# These are upper bounds from data sheets, not speeds. How much of a bound a program reaches is what you measure next,
-# and what this course is about.
+# These are bounds from data sheets, not measurements: no run trains faster, and no step is shorter. How much of a bound
+# a program reaches is what you measure next, and what this course is about.
 #
 # Play with the shape. Each part of the memory is a bar, the dashed line is what the chip has. Channels and
-# probabilities are in bfloat16 here, 2 bytes. Which part do you have to shrink first at 16,384 tokens? What does fused
+# probabilities are in bfloat16 here, 2 bytes. The fourth part comes once, at the end: the loss keeps $V$
+# log-probabilities for each token, in float32. Which part do you have to shrink first at 16,384 tokens? What does fused
 # attention buy?
 
 # %% play with the costs
@@ -543,7 +548,8 @@ explore("costs")
 lesson.code(lesson.training_steps, lesson.accumulated_step, lesson.parameter_groups)
 
 # %% [markdown] four details
-# Four details of it decide whether a run goes well. Two are computed below, two are tried.
+# Four details decide whether a run goes well. Three are in this code; the fourth, autocast, is in `_loss`, around the
+# forward pass.
 #
 # ### The learning rate
 #
@@ -710,47 +716,17 @@ lesson.table(
 # %% [markdown] predict training
 # ### The run
 #
-# How fast can it go? The next table has this machine's peak, timed with large products where it is a CPU, and the
-# FLOPs of a token of your model, counted by torch as above. Their ratio is the speed at which all of the peak would go
-# into FLOPs that the model needs. It is not reached, for two reasons that multiply: the products of a small model are
-# small and run below the peak (the table times the largest one of a block), and a part of each step is no product.
-#
 # How far can the loss fall? A table learns a pair by counting it once. Gradient descent takes a small step at each
-# sight of it, and begins with all tokens equally likely. On a CPU it sees about an eighth as many tokens as the text
-# has.
+# sight of it, and begins with all tokens equally likely.
 
-
-# %% the bound on this machine
-@torch.no_grad()
-def fastest(call, tries=15):
-    """Seconds of the fastest of some calls that return a tensor."""
-    found = []
-    for _ in range(tries):
-        start = time.perf_counter()
-        call().flatten()[0].item()  # item() waits for a GPU, too
-        found.append(time.perf_counter() - start)
-    return min(found)
-
-
-peak = lesson.device_peak(device, lesson.training_dtype(device))
-flops = sum(counted_flops(mine, config.seq_len).values())
-rows, d = config.batch * config.seq_len, mine.n_embd
-x = torch.randn(rows, d, device=device, dtype=lesson.training_dtype(device))
-w = torch.randn(d, 4 * d, device=device, dtype=x.dtype)
-product = 2 * rows * d * 4 * d / fastest(lambda: x @ w)
-of_peak = 1 / peak.flops_per_second if peak.flops_per_second else math.nan
+# %% what the run will see
 lesson.table(
     {
-        "MFLOP of a token": flops / 1e6,
-        "peak, GFLOP/s": 1e-9 / of_peak,
-        "tokens/s at the peak": 1 / of_peak / flops,
-        f"share of the peak, {rows} x {d} by {d} x {4 * d}": product * of_peak,
         "tokens in the run": config.steps * config.tokens_per_step,
         "tokens to train on": len(corpus.train),
         "loss of the frequencies": corpus.unigram_loss,
         "loss of the bigram table": corpus.bigram_loss,
-    },
-    note=peak.source,
+    }
 )
 
 # %% predict the loss
@@ -761,10 +737,8 @@ losses = (
 )
 guess = predict(
     "01.train",
-    "Where does the loss on validation files end? And which share of the speed at the "
-    "peak does the run reach?",
+    "Where does the loss on validation files end?",
     loss=lesson.choice(*losses, label="validation loss"),
-    mfu=lesson.number("share, 0 to 1", factor=1.5),
 )
 
 # %% train the model
@@ -773,10 +747,8 @@ record = result.record
 final = record.final_val_loss
 guess.reveal(
     loss=losses[(final < corpus.unigram_loss) + (final < corpus.bigram_loss)],
-    mfu=record.mfu,
-    because="it starts near ln V, learns the frequencies first and then pairs, and is "
-    "not done with these. The share is below that of the one product by all that is "
-    "no product; section 5 takes the two apart.",
+    because="it starts near ln V, learns the frequencies first and then pairs. On a "
+    "CPU it sees an eighth of what the table has counted, and is not done with these.",
 )
 lesson.table(
     {
@@ -815,9 +787,10 @@ plt.show()
 # %% [markdown] samples
 # Look for a peak in the lower curve, a norm far above those just before it: that is what clipping is for. On a CPU
 # about half of the steps were clipped, so for a run this short 1 is a low limit. It does little harm: AdamW divides by
-# the gradient's size anyway. A limit just above the usual norm would catch the peak and leave the rest alone.
+# the gradient's size anyway. A limit just above the usual norm would catch the peak and leave the rest alone. (What the
+# run does without clipping you can try: `dataclasses.replace(config, clip=math.inf)`.)
 #
-# The curve still falls at the end. The table has nothing left to learn; your model has.
+# The curve still falls at the end. The table has read all of its text; your model, on a CPU, an eighth as much.
 #
 # What does it write? Nobody told it a rule of Python's grammar; it was only asked, again and again, for the
 # next token.
@@ -829,32 +802,53 @@ for sample in record.samples:
 # %% [markdown] measure
 # ## 5. Measure: how much of the machine did you use?
 #
-# The share that you predicted has a name: **MFU**, model FLOPs utilisation.
+# The measure is called **MFU**, model FLOPs utilisation:
 #
 # $$ \text{MFU} = \frac{\text{tokens/s} \times \text{FLOPs per token}}{\text{peak FLOP/s}} $$
 #
-# It punishes everything that is not a matrix product of the model: waiting for memory, launching kernels, recomputing.
-# For a GPU the peak is the dense figure in the registry of chips.
+# For a GPU the peak is the registry's, without sparsity (which many tables print, twice as large); for a CPU it is
+# timed with large products. What keeps a run below it? The products of a small model are small, and run below the peak.
+# And a part of each step is no product: waiting for memory, launching kernels.
+#
+# First the products of forward, one by one: those of a block with its weights, and that of the output.
 
-# %% the MFU
+
+# %% the products alone
+def fastest(call, tries=15):
+    """Seconds of the fastest of some calls that return a tensor."""
+    found = []
+    for _ in range(tries):
+        start = time.perf_counter()
+        call().flatten()[0].item()  # item() waits for a GPU, too
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+def seconds_of_a_product(n_in, n_out):
+    x, w = (torch.randn(n, n_in, device=device, dtype=dtype) for n in (rows, n_out))
+    return fastest(lambda: x @ w.T)
+
+
+dtype, rows = lesson.training_dtype(device), config.batch * config.seq_len
+peak, d = lesson.device_peak(device, dtype), mine.n_embd
+of_peak = 1 / peak.flops_per_second if peak.flops_per_second else math.nan
+flop, took = {}, {}
+for n_in, n_out in (d, 3 * d), (d, d), (d, 4 * d), (4 * d, d), (d, mine.vocab_size):
+    times = 1 if n_out == mine.vocab_size else mine.n_layer
+    name = f"{rows:,} x {n_in} by {n_in} x {n_out}"
+    flop[name] = 2 * rows * n_in * n_out * times
+    took[name] = seconds_of_a_product(n_in, n_out) * times
+of_products = sum(flop.values()) / sum(took.values()) * of_peak
 lesson.table(
-    {
-        "tokens/s": record.tokens_per_second,
-        "MFLOP of a token": record.flops_per_token / 1e6,
-        "GFLOP/s used": record.tokens_per_second * record.flops_per_token / 1e9,
-        "peak, GFLOP/s": record.peak_flops and record.peak_flops / 1e9,
-        "MFU": record.mfu,
-        record.memory_kind.replace("bytes", "GB"): record.memory_bytes / 1e9,
-    },
-    note=record.peak_source + "; a CPU's peak of memory includes section 2's models",
+    {name: flop[name] / took[name] * of_peak for name in flop}
+    | {"all of these, as often as in a forward pass": of_products},
+    first="share of the peak",
+    note=f"peak: {1e-9 / of_peak:,.0f} GFLOP/s; {peak.source}",
 )
 
 # %% [markdown] where the time goes
-# No program is faster than the peak. Where the MFU of a CPU stands above 1, the peak was timed while the machine did
-# other work: restart the kernel on an idle machine and run all again.
-#
-# Where is the rest? Forward and backward of one batch are profiled by operator, five times. The table shows the profile
-# in which the products have the middle share: the operators that took longest, and any other that the formula counts.
+# Then the time: forward and backward of one batch are profiled by operator, five times. The table shows the profile in
+# which the products have the middle share: the operators that took longest, and any other that the formula counts.
 
 # %% the middle of five profiles
 text = torch.randint(mine.vocab_size, (config.batch, config.seq_len), device=device)
@@ -866,6 +860,7 @@ def forward_and_backward():
     with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
         loss = model.loss(text, text)
     loss.backward()
+    return model.wte.weight.grad
 
 
 profile = lesson.product_share(forward_and_backward)
@@ -882,18 +877,59 @@ lesson.table(
 # embeddings up, `sum` adds up the gradients of biases, `cat` joins those of $q$, $k$ and $v$, `copy_` brings heads into
 # another layout, `fill_` clears memory. Which lead changes from run to run. Unit 04 fuses such operators.
 #
-# The products take a part of the time, and while they run they do not reach the peak. So two losses multiply. MFU and
-# the share of the time are measured; their ratio is what is left for the speed of the products. Which loss is larger?
-# On a CPU look at the last row; on a GPU small products are often the larger one. Clipping, AdamW and drawing a batch
-# lower the ratio too: the profile left them out.
+# Now the clock: the same forward and backward, without the profiler.
 
-# %% two losses
+# %% forward and backward by the clock
+seconds = fastest(forward_and_backward)
+flops = sum(counted_flops(mine, config.seq_len).values())
 lesson.table(
     {
-        "MFU": record.mfu,
-        "share of the time in products": profile.share,
-        "left for their speed: MFU / share": record.mfu and record.mfu / profile.share,
+        "tokens of a batch": rows,
+        "MFLOP of a token": flops / 1e6,
+        "ms of forward and backward": 1e3 * seconds,
+        "peak, GFLOP/s": 1e-9 / of_peak,
     }
+)
+
+# %% predict the MFU
+guess = predict(
+    "01.mfu",
+    "What was the MFU of the whole run, in which clipping, AdamW and drawing a batch "
+    "come on top of forward and backward?",
+    mfu=lesson.number("MFU, 0 to 1", factor=1.3),
+)
+
+# %% the MFU
+at_work = rows * flops / seconds * of_peak
+guess.reveal(
+    mfu=record.mfu,
+    because="tokens x FLOPs of a token / seconds / peak is the fourth bar; what comes "
+    "on top makes the last one shorter.",
+)
+bars = {
+    "peak": 1,
+    "products alone": of_products,
+    "products at work": at_work / profile.share,
+    "forward and backward": at_work,
+    "the run: MFU": record.mfu,
+}
+lesson.bars(bars, "share of the peak") if record.mfu else print(record.peak_source)
+
+# %% [markdown] reading the MFU
+# From bar to bar you see what each loss takes. The third bar has all products, those of backward and of attention too,
+# and is what they must reach so that the fourth comes out in their share of the time. If that is where most is lost,
+# larger products help: a larger batch, a wider model. If it is in the fourth, fewer and longer kernels do: unit 04
+# fuses them. No program is faster than the peak: where a bar of a CPU is longer than the first, the peak was timed
+# while the machine did other work; restart the kernel on an idle machine and run all again.
+
+# %% speed and memory
+lesson.table(
+    {
+        "tokens/s": record.tokens_per_second,
+        "GFLOP/s used": record.tokens_per_second * flops / 1e9,
+        record.memory_kind.replace("bytes", "GB"): record.memory_bytes / 1e9,
+    },
+    note="A CPU's peak of memory includes section 2's models.",
 )
 
 # %% [markdown] save
@@ -941,7 +977,7 @@ lesson.table({batch: {"ms a step": ms[batch]} for batch in ms}, first="batch")
 guess = predict(
     "01.batch",
     "How long does a step take with four times the larger of these batches?",
-    larger=lesson.number("step", unit="ms", factor=1.25),
+    larger=lesson.number("step", unit="ms", factor=1.35),
 )
 
 # %% four times the batch
@@ -1062,7 +1098,8 @@ many = min(120, mine.n_positions - 8)
 
 def ms_of_a_pass(tokens):
     text = torch.zeros(1, tokens, dtype=torch.int64, device=device)
-    return 1e3 * fastest(lambda: model(text))
+    with torch.no_grad():
+        return 1e3 * fastest(lambda: model(text))
 
 
 lesson.table(
@@ -1145,11 +1182,10 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 # AOTriton; [SDPBackend](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.SDPBackend.html) for
 # FlashAttention and cuDNN.
 #
-# AOTriton is FlashAttention written in Triton and compiled ahead of time for AMD's chips. Should $q$, $k$ and $v$ be
-# copied first, so that they are contiguous? A report measured it on an integrated GPU (gfx1151): with 24 heads of width
-# 128 copying was 5% faster at 5,120 tokens and up to 41% beyond, but slower at 4,608 and below; with heads of width 64,
-# GPT-2's, slower at both lengths tried; on a discrete GPU slower, too
-# ([pytorch #190154](https://github.com/pytorch/pytorch/issues/190154)). Measure before you copy.
+# AOTriton is FlashAttention written in Triton and compiled ahead of time for AMD's chips. Whether it pays to copy $q$,
+# $k$ and $v$ first, so that they are contiguous, depends on chip, width and length: in one report it made long
+# sequences up to 41% faster on an integrated GPU (gfx1151), and short ones, heads of GPT-2's width 64 and discrete GPUs
+# slower ([pytorch #190154](https://github.com/pytorch/pytorch/issues/190154)). Measure before you copy.
 #
 # The kernels under the operators are different programs, and the sums inside them run in another order. So the loss
 # curve on another chip is not bitwise yours. Unit 03 ports this script, unit 09 says how far apart two curves may be.
@@ -1252,7 +1288,7 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 # %% [markdown] summary
 # ## Summary
 #
-# - A model that beats the unigram entropy uses its context; one that beats a bigram table looks back further than one
+# - A model that beats the unigram entropy uses its context; one well below a bigram table looks back further than one
 #   token. Bits per byte compare across tokenizers.
 # - GPT-2 has 124,439,808 parameters, and training takes 854 MFLOP a token at $T = 1024$, an eighth of it in attention.
 # - State costs 16 bytes a parameter. Activations follow the batch; probabilities tie with the channels at $T = 16 d /
