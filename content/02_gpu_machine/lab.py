@@ -273,9 +273,10 @@ def converge() -> str:
 check("02.converge")
 
 # %% [markdown] why converge
-# **Why it matters.** A wave with one lane on issues as much as a full one. `thread % n` puts that one lane into every
-# wave; `thread < n` puts all of them into a few and lets the others jump. The same thought sorts tokens by length and
-# experts by load. (This repair is as old as CUDA: M. Harris, *Optimizing parallel reduction in CUDA*, steps 1 to 3.)
+# **Why it matters.** A wave with one lane on issues as much as a full one. `thread % n`, with a small `n`, puts one
+# lane into every wave; `thread < n` puts all of them into a few and lets the others jump. The same thought sorts tokens
+# by length and experts by load. (This repair is as old as CUDA: M. Harris, *Optimizing parallel reduction in CUDA*,
+# steps 1 to 3.)
 
 # %% [markdown] statement of occupancy
 # ## 02.occupancy: which launch keeps most waves on a unit?
@@ -497,7 +498,7 @@ check("02.best_tile")
 #
 # - **MHA, GQA, MQA**: a key and a value of `head_dim` numbers for each of the `kv_heads` heads. In MHA `kv_heads`
 #   equals `heads`, in MQA it is 1.
-# - **MLA**: one latent vector of `latent` numbers, from which keys and values of all heads are computed again, and
+# - **MLA**: one latent vector of `latent` numbers, from which keys and values of all heads follow, and
 #   `rope` numbers of the rotated key, shared by all heads.
 #
 # All sequences have `context` tokens. The batch is the largest that fits beside the weights. A step reads the weights

@@ -105,12 +105,12 @@ lesson.unit_figure("sm_90", "gfx942")
 # The same 2,048 threads, as 64 warps or as 32 wavefronts. But the CU has twice the registers and a fraction of the
 # shared memory. So data that live in shared memory on an H100 may have to live in registers on an MI300X.
 #
-# ### A wave is not as wide as the hardware
+# ### How wide the hardware is
 #
-# A SIMD of CDNA (AMD's chips for data centres) is 16 lanes wide: a wavefront of 64 passes through it in four steps.
-# They are steps of *one* instruction, so all 64 lanes must agree about a branch. A SIMD of RDNA (Radeon) is 32 lanes
-# wide, as wide as the waves that Triton and clang make for it. (RDNA can also run waves of 64, if a compiler is told
-# to: `-mwavefrontsize64`.)
+# A part of an H100's SM has 32 float32 lanes, as many as a warp. A SIMD of CDNA (AMD's chips for data centres) is 16
+# lanes wide: a wavefront of 64 passes through it in four steps. They are steps of *one* instruction, so all 64 lanes
+# must agree about a branch. A SIMD of RDNA (Radeon) is 32 lanes wide, as wide as the waves that Triton and clang make
+# for it. (RDNA can also run waves of 64, if a compiler is told to: `-mwavefrontsize64`.)
 #
 # <details><summary>Sources for the unit</summary>
 #
@@ -121,6 +121,8 @@ lesson.unit_figure("sm_90", "gfx942")
 # >   inst_executed](https://forums.developer.nvidia.com/t/inst-executed-and-thread-inst-executed/154021/4))
 # > - An SM of an A100 or H100 has 64 K registers of 32 bits; a thread can have 255 of them. (source: CUDA programming
 # >   guide, compute capabilities)
+# > - An SM of an H100 has 128 float32 lanes, so 32 in each part. (source: NVIDIA's white paper H100 Tensor Core GPU
+# >   Architecture, V1.04, table 3)
 # > - A SIMD of gfx90a, gfx942 and gfx950 has 512 vector registers for each lane and takes 8 waves; a CU has four SIMDs.
 # >   (source: LLVM, AMDGPUBaseInfo.cpp)
 # > - A SIMD of gfx1100 and gfx1201 has 1,536 for each of 32 lanes, and takes 16 waves. (source: LLVM,
@@ -213,8 +215,12 @@ lesson.bars({
 }, "instructions issued")  # fmt: skip
 
 # %% [markdown] standing together
-# `thread % n` puts an active lane into every wave; `thread < n` puts all of them into a few waves and lets the others
-# jump. The same numbers, other threads: that is how a divergent kernel is repaired (lab: 02.converge).
+# (Compare within a colour. An instruction of `gfx942` is for 64 lanes, and keeps its SIMD of 16 for four cycles: counts
+# are not times.)
+#
+# `thread % n`, with an `n` up to the lanes of a wave, puts an active lane into every wave; `thread < n` puts all of
+# them into a few waves and lets the others jump. The same numbers, other threads: that is how a divergent kernel is
+# repaired (lab: 02.converge).
 #
 # One rule comes with it. A barrier, `__syncthreads()`, waits for *all* threads of the block. Inside an `if` some never
 # reach it: close the branch first.
@@ -260,9 +266,9 @@ print(lesson.sass(lesson.compile_cpp(SOURCE["branch"], "sm_80"), "BSSY", "STG.E"
 # >   (source: NVIDIA, [CUDA binary utilities](https://docs.nvidia.com/cuda/cuda-binary-utilities/index.html),
 # >   instruction set reference)
 #
-# Since Volta each NVIDIA thread has a program counter of its own (*independent thread
-# scheduling*). Lanes that have parted may take turns, and your code may rely on their being together again only after
-# `__syncwarp()`. A wavefront has one program counter, and `EXEC`. (Unit 03 shows what code breaks by it.)
+# Since Volta each NVIDIA thread has a program counter of its own (*independent thread scheduling*: CUDA programming
+# guide, SIMT architecture). Lanes that have parted may take turns, and your code may rely on their being together again
+# only after `__syncwarp()`. A wavefront has one program counter, and `EXEC`. (Unit 03 shows what code breaks by it.)
 #
 # In Triton both sides of a `tl.where` are computed, whatever the data. And a loop runs until the *last* lane of its
 # wave is done.
@@ -275,11 +281,13 @@ explore("divergence", "lane < 48")
 # %% [markdown] coalescing
 # ## 3. Coalescing: what one load costs
 #
-# In unit 00 one load of a wave became *transactions* with memory. Here is the exact rule. Memory is cut into aligned
+# In unit 00 one load of a wave became *transactions* with memory. Here is the rule by which the counters
+# count. Memory is cut into aligned
 # segments: on NVIDIA segment 0 is bytes 0 to 31, segment 1 is bytes 32 to 63, and so on. **A load of a wave costs one
 # transaction for each distinct segment that any byte of any active lane falls into.** The order of the lanes does not
 # matter; a lane that is switched off costs nothing; an access that begins in one segment and ends in the next touches
-# both. The counters here count what the load unit asks for, before any cache.
+# both. Stores are counted by the same rule. The counters here count what the unit for loads and stores asks for, before
+# any cache.
 #
 # > **Facts: bytes of one transaction, as the counters here count**
 # >
@@ -787,9 +795,9 @@ lesson.table({"bytes of LDS": {"LLVM": notes["LDSByteSize"], "launch": deep.shar
 # It prints 7. On an MI300X `OccupancyPercent` of `rocprofv3` (unit 13) would tell how many of its waves really fit.
 #
 # The kernel descriptor, which tells the chip how many registers to hand out, counts in eights as well: of 68 it makes
-# 72. (`gpu_utils.compiler.reading.kernel_descriptor(holding(68).binary)`.) But a field may count in eights and the
-# hardware still round further up. `gfx1100` is such a case: with 97 registers its field says 104, and LLVM knows that
-# the chip hands out 24 at a time, so 120.
+# 72. (`gpu_utils.compiler.reading.kernel_descriptor(holding(68).binary).vgprs`.) But a field may count in eights and
+# the hardware still round further up. `gfx1100` is such a case: with 97 registers its field says 104, and LLVM knows
+# that the chip hands out 24 at a time, so 120.
 #
 # > **Facts: how registers are handed out on gfx942**
 # >
@@ -1176,7 +1184,7 @@ lesson.chip_figure("H100", "MI300X")
 # %% predict the l2
 guess = predict(
     "02.l2",
-    "How often do A and B come from behind the L2s, on average of the two matrices?",
+    "How many times are A and B read past the L2s, on average of the two matrices?",
     one=lesson.number("one L2 for all"),
     eight=lesson.number("eight L2s"),
 )
@@ -1231,7 +1239,7 @@ lesson.table(readings, first="number of L2s")
 #
 # - **MHA**, multi-head: a key and a value of `head_dim` numbers for every head;
 # - **GQA**, grouped-query: a key and a value for each *group* of query heads; **MQA**: one for all of them;
-# - **MLA**, multi-head latent: one compressed vector for all heads, from which keys *and* values are computed again,
+# - **MLA**, multi-head latent: one compressed vector for all heads, from which keys *and* values follow,
 #   and beside it a short part of the key that carries the token's position.
 #
 # For example Llama-7B: 32 layers, 32 heads with a key and a value of 128 numbers each: 524,288 bytes a token in bf16.
@@ -1370,16 +1378,18 @@ lesson.table({
 # > - The H800 has 132 SMs, as many as an H100. (source: DeepSeek-V3 report, arXiv 2412.19437)
 # > - Its peak in bf16 is 989.5 TFLOP/s, and its memory has 3.35 TB/s: an H100's. (source: feifeibear/LLMRoofline
 # >   hardware_dict.py)
-# > - What was cut is the link between GPUs: 400 GB/s of NVLink against 900. (source: philisun.com, comparison of H800
-# >   and H100)
+# > - What was cut is the link between GPUs: 400 GB/s of NVLink against 900. (source: tumgag.com, NVIDIA H800 vs
+# >   H100, read as an excerpt)
 # > - The H20 is the other way round: 4.0 TB/s, but 148 TFLOP/s in bf16. (source: feifeibear/LLMRoofline
 # >   hardware_dict.py)
 #
 # So a matrix product runs on an H800 as on an H100, and what changes is communication (units 11 and 12). On an H20
 # training is slow. Decoding is faster than on an H100 while its intensity stays below 148 / 3.35 = 44: attention in
 # which each head or a few have a cache of their own (GPT-2: 1, Mistral: 4), the linear layers up to some 47 sequences.
-# Not MLA: all 128 heads of DeepSeek-V3 read the same 576 numbers, 2 · 128 · (576 + 512) FLOP for 2 · 576 bytes. That is
-# 242 FLOP a byte, and 5.5 times as long as on an H100.
+# Not MLA. There the cached vector need not be turned into keys and values again: the matrices that would do it are
+# multiplied into those of query and output ([DeepSeek-V2](https://arxiv.org/abs/2405.04434)). So each of
+# DeepSeek-V3's 128 heads compares a query of 512 + 64 numbers with the cached 576, and adds up the 512 of the latent:
+# 2 · 128 · (576 + 512) FLOP for 2 · 576 bytes, 242 FLOP a byte, and 5.5 times as long as on an H100.
 #
 # > **Claim and fact: "MI300X has unified CPU and GPU memory"**
 # >

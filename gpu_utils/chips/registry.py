@@ -66,8 +66,8 @@ RADEONS = _excerpt("hmc-tech.com, RX 9070 XT against RX 7900 XTX")
 RX_7900_REVIEW = _excerpt("guru3d.com review of a Radeon RX 7900 XTX, page 4")
 LOCKWOOD_A100 = _named("glennklockwood.com/garden/processors/A100, which cites NVIDIA's data sheet")
 LOCKWOOD_H100 = _excerpt("glennklockwood.com/garden/processors/h100")
-PHILISUN = _named("philisun.com, comparison of H800 and H100")
-WILLITRUN = _named("willitrunai.com/gpus/h20-96gb")
+TUMGAG = _excerpt("tumgag.com, NVIDIA H800 vs H100")
+WILLITRUN = _excerpt("willitrunai.com/gpus/h20-96gb")
 L40_PAPER = _named("arXiv 2606.22588, measurements of an L40")
 RTX_5090_QUERY = _named("device query printed in aikitoria/open-gpu-kernel-modules, issue 1")
 RTX_5090_PAGE = _named("spheron.network, RTX 5090 specs")
@@ -176,7 +176,7 @@ _ROWS: dict[str, Chip] = {
         bandwidth_tb=ROOFLINE.figure(3.35, "TB/s"),
         l2_mb=unknown("MB"),
         mall_mb=_NO_MALL,
-        link_gb=PHILISUN.figure(400, "GB/s"),
+        link_gb=TUMGAG.figure(400, "GB/s"),
         peaks=_peaks(ROOFLINE, bf16=989.5),
         known_as=("H800",),
     ),

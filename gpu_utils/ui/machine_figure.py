@@ -9,6 +9,8 @@ from gpu_utils.ui.explore.drawing import Picture, beside, box, heading, picture,
 
 _KIB = 1024
 _WIDTH, _PART, _GAP = 480.0, 108.0, 12.0
+_MOST_REGISTERS, _MOST_SHARED = 192, 228
+"""KiB of a part and of a unit that fill their boxes: the most of all targets, so that figures side by side compare."""
 
 
 def unit_figure(*targets: str) -> Picture:
@@ -52,27 +54,24 @@ def _unit(target: Target) -> Picture:
     parts = []
     for number in range(target.simds):
         left = 6 + number * (_PART + _GAP)
-        parts += [box(left, 6, _PART, 196), text(left + _PART / 2, 24, f"{part} {number}", at="middle", bold=True)]
+        parts += [box(left, 6, _PART, 214), text(left + _PART / 2, 24, f"{part} {number}", at="middle", bold=True)]
         parts.append(text(left + _PART / 2, 42, f"{target.waves_per_simd} {waves}", at="middle", size=11))
         for slot in range(target.waves_per_simd):
             parts.append(box(left + 8 + slot % 8 * 11.6, 50 + slot // 8 * 17, 10, 14, "even"))
         parts += [
-            box(left + 8, 92, _PART - 16, 58, "room"),
-            text(left + _PART / 2, 113, "registers", at="middle"),
-            text(left + _PART / 2, 128, f"{registers} KiB", at="middle", bold=True),
-            text(left + _PART / 2, 143, f"{target.registers} a lane", at="middle", size=11),
+            box(left + 8, 92, _PART - 16, 48 * registers / _MOST_REGISTERS, "room"),
+            text(left + _PART / 2, 158, f"registers: {registers} KiB", at="middle", size=10, bold=True),
+            text(left + _PART / 2, 172, f"{target.registers} a lane", at="middle", size=11),
         ]
         cell = (_PART - 16) / target.lanes
         for lane in range(target.lanes):
-            parts.append(box(left + 8 + lane * cell, 160, cell, 14, "odd"))
-        parts.append(text(left + _PART / 2, 191, f"a wave: {target.lanes} lanes", at="middle", size=10))
+            parts.append(box(left + 8 + lane * cell, 182, cell, 14, "odd"))
+        parts.append(text(left + _PART / 2, 211, f"a wave: {target.lanes} lanes", at="middle", size=10))
     whole = target.simds * (_PART + _GAP) - _GAP
-    parts.append(box(6, 212, whole, 34, "room"))
+    parts.append(box(6, 232, whole * target.shared_per_unit / _KIB / _MOST_SHARED, 22, "room"))
     of_block = f"{target.shared_per_block // _KIB} of them for one block"
-    parts.append(
-        text(6 + whole / 2, 233, f"{target.shared_per_unit // _KIB} KiB of {shared}, at most {of_block}", at="middle")
-    )
-    drawing = svg(_WIDTH + 6, 252, parts, words)
+    parts.append(text(6, 271, f"{target.shared_per_unit // _KIB} KiB of {shared}, at most {of_block}"))
+    drawing = svg(_WIDTH + 6, 278, parts, words)
     return picture(
         target.vendor, words, heading(f"{unit}, {target.name}"), drawing, after=small(f"Source: {target.source}")
     )

@@ -85,14 +85,15 @@ def _draw(layers: int, width: int, tokens: int, batch: int, chip: str, fused: bo
 def explorer() -> Any:
     """Sliders for layers, width, tokens and batch, a chip and the kind of attention, and their report below.
 
-    The vocabulary is GPT-2's and a head has 64 channels. It starts as the 124M model at 8 sequences of 4096.
+    The vocabulary is GPT-2's and a head has 64 channels. It starts as the 124M model at 8 sequences of 1024, on a card
+    of 24 GB.
     """
     controls = {
         "layers": slider("layers", 12, 1, 96),
         "width": slider("width", 768, 64, 8192, 64),
-        "tokens": slider("tokens", 4096, 128, 16384, 128),
+        "tokens": slider("tokens", 1024, 128, 16384, 128),
         "batch": slider("batch", 8, 1, 64),
-        "chip": choice("chip", KNOWN_CHIPS, "MI300X"),
+        "chip": choice("chip", KNOWN_CHIPS, "RX 7900 XTX"),
         "fused": widgets.Checkbox(value=False, description="fused attention"),
     }
     return Explorer(_draw, controls)
