@@ -79,6 +79,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "default_preset",
             "learning_rate",
             "accumulated_step",
+            "batch_loss",
             "parameter_groups",
             "train",
             "training_steps",

@@ -197,7 +197,7 @@ class Batches:
 def validation_loss(model: GPT2, corpus: Corpus, config: TrainConfig) -> float:
     """Mean loss in nats per token on the same eval_batches batches of validation files every time."""
     batches = Batches(corpus.val, config, model.device, seed=0)
-    losses = [_loss(model, *batches.draw()) for _ in range(config.eval_batches)]
+    losses = [batch_loss(model, *batches.draw()) for _ in range(config.eval_batches)]
     return float(torch.stack(losses).mean())
 
 
@@ -209,7 +209,7 @@ def accumulated_step(model: GPT2, batches: Batches, accumulate: int) -> Tensor:
     """
     total = torch.zeros((), device=model.device, dtype=model.wte.weight.dtype)
     for _ in range(accumulate):
-        loss = _loss(model, *batches.draw()) / accumulate
+        loss = batch_loss(model, *batches.draw()) / accumulate
         loss.backward()
         total += loss.detach()
     return total
@@ -352,7 +352,11 @@ def speed(steps: int) -> dict[str, Any]:
     }
 
 
-def _loss(model: GPT2, inputs: Tensor, targets: Tensor) -> Tensor:
+def batch_loss(model: GPT2, inputs: Tensor, targets: Tensor) -> Tensor:
+    """Mean loss of a batch, nats per token; inputs and targets: (batch, seq_len) int64.
+
+    The forward pass runs under autocast where the device trains in a narrow type.
+    """
     dtype = training_dtype(model.device)
     with torch.autocast(model.device.type, dtype, enabled=dtype != torch.float32):
         return model.loss(inputs, targets)
