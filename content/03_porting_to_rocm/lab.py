@@ -593,11 +593,11 @@ def inline_asm(words: Tensor) -> Tensor:
 check("03.inline_asm")
 
 # %% [markdown] why inline_asm
-# **Why it matters.** "couldn't allocate output register for constraint 'f'" is how unfenced PTX ends on AMD (mamba
-# #1018, sglang #34351), and LLVM takes the whole process with it; the check stops before that. The better port is often
-# no assembly at all: three shifts and masks do the same here, and both compilers know how to turn them into permutes.
-# And what you write in assembly is no longer looked at: LLVM puts a wait after `v_exp_f32` on gfx942 where the next
-# vector instruction needs its result, and it cannot do so for a `v_exp_f32` in your text.
+# **Why it matters.** "couldn't allocate output register for constraint 'f'" is how unfenced PTX ends on AMD
+# (mamba #1018, sglang #34351), and LLVM takes the whole process with it; the check stops before that. The better port
+# is often no assembly at all: three shifts and masks do the same here, and both compilers know how to turn them into
+# permutes. And what you write in assembly is no longer looked at: LLVM puts a wait after `v_exp_f32` on gfx942 where
+# the next vector instruction needs its result, and it cannot do so for a `v_exp_f32` in your text.
 
 # %% [markdown] statement of launch_env
 # ## 03.launch_env: start a job on a node that you cannot see
@@ -816,7 +816,7 @@ def triage(log: str) -> dict[str, str | int]:
 check("03.triage")
 
 # %% [markdown] why triage
-# **Why it matters.** A wrong reading costs more than no reading: a longer timeout hides a dead rank for an hour, an
+# **Why it matters.** A wrong reading costs more than no reading: a longer timeout hides a failed rank for an hour, an
 # override turns a clear refusal into a crash, `NCCL_P2P_DISABLE=1` makes every job slower for good. Each of these is
 # advice that people give each other for logs like yours. Ask of every advice: which line of my log says so? That is
 # why an answer without its line is worth little.

@@ -21,8 +21,8 @@
 # | 4 | the training script, is it the same training; a log | 15 |
 #
 # A minute is 200 words of text or code; a prediction counts 45 seconds, a listing, table or figure 30, a fold nothing;
-# the sums are rounded up to five minutes. On another day first run all cells above your sitting, which uses their names
-# (JupyterLab: Run, Run All Above Selected Cell; a minute at most). Lab 03 has the rest of the work.
+# the sums are rounded up to five minutes. Three folds are for the lab ("beside 03. ..."), 5 minutes together. On
+# another day first run all cells above your sitting (JupyterLab: Run, Run All Above Selected Cell; a minute at most).
 
 # %% imports
 import torch
@@ -40,8 +40,8 @@ from gpu_utils import compile_for, lesson, predict, virtual_gpu
 #
 # Here is a kernel that every CUDA engineer has written. A block of 256 threads sums a row of 256 numbers: five shuffles
 # bring the sum of a warp to its first lane, and that lane adds it to the result. (The names without `_sync` are from
-# before Volta. nvcc refuses them for `sm_70` and newer; HIP and this course's header still take them. They keep the
-# first examples short: the mask is a trap of its own, in section 2.)
+# before Volta. nvcc refuses them for `sm_70` and newer; HIP and this course's header still take them. The mask is a
+# trap of its own, in section 2.)
 
 # %% read the kernel
 KERNELS = lesson.unit_folder("03") / "kernels"
@@ -115,7 +115,7 @@ lesson.lane_figure(lost, what="elements")
 
 # %% [markdown] the pattern
 # A filled square is an element that counts. A row of squares is 64 elements: one wavefront of `gfx942`, two warps of
-# `sm_80`. Missing are lanes 32 to 63 of every wavefront: a loop that starts at 16 cannot reach across 32 lanes.
+# `sm_80`. Missing are lanes 32 to 63 of every wavefront: 16 + 8 + 4 + 2 + 1 = 31, so lane 0 reaches lane 31.
 #
 # Step through it with the arrow keys: the first wavefront, for a row of ones. `v1` holds `sum`, and `ds_bpermute_b32`
 # is the shuffle: 2, 4, 8, 16 in all lanes. (Also in lane 63: past the end of the wave a shuffle gives a lane its own
@@ -218,7 +218,7 @@ lesson.table({f"{name}, {target}": row for (name, target), row in found.items()}
 # The third row bites twice: `1u << 40` is not just too small, it has no defined value in C++. With `__ballot_sync(mask,
 # p)` for `__ballot(p)` the right-hand column is right on NVIDIA, too: there the upper 32 bits are zero.
 #
-# Votes also tell a lane how many lanes before it said yes. Which bits do? You work that out in the lab.
+# Votes also tell a lane how many lanes before it said yes. Which bits do is for the lab.
 
 # %% the repaired ballot
 difference("outliers_32.cu", "outliers.cu")
@@ -303,7 +303,7 @@ lesson.table(happened)
 
 # %% [markdown] count explained
 # On a real chip the four places that nobody wrote hold what the block before left there. With luck that is smaller than
-# your maximum, and the test passes. The other direction is worse: a store past the array, into the next variable.
+# your maximum, and the test passes. Worse is a store past the array, into the next variable.
 #
 # The repair has two halves. The array has room for the *narrowest* wave, 32 lanes, because its size must be known when
 # the kernel is compiled (`warpSize` is no constant: `partial[256 / warpSize]` does not compile). The loop runs to the
@@ -365,10 +365,9 @@ lesson.table(ended)
 
 # %% [markdown] masks explained
 # CUDA lets a mask name lanes that have left. ROCm does not: its header asserts that the mask equals the active lanes,
-# and traps. So `~0ull` stops a wave that is not full, and a branch that only some lanes take. (A release build that
-# defines `NDEBUG` switches `assert` off, and loses its help.) `__activemask()` is no promise: on NVIDIA it says who
-# happens to be here, after a divergent branch perhaps fewer lanes than you meant. Where you know the lanes, compute the
-# mask.
+# and traps. So `~0ull` stops a wave that is not full, and a branch that only some lanes take. `__activemask()` is no
+# promise: on NVIDIA it says who happens to be here, after a divergent branch perhaps fewer lanes than you meant. Where
+# you know the lanes, compute the mask.
 #
 # And what does a lane get from a lane that is not there? The next block has 48 threads, and each asks the lane 32
 # further on for its number. There are two ways not to be there. Past the *end of the wave* a shuffle gives a lane its
@@ -395,18 +394,19 @@ for target in THREE:
     gpus = lesson.launch_cpp([target], text, "neighbour", 1, 48, [x, out])
     absent = lesson.counts(gpus, "shuffles_from_absent_lanes")[target]
     got[target] = {f"thread {i}": int(out[i]) for i in (3, 20, 40)}
-    got[target] |= {"0": int((out == 0).sum()), "own": int((out == x).sum())} | absent
+    zero, own = int((out == 0).sum()), int((out == x).sum())
+    got[target] |= {"get 0": zero, "get own": own} | absent
 guess.reveal(
-    zero=got["gfx942"]["0"],
-    own=got["gfx942"]["own"],
+    zero=got["gfx942"]["get 0"],
+    own=got["gfx942"]["get own"],
     because="16 to 31 ask 48 to 63, which are off; 32 to 47 ask beyond the wave.",
 )
 lesson.table(got, first="target")
 
 # %% [markdown] absent explained
-# The virtual GPU counts such reads (`shuffles_from_absent_lanes`). Do not build on that 0: it is an instruction's rule,
-# HIP promises nothing, and in CUDA such a value is undefined. A sum can bear it; a maximum of negative numbers cannot.
-# Ask first whether the lane exists.
+# Where a wave has 32 lanes, 32 further on is past its end for all 48. Reads of lanes that are off are counted
+# (`shuffles_from_absent_lanes`). Do not build on that 0: it is an instruction's rule, HIP promises nothing, and in CUDA
+# such a value is undefined. A sum can bear it; a maximum of negative numbers cannot. Ask first whether the lane exists.
 #
 # ### Independent threads, and a lock
 #
@@ -458,8 +458,7 @@ lesson.table(counted, note="The virtual GPU gives up after 1,000 rounds: StepLim
 #
 # On `sm_80` the virtual GPU runs lanes in turns, as NVIDIA's guide promises, and all 64 come through. The repair lets
 # one lane of a wave ask at a time; better, one lane asks for the whole wave, or an atomic does the work and there is no
-# lock. (Both kernels have two fences: after the lock is taken, to see what others wrote, and before it is given back.
-# With one block no experiment shows that one is missing.)
+# lock. (Both kernels have two fences, which one block alone cannot test.)
 #
 # The other direction: code from before Volta that relies on lanes *in step*. A lane writes shared memory, its neighbour
 # reads it, nothing between: on AMD, where a wavefront is in step, this often works; on NVIDIA it fails. `__syncwarp()`
@@ -499,8 +498,8 @@ guess.reveal(
 lesson.table(taken, note="Bytes in memory: of one thread, for want of registers.")
 
 # %% [markdown] facts of widths
-# What does not fit is *spilled* to memory. A second argument that was tuned for one vendor is a guess on the other:
-# drop it when you port, and look at the spills before you set it again.
+# What does not fit is *spilled* to memory. A second argument tuned for one vendor is a guess on the other: drop it when
+# you port.
 #
 # <details><summary>Look it up: widths and masks in ROCm, versions, benchmarks, cooperative groups</summary>
 #
@@ -666,16 +665,15 @@ left = [number for number, line in enumerate(launch) if "cuda" in line]
 Code("\n".join(launch[left[0] : left[-1] + 2]), language="cpp")  # its last line, too
 
 # %% [markdown] broken
-# - `std::min` became `::min`. hipify does so with a list of math functions, because they once did not link on the
-#   device, and its source warns that the wrong one (`exp` for `expf`) may be called. For an `int` on the host both are
-#   right.
-# - No toolkit has a file `nvtx3/roctracer/roctx.h`. What compiled before does not now.
+# - `std::min` became `::min`. hipify does so with a list of math functions, which once did not link on the device; its
+#   source warns that the wrong one (`exp` for `expf`) may be called. For an `int` on the host both are right.
+# - No toolkit has a file `nvtx3/roctracer/roctx.h`.
 # - `cudaLaunchKernelEx` with its attributes, the way to launch with options since Hopper, is untouched: these lines
 #   hold all that is left of CUDA in `launch.hip`.
 # - `at::cuda::getCurrentCUDAStream()` rightly stays: PyTorch keeps these names on ROCm, like `torch.cuda`.
 #
-# What deserves a look? The course's own reader, `leftovers(files)`, goes through the files as a ROCm build would.
-# *Certain* means that the build or the launch fails; the others compile, and may be wrong.
+# What deserves a look? The course's own reader is `leftovers(files)`. *Certain* means that the build or the launch
+# fails; the others compile, and may be wrong.
 
 # %% what is left
 found = lesson.leftovers(result.files)
@@ -695,7 +693,7 @@ lesson.table(
 
 # %% [markdown] unseen
 # Is that all? This reader goes by names and numbers. Here is the kernel that counts clipped values. Its `FULL_MASK` is
-# in the table (`mask-32`): count without it, as if it had 64 bits already.
+# in the table (`mask-32`): leave it out of your count, as if it had 64 bits.
 
 # %% the kernel that counts
 path = "csrc/kernels_hip.cuh"
@@ -728,9 +726,8 @@ guess.reveal(
 lesson.table({n: {"line": line, "named": n in named} for n, line in wrong.items()})
 
 # %% [markdown] silent ones
-# The certain ones announce themselves when you build, or at the first launch. The dangerous ones are those that
-# compile: these three do, as soon as the mask has 64 bits. So does a guard. This one was written to mean "Ampere or
-# newer", and `__CUDA_ARCH__` is 800 for `sm_80`.
+# The dangerous ones are those that compile: these three do, as soon as the mask has 64 bits. So does a guard. This one
+# was written to mean "Ampere or newer": CUDA's compiler sets `__CUDA_ARCH__`, for `sm_80` to 800.
 
 # %% a guard
 Code(source("guarded.cu"), language="cpp")
@@ -769,9 +766,8 @@ lesson.table(outs, note="out[1]; guarded_both.cu asks for AMD's macro as well.")
 # | `__gfx942__`, `__GFX9__` | ... for that chip, for that family (all CDNA chips of this course are GFX9) |
 # | `USE_ROCM` | PyTorch's build of an extension on ROCm, host or device |
 #
-# What hipify cannot know is what you *meant*: 32 as a width, `__CUDA_ARCH__` as an age, 448 as the largest number of a
-# type. In the lab you take this project to the end: the device code must compute the right numbers on three AMD
-# targets, and the host code must still make every call.
+# In the lab you take this project to the end: the device code must compute the right numbers on three AMD targets, and
+# the host code must still make every call.
 #
 # <details><summary>Look it up, beside 03.hipify_fixups: what to put in place of what was left; more macros; CMake;
 # "hipify ports your code automatically"</summary>
@@ -900,7 +896,7 @@ lesson.stage_figure(asked)
 # - On `sm_90` the matrix instruction (`wgmma`) reads both tiles out of shared memory, so the pair in use takes room as
 #   well as those on their way. `sm_100` is alike with another instruction, `tcgen05.mma`.
 # - On `sm_80` and on AMD the pair in use has moved to registers. (So 3 stages on `gfx942` are 64 KiB, exactly the
-#   limit: they load, one block on a CU.)
+#   limit: they load.)
 # - With one stage there is no pipeline. NVIDIA's backend still gives A and B a place each. AMD's writes A to shared
 #   memory, reads it into registers, and writes B over it: one place, as large as the larger of the two.
 #
@@ -973,7 +969,7 @@ size = (needs[4].scratch > 0) + (needs[4].scratch >= 100)
 guess.reveal(
     more=held[4] - held[0],
     spilled=SPILLED[size],
-    because="LDS still holds two blocks; some 70 registers too few are 280 bytes.",
+    because="LDS still holds two blocks; 70 registers too few are 280 bytes or more.",
 )
 lesson.table(
     {
@@ -988,10 +984,10 @@ lesson.table(
 )
 
 # %% [markdown] waves explained
-# Nothing gained, much lost: what no longer fits is spilled to scratch, which is memory, in the middle of the loop.
-# (At `waves_per_eu=3` it is what the missing registers hold; at 4 the compiler gives up twice as much.) In the first
-# row registers allow 8 waves, and so does LDS. An option that asks for occupancy helps only where registers *alone*
-# limit it: first `resources(...)`, read what limits, then turn that knob.
+# Nothing gained, much lost: what no longer fits is spilled to memory, in the middle of the loop. (At 4 about twice what
+# the missing registers hold; the table cannot show why.) In the first row registers allow 8 waves, and so does LDS. An
+# option that asks for occupancy helps only where registers *alone* limit it: first `resources(...)`, read what limits,
+# then turn that knob.
 #
 # <details><summary>For those who tune: AGPRs, the shape of the matrix instruction, kpack</summary>
 #
@@ -1024,7 +1020,7 @@ lesson.table(
 # | `gfx942` | yes | XF32 |
 #
 # Sums are in float32. The last bit is $2^{-23} \approx 10^{-7}$ or $2^{-10} \approx 10^{-3}$ of a number, so the error
-# tells what the default has chosen.
+# tells what the default has chosen. It puts speed before digits.
 
 
 # %% a product of two tiles
@@ -1083,13 +1079,12 @@ lesson.table(measured)
 
 # %% [markdown] precision explained
 # The default takes the ten bits wherever the chip has them, and on the newer `gfx950` the same source is a thousand
-# times more accurate than on `gfx942`. (Compare powers of ten only: the virtual `sm_90` cuts the other bits off, the
-# virtual `gfx942` rounds them.) A test with a tolerance of `1e-5` passes on one chip and fails on another. If you mean
-# float32, say so: `input_precision="ieee"`. If you mean speed, take bf16.
+# times more accurate than on `gfx942`. (Powers of ten only: the virtual `sm_90` cuts bits off, `gfx942` rounds.) A test
+# with a tolerance of `1e-5` passes on one chip and fails on another. If you mean float32, say so:
+# `input_precision="ieee"`. If you mean speed, take bf16.
 #
 # PyTorch's switch for this is `torch.backends.cuda.matmul.allow_tf32`. It is *global*, and on `gfx942` it works through
-# hipBLASLt, the AMD library behind PyTorch's matrix products ([PyTorch, HIP
-# semantics](https://docs.pytorch.org/docs/stable/notes/hip.html)).
+# AMD's hipBLASLt ([PyTorch, HIP semantics](https://docs.pytorch.org/docs/stable/notes/hip.html)).
 #
 # <details><summary>Small numbers: denormals</summary>
 #
@@ -1182,7 +1177,7 @@ lesson.table(cast, first="cast of")
 #
 # What does a compiler do with a flavour that its chip does not have? It can *refuse*, or *convert* each tile to a type
 # that the chip multiplies: float16 has room for every value of both flavours. Triton's two backends decided
-# differently. (`gfx90a` and `sm_80` have no FP8 at all.)
+# differently: AMD's rather runs slowly than not at all. (`gfx90a` and `sm_80` have no FP8.)
 
 # %% guess the flavours
 BECOMES = ("refused", "converted", "FP8 instructions")
@@ -1263,8 +1258,9 @@ lesson.table(used, first="target", note=f"Triton warned of: {', '.join(warned)}.
 # ## 6. Instructions of one vendor
 #
 # `tl.inline_asm_elementwise` puts an instruction of one vendor into a kernel. Triton reads neither its text nor its
-# constraints (`=f`: the result is in a float register of PTX); LLVM, the compiler behind it, gets both as they are.
-# This script compiles an instruction of NVIDIA for both vendors:
+# constraints (`=f`: the result is in a float register of PTX); LLVM, the compiler behind it, gets both as they are. It
+# is a C++ library inside your process, and an error in assembly is no Python exception there. This script compiles an
+# instruction of NVIDIA for both vendors:
 
 # %% the script
 script = KERNELS / "ptx_on_amd.py"
@@ -1342,10 +1338,10 @@ for target in ("sm_80", "gfx942"):
 lesson.table(packed)
 
 # %% [markdown] permutes
-# Both instructions pick four bytes from two words, and nearly everything else about them differs.
+# Both instructions pick four bytes from two words. `0x5410`, from the right: bytes 0 and 1 of the first word, 4 and 5
+# of the second. AMD's selector has a byte for each digit, and numbers the two words the other way round.
 #
 # <details><summary>Look it up, beside 03.inline_asm: how the two number their bytes</summary>
-#
 #
 # | | `prmt.b32 d, a, b, sel` | `v_perm_b32 d, a, b, sel` |
 # |---|---|---|
@@ -1354,8 +1350,7 @@ lesson.table(packed)
 # | selector | four hexadecimal digits, `0x5410` | four bytes, `0x01000504` |
 # | the selector as a literal | yes | not on GFX9: it comes in as an operand |
 #
-# Read from the right: `0x5410` takes bytes 0 and 1 (of `a`), then 4 and 5 (of `b`); `0x01000504` takes bytes 4 and 5
-# (here: of `a`), then 0 and 1 (of `b`). The same packing in two numberings.
+# `0x01000504`, from the right: bytes 4 and 5 (here: of `a`), then 0 and 1 (of `b`).
 # </details>
 #
 # <details><summary>Did DeepSeek bypass CUDA with PTX?</summary>
@@ -1383,8 +1378,8 @@ lesson.table(packed)
 #
 # ### Kernels that wait for each other
 #
-# Program 1 sets a flag, program 0 waits for it in a loop around a load. `volatile=True` tells the compiler to load
-# every time. Which of these loads are still in the loop, in the machine code?
+# Program 1 sets a flag, program 0 waits for it in a loop around a load. `volatile=True` asks for a load in every round.
+# What the loop in the machine code still reads:
 
 
 # %% a loop that waits
@@ -1415,10 +1410,10 @@ for target in ("sm_80", "gfx942", "gfx1100"):
 lesson.table(reads)
 
 # %% [markdown] flag explained
-# On AMD the volatile load has left the loop: it is done once, and if the flag was not set then, the loop waits for
-# ever. (So that version was compiled here and not launched.) An atomic that adds 0 stays in the loop on both vendors;
-# for `gfx942` LLVM writes it as an `or` with 0. Wait with atomics, and only for a program that is sure to be on the
-# chip: nobody promises in which order programs start.
+# On AMD the volatile load has left the loop: Triton 3.7.1 drops the word on its way to LLVM (for NVIDIA it keeps it),
+# and LLVM then loads once. If the flag was not set by then, the loop waits for ever. (So it was not launched here.) An
+# atomic that adds 0 stays in the loop on both vendors; for `gfx942` LLVM writes it as an `or` with 0. Wait with
+# atomics, and only for a program that is sure to be on the chip: nobody promises in which order programs start.
 #
 # <details><summary>More traps of Triton and libraries on AMD, each with its report</summary>
 #
@@ -1467,9 +1462,9 @@ lesson.table(reads)
 #
 # The capability is a trap: on AMD it is made of the digits of the gfx number. An MI250X (`gfx90a`) says `(9, 0)`, as an
 # H100 does, and has no FP8; a Radeon RX 7900 XTX (`gfx1100`) says `(11, 0)`, more than any Hopper. The target is the
-# name that compilers use: on NVIDIA `sm_` and the two digits of the capability, on AMD `props.gcnArchName` up to the
-# first colon. (In `"gfx942:sramecc+:xnack-"` two modes follow: memory error correction on, page-fault replay off.) And
-# `hasattr(props, "gcnArchName")` is no test for AMD: CUDA builds have it, too, with the marketing name in it.
+# name that compilers use: on NVIDIA `sm_` and the capability's two numbers side by side, on AMD `props.gcnArchName` up
+# to the first colon. (In `"gfx942:sramecc+:xnack-"` two modes follow: memory error correction on, page-fault replay
+# off.) And `hasattr(props, "gcnArchName")` is no test for AMD: CUDA builds have it, too, with the marketing name in it.
 #
 # <details><summary>Where these questions went wrong</summary>
 #
@@ -1539,9 +1534,9 @@ lesson.table([ALL | a | b for a, b in zip(SETTINGS, lists, strict=True)])
 # > **Facts: the environment of an AMD node**
 # >
 # > - `HSA_OVERRIDE_GFX_VERSION=11.0.0` makes every GPU of the process pass for `gfx1100`: a help for Radeon cards that
-# >   ROCm does not list. HSA is ROCm's runtime, below HIP. (source: [ROCm/rocm-systems
-# >   #5686](https://github.com/ROCm/rocm-systems/issues/5686); [What is
-# >   ROCR?](https://rocm.docs.amd.com/projects/ROCR-Runtime/en/latest/what-is-rocr-runtime.html))
+# >   ROCm does not list. HSA is ROCm's runtime, below HIP. (source:
+# >   [ROCm/rocm-systems #5686](https://github.com/ROCm/rocm-systems/issues/5686);
+# >   [What is ROCR?](https://rocm.docs.amd.com/projects/ROCR-Runtime/en/latest/what-is-rocr-runtime.html))
 # > - `NCCL_MIN_NCHANNELS=112` is AMD's advice for MI300X, with one process per GPU: RCCL, AMD's NCCL, reads NCCL's
 # >   variables. More channels are more blocks that move data. (source: [ROCm, workload optimization
 # >   guide](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html); [NCCL,
@@ -1582,7 +1577,7 @@ guess.reveal(
 print(*faults, sep="\n")
 
 # %% [markdown] more of the node
-# `./w2w doctor --node file.yaml` prints more: what each process sees, what to try, and where each rule comes from.
+# `./w2w doctor --node file.yaml` prints more, with the source of each rule.
 #
 # <details><summary>Look it up, and open it beside 03.launch_env: settings for speed; reports, links, graphs,
 # counters</summary>
@@ -1696,8 +1691,8 @@ lesson.table(seen)
 # - **speed** with its spread, which is reported and not judged.
 #
 # The model is small, 64 wide, and all 40 steps belong to the warm-up: with small rates no loss spikes. `here` is the
-# same code on whatever is there: a GPU of either vendor (not yet run on AMD silicon), or again the CPU. Three runs on
-# the CPU and three here take about 20 seconds on two cores, and print nothing meanwhile.
+# same code on whatever is there: a GPU of either vendor, or again the CPU. It takes about 20 seconds, and prints
+# nothing meanwhile.
 
 # %% the parity report
 preset = vars(lesson.TrainConfig.preset("cpu"))
@@ -1771,7 +1766,7 @@ shown(report)
 # The gradients agree, because float64 on the CPU ran the same wrong code: agreement with oneself. The mean of the last
 # steps and the validation are off by a fraction of what another seed does: **in these 40 steps the curve shows
 # nothing**. In a run of 2,500 steps at ten times the rate (seed 1, measured once) the loss at step 800 was 0.16, where
-# the right model had 3.75: too good to be true, and seen when a third of the run is paid. The *first* loss breaks:
+# the right model had 3.75: too good to be true, and visible only after a third of the run. The *first* loss breaks:
 # equal weights, one batch and float32 leave it no room. In bfloat16 the bound would be at least 0.65, and this row
 # passes, too.
 #
@@ -1782,10 +1777,10 @@ shown(report)
 # are 12 x 2^-7 x 6.9 = 0.65.
 # </details>
 #
-# What finds it in every dtype is a question about a *property*: exchange the last token, and no earlier logit may move
-# at all. A masked weight is 0 exactly, on every chip, so this row needs no tolerance. Write such a row for whatever
-# your port exchanges: causality for attention, a sum of 1 for softmax, with experts a permutation that comes back.
-# Then compare the first step, and only then a curve.
+# What finds it, also in bf16, is a question about a *property*: exchange the last token, and no earlier logit may move.
+# A masked weight is 0 exactly, so deterministic kernels need no tolerance. (Some right models fail it: one FP8 scale
+# for a whole tensor lets a later token reach an earlier one. Freeze the scales first.) Write such a row for whatever
+# your port exchanges: for softmax, a sum of 1. Then compare the first step, and only then a curve.
 #
 # `.venv/bin/python work/03_porting_to_rocm/train.py` trains this machine's preset and compares with the newest record
 # of unit 01.
@@ -1793,11 +1788,10 @@ shown(report)
 # %% [markdown] logs
 # ## 9. Reading a failure log
 #
-# A failed job leaves a thousand lines, and the last one is useless: the launcher reports that something ended. A
-# method:
+# A failed job leaves a thousand lines, and the last one is useless. A method:
 #
-# 1. **The first error in time**, of any rank. All later ones may be its consequences: a rank that waits for a dead one
-#    reports a timeout.
+# 1. **The first error in time**, of any rank. All later ones may be its consequences: a rank that waits for one that
+#    failed reports a timeout.
 # 2. **Who speaks?** The words tell the layer, and the layer tells where to look.
 # 3. **What did it find, and what did it expect?** Say both in one sentence. If you cannot, read on above the error.
 # 4. **Is that the line?** A fault *inside* a kernel, such as a bad address, is reported late, by a call that waits;
@@ -1805,8 +1799,7 @@ shown(report)
 #    known at once, but only to code that asks for it (`hipGetLastError()`).
 # 5. **The smallest experiment** that tells your two best explanations apart. Then change one thing.
 #
-# Lines stand in the order in which they *arrived*: sort them by their times first (within one node: the clocks of two
-# may differ).
+# Lines stand in the order in which they *arrived*: sort by time first (within one node).
 #
 # | words | who speaks | look at |
 # |---|---|---|
@@ -1815,22 +1808,26 @@ shown(report)
 # | `OutOfResources: ... Hardware limit: 65536` | Triton, loading | tile and `num_stages` |
 # | `HIP error: invalid device function` | HIP's runtime | for which targets was the library built? |
 # | `device_count() = 0`, `No HIP GPUs are available` | the environment | visibility variables, `HSA_OVERRIDE_...` |
-# | `NCCL WARN`, `watchdog`, `timeout` | RCCL, PyTorch | a *consequence*, if a rank died before; else network, masks |
+# | `NCCL WARN`, `watchdog`, `timeout` | RCCL, PyTorch | a *consequence*, if a rank failed before; else network, masks |
 # | no error; loss is NaN, or another curve | nobody | FP8 flavour and 448, denormals, tf32, width 32 |
 #
-# An example. The job trained on a node with MI250X, and was moved to one with MI300X.
+# An example. The job trained on a node with MI250X, and was moved to one with MI300X. Each rank builds the library
+# `topk` where its own cache has none. The lines of five ranks are cut: they are like rank 0's.
 
 # %% a log
 LOG = """\
 09:14:02 launcher  torchrun --nproc-per-node 8 train.py
 09:14:09 rank 0    torch 2.13.0, hip 7.1, device_count 8, AMD Instinct MI300X
-09:14:11 rank 5    loading topk_ext from /opt/job/build-gfx90a/topk.so
-09:14:12 rank 2    loading topk_ext from /opt/job/build-gfx90a/topk.so
+09:14:10 rank 0    loading /cache/0/build-gfx942/topk.so
+09:14:11 rank 5    loading /cache/5/build-gfx90a/topk.so
+09:14:12 rank 2    loading /cache/2/build-gfx90a/topk.so
 09:14:17 rank 2    RuntimeError: HIP error: invalid device function
+09:14:18 rank 2    saves, waits for the parts of the others
 09:24:16 rank 0    Watchdog caught collective operation timeout: ALLREDUCE, 600000 ms
 09:14:16 rank 5    RuntimeError: HIP error: invalid device function
 09:14:16 rank 5      File "train.py", line 88, in step: loss = out.mean()
-09:24:17 rank 0    NCCL error: remote process exited or there was a network error
+09:14:17 rank 5    saves, waits for the parts of the others
+09:24:17 rank 0    To avoid data inconsistency, we are taking the entire process down
 09:24:18 launcher  train.py FAILED, root cause (first observed failure): rank 0
 """
 print(LOG)
@@ -1861,14 +1858,15 @@ guess.reveal(
 print(*lines, sep="\n")
 
 # %% [markdown] triaged
-# 1. First in time: rank 5, `HIP error: invalid device function`, and rank 2 a second later. After ten minutes rank 0
-#    gives up waiting, and the launcher calls rank 0 the root cause, because it ended the job.
+# 1. First in time: rank 5, `HIP error: invalid device function`, and rank 2 a second later. torchrun stops all ranks as
+#    soon as one *exits*, and names that one. Ranks 5 and 2 caught their error and stayed; after ten minutes in
+#    ALLREDUCE rank 0 was the first to exit.
 # 2. HIP's runtime speaks.
-# 3. It expected code for `gfx942`, and found none: a line of both ranks above says `build-gfx90a`. AMD's machine code
-#    runs on its own target only, and nothing portable lies beside it as PTX does in most CUDA libraries, unless
-#    somebody asked for it when building.
+# 3. It expected code for `gfx942`, and found none: these two loaded `build-gfx90a`, in caches that came along from the
+#    old node; rank 0 loaded `build-gfx942`. AMD's machine code runs on its own target only, and nothing portable lies
+#    beside it, as PTX does in most CUDA libraries, unless asked for.
 # 4. `out.mean()` is innocent. The launch of the extension's kernel failed and nobody asked; `mean` launches a kernel of
-#    PyTorch's, which asks. (So since ROCm 7; before, a call that succeeded in between wiped the error out.)
+#    PyTorch's, which asks. (Before ROCm 7 a call that succeeded in between wiped the error out.)
 #    `AMD_SERIALIZE_KERNEL=3` changes nothing here.
 # 5. Either the library has no `gfx942`, or the process sees another chip than we think. One experiment, with no job at
 #    all: `llvm-objdump --offloading topk.so` names the targets inside (before ROCm 6.4: `roc-obj-ls`). Cure: build with
@@ -1910,8 +1908,8 @@ lesson.sitting("03", 4)
 #
 # - The width of a wave follows the chip: 32 on NVIDIA and RDNA, 64 on CDNA. The mistake is *mixing* a fixed 32 with
 #   `warpSize`. The identity matrix shows which lanes a reduction loses.
-# - Votes and masks have 64 bits on AMD. A mask names exactly the lanes that call. What comes from a lane that is off,
-#   or past the end of the wave, is nothing to build on.
+# - Votes and masks have 64 bits on AMD. A mask names exactly the lanes that call. Do not build on what comes from a
+#   lane that is off; past the end of the wave, at 32 or at 64, a lane gets its own value.
 # - A wavefront has one program counter: a lock taken by a lane hangs. `__launch_bounds__`'s second number means
 #   something else on each side.
 # - hipify renames; it does not understand. Read what is left: headers, guards, PTX, 32, 448, 96 KB, and `setup.py`.
@@ -1922,19 +1920,16 @@ lesson.sitting("03", 4)
 # ## Read next
 #
 # - [HIP porting guide](https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/hip_porting_guide.html) and [HIP C++
-#   language extensions](https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/hip_cpp_language_extensions.html):
-#   macros, `warpSize`, cross-lane functions, launch bounds.
+#   language extensions](https://rocm.docs.amd.com/projects/HIP/en/latest/how-to/hip_cpp_language_extensions.html).
 # - [HIPIFY](https://rocm.docs.amd.com/projects/HIPIFY/en/latest/), [PyTorch, HIP (ROCm)
 #   semantics](https://docs.pytorch.org/docs/stable/notes/hip.html).
 # - [ROCm, workload optimization
 #   guide](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html): Triton's
 #   options on MI300X, RCCL, TunableOp.
 # - [ROCm, GPU isolation techniques](https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html).
-# - [LLVM, user guide for the AMDGPU backend](https://llvm.org/docs/AMDGPUUsage.html): registers, attributes, inline
-#   assembly.
+# - [LLVM, user guide for the AMDGPU backend](https://llvm.org/docs/AMDGPUUsage.html).
 # - [OCP 8-bit floating point
-#   specification](https://www.opencompute.org/documents/ocp-8-bit-floating-point-specification-ofp8-revision-1-0-2023-12-01-pdf-1):
-#   E4M3 and E5M2.
+#   specification](https://www.opencompute.org/documents/ocp-8-bit-floating-point-specification-ofp8-revision-1-0-2023-12-01-pdf-1).
 #
 # ## Check yourself
 #

@@ -91,6 +91,14 @@ def test_code_fits_a_window_of_1000_pixels(unit):
 
 
 @each_unit
+@pytest.mark.parametrize("what", ["lesson", "lab"])
+def test_no_line_of_text_begins_with_the_number_of_an_issue_which_some_pages_show_as_a_heading(unit, what):
+    path = course().source(unit, what)
+    texts = [cell.source for cell in parse_cells(path.read_text("utf-8"), path.name) if cell.kind == "markdown"]
+    assert [line for text in texts for line in text.split("\n") if re.match(r"[>\s-]*#+\d", line)] == []
+
+
+@each_unit
 def test_the_imports_of_a_lesson_fit_in_eight_lines(unit):
     statements = [n for tree in trees(lesson(unit)) for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
     assert sum(node.end_lineno - node.lineno + 1 for node in statements) <= MOST_IMPORTS

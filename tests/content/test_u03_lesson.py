@@ -36,7 +36,7 @@ STATED = {
         "The mask must be a 64-bit integer",
     ],
     "guess the absent": [],
-    "an absent lane": ["gfx942         36          0         41  16   16                          16"],
+    "an absent lane": ["gfx942         36          0         41     16       16                          16"],
     "guess the lock": [],
     "who gets the lock": ["lock_each.cu      64  StepLimit  StepLimit", "lock_turns.cu     64  64         64"],
     "guess the bounds": [],
