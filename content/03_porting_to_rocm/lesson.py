@@ -1379,7 +1379,7 @@ lesson.table(packed)
 # ### Kernels that wait for each other
 #
 # Program 1 sets a flag, program 0 waits for it in a loop around a load. `volatile=True` asks for a load in every round.
-# What the loop in the machine code still reads:
+# Look at what the loop in the machine code still reads.
 
 
 # %% a loop that waits
@@ -1547,7 +1547,7 @@ lesson.table([ALL | a | b for a, b in zip(SETTINGS, lists, strict=True)])
 #
 # ### A node on paper
 #
-# A program has these rules, too. It reads a description, such as this one of `work/03_porting_to_rocm/nodes/`:
+# A program has these rules. It reads a description, such as this one of `work/03_porting_to_rocm/nodes/`:
 
 # %% a described node
 node = KERNELS.parent / "files" / "nodes" / "mi300x_weekend.yaml"
@@ -1811,7 +1811,7 @@ shown(report)
 # | `NCCL WARN`, `watchdog`, `timeout` | RCCL, PyTorch | a *consequence*, if a rank failed before; else network, masks |
 # | no error; loss is NaN, or another curve | nobody | FP8 flavour and 448, denormals, tf32, width 32 |
 #
-# An example. The job trained on a node with MI250X, and was moved to one with MI300X. Each rank builds the library
+# A job trained on a node with MI250X, and was moved to one with MI300X. Each rank builds the library
 # `topk` where its own cache has none. The lines of five ranks are cut: they are like rank 0's.
 
 # %% a log
