@@ -11,14 +11,15 @@
 # (`W2W_EXTRAS=hip ./w2w study`, about 411 MB). Without it every cell still runs, with stored listings of the same
 # files; you only cannot change the C++.
 #
-# **Four sittings**, each with a stop at its end:
+# **Five sittings**, each with a stop at its end:
 #
 # | | what | minutes |
 # |---|---|---|
 # | 1 | one source and two widths; lanes that are not there | 35 |
-# | 2 | hipify; Triton's limits and defaults | 30 |
-# | 3 | FP8; instructions of one vendor; the node | 25 |
-# | 4 | the training script, is it the same training; a log | 15 |
+# | 2 | hipify: what a machine translates, and what it leaves | 15 |
+# | 3 | Triton's limits and defaults | 15 |
+# | 4 | FP8; instructions of one vendor; the node | 25 |
+# | 5 | the training script, is it the same training; a log | 15 |
 #
 # A minute is 200 words of text or code; a prediction counts 45 seconds, a listing, table or figure 30, a fold nothing;
 # the sums are rounded up to five minutes. Three folds are for the lab ("beside 03. ..."), 5 minutes together. On
@@ -817,6 +818,15 @@ lesson.table(outs, note="out[1]; guarded_both.cu asks for AMD's macro as well.")
 #
 # </details>
 
+# %% [markdown] stop after hipify
+# ### Stop
+#
+# **What you have seen.** A tool that reports 0 unsupported calls, a guard that compiled a kernel away, and three wrong
+# lines that no list of names finds. You can do most of 03.hipify_fixups now; its FP8 types are in section 5.
+
+# %% second stop
+lesson.sitting("03", 2)
+
 # %% [markdown] triton
 # ## 4. Triton on AMD: other limits
 #
@@ -1101,12 +1111,11 @@ lesson.table(measured)
 # %% [markdown] stop after the limits
 # ### Stop
 #
-# **What you have seen.** A guard that compiled a kernel away, three wrong lines that no list of names finds, LDS
-# refused at loading, 600 bytes spilled for no wave, and 1e-3 where the newer chip has 1e-7. You can do 03.shared_budget
-# of the lab now, and 03.hipify_fixups, whose FP8 types section 5 explains.
+# **What you have seen.** LDS refused at loading, 600 bytes spilled for no wave, and 1e-3 where the newer chip has 1e-7.
+# You can do 03.shared_budget of the lab now.
 
-# %% second stop
-lesson.sitting("03", 2)
+# %% third stop
+lesson.sitting("03", 3)
 
 # %% [markdown] fp8
 # ## 5. FP8: one name, two types
@@ -1627,8 +1636,8 @@ print(*faults, sep="\n")
 # `except`, a loop without its load, and four GPUs of which none was seen. You can do 03.fp8_weights, 03.inline_asm,
 # 03.device_agnostic and 03.launch_env of the lab now.
 
-# %% third stop
-lesson.sitting("03", 3)
+# %% fourth stop
+lesson.sitting("03", 4)
 
 # %% [markdown] port
 # ## 8. The training script, ported
@@ -1901,7 +1910,7 @@ print(*lines, sep="\n")
 # for waiting. 03.triage and 03.port_gpt2 are left.
 
 # %% last stop
-lesson.sitting("03", 4)
+lesson.sitting("03", 5)
 
 # %% [markdown] summary
 # ## Summary
