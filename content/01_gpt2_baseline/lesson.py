@@ -35,7 +35,8 @@ probe()
 # It is split by file, so that validation measures files the model has never seen.
 #
 # The tokenizer is a **byte-level BPE**. It starts with the 256 bytes as its alphabet, so that any text can be written.
-# Then it joins the most frequent neighbouring pair into a new token, again and again, until the vocabulary is full.
+# Then it joins the most frequent neighbouring pair inside a word or a run of signs into a new token, again and again,
+# until the vocabulary is full.
 
 # %% look at the corpus
 corpus = lesson.load_corpus(config.corpus)
@@ -149,8 +150,8 @@ guess.reveal(
 # %% [markdown] two ways to attend
 # There are two ways to compute it. The **explicit** one writes the $T \times T$ scores of every head to memory, reads
 # them back for the softmax and again for the product with $v$. The **fused** one is a single kernel that works tile by
-# tile and never writes them. You write the first in the lab (`01.attention`) and the second as a Triton kernel in
-# unit 06.
+# tile and never writes them. You write the first in the lab (`01.attention`), whose check finds a mask that
+# stayed on the CPU for want of `device=`, and the second as a Triton kernel in unit 06.
 
 # %% the same function
 q, k, v = torch.randn(3, 2, 12, 256, 64, device=device).unbind()
@@ -178,7 +179,8 @@ lesson.table(
 #
 # $$ x \leftarrow x + \text{attention}(\text{norm}_1(x)), \qquad x \leftarrow x + \text{MLP}(\text{norm}_2(x)) $$
 #
-# This is called **pre-norm**: the norm stands at the entry of a branch, and the stream is never normed. A layer norm
+# This is called **pre-norm**: the norm stands at the entry of a branch, and the stream is not normed before
+# `ln_f`. A layer norm
 # takes one token's $d$ channels, subtracts their mean and divides by the root of their variance plus $10^{-5}$; then it
 # scales by a learned gain and adds a learned bias.
 #
@@ -214,20 +216,23 @@ lesson.code(
 # has variance $2L s^2$. GPT-2 scales the output matrix of each branch (the two `c_proj`) by $1/\sqrt{2L}$, and the sum
 # stays near $s^2$ however deep the model is.
 #
-# But are the branches independent? Attention *averages* over positions: an average keeps what the positions share, and
-# the rest mostly cancels. A branch reads the *normed* stream, so the size of the stream does not count, only the
-# **share** of it that the positions have in common. So what attention adds grows like the size of its output matrix,
-# times this share.
-#
-# The next cell builds a model of $L = 24$ layers, $d = 128$, $H = 4$, once with that scaling and once without, and
-# prints this share for the stream that enters the last layer: the standard deviation of the mean over 64 positions, as
-# a part of that of the stream. (Positions with nothing in common would show $1 / \sqrt{64} = 0.125$.)
+# The next cell measures what all branches together add, for $d = 128$, $H = 4$ and several depths, with that scaling
+# and without.
+
+# %% predict the growth
+guess = predict(
+    "01.growth",
+    "Four times as many layers, 48 in place of 12: by which factor does the sum of all "
+    "branches grow, as a standard deviation?",
+    scaled=lesson.number("with the scaling", factor=1.2),
+    unscaled=lesson.number("without", factor=1.2),
+)
 
 
-# %% what the positions share
+# %% the sum of all branches
 @torch.no_grad()
-def last_layer(scaled, layers=24):
-    """The part that positions have in common, and standard deviations, in the end."""
+def added(layers, scaled):
+    """Standard deviation of what the branches of a new model add to the stream."""
     torch.manual_seed(0)
     model = lesson.GPT2(lesson.GPT2Config(256, 64, 128, layers, n_head=4))
     if not scaled:
@@ -236,56 +241,25 @@ def last_layer(scaled, layers=24):
                 weight *= math.sqrt(2 * layers)
     x = start = model.wte(torch.randint(256, (8, 64))) + model.wpe.weight
     for block in model.h:
-        entering = x
-        attended = block.attn(block.ln_1(x))
-        widened = block.mlp(block.ln_2(x + attended))
-        x = x + attended + widened
-    share = (entering.mean(dim=1).std() / entering.std()).item()
-    found = {"MLP branch": widened, "attention branch": attended, "all": x - start}
-    return share, {name: value.std().item() for name, value in found.items()}
+        x = block(x)
+    return (x - start).std().item()
 
 
-(share, plain), (share_scaled, scaled) = last_layer(False), last_layer(True)
-lesson.table({"scaled": share_scaled, "unscaled": share}, first="share in common")
-
-# %% predict the growth
-guess = predict(
-    "01.growth",
-    "Without the scaling the output matrix of each branch is 6.9 times larger, the "
-    "root of 48. How much larger than in the scaled model is what the attention branch "
-    "of layer 24 adds to the stream?",
-    attention=lesson.number("times larger", factor=1.3),
-)
-
-# %% how the stream grows
-ratio = {name: plain[name] / scaled[name] for name in plain}
+sums = {
+    f"L = {layers}": {"scaled": added(layers, True), "unscaled": added(layers, False)}
+    for layers in (4, 12, 48)
+}
 guess.reveal(
-    attention=ratio["attention branch"],
-    because="a matrix 6.9 times larger reads 2.4 times as much that survives the "
-    "average: 16.6; a little of what differs survives, too. The MLP does not average.",
+    scaled=sums["L = 48"]["scaled"] / sums["L = 12"]["scaled"],
+    unscaled=sums["L = 48"]["unscaled"] / sums["L = 12"]["unscaled"],
+    because="scaled, the variance stays; unscaled it is four times as large, and its "
+    "root twice: a little more, since the branches are not quite independent.",
 )
-lesson.table(
-    {"unscaled": plain, "scaled": scaled, "ratio": ratio},
-    across=True,
-    note="Standard deviations in layer 24; all: the sum of all branches.",
-)
+lesson.table(sums, note="standard deviation of the sum of all branches")
 
-# %% [markdown] why more than the root
-# The embeddings differ by position: branches that stay small leave that visible, large ones drown it. The MLP comes
-# near the rule. The branches are not independent, so their unscaled sum grows more than the rule says. The scaled sum
-# is the same at other depths:
-
-# %% the sum at other depths
-lesson.table(
-    {
-        f"L = {layers}": {
-            "unscaled": last_layer(False, layers)[1]["all"],
-            "scaled": last_layer(True, layers)[1]["all"],
-        }
-        for layers in (4, 12, 48)
-    },
-    note="standard deviation of the sum of all branches",
-)
+# %% [markdown] not independent
+# (Why not independent? Attention averages over positions, and an average keeps what the positions have in common. Large
+# branches make them more alike, so each further one adds more of the same.)
 
 # %% [markdown] the real thing
 # ### Is it the real GPT-2?
@@ -455,15 +429,16 @@ lesson.table(
 # ### Bytes
 #
 # Training keeps four things in memory. Three depend on the model only: weights, gradients, and AdamW's two moments. In
-# float32 that is $4 + 4 + 8 = 16$ bytes a parameter, 1.99 GB for GPT-2. The fourth depends on the batch:
+# float32 that is $4 + 4 + 8 = 16$ bytes a parameter, 1.99 GB for GPT-2. What remains depends on the batch:
 # **activations**, everything that forward must keep for backward. The rule: an operation keeps what its own backward
 # needs. A product needs its operands, a softmax its result, a GELU its input; a sum needs nothing.
 #
 # Look at the figure of the block again. Its column "values kept" has two kinds of values: **channels**, multiples of
 # $d$ for each token however long the sequence is, and with explicit attention **probabilities**, for each token one for
 # every key and head. The row of attention holds both: $3d$ and $HT$. A number takes 4 bytes here; explicit attention
-# also keeps its mask, one byte for each key. The next cell measures all this for one layer of $d = 128$ and $H = 4$:
-# autograd hands every tensor that it keeps to a hook, and we add up their bytes. It changes one thing, the length.
+# also keeps its mask, for each token one byte for every key, once for all heads. The next cell measures all this for
+# one layer of $d = 128$ and $H = 4$: autograd hands every tensor that it keeps to a hook, and we add up their bytes. It
+# changes one thing, the length.
 
 # %% predict the tie
 guess = predict(
@@ -515,27 +490,51 @@ for name in ("H100", "MI300X"):
     seconds = 7 * 4 * held["all"] / (chip.bandwidth * 1e12)
     bounds[chip.name] = {
         "bf16 peak": chip.peak_figure("bf16"),
-        "at most, tokens/s": chip.peak("bf16") * 1e12 / flops_per_token,
+        "tokens/s at the peak": chip.peak("bf16") * 1e12 / flops_per_token,
         "bandwidth": chip.bandwidth_tb,
         "optimizer step at least, us": seconds * 1e6,
     }
 lesson.table(bounds, across=True, note="GPT-2 124M at T = 1024.")
 
 # %% [markdown] bounds are not speeds
-# These are bounds from data sheets, not measurements: no run trains faster, and no step is shorter. How much of a bound
-# a program reaches is what you measure next, and what this course is about.
+# These are bounds from data sheets, not measurements: no step is shorter, and no run trains much faster. (A kernel that
+# skips the masked half of attention saves at most 7% of what is counted.) How much of a bound a program reaches is what
+# you measure next, and what this course is about.
 #
-# Play with the shape. Each part of the memory is a bar, the dashed line is what the chip has. Channels and
-# probabilities are in bfloat16 here, 2 bytes. The fourth part comes once, at the end: the loss keeps $V$
-# log-probabilities for each token, in float32. Which part do you have to shrink first at 16,384 tokens? What does fused
-# attention buy?
+# ### Long texts
+#
+# On a GPU activations are in bfloat16, 2 bytes. GPT-2 124M has 12 layers of 12 heads and $d = 768$.
+
+# %% predict long texts
+guess = predict(
+    "01.long",
+    "8 sequences of 16,384 tokens: how many GiB (2^30 bytes) are the channels, and how "
+    "many the probabilities?",
+    channels=lesson.number(unit="GiB", factor=1.1),
+    probabilities=lesson.number(unit="GiB", factor=1.1),
+)
+
+# %% long texts
+tokens, T = 8 * 16384, 16384
+channels = tokens * big.n_layer * 16 * big.n_embd * 2 / 2**30
+probabilities = tokens * big.n_layer * big.n_head * T * 2 / 2**30
+guess.reveal(
+    channels=channels,
+    probabilities=probabilities,
+    because="16 d and H T values for each token and layer, of 2 bytes: at 16 times the "
+    "length of the tie the probabilities are 16 times the channels.",
+)
+lesson.table({"channels": channels, "probabilities": probabilities}, first="GiB")
+
+# %% [markdown] the explorer of costs
+# No chip of this course holds that. Fused attention removes it. Turn the other knobs: each part of the memory is a bar,
+# the dashed line is what the chip has. (The last bar is one more activation, kept once and not in each layer: the loss
+# keeps $V$ log-probabilities for each token, in float32.)
 
 # %% play with the costs
 explore("costs")
 
 # %% [markdown] stop two
-# At 16,384 tokens and batch 8 the probabilities are 576 GiB, the channels 36. Fused attention removes the 576.
-#
 # ### Stop here
 #
 # You know what the model costs before it has run: parameters, FLOPs, bytes, and the bounds of two chips. Next you train
@@ -658,7 +657,7 @@ for name, clip in {"clipped at 1": 1.0, "not clipped": math.inf}.items():
     sizes_of_steps = step_sizes(clip)
     axes.plot(sizes_of_steps, label=name)
 axes.set(xlabel="step", ylabel="step / rate", ylim=(0, 1.4))
-axes.legend()
+axes.legend(loc="lower right")
 plt.show()
 middle = sum(sizes_of_steps[30:60]) / 30
 below = sum(size < 0.9 for size in sizes_of_steps[20:])
@@ -678,8 +677,9 @@ guess.reveal(
 #
 # On a GPU the matrix products run in bfloat16 under `torch.autocast`, and on a CPU this course trains in float32.
 # Autocast is not `model.to(torch.bfloat16)`: it chooses a type for each operation, from lists. Products go to the
-# narrow type, because matrix units are fast there. What sums many numbers of different size goes to float32; what is
-# on neither list keeps the type that it gets. The lists are not the same everywhere: on a GPU layer norm, softmax and
+# narrow type, because matrix units are fast there and add up in float32 inside. Operations whose result needs the
+# digits or the range go to float32: $e^x$, logarithms, losses, large sums. What is on neither list keeps the type that
+# it gets. The lists are not the same everywhere: on a GPU layer norm, softmax and
 # cross-entropy go to float32 ([torch.amp](https://docs.pytorch.org/docs/stable/amp.html)), on a CPU only the last.
 
 # %% predict the types
@@ -803,14 +803,16 @@ ends = ("lower by more than 0.1", "within 0.1", "higher by more than 0.1")
 guess = predict(
     "01.unclipped",
     "The same run, the same batches, with no clipping: where does its validation loss "
-    "end, against the clipped run?",
+    "end, against the clipped run? (Three more runs, about 20 seconds.)",
     loss=lesson.choice(*ends, label="validation loss"),
 )
 
 # %% the run without clipping
-unclipped = lesson.TrainConfig(**vars(config) | {"clip": math.inf})
-free = lesson.train(unclipped, progress=None)
-lost = free.record.final_val_loss - final
+runs = {config.clip: record}
+for limit in (0.5, 2.0, math.inf):
+    other = lesson.TrainConfig(**vars(config) | {"clip": limit})
+    runs[limit] = lesson.train(other, progress=None).record
+lost = runs[math.inf].final_val_loss - final
 guess.reveal(
     loss=ends[(lost > -0.1) + (lost > 0.1)],
     because="one outlier stays in the average of squares, and the steps after it are "
@@ -818,15 +820,18 @@ guess.reveal(
 )
 figure, axes = plt.subplots(figsize=(7, 2.5))
 axes.plot(steps, record.train_loss, linewidth=0.8, label="clipped at 1")
-axes.plot(steps, free.record.train_loss, linewidth=0.8, label="not clipped")
+axes.plot(steps, runs[math.inf].train_loss, linewidth=0.8, label="not clipped")
 axes.set(xlabel="step", ylabel="train, nats per token")
 axes.legend()
 plt.show()
-lesson.table({"clipped at 1": final, "not clipped": final + lost}, first="validation")
+lesson.table(
+    {f"clipped at {limit}": runs[limit].final_val_loss for limit in sorted(runs)},
+    first="validation loss",
+)
 
 # %% [markdown] samples
-# On a CPU about half of the steps were clipped, and that costs nothing: AdamW divides by the gradient's size anyway. So
-# the limit belongs near the usual norm. Try 0.5 and 2.
+# On a CPU about half of the steps were clipped at 1, and that costs nothing: AdamW divides by the gradient's size
+# anyway, so 0.5 ends where 1 does. Each looser limit ends worse, because it lets more of the outlier into the average.
 #
 # The curve still falls at the end. The table has read all of its text; your model, on a CPU, an eighth as much.
 #
@@ -837,6 +842,20 @@ lesson.table({"clipped at 1": final, "not clipped": final + lost}, first="valida
 for sample in record.samples:
     print(sample, "\n" + "-" * 60)
 
+# %% [markdown] longer
+# Better text takes a longer run. On two CPU cores 1,500 steps took a minute and a half; after some 500 the loss was
+# below the bigram table's, and it ended at 3.3. Set the switch to see what such a model writes.
+
+# %% a longer run
+TRAIN_LONGER = False
+
+if TRAIN_LONGER:
+    longer = lesson.TrainConfig(**vars(config) | {"steps": 1500})
+    longer_record = lesson.train(longer).record
+    print(
+        longer_record.final_val_loss, *longer_record.samples, sep="\n" + "-" * 60 + "\n"
+    )
+
 # %% [markdown] measure
 # ## 5. Measure: how much of the machine did you use?
 #
@@ -845,8 +864,8 @@ for sample in record.samples:
 # $$ \text{MFU} = \frac{\text{tokens/s} \times \text{FLOPs per token}}{\text{peak FLOP/s}} $$
 #
 # For a GPU the peak is the registry's, without sparsity (which many tables print, twice as large); for a CPU it is
-# timed with large products. What keeps a run below it? The products of a small model are small, and run below the peak.
-# And a part of each step is no product: waiting for memory, launching kernels.
+# timed with its best product of 512 or 1,024 a side. What keeps a run below it? The products of a small model are
+# small, and run below the peak. And a part of each step is no product: waiting for memory, launching kernels.
 #
 # First the products alone, one after the other, with nothing else in the caches: each linear layer has one forward and
 # two backward, as section 3 counted, and attention has its own.
@@ -892,14 +911,24 @@ alone = {
 }
 flop = sum(times * one[0] for one, times in alone.values())
 took = sum(times * one[1] for one, times in alone.values())
+together = {"all together": ((flop, took), 1)}
 lesson.table(
-    {name: one[0] / one[1] * of_peak for name, (one, _) in alone.items()}
-    | {"all together": flop / took * of_peak},
-    first="share of the peak",
-    note=f"{rows:,} tokens; peak: {1e-9 / of_peak:,.0f} GFLOP/s; {peak.source}",
+    {
+        name: {
+            "share of the peak": one[0] / one[1] * of_peak,
+            "of the FLOPs": times * one[0] / flop,
+            "of the time": times * one[1] / took,
+        }
+        for name, (one, times) in (alone | together).items()
+    },
+    first=f"{rows:,} tokens",
+    note=f"peak: {1e-9 / of_peak:,.0f} GFLOP/s; {peak.source}",
 )
 
 # %% [markdown] where the time goes
+# On a CPU the linear layers come near the peak, and attention does not: its operator does the softmax as well, and its
+# heads are only 32 wide.
+#
 # Then the time: forward and backward of one batch are profiled by operator, five times. The table shows the profile in
 # which the products have the middle share: the operators that took longest, and any other that the formula counts.
 
@@ -960,22 +989,12 @@ bars = {
 lesson.bars(bars, "share of the peak") if record.mfu else print(record.peak_source)
 
 # %% [markdown] reading the MFU
-# From bar to bar you see what each loss takes. The second bar loses what small products and attention cost: a wider
+# From bar to bar you see what each loss takes. The second bar loses what attention and small products cost: a wider
 # model helps. The third loses all that is no product, and caches: fewer and longer kernels help, and unit 04 fuses
-# them. The fourth loses what comes once a step: a larger batch helps, as the next section shows.
+# them. The fourth loses what comes once a step: a larger batch helps a little.
 #
 # The bars were timed one after the other. Where one is longer than that above it, or the last is less than three
 # quarters of the third, other programs ran meanwhile: restart the kernel on an idle machine and run all again.
-
-# %% speed and memory
-lesson.table(
-    {
-        "tokens/s": record.tokens_per_second,
-        "GFLOP/s used": record.tokens_per_second * flops / 1e9,
-        record.memory_kind.replace("bytes", "GB"): record.memory_bytes / 1e9,
-    },
-    note="A CPU's peak of memory includes section 2's models.",
-)
 
 # %% [markdown] save
 # ### Save the record
@@ -1050,9 +1069,9 @@ lesson.table(
 )
 
 # %% [markdown] accumulation
-# What is paid once weighs on a batch of one; the larger batch has nearly got rid of it, and four times as many
-# sequences gain little more. On a machine that does other work too, run the cells again and look at the spread before
-# you believe a difference.
+# What is paid once is most of a step of one sequence, a sixth at 8, a twentieth at 32. What is gained there, larger
+# activations may eat. ($a$ also holds the launches inside forward and backward, so it is more than the last bar lost.)
+# On a machine that does other work too, run the cells again and look at the spread before you believe a difference.
 #
 # ### In the same memory
 #
@@ -1228,16 +1247,11 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 # AOTriton; [SDPBackend](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.SDPBackend.html) for
 # FlashAttention and cuDNN.
 #
-# AOTriton is FlashAttention written in Triton and compiled ahead of time for AMD's chips. Whether it pays to copy $q$,
-# $k$ and $v$ first, so that they are contiguous, depends on chip, width and length: in one report it made long
-# sequences up to 41% faster on an integrated GPU (gfx1151), and short ones, heads of GPT-2's width 64 and discrete GPUs
-# slower ([pytorch #190154](https://github.com/pytorch/pytorch/issues/190154)). Measure before you copy.
+# AOTriton is FlashAttention written in Triton and compiled ahead of time for AMD's chips.
 #
 # The kernels under the operators are different programs, and the sums inside them run in another order. So the loss
 # curve on another chip is not bitwise yours. Unit 03 ports this script, unit 09 says how far apart two curves may be.
 #
-# A mask that is made without `device=` stays on the CPU, a common slip in attention code. The lab's check finds it
-# on a laptop.
 
 # %% both chips side by side
 sides = {}

@@ -52,7 +52,7 @@ def draw(config: GPT2Config, batch: int, seq_len: int, chip_name: str, fused: bo
         f"({1 - 6 * matmul_params(config) / flops:.0%} of them attention). "
         f"It needs {needed / GIB:.1f} GiB and {verdict} in the {memory:g} GB of {chip.name}, taken as "
         f"{room / GIB:.1f} GiB. "
-        f"At most {peak * 1e12 / flops:,.0f} tokens/s, were every FLOP of the peak used."
+        f"{peak * 1e12 / flops:,.0f} tokens/s, were every FLOP of the peak used, and attention computed whole."
     )
     scale = _BAR / max(needed, room)
     drawn = []
@@ -85,15 +85,15 @@ def _draw(layers: int, width: int, tokens: int, batch: int, chip: str, fused: bo
 def explorer() -> Any:
     """Sliders for layers, width, tokens and batch, a chip and the kind of attention, and their report below.
 
-    The vocabulary is GPT-2's and a head has 64 channels. It starts as the 124M model at 8 sequences of 1024, on a card
-    of 24 GB.
+    The vocabulary is GPT-2's and a head has 64 channels. It starts as the 124M model at 8 sequences of 1024, on an
+    H100.
     """
     controls = {
         "layers": slider("layers", 12, 1, 96),
         "width": slider("width", 768, 64, 8192, 64),
         "tokens": slider("tokens", 1024, 128, 16384, 128),
         "batch": slider("batch", 8, 1, 64),
-        "chip": choice("chip", KNOWN_CHIPS, "RX 7900 XTX"),
+        "chip": choice("chip", KNOWN_CHIPS, "H100"),
         "fused": widgets.Checkbox(value=False, description="fused attention"),
     }
     return Explorer(_draw, controls)
