@@ -343,7 +343,8 @@ print(files["csrc/kernels_hip.cuh"])
 # | conditions | a ROCm build defines `USE_ROCM` and `__HIP_PLATFORM_AMD__`; device code for CDNA also `__GFX9__` |
 # | FP8 | `hip/hip_fp8.h`: `__hip_fp8_e4m3_fnuz` where `HIP_FP8_TYPE_FNUZ` is 1, |
 # | | `__hip_fp8_e4m3` (OCP) where `HIP_FP8_TYPE_OCP` is 1; `gfx1100` has both, in software |
-# | a launch | `hipLaunchKernelGGL(kernel, grid, block, lds_bytes, stream, arguments...)` |
+# | a launch | `hipLaunchKernelGGL(kernel, grid, block, lds_bytes, stream, arguments...)`, which returns nothing; |
+# | | `hipLaunchKernelEx(&config, kernel, arguments...)` with a `hipLaunchConfig_t`, which returns an error |
 # | $2^x$ | `exp2f(x)` |
 # | lanes | votes and masks of 64 bits (`unsigned long long`, `1ull`), `__popcll` |
 # | libraries | `hipblas`, `rccl`, `roctx64` (the new header: `rocprofiler-sdk-roctx`) |

@@ -22,7 +22,7 @@ KINDS: Mapping[str, tuple[bool, str]] = {
     "fake-arch": (True, "__CUDA_ARCH__ defined by hand: every header that asks for it now believes this is CUDA"),
     "ptx": (True, "inline PTX, which is NVIDIA's instruction set"),
     "mask-32": (True, "a mask of 32 lanes; ROCm's _sync functions take 64 bits on every chip"),
-    "lds": (True, "more shared memory than the 64 KiB of LDS that a block has on most AMD targets"),
+    "lds": (True, "more than 64 KiB of shared memory: too much for every AMD target here but gfx950"),
     "build-file": (True, "a flag or library of nvcc that a ROCm build would get too"),
     "cuda-guard": (False, "a condition that only an NVIDIA compiler can meet: this code is gone on AMD"),
     "lanes-32": (False, "32 lanes taken for granted; a wavefront of CDNA has 64"),

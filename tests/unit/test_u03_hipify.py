@@ -352,6 +352,14 @@ OTHER_RIGHT_WAYS = {
             r"\n  \1(hipGetLastError());",
         )
     },
+    "a launch with HIP's own configuration": {
+        "launch": edit(
+            "csrc/launch.hip",
+            r"cudaLaunchAttribute overlap.*?cudaLaunchConfig_t (.*?)\n  config.attrs = overlap;\n  config.numAttrs = 1;"
+            r"(.*?)cudaLaunchKernelEx",
+            r"hipLaunchConfig_t \1\2hipLaunchKernelEx",
+        )
+    },
     "an error of the launch that is looked at by hand": {
         "launch": edit(
             "csrc/launch.hip",

@@ -161,7 +161,7 @@ EXERCISE = Exercise(
             "launch_half_done",
             ports.launch_half_done,
             "Renaming the call is not enough: its attributes and its configuration are CUDA's types. The overlap is a "
-            "feature of Hopper; a plain launch does the same work.",
+            "feature of Hopper, and HIP has no attribute for it; a plain launch does the same work.",
         ),
         Misconception(
             "launch_deleted",

@@ -148,6 +148,28 @@ inline w2w_launcher<P...> w2w_configured(void (*kernel)(P...), dim3 grid, dim3 b
   w2w_configured(kernel, grid, block, shared, stream)(__VA_ARGS__)
 #define HIP_KERNEL_NAME(...) __VA_ARGS__
 
+// The same with a configuration; HIP has no attribute for the overlap of launches.
+enum hipLaunchAttributeID { hipLaunchAttributeCooperative, hipLaunchAttributePriority };
+union hipLaunchAttributeValue {
+  int cooperative, priority;
+};
+struct hipLaunchAttribute {
+  hipLaunchAttributeID id;
+  hipLaunchAttributeValue val;
+};
+struct hipLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes;
+  hipStream_t stream;
+  hipLaunchAttribute *attrs;
+  unsigned numAttrs;
+};
+template <class... P, class... A>
+inline hipError_t hipLaunchKernelEx(const hipLaunchConfig_t *config, void (*kernel)(P...), A &&...arguments) {
+  w2w_configured(kernel, config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream)(arguments...);
+  return w2w_failed ? hipErrorInvalidValue : w2w_status();
+}
+
 // hipBLAS, RCCL, roctx
 
 typedef struct w2w_blas *hipblasHandle_t;

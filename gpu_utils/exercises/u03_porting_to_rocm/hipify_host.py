@@ -187,7 +187,7 @@ def _record(files: tuple[tuple[str, str], ...], variant: Variant) -> Difference 
         return Difference(
             "host-compile",
             f"host code: {text.removeprefix(f'C++ for {TARGET}: ')}; the check's stand-in for HIP's host runtime knows "
-            "the calls that hipify wrote, and hipLaunchKernelGGL",
+            "the calls that hipify wrote, hipLaunchKernelGGL and hipLaunchKernelEx",
         )
     calls: dict[str, tuple[Call, ...]] = {}
     with virtual_gpu(TARGET, step_limit=1000) as gpu:
