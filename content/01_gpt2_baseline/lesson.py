@@ -66,9 +66,10 @@ lesson.table(
 #
 # - one that finds all $V$ tokens equally likely has loss $\ln V$, printed above;
 # - one that knows how often each token occurs, and looks at nothing else, has the **unigram entropy**
-#   $-\sum_t p_t \ln p_t$ as its loss. A model below it must have learned to use the context;
-# - a **bigram table** knows how often each token follows each other one. A model well below it looks back further than
-#   one token.
+#   $-\sum_t p_t \ln p_t$ as its loss. A model below it has almost surely learned to use the context;
+# - a **bigram table** has a row for each token: how often each other one follows it. (Each row is mixed with the
+#   frequencies, as if it held ten pairs more: a pair that it never saw is unlikely, and not impossible.) A model well
+#   below it looks back further than one token.
 #
 # The last row of the table bounds the unigram entropy from above. Say $n$ tokens make half of the text. A model that
 # knows only this gives half of the probability to these $n$, evenly, and half to the others: its loss is $\ln 2 +
@@ -99,9 +100,7 @@ lesson.table(
 )
 
 # %% [markdown] bits per byte
-# The frequencies were counted on the files to train on, so they fit the validation files a little worse. Each row of
-# the table is mixed with the frequencies, as if it held ten pairs more: a pair that it never saw is unlikely, and not
-# impossible.
+# The frequencies were counted on the files to train on, so they fit the validation files a little worse.
 #
 # Nats per token cannot be compared between tokenizers: longer tokens are harder to guess, and there are fewer of
 # them. **Bits per byte** can: nats per token, times tokens, divided by $\ln 2$ and by the bytes of the text.
@@ -184,8 +183,8 @@ lesson.table(
 # takes one token's $d$ channels, subtracts their mean and divides by the root of their variance plus $10^{-5}$; then it
 # scales by a learned gain and adds a learned bias.
 #
-# The figure shows one block of the 124M model. "Values kept" is what forward leaves behind for backward, with explicit
-# attention.
+# The figure shows one block of the 124M model. FLOPs are those of products, with attention as the whole $T \times T$.
+# "Values kept" is what forward leaves behind for backward, with explicit attention.
 
 # %% figure of a block
 lesson.BlockFigure(lesson.GPT2Config.preset("gpt2"), seq_len=1024)
@@ -264,23 +263,30 @@ lesson.table(sums, note="standard deviation of the sum of all branches")
 # %% [markdown] the real thing
 # ### Is it the real GPT-2?
 #
-# An implementation is right when it agrees with the reference on the reference's own weights. Below, `transformers`'
-# `GPT2LMHeadModel` gets the weights of ours: full width, 12 heads, 50,257 tokens, two of the twelve layers to save your
-# time. Its linear layers (`Conv1D`) hold matrices as (in, out), ours as (out, in) like `nn.Linear`: four kinds of
-# matrices are transposed on the way. Then we make two slips in the other model: the exact GELU for its tanh form (they
-# differ by less than $5 \cdot 10^{-4}$), and an epsilon of $10^{-6}$ for $10^{-5}$ in the norms. The first norm reads a
-# token's vector plus a position's, both of standard deviation 0.02.
+# An implementation is right when it agrees with the reference on the same weights. Below, `transformers`'
+# `GPT2LMHeadModel` gets those of ours: full width, 12 heads, 50,257 tokens, two of the twelve layers to save your time.
+# Its linear layers (`Conv1D`) hold matrices as (in, out), ours as (out, in) like `nn.Linear`: four kinds of matrices
+# are transposed on the way. Biases and gains are made random first. Fresh ones are zeros and ones, and would hide a
+# bias that is missing, or two norms that are swapped.
+#
+# Then we make three slips in the other model: the exact GELU for its tanh form (they differ by less than $5 \cdot
+# 10^{-4}$), an epsilon of $10^{-6}$ for $10^{-5}$ in the norms of the blocks, and the norms of a block swapped. The
+# first norm reads a token's vector plus a position's, both of standard deviation 0.02.
+
 # %% predict the difference
 guess = predict(
     "01.agreement",
     "The right models differ by rounding in float32. How large is the largest of 3.2 "
-    "million differences? And which slip moves the logits more?",
+    "million differences? And which of these slips moves the logits more?",
     difference=lesson.choice("about 1e-3", "about 1e-6", "about 1e-9"),
     slip=lesson.choice("the exact GELU", "an epsilon of 1e-6"),
 )
 
 # %% against transformers
 ours = lesson.GPT2(lesson.GPT2Config(50257, 1024, n_embd=768, n_layer=2, n_head=12))
+with torch.no_grad():
+    for vector in (p for p in ours.parameters() if p.dim() == 1):
+        vector += 0.1 * torch.randn_like(vector)
 theirs = lesson.to_transformers(ours)
 text = torch.randint(50257, (1, 64))
 
@@ -298,13 +304,18 @@ for block in theirs.transformer.h:
     block.mlp.act = torch.nn.GELU(approximate="tanh")
     block.ln_1.eps = block.ln_2.eps = 1e-6
 slips["an epsilon of 1e-6"] = apart(ours, theirs)
+for block in theirs.transformer.h:
+    block.ln_1.eps = block.ln_2.eps = 1e-5
+    block.ln_1, block.ln_2 = block.ln_2, block.ln_1
 guess.reveal(
     difference=f"about 1e{round(math.log10(slips['the same model']) / 3) * 3}",
-    slip=max(slips, key=slips.get),
+    slip=max(list(slips)[1:], key=slips.get),
     because="rounding in float32 is 6e-8 of a number, and a logit near 1 has seen "
     "some. What the first norm reads has a variance of 2 x 0.02 x 0.02 = 0.0008, of "
-    "which an epsilon of 1e-5 is an 80th.",
+    "which an epsilon of 1e-5 is an 80th: with less of it the normed vector is 0.6% "
+    "longer. The GELUs differ by less.",
 )
+slips["norms swapped"] = apart(ours, theirs)
 del ours, theirs
 lesson.table(slips, note="largest difference of a logit")
 
@@ -527,9 +538,10 @@ guess.reveal(
 lesson.table({"channels": channels, "probabilities": probabilities}, first="GiB")
 
 # %% [markdown] the explorer of costs
-# No chip of this course holds that. Fused attention removes it. Turn the other knobs: each part of the memory is a bar,
-# the dashed line is what the chip has. (The last bar is one more activation, kept once and not in each layer: the loss
-# keeps $V$ log-probabilities for each token, in float32.)
+# No chip of this course holds that. Set 16,384 tokens below and tick fused attention; then find the largest batch that
+# an H100 holds at 1,024 tokens, with it and without. Each part of the memory is a bar, the dashed line is what the chip
+# has. (The last bar is one more activation, kept once and not in each layer: the loss keeps $V$ log-probabilities for
+# each token, in float32.)
 
 # %% play with the costs
 explore("costs")
@@ -677,10 +689,10 @@ guess.reveal(
 #
 # On a GPU the matrix products run in bfloat16 under `torch.autocast`, and on a CPU this course trains in float32.
 # Autocast is not `model.to(torch.bfloat16)`: it chooses a type for each operation, from lists. Products go to the
-# narrow type, because matrix units are fast there and add up in float32 inside. Operations whose result needs the
-# digits or the range go to float32: $e^x$, logarithms, losses, large sums. What is on neither list keeps the type that
-# it gets. The lists are not the same everywhere: on a GPU layer norm, softmax and
-# cross-entropy go to float32 ([torch.amp](https://docs.pytorch.org/docs/stable/amp.html)), on a CPU only the last.
+# narrow type, because matrix units are fast there and add up in float32 inside. On a GPU, operations whose result needs
+# the digits or the range go to float32: $e^x$, logarithms, large sums, layer norm, softmax, cross-entropy
+# ([torch.amp](https://docs.pytorch.org/docs/stable/amp.html)); on a CPU, of these, only cross-entropy. What is on
+# neither list keeps the type that it gets.
 
 # %% predict the types
 guess = predict(
@@ -715,9 +727,11 @@ guess.reveal(
     "made for each product. A step of 1e-4 would vanish in a bfloat16 weight of 1.",
 )
 with torch.autocast("cpu", torch.bfloat16):
-    row = torch.zeros(1, 128, dtype=torch.bfloat16)
-    normed = torch.nn.functional.layer_norm(row, (128,))
-found |= {"loss": loss.dtype, "a layer norm of bfloat16, on a CPU": normed.dtype}
+    narrow = torch.zeros(1, 128, dtype=torch.bfloat16)
+    normed = torch.nn.functional.layer_norm(narrow, (128,))
+    entropy = torch.nn.functional.cross_entropy(narrow, torch.zeros(1).long())
+found["of bfloat16 on a CPU, layer norm"] = normed.dtype
+found["of bfloat16 on a CPU, cross-entropy"] = entropy.dtype
 lesson.table(
     {name: str(found[name]) for name in found},
     first="returned by",
@@ -774,6 +788,7 @@ lesson.table(
             n > config.clip for n in result.gradient_norms
         ),
         "seconds": record.seconds,
+        "tokens/s": record.tokens_per_second,
     }
 )
 
@@ -807,31 +822,42 @@ guess = predict(
     loss=lesson.choice(*ends, label="validation loss"),
 )
 
+
 # %% the run without clipping
-runs = {config.clip: record}
-for limit in (0.5, 2.0, math.inf):
-    other = lesson.TrainConfig(**vars(config) | {"clip": limit})
-    runs[limit] = lesson.train(other, progress=None).record
-lost = runs[math.inf].final_val_loss - final
+def run(seed, clip):
+    other = lesson.TrainConfig(**vars(config) | {"seed": seed, "clip": clip})
+    return lesson.train(other, progress=None)
+
+
+free = run(config.seed, math.inf)
+pairs = {config.seed: (result, free), 7: (run(7, config.clip), run(7, math.inf))}
+lost = free.record.final_val_loss - final
 guess.reveal(
     loss=ends[(lost > -0.1) + (lost > 0.1)],
-    because="one outlier stays in the average of squares, and the steps after it are "
+    because="an outlier stays in the average of squares, and the steps after it are "
     "small, as in the cell with one weight: the curve stalls after the peak.",
 )
 figure, axes = plt.subplots(figsize=(7, 2.5))
 axes.plot(steps, record.train_loss, linewidth=0.8, label="clipped at 1")
-axes.plot(steps, runs[math.inf].train_loss, linewidth=0.8, label="not clipped")
+axes.plot(steps, free.record.train_loss, linewidth=0.8, label="not clipped")
 axes.set(xlabel="step", ylabel="train, nats per token")
 axes.legend()
 plt.show()
 lesson.table(
-    {f"clipped at {limit}": runs[limit].final_val_loss for limit in sorted(runs)},
-    first="validation loss",
+    {
+        f"seed {seed}": {
+            "loss, clipped at 1": clipped.record.final_val_loss,
+            "loss, not clipped": not_clipped.record.final_val_loss,
+            "largest norm, not clipped": max(not_clipped.gradient_norms),
+        }
+        for seed, (clipped, not_clipped) in pairs.items()
+    }
 )
 
 # %% [markdown] samples
-# On a CPU about half of the steps were clipped at 1, and that costs nothing: AdamW divides by the gradient's size
-# anyway, so 0.5 ends where 1 does. Each looser limit ends worse, because it lets more of the outlier into the average.
+# The two seeds differ in what they meet: the larger the largest norm, the more a run without clipping loses. Clipping
+# is insurance, and cheap. About half of the steps were clipped on a CPU, and AdamW divides by the gradient's size
+# anyway.
 #
 # The curve still falls at the end. The table has read all of its text; your model, on a CPU, an eighth as much.
 #
@@ -955,30 +981,35 @@ lesson.table(
 
 # %% [markdown] two factors
 # `addmm` and `mm` are the products with weights; attention's two are inside the operators with `attention` in their
-# names. Everything else does almost no arithmetic and is paid in bytes moved and kernels launched: `index_select` looks
-# embeddings up, `sum` adds up the gradients of biases, `cat` joins those of $q$, $k$ and $v$, `copy_` brings heads into
-# another layout, `fill_` clears memory. Which lead changes from run to run. Unit 04 fuses such operators.
+# names. Everything else does almost no arithmetic and is paid in bytes moved and kernels launched: GELU, the norms and
+# the loss with their backward, then operators that only move or clear (`cat` joins gradients of $q$, $k$ and $v$,
+# `copy_` brings heads into another layout, `fill_` clears memory). Unit 04 fuses such operators.
 #
-# Both losses multiply. If they are all, forward and backward reach the share that the products reach alone, times the
-# share of the time that they have.
+# Two things are lost, so the two shares multiply: forward and backward should reach the share of the peak that the
+# products reach alone, times the share of the time that the products have. For the whole run the formula at the head of
+# the section gives the MFU. Its tokens/s stand under the run.
+
+# %% what the formula needs
+flops = sum(counted_flops(mine, config.seq_len).values())
+lesson.table({"MFLOP of a token": flops / 1e6, "peak, GFLOP/s": 1e-9 / of_peak})
 
 # %% predict the MFU
 guess = predict(
     "01.mfu",
-    "Which share of the peak do forward and backward reach by the clock? What was the "
-    "MFU of the run, in which clipping, AdamW and drawing a batch come on top?",
+    "Which share of the peak do forward and backward reach by the clock? What is the "
+    "MFU of the run, by the formula?",
     both=lesson.number("forward and backward, 0 to 1", factor=1.3),
-    mfu=lesson.number("MFU, 0 to 1", factor=1.3),
+    mfu=lesson.number("MFU, 0 to 1", factor=1.1),
 )
 
 # %% the MFU
-flops = sum(counted_flops(mine, config.seq_len).values())
 at_work = rows * flops / fastest(forward_and_backward) * of_peak
 guess.reveal(
     both=at_work if peak.flops_per_second else None,
     mfu=record.mfu,
     because="the two shares multiplied, or a little less: at work a product finds its "
-    "operands pushed out of the caches. Clipping, AdamW and the batch take the rest.",
+    "operands pushed out of the caches. The run does clipping, AdamW and the drawing "
+    "of a batch as well.",
 )
 bars = {
     "peak": 1,
@@ -1069,9 +1100,10 @@ lesson.table(
 )
 
 # %% [markdown] accumulation
-# What is paid once is most of a step of one sequence, a sixth at 8, a twentieth at 32. What is gained there, larger
-# activations may eat. ($a$ also holds the launches inside forward and backward, so it is more than the last bar lost.)
-# On a machine that does other work too, run the cells again and look at the spread before you believe a difference.
+# Read the column "share of a": what is paid once weighs on a batch of one, and four times as many sequences have not
+# much of it left to save. Where their MFU is lower all the same, their activations have outgrown a cache. ($a$ also
+# holds the launches inside forward and backward, so it is more than the last bar lost.) On a machine that does other
+# work too, run the cells again and look at the spread before you believe a difference.
 #
 # ### In the same memory
 #
@@ -1247,7 +1279,8 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 # AOTriton; [SDPBackend](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.SDPBackend.html) for
 # FlashAttention and cuDNN.
 #
-# AOTriton is FlashAttention written in Triton and compiled ahead of time for AMD's chips.
+# AOTriton is AMD's library of such kernels, written in Triton and compiled ahead of time
+# ([ROCm/aotriton](https://github.com/ROCm/aotriton)).
 #
 # The kernels under the operators are different programs, and the sums inside them run in another order. So the loss
 # curve on another chip is not bitwise yours. Unit 03 ports this script, unit 09 says how far apart two curves may be.

@@ -19,7 +19,7 @@ _PRODUCTS = ("aten::addmm", "aten::mm", "aten::bmm")
 class ProductShare:
     """A profile of which the products are of interest.
 
-    rows      operator -> its share of the time and its calls: the longest, and every product worth a row
+    rows      operator -> its share of the time and its calls: the longest, every product worth a row, all others
     products  the operators among them that multiply matrices
     share     of the time in all products, 0 to 1
     """
@@ -40,6 +40,8 @@ def _of_products(operators: dict[str, dict[str, Any]], longest: int) -> ProductS
     products = {name: share for name, share in spent.items() if name in _PRODUCTS or "attention" in name}
     shown = {*list(operators)[:longest], *(name for name, share in products.items() if share > 0.005)}
     rows = {name: row for name, row in operators.items() if name in shown}
+    if others := [row for name, row in operators.items() if name not in shown]:
+        rows["all others"] = {what: sum(row[what] for row in others) for what in others[0]}
     return ProductShare(rows, tuple(name for name in rows if name in products), sum(products.values()))
 
 
