@@ -69,6 +69,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "generate",
             "to_transformers",
         ),
+        "gpu_utils.model.products": ("fastest", "products_alone"),
         "gpu_utils.model.profiling": ("product_share",),
         "gpu_utils.model.parity": ("agreement", "parity"),
         "gpu_utils.model.records": ("RunRecord", "latest_record", "load_record", "save_record"),

@@ -71,9 +71,9 @@ lesson.table(
 #   frequencies, as if it held ten pairs more: a pair that it never saw is unlikely, and not impossible.) A model well
 #   below it looks back further than one token.
 #
-# The last row of the table bounds the unigram entropy from above. Say $n$ tokens make half of the text. A model that
-# knows only this gives half of the probability to these $n$, evenly, and half to the others: its loss is $\ln 2 +
-# \tfrac12 \ln n + \tfrac12 \ln (V - n)$. The true entropy is a little lower.
+# The last row of the table, call it $n$, bounds the unigram entropy from above: $n$ tokens make half of the text. A
+# model that knows only this gives half of the probability to these $n$, evenly, and half to the others: its loss is
+# $\ln 2 + \tfrac12 \ln n + \tfrac12 \ln (V - n)$. The true entropy is a little lower.
 
 # %% predict the unigram entropy
 guess = predict(
@@ -514,7 +514,8 @@ lesson.table(bounds, across=True, note="GPT-2 124M at T = 1024.")
 #
 # ### Long texts
 #
-# On a GPU activations are in bfloat16, 2 bytes. GPT-2 124M has 12 layers of 12 heads and $d = 768$.
+# Take 2 bytes a value, as if all activations were bfloat16. (Autocast, section 4, keeps some in float32: what follows
+# is a lower bound.) GPT-2 124M has 12 layers of 12 heads and $d = 768$.
 
 # %% predict long texts
 guess = predict(
@@ -538,15 +539,16 @@ guess.reveal(
 lesson.table({"channels": channels, "probabilities": probabilities}, first="GiB")
 
 # %% [markdown] the explorer of costs
-# No chip of this course holds that. Set 16,384 tokens below and tick fused attention; then find the largest batch that
-# an H100 holds at 1,024 tokens, with it and without. Each part of the memory is a bar, the dashed line is what the chip
-# has. (The last bar is one more activation, kept once and not in each layer: the loss keeps $V$ log-probabilities for
-# each token, in float32.)
+# No chip of this course holds that. Set 16,384 tokens below and tick fused attention. What is the largest part now, and
+# does it fit on an H100? Each part of the memory is a bar, the dashed line is what the chip has. (The last bar is one
+# more activation, kept once and not in each layer: the loss keeps $V$ log-probabilities for each token, in float32.)
 
 # %% play with the costs
 explore("costs")
 
 # %% [markdown] stop two
+# (The channels are the largest part, the log-probabilities come next, and it fits.)
+#
 # ### Stop here
 #
 # You know what the model costs before it has run: parameters, FLOPs, bytes, and the bounds of two chips. Next you train
@@ -643,7 +645,7 @@ lesson.table(
 # %% predict an outlier
 guess = predict(
     "01.clip",
-    "Without clipping, what are the steps from 30 to 60 like? And how many steps are "
+    "Without clipping, how large are steps 30 to 60? And how many steps are "
     "smaller than 0.9 after the outlier?",
     later=lesson.choice("larger than 1", "about 1", "smaller than 1"),
     steps=lesson.choice("about 10", "about 40", "about 120", label="steps below 0.9"),
@@ -691,8 +693,8 @@ guess.reveal(
 # Autocast is not `model.to(torch.bfloat16)`: it chooses a type for each operation, from lists. Products go to the
 # narrow type, because matrix units are fast there and add up in float32 inside. On a GPU, operations whose result needs
 # the digits or the range go to float32: $e^x$, logarithms, large sums, layer norm, softmax, cross-entropy
-# ([torch.amp](https://docs.pytorch.org/docs/stable/amp.html)); on a CPU, of these, only cross-entropy. What is on
-# neither list keeps the type that it gets.
+# ([torch.amp](https://docs.pytorch.org/docs/stable/amp.html)); a CPU sends only cross-entropy of these there. What is
+# on neither list keeps the type that it gets.
 
 # %% predict the types
 guess = predict(
@@ -855,9 +857,8 @@ lesson.table(
 )
 
 # %% [markdown] samples
-# The two seeds differ in what they meet: the larger the largest norm, the more a run without clipping loses. Clipping
-# is insurance, and cheap. About half of the steps were clipped on a CPU, and AdamW divides by the gradient's size
-# anyway.
+# Both seeds lose without clipping, and not equally: it depends on when a peak comes, and on what it hits. Clipping is
+# insurance, and cheap: about half of the steps were clipped on a CPU, and AdamW divides by the gradient's size anyway.
 #
 # The curve still falls at the end. The table has read all of its text; your model, on a CPU, an eighth as much.
 #
@@ -889,74 +890,39 @@ if TRAIN_LONGER:
 #
 # $$ \text{MFU} = \frac{\text{tokens/s} \times \text{FLOPs per token}}{\text{peak FLOP/s}} $$
 #
-# For a GPU the peak is the registry's, without sparsity (which many tables print, twice as large); for a CPU it is
-# timed with its best product of 512 or 1,024 a side. What keeps a run below it? The products of a small model are
+# For a GPU the peak is that of its data sheet, without sparsity (which many tables print, twice as large); for a CPU it
+# is timed with its best product of 512 or 1,024 a side. What keeps a run below it? The products of a small model are
 # small, and run below the peak. And a part of each step is no product: waiting for memory, launching kernels.
 #
-# First the products alone, one after the other, with nothing else in the caches: each linear layer has one forward and
-# two backward, as section 3 counted, and attention has its own.
-
+# First the products alone, each the fastest of 15 tries: a linear layer has one forward and two backward, as section 3
+# counted, and attention has its own.
 
 # %% the products alone
-def fastest(call, tries=15):
-    """Seconds of the fastest of some calls that return a tensor."""
-    found = []
-    for _ in range(tries):
-        start = time.perf_counter()
-        call().flatten()[0].item()  # item() waits for a GPU, too
-        found.append(time.perf_counter() - start)
-    return min(found)
-
-
-def linear(n_in, n_out):
-    """FLOPs and seconds of the three products of a linear layer."""
-    shapes = (rows, n_in), (n_out, n_in), (rows, n_out)
-    x, w, g = (torch.randn(shape, device=device, dtype=dtype) for shape in shapes)
-    calls = (lambda: x @ w.T, lambda: g @ w, lambda: g.T @ x)
-    return 6 * rows * n_in * n_out, sum(map(fastest, calls))
-
-
-def attend():
-    out = lesson.causal_attention(*qkv.unbind(), "sdpa")
-    return torch.autograd.grad(out.sum(), qkv)[0]
-
-
-dtype, rows = lesson.training_dtype(device), config.batch * config.seq_len
-peak, d, V = lesson.device_peak(device, dtype), mine.n_embd, mine.vocab_size
+peak = lesson.device_peak(device, lesson.training_dtype(device))
 of_peak = 1 / peak.flops_per_second if peak.flops_per_second else math.nan
-heads = (3, config.batch, mine.n_head, config.seq_len, d // mine.n_head)
-qkv = torch.randn(heads, device=device, dtype=dtype, requires_grad=True)
-L, T = mine.n_layer, config.seq_len
-alone = {
-    f"{L} x {d} to {3 * d}": (linear(d, 3 * d), L),
-    f"{L} x {d} to {d}": (linear(d, d), L),
-    f"{L} x {d} to {4 * d}": (linear(d, 4 * d), L),
-    f"{L} x {4 * d} to {d}": (linear(4 * d, d), L),
-    f"{L} x attention": ((12 * rows * T * d, fastest(attend)), L),
-    f"output, {d} to {V:,}": (linear(d, V), 1),
-}
-flop = sum(times * one[0] for one, times in alone.values())
-took = sum(times * one[1] for one, times in alone.values())
-together = {"all together": ((flop, took), 1)}
+alone = lesson.products_alone(mine, config.batch, config.seq_len, device)
+flop = sum(one.flops for one in alone.values())
+took = sum(one.seconds for one in alone.values())
 lesson.table(
     {
         name: {
-            "share of the peak": one[0] / one[1] * of_peak,
-            "of the FLOPs": times * one[0] / flop,
-            "of the time": times * one[1] / took,
+            "share of the peak": one.flops / one.seconds * of_peak,
+            "of the FLOPs": one.flops / flop,
+            "of the time": one.seconds / took,
         }
-        for name, (one, times) in (alone | together).items()
+        for name, one in alone.items()
     },
-    first=f"{rows:,} tokens",
-    note=f"peak: {1e-9 / of_peak:,.0f} GFLOP/s; {peak.source}",
+    first="forward and backward",
+    note=f"All together reach {flop / took * of_peak:.2f} of the peak, "
+    f"{1e-9 / of_peak:,.0f} GFLOP/s; {peak.source}",
 )
 
 # %% [markdown] where the time goes
 # On a CPU the linear layers come near the peak, and attention does not: its operator does the softmax as well, and its
 # heads are only 32 wide.
 #
-# Then the time: forward and backward of one batch are profiled by operator, five times. The table shows the profile in
-# which the products have the middle share: the operators that took longest, and any other that the formula counts.
+# Then the time: forward and backward of one batch are profiled by operator. The table is the median of five profiles:
+# the operators that took longest, and any other that the formula counts.
 
 # %% the middle of five profiles
 text = torch.randint(mine.vocab_size, (config.batch, config.seq_len), device=device)
@@ -981,9 +947,8 @@ lesson.table(
 
 # %% [markdown] two factors
 # `addmm` and `mm` are the products with weights; attention's two are inside the operators with `attention` in their
-# names. Everything else does almost no arithmetic and is paid in bytes moved and kernels launched: GELU, the norms and
-# the loss with their backward, then operators that only move or clear (`cat` joins gradients of $q$, $k$ and $v$,
-# `copy_` brings heads into another layout, `fill_` clears memory). Unit 04 fuses such operators.
+# names. All else does almost no arithmetic and is paid in bytes moved and kernels launched. Unit 04 fuses such
+# operators.
 #
 # Two things are lost, so the two shares multiply: forward and backward should reach the share of the peak that the
 # products reach alone, times the share of the time that the products have. For the whole run the formula at the head of
@@ -1003,7 +968,7 @@ guess = predict(
 )
 
 # %% the MFU
-at_work = rows * flops / fastest(forward_and_backward) * of_peak
+at_work = flop / lesson.fastest(forward_and_backward) * of_peak
 guess.reveal(
     both=at_work if peak.flops_per_second else None,
     mfu=record.mfu,
@@ -1022,10 +987,11 @@ lesson.bars(bars, "share of the peak") if record.mfu else print(record.peak_sour
 # %% [markdown] reading the MFU
 # From bar to bar you see what each loss takes. The second bar loses what attention and small products cost: a wider
 # model helps. The third loses all that is no product, and caches: fewer and longer kernels help, and unit 04 fuses
-# them. The fourth loses what comes once a step: a larger batch helps a little.
+# them. The fourth loses what comes once a step; the next section changes the
+# batch.
 #
-# The bars were timed one after the other. Where one is longer than that above it, or the last is less than three
-# quarters of the third, other programs ran meanwhile: restart the kernel on an idle machine and run all again.
+# The run is one timing, the bars above it are the fastest of several. Where its bar is the longer one, or less than
+# three quarters of that above, other programs ran meanwhile.
 
 # %% [markdown] save
 # ### Save the record
@@ -1195,7 +1161,7 @@ many = min(120, mine.n_positions - 8)
 def ms_of_a_pass(tokens):
     text = torch.zeros(1, tokens, dtype=torch.int64, device=device)
     with torch.no_grad():
-        return 1e3 * fastest(lambda: model(text))
+        return 1e3 * lesson.fastest(lambda: model(text))
 
 
 lesson.table(
@@ -1224,7 +1190,7 @@ guess.reveal(
     gain=seconds[False] / seconds[True],
     because="a pass of about 60 tokens against a pass of one, whose time goes into "
     "launching operators and reading weights. A step with a cache also appends to it "
-    "and attends to it, so it gains a little less than the table says.",
+    "and attends to it, so it gains less than the table says.",
 )
 lesson.table(
     {
@@ -1293,7 +1259,7 @@ for name in ("H100", "MI300X"):
     dies = lesson.L2_OF_TARGET[chip.target].parts.value
     each = f"{dies:g} x {chip.l2_mb.value / dies:g} MB"
     sides[chip.name] = {
-        "SMs or CUs": chip.units,
+        "SMs (NVIDIA) or CUs (AMD)": chip.units,
         "lanes of a warp or wavefront": limits.lanes,
         "on-chip memory of a block, KiB": limits.shared_per_block / 1024,
         "L2 cache": each if dies > 1 else chip.l2_mb,
@@ -1383,7 +1349,7 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 #
 # - A model that beats the unigram entropy uses its context; one well below a bigram table looks back further than one
 #   token. Bits per byte compare across tokenizers.
-# - GPT-2 has 124,439,808 parameters, and training takes 854 MFLOP a token at $T = 1024$, an eighth of it in attention.
+# - GPT-2 has 124,439,808 parameters, and training takes 854 MFLOP a token at $T = 1024$, 13% of it in attention.
 # - State costs 16 bytes a parameter. Activations follow the batch; probabilities tie with the channels at $T = 16 d /
 #   H$.
 # - Clipping limits what one odd gradient does to AdamW's averages. Decay acts on matrices only. Autocast keeps weights

@@ -303,7 +303,7 @@ def train(
         mfu=tokens_per_second * flops / peak.flops_per_second if peak.flops_per_second else None,
         memory_bytes=memory_bytes,
         memory_kind=memory_kind,
-        samples=[sample(model, corpus, prompt) for prompt in PROMPTS],
+        samples=[sample(model, corpus, prompt, seed=seed) for seed, prompt in enumerate(PROMPTS)],
     )
     return TrainResult(model, corpus, record, torch.stack(norms).tolist())
 

@@ -10,7 +10,9 @@ from gpu_utils.errors import UnknownName
 from gpu_utils.model import device as device_module
 from gpu_utils.model import training
 from gpu_utils.model.corpus import CorpusConfig
+from gpu_utils.model.costs import flops_per_token
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
+from gpu_utils.model.products import products_alone
 from gpu_utils.model.profiling import operator_shares, product_share
 from gpu_utils.model.records import RecordError, latest_record, load_record, runs_folder, save_record
 from gpu_utils.model.training import (
@@ -302,3 +304,10 @@ def test_the_share_of_products_counts_products_only_and_shows_each_of_them():
     assert found.products in ((), ("aten::mm",))  # a product under half a percent has no row
     assert 0 < found.share < 0.5
     assert product_share(lambda: a @ a, times=1).products == ("aten::mm",)
+
+
+def test_the_products_that_are_timed_alone_are_all_that_the_formula_counts():
+    found = products_alone(TINY.model, TINY.batch, TINY.seq_len, torch.device("cpu"))
+    counted = flops_per_token(TINY.model, TINY.seq_len) * TINY.batch * TINY.seq_len
+    assert sum(one.flops for one in found.values()) == counted
+    assert all(one.seconds > 0 for one in found.values())
