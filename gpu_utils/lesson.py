@@ -91,6 +91,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.ui.written": ("when_written",),
         "gpu_utils.course.paths": ("unit_folder",),
         "gpu_utils.exercises.u03_porting_to_rocm.hipify_project": ("cuda_project", "hipified_project"),
+        "gpu_utils.exercises.u03_porting_to_rocm.lesson_answers": ("cause_of", "narrow_votes"),
         "gpu_utils.exercises.u03_porting_to_rocm.triage_collect": ("public_logs",),
     },
     "Errors": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from dataclasses import dataclass
 from html import escape
 
@@ -21,6 +22,8 @@ _LOOK = {
 @dataclass(frozen=True, repr=False)
 class DiffFigure:
     """The lines that differ between two texts, marked `-` and `+`, with `around` equal lines on each side.
+
+    Where as many lines come in as were taken out, and each is like its partner, they stand in pairs.
 
     title  one line above the figure: a file name
 
@@ -45,7 +48,7 @@ class DiffFigure:
             difflib.unified_diff(self.before.splitlines(), self.after.splitlines(), lineterm="", n=self.around)
         )[2:]
         rows = [("⋯", "") if line.startswith("@@") else (line[0], line[1:]) for line in found]
-        return rows[1:]
+        return _paired(rows[1:])
 
     def __repr__(self) -> str:
         return "\n".join([self.title, *(f"{mark} {text}".rstrip() for mark, text in self.lines)])
@@ -62,3 +65,17 @@ class DiffFigure:
         return (
             f'<div style="{_STYLE}" role="group" aria-label="{label}"><b>{escape(self.title)}</b>{"".join(rows)}</div>'
         )
+
+
+def _paired(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """n lines that are taken out and n that are put in become n pairs, where the lines of each pair are alike."""
+    blocks = [(mark, list(lines)) for mark, lines in itertools.groupby(rows, key=lambda row: row[0])]
+    for (mark, old), (then, new) in itertools.pairwise(blocks):
+        if (mark, then) == ("-", "+") and len(old) == len(new) and all(map(_alike, old, new)):
+            both = [row for pair in zip(old, new, strict=True) for row in pair]
+            old[:], new[:] = both, []
+    return [row for _, lines in blocks for row in lines]
+
+
+def _alike(old: tuple[str, str], new: tuple[str, str]) -> bool:
+    return difflib.SequenceMatcher(None, old[1].strip(), new[1].strip()).ratio() > 0.5

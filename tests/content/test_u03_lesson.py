@@ -18,6 +18,11 @@ STATED = {
     "guess the sum": [],
     "the sum on three targets": ["gfx942      64  128", "gfx1100     32  256"],
     "which elements reach the sum": ["gfx942: 128 of 256 elements (0-31, 64-95, 128-159, 192-223)"],
+    "step through the loss": [],
+    "v1 after each addition": [
+        "+ 2         16       16       16       16",
+        "+ 1         32       16       16       16",
+    ],
     "guess the repairs": [],
     "both repairs": ["right  both"],
     "guess the votes": [],
@@ -64,7 +69,7 @@ STATED = {
     "guess the stages": [],
     "shared memory by stages": ["sm_90            128 KiB", "gfx942           96 KiB"],
     "guess the waves": [],
-    "waves_per_eu": ["hundreds of bytes", "8 of 32 waves (25%), limited by LDS"],
+    "waves_per_eu": ["hundreds of bytes", "600                              98", "8 of 32 waves (25%), limited by LDS"],
     "a product of two tiles": [],
     "guess the precision": [],
     "default precision of dot": [
@@ -113,6 +118,7 @@ STATED = {
     "guess the norm": [],
     "the order of clipping": ["clip then unscale  1.526e-05"],
     "the parity report": [],
+    "attention written out": [],
     "guess the mask": [],
     "a port that lost its mask": [],
 }
@@ -141,6 +147,13 @@ def test_one_code_path_on_one_machine_gives_the_same_losses(outputs):
     verdicts = [line.split()[-1] for line in outputs["the parity report"].splitlines()[1:]]
     assert verdicts.count("yes") == 6
     assert "no" not in verdicts
+
+
+def test_another_order_of_sums_makes_other_losses_and_every_row_holds(outputs):
+    rows = outputs["attention written out"].splitlines()[1:]
+    assert [row.split()[-1] for row in rows].count("yes") == 6
+    gap = next(row for row in rows if row.startswith("largest gap of one step"))
+    assert 0 < float(gap.split()[-1]) < 1e-4
 
 
 def test_a_lost_mask_is_found_by_a_property_and_the_first_step_and_by_no_curve(outputs):

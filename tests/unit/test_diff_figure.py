@@ -20,6 +20,14 @@ def test_only_the_changed_lines_and_their_neighbours_are_shown():
     ]
 
 
+def test_lines_that_were_renamed_stand_in_pairs_and_other_lines_do_not():
+    before = "cudaStream_t stream;\ncudaEvent_t event;\n"
+    marks = [mark for mark, _ in DiffFigure(before, before.replace("cuda", "hip"), "renamed").lines]
+    assert marks == ["-", "+", "-", "+"]
+    marks = [mark for mark, _ in DiffFigure(before, "int a = 0;\nreturn 7 * b;\n", "written anew").lines]
+    assert marks == ["-", "-", "+", "+"]
+
+
 def test_the_html_escapes_the_text_and_marks_changes_without_colour():
     html = DiffFigure(BEFORE, AFTER, "a & b")._repr_html_()
     for part in ("+ line &lt;15&gt;</ins>", "- line 15</del>", "<b>a &amp; b</b>", "what changed in a &amp; b"):
