@@ -24,8 +24,9 @@
 # | 7 | the training script, is it the same training; a log | 20 |
 #
 # A minute is 160 words of text or code; a prediction counts one, a listing, table or figure half, a fold nothing; the
-# sums are rounded to five minutes, 2 h 15 together. Three folds are for the lab ("beside 03. ..."), 5 minutes together. On
-# another day first run all cells above your sitting (JupyterLab: Run, Run All Above Selected Cell; a minute at most).
+# sums are rounded to five minutes, 2 h 15 together. Three folds are for the lab ("beside 03. ..."), 5 minutes together.
+# On another day first run all cells above your sitting (JupyterLab: Run, Run All Above Selected Cell; a minute at
+# most).
 
 # %% imports
 import torch
@@ -123,8 +124,7 @@ lesson.lane_figure(lost, what="elements")
 # Step through it with the arrow keys: the first wavefront, for a row of ones. `v1` holds `sum`, and `ds_bpermute_b32`
 # is the shuffle: 2, 4, 8, 16 in all lanes. (Also in lane 63: past the end of the wave a shuffle gives a lane its own
 # value.) Then `s_and_saveexec_b64` switches off all lanes but lane 0, the only one that needs the last addition: 32 in
-# lane 0, where 64 should be. Lanes 32 to 63, which hold the other half, are never asked. The table has `v1` after each
-# addition, for those who do not step.
+# lane 0, where 64 should be. Lanes 32 to 63, which hold the other half, are never asked.
 
 # %% step through the loss
 row_sum = source("row_sum_32.cu")
@@ -390,7 +390,7 @@ guess.reveal(
 lesson.table(ended)
 
 # %% [markdown] masks explained
-# CUDA forgives a mask that names lanes which have *exited*, as 40 to 63 do here, but not lanes that are alive elsewhere:
+# CUDA forgives a mask that names lanes which have *exited*, as 40 to 63 do here, but not lanes alive elsewhere:
 # put a `__syncthreads()` behind the `if`, and the virtual `sm_80` reports a deadlock. ROCm forgives neither: its header
 # asserts that the mask equals the active lanes, and traps. (In waves of 32 the upper half does not count.)
 #
@@ -800,9 +800,6 @@ lesson.table(outs, note="out[1]; guarded_both.cu asks for AMD's macro as well.")
 # | `__HIP_DEVICE_COMPILE__` | compiling device code for AMD |
 # | `__gfx942__`, `__GFX9__` | ... for that chip, for that family (all CDNA chips of this course are GFX9) |
 # | `USE_ROCM` | PyTorch's build of an extension on ROCm, host or device |
-#
-# In the lab you take this project to the end: the device code must compute the right numbers on three AMD targets, and
-# the host code must still make every call.
 #
 # <details><summary>Look it up, beside 03.hipify_fixups: what to put in place of what was left; more macros; CMake;
 # "hipify ports your code automatically"</summary>
@@ -1731,11 +1728,14 @@ lesson.table(seen)
 # %% [markdown] order
 # The right order is *unscale, clip, step*. In bf16 there is no scaler, and nothing to get wrong.
 #
-# Why does the loss go down all the same? AdamW divides a gradient by its own size, so a common factor cancels while
+# <details><summary>Why does the loss go down all the same?</summary>
+#
+# AdamW divides a gradient by its own size, so a common factor cancels while
 # gradients are well above AdamW's $\epsilon = 10^{-8}$. Spread evenly over the 170,000 parameters of this section's
 # model, a norm of $1.5 \cdot 10^{-5}$ is $3.7 \cdot 10^{-8}$ for each, and a step shrinks to $3.7 / (3.7 + 1)$: four
 # fifths, which nobody sees in a curve. Over the 124 million of GPT-2 it is $1.4 \cdot 10^{-9}$, and $1.4 / (1.4 + 10)$
 # is an eighth.
+# </details>
 #
 # ### Is it still the same training?
 #

@@ -20,8 +20,8 @@ STATED = {
     "which elements reach the sum": ["gfx942: 128 of 256 elements (0-31, 64-95, 128-159, 192-223)"],
     "step through the loss": [],
     "v1 after each addition": [
-        "+ 2         16       16       16       16",
-        "+ 1         32       16       16       16",
+        "+ 2      16       16       16       16",
+        "+ 1      32       16       16       16",
     ],
     "guess the repairs": [],
     "both repairs": ["right  both"],
