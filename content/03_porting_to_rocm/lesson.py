@@ -1620,8 +1620,8 @@ guess = predict(
 doctor = [sys.executable, "-m", "gpu_utils.cli", "doctor", "--node", str(node)]
 said = subprocess.run(doctor, capture_output=True, text=True).stdout
 faults = [line for line in said.split("\n") if line.startswith(("WRONG", "better"))]
-both = dict.fromkeys((ROCR, HIP), "4,5,6,7")  # as the description has it
-sees = [lesson.visible(one, gpus=8, vendor="amd").gpus for one in (both, {ROCR: "4,5,6,7"})]
+now, then = {ROCR: "4,5,6,7", HIP: "4,5,6,7"}, {ROCR: "4,5,6,7"}
+sees = [lesson.visible(one, gpus=8, vendor="amd").gpus for one in (now, then)]
 guess.reveal(
     now=len(sees[0]),
     then=len(sees[1]),
