@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
@@ -11,6 +12,9 @@ from gpu_utils.chips.figure import Figure
 from gpu_utils.errors import BadArgument
 from gpu_utils.ui.explore.drawing import styled
 from gpu_utils.ui.values import is_numeric, words
+
+_EXPONENT = re.compile(r"-?[\d.]+e[-+]?\d+")
+"""2.3e-07: a browser would break it behind its hyphen."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +67,8 @@ class Table:
 
     def _cell(self, row: int, place: int, word: str, kind: str) -> str:
         sign = "▸ " if row in self.marked and place == 0 else ""
-        return f"<td{kind}>{sign}{escape(word)}</td>"
+        whole = ' style="white-space:nowrap"' if _EXPONENT.fullmatch(word) else ""
+        return f"<td{kind}{whole}>{sign}{escape(word)}</td>"
 
     def _right(self) -> list[bool]:
         """Which columns stand at their right edge: those of numbers."""

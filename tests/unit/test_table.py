@@ -57,3 +57,9 @@ def test_a_figure_of_the_registry_has_its_source_under_the_table_once():
 def test_a_row_to_mark_must_be_there():
     with pytest.raises(BadArgument, match="no row 'sm_90' to mark; there are sm_80, gfx942"):
         table(BY_TARGET, mark=["sm_90"])
+
+
+def test_a_number_with_an_exponent_stays_in_one_line():
+    html = table([{"apart": "2.3e-07", "words": "two words"}])._repr_html_()
+    assert 'style="white-space:nowrap">2.3e-07</td>' in html
+    assert "<td>two words</td>" in html
