@@ -5,7 +5,8 @@
 # train the model, and say which fraction of the hardware you used and where the rest went. The numbers you measure are
 # saved: every later unit makes a part of this model faster, smaller or portable, and unit 15 compares with today.
 #
-# **You need** lesson 00 and PyTorch as you know it.
+# **You need** lesson 00 and PyTorch as you know it. Whoever knows GPT-2's parts by heart answers 01.growth and
+# 01.agreement, looks at the figure of a block, and goes on to section 3.
 #
 # **Time**: four sittings: the model (sections 1 and 2), what it costs (3), a run and its speed (4 and 5), and the rest
 # (6 to 8). Text and code alone take 11, 7, 12 and 11 minutes at 200 words a minute, with the run on two idle CPU cores,
@@ -149,8 +150,8 @@ guess.reveal(
 # %% [markdown] two ways to attend
 # There are two ways to compute it. The **explicit** one writes the $T \times T$ scores of every head to memory, reads
 # them back for the softmax and again for the product with $v$. The **fused** one is a single kernel that works tile by
-# tile and never writes them. You write the first in the lab (`01.attention`), whose check finds a mask that
-# stayed on the CPU for want of `device=`, and the second as a Triton kernel in unit 06.
+# tile and never writes them. You write the first in the lab (`01.attention`) and the second as a Triton kernel in unit
+# 06.
 
 # %% the same function
 q, k, v = torch.randn(3, 2, 12, 256, 64, device=device).unbind()
@@ -539,15 +540,18 @@ guess.reveal(
 lesson.table({"channels": channels, "probabilities": probabilities}, first="GiB")
 
 # %% [markdown] the explorer of costs
-# No chip of this course holds that. Set 16,384 tokens below and tick fused attention. What is the largest part now, and
-# does it fit on an H100? Each part of the memory is a bar, the dashed line is what the chip has. (The last bar is one
-# more activation, kept once and not in each layer: the loss keeps $V$ log-probabilities for each token, in float32.)
+# No chip of this course holds that. Set 16,384 tokens below and tick fused attention: what is the largest part now, and
+# which comes next? Each part of the memory is a bar, the dashed line is what the chip has. (The last bar is one more
+# activation, kept once and not in each layer: the loss keeps $V$ log-probabilities for each token, in float32. Learned
+# positions for 16,384 tokens make the model larger, and the last norm and the output keep a little more.)
 
 # %% play with the costs
 explore("costs")
 
 # %% [markdown] stop two
-# (The channels are the largest part, the log-probabilities come next, and it fits.)
+# (The channels, then the log-probabilities. What is kept would fit on an H100; but when backward begins, the gradients
+# of the log-probabilities and of the logits stand beside them, each as large. Who trains such lengths cuts the loss
+# into pieces.)
 #
 # ### Stop here
 #
@@ -807,7 +811,7 @@ axes.axhline(corpus.bigram_loss, ls="-.", color="black", label="bigram table")
 axes.set(ylabel="nats per token")
 axes.legend()
 norms.semilogy(steps, result.gradient_norms, linewidth=0.8)
-norms.axhline(config.clip, ls="--", color="black", label="clipped above")
+norms.axhline(config.clip, ls="--", color="black", label="limit 1")
 norms.set(xlabel="step", ylabel="norm of the gradient")
 norms.legend()
 plt.show()
@@ -858,7 +862,8 @@ lesson.table(
 
 # %% [markdown] samples
 # Both seeds lose without clipping, and not equally: it depends on when a peak comes, and on what it hits. Clipping is
-# insurance, and cheap: about half of the steps were clipped on a CPU, and AdamW divides by the gradient's size anyway.
+# insurance, and cheap: half of the steps of a CPU's run were clipped, and it did not suffer, because AdamW compares a
+# gradient only with those before it.
 #
 # The curve still falls at the end. The table has read all of its text; your model, on a CPU, an eighth as much.
 #
@@ -987,11 +992,12 @@ lesson.bars(bars, "share of the peak") if record.mfu else print(record.peak_sour
 # %% [markdown] reading the MFU
 # From bar to bar you see what each loss takes. The second bar loses what attention and small products cost: a wider
 # model helps. The third loses all that is no product, and caches: fewer and longer kernels help, and unit 04 fuses
-# them. The fourth loses what comes once a step; the next section changes the
-# batch.
+# them. The fourth loses what comes once a step; a larger batch pays it less
+# often, and the next section tries one.
 #
 # The run is one timing, the bars above it are the fastest of several. Where its bar is the longer one, or less than
-# three quarters of that above, other programs ran meanwhile.
+# three quarters of that above, something else ran meanwhile or a laptop got hot: run the cell of the run again before
+# you save.
 
 # %% [markdown] save
 # ### Save the record
@@ -1283,8 +1289,8 @@ lesson.table(
 # $\tfrac12(1 + \tanh z) = \operatorname{sigmoid}(2z)$, and compiled for an H100 and an MI300X; nothing runs.
 #
 # One program of this kernel does 1024 elements. Triton gives it `num_warps=4`, unless told otherwise: 4 warps of 32
-# lanes on the H100, 4 wavefronts of 64 lanes on the MI300X. A load instruction moves at most 128 bits for each lane:
-# four floats.
+# lanes on the H100, 4 wavefronts of 64 lanes on the MI300X. On these chips a load instruction moves at most 128 bits
+# for each lane: four floats.
 
 # %% predict the loads
 guess = predict(

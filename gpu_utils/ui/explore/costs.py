@@ -50,8 +50,8 @@ def draw(config: GPT2Config, batch: int, seq_len: int, chip_name: str, fused: bo
     words = (
         f"{param_count(config):,} parameters, {flops:,} FLOPs per token to train "
         f"({1 - 6 * matmul_params(config) / flops:.0%} of them attention). "
-        f"It needs {needed / GIB:.1f} GiB and {verdict} in the {memory:g} GB of {chip.name}, taken as "
-        f"{room / GIB:.1f} GiB. "
+        f"It keeps {needed / GIB:.1f} GiB, and that {verdict} in the {memory:g} GB of {chip.name}, taken as "
+        f"{room / GIB:.1f} GiB; backward needs some more. "
         f"{peak * 1e12 / flops:,.0f} tokens/s, were every FLOP of the peak used, and attention computed whole."
     )
     scale = _BAR / max(needed, room)
