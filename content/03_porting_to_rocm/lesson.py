@@ -103,7 +103,8 @@ lesson.table(
 # ### Find the lane
 #
 # Which half? Give the kernel 256 rows, where row $i$ is zero except for a 1 in place $i$. Then `out[i]` says whether
-# element $i$ **reaches the sum**. That is the identity matrix. It works for every reduction, and on a real GPU, too.
+# element $i$ **reaches the sum**. That is the identity matrix. It works for maxima, too, and on a real GPU. (For a
+# minimum take $-1$ for the 1, for a product a 2 among ones.)
 
 
 # %% which elements reach the sum
@@ -232,7 +233,7 @@ lesson.table({f"{name}, {target}": row for (name, target), row in found.items()}
 # | a `1u` that is shifted by a lane | `1ull` |
 # | `0xffffffff`: 32 lanes | a mask of 64 bits |
 #
-# The third row bites twice: `1u << 40` is not just too small, it has no defined value in C++. With `__ballot_sync(mask,
+# In the third row, shifting a 32-bit 1 by 40 has no defined value in C++. With `__ballot_sync(mask,
 # p)` for `__ballot(p)` the right-hand column is right on NVIDIA, too: there the upper 32 bits are zero.
 #
 # Votes also tell a lane how many lanes before it said yes: the lab asks for the bits that say so.
@@ -319,8 +320,8 @@ lesson.table(happened)
 
 # %% [markdown] count explained
 # Four wavefronts write four of the eight places. On a real chip the four that nobody wrote hold what the block before
-# left there. With luck that is smaller than your maximum, and the test passes. Worse is a store past the array, into
-# the next variable.
+# left there. If you are unlucky that is smaller than your maximum, and the test passes. Worse is a store past the
+# array, into the next variable.
 #
 # The repair has two halves. The array has room for the *narrowest* wave, 32 lanes, because its size must be known when
 # the kernel is compiled (`warpSize` is no constant: `partial[256 / warpSize]` does not compile). The loop runs to the
@@ -370,11 +371,13 @@ ended = {}
 for name in ("mask_32.cu", "broadcast_all.cu", "broadcast_active.cu"):
     ended[name] = {}
     for target in THREE:
-        out = torch.zeros(64)
-        args = [torch.ones(64), out] + ([] if name == "mask_32.cu" else [40])
+        n, lanes = 64 if name == "mask_32.cu" else 40, lesson.TARGETS[target].lanes
+        x, out, threads = torch.arange(64.0) + 1, torch.zeros(64), torch.arange(64)
+        right = torch.where(threads < n, x[threads // lanes * lanes], 0)
+        args = [x, out] + ([] if name == "mask_32.cu" else [n])
         try:
             run(name, "broadcast", target, args, block=64)
-            ended[name][target] = ENDS[0]
+            ended[name][target] = ENDS[0] if out.equal(right) else "wrong"
         except lesson.CompileFailed as problem:
             ended[name][target], text = ENDS[1], problem
         except lesson.W2WError as problem:
@@ -395,7 +398,7 @@ lesson.table(ended)
 # asserts that the mask equals the active lanes, and traps. (In waves of 32 the upper half does not count.)
 #
 # Where all threads come, outside every branch, `__activemask()` names the whole wave in practice. In a branch it is no
-# promise: on NVIDIA perhaps fewer lanes are there than you meant. So take `__ballot` before the branch.
+# promise: on NVIDIA perhaps fewer lanes are there than you meant. So vote before the branch, where all lanes are.
 
 
 # %% ask before the branch
@@ -744,7 +747,7 @@ Code(clip, language="cpp")
 # %% guess the unseen
 guess = predict(
     "03.unseen",
-    "How many lines of it are wrong in a wave of 64? How many of these does "
+    "How many lines of it must change for votes of 64 bits? How many of these does "
     "`leftovers` name?",
     wrong=lesson.number("wrong lines"),
     named=lesson.number("named"),
@@ -1617,19 +1620,20 @@ guess = predict(
 )
 
 # %% ask the doctor
+FOUND = ("WRONG", "could be better", "note", "    try:")
 doctor = [sys.executable, "-m", "gpu_utils.cli", "doctor", "--node", str(node)]
 said = subprocess.run(doctor, capture_output=True, text=True).stdout
-faults = [line for line in said.split("\n") if line.startswith(("WRONG", "better"))]
+lines = [line for line in said.split("\n") if line.startswith(FOUND)]
 now, then = {ROCR: "4,5,6,7", HIP: "4,5,6,7"}, {ROCR: "4,5,6,7"}
 sees = [lesson.visible(one, gpus=8, vendor="amd").gpus for one in (now, then)]
 guess.reveal(
     now=len(sees[0]),
     then=len(sees[1]),
-    delete=len(faults),
+    delete=sum(line.startswith(FOUND[:2]) for line in lines),
     because="4 does not exist among the four that are left. An MI300X is no gfx1100, "
     "and traffic through the host is slow; the 112 channels are for this node.",
 )
-print(*faults, sep="\n")
+print(*lines, sep="\n")
 
 # %% [markdown] more of the node
 # `./w2w doctor --node file.yaml` prints more, with the source of each rule.
@@ -1768,20 +1772,8 @@ def runs(device=None):
     return [lesson.train(one, device=device, progress=None).record for one in configs]
 
 
-def shown(report):
-    """The rows of a report as a table."""
-    rows = {}
-    for row in report.rows:
-        bound, _, why = row.bound.rstrip(")").partition(" (")
-        why = why.rpartition(": ")[2]
-        sides = {"before": row.before, "now": row.now, "apart": row.difference}
-        verdict = "" if row.holds is None else row.holds  # a speed has no bound
-        rows[row.what] = sides | {"bound": bound, "from": why, "holds": verdict}
-    return lesson.table(rows)
-
-
 before, here = runs("cpu"), runs()
-shown(lesson.parity(before, here, lesson.agreement(config=model)))
+lesson.parity_table(lesson.parity(before, here, lesson.agreement(config=model)))
 
 # %% [markdown] a right port
 # On a CPU the losses of both columns agree to the last digit: one code path, one machine. So first a port that differs,
@@ -1808,13 +1800,16 @@ def ported(attention):
         torch.nn.functional.scaled_dot_product_attention = fused
 
 
-shown(ported(written_out))
+lesson.parity_table(ported(written_out))
 
 # %% [markdown] predict the mask
 # The losses part in the seventh digit, and every row holds. Now a wrong port, a classic: the flag `is_causal` gets
 # lost, and each token sees its future. At the start attention is nearly a plain mean of what a token sees, now twice as
 # much on average: the first loss moves in the fourth digit of 6.932. After 40 steps the model has hardly learned to
-# look anywhere. What another seed does stands in the bound above, and float64 calls the same function.
+# look anywhere.
+#
+# Two hints. The bound of the validation is what another seed does: the table above has it. And ask which attention the
+# float64 run calls.
 
 # %% guess the mask
 guess = predict(
@@ -1841,7 +1836,7 @@ guess.reveal(
     because="float64 ran the same fault; equal weights leave the first loss no room; a "
     "seed moves the validation by more; and a later token is seen.",
 )
-shown(report)
+lesson.parity_table(report)
 
 # %% [markdown] the first step
 # The gradients agree, because float64 on the CPU ran the same wrong code: agreement with oneself. The mean of the last

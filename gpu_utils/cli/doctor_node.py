@@ -11,7 +11,7 @@ from gpu_utils.analytic.node_rules import Finding, findings
 from gpu_utils.analytic.visibility import Visible
 from gpu_utils.errors import BadArgument, W2WError
 
-_LABELS = {"wrong": "WRONG", "advice": "better", "note": "note"}
+_LABELS = {"wrong": "WRONG", "advice": "could be better", "note": "note"}
 
 
 def read(path: Path) -> Node:
