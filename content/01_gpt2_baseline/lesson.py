@@ -3,15 +3,15 @@
 #
 # **Afterwards you can** say what each part of GPT-2 does and costs, count FLOPs and bytes before you run anything,
 # train the model, and say which fraction of the hardware you used and where the rest went. The numbers you measure are
-# saved: every later unit makes a part of this model faster, smaller or portable, and unit 15 compares with today.
+# saved: later units make parts of this model faster, smaller or portable, and unit 15 compares with today.
 #
-# **You need** lesson 00 and PyTorch as you know it. Whoever knows GPT-2's parts by heart answers 01.growth and
-# 01.agreement, looks at the figure of a block, and goes on to section 3.
+# **You need** lesson 00 and PyTorch as you know it. If you know GPT-2's parts by heart, answer 01.growth and
+# 01.agreement, look at the figure of a block, and go on to section 3.
 #
 # **Time**: four sittings: the model (sections 1 and 2), what it costs (3), a run and its speed (4 and 5), and the rest
 # (6 to 8). Text and code alone take 11, 7, 12 and 11 minutes at 200 words a minute, with the run on two idle CPU cores,
-# where you train half a million parameters. With predictions, figures and the listing they take 20, 15, 25 and 25. On a
-# GPU of either vendor the same cells train the 124-million-parameter model.
+# where you train half a million parameters. With predictions, figures and the listing they take about 20, 15, 25 and
+# 25. On a GPU of either vendor the same cells train the 124-million-parameter model.
 
 # %% imports
 import math
@@ -32,8 +32,9 @@ probe()
 # %% [markdown] corpus
 # ## 1. The text
 #
-# The corpus is the source of Python's own standard library: real text, on every machine, with nothing to download.
-# It is split by file, so that validation measures files the model has never seen.
+# The corpus is the source of your Python's own standard library: real text, with nothing to download. (So the numbers
+# differ a little between versions of Python.) It is split by file: validation measures files that the model has never
+# seen.
 #
 # The tokenizer is a **byte-level BPE**. It starts with the 256 bytes as its alphabet, so that any text can be written.
 # Then it joins the most frequent neighbouring pair inside a word or a run of signs into a new token, again and again,
@@ -45,6 +46,7 @@ line = "    def __init__(self, name, value=None):"
 print([corpus.tokenizer.decode([token]) for token in corpus.tokenizer.encode(line).ids])
 tokens = torch.from_numpy(corpus.train.astype("int64"))
 counts = torch.bincount(tokens).sort(descending=True).values
+half = int((counts.cumsum(0) < counts.sum() / 2).sum() + 1)
 lesson.table(
     {
         "files": corpus.files,
@@ -53,9 +55,7 @@ lesson.table(
         "bytes a token": corpus.train_bytes / len(corpus.train),
         "vocabulary V": config.corpus.vocab_size,
         "ln V, nats per token": math.log(config.corpus.vocab_size),
-        "frequent tokens that make half of the text": int(
-            (counts.cumsum(0) < counts.sum() / 2).sum() + 1
-        ),
+        "frequent tokens that make half of the text": half,
     }
 )
 
@@ -67,14 +67,15 @@ lesson.table(
 #
 # - one that finds all $V$ tokens equally likely has loss $\ln V$, printed above;
 # - one that knows how often each token occurs, and looks at nothing else, has the **unigram entropy**
-#   $-\sum_t p_t \ln p_t$ as its loss. A model below it has almost surely learned to use the context;
+#   $-\sum_t p_t \ln p_t$ as its loss. A model well below it uses the context;
 # - a **bigram table** has a row for each token: how often each other one follows it. (Each row is mixed with the
 #   frequencies, as if it held ten pairs more: a pair that it never saw is unlikely, and not impossible.) A model well
-#   below it looks back further than one token.
+#   below it probably looks back further than one token.
 #
 # The last row of the table, call it $n$, bounds the unigram entropy from above: $n$ tokens make half of the text. A
 # model that knows only this gives half of the probability to these $n$, evenly, and half to the others: its loss is
-# $\ln 2 + \tfrac12 \ln n + \tfrac12 \ln (V - n)$. The true entropy is a little lower.
+# $\ln 2 + \tfrac12 \ln n + \tfrac12 \ln (V - n)$. The true entropy is lower: by a few tenths for the vocabulary of a
+# CPU's run (1,024), by more than 1 for a GPU's (50,257).
 
 # %% predict the unigram entropy
 guess = predict(
@@ -86,13 +87,16 @@ guess = predict(
 # %% the unigram entropy
 bits = corpus.unigram_entropy / math.log(2)
 of_text = bits * len(corpus.train) / corpus.train_bytes
+rest = config.corpus.vocab_size - half
+bound = math.log(2) + (math.log(half) + math.log(rest)) / 2
 guess.reveal(
     entropy=corpus.unigram_entropy,
-    because="ln 2 + 0.5 ln 80 + 0.5 ln 944 is 6.31; within each half the frequencies "
-    "differ, too: that takes off 0.35. What a loss gains below comes from context.",
+    because="the bound is ln 2 + 0.5 ln n + 0.5 ln (V - n), the first row below. "
+    "Within each half the frequencies differ, too: that takes off the rest.",
 )
 lesson.table(
     {
+        "bound, nats per token": bound,
         "unigram entropy, bits a token": bits,
         "the same, bits per byte of text": of_text,
         "loss of the frequencies on validation files": corpus.unigram_loss,
@@ -101,7 +105,7 @@ lesson.table(
 )
 
 # %% [markdown] bits per byte
-# The frequencies were counted on the files to train on, so they fit the validation files a little worse.
+# The entropy is that of the files to train on, so the loss of the frequencies on validation files differs a little.
 #
 # Nats per token cannot be compared between tokenizers: longer tokens are harder to guess, and there are fewer of
 # them. **Bits per byte** can: nats per token, times tokens, divided by $\ln 2$ and by the bytes of the text.
@@ -121,10 +125,9 @@ lesson.table(
 #
 # $$ \text{out} = \operatorname{softmax}\!\left(\frac{q k^\top}{\sqrt{D}} + \text{mask}\right) v $$
 #
-# A score sums $D$ products. If the numbers are independent and of variance 1, its standard deviation is $\sqrt D$: that
-# is divided out. The mask
-# is $-\infty$ above the diagonal. $e^{-\infty} = 0$, so a future token gets weight exactly zero. The diagonal itself
-# stays: a row of which everything is hidden would be a softmax over nothing, and NaN.
+# A score sums $D$ products. If the numbers are independent, of mean 0 and variance 1, its standard deviation is
+# $\sqrt D$; the division makes it 1. The mask is $-\infty$ above the diagonal. $e^{-\infty} = 0$, so a future token
+# gets weight exactly zero. The diagonal itself stays: a softmax over a row that is all $-\infty$ is NaN.
 #
 # The next cell makes four tokens. All queries are zero, so all scores are equal. The values are 0, 10, 20 and 30.
 
@@ -174,15 +177,13 @@ lesson.table(
 # $$ \operatorname{GELU}(x) \approx
 # \tfrac{x}{2}\left(1 + \tanh\!\left(\sqrt{2/\pi}\,(x + 0.044715\,x^3)\right)\right) $$
 #
-# A block has two **branches**, attention and the MLP. What passes by them is the **residual stream** $x$, to which
-# each adds its result:
+# A block has two **branches**, attention and the MLP. Each adds its result to the **residual stream** $x$:
 #
 # $$ x \leftarrow x + \text{attention}(\text{norm}_1(x)), \qquad x \leftarrow x + \text{MLP}(\text{norm}_2(x)) $$
 #
-# This is called **pre-norm**: the norm stands at the entry of a branch, and the stream is not normed before
-# `ln_f`. A layer norm
-# takes one token's $d$ channels, subtracts their mean and divides by the root of their variance plus $10^{-5}$; then it
-# scales by a learned gain and adds a learned bias.
+# This is called **pre-norm**: the norm stands at the entry of a branch, and the stream itself is normed only at the
+# end, by `ln_f`. A layer norm takes one token's $d$ channels, subtracts their mean and divides by the root of their
+# variance plus $10^{-5}$; then it scales by a learned gain and adds a learned bias.
 #
 # The figure shows one block of the 124M model. FLOPs are those of products, with attention as the whole $T \times T$.
 # "Values kept" is what forward leaves behind for backward, with explicit attention.
@@ -213,8 +214,8 @@ lesson.code(
 #
 # All matrices start as normal numbers with standard deviation 0.02, biases at 0, norms at 1. One detail matters: each
 # of the $2L$ branches adds to the same stream. If every branch adds something independent of variance $s^2$, the sum
-# has variance $2L s^2$. GPT-2 scales the output matrix of each branch (the two `c_proj`) by $1/\sqrt{2L}$, and the sum
-# stays near $s^2$ however deep the model is.
+# has variance $2L s^2$. GPT-2 scales the output matrix of each branch (the two `c_proj`) by $1/\sqrt{2L}$: then the
+# variance of the sum is $s^2$ at any depth.
 #
 # The next cell measures what all branches together add, for $d = 128$, $H = 4$ and several depths, with that scaling
 # and without.
@@ -253,18 +254,15 @@ guess.reveal(
     scaled=sums["L = 48"]["scaled"] / sums["L = 12"]["scaled"],
     unscaled=sums["L = 48"]["unscaled"] / sums["L = 12"]["unscaled"],
     because="scaled, the variance stays; unscaled it is four times as large, and its "
-    "root twice: a little more, since the branches are not quite independent.",
+    "root twice. Here it is a little more: attention adds more in late layers than in "
+    "the first ones (not shown).",
 )
 lesson.table(sums, note="standard deviation of the sum of all branches")
-
-# %% [markdown] not independent
-# (Why not independent? Attention averages over positions, and an average keeps what the positions have in common. Large
-# branches make them more alike, so each further one adds more of the same.)
 
 # %% [markdown] the real thing
 # ### Is it the real GPT-2?
 #
-# An implementation is right when it agrees with the reference on the same weights. Below, `transformers`'
+# An implementation can be checked against a reference with the same weights. Below, `transformers`'
 # `GPT2LMHeadModel` gets those of ours: full width, 12 heads, 50,257 tokens, two of the twelve layers to save your time.
 # Its linear layers (`Conv1D`) hold matrices as (in, out), ours as (out, in) like `nn.Linear`: four kinds of matrices
 # are transposed on the way. Biases and gains are made random first. Fresh ones are zeros and ones, and would hide a
@@ -311,9 +309,9 @@ for block in theirs.transformer.h:
 guess.reveal(
     difference=f"about 1e{round(math.log10(slips['the same model']) / 3) * 3}",
     slip=max(list(slips)[1:], key=slips.get),
-    because="rounding in float32 is 6e-8 of a number, and a logit near 1 has seen "
-    "some. What the first norm reads has a variance of 2 x 0.02 x 0.02 = 0.0008, of "
-    "which an epsilon of 1e-5 is an 80th: with less of it the normed vector is 0.6% "
+    because="rounding in float32 is up to 6e-8 of a number, and a logit near 1 has "
+    "seen some. What the first norm reads has a variance of 2 x 0.02 x 0.02 = 0.0008. "
+    "An epsilon of 1e-5 is an 80th of it: with less of it the normed vector is 0.6% "
     "longer. The GELUs differ by less.",
 )
 slips["norms swapped"] = apart(ours, theirs)
@@ -427,15 +425,13 @@ lesson.table(
 # %% [markdown] claim and fact
 # > **Claim and fact: "a 671-billion-parameter model"**
 # >
-# > - **The claim.** Headlines give the size of DeepSeek-V3, and readers conclude that each token costs what all of its
-# >   parameters cost.
+# > - **The claim.** Each token costs what all parameters of DeepSeek-V3 cost.
 # > - **What the report says.** 671B parameters in all, 37B *active* for a token: of 256 routed experts in a layer, a
 # >   token visits 8, and one shared expert. (source: [DeepSeek-V3 report](https://arxiv.org/abs/2412.19437))
 # > - FLOPs follow the parameters that multiply *this* token: 2 a parameter forward and 4 backward, so about $6 \cdot
 # >   37 \cdot 10^9 = 222$ GFLOP per token for training, plus attention, and not 4,026. Memory follows all 671B.
 # >   (source: the two counts of the report, times 6)
-# > - Two different numbers, two different bottlenecks: a later unit builds the experts, another one spreads them over
-# >   several GPUs.
+# > - A later unit builds the experts, another one spreads them over several GPUs.
 
 # %% [markdown] bytes
 # ### Bytes
@@ -482,10 +478,10 @@ lesson.table(rows, first="T", note="bytes kept by one layer, measured")
 # %% [markdown] a tie
 # (Each norm keeps two numbers of a token, and the fused kernel one for each head: next to nothing.)
 #
-# For GPT-2 124M, $16 \cdot 768 / 12 = 1024$: at its own length the two parts tie, $16 B T d = B H T^2$. Below it the
-# linear layers and GELU fill the memory, above it the probabilities do, and at 4,096 tokens these are four fifths. So
-# a fused kernel, which never keeps them, halves what a block of GPT-2 keeps, and does far more for longer texts. In the
-# lab you decide which batch fits into 80 GB.
+# For GPT-2 124M, $16 \cdot 768 / 12 = 1024$: at its own length the two parts tie, $16 B T d = B H T^2$. For shorter
+# texts the channels weigh more, for longer ones the probabilities: at 4,096 tokens they are four fifths. So a fused
+# kernel, which never keeps them, halves what a block of GPT-2 keeps, and saves more for longer texts. In the lab you
+# decide which batch fits into 80 GB.
 
 # %% [markdown] what it means on two chips
 # ### What the counts say about two chips
@@ -509,9 +505,8 @@ for name in ("H100", "MI300X"):
 lesson.table(bounds, across=True, note="GPT-2 124M at T = 1024.")
 
 # %% [markdown] bounds are not speeds
-# These are bounds from data sheets, not measurements: no step is shorter, and no run trains much faster. (A kernel that
-# skips the masked half of attention saves at most 7% of what is counted.) How much of a bound a program reaches is what
-# you measure next, and what this course is about.
+# These are bounds from data sheets, not measurements. (A kernel that skips the masked half of attention saves at most
+# 7% of what is counted.) Next you measure how much of a bound a program reaches.
 #
 # ### Long texts
 #
@@ -550,8 +545,7 @@ explore("costs")
 
 # %% [markdown] stop two
 # (The channels, then the log-probabilities. What is kept would fit on an H100; but when backward begins, the gradients
-# of the log-probabilities and of the logits stand beside them, each as large. Who trains such lengths cuts the loss
-# into pieces.)
+# of the log-probabilities and of the logits stand beside them, each as large. A loss computed in pieces avoids that.)
 #
 # ### Stop here
 #
@@ -580,8 +574,8 @@ lesson.code(
 #
 # ### The learning rate
 #
-# AdamW divides by the root of a running average of squared gradients. In the first steps few of them have been seen,
-# and the average is noise ([On the Variance of the Adaptive Learning Rate](https://arxiv.org/abs/1908.03265)). So the
+# AdamW divides by the root of a running average of squared gradients. In the first steps it has seen few of them, and
+# the average is noisy ([On the Variance of the Adaptive Learning Rate](https://arxiv.org/abs/1908.03265)). So the
 # rate starts low and rises linearly. Then it falls along half a cosine: slowly at first, slowly at the end.
 
 # %% the schedule
@@ -603,9 +597,9 @@ lesson.table(
 # %% [markdown] decay
 # ### Weight decay, in groups
 #
-# In each step AdamW multiplies a decaying weight by $1 - \text{rate} \cdot \text{decay}$, apart from the gradient. It
-# pulls matrices towards 0, which keeps them from growing without need. Biases and the gains of norms are in a group of
-# their own, without decay: a gain of 1 has no reason to be small.
+# In each step AdamW multiplies a decaying weight by $1 - \text{rate} \cdot \text{decay}$, apart from the gradient: it
+# pulls matrices towards 0. Biases and the gains of norms are in a group of their own, without decay: a gain of 1 has no
+# reason to be small.
 
 # %% predict the pull
 guess = predict(
@@ -618,8 +612,8 @@ guess = predict(
 left = math.prod(1 - rate * config.weight_decay for rate in rates)
 guess.reveal(
     percent=100 * (1 - left),
-    because="steps x mean rate x decay, nearly. In a run a thousand times as long it "
-    "is a strong force, and in the wrong group it would pull every gain along.",
+    because="steps x mean rate x decay, nearly. Over a thousand times as many steps of "
+    "this mean rate, decay alone would leave next to nothing.",
 )
 untrained = lesson.GPT2(mine)
 groups = lesson.parameter_groups(untrained, config.weight_decay)
@@ -637,11 +631,11 @@ lesson.table(
 # %% [markdown] clipping
 # ### Clipping the gradient
 #
-# Where the norm of the whole gradient is larger than 1, the gradient is scaled down to it. Why would AdamW need that?
+# Where the norm of the whole gradient is larger than 1, the gradient is scaled down to norm 1. Why would AdamW need it?
 # It divides by the gradient's own size, so a gradient that is *always* ten times larger gives the same steps. What
-# hurts is one that is not like the others. AdamW keeps two running averages: of the gradient, with weight 0.9 for what
-# was, and of its square, with weight 0.95. A step is the first over the root of the second. (Both start at 0 and are
-# scaled up for it in the first steps, so the very first step has size 1 already.)
+# hurts is one that is not like the others. AdamW keeps two running averages: of the gradient, whose old value gets
+# weight 0.9, and of its square, 0.95. A step is the first over the root of the second. (Both start at 0; AdamW corrects
+# for that, so the very first step has size 1 already.)
 #
 # The next cell gives one weight the gradient 1 in every step, so each step has size 1 (times the rate); only in step 20
 # the gradient is 50.
@@ -693,12 +687,12 @@ guess.reveal(
 # %% [markdown] autocast
 # ### What autocast does
 #
-# On a GPU the matrix products run in bfloat16 under `torch.autocast`, and on a CPU this course trains in float32.
+# On a GPU with bfloat16 the matrix products run in it under `torch.autocast`; on a CPU this course trains in float32.
 # Autocast is not `model.to(torch.bfloat16)`: it chooses a type for each operation, from lists. Products go to the
-# narrow type, because matrix units are fast there and add up in float32 inside. On a GPU, operations whose result needs
+# narrow type, in which matrix units are faster. On a GPU, operations whose result needs
 # the digits or the range go to float32: $e^x$, logarithms, large sums, layer norm, softmax, cross-entropy
-# ([torch.amp](https://docs.pytorch.org/docs/stable/amp.html)); a CPU sends only cross-entropy of these there. What is
-# on neither list keeps the type that it gets.
+# ([torch.amp](https://docs.pytorch.org/docs/stable/amp.html)); a CPU sends only cross-entropy of these there. An
+# operation on neither list keeps the type that it gets.
 
 # %% predict the types
 guess = predict(
@@ -748,7 +742,7 @@ lesson.table(
 # ### The run
 #
 # How far can the loss fall? A table learns a pair by counting it once. Gradient descent takes a small step at each
-# sight of it, and begins with all tokens equally likely.
+# sight of it, and starts with all tokens about equally likely.
 
 # %% what the run will see
 lesson.table(
@@ -778,8 +772,8 @@ record = result.record
 final = record.final_val_loss
 guess.reveal(
     loss=losses[(final < corpus.unigram_loss) + (final < corpus.bigram_loss)],
-    because="it starts near ln V, learns the frequencies first and then pairs. On a "
-    "CPU it sees an eighth of what the table has counted, and is not done with these.",
+    because="it starts near ln V. A CPU's run sees a small part of what the table has "
+    "counted, the first two rows above, and moves the weights a little at each sight.",
 )
 lesson.table(
     {
@@ -817,14 +811,15 @@ norms.legend()
 plt.show()
 
 # %% [markdown] the peak
-# Look for a peak in the lower curve, a norm far above those just before it: that is what clipping is for.
+# Look for a peak in the lower curve, a norm several times those before it: that is what clipping is for. Not every run
+# has one.
 
 # %% predict a run without clipping
 ends = ("lower by more than 0.1", "within 0.1", "higher by more than 0.1")
 guess = predict(
     "01.unclipped",
     "The same run, the same batches, with no clipping: where does its validation loss "
-    "end, against the clipped run? (Three more runs, about 20 seconds.)",
+    "end, against the clipped run? (Three more runs.)",
     loss=lesson.choice(*ends, label="validation loss"),
 )
 
@@ -840,8 +835,9 @@ pairs = {config.seed: (result, free), 7: (run(7, config.clip), run(7, math.inf))
 lost = free.record.final_val_loss - final
 guess.reveal(
     loss=ends[(lost > -0.1) + (lost > 0.1)],
-    because="an outlier stays in the average of squares, and the steps after it are "
-    "small, as in the cell with one weight: the curve stalls after the peak.",
+    because="a large peak stays in the average of squares, and the steps after it are "
+    "small, as in the cell with one weight: the curve stalls. Without such a peak "
+    "there is little to limit, and the two runs end about alike.",
 )
 figure, axes = plt.subplots(figsize=(7, 2.5))
 axes.plot(steps, record.train_loss, linewidth=0.8, label="clipped at 1")
@@ -861,14 +857,9 @@ lesson.table(
 )
 
 # %% [markdown] samples
-# Both seeds lose without clipping, and not equally: it depends on when a peak comes, and on what it hits. Clipping is
-# insurance, and cheap: half of the steps of a CPU's run were clipped, and it did not suffer, because AdamW compares a
-# gradient only with those before it.
+# Compare the two seeds: their largest norms, and what clipping saved. It is an insurance: some runs never need it.
 #
-# The curve still falls at the end. The table has read all of its text; your model, on a CPU, an eighth as much.
-#
-# What does it write? Nobody told it a rule of Python's grammar; it was only asked, again and again, for the
-# next token.
+# What does the model write? It was only asked, again and again, for the next token.
 
 # %% the samples
 for sample in record.samples:
@@ -895,9 +886,9 @@ if TRAIN_LONGER:
 #
 # $$ \text{MFU} = \frac{\text{tokens/s} \times \text{FLOPs per token}}{\text{peak FLOP/s}} $$
 #
-# For a GPU the peak is that of its data sheet, without sparsity (which many tables print, twice as large); for a CPU it
-# is timed with its best product of 512 or 1,024 a side. What keeps a run below it? The products of a small model are
-# small, and run below the peak. And a part of each step is no product: waiting for memory, launching kernels.
+# For a GPU the peak is that of its data sheet, without sparsity (many tables print the one with sparsity, twice as
+# large); for a CPU it is that of the fastest product of 512 or 1,024 a side. What keeps a run below it? Products may be
+# too small to reach it, and a part of each step is no product.
 #
 # First the products alone, each the fastest of 15 tries: a linear layer has one forward and two backward, as section 3
 # counted, and attention has its own.
@@ -923,8 +914,7 @@ lesson.table(
 )
 
 # %% [markdown] where the time goes
-# On a CPU the linear layers come near the peak, and attention does not: its operator does the softmax as well, and its
-# heads are only 32 wide.
+# Compare attention with the linear layers: its operator does the softmax as well, and its heads are narrow.
 #
 # Then the time: forward and backward of one batch are profiled by operator. The table is the median of five profiles:
 # the operators that took longest, and any other that the formula counts.
@@ -952,8 +942,7 @@ lesson.table(
 
 # %% [markdown] two factors
 # `addmm` and `mm` are the products with weights; attention's two are inside the operators with `attention` in their
-# names. All else does almost no arithmetic and is paid in bytes moved and kernels launched. Unit 04 fuses such
-# operators.
+# names. The others do little arithmetic: they move bytes. Unit 04 fuses such operators.
 #
 # Two things are lost, so the two shares multiply: forward and backward should reach the share of the peak that the
 # products reach alone, times the share of the time that the products have. For the whole run the formula at the head of
@@ -977,9 +966,8 @@ at_work = flop / lesson.fastest(forward_and_backward) * of_peak
 guess.reveal(
     both=at_work if peak.flops_per_second else None,
     mfu=record.mfu,
-    because="the two shares multiplied, or a little less: at work a product finds its "
-    "operands pushed out of the caches. The run does clipping, AdamW and the drawing "
-    "of a batch as well.",
+    because="about the two shares multiplied: neither was timed inside an undisturbed "
+    "step. The run does clipping, AdamW and the drawing of a batch as well.",
 )
 bars = {
     "peak": 1,
@@ -990,20 +978,18 @@ bars = {
 lesson.bars(bars, "share of the peak") if record.mfu else print(record.peak_source)
 
 # %% [markdown] reading the MFU
-# From bar to bar you see what each loss takes. The second bar loses what attention and small products cost: a wider
-# model helps. The third loses all that is no product, and caches: fewer and longer kernels help, and unit 04 fuses
-# them. The fourth loses what comes once a step; a larger batch pays it less
-# often, and the next section tries one.
+# Each bar adds a loss to the one above. The second has what attention and the linear layers lose alone, the third all
+# that is no product, the fourth what comes once a step. A larger batch makes such a step rarer; the next section tries
+# one.
 #
 # The run is one timing, the bars above it are the fastest of several. Where its bar is the longer one, or less than
-# three quarters of that above, something else ran meanwhile or a laptop got hot: run the cell of the run again before
-# you save.
+# three quarters of that above, probably something else ran meanwhile or a laptop got hot: run the cell of the run again
+# before you save.
 
 # %% [markdown] save
 # ### Save the record
 #
-# Unit 15 compares with this file, and units on the way read it. Loss curve, configuration, versions, device,
-# tokens/s, MFU, memory: a measurement without these is an anecdote.
+# Unit 15 compares with this file. It holds loss curve, configuration, versions, device, tokens/s, MFU and memory.
 
 # %% save the record
 path = lesson.save_record(record)
@@ -1025,9 +1011,8 @@ lesson.sitting("01", 3)
 #
 # ### Change one thing
 #
-# A step costs something that is paid once, $a$ (launching operators, the optimizer), and something for each sequence,
-# $b$: with a batch of $B$ it takes about $a + b B$. Two measurements give both. Six steps each; the middle one of the
-# last five counts.
+# Suppose a step takes a fixed time $a$ (launching operators, the optimizer) and a time $b$ for each sequence: $a + b B$
+# with a batch of $B$. Two measurements give both. Each runs six steps; the middle one of the last five counts.
 
 
 # %% two batches
@@ -1053,7 +1038,7 @@ guess.reveal(
     larger=ms[four_times],
     because="b is the difference of the two times over that of the two batches, a is "
     "what is left of the first; then a + 4 b B. Where the step takes longer than that, "
-    "its activations have outgrown a cache.",
+    "its activations have probably outgrown a cache.",
 )
 each = (ms[some] - ms[1]) / (some - 1)
 once = ms[1] - each
@@ -1072,10 +1057,9 @@ lesson.table(
 )
 
 # %% [markdown] accumulation
-# Read the column "share of a": what is paid once weighs on a batch of one, and four times as many sequences have not
-# much of it left to save. Where their MFU is lower all the same, their activations have outgrown a cache. ($a$ also
-# holds the launches inside forward and backward, so it is more than the last bar lost.) On a machine that does other
-# work too, run the cells again and look at the spread before you believe a difference.
+# The column "share of a" bounds what a larger batch can still save. ($a$ also holds the launches inside forward and
+# backward, not only what comes once a step.) On a machine that does other work too, run the cells again and look at the
+# spread before you believe a difference.
 #
 # ### In the same memory
 #
@@ -1194,9 +1178,8 @@ for use_cache in (True, False) * 3:  # the fastest of three counts
     seconds[use_cache] = min(took, seconds.get(use_cache, took))
 guess.reveal(
     gain=seconds[False] / seconds[True],
-    because="a pass of about 60 tokens against a pass of one, whose time goes into "
-    "launching operators and reading weights. A step with a cache also appends to it "
-    "and attends to it, so it gains less than the table says.",
+    because="a pass of about 60 tokens on average against a pass of one. Both also "
+    "pick the next token, and a cache must be appended to: that takes from the gain.",
 )
 lesson.table(
     {
@@ -1207,7 +1190,7 @@ lesson.table(
 )
 
 # %% [markdown] why so little
-# A step with a cache is a different kind of work: every weight is read to produce **one** token. The arithmetic
+# A step with a cache is a different kind of work: nearly every weight is read to produce **one** token. The arithmetic
 # intensity of a decoding step is about one FLOP per byte in bfloat16 for a batch of one (two FLOPs and two bytes per
 # weight). A chip needs its **ridge**, peak over bandwidth, to be busy with arithmetic:
 
@@ -1237,7 +1220,7 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 # %% [markdown] porting
 # ## 8. What changes on the other vendor
 #
-# The code that trained your model names no vendor. These are the places where it could have gone wrong:
+# The code that trained your model names no vendor. Below it, these things differ:
 #
 # | Here | On NVIDIA | On AMD |
 # |---|---|---|
@@ -1254,8 +1237,8 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 # AOTriton is AMD's library of such kernels, written in Triton and compiled ahead of time
 # ([ROCm/aotriton](https://github.com/ROCm/aotriton)).
 #
-# The kernels under the operators are different programs, and the sums inside them run in another order. So the loss
-# curve on another chip is not bitwise yours. Unit 03 ports this script, unit 09 says how far apart two curves may be.
+# The kernels under the operators are different programs and may sum in another order. So do not expect a loss curve on
+# another chip to be bitwise yours. Unit 03 ports this script, unit 09 says how far apart two curves may be.
 #
 
 # %% both chips side by side
@@ -1279,12 +1262,12 @@ lesson.table(
 )
 
 # %% [markdown] one operator twice
-# Twice the lanes, and less than a third of the memory for a block: a tile that fits the H100 may not fit the MI300X. It
-# has eight L2 caches because it is built of eight compute dies, each with its own; unit 02 counts what that costs.
+# The MI300X has twice the lanes, and less than a third of the memory for a block: a tile that fits the H100 may not fit
+# it. It is built of eight compute dies, each with its own L2 cache; unit 02 counts what that costs.
 #
 # ### One operator of your model, compiled for both
 #
-# GELU is a simple kernel. It reads a value, does about ten FLOPs, and writes a value: 8 bytes in float32, so about one
+# GELU reads a value, does about ten FLOPs, and writes a value: 8 bytes in float32, so about one
 # FLOP per byte, far below either ridge. Below it is written in Triton, with the identity
 # $\tfrac12(1 + \tanh z) = \operatorname{sigmoid}(2z)$, and compiled for an H100 and an MI300X; nothing runs.
 #
@@ -1353,16 +1336,16 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 # %% [markdown] summary
 # ## Summary
 #
-# - A model that beats the unigram entropy uses its context; one well below a bigram table looks back further than one
-#   token. Bits per byte compare across tokenizers.
+# - A model well below the unigram entropy uses its context; one well below a bigram table probably looks back further
+#   than one token. Bits per byte compare across tokenizers.
 # - GPT-2 has 124,439,808 parameters, and training takes 854 MFLOP a token at $T = 1024$, 13% of it in attention.
 # - State costs 16 bytes a parameter. Activations follow the batch; probabilities tie with the channels at $T = 16 d /
 #   H$.
 # - Clipping limits what one odd gradient does to AdamW's averages. Decay acts on matrices only. Autocast keeps weights
 #   in float32.
-# - MFU is the share of the peak that the model itself needed. What is missing went into attention and small products,
-#   into operators that only move bytes, and into what comes once a step.
-# - Accumulation trades time for memory. The KV cache trades memory for time. Both give the same result, to rounding.
+# - MFU is the share of the peak that the model itself needed. The rest goes into products below the peak, operators
+#   that are no product, and what comes once a step.
+# - Accumulation saves memory, the KV cache takes memory to save time. Both give the same result, to rounding.
 #
 # ## Read next
 #
@@ -1379,7 +1362,7 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 #
 # <details><summary>The batch doubles. What else does: weights, moments, activations, FLOPs per token?</summary>
 #
-# Only the activations. FLOPs per step double, FLOPs per token stay.
+# Only the activations. FLOPs per token stay.
 # </details>
 #
 # <details><summary>Attention skips the masked half. Can MFU count more FLOPs than the chip executed?</summary>
@@ -1390,7 +1373,7 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 #
 # <details><summary>Why does the loss start near ln V, not near the unigram entropy?</summary>
 #
-# Small random weights give logits near zero, so every token is as likely. Frequencies are the first thing it learns.
+# Small random weights give logits near zero, so all tokens are about equally likely.
 # </details>
 #
 # <details><summary>A kernel with <code>num_warps=4</code> and 2,048 elements a program: how many elements has a lane on
@@ -1401,7 +1384,7 @@ listing(gelu_kernel, "sm_90", "gfx942", args=(x, x, x.numel()), BLOCK=1024)
 #
 # <details><summary>Batch of one, with a cache: does a chip with twice the FLOP/s, same bandwidth, help?</summary>
 #
-# Hardly. Decoding reads every weight for one token and sits far below the ridge: bandwidth is the bound.
+# Hardly. Decoding reads nearly every weight for one token, far below the ridge: bandwidth is the bound.
 # </details>
 #
 # Now [lab 01](../labs/01_gpt2_baseline.ipynb): twelve exercises, and at the end a GPT-2 of your own that trains and
