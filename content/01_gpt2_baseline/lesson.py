@@ -570,7 +570,7 @@ lesson.code(
 )
 
 # %% [markdown] four details
-# Four details of it decide whether a run goes well.
+# Look closer at four details of it.
 #
 # ### The learning rate
 #
@@ -689,8 +689,8 @@ guess.reveal(
 #
 # On a GPU with bfloat16 the matrix products run in it under `torch.autocast`; on a CPU this course trains in float32.
 # Autocast is not `model.to(torch.bfloat16)`: it chooses a type for each operation, from lists. Products go to the
-# narrow type, in which matrix units are faster. On a GPU, operations whose result needs
-# the digits or the range go to float32: $e^x$, logarithms, large sums, layer norm, softmax, cross-entropy
+# narrow type, in which matrix units are faster. On a GPU, operations whose result needs the digits or the range go to
+# float32: $e^x$, logarithms, large sums, layer norm, softmax, cross-entropy
 # ([torch.amp](https://docs.pytorch.org/docs/stable/amp.html)); a CPU sends only cross-entropy of these there. An
 # operation on neither list keeps the type that it gets.
 
@@ -866,8 +866,8 @@ for sample in record.samples:
     print(sample, "\n" + "-" * 60)
 
 # %% [markdown] longer
-# Better text takes a longer run. On two CPU cores 1,500 steps took a minute and a half; after some 500 the loss was
-# below the bigram table's, and it ended at 3.3. Set the switch to see what such a model writes.
+# Better text takes a longer run. In one of 1,500 steps on a CPU the loss passed the bigram table's after about 550 and
+# ended at 3.3. Set the switch to see what such a model writes; on two idle cores it takes some minutes at most.
 
 # %% a longer run
 TRAIN_LONGER = False
@@ -979,8 +979,7 @@ lesson.bars(bars, "share of the peak") if record.mfu else print(record.peak_sour
 
 # %% [markdown] reading the MFU
 # Each bar adds a loss to the one above. The second has what attention and the linear layers lose alone, the third all
-# that is no product, the fourth what comes once a step. A larger batch makes such a step rarer; the next section tries
-# one.
+# that is no product, the fourth what comes once a step. A larger batch has fewer steps; the next section tries one.
 #
 # The run is one timing, the bars above it are the fastest of several. Where its bar is the longer one, or less than
 # three quarters of that above, probably something else ran meanwhile or a laptop got hot: run the cell of the run again
@@ -1220,7 +1219,7 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 # %% [markdown] porting
 # ## 8. What changes on the other vendor
 #
-# The code that trained your model names no vendor. Below it, these things differ:
+# The code that trained your model names no vendor. Here is what stands behind it on each side:
 #
 # | Here | On NVIDIA | On AMD |
 # |---|---|---|
