@@ -789,7 +789,8 @@ lesson.table(
         ),
         "seconds": record.seconds,
         "tokens/s": record.tokens_per_second,
-    }
+    },
+    note="tokens/s: without the first step and without validation.",
 )
 
 # %% the loss curve and the norms
@@ -835,9 +836,9 @@ pairs = {config.seed: (result, free), 7: (run(7, config.clip), run(7, math.inf))
 lost = free.record.final_val_loss - final
 guess.reveal(
     loss=ends[(lost > -0.1) + (lost > 0.1)],
-    because="a large peak stays in the average of squares, and the steps after it are "
-    "small, as in the cell with one weight: the curve stalls. Without such a peak "
-    "there is little to limit, and the two runs end about alike.",
+    because="a peak stays in the average of squares, and the steps after it are small, "
+    "as in the cell with one weight. But smaller norms above the limit count as well, "
+    "and how much a run loses differs from seed to seed.",
 )
 figure, axes = plt.subplots(figsize=(7, 2.5))
 axes.plot(steps, record.train_loss, linewidth=0.8, label="clipped at 1")
@@ -857,7 +858,8 @@ lesson.table(
 )
 
 # %% [markdown] samples
-# Compare the two seeds: their largest norms, and what clipping saved. It is an insurance: some runs never need it.
+# Compare the two seeds: their largest norms, and what clipping saved. The largest norm alone does not say how much.
+# Clipping is an insurance: you do not know before the run whether you need it.
 #
 # What does the model write? It was only asked, again and again, for the next token.
 
