@@ -25,8 +25,7 @@
 #
 # A minute is 160 words of text or code; a prediction counts one, a listing, table or figure half, a fold nothing; the
 # sums are rounded to five minutes, 2 h 15 together. Three folds are for the lab ("beside 03. ..."), 5 minutes together.
-# On another day first run all cells above your sitting (JupyterLab: Run, Run All Above Selected Cell; a minute at
-# most).
+# On another day first run all cells above your sitting (JupyterLab: Run, Run All Above Selected Cell; a minute or two).
 
 # %% imports
 import torch
@@ -39,13 +38,13 @@ from gpu_utils import compile_for, lesson, predict, virtual_gpu
 # %% [markdown] one source
 # ## 1. One source, two widths
 #
-# HIP, AMD's language for kernels, is CUDA C++ with another compiler behind it: `__global__`, `threadIdx`,
-# `__shared__`, `__syncthreads()`, `atomicAdd` are all there. Often a file compiles as it is. Is it still right?
+# HIP, AMD's language for kernels, looks like CUDA C++: `__global__`, `threadIdx`, `__shared__`, `__syncthreads()`,
+# `atomicAdd` are all there. Often a kernel compiles as it is. Is it still right?
 #
-# Here is a kernel that every CUDA engineer has written. A block of 256 threads sums a row of 256 numbers: five shuffles
-# bring the sum of a warp to its first lane, and that lane adds it to the result. (The names without `_sync` are from
-# before Volta. nvcc refuses them for `sm_70` and newer; HIP and this course's header still take them. The mask is a
-# trap of its own, in section 2.)
+# Here is a common CUDA kernel. A block of 256 threads sums a row of 256 numbers: five shuffles bring the sum of a warp
+# to its first lane, and that lane adds it to the result. (The names without `_sync` are from before Volta. nvcc refuses
+# them for `sm_70` and newer; HIP and this course's header still take them. The mask is a trap of its own, in section
+# 2.)
 
 # %% read the kernel
 KERNELS = lesson.unit_folder("03") / "kernels"
@@ -59,8 +58,8 @@ Code(source("row_sum_32.cu"), language="cpp")
 
 # %% [markdown] predict the sum
 # `__shfl_down(sum, 16)` gives each lane the `sum` of the lane 16 further up, so after offsets 16, 8, 4, 2, 1 lane 0
-# holds the sum of 32 lanes. `warpSize` is 32 on every NVIDIA GPU and on RDNA (`gfx1100`), and 64 on CDNA (`gfx942`,
-# MI300X). The kernel's last line uses `warpSize`: only lanes with `threadIdx.x % warpSize == 0` add.
+# holds the sum of 32 lanes. In HIP and CUDA `warpSize` is 32 on NVIDIA's GPUs and on RDNA (`gfx1100`), and 64 on CDNA
+# (`gfx942`, MI300X). The kernel's last line uses `warpSize`: only lanes with `threadIdx.x % warpSize == 0` add.
 
 # %% guess the sum
 guess = predict(
@@ -103,8 +102,7 @@ lesson.table(
 # ### Find the lane
 #
 # Which half? Give the kernel 256 rows, where row $i$ is zero except for a 1 in place $i$. Then `out[i]` says whether
-# element $i$ **reaches the sum**. That is the identity matrix. It works for maxima, too, and on a real GPU. (For a
-# minimum take $-1$ for the 1, for a product a 2 among ones.)
+# element $i$ **reaches the sum**. That is the identity matrix. It works for maxima, too, and needs no virtual GPU.
 
 
 # %% which elements reach the sum
@@ -125,7 +123,7 @@ lesson.lane_figure(lost, what="elements")
 # Step through it with the arrow keys: the first wavefront, for a row of ones. `v1` holds `sum`, and `ds_bpermute_b32`
 # is the shuffle: 2, 4, 8, 16 in all lanes. (Also in lane 63: past the end of the wave a shuffle gives a lane its own
 # value.) Then `s_and_saveexec_b64` switches off all lanes but lane 0, the only one that needs the last addition: 32 in
-# lane 0, where 64 should be. Lanes 32 to 63, which hold the other half, are never asked.
+# lane 0, where 64 should be. What lanes 32 to 63 held never reaches lane 0.
 
 # %% step through the loss
 row_sum = source("row_sum_32.cu")
@@ -174,9 +172,9 @@ lesson.table(counted, first="elements that count")
 
 
 # %% [markdown] mixing
-# So a 32 in the code is not the fault. **Mixing** is: one line that means 32 and another that means `warpSize`. The
-# first repair does six steps and one atomic for 64 lanes, the second five steps and two atomics. In your own code
-# prefer `warpSize`; in code of others look for both kinds and make them agree.
+# So a 32 in the code is not the fault. **Mixing** is: one line means 32, another `warpSize`. The first repair does six
+# steps and one atomic for 64 lanes, the second five steps and two atomics. In your own code prefer `warpSize`; in code
+# of others look for both kinds and make them agree.
 
 
 # %% the two repairs
@@ -275,8 +273,9 @@ lesson.table(sums, note="On sm_80 a warp has 32 lanes, and the sum begins anew a
 #
 # $$ number = x + \text{blockDim.x} \cdot (y + \text{blockDim.y} \cdot z) $$
 #
-# In a block of 16 x 4 threads `threadIdx.x % warpSize` is 0 to 15 in every row, and right in the first row only, on
-# either vendor. And the last wave need not be full: 96 threads are three warps, or one wavefront and a half.
+# In a block of 16 x 4 threads `threadIdx.x % warpSize` is 0 to 15 in every row. That is right in the first row only
+# where a wave has 64 lanes, and in every second row where it has 32. And the last wave need not be full: 96 threads are
+# three warps, or one wavefront and a half.
 #
 # ### A hard-coded number of warps
 #
@@ -319,9 +318,9 @@ guess.reveal(
 lesson.table(happened)
 
 # %% [markdown] count explained
-# Four wavefronts write four of the eight places. On a real chip the four that nobody wrote hold what the block before
-# left there. If you are unlucky that is smaller than your maximum, and the test passes. Worse is a store past the
-# array, into the next variable.
+# Four wavefronts write four of the eight places. On a real chip the four that nobody wrote hold whatever was there
+# before. If you are unlucky that is smaller than your maximum, and the test passes. A store past the array can hit
+# another variable.
 #
 # The repair has two halves. The array has room for the *narrowest* wave, 32 lanes, because its size must be known when
 # the kernel is compiled (`warpSize` is no constant: `partial[256 / warpSize]` does not compile). The loop runs to the
@@ -342,7 +341,7 @@ lesson.sitting("03", 1)
 # %% [markdown] masks
 # ## 2. Lanes that are not there
 #
-# Since Volta, CUDA's shuffles and votes end in `_sync` and take a mask: *these lanes take part*. Old ports write
+# Since Volta, CUDA's shuffles and votes end in `_sync` and take a mask: *these lanes take part*. CUDA code often passes
 # `0xffffffff`. Three files, each a broadcast from the first lane:
 #
 # - `mask_32.cu` with the mask `0xffffffff`, in a full wave;
@@ -397,7 +396,7 @@ lesson.table(ended)
 # put a `__syncthreads()` behind the `if`, and the virtual `sm_80` reports a deadlock. ROCm forgives neither: its header
 # asserts that the mask equals the active lanes, and traps. (In waves of 32 the upper half does not count.)
 #
-# Where all threads come, outside every branch, `__activemask()` names the whole wave in practice. In a branch it is no
+# Where all threads come, outside every branch, `__activemask()` usually names the whole wave. In a branch it is no
 # promise: on NVIDIA perhaps fewer lanes are there than you meant. So vote before the branch, where all lanes are.
 
 
@@ -406,9 +405,9 @@ difference("broadcast_all.cu", "broadcast_mask.cu")
 
 # %% [markdown] absent lanes
 # And what does a lane get from a lane that is not there? The next block has 48 threads, and each asks the lane 32
-# further on for its number. There are two ways not to be there. Past the *end of the wave* a shuffle gives a lane its
-# own value. Lanes 48 to 63 are within the wave of `gfx942`, but no thread is in them: they are *off*. AMD shuffles by
-# the instruction `ds_bpermute_b32`, and that reads 0 from a lane that is off.
+# further on for its number. There are two cases. Past the *end of the wave* a shuffle gives a lane its own value. Lanes
+# 48 to 63 are within the wave of `gfx942`, but no thread is in them: they are *off*. AMD shuffles by the instruction
+# `ds_bpermute_b32`, and that reads 0 from a lane that is off.
 
 # %% a neighbour far away
 Code(source("neighbour.cu"), language="cpp")
@@ -455,7 +454,7 @@ Code(source("lock_each.cu"), language="cpp")
 # %% guess the lock
 guess = predict(
     "03.lock",
-    "64 threads. Does the kernel end?",
+    "64 threads. Does the kernel end on the virtual GPU?",
     sm_80=lesson.yes_no("on sm_80"),
     gfx942=lesson.yes_no("on gfx942"),
 )
@@ -492,12 +491,12 @@ lesson.table(counted, note="The virtual GPU gives up after 1,000 rounds: StepLim
 #                                                            lanes 1 to 63 have left the loop
 # ```
 #
-# On `sm_80` the virtual GPU runs lanes in turns, as NVIDIA's guide promises, and all 64 come through. The repair lets
-# one lane of a wave ask at a time; better, one lane asks for the whole wave, or an atomic does the work and there is no
-# lock. (Both kernels have two fences, which one block alone cannot test.)
+# On `sm_80` the virtual GPU runs lanes in turns, and all 64 come through. The repair lets one lane of a wave ask at a
+# time; better, one lane asks for the whole wave, or an atomic does the work and there is no lock. (Both kernels have
+# two fences, which one block alone cannot test.)
 #
 # The other direction: code from before Volta that relies on lanes *in step*. A lane writes shared memory, its neighbour
-# reads it, nothing between: on AMD, where a wavefront is in step, this often works; on NVIDIA since Volta it may fail.
+# reads it, nothing between: on AMD, where a wavefront is in step, this may work; on NVIDIA since Volta it may fail.
 # `__syncwarp()` is the barrier for one warp. HIP has it since ROCm 7.0.
 
 # %% the repaired lock
@@ -596,8 +595,8 @@ lesson.sitting("03", 2)
 # %% [markdown] hipify
 # ## 3. hipify: what a machine translates, and what it leaves
 #
-# The other half of a CUDA project talks to libraries: `cudaMalloc`, streams, cuBLAS, NCCL, NVTX. HIP has nearly all of
-# it under other names: `hipMalloc`, hipBLAS, RCCL, roctx. Renaming is work for a machine, and there are three:
+# The other half of a CUDA project talks to libraries: `cudaMalloc`, streams, cuBLAS, NCCL, NVTX. HIP has much of it
+# under other names: `hipMalloc`, hipBLAS, RCCL, roctx. Renaming is work for a machine, and there are three:
 #
 # | | how it works | needs |
 # |---|---|---|
@@ -628,8 +627,8 @@ lesson.table(counted | {name: becomes.get(name, "not in it") for name in SHOWN})
 # say which.
 #
 # The project here is a PyTorch extension of twelve files: a fused RMSNorm that quantises to FP8, a counter of clipped
-# values, GELU; with streams and events, cuBLAS, NCCL and NVTX. Its files, each with some of the words that look like
-# CUDA:
+# values, GELU; with streams and events, cuBLAS, NCCL and NVTX. Its files, and which of eleven words that look like CUDA
+# they have:
 
 # %% the files
 WORDS = ("cuda_runtime.h", "cuda_bf16.h", "cuda_fp8.h", "cudaStream_t", "cudaMemset")
@@ -711,8 +710,8 @@ Code("\n".join(launch[left[0] : left[-1] + 2]), language="cpp")  # its last line
 # - No toolkit has a file `nvtx3/roctracer/roctx.h`.
 # - `cudaLaunchKernelEx` with its attributes (a hole in the list: [HIP
 #   has](https://rocm.docs.amd.com/projects/HIP/en/latest/reference/hip_runtime_api/modules/execution_control.html)
-#   `hipLaunchKernelEx`, but not the attribute for overlapping launches), the way to launch with options since Hopper,
-#   is untouched: these lines hold all that is left of CUDA in `launch.hip`.
+#   `hipLaunchKernelEx`, but not the attribute for overlapping launches) is untouched: these lines hold all that is left
+#   of CUDA in `launch.hip`.
 # - `at::cuda::getCurrentCUDAStream()` rightly stays: PyTorch keeps these names on ROCm, like `torch.cuda`.
 #
 # What deserves a look? The course's own reader is `leftovers(files)`. *Certain* means that the build or the launch
@@ -842,9 +841,9 @@ lesson.table(outs, note="out[1]; guarded_both.cu asks for AMD's macro as well.")
 # > **Claim and fact: "hipify ports your code automatically"**
 # >
 # > - The claim has a true half: in this project hipify rewrote every stream, event, launch with `<<<>>>` and cuBLAS
-# >   call, in less than a second. (measured: torch 2.13.0, the cells above)
-# > - It reported 0 unsupported calls and left dozens of places that fail to build or are wrong in silence. (measured:
-# >   torch 2.13.0, the cells above)
+# >   call. (measured: torch 2.13.0, the cells above)
+# > - It reported 0 unsupported calls and left more than 30 words that fail to build or may be wrong in silence.
+# >   (measured: torch 2.13.0, the cells above)
 # > - It knows 3,415 names and no `cuda_fp8.h`, `mma.h`, `cuda/pipeline`, `cudaLaunchKernelEx`. (measured: torch
 # >   2.13.0, the lists in [torch/utils/hipify](https://github.com/pytorch/pytorch/tree/main/torch/utils/hipify))
 # > - What it cannot know is what you *meant*: 32 as a width, `__CUDA_ARCH__` as an age, 448 as the largest number.
@@ -865,8 +864,8 @@ lesson.sitting("03", 3)
 # ## 4. Triton on AMD: other limits
 #
 # A Triton kernel names no lane and no `__CUDA_ARCH__`; warps are only a number, `num_warps`. So the mistakes of section
-# 1 cannot be made. What is left are *limits and defaults*: the same source, and another amount of memory, another
-# instruction, another rounding. This section compiles one matrix product, whose tiles divide the matrices:
+# 1 do not arise. *Limits and defaults* differ: another amount of memory, another instruction, another rounding. This
+# section compiles one matrix product, whose tiles divide the matrices:
 
 
 # %% a matrix product
@@ -941,12 +940,12 @@ lesson.stage_figure(asked)
 #   well as those on their way. `sm_100` is alike with another instruction, `tcgen05.mma`.
 # - On `sm_80` and on AMD the pair in use has moved to registers. (So 3 stages on `gfx942` are 64 KiB, exactly the
 #   limit: they load.)
-# - With one stage there is no pipeline. NVIDIA's backend still gives A and B a place each. AMD's writes A to shared
-#   memory, reads it into registers, and writes B over it: one place, as large as the larger of the two.
+# - With one stage there is no pipeline. NVIDIA's backend still gives A and B a place each. AMD's gives them one place,
+#   as large as the larger of the two.
 #
-# `wgmma` needs BLOCK_M of 64 or more and 4 warps, `tcgen05.mma` 4 or 8 warps; otherwise Triton 3.7.1 falls back to
-# `mma.sync`, which behaves as on `sm_80`. On AMD 0 stages are no pipeline, like 1; 2 is the usual choice. In the lab
-# you turn this into a rule for any tile.
+# `wgmma` and `tcgen05.mma` need BLOCK_M of 64 or more; `wgmma` at least 4 warps, `tcgen05.mma` 4 or 8. Otherwise Triton
+# 3.7.1 falls back to `mma.sync`, which behaves as on `sm_80`. On AMD 0 stages are no pipeline, like 1. In the lab you
+# turn this into a rule for any tile.
 #
 # What happens with 4 stages on `gfx942`? The compiler does not mind; the limit is checked when the kernel is *loaded*.
 
@@ -990,8 +989,8 @@ lesson.table({"compiled": str(deep), "resources": over} | loaded)
 #
 # ### Registers: `waves_per_eu` and spills
 #
-# `waves_per_eu=n` is section 2's second launch bound again: *plan for n wavefronts on each SIMD*. All the compiler can
-# do is use fewer registers: 512 a lane for 4 waves are 128. The kernel needs about 200 of 4 bytes each, and two of its
+# `waves_per_eu=n` is section 2's second launch bound again: *plan for n wavefronts on each SIMD*. For that the compiler
+# uses fewer registers: 512 a lane for 4 waves are 128. The kernel needs about 200 of 4 bytes each, and two of its
 # blocks of 4 wavefronts fill the LDS of a CU.
 
 # %% guess the waves
@@ -1038,14 +1037,13 @@ lesson.table(
 # <details><summary>For those who tune: AGPRs, the shape of the matrix instruction, kpack</summary>
 #
 # From CDNA2 on a lane has 512 registers in one file: 256 VGPRs and as many **AGPRs**, in which matrix instructions can
-# keep their sums. A tile of 256 x 256 on 4 wavefronts needs 256 registers a lane for its sums alone. Vector arithmetic
-# cannot use AGPRs, so the compiler shelves values there with thousands of moves, and what is left over is spilled.
-# Eight wavefronts share the same tile with no move at all: try `build("gfx942", M=256, N=256, num_warps=8)` against
-# `num_warps=4`, `lesson.resources` of both, and `lesson.mnemonics(compiled, starting="v_accvgpr_")`.
+# keep their sums. A tile of 256 x 256 on 4 wavefronts needs 256 registers a lane for its sums alone. On 4 wavefronts
+# the compiler shelves values in AGPRs with thousands of moves, and spills. On eight there is neither: try
+# `build("gfx942", M=256, N=256, num_warps=8)` against `num_warps=4`, `lesson.resources` of both, and
+# `lesson.mnemonics(compiled, starting="v_accvgpr_")`.
 #
 # You may read that the culprit is an attribute of Triton's kernels, `amdgpu-agpr-alloc=0`. Take it out of
-# `compiled.stages["llir"]`, compile again with LLVM, and count: the spills stay. Try an explanation before you repeat
-# it.
+# `compiled.stages["llir"]`, compile again with LLVM, and count: the spills stay.
 #
 # `matrix_instr_nonkdim` chooses between CDNA's two shapes of matrix instructions, 32 x 32 and 16 x 16 results (0 leaves
 # it to Triton), and `kpack` how many operands are packed along K; gfx950 ignores `kpack`, with a warning. AMD's guide
@@ -1119,15 +1117,15 @@ guess.reveal(
     sm_90=order("sm_90"),
     gfx942=order("gfx942"),
     gfx950=order("gfx950"),
-    because="where a faster format exists, it is the default on both vendors.",
+    because="where the 10 bits exist, they are the default on both vendors.",
 )
 lesson.table(measured)
 
 # %% [markdown] precision explained
-# The default takes the ten bits wherever the chip has them, and on the newer `gfx950` the same source is a thousand
-# times more accurate than on `gfx942`. (Powers of ten only: the virtual `sm_90` cuts bits off, `gfx942` rounds.) A test
-# with a tolerance of `1e-5` passes on one chip and fails on another. If you mean float32, say so:
-# `input_precision="ieee"`. If you mean speed, take bf16.
+# The default takes the ten bits wherever the chip has them, and on the newer `gfx950` the same source is about three
+# powers of ten more accurate than on `gfx942`. (Powers only: the virtual `sm_90` cuts bits off, `gfx942` rounds.) A
+# test with a tolerance of `1e-5` passes on one chip and fails on another. If you mean float32, say so:
+# `input_precision="ieee"`.
 #
 # <details><summary>PyTorch's switch for TF32; small numbers: denormals</summary>
 #
@@ -1147,8 +1145,8 @@ lesson.table(measured)
 # %% [markdown] stop after the limits
 # ### Stop
 #
-# **What you have seen.** LDS refused at loading, 600 bytes spilled for no wave, and 1e-3 where the newer chip has 1e-7.
-# You can do 03.shared_budget of the lab now.
+# **What you have seen.** LDS refused at loading, hundreds of bytes spilled for no wave, and 1e-3 where the newer chip
+# has 1e-7. You can do 03.shared_budget of the lab now.
 
 # %% fourth stop
 lesson.sitting("03", 4)
@@ -1159,9 +1157,9 @@ lesson.sitting("03", 4)
 # Both vendors have an 8-bit float with 4 bits of exponent and 3 of mantissa, E4M3. But there are two kinds. NVIDIA
 # since `sm_89`, and AMD since `gfx950` and RDNA4, have **FN**, the standard of the Open Compute Project (OCP): *finite*
 # (no infinities), with *NaN*s of its own. `gfx942` has **FNUZ**: besides, its *zero* is *unsigned*. (PyTorch:
-# `float8_e4m3fnuz`, `float8_e4m3fn`; Triton: `fp8e4b8`, `fp8e4nv`.) A value is its mantissa times
-# $2^{e - 7}$ in FN, and times $2^{e - 8}$ in FNUZ (7 and 8 are called the *bias*). Gradients often take E5M2, of which
-# there are the same two flavours.
+# `float8_e4m3fnuz`, `float8_e4m3fn`; Triton: `fp8e4b8`, `fp8e4nv`.) A value is its mantissa times $2^{e - 7}$ in FN,
+# and times $2^{e - 8}$ in FNUZ (7 and 8 are called the *bias*). E5M2, with 5 bits of exponent, has two kinds as well;
+# OCP's has infinities.
 
 # %% guess the bytes
 guess = predict(
@@ -1189,8 +1187,8 @@ lesson.table(
 )
 
 # %% [markdown] fp8 bytes explained
-# So a model with the wrong flavour runs, with all weights halved and no error. What else differs: FNUZ has one zero and
-# one NaN, whose code `0x80` is FN's negative zero. The codes of FN's two NaNs are numbers in FNUZ.
+# So a model with the wrong flavour runs with no error, its weights halved. But FNUZ has one zero and one NaN, whose
+# code `0x80` is FN's negative zero: a weight of -0 becomes NaN. The codes of FN's two NaNs are numbers in FNUZ.
 #
 # The second trap is the largest number: 448 in FN, 240 in FNUZ. Neither format has an infinity, and PyTorch's cast to
 # FNUZ makes NaN of what is too large. A quantiser that was written for FN scales its tensor so that the largest value
@@ -1227,7 +1225,7 @@ lesson.table(cast, first="cast of")
 #
 # What does a compiler do with a flavour that its chip does not have? It can *refuse*, or *convert* each tile to a type
 # that the chip multiplies: float16 has room for every value of both flavours. Triton's two backends decided
-# differently: AMD's runs, even if slowly. (`gfx90a` and `sm_80` have no FP8.)
+# differently: AMD's runs all the same. (`gfx90a` and `sm_80` have no FP8.)
 
 # %% guess the flavours
 BECOMES = ("refused", "converted", "FP8 instructions")
@@ -1278,9 +1276,9 @@ lesson.table(used, first="target", note=f"Triton warned of: {', '.join(warned)}.
 
 # %% [markdown] fp8 silent
 # `fp8`, `f8f6f4` or `e4m3` in the name: FP8 in hardware. `error`: NVIDIA's backend refuses. `f16`: AMD's backend
-# converts to float16, nearly always in silence (under the table stands where Triton warned). `none`: not even that, but
-# one packed multiply-add after the other (`v_pk_fma_f32`). So on AMD "it compiles" does not mean "it is FP8": look at
-# the instruction, or decide by the target. For AMD compare names: 1100 is larger than 942, and has no FP8. For NVIDIA
+# converts to float16, in silence where the note under the table has no warning. `none`: not even that, but one packed
+# multiply-add after the other (`v_pk_fma_f32`). So on AMD "it compiles" does not mean "it is FP8": look at the
+# instruction, or decide by the target. For AMD compare names: 1100 is larger than 942, and has no FP8. For NVIDIA
 # compare the number behind `sm_` with 89; as texts, `"sm_100" < "sm_89"`.
 #
 # | target | FP8 E4M3 | largest |
@@ -1341,8 +1339,7 @@ lesson.table({"stdout": said, "stderr": last, "status": ended.returncode})
 # %% [markdown] fence
 # The lesson ran it in a process of its own. In a notebook your kernel would die, in a server the worker. AMD's letters
 # are `v` (a vector register, one value a lane) and `s` (a scalar one, shared by all lanes). `r` is known to both, but
-# write `v`: on AMD `=r` is refused as the result of a `v_` instruction, and for an input Triton 3.7.1 may quietly take
-# a vector register. (`compile_for` and this course's virtual GPUs look first, and raise `CompileFailed`.)
+# on AMD write `v`. (`compile_for` and this course's virtual GPUs look first, and raise `CompileFailed`.)
 #
 # So the other side must never be compiled. The *launcher* knows the target and passes its name as a `tl.constexpr`: the
 # branch of an `if` on it that is not taken is not built. This kernel packs the lower halves of two 32-bit words into
@@ -1408,9 +1405,8 @@ lesson.table(packed)
 # >
 # > - Headlines said so. What the report says: customised PTX serves the kernels that communicate between GPUs, on 20 of
 # >   the 132 SMs of an H800. (source: [DeepSeek-V3 technical report](https://arxiv.org/abs/2412.19437))
-# > - PTX is part of CUDA: everything that you write for an NVIDIA GPU becomes PTX on its way, so this bypasses
-# >   nothing. It ties the kernel to one vendor: on `gfx942` it does not compile. (measured: triton 3.7.1, the cell on
-# >   PTX for an AMD chip above)
+# > - PTX is part of CUDA: nvcc and Triton compile to PTX on their way, so this bypasses nothing. It ties the kernel to
+# >   one vendor: on `gfx942` it does not compile. (measured: triton 3.7.1, the cell on PTX for an AMD chip above)
 #
 # </details>
 #
@@ -1460,9 +1456,9 @@ lesson.table(reads)
 
 # %% [markdown] flag explained
 # On AMD the volatile load has left the loop: Triton 3.7.1 hands LLVM a plain load there (for NVIDIA a volatile one),
-# and LLVM then loads once. If the flag was not set by then, the loop waits for ever. (So it was not launched here.) An
-# atomic that adds 0 stays in the loop on both vendors; for `gfx942` LLVM writes it as an `or` with 0. Wait with
-# atomics, and only for a program that is sure to be on the chip: nobody promises in which order programs start.
+# and LLVM then loads once. If the flag was not set by then, the loop waits for ever. An atomic that adds 0 stays in the
+# loop on both vendors; for `gfx942` LLVM writes it as an `or` with 0. Wait with atomics, and only for a program that is
+# sure to be on the chip: nobody promises in which order programs start.
 #
 # <details><summary>More traps of Triton and libraries on AMD, each with its report</summary>
 #
@@ -1613,7 +1609,8 @@ Code(node.read_text(), language="yaml")
 # %% guess the faults
 guess = predict(
     "03.node",
-    "The scheduler's ROCR_VISIBLE_DEVICES must stay. What of the other four?",
+    "The scheduler's ROCR_VISIBLE_DEVICES must stay. What of the "
+    "other four, by the rules and facts above?",
     now=lesson.number("GPUs that process 0 sees as it is"),
     then=lesson.number("GPUs it sees without HIP_VISIBLE_DEVICES"),
     delete=lesson.number("settings that you would delete"),
@@ -1665,8 +1662,6 @@ print(*lines, sep="\n")
 # > - Overrides that named a wrong target ended in crashes, or in no GPU. (source:
 # >   [ROCm/TheRock #1719](https://github.com/ROCm/TheRock/issues/1719),
 # >   [ROCm/ROCm #3065](https://github.com/ROCm/ROCm/issues/3065))
-# > - TunableOp was slow where it was left in tuning mode. (source:
-# >   [comfyui-amd-go-fast #2](https://github.com/Beinsezii/comfyui-amd-go-fast/issues/2))
 # > - Collectives over all 8 GPUs of an MI300X node use the whole mesh of links, over 2 or 4 only a part. (source:
 # >   [ROCm, workload optimization
 # >   guide](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html))
@@ -1691,14 +1686,14 @@ lesson.sitting("03", 6)
 # %% [markdown] port
 # ## 8. The training script, ported
 #
-# The model of unit 01 is plain PyTorch. Of a fork for CUDA, which the lab prints, a dozen lines must change:
+# The model of unit 01 is plain PyTorch. Of a fork for CUDA, which the lab prints, this must change:
 #
 # | CUDA only (the fork) | one code path |
 # |---|---|
 # | `model.cuda()`, `x.cuda()` | `model.to(device)`, and new tensors on the device of the data |
 # | `torch.autocast("cuda", torch.float16)` | `torch.autocast(device.type, torch.bfloat16)` where the device has bf16 |
 # | `GradScaler()` always | a scaler for float16 only: bf16 has the range of float32 |
-# | `allow_tf32 = True` at the top | leave it, or set it knowingly: it is global, and changes the loss curve |
+# | `allow_tf32 = True` at the top | leave it, or set it knowingly: it is global, and may change the losses |
 # | `pin_memory=True` | only where there is a GPU |
 #
 # The fork calls `scaler.scale(loss).backward()`, `clip_grad_norm_(...)`, `scaler.step(optimizer)`. One call is missing,
@@ -1730,15 +1725,14 @@ guess.reveal(
 lesson.table(seen)
 
 # %% [markdown] order
-# The right order is *unscale, clip, step*. In bf16 there is no scaler, and nothing to get wrong.
+# The right order is *unscale, clip, step*. In bf16 there is no scaler, and no such order.
 #
 # <details><summary>Why does the loss go down all the same?</summary>
 #
-# AdamW divides a gradient by its own size, so a common factor cancels while
-# gradients are well above AdamW's $\epsilon = 10^{-8}$. Spread evenly over the 170,000 parameters of this section's
-# model, a norm of $1.5 \cdot 10^{-5}$ is $3.7 \cdot 10^{-8}$ for each, and a step shrinks to $3.7 / (3.7 + 1)$: four
-# fifths, which nobody sees in a curve. Over the 124 million of GPT-2 it is $1.4 \cdot 10^{-9}$, and $1.4 / (1.4 + 10)$
-# is an eighth.
+# AdamW divides a gradient by its own size, so a common factor cancels while gradients are well above AdamW's $\epsilon
+# = 10^{-8}$. Spread evenly over the 170,000 parameters of this section's model, a norm of $1.5 \cdot 10^{-5}$ is $3.7
+# \cdot 10^{-8}$ for each, and a step shrinks to $3.7 / (3.7 + 1)$: four fifths. Over the 124 million of GPT-2 it is
+# $1.4 \cdot 10^{-9}$, and $1.4 / (1.4 + 10)$ is an eighth.
 # </details>
 #
 # ### Is it still the same training?
@@ -1754,8 +1748,8 @@ lesson.table(seen)
 #   seeds tell an error badly: take more where you can);
 # - **speed** with its spread, which is reported and not judged.
 #
-# The model is small, 64 wide, and all 40 steps belong to the warm-up: with small rates no loss spikes. `here` is the
-# same code on whatever is there: a GPU of either vendor, or again the CPU. It takes about 10 seconds.
+# The model is small, 64 wide, and all 40 steps belong to the warm-up. `here` is the same code on whatever is there: a
+# GPU of either vendor, or again the CPU. It takes 10 seconds to a minute.
 
 # %% the parity report
 preset = vars(lesson.TrainConfig.preset("cpu"))
@@ -1776,8 +1770,8 @@ before, here = runs("cpu"), runs()
 lesson.parity_table(lesson.parity(before, here, lesson.agreement(config=model)))
 
 # %% [markdown] a right port
-# On a CPU the losses of both columns agree to the last digit: one code path, one machine. So first a port that differs,
-# and is right: PyTorch's fused attention is exchanged for the same, written out.
+# On a CPU the losses of both columns should agree to the last digit: one code path, one machine. So first a port that
+# differs, and is right: PyTorch's fused attention is exchanged for the same, written out.
 
 
 # %% attention written out
@@ -1803,10 +1797,10 @@ def ported(attention):
 lesson.parity_table(ported(written_out))
 
 # %% [markdown] predict the mask
-# The losses part in the seventh digit, and every row holds. Now a wrong port, a classic: the flag `is_causal` gets
-# lost, and each token sees its future. At the start attention is nearly a plain mean of what a token sees, now twice as
-# much on average: the first loss moves in the fourth digit of 6.932. After 40 steps the model has hardly learned to
-# look anywhere.
+# The losses part ("largest gap of one step"), and every row should hold. Now a wrong port, a classic: the flag
+# `is_causal` gets lost, and each token sees its future. At the start attention is nearly a plain mean of what a token
+# sees, now twice as much on average: the first loss moves by thousandths. In 40 steps the model has probably hardly
+# learned to look anywhere.
 #
 # Two hints. The bound of the validation is what another seed does: the table above has it. And ask which attention the
 # float64 run calls.
@@ -1841,9 +1835,8 @@ lesson.parity_table(report)
 # %% [markdown] the first step
 # The gradients agree, because float64 on the CPU ran the same wrong code: agreement with oneself. The mean of the last
 # steps and the validation are off by a fraction of what another seed does: **in these 40 steps the curve shows
-# nothing**. In a long run it would: a loss too good to be true, after most of the run is paid. The *first* loss breaks:
-# equal weights, one batch and float32 leave it no room. In bfloat16 the bound would be at least 0.65, and this row
-# passes, too.
+# nothing**. In a long run it should: a loss too good to be true. The *first* loss breaks: equal weights, one batch and
+# float32 leave it no room. In bfloat16 the bound would be at least 0.65, and this row would hold, too.
 #
 # <details><summary>Where the bound of the first loss comes from</summary>
 #
@@ -1863,7 +1856,7 @@ lesson.parity_table(report)
 # %% [markdown] logs
 # ## 9. Reading a failure log
 #
-# A failed job leaves a thousand lines, and the last one is useless. A method:
+# A failed job can leave a thousand lines, and the last one may name a consequence. A method:
 #
 # 1. **The first error in time**, of any rank. All later ones may be its consequences: a rank that waits for one that
 #    failed reports a timeout.
@@ -1937,10 +1930,10 @@ print(*lines, sep="\n")
 # 2. HIP's runtime speaks.
 # 3. It expected code for `gfx942`, and found none: these two loaded `build-gfx90a`, in caches that came along from the
 #    old node; rank 0 loaded `build-gfx942`. AMD's machine code runs on its own target only, and nothing portable lies
-#    beside it, as PTX does in most CUDA libraries, unless asked for.
-# 4. `out.mean()` is innocent. The launch of the extension's kernel failed, and the extension did not ask for errors.
-#    PyTorch asks after each launch of its own, and found this one. (Before ROCm 7 a call that succeeded in between
-#    wiped the error out.) `AMD_SERIALIZE_KERNEL=3` changes nothing here.
+#    beside it, as PTX may in CUDA libraries, unless asked for.
+# 4. `out.mean()` is innocent. The launch of the extension's kernel failed, and the extension probably did not ask for
+#    errors. PyTorch asks after each launch of its own, and found this one. (Before ROCm 7 a call that succeeded in
+#    between wiped the error out.) `AMD_SERIALIZE_KERNEL=3` changes nothing here.
 # 5. Either the library has no `gfx942`, or the process sees another chip than we think. One experiment, with no job at
 #    all: `llvm-objdump --offloading topk.so` names the targets inside (before ROCm 6.4: `roc-obj-ls`). Cure: build with
 #    `PYTORCH_ROCM_ARCH="gfx90a;gfx942"`.
@@ -1983,12 +1976,13 @@ lesson.sitting("03", 7)
 #   `warpSize`. The identity matrix shows which lanes a reduction loses.
 # - Votes and masks have 64 bits on AMD. A mask names the lanes that call, and no other of the wave. Do not build on
 #   what comes from a lane that is off; past the end of the wave, at 32 or at 64, a lane gets its own value.
-# - A wavefront has one program counter: a lock taken by a lane hangs. `__launch_bounds__`'s second number means
-#   something else on each side.
+# - A wavefront has one program counter: a lock that all its lanes ask for at once may hang. `__launch_bounds__`'s
+#   second number means something else on each side.
 # - hipify renames; it does not understand. Read what is left: headers, guards, PTX, 32, 448, 96 KB, and `setup.py`.
-# - In Triton the traps are limits and defaults: LDS when loading, stages, spills, precision, FP8 flavours.
+# - In Triton look at limits and defaults: LDS when loading, stages, spills, precision, FP8 flavours.
 # - Ask for the target, not for a capability; for a device, not for CUDA. Set one layer of visibility.
-# - A loss curve proves less than one property. In a log the first error in time counts, and the layer that speaks.
+# - A short loss curve can miss what a property shows. In a log the first error in time counts, and the layer that
+#   speaks.
 #
 # ## Read next
 #
