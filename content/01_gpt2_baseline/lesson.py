@@ -928,9 +928,7 @@ model = result.model
 
 def forward_and_backward():
     model.zero_grad()  # as in a step: no gradient is there to add to
-    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-        loss = model.loss(text, text)
-    loss.backward()
+    lesson.batch_loss(model, text, text).backward()
     return model.wte.weight.grad
 
 
@@ -951,7 +949,7 @@ lesson.table(
 # the section gives the MFU. Its tokens/s stand under the run.
 
 # %% what the formula needs
-flops = sum(counted_flops(mine, config.seq_len).values())
+flops = record.flops_per_token
 lesson.table({"MFLOP of a token": flops / 1e6, "peak, GFLOP/s": 1e-9 / of_peak})
 
 # %% predict the MFU

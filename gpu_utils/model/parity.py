@@ -99,6 +99,7 @@ class Row:
 
     before, now  "" where this device is compared with float64 or with itself, and not with the earlier runs
     difference   of a loss absolute, of an arithmetic relative (`Agreement`), of a speed the ratio
+    limit, why   the largest difference that is allowed, and where it comes from; "" where there is none
     holds        None where there is no bound: a speed is reported and not judged
     """
 
@@ -106,8 +107,14 @@ class Row:
     before: str
     now: str
     difference: str
-    bound: str
+    limit: str
+    why: str
     holds: bool | None
+
+    @property
+    def bound(self) -> str:
+        """The limit and where it comes from, in one text."""
+        return f"{self.limit} ({self.why})" if self.why else self.limit
 
 
 @dataclass(frozen=True)
@@ -158,7 +165,7 @@ def parity(before: Runs, now: Runs, arithmetic: Agreement) -> Parity:
     rows = [
         _arithmetic("logits of one batch", arithmetic.logits, arithmetic),
         _arithmetic("gradients of one batch", arithmetic.gradients, arithmetic),
-        Row("seen of the future", "", "", _small(arithmetic.future), "0 (a masked weight)", arithmetic.future == 0),
+        Row("seen of the future", "", "", _small(arithmetic.future), "0", "a masked weight", arithmetic.future == 0),
     ]
     differing = sorted(
         {name for pair in zip(old, new, strict=True) for name in _differing(pair[0].config, pair[1].config)}
@@ -179,7 +186,7 @@ def _runs(given: Runs) -> list[RunRecord]:
 
 def _arithmetic(what: str, error: float, found: Agreement) -> Row:
     why = f"{found.dtype} against float64: {found.why}"
-    return Row(what, "", "", _small(error), f"{found.bound:.1e} ({why})", error <= found.bound)
+    return Row(what, "", "", _small(error), f"{found.bound:.1e}", why, error <= found.bound)
 
 
 def _small(number: float) -> str:
@@ -206,7 +213,7 @@ def _curves(old: list[RunRecord], new: list[RunRecord]) -> list[Row]:
         _loss("loss of the first step", *widest, start, first.why),
         _mean(f"mean of the last {steps} steps", old, new, tail, steps),
         _mean("final validation loss", old, new, lambda record: record.final_val_loss, steps),
-        Row("largest gap of one step", "", "", _small(apart), "", None),
+        Row("largest gap of one step", "", "", _small(apart), "", "", None),
     ]
 
 
@@ -218,7 +225,7 @@ def _mean(
         error = statistics.stdev(map(value, old)) / math.sqrt(len(old))
         why = f"3 standard errors of {len(old)} seeds before"
     elif len(old[0].train_loss) < 4:
-        return Row(what, f"{value(old[0]):.4f}", f"{value(new[0]):.4f}", "", "none from so few steps", None)
+        return Row(what, f"{value(old[0]):.4f}", f"{value(new[0]):.4f}", "", "none from so few steps", "", None)
     else:  # from one step to the next: the slope of the curve is no noise
         last = old[0].train_loss[-steps - 1 :]
         error = statistics.stdev(b - a for a, b in itertools.pairwise(last)) / math.sqrt(2 * steps)
@@ -229,7 +236,7 @@ def _mean(
 
 def _loss(what: str, before: float, now: float, bound: float, why: str) -> Row:
     gap = abs(now - before)
-    return Row(what, f"{before:.4f}", f"{now:.4f}", _small(gap), f"{bound:.1e} ({why})", gap <= bound)
+    return Row(what, f"{before:.4f}", f"{now:.4f}", _small(gap), f"{bound:.1e}", why, gap <= bound)
 
 
 def _speed(old: list[RunRecord], new: list[RunRecord]) -> Row:
@@ -239,7 +246,7 @@ def _speed(old: list[RunRecord], new: list[RunRecord]) -> Row:
         middle.append(statistics.median(speeds))
         spread = f" ({min(speeds):,.0f} to {max(speeds):,.0f})" if len(speeds) > 1 else ""
         shown.append(f"{middle[-1]:,.0f}{spread}")
-    return Row("tokens/s", shown[0], shown[1], f"x {middle[1] / middle[0]:.2f}", "", None)
+    return Row("tokens/s", shown[0], shown[1], f"x {middle[1] / middle[0]:.2f}", "", "", None)
 
 
 def _dtype(*records: RunRecord) -> torch.dtype:

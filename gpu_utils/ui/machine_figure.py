@@ -9,8 +9,9 @@ from gpu_utils.ui.explore.drawing import Picture, beside, box, heading, picture,
 
 _KIB = 1024
 _WIDTH, _PART, _GAP = 480.0, 108.0, 12.0
-_MOST_REGISTERS, _MOST_SHARED = 192, 228
-"""KiB of a part and of a unit that fill their boxes: the most of all targets, so that figures side by side compare."""
+_MOST_REGISTERS = max(target.registers * target.lanes * 4 for target in TARGETS.values())
+_MOST_SHARED = max(target.shared_per_unit for target in TARGETS.values())
+"""Bytes of a part and of a unit that fill their boxes: the most of any target, so that figures side by side compare."""
 
 
 def unit_figure(*targets: str) -> Picture:
@@ -45,10 +46,10 @@ def _words(target: Target) -> tuple[str, str, str]:
 def _unit(target: Target) -> Picture:
     unit, part, shared = _words(target)
     waves = f"{wave(target.vendor)}s"
-    registers = target.registers * target.lanes * 4 // _KIB
+    registers = target.registers * target.lanes * 4
     words = (
         f"{'An' if unit == 'SM' else 'A'} {unit} of {target.name} has {target.simds} {part}s. Each has "
-        f"{target.waves_per_simd} slots for {waves} of {target.lanes} lanes and {registers} KiB of registers "
+        f"{target.waves_per_simd} slots for {waves} of {target.lanes} lanes and {registers // _KIB} KiB of registers "
         f"({target.registers} for each lane). They share {target.shared_per_unit // _KIB} KiB of {shared}."
     )
     parts = []
@@ -60,7 +61,7 @@ def _unit(target: Target) -> Picture:
             parts.append(box(left + 8 + slot % 8 * 11.6, 50 + slot // 8 * 17, 10, 14, "even"))
         parts += [
             box(left + 8, 92, _PART - 16, 48 * registers / _MOST_REGISTERS, "room"),
-            text(left + _PART / 2, 158, f"registers: {registers} KiB", at="middle", size=10, bold=True),
+            text(left + _PART / 2, 158, f"registers: {registers // _KIB} KiB", at="middle", size=10, bold=True),
             text(left + _PART / 2, 172, f"{target.registers} a lane", at="middle", size=11),
         ]
         cell = (_PART - 16) / target.lanes
@@ -68,7 +69,7 @@ def _unit(target: Target) -> Picture:
             parts.append(box(left + 8 + lane * cell, 182, cell, 14, "odd"))
         parts.append(text(left + _PART / 2, 211, f"a wave: {target.lanes} lanes", at="middle", size=10))
     whole = target.simds * (_PART + _GAP) - _GAP
-    parts.append(box(6, 232, whole * target.shared_per_unit / _KIB / _MOST_SHARED, 22, "room"))
+    parts.append(box(6, 232, whole * target.shared_per_unit / _MOST_SHARED, 22, "room"))
     of_block = f"{target.shared_per_block // _KIB} of them for one block"
     parts.append(text(6, 271, f"{target.shared_per_unit // _KIB} KiB of {shared}, at most {of_block}"))
     drawing = svg(_WIDTH + 6, 278, parts, words)

@@ -10,14 +10,13 @@ def parity_table(report: Parity) -> Table:
     """A row for each comparison: both sides, how far they are apart, the bound and where it comes from, the verdict."""
     rows = {}
     for row in report.rows:
-        bound, _, why = row.bound.rstrip(")").partition(" (")
         verdict = "" if row.holds is None else row.holds  # a speed has no bound
         rows[row.what] = {
             "before": row.before,
             "now": row.now,
             "apart": row.difference,
-            "bound": bound,
-            "from": why.rpartition(": ")[2],
+            "bound": row.limit,
+            "from": row.why.rpartition(": ")[2],
             "holds": verdict,
         }
     return table(rows)

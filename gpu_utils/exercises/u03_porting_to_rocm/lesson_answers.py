@@ -7,11 +7,7 @@ from gpu_utils.errors import BadArgument
 NARROW = ("unsigned vote", "__popc(", "1u <<")
 """Words of a line that holds the votes of a wave, or a bit of one, in 32 bits."""
 
-CAUSES = {
-    "invalid device function": "a library built for another chip",
-    "Connection refused": "the network",
-    "HIP out of memory": "the memory",
-}
+CAUSES = {"invalid device function": "a library built for another chip"}
 """Words of the first error -> its cause."""
 
 
