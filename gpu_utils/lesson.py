@@ -13,6 +13,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Predictions and results": {
         "gpu_utils.ui.bars": ("bars",),
         "gpu_utils.ui.code": ("code",),
+        "gpu_utils.ui.curves": ("curves",),
         "gpu_utils.ui.executed": ("executed",),
         "gpu_utils.ui.sitting": ("sitting",),
         "gpu_utils.ui.slots": ("choice", "number", "yes_no"),

@@ -727,7 +727,9 @@ check("01.kv_cache")
 # %% [markdown] statement of activation_memory
 # ## 01.activation_memory: the largest batch that fits
 #
-# A device has `capacity` bytes. **Decide** how many sequences of `seq_len` tokens you can train on at once.
+# A device has `capacity` bytes. **Decide** for how many sequences of `seq_len` tokens there is
+# room for what forward keeps, beside the state of the model. What backward makes for a moment comes on top, as the
+# lesson counts.
 #
 # First, what one sequence keeps: the bytes of activations that the forward pass leaves behind for the backward pass (no
 # dropout). The rule: an operation keeps what its backward needs, and a tensor that two operations need is kept once.

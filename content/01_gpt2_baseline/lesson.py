@@ -5,19 +5,18 @@
 # train the model, and say which fraction of the hardware you used and where the rest went. The numbers you measure are
 # saved: later units make parts of this model faster, smaller or portable, and unit 15 compares with today.
 #
-# **You need** lesson 00 and PyTorch as you know it. If you know GPT-2's parts by heart, answer 01.growth and
-# 01.agreement, look at the figure of a block, and go on to section 3.
+# **You need** lesson 00 and PyTorch as you know it. If you know GPT-2's parts by heart, run sections 1 and 2,
+# answer only 01.growth and 01.agreement there, look at the figure of a block, and go on to section 3.
 #
 # **Time**: four sittings: the model (sections 1 and 2), what it costs (3), a run and its speed (4 and 5), and the rest
 # (6 to 8). Text and code alone take 11, 7, 12 and 11 minutes at 200 words a minute, with the run on two idle CPU cores,
-# where you train half a million parameters. With predictions, figures and the listing they take about 20, 15, 25 and
+# where you train half a million parameters. With predictions, figures and the listing they take about 20, 15, 30 and
 # 25. On a GPU of either vendor the same cells train the 124-million-parameter model.
 
 # %% imports
 import math
 import time
 
-import matplotlib.pyplot as plt
 import torch
 import triton
 import triton.language as tl
@@ -37,8 +36,8 @@ probe()
 # seen.
 #
 # The tokenizer is a **byte-level BPE**. It starts with the 256 bytes as its alphabet, so that any text can be written.
-# Then it joins the most frequent neighbouring pair inside a word or a run of signs into a new token, again and again,
-# until the vocabulary is full.
+# Then it joins the most frequent neighbouring pair inside a word, or inside a group of signs, into a new token, again
+# and again, until the vocabulary is full.
 
 # %% look at the corpus
 corpus = lesson.load_corpus(config.corpus)
@@ -68,9 +67,9 @@ lesson.table(
 # - one that finds all $V$ tokens equally likely has loss $\ln V$, printed above;
 # - one that knows how often each token occurs, and looks at nothing else, has the **unigram entropy**
 #   $-\sum_t p_t \ln p_t$ as its loss. A model well below it uses the context;
-# - a **bigram table** has a row for each token: how often each other one follows it. (Each row is mixed with the
-#   frequencies, as if it held ten pairs more: a pair that it never saw is unlikely, and not impossible.) A model well
-#   below it probably looks back further than one token.
+# - a **bigram table** has a row for each token: how often each other one follows it. Ten extra pairs, spread as
+#   the frequencies are, are added to each row: a pair that never came is then unlikely, and not impossible. A model
+#   well below it probably looks back further than one token.
 #
 # The last row of the table, call it $n$, bounds the unigram entropy from above: $n$ tokens make half of the text. A
 # model that knows only this gives half of the probability to these $n$, evenly, and half to the others: its loss is
@@ -182,8 +181,8 @@ lesson.table(
 # $$ x \leftarrow x + \text{attention}(\text{norm}_1(x)), \qquad x \leftarrow x + \text{MLP}(\text{norm}_2(x)) $$
 #
 # This is called **pre-norm**: the norm stands at the entry of a branch, and the stream itself is normed only at the
-# end, by `ln_f`. A layer norm takes one token's $d$ channels, subtracts their mean and divides by the root of their
-# variance plus $10^{-5}$; then it scales by a learned gain and adds a learned bias.
+# end, by `ln_f`. A layer norm takes one token's $d$ channels, subtracts their mean and divides by
+# $\sqrt{\text{variance} + 10^{-5}}$; then it scales by a learned gain and adds a learned bias.
 #
 # The figure shows one block of the 124M model. FLOPs are those of products, with attention as the whole $T \times T$.
 # "Values kept" is what forward leaves behind for backward, with explicit attention.
@@ -212,10 +211,10 @@ lesson.code(
 # %% [markdown] initial weights
 # ### The first weights
 #
-# All matrices start as normal numbers with standard deviation 0.02, biases at 0, norms at 1. One detail matters: each
-# of the $2L$ branches adds to the same stream. If every branch adds something independent of variance $s^2$, the sum
-# has variance $2L s^2$. GPT-2 scales the output matrix of each branch (the two `c_proj`) by $1/\sqrt{2L}$: then the
-# variance of the sum is $s^2$ at any depth.
+# All matrices start as normal numbers with standard deviation 0.02, as in `transformers`, biases at 0, norms at 1. One
+# detail matters: each of the $2L$ branches adds to the same stream. If every branch adds something independent of
+# variance $s^2$, the sum has variance $2L s^2$. GPT-2 scales the output matrix of each branch (the two `c_proj`) by
+# $1/\sqrt{2L}$: then the variance of the sum is $s^2$ at any depth.
 #
 # The next cell measures what all branches together add, for $d = 128$, $H = 4$ and several depths, with that scaling
 # and without.
@@ -241,21 +240,25 @@ def added(layers, scaled):
             if name.endswith("c_proj.weight"):
                 weight *= math.sqrt(2 * layers)
     x = start = model.wte(torch.randint(256, (8, 64))) + model.wpe.weight
+    of_attention = []
     for block in model.h:
+        of_attention.append(block.attn(block.ln_1(x)).std().item())
         x = block(x)
-    return (x - start).std().item()
+    return (x - start).std().item(), of_attention[0], of_attention[-1]
 
 
-sums = {
-    f"L = {layers}": {"scaled": added(layers, True), "unscaled": added(layers, False)}
-    for layers in (4, 12, 48)
-}
+sums = {}
+for layers in (4, 12, 48):
+    scaled, unscaled = added(layers, True), added(layers, False)
+    sums[f"L = {layers}"] = {"scaled": scaled[0], "unscaled": unscaled[0]}
+    sums[f"L = {layers}"]["unscaled, layer 1's attention"] = unscaled[1]
+    sums[f"L = {layers}"]["the last layer's"] = unscaled[2]
 guess.reveal(
     scaled=sums["L = 48"]["scaled"] / sums["L = 12"]["scaled"],
     unscaled=sums["L = 48"]["unscaled"] / sums["L = 12"]["unscaled"],
     because="scaled, the variance stays; unscaled it is four times as large, and its "
-    "root twice. Here it is a little more: attention adds more in late layers than in "
-    "the first ones (not shown).",
+    "root twice. Here it is a little more, since attention adds more in late layers, "
+    "the last column: in layer 1 it averages tokens that have nothing in common.",
 )
 lesson.table(sums, note="standard deviation of the sum of all branches")
 
@@ -471,17 +474,17 @@ for T in (128, 256, 512, 1024):
 guess.reveal(
     length=1024 / rows[1024]["ratio"],
     because="for one token the column adds up to 16 d channels and H T probabilities: "
-    "they tie at T = 16 d / H = 512. With the mask 4 H T + T bytes: at 482.",
+    "they tie at T = 16 d / H = 512. The mask, T bytes a token, moves that to 482.",
 )
 lesson.table(rows, first="T", note="bytes kept by one layer, measured")
 
 # %% [markdown] a tie
-# (Each norm keeps two numbers of a token, and the fused kernel one for each head: next to nothing.)
+# Each norm also keeps two numbers of a token, and the fused kernel one for each head: next to nothing.
 #
 # For GPT-2 124M, $16 \cdot 768 / 12 = 1024$: at its own length the two parts tie, $16 B T d = B H T^2$. For shorter
 # texts the channels weigh more, for longer ones the probabilities: at 4,096 tokens they are four fifths. So a fused
 # kernel, which never keeps them, halves what a block of GPT-2 keeps, and saves more for longer texts. In the lab you
-# decide which batch fits into 80 GB.
+# decide for which batch what is kept fits into 80 GB.
 
 # %% [markdown] what it means on two chips
 # ### What the counts say about two chips
@@ -505,48 +508,60 @@ for name in ("H100", "MI300X"):
 lesson.table(bounds, across=True, note="GPT-2 124M at T = 1024.")
 
 # %% [markdown] bounds are not speeds
-# These are bounds from data sheets, not measurements. (A kernel that skips the masked half of attention saves at most
-# 7% of what is counted.) Next you measure how much of a bound a program reaches.
+# These are bounds from data sheets, not measurements. A kernel that skips the masked half of attention saves at most
+# 7% of what is counted. Next you measure how much of a bound a program reaches.
 #
 # ### Long texts
 #
-# Take 2 bytes a value, as if all activations were bfloat16. (Autocast, section 4, keeps some in float32: what follows
-# is a lower bound.) GPT-2 124M has 12 layers of 12 heads and $d = 768$.
+# GPT-2 124M reads 8 sequences of 16,384 tokens. Take 2 bytes a value, as if all activations were bfloat16; autocast
+# (section 4) keeps some in float32, so this is a lower bound. By $16 d$ channels and $H T$ probabilities for each token
+# and layer, the channels are 36 GiB (1 GiB is $2^{30}$ bytes) and the probabilities 576. No chip of this course holds
+# that. Fused attention drops the probabilities.
+#
+# One part is kept once, not in each layer: for each token the loss keeps its $V = 50{,}257$ **log-probabilities**, in
+# float32. And backward begins there: it makes the gradient of the log-probabilities, and from it that of the logits.
+# Each has the same size, and at that moment all three are alive.
 
 # %% predict long texts
+parts_of_memory = (
+    "the state: weights, gradients, moments",
+    "the channels of all layers",
+    "the three tensors of the loss together",
+)
 guess = predict(
     "01.long",
-    "8 sequences of 16,384 tokens: how many GiB (2^30 bytes) are the channels, and how "
-    "many the probabilities?",
-    channels=lesson.number(unit="GiB", factor=1.1),
-    probabilities=lesson.number(unit="GiB", factor=1.1),
+    "With fused attention: which part is the largest when backward begins?",
+    largest=lesson.choice(*parts_of_memory, label="largest part"),
+    loss=lesson.number("the three of the loss", unit="GiB", factor=1.1),
 )
 
 # %% long texts
-tokens, T = 8 * 16384, 16384
-channels = tokens * big.n_layer * 16 * big.n_embd * 2 / 2**30
-probabilities = tokens * big.n_layer * big.n_head * T * 2 / 2**30
-guess.reveal(
-    channels=channels,
-    probabilities=probabilities,
-    because="16 d and H T values for each token and layer, of 2 bytes: at 16 times the "
-    "length of the tie the probabilities are 16 times the channels.",
+tokens = 8 * 16384
+sizes = (
+    16 * held["all"] / 2**30,
+    tokens * big.n_layer * 16 * big.n_embd * 2 / 2**30,
+    3 * tokens * big.vocab_size * 4 / 2**30,
 )
-lesson.table({"channels": channels, "probabilities": probabilities}, first="GiB")
+guess.reveal(
+    largest=parts_of_memory[sizes.index(max(sizes))],
+    loss=sizes[2],
+    because="131,072 tokens x 50,257 numbers x 4 bytes are 24.5 GiB, three times. "
+    "24 layers keep as much in channels: a small model has a large vocabulary.",
+)
+lesson.table(dict(zip(parts_of_memory, sizes, strict=True)), first="GiB")
 
 # %% [markdown] the explorer of costs
-# No chip of this course holds that. Set 16,384 tokens below and tick fused attention: what is the largest part now, and
-# which comes next? Each part of the memory is a bar, the dashed line is what the chip has. (The last bar is one more
-# activation, kept once and not in each layer: the loss keeps $V$ log-probabilities for each token, in float32. Learned
-# positions for 16,384 tokens make the model larger, and the last norm and the output keep a little more.)
+# Set 16,384 tokens below and tick fused attention. Each part of the memory is a bar, the dashed line is what the chip
+# has. What would fit while forward runs does not fit when backward begins. A loss computed in pieces of the tokens
+# never holds all three for all tokens.
+#
+# The explorer counts a little more than the cell above: learned positions for 16,384 tokens make the model larger, and
+# the last norm and the output keep something too.
 
 # %% play with the costs
 explore("costs")
 
 # %% [markdown] stop two
-# (The channels, then the log-probabilities. What is kept would fit on an H100; but when backward begins, the gradients
-# of the log-probabilities and of the logits stand beside them, each as large. A loss computed in pieces avoids that.)
-#
 # ### Stop here
 #
 # You know what the model costs before it has run: parameters, FLOPs, bytes, and the bounds of two chips. Next you train
@@ -575,15 +590,13 @@ lesson.code(
 # ### The learning rate
 #
 # AdamW divides by the root of a running average of squared gradients. In the first steps it has seen few of them, and
-# the average is noisy ([On the Variance of the Adaptive Learning Rate](https://arxiv.org/abs/1908.03265)). So the
-# rate starts low and rises linearly. Then it falls along half a cosine: slowly at first, slowly at the end.
+# the average is noisy ([On the Variance of the Adaptive Learning Rate](https://arxiv.org/abs/1908.03265)). So the rate
+# starts low and rises linearly. Then it falls along half a cosine, to a tenth of the largest: slowly at first, slowly
+# at the end.
 
 # %% the schedule
 rates = [config.learning_rate(step) for step in range(config.steps)]
-figure, axes = plt.subplots(figsize=(7, 2))
-axes.plot(rates)
-axes.set(xlabel="step", ylabel="learning rate", ylim=(0, None))
-plt.show()
+lesson.curves({"rate": rates}, "learning rate")
 lesson.table(
     {
         "steps": config.steps,
@@ -664,15 +677,10 @@ def step_sizes(clip):
     return sizes
 
 
-figure, axes = plt.subplots(figsize=(7, 2.5))
-for name, clip in {"clipped at 1": 1.0, "not clipped": math.inf}.items():
-    sizes_of_steps = step_sizes(clip)
-    axes.plot(sizes_of_steps, label=name)
-axes.set(xlabel="step", ylabel="step / rate", ylim=(0, 1.4))
-axes.legend(loc="lower right")
-plt.show()
-middle = sum(sizes_of_steps[30:60]) / 30
-below = sum(size < 0.9 for size in sizes_of_steps[20:])
+steps = {"clipped at 1": step_sizes(1.0), "not clipped": step_sizes(math.inf)}
+lesson.curves(steps, "step / rate")
+middle = sum(steps["not clipped"][30:60]) / 30
+below = sum(size < 0.9 for size in steps["not clipped"][20:])
 nearest = min((10, 40, 120), key=lambda n: abs(n - below))
 large = "larger than 1" if middle > 1.1 else "about 1"
 guess.reveal(
@@ -692,7 +700,7 @@ guess.reveal(
 # narrow type, in which matrix units are faster. On a GPU, operations whose result needs the digits or the range go to
 # float32: $e^x$, logarithms, large sums, layer norm, softmax, cross-entropy
 # ([torch.amp](https://docs.pytorch.org/docs/stable/amp.html)); a CPU sends only cross-entropy of these there. An
-# operation on neither list keeps the type that it gets.
+# operation on neither list, like GELU, keeps the type that it gets.
 
 # %% predict the types
 guess = predict(
@@ -794,26 +802,27 @@ lesson.table(
 )
 
 # %% the loss curve and the norms
-figure, (axes, norms) = plt.subplots(
-    2, figsize=(7, 5), sharex=True, height_ratios=(2, 1), layout="constrained"
+lesson.curves(
+    {"train, each step": record.train_loss, "validation": record.val_loss},
+    "nats per token",
+    levels={
+        "frequencies": corpus.unigram_loss,
+        "bigram table": corpus.bigram_loss,
+        "ln V": math.log(config.corpus.vocab_size),
+    },
 )
-steps = range(1, len(record.train_loss) + 1)
-axes.plot(steps, record.train_loss, linewidth=0.8, label="train, each step")
-axes.plot(*zip(*record.val_loss, strict=True), "o-", label="validation")
-axes.axhline(math.log(config.corpus.vocab_size), ls=":", color="grey", label="ln V")
-axes.axhline(corpus.unigram_loss, ls="--", color="black", label="frequencies")
-axes.axhline(corpus.bigram_loss, ls="-.", color="black", label="bigram table")
-axes.set(ylabel="nats per token")
-axes.legend()
-norms.semilogy(steps, result.gradient_norms, linewidth=0.8)
-norms.axhline(config.clip, ls="--", color="black", label="limit 1")
-norms.set(xlabel="step", ylabel="norm of the gradient")
-norms.legend()
-plt.show()
+lesson.curves(
+    {"norm, each step": result.gradient_norms},
+    "norm of the gradient",
+    levels={"limit": config.clip},
+    log=True,
+)
 
 # %% [markdown] the peak
-# Look for a peak in the lower curve, a norm several times those before it: that is what clipping is for. Not every run
-# has one.
+# Two things were clipped: many steps with a norm a little above 1, and perhaps a **peak**, a norm several times those
+# before it. Look for one in the lower curve; not every run has it. The cell with one weight says what a peak does when
+# nothing limits it: after one of 13 times the usual norm, a step is below 0.9 for $\ln(0.05 \cdot 13^2 / 0.23) / \ln(1
+# / 0.95) = 70$ steps.
 
 # %% predict a run without clipping
 ends = ("lower by more than 0.1", "within 0.1", "higher by more than 0.1")
@@ -840,12 +849,10 @@ guess.reveal(
     "as in the cell with one weight. But smaller norms above the limit count as well, "
     "and how much a run loses differs from seed to seed.",
 )
-figure, axes = plt.subplots(figsize=(7, 2.5))
-axes.plot(steps, record.train_loss, linewidth=0.8, label="clipped at 1")
-axes.plot(steps, free.record.train_loss, linewidth=0.8, label="not clipped")
-axes.set(xlabel="step", ylabel="train, nats per token")
-axes.legend()
-plt.show()
+lesson.curves(
+    {"clipped at 1": record.train_loss, "not clipped": free.record.train_loss},
+    "train, nats per token",
+)
 lesson.table(
     {
         f"seed {seed}": {
@@ -916,7 +923,9 @@ lesson.table(
 )
 
 # %% [markdown] where the time goes
-# Compare attention with the linear layers: its operator does the softmax as well, and its heads are narrow.
+# The number before an "x" is that of the layers. Compare attention with the linear layers: its operator does the
+# softmax as well, and its heads are narrow. On a CPU the peak itself is measured: a share slightly above 1 is noise.
+# One far above says that the machine was busy when the peak was measured: run the cell again.
 #
 # Then the time: forward and backward of one batch are profiled by operator. The table is the median of five profiles:
 # the operators that took longest, and any other that the formula counts.
@@ -944,9 +953,9 @@ lesson.table(
 # `addmm` and `mm` are the products with weights; attention's two are inside the operators with `attention` in their
 # names. The others do little arithmetic: they move bytes. Unit 04 fuses such operators.
 #
-# Two things are lost, so the two shares multiply: forward and backward should reach the share of the peak that the
-# products reach alone, times the share of the time that the products have. For the whole run the formula at the head of
-# the section gives the MFU. Its tokens/s stand under the run.
+# Forward and backward should reach the share of the peak that the products reach alone, times the share of the time
+# that the products have. For the whole run the formula at the head of the section gives the MFU. Its tokens/s stand
+# under the run.
 
 # %% what the formula needs
 flops = record.flops_per_token
@@ -982,8 +991,8 @@ lesson.bars(bars, "share of the peak") if record.mfu else print(record.peak_sour
 # that is no product, the fourth what comes once a step. A larger batch has fewer steps; the next section tries one.
 #
 # The run is one timing, the bars above it are the fastest of several. Where its bar is the longer one, or less than
-# three quarters of that above, probably something else ran meanwhile or a laptop got hot: run the cell of the run again
-# before you save.
+# three quarters of that above, probably something else ran meanwhile or a laptop got hot: run the cell of the run
+# again, then those of this section, before you save.
 
 # %% [markdown] save
 # ### Save the record
@@ -1000,7 +1009,8 @@ print(path.name)
 #
 # You have a trained model, the count of what it costs, and the share of the machine that it used. The last sitting
 # changes the batch, runs one in parts, lets the model write quickly, and looks at the other vendor. After a restart:
-# *Run > Run All Above Selected Cell*, about a minute, then go on.
+# *Run > Run All Above Selected Cell*, about a minute. That trains and saves again, and the newest record counts: look
+# at its bars once more.
 
 # %% sitting three
 lesson.sitting("01", 3)
@@ -1037,7 +1047,7 @@ guess.reveal(
     larger=ms[four_times],
     because="b is the difference of the two times over that of the two batches, a is "
     "what is left of the first; then a + 4 b B. Where the step takes longer than that, "
-    "its activations have probably outgrown a cache.",
+    "a cache may be too small for its activations; this cell does not show it.",
 )
 each = (ms[some] - ms[1]) / (some - 1)
 once = ms[1] - each
@@ -1056,8 +1066,8 @@ lesson.table(
 )
 
 # %% [markdown] accumulation
-# The column "share of a" bounds what a larger batch can still save. ($a$ also holds the launches inside forward and
-# backward, not only what comes once a step.) On a machine that does other work too, run the cells again and look at the
+# The column "share of a" bounds what a larger batch can still save; $a$ also holds the launches inside forward and
+# backward, not only what comes once a step. On a machine that does other work too, run the cells again and look at the
 # spread before you believe a difference.
 #
 # ### In the same memory
@@ -1139,8 +1149,8 @@ lesson.table(
 #
 # Without a cache, $n$ tokens cost $1 + 2 + \dots + n \approx n^2 / 2$ passes of a token through the model. With one,
 # they cost $n$. For 120 tokens the count alone says 60 times faster. But time is not count: a pass launches the same
-# operators for one token as for many. So measure a pass first; on a busy machine, run the cell until its rows are in
-# order.
+# operators for one token as for many. So measure a pass first; on a busy machine, run the cell again until more
+# tokens take longer.
 
 # %% a pass of one token and of many
 model = result.model
@@ -1212,9 +1222,10 @@ lesson.table(ridges | {"GPT-2's cache in bfloat16, bytes per token": per_token})
 # >   516 KB. (source: ["Insights into DeepSeek-V3"](https://arxiv.org/abs/2505.09343))
 # > - **What you have just counted.** GPT-2 keeps all heads: $2Ld$ values, 36,864 bytes a token in bfloat16. With 124
 # >   million parameters that is already half of what DeepSeek-V3 keeps, a model more than five thousand times larger.
-# >   (measured: the cell above)
-# > - The cache follows the layers and what each head keeps. Grouped queries share keys between heads, as the next unit
-# >   counts; MLA (multi-head latent attention, DeepSeek's) keeps one compressed vector, which a later unit builds.
+# >   (measured: counted by the cell above)
+# > - The cache follows the layers and what each head keeps. Grouped queries share keys between heads, as the lab and
+# >   the next unit count; MLA (multi-head latent attention, DeepSeek's) keeps one compressed vector, which a later unit
+# >   builds.
 
 # %% [markdown] porting
 # ## 8. What changes on the other vendor
@@ -1261,8 +1272,9 @@ lesson.table(
 )
 
 # %% [markdown] one operator twice
-# The MI300X has twice the lanes, and less than a third of the memory for a block: a tile that fits the H100 may not fit
-# it. It is built of eight compute dies, each with its own L2 cache; unit 02 counts what that costs.
+# A wavefront of the MI300X has twice the lanes of a warp, and a block has less than a third of the memory: a tile that
+# fits the H100 may not fit it. The MI300X is built of eight compute dies, each with its own L2 cache; the Infinity
+# Cache behind them serves all dies. Unit 02 counts what that costs.
 #
 # ### One operator of your model, compiled for both
 #

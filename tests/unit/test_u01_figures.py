@@ -51,7 +51,7 @@ def test_memory_parts_add_up_and_fused_attention_keeps_no_scores():
     config = GPT2Config.preset("gpt2")
     explicit, fused = (memory_parts(config, 8, 1024, fused=fused) for fused in (False, True))
     kept = activation_bytes(config, 8, 1024, bytes_per_value=2)
-    assert sum(explicit.values()) == kept + 16 * param_count(config)
+    assert sum(explicit.values()) == kept + 16 * param_count(config) + 2 * 4 * 8 * 1024 * 50257
     assert fused["attention probabilities"] == 0
     assert explicit["attention probabilities"] == 2 * 12 * 8 * 12 * 1024**2
 

@@ -21,7 +21,11 @@ KNOWN_CHIPS = tuple(name for name in CHIPS if CHIPS[name].peak("bf16") and CHIPS
 
 
 def memory_parts(config: GPT2Config, batch: int, seq_len: int, fused: bool) -> dict[str, int]:
-    """Bytes to train with float32 state and bfloat16 activations, by what holds them."""
+    """Bytes alive when backward begins, by what holds them: state in float32, activations in bfloat16.
+
+    The two gradients are those of the log-probabilities and of the logits, in float32 each as large as the
+    log-probabilities: a lower bound of the peak, since operators have temporaries of their own.
+    """
     without = activation_bytes(config, batch, seq_len, bytes_per_value=2, scores=False)
     scores = activation_bytes(config, batch, seq_len, bytes_per_value=2) - without
     log_probabilities = 4 * batch * seq_len * config.vocab_size
@@ -30,6 +34,7 @@ def memory_parts(config: GPT2Config, batch: int, seq_len: int, fused: bool) -> d
         "channels kept for backward": without - log_probabilities,
         "attention probabilities": 0 if fused else scores,
         "log-probabilities": log_probabilities,
+        "two gradients of the loss": 2 * log_probabilities,
     }
 
 
@@ -44,14 +49,15 @@ def draw(config: GPT2Config, batch: int, seq_len: int, chip_name: str, fused: bo
         raise UnknownName("chip with a known memory and bf16 peak", chip_name, KNOWN_CHIPS)
     parts = memory_parts(config, batch, seq_len, fused)
     needed = sum(parts.values())
+    kept = needed - parts["two gradients of the loss"]
     room = memory * 1e9
     flops = flops_per_token(config, seq_len)
     verdict = "fits" if needed <= room else "does not fit"
     words = (
         f"{param_count(config):,} parameters, {flops:,} FLOPs per token to train "
         f"({1 - 6 * matmul_params(config) / flops:.0%} of them attention). "
-        f"It keeps {needed / GIB:.1f} GiB, and that {verdict} in the {memory:g} GB of {chip.name}, taken as "
-        f"{room / GIB:.1f} GiB; backward needs some more. "
+        f"It keeps {kept / GIB:.1f} GiB; when backward begins {needed / GIB:.1f} GiB are alive, and that {verdict} in "
+        f"the {memory:g} GB of {chip.name}, taken as {room / GIB:.1f} GiB. "
         f"{peak * 1e12 / flops:,.0f} tokens/s, were every FLOP of the peak used, and attention computed whole."
     )
     scale = _BAR / max(needed, room)
@@ -67,12 +73,12 @@ def draw(config: GPT2Config, batch: int, seq_len: int, chip_name: str, fused: bo
         start += size
     edge = _LEFT + room * scale
     drawn += [
-        path([(edge, 6), (edge, 148)], "edge", "6 4"),
-        text(max(edge, _LEFT + 130), 168, f"memory of {chip.name}", size=13, at="end"),
+        path([(edge, 6), (edge, 180)], "edge", "6 4"),
+        text(max(edge, _LEFT + 130), 200, f"memory of {chip.name}", size=13, at="end"),
     ]
     spoken = "; ".join(f"{name} {size / GIB:.2f} GiB" for name, size in parts.items())
     sources = f"memory {chip.memory_gb}; peak {chip.peak_figure('bf16')}"
-    return picture(chip.vendor, words, svg(_WIDTH, 176, drawn, spoken, least=460), after=small(sources))
+    return picture(chip.vendor, words, svg(_WIDTH, 208, drawn, spoken, least=460), after=small(sources))
 
 
 def _draw(layers: int, width: int, tokens: int, batch: int, chip: str, fused: bool) -> Picture:
