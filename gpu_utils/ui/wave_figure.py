@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
@@ -118,6 +118,16 @@ class WaveFigure:
             if written is not None:
                 return written
         raise BadArgument(f"`{step.text}` writes no mask of lanes; take a comparison")
+
+    def floats(self, register: str, after: str, lanes: Sequence[int]) -> list[dict[str, float]]:
+        """A float32 register of some lanes after each instruction with the words `after`: [{"lane 0": 2.0}, ...].
+
+        Raises BadArgument where no instruction has the words.
+        """
+        first = self.number(after)
+        numbers = [number for number in range(first, len(self.steps)) if after in self.steps[number].text]
+        values = [self.trace.value(register, number).view(np.float32) for number in numbers]
+        return [{f"lane {lane}": float(each[lane]) for lane in lanes} for each in values]
 
     @property
     def steps(self) -> list[Step]:

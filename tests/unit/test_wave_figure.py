@@ -157,3 +157,12 @@ def test_lines_of_cpp_are_shown_where_its_text_is_given():
     assert f"line {number}: <code>line_{number}();</code>" in pages[0]
     assert "<code>line_" not in pages[1]
     assert "<code></code>" not in pages[1]
+
+
+def test_values_of_a_register_are_read_after_each_instruction_with_the_words():
+    figure = stepped("gfx942")
+    rows = figure.floats("v1", after="v_", lanes=(0, 63))
+    assert len(rows) == sum("v_" in step.text for step in figure.steps)
+    assert set(rows[0]) == {"lane 0", "lane 63"}
+    with pytest.raises(BadArgument, match="v_nothing"):
+        figure.floats("v1", after="v_nothing", lanes=(0,))
