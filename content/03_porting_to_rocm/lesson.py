@@ -13,19 +13,18 @@
 #
 # **Seven sittings**, each with a stop at its end:
 #
-# | | what | minutes |
-# |---|---|---|
-# | 1 | one source and two widths | 30 |
-# | 2 | lanes that are not there | 20 |
-# | 3 | hipify: what a machine translates, and what it leaves | 20 |
-# | 4 | Triton's limits and defaults | 15 |
-# | 5 | FP8; instructions of one vendor | 20 |
-# | 6 | the platform, and a node on paper | 10 |
-# | 7 | the training script, is it the same training; a log | 20 |
+# | | sections | what | minutes |
+# |---|---|---|---|
+# | 1 | 1 | one source and two widths | 30 |
+# | 2 | 2 | lanes that are not there | 20 |
+# | 3 | 3 | hipify: what a machine translates, and what it leaves | 20 |
+# | 4 | 4 | Triton's limits and defaults | 15 |
+# | 5 | 5, 6 | FP8; instructions of one vendor | 20 |
+# | 6 | 7 | the platform, and a node on paper | 10 |
+# | 7 | 8, 9 | the training script, is it the same training; a log | 20 |
 #
-# A minute is 160 words of text or code; a prediction counts one, a listing, table or figure half, a fold nothing; the
-# sums are rounded to five minutes, 2 h 15 together. Three folds are for the lab ("beside 03. ..."), 5 minutes together.
-# On another day first run all cells above your sitting (JupyterLab: Run, Run All Above Selected Cell; a minute or two).
+# That is 2 h 15 together, folds apart. On another day first run all cells above your sitting (JupyterLab: Run, Run All
+# Above Selected Cell; a minute or two).
 
 # %% imports
 import torch
@@ -74,24 +73,20 @@ guess = predict(
 THREE = ("sm_80", "gfx942", "gfx1100")
 
 
-def run(name, kernel, target, args, grid=1, block=256):
-    """Compile a file for a target and launch its kernel on that virtual GPU."""
-    lesson.launch_cpp([target], source(name), kernel, grid, block, args)
+def run(name, kernel, block, *args, grid=1):
+    """Launch the kernel of a file on three virtual GPUs: target -> how it ended."""
+    return lesson.launched(THREE, source(name), kernel, grid, block, args)
 
 
-sums = {}
-for target in THREE:
-    out = torch.zeros(1)
-    run("row_sum_32.cu", "row_sum", target, [torch.ones(256), out])
-    sums[target] = int(out)
+ends = run("row_sum_32.cu", "row_sum", 256, torch.ones(256), torch.tensor(0.0))
 guess.reveal(
-    sm_80=sums["sm_80"],
-    gfx942=sums["gfx942"],
-    gfx1100=sums["gfx1100"],
+    sm_80=ends["sm_80"].out,
+    gfx942=ends["gfx942"].out,
+    gfx1100=ends["gfx1100"].out,
     because="five steps reach 32 lanes, and one lane in 64 adds on gfx942.",
 )
 lesson.table(
-    {t: {"lanes": lesson.TARGETS[t].lanes, "sum": sums[t]} for t in THREE},
+    {t: {"lanes": lesson.TARGETS[t].lanes, "sum": ends[t].out} for t in THREE},
     first="target",
 )
 
@@ -102,28 +97,27 @@ lesson.table(
 # ### Find the lane
 #
 # Which half? Give the kernel 256 rows, where row $i$ is zero except for a 1 in place $i$. Then `out[i]` says whether
-# element $i$ **reaches the sum**. That is the identity matrix. It works for maxima, too, and needs no virtual GPU.
+# element $i$ **reaches the sum**. These rows are the identity matrix; the test works for maxima, too.
 
 
 # %% which elements reach the sum
-def reach(name, target):
-    """For each of 256 elements: how often it is counted in the sum."""
-    out = torch.zeros(256)
-    run(name, "row_sum", target, [torch.eye(256), out], grid=256)
-    return out
+def reach(name):
+    """Target -> for each of 256 elements how often it is counted in the sum."""
+    ends = run(name, "row_sum", 256, torch.eye(256), torch.zeros(256), grid=256)
+    return {target: end.out for target, end in ends.items()}
 
 
-lost = {target: reach("row_sum_32.cu", target) for target in THREE}
-lesson.lane_figure(lost, what="elements")
+lesson.lane_figure(reach("row_sum_32.cu"), what="elements")
 
 # %% [markdown] the pattern
-# A filled square is an element that counts. A row of squares is 64 elements: one wavefront of `gfx942`, two warps of
-# `sm_80`. Missing are lanes 32 to 63 of every wavefront: 16 + 8 + 4 + 2 + 1 = 31, so lane 0 reaches lane 31.
+# A filled bar is an element that counts. A row is 64 elements: one wavefront of `gfx942`, two warps of `sm_80`. Missing
+# are lanes 32 to 63 of every wavefront: 16 + 8 + 4 + 2 + 1 = 31, so lane 0 reaches lane 31.
 #
 # Step through it with the arrow keys: the first wavefront, for a row of ones. `v1` holds `sum`, and `ds_bpermute_b32`
 # is the shuffle: 2, 4, 8, 16 in all lanes. (Also in lane 63: past the end of the wave a shuffle gives a lane its own
-# value.) Then `s_and_saveexec_b64` switches off all lanes but lane 0, the only one that needs the last addition: 32 in
-# lane 0, where 64 should be. What lanes 32 to 63 held never reaches lane 0.
+# value: `v_cmp` and `v_cndmask` choose the offset, or 0 past that end; `v_add_lshl` makes the byte address.) Then
+# `s_and_saveexec_b64` switches off all lanes but lane 0, the only one that needs the last addition: 32 in lane 0, where
+# 64 should be. What lanes 32 to 63 held never reaches lane 0.
 
 # %% step through the loss
 row_sum = source("row_sum_32.cu")
@@ -134,15 +128,12 @@ figure = lesson.WaveFigure(trace, "gfx942", row_sum, start="v_add_f32")
 figure
 
 # %% v1 after each addition
-adds = [n for n, one in enumerate(figure.steps) if "v_add_f32" in one.text][:5]
-values = [trace.value("v1", n).view("float32") for n in adds]
-lanes = {f"lane {lane}": lane for lane in (0, 31, 32, 63)}
+rows = figure.floats("v1", after="v_add_f32", lanes=(0, 31, 32, 63))
+offsets = ("+ 16", "+ 8", "+ 4", "+ 2", "+ 1")
 lesson.table(
-    {
-        f"+ {offset}": {name: float(v1[lane]) for name, lane in lanes.items()}
-        for offset, v1 in zip((16, 8, 4, 2, 1), values, strict=True)
-    },
+    dict(zip(offsets, rows, strict=False)),
     first="after",
+    note="At + 1 only lane 0 is on: the others keep what they had.",
 )
 
 # %% [markdown] three repairs
@@ -161,15 +152,13 @@ guess = predict(
 
 # %% both repairs
 names = ("row_sum", "row_sum_segments")
-counted = {n: {t: int(reach(f"{n}.cu", t).sum()) for t in THREE} for n in names}
-whole = [name for name in names if set(counted[name].values()) == {256}]
-verdict = "both" if len(whole) == 2 else f"only {whole[0]}" if whole else "neither"
+counted = {n: {t: int(x.sum()) for t, x in reach(f"{n}.cu").items()} for n in names}
+whole = {name: set(row.values()) == {256} for name, row in counted.items()}
 guess.reveal(
-    right=verdict,
+    right=lesson.which_of(whole),
     because="a 32 is no fault by itself: each kernel now means one width throughout.",
 )
 lesson.table(counted, first="elements that count")
-
 
 # %% [markdown] mixing
 # So a 32 in the code is not the fault. **Mixing** is: one line means 32, another `warpSize`. The first repair does six
@@ -204,22 +193,20 @@ guess = predict(
 )
 
 # %% the votes
-x = torch.zeros(64)
+x, unwritten = torch.zeros(64), torch.tensor([-9, -9], dtype=torch.int32)
 x[[36, 40, 50]] = 9.0
 found = {}
 for name in ("outliers_32.cu", "outliers.cu"):
-    for target in THREE:
-        waves = 64 // lesson.TARGETS[target].lanes
-        many, first = (torch.full((waves,), -9, dtype=torch.int32) for _ in range(2))
-        run(name, "outliers", target, [x, many, first], block=64)
-        found[name, target] = {"many": many.tolist(), "first": first.tolist()}
-said = found["outliers_32.cu", "gfx942"]
+    for target, end in run(name, "outliers", 64, x, unwritten, unwritten).items():
+        _, many, first = end.args
+        found[f"{name}, {target}"] = {"many": many.tolist(), "first": first.tolist()}
+said = found["outliers_32.cu, gfx942"]
 guess.reveal(
     many=said["many"][0],
     first=said["first"][0],
     because="the votes of lanes 32 to 63 are bits 32 to 63, and the unsigned has none.",
 )
-lesson.table({f"{name}, {target}": row for (name, target), row in found.items()})
+lesson.table(found, note="-9: there is no second wave.")
 
 # %% [markdown] votes explained
 # The compiler cuts 64 bits down to 32 without a word. For 64 bits:
@@ -234,7 +221,9 @@ lesson.table({f"{name}, {target}": row for (name, target), row in found.items()}
 # In the third row, shifting a 32-bit 1 by 40 has no defined value in C++. With `__ballot_sync(mask,
 # p)` for `__ballot(p)` the right-hand column is right on NVIDIA, too: there the upper 32 bits are zero.
 #
-# Votes also tell a lane how many lanes before it said yes: the lab asks for the bits that say so.
+# Votes also tell a lane how many lanes before it said yes: the lab asks for the bits below its own.
+#
+# **Try:** let elements 3 and 36 exceed 2, and say first what `outliers_32.cu` finds on `gfx942`.
 
 # %% the repaired ballot
 difference("outliers_32.cu", "outliers.cu")
@@ -258,23 +247,21 @@ guess = predict(
 # %% the prefix sums
 sums = {}
 for name in ("prefix_31.cu", "prefix.cu"):
-    for target in ("sm_80", "gfx942"):
-        out = torch.zeros(64)
-        run(name, "prefix", target, [torch.ones(64), out], block=64)
-        sums[f"{name}, {target}"] = {f"out[{i}]": int(out[i]) for i in (30, 31, 32, 63)}
+    for target, end in run(name, "prefix", 64, torch.ones(64), torch.zeros(64)).items():
+        sums[f"{name}, {target}"] = {f"out[{i}]": end.out[i] for i in (30, 31, 32, 63)}
 guess.reveal(
     it_is=sums["prefix_31.cu, gfx942"]["out[32]"],
     because="lane 32 believes that it is lane 0, and that nobody comes before it.",
 )
-lesson.table(sums, note="On sm_80 a warp has 32 lanes, and the sum begins anew at 32.")
+lesson.table(sums, note="Where a wave has 32 lanes, the sum begins anew at 32.")
 
 # %% [markdown] prefix explained
 # Waves are cut from the block by the thread's number. There `x` counts fastest, then `y`, then `z`:
 #
 # $$ number = x + \text{blockDim.x} \cdot (y + \text{blockDim.y} \cdot z) $$
 #
-# In a block of 16 x 4 threads `threadIdx.x % warpSize` is 0 to 15 in every row. That is right in the first row only
-# where a wave has 64 lanes, and in every second row where it has 32. And the last wave need not be full: 96 threads are
+# In a block of 16 x 4 threads `threadIdx.x % warpSize` is 0 to 15 in every row. With waves of 64 only row 0 gets its
+# true lanes; with 32, rows 0 and 2. And the last wave need not be full: 96 threads are
 # three warps, or one wavefront and a half.
 #
 # ### A hard-coded number of warps
@@ -299,23 +286,18 @@ guess = predict(
 
 # %% eight and four
 KINDS = {"UninitialisedShared": WORDS[1], "OutOfBounds": WORDS[2]}
-rows, happened = torch.rand(3, 256), {}
-for name in ("warp_count_32.cu", "warp_count_64.cu", "warp_count.cu"):
-    happened[name] = {}
-    for target in THREE:
-        out = torch.zeros(3)
-        try:
-            run(name, "row_max", target, [rows, out], grid=3)
-            happened[name][target] = WORDS[0] if out.equal(rows.amax(1)) else "wrong"
-        except lesson.W2WError as problem:
-            happened[name][target] = KINDS[type(problem).__name__]
-            print(f"{name}, {target}: {problem}\n")
+FILES = ("warp_count_32.cu", "warp_count_64.cu", "warp_count.cu")
+rows = torch.rand(3, 256)
+ran = {name: run(name, "row_max", 256, rows, torch.zeros(3), grid=3) for name in FILES}
+ended = {n: lesson.endings(ends, rows.amax(1), words=KINDS) for n, ends in ran.items()}
 guess.reveal(
-    eight=happened["warp_count_32.cu"]["gfx942"],
-    four=happened["warp_count_64.cu"]["sm_80"],
+    eight=ended["warp_count_32.cu"]["gfx942"],
+    four=ended["warp_count_64.cu"]["sm_80"],
     because="an array sized for one width is too large or too small for the other.",
 )
-lesson.table(happened)
+print(ran["warp_count_32.cu"]["gfx942"].problem)
+print(ran["warp_count_64.cu"]["sm_80"].problem)
+lesson.table(ended)
 
 # %% [markdown] count explained
 # Four wavefronts write four of the eight places. On a real chip the four that nobody wrote hold whatever was there
@@ -366,27 +348,18 @@ guess = predict(
 )
 
 # %% three masks
-ended = {}
-for name in ("mask_32.cu", "broadcast_all.cu", "broadcast_active.cu"):
-    ended[name] = {}
-    for target in THREE:
-        n, lanes = 64 if name == "mask_32.cu" else 40, lesson.TARGETS[target].lanes
-        x, out, threads = torch.arange(64.0) + 1, torch.zeros(64), torch.arange(64)
-        right = torch.where(threads < n, x[threads // lanes * lanes], 0)
-        args = [x, out] + ([] if name == "mask_32.cu" else [n])
-        try:
-            run(name, "broadcast", target, args, block=64)
-            ended[name][target] = ENDS[0] if out.equal(right) else "wrong"
-        except lesson.CompileFailed as problem:
-            ended[name][target], text = ENDS[1], problem
-        except lesson.W2WError as problem:
-            ended[name][target], text = ENDS[2], problem
-        if ended[name][target] != ENDS[0] and target == "gfx942":
-            print(f"{name}, {target}: {text}\n")
+KINDS = {"CompileFailed": ENDS[1], "DeviceAssert": ENDS[2]}
+x, out, ended = torch.arange(64.0) + 1, torch.zeros(64), {}
+for name, n in (("mask_32", 64), ("broadcast_all", 40), ("broadcast_active", 40)):
+    args = (x, out) if n == 64 else (x, out, n)
+    ends = run(f"{name}.cu", "broadcast", 64, *args)
+    ended[name] = lesson.endings(ends, lesson.first_of_wave(x, n, THREE), words=KINDS)
+    if ends["gfx942"].problem:
+        print(f"{name} on gfx942: {ends['gfx942'].problem}\n")
 guess.reveal(
-    narrow=ended["mask_32.cu"]["gfx942"],
-    ones=ended["broadcast_all.cu"]["gfx942"],
-    active=ended["broadcast_active.cu"]["gfx942"],
+    narrow=ended["mask_32"]["gfx942"],
+    ones=ended["broadcast_all"]["gfx942"],
+    active=ended["broadcast_active"]["gfx942"],
     because="the mask has 64 bits, and must name exactly the lanes that call.",
 )
 lesson.table(ended)
@@ -421,16 +394,12 @@ guess = predict(
 )
 
 # %% an absent lane
-got = {}
-for target in THREE:
-    out = torch.full((48,), -1.0)
-    x = torch.arange(48.0) + 1
-    text = source("neighbour.cu")
-    gpus = lesson.launch_cpp([target], text, "neighbour", 1, 48, [x, out])
-    absent = lesson.counts(gpus, "shuffles_from_absent_lanes")[target]
-    got[target] = {f"thread {i}": int(out[i]) for i in (3, 20, 40)}
-    zero, own = int((out == 0).sum()), int((out == x).sum())
-    got[target] |= {"get 0": zero, "get own": own} | absent
+n, name = 48, "shuffles_from_absent_lanes"
+x, out, got = torch.arange(n) + 1.0, torch.full((n,), -1.0), {}
+for target, end in run("neighbour.cu", "neighbour", n, x, out).items():
+    got[target] = {f"thread {i}": end.out[i] for i in (3, 20, 39)}
+    got[target] |= {"get 0": (end.out == 0).sum(), "get own": (end.out == x).sum()}
+    got[target] |= {name: end.counted(name)}
 guess.reveal(
     zero=got["gfx942"]["get 0"],
     own=got["gfx942"]["get own"],
@@ -442,6 +411,8 @@ lesson.table(got, first="target")
 # Where a wave has 32 lanes, 32 further on is past its end for all 48. Reads of lanes that are off are counted
 # (`shuffles_from_absent_lanes`). Do not build on that 0: it is an instruction's rule, HIP promises nothing, and in CUDA
 # such a value is undefined. A sum can bear it; a maximum of negative numbers cannot. Ask first whether the lane exists.
+#
+# **Try:** set `n = 40`, and say first how many threads of `gfx942` get 0, and how many their own number.
 #
 # ### Independent threads, and a lock
 #
@@ -460,18 +431,13 @@ guess = predict(
 )
 
 # %% who gets the lock
+lock, count = torch.zeros(2, dtype=torch.int32)
 counted = {}
 for name in ("lock_each.cu", "lock_turns.cu"):
-    counted[name] = {}
-    for target in THREE:
-        lock, count = torch.zeros(2, 1, dtype=torch.int32).unbind()
-        with virtual_gpu(target, step_limit=1000) as gpu:
-            module = gpu.load(lesson.compile_cpp(source(name), target))
-            try:
-                module.launch("count_all", 1, 64, [lock, count])
-                counted[name][target] = int(count)
-            except lesson.W2WError as problem:
-                counted[name][target] = type(problem).__name__
+    ends = lesson.launched(
+        THREE, source(name), "count_all", 1, 64, (lock, count), step_limit=1000
+    )
+    counted[name] = {target: end.said for target, end in ends.items()}
 guess.reveal(
     sm_80=counted["lock_each.cu"]["sm_80"] == 64,
     gfx942=counted["lock_each.cu"]["gfx942"] == 64,
@@ -492,8 +458,7 @@ lesson.table(counted, note="The virtual GPU gives up after 1,000 rounds: StepLim
 # ```
 #
 # On `sm_80` the virtual GPU runs lanes in turns, and all 64 come through. The repair lets one lane of a wave ask at a
-# time; better, one lane asks for the whole wave, or an atomic does the work and there is no lock. (Both kernels have
-# two fences, which one block alone cannot test.)
+# time; better, one lane asks for the whole wave, or an atomic does the work and there is no lock.
 #
 # The other direction: code from before Volta that relies on lanes *in step*. A lane writes shared memory, its neighbour
 # reads it, nothing between: on AMD, where a wavefront is in step, this may work; on NVIDIA since Volta it may fail.
@@ -611,31 +576,24 @@ lesson.sitting("03", 2)
 # %% the list of names
 from torch.utils.hipify.cuda_to_hip_mappings import CUDA_TO_HIP_MAPPINGS
 
-known = {name for names in CUDA_TO_HIP_MAPPINGS for name in names}
-ASKED = ("CUresult", "cuda_bf16.h", "cuda_fp8.h", "ncclAllReduce", "cudaLaunchKernelEx")
-counted = {
-    "lists": len(CUDA_TO_HIP_MAPPINGS),
-    "entries": sum(map(len, CUDA_TO_HIP_MAPPINGS)),
-    "different names": len(known),
-}
-becomes = {k: v for names in CUDA_TO_HIP_MAPPINGS for k, v in names.items()}
-SHOWN = ("cudaStream_t", "nvToolsExt.h", *ASKED)
-lesson.table(counted | {name: becomes.get(name, "not in it") for name in SHOWN})
+becomes = {old: new for names in CUDA_TO_HIP_MAPPINGS for old, new in names.items()}
+entries = sum(len(names) for names in CUDA_TO_HIP_MAPPINGS)
+SHOWN = ("cudaStream_t", "nvToolsExt.h", "CUresult", "cuda_bf16.h")
+SHOWN = (*SHOWN, "cuda_fp8.h", "ncclAllReduce", "cudaLaunchKernelEx")
+shown = {name: becomes.get(name, "not in it") for name in SHOWN}
+lesson.table({"entries": entries, "different names": len(becomes)} | shown)
 
 # %% [markdown] the project
 # What is not in the list can be right: RCCL kept the names of NCCL. Or it is a hole: `cuda_fp8.h`. The list does not
 # say which.
 #
 # The project here is a PyTorch extension of twelve files: a fused RMSNorm that quantises to FP8, a counter of clipped
-# values, GELU; with streams and events, cuBLAS, NCCL and NVTX. Its files, and which of eleven words that look like CUDA
-# they have:
+# values, GELU; with streams and events, cuBLAS, NCCL and NVTX. `config.h` holds constants only: tile sizes and
+# `kStageBytes`, 96 KB. The files, and which of eleven words that look like CUDA they have:
 
 # %% the files
-WORDS = ("cuda_runtime.h", "cuda_bf16.h", "cuda_fp8.h", "cudaStream_t", "cudaMemset")
-WORDS = (*WORDS, "cudaLaunchKernelEx", "CUresult", "cuda/pipeline")
-WORDS = (*WORDS, "cublas", "nccl", "nvtx")
 files = lesson.cuda_project()  # path -> text
-lesson.table({f: ", ".join(w for w in WORDS if w in files[f]) for f in files})
+lesson.table(lesson.cuda_words(files))
 
 # %% guess hipify
 guess = predict(
@@ -648,39 +606,32 @@ guess = predict(
 
 # %% run hipify
 result = lesson.hipify(files)  # on a copy, with the settings of BuildExtension
-before_of = result.origin  # path after -> path before
-changed = [
-    {"after hipify": after, "before": before}
-    for after, before in before_of.items()
-    if files[before] != result.files[after]
-]
-before = [row["before"] for row in changed]
+pairs = result.origin.items()  # path after, path before
+changed = {new: old for new, old in pairs if files[old] != result.files[new]}
 guess.reveal(
-    comm="csrc/comm.h" in before,
-    config="csrc/config.h" in before,
-    hopper="csrc/hopper.cuh" in before,
+    comm="csrc/comm.h" in changed.values(),
+    config="csrc/config.h" in changed.values(),
+    hopper="csrc/hopper.cuh" in changed.values(),
     because="config.h has no name of the list, hopper.cuh has CUresult. Nobody asks "
     "whether 96 KB fit, or whether there is a Hopper.",
 )
-lesson.table(changed, note=f"Reported as unsupported: {result.unsupported} calls.")
+calls = f"Reported as unsupported: {result.unsupported} calls."
+lesson.table(changed, first="after hipify, and before", note=calls)
 
 # %% [markdown] translated
+# **Try:** before `lesson.hipify(files)` write `files["csrc/config.h"] += "// cudaMalloc\n"`, and say first whether a
+# comment changes the file.
+#
 # It reports 0 unsupported calls, always: its own source calls that count broken. A `.cu` becomes a `.hip`, other files
-# that change get `_hip` in their name, and every `#include` of them is adapted. The picture shows the lines that
-# changed in one function; what hipify *left* is not in it. Two changes are no renamings: `<<<...>>>` became the older
-# macro `hipLaunchKernelGGL` (HIP takes both). For the other, find `std::min`.
+# that change get `_hip` in their name, and every `#include` of them is adapted. The picture shows what changed in one
+# function. Two changes are no renamings: `<<<...>>>` became the older macro `hipLaunchKernelGGL` (HIP takes both). For
+# the other, find `std::min`.
 
 
 # %% what was translated
-def hipified(path, start, end):
-    """What changed in a file between the words `start` and `end`."""
-    before = before_of[path]
-    texts = (files[before], result.files[path])
-    parts = [text[text.index(start) : text.index(end)] for text in texts]
-    return lesson.DiffFigure(*parts, f"{before} -> {path}", around=0)
-
-
-hipified("csrc/launch.hip", start="void clip_count", end="void gelu")
+launch = "csrc/launch.hip"
+part = lesson.hipified_part(files, result, launch, "void clip_count", "void gelu")
+lesson.DiffFigure(*part, around=0)
 
 # %% guess the launch
 guess = predict(
@@ -690,21 +641,19 @@ guess = predict(
 )
 
 # %% what was broken
-binding = result.files["csrc/binding_hip.cpp"]
-header = next(line for line in binding.split("\n") if "roctx" in line)
+binding = "csrc/binding_hip.cpp"
 guess.reveal(
-    header=header.split()[1].strip("<>"),
+    header=lesson.included(result.files[binding], "roctx"),
     because="the list has the last part only; the folder before it stays.",
 )
-hipified("csrc/binding_hip.cpp", start="#include", end="namespace")
+part = lesson.hipified_part(files, result, binding, "#include", "namespace")
+lesson.DiffFigure(*part, around=0)
 
 # %% left in the launcher
-launch = result.files["csrc/launch.hip"].split("\n")
-left = [number for number, line in enumerate(launch) if "cuda" in line]
-Code("\n".join(launch[left[0] : left[-1] + 2]), language="cpp")  # its last line, too
+Code(lesson.span(result.files[launch], "cuda"), language="cpp")
 
 # %% [markdown] broken
-# - `std::min` became `::min`. hipify does so with a list of math functions, which once did not link on the device; its
+# - `std::min` became `::min`. hipify does so with a list of math functions; its
 #   source warns that the wrong one (`exp` for `expf`) may be called. For an `int` on the host both are right.
 # - `CUresult` became `hipError_t`, as `cudaError_t` did: HIP has one type for errors of both APIs of CUDA.
 # - No toolkit has a file `nvtx3/roctracer/roctx.h`.
@@ -719,29 +668,16 @@ Code("\n".join(launch[left[0] : left[-1] + 2]), language="cpp")  # its last line
 
 # %% what is left
 found = lesson.leftovers(result.files)
-first = {one.kind: one for one in reversed(found)}
-lesson.table(
-    {
-        kind: {
-            "words": sum(one.kind == kind for one in found),
-            "certain": one.certain,
-            "for example": f"{one.file.removeprefix('csrc/')}:{one.line}",
-            "what it is": one.why,
-        }
-        for kind, one in reversed(first.items())
-    },
-    first="kind",
-)
+lesson.table(lesson.by_kind(found), first="kind")
 
 # %% [markdown] unseen
 # Is that all? This reader knows the kinds of the table, and no other. Here is the kernel that counts clipped values.
 # Its `FULL_MASK` is in the table (`mask-32`): leave it out of your count, as if it had 64 bits.
 
 # %% the kernel that counts
-path = "csrc/kernels_hip.cuh"
-above, clip = result.files[path].split("// Appends")
-clip = "// Appends" + clip.partition("__device__")[0]
-Code(clip, language="cpp")
+kernels = "csrc/kernels_hip.cuh"
+CLIP = ("// Appends", "__device__")  # from these words up to those
+Code(lesson.between(result.files[kernels], *CLIP), language="cpp")
 
 # %% guess the unseen
 guess = predict(
@@ -753,8 +689,8 @@ guess = predict(
 )
 
 # %% what the reader missed
-wrong = lesson.narrow_votes(clip, first=above.count("\n") + 1)
-named = {one.line for one in found if one.file == path}
+wrong = lesson.narrow_votes(result.files[kernels], *CLIP)  # number -> line
+named = {one.line for one in found if one.file == kernels}
 guess.reveal(
     wrong=len(wrong),
     named=len(named & set(wrong)),
@@ -778,13 +714,11 @@ guess = predict(
 )
 
 # %% run the guard
-x, outs = torch.arange(1.0, 65.0), {}
+x, out = torch.arange(1.0, 65.0), torch.full((64,), -1.0)
+outs = {}
 for name in ("guarded.cu", "guarded_both.cu"):
-    outs[name] = {}
-    for target in ("sm_80", "gfx942"):
-        out = torch.full((64,), -1.0)
-        run(name, "square", target, [x, out], block=64)
-        outs[name][target] = int(out[1])
+    ends = run(name, "square", 64, x, out)
+    outs[name] = {target: end.out[1] for target, end in ends.items()}
 guess.reveal(
     sm_80=outs["guarded.cu"]["sm_80"],
     gfx942=outs["guarded.cu"]["gfx942"],
@@ -947,23 +881,25 @@ lesson.stage_figure(asked)
 # 3.7.1 falls back to `mma.sync`, which behaves as on `sm_80`. On AMD 0 stages are no pipeline, like 1. In the lab you
 # turn this into a rule for any tile.
 #
-# What happens with 4 stages on `gfx942`? The compiler does not mind; the limit is checked when the kernel is *loaded*.
+# **Try:** build with `K=32`, and say first whether `gfx942` loads 4 stages.
+#
+# What happens with 4 stages of `K=64` on `gfx942`? The compiler does not mind; the limit is checked when the kernel is
+# *loaded*.
 
 # %% too much shared memory
-deep = build("gfx942", num_stages=4)
-a, b = torch.randn(2, 128, 128).half().unbind()
-c, loaded = torch.zeros(128, 128), {}
-blocks = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}
+TOO_MUCH = triton.runtime.errors.OutOfResources
+a, b = torch.randn(2, 128, 128).half()
+sizes = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "num_stages": 4}
+loaded = {}
 for target in ("sm_80", "gfx942"):
-    try:
-        with virtual_gpu(target):
-            matmul_kernel[1, 1](a, b, c, 128, 128, 128, 128, **blocks, num_stages=4)
-        right = torch.allclose(c, a.float() @ b.float(), atol=0.1)
-        loaded[target] = "right" if right else "wrong"
-    except triton.runtime.errors.OutOfResources as problem:
-        loaded[target] = str(problem)
+    c = torch.zeros(128, 128)
+    with virtual_gpu(target), lesson.kept_error(TOO_MUCH) as kept:
+        matmul_kernel[1, 1](a, b, c, 128, 128, 128, 128, **sizes)
+    right = torch.allclose(c, a.float() @ b.float(), atol=0.1)
+    loaded[target] = str(kept.error or ("right" if right else "wrong"))
+deep = build("gfx942", num_stages=4)
 over = lesson.resources(deep).over_budget
-lesson.table({"compiled": str(deep), "resources": over} | loaded)
+lesson.table({"compiled": deep, "resources": over} | loaded)
 
 # %% [markdown] facts of stages
 # <details><summary>Look it up: LDS and stages, in reports and tables</summary>
@@ -990,8 +926,8 @@ lesson.table({"compiled": str(deep), "resources": over} | loaded)
 # ### Registers: `waves_per_eu` and spills
 #
 # `waves_per_eu=n` is section 2's second launch bound again: *plan for n wavefronts on each SIMD*. For that the compiler
-# uses fewer registers: 512 a lane for 4 waves are 128. The kernel needs about 200 of 4 bytes each, and two of its
-# blocks of 4 wavefronts fill the LDS of a CU.
+# uses fewer registers: 512 a lane for 4 waves are 128. The kernel wants about 200 registers, each 4 bytes a lane. Two
+# of its blocks of 4 wavefronts fill the LDS of a CU.
 
 # %% guess the waves
 SPILLED = ("nothing", "tens of bytes", "hundreds of bytes")
@@ -1003,34 +939,27 @@ guess = predict(
 )
 
 # %% waves_per_eu
-needs, inside = {}, {}
-for waves in (0, 2, 3, 4):
+needs, rows = {}, {}
+for waves in (0, 2, 3, 4):  # 0 is no wish: the compiler decides
     compiled = build("gfx942", options={"waves_per_eu": waves})
-    needs[waves] = lesson.resources(compiled)
-    inside[waves] = len(lesson.in_loops(compiled, "scratch"))
-held = {waves: need.occupancy.waves for waves, need in needs.items()}
-size = (needs[4].scratch > 0) + (needs[4].scratch >= 100)
+    needs[waves] = need = lesson.resources(compiled)
+    rows[waves] = {
+        "VGPRs": need.vgprs,
+        "spilled bytes a lane": need.scratch,
+        "their instructions in the loop": len(lesson.in_loops(compiled, "scratch")),
+        "occupancy": str(need.occupancy),
+    }
+spilled = needs[4].scratch
 guess.reveal(
-    more=held[4] - held[0],
-    spilled=SPILLED[size],
+    more=needs[4].occupancy.waves - needs[0].occupancy.waves,
+    spilled=SPILLED[(spilled > 0) + (spilled >= 100)],
     because="LDS still holds two blocks; 70 registers too few are 280 bytes or more.",
 )
-lesson.table(
-    {
-        waves: {
-            "VGPRs": need.vgprs,
-            "spilled bytes a lane": need.scratch,
-            "their instructions in the loop": inside[waves],
-            "occupancy": str(need.occupancy),
-        }
-        for waves, need in needs.items()
-    },
-    first="waves_per_eu",
-    note="waves_per_eu=0 is no wish: the compiler decides.",
-)
+lesson.table(rows, first="waves_per_eu")
 
 # %% [markdown] waves explained
-# Nothing gained, much lost: what no longer fits is spilled to memory, in the middle of the loop. In the first row
+# Nothing gained, much lost: what no longer fits is spilled to memory, in the middle of the loop. (The missing registers
+# are only a lower bound: most spills here move four registers at once, and keep their place.) In the first row
 # registers allow 8 waves, and so does LDS. An option that asks for occupancy helps only where registers *alone* limit
 # it: first `resources(...)`, read what limits, then turn that knob.
 #
@@ -1077,6 +1006,12 @@ def tile_dot_kernel(a_ptr, b_ptr, c_ptr, N: tl.constexpr, PRECISION: tl.constexp
     tl.store(c_ptr + rows * N + cols, c)
 
 
+def instruction(target, dtype, way="default"):
+    """The matrix instruction for two tiles of a type."""
+    args = (dtype, dtype, torch.float32)
+    compiled = compile_for(tile_dot_kernel, target, args, N=64, PRECISION=way)
+    return next(iter(lesson.mnemonics(compiled, "matrix")), "none")
+
 # %% guess the precision
 ORDERS = ("about 1e-7", "about 1e-5", "about 1e-3")
 guess = predict(
@@ -1088,44 +1023,36 @@ guess = predict(
 )
 
 # %% default precision of dot
-a, b = torch.randn(2, 64, 64).unbind()
+a, b = torch.randn(2, 64, 64)
 exact = a.double() @ b.double()
-measured = {}
-for target, precision in (
-    *((target, "default") for target in ("sm_90", "gfx90a", "gfx942", "gfx950")),
-    ("gfx942", "ieee"),
-):
+
+
+def error(target, way="default"):
+    """The largest error of a product, against the largest exact result."""
     c = torch.zeros(64, 64)
     with virtual_gpu(target):
-        tile_dot_kernel[(1,)](a, b, c, N=64, PRECISION=precision)
-    ways = {"N": 64, "PRECISION": precision}
-    compiled = compile_for(tile_dot_kernel, target, (a, b, c), **ways)
-    measured[f"{target}, {precision}"] = {
-        "relative error": float((c - exact).abs().max() / exact.abs().max()),
-        "instruction": next(iter(lesson.mnemonics(compiled, "matrix"))),
-    }
+        tile_dot_kernel[(1,)](a, b, c, N=64, PRECISION=way)
+    return float((c - exact).abs().max() / exact.abs().max())
 
 
-def order(target):
-    """The order of magnitude that comes nearest to the error of the default."""
-    error = measured[f"{target}, default"]["relative error"]
-    known = {words: float(words.split()[-1]) for words in ORDERS}
-    return min(known, key=lambda words: max(error / known[words], known[words] / error))
-
-
+FOUR = ("sm_90", "gfx90a", "gfx942", "gfx950")
+errors = {target: error(target) for target in FOUR}
 guess.reveal(
-    sm_90=order("sm_90"),
-    gfx942=order("gfx942"),
-    gfx950=order("gfx950"),
+    sm_90=lesson.nearest(errors["sm_90"], ORDERS),
+    gfx942=lesson.nearest(errors["gfx942"], ORDERS),
+    gfx950=lesson.nearest(errors["gfx950"], ORDERS),
     because="where the 10 bits exist, they are the default on both vendors.",
 )
-lesson.table(measured)
+errors["gfx942, ieee"] = error("gfx942", "ieee")
+used = {target: instruction(target, torch.float32) for target in FOUR}
+used["gfx942, ieee"] = instruction("gfx942", torch.float32, "ieee")
+lesson.table({n: {"error": errors[n], "instruction": used[n]} for n in errors})
 
 # %% [markdown] precision explained
 # The default takes the ten bits wherever the chip has them, and on the newer `gfx950` the same source is about three
-# powers of ten more accurate than on `gfx942`. (Powers only: the virtual `sm_90` cuts bits off, `gfx942` rounds.) A
-# test with a tolerance of `1e-5` passes on one chip and fails on another. If you mean float32, say so:
-# `input_precision="ieee"`.
+# powers of ten more accurate than on `gfx942`. (Compare powers of ten only: the virtual `sm_90` truncates to 10 bits,
+# `gfx942` rounds.) A test with a tolerance of `1e-5` passes on one chip and fails on another. If you mean float32, say
+# so: `input_precision="ieee"`.
 #
 # <details><summary>PyTorch's switch for TF32; small numbers: denormals</summary>
 #
@@ -1207,14 +1134,14 @@ guess.reveal(
     percent=float(spread.isnan().double().mean() * 100),
     because="(448 - 240) / 448 is 46 %; of that, what is below 248 rounds down.",
 )
-values = torch.tensor([240.0, 247.0, 248.0, 448.0, 500.0])
-FORMATS = (torch.float8_e4m3fn, torch.float8_e4m3fnuz)
+values = [240.0, 247.0, 248.0, 448.0, 500.0]
+FORMATS = {"FN": torch.float8_e4m3fn, "FNUZ": torch.float8_e4m3fnuz}
 cast = {}
-for dtype in FORMATS:
-    became = values.to(dtype).float().tolist()
-    cast[str(dtype)[6:]] = dict(zip(values.tolist(), became, strict=True))
-    cast[str(dtype)[6:]]["finfo.max"] = torch.finfo(dtype).max
-lesson.table(cast, first="cast of")
+for name, dtype in FORMATS.items():
+    became = torch.tensor(values).to(dtype).float().tolist()
+    cast[name] = dict(zip(values, became, strict=True))
+    cast[name] |= {"finfo.max": torch.finfo(dtype).max}
+lesson.table(cast, first="cast to")
 
 # %% [markdown] largest explained
 # Numbers near 240 stand 16 apart, so 247 rounds down to 240, and 248 would round to 256, which FNUZ does not have. The
@@ -1222,6 +1149,8 @@ lesson.table(cast, first="cast of")
 # ([pytorch #178817](https://github.com/pytorch/pytorch/pull/178817),
 # [ao #4364](https://github.com/pytorch/ao/pull/4364)). Rely on neither: ask `torch.finfo(dtype).max`, and clamp
 # *before* the cast.
+#
+# **Try:** set `values` to 232 and 247.9, and say first what each becomes.
 #
 # What does a compiler do with a flavour that its chip does not have? It can *refuse*, or *convert* each tile to a type
 # that the chip multiplies: float16 has room for every value of both flavours. Triton's two backends decided
@@ -1239,36 +1168,17 @@ guess = predict(
 
 
 # %% fp8 on every target
-def fp8_product(target, dtype):
-    """The matrix instruction for two FP8 tiles of a type, or "error"."""
-    args = (dtype, dtype, torch.float32)
-    ways = {"N": 64, "PRECISION": "default"}
-    try:
-        with lesson.kept_warnings() as said:
-            compiled = compile_for(tile_dot_kernel, target, args, **ways)
-    except lesson.CompileFailed:
-        return "error"
-    warned.extend(f"{target}, {str(dtype)[6:]}" for _ in said)
-    return next(iter(lesson.mnemonics(compiled, "matrix")), "none")
-
-
-warned = []
-SEVEN = ("sm_80", "sm_89", "sm_90", "gfx90a", "gfx942", "gfx950", "gfx1201")
-used = {t: {str(d)[6:]: fp8_product(t, d) for d in FORMATS} for t in SEVEN}
-
-
-def fate(target, flavour):
-    """What became of a flavour on a target."""
-    name = used[target][flavour]
-    if name == "error":
-        return BECOMES[0]
-    return BECOMES[any(part in name for part in ("fp8", "e4m3", "f8f6f4")) + 1]
-
-
+used, warned = {}, []
+for target in ("sm_80", "sm_89", "sm_90", "gfx90a", "gfx942", "gfx950", "gfx1201"):
+    used[target] = dict.fromkeys(FORMATS, "error")
+    for name, dtype in FORMATS.items():
+        with lesson.kept_error(lesson.CompileFailed), lesson.kept_warnings() as said:
+            used[target][name] = instruction(target, dtype)
+        warned += [f"{target}, {name}"] * len(said)
 guess.reveal(
-    sm_80=fate("sm_80", "float8_e4m3fn"),
-    gfx90a=fate("gfx90a", "float8_e4m3fn"),
-    gfx950=fate("gfx950", "float8_e4m3fnuz"),
+    sm_80=lesson.fp8_fate(used["sm_80"]["FN"]),
+    gfx90a=lesson.fp8_fate(used["gfx90a"]["FN"]),
+    gfx950=lesson.fp8_fate(used["gfx950"]["FNUZ"]),
     because="NVIDIA's backend refuses what its chip lacks; AMD's converts it, also "
     "FNUZ on a chip newer than the one that had it.",
 )
@@ -1276,9 +1186,9 @@ lesson.table(used, first="target", note=f"Triton warned of: {', '.join(warned)}.
 
 # %% [markdown] fp8 silent
 # `fp8`, `f8f6f4` or `e4m3` in the name: FP8 in hardware. `error`: NVIDIA's backend refuses. `f16`: AMD's backend
-# converts to float16, in silence where the note under the table has no warning. `none`: not even that, but one packed
-# multiply-add after the other (`v_pk_fma_f32`). So on AMD "it compiles" does not mean "it is FP8": look at the
-# instruction, or decide by the target. For AMD compare names: 1100 is larger than 942, and has no FP8. For NVIDIA
+# converts to float16, with a warning for FNUZ on `gfx950` and in silence everywhere else. `none`: not even that, but
+# one packed multiply-add after the other (`v_pk_fma_f32`). So on AMD "it compiles" does not mean "it is FP8": look at
+# the instruction, or decide by the target. For AMD compare names: 1100 is larger than 942, and has no FP8. For NVIDIA
 # compare the number behind `sm_` with 89; as texts, `"sm_100" < "sm_89"`.
 #
 # | target | FP8 E4M3 | largest |
@@ -1321,25 +1231,20 @@ guess = predict(
 )
 
 # %% PTX for an AMD chip
-import subprocess
-import sys
-
-command = [sys.executable, str(script)]
-ended = subprocess.run(command, capture_output=True, text=True)
-said = ended.stdout.strip()
-after = said.partition("80 compiled")[2]
-words = [word for word in ("compiled", "raised", "the end") if word in after]
+ended = lesson.python_process(str(script))
 guess.reveal(
-    gfx942=", ".join(words) or "nothing",
+    gfx942=lesson.after_sm_80(ended.stdout),
     because="LLVM ends the process itself, past every except.",
 )
-last = ended.stderr.strip().splitlines()[-1]
-lesson.table({"stdout": said, "stderr": last, "status": ended.returncode})
+stderr = ended.stderr.strip().splitlines()[-1]
+lesson.table({"stdout": ended.stdout, "stderr": stderr, "status": ended.returncode})
 
 # %% [markdown] fence
 # The lesson ran it in a process of its own. In a notebook your kernel would die, in a server the worker. AMD's letters
-# are `v` (a vector register, one value a lane) and `s` (a scalar one, shared by all lanes). `r` is known to both, but
-# on AMD write `v`. (`compile_for` and this course's virtual GPUs look first, and raise `CompileFailed`.)
+# are `v` (a vector register, one value a lane) and `s` (a scalar one, shared by all lanes). `r` compiles on AMD and
+# means something else: as a result it is a *scalar* register, and a `v_` instruction that writes there is refused
+# (`invalid operand for instruction`): write `v`. (`compile_for` and this course's virtual GPUs look first, and raise
+# `CompileFailed`.)
 #
 # So the other side must never be compiled. The *launcher* knows the target and passes its name as a `tl.constexpr`: the
 # branch of an `if` on it that is not taken is not built. This kernel packs the lower halves of two 32-bit words into
@@ -1372,7 +1277,8 @@ def pack_kernel(low_ptr, high_ptr, out_ptr, BACKEND: tl.constexpr):
     tl.store(out_ptr + lanes, out)
 
 
-low, high = torch.randint(0, 2**31 - 1, (2, 64), dtype=torch.int32).unbind()
+# %% both instructions
+low, high = torch.randint(0, 2**31 - 1, (2, 64), dtype=torch.int32)
 packed = {}
 for target in ("sm_80", "gfx942"):
     out = torch.zeros(64, dtype=torch.int32)
@@ -1444,14 +1350,13 @@ def wait_kernel(flag_ptr, out_ptr, ATOMIC: tl.constexpr):
 
 # %% what the loop reads
 reads = {}
-for target in ("sm_80", "gfx942", "gfx1100"):
-    for atomic in (False, True):
+for target in THREE:
+    for way, atomic in (("volatile load", False), ("atomic_add of 0", True)):
         args = (torch.int32, torch.int32)
         compiled = compile_for(wait_kernel, target, args, ATOMIC=atomic, num_warps=1)
-        inside = lesson.in_loops(compiled, "global load", "global atomic")
-        names = [one.mnemonic for one in inside]
-        way = "atomic_add of 0" if atomic else "volatile load"
-        reads[f"{target}, {way}"] = {"in the loop": ", ".join(names) or "nothing"}
+        found = lesson.in_loops(compiled, "global load", "global atomic")
+        names = ", ".join(one.mnemonic for one in found)
+        reads[f"{target}, {way}"] = {"in the loop": names or "nothing"}
 lesson.table(reads)
 
 # %% [markdown] flag explained
@@ -1516,8 +1421,8 @@ lesson.sitting("03", 5)
 # The capability is a trap: on AMD it is made of the digits of the gfx number. An MI250X (`gfx90a`) says `(9, 0)`, as an
 # H100 does, and has no FP8; a Radeon RX 7900 XTX (`gfx1100`) says `(11, 0)`, more than any Hopper. The target is the
 # name that compilers use: on NVIDIA `sm_` and the capability's two numbers side by side, on AMD `props.gcnArchName` up
-# to the first colon. (In `"gfx942:sramecc+:xnack-"` two modes follow: memory error correction on, page-fault replay
-# off.) And `hasattr(props, "gcnArchName")` is no test for AMD: CUDA builds have it, too, with the marketing name in it.
+# to the first colon. (In `"gfx942:sramecc+:xnack-"` two modes follow.) And `hasattr(props, "gcnArchName")` is no test
+# for AMD: CUDA builds have it, too, with the marketing name in it.
 #
 # <details><summary>Where these questions went wrong</summary>
 #
@@ -1552,8 +1457,8 @@ lesson.sitting("03", 5)
 # ```
 #
 # A number that does not exist ends a list, as in CUDA: `4,9,5` among eight is GPU 4 alone. (Before HIP is initialised
-# PyTorch does not compose the two layers, and its `device_count()` may be too large: torch 2.13,
-# `torch/cuda/__init__.py`.) Now a node with 8 GPUs; a scheduler sets `ROCR_VISIBLE_DEVICES=4,5,6,7`.
+# PyTorch does not compose the two layers, and its `device_count()` may be too large; only a longer second list raises:
+# torch 2.13, `torch/cuda/__init__.py`.) Now a node with 8 GPUs; a scheduler sets `ROCR_VISIBLE_DEVICES=4,5,6,7`.
 
 # %% guess the devices
 guess = predict(
@@ -1564,21 +1469,19 @@ guess = predict(
 )
 
 # %% two layers
-ROCR, HIP, CUDA = (f"{name}_VISIBLE_DEVICES" for name in ("ROCR", "HIP", "CUDA"))
 SETTINGS = (
-    {ROCR: "4,5,6,7", HIP: "4,5"},
-    {ROCR: "4,5,6,7", HIP: "0,1"},
-    {HIP: "6", CUDA: "0"},
+    {"ROCR_VISIBLE_DEVICES": "4,5,6,7", "HIP_VISIBLE_DEVICES": "4,5"},
+    {"ROCR_VISIBLE_DEVICES": "4,5,6,7", "HIP_VISIBLE_DEVICES": "0,1"},
+    {"HIP_VISIBLE_DEVICES": "6", "CUDA_VISIBLE_DEVICES": "0"},
 )
-seen = [lesson.visible(setting, gpus=8, vendor="amd") for setting in SETTINGS]
-ALL = dict.fromkeys((ROCR, HIP, CUDA), "")
+seen = [lesson.visible(one, gpus=8, vendor="amd").gpus for one in SETTINGS]
 guess.reveal(
-    physical=len(seen[0].gpus),
-    within=len(seen[1].gpus),
+    physical=len(seen[0]),
+    within=len(seen[1]),
     because="4 and 5 do not exist among the four that the first layer has left.",
 )
-lists = [{"physical GPUs": str(list(one.gpus))} for one in seen]
-lesson.table([ALL | a | b for a, b in zip(SETTINGS, lists, strict=True)])
+pairs = zip(seen, SETTINGS, strict=True)
+lesson.table([{"physical GPUs": str(list(gpus))} | one for gpus, one in pairs])
 
 # %% [markdown] visibility
 # Set one layer, not both, and before the first `import torch`: the runtimes read it when they start. Three more
@@ -1613,27 +1516,28 @@ guess = predict(
     "other four, by the rules and facts above?",
     now=lesson.number("GPUs that process 0 sees as it is"),
     then=lesson.number("GPUs it sees without HIP_VISIBLE_DEVICES"),
-    delete=lesson.number("settings that you would delete"),
+    harmful=lesson.number("settings that are wrong or harmful here"),
 )
 
 # %% ask the doctor
-FOUND = ("WRONG", "could be better", "note", "    try:")
-doctor = [sys.executable, "-m", "gpu_utils.cli", "doctor", "--node", str(node)]
-said = subprocess.run(doctor, capture_output=True, text=True).stdout
-lines = [line for line in said.split("\n") if line.startswith(FOUND)]
-now, then = {ROCR: "4,5,6,7", HIP: "4,5,6,7"}, {ROCR: "4,5,6,7"}
-sees = [lesson.visible(one, gpus=8, vendor="amd").gpus for one in (now, then)]
+ran = lesson.python_process("-m", "gpu_utils.cli", "doctor", "--node", str(node))
+lines = lesson.doctor_findings(ran.stdout)
+then = {"ROCR_VISIBLE_DEVICES": "4,5,6,7"}
+now = then | {"HIP_VISIBLE_DEVICES": "4,5,6,7"}
 guess.reveal(
-    now=len(sees[0]),
-    then=len(sees[1]),
-    delete=sum(line.startswith(FOUND[:2]) for line in lines),
+    now=len(lesson.visible(now, gpus=8, vendor="amd").gpus),
+    then=len(lesson.visible(then, gpus=8, vendor="amd").gpus),
+    harmful=sum(line.startswith(("WRONG", "could be better")) for line in lines),
     because="4 does not exist among the four that are left. An MI300X is no gfx1100, "
     "and traffic through the host is slow; the 112 channels are for this node.",
 )
 print(*lines, sep="\n")
 
 # %% [markdown] more of the node
-# `./w2w doctor --node file.yaml` prints more, with the source of each rule.
+# The first note: four GPUs use only a part of the mesh of links (fold). `./w2w doctor --node file.yaml` prints more,
+# with the source of each rule.
+#
+# **Try:** in `SETTINGS` above put `3,9,0` for `4,5`, and say first which GPUs are left.
 #
 # <details><summary>Look it up, and open it beside 03.launch_env: settings for speed; reports, links, graphs,
 # counters</summary>
@@ -1727,6 +1631,8 @@ lesson.table(seen)
 # %% [markdown] order
 # The right order is *unscale, clip, step*. In bf16 there is no scaler, and no such order.
 #
+# **Try:** make the gradient `[3e-6, 4e-6]`, and say first what each order leaves.
+#
 # <details><summary>Why does the loss go down all the same?</summary>
 #
 # AdamW divides a gradient by its own size, so a common factor cancels while gradients are well above AdamW's $\epsilon
@@ -1752,13 +1658,12 @@ lesson.table(seen)
 # GPU of either vendor, or again the CPU. It takes 10 seconds to a minute.
 
 # %% the parity report
-preset = vars(lesson.TrainConfig.preset("cpu"))
-model = lesson.GPT2Config(**vars(preset["model"]) | {"n_embd": 64, "n_positions": 64})
+from dataclasses import replace
+
+preset = lesson.TrainConfig.preset("cpu")
+model = replace(preset.model, n_embd=64, n_positions=64)
 short = {"seq_len": 64, "steps": 40, "warmup": 40, "max_lr": 3e-4, "eval_batches": 8}
-configs = [
-    lesson.TrainConfig(**preset | short | {"model": model, "seed": seed})
-    for seed in (1, 2, 3)
-]
+configs = [replace(preset, model=model, seed=seed, **short) for seed in (1, 2, 3)]
 
 
 def runs(device=None):
@@ -1775,6 +1680,9 @@ lesson.parity_table(lesson.parity(before, here, lesson.agreement(config=model)))
 
 
 # %% attention written out
+from unittest.mock import patch
+
+
 def written_out(q, k, v, **flags):
     T, S = q.shape[-2], k.shape[-2]
     later = torch.ones(T, S, dtype=torch.bool, device=q.device).triu(S - T + 1)
@@ -1782,16 +1690,10 @@ def written_out(q, k, v, **flags):
     return scores.masked_fill(later, float("-inf")).softmax(-1) @ v
 
 
-fused = torch.nn.functional.scaled_dot_product_attention
-
-
 def ported(attention):
     """The report on three runs with another function for attention."""
-    torch.nn.functional.scaled_dot_product_attention = attention
-    try:
+    with patch("torch.nn.functional.scaled_dot_product_attention", attention):
         return lesson.parity(before, runs(), lesson.agreement(config=model))
-    finally:
-        torch.nn.functional.scaled_dot_product_attention = fused
 
 
 lesson.parity_table(ported(written_out))
@@ -1802,8 +1704,7 @@ lesson.parity_table(ported(written_out))
 # sees, now twice as much on average: the first loss moves by thousandths. In 40 steps the model has probably hardly
 # learned to look anywhere.
 #
-# Two hints. The bound of the validation is what another seed does: the table above has it. And ask which attention the
-# float64 run calls.
+# A hint: ask which attention the float64 run calls.
 
 # %% guess the mask
 guess = predict(
@@ -1816,6 +1717,9 @@ guess = predict(
 )
 
 # %% a port that lost its mask
+fused = torch.nn.functional.scaled_dot_product_attention
+
+
 def without_mask(q, k, v, **flags):
     return fused(q, k, v)
 
@@ -1872,7 +1776,8 @@ lesson.parity_table(report)
 # | words | who speaks | look at |
 # |---|---|---|
 # | `error: static assertion failed`, `invalid output constraint` | hipcc, clang | the source: sections 1 to 3 |
-# | `couldn't allocate output register`, `LLVM ERROR` | Triton's compiler | inline assembly, options of the launch |
+# | `couldn't allocate output register`, `invalid operand for instruction` | Triton's compiler | inline assembly |
+# | `LLVM ERROR` | Triton's compiler | inline assembly, options of the launch |
 # | `OutOfResources: ... Hardware limit: 65536` | Triton, loading | tile and `num_stages` |
 # | `HIP error: invalid device function` | HIP's runtime | for which targets was the library built? |
 # | `device_count() = 0`, `No HIP GPUs are available` | the environment | visibility variables, `HSA_OVERRIDE_...` |

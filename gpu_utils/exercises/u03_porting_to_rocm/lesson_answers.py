@@ -1,20 +1,16 @@
-"""What two predictions of lesson 03 are compared with, kept out of the cell that a reader has before them."""
+"""Words for what came out of predictions of lesson 03, kept out of the cell that a reader has before them."""
 
 from __future__ import annotations
 
-from gpu_utils.errors import BadArgument
+from collections.abc import Mapping, Sequence
 
-NARROW = ("unsigned vote", "__popc(", "1u <<")
-"""Words of a line that holds the votes of a wave, or a bit of one, in 32 bits."""
+from gpu_utils.errors import BadArgument
 
 CAUSES = {"invalid device function": "a library built for another chip"}
 """Words of the first error -> its cause."""
 
-
-def narrow_votes(text: str, first: int = 1) -> dict[int, str]:
-    """Number -> line of C++ that holds votes in 32 bits; `first` is the number of the text's first line."""
-    numbered = enumerate(text.split("\n"), first)
-    return {number: line.strip() for number, line in numbered if any(words in line for words in NARROW)}
+FP8_NAMES = ("fp8", "e4m3", "f8f6f4")
+"""Parts of the names of matrix instructions for FP8."""
 
 
 def cause_of(error: str) -> str:
@@ -23,3 +19,34 @@ def cause_of(error: str) -> str:
         if words in error:
             return cause
     raise BadArgument(f"no cause is known for {error!r}; give a line with one of {', '.join(CAUSES)}")
+
+
+def which_of(right: Mapping[str, bool]) -> str:
+    """Which of two are right: "both", "neither" or "only" and its name."""
+    names = [name for name, is_right in right.items() if is_right]
+    return f"only {names[0]}" if len(names) == 1 else "both" if names else "neither"
+
+
+def nearest(value: float, choices: Sequence[str]) -> str:
+    """The choice whose last word is the number nearest to a value by ratio: "about 1e-3" for 0.002."""
+    known = {words: float(words.split()[-1]) for words in choices}
+    return min(known, key=lambda words: max(value / known[words], known[words] / value))
+
+
+def fp8_fate(instruction: str) -> str:
+    """What became of two FP8 tiles, by the matrix instruction ("error" where the compiler refused)."""
+    if instruction == "error":
+        return "refused"
+    return "FP8 instructions" if any(part in instruction for part in FP8_NAMES) else "converted"
+
+
+def after_sm_80(printed: str) -> str:
+    """What the script of two targets printed for the second: "compiled, the end", "raised", "nothing"."""
+    said = printed.partition("80 compiled")[2]
+    return ", ".join(word for word in ("compiled", "raised", "the end") if word in said) or "nothing"
+
+
+def doctor_findings(printed: str) -> list[str]:
+    """The lines with which `w2w doctor --node` judges a setting, and what it says to try."""
+    starts = ("WRONG", "could be better", "note", "    try:")
+    return [line for line in printed.split("\n") if line.startswith(starts)]
