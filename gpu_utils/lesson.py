@@ -37,7 +37,6 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.compiler.clang": ("compile_cpp",),
         "gpu_utils.compiler.hipify": ("hipify",),
         "gpu_utils.compiler.leftovers": ("leftovers",),
-        "gpu_utils.compiler.quiet": ("kept_warnings",),
         "gpu_utils.compiler.reading": ("compiler_notes", "in_loops", "mnemonics"),
         "gpu_utils.ui.parity_table": ("parity_table",),
         "gpu_utils.ui.sass": ("sass",),

@@ -1168,13 +1168,12 @@ guess = predict(
 
 
 # %% fp8 on every target
-used, warned = {}, []
+used = {}
 for target in ("sm_80", "sm_89", "sm_90", "gfx90a", "gfx942", "gfx950", "gfx1201"):
     used[target] = dict.fromkeys(FORMATS, "error")
     for name, dtype in FORMATS.items():
-        with lesson.kept_error(lesson.CompileFailed), lesson.kept_warnings() as said:
+        with lesson.kept_error(lesson.CompileFailed):
             used[target][name] = instruction(target, dtype)
-        warned += [f"{target}, {name}"] * len(said)
 guess.reveal(
     sm_80=lesson.fp8_fate(used["sm_80"]["FN"]),
     gfx90a=lesson.fp8_fate(used["gfx90a"]["FN"]),
@@ -1182,14 +1181,14 @@ guess.reveal(
     because="NVIDIA's backend refuses what its chip lacks; AMD's converts it, also "
     "FNUZ on a chip newer than the one that had it.",
 )
-lesson.table(used, first="target", note=f"Triton warned of: {', '.join(warned)}.")
+lesson.table(used, first="target")
 
 # %% [markdown] fp8 silent
 # `fp8`, `f8f6f4` or `e4m3` in the name: FP8 in hardware. `error`: NVIDIA's backend refuses. `f16`: AMD's backend
-# converts to float16, with a warning for FNUZ on `gfx950` and in silence everywhere else. `none`: not even that, but
-# one packed multiply-add after the other (`v_pk_fma_f32`). So on AMD "it compiles" does not mean "it is FP8": look at
-# the instruction, or decide by the target. For AMD compare names: 1100 is larger than 942, and has no FP8. For NVIDIA
-# compare the number behind `sm_` with 89; as texts, `"sm_100" < "sm_89"`.
+# converts to float16, with a warning for FNUZ on `gfx950` (unless it was compiled before), and in silence everywhere
+# else. `none`: not even that, but one packed multiply-add after the other (`v_pk_fma_f32`). So on AMD "it compiles"
+# does not mean "it is FP8": look at the instruction, or decide by the target. For AMD compare names: 1100 is larger
+# than 942, and has no FP8. For NVIDIA compare the number behind `sm_` with 89; as texts, `"sm_100" < "sm_89"`.
 #
 # | target | FP8 E4M3 | largest |
 # |---|---|---|

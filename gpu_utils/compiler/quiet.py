@@ -7,7 +7,6 @@ import io
 import os
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
 
 
@@ -42,19 +41,3 @@ def kept_output() -> Iterator[ToolOutput]:
         print(printed.getvalue(), end="")
     if errors:
         print(errors, end="", file=sys.stderr)
-
-
-@contextlib.contextmanager
-def kept_warnings() -> Iterator[list[str]]:
-    """The texts of Python's warnings inside the block, which are not printed; each is there when the block has ended.
-
-    >>> with kept_warnings() as said:
-    ...     warnings.warn("converted to float16")
-    >>> said
-    ['converted to float16']
-    """
-    said: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield said
-    said += [str(warning.message) for warning in caught]
