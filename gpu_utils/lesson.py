@@ -16,7 +16,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.ui.curves": ("curves",),
         "gpu_utils.ui.executed": ("executed",),
         "gpu_utils.ui.sitting": ("sitting",),
-        "gpu_utils.ui.slots": ("choice", "number", "yes_no"),
+        "gpu_utils.ui.slots": ("choice", "nearest", "number", "yes_no"),
         "gpu_utils.ui.table": ("sourced", "table"),
     },
     "Figures": {
@@ -97,7 +97,6 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "cause_of",
             "doctor_findings",
             "fp8_fate",
-            "nearest",
             "which_of",
         ),
         "gpu_utils.exercises.u03_porting_to_rocm.lesson_hipify": (

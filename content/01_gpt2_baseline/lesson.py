@@ -76,26 +76,28 @@ lesson.table(
 # $\ln 2 + \tfrac12 \ln n + \tfrac12 \ln (V - n)$. The true entropy is lower: by a few tenths for the vocabulary of a
 # CPU's run (1,024), by more than 1 for a GPU's (50,257).
 
+# %% the bound
+rest = config.corpus.vocab_size - half
+bound = math.log(2) + (math.log(half) + math.log(rest)) / 2
+lesson.table({"n": half, "bound of the unigram entropy, nats per token": bound})
+
 # %% predict the unigram entropy
 guess = predict(
     "01.unigram",
     "What is the unigram entropy of this corpus?",
-    entropy=lesson.number("unigram entropy", unit="nats per token", factor=1.1),
+    entropy=lesson.number("unigram entropy", unit="nats per token", factor=1.03),
 )
 
 # %% the unigram entropy
 bits = corpus.unigram_entropy / math.log(2)
 of_text = bits * len(corpus.train) / corpus.train_bytes
-rest = config.corpus.vocab_size - half
-bound = math.log(2) + (math.log(half) + math.log(rest)) / 2
 guess.reveal(
     entropy=corpus.unigram_entropy,
-    because="the bound is ln 2 + 0.5 ln n + 0.5 ln (V - n), the first row below. "
-    "Within each half the frequencies differ, too: that takes off the rest.",
+    because="the bound takes the tokens of each half as equally frequent. They are "
+    "not, and that takes off the rest.",
 )
 lesson.table(
     {
-        "bound, nats per token": bound,
         "unigram entropy, bits a token": bits,
         "the same, bits per byte of text": of_text,
         "loss of the frequencies on validation files": corpus.unigram_loss,
@@ -276,11 +278,12 @@ lesson.table(sums, note="standard deviation of the sum of all branches")
 # first norm reads a token's vector plus a position's, both of standard deviation 0.02.
 
 # %% predict the difference
+orders = ("about 1e-3", "about 1e-6", "about 1e-9")
 guess = predict(
     "01.agreement",
     "The right models differ by rounding in float32. How large is the largest of 3.2 "
     "million differences? And which of these slips moves the logits more?",
-    difference=lesson.choice("about 1e-3", "about 1e-6", "about 1e-9"),
+    difference=lesson.choice(*orders),
     slip=lesson.choice("the exact GELU", "an epsilon of 1e-6"),
 )
 
@@ -310,7 +313,7 @@ for block in theirs.transformer.h:
     block.ln_1.eps = block.ln_2.eps = 1e-5
     block.ln_1, block.ln_2 = block.ln_2, block.ln_1
 guess.reveal(
-    difference=f"about 1e{round(math.log10(slips['the same model']) / 3) * 3}",
+    difference=lesson.nearest(slips["the same model"], orders),
     slip=max(list(slips)[1:], key=slips.get),
     because="rounding in float32 is up to 6e-8 of a number, and a logit near 1 has "
     "seen some. What the first norm reads has a variance of 2 x 0.02 x 0.02 = 0.0008. "
@@ -521,6 +524,7 @@ lesson.table(bounds, across=True, note="GPT-2 124M at T = 1024.")
 # One part is kept once, not in each layer: for each token the loss keeps its $V = 50{,}257$ **log-probabilities**, in
 # float32. And backward begins there: it makes the gradient of the log-probabilities, and from it that of the logits.
 # Each has the same size, and at that moment all three are alive.
+# The state is counted with its gradients, most of which come during backward.
 
 # %% predict long texts
 parts_of_memory = (
@@ -545,8 +549,8 @@ sizes = (
 guess.reveal(
     largest=parts_of_memory[sizes.index(max(sizes))],
     loss=sizes[2],
-    because="131,072 tokens x 50,257 numbers x 4 bytes are 24.5 GiB, three times. "
-    "24 layers keep as much in channels: a small model has a large vocabulary.",
+    because="131,072 tokens x 50,257 numbers x 4 bytes are 24.5 GiB, three times. It "
+    "takes 24 such layers to keep as much in channels, and GPT-2 has 12.",
 )
 lesson.table(dict(zip(parts_of_memory, sizes, strict=True)), first="GiB")
 
@@ -654,12 +658,13 @@ lesson.table(
 # the gradient is 50.
 
 # %% predict an outlier
+counts_of_steps = ("about 10", "about 40", "about 120")
 guess = predict(
     "01.clip",
     "Without clipping, how large are steps 30 to 60? And how many steps are "
     "smaller than 0.9 after the outlier?",
     later=lesson.choice("larger than 1", "about 1", "smaller than 1"),
-    steps=lesson.choice("about 10", "about 40", "about 120", label="steps below 0.9"),
+    steps=lesson.choice(*counts_of_steps, label="steps below 0.9"),
 )
 
 
@@ -681,11 +686,10 @@ steps = {"clipped at 1": step_sizes(1.0), "not clipped": step_sizes(math.inf)}
 lesson.curves(steps, "step / rate")
 middle = sum(steps["not clipped"][30:60]) / 30
 below = sum(size < 0.9 for size in steps["not clipped"][20:])
-nearest = min((10, 40, 120), key=lambda n: abs(n - below))
 large = "larger than 1" if middle > 1.1 else "about 1"
 guess.reveal(
     later="smaller than 1" if middle < 0.9 else large,
-    steps=f"about {nearest}",
+    steps=lesson.nearest(below, counts_of_steps),
     because="the average of squares forgets slowly: 2500 adds 0.05 of itself, 125, and "
     "a step is 0.9 again when 0.23 is left of it, as 1 / sqrt(1.23) is 0.9: "
     "log(0.23 / 125) / log(0.95) = 123 steps. The weight does not jump, it stalls. "
@@ -821,52 +825,61 @@ lesson.curves(
 # %% [markdown] the peak
 # Two things were clipped: many steps with a norm a little above 1, and perhaps a **peak**, a norm several times those
 # before it. Look for one in the lower curve; not every run has it. The cell with one weight says what a peak does when
-# nothing limits it: after one of 13 times the usual norm, a step is below 0.9 for $\ln(0.05 \cdot 13^2 / 0.23) / \ln(1
-# / 0.95) = 70$ steps.
+# nothing limits it: if every weight's gradient grew 13-fold in one step, the next $\ln(0.05 \cdot 13^2 / 0.23) / \ln(1
+# /
+# 0.95) = 70$ steps would be below 0.9.
+#
+# A limit of 3 cuts peaks too, to 3, and leaves all norms between 1 and 3 as they are.
 
 # %% predict a run without clipping
 ends = ("lower by more than 0.1", "within 0.1", "higher by more than 0.1")
 guess = predict(
     "01.unclipped",
-    "The same run, the same batches, with no clipping: where does its validation loss "
-    "end, against the clipped run? (Three more runs.)",
-    loss=lesson.choice(*ends, label="validation loss"),
+    "The same run, the same batches, with no limit and with a limit of 3: where does "
+    "the validation loss end? (Two more runs.)",
+    none=lesson.choice(*ends, label="no limit, against limit 1"),
+    three=lesson.choice(
+        "that with limit 1", "that with no limit", label="3 is nearer to"
+    ),
 )
 
 
 # %% the run without clipping
-def run(seed, clip):
-    other = lesson.TrainConfig(**vars(config) | {"seed": seed, "clip": clip})
+def run(limit, seed=config.seed):
+    other = lesson.TrainConfig(**vars(config) | {"clip": limit, "seed": seed})
     return lesson.train(other, progress=None)
 
 
-free = run(config.seed, math.inf)
-pairs = {config.seed: (result, free), 7: (run(7, config.clip), run(7, math.inf))}
-lost = free.record.final_val_loss - final
+runs = {"limit 1": result, "limit 3": run(3.0), "no limit": run(math.inf)}
+one, three, none = (each.record.final_val_loss for each in runs.values())
+apart = abs(none - one) > 0.1
+nearer = "limit 1" if abs(three - one) < abs(three - none) else "no limit"
 guess.reveal(
-    loss=ends[(lost > -0.1) + (lost > 0.1)],
+    none=ends[(none - one > -0.1) + (none - one > 0.1)],
+    three=f"that with {nearer}" if apart else None,
     because="a peak stays in the average of squares, and the steps after it are small, "
-    "as in the cell with one weight. But smaller norms above the limit count as well, "
-    "and how much a run loses differs from seed to seed.",
+    "as in the cell with one weight. What a run with limit 3 loses, it loses by the "
+    "norms between 1 and 3, and by peaks that are still 3.",
 )
 lesson.curves(
-    {"clipped at 1": record.train_loss, "not clipped": free.record.train_loss},
-    "train, nats per token",
+    {name: each.gradient_norms for name, each in runs.items()},
+    "norm of the gradient",
+    log=True,
 )
 lesson.table(
     {
-        f"seed {seed}": {
-            "loss, clipped at 1": clipped.record.final_val_loss,
-            "loss, not clipped": not_clipped.record.final_val_loss,
-            "largest norm, not clipped": max(not_clipped.gradient_norms),
+        name: {
+            "validation loss": each.record.final_val_loss,
+            "largest norm": max(each.gradient_norms),
+            "steps above 1": sum(norm > 1 for norm in each.gradient_norms),
         }
-        for seed, (clipped, not_clipped) in pairs.items()
+        for name, each in runs.items()
     }
 )
 
 # %% [markdown] samples
-# Compare the two seeds: their largest norms, and what clipping saved. The largest norm alone does not say how much.
-# Clipping is an insurance: you do not know before the run whether you need it.
+# This is one seed. Try `run(1.0, seed=7).record.final_val_loss` and the same with `math.inf`: another seed may lose
+# much less. Clipping is an insurance, and you do not know before the run whether you need it.
 #
 # What does the model write? It was only asked, again and again, for the next token.
 
@@ -923,7 +936,7 @@ lesson.table(
 )
 
 # %% [markdown] where the time goes
-# The number before an "x" is that of the layers. Compare attention with the linear layers: its operator does the
+# Compare attention with the linear layers: its operator does the
 # softmax as well, and its heads are narrow. On a CPU the peak itself is measured: a share slightly above 1 is noise.
 # One far above says that the machine was busy when the peak was measured: run the cell again.
 #
@@ -951,7 +964,8 @@ lesson.table(
 
 # %% [markdown] two factors
 # `addmm` and `mm` are the products with weights; attention's two are inside the operators with `attention` in their
-# names. The others do little arithmetic: they move bytes. Unit 04 fuses such operators.
+# names. On a GPU the others mostly wait for bytes. On a CPU GELU does not: its tanh takes several times as long as
+# moving its bytes, which the next table shows. Unit 04 fuses such operators.
 #
 # Forward and backward should reach the share of the peak that the products reach alone, times the share of the time
 # that the products have. For the whole run the formula at the head of the section gives the MFU. Its tokens/s stand
@@ -959,7 +973,16 @@ lesson.table(
 
 # %% what the formula needs
 flops = record.flops_per_token
-lesson.table({"MFLOP of a token": flops / 1e6, "peak, GFLOP/s": 1e-9 / of_peak})
+x = torch.randn(config.batch * config.seq_len, 4 * mine.n_embd, device=device)
+gelu = lesson.fastest(lambda: torch.nn.functional.gelu(x, approximate="tanh"))
+lesson.table(
+    {
+        "MFLOP of a token": flops / 1e6,
+        "peak, GFLOP/s": 1e-9 / of_peak,
+        "GELU of a layer, ms": gelu * 1e3,
+        "adding 1 to as many numbers, ms": lesson.fastest(lambda: x + 1) * 1e3,
+    }
+)
 
 # %% predict the MFU
 guess = predict(
@@ -987,8 +1010,9 @@ bars = {
 lesson.bars(bars, "share of the peak") if record.mfu else print(record.peak_source)
 
 # %% [markdown] reading the MFU
-# Each bar adds a loss to the one above. The second has what attention and the linear layers lose alone, the third all
-# that is no product, the fourth what comes once a step. A larger batch has fewer steps; the next section tries one.
+# Each bar adds a loss to the one above. The second has what attention and the linear layers lose alone, the third what
+# is no product, and that products run slower among other operators than alone; the fourth what comes once a step. A
+# larger batch has fewer steps; the next section tries one.
 #
 # The run is one timing, the bars above it are the fastest of several. Where its bar is the longer one, or less than
 # three quarters of that above, probably something else ran meanwhile or a laptop got hot: run the cell of the run
@@ -1047,7 +1071,7 @@ guess.reveal(
     larger=ms[four_times],
     because="b is the difference of the two times over that of the two batches, a is "
     "what is left of the first; then a + 4 b B. Where the step takes longer than that, "
-    "a cache may be too small for its activations; this cell does not show it.",
+    "b is not quite constant.",
 )
 each = (ms[some] - ms[1]) / (some - 1)
 once = ms[1] - each

@@ -60,10 +60,10 @@ def products_alone(model: GPT2Config, batch: int, seq_len: int, device: torch.de
         return torch.autograd.grad(out.sum(), qkv)[0]
 
     return {
-        f"{layers} x {d} to {3 * d}": linear(d, 3 * d, layers),
-        f"{layers} x {d} to {d}": linear(d, d, layers),
-        f"{layers} x {d} to {4 * d}": linear(d, 4 * d, layers),
-        f"{layers} x {4 * d} to {d}": linear(4 * d, d, layers),
-        f"{layers} x attention": Products(layers * 12 * tokens * seq_len * d, layers * fastest(attend)),
+        f"{d} to {3 * d}, {layers} layers": linear(d, 3 * d, layers),
+        f"{d} to {d}, {layers} layers": linear(d, d, layers),
+        f"{d} to {4 * d}, {layers} layers": linear(d, 4 * d, layers),
+        f"{4 * d} to {d}, {layers} layers": linear(4 * d, d, layers),
+        f"attention, {layers} layers": Products(layers * 12 * tokens * seq_len * d, layers * fastest(attend)),
         f"output, {d} to {model.vocab_size:,}": linear(d, model.vocab_size, 1),
     }

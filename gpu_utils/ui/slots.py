@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,3 +156,9 @@ def _value(node: ast.expr) -> Any:
                 raise ValueError
             return _OPERATORS[type(op)](one, other)
     raise ValueError
+
+
+def nearest(value: float, choices: Sequence[str]) -> str:
+    """The choice whose last word is the number nearest to a value by ratio: "about 1e-3" for 0.002."""
+    known = {words: float(words.split()[-1]) for words in choices}
+    return min(known, key=lambda words: max(value / known[words], known[words] / value))

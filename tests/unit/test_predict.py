@@ -12,7 +12,7 @@ import torch
 from gpu_utils import predict
 from gpu_utils.errors import BadArgument, ProgressUnavailable
 from gpu_utils.grading import progress
-from gpu_utils.lesson import choice, number, yes_no
+from gpu_utils.lesson import choice, nearest, number, yes_no
 from gpu_utils.ui.predict_form import Form
 from gpu_utils.ui.slots import Number
 
@@ -258,3 +258,8 @@ def test_where_widgets_do_not_run_the_form_says_what_to_type():
     bundle = Form(ask())._repr_mimebundle_()
     for kind in ("text/plain", "text/html"):
         assert "guess.say(programs=..., tail=...)" in bundle[kind]
+
+
+def test_the_nearest_choice_is_that_by_ratio():
+    assert nearest(0.0021, ("about 1e-5", "about 1e-3")) == "about 1e-3"
+    assert nearest(70, ("about 40", "about 120")) == "about 120"

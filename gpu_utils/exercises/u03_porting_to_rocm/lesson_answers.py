@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from gpu_utils.errors import BadArgument
 
@@ -25,12 +25,6 @@ def which_of(right: Mapping[str, bool]) -> str:
     """Which of two are right: "both", "neither" or "only" and its name."""
     names = [name for name, is_right in right.items() if is_right]
     return f"only {names[0]}" if len(names) == 1 else "both" if names else "neither"
-
-
-def nearest(value: float, choices: Sequence[str]) -> str:
-    """The choice whose last word is the number nearest to a value by ratio: "about 1e-3" for 0.002."""
-    known = {words: float(words.split()[-1]) for words in choices}
-    return min(known, key=lambda words: max(value / known[words], known[words] / value))
 
 
 def fp8_fate(instruction: str) -> str:
