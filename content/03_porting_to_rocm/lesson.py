@@ -114,8 +114,8 @@ lesson.lane_figure(reach("row_sum_32.cu"), what="elements")
 # are lanes 32 to 63 of every wavefront: 16 + 8 + 4 + 2 + 1 = 31, so lane 0 reaches lane 31.
 #
 # Step through it with the arrow keys: the first wavefront, for a row of ones. `v1` holds `sum`, and `ds_bpermute_b32`
-# is the shuffle: 2, 4, 8, 16 in all lanes. (Also in lane 63: past the end of the wave a shuffle gives a lane its own
-# value: `v_cmp` and `v_cndmask` choose the offset, or 0 past that end; `v_add_lshl` makes the byte address.) Then
+# is the shuffle; what stands between makes the address of the next one. After each `v_add_f32` all lanes hold 2, 4, 8,
+# 16, also lane 63: past the end of the wave a shuffle gives a lane its own value. Then
 # `s_and_saveexec_b64` switches off all lanes but lane 0, the only one that needs the last addition: 32 in lane 0, where
 # 64 should be. What lanes 32 to 63 held never reaches lane 0.
 
@@ -367,7 +367,7 @@ lesson.table(ended)
 # %% [markdown] masks explained
 # CUDA forgives a mask that names lanes which have *exited*, as 40 to 63 do here, but not lanes alive elsewhere:
 # put a `__syncthreads()` behind the `if`, and the virtual `sm_80` reports a deadlock. ROCm forgives neither: its header
-# asserts that the mask equals the active lanes, and traps. (In waves of 32 the upper half does not count.)
+# asserts that the mask equals the active lanes, and traps. (In waves of 32 the upper half of the mask does not count.)
 #
 # Where all threads come, outside every branch, `__activemask()` usually names the whole wave. In a branch it is no
 # promise: on NVIDIA perhaps fewer lanes are there than you meant. So vote before the branch, where all lanes are.
@@ -649,6 +649,9 @@ guess.reveal(
 part = lesson.hipified_part(files, result, binding, "#include", "namespace")
 lesson.DiffFigure(*part, around=0)
 
+# %% [markdown] in the launcher
+# And this is all that is left of CUDA in `launch.hip`:
+
 # %% left in the launcher
 Code(lesson.span(result.files[launch], "cuda"), language="cpp")
 
@@ -659,12 +662,12 @@ Code(lesson.span(result.files[launch], "cuda"), language="cpp")
 # - No toolkit has a file `nvtx3/roctracer/roctx.h`.
 # - `cudaLaunchKernelEx` with its attributes (a hole in the list: [HIP
 #   has](https://rocm.docs.amd.com/projects/HIP/en/latest/reference/hip_runtime_api/modules/execution_control.html)
-#   `hipLaunchKernelEx`, but not the attribute for overlapping launches) is untouched: these lines hold all that is left
-#   of CUDA in `launch.hip`.
-# - `at::cuda::getCurrentCUDAStream()` rightly stays: PyTorch keeps these names on ROCm, like `torch.cuda`.
+#   `hipLaunchKernelEx`, but not the attribute for overlapping launches) is untouched.
+# - `at::cuda::getCurrentCUDAStream()`, further down, rightly stays, though its header was renamed: on ROCm PyTorch's
+#   files have HIP's names, and the namespaces in them keep CUDA's.
 #
 # What deserves a look? The course's own reader is `leftovers(files)`. *Certain* means that the build or the launch
-# fails; the others compile, and may be wrong.
+# fails on `gfx942`; the others compile, and may be wrong.
 
 # %% what is left
 found = lesson.leftovers(result.files)
@@ -881,7 +884,7 @@ lesson.stage_figure(asked)
 # 3.7.1 falls back to `mma.sync`, which behaves as on `sm_80`. On AMD 0 stages are no pipeline, like 1. In the lab you
 # turn this into a rule for any tile.
 #
-# **Try:** build with `K=32`, and say first whether `gfx942` loads 4 stages.
+# **Try:** `lesson.resources(build("gfx942", K=32, num_stages=4)).shared`, and say first whether `gfx942` loads it.
 #
 # What happens with 4 stages of `K=64` on `gfx942`? The compiler does not mind; the limit is checked when the kernel is
 # *loaded*.
@@ -959,7 +962,7 @@ lesson.table(rows, first="waves_per_eu")
 
 # %% [markdown] waves explained
 # Nothing gained, much lost: what no longer fits is spilled to memory, in the middle of the loop. (The missing registers
-# are only a lower bound: most spills here move four registers at once, and keep their place.) In the first row
+# are only a lower bound: the compiler mostly spills four registers at a time.) In the first row
 # registers allow 8 waves, and so does LDS. An option that asks for occupancy helps only where registers *alone* limit
 # it: first `resources(...)`, read what limits, then turn that knob.
 #
@@ -1144,7 +1147,8 @@ for name, dtype in FORMATS.items():
 lesson.table(cast, first="cast to")
 
 # %% [markdown] largest explained
-# Numbers near 240 stand 16 apart, so 247 rounds down to 240, and 248 would round to 256, which FNUZ does not have. The
+# Numbers near 240 stand 16 apart, so 247 rounds down to 240. 248 lies halfway, and ties go to the even mantissa: 256,
+# which FNUZ does not have. The
 # other row is a matter of versions: torch 2.13 clips a cast to FN, before 2.12 it gave NaN, too
 # ([pytorch #178817](https://github.com/pytorch/pytorch/pull/178817),
 # [ao #4364](https://github.com/pytorch/ao/pull/4364)). Rely on neither: ask `torch.finfo(dtype).max`, and clamp
@@ -1289,8 +1293,9 @@ for target in ("sm_80", "gfx942"):
 lesson.table(packed)
 
 # %% [markdown] permutes
-# Both instructions pick four bytes from two words. `0x5410`, from the right: bytes 0 and 1 (of the first word), then
-# 4 and 5 (bytes 0 and 1 of the second). AMD's selector has a byte for each digit, and numbers the words the other way.
+# Both instructions pick four bytes from two words. `0x5410`, from the right: bytes 0 and 1 (of the first word), then 4
+# and 5 (bytes 0 and 1 of the second). AMD's selector has a byte for each digit, and the two words change places: 4 to 7
+# are the first one's.
 #
 # <details><summary>Look it up, beside 03.inline_asm: how the two number their bytes</summary>
 #
@@ -1418,9 +1423,31 @@ lesson.sitting("03", 5)
 # | which process group? | `"rccl"` | `"nccl"` on both (RCCL answers to the name), `"gloo"` on a CPU |
 #
 # The capability is a trap: on AMD it is made of the digits of the gfx number. An MI250X (`gfx90a`) says `(9, 0)`, as an
-# H100 does, and has no FP8; a Radeon RX 7900 XTX (`gfx1100`) says `(11, 0)`, more than any Hopper. The target is the
-# name that compilers use: on NVIDIA `sm_` and the capability's two numbers side by side, on AMD `props.gcnArchName` up
-# to the first colon. (In `"gfx942:sramecc+:xnack-"` two modes follow.) And `hasattr(props, "gcnArchName")` is no test
+# H100 does; an MI300X (`gfx942`) says `(9, 4)`, a Radeon RX 7900 XTX (`gfx1100`) `(11, 0)`.
+
+# %% guess the capability
+guess = predict(
+    "03.capability",
+    "`capability >= (8, 9)` is how many scripts ask for FP8. Of these three chips: for "
+    "how many does it say yes, and for how many is that right, by section 5?",
+    says=lesson.number("says yes"),
+    right=lesson.number("rightly"),
+)
+
+# %% what the capability says
+CAPABILITIES = {"gfx90a": (9, 0), "gfx942": (9, 4), "gfx1100": (11, 0)}
+fp8 = {target: lesson.TARGETS[target].fp8 for target in CAPABILITIES}
+says = [target for target, found in CAPABILITIES.items() if found >= (8, 9)]
+guess.reveal(
+    says=len(says),
+    right=sum(fp8[target] != "none" for target in says),
+    because="all three pairs are larger than (8, 9), and only one chip has FP8.",
+)
+lesson.table({t: {"says yes": t in says, "FP8": fp8[t]} for t in fp8}, first="target")
+
+# %% [markdown] ask for the target
+# Ask for the target, the name that compilers use: on NVIDIA `sm_` and the capability's two numbers side by side; on AMD
+# `torch.cuda.get_device_properties(0).gcnArchName`, up to the first colon. But `hasattr(..., "gcnArchName")` is no test
 # for AMD: CUDA builds have it, too, with the marketing name in it.
 #
 # <details><summary>Where these questions went wrong</summary>
@@ -1533,8 +1560,8 @@ guess.reveal(
 print(*lines, sep="\n")
 
 # %% [markdown] more of the node
-# The first note: four GPUs use only a part of the mesh of links (fold). `./w2w doctor --node file.yaml` prints more,
-# with the source of each rule.
+# The first note: between four of eight GPUs lies only a part of the links (fold). `./w2w doctor --node file.yaml`
+# prints more, with the source of each rule.
 #
 # **Try:** in `SETTINGS` above put `3,9,0` for `4,5`, and say first which GPUs are left.
 #
@@ -1601,7 +1628,7 @@ lesson.sitting("03", 6)
 #
 # The fork calls `scaler.scale(loss).backward()`, `clip_grad_norm_(...)`, `scaler.step(optimizer)`. One call is missing,
 # in silence, on both vendors: gradients come out *multiplied by the scale*, and `scaler.unscale_(optimizer)` divides
-# them again. `step` does so itself where nobody has, after the clipping.
+# them again. Where nobody calls it, `step` does it: too late, after the clipping.
 
 # %% guess the norm
 guess = predict(
@@ -1737,15 +1764,17 @@ lesson.parity_table(report)
 
 # %% [markdown] the first step
 # The gradients agree, because float64 on the CPU ran the same wrong code: agreement with oneself. The mean of the last
-# steps and the validation are off by a fraction of what another seed does: **in these 40 steps the curve shows
-# nothing**. In a long run it should: a loss too good to be true. The *first* loss breaks: equal weights, one batch and
-# float32 leave it no room. In bfloat16 the bound would be at least 0.65, and this row would hold, too.
+# steps and the validation are off by a fraction of what another seed does: **the end of the curve shows nothing**. Step
+# by step, with the same seed, the curves part by thousandths, where the right port above parted by a millionth. That
+# row has no bound: in bfloat16, or after thousands of steps, right ports part as far. The *first* loss breaks: equal
+# weights, one batch and float32 leave it no room. In bfloat16 its bound would be at least 0.65, and hold, too.
 #
 # <details><summary>Where the bound of the first loss comes from</summary>
 #
 # In float32 it is 7.1e-05: 12 x 2^-23 x 6.9 = 1.0e-05 for about twelve roundings of the loss on its way through the
 # model (unit 09 counts them), and 2 x 256 x 2^-23 = 6.1e-05 for sums of up to 256 terms of size 1 (the MLP is 4 x 64
-# wide). In bfloat16 the twelve roundings alone are 12 x 2^-7 x 6.9 = 0.65.
+# wide). It leaves out the softmax over 1,024 tokens and the mean over 512 losses, which PyTorch adds in parts: each
+# costs a few roundings more. In bfloat16 the twelve roundings alone are 12 x 2^-7 x 6.9 = 0.65.
 # </details>
 #
 # What finds it, also in bf16, is a question about a *property*: exchange the last token, and no earlier logit may move.
@@ -1762,7 +1791,7 @@ lesson.parity_table(report)
 # A failed job can leave a thousand lines, and the last one may name a consequence. A method:
 #
 # 1. **The first error in time**, of any rank. All later ones may be its consequences: a rank that waits for one that
-#    failed reports a timeout.
+#    failed reports a timeout. (Its *watchdog* does, a thread that ends what takes too long.)
 # 2. **Who speaks?** The words tell the layer, and the layer tells where to look.
 # 3. **What did it find, and what did it expect?** Say both in one sentence. If you cannot, read on above the error.
 # 4. **Is that the line?** A fault *inside* a kernel, such as a bad address, is reported late, by a call that waits;
@@ -1839,8 +1868,9 @@ print(*lines, sep="\n")
 #    errors. PyTorch asks after each launch of its own, and found this one. (Before ROCm 7 a call that succeeded in
 #    between wiped the error out.) `AMD_SERIALIZE_KERNEL=3` changes nothing here.
 # 5. Either the library has no `gfx942`, or the process sees another chip than we think. One experiment, with no job at
-#    all: `llvm-objdump --offloading topk.so` names the targets inside (before ROCm 6.4: `roc-obj-ls`). Cure: build with
-#    `PYTORCH_ROCM_ARCH="gfx90a;gfx942"`.
+#    all: `llvm-objdump --offloading topk.so` names the targets inside (before ROCm 6.4: `roc-obj-ls`). If it
+#    names `gfx942`, print `gcnArchName` in that rank. Cure: delete the two old folders, and build with
+#    `PYTORCH_ROCM_ARCH="gfx90a;gfx942"`: one library then serves both nodes.
 #
 # <details><summary>Look it up: logs on AMD</summary>
 #
@@ -1867,8 +1897,8 @@ print(*lines, sep="\n")
 #
 # ### Stop
 #
-# **What you have seen.** A gradient clipped to nothing, a lost mask that the curve did not show, a rank that was blamed
-# for waiting. 03.triage and 03.port_gpt2 are left.
+# **What you have seen.** A gradient clipped to nothing, a lost mask that the end of the curve did not show, a rank that
+# was blamed for waiting. 03.triage and 03.port_gpt2 are left.
 
 # %% last stop
 lesson.sitting("03", 7)
@@ -1885,8 +1915,8 @@ lesson.sitting("03", 7)
 # - hipify renames; it does not understand. Read what is left: headers, guards, PTX, 32, 448, 96 KB, and `setup.py`.
 # - In Triton look at limits and defaults: LDS when loading, stages, spills, precision, FP8 flavours.
 # - Ask for the target, not for a capability; for a device, not for CUDA. Set one layer of visibility.
-# - A short loss curve can miss what a property shows. In a log the first error in time counts, and the layer that
-#   speaks.
+# - The end of a short loss curve can miss what a property shows. In a log the first error in time counts, and the
+#   layer that speaks.
 #
 # ## Read next
 #

@@ -18,7 +18,7 @@ KINDS: Mapping[str, tuple[bool, str]] = {
     "cuda-header": (True, "a header that only CUDA has"),
     "no-counterpart": (True, "a feature of NVIDIA's chips: keep it out of a ROCm build, or write it anew"),
     "broken-header": (True, "a path that exists in neither toolkit: NVTX's folder in front of roctx's header"),
-    "cuda-name": (True, "a name that only CUDA has"),
+    "cuda-name": (True, "a name of CUDA: look whether HIP has one for it"),
     "fake-arch": (True, "__CUDA_ARCH__ defined by hand: every header that asks for it now believes this is CUDA"),
     "ptx": (True, "inline PTX, which is NVIDIA's instruction set"),
     "mask-32": (True, "a mask of 32 lanes; ROCm's _sync functions take 64 bits on every chip"),
