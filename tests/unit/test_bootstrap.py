@@ -62,8 +62,9 @@ FILES = {
 def build_editable(folder, config_settings=None, metadata_directory=None):
     slow = HERE / "slow"
     if slow.exists():
-        (HERE / "dawdling").touch()
-        time.sleep(float(slow.read_text()))
+        seconds = float(slow.read_text())
+        (HERE / "dawdling").touch()  # from here on the file may be gone
+        time.sleep(seconds)
     name = "tiny_course-1.0-py3-none-any.whl"
     with zipfile.ZipFile(pathlib.Path(folder) / name, "w") as wheel:
         for path, text in FILES.items():
