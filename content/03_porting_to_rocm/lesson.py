@@ -20,10 +20,10 @@
 # | 3 | 3 | hipify: what a machine translates, and what it leaves | 20 |
 # | 4 | 4 | Triton's limits and defaults | 15 |
 # | 5 | 5, 6 | FP8; instructions of one vendor | 20 |
-# | 6 | 7 | the platform, and a node on paper | 10 |
-# | 7 | 8, 9 | the training script, is it the same training; a log | 20 |
+# | 6 | 7 | the platform, and a node on paper | 15 |
+# | 7 | 8, 9 | the training script, is it the same training; a log | 25 |
 #
-# That is 2 h 15 together, folds apart. On another day first run all cells above your sitting (JupyterLab: Run, Run All
+# That is 2 h 25 together, folds apart. On another day first run all cells above your sitting (JupyterLab: Run, Run All
 # Above Selected Cell; a minute or two).
 
 # %% imports
@@ -114,7 +114,7 @@ lesson.lane_figure(reach("row_sum_32.cu"), what="elements")
 # are lanes 32 to 63 of every wavefront: 16 + 8 + 4 + 2 + 1 = 31, so lane 0 reaches lane 31.
 #
 # Step through it with the arrow keys: the first wavefront, for a row of ones. `v1` holds `sum`, and `ds_bpermute_b32`
-# is the shuffle; what stands between makes the address of the next one. After each `v_add_f32` all lanes hold 2, 4, 8,
+# is the shuffle; the lines between compute which lane the next one asks. After each `v_add_f32` all lanes hold 2, 4, 8,
 # 16, also lane 63: past the end of the wave a shuffle gives a lane its own value. Then
 # `s_and_saveexec_b64` switches off all lanes but lane 0, the only one that needs the last addition: 32 in lane 0, where
 # 64 should be. What lanes 32 to 63 held never reaches lane 0.
@@ -511,8 +511,10 @@ lesson.table(taken, note="Bytes in memory: of one thread, for want of registers.
 # > - `__shfl_*_sync`, `__ballot_sync` and their like take a mask of 64 bits on AMD, also where a wave has 32 lanes; a
 # >   32-bit mask fails a `static_assert`. (source: [ROCm/hip #3667](https://github.com/ROCm/hip/issues/3667),
 # >   [cupy #9977](https://github.com/cupy/cupy/pull/9977))
-# > - The lanes that a mask names must be exactly those that call with it: the header asserts that, and traps unless
-# >   `NDEBUG` is defined; `__ballot_sync` returns the ballot and the mask. (source:
+# > - In CUDA all threads that a mask names, and that have not exited, must carry out the same call with the same mask.
+# >   (source: CUDA programming guide, warp match and warp shuffle functions)
+# > - On AMD the lanes that a mask names must be exactly those that call with it: the header asserts that, and traps
+# >   unless `NDEBUG` is defined; `__ballot_sync` returns the ballot and the mask. (source:
 # >   [ROCm/rocm-systems](https://github.com/ROCm/rocm-systems), projects/clr/hipamd/include/hip/amd_detail/
 # >   amd_warp_sync_functions.h)
 # > - The lesson's kernels compile with a header of the course that reproduces these rules; they were executed on
@@ -663,8 +665,8 @@ Code(lesson.span(result.files[launch], "cuda"), language="cpp")
 # - `cudaLaunchKernelEx` with its attributes (a hole in the list: [HIP
 #   has](https://rocm.docs.amd.com/projects/HIP/en/latest/reference/hip_runtime_api/modules/execution_control.html)
 #   `hipLaunchKernelEx`, but not the attribute for overlapping launches) is untouched.
-# - `at::cuda::getCurrentCUDAStream()`, further down, rightly stays, though its header was renamed: on ROCm PyTorch's
-#   files have HIP's names, and the namespaces in them keep CUDA's.
+# - In the binding, below what was shown, `at::cuda::getCurrentCUDAStream()` rightly stays, though its header was
+#   renamed: on ROCm PyTorch's files have HIP's names, and the namespaces in them keep CUDA's.
 #
 # What deserves a look? The course's own reader is `leftovers(files)`. *Certain* means that the build or the launch
 # fails on `gfx942`; the others compile, and may be wrong.
@@ -961,10 +963,10 @@ guess.reveal(
 lesson.table(rows, first="waves_per_eu")
 
 # %% [markdown] waves explained
-# Nothing gained, much lost: what no longer fits is spilled to memory, in the middle of the loop. (The missing registers
-# are only a lower bound: the compiler mostly spills four registers at a time.) In the first row
-# registers allow 8 waves, and so does LDS. An option that asks for occupancy helps only where registers *alone* limit
-# it: first `resources(...)`, read what limits, then turn that knob.
+# Nothing gained, much lost: what no longer fits is spilled to memory, in the middle of the loop. Missing registers are
+# only a lower bound of what is spilled: the compiler mostly spills four at a time (`scratch_store_dwordx4`). In the
+# first row registers allow 8 waves, and so does LDS. An option that asks for occupancy helps only where registers
+# *alone* limit it: first `resources(...)`, read what limits, then turn that knob.
 #
 # <details><summary>For those who tune: AGPRs, the shape of the matrix instruction, kpack</summary>
 #
@@ -1158,7 +1160,8 @@ lesson.table(cast, first="cast to")
 #
 # What does a compiler do with a flavour that its chip does not have? It can *refuse*, or *convert* each tile to a type
 # that the chip multiplies: float16 has room for every value of both flavours. Triton's two backends decided
-# differently: AMD's runs all the same. (`gfx90a` and `sm_80` have no FP8.)
+# differently. One would rather stop than be slow, the other the reverse: the precision of section 4 told you which
+# of them puts speed first. (`gfx90a` and `sm_80` have no FP8.)
 
 # %% guess the flavours
 BECOMES = ("refused", "converted", "FP8 instructions")
@@ -1681,7 +1684,9 @@ lesson.table(seen)
 # - **speed** with its spread, which is reported and not judged.
 #
 # The model is small, 64 wide, and all 40 steps belong to the warm-up. `here` is the same code on whatever is there: a
-# GPU of either vendor, or again the CPU. It takes 10 seconds to a minute.
+# GPU of either vendor, or again the CPU. Three cells train: six runs here, three in each of the next two, together half
+# a minute to two. In the column "apart" logits and gradients are a part of the largest, losses a difference; 26
+# roundings are 12 a layer and 2.
 
 # %% the parity report
 from dataclasses import replace
@@ -1764,10 +1769,11 @@ lesson.parity_table(report)
 
 # %% [markdown] the first step
 # The gradients agree, because float64 on the CPU ran the same wrong code: agreement with oneself. The mean of the last
-# steps and the validation are off by a fraction of what another seed does: **the end of the curve shows nothing**. Step
-# by step, with the same seed, the curves part by thousandths, where the right port above parted by a millionth. That
-# row has no bound: in bfloat16, or after thousands of steps, right ports part as far. The *first* loss breaks: equal
-# weights, one batch and float32 leave it no room. In bfloat16 its bound would be at least 0.65, and hold, too.
+# steps and the validation are off by a fraction of what another seed does: **the end of this curve shows nothing yet**.
+# Step by step, with the same seed, the curves part by thousandths, where the right port above parted by a millionth.
+# That row has no bound: in bfloat16, or after thousands of steps, right ports part as far. A long run should part
+# downwards: a loss that is *better* than the reference is a finding, too. The *first* loss breaks: equal weights, one
+# batch and float32 leave it no room. In bfloat16 its bound would be at least 0.65, and hold, too.
 #
 # <details><summary>Where the bound of the first loss comes from</summary>
 #
@@ -1812,8 +1818,8 @@ lesson.parity_table(report)
 # | `NCCL WARN`, `watchdog`, `timeout` | RCCL, PyTorch | a *consequence*, if a rank failed before; else network, masks |
 # | no error; loss is NaN, or another curve | nobody | FP8 flavour and 448, denormals, tf32, width 32 |
 #
-# A job trained on a node with MI250X, and was moved to one with MI300X. Each rank builds the library
-# `topk` where its own cache has none. The lines of five ranks are cut: they are like rank 0's.
+# In the next log each rank builds the library `topk` where its own cache has none. The lines of five ranks are cut:
+# they are like rank 0's.
 
 # %% a log
 LOG = """\
@@ -1861,9 +1867,9 @@ print(*lines, sep="\n")
 #    soon as one *exits*, and names that one. Ranks 5 and 2 caught their error and stayed; after ten minutes in
 #    ALLREDUCE rank 0 was the first to exit.
 # 2. HIP's runtime speaks.
-# 3. It expected code for `gfx942`, and found none: these two loaded `build-gfx90a`, in caches that came along from the
-#    old node; rank 0 loaded `build-gfx942`. AMD's machine code runs on its own target only, and nothing portable lies
-#    beside it, as PTX may in CUDA libraries, unless asked for.
+# 3. It expected code for `gfx942`, and found none: these two loaded `build-gfx90a`, in caches that came along from an
+#    older node with MI250X; rank 0 loaded `build-gfx942`. AMD's machine code runs on its own target only, and nothing
+#    portable lies beside it, as PTX may in CUDA libraries, unless asked for.
 # 4. `out.mean()` is innocent. The launch of the extension's kernel failed, and the extension probably did not ask for
 #    errors. PyTorch asks after each launch of its own, and found this one. (Before ROCm 7 a call that succeeded in
 #    between wiped the error out.) `AMD_SERIALIZE_KERNEL=3` changes nothing here.

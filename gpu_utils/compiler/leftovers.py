@@ -26,7 +26,7 @@ KINDS: Mapping[str, tuple[bool, str]] = {
     "build-file": (True, "a flag or library of nvcc that a ROCm build would get too"),
     "cuda-guard": (False, "a condition that only an NVIDIA compiler can meet: this code is gone on AMD"),
     "lanes-32": (False, "32 lanes taken for granted; a wavefront of CDNA has 64"),
-    "fp8-max": (False, "448 is the largest E4M3 number of OCP; FNUZ on gfx942 ends at 240"),
+    "fp8-max": (False, "448 is the largest FP8 number on NVIDIA; gfx942's FP8 ends at 240 (section 5)"),
 }
 """kind -> (is it certain to be wrong on ROCm?, what it is)."""
 

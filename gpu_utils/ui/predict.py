@@ -51,6 +51,9 @@ class Guess:
         self.note = ""
         self.stored = True  # whether progress could be read and written so far
         self.shown = False  # whether this notebook has shown the answer in a cell of its own
+        self.first: dict[
+            str, Any
+        ] = {}  # what this notebook showed first: a cell that was changed and run again differs
         self.now = store.Prediction()
         self.changed: Callable[[], None] = lambda: None
         self._refresh()
@@ -89,6 +92,7 @@ class Guess:
         because  why it is so, in a sentence; without it what the unit's lesson in content/ says
         truths   for every slot what the experiment computed; None where this machine cannot tell
 
+        Run again with other answers, it shows both and no reason: the guess and its reason belong to the first ones.
         Without a guess it says so and goes on. Raises BadArgument where the slots are not those of the question.
         """
         self._check(truths, all_of_them=True)
@@ -99,14 +103,21 @@ class Guess:
             self.now = replace(self.now, answers=answers)
             self._try(lambda: store.record_answers(self.name, self.now.attempt, answers))
         self.shown = True
-        show(Answer(self.title, self._table(known), because or self._told(), self.note))
+        if self._differs(known):
+            rows = tuple(
+                (self.label(slot), *(self._words(slot, it[slot]) for it in (self.first, known))) for slot in known
+            )
+            show(Answer("Run again, it is now", Table(("", "first", "now"), rows), "", self.note))
+        else:
+            self.first = self.first or known
+            show(Answer(self.title, self._table(known), because or self._told(), self.note))
         self.changed()
 
     def again(self) -> None:
         """Open another try. The first one stays what counts, because the answer has been seen since."""
         self._refresh()
         if self.locked:
-            self.now, self.shown = store.Prediction(self.now.attempt + 1), False
+            self.now, self.shown, self.first = store.Prediction(self.now.attempt + 1), False, {}
         self.changed()
 
     @property
@@ -202,11 +213,19 @@ class Guess:
         guess = self.now.guesses.get(slot)
         return None if guess is None else self.slots[slot].hits(self.slots[slot].read(guess), truth)
 
+    def _differs(self, known: Mapping[str, Any]) -> bool:
+        """Whether an answer is another than the first one, by more than a guess may be off."""
+        pairs = ((self.slots[slot], self.first.get(slot), truth) for slot, truth in known.items())
+        return any(None not in (first, now) and not kind.hits(first, now) for kind, first, now in pairs)
+
+    def _words(self, slot: str, truth: Any) -> str:
+        return "unknown here" if truth is None else self.slots[slot].say(truth)
+
     def _table(self, truths: Mapping[str, Any]) -> Table:
         rows = []
         for slot, kind in self.slots.items():
             truth, guess = truths.get(slot), self.now.guesses.get(slot)
-            it_is = "unknown here" if truth is None else kind.say(truth)
+            it_is = self._words(slot, truth)
             said = "no guess" if guess is None else self._said(slot)
             verdict = "" if guess is None or truth is None else kind.compared(kind.read(guess), truth)
             rows.append((self.label(slot), said, it_is, verdict))

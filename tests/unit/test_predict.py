@@ -98,9 +98,20 @@ def test_an_answer_that_was_computed_otherwise_the_second_time_is_shown_and_the_
     guess.say(programs=3)
     guess.reveal(programs=3, tail="masked")
     shown(capsys)
-    guess.reveal(programs=6, tail="masked")
-    assert "2 times too low" in shown(capsys)
+    guess.reveal(programs=6, tail="masked", because="the grid is larger")
+    said = shown(capsys)
+    assert re.search(r"Run again, it is now.*programs +3 +6", said, re.DOTALL)
+    assert "too low" not in said
+    assert "because" not in said
     assert progress.predictions([NAME])[NAME][0].answers["programs"] == ("3", True)
+
+
+def test_a_time_that_is_measured_again_is_no_other_answer(capsys):
+    guess = ask(ms=number(factor=2))
+    guess.reveal(ms=10)
+    shown(capsys)
+    guess.reveal(ms=12, because="it waits for memory")
+    assert "because it waits" in shown(capsys)
 
 
 @pytest.mark.parametrize("truth", [3, np.int64(3), torch.tensor(3), 3.0])
