@@ -832,8 +832,8 @@ lesson.curves(
 ends = ("lower by more than 0.1", "within 0.1", "higher by more than 0.1")
 guess = predict(
     "01.unclipped",
-    "The same run, the same batches, with no limit: where does its validation loss end, "
-    "against the clipped run? (One more run.)",
+    "The same run, the same batches, with no limit: where does its validation loss "
+    "end, against the clipped run? (One more run.)",
     loss=lesson.choice(*ends, label="validation loss"),
 )
 
@@ -849,8 +849,8 @@ lost = runs["no limit"].record.final_val_loss - final
 guess.reveal(
     loss=ends[(lost > -0.1) + (lost > 0.1)],
     because="a peak stays in the average of squares, and the steps after it are small, "
-    "as in the cell with one weight. What the other clipped steps add, one run does not "
-    "show.",
+    "as in the cell with one weight. What the other clipped steps add, one run does "
+    "not show.",
 )
 lesson.curves(
     {name: each.record.train_loss for name, each in runs.items()},
