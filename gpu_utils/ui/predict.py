@@ -50,10 +50,7 @@ class Guess:
         self.name, self.question, self.slots = name, question, dict(slots)
         self.note = ""
         self.stored = True  # whether progress could be read and written so far
-        self.shown = False  # whether this notebook has shown the answer in a cell of its own
-        self.first: dict[
-            str, Any
-        ] = {}  # what this notebook showed first: a cell that was changed and run again differs
+        self.first: dict[str, Any] = {}  # the answers of this try that this notebook showed first
         self.now = store.Prediction()
         self.changed: Callable[[], None] = lambda: None
         self._refresh()
@@ -62,6 +59,11 @@ class Guess:
     def locked(self) -> bool:
         """Whether this try has its answer."""
         return bool(self.now.answers)
+
+    @property
+    def shown(self) -> bool:
+        """Whether this notebook has shown the answer in a cell of its own."""
+        return bool(self.first)
 
     def label(self, slot: str) -> str:
         return self.slots[slot].label or slot.replace("_", " ")
@@ -102,14 +104,13 @@ class Guess:
             answers = {slot: (str(truth), self._hit(slot, truth)) for slot, truth in known.items() if truth is not None}
             self.now = replace(self.now, answers=answers)
             self._try(lambda: store.record_answers(self.name, self.now.attempt, answers))
-        self.shown = True
+        self.first = self.first or known
         if self._differs(known):
             rows = tuple(
                 (self.label(slot), *(self._words(slot, it[slot]) for it in (self.first, known))) for slot in known
             )
             show(Answer("Run again, it is now", Table(("", "first", "now"), rows), "", self.note))
         else:
-            self.first = self.first or known
             show(Answer(self.title, self._table(known), because or self._told(), self.note))
         self.changed()
 
@@ -117,7 +118,7 @@ class Guess:
         """Open another try. The first one stays what counts, because the answer has been seen since."""
         self._refresh()
         if self.locked:
-            self.now, self.shown, self.first = store.Prediction(self.now.attempt + 1), False, {}
+            self.now, self.first = store.Prediction(self.now.attempt + 1), {}
         self.changed()
 
     @property
