@@ -1,0 +1,8 @@
+"""Unit 04: memory-bound kernels in Triton. Its exercises, in the lab's order."""
+
+NAMES = (
+    # element by element
+    # a row for each program
+    # across rows and tiles
+    # the loss
+)

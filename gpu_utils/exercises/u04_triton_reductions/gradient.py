@@ -1,0 +1,42 @@
+"""How an answer that autograd goes through is run: forward, then backward with a given gradient of its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gpu_utils.errors import GradientLost
+from gpu_utils.grading.exercise import Inputs
+
+
+def forward_and_backward(
+    *wanted: str, given: str = "dy", value: str = "y"
+) -> Callable[[Callable[..., Any], Inputs], dict[str, Any]]:
+    """A `call` for an Exercise: the answer's result, and the gradients of the inputs `wanted`, as a dict.
+
+    wanted  names of the inputs to differentiate by; the gradient of "x" is called "dx"
+    given   the input that holds the gradient of the result; the answer itself does not get it
+    value   name of the result in the dict
+
+    Raises GradientLost where the result does not depend on an input for autograd.
+    """
+
+    def call(answer: Callable[..., Any], inputs: Inputs) -> dict[str, Any]:
+        arguments = {name: tensor for name, tensor in inputs.items() if name != given}
+        for name in wanted:
+            arguments[name] = arguments[name].detach().requires_grad_()
+        result = answer(**arguments)
+        if not isinstance(result, torch.Tensor):
+            return {value: result, **{f"d{name}": None for name in wanted}}
+        if not result.requires_grad:
+            raise GradientLost(
+                f"the result does not know how to go backward ({value}.requires_grad is False); return the result of "
+                "the apply of a torch.autograd.Function, with every input that needs a gradient among its arguments"
+            )
+        leaves = [arguments[name] for name in wanted]
+        found = torch.autograd.grad(result, leaves, inputs[given], allow_unused=True)
+        return {value: result.detach(), **{f"d{name}": grad for name, grad in zip(wanted, found, strict=True)}}
+
+    return call
