@@ -7,6 +7,7 @@ the right one says so (`gpu_utils.grading.relations`).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,21 +26,33 @@ class Difference:
     detail: str
 
 
+Tolerances = Tolerance | Mapping[Any, Tolerance]
+Dtypes = torch.dtype | None | Mapping[Any, torch.dtype | None]
+"""One for the whole result, or by the keys of a dict or the places in a list: {"loss": float32, "dlogits": float16}."""
+
+
 def compare(
-    expected: Any, got: Any, tol: Tolerance, dtype: torch.dtype | None = None, where: str = "the result"
+    expected: Any, got: Any, tol: Tolerances, dtype: Dtypes = None, where: str = "the result"
 ) -> Difference | None:
     """The first difference between two trees of tensors, numbers and strings; None when they agree.
 
     Floating-point tensors are compared in float64 against `tol`; everything else must be equal. `dtype`, when given,
-    is the type that floating-point tensors must have.
+    is the type that floating-point tensors must have. Both may differ from one part of the result to the next.
     """
-    if isinstance(expected, torch.Tensor):
-        return _compare_tensors(expected, got, tol, dtype, where)
     if isinstance(expected, dict):
         return _compare_dicts(expected, got, tol, dtype, where)
     if isinstance(expected, (list, tuple)):
         return _compare_sequences(expected, got, tol, dtype, where)
+    assert isinstance(tol, Tolerance), f"{where} has no parts, and its tolerance has"
+    assert not isinstance(dtype, Mapping), f"{where} has no parts, and its dtype has"
+    if isinstance(expected, torch.Tensor):
+        return _compare_tensors(expected, got, tol, dtype, where)
     return _compare_scalars(expected, got, tol, where)
+
+
+def of_part(whole: Any, key: Any) -> Any:
+    """What a part of the result has of a tolerance or dtype: its own, where they differ."""
+    return whole[key] if isinstance(whole, Mapping) else whole
 
 
 def _name(value: Any) -> str:
@@ -71,9 +84,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _compare_dicts(
-    expected: dict, got: Any, tol: Tolerance, dtype: torch.dtype | None, where: str
-) -> Difference | None:
+def _compare_dicts(expected: dict, got: Any, tol: Tolerances, dtype: Dtypes, where: str) -> Difference | None:
     if not isinstance(got, dict):
         return Difference("type", f"{where} is {_name(got)}, expected a dict with keys {_keys(expected)}")
     missing = [key for key in expected if key not in got]
@@ -83,14 +94,14 @@ def _compare_dicts(
     if extra:
         return Difference("type", f"{where} has a key {_short(extra[0])} that was not asked for")
     for key, value in expected.items():
-        difference = compare(value, got[key], tol, dtype, f"{where}[{key!r}]")
+        difference = compare(value, got[key], of_part(tol, key), of_part(dtype, key), f"{where}[{key!r}]")
         if difference:
             return difference
     return None
 
 
 def _compare_sequences(
-    expected: list | tuple, got: Any, tol: Tolerance, dtype: torch.dtype | None, where: str
+    expected: list | tuple, got: Any, tol: Tolerances, dtype: Dtypes, where: str
 ) -> Difference | None:
     if isinstance(got, torch.Tensor) and got.ndim == 1:
         got = got.tolist()
@@ -99,9 +110,9 @@ def _compare_sequences(
     if len(got) != len(expected):
         return Difference("shape", f"{where} has {_values(len(got))}, expected {len(expected)}")
     for index, (one, other) in enumerate(zip(expected, got, strict=True)):
-        difference = compare(one, other, tol, dtype, f"{where}[{index}]")
+        difference = compare(one, other, of_part(tol, index), of_part(dtype, index), f"{where}[{index}]")
         if difference:
-            return _with_relation(difference, _relation_of_lists(expected, got, tol))
+            return _with_relation(difference, _relation_of_lists(expected, got, of_part(tol, index)))
     return None
 
 

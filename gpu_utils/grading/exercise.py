@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
-from gpu_utils.grading.compare import Difference
+from gpu_utils.grading.compare import Difference, Dtypes, Tolerances
 
 Inputs = dict[str, Any]
 Kind = Literal["kernel", "cpp", "torch", "host"]
@@ -158,8 +158,9 @@ class Exercise:
     fresh       random.Random -> Case: one more case, drawn anew at every check
     hints       three, of growing strength
     explanation why the solution is the solution, shown with it
-    tolerance   (case, inputs) -> Tolerance: from K and dtype, never a number chosen by eye
-    dtype       inputs -> dtype that floating-point outputs must have; None leaves it open
+    tolerance   (case, inputs) -> Tolerance: from K and dtype, never a number chosen by eye; {"y": ..., "mean": ...}
+                where the parts of a dict differ, {0: ..., 1: ...} for those of a tuple
+    dtype       inputs -> dtype that floating-point outputs must have; None leaves it open; by part as the tolerance
     targets     for "kernel" and "cpp": the virtual GPUs that grade it, and what a kernel is compiled for elsewhere.
                 FP8 wants ("sm_89", "gfx942"); code that depends on the width of a wave adds "gfx1100"
     machine_code  True for a kernel with inline assembly, or a launch that asks Triton for its target: Triton's
@@ -187,8 +188,8 @@ class Exercise:
     misconceptions: tuple[Misconception, ...]
     hints: tuple[str, str, str]
     explanation: str
-    tolerance: Callable[[Case, Inputs], Tolerance] = tolerance_of_first_dtype
-    dtype: Callable[[Inputs], torch.dtype | None] = dtype_of_first_tensor
+    tolerance: Callable[[Case, Inputs], Tolerances] = tolerance_of_first_dtype
+    dtype: Callable[[Inputs], Dtypes] = dtype_of_first_tensor
     targets: tuple[str, ...] = ("sm_80", "gfx942")
     machine_code: bool = False
     call: Callable[[Callable[..., Any], Inputs], Any] = call_with_inputs

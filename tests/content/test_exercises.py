@@ -23,7 +23,7 @@ from gpu_utils.backends import BACKENDS, backend
 from gpu_utils.compiler.clang import installed
 from gpu_utils.course.build import checked
 from gpu_utils.grading.check import check, run_here
-from gpu_utils.grading.compare import compare
+from gpu_utils.grading.compare import Dtypes, compare, of_part
 from gpu_utils.grading.exercise import Exercise, Inputs
 from gpu_utils.grading.jobs import draw, make_jobs
 from gpu_utils.grading.report import Report
@@ -237,16 +237,16 @@ def trivial_answers(exercise: Exercise) -> dict[str, Callable[..., Any]]:
     return {"zeros": filled(0.0), "ones": filled(1.0), "nan": filled(math.nan), "the input": the_input}
 
 
-def fill(value: Any, number: float, dtype: torch.dtype | None) -> Any:
+def fill(value: Any, number: float, dtype: Dtypes) -> Any:
     """The tree with every tensor and number replaced by `number`."""
     if isinstance(value, torch.Tensor):
         if value.is_floating_point():
             return torch.full_like(value, number, dtype=dtype)
         return torch.full_like(value, 2 if math.isnan(number) else int(number))
     if isinstance(value, dict):
-        return {key: fill(item, number, dtype) for key, item in value.items()}
+        return {key: fill(item, number, of_part(dtype, key)) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [fill(item, number, dtype) for item in value]
+        return [fill(item, number, of_part(dtype, at)) for at, item in enumerate(value)]
     return number
 
 

@@ -20,6 +20,21 @@ def test_the_first_wrong_index_is_named_with_both_values_and_the_count():
     assert "[1, 1] = 9, expected 4; 2 of 6 elements differ" in difference.detail
 
 
+@pytest.mark.parametrize("keys", [("y", "mean"), (0, 1)])
+def test_parts_of_a_result_may_have_a_tolerance_and_a_dtype_each(keys):
+    def parts(y, mean):
+        return dict(zip(keys, (y, mean), strict=True)) if "y" in keys else (y, mean)
+
+    expected = parts(torch.ones(3).double(), torch.ones(3).double())
+    loose_and_exact = dict(zip(keys, (LOOSE, EXACT), strict=True))
+    half_and_single = dict(zip(keys, (torch.float16, torch.float32), strict=True))
+    near, wide = torch.full((3,), 1.001), torch.ones(3)
+    assert compare(expected, parts(near.half(), wide), loose_and_exact, half_and_single) is None
+    assert compare(expected, parts(wide.half(), near), loose_and_exact, half_and_single).kind == "value"
+    assert compare(expected, parts(wide, wide), loose_and_exact, half_and_single).kind == "dtype"
+    assert compare(expected, parts(wide.half(), wide.half()), loose_and_exact, half_and_single).kind == "dtype"
+
+
 def test_a_nan_that_was_expected_is_no_difference():
     value = torch.tensor([1.0, float("nan")])
     assert compare(value.double(), value, LOOSE) is None

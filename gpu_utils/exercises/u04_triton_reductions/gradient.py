@@ -20,6 +20,7 @@ def forward_and_backward(
     given   the input that holds the gradient of the result; the answer itself does not get it
     value   name of the result in the dict
 
+    A result that is no tensor, or whose shape is not that of its gradient, comes back alone: it is wrong by itself.
     Raises GradientLost where the result does not depend on an input for autograd.
     """
 
@@ -28,15 +29,16 @@ def forward_and_backward(
         for name in wanted:
             arguments[name] = arguments[name].detach().requires_grad_()
         result = answer(**arguments)
-        if not isinstance(result, torch.Tensor):
-            return {value: result, **{f"d{name}": None for name in wanted}}
+        if not isinstance(result, torch.Tensor) or result.shape != inputs[given].shape:
+            found = result.detach() if isinstance(result, torch.Tensor) else result
+            return {value: found, **{f"d{name}": None for name in wanted}}
         if not result.requires_grad:
             raise GradientLost(
                 f"the result does not know how to go backward ({value}.requires_grad is False); return the result of "
                 "the apply of a torch.autograd.Function, with every input that needs a gradient among its arguments"
             )
         leaves = [arguments[name] for name in wanted]
-        found = torch.autograd.grad(result, leaves, inputs[given], allow_unused=True)
-        return {value: result.detach(), **{f"d{name}": grad for name, grad in zip(wanted, found, strict=True)}}
+        grads = torch.autograd.grad(result, leaves, inputs[given], allow_unused=True)
+        return {value: result.detach(), **{f"d{name}": grad for name, grad in zip(wanted, grads, strict=True)}}
 
     return call
