@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,13 +40,27 @@ def resolve_grid(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str
 
 
 @contextlib.contextmanager
+def trials_inside(trial: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Inside the block, each time that an autotuner tries a configuration it does so within `trial()`."""
+    from triton.runtime.autotuner import Autotuner
+
+    bench = Autotuner._bench
+
+    def bench_inside(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        with trial():
+            return bench(tuner, *args, **kwargs)
+
+    with replaced(Autotuner, "_bench", bench_inside):
+        yield
+
+
+@contextlib.contextmanager
 def record_launches() -> Iterator[list[Launch]]:
     """A list that grows by one Launch for each kernel launched inside the block, on any backend.
 
     The runs by which an autotuner compares configurations are not counted; the launch that follows them is.
     Works with real devices and inside `interpreter()`; it changes neither results nor errors.
     """
-    from triton.runtime.autotuner import Autotuner
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
@@ -60,21 +75,19 @@ def record_launches() -> Iterator[list[Launch]]:
 
         return run_and_record
 
-    def uncounted(bench: Any) -> Any:
-        def bench_uncounted(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-            nonlocal tuning
-            tuning += 1
-            try:
-                return bench(tuner, *args, **kwargs)
-            finally:
-                tuning -= 1
-
-        return bench_uncounted
+    @contextlib.contextmanager
+    def uncounted() -> Iterator[None]:
+        nonlocal tuning
+        tuning += 1
+        try:
+            yield
+        finally:
+            tuning -= 1
 
     with contextlib.ExitStack() as stack:
         for kernels in (JITFunction, InterpretedFunction):
             stack.enter_context(replaced(kernels, "run", recorded(kernels.run)))
-        stack.enter_context(replaced(Autotuner, "_bench", uncounted(Autotuner._bench)))
+        stack.enter_context(trials_inside(uncounted))
         yield launches
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpu_utils.analytic.occupancy import occupancy
-from gpu_utils.backends.recording import record_launches
+from gpu_utils.backends.recording import record_launches, trials_inside
 from gpu_utils.backends.session import Session
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ class VirtualBackend:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Session]:
-        """One use of the virtual GPU. The counters are the sums over all launches of the session.
+        """One use of the virtual GPU. The counters are the sums over all launches of the session, without the runs by
+        which an autotuner compares configurations.
 
         Added are global_sectors_per_ideal, global transactions over the least that the same bytes could need;
         global_moved_bytes, their bytes (both 0 where nothing was moved); barriers, how often a wave met one (0 where a
@@ -51,12 +52,22 @@ class VirtualBackend:
         the instructions of the kernels that print or assert, as compiled; and units_filled, the SMs, CUs or WGPs that
         the blocks of the launches of Triton's kernels fill, as many on each as fit.
         """
-        from gpu_utils.virtual import VirtualGpu, virtual_gpu
+        from gpu_utils.virtual import virtual_gpu
 
-        def totals(gpu: VirtualGpu) -> dict[str, float]:
+        trials: set[int] = set()  # places in gpu.launches
+
+        @contextlib.contextmanager
+        def left_out() -> Iterator[None]:
+            before = len(gpu.launches)
+            try:
+                yield
+            finally:
+                trials.update(range(before, len(gpu.launches)))
+
+        def totals() -> dict[str, float]:
             own = ("threads", "units_filled", "waves_of_a_block", "calls_of_the_host")
             sums: dict[str, float] = dict.fromkeys((*own, "global_sectors_per_ideal", "global_moved_bytes"), 0)
-            for launch in gpu.launches:
+            for launch in (launch for place, launch in enumerate(gpu.launches) if place not in trials):
                 for name, value in launch.counters.totals().items():
                     sums[name] = value if name in _NOT_SUMMED else sums.get(name, 0) + value
                 sums["threads"] += launch.counters.launched_waves * launch.program.lanes
@@ -70,8 +81,9 @@ class VirtualBackend:
                 sums["global_moved_bytes"] = sectors * sums["sector_bytes"]
             return sums
 
-        with virtual_gpu(self.target, strict=True, step_limit=STEP_LIMIT) as gpu, record_launches() as launches:
-            yield Session("cpu", launches, counts=lambda: totals(gpu))
+        one = virtual_gpu(self.target, strict=True, step_limit=STEP_LIMIT)
+        with one as gpu, record_launches() as launches, trials_inside(left_out):
+            yield Session("cpu", launches, counts=totals)
 
 
 def _waves_of_a_block(launch: Launch) -> int:

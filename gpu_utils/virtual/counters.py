@@ -236,6 +236,7 @@ class Counters:
             "global_load_sectors": self._sum(self.globals, "transactions", *loads),
             "global_store_sectors": self._sum(self.globals, "transactions", *stores),
             "global_sectors_ideal": self._sum(self.globals, "ideal"),
+            "global_lane_accesses": self._sum(self.globals, "lanes", "load", "store"),
             "global_atomics": self._sum(self.globals, "lanes", "atomic"),
             "global_atomic_sectors": self._sum(self.globals, "transactions", "atomic"),
             "scratch_bytes": sum(access.bytes for access in self.globals.values()) - self._sum(self.globals, "bytes"),

@@ -482,6 +482,22 @@ def test_a_session_counts_launches_and_keeps_their_arguments():
     assert (first.name, first.grid, first.args[3], first.kwargs["BLOCK"]) == ("add_kernel", (4,), 98, 32)
 
 
+def test_what_an_autotuner_tries_is_in_no_counter_of_a_session():
+    configs = [triton.Config({"BLOCK": 256}), triton.Config({"BLOCK": 1024})]
+    tuned = triton.autotune(configs, key=["n"])(add_kernel)
+    x, out = torch.randn(8192), torch.empty(8192)
+    counted = {}
+    for name in ("virtual:sm_80", "virtual:gfx942"):
+        for kernel in (tuned, add_kernel):
+            tuned.cache.clear()
+            with backend(name).session() as session:
+                given = {} if kernel is tuned else {"BLOCK": tuned.best_config.kwargs["BLOCK"]}
+                kernel[lambda meta: (triton.cdiv(8192, meta["BLOCK"]),)](x, x, out, 8192, **given)
+            counted[name, kernel] = session.counters
+        assert counted[name, tuned] == counted[name, add_kernel]
+        assert counted[name, tuned]["global_store_bytes"] == 4 * 8192
+
+
 def test_recording_ends_with_its_block():
     with interpreter():
         with record_launches() as launches:

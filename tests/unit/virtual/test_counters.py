@@ -132,6 +132,7 @@ def test_a_warp_touches_the_sectors_that_its_addresses_lie_in(first, step, secto
 def test_the_ideal_is_that_of_the_same_bytes_side_by_side_and_never_above_what_was_used():
     source, out = torch.zeros(2048), torch.zeros(32)
     assert ptx(COPY, "copy", [source, out, 0, 32]).totals()["global_sectors_ideal"] == 4 + 4
+    assert ptx(COPY, "copy", [source, out, 0, 32]).totals()["global_lane_accesses"] == 32 + 32
     assert ptx(COPY, "copy", [source, out, 0, 0]).totals()["global_sectors_ideal"] == 1 + 4
 
 
