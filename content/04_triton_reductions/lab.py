@@ -23,6 +23,84 @@ from gpu_utils.lesson import resources
 # %% [markdown] part one
 # ## Part 1: element by element
 
+# %% [markdown] statement of copy
+# ## 04.copy: full width, whatever the length
+#
+# A copy has no arithmetic to hide behind: it is as fast as its loads and stores. Here is the kernel as one writes it
+# first. It is right for every length. Run it, and look at what one element more does to it.
+
+
+# %% the kernel as one writes it first
+@triton.jit
+def masked_copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+
+
+for n in (32768, 32769):
+    x = torch.randn(n)
+    for target in ("sm_80", "gfx942"):
+        with virtual_gpu(target) as gpu:
+            masked_copy_kernel[(17,)](x, torch.empty(n), n, BLOCK=2048)
+        accesses = gpu.counters.totals()["global_lane_accesses"]
+        print(f"{n} elements, {target}: {2 * 4 * n / accesses:.1f} bytes a lane")
+
+# %% [markdown] the task of copy
+# ### Repair it: 04.copy
+#
+# Write `copy(x)`, which launches a kernel of your own and keeps 16 bytes a lane for every length.
+#
+# | | |
+# |---|---|
+# | `x` | float32, float16 or bfloat16, shape (n,), contiguous, n from 0 up; perhaps a view such as `t[1:]` |
+# | result | a new tensor with the shape, the dtype and the numbers of `x` |
+#
+# **Limits.** `launches`: two at most, one is enough. `global_load_bytes` and `global_store_bytes`: every element once.
+# `global_lane_accesses`, the lanes that loaded or stored, summed over all instructions: 5 % above
+# `2 * n * itemsize / 16`, plus 1,024 for the end. It holds on `sm_80` and on `gfx942`, for n of 16,384 and more. For a
+# view that does not begin at a multiple of 16 bytes it is not asked: there the result must be right, no more.
+#
+# **Two puzzles.** Which program needs the mask? And how large must BLOCK be, so that there *are* 16 bytes for each
+# lane? A program has four waves when nobody says otherwise: 128 lanes on `sm_80`, 256 on `gfx942`.
+#
+# **A small example.** With BLOCK = 8 and n = 19, programs 0 and 1 have whole blocks, and program 2 has 3 elements.
+# `hint("04.copy")` gives three hints.
+
+
+# %% 04.copy tags=["answer", "04.copy"]
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    # BEGIN SOLUTION
+    first = tl.program_id(0) * BLOCK
+    offsets = first + tl.arange(0, BLOCK)
+    if first + BLOCK <= n:
+        tl.store(out_ptr + offsets, tl.load(x_ptr + offsets))
+    else:
+        mask = offsets < n
+        tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+    # END SOLUTION
+
+
+def copy(x: Tensor) -> Tensor:
+    """A copy of the contiguous vector x, moved in accesses of 16 bytes a lane."""
+    # BEGIN SOLUTION
+    out = torch.empty_like(x)
+    n = x.numel()
+    copy_kernel[(triton.cdiv(n, 4096),)](x, out, n, BLOCK=4096)
+    return out
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("04.copy")
+
+# %% [markdown] why copy
+# **Why it matters.** The vocabulary of GPT-2 has 50,257 entries, an odd number; sequence lengths are what users type.
+# A kernel that is tuned on powers of two loses most of its memory instructions' width on such sizes, silently: the
+# result is right and the bytes are the same. The remedy costs one comparison for each program. Where you own the
+# data, there is another one: pad the rows to a multiple of 16 bytes, as nanoGPT does with a vocabulary of 50,304.
+
 # %% [markdown] part two
 # ## Part 2: a row for each program
 

@@ -2,6 +2,7 @@
 
 NAMES = (
     # element by element
+    "copy",
     # a row for each program
     # across rows and tiles
     # the loss
