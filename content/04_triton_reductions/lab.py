@@ -104,6 +104,70 @@ check("04.copy")
 # %% [markdown] part two
 # ## Part 2: a row for each program
 
+# %% [markdown] statement of softmax
+# ## 04.softmax: each row once in, once out
+#
+# Write `softmax(x)`, over the last dimension of a matrix of any strides, as one launch of one kernel:
+#
+# $$ p_{r,c} = \frac{e^{x_{r,c} - m_r}}{\sum_j e^{x_{r,j} - m_r}}, \qquad m_r = \max_j x_{r,j} $$
+#
+# | | |
+# |---|---|
+# | `x` | float32, float16 or bfloat16, shape (rows, columns), both at least 1; any row stride, any column stride |
+# | its values | any finite ones, -10,000 and 10,000 too; also `-inf`, but never a whole row of it |
+# | `columns` | 1 to 8,192, mostly no power of two |
+# | result | shape (rows, columns), contiguous, dtype of `x`; computed in float32 |
+#
+# **Limits.** `launches`: 1. `global_load_bytes` and `global_store_bytes`: each element once, 5% more at most (counted
+# where a row has 1,000 elements or more, so that no lane is without one). `global_moved_bytes`: where rows start at
+# multiples of 128 bytes, 2 x the bytes of `x`, 5% more at most. `scratch_bytes`: 0, nothing spills. A copy of `x` by
+# torch, `x.contiguous()`, is a second kernel that moves everything once more; it is refused.
+#
+# **A small example.** The row (1, 1 + ln 3) has m = 1 + ln 3; the exponentials are 1/3 and 1, their sum is 4/3, and the
+# result is (0.25, 0.75). A block for a row of three elements has four lanes. What must the fourth one hold, so that
+# neither `m` nor the sum changes, for the row (-200, -201, -202) as well?
+#
+# **Triton that helps.** `tl.load(..., mask=mask, other=value)`, `float("-inf")`, `tl.max(x, 0)`, `tl.sum(x, 0)`,
+# `tl.exp` (float32 only), `triton.next_power_of_2`. `tl.store` converts to the type of the pointer. Lesson 04, sitting
+# *A row for each program*. `hint("04.softmax")` gives three hints.
+
+
+# %% 04.softmax tags=["answer", "04.softmax"]
+@triton.jit
+def softmax_kernel(
+    x_ptr, out_ptr, columns, stride_row, stride_column, BLOCK: tl.constexpr
+):
+    # BEGIN SOLUTION
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < columns
+    at = x_ptr + row * stride_row + cols * stride_column
+    x = tl.load(at, mask=mask, other=float("-inf")).to(tl.float32)
+    e = tl.exp(x - tl.max(x, 0))
+    tl.store(out_ptr + row * columns + cols, e / tl.sum(e, 0), mask=mask)
+    # END SOLUTION
+
+
+def softmax(x: Tensor) -> Tensor:
+    """Softmax of each row of x (rows, columns); contiguous, in the dtype of x."""
+    # BEGIN SOLUTION
+    rows, columns = x.shape
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    block = triton.next_power_of_2(columns)
+    softmax_kernel[(rows,)](x, out, columns, *x.stride(), BLOCK=block)
+    return out
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("04.softmax")
+
+# %% [markdown] why softmax
+# **Why it matters.** A softmax made of five operations of torch reads and writes its matrix again and again; yours
+# moves 2 bytes for each byte of `x`, and no kernel can do with less. The order is the one of every kernel of this part:
+# load a row, reduce it, use it while it is still in registers. Where a row is too long for that, maximum and sum must
+# be merged block by block: 04.cross_entropy, and attention in unit 06.
+
 # %% [markdown] part three
 # ## Part 3: across rows and tiles
 

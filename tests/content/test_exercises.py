@@ -44,7 +44,10 @@ PLANNED = {
         *("warp_reduce", "ballot", "lane_id", "shared_budget", "fp8_weights", "hipify_fixups"),
         *("device_agnostic", "inline_asm", "launch_env", "triage", "port_gpt2"),
     ),
-    "04": (*("copy",),),
+    "04": (
+        *("copy",),
+        *("softmax",),
+    ),
 }
 """The names that learners, gradebooks and later units rely on."""
 

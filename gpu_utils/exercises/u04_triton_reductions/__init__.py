@@ -4,6 +4,7 @@ NAMES = (
     # element by element
     "copy",
     # a row for each program
+    "softmax",
     # across rows and tiles
     # the loss
 )
