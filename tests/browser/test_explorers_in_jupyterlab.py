@@ -23,6 +23,7 @@ CELLS = {
     "roofline": 'explore("roofline", points=[Point("scale", 2**26, 2**29), Point("matmul", 2**37, 2**27, 3e-4)])',
     "memory": 'explore("memory")',
     "costs": 'explore("costs")',
+    "online": 'explore("online")',
 }
 IMPORTS = "from gpu_utils import explore\nfrom gpu_utils.analytic.roofline import Point"
 WAIT_SECONDS = 15
@@ -201,6 +202,17 @@ def test_the_costs_follow_their_sliders(notebook):
     notebook.slider("costs", "layers").focus()
     notebook.page.keyboard.press("ArrowRight")
     notebook.await_words("costs", "131,527,680 parameters")
+
+
+def test_a_block_that_is_masked_whole_makes_l_nan_without_the_guard(notebook):
+    assert notebook.words("online").startswith("Block 2 of 4")
+    notebook.slider("online", "block number").focus()
+    notebook.page.keyboard.press("ArrowRight")
+    notebook.await_words("online", "^Block 3 of 4, .* which stays 2.3")
+    for label in ("masked", "subtract 0"):
+        notebook.cell("online").locator(f'label:has-text("{label}") input').focus()
+        notebook.page.keyboard.press("Space")
+    notebook.await_words("online", "the l of float32 is NaN")
 
 
 def test_nothing_was_asked_of_another_host_and_the_console_is_clean(notebook):

@@ -15,11 +15,12 @@ from gpu_utils.analytic.access import bank_conflicts, coalescing
 from gpu_utils.analytic.expression import addresses
 from gpu_utils.analytic.inference import MODELS, plan
 from gpu_utils.analytic.occupancy import occupancy
+from gpu_utils.analytic.online import merges
 from gpu_utils.analytic.roofline import Point, roofline
 from gpu_utils.chips import TARGETS
 from gpu_utils.compiler import resources
 from gpu_utils.errors import BadArgument, UnknownFigure, UnknownName
-from gpu_utils.ui.explore import EXPLORERS, access, divergence, inference
+from gpu_utils.ui.explore import EXPLORERS, access, divergence, inference, online
 from gpu_utils.ui.explore import occupancy as occupancy_explorer
 from gpu_utils.ui.explore import roofline as roofline_explorer
 
@@ -362,6 +363,71 @@ def test_a_target_in_place_of_a_kernel_is_told_where_targets_go():
         explore("occupancy", "sm_90")
 
 
+# The online softmax
+
+_ZERO_HEIGHT = 84.0  # of exp(x - m) = 1
+
+
+def bars_below(picture):
+    """Heights of the lower bars, in the order of the elements."""
+    floor = max(float(box.get("y")) + float(box.get("height")) for box in filled(parsed(picture)))
+    lower = [
+        box for box in filled(parsed(picture)) if abs(float(box.get("y")) + float(box.get("height")) - floor) < 0.3
+    ]
+    return [float(box.get("height")) for box in sorted(lower, key=lambda box: float(box.get("x")))]
+
+
+@pytest.mark.parametrize("block", [1, 5, 8, 32])
+def test_the_bars_of_what_has_joined_add_up_to_l(block):
+    found = merges(online.LOGITS, block)
+    for step, merge in enumerate(found, 1):
+        picture = online.draw(online.LOGITS, block, step, masked=False, guarded=True)
+        heights = bars_below(picture)
+        assert len(heights) == merge.stop
+        assert sum(heights) / _ZERO_HEIGHT == pytest.approx(merge.l, abs=0.02)
+        assert max(heights) == _ZERO_HEIGHT
+        bold = [row.findall("td")[3].text for row in parsed(picture).iter("tr") if row.get("class") == "binds"]
+        assert bold == [f"{merge.m:.3g}"]
+
+
+def test_a_larger_maximum_shrinks_what_was_there_by_the_factor():
+    before = bars_below(online.draw(online.LOGITS, 8, 1, masked=False, guarded=True))
+    after = bars_below(online.draw(online.LOGITS, 8, 2, masked=False, guarded=True))
+    factor = merges(online.LOGITS, 8)[1].factor
+    assert after[:8] == pytest.approx([height * factor for height in before], abs=0.06)
+    html = online.draw(online.LOGITS, 8, 2, masked=False, guarded=True).html
+    assert html.count('stroke-dasharray="2 2"') == 8
+    assert 'stroke-dasharray="2 2"' not in online.draw(online.LOGITS, 8, 3, masked=False, guarded=True).html
+
+
+def test_a_masked_block_is_no_bar_and_nan_only_without_the_guard():
+    words = online.draw(online.LOGITS, 8, 1, masked=True, guarded=True)
+    assert filled(parsed(words)) == []
+    assert labels(parsed(words)).count("-∞") == 8
+    assert "l stays 0" in words.words
+    for step in (1, 2, 4):
+        assert "NaN" in online.draw(online.LOGITS, 8, step, masked=True, guarded=False).words
+        assert "NaN" not in online.draw(online.LOGITS, 8, step, masked=True, guarded=True).words
+        assert "NaN" not in online.draw(online.LOGITS, 16, step, masked=True, guarded=False).words
+
+
+def test_a_larger_block_has_fewer_steps():
+    explorer = explore("online", step=4)
+    assert explorer.words.startswith("Block 4 of 4")
+    explorer.controls["block"].value = 16
+    assert explorer.controls["step"].value == 2
+    assert explorer.words.startswith("Block 2 of 2, elements 16 to 31")
+    explorer.controls["block"].value = 1
+    explorer.controls["step"].value = 32
+    assert explorer.words.startswith("Block 32 of 32, elements 31 to 31")
+
+
+@pytest.mark.parametrize("start", [{"block": 0}, {"block": 40}, {"step": 5}, {"logits": [1.0]}])
+def test_a_row_a_block_or_a_step_that_cannot_be_drawn_is_refused(start):
+    with pytest.raises(BadArgument, match="expected"):
+        explore("online", **start)
+
+
 def leaving(picture):
     """Words of a drawing that do not fit between its edges, by the width of an average letter."""
     found = []
@@ -377,6 +443,8 @@ def leaving(picture):
 
 def test_the_longest_words_stay_inside_of_the_drawings():
     sizes = {"weight_bytes": 2.0, "cache_bytes": 2.0, "chips": ("H100", "RX 7900 XTX")}
+    for row in (online.LOGITS, [-4.25, 3.75] * 32, [12.5, 11.0]):
+        assert not leaving(online.draw(row, 2, 1, masked=len(row) > 2, guarded=True)), row
     assert not leaving(inference.draw("DeepSeek-V3", batch=512, context=131072, together=16, **sizes))
     for target in ("gfx1100", "gfx942", "sm_90"):
         assert not leaving(divergence.draw(target, "lane % 2", "Triton", 0))

@@ -18,6 +18,7 @@ EXPLORERS = {
     "roofline": "roofline",
     "memory": "inference",
     "costs": "costs",
+    "online": "online",
 }
 """Name of an explorer -> its module."""
 
@@ -32,6 +33,7 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
            "roofline"    any chips of the registry; chips=[...], points=[Point(...)], dtype="bf16"
            "memory"      weights, KV cache and activations: what fits where
            "costs"       what training a GPT-2 of any shape costs
+           "online"      the online softmax, block by block; what: the logits of a row; block=8, step=2, masked=True
     start  the values that the controls start with; the function `explorer` of its module lists them
 
     Every explorer works with the keyboard (Tab, arrow keys; the space bar opens a list), says in a sentence what it
