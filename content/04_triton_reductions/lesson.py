@@ -1,5 +1,1521 @@
 # %% [markdown] top
 # # 04 Memory-bound kernels in Triton
+#
+# **Afterwards you can** write the kernels of GPT-2 that are not matrix products: activations, dropout, softmax, layer
+# norm, the loss, forward and backward. You can say how many bytes each must move, prove with counters that yours moves
+# no more, and see in the machine code of both vendors what makes one version wide and another narrow.
+#
+# **You need** units 00 and 02: masks, coalescing, registers, occupancy. No GPU: every cell runs on a laptop.
+#
+# **Time**: three sittings. TIMES
+#
+# All kernels here follow one ladder. *Naive*: operator by operator, as PyTorch runs it. *Fused*: one kernel that reads
+# its inputs once and writes its result once. *Tuned*: the same bytes with fewer instructions, no spills and no idle
+# units. At every rung you count first, then run.
 
 # %% imports
 import torch
+import triton
+import triton.language as tl
+
+from gpu_utils import CHIPS, compile_for, explore, lesson, predict, virtual_gpu
+
+# %% [markdown] a copy
+# # Sitting 1: element by element
+#
+# ## 1. The first rung: a copy
+#
+# Most of a transformer's operators do little arithmetic. An addition of two vectors does one FLOP for 12 bytes. How
+# many FLOPs could the chip do while one byte comes from memory?
+
+# %% balance
+lesson.table(
+    {
+        name: {
+            "TB/s": CHIPS[name].bandwidth,
+            "float32 TFLOP/s": CHIPS[name].peak("fp32"),
+            "FLOPs for each byte": CHIPS[name].peak("fp32") / CHIPS[name].bandwidth,
+        }
+        for name in ("H100", "MI300X")
+    },
+    first="chip",
+)
+
+# %% [markdown] balance explained
+# Twenty to thirty. Everything in this unit stays far below that, so its time is the time of its bytes: *bytes moved,
+# divided by bandwidth*. No clever arithmetic makes such a kernel faster. Moving less does.
+#
+# The smallest such kernel is a copy. It reads `n` floats and writes `n` floats: `8 * n` bytes. The launcher of unit 00
+# would do. Here it is, with a block of 1,024 elements and 4 warps (NVIDIA) or wavefronts (AMD), which is Triton's
+# default.
+
+
+# %% copy kernel
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+
+
+BOTH = ("sm_80", "gfx942")
+SIX = ("sm_80", "sm_90", "sm_100", "gfx942", "gfx950", "gfx1100")
+
+
+def bits_of_a_load(n, targets=SIX, BLOCK=1024, num_warps=4, dtype=torch.float32):
+    """Bits that one load instruction of a lane brings, and how many there are."""
+    x = torch.empty(n, dtype=dtype)
+    found = {}
+    for target in targets:
+        args = (x, torch.empty_like(x), n, BLOCK)
+        kernel = compile_for(copy_kernel, target, args, num_warps=num_warps)
+        ((bits, loads),) = lesson.resources(kernel).widths["global load"].items()
+        found[target] = {"bits": bits, "loads of a lane": loads}
+    return found
+
+
+lesson.table(bits_of_a_load(16_384), first="n = 16,384")
+
+# %% [markdown] width
+# 128 bits, 16 bytes, is the widest load that a lane can issue on these targets (unit 02). A lane has `1024 / (4 * 32)`
+# = 8 floats where a wave has 32 lanes, so two such loads; and 4 floats, one load, where a wave has 64.
+#
+# Now the vector gets one element more. The kernel is the same.
+
+# %% guess odd
+guess = predict(
+    "04.odd",
+    "n = 16,385 in place of 16,384. How many load instructions has a lane now?",
+    sm_80=lesson.number("on sm_80 (2 so far)"),
+    gfx942=lesson.number("on gfx942 (1 so far)"),
+)
+
+# %% odd
+odd = bits_of_a_load(16_385)
+guess.reveal(
+    sm_80=odd["sm_80"]["loads of a lane"],
+    gfx942=odd["gfx942"]["loads of a lane"],
+    because="each of the 8 or 4 floats of a lane gets a load of its own.",
+)
+lesson.table(odd, first="n = 16,385")
+
+# %% [markdown] why odd
+# One more element, and every load of every program is narrow, also in the 16 programs that the last element does not
+# touch. The compiler makes one machine code for all programs, and it must be right for the mask. With `offsets < n` and
+# *nothing known about n*, of four neighbours two may be inside and two outside. A load of 16 bytes cannot bring half of
+# its bytes, so each element is loaded under a predicate of its own.
+#
+# With `n = 16,384` something was known. When a kernel is launched, Triton looks at each whole number among the
+# arguments and notes whether it is **divisible by 16**. If so, groups of up to 16 neighbours are inside or outside
+# together, and one predicate serves the wide load. (It looks at the address of each tensor in the same way.)
+
+# %% guess divisible
+guess = predict(
+    "04.divisible",
+    "Which of these n bring loads of 128 bits on sm_80?",
+    n_16386=lesson.yes_no("16,386 = 2 × 8,193"),
+    n_16392=lesson.yes_no("16,392 = 8 × 2,049"),
+    n_16400=lesson.yes_no("16,400 = 16 × 1,025"),
+)
+
+# %% divisible
+widths = {n: bits_of_a_load(n, BOTH) for n in (16_384, 16_385, 16_386, 16_392, 16_400)}
+guess.reveal(
+    n_16386=widths[16_386]["sm_80"]["bits"] == 128,
+    n_16392=widths[16_392]["sm_80"]["bits"] == 128,
+    n_16400=widths[16_400]["sm_80"]["bits"] == 128,
+    because="Triton asks one question: does 16 divide n? Being even, or a multiple "
+    "of 8, is not noted.",
+)
+lesson.table(
+    {
+        f"{n:,}": {target: row[target]["bits"] for target in BOTH}
+        for n, row in widths.items()
+    },
+    first="n",
+    note="bits of a load",
+)
+
+# %% [markdown] cost of narrow
+# What do narrow loads cost? The bytes that are asked for are the same. But neighbouring lanes are now 16 bytes apart in
+# each load, and so each of the four loads touches every sector (or line) once more:
+
+# %% counts of the copy
+rows = {}
+for n in (16_384, 16_385):
+    x, out = torch.randn(n), torch.empty(n)
+    gpus = lesson.launch_on(
+        BOTH, copy_kernel, (triton.cdiv(n, 1024),), x, out, n, BLOCK=1024
+    )
+    for target, found in lesson.counts(gpus).items():
+        rows[f"n = {n:,} on {target}"] = {
+            "bytes asked for": found["global_load_bytes"],
+            "load transactions": found["global_load_sectors"],
+            "instructions, all": found["instructions"],
+        }
+lesson.table(rows, first="launch")
+
+# %% [markdown] first-level cache
+# Four times the transactions, more than twice the instructions. A first-level cache can catch the repeated ones before
+# they reach memory; the unit for loads and stores has to serve them all the same. How much time that costs only a real
+# GPU can say. That a kernel's speed hangs on whether somebody's batch is a multiple of 16 is bad enough.
+#
+# The cure is in the question *which program needs a mask?* Of the 17 programs only the last one reaches past the end.
+# (Lab: 04.copy.) A block that lies inside as a whole needs no mask, and without one nothing need be known about `n`:
+
+
+# %% without a mask
+@triton.jit
+def whole_blocks_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets))
+
+
+x, out = torch.randn(16_385), torch.full((16_385,), -1.0)
+gpus = lesson.launch_on(BOTH, whole_blocks_kernel, (16,), x, out, BLOCK=1024)
+print(
+    "the first 16,384 are right:", torch.equal(out[:-1], x[:-1]), "; the last:", out[-1]
+)
+lesson.table(lesson.counts(gpus, "global_load_sectors", "instructions"), first="target")
+
+# %% [markdown] the second knob
+# The second thing that makes loads narrow is a launch with *too many threads for its block*. A lane can only load side
+# by side what it owns side by side. How much it owns is `BLOCK / (num_warps * lanes)`.
+
+# %% guess threads
+guess = predict(
+    "04.too_many_threads",
+    "n = 16,384, BLOCK = 256, 4 warps or wavefronts. How wide is a load?",
+    sm_80=lesson.number("on sm_80", unit="bits"),
+    gfx942=lesson.number("on gfx942", unit="bits"),
+    bf16=lesson.number("sm_80, bf16 and BLOCK = 1,024", unit="bits"),
+)
+
+# %% threads
+few = bits_of_a_load(16_384, BOTH, BLOCK=256)
+halves = bits_of_a_load(16_384, BOTH, dtype=torch.bfloat16)
+guess.reveal(
+    sm_80=few["sm_80"]["bits"],
+    gfx942=few["gfx942"]["bits"],
+    bf16=halves["sm_80"]["bits"],
+    because="256 / (4 × 32) = 2 floats of 32 bits; 256 / (4 × 64) = 1; 8 numbers of "
+    "16 bits are 128 bits.",
+)
+lesson.table(
+    {"float32, BLOCK = 256": few, "bf16, BLOCK = 1,024": halves}
+    | {"float32, BLOCK = 256, 1 warp": bits_of_a_load(16_384, BOTH, 256, 1)},
+    first="bits and loads",
+)
+
+# %% [markdown] rule of width
+# So one more rule for tables of configurations: the same BLOCK and `num_warps` that fill 128 bits on `sm_80` leave
+# `gfx942` at half of that, because its wave is twice as wide. With `num_warps=1` both are at 128 bits. AMD's
+# configurations usually have half of the warps. (In bf16 a block wants twice the elements: 16 bytes are 8 of them.)
+#
+# ## 2. Eight operators, or one kernel
+#
+# GPT-2's activation is the tanh form of GELU:
+#
+# $$ \text{gelu}(x) = \tfrac12\, x\, \bigl(1 + \tanh(u)\bigr), \qquad u = \sqrt{2/\pi}\,(x + 0.044715\, x^3) $$
+#
+# Written with PyTorch's operators, each of them is a kernel of its own. It reads its inputs from memory and writes its
+# result back, and the next one reads it again.
+
+
+# %% gelu by hand
+def gelu_by_hand(x):
+    u = 0.7978845608 * (x + 0.044715 * x**3)
+    return 0.5 * x * (1 + torch.tanh(u))
+
+
+# %% guess gelu
+guess = predict(
+    "04.gelu_by_hand",
+    "x has n elements. Eight operators: x**3, 0.044715 *, x +, 0.7978 *, tanh, 1 +, "
+    "0.5 *, and the last product. How often is a tensor of n elements read or "
+    "written, all together? And by one fused kernel?",
+    by_hand=lesson.number("by hand"),
+    fused=lesson.number("fused"),
+)
+
+# %% traffic of gelu
+x = torch.randn(4096)
+traffic = lesson.traffic_of_torch(gelu_by_hand, x)
+guess.reveal(
+    by_hand=traffic["bytes"] / (4 * x.numel()),
+    fused=2,
+    because="six operators have one input and one output; the sum with x and the last "
+    "product have two inputs: 6 × 2 + 2 × 3 = 18. Fused: read x, write y.",
+)
+lesson.table(traffic)
+
+# %% [markdown] fusing
+# 18 against 2: on a memory-bound chip the fused kernel takes a ninth of the time, whatever the arithmetic. That is all
+# that *operator fusion* means. `torch.compile` does it for you, by writing such Triton kernels. You learn to write them
+# because the compiler stops where things get interesting: at a reduction, at a random number, at a backward pass with a
+# better formula.
+#
+# The lab wants GELU. Here is its sister, SiLU, which Llama and DeepSeek use: $y = x\,\sigma(x)$, with
+# $\sigma(x) = 1 / (1 + e^{-x})$.
+#
+# **The backward pass** gets `dy`, the gradient of the loss by `y`, and returns
+#
+# $$ dx = dy \cdot \frac{d}{dx}\bigl(x\,\sigma(x)\bigr) = dy \cdot \bigl(\sigma + x\,\sigma\,(1 - \sigma)\bigr) $$
+#
+# because $\sigma' = \sigma (1 - \sigma)$. It needs $\sigma(x)$ again. Keep it, or work it out again from `x`?
+# Keeping means writing `n` numbers now and reading them later; working it out means a few FLOPs on a value that is in a
+# register anyway. At 20 FLOPs for each byte, recomputing is free.
+
+
+# %% silu
+@triton.jit
+def silu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)  # arithmetic in float32
+    y = x * tl.sigmoid(x)
+    tl.store(y_ptr + offsets, y, mask=mask)  # rounds to the type of y_ptr
+
+
+@triton.jit
+def silu_backward_kernel(x_ptr, dy_ptr, dx_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+    dy = tl.load(dy_ptr + offsets, mask=mask).to(tl.float32)
+    s = tl.sigmoid(x)  # again, not kept
+    tl.store(dx_ptr + offsets, dy * (s + x * s * (1 - s)), mask=mask)
+
+
+class SiLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        y = torch.empty_like(x)
+        silu_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        dx = torch.empty_like(x)
+        grid = (triton.cdiv(x.numel(), 1024),)
+        silu_backward_kernel[grid](x, dy, dx, x.numel(), BLOCK=1024)
+        return dx
+
+
+# %% [markdown] autograd function
+# `torch.autograd.Function` joins the two. `forward` gets `ctx`, in which it leaves what `backward` will need, here `x`
+# alone; `backward` gets the gradient of each result, and returns one for each argument of `forward` (`None` for an
+# argument that needs none). You call it by `SiLU.apply(x)`.
+
+# %% silu on both
+x = torch.randn(3000, requires_grad=True)
+wanted = torch.autograd.grad(torch.nn.functional.silu(x), x, torch.ones(3000))[0]
+rows = {}
+for target in BOTH:
+    with virtual_gpu(target) as gpu:
+        y = SiLU.apply(x)
+        (dx,) = torch.autograd.grad(y, x, torch.ones(3000))
+    rows[target] = {
+        "launches": len(gpu.launches),
+        "y differs by": (y - torch.nn.functional.silu(x)).abs().max().item(),
+        "dx differs by": (dx - wanted).abs().max().item(),
+    }
+lesson.table(rows, first="target")
+
+# %% [markdown] dy of stride 0
+# Now the call that everybody writes: `y.sum().backward()`. The gradient of a sum is 1 for each element. PyTorch does
+# not write `n` ones: it makes one, and *expands* it to the shape of `y`, a view with stride 0.
+
+# %% guess stride 0
+guess = predict(
+    "04.stride_0",
+    "`SiLU.apply(x).sum().backward()` with 3,000 elements. The backward kernel reads "
+    "`dy_ptr + offsets`. What happens?",
+    what=lesson.choice("the right gradient", "wrong numbers", "reads outside of dy"),
+)
+
+# %% stride 0
+try:
+    with virtual_gpu("gfx942"):
+        SiLU.apply(x).sum().backward()
+    what = "the right gradient"
+except lesson.OutOfBounds as problem:
+    what = "reads outside of dy"
+    print(problem)
+guess.reveal(
+    what=what,
+    because="dy has 3,000 elements by its shape, and one in memory.",
+)
+
+# %% [markdown] contiguous
+# On a real GPU the kernel would read 2,999 numbers that belong to somebody else, without complaint, and only in this
+# call. `dy.contiguous()` makes a copy where one is needed and returns the tensor itself where not; or hand the strides
+# to the kernel. A gradient can come transposed, too. `x` itself can be a view: `torch.empty_like(x)` of a transpose has
+# the strides of a transpose.
+#
+# **One trap of arithmetic.** GELU needs tanh, and $\tanh u = (e^{2u} - 1) / (e^{2u} + 1)$. The largest float32 is about
+# 3.4e38, which is $e^{88.7}$.
+
+# %% guess tanh
+guess = predict(
+    "04.tanh",
+    "What does this formula give in float32 at u = 50, where tanh is 1?",
+    at_50=lesson.choice("1", "inf", "nan"),
+    at_minus_50=lesson.choice("-1", "-inf", "nan", label="at u = -50"),
+)
+
+# %% tanh
+u = torch.tensor([-50.0, -2.0, 2.0, 50.0])
+e = torch.exp(2 * u)
+naive = (e - 1) / (e + 1)
+guess.reveal(
+    at_50=f"{naive[3]:g}",
+    at_minus_50=f"{naive[0]:g}",
+    because="e^100 is inf, and inf / inf is nan; e^-100 is 0, and -1 / 1 is right.",
+)
+lesson.table({"u": u.tolist(), "formula": naive.tolist(), "tanh": u.tanh().tolist()})
+
+# %% [markdown] safe exp
+# The rule behind it is worth more than the formula: **give `exp` only arguments that are zero or negative.** Then it
+# can underflow to 0, which is right, and never overflow. Here: use $e^{-2|u|}$ and put the sign back, or use
+# $\tanh u = 2\,\sigma(2u) - 1$ with a sigmoid that keeps the rule. Softmax will need the same rule, and so will
+# attention.
+#
+# ## 3. Random numbers that nobody stores
+#
+# Dropout keeps each element with probability $1 - p$ and scales it by $1 / (1 - p)$; the others become 0. The backward
+# pass must use the *same* draw. PyTorch's own kernel stores it: a mask of one byte for each element, kept until
+# backward.
+#
+# A GPU's random generator can do better. `tl.rand(seed, offset)` is a *function*: a scrambling of two numbers (the
+# algorithm is called Philox) whose result looks random, and is the same each time. No state is kept anywhere. So
+# backward need not read a mask: it draws again, with the same seed and the same offsets.
+#
+# > **Facts: Philox**
+# >
+# > - Triton's `tl.rand` takes a seed and offsets and returns uniform float32 in [0, 1); its Philox uses 10 rounds by
+# >   default. (source: Triton, [tl.rand](https://triton-lang.org/main/python-api/generated/triton.language.rand.html))
+# > - Counter-based generators of this kind were published as Random123. (source: Salmon et al., [Parallel random
+# >   numbers: as easy as 1, 2, 3](https://doi.org/10.1145/2063384.2063405))
+
+
+# %% same draw
+@triton.jit
+def draw_kernel(out_ptr, seed, BLOCK: tl.constexpr, OF_THE_PROGRAM: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    place = tl.program_id(0) * BLOCK + offsets
+    tl.store(out_ptr + place, tl.rand(seed, offsets if OF_THE_PROGRAM else place))
+
+
+def draw(seed, of_the_program=False, programs=4, BLOCK=256):
+    out = torch.empty(programs * BLOCK)
+    with virtual_gpu("gfx942"):
+        draw_kernel[(programs,)](out, seed, BLOCK=BLOCK, OF_THE_PROGRAM=of_the_program)
+    return out
+
+
+print("seed 7 twice is equal: ", torch.equal(draw(7), draw(7)))
+print("seeds 7 and 8 are equal:", torch.equal(draw(7), draw(8)))
+
+# %% [markdown] slip of the offsets
+# The slip to avoid: offsets that begin at 0 in *every* program, as `OF_THE_PROGRAM=True` does above. With $p = 0.5$ two
+# independent draws agree about an element (both keep it, or both drop it) in half of the cases.
+
+# %% guess offsets
+guess = predict(
+    "04.offsets",
+    "p = 0.5. How many of the 256 elements of program 1 are treated like their twin in "
+    "program 0, if each program draws with tl.arange(0, BLOCK)?",
+    twins=lesson.number("equal decisions of 256", factor=1.2),
+    independent=lesson.number("with offsets of their own", factor=1.2),
+)
+
+# %% offsets
+twins = (draw(7, of_the_program=True) > 0.5).view(4, 256)
+own = (draw(7) > 0.5).view(4, 256)
+guess.reveal(
+    twins=(twins[0] == twins[1]).sum(),
+    independent=(own[0] == own[1]).sum(),
+    because="the same seed and the same offsets are the same numbers.",
+)
+lesson.lane_figure(
+    {
+        f"{name}, program {program}": draws[program, :64].tolist()
+        for name, draws in {"arange": twins, "own": own}.items()
+        for program in (0, 1)
+    }
+)
+
+# %% [markdown] pattern
+# The loss still falls with such a dropout, and no assertion fails. The share that is kept is right, too. Only somebody
+# who looks at two programs side by side sees it.
+#
+# Is drawing again free? Ten rounds of multiplications are more than SiLU needs. Count what a wave issues for each
+# element, with a kernel that stores its offsets for comparison. `tl.rand4x` returns *four* numbers for one scrambling,
+# which makes four of them anyway and of which `tl.rand` throws three away.
+
+
+# %% cost of philox
+@triton.jit
+def offsets_kernel(out_ptr, seed, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + place, place.to(tl.float32))
+
+
+@triton.jit
+def rand_kernel(out_ptr, seed, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + place, tl.rand(seed, place))
+
+
+@triton.jit
+def rand4x_kernel(out_ptr, seed, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK // 4)
+    for_each = tl.rand4x(seed, place)
+    for i in tl.static_range(4):
+        tl.store(out_ptr + place + i * (BLOCK // 4), for_each[i])
+
+
+def per_element(kernel, n=16_384):
+    """Instructions of a wave, times its lanes, for each element: by target."""
+    gpus = lesson.launch_on(BOTH, kernel, (n // 1024,), torch.empty(n), 7, BLOCK=1024)
+    return {
+        target: issued * lesson.TARGETS[target].lanes / n
+        for target, issued in lesson.counted(gpus, "instructions").items()
+    }
+
+
+lesson.bars(
+    {k.__name__: per_element(k) for k in (offsets_kernel, rand_kernel, rand4x_kernel)},
+    "lane instructions for each element",
+)
+
+# %% [markdown] philox explained
+# About 70 instructions for each element, and a float32 dropout moves 8 bytes for it. That is no longer far below what
+# the chip can do in the time of the bytes (20 to 30 FLOPs for each byte counts a fused multiply-add as two, so 10 to 15
+# instructions for each byte). `tl.rand4x` brings it down to half and less.
+#
+# **You have** a copy at full width, a fused operator with its backward pass, and random numbers without memory. In the
+# lab: 04.copy, 04.gelu, 04.dropout. Next: rows.
+
+# %% first sitting ends
+lesson.sitting("04", 1)
+
+# %% [markdown] a row for each program
+# # Sitting 2: rows
+#
+# ## 4. Softmax: a row for each program
+#
+# $$ y_j = \frac{e^{x_j - m}}{\sum_k e^{x_k - m}}, \qquad m = \max_k x_k $$
+#
+# Subtracting the maximum changes nothing on paper, and keeps the rule of section 1's end: `exp` gets only arguments
+# that are zero or negative. First the naive rung, operator by operator. Each bar below stands for reads and writes of a
+# tensor as large as `x`; the maximum and the sum have one number for each row, which hardly count.
+
+
+# %% softmax by hand
+def softmax_by_hand(x):
+    shifted = x - x.max(dim=1, keepdim=True).values
+    e = torch.exp(shifted)
+    return e / e.sum(dim=1, keepdim=True)
+
+
+# %% guess softmax
+guess = predict(
+    "04.softmax_by_hand",
+    "Five operators: max, minus, exp, sum, division. How often is a tensor as large as "
+    "x read or written, all together?",
+    by_hand=lesson.number("by hand"),
+)
+
+# %% traffic of softmax
+x = torch.randn(64, 1000)
+traffic = lesson.traffic_of_torch(softmax_by_hand, x)
+guess.reveal(
+    by_hand=round(traffic["bytes"] / (4 * x.numel())),
+    because="max and sum read one each; minus, exp and division read one and write one.",
+)
+lesson.table(traffic)
+
+# %% [markdown] fused softmax
+# Eight; two would do, if a whole row stays in registers between the maximum and the division. So: one program for each
+# row, and a block that is as long as the row. `tl.max(x, axis=0)` and `tl.sum(e, axis=0)` reduce a block to one number,
+# which every lane then has.
+#
+# A block has a power of two of positions, a row seldom has. What should the positions behind the row's end hold?
+
+
+# %% softmax kernel
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, n_cols, BLOCK: tl.constexpr, FILL: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < n_cols
+    x = tl.load(x_ptr + row * n_cols + cols, mask=mask, other=FILL)
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(y_ptr + row * n_cols + cols, e / tl.sum(e, axis=0), mask=mask)
+
+
+MINUS_INF = tl.constexpr(float("-inf"))
+
+# %% guess fill
+guess = predict(
+    "04.fill",
+    "The row (-1, -2, -3) in a block of 4, with FILL = 0. e^-1 = 0.37, e^-2 = 0.14, "
+    "e^-3 = 0.05. What do the three probabilities add up to?",
+    total=lesson.number("sum, where 1 is right", factor=1.1),
+)
+
+# %% fill
+row = torch.tensor([[-1.0, -2.0, -3.0]])
+rows = {}
+for name, fill in {"0": 0.0, "-inf": MINUS_INF}.items():
+    y = torch.empty_like(row)
+    lesson.launch_on(["gfx942"], softmax_kernel, (1,), row, y, 3, BLOCK=4, FILL=fill)
+    rows[name] = {"y": y[0].tolist(), "sum": y.sum().item()}
+guess.reveal(
+    total=rows["0"]["sum"],
+    because="the fourth position counts e^(0 - 0) = 1: 0.553 / 1.553.",
+)
+lesson.table(rows, first="FILL")
+
+# %% [markdown] neutral element
+# Fill with what changes nothing: for a maximum $-\infty$, for a sum 0. Here one load serves both, because
+# $e^{-\infty - m} = 0$. In a layer norm it is not as easy: with 0 as filling the sum is right, and then every position
+# behind the end has $(0 - \text{mean})^2$ to add to the variance. There `tl.where(mask, ..., 0.0)` belongs *behind* the
+# subtraction.
+#
+# ### How lanes add up
+#
+# `tl.sum` over a block is work for three levels. Each lane first adds up what it holds. Then the lanes of a wave
+# exchange their sums: five steps with 32 lanes, six with 64. Then, if the program has several waves, each writes its
+# sum to shared memory, all meet at a **barrier**, and read the others'. A row of softmax has two reductions.
+
+# %% guess barriers
+guess = predict(
+    "04.barriers",
+    "Softmax of 8 rows with 1,000 columns. How many barriers do all waves of one "
+    "launch pass, together?",
+    one=lesson.number("1 warp or wavefront a program"),
+    more=lesson.choice("8 to 31", "32 to 99", "100 and more", label="with 4"),
+)
+
+# %% barriers
+x = torch.randn(8, 1000)
+y = torch.empty_like(x)
+rows, barriers = {}, {}
+for num_warps in (1, 4):
+    options = {"BLOCK": 1024, "FILL": MINUS_INF, "num_warps": num_warps}
+    gpus = lesson.launch_on(BOTH, softmax_kernel, (8,), x, y, 1000, **options)
+    for target, gpu in gpus.items():
+        found = gpu.counters.totals()
+        barriers[num_warps] = found.get("instructions_barrier", 0)
+        rows[f"{num_warps} on {target}"] = {
+            "barriers": barriers[num_warps],
+            "shared memory accesses": found["shared_accesses"],
+            "instructions of all waves": found["instructions"],
+        }
+more = "100 and more" if barriers[4] >= 100 else "32 to 99"
+guess.reveal(
+    one=barriers[1],
+    more=more if barriers[4] >= 32 else "8 to 31",
+    because="4 waves × 8 programs pass 5 barriers each; a single wave needs none.",
+)
+lesson.table(rows, first="waves of a program")
+
+# %% [markdown] barriers explained
+# Two for each reduction: one before the sums are read, one before the place is used again; the compiler adds a fifth
+# around them. A wave that arrives early waits. For short rows one wave for each row does without. (Both vendors'
+# compilers choose the same here; it is Triton that places the barriers.)
+#
+# Inside a wave the vendors differ. These are the instructions by which lanes exchange values in the kernel with one
+# wave for each row:
+
+# %% exchanges
+WORDS = ("shfl", "redux", "_dpp", "readlane", "permute")
+rows = {}
+for target in ("sm_90", "sm_100", "gfx942", "gfx1100"):
+    args = (x, y, 1000, 1024, MINUS_INF)
+    compiled = compile_for(softmax_kernel, target, args, num_warps=1)
+    found = lesson.mnemonics(compiled)
+    rows[target] = {
+        "exchanges": ", ".join(
+            f"{times} × {name}"
+            for name, times in found.items()
+            if any(word in name for word in WORDS)
+        )
+    }
+lesson.table(rows, first="target")
+
+# %% [markdown] exchanges explained
+# - `shfl.sync.bfly`: each lane gets the value of the lane whose number differs in one bit. Five bits, two reductions:
+#   ten. `sm_100` has one instruction, `redux.sync.max.f32`, for the whole maximum.
+# - AMD's `_dpp` is no instruction of its own but a *way to read an operand*: from another lane, moved by a few places
+#   or across rows of 16. So an addition and its exchange are one instruction, `v_add_f32_dpp`. At the end
+#   `v_readlane_b32` hands the result to a scalar register, which all lanes can read.
+#
+# Unit 07 writes both by hand.
+#
+# ### The tile that fits one chip and spills on another
+#
+# No barriers, so always one wave for each row? A row lives in the registers of its program. Take 8,192 columns.
+
+# %% guess spills
+guess = predict(
+    "04.spills",
+    "8,192 float32 in one warp or wavefront. A lane can have 255 registers on NVIDIA, "
+    "and 256 for ordinary instructions on AMD. Who must spill some to memory?",
+    sm_90=lesson.yes_no("sm_90 spills"),
+    gfx942=lesson.yes_no("gfx942 spills"),
+    gfx1100=lesson.yes_no("gfx1100, waves of 32, spills"),
+)
+
+# %% spills
+wide = torch.empty(1, 8192)
+args = (wide, wide, 8192, 8192, MINUS_INF)
+needs = {
+    num_warps: {
+        target: lesson.resources(
+            compile_for(softmax_kernel, target, args, num_warps=num_warps)
+        )
+        for target in ("sm_90", "gfx942", "gfx950", "gfx1100")
+    }
+    for num_warps in (1, 8)
+}
+one = needs[1]
+guess.reveal(
+    sm_90=one["sm_90"].spills > 0,
+    gfx942=one["gfx942"].spills > 0,
+    gfx1100=one["gfx1100"].spills > 0,
+    because="8,192 / 32 is 256 numbers a lane, all registers there are; "
+    "8,192 / 64 is 128.",
+)
+lesson.table(
+    {
+        f"{warps} on {target}": {
+            "registers": found.registers,
+            "spills": found.spills,
+            "waves on a unit": found.occupancy.waves,
+        }
+        for warps, row in needs.items()
+        for target, found in row.items()
+    },
+    first="waves of a program",
+    note="spills: bytes of a lane on NVIDIA, registers on AMD",
+)
+
+# %% [markdown] spills explained
+# The same kernel, the same numbers, one launch option: right on `gfx942` and spilling on `sm_90`. A spill is memory
+# traffic that your byte count does not know. With four waves nobody spills; with eight more of them fit on a unit, and
+# hide more latency (unit 02). So a table of configurations is made *for each vendor*: the same `num_warps` is another
+# number of lanes.
+#
+# | if | then |
+# |---|---|
+# | rows are short, up to about 1,000 | one wave a row: no barriers |
+# | rows are long | as many waves as keep 16 to 32 numbers in a lane |
+# | the target has waves of 64 | half of the waves that you would take for 32 |
+#
+# ## 5. A row that does not fit: merging
+#
+# GPT-2 has 50,257 tokens in its vocabulary. A row of logits is 200 KB: no block can hold it. So a program goes through
+# the row block by block, and must know the maximum before it can begin to sum. Two passes, so two reads?
+#
+# One is enough. For a part $A$ of a row keep two numbers: $m_A$, its maximum, and $l_A = \sum_{j \in A} e^{x_j - m_A}$.
+# Two parts can be merged without looking at their elements again, because a sum that was taken with the wrong maximum is
+# wrong by a *known factor*:
+#
+# $$ m = \max(m_A, m_B), \qquad l = l_A\, e^{m_A - m} + l_B\, e^{m_B - m} $$
+#
+# One of the two factors is 1, the other at most 1: again `exp` gets no positive argument.
+
+# %% guess merge
+guess = predict(
+    "04.merge",
+    "A = (0, 0) and B = (1): m and l of each, then of both together? (e^-1 is 0.37.)",
+    l_a=lesson.number("l of A"),
+    l_both=lesson.number("l of both", factor=1.02),
+)
+
+
+# %% merge
+def summary(part):
+    m = part.max()
+    return m, (part - m).exp().sum()
+
+
+def merged(a, b):
+    (m_a, l_a), (m_b, l_b) = a, b
+    m = torch.maximum(m_a, m_b)
+    return m, l_a * (m_a - m).exp() + l_b * (m_b - m).exp()
+
+
+a, b = summary(torch.tensor([0.0, 0.0])), summary(torch.tensor([1.0]))
+m, l = merged(a, b)
+guess.reveal(
+    l_a=a[1],
+    l_both=l,
+    because="A has m = 0, l = 2; B has m = 1, l = 1; 2 × 0.37 + 1 × 1.",
+)
+whole = summary(torch.tensor([0.0, 0.0, 1.0]))
+lesson.table(
+    {
+        name: {"m": m.item(), "l": l.item()}
+        for name, (m, l) in {"A": a, "B": b, "merged": (m, l), "whole": whole}.items()
+    },
+    first="part",
+)
+
+# %% [markdown] the explorer
+# The explorer shows a row of logits, block by block: the running maximum, the running sum, and the factor by which the
+# sum so far is corrected at each block. What must the logits look like so that the factor is 1 from the second block
+# on? When is the correction strongest?
+
+# %% explore online
+explore("online")
+
+# %% [markdown] minus infinity
+# One case breaks the formula. Logits can be $-\infty$: a padded vocabulary, a mask. If a *whole block* is $-\infty$,
+# its maximum is $-\infty$ too.
+
+# %% guess minus infinity
+guess = predict(
+    "04.minus_infinity",
+    "The first block is (-inf, -inf), the second (1, 2). What is l of the first block, "
+    "by the formula?",
+    first=lesson.choice("0", "2", "nan"),
+    both=lesson.choice("1.37", "nan", label="l after the merge"),
+)
+
+# %% minus infinity
+a = summary(torch.tensor([float("-inf")] * 2))
+b = summary(torch.tensor([1.0, 2.0]))
+both = merged(a, b)
+guess.reveal(
+    first=f"{a[1]:.3g}",
+    both=f"{both[1]:.3g}",
+    because="-inf minus -inf is nan, and nan times 0 is nan.",
+)
+safe = torch.where(a[0] == float("-inf"), 0.0, a[1])
+lesson.table({"with l = 0 for such a block": merged((a[0], safe), b)[1].item()})
+
+# %% [markdown] guard
+# The guard is one line: subtract 0 in place of a maximum that is $-\infty$, or write 0 for such a sum. In Triton:
+# `tl.where(m == float("-inf"), 0.0, m)`.
+#
+# This merge is called **online softmax**. It is the whole secret of FlashAttention (unit 06): there the sum carries a
+# vector along. Where the softmax itself is wanted, a long row is read twice: once for $m$ and $l$, once to write
+# $e^{x - m} / l$. Where only $m$ and $l$ are wanted, as for the loss, once.
+#
+# > **Facts: online softmax**
+# >
+# > - The merge of maximum and sum was published as "online normalizer calculation". (source: Milakov and Gimelshein,
+# >   [arXiv 1805.02867](https://arxiv.org/abs/1805.02867))
+#
+# ## 6. A variance that loses everything
+#
+# Layer norm wants the mean and the variance of each row:
+#
+# $$ y = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}}\, w + b, \qquad
+#    \sigma^2 = \tfrac1n \sum (x - \mu)^2 = \tfrac1n \sum x^2 - \mu^2 $$
+#
+# The right-hand form is tempting: the sums of $x$ and of $x^2$ come out of one pass. float32 keeps 24 bits: numbers
+# between $2^{26}$ and $2^{27}$, which is between 67 and 134 million, are 8 apart.
+
+# %% guess variance
+guess = predict(
+    "04.variance",
+    "A row of 1,000 numbers with mean 10,000 and variance 1. What does the right-hand "
+    "form give in float32? (10,000² is 100 million.)",
+    tempting=lesson.choice("within 10% of 1", "off by more than that"),
+    negative=lesson.yes_no("can it come out negative?"),
+)
+
+
+# %% variance
+@triton.jit
+def variances_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    mask = cols < n
+    x = tl.load(x_ptr + cols, mask=mask, other=0.0)
+    mean = tl.sum(x, axis=0) / n
+    tempting = tl.sum(x * x, axis=0) / n - mean * mean
+    centred = tl.where(mask, x - mean, 0.0)
+    tl.store(out_ptr, tempting)
+    tl.store(out_ptr + 1, tl.sum(centred * centred, axis=0) / n)
+
+
+rows = {}
+for mean in (0, 10, 100, 1000, 10_000):
+    x = torch.randn(1000, generator=torch.Generator().manual_seed(mean)) + mean
+    out = torch.empty(2)
+    lesson.launch_on(["gfx942"], variances_kernel, (1,), x, out, 1000, BLOCK=1024)
+    rows[f"{mean:,}"] = {
+        "float64": x.double().var(correction=0).item(),
+        "mean of squares - mean²": out[0].item(),
+        "mean of (x - mean)²": out[1].item(),
+    }
+found = out[0].item()
+guess.reveal(
+    tempting="within 10% of 1" if 0.9 < found < 1.1 else "off by more than that",
+    negative=found < 0,
+    because="both terms are near 100 million, where float32 goes in steps of 8: "
+    "their difference is off by several, to either side.",
+)
+lesson.table(rows, first="mean")
+
+# %% [markdown] two sums
+# The error grows with the *square* of the mean over the spread. Activations of real models have columns with large
+# means, so this is no exotic case. When the row is in registers the right form costs no byte: subtract, square, add
+# up, all on values that are there already.
+#
+# A row that does not fit into a block can be read twice (mean first), or merged like the softmax: keep count, mean and
+# $M = \sum (x - \mu)^2$ of each part. With $\delta = \mu_B - \mu_A$ and $n = n_A + n_B$:
+#
+# $$ \mu = \mu_A + \delta\,\frac{n_B}{n}, \qquad M = M_A + M_B + \delta^2\, \frac{n_A\, n_B}{n} $$
+#
+# (Chan, Golub and LeVeque, 1979; [PyTorch's own layer norm](https://github.com/pytorch/pytorch) uses Welford's form of
+# it on GPUs.)
+#
+# **RMS norm** leaves the mean out: $y = x / \sqrt{\tfrac1n \sum x^2 + \varepsilon} \cdot w$. Llama and DeepSeek use it.
+# It is nearly always preceded by an addition, $h = x + \text{residual}$, and $h$ is wanted later, too.
+
+# %% guess rmsnorm
+guess = predict(
+    "04.rmsnorm",
+    "h = x + residual, then y = rmsnorm(h); both h and y are results. How many reads "
+    "and writes of a tensor, as two kernels and as one?",
+    two=lesson.number("two kernels"),
+    one=lesson.number("one kernel"),
+)
+
+
+# %% rmsnorm
+def add_then_norm(x, residual):
+    h = x + residual
+    return h, torch.nn.functional.rms_norm(h, h.shape[-1:])
+
+
+x = torch.randn(64, 1000)
+separate = lesson.traffic_of_torch(add_then_norm, x, torch.randn(64, 1000))
+guess.reveal(
+    two=round(separate["bytes"] / (4 * x.numel())),
+    one=4,
+    because="two read x and residual, write h, read h, write y; one need not read h.",
+)
+lesson.table(separate)
+
+# %% [markdown] second sitting
+# **You have** reductions inside a lane, a wave and a program, their price in barriers and registers, the merge that
+# makes one pass out of two, and a variance that survives a large mean. In the lab: 04.softmax, 04.rmsnorm,
+# 04.layernorm. Next: sums that cross programs.
+
+# %% second sitting ends
+lesson.sitting("04", 2)
+
+# %% [markdown] columns
+# # Sitting 3: across rows, and the loss
+#
+# ## 7. Column sums, and who may write
+#
+# The bias of a linear layer has a gradient that is a sum over all tokens: of a matrix with `rows` × `columns` one sum
+# for each column. Lanes next to each other own columns next to each other (lab 00.column_sums), and a program walks
+# down the rows. GPT-2 has 768 columns and, in a training step, 10,000 rows and more.
+
+# %% guess programs
+guess = predict(
+    "04.column_programs",
+    "768 columns, a program for each 128 of them. On how many of the 132 SMs of an "
+    "H100 is there work?",
+    busy=lesson.number("SMs with work"),
+)
+
+# %% programs
+programs = triton.cdiv(768, 128)
+guess.reveal(busy=programs, because="768 / 128 programs, and a program is on one SM.")
+lesson.table(
+    {"programs": programs, "SMs": 132, "share with work": f"{programs / 132:.0%}"}
+)
+
+# %% [markdown] split the rows
+# So several programs must share a column: a grid of two dimensions, columns × *parts* of the rows. Each has a sum of its
+# own in the end, and they must become one. The first idea:
+
+
+# %% add in place
+@triton.jit
+def part_of_columns_kernel(
+    x_ptr,
+    out_ptr,
+    rows,
+    cols,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    HOW: tl.constexpr,
+):
+    col = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = col < cols
+    total = tl.zeros([BLOCK], tl.float32)
+    for row in range(tl.program_id(1) * ROWS, (tl.program_id(1) + 1) * ROWS):
+        total += tl.load(x_ptr + row * cols + col, mask=mask & (row < rows), other=0.0)
+    if HOW == "load, add, store":
+        sofar = tl.load(out_ptr + col, mask=mask)
+        tl.store(out_ptr + col, sofar + total, mask=mask)
+    if HOW == "atomic":
+        tl.atomic_add(out_ptr + col, total, mask=mask)
+
+
+def column_sums(x, how, target="gfx942", ROWS=32):
+    rows, cols = x.shape
+    out = torch.zeros(cols)
+    grid = (triton.cdiv(cols, 128), triton.cdiv(rows, ROWS))
+    options = {"ROWS": ROWS, "BLOCK": 128, "HOW": how}
+    with virtual_gpu(target):
+        part_of_columns_kernel[grid](x, out, rows, cols, **options)
+    return out
+
+
+# %% guess race
+guess = predict(
+    "04.race",
+    "Four programs load, add and store the same 128 sums at the same time, on a real "
+    "GPU. Which result can come out?",
+    result=lesson.choice(
+        "always the right one",
+        "sums in which parts are missing",
+        "sums in which parts count twice",
+    ),
+)
+
+# %% race
+x = torch.randn(128, 128)
+try:
+    column_sums(x, "load, add, store")
+    result = "always the right one"
+except lesson.W2WError as problem:
+    result = "sums in which parts are missing"
+    print(type(problem).__name__, problem, sep=": ")
+guess.reveal(
+    result=result,
+    because="two read the same old sum, both add to it, and the later store wins.",
+)
+
+# %% [markdown] race explained
+# A real GPU says nothing, and often enough the result is right. The virtual GPU watches who writes where, and stops.
+#
+# There are two ways out.
+#
+# - **Atomics**: `tl.atomic_add` reads, adds and writes in one step that nobody can interrupt. The memory must be zero at
+#   the start. Every part costs one atomic for each column.
+# - **Two passes**: each program stores its sums into a row of its own, of shape (parts, columns); a second kernel adds
+#   these rows up.
+
+# %% guess order
+guess = predict(
+    "04.order",
+    "64 parts of a column sum, added in 200 random orders in float32, as atomics may "
+    "arrive. How many different results?",
+    different=lesson.choice("1", "2 to 5", "more than 5"),
+)
+
+# %% order
+torch.manual_seed(0)
+parts = torch.randn(64)
+sums = set()
+for _ in range(200):
+    total = torch.tensor(0.0)
+    for part in parts[torch.randperm(64)]:
+        total = total + part
+    sums.add(total.item())
+guess.reveal(
+    different="1" if len(sums) == 1 else "2 to 5" if len(sums) <= 5 else "more than 5",
+    because="each addition rounds, and what is lost depends on the order.",
+)
+lesson.table(
+    {
+        "different results": len(sums),
+        "from": min(sums),
+        "to": max(sums),
+        "in float64": parts.double().sum().item(),
+    }
+)
+
+# %% [markdown] determinism
+# So with atomics two runs of the same program differ in the last bits, and after a thousand training steps in the
+# first. For debugging, and for the comparison of two chips (unit 09), one wants the same bits each time: two passes, in
+# an order that is fixed by the program and not by who comes first.
+#
+# What do two passes cost? `parts * columns` numbers are written and read once more. With 10,000 rows in 40 parts these
+# are 80 numbers where the matrix has 10,000: below one percent.
+#
+# ## 8. Backward through a norm
+#
+# A backward pass needs the derivative of every output by every input, and in a row of a norm each output depends on
+# each input. Written as a matrix that is large; worked out it is two numbers a row. Here for RMS norm, with
+# $r = 1 / \sqrt{\tfrac1n\sum x^2 + \varepsilon}$, $\hat x = r\,x$ and $y_j = w_j\,\hat x_j$:
+#
+# 1. Call $g_j = dy_j\, w_j$, the gradient by $\hat x_j$.
+# 2. $x_i$ acts on $\hat x_i$ directly, with factor $r$; and on *all* $\hat x_j$ through $r$.
+# 3. $\partial r / \partial x_i = -\tfrac12 r^3 \cdot \tfrac2n x_i = -\tfrac1n r^2\, \hat x_i$.
+# 4. So $dx_i = g_i\, r + \sum_j g_j x_j \cdot \bigl(-\tfrac1n r^2 \hat x_i\bigr)
+#    = r\,\bigl(g_i - \hat x_i \cdot \tfrac1n \sum_j g_j \hat x_j\bigr)$.
+#
+# In words: *the gradient, minus the part of it that points along $\hat x$*. Making x longer changes nothing of y, since
+# the norm divides by the length; so no gradient may ask for it. What a norm takes away from $x$, its backward pass
+# takes away from $g$.
+
+# %% guess backward
+guess = predict(
+    "04.norm_backward",
+    "eps = 0. What is the scalar product of dx with x, whatever dy is?",
+    product=lesson.number("sum of dx × x, to two decimals"),
+)
+
+
+# %% backward
+def rmsnorm_backward(dy, x, w, eps):
+    r = (x.square().mean(1, keepdim=True) + eps).rsqrt()
+    x_hat, g = x * r, dy * w
+    return r * (g - x_hat * (g * x_hat).mean(1, keepdim=True))
+
+
+torch.manual_seed(0)
+x, dy, w = (torch.randn(shape, dtype=torch.float64) for shape in ((4, 9), (4, 9), (9,)))
+x.requires_grad_()
+y = torch.nn.functional.rms_norm(x, (9,), w, eps=1e-5)
+(by_autograd,) = torch.autograd.grad(y, x, dy)
+along = (rmsnorm_backward(dy, x, w, 0.0) * x).sum(1)
+guess.reveal(
+    product=round(along.abs().max().item(), 2),
+    because="x and x_hat have one direction, and dx has no part along it.",
+)
+lesson.table(
+    {
+        "differs from autograd by": (rmsnorm_backward(dy, x, w, 1e-5) - by_autograd)
+        .abs()
+        .max()
+        .item(),
+        "dx · x, eps = 0": along.tolist(),
+    }
+)
+
+# %% [markdown] layer norm backward
+# Layer norm takes *two* things away from $x$: its mean and its length. Then its backward pass takes two things away
+# from $g$. Which? Lab 04.layernorm_backward wants the formula in a kernel; derive it as above, or find it by the
+# sentence in words. (Adding a constant to all of $x$ changes nothing of $y$.)
+#
+# The gradients of $w$ and $b$ are sums over *rows*: $dw_j = \sum_{rows} dy_j\,\hat x_j$ and $db_j = \sum_{rows} dy_j$.
+# `dx` wants a row at a time, `dw` and `db` want columns, and all of them want `x` and `dy`, which are read *once* if
+# one kernel serves both: a program takes several rows, writes their `dx`, and keeps a running `dw` and `db` for all
+# columns in registers. What then? Section 7.
+#
+# ## 9. The loss
+#
+# Cross entropy of one row of logits $x$ with the right token $t$:
+#
+# $$ \text{loss} = -\log \frac{e^{x_t}}{\sum_j e^{x_j}} = m + \log l - x_t $$
+#
+# with $m$ and $l$ from section 5: one read, and a row leaves a single number behind. Its gradient is
+#
+# $$ \frac{\partial\, \text{loss}}{\partial x_j} = \frac{e^{x_j - m}}{l} - [\,j = t\,] $$
+#
+# the probabilities, and 1 less at the right token. Backward reads the logits again, with $m$ and $l$ (or $m + \log l$)
+# from forward, and writes the gradient. PyTorch's operators keep the logarithms of all probabilities: with GPT-2's
+# vocabulary the largest tensor of the training step (lesson 01).
+
+
+# %% guess loss
+guess = predict(
+    "04.loss_traffic",
+    "Logits of (16, 4,000) in float32. Forward of F.cross_entropy, operator by operator: "
+    "how often is a tensor as large as the logits read or written? And fused?",
+    torch=lesson.choice("1", "2", "3", label="log_softmax and nll_loss"),
+    fused=lesson.number("fused"),
+)
+
+# %% loss
+x, targets = torch.randn(16, 4000), torch.randint(4000, (16,))
+traffic = lesson.traffic_of_torch(torch.nn.functional.cross_entropy, x, targets)
+times = traffic["bytes"] / (4 * x.numel())
+guess.reveal(
+    torch=lesson.nearest(times, ("1", "2", "3")),
+    fused=1,
+    because="log_softmax reads the logits and writes a tensor as large, of which "
+    "nll_loss needs 16 numbers (the count takes it whole); fused: one read.",
+)
+lesson.table(traffic)
+
+# %% [markdown] four traps
+# Four traps of the loss, all of them seen in real kernels:
+#
+# **The one.** There is no need for a scatter, or for a second kernel that subtracts 1: in each block the columns are
+# known, and `cols == target` is a mask.
+#
+# **Labels that are ignored.** Padding has the label -100. `tl.load(row_ptr + target)` then reads 100 numbers *before*
+# the row: of the row above, or of somebody else.
+
+# %% guess ignored
+guess = predict(
+    "04.ignored",
+    "Logits (4, 1,000). Rows 0 and 2 have the label -100. What does a plain load of "
+    "x[row, label] find?",
+    row_0=lesson.choice("a number of another row", "reads outside", label="row 0"),
+    row_2=lesson.choice("a number of another row", "reads outside", label="row 2"),
+)
+
+
+# %% ignored
+@triton.jit
+def picked_kernel(x_ptr, labels_ptr, out_ptr, n_cols, first):
+    row = first + tl.program_id(0)
+    label = tl.load(labels_ptr + row)
+    tl.store(out_ptr + row, tl.load(x_ptr + row * n_cols + label))
+
+
+x, labels = torch.randn(4, 1000), torch.tensor([-100, 3, -100, 5])
+found = {}
+for row in (0, 2):
+    out = torch.zeros(4)
+    try:
+        lesson.launch_on(["sm_80"], picked_kernel, (1,), x, labels, out, 1000, row)
+        found[row] = "a number of another row"
+        print(f"row {row}:", out[row].item(), "is x[1, 900]:", x[1, 900].item())
+    except lesson.OutOfBounds:
+        found[row] = "reads outside"
+guess.reveal(
+    row_0=found[0],
+    row_2=found[2],
+    because="row 0 begins where the tensor begins; before row 2 lies row 1.",
+)
+
+# %% [markdown] more traps
+# A mask helps: `tl.load(..., mask=label != ignore_index, other=0.0)`, and a loss of 0 for such a row, which does not
+# count in the mean either.
+#
+# **Rows that begin anywhere.** A vocabulary of 50,257 is odd. Section 1 told what that does to a mask; here it also
+# moves the beginning of each row.
+
+# %% guess vocabulary
+guess = predict(
+    "04.vocabulary",
+    "A program reads row `program_id` of bf16 logits with `row * n_cols + cols` and a "
+    "mask `cols < n_cols`. How wide is a load on sm_80?",
+    odd=lesson.number("n_cols = 50,257", unit="bits"),
+    padded=lesson.number("n_cols = 50,304 = 128 × 393", unit="bits"),
+)
+
+
+# %% vocabulary
+@triton.jit
+def row_maximum_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    best = tl.full([BLOCK], float("-inf"), tl.float32)
+    for start in range(0, n_cols, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(
+            x_ptr + row * n_cols + cols, mask=cols < n_cols, other=float("-inf")
+        )
+        best = tl.maximum(best, x.to(tl.float32))
+    tl.store(out_ptr + row, tl.max(best, axis=0))
+
+
+rows = {}
+for n_cols in (50_257, 50_304):
+    logits = torch.empty(4, n_cols, dtype=torch.bfloat16)
+    args = (logits, torch.empty(4), n_cols, 1024)
+    kernels = {target: compile_for(row_maximum_kernel, target, args) for target in BOTH}
+    rows[f"{n_cols:,}"] = {
+        target: max(lesson.resources(kernel).widths["global load"])
+        for target, kernel in kernels.items()
+    }
+guess.reveal(
+    odd=rows["50,257"]["sm_80"],
+    padded=rows["50,304"]["sm_80"],
+    because="nothing is known of 50,257, and 50,304 is divisible by 16.",
+)
+lesson.table(rows, first="n_cols", note="bits of the widest load")
+
+# %% [markdown] padded vocabulary
+# This is one reason why training code pads GPT-2's vocabulary to 50,304
+# ([nanoGPT](https://github.com/karpathy/nanoGPT/blob/master/model.py): "rounded up to nearest multiple of 64 for
+# efficiency"). Matrix instructions are the other (unit 05).
+#
+# **Offsets that do not fit.** `tl.program_id` is a 32-bit integer, and so is `row * n_cols`.
+
+# %% guess offsets of 32 bits
+guess = predict(
+    "04.offsets_of_32_bits",
+    "65,536 tokens, 50,304 columns. The first row whose offset no longer fits into a "
+    "signed 32-bit integer (2,147,483,647 at most)?",
+    row=lesson.number("row", factor=1.01),
+    sign=lesson.choice("positive", "negative", label="its offset in 32 bits"),
+)
+
+
+# %% offsets of 32 bits
+@triton.jit
+def offset_kernel(out_ptr, row, n_cols):
+    tl.store(out_ptr, (row * n_cols).to(tl.int64))
+    tl.store(out_ptr + 1, row.to(tl.int64) * n_cols)
+
+
+row = (2**31 - 1) // 50_304 + 1
+out = torch.zeros(2, dtype=torch.int64)
+lesson.launch_on(["gfx942"], offset_kernel, (1,), out, row, 50_304)
+guess.reveal(
+    row=row,
+    sign="negative" if out[0] < 0 else "positive",
+    because="2,147,483,647 / 50,304 = 42,690, and the sum wraps to the other end.",
+)
+lesson.table({"in 32 bits": out[0].item(), "in 64 bits": out[1].item()})
+
+# %% [markdown] sixty-four bits
+# `tl.program_id(0).to(tl.int64)` is the cure, before the product. Such a kernel passes every small test and fails on the
+# first large batch.
+#
+# ## 10. A transpose through a tile
+#
+# A transpose reads rows and writes columns; one of the two is not coalesced, whatever the lanes do. Unless a *tile* goes
+# through shared memory: read a tile by rows, write it by rows of the result. In C++ (lab 02.transpose) you moved the
+# elements yourself. In Triton you say *what* belongs where, and the compiler decides which lane holds what:
+
+
+# %% transpose
+@triton.jit
+def transpose_kernel(
+    x_ptr, out_ptr, rows, cols, TILE_R: tl.constexpr, TILE_C: tl.constexpr
+):
+    r = tl.program_id(0) * TILE_R + tl.arange(0, TILE_R)
+    c = tl.program_id(1) * TILE_C + tl.arange(0, TILE_C)
+    x = tl.load(x_ptr + r[:, None] * cols + c[None, :])
+    tl.store(out_ptr + c[None, :] * rows + r[:, None], x)
+
+
+# %% guess tiles
+guess = predict(
+    "04.tiles",
+    "float32, sectors of 32 bytes on sm_80, lines of 128 on gfx942. Tiles of 32 × 32 "
+    "and of 8 × 128: transactions over the fewest possible?",
+    square=lesson.number("sm_80, 32 × 32"),
+    flat=lesson.number("gfx942, 8 × 128, stores and loads together", factor=1.05),
+)
+
+# %% tiles
+EXECUTED = ("sm_80", "sm_90", "gfx942", "gfx950", "gfx1100")
+x = torch.randn(128, 128)
+rows, ratio = {}, {}
+for tile in ((32, 32), (8, 128), (1, 128)):
+    out = torch.empty(128, 128)
+    grid = (128 // tile[0], 128 // tile[1])
+    options = {"TILE_R": tile[0], "TILE_C": tile[1]}
+    gpus = lesson.launch_on(
+        EXECUTED, transpose_kernel, grid, x, out, 128, 128, **options
+    )
+    assert torch.equal(out, x.T)
+    for target, found in lesson.counts(gpus).items():
+        moved = found["global_load_sectors"] + found["global_store_sectors"]
+        ratio[tile, target] = moved / found["global_sectors_ideal"]
+        row = rows.setdefault(f"{tile[0]} × {tile[1]}", {})
+        row[target] = f"{ratio[tile, target]:.3g}, {found['bank_conflicts']:,}"
+guess.reveal(
+    square=ratio[(32, 32), "sm_80"],
+    flat=ratio[(8, 128), "gfx942"],
+    because="32 floats are 128 bytes: a whole line either way. A row of the result "
+    "gets 8 floats of a tile: 32 bytes, a sector, but a quarter of a line.",
+)
+lesson.table(rows, first="tile", note="transactions over the fewest, bank conflicts")
+
+# %% [markdown] tiles explained
+# The 1 × 128 tile is no tile: each program stores a column of the result, 4 bytes of each sector or line. At 8 × 128
+# the stores fill sectors of 32 bytes, and lines of 128 only by a quarter. Whole lines need 32 floats in both directions
+# (or 64 numbers of 16 bits).
+#
+# The second number is bank conflicts. Triton lays the tile out in shared memory with a permutation like the one that
+# you wrote in unit 02, and that is free of conflicts on `sm_80`, `sm_90` and `gfx1100`. On `gfx942` and `gfx950`
+# conflicts are left in float32, whatever the shape: by default you do not choose that layout. It costs cycles of the
+# LDS, not bytes of memory; for a kernel that waits for memory this is often hidden. TRANSPOSE_GLUON
+#
+# ## 11. Tuning: the knobs that move no byte
+#
+# All rungs so far changed *what is moved*. The last rung keeps the bytes and changes how the launch uses the chip.
+#
+# | knob | what it does | where to see it |
+# |---|---|---|
+# | `num_warps` | lanes of a program | width of loads, barriers, registers (sections 1, 4) |
+# | `BLOCK` | elements of a program | loads in flight, registers, number of programs |
+# | `num_stages` | loads of later rounds of a loop that are under way already | the next cell |
+# | `waves_per_eu` (AMD only) | asks the compiler for registers so few that this many waves fit on a SIMD | spills |
+#
+# `num_stages` is the one that differs most. This kernel walks down the columns with `tl.range(..., num_stages=...)`:
+
+
+# %% stages kernel
+@triton.jit
+def walk_kernel(x_ptr, out_ptr, rows, cols, BLOCK: tl.constexpr, STAGES: tl.constexpr):
+    col = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], tl.float32)
+    for row in tl.range(0, rows, num_stages=STAGES):
+        total += tl.load(x_ptr + row * cols + col)
+    tl.store(out_ptr + col, total)
+
+
+x, out = torch.randn(64, 1024), torch.empty(1024)
+kernels = {
+    (stages, target): compile_for(walk_kernel, target, (x, out, 64, 1024, 256, stages))
+    for stages in (1, 4)
+    for target in BOTH
+}
+
+# %% guess stages
+guess = predict(
+    "04.stages",
+    "BLOCK = 256 in float32. With num_stages=4 a block of rows is on its way for each "
+    "of the next three rounds. Where does each vendor's code put them?",
+    sm_80=lesson.choice("registers", "shared memory", label="sm_80"),
+    gfx942=lesson.choice("registers", "shared memory", label="gfx942"),
+)
+
+# %% stages
+rows = {}
+for (stages, target), kernel in kernels.items():
+    needs, found = lesson.resources(kernel), lesson.mnemonics(kernel)
+    loads = [name for name in found if "cp.async.c" in name or "_load_dword" in name]
+    loads += [name for name in found if "ld.global" in name]
+    rows[f"{stages} on {target}"] = {
+        "loads of x": ", ".join(
+            f"{found[n]} × {n}" for n in loads if not n.startswith(("s_", "cp.async.com"))
+        ),
+        "shared memory, bytes": needs.shared,
+        "registers": needs.registers,
+    }
+where = {t: lesson.resources(kernels[4, t]).shared > 0 for t in BOTH}
+guess.reveal(
+    sm_80="shared memory" if where["sm_80"] else "registers",
+    gfx942="shared memory" if where["gfx942"] else "registers",
+    because="cp.async copies to shared memory past the registers; the loads of gfx942 "
+    "go to registers.",
+)
+lesson.table(rows, first="num_stages")
+
+# %% [markdown] stages explained
+# With one stage, load and addition take turns: the wave waits for each row. With four,
+#
+# - `sm_80` has `cp.async`, which copies from memory to *shared memory* and lets the warp go on. Three rows of 256 floats
+#   are 3,072 bytes: num_stages - 1 buffers.
+# - `gfx942` issues ordinary loads early, for three rounds ahead, into *registers*, and waits with `s_waitcnt` for the
+#   oldest. No LDS is needed, a few registers are.
+#
+# So the same number costs shared memory on one chip and registers on the other. Lesson 02 counted what either has.
+#
+# **A table of configurations** is a list to try, one for each vendor, because the good ones differ:
+
+
+# %% a space for each vendor
+SPACE = {
+    "nvidia": [
+        triton.Config({"BLOCK": block}, num_warps=warps)
+        for block, warps in ((512, 1), (1024, 2), (1024, 4), (2048, 4), (4096, 8))
+    ],
+    "amd": [
+        triton.Config({"BLOCK": block}, num_warps=warps)
+        for block, warps in ((512, 1), (1024, 1), (1024, 2), (2048, 4), (4096, 4))
+    ],
+}
+tuned = {
+    vendor: triton.autotune(space, key=["n"])(copy_kernel)
+    for vendor, space in SPACE.items()
+}
+rows = {}
+x, out = torch.randn(2**16), torch.empty(2**16)
+for target, vendor in {"sm_80": "nvidia", "gfx942": "amd"}.items():
+    with virtual_gpu(target):
+        tuned[vendor][lambda m: (triton.cdiv(2**16, m["BLOCK"]),)](x, out, 2**16)
+    rows[target] = {
+        f"BLOCK {config.kwargs['BLOCK']:,}, {config.num_warps} waves": round(cycles[0])
+        for config, cycles in tuned[vendor].configs_timings.items()
+    }
+lesson.bars(
+    {f"{target}: {name}": row for target, found in rows.items() for name, row in found.items()},
+    "predicted cycles",
+)
+
+# %% [markdown] autotune
+# `triton.autotune` runs every configuration the first time that a new `key` comes, keeps the fastest, and remembers it.
+# On a virtual GPU it ranks by *predicted cycles*: lower bounds from the counters (issue, bandwidth, latency), no time.
+# They tell a bad configuration from a good one, and not the second best from the best; that needs the chip. On AMD
+# `waves_per_eu` is a parameter of such a configuration too. Look at the spills whenever you set it: lesson 02 saw a
+# kernel that it drove to hundreds of them.
+#
+# With a real GPU the next cell times the rungs of the softmax: PyTorch operator by operator, PyTorch's own softmax,
+# `torch.compile`, and yours. Hold the fraction of the bandwidth against 90%: good memory-bound kernels reach it.
+
+# %% race the rungs
+RACE
+
+# %% [markdown] summary
+# ## Summary
+#
+# - Below about 20 FLOPs for each byte the bytes decide. Count how often each tensor is read and written; fuse until each
+#   input is read once and each result written once. GELU: 18 to 2. Softmax: 8 to 2. Add and norm: 5 to 4.
+# - A load is as wide as the compiler can prove: 16 divides the number in the mask, 16 bytes the address, and a lane owns
+#   enough neighbours. Half of the warps on waves of 64.
+# - Backward recomputes what registers can make again: activations, random numbers, probabilities.
+# - Fill with the neutral element. `exp` gets only arguments that are zero or negative. Guard $-\infty$.
+# - A reduction costs exchanges inside a wave and barriers between waves. A row in too few lanes spills, on 32 lanes
+#   before 64.
+# - Partial results can be merged: maximum and sum, count, mean and M. That makes one pass out of two.
+# - Sums across programs: atomics (any order, other bits each time) or two passes (same bits).
+# - The backward pass of a norm takes away from the gradient what the norm took away from x.
+# - 64-bit offsets, padded vocabularies, labels that are ignored: the loss has them all.
+# - Knobs are chosen for each vendor. `num_stages` costs shared memory on NVIDIA and registers on AMD.
+#
+# ## Read next
+#
+# - [Triton tutorials](https://triton-lang.org/main/getting-started/tutorials/index.html): fused softmax, low-memory
+#   dropout, layer norm.
+# - [Liger-Kernel](https://github.com/linkedin/Liger-Kernel): the kernels of this unit as a library, for training.
+# - [Online normalizer calculation for softmax](https://arxiv.org/abs/1805.02867), the merge of section 5.
+# - [AMD, optimising Triton kernels](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/optimizing-triton-kernel.html):
+#   `waves_per_eu`, `num_stages`, what to look for in the listing.
+#
+# ## Check yourself
+#
+# Answer first, then open.
+#
+# <details><summary>A kernel computes y = a × x + b for float32 vectors a, x, b. How many bytes for each element, fused and
+# as two operators?</summary>
+#
+# Fused 16: three reads, one write. As two: 12 for the product, 12 for the sum, 24.
+# </details>
+#
+# <details><summary>Your copy is fast with n = 1,000,000 and slow with n = 1,000,001. Why, and what is the
+# cure?</summary>
+#
+# 1,000,000 is divisible by 16, so Triton knows that groups of neighbours share a mask. With the odd number each element
+# is loaded under a mask of its own. Only the last program needs a mask.
+# </details>
+#
+# <details><summary>A softmax over rows of 300 gives sums below 1 when all logits are negative. What is the
+# mistake?</summary>
+#
+# The positions behind the row's end hold 0, not minus infinity, and count.
+# </details>
+#
+# <details><summary>Which is deterministic: tl.sum in a program, atomics from many programs, a second kernel that adds up
+# stored parts?</summary>
+#
+# The first and the third: their order is fixed by the program. Atomics arrive in any order.
+# </details>
+#
+# <details><summary>dy of a norm's backward has all elements equal, weights are 1. What is dx for a layer norm?</summary>
+#
+# Zero: such a gradient points along the constant vector, which the norm takes away.
+# </details>
+#
+# **You have** every memory-bound kernel of GPT-2 in parts. Now open [lab 04](../labs/04_triton_reductions.ipynb), write
+# them, and train GPT-2 on them.
+
+# %% third sitting ends
+lesson.sitting("04", 3)
