@@ -637,9 +637,9 @@ guess.reveal(
 lesson.table(rows, first="waves of a program")
 
 # %% [markdown] barriers explained
-# Two for each reduction: one before the sums are read, one before the place is used again; the compiler adds a fifth
-# around them. A wave that arrives early waits. For short rows one wave for each row does without. (Both vendors'
-# compilers choose the same here; it is Triton that places the barriers.)
+# Five for each wave: before what others have written is read, and before a place in shared memory is written again. A
+# wave that arrives early waits. For short rows one wave for each row does without. (The numbers are equal on both
+# targets because Triton places the barriers, not the vendor's compiler.)
 #
 # Inside a wave the vendors differ. These are the instructions by which lanes exchange values in the kernel with one
 # wave for each row:
@@ -1383,7 +1383,9 @@ for (stages, target), kernel in kernels.items():
     loads += [name for name in found if "ld.global" in name]
     rows[f"{stages} on {target}"] = {
         "loads of x": ", ".join(
-            f"{found[n]} × {n}" for n in loads if not n.startswith(("s_", "cp.async.com"))
+            f"{found[n]} × {n}"
+            for n in loads
+            if not n.startswith(("s_", "cp.async.com"))
         ),
         "shared memory, bytes": needs.shared,
         "registers": needs.registers,
@@ -1426,7 +1428,7 @@ lesson.bars(rows, "predicted cycles, for one SM or CU")
 # %% [markdown] autotune
 # A virtual GPU has no clock. It ranks by *predicted cycles*: lower bounds from the counters (issue, bandwidth, latency).
 # They tell a bad configuration from a good one, and not the second best from the best; that needs the chip. Note where
-# the best ones are: four warps of 32 and one or two wavefronts of 64. So a *space* of configurations is made for each
+# the best ones are: two warps of 32, one wavefront of 64, so 64 lanes for 200 columns on both. So a *space* of configurations is made for each
 # vendor. (Look at the spills whenever you set `waves_per_eu`: lesson 02 saw a kernel that it drove to hundreds.)
 #
 # With a real GPU the next cell times the rungs: operator by operator, and fused, each against PyTorch's own function
