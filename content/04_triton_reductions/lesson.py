@@ -735,8 +735,8 @@ lesson.table(
 # the row block by block, and must know the maximum before it can begin to sum. Two passes, so two reads?
 #
 # One is enough. For a part $A$ of a row keep two numbers: $m_A$, its maximum, and $l_A = \sum_{j \in A} e^{x_j - m_A}$.
-# Two parts can be merged without looking at their elements again, because a sum that was taken with the wrong maximum is
-# wrong by a *known factor*:
+# Two parts can be merged without looking at their elements again, because a sum that was taken with the wrong maximum
+# is wrong by a *known factor*:
 #
 # $$ m = \max(m_A, m_B), \qquad l = l_A\, e^{m_A - m} + l_B\, e^{m_B - m} $$
 #
@@ -951,8 +951,8 @@ lesson.table(
 )
 
 # %% [markdown] split the rows
-# So several programs must share a column: a grid of two dimensions, columns × *parts* of the rows. Each has a sum of its
-# own in the end, and they must become one. The first idea:
+# So several programs must share a column: a grid of two dimensions, columns × *parts* of the rows. Each has a sum of
+# its own in the end, and they must become one. The first idea:
 
 
 # %% add in place
@@ -1005,8 +1005,8 @@ guess.reveal(
 #
 # There are two ways out.
 #
-# - **Atomics**: `tl.atomic_add` reads, adds and writes in one step that nobody can interrupt. The memory must be zero at
-#   the start. Every part costs one atomic for each column.
+# - **Atomics**: `tl.atomic_add` reads, adds and writes in one step that nobody can interrupt. The memory must be zero
+#   at the start. Every part costs one atomic for each column.
 # - **Two passes**: each program stores its sums into a row of its own, of shape (parts, columns); a second kernel adds
 #   these rows up.
 
@@ -1270,14 +1270,14 @@ guess.reveal(
 lesson.table({"in 32 bits": out[0].item(), "in 64 bits": out[1].item()})
 
 # %% [markdown] sixty-four bits
-# `tl.program_id(0).to(tl.int64)` is the cure, before the product. Such a kernel passes every small test and fails on the
-# first large batch.
+# `tl.program_id(0).to(tl.int64)` is the cure, before the product. Such a kernel passes every small test and fails on
+# the first large batch.
 #
 # ## 10. A transpose through a tile
 #
-# A transpose reads rows and writes columns; one of the two is not coalesced, whatever the lanes do. Unless a *tile* goes
-# through shared memory: read a tile by rows, write it by rows of the result. In C++ (lab 02.transpose) you moved the
-# elements yourself. In Triton you say *what* belongs where, and the compiler decides which lane holds what:
+# A transpose reads rows and writes columns; one of the two is not coalesced, whatever the lanes do. Unless a *tile*
+# goes through shared memory: read a tile by rows, write it by rows of the result. In C++ (lab 02.transpose) you moved
+# the elements yourself. In Triton you say *what* belongs where, and the compiler decides which lane holds what:
 
 
 # %% transpose
@@ -1402,16 +1402,16 @@ lesson.table(rows, first="num_stages")
 # %% [markdown] stages explained
 # With one stage, load and addition take turns: the wave waits for each row. With four,
 #
-# - `sm_80` has `cp.async`, which copies from memory to *shared memory* and lets the warp go on. Three rows of 256 floats
-#   are 3,072 bytes: num_stages - 1 buffers.
+# - `sm_80` has `cp.async`, which copies from memory to *shared memory* and lets the warp go on. Three rows of 256
+#   floats are 3,072 bytes: num_stages - 1 buffers.
 # - `gfx942` issues ordinary loads early, for three rounds ahead, into *registers*, and waits with `s_waitcnt` for the
 #   oldest. No LDS is needed, a few registers are.
 #
 # So the same number costs shared memory on one chip and registers on the other. Lesson 02 counted what either has.
 #
 # **Choosing.** `triton.autotune` runs every configuration of a list the first time that a new `key` comes, keeps the
-# fastest, and remembers it. Rows of 200 columns; how many waves should share one? (AMD's `waves_per_eu` goes into such a
-# configuration like any constant: `triton.Config({"waves_per_eu": 2}, num_warps=1)`.)
+# fastest, and remembers it. Rows of 200 columns; how many waves should share one? (AMD's `waves_per_eu` goes into such
+# a configuration like any constant: `triton.Config({"waves_per_eu": 2}, num_warps=1)`.)
 
 # %% autotune
 configs = [triton.Config({}, num_warps=waves) for waves in (1, 2, 4, 8, 16)]
@@ -1426,10 +1426,11 @@ for target in BOTH:
 lesson.bars(rows, "predicted cycles, for one SM or CU")
 
 # %% [markdown] autotune
-# A virtual GPU has no clock. It ranks by *predicted cycles*: lower bounds from the counters (issue, bandwidth, latency).
-# They tell a bad configuration from a good one, and not the second best from the best; that needs the chip. Note where
-# the best ones are: two warps of 32, one wavefront of 64, so 64 lanes for 200 columns on both. So a *space* of configurations is made for each
-# vendor. (Look at the spills whenever you set `waves_per_eu`: lesson 02 saw a kernel that it drove to hundreds.)
+# A virtual GPU has no clock. It ranks by *predicted cycles*: lower bounds from the counters (issue, bandwidth,
+# latency). They tell a bad configuration from a good one, and not the second best from the best; that needs the chip.
+# Note where the best ones are: two warps of 32, one wavefront of 64, so 64 lanes for 200 columns on both. So a *space*
+# of configurations is made for each vendor. (Look at the spills whenever you set `waves_per_eu`: lesson 02 saw a kernel
+# that it drove to hundreds.)
 #
 # With a real GPU the next cell times the rungs: operator by operator, and fused, each against PyTorch's own function
 # and what `torch.compile` makes of it. Hold the share of the roofline against 90%.
@@ -1455,10 +1456,10 @@ lesson.table(
 # %% [markdown] summary
 # ## Summary
 #
-# - Below about 20 FLOPs for each byte the bytes decide. Count how often each tensor is read and written; fuse until each
-#   input is read once and each result written once. GELU: 18 to 2. Softmax: 8 to 2. Add and norm: 5 to 4.
-# - A load is as wide as the compiler can prove: 16 divides the number in the mask, 16 bytes the address, and a lane owns
-#   enough neighbours. Half of the warps on waves of 64.
+# - Below about 20 FLOPs for each byte the bytes decide. Count how often each tensor is read and written; fuse until
+#   each input is read once and each result written once. GELU: 18 to 2. Softmax: 8 to 2. Add and norm: 5 to 4.
+# - A load is as wide as the compiler can prove: 16 divides the number in the mask, 16 bytes the address, and a lane
+#   owns enough neighbours. Half of the warps on waves of 64.
 # - Backward recomputes what registers can make again: activations, random numbers, probabilities.
 # - Fill with the neutral element. `exp` gets only arguments that are zero or negative. Guard $-\infty$.
 # - A reduction costs exchanges inside a wave and barriers between waves. A row in too few lanes spills, on 32 lanes
@@ -1475,7 +1476,8 @@ lesson.table(
 #   dropout, layer norm.
 # - [Liger-Kernel](https://github.com/linkedin/Liger-Kernel): the kernels of this unit as a library, for training.
 # - [Online normalizer calculation for softmax](https://arxiv.org/abs/1805.02867), the merge of section 5.
-# - [AMD, optimising Triton kernels](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/optimizing-triton-kernel.html):
+# - [AMD, optimising Triton
+#   kernels](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/optimizing-triton-kernel.html):
 #   `waves_per_eu`, `num_stages`, what to look for in the listing.
 #
 # ## Check yourself
