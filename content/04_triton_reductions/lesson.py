@@ -233,21 +233,23 @@ guess = predict(
     "04.gelu_by_hand",
     "x has n elements. Eight operators: x**3, 0.044715 *, x +, 0.7978 *, tanh, 1 +, "
     "0.5 *, and the last product. How often is a tensor of n elements read or "
-    "written, all together? And by one fused kernel?",
-    by_hand=lesson.number("by hand"),
-    fused=lesson.number("fused"),
+    "written, all together? How many times as fast could one kernel be that reads x "
+    "once and writes y once?",
+    by_hand=lesson.number("reads and writes"),
+    faster=lesson.number("times as fast"),
 )
 
 # %% traffic of gelu
 x = torch.randn(4096)
-traffic = lesson.traffic_of_torch(gelu_by_hand, x)
+with lesson.traffic_of_torch() as traffic:
+    gelu_by_hand(x)
 guess.reveal(
-    by_hand=traffic["bytes"] / (4 * x.numel()),
-    fused=2,
+    by_hand=traffic.found.bytes / (4 * x.numel()),
+    faster=traffic.found.bytes / (2 * 4 * x.numel()),
     because="six operators have one input and one output; the sum with x and the last "
-    "product have two inputs: 6 × 2 + 2 × 3 = 18. Fused: read x, write y.",
+    "product have two inputs: 6 × 2 + 2 × 3 = 18, against 2.",
 )
-lesson.table(traffic)
+lesson.table({"operators": traffic.found.launches, "bytes": traffic.found.bytes})
 
 # %% [markdown] fusing
 # 18 against 2: on a memory-bound chip the fused kernel takes a ninth of the time, whatever the arithmetic. That is all
@@ -532,12 +534,13 @@ guess = predict(
 
 # %% traffic of softmax
 x = torch.randn(64, 1000)
-traffic = lesson.traffic_of_torch(softmax_by_hand, x)
+with lesson.traffic_of_torch() as traffic:
+    softmax_by_hand(x)
 guess.reveal(
-    by_hand=round(traffic["bytes"] / (4 * x.numel())),
+    by_hand=round(traffic.found.bytes / (4 * x.numel())),
     because="max and sum read one each; minus, exp and division read one and write one.",
 )
-lesson.table(traffic)
+lesson.table({"operators": traffic.found.launches, "bytes": traffic.found.bytes})
 
 # %% [markdown] fused softmax
 # Eight; two would do, if a whole row stays in registers between the maximum and the division. So: one program for each
@@ -896,27 +899,31 @@ lesson.table(rows, first="mean")
 # %% guess rmsnorm
 guess = predict(
     "04.rmsnorm",
-    "h = x + residual, then y = rmsnorm(h); both h and y are results. How many reads "
-    "and writes of a tensor, as two kernels and as one?",
-    two=lesson.number("two kernels"),
-    one=lesson.number("one kernel"),
+    "h = x + residual, then y; both are results. Operator by operator: addition, square, "
+    "mean, product (what is done to one number a row hardly counts). How many reads and "
+    "writes of a tensor? How many times as fast could one kernel be?",
+    by_hand=lesson.number("reads and writes"),
+    faster=lesson.number("times as fast"),
 )
 
 
 # %% rmsnorm
 def add_then_norm(x, residual):
     h = x + residual
-    return h, torch.nn.functional.rms_norm(h, h.shape[-1:])
+    return h, h * torch.rsqrt(h.square().mean(dim=1, keepdim=True) + 1e-5)
 
 
 x = torch.randn(64, 1000)
-separate = lesson.traffic_of_torch(add_then_norm, x, torch.randn(64, 1000))
+with lesson.traffic_of_torch() as traffic:
+    h, y = add_then_norm(x, torch.randn(64, 1000))
+by_hand = round(traffic.found.bytes / (4 * x.numel()))
 guess.reveal(
-    two=round(separate["bytes"] / (4 * x.numel())),
-    one=4,
-    because="two read x and residual, write h, read h, write y; one need not read h.",
+    by_hand=by_hand,
+    faster=by_hand / 4,
+    because="3 for the addition, 2 for the square, 1 for the mean, 2 for the product; "
+    "one kernel reads x and residual and writes h and y.",
 )
-lesson.table(separate)
+lesson.table({"operators": traffic.found.launches, "bytes": traffic.found.bytes})
 
 # %% [markdown] second sitting
 # **You have** reductions inside a lane, a wave and a program, their price in barriers and registers, the merge that
@@ -1128,22 +1135,22 @@ lesson.table(
 guess = predict(
     "04.loss_traffic",
     "Logits of (16, 4,000) in float32. Forward of F.cross_entropy, operator by operator: "
-    "how often is a tensor as large as the logits read or written? And fused?",
-    torch=lesson.choice("1", "2", "3", label="log_softmax and nll_loss"),
-    fused=lesson.number("fused"),
+    "log_softmax, then nll_loss. How often is a tensor as large as the logits read or "
+    "written?",
+    times=lesson.choice("1", "2", "3"),
 )
 
 # %% loss
 x, targets = torch.randn(16, 4000), torch.randint(4000, (16,))
-traffic = lesson.traffic_of_torch(torch.nn.functional.cross_entropy, x, targets)
-times = traffic["bytes"] / (4 * x.numel())
+with lesson.traffic_of_torch() as traffic:
+    torch.nn.functional.cross_entropy(x, targets)
+times = traffic.found.bytes / (4 * x.numel())
 guess.reveal(
-    torch=lesson.nearest(times, ("1", "2", "3")),
-    fused=1,
-    because="log_softmax reads the logits and writes a tensor as large, of which "
-    "nll_loss needs 16 numbers (the count takes it whole); fused: one read.",
+    times=lesson.nearest(times, ("1", "2", "3")),
+    because="log_softmax reads the logits and writes a tensor as large; nll_loss takes "
+    "16 numbers of it. A fused kernel reads once, and writes a number a row.",
 )
-lesson.table(traffic)
+lesson.table({"operators": traffic.found.launches, "bytes": traffic.found.bytes})
 
 # %% [markdown] four traps
 # Four traps of the loss, all of them seen in real kernels:
@@ -1457,7 +1464,7 @@ lesson.table(
 # ## Summary
 #
 # - Below about 20 FLOPs for each byte the bytes decide. Count how often each tensor is read and written; fuse until
-#   each input is read once and each result written once. GELU: 18 to 2. Softmax: 8 to 2. Add and norm: 5 to 4.
+#   each input is read once and each result written once. GELU: 18 to 2. Softmax: 8 to 2. Add and norm: 8 to 4.
 # - A load is as wide as the compiler can prove: 16 divides the number in the mask, 16 bytes the address, and a lane
 #   owns enough neighbours. Half of the warps on waves of 64.
 # - Backward recomputes what registers can make again: activations, random numbers, probabilities.
