@@ -767,17 +767,22 @@ def merged(a, b):
 
 
 a, b = summary(torch.tensor([0.0, 0.0])), summary(torch.tensor([1.0]))
-m, l = merged(a, b)
+both = merged(a, b)
 guess.reveal(
     l_a=a[1],
-    l_both=l,
+    l_both=both[1],
     because="A has m = 0, l = 2; B has m = 1, l = 1; 2 × 0.37 + 1 × 1.",
 )
 whole = summary(torch.tensor([0.0, 0.0, 1.0]))
 lesson.table(
     {
-        name: {"m": m.item(), "l": l.item()}
-        for name, (m, l) in {"A": a, "B": b, "merged": (m, l), "whole": whole}.items()
+        name: {"m": m.item(), "l": total.item()}
+        for name, (m, total) in {
+            "A": a,
+            "B": b,
+            "merged": both,
+            "whole": whole,
+        }.items()
     },
     first="part",
 )
@@ -790,7 +795,7 @@ lesson.table(
 # %% explore online
 explore("online")
 
-# %% [markdown] minus infinity
+# %% [markdown] a block of minus infinity
 # One case breaks the formula. Logits can be $-\infty$: a padded vocabulary, a mask. If a *whole block* is $-\infty$,
 # its maximum is $-\infty$ too.
 
@@ -913,9 +918,9 @@ def add_then_norm(x, residual):
     return h, h * torch.rsqrt(h.square().mean(dim=1, keepdim=True) + 1e-5)
 
 
-x = torch.randn(64, 1000)
+x, residual = torch.randn(64, 1000), torch.randn(64, 1000)
 with lesson.traffic_of_torch() as traffic:
-    h, y = add_then_norm(x, torch.randn(64, 1000))
+    h, y = add_then_norm(x, residual)
 by_hand = round(traffic.found.bytes / (4 * x.numel()))
 guess.reveal(
     by_hand=by_hand,
@@ -1491,8 +1496,8 @@ lesson.table(
 #
 # Answer first, then open.
 #
-# <details><summary>A kernel computes y = a × x + b for float32 vectors a, x, b. How many bytes for each element, fused and
-# as two operators?</summary>
+# <details><summary>A kernel computes y = a × x + b for float32 vectors a, x, b. How many bytes for each element, fused
+# and as two operators?</summary>
 #
 # Fused 16: three reads, one write. As two: 12 for the product, 12 for the sum, 24.
 # </details>
@@ -1510,13 +1515,14 @@ lesson.table(
 # The positions behind the row's end hold 0, not minus infinity, and count.
 # </details>
 #
-# <details><summary>Which is deterministic: tl.sum in a program, atomics from many programs, a second kernel that adds up
-# stored parts?</summary>
+# <details><summary>Which is deterministic: tl.sum in a program, atomics from many programs, a second kernel that adds
+# up stored parts?</summary>
 #
 # The first and the third: their order is fixed by the program. Atomics arrive in any order.
 # </details>
 #
-# <details><summary>dy of a norm's backward has all elements equal, weights are 1. What is dx for a layer norm?</summary>
+# <details><summary>dy of a layer norm's backward has all elements equal, and the weights are 1. What is
+# dx?</summary>
 #
 # Zero: such a gradient points along the constant vector, which the norm takes away.
 # </details>
