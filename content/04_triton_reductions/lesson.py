@@ -1437,7 +1437,7 @@ for target in BOTH:
         rows.setdefault(f"{config.num_warps} waves", {})[target] = round(cycles)
 lesson.bars(rows, "predicted cycles, for one SM or CU")
 
-# %% [markdown] autotune
+# %% [markdown] choosing
 # A virtual GPU has no clock. It ranks by *predicted cycles*: lower bounds from the counters (issue, bandwidth,
 # latency). They tell a bad configuration from a good one, and not the second best from the best; that needs the chip.
 # Note where the best ones are: two warps of 32, one wavefront of 64, so 64 lanes for 200 columns on both. So a *space*
