@@ -538,7 +538,7 @@ with lesson.traffic_of_torch() as traffic:
     softmax_by_hand(x)
 guess.reveal(
     by_hand=round(traffic.found.bytes / (4 * x.numel())),
-    because="max and sum read one each; minus, exp and division read one and write one.",
+    because="max and sum read one each; minus, exp, division read one and write one.",
 )
 lesson.table({"operators": traffic.found.launches, "bytes": traffic.found.bytes})
 
@@ -609,33 +609,27 @@ lesson.table(rows, first="FILL")
 # reductions.
 
 # %% guess barriers
+MORE = {"100 and more": 100, "32 to 99": 32, "fewer": 0}
 guess = predict(
     "04.barriers",
     "logsumexp of 8 rows with 1,000 columns. How many barriers do all waves of one "
     "launch pass, together?",
     one=lesson.number("1 warp or wavefront a program"),
-    more=lesson.choice("8 to 31", "32 to 99", "100 and more", label="with 4"),
+    more=lesson.choice(*MORE, label="with 8"),
 )
 
 # %% barriers
 x = torch.randn(8, 1000)
-rows, barriers = {}, {}
-for num_warps in (1, 4):
-    for target in BOTH:
-        with virtual_gpu(target) as gpu:
-            logsumexp(x, num_warps)
-        found = gpu.counters.totals()
-        barriers[num_warps] = found.get("instructions_barrier", 0)
-        rows[f"{num_warps} on {target}"] = {
-            "barriers": barriers[num_warps],
-            "shared memory accesses": found["shared_accesses"],
-            "instructions of all waves": found["instructions"],
-        }
-more = "100 and more" if barriers[4] >= 100 else "32 to 99"
+BY_WAVES = {
+    "1 wave": lambda x: logsumexp(x, num_warps=1),
+    "8 waves": lambda x: logsumexp(x, num_warps=8),
+}
+rows = lesson.climbed(BY_WAVES, BOTH, x)
+one, eight = (rows[f"{name}, sm_80"]["barriers"] for name in BY_WAVES)
 guess.reveal(
-    one=barriers[1],
-    more=more if barriers[4] >= 32 else "8 to 31",
-    because="4 waves × 8 programs pass 5 barriers each; a single wave needs none.",
+    one=one,
+    more=next(o for o, n in MORE.items() if eight >= n),
+    because="8 waves of 8 programs pass 5 barriers each; a single wave needs none.",
 )
 lesson.table(rows, first="waves of a program")
 
@@ -687,38 +681,17 @@ guess = predict(
 )
 
 # %% spills
-wide = torch.empty(1, 8192)
-args = (wide, torch.empty(1), 8192, 8192, float("-inf"))
-needs = {
-    num_warps: {
-        target: lesson.resources(
-            compile_for(logsumexp_kernel, target, args, num_warps=num_warps)
-        )
-        for target in ("sm_90", "gfx942", "gfx950", "gfx1100")
-    }
-    for num_warps in (1, 8)
-}
-one = needs[1]
+FOUR = ("sm_90", "gfx942", "gfx950", "gfx1100")
+needs = lesson.needs(BY_WAVES, torch.randn(1, 8192), targets=FOUR)
+spills = {t: needs[f"1 wave, {t}"][lesson.SPILLS] for t in FOUR}
 guess.reveal(
-    sm_90=one["sm_90"].spills > 0,
-    gfx942=one["gfx942"].spills > 0,
-    gfx1100=one["gfx1100"].spills > 0,
+    sm_90=spills["sm_90"] > 0,
+    gfx942=spills["gfx942"] > 0,
+    gfx1100=spills["gfx1100"] > 0,
     because="8,192 / 32 is 256 numbers a lane, all registers there are; "
     "8,192 / 64 is 128.",
 )
-lesson.table(
-    {
-        f"{warps} on {target}": {
-            "registers": found.registers,
-            "spills": found.spills,
-            "waves on a unit": found.occupancy.waves,
-        }
-        for warps, row in needs.items()
-        for target, found in row.items()
-    },
-    first="waves of a program",
-    note="spills: bytes of a lane on NVIDIA, registers on AMD",
-)
+lesson.table(needs, first="waves of a program")
 
 # %% [markdown] spills explained
 # The same kernel, the same numbers, one launch option: right on `gfx942` and spilling on `sm_90`. A spill is memory
@@ -904,9 +877,9 @@ lesson.table(rows, first="mean")
 # %% guess rmsnorm
 guess = predict(
     "04.rmsnorm",
-    "h = x + residual, then y; both are results. Operator by operator: addition, square, "
-    "mean, product (what is done to one number a row hardly counts). How many reads and "
-    "writes of a tensor? How many times as fast could one kernel be?",
+    "h = x + residual, then y; both are results. Operator by operator: addition, "
+    "square, mean, product (what is done to one number a row hardly counts). How many "
+    "reads and writes of a tensor? How many times as fast could one kernel be?",
     by_hand=lesson.number("reads and writes"),
     faster=lesson.number("times as fast"),
 )
@@ -950,16 +923,21 @@ lesson.sitting("04", 2)
 # %% guess programs
 guess = predict(
     "04.column_programs",
-    "768 columns, a program for each 128 of them. On how many of the 132 SMs of an "
-    "H100 is there work?",
+    "768 columns, a program for each 128 of them. On how many SMs of an H100 can there "
+    "be work?",
     busy=lesson.number("SMs with work"),
 )
 
 # %% programs
 programs = triton.cdiv(768, 128)
 guess.reveal(busy=programs, because="768 / 128 programs, and a program is on one SM.")
+chips = {name: int(CHIPS[name].units.value) for name in ("H100", "MI300X")}
 lesson.table(
-    {"programs": programs, "SMs": 132, "share with work": f"{programs / 132:.0%}"}
+    {
+        name: {"SMs or CUs": units, "share with work": f"{programs / units:.0%}"}
+        for name, units in chips.items()
+    },
+    first="chip",
 )
 
 # %% [markdown] split the rows
@@ -1139,9 +1117,8 @@ lesson.table(
 # %% guess loss
 guess = predict(
     "04.loss_traffic",
-    "Logits of (16, 4,000) in float32. Forward of F.cross_entropy, operator by operator: "
-    "log_softmax, then nll_loss. How often is a tensor as large as the logits read or "
-    "written?",
+    "Logits of (16, 4,000) in float32. Forward of F.cross_entropy: log_softmax, then "
+    "nll_loss. How often is a tensor as large as the logits read or written?",
     times=lesson.choice("1", "2", "3"),
 )
 
