@@ -9,7 +9,14 @@ import pytest
 from gpu_utils.course.paths import course
 from gpu_utils.course.units import UNITS
 
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/virtual-gpu.md", "docs/facts.md", "docs/imports.md")
+DOCUMENTS = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/virtual-gpu.md",
+    "docs/facts.md",
+    "docs/imports.md",
+    "docs/kernels.md",
+)
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
