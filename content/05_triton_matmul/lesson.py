@@ -1,0 +1,5 @@
+# %% [markdown] top
+# # 05 Matrix multiplication in Triton
+
+# %% imports
+import torch

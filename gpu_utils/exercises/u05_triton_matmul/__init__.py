@@ -1,0 +1,7 @@
+"""Unit 05: matrix multiplication in Triton. Its exercises, in the lab's order."""
+
+NAMES = (
+    # one tile
+    # many tiles
+    # a chip full of tiles
+)
