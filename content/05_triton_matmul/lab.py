@@ -1,8 +1,8 @@
 # %% [markdown] top
 # # Lab 05: one matrix product, from a tile to a full chip
 #
-# **Seven exercises.** Each is a matrix product that you write. The counters of lesson 05 decide: matrix instructions and
-# their share, bytes from memory and from the L2, spills, programs.
+# **Seven exercises.** Each is a matrix product that you write. The counters of lesson 05 decide: matrix instructions
+# and their share, bytes from memory and from the L2, spills, programs.
 #
 # - **First**: lesson 05. Everything that is asked here is explained there.
 # - **How it works**: write your answer in the cell that says `YOUR CODE`, run it, run the check below it. A check runs
@@ -22,6 +22,283 @@ from gpu_utils.lesson import resources
 
 # %% [markdown] part one
 # ## Part 1: one tile
+
+# %% [markdown] statement of tiled
+# ## 05.tiled: one tile of the result to each program
+#
+# Write `tiled(a, b)`, the matrix product, as one launch of one kernel:
+#
+# $$ \text{out}_{i,j} = \sum_{k=0}^{K-1} a_{i,k}\, b_{k,j} $$
+#
+# | | |
+# |---|---|
+# | `a`, `b` | shapes (M, K) and (K, N), both float32, float16 or bfloat16; any strides: a transpose, a part |
+# | `M`, `N`, `K` | any: 1, no multiple of a tile, K longer than shared memory can hold, K = 0 (then the result is 0) |
+# | what lies beside a view | any numbers, also NaN |
+# | result | a new matrix (M, N), contiguous, dtype of `a`; summed in float32 and rounded once |
+#
+# **float32 is float32.** For float32 factors `tl.dot` has a parameter `input_precision`. Its default is not the same
+# on every target: some round each factor to 10 bits, so that a matrix unit can take it. Here all digits are asked for.
+#
+# **Limits.** `launches`: 1. `matrix_flops`: with 16-bit factors at least `2 * M * N * K`, so matrix instructions do the
+# work. `scratch_bytes`: 0, nothing spills. `global_store_bytes`: each element of the result once. Where M, N and K are
+# multiples of 64, `global_load_bytes` is at most what tiles of 64 x 64 load (5% more), and `matrix_flops` at most
+# `4 * M * N * K`. All of it holds on `sm_80` and on `gfx942`.
+#
+# **Two puzzles.** A tile has three edges that may be cut: at M, at N, and at K. Two of the masks only keep you inside
+# your memory; without the third one the numbers are wrong. Which one, and why? And when a is 65 x 101 and tiles are
+# 64 x 64: how many bytes of `a` does the second row of tiles load?
+#
+# **A small example.** With a = (1 2 3), b = (4 5 6) as a column, and blocks of two along K, the first block gives
+# 1·4 + 2·5 = 14. The second one has one element, and a place behind it. What must stand there, in a and in b, so that
+# the sum is 32 although NaN lies beside a?
+#
+# **Triton that helps.** `rows[:, None]` and `cols[None, :]` make offsets and masks of two dimensions; `&` joins masks.
+# `tl.dot(a, b, acc)` gives `acc + a @ b` for tiles of 16 rows, columns and steps or more. Lesson 05, sitting *One
+# tile*. `hint("05.tiled")` gives three hints.
+
+
+# %% 05.tiled tags=["answer", "05.tiled"]
+@triton.jit
+def tiled_kernel(
+    a_ptr,
+    b_ptr,
+    out_ptr,
+    M,
+    N,
+    K,
+    stride_am,
+    stride_ak,
+    stride_bk,
+    stride_bn,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for first in range(0, K, BLOCK_K):
+        ks = first + tl.arange(0, BLOCK_K)
+        a_there = (rows < M) & (ks[None, :] < K)
+        b_there = (ks[:, None] < K) & (cols < N)
+        a_at = a_ptr + rows * stride_am + ks[None, :] * stride_ak
+        b_at = b_ptr + ks[:, None] * stride_bk + cols * stride_bn
+        a = tl.load(a_at, mask=a_there, other=0.0)
+        b = tl.load(b_at, mask=b_there, other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+    tl.store(out_ptr + rows * N + cols, acc, mask=(rows < M) & (cols < N))
+    # END SOLUTION
+
+
+def tiled(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b for a (M, K) and b (K, N) of any strides; contiguous, in the dtype of a."""
+    # BEGIN SOLUTION
+    (M, K), N = a.shape, b.shape[1]
+    out = torch.empty((M, N), dtype=a.dtype, device=a.device)
+    grid = triton.cdiv(M, 64), triton.cdiv(N, 64)
+    blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+    tiled_kernel[grid](a, b, out, M, N, K, *a.stride(), *b.stride(), **blocks)
+    return out
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("05.tiled")
+
+# %% [markdown] why tiled
+# **Why it matters.** Nearly all arithmetic of GPT-2 is this one sum, and most of it with views: attention multiplies
+# by a transpose, the backward pass by two. A kernel that asks for contiguous factors pays a copy for each. And the mask
+# along K is the one that tests forget: with M, N, K from a table of powers of two it is never false.
+
+# %% [markdown] statement of accumulate
+# ## 05.accumulate: round once
+#
+# Write `accumulate(a, b, c, alpha, beta)`, as one launch of one kernel:
+#
+# $$ \text{out} = \alpha\, (a\, b) + \beta\, c $$
+#
+# | | |
+# |---|---|
+# | `a`, `b` | shapes (M, K) and (K, N), both float16 or both bfloat16; any strides; K from 1 to many thousands |
+# | `c` | shape (M, N), dtype of `a` or float32; any strides; it is not changed |
+# | `alpha`, `beta` | Python floats; where `beta` is 0, `c` may hold anything, NaN too, as in BLAS |
+# | result | a new matrix (M, N), contiguous, **dtype of `c`** |
+#
+# **Rounded once.** The result may be off by one rounding to its dtype, and by the roundings of K additions in float32.
+# Nothing else: that is the tolerance, worked out from K and the dtype. Inputs are drawn so that `alpha * (a @ b)` and
+# `beta * c` often nearly cancel. And one product is larger than 65,504, the end of float16; `alpha` brings it back.
+#
+# **Limits.** `launches`: 1. `matrix_flops`: at least `2 * M * N * K`. `scratch_bytes`: 0. `global_store_bytes`: each
+# element of the result once. `global_load_bytes`: where M, N and K are multiples of 64, what tiles of 64 x 64 load of
+# `a` and `b`, and `c` once (5% more at most). On `sm_80` and on `gfx942`.
+#
+# **A small example.** bfloat16 has 8 bits: between 256 and 512 it holds only even numbers. Take a @ b = 257 and
+# c = -256, both factors 1. Rounded once the result is 1. What is it when a @ b is rounded first? And when a sum in
+# bfloat16 stands at 256, what do 1,000 products of 1 add to it?
+#
+# **Triton that helps.** `tl.dot(a, b, acc)` adds to a float32 `acc`, whatever the dtype of the tiles.
+# `.to(tl.float32)`; `tl.store` converts to the type of the pointer. `if beta != 0:` works in a kernel, on a number that
+# it is given. Lesson 05, sitting *One tile*. `hint("05.accumulate")` gives three hints.
+
+
+# %% 05.accumulate tags=["answer", "05.accumulate"]
+@triton.jit
+def accumulate_kernel(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    out_ptr,
+    M,
+    N,
+    K,
+    stride_am,
+    stride_ak,
+    stride_bk,
+    stride_bn,
+    stride_cm,
+    stride_cn,
+    alpha,
+    beta,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for first in range(0, K, BLOCK_K):
+        ks = first + tl.arange(0, BLOCK_K)
+        a_there = (rows < M) & (ks[None, :] < K)
+        b_there = (ks[:, None] < K) & (cols < N)
+        a_at = a_ptr + rows * stride_am + ks[None, :] * stride_ak
+        b_at = b_ptr + ks[:, None] * stride_bk + cols * stride_bn
+        a = tl.load(a_at, mask=a_there, other=0.0)
+        b = tl.load(b_at, mask=b_there, other=0.0)
+        acc = tl.dot(a, b, acc)
+    there = (rows < M) & (cols < N)
+    total = alpha * acc
+    if beta != 0:
+        c = tl.load(c_ptr + rows * stride_cm + cols * stride_cn, mask=there)
+        total += beta * c.to(tl.float32)
+    tl.store(out_ptr + rows * N + cols, total, mask=there)
+    # END SOLUTION
+
+
+def accumulate(a: Tensor, b: Tensor, c: Tensor, alpha: float, beta: float) -> Tensor:
+    """alpha * (a @ b) + beta * c, contiguous, in the dtype of c, rounded once."""
+    # BEGIN SOLUTION
+    (M, K), N = a.shape, b.shape[1]
+    out = torch.empty((M, N), dtype=c.dtype, device=c.device)
+    grid = triton.cdiv(M, 64), triton.cdiv(N, 64)
+    strides = (*a.stride(), *b.stride(), *c.stride())
+    blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
+    accumulate_kernel[grid](a, b, c, out, M, N, K, *strides, alpha, beta, **blocks)
+    return out
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("05.accumulate")
+
+# %% [markdown] why accumulate
+# **Why it matters.** A batch that does not fit is cut in parts, and each part adds its gradient to what is there:
+# `alpha` is 1, `beta` is 1, `c` is float32 and the factors are bfloat16. A gradient that is rounded to bfloat16 first
+# has 8 bits; one that is added in bfloat16 is lost as soon as it is 256 times smaller than the sum. Training goes on,
+# and nothing warns: the loss only stops falling earlier.
+
+# %% [markdown] statement of epilogue
+# ## 05.epilogue: what is done while the tile is at hand
+#
+# Write `epilogue(x, weight, bias)`, the first half of GPT-2's MLP, as one launch of one kernel:
+#
+# $$ v = x\, w^T + b,\quad u = \sqrt{2 / \pi}\, (v + 0.044715\, v^3),\quad \text{out} = \tfrac12\, v\, (1 + \tanh u) $$
+#
+# | | |
+# |---|---|
+# | `x` | float32, float16 or bfloat16, shape (M, K); any strides |
+# | `weight` | the same dtype, shape (N, K), as `torch.nn.Linear` keeps it: (out, in); any strides |
+# | `bias` | the same dtype, shape (N,); any stride |
+# | values of `v` | up to some hundreds, of either sign |
+# | result | a new matrix (M, N), contiguous, dtype of `x`; all in float32, rounded once; float32 factors in full |
+#
+# **Limits.** `launches`: 1. `global_store_bytes`: each element of the result once, and nothing else. `matrix_flops`:
+# with 16-bit factors at least `2 * M * N * K`. `scratch_bytes`: 0. `global_load_bytes`: where M, N and K are multiples
+# of 64, at most 1.2 times what tiles of 64 x 64 load of `x` and `weight`: so `bias` is read once for a column of a
+# tile, not for each of its elements. On `sm_80` and on `gfx942`.
+#
+# **Two puzzles.** `weight.T` costs nothing in torch, because it is a view. What does it cost in your kernel? And which
+# formula of tanh is still right for v = 100, and which one gives NaN there?
+#
+# **A small example.** x = (1 2), weight = (3 -2) as its only row, bias = (1): v is 1·3 - 2·2 + 1 = 0, and GELU of 0
+# is 0. With bias = (2), v = 1: u = 0.7979 · 1.0447 = 0.8336, its tanh is 0.6825, and the result is 0.8412.
+#
+# **Triton that helps.** `tl.sigmoid`, `tl.exp` (float32); Triton has no `tl.tanh`. A block of shape (1, BLOCK_N) is
+# broadcast over the rows of a tile. Lesson 05, sitting *One tile*. `hint("05.epilogue")` gives three hints.
+
+
+# %% 05.epilogue tags=["answer", "05.epilogue"]
+@triton.jit
+def epilogue_kernel(
+    x_ptr,
+    w_ptr,
+    bias_ptr,
+    out_ptr,
+    M,
+    N,
+    K,
+    stride_xm,
+    stride_xk,
+    stride_wn,
+    stride_wk,
+    stride_bias,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for first in range(0, K, BLOCK_K):
+        ks = first + tl.arange(0, BLOCK_K)
+        x_there = (rows < M) & (ks[None, :] < K)
+        w_there = (ks[:, None] < K) & (cols < N)
+        x_at = x_ptr + rows * stride_xm + ks[None, :] * stride_xk
+        w_at = w_ptr + ks[:, None] * stride_wk + cols * stride_wn
+        x = tl.load(x_at, mask=x_there, other=0.0)
+        w = tl.load(w_at, mask=w_there, other=0.0)
+        acc = tl.dot(x, w, acc, input_precision="ieee")
+    bias = tl.load(bias_ptr + cols * stride_bias, mask=cols < N, other=0.0)
+    v = acc + bias.to(tl.float32)
+    u = 0.7978845608028654 * (v + 0.044715 * v * v * v)
+    gelu = v * tl.sigmoid(2 * u)
+    tl.store(out_ptr + rows * N + cols, gelu, mask=(rows < M) & (cols < N))
+    # END SOLUTION
+
+
+def epilogue(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """gelu(x @ weight.T + bias) for weight (N, K); contiguous, in the dtype of x."""
+    # BEGIN SOLUTION
+    (M, K), N = x.shape, weight.shape[0]
+    out = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    grid = triton.cdiv(M, 64), triton.cdiv(N, 64)
+    strides = (*x.stride(), *weight.stride(), bias.stride(0))
+    blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+    epilogue_kernel[grid](x, weight, bias, out, M, N, K, *strides, **blocks)
+    return out
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("05.epilogue")
+
+# %% [markdown] why epilogue
+# **Why it matters.** In GPT-2's MLP the first product has 4 * 768 columns: for 8 x 1,024 tokens in bfloat16 that is
+# 50 MB. Bias and GELU in kernels of their own would each read and write all of it. Libraries call what is done to a
+# tile before it leaves the registers an *epilogue*; cuBLASLt and hipBLASLt have one for exactly this.
 
 # %% [markdown] part two
 # ## Part 2: many tiles

@@ -48,6 +48,9 @@ PLANNED = {
         *("copy",),
         *("softmax",),
     ),
+    "05": (
+        *("tiled", "accumulate", "epilogue"),  # part 1
+    ),
 }
 """The names that learners, gradebooks and later units rely on."""
 

@@ -2,6 +2,9 @@
 
 NAMES = (
     # one tile
+    "tiled",
+    "accumulate",
+    "epilogue",
     # many tiles
     # a chip full of tiles
 )
