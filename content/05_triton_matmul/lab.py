@@ -226,8 +226,8 @@ check("05.accumulate")
 #
 # **Limits.** `launches`: 1. `global_store_bytes`: each element of the result once, and nothing else. `matrix_flops`:
 # with 16-bit factors at least `2 * M * N * K`. `scratch_bytes`: 0. `global_load_bytes`: where M, N and K are multiples
-# of 64, at most 1.2 times what tiles of 64 x 64 load of `x` and `weight`: so `bias` is read once for a column of a
-# tile, not for each of its elements. On `sm_80` and on `gfx942`.
+# of 64, what tiles of 64 x 64 load of `x` and `weight` (5% more at most), and one element of `bias` for each of the
+# result: lanes that share a column each load its bias for themselves. On `sm_80` and on `gfx942`.
 #
 # **Two puzzles.** `weight.T` costs nothing in torch, because it is a view. What does it cost in your kernel? And which
 # formula of tanh is still right for v = 100, and which one gives NaN there?

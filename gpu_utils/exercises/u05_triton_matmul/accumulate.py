@@ -136,7 +136,7 @@ EXERCISE = Exercise(
         Case(
             "a and c are transposes, as in the gradient of a weight",
             M=41,
-            N=39,
+            N=65,
             K=133,
             dtype="bfloat16",
             c="float32",

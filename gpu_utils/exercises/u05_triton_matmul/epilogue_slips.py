@@ -64,8 +64,6 @@ def kernel(
         v = v.to(narrow).to(tl.float32)
     if SLIP == "bias of the rows":
         bias = tl.load(bias_ptr + rows * of_bias, mask=rows < limit_m, other=0.0).to(tl.float32)[:, None]
-    elif SLIP == "bias of a tile":
-        bias = tl.load(bias_ptr + rows[:, None] * 0 + cols[None, :] * of_bias, mask=there, other=0.0).to(tl.float32)
     else:
         at = tl.program_id(1) * advance_bias + tl.arange(0, BLOCK_N)
         bias = tl.load(bias_ptr + at * of_bias, mask=at < limit_bias, other=0.0).to(tl.float32)[None, :]
@@ -143,7 +141,6 @@ bias_of_the_first_tile = slipped(advance_bias=0)
 bias_unmasked = slipped(limit_bias=FAR)
 bias_as_if_contiguous = slipped(of_bias=1)
 bias_of_the_rows = slipped("bias of the rows")
-bias_of_a_tile = slipped("bias of a tile")
 weight_not_transposed = slipped(wn=lambda given: given.weight.stride(1), wk=lambda given: given.weight.stride(0))
 no_cube = slipped(cubic=0.0)
 no_root = slipped(root=2 / math.pi)
