@@ -73,9 +73,7 @@ sums_rounded = slipped("each block")
 small_tiles = slipped(blocks=(32, 32, 32))
 rounded_down = on_grid(lambda m, n: (m // 64, n // 64))
 exchanged = on_grid(lambda m, n: (triton.cdiv(n, 64), triton.cdiv(m, 64)))
-as_if_contiguous = slipped(
-    **{"am": lambda of: of["K"], "ak": 1, "bk": lambda of: of["N"], "bn": 1},
-)
+as_if_contiguous = slipped(am=lambda of: of["K"], ak=1, bk=lambda of: of["N"], bn=1)
 rows_strides_only = slipped(ak=1, bn=1)
 other_way_of_b = slipped(bk=lambda of: of["bn"], bn=lambda of: of["bk"])
 
