@@ -50,6 +50,7 @@ PLANNED = {
     ),
     "05": (
         *("tiled", "accumulate", "epilogue"),  # part 1
+        *("grouped_order",),  # part 2
     ),
 }
 """The names that learners, gradebooks and later units rely on."""

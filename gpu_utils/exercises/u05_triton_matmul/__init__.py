@@ -6,5 +6,6 @@ NAMES = (
     "accumulate",
     "epilogue",
     # many tiles
+    "grouped_order",
     # a chip full of tiles
 )
