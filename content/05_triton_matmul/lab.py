@@ -323,7 +323,8 @@ check("05.epilogue")
 #                6  7  8  9 10 11                          1  3  5  7  9 11
 # ```
 #
-# Write `tile_of` and the launcher of `grouped_order(tiles, dies)`, which says what every program takes.
+# Write `tile_of`, which turns the program id of a matrix product into a tile, and the launcher
+# `grouped_order(tiles, dies)`, which lets `order_kernel` say what all programs of such a product would take.
 #
 # | | |
 # |---|---|
@@ -331,14 +332,15 @@ check("05.epilogue")
 # | `dies` | a whole number, 1 or more |
 # | result | int32, shape (tiles_m * tiles_n,): at place i the number of the tile that program i takes |
 #
-# **Limits.** Each tile is taken once, for every `tiles_m`, `tiles_n` and `dies`. `launches`: 1. `blocks`: one for each
-# tile. Strips, counted over all rounds and all L2s, where there are 36 tiles or more in both directions: at most 1.45
-# times what the best order could need. This is asked on one die, and on five, six and eight.
+# **Limits.** Each tile is taken once, for every `tiles_m`, `tiles_n` and `dies`. `launches`: 1. `blocks`: a program for
+# each 128 ids, or at least for 16. Strips, counted over all rounds and all L2s, where there are 36 tiles or more in both
+# directions: at most 1.45 times what the best order could need. This is asked on one die, and on five, six and eight.
 #
 # **Puzzles.** What shape should the tiles of a round have? What happens in the last group, when GROUP does not divide
 # `tiles_m`? And on eight dies: which tiles should programs 0, 8, 16, ... take, and what if the dies do not divide the
-# number of tiles? `tl.minimum(x, y)`, `//` and `%` are all that it takes. A program stores one number: launch it with
-# `num_warps=1`. `hint("05.grouped_order")` gives three hints.
+# number of tiles? `tl.minimum(x, y)`, `//` and `%` are all that it takes. `order_kernel` asks for 128 program ids at a
+# time, so `pid` is a vector here: `tl.where(condition, x, y)` works on it, `if` does not. `hint("05.grouped_order")`
+# gives three hints.
 
 
 # %% 05.grouped_order tags=["answer", "05.grouped_order"]
@@ -357,20 +359,21 @@ def tile_of(pid, tiles_m, tiles_n, dies):
 
 
 @triton.jit(do_not_specialize=["tiles_m", "tiles_n", "dies"])  # compiled once
-def order_kernel(tiles_ptr, out_ptr, tiles_m, tiles_n, dies):
-    m, n = tile_of(tl.program_id(0), tiles_m, tiles_n, dies)
+def order_kernel(tiles_ptr, out_ptr, tiles_m, tiles_n, dies, BLOCK: tl.constexpr):
+    count = tiles_m * tiles_n
+    pid = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m, n = tile_of(tl.minimum(pid, count - 1), tiles_m, tiles_n, dies)
     there = (m >= 0) & (m < tiles_m) & (n >= 0) & (n < tiles_n)
     number = tl.load(tiles_ptr + m * tiles_n + n, mask=there, other=-1)
-    tl.store(out_ptr + tl.program_id(0), number)
+    tl.store(out_ptr + pid, number, mask=pid < count)
 
 
 def grouped_order(tiles: Tensor, dies: int) -> Tensor:
     """The number of the tile that each program takes, in the order of the programs."""
     # BEGIN SOLUTION
-    out = torch.empty(tiles.numel(), dtype=tiles.dtype, device=tiles.device)
-    tiles_m, tiles_n = tiles.shape
-    grid = (tiles_m * tiles_n,)
-    order_kernel[grid](tiles, out, tiles_m, tiles_n, dies, num_warps=1)
+    out = tiles.new_empty(tiles.numel())
+    grid = (triton.cdiv(tiles.numel(), 128),)
+    order_kernel[grid](tiles, out, *tiles.shape, dies, BLOCK=128)
     return out
     # END SOLUTION
 
@@ -386,6 +389,89 @@ check("05.grouped_order")
 
 # %% [markdown] part three
 # ## Part 3: a chip full of tiles
+
+# %% [markdown] statement of persistent
+# ## 05.persistent: as many programs as there are units
+#
+# So far there was a program for each tile. A **persistent** kernel starts only as many as the chip runs at a time. Each
+# takes tile `p`, its own program id, then tile `p + units`, then `p + 2 * units`, as long as there is one. Tiles are
+# numbered row by row: with 3 x 5 tiles, tile 7 is in row 1 and column 2.
+#
+# Write a kernel and its launcher `persistent(a, b, units)`.
+#
+# | | |
+# |---|---|
+# | `a` | float16 or bfloat16, shape (M, K); any strides, M, K of 1 and more |
+# | `b` | the type of `a`, shape (K, N); any strides, N of 1 and more |
+# | `units` | how many programs the chip runs at a time, 1 or more |
+# | result | `a @ b`: a new contiguous tensor with the dtype of `a`, shape (M, N), summed in float32, rounded once |
+#
+# The tiles of the result have 32 x 32 elements (the step along K is yours).
+#
+# **Limits.** `launches`: 1. `blocks`: `min(units, tiles)`, no more and no fewer. `global_store_bytes`: every element
+# once (5 % above). `global_load_bytes`: twice the strips that all tiles need, at most. `matrix_flops`: at least
+# 2 * M * N * K, so use `tl.dot`.
+#
+# **Example.** 7 units and 15 tiles: program 0 takes tiles 0, 7 and 14, program 1 takes 1 and 8, program 6 takes 6 and
+# 13. Three rounds, and in the last one six programs have nothing to do.
+#
+# **Puzzles.** What belongs to a tile, and what to a program? Which of the two is the accumulator, the mask of the rows,
+# the pointer that moves along K? `tl.num_programs(0)` is the number of programs; `range` takes values that are known
+# when the kernel runs. `hint("05.persistent")` gives three hints.
+
+
+# %% 05.persistent tags=["answer", "05.persistent"]
+@triton.jit
+def persistent_kernel(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    stride_am,
+    stride_ak,
+    stride_bk,
+    stride_bn,
+    TILE: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    tiles_n = tl.cdiv(N, TILE)
+    tiles = tl.cdiv(M, TILE) * tiles_n
+    offsets = tl.arange(0, TILE)
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        m = tile // tiles_n * TILE + offsets[:, None]
+        n = tile % tiles_n * TILE + offsets[None, :]
+        acc = tl.zeros((TILE, TILE), tl.float32)
+        for first in range(0, K, TILE):
+            k = first + offsets
+            a_at = a_ptr + m * stride_am + k[None, :] * stride_ak
+            a = tl.load(a_at, mask=(m < M) & (k[None, :] < K), other=0.0)
+            b_at = b_ptr + k[:, None] * stride_bk + n * stride_bn
+            b = tl.load(b_at, mask=(k[:, None] < K) & (n < N), other=0.0)
+            acc = tl.dot(a, b, acc)
+        tl.store(c_ptr + m * N + n, acc, mask=(m < M) & (n < N))
+    # END SOLUTION
+
+
+def persistent(a: Tensor, b: Tensor, units: int) -> Tensor:
+    """a @ b by at most `units` programs, each of which takes tile after tile."""
+    # BEGIN SOLUTION
+    (M, K), N = a.shape, b.shape[1]
+    c = a.new_empty(M, N)
+    programs = min(units, triton.cdiv(M, 32) * triton.cdiv(N, 32))
+    persistent_kernel[(programs,)](a, b, c, M, N, K, *a.stride(), *b.stride(), TILE=32)
+    return c
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("05.persistent")
+
+# %% [markdown] why persistent
+# **Why it matters.** The fastest products on Hopper and on MI300X are persistent. Setting up once and not thousands of
+# times is the smaller gain. The larger one: a program knows its next tile before it has stored this one, and can load
+# ahead. The price is yours to see: 133 tiles on 132 SMs take two rounds, like 264. `05.split_k` is one way out.
 
 # %% [markdown] end of the lab
 # ## Done

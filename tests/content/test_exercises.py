@@ -51,6 +51,7 @@ PLANNED = {
     "05": (
         *("tiled", "accumulate", "epilogue"),  # part 1
         *("grouped_order",),  # part 2
+        *("persistent",),  # part 3
     ),
 }
 """The names that learners, gradebooks and later units rely on."""

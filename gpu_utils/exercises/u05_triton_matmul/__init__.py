@@ -8,4 +8,5 @@ NAMES = (
     # many tiles
     "grouped_order",
     # a chip full of tiles
+    "persistent",
 )

@@ -139,15 +139,14 @@ EXERCISE = Exercise(
     limits=(
         Limit(
             "launches",
-            "One launch of order_kernel writes the whole order: one program for each tile.",
+            "One launch of order_kernel writes the whole order.",
             at_least=lambda case: 1,
             at_most=lambda case: 1,
         ),
         Limit(
             "blocks",
-            "Each program takes one tile, and writes its number.",
-            at_least=lambda case: case["tiles_m"] * case["tiles_n"],
-            at_most=lambda case: case["tiles_m"] * case["tiles_n"],
+            "A program of order_kernel answers for BLOCK program ids of the product.",
+            at_most=lambda case: case["tiles_m"] * case["tiles_n"] // 16 + 1,
         ),
     ),
     misconceptions=(
@@ -240,9 +239,16 @@ EXERCISE = Exercise(
             "later by as many tiles as dies before it have one more.",
         ),
         Misconception(
-            "a_program_for_each_row",
-            switched(programs=lambda tiles: tiles.shape[0]),
-            "The grid has one program for each row of tiles. It is one for each tile: rows times columns.",
+            "grid_rounded_down",
+            switched(programs=lambda tiles: max(1, tiles.numel() // slips.BLOCK)),
+            "The end of the result is not written: tiles // BLOCK rounds down. Launch triton.cdiv(tiles, BLOCK) "
+            "programs.",
+        ),
+        Misconception(
+            "a_program_for_each_tile",
+            switched(programs=lambda tiles: tiles.numel()),
+            "The order is right. The product would have a program for each tile; order_kernel asks for BLOCK ids at a"
+            " time, so most of your programs find nothing to do. Count blocks.",
         ),
         Misconception(
             "in_two_dimensions",
@@ -257,8 +263,7 @@ EXERCISE = Exercise(
         Misconception(
             "the_numbers_as_they_are",
             lambda tiles, dies: tiles.flatten().clone(),
-            "These are the numbers row by row, and no kernel chose them. Launch order_kernel with one program for each "
-            "tile.",
+            "These are the numbers row by row, and no kernel chose them. Launch order_kernel.",
         ),
     ),
     hints=(
