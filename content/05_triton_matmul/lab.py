@@ -333,8 +333,9 @@ check("05.epilogue")
 # | result | int32, shape (tiles_m * tiles_n,): at place i the number of the tile that program i takes |
 #
 # **Limits.** Each tile is taken once, for every `tiles_m`, `tiles_n` and `dies`. `launches`: 1. `blocks`: a program for
-# each 128 ids, or at least for 16. Strips, counted over all rounds and all L2s, where there are 36 tiles or more in both
-# directions: at most 1.45 times what the best order could need. This is asked on one die, and on five, six and eight.
+# each 128 ids, or at least for 16. Strips, counted over all rounds and all L2s, where there are 36 tiles or more in
+# both directions: at most 1.45 times what the best order could need. This is asked on one die, and on five, six and
+# eight.
 #
 # **Puzzles.** What shape should the tiles of a round have? What happens in the last group, when GROUP does not divide
 # `tiles_m`? And on eight dies: which tiles should programs 0, 8, 16, ... take, and what if the dies do not divide the

@@ -6,12 +6,12 @@ import pytest
 
 from gpu_utils import exercises
 from gpu_utils.grading.check import check
-from tests.fixtures import right_styles_u05_tile
+from tests.fixtures import right_styles_u05_order, right_styles_u05_tile
 
-STYLES = [*right_styles_u05_tile.STYLES]
+STYLES = [*right_styles_u05_tile.STYLES, *right_styles_u05_order.STYLES]
 
 
 @pytest.mark.parametrize(("exercise", "style", "answer"), STYLES, ids=[f"{id}-{style}" for id, style, _ in STYLES])
 def test_a_right_answer_passes(exercise, style, answer):
     report = check(exercises.find(exercise), answer)
-    assert report.passed, report.headline
+    assert report.passed, f"{report.headline} {report.hint}"
