@@ -40,7 +40,8 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
 
 def grouped_order_reference(tiles: Tensor, dies: int) -> Tensor:
     """The numbers of the tiles in one right order; there are many."""
-    order = torch.from_numpy(by_die(grouped(*tiles.shape, slips.GROUP), dies))
+    rows, columns = tiles.shape
+    order = torch.from_numpy(by_die(grouped(rows, columns, slips.GROUP), dies))
     return tiles[order[:, 0], order[:, 1]].long()
 
 
@@ -81,7 +82,7 @@ def _too_many_strips(tiles: Tensor, dies: int, value: Tensor) -> Difference | No
     place = torch.argsort(tiles.flatten())[torch.argsort(torch.argsort(value))]
     order = torch.stack([place // tiles.shape[1], place % tiles.shape[1]], dim=1).numpy()
     found = fetched_strips(order, resident(dies), dies)
-    least = least_strips(*tiles.shape, resident(dies), dies)
+    least = least_strips(tiles.shape[0], tiles.shape[1], resident(dies), dies)
     if found <= MOST * least:
         return None
     first = next(rounds(order, resident(dies), dies))[0]
