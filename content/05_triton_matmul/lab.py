@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gpu_utils import check, compile_for, hint, progress, solution, virtual_gpu
-from gpu_utils.lesson import resources
+from gpu_utils.lesson import TARGETS, resources
 
 # %% [markdown] part one
 # ## Part 1: one tile
@@ -473,6 +473,234 @@ check("05.persistent")
 # **Why it matters.** The fastest products on Hopper and on MI300X are persistent. Setting up once and not thousands of
 # times is the smaller gain. The larger one: a program knows its next tile before it has stored this one, and can load
 # ahead. The price is yours to see: 133 tiles on 132 SMs take two rounds, like 264. `05.split_k` is one way out.
+
+# %% [markdown] statement of split_k
+# ## 05.split_k: K in parts, for a result with few tiles
+#
+# A product has one program for each tile of its result, and a long K gives it no more: 3 x 768 makes 24 tiles of
+# 32 x 32, and an MI300X has 304 CUs. So K is cut into parts. Part $s$ is a stretch $K_s$ of it, each part of each tile
+# has a program of its own, and somebody adds up:
+#
+# $$ c_{i,j} = \sum_{s < \mathrm{splits}} \; \sum_{k \in K_s} a_{i,k} \, b_{k,j} $$
+#
+# | | |
+# |---|---|
+# | `a`, `b` | shapes (M, K) and (K, N), contiguous, both float16 or both bfloat16; any sizes from 1 up |
+# | `splits` | the number of parts, at least 1; perhaps more than there are blocks of K |
+# | `deterministic` | False: the parts are added by atomics. True: no atomic at all, and always in the same order |
+# | result | shape (M, N), dtype of `a`; summed in float32, **rounded once** |
+#
+# **Limits.** `launches`: two at most. `blocks`: the programs of all parts, at least. `global_atomics`: 0 where
+# `deterministic` is True; else each part sends each element of its tile once. `global_load_bytes`: what tiles of
+# 32 x 32 need of `a` and `b`, 5 % more at most, beside the sums. `matrix_flops`: each product once; zeros that are
+# multiplied count too. torch may allocate and convert (`torch.zeros`, `.to`), not add.
+#
+# **A small example.** K = 10, blocks of 2, three parts: there are 5 blocks, so a part has 2 of them. Part 0 owns k
+# from 0 to 3, part 1 from 4 to 7, part 2 the rest, 8 and 9. With `splits` = 7 a part has one block, and two parts have
+# none. For the ones-matrices `a` (1 x 10) and `b` (10 x 1) the three parts are 4, 4 and 2.
+#
+# **Questions to ask yourself.** What is in the memory that atomics add to? Which type has a part while it waits to be
+# added: is 1,000 + 1 - 1,000 the same in bfloat16? What does a part write that has nothing to do?
+#
+# **Triton that helps.** `tl.program_id(2)`, `tl.minimum`, `tl.dot(a, b, acc)`, `tl.atomic_add(ptr, value, mask=mask)`.
+# A `tl.constexpr` can be a flag: the branch that it does not choose is not compiled. `hint("05.split_k")` gives three
+# hints.
+
+
+# %% 05.split_k tags=["answer", "05.split_k"]
+@triton.jit
+def split_k_kernel(
+    a_ptr,
+    b_ptr,
+    sums_ptr,
+    M,
+    N,
+    K,
+    part,
+    ATOMIC: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """One part of one tile, added to sums (M, N) or stored in sums (splits, M, N)."""
+    # BEGIN SOLUTION
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    split = tl.program_id(2)
+    end = tl.minimum(split * part + part, K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(split * part, end, BLOCK_K):
+        k_of_a = start + tl.arange(0, BLOCK_K)[None, :]
+        k_of_b = start + tl.arange(0, BLOCK_K)[:, None]
+        a_mask, b_mask = (rows < M) & (k_of_a < end), (k_of_b < end) & (cols < N)
+        a = tl.load(a_ptr + rows * K + k_of_a, mask=a_mask, other=0.0)
+        b = tl.load(b_ptr + k_of_b * N + cols, mask=b_mask, other=0.0)
+        acc = tl.dot(a, b, acc)
+    mask = (rows < M) & (cols < N)
+    if ATOMIC:
+        tl.atomic_add(sums_ptr + rows * N + cols, acc, mask=mask)
+    else:
+        tl.store(sums_ptr + split * M * N + rows * N + cols, acc, mask=mask)
+    # END SOLUTION
+
+
+@triton.jit
+def add_parts_kernel(sums_ptr, out_ptr, n, splits, BLOCK: tl.constexpr):
+    """out[i] = the sum of sums[s * n + i] over all s < splits, for i < n."""
+    # BEGIN SOLUTION
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    total = tl.zeros([BLOCK], dtype=tl.float32)
+    for split in range(splits):
+        total += tl.load(sums_ptr + split * n + offsets, mask=mask)
+    tl.store(out_ptr + offsets, total, mask=mask)
+    # END SOLUTION
+
+
+def split_k(a: Tensor, b: Tensor, splits: int, deterministic: bool) -> Tensor:
+    """a @ b with K in `splits` parts, in the dtype of a."""
+    # BEGIN SOLUTION
+    (M, K), N = a.shape, b.shape[1]
+    tiles = (triton.cdiv(M, 32), triton.cdiv(N, 32))
+    part = triton.cdiv(triton.cdiv(K, 32), splits) * 32
+    f32 = {"dtype": torch.float32, "device": a.device}
+    sums = (
+        torch.empty((splits, M, N), **f32)
+        if deterministic
+        else torch.zeros((M, N), **f32)
+    )
+    split_k_kernel[(*tiles, splits)](
+        *(a, b, sums, M, N, K, part),
+        ATOMIC=not deterministic,
+        BLOCK_M=32,
+        BLOCK_N=32,
+        BLOCK_K=32,
+    )
+    if not deterministic:
+        return sums.to(a.dtype)
+    out = torch.empty((M, N), dtype=a.dtype, device=a.device)
+    add_parts_kernel[(triton.cdiv(M * N, 512),)](sums, out, M * N, splits, BLOCK=512)
+    return out
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("05.split_k")
+
+# %% [markdown] why split_k
+# **Why it matters.** While a model writes text, each step multiplies a few rows with every weight: few tiles, long K,
+# and a chip that waits. Libraries split K there by themselves. They ask for room (`workspace`) where they add in order,
+# and PyTorch's `use_deterministic_algorithms` is what forbids the other way. In a batch the split may change with the
+# number of rows, and with it the last bits of a row that did not change: unit 09 returns to that.
+
+# %% [markdown] the kernel of autotune
+# ## 05.autotune: what a tuner is given
+#
+# `triton.autotune` compiles every configuration of a list, times each of them for every new size, and keeps the
+# fastest. It finds nothing that is not in the list, and an entry that does not load, or that spills, is a waste for
+# every user. Here is a kernel, and what one configuration of it needs of two chips.
+
+
+# %% the kernel that is to be tuned
+@triton.jit
+def product_kernel(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    N,
+    K,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """C = A B in float16, for whole tiles: A (M, K), B (K, N), C (M, N), row by row."""
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    a_ptrs = a_ptr + rows * K + tl.arange(0, BLOCK_K)[None, :]
+    b_ptrs = b_ptr + tl.arange(0, BLOCK_K)[:, None] * N + cols
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for _ in range(0, K, BLOCK_K):
+        acc = tl.dot(tl.load(a_ptrs), tl.load(b_ptrs), acc)
+        a_ptrs += BLOCK_K
+        b_ptrs += BLOCK_K * N
+    tl.store(c_ptr + rows * N + cols, acc.to(tl.float16))
+
+
+def needs(target: str, config: dict[str, int]):
+    """What product_kernel needs of a target in one configuration; it compiles."""
+    half, size = torch.float16, 4096
+    args = (half, half, half, size, size)
+    return resources(compile_for(product_kernel, target, args, **config))
+
+
+tile = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
+for target in ("sm_90", "gfx942"):
+    print(needs(target, {**tile, "num_warps": 4, "num_stages": 2}))
+
+# %% [markdown] statement of autotune
+# ### The task: 05.autotune
+#
+# Write `autotune(target)`: the list for `product_kernel` on `sm_80`, `sm_89`, `sm_90`, `gfx90a`, `gfx942` and
+# `gfx950`. Three to six configurations, no two alike. Each is a dict with `BLOCK_M`, `BLOCK_N`, `BLOCK_K` (powers of
+# two from 16 to 256), `num_warps` (1 to 16) and `num_stages` (at most 8); on AMD perhaps also `matrix_instr_nonkdim`
+# (16 or 32), `waves_per_eu`, `kpack`.
+#
+# **Every entry**
+#
+# - loads: a block of it asks for no more shared memory (LDS) than `TARGETS[target].shared_per_block`;
+# - spills nothing;
+# - is pipelined: `num_stages` is 2 or more;
+# - uses the best matrix instruction of the chip: on `sm_90` that is `wgmma`;
+# - gives each wave work of its own: on AMD, no more waves than the tile has matrix tiles of 32 x 32 (what Triton takes
+#   where both sides have 32) or of `matrix_instr_nonkdim`.
+#
+# **Among the entries there is**
+#
+# - one for a small result: 1,024 x 1,024 makes at least as many programs as the chip has SMs or CUs;
+# - one for a large product: BLOCK_M BLOCK_N / (BLOCK_M + BLOCK_N), the FLOPs for each byte of float16 that a tile
+#   loads, is 85 or more;
+# - one that uses the chip: it asks for more than half of `shared_per_block`.
+#
+# | target | sm_80 | sm_89 | sm_90 | gfx90a | gfx942 | gfx950 |
+# |---|---|---|---|---|---|---|
+# | chip | A100 | L40 | H100 | MI250X, one die | MI300X | MI355X |
+# | SMs or CUs | 108 | 142 | 132 | 110 | 304 | 256 |
+# | KiB of a block | 163 | 99 | 227 | 64 | 64 | 160 |
+#
+# **A small example.** 128 x 128 has 64 FLOPs for each byte, and makes 64 programs of a result of 1,024 x 1,024: too
+# small for the one, too large for the other. How many bytes S stages hold, you know from 03.shared_budget; spills only
+# the compiler knows, so ask `needs`. The check asks it too: an entry that nobody has tried before takes it a second.
+# `hint("05.autotune")` gives three hints.
+
+
+# %% 05.autotune tags=["answer", "05.autotune"]
+def autotune(target: str) -> list[dict[str, int]]:
+    """Three to six configurations of product_kernel for a target."""
+
+    # BEGIN SOLUTION
+    def entry(rows, cols, warps, stages, **more):
+        tile = {"BLOCK_M": rows, "BLOCK_N": cols, "BLOCK_K": 64}
+        return {**tile, "num_warps": warps, "num_stages": stages, **more}
+
+    if TARGETS[target].vendor == "nvidia":
+        return [entry(128, 256, 8, 3), entry(128, 128, 8, 3), entry(64, 64, 4, 3)]
+    deep = 3 if TARGETS[target].shared_per_block > 65536 else 2
+    small = entry(64, 32, 4, 2, matrix_instr_nonkdim=16)
+    return [entry(128, 256, 8, deep), entry(128, 128, 8, 2), small]
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("05.autotune")
+
+# %% [markdown] why autotune
+# **Why it matters.** A list that was made for one chip is what a port copies first. vLLM keeps a file of configurations
+# for each model of GPU and each shape, and takes a default where it has none
+# ([issue 17768](https://github.com/vllm-project/vllm/issues/17768)); on an MI300X such an entry ended in "out of
+# resource: shared memory, Required: 66560, Hardware limit: 65536"
+# ([issue 12498](https://github.com/vllm-project/vllm/issues/12498)). To use your list, make a
+# `triton.Config({"BLOCK_M": ..., ...}, num_warps=..., num_stages=...)` of each dict: tiles and AMD's options go into
+# the dict, the other two beside it, and `key=["M", "N", "K"]` says when to time again.
 
 # %% [markdown] end of the lab
 # ## Done

@@ -51,7 +51,7 @@ PLANNED = {
     "05": (
         *("tiled", "accumulate", "epilogue"),  # part 1
         *("grouped_order",),  # part 2
-        *("persistent",),  # part 3
+        *("persistent", "split_k", "autotune"),  # part 3
     ),
 }
 """The names that learners, gradebooks and later units rely on."""

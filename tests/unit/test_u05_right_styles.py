@@ -6,9 +6,9 @@ import pytest
 
 from gpu_utils import exercises
 from gpu_utils.grading.check import check
-from tests.fixtures import right_styles_u05_order, right_styles_u05_tile
+from tests.fixtures import right_styles_u05_chip, right_styles_u05_order, right_styles_u05_tile
 
-STYLES = [*right_styles_u05_tile.STYLES, *right_styles_u05_order.STYLES]
+STYLES = [*right_styles_u05_tile.STYLES, *right_styles_u05_order.STYLES, *right_styles_u05_chip.STYLES]
 
 
 @pytest.mark.parametrize(("exercise", "style", "answer"), STYLES, ids=[f"{id}-{style}" for id, style, _ in STYLES])

@@ -9,4 +9,6 @@ NAMES = (
     "grouped_order",
     # a chip full of tiles
     "persistent",
+    "split_k",
+    "autotune",
 )
