@@ -84,7 +84,7 @@ def _named(target: str, config: Config) -> Difference | None:
 
 def _valued(target: str, config: Config) -> Difference | None:
     for name, value in config.items():
-        allowed = SIZES if name.startswith("BLOCK") else WARPS if name == "num_warps" else range(9)
+        allowed: Sequence[int] = SIZES if name.startswith("BLOCK") else WARPS if name == "num_warps" else range(9)
         if name == "matrix_instr_nonkdim":
             allowed = (0, 16, 32)
         if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:

@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import triton
 import triton.language as tl
@@ -59,7 +60,8 @@ def needs(target: str, config: Config) -> Needs:
 
 def compiled(target: str, config: Config) -> Needs:
     """The same, asked of the compiler."""
-    found = resources(compile_for(product_kernel, target, signature=SIGNATURE, **config))
+    launch: dict[str, Any] = dict(config)
+    found = resources(compile_for(product_kernel, target, signature=SIGNATURE, **launch))
     return Needs(found.shared, found.registers, found.spills)
 
 
