@@ -174,6 +174,52 @@ check("04.softmax")
 # %% [markdown] part four
 # ## Part 4: the loss
 
+# %% [markdown] your own
+# ## GPT-2 on your kernels
+#
+# Now a GPT-2 takes a training step with your functions in place of torch's: a small one, so that it runs on the virtual
+# GPUs of both vendors (2 layers of width 32, 4 sequences of 16 tokens, 300 words). Where a function is not written yet,
+# the cell says so; run it again afterwards.
+#
+# Read the table from the left. *Off* is the relative difference of the loss, and the largest of any gradient, from
+# torch in float64. *torch's off* is how far torch itself is off in float32: yours should be of that size. Launches and
+# bytes are those of the replaced operators alone, forward and backward, counted alike for both: of each launch every
+# 32 bytes that it reads count once, and every 32 bytes that it writes.
+
+# %% your kernels in a training step
+from gpu_utils import lesson
+
+own = {"softmax": softmax}
+rows = {}
+with lesson.when_written():
+    rows = lesson.own_kernels_in_gpt2(**own)
+lesson.table(rows, first="replaced, on")
+
+# %% [markdown] same bytes
+# A kernel saves bytes only where torch needs several for the same work. Torch's softmax is one kernel, and so is yours:
+# the bytes are equal. What you have won there is the kernel itself: in unit 06 it becomes a part of attention, and then
+# the matrix of scores is never written at all.
+#
+# What does your softmax launch, and what would that need of chips that you do not have? It is compiled for six.
+
+# %% your launches on six targets
+x = torch.randn(64, 1000)
+rows = {}
+with lesson.when_written():
+    for launch in lesson.launches_of(softmax, x):
+        print(launch.name, launch.grid)
+    rows = lesson.needs({"softmax": softmax}, x)
+lesson.table(rows, first="kernel, for")
+
+# %% [markdown] speed
+# With a real GPU the last cell times a training step of GPT-2 124M, with torch's operators and with yours.
+
+# %% your speed
+rows = {}
+with lesson.when_written():
+    rows = lesson.speed_in_gpt2(**own)
+lesson.table(rows)
+
 # %% [markdown] end of the lab
 # ## Done
 
