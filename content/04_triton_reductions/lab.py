@@ -171,6 +171,216 @@ check("04.softmax")
 # %% [markdown] part three
 # ## Part 3: across rows and tiles
 
+# %% [markdown] statement of sum_of_columns
+# ## 04.sum_of_columns: many programs, one result
+#
+# $$ \text{out}_c = \sum_r x_{r,c} $$
+#
+# A matrix of many rows and few columns. One program for each block of columns would leave a chip nearly empty, so the
+# rows are shared out, and several programs hold a part of the same sum. There are two ways to bring the parts together.
+#
+# | | |
+# |---|---|
+# | `x` | float32, float16 or bfloat16, shape (rows, columns), rows may be 0; any strides: views, a transpose |
+# | `deterministic` | `False`: add to the result with atomics, in one launch. `True`: the same bits in every run |
+# | result | float32, shape (columns,); all sums are made in float32 |
+#
+# With `deterministic=True` the check calls you twice, the second time with the programs in another order, and compares
+# the bits. A float sum rounds after each step, so atomics do not pass. Two passes do: each program of the first stores
+# its part, and a second launch adds the parts up in an order that you choose.
+#
+# **Limits.** A program adds up 16 to 256 rows of `x`. `blocks`: at least one program for each 256 rows.
+# `global_atomics`, `global_store_bytes`: what the programs hand on is at most 1/16 of the elements of `x`.
+# `global_load_bytes`: for whole tiles at most 1.25 times `x`, so `x` is read once, and a tile has at least as many
+# elements as a program has lanes. `global_sectors_per_ideal`: neighbouring lanes read neighbours in a row.
+#
+# **A small example.** x = ((1, 2), (3, 4), (5, 6)) gives (9, 12). With two rows to a program the parts are (4, 6) and
+# (5, 6).
+#
+# **Triton that helps.** `tl.atomic_add(pointers, values, mask=...)` adds to what is there. `tl.program_id(0)` and
+# `tl.program_id(1)` of a grid of two dimensions. `tl.sum(tile, axis=0)` adds up along the rows of a tile.
+# `hint("04.sum_of_columns")` gives three hints.
+
+
+# %% 04.sum_of_columns tags=["answer", "04.sum_of_columns"]
+@triton.jit
+def column_sums_kernel(
+    x_ptr,
+    out_ptr,
+    n_rows,
+    n_cols,
+    stride_m,
+    stride_n,
+    rows_each,
+    ATOMIC: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    first = tl.program_id(0) * rows_each
+    total = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for start in range(first, first + rows_each, BLOCK_M):
+        rows = start + tl.arange(0, BLOCK_M)
+        mask = (rows < n_rows)[:, None] & (cols < n_cols)[None, :]
+        at = rows[:, None] * stride_m + cols[None, :] * stride_n
+        total += tl.load(x_ptr + at, mask=mask, other=0.0)
+    sums = tl.sum(total, axis=0)
+    if ATOMIC:
+        tl.atomic_add(out_ptr + cols, sums, mask=cols < n_cols)
+    else:
+        part = out_ptr + tl.program_id(0) * n_cols
+        tl.store(part + cols, sums, mask=cols < n_cols)
+    # END SOLUTION
+
+
+def sum_of_columns(x: Tensor, deterministic: bool) -> Tensor:
+    """The sum of each column, in float32; with `deterministic` the same bits each time."""
+    # BEGIN SOLUTION
+    n_rows, n_cols = x.shape
+    out = torch.zeros(n_cols, device=x.device)
+    tile = {"BLOCK_M": 16, "BLOCK_N": 64}
+    parts, blocks = triton.cdiv(n_rows, 64), triton.cdiv(n_cols, 64)
+    partial = out
+    if deterministic:
+        partial = torch.empty(parts, n_cols, device=x.device)
+    column_sums_kernel[(parts, blocks)](
+        x, partial, n_rows, n_cols, *x.stride(), 64, ATOMIC=not deterministic, **tile
+    )
+    if deterministic:
+        column_sums_kernel[(1, blocks)](
+            partial, out, parts, n_cols, n_cols, 1, parts, ATOMIC=False, **tile
+        )
+    return out
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("04.sum_of_columns")
+
+# %% [markdown] why sum_of_columns
+# **Why it matters.** Every gradient of a bias, of a scale, of an embedding is a sum that many programs share. Atomics
+# are one launch and little code; the bits of the result then change from run to run, and so does, in the end, a
+# training run that somebody wants to repeat. PyTorch has the second way behind
+# `torch.use_deterministic_algorithms(True)`.
+
+# %% [markdown] statement of layernorm_backward
+# ## 04.layernorm_backward: a row's gradient, and two sums over all rows
+#
+# LayerNorm is $y = w \hat x + b$ with $\hat x = (x - \mu)\,r$, where $\mu$ (`mean`) and $r$ (`rstd`) are one number for
+# each row. Given the gradient `dy` of y, with $g = w \cdot dy$ and means over the columns of a row:
+#
+# $$ c_1 = \text{mean}(g\,\hat x), \qquad c_2 = \text{mean}(g), \qquad dx = (g - \hat x\,c_1 - c_2)\,r $$
+#
+# $$ dw = \sum_{\text{rows}} dy\,\hat x, \qquad db = \sum_{\text{rows}} dy $$
+#
+# | | |
+# |---|---|
+# | `dy`, `x` | float32, float16 or bfloat16, shape (rows, columns); columns have stride 1, rows any stride, also 0 |
+# | `weight` | the type of `x`, shape (columns,), at most 1,024 of them: a row fits in one block |
+# | `mean`, `rstd` | float32, shape (rows,), as the forward pass saved them |
+# | result | `(dx, dw, db)`, contiguous, in the type of `x`; everything is summed in float32 |
+#
+# dx needs its own row alone. dw and db are column sums, which all programs share: the puzzle of the last exercise.
+# Either way will do, but no program may load, add and store where another one does: the virtual GPU reports the race.
+#
+# **Limits.** A program takes 8 to 32 rows (`blocks`, `global_atomics`). `launches`: at most 3. `global_moved_bytes`:
+# with 1,024 columns at most 1.4 times the bytes of `x`, `dy` and `dx`. So `x` and `dy` are read once, for dx *and* for
+# the sums, `weight` is read once for each program, and the parts of dw and db are few. `scratch_bytes`: no spills.
+#
+# **A small example.** One row: x = (1, 3), mean 2, rstd 1, so xhat = (-1, 1). With w = (1, 1) and dy = (1, 0):
+# c1 = -1/2, c2 = 1/2, dx = (1 - 1/2 - 1/2, 0 + 1/2 - 1/2) = (0, 0); dw = (-1, 0), db = (1, 0).
+#
+# **Triton that helps.** A loop over rows with sums in registers: `dw = tl.zeros([BLOCK], tl.float32)`, `dw += ...`. The
+# end of a program's rows is `tl.minimum(first + rows_each, n_rows)`. `hint("04.layernorm_backward")` gives three hints.
+
+
+# %% 04.layernorm_backward tags=["answer", "04.layernorm_backward"]
+@triton.jit
+def layernorm_backward_kernel(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    dw_parts_ptr,
+    db_parts_ptr,
+    n_rows,
+    n_cols,
+    stride_dy,
+    stride_x,
+    rows_each,
+    BLOCK: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    cols = tl.arange(0, BLOCK)
+    mask = cols < n_cols
+    weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
+    dw = tl.zeros([BLOCK], tl.float32)
+    db = tl.zeros([BLOCK], tl.float32)
+    first = tl.program_id(0) * rows_each
+    for row in range(first, tl.minimum(first + rows_each, n_rows)):
+        x = tl.load(x_ptr + row * stride_x + cols, mask=mask, other=0.0)
+        dy = tl.load(dy_ptr + row * stride_dy + cols, mask=mask, other=0.0)
+        dy = dy.to(tl.float32)
+        rstd = tl.load(rstd_ptr + row)
+        xhat = (x.to(tl.float32) - tl.load(mean_ptr + row)) * rstd
+        g = weight * dy
+        c1 = tl.sum(xhat * g, axis=0) / n_cols
+        c2 = tl.sum(g, axis=0) / n_cols
+        tl.store(dx_ptr + row * n_cols + cols, (g - xhat * c1 - c2) * rstd, mask=mask)
+        dw += dy * xhat
+        db += dy
+    part = tl.program_id(0) * n_cols + cols
+    tl.store(dw_parts_ptr + part, dw, mask=mask)
+    tl.store(db_parts_ptr + part, db, mask=mask)
+    # END SOLUTION
+
+
+@triton.jit
+def add_parts_kernel(parts_ptr, out_ptr, n_parts, n_cols, BLOCK: tl.constexpr):
+    # BEGIN SOLUTION
+    cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = cols < n_cols
+    total = tl.zeros([BLOCK], tl.float32)
+    for part in range(n_parts):
+        total += tl.load(parts_ptr + part * n_cols + cols, mask=mask, other=0.0)
+    tl.store(out_ptr + cols, total, mask=mask)
+    # END SOLUTION
+
+
+def layernorm_backward(
+    dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(dx, dw, db) of LayerNorm, in the type of x; x and dy are read once."""
+    # BEGIN SOLUTION
+    n_rows, n_cols = x.shape
+    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    n_parts = triton.cdiv(n_rows, 16)
+    dw_parts = torch.empty(n_parts, n_cols, device=x.device)
+    db_parts = torch.empty_like(dw_parts)
+    sizes = (n_rows, n_cols, dy.stride(0), x.stride(0), 16)
+    layernorm_backward_kernel[(n_parts,)](
+        *(dy, x, weight, mean, rstd, dx, dw_parts, db_parts, *sizes),
+        BLOCK=triton.next_power_of_2(n_cols),
+    )
+    dw, db = torch.empty_like(weight), torch.empty_like(weight)
+    grid = (triton.cdiv(n_cols, 256),)
+    add_parts_kernel[grid](dw_parts, dw, n_parts, n_cols, BLOCK=256)
+    add_parts_kernel[grid](db_parts, db, n_parts, n_cols, BLOCK=256)
+    return dx, dw, db
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("04.layernorm_backward")
+
+# %% [markdown] why layernorm_backward
+# **Why it matters.** A backward pass of a fused kernel mostly has this shape: something for each row, and gradients of
+# parameters that all rows share. Reading `x` and `dy` once for both is what fusing it is worth. Note what the layout of
+# the work decides: as many rows to a program as the chip can spare programs for, so that the parts are few.
+
 # %% [markdown] part four
 # ## Part 4: the loss
 

@@ -47,6 +47,7 @@ PLANNED = {
     "04": (
         *("copy",),
         *("softmax",),
+        *("sum_of_columns", "layernorm_backward"),
     ),
 }
 """The names that learners, gradebooks and later units rely on."""

@@ -6,5 +6,7 @@ NAMES = (
     # a row for each program
     "softmax",
     # across rows and tiles
+    "sum_of_columns",
+    "layernorm_backward",
     # the loss
 )
