@@ -73,8 +73,8 @@ def _fresh(rng: random.Random) -> Case:
     )
 
 
-def _filled(value: float) -> Callable[..., Gradients]:
-    return lambda dy, x, weight, mean, rstd: tuple(torch.full_like(like, value) for like in (x, weight, weight))
+def _filled(value: float) -> Callable[..., list[Tensor]]:
+    return lambda dy, x, weight, mean, rstd: [torch.full_like(like, value) for like in (x, weight, weight)]
 
 
 EXERCISE = Exercise(
