@@ -384,6 +384,182 @@ check("04.layernorm_backward")
 # %% [markdown] part four
 # ## Part 4: the loss
 
+# %% [markdown] statement of cross_entropy
+# ## 04.cross_entropy: the loss, block by block
+#
+# The logits are the largest tensor of GPT-2's training step: 8 sequences of 1,024 tokens, 50,257 logits each, make
+# 1.65 GB in float32. Softmax, logarithm, choice and mean as operations of torch carry tensors of that size to memory
+# and back several times. Write `cross_entropy(logits, targets, ignore_index)`, a function that autograd can go through:
+#
+# $$ \mathrm{loss} = \frac{1}{N} \sum_{r \text{ counts}} \big( \mathrm{lse}_r - x_{r, t_r} \big), \qquad
+# \mathrm{lse}_r = \ln \sum_c e^{x_{r,c}}, \qquad
+# \frac{\partial\,\mathrm{loss}}{\partial x_{r,c}} = \frac{1}{N} \big( e^{x_{r,c} - \mathrm{lse}_r} - [c = t_r] \big) $$
+#
+# A row counts where its label $t_r$ is not `ignore_index`; $N$ is how many do. Other rows have no loss and gradient 0.
+#
+# | | |
+# |---|---|
+# | `logits` | float32, float16 or bfloat16, shape (rows, vocabulary); `logits.stride(1)` is 1, `stride(0)` any |
+# | their values | any finite ones, -10,000 and 10,000 too; also `-inf`, for whole blocks, but never a whole row |
+# | `targets` | int64, shape (rows,), contiguous: tokens, or `ignore_index` |
+# | `ignore_index` | a number, by default -100; it may be a token of the vocabulary, too |
+# | result | float32, shape (): the mean. Where no row counts it is 0 / 0 = NaN and all gradients are 0, as in torch |
+# | gradient | shape and dtype of `logits`, a new tensor; times the gradient from above, a tensor of shape () |
+#
+# The arithmetic is float32. Rows lie further apart than they are long where the vocabulary is padded: 50,304 = 393 x 128
+# logits for GPT-2's 50,257 tokens make whole tiles for the matrix product, and `logits[:, :50257]` is what counts.
+#
+# **Limits.** The kernels do all the work, the mean too: torch only makes tensors. `launches`: 4 at most.
+# `global_store_bytes`: only the gradient is as large as the logits, and it is written once; the forward pass leaves a
+# few numbers for each row. `global_moved_bytes`: logits read in the forward pass, read in the backward pass, gradient
+# written: 3 x their bytes, 3.4 x at most. `scratch_bytes`: 0. So there is one reading to find a sum that is relative to
+# a peak which is known only at its end. What do you do when a block brings a higher peak than all before?
+#
+# **A small example.** Rows (0, ln 3), (5, 5), (0, ln 3) with labels 1, -100, 0. Their losses are ln(4/3), none and
+# ln 4, the mean is 0.837; the gradient is (0.125, -0.125), (0, 0), (-0.375, 0.375). Then work out on paper what your
+# loop does with a first block of `-inf` only, and what your gradient is where N is 0.
+#
+# **Triton that helps.** `tl.max`, `tl.sum`, `tl.exp`, `tl.log`, `tl.where`, `tl.maximum`; a number that one kernel
+# leaves for another is a tensor of one element, loaded by its pointer. `ctx.save_for_backward` keeps tensors for the
+# backward pass, which returns one gradient for each argument of `apply`, None for those that have none. Lesson 04,
+# sitting *The loss*. `hint("04.cross_entropy")` gives three hints.
+
+
+# %% 04.cross_entropy tags=["answer", "04.cross_entropy"]
+@triton.jit
+def row_kernel(
+    logits_ptr,
+    targets_ptr,
+    losses_ptr,
+    lse_ptr,
+    n_cols,
+    stride,
+    ignore_index,
+    BLOCK: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    row = tl.program_id(0)
+    logits_ptr += (
+        row.to(tl.int64) * stride
+    )  # 8,192 x 50,257 fits 32 bits, 65,536 rows do not
+    peak, total = float("-inf"), 0.0
+    for first in range(0, n_cols, BLOCK):
+        cols = first + tl.arange(0, BLOCK)
+        x = tl.load(logits_ptr + cols, mask=cols < n_cols, other=float("-inf"))
+        x = x.to(tl.float32)
+        higher = tl.maximum(peak, tl.max(x, axis=0))
+        base = tl.where(higher == float("-inf"), 0.0, higher)
+        total = total * tl.exp(peak - base) + tl.sum(tl.exp(x - base), axis=0)
+        peak = higher
+    lse = peak + tl.log(total)
+    target = tl.load(targets_ptr + row)
+    counts = target != ignore_index
+    own = tl.load(logits_ptr + target, mask=counts, other=0.0).to(tl.float32)
+    tl.store(losses_ptr + row, tl.where(counts, lse - own, 0.0))
+    tl.store(lse_ptr + row, lse)
+    # END SOLUTION
+
+
+@triton.jit
+def mean_kernel(
+    losses_ptr,
+    targets_ptr,
+    loss_ptr,
+    count_ptr,
+    n_rows,
+    ignore_index,
+    BLOCK: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    total = tl.zeros([BLOCK], tl.float32)
+    count = tl.zeros([BLOCK], tl.float32)
+    for first in range(0, n_rows, BLOCK):
+        rows = first + tl.arange(0, BLOCK)
+        mask = rows < n_rows
+        target = tl.load(targets_ptr + rows, mask=mask, other=ignore_index)
+        total += tl.load(losses_ptr + rows, mask=mask, other=0.0)
+        count += tl.where(target != ignore_index, 1.0, 0.0)
+    counted = tl.sum(count, axis=0)
+    tl.store(count_ptr, counted)
+    tl.store(loss_ptr, tl.sum(total, axis=0) / counted)
+    # END SOLUTION
+
+
+@triton.jit
+def gradient_kernel(
+    dloss_ptr,
+    logits_ptr,
+    targets_ptr,
+    lse_ptr,
+    count_ptr,
+    dlogits_ptr,
+    n_cols,
+    stride,
+    ignore_index,
+    BLOCK: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    row = tl.program_id(0).to(tl.int64)
+    target = tl.load(targets_ptr + row)
+    lse = tl.load(lse_ptr + row)
+    scale = tl.load(dloss_ptr) / tl.load(count_ptr)
+    for first in range(0, n_cols, BLOCK):
+        cols = first + tl.arange(0, BLOCK)
+        mask = cols < n_cols
+        x = tl.load(logits_ptr + row * stride + cols, mask=mask).to(tl.float32)
+        dx = (tl.exp(x - lse) - tl.where(cols == target, 1.0, 0.0)) * scale
+        dx = tl.where(target == ignore_index, 0.0, dx)
+        tl.store(dlogits_ptr + row * n_cols + cols, dx, mask=mask)
+    # END SOLUTION
+
+
+class CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+        # BEGIN SOLUTION
+        rows, cols = logits.shape
+        losses, lse = torch.empty(2, rows, device=logits.device)
+        loss, count = torch.empty(2, device=logits.device)
+        row_kernel[(rows,)](
+            *(logits, targets, losses, lse, cols, logits.stride(0), ignore_index),
+            BLOCK=1024,
+        )
+        mean_kernel[(1,)](losses, targets, loss, count, rows, ignore_index, BLOCK=1024)
+        ctx.save_for_backward(logits, targets, lse, count)
+        ctx.ignore_index = ignore_index
+        return loss
+        # END SOLUTION
+
+    @staticmethod
+    def backward(ctx, dloss: Tensor) -> tuple[Tensor, None, None]:
+        # BEGIN SOLUTION
+        logits, targets, lse, count = ctx.saved_tensors
+        rows, cols = logits.shape
+        dlogits = torch.empty(rows, cols, dtype=logits.dtype, device=logits.device)
+        gradient_kernel[(rows,)](
+            *(dloss, logits, targets, lse, count, dlogits),
+            *(cols, logits.stride(0), ctx.ignore_index),
+            BLOCK=1024,
+        )
+        return dlogits, None, None
+        # END SOLUTION
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
+    """Mean loss in nats over the rows whose label is not ignore_index, float32, ()."""
+    return CrossEntropy.apply(logits, targets, ignore_index)
+
+
+# %% tags=["check"]
+check("04.cross_entropy")
+
+# %% [markdown] why cross_entropy
+# **Why it matters.** The gradient of the logits costs three crossings of the memory bus, and no tensor of their size is
+# kept but the one that is asked for. Two parts of a row, each with its peak and its sum, merge into one: that is the
+# whole idea of attention in blocks (unit 06), where the parts are blocks of keys. Liger's kernel goes one step further:
+# it writes the gradient in the forward pass, over the logits, and saves one tensor; the price is a second pass where
+# the gradient from above is not 1.
+
 # %% [markdown] your own
 # ## GPT-2 on your kernels
 #

@@ -48,6 +48,7 @@ PLANNED = {
         *("copy",),
         *("softmax",),
         *("sum_of_columns", "layernorm_backward"),
+        *("cross_entropy",),
     ),
 }
 """The names that learners, gradebooks and later units rely on."""

@@ -9,4 +9,5 @@ NAMES = (
     "sum_of_columns",
     "layernorm_backward",
     # the loss
+    "cross_entropy",
 )
