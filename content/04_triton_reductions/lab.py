@@ -406,8 +406,8 @@ check("04.layernorm_backward")
 # | result | float32, shape (): the mean. Where no row counts it is 0 / 0 = NaN and all gradients are 0, as in torch |
 # | gradient | shape and dtype of `logits`, a new tensor; times the gradient from above, a tensor of shape () |
 #
-# The arithmetic is float32. Rows lie further apart than they are long where the vocabulary is padded: 50,304 = 393 x 128
-# logits for GPT-2's 50,257 tokens make whole tiles for the matrix product, and `logits[:, :50257]` is what counts.
+# The arithmetic is float32. Rows lie further apart than they are long where the vocabulary is padded: 50,304 =
+# 393 x 128 logits for GPT-2's 50,257 tokens make whole tiles for the matrix product, and `logits[:, :50257]` counts.
 #
 # **Limits.** The kernels do all the work, the mean too: torch only makes tensors. `launches`: 4 at most.
 # `global_store_bytes`: only the gradient is as large as the logits, and it is written once; the forward pass leaves a
@@ -575,7 +575,7 @@ check("04.cross_entropy")
 # %% your kernels in a training step
 from gpu_utils import lesson
 
-own = {"softmax": softmax}
+own = {"softmax": softmax, "cross_entropy": cross_entropy}
 rows = {}
 with lesson.when_written():
     rows = lesson.own_kernels_in_gpt2(**own)
