@@ -101,6 +101,183 @@ check("04.copy")
 # result is right and the bytes are the same. The remedy costs one comparison for each program. Where you own the
 # data, there is another one: pad the rows to a multiple of 16 bytes, as nanoGPT does with a vocabulary of 50,304.
 
+# %% [markdown] statement of gelu
+# ## 04.gelu: forward, backward, and nothing kept but x
+#
+# GPT-2's activation, with $u = \sqrt{2/\pi}\,(x + 0.044715\,x^3)$:
+#
+# $$ y = \frac{x}{2}\,(1 + \tanh u) = x \cdot \sigma(2u), \qquad \sigma(v) = \frac{1}{1 + e^{-v}} $$
+#
+# Write `gelu(x)`, which autograd can go through: a `torch.autograd.Function` whose `forward` launches one kernel and
+# whose `backward` launches another. The derivative of $x \cdot \sigma(2u)$ is yours to work out, on paper.
+#
+# | | |
+# |---|---|
+# | `x` | float32, float16 or bfloat16, shape (rows, cols), contiguous |
+# | `dy`, which `backward` gets | shape and dtype of `x`, **any strides**: a transpose, or one number expanded (0, 0) |
+# | result of `gelu` | `y`: shape and dtype of `x` |
+# | result of `backward` | `dx`: shape and dtype of `x` |
+#
+# **Limits.** `launches`: one each way. `global_load_bytes`: x, and then x and dy, once each. `global_store_bytes`: y
+# and dx. So tanh u is not stored for the backward pass, and dy is not copied. Arithmetic is in float32, whatever x is.
+#
+# **What to watch.** For x = 20 is $e^{2u}$ larger than float32 can hold. A tanh made of
+# $(e^{2u} - 1) / (e^{2u} + 1)$ is infinity over infinity there.
+#
+# **Triton that helps.** `tl.sigmoid`; `.to(tl.float32)`. `tl.store` converts to the type of its pointer.
+#
+# **A small example.** gelu(1) = 0.8412, and its derivative there is 1.0830. `hint("04.gelu")` gives three hints.
+
+
+# %% 04.gelu tags=["answer", "04.gelu"]
+@triton.jit
+def gelu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    # BEGIN SOLUTION
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+    u = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+    tl.store(y_ptr + offsets, x * tl.sigmoid(2 * u), mask=mask)
+    # END SOLUTION
+
+
+@triton.jit
+def gelu_backward_kernel(
+    x_ptr, dy_ptr, dx_ptr, n, cols, stride_row, stride_col, BLOCK: tl.constexpr
+):
+    # BEGIN SOLUTION
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+    dy_at = offsets // cols * stride_row + offsets % cols * stride_col
+    dy = tl.load(dy_ptr + dy_at, mask=mask).to(tl.float32)
+    gate = tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
+    slope = 1.5957691216057308 * (1 + 0.134145 * x * x)
+    dx = dy * (gate + x * gate * (1 - gate) * slope)
+    tl.store(dx_ptr + offsets, dx, mask=mask)
+    # END SOLUTION
+
+
+class Gelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        # BEGIN SOLUTION
+        ctx.save_for_backward(x)
+        y, n = torch.empty_like(x), x.numel()
+        gelu_kernel[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)
+        return y
+        # END SOLUTION
+
+    @staticmethod
+    def backward(ctx, dy: Tensor) -> Tensor:
+        # BEGIN SOLUTION
+        (x,) = ctx.saved_tensors
+        dx, n = torch.empty_like(x), x.numel()
+        grid = (triton.cdiv(n, 1024),)
+        gelu_backward_kernel[grid](
+            x, dy, dx, n, x.shape[1], dy.stride(0), dy.stride(1), BLOCK=1024
+        )
+        return dx
+        # END SOLUTION
+
+
+def gelu(x: Tensor) -> Tensor:
+    """GPT-2's GELU (with tanh) of each element of x, for autograd to go through."""
+    # BEGIN SOLUTION
+    return Gelu.apply(x)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("04.gelu")
+
+# %% [markdown] why gelu
+# **Why it matters.** In lesson 01 the activation was no matrix product and took its share of a step all the same: torch
+# runs it as one kernel after another where it is written out, and each moves all of x. Fusing is what `torch.compile`
+# does first. Working values out again, instead of keeping them, is the other half of it: it saves bytes here, and in
+# unit 01's table of activations it saved memory.
+
+# %% [markdown] statement of dropout
+# ## 04.dropout: a mask that nobody stores
+#
+# In training, dropout sets each element to zero with probability $p$ and makes up for it where an element is kept:
+#
+# $$ y_i = \begin{cases} x_i / (1 - p) & \text{kept, with probability } 1 - p \\ 0 & \text{dropped} \end{cases} $$
+#
+# Backward does the same to `dy`, with the same mask. Keeping the mask for it costs a byte for each element, written and
+# read again. There is a way without: `tl.rand(seed, offsets)` gives numbers in [0, 1) and has no state. The same seed
+# and the same offset give the same number, in any launch.
+#
+# Write `dropout(x, p, seed)`, for autograd to go through.
+#
+# | | |
+# |---|---|
+# | `x` | float32, float16 or bfloat16, shape (rows, cols), contiguous |
+# | `p` | float from 0 to 1, **both included** |
+# | `seed` | int from 0 to 2^31 - 1 |
+# | `dy`, which `backward` gets | shape and dtype of `x`, contiguous |
+# | result of `dropout` | `y`: shape and dtype of `x` |
+# | result of `backward` | `dx`: shape and dtype of `x`; `p` and `seed` have no gradient: `return dx, None, None` |
+#
+# **What decides.** Many draws are right, so properties are checked: every element is 0 or $x / (1 - p)$; the share that
+# is kept fits p; no element shares the fate of another one, near or far; the same seed gives the same mask, and another
+# seed one that has nothing to do with it; dx is 0 exactly where y is.
+#
+# **Limits**, over three calls forward and one backward: four launches; `global_load_bytes` and `global_store_bytes`,
+# each one tensor a launch. So no mask is stored, and y is not read to find it again.
+#
+# **A small example.** x = (1, 2, 3) and p = 0.5 give one of eight results, such as (2, 0, 6); p = 0 gives x, p = 1
+# zeros. `hint("04.dropout")` gives three hints.
+
+
+# %% 04.dropout tags=["answer", "04.dropout"]
+@triton.jit
+def dropout_kernel(x_ptr, y_ptr, n, p, seed, BLOCK: tl.constexpr):
+    # BEGIN SOLUTION
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+    keep = tl.rand(seed, offsets) >= p
+    tl.store(y_ptr + offsets, tl.where(keep, x / (1 - p), 0.0), mask=mask)
+    # END SOLUTION
+
+
+class Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, p: float, seed: int) -> Tensor:
+        # BEGIN SOLUTION
+        ctx.p, ctx.seed = p, seed
+        y, n = torch.empty_like(x), x.numel()
+        dropout_kernel[(triton.cdiv(n, 1024),)](x, y, n, p, seed, BLOCK=1024)
+        return y
+        # END SOLUTION
+
+    @staticmethod
+    def backward(ctx, dy: Tensor) -> tuple[Tensor, None, None]:
+        # BEGIN SOLUTION
+        dx, n = torch.empty_like(dy), dy.numel()
+        grid = (triton.cdiv(n, 1024),)
+        dropout_kernel[grid](dy, dx, n, ctx.p, ctx.seed, BLOCK=1024)
+        return dx, None, None
+        # END SOLUTION
+
+
+def dropout(x: Tensor, p: float, seed: int) -> Tensor:
+    """x with a share p of its elements zero and the others scaled by 1 / (1 - p)."""
+    # BEGIN SOLUTION
+    return Dropout.apply(x, p, seed)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("04.dropout")
+
+# %% [markdown] why dropout
+# **Why it matters.** A mask of one byte for each element of every attention matrix is what made dropout dear in memory;
+# fused attention kernels draw it again in the backward pass, as yours does. The slip to remember is the offset: numbers
+# that repeat from program to program look random in every test of a single block, and a network trains with them, a
+# little worse.
+
 # %% [markdown] part two
 # ## Part 2: a row for each program
 

@@ -67,12 +67,16 @@ class VirtualBackend:
         def totals() -> dict[str, float]:
             own = ("threads", "units_filled", "waves_of_a_block", "calls_of_the_host")
             sums: dict[str, float] = dict.fromkeys((*own, "global_sectors_per_ideal", "global_moved_bytes"), 0)
+            of_programs: dict[int, int] = {}  # a kernel is often launched again
             for launch in (launch for place, launch in enumerate(gpu.launches) if place not in trials):
                 for name, value in launch.counters.totals().items():
                     sums[name] = value if name in _NOT_SUMMED else sums.get(name, 0) + value
                 sums["threads"] += launch.counters.launched_waves * launch.program.lanes
                 sums["units_filled"] += _units_filled(launch)
-                sums["calls_of_the_host"] += sum(any(f in op.text for f in _HOST) for op in launch.program.ops)
+                program = launch.program
+                if id(program) not in of_programs:
+                    of_programs[id(program)] = sum(any(f in op.text for f in _HOST) for op in program.ops)
+                sums["calls_of_the_host"] += of_programs[id(program)]
                 sums["waves_of_a_block"] = max(sums["waves_of_a_block"], _waves_of_a_block(launch))
             sums["barriers"] = sums.get("instructions_barrier", 0)
             if sums.get("global_sectors_ideal"):

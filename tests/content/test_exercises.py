@@ -45,7 +45,7 @@ PLANNED = {
         *("device_agnostic", "inline_asm", "launch_env", "triage", "port_gpt2"),
     ),
     "04": (
-        *("copy",),
+        *("copy", "gelu", "dropout"),
         *("softmax",),
         *("sum_of_columns", "layernorm_backward"),
         *("cross_entropy",),

@@ -3,6 +3,8 @@
 NAMES = (
     # element by element
     "copy",
+    "gelu",
+    "dropout",
     # a row for each program
     "softmax",
     # across rows and tiles
