@@ -192,10 +192,10 @@ def gelu(x: Tensor) -> Tensor:
 check("04.gelu")
 
 # %% [markdown] why gelu
-# **Why it matters.** In lesson 01 the activation was no matrix product and took its share of a step all the same: torch
-# runs it as one kernel after another where it is written out, and each moves all of x. Fusing is what `torch.compile`
-# does first. Working values out again, instead of keeping them, is the other half of it: it saves bytes here, and in
-# unit 01's table of activations it saved memory.
+# **Why it matters.** Lesson 01 counted about ten FLOPs for 8 bytes: GELU waits for memory. Written out in torch's
+# operations it is eight kernels, and each moves all of x; fusing them is what `torch.compile` does first. Working
+# values out again, instead of keeping them, is the other half of it: it saves bytes here, and memory for activations in
+# a whole model.
 
 # %% [markdown] statement of dropout
 # ## 04.dropout: a mask that nobody stores

@@ -265,8 +265,9 @@ EXERCISE = Exercise(
     ),
     explanation=(
         "Written with torch's own operations the forward pass alone is eight kernels, and each reads and writes all of "
-        "x. Fused it is one: the intermediate numbers never leave the registers. The backward pass needs tanh u again, "
-        "and works it out from x: some twenty instructions for each element, which cost nothing where the kernel waits "
-        "for memory, in place of a store and a load. And the sigmoid form has no infinity over infinity."
+        "x. Fused it is one: the numbers in between never leave the registers. The backward pass needs tanh u, and "
+        "works it out from x again. That is 8 more instructions for each element on sm_80 and 24 on gfx942, in place "
+        "of a store and a load; it costs nothing where the kernel waits for memory. And the sigmoid has no infinity over "
+        "infinity."
     ),
 )
