@@ -41,9 +41,7 @@ def climbed(rungs: Rungs, targets: Sequence[str], *args: Any, least: float | Non
     Sums over all launches of one call: launches; bytes moved (those of the transactions of loads, stores and
     atomics in global memory, whatever a cache would save); wave instructions; cycles lost to bank conflicts; barriers
     that waves met; bytes that lanes read and wrote in shared memory (LDS); FLOPs of matrix instructions; and predicted
-    cycles if one SM or CU ran everything, a prediction of a simple model. On NVIDIA that model takes the registers that
-    PTX names, not the fewer that ptxas allots, so waits weigh too much: two rungs of equal counts may differ in it. An
-    autotuner's trials are not counted.
+    cycles if one SM or CU ran everything, a prediction of a simple model. An autotuner's trials are not counted.
     Errors: those of the launches; UnknownName for a target; BadArgument for a ladder without rungs, or for `least` of
     0 or below.
     """

@@ -181,10 +181,6 @@ def run(out: Path, save: bool = False) -> dict[str, Any]:
     print(f"\nnot measured: {', '.join(missing()) or 'nothing'}. Liger: {liger or 'not on the path'}.")
     if not timed:
         print("Nothing was timed: this machine has no GPU. Timing on real chips of both vendors is still owed.")
-        print(
-            "Predicted cycles rank no kernel above another on NVIDIA: the model takes the registers that PTX names, "
-            "not those that ptxas allots. Compare bytes, instructions and spills."
-        )
     text = (json.dumps(found, indent=1) + "\n").encode()
     places = [out]
     if save:
