@@ -345,6 +345,198 @@ check("04.softmax")
 # load a row, reduce it, use it while it is still in registers. Where a row is too long for that, maximum and sum must
 # be merged block by block: 04.cross_entropy, and attention in unit 06.
 
+# %% [markdown] statement of rmsnorm
+# ## 04.rmsnorm: a sum and its norm, in one launch
+#
+# Between two layers of a model of Llama's kind stand two operations: the output `x` of a layer is added to the residual
+# stream, and the sum is normalised for the next layer. Write `rmsnorm(x, residual, weight, eps)`, one launch that does
+# both and returns `(y, h)`:
+#
+# $$ h_{r,c} = x_{r,c} + \text{residual}_{r,c}, \qquad
+# y_{r,c} = \frac{h_{r,c}}{\sqrt{\frac{1}{\text{columns}} \sum_j h_{r,j}^2 + \text{eps}}} \cdot \text{weight}_c $$
+#
+# | | |
+# |---|---|
+# | `x`, `residual` | float32, float16 or bfloat16, both shape (rows, columns), at least 1 x 1 |
+# | their strides | each has a row stride of its own; the columns of a row lie side by side |
+# | `weight` | dtype of `x`, shape (columns,), contiguous |
+# | `eps` | float, above 0 |
+# | result | two new tensors, contiguous, dtype and shape of `x`: `y`, then `h`; the inputs stay as they are |
+#
+# All arithmetic is in float32. `h` is rounded once, when it is stored, and **`y` is computed from the float32 sum**,
+# not from the stored one. The two differ by one rounding to the dtype of `x`, and so much the check allows for.
+#
+# **Limits.** `launches`: 1. With B the bytes of `x`, and 5% more at most: `global_load_bytes` 3 B, for `x`, the
+# residual and the weight, which each row asks for again; `global_store_bytes` 2 B (both from 1,000 columns on).
+# `global_moved_bytes`: 5 B where rows start at multiples of 128 bytes. `scratch_bytes`: 0. torch may not add.
+#
+# **A small example.** x = (1, 5), residual = (2, -1), so h = (3, 4). The mean of squares is 12.5. With a tiny eps and
+# weight (1, 2), y = (3, 8) / 3.5355 = (0.849, 2.263). The largest float16 is 65,504: from which size of h on would its
+# square be too large?
+#
+# **Triton that helps.** `tl.sqrt` (float32) or `tl.rsqrt`; a number like `eps` is passed to the kernel as it is.
+# Lesson 04, sitting *A row for each program*. `hint("04.rmsnorm")` gives three hints.
+
+
+# %% 04.rmsnorm tags=["answer", "04.rmsnorm"]
+@triton.jit
+def rmsnorm_kernel(
+    x_ptr,
+    residual_ptr,
+    weight_ptr,
+    y_ptr,
+    h_ptr,
+    columns,
+    x_stride,
+    residual_stride,
+    eps,
+    BLOCK: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < columns
+    x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0)
+    at = residual_ptr + row * residual_stride + cols
+    residual = tl.load(at, mask=mask, other=0.0)
+    weight = tl.load(weight_ptr + cols, mask=mask)
+    h = x.to(tl.float32) + residual.to(tl.float32)
+    size = tl.sqrt(tl.sum(h * h, 0) / columns + eps)
+    tl.store(h_ptr + row * columns + cols, h, mask=mask)
+    tl.store(y_ptr + row * columns + cols, h / size * weight, mask=mask)
+    # END SOLUTION
+
+
+def rmsnorm(
+    x: Tensor, residual: Tensor, weight: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    """(y, h): h = x + residual, y = h over the root of its mean square, times weight."""
+    # BEGIN SOLUTION
+    rows, columns = x.shape
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    h = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    strides = x.stride(0), residual.stride(0)
+    block = triton.next_power_of_2(columns)
+    rmsnorm_kernel[(rows,)](
+        x, residual, weight, y, h, columns, *strides, eps, BLOCK=block
+    )
+    return y, h
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("04.rmsnorm")
+
+# %% [markdown] why rmsnorm
+# **Why it matters.** Apart they are an addition (two reads, one write) and a norm (a read and a write): 5 units of
+# traffic. Together it is 4, and one launch in place of two, at each of the two norms of each layer, for each token that
+# is generated. Inference engines hold exactly this kernel. Note the question that fusing brings up: what the sum is
+# stored as, and what `y` is made of, need not be the same.
+
+# %% [markdown] statement of layernorm
+# ## 04.layernorm: statistics that stand a large mean
+#
+# Write `layernorm(x, weight, bias, eps)`, which returns `(y, mean, rstd)`, in one launch:
+#
+# $$ \mu_r = \frac{1}{n} \sum_c x_{r,c}, \qquad v_r = \frac{1}{n} \sum_c (x_{r,c} - \mu_r)^2, \qquad
+# \rho_r = \frac{1}{\sqrt{v_r + \text{eps}}}, \qquad
+# y_{r,c} = (x_{r,c} - \mu_r) \, \rho_r \, w_c + b_c $$
+#
+# | | |
+# |---|---|
+# | `x` | float32, float16 or bfloat16, shape (rows, n), at least 1 x 1, rows of any length |
+# | its strides | any row stride; the columns of a row lie side by side |
+# | `weight`, `bias` | dtype of `x`, shape (n,), contiguous: $w$ and $b$ |
+# | `eps` | float, above 0 |
+# | `y` | new, contiguous, shape and dtype of `x` |
+# | `mean`, `rstd` | $\mu$ and $\rho$: float32 whatever the dtype of `x`, shape (rows,), for the backward pass |
+#
+# All arithmetic is in float32. Rows may have a mean of 10,000 and a spread of 1, and rows may be constant.
+#
+# **Limits.** `launches`: 1. `global_load_bytes`: with B the bytes of `x`, 4 B and 5% more (from 700 columns on): weight
+# and bias are loaded for each row, so **`x` can be loaded twice, and not three times**. `scratch_bytes`: 0.
+#
+# So there are two ways. One block that holds a row needs one load. Or a loop over blocks, for which a row can have any
+# length, has one walk for *both* statistics, and one for `y`. How does one get a variance in one walk? The formula
+# $\overline{x^2} - \mu^2$ does not stand a mean of 10,000. Think of two parts of a row, of which you know number, mean,
+# and sum of squared differences to their own mean. What are the three of both parts together?
+#
+# **A small example.** Row (1, 3, 8), weight 1, bias 0, a tiny eps: mean 4, variance (9 + 1 + 16) / 3 = 8.667, rstd
+# 0.3397, y = (-1.019, -0.340, 1.359). In parts: (1, 3) has the mean 2 and the sum of squares 2; (8) has 8 and 0.
+# Together it is 26, so 24 come from the distance of the two means, 6, and from the numbers of elements, 2 and 1.
+#
+# **Triton that helps.** `for first in range(0, columns, BLOCK)`, `tl.minimum`, `tl.where`; a number that a loop changes
+# has the type of its first value, so begin with a float. Lesson 04, sitting *A row for each program*.
+# `hint("04.layernorm")` gives three hints.
+
+
+# %% 04.layernorm tags=["answer", "04.layernorm"]
+@triton.jit
+def layernorm_kernel(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    columns,
+    x_stride,
+    eps,
+    BLOCK: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    row = tl.program_id(0)
+    mean, squares = 0.0, 0.0
+    for first in range(0, columns, BLOCK):
+        cols = first + tl.arange(0, BLOCK)
+        mask = cols < columns
+        x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=0.0)
+        x = x.to(tl.float32)
+        count = tl.minimum(columns - first, BLOCK)
+        of_block = tl.sum(x, 0) / count
+        off = tl.where(mask, x - of_block, 0.0)
+        moved = of_block - mean
+        share = count / (first + count)
+        mean += moved * share
+        squares += tl.sum(off * off, 0) + moved * moved * first * share
+    rstd = 1 / tl.sqrt(squares / columns + eps)
+    tl.store(mean_ptr + row, mean)
+    tl.store(rstd_ptr + row, rstd)
+    for first in range(0, columns, BLOCK):
+        cols = first + tl.arange(0, BLOCK)
+        mask = cols < columns
+        x = tl.load(x_ptr + row * x_stride + cols, mask=mask).to(tl.float32)
+        weight = tl.load(weight_ptr + cols, mask=mask)
+        bias = tl.load(bias_ptr + cols, mask=mask)
+        y = (x - mean) * rstd * weight + bias
+        tl.store(y_ptr + row * columns + cols, y, mask=mask)
+    # END SOLUTION
+
+
+def layernorm(
+    x: Tensor, weight: Tensor, bias: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(y, mean, rstd) of the rows of x; mean and rstd are float32, shape (rows,)."""
+    # BEGIN SOLUTION
+    rows, columns = x.shape
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    mean = torch.empty(rows, dtype=torch.float32, device=x.device)
+    rstd = torch.empty(rows, dtype=torch.float32, device=x.device)
+    layernorm_kernel[(rows,)](
+        x, weight, bias, y, mean, rstd, columns, x.stride(0), eps, BLOCK=1024
+    )
+    return y, mean, rstd
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("04.layernorm")
+
+# %% [markdown] why layernorm
+# **Why it matters.** This is the layer norm of your GPT-2, 25 of them in the small model; at the end of this unit it
+# runs on your kernel. Merging (number, mean, sum of squared differences) is the pattern of every statistic that must be
+# found in one walk or by many workers, and the online softmax is the same idea with (maximum, sum).
+
 # %% [markdown] part three
 # ## Part 3: across rows and tiles
 

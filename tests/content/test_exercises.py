@@ -46,7 +46,7 @@ PLANNED = {
     ),
     "04": (
         *("copy", "gelu", "dropout"),
-        *("softmax",),
+        *("softmax", "rmsnorm", "layernorm"),
         *("sum_of_columns", "layernorm_backward"),
         *("cross_entropy",),
     ),

@@ -7,6 +7,8 @@ NAMES = (
     "dropout",
     # a row for each program
     "softmax",
+    "rmsnorm",
+    "layernorm",
     # across rows and tiles
     "sum_of_columns",
     "layernorm_backward",
