@@ -292,7 +292,7 @@ check("04.dropout")
 # |---|---|
 # | `x` | float32, float16 or bfloat16, shape (rows, columns), both at least 1; any row stride, any column stride |
 # | its values | any finite ones, -10,000 and 10,000 too; also `-inf`, but never a whole row of it |
-# | `columns` | 1 to 8,192, mostly no power of two |
+# | `columns` | 1 to 4,096, mostly no power of two |
 # | result | shape (rows, columns), contiguous, dtype of `x`; computed in float32 |
 #
 # **Limits.** `launches`: 1. `global_load_bytes` and `global_store_bytes`: each element once, 5% more at most (counted
@@ -357,7 +357,7 @@ check("04.softmax")
 #
 # | | |
 # |---|---|
-# | `x`, `residual` | float32, float16 or bfloat16, both shape (rows, columns), at least 1 x 1 |
+# | `x`, `residual` | float32, float16 or bfloat16, both of shape (rows, columns), 1 to 4,096 columns |
 # | their strides | each has a row stride of its own; the columns of a row lie side by side |
 # | `weight` | dtype of `x`, shape (columns,), contiguous |
 # | `eps` | float, above 0 |

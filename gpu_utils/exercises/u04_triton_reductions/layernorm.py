@@ -33,7 +33,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     bias = 1.0 + torch.rand(columns, generator=generator)
     x = x.to(dtype)
     return {
-        "x": x[:, 3 : 3 + columns] if wide else x,
+        "x": x[:, 3 : 3 + columns] if wide else x[:1].expand(x.shape) if case.get("repeated") else x,
         "weight": weight.to(dtype),
         "bias": bias.to(dtype),
         "eps": case.get("eps", 1e-5),
@@ -153,7 +153,14 @@ EXERCISE = Exercise(
             eps=3e-4,
         ),
         Case("a row whose elements are all the same", rows=2, columns=1023, dtype="float32", constant=True),
-        Case("16 bits: 2,049 values around 40", rows=2, columns=2049, dtype="float16", around=40.0),
+        Case(
+            "one row of 16 bits, repeated with stride 0: 2,049 values around 40",
+            rows=2,
+            columns=2049,
+            dtype="float16",
+            around=40.0,
+            repeated=True,
+        ),
         Case("bfloat16, rows of seven", rows=5, columns=7, dtype="bfloat16"),
     ),
     fresh=_fresh,
