@@ -502,8 +502,8 @@ def layernorm_kernel(
     rstd = 1 / tl.sqrt(squares / columns + eps)
     tl.store(mean_ptr + row, mean)
     tl.store(rstd_ptr + row, rstd)
-    for first in range(0, columns, BLOCK):
-        cols = first + tl.arange(0, BLOCK)
+    for start in range(0, columns, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
         mask = cols < columns
         x = tl.load(x_ptr + row * x_stride + cols, mask=mask).to(tl.float32)
         weight = tl.load(weight_ptr + cols, mask=mask)
