@@ -750,6 +750,76 @@ check("04.layernorm_backward")
 # parameters that all rows share. Reading `x` and `dy` once for both is what fusing it is worth. Note what the layout of
 # the work decides: as many rows to a program as the chip can spare programs for, so that the parts are few.
 
+# %% [markdown] statement of transpose
+# ## 04.transpose: along rows, and along columns
+#
+# $$ \text{out}_{b,c,r} = x_{b,r,c} $$
+#
+# Nothing is computed; every element moves. Loads want to go along rows of `x`, and stores along rows of the result,
+# which are columns of `x`. A program that takes one row stores each element into a transaction of its own.
+#
+# | | |
+# |---|---|
+# | `x` | float32, float16 or bfloat16, shape (batch, rows, columns), any strides |
+# | result | the type of `x`, shape (batch, columns, rows), contiguous: a view of `x` is no answer |
+#
+# **Limits**, where rows and columns are multiples of 64. `global_moved_bytes`: each element is read once and written
+# once, in whole transactions, on both targets. A transaction has 32 bytes on `sm_80` and 128 on `gfx942`, and an
+# element 4 or 2. `launches`: one, for the whole batch. `blocks`: 64 elements to a program, or more.
+# `bank_conflicts`: at most 1 for each 16 elements, which is the most that Triton's own layouts cost.
+#
+# **A small example.** x = (((1, 2, 3), (4, 5, 6)),), one matrix of two rows, gives (((1, 4), (2, 5), (3, 6)),).
+#
+# **Triton that helps.** Offsets of two dimensions, `rows[:, None]` and `cols[None, :]`. `tl.trans(tile)` turns a tile
+# of shape (M, N) into one of (N, M). A grid has up to three dimensions. `hint("04.transpose")` gives three hints.
+
+
+# %% 04.transpose tags=["answer", "04.transpose"]
+@triton.jit
+def transpose_kernel(
+    x_ptr,
+    out_ptr,
+    n_rows,
+    n_cols,
+    stride_b,
+    stride_m,
+    stride_n,
+    TILE: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    cols = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    x_ptr += tl.program_id(2) * stride_b
+    out_ptr += tl.program_id(2) * n_rows * n_cols
+    at = rows[:, None] * stride_m + cols[None, :] * stride_n
+    mask = (rows < n_rows)[:, None] & (cols < n_cols)[None, :]
+    tile = tl.trans(tl.load(x_ptr + at, mask=mask))
+    place = cols[:, None] * n_rows + rows[None, :]
+    tl.store(out_ptr + place, tile, mask=tl.trans(mask))
+    # END SOLUTION
+
+
+def transpose(x: Tensor) -> Tensor:
+    """Rows and columns of each matrix exchanged, in memory."""
+    # BEGIN SOLUTION
+    batch, n_rows, n_cols = x.shape
+    out = torch.empty(batch, n_cols, n_rows, dtype=x.dtype, device=x.device)
+    grid = (triton.cdiv(n_cols, 64), triton.cdiv(n_rows, 64), batch)
+    transpose_kernel[grid](x, out, n_rows, n_cols, *x.stride(), TILE=64)
+    return out
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("04.transpose")
+
+# %% [markdown] why transpose
+# **Why it matters.** Heads of attention, weights for another library, channels first or last: much of what is called
+# glue is a transpose. In Triton you choose the tile, and the compiler does the rest: it gives the load and the store
+# distributions of their own and brings the tile from one to the other through shared memory, which in 02.transpose was
+# your work. It is not always as good: on `gfx942` each tile here that moves whole transactions waits for banks, and in
+# 02.transpose none did. Gluon, Triton's lower level, lets you choose the layout of shared memory.
+
 # %% [markdown] part four
 # ## Part 4: the loss
 

@@ -47,7 +47,7 @@ PLANNED = {
     "04": (
         *("copy", "gelu", "dropout"),
         *("softmax", "rmsnorm", "layernorm"),
-        *("sum_of_columns", "layernorm_backward"),
+        *("sum_of_columns", "layernorm_backward", "transpose"),
         *("cross_entropy",),
     ),
 }

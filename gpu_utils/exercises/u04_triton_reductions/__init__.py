@@ -12,6 +12,7 @@ NAMES = (
     # across rows and tiles
     "sum_of_columns",
     "layernorm_backward",
+    "transpose",
     # the loss
     "cross_entropy",
 )
