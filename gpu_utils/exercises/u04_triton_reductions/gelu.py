@@ -267,7 +267,7 @@ EXERCISE = Exercise(
         "Written with torch's own operations the forward pass alone is eight kernels, and each reads and writes all of "
         "x. Fused it is one: the numbers in between never leave the registers. The backward pass needs tanh u, and "
         "works it out from x again. That is 8 more instructions for each element on sm_80 and 24 on gfx942, in place "
-        "of a store and a load; it costs nothing where the kernel waits for memory. And the sigmoid has no infinity over "
-        "infinity."
+        "of a store and a load; it costs nothing where the kernel waits for memory. And the sigmoid has no infinity "
+        "over infinity."
     ),
 )
