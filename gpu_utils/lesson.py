@@ -62,6 +62,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "saved_bytes",
         ),
         "gpu_utils.model.device": ("default_device", "device_peak", "training_dtype"),
+        "gpu_utils.model.swapping": ("swapped",),
         "gpu_utils.model.gpt2": (
             "GPT2",
             "MLP",

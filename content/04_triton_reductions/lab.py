@@ -1014,17 +1014,49 @@ check("04.cross_entropy")
 # %% your kernels in a training step
 from gpu_utils import lesson
 
-own = {"softmax": softmax, "cross_entropy": cross_entropy}
+own = {
+    "gelu": gelu,
+    "dropout": dropout,
+    "softmax": softmax,
+    "layer_norm": (layernorm, layernorm_backward),
+    "cross_entropy": cross_entropy,
+}
 rows = {}
-with lesson.when_written():
-    rows = lesson.own_kernels_in_gpt2(**own)
+for name, mine in own.items():
+    with lesson.when_written():
+        rows |= lesson.own_kernels_in_gpt2(**{name: mine})
 lesson.table(rows, first="replaced, on")
 
 # %% [markdown] same bytes
-# A kernel saves bytes only where torch needs several for the same work. Torch's softmax is one kernel, and so is yours:
-# the bytes are equal. What you have won there is the kernel itself: in unit 06 it becomes a part of attention, and then
-# the matrix of scores is never written at all.
+# A kernel saves bytes only where torch needs several for the same work. Torch's GELU and softmax are one kernel each,
+# and so are yours: the bytes are equal. What you have won there is the kernel itself: in unit 06 the softmax becomes a
+# part of attention, and then the matrix of scores is never written at all. The loss needs half of the bytes, and
+# dropout no mask. The layer norm needs more launches than torch, for the second pass over the parts of dw and db.
+# (Torch's own backward of it is counted as one launch; on a GPU it is several, too.)
 #
+# Now all of them at once, and not for one step. The model learns four sequences by heart, on a virtual MI300X: each
+# number of its forward and backward pass that is no matrix product comes from your kernels.
+
+# %% ten steps on your kernels
+with lesson.when_written():
+    torch.manual_seed(0)
+    model = lesson.GPT2(
+        lesson.GPT2Config(300, n_positions=16, n_embd=32, n_layer=2, n_head=2)
+    )
+    loss_of = lesson.swapped(
+        model.loss, **{n: f for n, f in own.items() if n != "dropout"}
+    )
+    adamw = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    tokens = torch.randint(300, (4, 17))
+    with virtual_gpu("gfx942"):
+        for step in range(10):
+            loss = loss_of(tokens[:, :-1], tokens[:, 1:])
+            adamw.zero_grad()
+            loss.backward()
+            adamw.step()
+            print(f"step {step}: loss {loss.item():.3f}")
+
+# %% [markdown] needs of six targets
 # What does your softmax launch, and what would that need of chips that you do not have? It is compiled for six.
 
 # %% your launches on six targets
@@ -1047,6 +1079,9 @@ lesson.table(rows)
 
 # %% [markdown] end of the lab
 # ## Done
+#
+# Everything of GPT-2 that is no matrix product and no attention is yours now, forward and backward, on both vendors.
+# Unit 05 takes the matrix products.
 
 # %% progress
 progress()

@@ -53,8 +53,8 @@ def predicted_cycles(launch: Any) -> float:
 def resident_waves(launch: Any) -> int:
     """Waves that fit on one compute unit at once; at least the waves of one block.
 
-    Registers are those that the vendor's compiler allotted. Where nobody did (C++, assembly text) they are those that the
-    text names, up to what a lane can have: PTX names more than ptxas would allot.
+    Registers are those that the vendor's compiler allotted. Where nobody did (C++, assembly text) they are those that
+    the text names, up to what a lane can have: PTX names more than ptxas would allot.
     """
     limits = TARGETS[launch.target]
     per_block = max(1, -(-launch.block[0] * launch.block[1] * launch.block[2] // limits.lanes))
