@@ -52,17 +52,20 @@ def _tolerances(inputs: Inputs) -> tuple[Tolerance, Tolerance, Tolerance]:
     """Of y, mean and rstd, for sums in float32 of at least 64 lanes.
 
     A sum of values of one sign rounds `path` times on its way: 4 sqrt(path) u of its size (analytic/tolerance.py).
-    An error d of the mean moves y by d * rstd, and the variance by d^2. Who subtracts any element of the row, to have
-    small numbers, adds up squares that are larger than those of x - mean by the square of that distance.
+    An error d of the mean moves y by d * rstd, and the variance by d^2. Merged parts, whose means are off by d, move it
+    more: their distance is at most two standard deviations (halves of a row), so the variance by at most 2 d of those.
+    Who subtracts any element of the row, to have small numbers, adds up squares that are larger than those of x - mean
+    by the square of that distance.
     """
     x, u = inputs["x"].double(), unit_roundoff(torch.float32)
     _, mean, rstd = layernorm_reference(**inputs)
     sums = 4 * math.sqrt(x.shape[1] / 64 + 8) * u
     of_mean = sums * x.abs().amax(1)
     distance = ((x - mean[:, None]).abs().amax(1) * rstd).clamp(min=1.0)
-    of_rstd = float((sums * (1 + distance.square()) + (of_mean * rstd).square()).max())
+    off = of_mean * rstd
+    of_rstd = float((sums * (1 + distance.square()) + off + off.square()).max())
     size = float(inputs["weight"].abs().max())
-    of_y = size * float((of_mean * rstd).max() + distance.max() * of_rstd)
+    of_y = size * float(off.max() + distance.max() * of_rstd)
     rounded = 4 * unit_roundoff(inputs["x"].dtype)
     why = f"sums of {x.shape[1]} in float32"
     return (
