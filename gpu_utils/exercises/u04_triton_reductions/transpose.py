@@ -119,9 +119,9 @@ EXERCISE = Exercise(
         ),
         Limit(
             "bank_conflicts",
-            "More conflicts than Triton itself makes of any tile: lanes that are served together want different words "
+            "More conflicts than Triton itself makes of such tiles: lanes that are served together want different words "
             "of one bank. Look at the layout of your tile in shared memory.",
-            at_most=lambda case: _elements(case) // 16 if _counted(case) else math.inf,
+            at_most=lambda case: _elements(case) // 4 if _counted(case) else math.inf,
         ),
         Limit("scratch_bytes", "Registers are spilled: take a smaller tile, or more warps.", at_most=lambda case: 0),
     ),
