@@ -558,7 +558,8 @@ check("04.layernorm")
 # the bits. A float sum rounds after each step, so atomics do not pass. Two passes do: each program of the first stores
 # its part, and a second launch adds the parts up in an order that you choose.
 #
-# **Limits.** A program adds up 16 to 256 rows of `x`. `blocks`: at least one program for each 256 rows.
+# **Limits.** A program adds up 16 to 256 rows of `x`. `blocks`: at least one program for each 256 rows, and at
+# most one for each 16 rows of 32 columns.
 # `global_atomics`, `global_store_bytes`: what the programs hand on is at most 1/16 of the elements of `x`.
 # `global_load_bytes`: for whole tiles at most 1.25 times `x`, so `x` is read once, and a tile has at least as many
 # elements as a program has lanes. `global_sectors_per_ideal`: neighbouring lanes read neighbours in a row.

@@ -113,7 +113,13 @@ EXERCISE = Exercise(
         Case("whole tiles, and the same bits in whatever order programs run", rows=2048, cols=64, deterministic=True),
         Case("odd sizes in float16", rows=320, cols=77, dtype="float16", deterministic=False),
         Case("sums that bfloat16 cannot hold", rows=1300, cols=33, dtype="bfloat16", deterministic=True),
-        Case("a part of a wider matrix", rows=150, cols=70, layout="columns of a wider matrix", deterministic=False),
+        Case(
+            "a part of a wider matrix, and one column more than a tile of 64",
+            rows=150,
+            cols=65,
+            layout="columns of a wider matrix",
+            deterministic=False,
+        ),
         Case(
             "a transpose: columns are contiguous, rows are not",
             rows=300,
@@ -145,6 +151,11 @@ EXERCISE = Exercise(
             "Too few programs: while they walk down all those rows, the rest of the chip is idle. A program adds up "
             f"{FEWEST} to {MOST} rows, and the others are another program's.",
             at_least=lambda case: -(-case["rows"] // MOST),
+        ),
+        Limit(
+            "blocks",
+            "These are more programs than there is work for: a program takes a block of columns, at least 32 of them.",
+            at_most=lambda case: (case["rows"] // FEWEST) * (case["cols"] // 32) if _counted(case) else math.inf,
         ),
         Limit(
             "global_load_bytes",
@@ -317,6 +328,12 @@ EXERCISE = Exercise(
             "last_columns_missing",
             answer(columns=lambda x: max(1, x.shape[1] // slips.BLOCK_N)),
             "The last, incomplete block of columns has no program: round up, with triton.cdiv.",
+        ),
+        Misconception(
+            "a_program_for_each_column",
+            answer(columns=lambda x: x.shape[1]),
+            "The grid has a program for each column, and a program takes a block of them: most find nothing to do. "
+            "Count blocks, not columns.",
         ),
         Misconception(
             "takes_x_for_contiguous",

@@ -119,7 +119,7 @@ EXERCISE = Exercise(
         ),
         Limit(
             "bank_conflicts",
-            "More conflicts than Triton itself makes of such tiles: lanes that are served together want different words "
+            "More conflicts than Triton itself makes of such tiles: lanes served together want different words "
             "of one bank. Look at the layout of your tile in shared memory.",
             at_most=lambda case: _elements(case) // 4 if _counted(case) else math.inf,
         ),
