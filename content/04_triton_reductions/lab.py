@@ -839,7 +839,7 @@ check("04.transpose")
 #
 # | | |
 # |---|---|
-# | `logits` | float32, float16 or bfloat16, shape (rows, vocabulary); `logits.stride(1)` is 1, `stride(0)` any |
+# | `logits` | float32, float16 or bfloat16, shape (rows, vocabulary); strides (any from the vocabulary up, 1) |
 # | their values | any finite ones, -10,000 and 10,000 too; also `-inf`, for whole blocks, but never a whole row |
 # | `targets` | int64, shape (rows,), contiguous: tokens, or `ignore_index` |
 # | `ignore_index` | a number, by default -100; it may be a token of the vocabulary, too |
@@ -850,10 +850,10 @@ check("04.transpose")
 # 393 x 128 logits for GPT-2's 50,257 tokens make whole tiles for the matrix product, and `logits[:, :50257]` counts.
 #
 # **Limits.** The kernels do all the work, the mean too: torch only makes tensors. `launches`: 4 at most.
-# `global_store_bytes`: only the gradient is as large as the logits, and it is written once; the forward pass leaves a
-# few numbers for each row. `global_moved_bytes`: logits read in the forward pass, read in the backward pass, gradient
-# written: 3 x their bytes, 3.4 x at most. `scratch_bytes`: 0. So there is one reading to find a sum that is relative to
-# a peak which is known only at its end. What do you do when a block brings a higher peak than all before?
+# `global_store_bytes`: only the gradient is as large as the logits, and it is written once; 64 bytes a row are left for
+# other numbers. `global_moved_bytes`: logits read in the forward pass, read in the backward pass, gradient written: 3 x
+# their bytes, 3.4 x at most. `scratch_bytes`: 0. So there is one reading to find a sum that is relative to a peak which
+# is known only at its end. What do you do when a block brings a higher peak than all before?
 #
 # **A small example.** Rows (0, ln 3), (5, 5), (0, ln 3) with labels 1, -100, 0. Their losses are ln(4/3), none and
 # ln 4, the mean is 0.837; the gradient is (0.125, -0.125), (0, 0), (-0.375, 0.375). Then work out on paper what your
@@ -879,9 +879,8 @@ def row_kernel(
 ):
     # BEGIN SOLUTION
     row = tl.program_id(0)
-    logits_ptr += (
-        row.to(tl.int64) * stride
-    )  # 8,192 x 50,257 fits 32 bits, 65,536 rows do not
+    # 8,192 x 50,257 fits 32 bits; 65,536 rows do not
+    logits_ptr += row.to(tl.int64) * stride
     peak, total = float("-inf"), 0.0
     for first in range(0, n_cols, BLOCK):
         cols = first + tl.arange(0, BLOCK)
@@ -893,9 +892,8 @@ def row_kernel(
         peak = higher
     lse = peak + tl.log(total)
     target = tl.load(targets_ptr + row)
-    counts = target != ignore_index
-    own = tl.load(logits_ptr + target, mask=counts, other=0.0).to(tl.float32)
-    tl.store(losses_ptr + row, tl.where(counts, lse - own, 0.0))
+    own = tl.load(logits_ptr + target, mask=target != ignore_index, other=0.0)
+    tl.store(losses_ptr + row, lse - own.to(tl.float32))
     tl.store(lse_ptr + row, lse)
     # END SOLUTION
 
@@ -917,8 +915,9 @@ def mean_kernel(
         rows = first + tl.arange(0, BLOCK)
         mask = rows < n_rows
         target = tl.load(targets_ptr + rows, mask=mask, other=ignore_index)
-        total += tl.load(losses_ptr + rows, mask=mask, other=0.0)
-        count += tl.where(target != ignore_index, 1.0, 0.0)
+        counts = target != ignore_index
+        total += tl.where(counts, tl.load(losses_ptr + rows, mask=mask), 0.0)
+        count += tl.where(counts, 1.0, 0.0)
     counted = tl.sum(count, axis=0)
     tl.store(count_ptr, counted)
     tl.store(loss_ptr, tl.sum(total, axis=0) / counted)

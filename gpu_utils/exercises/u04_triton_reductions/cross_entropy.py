@@ -18,7 +18,7 @@ MOST_MOVED = 3.4
 lanes of a program load (the label, the sum) add up to 0.16 on sm_80 and gfx942; a second reading adds 1."""
 
 HIDDEN = 4096
-"""Logits at the head of a row that are -inf: whole blocks of any size up to this one."""
+"""Logits at the head or the end of a row that are -inf: at the head whole blocks of any size up to this one."""
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -30,10 +30,12 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     if case.get("peak"):
         logits += case["peak"] * (1 - 2 * (torch.arange(rows) % 2))[:, None]
     if case.get("hidden"):
-        targets = torch.randint(HIDDEN, cols, (rows,), generator=generator)
-        logits[::2, :HIDDEN] = -math.inf
+        logits[0::4, :HIDDEN] = -math.inf
+        logits[2::4, -HIDDEN:] = -math.inf
         logits[1::2, 1::3] = -math.inf
-        targets -= (targets % 3 == 1).long()
+        targets[0::4] = cols - 1 - targets[0::4] % (cols - HIDDEN)  # labels are where logits are finite
+        targets[2::4] %= cols - HIDDEN
+        targets[1::2] -= (targets[1::2] % 3 == 1).long()
     targets[1::3] = ignored
     if case.get("all_ignored"):
         targets[:] = ignored
@@ -80,10 +82,18 @@ def _dtypes(inputs: Inputs) -> dict[str, torch.dtype | None]:
     return {"loss": torch.float32, "dlogits": inputs["logits"].dtype}
 
 
-def _logits(case: Case) -> int:
-    """Bytes of the logits of a case in which they are counted, else infinite."""
-    whole = case.get("cols", 0) >= 4096 and not case.get("hidden")
-    return case["rows"] * case["cols"] * 4 if whole else 0
+def _most_moved(case: Case) -> float:
+    """Where rows begin and end with whole transactions."""
+    whole = case.get("cols", 1) % 4096 == 0
+    return MOST_MOVED * case["rows"] * case["cols"] * 4 if whole else math.inf
+
+
+def _most_stored(case: Case) -> float:
+    """The gradient, and sixteen numbers for each row."""
+    if isinstance(case, Example):
+        return math.inf
+    size = getattr(torch, case.get("dtype", "float32")).itemsize
+    return case["rows"] * (case["cols"] * size + 64)
 
 
 def _fresh(rng: random.Random) -> Case:
@@ -113,7 +123,9 @@ EXERCISE = Exercise(
             dy=lambda: torch.tensor(1.0),
         ),
         Case("whole blocks: here every byte is counted", rows=6, cols=4096),
-        Case("whole blocks of -inf at the head of a row, and -inf in between", rows=4, cols=4501, hidden=True),
+        Case(
+            "whole blocks of -inf at the head or the end of a row, and -inf in between", rows=4, cols=4501, hidden=True
+        ),
         Case("rows lie further apart than they are long", rows=7, cols=1257, width=1264, dtype="float16"),
         Case("half precision of the other kind", rows=5, cols=1001, dtype="bfloat16"),
         Case("logits near 10,000 and near -10,000", rows=5, cols=1501, peak=1e4),
@@ -132,15 +144,15 @@ EXERCISE = Exercise(
         ),
         Limit(
             "global_store_bytes",
-            "Only the gradient is as large as the logits, and it is written once, by the backward pass. The forward "
-            "pass leaves a few numbers for each row.",
-            at_most=lambda case: 1.02 * _logits(case) or math.inf,
+            "Only the gradient is as large as the logits. It is written once, by the backward pass and in their type; "
+            "the forward pass leaves a few numbers for each row.",
+            at_most=_most_stored,
         ),
         Limit(
             "global_moved_bytes",
             "The logits are read once in the forward pass and once in the backward pass, and the gradient is written "
             "once: three times their bytes.",
-            at_most=lambda case: MOST_MOVED * _logits(case) or math.inf,
+            at_most=_most_moved,
         ),
         Limit(
             "scratch_bytes",
@@ -336,6 +348,12 @@ EXERCISE = Exercise(
             "loss_in_half",
             slips.answer(loss_dtype=lambda logits: logits.dtype),
             "The loss is float32, whatever the logits are.",
+        ),
+        Misconception(
+            "gradient_in_float32",
+            slips.answer(gradient_dtype=torch.float32),
+            "For half precision the kernel writes a gradient of twice the size, and autograd makes another one of it "
+            "in the type of the logits, without a word. Allocate it with dtype=logits.dtype; the store converts.",
         ),
         Misconception(
             "gradient_over_the_logits",

@@ -159,6 +159,7 @@ class How:
     ignore: int | None = None
     rows_dtype: Callable[[Tensor], torch.dtype] = lambda logits: torch.float32
     loss_dtype: Callable[[Tensor], torch.dtype] = lambda logits: torch.float32
+    gradient_dtype: torch.dtype | None = None
     in_place: bool = False
     each_row: bool = False
     torch_scales: bool = False
@@ -184,7 +185,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dloss: Tensor) -> tuple[Tensor | None, ...]:
         logits, targets, lse, count = ctx.saved_tensors
-        dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
+        dlogits = torch.empty(logits.shape, dtype=ctx.how.gradient_dtype or logits.dtype, device=logits.device)
         if ctx.how.in_place:
             dlogits = logits
         grid = (logits.shape[0],)
