@@ -1077,6 +1077,22 @@ with lesson.when_written():
     rows = lesson.speed_in_gpt2(**own)
 lesson.table(rows)
 
+# %% [markdown] challenge
+# ## A challenge: cross-entropy in the fewest cycles
+#
+# Optional, and against yourself alone. Your `cross_entropy` runs on 16 rows of 8,192 logits in bfloat16, some with an
+# ignored label, on both virtual GPUs; the predicted cycles of all its launches are added up. Only a right answer
+# enters. For each launch the model takes the largest of its bounds: instructions that must be issued, bytes over the
+# memory bus, passes of shared memory, and waits for memory that no other wave fills. It predicts, and measures nothing.
+#
+# The course's solution is a plain one. Which reductions across lanes could happen once for each row, in place of once
+# for each block? Which bytes need not move at all?
+
+# %% your entry
+from gpu_utils import challenge
+
+challenge("04")
+
 # %% [markdown] end of the lab
 # ## Done
 #

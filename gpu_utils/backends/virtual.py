@@ -27,11 +27,15 @@ STEP_LIMIT = 10_000
 
 @dataclass(frozen=True)
 class VirtualBackend:
-    """Answers called in a session run on the virtual GPU of `target`; its counters are exact."""
+    """Answers called in a session run on the virtual GPU of `target`; its counters are exact.
+
+    cycles  whether predicted_cycles are among the counters: those that one SM or CU would need for all launches
+    """
 
     name: str
     target: str
     device: str = "cpu"
+    cycles: bool = False
 
     def unavailable(self) -> str | None:
         """Why it cannot run here; None when it can."""
@@ -53,6 +57,7 @@ class VirtualBackend:
         the blocks of the launches of Triton's kernels fill, as many on each as fit.
         """
         from gpu_utils.virtual import virtual_gpu
+        from gpu_utils.virtual.predict import predicted_cycles
 
         trials: set[int] = set()  # places in gpu.launches
 
@@ -78,6 +83,8 @@ class VirtualBackend:
                     of_programs[id(program)] = sum(any(f in op.text for f in _HOST) for op in program.ops)
                 sums["calls_of_the_host"] += of_programs[id(program)]
                 sums["waves_of_a_block"] = max(sums["waves_of_a_block"], _waves_of_a_block(launch))
+                if self.cycles:
+                    sums["predicted_cycles"] = sums.get("predicted_cycles", 0) + predicted_cycles(launch)
             sums["barriers"] = sums.get("instructions_barrier", 0)
             if sums.get("global_sectors_ideal"):
                 sectors = sums["global_load_sectors"] + sums["global_store_sectors"]
