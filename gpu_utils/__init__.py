@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 _HOME = {
     "CHIPS": "gpu_utils.chips",
     "bench": "gpu_utils.timing",
+    "challenge": "gpu_utils.ui.challenge",
     "check": "gpu_utils.ui.notebook",
     "compile_for": "gpu_utils.compiler",
     "explore": "gpu_utils.ui.explore",

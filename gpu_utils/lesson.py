@@ -44,7 +44,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Running kernels": {
         "gpu_utils.backends": ("interpreter",),
         "gpu_utils.backends.launching": ("counted", "counts", "counts_by_line", "issued", "launch_cpp", "launch_on"),
-        "gpu_utils.backends.rungs": ("SPILLS", "climbed", "needs", "raced"),
+        "gpu_utils.backends.rungs": ("SPILLS", "climbed", "launches_of", "needs", "raced"),
         "gpu_utils.backends.swapped_step": ("own_kernels_in_gpt2", "speed_in_gpt2"),
         "gpu_utils.backends.traffic": ("traffic_of_torch",),
         "gpu_utils.virtual.cache": ("l2_traffic",),
@@ -62,6 +62,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "saved_bytes",
         ),
         "gpu_utils.model.device": ("default_device", "device_peak", "training_dtype"),
+        "gpu_utils.model.swapping": ("swapped",),
         "gpu_utils.model.gpt2": (
             "GPT2",
             "MLP",

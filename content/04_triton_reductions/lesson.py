@@ -7,9 +7,10 @@
 #
 # **You need** units 00 and 02: masks, coalescing, registers, occupancy. No GPU: every cell runs on a laptop.
 #
-# **Time**: three sittings. TIMES
+# **Time**: four sittings: reading (text and code at 200 words a minute) takes 16, 13, 10 and 8 minutes, all of it with
+# the predictions about 40, 35, 35 and 25. All cells together run in half a minute on a CPU. Then lab 04.
 #
-# All kernels here follow one ladder. *Naive*: operator by operator, as PyTorch runs it. *Fused*: one kernel that reads
+# All kernels here follow one ladder. *Naive*: a formula, operator by operator. *Fused*: one kernel that reads
 # its inputs once and writes its result once. *Tuned*: the same bytes with fewer instructions, no spills and no idle
 # units. At every rung you count first, then run.
 
@@ -29,21 +30,28 @@ from gpu_utils import CHIPS, compile_for, explore, lesson, predict, virtual_gpu
 # many FLOPs could the chip do while one byte comes from memory?
 
 # %% balance
+rows = {}
+for name in ("H100", "MI300X"):
+    chip = CHIPS[name]
+    flops = chip.peak("fp32") / chip.bandwidth
+    # a fused multiply-add is 2 FLOPs; AMD's figure also takes two of them at once
+    results = 2 if chip.vendor == "nvidia" else 4
+    rows[name] = {
+        "TB/s": chip.bandwidth,
+        "float32 TFLOP/s": chip.peak("fp32"),
+        "FLOPs for each byte": flops,
+        "instructions of a lane for each byte": flops / results,
+    }
 lesson.table(
-    {
-        name: {
-            "TB/s": CHIPS[name].bandwidth,
-            "float32 TFLOP/s": CHIPS[name].peak("fp32"),
-            "FLOPs for each byte": CHIPS[name].peak("fp32") / CHIPS[name].bandwidth,
-        }
-        for name in ("H100", "MI300X")
-    },
+    rows,
     first="chip",
+    note="MI300X: the peak is that of packed float32, two results of an instruction",
 )
 
 # %% [markdown] balance explained
-# Twenty to thirty. Everything in this unit stays far below that, so its time is the time of its bytes: *bytes moved,
-# divided by bandwidth*. No clever arithmetic makes such a kernel faster. Moving less does.
+# Twenty to thirty FLOPs, eight to ten instructions of a lane. Nearly everything in this unit stays far below that
+# (section 3 has the exception), so its time is the time of its bytes: *bytes moved, divided by bandwidth*. No clever
+# arithmetic makes such a kernel faster. Moving less does.
 #
 # The smallest such kernel is a copy. It reads `n` floats and writes `n` floats: `8 * n` bytes. The launcher of unit 00
 # would do. Here it is, with a block of 1,024 elements and 4 warps (NVIDIA) or wavefronts (AMD), which is Triton's
@@ -77,7 +85,7 @@ def bits_of_a_load(n, targets=SIX, BLOCK=1024, num_warps=4, dtype=torch.float32)
 lesson.table(bits_of_a_load(16_384), first="n = 16,384")
 
 # %% [markdown] width
-# 128 bits, 16 bytes, is the widest load that a lane can issue on these targets (unit 02). A lane has `1024 / (4 * 32)`
+# 128 bits, 16 bytes, is the widest load that Triton makes for these targets. A lane has `1024 / (4 * 32)`
 # = 8 floats where a wave has 32 lanes, so two such loads; and 4 floats, one load, where a wave has 64.
 #
 # Now the vector gets one element more. The kernel is the same.
@@ -95,7 +103,8 @@ odd = bits_of_a_load(16_385)
 guess.reveal(
     sm_80=odd["sm_80"]["loads of a lane"],
     gfx942=odd["gfx942"]["loads of a lane"],
-    because="each of the 8 or 4 floats of a lane gets a load of its own.",
+    because="each of the 8 or 4 floats of a lane gets a load of its own: the compiler "
+    "can no longer join neighbours.",
 )
 lesson.table(odd, first="n = 16,385")
 
@@ -103,7 +112,8 @@ lesson.table(odd, first="n = 16,385")
 # One more element, and every load of every program is narrow, also in the 16 programs that the last element does not
 # touch. The compiler makes one machine code for all programs, and it must be right for the mask. With `offsets < n` and
 # *nothing known about n*, of four neighbours two may be inside and two outside. A load of 16 bytes cannot bring half of
-# its bytes, so each element is loaded under a predicate of its own.
+# its bytes, so each element is loaded under a predicate of its own. (In unit 02 LLVM joined narrow loads for AMD. Here
+# each has a condition of its own, and it must not.)
 #
 # With `n = 16,384` something was known. When a kernel is launched, Triton looks at each whole number among the
 # arguments and notes whether it is **divisible by 16**. If so, groups of up to 16 neighbours are inside or outside
@@ -176,7 +186,16 @@ gpus = lesson.launch_on(BOTH, whole_blocks_kernel, (16,), x, out, BLOCK=1024)
 print(
     "the first 16,384 are right:", torch.equal(out[:-1], x[:-1]), "; the last:", out[-1]
 )
-lesson.table(lesson.counts(gpus, "global_load_sectors", "instructions"), first="target")
+lesson.table(
+    {
+        target: {
+            "load transactions": found["global_load_sectors"],
+            "instructions, all": found["instructions"],
+        }
+        for target, found in lesson.counts(gpus).items()
+    },
+    first="target",
+)
 
 # %% [markdown] the second knob
 # The second thing that makes loads narrow is a launch with *too many threads for its block*. A lane can only load side
@@ -201,16 +220,21 @@ guess.reveal(
     because="256 / (4 × 32) = 2 floats of 32 bits; 256 / (4 × 64) = 1; 8 numbers of "
     "16 bits are 128 bits.",
 )
+rows = {
+    "float32, BLOCK = 256": few,
+    "bf16, BLOCK = 1,024": halves,
+    "float32, BLOCK = 256, 1 warp": bits_of_a_load(16_384, BOTH, 256, 1),
+}
 lesson.table(
-    {"float32, BLOCK = 256": few, "bf16, BLOCK = 1,024": halves}
-    | {"float32, BLOCK = 256, 1 warp": bits_of_a_load(16_384, BOTH, 256, 1)},
-    first="bits and loads",
+    {name: {t: row[t]["bits"] for t in BOTH} for name, row in rows.items()},
+    first="bits of a load",
 )
 
 # %% [markdown] rule of width
 # So one more rule for tables of configurations: the same BLOCK and `num_warps` that fill 128 bits on `sm_80` leave
-# `gfx942` at half of that, because its wave is twice as wide. With `num_warps=1` both are at 128 bits. AMD's
-# configurations usually have half of the warps. (In bf16 a block wants twice the elements: 16 bytes are 8 of them.)
+# `gfx942` at half of that, because its wave is twice as wide. With `num_warps=1` both are at 128 bits. At the same
+# BLOCK a target with waves of 64 wants half of the warps. (In bf16 a block wants twice the elements: 16 bytes are 8 of
+# them.)
 #
 # ## 2. Eight operators, or one kernel
 #
@@ -252,10 +276,14 @@ guess.reveal(
 lesson.table({"operators": traffic.found.launches, "bytes": traffic.found.bytes})
 
 # %% [markdown] fusing
-# 18 against 2: on a memory-bound chip the fused kernel takes a ninth of the time, whatever the arithmetic. That is all
-# that *operator fusion* means. `torch.compile` does it for you, by writing such Triton kernels. You learn to write them
-# because the compiler stops where things get interesting: at a reduction, at a random number, at a backward pass with a
-# better formula.
+# (The count goes by a rule: each operator reads its inputs once and writes its result once, and no cache helps.) 18
+# against 2: if every read and write goes to memory, a ninth of the bytes, and of the time. That is all that *operator
+# fusion* means.
+#
+# PyTorch has fused the well-known ones already: `F.gelu(x, approximate="tanh")` is one kernel, and so is `F.softmax`.
+# `torch.compile` fuses formulas by writing Triton kernels, with reductions, random numbers and backward passes too. You
+# learn to write them to read what it wrote, to see where it did not fuse (`TORCH_LOGS=output_code` prints it), and for
+# what needs another algorithm: a loss that never stores its probabilities, attention that never stores its scores.
 #
 # The lab wants GELU. Here is its sister, SiLU, which Llama and DeepSeek use: $y = x\,\sigma(x)$, with
 # $\sigma(x) = 1 / (1 + e^{-x})$.
@@ -331,34 +359,43 @@ lesson.table(rows, first="target")
 # not write `n` ones: it makes one, and *expands* it to the shape of `y`, a view with stride 0.
 
 # %% guess stride 0
+ENDS = ("right", "wrong numbers", "reads outside")
 guess = predict(
     "04.stride_0",
-    "`SiLU.apply(x).sum().backward()` with 3,000 elements. The backward kernel reads "
-    "`dy_ptr + offsets`. What happens?",
-    what=lesson.choice("the right gradient", "wrong numbers", "reads outside of dy"),
+    "`SiLU.apply(x).sum().backward()` with 3,000 elements, on a virtual GPU: the "
+    "backward kernel reads `dy_ptr + offsets`. And `SiLU.apply(wide[:, :30])`, where "
+    "wide has 60 columns: forward reads `x_ptr + offsets`. What happens?",
+    what=lesson.choice(*ENDS, label="dy of a sum"),
+    slice=lesson.choice(*ENDS, label="x is a slice"),
 )
 
 # %% stride 0
+wide = torch.randn(8, 60)
+with virtual_gpu("gfx942"):
+    y = SiLU.apply(wide[:, :30])
+same = torch.allclose(y, torch.nn.functional.silu(wide[:, :30]), atol=1e-5)
 try:
     with virtual_gpu("gfx942"):
         SiLU.apply(x).sum().backward()
-    what = "the right gradient"
+    what = "right"
 except lesson.OutOfBounds as problem:
-    what = "reads outside of dy"
+    what = "reads outside"
     print(problem)
 guess.reveal(
     what=what,
-    because="dy has 3,000 elements by its shape, and one in memory.",
+    slice="right" if same else "wrong numbers",
+    because="dy has 3,000 elements by its shape, and one in memory; the slice has gaps "
+    "of 30, which belong to wide.",
 )
 
 # %% [markdown] contiguous
 # On a real GPU the kernel would read 2,999 numbers that belong to somebody else, without complaint, and only in this
 # call. `dy.contiguous()` makes a copy where one is needed and returns the tensor itself where not; or hand the strides
-# to the kernel. A gradient can come transposed, too. `x` itself can be a view: `torch.empty_like(x)` of a transpose has
-# the strides of a transpose.
+# to the kernel. A gradient can come transposed, too. The slice is silently wrong everywhere. (A transpose of all of `x`
+# happens to go well here: `torch.empty_like` copies its strides, so both sides are walked in the same order.)
 #
-# **One trap of arithmetic.** GELU needs tanh, and $\tanh u = (e^{2u} - 1) / (e^{2u} + 1)$. The largest float32 is about
-# 3.4e38, which is $e^{88.7}$.
+# **One trap of arithmetic.** GELU needs tanh, for which Triton has no `tl.tanh`, and $\tanh u = (e^{2u} - 1) / (e^{2u}
+# + 1)$. The largest float32 is about 3.4e38, which is $e^{88.7}$.
 
 # %% guess tanh
 guess = predict(
@@ -422,8 +459,7 @@ print("seed 7 twice is equal: ", torch.equal(draw(7), draw(7)))
 print("seeds 7 and 8 are equal:", torch.equal(draw(7), draw(8)))
 
 # %% [markdown] slip of the offsets
-# The slip to avoid: offsets that begin at 0 in *every* program, as `OF_THE_PROGRAM=True` does above. With $p = 0.5$ two
-# independent draws agree about an element (both keep it, or both drop it) in half of the cases.
+# The slip to avoid: offsets that begin at 0 in *every* program, as `OF_THE_PROGRAM=True` does above.
 
 # %% guess offsets
 guess = predict(
@@ -440,14 +476,16 @@ own = (draw(7) > 0.5).view(4, 256)
 guess.reveal(
     twins=(twins[0] == twins[1]).sum(),
     independent=(own[0] == own[1]).sum(),
-    because="the same seed and the same offsets are the same numbers.",
+    because="the same seed and the same offsets are the same numbers; other draws "
+    "agree in half of the cases (both keep, or both drop).",
 )
 lesson.lane_figure(
     {
         f"{name}, program {program}": draws[program, :64].tolist()
         for name, draws in {"arange": twins, "own": own}.items()
         for program in (0, 1)
-    }
+    },
+    what="elements",
 )
 
 # %% [markdown] pattern
@@ -457,6 +495,7 @@ lesson.lane_figure(
 # Is drawing again free? Ten rounds of multiplications are more than SiLU needs. Count what a wave issues for each
 # element, with a kernel that stores its offsets for comparison. `tl.rand4x` returns *four* numbers for one scrambling,
 # which makes four of them anyway and of which `tl.rand` throws three away.
+# (They are other numbers than those of `tl.rand`: forward and backward must use the same of the two.)
 
 
 # %% cost of philox
@@ -489,15 +528,37 @@ def per_element(kernel, n=16_384):
     }
 
 
-lesson.bars(
-    {k.__name__: per_element(k) for k in (offsets_kernel, rand_kernel, rand4x_kernel)},
-    "lane instructions for each element",
+KERNELS = (offsets_kernel, rand_kernel, rand4x_kernel)
+cost = {kernel.__name__: per_element(kernel) for kernel in KERNELS}
+lesson.table(
+    {"offsets_kernel": cost["offsets_kernel"], "rand_kernel": cost["rand_kernel"]}
 )
 
+# %% guess philox
+guess = predict(
+    "04.philox",
+    "Lane instructions for each element, as above. What is left of tl.rand's with "
+    "rand4x, a quarter of the scrambling for each?",
+    share=lesson.choice("a quarter", "nearly half", "nearly all"),
+)
+
+# %% philox
+share = cost["rand4x_kernel"]["sm_80"] / cost["rand_kernel"]["sm_80"]
+guess.reveal(
+    share="a quarter"
+    if share < 0.3
+    else "nearly half"
+    if share < 0.6
+    else "nearly all",
+    because="each number is still turned into a float, and stored.",
+)
+lesson.bars(cost, "lane instructions for each element")
+
 # %% [markdown] philox explained
-# About 70 instructions for each element, and a float32 dropout moves 8 bytes for it. That is no longer far below what
-# the chip can do in the time of the bytes (20 to 30 FLOPs for each byte counts a fused multiply-add as two, so 10 to 15
-# instructions for each byte). `tl.rand4x` brings it down to half and less.
+# About 70 instructions for each element, and a float32 dropout moves 8 bytes for it. In the time of 8 bytes an H100
+# issues 8 × 10 of them, an MI300X 8 × 7.7 (section 1's table). So with `tl.rand` a dropout is level on the one and
+# decided by arithmetic on the other; in bf16, with 4 bytes, on both. `tl.rand4x` brings it back to the bytes. (A real
+# model takes another seed for each layer and each step, or every layer drops the same places.)
 #
 # **You have** a copy at full width, a fused operator with its backward pass, and random numbers without memory. In the
 # lab: 04.copy, 04.gelu, 04.dropout. Next: rows.
@@ -512,9 +573,9 @@ lesson.sitting("04", 1)
 #
 # $$ y_j = \frac{e^{x_j - m}}{\sum_k e^{x_k - m}}, \qquad m = \max_k x_k $$
 #
-# Subtracting the maximum changes nothing on paper, and keeps the rule of section 1's end: `exp` gets only arguments
-# that are zero or negative. First the naive rung, operator by operator. Each bar below stands for reads and writes of a
-# tensor as large as `x`; the maximum and the sum have one number for each row, which hardly count.
+# Subtracting the maximum changes nothing on paper, and keeps the rule of section 2's end: `exp` gets only arguments
+# that are zero or negative. First the naive rung, operator by operator. The maximum and the sum have one number for
+# each row, which hardly counts.
 
 
 # %% softmax by hand
@@ -561,6 +622,7 @@ def logsumexp_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr, FILL: tl.const
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols, other=FILL)
+    x = x.to(tl.float32)  # sums in float32, whatever the type of x
     m = tl.max(x, axis=0)
     tl.store(out_ptr + row, m + tl.log(tl.sum(tl.exp(x - m), axis=0)))
 
@@ -577,9 +639,9 @@ def logsumexp(x, num_warps=4, fill=float("-inf")):
 guess = predict(
     "04.fill",
     "The row (-1, -2, -3) in a block of 4, with FILL = 0. e^-1 = 0.37, e^-2 = 0.14, "
-    "e^-3 = 0.05: the sum is 0.55, its logarithm -0.59. Of which sum does this kernel "
-    "take the logarithm?",
-    total=lesson.number("sum, where 0.55 is right", factor=1.05),
+    "e^-3 = 0.05: the sum is 0.55, its logarithm -0.59. This kernel's result is the "
+    "logarithm of which number?",
+    total=lesson.number("where 0.55 is right", factor=1.05),
 )
 
 # %% fill
@@ -612,40 +674,48 @@ lesson.table(rows, first="FILL")
 MORE = {"100 and more": 100, "32 to 99": 32, "fewer": 0}
 guess = predict(
     "04.barriers",
-    "logsumexp of 8 rows with 1,000 columns. How many barriers do all waves of one "
+    "logsumexp of 8 rows with 1,008 columns. How many barriers do all waves of one "
     "launch pass, together?",
     one=lesson.number("1 warp or wavefront a program"),
     more=lesson.choice(*MORE, label="with 8"),
 )
 
 # %% barriers
-x = torch.randn(8, 1000)
+x = torch.randn(8, 1008)  # divisible by 16
 BY_WAVES = {
-    "1 wave": lambda x: logsumexp(x, num_warps=1),
-    "8 waves": lambda x: logsumexp(x, num_warps=8),
+    f"{waves} wave{'s' * (waves > 1)}": lambda x, waves=waves: logsumexp(x, waves)
+    for waves in (1, 4, 8)
 }
 rows = lesson.climbed(BY_WAVES, BOTH, x)
-one, eight = (rows[f"{name}, sm_80"]["barriers"] for name in BY_WAVES)
+one, eight = (rows[f"{name}, sm_80"]["barriers"] for name in ("1 wave", "8 waves"))
 guess.reveal(
     one=one,
     more=next(o for o, n in MORE.items() if eight >= n),
     because="8 waves of 8 programs pass 5 barriers each; a single wave needs none.",
 )
-lesson.table(rows, first="waves of a program")
+COLUMNS = ("bytes moved", "instructions", "barriers")
+lesson.table(
+    {name: {column: row[column] for column in COLUMNS} for name, row in rows.items()},
+    first="waves of a program",
+)
 
 # %% [markdown] barriers explained
-# Five for each wave: before what others have written is read, and before a place in shared memory is written again. A
-# wave that arrives early waits. For short rows one wave for each row does without. (The numbers are equal on both
-# targets because Triton places the barriers, not the vendor's compiler.)
+# Each reduction meets twice: after the partial sums are written, and after the wave that adds these up has written the
+# result. Two reductions make four; the fifth stands between them, because they use the same place. A wave that arrives
+# early waits. For short rows one wave for each row does without. (The numbers are equal on both targets because Triton
+# places the barriers, not the vendor's compiler.)
+#
+# Section 1 is still with us. A row of 1,000 columns would be loaded 32 bits at a time, in place of 128: 16 does not
+# divide it, and the mask knows only that.
 #
 # Inside a wave the vendors differ. These are the instructions by which lanes exchange values in the kernel with one
 # wave for each row:
 
 # %% exchanges
-WORDS = ("shfl", "redux", "_dpp", "readlane", "permute")
+WORDS = ("shfl", "redux", "_dpp", "readlane", "permute", "permlane")
 rows = {}
 for target in ("sm_90", "sm_100", "gfx942", "gfx1100"):
-    args = (x, torch.empty(8), 1000, 1024, float("-inf"))
+    args = (x, torch.empty(8), 1008, 1024, float("-inf"))
     compiled = compile_for(logsumexp_kernel, target, args, num_warps=1)
     found = lesson.mnemonics(compiled)
     rows[target] = {
@@ -659,10 +729,12 @@ lesson.table(rows, first="target")
 
 # %% [markdown] exchanges explained
 # - `shfl.sync.bfly`: each lane gets the value of the lane whose number differs in one bit. Five bits, two reductions:
-#   ten. `sm_100` has one instruction, `redux.sync.max.f32`, for the whole maximum.
-# - AMD's `_dpp` is no instruction of its own but a *way to read an operand*: from another lane, moved by a few places
-#   or across rows of 16. So an addition and its exchange are one instruction, `v_add_f32_dpp`. At the end
-#   `v_readlane_b32` hands the result to a scalar register, which all lanes can read.
+#   ten. `sm_100` has one instruction, `redux.sync.max.f32`, for the whole maximum; for sums there is none, so five
+#   stay.
+# - AMD's `_dpp` is no instruction of its own but a *way to read an operand*: from another lane of the same 16 or across
+#   rows of 16. The additions take it themselves, `v_add_f32_dpp`; for the maximum the value is moved first. 7 + 5 are
+#   2 × 6 steps for 64 lanes. On `gfx1100` DPP stays within 16 lanes and `v_permlanex16` crosses to the other 16: 8 + 2
+#   are 2 × 5. `v_readlane_b32` hands the result to a scalar register, which all lanes can read.
 #
 # Unit 07 writes both by hand.
 #
@@ -688,21 +760,30 @@ guess.reveal(
     sm_90=spills["sm_90"] > 0,
     gfx942=spills["gfx942"] > 0,
     gfx1100=spills["gfx1100"] > 0,
-    because="8,192 / 32 is 256 numbers a lane, all registers there are; "
-    "8,192 / 64 is 128.",
+    because="8,192 / 32 is 256 numbers a lane, all registers there are (ptxas folds a "
+    "few away); 8,192 / 64 is 128.",
 )
-lesson.table(needs, first="waves of a program")
+lesson.table(
+    {
+        name: {
+            "registers": row["registers"],
+            "spilt bytes of a lane": row[lesson.SPILLS] * (4 if ", gfx" in name else 1),
+            "occupancy (%)": row["occupancy (%)"],
+        }
+        for name, row in needs.items()
+    },
+    first="waves of a program",
+)
 
 # %% [markdown] spills explained
 # The same kernel, the same numbers, one launch option: right on `gfx942` and spilling on `sm_90`. A spill is memory
-# traffic that your byte count does not know. With four waves nobody spills; with eight more of them fit on a unit, and
-# hide more latency (unit 02). So a table of configurations is made *for each vendor*: the same `num_warps` is another
-# number of lanes.
+# traffic that your byte count does not know. So a table of configurations is made *for each vendor*: the same
+# `num_warps` is another number of lanes.
 #
 # | if | then |
 # |---|---|
-# | rows are short, up to about 1,000 | one wave a row: no barriers |
-# | rows are long | as many waves as keep 16 to 32 numbers in a lane |
+# | rows are short, up to about 1,000 | one wave a row: no barriers. Very short ones: several rows in a block |
+# | rows are long | more waves, until no lane spills and enough of them fit on a unit |
 # | the target has waves of 64 | half of the waves that you would take for 32 |
 #
 # ## 5. A row that does not fit: merging
@@ -782,22 +863,44 @@ guess = predict(
 )
 
 # %% minus infinity
-a = summary(torch.tensor([float("-inf")] * 2))
-b = summary(torch.tensor([1.0, 2.0]))
+nothing = torch.tensor([float("-inf")] * 2)
+a, b = summary(nothing), summary(torch.tensor([1.0, 2.0]))
 both = merged(a, b)
 guess.reveal(
     first=f"{a[1]:.3g}",
     both=f"{both[1]:.3g}",
     because="-inf minus -inf is nan, and nan times 0 is nan.",
 )
-safe = torch.where(a[0] == float("-inf"), 0.0, a[1])
-lesson.table({"with l = 0 for such a block": merged((a[0], safe), b)[1].item()})
+empty = (torch.tensor(float("-inf")), torch.tensor(0.0))  # m and l of such a block
+
+
+def guarded(a, b):
+    (m_a, l_a), (m_b, l_b) = a, b
+    m = torch.maximum(m_a, m_b)
+    base = torch.where(m == float("-inf"), 0.0, m)
+    return m, l_a * (m_a - base).exp() + l_b * (m_b - base).exp()
+
+
+lesson.table(
+    {
+        "l = 0 for such a block": {
+            "one of them": merged(empty, b)[1].item(),
+            "two of them": merged(merged(empty, empty), b)[1].item(),
+        },
+        "and a guard in the merge": {
+            "one of them": guarded(empty, b)[1].item(),
+            "two of them": guarded(guarded(empty, empty), b)[1].item(),
+        },
+    },
+    first="l after the merge",
+)
 
 # %% [markdown] guard
-# The guard is one line: subtract 0 in place of a maximum that is $-\infty$, or write 0 for such a sum. In Triton:
-# `tl.where(m == float("-inf"), 0.0, m)`.
+# To write 0 for the sum of such a block is not enough: two of them in a row, or a running state that starts at
+# $(-\infty, 0)$, have the factor $e^{-\infty - -\infty}$. The guard belongs to *every* subtraction of a maximum, also
+# in the merge: subtract 0 where it is $-\infty$. In Triton: `base = tl.where(m == float("-inf"), 0.0, m)`.
 #
-# This merge is called **online softmax**. It is the whole secret of FlashAttention (unit 06): there the sum carries a
+# This merge is called **online softmax**. It is half of the secret of FlashAttention (unit 06): there the sum carries a
 # vector along. Where the softmax itself is wanted, a long row is read twice: once for $m$ and $l$, once to write
 # $e^{x - m} / l$. Where only $m$ and $l$ are wanted, as for the loss, once.
 #
@@ -839,37 +942,45 @@ def variances_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + 1, tl.sum(centred * centred, axis=0) / n)
 
 
-rows = {}
-for mean in (0, 10, 100, 1000, 10_000):
-    x = torch.randn(1000, generator=torch.Generator().manual_seed(mean)) + mean
+def variances(x):
     out = torch.empty(2)
     lesson.launch_on(["gfx942"], variances_kernel, (1,), x, out, 1000, BLOCK=1024)
+    return out.tolist()
+
+
+rows = {}
+for mean in (0, 100, 1000, 10_000):
+    rows_of_x = torch.randn(8, 1000, generator=torch.Generator().manual_seed(0)) + mean
+    found = [variances(x) for x in rows_of_x]
+    tempting, centred = zip(*found, strict=True)
     rows[f"{mean:,}"] = {
-        "float64": x.double().var(correction=0).item(),
-        "mean of squares - mean²": out[0].item(),
-        "mean of (x - mean)²": out[1].item(),
+        "float64, lowest": rows_of_x.double().var(1, correction=0).min().item(),
+        "and highest": rows_of_x.double().var(1, correction=0).max().item(),
+        "mean of squares - mean², lowest": min(tempting),
+        "highest": max(tempting),
+        "mean of (x - mean)², lowest": min(centred),
+        " highest": max(centred),
     }
-found = out[0].item()
 guess.reveal(
-    tempting="within 10% of 1" if 0.9 < found < 1.1 else "off by more than that",
-    negative=found < 0,
+    tempting="within 10% of 1" if 0.9 < tempting[0] < 1.1 else "off by more than that",
+    negative=min(tempting) < 0,
     because="both terms are near 100 million, where float32 goes in steps of 8: "
     "their difference is off by several, to either side.",
 )
-lesson.table(rows, first="mean")
+lesson.table(rows, first="mean", note="of eight rows")
 
 # %% [markdown] two sums
-# The error grows with the *square* of the mean over the spread. Activations of real models have columns with large
-# means, so this is no exotic case. When the row is in registers the right form costs no byte: subtract, square, add
-# up, all on values that are there already.
+# The error grows with the *square* of the mean over the spread. In a row of GPT-2 the mean is small against the spread,
+# and the tempting form mostly survives. It fails on raw inputs (pixels, prices, times), and nothing says when. When the
+# row is in registers the right form costs no byte: subtract, square, add up, all on values that are there already.
 #
 # A row that does not fit into a block can be read twice (mean first), or merged like the softmax: keep count, mean and
 # $M = \sum (x - \mu)^2$ of each part. With $\delta = \mu_B - \mu_A$ and $n = n_A + n_B$:
 #
 # $$ \mu = \mu_A + \delta\,\frac{n_B}{n}, \qquad M = M_A + M_B + \delta^2\, \frac{n_A\, n_B}{n} $$
 #
-# (Chan, Golub and LeVeque, 1979; [PyTorch's own layer norm](https://github.com/pytorch/pytorch) uses Welford's form of
-# it on GPUs.)
+# (Chan, Golub and LeVeque's formula; PyTorch's layer norm on GPUs uses Welford's form of it,
+# [layer_norm_kernel.cu](https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/layer_norm_kernel.cu).)
 #
 # **RMS norm** leaves the mean out: $y = x / \sqrt{\tfrac1n \sum x^2 + \varepsilon} \cdot w$. Llama and DeepSeek use it.
 # It is nearly always preceded by an addition, $h = x + \text{residual}$, and $h$ is wanted later, too.
@@ -923,18 +1034,28 @@ lesson.sitting("04", 2)
 # %% guess programs
 guess = predict(
     "04.column_programs",
-    "768 columns, a program for each 128 of them. On how many SMs of an H100 can there "
-    "be work?",
+    "768 columns, a program for each 128 of them. On how many of an H100's SMs can "
+    "there be work? Into how many parts must the rows be cut, so that each of the 304 CUs of "
+    "an MI300X has a program?",
     busy=lesson.number("SMs with work"),
+    parts=lesson.number("parts of the rows"),
 )
 
 # %% programs
 programs = triton.cdiv(768, 128)
-guess.reveal(busy=programs, because="768 / 128 programs, and a program is on one SM.")
 chips = {name: int(CHIPS[name].units.value) for name in ("H100", "MI300X")}
+guess.reveal(
+    busy=programs,
+    parts=triton.cdiv(chips["MI300X"], programs),
+    because="768 / 128 = 6 programs, and a program is on one SM; 304 / 6 is 50.7.",
+)
 lesson.table(
     {
-        name: {"SMs or CUs": units, "share with work": f"{programs / units:.0%}"}
+        name: {
+            "SMs or CUs": units,
+            "share with work": f"{programs / units:.0%}",
+            "parts to fill it": triton.cdiv(units, programs),
+        }
         for name, units in chips.items()
     },
     first="chip",
@@ -1031,12 +1152,13 @@ lesson.table(
 )
 
 # %% [markdown] determinism
-# So with atomics two runs of the same program differ in the last bits, and after a thousand training steps in the
-# first. For debugging, and for the comparison of two chips (unit 09), one wants the same bits each time: two passes, in
-# an order that is fixed by the program and not by who comes first.
+# So with atomics two runs of the same program differ in the last bits. For debugging, and for the comparison of two
+# chips (unit 09), one wants the same bits each time: two passes, in an order that is fixed by the program and not by
+# who comes first.
 #
 # What do two passes cost? `parts * columns` numbers are written and read once more. With 10,000 rows in 40 parts these
-# are 80 numbers where the matrix has 10,000: below one percent.
+# are 80 numbers where the matrix has 10,000: below one percent of the bytes. And a second launch, which costs
+# microseconds: for small matrices more than the sum itself.
 #
 # ## 8. Backward through a norm
 #
@@ -1057,8 +1179,9 @@ lesson.table(
 # %% guess backward
 guess = predict(
     "04.norm_backward",
-    "eps = 0. What is the scalar product of dx with x, whatever dy is?",
-    product=lesson.number("sum of dx × x, to two decimals"),
+    "A layer norm takes away the mean as well: adding a constant to all of x changes "
+    "nothing of y. What is the sum of its dx along a row, whatever dy is?",
+    total=lesson.number("sum of dx, to two decimals"),
 )
 
 
@@ -1075,24 +1198,29 @@ x.requires_grad_()
 y = torch.nn.functional.rms_norm(x, (9,), w, eps=1e-5)
 (by_autograd,) = torch.autograd.grad(y, x, dy)
 along = (rmsnorm_backward(dy, x, w, 0.0) * x).sum(1)
+y = torch.nn.functional.layer_norm(x, (9,), w)
+(dx_of_layer_norm,) = torch.autograd.grad(y, x, dy)
 guess.reveal(
-    product=round(along.abs().max().item(), 2),
-    because="x and x_hat have one direction, and dx has no part along it.",
+    total=round(dx_of_layer_norm.sum(1).abs().max().item(), 2),
+    because="no gradient may ask for what changes nothing: dx has no part along the "
+    "constant vector.",
 )
 lesson.table(
     {
-        "differs from autograd by": (rmsnorm_backward(dy, x, w, 1e-5) - by_autograd)
+        "RMS norm: dx differs from autograd by": (
+            rmsnorm_backward(dy, x, w, 1e-5) - by_autograd
+        )
         .abs()
         .max()
         .item(),
-        "dx · x, eps = 0": along.tolist(),
+        "RMS norm, eps = 0: dx · x, at most": along.abs().max().item(),
+        "layer norm: sum of dx, at most": dx_of_layer_norm.sum(1).abs().max().item(),
     }
 )
 
 # %% [markdown] layer norm backward
 # Layer norm takes *two* things away from $x$: its mean and its length. Then its backward pass takes two things away
-# from $g$. Which? Lab 04.layernorm_backward wants the formula in a kernel; derive it as above, or find it by the
-# sentence in words. (Adding a constant to all of $x$ changes nothing of $y$.)
+# from $g$. Lab 04.layernorm_backward has the formula in its statement: find both there.
 #
 # The gradients of $w$ and $b$ are sums over *rows*: $dw_j = \sum_{rows} dy_j\,\hat x_j$ and $db_j = \sum_{rows} dy_j$.
 # `dx` wants a row at a time, `dw` and `db` want columns, and all of them want `x` and `dy`, which are read *once* if
@@ -1135,10 +1263,8 @@ guess.reveal(
 lesson.table({"operators": traffic.found.launches, "bytes": traffic.found.bytes})
 
 # %% [markdown] four traps
-# Four traps of the loss, all of them seen in real kernels:
-#
-# **The one.** There is no need for a scatter, or for a second kernel that subtracts 1: in each block the columns are
-# known, and `cols == target` is a mask.
+# There is no need for a scatter, or for a second kernel that subtracts the 1: in each block the columns are known, and
+# `cols == target` is a mask. But three traps wait, all of them seen in real kernels.
 #
 # **Labels that are ignored.** Padding has the label -100. `tl.load(row_ptr + target)` then reads 100 numbers *before*
 # the row: of the row above, or of somebody else.
@@ -1226,8 +1352,8 @@ lesson.table(rows, first="n_cols", note="bits of the widest load")
 
 # %% [markdown] padded vocabulary
 # This is one reason why training code pads GPT-2's vocabulary to 50,304
-# ([nanoGPT](https://github.com/karpathy/nanoGPT/blob/master/model.py): "rounded up to nearest multiple of 64 for
-# efficiency"). Matrix instructions are the other (unit 05).
+# ([nanoGPT](https://github.com/karpathy/nanoGPT/blob/master/model.py) takes the nearest multiple of 64 above). Matrix
+# instructions are the other (unit 05).
 #
 # **Offsets that do not fit.** `tl.program_id` is a 32-bit integer, and so is `row * n_cols`.
 
@@ -1254,19 +1380,30 @@ lesson.launch_on(["gfx942"], offset_kernel, (1,), out, row, 50_304)
 guess.reveal(
     row=row,
     sign="negative" if out[0] < 0 else "positive",
-    because="2,147,483,647 / 50,304 = 42,690, and the sum wraps to the other end.",
+    because="2,147,483,647 / 50,304 = 42,690.1: row 42,691 begins behind it, and the "
+    "product wraps to the other end.",
 )
 lesson.table({"in 32 bits": out[0].item(), "in 64 bits": out[1].item()})
 
 # %% [markdown] sixty-four bits
-# `tl.program_id(0).to(tl.int64)` is the cure, before the product. Such a kernel passes every small test and fails on
-# the first large batch.
+# (Row 42,690 begins in time, and fails within itself.) `tl.program_id(0).to(tl.int64)` is the cure, before the product.
+# Such a kernel passes every small test and fails on the first large batch.
+#
+# **You have** sums that many programs share, the backward pass of a norm, and a loss with its traps. In the lab:
+# 04.sum_of_columns, 04.layernorm_backward, 04.cross_entropy. Next: a tile, and the last rung.
+
+# %% third sitting ends
+lesson.sitting("04", 3)
+
+# %% [markdown] transposing
+# # Sitting 4: tiles, and tuning
 #
 # ## 10. A transpose through a tile
 #
 # A transpose reads rows and writes columns; one of the two is not coalesced, whatever the lanes do. Unless a *tile*
 # goes through shared memory: read a tile by rows, write it by rows of the result. In C++ (lab 02.transpose) you moved
-# the elements yourself. In Triton you say *what* belongs where, and the compiler decides which lane holds what:
+# the elements yourself. In Triton you say *what* belongs where, and the compiler decides which lane holds what. (Here
+# for sizes that the tile divides.)
 
 
 # %% transpose
@@ -1292,37 +1429,46 @@ guess = predict(
 # %% tiles
 EXECUTED = ("sm_80", "sm_90", "gfx942", "gfx950", "gfx1100")
 x = torch.randn(128, 128)
-rows, ratio = {}, {}
+moved, conflicts = {}, {}
 for tile in ((32, 32), (8, 128), (1, 128)):
     out = torch.empty(128, 128)
     grid = (128 // tile[0], 128 // tile[1])
-    options = {"TILE_R": tile[0], "TILE_C": tile[1]}
+    options = {
+        "TILE_R": tile[0],
+        "TILE_C": tile[1],
+        "threads": min(256, tile[0] * tile[1]),
+    }
     gpus = lesson.launch_on(
         EXECUTED, transpose_kernel, grid, x, out, 128, 128, **options
     )
     assert torch.equal(out, x.T)
-    for target, found in lesson.counts(gpus).items():
-        moved = found["global_load_sectors"] + found["global_store_sectors"]
-        ratio[tile, target] = moved / found["global_sectors_ideal"]
-        row = rows.setdefault(f"{tile[0]} × {tile[1]}", {})
-        row[target] = f"{ratio[tile, target]:.3g}, {found['bank_conflicts']:,}"
+    name = f"{tile[0]} × {tile[1]}"
+    conflicts[name] = lesson.counted(gpus, "bank_conflicts")
+    moved[name] = {
+        target: (found["global_load_sectors"] + found["global_store_sectors"])
+        / found["global_sectors_ideal"]
+        for target, found in lesson.counts(gpus).items()
+    }
 guess.reveal(
-    square=ratio[(32, 32), "sm_80"],
-    flat=ratio[(8, 128), "gfx942"],
+    square=moved["32 × 32"]["sm_80"],
+    flat=moved["8 × 128"]["gfx942"],
     because="32 floats are 128 bytes: a whole line either way. A row of the result "
     "gets 8 floats of a tile: 32 bytes, a sector, but a quarter of a line.",
 )
-lesson.table(rows, first="tile", note="transactions over the fewest, bank conflicts")
+lesson.table(moved, first="tile", note="transactions over the fewest possible")
+
+# %% conflicts
+lesson.table(conflicts, first="tile", note="bank conflicts")
 
 # %% [markdown] tiles explained
 # The 1 × 128 tile is no tile: each program stores a column of the result, 4 bytes of each sector or line. At 8 × 128
 # the stores fill sectors of 32 bytes, and lines of 128 only by a quarter. Whole lines need 32 floats in both directions
 # (or 64 numbers of 16 bits).
 #
-# The second number is bank conflicts. Triton lays the tile out in shared memory with a permutation like the one that
-# you wrote in unit 02, and that is free of conflicts on `sm_80`, `sm_90` and `gfx1100`. On `gfx942` and `gfx950`
-# conflicts are left in float32, whatever the shape: by default you do not choose that layout. It costs cycles of the
-# LDS, not bytes of memory; for a kernel that waits for memory this is often hidden. TRANSPOSE_GLUON
+# Bank conflicts: Triton lays the tile out in shared memory with a permutation like the one that you wrote in unit 02,
+# and that is free of conflicts on `sm_80`, `sm_90` and `gfx1100`. On `gfx942` and `gfx950` some are left for the tiles
+# of two dimensions: by default you do not choose that layout. It costs cycles of the LDS, not bytes of memory; for a
+# kernel that waits for memory this is often hidden.
 #
 # ## 11. Tuning: the knobs that move no byte
 #
@@ -1333,9 +1479,11 @@ lesson.table(rows, first="tile", note="transactions over the fewest, bank confli
 # | `num_warps` | lanes of a program | width of loads, barriers, registers (sections 1, 4) |
 # | `BLOCK` | elements of a program | loads in flight, registers, number of programs |
 # | `num_stages` | loads of later rounds of a loop that are under way already | the next cell |
-# | `waves_per_eu` (AMD only) | asks the compiler for registers so few that this many waves fit on a SIMD | spills |
+# | `waves_per_eu` (AMD), `maxnreg` (NVIDIA) | asks the compiler for fewer registers, so that more waves fit | spills |
 #
-# `num_stages` is the one that differs most. This kernel walks down the columns with `tl.range(..., num_stages=...)`:
+# `num_stages` is the one that differs most. `sm_80` has an instruction, `cp.async`, that copies from memory to shared
+# memory past the registers, while the warp goes on. `gfx942` has none that Triton uses here. This kernel walks down the
+# columns with `tl.range(..., num_stages=...)`:
 
 
 # %% stages kernel
@@ -1358,8 +1506,8 @@ kernels = {
 # %% guess stages
 guess = predict(
     "04.stages",
-    "BLOCK = 256 in float32. With num_stages=4 a block of rows is on its way for each "
-    "of the next three rounds. Where does each vendor's code put them?",
+    "BLOCK = 256 in float32. With num_stages=4 the blocks of the next three rounds are "
+    "on their way. Where does each vendor's code put them?",
     sm_80=lesson.choice("registers", "shared memory", label="sm_80"),
     gfx942=lesson.choice("registers", "shared memory", label="gfx942"),
 )
@@ -1389,37 +1537,71 @@ guess.reveal(
 lesson.table(rows, first="num_stages")
 
 # %% [markdown] stages explained
-# With one stage, load and addition take turns: the wave waits for each row. With four,
+# With one stage nothing in Triton's code runs ahead. (What the vendor's compiler makes of it may: `ptxas` unrolls this
+# loop.) With four,
 #
 # - `sm_80` has `cp.async`, which copies from memory to *shared memory* and lets the warp go on. Three rows of 256
 #   floats are 3,072 bytes: num_stages - 1 buffers.
 # - `gfx942` issues ordinary loads early, for three rounds ahead, into *registers*, and waits with `s_waitcnt` for the
 #   oldest. No LDS is needed, a few registers are.
 #
-# So the same number costs shared memory on one chip and registers on the other. Lesson 02 counted what either has.
+# So for a load that feeds no matrix product the same number costs shared memory on one chip and registers on the other.
+# (The operands of a matrix product wait in shared memory on both: unit 05.)
 #
 # **Choosing.** `triton.autotune` runs every configuration of a list the first time that a new `key` comes, keeps the
-# fastest, and remembers it. Rows of 200 columns; how many waves should share one? (AMD's `waves_per_eu` goes into such
-# a configuration like any constant: `triton.Config({"waves_per_eu": 2}, num_warps=1)`.)
+# fastest, and remembers it. Rows of 208 columns; how many waves should share one? (AMD's `waves_per_eu` goes into such
+# a configuration like any constant: `triton.Config({"waves_per_eu": 2}, num_warps=1)`. And a kernel with atomics needs
+# `reset_to_zero=["out_ptr"]`, or every trial adds to the result.)
+
 
 # %% autotune
-configs = [triton.Config({}, num_warps=waves) for waves in (1, 2, 4, 8, 16)]
-x, out = torch.randn(64, 200), torch.empty(64)
-rows = {}
-for target in BOTH:
-    tuned = triton.autotune(configs, key=["n_cols"])(logsumexp_kernel)
-    with virtual_gpu(target):
-        tuned[(64,)](x, out, 200, BLOCK=256, FILL=float("-inf"))
-    for config, (cycles, *_) in tuned.configs_timings.items():
-        rows.setdefault(f"{config.num_warps} waves", {})[target] = round(cycles)
-lesson.bars(rows, "predicted cycles, for one SM or CU")
+def predicted(columns, targets=BOTH):
+    """Predicted cycles: waves of a program -> target -> cycles."""
+    configs = [triton.Config({}, num_warps=waves) for waves in (1, 2, 4, 8, 16)]
+    x, out = torch.randn(16, columns), torch.empty(16)
+    block = triton.next_power_of_2(columns)
+    rows = {}
+    for target in targets:
+        tuned = triton.autotune(configs, key=["n_cols"])(logsumexp_kernel)
+        with virtual_gpu(target):
+            tuned[(16,)](x, out, columns, BLOCK=block, FILL=float("-inf"))
+        for config, (cycles, *_) in tuned.configs_timings.items():
+            rows.setdefault(f"{config.num_warps} waves", {})[target] = round(cycles)
+    return rows
+
+
+lesson.bars(predicted(208), "predicted cycles for one SM or CU, rows of 208")
+
+# %% [markdown] predicted cycles
+# A virtual GPU has no clock. It ranks by *predicted cycles*: the largest of three lower bounds, from the counters, for
+# issue, memory and latency. Here issue grows: every wave that joins runs the steps of the reduction again, and from 8
+# warps of 32 or 4 wavefronts of 64 there are as many lanes as positions, and then more. One wave a row wins on both.
+#
+# Now rows of 8,192, of which section 4 showed that one warp spills.
+
+# %% guess tuner
+guess = predict(
+    "04.tuner",
+    "Rows of 8,192, of which each number is read once whatever the waves. Which number "
+    "of waves do the predicted cycles prefer on sm_80?",
+    prefers=lesson.choice("1", "8", "they cannot tell"),
+)
+
+# %% tuner
+rows = predicted(8192, ["sm_80"])
+cycles = {name: row["sm_80"] for name, row in rows.items()}
+best = min(cycles, key=cycles.get)
+close = max(cycles.values()) < 1.05 * min(cycles.values())
+guess.reveal(
+    prefers="they cannot tell" if close else "1" if best.startswith("1 ") else "8",
+    because="memory is the largest bound for all of them, and it is the same.",
+)
+lesson.table(rows, first="rows of 8,192")
 
 # %% [markdown] choosing
-# A virtual GPU has no clock. It ranks by *predicted cycles*: lower bounds from the counters (issue, bandwidth,
-# latency). They tell a bad configuration from a good one, and not the second best from the best; that needs the chip.
-# Note where the best ones are: two warps of 32, one wavefront of 64, so 64 lanes for 200 columns on both. So a *space*
-# of configurations is made for each vendor. (Look at the spills whenever you set `waves_per_eu`: lesson 02 saw a kernel
-# that it drove to hundreds.)
+# What the bounds do not know: that one warp spills on `sm_90`, and what it costs to wait at a barrier. So ask the
+# compiler for spills, and a chip for the rest. A *space* of configurations is made for each vendor, wide enough to hold
+# the best one of each.
 #
 # With a real GPU the next cell times the rungs: operator by operator, and fused, each against PyTorch's own function
 # and what `torch.compile` makes of it. Hold the share of the roofline against 90%.
@@ -1457,7 +1639,7 @@ lesson.table(
 # - Sums across programs: atomics (any order, other bits each time) or two passes (same bits).
 # - The backward pass of a norm takes away from the gradient what the norm took away from x.
 # - 64-bit offsets, padded vocabularies, labels that are ignored: the loss has them all.
-# - Knobs are chosen for each vendor. `num_stages` costs shared memory on NVIDIA and registers on AMD.
+# - Knobs are chosen for each vendor. For plain loads `num_stages` costs shared memory on NVIDIA and registers on AMD.
 #
 # ## Read next
 #
@@ -1507,5 +1689,5 @@ lesson.table(
 # **You have** every memory-bound kernel of GPT-2 in parts. Now open [lab 04](../labs/04_triton_reductions.ipynb), write
 # them, and train GPT-2 on them.
 
-# %% third sitting ends
-lesson.sitting("04", 3)
+# %% fourth sitting ends
+lesson.sitting("04", 4)

@@ -181,7 +181,7 @@ def _dropping_like(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Dropout by torch that keeps what an own one keeps of a tensor of ones."""
 
     def dropout(x: Tensor, p: float, seed: int) -> Tensor:
-        kept = own(torch.ones(x.shape), p, seed) != 0
+        kept = own(torch.ones(x.shape, device=x.device), p, seed) != 0
         return x * kept / (1 - p)
 
     return dropout

@@ -27,11 +27,15 @@ STEP_LIMIT = 10_000
 
 @dataclass(frozen=True)
 class VirtualBackend:
-    """Answers called in a session run on the virtual GPU of `target`; its counters are exact."""
+    """Answers called in a session run on the virtual GPU of `target`; its counters are exact.
+
+    cycles  whether predicted_cycles are among the counters: those that one SM or CU would need for all launches
+    """
 
     name: str
     target: str
     device: str = "cpu"
+    cycles: bool = False
 
     def unavailable(self) -> str | None:
         """Why it cannot run here; None when it can."""
@@ -53,6 +57,7 @@ class VirtualBackend:
         the blocks of the launches of Triton's kernels fill, as many on each as fit.
         """
         from gpu_utils.virtual import virtual_gpu
+        from gpu_utils.virtual.predict import predicted_cycles
 
         trials: set[int] = set()  # places in gpu.launches
 
@@ -67,13 +72,19 @@ class VirtualBackend:
         def totals() -> dict[str, float]:
             own = ("threads", "units_filled", "waves_of_a_block", "calls_of_the_host")
             sums: dict[str, float] = dict.fromkeys((*own, "global_sectors_per_ideal", "global_moved_bytes"), 0)
+            of_programs: dict[int, int] = {}  # a kernel is often launched again
             for launch in (launch for place, launch in enumerate(gpu.launches) if place not in trials):
                 for name, value in launch.counters.totals().items():
                     sums[name] = value if name in _NOT_SUMMED else sums.get(name, 0) + value
                 sums["threads"] += launch.counters.launched_waves * launch.program.lanes
                 sums["units_filled"] += _units_filled(launch)
-                sums["calls_of_the_host"] += sum(any(f in op.text for f in _HOST) for op in launch.program.ops)
+                program = launch.program
+                if id(program) not in of_programs:
+                    of_programs[id(program)] = sum(any(f in op.text for f in _HOST) for op in program.ops)
+                sums["calls_of_the_host"] += of_programs[id(program)]
                 sums["waves_of_a_block"] = max(sums["waves_of_a_block"], _waves_of_a_block(launch))
+                if self.cycles:
+                    sums["predicted_cycles"] = sums.get("predicted_cycles", 0) + predicted_cycles(launch)
             sums["barriers"] = sums.get("instructions_barrier", 0)
             if sums.get("global_sectors_ideal"):
                 sectors = sums["global_load_sectors"] + sums["global_store_sectors"]

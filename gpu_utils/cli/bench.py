@@ -29,19 +29,26 @@ SLOWEST_CHECK_SECONDS = 5.0
 IMPORT_SECONDS = 0.3
 START_SECONDS = 5.0
 TRAINING_STEPS = 20
-FILES = {"course": "bench.json", "virtual": "bench_virtual.json", "grading": "bench_grading.json"}
+FILES = {
+    "course": "bench.json",
+    "virtual": "bench_virtual.json",
+    "grading": "bench_grading.json",
+    "kernels": "bench_kernels.json",
+}
 """What can be measured -> the file that it writes to build/."""
 
 
 def bench(
-    what: Annotated[str, typer.Argument(help="course, virtual for the virtual GPUs, or grading.")] = "course",
+    what: Annotated[str, typer.Argument(help="course, virtual for the virtual GPUs, grading, or kernels.")] = "course",
     which: Annotated[str, typer.Argument(help="With grading: a unit or an exercise, 00 or 00.saxpy.")] = "",
     out: Annotated[Path | None, typer.Option(help="Where the JSON goes, build/bench.json for example.")] = None,
+    save: Annotated[bool, typer.Option("--save", help="With kernels: keep the times in benchmarks/results.")] = False,
 ) -> None:
     """Measure what a learner waits for, from a cold process and warm, and training speed; a table and JSON.
 
     With `virtual`: how fast the virtual GPUs run the kernel set, against Triton's interpreter.
     With `grading`: whether the grader fails every solution that has one small mistake in it.
+    With `kernels`: the solutions of unit 04 and later on this GPU, against torch; counted where there is none.
     Exits non-zero when a limit of the course is missed, or a mistake passes.
 
     Example: ./w2w bench grading 00.saxpy
@@ -57,6 +64,11 @@ def bench(
         from gpu_utils.cli import bench_grading
 
         raise typer.Exit(0 if bench_grading.run(which, out) else 1)
+    if what == "kernels":
+        from gpu_utils.cli import bench_kernels
+
+        bench_kernels.run(out, save)
+        raise typer.Exit(0)
     if what == "virtual":
         from gpu_utils.cli.bench_virtual import run
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_utils.errors import ContentError, UnknownName
 
 if TYPE_CHECKING:
+    from gpu_utils.grading.challenge import Challenge
     from gpu_utils.grading.exercise import Exercise
 
 
@@ -49,6 +50,18 @@ def every() -> tuple[Exercise, ...]:
 def find(exercise_id: str) -> Exercise:
     """The exercise with this id; UnknownName offers the nearest ids."""
     return importlib.import_module(module_of(exercise_id)).EXERCISE
+
+
+def challenge(number: str) -> Challenge:
+    """The challenge of unit "04". Raises UnknownName, with the units that have one, for a unit that has none."""
+    having = {
+        known: name
+        for known, name in _unit_modules().items()
+        if Path(__file__).with_name(name.rpartition(".")[2]).joinpath("challenge.py").is_file()
+    }
+    if number not in having:
+        raise UnknownName("unit with a challenge", number, having)
+    return importlib.import_module(f"{having[number]}.challenge").CHALLENGE
 
 
 def hints(exercise_id: str) -> tuple[str, str, str]:

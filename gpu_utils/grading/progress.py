@@ -8,6 +8,7 @@ is not a database any more is moved aside, never overwritten. A check never fail
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 import time
@@ -36,6 +37,10 @@ CREATE TABLE IF NOT EXISTS guesses (
 CREATE TABLE IF NOT EXISTS answers (
     id INTEGER PRIMARY KEY, unit TEXT NOT NULL, prediction TEXT NOT NULL, attempt INTEGER NOT NULL,
     slot TEXT NOT NULL, truth TEXT NOT NULL, hit INTEGER, at TEXT NOT NULL, UNIQUE (prediction, attempt, slot));
+""",
+    """
+CREATE TABLE IF NOT EXISTS entries (
+    id INTEGER PRIMARY KEY, unit TEXT NOT NULL, exercise TEXT NOT NULL, cycles TEXT NOT NULL, at TEXT NOT NULL);
 """,
 )
 """What takes a file from one version of the schema to the next: step n leads to version n + 1. Steps only add."""
@@ -171,6 +176,25 @@ def _tries(connection: sqlite3.Connection, name: str) -> list[Prediction]:
     ):
         answers.setdefault(attempt, {})[slot] = (truth, None if hit is None else bool(hit))
     return [Prediction(at, guesses.get(at, {}), answers.get(at, {})) for at in sorted({*guesses, *answers})]
+
+
+def record_entry(unit: str, exercise: str, cycles: Mapping[str, int]) -> str | None:
+    """Store an entry to a unit's challenge: target -> predicted cycles. Returns as `record_attempt`."""
+    with _writing() as (connection, note):
+        connection.execute(
+            "INSERT INTO entries (unit, exercise, cycles, at) VALUES (?, ?, ?, ?)",
+            (unit, exercise, json.dumps(dict(cycles)), _now()),
+        )
+    return note
+
+
+def entries(unit: str, exercise: str) -> list[tuple[str, dict[str, int]]]:
+    """Every entry to a unit's challenge with this exercise, the first one first: when (UTC, ISO 8601), and cycles."""
+    with _reading() as connection:
+        rows = connection.execute(
+            "SELECT at, cycles FROM entries WHERE unit = ? AND exercise = ? ORDER BY id", (unit, exercise)
+        ).fetchall()
+    return [(at, json.loads(cycles)) for at, cycles in rows]
 
 
 def _now() -> str:

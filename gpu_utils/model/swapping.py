@@ -69,6 +69,11 @@ class _Softmax(torch.autograd.Function):
         return torch.ops.aten._softmax_backward_data(gradients[0], y, -1, y.dtype), None
 
 
+def _matrix(x: Tensor) -> Tensor:
+    """The same elements as rows of the last dimension: what every given function takes."""
+    return x.reshape(-1, x.shape[-1])
+
+
 def _layer_norm(
     given: Any,
     _: int,
@@ -80,11 +85,11 @@ def _layer_norm(
 ) -> Any:
     if len(shape) != 1 or weight is None or bias is None:
         return NotImplemented
-    return _LayerNorm.apply(x.reshape(-1, x.shape[-1]), weight, bias, eps, given).view(x.shape)
+    return _LayerNorm.apply(_matrix(x), weight, bias, eps, given).view(x.shape)
 
 
 def _gelu(given: Callable[[Tensor], Tensor], _: int, x: Tensor, *, approximate: str = "none") -> Any:
-    return given(x) if approximate == "tanh" else NotImplemented
+    return given(_matrix(x)).view(x.shape) if approximate == "tanh" else NotImplemented
 
 
 def _softmax(
@@ -92,7 +97,7 @@ def _softmax(
 ) -> Any:
     if dim is None or dim % x.dim() != x.dim() - 1 or dtype is not None:
         return NotImplemented
-    return _Softmax.apply(x.reshape(-1, x.shape[-1]), given).view(x.shape)
+    return _Softmax.apply(_matrix(x), given).view(x.shape)
 
 
 def _cross_entropy(
@@ -107,7 +112,7 @@ def _cross_entropy(
 def _dropout(
     given: Callable[..., Tensor], number: int, x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Any:
-    return given(x, p, number) if training and not inplace else NotImplemented
+    return given(_matrix(x), p, number).view(x.shape) if training and not inplace else NotImplemented
 
 
 OPERATORS: dict[str, Operator] = {
@@ -164,8 +169,9 @@ def swapped(call: Callable[..., Any], **given: Any) -> Callable[..., Any]:
 
     given  name of an operator (`OPERATORS`) -> what stands in its place: layer_norm=(layernorm, layernorm_backward),
            where layernorm(x, weight, bias, eps) -> (y, mean, rstd) and layernorm_backward(dy, x, weight, mean, rstd)
-           -> (dx, dw, db), with x (rows, columns); gelu=gelu; softmax=softmax, of a matrix, without a backward;
-           cross_entropy=cross_entropy; dropout=dropout, whose seed is the number of the call, from 0
+           -> (dx, dw, db); gelu=gelu; softmax=softmax, without a backward; cross_entropy=cross_entropy;
+           dropout=dropout, whose seed is the number of the call, from 0. All take matrices (rows, columns): leading
+           dimensions are flattened before, and come back afterwards
 
     What it returns is as differentiable as before. A call that a given function is not written for, such as a GELU that
     is not the tanh form, stays torch's. Errors: UnknownName for an operator; BadArgument for what cannot be called.

@@ -53,9 +53,10 @@ def predicted_cycles(launch: Any) -> float:
 def resident_waves(launch: Any) -> int:
     """Waves that fit on one compute unit at once; at least the waves of one block.
 
-    PTX names more registers than ptxas will allot: they count up to what a lane can have.
+    Registers are those that the vendor's compiler allotted. Where nobody did (C++, assembly text) they are those that
+    the text names, up to what a lane can have: PTX names more than ptxas would allot.
     """
     limits = TARGETS[launch.target]
     per_block = max(1, -(-launch.block[0] * launch.block[1] * launch.block[2] // limits.lanes))
-    registers = min(launch.program.info.registers, limits.registers_max)
+    registers = launch.registers or min(launch.program.info.registers, limits.registers_max)
     return max(per_block, occupancy(limits, registers, launch.shared_bytes, per_block).waves)

@@ -45,8 +45,10 @@ PLANNED = {
         *("device_agnostic", "inline_asm", "launch_env", "triage", "port_gpt2"),
     ),
     "04": (
-        *("copy",),
-        *("softmax",),
+        *("copy", "gelu", "dropout"),
+        *("softmax", "rmsnorm", "layernorm"),
+        *("sum_of_columns", "layernorm_backward", "transpose"),
+        *("cross_entropy",),
     ),
     "05": (
         *("tiled", "accumulate", "epilogue"),  # part 1

@@ -13,6 +13,7 @@ import gpu_utils
 PUBLIC = {
     "CHIPS",
     "bench",
+    "challenge",
     "check",
     "compile_for",
     "explore",

@@ -102,6 +102,22 @@ def test_a_call_that_a_function_is_not_written_for_stays_with_torch(name, call):
     torch.testing.assert_close(swapped(call, **given)(x), call(x))
 
 
+def test_every_function_is_given_matrices(model, tokens):
+    shapes = {}
+
+    def noted(name):
+        def call(x, *rest):
+            shapes.setdefault(name, set()).add(tuple(x.shape))
+            return BY_TORCH[name](x, *rest)
+
+        return call
+
+    given = {name: noted(name) for name in ("gelu", "softmax", "cross_entropy", "dropout")}
+    with with_dropout(model, 0.1):
+        swapped(model.loss, **given)(tokens, tokens)
+    assert shapes == {"gelu": {(64, 128)}, "softmax": {(128, 16)}, "cross_entropy": {(64, 300)}, "dropout": {(64, 32)}}
+
+
 @pytest.mark.parametrize("spelt", [torch.softmax, F.softmax, torch.Tensor.softmax])
 def test_every_spelling_of_softmax_is_replaced(spelt):
     seen = []

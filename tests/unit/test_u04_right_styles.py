@@ -6,9 +6,19 @@ import pytest
 
 from gpu_utils import exercises
 from gpu_utils.grading.check import check
-from tests.fixtures import right_styles_u04_rows
+from tests.fixtures import (
+    right_styles_u04_elements,
+    right_styles_u04_loss,
+    right_styles_u04_rows,
+    right_styles_u04_tiles,
+)
 
-STYLES = [*right_styles_u04_rows.STYLES]
+STYLES = [
+    *right_styles_u04_elements.STYLES,
+    *right_styles_u04_rows.STYLES,
+    *right_styles_u04_tiles.STYLES,
+    *right_styles_u04_loss.STYLES,
+]
 
 
 @pytest.mark.parametrize(("exercise", "style", "answer"), STYLES, ids=[f"{id}-{style}" for id, style, _ in STYLES])

@@ -147,6 +147,11 @@ EXERCISE = Exercise(
             at_most=lambda case: 2,
         ),
         Limit(
+            "blocks",
+            "Most of these programs find nothing to copy: a program takes BLOCK elements. Count blocks, not elements.",
+            at_most=lambda case: max(2048.0, case["n"] / 64),
+        ),
+        Limit(
             "global_load_bytes",
             "Each element is to be loaded once. Does a whole block also go through the masked path? Or has a program "
             "more lanes than elements, so that several of them load the same one?",
@@ -240,6 +245,12 @@ EXERCISE = Exercise(
             "rounds_n_down",
             _answer("always masked", length=lambda n: n // 16 * 16),
             "n was rounded down to a multiple of 16. Those are copied at full width; up to 15 elements remain.",
+        ),
+        Misconception(
+            "one_program_for_each_element",
+            _answer(programs=lambda n, block: n),
+            "The numbers are right, but the grid has a program for each element, and a program takes BLOCK of them: "
+            "nearly all find nothing to do. Count blocks.",
         ),
         Misconception(
             "as_wider_words",

@@ -1,0 +1,239 @@
+"""`w2w bench kernels`: the solutions of unit 04 and later beside torch, torch.compile and, where it has one, Liger.
+
+With a GPU they are timed, in float32 and in the forward direction, with the copy bandwidth of the same run. Without one
+they are counted on virtual GPUs and compiled for four targets, beside Liger's kernel, and the page says that timing is
+still owed. Liger is not installed by the course: `pip install --no-deps --target FOLDER liger-kernel`, and FOLDER on
+PYTHONPATH. Its cross-entropy is left out, because it computes the gradient in the forward pass.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gpu_utils import exercises
+from gpu_utils.backends.rungs import Rungs, climbed, needs, raced
+from gpu_utils.chips import probe
+from gpu_utils.course.files import write_atomically
+from gpu_utils.course.sources import load_solution
+from gpu_utils.errors import BadArgument
+from gpu_utils.timing import Timing, bench
+from gpu_utils.ui.table import table
+
+TARGETS = ("sm_90", "sm_100", "gfx942", "gfx950")
+COUNTED_ON = ("sm_90", "gfx942", "gfx950")
+"""Those of TARGETS that a virtual GPU executes."""
+
+EPS = 1e-5
+_ROWS, _COLUMNS = (16_384, 48), (1024, 1000)
+COPY_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is measured of an exercise.
+
+    inputs  large -> the arguments, tensors on the CPU: one size for a clock, one for a virtual GPU
+    torch   the same function by torch; bytes: the least that it must move, from the arguments
+    liger   Liger's function of the same arguments, imported when it is called; None where Liger has none
+    """
+
+    inputs: Callable[[bool], tuple[Any, ...]]
+    torch: Callable[..., Any]
+    bytes: Callable[..., int]
+    liger: Callable[..., Any] | None = None
+
+
+def _matrix(large: bool) -> Tensor:
+    """float32 (16384, 1024) for a clock, (48, 1000) for a virtual GPU."""
+    return torch.randn(_ROWS[not large], _COLUMNS[not large])
+
+
+def _of_liger(module: str, name: str, *rest: Any) -> Callable[..., Any]:
+    """A function of liger_kernel.ops that is called with further arguments, found when it is called."""
+    return lambda *args: getattr(importlib.import_module(f"liger_kernel.ops.{module}"), name)(*args, *rest)
+
+
+def _with_weight(large: bool) -> tuple[Any, ...]:
+    x = _matrix(large)
+    return x, torch.randn(x.shape[1]), torch.randn(x.shape[1]), EPS
+
+
+def _rmsnorm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    h = x + residual
+    return F.rms_norm(h, weight.shape, weight, eps), h
+
+
+def _rms_inputs(large: bool) -> tuple[Any, ...]:
+    x = _matrix(large)
+    return x, torch.randn(x.shape), torch.randn(x.shape[1]), EPS
+
+
+def _backward_inputs(large: bool) -> tuple[Any, ...]:
+    x = _matrix(large)
+    variance, mean = torch.var_mean(x, dim=1, correction=0)
+    return torch.randn(x.shape), x, torch.randn(x.shape[1]), mean, (variance + EPS).rsqrt()
+
+
+def _layernorm_backward(dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor) -> Any:
+    statistics = mean[:, None], rstd[:, None]
+    every = [True, True, True]
+    return torch.ops.aten.native_layer_norm_backward(dy, x, weight.shape, *statistics, weight, weight, every)
+
+
+def _loss_inputs(large: bool) -> tuple[Any, ...]:
+    rows, words = (4096, 50_257) if large else (16, 4001)
+    return torch.randn(rows, words), torch.randint(words, (rows,))
+
+
+def _in_and_out(x: Tensor, *_: Any) -> int:
+    return 8 * x.numel()
+
+
+WORKS = {
+    "copy": Work(lambda large: (_matrix(large).flatten(),), torch.clone, _in_and_out),
+    "gelu": Work(lambda large: (_matrix(large),), lambda x: F.gelu(x, approximate="tanh"), _in_and_out),
+    "dropout": Work(lambda large: (_matrix(large), 0.1, 1), lambda x, p, seed: F.dropout(x, p), _in_and_out),
+    "softmax": Work(
+        lambda large: (_matrix(large),),
+        lambda x: x.softmax(-1),
+        _in_and_out,
+        _of_liger("softmax", "_softmax_forward"),
+    ),
+    "rmsnorm": Work(
+        _rms_inputs,
+        _rmsnorm,
+        lambda x, *_: 16 * x.numel(),
+        _of_liger("fused_add_rms_norm", "fused_add_rms_norm_forward", 0.0, "llama"),
+    ),
+    "layernorm": Work(
+        _with_weight,
+        lambda x, weight, bias, eps: torch.native_layer_norm(x, weight.shape, weight, bias, eps),
+        _in_and_out,
+        _of_liger("layer_norm", "layer_norm_forward"),
+    ),
+    "sum_of_columns": Work(
+        lambda large: (_matrix(large), False), lambda x, deterministic: x.sum(0), lambda x, _: 4 * x.numel()
+    ),
+    "layernorm_backward": Work(_backward_inputs, _layernorm_backward, lambda dy, *_: 12 * dy.numel()),
+    "transpose": Work(lambda large: (_matrix(large),), lambda x: x.T.contiguous(), _in_and_out),
+    "cross_entropy": Work(_loss_inputs, F.cross_entropy, lambda logits, _: 4 * logits.numel()),
+}
+"""Name of an exercise -> its work. An exercise that is not here is named in the output."""
+
+
+def measured() -> dict[str, Work]:
+    """Name -> work, for the kernel exercises of unit 04 and later, in the order of the course."""
+    names = (name.partition(".") for name in exercises.ids())
+    return {name: WORKS[name] for unit, _, name in names if int(unit) >= 4 and name in WORKS}
+
+
+def missing() -> list[str]:
+    """Ids of the kernel exercises of unit 04 and later that have no work here."""
+    late = [name for name in exercises.ids() if int(name.partition(".")[0]) >= 4]
+    return [name for name in late if name.partition(".")[2] not in WORKS and exercises.find(name).kind == "kernel"]
+
+
+def liger_version() -> str | None:
+    """The version of liger_kernel on the path; None for none."""
+    try:
+        return metadata.version("liger-kernel")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def run(out: Path, save: bool = False) -> dict[str, Any]:
+    """Measure all, print a table for each, write JSON to `out` and a plot beside it; return what was written.
+
+    save  keep it under benchmarks/results/ as well. Raises BadArgument for that without a GPU: nothing was timed
+    """
+    machine, timed = probe(), probe().vendor != "cpu"
+    if save and not timed:
+        raise BadArgument("this machine has no GPU, so nothing was timed that could be kept; run it without --save")
+    liger = liger_version()
+    found: dict[str, Any] = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": machine.name,
+        "chip": machine.chip.name if machine.chip else None,
+        "versions": {**machine.versions, "liger-kernel": liger},
+        "timed": timed,
+        "kernels": {},
+    }
+    if timed:
+        found["copy bandwidth (GB/s)"] = round(_copy_bandwidth() / 1e9)
+        print(f"copy: {found['copy bandwidth (GB/s)']} GB/s")
+    for name, work in measured().items():
+        rungs = {"solution": load_solution(_id(name))} | ({"liger": work.liger} if work.liger and liger else {})
+        found["kernels"][name] = (_timed if timed else _counted)(rungs, work)
+        print(f"\n{name}")
+        for rows in found["kernels"][name].values():
+            print(table(rows))
+    print(f"\nnot measured: {', '.join(missing()) or 'nothing'}. Liger: {liger or 'not on the path'}.")
+    if not timed:
+        print("Nothing was timed: this machine has no GPU. Timing on real chips of both vendors is still owed.")
+    text = (json.dumps(found, indent=1) + "\n").encode()
+    places = [out]
+    if save:
+        places.append(Path("benchmarks") / "results" / f"kernels_{machine.target}_{found['date'][:10]}.json")
+    for place in places:
+        write_atomically(place, text)
+        _plot(found, place.with_suffix(".svg"))
+        print(f"written to {place} and {place.with_suffix('.svg')}")
+    return found
+
+
+def _id(name: str) -> str:
+    return next(one for one in exercises.ids() if one.partition(".")[2] == name and int(one[:2]) >= 4)
+
+
+def _timed(rungs: Rungs, work: Work) -> dict[str, Any]:
+    args = work.inputs(True)
+    return {"times": raced(rungs, *args, torch=work.torch, bytes=work.bytes(*args))}
+
+
+def _counted(rungs: Rungs, work: Work) -> dict[str, Any]:
+    args = work.inputs(False)
+    return {
+        "counts": climbed(rungs, COUNTED_ON, *args, least=work.bytes(*args)),
+        "needs": needs(rungs, *args, targets=TARGETS),
+    }
+
+
+def _copy_bandwidth() -> float:
+    """Bytes/s that a copy of 1 GiB by torch reads and writes."""
+    source = torch.empty(COPY_BYTES, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    found = bench(lambda: target.copy_(source), device="cuda")
+    assert isinstance(found, Timing)
+    return 2 * COPY_BYTES / found.median
+
+
+def _plot(found: dict[str, Any], place: Path) -> None:
+    """Bars: with a GPU how many times as fast as torch eager, else the bytes moved over the least on sm_90."""
+    from matplotlib.figure import Figure
+
+    bars: dict[str, float] = {}
+    for name, parts in found["kernels"].items():
+        for label, row in parts.get("times", parts.get("counts", {})).items():
+            if found["timed"] or label.endswith(", sm_90"):
+                bars[f"{name}, {label.partition(',')[0]}"] = row[
+                    "x torch eager" if found["timed"] else "over the least"
+                ]
+    figure = Figure(figsize=(8, 1 + 0.3 * len(bars)), layout="constrained")
+    axes = figure.subplots()
+    axes.barh([*bars], [*bars.values()])
+    axes.invert_yaxis()
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_xlabel("times as fast as torch eager" if found["timed"] else "bytes moved over the least, virtual sm_90")
+    axes.set_title(f"{found['device']}, {found['date'][:10]}")
+    figure.savefig(place, metadata={"Date": None})

@@ -1,0 +1,379 @@
+"""Wrong answers to 04.layernorm, as learners write them: kernels with a slip, and launchers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from gpu_utils.grading.exercise import Misconception
+
+Three = tuple[Tensor, Tensor, Tensor]
+
+
+@triton.jit
+def kernel(
+    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, columns, stride, eps,
+    BLOCK: tl.constexpr, SLIP: tl.constexpr,
+):  # fmt: skip
+    """A row in one block."""
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < columns
+    x_at = x_ptr + cols if SLIP == "no program id" else x_ptr + row * stride + cols
+    x = tl.load(x_at) if SLIP == "no mask" else tl.load(x_at, mask=mask, other=0.0)
+    if SLIP == "in 16 bits":
+        mean = tl.sum(x, 0).to(x_ptr.dtype.element_ty).to(tl.float32) / columns
+    elif SLIP == "mean of the block":
+        mean = tl.sum(x.to(tl.float32), 0) / BLOCK
+    else:
+        mean = tl.sum(x.to(tl.float32), 0) / columns
+    x = x.to(tl.float32)
+    off = x - mean
+    if SLIP != "padding in the variance":
+        off = tl.where(mask, off, 0.0)
+    if SLIP == "squares":
+        variance = tl.sum(x * x, 0) / columns - mean * mean
+    elif SLIP == "about zero":
+        variance = tl.sum(x * x, 0) / columns
+    elif SLIP == "one less":
+        variance = tl.sum(off * off, 0) / (columns - 1)
+    elif SLIP == "sum":
+        variance = tl.sum(off * off, 0)
+    else:
+        variance = tl.sum(off * off, 0) / columns
+    if SLIP == "no eps":
+        rstd = 1 / tl.sqrt(variance)
+    elif SLIP == "eps outside":
+        rstd = 1 / (tl.sqrt(variance) + eps)
+    elif SLIP == "no root":
+        rstd = 1 / (variance + eps)
+    elif SLIP == "eps of 1e-5":
+        rstd = 1 / tl.sqrt(variance + 1e-5)
+    else:
+        rstd = 1 / tl.sqrt(variance + eps)
+    at_column = cols * 0 + row if SLIP == "weight of the row" else cols
+    weight = tl.load(weight_ptr + at_column, mask=mask).to(tl.float32)
+    bias = tl.load(bias_ptr + at_column, mask=mask).to(tl.float32)
+    y = (x if SLIP == "mean stays" else off) * rstd
+    if SLIP == "bias first":
+        y = (y + bias) * weight
+    elif SLIP == "no weight":
+        y = y + bias
+    elif SLIP == "no bias":
+        y = y * weight
+    else:
+        y = y * weight + bias
+    tl.store(mean_ptr + row, mean)
+    if SLIP == "stores std":
+        tl.store(rstd_ptr + row, 1 / rstd)
+    elif SLIP == "stores the variance":
+        tl.store(rstd_ptr + row, variance)
+    else:
+        tl.store(rstd_ptr + row, rstd)
+    if SLIP == "no mask":
+        tl.store(y_ptr + row * columns + cols, y)
+    else:
+        tl.store(y_ptr + row * columns + cols, y, mask=mask)
+
+
+@triton.jit
+def loop_kernel(
+    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, columns, stride, eps,
+    BLOCK: tl.constexpr, SLIP: tl.constexpr,
+):  # fmt: skip
+    """Block by block, merging the statistics, or with a walk for each of them."""
+    row = tl.program_id(0)
+    lanes = tl.arange(0, BLOCK)
+    mean = tl.sum(tl.zeros([BLOCK], tl.float32), 0)
+    squares = tl.sum(tl.zeros([BLOCK], tl.float32), 0)
+    for first in range(0, columns, BLOCK):
+        mask = first + lanes < columns
+        x = tl.load(x_ptr + row * stride + first + lanes, mask=mask, other=0.0).to(tl.float32)
+        if SLIP == "three passes":
+            mean += tl.sum(x, 0) / columns
+        else:
+            count = tl.minimum(columns - first, BLOCK)
+            if SLIP == "blocks of one size":
+                count = BLOCK
+            of_block = tl.sum(x, 0) / count
+            off = tl.where(mask, x - of_block, 0.0)
+            moved = of_block - mean
+            share = count / (first + count)
+            if SLIP == "equal shares":
+                share = BLOCK / (first + BLOCK)
+            mean += moved * share
+            squares += tl.sum(off * off, 0)
+            if SLIP != "within only":
+                squares += moved * moved * first * share
+    if SLIP == "three passes":
+        for first in range(0, columns, BLOCK):
+            mask = first + lanes < columns
+            x = tl.load(x_ptr + row * stride + first + lanes, mask=mask, other=0.0).to(tl.float32)
+            off = tl.where(mask, x - mean, 0.0)
+            squares += tl.sum(off * off, 0)
+    rstd = 1 / tl.sqrt(squares / columns + eps)
+    tl.store(mean_ptr + row, mean)
+    tl.store(rstd_ptr + row, rstd)
+    for first in range(0, columns, BLOCK):
+        mask = first + lanes < columns
+        x = tl.load(x_ptr + row * stride + first + lanes, mask=mask, other=0.0).to(tl.float32)
+        weight = tl.load(weight_ptr + first + lanes, mask=mask).to(tl.float32)
+        bias = tl.load(bias_ptr + first + lanes, mask=mask).to(tl.float32)
+        tl.store(y_ptr + row * columns + first + lanes, (x - mean) * rstd * weight + bias, mask=mask)
+
+
+@triton.jit
+def apply_kernel(x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, columns, stride, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < columns
+    x = tl.load(x_ptr + row * stride + cols, mask=mask).to(tl.float32)
+    weight = tl.load(weight_ptr + cols, mask=mask).to(tl.float32)
+    bias = tl.load(bias_ptr + cols, mask=mask).to(tl.float32)
+    y = (x - tl.load(mean_ptr + row)) * tl.load(rstd_ptr + row) * weight + bias
+    tl.store(y_ptr + row * columns + cols, y, mask=mask)
+
+
+def new(x: Tensor, statistics: torch.dtype = torch.float32, y: torch.dtype | None = None) -> Three:
+    of_rows = [torch.empty(x.shape[0], dtype=statistics, device=x.device) for _ in range(2)]
+    return torch.empty(x.shape, dtype=y or x.dtype, device=x.device), of_rows[0], of_rows[1]
+
+
+def launch(
+    x: Tensor, weight: Tensor, bias: Tensor, eps: float, out: Three, stride: int | None = None, block: int = 0,
+    slip: str = "", by: Any = kernel,
+) -> Three:  # fmt: skip
+    rows, columns = x.shape
+    block = block or triton.next_power_of_2(columns)
+    stride = x.stride(0) if stride is None else stride
+    by[(rows,)](x, weight, bias, *out, columns, stride, eps, BLOCK=block, SLIP=slip)
+    return out
+
+
+def slipped(slip: str) -> Callable[..., Three]:
+    """The right launcher with a slip of the kernel that takes a row in one block."""
+    return lambda x, weight, bias, eps: launch(x, weight, bias, eps, new(x), slip=slip)
+
+
+def looped(slip: str) -> Callable[..., Three]:
+    """The right launcher with a slip of the kernel that walks in blocks."""
+    return lambda x, weight, bias, eps: launch(x, weight, bias, eps, new(x), slip=slip, block=1024, by=loop_kernel)
+
+
+def ignores_stride(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
+    return launch(x, weight, bias, eps, new(x), stride=x.shape[1])
+
+
+def first_block_only(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
+    return launch(x, weight, bias, eps, new(x), block=1024)
+
+
+def statistics_like_x(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
+    return launch(x, weight, bias, eps, new(x, statistics=x.dtype))
+
+
+def y_in_float32(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
+    return launch(x, weight, bias, eps, new(x, y=torch.float32))
+
+
+def statistics_as_columns(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
+    y, mean, rstd = launch(x, weight, bias, eps, new(x))
+    return y, mean[:, None], rstd[:, None]
+
+
+def only_y(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return launch(x, weight, bias, eps, new(x))[0]
+
+
+def two_launches(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
+    out, (rows, columns) = launch(x, weight, bias, eps, new(x)), x.shape
+    block = triton.next_power_of_2(columns)
+    apply_kernel[(rows,)](x, weight, bias, *out, columns, x.stride(0), BLOCK=block)
+    return out
+
+
+def torch_finds_the_mean(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
+    mean = x.float().mean(1)
+    y, _, rstd = launch(x, weight, bias, eps, new(x))
+    return y, mean, rstd
+
+
+MISCONCEPTIONS = (
+    Misconception(
+        "mean_of_squares",
+        slipped("squares"),
+        "It fails where the mean is large: E[x^2] - E[x]^2 subtracts two numbers near 10^8, and float32 has none "
+        "between 10^8 and 10^8 + 8. Add up squares of differences to the mean, or to something near it.",
+    ),
+    Misconception(
+        "three_passes",
+        looped("three passes"),
+        "The numbers are right, and x is loaded three times: for the mean, for the variance, for y. Either a row is "
+        "kept in one block, or the first walk finds both: mean and squared differences of a block can be merged with "
+        "those of the blocks before.",
+    ),
+    Misconception(
+        "first_block_only",
+        first_block_only,
+        "It fails where rows are longer than BLOCK: nobody reads or writes the rest of them. Walk along the row in a "
+        "loop, or let BLOCK be a power of two that holds it.",
+    ),
+    Misconception(
+        "ignores_stride",
+        ignores_stride,
+        "Contiguous tensors work, views do not: row r of a view does not start at r * columns. Pass x.stride(0).",
+    ),
+    Misconception(
+        "statistics_like_x",
+        statistics_like_x,
+        "mean and rstd are asked for in float32, whatever x is: the backward pass computes with them, and they are two "
+        "numbers for each row.",
+    ),
+    Misconception(
+        "y_in_float32",
+        y_in_float32,
+        "Computing in float32 is right; y itself has the type of x: torch.empty(..., dtype=x.dtype).",
+    ),
+    Misconception(
+        "statistics_as_columns",
+        statistics_as_columns,
+        "mean and rstd have shape (rows,): one number for each row, and no second dimension.",
+    ),
+    Misconception("only_y", only_y, "Three tensors are asked for: return y, mean, rstd. The backward pass needs all."),
+    Misconception(
+        "padding_in_the_variance",
+        slipped("padding in the variance"),
+        "The padding is 0 when it is loaded, and 0 - mean afterwards, and its square goes into the variance. Switch it "
+        "off again after the mean is subtracted: tl.where.",
+    ),
+    Misconception(
+        "mean_over_the_block",
+        slipped("mean of the block"),
+        "It fails where columns are no power of two: the sum is divided by BLOCK, which counts the padding. The row "
+        "has `columns` elements.",
+    ),
+    Misconception(
+        "about_zero",
+        slipped("about zero"),
+        "The variance is the mean of x * x, as in an RMS norm. Here the mean is subtracted before squaring.",
+    ),
+    Misconception(
+        "one_less",
+        slipped("one less"),
+        "The variance is divided by columns - 1. That estimates the variance behind a sample; a layer norm divides by "
+        "columns.",
+    ),
+    Misconception(
+        "never_divided",
+        slipped("sum"),
+        "The squared differences are added and never divided by their number: the longer a row, the smaller its y.",
+    ),
+    Misconception(
+        "no_eps",
+        slipped("no eps"),
+        "It fails where a row hardly varies: eps is missing, and a row of equal values divides by 0, or nearly.",
+    ),
+    Misconception(
+        "eps_outside_the_root",
+        slipped("eps outside"),
+        "It fails where a row hardly varies: eps is added to the variance, inside the root. Outside it counts far "
+        "less.",
+    ),
+    Misconception(
+        "eps_of_its_own",
+        slipped("eps of 1e-5"),
+        "eps is 1e-5 in your kernel, whatever the caller gives. Models differ in it: pass it on.",
+    ),
+    Misconception(
+        "no_root",
+        slipped("no root"),
+        "The differences are divided by the variance; the square root is missing.",
+    ),
+    Misconception(
+        "mean_stays",
+        slipped("mean stays"),
+        "mean and rstd are right, and y is made of x, not of x - mean.",
+    ),
+    Misconception(
+        "no_weight",
+        slipped("no weight"),
+        "mean and rstd are right, and the weight is missing: each column of y is multiplied with its own.",
+    ),
+    Misconception(
+        "no_bias",
+        slipped("no bias"),
+        "mean and rstd are right, and the bias is missing: each column of y has its own added.",
+    ),
+    Misconception(
+        "bias_before_weight",
+        slipped("bias first"),
+        "The bias is added before the weight is multiplied, so it is multiplied, too. First the weight, then the bias.",
+    ),
+    Misconception(
+        "weight_of_the_row",
+        slipped("weight of the row"),
+        "A whole row has one weight and one bias, those of its own number. Each column has its own: weight_ptr + cols.",
+    ),
+    Misconception(
+        "stores_std",
+        slipped("stores std"),
+        "y and mean are right; in place of rstd there is its inverse, the standard deviation. rstd = 1 / sqrt(variance "
+        "+ eps).",
+    ),
+    Misconception(
+        "stores_the_variance",
+        slipped("stores the variance"),
+        "y and mean are right; in place of rstd there is the variance. rstd = 1 / sqrt(variance + eps).",
+    ),
+    Misconception(
+        "in_16_bits",
+        slipped("in 16 bits"),
+        "In float16 there is nothing above 65,504, and 2,049 values near 40 add up to more. Turn x into float32 before "
+        "you add.",
+    ),
+    Misconception(
+        "blocks_of_one_size",
+        looped("blocks of one size"),
+        "The last block of a row is shorter than BLOCK, and is divided by BLOCK all the same: its mean counts the "
+        "padding.",
+    ),
+    Misconception(
+        "equal_shares",
+        looped("equal shares"),
+        "The mean of a block is right, and a short last block counts as much as a full one when it is merged. Weigh "
+        "each by its number of elements.",
+    ),
+    Misconception(
+        "within_blocks_only",
+        looped("within only"),
+        "Each block's squared differences are to its own mean, and are simply added. Where the means of blocks differ "
+        "that loses a part: how far they are from each other counts, too.",
+    ),
+    Misconception(
+        "two_launches",
+        two_launches,
+        "One launch finds mean and rstd, another one makes y. A program that has been along its row knows both: go on "
+        "in the same kernel.",
+    ),
+    Misconception(
+        "the_first_row_for_all",
+        slipped("no program id"),
+        "All rows are treated as row 0: the program id is missing where x is loaded.",
+    ),
+    Misconception(
+        "no_mask",
+        slipped("no mask"),
+        "Where columns are no power of two the last block is longer than its row: it takes the next row for a part of "
+        "its own, and behind the last row it leaves the tensor. Mask loads and stores.",
+    ),
+    Misconception(
+        "torch_finds_the_mean",
+        torch_finds_the_mean,
+        "torch has computed a part of it, and has read x for that. The kernel has the row at hand: let it do all.",
+    ),
+)
