@@ -16,8 +16,8 @@ import numpy as np
 
 from gpu_utils.errors import BadArgument
 
-MOST_CHUNKS = 16
-"""Parts of a strip along K that come and go in the cache one by one."""
+LEAST_CHUNKS, MOST_CHUNKS, MOST_READS = 4, 16, 60_000
+"""Parts of a strip along K that come and go in the cache one by one: fewer where there are many strips to follow."""
 
 
 def row_by_row(tiles_m: int, tiles_n: int) -> np.ndarray:
@@ -136,7 +136,8 @@ def order_traffic(
     True
     """
     (M, N, K), (block_m, block_n) = sizes, block
-    chunks = max(1, min(MOST_CHUNKS, K // 32))
+    chunks = max(LEAST_CHUNKS, min(MOST_CHUNKS, MOST_READS // fetched_strips(order, resident, dies)))
+    chunks = max(1, min(chunks, K // 32))
     read = 0
     for die in range(dies):
         cache = _Cache(cache_bytes // dies)

@@ -24,6 +24,7 @@ CELLS = {
     "memory": 'explore("memory")',
     "costs": 'explore("costs")',
     "online": 'explore("online")',
+    "tiles": 'explore("tiles", chip="MI300X", order="groups", M=4096, N=4096)',
 }
 IMPORTS = "from gpu_utils import explore\nfrom gpu_utils.analytic.roofline import Point"
 WAIT_SECONDS = 15
@@ -213,6 +214,18 @@ def test_a_block_that_is_masked_whole_makes_l_nan_without_the_guard(notebook):
         notebook.cell("online").locator(f'label:has-text("{label}") input').focus()
         notebook.page.keyboard.press("Space")
     notebook.await_words("online", "the l of float32 is NaN")
+
+
+def test_the_order_of_tiles_decides_what_the_caches_fetch(notebook):
+    before = notebook.words("tiles")
+    assert "need 1 strip of A and" in before or "need 2 strips of A and" in before
+    notebook.slider("tiles", "rows of a group").focus()
+    notebook.page.keyboard.press("ArrowRight")
+    notebook.await_words("tiles", "need 5 strips of A|need [3-9] strips of A|need [1-9][0-9] strips of A")
+    notebook.cell("tiles").locator("select").nth(5).focus()
+    for key in ("Space", "ArrowDown", "Enter"):
+        notebook.page.keyboard.press(key)
+    notebook.await_words("tiles", "dealt by die", side=1)
 
 
 def test_nothing_was_asked_of_another_host_and_the_console_is_clean(notebook):

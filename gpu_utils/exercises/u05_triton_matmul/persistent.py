@@ -79,7 +79,7 @@ EXERCISE = Exercise(
         ),
         Case("nothing is a multiple of a tile", M=70, N=101, K=50, units=5, dtype="float16"),
         Case("more units than tiles", M=33, N=77, K=37, units=100, dtype="float16"),
-        Case("one unit takes every tile", M=45, N=77, K=37, units=1, dtype="float16"),
+        Case("one unit takes every tile, of a tall product", M=77, N=45, K=37, units=1, dtype="float16"),
         Case("both matrices are transposed views", M=64, N=33, K=35, units=5, dtype="float16", transposed=True),
         Case("a single tile, and a short K", M=5, N=32, K=3, units=2, dtype="float16"),
     ),

@@ -18,6 +18,7 @@ EXPLORERS = {
     "roofline": "roofline",
     "memory": "inference",
     "costs": "costs",
+    "tiles": "tiles",
     "online": "online",
 }
 """Name of an explorer -> its module."""
@@ -33,6 +34,7 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
            "roofline"    any chips of the registry; chips=[...], points=[Point(...)], dtype="bf16"
            "memory"      weights, KV cache and activations: what fits where
            "costs"       what training a GPT-2 of any shape costs
+           "tiles"       the order of a matrix product's tiles, and what the L2 fetches for those that run together
            "online"      the online softmax, block by block; what: the logits of a row; block=8, step=2, masked=True
     start  the values that the controls start with; the function `explorer` of its module lists them
 
