@@ -104,11 +104,11 @@ def _sentence(here: list[np.ndarray], now: int, taken: np.ndarray, on: _Chip) ->
     one_each = f"one on each {on.unit} of {on.name}"
     start = f"Programs {first:,} to {last:,} of {len(taken):,} run together, {one_each}"
     if on.dies == 1:
-        return f"{start}. Their {count(len(here[0]), 'tile')} {needs}; the L2 fetches {rows + columns}."
+        return f"{start}. Their {count(len(here[0]), 'tile')} {needs}; the L2 fetches {rows + columns} at most."
     total = sum(sum(_strips(tiles)) for tiles in here)
     return (
         f"{start}; program i is on die i modulo {on.dies}. The {count(len(here[0]), 'tile')} of die 0 (dark) "
-        f"{needs}; the {on.dies} L2s together fetch {total}."
+        f"{needs}; the {on.dies} L2s together fetch {total} at most."
     )
 
 
