@@ -120,8 +120,8 @@ check("04.copy")
 # | result of `backward` | `dx`: shape and dtype of `x` |
 #
 # **Limits.** `launches`: one each way. `global_load_bytes`: x, and then x and dy, once each. `global_store_bytes`: y
-# and dx. So tanh u is not stored for the backward pass, and dy is not copied. `blocks`: far fewer programs than elements.
-# Arithmetic is in float32, whatever x is.
+# and dx. So tanh u is not stored for the backward pass, and dy is not copied. `blocks`: far fewer programs than
+# elements. Arithmetic is in float32, whatever x is.
 #
 # **What to watch.** For x = 20 is $e^{2u}$ larger than float32 can hold. A tanh made of
 # $(e^{2u} - 1) / (e^{2u} + 1)$ is infinity over infinity there.
