@@ -82,6 +82,7 @@ def bench(
     against: Callable[[], Any] | None = None,
     seconds: float = 0.5,
     device: str | None = None,
+    before: Callable[[], None] | None = None,
 ) -> Timing | Ratio:
     """Time a callable without arguments; with `against`, compare two.
 
@@ -89,6 +90,7 @@ def bench(
     against  a second callable: the result is then a Ratio from runs that alternate
     seconds  about how long to measure each callable, warm-up apart; at least 5 and at most 1000 runs
     device   "cuda" or "cpu"; default: "cuda" when torch has a GPU
+    before   called untimed before the warm-up and before each run or pair of runs: makes new inputs, looks at results
 
     On a GPU each run is timed by events on the device, after the device is idle and its caches hold other data (a
     buffer larger than the L2 cache is written before every run). On a CPU the clock is time.perf_counter, and the
@@ -104,10 +106,13 @@ def bench(
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     clock = _gpu_clock() if device == "cuda" else _cpu_clock
     callables = [fn] if against is None else [fn, against]
+    before = before or (lambda: None)
+    before()
     slowest = max(_warm_up(clock, call) for call in callables)
     runs = int(min(1000, max(5, seconds / max(slowest, 1e-9))))
     samples: list[list[float]] = [[] for _ in callables]
     for run in range(runs):
+        before()
         order = list(zip(callables, samples, strict=True))
         for call, kept in order if run % 2 == 0 else reversed(order):
             kept.append(clock(call))

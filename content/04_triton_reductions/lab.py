@@ -59,7 +59,8 @@ for n in (32768, 32769):
 # **Limits.** `launches`: two at most, one is enough. `global_load_bytes` and `global_store_bytes`: every element once.
 # `global_lane_accesses`, the lanes that loaded or stored, summed over all instructions: 5 % above
 # `2 * n * itemsize / 16`, plus 1,024 for the end. It holds on `sm_80` and on `gfx942`, for n of 16,384 and more. For a
-# view that does not begin at a multiple of 16 bytes it is not asked: there the result must be right, no more.
+# view that does not begin at a multiple of 16 bytes it is not asked: there the result must be right, no more. `blocks`:
+# far fewer programs than elements.
 #
 # **Two puzzles.** Which program needs the mask? And how large must BLOCK be, so that there *are* 16 bytes for each
 # lane? A program has four waves when nobody says otherwise: 128 lanes on `sm_80`, 256 on `gfx942`.
@@ -119,7 +120,8 @@ check("04.copy")
 # | result of `backward` | `dx`: shape and dtype of `x` |
 #
 # **Limits.** `launches`: one each way. `global_load_bytes`: x, and then x and dy, once each. `global_store_bytes`: y
-# and dx. So tanh u is not stored for the backward pass, and dy is not copied. Arithmetic is in float32, whatever x is.
+# and dx. So tanh u is not stored for the backward pass, and dy is not copied. `blocks`: far fewer programs than
+# elements. Arithmetic is in float32, whatever x is.
 #
 # **What to watch.** For x = 20 is $e^{2u}$ larger than float32 can hold. A tanh made of
 # $(e^{2u} - 1) / (e^{2u} + 1)$ is infinity over infinity there.
@@ -224,7 +226,8 @@ check("04.gelu")
 # seed one that has nothing to do with it; dx is 0 exactly where y is.
 #
 # **Limits**, over three calls forward and one backward: four launches; `global_load_bytes` and `global_store_bytes`,
-# each one tensor a launch. So no mask is stored, and y is not read to find it again.
+# each one tensor a launch; `blocks`, far fewer programs than elements. So no mask is stored, and y is not read to find
+# it again.
 #
 # **A small example.** x = (1, 2, 3) and p = 0.5 give one of eight results, such as (2, 0, 6); p = 0 gives x, p = 1
 # zeros. `hint("04.dropout")` gives three hints.

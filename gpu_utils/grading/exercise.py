@@ -124,6 +124,30 @@ class Limit:
         return None
 
 
+@dataclass(frozen=True)
+class Speed:
+    """What an answer is timed against where there is a real GPU. Shown, remembered, and no part of passing.
+
+    case      one large case, larger than any cache; its tensors are contiguous
+    baseline  what the other one is, in a few words: "torch's cross_entropy"
+    against   the other one: called as the answer is, with the same result
+    bytes     the fewest bytes that must move, from the case
+    tiers     how many times faster than the baseline bronze, silver and gold are
+    flops     operations that must be done, from the case; None for a kernel that only memory decides
+    dtype     number format of the chip's peak for these
+    tolerance  (case, inputs) -> Tolerance where the large case needs its own. Twice of it is allowed: both are rounded
+    """
+
+    case: Case
+    baseline: str
+    against: Callable[..., Any]
+    bytes: Callable[[Case], float]
+    tiers: tuple[float, float, float]
+    flops: Callable[[Case], float] | None = None
+    dtype: str = "fp32"
+    tolerance: Callable[[Case, Inputs], Tolerances] | None = None
+
+
 def call_with_inputs(answer: Callable[..., Any], inputs: Inputs) -> Any:
     """The usual way to run an answer: every input by keyword."""
     return answer(**inputs)
@@ -175,6 +199,7 @@ class Exercise:
                 what a kernel wrote all the same, such as ("sum",) where partial sums are added up; () for none. Making
                 tensors and views and copying results is always allowed. None: torch is not watched
     seconds     time limit of one call
+    speed       what it is timed against where there is a real GPU; None where nothing is
     """
 
     id: str
@@ -198,6 +223,7 @@ class Exercise:
     limits: tuple[Limit, ...] = ()
     torch_may: tuple[str, ...] | None = None
     seconds: float = 10.0
+    speed: Speed | None = None
 
     @property
     def unit(self) -> str:

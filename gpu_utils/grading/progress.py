@@ -42,8 +42,16 @@ CREATE TABLE IF NOT EXISTS answers (
 CREATE TABLE IF NOT EXISTS entries (
     id INTEGER PRIMARY KEY, unit TEXT NOT NULL, exercise TEXT NOT NULL, cycles TEXT NOT NULL, at TEXT NOT NULL);
 """,
+    """
+CREATE TABLE IF NOT EXISTS races (
+    id INTEGER PRIMARY KEY, exercise TEXT NOT NULL, tier INTEGER NOT NULL, ratio REAL NOT NULL, fraction REAL,
+    device TEXT NOT NULL, at TEXT NOT NULL);
+""",
 )
 """What takes a file from one version of the schema to the next: step n leads to version n + 1. Steps only add."""
+
+TIERS = ("bronze", "silver", "gold")
+"""What a fast answer earns on a real GPU."""
 
 WAIT_SECONDS = 5.0
 """How long a writer waits for another one."""
@@ -51,13 +59,14 @@ WAIT_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Standing:
-    """Where the learner stands with one exercise."""
+    """Where the learner stands with one exercise. tier: the best on a real GPU: 0 none, 1 bronze, 2 silver, 3 gold."""
 
     exercise: str
     passed_at: str | None
     attempts: int
     hints: int
     solution_seen: bool
+    tier: int = 0
 
     @property
     def state(self) -> str:
@@ -113,12 +122,23 @@ def standing(exercises: list[str]) -> list[Standing]:
         }
         hints = dict(connection.execute("SELECT exercise, MAX(strength) FROM hints GROUP BY exercise"))
         seen = {name for (name,) in connection.execute("SELECT DISTINCT exercise FROM solutions")}
-    return [
-        Standing(
-            name, attempts.get(name, (0, None))[1], attempts.get(name, (0, None))[0], hints.get(name, 0), name in seen
+        tiers = dict(connection.execute("SELECT exercise, MAX(tier) FROM races GROUP BY exercise"))
+
+    def one(name: str) -> Standing:
+        count, passed = attempts.get(name, (0, None))
+        return Standing(name, passed, count, hints.get(name, 0), name in seen, tiers.get(name, 0))
+
+    return [one(name) for name in exercises]
+
+
+def record_race(exercise: str, tier: int, ratio: float, fraction: float | None, device: str) -> str | None:
+    """Store what a race on a real GPU came to. Returns as `record_attempt`."""
+    with _writing() as (connection, note):
+        connection.execute(
+            "INSERT INTO races (exercise, tier, ratio, fraction, device, at) VALUES (?, ?, ?, ?, ?, ?)",
+            (exercise, tier, ratio, fraction, device, _now()),
         )
-        for name in exercises
-    ]
+    return note
 
 
 @dataclass(frozen=True)

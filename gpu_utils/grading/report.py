@@ -5,7 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from gpu_utils.grading.speed import Race
 
 Status = Literal["passed", "failed", "not started", "not graded"]
 
@@ -71,6 +74,7 @@ class Report:
     printed    what the answer printed, cut to a readable length
     notes      sentences about the check itself, for example that progress could not be stored
     stored     whether stored listings stood in for the compiler of an answer in C++
+    speed      on a real GPU: a right answer against a baseline; None elsewhere
     """
 
     exercise: str
@@ -85,6 +89,7 @@ class Report:
     printed: str = ""
     notes: Sequence[str] = field(default_factory=tuple)
     stored: bool = False
+    speed: Race | None = None
 
     @property
     def passed(self) -> bool:

@@ -104,6 +104,7 @@ def _tries(row: store.Standing) -> str:
     parts = [f"{row.attempts} checks" if row.attempts != 1 else "1 check"] if row.attempts else []
     parts += [f"hint {row.hints} of 3"] if row.hints else []
     parts += ["solution seen"] if row.solution_seen else []
+    parts += [store.TIERS[row.tier - 1]] if row.tier else []
     return ", ".join(parts)
 
 

@@ -68,6 +68,9 @@ def record(report: Report) -> Report:
         note = store.record_attempt(
             report.exercise, report.status, backends, report.misconception, report.seed, report.seconds
         )
+        if report.speed and not report.speed.problem:
+            of = report.speed
+            store.record_race(report.exercise, of.rank, of.ratio, of.fraction, of.where)
     except ProgressUnavailable as problem:
         note = str(problem)
     return replace(report, notes=(*report.notes, note)) if note else report

@@ -45,6 +45,8 @@ def report_text(report: Report) -> str:
         lines += textwrap.wrap(more, 96, subsequent_indent="      ", max_lines=4, placeholder=" ...")
     if report.printed:
         lines += ["  Your answer printed:", textwrap.indent(report.printed.rstrip(), "  | ")]
+    if report.speed:
+        lines += textwrap.wrap(str(report.speed), 96, initial_indent="  ", subsequent_indent="  ")
     lines += [f"  Note: {note}" for note in _notes(report)]
     if _footer(report):
         lines.append(f"  {_footer(report)}")
@@ -73,6 +75,8 @@ def report_html(report: Report) -> str:
             "<details><summary>What your answer printed</summary>"
             f'<pre style="max-height:12em;overflow:auto">{escape(report.printed)}</pre></details>'
         )
+    if report.speed:
+        parts.append(f'<p class="w2w-speed" style="margin:6px 0">{escape(str(report.speed))}</p>')
     parts += [f'<p style="margin:6px 0"><strong>Note:</strong> {escape(note)}</p>' for note in _notes(report)]
     if _footer(report):
         parts.append(f'<p style="margin:6px 0;font-size:0.85em">{escape(_footer(report))}</p>')

@@ -210,7 +210,7 @@ EXERCISE = Exercise(
     call=_call,
     judge=_judge,
     cases=(
-        Case("three elements of ten are dropped", rows=25, cols=401, p=0.3, dtype="float32"),
+        Case("three elements of ten are dropped", rows=25, cols=369, p=0.3, dtype="float32"),
         Case("one of ten, two bytes an element", rows=21, cols=203, p=0.1, dtype="float16"),
         Case("most are dropped", rows=19, cols=223, p=0.8, dtype="bfloat16"),
         Case("none is dropped", rows=3, cols=191, p=0.0, dtype="float32"),
@@ -230,6 +230,11 @@ EXERCISE = Exercise(
             "one) and backward once.",
             at_least=lambda case: 4 if 0 < case["p"] < 1 else 0,
             at_most=lambda case: 4,
+        ),
+        Limit(
+            "blocks",
+            "Most of these programs find nothing to do: a program takes BLOCK elements. Count blocks, not elements.",
+            at_most=lambda case: max(8192.0, case["rows"] * case["cols"] / 8),
         ),
         Limit(
             "global_load_bytes",

@@ -69,7 +69,14 @@ EXERCISE = Exercise(
         Case("dy is a transpose: its rows lie side by side", rows=37, cols=91, dtype="float32", dy="transposed"),
         Case("two bytes an element", rows=53, cols=79, dtype="float16", dy="contiguous"),
         Case("dy is one number, expanded, as sum() gives it", rows=29, cols=67, dtype="bfloat16", dy="expanded"),
-        Case("large x, where e^2u has no float32", rows=19, cols=41, dtype="float32", dy="transposed", large=1),
+        Case(
+            "large x, where e^2u has no float32; one element more than 1024",
+            rows=25,
+            cols=41,
+            dtype="float32",
+            dy="transposed",
+            large=1,
+        ),
         Case("three elements", rows=1, cols=3, dtype="float16", dy="contiguous"),
     ),
     fresh=_fresh,
@@ -85,6 +92,11 @@ EXERCISE = Exercise(
             "One launch for the forward pass, one for the backward pass: gelu_kernel and gelu_backward_kernel.",
             at_least=lambda case: 1,
             at_most=lambda case: 2,
+        ),
+        Limit(
+            "blocks",
+            "Most of these programs find nothing to do: a program takes BLOCK elements. Count blocks, not elements.",
+            at_most=lambda case: max(4096.0, case["rows"] * case["cols"] / 16),
         ),
         Limit(
             "global_load_bytes",
