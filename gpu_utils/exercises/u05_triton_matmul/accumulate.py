@@ -182,6 +182,7 @@ EXERCISE = Exercise(
         ),
     ),
     torch_may=(),
+    seconds=30.0,  # a busy machine compiles such a kernel for ten
     misconceptions=(
         Misconception(
             "sum_in_float16",
