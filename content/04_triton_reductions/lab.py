@@ -865,7 +865,7 @@ check("04.transpose")
 # **Triton that helps.** `tl.max`, `tl.sum`, `tl.exp`, `tl.log`, `tl.where`, `tl.maximum`; a number that one kernel
 # leaves for another is a tensor of one element, loaded by its pointer. `ctx.save_for_backward` keeps tensors for the
 # backward pass, which returns one gradient for each argument of `apply`, None for those that have none. Lesson 04,
-# sitting *The loss*. `hint("04.cross_entropy")` gives three hints.
+# sections 5, *A row that does not fit: merging*, and 9, *The loss*. `hint("04.cross_entropy")` gives three hints.
 
 
 # %% 04.cross_entropy tags=["answer", "04.cross_entropy"]
