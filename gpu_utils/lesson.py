@@ -53,6 +53,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.analytic.inference": ("MODELS",),
         "gpu_utils.analytic.operators": ("gpt2_operators",),
         "gpu_utils.analytic.roofline": ("Point", "roofline"),
+        "gpu_utils.analytic.tile_order": ("order_traffic",),
         "gpu_utils.analytic.visibility": ("visible",),
     },
     "The language model": {
