@@ -702,8 +702,71 @@ check("05.autotune")
 # `triton.Config({"BLOCK_M": ..., ...}, num_warps=..., num_stages=...)` of each dict: tiles and AMD's options go into
 # the dict, the other two beside it, and `key=["M", "N", "K"]` says when to time again.
 
+# %% [markdown] the ladder
+# ## One product, climbed
+#
+# Your products beside each other: the same 256 × 256 × 256 in fp16, on both vendors. Which columns change from rung to
+# rung, and which must not?
+
+# %% your products on both vendors
+from gpu_utils import lesson
+
+a, b = (torch.randn(256, 256).half() for _ in range(2))
+yours = {
+    "tiled": tiled,
+    "persistent, 6 programs": lambda a, b: persistent(a, b, 6),
+    "split K, atomics": lambda a, b: split_k(a, b, 4, False),
+    "split K, in order": lambda a, b: split_k(a, b, 4, True),
+}
+COLUMNS = ("launches", "over the least", "instructions", "matrix FLOPs")
+rows = {}
+for name, rung in yours.items():
+    with lesson.when_written():
+        least = 3 * 2 * 256 * 256
+        found = lesson.climbed({name: rung}, ("sm_80", "gfx942"), a, b, least=least)
+        rows |= {at: {c: row[c] for c in COLUMNS} for at, row in found.items()}
+lesson.table(rows, first="product, target")
+
+# %% [markdown] gpt2 on your product
+# The matrix FLOPs are the work itself: 2 × 256³, on every rung. What the others add is traffic, for partial sums, which
+# buys programs where a chip would be idle.
+#
+# Now GPT-2: every linear layer of a small one, forward and backward, by your `tiled`: nine products forward, and two
+# more for each in the backward pass, of strides that torch hands over (`weight.T`, `dy.T`). *Off* is the relative
+# difference from torch in float64; launches and bytes are counted as in lab 04.
+
+# %% your product in a training step
+rows = {}
+with lesson.when_written():
+    rows = lesson.own_kernels_in_gpt2(linear=tiled)
+lesson.table(rows, first="replaced, on")
+
+# %% ten steps on your product
+with lesson.when_written():
+    torch.manual_seed(0)
+    shape = lesson.GPT2Config(300, n_positions=16, n_embd=32, n_layer=2, n_head=2)
+    model = lesson.GPT2(shape)
+    loss_of = lesson.swapped(model.loss, linear=tiled)
+    adamw = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    tokens = torch.randint(300, (4, 17))
+    with virtual_gpu("gfx942"):
+        for step in range(10):
+            loss = loss_of(tokens[:, :-1], tokens[:, 1:])
+            adamw.zero_grad()
+            loss.backward()
+            adamw.step()
+            print(f"step {step}: loss {loss.item():.3f}")
+
+# %% your speed
+rows = {}
+with lesson.when_written():
+    rows = lesson.speed_in_gpt2(linear=tiled)
+lesson.table(rows)
+
 # %% [markdown] end of the lab
 # ## Done
+#
+# Nearly all arithmetic of GPT-2 is yours now. Unit 06 takes what is left between two products: attention.
 
 # %% progress
 progress()

@@ -674,7 +674,7 @@ guess.reveal(
     "8 rows and 17 columns.",
 )
 sizes, tile = (8192, 8192, 8192), (128, 128)
-H100 = lesson.L2_OF_TARGET["sm_90"]
+H100 = lesson.L2_OF_TARGET["sm_90"].sizes
 traffic = {
     name: lesson.order_traffic(order, sizes, tile, 132, H100.size)
     for name, order in orders.items()
@@ -702,16 +702,15 @@ lesson.table(
 # cards: program $i$ goes to die $i \bmod 8$.
 
 # %% two caches
+MI300X = lesson.L2_OF_TARGET["gfx942"].sizes
 lesson.table(
     {
         name: {
             "SMs or CUs": int(CHIPS[name].units.value),
-            "dies with an L2": lesson.L2_OF_TARGET[target].parts,
-            "MiB of L2 on each": lesson.L2_OF_TARGET[target].size
-            / lesson.L2_OF_TARGET[target].parts
-            / 2**20,
+            "dies with an L2": cache.parts,
+            "MiB of L2 on each": cache.size / cache.parts / 2**20,
         }
-        for name, target in {"H100": "sm_90", "MI300X": "gfx942"}.items()
+        for name, cache in {"H100": H100, "MI300X": MI300X}.items()
     },
     first="chip",
 )
@@ -734,7 +733,6 @@ guess.reveal(
     strips=len(rows_of) + len(columns_of),
     because="program i has row i mod 8 of its group: die 0 gets row 0 of 38 columns.",
 )
-MI300X = lesson.L2_OF_TARGET["gfx942"]
 rows = {}
 for name, order in orders.items():
     found = lesson.order_traffic(order, sizes, tile, 304, MI300X.size, dies=8)

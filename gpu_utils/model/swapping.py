@@ -74,6 +74,29 @@ def _matrix(x: Tensor) -> Tensor:
     return x.reshape(-1, x.shape[-1])
 
 
+class _Linear(torch.autograd.Function):
+    """y = x @ weight.T + bias by one product, and its gradients by two: dx = dy @ weight, dw = dy.T @ x."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, given: Callable[..., Tensor]) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.given, ctx.has_bias = given, bias is not None
+        y = given(x, weight.T)
+        return y if bias is None else y + bias
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (dy,), (x, weight) = gradients, ctx.saved_tensors
+        return ctx.given(dy, weight), ctx.given(dy.T, x), dy.sum(0) if ctx.has_bias else None, None
+
+
+def _linear(given: Callable[..., Tensor], _: int, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    if weight.dim() != 2:
+        return NotImplemented
+    y = _Linear.apply(_matrix(input), weight, bias, given)
+    return y.view(*input.shape[:-1], len(weight))
+
+
 def _layer_norm(
     given: Any,
     _: int,
@@ -126,6 +149,7 @@ OPERATORS: dict[str, Operator] = {
     "cross_entropy": Operator(
         (F.cross_entropy,), _cross_entropy, "cross_entropy(logits, targets, ignore_index), which autograd goes through"
     ),
+    "linear": Operator((F.linear,), _linear, "matmul(a, b), the product of two matrices of any strides"),
     "dropout": Operator((F.dropout,), _dropout, "dropout(x, p, seed), which autograd goes through"),
 }
 """Name -> operator. The softmax of attention is a call of its own in a GPT2 with attention="explicit" only."""
@@ -170,8 +194,8 @@ def swapped(call: Callable[..., Any], **given: Any) -> Callable[..., Any]:
     given  name of an operator (`OPERATORS`) -> what stands in its place: layer_norm=(layernorm, layernorm_backward),
            where layernorm(x, weight, bias, eps) -> (y, mean, rstd) and layernorm_backward(dy, x, weight, mean, rstd)
            -> (dx, dw, db); gelu=gelu; softmax=softmax, without a backward; cross_entropy=cross_entropy;
-           dropout=dropout, whose seed is the number of the call, from 0. All take matrices (rows, columns): leading
-           dimensions are flattened before, and come back afterwards
+           linear=matmul, of two matrices, without a backward; dropout=dropout, whose seed is the number of the call,
+           from 0. All take matrices (rows, columns): leading dimensions are flattened before, and come back afterwards
 
     What it returns is as differentiable as before. A call that a given function is not written for, such as a GELU that
     is not the tanh form, stays torch's. Errors: UnknownName for an operator; BadArgument for what cannot be called.

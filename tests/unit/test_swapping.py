@@ -44,6 +44,7 @@ BY_TORCH = {
     "gelu": lambda x: F.gelu(x, approximate="tanh"),
     "softmax": lambda x: torch._softmax(x, -1, False),
     "cross_entropy": lambda logits, targets, ignore_index: F.cross_entropy(logits, targets, ignore_index=ignore_index),
+    "linear": torch.matmul,
     "dropout": lambda x, p, seed: x * (1 + seed),
 }
 
@@ -52,15 +53,24 @@ def test_every_operator_of_the_model_is_found_as_often_as_it_is_called(model, to
     with with_dropout(model, 0.1):
         calls = calls_of(lambda: model.loss(tokens, tokens), **BY_TORCH)
     found = {name: sum(call.operator == name for call in calls) for name in OPERATORS}
-    assert found == {"layer_norm": 5, "gelu": 2, "softmax": 2, "cross_entropy": 1, "dropout": 5}
+    assert found == {"layer_norm": 5, "gelu": 2, "softmax": 2, "cross_entropy": 1, "linear": 9, "dropout": 5}
 
 
-@pytest.mark.parametrize("name", ["layer_norm", "gelu", "softmax", "cross_entropy"])
+@pytest.mark.parametrize("name", ["layer_norm", "gelu", "softmax", "cross_entropy", "linear"])
 def test_with_torchs_own_function_in_place_nothing_changes(model, tokens, name):
     wanted = torch.autograd.grad(model.loss(tokens, tokens), [*model.parameters()])
     loss = swapped(model.loss, **{name: BY_TORCH[name]})(tokens, tokens)
     found = torch.autograd.grad(loss, [*model.parameters()])
     torch.testing.assert_close(found, wanted)
+
+
+def test_a_linear_layer_is_three_products_forward_and_backward():
+    x, weight, bias = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((5, 7), (3, 7), (3,)))
+    assert torch.autograd.gradcheck(swapped(F.linear, linear=torch.matmul), (x, weight, bias))
+    shapes = []
+    own = swapped(F.linear, linear=lambda a, b: shapes.append((a.shape, b.shape)) or a @ b)
+    own(x[None], weight).sum().backward()
+    assert shapes == [((5, 7), (7, 3)), ((5, 3), (3, 7)), ((3, 5), (5, 7))]
 
 
 def test_the_backward_of_softmax_follows_from_its_result():
