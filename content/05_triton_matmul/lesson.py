@@ -197,7 +197,7 @@ lesson.table(
 # |---|---|---|
 # | `sm_80`: mma.sync | a warp | all in registers, a few numbers in each lane |
 # | `sm_90`: wgmma | four warps together, and go on meanwhile | A and B in shared memory, sums in registers |
-# | `sm_100`: tcgen05.mma | one thread for the block | A and B in shared memory, sums in a *tensor memory* of their own |
+# | `sm_100`: tcgen05.mma | one thread for the block | A and B in shared memory, sums in *tensor memory* |
 # | `gfx942`, `gfx950`: MFMA | a wavefront | all in registers |
 # | `gfx1100`: WMMA | a wave of 32 | all in registers; A and B twice |
 #
