@@ -728,8 +728,9 @@ for name, rung in yours.items():
 lesson.table(rows, first="product, target")
 
 # %% [markdown] gpt2 on your product
-# The matrix FLOPs are the work itself: 2 × 256³, on every rung. What the others add is traffic, for partial sums, which
-# buys programs where a chip would be idle.
+# The work is 2 × 256³ = 33,554,432 matrix FLOPs. Where you see four times as many on `gfx942`, four wavefronts share a
+# tile that is too small for them, and each does all of it (lesson 05, section 2). What split K adds is traffic, for
+# partial sums: it buys programs where a chip would be idle.
 #
 # Now GPT-2: every linear layer of a small one, forward and backward, by your `tiled`: nine products forward, and two
 # more for each in the backward pass, of strides that torch hands over (`weight.T`, `dy.T`). *Off* is the relative
