@@ -1035,8 +1035,8 @@ lesson.sitting("04", 2)
 guess = predict(
     "04.column_programs",
     "768 columns, a program for each 128 of them. On how many of an H100's SMs can "
-    "there be work? Into how many parts must the rows be cut, so that each of the 304 CUs of "
-    "an MI300X has a program?",
+    "there be work? An MI300X has 304: into how many parts must the rows be cut, so "
+    "that each CU has a program?",
     busy=lesson.number("SMs with work"),
     parts=lesson.number("parts of the rows"),
 )

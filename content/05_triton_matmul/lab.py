@@ -472,14 +472,14 @@ check("05.persistent")
 # %% [markdown] why persistent
 # **Why it matters.** The fastest products on Hopper and on MI300X are persistent. Setting up once and not thousands of
 # times is the smaller gain. The larger one: a program knows its next tile before it has stored this one, and can load
-# ahead. The price is yours to see: 133 tiles on 132 SMs take two rounds, like 264. `05.split_k` is one way out.
+# ahead. The price is yours to see: 133 tiles on an H100 take two rounds, like 264. `05.split_k` is one way out.
 
 # %% [markdown] statement of split_k
 # ## 05.split_k: K in parts, for a result with few tiles
 #
-# A product has one program for each tile of its result, and a long K gives it no more: 3 x 768 makes 24 tiles of
-# 32 x 32, and an MI300X has 304 CUs. So K is cut into parts. Part $s$ is a stretch $K_s$ of it, each part of each tile
-# has a program of its own, and somebody adds up:
+# A product has one program for each tile of its result, and a long K gives it no more: 3 x 768 makes 24 tiles of 32 x
+# 32, and an MI300X has more than ten times as many CUs. So K is cut into parts. Part $s$ is a stretch $K_s$ of it, each
+# part of each tile has a program of its own, and somebody adds up:
 #
 # $$ c_{i,j} = \sum_{s < \mathrm{splits}} \; \sum_{k \in K_s} a_{i,k} \, b_{k,j} $$
 #

@@ -274,7 +274,9 @@ for target in ("sm_80", "gfx942", "gfx950", "gfx1100"):
             )
         }
 guess.reveal(
-    **{target: changes[target] for target in ("sm_80", "gfx942", "gfx950")},
+    sm_80=changes["sm_80"],
+    gfx942=changes["gfx942"],
+    gfx950=changes["gfx950"],
     because="where B runs along N, somebody must turn it: by one word in ldmatrix, by "
     "reads of single numbers, or by reads that transpose.",
 )
@@ -365,7 +367,9 @@ rungs = {
 needs = lesson.needs(rungs, a, b, targets=SIX[1:])
 spilt = {t: needs[f"256 × 256, 8 waves, {t}"][lesson.SPILLS] > 0 for t in SIX[1:]}
 guess.reveal(
-    **{target: spilt[target] for target in ("sm_90", "gfx942", "gfx1100")},
+    sm_90=spilt["sm_90"],
+    gfx942=spilt["gfx942"],
+    gfx1100=spilt["gfx1100"],
     because="65,536 / (8 × 32) = 256 sums for a lane, 65,536 / (8 × 64) = 128.",
 )
 lesson.table(needs, first="tile")
@@ -549,7 +553,9 @@ SHOWN = ("sm_80", "sm_90", "gfx942", "gfx950")
 stages = {n: {t: compiled(t, num_stages=n) for t in SHOWN} for n in (1, 2, 3, 4)}
 fits = {t: "too large" if stages[4][t].over_budget else "fits" for t in SHOWN}
 guess.reveal(
-    **{target: fits[target] for target in ("sm_80", "sm_90", "gfx942")},
+    sm_80=fits["sm_80"],
+    sm_90=fits["sm_90"],
+    gfx942=fits["gfx942"],
     because="4 × 32 on sm_90, 3 × 32 on the others: more than the 64 of gfx942.",
 )
 lesson.table(
@@ -935,7 +941,9 @@ for target in ("sm_90", "gfx942", "gfx950"):
             "right": right[target, n],
         }
 guess.reveal(
-    **{target: right[target, 3] for target in ("sm_90", "gfx942", "gfx950")},
+    sm_90=right["sm_90", 3],
+    gfx942=right["gfx942", 3],
+    gfx950=right["gfx950", 3],
     because="A and B of a stage take 48 (in KiB); sm_90 keeps three, AMD two: 96.",
 )
 lesson.table(rows, first="target")

@@ -176,11 +176,11 @@ EXERCISE = Exercise(
     dtype=lambda inputs: None,
     seconds=120.0,
     cases=(
-        Case("A100: 163 KiB, and copies that do not wait", target="sm_80"),
-        Case("L40: the same instructions, and 99 KiB", target="sm_89"),
+        Case("A100: copies that do not wait", target="sm_80"),
+        Case("L40: the same instructions, and less shared memory", target="sm_89"),
         Case("H100: wgmma, which has conditions", target="sm_90"),
-        Case("MI300X: 64 KiB and 304 CUs", target="gfx942"),
-        Case("MI355X: 160 KiB, half of which must be of use", target="gfx950"),
+        Case("MI300X: little LDS and many CUs", target="gfx942"),
+        Case("MI355X: more LDS, half of which must be of use", target="gfx950"),
     ),
     fresh=_fresh,
     trivial={
@@ -193,19 +193,19 @@ EXERCISE = Exercise(
     hints=(
         "Begin with one configuration for each of three jobs: a large tile, a small one, and something between. Print "
         "`resources` of each on each target, and read four lines: spills, shared memory, occupancy, matrix.",
-        "Choose by vendor and by TARGETS[target].shared_per_block. NVIDIA: S stages of 128 x 256 x 64 in float16 are "
-        "(S - 1) x 48 KiB on sm_80 and sm_89, S x 48 KiB on sm_90; AMD: (S - 1) x 48 KiB. The sums of 128 x 256 need "
+        "Choose by vendor and by TARGETS[target].shared_per_block. A stage of 128 x 256 x 64 in float16 has "
+        "48 x 1,024 bytes. S stages take S - 1 of them on sm_80, sm_89 and AMD, and S on sm_90. The sums of 128 x 256 need "
         "eight warps. The small result has 2 to the 20 elements: divide by the units of the chip.",
         "NVIDIA: (128, 256, 64) with 8 warps and 3 stages, (128, 128, 64) with 8 and 3, (64, 64, 64) with 4 and 3. "
-        "AMD: (128, 256, 64) with 8 warps and 2 stages, 3 where a block may have 160 KiB; (128, 128, 64) with 8 and 2; "
+        "AMD: (128, 256, 64) with 8 warps and 2 stages, 3 on gfx950; (128, 128, 64) with 8 and 2; "
         "(64, 32, 64) with 4 and 2, and matrix_instr_nonkdim=16, so that four waves find four tiles.",
     ),
     explanation=(
         "A tuner times what it is given, so the list is the decision. A configuration that asks for too much shared "
         "memory stops the tuner or is silently dropped; one that spills is timed for nothing; a list without a small "
         "tile leaves most of a chip idle on small products, and one without a large tile reads too many bytes on "
-        "large ones. None of it carries over: the same 128 x 256 x 64 with three stages needs 96 KiB on A100, 144 KiB "
-        "on H100 and 96 KiB on MI300X, where a block has 64. wgmma wants 64 rows and four warps; an MFMA of 32 x 32 "
+        "large ones. None of it carries over: the same 128 x 256 x 64 with three stages keeps two of them in shared memory "
+        "on an A100, three on an H100, and two on an MI300X, where a block has no room for the second. wgmma wants 64 rows and four warps; an MFMA of 32 x 32 "
         "wants a tile for each wave. So the list depends on vendor and chip, and the compiler is asked for every entry."
     ),
 )

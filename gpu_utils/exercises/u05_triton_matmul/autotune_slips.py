@@ -125,8 +125,8 @@ MISCONCEPTIONS = (
     Misconception(
         "hoppers_list_for_all",
         _hoppers,
-        "An entry asks for more LDS than a block of an MI300X may have. It fits chips with 163 and 227 KiB, and the "
-        "160 of an MI355X; an MI300X has 64. Decide by TARGETS[target].shared_per_block.",
+        "An entry asks for more LDS than a block of an MI300X may have. It fits an A100, an H100 and an "
+        "MI355X, whose blocks may have more. Decide by TARGETS[target].shared_per_block.",
     ),
     Misconception(
         "amds_list_for_all",
@@ -155,13 +155,13 @@ MISCONCEPTIONS = (
     Misconception(
         "depth_of_the_mi300x_on_the_mi355x",
         _with(0, lambda target: target == "gfx950", num_stages=2),
-        "gfx950 has 160 KiB for a block, and this list was made for 64: no entry fills more than half of it. One more "
-        "stage does.",
+        "gfx950 has more LDS for a block than gfx942, for which this list was made: no entry fills more than half of "
+        "it. One more stage does.",
     ),
     Misconception(
         "no_small_tile",
         _without_small,
-        "A result of 1,024 x 1,024 in tiles of 128 x 128 makes 64 programs, and the chips have 108 to 304 SMs or CUs. "
+        "A result of 1,024 x 1,024 in tiles of 128 x 128 makes 64 programs, and the chips have more SMs or CUs than that. "
         "The tuner needs something smaller to choose.",
     ),
     Misconception(

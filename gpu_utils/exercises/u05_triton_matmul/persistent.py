@@ -260,7 +260,7 @@ EXERCISE = Exercise(
         "A launch of thousands of tiles starts a program for each: pointers are set up again, the first loads wait, "
         "and the chip hands out programs one by one. A persistent kernel pays for that once on each unit. The loop "
         "over tiles takes the place of the scheduler, and everything about one tile must be inside of it. It does not"
-        " remove the last round: 15 tiles on 7 units take three rounds, and in the third six units wait. On 132 SMs, "
+        " remove the last round: 15 tiles on 7 units take three rounds, and in the third six units wait. On an H100, "
         "133 tiles take as long as 264. What the loop adds is a place to choose: the order of tiles, loads of the "
         "next tile while this one is stored, or a split of the last tiles along K (stream-K)."
     ),
