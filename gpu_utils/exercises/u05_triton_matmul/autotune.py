@@ -194,7 +194,8 @@ EXERCISE = Exercise(
         "Begin with one configuration for each of three jobs: a large tile, a small one, and something between. Print "
         "`resources` of each on each target, and read four lines: spills, shared memory, occupancy, matrix.",
         "Choose by vendor and by TARGETS[target].shared_per_block. A stage of 128 x 256 x 64 in float16 has "
-        "48 x 1,024 bytes. S stages take S - 1 of them on sm_80, sm_89 and AMD, and S on sm_90. The sums of 128 x 256 need "
+        "48 x 1,024 bytes. S stages take S - 1 of them on sm_80, sm_89 and AMD, and S on sm_90. The sums of 128 "
+        "x 256 need "
         "eight warps. The small result has 2 to the 20 elements: divide by the units of the chip.",
         "NVIDIA: (128, 256, 64) with 8 warps and 3 stages, (128, 128, 64) with 8 and 3, (64, 64, 64) with 4 and 3. "
         "AMD: (128, 256, 64) with 8 warps and 2 stages, 3 on gfx950; (128, 128, 64) with 8 and 2; "
@@ -204,8 +205,10 @@ EXERCISE = Exercise(
         "A tuner times what it is given, so the list is the decision. A configuration that asks for too much shared "
         "memory stops the tuner or is silently dropped; one that spills is timed for nothing; a list without a small "
         "tile leaves most of a chip idle on small products, and one without a large tile reads too many bytes on "
-        "large ones. None of it carries over: the same 128 x 256 x 64 with three stages keeps two of them in shared memory "
-        "on an A100, three on an H100, and two on an MI300X, where a block has no room for the second. wgmma wants 64 rows and four warps; an MFMA of 32 x 32 "
+        "large ones. None of it carries over: the same 128 x 256 x 64 with three stages keeps two of them in "
+        "shared memory "
+        "on an A100, three on an H100, and two on an MI300X, where a block has no room for the second. wgmma "
+        "wants 64 rows and four warps; an MFMA of 32 x 32 "
         "wants a tile for each wave. So the list depends on vendor and chip, and the compiler is asked for every entry."
     ),
 )

@@ -161,7 +161,8 @@ MISCONCEPTIONS = (
     Misconception(
         "no_small_tile",
         _without_small,
-        "A result of 1,024 x 1,024 in tiles of 128 x 128 makes 64 programs, and the chips have more SMs or CUs than that. "
+        "A result of 1,024 x 1,024 in tiles of 128 x 128 makes 64 programs, and the chips have more SMs or CUs "
+        "than that. "
         "The tuner needs something smaller to choose.",
     ),
     Misconception(

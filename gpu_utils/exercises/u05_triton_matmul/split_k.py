@@ -324,7 +324,8 @@ EXERCISE = Exercise(
     ),
     explanation=(
         "A product has as many programs as its result has tiles, and K makes none: three rows of a GPT-2 block are a "
-        "handful of tiles for a chip with hundreds of units. Parts of K multiply the programs by `splits`, each with its share of "
+        "handful of tiles for a chip with hundreds of units. Parts of K multiply the programs by `splits`, each "
+        "with its share of "
         "the bytes of a and b, which are read as often as before. The price is the sum at the end: `splits` times "
         "M * N * 4 bytes to atomics, or through memory and a second kernel. Atomics need no second pass for float32 "
         "and no room for the parts, but their order is not fixed, and so neither are the last bits. Both add in "
