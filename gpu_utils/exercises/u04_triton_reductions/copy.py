@@ -289,6 +289,7 @@ EXERCISE = Exercise(
         "mask=offsets < n, in load and store. BLOCK = 4096, the grid is (triton.cdiv(n, BLOCK),), and the result is "
         "torch.empty_like(x).",
     ),
+    seconds=30.0,  # a busy machine compiles such a kernel for ten
     explanation=(
         "Triton joins neighbouring elements of a lane into one access where it can prove that they are all there and "
         "that the address is a multiple of the width. A pointer and an n that are multiples of 16 are seen at the "

@@ -400,6 +400,7 @@ EXERCISE = Exercise(
         "tl.store(y_ptr + offsets, tl.where(keep, x / (1 - p), 0.0), mask=mask). forward: ctx.p, ctx.seed = p, seed, "
         "and launch on x; backward: launch on dy, and return dx, None, None, as p and seed have no gradients.",
     ),
+    seconds=30.0,  # a busy machine compiles such a kernel for ten
     explanation=(
         "A counter-based generator (Philox) makes number i of a seed by itself, in registers, without what came before "
         "it. So the mask is a function of seed and place: the backward pass draws it again, and nothing but two "

@@ -275,6 +275,7 @@ EXERCISE = Exercise(
         "class Gelu(torch.autograd.Function): forward(ctx, x) launches and calls ctx.save_for_backward(x); "
         "backward(ctx, dy) launches and returns dx; gelu returns Gelu.apply(x).",
     ),
+    seconds=30.0,  # a busy machine compiles such a kernel for ten
     explanation=(
         "Written with torch's own operations the forward pass alone is eight kernels, and each reads and writes all of "
         "x. Fused it is one: the numbers in between never leave the registers. The backward pass needs tanh u, and "

@@ -149,6 +149,7 @@ EXERCISE = Exercise(
         "size = tl.sqrt(tl.sum(h * h, 0) / columns + eps); store h, and h / size * weight, at row * columns + cols of "
         "two new tensors of dtype x.dtype. weight is loaded at weight_ptr + cols. The grid is (rows,).",
     ),
+    seconds=30.0,  # a busy machine compiles such a kernel for ten
     explanation=(
         "As two kernels, an addition and a norm, x and the residual are read, h is written, read again, and y is "
         "written: 5 units of traffic where the norm reads a row once. In one kernel h never comes back: 4 units, 2 in "

@@ -317,6 +317,7 @@ EXERCISE = Exercise(
         "e = tl.exp(x - tl.max(x, 0)); store e / tl.sum(e, 0) at out_ptr + row * columns + cols. BLOCK is "
         "triton.next_power_of_2(columns), the grid (rows,).",
     ),
+    seconds=30.0,  # a busy machine compiles such a kernel for ten
     explanation=(
         "A softmax in three operations of a library reads its input three times and writes two intermediate results. "
         "Here a row is loaded once, stays in the registers of a program for the maximum, the sum and the quotient, and "

@@ -368,6 +368,7 @@ EXERCISE = Exercise(
         "axis=0). Then either tl.atomic_add(out_ptr + cols, ...) or tl.store(out_ptr + tl.program_id(0) * n_cols + "
         "cols, ...). Second launch: grid (1, blocks of columns), x is `partial`, its rows are all one program's.",
     ),
+    seconds=30.0,  # a busy machine compiles such a kernel for ten
     explanation=(
         "A result that many programs share can be reached in two ways. Atomics add to it in the order in which "
         "programs come: one launch, one atomic for each program and column, and bits that change from run to run, "

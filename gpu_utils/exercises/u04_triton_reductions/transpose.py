@@ -262,6 +262,7 @@ EXERCISE = Exercise(
         "..., mask=(rows < n_rows)[:, None] & (cols < n_cols)[None, :]); tl.store(out_ptr + batch * n_rows * n_cols + "
         "..., tl.trans(tile), mask=(cols < n_cols)[:, None] & (rows < n_rows)[None, :]).",
     ),
+    seconds=30.0,  # a busy machine compiles such a kernel for ten
     explanation=(
         "Loads go along rows of x and stores along columns of it, so one of the two is scattered unless a program "
         "holds a tile whose sides both fill a transaction: 32 bytes on sm_80, 128 on gfx942, which is 32 float32 or 64 "

@@ -279,6 +279,7 @@ EXERCISE = Exercise(
         "first, GROUP); inside = place % (GROUP * tiles_n); the row is first + inside % height, the column inside // "
         "height.",
     ),
+    seconds=30.0,  # a busy machine compiles such a kernel for ten
     explanation=(
         "Programs that run together need r strips of A and c of B for r * c tiles, and r + c is least for a square. "
         "Row by row, 132 programs need nearly all of B in every round; in groups of eight rows about 8 + 17 strips. "

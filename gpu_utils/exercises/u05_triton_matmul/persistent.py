@@ -256,6 +256,7 @@ EXERCISE = Exercise(
         "the loads in both directions with other=0.0. The launcher counts tiles by triton.cdiv, and the grid is "
         "(min(units, tiles),).",
     ),
+    seconds=30.0,  # a busy machine compiles such a kernel for ten
     explanation=(
         "A launch of thousands of tiles starts a program for each: pointers are set up again, the first loads wait, "
         "and the chip hands out programs one by one. A persistent kernel pays for that once on each unit. The loop "

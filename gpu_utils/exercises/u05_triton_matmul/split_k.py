@@ -322,6 +322,7 @@ EXERCISE = Exercise(
         "dtype=torch.float32) for atomics, torch.empty((splits, M, N), ...) for parts; the second kernel adds "
         "sums_ptr + s * n + offsets over s and stores to out, which converts.",
     ),
+    seconds=30.0,  # a busy machine compiles such a kernel for ten
     explanation=(
         "A product has as many programs as its result has tiles, and K makes none: three rows of a GPT-2 block are a "
         "handful of tiles for a chip with hundreds of units. Parts of K multiply the programs by `splits`, each "
