@@ -7,7 +7,8 @@
 #
 # **You need** units 00, 02 and 04. No GPU: every cell runs on a laptop.
 #
-# **Time**: three sittings. TIMES
+# **Time**: three sittings: reading (text and code at 200 words a minute) takes 17, 9 and 9 minutes, all of it with the
+# predictions about 45, 25 and 25. All cells together run in a minute and a half on a CPU. Then lab 05.
 #
 # In GPT-2 nearly all arithmetic is matrix products (lesson 01 counted it). The libraries, cuBLAS and hipBLASLt, do them
 # well. You write your own because everything that is fused *into* a product, from a GELU to attention, begins with a
@@ -70,6 +71,9 @@ lesson.table({name: {"n": round(value)} for name, value in n.items()}, first="ch
 #
 # So a program computes a *tile* of `BM` × `BN` elements. In each step of `k` it takes `BM` numbers of a column of $A$
 # and `BN` of a row of $B$, and each of them is used `BN` or `BM` times. The sums stay in registers: the *accumulator*.
+#
+# (A lane's fused multiply-add does 2 FLOPs. The matrix instruction of `sm_80`, `mma.sync.m16n8k16`, lets a warp do
+# 2 × 16 × 8 × 16 = 4,096.)
 #
 # The first rung writes that down: for each `k` an outer product, added to the accumulator. The second takes `BK` steps
 # at once and gives them to `tl.dot`, which multiplies a block (BM, BK) by a block (BK, BN).
@@ -143,12 +147,14 @@ issued = [rows[f"{name}, sm_80"]["instructions"] for name in rungs]
 times = issued[0] / issued[1]
 guess.reveal(
     times=next(words for words, least in TIMES.items() if times >= least),
-    because="a matrix instruction of a warp does 4,096 FLOPs, an fma 64.",
+    because="a matrix instruction of a warp does 4,096 FLOPs, an fma 64; loads and "
+    "offsets shrink as well, because tl.dot takes 32 steps of k at once.",
 )
-lesson.table(rows, first="rung")
+SHOWN = ("bytes moved", "instructions", "matrix FLOPs")
+lesson.table({r: {c: row[c] for c in SHOWN} for r, row in rows.items()}, first="rung")
 
 # %% [markdown] instructions explained
-# Two columns to read. `matrix FLOPs` is 0 for the outer product: its FLOPs are ordinary `fma`, one for each lane, 2
+# `matrix FLOPs` is 0 for the outer product: its FLOPs are ordinary `fma`, one for each lane, 2
 # FLOPs × 32 lanes for each instruction of a warp. With `tl.dot` all $2 \cdot 256^3$ = 33.6 million are done by *matrix
 # instructions*. That is where the peaks of data sheets come from. What the vector units have beside them:
 
@@ -236,10 +242,24 @@ guess.reveal(
 )
 lesson.table({"for each warp or wavefront": each})
 
-# %% [markdown] small tiles
-# A block must be large enough for its waves. A tile of 16 × 16 has one `m16n8k16` twice to issue; with four warps the
-# same work is done *four times over*, or twice (the counter `matrix FLOPs` shows it). Too small a tile does not make a
-# wave idle. It makes it compute what another one computes.
+# %% [markdown] block and waves
+# A block must be large enough for its waves:
+
+# %% small tiles
+rows = {}
+for tile in (16, 32, 64):
+    gpus = lesson.launch_on(
+        BOTH, dot_kernel, (1, 1), a, b, torch.empty(256, 256),
+        256, 256, 32, *b.stride(), BM=tile, BN=tile, BK=32,
+    )  # fmt: skip
+    rows[f"{tile} × {tile} × 32"] = {"needed": 2 * tile * tile * 32} | lesson.counted(
+        gpus, "matrix_flops"
+    )
+lesson.table(rows, first="tile, 4 waves", note="matrix FLOPs")
+
+# %% [markdown] operands
+# Too small a tile does not make a wave idle. It makes it compute what another one computes: 32 × 32 is enough for four
+# warps, and done four times over by four wavefronts, whose instruction alone is 32 × 32.
 #
 # ## 3. The way of the operands
 #
@@ -259,7 +279,15 @@ guess = predict(
 )
 
 # %% way
-MOVES = ("cp.async.c", "ldmatrix", "ds_read", "ds_load", "ds_write", "ds_store")
+MOVES = (
+    "cp.async.c",
+    "ldmatrix",
+    "ds_read",
+    "ds_load",
+    "ds_write",
+    "ds_store",
+    "v_perm_",
+)
 by_columns = b.T.contiguous().T  # the same numbers, strides (1, 256)
 rows, changes = {}, {}
 for target in ("sm_80", "gfx942", "gfx950", "gfx1100"):
@@ -280,18 +308,26 @@ guess.reveal(
     because="where B runs along N, somebody must turn it: by one word in ldmatrix, by "
     "reads of single numbers, or by reads that transpose.",
 )
+deeper = found("gfx942", b, MOVES, num_stages=2, BK=64)
+rows["gfx942, along N, blocks of 64 along K"] = {
+    "instructions between memory and registers": ", ".join(
+        f"{times} × {name}" for name, times in deeper.items()
+    )
+}
 lesson.table(rows, first="target")
 
 # %% [markdown] way explained
 # - `sm_80`: `cp.async` brings 16 bytes from memory to shared memory past the registers. `ldmatrix` reads four 8 × 8
 #   blocks into the lanes of a warp, and with `.trans` it turns them. Turning is free.
-# - `gfx942`: loads go to registers and from there by `ds_write` to the LDS. To turn $B$, single numbers are read,
-#   `ds_read_u16`: many small reads.
-# - `gfx950` has `ds_read_b64_tr_b16`, a read that transposes. AMD added what was missing.
+# - `gfx942`: loads go to registers and from there by `ds_write` to the LDS. With blocks of 32 along K single numbers
+#   are read to turn $B$, `ds_read_u16`: many small reads. With blocks of 64 the compiler turns it *in the registers*
+#   (`v_perm_b32`) before it writes, and the reads are wide. So look at the listing.
+# - `gfx950` has `ds_read_b64_tr_b16`, a read that transposes: no turning in registers.
 # - `gfx1100` reads single numbers, too, and WMMA wants everything twice.
 #
-# So on `gfx942` it pays to have weights laid out along $K$, as PyTorch's `nn.Linear` does: its weight is (out, in), and
-# $B$ is its transpose.
+# PyTorch's `nn.Linear` keeps its weight as (out, in), and $B$ is its transpose: neighbours along K. (In the backward
+# pass dX = dY W meets the other layout, so a training step has both.) What the layout of $B$ costs in instructions, for
+# blocks of 32 along K:
 
 # %% layout in counters
 rungs = {
@@ -420,8 +456,10 @@ guess.reveal(
 lesson.table({"c[0, 0]": c[0, 0].item(), "20 products of 1 × 1": 20})
 
 # %% [markdown] edges explained
-# In the middle of a matrix there is no error, only a wrong sum: 20 + 12 × 100. So the mask along K needs `other=0.0`,
-# and it needs it for *both* operands: 0 × NaN is NaN, and what lies behind B's last row may be NaN.
+# In the middle of a matrix there is no error, only a wrong sum: 20 + 12 × 100. And the error for the last row is the
+# virtual GPU's kindness: on a real one the memory behind a tensor mostly belongs to somebody else, and is read without
+# a word. So the mask along K needs `other=0.0`, and it needs it for *both* operands: 0 × NaN is NaN, and what lies
+# behind B's last row may be NaN.
 #
 # A mask costs something in each round of the loop. Two ways around it: run the loop over whole blocks without a mask
 # along K, and the last block with one; or let rows and columns behind the edge read row `m % M`, column `n % N`, which
@@ -429,10 +467,11 @@ lesson.table({"c[0, 0]": c[0, 0].item(), "20 products of 1 × 1": 20})
 #
 # ### What the sum is kept in
 #
-# `tl.dot` of 16-bit numbers multiplies exactly and adds up in float32. Each addition rounds, with a relative error of
-# up to $2^{-24}$; after $K$ of them the error is about $\sqrt K$ to $K$ of these. One rounding to bf16 at the end is
-# $2^{-9}$: larger than all of it, for any $K$ you meet. Rounding *in between* is another thing. Here the sum is rounded
-# to fp16 or bf16 after each block of 32, as happens when somebody declares the accumulator in the type of the inputs.
+# `tl.dot` of 16-bit numbers multiplies exactly and adds up in float32. Each addition rounds, by $2^{-24}$ to $2^{-23}$
+# of the sum so far; after $K$ of them the error is mostly about $\sqrt K$ of these. One rounding to bf16 at the end is
+# $2^{-9}$ of the result: more than all of it, unless $K$ is a hundred thousand or the sum cancels. Rounding *in
+# between* is another thing. Here the sum is rounded to fp16 or bf16 after each block of 32, as happens when somebody
+# declares the accumulator in the type of the inputs.
 
 
 # %% guess accumulator
@@ -480,7 +519,7 @@ guess.reveal(
 lesson.table(rows, first="type", note="root mean square of the error")
 
 # %% [markdown] float32 is not float32
-# And float32 inputs? There is no matrix instruction of full precision on most NVIDIA chips. `tl.dot` has
+# And float32 inputs? NVIDIA's matrix instructions take none without rounding it first. `tl.dot` has
 # `input_precision`, and its *default* is not the same everywhere:
 
 # %% default precision
@@ -501,9 +540,10 @@ for target in WHERE:
 lesson.table(rows, first="target")
 
 # %% [markdown] precision explained
-# `tf32` keeps 10 bits of the fraction, and so does `xf32`, AMD's name for it on gfx942; the errors are a thousand times
-# those of float32. gfx90a and gfx950 multiply float32 as such. So the same source is precise on one chip and not on
-# another. `input_precision="ieee"` asks for full precision everywhere, and pays: on `sm_80` with the vector units.
+# `tf32` keeps 10 bits of the fraction, and so does `xf32`, AMD's name for it on gfx942; the errors are hundreds of
+# times those of float32, and more. gfx90a and gfx950 multiply float32 as such. So the same source is precise on one
+# chip and not on another. `input_precision="ieee"` asks for full precision everywhere, and pays: on `sm_80` with the
+# vector units.
 #
 # **You have** a tile: its instruction, its way through shared memory, its traffic, its registers, its edges and its
 # sums. In the lab: 05.tiled, 05.accumulate, 05.epilogue. Next: what happens between the instructions.
@@ -571,9 +611,9 @@ lesson.table(
 # From two on, one stage more costs 32 KiB everywhere. But `sm_90` keeps `num_stages` copies, since wgmma reads shared
 # memory while the next blocks arrive; `sm_80` and AMD keep one less, since what is being multiplied is in registers.
 # AMD's advice is `num_stages=2` for one product ([ROCm, optimising
-# Triton](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html)); on `gfx942`
-# there is hardly another choice for a tile of this size. A configuration that is too large compiles,
-# and fails when it is loaded.
+# Triton](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html)). On `gfx942`
+# three fit, and leave room for one program; two leave room for two. A configuration that is too large compiles, and
+# fails when it is loaded.
 #
 # ## 7. Knobs of AMD
 #
@@ -583,7 +623,7 @@ lesson.table(
 # | `kpack` | how many numbers along K a lane reads from the LDS at once (gfx942; ignored on gfx950) |
 # | `waves_per_eu` | registers so few that this many waves fit on a SIMD |
 #
-# Each of them changes the listing, and no number of the result.
+# Each of them changes the listing.
 
 # %% guess nonkdim
 guess = predict(
@@ -614,16 +654,15 @@ guess.reveal(
 lesson.table(rows, first="options")
 
 # %% [markdown] nonkdim explained
-# Twice as many small ones. AMD's guide prefers them on MI300X all the same ([workload
-# optimisation](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html)): they take
-# fewer cycles each and need fewer accumulators at a time. Which is faster is a measurement, so both belong into the
+# Twice as many small ones. AMD's guide to optimising workloads has 16 × 16 first for MI300X all the same (source: ROCm,
+# workload optimisation); the listing cannot show why. Which is faster is a measurement, so both belong into the
 # table of configurations. `kpack=2` joins two reads of the LDS into one of 128 bits.
 
 # %% guess waves per eu
 guess = predict(
     "05.waves_per_eu",
-    "The kernel needs about 200 of 512 registers, so two waves fit on a SIMD. "
-    "waves_per_eu=4 asks for four. What does the compiler do?",
+    "The kernel needs about 200 of 512 registers and half of the LDS, so two waves fit "
+    "on a SIMD. waves_per_eu=4 asks for four. What does the compiler do?",
     what=lesson.choice("ignores it", "finds a better way", "spills"),
 )
 
@@ -639,12 +678,15 @@ guess.reveal(
     else "ignores it"
     if rows[4] == rows[2]
     else "finds a better way",
-    because="128 sums of the accumulator alone fill 512 / 4 registers.",
+    because="64 sums (16,384 / 256), the blocks on their way, operands and addresses "
+    "make 202; of 512 / 4 = 128 the rest does not fit.",
 )
 lesson.table(rows, first="waves_per_eu")
 
 # %% [markdown] second half
-# So `waves_per_eu` is for kernels that are a *few* registers above a border. Look at the spills each time.
+# And the request was vain. A program has 4 waves, one for each SIMD, and half of the LDS that a CU has: two programs
+# fit, so two waves on a SIMD, whatever the registers are. Ask which limit is yours (unit 02) before you turn a knob.
+# `waves_per_eu` is for kernels that are a *few* registers above a border. Look at the spills each time.
 #
 # ## 8. The order of the programs
 #
@@ -689,7 +731,7 @@ lesson.table(
     {
         name: {
             "strips of the first 132": first[name],
-            "GB from and to memory": found.bytes / 1e9,
+            "GB past the L2": found.bytes / 1e9,
             "over the least": found.bytes / found.least,
         }
         for name, found in traffic.items()
@@ -743,7 +785,7 @@ rows = {}
 for name, order in orders.items():
     found = lesson.order_traffic(order, sizes, tile, 304, MI300X.size, dies=8)
     rows[name] = {
-        "GB from and to memory": found.bytes / 1e9,
+        "GB past the L2s": found.bytes / 1e9,
         "over the least": found.bytes / found.least,
     }
 lesson.table(rows, first="order, on an MI300X")
@@ -817,39 +859,44 @@ lesson.bars(
 # %% guess split
 guess = predict(
     "05.split",
-    "32 tiles, room for 132. With how many splits is each SM busy for the first time, "
-    "and how many float32 partial sums leave the chip then?",
-    splits=lesson.number("splits"),
-    partials=lesson.number("partial sums of 16 × 4,096", factor=1.02),
+    "32 tiles of 64 blocks of K, 132 programs at a time. How many blocks must the "
+    "longest SM do, one after another, with 4 splits and with 5?",
+    four=lesson.number("4 splits"),
+    five=lesson.number("5 splits"),
 )
 
 # %% split
-tiles = 4096 // 128
-splits = triton.cdiv(132, tiles)
-weights = 4096 * 4096 * 2
-extra = splits * 16 * 4096 * 4 * 2
+tiles, blocks, room = 4096 // 128, 4096 // 64, 132
+longest = {
+    n: triton.cdiv(n * tiles, room) * triton.cdiv(blocks, n) for n in (1, 2, 4, 5, 8)
+}
 guess.reveal(
-    splits=splits,
-    partials=splits * 16 * 4096,
-    because="4 × 32 = 128 leaves four idle, 5 × 32 = 160; each split has a partial "
-    "result of its own.",
+    four=longest[4],
+    five=longest[5],
+    because="4 × 32 = 128 programs are one round of 16; 160 are two rounds of 13.",
 )
+weights = 4096 * 4096 * 2
 lesson.table(
     {
-        "bytes of the weights": weights,
-        "partial sums, written and read": extra,
-        "share": f"{extra / weights:.0%}",
-    }
+        n: {
+            "programs": n * tiles,
+            "blocks, the longest SM": steps,
+            "bytes of partial sums / of weights": f"{n * 2**19 / weights:.0%}",
+        }
+        for n, steps in longest.items()
+    },
+    first="splits",
 )
 
 # %% [markdown] split explained
-# Adding up is what lesson 04 showed for column sums: atomics on a float32 result that begins with zeros, in any order;
-# or partial results and a second kernel, with the same bits each time. A bias, an activation and the rounding to bf16
-# come *after* the sum, not in each split. (Lab: 05.split_k.)
+# (With M = 16 the product is bound by memory: about 16 FLOPs for each byte. The splits are wanted for loads that are on
+# their way from every SM, not for FLOPs.) Adding up is what lesson 04 showed for column sums: atomics on a float32
+# result that begins with zeros, in any order; or partial results and a second kernel, with the same bits each time. A
+# bias, an activation and the rounding to bf16 come *after* the sum, not in each split. (Lab: 05.split_k.)
 #
 # **Stream-K** goes one step further. Count all blocks of K of all tiles in one long line, `tiles * K / BK` of them, and
-# give each of the 132 programs an equal stretch of it. Most of a stretch are whole tiles; at its ends a program shares
-# a tile with its neighbour, and only there partial sums are exchanged. The saw is gone.
+# give each of the 132 programs an equal stretch of it. At its ends a program shares a tile with its neighbour, and
+# partial sums are exchanged there.
 
 # %% guess stream
 guess = predict(
@@ -869,27 +916,32 @@ guess.reveal(
     because="8,960 / 132 is 67.9; two rounds of whole tiles are 128 blocks.",
 )
 stretches = [range(p * blocks // 132, (p + 1) * blocks // 132) for p in range(132)]
-shared = sum(1 for one in stretches if one.start % 64)
+owners = [{p for p, one in enumerate(stretches) if k in one} for k in range(blocks)]
+shared = sum(len(set().union(*owners[t * 64 : t * 64 + 64])) > 1 for t in range(140))
 lesson.table(
     {
         "": {"whole tiles": 2 * 64, "stream-K": longest},
         "SMs' time used": {
             "whole tiles": f"{140 / 264:.0%}",
-            "stream-K": f"{blocks / (132 * longest):.0%}",
+            "stream-K": f"{blocks / (132 * longest):.1%}",
         },
-        "programs that begin inside of a tile": {"whole tiles": 0, "stream-K": shared},
+        "tiles that are shared": {"whole tiles": 0, "stream-K": shared},
     },
     first="blocks of K, the longest program",
 )
 
 # %% [markdown] stream source
+# The time is even, and nearly every tile pays an exchange. So one usually does the full rounds by whole tiles and gives
+# only the last one or two to stream-K.
 # (Osama et al., [Stream-K](https://arxiv.org/abs/2301.03598), 2023. Units that are not equally fast, and the exchange
 # itself, make it less than ideal; the order of sections 8 is harder to keep.)
 #
 # ## 11. The epilogue
 #
-# The tile is complete, and its sums are in registers. Whatever is done to each element *now* costs no byte: a bias, an
-# activation, a residual, a rounding. GPT-2's MLP is $\text{gelu}(x W^T + b)$.
+# The tile is complete, and its sums are in registers. Whatever is done to each element *now* costs no byte of the
+# result: an activation or a rounding costs none, a bias nearly none, a residual its one reading. (In training the
+# backward pass needs what stood before the GELU: store it, or work it out again.) GPT-2's MLP is $\text{gelu}(x W^T +
+# b)$.
 
 # %% guess epilogue
 guess = predict(
@@ -982,14 +1034,14 @@ lesson.table(
 # - $2 M N K$ FLOPs; n / 3 FLOPs for each byte at best. `tl.dot` becomes mma.sync, wgmma, tcgen05, MFMA or WMMA.
 # - A tile of BM × BN loads $2 M N K (1/BM + 1/BN)$ bytes and holds BM BN sums in the registers of its lanes. Waves of
 #   64 have room for twice the sums, H100s for three times the shared memory.
-# - Operands go through shared memory. Turning B costs nothing on `sm_80`, many small reads on `gfx942`, one special
-#   read on `gfx950`.
+# - Operands go through shared memory. Turning B costs nothing on `sm_80`, permutations or many small reads on
+#   `gfx942`, one special read on `gfx950`.
 # - Masks along M and N protect memory; the mask along K protects the numbers.
 # - Keep sums in float32, round once. The default precision of float32 products differs from chip to chip.
 # - `num_stages` is shared memory; `waves_per_eu` is registers; look at spills and at what fits.
 # - Rounds of programs should be square for the L2, and on an MI300X square on each die.
 # - The last round, persistent programs, split K, stream-K: ways to keep all units busy.
-# - What the epilogue does costs no byte.
+# - What the epilogue does costs no byte of the result.
 #
 # ## Read next
 #

@@ -14,7 +14,8 @@ LESSON = Path(__file__).parents[2] / "content/05_triton_matmul/lesson.py"
 STATED = {
     "balance": [r"H100 .* 295\.3$", r"MI300X .* 246\.7$"],
     "square": [r"H100 +886$", r"MI300X +740$"],
-    "instructions": [r"times +60 and more$", r"outer product, sm_80 .* 0 +[\d,]+$", r"tl\.dot, sm_80 .* 33,554,432 "],
+    "instructions": [r"times +60 and more$", r"outer product, sm_80 .* 0$", r"tl\.dot, sm_80 .* 33,554,432$"],
+    "small tiles": [r"16 × 16 × 32 +16,384 +32,768 +65,536$", r"32 × 32 × 32 +65,536 +65,536 +262,144$"],
     "matrix instructions": [r"sm_80 +mma\.sync.*m16n8k16", r"sm_90 +wgmma", r"sm_100 +tcgen05", r"gfx1100 +v_wmma"],
     "count": [r"m16n8k16 on sm_80 +16$", r"32x32x8 on gfx942 +4$"],
     "way": [
@@ -32,8 +33,8 @@ STATED = {
     "waves per eu": [r"what +spills$"],
     "strips": [r"64 tiles in a row +67$", r"and a half +25$"],
     "dies": [r"shape +one row$", r"first 38 tiles +39$"],
-    "split": [r"splits +5$"],
-    "stream": [r"blocks of K +68$"],
+    "split": [r"4 splits +16$", r"5 splits +26$"],
+    "stream": [r"blocks of K +68$", r"are shared +0 +128$"],
     "space": [r"sm_90 +yes$", r"gfx942 +no$", r"gfx950 +yes$"],
 }
 """Title of a cell -> patterns of what it shows that the text around it relies on."""
