@@ -660,6 +660,7 @@ check("04.sum_of_columns")
 # **Limits.** A program takes 8 to 32 rows (`blocks`, `global_atomics`). `launches`: at most 3. `global_moved_bytes`:
 # with 1,024 columns at most 1.4 times the bytes of `x`, `dy` and `dx`. So `x` and `dy` are read once, for dx *and* for
 # the sums, `weight` is read once for each program, and the parts of dw and db are few. `scratch_bytes`: no spills.
+# Where parts are added up, a program takes 16 columns or more (`blocks`).
 #
 # **A small example.** One row: x = (1, 3), mean 2, rstd 1, so xhat = (-1, 1). With w = (1, 1) and dy = (1, 0):
 # c1 = -1/2, c2 = 1/2, dx = (1 - 1/2 - 1/2, 0 + 1/2 - 1/2) = (0, 0); dw = (-1, 0), db = (1, 0).

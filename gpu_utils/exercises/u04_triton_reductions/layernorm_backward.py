@@ -88,7 +88,7 @@ EXERCISE = Exercise(
     cases=(
         Case("many rows: everything is counted", rows=128, cols=1024),
         Case("odd sizes in bfloat16, with long sums", rows=203, cols=37, dtype="bfloat16"),
-        Case("a single row", rows=1, cols=33),
+        Case("a single row, of one column more than a block of 256", rows=1, cols=257),
         Case(
             "x is a part of a wider matrix, and far from 0: its mean must go first",
             rows=11,
@@ -97,7 +97,7 @@ EXERCISE = Exercise(
             offset=50.0,
             size=0.5,
         ),
-        Case("dy is one row, repeated with stride 0", rows=9, cols=40, dy="one row repeated"),
+        Case("dy is one row, repeated with stride 0", rows=19, cols=40, dy="one row repeated"),
     ),
     fresh=_fresh,
     trivial={
@@ -118,6 +118,12 @@ EXERCISE = Exercise(
             "blocks",
             f"Too few programs for so many rows: one takes {FEWEST} to {MOST} of them.",
             at_least=lambda case: -(-case["rows"] // MOST),
+        ),
+        Limit(
+            "blocks",
+            "These are more programs than there is work for: where parts are added up, a program takes a block of "
+            "columns, at least 16 of them.",
+            at_most=lambda case: case["rows"] // FEWEST + 2 * case["cols"] // 16 if _counted(case) else math.inf,
         ),
         Limit(
             "global_moved_bytes",
