@@ -165,8 +165,8 @@ EXERCISE = Exercise(
         Misconception(
             "tiles_stay",
             answer("tiles stay"),
-            "The elements in each tile are turned, and the tile stays where it was. Tile (i, j) of x becomes tile "
-            "(j, i) of the result.",
+            "The elements in each tile are turned, and the tile stays where it was, or the grid has rows where the "
+            "kernel has columns. Tile (i, j) of x becomes tile (j, i) of the result: which program id counts which?",
         ),
         Misconception(
             "result_row_is_n_cols_long",
@@ -218,11 +218,6 @@ EXERCISE = Exercise(
             "last_tiles_missing",
             answer(tiles=lambda n, tile: max(1, n // tile)),
             "Tiles that are not full have no program: round up, with triton.cdiv.",
-        ),
-        Misconception(
-            "grid_exchanged",
-            answer(grid=lambda across, down, batch: (down, across, batch)),
-            "The grid has rows where the kernel has columns. Which program id counts tiles along a row?",
         ),
         Misconception(
             "a_launch_for_each_matrix",
