@@ -196,11 +196,6 @@ EXERCISE = Exercise(
             "The parts are right, and torch adds them up. That is a kernel's work here, too.",
         ),
         Misconception(
-            "parts_in_the_type_of_x",
-            answer(keep=lambda x: x.dtype),
-            "The parts of dw and db are stored in the type of x, and rounded on the way. Keep them in float32.",
-        ),
-        Misconception(
             "adds_up_in_the_type_of_x",
             answer(slip="narrow"),
             "dw and db are summed in the type of x: in bfloat16 a long sum stops growing. Make the sums float32.",
