@@ -126,7 +126,7 @@ WORKS = {
         lambda large: (_matrix(large), False), lambda x, deterministic: x.sum(0), lambda x, _: 4 * x.numel()
     ),
     "layernorm_backward": Work(_backward_inputs, _layernorm_backward, lambda dy, *_: 12 * dy.numel()),
-    "transpose": Work(lambda large: (_matrix(large),), lambda x: x.T.contiguous(), _in_and_out),
+    "transpose": Work(lambda large: (_matrix(large)[None],), lambda x: x.mT.contiguous(), _in_and_out),
     "cross_entropy": Work(_loss_inputs, F.cross_entropy, lambda logits, _: 4 * logits.numel()),
 }
 """Name of an exercise -> its work. An exercise that is not here is named in the output."""

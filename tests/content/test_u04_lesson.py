@@ -25,7 +25,7 @@ STATED = {
     "philox": [r"share +nearly half", r"rand4x_kernel: sm_80 3\d"],
     "traffic of softmax": [r"by hand +8$"],
     "fill": [r"^0 +0\.44\d+ +1\.553", r"^-inf +-0\.59\d+ +0\.553"],
-    "barriers": [r"1 wave, sm_80 ", r"8 waves, gfx942 .* 320 "],
+    "barriers": [r"1 wave, sm_80 ", r"8 waves, gfx942 .* 320$"],
     "exchanges": [r"sm_90 +10 × shfl", r"sm_100 .*redux\.sync\.max", r"gfx1100 .*v_permlanex16"],
     "spills": [r"sm_90 spills +yes", r"gfx942 spills +no", r"gfx1100, waves of 32, spills +yes"],
     "merge": [r"l of both +1\.736$"],

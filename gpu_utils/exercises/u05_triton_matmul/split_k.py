@@ -52,8 +52,9 @@ def _most_blocks(case: Case) -> int:
 def _most_load_bytes(case: Case) -> float:
     M, N, K = case["M"], case["N"], case["K"]
     of_tiles = 2 * K * (triton.cdiv(N, BLOCK) * M + triton.cdiv(M, BLOCK) * N)
-    # the sums: a row of them has fewer elements than a program lanes, so several lanes may load the same one
-    return 1.05 * of_tiles + 4 * 4 * case["splits"] * M * N + 1024
+    # the sums: where a row of them has fewer elements than a program has lanes, several lanes load the same one
+    lanes = max(4, 256 // triton.next_power_of_2(N))
+    return 1.05 * of_tiles + lanes * 4 * case["splits"] * M * N + 1024
 
 
 def _least_atomics(case: Case) -> float:
