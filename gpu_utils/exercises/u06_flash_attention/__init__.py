@@ -1,0 +1,7 @@
+"""Unit 06: FlashAttention, forward, backward and decoding. Its exercises, in the lab's order."""
+
+NAMES = (
+    # forward
+    # backward and relatives
+    # decoding
+)
