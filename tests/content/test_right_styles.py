@@ -1,14 +1,18 @@
-"""A right answer to an exercise of unit 05 passes in whatever style: another tile, other warps, loops, orders."""
+"""A right kernel passes in whatever style: another block, other warps, tiles, loops, orders, helper functions."""
 
 from __future__ import annotations
+
+import importlib
+import pkgutil
 
 import pytest
 
 from gpu_utils import exercises
 from gpu_utils.grading.check import check
-from tests.fixtures import right_styles_u05_chip, right_styles_u05_order, right_styles_u05_tile
+from tests import fixtures
 
-STYLES = [*right_styles_u05_tile.STYLES, *right_styles_u05_order.STYLES, *right_styles_u05_chip.STYLES]
+MODULES = [found.name for found in pkgutil.iter_modules(fixtures.__path__) if found.name.startswith("right_styles_u")]
+STYLES = [style for name in MODULES for style in importlib.import_module(f"tests.fixtures.{name}").STYLES]
 
 
 @pytest.mark.parametrize(("exercise", "style", "answer"), STYLES, ids=[f"{id}-{style}" for id, style, _ in STYLES])
