@@ -1,5 +1,1042 @@
 # %% [markdown] top
 # # 06 FlashAttention, forward, backward and decoding
+#
+# **Afterwards you can** write attention that never stores its scores, skip what a causal mask hides, derive its
+# backward pass and code it, and write the kernels that decode: split over the cache, heads packed into one tile, MLA
+# with the absorbed projection, and a cache in pages. All of it on both vendors.
+#
+# **You need** units 04 (online softmax, races) and 05 (tiles, `tl.dot`, split K). No GPU: every cell runs on a laptop.
+#
+# **Time**: four sittings: reading (text and code at 200 words a minute) takes 10, 7, 5 and 11 minutes, all of it with the
+# predictions about 30, 25, 20 and 30. All cells together run in a minute and a half on a CPU. Then lab 06.
 
 # %% imports
 import torch
+import triton
+import triton.language as tl
+
+from gpu_utils import CHIPS, explore, lesson, predict, virtual_gpu
+
+BOTH = ("sm_80", "gfx942")
+
+# %% [markdown] cost
+# # Sitting 1: forward
+#
+# ## 1. What attention moves
+#
+# For one head, with $N$ positions and vectors of length $D$:
+#
+# $$ S = \tfrac{1}{\sqrt D}\, Q K^T, \qquad P = \text{softmax}(S) \text{ row by row}, \qquad O = P V $$
+#
+# $Q$, $K$, $V$ and $O$ have $N D$ numbers each. $S$ and $P$ have $N^2$. Operator by operator, all of them go through
+# memory: the product writes $S$, the scaling reads and writes it, the softmax reads it and writes $P$, the second
+# product reads $P$.
+
+
+# %% attention by hand
+def attention_by_hand(q, k, v):
+    s = (q @ k.T) * q.shape[1] ** -0.5
+    return torch.softmax(s, dim=1) @ v
+
+
+# %% guess bytes
+guess = predict(
+    "06.bytes",
+    "N = 1,024, D = 64, float32. How many numbers do these four operators read and "
+    "write, over the N × D of one matrix? (A matrix of N × N counts as 16 of them.)",
+    times=lesson.number("times N × D", factor=1.03),
+    least=lesson.number("at least: q, k, v in, o out"),
+)
+
+# %% bytes
+q, k, v = (torch.randn(1024, 64) for _ in range(3))
+with lesson.traffic_of_torch() as traffic:
+    attention_by_hand(q, k, v)
+times = traffic.found.bytes / (4 * q.numel())
+guess.reveal(
+    times=times,
+    least=sum(t.numel() for t in (q, k, v, q)) / q.numel(),
+    because="the products: 2 + 16 and 16 + 2; scaling and softmax: 32 each.",
+)
+lesson.table({"operators": traffic.found.launches, "bytes": traffic.found.bytes})
+
+# %% [markdown] quadratic
+# And it grows with $N^2$: with 8,192 positions a matrix of scores has 128 times as many numbers as $Q$. The two
+# products are $2 \cdot 2 N^2 D$ FLOPs. Over the least traffic, $4 N D$ numbers of 2 bytes, that is $N / 2$ FLOPs for
+# each byte. So with a few hundred positions and more, attention could be bound by arithmetic (lesson 05 gave 295 for an
+# H100, 247 for an MI300X), if only the scores stayed on the chip. That is the whole idea of FlashAttention.
+#
+# > **Facts: FlashAttention**
+# >
+# > - The algorithm computes exact attention in tiles, without storing the matrix of scores, and recomputes it in the
+# >   backward pass. (source: Dao et al., [arXiv 2205.14135](https://arxiv.org/abs/2205.14135))
+#
+# ## 2. A sum that carries a vector
+#
+# Lesson 04 merged blocks of a row by two numbers, the maximum $m$ and the sum $l$. Attention wants, for a query $q$
+# with scores $s_j$,
+#
+# $$ o = \frac{\sum_j e^{s_j - m}\, v_j}{\sum_j e^{s_j - m}} $$
+#
+# The denominator is $l$. The numerator is the same sum with a *vector* at each term. It is merged by the same factor:
+# when a block brings a higher maximum, the vector so far is multiplied by $e^{m_\text{old} - m_\text{new}}$, exactly
+# as $l$ is. Division by $l$ comes once, at the end.
+
+# %% guess merge
+guess = predict(
+    "06.merge",
+    "Scores (0, 0) with values 2 and 4, then a block with one score 1 and the value 8. "
+    "e^-1 = 0.37. The numerator after both blocks, and the result?",
+    numerator=lesson.number("numerator", factor=1.02),
+    result=lesson.number("result", factor=1.02),
+)
+
+# %% merge
+s, values = torch.tensor([0.0, 0.0, 1.0]), torch.tensor([2.0, 4.0, 8.0])
+m = torch.tensor(float("-inf"))
+l = total = torch.tensor(0.0)
+rows = {}
+for block in (slice(0, 2), slice(2, 3)):
+    new = torch.maximum(m, s[block].max())
+    factor, p = torch.exp(m - new), torch.exp(s[block] - new)
+    l, total = l * factor + p.sum(), total * factor + (p * values[block]).sum()
+    m = new
+    found = {"factor": factor, "m": m, "l": l, "numerator": total}
+    rows[f"scores {s[block].tolist()}"] = {name: x.item() for name, x in found.items()}
+guess.reveal(
+    numerator=total,
+    result=total / l,
+    because="6 × 0.37 + 8; l is 2 × 0.37 + 1.",
+)
+lesson.table(rows, first="after")
+
+# %% [markdown] kernel
+# ## 3. The kernel
+#
+# A program owns `BM` rows of $Q$ and goes through $K$ and $V$ in blocks of `BN`. Two products in a loop, and between
+# them the merge, row by row. Here for one head, without a mask and with whole blocks:
+
+
+# %% attention kernel
+@triton.jit
+def attention_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, N, scale,
+    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    i, d = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
+    q = tl.load(q_ptr + i[:, None] * D + d[None, :])
+    m = tl.full([BM], float("-inf"), tl.float32)
+    l = tl.zeros([BM], tl.float32)
+    total = tl.zeros([BM, D], tl.float32)
+    for start in range(0, N, BN):
+        n = start + tl.arange(0, BN)
+        k = tl.load(k_ptr + n[None, :] * D + d[:, None])  # (D, BN): already turned
+        s = tl.dot(q, k) * scale
+        new = tl.maximum(m, tl.max(s, axis=1))
+        p = tl.exp(s - new[:, None])
+        factor = tl.exp(m - new)
+        l = l * factor + tl.sum(p, axis=1)
+        v = tl.load(v_ptr + n[:, None] * D + d[None, :])
+        total = total * factor[:, None] + tl.dot(p.to(v.dtype), v)
+        m = new
+    tl.store(o_ptr + i[:, None] * D + d[None, :], total / l[:, None])
+
+
+def attention(q, k, v, BM=64, BN=64, **options):
+    N, D = q.shape
+    o = torch.empty_like(q)
+    tile = {"D": D, "BM": BM, "BN": BN}
+    attention_kernel[(N // BM,)](q, k, v, o, N, D**-0.5, **tile, **options)
+    return o
+
+
+# %% guess loads
+guess = predict(
+    "06.loads",
+    "N = 512, D = 64 in fp16, BM = 64. How often does each number of K and V get "
+    "loaded by a program, and how many bytes are stored?",
+    loads=lesson.number("times"),
+    stores=lesson.number("bytes stored", unit="bytes"),
+)
+
+# %% loads
+torch.manual_seed(0)
+q, k, v = (torch.randn(512, 64).half() for _ in range(3))
+exact = attention_by_hand(q.double(), k.double(), v.double())
+rows = {}
+for target in BOTH:
+    with virtual_gpu(target) as gpu:
+        o = attention(q, k, v)
+    found = gpu.counters.totals()
+    rows[target] = {
+        "largest error": (o - exact).abs().max().item(),
+        "bytes loaded": found["global_load_bytes"],
+        "bytes stored": found["global_store_bytes"],
+        "matrix FLOPs": found["matrix_flops"],
+    }
+size = q.numel() * 2
+guess.reveal(
+    loads=(rows["sm_80"]["bytes loaded"] - size) / (2 * size),
+    stores=rows["sm_80"]["bytes stored"],
+    because="512 / 64 = 8 programs, each goes through K and V; stored is o alone.",
+)
+lesson.table(rows, first="target")
+
+# %% [markdown] linear
+# Nothing of size $N^2$ is stored. Loads grow with $N^2 / BM$: each block of queries reads all keys. They come from the
+# L2, which all programs share and which holds K and V of a head with ease (512 positions are 131,072 bytes); memory
+# sees them about once.
+#
+# Note that `p` is rounded to the type of `v` before the second product: matrix instructions want 16-bit factors. `p` is
+# at most 1, because the maximum has been taken away, so fp16 cannot overflow. `l` adds the unrounded `p`.
+#
+# Now look at the last column. The work is $4 N^2 D$ = 67,108,864 FLOPs. `sm_80` does just that. `gfx942` does half as
+# much again.
+#
+# ## 4. Each wave its own rows
+#
+# Softmax runs along a row of scores. If one wave holds whole rows, maximum and sum stay inside of it. Then its scores
+# are also the rows of $P$ that the same wave needs for the second product. A matrix instruction of `mma` has 16 rows,
+# of MFMA here 32 (`32x32x8`; lesson 05). So the waves of a program can own rows apart only if
+#
+# $$ BM \ge \text{rows of an instruction} \times \text{waves} $$
+#
+# With fewer rows, waves share them: they must exchange maxima through the LDS, with barriers, and one of the two
+# products is computed twice.
+
+# %% guess rows
+guess = predict(
+    "06.rows",
+    "BM = 64, gfx942, MFMA of 32 rows. With how many waves has each its own rows? And "
+    "with four waves, which BM would do?",
+    waves=lesson.number("waves"),
+    rows=lesson.number("BM, with 4 waves"),
+)
+
+# %% rows
+ways = {
+    "as it was: BM = 64, 4 waves, gfx942": {},
+    "2 waves, gfx942": {"num_warps": 2},
+    "BM = 128, 4 waves, gfx942": {"BM": 128},
+    "MFMA of 16 rows, 4 waves, gfx942": {"matrix_instr_nonkdim": 16},
+    "8 waves, gfx942": {"num_warps": 8},
+    "BM = 64, 4 warps, sm_80": {},
+    "8 warps, sm_80": {"num_warps": 8},
+}
+rows = {}
+for name, options in ways.items():
+    with virtual_gpu(name.split(", ")[-1]) as gpu:
+        attention(q[:256], k[:256], v[:256], **options)
+    found = gpu.counters.totals()
+    rows[name] = {
+        "FLOPs / needed": found["matrix_flops"] / (4 * 256**2 * 64),
+        "instructions": found["instructions"],
+        "barriers": found["instructions_barrier"],
+    }
+guess.reveal(waves=64 / 32, rows=32 * 4, because="64 = 32 × 2, and 32 × 4 = 128.")
+lesson.table(rows, first="N = 256")
+
+# %% [markdown] rows explained
+# The instructions of the same work differ by a factor of four, and nothing in the source changed. `sm_80` has the same
+# trap a step later: 16 rows × 8 warps are 128, so BM = 64 with 8 warps does twice the FLOPs. Attention wants few waves
+# with many rows. On AMD the knobs are `num_warps`, `BM` and `matrix_instr_nonkdim`.
+#
+# How do the scores get from the result of one product into the factor of the next? Count what moves between registers
+# and shared memory (LDS) in the listing:
+
+# %% way of p
+WORDS = (
+    "ds_write_b16",
+    "ds_read_u16",
+    "v_permlane32_swap",
+    "st.shared",
+    "shfl",
+    "bpermute",
+)
+rows = {}
+for target, options in {
+    "sm_80": {},
+    "gfx942": {},
+    "gfx942, BM = 128": {"BM": 128},
+    "gfx950, BM = 128": {"BM": 128},
+}.items():
+    with virtual_gpu(target.partition(",")[0]) as gpu:
+        attention(q[:128], k[:128], v[:128], **options)
+    names = [op.mnemonic for op in gpu.last.program.ops]
+    rows[target] = {word: sum(word in name for name in names) for word in WORDS}
+lesson.table(rows, first="instructions in the listing")
+
+# %% [markdown] way explained
+# - `sm_80`: the accumulators of `mma` lie in the lanes where the next `mma` wants its first factor. Two numbers are
+#   packed into a register, and nothing moves. The stores to shared memory are those of $Q$ and of the result; `shfl`
+#   is the maximum and the sum of a row.
+# - `gfx942`, waves that share rows: $P$ goes through the LDS, number by number (`ds_write_b16`, `ds_read_u16`).
+# - `gfx942`, each wave its own rows: as on NVIDIA, nothing of $P$ moves. (Triton computes the scores transposed there,
+#   so that neighbours along the keys lie in one lane. That is an inference from the listing.)
+# - `gfx950`: its larger MFMA wants eight neighbours where the result has four: lanes swap halves,
+#   `v_permlane32_swap`.
+#
+# ## 5. Cheaper exponentials
+#
+# A GPU has an instruction for $2^x$ and none for $e^x$: `tl.exp` multiplies by $\log_2 e$ first. But a multiplication
+# is made already, the scaling of the scores. So multiply the *scale* by $\log_2 e$, once, and use `tl.exp2`. Maximum
+# and sum do not mind, as long as everything is in base 2. If somebody wants the logarithm of $l$ in base $e$, multiply
+# by $\ln 2$ = 0.693 at the end.
+
+
+# %% count exponentials
+@triton.jit
+def exp_kernel(x_ptr, y_ptr, scale, BLOCK: tl.constexpr, BASE_2: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i) * scale
+    tl.store(y_ptr + i, tl.exp2(x) if BASE_2 else tl.exp(x))
+
+
+# %% guess exponentials
+guess = predict(
+    "06.exp2",
+    "64 lanes with 4 numbers each, on sm_80 that are 2 warps: e^(x · scale), and "
+    "2^(x · scale). How many vector instructions less has the second there?",
+    sm_80=lesson.number("fewer, on sm_80"),
+)
+
+# %% exponentials
+rows, x = {}, torch.randn(256)
+for name, base_2 in {"exp": False, "exp2": True}.items():
+    gpus = lesson.launch_on(
+        BOTH, exp_kernel, (1,), x, torch.empty(256), 1.0, BLOCK=256,
+        BASE_2=base_2, threads=64,
+    )  # fmt: skip
+    rows[name] = lesson.counted(gpus, "instructions_vector")
+guess.reveal(
+    sm_80=rows["exp"]["sm_80"] - rows["exp2"]["sm_80"],
+    because="one multiplication for each of 4 numbers, in 2 warps.",
+)
+lesson.table(rows, first="vector instructions")
+
+# %% [markdown] exponentials explained
+# `gfx942` saves much more: 25 instructions of one wave. Its listing shows why: for `tl.exp` the compiler guards results
+# below the smallest normal number (it compares, scales, and undoes the scaling by `v_ldexp_f32`). For `tl.exp2` it
+# uses `v_exp_f32` as it is, and tiny results become 0. `sm_80` has the same difference for free: `ex2.approx` against
+# `ex2.approx.ftz`. In a softmax a term of $10^{-38}$ beside a largest term of 1 does not matter.
+#
+# **You have** attention without a matrix of scores: two products and a merge in each round, rows that belong to one
+# wave, and cheap exponentials. In the lab: 06.online_softmax. Next: what a mask hides.
+
+# %% first sitting ends
+lesson.sitting("06", 1)
+
+# %% [markdown] causal
+# # Sitting 2: masks and room
+#
+# ## 6. What a causal mask hides
+#
+# In a language model position $i$ sees positions $0$ to $i$. In tiles of `BM` × `BN` there are three kinds:
+#
+# - **full**: all keys lie before all queries, or at them. No mask is needed.
+# - **on the diagonal**: some do. Here scores of later keys become $-\infty$ before the maximum.
+# - **hidden**: all keys lie behind. The tile is *skipped*: neither loaded nor computed.
+#
+# So the loop over keys ends early: for a block of queries that begins at row `first`, the last key that matters is
+# `first + BM - 1`. And a mask in every tile costs comparisons for nothing. Good kernels have two loops: one over full
+# tiles without a mask, one over the tiles on the diagonal. A helper holds what both have in common:
+
+
+# %% causal kernel
+@triton.jit
+def one_block(
+    q, k_ptr, v_ptr, start, i, m, l, total, scale, window,
+    D: tl.constexpr, BN: tl.constexpr, MASK: tl.constexpr,
+):  # fmt: skip
+    n, d = start + tl.arange(0, BN), tl.arange(0, D)
+    k = tl.load(k_ptr + n[None, :] * D + d[:, None])
+    v = tl.load(v_ptr + n[:, None] * D + d[None, :])
+    s = tl.dot(q, k) * scale
+    if MASK:
+        seen = (n[None, :] <= i[:, None]) & (n[None, :] > i[:, None] - window)
+        s = tl.where(seen, s, float("-inf"))
+    new = tl.maximum(m, tl.max(s, axis=1))
+    p, factor = tl.exp2(s - new[:, None]), tl.exp2(m - new)
+    l = l * factor + tl.sum(p, axis=1)
+    return new, l, total * factor[:, None] + tl.dot(p.to(v.dtype), v)
+
+
+@triton.jit
+def causal_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, N, scale, window,
+    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    SKIP: tl.constexpr, TWO_LOOPS: tl.constexpr,
+):  # fmt: skip
+    first = tl.program_id(0) * BM
+    i, d = first + tl.arange(0, BM), tl.arange(0, D)
+    q = tl.load(q_ptr + i[:, None] * D + d[None, :])
+    m = tl.full([BM], float("-inf"), tl.float32)
+    l = tl.zeros([BM], tl.float32)
+    total = tl.zeros([BM, D], tl.float32)
+    end = first + BM if SKIP else N
+    whole = first if TWO_LOOPS else 0  # keys before it need no mask
+    for start in range(0, whole, BN):
+        m, l, total = one_block(
+            q, k_ptr, v_ptr, start, i, m, l, total, scale, window, D, BN, False
+        )
+    for start in range(whole, end, BN):
+        m, l, total = one_block(
+            q, k_ptr, v_ptr, start, i, m, l, total, scale, window, D, BN, True
+        )
+    tl.store(o_ptr + i[:, None] * D + d[None, :], total / l[:, None])
+
+
+def causal(q, k, v, SKIP=True, TWO_LOOPS=True, BM=128, BN=64, window=2**30):
+    N, D = q.shape
+    o = torch.empty_like(q)
+    args = (q, k, v, o, N, D**-0.5 * 1.4427, window)  # log2 of e
+    tile = {"D": D, "BM": BM, "BN": BN}
+    causal_kernel[(N // BM,)](*args, **tile, SKIP=SKIP, TWO_LOOPS=TWO_LOOPS)
+    return o
+
+
+# %% guess tiles
+guess = predict(
+    "06.tiles",
+    "N = 512, BM = 128, BN = 64: 4 × 8 tiles. How many are computed when hidden ones "
+    "are skipped, and how many of those are on the diagonal?",
+    computed=lesson.number("computed"),
+    diagonal=lesson.number("on the diagonal"),
+)
+
+# %% tiles
+kinds = {"full": 0, "diagonal": 0, "hidden": 0}
+for row in range(0, 512, 128):
+    for key in range(0, 512, 64):
+        full, hidden = key + 63 <= row, key > row + 127
+        kinds["full" if full else "hidden" if hidden else "diagonal"] += 1
+guess.reveal(
+    computed=kinds["full"] + kinds["diagonal"],
+    diagonal=kinds["diagonal"],
+    because="2 + 4 + 6 + 8 tiles, and 128 / 64 = 2 of each block of queries.",
+)
+lesson.table(kinds)
+
+# %% causal in counters
+rungs = {
+    "mask everywhere": lambda q, k, v: causal(q, k, v, False, False),
+    "hidden tiles skipped": lambda q, k, v: causal(q, k, v, True, False),
+    "and two loops": causal,
+}
+lesson.table(lesson.climbed(rungs, BOTH, q, k, v), first="rung")
+
+# %% [markdown] causal explained
+# 20 of 32 tiles: 41,943,040 of 67,108,864 FLOPs. Skipping takes away FLOPs, loads and instructions; the second loop
+# takes away comparisons only, a tenth of the instructions here. The more positions, the nearer to one half the first
+# gets, and the more of the rest are full tiles.
+#
+# Programs are now unequal: the last block of queries has eight tiles to do, the first two. A chip that gets the long
+# ones last waits for them at the end. So kernels start the long ones first, or pair a long with a short one.
+#
+# With a *sliding window* of W keys the tiles far below the diagonal are hidden, too, and the work grows with $N W$.
+# Look where the edges of a window cut tiles:
+
+# %% explore causal
+# explore("causal")
+
+# %% [markdown] window
+# ## 7. Rows that have seen nothing
+#
+# A window brings back a trap of lesson 04. In the kernel above every row begins with key 0. With a window a row may see
+# nothing of the first blocks: its maximum stays $-\infty$.
+
+# %% guess window
+guess = predict(
+    "06.window",
+    "The rung 'mask everywhere' with a window of 100 keys (i sees i - 99 to i), in "
+    "blocks of 64 from key 0 on. Which is the first row with NaN, and where from?",
+    first=lesson.number("first row with NaN"),
+    cause=lesson.choice("-inf - -inf", "0 / 0", "e to the power of inf"),
+)
+
+# %% window
+with virtual_gpu("sm_80"):
+    o = causal(q, k, v, False, False, window=100)
+bad = o.isnan().any(dim=1).nonzero().flatten()
+guess.reveal(
+    first=bad[0].item(),
+    cause="-inf - -inf",
+    because="row 163 sees keys 64 to 163, and of the first block nothing.",
+)
+lesson.table({"rows with NaN": len(bad), "the first": bad[0].item(), "rows": 512})
+
+# %% [markdown] window explained
+# `s - new` and `m - new` are both $-\infty - -\infty$, which is NaN, and NaN stays. Two cures, and you want both:
+#
+# - Begin the loop at the first block that any row of the tile sees. That is also what makes the work linear.
+# - A row of that block can still see nothing of it. So never subtract $-\infty$: use `tl.where(new == float("-inf"),
+#   0.0, new)` as what is subtracted. Then $e^{-\infty - 0} = 0$: the row adds nothing.
+#
+# A row that sees nothing *at all* ends with $l = 0$, and 0 / 0. What its result is must be said: in the lab 0, with the
+# logarithm $-\infty$.
+#
+# ## 8. What fits where
+#
+# In registers: the sums `BM × D`, the scores `BM × BN`, `m`, `l`, often $Q$. In shared memory: blocks of $K$ and $V$,
+# times the stages. D = 128 is usual in larger models.
+
+# %% guess registers
+guess = predict(
+    "06.registers",
+    "BM = 128, BN = 64, D = 128 with 4 warps or wavefronts. How many numbers of sums "
+    "and scores has a lane, and does it spill?",
+    sm_90=lesson.number("numbers, 128 lanes"),
+    gfx942=lesson.number("numbers, 256 lanes"),
+    spills=lesson.yes_no("spills on gfx1100, 128 lanes"),
+)
+
+# %% registers
+wide = [torch.randn(128, 128).half() for _ in range(3)]
+rungs = {
+    f"{BM} × {BN}, {waves} waves": lambda q, k, v, t=(BM, BN, waves): attention(
+        q, k, v, t[0], t[1], num_warps=t[2]
+    )
+    for BM, BN, waves in ((128, 64, 4), (128, 64, 8))
+}
+FIVE = ("sm_90", "sm_100", "gfx942", "gfx950", "gfx1100")
+needs = lesson.needs(rungs, *wide, targets=FIVE)
+numbers = 128 * 128 + 128 * 64
+guess.reveal(
+    sm_90=numbers / 128,
+    gfx942=numbers / 256,
+    spills=needs["128 × 64, 4 waves, gfx1100"][lesson.SPILLS] > 0,
+    because="128 × 128 + 128 × 64 = 24,576, over 4 × 32 or 4 × 64 lanes; gfx1100 has "
+    "256 registers a lane, and its WMMA takes both factors twice.",
+)
+columns = ("registers", lesson.SPILLS, "shared bytes", "occupancy (%)")
+lesson.table(
+    {name: {column: row[column] for column in columns} for name, row in needs.items()},
+    first="tile",
+)
+
+# %% [markdown] registers explained
+# A wave of 64 lanes has half the numbers in each lane, and on CDNA a lane may have 512 registers when few waves are
+# there (unit 02). So `gfx942` takes tiles that fill an `sm_90` to the brim, with a quarter of its shared memory. On
+# `sm_90` the 131,072 bytes are stages of $K$ and $V$, and $Q$: there shared memory is what is plenty. RDNA 3 wants
+# smaller tiles, or 8 waves. A space of configurations for attention therefore has other entries for each vendor:
+#
+# | | NVIDIA | AMD |
+# |---|---|---|
+# | `BM`, `BN` | 64 or 128, 32 to 128 | 128 or 256, 32 to 64 |
+# | waves | 4, 8 with BM = 128 | 4; 2 with BM = 64 |
+# | stages | 2 to 4 | 1 or 2 |
+# | more | | `matrix_instr_nonkdim` 16 or 32, `waves_per_eu` 1 to 3 |
+#
+# (A starting point for tuning, from the two rules above: rows of a wave, and what fits. It is not measured on a GPU.)
+#
+# **You have** a mask that saves half of the work, the cure for rows that have seen nothing, and tiles for both vendors.
+# In the lab: 06.forward, 06.sliding_window. Next: backward.
+
+# %% second sitting ends
+lesson.sitting("06", 2)
+
+# %% [markdown] backward
+# # Sitting 3: backward
+#
+# ## 9. Derive it
+#
+# $O = P V$, $P = \text{softmax}(S)$, $S = Q K^T / \sqrt D$. The gradient $dO$ comes in. Step by step, from the end:
+#
+# 1. $O = P V$ is a product: $dV = P^T dO$ and $dP = dO\, V^T$.
+# 2. Softmax of a row: $dS_{ij} = P_{ij} \bigl(dP_{ij} - \sum_k P_{ik}\, dP_{ik}\bigr)$. (Softmax does not notice a
+#    constant added to the row, so its gradient must sum to 0 along the row. That is what the subtraction does.)
+# 3. $S = Q K^T / \sqrt D$: $dQ = dS\, K / \sqrt D$ and $dK = dS^T Q / \sqrt D$.
+#
+# $P$ is as large as before. It is not stored: from $\text{lse}_i = m_i + \ln l_i$, one number a row (*log-sum-exp*),
+# each tile of it comes back as $P_{ij} = e^{S_{ij} - \text{lse}_i}$, final at once, without a merge.
+#
+# The sum in step 2 runs over a whole row of $P$ and $dP$. Is a pass over all keys needed before anything can begin?
+# Put $dP = dO\,V^T$ in, and exchange the sums:
+#
+# $$ \Delta_i = \sum_k P_{ik}\, dP_{ik} = \sum_k P_{ik} \sum_d dO_{id} V_{kd} = \sum_d dO_{id} \sum_k P_{ik} V_{kd}
+#    = \sum_d dO_{id}\, O_{id} $$
+#
+# One number a row, from two rows that are there. This identity makes the backward pass local: each tile of $dS$ can be
+# computed by itself.
+
+# %% guess delta
+guess = predict(
+    "06.delta",
+    "N = 1,024, D = 64. How many numbers must forward leave for backward, besides q, "
+    "k, v and o? How many would P be?",
+    kept=lesson.number("numbers kept"),
+    of_p=lesson.number("numbers of P"),
+)
+
+
+# %% delta
+def attention_backward(do, q, k, v, o, lse):
+    scale = q.shape[1] ** -0.5
+    p = torch.exp(q @ k.T * scale - lse[:, None])
+    delta = (do * o).sum(1)
+    ds = p * (do @ v.T - delta[:, None])
+    return ds @ k * scale, ds.T @ q * scale, p.T @ do
+
+
+torch.manual_seed(0)
+q, k, v, do = (torch.randn(96, 16, dtype=torch.float64) for _ in range(4))
+for each in (q, k, v):
+    each.requires_grad_()
+o = attention_by_hand(q, k, v)
+lse = torch.logsumexp(q @ k.T * 0.25, dim=1)
+wanted = torch.autograd.grad(o, (q, k, v), do)
+grads = attention_backward(do, q, k, v, o, lse)
+guess.reveal(kept=1024, of_p=1024**2, because="lse, one number a row.")
+lesson.table(
+    {
+        name: {"differs from autograd by": (mine - theirs).abs().max().item()}
+        for name, mine, theirs in zip(("dq", "dk", "dv"), grads, wanted, strict=True)
+    },
+    first="gradient",
+)
+
+# %% [markdown] five products
+# ## 10. Who owns what
+#
+# Count the products of a tile: $S$ again, $dP$, then $dV$, $dK$, $dQ$. Five, where forward has two.
+#
+# $dQ$ of a block of queries is a sum over *keys*. $dK$ and $dV$ of a block of keys are sums over *queries*. A program
+# can own only one of the two:
+#
+# - **It owns keys** and loops over queries. `dk` and `dv` stay in registers. But every round adds to the `dq` of
+#   somebody: by atomics on a float32 buffer of zeros (in any order, so other bits each time).
+# - **Two kernels**: one owns keys and makes `dk` and `dv`, one owns queries and makes `dq`. No atomics, the same bits
+#   each time. Both need $S$ and $dP$.
+
+# %% guess flops
+guess = predict(
+    "06.backward_flops",
+    "How many times the FLOPs of forward has backward, with one kernel and with two?",
+    together=lesson.number("times, one kernel"),
+    apart=lesson.number("times, two kernels"),
+)
+
+# %% flops
+forward, together, apart = 2, 5, 3 + 4
+guess.reveal(
+    together=together / forward,
+    apart=apart / forward,
+    because="dq needs S, dP and one product; dk and dv need S, dP and two.",
+)
+counts = {"forward": forward, "one kernel": together, "two kernels": apart}
+lesson.bars({name: {"products": x} for name, x in counts.items()}, "products of a tile")
+
+# %% [markdown] ownership
+# Neither is always better: 40% more FLOPs against atomics of $N D$ numbers for each block of keys. A plain load, add
+# and store of `dq` is the third way, and wrong: the race of lesson 04.
+#
+# With a causal mask the two loops are mirror images. A block of queries sees keys from 0 to its last row. A block of
+# keys is seen by queries from its *first* key on, to N: its hidden tiles come first.
+#
+# ## 11. Which mask protects numbers?
+#
+# N is not a multiple of a block, so tiles are padded. Where loads are masked, with `other=0.0`, a padded row of Q, K,
+# V, dO is 0, and its lse and Δ are 0.
+
+# %% guess padding
+guess = predict(
+    "06.padding",
+    "Pad all matrices with rows of zeros (lse and Δ, too), and mask nothing else. "
+    "What comes out wrong in the rows that count?",
+    o=lesson.yes_no("forward: o"),
+    dq=lesson.yes_no("dq"),
+    dk=lesson.yes_no("dk"),
+    dv=lesson.yes_no("dv"),
+)
+
+
+# %% padding
+def padded(x):
+    return torch.cat([x.detach(), x.new_zeros(32, *x.shape[1:])])
+
+
+with torch.no_grad():
+    inputs = [padded(x) for x in (do, q, k, v, o, lse)]
+    found = dict(zip(("dq", "dk", "dv"), attention_backward(*inputs), strict=True))
+    scores = inputs[1] @ inputs[2].T * 0.25
+    found["o"] = torch.softmax(scores, dim=1) @ inputs[3]
+    right = dict(zip(("dq", "dk", "dv", "o"), (*wanted, o), strict=True))
+    off = {name: (found[name][:96] - right[name]).abs().max().item() for name in right}
+guess.reveal(
+    o=off["o"] > 1e-9,
+    dq=off["dq"] > 1e-9,
+    dk=off["dk"] > 1e-9,
+    dv=off["dv"] > 1e-9,
+    because="in forward each padded key adds e to the power of 0 - m to l; in backward "
+    "every padded term is multiplied by a 0.",
+)
+lesson.table({name: {"largest error": x} for name, x in off.items()}, first="")
+
+# %% [markdown] padding explained
+# Forward must put $-\infty$ where there is no key. In backward, $P$ of a padded query is 1, not 0, and yet harmless:
+# it meets `do` = 0 in dV, and a `dS` of 0 in dK. Rely on that only if *all* loads of padded rows give 0, and nothing
+# there is NaN or infinite: $0 \cdot \infty$ is NaN. A row that saw nothing has lse = $-\infty$, and $e^{S + \infty}$ is
+# infinite. To mask $P$ itself costs one `tl.where`, and is the safe way.
+#
+# **What is rounded.** $P$ and $dS$ are rounded to 16 bits before their products, as $P$ was in forward. `lse` and `Δ`
+# stay in float32: an error of lse multiplies all of its row of $P$. In bf16, lse = 9.02 would be kept as 9.0:
+
+# %% lse in 16 bits
+lse = torch.tensor(9.02)
+kept = lse.bfloat16().float()
+off = torch.exp(lse - kept)
+lesson.table({"lse": lse.item(), "in bf16": kept.item(), "P times": off.item()})
+
+# %% [markdown] end of backward
+# **You have** the formulas, the identity that makes them local, who owns which gradient, and which masks matter. In the
+# lab: 06.backward. Next: one token at a time.
+
+# %% third sitting ends
+lesson.sitting("06", 3)
+
+# %% [markdown] decoding
+# # Sitting 4: decoding
+#
+# ## 12. One query
+#
+# When a model writes, each step has *one* new query per sequence, and a cache of all keys and values so far. FLOPs:
+# $4 S D$ for each head with a cache of $S$ positions. Bytes: $2 \cdot 2 S D$ in bf16.
+
+# %% guess intensity
+guess = predict(
+    "06.intensity",
+    "How many FLOPs for each byte, in bf16? What binds a decoding step on an H100 (295 "
+    "FLOPs for each byte)?",
+    flops=lesson.number("FLOPs for each byte"),
+    bound=lesson.choice("memory", "arithmetic", label="bound by"),
+)
+
+# %% intensity
+S, D = 4096, 128
+flops, bytes_read = 4 * S * D, 2 * 2 * S * D
+guess.reveal(
+    flops=flops / bytes_read,
+    bound="memory" if flops / bytes_read < 250 else "arithmetic",
+    because="every number of the cache is used once, for one product and one sum.",
+)
+lesson.table({"FLOPs": flops, "bytes of the cache": bytes_read})
+
+# %% [markdown] memory bound
+# So decoding is a kernel of unit 04: read the cache once, at full bandwidth. What stands in the way is that there are
+# **too few programs**. One for each sequence and head: 4 sequences with 8 heads of keys are 32, on a chip with 132 or
+# 304 units. Each walks through a long cache alone.
+#
+# The cure is split K by another name. `splits` programs share a cache; each leaves `m`, `l` and its vector; a second
+# kernel merges them by the rule of section 2. Order does not matter to the merge: any part can come first.
+
+# %% guess splits
+guess = predict(
+    "06.splits",
+    "32 caches of 4,096 positions in blocks of 64, D = 128. With 4 splits: how many "
+    "programs, and how many blocks has each? And the bytes of partial results (m, l "
+    "and a vector in float32) over the bytes of the caches?",
+    programs=lesson.number("programs"),
+    blocks=lesson.number("blocks of a program"),
+    share=lesson.number("partial results / caches", unit="%", factor=1.1),
+)
+
+# %% splits
+rows = {}
+for splits in (1, 2, 4, 8, 16):
+    programs = 32 * splits
+    partial = programs * 4 * (D + 2)
+    rows[splits] = {
+        "programs": programs,
+        "blocks, the longest SM of an H100": triton.cdiv(programs, 132) * 64 // splits,
+        "% of the caches": 100 * partial / (32 * bytes_read),
+    }
+guess.reveal(
+    programs=rows[4]["programs"],
+    blocks=64 / 4,
+    share=rows[4]["% of the caches"],
+    because="128 programs × 130 numbers × 4 bytes = 66,560, over 32 × 2,097,152.",
+)
+lesson.table(rows, first="splits")
+
+# %% [markdown] splits explained
+# Splits cost next to nothing in bytes, and a launch for the merge. How many help follows from the rounds of lesson 05,
+# section 9: 128 programs are one round on an H100 (one program on an SM at a time), 256 are two of half the length. A
+# cache of another length fills its parts unevenly, and sequences of a batch have different lengths: some parts are
+# empty. They must leave $m = -\infty$, $l = 0$ and a vector of zeros, and the merge must survive them: subtract 0 where
+# all maxima are $-\infty$.
+#
+# ## 13. Heads that share keys
+#
+# Grouped-query attention (GQA) gives several query heads the same keys and values. A program for each *query* head
+# loads the same cache several times. A program for each *group* packs its heads into the rows of one tile: the cache is
+# loaded once, and the tile has rows for a matrix instruction, which wants 16 of them.
+
+
+# %% decode kernel
+@triton.jit
+def decode_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, S, scale,
+    D: tl.constexpr, BN: tl.constexpr, HEADS: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    row, d = tl.arange(0, 16), tl.arange(0, D)  # 16 rows, of which HEADS are heads
+    head = tl.program_id(0) * HEADS + row
+    at, mine = head[:, None] * D + d[None, :], row[:, None] < HEADS
+    q = tl.load(q_ptr + at, mask=mine, other=0.0)
+    cache = (tl.program_id(0) * HEADS // GROUP) * S * D
+    k_ptr, v_ptr = k_ptr + cache, v_ptr + cache
+    m = tl.full([16], float("-inf"), tl.float32)
+    l = tl.zeros([16], tl.float32)
+    total = tl.zeros([16, D], tl.float32)
+    i = tl.full([16], S, tl.int32)  # the new query is behind all keys
+    for start in range(0, S, BN):
+        m, l, total = one_block(
+            q, k_ptr, v_ptr, start, i, m, l, total, scale, 0, D, BN, False
+        )
+    tl.store(o_ptr + at, total / l[:, None], mask=mine)
+
+
+def decode(q, k, v, heads):
+    (H, D), (groups, S, _) = q.shape, k.shape
+    o = torch.empty_like(q)
+    args = (q, k, v, o, S, D**-0.5 * 1.4427)
+    decode_kernel[(H // heads,)](*args, D=D, BN=64, HEADS=heads, GROUP=H // groups)
+    return o
+
+
+# %% guess packing
+guess = predict(
+    "06.packing",
+    "16 query heads in 4 groups, a cache of 512 positions, D = 64, fp16. Bytes that "
+    "programs load of K and V, with a program for each head and for each group?",
+    heads=lesson.number("each head", unit="bytes", factor=1.05),
+    groups=lesson.number("each group", unit="bytes", factor=1.05),
+)
+
+# %% packing
+torch.manual_seed(0)
+q = torch.randn(16, 64).half()
+k, v = (torch.randn(4, 512, 64).half() for _ in range(2))
+rungs = {
+    "a program for each head": lambda q, k, v: decode(q, k, v, 1),
+    "a program for each group": lambda q, k, v: decode(q, k, v, 4),
+}
+caches = 2 * k.numel() * 2
+guess.reveal(
+    heads=4 * caches,
+    groups=caches,
+    because="2 × 4 × 512 × 64 × 2 bytes; each of the 4 heads of a group loads them.",
+)
+lesson.table(lesson.climbed(rungs, BOTH, q, k, v, least=caches), first="rung")
+
+# %% [markdown] packing explained
+# A quarter of the bytes, of the instructions, and of the matrix FLOPs: with one head, 15 of the 16 rows multiplied
+# zeros. On a real GPU the second, third and fourth load of a cache may come from the L2, if the four heads run at the
+# same time. Packing does not rely on that.
+#
+# With a single query head for each cache there is nothing to pack. Then products and sums on the vector units do as
+# well, `tl.sum(q[None, :] * k, axis=1)`: memory is the limit.
+#
+# ## 14. MLA: a cache that is not keys
+#
+# DeepSeek's multi-head latent attention stores for each position *one* latent vector $c$ of 512 numbers and a rotary
+# part of 64, for all 128 heads together. The key of head $h$ is $W^{UK}_h c$, its value $W^{UV}_h c$. Naively one would
+# make all keys and values from the cache, at each step. But a score is a scalar product:
+#
+# $$ q_h \cdot (W^{UK}_h c) = (W^{UK\,T}_h q_h) \cdot c $$
+#
+# The matrix is *absorbed* into the query, once a step. Then every head attends to the same vectors $c$: it is GQA with
+# one group of 128 heads, keys of 512 + 64, and values that *are* the first 512 numbers of the keys. The projection of
+# the values is absorbed in the same way, behind the sum: $\sum_j p_j W^{UV}_h c_j = W^{UV}_h \sum_j p_j c_j$. The
+# rotary part cannot be absorbed, because it is turned by the position: it stays as it is, 64 numbers more in each
+# score.
+
+# %% guess mla
+guess = predict(
+    "06.mla",
+    "Numbers in the cache for a position and layer: 128 heads with keys of 128 + 64 "
+    "and values of 128, against MLA's 512 + 64. How many times smaller? And how many "
+    "FLOPs for each byte of the latents in bf16, when 128 heads use them (a score is a "
+    "product of 576, a value has 512)?",
+    times=lesson.number("times smaller", factor=1.02),
+    flops=lesson.number("FLOPs for each byte", factor=1.03),
+)
+
+# %% mla
+full, latent = 128 * (128 + 64 + 128), 512 + 64
+mla_flops = 2 * 128 * (576 + 512) / (2 * latent)
+guess.reveal(
+    times=full / latent,
+    flops=mla_flops,
+    because="40,960 / 576; 2 × 128 × (576 + 512) FLOPs over 1,152 bytes.",
+)
+torch.manual_seed(0)
+c, w_uk, q = torch.randn(40, 32), torch.randn(4, 16, 32), torch.randn(4, 16)
+keys = torch.einsum("hdc,sc->hsd", w_uk, c)
+naive = torch.einsum("hd,hsd->hs", q, keys)
+absorbed = torch.einsum("hd,hdc->hc", q, w_uk) @ c.T
+print(f"4 heads, 40 positions: scores differ by {(naive - absorbed).abs().max():.1e}")
+lesson.table(
+    {
+        "heads of their own, 1 query head a cache": {"FLOPs for each byte": 1.0},
+        "GQA, 8 query heads a cache": {"FLOPs for each byte": 8.0},
+        "MLA, 128 heads": {"FLOPs for each byte": mla_flops},
+        **{
+            f"{name}: peak / bandwidth": {
+                "FLOPs for each byte": CHIPS[name].peak("bf16") / CHIPS[name].bandwidth
+            }
+            for name in ("H100", "MI300X")
+        },
+    },
+    first="bf16",
+)
+
+# %% [markdown] mla explained
+# > **Facts: MLA**
+# >
+# > - DeepSeek-V3 has 128 heads, a latent of 512 numbers, keys of 128 and a rotary part of 64, values of 128. (source:
+# >   deepseek-ai/DeepSeek-V3, inference/configs/config_671B.json)
+# > - Scores by the absorbed projection are those of full keys, up to rounding. (measured: the cell above)
+#
+# It is a bargain, and not free: each score is a product of length 576, not 192. 71 times fewer bytes and 3.4 times the
+# FLOPs, (576 + 512) / (192 + 128), bring a decoding step from deep in memory's land to the ridge of the roofline. So an
+# MLA kernel must do both: read each latent once, and keep the matrix units busy. Two tokens at once (speculative
+# decoding), and it is bound by arithmetic.
+#
+# For the kernel: the tile of latents is loaded *once* and used twice, as keys and, its first 512 columns, as values.
+#
+# ## 15. A cache in pages
+#
+# Sequences grow at different speeds, end, and share beginnings. A server keeps the cache in *pages* of, say, 16
+# positions, anywhere in memory, and a table for each sequence. Position `t` of sequence `b` is row `t % 16` of page
+# `table[b, t // 16]`. The kernel reads the table first, then the page:
+
+
+# %% paged kernel
+@triton.jit
+def sum_of_pages_kernel(
+    x_ptr, table_ptr, out_ptr, length,
+    D: tl.constexpr, PAGE: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    d, total = tl.arange(0, D), tl.zeros([D], tl.float32)
+    for start in range(0, length, BN):
+        t = start + tl.arange(0, BN)
+        page = tl.load(table_ptr + t // PAGE, mask=t < length, other=0)
+        at = (page * PAGE + t % PAGE)[:, None] * D + d[None, :]
+        x = tl.load(x_ptr + at, mask=t[:, None] < length, other=0.0)
+        total += tl.sum(x.to(tl.float32), axis=0)
+    tl.store(out_ptr + d, total)
+
+
+# %% guess pages
+guess = predict(
+    "06.pages",
+    "Pages of 16 positions, D = 64, fp16. Pages in order, then shuffled over the pool: "
+    "does the number of sectors change? And which entry and row is position 70?",
+    sectors=lesson.yes_no("more sectors when shuffled"),
+    entry=lesson.number("position 70: entry of the table"),
+    row=lesson.number("and row of its page"),
+)
+
+# %% pages
+pool, rows = torch.randn(64 * 16, 64).half(), {}
+orders = {"in order": torch.arange(32), "shuffled": torch.randperm(64)[:32]}
+for order, pages in orders.items():
+    gpus = lesson.launch_on(
+        BOTH, sum_of_pages_kernel, (1,), pool, pages.int(), torch.empty(64), 500,
+        D=64, PAGE=16, BN=64,
+    )  # fmt: skip
+    rows[order] = lesson.counted(gpus, "global_load_sectors")
+guess.reveal(
+    sectors=rows["shuffled"]["sm_80"] > rows["in order"]["sm_80"],
+    entry=70 // 16,
+    row=70 % 16,
+    because="a page is 2,048 bytes in one piece; 70 = 4 × 16 + 6.",
+)
+lesson.table(rows, first="sectors loaded")
+
+# %% [markdown] pages explained
+# A page is long enough to fill sectors and lines, so the shuffle costs no byte. What it costs is a load that
+# everything waits for: the address of a page is known only when its entry has come. Kernels load the entries of the
+# next block ahead.
+#
+# And it is one more way to read somebody else's memory: entries of the table behind the end of a sequence hold whatever
+# they hold, -1 or the page of somebody else. So the mask belongs to the load of the *entry*, too.
+#
+# On a real GPU the next cell times the causal rungs against torch's `scaled_dot_product_attention`.
+
+# %% race the rungs
+n = 2048 if torch.cuda.is_available() else 256
+q, k, v = (torch.randn(n, 64).half() for _ in range(3))
+rungs = {
+    "hidden tiles skipped": lambda q, k, v: causal(q, k, v, True, False),
+    "and two loops": causal,
+}
+
+
+def sdpa(q, k, v):
+    heads = (x[None, None] for x in (q, k, v))
+    return torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+
+
+work = {"bytes": 4 * 2 * n * 64, "flops": 2 * n * n * 64, "dtype": "fp16"}
+lesson.table(lesson.raced(rungs, q, k, v, torch=sdpa, **work), first="rung")
+
+# %% [markdown] summary
+# (One head is far too little for a GPU: the ratio tells more than the share of the roofline. The lab times a batch.)
+#
+# ## Summary
+#
+# - Attention by operators moves matrices of $N^2$ several times. FlashAttention keeps a tile of them in registers.
+# - Maximum, sum and a vector are merged by one factor, $e^{m_\text{old} - m_\text{new}}$; division comes last.
+# - Each wave its own rows: BM ≥ rows of an instruction × waves. Otherwise scores go through the LDS, and work is done
+#   twice.
+# - Multiply the scale by $\log_2 e$ and use exp2.
+# - Skip hidden tiles, mask only those on the diagonal. Never subtract $-\infty$.
+# - Backward recomputes $P$ from lse, and needs Δ, the row sums of $dO \cdot O$. Five products; who owns `dq`?
+# - Decoding is bound by memory: split the cache, pack heads, read pages through a table. MLA with 128 heads stands at
+#   the ridge.
+#
+# ## Read next
+#
+# - [FlashAttention](https://arxiv.org/abs/2205.14135), [FlashAttention-2](https://arxiv.org/abs/2307.08691) and
+#   [FlashAttention-3](https://arxiv.org/abs/2407.08608): Hopper, with warps that load and warps that compute.
+# - [Triton's tutorial on fused
+#   attention](https://triton-lang.org/main/getting-started/tutorials/06-fused-attention.html).
+# - [FlashMLA](https://github.com/deepseek-ai/FlashMLA), [AITER](https://github.com/ROCm/aiter): kernels in production.
+# - [PagedAttention](https://arxiv.org/abs/2309.06180).
+#
+# ## Check yourself
+#
+# Answer first, then open.
+#
+# <details><summary>m is 3, a block brings a maximum of 5. By which factor are l and the vector multiplied?</summary>
+#
+# $e^{3-5}$, 0.135.
+# </details>
+#
+# <details><summary>Causal, N = 1,024, BM = 128, BN = 64: how many blocks of keys does the last block of queries visit,
+# and how many of them need the mask?</summary>
+#
+# 16, of which the last two.
+# </details>
+#
+# <details><summary>BM = 64 on gfx950 with 4 waves. Which `matrix_instr_nonkdim` gives each wave its own rows?</summary>
+#
+# 16: 4 × 16 = 64.
+# </details>
+#
+# <details><summary>Why does backward not need m and l apart?</summary>
+#
+# P is e to the power S - lse, and lse = m + ln l.
+# </details>
+#
+# <details><summary>A decode kernel is twice as slow with 8 query heads a group as with 4, at the same cache. What is
+# wrong?</summary>
+#
+# It loads the cache for each query head. Packed, the time hardly depends on the heads of a group.
+# </details>
+#
+# **You have** attention in all its forms. Now open [lab 06](../labs/06_flash_attention.ipynb).
+
+# %% fourth sitting ends
+lesson.sitting("06", 4)
