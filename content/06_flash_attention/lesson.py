@@ -7,8 +7,8 @@
 #
 # **You need** units 04 (online softmax, races) and 05 (tiles, `tl.dot`, split K). No GPU: every cell runs on a laptop.
 #
-# **Time**: four sittings: reading (text and code at 200 words a minute) takes 10, 7, 5 and 11 minutes, all of it with the
-# predictions about 30, 25, 20 and 30. All cells together run in a minute and a half on a CPU. Then lab 06.
+# **Time**: four sittings: reading (text and code at 200 words a minute) takes 10, 7, 5 and 11 minutes, all of it with
+# the predictions about 30, 25, 20 and 30. All cells together run in a minute and a half on a CPU. Then lab 06.
 
 # %% imports
 import torch
@@ -437,9 +437,9 @@ lesson.table(lesson.climbed(rungs, BOTH, q, k, v), first="rung")
 # Look where the edges of a window cut tiles:
 
 # %% explore causal
-# explore("causal")
+explore("causal")
 
-# %% [markdown] window
+# %% [markdown] unseen
 # ## 7. Rows that have seen nothing
 #
 # A window brings back a trap of lesson 04. In the kernel above every row begins with key 0. With a window a row may see
