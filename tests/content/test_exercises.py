@@ -55,6 +55,9 @@ PLANNED = {
         *("grouped_order",),  # part 2
         *("persistent", "split_k", "autotune"),  # part 3
     ),
+    "06": (
+        *("forward",),  # forward
+    ),
 }
 """The names that learners, gradebooks and later units rely on."""
 

@@ -2,6 +2,7 @@
 
 NAMES = (
     # forward
+    "forward",
     # backward and relatives
     # decoding
 )
