@@ -151,6 +151,190 @@ check("06.forward")
 # %% [markdown] part two
 # ## Part 2: backward, and relatives
 
+# %% [markdown] statement of backward
+# ## 06.backward: three gradients, and no matrix of weights
+#
+# Forward was $s = \text{scale}\; q k^\top$, $p_{ij} = e^{s_{ij} - \text{lse}_i}$, $o = p\,v$ in each head, and kept of
+# each row only $o$ and $\text{lse}$. Given `do`, the gradient of $o$, the way back is:
+#
+# $$ dv = p^\top do, \qquad dp = do\; v^\top, \qquad \delta_i = \sum_d do_{id}\, o_{id}, \qquad
+# ds_{ij} = p_{ij}\,(dp_{ij} - \delta_i) $$
+#
+# $$ dq = \text{scale}\; ds\; k, \qquad dk = \text{scale}\; ds^\top q $$
+#
+# Write `backward(do, q, k, v, o, lse, causal, scale)`.
+#
+# | | |
+# |---|---|
+# | `q`, `k`, `v`, `o` | shape (B, H, N, D), contiguous, all float16 or all bfloat16; D is 16 or 32, N any number |
+# | `do` | same shape and type, **any strides**: heads inside of tokens, or one number for all, with strides of 0 |
+# | `lse` | float32, shape (B, H, N), contiguous: natural logarithms, as `06.forward` stores them |
+# | `causal`, `scale` | a bool: query i sees keys 0 to i, or all; a float |
+# | result | `(dq, dk, dv)`, new, contiguous, in the type of `q`; sums are in float32 |
+#
+# **Whose sum is it?** A tile of scores has queries as rows and keys as columns. dq sums over keys, dk and dv over
+# queries. No program can own both, so either two kernels make each tile of p and ds again, or one of them adds to dq in
+# memory (with atomics, in float32, or the virtual GPU reports a race).
+#
+# **Limits.** `launches`: at most 4. Where N is a multiple of 64: `global_store_bytes`, twice dq, dk and dv, and two
+# numbers for each row. The N x N weights never go to memory. `matrix_flops`: at most twice seven products for each tile
+# of 64 x 64 that holds a score that counts. Tiles above the diagonal are skipped, in *both* directions. (Twice, since
+# waves that find too few rows compute the same ones; `num_warps` is yours.) `scratch_bytes`: 0.
+#
+# **Puzzles.** Forward walks over keys from 0 to the diagonal. From where to where does a tile of keys walk over
+# queries? And a key behind the end is loaded as 0: why may its weight be infinite all the same, and what is that
+# times 0?
+#
+# **A small example.** One query, two keys, D = 1, scale 1: q = 1, k = (0, 0), so p = (1/2, 1/2). With v = (1, 3),
+# o = 2. For do = 1: dp = (1, 3), delta = 2, ds = (-1/2, 1/2). dv = (1/2, 1/2), dk = (-1/2, 1/2), dq = 0.
+#
+# **Triton that helps.** `tl.trans(tile)`; `tile.to(k.dtype)`, because `tl.dot` wants both factors in one type;
+# `tl.exp`. A jitted function may call another one, here `weights`: write it once and use it twice, or leave it out.
+# `do_not_specialize` keeps a number from being compiled into the kernel. `hint("06.backward")` gives three hints.
+
+
+# %% 06.backward tags=["answer", "06.backward"]
+@triton.jit
+def weights(q, k, v, do, lse, delta, rows, cols, N, scale, CAUSAL: tl.constexpr):
+    # BEGIN SOLUTION
+    s = tl.dot(q, tl.trans(k)) * scale
+    keep = cols[None, :] < N
+    if CAUSAL:
+        keep = keep & (cols[None, :] <= rows[:, None])
+    p = tl.where(keep, tl.exp(s - lse[:, None]), 0.0)
+    dp = tl.dot(do, tl.trans(v))
+    return p, p * (dp - delta[:, None])
+    # END SOLUTION
+
+
+@triton.jit(do_not_specialize=["N", "H"])
+def dq_kernel(
+    do_ptr,
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    o_ptr,
+    lse_ptr,
+    delta_ptr,
+    dq_ptr,
+    N,
+    H,
+    scale,
+    stride_b,
+    stride_h,
+    stride_n,
+    stride_d,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    head = tl.program_id(1)
+    first = tl.program_id(0) * BLOCK
+    rows, d = first + tl.arange(0, BLOCK), tl.arange(0, D)
+    there = rows < N
+    at = (head * N + rows[:, None]) * D + d[None, :]
+    do_ptr += head // H * stride_b + head % H * stride_h
+    do_at = do_ptr + rows[:, None] * stride_n + d[None, :] * stride_d
+    do = tl.load(do_at, mask=there[:, None], other=0.0)
+    q = tl.load(q_ptr + at, mask=there[:, None], other=0.0)
+    o = tl.load(o_ptr + at, mask=there[:, None], other=0.0)
+    lse = tl.load(lse_ptr + head * N + rows, mask=there, other=0.0)
+    delta = tl.sum(do.to(tl.float32) * o.to(tl.float32), axis=1)
+    tl.store(delta_ptr + head * N + rows, delta, mask=there)
+    dq = tl.zeros((BLOCK, D), tl.float32)
+    end = tl.minimum(first + BLOCK, N) if CAUSAL else N
+    for start in range(0, end, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        k_at = (head * N + cols[:, None]) * D + d[None, :]
+        k = tl.load(k_ptr + k_at, mask=cols[:, None] < N, other=0.0)
+        v = tl.load(v_ptr + k_at, mask=cols[:, None] < N, other=0.0)
+        _, ds = weights(q, k, v, do, lse, delta, rows, cols, N, scale, CAUSAL)
+        dq = tl.dot(ds.to(k.dtype), k, dq)
+    tl.store(dq_ptr + at, dq * scale, mask=there[:, None])
+    # END SOLUTION
+
+
+@triton.jit(do_not_specialize=["N", "H"])
+def dkdv_kernel(
+    do_ptr,
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    lse_ptr,
+    delta_ptr,
+    dk_ptr,
+    dv_ptr,
+    N,
+    H,
+    scale,
+    stride_b,
+    stride_h,
+    stride_n,
+    stride_d,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    head = tl.program_id(1)
+    first = tl.program_id(0) * BLOCK
+    cols, d = first + tl.arange(0, BLOCK), tl.arange(0, D)
+    at = (head * N + cols[:, None]) * D + d[None, :]
+    k = tl.load(k_ptr + at, mask=cols[:, None] < N, other=0.0)
+    v = tl.load(v_ptr + at, mask=cols[:, None] < N, other=0.0)
+    do_ptr += head // H * stride_b + head % H * stride_h
+    dk = tl.zeros((BLOCK, D), tl.float32)
+    dv = tl.zeros((BLOCK, D), tl.float32)
+    for start in range(first if CAUSAL else 0, N, BLOCK):
+        rows = start + tl.arange(0, BLOCK)
+        there = rows < N
+        q_at = (head * N + rows[:, None]) * D + d[None, :]
+        do_at = do_ptr + rows[:, None] * stride_n + d[None, :] * stride_d
+        q = tl.load(q_ptr + q_at, mask=there[:, None], other=0.0)
+        do = tl.load(do_at, mask=there[:, None], other=0.0)
+        lse = tl.load(lse_ptr + head * N + rows, mask=there, other=0.0)
+        delta = tl.load(delta_ptr + head * N + rows, mask=there, other=0.0)
+        p, ds = weights(q, k, v, do, lse, delta, rows, cols, N, scale, CAUSAL)
+        dv = tl.dot(tl.trans(p.to(do.dtype)), do, dv)
+        dk = tl.dot(tl.trans(ds.to(q.dtype)), q, dk)
+    tl.store(dk_ptr + at, dk * scale, mask=cols[:, None] < N)
+    tl.store(dv_ptr + at, dv, mask=cols[:, None] < N)
+    # END SOLUTION
+
+
+def backward(
+    do: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    o: Tensor,
+    lse: Tensor,
+    causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(dq, dk, dv) of attention, from what forward kept and do, the gradient of o."""
+    # BEGIN SOLUTION
+    B, H, N, D = q.shape
+    dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+    delta = torch.empty_like(lse)
+    grid = (triton.cdiv(N, 64), B * H)
+    numbers = (N, H, scale, *do.stride(), D, 64, causal)
+    dq_kernel[grid](do, q, k, v, o, lse, delta, dq, *numbers)
+    dkdv_kernel[grid](do, q, k, v, lse, delta, dk, dv, *numbers)
+    return dq, dk, dv
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.backward")
+
+# %% [markdown] why backward
+# **Why it matters.** Training attention by the textbook keeps p for the way back: N x N numbers for each head and
+# layer, more than all else in GPT-2 from a few thousand tokens on. Kept instead is lse, one number for each row, and p
+# is made again where it is needed, for 40% more products. The identity that makes it possible, row sums of p * dp being
+# those of do * o, is one line of algebra, and worth a second look.
+
 # %% [markdown] part three
 # ## Part 3: decoding
 

@@ -57,6 +57,7 @@ PLANNED = {
     ),
     "06": (
         *("forward",),  # forward
+        *("backward",),  # backward and relatives
     ),
 }
 """The names that learners, gradebooks and later units rely on."""

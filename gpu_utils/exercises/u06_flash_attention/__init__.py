@@ -4,5 +4,6 @@ NAMES = (
     # forward
     "forward",
     # backward and relatives
+    "backward",
     # decoding
 )
