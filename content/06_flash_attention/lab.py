@@ -23,8 +23,317 @@ from gpu_utils.lesson import resources
 # %% [markdown] part one
 # ## Part 1: forward
 
+# %% [markdown] statement of forward
+# ## 06.forward: attention without a matrix of scores
+#
+# Write `forward(q, k, v, causal, scale)`, which returns `(o, lse)`. For each batch and head:
+#
+# $$ s_{ij} = \text{scale} \cdot \sum_d q_{id}\, k_{jd}, \qquad
+#    \text{lse}_i = \ln \sum_j e^{s_{ij}}, \qquad o_{id} = \sum_j e^{s_{ij} - \text{lse}_i}\, v_{jd} $$
+#
+# The sums go over all keys $j$, with `causal` only over $j \le i$.
+#
+# | | |
+# |---|---|
+# | `q`, `k`, `v` | shape (B, H, N, D), all three the same; float16 or bfloat16 |
+# | strides | any for batch, head and position, other ones for each tensor; the last dimension is contiguous |
+# | N, D | N is 1 or more, no multiple of anything; D is 16, 32 or 64 |
+# | what lies behind position N - 1 | any numbers, also NaN |
+# | `causal`, `scale` | a bool, and a float above 0: no promise that it is one over the root of D |
+# | `o` | a new contiguous tensor (B, H, N, D), dtype of `q` |
+# | `lse` | a new contiguous tensor (B, H, N), float32, *natural* logarithm |
+#
+# Scores, maxima and sums are float32; weights are rounded to 16 bits only as factors of the second product.
+#
+# **Limits.** `launches`: 1. `scratch_bytes`: 0, nothing spills. `global_store_bytes`: o and lse once, 5% more at most;
+# so no score is stored. `matrix_flops`: both products, for the scores that are needed, by matrix instructions. Where
+# N = 256, causal: at most 0.8 of the `4 * B * H * N * N * D` of all scores, on `sm_80` *and* on `gfx942`; and
+# `global_load_bytes` at most what blocks of 32 queries load that skip what they do not see (5% more).
+#
+# **Three puzzles.** With 256 positions and tiles of 64 x 64: which share of the 16 tiles is left? A matrix instruction
+# takes 16 rows on one of the two targets and 32 on the other, and here all waves of a program stand one below the
+# other: what do four waves do with 64 rows? And of the two masks, behind N and above the diagonal: which one does a
+# causal kernel need in its scores, if rows behind N are never stored?
+#
+# **A small example.** One query, scale 1, scores 0 and 0 with the values 2 and 4 in the first block, and 1 with the
+# value 8 in the second. After the first block m = 0, l = 2, acc = 6. After the second m = 1, the factor is
+# $e^{-1}$ = 0.368, l = 1.736, acc = 10.207. So o = 5.880 and lse = 1 + ln 1.736 = 1.551.
+#
+# **Triton that helps.** A second `tl.program_id(1)` for batch and head together. `tl.load(k_ptr + cols[None, :] * k_n +
+# d[:, None], ...)` gives a block of keys already turned, (D, BLOCK_N). `tl.exp2` and `tl.log2`, with the conversion
+# from base e inside the scale. `range(0, end, BLOCK_N)` with an end of your own. `num_warps=` at the launch. Lesson 06,
+# sitting 1. `hint("06.forward")` gives three hints.
+
+
+# %% 06.forward tags=["answer", "06.forward"]
+@triton.jit
+def forward_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    o_ptr,
+    lse_ptr,
+    q_b,
+    q_h,
+    q_n,
+    k_b,
+    k_h,
+    k_n,
+    v_b,
+    v_h,
+    v_n,
+    H,
+    N,
+    scale,
+    D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    first, head = tl.program_id(0) * BLOCK_M, tl.program_id(1)
+    q_ptr += head // H * q_b + head % H * q_h
+    k_ptr += head // H * k_b + head % H * k_h
+    v_ptr += head // H * v_b + head % H * v_h
+    rows, d = first + tl.arange(0, BLOCK_M), tl.arange(0, D)
+    there = rows[:, None] < N
+    q = tl.load(q_ptr + rows[:, None] * q_n + d[None, :], mask=there, other=0.0)
+    m = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, D], tl.float32)
+    end = tl.minimum(first + BLOCK_M, N) if CAUSAL else N
+    for start in range(0, end, BLOCK_N):
+        n = start + tl.arange(0, BLOCK_N)
+        k_at = k_ptr + n[None, :] * k_n + d[:, None]
+        v_at = v_ptr + n[:, None] * v_n + d[None, :]
+        k = tl.load(k_at, mask=n[None, :] < N, other=0.0)
+        v = tl.load(v_at, mask=n[:, None] < N, other=0.0)
+        s = tl.dot(q, k) * (scale * 1.4426950408889634)
+        seen = n[None, :] <= rows[:, None] if CAUSAL else n[None, :] < N
+        s = tl.where(seen, s, float("-inf"))
+        new = tl.maximum(m, tl.max(s, 1))
+        p = tl.exp2(s - new[:, None])
+        factor = tl.exp2(m - new)
+        l = l * factor + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * factor[:, None])
+        m = new
+    o_at = o_ptr + (head * N + rows[:, None]) * D + d[None, :]
+    tl.store(o_at, acc / l[:, None], mask=there)
+    lse = (m + tl.log2(l)) * 0.6931471805599453
+    tl.store(lse_ptr + head * N + rows, lse, mask=rows < N)
+    # END SOLUTION
+
+
+def forward(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Attention of (B, H, N, D) and the natural logarithm of its sums, (B, H, N)."""
+    # BEGIN SOLUTION
+    B, H, N, D = q.shape
+    o = torch.empty((B, H, N, D), dtype=q.dtype, device=q.device)
+    lse = torch.empty((B, H, N), dtype=torch.float32, device=q.device)
+    strides = [stride for x in (q, k, v) for stride in x.stride()[:3]]
+    tile = {"D": D, "BLOCK_M": 64, "BLOCK_N": 64, "CAUSAL": causal, "num_warps": 2}
+    grid = triton.cdiv(N, 64), B * H
+    forward_kernel[grid](q, k, v, o, lse, *strides, H, N, scale, **tile)
+    return o, lse
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.forward")
+
+# %% [markdown] why forward
+# **Why it matters.** This is the kernel that made long contexts affordable: memory grows with N, and half of a causal
+# model's work is never done. What production kernels add is a second loop, so that tiles below the diagonal have no
+# mask at all, and copies that run ahead of the matrix units.
+
 # %% [markdown] part two
 # ## Part 2: backward, and relatives
+
+# %% [markdown] statement of backward
+# ## 06.backward: three gradients, and no matrix of weights
+#
+# Forward was $s = \text{scale}\; q k^\top$, $p_{ij} = e^{s_{ij} - \text{lse}_i}$, $o = p\,v$ in each head, and kept of
+# each row only $o$ and $\text{lse}$. Given `do`, the gradient of $o$, the way back is:
+#
+# $$ dv = p^\top do, \qquad dp = do\; v^\top, \qquad \delta_i = \sum_d do_{id}\, o_{id}, \qquad
+# ds_{ij} = p_{ij}\,(dp_{ij} - \delta_i) $$
+#
+# $$ dq = \text{scale}\; ds\; k, \qquad dk = \text{scale}\; ds^\top q $$
+#
+# Write `backward(do, q, k, v, o, lse, causal, scale)`.
+#
+# | | |
+# |---|---|
+# | `q`, `k`, `v`, `o` | shape (B, H, N, D), contiguous, all float16 or all bfloat16; D is 16 or 32, N any number |
+# | `do` | same shape and type, **any strides**: heads inside of tokens, or one number for all, with strides of 0 |
+# | `lse` | float32, shape (B, H, N), contiguous: natural logarithms, as `06.forward` stores them |
+# | `causal`, `scale` | a bool: query i sees keys 0 to i, or all; a float |
+# | result | `(dq, dk, dv)`, new, contiguous, in the type of `q`; sums are in float32 |
+#
+# **Whose sum is it?** A tile of scores has queries as rows and keys as columns. dq sums over keys, dk and dv over
+# queries. No program can own both, so either two kernels make each tile of p and ds again, or one of them adds to dq in
+# memory (with atomics, in float32, or the virtual GPU reports a race).
+#
+# **Limits.** `launches`: at most 4. Where N is a multiple of 64: `global_store_bytes`, twice dq, dk and dv, and two
+# numbers for each row. The N x N weights never go to memory. `matrix_flops`: at most twice seven products for each tile
+# of 64 x 64 that holds a score that counts. Tiles above the diagonal are skipped, in *both* directions. (Twice, since
+# waves that find too few rows compute the same ones; `num_warps` is yours.) `scratch_bytes`: 0.
+#
+# **Puzzles.** Forward walks over keys from 0 to the diagonal. From where to where does a tile of keys walk over
+# queries? And a key behind the end is loaded as 0: why may its weight be infinite all the same, and what is that
+# times 0?
+#
+# **A small example.** One query, two keys, D = 1, scale 1: q = 1, k = (0, 0), so p = (1/2, 1/2). With v = (1, 3),
+# o = 2. For do = 1: dp = (1, 3), delta = 2, ds = (-1/2, 1/2). dv = (1/2, 1/2), dk = (-1/2, 1/2), dq = 0.
+#
+# **Triton that helps.** `tl.trans(tile)`; `tile.to(k.dtype)`, because `tl.dot` wants both factors in one type;
+# `tl.exp`. A jitted function may call another one, here `weights`: write it once and use it twice, or leave it out.
+# `do_not_specialize` keeps a number from being compiled into the kernel. `hint("06.backward")` gives three hints.
+
+
+# %% 06.backward tags=["answer", "06.backward"]
+@triton.jit
+def weights(q, k, v, do, lse, delta, rows, cols, N, scale, CAUSAL: tl.constexpr):
+    # BEGIN SOLUTION
+    s = tl.dot(q, tl.trans(k)) * scale
+    keep = cols[None, :] < N
+    if CAUSAL:
+        keep = keep & (cols[None, :] <= rows[:, None])
+    p = tl.where(keep, tl.exp(s - lse[:, None]), 0.0)
+    dp = tl.dot(do, tl.trans(v))
+    return p, p * (dp - delta[:, None])
+    # END SOLUTION
+
+
+@triton.jit(do_not_specialize=["N", "H"])
+def dq_kernel(
+    do_ptr,
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    o_ptr,
+    lse_ptr,
+    delta_ptr,
+    dq_ptr,
+    N,
+    H,
+    scale,
+    stride_b,
+    stride_h,
+    stride_n,
+    stride_d,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    head = tl.program_id(1)
+    first = tl.program_id(0) * BLOCK
+    rows, d = first + tl.arange(0, BLOCK), tl.arange(0, D)
+    there = rows < N
+    at = (head * N + rows[:, None]) * D + d[None, :]
+    do_ptr += head // H * stride_b + head % H * stride_h
+    do_at = do_ptr + rows[:, None] * stride_n + d[None, :] * stride_d
+    do = tl.load(do_at, mask=there[:, None], other=0.0)
+    q = tl.load(q_ptr + at, mask=there[:, None], other=0.0)
+    o = tl.load(o_ptr + at, mask=there[:, None], other=0.0)
+    lse = tl.load(lse_ptr + head * N + rows, mask=there, other=0.0)
+    delta = tl.sum(do.to(tl.float32) * o.to(tl.float32), axis=1)
+    tl.store(delta_ptr + head * N + rows, delta, mask=there)
+    dq = tl.zeros((BLOCK, D), tl.float32)
+    end = tl.minimum(first + BLOCK, N) if CAUSAL else N
+    for start in range(0, end, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        k_at = (head * N + cols[:, None]) * D + d[None, :]
+        k = tl.load(k_ptr + k_at, mask=cols[:, None] < N, other=0.0)
+        v = tl.load(v_ptr + k_at, mask=cols[:, None] < N, other=0.0)
+        _, ds = weights(q, k, v, do, lse, delta, rows, cols, N, scale, CAUSAL)
+        dq = tl.dot(ds.to(k.dtype), k, dq)
+    tl.store(dq_ptr + at, dq * scale, mask=there[:, None])
+    # END SOLUTION
+
+
+@triton.jit(do_not_specialize=["N", "H"])
+def dkdv_kernel(
+    do_ptr,
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    lse_ptr,
+    delta_ptr,
+    dk_ptr,
+    dv_ptr,
+    N,
+    H,
+    scale,
+    stride_b,
+    stride_h,
+    stride_n,
+    stride_d,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    head = tl.program_id(1)
+    first = tl.program_id(0) * BLOCK
+    cols, d = first + tl.arange(0, BLOCK), tl.arange(0, D)
+    at = (head * N + cols[:, None]) * D + d[None, :]
+    k = tl.load(k_ptr + at, mask=cols[:, None] < N, other=0.0)
+    v = tl.load(v_ptr + at, mask=cols[:, None] < N, other=0.0)
+    do_ptr += head // H * stride_b + head % H * stride_h
+    dk = tl.zeros((BLOCK, D), tl.float32)
+    dv = tl.zeros((BLOCK, D), tl.float32)
+    for start in range(first if CAUSAL else 0, N, BLOCK):
+        rows = start + tl.arange(0, BLOCK)
+        there = rows < N
+        q_at = (head * N + rows[:, None]) * D + d[None, :]
+        do_at = do_ptr + rows[:, None] * stride_n + d[None, :] * stride_d
+        q = tl.load(q_ptr + q_at, mask=there[:, None], other=0.0)
+        do = tl.load(do_at, mask=there[:, None], other=0.0)
+        lse = tl.load(lse_ptr + head * N + rows, mask=there, other=0.0)
+        delta = tl.load(delta_ptr + head * N + rows, mask=there, other=0.0)
+        p, ds = weights(q, k, v, do, lse, delta, rows, cols, N, scale, CAUSAL)
+        dv = tl.dot(tl.trans(p.to(do.dtype)), do, dv)
+        dk = tl.dot(tl.trans(ds.to(q.dtype)), q, dk)
+    tl.store(dk_ptr + at, dk * scale, mask=cols[:, None] < N)
+    tl.store(dv_ptr + at, dv, mask=cols[:, None] < N)
+    # END SOLUTION
+
+
+def backward(
+    do: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    o: Tensor,
+    lse: Tensor,
+    causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(dq, dk, dv) of attention, from what forward kept and do, the gradient of o."""
+    # BEGIN SOLUTION
+    B, H, N, D = q.shape
+    dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+    delta = torch.empty_like(lse)
+    grid = (triton.cdiv(N, 64), B * H)
+    numbers = (N, H, scale, *do.stride(), D, 64, causal)
+    dq_kernel[grid](do, q, k, v, o, lse, delta, dq, *numbers)
+    dkdv_kernel[grid](do, q, k, v, lse, delta, dk, dv, *numbers)
+    return dq, dk, dv
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.backward")
+
+# %% [markdown] why backward
+# **Why it matters.** Training attention by the textbook keeps p for the way back: N x N numbers for each head and
+# layer, more than all else in GPT-2 from a few thousand tokens on. Kept instead is lse, one number for each row, and p
+# is made again where it is needed, for 40% more products. The identity that makes it possible, row sums of p * dp being
+# those of do * o, is one line of algebra, and worth a second look.
 
 # %% [markdown] part three
 # ## Part 3: decoding

@@ -111,6 +111,19 @@ def roofline(chip: Chip | str, dtype: object = "bf16") -> Roofline:
     return Roofline(row.name, peak.value * TERA, bandwidth.value * TERA, (peak.source, bandwidth.source))
 
 
+def share_of_roofline(chip: Chip | None, dtype: object, point: Point) -> float | None:
+    """`Roofline.fraction` of a point on a chip's roofline; None for no chip, or one that lacks a figure for it.
+
+    >>> copy = Point("copy", flops=0, bytes=3.35e12, seconds=2.0)
+    >>> share_of_roofline(CHIPS["H100"], "fp32", copy), share_of_roofline(None, "fp32", copy)
+    (0.5, None)
+    """
+    try:
+        return roofline(chip, dtype).fraction(point) if chip else None
+    except UnknownFigure:
+        return None
+
+
 def attainable(intensity: float, peak: float, bandwidth: float) -> float:
     """The most FLOP/s at an intensity: min(peak, intensity * bandwidth), in whatever unit peak and bandwidth share.
 

@@ -55,6 +55,23 @@ def trials_inside(trial: Callable[[], AbstractContextManager[None]]) -> Iterator
 
 
 @contextlib.contextmanager
+def chosen_launches(gpu: Any) -> Iterator[Callable[[], list[Any]]]:
+    """Inside the block of a virtual GPU: a function that gives its launches so far, without an autotuner's trials."""
+    trials: set[int] = set()  # places in gpu.launches
+
+    @contextlib.contextmanager
+    def left_out() -> Iterator[None]:
+        before = len(gpu.launches)
+        try:
+            yield
+        finally:
+            trials.update(range(before, len(gpu.launches)))
+
+    with trials_inside(left_out):
+        yield lambda: [launch for place, launch in enumerate(gpu.launches) if place not in trials]
+
+
+@contextlib.contextmanager
 def record_launches() -> Iterator[list[Launch]]:
     """A list that grows by one Launch for each kernel launched inside the block, on any backend.
 

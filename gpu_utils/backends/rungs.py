@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpu_utils.analytic.roofline import Point, roofline
-from gpu_utils.backends.recording import Launch, record_launches
+from gpu_utils.analytic.roofline import Point, share_of_roofline
+from gpu_utils.backends.recording import Launch, chosen_launches, record_launches
 from gpu_utils.chips import probe
 from gpu_utils.chips.targets import TARGETS
 from gpu_utils.compiler import compile_for, resources
 from gpu_utils.compiler.resources import Resources
-from gpu_utils.errors import BadArgument, UnknownFigure
+from gpu_utils.errors import BadArgument
 from gpu_utils.timing import Ratio, bench
-from gpu_utils.virtual import VirtualGpu, virtual_gpu
+from gpu_utils.virtual import virtual_gpu
 from gpu_utils.virtual.predict import predicted_cycles
 
 Rungs = Mapping[str, Callable[..., Any]]
@@ -51,23 +51,15 @@ def climbed(rungs: Rungs, targets: Sequence[str], *args: Any, least: float | Non
     rows = {}
     for target in targets:
         for name, rung in rungs.items():
-            gpu, launches = _run(rung, target, args)
-            rows[f"{name}, {target}"] = _counted(gpu, len(launches), least)
+            with virtual_gpu(target) as gpu, chosen_launches(gpu) as chosen:
+                rung(*args)
+            rows[f"{name}, {target}"] = _counted(chosen(), least)
     return rows
 
 
-def _run(rung: Callable[..., Any], target: str, args: Sequence[Any]) -> tuple[VirtualGpu, list[Launch]]:
-    """One call without an autotuner's trials: where there were some, it is called again, and has chosen by then."""
-    for _ in range(2):
-        with virtual_gpu(target) as gpu, record_launches() as launches:
-            rung(*args)
-        if len(gpu.launches) <= len(launches):
-            break
-    return gpu, launches
-
-
-def _counted(gpu: VirtualGpu, launches: int, least: float | None) -> dict[str, Any]:
-    totals = [launch.counters.totals() for launch in gpu.launches]
+def _counted(launches: Sequence[Any], least: float | None) -> dict[str, Any]:
+    """The columns of `climbed` for the launches of a virtual GPU."""
+    totals = [launch.counters.totals() for launch in launches]
 
     def total(*names: str) -> int:
         return int(sum(each.get(name, 0) for each in totals for name in names))
@@ -75,7 +67,7 @@ def _counted(gpu: VirtualGpu, launches: int, least: float | None) -> dict[str, A
     sectors = ("global_load_sectors", "global_store_sectors", "global_atomic_sectors")
     moved = int(sum(each[name] * each["sector_bytes"] for each in totals for name in sectors))
     return {
-        "launches": launches,
+        "launches": len(launches),
         "bytes moved": moved,
         **({} if least is None else {"over the least": round(moved / least, 2)}),
         "instructions": total("instructions"),
@@ -83,7 +75,7 @@ def _counted(gpu: VirtualGpu, launches: int, least: float | None) -> dict[str, A
         "barriers": total("instructions_barrier"),
         "shared bytes": total("shared_bytes"),
         "matrix FLOPs": total("matrix_flops"),
-        "predicted cycles": round(sum(predicted_cycles(launch) for launch in gpu.launches)),
+        "predicted cycles": round(sum(predicted_cycles(launch) for launch in launches)),
     }
 
 
@@ -93,7 +85,9 @@ def launches_of(rung: Callable[..., Any], *args: Any, target: str = "sm_80") -> 
     The call runs on the virtual GPU of `target`, so that a launcher that asks for its target gets an answer.
     Errors: those of the launches; UnknownName for a target that no virtual GPU executes.
     """
-    return _run(rung, target, args)[1]
+    with virtual_gpu(target), record_launches() as launches:
+        rung(*args)
+    return launches
 
 
 def needs(rungs: Rungs, *args: Any, targets: Sequence[str] = COMPILED_FOR) -> Rows:
@@ -205,26 +199,19 @@ def raced(
         assert isinstance(eager, Ratio)
         assert isinstance(fused, Ratio)
         time = eager.fn
+        share = share_of_roofline(machine.chip, dtype, Point(name, flops, bytes, time.median))
         rows[name] = {
             "median (us)": round(time.median * 1e6, 1),
             "quartiles (us)": f"{time.low * 1e6:.1f} to {time.high * 1e6:.1f}",
             "x torch eager": round(eager.ratio, 2),
             "x torch.compile": round(fused.ratio, 2),
-            "of the roofline": _share(machine.chip, dtype, Point(name, flops, bytes, time.median)),
+            "of the roofline": None if share is None else f"{share:.0%}",
         }
     return rows
 
 
 def _called(rung: Callable[..., Any], args: Sequence[Any]) -> Callable[[], Any]:
     return lambda: rung(*args)
-
-
-def _share(chip: Any, dtype: object, point: Point) -> str | None:
-    try:
-        share = roofline(chip, dtype).fraction(point) if chip else None
-    except UnknownFigure:
-        share = None
-    return None if share is None else f"{share:.0%}"
 
 
 def _check(rungs: Rungs) -> None:

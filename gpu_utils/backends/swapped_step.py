@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-from gpu_utils.backends.recording import record_launches
+from gpu_utils.backends.recording import chosen_launches
 from gpu_utils.backends.traffic import Traffic, traffic_of_kernels, traffic_of_torch
 from gpu_utils.chips import probe
 from gpu_utils.errors import BadArgument
@@ -224,15 +224,13 @@ def _alone(call: Call, given: Given | None, target: str) -> Traffic:
             return torch.native_dropout(args[0], kwargs["p"], True)[0]
         return call.function(*args, **kwargs)
 
-    with virtual_gpu(target, l2=True) as gpu, record_launches() as launches, traffic_of_torch() as beside:
+    with virtual_gpu(target, l2=True) as gpu, chosen_launches(gpu) as chosen, traffic_of_torch() as beside:
         result = forward()
         beside.away = True
         upstream = torch.ones(result.shape)
         beside.away = False
         torch.autograd.grad(result, leaves, upstream)
-    if len(gpu.launches) > len(launches):  # an autotuner's trials; it has chosen by now
-        return _alone(call, given, target)
-    return traffic_of_kernels(gpu) + beside.found
+    return traffic_of_kernels(chosen()) + beside.found
 
 
 def _leaf(tensor: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpu_utils.backends.recording import replaced
 from gpu_utils.errors import BadArgument
-from gpu_utils.virtual import VirtualGpu
+from gpu_utils.virtual.isa import Launch
 
 SECTOR = 32
 """Bytes: the unit in which a virtual GPU records its accesses for the model of the L2."""
@@ -43,13 +43,13 @@ class Traffic:
         return Traffic(count * self.launches, count * self.bytes)
 
 
-def traffic_of_kernels(gpu: VirtualGpu) -> Traffic:
-    """What all launches touched on a virtual GPU that was entered with l2=True; an atomic reads and writes.
+def traffic_of_kernels(launches: Sequence[Launch]) -> Traffic:
+    """What launches touched on a virtual GPU that was entered with l2=True; an atomic reads and writes.
 
     Raises BadArgument for a virtual GPU that kept no record of its accesses.
     """
     total = 0
-    for launch in gpu.launches:
+    for launch in launches:
         if launch.counters.record is None:
             raise BadArgument(
                 "this virtual GPU kept no record of its accesses; enter it by virtual_gpu(target, l2=True)"
@@ -57,7 +57,7 @@ def traffic_of_kernels(gpu: VirtualGpu) -> Traffic:
         for way in (3, 4):  # of an access: whether it reads, whether it writes
             touched = [each[2] for each in launch.counters.record if each[way]]
             total += SECTOR * len(np.unique(np.concatenate(touched))) if touched else 0
-    return Traffic(len(gpu.launches), total)
+    return Traffic(len(launches), total)
 
 
 def _size(*tensors: Any) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpu_utils.analytic.occupancy import occupancy
-from gpu_utils.backends.recording import record_launches, trials_inside
+from gpu_utils.backends.recording import chosen_launches, record_launches
 from gpu_utils.backends.session import Session
 
 if TYPE_CHECKING:
@@ -59,21 +59,11 @@ class VirtualBackend:
         from gpu_utils.virtual import virtual_gpu
         from gpu_utils.virtual.predict import predicted_cycles
 
-        trials: set[int] = set()  # places in gpu.launches
-
-        @contextlib.contextmanager
-        def left_out() -> Iterator[None]:
-            before = len(gpu.launches)
-            try:
-                yield
-            finally:
-                trials.update(range(before, len(gpu.launches)))
-
         def totals() -> dict[str, float]:
             own = ("threads", "units_filled", "waves_of_a_block", "calls_of_the_host")
             sums: dict[str, float] = dict.fromkeys((*own, "global_sectors_per_ideal", "global_moved_bytes"), 0)
             of_programs: dict[int, int] = {}  # a kernel is often launched again
-            for launch in (launch for place, launch in enumerate(gpu.launches) if place not in trials):
+            for launch in chosen():
                 for name, value in launch.counters.totals().items():
                     sums[name] = value if name in _NOT_SUMMED else sums.get(name, 0) + value
                 sums["threads"] += launch.counters.launched_waves * launch.program.lanes
@@ -93,7 +83,7 @@ class VirtualBackend:
             return sums
 
         one = virtual_gpu(self.target, strict=True, step_limit=STEP_LIMIT)
-        with one as gpu, record_launches() as launches, trials_inside(left_out):
+        with one as gpu, record_launches() as launches, chosen_launches(gpu) as chosen:
             yield Session("cpu", launches, counts=totals)
 
 

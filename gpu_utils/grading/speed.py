@@ -15,9 +15,8 @@ from typing import Any
 
 import torch
 
-from gpu_utils.analytic.roofline import Point, roofline
+from gpu_utils.analytic.roofline import Point, share_of_roofline
 from gpu_utils.chips import Chip, probe
-from gpu_utils.errors import UnknownFigure
 from gpu_utils.grading.compare import Tolerances, of_part
 from gpu_utils.grading.exercise import Exercise, Inputs, Speed
 from gpu_utils.grading.progress import TIERS
@@ -86,7 +85,9 @@ def race(
     pairs = _Pairs(exercise, speed, answer, seed, device)
     result: Ratio = timer(pairs.answer, against=pairs.baseline, device=device, before=pairs.renew)
     pairs.look()
-    fraction = _fraction(speed, result.fn.median, chip or probe().chip)
+    flops = speed.flops(speed.case) if speed.flops else 0.0
+    point = Point("answer", flops, speed.bytes(speed.case), result.fn.median)
+    fraction = share_of_roofline(chip or probe().chip, speed.dtype, point)
     problem = pairs.problem
     if fraction is not None and fraction > MOST_OF_ROOFLINE:
         problem = problem or f"a time of {fraction:.0%} of the roofline is less than its bytes need"
@@ -104,16 +105,6 @@ def race(
         where=result.fn.where,
         problem=problem,
     )
-
-
-def _fraction(speed: Speed, seconds: float, chip: Chip | None) -> float | None:
-    if chip is None:
-        return None
-    flops = speed.flops(speed.case) if speed.flops else 0.0
-    try:
-        return roofline(chip, speed.dtype).fraction(Point("answer", flops, speed.bytes(speed.case), seconds))
-    except UnknownFigure:
-        return None
 
 
 class _Pairs:

@@ -8,6 +8,8 @@ import io
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 from gpu_utils.course.cells import parse_cells
 
 
@@ -28,6 +30,14 @@ def printed(lesson: Path, titles: Iterable[str], folder: Path) -> dict[str, str]
             _run(cells[title], str(place), namespace)
         found[title] = out.getvalue()
     return found
+
+
+def all_printed(lesson: Path, folder: Path) -> dict[str, str]:
+    """`printed` for every cell of code but those that end a sitting; what the learner guessed goes to `folder`."""
+    cells = [cell for cell in parse_cells(lesson.read_text("utf-8"), lesson.name) if cell.kind == "code"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("W2W_DATA", str(folder / "data"))
+        return printed(lesson, [cell.title for cell in cells if "sitting(" not in cell.source], folder)
 
 
 def _run(source: str, place: str, namespace: dict[str, object]) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_utils.course.cells import parse_cells
-from tests.content.lesson_cells import printed
+from tests.content.lesson_cells import all_printed
 
 LESSON = Path(__file__).parents[2] / "content/04_triton_reductions/lesson.py"
 STATED = {
@@ -50,11 +49,7 @@ STATED = {
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("lesson")
-    cells = [cell for cell in parse_cells(LESSON.read_text("utf-8"), LESSON.name) if cell.kind == "code"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("W2W_DATA", str(folder / "data"))
-        return printed(LESSON, [cell.title for cell in cells if "sitting(" not in cell.source], folder)
+    return all_printed(LESSON, tmp_path_factory.mktemp("lesson"))
 
 
 @pytest.mark.parametrize("title", STATED)

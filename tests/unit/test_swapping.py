@@ -184,11 +184,11 @@ def test_a_kernel_touches_what_the_same_operator_of_torch_does(target):
     assert beside.found == Traffic()
     with traffic_of_torch() as wanted:
         F.gelu(x, approximate="tanh")
-    assert traffic_of_kernels(gpu) == wanted.found
+    assert traffic_of_kernels(gpu.launches) == wanted.found
     with virtual_gpu(target) as gpu:
         gelu(x)
     with pytest.raises(BadArgument, match="l2=True"):
-        traffic_of_kernels(gpu)
+        traffic_of_kernels(gpu.launches)
 
 
 # The step

@@ -13,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import EXACT
+from gpu_utils.exercises.drawing import signed
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 
 BLOCK = 4096
@@ -26,9 +27,8 @@ _TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
-    size = torch.rand(case["n"] + case["start"], generator=generator) + 0.5
-    sign = 1 - 2 * torch.randint(2, size.shape, generator=generator)
-    return {"x": (size * sign).to(_TYPES[case["dtype"]]), "start": case["start"]}
+    x = signed((case["n"] + case["start"],), generator)
+    return {"x": x.to(_TYPES[case["dtype"]]), "start": case["start"]}
 
 
 def copy_reference(x: Tensor, start: int) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
+from gpu_utils.exercises.drawing import signed
 from gpu_utils.exercises.u04_triton_reductions import dropout_slips as slips
 from gpu_utils.exercises.u04_triton_reductions.gradient import forward_and_backward
 from gpu_utils.grading.compare import Difference, compare
@@ -30,8 +31,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     shape, dtype = (case["rows"], case["cols"]), _TYPES[case["dtype"]]
 
     def drawn() -> Tensor:  # none is zero, so that a zero has been dropped
-        size = torch.rand(shape, generator=generator) + 0.5
-        return (size * (1 - 2 * torch.randint(2, shape, generator=generator))).to(dtype)
+        return signed(shape, generator).to(dtype)
 
     # no multiple of 16 and not 1, nor is the next one: Triton compiles anew for those
     seed = 16 * int(torch.randint(1, 10**6, (1,), generator=generator)) + 5

@@ -9,17 +9,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from gpu_utils.analytic.tiles import tile_traffic
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
+from gpu_utils.exercises.drawing import signed
 from gpu_utils.exercises.u05_triton_matmul import accumulate_slips as slips
 from gpu_utils.exercises.u05_triton_matmul.tile_slips import TILE
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 
 ONE_SIGN = 16.0, 16.0
 """Factors of one sign: 301 products of about 256 are more than float16 can hold, and an eighth of it is not."""
-
-
-def _signed(shape: tuple[int, int], generator: torch.Generator) -> Tensor:
-    return (torch.rand(shape, generator=generator) + 0.5) * (1 - 2 * torch.randint(2, shape, generator=generator))
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -30,9 +28,9 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
             for s, shape in zip(ONE_SIGN, ((m, k), (k, n)), strict=True)
         )
     else:
-        a, b = _signed((m, k), generator), _signed((k, n), generator)
+        a, b = signed((m, k), generator), signed((k, n), generator)
     # as large as alpha (a @ b) is: the sum of both is often near 0, where a rounding of either would show
-    c = _signed((m, n), generator) * case["alpha"] * math.sqrt(k)
+    c = signed((m, n), generator) * case["alpha"] * math.sqrt(k)
     a, b = a.to(dtype), b.to(dtype)
     c = c.to(getattr(torch, case["c"]))
     if case["beta"] == 0:
@@ -67,8 +65,8 @@ def _most_loaded(case: Case) -> float:
     m, n, k = case["M"], case["N"], case["K"]
     if m % TILE or n % TILE or k % TILE:
         return math.inf
-    tiles = k * (m * (n // TILE) + n * (m // TILE)) * _size(case, "dtype")
-    return 1.05 * (tiles + m * n * _size(case, "c"))
+    loaded = tile_traffic(m, n, k, TILE, TILE, dtype_bytes=_size(case, "dtype"))
+    return 1.05 * (loaded.read_a + loaded.read_b + m * n * _size(case, "c"))
 
 
 def _filled(value: float) -> Callable[..., Tensor]:

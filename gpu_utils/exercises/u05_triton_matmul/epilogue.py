@@ -9,14 +9,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from gpu_utils.analytic.tiles import tile_traffic
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
+from gpu_utils.exercises.drawing import signed
 from gpu_utils.exercises.u05_triton_matmul import epilogue_slips as slips
 from gpu_utils.exercises.u05_triton_matmul.tile_slips import TILE
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
-
-
-def _signed(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    return (torch.rand(shape, generator=generator) + 0.5) * (1 - 2 * torch.randint(2, shape, generator=generator))
 
 
 def _size(case: Case) -> float:
@@ -26,9 +24,9 @@ def _size(case: Case) -> float:
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     dtype, m, n, k = getattr(torch, case["dtype"]), case["M"], case["N"], case["K"]
-    x = _signed((m, k), generator).to(dtype)
-    weight = (_size(case) * _signed((n, k), generator)).to(dtype)
-    bias = (_signed((n,), generator) * case.get("large", 1.0)).to(dtype)
+    x = signed((m, k), generator).to(dtype)
+    weight = (_size(case) * signed((n, k), generator)).to(dtype)
+    bias = (signed((n,), generator) * case.get("large", 1.0)).to(dtype)
     if case.get("views"):
         x, weight = x.T.contiguous().T, weight.T.contiguous().T
         spread = torch.full((2 * n,), math.nan, dtype=dtype)
@@ -59,7 +57,8 @@ def _most_loaded(case: Case) -> float:
     m, n, k = case["M"], case["N"], case["K"]
     if m % TILE or n % TILE or k % TILE:
         return math.inf
-    return (1.05 * k * (m * (n // TILE) + n * (m // TILE)) + m * n) * _itemsize(case)
+    loaded = tile_traffic(m, n, k, TILE, TILE, dtype_bytes=_itemsize(case))
+    return 1.05 * (loaded.read_a + loaded.read_b) + m * n * _itemsize(case)
 
 
 def _filled(value: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:

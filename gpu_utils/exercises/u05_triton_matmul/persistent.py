@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
+from gpu_utils.exercises.drawing import signed
 from gpu_utils.exercises.u05_triton_matmul import persistent_slips as slips
 from gpu_utils.exercises.u05_triton_matmul.persistent_slips import TILE, switched
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
@@ -17,11 +18,8 @@ _TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 def _matrix(rows: int, columns: int, dtype: torch.dtype, transposed: bool, generator: torch.Generator) -> Tensor:
-    # 0.5 and more, of both signs: a product that is lost, or counted twice, is never lost in the tolerance
-    shape = (columns, rows) if transposed else (rows, columns)
-    size = torch.rand(shape, generator=generator) + 0.5
-    signed = (size * (1 - 2 * torch.randint(2, shape, generator=generator))).to(dtype)
-    return signed.T if transposed else signed
+    drawn = signed((columns, rows) if transposed else (rows, columns), generator).to(dtype)
+    return drawn.T if transposed else drawn
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:

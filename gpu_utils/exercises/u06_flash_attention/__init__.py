@@ -2,6 +2,8 @@
 
 NAMES = (
     # forward
+    "forward",
     # backward and relatives
+    "backward",
     # decoding
 )
