@@ -5,19 +5,20 @@
 # backward pass and code it, and write the kernels that decode: split over the cache, heads packed into one tile, MLA
 # with the absorbed projection, and a cache in pages. All of it on both vendors.
 #
-# **You need** units 04 (online softmax, races) and 05 (tiles, `tl.dot`, split K). No GPU: every cell runs on a laptop.
+# **You need** units 02 (occupancy, GQA, MLA), 04 (online softmax, races) and 05 (tiles, `tl.dot`, split K). No GPU:
+# every cell runs on a laptop.
 #
-# **Time**: four sittings: reading (text and code at 200 words a minute) takes 10, 7, 5 and 11 minutes, all of it with
-# the predictions about 30, 25, 20 and 30. All cells together run in a minute and a half on a CPU. Then lab 06.
+# **Time**: four sittings: reading (text and code at 200 words a minute) takes 13, 8, 7 and 13 minutes, all of it with
+# the predictions about 40, 25, 25 and 35. All cells together run in a minute and a half on a CPU. Then lab 06.
 
 # %% imports
 import torch
 import triton
 import triton.language as tl
 
-from gpu_utils import CHIPS, explore, lesson, predict, virtual_gpu
+from gpu_utils import CHIPS, compile_for, explore, lesson, predict, virtual_gpu
 
-BOTH = ("sm_80", "gfx942")
+BOTH, LOG2_E = ("sm_80", "gfx942"), 1.44269504
 
 # %% [markdown] cost
 # # Sitting 1: forward
@@ -63,8 +64,8 @@ lesson.table({"operators": traffic.found.launches, "bytes": traffic.found.bytes}
 # %% [markdown] quadratic
 # And it grows with $N^2$: with 8,192 positions a matrix of scores has 128 times as many numbers as $Q$. The two
 # products are $2 \cdot 2 N^2 D$ FLOPs. Over the least traffic, $4 N D$ numbers of 2 bytes, that is $N / 2$ FLOPs for
-# each byte. So with a few hundred positions and more, attention could be bound by arithmetic (lesson 05 gave 295 for an
-# H100, 247 for an MI300X), if only the scores stayed on the chip. That is the whole idea of FlashAttention.
+# each byte. An H100 wants 295 (N = 590), an MI300X 247 (N = 493; lesson 05). So with many hundred positions attention
+# could be bound by arithmetic, if only the scores stayed on the chip. That is the whole idea of FlashAttention.
 #
 # > **Facts: FlashAttention**
 # >
@@ -183,43 +184,88 @@ guess.reveal(
 lesson.table(rows, first="target")
 
 # %% [markdown] linear
-# Nothing of size $N^2$ is stored. Loads grow with $N^2 / BM$: each block of queries reads all keys. They come from the
-# L2, which all programs share and which holds K and V of a head with ease (512 positions are 131,072 bytes); memory
-# sees them about once.
+# Nothing of size $N^2$ is stored. Loads grow with $N^2 / BM$: each block of queries reads all keys. Repeats may come
+# from an L2; K and V of this head are 131,072 bytes. An H100 has one L2, an MI300X one for each of eight dies, and
+# program $i$ goes to die $i \bmod 8$ (lesson 05).
+
+# %% guess l2
+guess = predict(
+    "06.l2",
+    "These 8 programs: how many times are K and V read past the L2s?",
+    one=lesson.number("with one L2"),
+    eight=lesson.number("with eight L2s"),
+)
+
+# %% l2
+past = {}
+for target in BOTH:
+    with virtual_gpu(target, l2=True) as gpu:
+        attention(q, k, v)
+    cache = lesson.L2_OF_TARGET[target].sizes
+    read = lesson.l2_traffic(gpu.last, cache=cache).read_bytes
+    past[cache.parts] = {"readings of K and V": (read - size) / (2 * size)}
+guess.reveal(
+    one=past[1]["readings of K and V"],
+    eight=past[8]["readings of K and V"],
+    because="8 programs are on 8 dies, and each die fetches all of K and V.",
+)
+lesson.table(past, first="number of L2s")
+
+# %% [markdown] heads and dies
+# The Infinity Cache softens that. With many heads the cure is free. The grid of a real kernel is `(N / BM, heads ×
+# sequences)`: the second program id chooses the head, and strides bring it there (GPT-2's queries are a view into
+# (B, N, 3 · H · D)). If the programs are numbered so that all blocks of *one head* go to one die, that head's keys and
+# values are fetched once.
+#
+# > **Facts: heads and dies**
+# >
+# > - Attention with each head kept on one die is up to 50% faster on an MI300X than conventional orders. (source:
+# >   Choudhary et al., with AMD, [arXiv 2511.02132](https://arxiv.org/abs/2511.02132))
 #
 # Note that `p` is rounded to the type of `v` before the second product: matrix instructions want 16-bit factors. `p` is
 # at most 1, because the maximum has been taken away, so fp16 cannot overflow. `l` adds the unrounded `p`.
 #
-# Now look at the last column. The work is $4 N^2 D$ = 67,108,864 FLOPs. `sm_80` does just that. `gfx942` does half as
-# much again.
+# Now look at the last column of the counters. The work is $4 N^2 D$ = 67,108,864 FLOPs. `sm_80` does just that.
+# `gfx942` does half as much again.
 #
 # ## 4. Each wave its own rows
 #
 # Softmax runs along a row of scores. If one wave holds whole rows, maximum and sum stay inside of it. Then its scores
-# are also the rows of $P$ that the same wave needs for the second product. A matrix instruction of `mma` has 16 rows,
-# of MFMA here 32 (`32x32x8`; lesson 05). So the waves of a program can own rows apart only if
+# are also the rows of $P$ that the same wave needs for the second product. So Triton deals the *first* of the two
+# products by rows: wave 0 gets the first rows, wave 1 the next ones. A matrix instruction has 16 rows on `sm_80`, 32
+# here on `gfx942` (`32x32x8`), and 64 for four warps together in Hopper's wgmma. The waves own rows apart only if
 #
 # $$ BM \ge \text{rows of an instruction} \times \text{waves} $$
 #
-# With fewer rows, waves share them: they must exchange maxima through the LDS, with barriers, and one of the two
-# products is computed twice.
+# With fewer rows the deal begins again at the top: several waves compute the *same* scores. BM = 64 with four waves:
+
+# %% deal
+lesson.grid_figure(
+    {
+        "gfx942: scores, 64 × 64, by wave": [["0, 2", "0, 2"], ["1, 3", "1, 3"]],
+        "gfx942: the result of P V, by wave": [["0", "1"], ["2", "3"]],
+        "sm_80: both, by warp": [["0"], ["1"], ["2"], ["3"]],
+    },
+    marked=("0, 2", "1, 3"),
+)
 
 # %% guess rows
 guess = predict(
     "06.rows",
-    "BM = 64, gfx942, MFMA of 32 rows. With how many waves has each its own rows? And "
-    "with four waves, which BM would do?",
-    waves=lesson.number("waves"),
-    rows=lesson.number("BM, with 4 waves"),
+    "So with BM = 64 and four waves gfx942 does 2 + 1 products where 1 + 1 are needed. "
+    "What do 8 waves do, where the result of P V is dealt by 2 × 4 waves? And 8 warps "
+    "on sm_80, dealt by rows in both products?",
+    gfx942=lesson.number("FLOPs / needed, 8 waves, gfx942"),
+    sm_80=lesson.number("FLOPs / needed, 8 warps, sm_80"),
 )
 
 # %% rows
 ways = {
     "as it was: BM = 64, 4 waves, gfx942": {},
+    "8 waves, gfx942": {"num_warps": 8},
     "2 waves, gfx942": {"num_warps": 2},
     "BM = 128, 4 waves, gfx942": {"BM": 128},
     "MFMA of 16 rows, 4 waves, gfx942": {"matrix_instr_nonkdim": 16},
-    "8 waves, gfx942": {"num_warps": 8},
     "BM = 64, 4 warps, sm_80": {},
     "8 warps, sm_80": {"num_warps": 8},
 }
@@ -228,18 +274,24 @@ for name, options in ways.items():
     with virtual_gpu(name.split(", ")[-1]) as gpu:
         attention(q[:256], k[:256], v[:256], **options)
     found = gpu.counters.totals()
+    waves = options.get("num_warps", 4) * 256 // options.get("BM", 64)
     rows[name] = {
         "FLOPs / needed": found["matrix_flops"] / (4 * 256**2 * 64),
         "instructions": found["instructions"],
-        "barriers": found["instructions_barrier"],
+        "barriers of a wave": found["instructions_barrier"] / waves,
     }
-guess.reveal(waves=64 / 32, rows=32 * 4, because="64 = 32 × 2, and 32 × 4 = 128.")
+guess.reveal(
+    gfx942=rows["8 waves, gfx942"]["FLOPs / needed"],
+    sm_80=rows["8 warps, sm_80"]["FLOPs / needed"],
+    because="8 × 32 rows are 4 times 64, 4 × 32 columns twice 64: (4 + 2) / 2; and "
+    "8 × 16 rows are twice 64, in both.",
+)
 lesson.table(rows, first="N = 256")
 
 # %% [markdown] rows explained
-# The instructions of the same work differ by a factor of four, and nothing in the source changed. `sm_80` has the same
-# trap a step later: 16 rows × 8 warps are 128, so BM = 64 with 8 warps does twice the FLOPs. Attention wants few waves
-# with many rows. On AMD the knobs are `num_warps`, `BM` and `matrix_instr_nonkdim`.
+# The instructions of the same work differ by a factor of four, and nothing in the source changed. Three cures are in
+# the table: fewer waves, more rows, an instruction with fewer rows. Where the two products are dealt differently, $P$
+# must go through the LDS from one deal to the other: 19 barriers for each wave in place of 9.
 #
 # How do the scores get from the result of one product into the factor of the next? Count what moves between registers
 # and shared memory (LDS) in the listing:
@@ -271,12 +323,37 @@ lesson.table(rows, first="instructions in the listing")
 #   packed into a register, and nothing moves. The stores to shared memory are those of $Q$ and of the result; `shfl`
 #   is the maximum and the sum of a row.
 # - `gfx942`, waves that share rows: $P$ goes through the LDS, number by number (`ds_write_b16`, `ds_read_u16`).
-# - `gfx942`, each wave its own rows: as on NVIDIA, nothing of $P$ moves. (Triton computes the scores transposed there,
-#   so that neighbours along the keys lie in one lane. That is an inference from the listing.)
+# - `gfx942`, each wave its own rows: as on NVIDIA, nothing of $P$ moves. Triton computes the scores transposed there
+#   (its intermediate code says `isTransposed = true`), so that neighbours along the keys lie in one lane.
 # - `gfx950`: its larger MFMA wants eight neighbours where the result has four: lanes swap halves,
-#   `v_permlane32_swap`.
+#   `v_permlane32_swap`. Four of the 12 stand where `gfx942` has `ds_bpermute`, in maximum and sum.
 #
 # ## 5. Cheaper exponentials
+#
+# > **Facts: two speeds**
+# >
+# > - An H100 has 989 TFLOP/s of matrix products and 3.9 of special functions such as the exponential. (source: Shah et
+# >   al., FlashAttention-3, [arXiv 2407.08608](https://arxiv.org/abs/2407.08608), section 3.2)
+#
+# A score costs $4 D$ FLOPs of products, and one exponential.
+
+# %% guess share
+guess = predict(
+    "06.exp_share",
+    "The time of the exponentials over that of the products, on an H100?",
+    d128=lesson.number("D = 128", factor=1.05),
+    d64=lesson.number("D = 64", factor=1.05),
+)
+
+# %% share
+share = {D: (1 / 3.9) / (4 * D / 989) for D in (128, 64)}
+guess.reveal(d128=share[128], d64=share[64], because="(1 / 3.9) / (4 D / 989).")
+lesson.table(share, first="D")
+
+# %% [markdown] cheaper
+# With D = 64 they take as long as the products! So a kernel must do both at the same time: FlashAttention-3 lets one
+# group of warps do softmax while another multiplies. (For an MI300X we found no such figure in AMD's documents.) And
+# each exponential should be as cheap as can be.
 #
 # A GPU has an instruction for $2^x$ and none for $e^x$: `tl.exp` multiplies by $\log_2 e$ first. But a multiplication
 # is made already, the scaling of the scores. So multiply the *scale* by $\log_2 e$, once, and use `tl.exp2`. Maximum
@@ -315,10 +392,19 @@ guess.reveal(
 lesson.table(rows, first="vector instructions")
 
 # %% [markdown] exponentials explained
-# `gfx942` saves much more: 25 instructions of one wave. Its listing shows why: for `tl.exp` the compiler guards results
-# below the smallest normal number (it compares, scales, and undoes the scaling by `v_ldexp_f32`). For `tl.exp2` it
-# uses `v_exp_f32` as it is, and tiny results become 0. `sm_80` has the same difference for free: `ex2.approx` against
-# `ex2.approx.ftz`. In a softmax a term of $10^{-38}$ beside a largest term of 1 does not matter.
+# `gfx942` saves much more: 25 instructions of one wave. But PTX is not what an NVIDIA chip executes. Look at the
+# machine code of `exp` on `sm_80`:
+
+# %% exp in sass
+args = (x, torch.empty(256), 1.0)
+compiled = compile_for(exp_kernel, "sm_80", args, BLOCK=256, BASE_2=False, num_warps=2)
+print(lesson.sass(compiled, "FMUL", "STG.E.128"))
+
+# %% [markdown] guards
+# For each number there are four instructions more than with `exp2`, 16 of a warp: the multiplication by $\log_2 e$, a
+# comparison with -126, and two guarded multiplications (halve x, square the result). They keep results below the
+# smallest normal number. `gfx942` has the same guard, with `v_ldexp_f32` at its end. `exp2` goes without, on both: tiny
+# results become 0. In a softmax a term of $10^{-38}$ beside a largest term of 1 does not matter.
 #
 # **You have** attention without a matrix of scores: two products and a merge in each round, rows that belong to one
 # wave, and cheap exponentials. In the lab: 06.online_softmax. Next: what a mask hides.
@@ -345,7 +431,7 @@ lesson.sitting("06", 1)
 # %% causal kernel
 @triton.jit
 def one_block(
-    q, k_ptr, v_ptr, start, i, m, l, total, scale, window,
+    q, k_ptr, v_ptr, start, i, m, l, total, scale,
     D: tl.constexpr, BN: tl.constexpr, MASK: tl.constexpr,
 ):  # fmt: skip
     n, d = start + tl.arange(0, BN), tl.arange(0, D)
@@ -353,8 +439,7 @@ def one_block(
     v = tl.load(v_ptr + n[:, None] * D + d[None, :])
     s = tl.dot(q, k) * scale
     if MASK:
-        seen = (n[None, :] <= i[:, None]) & (n[None, :] > i[:, None] - window)
-        s = tl.where(seen, s, float("-inf"))
+        s = tl.where(n[None, :] <= i[:, None], s, float("-inf"))
     new = tl.maximum(m, tl.max(s, axis=1))
     p, factor = tl.exp2(s - new[:, None]), tl.exp2(m - new)
     l = l * factor + tl.sum(p, axis=1)
@@ -363,10 +448,11 @@ def one_block(
 
 @triton.jit
 def causal_kernel(
-    q_ptr, k_ptr, v_ptr, o_ptr, N, scale, window,
+    q_ptr, k_ptr, v_ptr, o_ptr, N, scale,
     D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     SKIP: tl.constexpr, TWO_LOOPS: tl.constexpr,
 ):  # fmt: skip
+    tl.static_assert(BM % BN == 0)  # the diagonal begins at a block of keys
     first = tl.program_id(0) * BM
     i, d = first + tl.arange(0, BM), tl.arange(0, D)
     q = tl.load(q_ptr + i[:, None] * D + d[None, :])
@@ -377,19 +463,19 @@ def causal_kernel(
     whole = first if TWO_LOOPS else 0  # keys before it need no mask
     for start in range(0, whole, BN):
         m, l, total = one_block(
-            q, k_ptr, v_ptr, start, i, m, l, total, scale, window, D, BN, False
+            q, k_ptr, v_ptr, start, i, m, l, total, scale, D, BN, False
         )
     for start in range(whole, end, BN):
         m, l, total = one_block(
-            q, k_ptr, v_ptr, start, i, m, l, total, scale, window, D, BN, True
+            q, k_ptr, v_ptr, start, i, m, l, total, scale, D, BN, True
         )
     tl.store(o_ptr + i[:, None] * D + d[None, :], total / l[:, None])
 
 
-def causal(q, k, v, SKIP=True, TWO_LOOPS=True, BM=128, BN=64, window=2**30):
+def causal(q, k, v, SKIP=True, TWO_LOOPS=True, BM=128, BN=64):
     N, D = q.shape
     o = torch.empty_like(q)
-    args = (q, k, v, o, N, D**-0.5 * 1.4427, window)  # log2 of e
+    args = (q, k, v, o, N, D**-0.5 * LOG2_E)
     tile = {"D": D, "BM": BM, "BN": BN}
     causal_kernel[(N // BM,)](*args, **tile, SKIP=SKIP, TWO_LOOPS=TWO_LOOPS)
     return o
@@ -427,8 +513,12 @@ lesson.table(lesson.climbed(rungs, BOTH, q, k, v), first="rung")
 
 # %% [markdown] causal explained
 # 20 of 32 tiles: 41,943,040 of 67,108,864 FLOPs. Skipping takes away FLOPs, loads and instructions; the second loop
-# takes away comparisons only, a tenth of the instructions here. The more positions, the nearer to one half the first
-# gets, and the more of the rest are full tiles.
+# takes away comparisons only: 5% of the instructions on `sm_80`, 8% on `gfx942`. The more positions, the nearer the
+# first gets to one half, and the more of the rest are full tiles.
+#
+# (`gfx942` moves 458,752 bytes more than `sm_80`. They are not loaded: with MFMA of 32 rows a lane holds four
+# neighbours of a row of `o`, so each store touches many lines, and `bytes moved` counts whole lines. A cache that
+# collects writes may join them.)
 #
 # Programs are now unequal: the last block of queries has eight tiles to do, the first two. A chip that gets the long
 # ones last waits for them at the end. So kernels start the long ones first, or pair a long with a short one.
@@ -442,28 +532,44 @@ explore("causal")
 # %% [markdown] unseen
 # ## 7. Rows that have seen nothing
 #
-# A window brings back a trap of lesson 04. In the kernel above every row begins with key 0. With a window a row may see
-# nothing of the first blocks: its maximum stays $-\infty$.
+# A window brings back a trap of lesson 04. With a window of 100 keys, row i sees i - 99 to i. Suppose the loop begins
+# with key 0, as above, and goes through blocks of 64 keys: a row may see nothing of the first blocks. Its maximum stays
+# $-\infty$. The same in PyTorch, block by block:
+
+
+# %% windowed
+def windowed(q, k, v, window, BN=64):
+    i, n = torch.arange(len(q))[:, None], torch.arange(len(k))[None, :]
+    s = q @ k.T * q.shape[1] ** -0.5
+    s[(n > i) | (n <= i - window)] = -torch.inf
+    m, l, total = torch.full((len(q), 1), -torch.inf), 0.0, 0.0
+    for block in s.split(BN, dim=1):
+        new = torch.maximum(m, block.max(dim=1, keepdim=True).values)
+        p, factor = torch.exp(block - new), torch.exp(m - new)
+        values, v = v[: block.shape[1]], v[block.shape[1] :]
+        l = l * factor + p.sum(dim=1, keepdim=True)
+        total, m = total * factor + p @ values, new
+    return total / l
+
 
 # %% guess window
 guess = predict(
     "06.window",
-    "The rung 'mask everywhere' with a window of 100 keys (i sees i - 99 to i), in "
-    "blocks of 64 from key 0 on. Which is the first row with NaN, and where from?",
+    "512 rows, a window of 100, blocks of 64 keys from key 0 on. Which is the first "
+    "row with NaN in its result? And how many rows have some?",
     first=lesson.number("first row with NaN"),
-    cause=lesson.choice("-inf - -inf", "0 / 0", "e to the power of inf"),
+    rows=lesson.number("rows with NaN"),
 )
 
 # %% window
-with virtual_gpu("sm_80"):
-    o = causal(q, k, v, False, False, window=100)
+o = windowed(q.float(), k.float(), v.float(), window=100)
 bad = o.isnan().any(dim=1).nonzero().flatten()
 guess.reveal(
     first=bad[0].item(),
-    cause="-inf - -inf",
-    because="row 163 sees keys 64 to 163, and of the first block nothing.",
+    rows=len(bad),
+    because="row 163 is the first that sees nothing of keys 0 to 63; later ones, too.",
 )
-lesson.table({"rows with NaN": len(bad), "the first": bad[0].item(), "rows": 512})
+lesson.table({"the first": bad[0].item(), "rows with NaN": len(bad), "of": len(o)})
 
 # %% [markdown] window explained
 # `s - new` and `m - new` are both $-\infty - -\infty$, which is NaN, and NaN stays. Two cures, and you want both:
@@ -515,10 +621,13 @@ lesson.table(
 )
 
 # %% [markdown] registers explained
-# A wave of 64 lanes has half the numbers in each lane, and on CDNA a lane may have 512 registers when few waves are
-# there (unit 02). So `gfx942` takes tiles that fill an `sm_90` to the brim, with a quarter of its shared memory. On
-# `sm_90` the 131,072 bytes are stages of $K$ and $V$, and $Q$: there shared memory is what is plenty. RDNA 3 wants
-# smaller tiles, or 8 waves. A space of configurations for attention therefore has other entries for each vendor:
+# Half the numbers in a lane are not half the registers. `gfx942` takes 270 for 96 numbers; the listing does not say
+# why, but it may: a lane of CDNA has 512. Yet 270 is above 256, so a SIMD holds one such wave, and a CU one program.
+# `gfx950` takes 250: two programs. `sm_90` is full at 255, with one program. So on CDNA look at the steps of 512 (256,
+# 168, 128), on NVIDIA at 255. On RDNA 3 this tile spills with 4 waves and still with 8: make it smaller. In shared
+# memory it is the other way round: `sm_90` takes 131,072 bytes of stages, `gfx942` has 65,536 in all.
+#
+# A space of configurations for attention therefore has other entries for each vendor:
 #
 # | | NVIDIA | AMD |
 # |---|---|---|
@@ -527,7 +636,8 @@ lesson.table(
 # | stages | 2 to 4 | 1 or 2 |
 # | more | | `matrix_instr_nonkdim` 16 or 32, `waves_per_eu` 1 to 3 |
 #
-# (A starting point for tuning, from the two rules above: rows of a wave, and what fits. It is not measured on a GPU.)
+# (A starting point for tuning, from the rules above: rows of a wave, and what fits. It is not measured on a GPU. With
+# two loops BN must divide BM.)
 #
 # **You have** a mask that saves half of the work, the cure for rows that have seen nothing, and tiles for both vendors.
 # In the lab: 06.forward, 06.sliding_window. Next: backward.
@@ -562,10 +672,10 @@ lesson.sitting("06", 2)
 # %% guess delta
 guess = predict(
     "06.delta",
-    "N = 1,024, D = 64. How many numbers must forward leave for backward, besides q, "
-    "k, v and o? How many would P be?",
-    kept=lesson.number("numbers kept"),
-    of_p=lesson.number("numbers of P"),
+    "A head of N = 8,192 positions. What forward leaves for backward besides q, k, v "
+    "and o: P in bf16, or lse in float32? How many times smaller is lse?",
+    of_p=lesson.number("bytes of P", unit="bytes"),
+    times=lesson.number("times smaller"),
 )
 
 
@@ -579,14 +689,18 @@ def attention_backward(do, q, k, v, o, lse):
 
 
 torch.manual_seed(0)
-q, k, v, do = (torch.randn(96, 16, dtype=torch.float64) for _ in range(4))
-for each in (q, k, v):
-    each.requires_grad_()
-o = attention_by_hand(q, k, v)
-lse = torch.logsumexp(q @ k.T * 0.25, dim=1)
-wanted = torch.autograd.grad(o, (q, k, v), do)
-grads = attention_backward(do, q, k, v, o, lse)
-guess.reveal(kept=1024, of_p=1024**2, because="lse, one number a row.")
+small = [torch.randn(96, 16, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+do, o = torch.randn(96, 16, dtype=torch.float64), attention_by_hand(*small)
+wanted = torch.autograd.grad(o, small, do)
+lse = torch.logsumexp(small[0] @ small[1].T * 0.25, dim=1)
+forwards = [x.detach() for x in (do, *small, o, lse)]
+grads = attention_backward(*forwards)
+N = 8192
+guess.reveal(
+    of_p=N * N * 2,
+    times=N * N * 2 / (N * 4),
+    because="N² numbers of 2 bytes, against one of 4 bytes a row: N / 2.",
+)
 lesson.table(
     {
         name: {"differs from autograd by": (mine - theirs).abs().max().item()}
@@ -598,7 +712,7 @@ lesson.table(
 # %% [markdown] five products
 # ## 10. Who owns what
 #
-# Count the products of a tile: $S$ again, $dP$, then $dV$, $dK$, $dQ$. Five, where forward has two.
+# Count the products of a tile: $S$ again, $dP$, then $dV$, $dK$, $dQ$.
 #
 # $dQ$ of a block of queries is a sum over *keys*. $dK$ and $dV$ of a block of keys are sums over *queries*. A program
 # can own only one of the two:
@@ -608,12 +722,79 @@ lesson.table(
 # - **Two kernels**: one owns keys and makes `dk` and `dv`, one owns queries and makes `dq`. No atomics, the same bits
 #   each time. Both need $S$ and $dP$.
 
+# %% owners
+lesson.grid_figure(
+    {
+        "owns keys: dK, dV of a column": [["", "own", "", ""]] * 4,
+        "and adds to dQ of every row": [["", "add", "", ""]] * 4,
+        "owns queries: dQ of a row": [[""] * 4, ["own"] * 4, [""] * 4, [""] * 4],
+    },
+    marked=("own",),
+)
+
+# %% [markdown] a sister
+# The smallest of the gradients, $dV = P^T dO$, as a kernel that owns keys. `lse` is in base 2 here, as the scores:
+
+
+# %% dv kernel
+@triton.jit
+def dv_kernel(
+    q_ptr, k_ptr, do_ptr, lse_ptr, dv_ptr, N, scale,
+    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    n, d = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, D)
+    k = tl.load(k_ptr + n[None, :] * D + d[:, None])
+    dv = tl.zeros([BN, D], tl.float32)
+    for start in range(0, N, BM):
+        i = start + tl.arange(0, BM)
+        at = i[:, None] * D + d[None, :]
+        q, do = tl.load(q_ptr + at), tl.load(do_ptr + at)
+        p = tl.exp2(tl.dot(q, k) * scale - tl.load(lse_ptr + i)[:, None])
+        dv += tl.dot(tl.trans(p.to(do.dtype)), do)
+    tl.store(dv_ptr + n[:, None] * D + d[None, :], dv)
+
+
+def grad_of_v(q, k, do, lse, BM=64, BN=64, **options):
+    N, D = q.shape
+    dv = torch.empty(N, D)
+    args = (q, k, do, lse * LOG2_E, dv, N, D**-0.5 * LOG2_E)
+    dv_kernel[(N // BN,)](*args, D=D, BM=BM, BN=BN, **options)
+    return dv
+
+
+# %% dv in counters
+torch.manual_seed(0)
+q, k, do = (torch.randn(256, 64).half() for _ in range(3))
+lse = torch.logsumexp(q.float() @ k.float().T / 8, dim=1)
+exact = torch.softmax(q.double() @ k.double().T / 8, dim=1).T @ do.double()
+rows = {}
+for way, options in {
+    "sm_80": {},
+    "gfx942": {},
+    "gfx942, MFMA of 16 rows": {"matrix_instr_nonkdim": 16},
+}.items():
+    with virtual_gpu(way.partition(",")[0]) as gpu:
+        dv = grad_of_v(q, k, do, lse, **options)
+    found = gpu.counters.totals()
+    rows[way] = {
+        "largest error": (dv - exact).abs().max().item(),
+        "bytes stored": found["global_store_bytes"],
+        "FLOPs / needed": found["matrix_flops"] / (4 * 256**2 * 64),
+    }
+lesson.table(rows, first="dV")
+
+# %% [markdown] dv explained
+# One product makes $P$ again, one adds to `dv`. The deal of section 4 is back as well, with the same cure. `dk` needs
+# two products more, and another `BN × D` sums in registers: backward takes smaller tiles than forward.
+
 # %% guess flops
 guess = predict(
     "06.backward_flops",
-    "How many times the FLOPs of forward has backward, with one kernel and with two?",
+    "How many times the FLOPs of forward has backward, with one kernel and with two? "
+    "And with one, N = 8,192 and BN = 64: how many atomics arrive at a number of dQ?",
     together=lesson.number("times, one kernel"),
     apart=lesson.number("times, two kernels"),
+    atomics=lesson.number("atomics at one number"),
 )
 
 # %% flops
@@ -621,14 +802,17 @@ forward, together, apart = 2, 5, 3 + 4
 guess.reveal(
     together=together / forward,
     apart=apart / forward,
-    because="dq needs S, dP and one product; dk and dv need S, dP and two.",
+    atomics=8192 // 64,
+    because="dq needs S, dP and one product; dk and dv need S, dP and two; and each "
+    "block of keys adds once.",
 )
 counts = {"forward": forward, "one kernel": together, "two kernels": apart}
 lesson.bars({name: {"products": x} for name, x in counts.items()}, "products of a tile")
 
 # %% [markdown] ownership
 # Neither is always better: 40% more FLOPs against atomics of $N D$ numbers for each block of keys. A plain load, add
-# and store of `dq` is the third way, and wrong: the race of lesson 04.
+# and store of `dq` is the third way, and wrong: the race of lesson 04. Where heads share keys (section 13), `dk` and
+# `dv` are sums over the heads of the group as well: the loop goes on over them.
 #
 # With a causal mask the two loops are mirror images. A block of queries sees keys from 0 to its last row. A block of
 # keys is seen by queries from its *first* key on, to N: its hidden tiles come first.
@@ -652,16 +836,16 @@ guess = predict(
 
 # %% padding
 def padded(x):
-    return torch.cat([x.detach(), x.new_zeros(32, *x.shape[1:])])
+    return torch.cat([x, x.new_zeros(32, *x.shape[1:])])
 
 
-with torch.no_grad():
-    inputs = [padded(x) for x in (do, q, k, v, o, lse)]
-    found = dict(zip(("dq", "dk", "dv"), attention_backward(*inputs), strict=True))
-    scores = inputs[1] @ inputs[2].T * 0.25
-    found["o"] = torch.softmax(scores, dim=1) @ inputs[3]
-    right = dict(zip(("dq", "dk", "dv", "o"), (*wanted, o), strict=True))
-    off = {name: (found[name][:96] - right[name]).abs().max().item() for name in right}
+inputs = [padded(x) for x in forwards]
+found = (*attention_backward(*inputs), attention_by_hand(*inputs[1:4]))
+right = dict(zip(("dq", "dk", "dv", "o"), (*wanted, o), strict=True))
+off = {
+    name: (one[:96] - right[name]).abs().max().item()
+    for name, one in zip(right, found, strict=True)
+}
 guess.reveal(
     o=off["o"] > 1e-9,
     dq=off["dq"] > 1e-9,
@@ -716,7 +900,7 @@ S, D = 4096, 128
 flops, bytes_read = 4 * S * D, 2 * 2 * S * D
 guess.reveal(
     flops=flops / bytes_read,
-    bound="memory" if flops / bytes_read < 250 else "arithmetic",
+    bound="memory" if flops / bytes_read < 295 else "arithmetic",
     because="every number of the cache is used once, for one product and one sum.",
 )
 lesson.table({"FLOPs": flops, "bytes of the cache": bytes_read})
@@ -727,49 +911,75 @@ lesson.table({"FLOPs": flops, "bytes of the cache": bytes_read})
 # 304 units. Each walks through a long cache alone.
 #
 # The cure is split K by another name. `splits` programs share a cache; each leaves `m`, `l` and its vector; a second
-# kernel merges them by the rule of section 2. Order does not matter to the merge: any part can come first.
+# kernel merges them by the rule of section 2.
 
 # %% guess splits
 guess = predict(
     "06.splits",
-    "32 caches of 4,096 positions in blocks of 64, D = 128. With 4 splits: how many "
-    "programs, and how many blocks has each? And the bytes of partial results (m, l "
-    "and a vector in float32) over the bytes of the caches?",
-    programs=lesson.number("programs"),
-    blocks=lesson.number("blocks of a program"),
-    share=lesson.number("partial results / caches", unit="%", factor=1.1),
+    "32 caches of 4,096 positions in blocks of 64, one program on a unit at a time. "
+    "Out of 1, 2, 4, 8, 16 splits: the fewest with which the unit that works longest "
+    "has the fewest blocks to do?",
+    h100=lesson.number("H100, 132 SMs"),
+    mi300x=lesson.number("MI300X, 304 CUs"),
 )
 
 # %% splits
-rows = {}
-for splits in (1, 2, 4, 8, 16):
-    programs = 32 * splits
-    partial = programs * 4 * (D + 2)
-    rows[splits] = {
-        "programs": programs,
-        "blocks, the longest SM of an H100": triton.cdiv(programs, 132) * 64 // splits,
-        "% of the caches": 100 * partial / (32 * bytes_read),
-    }
+UNITS = {"H100": 132, "MI300X": 304}
+longest = {
+    name: {n: triton.cdiv(32 * n, units) * 64 // n for n in (1, 2, 4, 8, 16)}
+    for name, units in UNITS.items()
+}
+best = {name: min(blocks, key=blocks.get) for name, blocks in longest.items()}
 guess.reveal(
-    programs=rows[4]["programs"],
-    blocks=64 / 4,
-    share=rows[4]["% of the caches"],
-    because="128 programs × 130 numbers × 4 bytes = 66,560, over 32 × 2,097,152.",
+    h100=best["H100"],
+    mi300x=best["MI300X"],
+    because="4 × 32 = 128 programs are one round of 132, 8 × 32 = 256 are one of 304; "
+    "with more there are more rounds of shorter programs.",
 )
-lesson.table(rows, first="splits")
+partial = {n: 100 * 32 * n * 4 * (D + 2) / (32 * bytes_read) for n in longest["H100"]}
+lesson.table({**longest, "partial results, % of the caches": partial}, first="splits")
 
 # %% [markdown] splits explained
-# Splits cost next to nothing in bytes, and a launch for the merge. How many help follows from the rounds of lesson 05,
-# section 9: 128 programs are one round on an H100 (one program on an SM at a time), 256 are two of half the length. A
-# cache of another length fills its parts unevenly, and sequences of a batch have different lengths: some parts are
-# empty. They must leave $m = -\infty$, $l = 0$ and a vector of zeros, and the merge must survive them: subtract 0 where
-# all maxima are $-\infty$.
+# The partial results (m, l and a vector in float32) cost next to nothing; the merge is one more launch. A cache of
+# another length fills its parts unevenly, and sequences of a batch have different lengths: some parts are *empty*.
+# Merge three parts of a row, of which the second saw nothing:
+
+
+# %% merge of parts
+def merged(o, m, l):
+    most = m.max()
+    factor = torch.exp(m - most)
+    return (o * factor[:, None]).sum(0) / (l * factor).sum()
+
+
+torch.manual_seed(0)
+s, values = torch.randn(96), torch.randn(96, 4)
+s[32:64] = -torch.inf
+parts = s.view(3, 32)
+m = parts.amax(1)
+p = torch.exp(parts - m[:, None])
+l, o = p.sum(1), torch.einsum("pj,pjd->pd", p, values.view(3, 32, 4))
+o0, l0 = o.nan_to_num(), l.nan_to_num()  # 0 where a part saw nothing
+exact = torch.softmax(s, dim=0) @ values
+lesson.table(
+    {
+        "m, l and o as they come": {"result": merged(o, m, l)},
+        "l = 0, o = 0 in the empty part": {"result": merged(o0, m, l0)},
+        "softmax of the whole row": {"result": exact},
+    },
+    first="",
+)
+
+# %% [markdown] empty parts
+# An empty part must leave $m = -\infty$, $l = 0$ and a vector of zeros: never $e^{-\infty - -\infty}$. The merge takes
+# the largest $m$ of all parts. Only if *all* of them are empty it meets the same trap itself. (The order of the parts
+# changes nothing but the rounding.)
 #
 # ## 13. Heads that share keys
 #
 # Grouped-query attention (GQA) gives several query heads the same keys and values. A program for each *query* head
 # loads the same cache several times. A program for each *group* packs its heads into the rows of one tile: the cache is
-# loaded once, and the tile has rows for a matrix instruction, which wants 16 of them.
+# loaded once, and the tile has more rows of use in a matrix instruction, which has 16.
 
 
 # %% decode kernel
@@ -787,19 +997,19 @@ def decode_kernel(
     m = tl.full([16], float("-inf"), tl.float32)
     l = tl.zeros([16], tl.float32)
     total = tl.zeros([16, D], tl.float32)
-    i = tl.full([16], S, tl.int32)  # the new query is behind all keys
     for start in range(0, S, BN):
         m, l, total = one_block(
-            q, k_ptr, v_ptr, start, i, m, l, total, scale, 0, D, BN, False
+            q, k_ptr, v_ptr, start, row, m, l, total, scale, D, BN, False
         )
     tl.store(o_ptr + at, total / l[:, None], mask=mine)
 
 
-def decode(q, k, v, heads):
+def decode(q, k, v, heads, num_warps=4):
     (H, D), (groups, S, _) = q.shape, k.shape
     o = torch.empty_like(q)
-    args = (q, k, v, o, S, D**-0.5 * 1.4427)
-    decode_kernel[(H // heads,)](*args, D=D, BN=64, HEADS=heads, GROUP=H // groups)
+    args = (q, k, v, o, S, D**-0.5 * LOG2_E)
+    sizes = {"D": D, "BN": 64, "HEADS": heads, "GROUP": H // groups}
+    decode_kernel[(H // heads,)](*args, **sizes, num_warps=num_warps)
     return o
 
 
@@ -819,6 +1029,7 @@ k, v = (torch.randn(4, 512, 64).half() for _ in range(2))
 rungs = {
     "a program for each head": lambda q, k, v: decode(q, k, v, 1),
     "a program for each group": lambda q, k, v: decode(q, k, v, 4),
+    "the same, 1 wave": lambda q, k, v: decode(q, k, v, 4, num_warps=1),
 }
 caches = 2 * k.numel() * 2
 guess.reveal(
@@ -829,9 +1040,13 @@ guess.reveal(
 lesson.table(lesson.climbed(rungs, BOTH, q, k, v, least=caches), first="rung")
 
 # %% [markdown] packing explained
-# A quarter of the bytes, of the instructions, and of the matrix FLOPs: with one head, 15 of the 16 rows multiplied
-# zeros. On a real GPU the second, third and fourth load of a cache may come from the L2, if the four heads run at the
-# same time. Packing does not rely on that.
+# A quarter of the bytes, of the instructions and of the matrix FLOPs: with one head 15 of the 16 rows multiplied zeros,
+# packed 12 of them. On a real GPU the second, third and fourth load of a cache may come from the L2, if the four heads
+# run at the same time. Packing does not rely on that.
+#
+# 16 rows cannot be dealt to four waves (section 4). `sm_80` deals *keys* instead: no FLOP is repeated, but maxima and
+# sums go through shared memory, with barriers. `gfx942` repeats: 2.5 times the FLOPs. One wave for each program repeats
+# nothing and waits for nobody; then more programs must fill the unit.
 #
 # With a single query head for each cache there is nothing to pack. Then products and sums on the vector units do as
 # well, `tl.sum(q[None, :] * k, axis=1)`: memory is the limit.
@@ -839,8 +1054,9 @@ lesson.table(lesson.climbed(rungs, BOTH, q, k, v, least=caches), first="rung")
 # ## 14. MLA: a cache that is not keys
 #
 # DeepSeek's multi-head latent attention stores for each position *one* latent vector $c$ of 512 numbers and a rotary
-# part of 64, for all 128 heads together. The key of head $h$ is $W^{UK}_h c$, its value $W^{UV}_h c$. Naively one would
-# make all keys and values from the cache, at each step. But a score is a scalar product:
+# part of 64 (the part of a key that is turned by the position, RoPE), for all 128 heads together. The key of head $h$
+# is $W^{UK}_h c$, its value $W^{UV}_h c$. Naively one would make all keys and values from the cache, at each step. But
+# a score is a scalar product:
 #
 # $$ q_h \cdot (W^{UK}_h c) = (W^{UK\,T}_h q_h) \cdot c $$
 #
@@ -870,16 +1086,21 @@ guess.reveal(
     because="40,960 / 576; 2 × 128 × (576 + 512) FLOPs over 1,152 bytes.",
 )
 torch.manual_seed(0)
-c, w_uk, q = torch.randn(40, 32), torch.randn(4, 16, 32), torch.randn(4, 16)
-keys = torch.einsum("hdc,sc->hsd", w_uk, c)
-naive = torch.einsum("hd,hsd->hs", q, keys)
-absorbed = torch.einsum("hd,hdc->hc", q, w_uk) @ c.T
-print(f"4 heads, 40 positions: scores differ by {(naive - absorbed).abs().max():.1e}")
+c, q = torch.randn(40, 32, dtype=torch.float64), torch.randn(4, 16, dtype=torch.float64)
+w_uk, w_uv = torch.randn(2, 4, 16, 32, dtype=torch.float64)  # 4 heads of 16
+keys, values = (torch.einsum("hdc,sc->hsd", w, c) for w in (w_uk, w_uv))
+p = torch.softmax(torch.einsum("hd,hsd->hs", q, keys) / 4, dim=1)
+naive = torch.einsum("hs,hsd->hd", p, values)
+p = torch.softmax(torch.einsum("hd,hdc->hc", q, w_uk) @ c.T / 4, dim=1)
+absorbed = torch.einsum("hc,hdc->hd", p @ c, w_uv)
+off = (naive - absorbed).abs().max()
+print(f"4 heads, 40 positions, both projections absorbed: differs by {off:.1e}")
 lesson.table(
     {
         "heads of their own, 1 query head a cache": {"FLOPs for each byte": 1.0},
         "GQA, 8 query heads a cache": {"FLOPs for each byte": 8.0},
         "MLA, 128 heads": {"FLOPs for each byte": mla_flops},
+        "MLA, 16 of the 128 heads": {"FLOPs for each byte": mla_flops / 8},
         **{
             f"{name}: peak / bandwidth": {
                 "FLOPs for each byte": CHIPS[name].peak("bf16") / CHIPS[name].bandwidth
@@ -895,20 +1116,25 @@ lesson.table(
 # >
 # > - DeepSeek-V3 has 128 heads, a latent of 512 numbers, keys of 128 and a rotary part of 64, values of 128. (source:
 # >   deepseek-ai/DeepSeek-V3, inference/configs/config_671B.json)
-# > - Scores by the absorbed projection are those of full keys, up to rounding. (measured: the cell above)
+# > - - With both projections absorbed the result is that of full keys and values, up to rounding. (measured: the cell
+# >   above)
 #
 # It is a bargain, and not free: each score is a product of length 576, not 192. 71 times fewer bytes and 3.4 times the
 # FLOPs, (576 + 512) / (192 + 128), bring a decoding step from deep in memory's land to the ridge of the roofline. So an
-# MLA kernel must do both: read each latent once, and keep the matrix units busy. Two tokens at once (speculative
-# decoding), and it is bound by arithmetic.
+# MLA kernel must do both: read each latent once, and keep the matrix units busy. Two consequences:
+#
+# - If the heads are dealt to eight GPUs, each has 16 of them and *all* latents: 30 FLOPs for each byte, and eight
+#   copies of the cache. It is better to deal out the sequences.
+# - Do not absorb where a whole prompt is read, or in training: there arithmetic binds, and 3.4 times the FLOPs is a
+#   loss.
 #
 # For the kernel: the tile of latents is loaded *once* and used twice, as keys and, its first 512 columns, as values.
 #
 # ## 15. A cache in pages
 #
 # Sequences grow at different speeds, end, and share beginnings. A server keeps the cache in *pages* of, say, 16
-# positions, anywhere in memory, and a table for each sequence. Position `t` of sequence `b` is row `t % 16` of page
-# `table[b, t // 16]`. The kernel reads the table first, then the page:
+# positions, anywhere in a *pool* of memory, and a table for each sequence. Position `t` of sequence `b` is row `t % 16`
+# of page `table[b, t // 16]`. The kernel reads the table first, then the page:
 
 
 # %% paged kernel
@@ -930,11 +1156,11 @@ def sum_of_pages_kernel(
 # %% guess pages
 guess = predict(
     "06.pages",
-    "Pages of 16 positions, D = 64, fp16. Pages in order, then shuffled over the pool: "
-    "does the number of sectors change? And which entry and row is position 70?",
-    sectors=lesson.yes_no("more sectors when shuffled"),
-    entry=lesson.number("position 70: entry of the table"),
-    row=lesson.number("and row of its page"),
+    "Pages of 16 positions, D = 64, fp16; 500 positions. The pages in order, then "
+    "shuffled over the pool: does the number of sectors of 32 bytes grow? How many are "
+    "the positions alone?",
+    more=lesson.yes_no("more sectors when shuffled"),
+    sectors=lesson.number("sectors of the positions", factor=1.01),
 )
 
 # %% pages
@@ -947,17 +1173,18 @@ for order, pages in orders.items():
     )  # fmt: skip
     rows[order] = lesson.counted(gpus, "global_load_sectors")
 guess.reveal(
-    sectors=rows["shuffled"]["sm_80"] > rows["in order"]["sm_80"],
-    entry=70 // 16,
-    row=70 % 16,
-    because="a page is 2,048 bytes in one piece; 70 = 4 × 16 + 6.",
+    more=rows["shuffled"]["sm_80"] > rows["in order"]["sm_80"],
+    sectors=500 * 64 * 2 / 32,
+    because="a page is 2,048 bytes in one piece; 500 × 128 / 32. The rest of sm_80's "
+    "are entries of the table, and gfx942 counts lines of 128 bytes.",
 )
-lesson.table(rows, first="sectors loaded")
+lesson.table(rows, first="sectors, lines")
 
 # %% [markdown] pages explained
-# A page is long enough to fill sectors and lines, so the shuffle costs no byte. What it costs is a load that
-# everything waits for: the address of a page is known only when its entry has come. Kernels load the entries of the
-# next block ahead.
+# A page is long enough to fill sectors and lines, so the shuffle costs no byte. (A cache with several heads lies as
+# (page, position, head, D): then a head's rows are pieces of D numbers. What scattered pages cost in rows of DRAM and
+# in address translation, no counter here can show.) What it costs is a load that everything waits for: the address of a
+# page is known only when its entry has come. Kernels load the entries of the next block ahead.
 #
 # And it is one more way to read somebody else's memory: entries of the table behind the end of a sequence hold whatever
 # they hold, -1 or the page of somebody else. So the mask belongs to the load of the *entry*, too.
@@ -988,12 +1215,12 @@ lesson.table(lesson.raced(rungs, q, k, v, torch=sdpa, **work), first="rung")
 #
 # - Attention by operators moves matrices of $N^2$ several times. FlashAttention keeps a tile of them in registers.
 # - Maximum, sum and a vector are merged by one factor, $e^{m_\text{old} - m_\text{new}}$; division comes last.
-# - Each wave its own rows: BM ≥ rows of an instruction × waves. Otherwise scores go through the LDS, and work is done
-#   twice.
-# - Multiply the scale by $\log_2 e$ and use exp2.
+# - Each wave its own rows: BM ≥ rows of an instruction × waves. Otherwise waves repeat each other's work.
+# - On an MI300X each die fetches what its programs read: keep a head on one die.
+# - Exponentials take as long as products. Multiply the scale by $\log_2 e$ and use exp2.
 # - Skip hidden tiles, mask only those on the diagonal. Never subtract $-\infty$.
 # - Backward recomputes $P$ from lse, and needs Δ, the row sums of $dO \cdot O$. Five products; who owns `dq`?
-# - Decoding is bound by memory: split the cache, pack heads, read pages through a table. MLA with 128 heads stands at
+# - Decoding is bound by memory: split the cache, pack heads, read pages through a table. MLA with 128 heads stands near
 #   the ridge.
 #
 # ## Read next
