@@ -919,12 +919,12 @@ guess = predict(
     "32 caches of 4,096 positions in blocks of 64, one program on a unit at a time. "
     "Out of 1, 2, 4, 8, 16 splits: the fewest with which the unit that works longest "
     "has the fewest blocks to do?",
-    h100=lesson.number("H100, 132 SMs"),
-    mi300x=lesson.number("MI300X, 304 CUs"),
+    h100=lesson.number("H100"),
+    mi300x=lesson.number("MI300X"),
 )
 
 # %% splits
-UNITS = {"H100": 132, "MI300X": 304}
+UNITS = {name: CHIPS[name].units.value for name in ("H100", "MI300X")}
 longest = {
     name: {n: triton.cdiv(32 * n, units) * 64 // n for n in (1, 2, 4, 8, 16)}
     for name, units in UNITS.items()
