@@ -338,6 +338,130 @@ check("06.backward")
 # %% [markdown] part three
 # ## Part 3: decoding
 
+# %% [markdown] statement of decode
+# ## 06.decode: one new token, a cache in parts
+#
+# A model writes. Each sequence $b$ has one new query for each head $h$, and a cache of keys and values of its own
+# length $n_b$, the new token's included:
+#
+# $$ o_{b,h} = \sum_{s < n_b} p_s \, v_{b,s,h} \qquad p = \text{softmax}\left( \tfrac{1}{\sqrt D} \, q_{b,h} \cdot
+# k_{b,s,h} \right) $$
+#
+# Each cache is cut into `splits` parts, and every part of every head is a program of its own. A second kernel merges.
+#
+# | | |
+# |---|---|
+# | `q` | shape (B, H, D), float16 or bfloat16, contiguous; D is 32 or 64 |
+# | `k`, `v` | shape (B, S, H, D), dtype of `q`, the same strides for both; the last dimension is contiguous |
+# | `lengths` | shape (B,), int32: valid entries of each cache, from 1 to S. Behind them lies anything, NaN too |
+# | `splits` | number of parts, at least 1; perhaps more than a cache has entries |
+# | result | shape (B, H, D), dtype of `q`; all sums in float32 |
+#
+# **Limits.** `launches`: two at most. `blocks`: B * H * splits at least. `global_load_bytes`: the valid part of both
+# caches, once (5 % more, and some room for queries and parts). `global_store_bytes`: D + 16 float32 numbers for a part.
+# No `scratch_bytes`. torch allocates, and does nothing else.
+#
+# **A small example.** D = 1, q = 1, keys (0, 0, 2), values (3, 5, 1), two parts: entries 0 and 1, and entry 2. Part 0
+# leaves m = 0, l = 2 and the vector 8. Part 1 leaves m = 2, l = 1 and 1. The common peak is 2: part 0 shrinks by
+# $e^{-2} = 0.135$, and the result is (8 × 0.135 + 1) / (2 × 0.135 + 1) = 1.64.
+#
+# **Questions to ask yourself.** How many entries has the third of three parts when the length is 4? What are its m, l
+# and vector, and what does your merge make of them? What is $-\infty - (-\infty)$, and what is 0 / 0?
+#
+# **Triton that helps.** `tl.program_id(2)`, `tl.num_programs(2)`, `tl.cdiv`, `tl.minimum`, `tl.sum(x, axis=1)`. A
+# product of one row with a block needs no `tl.dot`. `hint("06.decode")` gives three hints.
+
+
+# %% 06.decode tags=["answer", "06.decode"]
+@triton.jit
+def decode_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    lengths_ptr,
+    parts_ptr,
+    stride_b,
+    stride_s,
+    stride_h,
+    scale,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """One part of one cache for one head: D numbers of its vector, its sum, its peak."""
+    # BEGIN SOLUTION
+    b, h, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    splits = tl.num_programs(2)
+    length = tl.load(lengths_ptr + b)
+    part = tl.cdiv(length, splits)
+    end = tl.minimum(split * part + part, length)
+    row = b * tl.num_programs(1) + h
+    d = tl.arange(0, D)
+    q = tl.load(q_ptr + row * D + d).to(tl.float32) * scale
+    m = float("-inf")
+    weight = 0.0
+    vector = tl.zeros([D], dtype=tl.float32)
+    for start in range(split * part, end, BLOCK):
+        s = start + tl.arange(0, BLOCK)
+        there = s < end
+        at = b * stride_b + s[:, None] * stride_s + h * stride_h + d
+        k = tl.load(k_ptr + at, mask=there[:, None], other=0.0)
+        v = tl.load(v_ptr + at, mask=there[:, None], other=0.0)
+        scores = tl.where(there, tl.sum(q * k, axis=1), float("-inf"))
+        new = tl.maximum(m, tl.max(scores))
+        p, factor = tl.exp(scores - new), tl.exp(m - new)
+        weight = weight * factor + tl.sum(p)
+        vector = vector * factor + tl.sum(p[:, None] * v, axis=0)
+        m = new
+    to_ptr = parts_ptr + (row * splits + split) * (D + 2)
+    tl.store(to_ptr + d, vector)
+    tl.store(to_ptr + D, weight)
+    tl.store(to_ptr + D + 1, m)
+    # END SOLUTION
+
+
+@triton.jit
+def merge_kernel(parts_ptr, o_ptr, splits, D: tl.constexpr):
+    """The parts of one head, brought to one peak, added and divided."""
+    # BEGIN SOLUTION
+    row = tl.program_id(0)
+    d = tl.arange(0, D)
+    m = float("-inf")
+    weight = 0.0
+    vector = tl.zeros([D], dtype=tl.float32)
+    for part in range(row * splits, row * splits + splits):
+        at = parts_ptr + part * (D + 2)
+        m_part = tl.load(at + D + 1)
+        new = tl.maximum(m, m_part)
+        old, more = tl.exp(m - new), tl.exp(m_part - new)
+        weight = weight * old + tl.load(at + D) * more
+        vector = vector * old + tl.load(at + d) * more
+        m = new
+    tl.store(o_ptr + row * D + d, vector / weight)
+    # END SOLUTION
+
+
+def decode(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, splits: int) -> Tensor:
+    """Attention of one query for each sequence and head to the valid part of its cache."""
+    # BEGIN SOLUTION
+    B, H, D = q.shape
+    parts = torch.empty((B, H, splits, D + 2), dtype=torch.float32, device=q.device)
+    decode_kernel[(B, H, splits)](
+        *(q, k, v, lengths, parts, *k.stride()[:3], D**-0.5), D=D, BLOCK=32
+    )
+    o = torch.empty_like(q)
+    merge_kernel[(B * H,)](parts, o, splits, D=D)
+    return o
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.decode")
+
+# %% [markdown] why decode
+# **Why it matters.** This is Flash-Decoding, and what serving engines launch for every token. 8 sequences of 12 heads
+# are 96 programs for the 304 CUs of an MI300X, however long their caches are. The price is small: D + 2 numbers for
+# each part. As the order of the sum depends on `splits`, so do the last bits: unit 09 returns to that.
+
 # %% [markdown] end of the lab
 # ## Done
 

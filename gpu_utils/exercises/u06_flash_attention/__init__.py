@@ -6,4 +6,5 @@ NAMES = (
     # backward and relatives
     "backward",
     # decoding
+    "decode",
 )
