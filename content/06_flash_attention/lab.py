@@ -462,6 +462,108 @@ check("06.decode")
 # are 96 programs for the 304 CUs of an MI300X, however long their caches are. The price is small: D + 2 numbers for
 # each part. As the order of the sum depends on `splits`, so do the last bits: unit 09 returns to that.
 
+# %% [markdown] statement of paged_decode
+# ## 06.paged_decode: a cache in pages
+#
+# As in `06.decode`, with one part: a program for each head of each sequence, one launch. But the caches of all
+# sequences lie in one pool of pages with 16 places each, in any order. Position $t$ of sequence $b$ is place $t \bmod
+# 16$ of page `table[b, t // 16]`:
+#
+# $$ o_{b,h} = \sum_{t < n_b} p_t \, v_{b,t,h} \qquad v_{b,t,h} = \text{v\_pages}\left[\,\text{table}[b, \lfloor t / 16
+# \rfloor],\; t \bmod 16,\; h\,\right] $$
+#
+# | | |
+# |---|---|
+# | `q` | shape (B, H, D), float16 or bfloat16, contiguous; D is 32 or 64 |
+# | `k_pages`, `v_pages` | shape (P, 16, H, D), dtype of `q`, the same strides; the last dimension is contiguous |
+# | `table` | shape (B, T), int32, perhaps a part of a wider table: its rows are `table.stride(0)` apart |
+# | `lengths` | shape (B,), int32: positions of each sequence, from 1 to 16 T |
+# | result | shape (B, H, D), dtype of `q`; scores are scaled by $1/\sqrt D$, all sums in float32 |
+#
+# Sequences may share pages at their beginnings. Behind the end of a sequence nothing means anything: the rest of its
+# last page is NaN here, and its further entries of the table are -1, or 1,000,000.
+#
+# **Limits.** `launches`: one. `blocks`: B * H. `global_load_bytes`: each valid key and value once, and some room for
+# entries of the table (a quarter, as all lanes of a position load its entry). `global_store_bytes`: the result. No
+# `scratch_bytes`. torch allocates, and does nothing else.
+#
+# **A small example.** The row of a table is (7, 2, -1, -1) and the length is 20. Positions 0 to 15 are the places of
+# page 7. Positions 16 to 19 are the first four places of page 2. Its other twelve are not part of the sequence.
+#
+# **Questions to ask yourself.** Which number does the mask compare with the length: $t$, the page, or the place? May a
+# lane whose position is behind the length load an entry of the table, and may it follow it?
+#
+# **Triton that helps.** `tl.load` takes a block of addresses that you compute, and they may come from another
+# `tl.load`. `x // 16`, `x % 16`. `hint("06.paged_decode")` gives three hints.
+
+
+# %% 06.paged_decode tags=["answer", "06.paged_decode"]
+@triton.jit
+def paged_decode_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    table_ptr,
+    lengths_ptr,
+    o_ptr,
+    stride_page,
+    stride_place,
+    stride_head,
+    stride_table,
+    scale,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """One head of one sequence, whose pages the table finds."""
+    # BEGIN SOLUTION
+    b, h = tl.program_id(0), tl.program_id(1)
+    length = tl.load(lengths_ptr + b)
+    row = b * tl.num_programs(1) + h
+    d = tl.arange(0, D)
+    q = tl.load(q_ptr + row * D + d).to(tl.float32) * scale
+    m = float("-inf")
+    weight = 0.0
+    vector = tl.zeros([D], dtype=tl.float32)
+    for start in range(0, length, BLOCK):
+        t = start + tl.arange(0, BLOCK)
+        there = t < length
+        page = tl.load(table_ptr + b * stride_table + t // 16, mask=there, other=0)
+        at = page * stride_page + t % 16 * stride_place + h * stride_head
+        k = tl.load(k_ptr + at[:, None] + d, mask=there[:, None], other=0.0)
+        v = tl.load(v_ptr + at[:, None] + d, mask=there[:, None], other=0.0)
+        scores = tl.where(there, tl.sum(q * k, axis=1), float("-inf"))
+        new = tl.maximum(m, tl.max(scores))
+        p, factor = tl.exp(scores - new), tl.exp(m - new)
+        weight = weight * factor + tl.sum(p)
+        vector = vector * factor + tl.sum(p[:, None] * v, axis=0)
+        m = new
+    tl.store(o_ptr + row * D + d, vector / weight)
+    # END SOLUTION
+
+
+def paged_decode(
+    q: Tensor, k_pages: Tensor, v_pages: Tensor, table: Tensor, lengths: Tensor
+) -> Tensor:
+    """Attention of one query for each sequence and head to a cache in pages."""
+    # BEGIN SOLUTION
+    B, H, D = q.shape
+    o = torch.empty_like(q)
+    strides = (*k_pages.stride()[:3], table.stride(0))
+    paged_decode_kernel[(B, H)](
+        *(q, k_pages, v_pages, table, lengths, o, *strides, D**-0.5), D=D, BLOCK=32
+    )
+    return o
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.paged_decode")
+
+# %% [markdown] why paged_decode
+# **Why it matters.** This is the kernel that vLLM is named for (PagedAttention). Before it, a server kept room for the
+# longest answer of every request. With pages a sequence takes memory as it grows, and a thousand requests with one
+# system prompt share its pages. The table costs one more load that everything waits for.
+
 # %% [markdown] end of the lab
 # ## Done
 

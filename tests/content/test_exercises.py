@@ -59,7 +59,7 @@ PLANNED = {
     "06": (
         *("forward",),  # forward
         *("backward",),  # backward and relatives
-        *("decode",),  # part 3
+        *("decode", "paged_decode"),  # decoding
     ),
 }
 """The names that learners, gradebooks and later units rely on."""

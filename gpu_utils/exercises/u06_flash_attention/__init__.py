@@ -7,4 +7,5 @@ NAMES = (
     "backward",
     # decoding
     "decode",
+    "paged_decode",
 )
