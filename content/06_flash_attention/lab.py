@@ -23,6 +23,99 @@ from gpu_utils.lesson import resources
 # %% [markdown] part one
 # ## Part 1: forward
 
+# %% [markdown] statement of online_softmax
+# ## 06.online_softmax: two halves of a softmax, and the vector they carry
+#
+# The keys of a row were cut into parts, and each part knows only its own scores $s_j$ and values $v_j$. Part $p$ has
+# left its maximum $m_p$, its sum $l_p = \sum_j e^{s_j - m_p}$ and its vector $o_p = \sum_j e^{s_j - m_p} v_j$, which is
+# *not* divided. Write `online_softmax(o, m, l)`, which merges them and returns `(out, lse)`:
+#
+# $$ \text{out} = \frac{\sum_{\text{all } j} e^{s_j} v_j}{\sum_{\text{all } j} e^{s_j}}, \qquad
+#    \text{lse} = \ln \sum_{\text{all } j} e^{s_j} $$
+#
+# | | |
+# |---|---|
+# | `o` | shape (parts, rows, d), float32, contiguous; 1 part or more; d is 1 to 128, no power of two |
+# | `m`, `l` | shape (parts, rows), float32, contiguous |
+# | a part that saw nothing | m is -inf, l is 0, and its vector holds any finite numbers |
+# | `out` | a new tensor (rows, d), float32; 0 for a row whose parts are all empty |
+# | `lse` | a new tensor (rows,), float32, natural logarithm; -inf for such a row |
+#
+# **Limits.** `launches`: 1. `global_store_bytes`: out and lse once (5% more at most, where d is 64).
+# `global_moved_bytes`: each vector is loaded once; with m and l at most 1.75 times the bytes of `o` and `out`, where d
+# is 64. `scratch_bytes`: 0.
+#
+# **Two puzzles.** In the loop over parts a row of four numbers turns up: m so far, m of the part, and a factor for each
+# side. Which of the factors is 1? And a row may begin with an empty part: -inf is the maximum so far, and that of the
+# part. What is exp(-inf - (-inf)), and what would you rather subtract?
+#
+# **A small example.** A row of two parts, d = 1. The first has the scores 0 and 0 with the values 2 and 4: m = 0,
+# l = 2, o = 6. The second has the score 1 with the value 8: m = 1, l = 1, o = 8. Together m = 1, the first part's
+# factor is $e^{-1}$ = 0.368, l = 1.736, the vector 10.207, and so out = 5.880 and lse = 1.551.
+#
+# **Triton that helps.** `tl.maximum` of two tensors, `tl.exp`, `tl.log` (of 0 it is -inf), `tl.where(a ==
+# float("-inf"), ...)`; `factor[:, None]` multiplies each row of a tile by a number of its own. Lesson 06, *A sum that
+# carries a vector*. `hint("06.online_softmax")` gives three hints.
+
+
+# %% 06.online_softmax tags=["answer", "06.online_softmax"]
+@triton.jit
+def online_softmax_kernel(
+    o_ptr,
+    m_ptr,
+    l_ptr,
+    out_ptr,
+    lse_ptr,
+    parts,
+    rows,
+    d,
+    BLOCK: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    r = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    c = tl.arange(0, BLOCK_D)[None, :]
+    there = (r[:, None] < rows) & (c < d)
+    m = tl.full([BLOCK], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK], tl.float32)
+    acc = tl.zeros([BLOCK, BLOCK_D], tl.float32)
+    for part in range(parts):
+        row = part * rows + r
+        m_part = tl.load(m_ptr + row, mask=r < rows, other=0.0)
+        l_part = tl.load(l_ptr + row, mask=r < rows, other=0.0)
+        o_part = tl.load(o_ptr + row[:, None] * d + c, mask=there, other=0.0)
+        new = tl.maximum(m, m_part)
+        base = tl.where(new == float("-inf"), 0.0, new)
+        before, joins = tl.exp(m - base), tl.exp(m_part - base)
+        l = l * before + l_part * joins
+        acc = acc * before[:, None] + o_part * joins[:, None]
+        m = new
+    out = acc / tl.where(l == 0, 1.0, l)[:, None]
+    tl.store(out_ptr + r[:, None] * d + c, out, mask=there)
+    tl.store(lse_ptr + r, m + tl.log(l), mask=r < rows)
+    # END SOLUTION
+
+
+def online_softmax(o: Tensor, m: Tensor, l: Tensor) -> tuple[Tensor, Tensor]:
+    """The parts o (parts, rows, d), m and l (parts, rows), merged: (out, lse)."""
+    # BEGIN SOLUTION
+    parts, rows, d = o.shape
+    out = torch.empty((rows, d), device=o.device)
+    lse = torch.empty(rows, device=o.device)
+    block = {"BLOCK": 16, "BLOCK_D": triton.next_power_of_2(d)}
+    grid = (triton.cdiv(rows, 16),)
+    online_softmax_kernel[grid](o, m, l, out, lse, parts, rows, d, **block)
+    return out, lse
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.online_softmax")
+
+# %% [markdown] why online_softmax
+# **Why it matters.** This merge is all that attention in tiles needs. 06.forward has it in its loop, 06.decode between
+# programs, and attention over several GPUs sends (o, m, l) from one to the next.
+
 # %% [markdown] statement of forward
 # ## 06.forward: attention without a matrix of scores
 #

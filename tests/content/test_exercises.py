@@ -57,7 +57,7 @@ PLANNED = {
         *("persistent", "split_k", "autotune"),  # part 3
     ),
     "06": (
-        *("forward",),  # forward
+        *("online_softmax", "forward"),  # forward
         *("backward",),  # backward and relatives
         *("decode", "paged_decode"),  # decoding
     ),

@@ -2,6 +2,7 @@
 
 NAMES = (
     # forward
+    "online_softmax",
     "forward",
     # backward and relatives
     "backward",
