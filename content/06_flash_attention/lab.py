@@ -428,6 +428,98 @@ check("06.backward")
 # is made again where it is needed, for 40% more products. The identity that makes it possible, row sums of p * dp being
 # those of do * o, is one line of algebra, and worth a second look.
 
+# %% [markdown] statement of sliding_window
+# ## 06.sliding_window: a band instead of a triangle
+#
+# Some layers of today's models let each token look back only a little: query i sees the keys
+# $i - \text{window} + 1$ to $i$, those of them that exist. Write `sliding_window(q, k, v, window)`, attention of
+# (B, H, N, D) with scale $1 / \sqrt{D}$:
+#
+# $$ o_i = \sum_{j = \max(0,\; i - \text{window} + 1)}^{i} p_{ij}\, v_j, \qquad p_{ij} \propto e^{s_{ij}} $$
+#
+# | | |
+# |---|---|
+# | `q`, `k`, `v` | shape (B, H, N, D), contiguous, all float16 or all bfloat16; D is 16 or 32, N any number |
+# | `window` | a whole number from 1 on; more than N is allowed, and no multiple of anything is promised |
+# | result | new, contiguous, dtype of `q`; scores and sums in float32 |
+#
+# **Limits.** `launches`: 1. `global_store_bytes`: the result once. `scratch_bytes`: 0. `matrix_flops`: where N = 384
+# and the window is 40, at most what tiles of 128 queries and 64 keys need that touch the band (5% more): the work grows
+# like N. Tiles *behind* the diagonal are skipped as before, and tiles too far *before* it, too. As in `06.forward`,
+# waves that repeat each other's work count.
+#
+# **Puzzles.** N = 384, window 40, tiles of 64 x 64: how many of the 36 tiles of plain causal attention are left? Which
+# row of a block decides where its loop begins, the first or the last? And take rows 64 to 127 with a window of 40: what
+# does row 127 see of the first tile of keys that the block needs, and what is its maximum after that tile?
+#
+# **A small example.** window = 2, all scores equal, v = (2, 4, 8): o = (2, 3, 6). Query 0 has one key, the others two.
+#
+# **Triton that helps.** `tl.maximum`, `//`, `range(begin, end, BLOCK_N)` with both ends of your own,
+# `tl.where(x == float("-inf"), 0.0, x)`. `hint("06.sliding_window")` gives three hints.
+
+
+# %% 06.sliding_window tags=["answer", "06.sliding_window"]
+@triton.jit(do_not_specialize=["N", "window"])
+def sliding_window_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    o_ptr,
+    N,
+    window,
+    scale,
+    D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    first, head = tl.program_id(0) * BLOCK_M, tl.program_id(1)
+    rows, d = first + tl.arange(0, BLOCK_M), tl.arange(0, D)
+    at = (head * N + rows[:, None]) * D + d[None, :]
+    q = tl.load(q_ptr + at, mask=rows[:, None] < N, other=0.0)
+    m = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, D], tl.float32)
+    begin = tl.maximum(first - window + 1, 0) // BLOCK_N * BLOCK_N
+    for start in range(begin, tl.minimum(first + BLOCK_M, N), BLOCK_N):
+        n = start + tl.arange(0, BLOCK_N)
+        k_at = (head * N + n[:, None]) * D + d[None, :]
+        k = tl.load(k_ptr + k_at, mask=n[:, None] < N, other=0.0)
+        v = tl.load(v_ptr + k_at, mask=n[:, None] < N, other=0.0)
+        s = tl.dot(q, tl.trans(k)) * (scale * 1.4426950408889634)
+        back = rows[:, None] - n[None, :]
+        s = tl.where((back >= 0) & (back < window), s, float("-inf"))
+        new = tl.maximum(m, tl.max(s, 1))
+        safe = tl.where(new == float("-inf"), 0.0, new)
+        p = tl.exp2(s - safe[:, None])
+        factor = tl.exp2(m - safe)
+        l = l * factor + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * factor[:, None])
+        m = new
+    tl.store(o_ptr + at, acc / l[:, None], mask=rows[:, None] < N)
+    # END SOLUTION
+
+
+def sliding_window(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
+    """Attention of each query to the last `window` keys, its own among them."""
+    # BEGIN SOLUTION
+    B, H, N, D = q.shape
+    o = torch.empty_like(q)
+    grid = (triton.cdiv(N, 64), B * H)
+    tile = {"D": D, "BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 2}
+    sliding_window_kernel[grid](q, k, v, o, N, window, D**-0.5, **tile)
+    return o
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.sliding_window")
+
+# %% [markdown] why sliding_window
+# **Why it matters.** With a window the cost of a token does not depend on how long the text is, neither in time nor in
+# cached keys; models mix such layers with a few that see everything. The kernel is the one you had, with another loop
+# and another mask. That is why libraries let you give both as functions, and find the tiles to skip themselves.
+
 # %% [markdown] part three
 # ## Part 3: decoding
 

@@ -58,7 +58,7 @@ PLANNED = {
     ),
     "06": (
         *("online_softmax", "forward"),  # forward
-        *("backward",),  # backward and relatives
+        *("backward", "sliding_window"),  # backward and relatives
         *("decode", "paged_decode"),  # decoding
     ),
 }

@@ -6,6 +6,7 @@ NAMES = (
     "forward",
     # backward and relatives
     "backward",
+    "sliding_window",
     # decoding
     "decode",
     "paged_decode",
