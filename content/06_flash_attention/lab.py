@@ -23,6 +23,99 @@ from gpu_utils.lesson import resources
 # %% [markdown] part one
 # ## Part 1: forward
 
+# %% [markdown] statement of online_softmax
+# ## 06.online_softmax: two halves of a softmax, and the vector they carry
+#
+# The keys of a row were cut into parts, and each part knows only its own scores $s_j$ and values $v_j$. Part $p$ has
+# left its maximum $m_p$, its sum $l_p = \sum_j e^{s_j - m_p}$ and its vector $o_p = \sum_j e^{s_j - m_p} v_j$, which is
+# *not* divided. Write `online_softmax(o, m, l)`, which merges them and returns `(out, lse)`:
+#
+# $$ \text{out} = \frac{\sum_{\text{all } j} e^{s_j} v_j}{\sum_{\text{all } j} e^{s_j}}, \qquad
+#    \text{lse} = \ln \sum_{\text{all } j} e^{s_j} $$
+#
+# | | |
+# |---|---|
+# | `o` | shape (parts, rows, d), float32, contiguous; 1 part or more; d is 1 to 128, no power of two |
+# | `m`, `l` | shape (parts, rows), float32, contiguous |
+# | a part that saw nothing | m is -inf, l is 0, and its vector holds any finite numbers |
+# | `out` | a new tensor (rows, d), float32; 0 for a row whose parts are all empty |
+# | `lse` | a new tensor (rows,), float32, natural logarithm; -inf for such a row |
+#
+# **Limits.** `launches`: 1. `global_store_bytes`: out and lse once (5% more at most, where d is 64).
+# `global_moved_bytes`: each vector is loaded once; with m and l at most 1.75 times the bytes of `o` and `out`, where d
+# is 64. `scratch_bytes`: 0.
+#
+# **Two puzzles.** In the loop over parts a row of four numbers turns up: m so far, m of the part, and a factor for each
+# side. Which of the factors is 1? And a row may begin with an empty part: -inf is the maximum so far, and that of the
+# part. What is exp(-inf - (-inf)), and what would you rather subtract?
+#
+# **A small example.** A row of two parts, d = 1. The first has the scores 0 and 0 with the values 2 and 4: m = 0,
+# l = 2, o = 6. The second has the score 1 with the value 8: m = 1, l = 1, o = 8. Together m = 1, the first part's
+# factor is $e^{-1}$ = 0.368, l = 1.736, the vector 10.207, and so out = 5.880 and lse = 1.551.
+#
+# **Triton that helps.** `tl.maximum` of two tensors, `tl.exp`, `tl.log` (of 0 it is -inf), `tl.where(a ==
+# float("-inf"), ...)`; `factor[:, None]` multiplies each row of a tile by a number of its own. Lesson 06, *A sum that
+# carries a vector*. `hint("06.online_softmax")` gives three hints.
+
+
+# %% 06.online_softmax tags=["answer", "06.online_softmax"]
+@triton.jit
+def online_softmax_kernel(
+    o_ptr,
+    m_ptr,
+    l_ptr,
+    out_ptr,
+    lse_ptr,
+    parts,
+    rows,
+    d,
+    BLOCK: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    r = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    c = tl.arange(0, BLOCK_D)[None, :]
+    there = (r[:, None] < rows) & (c < d)
+    m = tl.full([BLOCK], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK], tl.float32)
+    acc = tl.zeros([BLOCK, BLOCK_D], tl.float32)
+    for part in range(parts):
+        row = part * rows + r
+        m_part = tl.load(m_ptr + row, mask=r < rows, other=0.0)
+        l_part = tl.load(l_ptr + row, mask=r < rows, other=0.0)
+        o_part = tl.load(o_ptr + row[:, None] * d + c, mask=there, other=0.0)
+        new = tl.maximum(m, m_part)
+        base = tl.where(new == float("-inf"), 0.0, new)
+        before, joins = tl.exp(m - base), tl.exp(m_part - base)
+        l = l * before + l_part * joins
+        acc = acc * before[:, None] + o_part * joins[:, None]
+        m = new
+    out = acc / tl.where(l == 0, 1.0, l)[:, None]
+    tl.store(out_ptr + r[:, None] * d + c, out, mask=there)
+    tl.store(lse_ptr + r, m + tl.log(l), mask=r < rows)
+    # END SOLUTION
+
+
+def online_softmax(o: Tensor, m: Tensor, l: Tensor) -> tuple[Tensor, Tensor]:
+    """The parts o (parts, rows, d), m and l (parts, rows), merged: (out, lse)."""
+    # BEGIN SOLUTION
+    parts, rows, d = o.shape
+    out = torch.empty((rows, d), device=o.device)
+    lse = torch.empty(rows, device=o.device)
+    block = {"BLOCK": 16, "BLOCK_D": triton.next_power_of_2(d)}
+    grid = (triton.cdiv(rows, 16),)
+    online_softmax_kernel[grid](o, m, l, out, lse, parts, rows, d, **block)
+    return out, lse
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.online_softmax")
+
+# %% [markdown] why online_softmax
+# **Why it matters.** This merge is all that attention in tiles needs. 06.forward has it in its loop, 06.decode between
+# programs, and attention over several GPUs sends (o, m, l) from one to the next.
+
 # %% [markdown] statement of forward
 # ## 06.forward: attention without a matrix of scores
 #
@@ -335,8 +428,326 @@ check("06.backward")
 # is made again where it is needed, for 40% more products. The identity that makes it possible, row sums of p * dp being
 # those of do * o, is one line of algebra, and worth a second look.
 
+# %% [markdown] statement of sliding_window
+# ## 06.sliding_window: a band instead of a triangle
+#
+# Some layers of today's models let each token look back only a little: query i sees the keys
+# $i - \text{window} + 1$ to $i$, those of them that exist. Write `sliding_window(q, k, v, window)`, attention of
+# (B, H, N, D) with scale $1 / \sqrt{D}$:
+#
+# $$ o_i = \sum_{j = \max(0,\; i - \text{window} + 1)}^{i} p_{ij}\, v_j, \qquad p_{ij} \propto e^{s_{ij}} $$
+#
+# | | |
+# |---|---|
+# | `q`, `k`, `v` | shape (B, H, N, D), contiguous, all float16 or all bfloat16; D is 16 or 32, N any number |
+# | `window` | a whole number from 1 on; more than N is allowed, and no multiple of anything is promised |
+# | result | new, contiguous, dtype of `q`; scores and sums in float32 |
+#
+# **Limits.** `launches`: 1. `global_store_bytes`: the result once. `scratch_bytes`: 0. `matrix_flops`: where N = 384
+# and the window is 40, at most what tiles of 128 queries and 64 keys need that touch the band (5% more): the work grows
+# like N. Tiles *behind* the diagonal are skipped as before, and tiles too far *before* it, too. As in `06.forward`,
+# waves that repeat each other's work count.
+#
+# **Puzzles.** N = 384, window 40, tiles of 64 x 64: how many of the 36 tiles of plain causal attention are left? Which
+# row of a block decides where its loop begins, the first or the last? And take rows 64 to 127 with a window of 40: what
+# does row 127 see of the first tile of keys that the block needs, and what is its maximum after that tile?
+#
+# **A small example.** window = 2, all scores equal, v = (2, 4, 8): o = (2, 3, 6). Query 0 has one key, the others two.
+#
+# **Triton that helps.** `tl.maximum`, `//`, `range(begin, end, BLOCK_N)` with both ends of your own,
+# `tl.where(x == float("-inf"), 0.0, x)`. `hint("06.sliding_window")` gives three hints.
+
+
+# %% 06.sliding_window tags=["answer", "06.sliding_window"]
+@triton.jit(do_not_specialize=["N", "window"])
+def sliding_window_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    o_ptr,
+    N,
+    window,
+    scale,
+    D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    first, head = tl.program_id(0) * BLOCK_M, tl.program_id(1)
+    rows, d = first + tl.arange(0, BLOCK_M), tl.arange(0, D)
+    at = (head * N + rows[:, None]) * D + d[None, :]
+    q = tl.load(q_ptr + at, mask=rows[:, None] < N, other=0.0)
+    m = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, D], tl.float32)
+    begin = tl.maximum(first - window + 1, 0) // BLOCK_N * BLOCK_N
+    for start in range(begin, tl.minimum(first + BLOCK_M, N), BLOCK_N):
+        n = start + tl.arange(0, BLOCK_N)
+        k_at = (head * N + n[:, None]) * D + d[None, :]
+        k = tl.load(k_ptr + k_at, mask=n[:, None] < N, other=0.0)
+        v = tl.load(v_ptr + k_at, mask=n[:, None] < N, other=0.0)
+        s = tl.dot(q, tl.trans(k)) * (scale * 1.4426950408889634)
+        back = rows[:, None] - n[None, :]
+        s = tl.where((back >= 0) & (back < window), s, float("-inf"))
+        new = tl.maximum(m, tl.max(s, 1))
+        safe = tl.where(new == float("-inf"), 0.0, new)
+        p = tl.exp2(s - safe[:, None])
+        factor = tl.exp2(m - safe)
+        l = l * factor + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * factor[:, None])
+        m = new
+    tl.store(o_ptr + at, acc / l[:, None], mask=rows[:, None] < N)
+    # END SOLUTION
+
+
+def sliding_window(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
+    """Attention of each query to the last `window` keys, its own among them."""
+    # BEGIN SOLUTION
+    B, H, N, D = q.shape
+    o = torch.empty_like(q)
+    grid = (triton.cdiv(N, 64), B * H)
+    tile = {"D": D, "BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 2}
+    sliding_window_kernel[grid](q, k, v, o, N, window, D**-0.5, **tile)
+    return o
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.sliding_window")
+
+# %% [markdown] why sliding_window
+# **Why it matters.** With a window the cost of a token does not depend on how long the text is, neither in time nor in
+# cached keys; models mix such layers with a few that see everything. The kernel is the one you had, with another loop
+# and another mask. That is why libraries let you give both as functions, and find the tiles to skip themselves.
+
 # %% [markdown] part three
 # ## Part 3: decoding
+
+# %% [markdown] statement of decode
+# ## 06.decode: one new token, a cache in parts
+#
+# A model writes. Each sequence $b$ has one new query for each head $h$, and a cache of keys and values of its own
+# length $n_b$, the new token's included:
+#
+# $$ o_{b,h} = \sum_{s < n_b} p_s \, v_{b,s,h} \qquad p = \text{softmax}\left( \tfrac{1}{\sqrt D} \, q_{b,h} \cdot
+# k_{b,s,h} \right) $$
+#
+# Each cache is cut into `splits` parts, and every part of every head is a program of its own. A second kernel merges.
+#
+# | | |
+# |---|---|
+# | `q` | shape (B, H, D), float16 or bfloat16, contiguous; D is 32 or 64 |
+# | `k`, `v` | shape (B, S, H, D), dtype of `q`, the same strides for both; the last dimension is contiguous |
+# | `lengths` | shape (B,), int32: valid entries of each cache, from 1 to S. Behind them lies anything, NaN too |
+# | `splits` | number of parts, at least 1; perhaps more than a cache has entries |
+# | result | shape (B, H, D), dtype of `q`; all sums in float32 |
+#
+# **Limits.** `launches`: two at most. `blocks`: B * H * splits at least. `global_load_bytes`: the valid part of both
+# caches, once (5 % more, and some room for queries and parts). `global_store_bytes`: D + 16 float32 numbers for a part.
+# No `scratch_bytes`. torch allocates, and does nothing else.
+#
+# **A small example.** D = 1, q = 1, keys (0, 0, 2), values (3, 5, 1), two parts: entries 0 and 1, and entry 2. Part 0
+# leaves m = 0, l = 2 and the vector 8. Part 1 leaves m = 2, l = 1 and 1. The common peak is 2: part 0 shrinks by
+# $e^{-2} = 0.135$, and the result is (8 × 0.135 + 1) / (2 × 0.135 + 1) = 1.64.
+#
+# **Questions to ask yourself.** How many entries has the third of three parts when the length is 4? What are its m, l
+# and vector, and what does your merge make of them? What is $-\infty - (-\infty)$, and what is 0 / 0?
+#
+# **Triton that helps.** `tl.program_id(2)`, `tl.num_programs(2)`, `tl.cdiv`, `tl.minimum`, `tl.sum(x, axis=1)`. A
+# product of one row with a block needs no `tl.dot`. `hint("06.decode")` gives three hints.
+
+
+# %% 06.decode tags=["answer", "06.decode"]
+@triton.jit
+def decode_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    lengths_ptr,
+    parts_ptr,
+    stride_b,
+    stride_s,
+    stride_h,
+    scale,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """One part of one cache for one head: D numbers of its vector, its sum, its peak."""
+    # BEGIN SOLUTION
+    b, h, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    splits = tl.num_programs(2)
+    length = tl.load(lengths_ptr + b)
+    part = tl.cdiv(length, splits)
+    end = tl.minimum(split * part + part, length)
+    row = b * tl.num_programs(1) + h
+    d = tl.arange(0, D)
+    q = tl.load(q_ptr + row * D + d).to(tl.float32) * scale
+    m = float("-inf")
+    weight = 0.0
+    vector = tl.zeros([D], dtype=tl.float32)
+    for start in range(split * part, end, BLOCK):
+        s = start + tl.arange(0, BLOCK)
+        there = s < end
+        at = b * stride_b + s[:, None] * stride_s + h * stride_h + d
+        k = tl.load(k_ptr + at, mask=there[:, None], other=0.0)
+        v = tl.load(v_ptr + at, mask=there[:, None], other=0.0)
+        scores = tl.where(there, tl.sum(q * k, axis=1), float("-inf"))
+        new = tl.maximum(m, tl.max(scores))
+        p, factor = tl.exp(scores - new), tl.exp(m - new)
+        weight = weight * factor + tl.sum(p)
+        vector = vector * factor + tl.sum(p[:, None] * v, axis=0)
+        m = new
+    to_ptr = parts_ptr + (row * splits + split) * (D + 2)
+    tl.store(to_ptr + d, vector)
+    tl.store(to_ptr + D, weight)
+    tl.store(to_ptr + D + 1, m)
+    # END SOLUTION
+
+
+@triton.jit
+def merge_kernel(parts_ptr, o_ptr, splits, D: tl.constexpr):
+    """The parts of one head, brought to one peak, added and divided."""
+    # BEGIN SOLUTION
+    row = tl.program_id(0)
+    d = tl.arange(0, D)
+    m = float("-inf")
+    weight = 0.0
+    vector = tl.zeros([D], dtype=tl.float32)
+    for part in range(row * splits, row * splits + splits):
+        at = parts_ptr + part * (D + 2)
+        m_part = tl.load(at + D + 1)
+        new = tl.maximum(m, m_part)
+        old, more = tl.exp(m - new), tl.exp(m_part - new)
+        weight = weight * old + tl.load(at + D) * more
+        vector = vector * old + tl.load(at + d) * more
+        m = new
+    tl.store(o_ptr + row * D + d, vector / weight)
+    # END SOLUTION
+
+
+def decode(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, splits: int) -> Tensor:
+    """Attention of one query for each sequence and head to the valid part of its cache."""
+    # BEGIN SOLUTION
+    B, H, D = q.shape
+    parts = torch.empty((B, H, splits, D + 2), dtype=torch.float32, device=q.device)
+    decode_kernel[(B, H, splits)](
+        *(q, k, v, lengths, parts, *k.stride()[:3], D**-0.5), D=D, BLOCK=32
+    )
+    o = torch.empty_like(q)
+    merge_kernel[(B * H,)](parts, o, splits, D=D)
+    return o
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.decode")
+
+# %% [markdown] why decode
+# **Why it matters.** This is Flash-Decoding, and what serving engines launch for every token. 8 sequences of 12 heads
+# are 96 programs for the 304 CUs of an MI300X, however long their caches are. The price is small: D + 2 numbers for
+# each part. As the order of the sum depends on `splits`, so do the last bits: unit 09 returns to that.
+
+# %% [markdown] statement of paged_decode
+# ## 06.paged_decode: a cache in pages
+#
+# As in `06.decode`, with one part: a program for each head of each sequence, one launch. But the caches of all
+# sequences lie in one pool of pages with 16 places each, in any order. Position $t$ of sequence $b$ is place $t \bmod
+# 16$ of page `table[b, t // 16]`:
+#
+# $$ o_{b,h} = \sum_{t < n_b} p_t \, v_{b,t,h} \qquad v_{b,t,h} = \text{v\_pages}\left[\,\text{table}[b, \lfloor t / 16
+# \rfloor],\; t \bmod 16,\; h\,\right] $$
+#
+# | | |
+# |---|---|
+# | `q` | shape (B, H, D), float16 or bfloat16, contiguous; D is 32 or 64 |
+# | `k_pages`, `v_pages` | shape (P, 16, H, D), dtype of `q`, the same strides; the last dimension is contiguous |
+# | `table` | shape (B, T), int32, perhaps a part of a wider table: its rows are `table.stride(0)` apart |
+# | `lengths` | shape (B,), int32: positions of each sequence, from 1 to 16 T |
+# | result | shape (B, H, D), dtype of `q`; scores are scaled by $1/\sqrt D$, all sums in float32 |
+#
+# Sequences may share pages at their beginnings. Behind the end of a sequence nothing means anything: the rest of its
+# last page is NaN here, and its further entries of the table are -1, or 1,000,000.
+#
+# **Limits.** `launches`: one. `blocks`: B * H. `global_load_bytes`: each valid key and value once, and some room for
+# entries of the table (a quarter, as all lanes of a position load its entry). `global_store_bytes`: the result. No
+# `scratch_bytes`. torch allocates, and does nothing else.
+#
+# **A small example.** The row of a table is (7, 2, -1, -1) and the length is 20. Positions 0 to 15 are the places of
+# page 7. Positions 16 to 19 are the first four places of page 2. Its other twelve are not part of the sequence.
+#
+# **Questions to ask yourself.** Which number does the mask compare with the length: $t$, the page, or the place? May a
+# lane whose position is behind the length load an entry of the table, and may it follow it?
+#
+# **Triton that helps.** `tl.load` takes a block of addresses that you compute, and they may come from another
+# `tl.load`. `x // 16`, `x % 16`. `hint("06.paged_decode")` gives three hints.
+
+
+# %% 06.paged_decode tags=["answer", "06.paged_decode"]
+@triton.jit
+def paged_decode_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    table_ptr,
+    lengths_ptr,
+    o_ptr,
+    stride_page,
+    stride_place,
+    stride_head,
+    stride_table,
+    scale,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """One head of one sequence, whose pages the table finds."""
+    # BEGIN SOLUTION
+    b, h = tl.program_id(0), tl.program_id(1)
+    length = tl.load(lengths_ptr + b)
+    row = b * tl.num_programs(1) + h
+    d = tl.arange(0, D)
+    q = tl.load(q_ptr + row * D + d).to(tl.float32) * scale
+    m = float("-inf")
+    weight = 0.0
+    vector = tl.zeros([D], dtype=tl.float32)
+    for start in range(0, length, BLOCK):
+        t = start + tl.arange(0, BLOCK)
+        there = t < length
+        page = tl.load(table_ptr + b * stride_table + t // 16, mask=there, other=0)
+        at = page * stride_page + t % 16 * stride_place + h * stride_head
+        k = tl.load(k_ptr + at[:, None] + d, mask=there[:, None], other=0.0)
+        v = tl.load(v_ptr + at[:, None] + d, mask=there[:, None], other=0.0)
+        scores = tl.where(there, tl.sum(q * k, axis=1), float("-inf"))
+        new = tl.maximum(m, tl.max(scores))
+        p, factor = tl.exp(scores - new), tl.exp(m - new)
+        weight = weight * factor + tl.sum(p)
+        vector = vector * factor + tl.sum(p[:, None] * v, axis=0)
+        m = new
+    tl.store(o_ptr + row * D + d, vector / weight)
+    # END SOLUTION
+
+
+def paged_decode(
+    q: Tensor, k_pages: Tensor, v_pages: Tensor, table: Tensor, lengths: Tensor
+) -> Tensor:
+    """Attention of one query for each sequence and head to a cache in pages."""
+    # BEGIN SOLUTION
+    B, H, D = q.shape
+    o = torch.empty_like(q)
+    strides = (*k_pages.stride()[:3], table.stride(0))
+    paged_decode_kernel[(B, H)](
+        *(q, k_pages, v_pages, table, lengths, o, *strides, D**-0.5), D=D, BLOCK=32
+    )
+    return o
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.paged_decode")
+
+# %% [markdown] why paged_decode
+# **Why it matters.** This is the kernel that vLLM is named for (PagedAttention). Before it, a server kept room for the
+# longest answer of every request. With pages a sequence takes memory as it grows, and a thousand requests with one
+# system prompt share its pages. The table costs one more load that everything waits for.
 
 # %% [markdown] end of the lab
 # ## Done

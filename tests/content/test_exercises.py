@@ -57,8 +57,9 @@ PLANNED = {
         *("persistent", "split_k", "autotune"),  # part 3
     ),
     "06": (
-        *("forward",),  # forward
-        *("backward",),  # backward and relatives
+        *("online_softmax", "forward"),  # forward
+        *("backward", "sliding_window"),  # backward and relatives
+        *("decode", "paged_decode"),  # decoding
     ),
 }
 """The names that learners, gradebooks and later units rely on."""

@@ -2,8 +2,12 @@
 
 NAMES = (
     # forward
+    "online_softmax",
     "forward",
     # backward and relatives
     "backward",
+    "sliding_window",
     # decoding
+    "decode",
+    "paged_decode",
 )

@@ -129,10 +129,10 @@ EXERCISE = Exercise(
     ),
     fresh=_fresh,
     limits=(
+        Limit("launches", "Launch your own kernel: forward_kernel[grid](...).", at_least=lambda case: 1),
         Limit(
             "launches",
-            "Launch your own kernel, once: a block of queries of one head to each program.",
-            at_least=lambda case: 1,
+            "One launch can do all of it, with a block of queries of one head to each program.",
             at_most=lambda case: 1,
         ),
         Limit(
