@@ -764,6 +764,22 @@ with lesson.when_written():
     rows = lesson.speed_in_gpt2(linear=tiled)
 lesson.table(rows)
 
+# %% [markdown] challenge
+# ## A challenge: a product in the fewest cycles
+#
+# Optional, and against yourself alone. Your `tiled` multiplies 256 × 512 by 512 × 256 in bfloat16 on both virtual GPUs;
+# the predicted cycles are added up. Only a right answer enters, within the limits of 05.tiled. For a launch the model
+# takes the largest of its bounds: instructions that must be issued, matrix instructions, bytes over the memory bus,
+# passes of shared memory, and waits that no other wave fills. It predicts, and measures nothing.
+#
+# Which tile, how many waves and stages for each vendor? A launcher can ask Triton where it runs:
+# `triton.runtime.driver.active.get_current_target().warp_size` is 32 or 64.
+
+# %% your entry
+from gpu_utils import challenge
+
+challenge("05")
+
 # %% [markdown] end of the lab
 # ## Done
 #
