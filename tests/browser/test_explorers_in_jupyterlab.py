@@ -25,6 +25,7 @@ CELLS = {
     "costs": 'explore("costs")',
     "online": 'explore("online")',
     "tiles": 'explore("tiles", chip="MI300X", order="groups", M=4096, N=4096)',
+    "causal": 'explore("causal")',
 }
 IMPORTS = "from gpu_utils import explore\nfrom gpu_utils.analytic.roofline import Point"
 WAIT_SECONDS = 15
@@ -226,6 +227,14 @@ def test_the_order_of_tiles_decides_what_the_caches_fetch(notebook):
     for key in ("Space", "ArrowDown", "Enter"):
         notebook.page.keyboard.press(key)
     notebook.await_words("tiles", "dealt by die", side=1)
+
+
+def test_a_block_of_keys_further_the_tile_is_skipped(notebook):
+    assert notebook.words("causal").startswith("Causal: 36 of 64 tiles are computed")
+    notebook.await_words("causal", "2,080 of 4,096 scores count", side=1)
+    notebook.slider("causal", "key block").focus()
+    notebook.page.keyboard.press("ArrowRight")
+    notebook.await_words("causal", "0 of 4,096 scores count; the tile is skipped", side=1)
 
 
 def test_nothing_was_asked_of_another_host_and_the_console_is_clean(notebook):

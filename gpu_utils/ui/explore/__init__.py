@@ -20,6 +20,7 @@ EXPLORERS = {
     "costs": "costs",
     "tiles": "tiles",
     "online": "online",
+    "causal": "causal",
 }
 """Name of an explorer -> its module."""
 
@@ -36,6 +37,7 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
            "costs"       what training a GPT-2 of any shape costs
            "tiles"       the order of a matrix product's tiles, and what the L2 fetches for those that run together
            "online"      the online softmax, block by block; what: the logits of a row; block=8, step=2, masked=True
+           "causal"      attention's scores in tiles: which ones a causal mask or a window skips, and what that saves
     start  the values that the controls start with; the function `explorer` of its module lists them
 
     Every explorer works with the keyboard (Tab, arrow keys; the space bar opens a list), says in a sentence what it
