@@ -54,8 +54,8 @@ from gpu_utils.lesson import TARGETS, resources
 # the sum is 32 although NaN lies beside a?
 #
 # **Triton that helps.** `rows[:, None]` and `cols[None, :]` make offsets and masks of two dimensions; `&` joins masks.
-# `tl.dot(a, b, acc)` gives `acc + a @ b` for tiles of 16 rows, columns and steps or more. Lesson 05, sitting *One
-# tile*. `hint("05.tiled")` gives three hints.
+# `tl.dot(a, b, acc)` gives `acc + a @ b` for tiles of 16 rows, columns and steps or more. Lesson 05, sittings
+# *One tile* and *The right tile*. `hint("05.tiled")` gives three hints.
 
 
 # %% 05.tiled tags=["answer", "05.tiled"]
@@ -140,7 +140,7 @@ check("05.tiled")
 #
 # **Triton that helps.** `tl.dot(a, b, acc)` adds to a float32 `acc`, whatever the dtype of the tiles.
 # `.to(tl.float32)`; `tl.store` converts to the type of the pointer. `if beta != 0:` works in a kernel, on a number that
-# it is given. Lesson 05, sitting *One tile*. `hint("05.accumulate")` gives three hints.
+# it is given. Lesson 05, sitting *The right tile*. `hint("05.accumulate")` gives three hints.
 
 
 # %% 05.accumulate tags=["answer", "05.accumulate"]
@@ -236,7 +236,7 @@ check("05.accumulate")
 # is 0. With bias = (2), v = 1: u = 0.7979 · 1.0447 = 0.8336, its tanh is 0.6825, and the result is 0.8412.
 #
 # **Triton that helps.** `tl.sigmoid`, `tl.exp` (float32); Triton has no `tl.tanh`. A block of shape (1, BLOCK_N) is
-# broadcast over the rows of a tile. Lesson 05, sitting *One tile*. `hint("05.epilogue")` gives three hints.
+# broadcast over the rows of a tile. Lesson 05, sitting *The right tile*. `hint("05.epilogue")` gives three hints.
 
 
 # %% 05.epilogue tags=["answer", "05.epilogue"]

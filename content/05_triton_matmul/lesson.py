@@ -7,8 +7,8 @@
 #
 # **You need** units 00, 02 and 04. No GPU: every cell runs on a laptop.
 #
-# **Time**: three sittings: reading (text and code at 200 words a minute) takes 17, 9 and 9 minutes, all of it with the
-# predictions about 45, 25 and 25. All cells together run in a minute and a half on a CPU. Then lab 05.
+# **Time**: four sittings: reading (text and code at 200 words a minute) takes 11, 9, 8 and 7 minutes, all of it with
+# the predictions about 30, 30, 25 and 20. All cells together run in a minute and a half on a CPU. Then lab 05.
 #
 # In GPT-2 nearly all arithmetic is matrix products (lesson 01 counted it). The libraries, cuBLAS and hipBLASLt, do them
 # well. You write your own because everything that is fused *into* a product, from a GELU to attention, begins with a
@@ -308,6 +308,13 @@ guess.reveal(
     because="where B runs along N, somebody must turn it: by one word in ldmatrix, by "
     "reads of single numbers, or by reads that transpose.",
 )
+rows["sm_90, neighbours of B along N"] = {
+    "instructions between memory and registers": ", ".join(
+        f"{times} × {name.split('.shared')[0]}"
+        for name, times in found("sm_90", b, MOVES, num_stages=2).items()
+        if "commit" not in name
+    )
+}
 deeper = found("gfx942", b, MOVES, num_stages=2, BK=64)
 rows["gfx942, along N, blocks of 64 along K"] = {
     "instructions between memory and registers": ", ".join(
@@ -319,6 +326,10 @@ lesson.table(rows, first="target")
 # %% [markdown] way explained
 # - `sm_80`: `cp.async` brings 16 bytes from memory to shared memory past the registers. `ldmatrix` reads four 8 × 8
 #   blocks into the lanes of a warp, and with `.trans` it turns them. Turning is free.
+# - `sm_90`: no `ldmatrix`. wgmma reads its factors from shared memory by itself, in either direction (and so does
+#   tcgen05 on `sm_100`, by the table above). A kernel that is written for these chips also leaves the copying to a unit
+#   of its own, the *tensor memory accelerator*: in Triton `tl.make_tensor_descriptor`. Pointers, as here, become
+#   `cp.async`.
 # - `gfx942`: loads go to registers and from there by `ds_write` to the LDS. With blocks of 32 along K single numbers
 #   are read to turn $B$, `ds_read_u16`: many small reads. With blocks of 64 the compiler turns it *in the registers*
 #   (`v_perm_b32`) before it writes, and the reads are wide. So look at the listing.
@@ -346,7 +357,16 @@ lesson.bars(
     "instructions",
 )
 
+# %% [markdown] end of the first sitting
+# **You have** a product by matrix instructions, and the way of its numbers from memory into lanes. Next: how large a
+# tile may be.
+
+# %% first sitting ends
+lesson.sitting("05", 1)
+
 # %% [markdown] tile and traffic
+# # Sitting 2: the right tile
+#
 # ## 4. How large a tile?
 #
 # A program reads a strip of $A$ (BM rows) and a strip of $B$ (BN columns), all of $K$. There are $M N$ / (BM BN)
@@ -357,42 +377,44 @@ lesson.bars(
 # %% guess traffic
 guess = predict(
     "05.traffic",
-    "256 × 256 × 256 in fp16: how many bytes do all programs load?",
-    small=lesson.number("tiles of 64 × 64", unit="bytes", factor=1.02),
-    large=lesson.number("tiles of 128 × 128", unit="bytes", factor=1.02),
+    "256 × 256 × 256 in fp16. Tiles of 128 × 128 and of 256 × 64 have the same number "
+    "of sums. How many bytes do all programs load with each?",
+    square=lesson.number("tiles of 128 × 128", unit="bytes", factor=1.02),
+    long=lesson.number("tiles of 256 × 64", unit="bytes", factor=1.02),
 )
 
 # %% traffic
 rows = {}
-for tile in (32, 64, 128):
+for BM, BN in ((64, 64), (128, 128), (256, 64)):
     gpus = lesson.launch_on(
-        BOTH, dot_kernel, (256 // tile, 256 // tile), a, b, torch.empty(256, 256),
-        256, 256, 256, *b.stride(), BM=tile, BN=tile, BK=32,
+        BOTH, dot_kernel, (256 // BM, 256 // BN), a, b, torch.empty(256, 256),
+        256, 256, 256, *b.stride(), BM=BM, BN=BN, BK=32,
     )  # fmt: skip
-    rows[f"{tile} × {tile}"] = {
-        "by the formula": 2 * 256**3 * 2 // tile,
+    rows[f"{BM} × {BN}"] = {
+        "by the formula": round(2 * 256**3 * (1 / BM + 1 / BN)),
         **lesson.counted(gpus, "global_load_bytes"),
     }
 guess.reveal(
-    small=rows["64 × 64"]["sm_80"],
-    large=rows["128 × 128"]["sm_80"],
-    because="2 × 256³ × 2 / 64 is 1,048,576; twice the tile, half of it.",
+    square=rows["128 × 128"]["sm_80"],
+    long=rows["256 × 64"]["sm_80"],
+    because="2 × 256³ × (1 / 128 + 1 / 128), and × (1 / 256 + 1 / 64): 1.25 times.",
 )
 lesson.table(rows, first="tile", note="bytes loaded")
 
 # %% [markdown] registers of a tile
-# So larger is better, until the accumulator is too large. Its `BM * BN` sums lie in registers, spread over the lanes of
-# the program: `BM * BN / (num_warps * lanes)` registers each. (`sm_100` keeps them in tensor memory while it
-# multiplies.)
+# So larger is better, and square is better than long, until the accumulator is too large. Its `BM * BN` sums lie in
+# registers, spread over the lanes of the program: `BM * BN / (num_warps * lanes)` registers each. (`sm_100` keeps them
+# in tensor memory while it multiplies.)
 
 # %% guess spills
 guess = predict(
     "05.spills",
-    "256 × 256 with 8 warps or wavefronts, and a lane has 255 or 256 registers for "
-    "everything. Who spills?",
-    sm_90=lesson.yes_no("sm_90"),
-    gfx942=lesson.yes_no("gfx942"),
-    gfx1100=lesson.yes_no("gfx1100"),
+    "256 × 256 with 8 warps or wavefronts: how many sums has a lane? A lane has 255 "
+    "registers on sm_90, and 256 on gfx942 when 8 waves are on a CU. Who spills?",
+    sums_nvidia=lesson.number("sums of a lane, sm_90"),
+    sums_amd=lesson.number("sums of a lane, gfx942"),
+    sm_90=lesson.yes_no("sm_90 spills"),
+    gfx942=lesson.yes_no("gfx942 spills"),
 )
 
 # %% spills
@@ -403,18 +425,25 @@ rungs = {
 needs = lesson.needs(rungs, a, b, targets=SIX[1:])
 spilt = {t: needs[f"256 × 256, 8 waves, {t}"][lesson.SPILLS] > 0 for t in SIX[1:]}
 guess.reveal(
+    sums_nvidia=256 * 256 / (8 * 32),
+    sums_amd=256 * 256 / (8 * 64),
     sm_90=spilt["sm_90"],
     gfx942=spilt["gfx942"],
-    gfx1100=spilt["gfx1100"],
-    because="65,536 / (8 × 32) = 256 sums for a lane, 65,536 / (8 × 64) = 128.",
+    because="65,536 / (8 × 32) and 65,536 / (8 × 64).",
 )
-lesson.table(needs, first="tile")
+columns = ("registers", lesson.SPILLS, "shared bytes")
+lesson.table(
+    {name: {column: row[column] for column in columns} for name, row in needs.items()},
+    first="tile",
+)
 
 # %% [markdown] spills explained
 # The same tile is right on `gfx942` and spills on `sm_90`; and 128 × 128 with four waves, a good start on data centre
-# chips, spills on a Radeon. On waves of 64 the accumulator of a program is spread over twice the lanes. Shared memory
-# goes the other way (unit 02: `sm_90` has more than three times as much for a program as `gfx942`). A tile is chosen
-# for a chip.
+# chips, spills on a Radeon. Two rows are no matter of counting sums. `gfx950` has as many as `gfx942`, and comes out a
+# few registers above what it has. `sm_100` keeps them in tensor memory, and spills where it takes them out to store
+# them (an inference: nothing else of the kernel holds so many numbers). So compile, and look. On waves of 64 the
+# accumulator of a program is spread over twice the lanes. Shared memory goes the other way (unit 02: `sm_90` has more
+# than three times as much for a program as `gfx942`). A tile is chosen for a chip.
 #
 # ## 5. Edges, and what may be rounded
 #
@@ -460,6 +489,26 @@ lesson.table({"c[0, 0]": c[0, 0].item(), "20 products of 1 × 1": 20})
 # virtual GPU's kindness: on a real one the memory behind a tensor mostly belongs to somebody else, and is read without
 # a word. So the mask along K needs `other=0.0`, and it needs it for *both* operands: 0 × NaN is NaN, and what lies
 # behind B's last row may be NaN.
+#
+# Odd sizes cost in another way, too: with rows of 257 numbers no row but the first begins at a multiple of 16 bytes,
+# and wide loads are out. The same product, with rows of $A$ and $B$ that long in memory:
+
+# %% odd rows
+wide = torch.randn(2, 256, 257).half()
+lesson.table(
+    lesson.climbed(
+        {
+            "rows of 256": lambda a, b: dot(a, b),
+            "rows of 257, B": lambda a, b: dot(a, wide[1, :, :256]),
+        },
+        BOTH, a, b,
+    ),
+    first="rows",
+)  # fmt: skip
+
+# %% [markdown] odd rows explained
+# So GPT-2's vocabulary of 50,257 is often padded to 50,304, a multiple of 64. (And offsets: `m * K` in 32 bits is wrong
+# from $2^{31}$ elements on. The logits of 49,152 tokens pass that: use `.to(tl.int64)` there.)
 #
 # A mask costs something in each round of the loop. Two ways around it: run the loop over whole blocks without a mask
 # along K, and the last block with one; or let rows and columns behind the edge read row `m % M`, column `n % N`, which
@@ -544,17 +593,43 @@ lesson.table(rows, first="target")
 # times those of float32, and more. gfx90a and gfx950 multiply float32 as such. So the same source is precise on one
 # chip and not on another. `input_precision="ieee"` asks for full precision everywhere, and pays: on `sm_80` with the
 # vector units.
-#
-# **You have** a tile: its instruction, its way through shared memory, its traffic, its registers, its edges and its
-# sums. In the lab: 05.tiled, 05.accumulate, 05.epilogue. Next: what happens between the instructions.
 
-# %% first sitting ends
-lesson.sitting("05", 1)
+# %% [markdown] the epilogue
+# ## 6. The epilogue
+#
+# The tile is complete, and its sums are in registers. Whatever is done to each element *now* costs no byte of the
+# result: an activation or a rounding costs none, a bias nearly none, a residual its one reading. (In training the
+# backward pass needs what stood before the GELU: store it, or work it out again.) GPT-2's MLP is $\text{gelu}(x W^T +
+# b)$.
+
+# %% guess epilogue
+guess = predict(
+    "05.epilogue",
+    "x: 8,192 × 768, W: 3,072 × 768, in bf16. Bytes moved at least: the product, "
+    "then bias and GELU as a kernel of their own. Which share is saved by one kernel?",
+    saved=lesson.number("saved", unit="%", factor=1.1),
+)
+
+# %% epilogue
+product = 2 * (8192 * 768 + 3072 * 768 + 8192 * 3072)
+pointwise = 2 * 2 * 8192 * 3072
+guess.reveal(
+    saved=100 * pointwise / (product + pointwise),
+    because="the result is read and written again: 100.7 of 168.6 million bytes.",
+)
+lesson.table({"product": product, "bias and GELU alone": pointwise})
+
+# %% [markdown] end of the second sitting
+# **You have** a tile of the right size for a chip, edges that are safe, sums that are exact enough, and an epilogue for
+# free. In the lab: 05.tiled, 05.accumulate, 05.epilogue. Next: the loop and the order of the tiles.
+
+# %% second sitting ends
+lesson.sitting("05", 2)
 
 # %% [markdown] pipelining
-# # Sitting 2: keeping the matrix units busy
+# # Sitting 3: keeping the matrix units busy
 #
-# ## 6. Stages
+# ## 7. Stages
 #
 # A round of the loop loads two blocks and multiplies them. Memory answers after hundreds of cycles. With
 # `num_stages=s` the compiler starts loads for rounds ahead, and keeps the blocks that are under way or in use in shared
@@ -615,7 +690,7 @@ lesson.table(
 # three fit, and leave room for one program; two leave room for two. A configuration that is too large compiles, and
 # fails when it is loaded.
 #
-# ## 7. Knobs of AMD
+# ## 8. Knobs of AMD
 #
 # | knob | what it asks for |
 # |---|---|
@@ -688,7 +763,7 @@ lesson.table(rows, first="waves_per_eu")
 # fit, so two waves on a SIMD, whatever the registers are. Ask which limit is yours (unit 02) before you turn a knob.
 # `waves_per_eu` is for kernels that are a *few* registers above a border. Look at the spills each time.
 #
-# ## 8. The order of the programs
+# ## 9. The order of the programs
 #
 # The formula of section 4 counts what programs *load*. Between them and memory is the L2. A strip of A that several
 # programs need *at the same time* comes from memory once. Which programs run at the same time? The chip starts them in
@@ -803,17 +878,17 @@ lesson.table(rows, first="order, on an MI300X")
 # %% explore tiles
 explore("tiles")
 
-# %% [markdown] end of the second sitting
+# %% [markdown] end of the third sitting
 # **You have** the pipeline, AMD's knobs with their effect in the listing, and an order for one cache or for eight. In
 # the lab: 05.grouped_order. Next: sizes that do not fill the chip.
 
-# %% second sitting ends
-lesson.sitting("05", 2)
+# %% third sitting ends
+lesson.sitting("05", 3)
 
 # %% [markdown] rounds
-# # Sitting 3: a full chip
+# # Sitting 4: a full chip
 #
-# ## 9. The last round
+# ## 10. The last round
 #
 # Programs come and go in rounds. 64 × 64 tiles on the SMs of an H100, 132 at a time, are 31 full rounds and 4 tiles
 # more: a 32nd round, in which nearly all SMs have nothing to do. With many rounds that hardly counts. With few it does.
@@ -841,8 +916,24 @@ lesson.bars(
     "% of the units' time",
 )
 
+# %% the products of GPT-2
+tiles = {
+    f"{name}, N = {N:,}": 8192 // 128 * N // 128
+    for name, N in {"QKV": 2304, "out": 768, "MLP in": 3072, "logits": 50304}.items()
+}
+lesson.table(
+    {
+        name: {"tiles": n}
+        | {chip: 100 * n / (triton.cdiv(n, u) * u) for chip, u in UNITS.items()}
+        for name, n in tiles.items()
+    },
+    first="8,192 tokens, 128 × 128",
+    note="% of the units' time",
+)
+
 # %% [markdown] persistent
-# A saw. What helps?
+# A saw, and real products meet it: of GPT-2's own, with 8,192 tokens, two waste a third and a sixth of an MI300X. What
+# helps?
 #
 # - **Other tiles**: smaller ones fill the last round better, and cost traffic (section 4).
 # - **Persistent programs**: launch exactly as many programs as there are units, and let each walk over tiles `pid`,
@@ -850,7 +941,7 @@ lesson.bars(
 #   last one, and it is launched once. It is also the frame for what follows. (Lab: 05.persistent.)
 # - **Split K**: cut the work of a tile.
 #
-# ## 10. Split K
+# ## 11. Split K
 #
 # In decoding, a language model multiplies a few rows by a large matrix: M = 16, N = 4,096, K = 4,096. With tiles of
 # 16 × 128 that are 32 programs, on a chip with 132 units. Nothing is left to cut but K: `splits` programs work on the
@@ -934,41 +1025,17 @@ lesson.table(
 # The time is even, and nearly every tile pays an exchange. So one usually does the full rounds by whole tiles and gives
 # only the last one or two to stream-K.
 # (Osama et al., [Stream-K](https://arxiv.org/abs/2301.03598), 2023. Units that are not equally fast, and the exchange
-# itself, make it less than ideal; the order of sections 8 is harder to keep.)
-#
-# ## 11. The epilogue
-#
-# The tile is complete, and its sums are in registers. Whatever is done to each element *now* costs no byte of the
-# result: an activation or a rounding costs none, a bias nearly none, a residual its one reading. (In training the
-# backward pass needs what stood before the GELU: store it, or work it out again.) GPT-2's MLP is $\text{gelu}(x W^T +
-# b)$.
-
-# %% guess epilogue
-guess = predict(
-    "05.epilogue",
-    "x: 8,192 × 768, W: 3,072 × 768, in bf16. Bytes moved at least: the product, "
-    "then bias and GELU as a kernel of their own. Which share is saved by one kernel?",
-    saved=lesson.number("saved", unit="%", factor=1.1),
-)
-
-# %% epilogue
-product = 2 * (8192 * 768 + 3072 * 768 + 8192 * 3072)
-pointwise = 2 * 2 * 8192 * 3072
-guess.reveal(
-    saved=100 * pointwise / (product + pointwise),
-    because="the result is read and written again: 100.7 of 168.6 million bytes.",
-)
-lesson.table({"product": product, "bias and GELU alone": pointwise})
+# itself, make it less than ideal; the order of section 9 is harder to keep.)
 
 # %% [markdown] choose
 # ## 12. A space of configurations for each vendor
 #
 # Put the parts together. A configuration is good for a chip if
 #
-# 1. its stages fit into shared memory or LDS (section 6),
+# 1. its stages fit into shared memory or LDS (section 7),
 # 2. its accumulator leaves registers for the operands (section 4), with no spill,
 # 3. its waves are right for the instruction: wgmma wants 4 warps and BM of 64 or more,
-# 4. there are tiles enough to fill the chip, or K is split (sections 9, 10).
+# 4. there are tiles enough to fill the chip, or K is split (sections 10, 11).
 #
 # What an autotuner tries should hold only such ones, and different ones: sizes of products differ.
 
@@ -1051,7 +1118,7 @@ lesson.table(
 # - [Stream-K](https://arxiv.org/abs/2301.03598).
 # - [ROCm, workload
 #   optimisation](https://rocm.docs.amd.com/en/latest/how-to/rocm-for-ai/inference-optimization/workload.html): the
-#   knobs of section 7.
+#   knobs of section 8.
 # - [DeepGEMM](https://github.com/deepseek-ai/DeepGEMM): FP8 products on Hopper (unit 08 needs its idea).
 #
 # ## Check yourself
@@ -1081,5 +1148,5 @@ lesson.table(
 #
 # **You have** one product, from a tile to a full chip. Now open [lab 05](../labs/05_triton_matmul.ipynb).
 
-# %% third sitting ends
-lesson.sitting("05", 3)
+# %% fourth sitting ends
+lesson.sitting("05", 4)
