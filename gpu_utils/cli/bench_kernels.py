@@ -1,6 +1,7 @@
 """`w2w bench kernels`: the solutions of unit 04 and later beside torch, torch.compile and, where it has one, Liger.
 
-With a GPU they are timed, in float32 and in the forward direction, with the copy bandwidth of the same run. Without one
+With a GPU they are timed in the forward direction, in float32 (products and attention in 16 bits), with the copy
+bandwidth of the same run. Without one
 they are counted on virtual GPUs and compiled for four targets, beside Liger's kernel, and the page says that timing is
 still owed. Liger is not installed by the course: `pip install --no-deps --target FOLDER liger-kernel`, and FOLDER on
 PYTHONPATH. Its cross-entropy is left out, because it computes the gradient in the forward pass.
@@ -46,12 +47,15 @@ class Work:
     inputs  large -> the arguments, tensors on the CPU: one size for a clock, one for a virtual GPU
     torch   the same function by torch; bytes: the least that it must move, from the arguments
     liger   Liger's function of the same arguments, imported when it is called; None where Liger has none
+    flops   of matrix products, from the arguments; dtype: whose peak counts on the roofline
     """
 
     inputs: Callable[[bool], tuple[Any, ...]]
     torch: Callable[..., Any]
     bytes: Callable[..., int]
     liger: Callable[..., Any] | None = None
+    flops: Callable[..., float] = lambda *args: 0.0
+    dtype: str = "fp32"
 
 
 def _matrix(large: bool) -> Tensor:
@@ -100,6 +104,33 @@ def _in_and_out(x: Tensor, *_: Any) -> int:
     return 8 * x.numel()
 
 
+def _product_inputs(large: bool) -> tuple[Any, ...]:
+    n = 4096 if large else 128
+    return torch.randn(n, n).bfloat16(), torch.randn(n, n).bfloat16()
+
+
+def _attention_inputs(large: bool) -> tuple[Any, ...]:
+    size = (4, 16, 4096, 64) if large else (1, 2, 128, 64)
+    return *(torch.randn(size).half() for _ in range(3)), True, size[-1] ** -0.5
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+
+
+def _cache_inputs(large: bool) -> tuple[Any, ...]:
+    sequences, heads, length, width = (8, 16, 8192, 128) if large else (2, 2, 192, 64)
+    caches = (torch.randn(sequences, length, heads, width).half() for _ in range(2))
+    lengths = torch.full((sequences,), length, dtype=torch.int32)
+    return torch.randn(sequences, heads, width).half(), *caches, lengths, 4
+
+
+def _decoded(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, splits: int) -> Tensor:
+    """Attention of one query for each head to a whole cache."""
+    q, k, v = (x.transpose(1, 2) for x in (q[:, None], k, v))
+    return F.scaled_dot_product_attention(q, k, v)[:, :, 0]
+
+
 WORKS = {
     "copy": Work(lambda large: (_matrix(large).flatten(),), torch.clone, _in_and_out),
     "gelu": Work(lambda large: (_matrix(large),), lambda x: F.gelu(x, approximate="tanh"), _in_and_out),
@@ -128,6 +159,23 @@ WORKS = {
     "layernorm_backward": Work(_backward_inputs, _layernorm_backward, lambda dy, *_: 12 * dy.numel()),
     "transpose": Work(lambda large: (_matrix(large)[None],), lambda x: x.mT.contiguous(), _in_and_out),
     "cross_entropy": Work(_loss_inputs, F.cross_entropy, lambda logits, _: 4 * logits.numel()),
+    "tiled": Work(
+        _product_inputs,
+        torch.matmul,
+        lambda a, _: 6 * a.numel(),
+        flops=lambda a, _: 2.0 * len(a) ** 3,
+        dtype="bf16",
+    ),
+    "forward": Work(
+        _attention_inputs,
+        _attention,
+        lambda q, *_: 8 * q.numel(),
+        flops=lambda q, *_: 2.0 * q.numel() * q.shape[2],  # 4 N N D for each head, of which half is hidden
+        dtype="fp16",
+    ),
+    "decode": Work(
+        _cache_inputs, _decoded, lambda q, k, *_: 4 * k.numel(), flops=lambda q, k, *_: 4.0 * k.numel(), dtype="fp16"
+    ),
 }
 """Name of an exercise -> its work. An exercise that is not here is named in the output."""
 
@@ -198,7 +246,8 @@ def _id(name: str) -> str:
 
 def _timed(rungs: Rungs, work: Work) -> dict[str, Any]:
     args = work.inputs(True)
-    return {"times": raced(rungs, *args, torch=work.torch, bytes=work.bytes(*args))}
+    bytes, flops = work.bytes(*args), work.flops(*args)
+    return {"times": raced(rungs, *args, torch=work.torch, bytes=bytes, flops=flops, dtype=work.dtype)}
 
 
 def _counted(rungs: Rungs, work: Work) -> dict[str, Any]:
