@@ -7,7 +7,7 @@
 #
 # **You need** units 00 and 02: masks, coalescing, registers, occupancy. No GPU: every cell runs on a laptop.
 #
-# **Time**: four sittings: reading (text and code at 200 words a minute) takes 16, 13, 10 and 8 minutes, all of it with
+# **Time**: four sittings: reading (text and code at 200 words a minute) takes 17, 13, 10 and 9 minutes, all of it with
 # the predictions about 40, 35, 35 and 25. All cells together run in half a minute on a CPU. Then lab 04.
 #
 # All kernels here follow one ladder. *Naive*: a formula, operator by operator. *Fused*: one kernel that reads
@@ -88,36 +88,18 @@ lesson.table(bits_of_a_load(16_384), first="n = 16,384")
 # 128 bits, 16 bytes, is the widest load that Triton makes for these targets. A lane has `1024 / (4 * 32)`
 # = 8 floats where a wave has 32 lanes, so two such loads; and 4 floats, one load, where a wave has 64.
 #
-# Now the vector gets one element more. The kernel is the same.
-
-# %% guess odd
-guess = predict(
-    "04.odd",
-    "n = 16,385 in place of 16,384. How many load instructions has a lane now?",
-    sm_80=lesson.number("on sm_80 (2 so far)"),
-    gfx942=lesson.number("on gfx942 (1 so far)"),
-)
-
-# %% odd
-odd = bits_of_a_load(16_385)
-guess.reveal(
-    sm_80=odd["sm_80"]["loads of a lane"],
-    gfx942=odd["gfx942"]["loads of a lane"],
-    because="each of the 8 or 4 floats of a lane gets a load of its own: the compiler "
-    "can no longer join neighbours.",
-)
-lesson.table(odd, first="n = 16,385")
-
-# %% [markdown] why odd
-# One more element, and every load of every program is narrow, also in the 16 programs that the last element does not
-# touch. The compiler makes one machine code for all programs, and it must be right for the mask. With `offsets < n` and
-# *nothing known about n*, of four neighbours two may be inside and two outside. A load of 16 bytes cannot bring half of
-# its bytes, so each element is loaded under a predicate of its own. (In unit 02 LLVM joined narrow loads for AMD. Here
-# each has a condition of its own, and it must not.)
+# In unit 00 one element more, `n = 16,385`, turned these loads into 8 (4) of 32 bits, in *every* program, also in the
+# 16 that the last element does not touch. The compiler makes one machine code for all programs, and it must be right
+# for the mask. A load has one predicate (NVIDIA) or one bit of EXEC (AMD) for each lane, not for each element. With
+# `offsets < n` and *nothing known about n*, of four neighbours two may be inside and two outside: so each element gets
+# a load of its own. (AMD's buffer loads could check each of four words against the buffer's end. Triton's mask may be
+# any condition, so it does not use that.)
 #
-# With `n = 16,384` something was known. When a kernel is launched, Triton looks at each whole number among the
-# arguments and notes whether it is **divisible by 16**. If so, groups of up to 16 neighbours are inside or outside
-# together, and one predicate serves the wide load. (It looks at the address of each tensor in the same way.)
+# With `n = 16,384` something was known. When a kernel is launched, Triton notes of each whole number among the
+# arguments whether it is **divisible by 16**, and of each tensor whether its address is. Then groups of up to 16
+# neighbours are inside or outside together, and one predicate serves the wide load. Each such property makes a kernel
+# of its own: 16,384, 16,385 and 1 (which becomes a constant) are three compilations, and the first call of each waits
+# for one.
 
 # %% guess divisible
 guess = predict(
@@ -147,8 +129,16 @@ lesson.table(
 )
 
 # %% [markdown] cost of narrow
-# What do narrow loads cost? The bytes that are asked for are the same. But neighbouring lanes are now 16 bytes apart in
-# each load, and so each of the four loads touches every sector (or line) once more:
+# What do narrow loads cost? The bytes that are asked for are the same. But a lane of `gfx942` that owned 16 bytes now
+# makes four loads of 4, and neighbouring lanes are 16 bytes apart in each of them.
+
+# %% guess narrow
+guess = predict(
+    "04.narrow",
+    "16,384 floats are 512 lines of 128 bytes, and gfx942 needs 512 load transactions "
+    "for n = 16,384. How many for n = 16,385?",
+    gfx942=lesson.number("load transactions", factor=1.01),
+)
 
 # %% counts of the copy
 rows = {}
@@ -163,6 +153,11 @@ for n in (16_384, 16_385):
             "load transactions": found["global_load_sectors"],
             "instructions, all": found["instructions"],
         }
+guess.reveal(
+    gfx942=rows["n = 16,385 on gfx942"]["load transactions"],
+    because="each of a lane's four loads touches every line once: 4 × 512, and the "
+    "line of the last element.",
+)
 lesson.table(rows, first="launch")
 
 # %% [markdown] first-level cache
@@ -363,10 +358,12 @@ ENDS = ("right", "wrong numbers", "reads outside")
 guess = predict(
     "04.stride_0",
     "`SiLU.apply(x).sum().backward()` with 3,000 elements, on a virtual GPU: the "
-    "backward kernel reads `dy_ptr + offsets`. And `SiLU.apply(wide[:, :30])`, where "
-    "wide has 60 columns: forward reads `x_ptr + offsets`. What happens?",
+    "backward kernel reads `dy_ptr + offsets`. `SiLU.apply(wide[:, :30])`, where wide "
+    "has 60 columns: forward reads `x_ptr + offsets`. And dx of `SiLU.apply(x.T)` with "
+    "a contiguous dy: what happens?",
     what=lesson.choice(*ENDS, label="dy of a sum"),
     slice=lesson.choice(*ENDS, label="x is a slice"),
+    transposed=lesson.choice(*ENDS, label="dx of x.T"),
 )
 
 # %% stride 0
@@ -374,6 +371,10 @@ wide = torch.randn(8, 60)
 with virtual_gpu("gfx942"):
     y = SiLU.apply(wide[:, :30])
 same = torch.allclose(y, torch.nn.functional.silu(wide[:, :30]), atol=1e-5)
+turned, dy = torch.randn(8, 60, requires_grad=True), torch.randn(60, 8)
+with virtual_gpu("gfx942"):
+    (dx,) = torch.autograd.grad(SiLU.apply(turned.T), turned, dy)
+(wanted,) = torch.autograd.grad(torch.nn.functional.silu(turned.T), turned, dy)
 try:
     with virtual_gpu("gfx942"):
         SiLU.apply(x).sum().backward()
@@ -384,15 +385,17 @@ except lesson.OutOfBounds as problem:
 guess.reveal(
     what=what,
     slice="right" if same else "wrong numbers",
+    transposed="right" if torch.allclose(dx, wanted, atol=1e-5) else "wrong numbers",
     because="dy has 3,000 elements by its shape, and one in memory; the slice has gaps "
-    "of 30, which belong to wide.",
+    "of 30, which belong to wide; x and dy are walked in different orders.",
 )
 
 # %% [markdown] contiguous
 # On a real GPU the kernel would read 2,999 numbers that belong to somebody else, without complaint, and only in this
 # call. `dy.contiguous()` makes a copy where one is needed and returns the tensor itself where not; or hand the strides
-# to the kernel. A gradient can come transposed, too. The slice is silently wrong everywhere. (A transpose of all of `x`
-# happens to go well here: `torch.empty_like` copies its strides, so both sides are walked in the same order.)
+# to the kernel. The slice is silently wrong everywhere. Forward of `x.T` goes well by luck: `torch.empty_like` copies
+# its strides, so both sides are walked in the same order. Backward does not: x comes with the strides of the transpose,
+# dy mostly without.
 #
 # **One trap of arithmetic.** GELU needs tanh, for which Triton has no `tl.tanh`, and $\tanh u = (e^{2u} - 1) / (e^{2u}
 # + 1)$. The largest float32 is about 3.4e38, which is $e^{88.7}$.
@@ -418,9 +421,11 @@ lesson.table({"u": u.tolist(), "formula": naive.tolist(), "tanh": u.tanh().tolis
 
 # %% [markdown] safe exp
 # The rule behind it is worth more than the formula: **give `exp` only arguments that are zero or negative.** Then it
-# can underflow to 0, which is right, and never overflow. Here: use $e^{-2|u|}$ and put the sign back, or use
-# $\tanh u = 2\,\sigma(2u) - 1$ with a sigmoid that keeps the rule. Softmax will need the same rule, and so will
-# attention.
+# can underflow to 0, which is right, and never overflow. Here: use $e^{-2|u|}$ and put the sign back, or use $\tanh u =
+# 2\,\sigma(2u) - 1$. (`tl.sigmoid` is $1 / (1 + e^{-x})$. Below -88 its `exp` is inf, but 1 / inf is 0, which is right.
+# Dangerous is inf above *and* below the line.) Near u = 0 both forms subtract two numbers close to 1 and keep few
+# digits of tanh itself; in GELU's $1 + \tanh u$ these do not count. A ready one is `from triton.language.extra import
+# libdevice` and `libdevice.tanh`. Softmax will need the same rule, and so will attention.
 #
 # ## 3. Random numbers that nobody stores
 #
@@ -493,16 +498,16 @@ lesson.lane_figure(
 # who looks at two programs side by side sees it.
 #
 # Is drawing again free? Ten rounds of multiplications are more than SiLU needs. Count what a wave issues for each
-# element, with a kernel that stores its offsets for comparison. `tl.rand4x` returns *four* numbers for one scrambling,
-# which makes four of them anyway and of which `tl.rand` throws three away.
-# (They are other numbers than those of `tl.rand`: forward and backward must use the same of the two.)
+# element, beside a kernel that only turns its offsets into floats and stores them. `tl.rand4x` returns all *four*
+# numbers of one scrambling; `tl.rand` uses one, and the compiler drops what it can of the other three. (They are other
+# numbers than those of `tl.rand`: forward and backward must use the same of the two.)
 
 
 # %% cost of philox
 @triton.jit
-def offsets_kernel(out_ptr, seed, BLOCK: tl.constexpr):
+def convert_kernel(out_ptr, seed, BLOCK: tl.constexpr):
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + place, place.to(tl.float32))
+    tl.store(out_ptr + place, tl.random.uint_to_uniform_float(place + seed))
 
 
 @triton.jit
@@ -528,37 +533,37 @@ def per_element(kernel, n=16_384):
     }
 
 
-KERNELS = (offsets_kernel, rand_kernel, rand4x_kernel)
+KERNELS = (convert_kernel, rand_kernel, rand4x_kernel)
 cost = {kernel.__name__: per_element(kernel) for kernel in KERNELS}
 lesson.table(
-    {"offsets_kernel": cost["offsets_kernel"], "rand_kernel": cost["rand_kernel"]}
+    {"convert_kernel": cost["convert_kernel"], "rand_kernel": cost["rand_kernel"]}
 )
 
 # %% guess philox
+SHARES = {"a quarter": 0.3, "a third": 0.4, "nearly half": 0.6}
 guess = predict(
     "04.philox",
-    "Lane instructions for each element, as above. What is left of tl.rand's with "
-    "rand4x, a quarter of the scrambling for each?",
-    share=lesson.choice("a quarter", "nearly half", "nearly all"),
+    "What is left of tl.rand's instructions for each element with rand4x, four numbers "
+    "for one scrambling? Converting and storing stay as they are.",
+    share=lesson.choice(*SHARES),
 )
 
 # %% philox
 share = cost["rand4x_kernel"]["sm_80"] / cost["rand_kernel"]["sm_80"]
 guess.reveal(
-    share="a quarter"
-    if share < 0.3
-    else "nearly half"
-    if share < 0.6
-    else "nearly all",
-    because="each number is still turned into a float, and stored.",
+    share=next(words for words, most in SHARES.items() if share < most),
+    because="6.6 of 71.5 convert and store. A quarter of the rest, and these, are 23; it "
+    "is 32, because tl.rand alone never pays for a full scrambling.",
 )
 lesson.bars(cost, "lane instructions for each element")
 
 # %% [markdown] philox explained
-# About 70 instructions for each element, and a float32 dropout moves 8 bytes for it. In the time of 8 bytes an H100
-# issues 8 × 10 of them, an MI300X 8 × 7.7 (section 1's table). So with `tl.rand` a dropout is level on the one and
-# decided by arithmetic on the other; in bf16, with 4 bytes, on both. `tl.rand4x` brings it back to the bytes. (A real
-# model takes another seed for each layer and each step, or every layer drops the same places.)
+# About 70 lines of PTX, or instructions of `gfx942`, for each element, and a float32 dropout moves 8 bytes for it. In
+# the time of 8 bytes an H100 issues 8 × 10 float32 instructions, an MI300X 8 × 7.7 (section 1's table): the same size.
+# Which of the two decides cannot be said from this count. PTX is not yet machine code, and nearly all of these are
+# integer instructions, whose rate is another one. In bf16, with half the bytes, `tl.rand` is the larger. So: nearly
+# free, not free; measure. (A real model takes another seed for each layer and each step, or every layer drops the same
+# places.)
 #
 # **You have** a copy at full width, a fused operator with its backward pass, and random numbers without memory. In the
 # lab: 04.copy, 04.gelu, 04.dropout. Next: rows.
@@ -667,17 +672,16 @@ lesson.table(rows, first="FILL")
 #
 # `tl.sum` over a block is work for three levels. Each lane first adds up what it holds. Then the lanes of a wave
 # exchange their sums: five steps with 32 lanes, six with 64. Then, if the program has several waves, each writes its
-# sum to shared memory, all meet at a **barrier**, and read the others'. A row of logsumexp, as of softmax, has two
-# reductions.
+# sum to shared memory, and all meet at a **barrier**; *one* wave adds these up and writes the result, and after a
+# second barrier all read it. A row of logsumexp, as of softmax, has two reductions.
 
 # %% guess barriers
-MORE = {"100 and more": 100, "32 to 99": 32, "fewer": 0}
 guess = predict(
     "04.barriers",
     "logsumexp of 8 rows with 1,008 columns. How many barriers do all waves of one "
     "launch pass, together?",
     one=lesson.number("1 warp or wavefront a program"),
-    more=lesson.choice(*MORE, label="with 8"),
+    more=lesson.number("with 8", factor=1.3),
 )
 
 # %% barriers
@@ -690,8 +694,9 @@ rows = lesson.climbed(BY_WAVES, BOTH, x)
 one, eight = (rows[f"{name}, sm_80"]["barriers"] for name in ("1 wave", "8 waves"))
 guess.reveal(
     one=one,
-    more=next(o for o, n in MORE.items() if eight >= n),
-    because="8 waves of 8 programs pass 5 barriers each; a single wave needs none.",
+    more=eight,
+    because="8 waves of 8 programs pass 5 barriers each, one more than two reductions "
+    "have; a single wave needs none.",
 )
 COLUMNS = ("bytes moved", "instructions", "barriers")
 lesson.table(
@@ -700,10 +705,10 @@ lesson.table(
 )
 
 # %% [markdown] barriers explained
-# Each reduction meets twice: after the partial sums are written, and after the wave that adds these up has written the
-# result. Two reductions make four; the fifth stands between them, because they use the same place. A wave that arrives
+# Two reductions make four barriers; the fifth stands between them, because they use the same place. A wave that arrives
 # early waits. For short rows one wave for each row does without. (The numbers are equal on both targets because Triton
-# places the barriers, not the vendor's compiler.)
+# places the barriers, not the vendor's compiler. `gfx942` moves more bytes with 8 waves: a row is 31.5 lines, so every
+# second row begins inside of one, and each load touches a line more.)
 #
 # Section 1 is still with us. A row of 1,000 columns would be loaded 32 bits at a time, in place of 128: 16 does not
 # divide it, and the mask knows only that.
@@ -732,7 +737,7 @@ lesson.table(rows, first="target")
 #   ten. `sm_100` has one instruction, `redux.sync.max.f32`, for the whole maximum; for sums there is none, so five
 #   stay.
 # - AMD's `_dpp` is no instruction of its own but a *way to read an operand*: from another lane of the same 16 or across
-#   rows of 16. The additions take it themselves, `v_add_f32_dpp`; for the maximum the value is moved first. 7 + 5 are
+#   rows of 16. Most additions take it themselves, `v_add_f32_dpp`; for the maximum the value is moved first. 7 + 5 are
 #   2 × 6 steps for 64 lanes. On `gfx1100` DPP stays within 16 lanes and `v_permlanex16` crosses to the other 16: 8 + 2
 #   are 2 × 5. `v_readlane_b32` hands the result to a scalar register, which all lanes can read.
 #
@@ -898,7 +903,8 @@ lesson.table(
 # %% [markdown] guard
 # To write 0 for the sum of such a block is not enough: two of them in a row, or a running state that starts at
 # $(-\infty, 0)$, have the factor $e^{-\infty - -\infty}$. The guard belongs to *every* subtraction of a maximum, also
-# in the merge: subtract 0 where it is $-\infty$. In Triton: `base = tl.where(m == float("-inf"), 0.0, m)`.
+# in the merge: subtract 0 where it is $-\infty$. In Triton: `base = tl.where(m == float("-inf"), 0.0, m)`. (The kernel
+# of section 4 has this hole, too: a row of $-\infty$ alone gives nan, `torch.logsumexp` gives $-\infty$.)
 #
 # This merge is called **online softmax**. It is half of the secret of FlashAttention (unit 06): there the sum carries a
 # vector along. Where the softmax itself is wanted, a long row is read twice: once for $m$ and $l$, once to write
@@ -970,8 +976,8 @@ guess.reveal(
 lesson.table(rows, first="mean", note="of eight rows")
 
 # %% [markdown] two sums
-# The error grows with the *square* of the mean over the spread. In a row of GPT-2 the mean is small against the spread,
-# and the tempting form mostly survives. It fails on raw inputs (pixels, prices, times), and nothing says when. When the
+# The error grows with the *square* of the mean over the spread. Where the mean is small against the spread the tempting
+# form survives. It fails on raw inputs (pixels, prices, times), and nothing says when. When the
 # row is in registers the right form costs no byte: subtract, square, add up, all on values that are there already.
 #
 # A row that does not fit into a block can be read twice (mean first), or merged like the softmax: keep count, mean and
@@ -1156,9 +1162,8 @@ lesson.table(
 # chips (unit 09), one wants the same bits each time: two passes, in an order that is fixed by the program and not by
 # who comes first.
 #
-# What do two passes cost? `parts * columns` numbers are written and read once more. With 10,000 rows in 40 parts these
-# are 80 numbers where the matrix has 10,000: below one percent of the bytes. And a second launch, which costs
-# microseconds: for small matrices more than the sum itself.
+# What do two passes cost? `parts * columns` numbers are written and read once more. With 10,000 rows in 51 parts these
+# are 102 numbers of a column where the matrix has 10,000: about one percent of the bytes. And a second launch.
 #
 # ## 8. Backward through a norm
 #
@@ -1264,7 +1269,7 @@ lesson.table({"operators": traffic.found.launches, "bytes": traffic.found.bytes}
 
 # %% [markdown] four traps
 # There is no need for a scatter, or for a second kernel that subtracts the 1: in each block the columns are known, and
-# `cols == target` is a mask. But three traps wait, all of them seen in real kernels.
+# `cols == target` is a mask. But three traps wait.
 #
 # **Labels that are ignored.** Padding has the label -100. `tl.load(row_ptr + target)` then reads 100 numbers *before*
 # the row: of the row above, or of somebody else.
@@ -1400,7 +1405,7 @@ lesson.sitting("04", 3)
 #
 # ## 10. A transpose through a tile
 #
-# A transpose reads rows and writes columns; one of the two is not coalesced, whatever the lanes do. Unless a *tile*
+# A transpose reads rows and writes columns: with one element for each lane one of the two is not coalesced. So a *tile*
 # goes through shared memory: read a tile by rows, write it by rows of the result. In C++ (lab 02.transpose) you moved
 # the elements yourself. In Triton you say *what* belongs where, and the compiler decides which lane holds what. (Here
 # for sizes that the tile divides.)
@@ -1458,6 +1463,11 @@ guess.reveal(
 lesson.table(moved, first="tile", note="transactions over the fewest possible")
 
 # %% conflicts
+for name, row in conflicts.items():
+    tile = {"TILE_R": int(name.split()[0]), "TILE_C": int(name.split()[2])}
+    args = (x, torch.empty(128, 128), 128, 128)
+    used = lesson.resources(compile_for(transpose_kernel, "sm_80", args, **tile)).shared
+    row["shared memory on sm_80, bytes"] = used
 lesson.table(conflicts, first="tile", note="bank conflicts")
 
 # %% [markdown] tiles explained
@@ -1467,8 +1477,7 @@ lesson.table(conflicts, first="tile", note="bank conflicts")
 #
 # Bank conflicts: Triton lays the tile out in shared memory with a permutation like the one that you wrote in unit 02,
 # and that is free of conflicts on `sm_80`, `sm_90` and `gfx1100`. On `gfx942` and `gfx950` some are left for the tiles
-# of two dimensions: by default you do not choose that layout. It costs cycles of the LDS, not bytes of memory; for a
-# kernel that waits for memory this is often hidden.
+# of two dimensions. They cost cycles of the LDS, not bytes of memory; whether that shows, only a chip can say.
 #
 # ## 11. Tuning: the knobs that move no byte
 #
@@ -1478,12 +1487,14 @@ lesson.table(conflicts, first="tile", note="bank conflicts")
 # |---|---|---|
 # | `num_warps` | lanes of a program | width of loads, barriers, registers (sections 1, 4) |
 # | `BLOCK` | elements of a program | loads in flight, registers, number of programs |
-# | `num_stages` | loads of later rounds of a loop that are under way already | the next cell |
+# | `tl.range(..., num_stages=s)` | loads of later rounds of this loop that are under way already | the next cell |
 # | `waves_per_eu` (AMD), `maxnreg` (NVIDIA) | asks the compiler for fewer registers, so that more waves fit | spills |
 #
-# `num_stages` is the one that differs most. `sm_80` has an instruction, `cp.async`, that copies from memory to shared
-# memory past the registers, while the warp goes on. `gfx942` has none that Triton uses here. This kernel walks down the
-# columns with `tl.range(..., num_stages=...)`:
+# There are two options of the last name. `num_stages` in a launch, or in a `triton.Config`, moves only loads that feed
+# a `tl.dot` (unit 03). `tl.range(..., num_stages=4)` moves most loads of *this* loop. (source: Triton's docstring of
+# `tl.range`) A row of `x` is 1,024 floats; this kernel walks down the columns, 256 at a time. `sm_80` has an
+# instruction, `cp.async`, that copies from memory to shared memory past the registers, while the warp goes on; the
+# three rows ahead wait there. `gfx942` has none that Triton uses here.
 
 
 # %% stages kernel
@@ -1497,28 +1508,32 @@ def walk_kernel(x_ptr, out_ptr, rows, cols, BLOCK: tl.constexpr, STAGES: tl.cons
 
 
 x, out = torch.randn(64, 1024), torch.empty(1024)
+WAYS = {"1": (1, 1), "4 in the launch": (1, 4), "4 in tl.range": (4, 1)}
 kernels = {
-    (stages, target): compile_for(walk_kernel, target, (x, out, 64, 1024, 256, stages))
-    for stages in (1, 4)
+    (way, target): compile_for(
+        walk_kernel, target, (x, out, 64, 1024, 256, inside), num_stages=outside
+    )
+    for way, (inside, outside) in WAYS.items()
     for target in BOTH
 }
 
 # %% guess stages
 guess = predict(
     "04.stages",
-    "BLOCK = 256 in float32. With num_stages=4 the blocks of the next three rounds are "
-    "on their way. Where does each vendor's code put them?",
-    sm_80=lesson.choice("registers", "shared memory", label="sm_80"),
-    gfx942=lesson.choice("registers", "shared memory", label="gfx942"),
+    "Does num_stages=4 in the launch change the loads of sm_80? And how many bytes of "
+    "shared memory take three rows ahead, with 4 in tl.range?",
+    launch=lesson.yes_no("4 in the launch changes them"),
+    shared=lesson.number("4 in tl.range, sm_80", unit="bytes"),
+    gfx942=lesson.number("4 in tl.range, gfx942", unit="bytes"),
 )
 
 # %% stages
 rows = {}
-for (stages, target), kernel in kernels.items():
+for (way, target), kernel in kernels.items():
     needs, found = lesson.resources(kernel), lesson.mnemonics(kernel)
     loads = [name for name in found if "cp.async.c" in name or "_load_dword" in name]
     loads += [name for name in found if "ld.global" in name]
-    rows[f"{stages} on {target}"] = {
+    rows[f"{way}, {target}"] = {
         "loads of x": ", ".join(
             f"{found[n]} × {n}"
             for n in loads
@@ -1527,21 +1542,20 @@ for (stages, target), kernel in kernels.items():
         "shared memory, bytes": needs.shared,
         "registers": needs.registers,
     }
-where = {t: lesson.resources(kernels[4, t]).shared > 0 for t in BOTH}
 guess.reveal(
-    sm_80="shared memory" if where["sm_80"] else "registers",
-    gfx942="shared memory" if where["gfx942"] else "registers",
-    because="cp.async copies to shared memory past the registers; the loads of gfx942 "
-    "go to registers.",
+    launch=rows["4 in the launch, sm_80"] != rows["1, sm_80"],
+    shared=rows["4 in tl.range, sm_80"]["shared memory, bytes"],
+    gfx942=rows["4 in tl.range, gfx942"]["shared memory, bytes"],
+    because="no load here feeds a tl.dot; 3 × 256 × 4; and gfx942 loads to registers.",
 )
 lesson.table(rows, first="num_stages")
 
 # %% [markdown] stages explained
-# With one stage nothing in Triton's code runs ahead. (What the vendor's compiler makes of it may: `ptxas` unrolls this
-# loop.) With four,
+# With one stage nothing in Triton's code runs ahead, and the option of the launch changes nothing. With four in
+# `tl.range`,
 #
 # - `sm_80` has `cp.async`, which copies from memory to *shared memory* and lets the warp go on. Three rows of 256
-#   floats are 3,072 bytes: num_stages - 1 buffers.
+#   floats are 3,072 bytes: `num_stages` - 1 buffers.
 # - `gfx942` issues ordinary loads early, for three rounds ahead, into *registers*, and waits with `s_waitcnt` for the
 #   oldest. No LDS is needed, a few registers are.
 #
@@ -1573,17 +1587,18 @@ def predicted(columns, targets=BOTH):
 lesson.bars(predicted(208), "predicted cycles for one SM or CU, rows of 208")
 
 # %% [markdown] predicted cycles
-# A virtual GPU has no clock. It ranks by *predicted cycles*: the largest of three lower bounds, from the counters, for
-# issue, memory and latency. Here issue grows: every wave that joins runs the steps of the reduction again, and from 8
-# warps of 32 or 4 wavefronts of 64 there are as many lanes as positions, and then more. One wave a row wins on both.
+# A virtual GPU has no clock. It ranks by *predicted cycles*: the largest of four lower bounds, from the counters, for
+# issue, memory (8 bytes a cycle), shared memory and latency. With one wave the bound is memory: 16 rows of 208 floats
+# are 13,312 bytes, 1,664 cycles, and a little more for whole sectors or lines. Every wave that joins runs the steps of
+# the reduction again, and issue passes it. One wave a row wins on both.
 #
-# Now rows of 8,192, of which section 4 showed that one warp spills.
+# Now rows of 8,192: 16 × 8,192 × 4 bytes are 65,536 cycles of memory.
 
 # %% guess tuner
 guess = predict(
     "04.tuner",
-    "Rows of 8,192, of which each number is read once whatever the waves. Which number "
-    "of waves do the predicted cycles prefer on sm_80?",
+    "Rows of 8,192. A reduction of 16 waves issues a few thousand instructions for all "
+    "rows. Which number of waves do the predicted cycles prefer on sm_80?",
     prefers=lesson.choice("1", "8", "they cannot tell"),
 )
 
@@ -1599,12 +1614,13 @@ guess.reveal(
 lesson.table(rows, first="rows of 8,192")
 
 # %% [markdown] choosing
-# What the bounds do not know: that one warp spills on `sm_90`, and what it costs to wait at a barrier. So ask the
+# What the bounds do not know: that one warp spills (section 4 showed it for `sm_90`), and what it costs to wait at a
+# barrier. So ask the
 # compiler for spills, and a chip for the rest. A *space* of configurations is made for each vendor, wide enough to hold
 # the best one of each.
 #
 # With a real GPU the next cell times the rungs: operator by operator, and fused, each against PyTorch's own function
-# and what `torch.compile` makes of it. Hold the share of the roofline against 90%.
+# and what `torch.compile` makes of it.
 
 
 # %% race the rungs
@@ -1639,7 +1655,8 @@ lesson.table(
 # - Sums across programs: atomics (any order, other bits each time) or two passes (same bits).
 # - The backward pass of a norm takes away from the gradient what the norm took away from x.
 # - 64-bit offsets, padded vocabularies, labels that are ignored: the loss has them all.
-# - Knobs are chosen for each vendor. For plain loads `num_stages` costs shared memory on NVIDIA and registers on AMD.
+# - Knobs are chosen for each vendor. `tl.range(..., num_stages)` costs shared memory on `sm_80` and registers on
+#   `gfx942`; the launch option of that name moves only operands of `tl.dot`.
 #
 # ## Read next
 #

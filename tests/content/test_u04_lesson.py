@@ -13,7 +13,6 @@ LESSON = Path(__file__).parents[2] / "content/04_triton_reductions/lesson.py"
 STATED = {
     "balance": [r"H100 .* 19\.97 +9\.985$", r"MI300X .* 30\.83 +7\.708$"],
     "copy kernel": [r"sm_80 +128 +2$", r"gfx942 +128 +1$"],
-    "odd": [r"sm_80 +32 +8$", r"gfx942 +32 +4$"],
     "divisible": [r"16,392 +32 +32$", r"16,400 +128 +128$"],
     "counts of the copy": [r"16,384 on sm_80 .* 2,048 ", r"16,385 on sm_80 .* 8,193 ", r"16,385 on gfx942 .* 2,049 "],
     "traffic of gelu": [r"reads and writes +18$", r"times as fast +9$"],
@@ -24,7 +23,7 @@ STATED = {
     "philox": [r"share +nearly half", r"rand4x_kernel: sm_80 3\d"],
     "traffic of softmax": [r"by hand +8$"],
     "fill": [r"^0 +0\.44\d+ +1\.553", r"^-inf +-0\.59\d+ +0\.553"],
-    "barriers": [r"1 wave, sm_80 ", r"8 waves, gfx942 .* 320$"],
+    "barriers": [r"1 wave, sm_80 ", r"8 waves, gfx942 .* 320$", r"with 8 +320$"],
     "exchanges": [r"sm_90 +10 × shfl", r"sm_100 .*redux\.sync\.max", r"gfx1100 .*v_permlanex16"],
     "spills": [r"sm_90 spills +yes", r"gfx942 spills +no", r"gfx1100, waves of 32, spills +yes"],
     "merge": [r"l of both +1\.736$"],
@@ -42,7 +41,11 @@ STATED = {
     "tiles": [r"32 × 32 +1 +1 +1 ", r"8 × 128 +1 +1 +2\.5 ", r"1 × 128 +4\.5 +4\.5 +16\.5 "],
     "conflicts": [r"32 × 32 +0 +0 +1,024 "],
     "tuner": [r"they cannot tell$"],
-    "stages": [r"4 on sm_80 .*cp\.async.* 3,072 ", r"4 on gfx942 .*4 × buffer_load_dword +0 "],
+    "stages": [
+        r"4 in the launch changes them +no$",
+        r"4 in tl.range, sm_80 .*cp\.async.* 3,072 ",
+        r"4 in tl.range, gfx942 .*4 × buffer_load_dword +0 ",
+    ],
 }
 """Title of a cell -> patterns of what it shows that the text around it relies on."""
 
