@@ -272,7 +272,8 @@ check("06.forward")
 # **Limits.** `launches`: at most 4. Where N is a multiple of 64: `global_store_bytes`, twice dq, dk and dv, and two
 # numbers for each row. The N x N weights never go to memory. `matrix_flops`: at most twice seven products for each tile
 # of 64 x 64 that holds a score that counts. Tiles above the diagonal are skipped, in *both* directions. (Twice, since
-# waves that find too few rows compute the same ones; `num_warps` is yours.) `scratch_bytes`: 0.
+# waves that find too few rows compute the same ones; `num_warps` is yours.) `scratch_bytes`: 0. `blocks`: at least 16
+# rows to a program.
 #
 # **Puzzles.** Forward walks over keys from 0 to the diagonal. From where to where does a tile of keys walk over
 # queries? And a key behind the end is loaded as 0: why may its weight be infinite all the same, and what is that
@@ -428,6 +429,108 @@ check("06.backward")
 # is made again where it is needed, for 40% more products. The identity that makes it possible, row sums of p * dp being
 # those of do * o, is one line of algebra, and worth a second look.
 
+# %% [markdown] statement of gqa
+# ## 06.gqa: heads that share their keys
+#
+# With grouped-query attention H heads of queries share H_kv heads of keys and values: head h uses head
+# $\lfloor h\, H_{kv} / H \rfloor$ of them, so neighbours are a group. Write `gqa(q, k, v, causal)`, attention with
+# scale $1 / \sqrt{D}$ of a few new tokens to a cache.
+#
+# | | |
+# |---|---|
+# | `q` | shape (B, H, N, D), contiguous, float16 or bfloat16; D is 32; N is often 1, and at most S |
+# | `k`, `v` | shape (B, H_kv, S, D), type of `q`; H is a multiple of H_kv; parts of longer caches |
+# | their strides | the same for both, any for the first three dimensions, 1 for the last |
+# | what lies behind position S - 1 | any numbers, also NaN |
+# | `causal` | the last query stands at the last key: query i sees keys 0 to S - N + i. If False, all |
+# | result | new, contiguous, shape and dtype of `q`; scores and sums in float32 |
+#
+# **The idea.** `tl.dot` wants 16 rows or more, and a head with one query has one. Its neighbours need the very same
+# keys. So *pack*: the queries of a group are the rows of one tile.
+#
+# **Limits.** `launches`: 1. `global_store_bytes`: the result once. `scratch_bytes`: 0. With 16 heads in two groups, one
+# query and 512 keys: `global_load_bytes` at most 2.2 times the bytes of k and v, and `matrix_flops` at most 4.2 times
+# those of tiles with 16 rows, one for each *group*. A program for each query head needs eight times of both.
+#
+# **Puzzles.** H = 8, H_kv = 2, N = 3: which head, which query and which position is row 7 of the first group, if
+# S = 10? How far apart in memory are rows 2 and 3 of the packed tile, which belong to two heads?
+#
+# **A small example.** H = 2, H_kv = 1, N = 1, S = 2, D = 1, k = (0, 0), v = (1, 3): both heads get 2, from one load.
+#
+# **Triton that helps.** `%` and `//` on a block of numbers; `tl.where(causal, a, b)` for a number of the launch.
+# `num_warps=1`, as 16 rows are work for one wave. `hint("06.gqa")` gives three hints.
+
+
+# %% 06.gqa tags=["answer", "06.gqa"]
+@triton.jit(do_not_specialize=["N", "S", "H_KV", "group"])
+def gqa_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    o_ptr,
+    N,
+    S,
+    H_KV,
+    group,
+    causal,
+    scale,
+    stride_b,
+    stride_h,
+    stride_s,
+    D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    kv = tl.program_id(1)
+    rows, d = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, D)
+    there = rows[:, None] < group * N
+    at = (kv * group * N + rows[:, None]) * D + d[None, :]
+    q = tl.load(q_ptr + at, mask=there, other=0.0)
+    last = tl.where(causal, S - N + rows % N, S - 1)
+    m = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, D], tl.float32)
+    first = kv // H_KV * stride_b + kv % H_KV * stride_h
+    for start in range(0, S, BLOCK_N):
+        n = start + tl.arange(0, BLOCK_N)
+        k_at = first + n[:, None] * stride_s + d[None, :]
+        k = tl.load(k_ptr + k_at, mask=n[:, None] < S, other=0.0)
+        v = tl.load(v_ptr + k_at, mask=n[:, None] < S, other=0.0)
+        s = tl.dot(q, tl.trans(k)) * (scale * 1.4426950408889634)
+        s = tl.where(n[None, :] <= last[:, None], s, float("-inf"))
+        new = tl.maximum(m, tl.max(s, 1))
+        p = tl.exp2(s - new[:, None])
+        factor = tl.exp2(m - new)
+        l = l * factor + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * factor[:, None])
+        m = new
+    tl.store(o_ptr + at, acc / l[:, None], mask=there)
+    # END SOLUTION
+
+
+def gqa(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
+    """Attention of N new tokens to S keys, H heads of queries to H_kv of keys."""
+    # BEGIN SOLUTION
+    (B, H, N, D), (_, H_KV, S, _) = q.shape, k.shape
+    o = torch.empty_like(q)
+    group = H // H_KV
+    grid = (triton.cdiv(group * N, 16), B * H_KV)
+    numbers = (N, S, H_KV, group, causal, D**-0.5, *k.stride()[:3])
+    tile = {"D": D, "BLOCK_M": 16, "BLOCK_N": 64, "num_warps": 1}
+    gqa_kernel[grid](q, k, v, o, *numbers, **tile)
+    return o
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.gqa")
+
+# %% [markdown] why gqa
+# **Why it matters.** With 8 heads of keys for 32 of queries a cache is a quarter as large, and so are the bytes of each
+# new token, *if* the kernel loads a group's keys once. That is why decoding kernels turn heads into rows. What is
+# missing here is work for a whole chip, when one sequence has few heads of keys: that is the next part's puzzle.
+
 # %% [markdown] statement of sliding_window
 # ## 06.sliding_window: a band instead of a triangle
 #
@@ -443,10 +546,10 @@ check("06.backward")
 # | `window` | a whole number from 1 on; more than N is allowed, and no multiple of anything is promised |
 # | result | new, contiguous, dtype of `q`; scores and sums in float32 |
 #
-# **Limits.** `launches`: 1. `global_store_bytes`: the result once. `scratch_bytes`: 0. `matrix_flops`: where N = 384
-# and the window is 40, at most what tiles of 128 queries and 64 keys need that touch the band (5% more): the work grows
-# like N. Tiles *behind* the diagonal are skipped as before, and tiles too far *before* it, too. As in `06.forward`,
-# waves that repeat each other's work count.
+# **Limits.** `launches`: 1. `global_store_bytes`: the result once. `scratch_bytes`: 0. `blocks`: at least 16 queries
+# to a program. `matrix_flops`: where N = 384 and the window is 40, at most what tiles of 128 queries and 64 keys need
+# that touch the band (5% more): the work grows like N. Tiles *behind* the diagonal are skipped as before, and tiles
+# too far *before* it, too. As in `06.forward`, waves that repeat each other's work count.
 #
 # **Puzzles.** N = 384, window 40, tiles of 64 x 64: how many of the 36 tiles of plain causal attention are left? Which
 # row of a block decides where its loop begins, the first or the last? And take rows 64 to 127 with a window of 40: what

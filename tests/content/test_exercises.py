@@ -58,7 +58,7 @@ PLANNED = {
     ),
     "06": (
         *("online_softmax", "forward"),  # forward
-        *("backward", "sliding_window"),  # backward and relatives
+        *("backward", "gqa", "sliding_window"),  # backward and relatives
         *("decode", "paged_decode"),  # decoding
     ),
 }

@@ -6,6 +6,7 @@ NAMES = (
     "forward",
     # backward and relatives
     "backward",
+    "gqa",
     "sliding_window",
     # decoding
     "decode",
