@@ -852,8 +852,103 @@ check("06.paged_decode")
 # longest answer of every request. With pages a sequence takes memory as it grows, and a thousand requests with one
 # system prompt share its pages. The table costs one more load that everything waits for.
 
+# %% [markdown] gpt2 on your attention
+# ## GPT-2 on your attention
+#
+# Unit 01's GPT-2 calls attention once in each block. In the next cell that call becomes your `forward`, and your
+# `backward` is what autograd finds on the way back; everything else stays torch's. Your kernels compute in bfloat16, so
+# the bound is torch itself in bfloat16 (*torch's off*); *off* is the relative difference from torch in float64.
+#
+# Launches and bytes stand beside those of unit 01's explicit attention, whose scores go through memory: fifteen
+# operators for a layer, forward and backward. **Before you run it:** from 16 to 128 positions, by which factor do the
+# bytes of the one grow, and by which those of the other?
+
+# %% your attention in a training step
+from gpu_utils import lesson
+
+rows = {}
+for positions in (16, 128):
+    with lesson.when_written():
+        own = (forward, backward)
+        found = lesson.own_kernels_in_gpt2(positions=positions, attention=own)
+        rows |= {f"{positions} positions, {name}": row for name, row in found.items()}
+lesson.table(rows, first="replaced, on")
+
+# %% [markdown] what torch has
+# Eight times the positions: eight times the bytes where no score is written, and 43 times where they all are. (The
+# fused operator that torch chooses on a recent GPU does as yours does: q, k, v and o once, and no scores. Counted
+# alike, it would touch 802,816 bytes at 128 positions, in four launches.)
+#
+# Is it good enough to learn with? Ten steps on a virtual MI300X:
+
+# %% ten steps on your attention
+with lesson.when_written():
+    torch.manual_seed(0)
+    shape = lesson.GPT2Config(300, n_positions=16, n_embd=32, n_layer=2, n_head=2)
+    model = lesson.GPT2(shape)
+    loss_of = lesson.swapped(model.loss, attention=(forward, backward))
+    adamw = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    tokens = torch.randint(300, (4, 17))
+    with virtual_gpu("gfx942"):
+        for step in range(10):
+            loss = loss_of(tokens[:, :-1], tokens[:, 1:])
+            adamw.zero_grad()
+            loss.backward()
+            adamw.step()
+            print(f"step {step}: loss {loss.item():.3f}")
+
+# %% [markdown] speed of your attention
+# With a real GPU, the next cell times a training step of GPT-2 124M against torch's fused attention in bfloat16. It has
+# 24 heads of 32 here, in place of 12 of 64, since your `backward` is checked for D up to 32.
+
+# %% your speed
+rows = {}
+with lesson.when_written():
+    shape = lesson.GPT2Config(
+        50257, n_positions=1024, n_embd=768, n_layer=12, n_head=24
+    )
+    rows = lesson.speed_in_gpt2(shape, attention=(forward, backward))
+lesson.table(rows)
+
+# %% [markdown] python by your kernels
+# ## Python, by your kernels
+#
+# Last, text. Torch trains unit 01's small model on Python's standard library (about a minute on a CPU). Then the model
+# writes: your `forward` reads the prompt and fills a cache, and your `decode` takes each token from there, two launches
+# for each of two layers. On a machine without a GPU they run on a virtual MI300X.
+#
+# Torch's model is given the same tokens, and the same luck where one is drawn. *Different* counts the tokens where it
+# would have written another one: 0 means that the two texts are the same from end to end.
+
+# %% your kernels write
+prompts = (
+    "class Stack:\n    def __init__(self,",
+    "import os\n\n\ndef main(",
+    "for name in",
+)
+rows = {}
+with lesson.when_written():
+    own = {"forward": forward, "decode": decode, "target": "gfx942"}
+    lesson.generated(lesson.GPT2(lesson.PRESETS["cpu"].model), [0], 2, **own)
+    run = lesson.train(lesson.PRESETS["cpu"])
+    for prompt in prompts:
+        read = run.corpus.tokenizer.encode(prompt).ids
+        text = lesson.generated(run.model, read, 100, temperature=0.7, **own)
+        print(run.corpus.tokenizer.decode(text.tokens), "-" * 60, sep="\n")
+        rows[prompt.splitlines()[0]] = {
+            "tokens read": len(read),
+            "written": len(text.tokens) - len(read),
+            "different": text.different,
+            "logits off": text.logits_off,
+            "launches": sum(text.launches.values()),
+        }
+lesson.table(rows, first="prompt")
+
 # %% [markdown] end of the lab
 # ## Done
+#
+# A minute of training makes no programmer. But every weight of attention behind these lines came out of a loop that
+# you wrote, and no matrix of them ever met memory. Unit 07 goes below Triton, to the instructions of your loops.
 
 # %% progress
 progress()
