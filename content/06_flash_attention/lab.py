@@ -931,9 +931,10 @@ with lesson.when_written():
     own = {"forward": forward, "decode": decode, "target": "gfx942"}
     lesson.generated(lesson.GPT2(lesson.PRESETS["cpu"].model), [0], 2, **own)
     run = lesson.train(lesson.PRESETS["cpu"])
-    for prompt in prompts:
+    for seed, prompt in enumerate(prompts):
         read = run.corpus.tokenizer.encode(prompt).ids
-        text = lesson.generated(run.model, read, 100, temperature=0.7, **own)
+        luck = {"temperature": 0.7, "seed": seed}
+        text = lesson.generated(run.model, read, 100, **luck, **own)
         print(run.corpus.tokenizer.decode(text.tokens), "-" * 60, sep="\n")
         rows[prompt.splitlines()[0]] = {
             "tokens read": len(read),
