@@ -852,6 +852,118 @@ check("06.paged_decode")
 # longest answer of every request. With pages a sequence takes memory as it grows, and a thousand requests with one
 # system prompt share its pages. The table costs one more load that everything waits for.
 
+# %% [markdown] statement of mla_decode
+# ## 06.mla_decode: one small cache for all heads
+#
+# Multi-head latent attention keeps for each position one latent vector $c$ and one rotary part $r$, side by side, for
+# all heads together. Head $h$ makes its key and its value of $c$ by matrices of its own:
+#
+# $$ s_{h,t} = \frac{q_h \cdot (W^{UK}_h c_t) + q^{rope}_h \cdot r_t}{\sqrt{N + R}} \qquad o_h = \sum_{t < n_b} p_{h,t}
+# \; W^{UV}_h c_t \qquad p_h = \text{softmax}(s_h) $$
+#
+# | | |
+# |---|---|
+# | `q`, `q_rope` | shapes (B, H, N) and (B, H, R), float16 or bfloat16; H is 1 to 16, N = R = 16 |
+# | `cache` | shape (B, S, C + R), the latent vector first; C = 64 |
+# | `lengths` | shape (B,), int32: valid rows of each cache, from 1 to S. Behind them lies anything, NaN too |
+# | `w_uk`, `w_uv` | shapes (H, N, C) and (H, V, C): key = `w_uk[h] @ c`, value = `w_uv[h] @ c`; V = 16 |
+# | result | shape (B, H, V), dtype of `q`; sums in float32 |
+#
+# All tensors are contiguous and have the dtype of `q`. The products with `w_uk` and `w_uv` are torch's
+# (`torch.einsum`): where you put them is the exercise. The attention is your kernel's.
+#
+# **Limits.** `global_load_bytes` of your kernels: each valid row of the cache **once** for all heads, 5 % more, and
+# some room for queries. Keys and values of 16 heads have ten times the bytes. `matrix_flops`: the attention at least.
+# `launches`: one or two. No `scratch_bytes`.
+#
+# **A small example.** N = C = 2, no rotary part, q = (1, 2), W = ((0, 1), (3, 0)), c = (5, 7). The key is W c = (7, 15)
+# and q · key = 37. The other way: W turned, times q, is (6, 1), and (6, 1) · (5, 7) = 37.
+#
+# **Questions to ask yourself.** Which of the two ways does its work once a step, and which once for each position?
+# What is a latent vector to your kernel: key or value? Whose length is under the root? What are the strides of what
+# `torch.einsum` returns?
+#
+# **Triton that helps.** `tl.dot(a, tl.trans(b), acc)`; its smallest tile has 16 rows, so rows from H on are masked.
+# `hint("06.mla_decode")` gives three hints.
+
+
+# %% 06.mla_decode tags=["answer", "06.mla_decode"]
+@triton.jit
+def mla_kernel(
+    q_ptr,
+    rope_ptr,
+    cache_ptr,
+    lengths_ptr,
+    o_ptr,
+    H,
+    S,
+    scale,
+    C: tl.constexpr,
+    R: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """All heads of one sequence attend to its latent vectors: a sum of C numbers each."""
+    # BEGIN SOLUTION
+    b = tl.program_id(0)
+    length = tl.load(lengths_ptr + b)
+    c, r = tl.arange(0, C), tl.arange(0, R)
+    head = tl.arange(0, 16)[:, None]
+    row = b * H + head
+    q = tl.load(q_ptr + row * C + c, mask=head < H, other=0.0)
+    q_rope = tl.load(rope_ptr + row * R + r, mask=head < H, other=0.0)
+    m = tl.full([16], float("-inf"), dtype=tl.float32)
+    weight = tl.zeros([16], dtype=tl.float32)
+    vectors = tl.zeros([16, C], dtype=tl.float32)
+    for start in range(0, length, BLOCK):
+        t = start + tl.arange(0, BLOCK)
+        there = (t < length)[:, None]
+        at = cache_ptr + (b * S + t[:, None]) * (C + R)
+        latent = tl.load(at + c, mask=there, other=0.0)
+        k_rope = tl.load(at + C + r, mask=there, other=0.0)
+        scores = tl.dot(q, tl.trans(latent))
+        scores = tl.dot(q_rope, tl.trans(k_rope), scores) * scale
+        scores = tl.where(t < length, scores, float("-inf"))
+        new = tl.maximum(m, tl.max(scores, axis=1))
+        p, factor = tl.exp(scores - new[:, None]), tl.exp(m - new)
+        weight = weight * factor + tl.sum(p, axis=1)
+        vectors = tl.dot(p.to(latent.dtype), latent, vectors * factor[:, None])
+        m = new
+    tl.store(o_ptr + row * C + c, vectors / weight[:, None], mask=head < H)
+    # END SOLUTION
+
+
+def mla_decode(
+    q: Tensor,
+    q_rope: Tensor,
+    cache: Tensor,
+    lengths: Tensor,
+    w_uk: Tensor,
+    w_uv: Tensor,
+) -> Tensor:
+    """Latent attention of one query for each sequence and head."""
+    # BEGIN SOLUTION
+    (B, H, _), R = q.shape, q_rope.shape[2]
+    scale = (q.shape[2] + R) ** -0.5
+    absorbed = torch.einsum("bhn,hnc->bhc", q, w_uk).contiguous()
+    latents = torch.empty_like(absorbed)
+    mla_kernel[(B,)](
+        *(absorbed, q_rope, cache, lengths, latents, H, cache.shape[1], scale),
+        C=absorbed.shape[2],
+        R=R,
+        BLOCK=32,
+    )
+    return torch.einsum("bhc,hvc->bhv", latents, w_uv)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.mla_decode")
+
+# %% [markdown] why mla_decode
+# **Why it matters.** DeepSeek-V3 has 128 heads, latent vectors of 512 and a rotary part of 64: 70 KB for a token in all
+# its 61 layers, where Llama 3.1 405B keeps 516 KB. DeepSeek's FlashMLA is a kernel of this kind. A long prompt is
+# another matter: there FLOPs decide, and products of length 576 cost three times those of 192.
+
 # %% [markdown] gpt2 on your attention
 # ## GPT-2 on your attention
 #
@@ -944,6 +1056,7 @@ with lesson.when_written():
             "launches": sum(text.launches.values()),
         }
 lesson.table(rows, first="prompt")
+
 
 # %% [markdown] end of the lab
 # ## Done

@@ -59,7 +59,7 @@ PLANNED = {
     "06": (
         *("online_softmax", "forward"),  # forward
         *("backward", "gqa", "sliding_window"),  # backward and relatives
-        *("decode", "paged_decode"),  # decoding
+        *("decode", "paged_decode", "mla_decode"),  # decoding
     ),
 }
 """The names that learners, gradebooks and later units rely on."""

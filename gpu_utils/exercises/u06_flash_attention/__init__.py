@@ -11,4 +11,5 @@ NAMES = (
     # decoding
     "decode",
     "paged_decode",
+    "mla_decode",
 )
