@@ -873,7 +873,7 @@ check("06.paged_decode")
 # (`torch.einsum`): where you put them is the exercise. The attention is your kernel's.
 #
 # **Limits.** `global_load_bytes` of your kernels: each valid row of the cache **once** for all heads, 5 % more, and
-# some room for queries. Keys and values of 16 heads have ten times the bytes. `matrix_flops`: the attention at least.
+# 32 KB a sequence for queries. Keys and values of 16 heads have ten times the bytes. `matrix_flops`: the attention at least.
 # `launches`: one or two. No `scratch_bytes`.
 #
 # **A small example.** N = C = 2, no rotary part, q = (1, 2), W = ((0, 1), (3, 0)), c = (5, 7). The key is W c = (7, 15)

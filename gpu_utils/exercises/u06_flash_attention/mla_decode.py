@@ -74,8 +74,9 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
 
 
 def _most_load_bytes(case: Case) -> float:
+    # a sequence in two or four parts loads its queries more often, and the parts: up to half of a cache of 512
     valid = sum(case["lengths"]) * (LATENT + ROPE) * dtype_of(case).itemsize
-    return 1.05 * valid + MOST_OF_A_PROGRAM * len(case["lengths"]) if case.get("counted") else math.inf
+    return 1.05 * valid + 4 * MOST_OF_A_PROGRAM * len(case["lengths"]) if case.get("counted") else math.inf
 
 
 def _least_flops(case: Case) -> float:
@@ -103,14 +104,14 @@ EXERCISE = Exercise(
     tolerance=_tolerance,
     cases=(
         _case(
-            "sixteen heads, a long cache: here bytes are counted", (384, 160), HEADS, 384, dtype="float16", counted=True
+            "sixteen heads, a long cache: here bytes are counted", (512, 256), HEADS, 512, dtype="float16", counted=True
         ),
         _case("few heads, and lengths of all kinds", (70, 1, 33), 5, 80),
         _case("a single entry behind a block", (33,), 12, 48),
         _case("scores that fall from 150 to -150", (100, 61), HEADS, 112, dtype="float16", peak=True),
     ),
     fresh=_fresh,
-    torch_may=("einsum", "bmm", "mm", "matmul", "mul", "sum", "cat", "clone", "_to_copy", "copy_"),
+    torch_may=("einsum", "bmm", "mm", "matmul", "mul", "sum", "cat", "clone", "_to_copy", "_unsafe_view"),
     seconds=30.0,
     limits=(
         Limit(
