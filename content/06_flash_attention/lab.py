@@ -863,17 +863,17 @@ check("06.paged_decode")
 #
 # | | |
 # |---|---|
-# | `q`, `q_rope` | shapes (B, H, N) and (B, H, R), float16 or bfloat16; H is 1 to 16, N = R = 16 |
+# | `q`, `q_rope` | shapes (B, H, N) and (B, H, R), float16 or bfloat16; H is 1 to 16, N = 48, R = 16 |
 # | `cache` | shape (B, S, C + R), the latent vector first; C = 64 |
 # | `lengths` | shape (B,), int32: valid rows of each cache, from 1 to S. Behind them lies anything, NaN too |
-# | `w_uk`, `w_uv` | shapes (H, N, C) and (H, V, C): key = `w_uk[h] @ c`, value = `w_uv[h] @ c`; V = 16 |
+# | `w_uk`, `w_uv` | shapes (H, N, C) and (H, V, C): key = `w_uk[h] @ c`, value = `w_uv[h] @ c`; V = 48 |
 # | result | shape (B, H, V), dtype of `q`; sums in float32 |
 #
 # All tensors are contiguous and have the dtype of `q`. The products with `w_uk` and `w_uv` are torch's
 # (`torch.einsum`): where you put them is the exercise. The attention is your kernel's.
 #
 # **Limits.** `global_load_bytes` of your kernels: each valid row of the cache **once** for all heads, 5 % more, and
-# 32 KB a sequence for queries. Keys and values of 16 heads have ten times the bytes. `matrix_flops`: the attention at least.
+# 32 KB a sequence for queries. Keys and values of 16 heads have twenty times the bytes. `matrix_flops`: the attention at least.
 # `launches`: one or two. No `scratch_bytes`.
 #
 # **A small example.** N = C = 2, no rotary part, q = (1, 2), W = ((0, 1), (3, 0)), c = (5, 7). The key is W c = (7, 15)

@@ -19,11 +19,12 @@ from gpu_utils.exercises.u06_flash_attention.cached import (
 from gpu_utils.exercises.u06_flash_attention.mla_decode_slips import HEADS
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 
-NOPE, ROPE, LATENT, VALUE = 16, 16, 64, 16
+NOPE, ROPE, LATENT, VALUE = 48, 16, 64, 48
 """Numbers of a query without and with a position, of a latent vector, of a value. DeepSeek-V3: 128, 64, 512, 128."""
 
 PEAK = 150.0
-"""Scores of one sequence fall from this to its negative: by 96 in 32 positions, and exp(96) is infinite."""
+"""Scores of even heads fall from this to its negative, by 96 in 32 positions; those of odd heads rise. exp(96) is
+infinite, and exp(-118) is 0: what a shorter sequence, which ends near -32 and 32, makes of one peak for all heads."""
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -36,7 +37,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     q_rope = drawn_queries((B, H, ROPE), dtype, generator)
     cache = torch.randn(B, S, LATENT + ROPE, generator=generator)
     if case.get("peak"):
-        q_rope = q_rope[:, :1].repeat(1, H, 1)
+        q_rope = q_rope[:, :1] * (1 - 2 * (torch.arange(H) % 2))[:, None].to(dtype)
         one = q_rope[:, :1].float()
         wanted = torch.linspace(PEAK, -PEAK, max(lengths)) * math.sqrt(NOPE + ROPE)
         cache[:, : max(lengths), LATENT:] += wanted[:, None] * one / one.square().sum(2, keepdim=True)
@@ -108,7 +109,7 @@ EXERCISE = Exercise(
         ),
         _case("few heads, and lengths of all kinds", (70, 1, 33), 5, 80),
         _case("a single entry behind a block", (33,), 12, 48),
-        _case("scores that fall from 150 to -150", (100, 61), HEADS, 112, dtype="float16", peak=True),
+        _case("scores that fall from 150 to -150, or rise, by head", (100, 61), HEADS, 112, dtype="float16", peak=True),
     ),
     fresh=_fresh,
     torch_may=("einsum", "bmm", "mm", "matmul", "mul", "sum", "cat", "clone", "_to_copy", "_unsafe_view"),
@@ -142,7 +143,7 @@ EXERCISE = Exercise(
         Misconception(
             "expands_the_cache",
             slips.expands,
-            "The numbers are right, and keys and values of every head are made in memory: ten times the bytes of the "
+            "The numbers are right, and keys and values of every head are made in memory: twenty times the bytes of the "
             "cache, at every token. Let the query absorb the projection: q . (W c) = (W^T q) . c.",
         ),
         Misconception(
@@ -224,6 +225,12 @@ EXERCISE = Exercise(
             slips.answer("numerator unscaled"),
             "When a block brings a higher peak, the sums of weights shrink and the vectors do not. Both were taken "
             "relative to the old peak of their row.",
+        ),
+        Misconception(
+            "one_peak_for_all_heads",
+            slips.answer("one peak"),
+            "All heads share one peak, that of the head with the largest score. Another head, far below it, is left "
+            "with weights of 0 and divides by 0. Every row has a peak of its own: tl.max(scores, axis=1).",
         ),
         Misconception(
             "padding_counts",

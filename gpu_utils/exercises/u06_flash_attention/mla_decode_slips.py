@@ -20,7 +20,7 @@ HEADS = 16
 
 BLOCK = 32
 
-SLIPS = ("", "no rope", "loaded again", "numerator unscaled", "padding counts")
+SLIPS = ("", "no rope", "loaded again", "numerator unscaled", "padding counts", "one peak")
 
 
 @triton.jit(do_not_specialize=["H", "COUNT", "stride_b", "ROW", "LATENT", "ROPE", "scale", "USED", "MORE", "slip"])
@@ -68,7 +68,7 @@ def kernel(
         again = tl.load(at + LATENT + c[None, :], mask=there[:, None] & (slip == 2), other=0.0)
         s = tl.dot(rope, tl.trans(k_rope), tl.dot(q, tl.trans(latent))) * scale
         s = tl.where(there[None, :] | (slip == 4), s, float("-inf"))
-        new = tl.maximum(m, tl.max(s, 1))
+        new = tl.maximum(m, tl.where(slip == 5, tl.max(s), tl.max(s, 1)))
         p = tl.exp(s - new[:, None])
         factor = tl.exp(m - new)
         total = total * factor + tl.sum(p, 1)
