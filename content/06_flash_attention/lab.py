@@ -873,8 +873,8 @@ check("06.paged_decode")
 # (`torch.einsum`): where you put them is the exercise. The attention is your kernel's.
 #
 # **Limits.** `global_load_bytes` of your kernels: each valid row of the cache **once** for all heads, 5 % more, and
-# 32 KB a sequence for queries. Keys and values of 16 heads have twenty times the bytes. `matrix_flops`: the attention at least.
-# `launches`: one or two. No `scratch_bytes`.
+# 32 KB a sequence for queries. Keys and values of 16 heads have twenty times the bytes. `matrix_flops`: the attention
+# at least. `launches`: one or two. No `scratch_bytes`.
 #
 # **A small example.** N = C = 2, no rotary part, q = (1, 2), W = ((0, 1), (3, 0)), c = (5, 7). The key is W c = (7, 15)
 # and q · key = 37. The other way: W turned, times q, is (6, 1), and (6, 1) · (5, 7) = 37.

@@ -143,8 +143,8 @@ EXERCISE = Exercise(
         Misconception(
             "expands_the_cache",
             slips.expands,
-            "The numbers are right, and keys and values of every head are made in memory: twenty times the bytes of the "
-            "cache, at every token. Let the query absorb the projection: q . (W c) = (W^T q) . c.",
+            "The numbers are right, and keys and values of every head are made in memory: twenty times the bytes of "
+            "the cache, at every token. Let the query absorb the projection: q . (W c) = (W^T q) . c.",
         ),
         Misconception(
             "a_program_for_each_head",
