@@ -45,6 +45,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Running kernels": {
         "gpu_utils.backends": ("interpreter",),
         "gpu_utils.backends.launching": ("counted", "counts", "counts_by_line", "issued", "launch_cpp", "launch_on"),
+        "gpu_utils.backends.own_generation": ("generated",),
         "gpu_utils.backends.rungs": ("SPILLS", "climbed", "launches_of", "needs", "raced"),
         "gpu_utils.backends.swapped_step": ("own_kernels_in_gpt2", "speed_in_gpt2"),
         "gpu_utils.backends.traffic": ("traffic_of_torch",),

@@ -272,7 +272,8 @@ check("06.forward")
 # **Limits.** `launches`: at most 4. Where N is a multiple of 64: `global_store_bytes`, twice dq, dk and dv, and two
 # numbers for each row. The N x N weights never go to memory. `matrix_flops`: at most twice seven products for each tile
 # of 64 x 64 that holds a score that counts. Tiles above the diagonal are skipped, in *both* directions. (Twice, since
-# waves that find too few rows compute the same ones; `num_warps` is yours.) `scratch_bytes`: 0.
+# waves that find too few rows compute the same ones; `num_warps` is yours.) `scratch_bytes`: 0. `blocks`: at least 16
+# rows to a program.
 #
 # **Puzzles.** Forward walks over keys from 0 to the diagonal. From where to where does a tile of keys walk over
 # queries? And a key behind the end is loaded as 0: why may its weight be infinite all the same, and what is that
@@ -428,6 +429,108 @@ check("06.backward")
 # is made again where it is needed, for 40% more products. The identity that makes it possible, row sums of p * dp being
 # those of do * o, is one line of algebra, and worth a second look.
 
+# %% [markdown] statement of gqa
+# ## 06.gqa: heads that share their keys
+#
+# With grouped-query attention H heads of queries share H_kv heads of keys and values: head h uses head
+# $\lfloor h\, H_{kv} / H \rfloor$ of them, so neighbours are a group. Write `gqa(q, k, v, causal)`, attention with
+# scale $1 / \sqrt{D}$ of a few new tokens to a cache.
+#
+# | | |
+# |---|---|
+# | `q` | shape (B, H, N, D), contiguous, float16 or bfloat16; D is 32; N is often 1, and at most S |
+# | `k`, `v` | shape (B, H_kv, S, D), type of `q`; H is a multiple of H_kv; parts of longer caches |
+# | their strides | the same for both, any for the first three dimensions, 1 for the last |
+# | what lies behind position S - 1 | any numbers, also NaN |
+# | `causal` | the last query stands at the last key: query i sees keys 0 to S - N + i. If False, all |
+# | result | new, contiguous, shape and dtype of `q`; scores and sums in float32 |
+#
+# **The idea.** `tl.dot` wants 16 rows or more, and a head with one query has one. Its neighbours need the very same
+# keys. So *pack*: the queries of a group are the rows of one tile.
+#
+# **Limits.** `launches`: 1. `global_store_bytes`: the result once. `scratch_bytes`: 0. With 16 heads in two groups, one
+# query and 512 keys: `global_load_bytes` at most 2.2 times the bytes of k and v, and `matrix_flops` at most 4.2 times
+# those of tiles with 16 rows, one for each *group*. A program for each query head needs eight times of both.
+#
+# **Puzzles.** H = 8, H_kv = 2, N = 3: which head, which query and which position is row 7 of the first group, if
+# S = 10? How far apart in memory are rows 2 and 3 of the packed tile, which belong to two heads?
+#
+# **A small example.** H = 2, H_kv = 1, N = 1, S = 2, D = 1, k = (0, 0), v = (1, 3): both heads get 2, from one load.
+#
+# **Triton that helps.** `%` and `//` on a block of numbers; `tl.where(causal, a, b)` for a number of the launch.
+# `num_warps=1`, as 16 rows are work for one wave. `hint("06.gqa")` gives three hints.
+
+
+# %% 06.gqa tags=["answer", "06.gqa"]
+@triton.jit(do_not_specialize=["N", "S", "H_KV", "group"])
+def gqa_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    o_ptr,
+    N,
+    S,
+    H_KV,
+    group,
+    causal,
+    scale,
+    stride_b,
+    stride_h,
+    stride_s,
+    D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    kv = tl.program_id(1)
+    rows, d = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, D)
+    there = rows[:, None] < group * N
+    at = (kv * group * N + rows[:, None]) * D + d[None, :]
+    q = tl.load(q_ptr + at, mask=there, other=0.0)
+    last = tl.where(causal, S - N + rows % N, S - 1)
+    m = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    l = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, D], tl.float32)
+    first = kv // H_KV * stride_b + kv % H_KV * stride_h
+    for start in range(0, S, BLOCK_N):
+        n = start + tl.arange(0, BLOCK_N)
+        k_at = first + n[:, None] * stride_s + d[None, :]
+        k = tl.load(k_ptr + k_at, mask=n[:, None] < S, other=0.0)
+        v = tl.load(v_ptr + k_at, mask=n[:, None] < S, other=0.0)
+        s = tl.dot(q, tl.trans(k)) * (scale * 1.4426950408889634)
+        s = tl.where(n[None, :] <= last[:, None], s, float("-inf"))
+        new = tl.maximum(m, tl.max(s, 1))
+        p = tl.exp2(s - new[:, None])
+        factor = tl.exp2(m - new)
+        l = l * factor + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * factor[:, None])
+        m = new
+    tl.store(o_ptr + at, acc / l[:, None], mask=there)
+    # END SOLUTION
+
+
+def gqa(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
+    """Attention of N new tokens to S keys, H heads of queries to H_kv of keys."""
+    # BEGIN SOLUTION
+    (B, H, N, D), (_, H_KV, S, _) = q.shape, k.shape
+    o = torch.empty_like(q)
+    group = H // H_KV
+    grid = (triton.cdiv(group * N, 16), B * H_KV)
+    numbers = (N, S, H_KV, group, causal, D**-0.5, *k.stride()[:3])
+    tile = {"D": D, "BLOCK_M": 16, "BLOCK_N": 64, "num_warps": 1}
+    gqa_kernel[grid](q, k, v, o, *numbers, **tile)
+    return o
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.gqa")
+
+# %% [markdown] why gqa
+# **Why it matters.** With 8 heads of keys for 32 of queries a cache is a quarter as large, and so are the bytes of each
+# new token, *if* the kernel loads a group's keys once. That is why decoding kernels turn heads into rows. What is
+# missing here is work for a whole chip, when one sequence has few heads of keys: that is the next part's puzzle.
+
 # %% [markdown] statement of sliding_window
 # ## 06.sliding_window: a band instead of a triangle
 #
@@ -443,10 +546,10 @@ check("06.backward")
 # | `window` | a whole number from 1 on; more than N is allowed, and no multiple of anything is promised |
 # | result | new, contiguous, dtype of `q`; scores and sums in float32 |
 #
-# **Limits.** `launches`: 1. `global_store_bytes`: the result once. `scratch_bytes`: 0. `matrix_flops`: where N = 384
-# and the window is 40, at most what tiles of 128 queries and 64 keys need that touch the band (5% more): the work grows
-# like N. Tiles *behind* the diagonal are skipped as before, and tiles too far *before* it, too. As in `06.forward`,
-# waves that repeat each other's work count.
+# **Limits.** `launches`: 1. `global_store_bytes`: the result once. `scratch_bytes`: 0. `blocks`: at least 16 queries
+# to a program. `matrix_flops`: where N = 384 and the window is 40, at most what tiles of 128 queries and 64 keys need
+# that touch the band (5% more): the work grows like N. Tiles *behind* the diagonal are skipped as before, and tiles
+# too far *before* it, too. As in `06.forward`, waves that repeat each other's work count.
 #
 # **Puzzles.** N = 384, window 40, tiles of 64 x 64: how many of the 36 tiles of plain causal attention are left? Which
 # row of a block decides where its loop begins, the first or the last? And take rows 64 to 127 with a window of 40: what
@@ -749,8 +852,217 @@ check("06.paged_decode")
 # longest answer of every request. With pages a sequence takes memory as it grows, and a thousand requests with one
 # system prompt share its pages. The table costs one more load that everything waits for.
 
+# %% [markdown] statement of mla_decode
+# ## 06.mla_decode: one small cache for all heads
+#
+# Multi-head latent attention keeps for each position one latent vector $c$ and one rotary part $r$, side by side, for
+# all heads together. Head $h$ makes its key and its value of $c$ by matrices of its own:
+#
+# $$ s_{h,t} = \frac{q_h \cdot (W^{UK}_h c_t) + q^{rope}_h \cdot r_t}{\sqrt{N + R}} \qquad o_h = \sum_{t < n_b} p_{h,t}
+# \; W^{UV}_h c_t \qquad p_h = \text{softmax}(s_h) $$
+#
+# | | |
+# |---|---|
+# | `q`, `q_rope` | shapes (B, H, N) and (B, H, R), float16 or bfloat16; H is 1 to 16, N = 48, R = 16 |
+# | `cache` | shape (B, S, C + R), the latent vector first; C = 64 |
+# | `lengths` | shape (B,), int32: valid rows of each cache, from 1 to S. Behind them lies anything, NaN too |
+# | `w_uk`, `w_uv` | shapes (H, N, C) and (H, V, C): key = `w_uk[h] @ c`, value = `w_uv[h] @ c`; V = 48 |
+# | result | shape (B, H, V), dtype of `q`; sums in float32 |
+#
+# All tensors are contiguous and have the dtype of `q`. The products with `w_uk` and `w_uv` are torch's
+# (`torch.einsum`): where you put them is the exercise. The attention is your kernel's.
+#
+# **Limits.** `global_load_bytes` of your kernels: each valid row of the cache **once** for all heads, 5 % more, and
+# 32 KB a sequence for queries. Keys and values of 16 heads have twenty times the bytes. `matrix_flops`: the attention
+# at least. `launches`: one or two. No `scratch_bytes`.
+#
+# **A small example.** N = C = 2, no rotary part, q = (1, 2), W = ((0, 1), (3, 0)), c = (5, 7). The key is W c = (7, 15)
+# and q · key = 37. The other way: W turned, times q, is (6, 1), and (6, 1) · (5, 7) = 37.
+#
+# **Questions to ask yourself.** Which of the two ways does its work once a step, and which once for each position?
+# What is a latent vector to your kernel: key or value? Whose length is under the root? What are the strides of what
+# `torch.einsum` returns?
+#
+# **Triton that helps.** `tl.dot(a, tl.trans(b), acc)`; its smallest tile has 16 rows, so rows from H on are masked.
+# `hint("06.mla_decode")` gives three hints.
+
+
+# %% 06.mla_decode tags=["answer", "06.mla_decode"]
+@triton.jit
+def mla_kernel(
+    q_ptr,
+    rope_ptr,
+    cache_ptr,
+    lengths_ptr,
+    o_ptr,
+    H,
+    S,
+    scale,
+    C: tl.constexpr,
+    R: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """All heads of one sequence attend to its latent vectors: a sum of C numbers each."""
+    # BEGIN SOLUTION
+    b = tl.program_id(0)
+    length = tl.load(lengths_ptr + b)
+    c, r = tl.arange(0, C), tl.arange(0, R)
+    head = tl.arange(0, 16)[:, None]
+    row = b * H + head
+    q = tl.load(q_ptr + row * C + c, mask=head < H, other=0.0)
+    q_rope = tl.load(rope_ptr + row * R + r, mask=head < H, other=0.0)
+    m = tl.full([16], float("-inf"), dtype=tl.float32)
+    weight = tl.zeros([16], dtype=tl.float32)
+    vectors = tl.zeros([16, C], dtype=tl.float32)
+    for start in range(0, length, BLOCK):
+        t = start + tl.arange(0, BLOCK)
+        there = (t < length)[:, None]
+        at = cache_ptr + (b * S + t[:, None]) * (C + R)
+        latent = tl.load(at + c, mask=there, other=0.0)
+        k_rope = tl.load(at + C + r, mask=there, other=0.0)
+        scores = tl.dot(q, tl.trans(latent))
+        scores = tl.dot(q_rope, tl.trans(k_rope), scores) * scale
+        scores = tl.where(t < length, scores, float("-inf"))
+        new = tl.maximum(m, tl.max(scores, axis=1))
+        p, factor = tl.exp(scores - new[:, None]), tl.exp(m - new)
+        weight = weight * factor + tl.sum(p, axis=1)
+        vectors = tl.dot(p.to(latent.dtype), latent, vectors * factor[:, None])
+        m = new
+    tl.store(o_ptr + row * C + c, vectors / weight[:, None], mask=head < H)
+    # END SOLUTION
+
+
+def mla_decode(
+    q: Tensor,
+    q_rope: Tensor,
+    cache: Tensor,
+    lengths: Tensor,
+    w_uk: Tensor,
+    w_uv: Tensor,
+) -> Tensor:
+    """Latent attention of one query for each sequence and head."""
+    # BEGIN SOLUTION
+    (B, H, _), R = q.shape, q_rope.shape[2]
+    scale = (q.shape[2] + R) ** -0.5
+    absorbed = torch.einsum("bhn,hnc->bhc", q, w_uk).contiguous()
+    latents = torch.empty_like(absorbed)
+    mla_kernel[(B,)](
+        *(absorbed, q_rope, cache, lengths, latents, H, cache.shape[1], scale),
+        C=absorbed.shape[2],
+        R=R,
+        BLOCK=32,
+    )
+    return torch.einsum("bhc,hvc->bhv", latents, w_uv)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("06.mla_decode")
+
+# %% [markdown] why mla_decode
+# **Why it matters.** DeepSeek-V3 has 128 heads, latent vectors of 512 and a rotary part of 64: 70 KB for a token in all
+# its 61 layers, where Llama 3.1 405B keeps 516 KB. DeepSeek's FlashMLA is a kernel of this kind. A long prompt is
+# another matter: there FLOPs decide, and products of length 576 cost three times those of 192.
+
+# %% [markdown] gpt2 on your attention
+# ## GPT-2 on your attention
+#
+# Unit 01's GPT-2 calls attention once in each block. In the next cell that call becomes your `forward`, and your
+# `backward` is what autograd finds on the way back; everything else stays torch's. Your kernels compute in bfloat16, so
+# the bound is torch itself in bfloat16 (*torch's off*); *off* is the relative difference from torch in float64.
+#
+# Launches and bytes stand beside those of unit 01's explicit attention, whose scores go through memory: fifteen
+# operators for a layer, forward and backward. **Before you run it:** from 16 to 128 positions, by which factor do the
+# bytes of the one grow, and by which those of the other?
+
+# %% your attention in a training step
+from gpu_utils import lesson
+
+rows = {}
+for positions in (16, 128):
+    with lesson.when_written():
+        own = (forward, backward)
+        found = lesson.own_kernels_in_gpt2(positions=positions, attention=own)
+        rows |= {f"{positions} positions, {name}": row for name, row in found.items()}
+lesson.table(rows, first="replaced, on")
+
+# %% [markdown] what torch has
+# Eight times the positions: eight times the bytes where no score is written, and 43 times where they all are. (The
+# fused operator that torch chooses on a recent GPU does as yours does: q, k, v and o once, and no scores. Counted
+# alike, it would touch 802,816 bytes at 128 positions, in four launches.)
+#
+# Is it good enough to learn with? Ten steps on a virtual MI300X:
+
+# %% ten steps on your attention
+with lesson.when_written():
+    torch.manual_seed(0)
+    shape = lesson.GPT2Config(300, n_positions=16, n_embd=32, n_layer=2, n_head=2)
+    model = lesson.GPT2(shape)
+    loss_of = lesson.swapped(model.loss, attention=(forward, backward))
+    adamw = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    tokens = torch.randint(300, (4, 17))
+    with virtual_gpu("gfx942"):
+        for step in range(10):
+            loss = loss_of(tokens[:, :-1], tokens[:, 1:])
+            adamw.zero_grad()
+            loss.backward()
+            adamw.step()
+            print(f"step {step}: loss {loss.item():.3f}")
+
+# %% [markdown] speed of your attention
+# With a real GPU, the next cell times a training step of GPT-2 124M against torch's fused attention in bfloat16. It has
+# 24 heads of 32 here, in place of 12 of 64, since your `backward` is checked for D up to 32.
+
+# %% your speed
+rows = {}
+with lesson.when_written():
+    shape = lesson.GPT2Config(
+        50257, n_positions=1024, n_embd=768, n_layer=12, n_head=24
+    )
+    rows = lesson.speed_in_gpt2(shape, attention=(forward, backward))
+lesson.table(rows)
+
+# %% [markdown] python by your kernels
+# ## Python, by your kernels
+#
+# Last, text. Torch trains unit 01's small model on Python's standard library (about a minute on a CPU). Then the model
+# writes: your `forward` reads the prompt and fills a cache, and your `decode` takes each token from there, two launches
+# for each of two layers. On a machine without a GPU they run on a virtual MI300X.
+#
+# Torch's model is given the same tokens, and the same luck where one is drawn. *Different* counts the tokens where it
+# would have written another one: 0 means that the two texts are the same from end to end.
+
+# %% your kernels write
+prompts = (
+    "class Stack:\n    def __init__(self,",
+    "import os\n\n\ndef main(",
+    "for name in",
+)
+rows = {}
+with lesson.when_written():
+    own = {"forward": forward, "decode": decode, "target": "gfx942"}
+    lesson.generated(lesson.GPT2(lesson.PRESETS["cpu"].model), [0], 2, **own)
+    run = lesson.train(lesson.PRESETS["cpu"])
+    for seed, prompt in enumerate(prompts):
+        read = run.corpus.tokenizer.encode(prompt).ids
+        luck = {"temperature": 0.7, "seed": seed}
+        text = lesson.generated(run.model, read, 100, **luck, **own)
+        print(run.corpus.tokenizer.decode(text.tokens), "-" * 60, sep="\n")
+        rows[prompt.splitlines()[0]] = {
+            "tokens read": len(read),
+            "written": len(text.tokens) - len(read),
+            "different": text.different,
+            "logits off": text.logits_off,
+            "launches": sum(text.launches.values()),
+        }
+lesson.table(rows, first="prompt")
+
+
 # %% [markdown] end of the lab
 # ## Done
+#
+# A minute of training makes no programmer. But every weight of attention behind these lines came out of a loop that
+# you wrote, and no matrix of them ever met memory. Unit 07 goes below Triton, to the instructions of your loops.
 
 # %% progress
 progress()

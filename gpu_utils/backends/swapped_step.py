@@ -10,7 +10,7 @@ import contextlib
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,7 +22,8 @@ from gpu_utils.backends.traffic import Traffic, traffic_of_kernels, traffic_of_t
 from gpu_utils.chips import probe
 from gpu_utils.errors import BadArgument
 from gpu_utils.model.gpt2 import GPT2, PRESETS, GPT2Config
-from gpu_utils.model.swapping import OPERATORS, Call, Given, calls_of, check, swapped, with_dropout
+from gpu_utils.model.swapped_operators import OPERATORS
+from gpu_utils.model.swapping import Call, Given, calls_of, check, swapped, with_dropout, with_own
 from gpu_utils.timing import Ratio, bench
 from gpu_utils.virtual import virtual_gpu
 
@@ -40,9 +41,10 @@ class Step:
     loss_off           its difference from float64, relative
     gradient_off       the largest difference of a gradient from float64, over the largest gradient of that weight
     worst              the weight where that is
-    torch_off          the same of torch in float32, to compare with
+    torch_off          the same of torch in float32 (attention in bfloat16, where an own one is), to compare with
     own, torch         what the own kernels, and torch's operators in their place, launch and touch; what torch adds
-                       up or copies inside an own function counts as own
+                       up or copies inside an own function counts as own. Of attention, torch's are the operators of
+                       attention="explicit": scores in memory, as where no fused operator is to be had
     """
 
     loss: float
@@ -61,12 +63,13 @@ def step_on(target: str, *, config: GPT2Config = SMALL, batch: int = BATCH, seed
     given          as for `gpu_utils.model.swapping.swapped`. With a softmax, attention writes its scores to memory;
                    with a dropout, a tenth is dropped after the embeddings and each branch, and torch drops the same
 
-    Errors: those of the kernels and of `swapped`; BadArgument when no operator is given; UnknownName for a target.
+    Errors: those of the kernels and of `swapped`; BadArgument when no operator is given, or attention and the softmax
+    inside of it; UnknownName for a target.
     """
     if not given:
         raise BadArgument(f"no operator was given; expected some of {', '.join(OPERATORS)}, such as gelu=gelu")
     check(given)
-    model, tokens, targets = _drawn(config, batch, seed, explicit="softmax" in given)
+    model, tokens, targets = _drawn(config, batch, seed, given)
     drops = with_dropout if "dropout" in given else _as_it_is
     losses: list[Tensor] = []
     with drops(model, DROPPED), virtual_gpu(target):
@@ -92,18 +95,24 @@ def step_on(target: str, *, config: GPT2Config = SMALL, batch: int = BATCH, seed
     )
 
 
-def own_kernels_in_gpt2(targets: Sequence[str] = ("sm_80", "gfx942"), **given: Any) -> dict[str, dict[str, Any]]:
+def own_kernels_in_gpt2(
+    targets: Sequence[str] = ("sm_80", "gfx942"), positions: int = SMALL.n_positions, **given: Any
+) -> dict[str, dict[str, Any]]:
     """Rows for `lesson.table`: each given function alone in a training step, then all together, on each target.
 
-    given  as for `step_on`. Columns: the relative differences of the loss and of the gradients from torch in float64,
-    and that of torch's own gradients in float32; launches and bytes touched, of torch in eager mode and of the own
-    kernels, in forward and backward of the replaced operators of a small GPT-2 (`SMALL`).
+    positions  of each sequence
+    given      as for `step_on`
+
+    Columns: the relative differences of the loss and of the gradients from torch in float64, and that of torch's own
+    gradients in float32; launches and bytes touched, of torch in eager mode and of the own kernels, in forward and
+    backward of the replaced operators of a small GPT-2 (`SMALL`). Attention is held against torch's in bfloat16, and
+    its launches and bytes against those of attention with its scores in memory.
     """
-    rows = {}
+    rows, config = {}, replace(SMALL, n_positions=positions)
     for target in targets:
         parts: dict[str, Given] = {name: {name: function} for name, function in given.items()}
         for name, part in (parts | ({"all": given} if len(given) > 1 else {})).items():
-            step = step_on(target, **part)
+            step = step_on(target, config=config, **part)
             rows[f"{name}, {target}"] = {
                 "loss off": step.loss_off,
                 "gradients off": step.gradient_off,
@@ -121,13 +130,13 @@ def speed_in_gpt2(
 ) -> dict[str, str]:
     """Tokens/s of a training step in float32 on this machine's GPU, with torch's operators and with own kernels.
 
-    A step is loss and backward, without the optimizer, timed in turn; all given functions are in place. Without a GPU
-    one row says so.
+    A step is loss and backward, without the optimizer, timed in turn; all given functions are in place. Where attention
+    is given, torch's is its fused operator in bfloat16, as the own one. Without a GPU one row says so.
     """
     check(given)
     if probe().vendor == "cpu":
         return {"not timed": "this machine has no GPU, and a virtual GPU has no clock"}
-    model, tokens, targets = _drawn(config, batch, 0, explicit="softmax" in given)
+    model, tokens, targets = _drawn(config, batch, 0, given)
     model, tokens, targets = model.to("cuda"), tokens.to("cuda"), targets.to("cuda")
 
     def step(loss: Callable[..., Tensor]) -> Callable[[], None]:
@@ -138,7 +147,8 @@ def speed_in_gpt2(
         return run
 
     with with_dropout(model, DROPPED) if "dropout" in given else _as_it_is():
-        found = bench(step(swapped(model.loss, **given)), against=step(model.loss), seconds=seconds, device="cuda")
+        own, torchs = swapped(model.loss, **given), with_own(model.loss, _same_type(given))
+        found = bench(step(own), against=step(torchs), seconds=seconds, device="cuda")
     assert isinstance(found, Ratio)
     return {
         "tokens/s with torch": f"{tokens.numel() / found.against.median:,.0f}",
@@ -152,10 +162,12 @@ def _as_it_is(*_: Any) -> Iterator[None]:
     yield
 
 
-def _drawn(config: GPT2Config, batch: int, seed: int, explicit: bool) -> tuple[GPT2, Tensor, Tensor]:
+def _drawn(config: GPT2Config, batch: int, seed: int, given: Given) -> tuple[GPT2, Tensor, Tensor]:
     """A model with weights so large, and no bias or gain so plain, that every operator matters; and its tokens."""
+    if {"softmax", "attention"} <= given.keys():
+        raise BadArgument("softmax is a part of attention, which is one call then; give one of the two")
     generator = torch.Generator().manual_seed(seed)
-    model = GPT2(config, attention="explicit" if explicit else "sdpa")
+    model = GPT2(config, attention="explicit" if "softmax" in given else "sdpa")
     with torch.no_grad():
         for name, weight in model.named_parameters():
             gain = name.endswith(("ln_1.weight", "ln_2.weight", "ln_f.weight"))
@@ -168,13 +180,18 @@ def _by_torch(model: GPT2, tokens: Tensor, targets: Tensor, given: Given, dtype:
     """A copy of the model after the same step by torch alone in `dtype`, and its loss."""
     other = copy.deepcopy(model).to(dtype)
     other.zero_grad()
+    stand_ins = _same_type(given) if dtype == torch.float32 else {}
     if "dropout" in given:
-        with with_dropout(other, DROPPED):
-            loss = swapped(other.loss, dropout=_dropping_like(given["dropout"]))(tokens, targets)
-    else:
-        loss = other.loss(tokens, targets)
+        stand_ins |= {"dropout": _dropping_like(given["dropout"])}
+    with with_dropout(other, DROPPED) if "dropout" in given else _as_it_is():
+        loss = with_own(other.loss, stand_ins)(tokens, targets)
     loss.backward()
     return other, loss.item()
+
+
+def _same_type(given: Given) -> dict[str, Any]:
+    """What makes torch compute in the type in which a given function does, for `with_own`."""
+    return {name: None for name in given if OPERATORS[name].dtype is not None}
 
 
 def _dropping_like(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -214,24 +231,27 @@ def _alike(calls: Sequence[Call]) -> list[tuple[Call, int]]:
 
 def _alone(call: Call, given: Given | None, target: str) -> Traffic:
     """Forward and backward of one call, by the given functions or, with None, by torch as on a GPU."""
-    args, kwargs = _pytree.tree_map_only(Tensor, _leaf, (call.args, call.kwargs))
+    row = OPERATORS[call.operator]
+    args, kwargs = _pytree.tree_map_only(Tensor, lambda x: _leaf(x, row.dtype), (call.args, call.kwargs))
     leaves = [leaf for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.requires_grad]
 
     def forward() -> Tensor:
         if given is not None:
-            return OPERATORS[call.operator].adapt(given[call.operator], 0, *args, **kwargs)
-        if call.operator == "dropout":  # on a CPU F.dropout is three operators, on a GPU this one
-            return torch.native_dropout(args[0], kwargs["p"], True)[0]
-        return call.function(*args, **kwargs)
+            return row.adapt(given[call.operator], 0, *args, **kwargs)
+        return (row.eager or call.function)(*args, **kwargs)
 
     with virtual_gpu(target, l2=True) as gpu, chosen_launches(gpu) as chosen, traffic_of_torch() as beside:
         result = forward()
         beside.away = True
-        upstream = torch.ones(result.shape)
+        upstream = torch.ones(result.shape, dtype=result.dtype)
         beside.away = False
         torch.autograd.grad(result, leaves, upstream)
     return traffic_of_kernels(chosen()) + beside.found
 
 
-def _leaf(tensor: Tensor) -> Tensor:
-    return tensor.detach().requires_grad_(tensor.is_floating_point())
+def _leaf(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """The same numbers without a history; in `dtype`, if given, and contiguous then."""
+    leaf = tensor.detach()
+    if dtype is not None:
+        leaf = leaf.to(dtype, memory_format=torch.contiguous_format)
+    return leaf.requires_grad_(leaf.is_floating_point())

@@ -58,8 +58,8 @@ PLANNED = {
     ),
     "06": (
         *("online_softmax", "forward"),  # forward
-        *("backward", "sliding_window"),  # backward and relatives
-        *("decode", "paged_decode"),  # decoding
+        *("backward", "gqa", "sliding_window"),  # backward and relatives
+        *("decode", "paged_decode", "mla_decode"),  # decoding
     ),
 }
 """The names that learners, gradebooks and later units rely on."""

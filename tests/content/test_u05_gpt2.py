@@ -8,7 +8,7 @@ import pytest
 
 from gpu_utils.backends.swapped_step import own_kernels_in_gpt2
 from gpu_utils.course.sources import load_solution
-from gpu_utils.model.swapping import OPERATORS
+from gpu_utils.model.swapped_operators import OPERATORS
 
 PARTS = {
     "layer_norm": ("04.layernorm", "04.layernorm_backward"),
@@ -26,8 +26,8 @@ def own() -> dict[str, Any]:
     return {operator: found if len(found) > 1 else found[0] for operator, found in functions.items()}
 
 
-def test_every_operator_that_can_be_replaced_has_its_exercises_named():
-    assert PARTS.keys() == OPERATORS.keys()
+def test_every_operator_that_these_units_replace_has_its_exercises_named():
+    assert PARTS.keys() == OPERATORS.keys() - {"attention"}  # of unit 06
 
 
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])

@@ -13,7 +13,8 @@ from gpu_utils.backends.swapped_step import SMALL, own_kernels_in_gpt2, speed_in
 from gpu_utils.backends.traffic import Traffic, traffic_of_kernels, traffic_of_torch
 from gpu_utils.errors import BadArgument, UnknownName
 from gpu_utils.model.gpt2 import GPT2
-from gpu_utils.model.swapping import OPERATORS, calls_of, swapped, with_dropout
+from gpu_utils.model.swapped_operators import OPERATORS
+from gpu_utils.model.swapping import calls_of, swapped, with_dropout, with_own
 from gpu_utils.timing import Ratio, Timing
 from gpu_utils.virtual import virtual_gpu
 from tests.unit.own_kernels import OWN, gelu
@@ -22,6 +23,11 @@ from tests.unit.own_kernels import OWN, gelu
 @pytest.fixture(scope="module")
 def model():
     return GPT2(SMALL, attention="explicit")
+
+
+@pytest.fixture(scope="module")
+def fused():
+    return GPT2(SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +45,22 @@ def torchs_layernorm_backward(dy, x, weight, mean, rstd):
     )
 
 
+def torchs_attention(q, k, v, causal, scale):
+    s = q.float() @ k.float().mT * scale
+    s = s.masked_fill(torch.ones(s.shape[-2:], dtype=torch.bool).triu(1), -torch.inf) if causal else s
+    return (s.softmax(-1) @ v.float()).to(q.dtype), s.logsumexp(-1)
+
+
+def torchs_attention_backward(do, q, k, v, o, lse, causal, scale):
+    with torch.enable_grad():
+        q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+        again, lse_again = torchs_attention(q, k, v, causal, scale)
+    torch.testing.assert_close((o, lse), (again, lse_again))
+    return torch.autograd.grad(again, (q, k, v), do)
+
+
+ATTENTION = torchs_attention, torchs_attention_backward
+
 BY_TORCH = {
     "layer_norm": (torchs_layernorm, torchs_layernorm_backward),
     "gelu": lambda x: F.gelu(x, approximate="tanh"),
@@ -49,11 +71,13 @@ BY_TORCH = {
 }
 
 
-def test_every_operator_of_the_model_is_found_as_often_as_it_is_called(model, tokens):
+def test_every_operator_of_the_model_is_found_as_often_as_it_is_called(model, fused, tokens):
     with with_dropout(model, 0.1):
         calls = calls_of(lambda: model.loss(tokens, tokens), **BY_TORCH)
+    calls += calls_of(lambda: fused.loss(tokens, tokens), attention=ATTENTION)
     found = {name: sum(call.operator == name for call in calls) for name in OPERATORS}
-    assert found == {"layer_norm": 5, "gelu": 2, "softmax": 2, "cross_entropy": 1, "linear": 9, "dropout": 5}
+    rest = {"cross_entropy": 1, "linear": 9, "dropout": 5, "attention": 2}
+    assert found == {"layer_norm": 5, "gelu": 2, "softmax": 2} | rest
 
 
 @pytest.mark.parametrize("name", ["layer_norm", "gelu", "softmax", "cross_entropy", "linear"])
@@ -62,6 +86,27 @@ def test_with_torchs_own_function_in_place_nothing_changes(model, tokens, name):
     loss = swapped(model.loss, **{name: BY_TORCH[name]})(tokens, tokens)
     found = torch.autograd.grad(loss, [*model.parameters()])
     torch.testing.assert_close(found, wanted)
+
+
+def test_own_attention_has_contiguous_tensors_of_16_bits_and_the_gradients_of_torchs(fused, tokens):
+    seen = []
+
+    def noted(q, k, v, causal, scale):
+        seen.extend((x.dtype, tuple(x.shape), x.is_contiguous(), causal, scale) for x in (q, k, v))
+        return torchs_attention(q, k, v, causal, scale)
+
+    wanted = torch.autograd.grad(with_own(fused.loss, {"attention": None})(tokens, tokens), [*fused.parameters()])
+    loss = swapped(fused.loss, attention=(noted, torchs_attention_backward))(tokens, tokens)
+    found = torch.autograd.grad(loss, [*fused.parameters()])
+    assert set(seen) == {(torch.bfloat16, (4, 2, 16, 16), True, True, 0.25)}
+    for have, want in zip(found, wanted, strict=True):
+        torch.testing.assert_close(have, want, rtol=0, atol=0.02 * want.abs().max().item())
+
+
+def test_all_keys_a_scale_and_16_bits_reach_own_attention():
+    q, k, v = torch.randn(3, 2, 2, 8, 16, dtype=torch.float16)
+    own = swapped(F.scaled_dot_product_attention, attention=ATTENTION)(q, k, v, scale=0.7)
+    torch.testing.assert_close(own, F.scaled_dot_product_attention(q, k, v, scale=0.7), rtol=0, atol=2e-3)
 
 
 def test_a_linear_layer_is_three_products_forward_and_backward():
@@ -100,6 +145,8 @@ def test_a_dropout_is_told_its_number_and_the_model_is_as_before_afterwards(mode
         ("layer_norm", lambda x: F.layer_norm(x, x.shape)),
         ("cross_entropy", lambda x: F.cross_entropy(x, torch.zeros(3, dtype=torch.int64), reduction="sum")),
         ("dropout", lambda x: F.dropout(x, training=False)),
+        ("attention", lambda x: F.scaled_dot_product_attention(x, x[:2], x[:2])),
+        ("attention", lambda x: F.scaled_dot_product_attention(x, x, x, torch.ones(3, 3).bool())),
     ],
 )
 def test_a_call_that_a_function_is_not_written_for_stays_with_torch(name, call):
@@ -108,7 +155,7 @@ def test_a_call_that_a_function_is_not_written_for_stays_with_torch(name, call):
     def refuse(*_):
         raise AssertionError
 
-    given = {name: (refuse, refuse) if name == "layer_norm" else refuse}
+    given = {name: (refuse, refuse) if OPERATORS[name].pair else refuse}
     torch.testing.assert_close(swapped(call, **given)(x), call(x))
 
 
@@ -140,8 +187,12 @@ def test_what_is_no_operator_or_no_function_is_refused():
         swapped(len, layernorm=len)
     with pytest.raises(BadArgument, match=r"expected \(layernorm, layernorm_backward\)"):
         swapped(len, layer_norm=len)
+    with pytest.raises(BadArgument, match=r"expected the pair \(forward, backward\)"):
+        swapped(len, attention=len)
     with pytest.raises(BadArgument, match="no operator was given"):
         step_on("sm_80")
+    with pytest.raises(BadArgument, match="softmax is a part of attention"):
+        step_on("sm_80", softmax=len, attention=(len, len))
 
 
 # What is touched
@@ -229,6 +280,13 @@ def test_a_wrong_gradient_is_seen_and_says_where():
     assert step.gradient_off > 0.1
     assert step.worst.endswith(".weight")
     assert "ln_" in step.worst
+
+
+def test_attention_is_held_against_its_scores_in_memory():
+    (row,) = own_kernels_in_gpt2(("sm_80",), attention=ATTENTION).values()
+    assert row["loss off"] < 1e-2
+    assert row["gradients off"] < 2 * row["torch's off"] < 0.1
+    assert row["launches, torch"] == 2 * (8 + 7)  # of two layers: forward and backward
 
 
 def test_without_a_gpu_tokens_per_second_are_not_told(monkeypatch):

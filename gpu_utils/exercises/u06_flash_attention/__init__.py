@@ -6,8 +6,10 @@ NAMES = (
     "forward",
     # backward and relatives
     "backward",
+    "gqa",
     "sliding_window",
     # decoding
     "decode",
     "paged_decode",
+    "mla_decode",
 )

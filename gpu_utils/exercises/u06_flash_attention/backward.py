@@ -137,6 +137,11 @@ EXERCISE = Exercise(
         Limit("launches", "Launch your own kernels, as many as you need, up to four.", at_least=lambda case: 1),
         Limit("launches", "At most four launches, for all heads together.", at_most=lambda case: 4),
         Limit(
+            "blocks",
+            "These are more programs than there is work for: each takes 16 rows of a head, or more.",
+            at_most=lambda case: 3 * _heads(case) * math.ceil(case["N"] / 16),
+        ),
+        Limit(
             "matrix_flops",
             "The products are not made by matrix instructions. Triton issues them for tl.dot of two tiles.",
             at_least=lambda case: 5 * case["N"] ** 2 * case.get("D", 32) * _heads(case) if _is_counted(case) else 0,

@@ -23,8 +23,11 @@ def drawn_queries(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.G
     return (2 * torch.randn(shape, generator=generator)).to(dtype)
 
 
-def tolerance_of_attention(dtype: torch.dtype, most: int, roundings: int = 2) -> Tolerance:
-    """Of means of at most `most` values of size 1, whose weights may be rounded to `dtype` before they multiply."""
-    of_weights = tolerance(dtype, accumulator=dtype, roundings=roundings)
+def tolerance_of_attention(dtype: torch.dtype, most: int, roundings: int = 2, magnitude: float = 1.0) -> Tolerance:
+    """Of means of at most `most` values of size 1, whose weights may be rounded to `dtype` before they multiply.
+
+    magnitude  how many such errors of the weights add up: more than one where scores were rounded, too
+    """
+    of_weights = tolerance(dtype, magnitude=magnitude, accumulator=dtype, roundings=roundings)
     of_sums = tolerance(dtype, k=most)
     return Tolerance(of_weights.rtol, of_weights.atol + of_sums.atol, f"{of_weights.why}; weights rounded to it too")

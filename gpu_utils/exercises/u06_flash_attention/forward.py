@@ -23,7 +23,7 @@ LEAST_ROWS = 32
 """A block of as many queries meets the limit on loads, and so do all larger ones."""
 
 FIRST = 32.0
-"""First element of each query where scores rise or lie low; that of a key makes the size."""
+"""First element of each query where scores rise or fall; that of a key makes the size."""
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -33,7 +33,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     v = (torch.rand(b, h, n, d, generator=generator) + 0.5) * signs
     if case.get("scores"):
         q[..., 0] = FIRST
-        k[..., 0] = torch.arange(n) if case["scores"] == "rise" else -FIRST
+        k[..., 0] = torch.arange(n) if case["scores"] == "rise" else -FIRST - torch.arange(n)
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if case.get("views"):
         q = q.transpose(1, 2).contiguous().transpose(1, 2)
@@ -122,7 +122,9 @@ EXERCISE = Exercise(
     cases=(
         _case("all keys are seen; no size of a block divides N", 71, causal=False),
         _case("causal, with strides of their own, and NaN behind keys and values", 77, True, B=2, views=True),
-        _case("scores near -300: far below what a padded key would have", 83, causal=False, scores="low"),
+        _case(
+            "scores that fall from -300, far below a padded key; one more than whole blocks", 129, False, scores="fall"
+        ),
         _case("scores that rise from key to key by 10: hidden ones are the largest", 91, causal=True, scores="rise"),
         _case("three positions", 3, causal=True),
         _case("whole blocks: here work and bytes are counted", COUNTED, True, H=1, D=32, scale=0.125, dtype="float16"),
@@ -206,6 +208,12 @@ EXERCISE = Exercise(
             slips.answer(keep_l=1),
             "The weighted values are brought to the new maximum, and the sum l is not. When m grows, everything summed "
             "so far has to be multiplied by exp(m_old - m_new).",
+        ),
+        Misconception(
+            "maximum_of_the_block",
+            slips.answer(own_peak=1),
+            "The maximum of each block replaces the one before, even where it is lower. Then the factor is above 1, "
+            "and infinite where scores fall far. The maximum so far never falls.",
         ),
         Misconception(
             "mask_after_the_maximum",

@@ -22,7 +22,7 @@ _STRIDES = tuple(f"{name}{dim}" for name in "qkv" for dim in "bhn")
 
 @triton.jit(
     do_not_specialize=[
-        *("H", "N", "ahead", "reach", "keys", "rows_loaded", "rows_stored", "after_max"),
+        *("H", "N", "ahead", "reach", "keys", "rows_loaded", "rows_stored", "after_max", "own_peak"),
         *("keep_acc", "keep_l", "each_round", "divide", "rounded_p"),
     ]
 )
@@ -49,6 +49,7 @@ def kernel(
     rows_loaded,
     rows_stored,
     after_max,
+    own_peak,
     keep_acc,
     keep_l,
     each_round,
@@ -78,7 +79,7 @@ def kernel(
         s = tl.dot(q, k) * base
         seen = (n[None, :] - rows <= ahead) & (n[None, :] < keys)
         top = tl.max(tl.where(seen | (after_max != 0), s, float("-inf")), 1)
-        new = tl.maximum(m, top)
+        new = tl.where(own_peak != 0, top, tl.maximum(m, top))
         p = tl.exp2(tl.where(seen, s, float("-inf")) - new[:, None])
         narrow = p.to(v.dtype)
         factor = tl.exp2(m - new)
@@ -111,7 +112,7 @@ class Launch:
             **dict(zip(_STRIDES, strides, strict=True)),
             **{"H": H, "N": N, "ahead": 0 if self.causal else FAR},
             **{"reach": self.blocks[0] if self.causal else FAR, "keys": N, "rows_loaded": N, "rows_stored": N},
-            **{"after_max": 0, "keep_acc": 0, "keep_l": 0, "each_round": 0, "divide": 1},
+            **{"after_max": 0, "own_peak": 0, "keep_acc": 0, "keep_l": 0, "each_round": 0, "divide": 1},
             **{"rounded_p": 0, "q_scale": 1.0, "base": self.scale / math.log(2), "of_m": 1.0, "ln_2": math.log(2)},
         }
 

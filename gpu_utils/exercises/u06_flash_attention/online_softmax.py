@@ -77,7 +77,7 @@ EXERCISE = Exercise(
         Case("three parts; neither rows nor columns fill a block", parts=3, rows=37, d=24),
         Case("some parts of a row are empty, the first, the last or all of them", parts=4, rows=45, d=24, empty=True),
         Case("maxima near 10,000 and near -10,000, the first part's the highest", parts=3, rows=21, d=24, around=1e4),
-        Case("one part: nothing to merge, and still to divide", parts=1, rows=21, d=24),
+        Case("one part: nothing to merge, and still to divide", parts=1, rows=33, d=24),
         Case("whole rows: here every byte is counted", parts=6, rows=64, d=COUNTED),
     ),
     fresh=_fresh,

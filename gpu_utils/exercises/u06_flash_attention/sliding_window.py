@@ -75,7 +75,15 @@ EXERCISE = Exercise(
     tolerance=_tolerance,
     cases=(
         Case("each query sees itself only", H=2, N=37, D=16, window=1, dtype="float16"),
-        Case("no multiple of anything", B=2, H=2, N=141, D=32, window=21, dtype="bfloat16"),
+        Case(
+            "of the third block's keys the first is the last of a tile",
+            B=2,
+            H=2,
+            N=141,
+            D=32,
+            window=66,
+            dtype="bfloat16",
+        ),
         Case("wider than the sequence: plain causal attention", H=2, N=65, D=16, window=200, dtype="float16"),
         Case("as wide as a tile, with large scores", H=2, N=151, D=16, window=64, dtype="float16", size=4.0),
         Case("a long sequence: here everything is counted", H=1, N=COUNTED, D=16, window=40, dtype="float16"),
@@ -88,6 +96,11 @@ EXERCISE = Exercise(
             "Launch your own kernel, once: a block of queries of one head to each program.",
             at_least=lambda case: 1,
             at_most=lambda case: 1,
+        ),
+        Limit(
+            "blocks",
+            "These are more programs than there is work for: each takes a block of 16 queries, or more.",
+            at_most=lambda case: case.get("B", 1) * case["H"] * math.ceil(case["N"] / 16),
         ),
         Limit(
             "matrix_flops",
