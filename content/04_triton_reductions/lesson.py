@@ -552,8 +552,8 @@ guess = predict(
 share = cost["rand4x_kernel"]["sm_80"] / cost["rand_kernel"]["sm_80"]
 guess.reveal(
     share=next(words for words, most in SHARES.items() if share < most),
-    because="6.6 of 71.5 convert and store. A quarter of the rest, and these, are 23; it "
-    "is 32, because tl.rand alone never pays for a full scrambling.",
+    because="6.6 of 71.5 convert and store. A quarter of the rest, and these, are 23; "
+    "it is 32, because tl.rand alone never pays for a full scrambling.",
 )
 lesson.bars(cost, "lane instructions for each element")
 
