@@ -747,8 +747,9 @@ check("06.decode")
 
 # %% [markdown] why decode
 # **Why it matters.** This is Flash-Decoding, and what serving engines launch for every token. 8 sequences of 12 heads
-# are 96 programs for the 304 CUs of an MI300X, however long their caches are. The price is small: D + 2 numbers for
-# each part. As the order of the sum depends on `splits`, so do the last bits: unit 09 returns to that.
+# are 96 programs without it, fewer than one for every three CUs of an MI300X, however long their caches are. The price
+# is small: D + 2 numbers for each part. As the order of the sum depends on `splits`, so do the last bits: unit 09
+# returns to that.
 
 # %% [markdown] statement of paged_decode
 # ## 06.paged_decode: a cache in pages
