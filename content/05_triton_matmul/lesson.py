@@ -7,7 +7,7 @@
 #
 # **You need** units 00, 02 and 04. No GPU: every cell runs on a laptop.
 #
-# **Time**: four sittings: reading (text and code at 200 words a minute) takes 11, 9, 8 and 7 minutes, all of it with
+# **Time**: four sittings: reading (text and code at 200 words a minute) takes 12, 9, 8 and 8 minutes, all of it with
 # the predictions about 30, 30, 25 and 20. All cells together run in a minute and a half on a CPU. Then lab 05.
 #
 # In GPT-2 nearly all arithmetic is matrix products (lesson 01 counted it). The libraries, cuBLAS and hipBLASLt, do them
@@ -116,9 +116,9 @@ def outer(a, b, BM=64, BN=64):
     return c
 
 
-def dot(a, b, BM=64, BN=64, BK=32, **options):
+def dot(a, b, BM=64, BN=64, BK=32, out=None, **options):
     (M, K), N = a.shape, b.shape[1]
-    c = torch.empty(M, N, device=a.device)
+    c = torch.empty(M, N, dtype=out or torch.float32, device=a.device)
     tile = {"BM": BM, "BN": BN, "BK": BK}
     grid = (M // BM, N // BN)
     dot_kernel[grid](a, b, c, M, N, K, *b.stride(), **tile, **options)
@@ -130,7 +130,7 @@ def dot(a, b, BM=64, BN=64, BK=32, **options):
 
 # %% guess instructions
 BOTH = ("sm_80", "gfx942")
-TIMES = {"60 and more": 60, "20 to 60": 20, "5 to 20": 5, "fewer": 0}
+TIMES = {"about 4,000": 1000, "about 64": 30, "about 8": 0}
 guess = predict(
     "05.instructions",
     "256 × 256 × 256 in fp16, tiles of 64 × 64. How many times as many instructions "
@@ -147,16 +147,22 @@ issued = [rows[f"{name}, sm_80"]["instructions"] for name in rungs]
 times = issued[0] / issued[1]
 guess.reveal(
     times=next(words for words, least in TIMES.items() if times >= least),
-    because="a matrix instruction of a warp does 4,096 FLOPs, an fma 64; loads and "
-    "offsets shrink as well, because tl.dot takes 32 steps of k at once.",
+    because="an fma of a warp does 64 FLOPs, mma.sync 4,096. They are a sixth of "
+    "either kernel, and the rest (single loads, offsets) shrinks about as much.",
 )
 SHOWN = ("bytes moved", "instructions", "matrix FLOPs")
 lesson.table({r: {c: row[c] for c in SHOWN} for r, row in rows.items()}, first="rung")
 
 # %% [markdown] instructions explained
-# `matrix FLOPs` is 0 for the outer product: its FLOPs are ordinary `fma`, one for each lane, 2
-# FLOPs × 32 lanes for each instruction of a warp. With `tl.dot` all $2 \cdot 256^3$ = 33.6 million are done by *matrix
-# instructions*. That is where the peaks of data sheets come from. What the vector units have beside them:
+# `matrix FLOPs` is 0 for the outer product: its FLOPs are ordinary `fma`, one for each lane, 2 FLOPs × 32 lanes for
+# each instruction of a warp. (On `gfx942` it is packed, two sums a lane.) With `tl.dot` all $2 \cdot 256^3$ = 33.6
+# million are done by *matrix instructions*. The bytes tell two more things. The outer product loads the same numbers
+# again and again, one at a time, in many lanes. And `tl.dot` moves twice as many bytes on `gfx942`: a block of A has
+# rows of 32 numbers, half a line of 128 bytes, and the sums go out from where the instruction left them, a part of a
+# line at a time. (The counters stand before any cache; an L2 joins the parts.)
+#
+# That is where the peaks of data sheets come from. What the vector units have beside them (the MI300X's figure is for
+# packed instructions):
 
 # %% two peaks
 lesson.table(
@@ -202,8 +208,8 @@ lesson.table(
 # | target | who issues it | where A, B and the sums are |
 # |---|---|---|
 # | `sm_80`: mma.sync | a warp | all in registers, a few numbers in each lane |
-# | `sm_90`: wgmma | four warps together, and go on meanwhile | A and B in shared memory, sums in registers |
-# | `sm_100`: tcgen05.mma | one thread for the block | A and B in shared memory, sums in *tensor memory* |
+# | `sm_90`: wgmma | four warps together, and go on meanwhile | B in shared memory, A there or in registers, as sums |
+# | `sm_100`: tcgen05.mma | one thread for the block | B in shared memory, A there or in *tensor memory*, as the sums |
 # | `gfx942`, `gfx950`: MFMA | a wavefront | all in registers |
 # | `gfx1100`: WMMA | a wave of 32 | all in registers; A and B twice |
 #
@@ -279,6 +285,7 @@ guess = predict(
 )
 
 # %% way
+NEEDED = {"sm_80": 16, "gfx942": 4, "gfx950": 2, "gfx1100": 8}  # 64 × 64 × 32, a wave
 MOVES = (
     "cp.async.c",
     "ldmatrix",
@@ -289,18 +296,33 @@ MOVES = (
     "v_perm_",
 )
 by_columns = b.T.contiguous().T  # the same numbers, strides (1, 256)
+
+
+def way(target, b, **options):
+    """What one block of K takes; a listing that was unrolled holds several blocks."""
+    issued = sum(found(target, b, **options).values())
+    needed = NEEDED[target] * options.get("BK", 32) // 32
+    return {
+        name.split(".shared")[0]: times * needed / issued
+        for name, times in found(target, b, MOVES, **options).items()
+        if "cp.async" not in name
+    }
+
+
+def as_text(way):
+    return {
+        "between shared memory (LDS) and registers, for one block of K": ", ".join(
+            f"{times:g} × {name}" for name, times in way.items()
+        )
+    }
+
+
 rows, changes = {}, {}
-for target in ("sm_80", "gfx942", "gfx950", "gfx1100"):
-    ways = [found(target, each, MOVES, num_stages=2) for each in (b, by_columns)]
+for target in NEEDED:
+    ways = [way(target, each, num_stages=2) for each in (b, by_columns)]
     changes[target] = ways[0] != ways[1]
-    for layout, way in zip(("along N", "along K"), ways, strict=True):
-        rows[f"{target}, neighbours of B {layout}"] = {
-            "instructions between memory and registers": ", ".join(
-                f"{times} × {name.split('.shared')[0]}"
-                for name, times in way.items()
-                if "commit" not in name
-            )
-        }
+    for layout, each in zip(("along N", "along K"), ways, strict=True):
+        rows[f"{target}, neighbours of B {layout}"] = as_text(each)
 guess.reveal(
     sm_80=changes["sm_80"],
     gfx942=changes["gfx942"],
@@ -308,28 +330,16 @@ guess.reveal(
     because="where B runs along N, somebody must turn it: by one word in ldmatrix, by "
     "reads of single numbers, or by reads that transpose.",
 )
-rows["sm_90, neighbours of B along N"] = {
-    "instructions between memory and registers": ", ".join(
-        f"{times} × {name.split('.shared')[0]}"
-        for name, times in found("sm_90", b, MOVES, num_stages=2).items()
-        if "commit" not in name
-    )
-}
-deeper = found("gfx942", b, MOVES, num_stages=2, BK=64)
-rows["gfx942, along N, blocks of 64 along K"] = {
-    "instructions between memory and registers": ", ".join(
-        f"{times} × {name}" for name, times in deeper.items()
-    )
-}
+rows["gfx942, along N, blocks of 64"] = as_text(way("gfx942", b, num_stages=2, BK=64))
 lesson.table(rows, first="target")
 
 # %% [markdown] way explained
 # - `sm_80`: `cp.async` brings 16 bytes from memory to shared memory past the registers. `ldmatrix` reads four 8 × 8
-#   blocks into the lanes of a warp, and with `.trans` it turns them. Turning is free.
-# - `sm_90`: no `ldmatrix`. wgmma reads its factors from shared memory by itself, in either direction (and so does
-#   tcgen05 on `sm_100`, by the table above). A kernel that is written for these chips also leaves the copying to a unit
-#   of its own, the *tensor memory accelerator*: in Triton `tl.make_tensor_descriptor`. Pointers, as here, become
-#   `cp.async`.
+#   blocks into the lanes of a warp, and with `.trans` it turns them: as many either way.
+# - `sm_90`: no row, for there is no `ldmatrix`. wgmma reads its factors from shared memory by itself, 16-bit ones in
+#   either direction (and so does tcgen05 on `sm_100`, by the table above). A kernel that is written for these chips
+#   also leaves the copying to a unit of its own, the *tensor memory accelerator*: in Triton
+#   `tl.make_tensor_descriptor`. Pointers, as here, become `cp.async`.
 # - `gfx942`: loads go to registers and from there by `ds_write` to the LDS. With blocks of 32 along K single numbers
 #   are read to turn $B$, `ds_read_u16`: many small reads. With blocks of 64 the compiler turns it *in the registers*
 #   (`v_perm_b32`) before it writes, and the reads are wide. So look at the listing.
@@ -338,7 +348,7 @@ lesson.table(rows, first="target")
 #
 # PyTorch's `nn.Linear` keeps its weight as (out, in), and $B$ is its transpose: neighbours along K. (In the backward
 # pass dX = dY W meets the other layout, so a training step has both.) What the layout of $B$ costs in instructions, for
-# blocks of 32 along K:
+# blocks of 32 along K (in PTX on `sm_80`, where the 8% are additions for addresses):
 
 # %% layout in counters
 rungs = {
@@ -429,7 +439,8 @@ guess.reveal(
     sums_amd=256 * 256 / (8 * 64),
     sm_90=spilt["sm_90"],
     gfx942=spilt["gfx942"],
-    because="65,536 / (8 × 32) and 65,536 / (8 × 64).",
+    because="65,536 / (8 × 32): the sums alone fill all registers; 65,536 / (8 × 64): "
+    "half of them.",
 )
 columns = ("registers", lesson.SPILLS, "shared bytes")
 lesson.table(
@@ -490,25 +501,22 @@ lesson.table({"c[0, 0]": c[0, 0].item(), "20 products of 1 × 1": 20})
 # a word. So the mask along K needs `other=0.0`, and it needs it for *both* operands: 0 × NaN is NaN, and what lies
 # behind B's last row may be NaN.
 #
-# Odd sizes cost in another way, too: with rows of 257 numbers no row but the first begins at a multiple of 16 bytes,
-# and wide loads are out. The same product, with rows of $A$ and $B$ that long in memory:
+# Odd sizes cost in another way, too: with rows of 257 numbers only every eighth begins at a multiple of 16 bytes, and
+# the stride is no multiple of 16: wide loads are out. The same product, with a B whose rows are that long in memory:
 
 # %% odd rows
-wide = torch.randn(2, 256, 257).half()
-lesson.table(
-    lesson.climbed(
-        {
-            "rows of 256": lambda a, b: dot(a, b),
-            "rows of 257, B": lambda a, b: dot(a, wide[1, :, :256]),
-        },
-        BOTH, a, b,
-    ),
-    first="rows",
-)  # fmt: skip
+long_rows = torch.randn(256, 257).half()
+rungs = {
+    "rows of 256": lambda a, b: dot(a, b),
+    "rows of 257": lambda a, b: dot(a, long_rows[:, :256]),
+}
+rows = lesson.climbed(rungs, BOTH, a, b)
+SHOWN = ("bytes moved", "instructions")
+lesson.table({r: {c: row[c] for c in SHOWN} for r, row in rows.items()}, first="B")
 
 # %% [markdown] odd rows explained
-# So GPT-2's vocabulary of 50,257 is often padded to 50,304, a multiple of 64. (And offsets: `m * K` in 32 bits is wrong
-# from $2^{31}$ elements on. The logits of 49,152 tokens pass that: use `.to(tl.int64)` there.)
+# 72% more instructions on `sm_80`, 25% on `gfx942`, and a fifth more bytes. (So vocabularies are padded, and offsets of
+# large logits want 64 bits: lesson 04.)
 #
 # A mask costs something in each round of the loop. Two ways around it: run the loop over whole blocks without a mask
 # along K, and the last block with one; or let rows and columns behind the edge read row `m % M`, column `n % N`, which
@@ -516,11 +524,13 @@ lesson.table(
 #
 # ### What the sum is kept in
 #
-# `tl.dot` of 16-bit numbers multiplies exactly and adds up in float32. Each addition rounds, by $2^{-24}$ to $2^{-23}$
-# of the sum so far; after $K$ of them the error is mostly about $\sqrt K$ of these. One rounding to bf16 at the end is
-# $2^{-9}$ of the result: more than all of it, unless $K$ is a hundred thousand or the sum cancels. Rounding *in
-# between* is another thing. Here the sum is rounded to fp16 or bf16 after each block of 32, as happens when somebody
-# declares the accumulator in the type of the inputs.
+# `tl.dot` of 16-bit numbers multiplies exactly and adds up in about float32: what is lost in one addition is at most
+# $2^{-23}$ of the sum so far. (No vendor promises how it is rounded; NVIDIA's units were found to cut off: [Fasi et
+# al., 2021](https://peerj.com/articles/cs-330/).) If these errors have both signs, $K$ additions lose about $\sqrt K$
+# of them: for K = 4,096 $2^{-17}$. One rounding to bf16 at the end loses up to $2^{-9}$, 256 times as much. Only a sum
+# that cancels, or errors of one sign over a very long K, change that. Rounding *in between* is another thing. Here the
+# sum is rounded to fp16 or bf16 after each block of 32, as happens when somebody declares the accumulator in the type
+# of the inputs.
 
 
 # %% guess accumulator
@@ -589,10 +599,10 @@ for target in WHERE:
 lesson.table(rows, first="target")
 
 # %% [markdown] precision explained
-# `tf32` keeps 10 bits of the fraction, and so does `xf32`, AMD's name for it on gfx942; the errors are hundreds of
-# times those of float32, and more. gfx90a and gfx950 multiply float32 as such. So the same source is precise on one
-# chip and not on another. `input_precision="ieee"` asks for full precision everywhere, and pays: on `sm_80` with the
-# vector units.
+# `tf32` keeps 10 bits of the fraction, and so does `xf32`, AMD's name for it on gfx942; the errors are about 1,500 and
+# 600 times those of float32. (In the course's model tf32 cuts off and xf32 rounds to nearest, hence the two figures.)
+# gfx90a and gfx950 multiply float32 as such. So the same source is precise on one chip and not on another.
+# `input_precision="ieee"` asks for full precision everywhere, and pays: on `sm_80` with the vector units.
 
 # %% [markdown] the epilogue
 # ## 6. The epilogue
@@ -615,7 +625,7 @@ product = 2 * (8192 * 768 + 3072 * 768 + 8192 * 3072)
 pointwise = 2 * 2 * 8192 * 3072
 guess.reveal(
     saved=100 * pointwise / (product + pointwise),
-    because="the result is read and written again: 100.7 of 168.6 million bytes.",
+    because="the result is read and written again: 100.7 of 168.3 million bytes.",
 )
 lesson.table({"product": product, "bias and GELU alone": pointwise})
 
@@ -698,7 +708,10 @@ lesson.table(
 # | `kpack` | how many numbers along K a lane reads from the LDS at once (gfx942; ignored on gfx950) |
 # | `waves_per_eu` | registers so few that this many waves fit on a SIMD |
 #
-# Each of them changes the listing.
+# Each of them changes the listing. NVIDIA's newer chips have knobs of their own: `num_ctas` (programs in a cluster,
+# from `sm_90` on), `maxnreg` (lesson 04), tensor descriptors (section 3), and *warp specialisation*, `tl.range(...,
+# warp_specialize=True)`: some warps load while others multiply. AMD's compiler gets a like effect by *ping-pong*: two
+# waves on a SIMD take turns at loading and multiplying (`s_setprio` in the listing).
 
 # %% guess nonkdim
 guess = predict(
@@ -731,7 +744,8 @@ lesson.table(rows, first="options")
 # %% [markdown] nonkdim explained
 # Twice as many small ones. AMD's guide to optimising workloads has 16 × 16 first for MI300X all the same (source: ROCm,
 # workload optimisation); the listing cannot show why. Which is faster is a measurement, so both belong into the
-# table of configurations. `kpack=2` joins two reads of the LDS into one of 128 bits.
+# table of configurations. `kpack=2` does not lower the number of reads: `ds_read2st64_b64` brought two separate
+# stretches of 8 bytes, `ds_read_b128` brings 16 in a row.
 
 # %% guess waves per eu
 guess = predict(
@@ -856,19 +870,22 @@ guess.reveal(
     strips=len(rows_of) + len(columns_of),
     because="program i has row i mod 8 of its group: die 0 gets row 0 of 38 columns.",
 )
+odd = torch.cartesian_prod(torch.arange(61), torch.arange(67))
+walks = {name: (order, sizes) for name, order in orders.items()}
+walks["row by row, 61 × 67 tiles"] = odd, (61 * 128, 67 * 128, 8192)
 rows = {}
-for name, order in orders.items():
-    found = lesson.order_traffic(order, sizes, tile, 304, MI300X.size, dies=8)
+for name, (order, shape) in walks.items():
+    past = lesson.order_traffic(order, shape, tile, 304, MI300X.size, dies=8)
     rows[name] = {
-        "GB past the L2s": found.bytes / 1e9,
-        "over the least": found.bytes / found.least,
+        "GB past the L2s": past.bytes / 1e9,
+        "over the least": past.bytes / past.least,
     }
 lesson.table(rows, first="order, on an MI300X")
 
 # %% [markdown] remap
 # The order that was good for one L2 gives each of eight L2s a row of its own, and the strips of B are fetched eight
 # times. (Row by row looks well here by luck: 64 tiles in a row are a multiple of 8, so that each die owns eight
-# columns. With 61 × 67 tiles it moves three times the least as well. The explorer below shows it.) The cure is to
+# columns. With 61 × 67 tiles it is worse than the groups: the last row.) The cure is to
 # renumber first: let the programs of *one die* walk through neighbouring tiles, and then group. Which tiles should
 # programs 0, 8, 16, ... take? (Lab: 05.grouped_order.) Behind the L2s an MI300X has an Infinity Cache that all dies
 # share, which softens this; the L2s still wait for it.
@@ -890,8 +907,10 @@ lesson.sitting("05", 3)
 #
 # ## 10. The last round
 #
-# Programs come and go in rounds. 64 × 64 tiles on the SMs of an H100, 132 at a time, are 31 full rounds and 4 tiles
-# more: a 32nd round, in which nearly all SMs have nothing to do. With many rounds that hardly counts. With few it does.
+# Programs come and go in rounds (NVIDIA's guides say *waves*, and *wave quantization* for what follows). Counted here
+# with one program on a unit; where more fit, they share its matrix units. 64 × 64 tiles on the SMs of an H100, 132 at a
+# time, are 31 full rounds and 4 tiles more: a 32nd round, in which nearly all SMs have nothing to do. With many rounds
+# that hardly counts. With few it does.
 
 # %% guess last round
 guess = predict(
@@ -950,8 +969,8 @@ lesson.table(
 # %% guess split
 guess = predict(
     "05.split",
-    "32 tiles of 64 blocks of K, 132 programs at a time. How many blocks must the "
-    "longest SM do, one after another, with 4 splits and with 5?",
+    "32 tiles of 64 blocks of K, 132 programs at a time, one on an SM. How many blocks "
+    "must the longest SM do, one after another, with 4 splits and with 5?",
     four=lesson.number("4 splits"),
     five=lesson.number("5 splits"),
 )
@@ -981,7 +1000,8 @@ lesson.table(
 
 # %% [markdown] split explained
 # (With M = 16 the product is bound by memory: about 16 FLOPs for each byte. The splits are wanted for loads that are on
-# their way from every SM, not for FLOPs.) Adding up is what lesson 04 showed for column sums: atomics on a float32
+# their way from every SM, not for FLOPs. Then several programs fit on an SM, 5 and 8 splits start at once, and the
+# staircase is gone: measure.) Adding up is what lesson 04 showed for column sums: atomics on a float32
 # result that begins with zeros, in any order; or partial results and a second kernel, with the same bits each time. A
 # bias, an activation and the rounding to bf16 come *after* the sum, not in each split. (Lab: 05.split_k.)
 #
@@ -1070,17 +1090,22 @@ guess.reveal(
 lesson.table(rows, first="target")
 
 # %% [markdown] space explained
-# On `gfx942` two stages are the most for such a tile. So one table for both vendors either wastes the H100 or does not
-# load on the MI300X. (Lab: 05.autotune.)
+# (On `sm_90` two stages take as much as one, 128 KiB and not 96: the float32 sums go out through shared memory, 16 KiB
+# for each of 8 warps.) On `gfx942` two stages are the most for such a tile. So one table for both vendors either wastes
+# the H100 or does not load on the MI300X. (Lab: 05.autotune.)
 #
-# With a real GPU the next cell times your rungs against `torch.matmul`, which calls cuBLAS or hipBLASLt.
+# With a real GPU the next cell times rungs against `torch.matmul`, which calls cuBLAS or hipBLASLt. (Two traps of such
+# races: a chip holds its clock for zeros and lowers it for random numbers, so the *data* matters; and the peaks of data
+# sheets assume a clock that few chips hold under full load.) The lab races your own.
 
 # %% race the rungs
 n = 4096 if torch.cuda.is_available() else 256
 a, b = (torch.randn(n, n, dtype=torch.bfloat16) for _ in range(2))
 rungs = {
-    "64 × 64": lambda a, b: dot(a, b),
-    "128 × 128": lambda a, b: dot(a, b, 128, 128, 64, num_warps=8, num_stages=2),
+    "64 × 64": lambda a, b: dot(a, b, out=a.dtype),
+    "128 × 128": lambda a, b: dot(
+        a, b, 128, 128, 64, out=a.dtype, num_warps=8, num_stages=2
+    ),
 }
 lesson.table(
     lesson.raced(
@@ -1101,7 +1126,7 @@ lesson.table(
 # - $2 M N K$ FLOPs; n / 3 FLOPs for each byte at best. `tl.dot` becomes mma.sync, wgmma, tcgen05, MFMA or WMMA.
 # - A tile of BM × BN loads $2 M N K (1/BM + 1/BN)$ bytes and holds BM BN sums in the registers of its lanes. Waves of
 #   64 have room for twice the sums, H100s for three times the shared memory.
-# - Operands go through shared memory. Turning B costs nothing on `sm_80`, permutations or many small reads on
+# - Operands go through shared memory. Turning B costs no more reads on `sm_80`, permutations or many small reads on
 #   `gfx942`, one special read on `gfx950`.
 # - Masks along M and N protect memory; the mask along K protects the numbers.
 # - Keep sums in float32, round once. The default precision of float32 products differs from chip to chip.

@@ -13,12 +13,12 @@ LESSON = Path(__file__).parents[2] / "content/05_triton_matmul/lesson.py"
 STATED = {
     "balance": [r"H100 .* 295\.3$", r"MI300X .* 246\.7$"],
     "square": [r"H100 +886$", r"MI300X +740$"],
-    "instructions": [r"times +60 and more$", r"outer product, sm_80 .* 0$", r"tl\.dot, sm_80 .* 33,554,432$"],
+    "instructions": [r"times +about 64$", r"outer product, sm_80 .* 0$", r"tl\.dot, sm_80 .* 33,554,432$"],
     "small tiles": [r"16 × 16 × 32 +16,384 +32,768 +65,536$", r"32 × 32 × 32 +65,536 +65,536 +262,144$"],
     "matrix instructions": [r"sm_80 +mma\.sync.*m16n8k16", r"sm_90 +wgmma", r"sm_100 +tcgen05", r"gfx1100 +v_wmma"],
     "count": [r"m16n8k16 on sm_80 +16$", r"32x32x8 on gfx942 +4$"],
     "way": [
-        r"sm_90, .* \d+ × cp\.async\.cg$",
+        r"gfx942, .*along K +8 × ds_read_b64",
         r"along N .*ldmatrix\S*x4\.trans",
         r"gfx942, .*along N .*ds_read_u16",
         r"gfx950, .*along N .*ds_read_b64_tr_b16",
@@ -37,7 +37,7 @@ STATED = {
     "nonkdim": [r"times as many +2$", r"nonkdim 32, kpack 2 .*ds_read_b128"],
     "waves per eu": [r"what +spills$"],
     "strips": [r"64 tiles in a row +67$", r"and a half +25$"],
-    "odd rows": [r"rows of 257, B, sm_80 +1 "],
+    "odd rows": [r"rows of 256, sm_80 .* 49,792$", r"rows of 257, sm_80 .* 85,568$", r"rows of 257, gfx942 .* 44,224$"],
     "the products of GPT-2": [r"out, N = 768 +384 "],
     "dies": [r"shape +one row$", r"first 38 tiles +39$"],
     "split": [r"4 splits +16$", r"5 splits +26$"],
