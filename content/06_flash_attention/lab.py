@@ -155,7 +155,7 @@ check("06.online_softmax")
 # **Triton that helps.** A second `tl.program_id(1)` for batch and head together. `tl.load(k_ptr + cols[None, :] * k_n +
 # d[:, None], ...)` gives a block of keys already turned, (D, BLOCK_N). `tl.exp2` and `tl.log2`, with the conversion
 # from base e inside the scale. `range(0, end, BLOCK_N)` with an end of your own. `num_warps=` at the launch. Lesson 06,
-# sitting 1. `hint("06.forward")` gives three hints.
+# sitting 1 and section 6. `hint("06.forward")` gives three hints.
 
 
 # %% 06.forward tags=["answer", "06.forward"]
@@ -1058,6 +1058,19 @@ with lesson.when_written():
         }
 lesson.table(rows, first="prompt")
 
+
+# %% [markdown] challenge
+# ## A challenge: causal attention in the fewest cycles
+#
+# Optional, and against yourself alone. Your `forward` gets two heads of 384 positions with D = 64, causal, in bfloat16,
+# on both virtual GPUs; the predicted cycles are added up. Only a right answer enters, within the limits of 06.forward.
+# Where is a mask not needed? Which rows belong to which wave? Which factor can be multiplied once, in place of once for
+# each block?
+
+# %% your entry
+from gpu_utils import challenge
+
+challenge("06")
 
 # %% [markdown] end of the lab
 # ## Done
