@@ -857,10 +857,11 @@ guess.reveal(
 lesson.table({name: {"largest error": x} for name, x in off.items()}, first="")
 
 # %% [markdown] padding explained
-# Forward must put $-\infty$ where there is no key. In backward, $P$ of a padded query is 1, not 0, and yet harmless:
-# it meets `do` = 0 in dV, and a `dS` of 0 in dK. Rely on that only if *all* loads of padded rows give 0, and nothing
-# there is NaN or infinite: $0 \cdot \infty$ is NaN. A row that saw nothing has lse = $-\infty$, and $e^{S + \infty}$ is
-# infinite. To mask $P$ itself costs one `tl.where`, and is the safe way.
+# Forward must put $-\infty$ where there is no key. In backward, $P$ of a padded query is 1, not 0, and yet harmless: it
+# meets `do` = 0 in dV, and a `dS` of 0 in dK. Rely on that only if *all* loads of padded rows give 0, and nothing there
+# is NaN or infinite: $0 \cdot \infty$ is NaN. A padded *key* has the score 0, and where lse is below -88 (large
+# negative scores) $e^{0 - \text{lse}}$ is infinite, and dQ becomes NaN. A row that saw nothing has lse = $-\infty$. To
+# mask $P$ itself costs one `tl.where`, and is the safe way.
 #
 # **What is rounded.** $P$ and $dS$ are rounded to 16 bits before their products, as $P$ was in forward. `lse` and `Δ`
 # stay in float32: an error of lse multiplies all of its row of $P$. In bf16, lse = 9.02 would be kept as 9.0:
@@ -1048,8 +1049,10 @@ lesson.table(lesson.climbed(rungs, BOTH, q, k, v, least=caches), first="rung")
 # sums go through shared memory, with barriers. `gfx942` repeats: 2.5 times the FLOPs. One wave for each program repeats
 # nothing and waits for nobody; then more programs must fill the unit.
 #
-# With a single query head for each cache there is nothing to pack. Then products and sums on the vector units do as
-# well, `tl.sum(q[None, :] * k, axis=1)`: memory is the limit.
+# With several queries of each head (a short prompt, speculative decoding) packing is as cheap: the heads of a group are
+# neighbours, so their queries are one matrix of (heads of a group · queries) rows; row r is query `r % queries`, and
+# its causal mask counts from that. With a single query head for each cache there is nothing to pack. Then products and
+# sums on the vector units do as well, `tl.sum(q[None, :] * k, axis=1)`: memory is the limit.
 #
 # ## 14. MLA: a cache that is not keys
 #
@@ -1129,6 +1132,15 @@ lesson.table(
 #   loss.
 #
 # For the kernel: the tile of latents is loaded *once* and used twice, as keys and, its first 512 columns, as values.
+# And a trap before it: the product that absorbs is one matrix for each head, so what `torch.einsum` returns is not laid
+# out as its shape says.
+
+# %% strides of the absorbed query
+found = torch.einsum("bhn,hnc->bhc", torch.randn(2, 4, 16), torch.randn(4, 16, 32))
+lesson.table({"shape": str(tuple(found.shape)), "strides": str(found.stride())})
+
+# %% [markdown] laid out by heads
+# Heads lie apart by 64 numbers and sequences by 32: hand these strides to the kernel, or make it contiguous.
 #
 # ## 15. A cache in pages
 #
@@ -1185,6 +1197,8 @@ lesson.table(rows, first="sectors, lines")
 # (page, position, head, D): then a head's rows are pieces of D numbers. What scattered pages cost in rows of DRAM and
 # in address translation, no counter here can show.) What it costs is a load that everything waits for: the address of a
 # page is known only when its entry has come. Kernels load the entries of the next block ahead.
+#
+# (A pool of gigabytes also passes $2^{31}$ elements: `page.to(tl.int64)` before it is multiplied.)
 #
 # And it is one more way to read somebody else's memory: entries of the table behind the end of a sequence hold whatever
 # they hold, -1 or the page of somebody else. So the mask belongs to the load of the *entry*, too.

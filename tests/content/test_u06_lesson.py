@@ -57,6 +57,7 @@ STATED = {
         r"differs by \de-1[3-6]|differs by \d\.\de-1[3-6]",
         r"16 of the 128 heads +30\.22$",
     ],
+    "strides of the absorbed query": [r"strides +\(32, 64, 1\)$"],
     "pages": [r"when shuffled +no$"],
 }
 """Title of a cell -> patterns of what it shows that the text around it relies on."""
