@@ -325,8 +325,9 @@ lesson.table(rows, first="instructions in the listing")
 # - `gfx942`, waves that share rows: $P$ goes through the LDS, number by number (`ds_write_b16`, `ds_read_u16`).
 # - `gfx942`, each wave its own rows: as on NVIDIA, nothing of $P$ moves. Triton computes the scores transposed there
 #   (its intermediate code says `isTransposed = true`), so that neighbours along the keys lie in one lane.
-# - `gfx950`: its larger MFMA wants eight neighbours where the result has four: lanes swap halves,
-#   `v_permlane32_swap`. Four of the 12 stand where `gfx942` has `ds_bpermute`, in maximum and sum.
+# - `gfx950`, each wave its own rows: nothing of $P$ moves, either. Of its 12 swaps four stand in maximum and sum, where
+#   `gfx942` has `ds_bpermute`. The other eight come behind the loop: lanes exchange halves of `o`, so that each can
+#   store 16 bytes at once.
 #
 # ## 5. Cheaper exponentials
 #
