@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from gpu_utils.backends.own_generation import generated
-from gpu_utils.backends.swapped_step import own_kernels_in_gpt2
+from gpu_utils.backends.swapped_step import own_kernels_in_gpt2, step_on
 from gpu_utils.course.sources import load_solution
 from gpu_utils.errors import BadArgument
 from gpu_utils.model.gpt2 import GPT2, GPT2Config, generate
+from tests.content.test_u05_gpt2 import own
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +28,16 @@ def test_attention_of_the_solutions_trains_a_gpt2_as_torch_does_in_the_same_type
     assert row["gradients off"] < 2 * row["torch's off"] < 0.1
     assert row["launches, own"] < row["launches, torch"] == 2 * (8 + 7)  # of two layers, forward and backward
     assert row["bytes, torch"] > times_the_bytes * row["bytes, own"]
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+def test_the_solutions_of_units_04_to_06_together_train_a_gpt2_as_torch_does(target, forward):
+    given = own() | {"attention": (forward, load_solution("06.backward"))}
+    del given["softmax"]  # of the attention that this one replaces
+    step = step_on(target, **given)
+    assert step.loss_off < 1e-3
+    assert step.gradient_off < 2 * step.torch_off < 0.1  # in bfloat16
+    assert step.own.launches < step.torch.launches
 
 
 @pytest.fixture(scope="module")
