@@ -11,13 +11,8 @@ from torch import Tensor
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.exercises.u06_flash_attention import backward_slips as slips
 from gpu_utils.exercises.u06_flash_attention.backward_slips import BLOCK, FAR, Gradients, answer
+from gpu_utils.exercises.u06_flash_attention.shared import scores
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
-
-
-def _scores(q: Tensor, k: Tensor, causal: bool, scale: float) -> Tensor:
-    """In float64, and -inf where a key lies behind its query."""
-    s = q.double() @ k.double().mT * scale
-    return s.masked_fill(torch.ones(s.shape[-2:], dtype=torch.bool).triu(1), -math.inf) if causal else s
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -37,7 +32,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     else:
         do = (draw(*shape) + 0.3).to(dtype)
     scale = case.get("scale", depth**-0.5)
-    s = _scores(q, k, case["causal"], scale)
+    s = scores(q, k, case["causal"], scale)
     o, lse = (s.softmax(-1) @ v.double()).to(dtype), s.logsumexp(-1).float()
     return {"do": do, "q": q, "k": k, "v": v, "o": o, "lse": lse, "causal": case["causal"], "scale": scale}
 
@@ -47,7 +42,7 @@ def backward_reference(
 ) -> Gradients:
     """What autograd makes of attention in float64; o and lse are not used."""
     q, k, v = (x.double().requires_grad_() for x in (q, k, v))
-    out = _scores(q, k, causal, scale).softmax(-1) @ v
+    out = scores(q, k, causal, scale).softmax(-1) @ v
     dq, dk, dv = torch.autograd.grad(out, (q, k, v), do.double())
     return dq, dk, dv
 
@@ -56,7 +51,7 @@ def _tolerance(case: Case, inputs: Inputs) -> dict[int, Tolerance]:
     # p and ds are rounded to the type of the inputs before they are multiplied again, each term for itself: so the
     # errors of a sum add up as the root of the sum of its terms' squares
     do, q, k, o = (inputs[name].double().abs() for name in ("do", "q", "k", "o"))
-    s = _scores(inputs["q"], inputs["k"], inputs["causal"], inputs["scale"])
+    s = scores(inputs["q"], inputs["k"], inputs["causal"], inputs["scale"])
     p = s.softmax(-1)
     dp, delta = (inputs["do"].double() @ inputs["v"].double().mT).abs(), (do * o).sum(-1, keepdim=True)
     ds = p * (dp + delta) * inputs["scale"]

@@ -8,19 +8,16 @@ import random
 import torch
 from torch import Tensor
 
-from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.exercises.u06_flash_attention import decode_slips as slips
-from gpu_utils.exercises.u06_flash_attention.cached import (
+from gpu_utils.exercises.u06_flash_attention.shared import (
     MOST_OF_A_PROGRAM,
+    PEAK,
+    attended,
     drawn_queries,
     dtype_of,
-    tolerance_of_attention,
+    tolerance_of_decoding,
 )
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
-
-PEAK = 150.0
-"""Scores of one sequence are near this, those of the next one near its negative, and of a third one they fall from
-the one to the other: by 96 in 32 positions, so that even exp of a difference is infinite."""
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -29,6 +26,8 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     q = drawn_queries((B, H, D), dtype, generator)
     both = torch.randn(B, S, 2, H, D, generator=generator)
     if case.get("peak"):
+        # near PEAK, near its negative, and falling from the one to the other: by 96 in 32 positions, so that even exp
+        # of a difference is infinite
         wanted = torch.stack([torch.full((S,), PEAK), torch.full((S,), -PEAK), torch.linspace(PEAK, -PEAK, S)])
         along = q.float() * (math.sqrt(D) / q.float().square().sum(2, keepdim=True))
         both[:, :, 0] += along[:, None] * wanted[:B, :, None, None]
@@ -43,16 +42,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
 
 def decode_reference(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, splits: int) -> Tensor:
     """Attention of each query to the valid part of its cache, in float64."""
-    rows = []
-    for b, length in enumerate(lengths.tolist()):
-        scores = torch.einsum("hd,shd->hs", q[b].double(), k[b, :length].double()) / math.sqrt(q.shape[2])
-        rows.append(torch.einsum("hs,shd->hd", scores.softmax(1), v[b, :length].double()))
-    return torch.stack(rows)
-
-
-def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
-    # an absolute error of a score is a relative one of its weight: scores are rounded at the size of PEAK
-    return tolerance_of_attention(inputs["q"].dtype, max(case["lengths"]) + (4 * int(PEAK) if case.get("peak") else 0))
+    return torch.stack([attended(q[b], k[b, :n], v[b, :n]) for b, n in enumerate(lengths.tolist())])
 
 
 def _programs(case: Case) -> int:
@@ -87,7 +77,7 @@ EXERCISE = Exercise(
     kind="kernel",
     inputs=_inputs,
     reference=decode_reference,
-    tolerance=_tolerance,
+    tolerance=tolerance_of_decoding,
     cases=(
         _case("a long cache and a short one: here bytes are counted", (512, 64), 2, 512, 2, D=64, dtype="float16"),
         _case("lengths of all kinds, and no part is whole blocks", (150, 37, 1), 2, 150, 4),

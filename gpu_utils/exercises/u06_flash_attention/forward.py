@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.exercises.u06_flash_attention import forward_slips as slips
+from gpu_utils.exercises.u06_flash_attention.shared import scores, tolerance_of_weights
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 
 COUNTED = 256
@@ -45,16 +46,9 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     return {"q": q, "k": k, "v": v, "causal": case["causal"], "scale": case["scale"]}
 
 
-def scores_reference(q: Tensor, k: Tensor, causal: bool, scale: float) -> Tensor:
-    """scale * q k^T in float64, -inf where a query does not see a key."""
-    s = q.double() @ k.double().mT * scale
-    hidden = torch.ones(s.shape[-2:], dtype=torch.bool).triu(1) & causal
-    return s.masked_fill(hidden, -math.inf)
-
-
 def attention_reference(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
     """softmax(scale * q k^T) v, and the logarithm of each row's sum of exponentials, in float64."""
-    s = scores_reference(q, k, causal, scale)
+    s = scores(q, k, causal, scale)
     return torch.softmax(s, -1) @ v.double(), torch.logsumexp(s, -1)
 
 
@@ -65,8 +59,7 @@ def attention_tolerance(case: Case, inputs: Inputs) -> dict[int, Tolerance]:
     largest = float((q.double().abs() @ k.double().abs().mT).max()) * inputs["scale"]
     terms = k.shape[2] + 2 * math.ceil(largest)
     return {
-        # sum of w u |v| <= 1.5 u, as the weights sum to 1 and v is at most 1.5: 4 * 0.4 u
-        0: tolerance(v.dtype, magnitude=0.4, accumulator=v.dtype, roundings=1),
+        0: tolerance_of_weights(v),
         1: tolerance(torch.float32, k=terms),
     }
 

@@ -8,9 +8,9 @@ import random
 import torch
 from torch import Tensor
 
-from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.exercises.u06_flash_attention import gqa_slips as slips
 from gpu_utils.exercises.u06_flash_attention.gqa_slips import FAR, answer
+from gpu_utils.exercises.u06_flash_attention.shared import tolerance_of_weights
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 
 COUNTED = 512
@@ -46,12 +46,6 @@ def gqa_reference(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
     return s.softmax(-1) @ v
 
 
-def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
-    # each weight may be rounded to the type of v: the sum of w u |v| is at most 1.5 u, as the weights sum to 1
-    dtype = inputs["v"].dtype
-    return tolerance(dtype, magnitude=0.4, accumulator=dtype, roundings=1)
-
-
 def _is_counted(case: Case) -> bool:
     return bool(case["S"] >= COUNTED)
 
@@ -75,7 +69,7 @@ EXERCISE = Exercise(
     kind="kernel",
     inputs=_inputs,
     reference=gqa_reference,
-    tolerance=_tolerance,
+    tolerance=lambda case, inputs: tolerance_of_weights(inputs["v"]),
     cases=(
         Case("a token and its own key", H=4, H_kv=2, N=1, S=1, causal=True, dtype="float16"),
         Case(

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.exercises.u06_flash_attention import mla_decode_slips as slips
-from gpu_utils.exercises.u06_flash_attention.cached import (
+from gpu_utils.exercises.u06_flash_attention.mla_decode_slips import HEADS
+from gpu_utils.exercises.u06_flash_attention.shared import (
     MOST_OF_A_PROGRAM,
     drawn_queries,
     dtype_of,
     tolerance_of_attention,
 )
-from gpu_utils.exercises.u06_flash_attention.mla_decode_slips import HEADS
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 
 NOPE, ROPE, LATENT, VALUE = 48, 16, 64, 48

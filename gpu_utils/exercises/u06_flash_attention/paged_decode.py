@@ -8,19 +8,17 @@ import random
 import torch
 from torch import Tensor
 
-from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.exercises.u06_flash_attention import paged_decode_slips as slips
-from gpu_utils.exercises.u06_flash_attention.cached import (
+from gpu_utils.exercises.u06_flash_attention.paged_decode_slips import PAGE
+from gpu_utils.exercises.u06_flash_attention.shared import (
     MOST_OF_A_PROGRAM,
+    PEAK,
+    attended,
     drawn_queries,
     dtype_of,
-    tolerance_of_attention,
+    tolerance_of_decoding,
 )
-from gpu_utils.exercises.u06_flash_attention.paged_decode_slips import PAGE
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
-
-PEAK = 150.0
-"""Scores fall from this to its negative along a sequence: by 96 in 32 positions, and exp(96) is infinite."""
 
 GARBAGE = (-1, 10**6)
 
@@ -41,7 +39,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
             pool[own[j], :filled] = torch.randn(filled, 2, H, D, generator=generator)
         behind = [GARBAGE[(b + j) % 2] for j in range(wide.shape[1] - count)]
         wide[b] = torch.tensor(own + behind, dtype=torch.int32)
-        if case.get("peak"):
+        if case.get("peak"):  # scores fall by 96 in 32 positions, and exp(96) is infinite
             along = q[b].float() * (math.sqrt(D) / q[b].float().square().sum(1, keepdim=True))
             for t, wanted in enumerate(torch.linspace(PEAK, -PEAK, length)):
                 pool[own[t // PAGE], t % PAGE, 0] += along * wanted
@@ -59,15 +57,8 @@ def paged_decode_reference(q: Tensor, k_pages: Tensor, v_pages: Tensor, table: T
     for b, length in enumerate(lengths.tolist()):
         t = torch.arange(length)
         pages = table[b, t // PAGE].long()
-        k, v = (pages_of[pages, t % PAGE].double() for pages_of in (k_pages, v_pages))
-        scores = torch.einsum("hd,shd->hs", q[b].double(), k) / math.sqrt(q.shape[2])
-        rows.append(torch.einsum("hs,shd->hd", scores.softmax(1), v))
+        rows.append(attended(q[b], k_pages[pages, t % PAGE], v_pages[pages, t % PAGE]))
     return torch.stack(rows)
-
-
-def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
-    # an absolute error of a score is a relative one of its weight: scores are rounded at the size of PEAK
-    return tolerance_of_attention(inputs["q"].dtype, max(case["lengths"]) + (4 * int(PEAK) if case.get("peak") else 0))
 
 
 def _programs(case: Case) -> int:
@@ -98,7 +89,7 @@ EXERCISE = Exercise(
     kind="kernel",
     inputs=_inputs,
     reference=paged_decode_reference,
-    tolerance=_tolerance,
+    tolerance=tolerance_of_decoding,
     cases=(
         _case("full pages: here bytes are counted", (320, 192), 3, 20, D=64, dtype="float16", counted=True),
         _case("last pages that are not full, one with a single entry", (33, 1, 50), 2, 4),

@@ -8,8 +8,8 @@ import random
 import torch
 from torch import Tensor
 
-from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.exercises.u06_flash_attention import sliding_window_slips as slips
+from gpu_utils.exercises.u06_flash_attention.shared import tolerance_of_weights
 from gpu_utils.exercises.u06_flash_attention.sliding_window_slips import BLOCK, FAR, answer
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 
@@ -33,12 +33,6 @@ def sliding_window_reference(q: Tensor, k: Tensor, v: Tensor, window: int) -> Te
     s = q.double() @ k.double().mT * q.shape[-1] ** -0.5
     seen = torch.ones(s.shape[-2:], dtype=torch.bool).tril().triu(1 - window)
     return s.masked_fill(~seen, -math.inf).softmax(-1) @ v.double()
-
-
-def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
-    # each weight may be rounded to the type of v: the sum of w u |v| is at most 1.5 u, as the weights sum to 1
-    dtype = inputs["v"].dtype
-    return tolerance(dtype, magnitude=0.4, accumulator=dtype, roundings=1)
 
 
 def _is_counted(case: Case) -> bool:
@@ -72,7 +66,7 @@ EXERCISE = Exercise(
     kind="kernel",
     inputs=_inputs,
     reference=sliding_window_reference,
-    tolerance=_tolerance,
+    tolerance=lambda case, inputs: tolerance_of_weights(inputs["v"]),
     cases=(
         Case("each query sees itself only", H=2, N=37, D=16, window=1, dtype="float16"),
         Case(
