@@ -15,8 +15,8 @@ import pytest
 
 from gpu_utils.course.paths import Course
 from gpu_utils.course.suite import unit_of
-
-ROOT = Path(__file__).parents[1]
+from tests import ROOT
+from tests.families import Families
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers side by side share the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -31,6 +31,12 @@ def unavailable(reason: str) -> NoReturn:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--unit", action="append", default=[], help="only the tests of this unit, for example 03")
+    parser.addoption("--drawn", action="store_true", help="of large families some cases, where nothing changed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--drawn"):
+        config.pluginmanager.register(Families())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,6 +49,9 @@ class Backend(Protocol):
     def unavailable(self) -> str | None:
         """One sentence on why it cannot run here and what would change that; None when it can."""
 
+    def counting(self, names: Collection[str]) -> Backend:
+        """The backend with the counters of these names, where it has them and does not count them unasked."""
+
     def session(self) -> contextlib.AbstractContextManager[Session]:
         """Answers called inside the block run on this backend. Raises BackendUnavailable."""
 
@@ -62,6 +65,9 @@ class _Backend:
 
     def unavailable(self) -> str | None:
         return self.reason()
+
+    def counting(self, names: Collection[str]) -> _Backend:
+        return self
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Session]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from gpu_utils.analytic.occupancy import occupancy
 from gpu_utils.backends.recording import chosen_launches, record_launches
@@ -21,6 +23,9 @@ _NOT_SUMMED = ("lane_utilisation", "sector_bytes")
 # What stands in an instruction that calls the host to print, or to report an assertion: PTX, AMDGCN.
 _HOST = ("vprintf", "__assertfail", "MSG_INTERRUPT")
 
+UNEVEN = "uneven_loads"
+"""Of the launch that loads most: bytes of the block that loads most, over those of an average block; 0 without any."""
+
 # Rounds of one loop: the kernel set has at most 111, and 10,000 take some seconds (0.6 ms a round with an atomic).
 STEP_LIMIT = 10_000
 
@@ -30,12 +35,18 @@ class VirtualBackend:
     """Answers called in a session run on the virtual GPU of `target`; its counters are exact.
 
     cycles  whether predicted_cycles are among the counters: those that one SM or CU would need for all launches
+    uneven  whether uneven_loads is: what each block loads has to be recorded for it
     """
 
     name: str
     target: str
     device: str = "cpu"
     cycles: bool = False
+    uneven: bool = False
+
+    def counting(self, names: Collection[str]) -> VirtualBackend:
+        """The same with the counters of these names, where they cost something."""
+        return replace(self, uneven=UNEVEN in names)
 
     def unavailable(self) -> str | None:
         """Why it cannot run here; None when it can."""
@@ -75,6 +86,8 @@ class VirtualBackend:
                 sums["waves_of_a_block"] = max(sums["waves_of_a_block"], _waves_of_a_block(launch))
                 if self.cycles:
                     sums["predicted_cycles"] = sums.get("predicted_cycles", 0) + predicted_cycles(launch)
+            if self.uneven:
+                sums[UNEVEN] = _uneven(chosen())
             sums["barriers"] = sums.get("instructions_barrier", 0)
             if sums.get("global_sectors_ideal"):
                 sectors = sums["global_load_sectors"] + sums["global_store_sectors"]
@@ -82,13 +95,23 @@ class VirtualBackend:
                 sums["global_moved_bytes"] = sectors * sums["sector_bytes"]
             return sums
 
-        one = virtual_gpu(self.target, strict=True, step_limit=STEP_LIMIT)
+        one = virtual_gpu(self.target, l2=self.uneven, strict=True, step_limit=STEP_LIMIT)
         with one as gpu, record_launches() as launches, chosen_launches(gpu) as chosen:
             yield Session("cpu", launches, counts=totals)
 
 
 def _waves_of_a_block(launch: Launch) -> int:
     return launch.counters.launched_waves // max(1, launch.counters.launched_blocks)
+
+
+def _uneven(launches: Sequence[Launch]) -> float:
+    of_blocks = [np.zeros(launch.counters.launched_blocks, np.int64) for launch in launches]
+    for launch, loaded in zip(launches, of_blocks, strict=True):
+        for _, block, _, read, write in launch.counters.record or ():
+            if read and not write:
+                np.add.at(loaded, block, 1)
+    most = max(of_blocks, key=np.sum, default=np.zeros(1))
+    return float(most.max() / most.mean()) if most.any() else 0.0
 
 
 def _units_filled(launch: Launch) -> float:

@@ -18,7 +18,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from gpu_utils.course import changed as changes
-from gpu_utils.course import suite
+from gpu_utils.course import suite, whole
 from gpu_utils.course.paths import Course, course
 from gpu_utils.errors import BadArgument
 
@@ -58,17 +58,21 @@ STYLE: Stage = (
 )
 WORKERS = ("-n", "2", "--dist", "worksteal")
 # worksteal gives each worker one half of the files in a row: what a file prepares is rarely prepared in both
-TESTS = _pytest("tests", *WORKERS, "--doctest-modules", "--ignore=tests/browser", "tests", "gpu_utils")
 NOTEBOOKS = "build/notebooks.xml"
-STAGES: tuple[Stage, ...] = (
-    STYLE,
-    (  # a browser, a kernel and many tests wait for others: two cores have enough to do only when all run together
-        TESTS,
-        _w2w("notebooks run", "validate", "--report", NOTEBOOKS, report=NOTEBOOKS),
-        _pytest("browser", "tests/browser"),
-        TYPES,
-    ),
-)
+
+
+def every_stage(*options: str) -> tuple[Stage, ...]:
+    """The suite; `options` are pytest's, for its largest step."""
+    tests = _pytest("tests", *WORKERS, *options, "--doctest-modules", "--ignore=tests/browser", "tests", "gpu_utils")
+    return (
+        STYLE,
+        (  # a browser, a kernel and many tests wait for others: two cores have enough to do only when all run together
+            tests,
+            _w2w("notebooks run", "validate", "--report", NOTEBOOKS, report=NOTEBOOKS),
+            _pytest("browser", "tests/browser"),
+            TYPES,
+        ),
+    )
 
 
 def stages_of_units(here: Course, units: Sequence[str]) -> tuple[Stage, ...]:
@@ -97,19 +101,19 @@ def stages_of_change(here: Course) -> tuple[Stage, ...]:
     typer.echo(f"{len(files)} files changed since {base}")
     if choice.because:
         typer.echo(f"{choice.because} may matter to anything: everything runs")
-        return STAGES
+        return every_stage()
     units = f"units {', '.join(choice.units)}" if choice.units else "no unit"
     typer.echo(f"they ask for {units} and {len(choice.files)} files of tests and examples")
     browser = [file for file in choice.files if file.startswith("tests/browser/")]
     tests = [file for file in choice.files if file not in browser]
-    stages: list[Stage] = [(TYPES, *STYLE)]
+    chosen: list[Stage] = [(TYPES, *STYLE)]
     if tests:
-        stages.append((_pytest("tests", *WORKERS, "--doctest-modules", *tests),))
+        chosen.append((_pytest("tests", *WORKERS, "--doctest-modules", *tests),))
     if choice.units:
-        stages += stages_of_units(here, choice.units)[1:]
+        chosen += stages_of_units(here, choice.units)[1:]
     if browser:
-        stages.append((_pytest("browser", *browser),))
-    return tuple(stages)
+        chosen.append((_pytest("browser", *browser),))
+    return tuple(chosen)
 
 
 def run_suite(
@@ -117,12 +121,18 @@ def run_suite(
         list[str] | None, typer.Option(help="Only tests, doctests and notebooks of this unit; may be repeated.")
     ] = None,
     changed: Annotated[bool, typer.Option("--changed", help="Only what the files changed in git ask for.")] = False,
+    every: Annotated[bool, typer.Option("--every", help="Every case, also of what is as it was.")] = False,
 ) -> None:
     """Run the whole suite: style, floors, types, tests, the page in a browser, and every notebook.
 
     Each part runs even when an earlier one failed. Reports and pictures are kept in build/, and so is build/times.txt:
     the slowest tests, and the time of each unit. The last line counts what passed, failed and was skipped; the exit
     code is non-zero when anything failed.
+
+    There are over a thousand misconceptions, right answers in other styles and kernels of the virtual GPUs. All of a
+    unit's are tried where its exercises or the library changed since they were last all tried, which tests/whole.toml
+    records, and a few elsewhere. With --every, all are, and with --unit those of the unit; when everything passed, it
+    is recorded.
 
     With --changed, a file of a unit asks for that unit, a module of the library for the tests, lessons and labs that
     import it, a test for itself, a document for the tests that name it, and anything else for everything. Changed is
@@ -131,13 +141,17 @@ def run_suite(
     Example: ./w2w test, or ./w2w test --unit 03, or ./w2w test --changed
     """
     here = course()
-    if unit and changed:
-        raise BadArgument("--unit and --changed exclude each other; give one of them")
+    if bool(unit) + changed + every > 1:
+        raise BadArgument("--unit, --changed and --every exclude each other; give one of them")
     if unit:
-        stages = stages_of_units(here, [here.find(text).number for text in unit])
+        numbers = [here.find(text).number for text in unit]
+        stages = stages_of_units(here, numbers)
     else:
-        stages = stages_of_change(here) if changed else STAGES
-    raise typer.Exit(run_stages(here, stages))
+        stages = stages_of_change(here) if changed else every_stage(*(() if every else ("--drawn",)))
+    failed = run_stages(here, stages)
+    if (unit or every) and not failed:
+        whole.record(here.root, numbers if unit else None)
+    raise typer.Exit(failed)
 
 
 def run_stages(here: Course, stages: Sequence[Stage]) -> int:

@@ -47,13 +47,17 @@ def with_setup(exercise_id: str, answer: str) -> str:
 
 
 def load(exercise_id: str, answer: str) -> Callable[..., Any]:
-    """The function that an answer cell defines, after running the lab's setup cell and then `answer`."""
-    text = with_setup(exercise_id, answer)
-    # Triton reads a kernel's source back through linecache
-    name = f"<answer {exercise_id} {next(_serial)}>"
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    """The function that an answer cell defines, after running the lab's setup cell and then `answer`.
+
+    The lines count from the cell's first, as in a notebook: there Triton finds again what it compiled here.
+    """
+    _, setup, _ = _answer_cell(exercise_id)
     namespace: dict[str, Any] = {"__name__": "answer"}
-    exec(compile(text, name, "exec"), namespace)
+    for part, text in (("setup", setup), ("answer", answer)):
+        # Triton reads a kernel's source back through linecache
+        name = f"<{part} {exercise_id} {next(_serial)}>"
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        exec(compile(text, name, "exec"), namespace)
     return namespace[exercise_id.split(".", 1)[1]]
 
 

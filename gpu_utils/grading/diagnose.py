@@ -25,7 +25,7 @@ MOST_JOBS, MOST_PASSES = 6, 4
 """Failed jobs that are compared, and cases that passed; more would cost time and tell nothing new. Where no tensor
 meets a device they cost nothing, and a word such as "amd" tells little: all that passed are compared."""
 
-_CHOSEN = ("limit:launches", "limit:blocks", "limit:threads", "limit:units_filled")
+_CHOSEN = ("limit:launches", "limit:blocks", "limit:threads", "limit:units_filled", "limit:uneven_loads")
 """The shape of a launch is the learner's choice, so the same mistake has other numbers there, on the same side of the
 bound. What a kernel moves and executes is not."""
 

@@ -125,7 +125,8 @@ def run(
         return None
 
     try:
-        with usual_settings(), backend.session() as session:
+        counted = backend.counting({limit.counter for limit in exercise.limits})
+        with usual_settings(), counted.session() as session:
             given = plain(inputs, lambda tensor: copy_of(tensor, session.device))
             kept = copy.deepcopy(given)
             with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):

@@ -276,18 +276,26 @@ class _Cell:
     def _edit(self, what: str, node: ast.AST, anchor: ast.AST, replacement: ast.AST) -> Iterator[Edit]:
         """The edit, in brackets where it needs them; none when the changed tree cannot be written down."""
         parent, (field, index) = self.parents[node], self._place(node)
+        around = self._statement(node)
         self._put(parent, field, index, replacement)
-        ast.fix_missing_locations(self.tree)
+        ast.fix_missing_locations(self.tree.body[around])
         indent = " " * getattr(anchor, "col_offset", 0)
         text = ast.unparse(replacement if node is anchor else anchor).replace("\n", f"\n{indent}")
-        wanted = ast.dump(self.tree)
+        wanted = ast.dump(self.tree.body[around])
         self._put(parent, field, index, node)
         start, end = self._offsets(anchor)
         bare = text.removeprefix("(").removesuffix(")") if isinstance(replacement, ast.Tuple) else text
         for written in (bare, text, f"({text})"):
-            if _dump(self.source[:start] + written + self.source[end:]) == wanted:
+            changed = _statements(self.source[:start] + written + self.source[end:])
+            if len(changed) == len(self.tree.body) and ast.dump(changed[around]) == wanted:
                 yield Edit(what, start, end, written)
                 return
+
+    def _statement(self, node: ast.AST) -> int:
+        """Which statement of the cell a node belongs to, from 0: no edit changes another."""
+        while self.parents[node] is not self.tree:
+            node = self.parents[node]
+        return self._place(node)[1] or 0
 
     def _put(self, parent: ast.AST, field: str, index: int | None, child: ast.AST) -> None:
         if index is None:
@@ -311,11 +319,12 @@ class _Cell:
         return offset(node.lineno, node.col_offset), offset(node.end_lineno, node.end_col_offset)
 
 
-def _dump(source: str) -> str:
+def _statements(source: str) -> list[ast.stmt]:
+    """The statements of a cell; none where it is no Python."""
     try:
-        return ast.dump(ast.parse(source))
+        return ast.parse(source).body
     except SyntaxError:
-        return ""
+        return []
 
 
 def _kept(node: ast.AST) -> Iterator[ast.AST]:

@@ -196,6 +196,7 @@ def without_a_compiler(report: Report) -> None:
 # --- what a check says ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.drawn("unit", 1)
 @each
 def test_the_solution_passes_on_every_backend_of_this_machine(exercise, load):
     passed = set()
@@ -230,10 +231,12 @@ def test_the_untouched_answer_cell_reads_not_started(exercise, load):
     assert "Traceback" not in str(report)
 
 
+@pytest.mark.drawn("unit", 3)
 @each
 def test_trivial_answers_fail(exercise):
+    undiagnosed = replace(exercise, misconceptions=())
     for name, answer in (exercise.trivial or trivial_answers(exercise)).items():
-        report = check(exercise, answer, seed=SEEDS[0])
+        report = check(undiagnosed, answer, seed=SEEDS[0])
         without_a_compiler(report)
         assert report.status == "failed", f"{name} is {report.status}"
         assert report.outcomes, f"{name} never ran: {report}"
@@ -294,6 +297,7 @@ def misconceptions_run_once(monkeypatch):
     monkeypatch.setattr("gpu_utils.grading.diagnose.run", again)
 
 
+@pytest.mark.drawn("exercise", 1)
 @each_misconception
 def test_a_misconception_fails_with_its_own_hint(exercise, wrong, seed, misconceptions_run_once):
     report = check(exercise, wrong.answer, seed=seed)

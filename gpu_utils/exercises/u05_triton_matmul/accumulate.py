@@ -36,7 +36,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     if case["beta"] == 0:
         c.fill_(math.nan)
     if case.get("transposed"):
-        a, c = a.T.contiguous().T, c.T.contiguous().T
+        a, b, c = (x.T.contiguous().T for x in (a, b, c))
     return {"a": a, "b": b, "c": c, "alpha": case["alpha"], "beta": case["beta"]}
 
 

@@ -53,6 +53,13 @@ def _strips(case: Case) -> int:
     return int(2 * case["K"] * (columns * case["M"] + rows * case["N"]))
 
 
+def _most_uneven(case: Case) -> float:
+    """Of the program with most tiles, over a share on average, and a quarter more; where all tiles are whole."""
+    if case["M"] % TILE or case["N"] % TILE:
+        return math.inf
+    return 1.25 * math.ceil(_tiles(case) / _programs(case)) * _programs(case) / _tiles(case)
+
+
 def _fresh(rng: random.Random) -> Case:
     sizes = {name: rng.randrange(low, high, 2) for name, low, high in (("M", 67, 96), ("N", 67, 128), ("K", 35, 64))}
     return Case("sizes and units that nobody chose", **sizes, units=rng.randrange(3, 8), dtype="float16")
@@ -117,6 +124,12 @@ EXERCISE = Exercise(
             "The products are to be those of matrix instructions: tl.dot(a, b, acc).",
             at_least=lambda case: 2 * case["M"] * case["N"] * case["K"],
         ),
+        Limit(
+            "uneven_loads",
+            "One program takes far more tiles than the others. They are to be shared evenly: of 15 tiles, none of "
+            "seven programs needs more than three.",
+            at_most=_most_uneven,
+        ),
     ),
     misconceptions=(
         Misconception(
@@ -154,6 +167,12 @@ EXERCISE = Exercise(
             switched(slips.STEP_OF_ONE),
             "The numbers are right, because programs do each other's work again: program p goes on with tile p + 1, "
             "which program p + 1 has. The next tile of a program is as many further as there are programs.",
+        ),
+        Misconception(
+            "all_to_the_first",
+            switched(slips.ALL_TO_THE_FIRST),
+            "Program 0 takes every tile and the others none. The loop of program p begins at tile p, and goes on by as "
+            "many tiles as there are programs.",
         ),
         Misconception(
             "first_tile_only",

@@ -28,7 +28,8 @@ TILE = 32
     STRIDES_OF_ROWS,
     STORES_IN_EVERY_STEP,
     STORES_AT_THE_END,
-) = map(tl.constexpr, range(15))
+    ALL_TO_THE_FIRST,
+) = map(tl.constexpr, range(16))
 
 
 @triton.jit(do_not_specialize=[*range(3, 11)])
@@ -46,11 +47,12 @@ def _kernel(a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk, strid
     end = tl.where(slip == LAST_TILE_LOST, tiles - 1, end)
     end = tl.where(slip == FIRST_TILE_ONLY, tl.minimum(tiles, units), end)
     end = tl.where(slip == TILES_OF_ELEMENTS, M // TILE * (N // TILE), end)
-    step = tl.where(slip == STEP_OF_ONE, 1, units)
+    step = tl.where((slip == STEP_OF_ONE) | (slip == ALL_TO_THE_FIRST), 1, units)
+    begin = tl.program_id(0) * tl.where(slip == ALL_TO_THE_FIRST, tiles, 1)
     offsets = tl.arange(0, TILE)
     acc = tl.zeros([TILE, TILE], tl.float32)
     gone = 0
-    for tile in range(tl.program_id(0), end, step):
+    for tile in range(begin, end, step):
         wide = tl.where(slip == DIVIDES_BY_ROWS, tiles_m, tiles_n)
         rows = tile // wide * TILE + offsets
         columns = tile % wide * TILE + offsets

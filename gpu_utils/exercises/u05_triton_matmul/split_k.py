@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import torch
@@ -15,6 +16,11 @@ from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconcept
 
 MOST_DEEP = 128
 """Depth of a tile: where K has fewer blocks than there are parts, fewer programs are no mistake."""
+
+
+MANY, MOST_UNEVEN = 10, 4.0
+"""Where there are so many parts, none loads more than so many times the average: empty parts, which blocks of 128 leave
+of 14, make it 1.6, and a tile of fewer columns than its neighbour twice as much."""
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -142,6 +148,11 @@ EXERCISE = Exercise(
             at_least=lambda case: 2 * case["M"] * case["N"] * case["K"],
             at_most=_most_flops,
         ),
+        Limit(
+            "uneven_loads",
+            "One part has far more of K than the others. Part 0 is not to do it all: how many blocks of K has a part?",
+            at_most=lambda case: MOST_UNEVEN if case["splits"] >= MANY else math.inf,
+        ),
     ),
     torch_may=(),
     misconceptions=(
@@ -167,6 +178,12 @@ EXERCISE = Exercise(
             slips.answer(part=lambda K, splits: K // BLOCK // splits * BLOCK),
             "The end of K is in no part: the blocks are divided rounding down, and so is K itself. Round up both "
             "times, and mask what passes the end.",
+        ),
+        Misconception(
+            "a_part_is_all_of_k",
+            slips.answer(part=lambda K, splits: triton.cdiv(K, BLOCK) * BLOCK),
+            "Part 0 is all of K, and the others find nothing left. A part has a share of the blocks: their number "
+            "divided by `splits`, rounding up.",
         ),
         Misconception(
             "parts_in_one_place",

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.exercises.u06_flash_attention import forward_slips as slips
-from gpu_utils.exercises.u06_flash_attention.shared import scores, tolerance_of_weights
+from gpu_utils.exercises.u06_flash_attention.shared import FALL, fall, scores, tolerance_of_weights
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 
 COUNTED = 256
@@ -23,18 +23,16 @@ keys need at most 3/4, and one that skips nothing, or whose waves repeat each ot
 LEAST_ROWS = 32
 """A block of as many queries meets the limit on loads, and so do all larger ones."""
 
-FIRST = 32.0
-"""First element of each query where scores rise or fall; that of a key makes the size."""
-
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     dtype, (b, h, n, d) = getattr(torch, case["dtype"]), (case["B"], case["H"], case["N"], case["D"])
     q, k = (torch.randn(b, h, n, d, generator=generator) for _ in "qk")
     signs = 1 - 2 * torch.randint(2, (b, h, n, d), generator=generator)
     v = (torch.rand(b, h, n, d, generator=generator) + 0.5) * signs
-    if case.get("scores"):
-        q[..., 0] = FIRST
-        k[..., 0] = torch.arange(n) if case["scores"] == "rise" else -FIRST - torch.arange(n)
+    if case.get("scores") == "rise":
+        q[..., 0], k[..., 0] = FALL, torch.arange(n)
+    elif case.get("scores"):
+        fall(q, k)
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if case.get("views"):
         q = q.transpose(1, 2).contiguous().transpose(1, 2)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gpu_utils.exercises.u06_flash_attention import gqa_slips as slips
 from gpu_utils.exercises.u06_flash_attention.gqa_slips import FAR, answer
-from gpu_utils.exercises.u06_flash_attention.shared import tolerance_of_weights
+from gpu_utils.exercises.u06_flash_attention.shared import fall, tolerance_of_weights
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 
 COUNTED = 512
@@ -23,6 +23,8 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     q, k = (torch.randn(batch, h, m, depth, generator=generator) for h, m in ((heads, n), (kv_heads, length)))
     signs = 1 - 2 * torch.randint(2, k.shape, generator=generator)
     v = (torch.rand(k.shape, generator=generator) + 0.5) * signs
+    if case.get("scores"):
+        fall(q, k)
 
     def in_a_cache(x: Tensor) -> Tensor:
         """Room for more positions behind the last one, which nobody has written yet."""
@@ -73,7 +75,14 @@ EXERCISE = Exercise(
     cases=(
         Case("a token and its own key", H=4, H_kv=2, N=1, S=1, causal=True, dtype="float16"),
         Case(
-            "as many heads of keys as of queries, and not causal", H=2, H_kv=2, N=5, S=19, causal=False, dtype="float16"
+            "as many heads of keys as of queries, not causal, scores that fall from -180",
+            H=2,
+            H_kv=2,
+            N=5,
+            S=83,
+            causal=False,
+            scores="fall",
+            dtype="float16",
         ),
         Case("one new token for each of two sequences", B=2, H=8, H_kv=2, N=1, S=37, causal=True, dtype="float16"),
         Case(

@@ -18,6 +18,19 @@ PEAK = 150.0
 """Size of the largest scores, of both signs, where a case has a peak."""
 
 
+FALL = 32.0
+"""First element of each query where scores fall from key to key; that of a key is its negative, and less."""
+
+
+def fall(q: Tensor, k: Tensor) -> None:
+    """Write first elements of q and k (..., positions, D): each score is about FALL * scale below the one before.
+
+    The first is near -FALL^2 * scale, -256 for 16**-0.5: a later tile of keys lies far below, and a padded key above.
+    """
+    q[..., 0] = FALL
+    k[..., 0] = -FALL - torch.arange(k.shape[-2])
+
+
 def scores(q: Tensor, k: Tensor, causal: bool, scale: float) -> Tensor:
     """scale * q k^T in float64, -inf where a query does not see a key."""
     s = q.double() @ k.double().mT * scale

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gpu_utils.exercises.u06_flash_attention import sliding_window_slips as slips
-from gpu_utils.exercises.u06_flash_attention.shared import tolerance_of_weights
+from gpu_utils.exercises.u06_flash_attention.shared import fall, tolerance_of_weights
 from gpu_utils.exercises.u06_flash_attention.sliding_window_slips import BLOCK, FAR, answer
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 
@@ -22,9 +22,11 @@ MOST_ROWS = 128
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     dtype, shape = getattr(torch, case["dtype"]), (case.get("B", 1), case["H"], case["N"], case["D"])
-    q, k = (case.get("size", 1.0) * torch.randn(shape, generator=generator) for _ in "qk")
+    q, k = (torch.randn(shape, generator=generator) for _ in "qk")
     signs = 1 - 2 * torch.randint(2, shape, generator=generator)
     v = (torch.rand(shape, generator=generator) + 0.5) * signs
+    if case.get("scores"):
+        fall(q, k)
     return {"q": q.to(dtype), "k": k.to(dtype), "v": v.to(dtype), "window": case["window"]}
 
 
@@ -79,7 +81,15 @@ EXERCISE = Exercise(
             dtype="bfloat16",
         ),
         Case("wider than the sequence: plain causal attention", H=2, N=65, D=16, window=200, dtype="float16"),
-        Case("as wide as a tile, with large scores", H=2, N=151, D=16, window=64, dtype="float16", size=4.0),
+        Case(
+            "as wide as a tile; scores fall from -250, by 8 a key",
+            H=2,
+            N=151,
+            D=16,
+            window=64,
+            dtype="float16",
+            scores="fall",
+        ),
         Case("a long sequence: here everything is counted", H=1, N=COUNTED, D=16, window=40, dtype="float16"),
     ),
     fresh=_fresh,

@@ -14,6 +14,7 @@ from .operands import complaints
 EVERY = [pytest.param(case, target, id=f"{case.name}-{target}") for case in CASES.values() for target in case.targets]
 
 
+@pytest.mark.drawn("kernel", 1)
 @pytest.mark.parametrize(("case", "target"), EVERY)
 def test_the_kernel_agrees_with_its_reference(case, target):
     run = Run(target)

@@ -1,0 +1,75 @@
+"""Which parts of the checkout are as they were when every test passed: their large families may be drawn from.
+
+The tests that try each misconception, right style and kernel are over a thousand and take most of an hour. They depend
+on the library and on the exercises of one unit. `tests/whole.toml` keeps a hash of each part from the last run of all
+of them; while a part is unchanged, `w2w test` runs a few of its cases, and all of them again when it changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpu_utils.course.cells import parse_cells
+from gpu_utils.course.files import write_atomically
+from gpu_utils.course.units import UNITS
+
+RECORD = "tests/whole.toml"
+LIBRARY = "library"
+_FILES = ("constraints.txt", "gpu_utils/**/*.py", "tests/content/*.py", "tests/unit/virtual/*.py")
+_SHOWS_ONLY = ("gpu_utils/exercises/u", "gpu_utils/cli/", "gpu_utils/ui/", "gpu_utils/course/", "tests/content/test_u")
+_HEAD = (
+    "# What each part was when all of its tests passed. Written by `w2w test --every`, and `--unit NN` for a unit.\n\n"
+)
+
+
+def state(root: Path) -> dict[str, str]:
+    """Part -> hash of what its families test: "library", and a unit's number for each unit that has a lab."""
+    library = [path for pattern in _FILES for path in root.glob(pattern)]
+    names = {path.relative_to(root).as_posix(): path for path in library}
+    found = {LIBRARY: _hash((name, names[name].read_bytes()) for name in names if not name.startswith(_SHOWS_ONLY))}
+    for unit in UNITS:
+        for lab in root.glob(f"content/{unit.number}_*/lab.py"):
+            found[unit.number] = _hash(_of_unit(root, unit.number, lab))
+    return found
+
+
+def _of_unit(root: Path, number: str, lab: Path) -> Iterable[tuple[str, bytes]]:
+    for pattern in (f"gpu_utils/exercises/u{number}_*/**/*", f"tests/fixtures/*u{number}*"):
+        for path in root.glob(pattern):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield path.relative_to(root).as_posix(), path.read_bytes()
+    for cell in parse_cells(lab.read_text("utf-8"), lab.name):
+        if {"answer", "setup"} & set(cell.tags):
+            yield cell.title, cell.source.encode()
+
+
+def _hash(files: Iterable[tuple[str, bytes]]) -> str:
+    digest = hashlib.sha256()
+    for name, content in sorted(files):
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def recorded(root: Path) -> dict[str, str]:
+    """The hashes of the last whole run; none without a record."""
+    path = root / RECORD
+    return tomllib.loads(path.read_text("utf-8")) if path.is_file() else {}
+
+
+def changed(root: Path) -> set[str]:
+    """The parts of which every test must run: those that changed since, or all where the library did."""
+    now, then = state(root), recorded(root)
+    different = {part for part in now if now[part] != then.get(part)}
+    return set(now) if LIBRARY in different else different
+
+
+def record(root: Path, parts: Iterable[str] | None = None) -> None:
+    """Note that all tests of these parts pass as they are; of every part when None."""
+    now = state(root)
+    chosen = set(now) if parts is None else set(parts)
+    kept = {part: now[part] if part in chosen else recorded(root).get(part, "") for part in now}
+    lines = [f'{part if part == LIBRARY else chr(34) + part + chr(34)} = "{value}"\n' for part, value in kept.items()]
+    write_atomically(root / RECORD, (_HEAD + "".join(lines)).encode())

@@ -1,0 +1,85 @@
+"""Large families of tests, of which `w2w test` draws some cases where what they test has not changed.
+
+A family is a parametrised test with the marker `drawn(of, keep)`: of each exercise, each unit or each kernel `keep`
+cases run. Which ones follows from the library's text, so that the same checkout runs the same cases, and the next
+change others. Without --drawn, and where `gpu_utils.course.whole` says that something changed, all run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Container, Iterable
+from typing import NamedTuple
+
+import pytest
+
+from gpu_utils.course import whole
+from gpu_utils.course.suite import unit_of
+from tests import ROOT
+
+OF = {
+    "exercise": lambda case: case.partition("-")[0],
+    "unit": lambda case: case[:2],
+    "kernel": lambda case: case.rpartition("-")[0],
+}
+"""What the cases of a family are grouped by -> the group of a case, by the id that pytest gives its parameters."""
+
+
+class Member(NamedTuple):
+    """A case of a family: its node id and that of its parameters, and what its marker says."""
+
+    test: str
+    case: str
+    of: str
+    keep: int
+
+
+def left_out(members: Iterable[Member], changed: Container[str], salt: str) -> set[str]:
+    """The node ids of the cases that do not run.
+
+    changed  parts of `whole.state` of which every case runs
+    salt     decides which cases are drawn elsewhere
+    """
+    groups: dict[tuple[str, str], list[Member]] = defaultdict(list)
+    for member in members:
+        groups[member.test.partition("[")[0], OF[member.of](member.case)].append(member)
+    found: set[str] = set()
+    for group in groups.values():
+        if (unit_of(group[0].test) or whole.LIBRARY) not in changed:
+            group.sort(key=lambda member: hashlib.sha256(f"{salt} {member.test}".encode()).digest())
+            found |= {member.test for member in group[group[0].keep :]}
+    return found
+
+
+def members_among(items: Iterable[pytest.Item]) -> list[Member]:
+    """The cases of families among what pytest collected."""
+    marked = [(item, item.get_closest_marker("drawn")) for item in items if isinstance(item, pytest.Function)]
+    return [Member(item.nodeid, item.callspec.id, *marker.args) for item, marker in marked if marker]
+
+
+class Families:
+    """The plugin of pytest that draws, and says at the end of how many."""
+
+    def __init__(self) -> None:
+        self.run, self.all = 0, 0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        members = members_among(items)
+        out = left_out(members, whole.changed(ROOT), whole.state(ROOT)[whole.LIBRARY])
+        items[:] = [item for item in items if item.nodeid not in out]
+        self.run, self.all = len(members) - len(out), len(members)
+        if output := getattr(config, "workeroutput", None):
+            output["families"] = self.run, self.all
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        self.run, self.all = getattr(node, "workeroutput", {}).get("families", (self.run, self.all))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        changed = ", ".join(sorted(whole.changed(ROOT))) or "none"
+        terminalreporter.write_line(
+            f"of {self.all:,} cases in large families {self.run:,} ran: all of the parts that changed since "
+            f"{whole.RECORD} was written ({changed}), and some of the others; `./w2w test --every` runs them all"
+        )
