@@ -59,27 +59,27 @@ def members_among(items: Iterable[pytest.Item]) -> list[Member]:
 
 
 class Families:
-    """The plugin of pytest that draws, and says at the end of how many."""
+    """The plugin of pytest that draws, and says at the end of how many, and why so many."""
 
     def __init__(self) -> None:
-        self.run, self.all = 0, 0
+        self.said = ""
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        members = members_among(items)
-        out = left_out(members, whole.changed(ROOT), whole.state(ROOT)[whole.LIBRARY])
+        members, changed = members_among(items), whole.changed(ROOT)
+        out = left_out(members, changed, whole.state(ROOT)[whole.LIBRARY])
         items[:] = [item for item in items if item.nodeid not in out]
-        self.run, self.all = len(members) - len(out), len(members)
-        if output := getattr(config, "workeroutput", None):
-            output["families"] = self.run, self.all
+        self.said = (
+            f"{len(members) - len(out):,} of {len(members):,} cases of large families ran: all of what changed since "
+            f"{whole.RECORD} was written ({', '.join(sorted(changed)) or 'nothing'}) and some of the rest; "
+            "`./w2w test --every` runs them all"
+        )
+        if (output := getattr(config, "workeroutput", None)) is not None:
+            output["families"] = self.said
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: object) -> None:
-        self.run, self.all = getattr(node, "workeroutput", {}).get("families", (self.run, self.all))
+        self.said = getattr(node, "workeroutput", {}).get("families", self.said)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        changed = ", ".join(sorted(whole.changed(ROOT))) or "none"
-        terminalreporter.write_line(
-            f"of {self.all:,} cases in large families {self.run:,} ran: all of the parts that changed since "
-            f"{whole.RECORD} was written ({changed}), and some of the others; `./w2w test --every` runs them all"
-        )
+        terminalreporter.write_line(self.said)

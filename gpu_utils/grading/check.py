@@ -46,7 +46,7 @@ def check(
     jobs = make_jobs(exercise, seed, backends)
     active = [job for job in jobs if not job.skipped]
     attempts = list((runner or run_here(answer))(exercise, active))
-    report = _report(exercise, jobs, active, attempts, seed, time.perf_counter() - start)
+    report = replace(_report(exercise, jobs, active, attempts, seed), seconds=time.perf_counter() - start)
     on_gpu = any(job.backend == "gpu" for job in active)
     return _raced(exercise, answer, report) if on_gpu and runner is None else report
 
@@ -103,7 +103,6 @@ def _report(
     active: Sequence[Job],
     attempts: Sequence[Attempt],
     seed: int,
-    seconds: float,
 ) -> Report:
     judged = [(job, attempt, judge(exercise, job, attempt)) for job, attempt in zip(active, attempts, strict=False)]
     outcomes = [outcome for _, _, outcome in judged]
@@ -122,7 +121,6 @@ def _report(
         misconception=misconception.name if misconception else "",
         hint=misconception.hint if misconception else "",
         seed=seed,
-        seconds=seconds,
         printed=_printed(attempts),
         stored=exercise.kind == "cpp" and status in ("passed", "failed") and not installed(),
     )

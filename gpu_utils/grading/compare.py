@@ -7,7 +7,7 @@ the right one says so (`gpu_utils.grading.relations`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,17 +32,23 @@ Dtypes = torch.dtype | None | Mapping[Any, torch.dtype | None]
 
 
 def compare(
-    expected: Any, got: Any, tol: Tolerances, dtype: Dtypes = None, where: str = "the result"
+    expected: Any,
+    got: Any,
+    tol: Tolerances,
+    dtype: Dtypes = None,
+    where: str = "the result",
+    parts: Sequence[str] = (),
 ) -> Difference | None:
     """The first difference between two trees of tensors, numbers and strings; None when they agree.
 
     Floating-point tensors are compared in float64 against `tol`; everything else must be equal. `dtype`, when given,
-    is the type that floating-point tensors must have. Both may differ from one part of the result to the next.
+    is the type that floating-point tensors must have. Both may differ from one part of the result to the next. `parts`
+    are the names of a tuple's: then those that are right are named beside the first that is not.
     """
     if isinstance(expected, dict):
         return _compare_dicts(expected, got, tol, dtype, where)
     if isinstance(expected, (list, tuple)):
-        return _compare_sequences(expected, got, tol, dtype, where)
+        return _compare_sequences(expected, got, tol, dtype, where, parts)
     assert isinstance(tol, Tolerance), f"{where} has no parts, and its tolerance has"
     assert not isinstance(dtype, Mapping), f"{where} has no parts, and its dtype has"
     if isinstance(expected, torch.Tensor):
@@ -101,7 +107,7 @@ def _compare_dicts(expected: dict, got: Any, tol: Tolerances, dtype: Dtypes, whe
 
 
 def _compare_sequences(
-    expected: list | tuple, got: Any, tol: Tolerances, dtype: Dtypes, where: str
+    expected: list | tuple, got: Any, tol: Tolerances, dtype: Dtypes, where: str, parts: Sequence[str]
 ) -> Difference | None:
     if isinstance(got, torch.Tensor) and got.ndim == 1:
         got = got.tolist()
@@ -109,11 +115,25 @@ def _compare_sequences(
         return Difference("type", f"{where} is {_name(got)}, expected a list or tuple of {_values(len(expected))}")
     if len(got) != len(expected):
         return Difference("shape", f"{where} has {_values(len(got))}, expected {len(expected)}")
-    for index, (one, other) in enumerate(zip(expected, got, strict=True)):
-        difference = compare(one, other, of_part(tol, index), of_part(dtype, index), f"{where}[{index}]")
-        if difference:
+    names = parts or [f"{where}[{index}]" for index in range(len(expected))]
+
+    def part(index: int) -> Difference | None:
+        return compare(expected[index], got[index], of_part(tol, index), of_part(dtype, index), names[index])
+
+    for index in range(len(expected)):
+        if difference := part(index):
+            if parts:
+                right = [name for at, name in enumerate(names) if at < index or (at > index and not part(at))]
+                return _with_right_parts(difference, right)
             return _with_relation(difference, _relation_of_lists(expected, got, of_part(tol, index)))
     return None
+
+
+def _with_right_parts(difference: Difference, right: Sequence[str]) -> Difference:
+    if not right:
+        return difference
+    said = f"{' and '.join(right)} {'is' if len(right) == 1 else 'are'} right"
+    return Difference(difference.kind, f"{difference.detail}; {said}")
 
 
 def _with_relation(difference: Difference, relation: str) -> Difference:

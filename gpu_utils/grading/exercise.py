@@ -8,6 +8,7 @@ check may run the answer in another process.
 from __future__ import annotations
 
 import copy
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -82,6 +83,15 @@ def _readable(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def _count(value: float) -> str:
+    """A count, or a bound on one: whole and with separators where it is large, else in six digits.
+
+    >>> _count(1048576.0), _count(1.4), _count(1228.8)
+    ('1,048,576', '1.4', '1,229')
+    """
+    return f"{value:,.0f}" if 1000 <= abs(value) < math.inf else f"{value:g}"
+
+
 @dataclass(frozen=True)
 class Misconception:
     """A wrong answer that a learner would really write, kept as runnable code.
@@ -118,9 +128,9 @@ class Limit:
             return None
         found = counters[self.counter]
         if self.at_least is not None and found < self.at_least(case):
-            return f"{self.counter} is {found:g}, expected at least {self.at_least(case):g}. {self.hint}"
+            return f"{self.counter} is {_count(found)}, expected at least {_count(self.at_least(case))}. {self.hint}"
         if self.at_most is not None and found > self.at_most(case):
-            return f"{self.counter} is {found:g}, expected at most {self.at_most(case):g}. {self.hint}"
+            return f"{self.counter} is {_count(found)}, expected at most {_count(self.at_most(case))}. {self.hint}"
         return None
 
 
@@ -184,6 +194,7 @@ class Exercise:
     explanation why the solution is the solution, shown with it
     tolerance   (case, inputs) -> Tolerance: from K and dtype, never a number chosen by eye; {"y": ..., "mean": ...}
                 where the parts of a dict differ, {0: ..., 1: ...} for those of a tuple
+    parts       names of the parts of a tuple, as the statement calls them: ("o", "lse")
     dtype       inputs -> dtype that floating-point outputs must have; None leaves it open; by part as the tolerance
     targets     for "kernel" and "cpp": the virtual GPUs that grade it, and what a kernel is compiled for elsewhere.
                 FP8 wants ("sm_89", "gfx942"); code that depends on the width of a wave adds "gfx1100"
@@ -214,6 +225,7 @@ class Exercise:
     hints: tuple[str, str, str]
     explanation: str
     tolerance: Callable[[Case, Inputs], Tolerances] = tolerance_of_first_dtype
+    parts: tuple[str, ...] = ()
     dtype: Callable[[Inputs], Dtypes] = dtype_of_first_tensor
     targets: tuple[str, ...] = ("sm_80", "gfx942")
     machine_code: bool = False

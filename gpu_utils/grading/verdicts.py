@@ -75,7 +75,7 @@ def _differs(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | Non
     try:
         if exercise.judge is None:
             tol = exercise.tolerance(job.case, job.inputs)
-            return compare(job.expected, attempt.value, tol, exercise.dtype(job.inputs))
+            return compare(job.expected, attempt.value, tol, exercise.dtype(job.inputs), parts=exercise.parts)
         if found := not_plain(attempt.value):
             return Difference("type", f"the result is or holds {found}; expected {_WANTED}")
         with usual_settings(), time_limit(exercise.seconds):

@@ -125,6 +125,34 @@ def test_a_session_counts_threads_and_the_units_that_the_blocks_fill(target, slo
     assert counted["units_filled"] == 6 / (slots // 4)  # so light a kernel fills every slot
 
 
+@triton.jit
+def uneven_kernel(x_ptr, out_ptr, more, BLOCK: tl.constexpr):
+    """Program 0 sums `more` blocks of x, each other one a single block."""
+    program, offsets = tl.program_id(0), tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], tl.float32)
+    for block in range(0, tl.where(program == 0, more, 1)):
+        total += tl.load(x_ptr + (program + block) * BLOCK + offsets)
+    tl.store(out_ptr + program * BLOCK + offsets, total)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+@pytest.mark.parametrize(("more", "uneven"), [(1, 1.0), (5, 2.5)])
+def test_uneven_loads_are_those_of_the_busiest_block_over_the_mean_and_counted_when_asked_for(target, more, uneven):
+    x, out = torch.arange(8 * 1024.0), torch.empty(4 * 1024)
+    where = backend(f"virtual:{target}")
+    for asked in (where, where.counting({"uneven_loads"})):
+        with asked.session() as session:
+            uneven_kernel[(4,)](x, out, more, BLOCK=1024)
+            add_kernel[(1,)](x, x, torch.empty_like(x), 700, BLOCK=256)  # a smaller launch does not count
+        assert session.counters.get("uneven_loads") == (None if asked is where else uneven)
+
+
+def test_a_session_that_loads_nothing_is_not_uneven():
+    with backend("virtual:sm_80").counting({"uneven_loads"}).session() as session:
+        pass
+    assert session.counters["uneven_loads"] == 0
+
+
 @pytest.mark.parametrize("name", ["virtual:gfx940", "virtual:", "virtual:sm_100"])
 def test_a_virtual_gpu_that_does_not_exist_says_which_do(name):
     assert "virtual GPUs are sm_80" in backend(name).unavailable()

@@ -209,3 +209,19 @@ def test_one_number_among_zeros_is_in_a_relation_only_if_it_is_a_simple_one():
     assert "is 2 times yours" in compare(right, right / 2, LOOSE).detail
     assert "times" not in compare(right, right * (448 / 240), LOOSE).detail
     assert "times" not in compare(right, right / 1.05, LOOSE).detail
+
+
+def test_parts_of_a_tuple_have_the_names_of_the_statement_and_the_right_ones_are_named():
+    right = (torch.ones(2, 2), torch.ones(2), torch.ones(2))
+    tol = Tolerance(1e-6, 0.0, "one rounding")
+    one = compare(right, (right[0], 2 * right[1], right[2]), tol, parts=("dx", "dw", "db"))
+    assert one is not None
+    assert one.detail.startswith("dw[0] = 2, expected 1")
+    assert one.detail.endswith("; dx and db are right")
+    two = compare(right, (right[0], 2 * right[1], 2 * right[2]), tol, parts=("dx", "dw", "db"))
+    assert two is not None
+    assert two.detail.endswith("; dx is right")
+    every = compare(right, tuple(2 * part for part in right), tol, parts=("dx", "dw", "db"))
+    assert every is not None
+    assert "right" not in every.detail
+    assert compare(right, right, tol, parts=("dx", "dw", "db")) is None

@@ -85,6 +85,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     reference=layernorm_gradients,
     tolerance=_tolerance,
+    parts=("dx", "dw", "db"),
     cases=(
         Case("many rows: everything is counted", rows=128, cols=1024),
         Case("odd sizes in bfloat16, with long sums", rows=203, cols=37, dtype="bfloat16"),

@@ -90,6 +90,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     reference=rmsnorm_reference,
     tolerance=_tolerance,
+    parts=("y", "h"),
     cases=(
         Case("rows that fill their block: here every byte is counted", rows=4, columns=1024, dtype="float32"),
         Case("x is part of a wider matrix", rows=3, columns=1001, dtype="float32", part_of_a_wider="x"),

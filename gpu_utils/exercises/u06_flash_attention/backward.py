@@ -102,6 +102,7 @@ EXERCISE = Exercise(
     reference=backward_reference,
     tolerance=_tolerance,
     dtype=lambda inputs: inputs["q"].dtype,
+    parts=("dq", "dk", "dv"),
     cases=(
         Case("a single token", H=3, N=1, causal=True),
         Case(

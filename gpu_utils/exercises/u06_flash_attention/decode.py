@@ -59,6 +59,11 @@ def _most_store_bytes(case: Case) -> float:
     return _programs(case) * (case["D"] + 16) * 4 + len(case["lengths"]) * case["H"] * case["D"] * 2 + 1024
 
 
+COUNTED, MOST_UNEVEN = (512, 64), 2.4
+"""Lengths of the case whose bytes are counted, and what a program may load there, of the mean: in halves of each cache
+256 positions, 1.8 times the mean of 144. A whole cache is 3.6 times."""
+
+
 def _case(why: str, lengths: tuple[int, ...], H: int, S: int, splits: int, D: int = 32, **more: object) -> Case:
     given = {"dtype": "bfloat16", **more}
     return Case(why, lengths=lengths, H=H, S=S, D=D, splits=splits, **given)
@@ -79,8 +84,8 @@ EXERCISE = Exercise(
     reference=decode_reference,
     tolerance=tolerance_of_decoding,
     cases=(
-        _case("a long cache and a short one: here bytes are counted", (512, 64), 2, 512, 2, D=64, dtype="float16"),
-        _case("lengths of all kinds, and no part is whole blocks", (150, 37, 1), 2, 150, 4),
+        _case("a long cache and a short one: here bytes are counted", COUNTED, 2, 512, 2, D=64, dtype="float16"),
+        _case("lengths of all kinds, and no part is whole blocks", (37, 1, 150), 2, 150, 4),
         _case("more parts than entries: some parts are empty", (5, 2), 1, 20, 7),
         _case("a single part of several blocks", (90, 61), 1, 91, 1),
         _case("k and v lie side by side in one tensor", (70, 33), 3, 80, 3, D=64, dtype="float16", packed=True),
@@ -119,8 +124,20 @@ EXERCISE = Exercise(
             "Registers spill to memory: take smaller blocks of the cache.",
             at_most=lambda case: 0,
         ),
+        Limit(
+            "uneven_loads",
+            "One part has far more of its cache than the others, and the chip waits for it. What is the length of a "
+            "part?",
+            at_most=lambda case: MOST_UNEVEN if case["lengths"] == COUNTED else math.inf,
+        ),
     ),
     misconceptions=(
+        Misconception(
+            "all_in_part_0",
+            slips.answer("all in part 0"),
+            "Part 0 takes a whole cache and the others nothing. A part is a share of the sequence's own length: that, "
+            "divided by `splits`, rounding up.",
+        ),
         Misconception(
             "lengths_ignored",
             slips.answer(used=0, more=lambda S: S),

@@ -16,7 +16,7 @@ from torch import Tensor
 BLOCK = 32
 """Positions of a cache that are loaded together."""
 
-LOOP = ("", "no peak", "numerator unscaled", "padding counts", "divides", "masks late")
+LOOP = ("", "no peak", "numerator unscaled", "padding counts", "divides", "masks late", "all in part 0")
 MERGE = ("", "adds", "averages", "multiplied by total")
 
 
@@ -47,7 +47,7 @@ def part_kernel(
     known = tl.load(lengths_ptr + b * LENGTH_STRIDE)
     length = known * USED + MORE
     known = tl.where(slip == 5, known, length)
-    part = (length + ROUND) // splits
+    part = tl.where(slip == 6, length, (length + ROUND) // splits)
     first = split * part
     end = tl.minimum(first + part, length)
     d = tl.arange(0, D)

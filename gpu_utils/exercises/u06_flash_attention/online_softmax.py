@@ -73,6 +73,7 @@ EXERCISE = Exercise(
     reference=merge_reference,
     tolerance=_tolerance,
     dtype=lambda inputs: torch.float32,
+    parts=("out", "lse"),
     cases=(
         Case("three parts; neither rows nor columns fill a block", parts=3, rows=37, d=24),
         Case("some parts of a row are empty, the first, the last or all of them", parts=4, rows=45, d=24, empty=True),
