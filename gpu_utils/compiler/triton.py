@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -220,7 +221,18 @@ def first_error(problem: BaseException, printed: str) -> str:
         return _first_sentence(reason)
     lines = found.src.split("\n")
     text = lines[line - 1].strip() if line <= len(lines) else ""
-    return f"line {line} of its source, `{text}`: {_first_sentence(reason)}"
+    named = re.search(r"^\s*def\s+(\w+)", found.src, re.MULTILINE)
+    where = f"line {_line_in_cell(found.src, line)} of {named[1] if named else 'its source'}"
+    return f"{where}, `{text}`: {_first_sentence(reason)}"
+
+
+def _line_in_cell(function: str, line: int) -> int:
+    """A line of a function's text, counted in the cell or file that holds it where that is known, as in a traceback."""
+    for entry in tuple(linecache.cache.values()):
+        text = "".join(entry[2]) if len(entry) == 4 else ""
+        if function in text:
+            return text.count("\n", 0, text.index(function)) + line
+    return line
 
 
 def _tool(problem: BaseException) -> str:

@@ -211,6 +211,7 @@ def test_the_solution_passes_on_every_backend_of_this_machine(exercise, load):
     assert passed
 
 
+@pytest.mark.drawn("unit", 2)
 @each
 def test_the_result_of_the_solution_survives_the_way_from_another_process(exercise, load):
     def runner(exercise, jobs):

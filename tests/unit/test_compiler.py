@@ -139,13 +139,13 @@ def test_a_compile_error_names_kernel_target_line_and_reason():
     with pytest.raises(CompileFailed) as caught:
         compile_for(unknown_function_kernel, "gfx942", [torch.zeros(8)], BLOCK=8)
     message = str(caught.value)
-    assert message.startswith("unknown_function_kernel for gfx942: line 3 of its source, `tl.store(x_ptr + i")
+    assert re.match(r"unknown_function_kernel for gfx942: line \d+ of unknown_function_kernel, `tl\.store", message)
     assert "no_such_function" in message
     assert "\n" not in message
 
 
 def test_an_error_in_a_called_function_shows_that_functions_line():
-    with pytest.raises(CompileFailed, match=r"line 2 of its source, `return tl\.zeros\(\(3,\)"):
+    with pytest.raises(CompileFailed, match=r"line \d+ of wrong_helper, `return tl\.zeros\(\(3,\)"):
         compile_for(calls_the_wrong_helper_kernel, "sm_80", [torch.zeros(8)], BLOCK=8)
 
 
