@@ -394,9 +394,10 @@ check("05.grouped_order")
 # %% [markdown] statement of persistent
 # ## 05.persistent: as many programs as there are units
 #
-# So far there was a program for each tile. A **persistent** kernel starts only as many as the chip runs at a time. Each
-# takes tile `p`, its own program id, then tile `p + units`, then `p + 2 * units`, as long as there is one. Tiles are
-# numbered row by row: with 3 x 5 tiles, tile 7 is in row 1 and column 2.
+# So far there was a program for each tile. A **persistent** kernel starts only as many as the chip runs at a time, and
+# each takes its share of the tiles, one after another: for example tile `p`, its own program id, then tile `p + units`,
+# then `p + 2 * units`, as long as there is one. Tiles are numbered row by row, for example: with 3 x 5 tiles, tile 7 is
+# in row 1 and column 2. Another order will do, with shares as even.
 #
 # Write a kernel and its launcher `persistent(a, b, units)`.
 #
@@ -410,8 +411,10 @@ check("05.grouped_order")
 # The tiles of the result have 32 x 32 elements (the step along K is yours).
 #
 # **Limits.** `launches`: 1. `blocks`: `min(units, tiles)`, no more and no fewer. `global_store_bytes`: every element
-# once (5 % above). `global_load_bytes`: twice the strips that all tiles need, at most. `matrix_flops`: at least
-# 2 * M * N * K, so use `tl.dot`.
+# once (5 % above). `global_load_bytes`: twice the bytes that tiles of 32 x 32 load, the formula of lesson 05, section
+# 4. `matrix_flops`: at least 2 * M * N * K, so use `tl.dot`. `uneven_loads`, what the program that loads most loads,
+# over the average of all programs: where all tiles are whole, at most a quarter more than an even share makes it. For
+# 15 tiles on 7 units that is 3 tiles over 15 / 7, which is 1.4, and a quarter more: 1.75.
 #
 # **Example.** 7 units and 15 tiles: program 0 takes tiles 0, 7 and 14, program 1 takes 1 and 8, program 6 takes 6 and
 # 13. Three rounds, and in the last one six programs have nothing to do.
@@ -478,8 +481,8 @@ check("05.persistent")
 # ## 05.split_k: K in parts, for a result with few tiles
 #
 # A product has one program for each tile of its result, and a long K gives it no more: 3 x 768 makes 24 tiles of 32 x
-# 32, and an MI300X has more than ten times as many CUs. So K is cut into parts. Part $s$ is a stretch $K_s$ of it, each
-# part of each tile has a program of its own, and somebody adds up:
+# 32, and an MI300X has more than ten times as many CUs. So K is cut into parts. Part $s$ owns a share $K_s$ of it, a
+# stretch or every `splits`-th block. Each part of each tile has a program of its own, and somebody adds up:
 #
 # $$ c_{i,j} = \sum_{s < \mathrm{splits}} \; \sum_{k \in K_s} a_{i,k} \, b_{k,j} $$
 #
@@ -490,14 +493,18 @@ check("05.persistent")
 # | `deterministic` | False: the parts are added by atomics. True: no atomic at all, and always in the same order |
 # | result | shape (M, N), dtype of `a`; summed in float32, **rounded once** |
 #
-# **Limits.** `launches`: two at most. `blocks`: the programs of all parts, at least. `global_atomics`: 0 where
-# `deterministic` is True; else each part sends each element of its tile once. `global_load_bytes`: what tiles of
-# 32 x 32 need of `a` and `b`, 5 % more at most, beside the sums. `matrix_flops`: each product once; zeros that are
-# multiplied count too. torch may allocate and convert (`torch.zeros`, `.to`), not add.
+# **Limits.** `launches`: two at most. `blocks`: at least `splits` programs for each tile, or one for each block where K
+# has fewer blocks (tiles of up to 64 x 64 and blocks of up to 128 will do). `global_atomics`: 0 where `deterministic`
+# is True; else each part sends each element of its tile once. `global_load_bytes`: of `a` and `b` what tiles of
+# 32 x 32 load, 5 % more at most; loads of partial sums come on top. `matrix_flops`: at least 2 * M * N * K; a padded
+# tile counts in full, and there is room for that, but none for a part that multiplies its way over all of K.
+# `uneven_loads`, what the program that loads most loads, over the average of all programs of its launch: with 10 parts
+# or more at most 4. Of 14 parts, part 0 with all of K makes 14. torch may allocate and convert (`torch.zeros`, `.to`),
+# not add.
 #
-# **A small example.** K = 10, blocks of 2, three parts: there are 5 blocks, so a part has 2 of them. Part 0 owns k
-# from 0 to 3, part 1 from 4 to 7, part 2 the rest, 8 and 9. With `splits` = 7 a part has one block, and two parts have
-# none. For the ones-matrices `a` (1 x 10) and `b` (10 x 1) the three parts are 4, 4 and 2.
+# **A small example.** K = 10, blocks of 2, three parts: there are 5 blocks, so a part has at most 2 of them. In stretches,
+# part 0 owns k from 0 to 3, part 1 from 4 to 7, part 2 the rest, 8 and 9. With `splits` = 7 a part has one block, and
+# two parts have none. For the ones-matrices `a` (1 x 10) and `b` (10 x 1) the three stretches give 4, 4 and 2.
 #
 # **Questions to ask yourself.** What is in the memory that atomics add to? Which type has a part while it waits to be
 # added: is 1,000 + 1 - 1,000 the same in bfloat16? What does a part write that has nothing to do?
