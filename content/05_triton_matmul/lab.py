@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpu_utils import check, compile_for, hint, progress, solution, virtual_gpu
+from gpu_utils import check, compile_for, hint, lesson, progress, solution, virtual_gpu
 from gpu_utils.lesson import TARGETS, resources
 
 # %% [markdown] part one
@@ -332,8 +332,8 @@ check("05.epilogue")
 # | `dies` | a whole number, 1 or more |
 # | result | int32, shape (tiles_m * tiles_n,): at place i the number of the tile that program i takes |
 #
-# **Limits.** Each tile is taken once, for every `tiles_m`, `tiles_n` and `dies`. `launches`: 1. `blocks`: a program for
-# each 128 ids, or at least for 16. Strips, counted over all rounds and all L2s, where there are 36 tiles or more in
+# **Limits.** Each tile is taken once, for every `tiles_m`, `tiles_n` and `dies`. `launches`: 1. `blocks`: at most one
+# program for every 16 ids (128 is meant; a BLOCK of 16 or more will do). Strips, counted over all rounds and all L2s, where there are 36 tiles or more in
 # both directions: at most 1.45 times what the best order could need. This is asked on one die, and on five, six and
 # eight.
 #
@@ -502,9 +502,9 @@ check("05.persistent")
 # or more at most 4. Of 14 parts, part 0 with all of K makes 14. torch may allocate and convert (`torch.zeros`, `.to`),
 # not add.
 #
-# **A small example.** K = 10, blocks of 2, three parts: there are 5 blocks, so a part has at most 2 of them. In stretches,
-# part 0 owns k from 0 to 3, part 1 from 4 to 7, part 2 the rest, 8 and 9. With `splits` = 7 a part has one block, and
-# two parts have none. For the ones-matrices `a` (1 x 10) and `b` (10 x 1) the three stretches give 4, 4 and 2.
+# **A small example.** K = 10, blocks of 2, three parts: there are 5 blocks, so a part has at most 2 of them. In
+# stretches, part 0 owns k from 0 to 3, part 1 from 4 to 7, part 2 the rest, 8 and 9. With `splits` = 7 a part has one
+# block, and two parts have none. For the ones-matrices `a` (1 x 10) and `b` (10 x 1) the three stretches give 4, 4, 2.
 #
 # **Questions to ask yourself.** What is in the memory that atomics add to? Which type has a part while it waits to be
 # added: is 1,000 + 1 - 1,000 the same in bfloat16? What does a part write that has nothing to do?
@@ -634,15 +634,22 @@ def product_kernel(
 
 
 def needs(target: str, config: dict[str, int]):
-    """What product_kernel needs of a target in one configuration; it compiles."""
+    """A row: what product_kernel needs of a target in one configuration; it compiles."""
     half, size = torch.float16, 4096
     args = (half, half, half, size, size)
-    return resources(compile_for(product_kernel, target, args, **config))
+    compiled = compile_for(product_kernel, target, args, **config)
+    found, limit = resources(compiled), TARGETS[target].shared_per_block
+    return {
+        "registers": found.registers,
+        "spills": found.spills,
+        "shared KiB": f"{found.shared / 1024:g} of {limit / 1024:g}",
+        "matrix instruction": " ".join(lesson.mnemonics(compiled, "matrix")),
+    }
 
 
-tile = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
-for target in ("sm_90", "gfx942"):
-    print(needs(target, {**tile, "num_warps": 4, "num_stages": 2}))
+one = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "num_warps": 4, "num_stages": 2}
+rows = {target: needs(target, one) for target in ("sm_90", "gfx942")}
+lesson.table(rows, first="target")
 
 # %% [markdown] statement of autotune
 # ### The task: 05.autotune
@@ -658,8 +665,8 @@ for target in ("sm_90", "gfx942"):
 # - spills nothing;
 # - is pipelined: `num_stages` is 2 or more;
 # - uses the best matrix instruction of the chip: on `sm_90` that is `wgmma`;
-# - gives each wave work of its own: on AMD, no more waves than the tile has matrix tiles of 32 x 32 (what Triton takes
-#   where both sides have 32) or of `matrix_instr_nonkdim`.
+# - gives each wave work of its own (lesson 05, section 2): no more waves than the tile has pieces, which are of 16 x 8
+#   on NVIDIA, and on AMD of 32 x 32 (what Triton takes where both sides have 32) or of `matrix_instr_nonkdim`.
 #
 # **Among the entries there is**
 #
@@ -716,8 +723,6 @@ check("05.autotune")
 # rung, and which must not?
 
 # %% your products on both vendors
-from gpu_utils import lesson
-
 a, b = (torch.randn(256, 256).half() for _ in range(2))
 yours = {
     "tiled": tiled,
