@@ -211,6 +211,7 @@ EXERCISE = Exercise(
         "shared memory "
         "on an A100, three on an H100, and two on an MI300X, where a block has no room for the second. wgmma "
         "wants 64 rows and four warps; an MFMA of 32 x 32 "
-        "wants a tile for each wave, and mma.sync a piece of 16 x 8 for each warp. So the list depends on vendor and chip, and the compiler is asked for every entry."
+        "wants a tile for each wave, and mma.sync a piece of 16 x 8 for each warp. So the list depends on vendor and "
+        "chip, and the compiler is asked for every entry."
     ),
 )
