@@ -805,7 +805,7 @@ lesson.table(four_ways(256, 256, 256), first="product, target")
 # Now a product of few tiles, 16 × 256 with K = 1,024. What does split K buy? Look at *programs* and *a program*: where
 # the chip has a unit for each program, the launch takes as long as one of them.
 
-# %% few tiles
+# %% the four on few tiles
 lesson.table(four_ways(16, 256, 1024), first="product, target")
 
 # %% [markdown] gpt2 on your product
