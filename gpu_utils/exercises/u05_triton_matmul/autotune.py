@@ -182,7 +182,7 @@ EXERCISE = Exercise(
         Case("H100: wgmma, which has conditions", target="sm_90"),
         Case("MI300X: little LDS and many CUs", target="gfx942"),
         Case("MI355X: more LDS, half of which must be of use", target="gfx950"),
-        Case("MI250X: as little LDS, and another die", target="gfx90a"),
+        Case("MI250X: an older die with as little LDS", target="gfx90a"),
     ),
     fresh=_fresh,
     trivial={
