@@ -808,12 +808,30 @@ lesson.table(four_ways(256, 256, 256), first="product, target")
 # %% the four on few tiles
 lesson.table(four_ways(16, 256, 1024), first="product, target")
 
-# %% [markdown] gpt2 on your product
+# %% [markdown] your order
 # The work is 2 × 16 × 256 × 1,024 = 8,388,608 matrix FLOPs. Of a tile of 64 rows 48 are zeros here, so `tiled` does
 # four times as much, and tiles of 32 rows do twice as much (on `gfx942` eight times, as above). With the course's
 # solutions split K makes 32 programs in place of 4. On `sm_80` each issues 2,264 instructions in place of 12,276, on
 # `gfx942` 2,668 in place of 8,896. The price is traffic for partial sums, which you see in *over the least*.
 #
+# And your order of programs: 61 × 67 tiles of 128 × 128 with K = 8,192, on an H100 and an MI300X, by the model of
+# lesson 05, section 9.
+
+# %% your order on two chips
+numbers, rows = torch.arange(61 * 67, dtype=torch.int32).view(61, 67), {}
+sizes, tile = (61 * 128, 67 * 128, 8192), (128, 128)
+for target, dies, running in (("sm_90", 1, 132), ("gfx942", 8, 304)):
+    l2 = lesson.L2_OF_TARGET[target].sizes.size
+    orders = {"row by row": numbers.flatten()}
+    with lesson.when_written(), virtual_gpu("sm_80"):
+        orders["yours"] = grouped_order(numbers, dies)
+    for name, taken in orders.items():
+        order = torch.stack([taken // 67, taken % 67], dim=1).numpy()
+        past = lesson.order_traffic(order, sizes, tile, running, l2, dies=dies)
+        rows[f"{name}, {target}"] = {"GB past the L2": past.bytes / 1e9}
+lesson.table(rows, first="order, on")
+
+# %% [markdown] gpt2 on your product
 # Now GPT-2: every linear layer of a small one, forward and backward, by your `tiled`: nine products forward, and two
 # more for each in the backward pass, of strides that torch hands over (`weight.T`, `dy.T`). *Off* is the relative
 # difference from torch in float64; launches and bytes are counted as in lab 04. The cell takes about a minute.
