@@ -207,6 +207,24 @@ EXERCISE = Exercise(
             "larger than what is left. Add in float32, and round the sum.",
         ),
         Misconception(
+            "each_product_rounded",
+            slips.each_product_rounded,
+            "What each block of K adds is rounded to the type of a before it is added: a long K has many blocks. Leave "
+            "the result of tl.dot in float32, or give acc to tl.dot.",
+        ),
+        Misconception(
+            "product_rounded_as_c",
+            slips.product_rounded_as_c,
+            "a @ b is rounded to the dtype of c before alpha and c come to it. Where c has 16 bits that costs digits "
+            "that the rest of the sum needs, and a product above 65,504 is inf. Let tl.store convert the last value.",
+        ),
+        Misconception(
+            "scaled_c_rounded",
+            slips.scaled_c_rounded,
+            "beta * c is rounded to 16 bits before it is added. beta has more digits than c, and so has their product: "
+            "c as float32 first, then beta.",
+        ),
+        Misconception(
             "c_rounded",
             slips.c_rounded,
             "c is rounded to the type of a. Where c is float32 and a is not, 16 of its bits are lost at each call: "

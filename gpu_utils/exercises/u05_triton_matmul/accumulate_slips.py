@@ -50,7 +50,7 @@ def kernel(
     HOW: tl.constexpr,
     ROUNDS: tl.constexpr,
 ):
-    """times * (a @ b) + plus * c; reads: whether c is read; ROUNDS: what is rounded to the type of a on the way."""
+    """times * (a @ b) + plus * c; reads: whether c is read; ROUNDS: what is rounded to 16 bits on the way."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = product(
@@ -67,7 +67,12 @@ def kernel(
         acc = (times * acc).to(narrow).to(tl.float32) / times
     elif ROUNDS == "c":
         c = c.to(narrow).to(tl.float32)
-    total = times * acc + plus * c
+    product_, of_c = times * acc, plus * c
+    if ROUNDS == "product as c":
+        product_ = (times * acc.to(c_ptr.dtype.element_ty)).to(tl.float32)
+    elif ROUNDS == "scaled c":
+        of_c = of_c.to(c_ptr.dtype.element_ty).to(tl.float32)
+    total = product_ + of_c
     if ROUNDS == "result":
         total = total.to(narrow).to(tl.float32)
     tl.store(out_ptr + rows[:, None] * om + cols[None, :] * on, total, mask=there)
@@ -137,6 +142,9 @@ sum_rounded_each_block = slipped("each block")
 product_rounded = slipped(rounds="product")
 scaled_product_rounded = slipped(rounds="scaled product")
 c_rounded = slipped(rounds="c")
+each_product_rounded = slipped("each product")
+product_rounded_as_c = slipped(rounds="product as c")
+scaled_c_rounded = slipped(rounds="scaled c")
 result_rounded = slipped(rounds="result")
 alpha_on_a = slipped("scaled", scale=lambda given: given.alpha, times=1.0)
 alpha_in_each_block = slipped(keep=lambda given: given.alpha)

@@ -100,17 +100,18 @@ def _pipelined(target: str, config: Config) -> Difference | None:
 
 def _on_matrix_units(target: str, config: Config) -> Difference | None:
     rows, cols, warps = (config[name] for name in ("BLOCK_M", "BLOCK_N", "num_warps"))
-    if target == "sm_90":
-        if rows >= 64 and warps % 4 == 0:
-            return None
+    if target == "sm_90" and (rows < 64 or warps % 4):
         return Difference("wgmma", "it compiles to mma.sync; wgmma takes 64 rows of A and the four warps of a group")
-    if TARGETS[target].vendor == "nvidia":
+    high, wide, waves = 16, 8, "warps"  # mma.sync's; of wgmma, which has 64 rows, each of four warps has 16
+    if TARGETS[target].vendor == "amd":
+        high = wide = config.get("matrix_instr_nonkdim") or (32 if min(rows, cols) >= 32 else 16)
+        waves = "waves"
+    pieces = (rows // high) * (cols // wide)
+    if pieces >= warps:
         return None
-    side = config.get("matrix_instr_nonkdim") or (32 if min(rows, cols) >= 32 else 16)
-    tiles = (rows // side) * (cols // side)
-    if tiles >= warps:
-        return None
-    detail = f"{tiles} tiles of {side} x {side} for {warps} waves: some of the waves compute what another one does"
+    detail = (
+        f"{pieces} pieces of {high} x {wide} for {warps} {waves}: some of the {waves} compute what another one does"
+    )
     return Difference("same work", detail)
 
 
@@ -181,6 +182,7 @@ EXERCISE = Exercise(
         Case("H100: wgmma, which has conditions", target="sm_90"),
         Case("MI300X: little LDS and many CUs", target="gfx942"),
         Case("MI355X: more LDS, half of which must be of use", target="gfx950"),
+        Case("MI250X: an older die with as little LDS", target="gfx90a"),
     ),
     fresh=_fresh,
     trivial={
@@ -191,8 +193,8 @@ EXERCISE = Exercise(
     },
     misconceptions=slips.MISCONCEPTIONS,
     hints=(
-        "Begin with one configuration for each of three jobs: a large tile, a small one, and something between. Print "
-        "`resources` of each on each target, and read four lines: spills, shared memory, occupancy, matrix.",
+        "Begin with one configuration for each of three jobs: a large tile, a small one, and something between. Make a "
+        "table of `needs` of each on each target, and read it: spills, shared KiB, matrix instruction.",
         "Choose by vendor and by TARGETS[target].shared_per_block. A stage of 128 x 256 x 64 in float16 has "
         "48 x 1,024 bytes. S stages take S - 1 of them on sm_80, sm_89 and AMD, and S on sm_90. The sums of 128 "
         "x 256 need "
@@ -209,6 +211,7 @@ EXERCISE = Exercise(
         "shared memory "
         "on an A100, three on an H100, and two on an MI300X, where a block has no room for the second. wgmma "
         "wants 64 rows and four warps; an MFMA of 32 x 32 "
-        "wants a tile for each wave. So the list depends on vendor and chip, and the compiler is asked for every entry."
+        "wants a tile for each wave, and mma.sync a piece of 16 x 8 for each warp. So the list depends on vendor and "
+        "chip, and the compiler is asked for every entry."
     ),
 )

@@ -72,6 +72,14 @@ def _two_warps_for_the_smallest(target: str) -> Configs:
     return [*right(target), config(32, 64, 32, 2, 5)] if not _is_amd(target) else right(target)
 
 
+def _sixteen_warps_for_the_smallest(target: str) -> Configs:
+    return [*right(target), config(32, 32, 32, 16, 3)] if target in ("sm_80", "sm_89") else right(target)
+
+
+def _five_targets(target: str) -> Configs:
+    return [] if target == "gfx90a" else right(target)
+
+
 def _without_small(target: str) -> Configs:
     return [*right(target)[:2], config(128, 128, 32, 8, 2)]
 
@@ -222,6 +230,17 @@ MISCONCEPTIONS = (
         _with(2, _is_amd, matrix_instr_nonkdim=32),
         "64 x 32 has two tiles of 32 x 32, which is what Triton takes by itself, and four waves: two of them compute "
         "what the others do. Smaller matrix instructions, or fewer waves.",
+    ),
+    Misconception(
+        "half_of_the_warps_repeat",
+        _sixteen_warps_for_the_smallest,
+        "mma.sync gives a warp 16 x 8 sums, and 32 x 32 has eight such pieces for 16 warps: half of them compute what "
+        "the others do. Fewer warps, or a larger tile.",
+    ),
+    Misconception(
+        "nothing_for_the_mi250x",
+        _five_targets,
+        "gfx90a, the MI250X, has no list. Each of the six targets needs one.",
     ),
     Misconception(
         "one_stage",

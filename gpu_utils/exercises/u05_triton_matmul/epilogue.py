@@ -174,6 +174,12 @@ EXERCISE = Exercise(
             "That is GELU with erf. GPT-2 was trained with the one that has tanh; they differ by up to 0.0005.",
         ),
         Misconception("no_cube", slips.no_cube, "The term with v to the third, 0.044715 v^3, is missing."),
+        Misconception("square", slips.square, "The small term is 0.044715 v^3, the third power; yours is the second."),
+        Misconception(
+            "factor_two_lost",
+            slips.factor_two_lost,
+            "You took sigmoid(u). 1 + tanh(u) is 2 sigmoid(2u), with a factor 2 inside, too.",
+        ),
         Misconception("no_root", slips.no_root, "The factor inside tanh is the square root of 2 / pi."),
         Misconception("no_half", slips.no_half, "The result is twice as large: GELU begins with one half."),
         Misconception(

@@ -71,6 +71,8 @@ def kernel(
     if SLIP == "sum rounded":
         v = v.to(narrow).to(tl.float32)
     u = root * (v + cubic * v * v * v)
+    if SLIP == "square":
+        u = root * (v + cubic * v * v)
     if SLIP == "tanh by exp":
         e = tl.exp(2 * u)
         g = 0.5 * v * (1 + (e - 1) / (e + 1))
@@ -147,6 +149,8 @@ no_root = slipped(root=2 / math.pi)
 no_half = slipped(half=1.0)
 by_a_sigmoid = slipped(root=0.851, cubic=0.0)
 silu = slipped(root=0.5, cubic=0.0)
+factor_two_lost = slipped(root=ROOT / 2)
+square = slipped("square")
 tanh_by_exp = slipped("tanh by exp")
 erf = slipped("erf")
 relu = slipped("relu")

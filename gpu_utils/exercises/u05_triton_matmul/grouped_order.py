@@ -170,6 +170,12 @@ EXERCISE = Exercise(
             "to the right. How many rows make their block of tiles about square?",
         ),
         Misconception(
+            "group_of_16",
+            switched(group=16),
+            "Sixteen rows are good for one L2, and too many for a die: its 38 programs are 16 x 3 tiles or 16 x 4, "
+            "some 20 strips where 6 x 7 has 13. How many rows suit both?",
+        ),
+        Misconception(
             "group_too_high",
             switched(group=20),
             "For the 132 programs of one die these groups are low enough. On a chip of several dies 38 run together on "

@@ -50,7 +50,8 @@ def product(
 
     limit_a, limit_b  of the masks along K; advance: 0 keeps the first block; keep: 0.0 forgets what was summed before
     HOW               "": right; "default": tl.dot's own precision; "float16": tiles in 16 bits; "each block": the sum
-                      in the type of a; "float16 sum": so in tl.dot; "scaled": a is multiplied by scale
+                      in the type of a; "each product": what a block adds; "float16 sum": so in tl.dot; "scaled": a is
+                      multiplied by scale
     """
     acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float16 if HOW == "float16 sum" else tl.float32)
     for first in range(0, K, BLOCK_K):
@@ -67,6 +68,8 @@ def product(
             acc = tl.dot(a.to(tl.float16), b.to(tl.float16), acc, out_dtype=tl.float16)
         elif HOW == "each block":
             acc = tl.dot(a, b, acc * keep, input_precision="ieee").to(a.dtype).to(tl.float32)
+        elif HOW == "each product":
+            acc = acc * keep + tl.dot(a, b, input_precision="ieee").to(a.dtype)
         elif HOW == "scaled":
             acc = tl.dot((a * scale).to(a.dtype), b, acc * keep)
         else:
