@@ -27,8 +27,6 @@
 # `resources(compile_for(kernel, target, args))` shows widths and spills of a kernel before you check it.
 
 # %% imports tags=["setup"]
-import math
-
 import torch
 import triton
 import triton.language as tl
@@ -1074,8 +1072,8 @@ lesson.table(rows, first="replaced, on")
 # Now four of them at once, and not for one step: the model learns four sequences, on a virtual MI300X. GELU,
 # layer norm and loss are your kernels, forward and backward, and softmax forward. (copy, rmsnorm, sum_of_columns and
 # transpose have no part in this model; dropout is left out, so that torch can do the same.) Beside your loss stands
-# torch's, of a model with the same weights. A guess among 300 words has the loss ln 300 = 5.70,
-# and a model that knows all by heart has 0.
+# torch's, of a model with the same weights. A guess among 300 words has the loss ln 300 = 5.70, and a model that knows
+# all by heart has 0.
 
 # %% twenty steps on your kernels
 import copy as copies
