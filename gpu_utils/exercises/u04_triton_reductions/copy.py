@@ -82,6 +82,22 @@ def _kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, SLIP: tl.constexpr):
                 tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
 
 
+@triton.jit
+def _walking_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    whole = n // BLOCK * BLOCK
+    for first in range(tl.program_id(0) * BLOCK, whole, tl.num_programs(0) * BLOCK):
+        offsets = first + tl.arange(0, BLOCK)
+        tl.store(out_ptr + offsets, tl.load(x_ptr + offsets))
+    offsets = whole + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n), mask=offsets < n)
+
+
+def _one_program(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    _walking_kernel[(1,)](x, out, x.numel(), BLOCK=BLOCK)
+    return out
+
+
 def _answer(
     slip: str = "",
     block: int = BLOCK,
@@ -150,6 +166,12 @@ EXERCISE = Exercise(
             "blocks",
             "Most of these programs find nothing to copy: a program takes BLOCK elements. Count blocks, not elements.",
             at_most=lambda case: max(2048.0, case["n"] / 64),
+        ),
+        Limit(
+            "blocks",
+            "Too few programs. A program runs on one SM or CU, so one program keeps one of them busy and leaves the "
+            f"others idle: start one for each {LONG:,} elements at least.",
+            at_least=lambda case: case["n"] // LONG,
         ),
         Limit(
             "global_load_bytes",
@@ -251,6 +273,12 @@ EXERCISE = Exercise(
             _answer(programs=lambda n, block: n),
             "The numbers are right, but the grid has a program for each element, and a program takes BLOCK of them: "
             "nearly all find nothing to do. Count blocks.",
+        ),
+        Misconception(
+            "one_program",
+            _one_program,
+            "The numbers are right, and one program walks over all elements. It runs on one SM or CU, and the others "
+            "have nothing to do: let each program take a block.",
         ),
         Misconception(
             "as_wider_words",

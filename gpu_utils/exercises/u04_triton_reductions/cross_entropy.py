@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import mmap
 import random
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +23,9 @@ lanes of a program load (the label, the sum) add up to 0.16 on sm_80 and gfx942;
 
 HIDDEN = 4096
 """Logits at the head or the end of a row that are -inf: at the head whole blocks of any size up to this one."""
+
+FAR = {"rows": 4, "cols": 21, "dtype": "bfloat16", "row_stride": 2**30}
+"""Triton takes a stride for 32 bits as long as it fits, and row 2 begins 2^31 elements behind row 0."""
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -41,15 +48,54 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
         targets[:] = ignored
     logits[:, cols:] = 50.0  # what lies between the rows shows where it is read
     dy = 200.0 + 400.0 * torch.rand((), generator=generator)
+    far = {"row_stride": case["row_stride"]} if case.get("row_stride") else {}
     return {
         "logits": logits.to(getattr(torch, case.get("dtype", "float32")))[:, :cols],
         "targets": targets,
         "ignore_index": ignored,
         "dy": dy,
+        **far,
     }
 
 
-def cross_entropy_reference(logits: Tensor, targets: Tensor, ignore_index: int, dy: Tensor) -> dict[str, Tensor]:
+_FORWARD_AND_BACKWARD = forward_and_backward("logits", value="loss")
+
+
+def _call(answer: Callable[..., Any], inputs: Inputs) -> dict[str, Any]:
+    """Forward and backward; with `row_stride` the rows of the logits are brought that far from each other first."""
+    given = dict(inputs)
+    stride = given.pop("row_stride", 0)
+    if stride:
+        given["logits"] = _far_apart(given["logits"], stride)
+    return _FORWARD_AND_BACKWARD(answer, given)
+
+
+def _far_apart(rows: Tensor, stride: int) -> Tensor:
+    """The rows, `stride` elements from each other, in memory that is never touched in between and so takes no room.
+
+    They stay where they are on a GPU, whose memory is taken at once, and where the system reserves all of it, too.
+    """
+    count, columns = rows.shape
+    size = (count - 1) * stride + columns
+    flags = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    try:
+        memory = mmap.mmap(-1, size * rows.element_size(), flags=flags) if rows.device.type == "cpu" else None
+    except OSError:
+        memory = None
+    if memory is None:
+        return rows
+    far = torch.frombuffer(memory, dtype=rows.dtype).as_strided((count, columns), (stride, 1))
+    for row in range(count):  # no work of torch's, which is watched
+        apart = rows.element_size() * row
+        ctypes.memmove(
+            far.data_ptr() + apart * stride, rows.data_ptr() + apart * rows.stride(0), columns * rows.element_size()
+        )
+    return far
+
+
+def cross_entropy_reference(
+    logits: Tensor, targets: Tensor, ignore_index: int, dy: Tensor, row_stride: int = 0
+) -> dict[str, Tensor]:
     """The mean of lse(row) - row[target] over the rows that count, and dy times its gradient, in float64.
 
     Where no row counts the mean is 0 / 0 = NaN and the gradient is 0, as in torch.
@@ -123,7 +169,7 @@ EXERCISE = Exercise(
     reference=cross_entropy_reference,
     tolerance=_tolerance,
     dtype=_dtypes,
-    call=forward_and_backward("logits", value="loss"),
+    call=_call,
     cases=(
         Example(
             "the example of the statement",
@@ -142,6 +188,7 @@ EXERCISE = Exercise(
         Case("the label that is ignored is a token of the vocabulary", rows=7, cols=701, ignore_index=5),
         Case("no row counts: the mean is 0 / 0, the gradient 0", rows=5, cols=301, all_ignored=True),
         Case("many rows, a small vocabulary", rows=1030, cols=21),
+        Case("rows 2^30 elements apart: row times stride leaves 32 bits", **FAR),
     ),
     fresh=_fresh,
     limits=(
@@ -257,6 +304,12 @@ EXERCISE = Exercise(
             "The label's logit comes from row 0 in every row: its address needs row * stride as well.",
         ),
         Misconception(
+            "label_of_an_ignored_row",
+            slips.answer("label unmasked"),
+            "An offset of about -100 elements: the label is ignore_index, which is no token, and logits are loaded at "
+            "it. Mask this load.",
+        ),
+        Misconception(
             "ignored_label_unknown",
             slips.answer("ignored forgotten"),
             "Rows whose label is ignore_index take part. They have no loss, do not count in the mean and get a "
@@ -294,6 +347,12 @@ EXERCISE = Exercise(
             slips.answer("zero times"),
             "The gradient is NaN where no row counts: upstream / 0 is infinite, and 0 times infinity is NaN. Choose "
             "the 0 with tl.where in place of multiplying by it.",
+        ),
+        Misconception(
+            "offsets_of_32_bits",
+            slips.answer("32 bits"),
+            "It fails where rows lie far apart: the number of a program and a stride have 32 bits, and so has their "
+            "product, which is negative from 2^31 on. Make the row 64 bits wide before you multiply: .to(tl.int64).",
         ),
         Misconception(
             "row_stride_forgotten",

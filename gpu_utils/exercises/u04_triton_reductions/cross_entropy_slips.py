@@ -21,6 +21,7 @@ _SLIPS = (
     *("padding counts", "tail missing", "base two", "no own logit", "own logit of row 0", "ignored forgotten"),
     *("all rows divide", "first rows alone", "sum", "at least one", "row ends at n_cols"),
     *("no upstream", "not the mean's", "no one", "one unscaled", "unnormalised", "ignored rows learn", "zero times"),
+    *("32 bits", "label unmasked"),
     *("rows of the logits", "store unmasked", "reads twice", "writes in forward"),
 )
 NUMBERS = {name: tl.constexpr(number) for number, name in enumerate(_SLIPS)}
@@ -53,6 +54,8 @@ _IGNORED_LEARN = NUMBERS["ignored rows learn"]
 _ZERO_TIMES = NUMBERS["zero times"]
 _ROWS_OF_LOGITS = NUMBERS["rows of the logits"]
 _STORE_UNMASKED = NUMBERS["store unmasked"]
+_NARROW = NUMBERS["32 bits"]
+_LABEL_UNMASKED = NUMBERS["label unmasked"]
 _TWICE = NUMBERS["reads twice"]
 _WRITES = NUMBERS["writes in forward"]
 
@@ -62,7 +65,8 @@ def losses_kernel(
     logits_ptr, targets_ptr, losses_ptr, lse_ptr, all_ptr, n_cols, stride, ignore_index, slip, BLOCK: tl.constexpr
 ):
     row = tl.program_id(0)
-    row_ptr = logits_ptr + row.to(tl.int64) * tl.where(slip == _CONTIGUOUS, n_cols, stride)
+    offset = row.to(tl.int64) * tl.where(slip == _CONTIGUOUS, n_cols, stride)
+    row_ptr = logits_ptr + tl.where(slip == _NARROW, row * stride, offset)
     peak = tl.where(slip == _FROM_ZERO, 0.0, -float("inf"))
     total = 0.0
     for first in range(0, tl.where(slip == _NO_TAIL, n_cols // BLOCK * BLOCK, n_cols), BLOCK):
@@ -91,7 +95,11 @@ def losses_kernel(
     lse = tl.where((slip == _PEAK_LOST) | (slip == _NO_PEAK), 0.0, peak) + tl.log(total)
     target = tl.load(targets_ptr + row)
     counts = (target != ignore_index) | (slip == _IGNORED)
-    own = tl.load(tl.where(slip == _OWN_OF_ROW_0, logits_ptr, row_ptr) + target, mask=counts, other=0.0)
+    own = tl.load(
+        tl.where(slip == _OWN_OF_ROW_0, logits_ptr, row_ptr) + target,
+        mask=counts | (slip == _LABEL_UNMASKED),
+        other=0.0,
+    )
     loss = lse - tl.where(slip == _NO_OWN, 0.0, own.to(tl.float32))
     tl.store(losses_ptr + row, tl.where(counts, loss, 0.0))
     tl.store(lse_ptr + row, tl.where(slip == _UNNORMALISED, peak, lse))
@@ -130,7 +138,8 @@ def gradient_kernel(
     BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0)
-    logits_ptr += row.to(tl.int64) * tl.where(slip == _CONTIGUOUS, n_cols, stride)
+    offset = row.to(tl.int64) * tl.where(slip == _CONTIGUOUS, n_cols, stride)
+    logits_ptr += tl.where(slip == _NARROW, row * stride, offset)
     dlogits_ptr += row.to(tl.int64) * tl.where(slip == _ROWS_OF_LOGITS, stride, n_cols)
     target = tl.load(targets_ptr + row)
     lse = tl.load(lse_ptr + row).to(tl.float32)

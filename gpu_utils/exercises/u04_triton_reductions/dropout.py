@@ -199,6 +199,10 @@ def _fresh(rng: random.Random) -> Case:
     return Case("a share nobody chose", **shape, p=round(p, 3), dtype=rng.choice(sorted(_TYPES)))
 
 
+MOST = 16_384
+"""Elements of a program, at most."""
+
+
 EXERCISE = Exercise(
     id="04.dropout",
     title="Dropout without a stored mask",
@@ -210,7 +214,7 @@ EXERCISE = Exercise(
     call=_call,
     judge=_judge,
     cases=(
-        Case("three elements of ten are dropped", rows=25, cols=369, p=0.3, dtype="float32"),
+        Case("three elements of ten are dropped", rows=129, cols=369, p=0.3, dtype="float32"),
         Case("one of ten, two bytes an element", rows=21, cols=203, p=0.1, dtype="float16"),
         Case("most are dropped", rows=19, cols=223, p=0.8, dtype="bfloat16"),
         Case("none is dropped", rows=3, cols=191, p=0.0, dtype="float32"),
@@ -235,6 +239,12 @@ EXERCISE = Exercise(
             "blocks",
             "Most of these programs find nothing to do: a program takes BLOCK elements. Count blocks, not elements.",
             at_most=lambda case: max(8192.0, case["rows"] * case["cols"] / 8),
+        ),
+        Limit(
+            "blocks",
+            "Too few programs. A program runs on one SM or CU, so one program keeps one of them busy and leaves the "
+            f"others idle: start one for each {MOST:,} elements at least, in all four launches.",
+            at_least=lambda case: 4 * (case["rows"] * case["cols"] // MOST),
         ),
         Limit(
             "global_load_bytes",
@@ -390,6 +400,12 @@ EXERCISE = Exercise(
             "torchs_own_dropout",
             slips.torchs_own,
             "The dropout is torch's. Here it is your kernel's work, in one launch for each pass.",
+        ),
+        Misconception(
+            "one_program",
+            slips.one_program,
+            "The numbers are right, and one program walks over all elements. It runs on one SM or CU, and the others "
+            "have nothing to do: let each program take a block.",
         ),
     ),
     hints=(

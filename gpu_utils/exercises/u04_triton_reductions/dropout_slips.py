@@ -62,6 +62,15 @@ def kernel(x_ptr, y_ptr, kept_ptr, n, cols, p, scale, seed, BLOCK: tl.constexpr,
         tl.store(kept_ptr + offsets, keep, mask=mask)
 
 
+@triton.jit
+def walking_kernel(x_ptr, y_ptr, n, p, scale, seed, BLOCK: tl.constexpr):
+    for first in range(0, n, BLOCK):
+        offsets = first + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + offsets, mask=offsets < n)
+        keep = tl.rand(seed, offsets) >= p
+        tl.store(y_ptr + offsets, tl.where(keep, x * scale, 0.0), mask=offsets < n)
+
+
 def _scale(p: float) -> float:
     return 1 / (1 - p) if p < 1 else 0.0
 
@@ -113,6 +122,26 @@ def answer(
         return Dropout.apply(x, p, seed)
 
     return dropout
+
+
+class _OneProgram(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float, seed: int) -> Tensor:
+        ctx.drawn = p, seed
+        y = torch.empty_like(x)
+        walking_kernel[(1,)](x, y, x.numel(), p, _scale(p), seed, BLOCK=BLOCK)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (p, seed), (dy,) = ctx.drawn, grads
+        dx = torch.empty_like(dy)
+        walking_kernel[(1,)](dy, dx, dy.numel(), p, _scale(p), seed, BLOCK=BLOCK)
+        return dx, None, None
+
+
+def one_program(x: Tensor, p: float, seed: int) -> Tensor:
+    return _OneProgram.apply(x, p, seed)
 
 
 class _GradientAsItIs(torch.autograd.Function):

@@ -14,6 +14,9 @@ from gpu_utils.exercises.u04_triton_reductions.gradient import forward_and_backw
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 
 _TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+MOST = 16_384
+"""Elements of a program, at most."""
+
 _OPERATIONS = 8
 """Roundings that follow each other on the way to y or dx, each of a number as large as x * dy."""
 
@@ -66,7 +69,7 @@ EXERCISE = Exercise(
     tolerance=_tolerance,
     call=forward_and_backward("x"),
     cases=(
-        Case("dy is a transpose: its rows lie side by side", rows=37, cols=91, dtype="float32", dy="transposed"),
+        Case("dy is a transpose: its rows lie side by side", rows=237, cols=191, dtype="float32", dy="transposed"),
         Case("two bytes an element", rows=53, cols=79, dtype="float16", dy="contiguous"),
         Case("dy is one number, expanded, as sum() gives it", rows=29, cols=67, dtype="bfloat16", dy="expanded"),
         Case(
@@ -97,6 +100,12 @@ EXERCISE = Exercise(
             "blocks",
             "Most of these programs find nothing to do: a program takes BLOCK elements. Count blocks, not elements.",
             at_most=lambda case: max(4096.0, case["rows"] * case["cols"] / 16),
+        ),
+        Limit(
+            "blocks",
+            "Too few programs. A program runs on one SM or CU, so one program keeps one of them busy and leaves the "
+            f"others idle: start one for each {MOST:,} elements at least, in both launches.",
+            at_least=lambda case: 2 * (case["rows"] * case["cols"] // MOST),
         ),
         Limit(
             "global_load_bytes",
@@ -161,6 +170,12 @@ EXERCISE = Exercise(
             "form in which a large exponential stands below the line only, as in 1 / (1 + e^-v).",
         ),
         Misconception(
+            "forward_overflows",
+            slips.answer("overflow", ""),
+            "dx is right everywhere, and y is NaN where x is large: the forward kernel has a tanh that divides "
+            "infinity by infinity. Use the form of the backward kernel.",
+        ),
+        Misconception(
             "backward_overflows",
             slips.answer("", "overflow"),
             "y is right everywhere, and dx is NaN where x is large: the backward kernel still has a tanh that divides "
@@ -217,6 +232,12 @@ EXERCISE = Exercise(
             "The derivative of tanh u by x is (1 - tanh^2 u) times du/dx. The last factor is missing.",
         ),
         Misconception(
+            "no_two",
+            slips.answer("", "no two"),
+            "dx is off in the term with the derivative of the gate. The gate is sigmoid(v) with v = 2u, so the chain "
+            "rule brings dv/dx = 2 du/dx.",
+        ),
+        Misconception(
             "no_three",
             slips.answer("", "no three"),
             "du/dx is not right: the derivative of x^3 is 3 x^2.",
@@ -246,6 +267,12 @@ EXERCISE = Exercise(
             "mask_one_long",
             slips.answer("mask one long"),
             "`offsets <= n` lets one lane too many through: elements are numbered 0 to n - 1.",
+        ),
+        Misconception(
+            "one_program",
+            slips.one_program,
+            "The numbers are right, and one program walks over all elements. It runs on one SM or CU, and the others "
+            "have nothing to do: let each program take a block.",
         ),
         Misconception(
             "torch_multiplies",

@@ -77,6 +77,8 @@ def backward_kernel(
     grad = 0.5 * (1 + t) + 0.5 * x * bend * slope
     if SLIP == "constant gate":
         grad = 0.5 * (1 + t)
+    elif SLIP == "no two":
+        grad = 0.5 * (1 + t) + 0.25 * x * bend * slope
     elif SLIP == "only the gate":
         grad = 0.5 * x * bend * slope
     dx = grad if SLIP == "no dy" else dy + grad if SLIP == "adds dy" else dy * grad
@@ -130,6 +132,41 @@ def answer(
         return Gelu.apply(x)
 
     return gelu
+
+
+@triton.jit
+def walking_kernel(x_ptr, dy_ptr, out_ptr, n, cols, row_step, col_step, BLOCK: tl.constexpr, BACKWARD: tl.constexpr):
+    for first in range(0, n, BLOCK):
+        offsets = first + tl.arange(0, BLOCK)
+        mask = offsets < n
+        x = tl.load(x_ptr + offsets, mask=mask).to(tl.float32)
+        gate = tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
+        out = x * gate
+        if BACKWARD:
+            at = offsets // cols * row_step + offsets % cols * col_step
+            slope = 1.5957691216057308 * (1 + 0.134145 * x * x)
+            out = tl.load(dy_ptr + at, mask=mask) * (gate + x * gate * (1 - gate) * slope)
+        tl.store(out_ptr + offsets, out, mask=mask)
+
+
+class _OneProgram(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = torch.empty_like(x)
+        walking_kernel[(1,)](x, x, y, x.numel(), *x.shape[1:], *x.stride(), BLOCK=BLOCK, BACKWARD=False)
+        ctx.save_for_backward(x)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (x,), (dy,) = ctx.saved_tensors, grads
+        dx = torch.empty_like(x)
+        walking_kernel[(1,)](x, dy, dx, x.numel(), *x.shape[1:], *dy.stride(), BLOCK=BLOCK, BACKWARD=True)
+        return dx
+
+
+def one_program(x: Tensor) -> Tensor:
+    return _OneProgram.apply(x)
 
 
 class _GradOfTorch(torch.autograd.Function):

@@ -88,7 +88,7 @@ EXERCISE = Exercise(
     parts=("dx", "dw", "db"),
     cases=(
         Case("many rows: everything is counted", rows=128, cols=1024),
-        Case("odd sizes in bfloat16, with long sums", rows=203, cols=37, dtype="bfloat16"),
+        Case("odd sizes in bfloat16, with long sums", rows=1003, cols=37, dtype="bfloat16"),
         Case("a single row, of one column more than a block of 256", rows=1, cols=257),
         Case(
             "x is a part of a wider matrix, and far from 0: its mean must go first",
@@ -117,7 +117,8 @@ EXERCISE = Exercise(
         ),
         Limit(
             "blocks",
-            f"Too few programs for so many rows: one takes {FEWEST} to {MOST} of them.",
+            f"Too few programs for so many rows: one takes {FEWEST} to {MOST} of them. (blocks counts the programs of "
+            "all launches, so those that add parts up are among them.)",
             at_least=lambda case: -(-case["rows"] // MOST),
         ),
         Limit(
@@ -149,9 +150,9 @@ EXERCISE = Exercise(
             "which is then lost. Use tl.atomic_add, or let each program store its part in a row of its own.",
         ),
         Misconception(
-            "one_program_for_all_rows",
+            "too_few_programs",
             answer(rows_each=100_000),
-            "No race, because one program does all the rows while the chip is idle. Give each program some of them.",
+            f"The numbers are right, and few programs leave most of a chip idle. Give each {MOST} rows at most.",
         ),
         Misconception(
             "a_part_for_each_row",
@@ -248,6 +249,12 @@ EXERCISE = Exercise(
             "c1 and c2 are divided by BLOCK. Masked lanes are no columns: divide by the number of columns.",
         ),
         Misconception(
+            "c1_over_the_block",
+            answer(use_c1=lambda x, dy: x.shape[1] / (1 << (x.shape[1] - 1).bit_length())),
+            "dw and db are right, and dx is not where columns are no power of two: c1 is divided by BLOCK. Masked "
+            "lanes are no columns: divide by the number of columns.",
+        ),
+        Misconception(
             "dw_like_db",
             answer(dw_of_xhat=lambda x, dy: 0.0, dw_of_one=lambda x, dy: 1.0),
             "dw is summed without xhat, which makes it db. y = weight * xhat + bias: what is its derivative by weight?",
@@ -256,6 +263,17 @@ EXERCISE = Exercise(
             "dw_with_x",
             answer(dw_of_xhat=lambda x, dy: 0.0, dw_of_x=lambda x, dy: 1.0),
             "dw is the sum of dy * x. The weight is multiplied by xhat, not by x.",
+        ),
+        Misconception(
+            "dw_with_the_weight",
+            answer(slip="weighted"),
+            "dx and db are right, and dw is summed from w * dy * xhat. dw is a derivative by w: w itself does not "
+            "stand in it.",
+        ),
+        Misconception(
+            "xhat_without_rstd",
+            answer(slip="no rstd"),
+            "db is right, and dx and dw are not: xhat is (x - mean) times rstd, and rstd is missing in it.",
         ),
         Misconception(
             "dw_and_db_exchanged",

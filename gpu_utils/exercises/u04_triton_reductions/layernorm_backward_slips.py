@@ -60,7 +60,7 @@ def _kernel(
         if SLIP == "weight in each row":
             weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
         mean, rstd = tl.load(mean_ptr + row * statistics_step), tl.load(rstd_ptr + row * statistics_step)
-        xhat = (x - mean) * rstd
+        xhat = x - mean if SLIP == "no rstd" else (x - mean) * rstd
         if MODE != "sums":
             wdy = dy * (weight * use_weight + 1 - use_weight)
             c1, c2 = tl.sum(xhat * wdy, axis=0) / divisor, tl.sum(wdy, axis=0) / divisor
@@ -68,6 +68,8 @@ def _kernel(
             tl.store(dx_ptr + row * n_cols + cols, dx, mask=mask)
         if SLIP == "keeps the last":
             dw, db = dy * xhat, dy
+        elif SLIP == "weighted":
+            dw, db = dw + dy * weight * xhat, db + dy
         else:
             dw += (dy * (xhat * dw_of_xhat + x * dw_of_x + dw_of_one)).to(dw.dtype)
             db += dy.to(db.dtype)

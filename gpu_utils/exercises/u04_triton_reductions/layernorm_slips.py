@@ -24,61 +24,20 @@ def kernel(
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
     mask = cols < columns
-    x_at = x_ptr + cols if SLIP == "no program id" else x_ptr + row * stride + cols
-    x = tl.load(x_at) if SLIP == "no mask" else tl.load(x_at, mask=mask, other=0.0)
-    if SLIP == "in 16 bits":
-        mean = tl.sum(x, 0).to(x_ptr.dtype.element_ty).to(tl.float32) / columns
-    elif SLIP == "mean of the block":
-        mean = tl.sum(x.to(tl.float32), 0) / BLOCK
-    else:
-        mean = tl.sum(x.to(tl.float32), 0) / columns
-    x = x.to(tl.float32)
+    x = tl.load(x_ptr + row * stride + cols, mask=mask, other=0.0).to(tl.float32)
+    mean = tl.sum(x, 0) / (BLOCK if SLIP == "mean of the block" else columns)
     off = x - mean
     if SLIP != "padding in the variance":
         off = tl.where(mask, off, 0.0)
+    variance = tl.sum(off * off, 0) / columns
     if SLIP == "squares":
         variance = tl.sum(x * x, 0) / columns - mean * mean
-    elif SLIP == "about zero":
-        variance = tl.sum(x * x, 0) / columns
-    elif SLIP == "one less":
-        variance = tl.sum(off * off, 0) / (columns - 1)
-    elif SLIP == "sum":
-        variance = tl.sum(off * off, 0)
-    else:
-        variance = tl.sum(off * off, 0) / columns
-    if SLIP == "no eps":
-        rstd = 1 / tl.sqrt(variance)
-    elif SLIP == "eps outside":
-        rstd = 1 / (tl.sqrt(variance) + eps)
-    elif SLIP == "no root":
-        rstd = 1 / (variance + eps)
-    elif SLIP == "eps of 1e-5":
-        rstd = 1 / tl.sqrt(variance + 1e-5)
-    else:
-        rstd = 1 / tl.sqrt(variance + eps)
-    at_column = cols * 0 + row if SLIP == "weight of the row" else cols
-    weight = tl.load(weight_ptr + at_column, mask=mask).to(tl.float32)
-    bias = tl.load(bias_ptr + at_column, mask=mask).to(tl.float32)
-    y = (x if SLIP == "mean stays" else off) * rstd
-    if SLIP == "bias first":
-        y = (y + bias) * weight
-    elif SLIP == "no weight":
-        y = y + bias
-    elif SLIP == "no bias":
-        y = y * weight
-    else:
-        y = y * weight + bias
+    rstd = 1 / tl.sqrt(variance + eps)
+    weight = tl.load(weight_ptr + cols, mask=mask).to(tl.float32)
+    bias = tl.load(bias_ptr + cols, mask=mask).to(tl.float32)
     tl.store(mean_ptr + row, mean)
-    if SLIP == "stores std":
-        tl.store(rstd_ptr + row, 1 / rstd)
-    elif SLIP == "stores the variance":
-        tl.store(rstd_ptr + row, variance)
-    else:
-        tl.store(rstd_ptr + row, rstd)
-    if SLIP == "no mask":
-        tl.store(y_ptr + row * columns + cols, y)
-    else:
-        tl.store(y_ptr + row * columns + cols, y, mask=mask)
+    tl.store(rstd_ptr + row, rstd)
+    tl.store(y_ptr + row * columns + cols, off * rstd * weight + bias, mask=mask)
 
 
 @triton.jit
@@ -89,48 +48,91 @@ def loop_kernel(
     """Block by block, merging the statistics, or with a walk for each of them."""
     row = tl.program_id(0)
     lanes = tl.arange(0, BLOCK)
+    start = x_ptr if SLIP == "no program id" else x_ptr + row * stride
     mean = tl.sum(tl.zeros([BLOCK], tl.float32), 0)
     squares = tl.sum(tl.zeros([BLOCK], tl.float32), 0)
     for first in range(0, columns, BLOCK):
-        mask = first + lanes < columns
-        x = tl.load(x_ptr + row * stride + first + lanes, mask=mask, other=0.0).to(tl.float32)
+        mask = first + lanes < (columns // BLOCK + 1) * BLOCK if SLIP == "no mask" else first + lanes < columns
+        given = tl.load(start + first + lanes, mask=mask, other=0.0)
+        x = given.to(tl.float32)
         if SLIP == "three passes":
             mean += tl.sum(x, 0) / columns
+        elif SLIP == "squares":
+            mean += tl.sum(x, 0) / columns
+            squares += tl.sum(x * x, 0)
         else:
             count = tl.minimum(columns - first, BLOCK)
             if SLIP == "blocks of one size":
                 count = BLOCK
-            of_block = tl.sum(x, 0) / count
-            off = tl.where(mask, x - of_block, 0.0)
+            if SLIP == "in 16 bits":
+                of_block = tl.sum(given, 0).to(x_ptr.dtype.element_ty).to(tl.float32) / count
+            else:
+                of_block = tl.sum(x, 0) / count
+            off = x if SLIP == "about zero" else x - of_block
+            if SLIP != "padding in the variance":
+                off = tl.where(mask, off, 0.0)
             moved = of_block - mean
             share = count / (first + count)
             if SLIP == "equal shares":
                 share = BLOCK / (first + BLOCK)
             mean += moved * share
             squares += tl.sum(off * off, 0)
-            if SLIP != "within only":
+            if SLIP != "within only" and SLIP != "about zero":
                 squares += moved * moved * first * share
     if SLIP == "three passes":
         for first in range(0, columns, BLOCK):
             mask = first + lanes < columns
-            x = tl.load(x_ptr + row * stride + first + lanes, mask=mask, other=0.0).to(tl.float32)
+            x = tl.load(start + first + lanes, mask=mask, other=0.0).to(tl.float32)
             off = tl.where(mask, x - mean, 0.0)
             squares += tl.sum(off * off, 0)
-    rstd = 1 / tl.sqrt(squares / columns + eps)
+    if SLIP == "one less":
+        variance = squares / (columns - 1)
+    elif SLIP == "sum":
+        variance = squares
+    elif SLIP == "squares":
+        variance = squares / columns - mean * mean
+    else:
+        variance = squares / columns
+    if SLIP == "no eps":
+        rstd = 1 / tl.sqrt(variance)
+    elif SLIP == "eps outside":
+        rstd = 1 / (tl.sqrt(variance) + eps)
+    elif SLIP == "no root":
+        rstd = 1 / (variance + eps)
+    elif SLIP == "eps of 1e-5":
+        rstd = 1 / tl.sqrt(variance + 1e-5)
+    else:
+        rstd = 1 / tl.sqrt(variance + eps)
     tl.store(mean_ptr + row, mean)
-    tl.store(rstd_ptr + row, rstd)
+    if SLIP == "stores std":
+        tl.store(rstd_ptr + row, 1 / rstd)
+    elif SLIP == "stores the variance":
+        tl.store(rstd_ptr + row, variance)
+    else:
+        tl.store(rstd_ptr + row, rstd)
     for first in range(0, columns, BLOCK):
-        mask = first + lanes < columns
-        x = tl.load(x_ptr + row * stride + first + lanes, mask=mask, other=0.0).to(tl.float32)
-        weight = tl.load(weight_ptr + first + lanes, mask=mask).to(tl.float32)
-        bias = tl.load(bias_ptr + first + lanes, mask=mask).to(tl.float32)
-        tl.store(y_ptr + row * columns + first + lanes, (x - mean) * rstd * weight + bias, mask=mask)
+        cols = first + lanes
+        mask = cols < (columns // BLOCK + 1) * BLOCK if SLIP == "no mask" else cols < columns
+        x = tl.load(start + cols, mask=mask, other=0.0).to(tl.float32)
+        at_column = cols * 0 + row if SLIP == "weight of the row" else cols
+        weight = tl.load(weight_ptr + at_column, mask=mask).to(tl.float32)
+        bias = tl.load(bias_ptr + at_column, mask=mask).to(tl.float32)
+        y = (x if SLIP == "mean stays" else x - mean) * rstd
+        if SLIP == "bias first":
+            y = (y + bias) * weight
+        elif SLIP == "no weight":
+            y = y + bias
+        elif SLIP == "no bias":
+            y = y * weight
+        else:
+            y = y * weight + bias
+        tl.store(y_ptr + row * columns + cols, y, mask=mask)
 
 
 @triton.jit
 def apply_kernel(x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, columns, stride, BLOCK: tl.constexpr):
     row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
+    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = cols < columns
     x = tl.load(x_ptr + row * stride + cols, mask=mask).to(tl.float32)
     weight = tl.load(weight_ptr + cols, mask=mask).to(tl.float32)
@@ -145,24 +147,28 @@ def new(x: Tensor, statistics: torch.dtype = torch.float32, y: torch.dtype | Non
 
 
 def launch(
-    x: Tensor, weight: Tensor, bias: Tensor, eps: float, out: Three, stride: int | None = None, block: int = 0,
-    slip: str = "", by: Any = kernel,
+    x: Tensor, weight: Tensor, bias: Tensor, eps: float, out: Three, stride: int | None = None, block: int = 1024,
+    slip: str = "", by: Any = loop_kernel,
 ) -> Three:  # fmt: skip
     rows, columns = x.shape
-    block = block or triton.next_power_of_2(columns)
     stride = x.stride(0) if stride is None else stride
     by[(rows,)](x, weight, bias, *out, columns, stride, eps, BLOCK=block, SLIP=slip)
     return out
 
 
-def slipped(slip: str) -> Callable[..., Three]:
+def whole_row(slip: str) -> Callable[..., Three]:
     """The right launcher with a slip of the kernel that takes a row in one block."""
-    return lambda x, weight, bias, eps: launch(x, weight, bias, eps, new(x), slip=slip)
+
+    def answer(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
+        block = triton.next_power_of_2(x.shape[1])
+        return launch(x, weight, bias, eps, new(x), block=block, slip=slip, by=kernel)
+
+    return answer
 
 
 def looped(slip: str) -> Callable[..., Three]:
     """The right launcher with a slip of the kernel that walks in blocks."""
-    return lambda x, weight, bias, eps: launch(x, weight, bias, eps, new(x), slip=slip, block=1024, by=loop_kernel)
+    return lambda x, weight, bias, eps: launch(x, weight, bias, eps, new(x), slip=slip)
 
 
 def ignores_stride(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
@@ -170,7 +176,7 @@ def ignores_stride(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three
 
 
 def first_block_only(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
-    return launch(x, weight, bias, eps, new(x), block=1024)
+    return launch(x, weight, bias, eps, new(x), by=kernel)
 
 
 def statistics_like_x(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
@@ -192,8 +198,8 @@ def only_y(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 
 def two_launches(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
     out, (rows, columns) = launch(x, weight, bias, eps, new(x)), x.shape
-    block = triton.next_power_of_2(columns)
-    apply_kernel[(rows,)](x, weight, bias, *out, columns, x.stride(0), BLOCK=block)
+    grid = (rows, triton.cdiv(columns, 1024))
+    apply_kernel[grid](x, weight, bias, *out, columns, x.stride(0), BLOCK=1024)
     return out
 
 
@@ -206,22 +212,33 @@ def torch_finds_the_mean(x: Tensor, weight: Tensor, bias: Tensor, eps: float) ->
 MISCONCEPTIONS = (
     Misconception(
         "mean_of_squares",
-        slipped("squares"),
+        looped("squares"),
         "It fails where the mean is large: E[x^2] - E[x]^2 subtracts two numbers near 10^8, and float32 has none "
         "between 10^8 and 10^8 + 8. Add up squares of differences to the mean, or to something near it.",
     ),
     Misconception(
+        "mean_of_squares_of_a_whole_row",
+        whole_row("squares"),
+        "It fails where the mean is large: E[x^2] - E[x]^2 subtracts two numbers near 10^8, and float32 has none "
+        "between 10^8 and 10^8 + 8. Add up squares of differences to the mean. And no block holds a row of 40,001.",
+    ),
+    Misconception(
+        "one_block",
+        whole_row(""),
+        "The numbers are right, and one block holds the whole row: 40,001 elements do not fit into the registers of a "
+        "program. Walk along the row in blocks. More warps do not help: they have fewer registers each.",
+    ),
+    Misconception(
         "three_passes",
         looped("three passes"),
-        "The numbers are right, and x is loaded three times: for the mean, for the variance, for y. Either a row is "
-        "kept in one block, or the first walk finds both: mean and squared differences of a block can be merged with "
-        "those of the blocks before.",
+        "The numbers are right, and x is loaded three times: for the mean, for the variance, for y. Let the first walk "
+        "find both: mean and squared differences of a block can be merged with those of the blocks before.",
     ),
     Misconception(
         "first_block_only",
         first_block_only,
         "It fails where rows are longer than BLOCK: nobody reads or writes the rest of them. Walk along the row in a "
-        "loop, or let BLOCK be a power of two that holds it.",
+        "loop.",
     ),
     Misconception(
         "ignores_stride",
@@ -247,94 +264,100 @@ MISCONCEPTIONS = (
     Misconception("only_y", only_y, "Three tensors are asked for: return y, mean, rstd. The backward pass needs all."),
     Misconception(
         "padding_in_the_variance",
-        slipped("padding in the variance"),
+        looped("padding in the variance"),
+        "The padding is 0 when it is loaded, and 0 - mean afterwards: in the last block its square goes into the "
+        "variance. Switch it off behind the subtraction: tl.where.",
+    ),
+    Misconception(
+        "padding_in_the_variance_of_a_whole_row",
+        whole_row("padding in the variance"),
         "The padding is 0 when it is loaded, and 0 - mean afterwards, and its square goes into the variance. Switch it "
         "off again after the mean is subtracted: tl.where.",
     ),
     Misconception(
         "mean_over_the_block",
-        slipped("mean of the block"),
+        whole_row("mean of the block"),
         "It fails where columns are no power of two: the sum is divided by BLOCK, which counts the padding. The row "
         "has `columns` elements.",
     ),
     Misconception(
         "about_zero",
-        slipped("about zero"),
+        looped("about zero"),
         "The variance is the mean of x * x, as in an RMS norm. Here the mean is subtracted before squaring.",
     ),
     Misconception(
         "one_less",
-        slipped("one less"),
+        looped("one less"),
         "The variance is divided by columns - 1. That estimates the variance behind a sample; a layer norm divides by "
         "columns.",
     ),
     Misconception(
         "never_divided",
-        slipped("sum"),
+        looped("sum"),
         "The squared differences are added and never divided by their number: the longer a row, the smaller its y.",
     ),
     Misconception(
         "no_eps",
-        slipped("no eps"),
+        looped("no eps"),
         "It fails where a row hardly varies: eps is missing, and a row of equal values divides by 0, or nearly.",
     ),
     Misconception(
         "eps_outside_the_root",
-        slipped("eps outside"),
+        looped("eps outside"),
         "It fails where a row hardly varies: eps is added to the variance, inside the root. Outside it counts far "
         "less.",
     ),
     Misconception(
         "eps_of_its_own",
-        slipped("eps of 1e-5"),
+        looped("eps of 1e-5"),
         "eps is 1e-5 in your kernel, whatever the caller gives. Models differ in it: pass it on.",
     ),
     Misconception(
         "no_root",
-        slipped("no root"),
+        looped("no root"),
         "The differences are divided by the variance; the square root is missing.",
     ),
     Misconception(
         "mean_stays",
-        slipped("mean stays"),
+        looped("mean stays"),
         "mean and rstd are right, and y is made of x, not of x - mean.",
     ),
     Misconception(
         "no_weight",
-        slipped("no weight"),
+        looped("no weight"),
         "mean and rstd are right, and the weight is missing: each column of y is multiplied with its own.",
     ),
     Misconception(
         "no_bias",
-        slipped("no bias"),
+        looped("no bias"),
         "mean and rstd are right, and the bias is missing: each column of y has its own added.",
     ),
     Misconception(
         "bias_before_weight",
-        slipped("bias first"),
+        looped("bias first"),
         "The bias is added before the weight is multiplied, so it is multiplied, too. First the weight, then the bias.",
     ),
     Misconception(
         "weight_of_the_row",
-        slipped("weight of the row"),
+        looped("weight of the row"),
         "A whole row has one weight and one bias, those of its own number. Each column has its own: weight_ptr + cols.",
     ),
     Misconception(
         "stores_std",
-        slipped("stores std"),
+        looped("stores std"),
         "y and mean are right; in place of rstd there is its inverse, the standard deviation. rstd = 1 / sqrt(variance "
         "+ eps).",
     ),
     Misconception(
         "stores_the_variance",
-        slipped("stores the variance"),
+        looped("stores the variance"),
         "y and mean are right; in place of rstd there is the variance. rstd = 1 / sqrt(variance + eps).",
     ),
     Misconception(
         "in_16_bits",
-        slipped("in 16 bits"),
-        "In float16 there is nothing above 65,504, and 2,049 values near 40 add up to more. Turn x into float32 before "
-        "you add.",
+        looped("in 16 bits"),
+        "In float16 there is nothing above 65,504, and even 512 values near 200 add up to more. Turn x into float32 "
+        "before you add.",
     ),
     Misconception(
         "blocks_of_one_size",
@@ -362,12 +385,12 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "the_first_row_for_all",
-        slipped("no program id"),
+        looped("no program id"),
         "All rows are treated as row 0: the program id is missing where x is loaded.",
     ),
     Misconception(
         "no_mask",
-        slipped("no mask"),
+        looped("no mask"),
         "Where columns are no power of two the last block is longer than its row: it takes the next row for a part of "
         "its own, and behind the last row it leaves the tensor. Mask loads and stores.",
     ),

@@ -291,13 +291,13 @@ MISCONCEPTIONS = (
     Misconception(
         "eps_outside_the_root",
         slipped("eps outside"),
-        "It fails where the values are small: eps is added to the mean of squares, inside the root. Outside it counts "
+        "It fails most where values are small: eps is added to the mean of squares, inside the root. Outside it counts "
         "far less: sqrt(eps) against eps.",
     ),
     Misconception(
         "no_eps",
         slipped("no eps"),
-        "It fails where the values are small: eps is missing. It bounds what a row of near zeros is multiplied with.",
+        "It fails most where values are small: eps is missing. It bounds what a row of near zeros is multiplied with.",
     ),
     Misconception(
         "eps_of_its_own",
