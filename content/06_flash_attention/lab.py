@@ -8,6 +8,9 @@
 # - **How it works**: write your answer in the cell that says `YOUR CODE`, run it, run the check below it. A check runs
 #   the public cases and three fresh ones, and says what differs. `hint("06.forward")` gives three hints of growing
 #   strength. `solution("06.forward")` asks first.
+# - **Time**: four sittings, with the lesson's. After its first comes 06.online_softmax, after its second 06.forward and
+#   06.sliding_window, after its third 06.backward, after its fourth the other four. Each exercise is a place to stop. A
+#   first check compiles, about ten seconds, and up to a minute for 06.backward; the next ones take a few seconds.
 
 # %% imports tags=["setup"]
 import math
@@ -41,13 +44,14 @@ from gpu_utils.lesson import resources
 # | `out` | a new tensor (rows, d), float32; 0 for a row whose parts are all empty |
 # | `lse` | a new tensor (rows,), float32, natural logarithm; -inf for such a row |
 #
-# **Limits.** `launches`: 1. `global_store_bytes`: out and lse once (5% more at most, where d is 64).
-# `global_moved_bytes`: each vector is loaded once; with m and l at most 1.75 times the bytes of `o` and `out`, where d
-# is 64. `scratch_bytes`: 0.
+# **Limits.** torch allocates, and does nothing else. `launches`: 1. `global_store_bytes`: out and lse once (5% more at
+# most, where d is 64). `global_moved_bytes`: each vector is loaded once; with m and l at most 1.75 times the bytes of
+# `o` and `out`, where d is 64. So a program wants several rows: m and l of one row fill 4 bytes of a transaction of 32
+# on `sm_80` and of 128 on `gfx942`. `scratch_bytes`: 0.
 #
-# **Two puzzles.** In the loop over parts a row of four numbers turns up: m so far, m of the part, and a factor for each
-# side. Which of the factors is 1? And a row may begin with an empty part: -inf is the maximum so far, and that of the
-# part. What is exp(-inf - (-inf)), and what would you rather subtract?
+# **Two puzzles.** Each round has four numbers for a row: m so far, m of the part, and a factor for each side. Which of
+# the factors is 1? And a row may begin with an empty part: -inf is the maximum so far, and that of the part. What is
+# exp(-inf - (-inf)), and what would you rather subtract?
 #
 # **A small example.** A row of two parts, d = 1. The first has the scores 0 and 0 with the values 2 and 4: m = 0,
 # l = 2, o = 6. The second has the score 1 with the value 8: m = 1, l = 1, o = 8. Together m = 1, the first part's
@@ -138,19 +142,20 @@ check("06.online_softmax")
 #
 # Scores, maxima and sums are float32; weights are rounded to 16 bits only as factors of the second product.
 #
-# **Limits.** `launches`: 1. `scratch_bytes`: 0, nothing spills. `global_store_bytes`: o and lse once, 5% more at most;
-# so no score is stored. `matrix_flops`: both products, for the scores that are needed, by matrix instructions. Where
-# N = 256, causal: at most 0.8 of the `4 * B * H * N * N * D` of all scores, on `sm_80` *and* on `gfx942`; and
-# `global_load_bytes` at most what blocks of 32 queries load that skip what they do not see (5% more).
+# **Limits.** torch allocates, and does nothing else. `launches`: 1. `scratch_bytes`: 0, nothing spills.
+# `global_store_bytes`: o and lse once, 5% more at most; so no score is stored. `matrix_flops`: both products, for the
+# scores that are needed, by matrix instructions. Where N = 256, causal: at most 0.8 of the `4 * B * H * N * N * D` of
+# all scores, on `sm_80` *and* on `gfx942`; and `global_load_bytes` at most what blocks of 32 queries load that skip
+# what they do not see: one head of D = 32 takes 16,384 for q and 147,456 for k and v, and 5% more.
 #
-# **Three puzzles.** With 256 positions and tiles of 64 x 64: which share of the 16 tiles is left? A matrix instruction
-# takes 16 rows on one of the two targets and 32 on the other, and here all waves of a program stand one below the
-# other: what do four waves do with 64 rows? And of the two masks, behind N and above the diagonal: which one does a
-# causal kernel need in its scores, if rows behind N are never stored?
+# **Three puzzles.** With 256 positions and tiles of 64 x 64: which share of the 16 tiles is left? Four waves and 64
+# rows on `gfx942`: by which factor do the scores repeat, dealt by rows, and P V, dealt 2 x 2, where D is 32, one
+# instruction wide? And of the two masks, behind N and above the diagonal: which one does a causal kernel need in its
+# scores, if rows behind N are never stored?
 #
-# **A small example.** One query, scale 1, scores 0 and 0 with the values 2 and 4 in the first block, and 1 with the
-# value 8 in the second. After the first block m = 0, l = 2, acc = 6. After the second m = 1, the factor is
-# $e^{-1}$ = 0.368, l = 1.736, acc = 10.207. So o = 5.880 and lse = 1 + ln 1.736 = 1.551.
+# **A small example.** Two positions, D = 1, scale 1, causal: q = (1, 1), k = (0, 5), v = (2, 8). Query 0 sees key 0
+# alone: o is 2 and lse is 0, however large the hidden score is. Query 1 has the scores 0 and 5: m = 5, l = 1 +
+# $e^{-5}$ = 1.0067, acc = 8.0135. So o = 7.960 and lse = 5 + ln 1.0067 = 5.007.
 #
 # **Triton that helps.** A second `tl.program_id(1)` for batch and head together. `tl.load(k_ptr + cols[None, :] * k_n +
 # d[:, None], ...)` gives a block of keys already turned, (D, BLOCK_N). `tl.exp2` and `tl.log2`, with the conversion
@@ -269,11 +274,12 @@ check("06.forward")
 # queries. No program can own both, so either two kernels make each tile of p and ds again, or one of them adds to dq in
 # memory (with atomics, in float32, or the virtual GPU reports a race).
 #
-# **Limits.** `launches`: at most 4. Where N is a multiple of 64: `global_store_bytes`, twice dq, dk and dv, and two
-# numbers for each row. The N x N weights never go to memory. `matrix_flops`: at most twice seven products for each tile
-# of 64 x 64 that holds a score that counts. Tiles above the diagonal are skipped, in *both* directions. (Twice, since
-# waves that find too few rows compute the same ones; `num_warps` is yours.) `scratch_bytes`: 0. `blocks`: at least 16
-# rows to a program.
+# **Limits.** `launches`: at most 4. Where N = 384: `global_store_bytes`, twice dq, dk and dv, and two numbers for each
+# row. The N x N weights never go to memory. `matrix_flops`, where N = 384, causal: at most 1.2 times seven products for
+# each tile of 64 x 64 that holds a score that counts on `sm_80`, and 2.4 times on `gfx942`. So tiles above the diagonal
+# are skipped, in *both* directions. (Twice on `gfx942`, since waves that find too few rows compute the same ones;
+# `num_warps` is yours.) `scratch_bytes`: 0. `blocks`: at most one for each 16 rows of each head, in up to three
+# launches. torch allocates, and does nothing else.
 #
 # **Puzzles.** Forward walks over keys from 0 to the diagonal. From where to where does a tile of keys walk over
 # queries? And a key behind the end is loaded as 0: why may its weight be infinite all the same, and what is that
@@ -426,8 +432,8 @@ check("06.backward")
 # %% [markdown] why backward
 # **Why it matters.** Training attention by the textbook keeps p for the way back: N x N numbers for each head and
 # layer, more than all else in GPT-2 from a few thousand tokens on. Kept instead is lse, one number for each row, and p
-# is made again where it is needed, for 40% more products. The identity that makes it possible, row sums of p * dp being
-# those of do * o, is one line of algebra, and worth a second look.
+# is made again where it is needed: five products a tile in place of four, and seven in two kernels. The identity that
+# makes it possible, row sums of p * dp being those of do * o, is one line of algebra, and worth a second look.
 
 # %% [markdown] statement of gqa
 # ## 06.gqa: heads that share their keys
@@ -439,7 +445,7 @@ check("06.backward")
 # | | |
 # |---|---|
 # | `q` | shape (B, H, N, D), contiguous, float16 or bfloat16; D is 32; N is often 1, and at most S |
-# | `k`, `v` | shape (B, H_kv, S, D), type of `q`; H is a multiple of H_kv; parts of longer caches |
+# | `k`, `v` | shape (B, H_kv, S, D), type of `q`; H is a multiple of H_kv; slices of longer caches |
 # | their strides | the same for both, any for the first three dimensions, 1 for the last |
 # | what lies behind position S - 1 | any numbers, also NaN |
 # | `causal` | the last query stands at the last key: query i sees keys 0 to S - N + i. If False, all |
@@ -448,7 +454,8 @@ check("06.backward")
 # **The idea.** `tl.dot` wants 16 rows or more, and a head with one query has one. Its neighbours need the very same
 # keys. So *pack*: the queries of a group are the rows of one tile.
 #
-# **Limits.** `launches`: 1. `global_store_bytes`: the result once. `scratch_bytes`: 0. With 16 heads in two groups, one
+# **Limits.** torch allocates, and does nothing else. `launches`: 1. `global_store_bytes`: the result once.
+# `scratch_bytes`: 0. With 16 heads in two groups, one
 # query and 512 keys: `global_load_bytes` at most 2.2 times the bytes of k and v, and `matrix_flops` at most 4.2 times
 # those of tiles with 16 rows, one for each *group*. A program for each query head needs eight times of both.
 #
@@ -546,19 +553,22 @@ check("06.gqa")
 # | `window` | a whole number from 1 on; more than N is allowed, and no multiple of anything is promised |
 # | result | new, contiguous, dtype of `q`; scores and sums in float32 |
 #
-# **Limits.** `launches`: 1. `global_store_bytes`: the result once. `scratch_bytes`: 0. `blocks`: at least 16 queries
-# to a program. `matrix_flops`: where N = 384 and the window is 40, at most what tiles of 128 queries and 64 keys need
-# that touch the band (5% more): the work grows like N. Tiles *behind* the diagonal are skipped as before, and tiles
-# too far *before* it, too. As in `06.forward`, waves that repeat each other's work count.
+# **Limits.** torch allocates, and does nothing else. `launches`: 1. `global_store_bytes`: the result once.
+# `scratch_bytes`: 0. `blocks`: at most one for each 16 queries of each head. `matrix_flops`: where N = 384 and the
+# window is 40, at most what tiles of 128 queries and 64 keys need that touch the band (5% more): the work grows like N.
+# Tiles *behind* the diagonal are skipped as before, and tiles too far *before* it, too. As in `06.forward`, waves that
+# repeat each other's work count; smaller tiles leave a little room for it.
 #
-# **Puzzles.** N = 384, window 40, tiles of 64 x 64: how many of the 36 tiles of plain causal attention are left? Which
-# row of a block decides where its loop begins, the first or the last? And take rows 64 to 127 with a window of 40: what
-# does row 127 see of the first tile of keys that the block needs, and what is its maximum after that tile?
+# **Puzzles.** N = 384, window 40, tiles of 64 x 64: how many of the 36 tiles, of which causal attention leaves 21, are
+# left? Which row of a block decides where its loop begins, the first or the last? And take rows 64 to 127 with a window
+# of 40: what does row 127 see of the first tile of keys that the block needs, and what is its maximum after that tile?
 #
 # **A small example.** window = 2, all scores equal, v = (2, 4, 8): o = (2, 3, 6). Query 0 has one key, the others two.
 #
 # **Triton that helps.** `tl.maximum`, `//`, `range(begin, end, BLOCK_N)` with both ends of your own,
-# `tl.where(x == float("-inf"), 0.0, x)`. `hint("06.sliding_window")` gives three hints.
+# `tl.where(x == float("-inf"), 0.0, x)`. You may write the round (scores, maximum, p, factor, l, acc) once, as a jitted
+# function of your own like the lesson's `one_block`, and call it from here on. `hint("06.sliding_window")` gives three
+# hints.
 
 
 # %% 06.sliding_window tags=["answer", "06.sliding_window"]
@@ -635,8 +645,8 @@ check("06.sliding_window")
 # $$ o_{b,h} = \sum_{s < n_b} p_s \, v_{b,s,h} \qquad p = \text{softmax}\left( \tfrac{1}{\sqrt D} \, q_{b,h} \cdot
 # k_{b,s,h} \right) $$
 #
-# Each cache is cut into `splits` parts, as even as blocks allow, and every part of every head is a program of its own. A
-# second kernel merges.
+# Each cache is cut into `splits` parts, as even as blocks allow, and every part of every head is a program of its own.
+# A second kernel merges.
 #
 # | | |
 # |---|---|
@@ -873,7 +883,8 @@ check("06.paged_decode")
 # | result | shape (B, H, V), dtype of `q`; sums in float32 |
 #
 # All tensors are contiguous and have the dtype of `q`. The products with `w_uk` and `w_uv` are torch's
-# (`torch.einsum`): where you put them is the exercise. The attention is your kernel's.
+# (`torch.einsum`, and `.contiguous()` of its result, if you like): where you put them is the exercise. The attention is
+# your kernel's.
 #
 # **Limits.** `global_load_bytes` of your kernels: each valid row of the cache **once** for all heads, 5 % more, and
 # 32 KB a sequence for queries. Keys and values of 16 heads have twenty times the bytes. `matrix_flops`: the attention
@@ -992,7 +1003,10 @@ lesson.table(rows, first="replaced, on")
 # %% [markdown] what torch has
 # Eight times the positions: eight times the bytes where no score is written, and 43 times where they all are. (The
 # fused operator that torch chooses on a recent GPU does as yours does: q, k, v and o once, and no scores. Counted
-# alike, it would touch 802,816 bytes at 128 positions, in four launches.)
+# alike, it would touch 802,816 bytes at 128 positions, in four launches: in each of two layers 12 tensors of 32,768
+# bytes, q, k, v and o forward and the same four with four gradients on the way back, and lse of 4,096 bytes twice. With
+# two kernels on the way back, as in the solution, you touch q, k, v and do once more, and delta twice and lse once
+# more: 1,089,536.)
 #
 # Is it good enough to learn with? Ten steps on a virtual MI300X:
 
@@ -1066,8 +1080,9 @@ lesson.table(rows, first="prompt")
 #
 # Optional, and against yourself alone. Your `forward` gets two heads of 384 positions with D = 64, causal, in bfloat16,
 # on both virtual GPUs; the predicted cycles are added up. Only a right answer enters, within the limits of 06.forward.
-# Where is a mask not needed? Which rows belong to which wave? Which factor can be multiplied once, in place of once for
-# each block?
+# First look what binds: the bytes of keys and values that each block of queries loads again, or instructions. Only the
+# one that binds is worth your time. Then: where is a mask not needed? Which rows belong to which wave? Which factor can
+# be multiplied once, in place of once for each block?
 
 # %% your entry
 from gpu_utils import challenge
@@ -1077,7 +1092,7 @@ challenge("06")
 # %% [markdown] end of the lab
 # ## Done
 #
-# A minute of training makes no programmer. But every weight of attention behind these lines came out of a loop that
+# A minute of training makes no programmer. But every attention weight p behind these lines came out of a loop that
 # you wrote, and no matrix of them ever met memory. Unit 07 goes below Triton, to the instructions of your loops.
 
 # %% progress

@@ -821,7 +821,7 @@ lesson.bars({name: {"products": x} for name, x in counts.items()}, "products of 
 # ## 11. Which mask protects numbers?
 #
 # N is not a multiple of a block, so tiles are padded. Where loads are masked, with `other=0.0`, a padded row of Q, K,
-# V, dO is 0, and its lse and Δ are 0.
+# V, dO is 0, and its lse and Δ are 0. Without `other`, what a masked load returns is undefined.
 
 # %% guess padding
 guess = predict(
@@ -1120,7 +1120,7 @@ lesson.table(
 # >
 # > - DeepSeek-V3 has 128 heads, a latent of 512 numbers, keys of 128 and a rotary part of 64, values of 128. (source:
 # >   deepseek-ai/DeepSeek-V3, inference/configs/config_671B.json)
-# > - - With both projections absorbed the result is that of full keys and values, up to rounding. (measured: the cell
+# > - With both projections absorbed the result is that of full keys and values, up to rounding. (measured: the cell
 # >   above)
 #
 # It is a bargain, and not free: each score is a product of length 576, not 192. 71 times fewer bytes and 3.4 times the
@@ -1278,7 +1278,8 @@ lesson.table(lesson.raced(rungs, q, k, v, torch=sdpa, **work), first="rung")
 # It loads the cache for each query head. Packed, the time hardly depends on the heads of a group.
 # </details>
 #
-# **You have** attention in all its forms. Now open [lab 06](../labs/06_flash_attention.ipynb).
+# **You have** attention in all its forms. In the lab: 06.gqa, 06.decode, 06.paged_decode, 06.mla_decode. Now open
+# [lab 06](../labs/06_flash_attention.ipynb).
 
 # %% fourth sitting ends
 lesson.sitting("06", 4)

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.exercises.u06_flash_attention import backward_slips as slips
-from gpu_utils.exercises.u06_flash_attention.backward_slips import BLOCK, FAR, Gradients, answer
+from gpu_utils.exercises.u06_flash_attention.backward_slips import BLOCK, FAR, LOG2_E, Gradients, answer
 from gpu_utils.exercises.u06_flash_attention.shared import scores
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
+
+COUNTED = 384
+"""Queries and keys where work is counted: blocks of 128 leave something to skip."""
+
+MOST_COMPUTED = 1.2
+"""Share of seven products for each of the 21 tiles of 64 x 64 that hold a score that counts, on sm_80. Blocks of 128
+need 1.14. What skips nothing for dq needs 1.31, for dk and dv 1.41, for all 1.71; with five products a tile 1.22."""
+
+LINE_OF_GFX942 = 128
+"""Bytes of a transaction there; on sm_80 they are 32."""
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -68,12 +80,28 @@ def _tiles(case: Case) -> int:
 
 
 def _is_counted(case: Case) -> bool:
-    return bool(case["N"] % BLOCK == 0)
+    return bool(case["N"] == COUNTED)
+
+
+@dataclass(frozen=True)
+class _OfOneLine(Limit):
+    """A limit for targets whose transactions have `line` bytes: on the others waves repeat work in other shapes."""
+
+    line: int = 0
+
+    def violation(self, case: Case, counters: Mapping[str, float]) -> str | None:
+        return super().violation(case, counters) if counters.get("sector_bytes") == self.line else None
 
 
 def _product(case: Case) -> int:
     """FLOPs of one of the products of a tile."""
     return int(2 * BLOCK * BLOCK * case.get("D", 32))
+
+
+def _most_computed(case: Case, times: float) -> float:
+    if not _is_counted(case):
+        return math.inf
+    return times * MOST_COMPUTED * 7 * _product(case) * _tiles(case) * _heads(case)
 
 
 def _heads(case: Case) -> int:
@@ -125,7 +153,7 @@ EXERCISE = Exercise(
             do="heads inside",
         ),
         Case("not causal, and do is one number, as after o.sum()", H=2, N=65, causal=False, do="one number"),
-        Case("three tiles of 64 keys: here everything is counted", H=1, N=192, causal=True),
+        Case("six tiles of 64 keys: here everything is counted", H=1, N=COUNTED, causal=True),
     ),
     fresh=_fresh,
     torch_may=(),
@@ -142,14 +170,21 @@ EXERCISE = Exercise(
             "The products are not made by matrix instructions. Triton issues them for tl.dot of two tiles.",
             at_least=lambda case: 5 * case["N"] ** 2 * case.get("D", 32) * _heads(case) if _is_counted(case) else 0,
         ),
-        Limit(
+        _OfOneLine(
             "matrix_flops",
             "Too many products. Seven a tile are enough (five, if dq is made where dk is), and tiles of 64 x 64 above "
-            "the diagonal need none at all. Twice of that is allowed, because waves with too few rows do the same work "
-            "twice; if it is that, take fewer warps or larger tiles.",
-            at_most=lambda case: (
-                2.1 * 7 * _product(case) * _tiles(case) * _heads(case) if _is_counted(case) else math.inf
-            ),
+            "the diagonal need none at all, neither for dq nor for dk and dv. Or blocks have fewer rows than their "
+            "waves can share, 16 to each on sm_80: then waves repeat each other's work, and fewer warps or larger "
+            "tiles help.",
+            at_most=lambda case: _most_computed(case, 1.0),
+            line=32,
+        ),
+        _OfOneLine(
+            "matrix_flops",
+            "Too many products. Tiles above the diagonal need none; and on gfx942 a matrix instruction takes 32 rows, "
+            "so waves with too few of them do the same work. Twice is allowed. Take fewer warps or larger tiles.",
+            at_most=lambda case: _most_computed(case, 2.0),
+            line=LINE_OF_GFX942,
         ),
         Limit(
             "global_store_bytes",
@@ -186,6 +221,17 @@ EXERCISE = Exercise(
             "dq and dk lack the factor `scale`: s = scale * q k^T, so it comes back with either of them.",
         ),
         Misconception(
+            "dk_without_scale",
+            answer(dkdv={"scale": lambda q, causal, scale: 1.0}),
+            "dq is right, and dk lacks the factor `scale`: s = scale * q k^T, so it comes back with q as with k.",
+        ),
+        Misconception(
+            "lse_for_dk_and_dv_in_base_2",
+            answer(dkdv={"lse_by": lambda q, causal, scale: LOG2_E**2}),
+            "dq is right. The kernel of dk and dv takes lse times log2(e), and exp of that: lse is natural, so the "
+            "factor belongs to exp2 alone.",
+        ),
+        Misconception(
             "lse_taken_for_base_2",
             answer(lse_by=lambda q, causal, scale: 1.0),
             "exp2 wants both in base 2: the scores are multiplied by log2(e), lse is not. It is a natural logarithm.",
@@ -200,6 +246,11 @@ EXERCISE = Exercise(
             answer("not transposed"),
             "dq is right. dk and dv sum over queries, the rows of p and ds: so the tile must be turned before it is "
             "multiplied by q or do.",
+        ),
+        Misconception(
+            "ds_not_transposed",
+            answer("ds not transposed"),
+            "dq and dv are right, and ds was not turned for dk: dk = ds^T q sums over queries, the rows of ds.",
         ),
         Misconception(
             "loop_on_the_wrong_side",
@@ -246,10 +297,28 @@ EXERCISE = Exercise(
             "over queries begin, and that over keys end?",
         ),
         Misconception(
+            "dkdv_begins_at_query_0",
+            answer(dkdv={"from_first": lambda q, causal, scale: 0}),
+            "The numbers are right, and the loop for dk and dv begins at query 0. No query before a tile's first key "
+            "sees any of its keys.",
+        ),
+        Misconception(
+            "dq_ends_at_the_last_key",
+            answer(dq={"from_first": lambda q, causal, scale: 0, "end": lambda q, causal, scale: q.shape[2]}),
+            "The numbers are right, and the loop for dq ends at the last key. No query of a tile sees a key behind the "
+            "tile's last query.",
+        ),
+        Misconception(
             "do_as_contiguous",
             answer(strides=lambda do: (math.prod(do.shape[1:]), math.prod(do.shape[2:]), do.shape[3], 1)),
             "do is read as if it were contiguous. Autograd hands on what it has: after a transpose its strides differ, "
             "and after o.sum() all of them are 0.",
+        ),
+        Misconception(
+            "stride_of_the_last_dimension",
+            answer(dkdv={"d": lambda q, causal, scale: 1}),
+            "dq is right, dk and dv are not where do is one number for all. It may have strides of 0: is each of its "
+            "four strides used in both kernels?",
         ),
         Misconception(
             "dq_in_memory",

@@ -147,6 +147,8 @@ def _dkdv_kernel(
         p16, ds16 = p.to(k.dtype), ds.to(k.dtype)
         if SLIP == "not transposed":
             dv, dk = tl.dot(p16, do, dv), tl.dot(ds16, q, dk)
+        elif SLIP == "ds not transposed":
+            dv, dk = tl.dot(tl.trans(p16), do, dv), tl.dot(ds16, q, dk)
         else:
             dv, dk = tl.dot(tl.trans(p16), do, dv), tl.dot(tl.trans(ds16), q, dk)
         if SLIP == "stores p":

@@ -160,6 +160,12 @@ EXERCISE = Exercise(
             "The newest entry of each cache is missing. It is valid: the new token attends to itself, too.",
         ),
         Misconception(
+            "empty_part",
+            slips.answer("divides", "multiplied by total"),
+            "NaN where a part is empty. Either it divides its vector by its sum, and 0 / 0 is NaN: divide once, behind "
+            "the merge. Or the merge meets it first: it left m = -inf, and takes -inf from -inf.",
+        ),
+        Misconception(
             "parts_round_down",
             slips.answer(down=True),
             "The last entries of a cache are in no part: length // splits rounds down. Round up, and let the last part "
@@ -206,10 +212,21 @@ EXERCISE = Exercise(
             "own sum, relative to the common peak.",
         ),
         Misconception(
-            "empty_part",
-            slips.answer("divides", "multiplied by l"),
-            "NaN where a part is empty: it divides its vector by its sum, and 0 / 0 is NaN, whatever weight it gets "
-            "afterwards. Divide once, behind the merge, where the sum is never 0.",
+            "parts_divided",
+            slips.answer("divides"),
+            "Parts come divided by their own sums and are merged as if they were not; and an empty one is 0 / 0. "
+            "Divide once, after the merge.",
+        ),
+        Misconception(
+            "sums_not_rescaled",
+            slips.answer(merge="sums as they are"),
+            "In the merge the vector shrinks and l does not. Both are relative to a peak, and both need the factor.",
+        ),
+        Misconception(
+            "into_the_next_part",
+            slips.answer("into the next part"),
+            "Entries at a border count twice: a part runs into the next one. Compare with the end of the part, not "
+            "with the length.",
         ),
         Misconception(
             "heads_before_positions",

@@ -16,8 +16,11 @@ from torch import Tensor
 BLOCK = 32
 """Positions of a cache that are loaded together."""
 
-LOOP = ("", "no peak", "numerator unscaled", "padding counts", "divides", "masks late", "all in part 0")
-MERGE = ("", "adds", "averages", "multiplied by total")
+LOOP = (
+    *("", "no peak", "numerator unscaled", "padding counts", "divides", "masks late", "all in part 0"),
+    "into the next part",
+)
+MERGE = ("", "adds", "averages", "multiplied by total", "last part first", "sums as they are")
 
 
 @triton.jit(do_not_specialize=["scale", "ROUND", "LENGTH_STRIDE", "USED", "MORE", "slip"])
@@ -58,7 +61,7 @@ def part_kernel(
     acc = tl.zeros([D], tl.float32)
     for start in range(first, end, B):
         s = start + tl.arange(0, B)
-        there = s < end
+        there = s < tl.where(slip == 7, length, end)
         counts = there & (s < known)
         at = b * stride_b + h * stride_h + s[:, None] * stride_s + d[None, :]
         k = tl.load(k_ptr + at, mask=there[:, None], other=0.0).to(tl.float32)
@@ -86,7 +89,8 @@ def merge_kernel(m_ptr, l_ptr, parts_ptr, o_ptr, splits, slip, D: tl.constexpr):
     m = float("-inf")
     total = 0.0
     acc = tl.zeros([D], tl.float32)
-    for place in range(row * splits, row * splits + splits):
+    for split in range(splits):
+        place = row * splits + tl.where(slip == 4, splits - 1 - split, split)
         of_part = tl.load(m_ptr + place)
         part_l = tl.load(l_ptr + place)
         part = tl.load(parts_ptr + place * D + d)
@@ -98,7 +102,7 @@ def merge_kernel(m_ptr, l_ptr, parts_ptr, o_ptr, splits, slip, D: tl.constexpr):
             part_l = 1.0
         elif slip == 3:
             part *= part_l
-        total = total * old + part_l * weight
+        total = total * tl.where(slip == 5, 1.0, old) + part_l * tl.where(slip == 5, 1.0, weight)
         acc = acc * old + part * weight
         m = new
     tl.store(o_ptr + row * D + d, (acc / total).to(o_ptr.dtype.element_ty))

@@ -119,6 +119,7 @@ EXERCISE = Exercise(
         ),
         _case("scores that rise from key to key by 10: hidden ones are the largest", 91, causal=True, scores="rise"),
         _case("three positions", 3, causal=True),
+        _case("wide heads: D is 64, with strides of their own", 70, True, D=64, dtype="float16", views=True),
         _case("whole blocks: here work and bytes are counted", COUNTED, True, H=1, D=32, scale=0.125, dtype="float16"),
     ),
     fresh=_fresh,
@@ -148,8 +149,8 @@ EXERCISE = Exercise(
         Limit(
             "matrix_flops",
             "More is computed than a causal mask leaves. Either tiles of keys that no query of the block sees are not "
-            "skipped, or several waves of a program compute the same: in two products of which the second takes the "
-            "first's result, each wave takes rows of its own, 16 at a time on sm_80 and 32 on gfx942.",
+            "skipped, or several waves of a program compute the same: a matrix instruction takes 16 rows on sm_80 and "
+            "32 on gfx942, and waves that find no rows of their own repeat those of others.",
             at_most=lambda case: MOST_COMPUTED * _full_flops(case) if _is_counted(case) else math.inf,
         ),
         Limit(
@@ -218,6 +219,12 @@ EXERCISE = Exercise(
             slips.answer(keys=slips.FAR),
             "Keys behind the end count: loaded as 0, their score is 0, and exp(0 - m) goes into the sum. Their score "
             "has to be -inf.",
+        ),
+        Misconception(
+            "padding_of_small_blocks_counts",
+            slips.answer(blocks=(64, 32, 2), keys=slips.FAR),
+            "Without causal, padded keys count: loaded as 0, they have the score 0 and the weight exp(0 - m). Their "
+            "score has to be -inf.",
         ),
         Misconception(
             "own_key_hidden",
@@ -289,8 +296,8 @@ EXERCISE = Exercise(
         Misconception(
             "waves_repeat",
             slips.answer(blocks=(64, 64, 4)),
-            "On gfx942 the matrix units do the work twice. Both products of attention are cut by rows, and a wave "
-            "takes 32 of them at a time there: four waves have 128 rows to fill, and your block has 64. More rows, or "
+            "On gfx942 the matrix units do the work twice. The scores are dealt by rows, 32 to a wave: four waves want "
+            "128 rows, your block has 64. P V is dealt 2 x 2, and 32 columns are one instruction. More rows, or "
             "num_warps=2.",
         ),
         Misconception(

@@ -146,6 +146,20 @@ EXERCISE = Exercise(
             "does it stand at, when each head has N of them?",
         ),
         Misconception(
+            "causal_by_head",
+            answer(div=lambda q, k, causal: q.shape[2], mod=lambda q, k, causal: FAR if causal else 1),
+            "Row r is query r % N; r // N is its head, and the causal mask compares that with keys.",
+        ),
+        Misconception(
+            "sequence_for_head",
+            answer(
+                heads_of_kv=lambda q, k, causal: FAR,
+                strides=lambda k: (k.stride(0) + k.stride(1), *k.stride()[1:3]),
+            ),
+            "The second head of keys is not that of the first sequence: of a program for sequence and head together, "
+            "% H_kv gives the head and // H_kv the sequence.",
+        ),
+        Misconception(
             "queries_at_the_beginning",
             answer(offset=lambda q, k, causal: 0 if causal else k.shape[2] - 1),
             "Query i is taken to stand at position i. The queries are the newest tokens: the last one stands at the "

@@ -16,7 +16,7 @@ ROWS = 16
 FAR = 2**28
 """Further than any position, and small enough for sums of int32."""
 
-_NUMBERS = ("N", "S", "H", "each", "rows", "by", "step", "heads_of_kv", "offset", "mod", "k_b", "k_h", "k_s")
+_NUMBERS = ("N", "S", "H", "each", "rows", "by", "step", "heads_of_kv", "offset", "div", "mod", "k_b", "k_h", "k_s")
 
 
 @triton.jit(do_not_specialize=["q_ptr", "k_ptr", "v_ptr", "o_ptr", *_NUMBERS])
@@ -34,6 +34,7 @@ def _kernel(
     step,
     heads_of_kv,
     offset,
+    div,
     mod,
     k_b,
     k_h,
@@ -45,7 +46,7 @@ def _kernel(
 ):
     """Program j of the `each` programs of a sequence has heads j * by, + step, + 2 step and so on of q.
 
-    It takes head j // heads_of_kv of k and v; row r of its tile sees keys up to offset + r % mod.
+    It takes head j // heads_of_kv of k and v; row r of its tile sees keys up to offset + r // div % mod.
     """
     batch, j = tl.program_id(1) // each, tl.program_id(1) % each
     packed, d = tl.program_id(0) * M + tl.arange(0, M), tl.arange(0, D)
@@ -53,7 +54,7 @@ def _kernel(
     at = ((batch * H + j * by + packed // N * step) * N + packed % N)[:, None] * D + d[None, :]
     q = tl.load(q_ptr + at, mask=there, other=0.0)
     first = batch * k_b + j // heads_of_kv * k_h
-    last = offset + packed % mod
+    last = offset + packed // div % mod
     m, l = tl.full([M], float("-inf"), tl.float32), tl.zeros([M], tl.float32)
     acc = tl.zeros([M, D], tl.float32)
     for start in range(0, S, B):
@@ -88,7 +89,7 @@ def answer(
         group = heads // kv_heads
         o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         at = {"each": kv_heads, "rows": group * n, "by": group, "step": 1, "heads_of_kv": 1}
-        at |= {"offset": length - n if causal else length - 1, "mod": n if causal else 1}
+        at |= {"offset": length - n if causal else length - 1, "div": 1, "mod": n if causal else 1}
         at |= {name: change(q, k, causal) for name, change in changes.items()}
         at |= dict(zip(("k_b", "k_h", "k_s"), strides(k), strict=True))
         scale = depth**-0.5 if with_scale else 1.0

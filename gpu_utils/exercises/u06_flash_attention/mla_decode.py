@@ -187,6 +187,15 @@ EXERCISE = Exercise(
             "that order, whatever its shape says. Look at its strides, or ask for contiguous().",
         ),
         Misconception(
+            "latents_as_the_absorbed_lie",
+            slips.answer(
+                first=lambda q, w_uk, w_uv: torch.einsum("bhn,hnc->bhc", q, w_uk),
+                like_absorbed=True,
+            ),
+            "Right in head 0 of the first sequence, wrong elsewhere: what einsum returns is laid out by heads, and "
+            "empty_like of it is, too. Take `.contiguous()` of it, or its strides.",
+        ),
+        Misconception(
             "weights_exchanged",
             slips.answer(
                 first=lambda q, w_uk, w_uv: slips.absorb(q, w_uv),

@@ -98,6 +98,7 @@ def answer(
     row: Callable[[int, int], int] = lambda latent, rope: latent + rope,
     places: Callable[[int, int], tuple[int, int]] = lambda latent, rope: (0, latent),
     each_head: bool = False,
+    like_absorbed: bool = False,
     used: int = 1,
     more: Callable[[int], int] = lambda S: 0,
 ) -> Callable[..., Any]:
@@ -108,6 +109,7 @@ def answer(
         C = width - R
         absorbed = first(q, w_uk, w_uv)
         latents = torch.empty((B, H, C), dtype=q.dtype, device=q.device)
+        latents = torch.empty_like(absorbed) if like_absorbed else latents
         kernel[(B, H if each_head else 1)](
             *(absorbed, q_rope, cache, lengths, latents, H, 1 if each_head else H, S * width, row(C, R), *places(C, R)),
             *(scale(N, R, C), used, more(S), SLIPS.index(slip)),

@@ -96,8 +96,9 @@ EXERCISE = Exercise(
         ),
         Limit(
             "global_moved_bytes",
-            "Each vector is to be loaded once. m and l are a few numbers beside it; load them for a whole row at once, "
-            "and not for each column anew.",
+            "Each vector is to be loaded once. m and l of neighbouring rows lie side by side; a program with one row "
+            "fetches a whole line (128 bytes on gfx942) for 4 of them. Give a program a block of rows, and load their "
+            "m and l once, not for each column anew.",
             at_most=lambda case: 1.75 * _bytes(case) * (case["parts"] + 1) if _bytes(case) < math.inf else math.inf,
         ),
         Limit(
@@ -132,6 +133,12 @@ EXERCISE = Exercise(
             slips.answer(new_o=0, new_l=0),
             "What was merged before is rescaled, and the part that joins is not. Its own maximum may be the lower one: "
             "then it is that part which has to shrink.",
+        ),
+        Misconception(
+            "sum_of_the_part_not_rescaled",
+            slips.answer(new_l=0),
+            "Of the part that joins, the vector has its factor, and the sum l has not: both sides shrink, each by its "
+            "own factor.",
         ),
         Misconception(
             "mean_of_the_parts",

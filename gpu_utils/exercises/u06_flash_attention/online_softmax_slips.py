@@ -19,7 +19,7 @@ FAR = 2**30
 
 @triton.jit(
     do_not_specialize=[
-        *("parts", "rows", "cols", "stored", "first", "raw", "guarded", "old_o", "old_l", "new_o", "new_l"),
+        *("parts", "rows", "stored", "first", "raw", "guarded", "old_o", "old_l", "new_o", "new_l"),
         *("each", "divisor", "safe", "from_base", "without_m"),
     ]
 )

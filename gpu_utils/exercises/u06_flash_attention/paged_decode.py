@@ -188,6 +188,18 @@ EXERCISE = Exercise(
             "It fails where the table is a part of a wider one: its rows are table.stride(0) entries apart.",
         ),
         Misconception(
+            "rows_by_length",
+            slips.answer("rows by length"),
+            "A row of the table is taken to be as long as its sequence has pages. Rows of the table are "
+            "table.stride(0) apart.",
+        ),
+        Misconception(
+            "values_unmasked",
+            slips.answer("v unmasked"),
+            "NaN: values of lanes behind the end are loaded, too. Their weight is 0, and 0 times NaN is NaN: mask the "
+            "load of v.",
+        ),
+        Misconception(
             "as_if_contiguous",
             slips.answer(strides=lambda k: (k[0].numel(), k.shape[2] * k.shape[3], k.shape[3])),
             "It fails where k_pages and v_pages are parts of one pool: pages and places lie as far apart as their "

@@ -19,7 +19,7 @@ BLOCK = 32
 
 SLIPS = (
     *("", "no table", "entry is a position", "no remainder", "table unmasked"),
-    *("numerator unscaled", "padding counts"),
+    *("numerator unscaled", "padding counts", "v unmasked", "rows by length"),
 )
 
 
@@ -59,12 +59,14 @@ def kernel(
         t = start + tl.arange(0, B)
         there = t < length
         entry = t // 16
-        page = tl.load(table_ptr + b * stride_table + entry, mask=there | (slip == 4), other=0)
+        of_table = tl.where(slip == 8, (length + 15) // 16, stride_table)
+        page = tl.load(table_ptr + b * of_table + entry, mask=there | (slip == 4), other=0)
         page = tl.where(slip == 1, entry, page)
         place = tl.where(slip == 3, t, t % 16)
         at = page * tl.where(slip == 2, stride_s, stride_p) + place * stride_s + h * stride_h
         k = tl.load(k_ptr + at[:, None] + d[None, :], mask=there[:, None], other=0.0).to(tl.float32)
-        v = tl.load(v_ptr + at[:, None] + d[None, :], mask=there[:, None], other=0.0).to(tl.float32)
+        v_mask = there[:, None] | (slip == 7)
+        v = tl.load(v_ptr + at[:, None] + d[None, :], mask=v_mask, other=0.0).to(tl.float32)
         score = tl.where(there | (slip == 6), tl.sum(q[None, :] * k, 1), float("-inf"))
         new = tl.maximum(m, tl.max(score, 0))
         p = tl.exp(score - new)
