@@ -232,6 +232,8 @@ def forward(
     lse = torch.empty((B, H, N), dtype=torch.float32, device=q.device)
     strides = [stride for x in (q, k, v) for stride in x.stride()[:3]]
     tile = {"D": D, "BLOCK_M": 64, "BLOCK_N": 64, "CAUSAL": causal, "num_warps": 2}
+    if D == 64:
+        tile["num_warps"] = 4
     grid = triton.cdiv(N, 64), B * H
     forward_kernel[grid](q, k, v, o, lse, *strides, H, N, scale, **tile)
     return o, lse

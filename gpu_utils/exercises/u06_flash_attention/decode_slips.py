@@ -20,7 +20,7 @@ LOOP = (
     *("", "no peak", "numerator unscaled", "padding counts", "divides", "masks late", "all in part 0"),
     "into the next part",
 )
-MERGE = ("", "adds", "averages", "multiplied by total", "last part first", "sums as they are")
+MERGE = ("", "adds", "averages", "multiplied by total", "sums as they are")
 
 
 @triton.jit(do_not_specialize=["scale", "ROUND", "LENGTH_STRIDE", "USED", "MORE", "slip"])
@@ -90,7 +90,7 @@ def merge_kernel(m_ptr, l_ptr, parts_ptr, o_ptr, splits, slip, D: tl.constexpr):
     total = 0.0
     acc = tl.zeros([D], tl.float32)
     for split in range(splits):
-        place = row * splits + tl.where(slip == 4, splits - 1 - split, split)
+        place = row * splits + split
         of_part = tl.load(m_ptr + place)
         part_l = tl.load(l_ptr + place)
         part = tl.load(parts_ptr + place * D + d)
@@ -102,7 +102,7 @@ def merge_kernel(m_ptr, l_ptr, parts_ptr, o_ptr, splits, slip, D: tl.constexpr):
             part_l = 1.0
         elif slip == 3:
             part *= part_l
-        total = total * tl.where(slip == 5, 1.0, old) + part_l * tl.where(slip == 5, 1.0, weight)
+        total = total * tl.where(slip == 4, 1.0, old) + part_l * tl.where(slip == 4, 1.0, weight)
         acc = acc * old + part * weight
         m = new
     tl.store(o_ptr + row * D + d, (acc / total).to(o_ptr.dtype.element_ty))
