@@ -148,7 +148,7 @@ def render(course: Course, unit: Unit, kind: str) -> str:
     told(cells, where)
     kept = [
         _notebook_cell(cell, identity, kind, where)
-        for cell, identity in zip(cells, _identities(cells, unit, kind), strict=True)
+        for cell, identity in zip(cells, cell_ids(cells, unit, kind), strict=True)
         if not (kind == "lab" and "solution" in cell.tags)
     ]
     metadata = {
@@ -165,7 +165,7 @@ def as_text(notebook: dict[str, Any]) -> str:
     return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True, separators=(",", ": ")) + "\n"
 
 
-def _identities(cells: list[Cell], unit: Unit, kind: str) -> Iterator[str]:
+def cell_ids(cells: list[Cell], unit: Unit, kind: str) -> Iterator[str]:
     """Cell ids: readable, at most 64 characters, the same in a lab and its solution."""
     part = "lesson" if kind == "lesson" else "lab"
     title, count = "top", 0

@@ -2,7 +2,8 @@
 
 Loaded into pytest with `-p gpu_utils.course.nbval_plugin`. nbval 0.11 waits for a reply until the cell's timeout, also
 when the process that should reply is gone; here the wait is cut into slices with a look at the process after each.
-A cell tagged "raises-exception" that ends without an error fails too; nbval lets it pass.
+A cell tagged "raises-exception" that ends without an error fails too; nbval lets it pass. So does a cell of a lesson
+that does not show what the text states of it (`gpu_utils.course.stated`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from typing import Any
 
 import pytest
 from nbval.plugin import IPyNbCell, NbCellError
+
+from gpu_utils.course import stated
+from gpu_utils.course.paths import Course
 
 EVENTS = "W2W_VALIDATE_EVENTS"
 SLICE_SECONDS = 0.25
@@ -57,7 +61,15 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         raise NbCellError(item.cell_num, str(death), item.cell.source) from None
     if item.options["check_exception"] and not any(output.output_type == "error" for output in item.test_outputs):
         raise NbCellError(item.cell_num, "The cell should end in an error and did not", item.cell.source)
+    if said := stated.unseen(_stated(item).get(item.cell.get("id", ""), ()), item.test_outputs):
+        raise NbCellError(item.cell_num, said, item.cell.source)
     return result
+
+
+def _stated(item: IPyNbCell) -> stated.Patterns:
+    if not hasattr(item.parent, "w2w_stated"):
+        item.parent.w2w_stated = stated.of_notebook(Course(item.config.rootpath), item.parent.path)
+    return item.parent.w2w_stated
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +21,12 @@ from gpu_utils.grading.verdicts import Checked, conclude, judge
 
 Judged = tuple[Job, Attempt, Outcome]
 
-Runner = Callable[[Exercise, Sequence[Job]], Sequence[Attempt]]
-"""Runs the jobs that are not skipped, in order; may stop early, for example after a timeout."""
+Runner = Callable[[Exercise, Sequence[Job]], Generator[Attempt, None, None]]
+"""Runs the jobs that are not skipped, in order, each when it is asked for. It ends early where no more can be told,
+for example after a timeout."""
+
+ENOUGH = 3
+"""Failed cases of a kernel after which the rest is left: each may have to be compiled, and they say what is wrong."""
 
 
 def check(
@@ -45,8 +51,8 @@ def check(
         return report
     jobs = make_jobs(exercise, seed, backends)
     active = [job for job in jobs if not job.skipped]
-    attempts = list((runner or run_here(answer))(exercise, active))
-    report = replace(_report(exercise, jobs, active, attempts, seed), seconds=time.perf_counter() - start)
+    judged = _judged(exercise, active, runner or run_here(answer))
+    report = replace(_report(exercise, jobs, active, judged, seed), seconds=time.perf_counter() - start)
     on_gpu = any(job.backend == "gpu" for job in active)
     return _raced(exercise, answer, report) if on_gpu and runner is None else report
 
@@ -85,32 +91,39 @@ def _quick_verdict(exercise: Exercise, answer: Any, seed: int) -> Report | None:
 def run_here(answer: Callable[..., Any]) -> Runner:
     """A runner that calls the answer in this process; it stops at a stub and after a timeout."""
 
-    def runner(exercise: Exercise, jobs: Sequence[Job]) -> list[Attempt]:
-        attempts = []
+    def runner(exercise: Exercise, jobs: Sequence[Job]) -> Generator[Attempt, None, None]:
         for job in jobs:
-            where = backend(job.backend)
-            attempts.append(run(exercise, answer, job.inputs, where, job.compile_targets, job.mode))
-            if attempts[-1].final:
-                break
-        return attempts
+            attempt = run(exercise, answer, job.inputs, backend(job.backend), job.compile_targets, job.mode)
+            yield attempt
+            if attempt.final:
+                return
 
     return runner
 
 
-def _report(
-    exercise: Exercise,
-    jobs: Sequence[Job],
-    active: Sequence[Job],
-    attempts: Sequence[Attempt],
-    seed: int,
-) -> Report:
-    judged = [(job, attempt, judge(exercise, job, attempt)) for job, attempt in zip(active, attempts, strict=False)]
+def _judged(exercise: Exercise, active: Sequence[Job], runner: Runner) -> list[Judged]:
+    """What ran, with its verdict: all of it, or as much as it takes to see that a kernel is wrong."""
+    judged: list[Judged] = []
+    failed = 0
+    with closing(runner(exercise, active)) as attempts:
+        for job, attempt in zip(active, attempts, strict=False):
+            judged.append((job, attempt, judge(exercise, job, attempt)))
+            failed += judged[-1][2].status == "failed"
+            if exercise.kind == "kernel" and failed == ENOUGH:
+                break
+    return judged
+
+
+def _report(exercise: Exercise, jobs: Sequence[Job], active: Sequence[Job], judged: list[Judged], seed: int) -> Report:
+    attempts = [attempt for _, attempt, _ in judged]
     outcomes = [outcome for _, _, outcome in judged]
     for job, attempt, _ in judged:
         outcomes += _of_compiling(job, attempt)
     outcomes += _of_backends_that_cannot_run(jobs)
     outcomes += _of_uncounted_limits(exercise, judged)
     status, headline = conclude(Checked(exercise, attempts, outcomes, len(active)))
+    if status == "failed":
+        outcomes += _left_out(active[len(judged) :])
     misconception = diagnose(exercise, judged, judge) if status == "failed" else None
     return Report(
         exercise.id,
@@ -124,6 +137,14 @@ def _report(
         printed=_printed(attempts),
         stored=exercise.kind == "cpp" and status in ("passed", "failed") and not installed(),
     )
+
+
+def _left_out(jobs: Sequence[Job]) -> list[Outcome]:
+    """The runs that were not needed any more, said once for each backend."""
+    return [
+        _not_run(name, "", f"{number} more run{'s' * (number > 1)} of it follow when those that failed are right")
+        for name, number in Counter(job.backend for job in jobs).items()
+    ]
 
 
 def _of_compiling(job: Job, attempt: Attempt) -> list[Outcome]:

@@ -81,8 +81,9 @@ def _applies(exercise: Exercise, name: str) -> bool:
 
 
 def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None) -> list[Job]:
-    """Every case with every backend. The same seed gives the same jobs; nobody may change what they hold."""
+    """Every case on the first backend, then on the next. The same seed gives the same jobs; nobody may change them."""
     chosen = choose_backends(exercise, names)
+    names_of = [where.name for where in chosen]
     executed = {where.name.removeprefix("virtual:") for where in chosen}
     to_compile = tuple(target for target in exercise.targets if target not in executed)
     jobs = []
@@ -94,6 +95,7 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
                 reason = f"{exercise.id} does not run on {where.name}"
             compiled = () if number else targets
             jobs.append(Job(case, fresh, where.name, inputs, expected, compiled, reason or "", bool(uncompiled)))
+    jobs.sort(key=lambda job: names_of.index(job.backend))
     first = next((job for job in jobs if not job.skipped), None)
     if exercise.kind in ("kernel", "cpp") and first:
         jobs.append(replace(first, compile_targets=(), mode=Mode.IDLE))

@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def run_apart(program: Program, find: Callable[[str], Exercise]) -> Runner:
     find  the registry's look-up, a module-level function, because the child looks the exercise up by its id
     """
 
-    def runner(exercise: Exercise, jobs: Sequence[Job]) -> list[Attempt]:
+    def runner(exercise: Exercise, jobs: Sequence[Job]) -> Generator[Attempt, None, None]:
         with tempfile.TemporaryDirectory(prefix="w2w-check-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             torch.save(
@@ -71,7 +71,7 @@ def run_apart(program: Program, find: Callable[[str], Exercise]) -> Runner:
             assert process.pid is not None
             server = processes.parent_of(process.pid)
             try:
-                return _collect(exercise, process, folder, len(jobs))
+                yield from _collect(exercise, process, folder, len(jobs))
             finally:
                 process.kill()
                 with contextlib.suppress(ProcessLookupError):
@@ -83,26 +83,28 @@ def run_apart(program: Program, find: Callable[[str], Exercise]) -> Runner:
     return runner
 
 
-def _collect(exercise: Exercise, process: BaseProcess, folder: Path, count: int) -> list[Attempt]:
-    attempts: list[Attempt] = []
-    deadline = time.monotonic() + START_SECONDS + exercise.seconds + GRACE_SECONDS
-    while len(attempts) < count:
-        path = folder / f"{len(attempts)}.pt"
-        if path.exists():
-            attempts.append(_load(path))
-            if attempts[-1].final:
-                return attempts
-            deadline = time.monotonic() + exercise.seconds + GRACE_SECONDS
-        elif not process.is_alive() and not path.exists():
-            attempts.append(Attempt(error="died", message=_death(process.exitcode)))
-            return attempts
-        elif time.monotonic() > deadline:
+def _collect(exercise: Exercise, process: BaseProcess, folder: Path, count: int) -> Generator[Attempt, None, None]:
+    for number in range(count):
+        start = START_SECONDS if number == 0 else 0.0
+        attempt = _next(process, folder / f"{number}.pt", start + exercise.seconds + GRACE_SECONDS)
+        if attempt is None:
             message = f"did not come back within {exercise.seconds + GRACE_SECONDS:g} s and was ended"
-            attempts.append(Attempt(error="timeout", message=message))
-            return attempts
-        else:
-            process.join(0.02)
-    return attempts
+            attempt = Attempt(error="timeout", message=message)
+        yield attempt
+        if attempt.final or attempt.error == "died":
+            return
+
+
+def _next(process: BaseProcess, path: Path, seconds: float) -> Attempt | None:
+    """What the process wrote to this path, or how it died; None when the time is over."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() <= deadline:
+        if path.exists():
+            return _load(path)
+        if not process.is_alive() and not path.exists():
+            return Attempt(error="died", message=_death(process.exitcode))
+        process.join(0.02)
+    return None
 
 
 def _death(code: int | None) -> str:

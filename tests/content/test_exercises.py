@@ -215,8 +215,8 @@ def test_the_solution_passes_on_every_backend_of_this_machine(exercise, load):
 @each
 def test_the_result_of_the_solution_survives_the_way_from_another_process(exercise, load):
     def runner(exercise, jobs):
-        attempts = run_here(load(exercise.id, "solution"))(exercise, jobs)
-        return [replace(attempt, value=stored_and_read(attempt.value)) for attempt in attempts]
+        for attempt in run_here(load(exercise.id, "solution"))(exercise, jobs):
+            yield replace(attempt, value=stored_and_read(attempt.value))
 
     report = check(exercise, None, runner=runner, seed=SEEDS[0])
     without_a_compiler(report)
