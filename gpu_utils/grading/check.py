@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -104,14 +103,17 @@ def run_here(answer: Callable[..., Any]) -> Runner:
 def _judged(exercise: Exercise, active: Sequence[Job], runner: Runner) -> list[Judged]:
     """What ran, with its verdict: all of it, or as much as it takes to see that a kernel is wrong."""
     judged: list[Judged] = []
-    failed = 0
     with closing(runner(exercise, active)) as attempts:
         for job, attempt in zip(active, attempts, strict=False):
             judged.append((job, attempt, judge(exercise, job, attempt)))
-            failed += judged[-1][2].status == "failed"
-            if exercise.kind == "kernel" and failed == ENOUGH:
+            if _is_enough(exercise, judged):
                 break
     return judged
+
+
+def _is_enough(exercise: Exercise, judged: Sequence[Judged]) -> bool:
+    failed = sum(outcome.status == "failed" for _, _, outcome in judged)
+    return exercise.kind == "kernel" and failed == ENOUGH
 
 
 def _report(exercise: Exercise, jobs: Sequence[Job], active: Sequence[Job], judged: list[Judged], seed: int) -> Report:
@@ -122,7 +124,7 @@ def _report(exercise: Exercise, jobs: Sequence[Job], active: Sequence[Job], judg
     outcomes += _of_backends_that_cannot_run(jobs)
     outcomes += _of_uncounted_limits(exercise, judged)
     status, headline = conclude(Checked(exercise, attempts, outcomes, len(active)))
-    if status == "failed":
+    if _is_enough(exercise, judged):
         outcomes += _left_out(active[len(judged) :])
     misconception = diagnose(exercise, judged, judge) if status == "failed" else None
     return Report(
@@ -140,11 +142,9 @@ def _report(exercise: Exercise, jobs: Sequence[Job], active: Sequence[Job], judg
 
 
 def _left_out(jobs: Sequence[Job]) -> list[Outcome]:
-    """The runs that were not needed any more, said once for each backend."""
-    return [
-        _not_run(name, "", f"{number} more run{'s' * (number > 1)} of it follow when those that failed are right")
-        for name, number in Counter(job.backend for job in jobs).items()
-    ]
+    """The runs that were not needed any more: alike, so that one row of a report stands for them all."""
+    said = f"{ENOUGH} failures are enough to start with: these runs follow when they are mended"
+    return [replace(_not_run(job.backend, "", said), case="the other cases") for job in jobs]
 
 
 def _of_compiling(job: Job, attempt: Attempt) -> list[Outcome]:

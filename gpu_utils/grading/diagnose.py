@@ -37,6 +37,8 @@ def diagnose(
 
     judged  (job, attempt, outcome) for every job that ran
     """
+    order = {case: place for place, case in enumerate(dict.fromkeys(entry[2].case for entry in judged))}
+    judged = sorted(judged, key=lambda entry: order[entry[2].case])  # of each case what all backends say
     failures = [entry for entry in judged if entry[2].status == "failed"][:MOST_JOBS]
     passed = {entry[2].case: entry for entry in judged if entry[2].status == "passed" and entry[0].mode is Mode.RUN}
     passes = _spread(list(passed.values()), len(passed) if exercise.kind == "host" else MOST_PASSES)
@@ -87,10 +89,7 @@ def _alike(exercise: Exercise, job: Any, wrong: Attempt, attempt: Attempt, verdi
         if outcome.kind not in _CHOSEN:
             return wrong.counters[counter] == attempt.counters[counter]
         limits = [limit for limit in exercise.limits if limit.counter == counter]
-        return all(
-            (limit.violation(job.case, wrong.counters) is None) == (limit.violation(job.case, attempt.counters) is None)
-            for limit in limits
-        )
+        return all(limit.side(job.case, wrong.counters) == limit.side(job.case, attempt.counters) for limit in limits)
     if outcome.kind in ("type", "shape", "dtype"):
         return _form(wrong.value, outcome.kind) == _form(attempt.value, outcome.kind)
     if not by_value:

@@ -122,16 +122,23 @@ class Limit:
     at_least: Callable[[Case], float] | None = None
     at_most: Callable[[Case], float] | None = None
 
+    def side(self, case: Case, counters: Mapping[str, float]) -> Literal["at least", "at most", ""]:
+        """The bound that the counter is beyond; "" when it is within both, or absent."""
+        found = counters.get(self.counter)
+        if found is not None and self.at_least is not None and found < self.at_least(case):
+            return "at least"
+        if found is not None and self.at_most is not None and found > self.at_most(case):
+            return "at most"
+        return ""
+
     def violation(self, case: Case, counters: Mapping[str, float]) -> str | None:
         """A sentence when the counter is out of bounds, else None. A counter that is absent is no violation."""
-        if self.counter not in counters:
+        side = self.side(case, counters)
+        bound = {"at least": self.at_least, "at most": self.at_most, "": None}[side]
+        if bound is None:
             return None
-        found = counters[self.counter]
-        if self.at_least is not None and found < self.at_least(case):
-            return f"{self.counter} is {_count(found)}, expected at least {_count(self.at_least(case))}. {self.hint}"
-        if self.at_most is not None and found > self.at_most(case):
-            return f"{self.counter} is {_count(found)}, expected at most {_count(self.at_most(case))}. {self.hint}"
-        return None
+        found, allowed = _count(counters[self.counter]), _count(bound(case))
+        return f"{self.counter} is {found}, expected {side} {allowed}. {self.hint}"
 
 
 @dataclass(frozen=True)

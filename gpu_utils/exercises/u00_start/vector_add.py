@@ -52,12 +52,12 @@ EXERCISE = Exercise(
     tolerance=_tolerance,
     cases=(
         Case("exactly one block, and y as long as x", n=BLOCK, m=BLOCK),
+        Case("whole blocks: here memory transactions are counted", n=8 * BLOCK, m=2 * BLOCK),
         Case("less than one block", n=1000, m=10),
         Case("one element past a block", n=BLOCK + 1, m=BLOCK),
         Case("several blocks and a tail, and m divides neither", n=5000, m=300),
         Case("a single element", n=1, m=1),
         Case("y is one number for all", n=1500, m=1),
-        Case("whole blocks: here memory transactions are counted", n=8 * BLOCK, m=2 * BLOCK),
         Case("float16: the result has the dtype of the inputs", n=3 * BLOCK, m=BLOCK // 4, dtype="float16"),
     ),
     fresh=_fresh,
