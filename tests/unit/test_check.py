@@ -9,16 +9,20 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import Counter
 
 import pytest
 import torch
 
+from gpu_utils import exercises
+from gpu_utils.course import sources
 from gpu_utils.errors import UnknownName
-from gpu_utils.grading.check import check
-from gpu_utils.grading.exercise import Limit, Misconception
+from gpu_utils.grading.check import ENOUGH, check
+from gpu_utils.grading.exercise import Case, Limit, Misconception
 from gpu_utils.grading.jobs import FRESH_CASES
 from gpu_utils.grading.report import Mode
 from gpu_utils.grading.surroundings import usual_settings
+from gpu_utils.ui.report import report_text
 from tests.unit.sample_exercises import AFFINE, adds_before_scaling, affine, forgets_the_one, raises_on_odd
 
 
@@ -207,6 +211,47 @@ def test_a_gpu_that_is_not_there_is_skipped_with_its_reason():
 def test_two_backends_are_both_judged():
     report = check(AFFINE, adds_before_scaling, backends=["cpu"])
     assert report.status == "failed"
+
+
+def test_of_a_wrong_kernel_three_failures_are_looked_at_and_the_rest_is_left():
+    vector_add = exercises.find("00.vector_add")
+    calls = []
+
+    def adds_nothing(x, y):
+        calls.append(x)
+        return x.clone()
+
+    report = check(vector_add, adds_nothing, backends=["virtual:sm_80", "virtual:gfx942"])
+    assert len([outcome for outcome in report.outcomes if outcome.status == "failed"]) == ENOUGH
+    assert {outcome.backend for outcome in report.outcomes if outcome.status != "skipped"} == {"virtual:sm_80"}
+    left = [outcome for outcome in report.outcomes if outcome.case == "the other cases"]
+    runs = 2 * (len(vector_add.cases) + FRESH_CASES) + 1  # and one with idle kernels
+    assert len(left) == runs - ENOUGH
+    text = report_text(report)
+    assert f"x{len(left)} virtual:sm_80, virtual:gfx942 the other cases (not run)" in text
+    assert "3 failures are enough to start with: these runs follow when they are mended" in text
+
+
+def test_a_kernel_that_fails_less_is_tried_on_every_case():
+    vector_add = exercises.find("00.vector_add")
+    right = sources.load("00.vector_add", sources.solution("00.vector_add"))
+
+    def wrong_for_one(x, y):
+        return x.clone() if len(x) == 1 else right(x, y)
+
+    report = check(vector_add, wrong_for_one, backends=["virtual:sm_80", "virtual:gfx942"])
+    ran = [outcome for outcome in report.outcomes if outcome.mode is Mode.RUN]
+    assert len(ran) == 2 * (len(vector_add.cases) + FRESH_CASES)
+    assert [outcome.backend for outcome in ran] == sorted((outcome.backend for outcome in ran), reverse=True)
+    assert Counter(outcome.status for outcome in ran)["failed"] == 2
+
+
+def test_a_limit_is_broken_on_one_side():
+    limit = Limit("launches", "One.", at_least=lambda case: 1, at_most=lambda case: 2)
+    found = [limit.side(Case("any"), {"launches": number}) for number in (0, 1, 2, 3)]
+    assert found == ["at least", "", "", "at most"]
+    assert limit.side(Case("any"), {}) == ""
+    assert limit.violation(Case("any"), {"launches": 3}) == "launches is 3, expected at most 2. One."
 
 
 def test_a_virtual_gpu_is_for_kernels():
