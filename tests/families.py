@@ -1,8 +1,8 @@
 """Large families of tests, of which `w2w test` draws some cases where what they test has not changed.
 
-A family is a parametrised test with the marker `drawn(of, keep)`: of each exercise, each unit or each kernel `keep`
-cases run. Which ones follows from the library's text, so that the same checkout runs the same cases, and the next
-change others. Without --drawn, and where `gpu_utils.course.whole` says that something changed, all run.
+A family is a parametrised test with the marker `drawn(of, keep)`: of each unit or kernel, or of all, `keep` cases
+run. Which ones follows from the library's text, so that the same checkout runs the same cases, and the next change
+others. Without --drawn, and where `gpu_utils.course.whole` says that something changed, all run.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gpu_utils.course.suite import unit_of
 from tests import ROOT
 
 OF = {
-    "exercise": lambda case: case.partition("-")[0],
     "unit": lambda case: case[:2],
     "kernel": lambda case: case.rpartition("-")[0],
+    "all": lambda case: "",
 }
 """What the cases of a family are grouped by -> the group of a case, by the id that pytest gives its parameters."""
 
@@ -43,12 +43,12 @@ def left_out(members: Iterable[Member], changed: Container[str], salt: str) -> s
     """
     groups: dict[tuple[str, str], list[Member]] = defaultdict(list)
     for member in members:
-        groups[member.test.partition("[")[0], OF[member.of](member.case)].append(member)
+        if (unit_of(member.test) or whole.LIBRARY) not in changed:
+            groups[member.test.partition("[")[0], OF[member.of](member.case)].append(member)
     found: set[str] = set()
     for group in groups.values():
-        if (unit_of(group[0].test) or whole.LIBRARY) not in changed:
-            group.sort(key=lambda member: hashlib.sha256(f"{salt} {member.test}".encode()).digest())
-            found |= {member.test for member in group[group[0].keep :]}
+        group.sort(key=lambda member: hashlib.sha256(f"{salt} {member.test}".encode()).digest())
+        found |= {member.test for member in group[group[0].keep :]}
     return found
 
 

@@ -136,7 +136,7 @@ check("00.vector_add")
 
 # %% [markdown] why vector_add
 # **Why it matters.** Every kernel in this course starts with these lines. And the report says where your one source
-# passed: its PTX on `virtual:sm_80`, its AMDGCN on `virtual:gfx942`. Without the mask, both would have named the line,
+# passed: its PTX on `virtual:sm_80`, its AMDGCN on `virtual:gfx942`. Without the mask, it would have named the line,
 # the lane and the tensor. One question more: does the load of `y` need the mask? No: `offsets % m` is below `m` in
 # every lane. The load of `x` and the store do.
 

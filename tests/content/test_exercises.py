@@ -298,7 +298,7 @@ def misconceptions_run_once(monkeypatch):
     monkeypatch.setattr("gpu_utils.grading.diagnose.run", again)
 
 
-@pytest.mark.drawn("exercise", 1)
+@pytest.mark.drawn("unit", 4)
 @each_misconception
 def test_a_misconception_fails_with_its_own_hint(exercise, wrong, seed, misconceptions_run_once):
     report = check(exercise, wrong.answer, seed=seed)

@@ -32,7 +32,7 @@ EVERY = exercises.every()
 each = pytest.mark.parametrize("exercise", EVERY, ids=lambda exercise: exercise.id)
 
 
-@pytest.mark.drawn("unit", 1)
+@pytest.mark.drawn("all", 2)
 @each
 def test_a_sample_of_mutants_fails_the_check(exercise):
     tasks = [(exercise.id, mutant) for mutant in sample(exercise)]

@@ -91,7 +91,7 @@ def test_this_checkout_has_a_part_for_every_unit():
 
 
 MEMBERS = [
-    Member(f"tests/content/test_some.py::test_one[{case}]", case, "exercise", 2)
+    Member(f"tests/content/test_some.py::test_one[{case}]", case, "unit", 2)
     for case in [f"{exercise}-{n}" for exercise in ("04.copy", "04.gelu", "05.tiled") for n in range(9)]
 ]
 
@@ -102,9 +102,18 @@ def run(changed: set[str], salt: str = "a", members: list[Member] = MEMBERS) -> 
     return [member.case for member in members if member.test not in out]
 
 
-def test_of_each_exercise_that_is_unchanged_some_cases_run_and_of_others_all():
-    assert [case.partition("-")[0] for case in run(set())] == ["04.copy"] * 2 + ["04.gelu"] * 2 + ["05.tiled"] * 2
+def test_of_each_unit_that_is_unchanged_some_cases_run_and_of_others_all():
+    assert [case[:2] for case in run(set())] == ["04"] * 2 + ["05"] * 2
     assert len(run({"04"})) == 9 + 9 + 2
+
+
+def test_of_a_family_as_a_whole_what_changed_does_not_count():
+    members = [member._replace(of="all") for member in MEMBERS]
+    assert len(run(set(), members=members)) == 2
+    assert len(run({"05"}, members=members)) == 9 + 2
+
+
+def test_all_of_them_run_where_the_library_changed():
     assert len(run({"library", "04", "05"})) == 27
 
 
@@ -118,10 +127,10 @@ def test_every_case_is_drawn_sooner_or_later():
 
 
 @pytest.mark.parametrize(
-    ("of", "case", "kept"), [("unit", "04.copy-x", 1), ("exercise", "04.copy-x", 2), ("kernel", "a-wide-sm_80", 2)]
+    ("of", "case", "kept"), [("unit", "04.copy-x", 1), ("kernel", "a-wide-sm_80", 2), ("all", "05.tiled-x", 1)]
 )
-def test_cases_are_grouped_by_unit_exercise_or_kernel(of, case, kept):
-    others = {"unit": "04.gelu-x", "exercise": "04.gelu-x", "kernel": "b-wide-sm_80"}
+def test_cases_are_grouped_by_unit_or_kernel_or_not_at_all(of, case, kept):
+    others = {"unit": "04.gelu-x", "kernel": "b-wide-sm_80", "all": "04.copy-x"}
     members = [Member(f"tests/content/test_some.py::t[{name}]", name, of, 1) for name in (case, others[of])]
     assert len(run(set(), members=members)) == kept
 
