@@ -52,6 +52,9 @@ class Backend(Protocol):
     def counting(self, names: Collection[str]) -> Backend:
         """The backend with the counters of these names, where it has them and does not count them unasked."""
 
+    def hurried(self, names: Collection[str]) -> Backend:
+        """The backend for code that was tried before, and without what only other counters need."""
+
     def session(self) -> contextlib.AbstractContextManager[Session]:
         """Answers called inside the block run on this backend. Raises BackendUnavailable."""
 
@@ -67,6 +70,9 @@ class _Backend:
         return self.reason()
 
     def counting(self, names: Collection[str]) -> _Backend:
+        return self
+
+    def hurried(self, names: Collection[str]) -> _Backend:
         return self
 
     @contextlib.contextmanager

@@ -23,6 +23,7 @@ _NOT_SUMMED = ("lane_utilisation", "sector_bytes")
 # What stands in an instruction that calls the host to print, or to report an assertion: PTX, AMDGCN.
 _HOST = ("vprintf", "__assertfail", "MSG_INTERRUPT")
 
+FILLED = "units_filled"
 UNEVEN = "uneven_loads"
 """Of the launch that loads most: bytes of the block that loads most, over those of an average block; 0 without any."""
 
@@ -36,6 +37,7 @@ class VirtualBackend:
 
     cycles  whether predicted_cycles are among the counters: those that one SM or CU would need for all launches
     uneven  whether uneven_loads is: what each block loads has to be recorded for it
+    assembled  whether the vendor's assembler makes a binary, too, which alone knows what units_filled needs
     """
 
     name: str
@@ -43,10 +45,15 @@ class VirtualBackend:
     device: str = "cpu"
     cycles: bool = False
     uneven: bool = False
+    assembled: bool = True
 
     def counting(self, names: Collection[str]) -> VirtualBackend:
         """The same with the counters of these names, where they cost something."""
         return replace(self, uneven=UNEVEN in names)
+
+    def hurried(self, names: Collection[str]) -> VirtualBackend:
+        """The same for code that is known to assemble: it is not assembled where none of the counters needs it."""
+        return replace(self, assembled=FILLED in names)
 
     def unavailable(self) -> str | None:
         """Why it cannot run here; None when it can."""
@@ -71,14 +78,14 @@ class VirtualBackend:
         from gpu_utils.virtual.predict import predicted_cycles
 
         def totals() -> dict[str, float]:
-            own = ("threads", "units_filled", "waves_of_a_block", "calls_of_the_host")
+            own = ("threads", FILLED, "waves_of_a_block", "calls_of_the_host")
             sums: dict[str, float] = dict.fromkeys((*own, "global_sectors_per_ideal", "global_moved_bytes"), 0)
             of_programs: dict[int, int] = {}  # a kernel is often launched again
             for launch in chosen():
                 for name, value in launch.counters.totals().items():
                     sums[name] = value if name in _NOT_SUMMED else sums.get(name, 0) + value
                 sums["threads"] += launch.counters.launched_waves * launch.program.lanes
-                sums["units_filled"] += _units_filled(launch)
+                sums[FILLED] += _units_filled(launch)
                 program = launch.program
                 if id(program) not in of_programs:
                     of_programs[id(program)] = sum(any(f in op.text for f in _HOST) for op in program.ops)
@@ -95,7 +102,7 @@ class VirtualBackend:
                 sums["global_moved_bytes"] = sectors * sums["sector_bytes"]
             return sums
 
-        one = virtual_gpu(self.target, l2=self.uneven, strict=True, step_limit=STEP_LIMIT)
+        one = virtual_gpu(self.target, l2=self.uneven, strict=True, step_limit=STEP_LIMIT, assembled=self.assembled)
         with one as gpu, record_launches() as launches, chosen_launches(gpu) as chosen:
             yield Session("cpu", launches, counts=totals)
 

@@ -44,6 +44,7 @@ def diagnose(
     passes = _spread(list(passed.values()), len(passed) if exercise.kind == "host" else MOST_PASSES)
     if not failures or failures[0][2].kind in ("timeout", "died"):
         return None
+    failures.sort(key=lambda entry: entry[1].seconds)  # what is soon compiled and run tells most of them apart
     for misconception in exercise.misconceptions:
         if _behaves_alike(exercise, misconception, failures + passes, judge):
             return misconception
@@ -64,8 +65,10 @@ def _behaves_alike(
     judge: Callable[..., Outcome],
 ) -> bool:
     outside: list[tuple[Attempt, Attempt]] = []
+    counters = {limit.counter for limit in exercise.limits}
     for job, attempt, outcome in entries:
-        wrong = run(exercise, misconception.answer, job.inputs, backend(job.backend), mode=job.mode)
+        place = backend(job.backend).hurried(counters)
+        wrong = run(exercise, misconception.answer, job.inputs, place, mode=job.mode)
         if not _alike(exercise, job, wrong, attempt, judge(exercise, job, wrong), outcome):
             return False
         if outcome.kind == "error:OutOfBounds":

@@ -7,7 +7,7 @@ the target; the launcher takes the assembly text of the compiled kernel, decodes
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -98,7 +98,9 @@ class _Utils:
             text = file.read()
         info = decode(text, self.target, name).info
         registers, spills = info.compiled_registers, info.spills
-        if isa_of(self.target).NAME == "ptx":  # ptxas allots what PTX only names; Triton counts spills in words
+        if not kernel:
+            registers = spills = 0
+        elif isa_of(self.target).NAME == "ptx":  # ptxas allots what PTX only names; Triton counts spills in words
             registers, stack = registers_and_stack(kernel, name)
             spills = stack // 4
         loaded = _Loaded(name, text, registers)
@@ -195,6 +197,27 @@ def _driver_class() -> type:
 
 
 @contextmanager
+def _unassembled() -> Iterator[None]:
+    """What Triton compiles in the block has an empty binary, and is kept apart from what has one."""
+    from triton import knobs
+
+    def leave_out(
+        backend: Any = None, stages: dict[str, Any] | None = None, *_: Any
+    ) -> tuple[str, str] | None:
+        if stages is None:  # Triton asks for what to add to a key of its caches
+            return "unassembled", "unassembled"
+        stages[backend.binary_ext] = lambda source, metadata: b""
+        return None
+
+    before = knobs.runtime.add_stages_inspection_hook
+    knobs.runtime.add_stages_inspection_hook = leave_out
+    try:
+        yield
+    finally:
+        knobs.runtime.add_stages_inspection_hook = before
+
+
+@contextmanager
 def virtual_gpu(
     target: str,
     order: str = "program",
@@ -203,13 +226,15 @@ def virtual_gpu(
     l2: bool = False,
     strict: bool = False,
     step_limit: int | None = None,
+    assembled: bool = True,
 ) -> Iterator[VirtualGpu]:
     """Inside the block, `kernel[grid](cpu_tensors...)` compiles for `target` and executes its machine code on this CPU.
 
     target: one of MODELS. order: "program", or "shuffled": blocks in an order drawn from `seed`. races: report
     programs that depend on each other's order. l2: record the accesses for `cache.l2_traffic`. strict: an access
     outside every view that was passed is OutOfBounds, also when it stays in the tensor of the view. step_limit: a loop
-    that goes round more often ends the launch with StepLimit, which names it; None: no limit. Leaving the block
+    that goes round more often ends the launch with StepLimit, which names it; None: no limit. assembled: whether the vendor's
+    assembler makes a binary of the code, too; without one registers and spills of a launch are 0. Leaving the block
     restores the driver that was active, also after an error. Yields a VirtualGpu with its launches' counters.
     Raises UnknownName, UnsupportedInstruction, OutOfBounds, Race and the other errors of a virtual GPU.
     """
@@ -224,7 +249,7 @@ def virtual_gpu(
     knobs.runtime.kernel_load_start_hook.add(hook)
     config.set_active(driver)
     try:
-        with checked_constraints(), predicted_benchmarks(gpu):
+        with checked_constraints(), predicted_benchmarks(gpu), nullcontext() if assembled else _unassembled():
             yield gpu
     finally:
         config.set_active(before)
