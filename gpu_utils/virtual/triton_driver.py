@@ -201,9 +201,7 @@ def _unassembled() -> Iterator[None]:
     """What Triton compiles in the block has an empty binary, and is kept apart from what has one."""
     from triton import knobs
 
-    def leave_out(
-        backend: Any = None, stages: dict[str, Any] | None = None, *_: Any
-    ) -> tuple[str, str] | None:
+    def leave_out(backend: Any = None, stages: dict[str, Any] | None = None, *_: Any) -> tuple[str, str] | None:
         if stages is None:  # Triton asks for what to add to a key of its caches
             return "unassembled", "unassembled"
         stages[backend.binary_ext] = lambda source, metadata: b""
