@@ -231,9 +231,9 @@ def virtual_gpu(
     target: one of MODELS. order: "program", or "shuffled": blocks in an order drawn from `seed`. races: report
     programs that depend on each other's order. l2: record the accesses for `cache.l2_traffic`. strict: an access
     outside every view that was passed is OutOfBounds, also when it stays in the tensor of the view. step_limit: a loop
-    that goes round more often ends the launch with StepLimit, which names it; None: no limit. assembled: whether the vendor's
-    assembler makes a binary of the code, too; without one registers and spills of a launch are 0. Leaving the block
-    restores the driver that was active, also after an error. Yields a VirtualGpu with its launches' counters.
+    that goes round more often ends the launch with StepLimit, which names it; None: no limit. assembled: whether the
+    vendor's assembler makes a binary of the code, too; without one a launch has 0 registers and 0 spills. Leaving the
+    block restores the driver that was active, also after an error. Yields a VirtualGpu with its launches' counters.
     Raises UnknownName, UnsupportedInstruction, OutOfBounds, Race and the other errors of a virtual GPU.
     """
     import triton
