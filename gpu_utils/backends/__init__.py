@@ -53,7 +53,7 @@ class Backend(Protocol):
         """The backend with the counters of these names, where it has them and does not count them unasked."""
 
     def hurried(self, names: Collection[str]) -> Backend:
-        """The backend for code that was tried before, and without what only other counters need."""
+        """The backend for an answer of the course's own, without what only counters of other names need."""
 
     def session(self) -> contextlib.AbstractContextManager[Session]:
         """Answers called inside the block run on this backend. Raises BackendUnavailable."""

@@ -37,7 +37,7 @@ class VirtualBackend:
 
     cycles  whether predicted_cycles are among the counters: those that one SM or CU would need for all launches
     uneven  whether uneven_loads is: what each block loads has to be recorded for it
-    assembled  whether the vendor's assembler makes a binary, too, which alone knows what units_filled needs
+    ptxas   whether it is run on what is compiled for NVIDIA; a kernel's n_regs, units_filled and cycles need it
     """
 
     name: str
@@ -45,15 +45,15 @@ class VirtualBackend:
     device: str = "cpu"
     cycles: bool = False
     uneven: bool = False
-    assembled: bool = True
+    ptxas: bool = True
 
     def counting(self, names: Collection[str]) -> VirtualBackend:
         """The same with the counters of these names, where they cost something."""
         return replace(self, uneven=UNEVEN in names)
 
     def hurried(self, names: Collection[str]) -> VirtualBackend:
-        """The same for code that is known to assemble: it is not assembled where none of the counters needs it."""
-        return replace(self, assembled=FILLED in names)
+        """The same for code that ptxas is known to take: it is left out, unless a counter of these names needs it."""
+        return replace(self, ptxas=FILLED in names)
 
     def unavailable(self) -> str | None:
         """Why it cannot run here; None when it can."""
@@ -102,7 +102,7 @@ class VirtualBackend:
                 sums["global_moved_bytes"] = sectors * sums["sector_bytes"]
             return sums
 
-        one = virtual_gpu(self.target, l2=self.uneven, strict=True, step_limit=STEP_LIMIT, assembled=self.assembled)
+        one = virtual_gpu(self.target, l2=self.uneven, strict=True, step_limit=STEP_LIMIT, ptxas=self.ptxas)
         with one as gpu, record_launches() as launches, chosen_launches(gpu) as chosen:
             yield Session("cpu", launches, counts=totals)
 

@@ -98,10 +98,8 @@ class _Utils:
             text = file.read()
         info = decode(text, self.target, name).info
         registers, spills = info.compiled_registers, info.spills
-        if not kernel:
-            registers = spills = 0
-        elif isa_of(self.target).NAME == "ptx":  # ptxas allots what PTX only names; Triton counts spills in words
-            registers, stack = registers_and_stack(kernel, name)
+        if isa_of(self.target).NAME == "ptx":  # ptxas allots what PTX only names; Triton counts spills in words
+            registers, stack = registers_and_stack(kernel, name) if kernel else (0, 0)
             spills = stack // 4
         loaded = _Loaded(name, text, registers)
         return loaded, loaded, registers, spills, info.most_threads
@@ -197,14 +195,14 @@ def _driver_class() -> type:
 
 
 @contextmanager
-def _unassembled() -> Iterator[None]:
-    """What Triton compiles in the block has an empty binary, and is kept apart from what has one."""
+def _without_ptxas() -> Iterator[None]:
+    """What Triton compiles for NVIDIA in the block has an empty cubin, and is kept apart from what has one."""
     from triton import knobs
 
-    def leave_out(backend: Any = None, stages: dict[str, Any] | None = None, *_: Any) -> tuple[str, str] | None:
-        if stages is None:  # Triton asks for what to add to a key of its caches
-            return "unassembled", "unassembled"
-        stages[backend.binary_ext] = lambda source, metadata: b""
+    def leave_out(_backend: Any = None, stages: dict[str, Any] | None = None, *_: Any) -> tuple[str, str] | None:
+        if stages is None:  # Triton asks what this adds to the keys of its caches
+            return "without ptxas", "without ptxas"
+        stages["cubin"] = lambda ptx, metadata: b""
         return None
 
     before = knobs.runtime.add_stages_inspection_hook
@@ -224,22 +222,23 @@ def virtual_gpu(
     l2: bool = False,
     strict: bool = False,
     step_limit: int | None = None,
-    assembled: bool = True,
+    ptxas: bool = True,
 ) -> Iterator[VirtualGpu]:
     """Inside the block, `kernel[grid](cpu_tensors...)` compiles for `target` and executes its machine code on this CPU.
 
     target: one of MODELS. order: "program", or "shuffled": blocks in an order drawn from `seed`. races: report
     programs that depend on each other's order. l2: record the accesses for `cache.l2_traffic`. strict: an access
     outside every view that was passed is OutOfBounds, also when it stays in the tensor of the view. step_limit: a loop
-    that goes round more often ends the launch with StepLimit, which names it; None: no limit. assembled: whether the
-    vendor's assembler makes a binary of the code, too; without one a launch has 0 registers and 0 spills. Leaving the
-    block restores the driver that was active, also after an error. Yields a VirtualGpu with its launches' counters.
+    that goes round more often ends the launch with StepLimit, which names it; None: no limit. ptxas: whether it is run
+    on what is compiled for NVIDIA; without it a kernel has 0 registers there. Leaving the block restores the driver
+    that was active, also after an error. Yields a VirtualGpu with its launches' counters.
     Raises UnknownName, UnsupportedInstruction, OutOfBounds, Race and the other errors of a virtual GPU.
     """
     import triton
     from triton import knobs
 
     gpu = VirtualGpu(target, order, seed, races, l2, strict, step_limit)
+    left_out = nullcontext() if ptxas or isa_of(target).NAME != "ptx" else _without_ptxas()
     driver = _driver_class()(gpu)
     config = triton.runtime.driver
     before = getattr(config, "_active", None)
@@ -247,7 +246,7 @@ def virtual_gpu(
     knobs.runtime.kernel_load_start_hook.add(hook)
     config.set_active(driver)
     try:
-        with checked_constraints(), predicted_benchmarks(gpu), nullcontext() if assembled else _unassembled():
+        with checked_constraints(), predicted_benchmarks(gpu), left_out:
             yield gpu
     finally:
         config.set_active(before)

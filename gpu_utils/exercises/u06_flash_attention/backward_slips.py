@@ -20,21 +20,30 @@ LOG2_E = 1.4426950408889634
 
 Gradients = tuple[Tensor, Tensor, Tensor]
 
-_SHARED = ("N", "H", "b", "h", "n", "d", "limit", "last_key", "side", "diagonal")
+_SLIPS = ("", "delta of the tile", "not transposed", "ds not transposed", "stores p", "dq in memory")
+"""What other numbers of a launch cannot say: a kernel knows a slip by its place here, where it has SLIPS at all."""
+
+DELTA_OF_THE_TILE = tl.constexpr(_SLIPS.index("delta of the tile"))
+NOT_TRANSPOSED = tl.constexpr(_SLIPS.index("not transposed"))
+DS_NOT_TRANSPOSED = tl.constexpr(_SLIPS.index("ds not transposed"))
+STORES_P = tl.constexpr(_SLIPS.index("stores p"))
+DQ_IN_MEMORY = tl.constexpr(_SLIPS.index("dq in memory"))
+
+_SHARED = ("N", "H", "b", "h", "n", "d", "limit", "last_key", "side", "diagonal", "slip")
 _PLACES = ("do_ptr", "q_ptr", "k_ptr", "v_ptr", "lse_ptr", "delta_ptr")
 
 
 @triton.jit
 def _weights(
-    q, k, v, do, lse, delta, rows, cols, s_by, lse_by, last_key, side, diagonal, use_delta, SLIP: tl.constexpr
+    q, k, v, do, lse, delta, rows, cols, s_by, lse_by, last_key, side, diagonal, use_delta, slip, SLIPS: tl.constexpr
 ):
     """p and ds of a tile. Kept are keys before last_key, where (row - column) * side is at least diagonal."""
     p = tl.exp2(tl.dot(q, tl.trans(k)) * s_by - lse[:, None] * lse_by)
     keep = ((rows[:, None] - cols[None, :]) * side >= diagonal) & (cols[None, :] < last_key)
     p = tl.where(keep, p, 0.0)
     dp = tl.dot(do, tl.trans(v))
-    if SLIP == "delta of the tile":
-        delta = tl.sum(p * dp, axis=1)
+    if SLIPS:
+        delta = tl.where(slip == DELTA_OF_THE_TILE, tl.sum(p * dp, axis=1), delta)
     return p, p * (dp - delta[:, None] * use_delta)
 
 
@@ -58,6 +67,7 @@ def _dq_kernel(
     last_key,
     side,
     diagonal,
+    slip,
     s_by,
     lse_by,
     use_delta,
@@ -67,8 +77,8 @@ def _dq_kernel(
     with_do,
     scale,
     D: tl.constexpr,
-    SLIP: tl.constexpr,
     B: tl.constexpr,
+    SLIPS: tl.constexpr,
 ):
     """Keys up to first * from_first + end. delta: of do times with_o * o + with_do * do."""
     head, first = tl.program_id(1), tl.program_id(0) * B
@@ -88,13 +98,15 @@ def _dq_kernel(
         k = tl.load(k_ptr + k_at, mask=cols[:, None] < N, other=0.0)
         v = tl.load(v_ptr + k_at, mask=cols[:, None] < N, other=0.0)
         _, ds = _weights(
-            q, k, v, do, lse, delta, rows, cols, s_by, lse_by, last_key, side, diagonal, use_delta, SLIP
+            q, k, v, do, lse, delta, rows, cols, s_by, lse_by, last_key, side, diagonal, use_delta, slip, SLIPS
         )  # fmt: skip
         dq = tl.dot(ds.to(k.dtype), k, dq)
     tl.store(dq_ptr + at, dq * scale, mask=there)
 
 
-@triton.jit(do_not_specialize=[*_PLACES, "dk_ptr", "dv_ptr", "more_ptr", *_SHARED, "from_first", "to_first", "end"])
+@triton.jit(
+    do_not_specialize=[*_PLACES, "dk_ptr", "dv_ptr", "p_ptr", "sum_ptr", *_SHARED, "from_first", "to_first", "end"]
+)
 def _dkdv_kernel(
     do_ptr,
     q_ptr,
@@ -104,7 +116,8 @@ def _dkdv_kernel(
     delta_ptr,
     dk_ptr,
     dv_ptr,
-    more_ptr,
+    p_ptr,
+    sum_ptr,
     N,
     H,
     b,
@@ -115,6 +128,7 @@ def _dkdv_kernel(
     last_key,
     side,
     diagonal,
+    slip,
     s_by,
     lse_by,
     use_delta,
@@ -123,8 +137,8 @@ def _dkdv_kernel(
     end,
     scale,
     D: tl.constexpr,
-    SLIP: tl.constexpr,
     B: tl.constexpr,
+    SLIPS: tl.constexpr,
 ):
     """Queries from first * from_first up to first * to_first + end, of which those before `limit` are loaded."""
     head, first = tl.program_id(1), tl.program_id(0) * B
@@ -142,21 +156,20 @@ def _dkdv_kernel(
         lse = tl.load(lse_ptr + head * N + rows, mask=rows < limit, other=0.0)
         delta = tl.load(delta_ptr + head * N + rows, mask=rows < limit, other=0.0)
         p, ds = _weights(
-            q, k, v, do, lse, delta, rows, cols, s_by, lse_by, last_key, side, diagonal, use_delta, SLIP
+            q, k, v, do, lse, delta, rows, cols, s_by, lse_by, last_key, side, diagonal, use_delta, slip, SLIPS
         )  # fmt: skip
         p16, ds16 = p.to(k.dtype), ds.to(k.dtype)
-        if SLIP == "not transposed":
-            dv, dk = tl.dot(p16, do, dv), tl.dot(ds16, q, dk)
-        elif SLIP == "ds not transposed":
-            dv, dk = tl.dot(tl.trans(p16), do, dv), tl.dot(ds16, q, dk)
-        else:
-            dv, dk = tl.dot(tl.trans(p16), do, dv), tl.dot(tl.trans(ds16), q, dk)
-        if SLIP == "stores p":
-            p_at = (head * N + rows[:, None]) * N + cols[None, :]
-            tl.store(more_ptr + p_at, p16, mask=there & (cols[None, :] < N))
-        if SLIP == "dq in memory":
-            old = tl.load(more_ptr + q_at, mask=there, other=0.0)
-            tl.store(more_ptr + q_at, old + tl.dot(ds16, k) * scale, mask=there)
+        to_dv, to_dk = tl.trans(p16), tl.trans(ds16)
+        if SLIPS:
+            to_dv = tl.where(slip == NOT_TRANSPOSED, p16, to_dv)
+            to_dk = tl.where((slip == NOT_TRANSPOSED) | (slip == DS_NOT_TRANSPOSED), ds16, to_dk)
+            if slip == STORES_P:
+                p_at = (head * N + rows[:, None]) * N + cols[None, :]
+                tl.store(p_ptr + p_at, p16, mask=there & (cols[None, :] < N))
+            if slip == DQ_IN_MEMORY:
+                old = tl.load(sum_ptr + q_at, mask=there, other=0.0)
+                tl.store(sum_ptr + q_at, old + tl.dot(ds16, k) * scale, mask=there)
+        dv, dk = tl.dot(to_dv, do, dv), tl.dot(to_dk, q, dk)
     tl.store(dk_ptr + at, dk * scale, mask=cols[:, None] < N)
     tl.store(dv_ptr + at, dv, mask=cols[:, None] < N)
 
@@ -181,24 +194,26 @@ def answer(
     ) -> Any:
         batch, heads, n, depth = q.shape
         made = [torch.empty(q.shape, dtype=q.dtype, device=q.device) for _ in range(3)]
-        delta, more = torch.empty_like(lse), torch.empty(0, dtype=q.dtype, device=q.device)
-        if slip == "stores p":
-            more = torch.empty(batch, heads, n, n, dtype=q.dtype, device=q.device)
-        if slip == "dq in memory":
-            more = torch.zeros(q.shape, device=q.device)
+        delta = torch.empty_like(lse)
+        weights = torch.empty((batch, heads, n, n) if slip == "stores p" else 0, dtype=q.dtype, device=q.device)
+        sums = torch.zeros(q.shape if slip == "dq in memory" else 0, device=q.device)
         shared: dict[str, float] = dict(
-            zip(_SHARED, (n, heads, *strides(do), n, n, 1, 0 if causal else -FAR), strict=True)
+            zip(_SHARED, (n, heads, *strides(do), n, n, 1, 0 if causal else -FAR, _SLIPS.index(slip)), strict=True)
         )
         shared |= {"s_by": scale * LOG2_E, "lse_by": LOG2_E, "use_delta": 1.0, "scale": scale}
-        of_dq = {"from_first": int(causal), "end": BLOCK if causal else n, "with_o": 1.0, "with_do": 0.0}
-        of_dkdv = {"from_first": int(causal), "to_first": 0, "end": n}
+        of_dq: dict[str, float] = {"from_first": int(causal), "end": BLOCK if causal else n}
+        of_dq |= {"with_o": 1.0, "with_do": 0.0}
+        of_dkdv: dict[str, float] = {"from_first": int(causal), "to_first": 0, "end": n}
         for found, changes in ((shared, both), (of_dq, dq or {}), (of_dkdv, dkdv or {})):
             found |= {name: value(q, causal, scale) for name, value in changes.items()}
-        grid, options = (triton.cdiv(n, BLOCK), batch * heads), {"D": depth, "SLIP": slip, "B": BLOCK}
-        options_of_dq = options | {"SLIP": slip if slip == "delta of the tile" else ""}
-        _dq_kernel[grid](do, q, k, v, lse, delta, o, made[0], **{**shared, **of_dq}, **options_of_dq)
-        _dkdv_kernel[grid](do, q, k, v, lse, delta, *made[1:], more, **{**shared, **of_dkdv}, **options)
-        return order(more.to(q.dtype) if slip == "dq in memory" else made[0], *made[1:])
+        grid, options = (triton.cdiv(n, BLOCK), batch * heads), {"D": depth, "B": BLOCK}
+        of_dq, of_dkdv = (
+            shared | of_dq | {"SLIPS": slip == "delta of the tile"},
+            shared | of_dkdv | {"SLIPS": bool(slip)},
+        )
+        _dq_kernel[grid](do, q, k, v, lse, delta, o, made[0], **of_dq, **options)
+        _dkdv_kernel[grid](do, q, k, v, lse, delta, *made[1:], weights, sums, **of_dkdv, **options)
+        return order(sums.to(q.dtype) if slip == "dq in memory" else made[0], *made[1:])
 
     return backward
 

@@ -124,6 +124,16 @@ def test_registers_are_those_of_the_machine_code(target):
     assert compiled.n_spills == (expected.scratch // 4 if target == "sm_90" else expected.spills)
 
 
+def test_ptxas_can_be_left_out_and_what_it_made_is_not_lost_for_others():
+    x, registers = torch.randn(256), []
+    for ptxas in (False, True):
+        out = torch.empty_like(x)
+        with virtual_gpu("sm_80", ptxas=ptxas):
+            registers.append(sort_kernel[(1,)](x, out, BLOCK=256, num_warps=1).n_regs)
+        assert torch.equal(out, x.sort().values)
+    assert registers[0] == 0 < registers[1]
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_persistent_softmax_is_sized_by_the_devices_properties_as_in_tritons_tutorial(target):
     """The calls of the fused-softmax tutorial in its order: properties, warm-up, registers, occupancy, launch."""
