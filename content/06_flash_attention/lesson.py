@@ -913,7 +913,19 @@ lesson.table({"FLOPs": flops, "bytes of the cache": bytes_read})
 # 304 units. Each walks through a long cache alone.
 #
 # The cure is split K by another name. `splits` programs share a cache; each leaves `m`, `l` and its vector; a second
-# kernel merges them by the rule of section 2.
+# kernel merges them by the rule of section 2. Two caches, from the first position to the last, by the program that
+# reads them:
+
+# %% split caches
+lesson.grid_figure(
+    {
+        "one split: 2 programs": [["0"] * 4, ["1"] * 4],
+        "two splits: 4 programs": [["0", "0", "1", "1"], ["2", "2", "3", "3"]],
+        "four splits: 8 programs": [["0", "1", "2", "3"], ["4", "5", "6", "7"]],
+        "then the merge": [["0"], ["1"]],
+    },
+    marked=("0",),
+)
 
 # %% guess splits
 guess = predict(
@@ -1147,7 +1159,20 @@ lesson.table({"shape": str(tuple(found.shape)), "strides": str(found.stride())})
 #
 # Sequences grow at different speeds, end, and share beginnings. A server keeps the cache in *pages* of, say, 16
 # positions, anywhere in a *pool* of memory, and a table for each sequence. Position `t` of sequence `b` is row `t % 16`
-# of page `table[b, t // 16]`. The kernel reads the table first, then the page:
+# of page `table[b, t // 16]`. Here A has three pages and B has two, and three are free:
+
+# %% pages and tables
+lesson.grid_figure(
+    {
+        "the pool, page 0 to page 7": [["B 0", "", "A 1", "B 1", "", "A 0", "", "A 2"]],
+        "table of A": [["5", "2", "7"]],
+        "table of B": [["0", "3"]],
+    },
+    marked=("A 0", "A 1", "A 2", "5", "2", "7"),
+)
+
+# %% [markdown] table first
+# The kernel reads the table first, then the page:
 
 
 # %% paged kernel
