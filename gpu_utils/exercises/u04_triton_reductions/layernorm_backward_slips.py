@@ -67,6 +67,7 @@ def _kernel(
     cols = tl.arange(0, BLOCK)
     mask = cols < n_cols
     weight = tl.load(weight_ptr + cols, mask=mask & (slip != _WEIGHT_IN_EACH_ROW), other=0.0).to(tl.float32)
+    weight = weight * use_weight + (1 - use_weight)
     if NARROW:
         dw, db = tl.zeros([BLOCK], x_ptr.dtype.element_ty), tl.zeros([BLOCK], x_ptr.dtype.element_ty)
     else:
@@ -79,16 +80,18 @@ def _kernel(
             weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
         mean, rstd = tl.load(mean_ptr + row * statistics_step), tl.load(rstd_ptr + row * statistics_step)
         xhat = (x - mean) * tl.where(slip == _NO_RSTD, 1.0, rstd)
-        of_row = dy * (xhat * dw_of_xhat + x * dw_of_x + dw_of_one)
         if not NO_DX:
-            wdy = dy * (weight * use_weight + 1 - use_weight)
-            c1, c2 = tl.sum(xhat * wdy, axis=0) / divisor, tl.sum(wdy, axis=0) / divisor
-            dx = (wdy - xhat * c1 * use_c1 - c2 * use_c2) * (rstd * use_rstd + 1 - use_rstd)
+            wdy = dy * weight
+            c1, c2 = tl.sum(xhat * wdy, axis=0) / divisor * use_c1, tl.sum(wdy, axis=0) / divisor * use_c2
+            dx = (wdy - xhat * c1 - c2) * (rstd * use_rstd + (1 - use_rstd))
             tl.store(dx_ptr + row * n_cols + cols, dx, mask=mask)
-            of_row *= tl.where(slip == _WEIGHTED, weight, 1.0)
+            if slip == _WEIGHTED:
+                xhat *= weight
+        if dw_of_xhat == 0.0:
+            xhat = x * dw_of_x + dw_of_one
         if slip == _KEEPS_THE_LAST:
             dw, db = tl.zeros_like(dw), tl.zeros_like(db)
-        dw += of_row.to(dw.dtype)
+        dw += (dy * xhat).to(dw.dtype)
         db += dy.to(db.dtype)
     if mode == _ATOMICS:
         tl.atomic_add(dw_ptr + cols, dw, mask=mask)
