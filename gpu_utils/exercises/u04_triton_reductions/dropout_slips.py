@@ -1,4 +1,7 @@
-"""Wrong answers to 04.dropout, as learners write them: one kernel with switches, and functions for autograd."""
+"""Wrong answers to 04.dropout, as learners write them: one kernel with switches, and functions for autograd.
+
+The slip is a number that the kernel gets at run time: nearly all of them share one compilation for each dtype.
+"""
 
 from __future__ import annotations
 
@@ -14,52 +17,64 @@ BLOCK = 1024
 
 Answer = Callable[[Tensor, float, int], Tensor]
 
+_SLIPS = (
+    *("", "mask one long", "normal", "drops the rest", "reads the draw", "reads what was kept", "stores the mask"),
+    *("offsets of the block", "offsets of the row", "one for a row", "seed of the program", "seed in the offsets"),
+    *("no seed", "by p", "times keep", "times 1 - p", "no scale", "leaves the dropped"),
+)
+NUMBERS = {name: tl.constexpr(number) for number, name in enumerate(_SLIPS)}
+"""What a launcher gives to the kernel, by its name."""
 
-@triton.jit
-def kernel(x_ptr, y_ptr, kept_ptr, n, cols, p, scale, seed, BLOCK: tl.constexpr, SLIP: tl.constexpr):
-    """SLIP: the one mistake, "" for none. kept_ptr: what the forward pass keeps, or what torch has drawn."""
+_ONE_LONG = NUMBERS["mask one long"]
+_DROPS_THE_REST = NUMBERS["drops the rest"]
+_READS_THE_DRAW = NUMBERS["reads the draw"]
+_READS_WHAT_WAS_KEPT = NUMBERS["reads what was kept"]
+_STORES_THE_MASK = NUMBERS["stores the mask"]
+_OF_THE_BLOCK = NUMBERS["offsets of the block"]
+_OF_THE_ROW = NUMBERS["offsets of the row"]
+_ONE_FOR_A_ROW = NUMBERS["one for a row"]
+_SEED_OF_PROGRAM = NUMBERS["seed of the program"]
+_SEED_IN_OFFSETS = NUMBERS["seed in the offsets"]
+_NO_SEED = NUMBERS["no seed"]
+_BY_P = NUMBERS["by p"]
+_TIMES_KEEP = NUMBERS["times keep"]
+_TIMES_1_P = NUMBERS["times 1 - p"]
+_NO_SCALE = NUMBERS["no scale"]
+_LEAVES_THE_DROPPED = NUMBERS["leaves the dropped"]
+
+
+@triton.jit(do_not_specialize=["cols", "seed", "slip"])
+def kernel(x_ptr, y_ptr, kept_ptr, n, cols, p, scale, seed, slip, BLOCK: tl.constexpr, NORMAL: tl.constexpr):
+    """slip: the one mistake; NORMAL: of normal numbers. kept_ptr: what the forward pass keeps, or torch has drawn."""
     lane = tl.arange(0, BLOCK)
     offsets = tl.program_id(0) * BLOCK + lane
-    mask = offsets < n
-    if SLIP == "mask one long":
-        mask = offsets <= n
+    mask = (offsets < n) | ((offsets == n) & (slip == _ONE_LONG))
     x = tl.load(x_ptr + offsets, mask=mask)
-    if SLIP == "offsets of the block":
-        random = tl.rand(seed, lane)
-    elif SLIP == "seed of the program":
-        random = tl.rand(seed + tl.program_id(0), lane)
-    elif SLIP == "offsets of the row":
-        random = tl.rand(seed, offsets % cols)
-    elif SLIP == "one for a row":
-        random = tl.rand(seed, offsets // cols)
-    elif SLIP == "seed in the offsets":
-        random = tl.rand(0, seed + offsets)
-    elif SLIP == "no seed":
-        random = tl.rand(0, offsets)
-    elif SLIP == "normal":
-        random = tl.randn(seed, offsets)
-    elif SLIP == "reads the draw":
-        random = tl.load(kept_ptr + offsets, mask=mask)
-    else:
-        random = tl.rand(seed, offsets)
-    keep = random < p if SLIP == "drops the rest" else random >= p
-    if SLIP == "reads what was kept":
+    counter = offsets
+    if (slip == _OF_THE_BLOCK) | (slip == _SEED_OF_PROGRAM):
+        counter = lane
+    if slip == _OF_THE_ROW:
+        counter = offsets % cols
+    if slip == _ONE_FOR_A_ROW:
+        counter = offsets // cols
+    if slip == _SEED_IN_OFFSETS:
+        counter = offsets + seed
+    key = tl.where((slip == _NO_SEED) | (slip == _SEED_IN_OFFSETS), 0, seed)
+    key += tl.where(slip == _SEED_OF_PROGRAM, tl.program_id(0), 0)
+    random = tl.randn(key, counter) if NORMAL else tl.rand(key, counter)
+    if slip == _READS_THE_DRAW:
+        random = tl.load(kept_ptr + offsets, mask=mask).to(tl.float32)
+    keep = (random >= p) ^ (slip == _DROPS_THE_REST)
+    if slip == _READS_WHAT_WAS_KEPT:
         keep = tl.load(kept_ptr + offsets, mask=mask) != 0
-    if SLIP == "by p":
+    factor = tl.where(slip == _NO_SCALE, 1.0, tl.where(slip == _TIMES_1_P, 1 - p, scale))
+    y = tl.where(keep, x * factor, tl.where(slip == _LEAVES_THE_DROPPED, x, 0.0))
+    if slip == _BY_P:
         y = tl.where(keep, x / p, 0.0)
-    elif SLIP == "times keep":
+    if slip == _TIMES_KEEP:
         y = x * keep.to(tl.float32) / (1 - p)
-    elif SLIP == "times 1 - p":
-        y = tl.where(keep, x * (1 - p), 0.0)
-    elif SLIP == "no scale":
-        y = tl.where(keep, x, 0.0)
-    elif SLIP == "leaves the dropped":
-        y = tl.where(keep, x * scale, x)
-    else:
-        y = tl.where(keep, x * scale, 0.0)
     tl.store(y_ptr + offsets, y, mask=mask)
-    if SLIP == "stores the mask":
-        tl.store(kept_ptr + offsets, keep, mask=mask)
+    tl.store(kept_ptr + offsets, keep, mask=mask & (slip == _STORES_THE_MASK))
 
 
 @triton.jit
@@ -79,7 +94,8 @@ def launch(
     x: Tensor, y: Tensor, p: float, seed: int, slip: str = "", kept: Tensor | None = None, scale: Any = _scale
 ) -> Tensor:
     n, other = x.numel(), x if kept is None else kept
-    kernel[(triton.cdiv(n, BLOCK),)](x, y, other, n, x.shape[1], p, scale(p), seed, BLOCK=BLOCK, SLIP=slip)
+    numbers = (n, x.shape[1], p, scale(p), seed, NUMBERS[slip].value)
+    kernel[(triton.cdiv(n, BLOCK),)](x, y, other, *numbers, BLOCK=BLOCK, NORMAL=slip == "normal")
     return y
 
 
@@ -93,7 +109,7 @@ def answer(
 ) -> Answer:
     """An answer with mistakes.
 
-    forward, backward  the SLIP of the two launches; backward None: that of forward
+    forward, backward  the slip of the two launches; backward None: that of forward
     again              the seed of the backward pass
     dtype              of both results; None for that of x
     scale              the factor of what is kept

@@ -15,8 +15,21 @@ ROWS = 16
 
 Gradients = tuple[Tensor, Tensor, Tensor]
 
+_MODES = {name: tl.constexpr(number) for number, name in enumerate(("parts", "atomics", "memory", "dx"))}
+_SLIPS = ("", "narrow", "weight in each row", "no rstd", "keeps the last", "weighted")
+_NUMBERS = {name: tl.constexpr(number) for number, name in enumerate(_SLIPS)}
 
-@triton.jit(do_not_specialize=[8, 11, 12, 13])  # numbers of rows: most slips need no compilation of their own
+_PARTS = _MODES["parts"]
+_ATOMICS = _MODES["atomics"]
+_MEMORY = _MODES["memory"]
+_WEIGHT_IN_EACH_ROW = _NUMBERS["weight in each row"]
+_NO_RSTD = _NUMBERS["no rstd"]
+_KEEPS_THE_LAST = _NUMBERS["keeps the last"]
+_WEIGHTED = _NUMBERS["weighted"]
+
+
+# nearly all slips share one compilation
+@triton.jit(do_not_specialize=["n_rows", "row_step", "rows_each", "statistics_step", "mode", "slip"])
 def _kernel(
     dy_ptr,
     x_ptr,
@@ -41,15 +54,21 @@ def _kernel(
     dw_of_xhat,
     dw_of_x,
     dw_of_one,
-    MODE: tl.constexpr,
-    SLIP: tl.constexpr,
+    mode,
+    slip,
+    NO_DX: tl.constexpr,
+    NARROW: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """MODE: where dw and db go, "parts", "atomics" or "memory"; "dx" or "sums" does only one half of the work."""
+    """mode: where dw and db go, "parts", "atomics" or "memory"; nowhere, if it is "dx".
+
+    NARROW: dw and db are summed in the type of x.
+    """
     cols = tl.arange(0, BLOCK)
     mask = cols < n_cols
-    weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
-    if SLIP == "narrow":
+    weight = tl.load(weight_ptr + cols, mask=mask & (slip != _WEIGHT_IN_EACH_ROW), other=0.0).to(tl.float32)
+    weight = weight * use_weight + (1 - use_weight)
+    if NARROW:
         dw, db = tl.zeros([BLOCK], x_ptr.dtype.element_ty), tl.zeros([BLOCK], x_ptr.dtype.element_ty)
     else:
         dw, db = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
@@ -57,29 +76,30 @@ def _kernel(
     for row in range(first, tl.minimum(first + rows_each, n_rows)):
         x = tl.load(x_ptr + row * stride_x + cols, mask=mask, other=0.0).to(tl.float32)
         dy = tl.load(dy_ptr + row * stride_dy + cols, mask=mask, other=0.0).to(tl.float32)
-        if SLIP == "weight in each row":
+        if slip == _WEIGHT_IN_EACH_ROW:
             weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
         mean, rstd = tl.load(mean_ptr + row * statistics_step), tl.load(rstd_ptr + row * statistics_step)
-        xhat = x - mean if SLIP == "no rstd" else (x - mean) * rstd
-        if MODE != "sums":
-            wdy = dy * (weight * use_weight + 1 - use_weight)
-            c1, c2 = tl.sum(xhat * wdy, axis=0) / divisor, tl.sum(wdy, axis=0) / divisor
-            dx = (wdy - xhat * c1 * use_c1 - c2 * use_c2) * (rstd * use_rstd + 1 - use_rstd)
+        xhat = (x - mean) * tl.where(slip == _NO_RSTD, 1.0, rstd)
+        if not NO_DX:
+            wdy = dy * weight
+            c1, c2 = tl.sum(xhat * wdy, axis=0) / divisor * use_c1, tl.sum(wdy, axis=0) / divisor * use_c2
+            dx = (wdy - xhat * c1 - c2) * (rstd * use_rstd + (1 - use_rstd))
             tl.store(dx_ptr + row * n_cols + cols, dx, mask=mask)
-        if SLIP == "keeps the last":
-            dw, db = dy * xhat, dy
-        elif SLIP == "weighted":
-            dw, db = dw + dy * weight * xhat, db + dy
-        else:
-            dw += (dy * (xhat * dw_of_xhat + x * dw_of_x + dw_of_one)).to(dw.dtype)
-            db += dy.to(db.dtype)
-    if MODE == "atomics":
+            if slip == _WEIGHTED:
+                xhat *= weight
+        if dw_of_xhat == 0.0:
+            xhat = x * dw_of_x + dw_of_one
+        if slip == _KEEPS_THE_LAST:
+            dw, db = tl.zeros_like(dw), tl.zeros_like(db)
+        dw += (dy * xhat).to(dw.dtype)
+        db += dy.to(db.dtype)
+    if mode == _ATOMICS:
         tl.atomic_add(dw_ptr + cols, dw, mask=mask)
         tl.atomic_add(db_ptr + cols, db, mask=mask)
-    elif MODE == "memory":
+    if mode == _MEMORY:
         tl.store(dw_ptr + cols, tl.load(dw_ptr + cols, mask=mask) + dw, mask=mask)
         tl.store(db_ptr + cols, tl.load(db_ptr + cols, mask=mask) + db, mask=mask)
-    elif MODE != "dx":
+    if mode == _PARTS:
         at = tl.program_id(0) * n_cols + cols
         tl.store(dw_ptr + at, dw, mask=mask)
         tl.store(db_ptr + at, db, mask=mask)
@@ -128,8 +148,10 @@ def answer(
         make = torch.empty if mode in ("parts", "apart") else new
         both = make((2, *shape), dtype=keep(x), device=x.device)
         dw, db = both
-        for part in ("dx", "sums") if mode == "apart" else (mode,):
-            options = {"MODE": part, "SLIP": slip, "BLOCK": block}
+        narrow = slip == "narrow" and x.dtype != torch.float32  # float32 is not narrow
+        for part in ("dx", "parts") if mode == "apart" else (mode,):
+            at |= {"mode": _MODES[part].value, "slip": _NUMBERS[slip].value}
+            options = {"NO_DX": mode == "apart" and part == "parts", "NARROW": narrow, "BLOCK": block}
             _kernel[(programs_of,)](dy, x, weight, mean, rstd, dx, dw, db, **at, **options)
         if mode not in ("parts", "apart"):
             return order(dx, dw.to(dtype(x)), db.to(dtype(x)))

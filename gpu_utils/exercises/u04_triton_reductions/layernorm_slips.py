@@ -1,9 +1,11 @@
-"""Wrong answers to 04.layernorm, as learners write them: kernels with a slip, and launchers."""
+"""Wrong answers to 04.layernorm, as learners write them: kernels with a slip, and launchers.
+
+The slip is a number that a kernel gets at run time: all that share a kernel are compiled once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import triton
@@ -14,13 +16,47 @@ from gpu_utils.grading.exercise import Misconception
 
 Three = tuple[Tensor, Tensor, Tensor]
 
+BLOCK = 1024
+
+_SLIPS = (
+    *("", "in 16 bits", "squares", "padding in the variance", "no program id", "no mask"),
+    *("three passes", "blocks of one size", "equal shares", "within only", "about zero", "one less", "sum"),
+    *("no eps", "eps outside", "eps of 1e-5", "no root", "stores std", "stores the variance"),
+    *("weight of the row", "mean stays", "bias first", "no weight", "no bias"),
+)
+NUMBERS = {name: tl.constexpr(number) for number, name in enumerate(_SLIPS)}
+"""What a launcher gives to the kernels, by its name."""
+
+_SQUARES = NUMBERS["squares"]
+_PADDING = NUMBERS["padding in the variance"]
+_NO_PROGRAM_ID = NUMBERS["no program id"]
+_NO_MASK = NUMBERS["no mask"]
+_THREE_PASSES = NUMBERS["three passes"]
+_ONE_SIZE = NUMBERS["blocks of one size"]
+_EQUAL_SHARES = NUMBERS["equal shares"]
+_WITHIN_ONLY = NUMBERS["within only"]
+_ABOUT_ZERO = NUMBERS["about zero"]
+_ONE_LESS = NUMBERS["one less"]
+_SUM = NUMBERS["sum"]
+_NO_EPS = NUMBERS["no eps"]
+_EPS_OUTSIDE = NUMBERS["eps outside"]
+_EPS_OF_ITS_OWN = NUMBERS["eps of 1e-5"]
+_NO_ROOT = NUMBERS["no root"]
+_STORES_STD = NUMBERS["stores std"]
+_STORES_VARIANCE = NUMBERS["stores the variance"]
+_WEIGHT_OF_ROW = NUMBERS["weight of the row"]
+_MEAN_STAYS = NUMBERS["mean stays"]
+_BIAS_FIRST = NUMBERS["bias first"]
+_NO_WEIGHT = NUMBERS["no weight"]
+_NO_BIAS = NUMBERS["no bias"]
+
 
 @triton.jit
 def kernel(
     x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, columns, stride, eps,
     BLOCK: tl.constexpr, SLIP: tl.constexpr,
 ):  # fmt: skip
-    """A row in one block."""
+    """A row in one block. SLIP is a constant: what is spilled of a long row must be what a learner's kernel spills."""
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
     mask = cols < columns
@@ -40,92 +76,64 @@ def kernel(
     tl.store(y_ptr + row * columns + cols, off * rstd * weight + bias, mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["columns", "stride", "slip"])
 def loop_kernel(
-    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, columns, stride, eps,
-    BLOCK: tl.constexpr, SLIP: tl.constexpr,
+    x_ptr, weight_ptr, bias_ptr, y_ptr, mean_ptr, rstd_ptr, columns, stride, eps, slip,
+    BLOCK: tl.constexpr, IN_16_BITS: tl.constexpr,
 ):  # fmt: skip
-    """Block by block, merging the statistics, or with a walk for each of them."""
+    """Block by block, merging the statistics, or with a walk for each of them. IN_16_BITS: sums in the type of x."""
     row = tl.program_id(0)
     lanes = tl.arange(0, BLOCK)
-    start = x_ptr if SLIP == "no program id" else x_ptr + row * stride
+    start = x_ptr + tl.where(slip == _NO_PROGRAM_ID, 0, row) * stride
+    end = tl.where(slip == _NO_MASK, (columns // BLOCK + 1) * BLOCK, columns)
     mean = tl.sum(tl.zeros([BLOCK], tl.float32), 0)
     squares = tl.sum(tl.zeros([BLOCK], tl.float32), 0)
     for first in range(0, columns, BLOCK):
-        mask = first + lanes < (columns // BLOCK + 1) * BLOCK if SLIP == "no mask" else first + lanes < columns
+        mask = first + lanes < end
         given = tl.load(start + first + lanes, mask=mask, other=0.0)
         x = given.to(tl.float32)
-        if SLIP == "three passes":
-            mean += tl.sum(x, 0) / columns
-        elif SLIP == "squares":
-            mean += tl.sum(x, 0) / columns
-            squares += tl.sum(x * x, 0)
-        else:
-            count = tl.minimum(columns - first, BLOCK)
-            if SLIP == "blocks of one size":
-                count = BLOCK
-            if SLIP == "in 16 bits":
-                of_block = tl.sum(given, 0).to(x_ptr.dtype.element_ty).to(tl.float32) / count
-            else:
-                of_block = tl.sum(x, 0) / count
-            off = x if SLIP == "about zero" else x - of_block
-            if SLIP != "padding in the variance":
-                off = tl.where(mask, off, 0.0)
-            moved = of_block - mean
-            share = count / (first + count)
-            if SLIP == "equal shares":
-                share = BLOCK / (first + BLOCK)
-            mean += moved * share
-            squares += tl.sum(off * off, 0)
-            if SLIP != "within only" and SLIP != "about zero":
-                squares += moved * moved * first * share
-    if SLIP == "three passes":
+        count = tl.where(slip == _ONE_SIZE, BLOCK, tl.minimum(columns - first, BLOCK))
+        total = tl.sum(x, 0)
+        if IN_16_BITS:
+            total = tl.sum(given, 0).to(x_ptr.dtype.element_ty).to(tl.float32)
+        of_block = total / count
+        off = x - tl.where((slip == _ABOUT_ZERO) | (slip == _SQUARES), 0.0, of_block)
+        off = tl.where(mask | (slip == _PADDING), off, 0.0)
+        squares += tl.sum(off * off, 0)
+        moved = of_block - mean
+        weight_of_block = tl.where(slip == _EQUAL_SHARES, BLOCK, count)
+        share = weight_of_block / (first + weight_of_block)
+        between = moved * moved * first * share
+        squares += tl.where((slip == _WITHIN_ONLY) | (slip == _ABOUT_ZERO) | (slip == _SQUARES), 0.0, between)
+        mean += tl.where(slip == _SQUARES, total / columns, moved * share)
+    if slip == _THREE_PASSES:
+        squares = 0.0
         for first in range(0, columns, BLOCK):
             mask = first + lanes < columns
             x = tl.load(start + first + lanes, mask=mask, other=0.0).to(tl.float32)
             off = tl.where(mask, x - mean, 0.0)
             squares += tl.sum(off * off, 0)
-    if SLIP == "one less":
-        variance = squares / (columns - 1)
-    elif SLIP == "sum":
-        variance = squares
-    elif SLIP == "squares":
-        variance = squares / columns - mean * mean
-    else:
-        variance = squares / columns
-    if SLIP == "no eps":
-        rstd = 1 / tl.sqrt(variance)
-    elif SLIP == "eps outside":
-        rstd = 1 / (tl.sqrt(variance) + eps)
-    elif SLIP == "no root":
-        rstd = 1 / (variance + eps)
-    elif SLIP == "eps of 1e-5":
-        rstd = 1 / tl.sqrt(variance + 1e-5)
-    else:
-        rstd = 1 / tl.sqrt(variance + eps)
+    divisor = tl.where(slip == _ONE_LESS, columns - 1, tl.where(slip == _SUM, 1, columns))
+    variance = squares / divisor - tl.where(slip == _SQUARES, mean, 0.0) * mean
+    inside = tl.where((slip == _NO_EPS) | (slip == _EPS_OUTSIDE), 0.0, tl.where(slip == _EPS_OF_ITS_OWN, 1e-5, eps))
+    size = tl.sqrt(variance + inside)
+    size = tl.where(slip == _EPS_OUTSIDE, size + eps, tl.where(slip == _NO_ROOT, variance + eps, size))
+    rstd = 1 / size
     tl.store(mean_ptr + row, mean)
-    if SLIP == "stores std":
-        tl.store(rstd_ptr + row, 1 / rstd)
-    elif SLIP == "stores the variance":
-        tl.store(rstd_ptr + row, variance)
-    else:
-        tl.store(rstd_ptr + row, rstd)
+    tl.store(rstd_ptr + row, tl.where(slip == _STORES_STD, size, tl.where(slip == _STORES_VARIANCE, variance, rstd)))
     for first in range(0, columns, BLOCK):
         cols = first + lanes
-        mask = cols < (columns // BLOCK + 1) * BLOCK if SLIP == "no mask" else cols < columns
+        mask = cols < end
         x = tl.load(start + cols, mask=mask, other=0.0).to(tl.float32)
-        at_column = cols * 0 + row if SLIP == "weight of the row" else cols
-        weight = tl.load(weight_ptr + at_column, mask=mask).to(tl.float32)
-        bias = tl.load(bias_ptr + at_column, mask=mask).to(tl.float32)
-        y = (x if SLIP == "mean stays" else x - mean) * rstd
-        if SLIP == "bias first":
-            y = (y + bias) * weight
-        elif SLIP == "no weight":
-            y = y + bias
-        elif SLIP == "no bias":
-            y = y * weight
-        else:
-            y = y * weight + bias
+        weight = tl.load(weight_ptr + cols, mask=mask).to(tl.float32)
+        bias = tl.load(bias_ptr + cols, mask=mask).to(tl.float32)
+        if slip == _WEIGHT_OF_ROW:
+            weight = tl.load(weight_ptr + cols * 0 + row, mask=mask).to(tl.float32)
+            bias = tl.load(bias_ptr + cols * 0 + row, mask=mask).to(tl.float32)
+        y = (x - tl.where(slip == _MEAN_STAYS, 0.0, mean)) * rstd
+        y += tl.where(slip == _BIAS_FIRST, bias, 0.0)
+        y *= tl.where(slip == _NO_WEIGHT, 1.0, weight)
+        y += tl.where((slip == _BIAS_FIRST) | (slip == _NO_BIAS), 0.0, bias)
         tl.store(y_ptr + row * columns + cols, y, mask=mask)
 
 
@@ -147,21 +155,26 @@ def new(x: Tensor, statistics: torch.dtype = torch.float32, y: torch.dtype | Non
 
 
 def launch(
-    x: Tensor, weight: Tensor, bias: Tensor, eps: float, out: Three, stride: int | None = None, block: int = 1024,
-    slip: str = "", by: Any = loop_kernel,
+    x: Tensor, weight: Tensor, bias: Tensor, eps: float, out: Three, stride: int | None = None, slip: str = "",
 ) -> Three:  # fmt: skip
+    """One launch of the kernel that walks in blocks."""
     rows, columns = x.shape
     stride = x.stride(0) if stride is None else stride
-    by[(rows,)](x, weight, bias, *out, columns, stride, eps, BLOCK=block, SLIP=slip)
+    in_16_bits = slip == "in 16 bits" and x.dtype != torch.float32  # of float32 the sums are the same
+    loop_kernel[(rows,)](
+        x, weight, bias, *out, columns, stride, eps, NUMBERS[slip].value, BLOCK=BLOCK, IN_16_BITS=in_16_bits
+    )  # fmt: skip
     return out
 
 
-def whole_row(slip: str) -> Callable[..., Three]:
-    """The right launcher with a slip of the kernel that takes a row in one block."""
+def whole_row(slip: str, block: int = 0) -> Callable[..., Three]:
+    """The right launcher with a slip of the kernel that takes a row in one block, or in one of that size."""
 
     def answer(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
-        block = triton.next_power_of_2(x.shape[1])
-        return launch(x, weight, bias, eps, new(x), block=block, slip=slip, by=kernel)
+        (rows, columns), out = x.shape, new(x)
+        of_size = block or triton.next_power_of_2(columns)
+        kernel[(rows,)](x, weight, bias, *out, columns, x.stride(0), eps, BLOCK=of_size, SLIP=slip)
+        return out
 
     return answer
 
@@ -173,10 +186,6 @@ def looped(slip: str) -> Callable[..., Three]:
 
 def ignores_stride(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
     return launch(x, weight, bias, eps, new(x), stride=x.shape[1])
-
-
-def first_block_only(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
-    return launch(x, weight, bias, eps, new(x), by=kernel)
 
 
 def statistics_like_x(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
@@ -198,8 +207,8 @@ def only_y(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 
 def two_launches(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Three:
     out, (rows, columns) = launch(x, weight, bias, eps, new(x)), x.shape
-    grid = (rows, triton.cdiv(columns, 1024))
-    apply_kernel[grid](x, weight, bias, *out, columns, x.stride(0), BLOCK=1024)
+    grid = (rows, triton.cdiv(columns, BLOCK))
+    apply_kernel[grid](x, weight, bias, *out, columns, x.stride(0), BLOCK=BLOCK)
     return out
 
 
@@ -236,7 +245,7 @@ MISCONCEPTIONS = (
     ),
     Misconception(
         "first_block_only",
-        first_block_only,
+        whole_row("", BLOCK),
         "It fails where rows are longer than BLOCK: nobody reads or writes the rest of them. Walk along the row in a "
         "loop.",
     ),

@@ -1,4 +1,7 @@
-"""Wrong answers to 04.rmsnorm, as learners write them: kernels with a slip, and launchers."""
+"""Wrong answers to 04.rmsnorm, as learners write them: kernels with a slip, and launchers.
+
+The slip is a number that the kernel gets at run time: all of them share one compilation for each shape and dtype.
+"""
 
 from __future__ import annotations
 
@@ -14,71 +17,70 @@ from gpu_utils.grading.exercise import Misconception
 
 Both = tuple[Tensor, Tensor]
 
+_SLIPS = (
+    *("", "in 16 bits", "no program id", "no mask", "mean off", "adds after", "norm of x", "y of x", "h is x"),
+    *("sizes", "sum", "mean of the block", "no eps", "eps outside", "eps of 1e-5", "no root"),
+    *("weight of the row", "one more", "no weight", "reads h again", "no h"),
+)
+NUMBERS = {name: tl.constexpr(number) for number, name in enumerate(_SLIPS)}
+"""What a launcher gives to the kernel, by its name."""
 
-@triton.jit
+_NO_PROGRAM_ID = NUMBERS["no program id"]
+_NO_MASK = NUMBERS["no mask"]
+_MEAN_OFF = NUMBERS["mean off"]
+_ADDS_AFTER = NUMBERS["adds after"]
+_NORM_OF_X = NUMBERS["norm of x"]
+_Y_OF_X = NUMBERS["y of x"]
+_H_IS_X = NUMBERS["h is x"]
+_SIZES = NUMBERS["sizes"]
+_SUM = NUMBERS["sum"]
+_OF_THE_BLOCK = NUMBERS["mean of the block"]
+_NO_EPS = NUMBERS["no eps"]
+_EPS_OUTSIDE = NUMBERS["eps outside"]
+_EPS_OF_ITS_OWN = NUMBERS["eps of 1e-5"]
+_NO_ROOT = NUMBERS["no root"]
+_WEIGHT_OF_ROW = NUMBERS["weight of the row"]
+_ONE_MORE = NUMBERS["one more"]
+_NO_WEIGHT = NUMBERS["no weight"]
+_READS_AGAIN = NUMBERS["reads h again"]
+_NO_H = NUMBERS["no h"]
+
+
+@triton.jit(do_not_specialize=["slip"])
 def kernel(
-    x_ptr, residual_ptr, weight_ptr, y_ptr, h_ptr, columns, x_stride, residual_stride, eps,
-    BLOCK: tl.constexpr, SLIP: tl.constexpr,
+    x_ptr, residual_ptr, weight_ptr, y_ptr, h_ptr, columns, x_stride, residual_stride, eps, slip,
+    BLOCK: tl.constexpr, IN_16_BITS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
     mask = cols < columns
-    from_row = 0 if SLIP == "no program id" else row
-    x_at, residual_at = x_ptr + from_row * x_stride + cols, residual_ptr + from_row * residual_stride + cols
-    if SLIP == "no mask":
-        x, residual = tl.load(x_at), tl.load(residual_at)
-    else:
-        x, residual = tl.load(x_at, mask=mask, other=0.0), tl.load(residual_at, mask=mask, other=0.0)
-    if SLIP != "in 16 bits":
+    there = mask | (slip == _NO_MASK)
+    from_row = tl.where(slip == _NO_PROGRAM_ID, 0, row)
+    x = tl.load(x_ptr + from_row * x_stride + cols, mask=there, other=0.0)
+    residual = tl.load(residual_ptr + from_row * residual_stride + cols, mask=there, other=0.0)
+    if not IN_16_BITS:
         x, residual = x.to(tl.float32), residual.to(tl.float32)
     h = x + residual
-    if SLIP == "mean off":
-        h = tl.where(mask, h - tl.sum(h, 0) / columns, 0.0)
-    of = h
-    if SLIP == "adds after":
-        of = x
-    if SLIP == "norm of x":
-        of = x
-    squares = tl.abs(of) if SLIP == "sizes" else of * of
-    if SLIP == "sum":
-        mean = tl.sum(squares, 0)
-    elif SLIP == "mean of the block":
-        mean = tl.sum(squares, 0) / BLOCK
-    else:
-        mean = tl.sum(squares, 0) / columns
-    if SLIP == "no eps":
-        size = tl.sqrt(mean.to(tl.float32))
-    elif SLIP == "eps outside":
-        size = tl.sqrt(mean.to(tl.float32)) + eps
-    elif SLIP == "eps of 1e-5":
-        size = tl.sqrt(mean.to(tl.float32) + 1e-5)
-    elif SLIP == "no root":
-        size = mean + eps
-    else:
-        size = tl.sqrt(mean.to(tl.float32) + eps)
-    at_weight = weight_ptr + row + 0 * cols if SLIP == "weight of the row" else weight_ptr + cols
-    weight = tl.load(at_weight, mask=mask, other=0.0).to(tl.float32)
-    if SLIP == "one more":
-        weight += 1
-    if SLIP == "no weight":
-        weight = 1.0
-    y = (x if SLIP == "y of x" or SLIP == "adds after" else h) / size * weight
-    if SLIP == "adds after":
-        y += residual
-    if SLIP == "h is x":
-        h = x
+    if slip == _MEAN_OFF:
+        h = tl.where(mask, h - tl.sum(h, 0) / columns, 0.0).to(h.dtype)
+    of = tl.where((slip == _ADDS_AFTER) | (slip == _NORM_OF_X), x, h)
+    squares = tl.where(slip == _SIZES, tl.abs(of), of * of)
+    count = tl.where(slip == _OF_THE_BLOCK, BLOCK, tl.where(slip == _SUM, 1, columns))
+    mean = (tl.sum(squares, 0) / count).to(tl.float32)
+    inside = tl.where((slip == _NO_EPS) | (slip == _EPS_OUTSIDE), 0.0, tl.where(slip == _EPS_OF_ITS_OWN, 1e-5, eps))
+    size = tl.sqrt(mean + inside)
+    size = tl.where(slip == _EPS_OUTSIDE, size + eps, tl.where(slip == _NO_ROOT, mean + eps, size))
+    weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
+    if slip == _WEIGHT_OF_ROW:
+        weight = tl.load(weight_ptr + row + 0 * cols, mask=mask, other=0.0).to(tl.float32)
+    weight = tl.where(slip == _NO_WEIGHT, 1.0, tl.where(slip == _ONE_MORE, weight + 1, weight))
+    y = tl.where((slip == _ADDS_AFTER) | (slip == _Y_OF_X), x, h) / size * weight
+    y += tl.where(slip == _ADDS_AFTER, residual, 0.0)
     out = row * columns + cols
-    if SLIP == "no mask":
-        tl.store(h_ptr + out, h)
-        tl.store(y_ptr + out, y)
-    elif SLIP == "reads h again":
-        tl.store(h_ptr + out, h, mask=mask)
-        h = tl.load(h_ptr + out, mask=mask, other=0.0).to(tl.float32)
-        tl.store(y_ptr + out, h / size * weight, mask=mask)
-    else:
-        if SLIP != "no h":
-            tl.store(h_ptr + out, h, mask=mask)
-        tl.store(y_ptr + out, y, mask=mask)
+    tl.store(h_ptr + out, tl.where(slip == _H_IS_X, x, h), mask=there & (slip != _NO_H))
+    if slip == _READS_AGAIN:
+        y = tl.load(h_ptr + out, mask=mask, other=0.0).to(tl.float32) / size * weight
+    tl.store(y_ptr + out, y, mask=there)
 
 
 @triton.jit
@@ -127,7 +129,9 @@ def launch(
     y, h = new(x, dtype), new(x) if h is None else h
     strides = strides or (x.stride(0), residual.stride(0))
     block = block or triton.next_power_of_2(columns)
-    kernel[(rows,)](x, residual, weight, y, h, columns, *strides, eps, BLOCK=block, SLIP=slip)
+    in_16_bits = slip == "in 16 bits" and x.dtype != torch.float32  # of float32 the sums are the same
+    options = {"BLOCK": block, "IN_16_BITS": in_16_bits}
+    kernel[(rows,)](x, residual, weight, y, h, columns, *strides, eps, NUMBERS[slip].value, **options)
     return y, h
 
 

@@ -1,4 +1,7 @@
-"""Wrong answers to 04.softmax, as learners write them: kernels with a slip, and launchers."""
+"""Wrong answers to 04.softmax, as learners write them: kernels with a slip, and launchers.
+
+The slip is a number that the kernel gets at run time: nearly all of them share one compilation for each case.
+"""
 
 from __future__ import annotations
 
@@ -10,53 +13,57 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+_SLIPS = (
+    *("", "no mask", "mask one long", "store unmasked", "padding is 0", "max with padding", "no program id"),
+    *("no max", "largest size", "powers of two", "no sum", "log", "stores in row 0", "read again"),
+)
+NUMBERS = {name: tl.constexpr(number) for number, name in enumerate(_SLIPS)}
+"""What a launcher gives to the kernel, by its name."""
 
-@triton.jit
-def kernel(x_ptr, out_ptr, columns, stride_row, stride_column, BLOCK: tl.constexpr, SLIP: tl.constexpr):
+_PADDING_IS_0 = NUMBERS["padding is 0"]
+_MAX_WITH_PADDING = NUMBERS["max with padding"]
+_NO_PROGRAM_ID = NUMBERS["no program id"]
+_NO_MAX = NUMBERS["no max"]
+_LARGEST_SIZE = NUMBERS["largest size"]
+_POWERS_OF_TWO = NUMBERS["powers of two"]
+_NO_SUM = NUMBERS["no sum"]
+_LOG = NUMBERS["log"]
+_STORES_IN_ROW_0 = NUMBERS["stores in row 0"]
+_READ_AGAIN = NUMBERS["read again"]
+
+
+@triton.jit(do_not_specialize=["slip"])
+def kernel(x_ptr, out_ptr, columns, load_end, store_end, stride_row, stride_column, slip, BLOCK: tl.constexpr):
+    """The masks end at load_end and store_end: both are `columns`, where nothing is wrong."""
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
-    mask = cols < columns
-    if SLIP == "mask one long":
-        mask = cols <= columns
-    at = x_ptr + row * stride_row + cols * stride_column
-    if SLIP == "no program id":
-        at = x_ptr + cols * stride_column
-    if SLIP == "no mask":
-        x = tl.load(at)
-    elif SLIP == "padding is 0" or SLIP == "max with padding":
-        x = tl.load(at, mask=mask, other=0.0)
-    else:
-        x = tl.load(at, mask=mask, other=float("-inf"))
-    x = x.to(tl.float32)
-    if SLIP == "no max":
-        moved = x
-    elif SLIP == "largest size":
-        moved = x - tl.max(tl.where(mask, tl.abs(x), 0.0), 0)
-    else:
-        moved = x - tl.max(x, 0)
-    e = tl.exp2(moved) if SLIP == "powers of two" else tl.exp(moved)
-    if SLIP == "max with padding":
+    mask = cols < load_end
+    from_row = tl.where(slip == _NO_PROGRAM_ID, 0, row)
+    padding = tl.where((slip == _PADDING_IS_0) | (slip == _MAX_WITH_PADDING), 0.0, float("-inf"))
+    x = tl.load(x_ptr + from_row * stride_row + cols * stride_column, mask=mask, other=padding).to(tl.float32)
+    largest = tl.max(x, 0)
+    if slip == _LARGEST_SIZE:
+        largest = tl.max(tl.where(mask, tl.abs(x), 0.0), 0)
+    moved = x - tl.where(slip == _NO_MAX, 0.0, largest)
+    e = tl.exp(moved)
+    if slip == _POWERS_OF_TWO:
+        e = tl.exp2(moved)
+    if slip == _MAX_WITH_PADDING:
         e = tl.where(mask, e, 0.0)
-    if SLIP == "no sum":
-        p = e
-    elif SLIP == "log":
-        p = moved - tl.log(tl.sum(e, 0))
-    else:
-        p = e / tl.sum(e, 0)
-    out_row = 0 if SLIP == "stores in row 0" else row
-    if SLIP == "no mask" or SLIP == "store unmasked":
-        tl.store(out_ptr + out_row * columns + cols, p)
-    elif SLIP == "read again":
-        tl.store(out_ptr + row * columns + cols, e, mask=mask)
-        e = tl.load(out_ptr + row * columns + cols, mask=mask, other=0.0).to(tl.float32)
-        tl.store(out_ptr + row * columns + cols, e / tl.sum(e, 0), mask=mask)
-    else:
-        tl.store(out_ptr + out_row * columns + cols, p, mask=mask)
+    total = tl.sum(e, 0)
+    p = e / tl.where((slip == _NO_SUM) | (slip == _READ_AGAIN), 1.0, total)
+    if slip == _LOG:
+        p = moved - tl.log(total)
+    out = out_ptr + tl.where(slip == _STORES_IN_ROW_0, 0, row) * columns + cols
+    tl.store(out, p, mask=cols < store_end)
+    if slip == _READ_AGAIN:
+        e = tl.load(out, mask=mask, other=0.0).to(tl.float32)
+        tl.store(out, e / tl.sum(e, 0), mask=mask)
 
 
-@triton.jit
-def loop_kernel(x_ptr, out_ptr, columns, stride_row, stride_column, BLOCK: tl.constexpr, ONLINE: tl.constexpr):
-    """Right numbers from two or three walks along the row."""
+@triton.jit(do_not_specialize=["online"])
+def loop_kernel(x_ptr, out_ptr, columns, stride_row, stride_column, online, BLOCK: tl.constexpr):
+    """Right numbers from two walks along the row, online, or three."""
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
     largest = tl.max(tl.full([BLOCK], float("-inf"), tl.float32), 0)
@@ -66,14 +73,13 @@ def loop_kernel(x_ptr, out_ptr, columns, stride_row, stride_column, BLOCK: tl.co
         x = tl.load(at, mask=first + cols < columns, other=float("-inf")).to(tl.float32)
         before = largest
         largest = tl.maximum(largest, tl.max(x, 0))
-        if ONLINE:
+        if online:
             safe = tl.where(largest == float("-inf"), 0.0, largest)
             total = total * tl.exp(before - safe) + tl.sum(tl.exp(x - safe), 0)
-    if not ONLINE:
-        for first in range(0, columns, BLOCK):
-            at = x_ptr + row * stride_row + (first + cols) * stride_column
-            x = tl.load(at, mask=first + cols < columns, other=float("-inf")).to(tl.float32)
-            total += tl.sum(tl.exp(x - largest), 0)
+    for first in range(0, tl.where(online != 0, 0, columns), BLOCK):
+        at = x_ptr + row * stride_row + (first + cols) * stride_column
+        x = tl.load(at, mask=first + cols < columns, other=float("-inf")).to(tl.float32)
+        total += tl.sum(tl.exp(x - largest), 0)
     for first in range(0, columns, BLOCK):
         mask = first + cols < columns
         at = x_ptr + row * stride_row + (first + cols) * stride_column
@@ -81,14 +87,14 @@ def loop_kernel(x_ptr, out_ptr, columns, stride_row, stride_column, BLOCK: tl.co
         tl.store(out_ptr + row * columns + first + cols, tl.exp(x - largest) / total, mask=mask)
 
 
-@triton.jit
-def part_kernel(x_ptr, max_ptr, out_ptr, columns, stride_row, stride_column, BLOCK: tl.constexpr, FIRST: tl.constexpr):
-    """The largest value of each row, or with it the result: one launch for each."""
+@triton.jit(do_not_specialize=["launch"])
+def part_kernel(x_ptr, max_ptr, out_ptr, columns, stride_row, stride_column, launch, BLOCK: tl.constexpr):
+    """Launch 0: the largest value of each row; launch 1: the result, with it."""
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
     at = x_ptr + row * stride_row + cols * stride_column
     x = tl.load(at, mask=cols < columns, other=float("-inf")).to(tl.float32)
-    if FIRST:
+    if launch == 0:
         tl.store(max_ptr + row, tl.max(x, 0))
     else:
         e = tl.exp(x - tl.load(max_ptr + row))
@@ -102,7 +108,10 @@ def new(x: Tensor) -> Tensor:
 def launch(x: Tensor, out: Tensor, strides: Any = None, block: int = 0, slip: str = "") -> Tensor:
     rows, columns = x.shape
     block = block or triton.next_power_of_2(columns)
-    kernel[(rows,)](x, out, columns, *(strides or x.stride()), BLOCK=block, SLIP=slip)
+    ends = {"no mask": (block, block), "mask one long": (columns + 1, columns + 1), "store unmasked": (columns, block)}
+    load_end, store_end = ends.get(slip, (columns, columns))
+    numbers = (columns, load_end, store_end, *(strides or x.stride()), NUMBERS[slip].value)
+    kernel[(rows,)](x, out, *numbers, BLOCK=block)
     return out
 
 
@@ -154,7 +163,7 @@ def torch_finds_the_largest(x: Tensor) -> Tensor:
 def loops(online: bool) -> Callable[[Tensor], Tensor]:
     def answer(x: Tensor) -> Tensor:
         out = new(x)
-        loop_kernel[(x.shape[0],)](x, out, x.shape[1], *x.stride(), BLOCK=512, ONLINE=online)
+        loop_kernel[(x.shape[0],)](x, out, x.shape[1], *x.stride(), int(online), BLOCK=512)
         return out
 
     return answer
@@ -162,9 +171,9 @@ def loops(online: bool) -> Callable[[Tensor], Tensor]:
 
 def two_launches(x: Tensor) -> Tensor:
     out, largest = new(x), torch.empty(x.shape[0], device=x.device)
-    for first in (True, False):
+    for number in (0, 1):
         block = triton.next_power_of_2(x.shape[1])
-        part_kernel[(x.shape[0],)](x, largest, out, x.shape[1], *x.stride(), BLOCK=block, FIRST=first)
+        part_kernel[(x.shape[0],)](x, largest, out, x.shape[1], *x.stride(), number, BLOCK=block)
     return out
 
 
