@@ -11,15 +11,24 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpu_utils.exercises.u05_triton_matmul.tile_slips import STEP, TILE, product
+from gpu_utils.exercises.u05_triton_matmul.tile_slips import SLIPS, STEP, TILE, product, warps
 
 Answer = Callable[..., Any]
 
-_NUMBERS = ("M", "N", "K", "limit_m", "limit_n", "limit_k")
+_ROUNDED = ("", "product", "scaled product", "c", "product as c", "scaled c", "result")
+"""What is rounded to 16 bits behind the loop. The kernel knows it by its place here."""
+
+PRODUCT = tl.constexpr(_ROUNDED.index("product"))
+SCALED_PRODUCT = tl.constexpr(_ROUNDED.index("scaled product"))
+C = tl.constexpr(_ROUNDED.index("c"))
+PRODUCT_AS_C = tl.constexpr(_ROUNDED.index("product as c"))
+SCALED_C = tl.constexpr(_ROUNDED.index("scaled c"))
+RESULT = tl.constexpr(_ROUNDED.index("result"))
+
 _STRIDES = ("am", "ak", "bk", "bn", "cm", "cn", "om", "on")
 
 
-@triton.jit(do_not_specialize=["a_ptr", "b_ptr", "c_ptr", "out_ptr", *_NUMBERS, *_STRIDES, "reads"])
+@triton.jit(do_not_specialize=["reads", "slip", "rounds"])
 def kernel(
     a_ptr,
     b_ptr,
@@ -28,9 +37,6 @@ def kernel(
     M,
     N,
     K,
-    limit_m,
-    limit_n,
-    limit_k,
     am,
     ak,
     bk,
@@ -44,36 +50,37 @@ def kernel(
     times,
     plus,
     reads,
+    slip,
+    rounds,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     HOW: tl.constexpr,
-    ROUNDS: tl.constexpr,
 ):
-    """times * (a @ b) + plus * c; reads: whether c is read; ROUNDS: what is rounded to 16 bits on the way."""
+    """times * (a @ b) + plus * c; reads: whether c is read; rounds: what is rounded to 16 bits behind the loop."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = product(
-        a_ptr, b_ptr, rows, cols, K, limit_m, limit_n, limit_k, limit_k, am, ak, bk, bn, 1, keep, scale,
+        a_ptr, b_ptr, rows, cols, K, M, N, K, K, am, ak, bk, bn, 1, keep, scale, slip,
         BLOCK_M, BLOCK_N, BLOCK_K, HOW,
     )  # fmt: skip
     narrow = a_ptr.dtype.element_ty
-    there = (rows[:, None] < limit_m) & (cols[None, :] < limit_n)
+    there = (rows[:, None] < M) & (cols[None, :] < N)
     at = c_ptr + rows[:, None] * cm + cols[None, :] * cn
     c = tl.load(at, mask=there & (reads != 0), other=0.0).to(tl.float32)
-    if ROUNDS == "product":
+    if rounds == PRODUCT:
         acc = acc.to(narrow).to(tl.float32)
-    elif ROUNDS == "scaled product":
+    if rounds == SCALED_PRODUCT:
         acc = (times * acc).to(narrow).to(tl.float32) / times
-    elif ROUNDS == "c":
+    if rounds == C:
         c = c.to(narrow).to(tl.float32)
     product_, of_c = times * acc, plus * c
-    if ROUNDS == "product as c":
+    if rounds == PRODUCT_AS_C:
         product_ = (times * acc.to(c_ptr.dtype.element_ty)).to(tl.float32)
-    elif ROUNDS == "scaled c":
+    if rounds == SCALED_C:
         of_c = of_c.to(c_ptr.dtype.element_ty).to(tl.float32)
     total = product_ + of_c
-    if ROUNDS == "result":
+    if rounds == RESULT:
         total = total.to(narrow).to(tl.float32)
     tl.store(out_ptr + rows[:, None] * om + cols[None, :] * on, total, mask=there)
 
@@ -108,14 +115,15 @@ def new(c: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     return torch.empty(c.shape, dtype=dtype or c.dtype, device=c.device)
 
 
-def launched(given: Given, out: Tensor, how: str = "", rounds: str = "", **changed: Any) -> Tensor:
+def launched(given: Given, out: Tensor, slip: str = "", rounds: str = "", how: str = "", **changed: Any) -> Tensor:
     """The right launch with other numbers, each given or made from the arguments."""
     (m, k), n = given.a.shape, given.b.shape[1]
     strides = *given.a.stride(), *given.b.stride(), *given.c.stride(), *out.stride()
     numbers = {
-        **{"M": m, "N": n, "K": k, "limit_m": m, "limit_n": n, "limit_k": k},
+        **{"M": m, "N": n, "K": k},
         **dict(zip(_STRIDES, strides, strict=True)),
         **{"keep": 1.0, "scale": 1.0, "times": given.alpha, "plus": given.beta, "reads": int(given.beta != 0)},
+        **{"slip": SLIPS.index(slip), "rounds": _ROUNDED.index(rounds)},
     }
     numbers |= {name: value(given) if callable(value) else value for name, value in changed.items()}
     kernel[triton.cdiv(m, TILE), triton.cdiv(n, TILE)](
@@ -125,19 +133,19 @@ def launched(given: Given, out: Tensor, how: str = "", rounds: str = "", **chang
         BLOCK_N=TILE,
         BLOCK_K=STEP,
         HOW=how,
-        ROUNDS=rounds,
+        num_warps=warps(),
     )
     return out
 
 
-def slipped(how: str = "", rounds: str = "", **changed: Any) -> Answer:
+def slipped(slip: str = "", rounds: str = "", how: str = "", **changed: Any) -> Answer:
     def answer(a: Tensor, b: Tensor, c: Tensor, alpha: float, beta: float) -> Tensor:
-        return launched(Given(a, b, c, alpha, beta), new(c), how, rounds, **changed)
+        return launched(Given(a, b, c, alpha, beta), new(c), slip, rounds, how, **changed)
 
     return answer
 
 
-sum_in_float16 = slipped("float16 sum")
+sum_in_float16 = slipped(how="float16 sum")
 sum_rounded_each_block = slipped("each block")
 product_rounded = slipped(rounds="product")
 scaled_product_rounded = slipped(rounds="scaled product")

@@ -15,8 +15,29 @@ BLOCK = 32
 
 Answer = Callable[[Tensor, Tensor, int, bool], Any]
 
+_INTO = ("atomic", "store", "read and write")
+"""How a part comes to memory. The kernel knows it by its place here, and a slip by its place in _SLIPS."""
 
-@triton.jit(do_not_specialize=["M", "N", "K", "STEP", "PART", "LAST", "SPLITS", "APART"])
+STORE = tl.constexpr(_INTO.index("store"))
+READ_AND_WRITE = tl.constexpr(_INTO.index("read and write"))
+
+_SLIPS = (
+    *("", "all parts in one program", "all of K, masked", "into the next part", "b from the start", "no mask on K"),
+    *("keeps the last block", "adds every block", "no empty part", "no mask on the result"),
+)
+
+ONE_PROGRAM = tl.constexpr(_SLIPS.index("all parts in one program"))
+ALL_OF_K = tl.constexpr(_SLIPS.index("all of K, masked"))
+INTO_THE_NEXT = tl.constexpr(_SLIPS.index("into the next part"))
+B_FROM_THE_START = tl.constexpr(_SLIPS.index("b from the start"))
+NO_MASK_ON_K = tl.constexpr(_SLIPS.index("no mask on K"))
+KEEPS_THE_LAST = tl.constexpr(_SLIPS.index("keeps the last block"))
+ADDS_EVERY_BLOCK = tl.constexpr(_SLIPS.index("adds every block"))
+NO_EMPTY_PART = tl.constexpr(_SLIPS.index("no empty part"))
+NO_MASK_ON_RESULT = tl.constexpr(_SLIPS.index("no mask on the result"))
+
+
+@triton.jit(do_not_specialize=["M", "N", "K", "STEP", "PART", "LAST", "SPLITS", "APART", "into", "slip"])
 def kernel(
     a_ptr,
     b_ptr,
@@ -29,62 +50,57 @@ def kernel(
     LAST,
     SPLITS,
     APART,
-    INTO: tl.constexpr,
-    SLIP: tl.constexpr,
+    into,
+    slip,
     B: tl.constexpr,
 ):
-    """Part s of K begins at s * STEP, has PART elements and never passes LAST; parts lie APART elements apart.
-
-    INTO: "atomic", "store", or "read and write". SLIP: what else is wrong; "" for nothing.
-    """
+    """Part s of K begins at s * STEP, has PART elements and never passes LAST; parts lie APART elements apart."""
     rows = tl.program_id(0) * B + tl.arange(0, B)
     cols = tl.program_id(1) * B + tl.arange(0, B)
     split = tl.program_id(2)
     at = to_ptr + split * APART + rows[:, None] * N + cols[None, :]
     mask = (rows[:, None] < M) & (cols[None, :] < N)
     acc = tl.zeros((B, B), dtype=tl.float32)
-    for turn in range(0, SPLITS if SLIP == "all parts in one program" else 1):
+    for turn in range(0, tl.where(slip == ONE_PROGRAM, SPLITS, 1)):
         first = (split + turn) * STEP
         end = tl.minimum(first + PART, LAST)
-        low = 0 if SLIP == "all of K, masked" else first
-        high = K if SLIP == "all of K, masked" else end
+        low = tl.where(slip == ALL_OF_K, 0, first)
+        high = tl.where(slip == ALL_OF_K, K, end)
         for start in range(low, high, B):
             inner = start + tl.arange(0, B)
-            mine = (inner >= first) & (inner < (K if SLIP == "into the next part" else end))
-            inner_b = inner - first if SLIP == "b from the start" else inner
+            mine = (inner >= first) & (inner < tl.where(slip == INTO_THE_NEXT, K, end)) | (slip == NO_MASK_ON_K)
+            inner_b = inner - tl.where(slip == B_FROM_THE_START, first, 0)
             a_mask = (rows[:, None] < M) & mine[None, :]
             b_mask = mine[:, None] & (cols[None, :] < N)
-            if SLIP == "no mask on K":
-                a_mask, b_mask = rows[:, None] < M, cols[None, :] < N
             a = tl.load(a_ptr + rows[:, None] * K + inner[None, :], mask=a_mask, other=0.0)
             b = tl.load(b_ptr + inner_b[:, None] * N + cols[None, :], mask=b_mask, other=0.0)
-            if SLIP == "keeps the last block":
-                acc = tl.dot(a, b)
-            elif SLIP == "adds every block":
-                tl.atomic_add(at, tl.dot(a, b), mask=mask)
-            else:
-                acc = tl.dot(a, b, acc)
-    if SLIP == "no empty part":
+            if slip == KEEPS_THE_LAST:
+                acc = tl.zeros((B, B), dtype=tl.float32)
+            acc = tl.dot(a, b, acc)
+            if slip == ADDS_EVERY_BLOCK:
+                tl.atomic_add(at, acc, mask=mask)
+                acc = tl.zeros((B, B), dtype=tl.float32)
+    if slip == NO_EMPTY_PART:
         mask = mask & (split * STEP < K)
     value = acc.to(to_ptr.dtype.element_ty)
-    if INTO == "store":
+    if into == STORE:
         tl.store(at, value, mask=mask)
-    elif INTO == "read and write":
+    elif into == READ_AND_WRITE:
         tl.store(at, tl.load(at, mask=mask, other=0.0) + value, mask=mask)
-    elif SLIP == "no mask on the result":
+    elif slip == NO_MASK_ON_RESULT:
         tl.atomic_add(at, value)
-    elif SLIP != "adds every block":
+    elif slip != ADDS_EVERY_BLOCK:
         tl.atomic_add(at, value, mask=mask)
 
 
-@triton.jit(do_not_specialize=["n", "FIRST", "PARTS", "APART"])
-def sum_kernel(parts_ptr, out_ptr, n, FIRST, PARTS, APART, NARROW: tl.constexpr, BLOCK: tl.constexpr):
-    """Add up parts FIRST to PARTS - 1; where NARROW, rounding to the type of the result after each."""
+@triton.jit(do_not_specialize=["n", "FIRST", "PARTS", "APART", "narrow"])
+def sum_kernel(parts_ptr, out_ptr, n, FIRST, PARTS, APART, narrow, BLOCK: tl.constexpr):
+    """Add up parts FIRST to PARTS - 1; where narrow is 1, rounding to the type of the result after each."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros([BLOCK], tl.float32)
     for part in range(FIRST, PARTS):
         total += tl.load(parts_ptr + part * APART + at, mask=at < n, other=0.0).to(tl.float32)
-        if NARROW:
+        if narrow == 1:
             total = total.to(out_ptr.dtype.element_ty).to(tl.float32)
     tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=at < n)
 
@@ -120,14 +136,13 @@ def answer(
         sums = (new if add else torch.empty)(shape, dtype=sums_dtype, device=a.device)
         kernel[(tiles(M, BLOCK), triton.cdiv(N, BLOCK), programs(splits))](
             *(a, b, sums, M, N, K, 0 if all_from_0 else size, size, K, splits, 0 if add or share else M * N),
-            INTO=into if add else "store",
-            SLIP=slip,
+            *(_INTO.index(into if add else "store"), _SLIPS.index(slip)),
             B=BLOCK,
         )
         out = torch.empty((M, N), dtype=dtype or a.dtype, device=a.device)
         range_of_parts = (0, 1) if add else parts(splits)
         grid = (triton.cdiv(M * N, 512),)
-        sum_kernel[grid](sums, out, M * N, *range_of_parts, M * N, NARROW=narrow and not add, BLOCK=512)
+        sum_kernel[grid](sums, out, M * N, *range_of_parts, M * N, int(narrow and not add), BLOCK=512)
         return out
 
     return wrong
@@ -138,7 +153,7 @@ def torch_sums(a: Tensor, b: Tensor, splits: int, deterministic: bool) -> Tensor
     part = part_of(K, splits)
     parts = torch.empty((splits, M, N), dtype=torch.float32, device=a.device)
     grid = (triton.cdiv(M, BLOCK), triton.cdiv(N, BLOCK), splits)
-    kernel[grid](a, b, parts, M, N, K, part, part, K, splits, M * N, INTO="store", SLIP="", B=BLOCK)
+    kernel[grid](a, b, parts, M, N, K, part, part, K, splits, M * N, _INTO.index("store"), 0, B=BLOCK)
     return parts.sum(0).to(a.dtype)
 
 
@@ -147,10 +162,10 @@ def a_launch_for_each_part(a: Tensor, b: Tensor, splits: int, deterministic: boo
     part = part_of(K, splits)
     sums = torch.zeros((M, N), dtype=torch.float32, device=a.device)
     grid = (triton.cdiv(M, BLOCK), triton.cdiv(N, BLOCK), 1)
-    into = "read and write" if deterministic else "atomic"
+    into = _INTO.index("read and write" if deterministic else "atomic")
     for first in range(0, K, part):
         rest = min(part, K - first)
-        kernel[grid](a[:, first:], b[first:], sums, M, N, K, 0, rest, rest, 1, 0, INTO=into, SLIP="", B=BLOCK)
+        kernel[grid](a[:, first:], b[first:], sums, M, N, K, 0, rest, rest, 1, 0, into, 0, B=BLOCK)
     return sums.to(a.dtype)
 
 

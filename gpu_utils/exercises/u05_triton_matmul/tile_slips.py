@@ -22,6 +22,17 @@ STEP = 32
 FAR = 2**30
 """No limit at all, for a mask."""
 
+LANES = 256
+"""Of a program, on either vendor's GPU."""
+
+SLIPS = ("", "float16", "scaled", "each block", "each product")
+"""What is done to a tile on its way. A kernel knows it by its place here."""
+
+FLOAT16 = tl.constexpr(SLIPS.index("float16"))
+SCALED = tl.constexpr(SLIPS.index("scaled"))
+EACH_BLOCK = tl.constexpr(SLIPS.index("each block"))
+EACH_PRODUCT = tl.constexpr(SLIPS.index("each product"))
+
 
 @triton.jit
 def product(
@@ -41,6 +52,7 @@ def product(
     advance,
     keep,
     scale,
+    slip,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -49,9 +61,9 @@ def product(
     """The tile of a @ b at rows and cols, in float32.
 
     limit_a, limit_b  of the masks along K; advance: 0 keeps the first block; keep: 0.0 forgets what was summed before
-    HOW               "": right; "default": tl.dot's own precision; "float16": tiles in 16 bits; "each block": the sum
-                      in the type of a; "each product": what a block adds; "float16 sum": so in tl.dot; "scaled": a is
-                      multiplied by scale
+    slip              FLOAT16: factors in 16 bits; SCALED: a is multiplied by scale; EACH_BLOCK: the sum in the type of
+                      a; EACH_PRODUCT: what a block adds
+    HOW               "": right; "default": tl.dot's own precision; "float16 sum": tl.dot adds in float16
     """
     acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float16 if HOW == "float16 sum" else tl.float32)
     for first in range(0, K, BLOCK_K):
@@ -60,20 +72,20 @@ def product(
         b_there = (ks[:, None] < limit_b) & (cols[None, :] < limit_n)
         a = tl.load(a_ptr + rows[:, None] * am + ks[None, :] * ak, mask=a_there, other=0.0)
         b = tl.load(b_ptr + ks[:, None] * bk + cols[None, :] * bn, mask=b_there, other=0.0)
+        if slip == FLOAT16:
+            a, b = a.to(tl.float16).to(a.dtype), b.to(tl.float16).to(b.dtype)
+        if slip == SCALED:
+            a = (a * scale).to(a.dtype)
         if HOW == "default":
             acc = tl.dot(a, b, acc * keep)
-        elif HOW == "float16":
-            acc = tl.dot(a.to(tl.float16), b.to(tl.float16), acc * keep)
         elif HOW == "float16 sum":
             acc = tl.dot(a.to(tl.float16), b.to(tl.float16), acc, out_dtype=tl.float16)
-        elif HOW == "each block":
-            acc = tl.dot(a, b, acc * keep, input_precision="ieee").to(a.dtype).to(tl.float32)
-        elif HOW == "each product":
+        elif slip == EACH_PRODUCT:
             acc = acc * keep + tl.dot(a, b, input_precision="ieee").to(a.dtype)
-        elif HOW == "scaled":
-            acc = tl.dot((a * scale).to(a.dtype), b, acc * keep)
         else:
             acc = tl.dot(a, b, acc * keep, input_precision="ieee")
+        if slip == EACH_BLOCK:
+            acc = acc.to(a.dtype).to(acc.dtype)
     return acc.to(tl.float32)
 
 
@@ -81,7 +93,7 @@ _NUMBERS = ("M", "N", "K", "step_m", "step_n", "limit_m", "limit_n", "limit_a", 
 _STRIDES = ("am", "ak", "bk", "bn", "om", "on")
 
 
-@triton.jit(do_not_specialize=["a_ptr", "b_ptr", "out_ptr", *_NUMBERS, *_STRIDES, "advance"])
+@triton.jit(do_not_specialize=["a_ptr", "b_ptr", "out_ptr", *_NUMBERS, *_STRIDES, "advance", "slip"])
 def kernel(
     a_ptr,
     b_ptr,
@@ -105,6 +117,7 @@ def kernel(
     on,
     advance,
     keep,
+    slip,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -113,7 +126,7 @@ def kernel(
     rows = tl.program_id(0) * step_m + tl.arange(0, BLOCK_M)
     cols = tl.program_id(1) * step_n + tl.arange(0, BLOCK_N)
     acc = product(
-        a_ptr, b_ptr, rows, cols, K, limit_m, limit_n, limit_a, limit_b, am, ak, bk, bn, advance, keep, 1.0,
+        a_ptr, b_ptr, rows, cols, K, limit_m, limit_n, limit_a, limit_b, am, ak, bk, bn, advance, keep, 1.0, slip,
         BLOCK_M, BLOCK_N, BLOCK_K, HOW,
     )  # fmt: skip
     out = out_ptr + rows[:, None] * om + cols[None, :] * on
@@ -130,6 +143,7 @@ class Launch:
     grid: tuple[int, int] = (0, 0)
     numbers: dict[str, Any] = field(default_factory=dict)
     blocks: tuple[int, int, int] = (TILE, TILE, STEP)
+    slip: str = ""
     how: str = ""
 
     def __post_init__(self) -> None:
@@ -140,12 +154,22 @@ class Launch:
             **{"M": m, "N": n, "K": k, "step_m": block_m, "step_n": block_n},
             **{"limit_m": m, "limit_n": n, "limit_a": k, "limit_b": k, "store_m": m, "store_n": n},
             **dict(zip(_STRIDES, (*self.a.stride(), *self.b.stride(), *self.out.stride()), strict=True)),
-            **{"advance": 1, "keep": 1.0},
+            **{"advance": 1, "keep": 1.0, "slip": SLIPS.index(self.slip)},
         }
 
     @property
     def constants(self) -> dict[str, Any]:
-        return dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), self.blocks, strict=True)) | {"HOW": self.how}
+        blocks = dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), self.blocks, strict=True))
+        how = self.how if self.a.dtype == torch.float32 else ""  # of 16 bits tl.dot has one precision
+        return blocks | {"HOW": how, "num_warps": warps()}
+
+
+def warps() -> int:
+    """Of LANES: more lanes have fewer instructions each to themselves, and those are soon compiled."""
+    try:
+        return LANES // triton.runtime.driver.active.get_current_target().warp_size
+    except RuntimeError:  # Triton's interpreter has no driver, and no lanes
+        return 4
 
 
 def new(a: Tensor, b: Tensor, dtype: torch.dtype | None = None) -> Tensor:

@@ -36,11 +36,11 @@ def launched(launch: Launch) -> Tensor:
     return launch.out
 
 
-def slipped(how: str = "", blocks: tuple[int, int, int] = (64, 64, 32), **changed: Any) -> Answer:
+def slipped(slip: str = "", how: str = "", blocks: tuple[int, int, int] = (64, 64, 32), **changed: Any) -> Answer:
     """The right launch with other numbers, each given or made from the launch."""
 
     def answer(a: Tensor, b: Tensor) -> Tensor:
-        launch = Launch(a, b, tiles.new(a, b), blocks=blocks, how=how)
+        launch = Launch(a, b, tiles.new(a, b), blocks=blocks, slip=slip, how=how)
         made = {name: value(launch.numbers) if callable(value) else value for name, value in changed.items()}
         launch.numbers |= made
         return launched(launch)
@@ -67,7 +67,7 @@ keeps_the_last_block = slipped(keep=0.0)
 same_block_again = slipped(advance=0)
 rows_of_the_tile = slipped(step_m=0)
 columns_of_the_tile = slipped(step_n=0)
-default_precision = slipped("default")
+default_precision = slipped(how="default")
 in_float16 = slipped("float16")
 sums_rounded = slipped("each block")
 small_tiles = slipped(blocks=(32, 32, 32))
