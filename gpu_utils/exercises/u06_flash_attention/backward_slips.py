@@ -29,8 +29,8 @@ DS_NOT_TRANSPOSED = tl.constexpr(_SLIPS.index("ds not transposed"))
 STORES_P = tl.constexpr(_SLIPS.index("stores p"))
 DQ_IN_MEMORY = tl.constexpr(_SLIPS.index("dq in memory"))
 
-_SHARED = ("N", "H", "b", "h", "n", "d", "limit", "last_key", "side", "diagonal", "slip")
-_PLACES = ("do_ptr", "q_ptr", "k_ptr", "v_ptr", "lse_ptr", "delta_ptr")
+_STRIDES = ("b", "h", "n", "d")
+_NUMBERS = ("N", "H", "limit", "last_key", "side", "diagonal", "slip")
 
 
 @triton.jit
@@ -47,7 +47,7 @@ def _weights(
     return p, p * (dp - delta[:, None] * use_delta)
 
 
-@triton.jit(do_not_specialize=[*_PLACES, "o_ptr", "dq_ptr", *_SHARED, "from_first", "end"])
+@triton.jit(do_not_specialize=[*_NUMBERS, "from_first", "end"])
 def _dq_kernel(
     do_ptr,
     q_ptr,
@@ -104,9 +104,7 @@ def _dq_kernel(
     tl.store(dq_ptr + at, dq * scale, mask=there)
 
 
-@triton.jit(
-    do_not_specialize=[*_PLACES, "dk_ptr", "dv_ptr", "p_ptr", "sum_ptr", *_SHARED, "from_first", "to_first", "end"]
-)
+@triton.jit(do_not_specialize=[*_NUMBERS, "from_first", "to_first", "end"])
 def _dkdv_kernel(
     do_ptr,
     q_ptr,
@@ -197,9 +195,9 @@ def answer(
         delta = torch.empty_like(lse)
         weights = torch.empty((batch, heads, n, n) if slip == "stores p" else 0, dtype=q.dtype, device=q.device)
         sums = torch.zeros(q.shape if slip == "dq in memory" else 0, device=q.device)
-        shared: dict[str, float] = dict(
-            zip(_SHARED, (n, heads, *strides(do), n, n, 1, 0 if causal else -FAR, _SLIPS.index(slip)), strict=True)
-        )
+        shared: dict[str, float] = dict(zip(_STRIDES, strides(do), strict=True))
+        numbers = (n, heads, n, n, 1, 0 if causal else -FAR, _SLIPS.index(slip))
+        shared |= dict(zip(_NUMBERS, numbers, strict=True))
         shared |= {"s_by": scale * LOG2_E, "lse_by": LOG2_E, "use_delta": 1.0, "scale": scale}
         of_dq: dict[str, float] = {"from_first": int(causal), "end": BLOCK if causal else n}
         of_dq |= {"with_o": 1.0, "with_do": 0.0}
