@@ -137,7 +137,7 @@ EXERCISE = Exercise(
     parts=("dq", "dk", "dv"),
     cases=(
         Case("a single token", H=3, N=1, causal=True),
-        Case("two tiles, and the second is not full", H=1, N=70, causal=True),
+        Case("a tile that is not full", H=1, N=37, causal=True),
         Case("six tiles of 64 keys: here everything is counted", H=1, N=COUNTED, causal=True),
         Case(
             "not causal, do is one number, as after o.sum(), and all scores are near -128: the weight of a key that is "

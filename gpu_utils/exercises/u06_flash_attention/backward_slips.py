@@ -34,16 +34,13 @@ _NUMBERS = ("N", "H", "limit", "last_key", "side", "diagonal", "slip")
 
 
 @triton.jit
-def _weights(
-    q, k, v, do, lse, delta, rows, cols, s_by, lse_by, last_key, side, diagonal, use_delta, slip, SLIPS: tl.constexpr
-):
+def _weights(q, k, v, do, lse, delta, rows, cols, s_by, lse_by, last_key, side, diagonal, use_delta, slip):
     """p and ds of a tile. Kept are keys before last_key, where (row - column) * side is at least diagonal."""
     p = tl.exp2(tl.dot(q, tl.trans(k)) * s_by - lse[:, None] * lse_by)
     keep = ((rows[:, None] - cols[None, :]) * side >= diagonal) & (cols[None, :] < last_key)
     p = tl.where(keep, p, 0.0)
     dp = tl.dot(do, tl.trans(v))
-    if SLIPS:
-        delta = tl.where(slip == DELTA_OF_THE_TILE, tl.sum(p * dp, axis=1), delta)
+    delta = tl.where(slip == DELTA_OF_THE_TILE, tl.sum(p * dp, axis=1), delta)
     return p, p * (dp - delta[:, None] * use_delta)
 
 
@@ -78,7 +75,6 @@ def _dq_kernel(
     scale,
     D: tl.constexpr,
     B: tl.constexpr,
-    SLIPS: tl.constexpr,
 ):
     """Keys up to first * from_first + end. delta: of do times with_o * o + with_do * do."""
     head, first = tl.program_id(1), tl.program_id(0) * B
@@ -98,7 +94,7 @@ def _dq_kernel(
         k = tl.load(k_ptr + k_at, mask=cols[:, None] < N, other=0.0)
         v = tl.load(v_ptr + k_at, mask=cols[:, None] < N, other=0.0)
         _, ds = _weights(
-            q, k, v, do, lse, delta, rows, cols, s_by, lse_by, last_key, side, diagonal, use_delta, slip, SLIPS
+            q, k, v, do, lse, delta, rows, cols, s_by, lse_by, last_key, side, diagonal, use_delta, slip
         )  # fmt: skip
         dq = tl.dot(ds.to(k.dtype), k, dq)
     tl.store(dq_ptr + at, dq * scale, mask=there)
@@ -154,7 +150,7 @@ def _dkdv_kernel(
         lse = tl.load(lse_ptr + head * N + rows, mask=rows < limit, other=0.0)
         delta = tl.load(delta_ptr + head * N + rows, mask=rows < limit, other=0.0)
         p, ds = _weights(
-            q, k, v, do, lse, delta, rows, cols, s_by, lse_by, last_key, side, diagonal, use_delta, slip, SLIPS
+            q, k, v, do, lse, delta, rows, cols, s_by, lse_by, last_key, side, diagonal, use_delta, slip
         )  # fmt: skip
         p16, ds16 = p.to(k.dtype), ds.to(k.dtype)
         to_dv, to_dk = tl.trans(p16), tl.trans(ds16)
@@ -204,13 +200,10 @@ def answer(
         of_dkdv: dict[str, float] = {"from_first": int(causal), "to_first": 0, "end": n}
         for found, changes in ((shared, both), (of_dq, dq or {}), (of_dkdv, dkdv or {})):
             found |= {name: value(q, causal, scale) for name, value in changes.items()}
+        of_dkdv["SLIPS"] = slip not in ("", "delta of the tile")
         grid, options = (triton.cdiv(n, BLOCK), batch * heads), {"D": depth, "B": BLOCK}
-        of_dq, of_dkdv = (
-            shared | of_dq | {"SLIPS": slip == "delta of the tile"},
-            shared | of_dkdv | {"SLIPS": bool(slip)},
-        )
-        _dq_kernel[grid](do, q, k, v, lse, delta, o, made[0], **of_dq, **options)
-        _dkdv_kernel[grid](do, q, k, v, lse, delta, *made[1:], weights, sums, **of_dkdv, **options)
+        _dq_kernel[grid](do, q, k, v, lse, delta, o, made[0], **{**shared, **of_dq}, **options)
+        _dkdv_kernel[grid](do, q, k, v, lse, delta, *made[1:], weights, sums, **{**shared, **of_dkdv}, **options)
         return order(sums.to(q.dtype) if slip == "dq in memory" else made[0], *made[1:])
 
     return backward
