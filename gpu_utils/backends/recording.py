@@ -72,11 +72,12 @@ def chosen_launches(gpu: Any) -> Iterator[Callable[[], list[Any]]]:
 
 
 @contextlib.contextmanager
-def record_launches() -> Iterator[list[Launch]]:
+def record_launches(idle: bool = False) -> Iterator[list[Launch]]:
     """A list that grows by one Launch for each kernel launched inside the block, on any backend.
 
     The runs by which an autotuner compares configurations are not counted; the launch that follows them is.
-    Works with real devices and inside `interpreter()`; it changes neither results nor errors.
+    Works with real devices and inside `interpreter()`; it changes neither results nor errors. idle: what is counted is
+    neither compiled nor run, and returns None.
     """
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
@@ -88,6 +89,8 @@ def record_launches() -> Iterator[list[Launch]]:
         def run_and_record(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
             if not warmup and not tuning:
                 launches.append(Launch(kernel, resolve_grid(kernel, grid, args, kwargs), args, dict(kwargs)))
+                if idle:
+                    return None
             return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
 
         return run_and_record

@@ -82,10 +82,11 @@ def _counted(launches: Sequence[Any], least: float | None) -> dict[str, Any]:
 def launches_of(rung: Callable[..., Any], *args: Any, target: str = "sm_80") -> list[Launch]:
     """The launches of one call, in order, each with its kernel, grid and arguments; an autotuner's trials left out.
 
-    The call runs on the virtual GPU of `target`, so that a launcher that asks for its target gets an answer.
-    Errors: those of the launches; UnknownName for a target that no virtual GPU executes.
+    The call runs on the virtual GPU of `target`, so that a launcher that asks for its target gets an answer. Kernels do
+    nothing there, but for an autotuner's trials: what is launched must not depend on what a kernel found before.
+    Errors: UnknownName for a target that no virtual GPU executes.
     """
-    with virtual_gpu(target), record_launches() as launches:
+    with virtual_gpu(target), record_launches(idle=True) as launches:
         rung(*args)
     return launches
 

@@ -44,7 +44,7 @@ def diagnose(
     passes = _spread(list(passed.values()), len(passed) if exercise.kind == "host" else MOST_PASSES)
     if not failures or failures[0][2].kind in ("timeout", "died"):
         return None
-    failures.sort(key=lambda entry: entry[1].seconds)  # what is soon compiled and run tells most of them apart
+    failures.sort(key=lambda entry: entry[1].counters.get("instructions", 0))  # a short run tells most of them apart
     for misconception in exercise.misconceptions:
         if _behaves_alike(exercise, misconception, failures + passes, judge):
             return misconception
