@@ -143,7 +143,7 @@ EXERCISE = Exercise(
             "not causal, do is one number, as after o.sum(), and all scores are near -128: the weight of a key that is "
             "not there would be infinite",
             H=2,
-            N=65,
+            N=69,
             causal=False,
             do="one number",
             apart=2.83,
@@ -153,7 +153,7 @@ EXERCISE = Exercise(
             "several sequences, other numbers, and do as a model hands it on",
             B=2,
             H=2,
-            N=70,
+            N=65,
             D=16,
             causal=True,
             dtype="bfloat16",
