@@ -94,8 +94,8 @@ def launches_of(rung: Callable[..., Any], *args: Any, target: str = "sm_80") -> 
 def needs(rungs: Rungs, *args: Any, targets: Sequence[str] = COMPILED_FOR) -> Rows:
     """What each rung's kernels need of each target: "name, target" -> {column: value}. Compiled, not executed there.
 
-    args     as for `climbed`; the rung runs once on a virtual GPU of the target's vendor and width of a wave, and what
-             it launches there is compiled for the target
+    args     as for `climbed`; the rung is called once for a virtual GPU of the target's vendor and width of a wave, as
+             in `launches_of`, and what it launches there is compiled for the target
     targets  names of TARGETS
 
     Columns: registers of a lane; spills, in bytes of a thread on NVIDIA and in registers on AMD; bytes of shared memory

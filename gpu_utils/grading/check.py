@@ -24,10 +24,6 @@ Runner = Callable[[Exercise, Sequence[Job]], Generator[Attempt, None, None]]
 """Runs the jobs that are not skipped, in order, each when it is asked for. It ends early where no more can be told,
 for example after a timeout."""
 
-ENOUGH = 3
-"""Failed cases of a kernel after which the rest is left: each may have to be compiled, and they say what is wrong."""
-
-
 def check(
     exercise: Exercise,
     answer: Any,
@@ -113,7 +109,7 @@ def _judged(exercise: Exercise, active: Sequence[Job], runner: Runner) -> list[J
 
 def _is_enough(exercise: Exercise, judged: Sequence[Judged]) -> bool:
     failed = sum(outcome.status == "failed" for _, _, outcome in judged)
-    return exercise.kind == "kernel" and failed == ENOUGH
+    return exercise.kind == "kernel" and failed == exercise.failures
 
 
 def _report(exercise: Exercise, jobs: Sequence[Job], active: Sequence[Job], judged: list[Judged], seed: int) -> Report:
@@ -125,7 +121,7 @@ def _report(exercise: Exercise, jobs: Sequence[Job], active: Sequence[Job], judg
     outcomes += _of_uncounted_limits(exercise, judged)
     status, headline = conclude(Checked(exercise, attempts, outcomes, len(active)))
     if _is_enough(exercise, judged):
-        outcomes += _left_out(active[len(judged) :])
+        outcomes += _left_out(exercise, active[len(judged) :])
     misconception = diagnose(exercise, judged, judge) if status == "failed" else None
     return Report(
         exercise.id,
@@ -141,9 +137,9 @@ def _report(exercise: Exercise, jobs: Sequence[Job], active: Sequence[Job], judg
     )
 
 
-def _left_out(jobs: Sequence[Job]) -> list[Outcome]:
+def _left_out(exercise: Exercise, jobs: Sequence[Job]) -> list[Outcome]:
     """The runs that were not needed any more: alike, so that one row of a report stands for them all."""
-    said = f"{ENOUGH} failures are enough to start with: these runs follow when they are mended"
+    said = f"{exercise.failures} failures are enough to start with: these runs follow when they are mended"
     return [replace(_not_run(job.backend, "", said), case="the other cases") for job in jobs]
 
 

@@ -211,7 +211,7 @@ def test_the_solution_passes_on_every_backend_of_this_machine(exercise, load):
     assert passed
 
 
-@pytest.mark.drawn("unit", 2)
+@pytest.mark.drawn("unit", 1)
 @each
 def test_the_result_of_the_solution_survives_the_way_from_another_process(exercise, load):
     def runner(exercise, jobs):
@@ -298,7 +298,7 @@ def misconceptions_run_once(monkeypatch):
     monkeypatch.setattr("gpu_utils.grading.diagnose.run", again)
 
 
-@pytest.mark.drawn("unit", 4)
+@pytest.mark.drawn("unit", 2)
 @each_misconception
 def test_a_misconception_fails_with_its_own_hint(exercise, wrong, seed, misconceptions_run_once):
     report = check(exercise, wrong.answer, seed=seed)

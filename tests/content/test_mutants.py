@@ -55,7 +55,7 @@ def sample(exercise: Exercise) -> list[Mutant]:
     return random.Random(exercise.id).sample(wrong, min(DRAWN, len(wrong)))
 
 
-@pytest.mark.drawn("unit", 2)
+@pytest.mark.drawn("unit", 1)
 @each
 def test_every_equivalent_mutant_is_a_mutant_of_the_solution_and_has_a_reason(exercise):
     known = exercises.equivalents(exercise.id)

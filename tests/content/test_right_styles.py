@@ -15,7 +15,7 @@ MODULES = [found.name for found in pkgutil.iter_modules(fixtures.__path__) if fo
 STYLES = [style for name in MODULES for style in importlib.import_module(f"tests.fixtures.{name}").STYLES]
 
 
-@pytest.mark.drawn("unit", 2)
+@pytest.mark.drawn("unit", 1)
 @pytest.mark.parametrize(("exercise", "style", "answer"), STYLES, ids=[f"{id}-{style}" for id, style, _ in STYLES])
 def test_a_right_answer_passes(exercise, style, answer):
     report = check(exercises.find(exercise), answer)

@@ -219,6 +219,7 @@ EXERCISE = Exercise(
     ),
     torch_may=(),
     seconds=30.0,
+    failures=2,
     speed=Speed(
         case=Case("a batch of GPT-2's logits: 412 MB", rows=2048, cols=50257),
         baseline="torch's cross_entropy",

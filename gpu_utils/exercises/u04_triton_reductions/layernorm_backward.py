@@ -322,6 +322,7 @@ EXERCISE = Exercise(
         "other=0.0: then what xhat is in masked lanes does not matter.",
     ),
     seconds=30.0,  # a busy machine compiles such a kernel for ten
+    failures=2,
     explanation=(
         "A row stays in registers from its load to dx, so the two means cost no second read. dw and db sum over rows, "
         "which programs share: each adds up its rows in registers and hands on one part, to memory of its own or by "

@@ -181,6 +181,7 @@ EXERCISE = Exercise(
     ),
     torch_may=(),
     seconds=30.0,  # a busy machine compiles such a kernel for ten
+    failures=2,
     misconceptions=(
         Misconception(
             "sum_in_float16",

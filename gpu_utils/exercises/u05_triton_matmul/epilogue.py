@@ -121,6 +121,7 @@ EXERCISE = Exercise(
     ),
     torch_may=(),
     seconds=30.0,  # a busy machine compiles such a kernel for ten
+    failures=2,
     misconceptions=(
         Misconception(
             "gelu_before_bias",

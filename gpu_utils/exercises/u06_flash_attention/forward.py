@@ -162,6 +162,7 @@ EXERCISE = Exercise(
     ),
     torch_may=(),
     seconds=30.0,  # a busy machine compiles such a kernel for ten
+    failures=2,
     misconceptions=(
         Misconception(
             "no_scale",
