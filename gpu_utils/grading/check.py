@@ -24,6 +24,7 @@ Runner = Callable[[Exercise, Sequence[Job]], Generator[Attempt, None, None]]
 """Runs the jobs that are not skipped, in order, each when it is asked for. It ends early where no more can be told,
 for example after a timeout."""
 
+
 def check(
     exercise: Exercise,
     answer: Any,

@@ -217,8 +217,8 @@ class Exercise:
                 what a kernel wrote all the same, such as ("sum",) where partial sums are added up; () for none. Making
                 tensors and views and copying results is always allowed. None: torch is not watched
     seconds     time limit of one call
-    failures    of a kernel, failed cases after which the rest is left: each may have to be compiled, and they say what is
-                wrong. Fewer where compiling takes seconds and they still tell any two misconceptions apart
+    failures    of a kernel, failed cases after which the rest is left: each may have to be compiled, and they say what
+                is wrong. Fewer where compiling takes seconds and they still tell any two misconceptions apart
     speed       what it is timed against where there is a real GPU; None where nothing is
     """
 
