@@ -626,8 +626,8 @@ lesson.table(
 # Half the numbers in a lane are not half the registers. `gfx942` takes 270 for 96 numbers; the listing does not say
 # why, but it may: a lane of CDNA has 512. Yet 270 is above 256, so a SIMD holds one such wave, and a CU one program.
 # `gfx950` takes 250: two programs. `sm_90` is full at 255, with one program. So on CDNA look at the steps of 512 (256,
-# 168, 128), on NVIDIA at 255. On RDNA 3 this tile spills; 64 × 32, a quarter of it, does not. In shared memory it is the
-# other way round: `sm_90` takes 131,072 bytes of stages, `gfx942` has 65,536 in all.
+# 168, 128), on NVIDIA at 255. On RDNA 3 this tile spills; 64 × 32, a quarter of it, does not. In shared memory it is
+# the other way round: `sm_90` takes 131,072 bytes of stages, `gfx942` has 65,536 in all.
 #
 # A space of configurations for attention therefore has other entries for each vendor:
 #

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from gpu_utils.grading.execute import Attempt, run, signature_problem
 from gpu_utils.grading.exercise import Exercise
 from gpu_utils.grading.jobs import Job, make_jobs
 from gpu_utils.grading.report import Mode, Outcome, Report
+from gpu_utils.grading.surroundings import garbage_left
 from gpu_utils.grading.verdicts import Checked, conclude, judge
 
 Judged = tuple[Job, Attempt, Outcome]
@@ -47,8 +48,10 @@ def check(
         return report
     jobs = make_jobs(exercise, seed, backends)
     active = [job for job in jobs if not job.skipped]
-    judged = _judged(exercise, active, runner or run_here(answer))
-    report = replace(_report(exercise, jobs, active, judged, seed), seconds=time.perf_counter() - start)
+    with garbage_left() if exercise.kind == "kernel" else nullcontext():
+        judged = _judged(exercise, active, runner or run_here(answer))
+        report = _report(exercise, jobs, active, judged, seed)
+    report = replace(report, seconds=time.perf_counter() - start)
     on_gpu = any(job.backend == "gpu" for job in active)
     return _raced(exercise, answer, report) if on_gpu and runner is None else report
 

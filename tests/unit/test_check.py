@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import os
 import subprocess
 import sys
@@ -414,3 +415,22 @@ def test_with_triton_interpret_set_nothing_is_said_to_have_run_on_a_virtual_gpu(
         assert "NOT GRADED" in report
         assert "TRITON_INTERPRET=1 is set, so Triton compiles no kernel: unset it and restart Python" in report
     assert "could not run" in reports[2]  # those of AMD; the reference of NVIDIA's is arithmetic
+
+
+@pytest.mark.parametrize("looked", [True, False])
+def test_while_a_kernel_is_checked_python_does_not_look_for_garbage_and_then_it_does_as_before(looked):
+    seen = []
+
+    def notes(x, y):
+        seen.append(gc.isenabled())
+        return x
+
+    (gc.enable if looked else gc.disable)()
+    try:
+        check(exercises.find("00.vector_add"), notes, backends=["virtual:sm_80"])
+        after = gc.isenabled()
+    finally:
+        gc.enable()
+    assert not any(seen)
+    assert seen
+    assert after == looked
