@@ -28,7 +28,7 @@ from gpu_utils.grading.devices import foreign_tensor
 from gpu_utils.grading.exercise import Exercise, Inputs
 from gpu_utils.grading.plain import copy_of, plain
 from gpu_utils.grading.report import Mode
-from gpu_utils.grading.surroundings import BoundedOutput, poisoned_memory, time_limit, usual_settings
+from gpu_utils.grading.surroundings import BoundedOutput, TimeLimit, poisoned_memory, usual_settings
 from gpu_utils.grading.watch import let_causal_biases_be_made
 
 EXPLAIN_SECONDS = 1.0
@@ -131,7 +131,7 @@ def run(
             kept = copy.deepcopy(given)
             with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
                 without = idle_kernels() if mode is Mode.IDLE else contextlib.nullcontext()
-                with time_limit(exercise.seconds):  # what the answer returned may hold code of its own: read within
+                with TimeLimit(exercise.seconds):  # what the answer returned may hold code of its own: read within
                     with poisoned_memory(), without:
                         if mode is Mode.DEVICE:
                             attempt.foreign = foreign_tensor(exercise, answer, given)
@@ -156,7 +156,7 @@ def run(
         attempt.error, attempt.message = "SystemExit", f"the answer called exit({problem.code}); return a value instead"
     except BaseException as problem:
         try:
-            with time_limit(EXPLAIN_SECONDS):  # an exception of the learner's own may never say what it is
+            with TimeLimit(EXPLAIN_SECONDS):  # an exception of the learner's own may never say what it is
                 _explain(attempt, problem)
                 unwritten = f"{exercise.id} is yours to write"
                 attempt.unwritten = isinstance(problem, NotImplementedError) and unwritten in _text(problem)

@@ -43,7 +43,7 @@ from gpu_utils.grading.jobs import Job
 from gpu_utils.grading.plain import NotPlain, plain
 from gpu_utils.grading.program import Part, Program
 from gpu_utils.grading.report import Mode
-from gpu_utils.grading.surroundings import time_limit
+from gpu_utils.grading.surroundings import TimeLimit
 
 START_SECONDS = 60.0
 """For starting the process and running the learner's cells, before the first case."""
@@ -205,7 +205,7 @@ def _run_part(part: Part, namespace: dict[str, Any], futures: int, folder: Path,
     linecache.getlines(str(path))
     namespace["__file__"] = str(path)
     try:
-        with time_limit(seconds), contextlib.suppress(SystemExit):
+        with TimeLimit(seconds), contextlib.suppress(SystemExit):
             flags = futures | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
             code = compile(part.source, str(path), "exec", flags=flags, dont_inherit=True)
             if code.co_flags & inspect.CO_COROUTINE:

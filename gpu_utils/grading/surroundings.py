@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import torch
@@ -44,35 +45,47 @@ _SECOND = signal.SIGRTMIN + 5
 """A signal that nobody else uses, unlike Ctrl-C's, which a program in the background does not get."""
 
 
-@contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+class TimeLimit:
     """Raise CheckTimeout in the block after `seconds`, again every half second while something swallows it.
 
     An answer may switch the alarm off, by mistake or not: then a thread sends another signal a second later. Works in
     the main thread, where signals arrive; elsewhere the block runs without a limit. A single call into compiled code is
     stopped only when it comes back: the command line check, which ends the process, has no such gap.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
-    def stop(_signal: int, _frame: Any) -> None:
-        raise CheckTimeout
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._before: dict[int, Any] = {}
+        self._left = False
+        self._over = threading.Event()
+        self._insisting = threading.Thread(target=_insist, args=(self._over, seconds + SECOND_CHANCE), daemon=True)
 
-    over = threading.Event()
-    before = {number: signal.signal(number, stop) for number in (signal.SIGALRM, _SECOND)}
-    signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
-    insisting = threading.Thread(target=_insist, args=(over, seconds + SECOND_CHANCE), daemon=True)
-    insisting.start()
-    try:
-        yield
-    finally:
-        signal.signal(_SECOND, signal.SIG_IGN)  # one that comes now is late
-        over.set()
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._before = {number: signal.signal(number, self._stop) for number in (signal.SIGALRM, _SECOND)}
+        self._insisting.start()
+        signal.setitimer(signal.ITIMER_REAL, self._seconds, 0.5)
+
+    def _stop(self, _signal: int, frame: FrameType | None) -> None:
+        # an alarm on the way in or out would leave the handlers behind, and raise wherever the program is then
+        on_the_way = frame is not None and frame.f_code in _ENTER_AND_EXIT
+        if not self._left and not on_the_way:
+            raise CheckTimeout
+
+    def __exit__(self, *_: object) -> None:
+        self._left = True
+        if not self._before:
+            return
+        self._over.set()
+        signal.signal(_SECOND, signal.SIG_IGN)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        insisting.join()
-        for number, handler in before.items():
+        self._insisting.join()
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+_ENTER_AND_EXIT = (TimeLimit.__enter__.__code__, TimeLimit.__exit__.__code__)
 
 
 def _insist(over: threading.Event, seconds: float) -> None:

@@ -12,7 +12,7 @@ from gpu_utils.grading.exercise import Exercise
 from gpu_utils.grading.jobs import LAUNCHES, Job
 from gpu_utils.grading.plain import not_plain
 from gpu_utils.grading.report import Mode, Outcome, Status
-from gpu_utils.grading.surroundings import time_limit, usual_settings
+from gpu_utils.grading.surroundings import TimeLimit, usual_settings
 
 # --- one attempt ------------------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ def _differs(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | Non
             return compare(job.expected, attempt.value, tol, exercise.dtype(job.inputs), parts=exercise.parts)
         if found := not_plain(attempt.value):
             return Difference("type", f"the result is or holds {found}; expected {_WANTED}")
-        with usual_settings(), time_limit(exercise.seconds):
+        with usual_settings(), TimeLimit(exercise.seconds):
             return exercise.judge(job.case, job.inputs, attempt.value)
     except CompilerMissing as problem:
         return Difference("skipped", str(problem))

@@ -18,6 +18,7 @@ import torch
 
 from gpu_utils import check as notebook_check
 from gpu_utils import exercises, folders, progress
+from gpu_utils.errors import CheckTimeout
 from gpu_utils.grading import fork_server
 from gpu_utils.grading import progress as store
 from gpu_utils.grading.check import check
@@ -25,6 +26,7 @@ from gpu_utils.grading.plain import NotPlain, plain
 from gpu_utils.grading.program import Part, Program
 from gpu_utils.grading.report import Mode
 from gpu_utils.grading.sandbox import run_apart
+from gpu_utils.grading.surroundings import TimeLimit
 from gpu_utils.ui.report import report_text
 from tests.unit.sample_exercises import AFFINE, affine, find_sample
 
@@ -117,6 +119,22 @@ def test_an_answer_that_switches_the_alarm_off_is_stopped_all_the_same(reset, mo
     assert time.perf_counter() - start < 5
     assert check(AFFINE, affine).passed
     assert signal.getsignal(signal.SIGALRM) == handler
+
+
+def test_an_alarm_on_the_way_out_of_a_time_limit_leaves_nothing_behind():
+    handler = signal.getsignal(signal.SIGALRM)
+    stopped = 0
+    for trial in range(600):  # from a little less than the limit to a little more
+        try:
+            with TimeLimit(0.001):
+                end = time.perf_counter() + 0.0009 + trial * 2e-7
+                while time.perf_counter() < end:
+                    pass
+        except CheckTimeout:
+            stopped += 1
+        assert signal.getsignal(signal.SIGALRM) == handler
+        assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    assert stopped
 
 
 def test_a_working_folder_that_an_answer_leaves_is_that_of_the_notebook_again(tmp_path, monkeypatch):
