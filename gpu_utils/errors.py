@@ -84,7 +84,14 @@ class ForbiddenCall(W2WError):
 
 
 class GradientLost(W2WError):
-    """backward() through an answer fails, or does not reach one of its inputs."""
+    """backward() through an answer fails, or does not reach one of its inputs.
+
+    value  what the answer returned all the same, or the parts of it that are known: a wrong one is said first
+    """
+
+    def __init__(self, message: str, value: object = None) -> None:
+        super().__init__(message)
+        self.value = value
 
 
 class CheckTimeout(BaseException):
@@ -148,6 +155,14 @@ class DeviceAssert(VirtualGpuError):
 
 class ProgressUnavailable(W2WError):
     """Progress cannot be read or stored; the answer itself is not touched."""
+
+
+class ClassroomError(W2WError):
+    """Something that a teacher gave, a release, a folder of submissions, a gradebook, cannot be used."""
+
+
+class WallsMissing(W2WError):
+    """Answers of others would run without a sandbox: bubblewrap is not installed, or may not be used here."""
 
 
 class CheckFailed(W2WError):

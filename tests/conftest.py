@@ -93,6 +93,17 @@ def clang() -> None:
 
 
 @pytest.fixture(scope="session")
+def nbgrader() -> None:
+    """nbgrader of the extra `classroom`, under the same rule."""
+    if importlib.util.find_spec("nbgrader") is not None:
+        return
+    reason = "nbgrader is not installed (the extra `classroom`)"
+    if os.environ.get("W2W_EXTRAS") == "":
+        pytest.skip(reason)
+    unavailable(reason)
+
+
+@pytest.fixture(scope="session")
 def bwrap() -> str:
     """The path of a bubblewrap that can make a sandbox here."""
     path = shutil.which("bwrap")

@@ -1,8 +1,8 @@
 """Run the whole suite on several Pythons and builds of PyTorch, each in a clean clone of this checkout's last commit.
 
 `python tools/matrix.py` runs every combination that this machine can have; `python tools/matrix.py 3.12-cuda` takes
-some. A combination is a Python, a build of PyTorch and, at its end, `-nohip` for an environment without clang:
-3.11-cpu-nohip. Pythons are taken from PATH and from pyenv. Clones, their caches and a log of each run stay in
+some. A combination is a Python, a build of PyTorch and, at its end, `-nohip` for an environment without clang and
+nbgrader: 3.11-cpu-nohip. Pythons are taken from PATH and from pyenv. Clones, their caches and a log of each run stay in
 build/matrix; a second run goes on with the environment of the first.
 """
 
@@ -25,7 +25,7 @@ LOOK = "import torch; print(torch.__version__, 'cuda' if torch.version.cuda else
 
 
 class Combination(NamedTuple):
-    """One environment: a Python, a build of PyTorch, and whether the extra `hip` is part of it."""
+    """One environment: a Python, a build of PyTorch, and whether the extras are part of it."""
 
     python: str
     build: str
@@ -122,7 +122,7 @@ def _environment(combination: Combination, python: Path) -> dict[str, str]:
     return mine | {
         "PATH": os.pathsep.join(path),
         "W2W_TORCH": combination.build,
-        "W2W_EXTRAS": "hip" if combination.hip else "",
+        "W2W_EXTRAS": "hip,classroom" if combination.hip else "",
         "W2W_CACHE": str(PLACE / f"cache-{combination.name}"),
     }
 

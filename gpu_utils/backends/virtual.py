@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_utils.analytic.occupancy import occupancy
 from gpu_utils.backends.recording import chosen_launches, record_launches
 from gpu_utils.backends.session import Session
 
@@ -125,6 +124,8 @@ def _units_filled(launch: Launch) -> float:
     """Blocks of a launch over those that one unit holds; infinite when none fits, 0 where registers are not known."""
     if not launch.registers:
         return 0.0
+    from gpu_utils.analytic.occupancy import occupancy  # late: unit 02 asks for its rules, and answers run beside this
+
     fit = occupancy(launch.chip, launch.registers, launch.shared_bytes, _waves_of_a_block(launch)).blocks
     return launch.counters.launched_blocks / fit if fit else math.inf
 

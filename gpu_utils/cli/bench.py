@@ -40,14 +40,15 @@ FILES = {
 
 def bench(
     what: Annotated[str, typer.Argument(help="course, virtual for the virtual GPUs, grading, or kernels.")] = "course",
-    which: Annotated[str, typer.Argument(help="With grading: a unit or an exercise, 00 or 00.saxpy.")] = "",
+    which: Annotated[str, typer.Argument(help="With grading: a unit or an exercise, 00 or 00.saxpy; or class.")] = "",
     out: Annotated[Path | None, typer.Option(help="Where the JSON goes, build/bench.json for example.")] = None,
     save: Annotated[bool, typer.Option("--save", help="With kernels: keep the times in benchmarks/results.")] = False,
 ) -> None:
     """Measure what a learner waits for, from a cold process and warm, and training speed; a table and JSON.
 
     With `virtual`: how fast the virtual GPUs run the kernel set, against Triton's interpreter.
-    With `grading`: whether the grader fails every solution that has one small mistake in it.
+    With `grading`: whether the grader fails every solution that has one small mistake in it; with `grading class`: how
+    fast a class of up to 300 students is graded, and whether each gets the mark that it must get.
     With `kernels`: the solutions of unit 04 and later on this GPU, against torch; counted where there is none.
     Exits non-zero when a limit of the course is missed, or a mistake passes.
 
@@ -60,6 +61,10 @@ def bench(
             f"{what} is measured as a whole; a unit or an exercise goes with grading", param_hint="which"
         )
     out = out or Path("build") / FILES[what]
+    if what == "grading" and which == "class":
+        from gpu_utils.cli import bench_class
+
+        raise typer.Exit(0 if bench_class.run(out.with_name("bench_class.json")) else 1)
     if what == "grading":
         from gpu_utils.cli import bench_grading
 

@@ -58,7 +58,8 @@ HELP = """\
 
 W2W_TORCH=cpu|cuda|rocm chooses the build of PyTorch; without it a machine gets what its driver asks for:
 NVIDIA's, AMD's or, with neither, the small one for the CPU.
-W2W_EXTRAS=hip adds what is optional: clang for CUDA-style C++ kernels (400 MB). Both choices are remembered.
+W2W_EXTRAS=hip,classroom adds what is optional: clang for CUDA-style C++ kernels (400 MB), and nbgrader for teachers
+(80 MB). Both choices are remembered.
 """
 
 

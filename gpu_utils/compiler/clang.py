@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache, lru_cache
@@ -175,8 +176,22 @@ def _refuse_directives(asm: str, limits: Target) -> None:
         )
 
 
+Around = Callable[[Sequence[str], Path], list[str]]
+_around: Around | None = None
+
+
+def run_tools(around: Around) -> None:
+    """From now on clang and the assemblers run by the command that `around` makes of theirs and of their folder.
+
+    For whoever compiles what others wrote: inside of a sandbox in which they can write to nothing but that folder.
+    """
+    global _around
+    _around = around
+
+
 def _call(command: list[str], limits: Target, folder: Path) -> str:
     """Run a tool; returns what it printed, "" only when it found nothing to say."""
+    command = _around(command, folder) if _around else command
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:

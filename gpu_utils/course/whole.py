@@ -19,7 +19,14 @@ from gpu_utils.course.units import UNITS
 RECORD = "tests/whole.toml"
 LIBRARY = "library"
 _FILES = ("constraints.txt", "gpu_utils/**/*.py", "tests/content/*.py", "tests/unit/virtual/*.py")
-_SHOWS_ONLY = ("gpu_utils/exercises/u", "gpu_utils/cli/", "gpu_utils/ui/", "gpu_utils/course/", "tests/content/test_u")
+_SHOWS_ONLY = (
+    "gpu_utils/exercises/u",
+    "gpu_utils/cli/",
+    "gpu_utils/ui/",
+    "gpu_utils/classroom/",
+    "gpu_utils/course/",
+    "tests/content/test_u",
+)
 _HEAD = (
     "# What each part was when all of its tests passed. Written by `w2w test --every`, and `--unit NN` for a unit.\n\n"
 )

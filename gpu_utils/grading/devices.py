@@ -11,13 +11,13 @@ operation or a result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import torch
 from torch.utils import _pytree
 
-from gpu_utils.grading.exercise import Exercise, Inputs
+from gpu_utils.grading.exercise import Inputs
 from gpu_utils.grading.watch import Watch
 
 _META, _CPU = torch.device("meta"), torch.device("cpu")
@@ -87,7 +87,14 @@ class ImaginaryDevice(Watch):
         return numbers.set_(storage, value.storage_offset(), value.size(), value.stride())
 
 
-def foreign_tensor(exercise: Exercise, answer: Any, inputs: Inputs) -> str:
+class Called(Protocol):
+    """What is called like an exercise's answer."""
+
+    @property
+    def call(self) -> Callable[[Callable[..., Any], Inputs], Any]: ...
+
+
+def foreign_tensor(exercise: Called, answer: Any, inputs: Inputs) -> str:
     """What a GPU would refuse, in one sentence; "" when nothing was seen, or when no input is a tensor.
 
     inputs  as the answer got them, on the CPU; they stay as they are

@@ -15,17 +15,17 @@ import os
 import re
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from gpu_utils.backends import Backend, idle_kernels
-from gpu_utils.errors import CheckTimeout, CompileFailed, W2WError
+from gpu_utils.errors import CheckTimeout, CompileFailed, GradientLost, W2WError
 from gpu_utils.grading.devices import foreign_tensor
-from gpu_utils.grading.exercise import Exercise, Inputs
+from gpu_utils.grading.exercise import Inputs, Kind
 from gpu_utils.grading.plain import copy_of, plain
 from gpu_utils.grading.report import Mode
 from gpu_utils.grading.surroundings import BoundedOutput, TimeLimit, poisoned_memory, usual_settings
@@ -58,6 +58,36 @@ _LIBRARY_FOLDERS = (
     "/lib/python3",
     "<frozen",
 )
+
+
+class Contract(Protocol):
+    """What running an answer needs to know of an exercise: not its cases, nor what is right."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> tuple[str, ...]: ...
+    @property
+    def signature(self) -> str: ...
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def call(self) -> Callable[[Callable[..., Any], Inputs], Any]: ...
+    @property
+    def limits(self) -> Sequence[Counted]: ...
+    @property
+    def torch_may(self) -> tuple[str, ...] | None: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+class Counted(Protocol):
+    """A limit's counter."""
+
+    @property
+    def counter(self) -> str: ...
 
 
 @dataclass
@@ -98,7 +128,7 @@ class Attempt:
 
 
 def run(
-    exercise: Exercise,
+    exercise: Contract,
     answer: Callable[..., Any],
     inputs: Inputs,
     backend: Backend,
@@ -158,6 +188,9 @@ def run(
         try:
             with TimeLimit(EXPLAIN_SECONDS):  # an exception of the learner's own may never say what it is
                 _explain(attempt, problem)
+                if isinstance(problem, GradientLost):
+                    with contextlib.suppress(RuntimeError, MemoryError):  # 10 GB by expand: there is no copy of it
+                        attempt.value = plain(problem.value, brought_home)
                 unwritten = f"{exercise.id} is yours to write"
                 attempt.unwritten = isinstance(problem, NotImplementedError) and unwritten in _text(problem)
         except CheckTimeout:
@@ -170,7 +203,7 @@ def run(
     return attempt
 
 
-def _called_and_watched(exercise: Exercise, answer: Callable[..., Any], given: Inputs, attempt: Attempt) -> Any:
+def _called_and_watched(exercise: Contract, answer: Callable[..., Any], given: Inputs, attempt: Attempt) -> Any:
     from gpu_utils.grading.beside_kernels import watching
 
     with watching(given, exercise.torch_may or ()) as work:
@@ -179,7 +212,7 @@ def _called_and_watched(exercise: Exercise, answer: Callable[..., Any], given: I
     return value
 
 
-def _called(exercise: Exercise, answer: Callable[..., Any], given: Inputs, _attempt: Attempt) -> Any:
+def _called(exercise: Contract, answer: Callable[..., Any], given: Inputs, _attempt: Attempt) -> Any:
     try:
         return exercise.call(answer, given)
     except RuntimeError as problem:
@@ -295,7 +328,7 @@ def learner_line(problem: BaseException) -> str:
     return ""
 
 
-def signature_problem(exercise: Exercise, answer: Any) -> str:
+def signature_problem(exercise: Contract, answer: Any) -> str:
     """A sentence when `answer` cannot be called as the exercise asks; "" when it can."""
     if not callable(answer):
         return (

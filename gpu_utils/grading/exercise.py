@@ -183,8 +183,23 @@ def tolerance_of_first_dtype(case: Case, inputs: Inputs) -> Tolerance:
     return tolerance(dtype_of_first_tensor(inputs) or torch.float64)
 
 
+class Named:
+    """What follows from an exercise's id and its parameters."""
+
+    id: str
+    parameters: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.id.split(".", 1)[1]
+
+    @property
+    def signature(self) -> str:
+        return f"{self.name}({', '.join(self.parameters)})"
+
+
 @dataclass(frozen=True, eq=False)
-class Exercise:
+class Exercise(Named):
     """One graded thing.
 
     id          "00.vector_add": the unit and the name of the function that the learner writes
@@ -216,6 +231,7 @@ class Exercise:
     torch_may   for "kernel", where the kernels must do all the work: operations that torch may do on the inputs or on
                 what a kernel wrote all the same, such as ("sum",) where partial sums are added up; () for none. Making
                 tensors and views and copying results is always allowed. None: torch is not watched
+    forbids     parts of names: where a class is graded, operations of torch with such a name are refused
     seconds     time limit of one call
     failures    of a kernel, failed cases after which the rest is left: each may have to be compiled, and they say what
                 is wrong. Fewer where compiling takes seconds and they still tell any two misconceptions apart
@@ -243,6 +259,7 @@ class Exercise:
     trivial: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()
     torch_may: tuple[str, ...] | None = None
+    forbids: tuple[str, ...] = ()
     seconds: float = 10.0
     failures: int = 3
     speed: Speed | None = None
@@ -250,11 +267,3 @@ class Exercise:
     @property
     def unit(self) -> str:
         return self.id.split(".")[0]
-
-    @property
-    def name(self) -> str:
-        return self.id.split(".", 1)[1]
-
-    @property
-    def signature(self) -> str:
-        return f"{self.name}({', '.join(self.parameters)})"

@@ -29,6 +29,7 @@ from gpu_utils.grading.program import Program, make_program
 
 MAX_BYTES = 50_000_000
 MAX_CELL_BYTES = 1_000_000
+MAX_VALUES = 5_000_000  # of JSON: 50 MB of empty lists would be gigabytes of Python
 MAX_IPYTHON_LINES = 200
 _EXERCISE_ID = re.compile(r"\d\d\.\w+")
 _PROMPT = re.compile(r"\s*(>>>|\.\.\.:?|In \[\d*\]:)( |$)")
@@ -113,13 +114,21 @@ def answers(path: str | Path) -> Answers:
     Raises NotebookUnreadable, one sentence, for a file that is missing, too large, truncated or not a notebook.
     """
     path = Path(path)
-    notebook = _read(path)
+    return answers_in(_read(path), str(path))
+
+
+def answers_in(data: bytes, name: str) -> Answers:
+    """The answers of a notebook whose bytes are at hand; `name` is what its errors call it, and its path.
+
+    Raises NotebookUnreadable as `answers` does.
+    """
+    notebook = notebook_in(data, name)
     cells = tuple(_cell(number, cell) for number, cell in enumerate(notebook["cells"], 1))
     setups = [cell for cell in cells if cell.is_setup]
     setup = setups[-1].source if setups else ""
     broken = f"the setup cell cannot be run: {setups[-1].error}" if setups and setups[-1].error else ""
     unit = _mapping(_mapping(notebook.get("metadata")).get("w2w")).get("unit", "")
-    return Answers(path, unit if isinstance(unit, str) else "", setup, cells, broken)
+    return Answers(Path(name), unit if isinstance(unit, str) else "", setup, cells, broken)
 
 
 def _of_tagged(exercise: str, name: str, tagged: list[_Cell]) -> Answer:
@@ -138,33 +147,51 @@ def _is_stub(tagged: list[_Cell], name: str, exercise: str) -> bool:
     return bool(defining) and f"{exercise} is yours to write" in defining[-1].source
 
 
-def _read(path: Path) -> dict[str, Any]:
+def too_large(name: str, size: int) -> str:
+    """Why a notebook of so many bytes is not read, one sentence."""
+    return (
+        f"{name} has {size / 1e6:.0f} MB, more than {MAX_BYTES / 1e6:.0f} MB; "
+        "clear its outputs in JupyterLab (Edit, Clear Outputs of All Cells) and save it"
+    )
+
+
+def _read(path: Path) -> bytes:
     try:
         if not path.is_file():
             raise NotebookUnreadable(f"{path} is not a file" if path.exists() else f"there is no file {path}")
         if (size := path.stat().st_size) > MAX_BYTES:
-            raise NotebookUnreadable(
-                f"{path} has {size / 1e6:.0f} MB, more than {MAX_BYTES / 1e6:.0f} MB; "
-                "clear its outputs in JupyterLab (Edit, Clear Outputs of All Cells) and save it"
-            )
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise NotebookUnreadable(f"{path} is not UTF-8 text (byte {error.start}); save it from JupyterLab") from None
+            raise NotebookUnreadable(too_large(str(path), size))
+        return path.read_bytes()
     except (OSError, ValueError) as error:
         raise NotebookUnreadable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def notebook_in(data: bytes, name: str) -> dict[str, Any]:
+    """The notebook in some bytes: a dict that has a list of cells; nothing else of it is checked.
+
+    Raises NotebookUnreadable, one sentence that starts with `name`, for bytes that hold none.
+    """
+    if len(data) > MAX_BYTES:
+        raise NotebookUnreadable(too_large(name, len(data)))
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise NotebookUnreadable(f"{name} is not UTF-8 text (byte {error.start}); save it from JupyterLab") from None
+    if sum(map(text.count, ",[{")) > MAX_VALUES:
+        raise NotebookUnreadable(f"{name} holds more than {MAX_VALUES:,} values; clear its outputs and save it")
     try:
         notebook = json.loads(text)
     except (ValueError, RecursionError) as error:
         what = "is empty" if not text.strip() else f"is not complete JSON ({error})"
-        raise NotebookUnreadable(f"{path} {what}; was it cut off while it was saved or copied?") from None
+        raise NotebookUnreadable(f"{name} {what}; was it cut off while it was saved or copied?") from None
     if not isinstance(notebook, dict) or notebook.get("nbformat") != 4:
-        notebook = _converted(path, text)
+        notebook = _converted(name, text)
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
-        raise NotebookUnreadable(f"{path} is not a Jupyter notebook: it has no list of cells")
+        raise NotebookUnreadable(f"{name} is not a Jupyter notebook: it has no list of cells")
     return notebook
 
 
-def _converted(path: Path, text: str) -> Any:
+def _converted(name: str, text: str) -> Any:
     """A notebook of another format than today's, brought to it."""
     import nbformat  # seconds; JupyterLab has long saved format 4
 
@@ -173,7 +200,7 @@ def _converted(path: Path, text: str) -> Any:
             warnings.simplefilter("ignore")  # of missing cell ids, which do not matter here
             return nbformat.reads(text, as_version=4)
     except Exception as error:  # nbformat raises errors of many kinds for JSON that is not a notebook
-        raise NotebookUnreadable(f"{path} is not a Jupyter notebook ({type(error).__name__}: {error})") from None
+        raise NotebookUnreadable(f"{name} is not a Jupyter notebook ({type(error).__name__}: {error})") from None
 
 
 def _cell(number: int, cell: Any) -> _Cell:

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -24,8 +25,17 @@ def parent_of(pid: int) -> int | None:
 
 def end_below(root: int) -> None:
     """End every process below `root`, which stays. It must be a child of this process: nothing is done otherwise."""
+    _end(lambda: _below(root) if parent_of(root) == os.getpid() else [])
+
+
+def end_descendants() -> None:
+    """End every process below this one."""
+    _end(lambda: _below(os.getpid()))
+
+
+def _end(find: Callable[[], list[int]]) -> None:
     for _ in range(20):  # one that was just started, or has just been adopted, is found in the next round
-        below = _below(root) if parent_of(root) == os.getpid() else []
+        below = find()
         if not below:
             return
         for pid in below:

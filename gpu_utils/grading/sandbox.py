@@ -11,42 +11,30 @@ each report before the next answer starts. Who grades the notebooks of others ne
 """
 
 from __future__ import annotations
-import __future__
 
-import ast
-import asyncio
 import contextlib
-import dataclasses
-import inspect
-import linecache
 import multiprocessing
 import os
 import signal
-import sys
 import tempfile
 import time
-import types
 from collections.abc import Callable, Generator, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from gpu_utils.backends import backend
-from gpu_utils.errors import CheckTimeout
 from gpu_utils.grading import fork_server, processes
+from gpu_utils.grading.answering import START_SECONDS, about_missing, answer_of
 from gpu_utils.grading.check import Runner
-from gpu_utils.grading.execute import Attempt, learner_line, run, signature_problem
+from gpu_utils.grading.execute import Attempt, run
 from gpu_utils.grading.exercise import Exercise
+from gpu_utils.grading.handing_over import attempt_of, fields_of
 from gpu_utils.grading.jobs import Job
-from gpu_utils.grading.plain import NotPlain, plain
-from gpu_utils.grading.program import Part, Program
+from gpu_utils.grading.plain import NotPlain
+from gpu_utils.grading.program import Program
 from gpu_utils.grading.report import Mode
-from gpu_utils.grading.surroundings import TimeLimit
-
-START_SECONDS = 60.0
-"""For starting the process and running the learner's cells, before the first case."""
 
 GRACE_SECONDS = 5.0
 """On top of an exercise's own limit, before the process is ended from outside."""
@@ -116,32 +104,10 @@ def _load(path: Path) -> Attempt:
     try:
         with torch.serialization.safe_globals([NotPlain]):
             fields = torch.load(path, weights_only=True)
-        return _attempt(fields)
+        return attempt_of(fields)
     except Exception as problem:
         what = str(problem) if isinstance(problem, TypeError) else type(problem).__name__
         return Attempt(error="died", message=f"the answer's process gave something else than a result ({what})")
-
-
-def _attempt(fields: Any) -> Attempt:
-    """An Attempt from what the child wrote. Raises TypeError, in words, for a field that no attempt of ours has so."""
-    expected = {field.name: field for field in dataclasses.fields(Attempt)}
-    if not isinstance(fields, dict) or set(fields) != set(expected):
-        raise TypeError("it has other fields than an attempt")
-    blank = Attempt()
-    for name, found in fields.items():
-        kind = type(getattr(blank, name))
-        if name != "value" and (type(found) is not kind or not _holds(found, _ITEMS.get(name, ()))):
-            raise TypeError(f"its field {name} is of another kind")
-    return Attempt(**{**fields, "value": plain(fields["value"])})
-
-
-_ITEMS: dict[str, tuple[type, ...]] = {"mutated": (str,), "counters": (int, float), "compiled": (str,)}
-
-
-def _holds(found: Any, kinds: tuple[type, ...]) -> bool:
-    if isinstance(found, dict):
-        return all(type(key) is str and type(item) in kinds for key, item in found.items())
-    return not isinstance(found, tuple) or all(type(item) in kinds for item in found)
 
 
 def _child(find: Callable[[str], Exercise], exercise_id: str, folder_name: str, program: Program) -> None:
@@ -152,77 +118,18 @@ def _child(find: Callable[[str], Exercise], exercise_id: str, folder_name: str, 
         os.dup2(nowhere.fileno(), 2)
     exercise = find(exercise_id)
     jobs = torch.load(folder / "jobs.pt", weights_only=True)
-    answer, problem = _answer(exercise, program, folder)
+    answer, problem = answer_of(exercise, program, folder)
     for index, (name, inputs, targets, mode) in enumerate(jobs):
         attempt = problem or run(exercise, answer, inputs, backend(name), tuple(targets), Mode[mode])
         if attempt.error == "NameError" and problem is None:
-            attempt.message += _about_missing(program, attempt.message)
+            attempt.message += about_missing(program, attempt.message)
         _store(attempt, folder / f"{index}.pt")
         if attempt.final:
             return
 
 
-def _about_missing(program: Program, message: str) -> str:
-    missing = message.split("'")[1] if message.count("'") > 1 else ""
-    return f"; {program.why_missing(missing)}" if "is not defined" in message else ""
-
-
-class _NoShell:
-    """Stands for IPython's shell, which a check does not have: whatever is called on it does nothing."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *args, **kwargs: None
-
-
-def _answer(exercise: Exercise, program: Program, folder: Path) -> tuple[Any, Attempt | None]:
-    """The learner's function, or the attempt that says why there is none."""
-    module = types.ModuleType("answer")
-    sys.modules["answer"] = module  # where dataclasses and pickle look
-    namespace = vars(module)
-    namespace.update(display=print, get_ipython=_NoShell)
-    futures = 0
-    for name in program.futures:
-        futures |= getattr(__future__, name).compiler_flag
-    deadline = time.monotonic() + START_SECONDS / 2
-    for part in program.parts:
-        problem = _run_part(part, namespace, futures, folder, max(0.1, deadline - time.monotonic()))
-        if problem is not None:
-            if problem.error == "cell":
-                problem.message += _about_missing(program, problem.message)
-            return None, problem
-    answer = namespace.get(exercise.name)
-    if answer is None:
-        message = f"there is no function {exercise.name} in the answer cell; expected {exercise.signature}"
-        return None, Attempt(error="missing", message=message)
-    wrong = signature_problem(exercise, answer)
-    return answer, Attempt(error="signature", message=wrong) if wrong else None
-
-
-def _run_part(part: Part, namespace: dict[str, Any], futures: int, folder: Path, seconds: float) -> Attempt | None:
-    """Execute a cell, with the `await` that a notebook allows; why it could not be, or None."""
-    path = folder / f"{part.name.replace(' ', '_')}.py"  # a file of its own, so that its lines can be quoted
-    path.write_text(part.source, encoding="utf-8")
-    linecache.getlines(str(path))
-    namespace["__file__"] = str(path)
-    try:
-        with TimeLimit(seconds), contextlib.suppress(SystemExit):
-            flags = futures | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-            code = compile(part.source, str(path), "exec", flags=flags, dont_inherit=True)
-            if code.co_flags & inspect.CO_COROUTINE:
-                asyncio.run(eval(code, namespace))
-            else:
-                exec(code, namespace)
-    except CheckTimeout:
-        return Attempt(error="timeout", message=f"{part.name} itself ran for over {START_SECONDS / 2:g} s")
-    except BaseException as problem:
-        line = learner_line(problem)
-        said = f"{type(problem).__name__}: {problem}{f' ({line})' if line else ''}"
-        return Attempt(error="cell", message=f"{part.name} itself failed: {said}")
-    return None
-
-
 def _store(attempt: Attempt, path: Path) -> None:
-    fields = {field.name: getattr(attempt, field.name) for field in dataclasses.fields(attempt)}
+    fields = fields_of(attempt)
     part = path.with_suffix(".part")
     try:
         torch.save(fields, part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpu_utils.errors import CheckTimeout, CompilerMissing
 from gpu_utils.grading.compare import Difference, compare
@@ -53,8 +53,26 @@ def _right_when_idle(exercise: Exercise, job: Job, attempt: Attempt) -> Differen
 
 
 def _problem(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:
-    looks = (_raised, _on_another_device, _differs, _changed_its_input, _left_to_torch, _over_a_limit)
+    looks = (
+        _wrong_without_gradient,
+        _raised,
+        _on_another_device,
+        _differs,
+        _changed_its_input,
+        _left_to_torch,
+        _over_a_limit,
+    )
     return next((found for look in looks if (found := look(exercise, job, attempt))), None)
+
+
+def _wrong_without_gradient(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:
+    """A value that is wrong is said before that autograd does not go through it."""
+    if attempt.error != "GradientLost" or attempt.value is None:
+        return None
+    expected = job.expected
+    if isinstance(attempt.value, dict) and isinstance(expected, dict):
+        expected = {name: part for name, part in expected.items() if name in attempt.value}
+    return _differs(exercise, replace(job, expected=expected), attempt)
 
 
 def _raised(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | None:

@@ -16,6 +16,7 @@ from gpu_utils.errors import WorkConflict
 DESIGNED = {
     *("study", "test", "list", "start", "reset", "check", "hint", "status"),
     *("doctor", "build", "validate", "bench"),
+    *("release", "grade", "gradebook", "regrade", "sample-class"),
 }
 
 

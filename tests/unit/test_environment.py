@@ -43,13 +43,14 @@ def resolutions() -> dict[str, Future[dict[str, str]]]:
 
 
 def _resolve(python: str) -> dict[str, str]:
-    """What the pip part of environment.yml becomes for this Python on Linux x86-64."""
+    """What the pip part of environment.yml becomes for this Python on Linux x86-64, with every extra."""
     uv = Path(sys.executable).with_name("uv")
     command = [
         *(str(uv if uv.exists() else shutil.which("uv")), "pip", "compile", "-", "--quiet", "--no-header"),
         *("--no-annotate", "--python-version", python, "--python-platform", "x86_64-manylinux_2_28"),
     ]
-    done = subprocess.run(command, cwd=ROOT, input="\n".join(_pip_part()), capture_output=True, text=True, check=False)
+    wanted = "\n".join(_pip_part()).replace("[dev]", f"[{','.join(PROJECT['optional-dependencies'])}]")
+    done = subprocess.run(command, cwd=ROOT, input=wanted, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return dict(line.split("==") for line in done.stdout.split() if "==" in line)
 
@@ -79,7 +80,8 @@ def test_the_pins_are_complete_and_hold_for(resolutions: dict[str, Future[dict[s
 
 def test_every_dependency_is_pinned_within_its_range() -> None:
     pins = _pins()
-    wanted = [Requirement(line) for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]]
+    extras = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]
+    wanted = [Requirement(line) for line in [*PROJECT["dependencies"], *extras]]
     outside = [str(want) for want in wanted if not want.specifier.contains(pins[canonicalize_name(want.name)])]
     assert outside == []
 

@@ -13,6 +13,7 @@ DOCUMENTS = (
     "README.md",
     "CONTRIBUTING.md",
     "docs/virtual-gpu.md",
+    "docs/classroom.md",
     "docs/facts.md",
     "docs/imports.md",
     "docs/kernels.md",

@@ -100,6 +100,7 @@ EXERCISE = Exercise(
     call=_call,
     judge=_judge,
     machine_code=True,
+    torch_may=(),
     cases=(
         Case("small tiles: slots or registers, by your kernel", n=5 * 2**14, units=2, BLOCK=4096, num_warps=8),
         Case("large tiles of few warps: registers decide", n=100_000, units=1, BLOCK=8192, num_warps=4),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -56,7 +57,7 @@ class _Given:
 
 
 @contextlib.contextmanager
-def _set_apart() -> Iterator[None]:
+def _apart() -> Iterator[None]:
     """One thread (tensors this small cost more in waiting for a second one), and random numbers of its own."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -67,7 +68,16 @@ def _set_apart() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-@_set_apart()
+def _set_apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def alone(*args: Any, **kwargs: Any) -> Any:
+        with _apart():
+            return function(*args, **kwargs)
+
+    return alone
+
+
+@_set_apart
 def port_gpt2_reference(
     config: dict[str, int], weights: dict[str, Tensor], tokens: Tensor, settings: dict[str, Any], on_cpu: bool
 ) -> dict[str, Any]:
@@ -170,7 +180,7 @@ def _on(device: torch.device, weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.to(device) for name, value in weights.items()}
 
 
-@_set_apart()
+@_set_apart
 def call(answer: Callable[..., Any], inputs: Inputs) -> dict[str, Any]:
     home, on_cpu, inputs = inputs["tokens"].device, inputs["on_cpu"], dict(inputs)
     del inputs["on_cpu"]

@@ -1,0 +1,1 @@
+"""Grading a class: releases, submissions that nobody trusts, a gradebook, feedback."""

@@ -1,0 +1,53 @@
+"""Messages on a pipe, as bytes: each with its length before it. What they hold is `wire`'s."""
+
+from __future__ import annotations
+
+import os
+import select
+import struct
+import time
+
+MOST_BYTES = 1 << 30
+"""Of one message."""
+
+_LENGTH = struct.Struct("<Q")
+
+
+class BadMessage(ValueError):
+    """What came is no message of ours."""
+
+
+class Gone(EOFError):
+    """The other side has closed its end."""
+
+
+class TooLate(TimeoutError):
+    """The time was over before a message had come."""
+
+
+def send_bytes(pipe: int, data: bytes) -> None:
+    """Write one message that is packed already. Raises BrokenPipeError when nobody reads."""
+    for part in (_LENGTH.pack(len(data)), data):
+        view = memoryview(part)
+        while view:
+            view = view[os.write(pipe, view[: 1 << 20]) :]
+
+
+def receive_bytes(pipe: int, deadline: float | None = None, most: int = MOST_BYTES) -> bytes:
+    """The next message, not unpacked."""
+    (length,) = _LENGTH.unpack(_exactly(pipe, _LENGTH.size, deadline))
+    if length > most:
+        raise BadMessage(f"a message of {length:,} bytes")
+    return _exactly(pipe, length, deadline)
+
+
+def _exactly(pipe: int, count: int, deadline: float | None) -> bytes:
+    found = bytearray()
+    while len(found) < count:
+        if deadline is not None and not select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise TooLate
+        part = os.read(pipe, min(1 << 20, count - len(found)))
+        if not part:
+            raise Gone
+        found += part
+    return bytes(found)
