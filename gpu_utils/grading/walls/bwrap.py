@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -70,23 +68,23 @@ def outside(module: str, *arguments: str) -> list[str]:
 def around(command: Sequence[str], folder: Path) -> list[str]:
     """The command for a tool on somebody's text: it can write to `folder` alone."""
     walls = [_found(), "--unshare-all", "--die-with-parent", "--new-session"]
-    walls += ["--size", str(TMP_BYTES), "--tmpfs", "/tmp", *_programs()]  # the checkout may lie below it
-    walls += ["--ro-bind", str(LIBRARY), str(LIBRARY)]  # the headers of C++
+    headers = str(LIBRARY / "compiler" / "include")
+    walls += ["--size", str(TMP_BYTES), "--tmpfs", "/tmp", *_programs(headers)]  # the checkout may lie below it
     walls += ["--proc", "/proc", "--dev", "/dev"]
     walls += ["--bind", str(folder), str(folder), "--chdir", str(folder), "--clearenv"]
     return [*walls, "--setenv", "HOME", "/tmp", "--setenv", "PATH", "/usr/bin:/bin", *command]
 
 
-def _programs() -> list[str]:
+def _programs(*more: str) -> list[str]:
     """What binds the system's programs, and Python's, to read."""
     bound = [path for path in _SYSTEM if os.path.exists(path)]
     pythons = dict.fromkeys([sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))])
-    bound += [path for path in pythons if not path.startswith("/usr/")]
+    bound += [*(path for path in pythons if not path.startswith("/usr/")), *more]
     words: list[str] = []
     for path in bound:
         linked = os.path.islink(path) and not path.startswith(sys.prefix)
         words += ["--symlink", os.readlink(path), path] if linked else ["--ro-bind", path, path]
-    return words
+    return [*words, *_without_the_course(bound)]
 
 
 def _walls(program: str, devices: bool = False) -> list[str]:
@@ -98,10 +96,29 @@ def _walls(program: str, devices: bool = False) -> list[str]:
         for path in _DEVICES:
             words += ["--dev-bind-try", path, path]
     words += ["--size", str(TMP_BYTES), "--tmpfs", "/dev/shm", "--size", str(TMP_BYTES), "--tmpfs", SCRATCH]
-    words += ["--ro-bind", str(course_for_answers()), COURSE, "--remount-ro", "/dev", "--chdir", SCRATCH]
+    words += [*_course_for_answers(), "--remount-ro", "/dev", "--chdir", SCRATCH]
     for name, value in environment(COURSE, SCRATCH).items():
         words += ["--setenv", name, value]
     return words
+
+
+def _course_for_answers() -> list[str]:
+    """What binds the library as answers see it, below COURSE: the solutions are not in it."""
+    words = ["--tmpfs", COURSE]
+    for path in sorted(LIBRARY.iterdir()):
+        if path.name not in LEFT_OUT:
+            words += ["--ro-bind", str(path), f"{COURSE}/{LIBRARY.name}/{path.name}"]
+    return [*words, "--remount-ro", COURSE]
+
+
+def _without_the_course(bound: Sequence[str]) -> list[str]:
+    """What hides the course where it is installed below a folder that is bound, but not a Python that lies in it."""
+    checkout = LIBRARY.parent
+    top = checkout if (checkout / "content").is_dir() else LIBRARY
+    if not any(top.is_relative_to(path) for path in bound):
+        return []
+    again = [word for path in bound if Path(path).is_relative_to(top) for word in ("--ro-bind", path, path)]
+    return ["--tmpfs", str(top), *again, "--remount-ro", str(top)]
 
 
 def environment(course: str, scratch: str) -> dict[str, str]:
@@ -119,22 +136,3 @@ def environment(course: str, scratch: str) -> dict[str, str]:
         "W2W_CACHE": f"{scratch}/cache",
         "W2W_DATA": f"{scratch}/data",
     }
-
-
-@functools.cache
-def course_for_answers() -> Path:
-    """A folder with the library as answers see it, made once in each process: the solutions are not in it.
-
-    What Python has compiled of it goes along, or each process inside would compile it anew.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="w2w-course-"))
-
-    def left_out(path: str, names: Sequence[str]) -> set[str]:
-        here = Path(path)
-        if here == LIBRARY:
-            return {*LEFT_OUT} & {*names}
-        is_cache = here.name == "__pycache__"
-        return {name for name in names if is_cache and not (here.parent / f"{name.partition('.')[0]}.py").is_file()}
-
-    shutil.copytree(LIBRARY, folder / "gpu_utils", ignore=left_out)
-    return folder

@@ -24,7 +24,8 @@ from gpu_utils.grading.exercise import Inputs
 from gpu_utils.grading.plain import plain
 from gpu_utils.grading.watch import Watch
 
-TENSOR, MEMORY = "tensor", "memory"
+TENSOR = "tensor"
+NO_BYTES = -1  # the number of a storage that has none: all of them lie at address 0
 MOST_LINES = 20_000
 _META = ("global_scratch_size", "global_scratch_align")
 
@@ -59,14 +60,19 @@ class Record:
     def knows(self, tensor: torch.Tensor) -> bool:
         return tensor.device.type == "cpu" and tensor.untyped_storage().data_ptr() in self._numbers
 
+    def made(self, tensor: torch.Tensor) -> None:
+        """Give a storage that torch has made a number, without its bytes: torch makes it again."""
+        if tensor.untyped_storage().nbytes() and not self.knows(tensor):
+            self._number(tensor)
+
     def ref(self, tensor: torch.Tensor) -> dict[str, Any]:
         """What stands for a tensor: the number of its storage, and which view of it."""
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._numbers:
+        if storage.nbytes() and storage.data_ptr() not in self._numbers:
             number = self._number(tensor)
             raw = bytearray(ctypes.string_at(storage.data_ptr(), storage.nbytes()))
             self.write({"do": "memory", "storage": number, "bytes": torch.frombuffer(raw, dtype=torch.uint8)})
-        number = self._numbers[storage.data_ptr()]
+        number = self._numbers[storage.data_ptr()] if storage.nbytes() else NO_BYTES
         view = [tensor.dtype, list(tensor.shape), list(tensor.stride()), tensor.storage_offset()]
         return {TENSOR: number, "view": view}
 
@@ -150,8 +156,8 @@ def _only_a_view(function: Any) -> bool:
 def _shown(record: Record, tree: Any, made_here: bool = False) -> Any:
     def show(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            if made_here and not record.knows(value):
-                record._number(value)
+            if made_here:
+                record.made(value)
             return record.ref(value)
         if value is None or isinstance(value, (bool, int, float, str, torch.dtype)):
             return value

@@ -79,7 +79,7 @@ class Walls:
         module, *arguments = ("replayer",) if name == "replayer" else ("nursery", name)
         if self.walled:
             return Process(bwrap.inside(f"{_MODULES}.{module}", *arguments, devices=self._devices))
-        environment = {**os.environ, **bwrap.environment(str(bwrap.course_for_answers()), self._scratch())}
+        environment = {**os.environ, **bwrap.environment(str(bwrap.LIBRARY.parent), self._scratch())}
         return Process(bwrap.outside(f"{_MODULES}.{module}", *arguments), environment)
 
     def _scratch(self) -> str:

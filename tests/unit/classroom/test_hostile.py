@@ -72,9 +72,9 @@ def wait_for(seconds: float, patch: pytest.MonkeyPatch) -> None:
 
 
 def files() -> dict[Path, tuple[int, int]]:
-    """What an answer must not change: the course that answers see, and the learner's own data."""
+    """What an answer must not change: the course, whose library answers see, and the learner's own data."""
     data_folder().mkdir(parents=True, exist_ok=True)
-    found = [path for top in (bwrap.course_for_answers(), data_folder()) for path in top.rglob("*")]
+    found = [path for top in (bwrap.LIBRARY, data_folder()) for path in top.rglob("*")]
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in found}
 
 

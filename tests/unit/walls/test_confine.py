@@ -117,10 +117,39 @@ def inside(program):
     return done.stdout
 
 
+LISTED = "import os; print(*os.listdir({!r}))"
+
+
+@pytest.mark.usefixtures("bwrap")
 def test_answers_see_no_exercises_and_no_solutions():
-    names = {path.name for path in (bwrap.course_for_answers() / "gpu_utils").iterdir()}
+    names = {*inside(LISTED.format(f"{bwrap.COURSE}/gpu_utils")).split()}
     assert not names & {*bwrap.LEFT_OUT}
     assert {"grading", "virtual", "backends"} <= names
+
+
+@pytest.mark.usefixtures("bwrap")
+def test_a_checkout_below_a_folder_that_programs_need_is_hidden_there(tmp_path, monkeypatch):
+    checkout = tmp_path / "share" / "course"
+    (checkout / "content").mkdir(parents=True)
+    (checkout / "gpu_utils" / "exercises").mkdir(parents=True)
+    (checkout / "gpu_utils" / "errors.py").touch()
+    (checkout / "python").mkdir()
+    (checkout / "python" / "program").touch()
+    monkeypatch.setattr(bwrap, "LIBRARY", checkout / "gpu_utils")
+    monkeypatch.setattr(bwrap, "_SYSTEM", (*bwrap._SYSTEM, str(tmp_path / "share"), str(checkout / "python")))
+    assert inside(LISTED.format(str(checkout))).split() == ["python"]
+    assert inside(LISTED.format(str(checkout / "python"))).split() == ["program"]
+    assert inside(LISTED.format(f"{bwrap.COURSE}/gpu_utils")).split() == ["errors.py"]
+
+
+@pytest.mark.usefixtures("bwrap")
+def test_a_library_below_a_folder_that_programs_need_is_hidden_there(tmp_path, monkeypatch):
+    (tmp_path / "gpu_utils" / "exercises").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    monkeypatch.setattr(bwrap, "LIBRARY", tmp_path / "gpu_utils")
+    monkeypatch.setattr(bwrap, "_SYSTEM", (*bwrap._SYSTEM, str(tmp_path)))
+    assert sorted(inside(LISTED.format(str(tmp_path))).split()) == ["gpu_utils", "other"]
+    assert inside(LISTED.format(str(tmp_path / "gpu_utils"))).split() == []
 
 
 @pytest.mark.parametrize("exercise", exercises.ids())

@@ -82,6 +82,29 @@ def test_numbers_that_torch_computed_aside_are_those_of_the_decoy():
     assert value.tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
+def test_tensors_without_elements_are_recorded_and_come_back_in_their_shapes():
+    record = Record()
+    record.begin({"x": torch.empty(0)})
+    with recording(record):
+        x, other = torch.empty(0), torch.empty(3, 0, dtype=torch.int32)
+        out = torch.cat([x, x])
+    pointer = record._value(out, "ptr")
+    record.value = [record.ref(out), record.ref(other), record.ref(torch.ones(2)[:0])]
+    assert pointer["at"] == 0
+    (first, second, third), _ = replayed(sent(record), x=torch.empty(0))
+    assert [tuple(one.shape) for one in (first, second, third)] == [(0,), (3, 0), (0,)]
+    assert second.dtype == torch.int32
+
+
+def test_what_torch_does_to_nothing_is_not_taken_for_work_on_an_input():
+    record = Record()
+    record.begin({"x": torch.empty(0)})
+    with recording(record):
+        record.ref(torch.empty(0))
+        torch.softmax(torch.empty(0), 0)
+    assert [line for line in record.lines if line["do"] == "torch"] == []
+
+
 @pytest.mark.parametrize(
     "name", ["aten.add.Tensor", "aten.from_file.default", "prims.mul.default", "aten.__class__.x", "add", "", None, 7]
 )
