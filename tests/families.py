@@ -15,7 +15,6 @@ from typing import NamedTuple
 import pytest
 
 from gpu_utils.course import whole
-from gpu_utils.course.suite import unit_of
 from tests import ROOT
 
 OF = {
@@ -43,7 +42,7 @@ def left_out(members: Iterable[Member], changed: Container[str], salt: str) -> s
     """
     groups: dict[tuple[str, str], list[Member]] = defaultdict(list)
     for member in members:
-        if (unit_of(member.test) or whole.LIBRARY) not in changed:
+        if not any(part in changed for part in whole.parts_of(member.test)):
             groups[member.test.partition("[")[0], OF[member.of](member.case)].append(member)
     found: set[str] = set()
     for group in groups.values():

@@ -1,8 +1,9 @@
 """Which parts of the checkout are as they were when every test passed: their large families may be drawn from.
 
 The tests that try each misconception, right style and kernel are over a thousand and take most of an hour. They depend
-on the library and on the exercises of one unit. `tests/whole.toml` keeps a hash of each part from the last run of all
-of them; while a part is unchanged, `w2w test` runs a few of its cases, and all of them again when it changes.
+on the library and on the exercises of one unit, or on the classroom. `tests/whole.toml` keeps a hash of each part from
+the last run of all of them; while a part is unchanged, `w2w test` runs a few of its cases, and all of them again when
+it changes.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from pathlib import Path
 
 from gpu_utils.course.cells import parse_cells
 from gpu_utils.course.files import write_atomically
+from gpu_utils.course.suite import unit_of
 from gpu_utils.course.units import UNITS
 
 RECORD = "tests/whole.toml"
 LIBRARY = "library"
+CLASSROOM = "classroom"
 _FILES = ("constraints.txt", "gpu_utils/**/*.py", "tests/content/*.py", "tests/unit/virtual/*.py")
+_CLASSROOM = ("gpu_utils/classroom/*.py", "tests/unit/classroom/*.py", "tests/fixtures/hostile/*")
 _SHOWS_ONLY = (
     "gpu_utils/exercises/u",
     "gpu_utils/cli/",
@@ -33,21 +37,32 @@ _HEAD = (
 
 
 def state(root: Path) -> dict[str, str]:
-    """Part -> hash of what its families test: "library", and a unit's number for each unit that has a lab."""
-    library = [path for pattern in _FILES for path in root.glob(pattern)]
-    names = {path.relative_to(root).as_posix(): path for path in library}
-    found = {LIBRARY: _hash((name, names[name].read_bytes()) for name in names if not name.startswith(_SHOWS_ONLY))}
+    """Part -> hash of what its families test: "library", "classroom", and the number of each unit that has a lab."""
+    found = {
+        LIBRARY: _hash(one for one in _matching(root, _FILES) if not one[0].startswith(_SHOWS_ONLY)),
+        CLASSROOM: _hash(_matching(root, _CLASSROOM)),
+    }
     for unit in UNITS:
         for lab in root.glob(f"content/{unit.number}_*/lab.py"):
             found[unit.number] = _hash(_of_unit(root, unit.number, lab))
     return found
 
 
-def _of_unit(root: Path, number: str, lab: Path) -> Iterable[tuple[str, bytes]]:
-    for pattern in (f"gpu_utils/exercises/u{number}_*/**/*", f"tests/fixtures/*u{number}*"):
+def parts_of(test: str) -> set[str]:
+    """The parts that a case of a family depends on, by its node id; on the library depend all."""
+    of_class = {CLASSROOM} if test.startswith("tests/unit/classroom/") else set()
+    return of_class | {unit_of(test) or LIBRARY}
+
+
+def _matching(root: Path, patterns: Iterable[str]) -> Iterable[tuple[str, bytes]]:
+    for pattern in patterns:
         for path in root.glob(pattern):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield path.relative_to(root).as_posix(), path.read_bytes()
+
+
+def _of_unit(root: Path, number: str, lab: Path) -> Iterable[tuple[str, bytes]]:
+    yield from _matching(root, (f"gpu_utils/exercises/u{number}_*/**/*", f"tests/fixtures/*u{number}*"))
     for cell in parse_cells(lab.read_text("utf-8"), lab.name):
         if {"answer", "setup"} & set(cell.tags):
             yield cell.title, cell.source.encode()

@@ -19,12 +19,14 @@ FILES = {
     "gpu_utils/exercises/u04_triton_reductions/copy.py": "",
     "gpu_utils/exercises/u04_triton_reductions/kernels/a.cu": "",
     "gpu_utils/exercises/u05_triton_matmul/tiled.py": "",
+    "gpu_utils/classroom/marking.py": "",
     "tests/content/test_exercises.py": "",
     "tests/content/test_u04_lesson.py": "",
     "tests/fixtures/right_styles_u04.py": "",
     "content/04_triton_reductions/lab.py": '# %% [markdown] top\n# words\n\n# %% copy tags=["answer"]\nx = 1\n',
     "content/05_triton_matmul/lab.py": '# %% tiled tags=["answer"]\nx = 1\n',
 }
+EVERY = {"library", "classroom", "04", "05"}
 
 
 @pytest.fixture
@@ -39,26 +41,29 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_after_a_whole_run_nothing_has_changed(checkout):
     assert whole.changed(checkout) == set()
-    assert set(whole.recorded(checkout)) == {"library", "04", "05"}
+    assert set(whole.recorded(checkout)) == EVERY
 
 
 @pytest.mark.parametrize(
     ("file", "parts"),
     [
-        ("constraints.txt", {"library", "04", "05"}),
-        ("gpu_utils/virtual/gpu.py", {"library", "04", "05"}),
-        ("gpu_utils/virtual/new.py", {"library", "04", "05"}),
-        ("tests/content/test_exercises.py", {"library", "04", "05"}),
+        ("constraints.txt", EVERY),
+        ("gpu_utils/virtual/gpu.py", EVERY),
+        ("gpu_utils/virtual/new.py", EVERY),
+        ("tests/content/test_exercises.py", EVERY),
         ("gpu_utils/exercises/u04_triton_reductions/copy.py", {"04"}),
         ("gpu_utils/exercises/u04_triton_reductions/kernels/a.cu", {"04"}),
         ("tests/fixtures/right_styles_u04.py", {"04"}),
         ("gpu_utils/exercises/u05_triton_matmul/new.py", {"05"}),
+        ("gpu_utils/classroom/marking.py", {"classroom"}),
+        ("tests/fixtures/hostile/new.answer", {"classroom"}),
         ("gpu_utils/cli/app.py", set()),
         ("tests/content/test_u04_lesson.py", set()),
         ("README.md", set()),
     ],
 )
 def test_what_a_change_touches(checkout, file, parts):
+    (checkout / file).parent.mkdir(exist_ok=True)
     (checkout / file).write_text("another = 1")
     assert whole.changed(checkout) == parts
 
@@ -76,14 +81,14 @@ def test_a_unit_is_recorded_alone(checkout):
     (checkout / "gpu_utils/exercises/u04_triton_reductions/copy.py").write_text("y = 1")
     (checkout / "gpu_utils/exercises/u05_triton_matmul/tiled.py").write_text("y = 1")
     whole.record(checkout, ["04"])
-    assert whole.changed(checkout) == {"library", "04", "05"}
+    assert whole.changed(checkout) == EVERY
     (checkout / "constraints.txt").write_text("torch==1")
     assert whole.changed(checkout) == {"05"}
 
 
 def test_without_a_record_everything_has_changed(checkout):
     (checkout / whole.RECORD).unlink()
-    assert whole.changed(checkout) == {"library", "04", "05"}
+    assert whole.changed(checkout) == EVERY
 
 
 def test_this_checkout_has_a_part_for_every_unit():
@@ -113,8 +118,20 @@ def test_of_a_family_as_a_whole_what_changed_does_not_count():
     assert len(run({"05"}, members=members)) == 9 + 2
 
 
+@pytest.mark.parametrize(
+    ("test", "parts"),
+    [
+        ("tests/content/test_some.py::test_one[04.copy-1]", {"04"}),
+        ("tests/unit/virtual/test_some.py::test_one[dot-sm_80]", {"library"}),
+        ("tests/unit/classroom/test_hostile.py::test_one[exits]", {"library", "classroom"}),
+    ],
+)
+def test_what_a_case_depends_on(test, parts):
+    assert whole.parts_of(test) == parts
+
+
 def test_all_of_them_run_where_the_library_changed():
-    assert len(run({"library", "04", "05"})) == 27
+    assert len(run(EVERY)) == 27
 
 
 def test_the_same_text_of_the_library_draws_the_same_cases_and_another_text_others():

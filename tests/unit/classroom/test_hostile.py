@@ -96,6 +96,7 @@ def test_there_are_enough_of_them():
     assert len(HOSTILE) >= 45
 
 
+@pytest.mark.drawn("all", 30)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_answer_earns_nothing_and_touches_nobody(name, walls, neighbour, monkeypatch):
     said = head(name)
