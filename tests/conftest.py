@@ -6,7 +6,6 @@ import gc
 import importlib.util
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -15,6 +14,7 @@ import pytest
 
 from gpu_utils.course.paths import Course
 from gpu_utils.course.suite import unit_of
+from gpu_utils.grading.walls import bwrap as walls
 from tests import ROOT
 from tests.families import Families
 
@@ -104,16 +104,10 @@ def nbgrader() -> None:
 
 
 @pytest.fixture(scope="session")
-def bwrap() -> str:
-    """The path of a bubblewrap that can make a sandbox here."""
-    path = shutil.which("bwrap")
-    if path is None:
-        unavailable("no bwrap on PATH; install it (on Debian: apt install bubblewrap)")
-    command = [path, "--unshare-all", "--ro-bind", "/", "/", "true"]
-    tried = subprocess.run(command, capture_output=True, text=True, check=False)
-    if tried.returncode:
-        unavailable(f"bwrap cannot make a sandbox here: {tried.stderr.strip()}")
-    return path
+def bwrap() -> None:
+    """A bubblewrap that can make a sandbox here."""
+    if reason := walls.unavailable():
+        unavailable(reason)
 
 
 @pytest.fixture(autouse=True)

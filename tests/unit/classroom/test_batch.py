@@ -32,7 +32,7 @@ STUDENTS = 18
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _walls(bwrap: str) -> None:
+def _walls(bwrap: None) -> None:
     """Answers run inside of it."""
 
 
