@@ -26,7 +26,7 @@ from pathlib import Path
 
 from gpu_utils.classroom import archives
 from gpu_utils.classroom.archives import File
-from gpu_utils.classroom.layouts import IS_NOTEBOOK, Entry, attempt, entries, stem, unit_in
+from gpu_utils.classroom.layouts import IS_NOTEBOOK, Entry, attempt, entries, layout_of, stem, unit_in
 from gpu_utils.classroom.records import Submission
 from gpu_utils.classroom.roster import Roster
 from gpu_utils.course.units import UNITS
@@ -173,6 +173,16 @@ class Collection:
         return self._roster is not None and self._roster.find(student) is not None
 
     def _person(self, entry: Entry) -> _Person:
+        """Who it is, noted where it may be several."""
+        person = self._named(entry)
+        inside = {file.trail[entry.at + 1] for file in entry.files if len(file.trail) > entry.at + 1}
+        several = [layout[0].system for layout in map(layout_of, sorted(inside)) if layout]
+        if entry.layout is None and len(several) > 1:
+            note = f"holds {len(several)} entries named as {several[0]} names students; grade it by itself if they are"
+            return replace(person, note="; ".join(filter(None, (person.note, note))))
+        return person
+
+    def _named(self, entry: Entry) -> _Person:
         """Who the roster says it is, else what the entry says."""
         if self._roster is None:
             return _Person(entry.student, entry.name, "")

@@ -156,7 +156,7 @@ def _split(files: Sequence[File], at: int, owner: str) -> Iterator[Entry]:
     counting = _counting(files, at)
     sections = _sections(within, at + 1)
     for name, inside in groups.items():
-        layout = _layout(name)
+        layout = layout_of(name)
         sole = counting == [name] and _holds_several(within.get(name, []), at + 1)
         if layout is None and name in within and (_is_wrapper(name) or name in sections or sole):
             yield from _split(within[name], at + 1, owner if _is_wrapper(name) else stem(name))
@@ -177,7 +177,8 @@ def _groups(files: Sequence[File], at: int) -> dict[str, list[File]]:
     return {name: list(inside) for name, inside in groupby(ordered, key=lambda file: file.trail[at])}
 
 
-def _layout(name: str) -> tuple[Layout, re.Match[str]] | None:
+def layout_of(name: str) -> tuple[Layout, re.Match[str]] | None:
+    """The system that names a student's entry so; None for none."""
     matches = ((layout, layout.pattern.fullmatch(name)) for layout in LAYOUTS)
     return next(((layout, match) for layout, match in matches if match), None)
 
@@ -222,7 +223,7 @@ def _counting(files: Sequence[File], at: int) -> list[str]:
 def _holds_several(files: Sequence[File], at: int) -> bool:
     """Whether a folder that is alone holds several students' work: several names that are more than a unit's."""
     names = _counting(files, at)
-    if any(map(_layout, names)):
+    if any(map(layout_of, names)):
         return True
     if len(names) == 1:
         return _holds_several([file for file in _deeper(files, at) if file.trail[at] == names[0]], at + 1)

@@ -197,6 +197,15 @@ def test_a_roster_gives_ids_and_names_and_those_who_handed_in_nothing(tmp_path):
     assert found["Zoe"].problem == ""
 
 
+def test_a_download_of_moodle_beside_other_files_is_one_students_and_the_row_says_what_it_may_be(tmp_path):
+    moodle = zipped({name: lab(says=name) for name in LAYOUTS["Moodle"]})
+    put(tmp_path, {"in/CS-77.zip": moodle, "in/ann_00_start.ipynb": lab()})
+    found = {row.student: row.notes for row in collect([tmp_path / "in"])}
+    says = "holds 2 entries named as Moodle names students; grade it by itself if they are"
+    assert found["ann"] == ()
+    assert found["CS-77"][0] == says
+
+
 def test_a_moodle_number_is_looked_up_as_a_participant_and_never_as_another_id(tmp_path):
     roster = Roster([Student("1234567", "Ann Example"), Student("s2", "Ben Example", ("Participant 1234567",))])
     put(tmp_path, {"in/Somebody Else_1234567_assignsubmission_file_/x.ipynb": lab()})
