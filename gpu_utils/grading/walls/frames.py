@@ -10,6 +10,9 @@ import time
 MOST_BYTES = 1 << 30
 """Of one message."""
 
+PIECE, WORD = b"p", b"w"
+"""How messages of a nursery begin: bytes that its child wrote, and what the nursery itself says."""
+
 _LENGTH = struct.Struct("<Q")
 
 
@@ -39,6 +42,28 @@ def receive_bytes(pipe: int, deadline: float | None = None, most: int = MOST_BYT
     if length > most:
         raise BadMessage(f"a message of {length:,} bytes")
     return _exactly(pipe, length, deadline)
+
+
+def first_of(data: bytearray, most: int = MOST_BYTES) -> bytes | None:
+    """Take the first message from the front of what was received so far; None where it is not whole yet."""
+    if len(data) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack_from(data)
+    if length > most:
+        raise BadMessage(f"a message of {length:,} bytes")
+    end = _LENGTH.size + length
+    if len(data) < end:
+        return None
+    found = bytes(data[_LENGTH.size : end])
+    del data[:end]
+    return found
+
+
+def splice(source: int, pipe: int, count: int, before: bytes = b"") -> None:
+    """Write one message of which `count` bytes wait in another pipe: they do not pass through this process's memory."""
+    os.write(pipe, _LENGTH.pack(len(before) + count) + before)
+    while count:
+        count -= os.splice(source, pipe, count)
 
 
 def _exactly(pipe: int, count: int, deadline: float | None) -> bytes:

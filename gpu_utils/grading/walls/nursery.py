@@ -2,25 +2,30 @@
 
     python -m gpu_utils.grading.walls.nursery KIND
 
-It runs no answer itself. It reads requests from standard input, and passes what a child says on to standard output,
-without reading it. A child is alone: before the next one every process but this is ended, and its folders are gone with
-its mount namespace. The first process of a namespace cannot be killed from within.
+It runs no answer itself. It gets requests by standard input, and passes what a child says on to standard output.
+Neither an answer nor what it says is ever in this process's memory, of which the next child has a copy: the child reads
+its own request, and what it says is spliced from pipe to pipe. A child is alone: before the next one every process but
+this is ended, and its folders are gone with its mount namespace. The first process of a namespace cannot be killed from
+within.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import os
 import select
 import signal
 import sys
+import termios
 import traceback
 from typing import Any
 
 from gpu_utils.grading.processes import adopt_orphans, end_descendants
 from gpu_utils.grading.walls import bwrap, confine, wire
+from gpu_utils.grading.walls.frames import PIECE, WORD, send_bytes, splice
 
 KINDS = {
     "plain": ("torch.nn.functional", "torch.utils.flop_counter", "torch.utils.checkpoint", "torch._dynamo",
@@ -32,8 +37,8 @@ KINDS = {
 }  # fmt: skip
 """Kind of nursery -> what it imports beforehand, beside what a worker needs: no child then has to."""
 
-MOST_BYTES = 256 << 20
-"""Of a child's message: none of ours comes near."""
+READ = b"!"
+"""A child's first byte: it has read what it was sent, and nothing of an answer has run yet."""
 
 MOST_PROCESSES = 64
 """Of an answer that may start some: it is ended with more. The system does not hold root to a limit of its own."""
@@ -61,7 +66,7 @@ def main(kind: str, walled: bool) -> None:
         confine.unreadable()
     else:
         adopt_orphans()
-    wire.send(answers, {"ready": kind})
+    _say(answers, {"ready": kind})
     while True:
         try:
             request = wire.receive(requests)
@@ -87,20 +92,26 @@ def _ask_the_compiler() -> None:
             get_ptxas_version(target.capability)
 
 
+def _say(answers: int, word: dict[str, Any]) -> None:
+    send_bytes(answers, WORD + wire.pack(word))
+
+
 def _serve(request: dict[str, Any], requests: int, answers: int, walled: bool) -> None:
     """One child, until it ends or the grader says stop; then the end of it is told."""
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _be_a_child(request, theirs, (ours, requests, answers), walled)
+        _be_a_child(request, requests, theirs, (ours, answers), walled)
     os.close(theirs)
     said = ""
     try:
+        if not os.read(ours, 1):
+            sys.exit("a child ended before it had read what it was sent")
         said = _pass_on(ours, requests, answers, walled and request["limits"]["processes"])
     finally:
         os.close(ours)
         status = _end(pid, walled)
-        wire.send(answers, {"end": status, "said": said})
+        _say(answers, {"end": status, "said": said})
 
 
 def _pass_on(child: int, requests: int, answers: int, counted: bool) -> str:
@@ -118,13 +129,15 @@ def _pass_on(child: int, requests: int, answers: int, counted: bool) -> str:
             except wire.Gone:
                 sys.exit(0)
             continue
-        try:
-            frame = wire.receive_bytes(child, most=MOST_BYTES)
-        except wire.Gone:
+        waiting = _waiting(child)
+        if not waiting:
             return ""
-        except wire.BadMessage as problem:
-            return str(problem)
-        wire.send_bytes(answers, wire.pack({"frame": frame}))
+        splice(child, answers, waiting, PIECE)
+
+
+def _waiting(pipe: int) -> int:
+    """How many bytes a pipe holds."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def _end(pid: int, walled: bool) -> int:
@@ -141,9 +154,11 @@ def _end(pid: int, walled: bool) -> int:
     return status
 
 
-def _be_a_child(request: dict[str, Any], out: int, others: tuple[int, ...], walled: bool) -> None:
+def _be_a_child(request: dict[str, Any], requests: int, out: int, others: tuple[int, ...], walled: bool) -> None:
     try:
-        for other in others:
+        payload = wire.receive_bytes(requests)
+        os.write(out, READ)
+        for other in (requests, *others):
             os.close(other)
         limits = confine.Limits(**request["limits"])
         if walled:
@@ -152,7 +167,7 @@ def _be_a_child(request: dict[str, Any], out: int, others: tuple[int, ...], wall
             confine.give_up(limits)
         from gpu_utils.grading.walls.worker import main as work
 
-        work(request["payload"], out)
+        work(payload, out)
     except BaseException:
         traceback.print_exc()
     finally:

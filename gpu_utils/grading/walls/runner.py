@@ -26,7 +26,7 @@ from gpu_utils.grading.verdicts import judge
 from gpu_utils.grading.walls import bwrap, wire
 from gpu_utils.grading.walls.confine import Limits
 from gpu_utils.grading.walls.spec import fields_of, hidden
-from gpu_utils.grading.walls.talking import Broken, Process
+from gpu_utils.grading.walls.talking import Broken, Child, Process
 
 GRACE_SECONDS = 5.0
 """On top of an exercise's own limit, before a process is ended from outside."""
@@ -99,36 +99,30 @@ class Walls:
         self._running.pop(name).close()
 
     @contextlib.contextmanager
-    def child(self, kind: str, request: dict[str, Any]) -> Iterator[Process]:
-        """A clean process for one answer; the messages that it sends come from the nursery."""
-        nursery = self._asked(kind, wire.pack({"do": "run", **request}))
+    def child(self, kind: str, request: dict[str, Any], payload: bytes) -> Iterator[Child]:
+        """A clean process for one answer, by the nursery, which reads `request`; `payload` is for the child alone."""
+        child = self._asked(kind, wire.pack({"do": "run", **request}), payload)
         try:
-            yield nursery
+            yield child
         finally:
-            self._end(kind, nursery)
+            try:
+                child.stop(wire.pack({"do": "stop"}), END_SECONDS)
+            except (Broken, wire.TooLate):
+                self.replace(kind)
 
-    def _asked(self, kind: str, request: bytes) -> Process:
-        """A nursery that has the request; another one where the first is gone."""
+    def _asked(self, kind: str, *messages: bytes) -> Child:
+        """The child of a nursery that has the messages; of another one where the first is gone."""
         try:
-            nursery = self.process(kind)
-            nursery.send(request)
+            return self._sent(kind, *messages)
         except Broken:
             self.replace(kind)
-            nursery = self.process(kind)
-            nursery.send(request)
-        return nursery
+            return self._sent(kind, *messages)
 
-    def _end(self, kind: str, nursery: Process) -> None:
-        """Stop the child, and read away what it still says."""
-        try:
-            if not nursery.ended:
-                nursery.send(wire.pack({"do": "stop"}))
-                while "end" not in wire.unpack(nursery.receive(END_SECONDS)):
-                    pass
-        except (Broken, wire.TooLate):
-            self.replace(kind)
-        else:
-            nursery.ended = False
+    def _sent(self, kind: str, *messages: bytes) -> Child:
+        nursery = self.process(kind)
+        for message in messages:
+            nursery.send(message)
+        return Child(nursery)
 
 
 def run_walled(program: Program, walls: Walls) -> Runner:
@@ -139,13 +133,12 @@ def run_walled(program: Program, walls: Walls) -> Runner:
         assembles = exercise.machine_code or any(job.compile_targets for job in jobs)  # ptxas is a program of its own
         asked = [job for job in jobs if not _is_replayed_only(exercise, job)]
         request = {
-            "payload": wire.pack(_request(exercise, program, asked)),
             "limits": dataclasses.asdict(Limits(processes=assembles)),
             "hidden": [f"{bwrap.COURSE}/gpu_utils/{name}" for name in hidden(exercise)],
         }
         if exercise.kind in ("kernel", "cpp"):
             walls.start("replayer")
-        with walls.child(kind, request) as child:
+        with walls.child(kind, request, wire.pack(_request(exercise, program, asked))) as child:
             yield from _attempts(exercise, jobs, child, walls)
 
     return runner
@@ -184,7 +177,7 @@ def _request(exercise: Exercise, program: Program, jobs: Sequence[Job]) -> dict[
     }
 
 
-def _attempts(exercise: Exercise, jobs: Sequence[Job], child: Process, walls: Walls) -> Generator[Attempt, None, None]:
+def _attempts(exercise: Exercise, jobs: Sequence[Job], child: Child, walls: Walls) -> Generator[Attempt, None, None]:
     said: dict[str, tuple[Attempt, Any]] = {}  # of each backend, the first: an idle run replays it
     source: tuple[Attempt, Any] | None = None
     end = time.monotonic() + START_SECONDS + TIMES * exercise.seconds
@@ -264,15 +257,15 @@ def _replayed(exercise: Exercise, job: Job, more: dict[str, Any], walls: Walls) 
         return Attempt(error="died", message="its kernel ended the process that executed it")
 
 
-def _next(child: Process, seconds: float, limit: float) -> tuple[Attempt, Any]:
+def _next(child: Child, seconds: float, limit: float) -> tuple[Attempt, Any]:
     """What the child says next: an attempt and its record."""
     try:
-        message = wire.unpack(child.receive(seconds))
-        if "end" in message:
-            child.ended = True
-            said = message.get("said")
-            return Attempt(error="died", message=f"{said}: no result" if said else _death(message["end"])), None
-        found = wire.unpack(message["frame"], MOST_WORDS)
+        message = child.receive(seconds)
+        if message is None:
+            end = wire.unpack(child.end or b"")
+            said = end["said"]
+            return Attempt(error="died", message=f"{said}: no result" if said else _death(end["end"])), None
+        found = wire.unpack(message, MOST_WORDS)
         attempt = _attempt(found["attempt"])
         if attempt.error in NO_VERDICT:  # its disk is its own, and no compiler is asked for where it runs
             attempt.error = f"Own{attempt.error}"
@@ -282,7 +275,7 @@ def _next(child: Process, seconds: float, limit: float) -> tuple[Attempt, Any]:
     except Broken:
         return Attempt(error="died", message="the process that started the answer ended with it: no result"), None
     except (wire.BadMessage, KeyError, TypeError) as problem:
-        what = f"something else than a result ({type(problem).__name__})"
+        what = f"something else than a result ({problem if str(problem) else type(problem).__name__})"
         return Attempt(error="died", message=f"the answer's process gave {what}"), None
 
 

@@ -9,9 +9,11 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
-from gpu_utils.grading.walls.frames import BadMessage, Gone, receive_bytes, send_bytes
+from gpu_utils.grading.walls.frames import PIECE, BadMessage, Gone, TooLate, first_of, receive_bytes, send_bytes
 
 READY_SECONDS = 120.0
+MOST_BYTES = 256 << 20
+"""Of a child's message: none of ours comes near."""
 
 
 class Broken(RuntimeError):
@@ -22,7 +24,6 @@ class Process:
     """A process that answers on its two pipes; by its first message it says that it is ready.
 
     environment  all of its variables; None for those that we have
-    ended        whether what it was asked last has come to its end
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
@@ -35,7 +36,6 @@ class Process:
         assert self._process.stdout is not None
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
         self.ready = False
-        self.ended = False
 
     def wait_until_ready(self) -> None:
         """Raises Broken, and TooLate."""
@@ -73,3 +73,41 @@ class Process:
             with contextlib.suppress(OSError):
                 assert file is not None
                 file.close()
+
+
+class Child:
+    """The child that a nursery has made last: what it says is put together from the pieces that the nursery passes on.
+
+    end  the nursery's last word about it; None while it runs
+    """
+
+    def __init__(self, nursery: Process) -> None:
+        self._nursery = nursery
+        self._said = bytearray()
+        self.end: bytes | None = None
+
+    def receive(self, seconds: float) -> bytes | None:
+        """Its next message; None where it has come to its end. Raises Broken, TooLate, and BadMessage."""
+        deadline = time.monotonic() + seconds
+        while self.end is None:
+            if (found := first_of(self._said, MOST_BYTES)) is not None:
+                return found
+            if (left := deadline - time.monotonic()) <= 0:
+                raise TooLate
+            self._listen(left)
+        return None
+
+    def stop(self, word: bytes, seconds: float) -> None:
+        """End it with this word to the nursery, and read away what it still says. Raises Broken, and TooLate."""
+        if self.end is None:
+            self._nursery.send(word)
+        while self.end is None:
+            self._said.clear()
+            self._listen(seconds)
+
+    def _listen(self, seconds: float) -> None:
+        heard = self._nursery.receive(seconds)
+        if heard.startswith(PIECE):
+            self._said += memoryview(heard)[1:]
+        else:
+            self.end = heard[1:]
