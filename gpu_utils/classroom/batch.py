@@ -160,7 +160,7 @@ def _client(how: How) -> Iterator[Client]:
                 threads_per_worker=1,
                 processes=True,
                 memory_limit=0,
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",  # any free port
                 host="127.0.0.1",
                 resources={"GPU": 1} if how.devices else None,
             ) as cluster,

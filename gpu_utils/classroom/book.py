@@ -25,6 +25,8 @@ from gpu_utils.errors import ClassroomError
 BOOK = "book.sqlite"
 SECRET = "seed"
 RELEASE = "release.json"
+NO_RELEASE = "none"
+"""The id of what is graded without a release."""
 _WAIT_SECONDS = 30.0
 
 _TABLES = """
@@ -44,6 +46,14 @@ _RESULT = tuple(field.name for field in fields(Result))
 _SUBMISSION = ("student", "unit", "name", "source", "digest", "handed_in", "problem", "notes")
 
 
+def _other_files(folder: Path) -> str:
+    """What is in the way of a new gradebook: "is a file", "holds other files (a.ipynb)"; "" for nothing."""
+    if folder.exists() and not folder.is_dir():
+        return "is a file"
+    others = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    return f"holds other files ({others[0]})" if {*others} - {SECRET, RELEASE} else ""
+
+
 class Book:
     """A gradebook folder, opened for reading and writing; several processes may have it open.
 
@@ -55,6 +65,8 @@ class Book:
         path = folder / BOOK
         if not make and not path.is_file():
             raise ClassroomError(f"{folder} is no gradebook: it has no {BOOK}; w2w grade ... --out makes one")
+        if make and not path.is_file() and (other := _other_files(folder)):
+            raise ClassroomError(f"{folder} {other} and is no gradebook; name an empty folder with --out")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # marks and answers of others
         try:
             self._connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
@@ -97,6 +109,17 @@ class Book:
     def release(self) -> Release:
         """The release that is graded. Raises ClassroomError when none was stored."""
         return Release.read(self.folder / RELEASE)
+
+    def take_release(self, release: Release) -> None:
+        """Keep this release, or what has changed of it. Raises ClassroomError where marks of another one are here."""
+        path = self.folder / RELEASE
+        before = Release.read(path).id if path.is_file() else release.id
+        if before not in (release.id, NO_RELEASE) and next(iter(self.results()), None) is not None:
+            raise ClassroomError(
+                f"{self.folder} holds marks of release {before}, and this is release {release.id}; give the release of "
+                "these notebooks, or another folder with --out"
+            )
+        self.keep_release(release)
 
     def keep_release(self, release: Release) -> None:
         write_atomically(self.folder / RELEASE, release.as_json().encode())

@@ -107,6 +107,11 @@ class Collection:
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def is_of_files(self) -> bool:
+        """Whether anybody handed in anything that is a row."""
+        return any(candidate is not None for _, candidate in self._rows)
+
     def __iter__(self) -> Iterator[Submission]:
         contents = archives.Contents()
         try:

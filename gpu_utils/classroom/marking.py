@@ -14,6 +14,7 @@ from gpu_utils.grading import check as engine
 from gpu_utils.grading.exercise import Exercise
 from gpu_utils.grading.notebook import Answers, answers_in
 from gpu_utils.grading.report import Outcome, Report
+from gpu_utils.grading.walls import bwrap
 from gpu_utils.grading.walls.runner import Walls, run_walled
 
 MOST_ANSWER = 100_000
@@ -43,15 +44,15 @@ def mark(
         return _unmarked(submission, exercise, seed, out_of, "unreadable", str(problem))
     if found is None:
         return _unmarked(submission, exercise, seed, out_of, "unreadable", submission.problem)
-    report, source, flags = _report(exercise, found, seed, walls, backends)
+    report, source, note = _report(exercise, found, seed, walls, backends)
     return replace(
         _unmarked(submission, exercise, seed, out_of, report.status, report.headline),
         points=out_of if report.passed else 0.0,
         misconception=report.misconception,
         hint=report.hint,
         outcomes=tuple(map(_row, report.outcomes)),
-        flags=(*flags, *_flags(report)),
-        log=report.printed,
+        flags=_flags(report),
+        log=note + report.printed,
         answer=source[:MOST_ANSWER],
         walls="bubblewrap" if walls.walled else "none",
         backends=", ".join(dict.fromkeys(o.backend for o in report.outcomes if o.status != "skipped")),
@@ -61,19 +62,20 @@ def mark(
 
 def _report(
     exercise: Exercise, found: Answers, seed: int, walls: Walls, backends: Sequence[str]
-) -> tuple[Report, str, tuple[str, ...]]:
+) -> tuple[Report, str, str]:
+    """The report, the answer's source, and a line about where it was found, "" where it was in its place."""
     answer = found.find(exercise.id)
     if answer is None:
-        return engine.missing_answer(exercise, seed), "", ()
-    notes = (f"the answer was {answer.note}",) if answer.note else ()
+        return engine.missing_answer(exercise, seed), "", ""
+    note = f"the answer was {answer.note}\n" if answer.note else ""
     problem = answer.error or found.broken
     if problem:
-        return engine.unreadable_answer(exercise, problem), answer.source, notes
+        return engine.unreadable_answer(exercise, problem), answer.source, note
     runner = run_walled(found.program(answer), walls)
     return (
         engine.check(exercise, None, runner=runner, seed=seed, backends=backends or None),
         answer.source,
-        notes,
+        note,
     )
 
 
@@ -113,7 +115,12 @@ _SUSPICIOUS = {
 }
 """Kind of an outcome -> what a teacher may want to look at."""
 
+_NOT_THERE = tuple(f"gpu_utils.{name}" for name in bwrap.LEFT_OUT)
+
 
 def _flags(report: Report) -> tuple[str, ...]:
     kinds = dict.fromkeys(outcome.kind for outcome in report.outcomes if outcome.status == "failed")
-    return tuple(f"{_SUSPICIOUS[kind]} ({report.headline})" for kind in kinds if kind in _SUSPICIOUS)
+    found = [f"{_SUSPICIOUS[kind]} ({report.headline})" for kind in kinds if kind in _SUSPICIOUS]
+    if any(name in outcome.detail for outcome in report.outcomes for name in _NOT_THERE):
+        found.append(f"it asks for a part of the course that answers do not have ({report.headline})")
+    return tuple(found)

@@ -37,7 +37,7 @@ def read_points(path: Path, exercises: Sequence[str]) -> tuple[dict[str, float],
     except OSError as problem:
         raise ClassroomError(f"{path} cannot be read: {problem.strerror}; expected a file of points") from None
     except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        said = str(problem).replace("\n", " ")
+        said = _yaml_problem(problem)
         raise ClassroomError(f"{path} is not YAML ({said}); write lines like `00.saxpy: 2`") from None
     if found is None:
         return {}, Late()
@@ -54,6 +54,13 @@ def read_points(path: Path, exercises: Sequence[str]) -> tuple[dict[str, float],
             raise ClassroomError(f"{path}: {UnknownName('exercise in this release', name, exercises)}")
         points[name] = _number(value, f"{path}: {name}", "points")
     return points, _late(found.get(LATE, {}), path)
+
+
+def _yaml_problem(problem: Exception) -> str:
+    """What YAML says, and where, without its drawing of the line."""
+    mark = getattr(problem, "problem_mark", None)
+    where = f"line {mark.line + 1}: " if mark else ""
+    return where + " ".join(str(getattr(problem, "problem", None) or problem).split())
 
 
 def _late(given: Any, path: Path) -> Late:

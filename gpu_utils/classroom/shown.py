@@ -80,7 +80,7 @@ class Shown:
         """All of it as plain text."""
         lines = [self.headline, *([f"Hint: {self.hint}"] if self.hint else [])]
         for case in self.cases:
-            lines.append(f"{case.status}: {case.name} on {case.where} ({case.why})")
+            lines.append(f"{case.status}: {case.name} on {case.where}{f' ({case.why})' if case.why else ''}")
             lines += [f"    {case.detail}"] if case.detail else []
         return "\n".join([*lines, *([self.fresh] if self.fresh else []), *self.notes])
 
@@ -168,7 +168,7 @@ def _of_fresh(fresh: Sequence[Mapping[str, Any]], public_failed: bool) -> str:
         return ""
     counts = Counter(outcome["status"] for outcome in fresh)
     ways = Counter(WAYS.get(o["kind"].partition(":")[0], _OTHER_WAY) for o in fresh if o["status"] == "failed")
-    drawn = "Fresh cases" if public_failed else "Public cases passed; fresh cases"
+    drawn = "Fresh cases" if public_failed else "The public checks passed; fresh cases"
     said = f"{drawn} drawn when it was graded: {counts['passed']} of {len(fresh)} checks passed"
     failed = "; ".join(f"{count} failed: {way}" for way, count in ways.items())
     skipped = f"{counts['skipped']} could not run here" if counts["skipped"] else ""

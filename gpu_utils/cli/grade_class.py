@@ -49,22 +49,26 @@ def grade(
     """
     from gpu_utils.classroom.batch import How
     from gpu_utils.classroom.book import Book
+    from gpu_utils.errors import ClassroomError
 
     how = How(workers, scheduler, tuple(backend or ()), not unsafe)
-    book = Book(out, make=True)
-    book.secret(seed_file)
     told = {
         "places": [str(place.absolute()) for place in places],
         "roster": str(roster.absolute()) if roster else "",
         "pattern": pattern,
         "units": _numbers(unit or []),
     }
-    chosen = _release(book, release, places)
+    chosen = _release(out, release, places)
     told["units"] = told["units"] or list(chosen.units if chosen else ())
     found = _collection(told)
+    if not found.is_of_files:
+        what = f"of unit {' or '.join(told['units'])} " if told["units"] else ""
+        raise ClassroomError(f"nothing that was handed in {what}lies in {', '.join(map(str, places))}")
     chosen = chosen or _of_all(found)
+    book = Book(out, make=True)
+    book.secret(seed_file)
+    book.take_release(chosen)
     book.keep_places(told)
-    book.keep_release(chosen)
     _run(book, chosen, found, how, again=False, keep=book.put_result)
 
 
@@ -113,6 +117,7 @@ def _run(
 
     from gpu_utils.classroom.batch import grade as grade_all
     from gpu_utils.classroom.batch import tasks_of
+    from gpu_utils.command import w2w
     from gpu_utils.grading.walls import bwrap
 
     if how.walled and not how.scheduler:
@@ -127,19 +132,25 @@ def _run(
 
     class Rate(ProgressColumn):
         def render(self, task: Any) -> Text:
-            return Text(f"{60 * (task.finished_speed or task.speed or 0):.0f} a minute")
+            return Text(f"{60 * task.completed / max(1.0, task.elapsed or 0):.0f} a minute")
 
-    columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("grading", total=total)
+    says = TextColumn("{task.description}")
+    columns = (says, BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn(elapsed_when_finished=True))
+    try:
+        with Progress(*columns, console=console) as bar:
+            task = bar.add_task("starting", total=total)
 
-        def kept(result: Result) -> None:
-            keep(result)
-            statuses[result.status] += 1
-            bar.advance(task)
+            def kept(result: Result) -> None:
+                keep(result)
+                statuses[result.status] += 1
+                bar.update(task, advance=1, description="grading")
 
-        if total:
-            grade_all(tasks_of(found, release, book, again), how, kept)
+            if total:
+                grade_all(tasks_of(found, release, book, again), how, kept)
+    except KeyboardInterrupt:
+        done = statuses.total()
+        console.print(f"stopped: {done} of {total} answers are graded and stored; the same command does the others")
+        raise typer.Exit(130) from None
     said = ", ".join(f"{count} {status}" for status, count in statuses.most_common())
     console.print(f"{total} answers graded{f': {said}' if said else ''}. Submissions: {len(book.submissions())}.")
     for what, count in found.skipped.items():
@@ -147,7 +158,7 @@ def _run(
     for row in book.submissions():
         if row.problem:
             console.print(f"{row.student} {row.unit}: {row.problem}", markup=False)
-    console.print(f"Next: w2w gradebook {book.folder}", markup=False)
+    console.print(f"Next: {w2w(f'gradebook {book.folder}')}", markup=False)
 
 
 def _numbers(units: list[str]) -> list[str]:
@@ -164,22 +175,23 @@ def _collection(told: dict[str, Any]) -> Collection:
     return Collection([Path(place) for place in told["places"]], told["units"] or None, roster, told["pattern"] or None)
 
 
-def _release(book: Book, given: Path | None, places: list[Path]) -> Release | None:
-    """The release that was named, that of the book, or one that lies beside what was handed in."""
+def _release(out: Path, given: Path | None, places: list[Path]) -> Release | None:
+    """The release that was named, by its file or its folder, that of the book, or one beside what was handed in."""
     from gpu_utils.classroom.book import RELEASE
     from gpu_utils.classroom.records import Release
 
+    if given:
+        return Release.read(given / RELEASE if given.is_dir() else given)
     beside = [folder / RELEASE for place in places for folder in (place, place.absolute().parent)]
-    for path in [given] if given else [book.folder / RELEASE, *beside]:
-        if given or path.is_file():
-            return Release.read(path)
-    return None
+    path = next((path for path in [out / RELEASE, *beside] if path.is_file()), None)
+    return Release.read(path) if path else None
 
 
 def _of_all(found: Collection) -> Release:
     """Without a release: the units that were handed in, each exercise worth one point, nothing ever late."""
     from gpu_utils import __version__
+    from gpu_utils.classroom.book import NO_RELEASE
     from gpu_utils.classroom.records import Release
 
     units = tuple(sorted({row.unit for row in found if row.unit}))
-    return Release("none", units, course=__version__)
+    return Release(NO_RELEASE, units, course=__version__)

@@ -21,10 +21,13 @@ def release(
 
     Example: ./w2w release 00 01 --out spring --points points.yaml --due 2026-12-01T23:59+01:00
     """
+    from datetime import datetime
+
     from rich.console import Console
     from rich.table import Column, Table
 
     from gpu_utils import exercises
+    from gpu_utils.classroom.hosted import origin
     from gpu_utils.classroom.points import read_due, read_points
     from gpu_utils.classroom.records import Late
     from gpu_utils.classroom.releasing import NBGRADER, RECORD, plan, write
@@ -46,6 +49,12 @@ def release(
         table.add_row(f"{unit.name}.ipynb", str(len(ids)), total, f"{when:%Y-%m-%d %H:%M %z}" if when else "no time")
     console = Console(soft_wrap=True, highlight=False)
     console.print(table)
+    for number, when in made.due.items():
+        if when < datetime.now(when.tzinfo):
+            console.print(f"unit {number} was due at {when:%Y-%m-%d %H:%M %z}, which is over", markup=False)
+    if not origin(here.root)[0]:
+        said = "this clone has no public address: students must write one into the first cell, to use a hosted notebook"
+        console.print(f"{said}; make the release from a clone that has one, or tell them", markup=False)
     for path in written.kept:
         console.print(f"{path} was changed since it was made, and is kept", markup=False)
     count = f"{len(written.made)} files written" if written.made else "nothing new to write"

@@ -30,5 +30,5 @@ def sample_class(
     said = ", ".join(f"{number} {status}" for status, number in found.most_common())
     show = Console(soft_wrap=True, highlight=False).print
     show(f"{folder}: {students} students, {len(marks)} answers: {said}", markup=False)
-    grade = f"grade {folder}/handed_in --release {folder}/release.json --roster {folder}/roster.csv --out {folder}/book"
-    show(f"`{w2w(grade)}` grades it; {folder}/expected.csv has the marks that must come out", markup=False)
+    options = f"--release {folder}/release.json --roster {folder}/roster.csv --out {folder}/gradebook"
+    show(f"`{w2w(f'grade {folder}/handed_in {options}')}` grades it; {folder}/expected.csv has the marks that must come out", markup=False)

@@ -81,7 +81,7 @@ def test_gradescope_gets_a_test_for_each_exercise(tmp_path):
         "max_score": 2.0,
         "status": "passed",
         "output": "00.vector_add has passed\npassed: three blocks on virtual:sm_80 (a multiple of the block)\n"
-        "Public cases passed; fresh cases drawn when it was graded: 1 of 1 checks passed.",
+        "The public checks passed; fresh cases drawn when it was graded: 1 of 1 checks passed.",
         "output_format": "text",
         "visibility": "visible",
     }

@@ -134,7 +134,7 @@ def test_it_is_said_when_only_a_fresh_case_failed(tmp_path):
         _one(tmp_path, _hiding(outcomes=outcomes, headline="1 of 2 checks failed; first: fresh case n=918273"))
     )
     assert "The public cases passed, a fresh case did not." in said
-    assert "Public cases passed; fresh cases drawn when it was graded: 0 of 1 checks passed; 1 failed: NaN" in said
+    assert "The public checks passed; fresh cases drawn when it was graded: 0 of 1 checks passed; 1 failed: NaN" in said
 
 
 def test_a_case_that_goes_alike_on_two_backends_is_told_once(tmp_path):
