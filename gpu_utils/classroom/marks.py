@@ -78,7 +78,7 @@ def class_of(book: Book) -> list[Student]:
 
 
 def students(release: Release, submissions: Iterable[Submission], results: Iterable[Result]) -> list[Student]:
-    """Everybody who handed in something, by id.
+    """Everybody who handed in something, by id. A unit of which nothing was ever collected is not counted yet.
 
     A result counts when it is of the submission that counts now: one of an older hand-in has another digest.
     """
@@ -92,12 +92,11 @@ def students(release: Release, submissions: Iterable[Submission], results: Itera
         counts = handed_in.get(result.student, {}).get(result.unit)
         if counts is not None and counts.digest == result.digest:
             found[result.student, result.exercise] = result.status, result.points
+    collected = set().union(*handed_in.values())
+    known = [unit for unit in release.units if unit in collected]
+    units = release.units if "" in collected or not known else known
     return [
-        Student(
-            student,
-            name,
-            tuple(_mark(release, unit, student, name, handed_in[student], found) for unit in release.units),
-        )
+        Student(student, name, tuple(_mark(release, unit, student, name, handed_in[student], found) for unit in units))
         for student, name in sorted(names.items())
     ]
 

@@ -31,4 +31,5 @@ def sample_class(
     show = Console(soft_wrap=True, highlight=False).print
     show(f"{folder}: {students} students, {len(marks)} answers: {said}", markup=False)
     options = f"--release {folder}/release.json --roster {folder}/roster.csv --out {folder}/gradebook"
-    show(f"`{w2w(f'grade {folder}/handed_in {options}')}` grades it; {folder}/expected.csv has the marks that must come out", markup=False)
+    grade = w2w(f"grade {folder}/handed_in {options}")
+    show(f"`{grade}` grades it; {folder}/expected.csv has the marks that must come out", markup=False)
