@@ -150,9 +150,9 @@ class Memory:
         if 0 <= address < ORIGIN or nearest is None:
             return f"at address {address:#x}, next to a null pointer; was None passed for a tensor?"
         if distance > max(FAR, nearest.end - nearest.start):
-            return (
-                f"at address {address:#x}, {distance} bytes from the nearest tensor, {nearest.name}; is an index "
-                "wrong? A tensor behind a pointer in memory must be registered: gpu.register('its name', tensor)"
+            return (  # neither the address nor the nearest tensor would be the same in another run
+                "far from every tensor that it was given; is an index wrong? A tensor behind a pointer in memory must "
+                "be registered: gpu.register('its name', tensor)"
             )
         region = nearest.region
         inside = region.start <= address and address + size <= region.start + region.size

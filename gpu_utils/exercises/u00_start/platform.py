@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -42,6 +43,13 @@ def _call(answer: Platform, inputs: Inputs) -> str:
             raise RuntimeError("No CUDA GPUs are available")
         return inputs["name"]
 
+    def device_properties(device: Any = None) -> SimpleNamespace:
+        return SimpleNamespace(name=name_of_device(), major=9, minor=4 if inputs["hip"] else 0, total_memory=80 << 30)
+
+    def device_capability(device: Any = None) -> tuple[int, int]:
+        found = device_properties()
+        return found.major, found.minor
+
     described = {
         (torch.version, "cuda"): inputs["cuda"],
         (torch.version, "hip"): inputs["hip"],
@@ -53,6 +61,8 @@ def _call(answer: Platform, inputs: Inputs) -> str:
         (torch.accelerator, "device_count"): lambda: gpus,
         (torch.accelerator, "current_accelerator"): current_accelerator,
         (torch.cuda, "get_device_name"): name_of_device,
+        (torch.cuda, "get_device_properties"): device_properties,
+        (torch.cuda, "get_device_capability"): device_capability,
     }
     with contextlib.ExitStack() as stack:
         for (owner, name), value in described.items():

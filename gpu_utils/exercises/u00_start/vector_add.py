@@ -71,7 +71,7 @@ EXERCISE = Exercise(
         Limit(
             "global_sectors_per_ideal",
             "Memory is moved in whole transactions: let neighbouring lanes read neighbouring elements, so that they "
-            "share them.",
+            "share them, and let Triton know the sizes: with do_not_specialize it takes elements one by one.",
             # Where n is no multiple of 16, Triton takes elements one by one; that is not the learner's fault, and
             # neither is what it makes of float16 and two remainders.
             at_most=lambda case: MOST_SECTORS if case["n"] % BLOCK == 0 and "dtype" not in case.params else math.inf,

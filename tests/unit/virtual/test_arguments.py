@@ -164,7 +164,7 @@ def test_the_view_does_not_change_what_the_counters_see():
 def test_a_pointer_from_memory_says_how_to_register_its_tensor(target):
     x, y = torch.randn(1 << 20), torch.zeros(64)
     with virtual_gpu(target) as gpu:
-        with pytest.raises(OutOfBounds, match=r"bytes from the nearest tensor.*gpu\.register\('its name', tensor\)"):
+        with pytest.raises(OutOfBounds, match=r"far from every tensor.*gpu\.register\('its name', tensor\)"):
             chase_kernel[(1,)](torch.tensor([x.data_ptr()]), y, BLOCK=64)
         gpu.register("x", x)
         chase_kernel[(1,)](torch.tensor([x.data_ptr()]), y, BLOCK=64)
