@@ -3,7 +3,8 @@
 The answer gets inputs of the right shapes with other numbers, and its kernels are not run: a launch becomes a line of
 the record, with the machine code and with what each pointer points into. What torch does to an input, or to memory that
 a kernel was given, becomes a line too. So whatever an answer does with numbers by itself, with torch, in a thread, or
-in another process, it does with the wrong ones: only what stands in the record is done with the right ones.
+in another process, it does with the wrong ones: only what stands in the record is done with the right ones. Where an
+answer looks at what its kernels have written, or fails, it is called once more, and they are run, with the wrong ones.
 
 Storages have numbers: first those of the inputs, in order, then others as they come up, with their bytes at that time.
 """
@@ -25,15 +26,21 @@ from gpu_utils.grading.plain import plain
 from gpu_utils.grading.watch import Watch
 
 TENSOR = "tensor"
+_LOOKS = ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
 NO_BYTES = -1  # the number of a storage that has none: all of them lie at address 0
 MOST_LINES = 20_000
 _META = ("global_scratch_size", "global_scratch_align")
 
 
 class Record:
-    """What is written down. `lines` are plain data; `value` is the answer's result with references for tensors."""
+    """What is written down. `lines` are plain data; `value` is the answer's result with references for tensors.
 
-    def __init__(self) -> None:
+    runs    whether launches are run here, too, with the numbers that are here
+    looked  whether the answer asked for a number that a kernel may have written, and can do one thing or another by it
+    """
+
+    def __init__(self, runs: bool = False) -> None:
+        self.runs, self.looked = runs, False
         self.lines: list[dict[str, Any]] = []
         self.texts: dict[str, int] = {}
         self.value: Any = None
@@ -42,6 +49,7 @@ class Record:
         self._numbers: dict[int, int] = {}
         self._gpus: list[Any] = []
         self._kept: list[torch.Tensor] = []  # so that no memory is given out twice
+        self.has_launched = False
 
     def begin(self, inputs: Inputs) -> None:
         """Give the storages of the inputs their numbers."""
@@ -111,6 +119,7 @@ class Record:
             "source": self.source,
         }
         self.write(line)
+        self.has_launched = True
         return SimpleNamespace(registers=0)
 
     source: Any = None
@@ -143,6 +152,7 @@ class _Operations(Watch):
         result = function(*args, **kwargs)
         record = self._record
         touched = not record.away and any(map(record.knows, tensors_of((args, kwargs))))
+        record.looked |= touched and record.has_launched and function._schema.name in _LOOKS
         if touched and not _only_a_view(function):
             line = {"do": "torch", "op": str(function), "args": _shown(record, args), "kwargs": _shown(record, kwargs)}
             record.write({**line, "out": _shown(record, result, made_here=True)})
@@ -174,7 +184,7 @@ def tensors_of(tree: Any) -> list[torch.Tensor]:
 
 @contextlib.contextmanager
 def recording(record: Record) -> Iterator[None]:
-    """A block in which launches on virtual GPUs are written down in place of being run.
+    """A block in which launches on virtual GPUs are written down, and run where the record says so.
 
     An autotuner's trials are run, with the numbers that are there, and not written down.
     """
@@ -196,7 +206,10 @@ def recording(record: Record) -> Iterator[None]:
             trying -= 1
 
     def launch(gpu: Any, *args: Any, **kwargs: Any) -> Any:
-        return truly(gpu, *args, **kwargs) if trying else record.launch(gpu, *args, **kwargs)
+        if trying:
+            return truly(gpu, *args, **kwargs)
+        found = record.launch(gpu, *args, **kwargs)
+        return truly(gpu, *args, **kwargs) if record.runs else found
 
     def beside(run: Callable[..., Any]) -> Callable[..., Any]:
         def run_beside(kernel: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,8 @@
 """Doing again what a record says, on the inputs that count.
 
 A record comes from where an answer has run, so nothing in it is believed: what it names must be there, views must lie
-in their storages, and torch does only what stands in the table below. Everything else raises BadRecord.
+in their storages, and torch does only what stands in the table below. What else torch did is left out, and whatever it
+would have written may not be used: an answer may look at its result. Everything else raises BadRecord.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ class BadRecord(W2WError):
     """A record that cannot be done again."""
 
 
+class Refused(BadRecord):
+    """Something that torch may not do for a kernel, or a tensor that it would have come from."""
+
+
 @contextlib.contextmanager
 def _as_bad_record() -> Iterator[None]:
     """Whatever a record brings about while it is read, and while torch does what it says."""
@@ -66,6 +71,7 @@ class Replay:
     idle: bool
     launch: Callable[..., Any]
     storages: dict[int, torch.Tensor] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
     seen: list[tuple[Any, ...]] = field(default_factory=list)
 
     def __call__(self, inputs: Inputs) -> Any:
@@ -124,8 +130,15 @@ class Replay:
         return label[:80], kind, _Shifted.of(tensor, value.get("at", 0))
 
     def _torch(self, line: dict[str, Any]) -> None:
-        operation = _operation(line.get("op"), self.allowed)
-        args, kwargs = self._tree(line.get("args")), self._tree(line.get("kwargs"))
+        operation, is_allowed = _operation(line.get("op"), self.allowed)
+        try:
+            if not is_allowed:
+                raise Refused(_not_for_torch(operation))
+            args, kwargs = self._tree(line.get("args")), self._tree(line.get("kwargs"))
+        except Refused as problem:
+            for ref in [*_refs(line.get("out")), *_written(operation, line)]:
+                self.refused[ref[TENSOR]] = str(problem)
+            return
         result = operation(*args, **kwargs)
         claimed = _refs(line.get("out"))
         made = [leaf for leaf in _pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
@@ -151,6 +164,8 @@ class Replay:
 
     def _tensor(self, ref: dict[str, Any]) -> torch.Tensor:
         number, view = ref.get(TENSOR), _list(ref.get("view"))
+        if number in self.refused:
+            raise Refused(self.refused[number])
         if len(view) != 4 or not isinstance(view[0], torch.dtype):
             raise BadRecord("a view that cannot be")
         try:
@@ -189,15 +204,27 @@ def _without_storage(value: Any) -> Any:
     return [label, kind, [given.get("view"), given.get("at")] if isinstance(given, dict) else given]
 
 
-def _operation(name: Any, allowed: tuple[str, ...] | None) -> Any:
+def _operation(name: Any, allowed: tuple[str, ...] | None) -> tuple[torch._ops.OpOverload, bool]:
+    """An operation of torch, and whether it may be done."""
     parts = str(name).split(".")
     plain_name = parts[1] if len(parts) == 3 and parts[0] == "aten" else ""
-    more = _USUAL if allowed is None else set(allowed)
-    if plain_name not in _FREE | more:
-        raise BadRecord(
-            f"torch's {plain_name or 'own'} worked on an input, or on what a kernel wrote: that is the kernel's part"
-        )
-    return getattr(getattr(torch.ops.aten, plain_name), parts[2])
+    found = getattr(getattr(torch.ops.aten, plain_name, None), parts[-1], None)
+    if not plain_name or not isinstance(found, torch._ops.OpOverload):
+        raise BadRecord(_not_for_torch(None))
+    return found, plain_name in _FREE | (_USUAL if allowed is None else set(allowed))
+
+
+def _not_for_torch(operation: torch._ops.OpOverload | None) -> str:
+    name = str(operation).split(".")[1] if operation else "own"
+    return f"torch's {name} worked on an input, or on what a kernel wrote: that is the kernel's part"
+
+
+def _written(operation: torch._ops.OpOverload, line: dict[str, Any]) -> list[dict[str, Any]]:
+    """The references among the arguments of an operation that it writes to."""
+    given, named = _list(line.get("args")), _dict(line.get("kwargs"))
+    known = operation._schema.arguments
+    values = [*zip(known, given, strict=False), *((one, named[one.name]) for one in known if one.name in named)]
+    return [ref for one, value in values if one.alias_info and one.alias_info.is_write for ref in _refs(value)]
 
 
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -112,6 +113,40 @@ def test_torch_does_nothing_that_is_not_in_the_table(name):
     record = {**RECORD, "lines": [{**RECORD["lines"][1], "op": name}]}
     with pytest.raises(BadRecord, match="that is the kernel's part"):
         replayed(record)
+
+
+NEGATED = {**RECORD["lines"][1], "op": "aten.neg.default"}
+WRITTEN = {**RECORD["lines"][1], "op": "aten.sub_.Tensor", "args": [{"tensor": 0, "view": VIEW}, 1.0]}
+OF_WRITTEN = {**RECORD["lines"][1], "args": [{"tensor": 2, "view": VIEW}], "out": {"tensor": 3, "view": VIEW}}
+
+
+def test_what_torch_may_not_do_is_left_out_where_nothing_comes_of_it():
+    value, _ = replayed({**RECORD, "lines": [NEGATED, LAUNCH], "value": {"tensor": 0, "view": VIEW}}, x=torch.ones(4))
+    assert value.tolist() == [2.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("lines", "number"),
+    [([NEGATED], 2), ([NEGATED, OF_WRITTEN], 3), ([WRITTEN], 0), ([{**WRITTEN, "out": None}], 0)],
+    ids=["its result", "a copy of it", "what it returns", "what it writes to"],
+)
+def test_what_it_would_have_written_may_not_be_used(lines, number):
+    with pytest.raises(BadRecord, match="that is the kernel's part"):
+        replayed({**RECORD, "lines": lines, "value": {"tensor": number, "view": VIEW}})
+    used = {**LAUNCH, "values": [["x", "ptr", {"tensor": number, "view": VIEW, "at": 0}]]}
+    with pytest.raises(BadRecord, match="that is the kernel's part"):
+        replayed({**RECORD, "lines": [*lines, used], "value": None})
+
+
+def test_an_answer_that_asks_for_a_number_after_a_launch_looks_at_it():
+    record, x = Record(), torch.arange(4.0)
+    record.begin({"x": x})
+    with recording(record):
+        assert x[1] == 1
+        assert not record.looked
+        record.launch(SimpleNamespace(target="sm_80", order="forward"), "", "double", (1, 1, 1), (32, 1, 1), [])
+        assert (x * 2)[1] == 2
+    assert record.looked
 
 
 def test_an_exercise_may_leave_more_to_torch():
