@@ -231,6 +231,7 @@ class Exercise(Named):
     torch_may   for "kernel", where the kernels must do all the work: operations that torch may do on the inputs or on
                 what a kernel wrote all the same, such as ("sum",) where partial sums are added up; () for none. Making
                 tensors and views and copying results is always allowed. None: torch is not watched
+    address_space  bytes of memory that a case maps and never touches, see `gpu_utils.grading.apart`
     forbids     parts of names: where a class is graded, operations of torch with such a name are refused
     seconds     time limit of one call
     failures    of a kernel, failed cases after which the rest is left: each may have to be compiled, and they say what
@@ -259,6 +260,7 @@ class Exercise(Named):
     trivial: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()
     torch_may: tuple[str, ...] | None = None
+    address_space: int = 0
     forbids: tuple[str, ...] = ()
     seconds: float = 10.0
     failures: int = 3

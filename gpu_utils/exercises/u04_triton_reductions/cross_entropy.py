@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-import mmap
 import random
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +13,7 @@ from torch import Tensor
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.exercises.u04_triton_reductions import cross_entropy_slips as slips
 from gpu_utils.exercises.u04_triton_reductions.gradient import forward_and_backward
+from gpu_utils.grading import apart
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Limit, Misconception, Speed
 
 MOST_MOVED = 3.4
@@ -66,31 +65,8 @@ def _call(answer: Callable[..., Any], inputs: Inputs) -> dict[str, Any]:
     given = dict(inputs)
     stride = given.pop("row_stride", 0)
     if stride:
-        given["logits"] = _far_apart(given["logits"], stride)
+        given["logits"] = apart.rows_apart(given["logits"], stride)
     return _FORWARD_AND_BACKWARD(answer, given)
-
-
-def _far_apart(rows: Tensor, stride: int) -> Tensor:
-    """The rows, `stride` elements from each other, in memory that is never touched in between and so takes no room.
-
-    They stay where they are on a GPU, whose memory is taken at once, and where the system reserves all of it, too.
-    """
-    count, columns = rows.shape
-    size = (count - 1) * stride + columns
-    flags = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
-    try:
-        memory = mmap.mmap(-1, size * rows.element_size(), flags=flags) if rows.device.type == "cpu" else None
-    except OSError:
-        memory = None
-    if memory is None:
-        return rows
-    far = torch.frombuffer(memory, dtype=rows.dtype).as_strided((count, columns), (stride, 1))
-    for row in range(count):  # no work of torch's, which is watched
-        apart = rows.element_size() * row
-        ctypes.memmove(
-            far.data_ptr() + apart * stride, rows.data_ptr() + apart * rows.stride(0), columns * rows.element_size()
-        )
-    return far
 
 
 def cross_entropy_reference(
@@ -218,6 +194,7 @@ EXERCISE = Exercise(
         ),
     ),
     torch_may=(),
+    address_space=8 << 30,
     seconds=30.0,
     failures=2,
     speed=Speed(

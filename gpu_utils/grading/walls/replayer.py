@@ -76,7 +76,7 @@ class _Wrong:
 def _of_record(spec: Spec, request: dict[str, Any]) -> Attempt:
     idle = request["mode"] == Mode.IDLE.name
     record = request["record"] if isinstance(request["record"], dict) else {}
-    replay = Replay(record, spec.torch_may, idle, _launch)
+    replay = Replay(record, spec.torch_may, idle, _launch, spec.address_space)
 
     def call(answer: Any, inputs: Inputs) -> Any:
         return replay(inputs)

@@ -19,6 +19,7 @@ import torch
 from torch.utils import _pytree
 
 from gpu_utils.errors import W2WError
+from gpu_utils.grading.apart import bytes_apart, rows_apart
 from gpu_utils.grading.exercise import Inputs
 from gpu_utils.grading.walls.recording import TENSOR, tensors_of
 from gpu_utils.grading.walls.wire import BadMessage, view_of
@@ -63,13 +64,16 @@ def _as_bad_record() -> Iterator[None]:
 class Replay:
     """One run of a record.
 
-    own  numbers of the launches that count: the first virtual GPU's; others must repeat them
+    refused        number of a storage -> why nothing may come of it
+    seen           the launches that count: those on the first virtual GPU, which others must repeat
+    address_space  bytes that rows which lie far apart may take
     """
 
     record: dict[str, Any]
     allowed: tuple[str, ...] | None
     idle: bool
     launch: Callable[..., Any]
+    address_space: int = 0
     storages: dict[int, torch.Tensor] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
     seen: list[tuple[Any, ...]] = field(default_factory=list)
@@ -81,7 +85,7 @@ class Replay:
         lines = _list(self.record.get("lines"))
         if len(lines) > MOST_LINES:
             raise BadRecord("the answer's record is too long")
-        steps = {"memory": self._memory, "launch": self._launch, "torch": self._torch}
+        steps = {"memory": self._memory, "apart": self._apart, "launch": self._launch, "torch": self._torch}
         for line in lines:
             with _as_bad_record():
                 launch = steps[_one_of(steps, _dict(line).get("do"))](line)
@@ -95,6 +99,14 @@ class Replay:
         if not isinstance(raw, torch.Tensor) or not isinstance(number, int) or number in self.storages:
             raise BadRecord("memory that cannot be")
         self.storages[number] = _bytes_of(raw.clone())
+
+    def _apart(self, line: dict[str, Any]) -> None:
+        rows, number, stride = self._tensor(_dict(line.get("of"))), line.get("storage"), line.get("stride")
+        if type(number) is not int or number in self.storages or type(stride) is not int or stride < 0:
+            raise BadRecord("rows that cannot be")
+        if bytes_apart(rows, stride) > self.address_space:
+            raise BadRecord("rows that are too far apart")
+        self.storages[number] = _bytes_of(rows_apart(rows, stride))
 
     def _launch(self, line: dict[str, Any]) -> Callable[[], Any] | None:
         texts = _list(self.record.get("texts"))

@@ -133,7 +133,7 @@ def run_walled(program: Program, walls: Walls) -> Runner:
         assembles = exercise.machine_code or any(job.compile_targets for job in jobs)  # ptxas is a program of its own
         asked = [job for job in jobs if not _is_replayed_only(exercise, job)]
         request = {
-            "limits": dataclasses.asdict(Limits(processes=assembles)),
+            "limits": dataclasses.asdict(Limits(Limits.memory + exercise.address_space, processes=assembles)),
             "hidden": [f"{bwrap.COURSE}/gpu_utils/{name}" for name in hidden(exercise)],
         }
         if exercise.kind in ("kernel", "cpp"):

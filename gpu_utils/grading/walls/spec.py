@@ -36,6 +36,7 @@ class Spec(Named):
     kind: Kind
     seconds: float
     torch_may: tuple[str, ...] | None
+    address_space: int
     limits: tuple[Counted, ...]
     forbids: tuple[str, ...]
     call: Callable[[Callable[..., Any], Inputs], Any]
@@ -50,6 +51,7 @@ def fields_of(exercise: Exercise) -> Mapping[str, Any]:
         "kind": exercise.kind,
         "seconds": exercise.seconds,
         "torch_may": exercise.torch_may,
+        "address_space": exercise.address_space,
         "limits": tuple(limit.counter for limit in exercise.limits),
         "forbids": exercise.forbids,
         "call": as_code(exercise.call, ("exercises", *hidden(exercise))),
@@ -65,6 +67,7 @@ def spec_of(fields: Mapping[str, Any]) -> Spec:
         kind=fields["kind"],
         seconds=fields["seconds"],
         torch_may=None if may is None else tuple(may),
+        address_space=fields["address_space"],
         limits=tuple(map(Counted, fields["limits"])),
         forbids=tuple(fields["forbids"]),
         call=cloudpickle.loads(fields["call"]),
