@@ -20,6 +20,9 @@ from gpu_utils.grading.walls.runner import Walls, run_walled
 MOST_ANSWER = 100_000
 """Characters of an answer that a gradebook keeps."""
 
+MOST_DETAIL = 4000
+"""And of each sentence about it."""
+
 
 def mark(
     submission: Submission,
@@ -46,7 +49,7 @@ def mark(
         return _unmarked(submission, exercise, seed, out_of, "unreadable", submission.problem)
     report, source, note = _report(exercise, found, seed, walls, backends)
     return replace(
-        _unmarked(submission, exercise, seed, out_of, report.status, report.headline),
+        _unmarked(submission, exercise, seed, out_of, report.status, report.headline[:MOST_DETAIL]),
         points=out_of if report.passed else 0.0,
         misconception=report.misconception,
         hint=report.hint,
@@ -103,7 +106,7 @@ def _row(outcome: Outcome) -> dict[str, Any]:
         "where": outcome.where,
         "status": outcome.status,
         "kind": outcome.kind,
-        "detail": outcome.detail,
+        "detail": outcome.detail[:MOST_DETAIL],
         "fresh": outcome.fresh,
     }
 

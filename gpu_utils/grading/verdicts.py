@@ -103,6 +103,9 @@ def _differs(exercise: Exercise, job: Job, attempt: Attempt) -> Difference | Non
     except CheckTimeout:
         detail = f"judging it was stopped after {exercise.seconds:g} s; does a kernel hold a loop that never ends?"
         return Difference("timeout", detail)
+    except Exception as problem:  # of a value that nobody expected: a dtype of two bits, a tensor in place of a name
+        what = f"the result cannot be compared with what is right ({type(problem).__name__}: {problem}"[:300]
+        return Difference("type", f"{what}); what does it hold?")
 
 
 _WANTED = "tensors, numbers, strings, and lists and dicts of them"

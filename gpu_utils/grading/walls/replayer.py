@@ -37,6 +37,8 @@ from gpu_utils.virtual.machine.source import lend_source
 from gpu_utils.virtual.models import ISAS, decode, isa_of
 
 PTXAS_SECONDS = 60
+MOST_DATA = 4 << 30
+"""Bytes that doing a record again may take: a record can ask torch for any size."""
 
 
 def main(walled: bool) -> None:
@@ -48,6 +50,8 @@ def main(walled: bool) -> None:
     for isa in ("ptx", "amdgcn"):
         ISAS[isa]()
     gc.freeze()  # what is there now stays: no collection need look at it
+    if walled:
+        confine.most_data(MOST_DATA)
     wire.send(answers, {"ready": "replayer"})
     while True:
         try:

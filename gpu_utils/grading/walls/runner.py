@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import tempfile
 import time
@@ -193,7 +194,7 @@ def _attempts(exercise: Exercise, jobs: Sequence[Job], child: Child, walls: Wall
         elif exercise.kind == "cpp" and source is not None:
             found = source
         else:
-            found = _next(child, start + exercise.seconds + GRACE_SECONDS, exercise.seconds)
+            found = _next(child, job, start + exercise.seconds + GRACE_SECONDS, exercise.seconds)
             said.setdefault(job.backend, found)
             source = found
         attempt = _judged_again(exercise, job, *found, walls)
@@ -247,7 +248,7 @@ def _replayed(exercise: Exercise, job: Job, more: dict[str, Any], walls: Walls) 
     try:
         replayer = walls.process("replayer")
         replayer.send(wire.pack(request))
-        return _attempt(wire.unpack(replayer.receive(2 * exercise.seconds + GRACE_SECONDS))["attempt"])
+        return _attempt(wire.unpack(replayer.receive(2 * exercise.seconds + GRACE_SECONDS))["attempt"], job)
     except wire.TooLate:
         walls.replace("replayer")
         message = f"stopped after its limit of {exercise.seconds:g} s; is there a loop that never ends?"
@@ -257,7 +258,7 @@ def _replayed(exercise: Exercise, job: Job, more: dict[str, Any], walls: Walls) 
         return Attempt(error="died", message="its kernel ended the process that executed it")
 
 
-def _next(child: Child, seconds: float, limit: float) -> tuple[Attempt, Any]:
+def _next(child: Child, job: Job, seconds: float, limit: float) -> tuple[Attempt, Any]:
     """What the child says next: an attempt and its record."""
     try:
         message = child.receive(seconds)
@@ -266,7 +267,7 @@ def _next(child: Child, seconds: float, limit: float) -> tuple[Attempt, Any]:
             said = end["said"]
             return Attempt(error="died", message=f"{said}: no result" if said else _death(end["end"])), None
         found = wire.unpack(message, MOST_WORDS)
-        attempt = _attempt(found["attempt"])
+        attempt = _attempt(found["attempt"], job)
         if attempt.error in NO_VERDICT:  # its disk is its own, and no compiler is asked for where it runs
             attempt.error = f"Own{attempt.error}"
         return attempt, found["record"]
@@ -284,14 +285,18 @@ def _death(status: int) -> str:
     return f"the process ended ({how}) before it gave a result; does the answer exit, or crash in compiled code?"
 
 
-def _attempt(fields: Any) -> Attempt:
-    """An attempt that was handed over, its sentences no longer than ours are."""
+def _attempt(fields: Any, job: Job) -> Attempt:
+    """An attempt that was handed over: its sentences no longer than ours are, and of this job's targets and inputs."""
     found = attempt_of({**fields, "mutated": tuple(fields["mutated"])})
     shorter = {name: getattr(found, name)[:most] for name, most in _LONGEST.items()}
-    return dataclasses.replace(found, **shorter)
+    compiled = {name: found.compiled[name][:MOST_DETAIL] for name in job.compile_targets if name in found.compiled}
+    mutated = tuple(name for name in job.inputs if name in found.mutated)
+    counters = dict(itertools.islice(found.counters.items(), MOST_COUNTERS))
+    return dataclasses.replace(found, **shorter, compiled=compiled, mutated=mutated, counters=counters)
 
 
-_LONGEST = {"error": 80, "message": 2000, "device": 80, "foreign": 500, "torch_did": 500, "printed": PRINT_LIMIT}
+MOST_DETAIL, MOST_COUNTERS = 2000, 100
+_LONGEST = {"error": 80, "message": MOST_DETAIL, "device": 80, "foreign": 500, "torch_did": 500, "printed": PRINT_LIMIT}
 
 
 def _given(exercise: Exercise, job: Job) -> Inputs:

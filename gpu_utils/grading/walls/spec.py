@@ -10,10 +10,13 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
+import gpu_utils
+from gpu_utils.compiler import stored
 from gpu_utils.grading.exercise import Exercise, Inputs, Kind, Named
 
 MODEL_UNITS = ("03",)
@@ -54,7 +57,7 @@ def fields_of(exercise: Exercise) -> Mapping[str, Any]:
         "address_space": exercise.address_space,
         "limits": tuple(limit.counter for limit in exercise.limits),
         "forbids": exercise.forbids,
-        "call": as_code(exercise.call, ("exercises", *hidden(exercise))),
+        "call": as_code(exercise.call, ("exercises", *(name for name in hidden(exercise) if name != _STORED))),
     }
 
 
@@ -78,9 +81,13 @@ def with_call(spec: Spec, call: Callable[[Callable[..., Any], Inputs], Any]) -> 
     return dataclasses.replace(spec, call=call)
 
 
+_STORED = stored.PLACE.relative_to(Path(gpu_utils.__file__).parent).as_posix()
+"""What was compiled of the course's C++, solutions too."""
+
+
 def hidden(exercise: Exercise) -> tuple[str, ...]:
-    """Folders of the library, from its own, that are not there while this exercise is graded."""
-    return () if exercise.unit in MODEL_UNITS else ("model",)
+    """Files and folders of the library, from its own, that are not there while this exercise is graded."""
+    return (_STORED,) if exercise.unit in MODEL_UNITS else (_STORED, "model")
 
 
 class _Pickler(cloudpickle.Pickler):
