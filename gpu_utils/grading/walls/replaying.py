@@ -65,7 +65,9 @@ class Replay:
     """One run of a record.
 
     refused        number of a storage -> why nothing may come of it
-    seen           the launches that count: those on the first virtual GPU, which others must repeat
+    seen           the launches that count, those on the first virtual GPU, and the numbers of their storages: others
+                   must repeat them
+    used           the storages of all of these; given: how many are the inputs'
     address_space  bytes that rows which lie far apart may take
     """
 
@@ -76,12 +78,14 @@ class Replay:
     address_space: int = 0
     storages: dict[int, torch.Tensor] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
-    seen: list[tuple[Any, ...]] = field(default_factory=list)
+    seen: list[tuple[Any, list[Any]]] = field(default_factory=list)
+    used: set[Any] = field(default_factory=set)
+    given: int = 0
 
     def __call__(self, inputs: Inputs) -> Any:
         """The value of the answer, from the inputs."""
-        for number, tensor in enumerate(tensors_of(inputs)):
-            self.storages[number] = _bytes_of(tensor)
+        self.storages = dict(enumerate(map(_bytes_of, tensors_of(inputs))))
+        self.given = len(self.storages)
         lines = _list(self.record.get("lines"))
         if len(lines) > MOST_LINES:
             raise BadRecord("the answer's record is too long")
@@ -120,13 +124,21 @@ class Replay:
         counts = line.get("gpu") == 0
         what = (texts[number], line.get("name"), grid, threads, shared)
         whole = (*what, [_without_storage(value) for value in _list(line.get("values"))])
+        touched = [value.get(TENSOR) for _, _, value in _list(line.get("values")) if isinstance(value, dict)]
         if counts:
-            self.seen.append(whole)
-        elif whole not in self.seen:
+            self.seen.append((whole, touched))
+            self.used.update(touched)
+        elif not any(whole == before and self._repeats(of, touched) for before, of in self.seen):
             raise BadRecord("a kernel was launched on a virtual GPU of the answer's own; launch it without one")
         order = _list(line.get("order"))
         shuffled = order[1:] == ["shuffled"] and not counts
         return None if self.idle else partial(self.launch, what, values, meta, shuffled, line.get("source"))
+
+    def _repeats(self, before: list[Any], now: list[Any]) -> bool:
+        """Whether a launch reads the same inputs as one that counts, and has nothing else that those have worked on."""
+        return all(
+            new == old or (old >= self.given and new not in self.used) for old, new in zip(before, now, strict=True)
+        )
 
     def _value(self, found: Any) -> tuple[str, str, Any]:
         label, kind, value = _list(found)

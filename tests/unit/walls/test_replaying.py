@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_utils.errors import W2WError
+from gpu_utils.grading import apart
 from gpu_utils.grading.walls import wire
 from gpu_utils.grading.walls.recording import Record, recording
 from gpu_utils.grading.walls.replaying import BadRecord, Replay
@@ -164,6 +165,38 @@ def test_a_launch_may_be_repeated_in_another_order():
     orders = []
     replayed({**RECORD, "lines": [LAUNCH, REPEATED], "value": None}, launch=lambda *given: orders.append(given[3]))
     assert orders == [False, True]
+
+
+def of_storage(launch, number):
+    return {**launch, "values": [["x", "ptr", {"tensor": number, "view": VIEW, "at": 0}], LAUNCH["values"][1]]}
+
+
+def test_what_is_repeated_may_have_memory_of_its_own_and_not_what_a_launch_that_counts_has_worked_on():
+    made = [{"do": "memory", "storage": n, "bytes": torch.zeros(16, dtype=torch.uint8)} for n in (1, 2, 3)]
+    counted = [*made, of_storage(LAUNCH, 1), of_storage(LAUNCH, 2)]
+    replayed({**RECORD, "lines": [*counted, of_storage(REPEATED, 3)], "value": None})
+    replayed({**RECORD, "lines": [*counted, of_storage(REPEATED, 1)], "value": None})
+    other = {**LAUNCH, "values": [of_storage(LAUNCH, 2)["values"][0], ["n", "i32", 5]]}
+    in_place_of_an_input = [*made, LAUNCH, of_storage(REPEATED, 1)]
+    what_another_wrote = [*made, of_storage(LAUNCH, 1), other, of_storage(REPEATED, 2)]
+    for lines in (in_place_of_an_input, what_another_wrote):
+        with pytest.raises(BadRecord, match="of the answer's own"):
+            replayed({**RECORD, "lines": lines, "value": None})
+
+
+def test_rows_are_brought_apart_again_with_the_numbers_that_count():
+    record, x = Record(), torch.zeros(2, 4)
+    record.begin({"x": x})
+    with recording(record):
+        far = apart.rows_apart(x, 1000)
+        out = far.clone()
+    record.value = [record.ref(far), record.ref(out)]
+    rows = torch.arange(8.0).reshape(2, 4)
+    value = Replay(sent(record), (), False, double, address_space=1 << 20)({"x": rows})
+    assert [one.tolist() for one in value] == [rows.tolist()] * 2
+    assert value[0].stride() == (1000, 1)
+    with pytest.raises(BadRecord, match="too far apart"):
+        Replay(sent(record), (), False, double, address_space=1000)({"x": rows})
 
 
 @pytest.mark.parametrize("launch", [OTHER_NUMBER, OTHER_GRID], ids=["another number", "another grid"])
