@@ -434,6 +434,12 @@ def _without_gradients(x, w_fc, b_fc, w_proj, b_proj):
         return F.linear(F.gelu(F.linear(x, w_fc, b_fc), approximate="tanh"), w_proj, b_proj)
 
 
+def _gates_without_gradient(x, w_fc, b_fc, w_proj, b_proj):
+    z = F.linear(x, w_fc, b_fc)
+    gate = 0.5 * (1 + torch.tanh((2 / math.pi) ** 0.5 * (z + 0.044715 * z**3)))
+    return F.linear(z * gate.detach(), w_proj, b_proj)
+
+
 def _cut_between_blocks(tokens, weights, n_layer, n_head, start, at, block):
     x = weights["wte.weight"][tokens] + weights["wpe.weight"][start : start + tokens.shape[1]]
     for layer in range(n_layer):
@@ -449,6 +455,7 @@ def _cut_between_blocks(tokens, weights, n_layer, n_head, start, at, block):
         ("block", _added_in_place, "a tensor that it needs was changed in place"),
         ("mlp", _without_gradients, "no gradient reaches x"),
         ("logits", _cut_between_blocks, "no gradient reaches wpe.weight"),
+        ("mlp", _gates_without_gradient, "backward() through it gives another slope than the function has"),
     ],
 )
 def test_an_answer_that_cannot_be_trained_fails_and_says_why(name, answer, sentence):
