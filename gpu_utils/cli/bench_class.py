@@ -87,7 +87,6 @@ def _one(units: tuple[str, ...], students: int, workers: int) -> Run:
         book = Book(folder / "book", make=True)
         release = Release.read(folder / "release.json")
         handed_in = Collection([folder / "handed_in"], units, read_roster(folder / "roster.csv"))
-        rows: list[Result] = []
         moments: list[float] = []
         memory: list[float] = []
         total = sum(1 for _ in tasks_of(handed_in, release, book))
@@ -97,17 +96,17 @@ def _one(units: tuple[str, ...], students: int, workers: int) -> Run:
         def keep(result: Result) -> None:
             nonlocal used
             book.put_result(result)
-            rows.append(result)
             moments.append(time.perf_counter())
-            if len(rows) % max(1, total // 10) == 0:
+            if len(moments) % max(1, total // 10) == 0:
                 memory.append(this.memory_info().rss / 1e6)
-            if len(rows) == total:
+            if len(moments) == total:
                 used = _used(this)
 
         before, _ = _used(this)
         start = time.perf_counter()
         grade(tasks_of(handed_in, release, book), How(workers=workers), keep)
         first, last = moments[0], moments[-1]
+        rows = list(book.results())
         wrong = _wrong(rows, sample.expected(folder))
         seconds: dict[str, list[float]] = defaultdict(list)
         for row in rows:
