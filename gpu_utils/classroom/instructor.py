@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from gpu_utils.grading.notebook import answers as answers_of
 
 STANDINGS = ("passed", "failed", "not started", "not graded", "unreadable")
 _BINS = 10
+_IN_BRACKETS = re.compile(r" \((?:[^()]|\([^()]*\))*\)")
 _LOG_SHOWN = 2000
 _MISCONCEPTIONS = 12
 _LONGEST_ANSWER = 50_000
@@ -187,8 +189,13 @@ def _bin(mark: Mark) -> int:
 
 def _unreadable(submissions: Iterable[Submission]) -> list[tuple[str, list[Submission]]]:
     """(reason, those that have it), the most common first."""
-    having = sorted((each for each in submissions if each.problem), key=lambda each: (each.problem, each.student))
-    groups = [(reason, list(each)) for reason, each in groupby(having, key=lambda each: each.problem)]
+
+    def kind(each: Submission) -> str:
+        """The reason without the names and places that are this hand-in's alone."""
+        return _IN_BRACKETS.sub("", each.problem.replace(each.source, "a file") if each.source else each.problem)
+
+    having = sorted((each for each in submissions if each.problem), key=lambda each: (kind(each), each.student))
+    groups = [(reason, list(each)) for reason, each in groupby(having, key=kind)]
     return sorted(groups, key=lambda group: -len(group[1]))
 
 

@@ -86,11 +86,22 @@ def test_a_folder_that_is_no_gradebook_is_one_sentence(tmp_path, monkeypatch):
 def test_the_report_counts_students_hand_ins_and_reasons(tmp_path):
     said = _report(small_class(tmp_path))
     assert "5 students 3 hand-ins graded 2 without a mark" in said
-    assert "3 handed in. Mean 2.83, median 2.4 of 6.1 points." in said
+    assert "3 handed in a lab that could be graded. Mean 2.83, median 2.4 of 6.1 points." in said
     assert "1: handed in nothing for unit 00" in said
-    assert "1: class.zip::student-003.ipynb is cut off" in said
+    assert "1: a file is cut off" in said
+    assert "class.zip::student-003.ipynb is cut off" in said
     assert "course that wrote this report: " + __version__ in said
     assert f"The seed of all fresh cases is {tmp_path}/seed." in said
+
+
+def test_hand_ins_that_fail_alike_are_one_group_whatever_their_names_and_places(tmp_path):
+    made = book(tmp_path)
+    for student, byte in (("a", 3), ("b", 40)):
+        name = f"in/{student}.ipynb"
+        made.put_submission(submission(student, source=name, problem=f"{name} is not UTF-8 text (byte {byte})"))
+    said = _report(made)
+    assert "2: a file is not UTF-8 text a" in said
+    assert "in/b.ipynb is not UTF-8 text (byte 40)" in said
 
 
 def test_the_report_shows_bars_that_add_up(tmp_path):
