@@ -35,6 +35,7 @@ from gpu_utils.grading.notebook import notebook_in
 
 TIMESTAMP = "timestamp.txt"
 _UNIT = re.compile(rb'"w2w"\s*:\s*\{[^{}]*?"unit"\s*:\s*"(\d\d)_')
+_RELEASE = re.compile(rb'"w2w"\s*:\s*\{[^{}]*?"release"\s*:\s*"([^"\\]{1,80})"')
 _TAG = re.compile(rb'"(\d\d)\.\w{1,60}"')
 _NUMBERS = {unit.number for unit in UNITS}
 _NAMED_ALIKE = 3
@@ -48,6 +49,7 @@ class _Seen:
     digest: str
     unit: str
     when: datetime | None = None  # of a timestamp.txt
+    release: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,12 @@ class Collection:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def releases(self) -> Counter[str]:
+        """Ids of the releases that the hand-ins say they are of, and how many; those that say none are left out."""
+        seen = (candidate.seen for _, candidate in self._rows if candidate is not None)
+        return Counter(one.release for one in seen if one is not None and one.release)
 
     @property
     def is_of_files(self) -> bool:
@@ -309,7 +317,8 @@ def _look(file: File, content: bytes) -> _Seen:
     said = [unit.decode() for unit in _UNIT.findall(content)[-1:]]
     tags = Counter(unit.decode() for unit in _TAG.findall(content))
     known = [unit for unit in [*said, *(unit for unit, _ in tags.most_common())] if unit in _NUMBERS]
-    return _Seen(hashlib.sha256(content).hexdigest(), known[0] if known else "")
+    releases = [found.decode("utf-8", "replace") for found in _RELEASE.findall(content)[-1:]]
+    return _Seen(hashlib.sha256(content).hexdigest(), known[0] if known else "", None, *releases)
 
 
 def _stamp(content: bytes) -> datetime | None:

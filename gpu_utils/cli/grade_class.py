@@ -117,6 +117,7 @@ def _run(
 
     from gpu_utils.classroom.batch import grade as grade_all
     from gpu_utils.classroom.batch import tasks_of
+    from gpu_utils.classroom.book import NO_RELEASE
     from gpu_utils.command import w2w
     from gpu_utils.grading.walls import bwrap
 
@@ -153,6 +154,9 @@ def _run(
         raise typer.Exit(130) from None
     said = ", ".join(f"{count} {status}" for status, count in statuses.most_common())
     console.print(f"{total} answers graded{f': {said}' if said else ''}. Submissions: {len(book.submissions())}.")
+    for other, count in found.releases.items():
+        if release.id not in (other, NO_RELEASE):
+            console.print(f"hand-ins of release {other}, graded as of {release.id}: {count}", markup=False)
     for what, count in found.skipped.items():
         console.print(f"passed over: {count} {what}", markup=False)
     for row in book.submissions():

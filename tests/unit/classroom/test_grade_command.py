@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -66,6 +67,15 @@ def test_a_gradebook_is_of_one_release(tmp_path, handed_in, monkeypatch, capsys)
     assert code == 1
     assert "holds marks of release first, and this is release other; give the release of these notebooks" in said
     assert Book(book).release().id == "first"
+
+
+def test_hand_ins_of_another_release_are_said(tmp_path, monkeypatch, capsys):
+    made = json.loads(lab())
+    made["metadata"]["w2w"]["release"] = "spring"
+    put(tmp_path / "in", {"ann_00_start.ipynb": json.dumps(made).encode(), "ben_00_start.ipynb": lab()})
+    given = release(tmp_path / "release.json", "autumn")
+    _, said = run(monkeypatch, capsys, tmp_path / "in", "--out", tmp_path / "book", "--release", given)
+    assert "hand-ins of release spring, graded as of autumn: 1" in said
 
 
 def test_a_folder_of_other_files_becomes_no_gradebook(tmp_path, handed_in, monkeypatch, capsys):
