@@ -114,7 +114,7 @@ def _course_for_answers() -> list[str]:
 def _without_the_course(bound: Sequence[str]) -> list[str]:
     """What hides the course where it is installed below a folder that is bound, but not a Python that lies in it."""
     checkout = LIBRARY.parent
-    top = checkout if (checkout / "content").is_dir() else LIBRARY
+    top = checkout if (checkout / "pyproject.toml").is_file() else LIBRARY
     if not any(top.is_relative_to(path) for path in bound):
         return []
     again = [word for path in bound if Path(path).is_relative_to(top) for word in ("--ro-bind", path, path)]

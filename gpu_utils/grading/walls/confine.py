@@ -70,7 +70,7 @@ _OF_THE_INSIDE = ("/dev/pts", "/dev/shm", "/dev/mqueue")
 
 
 def apart(limits: Limits, scratch: Iterable[str], hidden: Iterable[str] = ()) -> None:
-    """Namespaces of its own, fresh folders `scratch` of limited size, and empty files in place of those `hidden`."""
+    """Namespaces of its own, fresh folders `scratch` of limited size, and this module in place of files `hidden`."""
     _checked(_libc.unshare(CLONE_NEWNS | CLONE_NEWIPC), "unshare")
     options = f"size={limits.scratch},nr_inodes={limits.files},mode=0700".encode()
     for folder in scratch:
@@ -81,7 +81,7 @@ def apart(limits: Limits, scratch: Iterable[str], hidden: Iterable[str] = ()) ->
                 _libc.mount(b"tmpfs", path.encode(), b"tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, b"size=4096"), path
             )
         elif os.path.exists(path):
-            _checked(_libc.mount(b"/dev/null", path.encode(), None, MS_BIND, None), f"hide {path}")
+            _checked(_libc.mount(__file__.encode(), path.encode(), None, MS_BIND, None), f"hide {path}")
 
 
 def give_up(limits: Limits) -> None:

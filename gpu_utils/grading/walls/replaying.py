@@ -84,6 +84,12 @@ class Replay:
 
     def __call__(self, inputs: Inputs) -> Any:
         """The value of the answer, from the inputs."""
+        try:
+            return self._replayed(inputs)
+        except Refused as problem:
+            raise BadRecord(str(problem)) from None
+
+    def _replayed(self, inputs: Inputs) -> Any:
         self.storages = dict(enumerate(map(_bytes_of, tensors_of(inputs))))
         self.given = len(self.storages)
         lines = _list(self.record.get("lines"))

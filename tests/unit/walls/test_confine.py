@@ -130,7 +130,8 @@ def test_answers_see_no_exercises_and_no_solutions():
 @pytest.mark.usefixtures("bwrap")
 def test_a_checkout_below_a_folder_that_programs_need_is_hidden_there(tmp_path, monkeypatch):
     checkout = tmp_path / "share" / "course"
-    (checkout / "content").mkdir(parents=True)
+    checkout.mkdir(parents=True)
+    (checkout / "pyproject.toml").touch()
     (checkout / "gpu_utils" / "exercises").mkdir(parents=True)
     (checkout / "gpu_utils" / "errors.py").touch()
     (checkout / "python").mkdir()
