@@ -63,5 +63,6 @@ def test_no_file_that_answers_see_holds_a_solution():
         telling = [line for line in lines if len(line) > 24 and not line.startswith(("#", "//"))]
         hidden = spec.hidden(exercises.find(exercise_id))
         for name, text in texts.items():
-            held = sum(line in text or json.dumps(line)[1:-1] in text for line in telling)
-            assert name.startswith(hidden) or held < max(3, len(telling) / 2), (exercise_id, name, held, len(telling))
+            if not name.startswith(hidden):
+                held = sum(line in text or json.dumps(line)[1:-1] in text for line in telling)
+                assert held < max(3, len(telling) / 2), (exercise_id, name, held, len(telling))

@@ -94,27 +94,35 @@ def graded(nbgrader: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_nbgrader_gives_the_points_of_the_release_to_right_answers_only(graded):
+def nbgrader_gives_the_points_of_the_release_to_right_answers_only(graded):
     with (graded / "grades.csv").open() as file:
         rows = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in csv.DictReader(file)}
     assert rows == {"student-right": (5.0, 5.0), "student-wrong": (3.0, 5.0), "student-idle": (0.0, 5.0)}
 
 
-def test_nbgrader_releases_the_assignment_to_its_exchange(graded):
+def nbgrader_releases_the_assignment_to_its_exchange(graded):
     (released,) = graded.parent.glob(f"exchange/{COURSE_ID}/outbound/{NAME}/*.ipynb")
     assert released.read_bytes() == (graded / "release" / NAME / f"{NAME}.ipynb").read_bytes()
 
 
-def test_what_students_get_from_nbgrader_still_has_its_stubs_and_no_answer(graded):
+def what_students_get_from_nbgrader_still_has_its_stubs_and_no_answer(graded):
     released = json.loads((graded / "release" / NAME / f"{NAME}.ipynb").read_text())
     sources = {name: "".join(cell["source"]) for name, cell in _answers(released).items()}
     assert all(f'raise NotImplementedError("{name} is yours to write")' in text for name, text in sources.items())
     assert set(sources) == set(POINTS)
 
 
-def test_feedback_of_nbgrader_shows_the_report_and_the_points(graded):
+def feedback_of_nbgrader_shows_the_report_and_the_points(graded):
     pages = {path.parts[-3]: path.read_text() for path in graded.glob(f"feedback/*/{NAME}/{NAME}.html")}
     assert pages.keys() == {"student-right", "student-wrong", "student-idle"}
     assert "AssertionError" in pages["student-wrong"]
     assert "AssertionError" not in pages["student-right"]
     assert "Score: 3.0 / 5.0" in " ".join(pages["student-wrong"].split())
+
+
+def test_a_release_goes_through_nbgrader(graded):
+    """One test, since the steps before take half a minute for each process that tests."""
+    nbgrader_gives_the_points_of_the_release_to_right_answers_only(graded)
+    nbgrader_releases_the_assignment_to_its_exchange(graded)
+    what_students_get_from_nbgrader_still_has_its_stubs_and_no_answer(graded)
+    feedback_of_nbgrader_shows_the_report_and_the_points(graded)
