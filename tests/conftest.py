@@ -84,20 +84,18 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def clang() -> None:
     """The C++ compiler of the extra `hip`. A run of CI that leaves the extra out on purpose skips what needs it."""
-    if importlib.util.find_spec("ziglang") is not None:
-        return
-    reason = "the wheel ziglang is not installed (the extra `hip`)"
-    if os.environ.get("W2W_EXTRAS") == "":
-        pytest.skip(reason)
-    unavailable(reason)
+    _need("ziglang", "the wheel ziglang is not installed (the extra `hip`)")
 
 
 @pytest.fixture(scope="session")
 def nbgrader() -> None:
     """nbgrader of the extra `classroom`, under the same rule."""
-    if importlib.util.find_spec("nbgrader") is not None:
+    _need("nbgrader", "nbgrader is not installed (the extra `classroom`)")
+
+
+def _need(module: str, reason: str) -> None:
+    if importlib.util.find_spec(module) is not None:
         return
-    reason = "nbgrader is not installed (the extra `classroom`)"
     if os.environ.get("W2W_EXTRAS") == "":
         pytest.skip(reason)
     unavailable(reason)

@@ -20,6 +20,7 @@ from gpu_utils.grading.execute import NO_COMPILER, run, signature_problem
 from gpu_utils.grading.exercise import Exercise
 from gpu_utils.grading.jobs import Job, make_jobs
 from gpu_utils.grading.mutants import Mutant, mutants_of
+from gpu_utils.grading.processes import bytes_held
 from gpu_utils.grading.verdicts import judge
 
 SEEDS = (1, 20_260, 77)
@@ -204,7 +205,7 @@ def _child(pipe: Connection, find: Find) -> None:
         os.dup2(nowhere.fileno(), 2)
     torch.set_num_threads(1)
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + MEMORY_BYTES, most))
+    resource.setrlimit(resource.RLIMIT_DATA, (bytes_held("VmData") + MEMORY_BYTES, most))
     known: dict[str, tuple[Exercise, Exercise]] = {}
     while True:
         try:
@@ -218,8 +219,3 @@ def _child(pipe: Connection, find: Find) -> None:
             pipe.send(trial(*known[name], mutant))
         except Exception as problem:
             pipe.send(f"{name}: {type(problem).__name__}: {problem}")
-
-
-def _data_bytes() -> int:
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmData"))

@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpu_utils.grading.processes import bytes_held
+
 CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND = 1, 2, 4, 32, 4096
 _KEPT = {"nosuid": MS_NOSUID, "nodev": MS_NODEV, "noexec": 8, "noatime": 1024, "nodiratime": 2048, "relatime": 1 << 21}
@@ -86,7 +88,7 @@ def apart(limits: Limits, scratch: Iterable[str], hidden: Iterable[str] = ()) ->
 
 def give_up(limits: Limits) -> None:
     """Limits of resources, no capabilities, no new rights, and the filter of system calls: all for good."""
-    held = _bytes_held()
+    held = bytes_held("VmSize")
     for what, most in (
         (resource.RLIMIT_AS, held + limits.memory),
         (resource.RLIMIT_CPU, limits.processor),
@@ -107,22 +109,13 @@ def give_up(limits: Limits) -> None:
 
 def most_data(more: int) -> None:
     """So many bytes of memory beside what this process has, also for what it starts; maps that are shared are free."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmData:"):
-            most = int(line.split()[1]) * 1024 + more
-            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    most = bytes_held("VmData") + more
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def unreadable() -> None:
     """From now on no other process of the same user may read this one's memory, or trace it."""
     _checked(_libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
-
-
-def _bytes_held() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmSize:"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 # --- the filter of system calls -----------------------------------------------------------------------------------

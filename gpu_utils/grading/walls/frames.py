@@ -36,15 +36,15 @@ def send_bytes(pipe: int, data: bytes) -> None:
             view = view[os.write(pipe, view[: 1 << 20]) :]
 
 
-def receive_bytes(pipe: int, deadline: float | None = None, most: int = MOST_BYTES) -> bytes:
+def receive_bytes(pipe: int, deadline: float | None = None) -> bytes:
     """The next message, not unpacked."""
     (length,) = _LENGTH.unpack(_exactly(pipe, _LENGTH.size, deadline))
-    if length > most:
+    if length > MOST_BYTES:
         raise BadMessage(f"a message of {length:,} bytes")
     return _exactly(pipe, length, deadline)
 
 
-def first_of(data: bytearray, most: int = MOST_BYTES) -> bytes | None:
+def first_of(data: bytearray, most: int) -> bytes | None:
     """Take the first message from the front of what was received so far; None where it is not whole yet."""
     if len(data) < _LENGTH.size:
         return None

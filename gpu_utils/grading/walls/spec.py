@@ -57,7 +57,7 @@ def fields_of(exercise: Exercise) -> Mapping[str, Any]:
         "address_space": exercise.address_space,
         "limits": tuple(limit.counter for limit in exercise.limits),
         "forbids": exercise.forbids,
-        "call": as_code(exercise.call, ("exercises", *(name for name in hidden(exercise) if name != _STORED))),
+        "call": as_code(exercise.call, ("exercises", *_packages_hidden(exercise))),
     }
 
 
@@ -87,7 +87,11 @@ _STORED = stored.PLACE.relative_to(Path(gpu_utils.__file__).parent).as_posix()
 
 def hidden(exercise: Exercise) -> tuple[str, ...]:
     """Files and folders of the library, from its own, that are not there while this exercise is graded."""
-    return (_STORED,) if exercise.unit in MODEL_UNITS else (_STORED, "model")
+    return (_STORED, *_packages_hidden(exercise))
+
+
+def _packages_hidden(exercise: Exercise) -> tuple[str, ...]:
+    return () if exercise.unit in MODEL_UNITS else ("model",)
 
 
 class _Pickler(cloudpickle.Pickler):

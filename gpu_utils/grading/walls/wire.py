@@ -179,6 +179,6 @@ def send(pipe: int, value: Any) -> None:
     send_bytes(pipe, data)
 
 
-def receive(pipe: int, deadline: float | None = None, most: int = MOST_BYTES) -> Any:
+def receive(pipe: int, deadline: float | None = None) -> Any:
     """The next message of a file descriptor. Raises Gone, BadMessage, and TooLate at `deadline` (time.monotonic)."""
-    return unpack(receive_bytes(pipe, deadline, most))
+    return unpack(receive_bytes(pipe, deadline))
