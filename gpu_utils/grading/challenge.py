@@ -11,6 +11,7 @@ import torch
 from gpu_utils.backends.virtual import VirtualBackend
 from gpu_utils.grading.execute import run
 from gpu_utils.grading.exercise import Case, Exercise
+from gpu_utils.grading.fp8 import case_on
 from gpu_utils.grading.jobs import Job
 from gpu_utils.grading.verdicts import judge
 
@@ -42,13 +43,13 @@ def enter(challenge: Challenge, exercise: Exercise, answer: Callable[..., Any], 
 
     seed  draws the inputs: the same seed gives two answers the same ones
     """
-    inputs = exercise.inputs(challenge.case, torch.Generator().manual_seed(seed))
-    expected = exercise.reference(**inputs)
     cycles = {}
     for target in challenge.targets:
         backend = VirtualBackend(f"virtual:{target}", target, cycles=True)
+        case = case_on(exercise, challenge.case, backend.name)
+        inputs = exercise.inputs(case, torch.Generator().manual_seed(seed))
         attempt = run(exercise, answer, inputs, backend)
-        outcome = judge(exercise, Job(challenge.case, True, backend.name, inputs, expected), attempt)
+        outcome = judge(exercise, Job(case, True, backend.name, inputs, exercise.reference(**inputs)), attempt)
         if outcome.status != "passed":
             return Entry({}, f"case {outcome.case} on {outcome.where}: {outcome.detail}")
         cycles[target] = round(attempt.counters["predicted_cycles"])

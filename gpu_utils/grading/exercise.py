@@ -46,6 +46,14 @@ class Case:
     def get(self, name: str, default: Any = None) -> Any:
         return self.params.get(name, default)
 
+    def having(self, **more: Any) -> Case:
+        """The same case with more parameters.
+
+        >>> Case("one row", rows=1).having(fp8="e4m3fn")
+        Case('one row', rows=1, fp8='e4m3fn')
+        """
+        return type(self)(self.why, **self.params, **more)
+
     def __repr__(self) -> str:
         arguments = "".join(f", {name}={value!r}" for name, value in self.params.items())
         return f"Case({self.why!r}{arguments})"
@@ -231,6 +239,9 @@ class Exercise(Named):
     torch_may   for "kernel", where the kernels must do all the work: operations that torch may do on the inputs or on
                 what a kernel wrote all the same, such as ("sum",) where partial sums are added up; () for none. Making
                 tensors and views and copying results is always allowed. None: torch is not watched
+    fp8         True where its numbers are in the E4M3 of the chip that it runs on: a case then has the name of that
+                format, "e4m3fn" or "e4m3fnuz", as its parameter `fp8`, and a backend without FP8 is shown as skipped.
+                The cases of such an exercise are no `Example`s, and those of a `Speed` or a challenge get it too
     address_space  bytes of memory that a case maps and never touches, see `gpu_utils.grading.apart`
     forbids     parts of names: where a class is graded, operations of torch with such a name are refused
     seconds     time limit of one call
@@ -260,6 +271,7 @@ class Exercise(Named):
     trivial: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()
     torch_may: tuple[str, ...] | None = None
+    fp8: bool = False
     address_space: int = 0
     forbids: tuple[str, ...] = ()
     seconds: float = 10.0

@@ -17,6 +17,7 @@ from gpu_utils.compiler.triton import INTERPRETED
 from gpu_utils.errors import CompilerMissing
 from gpu_utils.grading.execute import same
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs
+from gpu_utils.grading.fp8 import e4m3_of, without_fp8
 from gpu_utils.grading.report import Mode
 
 FRESH_CASES = 3
@@ -64,6 +65,8 @@ def choose_backends(exercise: Exercise, names: Sequence[str] | None = None) -> l
     if names:
         return [backend(name) for name in names]
     found = [where for where in map(backend, _defaults(exercise)) if where.unavailable() is None]
+    if exercise.fp8:
+        found = [where for where in found if not without_fp8(where.name)]
     enough = all(limit.counter == LAUNCHES for limit in exercise.limits)
     return found[:1] if found[0].name == "gpu" and enough else found
 
@@ -83,19 +86,19 @@ def _applies(exercise: Exercise, name: str) -> bool:
 def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None) -> list[Job]:
     """Every case on the first backend, then on the next. The same seed gives the same jobs; nobody may change them."""
     chosen = choose_backends(exercise, names)
-    names_of = [where.name for where in chosen]
     executed = {where.name.removeprefix("virtual:") for where in chosen}
     to_compile = tuple(target for target in exercise.targets if target not in executed)
     jobs = []
-    for index, (case, fresh, inputs, expected, uncompiled) in enumerate(draw(exercise, seed)):
-        targets = to_compile if exercise.kind == "kernel" and not exercise.machine_code and index == 0 else ()
-        for number, where in enumerate(chosen):
+    for number, where in enumerate(chosen):
+        for index, (case, fresh, inputs, expected, uncompiled) in enumerate(
+            draw(exercise, seed, e4m3_of(exercise, where.name))
+        ):
+            first = index == number == 0 and exercise.kind == "kernel" and not exercise.machine_code
             reason = where.unavailable() or _cannot_run(exercise, where.name, inputs) or uncompiled
             if not _applies(exercise, where.name):
                 reason = f"{exercise.id} does not run on {where.name}"
-            compiled = () if number else targets
+            compiled = to_compile if first else ()
             jobs.append(Job(case, fresh, where.name, inputs, expected, compiled, reason or "", bool(uncompiled)))
-    jobs.sort(key=lambda job: names_of.index(job.backend))
     first = next((job for job in jobs if not job.skipped), None)
     if exercise.kind in ("kernel", "cpp") and first:
         jobs.append(replace(first, compile_targets=(), mode=Mode.IDLE))
@@ -116,12 +119,16 @@ class Drawn(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def draw(exercise: Exercise, seed: int) -> tuple[Drawn, ...]:
-    """The cases of a check, public and fresh: kept, because a class is graded with one seed."""
+def draw(exercise: Exercise, seed: int, fp8: str = "") -> tuple[Drawn, ...]:
+    """The cases of a check, public and fresh: kept, because a class is graded with one seed.
+
+    fp8  the format that the cases of an exercise in FP8 name; backends that have the same one share the values
+    """
     rng = random.Random(_subseed(seed, exercise.id, "fresh"))
     cases = [(case, False) for case in exercise.cases] + [(exercise.fresh(rng), True) for _ in range(FRESH_CASES)]
     drawn: list[Drawn] = []
     for index, (case, fresh) in enumerate(cases):
+        case = case.having(fp8=fp8) if fp8 else case
         generator = torch.Generator().manual_seed(_subseed(seed, exercise.id, str(index)) % 2**63)
         if fresh and index + 1 == len(cases):
             case = _once_more(exercise, drawn[-1], case, generator.clone_state())
@@ -147,6 +154,8 @@ def _expected(exercise: Exercise, inputs: Inputs) -> tuple[Any, str]:
 def _cannot_run(exercise: Exercise, name: str, inputs: Inputs) -> str | None:
     if name.startswith("virtual:") and exercise.kind == "kernel" and os.environ.get("TRITON_INTERPRET") == "1":
         return INTERPRETED
+    if exercise.fp8 and (problem := without_fp8(name)):
+        return problem
     if name != "interpreter":
         return None
     if exercise.machine_code:

@@ -19,6 +19,7 @@ from gpu_utils.analytic.roofline import Point, share_of_roofline
 from gpu_utils.chips import Chip, probe
 from gpu_utils.grading.compare import Tolerances, of_part
 from gpu_utils.grading.exercise import Exercise, Inputs, Speed
+from gpu_utils.grading.fp8 import case_on
 from gpu_utils.grading.progress import TIERS
 from gpu_utils.timing import Ratio, bench
 
@@ -112,8 +113,9 @@ class _Pairs:
 
     def __init__(self, exercise: Exercise, speed: Speed, answer: Callable[..., Any], seed: int, device: str) -> None:
         self._exercise, self._speed, self._answer = exercise, speed, answer
-        drawn = exercise.inputs(speed.case, torch.Generator().manual_seed(seed))
-        self._tolerance: Tolerances = (speed.tolerance or exercise.tolerance)(speed.case, drawn)
+        case = case_on(exercise, speed.case, "gpu")
+        drawn = exercise.inputs(case, torch.Generator().manual_seed(seed))
+        self._tolerance: Tolerances = (speed.tolerance or exercise.tolerance)(case, drawn)
         self._drawn = {name: _moved(value, device) for name, value in drawn.items()}
         self._inputs: Inputs = {}
         self._results: dict[str, Any] = {}

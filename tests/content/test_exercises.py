@@ -184,7 +184,7 @@ def assert_plain(value: Any) -> None:
         for item in value:
             assert_plain(item)
     else:
-        assert value is None or isinstance(value, (str, int, float))
+        assert value is None or isinstance(value, (str, int, float, torch.dtype))
 
 
 def without_a_compiler(report: Report) -> None:

@@ -1,0 +1,3 @@
+"""Unit 08: FP8 and its neighbours. Its exercises, in the lab's order."""
+
+NAMES: tuple[str, ...] = ()

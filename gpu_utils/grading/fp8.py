@@ -1,0 +1,44 @@
+"""Exercises in FP8 have the E4M3 of the chip that runs them: NVIDIA and gfx950 another one than gfx942."""
+
+from __future__ import annotations
+
+from gpu_utils.chips import TARGETS, probe
+from gpu_utils.grading.exercise import Case, Exercise
+
+E4M3 = {"ocp": "e4m3fn", "fnuz": "e4m3fnuz"}
+"""Flavour of a target's FP8 -> the name of its E4M3."""
+
+
+def _target(name: str) -> str:
+    return probe().target if name == "gpu" else name.partition(":")[2]
+
+
+def without_fp8(name: str) -> str:
+    """Why a backend cannot run an exercise whose numbers are in FP8; "" where it can.
+
+    >>> without_fp8("virtual:sm_89"), without_fp8("virtual:gfx90a").partition(";")[0]
+    ('', 'gfx90a has no FP8')
+    """
+    if name == "interpreter":
+        return "Triton's interpreter computes FP8 wrongly"
+    target = _target(name)
+    if target in TARGETS and TARGETS[target].fp8 in E4M3:
+        return ""
+    have = ", ".join(target for target, row in TARGETS.items() if row.fp8 in E4M3 and row.executed)
+    return f"{target or name} has no FP8; virtual GPUs that have it are {have}"
+
+
+def e4m3_of(exercise: Exercise, name: str) -> str:
+    """The format of the exercise's numbers on a backend; "" where it has none in FP8.
+
+    A backend without FP8 is not run; what is drawn for it is in e4m3fn.
+    """
+    if not exercise.fp8:
+        return ""
+    target = _target(name)
+    return E4M3.get(TARGETS[target].fp8, "e4m3fn") if target in TARGETS else "e4m3fn"
+
+
+def case_on(exercise: Exercise, case: Case, name: str) -> Case:
+    """A case as a backend runs it: with its format, where the exercise's numbers are in FP8."""
+    return case.having(fp8=e4m3_of(exercise, name)) if exercise.fp8 else case
