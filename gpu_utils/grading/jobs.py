@@ -90,14 +90,13 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
     to_compile = tuple(target for target in exercise.targets if target not in executed)
     jobs = []
     for number, where in enumerate(chosen):
-        for index, (case, fresh, inputs, expected, uncompiled) in enumerate(
-            draw(exercise, seed, e4m3_of(exercise, where.name))
-        ):
-            first = index == number == 0 and exercise.kind == "kernel" and not exercise.machine_code
+        drawn = draw(exercise, seed, e4m3_of(exercise, where.name))
+        for index, (case, fresh, inputs, expected, uncompiled) in enumerate(drawn):
+            compiles = index == number == 0 and exercise.kind == "kernel" and not exercise.machine_code
             reason = where.unavailable() or _cannot_run(exercise, where.name, inputs) or uncompiled
             if not _applies(exercise, where.name):
                 reason = f"{exercise.id} does not run on {where.name}"
-            compiled = to_compile if first else ()
+            compiled = to_compile if compiles else ()
             jobs.append(Job(case, fresh, where.name, inputs, expected, compiled, reason or "", bool(uncompiled)))
     first = next((job for job in jobs if not job.skipped), None)
     if exercise.kind in ("kernel", "cpp") and first:
