@@ -6,6 +6,7 @@ A memory access is counted when it happens, per wave instruction, in the way the
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ KINDS = (
     "barrier",
     "wait",
 )
+_EIGHT_BITS = re.compile(r"e4m3|e5m2|fp8|bf8|f8f6f4")  # matrix instructions on floats of 8 bits or fewer
 _SCRATCH = "scratch_"  # AMD's private memory: spills and stacks, kept out of the global_ totals
 
 
@@ -209,10 +211,14 @@ class Counters:
                 possible += waves * self.program.lanes
         return used / possible if possible else 1.0
 
-    def matrix_flops(self) -> int:
-        """Floating-point (or integer) operations of matrix instructions, a multiply and an add counted as two."""
+    def matrix_flops(self, inputs: re.Pattern[str] | None = None) -> int:
+        """Floating-point (or integer) operations of matrix instructions, a multiply and an add counted as two.
+
+        inputs: only those of instructions whose names say so.
+        """
         per_op = self.per_op()
-        return sum(op.flops * per_op[op.index][0] for op in self.program.ops if op.flops)
+        ops = (op for op in self.program.ops if op.flops and (inputs is None or inputs.search(op.text)))
+        return sum(op.flops * per_op[op.index][0] for op in ops)
 
     def _sum(self, table: dict[int, Access], field: str, *kinds: str) -> int:
         ops = self.program.ops
@@ -248,6 +254,7 @@ class Counters:
             "bank_conflicts": self._sum(self.shareds, "transactions") - self._sum(self.shareds, "ideal"),
             "shuffles_from_absent_lanes": sum(self.absent.values()),
             "matrix_flops": self.matrix_flops(),
+            "fp8_matrix_flops": self.matrix_flops(_EIGHT_BITS),
             "lane_utilisation": self.lane_utilisation(),
         }
 
