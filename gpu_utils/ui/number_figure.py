@@ -81,21 +81,26 @@ class Axis:
 def power_of_two(number: float) -> str:
     """A power of two, or 0, as a label.
 
-    >>> power_of_two(-0.25), power_of_two(64.0), power_of_two(0.0)
-    ('-2^-2', '2^6', '0')
+    >>> power_of_two(-0.25), power_of_two(64.0), power_of_two(1.0), power_of_two(0.0)
+    ('-2^-2', '2^6', '1', '0')
     """
-    if not number:
-        return "0"
+    if abs(number) in (0.0, 1.0):
+        return f"{number:g}"
     return f"{'-' if number < 0 else ''}2^{math.frexp(abs(number))[1] - 1}"
 
 
 def plain(number: float) -> str:
-    """A number in the fewest digits that say it, up to ten.
+    """A number in the fewest digits that say it exactly, up to 13; else a power of two as such, others in six digits.
 
-    >>> plain(0.1015625), plain(448.0), plain(2.0**-20), plain(float("nan"))
-    ('0.1015625', '448', '9.536743164e-07', 'NaN')
+    >>> plain(0.1015625), plain(7 * 2.0**-17), plain(2.0**-100), plain(1 / 3), plain(float("nan"))
+    ('0.1015625', '5.340576171875e-05', '2^-100', '0.333333', 'NaN')
     """
-    return "NaN" if math.isnan(number) else f"{number:.10g}"
+    if math.isnan(number):
+        return "NaN"
+    digits = f"{number:.13g}"
+    if float(digits) == number:
+        return digits
+    return power_of_two(number) if abs(math.frexp(number)[0]) == 0.5 else f"{number:.6g}"
 
 
 def numbers_of(number_format: Format, axis: Axis) -> np.ndarray:
@@ -175,22 +180,22 @@ def _ends(number_format: Format, axis: Axis, y: float) -> list[str]:
     for number, what in sorted(named.items()):
         if not axis.holds(number):
             continue
-        label = f"{what} {_short(number)}"
+        label = f"{what} {short(number)}"
         x, wide = axis.place(number), 5.4 * len(label)
-        fits_left = x - wide > max(free, 0.0)
-        start = x + 4 - wide if fits_left and what != "smallest normal" else x - 4
+        fits_left = x - wide > max(free, 0.0) and what != "smallest normal"
+        start = x + 4 - wide if fits_left else max(x - 4, free)
         start = min(start, axis.left + axis.wide + _RIGHT - wide)
         parts.append(path([(x, y + 4), (x, y - _NORMAL - 5)], "edge"))
-        if start >= free:
+        if free <= start < x + _LABEL:
             parts.append(text(start, y - _NORMAL - 8, label, size=10))
             free = start + wide + 8
     return parts
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     """A number as a label: a power of two that is small or large as such.
 
-    >>> _short(2.0**-9), _short(448.0), _short(57344.0)
+    >>> short(2.0**-9), short(448.0), short(57344.0)
     ('2^-9', '448', '57344')
     """
     power = math.frexp(number)[0] == 0.5
@@ -205,6 +210,6 @@ def _words(number_format: Format, axis: Axis) -> str:
     below = int(((np.abs(numbers) < number_format.smallest_normal) & (numbers != 0)).sum())
     return (
         f"{count(len(numbers), 'number')}, {', '.join(some)}; subnormal: {below}; smallest above zero "
-        f"{_short(number_format.smallest)}, smallest normal {_short(number_format.smallest_normal)}, largest "
-        f"{_short(number_format.largest)}"
+        f"{short(number_format.smallest)}, smallest normal {short(number_format.smallest_normal)}, largest "
+        f"{short(number_format.largest)}"
     )
