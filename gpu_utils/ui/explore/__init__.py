@@ -40,7 +40,7 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
            "online"      the online softmax, block by block; what: the logits of a row; block=8, step=2, masked=True
            "causal"      attention's scores in tiles: which ones a causal mask or a window skips, and what that saves
            "numbers"     the numbers of FP8 and its kin: neighbours and rounding of a value, its bits, and what the
-                         other vendor's flavour reads; what: a format such as "e4m3fn"; value="0.1", zoom=0, second="e5m2"
+                         other vendor's flavour reads; what: a format, "e4m3fn"; value="0.1", zoom=0, second="e5m2"
     start  the values that the controls start with; the function `explorer` of its module lists them
 
     Every explorer works with the keyboard (Tab, arrow keys; the space bar opens a list), says in a sentence what it

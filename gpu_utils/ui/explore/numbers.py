@@ -3,83 +3,33 @@
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gpu_utils.chips import TARGETS
 from gpu_utils.errors import BadArgument, UnknownName
 from gpu_utils.formats import FORMATS, Format
-from gpu_utils.ui.explore.drawing import Picture, box, heading, path, percent, picture, small, svg, table, text
+from gpu_utils.ui.explore.drawing import Picture, box, heading, path, picture, small, svg, table, text
+from gpu_utils.ui.explore.stored import (
+    OTHER,
+    Stored,
+    bits_in_words,
+    code_of,
+    fate,
+    formula,
+    other_in_words,
+    read_as,
+    stored,
+)
 from gpu_utils.ui.explore.widget import Explorer, choice, slider, typed
 from gpu_utils.ui.number_figure import Axis, numbers_of, plain, scale_under, ticks
-
-FLAVOURS = {"e4m3fn": "ocp", "e4m3fnuz": "fnuz", "e5m2": "ocp", "e5m2fnuz": "fnuz"}
-"""Formats of one byte that a target's matrix units read -> the flavour, as `TARGETS` has it."""
-
-OTHER = {"e4m3fn": "e4m3fnuz", "e4m3fnuz": "e4m3fn", "e5m2": "e5m2fnuz", "e5m2fnuz": "e5m2"}
-"""A format -> the one that reads the same bytes on the other vendor's target."""
 
 EXAMPLES = ("0.1", "1/3", "2^-10", "17", "300", "500", "-0.0", "0x01", "0x7f", "0x80")
 MOST_ZOOM = 6
 """The narrowest window; it shows two steps on either side of the value, and each one before it twice as many."""
 
-_LONGEST = 40
 _LEFT, _WIDE, _ROW, _TOP = 84.0, 676.0, 74.0, 46.0
 _BIT = 34.0
-_POWER = re.compile(r"([+-]?)2\s*(?:\^|\*\*)\s*\(?\s*([+-]?\d{1,4})\s*\)?")
-_FRACTION = re.compile(r"([+-]?\d{1,18})\s*/\s*(\d{1,18})")
-_BYTE = re.compile(r"0[xX][0-9a-fA-F]{1,2}|0[bB][01]{1,8}")
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A value and what a format makes of it; `value` is None where a byte was typed that is no number."""
-
-    of: Format
-    value: float | None
-    code: int
-
-    @property
-    def result(self) -> float:
-        return float(self.of.values[self.code])
-
-
-def stored(words: str, of: Format) -> Stored:
-    """What was typed, in a format: a number to nearest even and saturated, or a byte as it is.
-
-    Errors: BadArgument for other words; FormatError for a number or a byte that the format cannot have.
-
-    >>> stored("1/3", FORMATS["e2m1"]).result, stored("0x7e", FORMATS["e4m3fn"]).value
-    (0.5, 448.0)
-    """
-    words = words.strip()
-    if _BYTE.fullmatch(words):
-        code = int(words, 0)
-        value = float(of.decode(code))
-        return Stored(of, None if math.isnan(value) else value, code)
-    number = _number(words)
-    return Stored(of, None if math.isnan(number) else number, int(of.encode(number)))
-
-
-def _number(words: str) -> float:
-    """
-    >>> _number("-2^-3"), _number("3/4"), _number("1e3")
-    (-0.125, 0.75, 1000.0)
-    """
-    try:
-        if found := _POWER.fullmatch(words):
-            return (-1.0 if found[1] == "-" else 1.0) * 2.0 ** int(found[2])
-        if found := _FRACTION.fullmatch(words):
-            return int(found[1]) / int(found[2])
-        if len(words) <= _LONGEST:
-            return float(words)
-    except (ValueError, OverflowError, ZeroDivisionError):
-        pass
-    shown = words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."
-    raise BadArgument(f"`{shown}` is no number; type one such as 0.1, 1/3 or 2^-10, nan, or a byte such as 0x7f")
 
 
 def draw(number_format: str, value: str, zoom: int, second: str) -> Picture:
@@ -98,111 +48,20 @@ def draw(number_format: str, value: str, zoom: int, second: str) -> Picture:
     shown = [first]
     if second and first.value is not None:
         shown.append(Stored(FORMATS[second], first.value, int(FORMATS[second].encode(first.value))))
-    words = " ".join([*(_fate(each) for each in shown), f"{_bits_in_words(first)}.", _other_in_words(first)]).strip()
+    words = " ".join([*(fate(each) for each in shown), f"{bits_in_words(first)}.", other_in_words(first)]).strip()
     parts = [
-        heading(f"{value.strip()} in {number_format}: code {_hex(first)}, {plain(first.result)}"),
-        svg(_LEFT + _WIDE + 20, *_lines(shown, _axis(first, zoom)), " ".join(map(_fate, shown)), least=520),
-        svg(_LEFT + _WIDE + 20, *_bits(first), _bits_in_words(first), least=520),
+        heading(f"{value.strip()} in {number_format}: code {code_of(first)}, {plain(first.result)}"),
+        svg(_LEFT + _WIDE + 20, *_lines(shown, _axis(first, zoom)), " ".join(map(fate, shown)), least=520),
+        svg(_LEFT + _WIDE + 20, *_bits(first), bits_in_words(first), least=520),
     ]
     if number_format in OTHER:
-        head = (f"the byte {_hex(first)}, read as", "FP8 of", "value", "")
-        parts.append(table(head, _read_as(first), [0]))
+        head = (f"the byte {code_of(first)}, read as", "FP8 of", "value", "")
+        parts.append(table(head, read_as(first), [0]))
     under = small(
         "A tick is a number of the format, short and in colour if subnormal; tall: the neighbours of the value; the "
         f"dot is where it goes, to nearest even, saturated. Source of {number_format}: {first.of.source}."
     )
     return picture("", words, *parts, after=under)
-
-
-# Words
-
-
-def _hex(shown: Stored) -> str:
-    return f"0x{shown.code:02x}"
-
-
-def _fate(shown: Stored) -> str:
-    """What becomes of the value, in a sentence."""
-    of, value, result = shown.of, shown.value, shown.result
-    if value is None:
-        return f"NaN in {of.name} is the byte {_hex(shown)}, which is no number."
-    said, becomes = plain(value), plain(result)
-    if value == result:
-        return f"{said} is a number of {of.name}."
-    lower, upper = of.neighbours(value)
-    if not of.signed and value < of.smallest:
-        return f"{said} is below the smallest number of {of.name}, {becomes}, and becomes it."
-    if math.isinf(lower) or math.isinf(upper):
-        otherwise = plain(float(of.rounded(value, saturate=False)))
-        how = "with saturation or without" if otherwise == becomes else f"saturated, and {otherwise} otherwise"
-        return f"{said} is beyond the largest number of {of.name} and becomes {becomes}, {how}."
-    away = abs(result - value)
-    tie = ""
-    if value - lower == upper - value:
-        tie = ", a tie that goes to the larger" if of.specials == "power" else ", a tie that goes to the even code"
-    return (
-        f"{said} lies between {plain(lower)} and {plain(upper)} of {of.name} and becomes {becomes}: {away:.4g} away, "
-        f"{percent(away / abs(value))} of it{tie}."
-    )
-
-
-def _formula(shown: Stored) -> tuple[str, str]:
-    """The rule for the value of a code, and the rule with this code's fields."""
-    of, result = shown.of, plain(shown.result)
-    sign, exponent, mantissa = of.fields(shown.code)
-    steps = 1 << of.mantissa_bits
-    if math.isnan(shown.result):
-        special = {"fnuz": "the code that would be -0", "ieee": "exponent all ones, mantissa not 0"}
-        return "no number", f"{special.get(of.specials, 'all ones')}: NaN"
-    if math.isinf(shown.result):
-        return "no number", f"exponent all ones, mantissa 0: {'-' if sign else ''}infinity"
-    if of.specials == "power":
-        return f"value = 2^(e - {of.bias})", f"2^({exponent} - {of.bias}) = {result}"
-    if not exponent:
-        rule = f"subnormal, e = 0: value = (-1)^s x 2^(1 - {of.bias}) x m/{steps}"
-        return rule, f"(-1)^{sign} x 2^(1 - {of.bias}) x {mantissa}/{steps} = {result}"
-    rule = f"value = (-1)^s x 2^(e - {of.bias}) x (1 + m/{steps})"
-    return rule, f"(-1)^{sign} x 2^({exponent} - {of.bias}) x (1 + {mantissa}/{steps}) = {result}"
-
-
-def _bits_in_words(shown: Stored) -> str:
-    sign, exponent, mantissa = shown.of.fields(shown.code)
-    fields = f"sign {sign}, exponent {exponent}, mantissa {mantissa}" if shown.of.signed else f"exponent {exponent}"
-    return f"Code {_hex(shown)} of {shown.of.name}: {fields}; {_formula(shown)[1]}"
-
-
-def _other_in_words(shown: Stored) -> str:
-    if shown.of.name not in OTHER:
-        return ""
-    other, _, value, against = _read_as(shown)[1]
-    return f"The same byte read as {other} is {value}{', ' + against if against else ''}."
-
-
-def _read_as(shown: Stored) -> list[tuple[str, str, str, str]]:
-    """(format, targets, value, against the first) of the byte, for the format and the other flavour."""
-    rows: list[tuple[str, str, str, str]] = []
-    for name in (shown.of.name, OTHER[shown.of.name]):
-        targets = ", ".join(target for target, row in TARGETS.items() if row.fp8 == FLAVOURS[name])
-        value = float(FORMATS[name].values[shown.code])
-        rows.append((name, targets, plain(value), _against(value, shown.result) if rows else ""))
-    return rows
-
-
-def _against(value: float, first: float) -> str:
-    """
-    >>> _against(0.5, 1.0), _against(float("nan"), -0.0), _against(-240.0, float("nan"))
-    ('exactly half', '', 'a number where the first has none')
-    """
-    if not math.isfinite(first) and math.isfinite(value):
-        return "a number where the first has none"
-    if not math.isfinite(value) or not math.isfinite(first):
-        return ""
-    if value == first:
-        return "the same"
-    return "exactly half" if 2 * value == first else "exactly double"
-
-
-# Drawings
 
 
 def _axis(shown: Stored, zoom: int) -> Axis:
@@ -256,7 +115,7 @@ def _line(shown: Stored, axis: Axis, y: float) -> list[str]:
         said = f"{plain(shown.result)}, without loss"
     elif math.isinf(lower) or math.isinf(upper):
         said = f"becomes {plain(shown.result)}"
-    wide = 3.1 * len(said)
+    wide = 3.2 * len(said)
     middle = axis.place(min(max(shown.value, axis.low), axis.high))
     parts.append(text(min(max(middle, wide), _LEFT + _WIDE + 20 - wide), y + 33, said, size=11, at="middle"))
     return parts
@@ -269,8 +128,9 @@ def _labels(of: Format, axis: Axis, y: float) -> list[str]:
         return scale_under(axis, y + 17)
     parts, free = [], -math.inf
     for number in numbers:
-        label, x = plain(number), axis.place(number)
+        label = plain(number)
         wide = 2.9 * len(label)
+        x = min(axis.place(number), _LEFT + _WIDE + 20 - wide)
         if x - wide > free:
             parts.append(text(x, y + 17, label, size=10, at="middle"))
             free = x + wide + 4
@@ -293,7 +153,7 @@ def _bits(shown: Stored) -> tuple[float, list[str]]:
             x = (kinds.index(kind) + wide / 2) * _BIT
             parts += [text(x, 48, name if wide > 1 or kind == "s" else "mant.", size=11, at="middle")]
             parts.append(text(x, 62, f"{kind} = {field}", size=11, at="middle"))
-    rule, filled = _formula(shown)
+    rule, filled = formula(shown)
     left = of.bits * _BIT + 24
     return 68, [*parts, text(left, 20, rule, size=13), text(left, 42, filled, size=13, bold=True)]
 
