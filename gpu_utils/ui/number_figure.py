@@ -175,14 +175,14 @@ largest 6.
 def _ends(number_format: Format, axis: Axis, y: float) -> list[str]:
     """Marks of the smallest number, the smallest normal one and the largest, as far as they are on the axis."""
     named = {number_format.smallest: "smallest", number_format.largest: "largest"}
-    named.setdefault(number_format.smallest_normal, "smallest normal")
+    named.setdefault(number_format.smallest_normal, "normal from")
     parts, free = [], -math.inf
     for number, what in sorted(named.items()):
         if not axis.holds(number):
             continue
         label = f"{what} {short(number)}"
         x, wide = axis.place(number), 5.4 * len(label)
-        fits_left = x - wide > max(free, 0.0) and what != "smallest normal"
+        fits_left = x - wide > max(free, 0.0) and what != "normal from"
         start = x + 4 - wide if fits_left else max(x - 4, free)
         start = min(start, axis.left + axis.wide + _RIGHT - wide)
         parts.append(path([(x, y + 4), (x, y - _NORMAL - 5)], "edge"))

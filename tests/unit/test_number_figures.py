@@ -68,7 +68,7 @@ def test_each_number_of_a_format_has_its_tick(name, low, high, log):
 
 def test_the_ends_of_a_format_are_marked_where_they_are():
     picture = number_line("e4m3fn", "e2m1", low=2**-17, high=2**16)
-    assert {"smallest 2^-9", "smallest normal 2^-6", "largest 448", "smallest 0.5", "largest 6"} <= set(
+    assert {"smallest 2^-9", "normal from 2^-6", "largest 448", "smallest 0.5", "largest 6"} <= set(
         labels(parsed(picture))
     )
     axis = Axis(2**-17, 2**16, 1.0)

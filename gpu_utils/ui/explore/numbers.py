@@ -57,9 +57,10 @@ def draw(number_format: str, value: str, zoom: int, second: str) -> Picture:
     if number_format in OTHER:
         head = (f"the byte {code_of(first)}, read as", "FP8 of", "value", "")
         parts.append(table(head, read_as(first), [0]))
+    both = f" Both lines have the axis of {number_format}." if len(shown) > 1 else ""
     under = small(
         "A tick is a number of the format, short and in colour if subnormal; tall: the neighbours of the value; the "
-        f"dot is where it goes, to nearest even, saturated. Source of {number_format}: {first.of.source}."
+        f"dot is where it goes, to nearest even, saturated.{both} Source of {number_format}: {first.of.source}."
     )
     return picture("", words, *parts, after=under)
 
