@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,56 +20,73 @@ _ROWS, _COLUMNS = 24, 48
 _LEVELS = 7
 
 
+@dataclass(frozen=True)
+class _Shades:
+    """_LEVELS shades that end at 2**top, each `doublings` powers of two wide; what is below them has the lowest.
+
+    >>> [_Shades(1, 1).level(x) for x in (1.0, 0.5, 0.0)], _Shades(1, 1).end(5), _Shades(1, 2).level(0.5)
+    ([6, 5, 0], 1.0, 6)
+    """
+
+    top: int
+    doublings: int
+
+    def level(self, value: float) -> int:
+        return max(_LEVELS - 1 - (self.top - math.frexp(value)[1]) // self.doublings, 0) if value else 0
+
+    def end(self, level: int) -> float:
+        return 2.0 ** (self.top - self.doublings * (_LEVELS - 1 - level))
+
+
 def error_figure(matrix: Any, errors: Mapping[str, Any]) -> Picture:
     """A map of a matrix's magnitudes and, on one scale for all, a map of the relative errors of each way to scale it.
 
-    matrix  (rows, columns), numbers: a tensor on the CPU, an array
+    matrix  (rows, columns), numbers: a tensor of any type, an array
     errors  name -> (rows, columns), |rounded - x| / |x| of each element; NaN where there is none, as x is 0
 
-    A cell of a map stands for a patch of the matrix: its largest magnitude, or the mean of its errors. Each shade is
-    twice the one before. Errors: BadArgument for no errors, other shapes, numbers that are infinite or, as an error,
-    below 0.
+    A cell of a map stands for a patch of the matrix: its largest magnitude, or the mean of its errors. Each shade
+    is four times the one before, as outliers are far from the rest; in the maps of errors it is twice.
+    Errors: BadArgument for no errors, other shapes, numbers that are infinite or, as an error, below 0.
 
     >>> error_figure([[1.0, 64.0], [1.0, 2.0]], {"per tensor": [[0.5, 0.0], [1.0, float("nan")]]})
     2 x 2 numbers, |x| up to 64 (column 1), half of them below 1.5. per tensor: mean error 50%, largest in column 0 \
 (75%); lost whole: 33.3% of the elements.
     """
-    x = np.abs(np.asarray(matrix, dtype=np.float64))
-    found = {name: np.asarray(error, dtype=np.float64) for name, error in errors.items()}
+    x = np.abs(_array(matrix))
+    found = {name: _array(error) for name, error in errors.items()}
     _refuse(x, found)
     maps = {name: _cells(error, np.nanmean) for name, error in found.items()}
-    top_x, top_e = _top(x), max(map(_top, maps.values()))
+    of_x, of_errors = _Shades(_top(x), 2), _Shades(max(map(_top, maps.values())), 1)
     said = [
-        f"{x.shape[0]} x {x.shape[1]} numbers, |x| up to {x.max():.3g} (column {x.max(axis=0).argmax()}), "
+        f"{x.shape[0]} x {x.shape[1]} numbers, |x| up to {_number(x.max())} (column {x.max(axis=0).argmax()}), "
         f"half of them below {np.median(x):.2g}.",
         *(f"{name}: {_verdict(error)}." for name, error in found.items()),
     ]
-    panels = [("the matrix, |x|", f"up to {x.max():.3g}", _cells(x, np.max), top_x)]
-    panels += [
-        (
-            name,
-            f"mean {percent(float(np.nanmean(found[name])))}, lost whole {percent(_lost(found[name]))}",
-            cells,
-            top_e,
-        )
-        for name, cells in maps.items()
-    ]
+    panels = [("the matrix, |x|", f"up to {_number(x.max())}", _cells(x, np.max), of_x)]
+    for name, cells in maps.items():
+        mean, lost = percent(float(np.nanmean(found[name]))), percent(_lost(found[name]))
+        panels.append((name, f"mean {mean}, lost whole {lost}", cells, of_errors))
     wide = (_WIDTH - _GAP * (_ACROSS - 1)) / _ACROSS
     high = min(_HIGH, max(wide * x.shape[0] / x.shape[1], _LOW))
     parts = []
-    for at, (title, below, cells, top) in enumerate(panels):
+    for at, (title, below, cells, shades) in enumerate(panels):
         left, y = 1 + at % _ACROSS * (wide + _GAP), at // _ACROSS * (high + _HEAD + 6)
         parts += [text(left, y + 13, title, bold=True), text(left, y + 28, below, size=11)]
-        parts += _map(cells, top, left, y + _HEAD, wide, high)
+        parts += _map(cells, shades, left, y + _HEAD, wide, high)
     y = -(-len(panels) // _ACROSS) * (high + _HEAD + 6) + 6
-    parts += _legend("|x|", top_x, 0, y, lambda number: f"{number:.3g}")
-    parts += _legend("error", top_e, _WIDTH / 2, y, percent)
+    parts += _legend("|x|", of_x, 0, y, _number)
+    parts += _legend("error", of_errors, _WIDTH / 2, y, percent)
     words = " ".join(said)
     under = small(
         "Columns of the matrix run to the right. Each cell is the largest |x|, or the mean error, of its patch. Lost "
         "whole: as much error as there was number, as where it became 0."
     )
     return picture("", words, svg(_WIDTH + 2, y + 40, parts, words), after=under, spoken=False)
+
+
+def _array(values: Any) -> np.ndarray:
+    """float64; NumPy knows neither the narrow types of torch nor its gradients."""
+    return np.asarray(values.detach().double().cpu() if hasattr(values, "detach") else values, np.float64)
 
 
 def _refuse(x: np.ndarray, errors: Mapping[str, np.ndarray]) -> None:
@@ -121,24 +139,23 @@ def _top(values: np.ndarray) -> int:
     return math.frexp(most)[1] if most else 0
 
 
-def _level(value: float, top: int) -> int:
-    """The shade of a value: 0 for the lowest, _LEVELS - 1 for those from 2**(top - 1) on.
-
-    >>> _level(1.0, 1), _level(0.5, 1), _level(0.0, 1)
-    (6, 5, 0)
+def _number(value: float) -> str:
     """
-    return max(_LEVELS - 1 - (top - math.frexp(value)[1]), 0) if value else 0
+    >>> _number(16384.0), _number(0.25)
+    ('16,384', '0.25')
+    """
+    return f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.3g}"
 
 
 def _shade(level: int) -> str:
     return f"{0.04 + 0.96 * level / (_LEVELS - 1):.2f}"
 
 
-def _map(cells: np.ndarray, top: int, left: float, y: float, wide: float, high: float) -> list[str]:
+def _map(cells: np.ndarray, shades: _Shades, left: float, y: float, wide: float, high: float) -> list[str]:
     """A frame with a path for each shade; neighbours of a row that are alike are one rectangle."""
     marks: dict[int, list[str]] = {level: [] for level in range(_LEVELS)}
     for down, row in enumerate(cells):
-        levels = [None if math.isnan(value) else _level(value, top) for value in row.tolist()]
+        levels = [None if math.isnan(value) else shades.level(value) for value in row.tolist()]
         start = 0
         for end in range(1, len(levels) + 1):
             if end == len(levels) or levels[end] != levels[start]:
@@ -146,22 +163,22 @@ def _map(cells: np.ndarray, top: int, left: float, y: float, wide: float, high: 
                 if level is not None:
                     marks[level].append(f"M{start} {down}h{end - start}v1H{start}z")
                 start = end
-    shades = [
+    drawn = [
         f'<path class="mark" fill-opacity="{_shade(level)}" d="{"".join(found)}"/>'
         for level, found in marks.items()
         if found
     ]
     x_scale, y_scale = wide / cells.shape[1], high / cells.shape[0]
     move = f'transform="translate({left:.1f} {y:.1f}) scale({x_scale:.4f} {y_scale:.4f})"'
-    return [f'<g {move} shape-rendering="crispEdges">{"".join(shades)}</g>', box(left, y, wide, high)]
+    return [f'<g {move} shape-rendering="crispEdges">{"".join(drawn)}</g>', box(left, y, wide, high)]
 
 
-def _legend(what: str, top: int, left: float, y: float, written: Callable[[float], str]) -> list[str]:
+def _legend(what: str, shades: _Shades, left: float, y: float, written: Callable[[float], str]) -> list[str]:
     """A box for each shade with the number that it ends at."""
     parts, wide = [text(left, y + 12, what)], 44.0
     for level in range(_LEVELS):
         x = left + 40 + level * wide
         parts.append(f'<g fill-opacity="{_shade(level)}">{box(x, y, wide, 14, "mark")}</g>')
-        end = written(2.0 ** (top - (_LEVELS - 1 - level)))
+        end = written(shades.end(level))
         parts.append(text(x + wide, y + 27, f"< {end}" if level == 0 else end, size=10, at="middle"))
     return [*parts, box(left + 40, y, wide * _LEVELS, 14)]

@@ -67,9 +67,9 @@ def scale_figure(shapes: Mapping[str, tuple[int, int]], *granularities: str) -> 
         said.append(f"{name}, {size}. {words}")
         parts += [heading(f"{name}: {size}"), _drawing(chosen, rows, columns, said[-1])]
     legend = (
-        "Light and dark: neighbouring blocks; rows that are too thin to tell apart are drawn as one strip. In the frame: "
-        "the first block, which shares one scale. A row is a token of activations or an output of a weight. The bits are "
-        "those of all scales, divided among the elements."
+        "Light and dark: neighbouring blocks; rows that are too thin to tell apart are drawn as one strip. In the "
+        "frame: the first block, which shares one scale. A row is a token of activations or an output of a weight. "
+        "The bits are those of all scales, divided among the elements."
     )
     return picture("", " ".join(said), *parts, after=small(legend) + small(_SOURCE), spoken=False)
 

@@ -191,6 +191,14 @@ def test_a_cell_is_the_mean_of_its_patch_and_stays_empty_where_there_is_no_error
     assert "mean error 50%, largest in column 1 (75%)" in repr(picture)
 
 
+def test_a_parameter_in_a_narrow_type_is_a_matrix_too():
+    weight = torch.nn.Parameter(torch.full((4, 4), 2.0, dtype=torch.bfloat16))
+    lost = torch.full((4, 4), 0.5).to(torch.float8_e4m3fn)
+    assert "|x| up to 2 (column 0), half of them below 2. cast: mean error 50%" in repr(
+        error_figure(weight, {"cast": lost})
+    )
+
+
 @pytest.mark.parametrize(
     ("matrix", "errors", "said"),
     [
