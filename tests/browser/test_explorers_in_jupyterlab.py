@@ -26,6 +26,7 @@ CELLS = {
     "online": 'explore("online")',
     "tiles": 'explore("tiles", chip="MI300X", order="groups", M=4096, N=4096)',
     "causal": 'explore("causal")',
+    "numbers": 'explore("numbers", second="e5m2")',
 }
 IMPORTS = "from gpu_utils import explore\nfrom gpu_utils.analytic.roofline import Point"
 WAIT_SECONDS = 15
@@ -235,6 +236,29 @@ def test_a_block_of_keys_further_the_tile_is_skipped(notebook):
     notebook.slider("causal", "key block").focus()
     notebook.page.keyboard.press("ArrowRight")
     notebook.await_words("causal", "0 of 4,096 scores count; the tile is skipped", side=1)
+
+
+def test_a_typed_number_is_rounded_and_the_zoom_shows_its_neighbours(notebook):
+    cell = notebook.cell("numbers")
+    assert notebook.words("numbers").startswith("0.1 lies between 0.09375 and 0.1015625 of e4m3fn")
+    notebook.slider("numbers", "zoom").focus()
+    for _ in range(6):
+        notebook.page.keyboard.press("ArrowRight")
+    cell.locator('svg text:text-is("0.0859375")').wait_for()
+    value = cell.locator('input[type="text"]').first
+    value.fill("0x80")
+    value.press("Enter")
+    notebook.await_words("numbers", "The same byte read as e4m3fnuz is NaN")
+    value.fill("ten")
+    value.press("Enter")
+    cell.locator('[role="alert"]').wait_for()
+    assert "`ten` is no number" in cell.locator('[role="alert"]').inner_text()
+    value.fill("300")
+    value.press("Enter")
+    cell.locator("select").first.focus()
+    for key in ("Space", "ArrowDown", "Enter"):
+        notebook.page.keyboard.press(key)
+    notebook.await_words("numbers", "^300 is beyond the largest number of e4m3fnuz and becomes 240")
 
 
 def test_nothing_was_asked_of_another_host_and_the_console_is_clean(notebook):

@@ -21,6 +21,7 @@ EXPLORERS = {
     "tiles": "tiles",
     "online": "online",
     "causal": "causal",
+    "numbers": "numbers",
 }
 """Name of an explorer -> its module."""
 
@@ -38,6 +39,8 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
            "tiles"       the order of a matrix product's tiles, and what the L2 fetches for those that run together
            "online"      the online softmax, block by block; what: the logits of a row; block=8, step=2, masked=True
            "causal"      attention's scores in tiles: which ones a causal mask or a window skips, and what that saves
+           "numbers"     the numbers of FP8 and its kin: neighbours and rounding of a value, its bits, and what the
+                         other vendor's flavour reads; what: a format, "e4m3fn"; value="0.1", zoom=0, second="e5m2"
     start  the values that the controls start with; the function `explorer` of its module lists them
 
     Every explorer works with the keyboard (Tab, arrow keys; the space bar opens a list), says in a sentence what it

@@ -180,6 +180,14 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {plural}"
 
 
+def percent(share: float) -> str:
+    """
+    >>> percent(0.0213), percent(1 / 3), percent(1.0), percent(0.0)
+    ('2.13%', '33.3%', '100%', '0%')
+    """
+    return f"{100 * share:.3g}%"
+
+
 def targets_of(vendor: str) -> list[tuple[str, str]]:
     """(label, name) of a vendor's targets, each with the chips that it stands for."""
     chips = {name: [chip for chip in CHIPS if CHIPS[chip].target == name] for name in TARGETS}
