@@ -1,0 +1,71 @@
+"""What FP8 training saw of each operand: its largest number, the scale in use, what saturated and what became zero."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from gpu_utils.model.fp8_scaling import Scaled, beyond, largest
+
+Operand = Literal["x", "w", "dy"]
+OPERANDS: tuple[Operand, ...] = ("x", "w", "dy")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One operand of one layer, a figure for each step.
+
+    steps        numbers of the steps, from 1
+    amax         largest |x|
+    scale        the scale in use; of many tiles the largest
+    reach        amax as a share of the largest number that this scale can hold; what is above 1 saturates
+    saturated    share of the elements that lay beyond it
+    underflowed  share of the elements that were not zero, and are
+    """
+
+    steps: list[int]
+    amax: list[float]
+    scale: list[float]
+    reach: list[float]
+    saturated: list[float]
+    underflowed: list[float]
+
+
+class AmaxLog:
+    """A record of every quantisation of a training step; the loop that trains sets `step`.
+
+    Figures stay on the device until they are read: nothing here waits for a GPU.
+    """
+
+    def __init__(self) -> None:
+        self.step = 1
+        self._found: dict[tuple[str, Operand], list[tuple[int, Tensor]]] = defaultdict(list)
+
+    @property
+    def layers(self) -> list[str]:
+        """The converted layers, in the order of their first forward pass."""
+        return list(dict.fromkeys(layer for layer, _ in self._found))
+
+    def add(self, layer: str, operand: Operand, x: Tensor, amax: Tensor, q: Scaled, values: Tensor) -> None:
+        """Note a quantisation of x (R, C) with largest number amax () into q, whose values are given."""
+        scale = q.scales.amax()
+        lost = torch.count_nonzero(x) - torch.count_nonzero(values)
+        reach = amax / (scale * largest(q.codes.dtype))
+        figures = torch.stack([amax, scale, reach, beyond(x, q) / x.numel(), lost / x.numel()])
+        self._found[layer, operand].append((self.step, figures))
+
+    def series(self, layer: str, operand: Operand) -> Series:
+        """The record of one operand. Passes of one step count as one: largest amax, scale and reach, mean shares."""
+        found = self._found[layer, operand]
+        table = torch.stack([figures for _, figures in found]).tolist()
+        by_step: dict[int, list[list[float]]] = defaultdict(list)
+        for (step, _), row in zip(found, table, strict=True):
+            by_step[step].append(row)
+        columns = [list(zip(*rows, strict=True)) for rows in by_step.values()]
+        amax, scale, reach = ([max(column[i]) for column in columns] for i in range(3))
+        saturated, underflowed = ([sum(column[i]) / len(column[i]) for column in columns] for i in (3, 4))
+        return Series(list(by_step), amax, scale, reach, saturated, underflowed)
