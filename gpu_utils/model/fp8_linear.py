@@ -1,7 +1,7 @@
 """Linear layers whose three products take FP8 operands: y = x wT, dx = dy w, dw = dyT x.
 
-As in the DeepSeek-V3 report (arXiv 2412.19437, section 3.3): master weights stay in float32, each operand gets its codes
-and scales just before its product, sums are float32. Embeddings, the tied head, norms and attention stay as they are.
+As in the DeepSeek-V3 report (arXiv 2412.19437, section 3.3): master weights stay in float32, each operand gets its
+codes and scales just before its product, sums are float32. Embeddings, tied head, norms and attention stay as they are.
 Simulated: operands are dequantised and multiplied in float32, so that what differs from another run is rounding alone.
 """
 
@@ -34,8 +34,9 @@ class Recipe:
     tiles       granularity of x and dy, along the dimension that the product sums over: a name in GRANULARITIES
     blocks      granularity of w
     scaling     "online": from the matrix itself. "delayed": from the largest amax of the last `history` passes before
-                this one, which NVIDIA's Transformer Engine calls delayed scaling. "static": from the first pass, for good.
-                The last two have one scale for a matrix; where there is no history yet, the matrix itself gives it
+                this one, which NVIDIA's Transformer Engine calls delayed scaling. "static": from the first pass, for
+                good. The last two have one scale for a matrix; where there is no history yet, the matrix itself gives
+                it. "none": a plain cast, all scales are 1
     history     passes that delayed scaling remembers
     margin      factor between the amax that gave the scale and the largest number that it can hold
     saturate    what lies beyond becomes the largest number; without, what torch's cast makes of it
@@ -46,14 +47,14 @@ class Recipe:
     dy: torch.dtype = E4M3
     tiles: str = "1x128"
     blocks: str = "128x128"
-    scaling: Literal["online", "delayed", "static"] = "online"
+    scaling: Literal["online", "delayed", "static", "none"] = "online"
     history: int = 16
     margin: float = 1.0
     saturate: bool = True
 
     def __post_init__(self) -> None:
         names = {granularity(name) for name in (self.tiles, self.blocks)}
-        if self.scaling != "online" and names != {granularity("tensor")}:
+        if self.scaling in ("delayed", "static") and names != {granularity("tensor")}:
             raise BadArgument(
                 f"{self.scaling} scaling remembers one amax for a matrix, but the granularities are {self.tiles!r} and "
                 f"{self.blocks!r}; make both 'tensor', or scale 'online'"
@@ -86,17 +87,21 @@ class OperandScaler:
         return q, values
 
     def turned(self, x: Tensor, values: Tensor) -> Tensor:
-        """Transposed values for a product that sums over the rows of x (R, C): float32 (C, R).
+        """What x (R, C) becomes for a product that sums over its rows: float32 (R, C).
 
         Square tiles serve both ways, and `values` are those of the first. Others are made again, along the rows.
         """
         if self.tile.square:
-            return values.T
-        return quantised(x.T, self.tile, self.dtype, saturate=self.recipe.saturate).values()
+            return values
+        tile = self.tile.turned
+        scales = self._scales(tile_amax(x, tile))
+        return quantised(x, tile, self.dtype, scales, saturate=self.recipe.saturate).values()
 
     def _scales(self, tiles: Tensor) -> Tensor:
         """float32, the shape of `tiles`: the largest numbers of the tiles of this pass."""
-        if self.recipe.scaling != "online" and self.amaxes:
+        if self.recipe.scaling == "none":
+            return torch.ones_like(tiles)
+        if self.recipe.scaling in ("delayed", "static") and self.amaxes:
             tiles = torch.stack(list(self.amaxes)).amax().view(1, 1)
         return scales_for(tiles * self.recipe.margin, self.dtype, power_of_two=self.tile.power_of_two)
 
@@ -117,12 +122,10 @@ class _Products(torch.autograd.Function):
         dy = dy.float()
         of_x, of_w, of_dy = (ctx.scalers[operand] for operand in OPERANDS)
         _, dy_values = of_dy(dy, training=True)
-        w_turned = of_w.turned(ctx.w, ctx.wq.values())
-        dx = _product(dy_values, w_turned.T)
-        # x was stored in 8 bits and is turned from these: read, dequantised, transposed, quantised again (section 3.5.2).
+        dx = _product(dy_values, of_w.turned(ctx.w, ctx.wq.values()))
+        # x was stored in 8 bits, and is dequantised, turned and quantised again from these (section 3.5.2).
         x_values = ctx.xq.values()
-        x_turned = of_x.turned(x_values, x_values)
-        dw = _product(of_dy.turned(dy, dy_values), x_turned.T)
+        dw = _product(of_dy.turned(dy, dy_values).T, of_x.turned(x_values, x_values))
         return dx, dw, None, None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Literal
@@ -61,11 +62,14 @@ class AmaxLog:
     def series(self, layer: str, operand: Operand) -> Series:
         """The record of one operand. Passes of one step count as one: largest amax, scale and reach, mean shares."""
         found = self._found[layer, operand]
-        table = torch.stack([figures for _, figures in found]).tolist()
-        by_step: dict[int, list[list[float]]] = defaultdict(list)
-        for (step, _), row in zip(found, table, strict=True):
-            by_step[step].append(row)
-        columns = [list(zip(*rows, strict=True)) for rows in by_step.values()]
-        amax, scale, reach = ([max(column[i]) for column in columns] for i in range(3))
-        saturated, underflowed = ([sum(column[i]) / len(column[i]) for column in columns] for i in (3, 4))
-        return Series(list(by_step), amax, scale, reach, saturated, underflowed)
+        table = torch.stack([figures for _, figures in found]).cpu()
+        passes: dict[int, list[int]] = defaultdict(list)
+        for number, (step, _) in enumerate(found):
+            passes[step].append(number)
+        rows = [(table[numbers, :3].amax(0), table[numbers, 3:].mean(0)) for numbers in passes.values()]
+        amax, scale, reach, saturated, underflowed = torch.stack([torch.cat(row) for row in rows]).T.tolist()
+        return Series(list(passes), amax, scale, reach, saturated, underflowed)
+
+    def nearest_edge(self) -> tuple[str, Operand]:
+        """Layer and operand whose amax came nearest to the largest number of its scale, or went farthest beyond it."""
+        return max(self._found, key=lambda key: max(filter(math.isfinite, self.series(*key).reach)))

@@ -17,7 +17,7 @@ from torch import Tensor
 from gpu_utils.errors import UnknownName
 
 _LOWEST, _HIGHEST = -127, 127
-"""Exponents of E8M0, the type of the scales of MX: OCP Microscaling Formats (MX) Specification 1.0, section 5.4."""
+"""Exponents of E8M0, the type of the scales of MX (OCP Microscaling Formats (MX) Specification 1.0)."""
 
 # amax / scale may lie one rounding of float32 above the largest number, and is that number then.
 _ROUNDING = 1 + 2.0**-22
@@ -27,8 +27,8 @@ _ROUNDING = 1 + 2.0**-22
 class Granularity:
     """Which elements of a matrix share a scale: tiles of `rows` by `columns`; None is all of them.
 
-    power_of_two: the scale is 2^(floor(log2 amax) - e), where 2^e is the largest power of two of the format: the rule of
-    the OCP Microscaling Formats (MX) Specification 1.0, section 6.3. An amax near the next power of two saturates.
+    power_of_two: the scale is 2^(floor(log2 amax) - e), where 2^e is the largest power of two of the format: the rule
+    of the OCP Microscaling Formats (MX) Specification 1.0, section 6.3. An amax near the next power of two saturates.
     """
 
     rows: int | None
@@ -39,6 +39,11 @@ class Granularity:
     def square(self) -> bool:
         """Whether the transposed matrix has the transposed scales, so that it needs no other codes."""
         return self.rows == self.columns
+
+    @property
+    def turned(self) -> Granularity:
+        """The tiles of a matrix that a product sums over its rows: 1x128 becomes 128x1."""
+        return Granularity(self.columns, self.rows, self.power_of_two)
 
 
 GRANULARITIES = {
@@ -132,7 +137,7 @@ def quantised(
         return Scaled(x.to(dtype), scales, tile)
     parts = _matrix(_tiles(x.float(), tile) / scales[:, None, :, None], x.shape)
     if saturate:
-        parts = parts.clamp(-largest(dtype), largest(dtype))
+        parts = parts.clamp_(-largest(dtype), largest(dtype))
     return Scaled(parts.to(dtype), scales, tile)
 
 
