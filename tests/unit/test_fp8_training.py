@@ -91,7 +91,8 @@ def test_codes_and_scales_are_those_of_a_reference_in_float64(dtype, name, shape
     x = drawn(*shape)
     q = quantised(x, tile, dtype)
     values, scales = reference(x, tile, dtype)
-    assert q.codes.dtype == dtype and q.codes.shape == shape
+    assert q.codes.dtype == dtype
+    assert q.codes.shape == shape
     assert torch.equal(q.scales.double(), torch.tensor(scales))
     assert torch.equal(q.values(), torch.tensor(values).float())
 
@@ -110,7 +111,8 @@ def test_a_tile_of_zeros_has_the_scale_one_and_stays_zero(name):
     x = torch.zeros(130, 256)
     x[129, 200] = 5.0
     q = quantised(x, GRANULARITIES[name], E4M3)
-    assert q.values().isfinite().all() and (q.values() != 0).sum() == 1
+    assert q.values().isfinite().all()
+    assert (q.values() != 0).sum() == 1
     assert (q.scales == 1).sum() == q.scales.numel() - 1
 
 
@@ -127,7 +129,8 @@ def test_what_is_no_finite_number_makes_its_tile_nan_and_no_other(bad, name):
     values = quantised(x, GRANULARITIES[name], E4M3).values()
     columns = GRANULARITIES[name].columns
     assert values[0, 3].isnan()
-    assert values[0, columns:].isfinite().all() and values[1].isfinite().all()
+    assert values[0, columns:].isfinite().all()
+    assert values[1].isfinite().all()
 
 
 def test_an_outlier_costs_its_own_tile_alone():
@@ -135,7 +138,8 @@ def test_an_outlier_costs_its_own_tile_alone():
     x[0, 0] = 10_000.0
     whole, tiles = (quantised(x, GRANULARITIES[name], E4M3).values() for name in ("tensor", "1x128"))
     assert (whole[0, 1:] == 0).all()
-    assert (tiles[0, 1:128] == 0).all() and torch.allclose(tiles[0, 128:], x[0, 128:], rtol=1e-6)
+    assert (tiles[0, 1:128] == 0).all()
+    assert torch.allclose(tiles[0, 128:], x[0, 128:], rtol=1e-6)
 
 
 def test_an_mx_scale_is_a_power_of_two_and_its_rule_saturates_near_the_next_one():
@@ -149,7 +153,8 @@ def test_without_saturation_a_number_beyond_becomes_what_the_cast_makes_of_it():
     fnuz, e5m2 = (
         quantised(x, GRANULARITIES["tensor"], dtype, one, saturate=False).values()[0] for dtype in (E4M3_FNUZ, E5M2)
     )
-    assert fnuz[0].isnan() and e5m2[0].isinf()
+    assert fnuz[0].isnan()
+    assert e5m2[0].isinf()
     assert fnuz[1] == e5m2[1] == 1
     assert quantised(x, GRANULARITIES["tensor"], E4M3_FNUZ, one).values()[0, 0] == 240
 
@@ -219,7 +224,8 @@ def test_a_layer_takes_any_leading_shape_and_gives_the_type_of_its_input():
     assert linear(x.double()).dtype == torch.float64
     with torch.autocast("cpu", torch.bfloat16):
         y = linear(x)
-    assert y.dtype == torch.bfloat16 and torch.equal(y, linear(x).bfloat16())
+    assert y.dtype == torch.bfloat16
+    assert torch.equal(y, linear(x).bfloat16())
 
 
 def test_delayed_scaling_uses_the_passes_before_this_one_and_forgets_old_ones():
@@ -245,7 +251,8 @@ def test_validation_changes_neither_history_nor_log():
     linear(x)
     with torch.no_grad():
         linear(100 * x)
-    assert len(linear.scalers["x"].amaxes) == 1 and log.series("one", "x").steps == [1]
+    assert len(linear.scalers["x"].amaxes) == 1
+    assert log.series("one", "x").steps == [1]
 
 
 def test_an_unknown_granularity_and_remembered_scales_of_tiles_are_refused():
@@ -268,7 +275,8 @@ def test_the_log_counts_what_saturates_and_what_underflows():
     scaler(x, training=True)
     found = log.series("one", "x")
     assert (found.steps, found.amax, found.scale) == ([1], [500.0], [1.0])
-    assert found.saturated == [4 / 256] and found.underflowed == [5 / 256]
+    assert found.saturated == [4 / 256]
+    assert found.underflowed == [5 / 256]
     assert found.reach == pytest.approx([500 / 448])
 
 
@@ -290,9 +298,12 @@ def test_passes_of_one_step_are_one_entry_and_the_log_names_what_came_nearest_to
             x(torch.tensor([[size, 1.0]]), training=True)
     w(torch.tensor([[2.0]]), training=True)
     found = log.series("one", "x")
-    assert found.steps == [1, 2] and found.amax[0] == 500.0 and math.isnan(found.amax[1])
+    assert found.steps == [1, 2]
+    assert found.amax[0] == 500.0
+    assert math.isnan(found.amax[1])
     assert found.saturated[0] == 0.25
-    assert log.layers == ["one"] and log.nearest_edge() == ("one", "x")
+    assert log.layers == ["one"]
+    assert log.nearest_edge() == ("one", "x")
 
 
 # --- the model -------------------------------------------------------------------------------------------------------
@@ -306,7 +317,8 @@ def test_only_the_linear_layers_of_the_blocks_are_converted_and_the_given_model_
     assert not any(isinstance(part, Fp8Linear) for part in model.modules())
     tokens = torch.randint(300, (2, 16))
     assert not torch.equal(new(tokens), model(tokens))
-    assert type(new.wte) is nn.Embedding and type(new.ln_f) is nn.LayerNorm
+    assert type(new.wte) is nn.Embedding
+    assert type(new.ln_f) is nn.LayerNorm
 
 
 def test_state_dicts_fit_both_ways():
@@ -322,8 +334,11 @@ def test_state_dicts_fit_both_ways():
 
 def test_a_run_logs_every_layer_operand_and_step_and_comes_out_the_same_again():
     one, two = (fp8_run(RECIPES["deepseek"], seed=3, config=TINY, device="cpu") for _ in range(2))
-    assert one.losses == two.losses and one.val_loss == two.val_loss and one.died is None
-    assert len(one.losses) == TINY.steps and len(one.log.layers) == 4
+    assert one.losses == two.losses
+    assert one.val_loss == two.val_loss
+    assert one.died is None
+    assert len(one.losses) == TINY.steps
+    assert len(one.log.layers) == 4
     for layer_name in one.log.layers:
         for operand in ("x", "w", "dy"):
             assert one.log.series(layer_name, operand).steps == [1, 2, 3, 4]
@@ -346,16 +361,20 @@ def test_accumulated_batches_are_one_step_of_the_log():
 def test_a_loss_that_is_no_number_ends_the_run_at_its_step():
     recipe = replace(RECIPES["frozen, not saturating"], margin=0.9)  # too small from the first step on
     run = fp8_run(recipe, config=TINY, device="cpu")
-    assert run.died == 1 and len(run.losses) == 1 and math.isnan(run.val_loss)
+    assert run.died == 1
+    assert len(run.losses) == 1
+    assert math.isnan(run.val_loss)
     saturating = fp8_run(replace(recipe, saturate=True), config=TINY, device="cpu")
-    assert saturating.died is None and math.isfinite(saturating.val_loss)
+    assert saturating.died is None
+    assert math.isfinite(saturating.val_loss)
 
 
 def test_a_trial_pairs_seeds_and_its_gap_is_relative_to_bf16():
     runs = fp8_trial(["bf16", "tensor"], seeds=(0, 1), config=replace(TINY, steps=2))
     gap = loss_gap(runs["bf16"], runs["tensor"])
     assert [run.seed for run in runs["tensor"]] == [0, 1]
-    assert len(gap.percent) == 2 and gap.interval.low <= sum(gap.percent) / 2 <= gap.interval.high
+    assert len(gap.percent) == 2
+    assert gap.interval.low <= sum(gap.percent) / 2 <= gap.interval.high
     with pytest.raises(UnknownName, match="fp4"):
         fp8_trial(["fp4"])
 
@@ -367,9 +386,11 @@ def test_a_gap_is_shown_only_by_an_interval_that_lies_on_one_side():
     base = [run(4.0), run(5.0)]
     assert loss_gap(base, [run(4.004), run(5.005)]).within_report  # 0.1% each
     wide = loss_gap(base, [run(4.0), run(5.01)])
-    assert wide.percent == pytest.approx([0, 0.2]) and not wide.within_report
+    assert wide.percent == pytest.approx([0, 0.2])
+    assert not wide.within_report
     dead = loss_gap(base, [run(4.0), run(math.nan)])
-    assert math.isnan(dead.interval.mean) and not dead.within_report
+    assert math.isnan(dead.interval.mean)
+    assert not dead.within_report
 
 
 def test_nothing_is_bound_to_the_cpu():
