@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gpu_utils.errors import BadArgument
@@ -152,6 +153,17 @@ class Fp8Linear(nn.Linear):
         return y.to(torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype)
 
 
+class _CallingMLP(nn.Module):
+    """A gpt2.MLP that calls its layers: the original hands their weights to `mlp`, past a converted layer."""
+
+    def __init__(self, original: nn.Module) -> None:
+        super().__init__()
+        self.c_fc, self.c_proj = original.get_submodule("c_fc"), original.get_submodule("c_proj")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
+
+
 def converted(model: GPT2, recipe: Recipe) -> tuple[GPT2, AmaxLog]:
     """A copy of the model whose blocks' linear layers are Fp8Linear, and the log of what they will quantise.
 
@@ -163,6 +175,7 @@ def converted(model: GPT2, recipe: Recipe) -> tuple[GPT2, AmaxLog]:
     """
     model, log = copy.deepcopy(model), AmaxLog()
     for number, block in enumerate(model.h):
+        block.set_submodule("mlp", _CallingMLP(block.get_submodule("mlp")))
         for name in CONVERTED:
             linear = block.get_submodule(name)
             assert isinstance(linear, nn.Linear)

@@ -321,6 +321,14 @@ def test_only_the_linear_layers_of_the_blocks_are_converted_and_the_given_model_
     assert type(new.ln_f) is nn.LayerNorm
 
 
+def test_but_for_the_products_a_converted_model_is_the_model(monkeypatch):
+    model = GPT2(TINY.model)
+    new, _ = converted(model, Recipe())
+    monkeypatch.setattr(Fp8Linear, "forward", nn.Linear.forward)
+    tokens = torch.randint(300, (2, 16))
+    assert torch.equal(new(tokens), model(tokens))
+
+
 def test_state_dicts_fit_both_ways():
     model = GPT2(TINY.model)
     new, _ = converted(model, Recipe())
