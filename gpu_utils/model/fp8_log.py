@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gpu_utils.errors import UnknownName
 from gpu_utils.model.fp8_scaling import Scaled, beyond, largest
 
 Operand = Literal["x", "w", "dy"]
@@ -60,7 +61,12 @@ class AmaxLog:
         self._found[layer, operand].append((self.step, figures))
 
     def series(self, layer: str, operand: Operand) -> Series:
-        """The record of one operand. Passes of one step count as one: largest amax, scale and reach, mean shares."""
+        """The record of one operand. Passes of one step count as one: largest amax, scale and reach, mean shares.
+
+        Raises UnknownName where the log has none, as for dy before the first backward pass.
+        """
+        if (layer, operand) not in self._found:
+            raise UnknownName("entry of the log", f"{layer} {operand}", [" ".join(key) for key in self._found])
         found = self._found[layer, operand]
         table = torch.stack([figures for _, figures in found]).cpu()
         passes: dict[int, list[int]] = defaultdict(list)
@@ -72,4 +78,4 @@ class AmaxLog:
 
     def nearest_edge(self) -> tuple[str, Operand]:
         """Layer and operand whose amax came nearest to the largest number of its scale, or went farthest beyond it."""
-        return max(self._found, key=lambda key: max(filter(math.isfinite, self.series(*key).reach)))
+        return max(self._found, key=lambda key: max(filter(math.isfinite, self.series(*key).reach), default=0.0))

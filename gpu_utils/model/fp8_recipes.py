@@ -21,11 +21,13 @@ RECIPES = {
     "mx": Recipe(tiles="mx32", blocks="mx32"),
     "row": Recipe(tiles="row", blocks="row"),
     "tensor": _TENSOR,
-    # NVIDIA's Transformer Engine, with its HYBRID format: gradients in E5M2 (its history is 1,024 passes by default)
-    "delayed": replace(_TENSOR, dy=E5M2, scaling="delayed"),
+    # as DelayedScaling in the user guide of NVIDIA's Transformer Engine, but for its 1,024 passes and E5M2 gradients
+    "delayed": replace(_TENSOR, scaling="delayed"),
     # no scales: gradients below 2^-10, half of the smallest E4M3 number, become zero; E5M2 reaches 2^7 times lower
     "plain cast": replace(_TENSOR, scaling="none"),
     "plain cast, e5m2 gradients": replace(_TENSOR, scaling="none", dy=E5M2),
+    # E4M3 as the MI300X has it, largest number 240
+    "fnuz": _FNUZ,
     # scales of the first step for good, at half of the range: what grows more than twofold is cut off, or becomes NaN
     "frozen": replace(_FNUZ, scaling="static", margin=2.0),
     "frozen, not saturating": replace(_FNUZ, scaling="static", margin=2.0, saturate=False),

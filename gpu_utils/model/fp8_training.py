@@ -30,7 +30,7 @@ SHORT = replace(
     TrainConfig.preset("cpu"), model=replace(TrainConfig.preset("cpu").model, n_positions=64), seq_len=64, steps=60,
     warmup=20, max_lr=1e-3, min_lr=1e-4,
 )  # fmt: skip
-"""Seconds on one core. The rate is a third of the preset's: at 3e-3 roundings move the loss by up to 1% in 100 steps."""
+"""Seconds on one core. A third of the preset's rate: at 3e-3, roundings moved losses by up to 1% in 100 steps."""
 
 
 @dataclass(frozen=True)

@@ -306,6 +306,13 @@ def test_passes_of_one_step_are_one_entry_and_the_log_names_what_came_nearest_to
     assert log.nearest_edge() == ("one", "x")
 
 
+def test_an_entry_that_the_log_does_not_have_is_named():
+    linear, log = layer(Recipe())
+    linear(torch.ones(1, 200))
+    with pytest.raises(UnknownName, match="one dy"):
+        log.series("one", "dy")
+
+
 # --- the model -------------------------------------------------------------------------------------------------------
 
 
