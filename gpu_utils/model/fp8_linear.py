@@ -84,7 +84,8 @@ class OperandScaler:
             amax = tiles.amax()
             if self.recipe.scaling != "static" or not self.amaxes:
                 self.amaxes.append(amax)
-            self.log.add(self.layer, self.operand, x, amax, q, values)
+            fits = self.recipe.scaling == "online" and not self.tile.power_of_two
+            self.log.add(self.layer, self.operand, x, amax, q, values, fits=fits)
         return q, values
 
     def turned(self, x: Tensor, values: Tensor) -> Tensor:

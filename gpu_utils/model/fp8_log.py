@@ -52,12 +52,18 @@ class AmaxLog:
         """The converted layers, in the order of their first forward pass."""
         return list(dict.fromkeys(layer for layer, _ in self._found))
 
-    def add(self, layer: str, operand: Operand, x: Tensor, amax: Tensor, q: Scaled, values: Tensor) -> None:
-        """Note a quantisation of x (R, C) with largest number amax () into q, whose values are given."""
+    def add(
+        self, layer: str, operand: Operand, x: Tensor, amax: Tensor, q: Scaled, values: Tensor, *, fits: bool
+    ) -> None:
+        """Note a quantisation of x (R, C) with largest number amax () into q, whose values are given.
+
+        fits: the scales are those of the matrix itself, so that nothing can lie beyond them and nobody has to count.
+        """
         scale = q.scales.amax()
+        over = torch.zeros_like(scale) if fits else beyond(x, q) / x.numel()
         lost = torch.count_nonzero(x) - torch.count_nonzero(values)
         reach = amax / (scale * largest(q.codes.dtype))
-        figures = torch.stack([amax, scale, reach, beyond(x, q) / x.numel(), lost / x.numel()])
+        figures = torch.stack([amax, scale, reach, over, lost / x.numel()])
         self._found[layer, operand].append((self.step, figures))
 
     def series(self, layer: str, operand: Operand) -> Series:

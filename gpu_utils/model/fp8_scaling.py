@@ -144,7 +144,7 @@ def quantised(
 def beyond(x: Tensor, q: Scaled) -> Tensor:
     """How many elements of x (R, C) lie beyond the largest number that the scales of q can hold; () int64."""
     edges = q.scales * (largest(q.codes.dtype) * _ROUNDING)
-    return (_tiles(x.abs(), q.granularity) > edges[:, None, :, None]).sum()
+    return (_tiles(x.abs(), q.granularity) > edges[:, None, :, None]).count_nonzero()
 
 
 def _tiles(x: Tensor, tile: Granularity) -> Tensor:

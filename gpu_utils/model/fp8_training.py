@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from gpu_utils.analytic.paired import Interval, mean_interval
-from gpu_utils.errors import UnknownName
+from gpu_utils.errors import BadArgument, UnknownName
 from gpu_utils.model.corpus import load_corpus
 from gpu_utils.model.device import default_device
 from gpu_utils.model.fp8_linear import Recipe, converted
@@ -107,5 +107,8 @@ class Gap:
 
 def loss_gap(baseline: Sequence[Fp8Run], runs: Sequence[Fp8Run]) -> Gap:
     """The gap of runs to those of the same seeds in BF16, such as `loss_gap(trial["bf16"], trial["deepseek"])`."""
+    seeds, others = [run.seed for run in baseline], [run.seed for run in runs]
+    if seeds != others:
+        raise BadArgument(f"the seeds {seeds} and {others} do not form pairs; give both the same, in one order")
     percent = [100 * (run.val_loss - base.val_loss) / base.val_loss for base, run in zip(baseline, runs, strict=True)]
     return Gap(percent, mean_interval(percent))

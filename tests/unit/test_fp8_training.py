@@ -14,7 +14,7 @@ from gpu_utils.model.corpus import CorpusConfig
 from gpu_utils.model.fp8_linear import CONVERTED, E4M3, E4M3_FNUZ, E5M2, Fp8Linear, OperandScaler, Recipe, converted
 from gpu_utils.model.fp8_log import AmaxLog
 from gpu_utils.model.fp8_recipes import RECIPES
-from gpu_utils.model.fp8_scaling import GRANULARITIES, Granularity, largest, quantised, scales_for, tile_amax
+from gpu_utils.model.fp8_scaling import GRANULARITIES, Granularity, beyond, largest, quantised, scales_for, tile_amax
 from gpu_utils.model.fp8_training import Fp8Run, fp8_run, fp8_trial, loss_gap
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
 from gpu_utils.model.training import TrainConfig
@@ -281,12 +281,17 @@ def test_the_log_counts_what_saturates_and_what_underflows():
 
 
 @pytest.mark.parametrize("name", ["1x128", "128x128", "row", "tensor"])
-def test_the_largest_number_of_a_tile_does_not_count_as_saturated(name):
-    recipe = Recipe(tiles=name, blocks=name)
-    scaler = OperandScaler(recipe, "x", "one", log := AmaxLog())
+def test_with_scales_of_its_own_nothing_lies_beyond_whatever_float32_makes_of_the_quotient(name):
     for seed in range(20):
-        scaler(drawn(130, 200, seed), training=True)
-    assert log.series("one", "x").saturated == [0.0]
+        x = drawn(130, 200, seed)
+        assert beyond(x, quantised(x, GRANULARITIES[name], E4M3)) == 0
+
+
+def test_an_mx_block_whose_scale_is_too_small_counts_as_saturated():
+    x = torch.ones(1, 64)
+    x[0, 40] = 500.0
+    OperandScaler(RECIPES["mx"], "x", "one", log := AmaxLog())(x, training=True)
+    assert log.series("one", "x").saturated == [1 / 64]
 
 
 def test_passes_of_one_step_are_one_entry_and_the_log_names_what_came_nearest_to_the_edge():
@@ -403,6 +408,8 @@ def test_a_gap_is_shown_only_by_an_interval_that_lies_on_one_side():
     wide = loss_gap(base, [run(4.0), run(5.01)])
     assert wide.percent == pytest.approx([0, 0.2])
     assert not wide.within_report
+    with pytest.raises(BadArgument, match="do not form pairs"):
+        loss_gap(base, base[:1])
     dead = loss_gap(base, [run(4.0), run(math.nan)])
     assert math.isnan(dead.interval.mean)
     assert not dead.within_report
@@ -417,16 +424,16 @@ def test_nothing_is_bound_to_the_cpu():
     assert quantised(x, GRANULARITIES["mx32"], E5M2).values().device.type == "meta"
 
 
-def test_the_124m_preset_goes_through_the_same_code(monkeypatch):
+def test_the_widths_of_the_124m_preset_go_through_the_same_code(monkeypatch):
     # Autocast does not know "meta".
     monkeypatch.setattr(fp8_linear, "_product", torch.matmul)
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)
-    config = TrainConfig.preset("gpt2").model
+    config = replace(TrainConfig.preset("gpt2").model, n_layer=2)
     with torch.device("meta"):
         model, log = converted(GPT2(config), RECIPES["deepseek"])
         tokens = torch.zeros(1, 128, dtype=torch.int64)
         model.loss(tokens, tokens).backward()
-    assert len(log.layers) == 48
+    assert len(log.layers) == 8
     assert all(p.grad is not None and p.grad.shape == p.shape for p in model.parameters())
 
 
