@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
-from gpu_utils.exercises.u04_triton_reductions.gradient import forward_and_backward
+from gpu_utils.exercises.gradient import forward_and_backward
 from gpu_utils.exercises.u08_fp8 import linear_slips as slips
 from gpu_utils.exercises.u08_fp8.shared import TILE, activations, amax_of_tiles, quantized, spread
 from gpu_utils.formats import FORMATS
@@ -24,22 +24,33 @@ NEAR = 1e-5
 """Values as near to the middle of two codes, by their own size, are moved: there x / scale and x * (1 / scale) differ."""
 
 
-def clear_of_ties(x: Tensor, shapes: Shapes) -> Tensor:
-    """x with those elements made a hundredth smaller that lie between two codes, under any of the scales."""
+def _near_ties(x: Tensor, rows: int, cols: int) -> Tensor:
+    """bool of the shape of x (float64): whether x over its scale lies in the middle of two codes, or beside it."""
     sizes = FORMATS["e4m3fn"].sizes
     middles = (sizes[1:] + sizes[:-1]) / 2
+    amax = amax_of_tiles(x, rows, cols)
+    scale = torch.where(amax > 0, amax / torch.finfo(FP8).max, 1.0)
+    parts = (x.double().abs() / spread(scale, rows, cols, x.shape)).numpy()
+    at = np.clip(np.searchsorted(middles, parts), 1, len(middles) - 1)
+    off = np.minimum(np.abs(parts - middles[at - 1]), np.abs(parts - middles[at]))
+    return torch.from_numpy(off < NEAR * parts)
+
+
+def clear_of_ties(x: Tensor, *steps: Shapes) -> Tensor:
+    """x with those elements made smaller that lie between two codes, wherever a scale is shared.
+
+    steps: what x is quantised by, one after the other: the second time it is what the first has left.
+    """
     while True:
         near = torch.zeros(x.shape, dtype=torch.bool)
-        for rows, cols in shapes:
-            amax = amax_of_tiles(x, rows, cols)
-            scale = torch.where(amax > 0, amax / torch.finfo(FP8).max, 1.0)
-            parts = (x.double().abs() / spread(scale, rows, cols, x.shape)).numpy()
-            at = np.clip(np.searchsorted(middles, parts), 1, len(middles) - 1)
-            off = np.minimum(np.abs(parts - middles[at - 1]), np.abs(parts - middles[at]))
-            near |= torch.from_numpy(off < NEAR * parts)
+        for shapes in steps:
+            left = x
+            for shape in shapes:
+                near |= _near_ties(left, *shape)
+                left = rounded(left, shape)
         if not near.any():
             return x
-        x = torch.where(near, x * 0.99, x)
+        x = torch.where(near, x * 0.7, x)
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -51,9 +62,9 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
         dy[1, :] = 0.0
         w[-1, 0] = -40 * w.abs().max()
     return {
-        "x": clear_of_ties(x, (FORWARD, AGAIN)),
+        "x": clear_of_ties(x, (FORWARD, AGAIN), (AGAIN,)),
         "w": clear_of_ties(w, (BLOCK,)),
-        "dy": clear_of_ties(dy, (FORWARD, AGAIN)),
+        "dy": clear_of_ties(dy, (FORWARD,), (AGAIN,)),
     }
 
 
@@ -64,11 +75,11 @@ def rounded(x: Tensor, shape: tuple[int, int]) -> Tensor:
 
 
 def linear_reference(x: Tensor, w: Tensor, dy: Tensor) -> dict[str, Tensor]:
-    weight = rounded(w, BLOCK)
+    weight, stored = rounded(w, BLOCK), rounded(x, FORWARD)
     return {
-        "y": rounded(x, FORWARD) @ weight.T,
+        "y": stored @ weight.T,
         "dx": rounded(dy, FORWARD) @ weight,
-        "dw": rounded(dy, AGAIN).T @ rounded(x, AGAIN),
+        "dw": rounded(dy, AGAIN).T @ rounded(stored, AGAIN),
     }
 
 
@@ -136,16 +147,22 @@ EXERCISE = Exercise(
             "for dw the tiles of x and dy lie along the tokens, 128 x 1.",
         ),
         Misconception(
-            "dw_rounds_x_twice",
-            slips.answer(x_again=slips.twice, dy_again=slips.twice_along_n),
-            "For dw, x and dy were rounded in tiles along their rows, and what was left of them again along the tokens. "
-            "Start from x and dy as they came: each operand is rounded once.",
+            "dw_with_the_stored_tiles_of_x",
+            slips.answer(x_again=slips.TILES),
+            "For dw the codes of x are used as the forward pass left them, in tiles along K. dw sums over tokens: what "
+            "the codes stand for is quantised again, in tiles along the tokens.",
         ),
         Misconception(
-            "dw_rounds_x_twice_dy_once",
-            slips.answer(x_again=slips.twice),
-            "For dw, the x that had been rounded for y was rounded again along the tokens. Save x as it came, and round "
-            "it once.",
+            "x_kept_in_float32",
+            slips.answer(x_again=slips.ALONG_TOKENS),
+            "For dw, x was kept in float32 until the backward pass, and quantised from there. That is four times the "
+            "memory: keep its codes and scales, a byte for each element, and begin from what they stand for.",
+        ),
+        Misconception(
+            "dw_rounds_dy_twice",
+            slips.answer(dy_again=slips.stored),
+            "For dw, what was left of dy in its tiles along N was quantised again along the tokens. dy is there as it "
+            "came, in float32: quantise it from there, once for each direction.",
         ),
         Misconception(
             "dw_of_exact_x",
@@ -244,15 +261,17 @@ EXERCISE = Exercise(
     hints=(
         "Write the three products on paper, and below each the letter that it sums over. Tiles of 128 lie along that "
         "letter. Why can the weight keep its codes, and x and dy not?",
-        "Write a function rounded(x, rows, cols) first: pad to whole tiles, view as (parts down, rows, parts across, "
-        "cols), amax over the tile, divide, cast to torch.float8_e4m3fn and back, multiply. Then a "
-        "torch.autograd.Function with forward and backward, which saves x and w as they came.",
-        "forward: rounded(x, 1, 128) @ rounded(w, 128, 128).T. backward: dx = rounded(dy, 1, 128) @ rounded(w, 128, "
-        "128); dw = rounded(dy, 128, 1).T @ rounded(x, 128, 1); return dx, dw. linear(x, w) is Fp8Linear.apply(x, w).",
+        "Write a function first that gives what is left of a matrix in FP8, for tiles of rows x cols: pad to whole "
+        "tiles, view as (parts down, rows, parts across, cols), amax over the tile, divide, cast to torch.float8_e4m3fn "
+        "and back, multiply. Then a torch.autograd.Function with forward and backward.",
+        "forward: stored = rounded(x, 1, 128), weight = rounded(w, 128, 128), ctx.save_for_backward(stored, weight), "
+        "return stored @ weight.T. backward: dx = rounded(dy, 1, 128) @ weight; dw = rounded(dy, 128, 1).T @ "
+        "rounded(stored, 128, 1); return dx, dw. linear(x, w) is Fp8Linear.apply(x, w).",
     ),
     explanation=(
         "A scale can leave a sum only where it is the same for all of its terms, so tiles lie along the letter that is "
-        "summed over: K for y, N for dx, the tokens for dw. x and dy are therefore quantised twice, in two directions. "
+        "summed over: K for y, N for dx, the tokens for dw. x and dy are therefore quantised twice, in two directions; x the second time from what was kept of it, one byte "
+        "for each element. "
         "The weight is not: in a block of 128 x 128 the scale is the same along both letters. The rounding itself has no "
         "useful slope (it is 0 nearly everywhere), so the backward pass treats it as if it were not there, and rounds "
         "its own operands. The weight that the optimiser changes stays in float32: an update is smaller than a step of "

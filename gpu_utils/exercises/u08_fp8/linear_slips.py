@@ -43,6 +43,11 @@ def exact(x: Tensor) -> Tensor:
     return x
 
 
+def stored(x: Tensor) -> Tensor:
+    """What was kept of x for the forward pass, quantised again along the tokens."""
+    return ALONG_TOKENS(TILES(x))
+
+
 def answer(
     *,
     x: Rounding = TILES,
@@ -50,7 +55,7 @@ def answer(
     dy: Rounding = TILES,
     w_again: Rounding = BLOCKS,
     dy_again: Rounding = ALONG_TOKENS,
-    x_again: Rounding = ALONG_TOKENS,
+    x_again: Rounding = stored,
     dtype: torch.dtype = torch.float32,
     transposed: bool = False,
 ) -> Callable[..., Any]:
@@ -88,12 +93,3 @@ def straight_through(x: Tensor, w: Tensor) -> Tensor:
 
 def no_gradient_of_w(x: Tensor, w: Tensor) -> Tensor:
     return answer()(x, w.detach())
-
-
-def twice(x: Tensor) -> Tensor:
-    """Rounded along K for the forward pass, and what is left of it along the tokens."""
-    return ALONG_TOKENS(TILES(x))
-
-
-def twice_along_n(dy: Tensor) -> Tensor:
-    return ALONG_TOKENS(TILES(dy))

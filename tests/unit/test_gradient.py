@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gpu_utils.errors import GradientLost
-from gpu_utils.exercises.u04_triton_reductions.gradient import forward_and_backward
+from gpu_utils.exercises.gradient import forward_and_backward
 from gpu_utils.grading.beside_kernels import watching
 
 
@@ -65,7 +65,7 @@ def test_a_result_that_autograd_lost_is_one_sentence():
 def test_going_backward_does_not_import_sympy():
     script = """
         import sys, torch
-        from gpu_utils.exercises.u04_triton_reductions.gradient import forward_and_backward
+        from gpu_utils.exercises.gradient import forward_and_backward
 
         forward_and_backward("x")(lambda x: 2 * x, {"x": torch.randn(3), "dy": torch.randn(3)})
         print("sympy" in sys.modules)
