@@ -1,3 +1,3 @@
 """Unit 08: FP8 and its neighbours. Its exercises, in the lab's order."""
 
-NAMES: tuple[str, ...] = ("quantize_tile", "quantize_block", "gemm", "linear", "kv_cache_fp8")
+NAMES: tuple[str, ...] = ("quantize_tile", "quantize_block", "gemm", "linear", "train", "kv_cache_fp8")

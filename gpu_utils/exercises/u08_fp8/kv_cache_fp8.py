@@ -48,7 +48,9 @@ def _call(answer: Callable[..., Any], inputs: Inputs) -> Any:
     cache = answer(**inputs)
     wanted = (inputs["size"], 656)
     if not isinstance(cache, torch.Tensor) or cache.dtype != torch.uint8 or tuple(cache.shape) != wanted:
-        said = f"{cache.dtype} of shape {tuple(cache.shape)}" if isinstance(cache, torch.Tensor) else type(cache).__name__
+        said = (
+            f"{cache.dtype} of shape {tuple(cache.shape)}" if isinstance(cache, torch.Tensor) else type(cache).__name__
+        )
         raise TypeError(f"kv_cache_fp8 returned {said}; expected bytes, torch.uint8 of shape {wanted}")
     codes, scales, rope = cache[:, :512], cache[:, 512:528], cache[:, 528:]
     return {"codes": codes.view(inputs["fp8"]), "scales": scales.view(torch.float32), "rope": rope.view(torch.bfloat16)}

@@ -106,9 +106,7 @@ def torch_finds_the_sizes(w: Tensor, fp8: torch.dtype) -> tuple[Tensor, Tensor]:
     codes, rest = torch.empty((N, K), dtype=fp8, device=w.device), torch.empty_like(scales)
     # 448 is the largest of the parts again, and the scale so 1 but for the last block
     top = torch.finfo(fp8).max
-    kernel[(down, across)](
-        *(divided, codes, rest, N, K, K, 1, K, 1, across, 1, top, top, 0), TILE=TILE, num_warps=8
-    )
+    kernel[(down, across)](*(divided, codes, rest, N, K, K, 1, K, 1, across, 1, top, top, 0), TILE=TILE, num_warps=8)
     return codes, scales
 
 

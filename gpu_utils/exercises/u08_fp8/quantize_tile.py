@@ -71,7 +71,9 @@ def _cast(x: Tensor, fp8: torch.dtype) -> tuple[Tensor, Tensor]:
 
 def _fresh(rng: random.Random) -> Case:
     # odd, so that the compiler has met the like before
-    return Case("sizes nobody chose", M=2 * rng.randrange(2, 20) + 1, K=2 * rng.randrange(40, 250) + 1, dtype="bfloat16")
+    return Case(
+        "sizes nobody chose", M=2 * rng.randrange(2, 20) + 1, K=2 * rng.randrange(40, 250) + 1, dtype="bfloat16"
+    )
 
 
 EXERCISE = Exercise(

@@ -1,0 +1,119 @@
+"""What 08.train is given: a small GPT-2, batches to learn from, and a product in FP8 that asks for its scales."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gpu_utils.model.gpt2 import GPT2, GPT2Config
+
+OPERANDS = ("x", "w", "dy")
+FP8 = torch.float8_e4m3fn
+LARGEST = 448.0
+
+Seen = Callable[[str, float], None]
+Scales = Mapping[str, float]
+
+
+class CallingMLP(nn.Module):
+    """The MLP of a block, which calls its two layers: one that was given another forward is heard."""
+
+    def __init__(self, original: nn.Module) -> None:
+        super().__init__()
+        self.c_fc, self.c_proj = original.get_submodule("c_fc"), original.get_submodule("c_proj")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
+
+
+def build(shape: Mapping[str, int], weights: Mapping[str, Tensor]) -> GPT2:
+    """The model on the device of its weights, which are copied."""
+    config = GPT2Config(shape["vocab"], shape["length"], shape["width"], shape["layers"], 2)
+    model = GPT2(config)
+    for block in model.h:
+        block.set_submodule("mlp", CallingMLP(block.get_submodule("mlp")))
+    model.load_state_dict(dict(weights))
+    return model.to(next(iter(weights.values())).device)
+
+
+def first_weights(shape: Mapping[str, int], generator: torch.Generator) -> dict[str, Tensor]:
+    """As GPT-2 begins, drawn from the generator: norms are 1, biases 0, matrices of size 0.02."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
+        config = GPT2Config(shape["vocab"], shape["length"], shape["width"], shape["layers"], 2)
+        return {name: tensor.detach().clone() for name, tensor in GPT2(config).state_dict().items()}
+
+
+def chains(shape: Mapping[str, int], count: int, generator: torch.Generator) -> Tensor:
+    """Tokens int64 (count, batch, length + 1): after each token one of three follows, the first seven times of ten."""
+    after = torch.randint(shape["vocab"], (shape["vocab"], 3), generator=generator)
+    rows = count, shape["batch"]
+    tokens = [torch.randint(shape["vocab"], rows, generator=generator)]
+    for _ in range(shape["length"]):
+        which = torch.randint(3, rows, generator=generator)
+        which[torch.rand(rows, generator=generator) < 0.55] = 0
+        tokens.append(after[tokens[-1], which])
+    return torch.stack(tokens, 2)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, scales: Scales, seen: Seen) -> Tensor:
+        flat = x.flatten(0, -2)
+        ctx.scales, ctx.seen, ctx.shape = scales, seen, x.shape
+        narrow_x, narrow_w = _rounded(flat, "x", scales, seen), _rounded(w, "w", scales, seen)
+        ctx.save_for_backward(narrow_x, narrow_w)
+        return (narrow_x @ narrow_w.T).unflatten(0, x.shape[:-1])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        x, w = ctx.saved_tensors
+        dy = _rounded(grads[0].flatten(0, -2), "dy", ctx.scales, ctx.seen)
+        return (dy @ w).view(ctx.shape), dy.T @ x, None, None
+
+
+def _rounded(x: Tensor, operand: str, scales: Scales, seen: Seen) -> Tensor:
+    """What is left of x in FP8 with the given scale; what lies beyond becomes the largest number."""
+    seen(operand, float(x.detach().abs().amax()))
+    scale = scales[operand]
+    return (x / scale).clamp(-LARGEST, LARGEST).to(FP8).float() * scale
+
+
+def fp8_linear(x: Tensor, w: Tensor, scales: Scales, seen: Seen) -> Tensor:
+    """x (..., K) times w (N, K) transposed, with all operands in E4M3, forward and backward: float32 (..., N).
+
+    scales  operand ("x", "w", "dy") -> scale of the whole matrix: a finite number above 0
+    seen    called as seen(operand, amax) for each matrix that is quantised; for dy that is in the backward pass
+    Raises ValueError for a scale that is none.
+    """
+    for operand in OPERANDS:
+        if operand not in scales:
+            raise ValueError(f"scales has no {operand!r}; give one for each of {', '.join(OPERANDS)}")
+        scale = float(scales[operand])
+        if not 0 < scale < math.inf:
+            raise ValueError(f"the scale of {operand} is {scale}; expected a finite number above 0")
+    return _Product.apply(x, w, {operand: float(scales[operand]) for operand in OPERANDS}, seen)
+
+
+def bf16_linear(x: Tensor, w: Tensor) -> Tensor:
+    """The same product with operands rounded to bfloat16: the yardstick."""
+    return _InBf16.apply(x, w)
+
+
+class _InBf16(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
+        narrow_x, narrow_w = x.bfloat16().float(), w.bfloat16().float()
+        ctx.save_for_backward(narrow_x, narrow_w)
+        return narrow_x @ narrow_w.T
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        x, w = ctx.saved_tensors
+        dy = grads[0].bfloat16().float()
+        return dy @ w, dy.flatten(0, -2).T @ x.flatten(0, -2)

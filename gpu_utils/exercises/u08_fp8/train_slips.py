@@ -1,0 +1,132 @@
+"""Wrong answers to 08.train, as learners write them: one loop with its parts changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gpu_utils.exercises.u08_fp8.train_model import LARGEST, OPERANDS
+
+LAYERS = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
+History = dict[str, list[float]]
+ScaleOf = Callable[[History, str], float]
+
+FIRST = 1e-3
+"""A scale for what nobody has seen yet."""
+
+
+def delayed(history: History, operand: str) -> float:
+    """From the largest of the last eight sizes, with room for twice of it."""
+    largest = max(history[operand][-8:], default=0.0)
+    return 2 * largest / LARGEST if largest else FIRST
+
+
+def of_the_first_step(history: History, operand: str) -> float:
+    return history[operand][0] / LARGEST if history[operand] and history[operand][0] else FIRST
+
+
+def always_one(history: History, operand: str) -> float:
+    return 1.0
+
+
+def inverse(history: History, operand: str) -> float:
+    return 1 / delayed(history, operand)
+
+
+def nothing_yet_is_zero(history: History, operand: str) -> float:
+    return max(history[operand][-8:], default=0.0) / LARGEST
+
+
+def of_the_smallest(history: History, operand: str) -> float:
+    return min(history[operand], default=0.0) / 8 / LARGEST or FIRST
+
+
+def answer(
+    *,
+    layers: tuple[str, ...] = LAYERS,
+    blocks: slice = slice(None),
+    scale_of: ScaleOf = delayed,
+    logs: Callable[[dict[str, History]], Any] = lambda histories: histories,
+    biased: bool = True,
+    narrow: bool = False,
+    clears: bool = True,
+    repeats: bool = False,
+    rate_factor: float = 1.0,
+    operands: tuple[str, ...] = OPERANDS,
+    steps: slice = slice(None),
+) -> Callable[..., Any]:
+    """A right answer, with some of its parts changed. narrow: the weights themselves become bfloat16 after each step."""
+
+    def train(model: Any, batches: Any, rate: float, linear: Callable[..., Tensor]) -> Any:
+        histories: dict[str, History] = {}
+
+        def forward(layer: nn.Linear, history: History, x: Tensor) -> Tensor:
+            def seen(operand: str, amax: float) -> None:
+                if operand in operands:
+                    history[operand].append(amax)
+
+            scales = {operand: scale_of(history, operand) for operand in OPERANDS}
+            y = linear(x, layer.weight, scales, seen)
+            return y + layer.bias if biased else y
+
+        for number, block in enumerate(model.h):
+            for name in layers if block in list(model.h)[blocks] else ():
+                layer = block.get_submodule(name)
+                history: History = {operand: [] for operand in OPERANDS}
+                histories[f"h.{number}.{name}"] = history
+                layer.forward = partial(forward, layer, history)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=rate * rate_factor)
+        losses = []
+        for inputs, targets in batches[steps]:
+            if repeats:
+                inputs, targets = batches[0]
+            loss = model.loss(inputs, targets)
+            loss.backward()
+            optimizer.step()
+            if clears:
+                optimizer.zero_grad()
+            if narrow:
+                with torch.no_grad():
+                    for parameter in model.parameters():
+                        parameter.copy_(parameter.bfloat16())
+            losses.append(loss.item())
+        return losses, logs(histories)
+
+    return train
+
+
+def scales_in_the_log(histories: dict[str, History]) -> Any:
+    return {
+        layer: {operand: [size / LARGEST for size in sizes] for operand, sizes in history.items()}
+        for layer, history in histories.items()
+    }
+
+
+def last_of_the_log(histories: dict[str, History]) -> Any:
+    return {layer: {operand: sizes[-1:] for operand, sizes in history.items()} for layer, history in histories.items()}
+
+
+def largest_so_far(histories: dict[str, History]) -> Any:
+    def running(sizes: list[float]) -> list[float]:
+        return [max(sizes[: step + 1]) for step in range(len(sizes))]
+
+    return {
+        layer: {operand: running(sizes) for operand, sizes in history.items()} for layer, history in histories.items()
+    }
+
+
+def without_gradients(histories: dict[str, History]) -> Any:
+    return {layer: {"x": history["x"], "w": history["w"]} for layer, history in histories.items()}
+
+
+def in_bf16(model: Any, batches: Any, rate: float, linear: Callable[..., Tensor]) -> Any:
+    """The model's own layers, untouched."""
+    return answer(layers=())(model, batches, rate, linear)
+
+
+def only_losses(model: Any, batches: Any, rate: float, linear: Callable[..., Tensor]) -> Any:
+    return answer()(model, batches, rate, linear)[0]
