@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
-from gpu_utils.exercises.u04_triton_reductions import cross_entropy_slips as slips
 from gpu_utils.exercises.gradient import forward_and_backward
+from gpu_utils.exercises.u04_triton_reductions import cross_entropy_slips as slips
 from gpu_utils.grading import apart
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Limit, Misconception, Speed
 

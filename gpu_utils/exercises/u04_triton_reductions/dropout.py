@@ -12,8 +12,8 @@ from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.exercises.drawing import signed
-from gpu_utils.exercises.u04_triton_reductions import dropout_slips as slips
 from gpu_utils.exercises.gradient import forward_and_backward
+from gpu_utils.exercises.u04_triton_reductions import dropout_slips as slips
 from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 

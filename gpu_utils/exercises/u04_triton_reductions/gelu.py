@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
-from gpu_utils.exercises.u04_triton_reductions import gelu_slips as slips
 from gpu_utils.exercises.gradient import forward_and_backward
+from gpu_utils.exercises.u04_triton_reductions import gelu_slips as slips
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 
 _TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}

@@ -115,8 +115,9 @@ EXERCISE = Exercise(
         Limit("launches", "One launch can do all of it.", at_most=lambda case: 1),
         Limit(
             "fp8_matrix_flops",
-            "The product is not made by matrix instructions on FP8. Triton issues them for tl.dot of two FP8 tiles, as "
-            "they were loaded; what becomes bfloat16, float16 or float32 first is multiplied at half the speed or less.",
+            "The product is not made by matrix instructions on FP8. Triton issues them for tl.dot of two FP8 tiles, "
+            "as they were loaded; what becomes bfloat16, float16 or float32 first is multiplied at half the speed or "
+            "less.",
             at_least=lambda case: 2 * case["M"] * case["N"] * case["K"],
         ),
         Limit(
@@ -227,8 +228,8 @@ EXERCISE = Exercise(
         Misconception(
             "in_bfloat16",
             slips.answer(wide=True),
-            "The numbers are right, and the matrix units multiplied bfloat16. The codes are FP8: give them to tl.dot as "
-            "they were loaded.",
+            "The numbers are right, and the matrix units multiplied bfloat16. The codes are FP8: give them to tl.dot "
+            "as they were loaded.",
         ),
         Misconception(
             "result_in_float32",
@@ -258,9 +259,9 @@ EXERCISE = Exercise(
     ),
     explanation=(
         "Because the scales change every 128 steps, the sum of the matrix unit must end there: the tile's product is "
-        "scaled in float32 and added to a float32 sum. That is the promotion of the DeepSeek-V3 report, and it costs one "
-        "multiplication and one addition for each element and 128 steps. It also keeps the matrix unit's own sum short, "
-        "which Hopper wants, because that sum has about 14 bits. On AMD the same kernel runs with the chip's own "
-        "FP8, whose codes and largest number differ; the scales do not care."
+        "scaled in float32 and added to a float32 sum. That is the promotion of the DeepSeek-V3 report, and it costs "
+        "one multiplication and one addition for each element and 128 steps. It also keeps the matrix unit's own sum "
+        "short, which Hopper wants, because that sum has about 14 bits. On AMD the same kernel runs with the chip's "
+        "own FP8, whose codes and largest number differ; the scales do not care."
     ),
 )

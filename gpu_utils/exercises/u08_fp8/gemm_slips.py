@@ -57,10 +57,7 @@ def kernel(
             a = (a.to(tl.float32) * a_scale[:, None]).to(a.dtype)
         a_scale = tl.where((slip == 1) | (slip == 9), 1.0, a_scale)
         b_scale = tl.where(slip == 2, 1.0, b_scale)
-        if WIDE:
-            product = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
-        else:
-            product = tl.dot(a, b)
+        product = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16)) if WIDE else tl.dot(a, b)
         scale = a_scale[:, None] * b_scale[None, :]
         scale = tl.where(slip == 8, 1.0 / scale, scale)
         scale = tl.where(slip == 14, a_scale[:, None] + b_scale[None, :], scale)

@@ -198,7 +198,8 @@ EXERCISE = Exercise(
         Misconception(
             "inverse_of_the_scale",
             slips.answer("inverse"),
-            "The scales stored are largest / amax. Asked for is the factor that leads back: code times scale is latent.",
+            "The scales stored are largest / amax. Asked for is the factor that leads back: code times scale is "
+            "latent.",
         ),
         Misconception(
             "scale_is_amax",
@@ -234,7 +235,8 @@ EXERCISE = Exercise(
         Misconception(
             "as_if_contiguous",
             slips.answer(contiguous=True),
-            "It fails where latent and rope are parts of one matrix: rows are latent.stride(0) and rope.stride(0) apart.",
+            "It fails where latent and rope are parts of one matrix: rows are latent.stride(0) and rope.stride(0) "
+            "apart.",
         ),
         Misconception(
             "entries_of_sixteen_bits",
@@ -244,25 +246,25 @@ EXERCISE = Exercise(
         Misconception(
             "torch_places",
             slips.torch_places,
-            "torch brings packed tokens to their places: every byte is moved once more. A program can load its slot and "
-            "store there.",
+            "torch brings packed tokens to their places: every byte is moved once more. A program can load its slot "
+            "and store there.",
         ),
     ),
     hints=(
-        "Draw an entry: at which byte does each of the three parts begin? Now in units of what is stored there: 4 bytes "
-        "for a scale, 2 for a number of the rope.",
-        "The same memory under three types: cache.view(fp8), cache.view(torch.float32), cache.view(torch.bfloat16) are "
-        "views, and a kernel takes all three. An entry is 656, 164 and 328 elements long. A program for each token loads "
-        "its slot and stores nothing when that is negative.",
-        "codes_ptr + slot * 656 + i for i below 512; scales_ptr + slot * 164 + 128 + tile; rope_ptr + slot * 328 + 264 + "
-        "d. The four tiles are a block of 4 x 128: amax = tl.max(tl.abs(x), 1), and the rest is 08.quantize_tile. "
-        "if slot >= 0: around all stores, or masks.",
+        "Draw an entry: at which byte does each of the three parts begin? Now in units of what is stored there: 4 "
+        "bytes for a scale, 2 for a number of the rope.",
+        "The same memory under three types: cache.view(fp8), cache.view(torch.float32), cache.view(torch.bfloat16) "
+        "are views, and a kernel takes all three. An entry is 656, 164 and 328 elements long. A program for each "
+        "token loads its slot and stores nothing when that is negative.",
+        "codes_ptr + slot * 656 + i for i below 512; scales_ptr + slot * 164 + 128 + tile; rope_ptr + slot * 328 + "
+        "264 + d. The four tiles are a block of 4 x 128: amax = tl.max(tl.abs(x), 1), and the rest is "
+        "08.quantize_tile. if slot >= 0: around all stores, or masks.",
     ),
     explanation=(
         "An entry of the latent cache has two parts of different nature. The 512 latent numbers are many and smooth: "
-        "they take a byte each, with a scale for each 128. The 64 numbers that carry the position are turned by angles "
-        "that grow with it, and their error goes straight into the scores: they keep 16 bits. 512 + 16 + 128 bytes are "
-        "57% of the 1,152 before. One array of bytes holds all three types, so that a page can be moved, shared and sent "
-        "without knowing what is in it."
+        "they take a byte each, with a scale for each 128. The 64 numbers that carry the position are turned by "
+        "angles that grow with it, and their error goes straight into the scores: they keep 16 bits. 512 + 16 + 128 "
+        "bytes are 57% of the 1,152 before. One array of bytes holds all three types, so that a page can be moved, "
+        "shared and sent without knowing what is in it."
     ),
 )

@@ -21,7 +21,7 @@ Shapes = tuple[tuple[int, int], ...]
 
 FORWARD, AGAIN, BLOCK = (1, TILE), (TILE, 1), (TILE, TILE)
 NEAR = 1e-5
-"""Values as near to the middle of two codes, by their own size, are moved: there x / scale and x * (1 / scale) differ."""
+"""Values as near to the middle of two codes, for their size, are moved: there x / scale and x * (1 / scale) differ."""
 
 
 def _near_ties(x: Tensor, rows: int, cols: int) -> Tensor:
@@ -143,8 +143,8 @@ EXERCISE = Exercise(
         Misconception(
             "dw_with_tiles_of_the_forward_pass",
             slips.answer(dy_again=slips.TILES, x_again=slips.TILES),
-            "y and dx are right. dw sums over tokens, and a matrix unit cannot change the scale inside such a sum of 128: "
-            "for dw the tiles of x and dy lie along the tokens, 128 x 1.",
+            "y and dx are right. dw sums over tokens, and a matrix unit cannot change the scale inside such a sum of "
+            "128: for dw the tiles of x and dy lie along the tokens, 128 x 1.",
         ),
         Misconception(
             "dw_with_the_stored_tiles_of_x",
@@ -223,8 +223,8 @@ EXERCISE = Exercise(
             slips.answer(
                 dy=slips.rounded(1, TILE, torch.float8_e5m2), dy_again=slips.rounded(TILE, 1, torch.float8_e5m2)
             ),
-            "dy is in E5M2, as recipes with one scale for a tensor want it. With a scale for each 128 elements E4M3 has "
-            "range enough, and a bit more of precision: all operands are E4M3 here.",
+            "dy is in E5M2, as recipes with one scale for a tensor want it. With a scale for each 128 elements E4M3 "
+            "has range enough, and a bit more of precision: all operands are E4M3 here.",
         ),
         Misconception(
             "codes_without_scales",
@@ -254,27 +254,27 @@ EXERCISE = Exercise(
         Misconception(
             "no_gradient_of_w",
             slips.no_gradient_of_w,
-            "No gradient reaches w: it was detached, or backward returns None for it. backward returns one gradient for "
-            "each argument of forward, in their order.",
+            "No gradient reaches w: it was detached, or backward returns None for it. backward returns one gradient "
+            "for each argument of forward, in their order.",
         ),
     ),
     hints=(
         "Write the three products on paper, and below each the letter that it sums over. Tiles of 128 lie along that "
         "letter. Why can the weight keep its codes, and x and dy not?",
         "Write a function first that gives what is left of a matrix in FP8, for tiles of rows x cols: pad to whole "
-        "tiles, view as (parts down, rows, parts across, cols), amax over the tile, divide, cast to torch.float8_e4m3fn "
-        "and back, multiply. Then a torch.autograd.Function with forward and backward.",
+        "tiles, view as (parts down, rows, parts across, cols), amax over the tile, divide, cast to "
+        "torch.float8_e4m3fn and back, multiply. Then a torch.autograd.Function with forward and backward.",
         "forward: stored = rounded(x, 1, 128), weight = rounded(w, 128, 128), ctx.save_for_backward(stored, weight), "
         "return stored @ weight.T. backward: dx = rounded(dy, 1, 128) @ weight; dw = rounded(dy, 128, 1).T @ "
         "rounded(stored, 128, 1); return dx, dw. linear(x, w) is Fp8Linear.apply(x, w).",
     ),
     explanation=(
-        "A scale can leave a sum only where it is the same for all of its terms, so tiles lie along the letter that is "
-        "summed over: K for y, N for dx, the tokens for dw. x and dy are therefore quantised twice, in two directions; x the second time from what was kept of it, one byte "
-        "for each element. "
-        "The weight is not: in a block of 128 x 128 the scale is the same along both letters. The rounding itself has no "
-        "useful slope (it is 0 nearly everywhere), so the backward pass treats it as if it were not there, and rounds "
-        "its own operands. The weight that the optimiser changes stays in float32: an update is smaller than a step of "
-        "FP8 nearly always."
+        "A scale can leave a sum only where it is the same for all of its terms, so tiles lie along the letter that "
+        "is summed over: K for y, N for dx, the tokens for dw. x and dy are therefore quantised twice, in two "
+        "directions; x the second time from what was kept of it, one byte for each element. The weight is not: in a "
+        "block of 128 x 128 the scale is the same along both letters. The rounding itself has no useful slope (it is "
+        "0 nearly everywhere), so the backward pass treats it as if it were not there, and rounds its own operands. "
+        "The weight that the optimiser changes stays in float32: an update is smaller than a step of FP8 nearly "
+        "always."
     ),
 )

@@ -19,7 +19,7 @@ Rounding = Callable[[Tensor], Tensor]
 def rounded(
     rows: int, cols: int, dtype: torch.dtype = torch.float8_e4m3fn, scaled: bool = True, guarded: bool = True
 ) -> Rounding:
-    """What is left of a matrix in FP8 with one scale for each rows x cols. scaled: whether codes come back as numbers."""
+    """What is left of a matrix in FP8, a scale for each rows x cols. scaled: whether codes come back as numbers."""
 
     def rounding(x: Tensor) -> Tensor:
         high, wide = min(rows, len(x)), min(cols, x.shape[1])
@@ -59,7 +59,7 @@ def answer(
     dtype: torch.dtype = torch.float32,
     transposed: bool = False,
 ) -> Callable[..., Any]:
-    """The right answer, with some operands rounded otherwise: y of x and w, dx of dy and w_again, dw of the last two."""
+    """The right answer, with some operands rounded otherwise: y of x and w, dx of dy and w_again, dw of the others."""
 
     class Linear(torch.autograd.Function):
         @staticmethod

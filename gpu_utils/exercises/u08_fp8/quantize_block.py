@@ -127,8 +127,8 @@ EXERCISE = Exercise(
         Misconception(
             "largest_of_e4m3fnuz",
             slips.answer(largest=240.0),
-            "Right on gfx942 alone: 240 is the largest number of e4m3fnuz, and e4m3fn reaches 448. torch.finfo(fp8).max "
-            "knows.",
+            "Right on gfx942 alone: 240 is the largest number of e4m3fnuz, and e4m3fn reaches 448. "
+            "torch.finfo(fp8).max knows.",
         ),
         Misconception(
             "largest_not_largest_size",
@@ -138,8 +138,8 @@ EXERCISE = Exercise(
         Misconception(
             "inverse_of_the_scale",
             slips.answer("inverse"),
-            "The scales returned are largest / amax, what w was multiplied by. Asked for is the factor that leads back: "
-            "code times scale is w.",
+            "The scales returned are largest / amax, what w was multiplied by. Asked for is the factor that leads "
+            "back: code times scale is w.",
         ),
         Misconception(
             "scale_is_amax",
@@ -219,19 +219,21 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "It is 08.quantize_tile with a program for each square: what changes in the load, in the largest size, in where "
-        "the scale goes?",
+        "It is 08.quantize_tile with a program for each square: what changes in the load, in the largest size, in "
+        "where the scale goes?",
         "Rows and columns both have an end, so the mask has two comparisons. A largest size of a whole block is the "
         "largest of its rows' largest: tl.max twice, or without an axis. 128 x 128 elements are 64 for each of 256 "
         "lanes: num_warps=8.",
-        "w = tl.load(w_ptr + n[:, None] * stride_n + k[None, :] * stride_k, mask=there, other=0.0).to(tl.float32); amax "
-        "= tl.max(tl.max(tl.abs(w), 1), 0); scale = tl.where(amax > 0, amax / LARGEST, 1.0); codes = tl.clamp(w / scale, "
-        "-LARGEST, LARGEST); one scale to scales_ptr + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1).",
+        "w = tl.load(w_ptr + n[:, None] * stride_n + k[None, :] * stride_k, mask=there, other=0.0).to(tl.float32); "
+        "amax = tl.max(tl.max(tl.abs(w), 1), 0); scale = tl.where(amax > 0, amax / LARGEST, 1.0); codes = tl.clamp(w "
+        "/ scale, -LARGEST, LARGEST); one scale to scales_ptr + tl.program_id(0) * tl.num_programs(1) + "
+        "tl.program_id(1).",
     ),
     explanation=(
         "A square has the same scale whichever way it is read. The forward pass multiplies rows of the weight, the "
         "backward pass its columns, and both find one scale for 128 elements along the sum: one stored copy serves "
-        "both. Activations change their shape of sharing between the two, and are quantised twice. Weights also have few "
-        "outliers, so a block of 16,384 that shares a scale loses little. The scales take 4 bytes for 16 KB of codes."
+        "both. Activations change their shape of sharing between the two, and are quantised twice. Weights also have "
+        "few outliers, so a block of 16,384 that shares a scale loses little. The scales take 4 bytes for 16 KB of "
+        "codes."
     ),
 )

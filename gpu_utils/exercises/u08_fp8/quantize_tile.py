@@ -130,8 +130,8 @@ EXERCISE = Exercise(
         Misconception(
             "largest_of_e4m3fnuz",
             slips.answer(largest=240.0),
-            "Right on gfx942 alone: 240 is the largest number of e4m3fnuz, and e4m3fn reaches 448. torch.finfo(fp8).max "
-            "knows.",
+            "Right on gfx942 alone: 240 is the largest number of e4m3fnuz, and e4m3fn reaches 448. "
+            "torch.finfo(fp8).max knows.",
         ),
         Misconception(
             "largest_not_largest_size",
@@ -141,8 +141,8 @@ EXERCISE = Exercise(
         Misconception(
             "inverse_of_the_scale",
             slips.answer("inverse"),
-            "The scales returned are largest / amax, what x was multiplied by. Asked for is the factor that leads back: "
-            "code times scale is x.",
+            "The scales returned are largest / amax, what x was multiplied by. Asked for is the factor that leads "
+            "back: code times scale is x.",
         ),
         Misconception(
             "scale_is_amax",
@@ -153,8 +153,8 @@ EXERCISE = Exercise(
         Misconception(
             "scale_a_power_of_two",
             slips.answer("power of two"),
-            "The scales are powers of two, as in MX blocks. Here a scale is a float32, amax / largest as it is: a power "
-            "of two leaves up to half of the range unused.",
+            "The scales are powers of two, as in MX blocks. Here a scale is a float32, amax / largest as it is: a "
+            "power of two leaves up to half of the range unused.",
         ),
         Misconception(
             "scale_in_bfloat16",
@@ -190,8 +190,8 @@ EXERCISE = Exercise(
         Misconception(
             "a_margin",
             slips.answer("cut"),
-            "The codes are smaller than the scales say. Was the largest number put below the format's for x, and not for "
-            "the scale? Divide x by the scale that you store.",
+            "The codes are smaller than the scales say. Was the largest number put below the format's for x, and not "
+            "for the scale? Divide x by the scale that you store.",
         ),
         Misconception(
             "one_scale_for_rows_of_a_program",
@@ -227,7 +227,8 @@ EXERCISE = Exercise(
         Misconception(
             "values_again",
             slips.values_again,
-            "What comes back are numbers in the dtype of x. Codes in FP8 take one byte each: torch.empty(..., dtype=fp8).",
+            "What comes back are numbers in the dtype of x. Codes in FP8 take one byte each: torch.empty(..., "
+            "dtype=fp8).",
         ),
         Misconception(
             "only_codes",
@@ -237,24 +238,24 @@ EXERCISE = Exercise(
         Misconception(
             "torch_quantizes",
             slips.torch_quantizes,
-            "torch finds the sizes and divides, in five passes over memory. Your kernel can do all of it while it has a "
-            "tile in registers.",
+            "torch finds the sizes and divides, in five passes over memory. Your kernel can do all of it while it has "
+            "a tile in registers.",
         ),
     ),
     hints=(
-        "A program needs all 128 elements of a tile before it can write the first code. What are a tile's places behind "
-        "K to load, so that they change no largest size?",
+        "A program needs all 128 elements of a tile before it can write the first code. What are a tile's places "
+        "behind K to load, so that they change no largest size?",
         "Load a block of rows x 128, as float32. tl.max(tl.abs(x), 1) gives a size for each row; divided by the "
-        "format's largest number it is the scale. Where it is 0, take 1. x / scale[:, None] goes to FP8 by a cast to the "
-        "type of the pointer.",
-        "x = tl.load(..., mask=there, other=0.0).to(tl.float32); amax = tl.max(tl.abs(x), 1); scale = tl.where(amax > 0, "
-        "amax / LARGEST, 1.0); codes = tl.clamp(x / scale[:, None], -LARGEST, LARGEST); tl.store(codes_ptr + ..., "
+        "format's largest number it is the scale. Where it is 0, take 1. x / scale[:, None] goes to FP8 by a cast to "
+        "the type of the pointer.",
+        "x = tl.load(..., mask=there, other=0.0).to(tl.float32); amax = tl.max(tl.abs(x), 1); scale = tl.where(amax > "
+        "0, amax / LARGEST, 1.0); codes = tl.clamp(x / scale[:, None], -LARGEST, LARGEST); tl.store(codes_ptr + ..., "
         "codes.to(codes_ptr.dtype.element_ty), mask=there). LARGEST is torch.finfo(fp8).max, given by the launcher.",
     ),
     explanation=(
-        "A scale stretches a tile so that its largest element meets the format's largest number. An outlier then costs "
-        "the 127 elements beside it, and no others. The kernel is memory-bound: it reads two bytes for each element and "
-        "writes one, and a scale for each 128. The clamp does nothing but for the last bit: x / scale may come out a "
-        "rounding above the largest number, and what a cast then does depends on the format and the chip."
+        "A scale stretches a tile so that its largest element meets the format's largest number. An outlier then "
+        "costs the 127 elements beside it, and no others. The kernel is memory-bound: it reads two bytes for each "
+        "element and writes one, and a scale for each 128. The clamp does nothing but for the last bit: x / scale may "
+        "come out a rounding above the largest number, and what a cast then does depends on the format and the chip."
     ),
 )

@@ -1,4 +1,4 @@
-"""What the exercises that quantise have in common: numbers to draw, scales that are right, codes that are near enough."""
+"""What the exercises that quantise share: numbers to draw, scales that are right, codes that are near enough."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def quantized(x: Tensor, rows: int, cols: int, dtype: torch.dtype) -> tuple[Tens
 def quantization_problem(x: Tensor, rows: int, cols: int, dtype: torch.dtype, value: Any) -> Difference | None:
     """What is wrong with (codes, scales) of x; None where both are right.
 
-    Scales are those of the definition, to float32's digits; of a part that is all zeros any finite one. Codes are judged
-    with the scales that came with them.
+    Scales are those of the definition, to float32's digits; of a part that is all zeros any finite one. Codes are
+    judged with the scales that came with them.
     """
     expected = quantized(x, rows, cols, dtype)
     if isinstance(value, (list, tuple)) and len(value) == 2 and all(isinstance(part, Tensor) for part in value):

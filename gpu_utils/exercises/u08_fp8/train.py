@@ -101,7 +101,7 @@ def _call(answer: Callable[..., Any], inputs: Inputs) -> dict[str, Any]:
 
 
 def _in_bfloat16(shape: dict[str, int], weights: dict[str, Tensor], tokens: Tensor, rate: float) -> dict[str, float]:
-    """The same training with operands in bfloat16: the loss on what was held out, and how far the weights have moved."""
+    """The same training with operands in bfloat16: the loss on what was held out, how far the weights have moved."""
     inputs = {"shape": shape, "tokens": tokens}
     model = build(shape, weights)
     for block in model.h:
@@ -281,8 +281,8 @@ EXERCISE = Exercise(
         Misconception(
             "scales_of_the_first_step",
             slips.answer(scale_of=slips.of_the_first_step),
-            "The scales come from the first step and stay. Activations and gradients grow, and are cut off: look at the "
-            "log. Renew the scales at each step from the last few.",
+            "The scales come from the first step and stay. Activations and gradients grow, and are cut off: look at "
+            "the log. Renew the scales at each step from the last few.",
         ),
         Misconception(
             "scales_from_the_smallest",
@@ -293,14 +293,14 @@ EXERCISE = Exercise(
         Misconception(
             "inverse_scales",
             slips.answer(scale_of=slips.inverse),
-            "The scales are upside down: linear divides by them before the cast. amax / 448, with some room, brings the "
-            "largest size to the largest number.",
+            "The scales are upside down: linear divides by them before the cast. amax / 448, with some room, brings "
+            "the largest size to the largest number.",
         ),
         Misconception(
             "nothing_yet_is_zero",
             slips.answer(scale_of=slips.nothing_yet_is_zero),
-            "At the first step there is no history, and the scale is 0. Decide what it is then; of x and w you have the "
-            "matrix itself before you, for dy a small number will do.",
+            "At the first step there is no history, and the scale is 0. Decide what it is then; of x and w you have "
+            "the matrix itself before you, for dy a small number will do.",
         ),
         Misconception(
             "scales_in_the_log",
@@ -347,7 +347,8 @@ EXERCISE = Exercise(
         Misconception(
             "rate_a_tenth",
             slips.answer(rate_factor=0.1),
-            "It learns more slowly than in bfloat16: is the optimizer AdamW, with the given rate, one step for a batch?",
+            "It learns more slowly than in bfloat16: is the optimizer AdamW, with the given rate, one step for a "
+            "batch?",
         ),
         Misconception(
             "half_of_the_batches",
@@ -372,10 +373,10 @@ EXERCISE = Exercise(
     ),
     explanation=(
         "A scale must be there before the product, so it comes from the past: the largest of the last few sizes, with "
-        "room for growth. A long history is safe after a spike and slow to see a fall, a short one the other way round; "
-        "a margin of two costs one of E4M3's 16 powers of two. Sizes move slowly and operands differ by thousands, so "
-        "each has its own. Everything that is not a product of a linear layer stays as it was: embedding, head, norms, "
-        "softmax, the sums of gradients and the weights that the optimiser changes. The log costs nothing, because the "
-        "scales need it anyway, and it shows a run that goes wrong before its loss does."
+        "room for growth. A long history is safe after a spike and slow to see a fall, a short one the other way "
+        "round; a margin of two costs one of E4M3's 16 powers of two. Sizes move slowly and operands differ by "
+        "thousands, so each has its own. Everything that is not a product of a linear layer stays as it was: "
+        "embedding, head, norms, softmax, the sums of gradients and the weights that the optimiser changes. The log "
+        "costs nothing, because the scales need it anyway, and it shows a run that goes wrong before its loss does."
     ),
 )

@@ -59,7 +59,7 @@ def answer(
     operands: tuple[str, ...] = OPERANDS,
     steps: slice = slice(None),
 ) -> Callable[..., Any]:
-    """A right answer, with some of its parts changed. narrow: the weights themselves become bfloat16 after each step."""
+    """A right answer, with some of its parts changed. narrow: the weights become bfloat16 after each step."""
 
     def train(model: Any, batches: Any, rate: float, linear: Callable[..., Tensor]) -> Any:
         histories: dict[str, History] = {}
