@@ -1,3 +1,6 @@
 """Unit 08: FP8 and its neighbours. Its exercises, in the lab's order."""
 
-NAMES: tuple[str, ...] = ()
+NAMES = (
+    # to the bit
+    "decode",
+)
