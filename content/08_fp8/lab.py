@@ -31,17 +31,17 @@ from gpu_utils import check, hint, progress, solution
 #
 # | `specials` | no numbers | zeros | for example |
 # |---|---|---|---|
-# | `"ieee"` | the largest exponent field: infinity of either sign where the mantissa is 0, else NaN | 0, -0 | E5M2: 5, 2, bias 15 |
+# | `"ieee"` | largest exponent field: infinity where the mantissa is 0, else NaN | 0, -0 | E5M2: 5, 2, bias 15 |
 # | `"fn"` | all ones behind the sign, with either sign, is NaN; no infinity | 0, -0 | E4M3FN: 4, 3, bias 7 |
 # | `"fnuz"` | the code that would be -0 is NaN; no infinity | 0 | E4M3FNUZ: 4, 3, bias 8 |
 # | `"finite"` | none | 0, -0 | E2M1: 2, 1, bias 1 |
-# | `"power"` | all ones is NaN | none | E8M0: 8, 0, bias 127; **no sign**, value $2^{\text{code} - \text{bias}}$ |
+# | `"power"` | all ones is NaN; **no sign**; value $2^{\text{code} - \text{bias}}$ | none | E8M0: 8, 0, bias 127 |
 #
 # Why float64: the first number of E8M0 is $2^{-127}$, below the normal numbers of float32. Some devices flush such a
 # number to 0.
 #
-# **Two puzzles.** With IEEE's rule for specials, where would E4M3 end? And why has a format of scales no use for a sign,
-# and can do without a zero?
+# **Two puzzles.** With IEEE's rule for specials, where would E4M3 end? And why has a format of scales no use for a
+# sign, and can do without a zero?
 #
 # **A small example.** 0x38 of E4M3FN is 0|0111|000 in binary: (1 + 0/8) · 2^(7 - 7) = 1. And 0x3a is 0|0111|010:
 # 1 + 2/8 = 1.25. What is 0x01? `hint("08.decode")` gives three hints.
@@ -93,6 +93,83 @@ check("08.decode")
 # At 240: exponent field 15 would hold no numbers, and field 14 ends at (1 + 7/8) · 2^7. E4M3FN's 448 is
 # (1 + 6/8) · 2^8. A scale is a size, so it has no sign. A block of zeros is zeros at any scale, so none has to be 0;
 # and what is divided by a scale is never divided by 0. 0x01 is (1/8) · 2^(1 - 7) = 2^-9 = 0.001953125.
+#
+# </details>
+
+# %% [markdown] statement of encode
+# ## 08.encode: the nearest number
+#
+# Write `encode(x, exponent_bits, mantissa_bits, bias, specials)`: the codes of the numbers of a format that are nearest
+# to `x`.
+#
+# | | |
+# |---|---|
+# | `x` | float32, any shape: infinities and zeros of either sign, subnormal numbers; NaN where the format has one |
+# | the rest | as in 08.decode |
+# | between two numbers | the nearest; **a tie goes to the even code**, for `"power"` to the larger number |
+# | too large, infinite | the largest number of the sign: it *saturates*. Infinity never comes out |
+# | too small | becomes zero **with the sign of x**; with `"fnuz"`, which has no -0, zero. So does -0 itself |
+# | NaN | any code that is NaN |
+# | `"power"` | `x` is positive, or NaN; too small becomes the smallest number |
+# | result | uint8, shape of `x` |
+#
+# A check decodes what you return: it knows all numbers of a format, all middles between two of them, and the float32
+# just below and just above each middle.
+#
+# **Two puzzles.** Codes 0x07 and 0x08 of E4M3FN are neighbours, and so are 0x37 and 0x38. What does that say about a
+# mantissa that is rounded up past its last value? And x = 1 + 1/16 + 1/1024, rounded to bfloat16 (7 bits of mantissa)
+# and then to E4M3FN, gives another number than rounded once. Which two?
+#
+# **A small example.** 0.3 of E4M3FN lies between 0.28125 and 0.3125, codes 0x29 and 0x2a: the nearest is 0x2a. And
+# 0.296875, half way, goes to 0x2a as well, since 0x29 is odd. `hint("08.encode")` gives three hints.
+
+
+# %% 08.encode tags=["answer", "08.encode"]
+def encode(
+    x: Tensor, exponent_bits: int, mantissa_bits: int, bias: int, specials: str
+) -> Tensor:
+    """The uint8 codes of the numbers nearest to float32 x in a narrow format.
+
+    >>> x = torch.tensor([1.0, 0.3, 500.0, -0.0])
+    >>> [hex(code) for code in encode(x, 4, 3, 7, "fn").tolist()]
+    ['0x38', '0x2a', '0x7e', '0x80']
+    """
+    # BEGIN SOLUTION
+    size = x.abs().nan_to_num()  # infinity becomes the largest float32
+    top = 2 ** (exponent_bits + mantissa_bits)
+    if specials == "power":
+        fraction, exponent = torch.frexp(size)  # fraction * 2^exponent, 1/2 to 1
+        code = (exponent - 1 + (fraction >= 0.75) + bias).clamp(0, top - 2)
+        return torch.where(x.isnan(), top - 1, code).to(torch.uint8)
+    lowest = 1 - bias  # from here down all steps are alike
+    power = torch.frexp(size.clamp(min=2.0**lowest)).exponent - 1
+    steps = torch.round(torch.ldexp(size, mantissa_bits - power))
+    code = steps + (power - lowest) * 2**mantissa_bits
+    given_up = {"ieee": 2**mantissa_bits, "fn": 1, "fnuz": 0, "finite": 0}[specials]
+    code = code.clamp(max=top - 1 - given_up)
+    negative = x.signbit()
+    if specials == "fnuz":
+        negative = negative & (code > 0)
+    code = torch.where(negative, code + top, code)
+    nan = top if specials == "fnuz" else top - 1
+    return torch.where(x.isnan(), nan, code).to(torch.uint8)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("08.encode")
+
+# %% [markdown] why encode
+# **Why it matters.** These rules are choices, and libraries choose differently. A cast that does not saturate turns one
+# large activation into NaN, and the NaN into a lost step. A cast that rounds twice is right on nearly every number, so
+# no loss curve shows it, and two chips no longer agree to the bit.
+#
+# <details><summary>The puzzles</summary>
+#
+# 0x07 is the last subnormal number and 0x08 the first normal one, 0x37 is just below 1 and 0x38 is 1: one more in the
+# code is one step more, also across the fields. The carry of the mantissa is the exponent's next value. Rounded once, x
+# is 1.125, because it lies above the middle 1.0625 of 1 and 1.125. In bfloat16 it is 1.0625, the middle itself, a tie;
+# the even code is that of 1.
 #
 # </details>
 

@@ -3,4 +3,5 @@
 NAMES = (
     # to the bit
     "decode",
+    "encode",
 )

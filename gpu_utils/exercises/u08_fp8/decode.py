@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -60,7 +61,7 @@ def _bits(kind: Format, code: int) -> str:
     """
     digits = f"{code:0{kind.bits}b}"
     ends = (0, int(kind.signed), kind.bits - kind.mantissa_bits, kind.bits)
-    fields = (digits[start:end] for start, end in zip(ends, ends[1:], strict=False))
+    fields = (digits[start:end] for start, end in pairwise(ends))
     return f"{code:#04x} = {'|'.join(field for field in fields if field)}"
 
 
@@ -123,8 +124,8 @@ _WRONG: tuple[tuple[str, str], ...] = (
     ),
     (
         "loses_negative_zero",
-        "Zero has lost its sign. A whole number has no -0, so a sign that is multiplied in before the number is a float "
-        "has no effect on it.",
+        "Zero has lost its sign. A whole number has no -0, so a sign that is multiplied in before the number is a "
+        "float has no effect on it.",
     ),
     (
         "one_kind_of_specials",
@@ -133,8 +134,8 @@ _WRONG: tuple[tuple[str, str], ...] = (
     ),
     (
         "last_exponent_is_nan",
-        "`fn` has given up infinity for more numbers: with the largest exponent only one mantissa of all is NaN. E4M3FN "
-        "ends at 448, not at 240.",
+        "`fn` has given up infinity for more numbers: with the largest exponent only one mantissa is NaN. E4M3FN ends "
+        "at 448, not at 240.",
     ),
     ("fn_has_no_nan", "In `fn` the codes with all ones behind the sign are not a number, whatever the sign."),
     ("one_nan_of_two", "`fn` has two NaNs, one with each sign. Only one of them was found."),
