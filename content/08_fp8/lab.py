@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpu_utils import check, hint, progress, solution
+from gpu_utils import check, hint, progress, solution, virtual_gpu
 
 # %% [markdown] statement of decode
 # ## 08.decode: what a code stands for
@@ -170,6 +170,99 @@ check("08.encode")
 # code is one step more, also across the fields. The carry of the mantissa is the exponent's next value. Rounded once, x
 # is 1.125, because it lies above the middle 1.0625 of 1 and 1.125. In bfloat16 it is 1.0625, the middle itself, a tie;
 # the even code is that of 1.
+#
+# </details>
+
+# %% [markdown] statement of fn_to_fnuz
+# ## 08.fn_to_fnuz: the same number, another byte
+#
+# A cache holds E4M3FN bytes, and its scale is fixed: others read and write it too. An MI300X (gfx942) computes in
+# E4M3FNUZ. In 03.fp8_weights the bytes stayed and the scale doubled; here **the scale stays and the bytes change**.
+# Write `fn_to_fnuz(codes)`, as one launch of one kernel of your own:
+#
+# | | |
+# |---|---|
+# | `codes` | uint8, E4M3FN; one to four axes, any strides: a transpose, a part of a cache; it is not changed |
+# | a finite number up to 240 | the code of the same number in E4M3FNUZ; it is always there, exactly |
+# | above 240 | 240, with its sign |
+# | -0 | 0 |
+# | NaN (0x7f and 0xff) | FNUZ's NaN |
+# | result | a new uint8 tensor, shape of `codes`, contiguous |
+#
+# **Limits.** `launches`: 1. `global_load_bytes` and `global_store_bytes`: each byte once (10% more at most, and 1,024
+# bytes). `blocks`: a program for some bytes, not for each one. torch may make tensors and views, and compute nothing. All of it holds on `sm_80` and on `gfx942`.
+#
+# **A puzzle.** Triton has types for both formats, and one conversion between them would do, where they are there.
+# `sm_80` has neither. But codes are whole numbers in the order of their numbers: by how much do 0x38 and the FNUZ code
+# of 1.0 differ? Does that hold for 0x3a, for 0x08, for 0x07?
+#
+# **Triton that helps.** `&`, `tl.where`, `tl.minimum`; `.to(tl.int32)` where 8 bits are too few. A tensor of fewer
+# axes has four when axes of length 1 stand in front: `(1,) * (4 - codes.ndim) + codes.shape`, with strides of 0.
+# Element i of the result then lies in `codes` at the sum of index times stride, and `%` and `//` give the indices.
+# `hint("08.fn_to_fnuz")` gives three hints.
+
+
+# %% 08.fn_to_fnuz tags=["answer", "08.fn_to_fnuz"]
+@triton.jit
+def fn_to_fnuz_kernel(
+    codes_ptr,
+    out_ptr,
+    n,
+    size1,
+    size2,
+    size3,
+    stride0,
+    stride1,
+    stride2,
+    stride3,
+    BLOCK: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = i % size3 * stride3 + i // size3 % size2 * stride2
+    at += i // (size3 * size2) % size1 * stride1
+    at += i // (size3 * size2 * size1) * stride0
+    code = tl.load(codes_ptr + at, mask=i < n)
+    size = code & 0x7F
+    # a step of the exponent field is 8; without one there are twice as many steps
+    found = tl.minimum(tl.where(size < 8, 2 * size, size + 8), 0x7F)
+    found += tl.where(size > 0, code & 0x80, 0)
+    found = tl.where(size == 0x7F, 0x80, found)
+    tl.store(out_ptr + i, found, mask=i < n)
+    # END SOLUTION
+
+
+def fn_to_fnuz(codes: Tensor) -> Tensor:
+    """E4M3FNUZ bytes of the numbers that E4M3FN bytes stand for; no scale changes.
+
+    >>> codes = torch.tensor([0x38, 0x01, 0x7E, 0x80, 0xFF], dtype=torch.uint8)
+    >>> with virtual_gpu("gfx942"):
+    ...     [hex(code) for code in fn_to_fnuz(codes).tolist()]
+    ['0x40', '0x2', '0x7f', '0x0', '0x80']
+    """
+    # BEGIN SOLUTION
+    out = torch.empty(codes.shape, dtype=torch.uint8, device=codes.device)
+    n, more, BLOCK = codes.numel(), 4 - codes.ndim, 1024
+    sizes = (1,) * more + codes.shape
+    strides = (0,) * more + codes.stride()
+    grid = (triton.cdiv(n, BLOCK),)
+    fn_to_fnuz_kernel[grid](codes, out, n, *sizes[1:], *strides, BLOCK=BLOCK)
+    return out
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("08.fn_to_fnuz")
+
+# %% [markdown] why fn_to_fnuz
+# **Why it matters.** The two formats share their name's first four letters, and 253 of 256 bytes are a number in both.
+# A model that is served on two vendors has caches, checkpoints and scales in one of them. The conversion costs one
+# pass over the bytes, or nothing at all where it is done in the kernel that reads them anyhow.
+#
+# <details><summary>The puzzle</summary>
+#
+# 0x38 and 0x40: 8, one exponent field. 0x3a and 0x08 are 8 apart from theirs, too. 0x07 is 7 steps of $2^{-9}$, and so
+# 14 steps of $2^{-10}$: 0x0e.
 #
 # </details>
 

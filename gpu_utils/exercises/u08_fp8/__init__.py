@@ -4,4 +4,5 @@ NAMES = (
     # to the bit
     "decode",
     "encode",
+    "fn_to_fnuz",
 )

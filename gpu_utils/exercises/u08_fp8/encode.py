@@ -275,9 +275,9 @@ EXERCISE = Exercise(
     ),
     explanation=(
         "The codes of one sign are in the order of their numbers, so rounding up is adding one to the code, also "
-        "across a power of two. Below the smallest normal number the power stays and the steps with it: that one clamp "
-        "makes subnormals and zero right. Halves go to the even code, so that a sum of many roundings has no drift. A "
-        "value is rounded once, from all of its digits: what a 16-bit number on the way has made a tie, the second rounding "
-        "cannot know."
+        "across a power of two. Below the smallest normal number the power stays and the steps with it: that one "
+        "clamp makes subnormals and zero right. Halves go to the even code, so that a sum of many roundings has no "
+        "drift. A value is rounded once, from all of its digits: what a 16-bit number on the way has made a tie, the "
+        "second rounding cannot know."
     ),
 )
