@@ -5,4 +5,6 @@ NAMES = (
     "decode",
     "encode",
     "fn_to_fnuz",
+    # sums
+    "accumulator",
 )
