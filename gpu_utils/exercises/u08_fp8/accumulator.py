@@ -17,7 +17,10 @@ from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconce
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     """Values of E4M3, whose products are mostly positive, so that no sum comes near 0; a bound that is not close."""
     shape = case["rows"], case["length"]
-    a, b = (_e4m3(2 * torch.rand(shape, generator=generator)) for _ in range(2))
+    a, b = (2 * torch.rand(shape, generator=generator) for _ in range(2))
+    if case.get("wide"):
+        a, b = (x * torch.exp2(torch.randint(-6, 7, shape, generator=generator)) for x in (a, b))
+    a, b = _e4m3(a), _e4m3(b)
     a[:, 5:8] = 0  # some products are exactly 0
     negative = torch.full((case["rows"], 1), 0.15)
     if case.get("mixed"):
@@ -29,6 +32,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
         a[:, 70:80] *= 64
     # the rows are of different sizes, so that relative and absolute errors are two things
     b *= torch.exp2(torch.arange(case["rows"]) % 3 * 2.0 - 4)[:, None]
+    b[-1] = -b[-1]
     return {"a": a, "b": b, "bits": case["bits"], "bound": _bound(a, b, case["bits"], case["every"])}
 
 
@@ -124,6 +128,10 @@ _WRONG: tuple[tuple[str, str], ...] = (
         "All is lined up to the running sum, as soon as there is one. A product may be larger than that: take the "
         "largest of all 33.",
     ),
+    (
+        "largest_with_its_sign",
+        "The largest addend is looked for with its sign. Of a row of negative products that is the smallest in size.",
+    ),
     ("rounds_addends", "The addends are rounded to the nearest. The instruction cuts what does not fit: toward zero."),
     ("rounds_the_sum", "The sum is rounded to the nearest. Like the addends, it is cut toward zero."),
     (
@@ -208,7 +216,7 @@ EXERCISE = Exercise(
     id="08.accumulator",
     title="A sum of fourteen bits, and when to leave it",
     parameters=("a", "b", "bits", "bound"),
-    kind="torch",
+    kind="host",
     inputs=_inputs,
     reference=accumulator_reference,
     tolerance=lambda case, inputs: EXACT,
@@ -222,14 +230,21 @@ EXERCISE = Exercise(
             bits=3,
             bound=0.1,
         ),
+        Example(
+            "exact sums, and a bound of 0",
+            a=lambda: torch.full((2, 64), 1.5),
+            b=lambda: torch.ones(2, 64),
+            bits=23,
+            bound=0.0,
+        ),
         Case("two instructions, and no interval is enough", rows=2, length=64, bits=10, every=0),
         Case("the last instruction is short; a row begins with zeros", rows=3, length=200, bits=13, zeros=40, every=64),
         Case("fewer bits, and large products behind small ones", rows=4, length=300, bits=7, burst=True, every=32),
         Case("one row is far less exact than the others", rows=4, length=300, bits=13, mixed=True, every=32),
-        Case("as many bits as float32: no promotion", rows=4, length=544, bits=23, every=544),
-        Case("no promotion is enough for a generous bound", rows=3, length=500, bits=13, every=500),
-        Case("promotion is needed, and seldom", rows=2, length=2048, bits=13, every=1024),
-        Case("K = 4096, bits of Hopper: where must it be promoted?", rows=3, length=4096, bits=13, every=128),
+        Case("as many bits as float32: no promotion", rows=12, length=544, bits=23, wide=True, every=544),
+        Case(
+            "K = 4096 and the bits of Hopper: promotion is needed, and seldom", rows=2, length=4096, bits=13, every=1024
+        ),
     ),
     fresh=_fresh,
     misconceptions=tuple(Misconception(name, slipped(name), hint) for name, hint in _WRONG),
@@ -238,7 +253,7 @@ EXERCISE = Exercise(
         "instruction: 33 addends, cut, added, cut again. Promotion is a loop around it, and `every` a search.",
         "torch.frexp(x).exponent - 1 is e, for 0 too, where it does no harm. torch.trunc cuts toward zero. All of it "
         "in float64, which holds every sum exactly. A row's addends: torch.cat((total, part), dim=1).",
-        "step = torch.exp2((torch.frexp(largest).exponent - 1 - bits).double()); cut = torch.trunc(x / step) * step. "
+        "step = torch.exp2(torch.frexp(largest).exponent - 1 - bits); cut = torch.trunc(x / step) * step. "
         "After each `every` elements: outside += total, total = 0; at the end outside + total. Try 32, 64, ... below "
         "K, and K; keep the last whose worst |sum - exact| / |exact| is at most the bound.",
     ),

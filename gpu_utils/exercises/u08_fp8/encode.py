@@ -21,7 +21,9 @@ LAST = torch.finfo(torch.float32).max
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     """Every middle between neighbours with the numbers beside it; or NaN among some numbers."""
-    given = torch.tensor([1.0, torch.nan, 2.0, -torch.nan]) if case.get("nan") else _telling(format_of(case))
+    given = (
+        torch.tensor([1.0, torch.nan, 2.0, -torch.nan]) if case.get("nan") else _telling(format_of(numbers_in(case)))
+    )
     if case.get("shuffled"):
         given = given[torch.randperm(len(given), generator=generator)].view(2, -1)
     return {"x": given, **numbers_in(case)}
