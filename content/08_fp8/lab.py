@@ -27,7 +27,7 @@ from gpu_utils import check, hint, progress, solution, virtual_gpu
 # | `codes` | uint8, any shape; one code in the low bits of each byte, also where a code has 4 bits |
 # | `exponent_bits`, `mantissa_bits`, `bias` | whole numbers; at most 8 bits in all, with the sign. **Any** bias |
 # | `specials` | which codes are no numbers: the next table |
-# | result | float64, shape of `codes`. Each number is exact, NaN is NaN, and -0 is -0 where the format has one |
+# | result | float64, shape and device of `codes`. Exact; NaN is NaN, and -0 is -0 where the format has one |
 #
 # | `specials` | no numbers | zeros | for example |
 # |---|---|---|---|
@@ -111,7 +111,7 @@ check("08.decode")
 # | too small | becomes zero **with the sign of x**; with `"fnuz"`, which has no -0, zero. So does -0 itself |
 # | NaN | any code that is NaN |
 # | `"power"` | `x` is positive, or NaN; too small becomes the smallest number |
-# | result | uint8, shape of `x` |
+# | result | uint8, shape and device of `x` |
 #
 # A check decodes what you return: it knows all numbers of a format, all middles between two of them, and the float32
 # just below and just above each middle.
