@@ -61,6 +61,7 @@ PLANNED = {
         *("backward", "gqa", "sliding_window"),  # backward and relatives
         *("decode", "paged_decode", "mla_decode"),  # decoding
     ),
+    "08": ("decode", "encode", "fn_to_fnuz", "accumulator"),
 }
 """The names that learners, gradebooks and later units rely on."""
 

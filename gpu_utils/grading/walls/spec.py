@@ -22,6 +22,9 @@ from gpu_utils.grading.exercise import Exercise, Inputs, Kind, Named
 MODEL_UNITS = ("03",)
 """Units whose labs use the course's own GPT-2. For the others it is not there: to write it is what unit 01 asks."""
 
+FORMATS_UNITS = ("08",)
+"""Units that ask for the conversions of the course's own number formats, which are not there then."""
+
 
 @dataclass(frozen=True)
 class Counted:
@@ -91,7 +94,8 @@ def hidden(exercise: Exercise) -> tuple[str, ...]:
 
 
 def _packages_hidden(exercise: Exercise) -> tuple[str, ...]:
-    return () if exercise.unit in MODEL_UNITS else ("model",)
+    model = () if exercise.unit in MODEL_UNITS else ("model",)
+    return (*model, "formats") if exercise.unit in FORMATS_UNITS else model
 
 
 class _Pickler(cloudpickle.Pickler):

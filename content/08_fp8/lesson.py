@@ -1,0 +1,2 @@
+# %% [markdown] top
+# # Lesson 08: FP8
