@@ -71,12 +71,12 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     return Difference(
         "value",
         f"x[{', '.join(map(str, at))}] = {x[at].item():.10g} became {codes[at]:#04x} = {became}; expected "
-        f"{int(right[at]):#04x} = {expected[at]:.10g}: {_why(kind, x[at].item(), expected[at].item())} "
+        f"{int(right[at]):#04x} = {expected[at]:.10g}: {_why(kind, x[at].item(), expected[at].item(), got[at].item())} "
         f"({len(wrong)} of {codes.size} differ)",
     )
 
 
-def _why(kind: Format, x: float, expected: float) -> str:
+def _why(kind: Format, x: float, expected: float, got: float) -> str:
     """The rule by which a code is the right one, in words."""
     if x != x:
         return "NaN stays NaN"
@@ -84,7 +84,7 @@ def _why(kind: Format, x: float, expected: float) -> str:
         return "what is too large becomes the largest number of its sign"
     if abs(x) < kind.smallest and not kind.signed:
         return "what is too small becomes the smallest number"
-    if expected == 0:
+    if expected == 0 and not abs(got) > 0:  # another zero, or NaN
         return "this format has one zero" if kind.specials == "fnuz" else "zero has the sign of x"
     below, above = kind.neighbours(x)
     if x - below == above - x != 0:
