@@ -127,6 +127,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "python_process",
         ),
         "gpu_utils.exercises.u03_porting_to_rocm.triage_collect": ("public_logs",),
+        "gpu_utils.exercises.u08_fp8.own_training": ("own_fp8_training",),
     },
     "Errors": {
         "gpu_utils.errors": ("CompileFailed", "OutOfBounds", "W2WError"),

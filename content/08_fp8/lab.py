@@ -1,17 +1,30 @@
 # %% [markdown] top
-# # Lab 08: numbers of eight bits
+# # Lab 08: FP8, from the bits to a training run
 #
+# **Ten exercises.** Three on bytes, five that run on a GPU's matrix units or fill them, two that train. At the end your
+# own kernels compute a layer of a GPT-2 that your own recipe has trained.
+#
+# - **First**: lesson 08. Everything that is asked here is explained there.
+# - **Time**: five sittings, one for each part. As a guess, not from a stopwatch: 60 minutes, 40, 50, 70 and 25. A stop
+#   stands at the end of each.
 # - **How it works**: write your answer in the cell that says `YOUR CODE`, run it, run the check below it. A check runs
 #   the public cases and three fresh ones, and says what differs. `hint("08.decode")` gives three hints of growing
 #   strength. `solution("08.decode")` asks first.
+# - **Which FP8**: kernels get the format as `fp8`, a dtype of torch. A check on `sm_89` gives `torch.float8_e4m3fn`,
+#   one on `gfx942` `torch.float8_e4m3fnuz`. A target without FP8, such as `gfx90a`, is shown as skipped.
 
 # %% imports tags=["setup"]
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpu_utils import check, hint, progress, solution, virtual_gpu
+from gpu_utils import check, hint, lesson, progress, solution, virtual_gpu
+
+# %% [markdown] part one
+# ## Part 1: bytes
 
 # %% [markdown] statement of decode
 # ## 08.decode: what a code stands for
@@ -267,6 +280,189 @@ check("08.fn_to_fnuz")
 #
 # </details>
 
+# %% [markdown] part two
+# **A stop.** You can read and write any narrow format, and you know what changes between the two vendors' bytes. Next:
+# the factor that makes eight bits enough.
+#
+# ## Part 2: scales
+
+# %% [markdown] statement of quantize_tile
+# ## 08.quantize_tile: activations, a scale for each 1 x 128
+#
+# Write `quantize_tile(x, fp8)`, as one launch of a kernel of your own. Each row of `x` is cut into tiles of 128
+# elements; the last one may be short. For each tile
+#
+# $$ \text{scale} = \frac{\max |x|}{\text{largest number of fp8}}, \qquad
+# \text{code} = \text{cast}\Bigl(\frac{x}{\text{scale}}\Bigr) $$
+#
+# | | |
+# |---|---|
+# | `x` | (M, K), bfloat16 or float32; any M, K and strides: a transpose, a part of a wider matrix |
+# | `fp8` | `torch.float8_e4m3fn` or `torch.float8_e4m3fnuz` |
+# | result | a tuple `(codes, scales)` |
+# | `codes` | (M, K), dtype `fp8`, contiguous: x / scale to nearest; nothing is NaN |
+# | `scales` | (M, number of tiles), float32: code times scale leads back to x |
+# | a tile of zeros | codes of 0, and any finite scale |
+#
+# A code may be the neighbour of the nearest where x / scale lies beside the middle of two: Triton 3.7 goes to FP8 by
+# way of float16 on `sm_89`, and so rounds twice (lesson, *Scales*).
+#
+# **Limits.** `launches`: 1. `global_load_bytes`: each element of `x` once (counted where K is a multiple of 128).
+# `global_store_bytes`: each code and each scale once. `scratch_bytes`: 0. torch makes tensors, and computes nothing.
+#
+# **Two puzzles.** A tile holds 127 values near 1 and one of 3000. What is the smallest step between two codes near 1,
+# in units of x? And which of the two formats has the larger scale for the same tile?
+#
+# **A small example.** A tile whose largest size is 896 has, in `e4m3fn`, the scale 896 / 448 = 2. What code has -3?
+#
+# **Triton that helps.** `tl.max(x, 1)` reduces a block along its second axis; `scale[:, None]` is a column.
+# `codes_ptr.dtype.element_ty` is the type that a pointer points to, and `.to(...)` of it casts. `torch.finfo(fp8).max`
+# is the format's largest number; give it to the kernel. `hint("08.quantize_tile")` gives three hints.
+
+
+# %% 08.quantize_tile tags=["answer", "08.quantize_tile"]
+@triton.jit
+def quantize_tile_kernel(
+    x_ptr,
+    codes_ptr,
+    scales_ptr,
+    M,
+    K,
+    stride_m,
+    stride_k,
+    LARGEST: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    m = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    k = tl.program_id(1) * 128 + tl.arange(0, 128)
+    there = (m < M)[:, None] & (k < K)[None, :]
+    at = m[:, None] * stride_m + k[None, :] * stride_k
+    x = tl.load(x_ptr + at, mask=there, other=0.0).to(tl.float32)
+    amax = tl.max(tl.abs(x), 1)
+    scale = tl.where(amax > 0, amax / LARGEST, 1.0)
+    codes = tl.clamp(x / scale[:, None], -LARGEST, LARGEST)
+    codes = codes.to(codes_ptr.dtype.element_ty)
+    tl.store(codes_ptr + m[:, None] * K + k[None, :], codes, mask=there)
+    tile = m * tl.num_programs(1) + tl.program_id(1)
+    tl.store(scales_ptr + tile, scale, mask=m < M)
+    # END SOLUTION
+
+
+def quantize_tile(x: Tensor, fp8: torch.dtype) -> tuple[Tensor, Tensor]:
+    """x in FP8 with a scale for each 128 elements of a row: (codes, scales)."""
+    # BEGIN SOLUTION
+    (M, K), ROWS = x.shape, 8
+    tiles = triton.cdiv(K, 128)
+    codes = torch.empty((M, K), dtype=fp8, device=x.device)
+    scales = torch.empty((M, tiles), dtype=torch.float32, device=x.device)
+    quantize_tile_kernel[(triton.cdiv(M, ROWS), tiles)](
+        *(x, codes, scales, M, K, *x.stride()),
+        LARGEST=torch.finfo(fp8).max,
+        ROWS=ROWS,
+    )
+    return codes, scales
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("08.quantize_tile")
+
+# %% [markdown] why quantize_tile
+# **Why it matters.** In an FP8 model this kernel runs in front of every product, and again in the backward pass: it
+# reads two bytes for each element and writes one, so it is bound by memory, and is best done where the activation is
+# made. The 448 that somebody wrote into such a kernel is a known fault on MI300X (pytorch/ao #4130).
+#
+# <details><summary>The puzzles and the small example</summary>
+#
+# The scale is 3000 / 448 = 6.7 in `e4m3fn`. 1 / 6.7 is 0.149, between 2^-3 and 2^-2, where numbers are 2^-6 apart: in
+# units of x that is 0.1. Near 1 without the outlier a step would be 2^-3 of the value at most, too: the float format
+# forgives. What is lost is below 2^-9 of 6.7, 0.013: such elements have no digits left. `e4m3fnuz` ends at 240, so its
+# scale is larger, by 448 / 240. And -3 / 2 is -1.5: sign 1, exponent field 7, mantissa 4, code 0xbc.
+#
+# </details>
+
+# %% [markdown] statement of quantize_block
+# ## 08.quantize_block: weights, a scale for each 128 x 128
+#
+# Write `quantize_block(w, fp8)`: as 08.quantize_tile, with one scale for each block of 128 rows and 128 columns. Blocks
+# at the lower and the right edge may be short.
+#
+# | | |
+# |---|---|
+# | `w` | (N, K), float32 or bfloat16; any N, K and strides |
+# | `codes` | (N, K), dtype `fp8`, contiguous |
+# | `scales` | (blocks down, blocks across), float32; of a block of zeros any finite number |
+#
+# **Limits.** `launches`: 1. `global_load_bytes`: each element once (counted where N and K are multiples of 128): a
+# block stays in registers until its largest size is known. `scratch_bytes`: 0, so it must have room there.
+#
+# **A puzzle.** A product of the forward pass sums along the rows of w, one of the backward pass along its columns.
+# How many scales meet 128 terms of either sum, with blocks of 128 x 128, and with tiles of 1 x 128?
+#
+# **A small example.** w is 130 x 130. There are four blocks, of 128 x 128, 128 x 2, 2 x 128 and 2 x 2.
+#
+# **Triton that helps.** `tl.max` twice, or without an axis. 128 x 128 elements are 64 for each of 256 lanes.
+# `hint("08.quantize_block")` gives three hints.
+
+
+# %% 08.quantize_block tags=["answer", "08.quantize_block"]
+@triton.jit
+def quantize_block_kernel(
+    w_ptr, codes_ptr, scales_ptr, N, K, stride_n, stride_k, LARGEST: tl.constexpr
+):
+    # BEGIN SOLUTION
+    n = tl.program_id(0) * 128 + tl.arange(0, 128)
+    k = tl.program_id(1) * 128 + tl.arange(0, 128)
+    there = (n < N)[:, None] & (k < K)[None, :]
+    at = n[:, None] * stride_n + k[None, :] * stride_k
+    w = tl.load(w_ptr + at, mask=there, other=0.0).to(tl.float32)
+    amax = tl.max(tl.max(tl.abs(w), 1), 0)
+    scale = tl.where(amax > 0, amax / LARGEST, 1.0)
+    codes = tl.clamp(w / scale, -LARGEST, LARGEST)
+    codes = codes.to(codes_ptr.dtype.element_ty)
+    tl.store(codes_ptr + n[:, None] * K + k[None, :], codes, mask=there)
+    block = tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)
+    tl.store(scales_ptr + block, scale)
+    # END SOLUTION
+
+
+def quantize_block(w: Tensor, fp8: torch.dtype) -> tuple[Tensor, Tensor]:
+    """w in FP8 with a scale for each 128 x 128 elements: (codes, scales)."""
+    # BEGIN SOLUTION
+    N, K = w.shape
+    grid = triton.cdiv(N, 128), triton.cdiv(K, 128)
+    codes = torch.empty((N, K), dtype=fp8, device=w.device)
+    scales = torch.empty(grid, dtype=torch.float32, device=w.device)
+    quantize_block_kernel[grid](
+        *(w, codes, scales, N, K, *w.stride()),
+        LARGEST=torch.finfo(fp8).max,
+        num_warps=8,
+    )
+    return codes, scales
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("08.quantize_block")
+
+# %% [markdown] why quantize_block
+# **Why it matters.** A square reads the same both ways, so one stored copy of a weight serves the forward and the
+# backward pass. The scales of a layer of 7168 x 7168 are 56 x 56 numbers, and travel with the checkpoint.
+#
+# <details><summary>The puzzle</summary>
+#
+# A block has one scale for all 128 terms, whichever way the sum goes. With tiles of 1 x 128 along the rows, 128 terms
+# down a column have 128 scales: no matrix unit can take them out of the sum.
+#
+# </details>
+
+# %% [markdown] part three
+# **A stop.** You have both quantisers of an FP8 training run, for both vendors. Next: what is multiplied, and what
+# becomes of the sum.
+#
+# ## Part 3: sums and products
+
 # %% [markdown] statement of accumulator
 # ## 08.accumulator: a sum of few bits
 #
@@ -359,8 +555,474 @@ check("08.accumulator")
 #
 # </details>
 
+# %% [markdown] statement of gemm
+# ## 08.gemm: FP8 times FP8, promoted every 128
+#
+# Write `gemm(a, a_scales, b, b_scales)`, as one launch of one kernel:
+#
+# $$ \text{out}_{m,n} = \sum_{t} \text{a\_scales}_{m,t}\; \text{b\_scales}_{\lfloor n/128 \rfloor,\, t}
+# \sum_{k \in \text{tile } t} a_{m,k}\, b_{n,k} $$
+#
+# | | |
+# |---|---|
+# | `a` | (M, K), codes in the chip's FP8; rows lie side by side, or in a wider matrix with anything beside |
+# | `a_scales` | (M, tiles), float32, contiguous: a scale for each 1 x 128, as 08.quantize_tile makes them |
+# | `b` | (N, K), codes, like a weight of `nn.Linear`; `b_scales` (blocks of N, tiles): a scale for each 128 x 128 |
+# | M, N, K | any: no multiple of anything, K shorter than a tile |
+# | result | (M, N), bfloat16, contiguous; summed in float32, rounded once |
+#
+# The codes meet the matrix unit as they are. After 128 steps the unit's sum is taken out, scaled, and added in float32:
+# *promoted*.
+#
+# **Limits.** `launches`: 1. `fp8_matrix_flops`: at least `2 * M * N * K`, by matrix instructions on FP8; what was
+# turned into 16 bits first does not count. Where M and N are multiples of 64 and K of 128, at most twice as many, and
+# `global_load_bytes` at most what tiles of 64 x 64 load. `scratch_bytes`: 0. It all holds on `sm_89` and on `gfx942`.
+#
+# **Two puzzles.** Per element of the result and 128 steps: how many multiplications does the matrix unit do, and how
+# many operations does the promotion add? And why can neither scale be multiplied to the codes before the product?
+#
+# **A small example.** K = 256, all codes 1, a's scales 1 and 2, b's scales 1 and 10: 128 · 1 + 128 · 20 = 2688, which
+# bfloat16 holds. What would one scale behind the loop make of it?
+#
+# **Triton that helps.** `tl.dot` of two FP8 tiles gives a float32 tile. `n // 128` of a vector of columns is a vector
+# of rows of `b_scales`. The loop is that of 05.tiled. `hint("08.gemm")` gives three hints.
+
+
+# %% 08.gemm tags=["answer", "08.gemm"]
+@triton.jit
+def gemm_kernel(
+    a_ptr,
+    a_scales_ptr,
+    b_ptr,
+    b_scales_ptr,
+    out_ptr,
+    M,
+    N,
+    K,
+    stride_am,
+    stride_bn,
+    BLOCK: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    tiles = tl.cdiv(K, 128)
+    for tile in range(tiles):
+        k = tile * 128 + tl.arange(0, 128)
+        a_there = (m < M)[:, None] & (k < K)[None, :]
+        b_there = (k < K)[:, None] & (n < N)[None, :]
+        a_at = a_ptr + m[:, None] * stride_am + k[None, :]
+        b_at = b_ptr + k[:, None] + n[None, :] * stride_bn
+        a = tl.load(a_at, mask=a_there, other=0.0)
+        b = tl.load(b_at, mask=b_there, other=0.0)
+        a_scale = tl.load(a_scales_ptr + m * tiles + tile, mask=m < M, other=0.0)
+        b_at = b_scales_ptr + n // 128 * tiles + tile
+        b_scale = tl.load(b_at, mask=n < N, other=0.0)
+        acc += tl.dot(a, b) * a_scale[:, None] * b_scale[None, :]
+    there = (m < M)[:, None] & (n < N)[None, :]
+    tl.store(out_ptr + m[:, None] * N + n[None, :], acc, mask=there)
+    # END SOLUTION
+
+
+def gemm(a: Tensor, a_scales: Tensor, b: Tensor, b_scales: Tensor) -> Tensor:
+    """The product of what codes and scales stand for, a (M, K) times b (N, K) transposed."""
+    # BEGIN SOLUTION
+    (M, K), N = a.shape, b.shape[0]
+    out = torch.empty((M, N), dtype=torch.bfloat16, device=a.device)
+    gemm_kernel[(triton.cdiv(M, 64), triton.cdiv(N, 64))](
+        *(a, a_scales, b, b_scales, out, M, N, K, a.stride(0), b.stride(0)),
+        BLOCK=64,
+    )
+    return out
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("08.gemm")
+
+# %% [markdown] why gemm
+# **Why it matters.** This loop is the idea of DeepGEMM, which reaches 1,550 TFLOP/s on an H800 by what comes around it:
+# asynchronous copies, and promotion by one group of warps while another multiplies
+# ([deepseek-ai/DeepGEMM](https://github.com/deepseek-ai/DeepGEMM), README). Nothing in it knows the vendor; the codes
+# and the scales do.
+#
+# <details><summary>The puzzles and the small example</summary>
+#
+# 128 multiplications (and additions) in the unit; the promotion adds two multiplications and an addition, or one of
+# each when the two scales are multiplied once for a tile. A code times a scale is no code: it would have to be rounded
+# to FP8 again, or be a wider number. Behind the loop one scale would make 256 · 1 or 256 · 20 of it.
+#
+# </details>
+
+# %% [markdown] part four
+# **A stop.** You have a product that runs on the FP8 units of both vendors, and you know what its sum may lose. Next:
+# a model learns with it.
+#
+# ## Part 4: training
+
+# %% [markdown] statement of linear
+# ## 08.linear: three products, and which way their tiles lie
+#
+# Write `linear(x, w)`, a linear layer that autograd can go back through. All three of its products have their operands
+# in E4M3 (`torch.float8_e4m3fn`), as in DeepSeek-V3's training:
+#
+# | product | first operand, its tiles | second operand, its tiles |
+# |---|---|---|
+# | `y = x @ w.T` | x, 1 x 128 | w, 128 x 128 |
+# | `dx = dy @ w` | dy, 1 x 128 | w, the same codes as for y |
+# | `dw = dy.T @ x` | dy, 128 x 1: along the tokens | **what was kept of x** for y, quantised again, 128 x 1 |
+#
+# Between the passes x is kept as codes and scales, a byte for each element. dy comes in float32 and is quantised from
+# there for each of its products.
+#
+# | | |
+# |---|---|
+# | `x`, `w` | float32, (tokens, K) and (N, K); any sizes, so the last tiles may be short |
+# | a tile | scale = largest size / 448 in float32, of zeros 1; code = cast of element / scale |
+# | `y`, `dx`, `dw` | float32, of the codes times their scales; sums in float32 |
+#
+# Here it runs in plain torch, so that you see the numbers and not the kernels: quantise, multiply by the scales again,
+# and use `@` on the float32 matrices that come of it.
+#
+# **Two puzzles.** Why does w need no second copy and x does? And what is the derivative of a rounding, nearly
+# everywhere? What does the backward pass do about it?
+#
+# **A small example.** x is one row (448, 1.03), w one row (1, 1). The tile's scale is 1; 1.03 becomes 1, so y is 449.
+# With dy = 1, dx is (1, 1).
+#
+# **torch that helps.** A `torch.autograd.Function` has static methods `forward(ctx, x, w)` and `backward(ctx, dy)`;
+# `ctx.save_for_backward(...)` keeps tensors, `ctx.saved_tensors` gives them back, and `backward` returns a gradient for
+# each argument of `forward`. `torch.nn.functional.pad(x, (left, right, above, below))` pads with zeros.
+# `hint("08.linear")` gives three hints.
+
+
+# %% 08.linear tags=["answer", "08.linear"]
+# BEGIN SOLUTION
+def spread(scales: Tensor, rows: int, cols: int, shape: torch.Size) -> Tensor:
+    """The scale of each element."""
+    wide = scales.repeat_interleave(rows, 0).repeat_interleave(cols, 1)
+    return wide[: shape[0], : shape[1]]
+
+
+def quantized(x: Tensor, rows: int, cols: int) -> tuple[Tensor, Tensor]:
+    """x in E4M3, with a scale for each rows x cols: (codes, scales)."""
+    padded = torch.nn.functional.pad(x, (0, -x.shape[1] % cols, 0, -x.shape[0] % rows))
+    tiles = padded.unflatten(1, (-1, cols)).unflatten(0, (-1, rows))
+    amax = tiles.abs().amax((1, 3))
+    scales = torch.where(amax > 0, amax / 448, 1.0)
+    codes = (x / spread(scales, rows, cols, x.shape)).to(torch.float8_e4m3fn)
+    return codes, scales
+
+
+def values(codes: Tensor, scales: Tensor, rows: int, cols: int) -> Tensor:
+    return codes.float() * spread(scales, rows, cols, codes.shape)
+
+
+def rounded(x: Tensor, rows: int, cols: int) -> Tensor:
+    """What is left of x."""
+    return values(*quantized(x, rows, cols), rows, cols)
+
+
+class Fp8Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        kept, weight = quantized(x, 1, 128), quantized(w, 128, 128)
+        ctx.save_for_backward(*kept, *weight)
+        return values(*kept, 1, 128) @ values(*weight, 128, 128).T
+
+    @staticmethod
+    def backward(ctx, dy):
+        codes, scales, *weight = ctx.saved_tensors
+        kept = values(codes, scales, 1, 128)
+        dx = rounded(dy, 1, 128) @ values(*weight, 128, 128)
+        dw = rounded(dy, 128, 1).T @ rounded(kept, 128, 1)
+        return dx, dw
+
+
+# END SOLUTION
+def linear(x: Tensor, w: Tensor) -> Tensor:
+    """x (tokens, K) @ w (N, K).T with operands in E4M3, forward and backward."""
+    # BEGIN SOLUTION
+    return Fp8Linear.apply(x, w)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("08.linear")
+
+# %% [markdown] why linear
+# **Why it matters.** Two of three products of a training step are in the backward pass, so a layer that goes back in
+# 16 bits gains a third of what it could. And x is what training keeps: at a byte for each element, half of what
+# bfloat16 would keep.
+#
+# <details><summary>The puzzles</summary>
+#
+# In a block of 128 x 128 the scale is the same along both letters, so the codes of w serve both sums. The tiles of x
+# lie along K; a sum over tokens would meet another scale with each term. The derivative of a rounding is 0 nearly
+# everywhere, and infinite at the steps. The backward pass leaves it out, as if y had been computed without, and rounds
+# operands of its own: that is called straight-through.
+#
+# </details>
+
+# %% [markdown] statement of train
+# ## 08.train: a recipe, its log, and its gap
+#
+# Here scales come from the past, as in NVIDIA's delayed scaling: one for a whole matrix, and it must be there before
+# the product. Write `train(model, batches, rate, linear)`, which trains a GPT-2 and notes what it saw:
+#
+# | | |
+# |---|---|
+# | `model` | a small GPT-2, float32; `model.h` are its blocks, `block.get_submodule("mlp.c_fc")` finds a layer |
+# | `batches` | a list of pairs (inputs, targets); `model.loss(inputs, targets)` is the loss |
+# | `rate` | the learning rate: `torch.optim.AdamW(model.parameters(), lr=rate)`, one step for each batch, in order |
+# | `linear` | `linear(x, w, scales, seen)`: the product in E4M3, forward and backward (below) |
+# | result | a tuple `(losses, log)`: a float for each batch, and a dict of the largest sizes |
+#
+# A block has four `nn.Linear`: `attn.c_attn`, `attn.c_proj`, `mlp.c_fc` and `mlp.c_proj`. The log has an entry for each
+# of them and each operand: `log["h.0.attn.c_attn"]["dy"]` is a list with one number for each step, and so for `"x"` and
+# `"w"`, and for the other layers and blocks.
+#
+# `linear` gives `x @ w.T` without the bias. `scales` is a dict of three numbers, `{"x": ..., "w": ..., "dy": ...}`, for
+# whole matrices: what is larger than 448 times the scale is cut off there. It calls `seen("x", amax)` and
+# `seen("w", amax)` in the forward pass, and `seen("dy", amax)` in the backward pass: the largest sizes.
+#
+# **What is judged**, on weights and text drawn anew: all four linear layers of each block multiply by `linear`, with
+# their own float32 weights, and nothing else does. The log holds what was seen. After the eighth step no size is more
+# than 3 times what its scale can hold, and for each operand some size is at least a thousandth of it. And the loss of
+# the trained model on text of its own, in float32, is at most 5% above that of the same training in bfloat16.
+#
+# **Your recipe** is the rule from history to scale: how many steps back, how much room for growth, and what to do at
+# the first step. Gradients are thousands of times smaller than activations; a rule that fits all must look.
+#
+# **Two puzzles.** A history of one step, or of a hundred: what does each do after a single spike, and what while sizes
+# grow? And a margin of 2 costs how much of E4M3's range?
+#
+# **A small example.** If the sizes of x were 3.1, 3.5 and 3.3, a history of three with room for twice as much gives the
+# scale 2 · 3.5 / 448 = 0.0156.
+#
+# **Python that helps.** `layer.forward = partial(forward, layer, history)` gives one layer another forward, called as
+# `forward(layer, history, x)`. The layer's own bias is yours to add. `hint("08.train")` gives three hints.
+
+
+# %% 08.train tags=["answer", "08.train"]
+# BEGIN SOLUTION
+LAYERS = "attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"
+
+
+def scale_from(sizes: list[float]) -> float:
+    """Room for twice the largest of eight steps; a small number where nothing was seen."""
+    largest = max(sizes[-8:], default=0.0)
+    return 2 * largest / 448 if largest else 1e-3
+
+
+def fp8_forward(layer, history, product, x):
+    scales = {operand: scale_from(sizes) for operand, sizes in history.items()}
+
+    def seen(operand, amax):
+        history[operand].append(amax)
+
+    return product(x, layer.weight, scales, seen) + layer.bias
+
+
+# END SOLUTION
+def train(model, batches, rate, linear):
+    """Train the model in FP8: (losses, log of the largest sizes)."""
+    # BEGIN SOLUTION
+    log = {}
+    for number, block in enumerate(model.h):
+        for name in LAYERS:
+            layer = block.get_submodule(name)
+            history = log[f"h.{number}.{name}"] = {"x": [], "w": [], "dy": []}
+            layer.forward = partial(fp8_forward, layer, history, linear)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    losses = []
+    for inputs, targets in batches:
+        loss = model.loss(inputs, targets)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses, log
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("08.train")
+
+# %% [markdown] why train
+# **Why it matters.** The history is the recipe's memory and its alarm: the same numbers that make the scales show a
+# layer whose activations double every hundred steps, long before the loss says so. Keep the log in every FP8 run.
+#
+# <details><summary>The puzzles</summary>
+#
+# One step back forgets a spike at once and is always one step late while sizes grow; a hundred steps keep the scale of
+# a spike for a hundred steps, and small numbers lose digits all that time. A margin of 2 costs one power of two: E4M3
+# has about 18 of them, from 2^-9 to 448.
+#
+# </details>
+
+# %% [markdown] your recipe on text
+# ### Your recipe on Python's own text
+#
+# Now the GPT-2 of lesson 08, two layers of width 128 on Python's standard library, 60 steps: once by your `train`, once
+# in bfloat16 from the same weights and batches. Below the losses, what your scales made of the layer that came nearest
+# to its edge.
+
+# %% your training
+with lesson.when_written():
+    run = lesson.own_fp8_training(train)
+lesson.table(run.rows) if "run" in globals() else None
+
+# %% what your scales saw
+lesson.amax_figure(run.nearest) if "run" in globals() else None
+
+# %% [markdown] your kernels
+# ### One of its layers on your kernels
+#
+# Everything comes together: the activations and the weight of a layer that your recipe has trained, quantised by your
+# two kernels and multiplied by your third, on the virtual GPUs of both vendors. *off* is the largest difference from
+# the exact product, as a share of its largest element.
+
+# %% your kernels on a layer
+rows = {}
+with lesson.when_written():
+    x, w = run.operands("h.1.mlp.c_fc")
+    exact = x.double() @ w.double().T
+    for target, fp8 in (
+        ("sm_89", torch.float8_e4m3fn),
+        ("gfx942", torch.float8_e4m3fnuz),
+    ):
+        with virtual_gpu(target) as gpu:
+            y = gemm(*quantize_tile(x, fp8), *quantize_block(w, fp8))
+        off = (y.double() - exact).abs().max() / exact.abs().max()
+        counted = gpu.counters.totals()["fp8_matrix_flops"]
+        rows[target] = {"format": str(fp8), "off": off, "FP8 FLOPs": counted}
+lesson.table(rows, first="target")
+
+# %% [markdown] part five
+# **A stop.** A model has learned in FP8 by your rule, and one of its layers runs on your kernels. Last: what is kept
+# while it writes.
+#
+# ## Part 5: a cache of bytes
+
+# %% [markdown] statement of kv_cache_fp8
+# ## 08.kv_cache_fp8: 656 bytes a token
+#
+# Multi-head latent attention (lesson 06) keeps for each token 512 latent numbers and 64 that carry its position, the
+# *rope*: 1,152 bytes in bfloat16. In FP8 an entry has 656 bytes:
+#
+# | bytes | what |
+# |---|---|
+# | 0 to 511 | 512 codes in FP8, of the latent numbers |
+# | 512 to 527 | 4 scales in float32, for each 128 of them, as in 08.quantize_tile |
+# | 528 to 655 | the 64 numbers of the rope, in bfloat16 as they were |
+#
+# Write `kv_cache_fp8(latent, rope, slots, size, fp8)`, as one launch of one kernel:
+#
+# | | |
+# |---|---|
+# | `latent`, `rope` | bfloat16, (tokens, 512) and (tokens, 64); both may be parts of one matrix (tokens, 576) |
+# | `slots` | int64, (tokens,): the entry of each token, all different; a negative one is padding and is not stored |
+# | `size` | how many entries the cache has |
+# | `fp8` | the chip's E4M3, a dtype |
+# | result | a new cache, uint8 of shape (size, 656); entries of no token are 0 |
+#
+# **Limits.** `launches`: 1. `global_load_bytes`, `global_store_bytes`: each number once, 656 bytes for a token. torch
+# makes tensors and views, and computes nothing.
+#
+# **A puzzle.** Where does entry 3 begin, counted in bytes, in float32, in bfloat16? Which sizes of an entry would make
+# this impossible?
+#
+# **A small example.** `slots` is (2, -1, 0) and `size` 4: token 0 is in entry 2, token 1 nowhere, token 2 in entry 0,
+# and entries 1 and 3 are zeros.
+#
+# **torch and Triton that help.** `cache.view(torch.float32)` of a contiguous uint8 tensor is the same memory as
+# float32, and `cache.view(fp8)` as FP8; a kernel may take all of them. `if slot >= 0:` works on a number that was loaded.
+# `hint("08.kv_cache_fp8")` gives three hints.
+
+
+# %% 08.kv_cache_fp8 tags=["answer", "08.kv_cache_fp8"]
+@triton.jit
+def kv_cache_kernel(
+    latent_ptr,
+    rope_ptr,
+    slots_ptr,
+    codes_ptr,
+    scales_ptr,
+    kept_ptr,
+    latent_row,
+    rope_row,
+    LARGEST: tl.constexpr,
+):
+    """One token: its codes, scales and rope to its entry, under three types."""
+    # BEGIN SOLUTION
+    token = tl.program_id(0)
+    slot = tl.load(slots_ptr + token)
+    if slot >= 0:
+        tile, d = tl.arange(0, 4), tl.arange(0, 64)
+        at = tile[:, None] * 128 + tl.arange(0, 128)[None, :]
+        x = tl.load(latent_ptr + token * latent_row + at).to(tl.float32)
+        amax = tl.max(tl.abs(x), 1)
+        scale = tl.where(amax > 0, amax / LARGEST, 1.0)
+        codes = tl.clamp(x / scale[:, None], -LARGEST, LARGEST)
+        codes = codes.to(codes_ptr.dtype.element_ty)
+        tl.store(codes_ptr + slot * 656 + at, codes)
+        tl.store(scales_ptr + slot * 164 + 128 + tile, scale)
+        rope = tl.load(rope_ptr + token * rope_row + d)
+        tl.store(kept_ptr + slot * 328 + 264 + d, rope)
+    # END SOLUTION
+
+
+def kv_cache_fp8(
+    latent: Tensor, rope: Tensor, slots: Tensor, size: int, fp8: torch.dtype
+) -> Tensor:
+    """A cache of `size` entries of 656 bytes, with the tokens at their slots."""
+    # BEGIN SOLUTION
+    cache = torch.zeros((size, 656), dtype=torch.uint8, device=latent.device)
+    views = cache.view(fp8), cache.view(torch.float32), cache.view(torch.bfloat16)
+    kv_cache_kernel[(len(slots),)](
+        *(latent, rope, slots, *views, latent.stride(0), rope.stride(0)),
+        LARGEST=torch.finfo(fp8).max,
+    )
+    return cache
+    # END SOLUTION
+
+
+# %% tags=["check"]
+check("08.kv_cache_fp8")
+
+# %% [markdown] why kv_cache_fp8
+# **Why it matters.** Decoding is bound by the bytes of the cache: 57% of the bytes are nearly 57% of the time, and 1.76
+# times the tokens in the same memory. FlashMLA reads this layout (its
+# [README](https://github.com/deepseek-ai/FlashMLA)), and vLLM writes it
+# ([flashmla_sparse](https://docs.vllm.ai/en/v0.11.0/api/vllm/v1/attention/backends/mla/flashmla_sparse.html)).
+#
+# <details><summary>The puzzle</summary>
+#
+# At byte 1968, float32 492, bfloat16 984. An entry whose bytes 4 does not divide would put scales between two words:
+# no view of float32 could reach them.
+#
+# </details>
+
+# %% [markdown] challenge
+# ## A challenge: an FP8 product in the fewest cycles
+#
+# Optional, and against yourself alone. Your `gemm` gets 128 x 256 x 512 on both virtual GPUs; the predicted cycles are
+# added up. Only a right answer enters, within the limits of 08.gemm. Look what binds first: the promotion is vector
+# work, three instructions for each element of the result and 128 steps. Which tile has fewest of them for a lane? Can
+# the scale of b be loaded once for a program?
+
+# %% your entry
+from gpu_utils import challenge
+
+challenge("08")
+
 # %% [markdown] end of the lab
 # ## Done
+#
+# From one byte to a training run. Every number of it has eight bits, and what keeps it honest are the wider ones beside
+# them: scales, sums, master weights. Unit 09 asks when two such runs, on two chips, are the same.
 
 # %% progress
 progress()

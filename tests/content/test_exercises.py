@@ -61,7 +61,13 @@ PLANNED = {
         *("backward", "gqa", "sliding_window"),  # backward and relatives
         *("decode", "paged_decode", "mla_decode"),  # decoding
     ),
-    "08": ("decode", "encode", "fn_to_fnuz", "accumulator"),
+    "08": (
+        *("decode", "encode", "fn_to_fnuz"),  # bytes
+        *("quantize_tile", "quantize_block"),  # scales
+        *("accumulator", "gemm"),  # sums and products
+        *("linear", "train"),  # training
+        *("kv_cache_fp8",),  # a cache
+    ),
 }
 """The names that learners, gradebooks and later units rely on."""
 

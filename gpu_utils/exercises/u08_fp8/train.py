@@ -6,7 +6,6 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,17 +15,17 @@ from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.exercises.u08_fp8 import train_slips as slips
 from gpu_utils.exercises.u08_fp8.train_model import (
     LARGEST,
+    LAYERS,
     OPERANDS,
-    bf16_linear,
     build,
     chains,
     first_weights,
     fp8_linear,
+    train_in_bfloat16,
 )
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 
-LAYERS = slips.LAYERS
 HELD_OUT = 4
 """Batches behind those of the training, for the loss that is compared."""
 
@@ -102,23 +101,10 @@ def _call(answer: Callable[..., Any], inputs: Inputs) -> dict[str, Any]:
 
 def _in_bfloat16(shape: dict[str, int], weights: dict[str, Tensor], tokens: Tensor, rate: float) -> dict[str, float]:
     """The same training with operands in bfloat16: the loss on what was held out, how far the weights have moved."""
-    inputs = {"shape": shape, "tokens": tokens}
     model = build(shape, weights)
-    for block in model.h:
-        for name in LAYERS:
-            layer = block.get_submodule(name)
-            layer.forward = partial(_layer_in_bfloat16, layer)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
-    for pair in _pairs(tokens[:-HELD_OUT]):
-        model.loss(*pair).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    train_in_bfloat16(model, _pairs(tokens[:-HELD_OUT]), rate)
     trained = model.state_dict()
-    return {"held out": _held_out(inputs, trained), "moved": _moved(weights, trained)}
-
-
-def _layer_in_bfloat16(layer: Any, x: Tensor) -> Tensor:
-    return bf16_linear(x, layer.weight) + layer.bias
+    return {"held out": _held_out({"shape": shape, "tokens": tokens}, trained), "moved": _moved(weights, trained)}
 
 
 def train_reference(yardstick: dict[str, float], **given: Any) -> dict[str, float]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,10 +14,14 @@ from torch import Tensor, nn
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
 
 OPERANDS = ("x", "w", "dy")
+LAYERS = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
+"""The linear layers of a block."""
+
 FP8 = torch.float8_e4m3fn
 LARGEST = 448.0
 
 Seen = Callable[[str, float], None]
+Noted = Callable[[str, Tensor, Tensor], None]
 Scales = Mapping[str, float]
 
 
@@ -31,12 +36,17 @@ class CallingMLP(nn.Module):
         return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
 
 
+def calling(model: GPT2) -> GPT2:
+    """The model, with blocks that call all of their layers."""
+    for block in model.h:
+        block.set_submodule("mlp", CallingMLP(block.get_submodule("mlp")))
+    return model
+
+
 def build(shape: Mapping[str, int], weights: Mapping[str, Tensor]) -> GPT2:
     """The model on the device of its weights, which are copied."""
     config = GPT2Config(shape["vocab"], shape["length"], shape["width"], shape["layers"], 2)
-    model = GPT2(config)
-    for block in model.h:
-        block.set_submodule("mlp", CallingMLP(block.get_submodule("mlp")))
+    model = calling(GPT2(config))
     model.load_state_dict(dict(weights))
     return model.to(next(iter(weights.values())).device)
 
@@ -63,32 +73,37 @@ def chains(shape: Mapping[str, int], count: int, generator: torch.Generator) -> 
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, scales: Scales, seen: Seen) -> Tensor:
-        flat = x.flatten(0, -2)
-        ctx.scales, ctx.seen, ctx.shape = scales, seen, x.shape
-        narrow_x, narrow_w = _rounded(flat, "x", scales, seen), _rounded(w, "w", scales, seen)
+    def forward(ctx: Any, x: Tensor, w: Tensor, scales: Scales, seen: Seen, noted: Noted) -> Tensor:
+        def rounded(operand: str, given: Tensor) -> Tensor:
+            """What is left in FP8 with the given scale; what lies beyond becomes the largest number."""
+            seen(operand, float(given.abs().amax()))
+            scale = scales[operand]
+            left = (given / scale).clamp(-LARGEST, LARGEST).to(FP8).float() * scale
+            noted(operand, given, left)
+            return left
+
+        ctx.rounded, ctx.shape = rounded, x.shape
+        narrow_x, narrow_w = rounded("x", x.detach().flatten(0, -2)), rounded("w", w.detach())
         ctx.save_for_backward(narrow_x, narrow_w)
         return (narrow_x @ narrow_w.T).unflatten(0, x.shape[:-1])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         x, w = ctx.saved_tensors
-        dy = _rounded(grads[0].flatten(0, -2), "dy", ctx.scales, ctx.seen)
-        return (dy @ w).view(ctx.shape), dy.T @ x, None, None
+        dy = ctx.rounded("dy", grads[0].flatten(0, -2))
+        return (dy @ w).view(ctx.shape), dy.T @ x, None, None, None
 
 
-def _rounded(x: Tensor, operand: str, scales: Scales, seen: Seen) -> Tensor:
-    """What is left of x in FP8 with the given scale; what lies beyond becomes the largest number."""
-    seen(operand, float(x.detach().abs().amax()))
-    scale = scales[operand]
-    return (x / scale).clamp(-LARGEST, LARGEST).to(FP8).float() * scale
+def unnoted(operand: str, given: Tensor, left: Tensor) -> None:
+    """Nobody asks what became of a matrix."""
 
 
-def fp8_linear(x: Tensor, w: Tensor, scales: Scales, seen: Seen) -> Tensor:
+def fp8_linear(x: Tensor, w: Tensor, scales: Scales, seen: Seen, noted: Noted = unnoted) -> Tensor:
     """x (..., K) times w (N, K) transposed, with all operands in E4M3, forward and backward: float32 (..., N).
 
     scales  operand ("x", "w", "dy") -> scale of the whole matrix: a finite number above 0
     seen    called as seen(operand, amax) for each matrix that is quantised; for dy that is in the backward pass
+    noted   called as noted(operand, matrix, what is left of it) after that
     Raises ValueError for a scale that is none.
     """
     for operand in OPERANDS:
@@ -97,12 +112,28 @@ def fp8_linear(x: Tensor, w: Tensor, scales: Scales, seen: Seen) -> Tensor:
         scale = float(scales[operand])
         if not 0 < scale < math.inf:
             raise ValueError(f"the scale of {operand} is {scale}; expected a finite number above 0")
-    return _Product.apply(x, w, {operand: float(scales[operand]) for operand in OPERANDS}, seen)
+    return _Product.apply(x, w, {operand: float(scales[operand]) for operand in OPERANDS}, seen, noted)
 
 
-def bf16_linear(x: Tensor, w: Tensor) -> Tensor:
-    """The same product with operands rounded to bfloat16: the yardstick."""
-    return _InBf16.apply(x, w)
+def train_in_bfloat16(model: GPT2, batches: Sequence[tuple[Tensor, Tensor]], rate: float) -> list[float]:
+    """The yardstick: the losses of the same training with operands in bfloat16, sums and weights in float32."""
+    for block in model.h:
+        for name in LAYERS:
+            layer = block.get_submodule(name)
+            layer.forward = partial(_layer_in_bfloat16, layer)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    losses = []
+    for pair in batches:
+        loss = model.loss(*pair)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
+def _layer_in_bfloat16(layer: Any, x: Tensor) -> Tensor:
+    return _InBf16.apply(x, layer.weight) + layer.bias
 
 
 class _InBf16(torch.autograd.Function):

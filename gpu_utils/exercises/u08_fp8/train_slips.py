@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gpu_utils.exercises.u08_fp8.train_model import LARGEST, OPERANDS
+from gpu_utils.exercises.u08_fp8.train_model import LARGEST, LAYERS, OPERANDS
 
-LAYERS = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
 History = dict[str, list[float]]
 ScaleOf = Callable[[History, str], float]
 
