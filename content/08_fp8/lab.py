@@ -626,7 +626,7 @@ def gemm_kernel(
 
 
 def gemm(a: Tensor, a_scales: Tensor, b: Tensor, b_scales: Tensor) -> Tensor:
-    """The product of what codes and scales stand for, a (M, K) times b (N, K) transposed."""
+    """The product of what codes and scales stand for: a (M, K) times b (N, K).T."""
     # BEGIN SOLUTION
     (M, K), N = a.shape, b.shape[0]
     out = torch.empty((M, N), dtype=torch.bfloat16, device=a.device)
@@ -698,54 +698,50 @@ check("08.gemm")
 
 
 # %% 08.linear tags=["answer", "08.linear"]
-# BEGIN SOLUTION
-def spread(scales: Tensor, rows: int, cols: int, shape: torch.Size) -> Tensor:
-    """The scale of each element."""
-    wide = scales.repeat_interleave(rows, 0).repeat_interleave(cols, 1)
-    return wide[: shape[0], : shape[1]]
-
-
 def quantized(x: Tensor, rows: int, cols: int) -> tuple[Tensor, Tensor]:
-    """x in E4M3, with a scale for each rows x cols: (codes, scales)."""
+    """x in E4M3, with a float32 scale for each rows x cols: (codes, scales)."""
+    # BEGIN SOLUTION
     padded = torch.nn.functional.pad(x, (0, -x.shape[1] % cols, 0, -x.shape[0] % rows))
     tiles = padded.unflatten(1, (-1, cols)).unflatten(0, (-1, rows))
     amax = tiles.abs().amax((1, 3))
     scales = torch.where(amax > 0, amax / 448, 1.0)
-    codes = (x / spread(scales, rows, cols, x.shape)).to(torch.float8_e4m3fn)
-    return codes, scales
+    parts = tiles / scales[:, None, :, None]
+    parts = parts.flatten(2).flatten(0, 1)[: x.shape[0], : x.shape[1]]
+    return parts.to(torch.float8_e4m3fn), scales
+    # END SOLUTION
 
 
 def values(codes: Tensor, scales: Tensor, rows: int, cols: int) -> Tensor:
-    return codes.float() * spread(scales, rows, cols, codes.shape)
-
-
-def rounded(x: Tensor, rows: int, cols: int) -> Tensor:
-    """What is left of x."""
-    return values(*quantized(x, rows, cols), rows, cols)
+    """What codes and their scales stand for, float32."""
+    # BEGIN SOLUTION
+    wide = scales.repeat_interleave(rows, 0).repeat_interleave(cols, 1)
+    return codes.float() * wide[: codes.shape[0], : codes.shape[1]]
+    # END SOLUTION
 
 
 class Fp8Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, w):
+        # BEGIN SOLUTION
         kept, weight = quantized(x, 1, 128), quantized(w, 128, 128)
         ctx.save_for_backward(*kept, *weight)
         return values(*kept, 1, 128) @ values(*weight, 128, 128).T
+        # END SOLUTION
 
     @staticmethod
     def backward(ctx, dy):
+        # BEGIN SOLUTION
         codes, scales, *weight = ctx.saved_tensors
-        kept = values(codes, scales, 1, 128)
-        dx = rounded(dy, 1, 128) @ values(*weight, 128, 128)
-        dw = rounded(dy, 128, 1).T @ rounded(kept, 128, 1)
+        kept = quantized(values(codes, scales, 1, 128), 128, 1)
+        dx = values(*quantized(dy, 1, 128), 1, 128) @ values(*weight, 128, 128)
+        dw = values(*quantized(dy, 128, 1), 128, 1).T @ values(*kept, 128, 1)
         return dx, dw
+        # END SOLUTION
 
 
-# END SOLUTION
 def linear(x: Tensor, w: Tensor) -> Tensor:
     """x (tokens, K) @ w (N, K).T with operands in E4M3, forward and backward."""
-    # BEGIN SOLUTION
     return Fp8Linear.apply(x, w)
-    # END SOLUTION
 
 
 # %% tags=["check"]
@@ -806,26 +802,29 @@ check("08.linear")
 
 
 # %% 08.train tags=["answer", "08.train"]
-# BEGIN SOLUTION
 LAYERS = "attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"
 
 
 def scale_from(sizes: list[float]) -> float:
-    """Room for twice the largest of eight steps; a small number where nothing was seen."""
+    """Your rule: the next scale, from the largest sizes of the steps before."""
+    # BEGIN SOLUTION
     largest = max(sizes[-8:], default=0.0)
     return 2 * largest / 448 if largest else 1e-3
+    # END SOLUTION
 
 
 def fp8_forward(layer, history, product, x):
+    """The new forward of one layer, which adds to its history of sizes by operand."""
+    # BEGIN SOLUTION
     scales = {operand: scale_from(sizes) for operand, sizes in history.items()}
 
     def seen(operand, amax):
         history[operand].append(amax)
 
     return product(x, layer.weight, scales, seen) + layer.bias
+    # END SOLUTION
 
 
-# END SOLUTION
 def train(model, batches, rate, linear):
     """Train the model in FP8: (losses, log of the largest sizes)."""
     # BEGIN SOLUTION
@@ -938,8 +937,8 @@ lesson.table(rows, first="target")
 # and entries 1 and 3 are zeros.
 #
 # **torch and Triton that help.** `cache.view(torch.float32)` of a contiguous uint8 tensor is the same memory as
-# float32, and `cache.view(fp8)` as FP8; a kernel may take all of them. `if slot >= 0:` works on a number that was loaded.
-# `hint("08.kv_cache_fp8")` gives three hints.
+# float32, and `cache.view(fp8)` as FP8; a kernel may take all of them. `if slot >= 0:` works on a number that was
+# loaded. `hint("08.kv_cache_fp8")` gives three hints.
 
 
 # %% 08.kv_cache_fp8 tags=["answer", "08.kv_cache_fp8"]
