@@ -784,9 +784,10 @@ check("08.linear")
 # `seen("w", amax)` in the forward pass, and `seen("dy", amax)` in the backward pass: the largest sizes.
 #
 # **What is judged**, on weights and text drawn anew: all four linear layers of each block multiply by `linear`, with
-# their own float32 weights, and nothing else does. The log holds what was seen. After the eighth step no size is more
-# than 3 times what its scale can hold, and for each operand some size is at least a thousandth of it. And the loss of
-# the trained model on text of its own, in float32, is at most 5% above that of the same training in bfloat16.
+# their own float32 weights, and nothing else does. The log holds what was seen, in each pass. After the eighth pass no
+# size is more than 3 times what its scale can hold, and for each operand some size is at least a thousandth of it. And
+# the loss of the trained model on text of its own, in float32, is at most 5% above that of the same training in
+# bfloat16. Passes that only look, before the first step, are allowed; they are in the log, too.
 #
 # **Your recipe** is the rule from history to scale: how many steps back, how much room for growth, and what to do at
 # the first step. Gradients are thousands of times smaller than activations; a rule that fits all must look.
@@ -835,6 +836,8 @@ def train(model, batches, rate, linear):
             history = log[f"h.{number}.{name}"] = {"x": [], "w": [], "dy": []}
             layer.forward = partial(fp8_forward, layer, history, linear)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    model.loss(*batches[0]).backward()  # only looks: the first step has a history
+    optimizer.zero_grad()
     losses = []
     for inputs, targets in batches:
         loss = model.loss(inputs, targets)
@@ -865,16 +868,22 @@ check("08.train")
 # ### Your recipe on Python's own text
 #
 # Now the GPT-2 of lesson 08, two layers of width 128 on Python's standard library, 60 steps: once by your `train`, once
-# in bfloat16 from the same weights and batches. Below the losses, what your scales made of the layer that came nearest
-# to its edge.
+# in bfloat16 from the same weights and batches. The *gap* is that of the loss on validation text, in percent; one run
+# of 60 steps moves by half a percent for no reason. Below the losses is what your scales made of the operand that came
+# nearest to the edge.
+#
+# Look at the first step. A gradient that a wrong first scale has spoilt stays in AdamW's memory for many steps. With the
+# course's rule, a first scale of 0.001 for what nobody has seen costs 2.7% here; one pass that only looks, before the
+# first step, brings that to -0.4%.
 
 # %% your training
+run = None
 with lesson.when_written():
     run = lesson.own_fp8_training(train)
-lesson.table(run.rows) if "run" in globals() else None
+lesson.table(run.rows if run else {}, first="run")
 
 # %% what your scales saw
-lesson.amax_figure(run.nearest) if "run" in globals() else None
+run and lesson.amax_figure(run.nearest)
 
 # %% [markdown] your kernels
 # ### One of its layers on your kernels
@@ -884,14 +893,11 @@ lesson.amax_figure(run.nearest) if "run" in globals() else None
 # the exact product, as a share of its largest element.
 
 # %% your kernels on a layer
-rows = {}
+rows, CHIPS = {}, {"sm_89": torch.float8_e4m3fn, "gfx942": torch.float8_e4m3fnuz}
 with lesson.when_written():
-    x, w = run.operands("h.1.mlp.c_fc")
-    exact = x.double() @ w.double().T
-    for target, fp8 in (
-        ("sm_89", torch.float8_e4m3fn),
-        ("gfx942", torch.float8_e4m3fnuz),
-    ):
+    for target, fp8 in CHIPS.items() if run else ():
+        x, w = run.operands("h.1.mlp.c_fc")
+        exact = x.double() @ w.double().T
         with virtual_gpu(target) as gpu:
             y = gemm(*quantize_tile(x, fp8), *quantize_block(w, fp8))
         off = (y.double() - exact).abs().max() / exact.abs().max()

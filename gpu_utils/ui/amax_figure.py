@@ -12,7 +12,7 @@ from gpu_utils.errors import BadArgument, UnknownName
 from gpu_utils.formats import FORMATS, Format
 from gpu_utils.ui.explore.drawing import Picture, box, heading, path, percent, picture, small, svg, text
 
-SERIES = ("amax", "scale", "saturated", "underflow")
+SERIES = ("amax", "scale", "saturated", "underflowed")
 """What is known of an operand, a number for each step."""
 
 _LEFT, _WIDTH, _RIGHT = 64.0, 590.0, 126.0
@@ -25,14 +25,14 @@ def amax_figure(history: Mapping[str, Mapping[str, Sequence[float]]], number_for
     """For each operand a curve of its amax over a band, the range of the format at the scale of that step.
 
     history  operand -> {"amax": largest |x| of a step, "scale": what a decoded code is multiplied by, "saturated" and
-             "underflow": shares of the elements, 0 to 1, that were cut to the largest number or became 0}: lists of
+             "underflowed": shares of the elements, 0 to 1, that were cut to the largest number or became 0}: lists of
              one length, one number for each step
     number_format  a name of FORMATS
 
     Below each: both shares. Errors: UnknownName for a format; BadArgument for lists that are missing, of unlike length,
     shorter than two steps or not finite, a scale that is not above 0, a share outside 0 to 1.
 
-    >>> amax_figure({"x": {"amax": [1, 900], "scale": [1, 1], "saturated": [0, 0.25], "underflow": [0, 0]}})
+    >>> amax_figure({"x": {"amax": [1, 900], "scale": [1, 1], "saturated": [0, 0.25], "underflowed": [0, 0]}})
     e4m3fn. x, 2 steps: amax 1 to 900, beyond the range in 1 of them, first in step 2; at most 25% saturated and \
 0% became 0.
     """
@@ -57,7 +57,7 @@ def _series(name: str, lists: Mapping[str, Sequence[float]]) -> dict[str, np.nda
     if len(set(lengths.values())) != 1 or min(lengths.values()) < 2:
         raise BadArgument(f"{name!r} has {lengths} numbers; expected one for each of two steps or more in every list")
     found = {each: np.asarray(lists[each], np.float64) for each in SERIES}
-    shares = np.stack([found["saturated"], found["underflow"]])
+    shares = np.stack([found["saturated"], found["underflowed"]])
     if (
         not all(np.isfinite(each).all() for each in found.values())
         or found["scale"].min() <= 0
@@ -88,7 +88,9 @@ def _thinned(series: Mapping[str, np.ndarray], of: Format) -> tuple[np.ndarray, 
     share = series["amax"] / series["scale"]
     chosen = np.array([a + int(share[a:b].argmax()) for a, b in pairwise(edges.tolist())])
     found = {each: series[each][chosen] for each in ("amax", "scale")}
-    return chosen, found | {each: np.maximum.reduceat(series[each], edges[:-1]) for each in ("saturated", "underflow")}
+    return chosen, found | {
+        each: np.maximum.reduceat(series[each], edges[:-1]) for each in ("saturated", "underflowed")
+    }
 
 
 def _panel(series: Mapping[str, np.ndarray], of: Format, words: str) -> str:
@@ -146,7 +148,7 @@ def _at_the_end(names: Mapping[str, float]) -> list[str]:
 def _shares(drawn: Mapping[str, np.ndarray], x: np.ndarray) -> list[str]:
     """The shares of elements that were cut (solid) and lost (dashes), from 0 to the largest."""
     floor = 8 + _HIGH + _BETWEEN + _LOW
-    most = max(float(drawn["saturated"].max()), float(drawn["underflow"].max())) or 0.01
+    most = max(float(drawn["saturated"].max()), float(drawn["underflowed"].max())) or 0.01
     parts = [
         box(_LEFT, floor - _LOW, _WIDTH, _LOW),
         text(_LEFT - 6, floor - _LOW + 8, percent(most), size=10, at="end"),
@@ -156,7 +158,7 @@ def _shares(drawn: Mapping[str, np.ndarray], x: np.ndarray) -> list[str]:
     at_end = {}
     for each, name, kind, dashes in (
         ("saturated", "saturated (solid)", "hue", ""),
-        ("underflow", "became 0 (dashes)", "edge", "5 4"),
+        ("underflowed", "became 0 (dashes)", "edge", "5 4"),
     ):
         y = floor - _LOW * drawn[each] / most
         parts.append(path(list(zip(x.tolist(), y.tolist(), strict=True)), kind, dashes))

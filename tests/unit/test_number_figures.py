@@ -35,7 +35,7 @@ def test_every_figure_is_well_formed_small_and_has_the_words_it_is_read_by():
     errors = {f"way {n}": torch.rand(300, 700, generator=torch.Generator().manual_seed(n)) for n in range(5)}
     steps = np.exp2(np.random.default_rng(0).normal(size=4000))
     shares = np.full(4000, 0.1)
-    history = {"amax": steps, "scale": steps / 300, "saturated": shares, "underflow": shares}
+    history = {"amax": steps, "scale": steps / 300, "saturated": shares, "underflowed": shares}
     for figure in (
         number_line("e4m3fn", "e5m2", low=2**-16, high=2**16),
         scale_figure({"activations": (4, 512), "weight": (256, 512), "long": (1, 100_000), "tall": (4096, 33)}),
@@ -224,7 +224,7 @@ def history(**changed):
         "amax": [2.0**n for n in range(steps)],
         "scale": [1.0] * steps,
         "saturated": [0.0] * 9 + [0.1, 0.2, 0.4],
-        "underflow": [0.5] * steps,
+        "underflowed": [0.5] * steps,
     } | changed
 
 
@@ -249,7 +249,7 @@ def test_the_band_is_the_range_of_the_format_and_steps_beyond_it_are_marked():
 def test_of_many_steps_none_beyond_the_range_is_lost():
     amax, saturated = [1.0] * 5000, [0.0] * 5000
     amax[1234], saturated[4321] = 500.0, 0.25
-    rest = {"scale": [1.0] * 5000, "underflow": [0.0] * 5000}
+    rest = {"scale": [1.0] * 5000, "underflowed": [0.0] * 5000}
     picture = amax_figure({"x": {"amax": amax, "saturated": saturated, **rest}})
     assert len([d for d in paths(picture, "hue") if d.endswith(" 6.0")]) == 1
     assert "beyond the range in 1 of them, first in step 1235; at most 25% saturated" in repr(picture)
