@@ -77,7 +77,7 @@ def _words(series: Mapping[str, np.ndarray], of: Format) -> str:
     )
     return (
         f"{len(amax)} steps: amax {amax.min():.3g} to {amax.max():.3g}, {told}; at most "
-        f"{percent(series['saturated'].max())} saturated and {percent(series['underflow'].max())} became 0"
+        f"{percent(series['saturated'].max())} saturated and {percent(series['underflowed'].max())} became 0"
     )
 
 

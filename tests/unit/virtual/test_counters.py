@@ -269,6 +269,27 @@ def test_matrix_flops_are_two_for_each_multiply_and_add(target, m, n, k, warps, 
     assert gpu.counters.matrix_flops() == 2 * m * n * k
 
 
+@pytest.mark.parametrize(
+    ("target", "dtype"),
+    [
+        ("sm_89", torch.float8_e4m3fn),
+        ("sm_90", torch.float8_e5m2),
+        ("gfx942", torch.float8_e4m3fnuz),
+        ("gfx950", torch.float8_e4m3fn),
+        ("sm_89", torch.bfloat16),
+        ("gfx942", torch.float8_e4m3fn),
+    ],
+)
+def test_matrix_flops_on_fp8_are_counted_apart(target, dtype):
+    """gfx942 has no FN: Triton turns it into float16 without a word, and the count says so."""
+    a, b, c = torch.ones(64, 128).to(dtype), torch.ones(128, 64).to(dtype), torch.zeros(64, 64)
+    with virtual_gpu(target) as gpu:
+        product_kernel[(1,)](a, b, c, M=64, N=64, K=128)
+    assert (c == 128).all()
+    native = dtype != torch.bfloat16 and (target != "gfx942" or dtype == torch.float8_e4m3fnuz)
+    assert gpu.counters.totals()["fp8_matrix_flops"] == (gpu.counters.matrix_flops() if native else 0)
+
+
 def test_waves_that_repeat_the_tile_of_another_are_counted_too():
     """32x32 is one tile of gfx942's 32x32x8 instruction: each of the 4 waves computes it."""
     a, c = torch.ones(32, 32, dtype=torch.float16), torch.zeros(32, 32)
