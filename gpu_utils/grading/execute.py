@@ -26,6 +26,7 @@ from gpu_utils.backends import Backend, idle_kernels
 from gpu_utils.errors import CheckTimeout, CompileFailed, GradientLost, W2WError
 from gpu_utils.grading.devices import foreign_tensor
 from gpu_utils.grading.exercise import Inputs, Kind
+from gpu_utils.grading.fp8 import as_on
 from gpu_utils.grading.plain import copy_of, plain
 from gpu_utils.grading.report import Mode
 from gpu_utils.grading.surroundings import BoundedOutput, TimeLimit, poisoned_memory, usual_settings
@@ -248,7 +249,8 @@ def _compile(launches: list[Any], targets: tuple[str, ...]) -> dict[str, str]:
         results[target] = ""
         for launch in {id(launch.kernel): launch for launch in launches}.values():
             try:
-                compile_for(launch.kernel, target, args=launch.args, **launch.kwargs)
+                args = tuple(as_on(target, value) for value in launch.args)
+                compile_for(launch.kernel, target, args=args, **{k: as_on(target, v) for k, v in launch.kwargs.items()})
             except CompileFailed as problem:
                 results[target] = str(problem)
                 break

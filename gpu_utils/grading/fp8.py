@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
+
 from gpu_utils.chips import TARGETS, probe
 from gpu_utils.grading.exercise import Case, Exercise
 
@@ -42,3 +46,18 @@ def e4m3_of(exercise: Exercise, name: str) -> str:
 def case_on(exercise: Exercise, case: Case, name: str) -> Case:
     """A case as a backend runs it: with its format, where the exercise's numbers are in FP8."""
     return case.having(fp8=e4m3_of(exercise, name)) if exercise.fp8 else case
+
+
+_FNUZ = {torch.float8_e4m3fn: torch.float8_e4m3fnuz, torch.float8_e5m2: torch.float8_e5m2fnuz}
+_OCP = {fnuz: ocp for ocp, fnuz in _FNUZ.items()}
+_TYPES = {"ocp": _OCP, "fnuz": _FNUZ}
+
+
+def as_on(target: str, value: Any) -> Any:
+    """A kernel's argument as a launch on the target would have it: bytes of the other flavour of FP8 become its own.
+
+    >>> as_on("gfx942", torch.zeros(2).to(torch.float8_e4m3fn)).dtype, as_on("sm_89", 3)
+    (torch.float8_e4m3fnuz, 3)
+    """
+    types = _TYPES.get(TARGETS[target].fp8, {}) if target in TARGETS else {}
+    return value.view(types[value.dtype]) if isinstance(value, torch.Tensor) and value.dtype in types else value

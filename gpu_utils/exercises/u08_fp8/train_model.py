@@ -46,7 +46,8 @@ def calling(model: GPT2) -> GPT2:
 def build(shape: Mapping[str, int], weights: Mapping[str, Tensor]) -> GPT2:
     """The model on the device of its weights, which are copied."""
     config = GPT2Config(shape["vocab"], shape["length"], shape["width"], shape["layers"], 2)
-    model = calling(GPT2(config))
+    with torch.random.fork_rng(devices=[]):  # the weights it draws are replaced
+        model = calling(GPT2(config))
     model.load_state_dict(dict(weights))
     return model.to(next(iter(weights.values())).device)
 
