@@ -633,6 +633,7 @@ def gemm(a: Tensor, a_scales: Tensor, b: Tensor, b_scales: Tensor) -> Tensor:
     gemm_kernel[(triton.cdiv(M, 64), triton.cdiv(N, 64))](
         *(a, a_scales, b, b_scales, out, M, N, K, a.stride(0), b.stride(0)),
         BLOCK=64,
+        num_warps=8,
     )
     return out
     # END SOLUTION

@@ -14,7 +14,7 @@ from typing import Any
 from gpu_utils.analytic.roofline import Point, share_of_roofline
 from gpu_utils.backends.recording import Launch, chosen_launches, record_launches
 from gpu_utils.chips import probe
-from gpu_utils.chips.targets import TARGETS
+from gpu_utils.chips.targets import TARGETS, Target
 from gpu_utils.compiler import compile_for, resources
 from gpu_utils.compiler.resources import Resources
 from gpu_utils.errors import BadArgument
@@ -120,9 +120,13 @@ def needs(rungs: Rungs, *args: Any, targets: Sequence[str] = COMPILED_FOR) -> Ro
 
 
 def stand_in_of(target: str) -> str:
-    """The virtual GPU whose launches stand for those of a target: of its vendor, and with waves as wide."""
+    """The virtual GPU whose launches stand for those of a target: of its vendor, with waves as wide, and its FP8."""
+
+    def seen(target: Target) -> tuple[object, ...]:
+        return target.vendor, target.lanes, target.fp8
+
     wanted = TARGETS[target]
-    alike = (t.name for t in TARGETS.values() if t.executed and (t.vendor, t.lanes) == (wanted.vendor, wanted.lanes))
+    alike = (t.name for t in TARGETS.values() if t.executed and seen(t) == seen(wanted))
     return target if wanted.executed else next(alike)
 
 
