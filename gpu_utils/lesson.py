@@ -25,6 +25,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.ui.block_figure": ("BlockFigure",),
         "gpu_utils.ui.diff_figure": ("DiffFigure",),
         "gpu_utils.ui.error_figure": ("error_figure",),
+        "gpu_utils.ui.format_table": ("format_numbers", "format_table"),
         "gpu_utils.ui.grid_figure": ("grid_figure",),
         "gpu_utils.ui.lane_figure": ("lane_figure",),
         "gpu_utils.ui.latency_figure": ("latency_figure",),
