@@ -312,3 +312,342 @@ lesson.table(rows, first="error of the 65,536 numbers")
 
 # %% first sitting ends
 lesson.sitting("08", 1)
+
+# %% [markdown] range of a scale
+# # Sitting 2: scales
+#
+# ## 6. What one scale can hold
+#
+# FP8 is never used bare. A tensor is stored as codes and a *scale*: value = code × scale. The scale is chosen so that
+# the largest number in size, *amax*, becomes the largest of the format: scale = amax / 448 for E4M3. What stands far
+# below amax then loses digits, and further below it becomes 0. How far?
+
+# %% guess room
+guess = predict(
+    "08.room",
+    "The largest number of a tile is scaled to the format's largest. How many times "
+    "smaller may another one be, to keep all digits of its format? (E4M3 has them from "
+    "2^-6 on, E2M1 from 1 on.)",
+    e4m3=lesson.number("E4M3", factor=1.05),
+    e2m1=lesson.number("E2M1", factor=1.05),
+)
+
+# %% room
+ends = {"E4M3": (448, 2**-6, 2**-9), "E2M1": (6, 1, 0.5)}
+rows = {
+    name: {
+        "all digits up to": largest / normal,
+        "not 0 up to": largest / (smallest / 2),
+    }
+    for name, (largest, normal, smallest) in ends.items()
+}
+guess.reveal(
+    e4m3=rows["E4M3"]["all digits up to"],
+    e2m1=rows["E2M1"]["all digits up to"],
+    because="448 × 64, and 6 / 1.",
+)
+lesson.table(rows, first="times below the largest")
+
+# %% [markdown] real operands
+# So E4M3 with a single scale has room for 14.8 doublings, and a code of four bits for 2.6. What do real operands need?
+# Here is a GPT-2 of unit 01's kind, small, trained for a few seconds. A linear layer multiplies three matrices in a
+# step: its input x, its weight w, and in the backward pass dy, the gradient of the loss with respect to its output.
+
+# %% operands of GPT-2
+model, batches = lesson.trained_gpt2()
+operands = lesson.layer_operands(model, *batches.draw())
+ratios = {
+    layer: {
+        name: (x.abs().max() / x.abs().median()).item() for name, x in matrices.items()
+    }
+    for layer, matrices in operands.items()
+}
+lesson.table(ratios, first="largest over median, |x|")
+
+# %% [markdown] honest ratios
+# Activations and weights of a model this small are tame: the largest is 5 to 17 times the median. Two gradients stand
+# out, those of `attn.c_attn`; section 9 shows why. Large models are not tame:
+#
+# > **Facts: massive activations**
+# >
+# > - In large language models a few activations are much larger than the others, for example 100,000 times. (source:
+# >   Sun et al., [arXiv 2402.17762](https://arxiv.org/abs/2402.17762), abstract)
+#
+# 100,000 is more than the room of E4M3. The remedy is always the same: share a scale among fewer, so that fewer suffer.
+#
+# ## 7. Who shares a scale
+#
+# In this course a row of x is a token, a row of w an output, and a product sums along the columns: K.
+
+# %% who shares
+lesson.scale_figure({"x": (512, 512)})
+
+# %% [markdown] names of ways
+# Two names are DeepSeek-V3's: activations in **tiles** of 1 × 128, weights in **blocks** of 128 × 128 (arXiv
+# 2412.19437, section 3.3). **MXFP8** and **MXFP4** have a scale of 8 bits, E8M0, for 32 elements of E4M3 or E2M1.
+# **NVFP4** has one of 8 bits, E4M3, for 16 elements of E2M1, and one float32 above all of them (arXiv 2509.25149).
+
+# %% guess bits
+guess = predict(
+    "08.bits",
+    "A scale of 32 bits for each 1 x 128, one of 8 bits for each 32, and NVFP4: bits "
+    "for an element, its share of the scale included?",
+    tile=lesson.number("1 x 128, E4M3"),
+    mx=lesson.number("MXFP8"),
+    nvfp4=lesson.number("NVFP4"),
+)
+
+# %% bits
+bits = lesson.bits_per_value(512, 512)
+guess.reveal(
+    tile=bits["1 x 128"],
+    mx=bits["MXFP8"],
+    nvfp4=bits["NVFP4"],
+    because="8 + 32 / 128, 8 + 8 / 32, 4 + 8 / 16.",
+)
+lesson.table({way: {"bits": each} for way, each in bits.items()}, first="way")
+
+# %% [markdown] one massive element
+# ## 8. What it is worth
+#
+# The input of the last `mlp.c_proj`: 512 tokens of 512 channels. First as it is. Then with a single massive activation:
+# one of the 262,144 elements is made 100,000 times the median. All others stay as they are, so any more error of
+# theirs comes from a scale that they share with it. An *own scale* in E4M3 leaves 2.2% on average.
+
+# %% guess massive
+WAYS = ("per tensor", "per row", "1 x 128", "128 x 128", "MXFP8", "MXFP4", "NVFP4")
+guess = predict(
+    "08.massive",
+    "The mean error of all elements, with one massive element among them. Which of the "
+    "E4M3 ways stays below 2.5%?",
+    tensor=lesson.yes_no("per tensor"),
+    row=lesson.yes_no("per row"),
+    tile=lesson.yes_no("1 x 128"),
+    block=lesson.yes_no("128 x 128"),
+)
+
+# %% massive
+x = operands["h.1.mlp.c_proj"]["x"]
+massive = x.clone()
+massive[100, 200] = 100_000 * x.abs().median()
+rows = {way: {"bits": bits[way]} for way in WAYS}
+for name, matrix in {"as it is": x, "one massive element": massive}.items():
+    for way, error in lesson.relative_errors(matrix, *WAYS).items():
+        rows[way][f"{name}: error, %"] = 100 * error.nanmean()
+        rows[way][f"{name}: lost, %"] = 100 * (error >= 1).double().mean()
+error = {way: row["one massive element: error, %"] for way, row in rows.items()}
+guess.reveal(
+    tensor=error["per tensor"] < 2.5,
+    row=error["per row"] < 2.5,
+    tile=error["1 x 128"] < 2.5,
+    block=error["128 x 128"] < 2.5,
+    because="all suffer, or a row of 512 of the 262,144, or 128 of them, or 16,384.",
+)
+lesson.table(rows, first="way")
+
+# %% [markdown] massive explained
+# - *As it is* all four ways with E4M3 are equal, 2.2%. On a tame tensor a finer scale buys nothing! MXFP8 has a little
+#   more error, because a power of two leaves up to half of the range unused or clips the largest.
+# - With one massive element a single scale spoils the whole tensor: a tenth of it is 0. A row of its own confines the
+#   damage, a tile more so. The 128 × 128 block spoils a sixteenth of this matrix.
+# - Four bits make ten times the error, for half the bytes. There the *small* block is needed even as it is: with room
+#   for a factor of 6, elements of a block that are much below its largest become 0.
+#
+# ## 9. A gradient that needs tiles
+#
+# `attn.c_attn` makes queries, keys and values with one matrix: its output, and so dy, has 128 columns for each. Its
+# largest gradient is hundreds of times the median.
+
+# %% guess gradient
+guess = predict(
+    "08.gradient",
+    "The gradients of queries and keys come through the softmax, which is nearly flat "
+    "in a young model; those of values do not. Whose columns lose digits when all 384 "
+    "share a scale?",
+    who=lesson.choice("queries and keys", "values"),
+)
+
+# %% gradient
+dy = operands["h.1.attn.c_attn"]["dy"]
+shown = lesson.relative_errors(dy, "per tensor", "per row", "1 x 128", "MXFP8", "MXFP4")
+parts = ("queries", "keys", "values")
+lost = shown["per tensor"].nanmean(0).view(3, 128).mean(1)
+guess.reveal(
+    who="values" if lost[2] > lost[:2].max() else "queries and keys",
+    because="theirs are the small ones; the scale follows the values.",
+)
+lesson.error_figure(dy, shown)
+
+# %% gradient by part
+lesson.table(
+    {
+        way: dict(zip(parts, 100 * error.nanmean(0).view(3, 128).mean(1), strict=True))
+        for way, error in shown.items()
+    },
+    first="mean error, %",
+)
+
+# %% [markdown] along K
+# The tiles of 128 happen to fall on queries, keys and values. (In a larger model, with heads of 128, on single heads.)
+#
+# ## 10. Why along K
+#
+# A quantiser by rows is four lines of torch, and a product of two matrices that were quantised so is one more:
+
+
+# %% by rows
+def by_rows(x, fp8):
+    """Codes, and a scale for each row. (A row of zeros would need a scale, too.)"""
+    largest = torch.finfo(fp8).max
+    scale = x.abs().amax(1, keepdim=True) / largest
+    return (x / scale).clamp(-largest, largest).to(fp8), scale
+
+
+torch.manual_seed(0)
+a, b = torch.randn(64, 4096), torch.randn(32, 4096)  # both along K
+(a8, a_scale), (b8, b_scale) = (by_rows(m, torch.float8_e4m3fn) for m in (a, b))
+outside = (a8.float() @ b8.float().T) * a_scale * b_scale.T  # scales behind the sum
+inside = (a8.float() * a_scale) @ (b8.float() * b_scale).T
+lesson.table(
+    {
+        "scales behind the sum, or before: largest difference": (outside - inside)
+        .abs()
+        .max()
+    }
+)
+
+# %% [markdown] out of the sum
+# Element (m, n) is a sum over k. The scale of row m of A is the same for all k, so it comes *out of the sum*: one
+# multiplication at the end. A scale for each column k of A could not. (It could be multiplied into row k of the weight
+# beforehand: that is SmoothQuant, [arXiv 2211.10438](https://arxiv.org/abs/2211.10438).) A scale for each 128 along K
+# is between the two: it comes out of a *part* of the sum.
+
+# %% guess parts
+guess = predict(
+    "08.parts",
+    "K = 4,096. How many partial sums of an element must be scaled, each by itself?",
+    rows=lesson.number("scales by rows"),
+    tiles=lesson.number("1 x 128 and 128 x 128"),
+    mx=lesson.number("MX, blocks of 32"),
+)
+
+# %% parts
+K = a.shape[1]
+partial = {"scales by rows": K // K, "1 x 128 and 128 x 128": K // 128, "MX": K // 32}
+guess.reveal(
+    rows=partial["scales by rows"],
+    tiles=partial["1 x 128 and 128 x 128"],
+    mx=partial["MX"],
+    because="a scale may not change within a part: 4,096 / 4,096, / 128, / 32.",
+)
+lesson.table(
+    {name: {"partial sums": n} for name, n in partial.items()}, first="K = 4,096"
+)
+
+# %% [markdown] price of parts
+# A partial sum that is scaled and added up outside of the matrix instruction costs the vector units a multiply-add for
+# each element. Every 128 steps that is bearable; every 32 it would not be, so chips that have MX do it inside the
+# instruction (section 15). And the direction matters: the backward pass sums over other dimensions, so the same matrix
+# needs other tiles there. Blocks of 128 × 128 serve both.
+#
+# ## 11. Online or delayed
+#
+# The scale needs amax, and amax needs the whole tensor (or tile). *Online*: read it once for amax, read it again to
+# divide and cast. *Delayed*: use the amax of earlier steps, cast at once, and note this step's amax for later. In
+# Triton, with bf16 in and one scale for the tensor:
+
+
+# %% two kernels
+@triton.jit
+def amax_kernel(x_ptr, amax_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n, other=0.0).to(tl.float32)
+    tl.store(amax_ptr + tl.program_id(0), tl.max(tl.abs(x), axis=0))
+
+
+@triton.jit
+def cast_kernel(
+    x_ptr, scale_ptr, codes_ptr, amax_ptr, n, LARGEST: tl.constexpr, BLOCK: tl.constexpr
+):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n, other=0.0).to(tl.float32)
+    tl.store(amax_ptr + tl.program_id(0), tl.max(tl.abs(x), axis=0))  # for later
+    y = tl.clamp(x / tl.load(scale_ptr), -LARGEST, LARGEST)
+    tl.store(codes_ptr + i, y.to(codes_ptr.dtype.element_ty), mask=i < n)
+
+
+# %% [markdown] casts in Triton
+# `codes_ptr.dtype.element_ty` is the type that the tensor has outside: with `torch.empty(n, dtype=fp8)` the same kernel
+# serves both kinds. Where the codes lie in an array of bytes, `bytes.view(fp8)` is the same memory under another type.
+# The clamp is no luxury: amax may be from an older step, and what a cast does beyond the largest depends on the chip.
+
+# %% guess passes
+guess = predict(
+    "08.passes",
+    "Bytes of x and of codes that move for each element, x in bf16?",
+    online=lesson.number("online", unit="bytes", factor=1.1),
+    delayed=lesson.number("delayed", unit="bytes", factor=1.1),
+)
+
+# %% passes
+FP8 = {"sm_89": torch.float8_e4m3fn, "gfx942": torch.float8_e4m3fnuz}
+n, BLOCK = 1 << 17, 8192
+x = torch.randn(n).bfloat16()
+grid, amax, rows = (n // BLOCK,), torch.empty(n // BLOCK), {}
+for target, fp8 in FP8.items():
+    codes, top = torch.empty(n, dtype=fp8), torch.finfo(fp8).max
+    with virtual_gpu(target) as gpu:
+        amax_kernel[grid](x, amax, n, BLOCK=BLOCK)
+        scale = amax.max().view(1) / top
+        cast_kernel[grid](x, scale, codes, amax, n, LARGEST=top, BLOCK=BLOCK)
+    counted = [launch.counters.totals() for launch in gpu.launches]
+    moved = [c["global_load_bytes"] + c["global_store_bytes"] for c in counted]
+    unlike = codes.view(torch.uint8) != (x.float() / scale).to(fp8).view(torch.uint8)
+    rows[target] = {
+        "online, bytes": sum(moved) / n,
+        "delayed, bytes": moved[1] / n,
+        "codes unlike torch's": unlike.sum(),
+    }
+guess.reveal(
+    online=rows["sm_89"]["online, bytes"],
+    delayed=rows["sm_89"]["delayed, bytes"],
+    because="2 to read for amax, 2 to read again, 1 to write; or 2 + 1. (The rest are "
+    "lanes that load the scale.)",
+)
+lesson.table(rows, first="for each element")
+
+# %% [markdown] passes explained
+# 5 bytes against 3. But a program that holds its *whole* tile in registers needs no second reading: it finds amax, then
+# divides what it has. That is one more reason for small tiles: 1 × 128 fits, a tensor does not. (Lab: 08.quantize_tile
+# and 08.quantize_block.) Delayed scaling is cheap for one scale a tensor and has a risk, an amax that grew since:
+# sitting 4 shows one.
+#
+# Why are some codes on `sm_89` not those of torch? Look at what the cast became:
+
+# %% casts
+CASTS = ("cvt.rz", "cvt.rn.s", "v_cvt_pk_fp8", "v_cvt_scalef32_pk_fp8")
+rows = {}
+for target in ("sm_89", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1201"):
+    fp8 = FP8.get(target, torch.float8_e4m3fn)
+    args = (x, scale, torch.empty(n, dtype=fp8), amax, n)
+    compiled = compile_for(cast_kernel, target, args, LARGEST=240.0, BLOCK=1024)
+    rows[target] = {
+        "to FP8": ", ".join(lesson.mnemonics(compiled, starting=CASTS)) or "-",
+        "instructions in all": lesson.mnemonics(compiled).total(),
+    }
+lesson.table(rows, first="target")
+
+# %% [markdown] casts explained
+# - `sm_89`: Triton 3.7 goes by way of fp16, and cuts there (`cvt.rz`) before it rounds: twice. So a few codes in a
+#   thousand are one step off, though the chip has a direct conversion. `sm_90` and `sm_100` convert two numbers at once.
+# - `gfx942` and `gfx950` have an instruction for two numbers, too; that of `gfx950` could apply a power of two besides.
+# - `gfx90a` has no FP8. `gfx1201` has (section 12), and Triton 3.7 does not use it for casts: both do it by shifts and
+#   comparisons, in many more instructions.
+#
+# So tests of a quantiser allow one step where a value is near the middle of two codes.
+#
+# **You have** scales: who shares one, what it costs, and kernels that make them. In the lab: 08.quantize_tile and
+# 08.quantize_block. Next: products.
+
+# %% second sitting ends
+lesson.sitting("08", 2)
