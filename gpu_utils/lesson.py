@@ -43,7 +43,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.compiler.clang": ("compile_cpp",),
         "gpu_utils.compiler.hipify": ("hipify",),
         "gpu_utils.compiler.leftovers": ("leftovers",),
-        "gpu_utils.compiler.reading": ("compiler_notes", "in_loops", "mnemonics"),
+        "gpu_utils.compiler.reading": ("compiler_notes", "in_loops", "mnemonics", "places_along_k"),
         "gpu_utils.ui.parity_table": ("parity_table",),
         "gpu_utils.ui.sass": ("sass",),
     },
@@ -58,6 +58,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Rules on paper": {
         "gpu_utils.analytic.inference": ("MODELS",),
+        "gpu_utils.analytic.narrow_sums": ("worst_sum_errors",),
         "gpu_utils.analytic.operators": ("gpt2_operators",),
         "gpu_utils.analytic.roofline": ("Point", "roofline"),
         "gpu_utils.analytic.tile_order": ("order_traffic",),
@@ -72,7 +73,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.model.device": ("default_device", "device_peak", "training_dtype"),
         "gpu_utils.model.swapping": ("swapped",),
         "gpu_utils.model.fp8_errors": ("bits_per_value", "relative_errors"),
-        "gpu_utils.model.fp8_operands": ("layer_operands", "trained_gpt2"),
+        "gpu_utils.model.fp8_operands": ("layer_operands", "mx_codes", "trained_gpt2"),
         "gpu_utils.model.gpt2": (
             "GPT2",
             "MLP",

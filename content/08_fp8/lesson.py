@@ -592,6 +592,7 @@ guess = predict(
 # %% passes
 FP8 = {"sm_89": torch.float8_e4m3fn, "gfx942": torch.float8_e4m3fnuz}
 n, BLOCK = 1 << 17, 8192
+torch.manual_seed(4)
 x = torch.randn(n).bfloat16()
 grid, amax, rows = (n // BLOCK,), torch.empty(n // BLOCK), {}
 for target, fp8 in FP8.items():
@@ -639,7 +640,7 @@ lesson.table(rows, first="target")
 
 # %% [markdown] casts explained
 # - `sm_89`: Triton 3.7 goes by way of fp16, and cuts there (`cvt.rz`) before it rounds: twice. So a few codes in a
-#   thousand are one step off, though the chip has a direct conversion. `sm_90` and `sm_100` convert two numbers at once.
+#   thousand are one step off. How many depends on the scale: with some there are none. `sm_90` and `sm_100` convert two numbers at once.
 # - `gfx942` and `gfx950` have an instruction for two numbers, too; that of `gfx950` could apply a power of two besides.
 # - `gfx90a` has no FP8. `gfx1201` has (section 12), and Triton 3.7 does not use it for casts: both do it by shifts and
 #   comparisons, in many more instructions.
@@ -651,3 +652,404 @@ lesson.table(rows, first="target")
 
 # %% second sitting ends
 lesson.sitting("08", 2)
+
+# %% [markdown] product
+# # Sitting 3: products
+#
+# ## 12. One product, seven targets
+#
+# FP8 codes go into `tl.dot` as they are, and the sums are float32. With one scale for each matrix all of scaling is a
+# multiplication behind the loop:
+
+
+# %% product kernel
+@triton.jit
+def product_kernel(
+    a_ptr, b_ptr, scales_ptr, c_ptr, N, K,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, EVERY: tl.constexpr,
+):  # fmt: skip
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    total = tl.zeros([BM, BN], tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        a = tl.load(a_ptr + m[:, None] * K + k[None, :])
+        b = tl.load(b_ptr + n[None, :] * K + k[:, None])  # rows of B run along K
+        total = tl.dot(a, b, total, max_num_imprecise_acc=EVERY)
+    scale = tl.load(scales_ptr) * tl.load(scales_ptr + 1)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], total * scale)
+
+
+# %% [markdown] twice along k
+# (`EVERY` is for section 14; None leaves the compiler its default.) A matrix instruction takes a fixed number of
+# *bytes* along K. Lesson 05 met those for fp16: `m16n8k16` on `sm_80`, wgmma `k16` on `sm_90`, `32x32x8` on `gfx942`,
+# `32x32x16` on `gfx950`.
+
+# %% guess instruction
+guess = predict(
+    "08.instruction",
+    "How many places along K does the FP8 instruction take? And what does gfx942 use "
+    "for codes of FN, which is not its kind?",
+    sm_90=lesson.number("sm_90, wgmma"),
+    gfx942=lesson.number("gfx942, 32x32x..., FNUZ"),
+    other=lesson.choice("an error", "the FP8 instruction", "the fp16 instruction"),
+)
+
+# %% instructions
+FN, FNUZ = torch.float8_e4m3fn, torch.float8_e4m3fnuz
+KINDS = {
+    "sm_89, FN": FN, "sm_90, FN": FN, "sm_90, FNUZ": FNUZ, "sm_100, FN": FN,
+    "gfx90a, FN": FN, "gfx942, FNUZ": FNUZ, "gfx942, FN": FN,
+    "gfx950, FN": FN, "gfx950, FNUZ": FNUZ, "gfx1201, FN": FN,
+}  # fmt: skip
+
+
+def compiled(target, fp8, every=None, BK=64):
+    a, c = torch.empty(128, 256, dtype=fp8), torch.empty(128, 128)
+    args = (a, a, torch.ones(2), c, 128, 256)
+    tile = {"BM": 64, "BN": 64, "BK": BK, "EVERY": every}
+    return compile_for(product_kernel, target, args, **tile)
+
+
+used = dict.fromkeys(KINDS, "error")
+for name, fp8 in KINDS.items():
+    with lesson.kept_error(lesson.CompileFailed):
+        used[name] = ", ".join(
+            lesson.mnemonics(compiled(name.split(",")[0], fp8), "matrix")
+        )
+guess.reveal(
+    sm_90=lesson.places_along_k(used["sm_90, FN"]),
+    gfx942=lesson.places_along_k(used["gfx942, FNUZ"]),
+    other={
+        "refused": "an error",
+        "FP8 instructions": "the FP8 instruction",
+        "converted": "the fp16 instruction",
+    }[lesson.fp8_fate(used["gfx942, FN"])],
+    because="bytes, not numbers: twice as many of half the size. AMD's compiler converts "
+    "what its chip lacks, and says nothing.",
+)
+lesson.table(
+    {n: {"matrix instruction": i} for n, i in used.items()}, first="target, kind"
+)
+
+# %% [markdown] instructions explained
+# - NVIDIA: `k32` in place of `k16`. `sm_100`'s `tcgen05.mma` has one kind for all floats of 8, 6 and 4 bits,
+#   `f8f6f4`. FNUZ is an error there.
+# - AMD: `gfx942` has FP8 for FNUZ, `gfx950` and `gfx1201` for FN. `gfx950` takes 64 along K.
+# - The silent ones: FN on `gfx942` and on `gfx90a` becomes fp16, number by number, without a word. FNUZ on `gfx950`
+#   warns. The result is *right* in all these cases: only speed is gone. So a test of the result cannot find it. The
+#   listing can, and so can a counter.
+
+# %% guess silent
+guess = predict(
+    "08.silent",
+    "The kernel runs on gfx942 with codes of FNUZ, then of FN. Which of these differ?",
+    result=lesson.yes_no("the result is wrong for FN"),
+    loaded=lesson.yes_no("bytes loaded"),
+    flops=lesson.yes_no("FLOPs of FP8 instructions"),
+)
+
+# %% silent
+torch.manual_seed(0)
+K = 512
+a, b = torch.randn(128, K), torch.randn(128, K)
+exact = a.double() @ b.double().T
+sizes = a.abs().double() @ b.abs().double().T  # sum of |a| |b|, for section 15
+products = {}
+for name in (
+    "gfx942, FNUZ",
+    "gfx942, FN",
+    "sm_89, FN",
+    "sm_90, FN",
+    "gfx950, FN",
+    "gfx1201, FN",
+):
+    top, c = torch.finfo(KINDS[name]).max, torch.empty(128, 128)
+    scales = torch.stack([a.abs().max(), b.abs().max()]) / top
+    a8, b8 = ((x / s).to(KINDS[name]) for x, s in zip((a, b), scales, strict=True))
+    codes_exact = (a8.double() @ b8.double().T) * scales.double().prod()
+    with virtual_gpu(name.split(",")[0]) as gpu:
+        product_kernel[(2, 2)](
+            a8, b8, scales, c, 128, K, BM=64, BN=64, BK=128, EVERY=None
+        )
+    counted = gpu.counters.totals()
+    products[name] = {
+        "bytes loaded": counted["global_load_bytes"],
+        "matrix FLOPs": counted["matrix_flops"],
+        "of them in FP8": counted["fp8_matrix_flops"],
+        "off from the codes' product": ((c - codes_exact).abs() / sizes).max().item(),
+        "off from a × b, % of sum |a||b|": 100 * ((c - exact).abs() / sizes).max(),
+    }
+first, second = products["gfx942, FNUZ"], products["gfx942, FN"]
+guess.reveal(
+    result=second["off from the codes' product"] > 1e-6,
+    loaded=first["bytes loaded"] != second["bytes loaded"],
+    flops=first["of them in FP8"] != second["of them in FP8"],
+    because="fp16 holds every number of FP8, so nothing is lost but the speed.",
+)
+lesson.table(products, first="executed on the virtual GPU")
+
+# %% [markdown] doubled
+# ## 13. What FP8 doubles
+#
+# Half the bytes of A and B, and twice the FLOPs in the same time. The result is still bf16. For a square product of
+# side n, least traffic: 2 n² bytes for A and B, 2 n² for C, for 2 n³ FLOPs: n / 2 FLOPs for a byte.
+
+# %% guess balance
+guess = predict(
+    "08.balance",
+    "An H100 has 1,979 TFLOP/s of dense FP8 and 3.35 TB/s, an MI300X 2,615 and 5.3. From "
+    "which n on can a square FP8 product be bound by arithmetic? (bf16: 886 and 740.)",
+    h100=lesson.number("n on an H100", factor=1.03),
+    mi300x=lesson.number("n on an MI300X", factor=1.03),
+)
+
+# %% balance
+rows = {}
+for name in ("H100", "MI300X"):
+    chip = CHIPS[name]
+    rows[name] = {
+        "bf16 TFLOP/s": chip.peak("bf16"),
+        "FP8 TFLOP/s": chip.peak("fp8"),
+        "TB/s": chip.bandwidth,
+        "n, bf16": 3 * chip.peak("bf16") / chip.bandwidth,
+        "n, FP8": 2 * chip.peak("fp8") / chip.bandwidth,
+    }
+guess.reveal(
+    h100=rows["H100"]["n, FP8"],
+    mi300x=rows["MI300X"]["n, FP8"],
+    because="n / 2 must reach 1,979 / 3.35 and 2,615 / 5.3.",
+)
+lesson.table(rows, first="chip")
+
+# %% [markdown] small products
+# So products must be *larger* to gain from the FLOPs. A product that is bound by memory gains from the bytes instead:
+# up to twice, and C is not halved. What quantising costs comes on top: 3 to 5 bytes for each element of A (section
+# 11), unless it is fused into what made A.
+#
+# ## 14. The sum
+#
+# Codes are exact, products of two codes are exact. And the sum? On paper it is float32.
+#
+# > **Facts: how FP8 products are added up**
+# >
+# > - DeepSeek found about 14 bits on an H800, and a largest relative error of nearly 2% for two random matrices with
+# >   K = 4,096. (source: arXiv 2412.19437, section 3.3.2)
+# > - Hopper's FP8 products go to registers with 1 sign, 8 exponent and 13 mantissa bits. (source: "Insights into
+# >   DeepSeek-V3", [arXiv 2505.09343](https://arxiv.org/abs/2505.09343), section 3.1)
+# > - Ada and Hopper keep 13 digits and cut the rest, Blackwell keeps 25; an MI300X aligns groups of 16 products to 24
+# >   digits and rounds each sum to float32. (source: MMA-Sim, [arXiv 2511.10909](https://arxiv.org/abs/2511.10909) and
+# >   microsoft/MMA-Sim, mmasim/simulator; a model that was compared with chips bit by bit)
+# > - NVIDIA and AMD document the type of the result, float32. (no source found in which they say how the sum is made)
+#
+# An instruction aligns 32 products and the running sum to the largest of them, and cuts. The running sum grows with K,
+# so the same cut costs more and more. The cell simulates that model for factors from 0 to 1, whose products add up, and
+# for factors of a bell curve, whose products cancel. The error is the largest of 512 sums, over the typical sum.
+
+# %% guess sum
+guess = predict(
+    "08.sum",
+    "Factors from 0 to 1, so the sum grows like K. Each instruction cuts at the size of "
+    "the sum, and there are K / 32 of them. K = 4,096 against K = 1,024: the relative "
+    "error grows by which factor? And if every 128 places the sum goes to a float32 "
+    "total and starts anew?",
+    plain=lesson.number("never promoted", factor=1.25),
+    promoted=lesson.number("promoted every 128", factor=1.25),
+)
+
+# %% sum
+LENGTHS = (128, 256, 512, 1024, 2048, 4096)
+ways = {
+    "0 to 1": {},
+    "0 to 1, every 512": {"promoted_every": 512},
+    "0 to 1, every 128": {"promoted_every": 128},
+    "bell curve": {"signs": True},
+    "bell curve, every 128": {"signs": True, "promoted_every": 128},
+    "0 to 1, 25 digits": {"digits": 25},
+}
+error = {n: lesson.worst_sum_errors(LENGTHS, **way) for n, way in ways.items()}
+guess.reveal(
+    plain=error["0 to 1"][4096] / error["0 to 1"][1024],
+    promoted=error["0 to 1, every 128"][4096] / error["0 to 1, every 128"][1024],
+    because="four times as many cuts, each a fixed share of the sum at that time; or as "
+    "many cuts as in 128, each time.",
+)
+lesson.table(
+    {
+        n: {f"K = {k:,}": f"{100 * e:.2g} %" for k, e in of.items()}
+        for n, of in error.items()
+    },
+    first="largest error",
+)
+
+# %% [markdown] sum explained
+# The report's 2% lies between our two kinds of matrices, 7% and 0.6% at K = 4,096; it does not say which it took. What
+# does not depend on that: without promotion the error grows with K, and with promotion every 128 it stays below 0.1%.
+# With 25 digits, as on Blackwell, there is nothing to promote.
+#
+# DeepSeek-V3 promotes every 128 places, four instructions of 32: there the scales of a tile have to be applied anyway.
+# Triton has an option for `sm_90`: `max_num_imprecise_acc`, the places that may be summed up in the tensor core.
+
+# %% guess option
+guess = predict(
+    "08.option",
+    "BK = 128 and 64 × 64 sums on 128 lanes: 32 sums for each lane. How many additions "
+    "to a float32 total are in the loop for sm_90 when the option is 128, and when it "
+    "is 32?",
+    at_128=lesson.number("128"),
+    at_32=lesson.number("32"),
+)
+
+# %% option
+rows = {}
+for every in (None, 128, 64, 32, 0):
+    loop = [op.mnemonic for op in lesson.in_loops(compiled("sm_90", FN, every, BK=128))]
+    rows["not said" if every is None else every] = {
+        "matrix instruction": next(
+            m for m in loop if "mma" in m and "m64n64" in m or "m16n8" in m
+        ),
+        "additions in the loop": loop.count("add.f32"),
+    }
+guess.reveal(
+    at_128=rows[128]["additions in the loop"],
+    at_32=rows[32]["additions in the loop"],
+    because="32 sums, once or four times in 128 places.",
+)
+lesson.table(rows, first="max_num_imprecise_acc")
+
+# %% [markdown] option explained
+# - Nothing said: no addition. Triton's default leaves the whole sum to the tensor core.
+# - 128: one promotion in each round of the loop, an addition for each sum.
+# - 0: not FP8 at all. The codes become fp16 and go to `mma.sync`, as exact as slow. That is a silent fallback as well,
+#   on NVIDIA. In torch the knob of `_scaled_mm` is `use_fast_accum`.
+# - The virtual `sm_90` adds in full precision: it cannot show the loss. On a real Hopper the next cell measures it.
+
+# %% real Hopper
+found = "not measured here: it takes a GPU of sm_90"
+if torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0):
+    x, y = (torch.rand(512, 4096, device="cuda").to(FN) for _ in range(2))
+    one = torch.ones((), device="cuda")
+    true = x.double() @ y.double().T
+    found = {}
+    for fast in (True, False):
+        z = torch._scaled_mm(
+            x, y.T, one, one, out_dtype=torch.float32, use_fast_accum=fast
+        )
+        found[f"largest error, %, fast = {fast}"] = (
+            100 * ((z - true) / true).abs().max()
+        )
+lesson.table(
+    found if isinstance(found, dict) else {"K = 4,096, factors from 0 to 1": found}
+)
+
+# %% [markdown] error bound
+# ## 15. How far off may it be?
+#
+# Each factor is off by at most a share $u = 2^{-4}$ of itself, so a product by at most $2u + u^2$ of itself, and the
+# sum by at most that share of $\sum |a| |b|$ (if no number fell below the normal ones):
+#
+# $$ |\text{error}| \le (2u + u^2) \sum_k |a_k| |b_k|, \qquad 2u + u^2 = 12.9\% $$
+
+# %% guess bound
+SHARES = ("about 0.13", "about 0.01", "about 0.0001")
+guess = predict(
+    "08.bound",
+    "The worst case needs every factor at its worst, and all errors of one sign. With "
+    "K = 512 random numbers, the largest of 16,384 errors, as a share of the sum of "
+    "|a| |b|?",
+    share=lesson.choice(*SHARES),
+)
+
+# %% bound
+largest = products["sm_89, FN"]["off from a × b, % of sum |a||b|"].item()
+guess.reveal(
+    share=lesson.nearest(largest / 100, SHARES),
+    because="errors of both signs cancel: they grow like √K, the bound like K.",
+)
+u = 2**-4
+lesson.table({"bound, %": 100 * (2 * u + u * u), "largest measured, %": largest})
+
+# %% [markdown] blocks in hardware
+# A test of an FP8 product should compare with the product of the *codes*, in float64: then what is left is the sum
+# alone, and errors of 1% do not hide a wrong index. (The fourth column of the table above: 3e-8.)
+#
+# ## 16. Scales inside the instruction
+#
+# `gfx950` and `sm_100` have matrix instructions that take the scales of MX as operands: a power of two for each 32
+# places along K. In Triton, `tl.dot_scaled`. Codes come as bytes (`.view(torch.uint8)`), scales as bytes of E8M0, a row
+# of K / 32 for each row of A and each column of B:
+
+
+# %% mx kernel
+@triton.jit
+def mx_kernel(
+    a_ptr, a_scale_ptr, b_ptr, b_scale_ptr, c_ptr, N, K: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    total = tl.zeros([BM, BN], tl.float32)
+    for start in range(0, K, BK):
+        k, block = start + tl.arange(0, BK), start // 32 + tl.arange(0, BK // 32)
+        a = tl.load(a_ptr + m[:, None] * K + k[None, :])
+        b = tl.load(b_ptr + n[None, :] * K + k[:, None])
+        a_scale = tl.load(a_scale_ptr + m[:, None] * (K // 32) + block[None, :])
+        b_scale = tl.load(b_scale_ptr + n[:, None] * (K // 32) + block[None, :])
+        total = tl.dot_scaled(a, a_scale, "e4m3", b, b_scale, "e4m3", total)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], total)
+
+
+# %% guess mx
+guess = predict(
+    "08.mx",
+    "Two chips have such an instruction. Compiled for tiles of 64 × 64 and 128 × 128: "
+    "does the compiler use it?",
+    gfx950=lesson.yes_no("gfx950, 64 × 64"),
+    sm_100=lesson.yes_no("sm_100, 128 × 128"),
+    sm_90=lesson.yes_no("sm_90, 128 × 128"),
+)
+
+# %% mx
+a8, a_scale = lesson.mx_codes(a)
+b8, b_scale = lesson.mx_codes(b)
+args = (a8, a_scale, b8, b_scale, torch.empty(128, 128), 128, K)
+rows = {}
+for target, side in (("gfx950", 64), ("sm_100", 64), ("sm_100", 128), ("sm_90", 128)):
+    kernel = compile_for(mx_kernel, target, args, BM=side, BN=side, BK=128)
+    instruction = ", ".join(lesson.mnemonics(kernel, "matrix"))
+    rows[f"{target}, {side} × {side}"] = {"matrix instruction": instruction}
+scaled = {name: "scale" in row["matrix instruction"] for name, row in rows.items()}
+guess.reveal(
+    gfx950=scaled["gfx950, 64 × 64"],
+    sm_100=scaled["sm_100, 128 × 128"],
+    sm_90=scaled["sm_90, 128 × 128"],
+    because="Hopper has none: its factors are widened to bf16 first.",
+)
+lesson.table(rows, first="target, tile")
+
+# %% [markdown] mx explained
+# With tiles of 64 × 64 `sm_100` falls back, too: `kind::f16`. Its block-scaled instruction wants 128 rows. For
+# `gfx942` Triton 3.7 does not compile `dot_scaled` with two scaled factors. tcgen05 is compiled and read here; nothing
+# in this course executes it. The scaled MFMA of `gfx950` is executed:
+
+# %% mx executed
+c = torch.empty(128, 128)
+with virtual_gpu("gfx950") as gpu:
+    mx_kernel[(2, 2)](a8, a_scale, b8, b_scale, c, 128, K, BM=64, BN=64, BK=128)
+counted = gpu.counters.totals()
+lesson.table(
+    {
+        "FLOPs in FP8": counted["fp8_matrix_flops"],
+        "needed": 2 * 128 * 128 * K,
+        "off from a × b, % of sum |a||b|": 100 * ((c - exact).abs() / sizes).max(),
+    }
+)
+
+# %% [markdown] end of the third sitting
+# As exact as with one float32 for the whole matrix, and with no float32 multiplication anywhere.
+#
+# **You have** FP8 products on six targets, two ways to lose them without a word, and the trap of the sum. In the lab:
+# 08.gemm and 08.accumulator. Next: training.
+
+# %% third sitting ends
+lesson.sitting("08", 3)

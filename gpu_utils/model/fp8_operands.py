@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from gpu_utils.formats import BLOCK_FORMATS
 from gpu_utils.model.corpus import load_corpus
 from gpu_utils.model.fp8_linear import CONVERTED, converted
 from gpu_utils.model.fp8_recipes import RECIPES
@@ -53,3 +54,12 @@ def layer_operands(model: GPT2, inputs: Tensor, targets: Tensor) -> dict[str, di
             note(f"h.{number}.{part}", layer)
     batch_loss(twin, inputs, targets).backward()
     return found
+
+
+def mx_codes(x: Tensor) -> tuple[Tensor, Tensor]:
+    """A matrix (rows, K), K a multiple of 32, in MXFP8: (codes, scales), uint8 (rows, K) and (rows, K / 32).
+
+    The codes are E4M3, the scales E8M0: what `tl.dot_scaled` takes.
+    """
+    found = BLOCK_FORMATS["MXFP8"].encode(x.numpy())
+    return torch.from_numpy(found.codes), torch.from_numpy(found.scales)
