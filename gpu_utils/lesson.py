@@ -73,6 +73,8 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.model.device": ("default_device", "device_peak", "training_dtype"),
         "gpu_utils.model.swapping": ("swapped",),
         "gpu_utils.model.fp8_errors": ("bits_per_value", "relative_errors"),
+        "gpu_utils.model.fp8_recipes": ("RECIPES",),
+        "gpu_utils.model.fp8_training": ("fp8_run", "fp8_trial", "loss_gap"),
         "gpu_utils.model.fp8_operands": ("layer_operands", "mx_codes", "trained_gpt2"),
         "gpu_utils.model.gpt2": (
             "GPT2",

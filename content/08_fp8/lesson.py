@@ -96,7 +96,7 @@ guess.reveal(
 lesson.table(rows, first="format")
 
 # %% [markdown] which one
-# So E4M3 for digits, E5M2 for range. Early recipes used E5M2 for gradients; section 14 tries both. With a scale for
+# So E4M3 for digits, E5M2 for range. Early recipes used E5M2 for gradients; section 19 tries both. With a scale for
 # each small part of a matrix the range hardly matters, and E4M3 is enough everywhere.
 #
 # ## 2. The last codes
@@ -547,7 +547,7 @@ lesson.table(
 # %% [markdown] price of parts
 # A partial sum that is scaled and added up outside of the matrix instruction costs the vector units a multiply-add for
 # each element. Every 128 steps that is bearable; every 32 it would not be, so chips that have MX do it inside the
-# instruction (section 15). And the direction matters: the backward pass sums over other dimensions, so the same matrix
+# instruction (section 16). And the direction matters: the backward pass sums over other dimensions, so the same matrix
 # needs other tiles there. Blocks of 128 × 128 serve both.
 #
 # ## 11. Online or delayed
@@ -1053,3 +1053,487 @@ lesson.table(
 
 # %% third sitting ends
 lesson.sitting("08", 3)
+
+# %% [markdown] training
+# # Sitting 4: training
+#
+# ## 17. Three products of a layer
+#
+# A linear layer computes $y = x\, w^T$. Its backward pass gets $dy$ and computes $dx = dy\, w$ and $dw = dy^T x$. All
+# three are products of large matrices, and FP8 is to do all three. A scale must be the same along what a product sums
+# over. So: over what?
+
+# %% guess sums
+guess = predict(
+    "08.sums",
+    "x is (tokens, inputs), w (outputs, inputs), dy (tokens, outputs). Over what does "
+    "each product sum?",
+    y=lesson.choice("tokens", "inputs", "outputs", label="y = x wᵀ"),
+    dx=lesson.choice("tokens", "inputs", "outputs", label="dx = dy w"),
+    dw=lesson.choice("tokens", "inputs", "outputs", label="dw = dyᵀ x"),
+)
+
+# %% sums
+layer = operands["h.1.attn.c_attn"]
+x, w, dy = layer["x"], layer["w"], layer["dy"]
+NAMES = {x.shape[0]: "tokens", x.shape[1]: "inputs", w.shape[0]: "outputs"}
+factors = {"y = x wᵀ": (x, w.T), "dx = dy w": (dy, w), "dw = dyᵀ x": (dy.T, x)}
+over = {name: NAMES[left.shape[1]] for name, (left, _) in factors.items()}
+guess.reveal(
+    y=over["y = x wᵀ"],
+    dx=over["dx = dy w"],
+    dw=over["dw = dyᵀ x"],
+    because="the dimension that the result does not have.",
+)
+lesson.table(
+    {
+        name: {
+            "left": str(tuple(left.shape)),
+            "right": str(tuple(right.shape)),
+            "sums over": over[name],
+        }
+        for name, (left, right) in factors.items()
+    },
+    first="product",
+)
+
+# %% [markdown] turned tiles
+# So x is needed twice: with tiles along the inputs for y, along the tokens for dw. The same holds for dy: along the
+# outputs, then along the tokens. Tiles of 1 × 128 of one direction are no use in the other; they must be made anew. A
+# block of 128 × 128 has the same scale both ways, and w needs no second set.
+#
+# Between the passes x waits in memory, for every layer. A function of one's own says what is kept, and what the
+# backward pass does with it. Here a layer that keeps x in bf16:
+
+
+# %% own function
+class KeepsBf16(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x.bfloat16(), w)
+        return x @ w.T
+
+    @staticmethod
+    def backward(ctx, dy):  # one gradient for each argument of forward
+        x, w = ctx.saved_tensors
+        return dy @ w, dy.T @ x.float()
+
+
+leaf = w.clone().requires_grad_()
+KeepsBf16.apply(x, leaf).backward(dy)
+exact = dy.double().T @ x.double()
+off = (leaf.grad - exact).norm() / exact.norm()
+lesson.table({"x kept, bytes": x.numel() * 2, "dw off by, %": 100 * off})
+
+# %% [markdown] what stays
+# With codes and scales in place of bf16 it is a little more than half of that. In which precision should everything
+# else be?
+#
+# > **Facts: DeepSeek-V3's mixed precision**
+# >
+# > - E4M3 for all operands of the three products; activations and gradients in tiles of 1 × 128, weights in blocks of
+# >   128 × 128, scales online. (source: arXiv 2412.19437, section 3.3)
+# > - Kept in higher precision: embedding, output head, MoE gating, normalisation and attention. (source: arXiv
+# >   2412.19437, section 3.3.1)
+#
+# And, as sitting 1 showed, the weights that the optimizer changes.
+#
+# ## 18. Is the loss worse?
+#
+# The library's `fp8_trial` trains a small GPT-2 by a recipe: each operand of the 8 linear layers goes through codes and
+# scales, all else is float32. What a chip does with the codes is not simulated: products are those of the numbers that
+# the codes stand for. Each seed decides first weights and batches; the recipe "bf16" with the same seed is its partner.
+# Two runs with other seeds differ by more than two recipes do. So look at *pairs*: the gap of each, its mean, and the
+# interval that holds the true mean in 95 of 100 such experiments.
+
+# %% guess gap
+guess = predict(
+    "08.gap",
+    "DeepSeek reports a gap of the loss below 0.25% against bf16. Four seeds, 60 steps. "
+    "Is the interval of our gap below 0.25%? Does it hold 0, so that four pairs do not "
+    "show a loss at all?",
+    below=lesson.yes_no("below 0.25%"),
+    zero=lesson.yes_no("holds 0"),
+)
+
+# %% gap
+runs = lesson.fp8_trial(("bf16", "deepseek"), seeds=range(4))
+
+
+def gaps(name):
+    """The gap of a recipe in percent: of each pair, and the interval of the mean."""
+    gap = lesson.loss_gap(runs["bf16"][: len(runs[name])], runs[name])
+    row = {f"seed {seed}": each for seed, each in enumerate(gap.percent)}
+    return gap, row | {"from": gap.interval.low, "to": gap.interval.high}
+
+
+gap, row = gaps("deepseek")
+guess.reveal(
+    below=gap.within_report,
+    zero=gap.interval.low < 0 < gap.interval.high,
+    because="single pairs differ in both directions; a rounding that is new in each step "
+    "does not pile up.",
+)
+lesson.curves({name: runs[name][0].losses for name in runs}, "loss, seed 0")
+
+# %% gaps of pairs
+lesson.table({"deepseek against bf16": row}, first="gap, %")
+
+# %% [markdown] gap explained
+# One curve lies on the other. 60 steps of a small model say little about 14.8 trillion tokens (the report's number): a
+# drift that is slow would not show. What they do show is that the recipe has no gross error. "No difference seen" is a
+# statement about the width of the interval.
+#
+# > **Claim and fact: "DeepSeek trained in FP8"**
+# >
+# > - The claim: a model of 671B parameters was trained in 8 bits.
+# > - The three products of the linear layers were; embedding, head, gating, norms, attention and the master weights were
+# >   not. (source: arXiv 2412.19437, section 3.3.1)
+# > - Against bf16 the loss was off by less than 0.25%, in two smaller models. (source: arXiv 2412.19437, section 3.3 and
+# >   appendix B.1)
+# > - In pairs of short runs of a small GPT-2 no gap is seen. (measured: the cells above, an interval of a few tenths of a
+# >   percent)
+#
+# ## 19. Cheaper recipes
+#
+# *Delayed*: one scale for a matrix, from the largest amax of the last 16 steps. *Plain cast*: no scales at all. A code
+# of E4M3 is 0 below $2^{-10} \approx 0.00098$, one of E5M2 below $2^{-17} \approx 0.0000076$. These are the gradients:
+
+# %% gradients
+lesson.table(
+    {
+        name: {
+            "largest |dy|": layer["dy"].abs().max().item(),
+            "median |dy|": layer["dy"].abs().median().item(),
+        }
+        for name, layer in operands.items()
+    },
+    first="layer",
+)
+
+# %% guess recipes
+guess = predict(
+    "08.recipes",
+    "The mean gap of each recipe to bf16: more than 1%?",
+    delayed=lesson.yes_no("delayed"),
+    cast=lesson.yes_no("plain cast, E4M3"),
+    e5m2=lesson.yes_no("plain cast, gradients in E5M2"),
+)
+
+# %% recipes
+PLAIN = ("plain cast", "plain cast, e5m2 gradients")
+runs |= lesson.fp8_trial(("delayed",), seeds=range(4))
+runs |= lesson.fp8_trial(PLAIN, seeds=range(2))
+found = {name: gaps(name) for name in ("deepseek", "delayed", *PLAIN)}
+guess.reveal(
+    delayed=found["delayed"][0].interval.mean > 1,
+    cast=found["plain cast"][0].interval.mean > 1,
+    e5m2=found["plain cast, e5m2 gradients"][0].interval.mean > 1,
+    because="without scales most gradients of E4M3 are 0; E5M2 reaches 2^7 times lower.",
+)
+lesson.table({name: row for name, (_, row) in found.items()}, first="gap, %")
+
+# %% [markdown] recipes explained
+# (Two pairs give a wide interval; the gap of the plain cast is still far outside of it.) Which gradients were lost? The
+# log of a run knows, for each operand, amax, scale, and the shares that were cut off or became 0:
+
+# %% lost gradients
+layer = "h.1.mlp.c_fc"
+lesson.table(
+    {
+        name: {
+            "dy that became 0, %": 100
+            * runs[name][0].log.series(layer, "dy").underflowed[-1]
+        }
+        for name in runs
+    },
+    first=f"{layer}, last step",
+)
+
+# %% [markdown] frozen
+# The model trains all the same: gradients of the head and of layer norms are not FP8. But the MLP stands still.
+#
+# ## 20. A recipe that breaks
+#
+# What could go wrong with old scales? Take the worst: the scale of each matrix is made in the first step, with a factor
+# of 2 to spare, and kept. The kind is FNUZ, and nobody clips: what is too large becomes NaN. The figure follows one
+# gradient of a run, up to two steps before its loss is no number. The band is what the format holds at that scale.
+
+# %% amax before
+bad = lesson.fp8_run(lesson.RECIPES["frozen, not saturating"])
+layer, operand = bad.log.nearest_edge()
+series = bad.log.series(layer, operand)
+shown = slice(0, bad.died - 2)
+lesson.amax_figure(
+    {
+        f"{operand} of {layer}": {
+            "amax": series.amax[shown],
+            "scale": series.scale[shown],
+            "saturated": series.saturated[shown],
+            "underflow": series.underflowed[shown],
+        }
+    },
+    "e4m3fnuz",
+)
+
+# %% reach
+last = len(series.steps[shown])
+lesson.table(
+    {f"step {last - at}": series.reach[last - at - 1] for at in (3, 2, 1, 0)},
+    note="amax over the largest number that the scale can hold; above 1 it is beyond",
+)
+
+# %% guess death
+guess = predict(
+    "08.death",
+    "Go on as the last steps do. In which step is amax beyond the range? A NaN in dy "
+    "spoils the weights in that step. Which step is the first with a loss of NaN?",
+    beyond=lesson.number("amax beyond the range in step"),
+    loss=lesson.number("loss is NaN in step"),
+)
+
+# %% death
+beyond = next(step for step, reach in enumerate(series.reach, 1) if reach > 1)
+guess.reveal(
+    beyond=beyond,
+    loss=bad.died,
+    because="it has more than doubled twice; the loss is computed before the gradient, so "
+    "it shows the NaN one step later.",
+)
+kept = lesson.fp8_run(lesson.RECIPES["frozen"])
+lesson.table(
+    {
+        "not clipped": {"amax beyond in step": beyond, "loss is NaN in step": bad.died},
+        "clipped": {
+            "validation loss": kept.val_loss,
+            "gap to bf16, %": 100 * (kept.val_loss / runs["bf16"][0].val_loss - 1),
+        },
+    },
+    first="scales of the first step",
+)
+
+# %% [markdown] end of the fourth sitting
+# The loss of the step before looked as good as ever: amax tells what the loss does not. Log it. The same recipe with a
+# clip lives, because one step with a few elements cut off does little harm. And scales that follow (online, or a
+# history with room to spare) would not have met the case.
+#
+# **You have** FP8 training with a measured gap, and a log that warns. In the lab: 08.linear and 08.train. Next:
+# decoding.
+
+# %% fourth sitting ends
+lesson.sitting("08", 4)
+
+# %% [markdown] decoding
+# # Sitting 5: decoding
+#
+# ## 21. Weights alone
+#
+# A step of decoding with one sequence reads every weight once and does two FLOPs with it: bound by memory, deeply
+# (lesson 02). Here FP8 need not be multiplied at all. Weights are stored as codes, turned into bf16 in registers
+# (`codes.to(tl.bfloat16)`), and the scale comes behind the loop. What counts is bytes.
+
+# %% guess tokens
+guess = predict(
+    "08.tokens",
+    "GPT-2 has 124,439,808 parameters. The least time to read them once, at an H100's "
+    "3.35 TB/s?",
+    bf16=lesson.number("bf16", unit="µs", factor=1.03),
+    fp8=lesson.number("FP8", unit="µs", factor=1.03),
+)
+
+# %% tokens
+rows = {}
+for name in ("H100", "MI300X"):
+    bandwidth = CHIPS[name].bandwidth * 1e12
+    rows[name] = {
+        f"{kind}, µs": 1e6 * bytes_each * 124_439_808 / bandwidth
+        for kind, bytes_each in {"bf16": 2, "FP8": 1}.items()
+    }
+guess.reveal(
+    bf16=rows["H100"]["bf16, µs"],
+    fp8=rows["H100"]["FP8, µs"],
+    because="124,439,808 × 2 / 3.35e12, and half of it. (A scale for each row is 1 in "
+    "1,000 bytes.)",
+)
+lesson.table(rows, first="least time for a token")
+
+# %% [markdown] what it costs
+# What does it cost? Take the small GPT-2 of sitting 2 and round the weights of its linear layers, a scale for each row.
+
+# %% guess logits
+CHANGES = ("about 0.0001", "about 0.03", "about 0.5")
+guess = predict(
+    "08.logits",
+    "Each weight is off by about 2.6% (root mean square), in both directions. The error "
+    "of the logits, over their spread?",
+    e4m3=lesson.choice(*CHANGES),
+    better=lesson.choice("E4M3", "E5M2", label="which is nearer"),
+)
+
+# %% logits
+inputs, targets = batches.draw()
+results = {}
+with torch.no_grad():
+    for kind, fp8 in {"float32": None, **FLAVOURS}.items():
+        twin = lesson.GPT2(model.config)
+        twin.load_state_dict(model.state_dict())
+        for name, weight in twin.named_parameters():
+            if fp8 is not None and name.startswith("h.") and weight.ndim == 2:
+                codes, scale = by_rows(weight, fp8)
+                weight.copy_(codes.float() * scale)
+        results[kind] = twin(inputs), twin.loss(inputs, targets)
+exact, loss = results["float32"]
+rows = {
+    kind: {
+        "logits off by, over their spread": (
+            (logits - exact).std() / exact.std()
+        ).item(),
+        "loss changes by, %": 100 * (each / loss - 1),
+    }
+    for kind, (logits, each) in results.items()
+}
+error = {kind: row["logits off by, over their spread"] for kind, row in rows.items()}
+guess.reveal(
+    e4m3=lesson.nearest(error["E4M3"], CHANGES),
+    better="E4M3" if error["E4M3"] < error["E5M2"] else "E5M2",
+    because="a sum of many products has about the error of one, relative to its size; "
+    "E5M2 has one bit less.",
+)
+lesson.table(rows, first="weights")
+
+# %% [markdown] logits explained
+# (A model of seconds is not very sure of anything, so its loss hardly moves; a large one must be measured itself.) With
+# scales for rows there is no reason for E5M2: weights need digits.
+#
+# ## 22. A cache in FP8
+#
+# With long contexts the cache is what a step reads. MLA keeps 512 numbers of a latent and 64 of the rotary part for
+# each token (lesson 06): 576 in bf16. FlashMLA's FP8 cache stores the latent as 512 codes of E4M3 with a float32 for
+# each 128, and leaves the 64 rotary numbers in bf16.
+
+# %% guess cache
+guess = predict(
+    "08.cache",
+    "Bytes of a token in bf16, and in this FP8 cache?",
+    bf16=lesson.number("bf16", unit="bytes"),
+    fp8=lesson.number("FP8", unit="bytes"),
+)
+
+# %% cache
+latent, rotary = 512, 64
+parts = {
+    "512 codes": latent,
+    "4 scales in float32": 4 * latent // 128,
+    "64 rotary numbers in bf16": 2 * rotary,
+}
+guess.reveal(
+    bf16=2 * (latent + rotary),
+    fp8=sum(parts.values()),
+    because="2 × 576; 512 + 16 + 128.",
+)
+lesson.table({"bytes": parts | {"in all": sum(parts.values())}}, across=True)
+
+# %% [markdown] source of the cache
+# > **Facts: FlashMLA's FP8 cache**
+# >
+# > - 656 bytes for a token: 512 of E4M3, 16 of four float32 scales, 128 of 64 bf16 numbers, which are not quantised for
+# >   accuracy. (source: deepseek-ai/FlashMLA, README; vLLM documentation,
+# >   [flashmla_sparse](https://docs.vllm.ai/en/v0.11.0/api/vllm/v1/attention/backends/mla/flashmla_sparse.html))
+#
+# 57% of the bytes, 1.76 times the tokens. Three types in one record: how does one write that? The record is an array of
+# bytes, and a *view* reads part of it under another type. Strides count elements of the view's own type. An example
+# with other fields: 8 codes, a float32, four bytes free, an int64, 24 bytes in all.
+
+# %% guess views
+guess = predict(
+    "08.views",
+    "`record` is (tokens, 24) of bytes. How far apart are two tokens in each view, in "
+    "elements of its type?",
+    codes=lesson.number("codes, E4M3"),
+    scale=lesson.number("float32"),
+    position=lesson.number("int64"),
+)
+
+# %% views
+record = torch.zeros(4, 24, dtype=torch.uint8)
+codes = record[:, 0:8].view(FN)
+scale = record[:, 8:12].view(torch.float32)
+position = record[:, 16:24].view(torch.int64)
+codes.copy_(torch.arange(32.0).view(4, 8).to(FN))
+scale.fill_(0.5)
+position[:, 0] = torch.arange(4)
+guess.reveal(
+    codes=codes.stride(0),
+    scale=scale.stride(0),
+    position=position.stride(0),
+    because="24 / 1, 24 / 4, 24 / 8.",
+)
+lesson.table({f"token {t}": record[t].tolist() for t in range(2)}, first="bytes")
+
+# %% [markdown] alignment
+# A kernel gets the three views as three pointers of three types, each with its own stride, and stores through each of
+# them. A view exists only where the start and the distance of tokens are multiples of the type's size: so the four free
+# bytes before the int64. And 656 is 41 × 16: every record begins at a multiple of 16 bytes, the widest load of a lane.
+#
+# A last trap: codes in a cache are of one kind. A cache that was filled on an MI300X (FNUZ) and is read by an H100 (FN)
+# is off by a factor of two, and nobody complains. The bytes do not say what they are.
+#
+# ## Summary
+#
+# - A float of 8 bits: E4M3 has three digits behind the point and 17 doublings; FNUZ is half of FN, with one NaN.
+# - Rounding to nearest loses small updates; master weights stay in float32. INT8 is better on tame tensors, FP8 with
+#   outliers.
+# - A scale is amax over the format's largest. E4M3 has room for a factor of 28,672 below it, E2M1 for 6. Small groups
+#   confine outliers; groups along K come out of parts of the sum.
+# - On the wrong chip FP8 becomes fp16 in silence: FN on `gfx942` and `gfx90a`, `max_num_imprecise_acc=0` on `sm_90`,
+#   `dot_scaled` with small tiles on `sm_100`. Results stay right. Read the listing.
+# - FP8 doubles FLOPs and halves bytes of A and B. Ada and Hopper add with 13 digits: promote every 128.
+# - Training: three products, which sum over inputs, outputs and tokens. Compare with bf16 in pairs. Log amax.
+# - Decoding: weights as codes halve the bytes; MLA's cache goes from 1,152 to 656 bytes.
+#
+# ## Read next
+#
+# - [DeepSeek-V3](https://arxiv.org/abs/2412.19437), section 3.3, and
+#   [Insights into DeepSeek-V3](https://arxiv.org/abs/2505.09343).
+# - [FP8 Formats for Deep Learning](https://arxiv.org/abs/2209.05433) and
+#   [8-bit Numerical Formats for Deep Neural Networks](https://arxiv.org/abs/2206.02915): FN and FNUZ.
+# - [OCP Microscaling Formats](https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf).
+# - [Transformer Engine, common API](https://nvidia.github.io/TransformerEngine/api/common.html): delayed scaling, with a
+#   history of 1,024 steps by default.
+# - [DeepGEMM](https://github.com/deepseek-ai/DeepGEMM): scaled products with promotion on Hopper.
+# - [MMA-Sim](https://arxiv.org/abs/2511.10909): how tensor cores and matrix cores add, bit by bit.
+#
+# ## Check yourself
+#
+# Answer first, then open.
+#
+# <details><summary>What is the byte 0xC0 in E4M3 FN, and in FNUZ?</summary>
+#
+# 1 1000 000: -2, and -1.
+# </details>
+#
+# <details><summary>A checkpoint of FN weights has been converted to FNUZ by doubling the scales. One weight in a
+# thousand is NaN. Which?</summary>
+#
+# Those with the code 0x80, -0 in FN.
+# </details>
+#
+# <details><summary>Your FP8 product on an MI300X is right and as slow as fp16. Where do you look?</summary>
+#
+# At the matrix instruction in the listing: `f16` in its name says that the codes are of the other kind.
+# </details>
+#
+# <details><summary>Why can x not keep its tiles of 1 × 128 for dw?</summary>
+#
+# dw sums over tokens; a tile of 1 × 128 has another scale for each token, and no scale may change within a sum.
+# </details>
+#
+# <details><summary>K doubles, and the error of an FP8 product on Hopper doubles. What is missing?</summary>
+#
+# Promotion: partial sums must go to float32 at a fixed interval.
+# </details>
+#
+# **You have** FP8 from the bit to a trained model. Now open [lab 08](../labs/08_fp8.ipynb).
+
+# %% fifth sitting ends
+lesson.sitting("08", 5)
