@@ -1,9 +1,9 @@
 """Errors of long sums of products in a tensor core whose running sum keeps few digits, as Hopper's does for FP8.
 
-The model is that of MMA-Sim (arXiv 2511.10909; microsoft/MMA-Sim, mmasim/simulator/nv.py), which was compared bit by bit
-with chips: an instruction takes the products of `STEP` places along K. They and the running sum are aligned to the
-largest exponent among them, what lies more than `digits` places behind the binary point is cut off, they are added, and
-the sum is cut to as many digits again. Ada and Hopper have 13 digits for FP8, Blackwell 25.
+The model is that of MMA-Sim (arXiv 2511.10909; microsoft/MMA-Sim, mmasim/simulator/nv.py), which was compared with
+chips bit by bit: an instruction takes the products of `STEP` places along K. They and the running sum are aligned to
+the largest exponent among them, what lies more than `digits` places behind the binary point is cut off, they are
+added, and the sum is cut to as many digits again. Hopper has 13 digits for FP8, Blackwell 25.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpu_utils.formats import FORMATS
 STEP = 32
 """Places along K of one FP8 instruction of Hopper: wgmma m64nNk32."""
 
-HOPPER, BLACKWELL = 13, 25
+HOPPER = 13
 """Digits behind the binary point."""
 
 _PAIRS = 512

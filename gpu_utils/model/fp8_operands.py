@@ -1,4 +1,4 @@
-"""The matrices that a training step multiplies: what enters a linear layer, its weight, and the gradient at its output."""
+"""The matrices that a training step multiplies: inputs of linear layers, their weights, gradients at their outputs."""
 
 from __future__ import annotations
 
