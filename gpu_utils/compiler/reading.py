@@ -115,3 +115,17 @@ def kernel_descriptor(binary: bytes) -> KernelDescriptor:
     except (struct.error, IndexError):
         pass
     raise BadArgument("these bytes are no code object of an AMD kernel; pass compile_for(kernel, 'gfx942', ...).binary")
+
+
+def places_along_k(instruction: str) -> int:
+    """Places along K of a matrix instruction, by its mnemonic: 32 in m16n8k32, 16 in 32x32x16.
+
+    Raises BadArgument for a mnemonic without a shape.
+
+    >>> places_along_k("v_mfma_f32_32x32x16_fp8_fp8"), places_along_k("wgmma.mma_async.sync.aligned.m64n64k32")
+    (16, 32)
+    """
+    shape = re.search(r"m\d+n\d+k(\d+)|\d+x\d+x(\d+)", instruction)
+    if shape is None:
+        raise BadArgument(f"{instruction!r} names no shape; give a mnemonic such as m16n8k32 or 32x32x16")
+    return int(shape[1] or shape[2])
