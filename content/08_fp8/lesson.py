@@ -859,8 +859,8 @@ lesson.table(least, first="chip")
 guess = predict(
     "08.sum",
     "Factors from 0 to 1, so the sum grows like K. Each instruction cuts at the size "
-    "of the sum, and there are K / 32 of them. K = 4,096 against K = 1,024: the relative "
-    "error grows by which factor? And if every 128 places the sum goes to a float32 "
+    "of the sum, and there are K / 32 of them. K = 4,096 against K = 1,024: the "
+    "relative error grows by which factor? And if every 128 places the sum goes to a float32 "
     "total and starts anew?",
     plain=lesson.number("never promoted", factor=1.25),
     promoted=lesson.number("promoted every 128", factor=1.25),
@@ -1165,8 +1165,8 @@ lesson.table({"bf16": bf16}, first="validation loss")
 guess = predict(
     "08.gap",
     "DeepSeek reports a gap of the loss below 0.25% against bf16. Four seeds, 60 "
-    "steps. Is the interval of our gap below 0.25%? Does it hold 0, so that four pairs do not "
-    "show a loss at all?",
+    "steps. Is the interval of our gap below 0.25%? Does it hold 0, so that "
+    "four pairs do not show a loss at all?",
     below=lesson.yes_no("below 0.25%"),
     zero=lesson.yes_no("holds 0"),
 )
@@ -1202,7 +1202,7 @@ lesson.table({"deepseek": row}, first="gap to bf16, %")
 #
 # > **Claim and fact: "DeepSeek trained in FP8"**
 # >
-# > - The claim: DeepSeek-V3, all of it, was trained in 8 bits.
+# > - The claim: DeepSeek-V3, all of it, was trained in FP8.
 # > - The products of the linear layers were; embedding, head, gating, norms and attention were not. (source: arXiv
 # >   2412.19437, section 3.3)
 # > - Against bf16 the loss was off by less than 0.25%. (source: arXiv 2412.19437, section 3.3)
@@ -1380,8 +1380,8 @@ CHANGES = ("about 0.003", "about 0.03", "about 0.3")
 guess = predict(
     "08.logits",
     "Each weight is off by about 2.6% (root mean square), in both directions. The "
-    "error of one layer's output, over the output's own spread? And of the logits: blocks "
-    "add their outputs to the embedding, which is not rounded.",
+    "error of one layer's output, over the output's own spread? And of the logits: "
+    "blocks add their outputs to the embedding, which is not rounded.",
     layer=lesson.choice(*CHANGES, label="one layer"),
     logits=lesson.choice("more than that", "less than that", label="logits"),
 )
