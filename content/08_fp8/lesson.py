@@ -860,8 +860,8 @@ guess = predict(
     "08.sum",
     "Factors from 0 to 1, so the sum grows like K. Each instruction cuts at the size "
     "of the sum, and there are K / 32 of them. K = 4,096 against K = 1,024: the "
-    "relative error grows by which factor? And if every 128 places the sum goes to a float32 "
-    "total and starts anew?",
+    "relative error grows by which factor? And if every 128 places the sum goes to "
+    "a float32 total and starts anew?",
     plain=lesson.number("never promoted", factor=1.25),
     promoted=lesson.number("promoted every 128", factor=1.25),
 )
