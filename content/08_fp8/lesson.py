@@ -8,7 +8,7 @@
 # **You need** units 03 (section 5: FN and FNUZ, the silent conversion), 04 and 05 (kernels, `tl.dot`), 06 (MLA). No
 # GPU: every cell runs on a laptop. "Executed" means on a virtual GPU here; nothing in this lesson ran on a real one.
 #
-# **Time**: five sittings: reading (text and code at 200 words a minute) takes 9, 11, 12, 9 and 7 minutes, all of it
+# **Time**: five sittings: reading (text and code at 200 words a minute) takes 11, 10, 12, 8 and 6 minutes, all of it
 # with the predictions about 30, 30, 35, 25 and 20. All cells together run in a minute on a CPU. Then lab 08.
 #
 # Half the bytes of bf16, and matrix instructions that are twice as fast: that is the offer. The price is a number with
@@ -827,7 +827,7 @@ least = {
 guess.reveal(
     h100=least["H100"]["n, FP8"],
     mi300x=least["MI300X"]["n, FP8"],
-    because="n / 2 must reach FP8 TFLOP/s over TB/s, 591 and 493.",
+    because="n / 2 must reach 591 and 493, FP8 TFLOP/s over TB/s.",
 )
 lesson.table(least, first="chip")
 
