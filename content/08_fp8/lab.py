@@ -643,9 +643,9 @@ def gemm(a: Tensor, a_scales: Tensor, b: Tensor, b_scales: Tensor) -> Tensor:
 check("08.gemm")
 
 # %% [markdown] why gemm
-# **Why it matters.** This loop is the idea of DeepGEMM, which reaches up to 1,550 TFLOP/s on an H800
-# ([deepseek-ai/DeepGEMM](https://github.com/deepseek-ai/DeepGEMM), README). On Hopper one group of warps promotes while
-# another multiplies (arXiv 2412.19437, section 3.3). Nothing in the loop knows the vendor; the codes and the scales do.
+# **Why it matters.** Nothing in this loop knows the vendor; the codes and the scales do. On Hopper one group of warps
+# promotes while another multiplies (arXiv 2412.19437, section 3.3). The loop is the idea of DeepGEMM, which reaches up
+# to 1,550 TFLOP/s on an H800. (source: [deepseek-ai/DeepGEMM](https://github.com/deepseek-ai/DeepGEMM), README)
 #
 # <details><summary>The puzzles and the small example</summary>
 #
