@@ -9,7 +9,7 @@
 # GPU: every cell runs on a laptop. "Executed" means on a virtual GPU here; nothing in this lesson ran on a real one.
 #
 # **Time**: five sittings: reading (text and code at 200 words a minute) takes 11, 10, 12, 8 and 6 minutes, all of it
-# with the predictions about 30, 30, 35, 25 and 20. All cells together run in a minute on a CPU. Then lab 08.
+# with the predictions about 30, 30, 35, 25 and 20. All cells together run in two minutes on a quiet CPU. Then lab 08.
 #
 # Half the bytes of bf16, and matrix instructions that are twice as fast: that is the offer. The price is a number with
 # three digits behind the binary point.
@@ -447,7 +447,7 @@ lesson.table(rows, first="way")
 
 # %% [markdown] massive explained
 # - *As it is* all four ways with E4M3 are equal, 2.2%. On a tame tensor a finer scale buys nothing! MXFP8 has a little
-#   more error, because a power of two leaves up to half of the range unused or clips the largest.
+#   more error: a float32 scale makes the largest element exact, a power of two does not, and may clip it.
 # - With one massive element a single scale spoils the whole tensor: a tenth of it is 0. A row of its own confines the
 #   damage, a tile more so. The 128 × 128 block spoils a sixteenth of this matrix.
 # - Four bits make ten times the error, for half the bytes. There the *small* block is needed even as it is: with room
@@ -682,8 +682,8 @@ def product_kernel(
 
 
 # %% [markdown] twice along k
-# (`EVERY` is for section 14; None leaves the compiler its default.) A matrix instruction takes a fixed number of
-# *bytes* along K. Lesson 05 met those for fp16: `m16n8k16` on `sm_80`, wgmma `k16` on `sm_90`, `32x32x8` on `gfx942`,
+# (`EVERY` is for section 14; None leaves the compiler its default.) On NVIDIA and on `gfx942` an FP8
+# instruction takes as many *bytes* along K as one for fp16; the table shows which targets differ. Lesson 05 met those for fp16: `m16n8k16` on `sm_80`, wgmma `k16` on `sm_90`, `32x32x8` on `gfx942`,
 # `32x32x16` on `gfx950`.
 
 # %% guess instruction
@@ -1272,7 +1272,7 @@ lesson.table(
 #
 # What could go wrong with old scales? Take the worst: the scale of each matrix is made in the first step, with a factor
 # of 2 to spare, and kept. The kind is FNUZ, and nobody clips: what is too large becomes NaN. The figure follows one
-# gradient of a run, up to two steps before its loss is no number. The band is what the format holds at that scale.
+# gradient of a run, and the rest of it is cut off. The band is what the format holds at that scale.
 
 # %% amax before
 bad = lesson.fp8_run(lesson.RECIPES["frozen, not saturating"])
@@ -1328,9 +1328,9 @@ lesson.table(
 )
 
 # %% [markdown] end of the fourth sitting
-# The loss of the step before looked as good as ever: amax tells what the loss does not. Log it. The same recipe with a
-# clip lives, because one step with a few elements cut off does little harm. And scales that follow (online, or a
-# history with room to spare) would not have met the case.
+# Log amax: it crossed the edge before any loss said so. The same recipe with a clip lives: what is cut off in a few steps
+# does little harm. The clip is what saves it, more than room to spare: gradients here more than double from one step to
+# the next, so a scale from a history is late as well. Scales made online cannot meet the case.
 #
 # **You have** FP8 training with a measured gap, and a log that warns. In the lab: 08.linear and 08.train. Next:
 # decoding.

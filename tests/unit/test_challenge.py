@@ -77,7 +77,7 @@ def test_cycles_are_counted_only_where_they_are_asked_for():
 
 
 def test_a_unit_without_a_challenge_says_which_have_one():
-    with pytest.raises(UnknownName, match="04"):
+    with pytest.raises(UnknownName, match="no unit with a challenge '00'"):
         exercises.challenge("00")
     assert exercises.challenge("04").exercise in exercises.ids("04")
 
