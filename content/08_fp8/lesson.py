@@ -683,8 +683,8 @@ def product_kernel(
 
 # %% [markdown] twice along k
 # (`EVERY` is for section 14; None leaves the compiler its default.) On NVIDIA and on `gfx942` an FP8
-# instruction takes as many *bytes* along K as one for fp16; the table shows which targets differ. Lesson 05 met those for fp16: `m16n8k16` on `sm_80`, wgmma `k16` on `sm_90`, `32x32x8` on `gfx942`,
-# `32x32x16` on `gfx950`.
+# instruction takes as many *bytes* along K as one for fp16; the table shows which targets differ. Lesson 05 met those
+# for fp16: `m16n8k16` on `sm_80`, wgmma `k16` on `sm_90`, `32x32x8` on `gfx942`, `32x32x16` on `gfx950`.
 
 # %% guess instruction
 guess = predict(
@@ -1328,9 +1328,9 @@ lesson.table(
 )
 
 # %% [markdown] end of the fourth sitting
-# Log amax: it crossed the edge before any loss said so. The same recipe with a clip lives: what is cut off in a few steps
-# does little harm. The clip is what saves it, more than room to spare: gradients here more than double from one step to
-# the next, so a scale from a history is late as well. Scales made online cannot meet the case.
+# Log amax: it crossed the edge before any loss said so. The same recipe with a clip lives: what is cut off in a few
+# steps does little harm. The clip is what saves it, more than room to spare: gradients here more than double from one
+# step to the next, so a scale from a history is late as well. Scales made online cannot meet the case.
 #
 # **You have** FP8 training with a measured gap, and a log that warns. In the lab: 08.linear and 08.train. Next:
 # decoding.
