@@ -6,13 +6,20 @@ import torch
 from torch import Tensor
 
 from gpu_utils.errors import UnknownName
-from gpu_utils.formats import BLOCK_FORMATS
-from gpu_utils.model.fp8_scaling import GRANULARITIES, quantised
+from gpu_utils.formats import BLOCK_FORMATS, FORMATS
+from gpu_utils.model.fp8_scaling import GRANULARITIES, tile_amax
 
-_E4M3 = {"per tensor": "tensor", "per row": "row", "1 x 128": "1x128", "128 x 128": "128x128"}
-"""Ways with E4M3 elements and scales in float32 -> their granularity."""
+_GROUPS = {
+    "per tensor": ("e4m3fn", "tensor"),
+    "per row": ("e4m3fn", "row"),
+    "1 x 128": ("e4m3fn", "1x128"),
+    "128 x 128": ("e4m3fn", "128x128"),
+    "E2M1, 1 x 128": ("e2m1", "1x128"),
+    "E2M1, per row": ("e2m1", "row"),
+}
+"""Ways with scales in float32 -> format of the elements, granularity."""
 
-WAYS = (*_E4M3, *BLOCK_FORMATS)
+WAYS = (*_GROUPS, *BLOCK_FORMATS)
 
 
 def relative_errors(x: Tensor, *ways: str) -> dict[str, Tensor]:
@@ -36,16 +43,23 @@ def bits_per_value(rows: int, columns: int) -> dict[str, float]:
     (8.25, 4.5)
     """
     found = {}
-    for way, name in _E4M3.items():
+    for way, (element, name) in _GROUPS.items():
         tile = GRANULARITIES[name]
         down, across = -(-rows // (tile.rows or rows)), -(-columns // (tile.columns or columns))
-        found[way] = 8 + 32 * down * across / (rows * columns)
+        found[way] = FORMATS[element].bits + 32 * down * across / (rows * columns)
     return found | {name: of.bits_per_value for name, of in BLOCK_FORMATS.items()}
 
 
 def _rounded(x: Tensor, way: str) -> Tensor:
     if way in BLOCK_FORMATS:
         return torch.from_numpy(BLOCK_FORMATS[way].rounded(x.numpy()))
-    if way not in _E4M3:
+    if way not in _GROUPS:
         raise UnknownName("way to scale", way, WAYS)
-    return quantised(x, GRANULARITIES[_E4M3[way]], torch.float8_e4m3fn).values().double()
+    element, name = FORMATS[_GROUPS[way][0]], _GROUPS[way][1]
+    tile = GRANULARITIES[name]
+    scales = tile_amax(x, tile) / element.largest
+    scales = scales.masked_fill(scales == 0, 1.0).double()
+    for dimension, size in enumerate((tile.rows, tile.columns)):  # one scale for each element
+        scales = scales.repeat_interleave(size or x.shape[dimension], dimension)
+    scales = scales[: x.shape[0], : x.shape[1]]
+    return torch.from_numpy(element.rounded((x / scales).numpy())) * scales

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -13,8 +15,11 @@ from gpu_utils.model.fp8_training import SHORT
 from gpu_utils.model.gpt2 import GPT2
 from gpu_utils.model.training import Batches, TrainConfig, batch_loss, training_steps
 
+WIDE = replace(SHORT, batch=8)
+"""512 tokens in a batch: as many rows of an activation, four tiles of 128."""
 
-def trained_gpt2(config: TrainConfig = SHORT) -> tuple[GPT2, Batches]:
+
+def trained_gpt2(config: TrainConfig = WIDE) -> tuple[GPT2, Batches]:
     """A small GPT-2 after the steps of `config`, on the CPU, and batches that it has not seen.
 
     Seconds on one core. The same versions of torch give the same weights.

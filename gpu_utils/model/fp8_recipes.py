@@ -28,7 +28,9 @@ RECIPES = {
     "plain cast, e5m2 gradients": replace(_TENSOR, scaling="none", dy=E5M2),
     # E4M3 as the MI300X has it, largest number 240
     "fnuz": _FNUZ,
-    # scales of the first step for good, at half of the range: what grows more than twofold is cut off, or becomes NaN
-    "frozen": replace(_FNUZ, scaling="static", margin=2.0),
-    "frozen, not saturating": replace(_FNUZ, scaling="static", margin=2.0, saturate=False),
+    # scales of x and w from the first step for good, with room for half as much again: what grows out of it is NaN
+    "frozen": replace(_FNUZ, dy=_BF16, scaling="static", margin=1.5, saturate=False),
+    # scales that follow, with room for twice the largest amax: a gradient may jump out of it
+    "delayed, not clipped": replace(_FNUZ, scaling="delayed", margin=2.0, saturate=False),
+    "delayed, clipped": replace(_FNUZ, scaling="delayed", margin=2.0),
 }
