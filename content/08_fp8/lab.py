@@ -134,7 +134,10 @@ check("08.decode")
 # and then to E4M3FN, gives another number than rounded once. Which two?
 #
 # **A small example.** 0.3 of E4M3FN lies between 0.28125 and 0.3125, codes 0x29 and 0x2a: the nearest is 0x2a. And
-# 0.296875, half way, goes to 0x2a as well, since 0x29 is odd. `hint("08.encode")` gives three hints.
+# 0.296875, half way, goes to 0x2a as well, since 0x29 is odd.
+#
+# **Two ways lead there**: arithmetic on the exponent, as a chip does it, or a search among all numbers of the format
+# (`torch.searchsorted`), which are 256 at most. `hint("08.encode")` gives three hints.
 
 
 # %% 08.encode tags=["answer", "08.encode"]
@@ -494,7 +497,10 @@ check("08.quantize_block")
 # come one at a time? And when they come 32 at a time? If rounding were to the nearest, would a bound on K still follow?
 #
 # **A small example.** Products 16, 1, 1, 1 and 3 bits: e is 4, so all is cut to multiples of 2, and the sum is 16 in
-# place of 19. The only interval to try is K = 4; the error is 3/19 = 0.16. `hint("08.accumulator")` gives three hints.
+# place of 19. The only interval to try is K = 4; the error is 3/19 = 0.16.
+#
+# **torch that helps.** `torch.frexp(v)` gives a fraction from 1/2 up to 1 and an exponent: e is that exponent less 1.
+# Where all addends are 0 the sum is 0, whatever e is. `hint("08.accumulator")` gives three hints.
 
 
 # %% 08.accumulator tags=["answer", "08.accumulator"]

@@ -272,7 +272,8 @@ lesson.table(
 guess = predict(
     "08.int8",
     "One scale for all. An even step of d makes an error of d / √12; E4M3 puts a "
-    "number in E4M3 by some 2.6% (both: root mean square). Which is nearer to the numbers?",
+    "number off by some 2.6% (both are root mean square). Which is nearer to the "
+    "numbers?",
     bell=lesson.choice("INT8", "E4M3", label="bell curve"),
     outlier=lesson.choice("INT8", "E4M3", label="with one outlier of 100"),
 )
@@ -409,8 +410,8 @@ guess.reveal(
     more="the same"
     if bits["1 x 128"] == bits["MXFP8"]
     else max("1 x 128", "MXFP8", key=bits.get),
-    because="8 + 32 / 128, 4 + 8 / 16. A scale of a quarter of the bits for a quarter of "
-    "the elements costs the same: 8 + 8 / 32.",
+    because="8 + 32 / 128, 4 + 8 / 16. A scale of a quarter of the bits for a quarter "
+    "of the elements costs the same: 8 + 8 / 32.",
 )
 lesson.table({way: {"bits": each} for way, each in bits.items()}, first="way")
 
@@ -1599,8 +1600,8 @@ off = {n: ((y - outputs["exact"]).std() / spread).item() for n, y in outputs.ite
 guess.reveal(
     whose=max(("keys", "values"), key=off.get),
     off=lesson.nearest(off["both"], ("about 0.1", "about 0.01", "about 0.001")),
-    because="scores that hardly differ still hardly differ; and in a mean of many values "
-    "errors of both signs cancel in part.",
+    because="scores that hardly differ still hardly differ; and in a mean of many "
+    "values errors of both signs cancel in part.",
 )
 lesson.table({f"rounded: {n}": {"output off by": e} for n, e in off.items()})
 
