@@ -318,7 +318,8 @@ check("08.fn_to_fnuz")
 #
 # **A small example.** A tile whose largest size is 896 has, in `e4m3fn`, the scale 896 / 448 = 2. What code has -3?
 #
-# **Triton that helps.** `tl.max(x, 1)` reduces a block along its second axis; `scale[:, None]` is a column.
+# **Triton that helps.** `tl.max(x, 1)` reduces a block along its second axis; `scale[:, None]` is a column. Four warps
+# have 256 lanes on `gfx942`: a tile alone does not fill them, and some elements would be loaded twice.
 # `codes_ptr.dtype.element_ty` is the type that a pointer points to, and `.to(...)` of it casts. `torch.finfo(fp8).max`
 # is the format's largest number; give it to the kernel. `hint("08.quantize_tile")` gives three hints.
 
@@ -582,7 +583,7 @@ check("08.accumulator")
 #
 # **Limits.** `launches`: 1. `fp8_matrix_flops`: at least `2 * M * N * K`, by matrix instructions on FP8; what was
 # turned into 16 bits first does not count. Where M and N are multiples of 64 and K of 128, at most twice as many, and
-# `global_load_bytes` at most what tiles of 64 x 64 load. `scratch_bytes`: 0. It all holds on `sm_89` and on `gfx942`.
+# `global_load_sectors` at most what tiles of 64 x 64 load. `scratch_bytes`: 0. It all holds on `sm_89` and on `gfx942`.
 #
 # **Two puzzles.** Per element of the result and 128 steps: how many multiplications does the matrix unit do, and how
 # many operations does the promotion add? And why can neither scale be multiplied to the codes before the product?
@@ -939,7 +940,7 @@ lesson.table(rows, first="target")
 # | `fp8` | the chip's E4M3, a dtype |
 # | result | a new cache, uint8 of shape (size, 656); entries of no token are 0 |
 #
-# **Limits.** `launches`: 1. `global_load_bytes`, `global_store_bytes`: each number once, 656 bytes for a token. torch
+# **Limits.** `launches`: 1. `global_load_sectors`, `global_store_bytes`: each number once, 656 bytes for a token. torch
 # makes tensors and views, and computes nothing.
 #
 # **A puzzle.** Where does entry 3 begin, counted in bytes, in float32, in bfloat16? Which sizes of an entry would make

@@ -23,11 +23,12 @@ def _scales(rows: int, cols: int, generator: torch.Generator) -> Tensor:
     return torch.exp2(4 * torch.rand((rows, cols), generator=generator) - 6)
 
 
-def _codes(rows: int, cols: int, case: Case, generator: torch.Generator) -> Tensor:
+def _codes(rows: int, cols: int, beside: int, case: Case, generator: torch.Generator) -> Tensor:
+    """Codes (rows, cols). Where the case says so, in a matrix with `beside` more columns."""
     codes = (signed((rows, cols), generator) * 16).to(dtype_of(case))
     if not case.get("view"):
         return codes
-    wide = torch.full((rows, cols + 16), math.nan).to(codes.dtype)
+    wide = torch.full((rows, cols + beside), math.nan).to(codes.dtype)
     wide[:, :cols] = codes
     return wide[:, :cols]
 
@@ -36,9 +37,9 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     M, N, K = case["M"], case["N"], case["K"]
     tiles = math.ceil(K / TILE)
     return {
-        "a": _codes(M, K, case, generator),
+        "a": _codes(M, K, 16, case, generator),
         "a_scales": _scales(M, tiles, generator),
-        "b": _codes(N, K, case, generator),
+        "b": _codes(N, K, 32, case, generator),
         "b_scales": _scales(math.ceil(N / TILE), tiles, generator),
     }
 
@@ -62,15 +63,16 @@ def _is_counted(case: Case) -> bool:
 
 
 def _most_loaded(case: Case) -> float:
-    """Tiles of 64 x 64; scales of a for each column of tiles, and one of b for each column and tile of K at most."""
+    """Sectors of 32 bytes of tiles of 64 x 64; and of the scales, one or two for each row, column and tile of K.
+
+    Not bytes: up to 64 lanes that hold parts of one row load its scale each, as the compiler likes, and from one sector.
+    """
     if not _is_counted(case):
         return math.inf
     M, N, K = case["M"], case["N"], case["K"]
-    tiles = K // TILE
     loaded = tile_traffic(M, N, K, BLOCK, BLOCK, dtype_bytes=1)
-    scales = 4 * tiles * (M * (N // BLOCK) + N * (M // BLOCK))
-    # lanes that hold parts of one row load its scale each: sixteen of them at most
-    return 1.05 * (loaded.read_a + loaded.read_b) + 16 * scales
+    scales = K // TILE * (M * (N // BLOCK) + N * (M // BLOCK))
+    return 1.1 * (loaded.read_a + loaded.read_b) / 32 + 1.5 * scales
 
 
 def _filled(value: float) -> Any:
@@ -104,9 +106,10 @@ EXERCISE = Exercise(
     dtype=lambda inputs: torch.bfloat16,
     cases=(
         Case("whole tiles: here everything is counted", M=64, N=128, K=256),
-        Case("no size is a multiple of anything", M=37, N=131, K=301),
-        Case("K is shorter than a tile", M=17, N=19, K=33),
-        Case("parts of wider matrices, with NaN beside", M=33, N=65, K=130, view=True),
+        Case("one more than whole tiles along K, and more columns than a block", M=37, N=131, K=257),
+        Case("K is shorter than a tile", M=17, N=43, K=33),
+        # wider than a tile beside K, and one row more than a tile of 64
+        Case("parts of wider matrices, with NaN beside", M=65, N=67, K=120, view=True),
     ),
     fresh=_fresh,
     trivial={"zeros": _filled(0.0), "ones": _filled(1.0), "nan": _filled(math.nan), "a": _first},
@@ -133,7 +136,7 @@ EXERCISE = Exercise(
             at_most=lambda case: 0,
         ),
         Limit(
-            "global_load_bytes",
+            "global_load_sectors",
             "a and b are to be loaded as often as tiles of 64 x 64 load them, and scales once for each 128 steps.",
             at_most=_most_loaded,
         ),

@@ -139,9 +139,12 @@ EXERCISE = Exercise(
             at_most=lambda case: 1,
         ),
         Limit(
-            "global_load_bytes",
-            "Each number of latent and rope is to be loaded once, and a token's slot once or by each lane.",
-            at_most=lambda case: case["tokens"] * (1.05 * 2 * (LATENT + ROPE) + 8 * 512),
+            # not bytes: all lanes of all programs of a token load its slot, and from one sector
+            "global_load_sectors",
+            "Each number of latent and rope is to be loaded once: a program needs its own token's alone, and only the "
+            "part that it stores.",
+            # lanes that hold 32 bytes in a row touch their sector twice; a sector of the slot for each wave
+            at_most=lambda case: case["tokens"] * (2 * 2 * (LATENT + ROPE) / 32 + 40),
         ),
         Limit(
             "global_store_bytes",
