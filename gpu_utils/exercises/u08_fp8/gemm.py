@@ -65,7 +65,7 @@ def _is_counted(case: Case) -> bool:
 def _most_loaded(case: Case) -> float:
     """Sectors of 32 bytes of tiles of 64 x 64; and of the scales, one or two for each row, column and tile of K.
 
-    Not bytes: up to 64 lanes that hold parts of one row load its scale each, as the compiler likes, and from one sector.
+    Not bytes: up to 64 lanes that hold parts of one row may load its scale, each for itself, and from one sector.
     """
     if not _is_counted(case):
         return math.inf

@@ -84,7 +84,13 @@ EXERCISE = Exercise(
     cases=(
         Case("whole blocks: here bytes are counted", N=256, K=128, dtype="float32"),
         Case("blocks at both edges are short", N=129, K=147, dtype="float32"),
-        Case("a block of zeros, one column wide, and one whose largest is negative", N=131, K=129, dtype="float32", zeros=True),
+        Case(
+            "a block of zeros, one column wide, and one whose largest is negative",
+            N=131,
+            K=129,
+            dtype="float32",
+            zeros=True,
+        ),
         Case("a transpose, in bfloat16", N=129, K=67, dtype="bfloat16", transposed=True),
     ),
     fresh=_fresh,
