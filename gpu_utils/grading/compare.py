@@ -7,7 +7,7 @@ the right one says so (`gpu_utils.grading.relations`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,10 +43,11 @@ def compare(
 
     Floating-point tensors are compared in float64 against `tol`; everything else must be equal. `dtype`, when given,
     is the type that floating-point tensors must have. Both may differ from one part of the result to the next. `parts`
-    are the names of a tuple's: then those that are right are named beside the first that is not.
+    are the names of a tuple's, or a dict's in its order: then those that are right are named beside the first that is
+    not.
     """
     if isinstance(expected, dict):
-        return _compare_dicts(expected, got, tol, dtype, where)
+        return _compare_dicts(expected, got, tol, dtype, where, parts)
     if isinstance(expected, (list, tuple)):
         return _compare_sequences(expected, got, tol, dtype, where, parts)
     assert isinstance(tol, Tolerance), f"{where} has no parts, and its tolerance has"
@@ -90,7 +91,9 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _compare_dicts(expected: dict, got: Any, tol: Tolerances, dtype: Dtypes, where: str) -> Difference | None:
+def _compare_dicts(
+    expected: dict, got: Any, tol: Tolerances, dtype: Dtypes, where: str, parts: Sequence[str]
+) -> Difference | None:
     if not isinstance(got, dict):
         return Difference("type", f"{where} is {_name(got)}, expected a dict with keys {_keys(expected)}")
     missing = [key for key in expected if key not in got]
@@ -99,11 +102,10 @@ def _compare_dicts(expected: dict, got: Any, tol: Tolerances, dtype: Dtypes, whe
     extra = [key for key in got if key not in expected]
     if extra:
         return Difference("type", f"{where} has a key {_short(extra[0])} that was not asked for")
-    for key, value in expected.items():
-        difference = compare(value, got[key], of_part(tol, key), of_part(dtype, key), f"{where}[{key!r}]")
-        if difference:
-            return difference
-    return None
+    names = dict(zip(expected, parts or [f"{where}[{key!r}]" for key in expected], strict=True))
+    return _first_of(
+        names, parts, lambda key: compare(expected[key], got[key], of_part(tol, key), of_part(dtype, key), names[key])
+    )
 
 
 def _compare_sequences(
@@ -118,14 +120,22 @@ def _compare_sequences(
     names = parts or [f"{where}[{index}]" for index in range(len(expected))]
 
     def part(index: int) -> Difference | None:
-        return compare(expected[index], got[index], of_part(tol, index), of_part(dtype, index), names[index])
+        found = compare(expected[index], got[index], of_part(tol, index), of_part(dtype, index), names[index])
+        if found is None or parts:
+            return found
+        return _with_relation(found, _relation_of_lists(expected, got, of_part(tol, index)))
 
-    for index in range(len(expected)):
-        if difference := part(index):
-            if parts:
-                right = [name for at, name in enumerate(names) if at < index or (at > index and not part(at))]
-                return _with_right_parts(difference, right)
-            return _with_relation(difference, _relation_of_lists(expected, got, of_part(tol, index)))
+    return _first_of(dict(enumerate(names)), parts, part)
+
+
+def _first_of(
+    names: Mapping[Any, str], told: Sequence[str], part: Callable[[Any], Difference | None]
+) -> Difference | None:
+    """The difference of the first part that has one. told: whether to name the parts that are right."""
+    for key in names:
+        if difference := part(key):
+            others = [name for at, name in names.items() if told and at != key and not part(at)]
+            return _with_right_parts(difference, others)
     return None
 
 

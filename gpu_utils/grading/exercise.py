@@ -224,7 +224,7 @@ class Exercise(Named):
     explanation why the solution is the solution, shown with it
     tolerance   (case, inputs) -> Tolerance: from K and dtype, never a number chosen by eye; {"y": ..., "mean": ...}
                 where the parts of a dict differ, {0: ..., 1: ...} for those of a tuple
-    parts       names of the parts of a tuple, as the statement calls them: ("o", "lse")
+    parts       names of the parts of a tuple or a dict, as the statement calls them: ("o", "lse")
     dtype       inputs -> dtype that floating-point outputs must have; None leaves it open; by part as the tolerance
     targets     for "kernel" and "cpp": the virtual GPUs that grade it, and what a kernel is compiled for elsewhere.
                 FP8 wants ("sm_89", "gfx942"); code that depends on the width of a wave adds "gfx1100"

@@ -225,3 +225,13 @@ def test_parts_of_a_tuple_have_the_names_of_the_statement_and_the_right_ones_are
     assert every is not None
     assert "right" not in every.detail
     assert compare(right, right, tol, parts=("dx", "dw", "db")) is None
+
+
+def test_parts_of_a_dict_have_names_in_its_order():
+    right = {"result": torch.ones(2), "gradient": torch.ones(2)}
+    tol = Tolerance(1e-6, 0.0, "one rounding")
+    found = compare(right, {"gradient": 2 * right["gradient"], "result": right["result"]}, tol, parts=("y", "dx"))
+    assert found is not None
+    assert found.detail.startswith("dx[0] = 2, expected 1")
+    assert found.detail.endswith("; y is right")
+    assert compare(right, dict(right), tol, parts=("y", "dx")) is None

@@ -106,7 +106,7 @@ EXERCISE = Exercise(
     dtype=lambda inputs: torch.bfloat16,
     cases=(
         Case("whole tiles: here everything is counted", M=64, N=128, K=256),
-        Case("one more than whole tiles along K, and more columns than a block", M=37, N=131, K=257),
+        Case("one more than whole tiles along K, and more columns than a block", M=37, N=129, K=257),
         Case("K is shorter than a tile", M=17, N=43, K=33),
         # wider than a tile beside K, and one row more than a tile of 64
         Case("parts of wider matrices, with NaN beside", M=65, N=67, K=120, view=True),
@@ -230,9 +230,16 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "in_bfloat16",
-            slips.answer(wide=True),
+            slips.answer(wide="bfloat16"),
             "The numbers are right, and the matrix units multiplied bfloat16. The codes are FP8: give them to tl.dot "
             "as they were loaded.",
+        ),
+        Misconception(
+            "scaled_in_float32",
+            slips.answer(wide="float32"),
+            "Codes and scales were multiplied to float32 numbers first. Their product is no longer FP8's: NVIDIA's "
+            "matrix units cut such numbers to TF32, and on both vendors it takes many times as long. Give tl.dot the "
+            "codes, and scale what comes out.",
         ),
         Misconception(
             "result_in_float32",

@@ -38,7 +38,7 @@ def kernel(
     TILE: tl.constexpr,
     WIDE: tl.constexpr,
 ):
-    """slip is a place in SLIPS. WIDE: the codes become bfloat16 before they are multiplied."""
+    """slip is a place in SLIPS. WIDE: what the codes become first, with float32 scaled as well."""
     m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     acc = tl.zeros([BLOCK, BLOCK], tl.float32)
@@ -57,7 +57,13 @@ def kernel(
             a = (a.to(tl.float32) * a_scale[:, None]).to(a.dtype)
         a_scale = tl.where((slip == 1) | (slip == 9), 1.0, a_scale)
         b_scale = tl.where(slip == 2, 1.0, b_scale)
-        product = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16)) if WIDE else tl.dot(a, b)
+        if WIDE == "bfloat16":
+            product = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
+        elif WIDE == "float32":
+            product = tl.dot(a.to(tl.float32) * a_scale[:, None], b.to(tl.float32) * b_scale[None, :])
+            a_scale, b_scale = a_scale * 0 + 1, b_scale * 0 + 1
+        else:
+            product = tl.dot(a, b)
         scale = a_scale[:, None] * b_scale[None, :]
         scale = tl.where(slip == 8, 1.0 / scale, scale)
         scale = tl.where(slip == 14, a_scale[:, None] + b_scale[None, :], scale)
@@ -68,7 +74,7 @@ def kernel(
 
 
 def answer(
-    slip: str = "", *, contiguous: bool = False, wide: bool = False, dtype: torch.dtype = torch.bfloat16
+    slip: str = "", *, contiguous: bool = False, wide: str = "", dtype: torch.dtype = torch.bfloat16
 ) -> Callable[..., Any]:
     """The right answer, with some of its parts changed."""
 

@@ -104,6 +104,7 @@ EXERCISE = Exercise(
     reference=linear_reference,
     tolerance=_tolerance,
     call=forward_and_backward("x", "w"),
+    parts=("y", "dx", "dw"),
     cases=(
         Case("tiles and blocks are whole", tokens=256, K=256, N=384),
         Case("tokens, inputs and outputs that 128 does not divide", tokens=150, K=200, N=130),
