@@ -191,8 +191,8 @@ EXERCISE = Exercise(
         Misconception(
             "a_margin",
             slips.answer("cut"),
-            "The codes are smaller than the scales say. Was the largest number put below the format's for x, and not "
-            "for the scale? Divide x by the scale that you store.",
+            "The codes are smaller than the scales say. Either x was divided by another number than the scale that you "
+            "store, or digits were cut off before the cast: it rounds to the nearest by itself.",
         ),
         Misconception(
             "one_scale_for_rows_of_a_program",

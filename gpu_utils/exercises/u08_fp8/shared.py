@@ -79,15 +79,18 @@ def quantization_problem(x: Tensor, rows: int, cols: int, dtype: torch.dtype, va
     judged with the scales that came with them.
     """
     expected = quantized(x, rows, cols, dtype)
-    if isinstance(value, (list, tuple)) and len(value) == 2 and all(isinstance(part, Tensor) for part in value):
-        codes, scales = value
-        empty = amax_of_tiles(x, rows, cols) == 0
-        if scales.shape == empty.shape and scales.is_floating_point():
-            scales = torch.where(empty & scales.isfinite(), expected[1].to(scales.dtype), scales)
-        value = codes, scales
-    loose = {0: Tolerance(0.0, math.inf, ""), 1: SCALES}
-    found = compare(expected, value, loose, {0: dtype, 1: torch.float32}, parts=("codes", "scales"))
-    return found or _wrong_codes(x, spread(value[1], rows, cols, x.shape), dtype, value[0])
+    loose = Tolerance(0.0, math.inf, "")
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        return compare(expected, value, loose)
+    codes, scales = value
+    empty = amax_of_tiles(x, rows, cols) == 0
+    if isinstance(scales, Tensor) and scales.shape == empty.shape and scales.is_floating_point():
+        scales = torch.where(empty & scales.isfinite(), expected[1].to(scales.dtype), scales)
+    return (
+        compare(expected[0], codes, loose, dtype, "codes")
+        or compare(expected[1], scales, SCALES, torch.float32, "scales")
+        or _wrong_codes(x, spread(scales, rows, cols, x.shape), dtype, codes)
+    )
 
 
 def _wrong_codes(x: Tensor, scale: Tensor, dtype: torch.dtype, codes: Tensor) -> Difference | None:
