@@ -8,8 +8,9 @@
 # **You need** units 03 (section 5: FN and FNUZ, the silent conversion), 04 and 05 (kernels, `tl.dot`), 06 (MLA). No
 # GPU: every cell runs on a laptop. "Executed" means on a virtual GPU here; nothing in this lesson ran on a real one.
 #
-# **Time**: five sittings: reading (text and code at 200 words a minute) takes 11, 10, 12, 8 and 6 minutes, all of it
-# with the predictions about 30, 30, 35, 25 and 20. All cells together run in two minutes on a quiet CPU. Then lab 08.
+# **Time**: five sittings: reading (text and code at 200 words a minute) takes 10, 10, 12, 9 and 8 minutes, all of it
+# with the predictions about 30, 30, 35, 30 and 25. All cells together run in a minute and a half on a quiet CPU. Then
+# lab 08.
 #
 # Half the bytes of bf16, and matrix instructions that are twice as fast: that is the offer. The price is a number with
 # three digits behind the binary point.
@@ -1410,8 +1411,8 @@ lesson.sitting("08", 4)
 # ## 21. Weights alone
 #
 # A step of decoding with one sequence reads every weight once and does two FLOPs with it: bound by memory, deeply
-# (lesson 02). Here FP8 need not be multiplied at all. Weights are stored as codes, turned into bf16 in registers
-# (`codes.to(tl.bfloat16)`), and the scale comes behind the loop. What counts is bytes.
+# (lesson 02). Here FP8 need not be multiplied at all. Weights are stored as codes and become bf16 or float32 in
+# registers (`codes.to(tl.float32)`), and the scale comes behind the loop. What counts is bytes.
 
 # %% guess tokens
 guess = predict(
@@ -1450,11 +1451,12 @@ def token_kernel(x_ptr, w_ptr, scale_ptr, y_ptr, K, BN: tl.constexpr, BK: tl.con
     total = tl.zeros([BN, BK], tl.float32)
     for start in range(0, K, BK):
         k = start + tl.arange(0, BK)
-        w = tl.load(w_ptr + n[:, None] * K + k[None, :])
-        total += w.to(tl.bfloat16) * tl.load(x_ptr + k)[None, :]
+        w = tl.load(w_ptr + n[:, None] * K + k[None, :]).to(tl.float32)
+        total += w * tl.load(x_ptr + k)[None, :]
     tl.store(y_ptr + n, tl.sum(total, 1) * tl.load(scale_ptr + n))
 
 
+# %% widened weights
 of_layer = operands["h.1.mlp.c_proj"]
 w, x, rows = of_layer["w"], of_layer["x"][0].bfloat16(), {}
 N, K = w.shape

@@ -103,9 +103,12 @@ def _compare_dicts(
     if extra:
         return Difference("type", f"{where} has a key {_short(extra[0])} that was not asked for")
     names = dict(zip(expected, parts or [f"{where}[{key!r}]" for key in expected], strict=True))
-    return _first_of(
-        names, parts, lambda key: compare(expected[key], got[key], of_part(tol, key), of_part(dtype, key), names[key])
-    )
+
+    def part(key: Any) -> Difference | None:
+        found = compare(expected[key], got[key], of_part(tol, key), of_part(dtype, key), names[key])
+        return _with_size(found, expected[key], got[key], names[key]) if parts else found
+
+    return _first_of(names, parts, part)
 
 
 def _compare_sequences(
@@ -121,9 +124,9 @@ def _compare_sequences(
 
     def part(index: int) -> Difference | None:
         found = compare(expected[index], got[index], of_part(tol, index), of_part(dtype, index), names[index])
-        if found is None or parts:
-            return found
-        return _with_relation(found, _relation_of_lists(expected, got, of_part(tol, index)))
+        if parts:
+            return _with_size(found, expected[index], got[index], names[index])
+        return found and _with_relation(found, _relation_of_lists(expected, got, of_part(tol, index)))
 
     return _first_of(dict(enumerate(names)), parts, part)
 
@@ -134,16 +137,31 @@ def _first_of(
     """The difference of the first part that has one. told: whether to name the parts that are right."""
     for key in names:
         if difference := part(key):
-            others = [name for at, name in names.items() if told and at != key and not part(at)]
-            return _with_right_parts(difference, others)
+            others = {name: part(at) is None for at, name in names.items() if told and at != key}
+            return _with_other_parts(difference, others)
     return None
 
 
-def _with_right_parts(difference: Difference, right: Sequence[str]) -> Difference:
+def _with_size(difference: Difference | None, expected: Any, got: Any, name: str) -> Difference | None:
+    """The difference with that of all elements, as a share of what is right: a format's, or that of another sum."""
+    if difference is None or difference.kind != "value" or not isinstance(expected, torch.Tensor):
+        return difference
+    right, off = expected.double(), got.detach().cpu().double() - expected.double()
+    share = float(off.square().mean().sqrt() / right.square().mean().sqrt())
+    if expected.numel() < 2 or not 0 < share < 10:  # NaN, too
+        return difference
+    said = f"the difference is {100 * share:{'.0f' if share > 0.1 else '.2g'}}% of {name} (root mean square)"
+    return Difference("value", f"{difference.detail}; {said}")
+
+
+def _with_other_parts(difference: Difference, others: Mapping[str, bool]) -> Difference:
+    """others: the other parts, whether they are right. Where none is, nothing is said of them."""
+    right, wrong = ([name for name, is_right in others.items() if is_right is wanted] for wanted in (True, False))
     if not right:
         return difference
     said = f"{' and '.join(right)} {'is' if len(right) == 1 else 'are'} right"
-    return Difference(difference.kind, f"{difference.detail}; {said}")
+    rest = f", {' and '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} not" if wrong else ""
+    return Difference(difference.kind, f"{difference.detail}; {said}{rest}")
 
 
 def _with_relation(difference: Difference, relation: str) -> Difference:

@@ -257,6 +257,15 @@ def test_a_limit_is_broken_on_one_side():
     assert limit.violation(Case("any"), {"launches": 3}) == "launches is 3, expected at most 2. One."
 
 
+def test_beside_a_wrong_number_it_is_said_what_was_not_done_at_all():
+    launches = Limit("launches", "Launch a kernel.", at_least=lambda case: 1)
+    doubling = dataclasses.replace(exercises.find("00.vector_add"), limits=(launches,), misconceptions=())
+    report = check(doubling, lambda x, y: 2 * x, backends=["virtual:sm_80"])
+    assert report.first_failure is not None
+    assert "elements differ" in report.first_failure.detail
+    assert report.first_failure.detail.endswith(". Besides, launches is 0, expected at least 1. Launch a kernel.")
+
+
 def test_a_virtual_gpu_is_for_kernels():
     assert check(AFFINE, affine, backends=["virtual:gfx942"]).status == "not graded"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -220,7 +222,7 @@ def test_parts_of_a_tuple_have_the_names_of_the_statement_and_the_right_ones_are
     assert one.detail.endswith("; dx and db are right")
     two = compare(right, (right[0], 2 * right[1], 2 * right[2]), tol, parts=("dx", "dw", "db"))
     assert two is not None
-    assert two.detail.endswith("; dx is right")
+    assert two.detail.endswith("; dx is right, db is not")
     every = compare(right, tuple(2 * part for part in right), tol, parts=("dx", "dw", "db"))
     assert every is not None
     assert "right" not in every.detail
@@ -235,3 +237,22 @@ def test_parts_of_a_dict_have_names_in_its_order():
     assert found.detail.startswith("dx[0] = 2, expected 1")
     assert found.detail.endswith("; y is right")
     assert compare(right, dict(right), tol, parts=("y", "dx")) is None
+
+
+def test_of_a_named_part_the_size_of_the_difference_is_said():
+    right = {"y": torch.tensor([3.0, 4.0]), "dx": torch.ones(2)}
+    tol = Tolerance(1e-6, 0.0, "one rounding")
+
+    def detail(*wrong: float) -> str:
+        found = compare(right, right | {"y": torch.tensor(wrong)}, tol, parts=("y", "dx"))
+        assert found is not None
+        return found.detail
+
+    assert detail(3.3, 4.4).endswith("; the difference is 10% of y (root mean square); dx is right")
+    assert detail(3.0, 4.05).endswith("; the difference is 1% of y (root mean square); dx is right")
+    assert "root mean square" not in detail(3e9, 4.0)
+    assert "root mean square" not in detail(math.inf, 4.0)
+    assert "root mean square" not in detail(math.nan, 4.0)
+    alone = compare((torch.ones(2), 1.0), (torch.zeros(2), 1.0), tol)
+    assert alone is not None
+    assert "root mean square" not in alone.detail

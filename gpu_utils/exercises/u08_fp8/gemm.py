@@ -18,9 +18,9 @@ from gpu_utils.exercises.u08_fp8.shared import TILE, dtype_of, spread
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 
 
-def _scales(rows: int, cols: int, generator: torch.Generator) -> Tensor:
-    """From 1/64 to 1/4: neighbours differ by up to 16 times."""
-    return torch.exp2(4 * torch.rand((rows, cols), generator=generator) - 6)
+def _scales(rows: int, cols: int, case: Case, generator: torch.Generator) -> Tensor:
+    """From 1/64 to 1/4: neighbours differ by up to 16 times. Where the case says so, times as much."""
+    return torch.exp2(4 * torch.rand((rows, cols), generator=generator) - 6) * case.get("times", 1)
 
 
 def _codes(rows: int, cols: int, beside: int, case: Case, generator: torch.Generator) -> Tensor:
@@ -38,9 +38,9 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     tiles = math.ceil(K / TILE)
     return {
         "a": _codes(M, K, 16, case, generator),
-        "a_scales": _scales(M, tiles, generator),
+        "a_scales": _scales(M, tiles, case, generator),
         "b": _codes(N, K, 32, case, generator),
-        "b_scales": _scales(math.ceil(N / TILE), tiles, generator),
+        "b_scales": _scales(math.ceil(N / TILE), tiles, case, generator),
     }
 
 
@@ -107,7 +107,8 @@ EXERCISE = Exercise(
     cases=(
         Case("whole tiles: here everything is counted", M=64, N=128, K=256),
         Case("one more than whole tiles along K, and more columns than a block", M=37, N=129, K=257),
-        Case("K is shorter than a tile", M=17, N=43, K=33),
+        # with sums that no float16 holds: many a kernel ends with acc.to(tl.float16)
+        Case("K is shorter than a tile, and the results are large", M=17, N=43, K=33, times=512),
         # wider than a tile beside K, and one row more than a tile of 64
         Case("parts of wider matrices, with NaN beside", M=65, N=67, K=120, view=True),
     ),
@@ -120,7 +121,7 @@ EXERCISE = Exercise(
             "fp8_matrix_flops",
             "The product is not made by matrix instructions on FP8. Triton issues them for tl.dot of two FP8 tiles, "
             "as they were loaded; what becomes bfloat16, float16 or float32 first is multiplied at half the speed or "
-            "less.",
+            "less. Give tl.dot the codes, and scale what comes out.",
             at_least=lambda case: 2 * case["M"] * case["N"] * case["K"],
         ),
         Limit(
@@ -212,6 +213,23 @@ EXERCISE = Exercise(
             "scales_of_a_transposed",
             slips.answer("transposed scales"),
             "a_scales is read as if it had a row for each tile. It has one for each row of a: shape (M, tiles).",
+        ),
+        Misconception(
+            "scales_of_b_transposed",
+            slips.answer("transposed scales of b"),
+            "b_scales is read as if it had a row for each tile. It has one for each 128 rows of b: shape "
+            "(blocks of N, tiles).",
+        ),
+        Misconception(
+            "only_whole_tiles",
+            slips.answer("whole tiles"),
+            "Where 128 does not divide K its last part is left out: K // 128 counts whole tiles. Round up.",
+        ),
+        Misconception(
+            "by_way_of_float16",
+            slips.answer("by way of float16"),
+            "The sums became float16 on their way: that ends at 65,504, and the result is bfloat16 so that it does "
+            "not. Let tl.store convert acc.",
         ),
         Misconception(
             "no_mask_along_k",

@@ -18,6 +18,7 @@ BLOCK = 64
 SLIPS = (
     *("", "no a_scales", "no b_scales", "last scales", "first tile", "first block", "column", "again", "divided"),
     *("scaled before", "each sum in bfloat16", "transposed scales", "behind K", "unmasked", "sum of scales"),
+    *("transposed scales of b", "whole tiles", "by way of float16"),
 )
 
 
@@ -42,7 +43,7 @@ def kernel(
     m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     acc = tl.zeros([BLOCK, BLOCK], tl.float32)
-    tiles = tl.cdiv(K, TILE)
+    tiles = tl.where(slip == 16, K // TILE, tl.cdiv(K, TILE))
     for tile in range(0, tiles):
         k = tile * TILE + tl.arange(0, TILE)
         end = tl.where(slip == 12, tiles * TILE, K)
@@ -51,8 +52,9 @@ def kernel(
         at = tl.where(slip == 3, tiles - 1, tl.where(slip == 4, 0, tile))
         of_a = tl.where(slip == 11, at * M + m, m * tiles + at)
         row = tl.where(slip == 6, n, tl.where(slip == 5, 0, n // TILE))
+        of_b = tl.where(slip == 15, at * tl.cdiv(N, TILE) + row, row * tiles + at)
         a_scale = tl.load(a_scales_ptr + of_a, mask=m < M, other=0.0)
-        b_scale = tl.load(b_scales_ptr + row * tiles + at, mask=n < N, other=0.0)
+        b_scale = tl.load(b_scales_ptr + of_b, mask=n < N, other=0.0)
         if slip == 9:
             a = (a.to(tl.float32) * a_scale[:, None]).to(a.dtype)
         a_scale = tl.where((slip == 1) | (slip == 9), 1.0, a_scale)
@@ -69,6 +71,7 @@ def kernel(
         scale = tl.where(slip == 14, a_scale[:, None] + b_scale[None, :], scale)
         summed = tl.where(slip == 7, (acc + product) * scale, acc + product * scale)
         acc = tl.where(slip == 10, summed.to(tl.bfloat16).to(tl.float32), summed)
+    acc = tl.where(slip == 17, acc.to(tl.float16).to(tl.float32), acc)
     there = ((m < M)[:, None] & (n < N)[None, :]) | (slip == 13)
     tl.store(out_ptr + m[:, None] * N + n[None, :], acc, mask=there)
 

@@ -60,6 +60,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     if case.get("zeros"):
         x[:TILE, : TILE + 1] = 0.0
         dy[1, :] = 0.0
+        dy *= 2.0**-20
         w[-1, 0] = -40 * w.abs().max()
     return {
         "x": clear_of_ties(x, (FORWARD, AGAIN), (AGAIN,)),
@@ -108,7 +109,7 @@ EXERCISE = Exercise(
     cases=(
         Case("tiles and blocks are whole", tokens=256, K=256, N=384),
         Case("tokens, inputs and outputs that 128 does not divide", tokens=150, K=200, N=130),
-        Case("tiles of zeros, and one large weight", tokens=140, K=258, N=129, zeros=True),
+        Case("tiles of zeros, one large weight, small gradients", tokens=140, K=258, N=129, zeros=True),
     ),
     fresh=_fresh,
     trivial={
@@ -241,6 +242,12 @@ EXERCISE = Exercise(
                 dy_again=slips.rounded(TILE, 1, guarded=False),
             ),
             "NaN where a tile is all zeros: its amax is 0, and 0 / 0 is NaN. Give such a tile a scale of 1.",
+        ),
+        Misconception(
+            "a_smallest_amax",
+            slips.answer(dy=slips.rounded(1, TILE, least=1e-4), dy_again=slips.rounded(TILE, 1, least=1e-4)),
+            "An amax below 1e-4 was made 1e-4, or something was added to it. Gradients are as small as that: their "
+            "codes then use none but the lowest steps of the format. Only an amax of 0 needs a scale of its own.",
         ),
         Misconception(
             "dw_transposed",

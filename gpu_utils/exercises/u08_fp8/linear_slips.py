@@ -17,15 +17,23 @@ Rounding = Callable[[Tensor], Tensor]
 
 
 def rounded(
-    rows: int, cols: int, dtype: torch.dtype = torch.float8_e4m3fn, scaled: bool = True, guarded: bool = True
+    rows: int,
+    cols: int,
+    dtype: torch.dtype = torch.float8_e4m3fn,
+    scaled: bool = True,
+    guarded: bool = True,
+    least: float = 0.0,
 ) -> Rounding:
-    """What is left of a matrix in FP8, a scale for each rows x cols. scaled: whether codes come back as numbers."""
+    """What is left of a matrix in FP8, a scale for each rows x cols.
+
+    scaled: whether codes come back as numbers; guarded: whether a tile of zeros has a scale; least: the smallest amax.
+    """
 
     def rounding(x: Tensor) -> Tensor:
         high, wide = min(rows, len(x)), min(cols, x.shape[1])
         padded = torch.nn.functional.pad(x.float(), (0, -x.shape[1] % wide, 0, -len(x) % high))
         parts = padded.view(padded.shape[0] // high, high, padded.shape[1] // wide, wide)
-        amax = parts.abs().amax((1, 3), keepdim=True)
+        amax = parts.abs().amax((1, 3), keepdim=True).clamp(min=least)
         scale = amax / torch.finfo(dtype).max
         if guarded:
             scale = torch.where(amax > 0, scale, 1.0)
