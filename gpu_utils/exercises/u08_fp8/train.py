@@ -15,7 +15,6 @@ from gpu_utils.exercises.u08_fp8 import train_slips as slips
 from gpu_utils.exercises.u08_fp8.train_model import LAYERS, Passes, build, chains, first_weights, noting, pairs
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 
-
 HELD_OUT = 4
 """Batches for the loss that is compared, which the answer does not get."""
 
@@ -122,8 +121,9 @@ EXERCISE = Exercise(
         Misconception(
             "first_scale_of_two",
             slips.answer(looks=False, first=2.0),
-            "The first scale of all operands is a number like 1 or 2. At the first step the gradients, thousands of times "
-            "smaller, became 0, and AdamW remembers such a step for long. Look at sizes first, in a pass without a step.",
+            "The first scale of all operands is a number like 1 or 2. At the first step the gradients, thousands of "
+            "times smaller, became 0, and AdamW remembers such a step for long. Look at sizes first, in a pass without "
+            "a step.",
         ),
         Misconception(
             "first_scale_of_a_thousandth",
@@ -135,8 +135,8 @@ EXERCISE = Exercise(
         Misconception(
             "room_upside_down",
             slips.answer(scale_of=slips.half_the_room),
-            "The scales hold less than the largest size, so that in each step its neighbours are cut off, too. Room for "
-            "growth makes a scale larger: room * amax / 448.",
+            "The scales hold less than the largest size, so that in each step its neighbours are cut off, too. Room "
+            "for growth makes a scale larger: room * amax / 448.",
         ),
         Misconception(
             "looking_is_not_cleared",

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gpu_utils.exercises.u08_fp8.train_model import (
     LARGEST,
@@ -27,8 +28,13 @@ from gpu_utils.exercises.u08_fp8.train_model import (
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Inputs
 
-MOST_GAP = 0.02
-"""Share by which the loss may be above that of bfloat16. Right recipes measured: -0.5% to 0.9%."""
+MOST_GAP = 0.025
+"""Share by which the loss may be above that of bfloat16.
+
+Measured for right recipes: -0.9% to 0.8% in 18 runs of each, and to 2.0% where a third of some dy was cut off at the
+first step. A spoilt first step costs 1% on average with a spread of as much: the gap alone cannot show it, so scales are
+looked at themselves.
+"""
 
 MOST_REACH, LEAST_REACH, STEADY = 6.0, 2.0**-10, 8
 """An amax over what its scale can hold: after the first step never more; at the first step, and of some step after the
@@ -46,8 +52,8 @@ Right recipes measured up to 0.32 and 0.001. One first scale for all operands th
 MOST_LOSS, MOST_WAY = 0.01, 0.07
 """How far losses, by their size, and weights, by the way they have come, may be from those of the plain loop.
 
-Measured for other orders of summation, in torch's fused AdamW and in one written by hand: 0.002 and 0.04. A forward pass
-in float32 with all else as it should be comes to 0.09 of the way.
+Measured for other orders of summation, in torch's fused AdamW and in one written by hand: 0.002 and 0.04. A forward
+pass in float32 with all else as it should be comes to 0.09 of the way.
 """
 
 
@@ -71,11 +77,11 @@ def in_bfloat16(shape: dict[str, int], weights: dict[str, Tensor], tokens: Tenso
 
 
 def again(inputs: Inputs, scales: dict[str, list[dict[str, float]]]) -> tuple[list[float], dict[str, Tensor], Passes]:
-    """Losses, trained weights and figures of a plain loop whose products have these scales: layer -> those of a step."""
+    """Losses, trained weights and figures of a plain loop whose products have these scales: layer -> for each step."""
     model, passes = build(inputs["shape"], inputs["weights"]), Passes()
     linear = noting(model, passes)
 
-    def forward(layer: nn.Linear, of_layer: Any, x: Tensor) -> Tensor:
+    def forward(layer: Any, of_layer: Any, x: Tensor) -> Tensor:
         return linear(x, layer.weight, next(of_layer), lambda operand, amax: None) + layer.bias
 
     for name, of_layer in scales.items():
@@ -110,7 +116,7 @@ def _steps(case: Case, value: Any) -> list[int] | Difference:
     found: dict[str, list[int]] = {}
     for layer, of in value["passes"].items():
         sums = [*of["w"]["sum"], float(value["trained"][f"{layer}.weight"].double().sum())]
-        found[layer] = [step for step, (one, after) in enumerate(zip(sums, sums[1:], strict=False)) if one != after]
+        found[layer] = [step for step, (one, after) in enumerate(pairwise(sums)) if one != after]
     first, steps = next(iter(found.items()))
     for layer, others in found.items():
         if others != steps:
@@ -189,9 +195,7 @@ def _log(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     return None
 
 
-def _loop(
-    inputs: Inputs, value: Any, losses: Sequence[float], trained: dict[str, Tensor]
-) -> Difference | None:
+def _loop(inputs: Inputs, value: Any, losses: Sequence[float], trained: dict[str, Tensor]) -> Difference | None:
     """Whether a plain loop with the answer's scales ends where the answer did."""
     rule = "as a plain loop with the same scales has it, by linear's results, AdamW at the given rate, and each batch"
     off = (step for step, (got, loss) in enumerate(zip(value["losses"], losses, strict=True))
@@ -221,9 +225,7 @@ def _scales(passes: Passes) -> Difference | None:
         return amax / (scale * LARGEST)
 
     reaches = {
-        operand: {
-            layer: list(map(over, of[operand]["amax"], of[operand]["scale"])) for layer, of in passes.items()
-        }
+        operand: {layer: list(map(over, of[operand]["amax"], of[operand]["scale"])) for layer, of in passes.items()}
         for operand in OPERANDS
     }
     looks = (_underflows, _cut_off_at_first, _lost_at_first, _saturates, _cut_off)
@@ -238,7 +240,9 @@ def _cut_off_at_first(passes: Passes, reaches: Reaches) -> Difference | None:
     share, layer = shares[over[0]]
     said = f"at the first step {share:.0%} of {over[0]} of {layer} was cut off, up to {MOST_AT_FIRST:.0%} is allowed"
     reach = reaches[over[0]][layer][0]
-    return Difference(f"first:saturates:{','.join(over)}", f"{said}: its amax was {reach:.3g} times what its scale can hold")
+    return Difference(
+        f"first:saturates:{','.join(over)}", f"{said}: its amax was {reach:.3g} times what its scale can hold"
+    )
 
 
 def _lost_at_first(passes: Passes, reaches: Reaches) -> Difference | None:
