@@ -788,10 +788,10 @@ check("08.linear")
 # - *Products.* All four linear layers of each block multiply by `linear`, with their own float32 weights, and nothing
 #   else does.
 # - *The log* holds what was seen, in each pass.
-# - *The loop.* The check takes your scales, step by step, and trains once more in a plain loop. Each of your losses must
-#   be within 1% of that, and your trained weights within 7% of the way that they have come.
-# - *The first step.* Of no matrix more than 40% is cut off, and each amax is at least a thousandth of what its scale can
-#   hold, 448 times the scale.
+# - *The loop.* The check takes your scales, step by step, and trains once more in a plain loop. Each of your losses
+#   must be within 1% of that, and your trained weights within 7% of the way that they have come.
+# - *The first step.* Of no matrix more than 40% is cut off, and each amax is at least a thousandth of what its scale
+#   can hold, 448 times the scale.
 # - *The later steps.* No amax is more than 6 times what its scale can hold; of each operand's elements, over all layers
 #   and steps, at most 0.5% are cut off; and after the eighth step some amax of it is at least a thousandth of what its
 #   scale can hold.
@@ -803,8 +803,9 @@ check("08.linear")
 # only look, without a step, are allowed; they are in the log, too. A first scale of x and w can also be made from the
 # matrix before you, and a constant for dy must be right within a factor of about a hundred.
 #
-# **An amax of 0** is possible: where all of a gradient became 0, the layers before it get a dy of zeros. A scale must be
-# above 0; for a matrix of zeros any such number will do, but not for the next one.
+# **A look has scales, too**, and sees what they leave. Where x is cut off, the layers behind show smaller sizes than
+# they will have. Where a whole gradient became 0, the layers before show *an amax of 0*: a scale must be above 0, and
+# any such number will do for a matrix of zeros, but it says nothing about the next one.
 #
 # **Two puzzles.** A history of one step, or of a hundred: what does each do after a single spike, and what while sizes
 # grow? And a margin of 2 costs how much of E4M3's range?

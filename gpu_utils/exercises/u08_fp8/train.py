@@ -133,6 +133,12 @@ EXERCISE = Exercise(
             "step.",
         ),
         Misconception(
+            "looks_with_a_small_scale",
+            slips.answer(first=1e-4),
+            "The pass that looks cuts x off, so the layers behind see smaller sizes than they get at the first step. "
+            "Look with what x and w themselves ask for, or a second time.",
+        ),
+        Misconception(
             "room_upside_down",
             slips.answer(scale_of=slips.half_the_room),
             "The scales hold less than the largest size, so that in each step its neighbours are cut off, too. Room "

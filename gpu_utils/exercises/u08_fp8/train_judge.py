@@ -32,8 +32,8 @@ MOST_GAP = 0.025
 """Share by which the loss may be above that of bfloat16.
 
 Measured for right recipes: -0.9% to 0.8% in 18 runs of each, and to 2.0% where a third of some dy was cut off at the
-first step. A spoilt first step costs 1% on average with a spread of as much: the gap alone cannot show it, so scales are
-looked at themselves.
+first step. A spoilt first step costs 1% on average with a spread of as much: the gap alone cannot show it, so scales
+are looked at themselves.
 """
 
 MOST_REACH, LEAST_REACH, STEADY = 6.0, 2.0**-10, 8
@@ -100,7 +100,8 @@ def judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     if isinstance(steps, Difference):
         return steps
     figures = _of_steps(value["passes"], steps)
-    if found := _scales(figures) or _parameters(value):
+    when = "looked" if steps[0] else "first"
+    if found := _scales(figures, when) or _parameters(value):
         return found
     scales = {
         layer: [{operand: of[operand]["scale"][step] for operand in OPERANDS} for step in range(len(steps))]
@@ -108,7 +109,7 @@ def judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     }
     losses, trained, passes = again(inputs, scales)
     # what is ours and no answer has touched is looked at, too
-    return _loop(inputs, value, losses, trained) or _scales(passes) or _gap(inputs, value)
+    return _loop(inputs, value, losses, trained) or _scales(passes, when) or _gap(inputs, value)
 
 
 def _steps(case: Case, value: Any) -> list[int] | Difference:
@@ -220,7 +221,9 @@ Reaches = dict[str, dict[str, list[float]]]
 """Operand -> layer -> for each step the amax over what the scale can hold."""
 
 
-def _scales(passes: Passes) -> Difference | None:
+def _scales(passes: Passes, when: str) -> Difference | None:
+    """when: "looked" where passes came before the first step, else "first"."""
+
     def over(amax: float, scale: float) -> float:
         return amax / (scale * LARGEST)
 
@@ -228,11 +231,16 @@ def _scales(passes: Passes) -> Difference | None:
         operand: {layer: list(map(over, of[operand]["amax"], of[operand]["scale"])) for layer, of in passes.items()}
         for operand in OPERANDS
     }
-    looks = (_underflows, _cut_off_at_first, _lost_at_first, _saturates, _cut_off)
-    return next((found for look in looks if (found := look(passes, reaches))), None)
+    return (
+        _underflows(reaches)
+        or _cut_off_at_first(passes, reaches, when)
+        or _lost_at_first(passes, reaches, when)
+        or _saturates(reaches)
+        or _cut_off(passes)
+    )
 
 
-def _cut_off_at_first(passes: Passes, reaches: Reaches) -> Difference | None:
+def _cut_off_at_first(passes: Passes, reaches: Reaches, when: str) -> Difference | None:
     shares = {o: max((of[o]["saturated"][0], layer) for layer, of in passes.items()) for o in OPERANDS}
     over = [operand for operand in OPERANDS if shares[operand][0] > MOST_AT_FIRST]
     if not over:
@@ -241,11 +249,11 @@ def _cut_off_at_first(passes: Passes, reaches: Reaches) -> Difference | None:
     said = f"at the first step {share:.0%} of {over[0]} of {layer} was cut off, up to {MOST_AT_FIRST:.0%} is allowed"
     reach = reaches[over[0]][layer][0]
     return Difference(
-        f"first:saturates:{','.join(over)}", f"{said}: its amax was {reach:.3g} times what its scale can hold"
+        f"{when}:saturates:{','.join(over)}", f"{said}: its amax was {reach:.3g} times what its scale can hold"
     )
 
 
-def _lost_at_first(passes: Passes, reaches: Reaches) -> Difference | None:
+def _lost_at_first(passes: Passes, reaches: Reaches, when: str) -> Difference | None:
     # an amax of 0 has no size that a scale could miss: the layer behind has lost its gradient, and is found itself
     seen = {o: min(((of[0], layer) for layer, of in reaches[o].items() if of[0]), default=(1.0, "")) for o in OPERANDS}
     low = [operand for operand in OPERANDS if seen[operand][0] < LEAST_REACH]
@@ -256,10 +264,10 @@ def _lost_at_first(passes: Passes, reaches: Reaches) -> Difference | None:
     share = passes[layer][operand]["underflowed"][0]
     said = f"at the first step the amax of {operand} of {layer} was {reach:.1e} of what its scale can hold"
     rule = f"{share:.0%} of its elements became 0; {LEAST_REACH:.0e} is asked"
-    return Difference(f"first:underflows:{','.join(low)}", f"{said}, and {rule}")
+    return Difference(f"{when}:underflows:{','.join(low)}", f"{said}, and {rule}")
 
 
-def _saturates(passes: Passes, reaches: Reaches) -> Difference | None:
+def _saturates(reaches: Reaches) -> Difference | None:
     most = {o: max((max(of[1:]), layer) for layer, of in reaches[o].items()) for o in OPERANDS}
     high = [operand for operand in OPERANDS if most[operand][0] > MOST_REACH]
     if not high:
@@ -271,7 +279,7 @@ def _saturates(passes: Passes, reaches: Reaches) -> Difference | None:
     return Difference(f"saturates:{high[0]}", f"{said}, and was cut off there; {rule}")
 
 
-def _cut_off(passes: Passes, reaches: Reaches) -> Difference | None:
+def _cut_off(passes: Passes) -> Difference | None:
     found = {o: [share for of in passes.values() for share in of[o]["saturated"][1:]] for o in OPERANDS}
     shares = {operand: sum(of) / len(of) for operand, of in found.items()}
     worst = max(OPERANDS, key=lambda operand: shares[operand])
@@ -281,7 +289,7 @@ def _cut_off(passes: Passes, reaches: Reaches) -> Difference | None:
     return Difference("cuts", f"{said}; up to {MOST_SATURATED:.1%} is allowed")
 
 
-def _underflows(passes: Passes, reaches: Reaches) -> Difference | None:
+def _underflows(reaches: Reaches) -> Difference | None:
     last = {operand: max(max(of[STEADY:]) for of in reaches[operand].values()) for operand in OPERANDS}
     low = [operand for operand in OPERANDS if last[operand] < LEAST_REACH]
     if not low:
