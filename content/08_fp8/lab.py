@@ -851,7 +851,8 @@ def train(model, batches, rate, linear):
             history = log[f"h.{number}.{name}"] = {"x": [], "w": [], "dy": []}
             layer.forward = partial(fp8_forward, layer, history, linear)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
-    model.loss(*batches[0]).backward()  # only looks: the first step has a history
+    # only looks: the first step has a history
+    model.loss(*batches[0]).backward()
     optimizer.zero_grad()
     losses = []
     for inputs, targets in batches:
