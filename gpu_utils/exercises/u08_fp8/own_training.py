@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpu_utils.exercises.u08_fp8.train_model import LARGEST, calling, fp8_linear, train_in_bfloat16
+from gpu_utils.exercises.u08_fp8.train_model import LARGEST, OPERANDS, Passes, calling, noting, train_in_bfloat16
 from gpu_utils.model.corpus import load_corpus
 from gpu_utils.model.device import default_device
-from gpu_utils.model.fp8_training import SHORT
+from gpu_utils.model.fp8_operands import WIDE
 from gpu_utils.model.gpt2 import GPT2
 from gpu_utils.model.training import Batches, validation_loss
 
@@ -25,26 +24,26 @@ class OwnTraining:
     """What came of it.
 
     rows     name of the run -> its losses in nats per token: of the first and the last batch, and of validation text
-    history  (layer, operand) -> figure -> a number for each step: amax, scale, and the shares of elements that were cut
-             off at the largest number and that became 0
+    history  layer -> operand -> figure -> a number for each pass: amax, scale, and the shares of elements that were cut
+             off at the largest number ("saturated") and that became 0 ("underflowed")
     """
 
     model: GPT2
     batch: Tensor
     rows: dict[str, dict[str, float]]
-    history: dict[tuple[str, str], dict[str, list[float]]] = field(default_factory=dict)
+    history: Passes = field(default_factory=dict)
 
     @property
     def nearest(self) -> dict[str, dict[str, list[float]]]:
         """The layer's operand that came nearest to the largest number of its scale after the first steps."""
 
         def reach(key: tuple[str, str]) -> float:
-            found = self.history[key]
+            found = self.history[key[0]][key[1]]
             pairs = zip(found["amax"][STEADY:], found["scale"][STEADY:], strict=True)
             return max((amax / (scale * LARGEST) for amax, scale in pairs), default=0.0)
 
-        layer, operand = max(self.history, key=reach)
-        return {f"{operand} of {layer}": self.history[layer, operand]}
+        layer, operand = max(((layer, operand) for layer in self.history for operand in OPERANDS), key=reach)
+        return {f"{operand} of {layer}": self.history[layer][operand]}
 
     def operands(self, layer: str) -> tuple[Tensor, Tensor]:
         """x (tokens, K) that enters a layer of the trained model, of one sequence, and its weight (N, K): bfloat16."""
@@ -61,43 +60,26 @@ def own_fp8_training(train: Callable[..., Any]) -> OwnTraining:
 
     Both start from the same weights and see the same 60 batches. About ten seconds on two CPU cores.
     """
-    device, corpus = default_device(), load_corpus(SHORT.corpus)
-    drawn = Batches(corpus.train, SHORT, device, seed=0)
+    device, corpus = default_device(), load_corpus(WIDE.corpus)
+    drawn = Batches(corpus.train, WIDE, device, seed=0)
     batches = [drawn.draw() for _ in range(STEPS)]
-    history: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(dict)
+    history: Passes = {}
 
     def fresh() -> GPT2:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return calling(GPT2(SHORT.model).to(device))
+            return calling(GPT2(WIDE.model).to(device))
 
     def losses_of(model: GPT2, losses: list[float]) -> dict[str, float]:
-        return {"first loss": losses[0], "last loss": losses[-1], "validation": validation_loss(model, corpus, SHORT)}
+        return {"first loss": losses[0], "last loss": losses[-1], "validation": validation_loss(model, corpus, WIDE)}
 
-    model, in_bfloat16 = fresh(), fresh()
-    names = {id(parameter): name.removesuffix(".weight") for name, parameter in model.named_parameters()}
-
-    def linear(x: Tensor, w: Tensor, scales: Any, seen: Any) -> Tensor:
-        def noted(operand: str, given: Tensor, left: Tensor) -> None:
-            scale = float(scales[operand])
-            size = given.abs()
-            found = {
-                "amax": float(size.amax()),
-                "scale": scale,
-                "saturated": float((size > scale * LARGEST).float().mean()),
-                "underflowed": float(((left == 0) & (given != 0)).float().mean()),
-            }
-            for name, figure in found.items():
-                history[names[id(w)], operand].setdefault(name, []).append(figure)
-
-        return fp8_linear(x, w, dict(scales), seen, noted)
-
-    losses, _ = train(model=model, batches=batches, rate=RATE, linear=linear)
-    for module in model.modules():
-        module.__dict__.pop("forward", None)  # the trained weights are measured in float32
+    model, in_bfloat16, trained = fresh(), fresh(), fresh()
+    parameters = dict(model.named_parameters())
+    losses, _ = train(model=model, batches=batches, rate=RATE, linear=noting(model, history))
+    trained.load_state_dict(parameters)  # measured in float32, whatever stands in place of the model's layers
     yardstick = train_in_bfloat16(in_bfloat16, batches, RATE)
-    rows = {"your recipe": losses_of(model, losses), "bfloat16": losses_of(in_bfloat16, yardstick)}
+    rows = {"your recipe": losses_of(trained, losses), "bfloat16": losses_of(in_bfloat16, yardstick)}
     ratio = rows["your recipe"]["validation"] / rows["bfloat16"]["validation"]
     rows["your recipe"]["gap in %"] = 100 * (ratio - 1)
     rows["bfloat16"]["gap in %"] = 0.0
-    return OwnTraining(model, batches[0][0], rows, dict(history))
+    return OwnTraining(trained, batches[0][0], rows, history)

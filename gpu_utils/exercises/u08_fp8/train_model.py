@@ -23,6 +23,8 @@ LARGEST = 448.0
 Seen = Callable[[str, float], None]
 Noted = Callable[[str, Tensor, Tensor], None]
 Scales = Mapping[str, float]
+Passes = dict[str, dict[str, dict[str, list[float]]]]
+"""Layer -> operand -> figure -> a number for each pass."""
 
 
 class CallingMLP(nn.Module):
@@ -72,6 +74,11 @@ def chains(shape: Mapping[str, int], count: int, generator: torch.Generator) -> 
     return torch.stack(tokens, 2)
 
 
+def pairs(tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Tokens (count, batch, length + 1) as inputs and the targets that follow them."""
+    return [(batch[:, :-1], batch[:, 1:]) for batch in tokens]
+
+
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, scales: Scales, seen: Seen, noted: Noted) -> Tensor:
@@ -116,12 +123,39 @@ def fp8_linear(x: Tensor, w: Tensor, scales: Scales, seen: Seen, noted: Noted = 
     return _Product.apply(x, w, {operand: float(scales[operand]) for operand in OPERANDS}, seen, noted)
 
 
-def train_in_bfloat16(model: GPT2, batches: Sequence[tuple[Tensor, Tensor]], rate: float) -> list[float]:
-    """The yardstick: the losses of the same training with operands in bfloat16, sums and weights in float32."""
-    for block in model.h:
-        for name in LAYERS:
-            layer = block.get_submodule(name)
-            layer.forward = partial(_layer_in_bfloat16, layer)
+def noting(model: GPT2, found: Passes) -> Callable[[Tensor, Tensor, Scales, Seen], Tensor]:
+    """`fp8_linear` for the layers of the model, which notes what each of their passes had.
+
+    found   gets, for layer, operand and figure, a number for each pass: "amax", "scale", the shares of elements that
+            were cut off ("saturated") and that became 0 ("underflowed"). Of w also "sum", which tells whether the
+            weights have changed. What is no parameter of the model is noted as the layer "?".
+    """
+    names = {id(parameter): name.removesuffix(".weight") for name, parameter in model.named_parameters()}
+
+    def linear(x: Tensor, w: Tensor, scales: Scales, seen: Seen) -> Tensor:
+        layer = found.setdefault(names.get(id(w), "?"), {operand: {} for operand in OPERANDS})
+        taken = {operand: float(scales[operand]) for operand in OPERANDS if operand in scales}
+
+        def noted(operand: str, given: Tensor, left: Tensor) -> None:
+            size = given.detach().abs()
+            figures = {
+                "amax": float(size.amax()),
+                "scale": taken[operand],
+                "saturated": float((size > taken[operand] * LARGEST).float().mean()),
+                "underflowed": float(((left == 0) & (size > 0)).float().mean()),
+            }
+            if operand == "w":
+                figures["sum"] = float(given.double().sum())
+            for name, figure in figures.items():
+                layer[operand].setdefault(name, []).append(figure)
+
+        return fp8_linear(x, w, taken, seen, noted)
+
+    return linear
+
+
+def stepped(model: GPT2, batches: Sequence[tuple[Tensor, Tensor]], rate: float) -> list[float]:
+    """The plain loop: a step of AdamW for each batch. The losses before each."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     losses = []
     for pair in batches:
@@ -131,6 +165,15 @@ def train_in_bfloat16(model: GPT2, batches: Sequence[tuple[Tensor, Tensor]], rat
         optimizer.zero_grad()
         losses.append(loss.item())
     return losses
+
+
+def train_in_bfloat16(model: GPT2, batches: Sequence[tuple[Tensor, Tensor]], rate: float) -> list[float]:
+    """The yardstick: the losses of the same training with operands in bfloat16, sums and weights in float32."""
+    for block in model.h:
+        for name in LAYERS:
+            layer = block.get_submodule(name)
+            layer.forward = partial(_layer_in_bfloat16, layer)
+    return stepped(model, batches, rate)
 
 
 def _layer_in_bfloat16(layer: Any, x: Tensor) -> Tensor:

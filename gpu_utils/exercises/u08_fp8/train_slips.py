@@ -19,13 +19,16 @@ FIRST = 1e-3
 
 
 def delayed(history: History, operand: str) -> float:
-    """From the largest of the last eight sizes, with room for twice of it."""
-    largest = max(history[operand][-8:], default=0.0)
-    return 2 * largest / LARGEST if largest else FIRST
+    """From the largest of the last eight sizes, with room for twice of it; 0 where nothing was seen."""
+    return 2 * max(history[operand][-8:], default=0.0) / LARGEST
+
+
+def half_the_room(history: History, operand: str) -> float:
+    return delayed(history, operand) / 4
 
 
 def of_the_first_step(history: History, operand: str) -> float:
-    return history[operand][0] / LARGEST if history[operand] and history[operand][0] else FIRST
+    return history[operand][0] / LARGEST if history[operand] else 0.0
 
 
 def always_one(history: History, operand: str) -> float:
@@ -33,15 +36,11 @@ def always_one(history: History, operand: str) -> float:
 
 
 def inverse(history: History, operand: str) -> float:
-    return 1 / delayed(history, operand)
-
-
-def nothing_yet_is_zero(history: History, operand: str) -> float:
-    return max(history[operand][-8:], default=0.0) / LARGEST
+    return 1 / (delayed(history, operand) or FIRST)
 
 
 def of_the_smallest(history: History, operand: str) -> float:
-    return min(history[operand], default=0.0) / 8 / LARGEST or FIRST
+    return min(history[operand], default=0.0) / 8 / LARGEST
 
 
 def answer(
@@ -57,8 +56,16 @@ def answer(
     rate_factor: float = 1.0,
     operands: tuple[str, ...] = OPERANDS,
     steps: slice = slice(None),
+    first: float = FIRST,
+    looks: bool = True,
+    forgets: bool = True,
 ) -> Callable[..., Any]:
-    """A right answer, with some of its parts changed. narrow: the weights become bfloat16 after each step."""
+    """A right answer, with some of its parts changed.
+
+    narrow   the weights become bfloat16 after each step
+    first    the scale where the rule says 0
+    looks    a pass before the first step fills the histories; forgets: its gradients are cleared
+    """
 
     def train(model: Any, batches: Any, rate: float, linear: Callable[..., Tensor]) -> Any:
         histories: dict[str, History] = {}
@@ -68,7 +75,7 @@ def answer(
                 if operand in operands:
                     history[operand].append(amax)
 
-            scales = {operand: scale_of(history, operand) for operand in OPERANDS}
+            scales = {operand: scale_of(history, operand) or first for operand in OPERANDS}
             y = linear(x, layer.weight, scales, seen)
             return y + layer.bias if biased else y
 
@@ -79,6 +86,10 @@ def answer(
                 histories[f"h.{number}.{name}"] = history
                 layer.forward = partial(forward, layer, history)
         optimizer = torch.optim.AdamW(model.parameters(), lr=rate * rate_factor)
+        if looks:
+            model.loss(*batches[0]).backward()
+        if forgets:
+            optimizer.zero_grad()
         losses = []
         for inputs, targets in batches[steps]:
             if repeats:
