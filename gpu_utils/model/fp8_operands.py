@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor, nn
 
@@ -11,12 +9,9 @@ from gpu_utils.formats import BLOCK_FORMATS
 from gpu_utils.model.corpus import load_corpus
 from gpu_utils.model.fp8_linear import CONVERTED, converted
 from gpu_utils.model.fp8_recipes import RECIPES
-from gpu_utils.model.fp8_training import SHORT
+from gpu_utils.model.fp8_training import WIDE
 from gpu_utils.model.gpt2 import GPT2
 from gpu_utils.model.training import Batches, TrainConfig, batch_loss, training_steps
-
-WIDE = replace(SHORT, batch=8)
-"""512 tokens in a batch: as many rows of an activation, four tiles of 128."""
 
 
 def trained_gpt2(config: TrainConfig = WIDE) -> tuple[GPT2, Batches]:

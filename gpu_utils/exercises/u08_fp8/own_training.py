@@ -12,7 +12,7 @@ from torch import Tensor
 from gpu_utils.exercises.u08_fp8.train_model import LARGEST, OPERANDS, Passes, calling, noting, train_in_bfloat16
 from gpu_utils.model.corpus import load_corpus
 from gpu_utils.model.device import default_device
-from gpu_utils.model.fp8_operands import WIDE
+from gpu_utils.model.fp8_training import WIDE
 from gpu_utils.model.gpt2 import GPT2
 from gpu_utils.model.training import Batches, validation_loss
 
