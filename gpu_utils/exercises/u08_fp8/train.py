@@ -185,6 +185,12 @@ EXERCISE = Exercise(
             "The log holds one size of each operand. One for each step makes a history: append.",
         ),
         Misconception(
+            "no_look_in_the_log",
+            slips.answer(logs=slips.without_the_look),
+            "The pass that only looks is not in the log. It is to hold every pass: what was seen first is part of the "
+            "history from which the first scales come.",
+        ),
+        Misconception(
             "no_gradients_in_the_log",
             slips.answer(logs=slips.without_gradients),
             "The log has x and w, and no dy. Gradients are seen in the backward pass, by the same `seen`.",

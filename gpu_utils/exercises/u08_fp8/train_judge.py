@@ -186,12 +186,14 @@ def _log(case: Case, inputs: Inputs, value: Any) -> Difference | None:
                 return Difference(f"log:no {operand}", f"the log has no entry [{layer!r}][{operand!r}]")
             if len(noted) != len(sizes):
                 said = f"log[{layer!r}][{operand!r}] has {len(noted)} sizes, expected {len(sizes)}"
-                return Difference("log:length", f"{said}, one for each pass")
+                kind = "log:one" if len(noted) == 1 else "log:length"
+                return Difference(kind, f"{said}, one for each pass, those that only look too")
             factors = [got / size if size else 1.0 + got for got, size in zip(noted, sizes, strict=True)]
             wrong = next((step for step, factor in enumerate(factors) if not abs(factor - 1) <= 1e-3), None)
             if wrong is not None:
                 said = f"log[{layer!r}][{operand!r}] says {noted[wrong]:.4g} for pass {wrong + 1}"
-                kind = "log:factor" if max(factors) < 1.001 * min(factors) else "log:sizes"
+                above = "log:larger" if min(factors) > 0.999 else "log:sizes"
+                kind = "log:factor" if max(factors) < 1.001 * min(factors) else above
                 return Difference(kind, f"{said}; the largest size was {sizes[wrong]:.4g}")
     return None
 
@@ -247,7 +249,8 @@ def _cut_off_at_first(passes: Passes, reaches: Reaches, when: str) -> Difference
         return None
     share, layer = shares[over[0]]
     said = f"at the first step {share:.0%} of {over[0]} of {layer} was cut off, up to {MOST_AT_FIRST:.0%} is allowed"
-    reach = reaches[over[0]][layer][0]
+    reach, later = reaches[over[0]][layer][0], max(max(of[1:]) for of in reaches[over[0]].values())
+    when = "always" if later > MOST_REACH else when
     return Difference(
         f"{when}:saturates:{','.join(over)}", f"{said}: its amax was {reach:.3g} times what its scale can hold"
     )
