@@ -8,7 +8,7 @@ added, and the sum is cut to as many digits again. Hopper has 13 digits for FP8,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -44,21 +44,36 @@ def worst_sum_errors(
     longest = max(lengths)
     drawn = rng.standard_normal((2, _PAIRS, longest)) if signs else rng.random((2, _PAIRS, longest))
     a, b = FORMATS["e4m3fn"].rounded(drawn)
-    products, exponents = a * b, _exponent(a) + _exponent(b)  # of a product before it is normalised
-    running, total = np.zeros(_PAIRS), np.zeros(_PAIRS, np.float32)
     found = {}
-    for end in range(STEP, longest + 1, STEP):
-        step = slice(end - STEP, end)
+    for end, sums in narrow_sums(a, b, digits=digits, promoted_every=promoted_every):
+        if end in lengths:
+            exact = (a[:, :end] * b[:, :end]).sum(axis=1)
+            found[end] = float(np.abs(sums - exact).max() / np.sqrt(np.square(exact).mean()))
+    return found
+
+
+def narrow_sums(
+    a: np.ndarray, b: np.ndarray, *, digits: int = HOPPER, promoted_every: int | None = None
+) -> Iterator[tuple[int, np.ndarray]]:
+    """After each instruction of the model: (places so far, the sums of a * b up to there), from float64 to float64.
+
+    a, b  float64 (pairs, K): numbers of FP8 without NaN and infinity. Where K is no multiple of STEP the last
+          instruction has fewer products
+
+    >>> [(end, sums.tolist()) for end, sums in narrow_sums(np.ones((1, 33)), np.ones((1, 33)), digits=4)]
+    [(32, [32.0]), (33, [32.0])]
+    """
+    products, exponents = a * b, _exponent(a) + _exponent(b)  # of a product before it is normalised
+    running, total = np.zeros(len(a)), np.zeros(len(a), np.float32)
+    for start in range(0, a.shape[1], STEP):
+        step, end = slice(start, start + STEP), min(start + STEP, a.shape[1])
         largest = np.maximum(exponents[:, step].max(axis=1), _exponent(running))
         unit = np.ldexp(1.0, largest - digits)
         parts = np.trunc(products[:, step] / unit[:, None]).sum(axis=1) + np.trunc(running / unit)
         running = _cut(parts * unit, digits)
         if promoted_every and end % promoted_every == 0:
-            total, running = total + running.astype(np.float32), np.zeros(_PAIRS)
-        if end in lengths:
-            exact = products[:, :end].sum(axis=1)
-            found[end] = float(np.abs(total + running - exact).max() / np.sqrt(np.square(exact).mean()))
-    return found
+            total, running = total + running.astype(np.float32), np.zeros(len(a))
+        yield end, total + running
 
 
 def _cut(values: np.ndarray, digits: int) -> np.ndarray:

@@ -1,10 +1,10 @@
 """`w2w bench kernels`: the solutions of unit 04 and later beside torch, torch.compile and, where it has one, Liger.
 
-With a GPU they are timed in the forward direction, in float32 (products and attention in 16 bits), with the copy
-bandwidth of the same run. Without one
-they are counted on virtual GPUs and compiled for four targets, beside Liger's kernel, and the page says that timing is
-still owed. Liger is not installed by the course: `pip install --no-deps --target FOLDER liger-kernel`, and FOLDER on
-PYTHONPATH. Its cross-entropy is left out, because it computes the gradient in the forward pass.
+With a GPU they are timed in the forward direction, in float32 (products and attention in 16 bits, unit 08 in the FP8 of
+the device), with the copy bandwidth of the same run. Without one they are counted on virtual GPUs and compiled for four
+targets, beside Liger's kernel, and the page says that timing is still owed. Liger is not installed by the course:
+`pip install --no-deps --target FOLDER liger-kernel`, and FOLDER on PYTHONPATH. Its cross-entropy is left out, because it
+computes the gradient in the forward pass.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from gpu_utils.chips import probe
 from gpu_utils.course.files import write_atomically
 from gpu_utils.course.sources import load_solution
 from gpu_utils.errors import BadArgument
+from gpu_utils.grading.fp8 import as_on
 from gpu_utils.timing import Timing, bench
 from gpu_utils.ui.table import table
 
@@ -36,6 +37,8 @@ COUNTED_ON = ("sm_90", "gfx942", "gfx950")
 """Those of TARGETS that a virtual GPU executes."""
 
 EPS = 1e-5
+TILE = 128
+"""Elements of K that share a scale in unit 08."""
 _ROWS, _COLUMNS = (16_384, 48), (1024, 1000)
 COPY_BYTES = 1 << 30
 
@@ -44,7 +47,7 @@ COPY_BYTES = 1 << 30
 class Work:
     """What is measured of an exercise.
 
-    inputs  large -> the arguments, tensors on the CPU: one size for a clock, one for a virtual GPU
+    inputs  large -> the arguments, tensors on the CPU: one size for a clock, one for a virtual GPU. FP8 as on NVIDIA
     torch   the same function by torch; bytes: the least that it must move, from the arguments
     liger   Liger's function of the same arguments, imported when it is called; None where Liger has none
     flops   of matrix products, from the arguments; dtype: whose peak counts on the roofline
@@ -131,6 +134,40 @@ def _decoded(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, splits: int) -> T
     return F.scaled_dot_product_attention(q, k, v)[:, :, 0]
 
 
+def _in_fp8(rows: int, columns: int) -> Tensor:
+    """E4M3 codes without -0, which are numbers in both flavours."""
+    return (torch.rand(rows, columns) + 0.5).to(torch.float8_e4m3fn)
+
+
+def _fp8_product_inputs(large: bool) -> tuple[Any, ...]:
+    n = 4096 if large else 128
+    tiles = n // TILE
+    return _in_fp8(n, n), torch.ones(n, tiles), _in_fp8(n, n), torch.ones(tiles, tiles)
+
+
+def _fp8_product(a: Tensor, a_scales: Tensor, b: Tensor, b_scales: Tensor) -> Tensor:
+    """torch's product with one scale for a matrix, which all torch builds with FP8 have; here all scales are 1."""
+    return torch._scaled_mm(a, b.T, a_scales[0, 0], b_scales[0, 0], out_dtype=torch.bfloat16, use_fast_accum=a.is_cuda)
+
+
+def _quantiser_inputs(large: bool) -> tuple[Any, ...]:
+    n = 4096 if large else 256
+    return torch.randn(n, n).bfloat16(), torch.float8_e4m3fn
+
+
+def _quantised(x: Tensor, fp8: torch.dtype, rows: int) -> tuple[Tensor, Tensor]:
+    """Codes and scales of tiles of rows x 128, by torch's own operations."""
+    tiles = x.float().unflatten(1, (-1, TILE)).unflatten(0, (-1, rows))
+    largest = torch.finfo(fp8).max
+    scales = tiles.abs().amax((1, 3), keepdim=True) / largest
+    codes = (tiles / scales).clamp(-largest, largest).to(fp8)
+    return codes.view(x.shape), scales[:, 0, :, 0]
+
+
+def _codes_and_scales(rows: int) -> Callable[..., int]:
+    return lambda x, fp8: 3 * x.numel() + 4 * x.numel() // (rows * TILE)
+
+
 WORKS = {
     "copy": Work(lambda large: (_matrix(large).flatten(),), torch.clone, _in_and_out),
     "gelu": Work(lambda large: (_matrix(large),), lambda x: F.gelu(x, approximate="tanh"), _in_and_out),
@@ -175,6 +212,15 @@ WORKS = {
     ),
     "decode": Work(
         _cache_inputs, _decoded, lambda q, k, *_: 4 * k.numel(), flops=lambda q, k, *_: 4.0 * k.numel(), dtype="fp16"
+    ),
+    "quantize_tile": Work(_quantiser_inputs, lambda x, fp8: _quantised(x, fp8, 1), _codes_and_scales(1)),
+    "quantize_block": Work(_quantiser_inputs, lambda w, fp8: _quantised(w, fp8, TILE), _codes_and_scales(TILE)),
+    "gemm": Work(
+        _fp8_product_inputs,
+        _fp8_product,
+        lambda a, *_: 4 * a.numel(),
+        flops=lambda a, *_: 2.0 * len(a) ** 3,
+        dtype="fp8",
     ),
 }
 """Name of an exercise -> its work. An exercise that is not here is named in the output."""
@@ -222,7 +268,7 @@ def run(out: Path, save: bool = False) -> dict[str, Any]:
         print(f"copy: {found['copy bandwidth (GB/s)']} GB/s")
     for name, work in measured().items():
         rungs = {"solution": load_solution(_id(name))} | ({"liger": work.liger} if work.liger and liger else {})
-        found["kernels"][name] = (_timed if timed else _counted)(rungs, work)
+        found["kernels"][name] = _timed(rungs, work, machine.target) if timed else _counted(rungs, work)
         print(f"\n{name}")
         for rows in found["kernels"][name].values():
             print(table(rows))
@@ -244,18 +290,25 @@ def _id(name: str) -> str:
     return next(one for one in exercises.ids() if one.partition(".")[2] == name and int(one[:2]) >= 4)
 
 
-def _timed(rungs: Rungs, work: Work) -> dict[str, Any]:
-    args = work.inputs(True)
+def _timed(rungs: Rungs, work: Work, target: str) -> dict[str, Any]:
+    args = _for_target(target, work.inputs(True))
     bytes, flops = work.bytes(*args), work.flops(*args)
     return {"times": raced(rungs, *args, torch=work.torch, bytes=bytes, flops=flops, dtype=work.dtype)}
 
 
 def _counted(rungs: Rungs, work: Work) -> dict[str, Any]:
     args = work.inputs(False)
-    return {
-        "counts": climbed(rungs, COUNTED_ON, *args, least=work.bytes(*args)),
-        "needs": needs(rungs, *args, targets=TARGETS),
-    }
+    counts: dict[str, Any] = {}
+    needed: dict[str, Any] = {}
+    for target in COUNTED_ON:
+        counts |= climbed(rungs, [target], *_for_target(target, args), least=work.bytes(*args))
+    for target in TARGETS:
+        needed |= needs(rungs, *_for_target(target, args), targets=[target])
+    return {"counts": counts, "needs": needed}
+
+
+def _for_target(target: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(as_on(target, value) for value in args)
 
 
 def _copy_bandwidth() -> float:

@@ -54,10 +54,12 @@ _TYPES = {"ocp": _OCP, "fnuz": _FNUZ}
 
 
 def as_on(target: str, value: Any) -> Any:
-    """A kernel's argument as a launch on the target would have it: bytes of the other flavour of FP8 become its own.
+    """An argument as a launch on the target would have it: bytes of the other flavour of FP8, or its dtype, its own.
 
     >>> as_on("gfx942", torch.zeros(2).to(torch.float8_e4m3fn)).dtype, as_on("sm_89", 3)
     (torch.float8_e4m3fnuz, 3)
     """
     types = _TYPES.get(TARGETS[target].fp8, {}) if target in TARGETS else {}
+    if isinstance(value, torch.dtype):
+        return types.get(value, value)
     return value.view(types[value.dtype]) if isinstance(value, torch.Tensor) and value.dtype in types else value

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from gpu_utils.model.costs import activation_bytes, saved_bytes
+from gpu_utils.model.fp8_training import fp8_trial, loss_gap
 from gpu_utils.model.gpt2 import GPT2, GPT2Config, generate
 from gpu_utils.model.training import TrainConfig, train
+from tests.gpu.conftest import results
 from tests.unit.test_training import TINY
 
 
@@ -19,7 +21,7 @@ def folders(tmp_path, monkeypatch):
 
 
 def test_a_run_on_the_gpu_learns_and_says_what_it_measured():
-    record = train(replace(TINY, steps=120), progress=None).record
+    record = train(replace(TINY, steps=240), progress=None).record
     print(record.device, record.peak_source)
     assert record.device["type"] == "cuda"
     assert record.final_val_loss < record.unigram_nats - 0.1
@@ -63,3 +65,25 @@ def test_the_124m_preset_trains_here_in_bfloat16():
     print(f"{record.tokens_per_second:,.0f} tokens/s, MFU {record.mfu}, {record.memory_bytes / 2**30:.1f} GiB")
     assert record.parameters == 124_439_808
     assert record.train_loss[-1] < record.train_loss[0] - 0.5
+
+
+def test_the_124m_preset_trains_in_fp8_as_in_bfloat16():
+    """The recipe of the DeepSeek-V3 report and delayed scaling, simulated, each beside its pair in bfloat16."""
+    free, _ = torch.cuda.mem_get_info()
+    if free < 40e9:
+        pytest.skip(f"{free / 1e9:.0f} GB of GPU memory are free; FP8 runs of the preset want 40")
+    config, seeds = replace(TrainConfig.preset("gpt2"), steps=100, warmup=10), range(3)
+    runs = fp8_trial(("bf16", "deepseek", "delayed"), seeds=seeds, config=config)
+    with results("fp8_training", parameters=124_439_808, steps=config.steps, tokens=config.tokens_per_step) as written:
+        for name, of_recipe in runs.items():
+            gap = loss_gap(runs["bf16"], of_recipe)
+            written[name] = {
+                "validation loss": [round(run.val_loss, 4) for run in of_recipe],
+                "gap, %": [round(each, 4) for each in gap.percent],
+                "gap of the mean, 95% interval": [round(gap.interval.low, 4), round(gap.interval.high, 4)],
+                "seconds": [round(run.seconds, 1) for run in of_recipe],
+                "losses of seed 0": [round(loss, 4) for loss in of_recipe[0].losses],
+            }
+            print(name, {part: value for part, value in written[name].items() if part != "losses of seed 0"})
+    assert all(run.died is None for of_recipe in runs.values() for run in of_recipe)
+    assert loss_gap(runs["bf16"], runs["deepseek"]).interval.mean < 1

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +25,13 @@ import torch
 import triton
 import triton.language as tl
 
-from gpu_utils.backends import backend
-from gpu_utils.chips import probe
 from gpu_utils.kernelset import CASES, Run
 from gpu_utils.kernelset.judge import complaint
 from gpu_utils.virtual import MODELS, virtual_gpu
 from gpu_utils.virtual.export import vendor_counters
+from tests.gpu.conftest import needs_a_gpu, results
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "benchmarks" / "results"
 
 
 class DeviceRun(Run):
@@ -77,8 +73,7 @@ class DeviceRun(Run):
 
 @pytest.fixture(scope="module")
 def target() -> str:
-    if reason := backend("gpu").unavailable():
-        (pytest.fail if os.environ.get("W2W_GPU") == "1" else pytest.skip)(reason)
+    needs_a_gpu()
     active = triton.runtime.driver.active.get_current_target()
     name = f"sm_{active.arch}" if active.backend == "cuda" else str(active.arch)
     if name not in MODELS:
@@ -89,21 +84,8 @@ def target() -> str:
 @pytest.fixture(scope="module")
 def report(target: str) -> Iterator[dict[str, Any]]:
     """What the tests of this file find; written to benchmarks/results/ when they are through."""
-    found = probe()
-    written = {
-        "kind": "w2w-virtual-agrees",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "target": target,
-        "chip": found.name,
-        "units": found.units,
-        "versions": found.versions,
-        "cases": {},
-        "counters": {},
-        "ncu": "not run",
-    }
-    yield written
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / f"virtual_agrees_{target}.json").write_text(json.dumps(written, indent=1) + "\n")
+    with results("virtual_agrees", cases={}, counters={}, ncu="not run") as written:
+        yield written
 
 
 def compare(name: str, on_device: torch.Tensor, on_virtual: torch.Tensor) -> dict[str, Any]:
