@@ -3,7 +3,7 @@
 With a GPU they are timed in the forward direction, in float32 (products and attention in 16 bits, unit 08 in the FP8 of
 the device), with the copy bandwidth of the same run. Without one they are counted on virtual GPUs and compiled for four
 targets, beside Liger's kernel, and the page says that timing is still owed. Liger is not installed by the course:
-`pip install --no-deps --target FOLDER liger-kernel`, and FOLDER on PYTHONPATH. Its cross-entropy is left out, because it
+`pip install --no-deps --target FOLDER liger-kernel`, and FOLDER on PYTHONPATH. Its cross-entropy is left out, since it
 computes the gradient in the forward pass.
 """
 
@@ -147,7 +147,9 @@ def _fp8_product_inputs(large: bool) -> tuple[Any, ...]:
 
 def _fp8_product(a: Tensor, a_scales: Tensor, b: Tensor, b_scales: Tensor) -> Tensor:
     """torch's product with one scale for a matrix, which all torch builds with FP8 have; here all scales are 1."""
-    return torch._scaled_mm(a, b.T, a_scales[0, 0], b_scales[0, 0], out_dtype=torch.bfloat16, use_fast_accum=a.is_cuda)
+    return torch._scaled_mm(
+        a, b.T, a_scales[:1, :1], b_scales[:1, :1], out_dtype=torch.bfloat16, use_fast_accum=a.is_cuda
+    )
 
 
 def _quantiser_inputs(large: bool) -> tuple[Any, ...]:

@@ -68,12 +68,12 @@ def test_the_124m_preset_trains_here_in_bfloat16():
 
 
 def test_the_124m_preset_trains_in_fp8_as_in_bfloat16():
-    """The recipe of the DeepSeek-V3 report and delayed scaling, simulated, each beside its pair in bfloat16."""
+    """The recipe of the DeepSeek-V3 report, simulated, beside its pair in bfloat16: about half a second a step."""
     free, _ = torch.cuda.mem_get_info()
     if free < 40e9:
         pytest.skip(f"{free / 1e9:.0f} GB of GPU memory are free; FP8 runs of the preset want 40")
-    config, seeds = replace(TrainConfig.preset("gpt2"), steps=100, warmup=10), range(3)
-    runs = fp8_trial(("bf16", "deepseek", "delayed"), seeds=seeds, config=config)
+    config, seeds = replace(TrainConfig.preset("gpt2"), steps=60, warmup=10), range(3)
+    runs = fp8_trial(("bf16", "deepseek"), seeds=seeds, config=config)
     with results("fp8_training", parameters=124_439_808, steps=config.steps, tokens=config.tokens_per_step) as written:
         for name, of_recipe in runs.items():
             gap = loss_gap(runs["bf16"], of_recipe)
