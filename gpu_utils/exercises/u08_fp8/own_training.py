@@ -46,13 +46,16 @@ class OwnTraining:
         return {f"{operand} of {layer}": self.history[layer][operand]}
 
     def operands(self, layer: str) -> tuple[Tensor, Tensor]:
-        """x (tokens, K) that enters a layer of the trained model, of one sequence, and its weight (N, K): bfloat16."""
+        """x (tokens, K) that enters a layer of the trained model, of one sequence, and its weight (N, K).
+
+        bfloat16, on the CPU: for virtual GPUs, also where a real one has trained.
+        """
         found: list[Tensor] = []
         module = self.model.get_submodule(layer)
         with torch.no_grad(), module.register_forward_pre_hook(lambda _, given: found.append(given[0])):
             self.model(self.batch[:1])
         weight = module.get_parameter("weight").detach()
-        return found[0][0].to(torch.bfloat16), weight.to(torch.bfloat16)
+        return found[0][0].to("cpu", torch.bfloat16), weight.to("cpu", torch.bfloat16)
 
 
 def own_fp8_training(train: Callable[..., Any]) -> OwnTraining:
