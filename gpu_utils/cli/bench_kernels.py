@@ -259,6 +259,7 @@ def run(out: Path, save: bool = False) -> dict[str, Any]:
     liger = liger_version()
     found: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "target": machine.target,
         "device": machine.name,
         "chip": machine.chip.name if machine.chip else None,
         "versions": {**machine.versions, "liger-kernel": liger},
@@ -270,10 +271,11 @@ def run(out: Path, save: bool = False) -> dict[str, Any]:
         print(f"copy: {found['copy bandwidth (GB/s)']} GB/s")
     for name, work in measured().items():
         rungs = {"solution": load_solution(_id(name))} | ({"liger": work.liger} if work.liger and liger else {})
-        found["kernels"][name] = _timed(rungs, work, machine.target) if timed else _counted(rungs, work)
+        rows = _timed(rungs, work, machine.target) if timed else _counted(rungs, work)
+        found["kernels"][name] = {"exercise": _id(name)} | rows
         print(f"\n{name}")
-        for rows in found["kernels"][name].values():
-            print(table(rows))
+        for each in rows.values():
+            print(table(each))
     print(f"\nnot measured: {', '.join(missing()) or 'nothing'}. Liger: {liger or 'not on the path'}.")
     if not timed:
         print("Nothing was timed: this machine has no GPU. Timing on real chips of both vendors is still owed.")

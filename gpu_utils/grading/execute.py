@@ -23,6 +23,7 @@ from typing import Any, Protocol
 import torch
 
 from gpu_utils.backends import Backend, idle_kernels
+from gpu_utils.chips import probe
 from gpu_utils.errors import CheckTimeout, CompileFailed, GradientLost, W2WError
 from gpu_utils.grading.devices import foreign_tensor
 from gpu_utils.grading.exercise import Inputs, Kind
@@ -31,6 +32,7 @@ from gpu_utils.grading.plain import copy_of, plain
 from gpu_utils.grading.report import Mode
 from gpu_utils.grading.surroundings import BoundedOutput, TimeLimit, poisoned_memory, usual_settings
 from gpu_utils.grading.watch import let_causal_biases_be_made
+from gpu_utils.virtual import MODELS
 
 EXPLAIN_SECONDS = 1.0
 """For reading what an exception of the learner's own says."""
@@ -50,6 +52,13 @@ _OF_THE_SYSTEM = {
 
 _NO_CACHE = "what was compiled cannot be kept, so the answer could not be run ({}); set {}"
 _ELSEWHERE = "TRITON_CACHE_DIR and W2W_CACHE to folders that you can write and that have space"
+
+_LOST = re.compile(r"illegal memory access|misaligned address|unspecified launch failure|device-side assert")
+_OF_A_LOST_DEVICE = (
+    "a kernel reached outside of its tensors, or stopped in an assertion ({}), and the GPU does nothing more for this "
+    "process, also for a right answer: restart the notebook's kernel and run its cells again. Which access it was is "
+    'said by a virtual GPU: check("{}", backends=["virtual:{}"])'
+)
 
 _PLACE = re.compile(r"\(([^():]+):(\d+)(: |\))")
 _LIBRARY_FOLDERS = (
@@ -189,7 +198,7 @@ def run(
     except BaseException as problem:
         try:
             with TimeLimit(EXPLAIN_SECONDS):  # an exception of the learner's own may never say what it is
-                _explain(attempt, problem)
+                _explain(attempt, problem, exercise.id)
                 if isinstance(problem, GradientLost):
                     with contextlib.suppress(RuntimeError, MemoryError):  # 10 GB by expand: there is no copy of it
                         attempt.value = plain(problem.value, brought_home)
@@ -257,11 +266,15 @@ def _compile(launches: list[Any], targets: tuple[str, ...]) -> dict[str, str]:
     return results
 
 
-def _explain(attempt: Attempt, problem: BaseException) -> None:
+def _explain(attempt: Attempt, problem: BaseException, exercise: str) -> None:
     attempt.error = type(problem).__name__[:80]
     if isinstance(problem, OSError) and _explain_system(attempt, problem):
         return
     text = _text(problem)
+    if isinstance(problem, torch.AcceleratorError) and _LOST.search(text):
+        attempt.error = "DeviceLost"
+        attempt.message = f"DeviceLost: {_OF_A_LOST_DEVICE.format(text.splitlines()[0][:200], exercise, _twin())}"
+        return
     sentence = text.splitlines()[-1] if text and not isinstance(problem, W2WError) else text
     sentence, quoted = quote_kernel_line(sentence)
     if any(
@@ -272,6 +285,14 @@ def _explain(attempt: Attempt, problem: BaseException) -> None:
         sentence, quoted = first_error(problem, ""), True
     line = "" if quoted else learner_line(problem)
     attempt.message = f"{attempt.error}: {sentence or 'no message'}{f' ({line})' if line else ''}"[:800]
+
+
+def _twin() -> str:
+    """The virtual GPU of this machine's device, or one of its vendor."""
+    found = probe()
+    if found.target in MODELS:
+        return found.target
+    return "gfx942" if found.vendor == "amd" else "sm_80"
 
 
 def _explain_system(attempt: Attempt, problem: OSError) -> bool:

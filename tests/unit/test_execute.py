@@ -56,10 +56,26 @@ def test_an_error_of_tritons_compiler_quotes_the_line_of_the_kernel_and_not_the_
     linecache.getlines(__file__)  # a cell of a notebook is always known there
     with virtual_gpu("gfx942"), pytest.raises(triton.CompilationError) as problem:
         misspelt_kernel[(1,)](torch.zeros(64))
-    _explain(attempt, problem.value)
+    _explain(attempt, problem.value, "04.copy")
     quoted = r"line (\d+) of misspelt_kernel, `tl\.store\(x \+ tl\.arrange\(0, 64\), 1\.0\)`"
     (line,) = re.findall(quoted, attempt.message)
     assert "tl.arrange" not in attempt.message.partition("`")[0]
     assert "arrange(0, 64), 1.0)" in linecache.getline(__file__, int(line))
     assert "arrange" in attempt.message.split("`")[2]
     assert "misspelt_kernel[(1,)]" not in attempt.message
+
+
+def test_a_gpu_that_stopped_says_to_restart_and_where_the_access_is_named():
+    attempt = Attempt()
+    _explain(
+        attempt,
+        torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nSearch for it"),
+        "04.copy",
+    )
+    assert attempt.error == "DeviceLost"
+    assert "(CUDA error: an illegal memory access was encountered)" in attempt.message
+    assert "restart the notebook's kernel" in attempt.message
+    assert 'check("04.copy", backends=["virtual:sm_80"])' in attempt.message
+    other = Attempt()
+    _explain(other, torch.AcceleratorError("CUDA error: out of memory"), "04.copy")
+    assert other.error == "AcceleratorError"

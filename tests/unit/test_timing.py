@@ -126,6 +126,7 @@ def test_on_a_gpu_each_run_is_flushed_timed_by_events_and_synchronised(monkeypat
     real_empty = torch.empty
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: log.append("synchronize"))
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: log.append("keep busy"))
     monkeypatch.setattr(timing, "flush_bytes", lambda: 64)
     monkeypatch.setattr(timing, "_where", lambda device: "a GPU")
 
@@ -138,8 +139,8 @@ def test_on_a_gpu_each_run_is_flushed_timed_by_events_and_synchronised(monkeypat
     )
     result = bench(lambda: log.append("run"), seconds=0.01, device="cuda")
     assert result.median == 0.002
-    assert log[:5] == ["flush", "record", "run", "record", "synchronize"]
-    assert log == log[:5] * (result.runs + 3)
+    assert log[:6] == ["flush", "keep busy", "record", "run", "record", "synchronize"]
+    assert log == log[:6] * (result.runs + 3)
 
 
 def test_the_quartiles_are_those_of_the_standard_library():
