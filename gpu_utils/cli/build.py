@@ -13,8 +13,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from gpu_utils.command import w2w
+from gpu_utils.course import benchmarks_page, facts_page
 from gpu_utils.course import build as builder
-from gpu_utils.course import facts_page
 from gpu_utils.course import validate as validator
 from gpu_utils.course.paths import course
 
@@ -25,7 +25,7 @@ def build(
     units: Units = None,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a notebook is not current.")] = False,
 ) -> None:
-    """Make notebooks/, labs/ and solutions/ from content/, and docs/facts.md.
+    """Make notebooks/, labs/ and solutions/ from content/, docs/facts.md, and the tables of what was measured.
 
     Example: ./w2w build 04
     """
@@ -45,9 +45,14 @@ def build(
             console.print(f"wrote {here.relative(written.path)}{kept}", markup=False)
         if facts_page.write(here):
             console.print(f"wrote {here.relative(facts_page.place(here))}", markup=False)
+        for path in benchmarks_page.write(here):
+            console.print(f"wrote {here.relative(path)}", markup=False)
     wrong = (builder.differences(here, chosen) if check else []) + stray
     if check and not facts_page.is_current(here):
         wrong.append(builder.Difference(facts_page.place(here), "is not what its sources make"))
+    if check:
+        why = "is not what benchmarks/results makes"
+        wrong += [builder.Difference(path, why) for path in benchmarks_page.stale(here)]
     for found in wrong:
         console.print(f"{here.relative(found.path)} {found.why}", markup=False)
     if not check:

@@ -12,6 +12,7 @@ from gpu_utils.course.units import UNITS
 DOCUMENTS = (
     "README.md",
     "CONTRIBUTING.md",
+    "docs/benchmarks.md",
     "docs/virtual-gpu.md",
     "docs/classroom.md",
     "docs/facts.md",
