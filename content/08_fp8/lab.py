@@ -491,7 +491,9 @@ check("08.quantize_block")
 # | `every` | the largest of 32, 64, 128, ... below K, and K, with which every row is within the bound; 0 if none is |
 #
 # The rule is that of Hopper's FP8 instructions as "Insights into DeepSeek-V3" (arXiv 2505.09343) describes it: sums of
-# 1 sign bit, 8 exponent bits and 13 fraction bits. The report of DeepSeek-V3 (arXiv 2412.19437) measured about 14 bits,
+# 1 sign bit, 8 exponent bits and 13 fraction bits. (One thing an H100 does otherwise: it takes $e$ of a product as the
+# sum of the exponents of its factors, which may be one less. Nothing changes where all products are positive; with
+# factors of a bell curve one sum in ten ends in other last digits. The lesson's model does as the H100 does.) The report of DeepSeek-V3 (arXiv 2412.19437) measured about 14 bits,
 # and a relative error near 2% at K = 4096. It promotes every 128 elements.
 #
 # **Two puzzles.** All products are 1 and `bits` is 3. At which sum does the running sum stop growing, when products

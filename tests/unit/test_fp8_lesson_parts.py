@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from gpu_utils.analytic.narrow_sums import worst_sum_errors
+from gpu_utils.analytic.narrow_sums import HOPPER, narrow_sums, worst_sum_errors
+from gpu_utils.course.sources import load_solution
 from gpu_utils.errors import UnknownName
 from gpu_utils.formats import BLOCK_FORMATS, FORMATS
 from gpu_utils.model.corpus import CorpusConfig
@@ -59,6 +60,16 @@ def in_fractions(length: int, digits: int, promoted_every: int | None) -> float:
 def test_the_largest_error_of_narrow_sums_is_that_of_the_model_in_fractions(promoted_every):
     found = worst_sum_errors([96], digits=13, promoted_every=promoted_every)
     assert found[96] == pytest.approx(in_fractions(96, 13, promoted_every), rel=1e-6)
+
+
+@pytest.mark.parametrize(("drawn_by", "least", "most"), [(torch.rand, 1.0, 1.0), (torch.randn, 0.85, 0.95)])
+def test_the_rule_of_the_accumulator_exercise_is_the_models_but_for_products_that_carry(drawn_by, least, most):
+    """As lab 08 says: the same for positive products; with signs one sum in ten ends otherwise."""
+    generator = torch.Generator().manual_seed(0)
+    a, b = drawn_by(2, 2048, 2048, generator=generator).to(torch.float8_e4m3fn).float()
+    *_, (_, sums) = narrow_sums(a.double().numpy(), b.double().numpy(), digits=HOPPER)
+    of_exercise, _ = load_solution("08.accumulator")(a, b, HOPPER, 0.1)
+    assert least <= (of_exercise.numpy() == sums).mean() <= most
 
 
 def test_errors_grow_with_the_length_unless_sums_are_promoted_or_wide():
