@@ -247,7 +247,7 @@ EXERCISE = Exercise(
     explanation=(
         "A scale must be there before the product, so it comes from the past: the largest of the last few sizes, with "
         "room for growth. A long history is safe after a spike and slow to see a fall, a short one the other way "
-        "round; a margin of two costs one of E4M3's 16 powers of two. Sizes move slowly and operands differ by "
+        "round; a margin of two costs one of E4M3's 18 powers of two. Sizes move slowly and operands differ by "
         "thousands, so each has its own. Everything that is not a product of a linear layer stays as it was: "
         "embedding, head, norms, softmax, the sums of gradients and the weights that the optimiser changes. The log "
         "costs nothing, because the scales need it anyway, and it shows a run that goes wrong before its loss does."
