@@ -1,8 +1,9 @@
 # %% [markdown] top
 # # Lab 08: FP8, from the bits to a training run
 #
-# **Ten exercises.** Three on bytes, five that run on a GPU's matrix units or fill them, two that train. At the end your
-# own kernels compute a layer of a GPT-2 that your own recipe has trained.
+# **Ten exercises.** Five kernels: bytes from one vendor's to the other's, two quantisers, a product, a cache. Five in
+# torch: codes read and written, a sum of few bits, a layer, a training run. In part 4 your own kernels compute a layer
+# of a GPT-2 that your own recipe has trained.
 #
 # - **First**: lesson 08. Everything that is asked here is explained there.
 # - **Time**: five sittings, one for each part. As a guess, not from a stopwatch: 60 minutes, 40, 50, 70 and 25. A stop
@@ -38,7 +39,8 @@ from gpu_utils import check, hint, lesson, progress, solution, virtual_gpu
 # | | |
 # |---|---|
 # | `codes` | uint8, any shape; one code in the low bits of each byte, also where a code has 4 bits |
-# | `exponent_bits`, `mantissa_bits`, `bias` | whole numbers; at most 8 bits in all, with the sign. **Any** bias |
+# | `exponent_bits`, `mantissa_bits` | at most 8 bits in all, with the sign; some mantissa, but for `"power"` |
+# | `bias` | a whole number, **any** |
 # | `specials` | which codes are no numbers: the next table |
 # | result | float64, shape and device of `codes`. Exact; NaN is NaN, and -0 is -0 where the format has one |
 #
@@ -203,7 +205,7 @@ check("08.encode")
 # | above 240 | 240, with its sign |
 # | -0 | 0 |
 # | NaN (0x7f and 0xff) | FNUZ's NaN |
-# | result | a new uint8 tensor, shape of `codes`, contiguous |
+# | result | a new uint8 tensor, shape of `codes` |
 #
 # **Limits.** `launches`: 1. `global_load_bytes` and `global_store_bytes`: each byte once (10% more at most, and 1,024
 # bytes). `blocks`: a program for some bytes, not for each one. torch may make tensors and views, and compute nothing.
@@ -381,8 +383,8 @@ check("08.quantize_tile")
 #
 # The scale is 3000 / 448 = 6.7 in `e4m3fn`. 1 / 6.7 is 0.149, between 2^-3 and 2^-2, where numbers are 2^-6 apart: in
 # units of x that is 0.1. Near 1 without the outlier a step would be 2^-3 of the value at most, too: the float format
-# forgives. What is lost is below 2^-9 of 6.7, 0.013: such elements have no digits left. `e4m3fnuz` ends at 240, so its
-# scale is larger, by 448 / 240. And -3 / 2 is -1.5: sign 1, exponent field 7, mantissa 4, code 0xbc.
+# forgives. What is below 2^-10 of 6.7, 0.0065, becomes 0, and up to 0.1 there are fewer digits. `e4m3fnuz` ends at 240,
+# so its scale is larger, by 448 / 240. And -3 / 2 is -1.5: sign 1, exponent field 7, mantissa 4, code 0xbc.
 #
 # </details>
 
@@ -491,10 +493,10 @@ check("08.quantize_block")
 # | `every` | the largest of 32, 64, 128, ... below K, and K, with which every row is within the bound; 0 if none is |
 #
 # The rule is that of Hopper's FP8 instructions as "Insights into DeepSeek-V3" (arXiv 2505.09343) describes it: sums of
-# 1 sign bit, 8 exponent bits and 13 fraction bits. (One thing an H100 does otherwise: it takes $e$ of a product as the
-# sum of the exponents of its factors, which may be one less. Nothing changes where all products are positive; with
-# factors of a bell curve one sum in ten ends in other last digits. The lesson's model does as the H100 does.) The report of DeepSeek-V3 (arXiv 2412.19437) measured about 14 bits,
-# and a relative error near 2% at K = 4096. It promotes every 128 elements.
+# 1 sign bit, 8 exponent bits and 13 fraction bits. (An H100 takes $e$ of a product as the sum of the exponents of its
+# factors, which may be one less. Nothing changes where all products are positive; with factors of a bell curve one sum
+# in ten ends in other last digits. The lesson's model does as the H100 does.) The report of DeepSeek-V3 (arXiv
+# 2412.19437) measured about 14 bits, and a relative error near 2% at K = 4096. It promotes every 128 elements.
 #
 # **Two puzzles.** All products are 1 and `bits` is 3. At which sum does the running sum stop growing, when products
 # come one at a time? And when they come 32 at a time? If rounding were to the nearest, would a bound on K still follow?
@@ -578,7 +580,7 @@ check("08.accumulator")
 # | `a_scales` | (M, tiles), float32, contiguous: a scale for each 1 x 128, as 08.quantize_tile makes them |
 # | `b` | (N, K), codes, like a weight of `nn.Linear`; `b_scales` (blocks of N, tiles): a scale for each 128 x 128 |
 # | M, N, K | any: no multiple of anything, K shorter than a tile |
-# | result | (M, N), bfloat16, contiguous; summed in float32, rounded once |
+# | result | (M, N), bfloat16; summed in float32, rounded once |
 #
 # The codes meet the matrix unit as they are. After 128 steps the unit's sum is taken out, scaled, and added in float32:
 # *promoted*.
@@ -586,6 +588,7 @@ check("08.accumulator")
 # **Limits.** `launches`: 1. `fp8_matrix_flops`: at least `2 * M * N * K`, by matrix instructions on FP8; what was
 # turned into 16 bits first does not count. Where M and N are multiples of 64 and K of 128, at most twice as many, and
 # `global_load_sectors` at most what tiles of 64 x 64 load. `scratch_bytes`: 0. It all holds on `sm_89` and on `gfx942`.
+# That you promote is not checked: virtual GPUs add in full precision. A sum that stays in the unit shows on a Hopper.
 #
 # **Two puzzles.** Per element of the result and 128 steps: how many multiplications does the matrix unit do, and how
 # many operations does the promotion add? And why can neither scale be multiplied to the codes before the product?
@@ -791,9 +794,10 @@ check("08.linear")
 # of them and each operand: `log["h.0.attn.c_attn"]["dy"]` is a list with one number for each step, and so for `"x"` and
 # `"w"`, and for the other layers and blocks.
 #
-# `linear` gives `x @ w.T` without the bias. `scales` is a dict of three numbers, `{"x": ..., "w": ..., "dy": ...}`, for
-# whole matrices: what is larger than 448 times the scale is cut off there. It calls `seen("x", amax)` and
-# `seen("w", amax)` in the forward pass, and `seen("dy", amax)` in the backward pass: the largest sizes.
+# `linear` gives `x @ w.T` without the bias, for x of shape (..., K) as a layer gets it. `scales` is a dict of three
+# floats above 0, `{"x": ..., "w": ..., "dy": ...}`, for whole matrices: what is larger than 448 times the scale is cut
+# off there. It calls `seen("x", amax)` and `seen("w", amax)` in the forward pass, and `seen("dy", amax)` in the
+# backward pass: the largest sizes.
 #
 # **What is judged**, on weights and text drawn anew:
 #
@@ -801,9 +805,9 @@ check("08.linear")
 #   else does.
 # - *The log* holds what was seen, in each pass.
 # - *The loop.* The check takes your scales, step by step, and trains once more in a plain loop. Each of your losses
-#   must be within 1% of that, and your trained weights within 7% of the way that they have come.
-# - *The first step.* Of no matrix more than 40% is cut off, and each amax is at least a thousandth of what its scale
-#   can hold, 448 times the scale.
+#   must be within 1% of that. And your trained weights: at most 7% as far from the loop's as those are from the first.
+# - *The first step* of the optimiser. Of no matrix more than 40% is cut off, and each amax is at least 448 times its
+#   scale / 1,000. (Passes that only look are not judged here.)
 # - *The later steps.* No amax is more than 6 times what its scale can hold; of each operand's elements, over all layers
 #   and steps, at most 0.5% are cut off; and after the eighth step some amax of it is at least a thousandth of what its
 #   scale can hold.
@@ -812,8 +816,8 @@ check("08.linear")
 #
 # **Your recipe** is the rule from history to scale: how many steps back, how much room for growth, and what to do at
 # the first step. Gradients are thousands of times smaller than activations; a rule that fits all must look. Passes that
-# only look, without a step, are allowed; they are in the log, too. A first scale of x and w can also be made from the
-# matrix before you, and a constant for dy must be right within a factor of about a hundred.
+# only look, forward and back without a step, are allowed; they are in the log, too. A first scale of x and w can also
+# be made from the matrix before you, and a constant for dy must be right within a factor of about a hundred.
 #
 # **A look has scales, too**, and sees what they leave. Where x is cut off, the layers behind show smaller sizes than
 # they will have. Where a whole gradient became 0, the layers before show *an amax of 0*: a scale must be above 0, and
@@ -904,11 +908,12 @@ check("08.train")
 # in bfloat16 from the same weights and batches. The *gap* is that of the loss on validation text, in percent; one run
 # of 60 steps moves by half a percent for no reason. So a good gap is within half a percent of 0, on either side; from
 # one percent on look at the first step, then at the log. To see less than that takes more runs or longer ones, as in
-# lesson 08. Below the losses is what your scales made of the operand that came nearest to the edge.
+# lesson 08. Below the losses is what your scales made of the operand that came nearest to the edge, pass by pass: looks
+# count.
 #
 # Look at the first step. A gradient that a wrong first scale has spoilt stays in AdamW's memory for many steps. With
 # the course's rule, a first scale of 0.001 for what nobody has seen costs almost 3% here, one of 2 more than 3%; with
-# one pass that only looks, before the first step, the gap is within half a percent.
+# one pass that only looks, before the first step, the gap is mostly within half a percent.
 
 # %% your training
 run = None

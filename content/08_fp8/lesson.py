@@ -10,8 +10,8 @@
 # nothing has run on AMD silicon.
 #
 # **Time**: five sittings: reading (text and code at 200 words a minute) takes 10, 10, 12, 9 and 8 minutes, all of it
-# with the predictions about 30, 30, 35, 30 and 25. All cells together run in a minute and a half on a quiet CPU. Then
-# lab 08.
+# with the predictions about 30, 30, 35, 30 and 25. All cells together run in a minute and a half on a quiet CPU; those
+# of sitting 4 that train take ten seconds each, and longer where other work runs. Then lab 08.
 #
 # Half the bytes of bf16, and matrix instructions that are twice as fast: that is the offer. The price is a number with
 # three digits behind the binary point.
@@ -146,7 +146,8 @@ lesson.table(pairs, first="code")
 # %% [markdown] what follows from it
 # Two things follow for code that must run on both vendors. A tensor of codes belongs to one kind; going over to the
 # other means to move each *value*, and some do not fit (lab: 08.fn_to_fnuz). And what a cast does with a number that is
-# too large differs: to infinity, to NaN, or clipped. Clip it yourself, before the cast, at `torch.finfo(dtype).max`.
+# too large differs: to infinity, to NaN, or clipped. In torch 2.13 on a CPU 500 becomes 448 in FN and NaN in FNUZ. Clip
+# it yourself, before the cast, at `torch.finfo(dtype).max`.
 #
 # Look around: type a byte or a value, zoom in, and see what the other vendor reads.
 
@@ -201,7 +202,7 @@ lesson.format_table(
 #
 # A number between two neighbours must go to one of them. *Nearest, ties to even*: to the nearer one, and from the
 # middle to the one whose last bit is 0. *Toward zero*: cut the digits off. *Stochastic*: up with a probability that is
-# the distance from below over the step. So 1.05, between 1 and 1.125, goes up in 40 of 100 times: right on average.
+# the distance from below over the step. So 1.05, between 1 and 1.125, goes up 40 times in 100: right on average.
 #
 # Training changes a weight by little each time, thousands of times. Suppose the weight is kept in E4M3 itself. Here
 # 4,096 weights start at 1 and get 1,000 updates of +0.001. Stochastic rounding in bits: add a random number of 0 up to
@@ -393,6 +394,8 @@ lesson.scale_figure({"x": (512, 512)})
 # Two names are DeepSeek-V3's: activations in **tiles** of 1 × 128, weights in **blocks** of 128 × 128 (arXiv
 # 2412.19437, section 3.3). **MXFP8** and **MXFP4** have a scale of 8 bits, E8M0, for 32 elements of E4M3 or E2M1.
 # **NVFP4** has one of 8 bits, E4M3, for 16 elements of E2M1, and one float32 above all of them (arXiv 2509.25149).
+# A scale of MX is a power of two, rounded down: $2^{\lfloor \log_2 \text{amax} \rfloor - 8}$ for E4M3, whose largest
+# power is $2^8$. So amax can be up to 512 scales, and what is beyond 448 is clipped.
 
 # %% guess bits
 guess = predict(
@@ -423,7 +426,7 @@ lesson.table({way: {"bits": each} for way, each in bits.items()}, first="way")
 # The input of the last `mlp.c_proj`: 512 tokens of 512 channels. First as it is. Then with a single massive activation:
 # one of the 262,144 elements is made 100,000 times the median. All others stay as they are, so any more error of
 # theirs comes from a scale that they share with it. An *own scale* in E4M3 leaves 2.2% in the mean. (Section 5 took the
-# root of the mean square, 2.6%: there large errors count more.)
+# root of the mean square, 2.6%: there large errors count more.) In the table *lost* is what became 0.
 
 # %% guess massive
 WAYS = ("per tensor", "per row", "1 x 128", "128 x 128", "MXFP8")
@@ -867,7 +870,8 @@ lesson.table(least, first="chip")
 #
 # An instruction aligns 32 products and the running sum to the largest of them, and cuts. The running sum grows with K,
 # so the same cut costs more and more. The cell simulates that model for factors from 0 to 1, whose products add up, and
-# for factors of a bell curve, whose products cancel. The error is the largest of 512 sums, over the typical sum.
+# for factors of a bell curve, whose products cancel. The error is the largest of 512 sums, over the typical sum (root
+# mean square).
 
 # %% guess sum
 guess = predict(
@@ -1004,7 +1008,7 @@ lesson.table({"bound, %": 100 * (2 * u + u * u), "largest measured, %": largest}
 
 # %% [markdown] blocks in hardware
 # A test of an FP8 product should compare with the product of the *codes*, in float64: then what is left is the sum
-# alone, and errors of 1% do not hide a wrong index. (The fourth column of the table above: 3e-8.)
+# alone, and errors of 1% do not hide a wrong index. (Section 12, "off from the codes' product": 3e-8.)
 #
 # ## 16. Scales inside the instruction
 #
@@ -1238,8 +1242,9 @@ lesson.table({"deepseek": row}, first="gap to bf16, %")
 #
 # ## 19. Cheaper recipes
 #
-# *Delayed*: one scale for a matrix, from the largest amax of the last 16 steps. *Plain cast*: no scales at all. A code
-# of E4M3 is 0 below $2^{-10} \approx 0.00098$, one of E5M2 below $2^{-17} \approx 0.0000076$. These are the gradients:
+# *Delayed*: one scale for a matrix, from the largest amax of the last 16 steps, with no room beyond. *Plain cast*: no
+# scales at all. A code of E4M3 is 0 below $2^{-10} \approx 0.00098$, one of E5M2 below $2^{-17} \approx 0.0000076$.
+# These are the gradients:
 
 # %% gradients
 runs |= lesson.fp8_trial(("delayed",), seeds=range(3))  # shown below
@@ -1304,6 +1309,11 @@ lesson.table(
 # All of dy of this layer is 0, so its weight stands still, and what lies before it gets no gradient through it. The
 # model trains all the same: the gradients of embeddings, head and the way past the layers are not FP8.
 #
+# *The first step has no history.* Here the recipe makes its first scales from the matrices themselves. Where a scale
+# must be there before the product there are two ways: a pass that only looks, forward and back without a step, or a
+# number to begin with. A number that is far off spoils the first gradients, and AdamW remembers them for many steps.
+# And a look sees what its own scales leave: behind a gradient that became 0 it notes an amax of 0. (Lab: 08.train.)
+#
 # ## 20. A recipe that breaks
 #
 # What could go wrong with old scales? Begin with x and w alone, gradients in bf16. The scale of each matrix is made in
@@ -1364,8 +1374,9 @@ lesson.table(
 )
 
 # %% [markdown] seen coming
-# So log amax: it drew near to the edge for ten steps, and no loss said so. (A reach just above 1 may live: the cast
-# still rounds 248, the middle, down to 240. x is cast in the forward pass, so the loss of that step is NaN already.)
+# So log amax: step by step it drew near to the edge, and no loss said so. (A reach just above 1 may live: what is below
+# 248, the middle of 240 and 256, still goes down to 240. x is cast in the forward pass, so the loss of that step is NaN
+# already.)
 #
 # The remedies: scales that follow, with room, and a clip. Now gradients are in FP8, too. All scales come from the
 # largest amax of the last 16 steps, with room for twice that.

@@ -6,6 +6,8 @@ import os
 import resource
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -31,6 +33,21 @@ class Peak:
 def default_device() -> torch.device:
     """The GPU that torch sees, NVIDIA or AMD (both are called "cuda"), else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside the block torch computes on the calling thread alone.
+
+    For models so small that threads wait for each other longer than they work: on a machine with other work to do, a
+    run of seconds otherwise takes minutes.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def training_dtype(device: torch.device) -> torch.dtype:

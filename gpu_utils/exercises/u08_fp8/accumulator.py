@@ -16,6 +16,8 @@ from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconce
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     """Values of E4M3, whose products are mostly positive, so that no sum comes near 0; a bound that is not close."""
+    if case.get("uneven"):
+        return _uneven(case, generator)
     shape = case["rows"], case["length"]
     a, b = (2 * torch.rand(shape, generator=generator) for _ in range(2))
     if case.get("wide"):
@@ -35,6 +37,18 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     return {"a": a, "b": b, "bits": case["bits"], "bound": _bound(a, b, case["bits"], case["every"])}
 
 
+def _uneven(case: Case, generator: torch.Generator) -> Inputs:
+    """A row of many, for which 64 is enough and 32 is not: errors of parts with both signs cancel as they like."""
+    shape = 512, case["length"]
+    a, b = (_e4m3(x) for x in torch.randn((2, *shape), generator=generator))
+    products, bits = a.double() * b.double(), case["bits"]
+    exact = products.sum(1)
+    finer, coarser = (((promoted(products, every, bits) - exact) / exact).abs() for every in (32, 64))
+    row = int((finer / coarser.clamp(min=1e-4) * (finer < 0.5)).argmax())
+    bound = math.sqrt(float(finer[row]) * max(float(coarser[row]), 1e-4))
+    return {"a": a[row : row + 1], "b": b[row : row + 1], "bits": bits, "bound": bound}
+
+
 def _e4m3(x: Tensor) -> Tensor:
     return torch.from_numpy(FORMATS["e4m3fn"].rounded(x.numpy())).float()
 
@@ -47,6 +61,8 @@ def _bound(a: Tensor, b: Tensor, bits: int, every: int) -> float:
     at = tried.index(every) if every else -1
     low = errors[at] if at >= 0 else errors[0] / 4
     high = errors[at + 1] if at + 1 < len(errors) else 4 * errors[-1]
+    if low > 0.1:
+        high = min(high, low / (1 - low))  # what the error would be over a sum that is too small
     return math.sqrt(low * high)
 
 
@@ -202,7 +218,30 @@ _WRONG: tuple[tuple[str, str], ...] = (
         "absolute_errors",
         "`sums` is right. The bound is for relative errors: divide by the exact sum of the row.",
     ),
-    ("the_mean_row", "`sums` is right. Every row must be within the bound, and the mean hides the worst one."),
+    (
+        "rounds_k_up",
+        "`sums` is right. No promotion is said as K itself, not as the next multiple of 32.",
+    ),
+    (
+        "cuts_outside",
+        "`sums` is right. The sum outside is cut to few bits as well. It has those of float32, or more: that is what "
+        "promotion is for.",
+    ),
+    (
+        "over_its_own_sum",
+        "`sums` is right. The error is taken over the sum that the instruction made, which is too small itself: divide "
+        "by the exact sum.",
+    ),
+    (
+        "stops_at_the_first",
+        "`sums` is right. The search ends at the first interval that is not within the bound. Errors of both signs "
+        "cancel, so a longer interval can be enough all the same: try all.",
+    ),
+    (
+        "the_mean_row",
+        "`sums` is right. Every row must be within the bound, by its own sum: the mean hides the worst one, and so "
+        "does a large sum that all errors are divided by.",
+    ),
     ("the_best_row", "`sums` is right. One row within the bound is not enough: every one must be."),
     (
         "signed_errors",
@@ -236,11 +275,14 @@ EXERCISE = Exercise(
             bits=23,
             bound=0.0,
         ),
+        Case("three bits, and a bound that such an error just meets", rows=2, length=96, bits=3, every=96),
+        Case("an interval of 64 is enough where 32 is not", length=128, bits=5, uneven=True),
+        Case("one instruction: its result is cut, too", rows=16, length=32, bits=7, every=32),
         Case("two instructions, and no interval is enough", rows=2, length=64, bits=10, every=0),
         Case("the last instruction is short; a row begins with zeros", rows=3, length=200, bits=13, zeros=40, every=64),
         Case("fewer bits, and large products behind small ones", rows=4, length=300, bits=7, burst=True, every=32),
         Case("one row is long, the others end after 32 products", rows=6, length=300, bits=13, short=True, every=64),
-        Case("as many bits as float32: no promotion", rows=12, length=544, bits=23, wide=True, every=544),
+        Case("as many bits as float32: no promotion", rows=12, length=540, bits=23, wide=True, every=540),
         Case(
             "K = 4096 and the bits of Hopper: promotion is needed, and seldom", rows=2, length=4096, bits=13, every=1024
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,13 @@ def slipped(slip: str = "") -> Callable[..., tuple[Tensor, Any]]:
             tried = tried[:-1]
         if slip == "ends_at_a_power":
             tried[-1] = WIDTH * 2 ** (len(tried) - 1)
+        if slip == "rounds_k_up":
+            tried[-1] = -(-length // WIDTH) * WIDTH
         sums = {every: summed(products, every, bits, slip) for every in {*tried, length}}
-        enough = [every for every in tried if _is_enough(sums[every], products.sum(1), bound, slip)]
+        exact = products.sum(1)
+        enough = [every for every in tried if _is_enough(sums[every], exact, bound, slip)]
+        if slip == "stops_at_the_first":
+            enough = list(takewhile(enough.__contains__, tried))
         found = (min if slip == "the_smallest" else max)(enough, default=WIDTH if slip == "at_least_32" else 0)
         shown = sums[found if slip == "promoted_sums" and found else length]
         return torch.from_numpy(shown), found
@@ -41,7 +47,7 @@ def slipped(slip: str = "") -> Callable[..., tuple[Tensor, Any]]:
 def _is_enough(sums: Numbers, exact: Numbers, bound: float, slip: str) -> bool:
     error = np.abs(sums - exact)
     if slip != "absolute_errors":
-        error = error / np.abs(exact)
+        error = error / np.abs(sums if slip == "over_its_own_sum" else exact)
     worst = {"the_mean_row": error.mean(), "the_best_row": error.min(), "signed_errors": ((sums - exact) / exact).max()}
     return bool(worst.get(slip, error.max()) <= bound)
 
@@ -61,7 +67,15 @@ def summed(products: Numbers, every: int, bits: int, slip: str = "") -> Numbers:
         products = products[:, : length // every * every]
     size = -(-every // WIDTH) * WIDTH
     parts = np.pad(products, ((0, 0), (0, -products.shape[1] % size))).reshape(-1, size)
-    return _totals(parts, bits, slip)[:, -1].reshape(rows, -1).sum(1) if parts.size else np.zeros(rows)
+    if not parts.size:
+        return np.zeros(rows)
+    carried = _totals(parts, bits, slip)[:, -1].reshape(rows, -1)
+    if slip != "cuts_outside":
+        return carried.sum(1)
+    outside = np.zeros(rows, products.dtype)
+    for part in carried.T:
+        outside = _cut(outside + part, np.abs(outside + part), bits, slip, "")
+    return outside
 
 
 def _totals(products: Numbers, bits: int, slip: str) -> Numbers:

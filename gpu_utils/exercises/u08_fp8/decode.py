@@ -201,6 +201,8 @@ EXERCISE = Exercise(
         _made_up("six bits with IEEE's specials and a bias of its own", 3, 2, 5, "ieee"),
         _made_up("six bits: all ones is not 0x7f", 2, 3, 0, "fn"),
         _made_up("five bits: -0 is not 0x80", 3, 1, 4, "fnuz"),
+        _made_up("powers of five bits with a bias of their own", 5, 0, 9, "power"),
+        _made_up("a bias so large that float32 has no such numbers", 4, 3, 200, "finite"),
     ),
     fresh=_fresh,
     misconceptions=tuple(Misconception(name, slipped(name), hint) for name, hint in _WRONG),

@@ -259,6 +259,7 @@ EXERCISE = Exercise(
         _made_up("five bits with a bias of its own", 3, 1, 4, "fnuz"),
         _made_up("seven bits with IEEE's specials", 3, 3, 5, "ieee"),
         _made_up("six bits: the largest code is 0x1e", 2, 3, 0, "fn"),
+        _made_up("powers of five bits with a bias of their own", 5, 0, 9, "power"),
         _case("NaN in E4M3FNUZ", "e4m3fnuz", nan=True),
         _case("NaN in E5M2", "e5m2", nan=True),
         _case("NaN in E8M0", "e8m0", nan=True),

@@ -27,8 +27,9 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     if case["view"] == "transposed":
         return {"codes": _drawn(tuple(reversed(shape)), generator).permute(*reversed(range(len(shape))))}
     if case["view"] == "part":
-        whole = _drawn((*shape[:-2], shape[-2] + 3, 2 * shape[-1]), generator)
-        return {"codes": whole[..., 2:-1, ::2]}
+        first, *outer = shape[:-2]
+        whole = _drawn((first, *(size + 1 for size in outer), shape[-2] + 3, 2 * shape[-1]), generator)
+        return {"codes": whole[(slice(None), *(slice(1, None) for _ in outer), slice(2, -1), slice(None, None, 2))]}
     return {"codes": _drawn(shape, generator)}
 
 

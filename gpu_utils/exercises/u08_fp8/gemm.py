@@ -249,8 +249,8 @@ EXERCISE = Exercise(
         Misconception(
             "in_bfloat16",
             slips.answer(wide="bfloat16"),
-            "The numbers are right, and the matrix units multiplied bfloat16. The codes are FP8: give them to tl.dot "
-            "as they were loaded.",
+            "The numbers are right, and the matrix units multiplied numbers of 16 bits. The codes are FP8: give them "
+            "to tl.dot as they were loaded.",
         ),
         Misconception(
             "scaled_in_float32",

@@ -34,12 +34,14 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     if case.get("zeros"):
         both[0, TILE : 2 * TILE] = 0.0
         both[-1, 5] = -900.0
+        both[1, :LATENT] *= 2.0**-24
     both = both.to(torch.bfloat16)
     latent, rope = both[:, :LATENT], both[:, LATENT:]
     if not case.get("joined"):
         latent, rope = latent.contiguous(), rope.contiguous()
     slots = torch.randperm(size, generator=generator)[:T]
-    slots[T - case.get("padding", 0) :] = -1
+    padding = case.get("padding", 0)
+    slots[T - padding :] = -1 - 5 * torch.arange(padding)
     return {"latent": latent, "rope": rope, "slots": slots, "size": size, "fp8": dtype_of(case)}
 
 
@@ -47,6 +49,9 @@ def _call(answer: Callable[..., Any], inputs: Inputs) -> Any:
     """The cache under its three types."""
     cache = answer(**inputs)
     wanted = (inputs["size"], 656)
+    if isinstance(cache, torch.Tensor) and cache.ndim == 2 and cache.shape[1] * cache.element_size() != ENTRY:
+        found = cache.shape[1] * cache.element_size()
+        raise ValueError(f"kv_cache_fp8 returned entries of {found} bytes; expected {ENTRY}: 512 + 16 + 128")
     if not isinstance(cache, torch.Tensor) or cache.dtype != torch.uint8 or tuple(cache.shape) != wanted:
         said = (
             f"{cache.dtype} of shape {tuple(cache.shape)}" if isinstance(cache, torch.Tensor) else type(cache).__name__
@@ -125,9 +130,15 @@ EXERCISE = Exercise(
     dtype=lambda inputs: None,
     cases=(
         Case("every entry is written: here bytes are counted", tokens=32, size=32),
-        Case("places are free, and two tokens are padding", tokens=9, size=17, padding=2),
-        Case("latent and rope are parts of one matrix", tokens=7, size=8, joined=True),
-        Case("a tile of zeros, and an element of -900", tokens=3, size=5, zeros=True),
+        Case("places are free, and two tokens are padding, -1 and -6", tokens=9, size=17, padding=2),
+        Case(
+            "latent and rope are parts of one matrix, and one token is padding",
+            tokens=7,
+            size=8,
+            joined=True,
+            padding=1,
+        ),
+        Case("a tile of zeros, a tiny token, and an element of -900", tokens=3, size=5, zeros=True),
     ),
     fresh=_fresh,
     trivial={"zeros": _filled(0), "ones": _filled(1), "nan": _nan, "latent": _latent},
@@ -178,6 +189,11 @@ EXERCISE = Exercise(
             "nothing.",
         ),
         Misconception(
+            "padding_is_minus_one",
+            slips.answer("padding is -1"),
+            "Only a slot of -1 is left out. Any negative slot is padding: slot >= 0.",
+        ),
+        Misconception(
             "entries_not_cleared",
             slips.answer(empty=True),
             "Entries that no token has are to be 0; torch.empty leaves what was there. torch.zeros clears them.",
@@ -218,7 +234,14 @@ EXERCISE = Exercise(
         Misconception(
             "zero_divided_by_zero",
             slips.answer("no zero"),
-            "NaN in a tile whose elements are all 0: its amax is 0, and 0 / 0 is NaN. Give such a tile a scale of 1.",
+            "NaN in a tile whose elements are all 0 (a clamp may have made the largest number of it): its amax is 0, "
+            "and 0 / 0 is NaN. Give such a tile a scale of 1.",
+        ),
+        Misconception(
+            "a_smallest_amax",
+            slips.answer("a smallest amax"),
+            "An amax below 1e-4 was made 1e-4, or something was added to it. Some tokens are as small: their "
+            "codes then use none but the lowest steps of the format. Only an amax of 0 needs a scale of its own.",
         ),
         Misconception(
             "stored_undivided",

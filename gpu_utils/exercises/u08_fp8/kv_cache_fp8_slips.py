@@ -17,6 +17,7 @@ ENTRY = LATENT + 4 * TILES + 2 * ROPE
 SLIPS = (
     *("", "token is the slot", "stores padding", "one scale", "largest, not largest size", "inverse", "amax"),
     *("no zero", "in bfloat16", "rope rounded", "rope in float16", "stored undivided"),
+    *("a smallest amax", "padding is -1"),
 )
 
 
@@ -42,11 +43,12 @@ def kernel(
     token = tl.program_id(0)
     slot = tl.load(slots_ptr + token)
     slot = tl.where(slip == 1, token, slot)
-    if (slot >= 0) | (slip == 2):
+    if (slot >= 0) | (slip == 2) | ((slip == 13) & (slot != -1)):
         tile, k = tl.arange(0, TILES)[:, None], tl.arange(0, 128)[None, :]
         x = tl.load(latent_ptr + token * latent_row + tile * 128 + k).to(tl.float32)
         amax = tl.max(tl.where(slip == 4, x, tl.abs(x)), 1)
         amax = tl.where(slip == 3, tl.max(amax, 0), amax)
+        amax = tl.where(slip == 12, tl.maximum(amax, 1e-4), amax)
         scale = tl.where(slip == 6, amax, amax / LARGEST)
         scale = tl.where(slip == 8, scale.to(tl.bfloat16).to(tl.float32), scale)
         scale = tl.where((amax > 0) | (slip == 7), scale, 1.0)

@@ -28,6 +28,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     w = activations(N, K, generator)
     if case.get("zeros"):
         w[:TILE, -(K % TILE) :] = 0.0
+        w[TILE:, TILE:] *= 2.0**-24
         w[-1, 0] = -4.0 * w.abs().max()
     w = w.to(getattr(torch, case["dtype"]))
     return {"w": w.T.contiguous().T if case.get("transposed") else w, "fp8": dtype_of(case)}
@@ -85,7 +86,7 @@ EXERCISE = Exercise(
         Case("whole blocks: here bytes are counted", N=256, K=128, dtype="float32"),
         Case("blocks at both edges are short", N=129, K=147, dtype="float32"),
         Case(
-            "a block of zeros, one column wide, and one whose largest is negative",
+            "a block of zeros, one column wide, a tiny one, and one whose largest is negative",
             N=131,
             K=129,
             dtype="float32",
@@ -185,7 +186,14 @@ EXERCISE = Exercise(
         Misconception(
             "zero_divided_by_zero",
             slips.answer("no zero"),
-            "NaN in a block whose elements are all 0: its amax is 0, and 0 / 0 is NaN. Give such a block a scale of 1.",
+            "NaN in a block whose elements are all 0 (a clamp may have made the largest number of it): its amax is 0, "
+            "and 0 / 0 is NaN. Give such a block a scale of 1.",
+        ),
+        Misconception(
+            "a_smallest_amax",
+            slips.answer("a smallest amax"),
+            "An amax below 1e-4 was made 1e-4, or something was added to it. Blocks of a weight can be as small: "
+            "their codes then use none but the lowest steps of the format. Only an amax of 0 needs a scale of its own.",
         ),
         Misconception(
             "what_lies_behind_the_edge_counts",
@@ -196,6 +204,12 @@ EXERCISE = Exercise(
             "as_if_contiguous",
             slips.answer(contiguous=True),
             "w is read as if it were contiguous. It has strides of its own: w.stride(0) and w.stride(1).",
+        ),
+        Misconception(
+            "strides_of_w",
+            slips.answer(like=True),
+            "The codes have the strides of w: torch.empty_like keeps those of a transpose. A product reads codes along "
+            "K; torch.empty(w.shape, dtype=fp8, device=w.device) is contiguous.",
         ),
         Misconception(
             "scales_transposed",

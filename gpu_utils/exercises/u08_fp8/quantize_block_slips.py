@@ -14,7 +14,7 @@ from gpu_utils.exercises.u08_fp8.shared import TILE
 
 SLIPS = (
     *("", "of each row", "of each column", "largest, not largest size", "inverse", "amax", "no zero", "in bfloat16"),
-    *("behind the edge", "reciprocal in bfloat16"),
+    *("behind the edge", "reciprocal in bfloat16", "a smallest amax"),
 )
 
 
@@ -45,6 +45,7 @@ def kernel(
     size = tl.where((slip == 8) & ~there, 1000.0, size)
     of_rows, of_columns = tl.max(size, 1), tl.max(size, 0)
     amax = tl.max(of_rows, 0)
+    amax = tl.where(slip == 10, tl.maximum(amax, 1e-4), amax)
     scale = amax / LARGEST
     scale = tl.where(slip == 5, amax, scale)
     scale = tl.where(slip == 7, scale.to(tl.bfloat16).to(tl.float32), scale)
@@ -66,6 +67,7 @@ def answer(
     largest: float | None = None,
     contiguous: bool = False,
     flat: bool = False,
+    like: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> Callable[..., Any]:
     """The right answer, with some of its parts changed. flat: the scales of (K, N)."""
@@ -73,7 +75,7 @@ def answer(
     def wrong(w: Tensor, fp8: torch.dtype) -> tuple[Tensor, Tensor]:
         N, K = w.shape
         down, across = triton.cdiv(N, TILE), triton.cdiv(K, TILE)
-        codes = torch.empty((N, K), dtype=fp8, device=w.device)
+        codes = torch.empty_like(w, dtype=fp8) if like else torch.empty((N, K), dtype=fp8, device=w.device)
         scales = torch.empty((across, down) if flat else (down, across), dtype=dtype, device=w.device)
         top = torch.finfo(fp8).max
         kernel[(down, across)](

@@ -29,6 +29,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     if case.get("outlier"):
         x[0, K // 2] = -3000.0
         x[M // 2, :TILE] = 0.0
+        x[-1] *= 2.0**-24  # as small as gradients
     x = x.to(getattr(torch, case["dtype"]))
     if case.get("transposed"):
         x = x.T.contiguous().T
@@ -92,7 +93,9 @@ EXERCISE = Exercise(
     cases=(
         Case("whole tiles: here bytes are counted", M=32, K=512, dtype="bfloat16"),
         Case("the last tile of each row is short", M=13, K=301, dtype="bfloat16"),
-        Case("a tile of zeros, and one with an element of -3000", M=5, K=255, dtype="bfloat16", outlier=True),
+        Case(
+            "a tile of zeros, one with an element of -3000, and tiny ones", M=5, K=255, dtype="bfloat16", outlier=True
+        ),
         Case("a part of a wider matrix, with NaN beside", M=9, K=131, dtype="float32", view=True),
         Case("a transpose", M=37, K=129, dtype="bfloat16", transposed=True),
     ),
@@ -170,7 +173,14 @@ EXERCISE = Exercise(
         Misconception(
             "zero_divided_by_zero",
             slips.answer("no zero"),
-            "NaN in a tile whose elements are all 0: its amax is 0, and 0 / 0 is NaN. Give such a tile a scale of 1.",
+            "NaN in a tile whose elements are all 0 (a clamp may have made the largest number of it): its amax is 0, "
+            "and 0 / 0 is NaN. Give such a tile a scale of 1.",
+        ),
+        Misconception(
+            "a_smallest_amax",
+            slips.answer("a smallest amax"),
+            "An amax below 1e-4 was made 1e-4, or something was added to it. Gradients are as small as that: their "
+            "codes then use none but the lowest steps of the format. Only an amax of 0 needs a scale of its own.",
         ),
         Misconception(
             "what_lies_behind_k_counts",
@@ -209,6 +219,12 @@ EXERCISE = Exercise(
             "as_if_contiguous",
             slips.answer(contiguous=True),
             "x is read as if it were contiguous. It has strides of its own: x.stride(0) and x.stride(1).",
+        ),
+        Misconception(
+            "strides_of_x",
+            slips.answer(like=True),
+            "The codes have the strides of x: torch.empty_like keeps those of a transpose. A product reads codes along "
+            "K; torch.empty(x.shape, dtype=fp8, device=x.device) is contiguous.",
         ),
         Misconception(
             "scales_transposed",

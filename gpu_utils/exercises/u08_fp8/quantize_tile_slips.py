@@ -16,7 +16,7 @@ ROWS = 8
 
 SLIPS = (
     *("", "largest, not largest size", "inverse", "amax", "power of two", "bfloat16", "float16", "no zero"),
-    *("behind K", "not divided", "rounded to whole", "cut", "all rows"),
+    *("behind K", "not divided", "rounded to whole", "cut", "all rows", "a smallest amax"),
 )
 
 
@@ -30,6 +30,8 @@ def kernel(
     K,
     stride_m,
     stride_k,
+    code_m,
+    code_k,
     scale_m,
     scale_k,
     LARGEST,
@@ -48,6 +50,7 @@ def kernel(
     size = tl.where((slip == 8) & ~there, 1000.0, size)
     amax = tl.max(size, 1)
     amax = tl.where(slip == 12, tl.max(amax, 0), amax)
+    amax = tl.where(slip == 13, tl.maximum(amax, 1e-4), amax)
     if GIVEN:
         amax = tl.load(amax_ptr) + 0.0 * amax
     scale = amax / LARGEST
@@ -61,7 +64,7 @@ def kernel(
     part = tl.where(slip == 10, tl.floor(part + 0.5), part)
     part = tl.where(slip == 11, part * 0.9375, part)
     codes = tl.clamp(part, -OF_CODES, OF_CODES).to(codes_ptr.dtype.element_ty)
-    tl.store(codes_ptr + m[:, None] * K + k[None, :], codes, mask=there)
+    tl.store(codes_ptr + m[:, None] * code_m + k[None, :] * code_k, codes, mask=there)
     kept = tl.where(slip == 2, 1.0 / scale, scale)
     tl.store(scales_ptr + m * scale_m + tl.program_id(1) * scale_k, kept, mask=m < M)
 
@@ -72,6 +75,7 @@ def answer(
     largest: float | None = None,
     contiguous: bool = False,
     flat: bool = False,
+    like: bool = False,
     dtype: torch.dtype = torch.float32,
     one: Callable[[Tensor], Tensor] | None = None,
 ) -> Callable[..., Any]:
@@ -80,12 +84,12 @@ def answer(
     def wrong(x: Tensor, fp8: torch.dtype) -> tuple[Tensor, Tensor]:
         M, K = x.shape
         tiles = triton.cdiv(K, TILE)
-        codes = torch.empty((M, K), dtype=fp8, device=x.device)
+        codes = torch.empty_like(x, dtype=fp8) if like else torch.empty((M, K), dtype=fp8, device=x.device)
         scales = torch.empty((tiles, M) if flat else (M, tiles), dtype=dtype, device=x.device)
         amax = scales if one is None else one(x).float()
         top = largest or torch.finfo(fp8).max
         kernel[(triton.cdiv(M, ROWS), tiles)](
-            *(x, codes, scales, amax, M, K, *((K, 1) if contiguous else x.stride())),
+            *(x, codes, scales, amax, M, K, *((K, 1) if contiguous else x.stride()), *codes.stride()),
             *((1, M) if flat else (tiles, 1)),
             *(top, torch.finfo(fp8).max, SLIPS.index(slip)),
             ROWS=ROWS,

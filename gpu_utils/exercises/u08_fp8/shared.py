@@ -83,6 +83,9 @@ def quantization_problem(x: Tensor, rows: int, cols: int, dtype: torch.dtype, va
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         return compare(expected, value, loose)
     codes, scales = value
+    if isinstance(codes, Tensor) and codes.shape == x.shape and not codes.is_contiguous():
+        found, wanted = tuple(codes.stride()), tuple(expected[0].stride())
+        return Difference("strides", f"the codes have strides {found}, expected {wanted}: they are to be contiguous")
     empty = amax_of_tiles(x, rows, cols) == 0
     if isinstance(scales, Tensor) and scales.shape == empty.shape and scales.is_floating_point():
         scales = torch.where(empty & scales.isfinite(), expected[1].to(scales.dtype), scales)

@@ -14,6 +14,7 @@ from gpu_utils.exercises.u08_fp8 import train_judge as right
 from gpu_utils.exercises.u08_fp8 import train_slips as slips
 from gpu_utils.exercises.u08_fp8.train_model import LAYERS, Passes, build, chains, first_weights, noting, pairs
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.model.device import one_thread
 
 HELD_OUT = 4
 """Batches for the loss that is compared, which the answer does not get."""
@@ -32,7 +33,9 @@ def _call(answer: Callable[..., Any], inputs: Inputs) -> dict[str, Any]:
     model = build(inputs["shape"], inputs["weights"])
     parameters = dict(model.named_parameters())  # their names stay, whatever stands in a layer's place
     passes: Passes = {}
-    found = answer(model=model, batches=pairs(inputs["tokens"]), rate=inputs["rate"], linear=noting(model, passes))
+    given = {"batches": pairs(inputs["tokens"]), "rate": inputs["rate"], "linear": noting(model, passes)}
+    with one_thread():
+        found = answer(model=model, **given)
     if not isinstance(found, (tuple, list)) or len(found) != 2:
         raise TypeError(f"train returned a {type(found).__name__}; expected a pair: (losses, log)")
     losses, log = found
