@@ -111,6 +111,7 @@ class Course:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=_hear_ctrl_c,
         )
 
     def start(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
@@ -129,6 +130,11 @@ class Course:
             time.sleep(0.02)
         (self.root / "slow").unlink()
         return process
+
+
+def _hear_ctrl_c() -> None:
+    """As in a terminal: a suite that a shell began in the background has SIGINT ignored, and its children inherit it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _wheel(folder: Path, name: str, version: str) -> None:
