@@ -133,7 +133,7 @@ class Course:
 
 
 def _hear_ctrl_c() -> None:
-    """As in a terminal: a suite that a shell began in the background has SIGINT ignored, and its children inherit it."""
+    """As in a terminal. A suite that a shell began in the background ignores SIGINT, and its children would, too."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
