@@ -110,9 +110,13 @@ def bwrap() -> None:
 
 @pytest.fixture(autouse=True)
 def _needs_a_gpu(request: pytest.FixtureRequest) -> None:
-    """A test marked gpu runs where torch sees a device; where W2W_GPU=1 promises one, its absence is a failure."""
-    if request.node.get_closest_marker("gpu") is None:
-        return
+    """A test marked gpu runs where torch sees a device."""
+    if request.node.get_closest_marker("gpu") is not None:
+        needs_a_gpu()
+
+
+def needs_a_gpu() -> None:
+    """Skip where torch sees no device; where W2W_GPU=1 promises one, its absence is a failure."""
     from gpu_utils.backends import backend
 
     if reason := backend("gpu").unavailable():

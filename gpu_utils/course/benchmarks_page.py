@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from gpu_utils.course.files import write_atomically
+from gpu_utils.course.markdown import markdown_table
 from gpu_utils.course.paths import Course
 from gpu_utils.errors import ContentError
 
@@ -38,11 +39,6 @@ def _head_of(found: Mapping[str, Any]) -> str:
     return f"{name} ({found['target']}), {versions}; {found['date'][:10]}"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    for row in (head, ["---"] * len(head), *rows):
-        yield "| " + " | ".join(map(str, row)) + " |"
-
-
 def _kernel_rows(found: Mapping[str, Any]) -> list[list[object]]:
     rows: list[list[object]] = []
     for kernel in found["kernels"].values():
@@ -55,7 +51,7 @@ def _kernel_rows(found: Mapping[str, Any]) -> list[list[object]]:
 def _kernels(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"{_KERNELS} A copy of 1 GiB by torch in the same run: {found['copy bandwidth (GB/s)']:,} GB/s."
     yield ""
-    yield from _table(_HEAD, _kernel_rows(found))
+    yield from markdown_table(_HEAD, _kernel_rows(found))
 
 
 def _fp8(found: Mapping[str, Any]) -> Iterator[str]:
@@ -66,7 +62,9 @@ def _fp8(found: Mapping[str, Any]) -> Iterator[str]:
         yield "08.gemm beside `torch._scaled_mm` with the same scales, of 1 x 128 and 128 x 128:"
         yield ""
         columns = [column for column in next(iter(beside.values())) if column != "quartiles of the ratio"]
-        yield from _table(("product", *columns), [(size, *(row[c] for c in columns)) for size, row in beside.items()])
+        yield from markdown_table(
+            ("product", *columns), [(size, *(row[c] for c in columns)) for size, row in beside.items()]
+        )
     yield ""
     yield (
         "The largest error of 512 x 512 sums in percent of the typical sum, for factors from 0 to 1 and of a bell "
@@ -75,7 +73,7 @@ def _fp8(found: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     lost = found["largest error, % of the typical sum"]
     lengths = list(next(iter(lost.values())))
-    yield from _table(("sum", *lengths), [(way, *(row[k] for k in lengths)) for way, row in lost.items()])
+    yield from markdown_table(("sum", *lengths), [(way, *(row[k] for k in lengths)) for way, row in lost.items()])
     same = found.get("sums equal to the model's bits, of 4096, by digits")
     if same:
         yield ""
@@ -86,7 +84,9 @@ def _fp8(found: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         digits = list(next(iter(same.values())))
         heads = [f"{n} digits" for n in digits]
-        yield from _table(("factors", *heads), [(kind, *(row[n] for n in digits)) for kind, row in same.items()])
+        yield from markdown_table(
+            ("factors", *heads), [(kind, *(row[n] for n in digits)) for kind, row in same.items()]
+        )
 
 
 def _fp8_training(found: Mapping[str, Any]) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _fp8_training(found: Mapping[str, Any]) -> Iterator[str]:
         (name, *("-" if name == "bf16" and "gap" in c else ", ".join(f"{n:g}" for n in part[c]) for c in columns))
         for name, part in recipes.items()
     ]
-    yield from _table(("recipe", *columns), rows)
+    yield from markdown_table(("recipe", *columns), rows)
 
 
 def _virtual_agrees(found: Mapping[str, Any]) -> Iterator[str]:
@@ -125,7 +125,7 @@ def _virtual_agrees(found: Mapping[str, Any]) -> Iterator[str]:
         for launch in found["counters"].values():
             alike.update({name: pair["device"] == pair["virtual"] for name, pair in launch.items()})
         total = len(found["counters"])
-        yield from _table(
+        yield from markdown_table(
             ("counter", "launches with the same number"), [(n, f"{k} of {total}") for n, k in alike.items()]
         )
 
@@ -164,7 +164,7 @@ def _readme_table(course: Course) -> str:
     lines: list[str] = []
     for part, _, found in _results(course):
         if part == "kernels":
-            lines += [f"{_head_of(found)}:", "", *_table(_HEAD, _kernel_rows(found)), ""]
+            lines += [f"{_head_of(found)}:", "", *markdown_table(_HEAD, _kernel_rows(found)), ""]
     return "\n".join(lines)
 
 

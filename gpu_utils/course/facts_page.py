@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from gpu_utils.chips.source import Source, is_dated
 from gpu_utils.course.cells import parse_cells
 from gpu_utils.course.facts import bare_figure, boxes, is_origin
 from gpu_utils.course.files import write_atomically
+from gpu_utils.course.markdown import markdown_table
 from gpu_utils.course.paths import Course
 
 _TOP = """# Figures and their sources
@@ -119,10 +120,12 @@ def page(course: Course) -> str:
     """The text of docs/facts.md for a checkout. Errors: ContentError for a lesson that cannot be read."""
     lines = [_TOP, "## Chips and their caches", ""]
     rows = [(owner, name, *_printed(figure)) for owner, name, figure in registry()]
-    lines += _table(("chip or target", "figure", "value", "source", "looked up", "note, or why there is none"), rows)
+    lines += markdown_table(
+        ("chip or target", "figure", "value", "source", "looked up", "note, or why there is none"), rows
+    )
     lines += ["", "## Targets", ""]
     kinds = ("target", "family", "lanes", "matrix instructions", "of", "8-bit floats", "a virtual GPU executes it")
-    lines += _table(
+    lines += markdown_table(
         kinds,
         [
             (
@@ -133,10 +136,10 @@ def page(course: Course) -> str:
         ],
     )
     lines += ["", "## Limits of a target", ""]
-    lines += _table(("limit", "targets", "value", "source", "looked up"), list(_limits()))
+    lines += markdown_table(("limit", "targets", "value", "source", "looked up"), list(_limits()))
     lines += ["", "## Memory access", ""]
     access = [(t.name, f"{t.segment}", *_printed(t.l1_line)[1:3]) for t in TARGETS.values()]
-    lines += _table(
+    lines += markdown_table(
         ("target", "bytes of a transaction", "source", "looked up"),
         [(name, size, source if source else _ASSUMED, when) for name, size, source, when in access],
     )
@@ -150,16 +153,16 @@ def page(course: Course) -> str:
         for (way, size), row in BANKS[same[0]].items()
     ]
     heads = ("target", "access", "bytes of a lane", "banks", "lanes of each phase", "source", "looked up", "note")
-    lines += _table(heads, served)
+    lines += markdown_table(heads, served)
     lines += ["", "## Hardware and software, in sentences", ""]
     said = [(fact.text, fact.source.where, fact.source.when, fact.note) for fact in FACTS.values()]
-    lines += _table(("statement", "source", "looked up", "note"), said)
+    lines += markdown_table(("statement", "source", "looked up", "note"), said)
     lines += ["", "## Shapes of models", ""]
     models = [
         (m.name, f"{m.parameters:,}", f"{m.cache.kind}, {m.cache.layers} x {m.cache.values}", m.source)
         for m in MODELS.values()
     ]
-    lines += _table(("model", "parameters", "cache: kind, layers x values of a token", "source"), models)
+    lines += markdown_table(("model", "parameters", "cache: kind, layers x values of a token", "source"), models)
     lines += ["", "## Fact boxes of the lessons"]
     for unit in course.written():
         path = course.source(unit, "lesson")
@@ -167,7 +170,7 @@ def page(course: Course) -> str:
         for box in found:
             lines += ["", f"### {unit.number}, {box.title}", ""]
             items = [(item.text, f"{item.kind}: {item.origin}" if item.kind else "no figure") for item in box.items]
-            lines += _table(("statement", "source or measurement"), items)
+            lines += markdown_table(("statement", "source or measurement"), items)
     return "\n".join(lines) + "\n"
 
 
@@ -188,8 +191,3 @@ def _printed(figure: Figure) -> tuple[str, str, str, str]:
     if figure.value is None:
         return "-", "", "", figure.note
     return f"{figure.value:g} {figure.unit}", figure.source, figure.when, figure.note
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    cells = [head, tuple("---" for _ in head), *rows]
-    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]

@@ -1,7 +1,6 @@
 """Tests that need a real NVIDIA or AMD GPU; tests/conftest.py says what happens where there is none."""
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -9,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from gpu_utils.backends import backend
 from gpu_utils.chips import probe
 from tests import ROOT
 
@@ -20,12 +18,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/gpu/" in item.path.as_posix():
             item.add_marker(pytest.mark.gpu)
-
-
-def needs_a_gpu() -> None:
-    """For fixtures that are made before a test's own: skip without a GPU; fail where W2W_GPU=1 promises one."""
-    if reason := backend("gpu").unavailable():
-        (pytest.fail if os.environ.get("W2W_GPU") == "1" else pytest.skip)(reason)
 
 
 @contextmanager

@@ -21,7 +21,8 @@ from gpu_utils.course.sources import load_solution
 from gpu_utils.exercises.u08_fp8.gemm import gemm_reference
 from gpu_utils.grading.fp8 import E4M3
 from gpu_utils.timing import Ratio, bench
-from tests.gpu.conftest import needs_a_gpu, results
+from tests.conftest import needs_a_gpu
+from tests.gpu.conftest import results
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096)
 

@@ -29,7 +29,8 @@ from gpu_utils.kernelset import CASES, Run
 from gpu_utils.kernelset.judge import complaint
 from gpu_utils.virtual import MODELS, virtual_gpu
 from gpu_utils.virtual.export import vendor_counters
-from tests.gpu.conftest import needs_a_gpu, results
+from tests.conftest import needs_a_gpu
+from tests.gpu.conftest import results
 
 ROOT = Path(__file__).parents[2]
 

@@ -44,8 +44,9 @@ def _uneven(case: Case, generator: torch.Generator) -> Inputs:
     products, bits = a.double() * b.double(), case["bits"]
     exact = products.sum(1)
     finer, coarser = (((promoted(products, every, bits) - exact) / exact).abs() for every in (32, 64))
-    row = int((finer / coarser.clamp(min=1e-4) * (finer < 0.5)).argmax())
-    bound = math.sqrt(float(finer[row]) * max(float(coarser[row]), 1e-4))
+    coarser = coarser.clamp(min=1e-4)
+    row = int((finer / coarser * (finer < 0.5)).argmax())
+    bound = math.sqrt(float(finer[row] * coarser[row]))
     return {"a": a[row : row + 1], "b": b[row : row + 1], "bits": bits, "bound": bound}
 
 

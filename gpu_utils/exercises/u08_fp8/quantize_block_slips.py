@@ -70,7 +70,7 @@ def answer(
     like: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> Callable[..., Any]:
-    """The right answer, with some of its parts changed. flat: the scales of (K, N)."""
+    """The right answer, with some of its parts changed. flat: the scales of (K, N); like: strides of w."""
 
     def wrong(w: Tensor, fp8: torch.dtype) -> tuple[Tensor, Tensor]:
         N, K = w.shape

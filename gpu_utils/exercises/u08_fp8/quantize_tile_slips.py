@@ -79,7 +79,10 @@ def answer(
     dtype: torch.dtype = torch.float32,
     one: Callable[[Tensor], Tensor] | None = None,
 ) -> Callable[..., Any]:
-    """The right answer, with some of its parts changed. one: torch finds a largest size for the whole of x."""
+    """The right answer, with some of its parts changed.
+
+    like: the codes have the strides of x. one: torch finds a largest size for the whole of x.
+    """
 
     def wrong(x: Tensor, fp8: torch.dtype) -> tuple[Tensor, Tensor]:
         M, K = x.shape

@@ -27,7 +27,6 @@ from gpu_utils.exercises.u08_fp8.train_model import (
 )
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Inputs
-from gpu_utils.model.device import one_thread
 
 MOST_GAP = 0.025
 """Share by which the loss may be above that of bfloat16.
@@ -73,8 +72,7 @@ def moved(before: dict[str, Tensor], after: dict[str, Tensor]) -> float:
 def in_bfloat16(shape: dict[str, int], weights: dict[str, Tensor], tokens: Tensor, held: Tensor, rate: float) -> float:
     """The loss on held-out batches after the same training with operands in bfloat16."""
     model = build(shape, weights)
-    with one_thread():
-        train_in_bfloat16(model, pairs(tokens), rate)
+    train_in_bfloat16(model, pairs(tokens), rate)
     return measured(shape, model.state_dict(), held)
 
 
@@ -90,8 +88,7 @@ def again(inputs: Inputs, scales: dict[str, list[dict[str, float]]]) -> tuple[li
         block, layer = name.removeprefix("h.").split(".", 1)
         module = model.h[int(block)].get_submodule(layer)
         module.forward = partial(forward, module, iter(of_layer))
-    with one_thread():
-        losses = stepped(model, pairs(inputs["tokens"]), inputs["rate"])
+    losses = stepped(model, pairs(inputs["tokens"]), inputs["rate"])
     return losses, {name: parameter.detach() for name, parameter in model.named_parameters()}, passes
 
 

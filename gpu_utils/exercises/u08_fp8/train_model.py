@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gpu_utils.model.device import one_thread
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
 
 OPERANDS = ("x", "w", "dy")
@@ -158,12 +159,13 @@ def stepped(model: GPT2, batches: Sequence[tuple[Tensor, Tensor]], rate: float) 
     """The plain loop: a step of AdamW for each batch. The losses before each."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     losses = []
-    for pair in batches:
-        loss = model.loss(*pair)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
+    with one_thread():
+        for pair in batches:
+            loss = model.loss(*pair)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
     return losses
 
 
