@@ -5,7 +5,7 @@ them an event with its times. With `Wires` a message waits on its sender's side,
 network would have carried it; the caller goes on meanwhile, so what is asynchronous can be hidden behind work.
 """
 
-# mypy: disable-error-code="override,assignment"
+# mypy: disable-error-code="override,assignment,call-arg,misc,attr-defined"
 from __future__ import annotations
 
 import queue
@@ -82,7 +82,7 @@ def _event(name: str, size: int, **more: Any) -> dict[str, Any]:
     return {"name": name, "bytes": size, **more, **times}
 
 
-class _Work(dist.Work):  # type: ignore[misc]
+class _Work(dist.Work):
     """What is under way: a work of gloo's, or what a thread does. Waiting is noted in the event."""
 
     def __init__(self, event: dict[str, Any], works: Sequence[Any] = (), done: threading.Event | None = None) -> None:

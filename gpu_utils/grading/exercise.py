@@ -244,7 +244,8 @@ class Exercise(Named):
                 The cases of such an exercise are no `Example`s, and those of a `Speed` or a challenge get it too
     address_space  bytes of memory that a case maps and never touches, see `gpu_utils.grading.apart`
     forbids     parts of names: where a class is graded, operations of torch with such a name are refused
-    ranks       True where the answer runs in several processes, which a class lets no other answer start
+    ranks       True where the answer runs on several ranks (`gpu_utils.exercises.on_ranks`): in a class no other answer
+                may start processes. What the ranks returned is then the "ranks" of the value
     seconds     time limit of one call
     failures    of a kernel, failed cases after which the rest is left: each may have to be compiled, and they say what
                 is wrong. Fewer where compiling takes seconds and they still tell any two misconceptions apart
