@@ -153,6 +153,21 @@ class DeviceAssert(VirtualGpuError):
     """A kernel stopped itself: a device assertion failed, or it ran into a trap."""
 
 
+class RankFailed(W2WError):
+    """A rank raised, died, or did not come back in time; the others were ended.
+
+    rank   its number; None where several did not come back
+    trace  its traceback as text, "" where it left none
+    """
+
+    def __init__(self, message: str, rank: int | None = None, trace: str = "") -> None:
+        super().__init__(message)
+        self.rank, self.trace = rank, trace
+
+    def _render_traceback_(self) -> list[str]:
+        return [*super()._render_traceback_(), *([f"\nrank {self.rank} said:\n{self.trace}"] if self.trace else [])]
+
+
 class ProgressUnavailable(W2WError):
     """Progress cannot be read or stored; the answer itself is not touched."""
 

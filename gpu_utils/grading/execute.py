@@ -32,6 +32,7 @@ from gpu_utils.grading.plain import copy_of, plain
 from gpu_utils.grading.report import Mode
 from gpu_utils.grading.surroundings import BoundedOutput, TimeLimit, poisoned_memory, usual_settings
 from gpu_utils.grading.watch import let_causal_biases_be_made
+from gpu_utils.own_line import own_line
 from gpu_utils.virtual import MODELS
 
 EXPLAIN_SECONDS = 1.0
@@ -61,14 +62,6 @@ _OF_A_LOST_DEVICE = (
 )
 
 _PLACE = re.compile(r"\(([^():]+):(\d+)(: |\))")
-_LIBRARY_FOLDERS = (
-    str(Path(__file__).resolve().parents[1]),
-    "/gpu_utils/exercises/",  # code that came by value keeps the name of its file elsewhere
-    "site-packages",
-    "dist-packages",
-    "/lib/python3",
-    "<frozen",
-)
 
 
 class Contract(Protocol):
@@ -344,12 +337,8 @@ def _text(problem: BaseException) -> str:
 
 def learner_line(problem: BaseException) -> str:
     """The last line of the traceback that is the learner's own: "line 3: y = x[n]"; "" when none is."""
-    for frame in reversed(traceback.extract_tb(problem.__traceback__)):
-        if not any(folder in frame.filename for folder in _LIBRARY_FOLDERS):
-            source = frame.line or linecache.getline(frame.filename, frame.lineno or 0).strip()
-            within = "" if frame.name == "<module>" else f" of {frame.name}"
-            return f"line {frame.lineno}{within}: {source}"[:200]
-    return ""
+    frames = traceback.extract_tb(problem.__traceback__)
+    return own_line((frame.filename, frame.lineno or 0, frame.name, frame.line or "") for frame in frames)
 
 
 def signature_problem(exercise: Contract, answer: Any) -> str:

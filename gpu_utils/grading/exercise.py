@@ -244,6 +244,8 @@ class Exercise(Named):
                 The cases of such an exercise are no `Example`s, and those of a `Speed` or a challenge get it too
     address_space  bytes of memory that a case maps and never touches, see `gpu_utils.grading.apart`
     forbids     parts of names: where a class is graded, operations of torch with such a name are refused
+    ranks       True where the answer runs on several ranks (`gpu_utils.exercises.on_ranks`): in a class no other answer
+                may start processes. What the ranks returned is then the "ranks" of the value
     seconds     time limit of one call
     failures    of a kernel, failed cases after which the rest is left: each may have to be compiled, and they say what
                 is wrong. Fewer where compiling takes seconds and they still tell any two misconceptions apart
@@ -274,6 +276,7 @@ class Exercise(Named):
     fp8: bool = False
     address_space: int = 0
     forbids: tuple[str, ...] = ()
+    ranks: bool = False
     seconds: float = 10.0
     failures: int = 3
     speed: Speed | None = None

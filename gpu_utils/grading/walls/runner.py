@@ -133,8 +133,9 @@ def run_walled(program: Program, walls: Walls) -> Runner:
         kind = "kernel" if exercise.kind == "kernel" else "plain"
         assembles = exercise.machine_code or any(job.compile_targets for job in jobs)  # ptxas is a program of its own
         asked = [job for job in jobs if not _is_replayed_only(exercise, job)]
+        memory = Limits.memory + exercise.address_space
         request = {
-            "limits": dataclasses.asdict(Limits(Limits.memory + exercise.address_space, processes=assembles)),
+            "limits": dataclasses.asdict(Limits(memory, processes=assembles or exercise.ranks)),
             "hidden": [f"{bwrap.COURSE}/gpu_utils/{name}" for name in hidden(exercise)],
         }
         if exercise.kind in ("kernel", "cpp"):
