@@ -160,6 +160,9 @@ class RankFailed(W2WError):
     trace  its traceback as text, "" where it left none
     """
 
+    HUNG = "did not come back within"
+    """Words of the message where the time was over."""
+
     def __init__(self, message: str, rank: int | None = None, trace: str = "") -> None:
         super().__init__(message)
         self.rank, self.trace = rank, trace

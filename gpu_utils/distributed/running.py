@@ -234,7 +234,7 @@ def _hung(folder: Path, world: int, found: dict[int, Left], seconds: float) -> R
         where.setdefault(line, []).append(rank)
     places = "; ".join(f"{_ranks(ranks)} at {line}" for line, ranks in where.items() if line)
     ended = "were ended" if missing[1:] else "was ended"
-    message = f"{_ranks(missing)} of {world} did not come back within {seconds:g} s and {ended}"
+    message = f"{_ranks(missing)} of {world} {RankFailed.HUNG} {seconds:g} s and {ended}"
     trace = "\n".join(f'  File "{file}", line {number}, in {name}' for file, number, name in stacks[missing[0]])
     return RankFailed(f"{message}{f' ({places})' if places else ''}", missing[0], trace)
 

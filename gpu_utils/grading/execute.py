@@ -24,7 +24,7 @@ import torch
 
 from gpu_utils.backends import Backend, idle_kernels
 from gpu_utils.chips import probe
-from gpu_utils.errors import CheckTimeout, CompileFailed, GradientLost, W2WError
+from gpu_utils.errors import CheckTimeout, CompileFailed, GradientLost, RankFailed, W2WError
 from gpu_utils.grading.devices import foreign_tensor
 from gpu_utils.grading.exercise import Inputs, Kind
 from gpu_utils.grading.fp8 import as_on
@@ -128,7 +128,8 @@ class Attempt:
     @property
     def final(self) -> bool:
         """Whether no further case would tell more: nothing is written, the time is over, no function, no compiler."""
-        return self.unwritten or self.error in ("timeout", "missing", "signature", "cell", *NO_VERDICT)
+        hung = self.error == "RankFailed" and RankFailed.HUNG in self.message
+        return hung or self.unwritten or self.error in ("timeout", "missing", "signature", "cell", *NO_VERDICT)
 
 
 def run(

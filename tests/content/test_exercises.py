@@ -68,6 +68,9 @@ PLANNED = {
         *("linear", "train"),  # training
         *("kv_cache_fp8",),  # a cache
     ),
+    "11": (
+        *("ring_all_reduce", "hierarchical", "all_to_all_two_hop"),  # collectives by hand
+    ),
 }
 """The names that learners, gradebooks and later units rely on."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from typing import Any
 
 import torch
@@ -14,7 +15,14 @@ from gpu_utils.exercises.drawing import signed
 from gpu_utils.exercises.on_ranks import on_ranks
 from gpu_utils.exercises.u11_expert_parallelism import all_to_all_two_hop_slips as slips
 from gpu_utils.exercises.u11_expert_parallelism.all_to_all_two_hop_slips import TwoHops
-from gpu_utils.exercises.u11_expert_parallelism.sent_bytes import collectives, of_rank, off_rail, results, size_in_bytes
+from gpu_utils.exercises.u11_expert_parallelism.sent_bytes import (
+    HANGING,
+    collectives,
+    of_rank,
+    off_rail,
+    results,
+    size_in_bytes,
+)
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 
@@ -65,12 +73,27 @@ def _bytes(inputs: Inputs, value: Any) -> Difference | None:
     return None
 
 
+def _messages(inputs: Inputs, value: Any) -> Difference | None:
+    node_size = inputs["shared"]["node_size"]
+    for rank, events in enumerate(value["events"]):
+        sent = Counter(event["to"] for event in events if event["name"] == "send")
+        for to, times in sent.items():
+            if to // node_size != rank // node_size and times > 1:
+                return Difference(
+                    "messages between nodes",
+                    f"rank {rank} sent {times} messages to rank {to}, which is in another node; expected one: what goes "
+                    "the same way goes together",
+                )
+    return None
+
+
 def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     return (
         results(value, reference(**inputs), EXACT, torch.float32)
         or collectives(value)
         or off_rail(value, inputs["shared"]["node_size"])
         or _bytes(inputs, value)
+        or _messages(inputs, value)
     )
 
 
@@ -95,12 +118,13 @@ EXERCISE = Exercise(
     kind="host",
     inputs=_inputs,
     reference=reference,
-    call=on_ranks(),
+    call=on_ranks(HANGING),
+    ranks=True,
     judge=_judge,
     dtype=lambda inputs: None,
     cases=(
-        Case("two nodes of two", world=4, node_size=2, most=5),
         Case("nothing at all", world=4, node_size=2, most=0),
+        Case("two nodes of two", world=4, node_size=2, most=5),
         Case("two nodes of three", world=6, node_size=3, most=4),
         Case("three nodes of two, larger chunks", world=6, node_size=2, most=900),
         Case("a rank that has nothing to send, and one that gets nothing", world=4, node_size=2, most=6, idle=True),
@@ -141,6 +165,12 @@ EXERCISE = Exercise(
             "rail. Send it the chunks for the ranks that have its local number.",
         ),
         Misconception(
+            "a_message_for_each_chunk",
+            TwoHops(together=False),
+            "The right ranks talk to each other, and each chunk is a message of its own on the slow link: as many waits "
+            "as without the first hop. torch.cat what goes to the same rank; counts says where to cut it.",
+        ),
+        Misconception(
             "in_the_order_of_arrival",
             TwoHops(by_local=True),
             "All chunks are there, in another order: place s of the list is what rank s sent. Rank s has node s // "
@@ -160,8 +190,8 @@ EXERCISE = Exercise(
         Misconception(
             "everybody_sends_first",
             TwoHops(blocking=True),
-            "Every rank waits in send for another to receive, and nobody does: a deadlock. Begin all sends without "
-            "waiting (isend), receive, then wait for the sends.",
+            "Each rank waits for another and nobody goes on: a deadlock. send waits until the other side receives, recv "
+            "until it sends. Begin the sends without waiting (isend), receive, then wait for the sends.",
         ),
     ),
     hints=(

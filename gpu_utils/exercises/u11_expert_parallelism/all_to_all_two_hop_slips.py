@@ -34,9 +34,11 @@ class TwoHops:
     by_local  sources come out in the order in which they arrive: by local number, then by node
     own_lost  what a rank keeps for itself is left out
     all_parts every neighbour gets all that goes across, and takes what it needs
+    together  whether what goes along the rail to one rank is one message; without, each chunk is one
     blocking  whether every rank sends before it receives
     """
 
+    together: bool = True
     turned: bool = False
     by_local: bool = False
     own_lost: bool = False
@@ -60,6 +62,8 @@ class TwoHops:
             sizes = {peer: int(sum(counts[peer][to] for to in rail)) for peer in neighbours}
             first = exchanged(parts, sizes, self.blocking)
         pieces = {peer: first[peer].split([int(counts[peer][to]) for to in rail]) for peer in neighbours}
+        if not self.together:
+            return self._one_by_one(pieces, counts, neighbours, rail)
         second = {to: torch.cat([pieces[peer][at] for peer in neighbours]) for at, to in enumerate(rail)}
         groups = {to: range(to - to % node_size, to - to % node_size + node_size) for to in rail}
         arrived = exchanged(second, {to: int(sum(counts[source][me] for source in groups[to])) for to in rail})
@@ -71,6 +75,15 @@ class TwoHops:
             out[me] = torch.zeros(0)
         order = [rank for number in range(node_size) for rank in columns(number)] if self.by_local else range(world)
         return [out[rank].clone() for rank in order]
+
+    def _one_by_one(self, pieces: dict, counts: Tensor, neighbours: range, rail: range) -> Chunks:
+        """The second hop, a message for each source."""
+        me, out = dist.get_rank(), {}
+        for number, peer in enumerate(neighbours):
+            sources = {to: to - to % len(neighbours) + number for to in rail}
+            got = exchanged(dict(zip(rail, pieces[peer], strict=True)), {to: int(counts[sources[to]][me]) for to in rail})
+            out |= {sources[to]: got[to] for to in rail}
+        return [out[rank].clone() for rank in sorted(out)]
 
     def _everything(self, chunks: Chunks, counts: Tensor, neighbours: range, rail: range) -> dict[int, Tensor]:
         """What the first hop brings, cut out of all that the neighbours have."""

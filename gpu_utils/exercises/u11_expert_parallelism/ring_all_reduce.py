@@ -15,6 +15,7 @@ from gpu_utils.exercises.on_ranks import on_ranks
 from gpu_utils.exercises.u11_expert_parallelism import ring_all_reduce_slips as slips
 from gpu_utils.exercises.u11_expert_parallelism.ring_all_reduce_slips import Ring
 from gpu_utils.exercises.u11_expert_parallelism.sent_bytes import (
+    HANGING,
     bits,
     collectives,
     of_rank,
@@ -97,7 +98,8 @@ EXERCISE = Exercise(
     kind="host",
     inputs=_inputs,
     reference=reference,
-    call=on_ranks(),
+    call=on_ranks(HANGING),
+    ranks=True,
     judge=_judge,
     dtype=lambda inputs: None,
     cases=(
@@ -193,8 +195,8 @@ EXERCISE = Exercise(
         Misconception(
             "everybody_sends_first",
             Ring(blocking=True),
-            "Every rank waits in send for the next one to receive, and nobody does: a deadlock. Begin the send without "
-            "waiting (isend), receive, then wait for the send.",
+            "Each rank waits for another and nobody goes on: a deadlock. send waits until the other side receives, recv "
+            "until it sends. Begin the sends without waiting (isend), receive, then wait for the sends.",
         ),
     ),
     hints=(

@@ -1,7 +1,7 @@
 """What ranks returned, and what they sent to whom: shared by the exercises that move data by send and receive.
 
-A value is {"ranks": [what each rank returned], "sent": [source][destination] in bytes, "calls": [collective -> times]}.
-Each look gives the first thing that is wrong, or None. Its kinds are stable words.
+A value is what `on_ranks` gives: {"ranks": [what each rank returned], "sent": [source][destination] in bytes, "calls":
+[collective -> times], "events": [each call of a rank]}. Each look gives the first thing that is wrong, or None. Its kinds are stable words.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from torch import Tensor
 from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.grading.compare import Difference, compare
 
-HARMLESS = {"barrier", "new_group"}
-"""Collectives that move no data of an answer."""
+ALLOWED = {"send", "recv", "barrier"}
+"""What an answer may call: messages, and a collective that moves no data."""
+
+HANGING = 8.0
+"""Seconds after which ranks are hanging: a start takes less than one, and some more on a machine that is busy."""
 
 Pairs = Callable[[int, int], bool]
 
@@ -70,7 +73,7 @@ def collectives(value: Any) -> Difference | None:
     """No collective of torch.distributed did the work."""
     for rank, calls in enumerate(value["calls"]):
         for name in calls:
-            if name not in HARMLESS:
+            if name not in ALLOWED:
                 return Difference(
                     "collective",
                     f"rank {rank} called torch.distributed.{name}; expected send and receive only (isend, irecv, "
