@@ -54,13 +54,12 @@ from gpu_utils import check, hint, lesson, progress, solution
 # In step 1 rank 0 sent its piece 0, rank 1 its piece 1 and rank 2 its piece 2. Which piece does each send in step 2,
 # and which in step 3? `hint("11.ring_all_reduce")` gives three hints.
 #
-# **A puzzle.** The table adds (100 + 1) to nothing else than 10, in some order. Are the three sums of a real run,
-# piece 0, 1 and 2, added in the same order of ranks?
+# **A puzzle.** Piece 0 was summed as (1 + 10) + 100. Were pieces 1 and 2 summed in the same order of ranks?
 
 
 # %% 11.ring_all_reduce tags=["answer", "11.ring_all_reduce"]
 def ring_all_reduce(x: Tensor, group: dist.ProcessGroup) -> Tensor:
-    """The sum of x over the ranks of the group, of the same shape, the same bits on all."""
+    """The sum of x over the group: the same shape, the same bits on all its ranks."""
     # BEGIN SOLUTION
     n, me = dist.get_world_size(group), dist.get_rank(group)
     size = -(-x.numel() // n)
@@ -221,7 +220,7 @@ def all_to_all_two_hop(
     rail = range(local, world, node_size)
     sizes = counts.tolist()
 
-    def exchange(parts, expected):  # by rank: what goes there, how much comes from there
+    def exchange(parts, expected):  # by rank: what goes, how much comes
         works = [dist.isend(parts[to], to) for to in parts if to != me]
         got = {source: torch.empty(size) for source, size in expected.items()}
         for source in got:
@@ -292,8 +291,8 @@ def train(x, labels, ranks=1):
         if ranks > 1:
             flat = ring_all_reduce(flat, dist.group.WORLD) / ranks
         with torch.no_grad():
-            sizes = [parameter.numel() for parameter in model.parameters()]
-            for parameter, step in zip(model.parameters(), flat.split(sizes), strict=True):
+            steps = flat.split([p.numel() for p in model.parameters()])
+            for parameter, step in zip(model.parameters(), steps, strict=True):
                 parameter -= 0.1 * step.view_as(parameter)
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 

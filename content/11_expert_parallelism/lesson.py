@@ -63,7 +63,7 @@ seen = []
 
 def hello():
     seen.append(dist.get_rank())
-    print(f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}, process {os.getpid()}")
+    print("RANK is", os.environ["RANK"], "of", os.environ["WORLD_SIZE"])
     return len(seen)
 
 
@@ -95,7 +95,7 @@ guess = predict(
     "when rank 2 returns early? Left alone, without an agent or a limit on time.",
     raises=lesson.choice("they go on", "they wait", label="rank 2 raises"),
     returns=lesson.choice("they go on", "they wait", label="rank 2 returns early"),
-    named=lesson.choice("0", "2", "all of them", label="whom the agent names, if 2 raises"),
+    named=lesson.choice("0", "2", "all of them", label="named, if 2 raises"),
 )
 
 
@@ -117,7 +117,7 @@ for how in ("raises", "returns early"):
 guess.reveal(
     raises="they wait",
     returns="they wait",
-    named="2" if "rank 2" in reports["raises"]["what run_ranks says"] else "all of them",
+    named=reports["raises"]["what run_ranks says"].split()[1],
     because="a barrier counts who has come; nobody tells it that one will not.",
 )
 lesson.table(reports, first="rank 2")
@@ -148,8 +148,8 @@ def five():
     return out
 
 
-by_rank = lesson.run_ranks(five, 4).values
-lesson.held_figure({name: [of[name] for of in by_rank] for name in by_rank[0]})
+five_of = lesson.run_ranks(five, 4).values
+lesson.held_figure({name: [of[name] for of in five_of] for name in five_of[0]})
 
 # %% [markdown] two more
 # **Broadcast**: one rank's tensor goes to all. **All-reduce**: everybody gets the sum of all tensors. **All-gather**:
@@ -180,13 +180,13 @@ def two():
     return {"at first": mine, "reduce-scatter": scattered, "all-to-all": swapped}
 
 
-by_rank = lesson.run_ranks(two, 4).values
+two_of = lesson.run_ranks(two, 4).values
 guess.reveal(
-    scatter=lesson.held(by_rank[2]["reduce-scatter"])[0],
-    to_all=lesson.held(by_rank[1]["all-to-all"])[3],
-    because="rank r keeps piece r of the sum; place s holds what rank s had for rank 1.",
+    scatter=lesson.held(two_of[2]["reduce-scatter"])[0],
+    to_all=lesson.held(two_of[1]["all-to-all"])[3],
+    because="rank r keeps piece r of the sum; place s: what rank s had for rank 1.",
 )
-lesson.held_figure({name: [of[name] for of in by_rank] for name in by_rank[0]})
+lesson.held_figure({name: [of[name] for of in two_of] for name in two_of[0]})
 
 # %% [markdown] relations
 # Two relations are worth knowing. An all-reduce is a reduce-scatter and then an all-gather. An all-to-all is a matrix of
@@ -223,8 +223,8 @@ guess.reveal(
     piece=complete.index(True),
     ring=sum(found.sent[0]) / 2**20,
     all=3 * each[0]["x"].nbytes / 2**20,
-    because="piece 1 starts at rank 1 and comes to rank 0 last; 2 × 3 steps of one piece; "
-    "3 whole tensors.",
+    because="piece 1 starts at rank 1 and comes to rank 0 last; 2 × 3 steps of one "
+    "piece; 3 whole tensors.",
 )
 titles = ["at first", *(f"step {step} of 6" for step in range(1, 7))]
 lesson.held_figure(dict(zip(titles, steps, strict=True)))
@@ -232,7 +232,7 @@ lesson.held_figure(dict(zip(titles, steps, strict=True)))
 # %% bytes of the ring
 lesson.table(
     {
-        f"rank {source} sent": {f"to {to}, MiB": size / 2**20 for to, size in enumerate(row)}
+        f"rank {source} sent": {f"to {to}, MiB": n / 2**20 for to, n in enumerate(row)}
         for source, row in enumerate(found.sent)
     },
     first="counted",
@@ -299,7 +299,7 @@ guess.reveal(
     begun=fate["4 MB, with isend"],
     because="gloo's send waits for the receiver's recv, whatever the size.",
 )
-lesson.table({name: {"": fate[name], "report": said[name]} for name in trials}, first="")
+lesson.table({name: {"": fate[name], "report": said[name]} for name in fate}, first="")
 
 # %% [markdown] deadlock elsewhere
 # Gloo's send waits for the matching receive, at any size: it is the honest kind. Buffers of MPI's kind are worse, as the
@@ -324,11 +324,11 @@ lesson.table({name: {"": fate[name], "report": said[name]} for name in trials}, 
 # %% guess order
 guess = predict(
     "11.order",
-    "Are the results of the ring the same bits on all four ranks? How many of the "
-    "100,000 sums differ from those in the order of ranks? And is gloo's own "
+    "Are the results of the ring the same bits on all four ranks? How many "
+    "in 100 sums differ from those in the order of ranks? And is gloo's own "
     "all-reduce the same bits as our ring?",
     ranks=lesson.yes_no("same bits on all ranks"),
-    differ=lesson.choice("none", "about 1 in 100", "about 1 in 3", label="differ"),
+    differ=lesson.choice("0", "about 1", "about 30", label="differ, in 100"),
     gloo=lesson.yes_no("the same as gloo's"),
 )
 
@@ -345,11 +345,11 @@ parts = torch.randn(4, 100_000)
 sums = lesson.run_ranks(both, 4, each=[{"x": part} for part in parts]).values
 in_order = parts[0] + parts[1] + parts[2] + parts[3]
 ring, exact = sums[0]["ring"], parts.double().sum(0)
-bound = 3 * 2.0**-24 * parts.double().abs().sum(0)  # 3 roundings, each of a part of this
+bound = 3 * 2.0**-24 * parts.double().abs().sum(0)  # of 3 additions
 share = (ring != in_order).double().mean()
 guess.reveal(
     ranks=all(torch.equal(of["ring"], ring) for of in sums),
-    differ=lesson.nearest(share, {"none": 0.0, "about 1 in 100": 0.01, "about 1 in 3": 0.33}),
+    differ=lesson.nearest(100 * share, "0", "about 1", "about 30"),
     gloo=torch.equal(sums[0]["gloo"], ring),
     because="one rank finishes a piece and the others copy it; three roundings in "
     "another order end elsewhere.",
@@ -360,7 +360,7 @@ rows = {
         "largest error": (x - exact).abs().max(),
         "beyond the bound": int(((x - exact).abs() > bound).sum()),
     }
-    for name, x in {"order of ranks": in_order, "ring": ring, "gloo": sums[0]["gloo"]}.items()
+    for name, x in {"order of ranks": in_order, **sums[0]}.items()
 }
 lesson.table(rows, first="sum of four")
 
@@ -447,16 +447,17 @@ guess = predict(
 )
 
 # %% engines
-needs_a_sum = {}
-for name in ("all-to-all", "reduce-scatter"):
-    labels = [label for of in by_rank for label in lesson.held(of[name])]
-    needs_a_sum[name] = any(len(label) > 2 for label in labels)  # letters of several
+copies = {}
+for by_rank in (five_of, two_of):
+    for name in by_rank[0]:
+        labels = [label for of in by_rank for label in lesson.held(of[name])]
+        copies[name.split(" of ")[0]] = all(len(label) == 2 for label in labels)
 guess.reveal(
-    gather=True,
-    to_all=not needs_a_sum["all-to-all"],
-    scatter=not needs_a_sum["reduce-scatter"],
-    reduce=False,
-    because="a copy engine copies. In the figures, what a sum is in has several letters.",
+    gather=copies["all-gather"],
+    to_all=copies["all-to-all"],
+    scatter=copies["reduce-scatter"],
+    reduce=copies["all-reduce"],
+    because="a copy engine copies: one letter in the figures; a sum has several.",
 )
 
 # %% [markdown] zero units

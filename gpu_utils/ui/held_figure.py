@@ -56,7 +56,9 @@ def held_figure(steps: Mapping[str, Sequence[Tensor]]) -> Picture:
     """
     ranks = {len(by_rank) for by_rank in steps.values()}
     if len(ranks) != 1 or 0 in ranks:
-        raise BadArgument(f"{len(steps)} steps with {sorted(ranks)} ranks; expected at least one step, all of one world")
+        raise BadArgument(
+            f"{len(steps)} steps with {sorted(ranks)} ranks; expected at least one step, all of one world"
+        )
     labels = {title: [held(x) for x in by_rank] for title, by_rank in steps.items()}
     words = " ".join(f"{title}: {_words(rows)}." for title, rows in labels.items())
     (world,) = ranks
@@ -89,5 +91,8 @@ def _grid(title: str, rows: list[list[str]], left: float, top: float, world: int
         for at, label in enumerate(row):
             x, summed = left + _NAME + at * _CELL, sum(letter.isalpha() for letter in label)
             kind = "empty" if not label else "odd" if summed < world else "even"
-            drawn += [box(x, y, _CELL - 3, _HIGH - 3, kind), text(x + _CELL / 2 - 1, y + 14, label, size=11, at="middle")]
+            drawn += [
+                box(x, y, _CELL - 3, _HIGH - 3, kind),
+                text(x + _CELL / 2 - 1, y + 14, label, size=11, at="middle"),
+            ]
     return drawn

@@ -81,7 +81,9 @@ class TwoHops:
         me, out = dist.get_rank(), {}
         for number, peer in enumerate(neighbours):
             sources = {to: to - to % len(neighbours) + number for to in rail}
-            got = exchanged(dict(zip(rail, pieces[peer], strict=True)), {to: int(counts[sources[to]][me]) for to in rail})
+            got = exchanged(
+                dict(zip(rail, pieces[peer], strict=True)), {to: int(counts[sources[to]][me]) for to in rail}
+            )
             out |= {sources[to]: got[to] for to in rail}
         return [out[rank].clone() for rank in sorted(out)]
 
