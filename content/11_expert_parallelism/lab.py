@@ -5,9 +5,9 @@
 #
 # - **First**: lesson 11. Everything that is asked here is explained there.
 # - **Time**: part 1 takes, as a guess, 100 minutes.
-# - **How it works**: write your answer in the cell that says `YOUR CODE`, run it, run the check below it. A check starts
-#   ranks, real processes, for each public case and for three fresh ones: some ten starts, a few seconds. A rank that
-#   hangs is ended and named. `hint("11.ring_all_reduce")` gives three hints of growing strength.
+# - **How it works**: write your answer in the cell that says `YOUR CODE`, run it, run the check below it. A check
+#   starts ranks, real processes, for each public case and for three fresh ones: some ten starts, a few seconds. A rank
+#   that hangs is ended and named. `hint("11.ring_all_reduce")` gives three hints of growing strength.
 #   `solution("11.ring_all_reduce")` asks first.
 # - **Rules of part 1**: tensors are on the CPU, in float32. Use `isend`, `irecv`, `send`, `recv` or
 #   `batch_isend_irecv` of `torch.distributed`, imported as `dist`, and no collective. A check counts the bytes that
@@ -26,8 +26,8 @@ from gpu_utils import check, hint, lesson, progress, solution
 # %% [markdown] statement of ring_all_reduce
 # ## 11.ring_all_reduce: the sum, around a ring
 #
-# Each of the `n` ranks of a group has a tensor of the same shape. Write `ring_all_reduce(x, group)`: every rank gets the
-# sum of all of them. Rank `r` talks to its neighbours in the ring only: `r + 1` and `r - 1`, modulo `n`.
+# Each of the `n` ranks of a group has a tensor of the same shape. Write `ring_all_reduce(x, group)`: every rank gets
+# the sum of all of them. Rank `r` talks to its neighbours in the ring only: `r + 1` and `r - 1`, modulo `n`.
 #
 # | | |
 # |---|---|
@@ -92,17 +92,17 @@ check("11.ring_all_reduce")
 #
 # <details><summary>The puzzle</summary>
 #
-# No: piece p is summed in the order p, p + 1, p + 2, ..., so each piece begins with another rank. On one piece all ranks
-# agree, since one rank finishes it and the others copy.
+# No: piece p is summed in the order p, p + 1, p + 2, ..., so each piece begins with another rank. On one piece all
+# ranks agree, since one rank finishes it and the others copy.
 #
 # </details>
 
 # %% [markdown] statement of hierarchical
 # ## 11.hierarchical: most bytes stay in the node
 #
-# Now ranks live in nodes of `S = node_size` ranks: node 0 has ranks 0 to S - 1, node 1 the next S, and so on, M nodes in
-# all. Inside of a node links are fast, between nodes slow. A *rail* is the set of ranks with the same number in their
-# node. Write `hierarchical(x, node_size)`: the sum over **all** ranks, in three phases:
+# Now ranks live in nodes of `S = node_size` ranks: node 0 has ranks 0 to S - 1, node 1 the next S, and so on, M nodes
+# in all. Inside of a node links are fast, between nodes slow. A *rail* is the set of ranks with the same number in
+# their node. Write `hierarchical(x, node_size)`: the sum over **all** ranks, in three phases:
 #
 # 1. reduce-scatter inside of the node: each rank ends with one S-th of the node's sum;
 # 2. all-reduce of that part along the rail, with the ranks that hold the same part of other nodes' sums;
@@ -116,7 +116,8 @@ check("11.ring_all_reduce")
 # | between nodes | only ranks of one rail talk; each sends at most `2 * (M - 1)` pieces of p elements |
 # | inside of a node | each sends at most `2 * (S - 1)` chunks of `M * p` elements; `p = ceil(numel / (S * M))` |
 #
-# The default group holds all ranks: `dist.get_rank()`, and `dist.isend(tensor, to)` with the rank's number in the world.
+# The default group holds all ranks: `dist.get_rank()`, and `dist.isend(tensor, to)` with the rank's number in the
+# world.
 #
 # **A small example.** Two nodes of two ranks, x = [1, 1, 1, 1] times 1, 10, 100, 1000 on ranks 0 to 3. After phase 1
 # ranks 0 and 1 hold two elements of 11 each, ranks 2 and 3 two of 1,100. After phase 2 each of the four holds two

@@ -155,8 +155,8 @@ EXERCISE = Exercise(
         Misconception(
             "everything_to_every_node",
             slips.whole_nodes_across,
-            "Every chunk arrived, but chunks crossed that are for other nodes: each node got all of them and threw most "
-            "away. Take across what is for that node only.",
+            "Every chunk arrived, but chunks crossed that are for other nodes: each node got all of them and threw "
+            "most away. Take across what is for that node only.",
         ),
         Misconception(
             "everything_to_every_neighbour",
@@ -167,8 +167,8 @@ EXERCISE = Exercise(
         Misconception(
             "a_message_for_each_chunk",
             TwoHops(together=False),
-            "The right ranks talk to each other, and each chunk is a message of its own on the slow link: as many waits "
-            "as without the first hop. torch.cat what goes to the same rank; counts says where to cut it.",
+            "The right ranks talk to each other, and each chunk is a message of its own on the slow link: as many "
+            "waits as without the first hop. torch.cat what goes to the same rank; counts says where to cut it.",
         ),
         Misconception(
             "in_the_order_of_arrival",
@@ -190,16 +190,16 @@ EXERCISE = Exercise(
         Misconception(
             "everybody_sends_first",
             TwoHops(blocking=True),
-            "Each rank waits for another and nobody goes on: a deadlock. send waits until the other side receives, recv "
-            "until it sends. Begin the sends without waiting (isend), receive, then wait for the sends.",
+            "Each rank waits for another and nobody goes on: a deadlock. send waits until the other side receives, "
+            "recv until it sends. Begin the sends without waiting (isend), receive, then wait for the sends.",
         ),
     ),
     hints=(
         "Take two nodes of two ranks and the chunk from rank 0 to rank 3. Which rank of node 0 may talk to rank 3? So "
         "who gets the chunk first, and what else does that rank get from rank 0?",
-        "Hop 1, in your node: the neighbour with local number j gets your chunks for all ranks with local number j, one "
-        "after the other, in the order of nodes. Hop 2, along your rail: each node's rank gets what your neighbours "
-        "gave you for it, in the order of neighbours. counts says how long everything is.",
+        "Hop 1, in your node: the neighbour with local number j gets your chunks for all ranks with local number j, "
+        "one after the other, in the order of nodes. Hop 2, along your rail: each node's rank gets what your "
+        "neighbours gave you for it, in the order of neighbours. counts says how long everything is.",
         "parts[peer] = torch.cat([chunks[to] for to in range(peer % S, world, S)]); what comes back from a neighbour p "
         "is split by [counts[p][to] for to in rail]. second[to] = torch.cat([pieces[p][at] for p in neighbours]); what "
         "arrives from rank t of your rail is split by [counts[s][me] for s in the node of t].",

@@ -90,7 +90,7 @@ class TwoHops:
     def _everything(self, chunks: Chunks, counts: Tensor, neighbours: range, rail: range) -> dict[int, Tensor]:
         """What the first hop brings, cut out of all that the neighbours have."""
         whole = torch.cat(chunks)
-        got = exchanged({peer: whole for peer in neighbours}, {peer: int(counts[peer].sum()) for peer in neighbours})
+        got = exchanged(dict.fromkeys(neighbours, whole), {peer: int(counts[peer].sum()) for peer in neighbours})
         return {
             peer: torch.cat([got[peer].split([int(count) for count in counts[peer]])[to] for to in rail])
             for peer in neighbours
@@ -116,7 +116,7 @@ def whole_nodes_across(chunks: Chunks, counts: Tensor, node_size: int) -> Chunks
     node, local = divmod(me, node_size)
     neighbours, rail = range(node * node_size, (node + 1) * node_size), range(local, world, node_size)
     whole = torch.cat(chunks)
-    got = exchanged({to: whole for to in rail}, {source: int(counts[source].sum()) for source in rail})
+    got = exchanged(dict.fromkeys(rail, whole), {source: int(counts[source].sum()) for source in rail})
     split = {source: got[source].split([int(count) for count in counts[source]]) for source in rail}
     parts = {peer: torch.cat([split[source][peer] for source in rail]) for peer in neighbours}
     columns = {peer: range(peer % node_size, world, node_size) for peer in neighbours}

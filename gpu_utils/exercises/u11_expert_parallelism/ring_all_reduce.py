@@ -195,8 +195,8 @@ EXERCISE = Exercise(
         Misconception(
             "everybody_sends_first",
             Ring(blocking=True),
-            "Each rank waits for another and nobody goes on: a deadlock. send waits until the other side receives, recv "
-            "until it sends. Begin the sends without waiting (isend), receive, then wait for the sends.",
+            "Each rank waits for another and nobody goes on: a deadlock. send waits until the other side receives, "
+            "recv until it sends. Begin the sends without waiting (isend), receive, then wait for the sends.",
         ),
     ),
     hints=(

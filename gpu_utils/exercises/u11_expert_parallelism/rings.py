@@ -28,7 +28,7 @@ def passed_on(chunk: Tensor, got: Tensor, ring: Sequence[int], at: int, blocking
 def reduce_scattered(
     chunks: Tensor, ring: Sequence[int], at: int, blocking: bool = False, seen: Seen = lambda chunks: None
 ) -> None:
-    """Chunks (ranks, size) summed in place over a ring; number at + 1 is complete afterwards. seen: called after each step."""
+    """Chunks (ranks, size) summed in place over a ring; number at + 1 is complete afterwards. seen: after each step."""
     n, got = len(ring), torch.empty_like(chunks[0])
     for step in range(n - 1):
         passed_on(chunks[(at - step) % n], got, ring, at, blocking)

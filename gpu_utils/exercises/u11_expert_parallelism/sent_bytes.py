@@ -1,7 +1,8 @@
 """What ranks returned, and what they sent to whom: shared by the exercises that move data by send and receive.
 
-A value is what `on_ranks` gives: {"ranks": [what each rank returned], "sent": [source][destination] in bytes, "calls":
-[collective -> times], "events": [each call of a rank]}. Each look gives the first thing that is wrong, or None. Its kinds are stable words.
+A value is what `on_ranks` gives: {"ranks": [what each rank returned], "sent": [source][destination] in bytes,
+"calls": [collective -> times], "events": [each call of a rank]}. Each look gives the first thing that is wrong, or
+None. Its kinds are stable words.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gpu_utils.grading.compare import Difference, compare
 ALLOWED = {"send", "recv", "barrier"}
 """What an answer may call: messages, and a collective that moves no data."""
 
-HANGING = 8.0
+HANGING = 12.0
 """Seconds after which ranks are hanging: a start takes less than one, and some more on a machine that is busy."""
 
 Pairs = Callable[[int, int], bool]
