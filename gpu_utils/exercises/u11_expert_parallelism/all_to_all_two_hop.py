@@ -81,7 +81,7 @@ def _messages(inputs: Inputs, value: Any) -> Difference | None:
             if to // node_size != rank // node_size and times > 1:
                 return Difference(
                     "messages between nodes",
-                    f"rank {rank} sent {times} messages to rank {to}, which is in another node; expected one: what goes "
+                    f"rank {rank} sent {times} messages to rank {to}, in another node; expected one: what goes "
                     "the same way goes together",
                 )
     return None
