@@ -108,7 +108,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Ranks": {
         "gpu_utils.distributed": ("run_ranks",),
         "gpu_utils.errors": ("RankFailed",),
-        "gpu_utils.exercises.u11_expert_parallelism.lesson_rings": ("ring_sum", "ring_watched"),
+        "gpu_utils.exercises.u11_expert_parallelism.lesson_rings": ("ring_watched",),
         "gpu_utils.ui.held_figure": ("held", "held_figure", "marked"),
     },
     "Material of the course": {

@@ -257,9 +257,9 @@ def all_to_all_two_hop(
 check("11.all_to_all_two_hop")
 
 # %% [markdown] why all_to_all_two_hop
-# **Why it matters.** Every message over a network costs a few microseconds besides its bytes, and a dispatch of experts
-# has as many messages as pairs of ranks. DeepSeek-V3's dispatch goes over InfiniBand to the GPU of the same number in
-# the node first, and from there over NVLink ([arXiv 2412.19437](https://arxiv.org/abs/2412.19437), section 3.2.2).
+# **Why it matters.** Every message costs time besides its bytes (lesson 11, sitting 2), and a dispatch of experts has
+# as many messages as pairs of ranks. DeepSeek-V3's dispatch goes over InfiniBand to the GPU of the same number in the
+# node first, and from there over NVLink ([arXiv 2412.19437](https://arxiv.org/abs/2412.19437), section 3.2.2).
 #
 # <details><summary>The puzzle</summary>
 #

@@ -87,16 +87,18 @@ lesson.table(rows, first="")
 #
 # Four ranks have four times as many ways to fail, and a new one: to wait for each other for ever. In the next cell all
 # ranks meet at a *barrier*, where nobody goes on before everybody has come. In the first run rank 2 raises an error on
-# its way there. In the second it leaves early, without an error.
+# its way there. In the second it takes another branch of the program and is busy there for a minute. The agent looks
+# several times a second whether a process has ended, and `run_ranks` gets a limit of 4 seconds.
 
 # %% guess failing
 guess = predict(
     "11.failing",
-    "Ranks 0, 1 and 3 are at the barrier. What becomes of them when rank 2 raises, and "
-    "when rank 2 returns early? Left alone, without an agent or a limit on time.",
-    raises=lesson.choice("they go on", "they wait", label="rank 2 raises"),
-    returns=lesson.choice("they go on", "they wait", label="rank 2 returns early"),
-    named=lesson.choice("0", "2", "all of them", label="named, if 2 raises"),
+    "Ranks 0, 1 and 3 are at the barrier. When does the run end, and which ranks does "
+    "the report name, if rank 2 raises? And if it is busy elsewhere?",
+    raises=lesson.choice("at once", "after 4 s", label="2 raises: ends"),
+    named=lesson.choice("0", "2", "all of them", label="2 raises: named"),
+    busy=lesson.choice("at once", "after 4 s", label="2 is busy: ends"),
+    blamed=lesson.choice("0", "2", "all of them", label="2 is busy: named"),
 )
 
 
@@ -104,30 +106,37 @@ guess = predict(
 def meets(how):
     if dist.get_rank() == 2 and how == "raises":
         raise ValueError("no gradient for layer 7")
-    if dist.get_rank() == 2 and how == "returns early":
-        time.sleep(60)  # it does something else; a rank that ends is noticed at once
+    if dist.get_rank() == 2 and how == "is busy":
+        time.sleep(60)
     dist.barrier()
 
 
-reports = {}
-for how in ("raises", "returns early"):
+ends, named, reports = {}, {}, {}
+for how in ("raises", "is busy"):
+    began = time.perf_counter()
     try:
         lesson.run_ranks(meets, 4, shared={"how": how}, seconds=4)
     except lesson.RankFailed as why:
-        reports[how] = {"what run_ranks says": str(why)}
+        ends[how] = "at once" if time.perf_counter() - began < 4 else "after 4 s"
+        first = str(why).split(" of 4 ")[0]
+        named[how] = first.split()[1] if first.startswith("rank ") else "all of them"
+        reports[how] = {"the run ends": ends[how], "what run_ranks says": str(why)}
 guess.reveal(
-    raises="they wait",
-    returns="they wait",
-    named=reports["raises"]["what run_ranks says"].split()[1],
-    because="a barrier counts who has come; nobody tells it that one will not.",
+    raises=ends["raises"],
+    named=named["raises"],
+    busy=ends["is busy"],
+    blamed=named["is busy"],
+    because="the agent sees a process end; nobody sees which rank the others wait for.",
 )
 lesson.table(reports, first="rank 2")
 
 # %% [markdown] what the agent does
-# A message that does not come has no error. The one who waits is innocent, and most of a log comes from the innocent:
-# look for the rank that failed **first**. The agent does: it sees a process end, names it, and ends the others. A rank
-# that hangs looks like one that computes. Only a limit on time finds it: here `seconds`, in `torch.distributed` the
-# `timeout` of `init_process_group`.
+# A rank that raises ends its process. The agent sees that, names it, and ends the others. In a log of many ranks look
+# for the one that failed **first**: the others were innocent, and wait or fail because of it.
+#
+# A message that does not come has no error, and a rank that hangs looks like one that computes. Only a limit on time
+# ends it: here `seconds`, in `torch.distributed` the `timeout` of `init_process_group`. Then all of them are late, and
+# what tells them apart is the line at which each one is: three at the barrier, and one that is not.
 #
 # ## 3. Five collectives
 #
@@ -246,8 +255,9 @@ lesson.table(
 # complete on rank 0 after three. Then it goes around once more.
 #
 # Every link carries the same at the same time, and no rank is a bottleneck. Each sends 2 (n - 1) pieces of one n-th:
-# less than two tensors, for 4 ranks and for 4,000. No algorithm in which each rank sends to others, and no switch adds,
-# does with less. The price is time: 2 (n - 1) messages one after the other. For a small tensor on many ranks a **tree**
+# less than two tensors, for 4 ranks and for 4,000. All together send 2 (n - 1) tensors. Where ranks add, and no switch
+# does it for them, less will not do: for each element n - 1 ranks must give theirs away, and n - 1 ranks must be told
+# the sum. The price is time: 2 (n - 1) messages one after the other. For a small tensor on many ranks a **tree**
 # is faster: it has about 2 log2 n of them. Sitting 2 puts numbers on that.
 #
 # In the lab you write this ring, for any number of elements. One rule of it is hidden in the figure: a rank cannot
@@ -338,7 +348,7 @@ guess = predict(
 
 # %% order
 def both(x):
-    ours, theirs = lesson.ring_sum(x), x.clone()
+    ours, theirs = lesson.ring_watched(x)[-1], x.clone()  # after the last step
     dist.all_reduce(theirs)
     return {"ring": ours, "gloo": theirs}
 
@@ -382,9 +392,9 @@ lesson.table(rows, first="sum of four")
 #
 # | | NCCL (NVIDIA) | RCCL (AMD) | HCCL (Huawei) |
 # |---|---|---|---|
-# | algorithms | Ring, Tree, CollNet, NVLS, PAT | Ring, Tree; MSCCL, MSCCL++ | Ring, Mesh, RHD, Pairwise, NHR |
+# | algorithms | Ring, Tree, CollNet, NVLS, PAT | Ring, Tree; direct all-gather | Ring, Mesh, RHD, Pairwise, NHR |
 # | added by a switch | yes: NVLS, on NVSwitch | no such entry | no such entry |
-# | choose by hand | `NCCL_ALGO`, `NCCL_PROTO` | the same names | `HCCL_ALGO`, between servers only |
+# | choose by hand | `NCCL_ALGO`, `NCCL_PROTO` | these; `RCCL_OVERRIDE_ALGO` | `HCCL_ALGO`, between servers only |
 # | protocols | LL, LL128, Simple | LL, LL128, Simple; LL128 late on each chip | not named so |
 # | who chooses | cost tables, tuner plugins | the same, tables for each chip | adaptive: product, size, servers |
 #
@@ -411,9 +421,14 @@ lesson.table(rows, first="sum of four")
 # >   RCCL?](https://rocm.docs.amd.com/projects/rccl/en/latest/what-is-rccl.html)) `NCCL_ALGO` and `NCCL_PROTO` keep
 # >   their names. (source: [RCCL environment
 # >   variables](https://rocm.docs.amd.com/projects/rccl/en/latest/api-reference/env-variables.html))
-# > - RCCL: MSCCL is on by default on MI300X; MSCCL++ kernels for all-reduce and all-gather up to a threshold of 1 MB,
-# >   with `RCCL_ENABLE_MSCCLPP=1`. (source: [RCCL usage
+# > - RCCL: in ROCm 7.0.2 MSCCL is on by default on MI300X, and MSCCL++ kernels do all-reduce and all-gather up to a
+# >   threshold of 1 MB with `RCCL_ENABLE_MSCCLPP=1`. (source: [RCCL usage
 # >   tips](https://rocm.docs.amd.com/projects/rccl/en/docs-7.0.2/how-to/rccl-usage-tips.html))
+# > - RCCL: in ROCm 7.13 both have been removed. (source: [RCCL usage
+# >   tips](https://rocm.docs.amd.com/projects/rccl/en/7.13.0-preview/how-to/rccl-usage-tips.html))
+# > - RCCL 2.26.6: a direct all-gather on up to 16 nodes, for messages up to 4 MB; `RCCL_OVERRIDE_ALGO` and
+# >   `RCCL_OVERRIDE_PROTO` force a choice, where `NCCL_ALGO` and `NCCL_PROTO` may not. (source: ROCm/rccl,
+# >   CHANGELOG.md)
 # > - RCCL: LL128 came to `gfx942` with 2.22.3 for ROCm 6.4.2 and to `gfx950` with 2.26.6 for ROCm 7.0.0; 112 channels
 # >   by default for a node of eight `gfx950`. (source: ROCm/rccl, CHANGELOG.md)
 # > - RCCL: with fewer than 8 of a node's MI300X, a collective reaches only a part of the bandwidth, since each pair has
