@@ -43,6 +43,9 @@ NO_SPACE = "NoSpace"
 NO_VERDICT = (NO_COMPILER, NO_SPACE)
 """Errors of an attempt that cannot be judged: what compiles the answer is not installed, or has no room to write."""
 
+HUNG = "RanksHung"
+"""Error of an attempt whose ranks wait for each other: it has cost all of its time."""
+
 _FULL = "the disk is full, so the answer could not be run ({}); free some space, or set {}"
 _OF_THE_SYSTEM = {
     errno.ENOSPC: (NO_SPACE, _FULL),
@@ -128,7 +131,7 @@ class Attempt:
     @property
     def final(self) -> bool:
         """Whether no further case would tell more: nothing is written, the time is over, no function, no compiler."""
-        return self.unwritten or self.error in ("timeout", "missing", "signature", "cell", *NO_VERDICT)
+        return self.unwritten or self.error in (HUNG, "timeout", "missing", "signature", "cell", *NO_VERDICT)
 
 
 def run(
