@@ -154,21 +154,22 @@ class DeviceAssert(VirtualGpuError):
 
 
 class RankFailed(W2WError):
-    """A rank raised, died, or did not come back in time; the others were ended.
+    """A rank raised or died; the others were ended.
 
-    rank   its number; None where several did not come back
+    rank   its number
     trace  its traceback as text, "" where it left none
     """
 
-    HUNG = "did not come back within"
-    """Words of the message where the time was over."""
-
-    def __init__(self, message: str, rank: int | None = None, trace: str = "") -> None:
+    def __init__(self, message: str, rank: int, trace: str = "") -> None:
         super().__init__(message)
         self.rank, self.trace = rank, trace
 
     def _render_traceback_(self) -> list[str]:
         return [*super()._render_traceback_(), *([f"\nrank {self.rank} said:\n{self.trace}"] if self.trace else [])]
+
+
+class RanksHung(RankFailed):
+    """Ranks did not come back in time, most often because each waits for a message of another."""
 
 
 class ProgressUnavailable(W2WError):

@@ -120,3 +120,22 @@ def issued(gpus: Mapping[str, VirtualGpu], mnemonic: str) -> dict[str, dict[str,
         waves, lanes = (sum(each) for each in zip(*some, strict=True)) if some else (0, 0)
         found[target] = {"issued": waves, "% of lanes on": 100 * lanes // max(1, waves * gpu.model.lanes)}
     return found
+
+
+def sectors_of_line(gpus: Mapping[str, VirtualGpu], kernel: Any, text: str) -> dict[str, int]:
+    """Sectors that the loads and stores of one source line cost in the last launch on each virtual GPU.
+
+    gpus    as `launch_on` returns them; kernel: the @triton.jit function that they ran last
+    text    a part of the line, "part = tl.load"
+
+    Errors: UnknownName where no line of the kernel holds it.
+    """
+    lines = [n for n, line in enumerate(kernel.raw_src) if text in line]
+    if not lines:
+        raise UnknownName("line", text, [line.strip() for line in kernel.raw_src])
+    number = kernel.starting_line_number + lines[0]
+    found = {}
+    for target, gpu in gpus.items():
+        of_line = {op.index for op in gpu.last.program.ops if op.line and op.line[1] == number}
+        found[target] = sum(one.transactions for at, one in gpu.counters.globals.items() if at in of_line)
+    return found

@@ -134,6 +134,38 @@ def _decoded(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, splits: int) -> T
     return F.scaled_dot_product_attention(q, k, v)[:, :, 0]
 
 
+def _tokens(large: bool) -> tuple[Any, ...]:
+    """Tokens, the experts of each, how many there are, and the tile."""
+    tokens, width, experts = (16_384, 2048, 64) if large else (48, 256, 8)
+    chosen = torch.rand(tokens, experts).topk(8 if large else 2).indices
+    return torch.randn(tokens, width).bfloat16(), chosen, experts, 64
+
+
+def _sorted_by_expert(x: Tensor, experts: Tensor, num_experts: int, tile: int) -> Tensor:
+    """Rows by expert, in stretches of whole tiles."""
+    entries = experts.flatten()
+    order = entries.argsort(stable=True)
+    counts = entries.bincount(minlength=num_experts)
+    padded = -(-counts // tile) * tile
+    moved = (padded.cumsum(0) - padded) - (counts.cumsum(0) - counts)
+    rows = x.new_zeros(int(padded.sum()), x.shape[1])
+    rows[torch.arange(len(order), device=x.device) + moved[entries[order]]] = x[order // experts.shape[1]]
+    return rows
+
+
+def _expert_inputs(large: bool) -> tuple[Any, ...]:
+    count, size, loads = (32, 2048, range(64, 2112, 64)) if large else (4, 128, (128, 0, 64, 64))
+    offsets = torch.tensor([0, *loads]).cumsum(0).int()
+    rows, weights = torch.randn(int(offsets[-1]), size), torch.randn(count, size, size)
+    return rows.bfloat16(), weights.bfloat16(), offsets, 132 if large else 5
+
+
+def _loop_over_experts(rows: Tensor, weights: Tensor, offsets: Tensor, programs: int) -> Tensor:
+    """A product of torch for each expert, whose loads the host asks for."""
+    stretches = rows.split(offsets.diff().tolist())
+    return torch.cat([part @ weight.T for part, weight in zip(stretches, weights, strict=True)])
+
+
 def _in_fp8(rows: int, columns: int) -> Tensor:
     """E4M3 codes without -0, which are numbers in both flavours."""
     return (torch.rand(rows, columns) + 0.5).to(torch.float8_e4m3fn)
@@ -223,6 +255,18 @@ WORKS = {
         lambda a, *_: 4 * a.numel(),
         flops=lambda a, *_: 2.0 * len(a) ** 3,
         dtype="fp8",
+    ),
+    "permute": Work(
+        _tokens,
+        _sorted_by_expert,
+        lambda x, experts, *_: 2 * x.numel() * (1 + experts.shape[1]) + 8 * experts.numel(),
+    ),
+    "grouped_gemm": Work(
+        _expert_inputs,
+        _loop_over_experts,
+        lambda rows, weights, *_: 2 * (rows.numel() + weights.numel() + len(rows) * weights.shape[1]),
+        flops=lambda rows, weights, *_: 2.0 * rows.numel() * weights.shape[1],
+        dtype="bf16",
     ),
 }
 """Name of an exercise -> its work. An exercise that is not here is named in the output."""

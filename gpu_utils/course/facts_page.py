@@ -11,6 +11,7 @@ from gpu_utils.chips import CHIPS, TARGETS, Figure
 from gpu_utils.chips.banks import BANKS, Service
 from gpu_utils.chips.caches import L2_OF_TARGET
 from gpu_utils.chips.facts import FACTS
+from gpu_utils.chips.links import LINKS
 from gpu_utils.chips.source import Source, is_dated
 from gpu_utils.course.cells import parse_cells
 from gpu_utils.course.facts import bare_figure, boxes, is_origin
@@ -56,6 +57,10 @@ def registry() -> Iterator[tuple[str, str, Figure]]:
                 yield chip.name, field.name.rpartition("_")[0] or field.name, figure
         for dtype, figure in chip.peaks.items():
             yield chip.name, f"peak {dtype}", figure
+    for link in LINKS.values():
+        for field in fields(link):
+            if isinstance(figure := getattr(link, field.name), Figure):
+                yield f"{link.name}, of a {link.each}", field.name.rpartition("_")[0] or field.name, figure
     for target, cache in L2_OF_TARGET.items():
         for field in fields(cache):
             if isinstance(figure := getattr(cache, field.name), Figure):

@@ -1,13 +1,14 @@
 """The process that starts the ranks: the elastic agent of torchrun, for one machine.
 
 It is forked from its caller, so that a function of a notebook cell runs as it is. Where the caller uses a GPU, which
-does not survive a fork, it is started anew (`python -m gpu_utils.distributed.agent <folder>`) and the function is
-written to a file first, by value where it is a notebook's.
+does not survive a fork, it is started anew (`python -m gpu_utils.distributed.agent <folder> <caller>`) and the function
+is written to a file first, by value where it is a notebook's.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import logging
 import multiprocessing
@@ -31,9 +32,12 @@ DEATHS = "deaths.json"
 
 HERE = "127.0.0.1"
 
+_PR_SET_PDEATHSIG = 1
+
 
 def main(task: Task) -> int:
     """Start the ranks and wait for them; the exit code. Ends the others when one fails."""
+    _ask_no_server_for_names()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ.update(OMP_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")
     logging.disable(logging.CRITICAL)
@@ -61,8 +65,24 @@ def main(task: Task) -> int:
     return 0
 
 
+def _ask_no_server_for_names() -> None:
+    """torch asks for the name of 127.0.0.1 at each connection; where no server answers, each time for seconds."""
+    os.environ["RES_OPTIONS"] = "attempts:0"
+    with contextlib.suppress(OSError, AttributeError):  # read anew; not glibc: nothing changes
+        ctypes.CDLL(None).__res_init()
+
+
+def _end_with(parent: int) -> None:
+    """From now on this process is ended when its parent ends; the ranks, by torch, when this one does."""
+    with contextlib.suppress(OSError, AttributeError):  # not Linux
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def in_a_fork(task: Task) -> int:
     """Fork the agent; its pid."""
+    parent = os.getpid()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12: threads are there, and none of them is used
         pid = os.fork()
@@ -71,6 +91,7 @@ def in_a_fork(task: Task) -> int:
     code = 1
     with contextlib.suppress(BaseException):
         os.setsid()
+        _end_with(parent)
         with open(os.devnull, "r+") as nowhere, open(Path(task.folder) / "agent.out", "w") as out:
             os.dup2(nowhere.fileno(), 0)
             os.dup2(out.fileno(), 1)
@@ -86,5 +107,6 @@ if __name__ == "__main__":
     import cloudpickle
 
     os.setsid()
+    _end_with(int(sys.argv[2]))
     with open(Path(sys.argv[1]) / PAYLOAD, "rb") as file:
         raise SystemExit(main(cloudpickle.load(file)))

@@ -27,6 +27,9 @@ PATIENCE = 1.0
 GONE_SECONDS = 0.3
 """For the process of a neighbour to end, after its connection has closed."""
 
+START_SECONDS = 60.0
+"""For the ranks to find each other, which takes a third of a second where nothing else runs."""
+
 BEFORE_THE_END = 0.4
 """Seconds before the time is over at which a rank notes where it is."""
 
@@ -35,7 +38,7 @@ BEFORE_THE_END = 0.4
 class Task:
     """What is run on all ranks.
 
-    deadline  of `time.monotonic`, which is one clock for all processes of a machine
+    seconds  for the call, once the rank has joined the others
     """
 
     function: Callable[..., Any]
@@ -43,7 +46,7 @@ class Task:
     shared: Mapping[str, Any]
     wires: wires_of.Wires | None
     device: str
-    deadline: float
+    seconds: float
     folder: str
 
 
@@ -79,11 +82,13 @@ def main(task: Task) -> None:
     sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)
     sys.stderr = sys.stdout
     stack = open(folder / f"{rank}.stack", "w")  # noqa: SIM115  faulthandler writes to it until the end
-    faulthandler.dump_traceback_later(max(0.1, task.deadline - time.monotonic() - BEFORE_THE_END), file=stack)
+    faulthandler.dump_traceback_later(START_SECONDS - BEFORE_THE_END, file=stack)
     torch.set_num_threads(1)
     left = Left(traffic=wires_of.Traffic())
     try:
         _join(task, left)
+        faulthandler.dump_traceback_later(max(0.1, task.seconds - BEFORE_THE_END), file=stack)
+        (folder / f"{rank}.joined").touch()
         left.value = task.function(**task.each[rank], **task.shared)
         left.at = time.monotonic()
         _leave(folder, rank, left)
@@ -96,13 +101,13 @@ def main(task: Task) -> None:
         _leave(folder, rank, left)
         sys.stdout.flush()
         os._exit(1)
-    _wait_for_the_others(task, folder)
+    _wait_for_the_others(len(task.each), folder)
     sys.stdout.flush()
     os._exit(0)  # gloo's threads, and those of slow wires, are not waited for
 
 
 def _join(task: Task, left: Left) -> None:
-    timeout = timedelta(seconds=max(1.0, task.deadline - time.monotonic()) + 60)  # the agent is the one that ends
+    timeout = timedelta(seconds=task.seconds + START_SECONDS)  # who waits for all is the one that ends them
     if task.device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         dist.init_process_group("nccl", timeout=timeout)
@@ -147,11 +152,11 @@ def _ended(folder: Path, rank: int) -> bool:
         return True
 
 
-def _wait_for_the_others(task: Task, folder: Path) -> None:
+def _wait_for_the_others(world: int, folder: Path) -> None:
     """A connection that closes while a neighbour still reads from it would fail the neighbour."""
-    until = min(task.deadline, time.monotonic() + PATIENCE)
+    until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        if all((folder / f"{rank}.left").exists() for rank in range(len(task.each))):
+        if all((folder / f"{rank}.left").exists() for rank in range(world)):
             return
         with contextlib.suppress(OSError):
             time.sleep(0.01)

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 from gpu_utils.distributed import agent
-from gpu_utils.distributed.rank import Left, Task
+from gpu_utils.distributed.rank import START_SECONDS, Left, Task
 from gpu_utils.distributed.wires import Wires
-from gpu_utils.errors import BadArgument, RankFailed
+from gpu_utils.errors import BadArgument, RankFailed, RanksHung
 from gpu_utils.own_line import own_line
 
 MOST_OUTPUT = 64 << 10
@@ -75,11 +75,11 @@ def run_ranks(
 
     each     keyword arguments of each rank; nothing for None
     shared   keyword arguments of all
-    seconds  all of it, from the start; a rank that is not back then is named with the line where it was
+    seconds  for the call, once all ranks have found each other; one that is not back then is named with its line
     wires    how slow messages are; None for as fast as this machine is
     device   "cpu" (gloo, on any machine) or "cuda" (NCCL or RCCL: one rank for each GPU)
 
-    A rank has one thread. Raises RankFailed, which names the rank and its line, and BadArgument.
+    A rank has one thread. Raises RankFailed, which names the rank and its line, RanksHung, and BadArgument.
 
     >>> import torch.distributed as dist
     >>> def ask(x):
@@ -104,10 +104,10 @@ def run_ranks(
         )
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="w2w-ranks-", ignore_cleanup_errors=True) as name:
-        task = Task(function, given, dict(shared or {}), wires, device, began + seconds, name)
+        task = Task(function, given, dict(shared or {}), wires, device, seconds, name)
         pid = _start(task)
         try:
-            left = _collect(task, pid, seconds)
+            left = _collect(task, pid)
         finally:
             _end(pid)
         output = [_output(Path(name) / f"{rank}.out") for rank in range(world)]
@@ -132,7 +132,7 @@ def _start(task: Task) -> int:
     with open(folder / agent.PAYLOAD, "wb") as file:
         cloudpickle.dump(task, file)
     with open(folder / "agent.out", "w") as out:
-        command = [sys.executable, "-m", "gpu_utils.distributed.agent", str(folder)]
+        command = [sys.executable, "-m", "gpu_utils.distributed.agent", str(folder), str(os.getpid())]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out).pid
 
 
@@ -145,11 +145,14 @@ def _end(pid: int) -> None:
         os.waitpid(pid, 0)
 
 
-def _collect(task: Task, pid: int, seconds: float) -> list[Left]:
+def _collect(task: Task, pid: int) -> list[Left]:
     folder, world = Path(task.folder), len(task.each)
     found: dict[int, Left] = {}
-    pause, ended = 0.002, False
+    pause, ended, joined = 0.002, False, False
+    deadline = time.monotonic() + START_SECONDS
     while True:
+        if not joined and all((folder / f"{rank}.joined").exists() for rank in range(world)):
+            joined, deadline = True, time.monotonic() + task.seconds
         for rank in set(range(world)) - found.keys():
             if (path := folder / f"{rank}.left").exists():
                 found[rank] = torch.load(path, weights_only=False)
@@ -160,8 +163,8 @@ def _collect(task: Task, pid: int, seconds: float) -> list[Left]:
             return [found[rank] for rank in range(world)]
         if ended:
             raise _died(folder, world, sorted(set(range(world)) - found.keys()))
-        if time.monotonic() > task.deadline:
-            raise _hung(folder, world, found, seconds)
+        if time.monotonic() > deadline:
+            raise _hung(folder, world, found, task.seconds if joined else START_SECONDS)
         time.sleep(pause)
         pause = min(0.02, 1.2 * pause)
         with contextlib.suppress(ChildProcessError):
@@ -225,7 +228,7 @@ def _died(folder: Path, world: int, candidates: Sequence[int]) -> RankFailed:
     return RankFailed(message, rank, said.strip()[-2000:])
 
 
-def _hung(folder: Path, world: int, found: dict[int, Left], seconds: float) -> RankFailed:
+def _hung(folder: Path, world: int, found: dict[int, Left], seconds: float) -> RanksHung:
     missing = sorted(set(range(world)) - found.keys())
     stacks = {rank: _stack(folder / f"{rank}.stack") for rank in missing}
     lines = {rank: own_line((file, number, name, "") for file, number, name in stack) for rank, stack in stacks.items()}
@@ -234,9 +237,9 @@ def _hung(folder: Path, world: int, found: dict[int, Left], seconds: float) -> R
         where.setdefault(line, []).append(rank)
     places = "; ".join(f"{_ranks(ranks)} at {line}" for line, ranks in where.items() if line)
     ended = "were ended" if missing[1:] else "was ended"
-    message = f"{_ranks(missing)} of {world} {RankFailed.HUNG} {seconds:g} s and {ended}"
+    message = f"{_ranks(missing)} of {world} did not come back within {seconds:g} s and {ended}"
     trace = "\n".join(f'  File "{file}", line {number}, in {name}' for file, number, name in stacks[missing[0]])
-    return RankFailed(f"{message}{f' ({places})' if places else ''}", missing[0], trace)
+    return RanksHung(f"{message}{f' ({places})' if places else ''}", missing[0], trace)
 
 
 def _stack(path: Path) -> list[tuple[str, int, str]]:

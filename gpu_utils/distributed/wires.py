@@ -92,6 +92,8 @@ class _Work(dist.Work):
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         event = self._event
+        if event["returned"] is not None:  # gloo would wait for another message
+            return True
         if event["waited"] is None:
             event["waited"] = time.monotonic()
         if self._done is not None:

@@ -23,8 +23,8 @@ def on_ranks(seconds: float = 20.0) -> Callable[[Callable[..., Any], Inputs], An
     Its inputs are {"each": one dict of arguments for each rank, "shared": arguments of all, "groups": ranks of each
     group, "wires": fields of `Wires`}; all but the first may be missing. With groups, which divide the ranks, the
     answer gets its own as `group`. The value to judge is {"ranks": what each returned, "sent": bytes
-    [source][destination], "calls": collective -> times, by rank, "events": by rank}. Raises RankFailed, and BadArgument
-    where a rank has changed what it was given.
+    [source][destination], "calls": collective -> times, by rank, "events": by rank}. Raises RankFailed, RanksHung, and
+    BadArgument where a rank has changed what it was given.
     """
 
     def call(answer: Callable[..., Any], inputs: Inputs) -> Any:

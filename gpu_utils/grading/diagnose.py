@@ -20,6 +20,7 @@ from gpu_utils.grading.report import Mode, Outcome
 
 _BY_VALUE = {"value", "nan"}
 _ACCESS = re.compile(r"\) (reads|writes) |: a (load|store) reaches")
+_OF_RANK = re.compile(r"rank \d+ of \d+ failed: (\w+)")
 _SEVERAL = re.compile(r"other lanes? of the wave|\((?!1 )\d+ accesses")
 MOST_JOBS, MOST_PASSES = 6, 4
 """Failed jobs that are compared, and cases that passed; more would cost time and tell nothing new. Where no tensor
@@ -83,6 +84,8 @@ def _alike(exercise: Exercise, job: Any, wrong: Attempt, attempt: Attempt, verdi
         return False
     if outcome.kind == "error:CompileFailed":
         return _complaint(wrong) == _complaint(attempt)
+    if outcome.kind == "error:RankFailed":
+        return _cause(wrong) == _cause(attempt)
     if outcome.kind == "mutated":
         return wrong.mutated == attempt.mutated
     if outcome.kind == "torch:copy":  # of the same input, by whatever operation
@@ -140,6 +143,12 @@ def _same_accesses(wrong: Sequence[Attempt], attempts: Sequence[Attempt]) -> boo
 
     same_kind = accesses(wrong) == accesses(attempts) or bool(accesses(wrong) & accesses(attempts))
     return same_kind and alone(wrong) == alone(attempts)
+
+
+def _cause(attempt: Attempt) -> str:
+    """The error of the rank that failed first, "" where it died."""
+    found = _OF_RANK.search(attempt.message)
+    return found[1] if found else ""
 
 
 def _complaint(attempt: Attempt) -> str:

@@ -24,7 +24,7 @@ import torch
 
 from gpu_utils.backends import Backend, idle_kernels
 from gpu_utils.chips import probe
-from gpu_utils.errors import CheckTimeout, CompileFailed, GradientLost, RankFailed, W2WError
+from gpu_utils.errors import CheckTimeout, CompileFailed, GradientLost, W2WError
 from gpu_utils.grading.devices import foreign_tensor
 from gpu_utils.grading.exercise import Inputs, Kind
 from gpu_utils.grading.fp8 import as_on
@@ -42,6 +42,9 @@ NO_COMPILER = "CompilerMissing"
 NO_SPACE = "NoSpace"
 NO_VERDICT = (NO_COMPILER, NO_SPACE)
 """Errors of an attempt that cannot be judged: what compiles the answer is not installed, or has no room to write."""
+
+HUNG = "RanksHung"
+"""Error of an attempt whose ranks wait for each other: it has cost all of its time."""
 
 _FULL = "the disk is full, so the answer could not be run ({}); free some space, or set {}"
 _OF_THE_SYSTEM = {
@@ -128,8 +131,7 @@ class Attempt:
     @property
     def final(self) -> bool:
         """Whether no further case would tell more: nothing is written, the time is over, no function, no compiler."""
-        hung = self.error == "RankFailed" and RankFailed.HUNG in self.message
-        return hung or self.unwritten or self.error in ("timeout", "missing", "signature", "cell", *NO_VERDICT)
+        return self.unwritten or self.error in (HUNG, "timeout", "missing", "signature", "cell", *NO_VERDICT)
 
 
 def run(

@@ -27,6 +27,8 @@ CELLS = {
     "tiles": 'explore("tiles", chip="MI300X", order="groups", M=4096, N=4096)',
     "causal": 'explore("causal")',
     "numbers": 'explore("numbers", second="e5m2")',
+    "routing": 'explore("routing", experts=16)',
+    "network": 'explore("network")',
 }
 IMPORTS = "from gpu_utils import explore\nfrom gpu_utils.analytic.roofline import Point"
 WAIT_SECONDS = 15
@@ -236,6 +238,26 @@ def test_a_block_of_keys_further_the_tile_is_skipped(notebook):
     notebook.slider("causal", "key block").focus()
     notebook.page.keyboard.press("ArrowRight")
     notebook.await_words("causal", "0 of 4,096 scores count; the tile is skipped", side=1)
+
+
+def test_a_step_back_and_a_bias_change_the_loads(notebook):
+    assert notebook.words("routing").startswith("Step 100, no balance: the busiest of 16 experts")
+    notebook.slider("routing", "step").focus()
+    notebook.page.keyboard.press("ArrowLeft")
+    notebook.await_words("routing", "Step 99, no balance")
+    notebook.cell("routing").locator("select").first.focus()
+    for key in ("Space", "ArrowDown", "Enter"):
+        notebook.page.keyboard.press(key)
+    notebook.await_words("routing", "Step 99, balanced by auxiliary loss")
+    notebook.cell("routing").locator('svg text:text-is("this run")').wait_for()
+
+
+def test_a_step_further_other_chunks_go_over_the_links(notebook):
+    assert notebook.words("network").startswith("Ring all-reduce on 8 H100, NVLink switch, 16 MiB a rank. Step 1 of 14")
+    notebook.slider("network", "step").focus()
+    notebook.page.keyboard.press("ArrowRight")
+    notebook.await_words("network", "Step 2 of 14: 8 transfers of 2 MiB")
+    notebook.await_words("network", "Of 4 algorithms for this size direct takes least time", side=1)
 
 
 def test_a_typed_number_is_rounded_and_the_zoom_shows_its_neighbours(notebook):

@@ -9,7 +9,7 @@ from gpu_utils.course.sources import load_solution
 from gpu_utils.grading.challenge import enter
 
 
-@pytest.mark.parametrize("number", ["04", "05", "06", "08"])
+@pytest.mark.parametrize("number", ["04", "05", "06", "08", "10"])
 def test_the_solution_enters(number):
     known = exercises.challenge(number)
     assert known.exercise in exercises.ids(number)

@@ -68,8 +68,17 @@ PLANNED = {
         *("linear", "train"),  # training
         *("kv_cache_fp8",),  # a cache
     ),
+    "10": (
+        *("mla", "mla_absorb"),  # attention
+        *("gate", "group_limited", "bias_update"),  # routing
+        *("permute", "grouped_gemm"),  # kernels
+        *("moe_block", "mtp"),  # the model
+    ),
     "11": (
-        *("ring_all_reduce", "hierarchical", "all_to_all_two_hop"),  # collectives by hand
+        *("ring_all_reduce", "hierarchical", "all_to_all_two_hop"),  # collectives
+        *("alpha_beta", "node_limited", "bandwidth_rule"),  # costs
+        *("dispatch", "combine", "fp8_dispatch"),  # experts over ranks
+        *("overlap", "straggler", "eplb"),  # a step
     ),
 }
 """The names that learners, gradebooks and later units rely on."""

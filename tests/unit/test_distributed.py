@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -52,6 +54,13 @@ def below(pid: int) -> list[int]:
         if parent == pid:
             found.append(int(name))
     return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def test_each_rank_gets_its_own_arguments_and_those_of_all():
@@ -174,6 +183,18 @@ def test_messages_on_a_slow_wire_keep_their_order_and_share_it():
         assert seconds > 0.28
 
 
+@pytest.mark.parametrize("wires", [None, Wires(latency=0.01)])
+def test_a_work_may_be_waited_for_twice(wires):
+    def exchange():
+        y = torch.empty(WORLD)
+        work = dist.all_to_all_single(y, torch.ones(WORLD), async_op=True)
+        work.wait()
+        work.wait()
+        return float(y.sum())
+
+    assert run_ranks(exchange, WORLD, wires=wires).values == [3.0] * WORLD
+
+
 def test_links_between_nodes_are_slower():
     wires = Wires(latency=1.0, seconds_per_byte=0.5, nodes=(0, 0, 1), across=4.0, slow={(0, 1): 2.0})
     assert wires.seconds(1, 0, 2) == 2.0
@@ -206,6 +227,27 @@ def test_a_rank_that_dies_is_named(how):
     problem = ended_with(dies)
     assert problem.rank == 2
     assert str(problem).startswith("rank 2 of 3 died")
+
+
+def test_ranks_end_with_the_process_that_started_them(tmp_path):
+    pids = tmp_path / "pids"
+    script = (
+        "import os, time\nfrom gpu_utils.distributed import run_ranks\n"
+        f"def f():\n    open({str(pids)!r}, 'a').write(f'{{os.getpid()}} {{os.getppid()}}\\n')\n    time.sleep(99)\n"
+        "run_ranks(f, 2)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script])
+    until = time.monotonic() + 60
+    while time.monotonic() < until and (not pids.exists() or pids.read_text().count("\n") < 2):
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    started = {int(pid) for line in pids.read_text().splitlines() for pid in line.split()}
+    assert len(started) == 3, "two ranks and their agent"
+    until = time.monotonic() + 10
+    while time.monotonic() < until and any(map(alive, started)):
+        time.sleep(0.05)
+    assert not any(map(alive, started))
 
 
 def test_a_rank_that_hangs_is_named_with_the_line_where_it_is():

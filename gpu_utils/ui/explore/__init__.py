@@ -22,6 +22,8 @@ EXPLORERS = {
     "online": "online",
     "causal": "causal",
     "numbers": "numbers",
+    "routing": "routing",
+    "network": "network",
 }
 """Name of an explorer -> its module."""
 
@@ -41,6 +43,10 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
            "causal"      attention's scores in tiles: which ones a causal mask or a window skips, and what that saves
            "numbers"     the numbers of FP8 and its kin: neighbours and rounding of a value, its bits, and what the
                          other vendor's flavour reads; what: a format, "e4m3fn"; value="0.1", zoom=0, second="e5m2"
+           "routing"     tokens to experts over the steps of a training: loads, imbalance, dropped tokens; what: a way
+                         to balance, "bias"; experts=8, k=2, factor=1.25, step=100
+           "network"     a collective on a network, step by step: bytes of each link, the busiest one, time by terms;
+                         topology="8 H100, NVLink switch", collective="all-reduce", algorithm="ring", power=24, step=1
     start  the values that the controls start with; the function `explorer` of its module lists them
 
     Every explorer works with the keyboard (Tab, arrow keys; the space bar opens a list), says in a sentence what it
