@@ -22,6 +22,7 @@ from gpu_utils.exercises.u11_expert_parallelism.sent_bytes import (
     off_rail,
     results,
     size_in_bytes,
+    too_few,
 )
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
@@ -73,6 +74,16 @@ def _bytes(inputs: Inputs, value: Any) -> Difference | None:
     return None
 
 
+def _needed(inputs: Inputs) -> int:
+    """Elements that move, in one hop or in two."""
+    counts, node_size = inputs["shared"]["counts"], inputs["shared"]["node_size"]
+    every = ((source, to) for source in range(len(counts)) for to in range(len(counts)))
+    return sum(
+        int(counts[source, to]) * ((source // node_size != to // node_size) + (source % node_size != to % node_size))
+        for source, to in every
+    )
+
+
 def _messages(inputs: Inputs, value: Any) -> Difference | None:
     node_size = inputs["shared"]["node_size"]
     for rank, events in enumerate(value["events"]):
@@ -94,6 +105,7 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
         or off_rail(value, inputs["shared"]["node_size"])
         or _bytes(inputs, value)
         or _messages(inputs, value)
+        or too_few(value, _needed(inputs))
     )
 
 

@@ -23,6 +23,7 @@ from gpu_utils.exercises.u11_expert_parallelism.sent_bytes import (
     padded,
     results,
     size_in_bytes,
+    too_few,
 )
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
@@ -76,6 +77,7 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
         or collectives(value)
         or off_rail(value, inputs["shared"]["node_size"])
         or _bytes(inputs, value)
+        or too_few(value, 2 * (world - 1) * inputs["each"][0]["x"].numel())
     )
 
 

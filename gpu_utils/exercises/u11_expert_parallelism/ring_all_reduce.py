@@ -22,6 +22,7 @@ from gpu_utils.exercises.u11_expert_parallelism.sent_bytes import (
     padded,
     results,
     size_in_bytes,
+    too_few,
 )
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
@@ -75,6 +76,11 @@ def _neighbours(inputs: Inputs, value: Any) -> Difference | None:
     return None
 
 
+def _needed(inputs: Inputs) -> int:
+    """Elements that a sum takes: in each group n - 1 ranks give theirs away, and n - 1 are told the sum."""
+    return sum(2 * (len(group) - 1) * inputs["each"][group[0]]["x"].numel() for group in inputs["groups"])
+
+
 def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     longest = max(map(len, inputs["groups"]))
     tol = tolerance(torch.float32, k=longest, magnitude=1.5)
@@ -84,6 +90,7 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
         or collectives(value)
         or _bytes(inputs, value)
         or _neighbours(inputs, value)
+        or too_few(value, _needed(inputs))
     )
 
 

@@ -99,3 +99,19 @@ def off_rail(value: Any, node_size: int) -> Difference | None:
                     f"same local number may talk, and these have {source % node_size} and {to % node_size}",
                 )
     return None
+
+
+def too_few(value: Any, elements: int) -> Difference | None:
+    """All ranks together sent fewer elements of float32 than the result needs: some went another way, uncounted.
+
+    >>> too_few({"sent": [[0, 4], [4, 0]]}, 2), too_few({"sent": [[0, 4], [0, 0]]}, 2).kind
+    (None, 'uncounted')
+    """
+    found, needed = sum(map(sum, value["sent"])), size_in_bytes(elements)
+    if found >= needed:
+        return None
+    return Difference(
+        "uncounted",
+        f"all ranks together sent {found:,} bytes, and this result needs {needed:,}: tensors go through isend, irecv, "
+        "send, recv or batch_isend_irecv of torch.distributed, in float32",
+    )
