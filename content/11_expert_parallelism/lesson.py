@@ -491,7 +491,8 @@ guess.reveal(
 # >
 # > - DeepSeek-V3 gave 20 of the H800's 132 SMs to communication. (source: arXiv 2412.19437, section 3.2.2)
 # > - DeepEP V2: 4 to 6 SMs instead of 24 for training of V3's kind; pipeline and context parallelism with 0 SMs, by
-# >   RDMA and by copy engines. (source: [DeepEP README](https://github.com/deepseek-ai/DeepEP))
+# >   RDMA and by copy engines. Its RDMA dispatch with 0 SMs, for decoding, is no longer supported. (source: [DeepEP
+# >   README](https://github.com/deepseek-ai/DeepEP))
 # > - mori on eight MI300X: 307 GB/s for a dispatch in one node with 80 CUs; over two nodes 57 GB/s of RDMA with 32 CUs,
 # >   63 with 80. (source: [mori README](https://github.com/ROCm/mori))
 # > - NCCL: copy engines for AlltoAll, AllGather, Scatter and Gather over NVLink since 2.28, with

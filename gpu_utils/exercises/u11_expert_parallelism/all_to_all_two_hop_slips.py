@@ -22,6 +22,7 @@ def exchanged(parts: dict[int, Tensor], sizes: dict[int, int], blocking: bool = 
     for rank in got.keys() - {me}:
         dist.recv(got[rank], rank)
     for work in works:
+        assert work is not None
         work.wait()
     return got | {me: parts[me]}
 
@@ -67,7 +68,7 @@ class TwoHops:
         second = {to: torch.cat([pieces[peer][at] for peer in neighbours]) for at, to in enumerate(rail)}
         groups = {to: range(to - to % node_size, to - to % node_size + node_size) for to in rail}
         arrived = exchanged(second, {to: int(sum(counts[source][me] for source in groups[to])) for to in rail})
-        out = {}
+        out: dict[int, Tensor] = {}
         for to in rail:
             split = arrived[to].split([int(counts[source][me]) for source in groups[to]])
             out |= dict(zip(groups[to], split, strict=True))
@@ -78,7 +79,8 @@ class TwoHops:
 
     def _one_by_one(self, pieces: dict, counts: Tensor, neighbours: range, rail: range) -> Chunks:
         """The second hop, a message for each source."""
-        me, out = dist.get_rank(), {}
+        me = dist.get_rank()
+        out: dict[int, Tensor] = {}
         for number, peer in enumerate(neighbours):
             sources = {to: to - to % len(neighbours) + number for to in rail}
             got = exchanged(
@@ -121,7 +123,7 @@ def whole_nodes_across(chunks: Chunks, counts: Tensor, node_size: int) -> Chunks
     parts = {peer: torch.cat([split[source][peer] for source in rail]) for peer in neighbours}
     columns = {peer: range(peer % node_size, world, node_size) for peer in neighbours}
     arrived = exchanged(parts, {peer: int(sum(counts[source][me] for source in columns[peer])) for peer in neighbours})
-    out = {}
+    out: dict[int, Tensor] = {}
     for peer in neighbours:
         cut = arrived[peer].split([int(counts[source][me]) for source in columns[peer]])
         out |= dict(zip(columns[peer], cut, strict=True))

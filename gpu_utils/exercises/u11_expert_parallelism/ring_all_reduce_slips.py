@@ -33,7 +33,7 @@ class Ring:
 
     def __call__(self, x: Tensor, group: dist.ProcessGroup) -> Tensor:
         if self.everyone:
-            group = dist.group.WORLD
+            group = dist.group.WORLD or group
         n, me = dist.get_world_size(group), dist.get_rank(group)
         size = -(-x.numel() // n) if self.longer else x.numel() // n
         flat = torch.zeros(max(n * size, x.numel()))
@@ -57,6 +57,7 @@ class Ring:
         else:
             work = dist.isend(chunk, group=group, group_dst=(me + 1) % n)
             dist.recv(got, group=group, group_src=(me - 1) % n)
+            assert work is not None
             work.wait()
 
 
@@ -77,6 +78,7 @@ def exchanged(parts: list[Tensor], into: list[Tensor], group: dist.ProcessGroup)
     works = [dist.irecv(into[rank], group=group, group_src=rank) for rank in others]
     works += [dist.isend(parts[rank], group=group, group_dst=rank) for rank in others]
     for work in works:
+        assert work is not None
         work.wait()
     into[me].copy_(parts[me])
 
@@ -115,6 +117,7 @@ def carries_the_whole(x: Tensor, group: dist.ProcessGroup) -> Tensor:
         got = torch.empty_like(passing)
         work = dist.isend(passing, group=group, group_dst=(me + 1) % n)
         dist.recv(got, group=group, group_src=(me - 1) % n)
+        assert work is not None
         work.wait()
         total += got
         passing = got

@@ -22,6 +22,7 @@ def passed_on(chunk: Tensor, got: Tensor, ring: Sequence[int], at: int, blocking
     else:
         work = dist.isend(chunk, to)
         dist.recv(got, source)
+        assert work is not None
         work.wait()
 
 
