@@ -847,8 +847,9 @@ check("11.combine")
 # go in two all-to-alls, or in one. Which rows would that one have?
 #
 # **torch that helps.** `a.view(torch.uint8)` reads the same memory as bytes, and `bytes.view(torch.float32)` reads it
-# back; the last axis must be contiguous, and begin where 4 divides. `torch.nn.functional.pad`.
-# `hint("11.fp8_dispatch")` gives three hints.
+# back; the last axis must be contiguous, and begin where 4 divides. A trap: part of a single row counts as contiguous,
+# so `contiguous()` does not copy it, and it begins where it began; `clone(memory_format=torch.contiguous_format)`
+# always copies. `torch.nn.functional.pad`. `hint("11.fp8_dispatch")` gives three hints.
 
 
 # %% 11.fp8_dispatch tags=["answer", "11.fp8_dispatch"]
@@ -880,8 +881,9 @@ def fp8_dispatch(
     local = local.repeat_interleave(counts.flatten())
     came = came[local.argsort(stable=True)]
 
+    apart = came[:, D:].clone(memory_format=torch.contiguous_format)
+    scales = apart.view(torch.float32)
     codes = came[:, :D].contiguous().view(torch.float8_e4m3fn).float()
-    scales = came[:, D:].contiguous().view(torch.float32)
     return codes * scales.repeat_interleave(128, 1)[:, :D], counts
     # END SOLUTION
 

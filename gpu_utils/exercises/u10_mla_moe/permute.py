@@ -102,7 +102,7 @@ def _most_stored(case: Case) -> float:
 
 def _filled(number: float) -> Callable[..., Any]:
     def wrong(x: Tensor, experts: Tensor, num_experts: int, tile: int) -> tuple[Tensor, ...]:
-        new = {"dtype": torch.int32, "device": x.device}
+        new: dict[str, Any] = {"dtype": torch.int32, "device": x.device}
         whole = 2 if math.isnan(number) else int(number)
         rows = torch.full((tile * num_experts, x.shape[1]), number, dtype=x.dtype, device=x.device)
         source = torch.full((len(rows),), whole, **new)
@@ -141,8 +141,9 @@ EXERCISE = Exercise(
         Case("an expert with exactly one tile of rows", T=16, k=1, E=3, D=40, tile=16, idle=(0, 2)),
         Case("odd sizes, and two experts that nobody chose", T=131, k=2, E=7, D=77, tile=16, idle=(0, 3)),
         Case("parts of wider rows, in bfloat16", T=19, k=2, E=4, D=100, tile=8, view=True, dtype="bfloat16"),
+        Case("one expert has them all", T=9, k=1, E=1, D=48, tile=4),
         Case("a single token, and tiles that stay nearly empty", T=1, k=4, E=5, D=65, tile=32),
-        Case("more tokens than a block, and more experts than most tokens meet", T=601, k=2, E=40, D=33, tile=4),
+        Case("more tokens than a block, and tiles of one row: nothing is padded", T=601, k=2, E=40, D=33, tile=1),
     ),
     fresh=_fresh,
     trivial={

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import triton
@@ -116,7 +117,7 @@ def answer(
 
     def permute(x: Tensor, experts: Tensor, num_experts: int, tile: int) -> Permuted:
         (T, D), k = x.shape, experts.shape[1]
-        new = {"dtype": torch.int32, "device": x.device}
+        new: dict[str, Any] = {"dtype": torch.int32, "device": x.device}
         counts, offsets = torch.empty(num_experts, **new), torch.empty(num_experts + 1, **new)
         position = torch.zeros(T, k, **new)
         _count_kernel[(num_experts,)](experts, counts, T * k, k, number, BLOCK=BLOCK)
@@ -125,7 +126,7 @@ def answer(
         )
         if atomics:
             _atomic_kernel[(T,)](experts, offsets, torch.zeros(num_experts, **new), position, k)
-        size = offsets[-1].item() + more(x, experts, num_experts, tile)
+        size = int(offsets[-1]) + more(x, experts, num_experts, tile)
         out = rows(size, D, dtype=x.dtype, device=x.device)
         source = torch.full((size,), nobody, **new)
         _scatter_kernel[(T,)](

@@ -334,8 +334,9 @@ EXERCISE = Exercise(
         "11.dispatch, with rows that are bytes.",
         "Pad x to whole tiles, view it as (T, tiles, 128), take amax along the last axis. The codes, cut to D columns "
         "and viewed as uint8, and the scales, viewed as uint8, make one matrix of T rows: torch.cat(..., 1).",
-        "Behind the exchange: rows[:, :D].contiguous().view(torch.float8_e4m3fn).float() are the codes, "
-        "rows[:, D:].contiguous().view(torch.float32) the scales, and repeat_interleave(128, 1)[:, :D] spreads them.",
+        "Behind the exchange: rows[:, :D].contiguous().view(torch.float8_e4m3fn).float() are the codes. "
+        "rows[:, D:].clone(memory_format=torch.contiguous_format).view(torch.float32) are the scales, also where "
+        "there is a single row, and repeat_interleave(128, 1)[:, :D] spreads them.",
     ),
     explanation=(
         "What travels is D codes of one byte and a float32 for each 128 columns, in one row of bytes, so that codes "

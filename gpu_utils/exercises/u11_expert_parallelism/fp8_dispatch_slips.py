@@ -94,7 +94,9 @@ def answer(
         wire = torch.cat((codes.view(torch.uint8), scales.contiguous().view(torch.uint8)), 1)
         came, counts = right(wire, experts, num_experts, group)
         codes = came[:, :wide].contiguous().view(E4M3).float()[:, : x.shape[1]]
-        return numbers(codes, came[:, wide:].contiguous().view(torch.float32), x.shape[1]).to(out), counts
+        return numbers(
+            codes, came[:, wide:].clone(memory_format=torch.contiguous_format).view(torch.float32), x.shape[1]
+        ).to(out), counts
 
     return fp8_dispatch
 
