@@ -1542,10 +1542,10 @@ lesson.table(rows, first="way back")
 # ## 21. Experts in FP8
 #
 # Most of the weights of a mixture are in its experts, and while it decodes, they are what is read. In FP8 they are half
-# the bytes. The kernel is the first rung again with codes, and two scales for what comes out of the sum (unit 08,
-# section 10): one for each row of the tokens and one for each output of each expert. K is 128 here, so that a row of
-# the tokens is one tile of 1 × 128, as in DeepSeek-V3 (whose weights have a scale for each block of 128 × 128: fewer
-# scales than here).
+# the bytes. The kernel is the first rung again with codes, and two scales for what comes out of the sum, as in unit 08:
+# one for each row of the tokens and one for each output of each expert. K is 128 here, so that a row of the tokens is
+# one tile of 1 × 128, as in DeepSeek-V3 (whose weights have a scale for each block of 128 × 128: fewer scales than
+# here).
 
 
 # %% the rung in fp8
@@ -1642,7 +1642,7 @@ lesson.sitting("10", 3)
 #
 # You have latent attention, a gate and experts. Here is what holds them together. A block adds attention and then
 # experts to the residual stream; each reads it through an RMSNorm. The first layers of DeepSeek-V3 are *dense*: one
-# SwiGLU for every token in place of experts. `MTP`, the module of multi-token prediction, comes in section 24.
+# SwiGLU for every token in place of experts. `MTP`, the module of multi-token prediction, comes in section 26.
 
 # %% the skeleton
 block = type(lesson.DeepSeek(lesson.DeepSeekConfig.preset("cpu")).layers[0])
@@ -1793,7 +1793,7 @@ gap = abs(plain.val_loss / moe.val_loss - 1)
 guess.reveal(
     lower="MoE" if moe.val_loss < plain.val_loss else "dense",
     gap="less than 2%" if gap < 0.02 else "2% to 10%" if gap < 0.1 else "more than 10%",
-    because="150,000 tokens are few: experts have hardly parted ways yet.",
+    because="this machine's pair; what it can show is said below.",
 )
 spent = {"MoE": moe, "dense": plain}
 lesson.curves(
@@ -1819,31 +1819,50 @@ lesson.table(
 )
 
 # %% [markdown] what one pair cannot show
-# One pair cannot show who is better: there is one seed, so the spread is unknown. The same MoE with biases that stand
-# still, `lesson.train_deepseek(small, speed=0.0)`, ended 0.4% lower on the machine that wrote this: as much as the
-# gap between the two models. And the loop over experts costs seconds that FLOPs do not count. That a mixture wins
-# needs more steps than a lesson has. What the pair does show: at equal FLOPs the loss falls on the same path, with
-# twice the parameters. Now the load. *Violation* is how far the busiest expert of a layer is above the mean load, as
-# a share of the mean.
+# One pair cannot show who is better: there is one seed, so the spread is unknown. And it is not even a blind pair: the
+# sizes and the rate were chosen among six settings that were tried once each, and in the first of them the dense model
+# ended lower, by 0.8%. The loop over experts costs seconds that FLOPs do not count. That a mixture wins needs more
+# steps than a lesson has. What the pair does show: at equal FLOPs the loss falls on the same path, with twice the
+# parameters.
+#
+# Now the load. *Violation* is how far the busiest expert of a layer is above the mean load, as a share of the mean.
+# What do the biases do for it? One thing is changed: the same model trains once more, with biases that stand still.
 
 # %% guess loads
 guess = predict(
     "10.violation",
-    "Eight experts; the biases move by 0.01 a step, and scores lie between 0 and 1. Is "
-    "the violation of the last layer in the last 20 steps below its largest?",
-    below=lesson.yes_no("below half of the largest"),
+    "Eight experts; the biases move by 0.01 a step, and scores lie between 0 and 1. Mean "
+    "violation of the last layer in the last 20 steps: what do moving biases make of it?",
+    last=lesson.choice("less than half", "about the same", "more"),
 )
 
 # %% drawn loads
-layers = range(small.layers)
-late = [sum(moe.violation(layer)[-20:]) / 20 for layer in layers]
-last = moe.violation(small.layers - 1)
+still = lesson.train_deepseek(small, speed=0.0)
+biases = {"moving": moe, "still": still}
+late = {
+    f"layer {n}": {
+        name: sum(run.violation(n)[-20:]) / 20 for name, run in biases.items()
+    }
+    for n in range(small.layers)
+}
+ratio = late["layer 2"]["moving"] / late["layer 2"]["still"]
 guess.reveal(
-    below=sum(last[-20:]) / 20 < max(last) / 2,
-    because="the bias takes from the busy and gives to the idle, step by step.",
+    last="less than half"
+    if ratio < 0.5
+    else "about the same"
+    if ratio < 1.2
+    else "more",
+    because="a bias takes from the busy and gives to the idle, step by step.",
 )
-lesson.curves({f"layer {n}": moe.violation(n) for n in layers}, "violation")
-lesson.table({f"layer {n}": {"violation, last 20 steps": late[n]} for n in layers})
+lesson.curves({name: run.violation(2) for name, run in biases.items()}, "violation")
+lesson.table(
+    late | {"validation loss": {name: run.val_loss for name, run in biases.items()}},
+    first="violation of the last 20 steps",
+)
+
+# %% [markdown] what moving biases cost
+# A layer that was even by itself gains nothing: there the steps of the biases only shift tokens to and fro. And the
+# losses of the two runs differ by about as much as those of the two models above.
 
 # %% [markdown] what mtp predicts
 # ## 26. The token after the next
