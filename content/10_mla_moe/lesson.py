@@ -1831,8 +1831,8 @@ lesson.table(
 # %% guess loads
 guess = predict(
     "10.violation",
-    "Eight experts; the biases move by 0.01 a step, and scores lie between 0 and 1. Mean "
-    "violation of the last layer in the last 20 steps: what do moving biases make of it?",
+    "Eight experts; the biases move by 0.01 a step, scores lie between 0 and 1. The "
+    "last layer's mean violation of the last 20 steps: what do moving biases make of it?",
     last=lesson.choice("less than half", "about the same", "more"),
 )
 

@@ -242,6 +242,8 @@ class Exercise(Named):
     fp8         True where its numbers are in the E4M3 of the chip that it runs on: a case then has the name of that
                 format, "e4m3fn" or "e4m3fnuz", as its parameter `fp8`, and a backend without FP8 is shown as skipped.
                 The cases of such an exercise are no `Example`s, and those of a `Speed` or a challenge get it too
+    decoys      (inputs, generator) -> those inputs on whose numbers the shapes of results depend, with other numbers
+                that give the same shapes: where a class is graded, a kernel's answer does not see the true ones
     address_space  bytes of memory that a case maps and never touches, see `gpu_utils.grading.apart`
     forbids     parts of names: where a class is graded, operations of torch with such a name are refused
     ranks       True where the answer runs on several ranks (`gpu_utils.exercises.on_ranks`): in a class no other answer
@@ -274,6 +276,7 @@ class Exercise(Named):
     limits: tuple[Limit, ...] = ()
     torch_may: tuple[str, ...] | None = None
     fp8: bool = False
+    decoys: Callable[[Inputs, torch.Generator], Inputs] | None = None
     address_space: int = 0
     forbids: tuple[str, ...] = ()
     ranks: bool = False

@@ -14,7 +14,7 @@ from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.exercises.drawing import signed
 from gpu_utils.exercises.gradient import forward_and_backward
 from gpu_utils.exercises.u10_mla_moe import moe_block_slips as slips
-from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
+from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 WANTED = ("x", "weights", "gate", "up", "down", "shared_gate", "shared_up", "shared_down")
 PARTS = ("y", *(f"d{name}" for name in WANTED), "work")
@@ -88,7 +88,8 @@ def moe_block_reference(
 def _tolerance(case: Case, inputs: Inputs) -> dict[str, Tolerance]:
     # Inner values, and what an expert makes of them, are near 1 and at most a few; each product adds K of them, and
     # what the first ones lost is in the last. A weight's gradient sums D, a matrix's one for each of its tokens.
-    T, D, inner, shared = (case[name] for name in ("T", "D", "inner", "shared"))
+    T, D = inputs["x"].shape
+    inner, shared = inputs["gate"].shape[1], len(inputs["shared_gate"])
     dtype = inputs["x"].dtype
     narrow = dtype == torch.bfloat16
     length = D + inner + shared
@@ -144,6 +145,19 @@ EXERCISE = Exercise(
         Case("no two sizes are alike", T=37, D=24, E=8, inner=28, shared=30, k=3),
         Case("one expert for each token; nobody chose three", T=21, D=32, E=7, inner=20, shared=33, k=1, idle=3),
         Case("bfloat16, with weights in float32", T=40, D=48, E=6, inner=36, shared=40, k=2, dtype="bfloat16"),
+        Example(
+            "the example of the docstring",
+            x=lambda: torch.tensor([[1.0, 2.0]]),
+            weights=lambda: torch.tensor([[0.5]]),
+            experts=lambda: torch.tensor([[1]]),
+            gate=lambda: torch.tensor([[[0.0, 0.0]], [[1.0, 0.0]]]),
+            up=lambda: torch.tensor([[[0.0, 0.0]], [[0.0, 1.0]]]),
+            down=lambda: torch.tensor([[[0.0], [0.0]], [[1.0], [0.0]]]),
+            shared_gate=lambda: torch.zeros(1, 2),
+            shared_up=lambda: torch.zeros(1, 2),
+            shared_down=lambda: torch.zeros(2, 1),
+            dy=lambda: torch.tensor([[1.0, -1.0]]),
+        ),
         Case("a single token", T=1, D=20, E=9, inner=24, shared=18, k=4),
     ),
     fresh=_fresh,

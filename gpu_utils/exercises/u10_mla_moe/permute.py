@@ -39,6 +39,12 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     return {"x": x, "experts": experts.gather(1, mixed), "num_experts": E, "tile": case["tile"]}
 
 
+def _decoys(inputs: Inputs, generator: torch.Generator) -> Inputs:
+    """The tokens' choices, dealt out to other tokens: each expert keeps its load, and the result its rows."""
+    experts = inputs["experts"]
+    return {"experts": experts[torch.randperm(len(experts), generator=generator)]}
+
+
 def permute_reference(x: Tensor, experts: Tensor, num_experts: int, tile: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Expert after expert, and in each of them token after token."""
     source: list[int] = []
@@ -143,7 +149,7 @@ EXERCISE = Exercise(
         Case("parts of wider rows, in bfloat16", T=19, k=2, E=4, D=100, tile=8, view=True, dtype="bfloat16"),
         Case("one expert has them all", T=9, k=1, E=1, D=48, tile=4),
         Case("a single token, and tiles that stay nearly empty", T=1, k=4, E=5, D=65, tile=32),
-        Case("more tokens than a block, and tiles of one row: nothing is padded", T=601, k=2, E=40, D=33, tile=1),
+        Case("more tokens than a block, and tiles of one row: nothing is padded", T=301, k=2, E=16, D=33, tile=1),
     ),
     fresh=_fresh,
     trivial={
@@ -153,6 +159,7 @@ EXERCISE = Exercise(
         "the input": lambda x, experts, num_experts, tile: (x, experts[:, 0], experts[:, 0], experts),
     },
     torch_may=("item", "tolist"),
+    decoys=_decoys,
     limits=(
         Limit("launches", "Launch kernels of your own: they count, place and copy.", at_least=lambda case: 1),
         Limit(

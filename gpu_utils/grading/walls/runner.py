@@ -305,7 +305,8 @@ def _given(exercise: Exercise, job: Job) -> Inputs:
     if not _is_recorded(exercise, job) or exercise.torch_may is None:
         return job.inputs
     generator = torch.Generator().manual_seed(0)
-    return {name: _decoy(value, generator) for name, value in job.inputs.items()}
+    drawn = {name: _decoy(value, generator) for name, value in job.inputs.items()}
+    return drawn if exercise.decoys is None else drawn | exercise.decoys(job.inputs, generator)
 
 
 _MOST = 2**63 - 1
