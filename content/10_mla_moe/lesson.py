@@ -12,7 +12,7 @@
 # **Time**: four sittings. Reading (text and code at 200 words a minute) takes about 15 minutes each, with the
 # predictions about 35. All cells together run in two minutes on a quiet CPU. Then lab 10.
 #
-# A model can know more than it computes: DeepSeek-V3 has 671 billion parameters, and a token uses 37 of them.
+# A model can know more than it computes: DeepSeek-V3 has 671 billion parameters, and a token uses 37 billion of them.
 
 # %% imports
 import tempfile
@@ -304,7 +304,7 @@ lesson.table(
 )
 
 # %% [markdown] values and prefill
-# With longer contexts the factor tends to 129 here: a key costs $2 \cdot 512 \cdot 128$ and then $2 \cdot 128$ for each
+# With longer contexts the factor tends to 128 here: a key costs $2 \cdot 512 \cdot 128$ and then $2 \cdot 128$ for each
 # token, an absorbed query meets it with $2 \cdot 512$. And 128 heads would make 134 MB of keys for every new token, of
 # a cache that has 4.7.
 #
@@ -753,11 +753,11 @@ lesson.curves(
 )
 
 # %% [markdown] three trainings explained
-# (The curves are those of one seed, over 10 steps each.) Left alone the loads spread and stay spread; the idlest expert
-# has a twentieth of the mean. Both remedies work, the bias within some twenty steps. And the loss? The differences of
-# the pairs are within their ±: four pairs of 120 steps **cannot show** whether balance helps or hurts the model. What
-# they do show is who computes. With idle experts you pay the memory of 16 and train fewer; and you pay in time, as the
-# next section counts.
+# (The curves are those of one seed, over 10 steps each.) Left alone the loads spread and stay spread; the idlest
+# expert has a twentieth of the mean. Both remedies work, the auxiliary loss within some 35 steps, the bias within some
+# 45. And the loss? The differences of the pairs are within their ±: four pairs of 120 steps **cannot show** whether
+# balance helps or hurts the model. What they do show is who computes. With idle experts you pay the memory of 16 and
+# train fewer; and you pay in time, as the next section counts.
 #
 # ## 10. What a slow expert costs
 #
@@ -883,8 +883,8 @@ guess.reveal(
 # %% [markdown] sequences explained
 # The batch is even. Each sequence is not, and its own loss says so: it asks French and Python to use the same experts.
 # A loss for sequences therefore works against experts that *specialise*, and V3 keeps it at α = 0.0001, against the
-# extreme case alone: the largest L here, E / k = 128 times α for V3's 256 experts and k = 8 with all of a sequence on
-# the same 8, is 0.0128.
+# extreme case alone: the largest L here, E / k = 32 times α for V3's 256 experts and k = 8 with all of a sequence on
+# the same 8, is 0.0032.
 #
 # > **Claim and fact: routing needs an auxiliary loss**
 # >
@@ -942,7 +942,8 @@ lesson.bars({f"{n} nodes": 100 * share[n].item() for n in range(3, 9)}, "% of to
 # One expert of V3 works for **every** token: the *shared* expert, of the same size as the routed ones. What all tokens
 # need is learned there once, and not 256 times; the router has nothing to decide about it, and its load is always even.
 #
-# How much of the model is what? A *gated* MLP, as V3's experts are, has three matrices (sitting 4). From its
+# How much of the model is what? A *gated* MLP, as V3's experts are, is $V (\operatorname{silu}(G x) \odot U x)$, called
+# SwiGLU: two matrices in, one back. From its
 # configuration: D = 7168, an expert has 2048 numbers inside, 58 of 61 layers are MoE (256 routed and 1 shared), three
 # are dense with 18432; a layer's attention (MLA) has 187.1M parameters; 129,280 tokens in the vocabulary, an embedding
 # and a head. One expert: 3 · 7168 · 2048 = 44.04M.
@@ -1132,9 +1133,10 @@ lesson.table(
 # step. Two runs from one seed part, and a bug that shows once in ten runs is hard to find. So the order of this
 # course, in this unit and the next, is fixed: **by expert, then by token number**. Such an order is called *stable*.
 #
-# Counting may use atomics on whole numbers; the row of an entry may not. It is the number of *earlier* entries with the
-# same expert, which has nothing to do with who runs first. (Lab: 10.permute. There a row of x is also loaded once,
-# though k rows come of it.)
+# Counting may use atomics on whole numbers; the row of an entry may not. It is the number of *earlier* entries with
+# the same expert, which has nothing to do with who runs first. So a permutation gives four things: `rows`; `offsets`,
+# where each stretch begins; `source`, the token of each row; and `position`, the row of each choice of each token.
+# (Lab: 10.permute. There a row of x is also loaded once, though k rows come of it.)
 #
 # ## 17. What padding costs
 #
@@ -1173,8 +1175,8 @@ waste = {
 guess.reveal(
     small=waste[4096][16],
     large=waste[4096][128],
-    because="half a tile for each expert on average: 8 of 128, and 64 of 128. Loads "
-    "just above 128 take two large tiles, those below take one.",
+    because="8 of 128 are half a small tile each. Loads just above 128 take two large "
+    "tiles, those below one: 64 of 128 on average.",
 )
 lesson.table(
     {
@@ -1187,9 +1189,11 @@ lesson.table(
 )
 
 # %% [markdown] padding explained
-# The rule of half a tile holds as long as loads vary by more than a tile or so. Below that every expert that has any
-# row takes one tile: 128 tokens with tiles of 128 rows are 32 times the work. So one chooses the tile by the *rows of
-# an expert*, not by the size of the product; and a decoding engine has another kernel than a training run.
+# Where loads vary by more than a tile, the last tile of each expert is half empty on average: half a tile each. At 128
+# rows and tiles of 128 half a tile came out by luck, since the mean lies on a tile's edge: with 3,500 tokens it is
+# about 22%, with 4,600 about 70%. And an expert that has any row takes one tile at least: 128 tokens with tiles of 128
+# rows are 32 times the work. So one chooses the tile by the *rows of an expert*, not by the size of the product; and a
+# decoding engine has another kernel than a training run.
 #
 # That is a count on paper. Is it what the machine code does? Here is the first rung: a product for a stretch, in tiles.
 # The same kernel serves two launchers. `launch_each` launches it for every expert, with the grid that its load needs.
@@ -1522,7 +1526,7 @@ for way, k in (("atomics", 2), ("atomics", 4), ("for each token", 4)):
         rows[f"{way}, k = {k}, {target}"] = {
             "sums with other bits": int((first != again).sum()),
             "atomics": counts["global_atomics"],
-            "bytes stored": counts["global_store_bytes"],
+            "bytes by plain stores": counts["global_store_bytes"],
         }
 guess.reveal(
     atomic_two=same["atomics", 2],
@@ -1674,9 +1678,10 @@ lesson.table(
 # %% [markdown] total against active
 # ## 23. Parameters: all of them, and those of a token
 #
-# A SwiGLU of width `D` and inner width `I` has three matrices, `3 D I` parameters. An expert of DeepSeek-V3 has
-# 3 · 7,168 · 2,048, that is 44.0 million. Each of the 58 layers with experts has 256 routed ones and one shared; a
-# token uses 8 of the routed ones and the shared one. Call *active* what one token uses.
+# Sitting 2 counted 671B and 37B by hand; here `lesson.parameters` counts the model's own shapes. A SwiGLU of width `D`
+# and inner width `I` has `3 D I` parameters. An expert of DeepSeek-V3 has 3 · 7,168 · 2,048, 44.0 million. Each of the
+# 58 layers with experts has 256 routed ones and one shared; a token uses 8 of the routed ones and the shared one. Call
+# *active* what one token uses.
 
 # %% guess activity
 guess = predict(
@@ -1803,7 +1808,8 @@ lesson.curves(
         ]
         for name, run in spent.items()
     },
-    "loss, over GFLOP spent",
+    "nats per token",
+    xlabel="GFLOP spent",
 )
 lesson.table(
     {
@@ -1869,7 +1875,8 @@ lesson.table(
 #
 # At a position the main model predicts the next token. The module of MTP takes its hidden state *and the embedding of
 # that next token*, and predicts the one after. Embedding and head are the main model's; both losses teach them, the
-# second with a weight (DeepSeek-V3: 0.3, later 0.1; source: arXiv 2412.19437, section 4.2).
+# second with a weight (DeepSeek-V3: 0.3, later 0.1; source: arXiv 2412.19437, section 4.2). Its loss need not be higher
+# than the main one: it is told $t_{i+1}$, so for it, too, the target is the very next token, and it has a block more.
 #
 # When text is generated the module can *draft*: the main model picks a token, the module guesses the one after, and the
 # main model checks the guess while it computes the next step anyway. If it would have picked the same, two tokens came
@@ -1948,7 +1955,8 @@ lesson.table({"relative difference": error, "largest": (ours - other).abs().max(
 #   A layer takes as long as its busiest expert.
 # - Tokens are sorted by expert and number, stretches padded to tiles, all experts multiplied in one launch; the way
 #   back is a gather in a fixed order, which gives the same bits each time.
-# - Padding costs about half a tile for each expert: tiles are chosen by the rows of an expert.
+# - Padding costs about half a tile for each expert, where loads vary by more than a tile: tiles are chosen by the rows
+#   of an expert.
 # - Parameters are not FLOPs: 97% of DeepSeek-V3's are routed experts, and a token uses 8 of 256 in a layer.
 #
 # ## Read next

@@ -5,7 +5,7 @@
 # and three of a whole step: overlap, stragglers, placement. At the end your own dispatch and combine train the model of
 # unit 10 over ranks.
 #
-# - **First**: lesson 11. Everything that is asked here is explained there.
+# - **First**: lesson 11. It has the ideas; each statement says what else it needs.
 # - **Time**: four parts, one for each sitting of the lesson. As a guess, not from a stopwatch: 60 minutes each.
 # - **Ranks**: an answer that runs on ranks is called in each of them, in a process of its own, with that rank's
 #   arguments. What a rank prints is not shown. A rank that fails is named with its line; ranks that wait for each other
@@ -329,6 +329,9 @@ except (lesson.RankFailed, AttributeError, TypeError) as why:
 # %% [markdown] what the payoff shows
 # The four ranks hold the same bits after 50 steps, and are as far from one rank as another order of the batch is: a few
 # units in the last place of float32. Data parallelism by a ring changes the order of a sum and nothing else.
+
+# %% [markdown] part of costs
+# ## Part 2: what a transfer costs
 
 # %% [markdown] statement of alpha_beta
 # ## 11.alpha_beta: a simulator
@@ -1011,7 +1014,8 @@ lesson.table({"share of the exchanges that was hidden": shown.hidden} if shown e
 # | `amount` | of a compute: tokens; of a send or recv: bytes; of a barrier 0 |
 # | `start`, `end` | seconds, by **the clock of that rank**. Clocks of ranks differ, by any amount |
 #
-# A send begins when its rank has computed and ends when the message is there; a recv begins when its rank has computed
+# A send begins when its rank has computed and ends when the message is there (receives were posted before, so no send
+# waits for its receiver); a recv begins when its rank has computed
 # and ends when the message has come. The result is one of
 #
 # - `("rank", r)`: rank `r` computes slowly: it takes 1.5 times the usual time for a token, or more;

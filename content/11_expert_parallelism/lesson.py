@@ -143,7 +143,8 @@ lesson.table(reports, first="rank 2")
 #
 # A message that does not come has no error, and a rank that hangs looks like one that computes. Only a limit on time
 # ends it: here `seconds`, in `torch.distributed` the `timeout` of `init_process_group`. Then all of them are late, and
-# what tells them apart is the line at which each one is: three at the barrier, and one that is not.
+# with gloo the line at which each one is tells them apart: three at the barrier, and one that is not. With NCCL and
+# RCCL a collective is only *launched*, and the host goes on: ask instead which collective each rank has launched last.
 #
 # ## 3. Five collectives
 #
@@ -272,9 +273,10 @@ lesson.table(
 #
 # ## 5. The deadlock
 #
-# `dist.send` is *blocking*: it returns when the message has left. Suppose every rank first sends to its neighbour on
-# the right and then receives from the left. Somebody who knows MPI will say: a small message goes out at once, into a
-# buffer, and a large one waits for the receiver. Here is 1 number, and 1 million.
+# `dist.send` is *blocking*: it returns when its tensor may be used again. When that is, depends on the backend.
+# Suppose every rank first sends to its neighbour on the right and then receives from the left. Somebody who knows MPI
+# will say: a small message goes out at once, into a buffer, and a large one waits for the receiver. Here is 1 number,
+# and 1 million.
 
 # %% guess deadlock
 guess = predict(
@@ -691,10 +693,12 @@ guess.reveal(
 lesson.table(rows, first="16 MiB")
 
 # %% [markdown] what libraries do
-# So a mesh wants direct exchange, or several rings at once, each over other cables. All-to-all, the traffic of experts,
-# *is* direct: on a mesh every pair has its own cable for it, and the seven links together have about as much as an
-# H100's port. But no cable can help another: if all tokens want one expert, the way to it is one cable wide. (With one
-# alpha for seven messages the model flatters direct exchange. How much, the published tables below show.)
+# So a mesh wants direct exchange, or several rings at once, each over other cables. All-to-all, the traffic of
+# experts, *is* direct: on a mesh every pair has its own cable for it, and the seven links together have 336 GB/s
+# beside the 450 of an H100's port (times here use the usable bandwidth of a link where one is known, and else the
+# peak, which flatters the H100). But no cable can help another: if all tokens want one expert, the way to it is one
+# cable wide. (With one alpha for seven messages the model flatters direct exchange. How much, the published tables
+# below show.)
 #
 # ## 12. A schedule that delivers
 #
@@ -857,10 +861,10 @@ lesson.table(
 
 # %% [markdown] what published tables hide
 # Both vendors' kernels are a line: bytes over bandwidth plus 37 to 54 µs for DeepEP's dispatch, 22 µs for mori's. The
-# way back fits worse: 48 to 94 µs, growing. It waits for the last of all ranks, and it adds; this table cannot tell
-# which. What the table hides: mori sends a token once to a *rank* with two of its experts, DeepEP's low-latency kernels
-# once for each expert; the model counts each its own way. And mori's rows across nodes are left out, because those
-# kernels forward in two hops.
+# way back fits worse: 34 to 94 µs, growing up to 128 ranks. It waits for the last of all ranks, and it adds; this
+# table cannot tell which. What the table hides: mori sends a token once to a *rank* with two of its experts, DeepEP's
+# low-latency kernels once for each expert; the model counts each its own way. And mori's rows across nodes are left
+# out, because those kernels forward in two hops.
 #
 # Bandwidths in such tables need care, too. DeepEP's table of large batches says 58 GB/s for 32 ranks over a card of 50:
 # bytes that never left the node are counted. (V2's README says so of its own table.)
@@ -1178,8 +1182,9 @@ print(kept.error)
 
 # %% [markdown] every rank calls
 # An all-to-all is a promise of all ranks of a group. A rank with nothing to send must call it all the same, with empty
-# pieces. "If there are no tokens, return" is the classic hang: on a laptop as here, on a cluster after a time-out of
-# some minutes, and only with the batch in which a rank happens to be idle.
+# pieces. "If there are no tokens, return" is a classic. Here the idle rank's process ended, so the others get an
+# error, and the rank that is named first is innocent: read *had returned already*. Where that process lives on, they
+# hang until a time-out of some minutes, and only with the batch in which a rank happens to be idle.
 #
 # Counts cost little in bytes, and much in time on a GPU: the host has to *wait* for them before it can make room for
 # the rows and launch the next kernel. When tokens are few, as in decoding, that wait is longer than the exchange. So
@@ -1263,7 +1268,7 @@ lesson.table(
 
 # %% [markdown] once explained
 # The more experts of a token live together, the more is saved. With DeepSeek-V3's 8 of 256 experts over 64 ranks it is
-# less than 4% by chance: copies rarely share a rank. Over 8 *nodes* it is much, and the router is made to share
+# about 4% by chance: copies rarely share a rank. Over 8 *nodes* it is much, and the router is made to share
 # them: at most 4 nodes for a token (sitting 2). The real libraries send once for a rank or once for a node, and expand
 # there. In the lab you send a row for each copy, and count.
 #
@@ -1344,11 +1349,12 @@ lesson.table(rows, first="on the wire")
 # gloo carries no float8: it says "Invalid scalar type". For NCCL a change of torch maps it to bytes
 # ([pytorch #126556](https://github.com/pytorch/pytorch/pull/126556)). In the lab you do that yourself.
 #
-# ## 25. The order of a sum
+# ## 25. The order of a combine
 #
-# The k results of a token come from k ranks, and each time another one is first. Whoever adds them as they come adds
-# them in another order each time. Float sums depend on the order: here are 8 terms a sum, the size of a combine of V3,
-# 100,000 sums, each in the order of k and in 5 orders of arrival. In float32, and rounded to bf16 after.
+# Section 6 once more, with more terms: there 4 terms changed about 32 sums in 100. The k results of a token come from
+# k ranks, and each time another one is first. Whoever adds them as they come adds them in another order each time.
+# Float sums depend on the order: here are 8 terms a sum, the size of a combine of V3, 100,000 sums, each in the order
+# of k and in 5 orders of arrival. In float32, and rounded to bf16 after.
 
 # %% guess order of terms
 guess = predict(
@@ -1637,12 +1643,14 @@ lesson.table(rows, first="for each column of a token")
 lesson.sitting("11", 3)
 
 # %% [markdown] behind each other
+# # Sitting 4: a step is as long as its longest part
+#
 # ## 28. Behind each other
 #
 # While a message is on a wire nobody needs to do anything. So the experts may work meanwhile, on something else: the
 # tokens of a rank are cut into *micro-batches*, and while one is computed the next one travels. In torch a transfer
 # that has only begun is a *work*: `async_op=True` returns one at once, and `work.wait()` returns when the transfer is
-# over. What it fills may not be read before.
+# over; on a GPU it makes the current *stream* wait, and the host goes on. What it fills may not be read before.
 #
 # An experiment with real processes: four ranks, four micro-batches. The process group itself delays messages: each one
 # takes 0.08 s on its link, and a link carries one message after the other. Experts take 0.1 s for a micro-batch. First
@@ -1672,8 +1680,9 @@ lesson.timeline_figure(shown.lanes)
 # %% [markdown] overlap read
 # (Figures a little above these are the machine's own work.) Read the lower half: while *experts* work, something is in
 # the lanes *out* and *back*. And read the gaps between computes: there the link is the one that is busy, so hiding has
-# an end. Two rules follow. Overlapped, a layer takes as long as the longer of compute and wire, plus a first way out
-# and a last way back that nothing hides. And overlap wins at most a factor of two, where both are equally long.
+# an end. Two rules follow. Overlapped, a layer takes the longer of two times: all messages of the wire, or all
+# computes with a first way out and a last way back that nothing hides. And overlap wins at most a factor of two, where
+# both are equally long.
 #
 # More compute for each micro-batch, 0.25 s in place of 0.1, and the same wire:
 
@@ -1708,11 +1717,11 @@ lesson.table(
 # one in attention and experts while the other is in dispatch and combine (source: DeepSeek-V3 report, arXiv 2412.19437,
 # section 3.4).
 #
-# ## 29. Who moves the bytes
+# ## 29. What communication takes from compute
 #
-# On a CPU a network card moves bytes. On a GPU the question is open. NVLink and xGMI are memory: a kernel that stores
-# to the address of another GPU *is* the transfer. Kernels run on SMs or CUs, and these are then missing in the product
-# that the transfer was to hide behind.
+# Section 8 named who can move bytes. Where kernels do it, NVLink and xGMI are memory to them: to store to the address
+# of another GPU *is* the transfer. Kernels run on SMs or CUs, and these are then missing in the product that the
+# transfer was to hide behind.
 #
 # > **Facts: what communication occupies**
 # >
@@ -1796,7 +1805,8 @@ lesson.table({f"rank {rank}": {"waits, s": spent[rank]} for rank in ranks})
 # it has more to do. And times of different ranks were never subtracted from each other: clocks of machines differ.
 #
 # Now all compute alike, and one *direction* of one link is slow: messages from rank 3 to rank 1 take five times as
-# long.
+# long. All receives were posted before the compute, so a send ends when its message has arrived, whoever is late.
+# (Without that a send waits for its receiver, too, as in section 5, and a slow rank makes sends to it look slow.)
 
 # %% guess slow link
 guess = predict(
@@ -1930,7 +1940,8 @@ lesson.table({"numbers": run.weights}, across=True)
 #   cable of seven.
 # - Counts go first, and every rank makes every call. FP8 goes out, bf16 comes back; a sum in the order of k has the
 #   bits of one rank.
-# - Overlap takes as long as the longer of wire and compute, plus a first way out and a last way back.
+# - Overlapped, a layer takes the longer of two times: all messages of the wire, or all computes with a first way out
+#   and a last way back.
 # - Who waits is the victim. Compare seconds for a token and for a byte, each by one clock, by the median over steps.
 # - Copies of experts go where load over copies is largest.
 #

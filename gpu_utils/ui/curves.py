@@ -13,13 +13,19 @@ _STYLES = ("--", "-.", ":")
 
 
 def curves(
-    values: Mapping[str, Any], ylabel: str, *, levels: Mapping[str, float] | None = None, log: bool = False
+    values: Mapping[str, Any],
+    ylabel: str,
+    *,
+    levels: Mapping[str, float] | None = None,
+    log: bool = False,
+    xlabel: str = "step",
 ) -> None:
     """Draw curves over the steps 1, 2, ... of a run, with level lines to compare with.
 
     values  name -> numbers, one a step; or name -> (step, number) pairs, drawn with dots
     ylabel  what the numbers are, with their unit
     levels  name -> number of a level line
+    xlabel  what the first numbers of pairs are, where they are no steps
     log     a logarithmic scale; otherwise it starts at 0 where the curves come near it
 
     Raises BadArgument where there is nothing to draw.
@@ -36,7 +42,7 @@ def curves(
             axes.plot(range(1, len(numbers) + 1), numbers, linewidth=0.9, label=name)
     for style, (name, level) in zip(cycle(_STYLES), (levels or {}).items(), strict=False):
         axes.axhline(level, linestyle=style, color="black", linewidth=0.9, label=name)
-    axes.set(xlabel="step", ylabel=ylabel, yscale="log" if log else "linear")
+    axes.set(xlabel=xlabel, ylabel=ylabel, yscale="log" if log else "linear")
     low, high = axes.get_ylim()
     if not log and low < high / 4:
         axes.set_ylim(0, None)

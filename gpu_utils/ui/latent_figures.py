@@ -30,10 +30,10 @@ def cache_figure(kept: Mapping[str, Mapping[str, int]], bytes_per_number: float 
         for kind, parts in kept.items()
     ]
     room = _WIDTH - _LEFT
-    area = room * 150 / max(totals.values())  # the largest is 150 high
+    area = room * 150 / max(totals.values())  # the largest fills the width, 150 high
     drawn, y = [], 4.0
     for kind, parts in kept.items():
-        high = min(max(sqrt(totals[kind] * area / 16), 14.0), 150.0)
+        high = min(max(sqrt(totals[kind] * area / 16), 14.0, totals[kind] * area / room), 150.0)
         x = _LEFT
         drawn.append(text(_LEFT - 10, y + high / 2 + 4, kind, at="end"))
         for number, n in enumerate(parts.values()):

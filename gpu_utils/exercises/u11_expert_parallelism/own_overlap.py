@@ -93,11 +93,11 @@ def _steps(steps: int, tokens: int, takes: float, size: int) -> list[dict[str, A
     peers, computes = [peer for peer in range(world) if peer != rank], []
     for _ in range(steps):
         dist.barrier()
+        room = torch.empty(world, size // 4)
+        works: list[Any] = [dist.irecv(room[peer], peer) for peer in peers]  # before the compute: no send waits for it
         start = time.monotonic()
         time.sleep(takes)
         computes.append({"amount": tokens, "start": start, "end": time.monotonic()})
-        room = torch.empty(world, size // 4)
-        works: list[Any] = [dist.irecv(room[peer], peer) for peer in peers]
         works += [dist.isend(torch.zeros(size // 4), peer) for peer in peers]
         for work in works:
             work.wait()
@@ -112,6 +112,9 @@ def recorded(
     steps: int = 4,
 ) -> list[dict[str, Any]]:
     """The timeline of 11.straggler, of real ranks; each has its own clock. About five seconds.
+
+    Receives are posted before the compute, so that a send ends when its message has arrived. What the timeline calls a
+    recv begins when its rank has computed.
 
     slow_rank  (rank, factor) of its compute; slow_link  (from, to, factor) in the process group
     """
@@ -128,13 +131,15 @@ def recorded(
         kinds += [("barrier", -1, 1, of_kind["barrier"][1:])]
         for name, _, per_step, every in kinds:
             for at, event in enumerate(every):
+                step = at // per_step
+                began = computes[step]["end"] if name == "recv" else event.get("start", event.get("issued"))
                 times = {
-                    "start": (event["start"] if name == "compute" else event["issued"]) + CLOCKS[rank],
+                    "start": began + CLOCKS[rank],
                     "end": (event["end"] if name == "compute" else event["done"]) + CLOCKS[rank],
                 }
                 what = {
                     "peer": event.get("to", event.get("source", -1)),
                     "amount": event.get("amount", event.get("bytes", 0)),
                 }
-                timeline.append({"step": at // per_step, "rank": rank, "name": name} | what | times)
+                timeline.append({"step": step, "rank": rank, "name": name} | what | times)
     return sorted(timeline, key=lambda event: (event["step"], event["rank"]))
