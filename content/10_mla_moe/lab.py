@@ -8,8 +8,9 @@
 # - **Time**: four parts, one for each sitting of the lesson. As a guess, not from a stopwatch: 60, 60, 90 and 45
 #   minutes.
 # - **How it works**: write your answer in the cell that says `YOUR CODE`, run it, run the check below it. A check runs
-#   the public cases and three fresh ones, and says what differs. `hint("10.mla")` gives three hints of growing
-#   strength. `solution("10.mla")` asks first.
+#   the public cases and three fresh ones, and says what differs. One case looks what a GPU would refuse: new tensors go
+#   where the inputs are, `device=x.device`. `hint("10.mla")` gives three hints of growing strength.
+#   `solution("10.mla")` asks first.
 
 # %% imports tags=["setup"]
 import math

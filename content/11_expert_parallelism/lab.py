@@ -350,7 +350,7 @@ except (lesson.RankFailed, AttributeError, TypeError) as why:
 #   alpha + bytes / bandwidth. A link that carries nothing takes no part.
 # - A step ends when the last of its links is done, and only then the next step begins.
 # - `seconds`: name of a schedule -> its time. `busiest`: name of a schedule -> the link whose bytes, over all steps,
-#   take longest (without alpha). `choose`: name of the fastest schedule.
+#   take longest (without alpha). `choose`: name of the fastest schedule. No case has a tie.
 #
 # For example two schedules for 8,000 bytes over two links in a row, `up` (1 µs, 1 GB/s) and `down` (1 µs, 2 GB/s): at
 # once it takes 1 + 8 = 9 µs, in two steps 1 + 4 + 1 + 4 = 10 µs. `up` is busy for 8 µs, `down` for 4.
@@ -411,7 +411,7 @@ check("11.alpha_beta")
 # | | |
 # |---|---|
 # | `tables` | list of int64 (T, k): numbers of experts, different ones in a row |
-# | `homes` | int64 (T,): the rank on which a token lives |
+# | `homes` | int64 (T,): the rank on which a token lives. Both may be on a GPU: new tensors go where the inputs are |
 # | `num_experts`, `nodes`, `ranks` | experts, nodes, and ranks of all nodes together; they divide each other |
 # | `width` | numbers of a token's vector |
 # | `slow`, `fast` | GB/s (10**9 bytes) in one direction: each rank's network card, each rank's NVLink or xGMI |
@@ -1015,8 +1015,8 @@ lesson.table({"share of the exchanges that was hidden": shown.hidden} if shown e
 # | `start`, `end` | seconds, by **the clock of that rank**. Clocks of ranks differ, by any amount |
 #
 # A send begins when its rank has computed and ends when the message is there (receives were posted before, so no send
-# waits for its receiver); a recv begins when its rank has computed
-# and ends when the message has come. The result is one of
+# waits for its receiver); a recv begins when its rank has computed and ends when the message has come. The result is
+# one of
 #
 # - `("rank", r)`: rank `r` computes slowly: it takes 1.5 times the usual time for a token, or more;
 # - `("link", a, b)`: messages from `a` to `b` take 1.5 times the usual time for a byte, or more;
