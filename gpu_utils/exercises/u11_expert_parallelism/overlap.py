@@ -103,15 +103,20 @@ def _exchanged(found: Any, expected: list[Tensor], exchanges: Any) -> Difference
     return None
 
 
+def _overlap(call: Record, place: int, until: int) -> bool:
+    """Whether the rows of a compute lie in that stretch of memory, or in part of it."""
+    return bool(call["place"] < until and place < call["until"])
+
+
 def _waited(found: Any, expected: list[Tensor], exchanges: Any) -> Difference | None:
     for at, call in enumerate(found["computes"]):
         if _returned(exchanges, call["start"]) < at + 1 - 1e-6:
             begun = sum(part for event, part in exchanges if event["issued"] <= call["start"])
             kind = "early" if begun > at else "early:not sent"
             return Difference(kind, f"compute {at + 1} began before anybody had waited for its rows")
-    places = [call["place"] for call in found["computes"]]
-    for at in range(len(places) - 1):
-        if places[at] == places[at + 1]:
+    computes = found["computes"]
+    for at in range(len(computes) - 1):
+        if _overlap(computes[at], computes[at + 1]["place"], computes[at + 1]["until"]):
             detail = f"computes {at + 1} and {at + 2} read the same buffer, while the second's rows were on their way"
             return Difference("buffer", detail)
     if _returned(exchanges, float("inf")) < 2 * len(expected) - 1e-6:
