@@ -126,7 +126,8 @@ def _waited(found: Any, expected: list[Tensor], exchanges: Any) -> Difference | 
         own = [e for e, _ in exchanges if e["issued"] <= call["start"] and any(_overlap(call, *p) for p in e["places"])]
         if own and not any(e["returned"] is not None and e["returned"] <= call["start"] for e in own):
             return Difference(
-                "early", f"compute {at + 1} began before anybody had waited for its rows; another exchange was waited for"
+                "early",
+                f"compute {at + 1} began before anybody had waited for its rows; another exchange was waited for",
             )
     computes = found["computes"]
     for at in range(len(computes) - 1):
