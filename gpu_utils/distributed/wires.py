@@ -160,6 +160,7 @@ class CountedGroup(dist.ProcessGroup):
         self._traffic, self._wires = traffic, wires
         self._links: dict[Any, _Link] = {}
         self._tag = _OWN_TAGS
+        self._begun: list[_Work] = []  # gloo forgets what nobody holds: its message would block the link behind it
 
     def getBackendName(self) -> str:  # noqa: N802  torch's own name
         return NAME
@@ -234,7 +235,8 @@ class CountedGroup(dist.ProcessGroup):
                 seconds = self._seconds(rank, _bytes(part))
                 message = _event("message", _bytes(part))
                 works.append(self._put(rank, seconds, lambda to=rank, x=part: self._gloo.send(x, to, tag), message))
-        return _Work(event, works)
+        self._begun.append(work := _Work(event, works))
+        return work
 
     # --- what gloo does inside: counted as calls; slowed down as a ring would be
 
