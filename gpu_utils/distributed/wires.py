@@ -64,7 +64,8 @@ class Traffic:
     calls   collective, "send" or "recv" -> times
     events  each call: {"name", "bytes", "issued", "done", "waited", "returned"}, times in seconds of one clock for all
             ranks; "waited" and "returned" say from when to when somebody waited for it, and are None if nobody did.
-            A message also says "to" or "source", a collective the "ranks" of its group
+            A message also says "to" or "source", a collective the "ranks" of its group; "places" are the stretches of
+            memory, from and until, that a recv or an all-to-all fills
     """
 
     sent: Counter[int] = field(default_factory=Counter)
@@ -146,6 +147,10 @@ def _bytes(tensors: Sequence[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
+def _places(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
+    return [(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes) for tensor in tensors]
+
+
 class CountedGroup(dist.ProcessGroup):
     """A group of ranks. `ranks` are their global numbers, `own` the one of this process."""
 
@@ -155,6 +160,7 @@ class CountedGroup(dist.ProcessGroup):
         self._traffic, self._wires = traffic, wires
         self._links: dict[Any, _Link] = {}
         self._tag = _OWN_TAGS
+        self._begun: list[_Work] = []  # gloo forgets what nobody holds: its message would block the link behind it
 
     def getBackendName(self) -> str:  # noqa: N802  torch's own name
         return NAME
@@ -185,11 +191,11 @@ class CountedGroup(dist.ProcessGroup):
         return self._put(destination, seconds, lambda: self._gloo.send(tensors, destination, tag), event)
 
     def recv(self, tensors: list[Tensor], source: int, tag: int) -> _Work:
-        event = self._traffic.begin("recv", _bytes(tensors), source=self._ranks[source])
+        event = self._traffic.begin("recv", _bytes(tensors), source=self._ranks[source], places=_places(tensors))
         return _Work(event, [self._gloo.recv(tensors, source, tag)])
 
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> _Work:
-        event = self._traffic.begin("recv", _bytes(tensors))
+        event = self._traffic.begin("recv", _bytes(tensors), places=_places(tensors))
         return _Work(event, [self._gloo.recv_anysource(tensors, tag)])
 
     # --- all to all
@@ -201,7 +207,7 @@ class CountedGroup(dist.ProcessGroup):
         parts = list(x.split(splits or [len(x) // world] * world))
         for destination, part in enumerate(parts):
             self._note(destination, _bytes([part]))
-        event = self._traffic.begin("all_to_all_single", _bytes([x]), ranks=self._ranks)
+        event = self._traffic.begin("all_to_all_single", _bytes([x]), ranks=self._ranks, places=_places([out]))
         if self._wires is None:
             return _Work(event, [self._gloo.alltoall_base(out, x, out_splits, splits, opts or dist.AllToAllOptions())])
         return self._all_to_all(list(out.split(out_splits or [len(out) // world] * world)), parts, event)
@@ -209,7 +215,8 @@ class CountedGroup(dist.ProcessGroup):
     def alltoall(self, outs: list[Tensor], parts: list[Tensor], opts: Any = None) -> _Work:
         for destination, part in enumerate(parts):
             self._note(destination, _bytes([part]))
-        return self._all_to_all(outs, parts, self._traffic.begin("all_to_all", _bytes(parts), ranks=self._ranks))
+        event = self._traffic.begin("all_to_all", _bytes(parts), ranks=self._ranks, places=_places(outs))
+        return self._all_to_all(outs, parts, event)
 
     def _all_to_all(self, outs: list[Tensor], parts: list[Tensor], event: dict[str, Any]) -> _Work:
         """One message for each pair of ranks; gloo itself has no all-to-all of lists."""
@@ -228,7 +235,8 @@ class CountedGroup(dist.ProcessGroup):
                 seconds = self._seconds(rank, _bytes(part))
                 message = _event("message", _bytes(part))
                 works.append(self._put(rank, seconds, lambda to=rank, x=part: self._gloo.send(x, to, tag), message))
-        return _Work(event, works)
+        self._begun.append(work := _Work(event, works))
+        return work
 
     # --- what gloo does inside: counted as calls; slowed down as a ring would be
 

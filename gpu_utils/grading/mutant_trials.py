@@ -29,6 +29,9 @@ SEEDS = (1, 20_260, 77)
 LEAST_SECONDS = {"host": 2.0, "torch": 2.0, "kernel": 5.0, "cpp": 10.0}
 """Kind -> time limit of one call of a mutant, which may have to be compiled; more where the solution is slow."""
 
+LEAST_SECONDS_OF_RANKS = 20.0
+"""The same where ranks have to be started: that alone takes seconds while other mutants are tried beside."""
+
 SILENCE_SECONDS = 120.0
 """After this long without a word a process is ended: it sits in compiled code, which no alarm reaches."""
 
@@ -60,7 +63,8 @@ def hurried(exercise: Exercise) -> Exercise:
     answer, slowest = sources.load_solution(exercise.id), 0.0
     for job in _in_order(exercise, SEEDS[0]):
         slowest = max(slowest, run(exercise, answer, job.inputs, backend(job.backend), (), job.mode).seconds)
-    return replace(exercise, seconds=min(exercise.seconds, max(LEAST_SECONDS[exercise.kind], 5 * slowest)))
+    least = LEAST_SECONDS_OF_RANKS if exercise.ranks else LEAST_SECONDS[exercise.kind]
+    return replace(exercise, seconds=min(exercise.seconds, max(least, 5 * slowest)))
 
 
 def trial(exercise: Exercise, limited: Exercise, mutant: Mutant) -> Trial:

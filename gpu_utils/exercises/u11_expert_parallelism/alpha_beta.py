@@ -211,6 +211,12 @@ EXERCISE = Exercise(
             routes=[[[], ["fast"], []], [[], [], ["slow"]], [[], [], []]],
             links={"fast": (1e-6, 1e9), "slow": (5e-6, 2e8)},
         ),
+        Example(
+            "two transfers of one pair in a step: they share the link as well",
+            schedules={"apart": [[(0, 1, 3000)], [(0, 1, 3000)]], "together": [[(0, 1, 4000), (0, 1, 5000)]]},
+            routes=[[[], ["cable"]], [[], []]],
+            links={"cable": (1e-6, 1e9)},
+        ),
         Case(
             "small messages on a switch: alpha decides", network="switch", ranks=4, collective="all-reduce", size=4096
         ),

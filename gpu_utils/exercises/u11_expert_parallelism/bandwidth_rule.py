@@ -252,6 +252,11 @@ EXERCISE = Exercise(
             **{"expert_width": 1024, "dispatch_bits": 8, "combine_bits": 16, "ranks": 4},
         ),
         Case(
+            "experts that are no multiple of 128: enough for the link, and the multiple is wider; one of 128 would do",
+            chips={"fits": {"tflops": 380.0, "link_gb": 300.0}, "weak": {"tflops": 40.0, "link_gb": 300.0}},
+            **{"expert_width": 1000, "dispatch_bits": 8, "combine_bits": 16, "ranks": 4},
+        ),
+        Case(
             "nothing is known",
             chips={"no link": {"tflops": 300.0, "link_gb": None}, "nothing": {"tflops": None, "link_gb": None}},
             **{"expert_width": 1024, "dispatch_bits": 8, "combine_bits": 16, "ranks": 16},

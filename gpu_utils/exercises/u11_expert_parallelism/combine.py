@@ -49,12 +49,12 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
 
 
 def _cancel(inputs: Inputs, E: int, generator: torch.Generator) -> None:
-    """Results of each token: 1, a large number and its negative, shuffled anew in each column; weights of 0.5 and 2."""
+    """Results of each token: 1, a large number, its negative and 1, shuffled anew in each column; weights 0.5 or 2."""
     for one in inputs["each"]:
         one["weights"] = torch.exp2(2.0 * torch.randint(0, 2, one["weights"].shape, generator=generator) - 1)
     width = inputs["each"][0]["y"].shape[1]
-    terms = torch.tensor([1.0, _LARGE, -_LARGE])
-    sums = [terms[torch.rand(len(one["experts"]), width, 3, generator=generator).argsort(2)] for one in inputs["each"]]
+    terms = torch.tensor([1.0, _LARGE, -_LARGE, 1.0])
+    sums = [terms[torch.rand(len(one["experts"]), width, 4, generator=generator).argsort(2)] for one in inputs["each"]]
 
     def fill(group: list[int], number: int, copies: list[Copy]) -> None:
         for row, copy in zip(inputs["each"][group[number]]["y"], copies, strict=True):
@@ -169,6 +169,15 @@ def _wrong_value(case: Case, inputs: Inputs, ranks: Ranks) -> Difference | None:
     return found
 
 
+def _by_expert_number(inputs: Inputs) -> Ranks:
+    """The sums where results are added by expert number."""
+    values = []
+    for one, own in zip(inputs["each"], results_of(inputs), strict=True):
+        order = one["experts"].argsort(1)
+        values.append(slips.in_order(own.gather(1, order[:, :, None].expand_as(own)), one["weights"].gather(1, order)))
+    return values
+
+
 def _wrong_order(inputs: Inputs, ranks: Ranks) -> Difference | None:
     """Here products are exact, and each order of the sum has a result of its own."""
     found = _first(_summed(slips.in_order)(inputs), ranks, EXACT, inputs["each"][0]["y"].dtype)
@@ -176,9 +185,11 @@ def _wrong_order(inputs: Inputs, ranks: Ranks) -> Difference | None:
         return found
     if _first(_summed(_exact)(inputs), ranks, EXACT, None) is None:
         return Difference("order:wide", f"{found.detail}. It is the sum with more digits than float32 has")
-    terms = [set(own.flatten().tolist()) - {0.0, 1.0} for own in ranks if isinstance(own, Tensor)]
+    terms = [set(own.flatten().tolist()) - {0.0, 1.0, 2.0} for own in ranks if isinstance(own, Tensor)]
     if any(terms):
         return found
+    if _first(_by_expert_number(inputs), ranks, EXACT, None) is None:
+        return Difference("order:expert", f"{found.detail}. It is the float32 sum in the order of expert numbers")
     return Difference("order", f"{found.detail}. It is a float32 sum of the same terms in another order")
 
 
@@ -253,10 +264,10 @@ EXERCISE = Exercise(
             groups=((0, 2), (1, 3)),
         ),
         Case(
-            "1, a large number and its negative: each order of the sum has its own result",
+            "1, a large number, its negative and 1: each order of the sum has its own result",
             tokens=(4, 5),
             num_experts=6,
-            k=3,
+            k=4,
             width=24,
             dtype="float32",
             cancels=True,
@@ -327,6 +338,12 @@ EXERCISE = Exercise(
             "The sums are right to rounding, and in another order: by expert number, as the results lie. In the order "
             "of k the bits do not depend on who owns which expert. Place the results first, then add j = 0, 1, and so "
             "on.",
+        ),
+        Misconception(
+            "added_backwards",
+            slips.answer(slips.backwards),
+            "The sums are right to rounding, and in another order than that of k. Begin with the product for j = 0, "
+            "then add j = 1, and so on, one after the other: not the other way round, and not in pairs.",
         ),
         Misconception(
             "sum_in_float64",

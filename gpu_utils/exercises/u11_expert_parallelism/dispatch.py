@@ -195,10 +195,11 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     if problem := pairs_of(value):
         return problem
     E, x = inputs["shared"]["num_experts"], inputs["each"][0]["x"]
+    copies, tokens = copies_between(inputs, E), copies_between(inputs, E, once=True)
     return (
         wrong_in(_rows(value["ranks"]), _rows(arrived(inputs)), "rows", x.dtype, _WRONG_ROWS, inputs)
         or wrong_counts(value["ranks"], inputs)
-        or too_many_or_few(value["sent"], copies_between(inputs, E), x.shape[1] * x.element_size(), E, "copies")
+        or too_many_or_few(value["sent"], copies, x.shape[1] * x.element_size(), E, "copies", tokens)
     )
 
 

@@ -234,6 +234,38 @@ EXERCISE = Exercise(
             num_nodes=2,
             num_gpus=4,
         ),
+        Example(
+            "one expert has so much that it needs seven copies: each bears a seventh",
+            load=[184, 20, 8, 17, 9, 12],
+            num_replicas=12,
+            num_groups=1,
+            num_nodes=1,
+            num_gpus=4,
+        ),
+        Example(
+            "two spare slots, and two busy experts: one for each",
+            load=[139, 91, 9, 17, 10, 11],
+            num_replicas=8,
+            num_groups=1,
+            num_nodes=1,
+            num_gpus=4,
+        ),
+        Example(
+            "groups go by their sums, not by their busiest expert",
+            load=[55, 39, 59, 9, 31, 40, 2, 17, 33, 46, 51, 49, 33, 5, 4, 42],
+            num_replicas=20,
+            num_groups=8,
+            num_nodes=2,
+            num_gpus=4,
+        ),
+        Example(
+            "groups of uneven sums: in turn, there and back, is not even enough",
+            load=[19, 33, 47, 8, 8, 11, 43, 14, 31, 14, 55, 59, 11, 5, 2, 19],
+            num_replicas=20,
+            num_groups=8,
+            num_nodes=2,
+            num_gpus=4,
+        ),
     ),
     fresh=_fresh,
     misconceptions=(
@@ -248,6 +280,12 @@ EXERCISE = Exercise(
             slips.placing(slips.one_more_for_the_heaviest),
             "The spare slots went to the heaviest experts, one each. An expert with a third of all tokens needs more "
             "than two: compare load over copies, anew for every spare slot.",
+        ),
+        Misconception(
+            "copies_by_halves",
+            slips.placing(slips.copies_by_halves),
+            "With each further copy the load was halved. Only the second one halves it: three copies bear a third "
+            "each. Compare load over copies.",
         ),
         Misconception(
             "in_proportion",

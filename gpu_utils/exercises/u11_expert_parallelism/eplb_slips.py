@@ -27,6 +27,16 @@ def copies_by_load(load: Sequence[float], slots: int) -> list[int]:
     return copies
 
 
+def copies_by_halves(load: Sequence[float], slots: int) -> list[int]:
+    """Each further copy is taken for one that halves what the expert's copies bear."""
+    left, copies = [float(each) for each in load], [1] * len(load)
+    for _ in range(slots - len(load)):
+        heaviest = max(range(len(load)), key=lambda e: left[e])
+        left[heaviest] /= 2
+        copies[heaviest] += 1
+    return copies
+
+
 def one_more_for_the_heaviest(load: Sequence[float], slots: int) -> list[int]:
     order = sorted(range(len(load)), key=lambda e: -load[e])
     copies = [1] * len(load)

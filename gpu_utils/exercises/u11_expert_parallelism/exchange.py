@@ -95,34 +95,46 @@ def by_rank(inputs: Inputs, num_experts: int, value: Callable[[list[int], int, l
     return [found[rank] for rank in range(len(inputs["each"]))]
 
 
-def copies_between(inputs: Inputs, num_experts: int) -> list[list[int]]:
-    """[source][owner] -> copies, by numbers in the world; none within a rank, since nothing travels."""
+def copies_between(inputs: Inputs, num_experts: int, once: bool = False) -> list[list[int]]:
+    """[source][owner] -> copies, by numbers in the world; none within a rank, since nothing travels.
+
+    once: copies of one token for experts of one rank are counted once: it may travel once and be copied there
+    """
     world = len(inputs["each"])
     found = [[0] * world for _ in range(world)]
 
     def note(group: list[int], number: int, copies: list[Copy]) -> None:
-        for copy in copies:
-            if copy.source != number:
-                found[group[copy.source]][group[number]] += 1
+        travel = [(copy.source, copy.token) for copy in copies if copy.source != number]
+        for source, _ in set(travel) if once else travel:
+            found[group[source]][group[number]] += 1
 
     by_rank(inputs, num_experts, note)
     return found
 
 
 def too_many_or_few(
-    sent: Sequence[Sequence[int]], rows: Sequence[Sequence[int]], row_bytes: int, num_experts: int, what: str
+    sent: Sequence[Sequence[int]],
+    rows: Sequence[Sequence[int]],
+    row_bytes: int,
+    num_experts: int,
+    what: str,
+    fewest: Sequence[Sequence[int]] | None = None,
 ) -> Difference | None:
-    """What is wrong with the bytes between ranks. rows: [from][to] that must travel, of row_bytes bytes each."""
+    """What is wrong with the bytes between ranks. rows: [from][to] that travel, of row_bytes bytes each.
+
+    fewest: [from][to] rows that must travel at least, where they are fewer
+    """
     for source, line in enumerate(rows):
         for to, count in enumerate(line):
-            least, found = count * row_bytes, sent[source][to]
-            most = least + count * MORE_FOR_A_COPY + 16 * num_experts + 64
+            full, found = count * row_bytes, sent[source][to]
+            least = full if fewest is None else fewest[source][to] * row_bytes
+            most = full + count * MORE_FOR_A_COPY + 16 * num_experts + 64
             where = (
                 f"rank {source} sent {found:,} bytes to rank {to}, where {count} {what} of {row_bytes} bytes had to go"
             )
             if found < least:
                 return Difference("bytes:few", f"{where}: the rest went by a collective that gives everything to all")
             if found > most:
-                times = f", {found / least:.2f} times as much" if least else ""
+                times = f", {found / full:.2f} times as much" if full else ""
                 return Difference("bytes:many", f"{where}{times}; at most {most:,} are allowed")
     return None

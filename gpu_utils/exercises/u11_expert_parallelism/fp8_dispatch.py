@@ -164,7 +164,7 @@ def _wrong_bytes(inputs: Inputs, sent: Any) -> Difference | None:
     width = x.shape[1]
     row = width + 4 * math.ceil(width / slips.TILE)
     copies = copies_between(inputs, E)
-    found = too_many_or_few(sent, copies, row, E, "copies")
+    found = too_many_or_few(sent, copies, row, E, "copies", copies_between(inputs, E, once=True))
     if found is None or found.kind == "bytes:few":
         return found
     travelled, count = sum(map(sum, sent)), sum(map(sum, copies))

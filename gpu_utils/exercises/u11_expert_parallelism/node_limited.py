@@ -199,6 +199,12 @@ EXERCISE = Exercise(
             homes=lambda: torch.tensor([1]),
             **{"num_experts": 8, "nodes": 2, "ranks": 4, "width": 100, "slow": 50.0, "fast": 150.0, "seconds": 1e-9},
         ),
+        Example(
+            "with two nodes it is faster than with one, since the fast link decides",
+            tables=lambda: [torch.tensor([[1, 2, 3]]), torch.tensor([[0, 4, 5]])],
+            homes=lambda: torch.tensor([0]),
+            **{"num_experts": 8, "nodes": 2, "ranks": 8, "width": 100, "slow": 50.0, "fast": 10.0, "seconds": 5e-9},
+        ),
         _case(
             "V3's numbers: 8 nodes of 8, the network decides",
             tokens=96,

@@ -43,6 +43,13 @@ def reference(each: Any, shared: Any, wires: Any) -> list[list[Tensor]]:
     return [[torch.cat([computed(rows, to) for to, rows in enumerate(batch)]) for batch in one] for one in parts]
 
 
+def came(each: Any, rank: int) -> list[Tensor]:
+    """What comes to a rank of each batch, by source."""
+    world = len(each)
+    batches = zip(*(one["batches"] for one in each), strict=True)
+    return [torch.cat([batch.chunk(world)[rank] for batch in sources]) for sources in batches]
+
+
 def _call(answer: Callable[..., Any], inputs: Inputs) -> Any:
     def on_a_rank(batches: list[Tensor], seconds: float) -> dict[str, Any]:
         compute = RecordedCompute(dist.get_rank(), seconds)
@@ -81,6 +88,8 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
         for look in (_form, _exchanged, _waited, _valued, _covered):
             if problem := look(found, expected[rank], exchanges):
                 return Difference(problem.kind, f"on rank {rank} {problem.detail}")
+        if problem := _in_turn(found, came(inputs["each"], rank)):
+            return Difference(problem.kind, f"on rank {rank} {problem.detail}")
     return None
 
 
@@ -103,15 +112,26 @@ def _exchanged(found: Any, expected: list[Tensor], exchanges: Any) -> Difference
     return None
 
 
+def _overlap(call: Record, place: int, until: int) -> bool:
+    """Whether the rows of a compute lie in that stretch of memory, or in part of it."""
+    return bool(call["place"] < until and place < call["until"])
+
+
 def _waited(found: Any, expected: list[Tensor], exchanges: Any) -> Difference | None:
     for at, call in enumerate(found["computes"]):
         if _returned(exchanges, call["start"]) < at + 1 - 1e-6:
             begun = sum(part for event, part in exchanges if event["issued"] <= call["start"])
             kind = "early" if begun > at else "early:not sent"
             return Difference(kind, f"compute {at + 1} began before anybody had waited for its rows")
-    places = [call["place"] for call in found["computes"]]
-    for at in range(len(places) - 1):
-        if places[at] == places[at + 1]:
+        own = [e for e, _ in exchanges if e["issued"] <= call["start"] and any(_overlap(call, *p) for p in e["places"])]
+        if own and not any(e["returned"] is not None and e["returned"] <= call["start"] for e in own):
+            return Difference(
+                "early",
+                f"compute {at + 1} began before anybody had waited for its rows; another exchange was waited for",
+            )
+    computes = found["computes"]
+    for at in range(len(computes) - 1):
+        if _overlap(computes[at], computes[at + 1]["place"], computes[at + 1]["until"]):
             detail = f"computes {at + 1} and {at + 2} read the same buffer, while the second's rows were on their way"
             return Difference("buffer", detail)
     if _returned(exchanges, float("inf")) < 2 * len(expected) - 1e-6:
@@ -128,6 +148,14 @@ def _valued(found: Any, expected: list[Tensor], exchanges: Any) -> Difference | 
             return Difference("shape", detail)
         if not torch.equal(out, right):
             return Difference("value", f"result {at + 1} is not what the experts of each rank make of its rows")
+    return None
+
+
+def _in_turn(found: Any, expected: list[Tensor]) -> Difference | None:
+    """Whether the experts got the batches in their order."""
+    for at, (call, rows) in enumerate(zip(found["computes"], expected, strict=True)):
+        if not torch.equal(call["given"], rows):
+            return Difference("turn", f"compute {at + 1} got other rows than those of batch {at + 1}, by source")
     return None
 
 

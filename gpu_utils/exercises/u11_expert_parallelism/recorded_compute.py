@@ -16,7 +16,8 @@ def computed(rows: Tensor, rank: int) -> Tensor:
 class RecordedCompute:
     """compute(rows) -> tensor of the same shape. It sleeps, so that a busy machine has time for messages meanwhile.
 
-    calls  of each call: start and end by the clock of all ranks, number of rows, and where they lie in memory
+    calls  of each call: start and end by the clock of all ranks, number of rows, from where to where they lie in memory
+           (place, until), and the rows as they were (given)
     """
 
     def __init__(self, rank: int, seconds: float) -> None:
@@ -26,7 +27,9 @@ class RecordedCompute:
 
     def __call__(self, rows: Tensor) -> Tensor:
         self._kept.append(rows)  # so that no later rows can lie in the same place by chance
-        call = {"start": time.monotonic(), "rows": len(rows), "place": rows.untyped_storage().data_ptr()}
+        place = rows.data_ptr()
+        call = {"start": time.monotonic(), "rows": len(rows), "place": place, "until": place + rows.nbytes}
+        call["given"] = rows.clone()
         time.sleep(self._seconds)
         out = computed(rows, self._rank)
         self.calls.append(call | {"end": time.monotonic()})

@@ -34,6 +34,42 @@ def example() -> list[dict[str, Any]]:
     return events
 
 
+def steady(costs: dict[tuple[int, ...], float], ranks: int, steps: int, bad: dict[Any, float]) -> list[dict[str, Any]]:
+    """Steps in round numbers, one clock for all. costs: of (rank,) or (from, to) in seconds for 100, else 1.
+
+    bad: (step, rank) or (step, from, to) -> what it costs in that step
+    """
+    events = []
+    for step in range(steps):
+        start = 1000.0 * step
+
+        def of(*who: int, step: int = step) -> float:
+            return bad.get((step, *who), costs.get(who, 1.0))
+
+        pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
+        came = {(a, b): start + of(a) + of(a, b) for a, b in pairs}
+        over = max(came.values())
+        for rank in range(ranks):
+            ready = start + of(rank)
+            events.append(_event(step, rank, "compute", -1, 100, start, ready))
+            peers = [peer for peer in range(ranks) if peer != rank]
+            events += [_event(step, rank, "send", p, 100, ready, came[rank, p]) for p in peers]
+            events += [_event(step, rank, "recv", p, 100, ready, max(ready, came[p, rank])) for p in peers]
+            done = max(ready, *(max(came[rank, p], came[p, rank]) for p in peers))
+            events.append(_event(step, rank, "barrier", -1, 0, done, over))
+    return events
+
+
+def nobody() -> list[dict[str, Any]]:
+    """1.4 times the usual is not slow, whatever the fastest does; rank 2 has a bad step at the beginning."""
+    return steady({(0,): 0.9, (3,): 1.4, (0, 1): 0.9, (2, 3): 1.4}, ranks=4, steps=5, bad={(0, 2): 6.0})
+
+
+def nearly_always() -> list[dict[str, Any]]:
+    """Rank 1 takes 1.55 times as long in six steps of seven, the last one is good."""
+    return steady({(1,): 1.55}, ranks=4, steps=7, bad={(6, 1): 1.0, (3, 0, 2): 9.0})
+
+
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     if isinstance(case, Example):
         return case.inputs
@@ -92,6 +128,8 @@ EXERCISE = Exercise(
     dtype=lambda inputs: None,
     cases=(
         Example("the example of the statement: one step, clocks 50 s apart", timeline=example),
+        Example("1.4 times the usual is not slow: none", timeline=nobody),
+        Example("slow in every step but the last, by a little more than 1.5 times", timeline=nearly_always),
         Case(
             "one rank computes slowly and the others wait; another was slow in the first step alone",
             ranks=4,
