@@ -25,7 +25,7 @@ def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     many = 3 * T + 50  # enough of them have a clear choice
     weight = signed((E, D), generator) / math.sqrt(D)
     x = signed((many, 2 * D), generator)[:, ::2]
-    bias = 0.5 * torch.rand(E, generator=generator) - 0.3
+    bias = 0.5 * torch.rand(E, generator=generator) - 0.3 + case.get("lifted", 0.0)
     if case.get("tiny"):  # sigmoids near 1e-7, beside a bias near 12
         x[:, 0] = -16.0
         weight[:, 0] = 1.0
@@ -87,7 +87,8 @@ EXERCISE = Exercise(
         ),
         Case("the bias decides about some of the experts", T=37, D=24, E=10, k=3, scale=2.5),
         Case(
-            "bfloat16 comes in; sums and sigmoids are float32", T=33, D=64, E=16, k=4, scale=1.5, dtype=torch.bfloat16
+            "bfloat16 comes in; the bias, sums and sigmoids are float32",
+            **{"T": 33, "D": 64, "E": 16, "k": 4, "scale": 1.5, "dtype": torch.bfloat16, "lifted": 3.0},
         ),
         Case("one expert for each token: its weight is the scale", T=19, D=40, E=12, k=1, scale=2.5),
         Case("all experts are chosen", T=11, D=31, E=6, k=6, scale=1.0),

@@ -65,7 +65,7 @@ EXERCISE = Exercise(
             k=2,
         ),
         Case("some groups, some of them kept", T=40, E=16, groups=4, keep=2, k=4),
-        Case("all of score + bias is below zero", T=40, E=18, groups=3, keep=2, k=5, lower=1.85),
+        Case("all of score + bias is far below zero", T=40, E=18, groups=3, keep=2, k=5, lower=120.0),
         Case("groups of two experts", T=40, E=12, groups=6, keep=3, k=5),
         Case("one group is kept, and nearly all of it", T=40, E=30, groups=5, keep=1, k=5),
         Case("DeepSeek-V3: 8 groups of 32, 4 kept, 8 chosen", T=30, E=256, groups=8, keep=4, k=8),
@@ -118,8 +118,8 @@ EXERCISE = Exercise(
         Misconception(
             "masked_with_minus_one",
             slips.answer(forbidden=-1.0),
-            "Experts of other groups got the value -1. A bias has no lower end, and score + bias may lie below it: "
-            "what must not be chosen is -inf.",
+            "Experts of other groups got a fixed value, such as -1 or -10. A bias has no lower end, and score + bias "
+            "may lie below it: what must not be chosen is -inf.",
         ),
         Misconception(
             "every_nth_expert",

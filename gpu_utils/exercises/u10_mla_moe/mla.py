@@ -71,7 +71,7 @@ def _fresh(rng: random.Random) -> Case:
     return _case(
         "sizes nobody chose",
         rng.randint(1, 3),
-        rng.randint(5, 20),
+        rng.randint(5, 40),
         heads=rng.randint(2, 5),
         width=rng.randint(24, 48),
         q_rank=rng.randint(10, 24),
