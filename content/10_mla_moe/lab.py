@@ -666,10 +666,10 @@ check("10.permute")
 # A tile of the result has 64 x 64 elements (the step along K is yours).
 #
 # **Limits.** `launches`: 1. `blocks`: `min(programs, tiles)`, no more and no fewer. `matrix_flops`: at least 2 R N K.
-# `global_store_bytes`: each element once. `scratch_bytes`: 0. Where N and K are multiples of 64: `matrix_flops` at most
-# 2.05 times 2 R N K, so no tile that is nobody's, and none twice; `global_load_bytes` at most 1.5 times what
-# tiles of 64 x 64 load, and 4 KiB for each of them; `uneven_loads`: an even share of the tiles, as in 05.persistent. torch makes
-# tensors, and computes nothing: the offsets are read by the kernel.
+# `global_store_bytes`: each element once. `scratch_bytes`: 0. Where N and K are multiples of 64: `matrix_flops` at
+# most 2.05 times 2 R N K, so no tile that is nobody's, and none twice; `global_load_bytes` at most 1.5 times what
+# tiles of 64 x 64 load, and 4 KiB for each of them; `uneven_loads`: an even share of the tiles, as in 05.persistent.
+# torch makes tensors, and computes nothing: the offsets are read by the kernel.
 #
 # **A small example.** Offsets 0, 128, 128, 192 and N = 128: three rows of tiles, two of expert 0 and one of expert 2,
 # with two tiles each: six tiles. With four programs, program 0 may take tiles 0 and 4, and program 3 tile 3 alone.

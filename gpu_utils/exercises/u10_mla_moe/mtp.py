@@ -134,7 +134,7 @@ EXERCISE = Exercise(
     parts=PARTS,
     cases=(
         Case("two sequences of full length", B=2, T=9, D=16, V=30),
-        Case("rows that end early, one of them at once", B=4, T=12, D=22, V=41, lengths=[12, 7, 4, 1], weight=0.25, pad=7),
+        Case("rows that end early, one at once", B=4, T=12, D=22, V=41, lengths=[12, 7, 4, 1], weight=0.25, pad=7),
         Case("three tokens: one position has a target; pad is not 0", B=1, T=3, D=15, V=26, weight=0.7, pad=5),
         Case("numbers so small that the 1e-6 in a norm counts", B=2, T=7, D=18, V=28, size=0.002),
     ),

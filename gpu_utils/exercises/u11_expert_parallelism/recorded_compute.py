@@ -28,9 +28,8 @@ class RecordedCompute:
     def __call__(self, rows: Tensor) -> Tensor:
         self._kept.append(rows)  # so that no later rows can lie in the same place by chance
         place = rows.data_ptr()
-        call = {"start": time.monotonic(), "rows": len(rows), "place": place, "until": place + rows.nbytes}
-        call["given"] = rows.clone()
+        call = {"start": time.monotonic(), "place": place, "until": place + rows.nbytes, "given": rows.clone()}
         time.sleep(self._seconds)
         out = computed(rows, self._rank)
-        self.calls.append(call | {"end": time.monotonic()})
+        self.calls.append(call | {"rows": len(rows), "end": time.monotonic()})
         return out
