@@ -9,8 +9,9 @@
 # **You need** units 02 (roofline, GQA), 05 (`tl.dot`, persistent kernels), 06 (MLA's decoding kernel) and 08 (FP8). No
 # GPU: every cell runs on a laptop. "Executed" means on a virtual GPU here; nothing has run on AMD silicon.
 #
-# **Time**: four sittings. Reading (text and code at 200 words a minute) takes about 15 minutes each, with the
-# predictions about 35. All cells together run in two minutes on a quiet CPU. Then lab 10.
+# **Time**: four sittings. Reading (text and code at 200 words a minute) takes about 21, 18, 23 and 11
+# minutes, all of it with the predictions about 45, 40, 45 and 30 (a guess). All cells together run in two minutes on a
+# quiet CPU, most of it in sitting 4. Then lab 10.
 #
 # A model can know more than it computes: DeepSeek-V3 has 671 billion parameters, and a token uses 37 billion of them.
 

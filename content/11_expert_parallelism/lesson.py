@@ -10,8 +10,9 @@
 # your machine, started as torchrun starts them. They talk through gloo on a CPU, through NCCL on NVIDIA GPUs, through
 # RCCL on AMD ones, by the same code. NCCL and RCCL themselves have not run here.
 #
-# **Time**: four sittings. Reading (text and code at 200 words a minute) takes about 15 minutes each, with the
-# predictions about 35. All cells together run in two and a half minutes on a quiet CPU. Then lab 11.
+# **Time**: four sittings. Reading (text and code at 200 words a minute) takes about 20, 21, 22 and 13
+# minutes, all of it with the predictions about 45, 45, 45 and 30 (a guess). All cells together run in about a minute
+# on a quiet CPU. Then lab 11.
 
 # %% imports
 import os
@@ -831,10 +832,12 @@ lesson.table(rows, first="tree faster up to")
 #
 # ## 15. Published tables
 #
-# Does such a line fit real kernels? DeepEP (H800, NVLink in a node, InfiniBand across) and mori (MI300X) print times of
-# their low-latency dispatch and combine: 128 tokens a rank, 7,168 numbers each, 8 of 256 experts, FP8 there and BF16
-# back. On paper: the bytes of a rank that leave the node, over 50 GB/s; within a node, those that leave the GPU. For
-# 64 ranks that is 7/8 of 128 × 8 × 7,168 bytes, or 128 µs, with alpha left out. Back it is twice that.
+# Does such a line fit real kernels? To *dispatch* is to send tokens to the ranks of their experts, to *combine* to
+# bring the results back (sitting 3); EP8 means that the experts are spread over 8 ranks; *low-latency* kernels are
+# made for few tokens. DeepEP (H800, NVLink in a node, InfiniBand across) and mori (MI300X) print times of their
+# low-latency dispatch and combine: 128 tokens a rank, 7,168 numbers each, 8 of 256 experts, FP8 there and BF16 back.
+# On paper: the bytes of a rank that leave the node, over 50 GB/s; within a node, those that leave the GPU. For 64
+# ranks that is 7/8 of 128 × 8 × 7,168 bytes, or 128 µs, with alpha left out. Back it is twice that.
 
 # %% guess constant
 guess = predict(
@@ -958,8 +961,9 @@ lesson.table(rows, first="decode")
 # in the alpha that DeepEP's table has just shown, some 50 µs each way, and the bound nearly doubles. At 900 GB/s alpha
 # would be nearly everything: a link 18 times as fast does not make tokens 18 times as fast.
 #
-# Prefill is the other end. With thousands of tokens a GPU the messages are large: alpha hardly counts, and what counts
-# is hiding bytes behind work. Its traffic over 4 nodes you recompute in the lab, from routing tables.
+# Prefill reads the prompt, decode makes one token at a time: prefill is the other end. With thousands of tokens a GPU
+# the messages are large: alpha hardly counts, and what counts is hiding bytes behind work. Its traffic over 4 nodes
+# you recompute in the lab, from routing tables.
 #
 # ## 18. Hiding: GB/s for each TFLOP/s
 #
@@ -990,9 +994,10 @@ for name in ("H100", "H20", "B200", "MI300X"):
 lesson.table(rows, first="balance", note="MI300X: its seven links together.")
 
 # %% [markdown] slow links
-# Held against 6,144: inside a node all of them hide, the MI300X just so (with the usable part of its links
-# it would not). Over one network card only the H20 does, whose
-# compute was cut. And V3's experts are 2,048 wide, not 3,072. What hides then, and which width would, is
+# Where does 6,144 come from? A gated expert of inner width d on a model of width h does 6 h d FLOP for a token, and
+# moves h bytes there and 2 h back: 2 d FLOP a byte, and d is 3,072. Held against 6,144: inside a node all of them
+# hide, the MI300X just so (with the usable part of its links it would not). Over one network card only the H20 does,
+# whose compute was cut. And V3's experts are 2,048 wide, not 3,072. What hides then, and which width would, is
 # 11.bandwidth_rule.
 #
 # So the slow link makes the design. The H800 is an H100 with less than half of its NVLink. DeepSeek-V3's limit of
@@ -1924,10 +1929,12 @@ lesson.table({"numbers": run.weights}, across=True)
 #
 # ## What you have
 #
-# - Overlap hides the shorter of wire and compute, all but a first way out and a last way back; at most half is won.
+# - Overlapped, a layer takes the longer of all messages, or all computes with a first way out and a last way back.
 # - Who waits is a victim. Look at seconds for a token and for a byte, on one clock, over several steps.
 # - Copies of busy experts, placed well, bring the busiest GPU near the mean.
 # - Gradients are summed over those who hold the same weight; dispatch and combine are each other's backward pass.
+#
+# In the lab: 11.overlap, 11.straggler, 11.eplb, and the model over eight ranks with your dispatch and combine.
 
 # %% [markdown] summary of the unit
 # ## Summary
