@@ -695,8 +695,8 @@ lesson.table(rows, first="16 MiB")
 
 # %% [markdown] what libraries do
 # So a mesh wants direct exchange, or several rings at once, each over other cables. All-to-all, the traffic of
-# experts, *is* direct: on a mesh every pair has its own cable for it, and the seven links together have 336 GB/s
-# beside the 450 of an H100's port (times here use the usable bandwidth of a link where one is known, and else the
+# experts, *is* direct: on a mesh every pair has its own cable for it, and the seven links together have about three quarters
+# of an H100's port (times here use the usable bandwidth of a link where one is known, and else the
 # peak, which flatters the H100). But no cable can help another: if all tokens want one expert, the way to it is one
 # cable wide. (With one alpha for seven messages the model flatters direct exchange. How much, the published tables
 # below show.)
@@ -1923,7 +1923,7 @@ lesson.table({"numbers": run.weights}, across=True)
 # ## 33. The same script on a cluster
 #
 # The script asks its environment who it is: `RANK`, `WORLD_SIZE`, `LOCAL_RANK`. torchrun sets them, on one machine as
-# on a thousand; Slurm and Kubernetes start torchrun. [docs/scale.md](../docs/scale.md) has the files. NCCL on NVIDIA
+# on a thousand; Slurm and Kubernetes start torchrun. The course's page `docs/scale.md` has the files. NCCL on NVIDIA
 # and RCCL on AMD are both named `"nccl"` in torch. What grows with the number of ranks is in the sitting on cost
 # models.
 #
