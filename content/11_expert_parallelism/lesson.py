@@ -695,11 +695,11 @@ lesson.table(rows, first="16 MiB")
 
 # %% [markdown] what libraries do
 # So a mesh wants direct exchange, or several rings at once, each over other cables. All-to-all, the traffic of
-# experts, *is* direct: on a mesh every pair has its own cable for it, and the seven links together have about three quarters
-# of an H100's port (times here use the usable bandwidth of a link where one is known, and else the
-# peak, which flatters the H100). But no cable can help another: if all tokens want one expert, the way to it is one
-# cable wide. (With one alpha for seven messages the model flatters direct exchange. How much, the published tables
-# below show.)
+# experts, *is* direct: on a mesh every pair has its own cable for it, and the seven links together have about three
+# quarters of an H100's port (times here use the usable bandwidth of a link where one is known, and else the peak,
+# which flatters the H100). But no cable can help another: if all tokens want one expert, the way to it is one cable
+# wide. (With one alpha for seven messages the model flatters direct exchange. How much, the published tables below
+# show.)
 #
 # ## 12. A schedule that delivers
 #
