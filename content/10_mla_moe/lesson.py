@@ -1839,7 +1839,7 @@ lesson.table(
 guess = predict(
     "10.violation",
     "Eight experts; the biases move by 0.01 a step, scores lie between 0 and 1. The "
-    "last layer's mean violation of the last 20 steps: what do moving biases make of it?",
+    "last layer's mean violation of the last 20 steps: what do moving biases do to it?",
     last=lesson.choice("less than half", "about the same", "more"),
 )
 
