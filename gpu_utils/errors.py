@@ -168,6 +168,10 @@ class RankFailed(W2WError):
         return [*super()._render_traceback_(), *([f"\nrank {self.rank} said:\n{self.trace}"] if self.trace else [])]
 
 
+class RankNotWritten(RankFailed, NotImplementedError):
+    """A rank met an answer of the lab that is still to be written."""
+
+
 class RanksHung(RankFailed):
     """Ranks did not come back in time, most often because each waits for a message of another."""
 

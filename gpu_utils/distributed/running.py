@@ -23,7 +23,7 @@ import torch
 from gpu_utils.distributed import agent
 from gpu_utils.distributed.rank import START_SECONDS, Left, Task
 from gpu_utils.distributed.wires import Wires
-from gpu_utils.errors import BadArgument, RankFailed, RanksHung
+from gpu_utils.errors import BadArgument, RankFailed, RankNotWritten, RanksHung
 from gpu_utils.own_line import own_line
 
 MOST_OUTPUT = 64 << 10
@@ -176,6 +176,9 @@ def _failed(folder: Path, world: int, found: dict[int, Left]) -> RankFailed:
         if (path := folder / f"{rank}.left").exists():
             found[rank] = torch.load(path, weights_only=False)
     rank, first = min(((r, one) for r, one in found.items() if one.error), key=lambda pair: pair[1].at)
+    stub = first.error.removeprefix("NotImplementedError: ")
+    if stub != first.error:
+        return RankNotWritten(stub, rank)
     lost = _LOST.search(first.error) is not None
     if lost and (gone := Counter(rank for one in found.values() for rank in one.gone)):
         return _died(folder, world, sorted(gone, key=lambda rank: -gone[rank]))

@@ -33,7 +33,7 @@ class Table:
 
     def __repr__(self) -> str:
         lines = [self.head, *self.rows] if any(self.head) else [*self.rows]
-        widths = [max(len(line[at]) for line in lines) for at in range(len(self.head))]
+        widths = [max((len(line[at]) for line in lines), default=0) for at in range(len(self.head))]
         shown = [
             "  ".join(
                 f"{word:>{width}}" if right else f"{word:<{width}}"

@@ -412,6 +412,8 @@ def test_an_unwritten_answer_on_ranks_is_not_started():
         raise NotImplementedError("99.shifted is yours to write")
 
     assert check(SHIFTED, unwritten).status == "not started"
+    with pytest.raises(NotImplementedError, match=r"99\.shifted is yours to write"):
+        run_ranks(unwritten, 2, shared={"x": torch.zeros(1)})
 
 
 def test_an_answer_that_changes_its_input_is_told():

@@ -61,7 +61,7 @@ def test_a_mask_of_zeros_chooses_others_where_choice_values_are_negative():
     right = group_limited_reference(**given)
     assert (given["scores"] + given["bias"]).max() < 0
     assert (wrong != right).any(1).all()
-    positive = {**given, "bias": given["bias"] + 2}
+    positive = {**given, "bias": given["bias"] + 1 - (given["scores"] + given["bias"]).min()}
     assert torch.equal(slip(forbidden=0.0)(**positive).sort(1).values, group_limited_reference(**positive))
 
 
