@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import os
 import pickle
@@ -158,5 +157,4 @@ def _wait_for_the_others(world: int, folder: Path) -> None:
     while time.monotonic() < until:
         if all((folder / f"{rank}.left").exists() for rank in range(world)):
             return
-        with contextlib.suppress(OSError):
-            time.sleep(0.01)
+        time.sleep(0.01)

@@ -153,9 +153,7 @@ def _collect(task: Task, pid: int) -> list[Left]:
     while True:
         if not joined and all((folder / f"{rank}.joined").exists() for rank in range(world)):
             joined, deadline = True, time.monotonic() + task.seconds
-        for rank in set(range(world)) - found.keys():
-            if (path := folder / f"{rank}.left").exists():
-                found[rank] = torch.load(path, weights_only=False)
+        _read(folder, world, found)
         if any(one.error for one in found.values()):
             time.sleep(OTHERS_SECONDS)
             raise _failed(folder, world, found)
@@ -171,10 +169,15 @@ def _collect(task: Task, pid: int) -> list[Left]:
             ended = os.waitpid(pid, os.WNOHANG)[0] == pid
 
 
-def _failed(folder: Path, world: int, found: dict[int, Left]) -> RankFailed:
+def _read(folder: Path, world: int, found: dict[int, Left]) -> None:
+    """Add what more ranks have left behind by now."""
     for rank in set(range(world)) - found.keys():
         if (path := folder / f"{rank}.left").exists():
             found[rank] = torch.load(path, weights_only=False)
+
+
+def _failed(folder: Path, world: int, found: dict[int, Left]) -> RankFailed:
+    _read(folder, world, found)
     rank, first = min(((r, one) for r, one in found.items() if one.error), key=lambda pair: pair[1].at)
     stub = first.error.removeprefix("NotImplementedError: ")
     if stub != first.error:
