@@ -17,20 +17,19 @@ import signal
 import sys
 import uuid
 import warnings
+from datetime import timedelta
 from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from gpu_utils.distributed import rank
-from gpu_utils.distributed.rank import Task
+from gpu_utils.distributed import meeting, rank
+from gpu_utils.distributed.rank import START_SECONDS, Task
 
 PAYLOAD = "task.pkl"
 DEATHS = "deaths.json"
 """The file that says which ranks failed, and with which exit code."""
-
-HERE = "127.0.0.1"
 
 _PR_SET_PDEATHSIG = 1
 
@@ -43,14 +42,14 @@ def main(task: Task) -> int:
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the caller's, who ends this process
+    meeting.register(timedelta(seconds=START_SECONDS))
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
         nproc_per_node=len(task.each),
         run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint=f"{HERE}:0",
-        local_addr=HERE,
+        rdzv_backend=meeting.NAME,
+        local_addr=meeting.HERE,
         max_restarts=0,
         monitor_interval=0.02,
         start_method="fork",

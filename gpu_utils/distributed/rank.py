@@ -27,7 +27,7 @@ GONE_SECONDS = 0.3
 """For the process of a neighbour to end, after its connection has closed."""
 
 START_SECONDS = 60.0
-"""For the ranks to find each other, which takes a third of a second where nothing else runs."""
+"""For the ranks to find each other, which takes a tenth of a second where nothing else runs."""
 
 BEFORE_THE_END = 0.4
 """Seconds before the time is over at which a rank notes where it is."""
