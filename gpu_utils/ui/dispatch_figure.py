@@ -21,6 +21,7 @@ def dispatch_figure(experts: Sequence[Tensor], num_experts: int, names: Sequence
 
     Errors: BadArgument where names are not as many as tokens, or the ranks do not divide the experts.
 
+    >>> import torch
     >>> dispatch_figure([torch.tensor([[2, 0], [0, 3]]), torch.tensor([[3, 0]])], 4, "abc")
     rank 0: e0 gets a, b, c; e1 gets nothing. rank 1: e2 gets a; e3 gets b, c.
     """

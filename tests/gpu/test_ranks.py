@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.distributed as dist
 
 from gpu_utils.course.sources import load_solution
 from gpu_utils.distributed import run_ranks
+from gpu_utils.exercises.u11_expert_parallelism.expert_parallel_ranks import CONFIG, OnRanks, batches
+from gpu_utils.exercises.u11_expert_parallelism.own_expert_parallel import (
+    TERMS,
+    bounds,
+    furthest,
+    share,
+    trained_alone,
+)
 from tests.conftest import needs_a_gpu
 
 
@@ -64,3 +74,21 @@ def test_the_cpu_collective_of_the_lab_agrees_where_a_gpu_is_in_use():
     found = run_ranks(lambda x: ring(x, dist.group.WORLD), 3, each=[{"x": row} for row in x], seconds=120)
     for value in found.values:
         assert torch.allclose(value.double(), x.double().sum(0), atol=1e-5)
+
+
+@pytest.mark.parametrize("world", worlds())
+def test_the_model_of_the_lesson_trains_over_ranks_on_gpus(world):
+    """Losses are those of one process in float64; a rank's gradients too."""
+    needs_a_gpu()
+    given = batches(2, 4 * world)
+    exact = trained_alone(given, torch.float64)
+
+    def trained():
+        ranks = OnRanks(math.gcd(world, CONFIG.experts), device=f"cuda:{torch.cuda.current_device()}")
+        losses = [ranks.step(*given[0])]
+        first = ranks.gradients()
+        return [*losses, ranks.step(*given[1])], first
+
+    for losses, first in run_ranks(trained, world, seconds=120, device="cuda").values:
+        assert all(abs(a - b) <= most for a, b, most in zip(losses, exact.losses, bounds(exact), strict=True))
+        assert furthest(first, exact.first) <= share(TERMS)

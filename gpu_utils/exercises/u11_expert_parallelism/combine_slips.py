@@ -15,7 +15,7 @@ Sum = Callable[[Tensor, Tensor], Tensor]
 
 def in_order(results: Tensor, weights: Tensor) -> Tensor:
     """In float32, in the order of k, rounded once."""
-    out = torch.zeros(len(results), results.shape[2])
+    out = torch.zeros(len(results), results.shape[2], device=results.device)
     for j in range(results.shape[1]):
         out += weights[:, j, None] * results[:, j].float()
     return out.to(results.dtype)
@@ -58,7 +58,7 @@ def wide_sum(results: Tensor, weights: Tensor) -> Tensor:
 def brought_home(y: Tensor, counts: Tensor, experts: Tensor, group: Any, sorted_by_source: bool = True) -> Tensor:
     """(T * k, D): the results of this rank's copies, by expert, then token."""
     world, each = counts.shape
-    source = torch.arange(world).repeat(each).repeat_interleave(counts.T.flatten())
+    source = torch.arange(world, device=y.device).repeat(each).repeat_interleave(counts.T.flatten())
     owners = (experts.flatten() // each).bincount(minlength=world)
     back = y.new_empty(experts.numel(), y.shape[1])
     rows = y[source.argsort(stable=True)] if sorted_by_source else y
@@ -121,7 +121,7 @@ def added_as_they_lie(y: Tensor, counts: Tensor, experts: Tensor, weights: Tenso
 
 def equal_splits(y: Tensor, counts: Tensor, experts: Tensor, weights: Tensor, group: Any) -> Tensor:
     world, each = counts.shape
-    source = torch.arange(world).repeat(each).repeat_interleave(counts.T.flatten())
+    source = torch.arange(world, device=y.device).repeat(each).repeat_interleave(counts.T.flatten())
     back = y.new_empty(experts.numel(), y.shape[1])
     dist.all_to_all_single(back, y[source.argsort(stable=True)], group=group)
     return in_order(in_place(back, experts), weights)
@@ -130,7 +130,7 @@ def equal_splits(y: Tensor, counts: Tensor, experts: Tensor, weights: Tensor, gr
 def splits_of_dispatch(y: Tensor, counts: Tensor, experts: Tensor, weights: Tensor, group: Any) -> Tensor:
     """What was sent and what was received there, not turned round."""
     world, each = counts.shape
-    source = torch.arange(world).repeat(each).repeat_interleave(counts.T.flatten())
+    source = torch.arange(world, device=y.device).repeat(each).repeat_interleave(counts.T.flatten())
     owners = (experts.flatten() // each).bincount(minlength=world)
     back = y.new_empty(experts.numel(), y.shape[1])
     splits = counts.sum(1).tolist(), owners.tolist()

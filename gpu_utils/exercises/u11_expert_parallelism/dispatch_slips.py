@@ -33,7 +33,7 @@ def right(x: Tensor, experts: Tensor, num_experts: int, group: Any, stable: bool
     dist.all_to_all_single(
         came, x[order // experts.shape[1]], counts.sum(1).tolist(), sent.sum(1).tolist(), group=group
     )
-    local = torch.arange(counts.shape[1]).repeat(world).repeat_interleave(counts.flatten())
+    local = torch.arange(counts.shape[1], device=counts.device).repeat(world).repeat_interleave(counts.flatten())
     return came[local.argsort(stable=stable)], counts
 
 
@@ -82,7 +82,7 @@ def equal_splits(x: Tensor, experts: Tensor, num_experts: int, group: Any) -> tu
     came, counts = torch.empty_like(copies), torch.empty_like(sent)
     dist.all_to_all_single(came, copies, group=group)
     dist.all_to_all_single(counts, sent, group=group)
-    local = torch.arange(counts.shape[1]).repeat(world).repeat_interleave(counts.flatten())
+    local = torch.arange(counts.shape[1], device=counts.device).repeat(world).repeat_interleave(counts.flatten())
     return came[local.argsort(stable=True)], counts
 
 
@@ -179,7 +179,7 @@ def padded(x: Tensor, experts: Tensor, num_experts: int, group: Any) -> tuple[Te
     came = torch.empty_like(full)
     dist.all_to_all_single(came, full, group=group)
     rows = torch.cat([room[:n] for room, n in zip(came, counts.sum(1).tolist(), strict=True)])
-    local = torch.arange(counts.shape[1]).repeat(world).repeat_interleave(counts.flatten())
+    local = torch.arange(counts.shape[1], device=counts.device).repeat(world).repeat_interleave(counts.flatten())
     return rows[local.argsort(stable=True)], counts
 
 

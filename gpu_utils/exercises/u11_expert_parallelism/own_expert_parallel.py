@@ -1,161 +1,120 @@
-"""Unit 10's model over expert-parallel and data-parallel ranks, with a learner's own dispatch and combine.
-
-Ranks are numbered rank = replica * expert_ranks + place. A rank holds its part of every layer's experts and all other
-weights, and sees its own sequences. Tokens travel within a replica; gradients of experts are summed over the replicas
-that hold the same ones, all others over all ranks.
-"""
+"""Unit 10's model over ranks with a learner's own dispatch and combine, beside the same training on one rank."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
+from gpu_utils.analytic.tolerance import tolerance
 from gpu_utils.distributed import run_ranks
-from gpu_utils.exercises.u11_expert_parallelism import combine_slips, dispatch_slips
-from gpu_utils.model.corpus import load_corpus
-from gpu_utils.model.deepseek import DeepSeek, DeepSeekConfig, MoE
+from gpu_utils.exercises.u11_expert_parallelism.expert_parallel_ranks import (
+    CONFIG,
+    MOMENTUM,
+    RATE,
+    Combine,
+    Dispatch,
+    OnRanks,
+    batches,
+    new_model,
+    new_optimizer,
+)
 
-Dispatch = Callable[..., tuple[Tensor, Tensor]]
-Combine = Callable[..., Tensor]
+SEQUENCES = 16
 
-CONFIG = DeepSeekConfig(
-    vocab_size=1024, n_positions=32, layers=3, width=32, heads=2, q_lora=16, kv_lora=16, nope=12, rope=4, v_head=12,
-    dense_layers=1, dense_width=64, experts=8, shared=1, k=2, expert_width=32, groups=4, keep=2,
-)  # fmt: skip
-RATE, MOMENTUM, SEQUENCES = 0.1, 0.9, 16
-
-
-class _Out(torch.autograd.Function):
-    """Rows of pairs to the ranks of their experts; the gradients come back as combine brings results back."""
-
-    @staticmethod
-    def forward(ctx: Any, pairs: Tensor, experts: Tensor, wire: Wire) -> tuple[Tensor, Tensor]:
-        rows, counts = wire.out(pairs, experts)
-        ctx.wire, ctx.experts, ctx.counts = wire, experts, counts
-        ctx.mark_non_differentiable(counts)
-        return rows, counts
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.wire.back(grads[0].contiguous(), ctx.counts, ctx.experts), None, None
+TERMS = max(SEQUENCES * CONFIG.n_positions, CONFIG.vocab_size)
+"""Of the longest sum: a gradient's over the tokens of a step, or a softmax's over the vocabulary."""
 
 
-class _Back(torch.autograd.Function):
-    """Results back to the ranks of their tokens; the gradients go out as dispatch sends rows."""
+@dataclass(frozen=True)
+class Alone:
+    """A run on one rank that holds everything.
 
-    @staticmethod
-    def forward(ctx: Any, results: Tensor, counts: Tensor, experts: Tensor, wire: Wire) -> Tensor:
-        ctx.wire, ctx.experts = wire, experts
-        return wire.back(results, counts, experts)
+    losses  of each step, in nats per token
+    norms   of the gradient of each step
+    first   gradients of the first step: name of the weight -> gradient
+    """
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        return ctx.wire.out(grads[0].contiguous(), ctx.experts)[0], None, None, None
-
-
-@dataclass
-class Wire:
-    """A learner's two functions, for pairs: one expert and the weight 1 a row. Each is then the other's reverse."""
-
-    dispatch: Dispatch
-    combine: Combine
-    num_experts: int
-    group: Any
-
-    def out(self, pairs: Tensor, experts: Tensor) -> tuple[Tensor, Tensor]:
-        return self.dispatch(x=pairs, experts=experts, num_experts=self.num_experts, group=self.group)
-
-    def back(self, rows: Tensor, counts: Tensor, experts: Tensor) -> Tensor:
-        ones = torch.ones(experts.shape, dtype=torch.float32)
-        return self.combine(y=rows, counts=counts, experts=experts, weights=ones, group=self.group)
+    losses: list[float]
+    norms: list[float]
+    first: dict[str, Tensor]
 
 
-def spread_experts(moe: MoE, wire: Wire) -> None:
-    """Keep this rank's part of the experts, and let tokens travel to the others."""
-    world, place = dist.get_world_size(wire.group), dist.get_rank(wire.group)
-    each = len(moe.experts) // world
-    own = moe.experts = nn.ModuleList(list(moe.experts)[place * each : (place + 1) * each])
-
-    def run_experts(x: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
-        tokens, k = experts.shape
-        pairs, of_pairs = x.repeat_interleave(k, 0), experts.reshape(-1, 1)
-        rows, counts = _Out.apply(pairs, of_pairs, wire)
-        parts = rows.split(counts.sum(0).tolist())
-        results = torch.cat([expert(part) for expert, part in zip(own, parts, strict=True)])
-        back = _Back.apply(results, counts, of_pairs, wire)
-        return (back.view(tokens, k, -1) * weights.to(x.dtype).unsqueeze(-1)).sum(1)
-
-    moe.run_experts = run_experts
-
-
-def batches(steps: int) -> list[tuple[Tensor, Tensor]]:
-    """Of each step SEQUENCES sequences of tokens of unit 01's text, and the tokens that follow."""
-    text = torch.from_numpy(load_corpus().train[:200_000].astype("int64"))
-    generator = torch.Generator().manual_seed(0)
-    length, found = CONFIG.n_positions, []
-    for _ in range(steps):
-        starts = torch.randint(len(text) - length - 1, (SEQUENCES,), generator=generator)
-        rows = torch.stack([text[start : start + length + 1] for start in starts])
-        found.append((rows[:, :-1].contiguous(), rows[:, 1:].contiguous()))
-    return found
-
-
-def new_model(dtype: torch.dtype) -> DeepSeek:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return DeepSeek(CONFIG).to(dtype)
-
-
-def trained_alone(steps: list[tuple[Tensor, Tensor]], dtype: torch.dtype = torch.float32) -> list[float]:
-    """Losses in nats per token of each step, on one rank that holds all."""
-    model = new_model(dtype)
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
-    losses = []
+def trained_alone(steps: list[tuple[Tensor, Tensor]], dtype: torch.dtype = torch.float32) -> Alone:
+    model = new_model().to(dtype)
+    optimizer = new_optimizer(model)
+    losses: list[float] = []
+    norms: list[float] = []
+    first: dict[str, Tensor] = {}
     for tokens, targets in steps:
         loss = model.loss(tokens, targets)
         optimizer.zero_grad()
         loss.backward()
+        gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        first = first or gradients
+        norms.append(float(torch.cat([gradient.flatten() for gradient in gradients.values()]).norm()))
         optimizer.step()
         losses.append(loss.item())
-    return losses
+    return Alone(losses, norms, first)
+
+
+def share(terms: int) -> float:
+    """How much of its size a float32 sum of that many terms of either sign may be off, whatever their order.
+
+    Source: gpu_utils/analytic/tolerance.py, for terms whose sum has the size 1.
+    """
+    return tolerance(torch.float32, k=terms, magnitude=terms**-0.5).atol
+
+
+def bounds(exact: Alone) -> list[float]:
+    """How far float32 losses may be off from `exact`, where nothing but the rounding and the order of sums differs.
+
+    A loss is a sum, off by `share` of itself. So is the gradient g of each step s, which moves the weights for all
+    later steps, by SGD's rate and momentum. To first order, and if everything pointed the worst way, the loss of step
+    t is off by
+
+        share * (loss_t + |g_t| * sum over s < t of rate * (1 - momentum^(t - s)) / (1 - momentum) * |g_s|)
+
+    >>> [f"{bound:.1e}" for bound in bounds(Alone([7.0, 7.0], [1.0, 1.0], {}))]
+    ['5.3e-05', '5.4e-05']
+    """
+    found = []
+    for t, (loss, norm) in enumerate(zip(exact.losses, exact.norms, strict=True)):
+        moved = [(1 - MOMENTUM ** (t - s)) / (1 - MOMENTUM) * RATE * exact.norms[s] for s in range(t)]
+        found.append(share(TERMS) * (loss + norm * sum(moved)))
+    return found
+
+
+def furthest(found: dict[str, Tensor], exact: dict[str, Tensor]) -> float:
+    """The largest |difference| / |exact| of these weights' gradients; inf where one should be zero and is not.
+
+    >>> ones = torch.ones(2)
+    >>> furthest({"a": ones, "b": 0 * ones}, {"a": ones.double()}), furthest({"b": ones}, {"a": ones.double()})
+    (0.0, inf)
+    """
+    most = 0.0
+    for name, got in found.items():
+        right = exact.get(name, torch.zeros_like(got)).double()
+        apart, size = float((got.double() - right).norm()), float(right.norm())
+        most = max(most, apart / size if size else math.inf if apart else 0.0)
+    return most
 
 
 def _rank(
-    steps: list[tuple[Tensor, Tensor]], expert_ranks: int, dispatch: Dispatch, combine: Combine
+    steps: list[tuple[Tensor, Tensor]],
+    expert_ranks: int,
+    dispatch: Dispatch | None,
+    combine: Combine | None,
+    sum_over_replicas: bool,
 ) -> dict[str, Any]:
-    """What a rank does: the same loop, its own sequences, gradients summed over those who hold the same weight."""
-    world, rank = dist.get_world_size(), dist.get_rank()
-    replicas = world // expert_ranks
-    rows = [dist.new_group([r * expert_ranks + e for e in range(expert_ranks)]) for r in range(replicas)]
-    columns = [dist.new_group([r * expert_ranks + e for r in range(replicas)]) for e in range(expert_ranks)]
-    wire = Wire(dispatch, combine, CONFIG.experts, rows[rank // expert_ranks])
-    model, pairs = new_model(torch.float32), 0
-    for _, moe in model.moes():
-        spread_experts(moe, wire)
-    experts = {id(p) for _, moe in model.moes() for p in moe.experts.parameters()}
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
-    losses = []
-    for tokens, targets in steps:
-        tokens, targets = (part.chunk(world)[rank] for part in (tokens, targets))
-        loss = model.loss(tokens, targets) / world
-        optimizer.zero_grad()
-        loss.backward()
-        pairs += CONFIG.k * tokens.numel() * len(list(model.moes()))
-        for p in model.parameters():
-            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-            dist.all_reduce(p.grad, group=columns[rank % expert_ranks] if id(p) in experts else None)
-        optimizer.step()
-        total = loss.detach().clone()
-        dist.all_reduce(total)
-        losses.append(total.item())
-    sizes = {id(p): p.numel() for p in model.parameters()}
-    in_experts = sum(sizes[one] for one in experts)
-    return {"losses": losses, "pairs": pairs, "held": sum(sizes.values()), "experts": in_experts}
+    ranks = OnRanks(expert_ranks, dispatch, combine, sum_over_replicas=sum_over_replicas)
+    losses = [ranks.step(*steps[0])]
+    first = ranks.gradients()
+    losses += [ranks.step(*batch) for batch in steps[1:]]
+    return {"losses": losses, "first": first, "pairs": ranks.pairs, **ranks.held}
 
 
 @dataclass(frozen=True)
@@ -163,7 +122,11 @@ class ExpertParallel:
     """A training run over ranks, beside the same run on one.
 
     losses   name of the run -> loss of each step in nats per token
-    off      name -> largest difference from one rank in float64, over all steps
+    off      name -> largest difference of a loss from one rank in float64, over all steps
+    may      the largest that such a difference may be for float32 (see `bounds`)
+    gradients      name -> largest |difference| / |gradient| from float64, over all weights and ranks, first step
+    gradients_may  the largest that this may be for float32 (see `share`)
+    within   whether the ranks' losses and gradients are within these bounds, step by step and weight by weight
     weights  name of the kind -> how many a rank holds
     sent     [source][destination] -> bytes that dispatch and combine sent; gradients are not in it
     bytes_of_a_pair  bytes that crossed between ranks for a token and one of its experts, in a step, both passes
@@ -171,6 +134,10 @@ class ExpertParallel:
 
     losses: dict[str, list[float]]
     off: dict[str, float]
+    may: float
+    gradients: dict[str, float]
+    gradients_may: float
+    within: bool
     weights: dict[str, int]
     sent: list[list[int]]
     bytes_of_a_pair: float
@@ -178,10 +145,17 @@ class ExpertParallel:
 
     @property
     def rows(self) -> dict[str, dict[str, float]]:
-        return {
-            name: {"first loss": every[0], "last loss": every[-1], "off by at most": self.off.get(name, 0.0)}
+        found = {
+            name: {
+                "first loss": every[0],
+                "last loss": every[-1],
+                "losses off by": self.off[name],
+                "first gradients off by": self.gradients[name],
+            }
             for name, every in self.losses.items()
         }
+        found["float32 may be"] = {"losses off by": self.may, "first gradients off by": self.gradients_may}
+        return found
 
 
 def expert_parallel(
@@ -190,25 +164,45 @@ def expert_parallel(
     expert_ranks: int = 4,
     replicas: int = 2,
     steps: int = 12,
+    sum_over_replicas: bool = True,
     seconds: float = 120.0,
 ) -> ExpertParallel:
     """Train unit 10's model, small, on expert_ranks * replicas processes, and alone in float32 and float64.
 
     dispatch, combine  answers to 11.dispatch and 11.combine; the course's own for None. All of it in float32.
+    sum_over_replicas  False forgets to sum the experts' gradients over the replicas
     """
-    given = batches(steps)
+    given = batches(steps, SEQUENCES)
     exact, alone = trained_alone(given, torch.float64), trained_alone(given)
     shared = {
         "steps": given,
         "expert_ranks": expert_ranks,
-        "dispatch": dispatch or dispatch_slips.right,
-        "combine": combine or combine_slips.right,
+        "dispatch": dispatch,
+        "combine": combine,
+        "sum_over_replicas": sum_over_replicas,
     }
     found = run_ranks(_rank, expert_ranks * replicas, shared=shared, seconds=seconds)
     first = found.values[0]
-    losses = {f"{expert_ranks} x {replicas} ranks": first["losses"], "one rank": alone, "one rank, float64": exact}
-    off = {name: max(abs(a - b) for a, b in zip(every, exact, strict=True)) for name, every in losses.items()}
+    on_ranks = f"{expert_ranks} x {replicas} ranks"
+    losses = {on_ranks: first["losses"], "one rank": alone.losses, "one rank, float64": exact.losses}
+    apart = {name: [abs(a - b) for a, b in zip(every, exact.losses, strict=True)] for name, every in losses.items()}
+    gradients = {
+        on_ranks: max(furthest(value["first"], exact.first) for value in found.values),
+        "one rank": furthest(alone.first, exact.first),
+        "one rank, float64": 0.0,
+    }
+    most = bounds(exact)
     pairs = sum(value["pairs"] for value in found.values)
-    whole = sum(p.numel() for p in DeepSeek(CONFIG).parameters())
-    weights = {"all of the model": whole, "on a rank": first["held"], "of these in its experts": first["experts"]}
-    return ExpertParallel(losses, off, weights, found.sent, sum(map(sum, found.sent)) / pairs, found.seconds)
+    whole = sum(p.numel() for p in new_model().parameters())
+    return ExpertParallel(
+        losses=losses,
+        off={name: max(every) for name, every in apart.items()},
+        may=max(most),
+        gradients=gradients,
+        gradients_may=share(TERMS),
+        within=all(a <= b for a, b in zip(apart[on_ranks], most, strict=True)) and gradients[on_ranks] <= share(TERMS),
+        weights={"all of the model": whole, "on a rank": first["all"], "of these in its experts": first["experts"]},
+        sent=found.sent,
+        bytes_of_a_pair=sum(map(sum, found.sent)) / pairs,
+        seconds=found.seconds,
+    )
