@@ -134,13 +134,14 @@ def _gone(folder: Path, world: int) -> list[int]:
     """Ranks whose process has ended, and that have left nothing. For a moment: a process ends in steps."""
     until = time.monotonic() + GONE_SECONDS
     while True:
-        gone = [rank for rank in range(world) if not (folder / f"{rank}.left").exists() and _ended(folder, rank)]
+        gone = [rank for rank in range(world) if not (folder / f"{rank}.left").exists() and has_ended(folder, rank)]
         if gone or time.monotonic() > until:
             return gone
         time.sleep(0.01)
 
 
-def _ended(folder: Path, rank: int) -> bool:
+def has_ended(folder: Path, rank: int) -> bool:
+    """Whether the process of a rank that had begun is gone, or waits to be noticed by its parent."""
     try:
         pid = (folder / f"{rank}.pid").read_text()
     except OSError:

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from gpu_utils.distributed import agent
-from gpu_utils.distributed.rank import START_SECONDS, Left, Task
+from gpu_utils.distributed.rank import START_SECONDS, Left, Task, has_ended
 from gpu_utils.distributed.wires import Wires
 from gpu_utils.errors import BadArgument, RankFailed, RankNotWritten, RanksHung
 from gpu_utils.own_line import own_line
@@ -159,8 +159,11 @@ def _collect(task: Task, pid: int) -> list[Left]:
             raise _failed(folder, world, found)
         if len(found) == world:
             return [found[rank] for rank in range(world)]
-        if ended:
-            raise _died(folder, world, sorted(set(range(world)) - found.keys()))
+        missing = sorted(set(range(world)) - found.keys())
+        gone = missing if ended else [rank for rank in missing if has_ended(folder, rank)]
+        _read(folder, world, found)  # again: a rank leaves its value before it ends
+        if silent := [rank for rank in gone if rank not in found]:
+            raise _died(folder, world, silent)
         if time.monotonic() > deadline:
             raise _hung(folder, world, found, task.seconds if joined else START_SECONDS)
         time.sleep(pause)
@@ -245,7 +248,10 @@ def _hung(folder: Path, world: int, found: dict[int, Left], seconds: float) -> R
     ended = "were ended" if missing[1:] else "was ended"
     message = f"{_ranks(missing)} of {world} did not come back within {seconds:g} s and {ended}"
     trace = "\n".join(f'  File "{file}", line {number}, in {name}' for file, number, name in stacks[missing[0]])
-    return RanksHung(f"{message}{f' ({places})' if places else ''}", missing[0], trace)
+    message += f" ({places})" if places else ""
+    if any("is_completed" in line for line in lines.values()):
+        message += ". Here is_completed() of a collective stays False until somebody waits for it: call wait()"
+    return RanksHung(message, missing[0], trace)
 
 
 def _stack(path: Path) -> list[tuple[str, int, str]]:

@@ -89,6 +89,7 @@ class _Work(dist.Work):
     def __init__(self, event: dict[str, Any], works: Sequence[Any] = (), done: threading.Event | None = None) -> None:
         super().__init__()
         self._event, self._works, self._done = event, list(works), done
+        self._watcher: threading.Thread | None = None
         self.problem: BaseException | None = None
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
@@ -97,19 +98,33 @@ class _Work(dist.Work):
             return True
         if event["waited"] is None:
             event["waited"] = time.monotonic()
-        if self._done is not None:
-            self._done.wait()
-        for work in self._works:
-            work.wait()
+        if self._watcher is None:
+            self._finish()
+        else:
+            self._watcher.join()
         if self.problem is not None:
             raise self.problem
-        now = time.monotonic()
-        event["done"] = event["done"] or now
-        event["returned"] = event["returned"] or now
+        event["returned"] = event["returned"] or time.monotonic()
         return True
 
+    def _finish(self) -> None:
+        try:
+            if self._done is not None:
+                self._done.wait()
+            for work in self._works:
+                work.wait()
+        except BaseException as problem:
+            self.problem = problem
+        self._event["done"] = self._event["done"] or time.monotonic()
+
     def is_completed(self) -> bool:
-        return (self._done is None or self._done.is_set()) and all(work.is_completed() for work in self._works)
+        """gloo's works end when somebody waits for them: who only asks has a thread that waits."""
+        if self._event["returned"] is not None:
+            return True
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=self._finish, daemon=True)
+            self._watcher.start()
+        return not self._watcher.is_alive()
 
     def is_success(self) -> bool:
         return self.is_completed() and self.problem is None

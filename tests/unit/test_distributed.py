@@ -195,6 +195,37 @@ def test_a_work_may_be_waited_for_twice(wires):
     assert run_ranks(exchange, WORLD, wires=wires).values == [3.0] * WORLD
 
 
+@pytest.mark.parametrize("wires", [None, Wires(latency=0.05)])
+def test_a_message_may_be_asked_for_until_it_is_there(wires):
+    def ask():
+        x, other = torch.full((4,), float(dist.get_rank())), torch.zeros(4)
+        to = (dist.get_rank() + 1) % WORLD
+        works = [dist.isend(x, to), dist.irecv(other, (dist.get_rank() - 1) % WORLD)]
+        asked = 0
+        while not all(work.is_completed() for work in works):
+            asked += 1
+            time.sleep(0.001)
+        for work in works:
+            work.wait()
+        return asked, float(other[0])
+
+    found = run_ranks(ask, WORLD, wires=wires)
+    assert [value for _, value in found.values] == [2.0, 0.0, 1.0]
+    if wires:
+        assert all(asked > 2 for asked, _ in found.values)
+    events = found.events[0]
+    assert all(event["issued"] < event["done"] <= event["returned"] for event in events)
+
+
+def test_asking_whether_a_collective_has_ended_is_told_to_wait():
+    def ask():
+        x = torch.zeros(WORLD)
+        work = dist.all_to_all_single(x, torch.ones(WORLD), async_op=True)
+        while not work.is_completed(): pass  # fmt: skip  # noqa: E701  on one line: that is where it hangs
+
+    assert "call wait()" in str(ended_with(ask, seconds=1.5))
+
+
 def test_links_between_nodes_are_slower():
     wires = Wires(latency=1.0, seconds_per_byte=0.5, nodes=(0, 0, 1), across=4.0, slow={(0, 1): 2.0})
     assert wires.seconds(1, 0, 2) == 2.0
@@ -227,6 +258,15 @@ def test_a_rank_that_dies_is_named(how):
     problem = ended_with(dies)
     assert problem.rank == 2
     assert str(problem).startswith("rank 2 of 3 died")
+
+
+def test_ranks_that_all_exit_without_a_word_are_not_waited_for():
+    def leave():
+        os._exit(0)
+
+    began = time.monotonic()
+    assert "rank 0 of 3 died before it returned" in str(ended_with(leave, seconds=60.0))
+    assert time.monotonic() - began < 20
 
 
 def test_ranks_end_with_the_process_that_started_them(tmp_path):
