@@ -304,7 +304,7 @@ EXERCISE = Exercise(
         Misconception(
             "output_without_a_transpose",
             slips.answer(output="viewed"),
-            "The values' sums, (B, heads, T, value), are reshaped to (B, T, heads · value) as they lie, so a token gets "
+            "The values' sums, (B, heads, T, value), are reshaped to (B, T, heads · value) as they lie: a token gets "
             "results of others. transpose(1, 2) comes first.",
         ),
         Misconception(
