@@ -72,7 +72,7 @@ The query first: 512 x 128 times 128 makes 512.
         for number, (tall, wide, size, name) in enumerate(
             (
                 ("tokens", "rank", f"{tokens:,} × {rank}", "latent vectors"),
-                ("rank", "key", f"{rank} × {key}", "W_UK, turned"),
+                ("rank", "key", f"{rank} × {key}", "W_UK, transposed"),
                 ("key", "one", f"{key}", "query"),
             )
         ):
