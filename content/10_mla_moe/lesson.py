@@ -9,8 +9,8 @@
 # **You need** units 02 (roofline, GQA), 05 (`tl.dot`, persistent kernels), 06 (MLA's decoding kernel) and 08 (FP8). No
 # GPU: every cell runs on a laptop. "Executed" means on a virtual GPU here; nothing has run on AMD silicon.
 #
-# **Time**: four sittings. Reading (text and code at 200 words a minute) takes about 21, 18, 23 and 11
-# minutes, all of it with the predictions about 45, 40, 45 and 30 (a guess). All cells together run in two minutes on a
+# **Time**: four sittings. Reading (text and code at 200 words a minute) takes about 21, 16, 23 and 12
+# minutes, all of it with the predictions about 45, 35, 45 and 35 (a guess). All cells together run in two minutes on a
 # quiet CPU, most of it in sitting 4. Then lab 10.
 #
 # A model can know more than it computes: DeepSeek-V3 has 671 billion parameters, and a token uses 37 billion of them.
@@ -1010,10 +1010,10 @@ guess.reveal(
 lesson.table(rows, first="one launch of the loop")
 
 # %% [markdown] starved explained
-# A batch that fills the chip many times over as one product fills an eighth of an H100 in 256 pieces, and a twentieth
-# of an MI300X. And the host asks each time how many rows there are, so it waits for the GPU before it can launch.
-# (While a model decodes, 128 tokens give an expert four rows. What counts then is that weights are read: an output's
-# row of weights, 2 · 7,168 bytes in bf16, serves four tokens.)
+# As one product this batch would fill the chip many times over; of 256 pieces each fills an eighth of an H100, and a
+# twentieth of an MI300X. And the host asks each time how many rows there are, so it waits for the GPU before it can
+# launch. (While a model decodes, 128 tokens give an expert four rows. What counts then is that weights are read: an
+# output's row of weights, 2 · 7,168 bytes in bf16, serves four tokens.)
 #
 # The way out has three steps. **Permute**: copy the tokens so that the rows of each expert are one *stretch*. **Grouped
 # product**: one launch that works on all stretches. **Combine**: bring results back to their tokens, weighed. Each has
@@ -1106,8 +1106,8 @@ lesson.table(
 # of zeros, a tile belongs to one expert, and no load along M needs a mask. The price is the work on zeros. An expert
 # with n rows takes $\lceil n / BM \rceil$ tiles, whatever is in the last one.
 #
-# Loads vary. When each of 32,768 entries (4,096 tokens of 8) falls on one of 256 experts by chance, an expert gets 128
-# on average, and two thirds of them get between 117 and 139.
+# Loads vary. When each of 32,768 entries (4,096 tokens, 8 each) falls on one of 256 experts by chance, an expert gets
+# 128 on average, and two thirds of them get between 117 and 139.
 
 # %% guess padding
 guess = predict(
@@ -1639,7 +1639,7 @@ lesson.table(
 )
 
 # %% [markdown] total against active
-# ## 23. 671 billion parameters, 37 of them for a token
+# ## 23. 671 billion parameters, 37 billion for a token
 #
 # Call *active* what one token uses. An expert of DeepSeek-V3 has 3 · 7,168 · 2,048 parameters, 44.04 million. Each of
 # the 58 layers with experts has 256 routed ones and one shared; a token uses 8 of the routed ones and the shared one.
@@ -1664,16 +1664,16 @@ parts = {  # all, and active
 }
 
 
-def both(parts):
+def in_all(parts):
     return tuple(sum(column) for column in zip(*parts.values(), strict=True))
 
 
 shapes = lesson.parameters(v3)  # of the model itself
 shapes = {name: (part.total, part.active) for name, part in shapes.items()}
-assert shapes.pop("experts and gates") == both(parts)
+assert shapes.pop("experts and gates") == in_all(parts)
 mtp = shapes.pop("MTP")
 parts |= shapes
-stored, active = parts["in all"] = both(parts)
+stored, active = parts["in all"] = in_all(parts)
 guess.reveal(
     stored=100 * parts["routed experts"][0] / stored,
     active=100 * parts["routed experts"][1] / active,
@@ -1690,17 +1690,17 @@ lesson.table(
 )
 
 # %% [markdown] the published figures
-# Without MTP it is the published 671B; active are 37.55 billion with the embedding *and* the head, 36.63 without the
-# embedding, of which a token reads one row. So 97% of the memory is in experts of which a token uses a thirty-second.
-# That is the bargain of MoE: memory for FLOPs. It holds where memory is spread over many GPUs and all of them have
-# work, and both are questions of routing.
+# Without MTP it is the report's 671B (source: DeepSeek-V3 technical report, section 4.2); active are 37.55 billion
+# with the embedding *and* the head, 36.63 without the embedding, of which a token reads one row. So 97% of the memory
+# is in experts of which a token uses a thirty-second. That is the bargain of MoE: memory for FLOPs. It holds where
+# memory is spread over many GPUs and all of them have work, and both are questions of routing.
 #
 # > **Claim and fact: what is active**
 # >
 # > - The notes to the weights say 671B in all and 36.7B active, "including" 0.9B for the embedding and 0.9B for the
 # >   head; MTP has 11.5B of its own. (source: deepseek-ai/DeepSeek-V3, README_WEIGHTS.md)
-# > - Counted from the config: 37.55B with both, 36.63B with the head alone, 11.61B for MTP; 0.10B of that is its
-# >   projection. (measured: the cells above)
+# > - Counted from the config: 37.55B with both, 36.63B with the head alone, 11.61B for MTP, of which its
+# >   projection has 2 · 7,168 · 7,168, 0.10B. (measured: the cell above)
 #
 # The published figure fits a count with one of the two. A difference of 0.9 in 37 decides nothing, but it shows why a
 # figure should name what it counts.
