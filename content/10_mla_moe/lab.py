@@ -152,9 +152,9 @@ check("10.mla")
 #
 # **A limit.** No key and no value of a head may be made for the whole cache, nor a copy of it for each head. The check
 # counts `written`: how many numbers torch's operations write in your function, views not counted. Behind a cache of
-# 1,024 tokens these may be 3 for each number of the cache, 12 for each score and 2 for each weight. Whoever expands the
-# cache writes several times that. So $W^{UK}$ has to be absorbed into the query, $W^{UV}$ into what comes behind the
-# sum (lesson, section 4).
+# 1,000 tokens and more these may be 3 for each number of the cache, 12 for each score and 2 for each weight. Whoever
+# expands the cache writes several times that. So $W^{UK}$ has to be absorbed into the query, $W^{UV}$ into what comes
+# behind the sum (lesson, section 4).
 #
 # **Two puzzles.** How long is a row of the absorbed query, and by the root of which size are scores divided? And
 # `torch.matmul` of (B, heads, T, rank) with (B, 1, rank, S) is right: what does it do to the cache?

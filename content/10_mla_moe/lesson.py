@@ -378,13 +378,13 @@ rows = {}
 for name, (T, S) in cases.items():
     race, counted = lesson.mla_race(T, S), lesson.mla_flops(T, S)
     rows[name] = {
-        "FLOPs, expanded / absorbed": counted["expanded"] / counted["absorbed"],
-        "seconds, expanded / absorbed": race.ratio,
+        "FLOPs": counted["expanded"] / counted["absorbed"],
+        "seconds": race.ratio,
         "quartiles": f"{race.low:.2f} to {race.high:.2f}",
         "absorbed, GFLOP/s": counted["absorbed"] / race.fn.median / 1e9,
         "expanded, GFLOP/s": counted["expanded"] / race.against.median / 1e9,
     }
-lesson.table(rows, first="on one core")
+lesson.table(rows, first="expanded / absorbed")
 
 # %% [markdown] seconds explained
 # The direction is that of the FLOPs in both rows, and the factor is smaller in the first: with one query the absorbed
@@ -968,9 +968,9 @@ lesson.sitting("10", 2)
 # > - 256 routed experts in a layer, of which a token uses 8; the model's width is 7,168, the expert width
 # >   2,048. (source: DeepSeek-V3 Technical Report, [arXiv 2412.19437](https://arxiv.org/abs/2412.19437), section 4.2)
 #
-# An expert has three matrices: two (the gate and the up projection) from 7,168 to 2,048, and one back. If all experts
-# are chosen alike, T tokens give each of them 8 T / 256 rows. A product of M rows by a matrix with N = 2,048 outputs
-# has, in tiles of 128 × 128, as many programs as tiles (unit 05):
+# An expert has three matrices: $G$ and $U$ (the gate and the up projection) from 7,168 to 2,048, and $V$ back. If all
+# experts are chosen alike, T tokens give each of them 8 T / 256 rows. A product of M rows by a matrix with N = 2,048
+# outputs has, in tiles of 128 × 128, as many programs as tiles (unit 05):
 #
 # $$ \lceil M / 128 \rceil \cdot \lceil N / 128 \rceil $$
 #
@@ -1153,8 +1153,8 @@ lesson.table(
 # %% [markdown] padding explained
 # Where loads vary by more than a tile, the last tile of each expert is half empty on average: half a tile each. At 128
 # rows and tiles of 128 half a tile came out by luck, since the mean lies on a tile's edge: with 3,500 tokens it is
-# about 22%, with 4,600 about 70%. And an expert that has any row takes one tile at least: 128 tokens with tiles of 128
-# rows are 32 times the work. So one chooses the tile by the *rows of an expert*, not by the size of the product; and a
+# 21%, with 4,600 it is 69%. And an expert that has any row takes one tile at least: 128 tokens with tiles of 128 rows
+# are 32 times the work. So one chooses the tile by the *rows of an expert*, not by the size of the product; and a
 # decoding engine has another kernel than a training run.
 #
 # That is a count on paper. Is it what the machine code does? Here is a product for a stretch, in tiles. The same
