@@ -67,13 +67,17 @@ from gpu_utils import check, hint, lesson, progress, solution, virtual_gpu
 # **Two puzzles.** Which size does no shape tell by itself, so that you need `heads`? And how would y change if
 # positions began at 7? And `k_rope`?
 #
-# **A small example.** One head; rank, nope and rope are 2, every other size is 1. Norm weights, `q_a_proj` and
-# `o_proj` are ones; `q_b_proj` is the column (1, 0, 1, 0), `kv_a_proj_with_mqa` (1, 1, 0.5, 0), and `kv_b_proj` has
-# the rows (1, 0), (0, 0) for the key and (4, 0) for the value. The tokens are 2 and -3. Normed, the latent vectors
-# are (1, 1) and (-1, -1), so the values are 4 and -4. Token 0 sees itself: y = 4. The rope keys are (1, 0) and (-1.5,
-# 0), the latter turned by 1: (-0.810, -1.262). The query of token 1 is (-1, 0) with (-1, 0), of which the second is
-# turned as well. Its scores are (-1 - cos 1) / √4 = -0.770 and (1 + 1.5) / √4 = 1.250, its weights 0.117 and 0.883: y
-# = -3.063. It is one of the cases. `hint("10.mla")` gives three hints.
+# **A small example.** One head; rank, nope and rope are 2, every other size is 1. The tokens are 2 and -3. Norm
+# weights, `q_a_proj` and `o_proj` are ones; `q_b_proj` is the column (1, 0, 1, 0), `kv_a_proj_with_mqa` the column
+# (1, 1, 0.5, 0), and `kv_b_proj` has the rows (1, 0), (0, 0) for the key and (4, 0) for the value.
+#
+# - Normed, the latent vectors are (1, 1) and (-1, -1), so the values are 4 and -4.
+# - The rope keys are (1, 0) and (-1.5, 0), the latter turned by 1: (-0.810, -1.262).
+# - Token 0 sees itself: y = 4.
+# - The query of token 1 is (-1, 0) with (-1, 0), of which the second is turned as well. Its scores are
+#   (-1 - cos 1) / √4 = -0.770 and (1 + 1.5) / √4 = 1.250, its weights 0.117 and 0.883: y = -3.063.
+#
+# It is one of the cases. `hint("10.mla")` gives three hints.
 
 
 # %% 10.mla tags=["answer", "10.mla"]
@@ -148,9 +152,9 @@ check("10.mla")
 #
 # **A limit.** No key and no value of a head may be made for the whole cache, nor a copy of it for each head. The check
 # counts `written`: how many numbers torch's operations write in your function, views not counted. Behind a cache of
-# 1,024 tokens these may be 3 for each number of the cache, 12 for each score and 2 for each weight. Whoever expands the
-# cache writes several times that. So $W^{UK}$ has to be absorbed into the query, $W^{UV}$ into what comes behind the
-# sum (lesson, section 4).
+# 1,000 tokens and more these may be 3 for each number of the cache, 12 for each score and 2 for each weight. Whoever
+# expands the cache writes several times that. So $W^{UK}$ has to be absorbed into the query, $W^{UV}$ into what comes
+# behind the sum (lesson, section 4).
 #
 # **Two puzzles.** How long is a row of the absorbed query, and by the root of which size are scores divided? And
 # `torch.matmul` of (B, heads, T, rank) with (B, 1, rank, S) is right: what does it do to the cache?
@@ -228,6 +232,7 @@ check("10.mla_absorb")
 
 # %% decode behind a prompt
 sizes = {"q_rank": 192, "rank": 64, "nope": 16, "rope": 8, "value": 16}
+found = {}
 with lesson.when_written():
     layer = lesson.drawn_mla(heads=16, width=256, **sizes)
     tokens = torch.randn(1, 128, 256)
@@ -238,9 +243,13 @@ with lesson.when_written():
         y, *cache = mla_absorb(tokens[:, t : t + 1], *cache, layer, 16, 1e4, 1e-6)
         rows.append(y)
     off = (torch.cat(rows, 1) - whole).abs().max()
-    kept = sum(part.numel() * part.element_size() for part in cache) / 128
-    print(f"128 tokens, decoded and at once: differ by {off:.1e}")
-    print(f"kept: {kept:.0f} bytes a token; keys and values of 16 heads: {16 * 40 * 4}")
+    found = {
+        "largest difference, decoded and at once": off,
+        "largest result": whole.abs().max(),
+        "bytes kept of a token": sum(part[0, 0].numel() * 4 for part in cache),
+        "keys and values of 16 heads would be": 16 * (16 + 8 + 16) * 4,
+    }
+lesson.table(found)
 
 # %% [markdown] part on routing
 # ## Part 2: routing and balance
@@ -463,8 +472,8 @@ check("10.bias_update")
 #
 # The lesson's tiny model is trained below without any balance: 16 experts, 2 for each token, 120 steps. Then it is
 # frozen, and reads new text with **your** `gate` as its router, while **your** `bias_update` runs the controller: 300
-# steps of 256 tokens at a speed of 0.005. Nothing learns but 16 biases. What do you expect of the imbalance, which was
-# between 2 and 5? And of the loss, whose experts never saw these tokens?
+# steps of 256 tokens at a speed of 0.005. Nothing learns but 16 biases. What do you expect of the imbalance (largest
+# load over the mean), which was between 2 and 5? And of the loss, whose experts never saw these tokens?
 
 # %% your router
 rows = {}
@@ -479,8 +488,8 @@ with lesson.when_written():
         return gate(x, weight, bias, k=2, scale=1.0)
 
     bias, loads = bias_update(route, torch.zeros(16), [[x_t] for x_t in x], 0.005)
-    even = {"largest load / mean": [lesson.imbalance(load) for load in loads]}
-    lesson.curves(even, "of each step", levels={"perfectly even": 1.0})
+    even = {"your bias": [lesson.imbalance(load) for load in loads]}
+    lesson.curves(even, "imbalance of each step", levels={"perfectly even": 1.0})
 
     val = torch.from_numpy(corpus.val[:8193].astype("int64"))
     for name, b in {"no bias": torch.zeros(16), "your bias": bias}.items():
@@ -489,13 +498,13 @@ with lesson.when_written():
             logits, experts, _ = model(val[:-1].view(256, 32))
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), val[1:])
         load = lesson.loads(experts, 16)
-        rows[name] = {"loss": loss, "largest / mean": lesson.imbalance(load)}
+        rows[name] = {"loss, nats": loss, "imbalance": lesson.imbalance(load)}
 lesson.table(rows, first="validation text")
 
 # %% [markdown] what it costs explained
-# The layer is done earlier by the ratio of the second column, at a little loss: tokens are computed by experts that
-# learned on others. In a real training the bias works from the first step on, so that every expert learns on what it
-# will get.
+# The layer is done earlier by the ratio of the second column, and the loss is a little higher: tokens are computed by
+# experts that learned on others. In a real training the bias works from the first step on, so that every expert learns
+# on what it will get.
 
 # %% [markdown] part of the kernels
 # ## Part 3: kernels of a layer of experts
@@ -840,9 +849,9 @@ challenge("10")
 # | `x` | (T, D), float32 or bfloat16 |
 # | `weights` | (T, k), float32; row t belongs to row t of `experts`. Used as they are: their sum is not 1 in general |
 # | `experts` | (T, k), int64, numbers from 0 up to E - 1; those of a token differ |
-# | `gate`, `up` | $G$ and $U$: (E, I, D), for E experts of inner width I, dtype of `x` |
+# | `gate`, `up` | $G$ and $U$: (E, I, D), for E experts of expert width I, dtype of `x` |
 # | `down` | $V$: (E, D, I) |
-# | `shared_gate`, `shared_up`, `shared_down` | (S, D), (S, D), (D, S) |
+# | `shared_gate`, `shared_up`, `shared_down` | (S, D), (S, D), (D, S), with a width S of its own |
 # | result | (T, D), **dtype of `x`**; no argument is changed |
 #
 # The check goes backward, too: autograd must find its way from `y` to `x`, to `weights` and to all six matrices. And it
@@ -853,7 +862,7 @@ challenge("10")
 # **A puzzle.** With E experts and k for each token, how many times the routed work does a layer do in which every
 # expert computes every token? And for DeepSeek-V3?
 #
-# **A small example.** One token, x = (1, 2), two experts of inner width 1. Expert 1 has $G$ = (1, 0), $U$ = (0, 1),
+# **A small example.** One token, x = (1, 2), two experts of expert width 1. Expert 1 has $G$ = (1, 0), $U$ = (0, 1),
 # $V$ = (1, 0): silu(1) · 2 = 0.731 · 2 = 1.462, so it gives (1.462, 0). With k = 1, weight 0.5 and a shared expert of
 # zeros, y is (0.731, 0). `hint("10.moe_block")` gives three hints.
 

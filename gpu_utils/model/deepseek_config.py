@@ -29,7 +29,7 @@ class DeepSeekConfig:
     nope, rope, v_head   values of a head's key without and with position, and of its value
     dense_layers         so many first layers have one SwiGLU of dense_width in place of experts
     experts, shared, k   routed experts of a layer, shared ones, and routed ones that a token chooses
-    expert_width         inner width of an expert; a shared expert has the same
+    expert_width         numbers between the matrices of an expert; a shared expert has as many
     groups, keep         the experts stand in groups, of which a token may choose from `keep`
     route_scale          what the chosen weights, whose sum is 1, are multiplied by
     mtp_depth            modules of multi-token prediction: 0 or 1

@@ -50,9 +50,9 @@ class MoeRun:
     flops: int = 0
     seconds: float = 0.0
 
-    def violation(self, layer: int) -> list[float]:
-        """Of each step: by how much the busiest expert of a layer is above the mean load, as a share of the mean."""
-        return [max(step[layer]) * len(step[layer]) / sum(step[layer]) - 1 for step in self.loads]
+    def imbalance(self, layer: int) -> list[float]:
+        """Of each step: the largest load of a layer's experts over the mean."""
+        return [max(step[layer]) * len(step[layer]) / sum(step[layer]) for step in self.loads]
 
 
 def optimizer_of(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:

@@ -1,4 +1,4 @@
-"""What a token leaves in a cache under each kind of attention, and the two ways to bracket a score, drawn to scale."""
+"""What a token leaves in a cache under each kind of attention, to scale, and the two ways to bracket a score."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def cache_figure(kept: Mapping[str, Mapping[str, int]], bytes_per_number: float 
         drawn.append(text(x + 8, y + high / 2 + 4, f"{totals[kind] * bytes_per_number:,.0f} bytes", size=11))
         y += high + _GAP
     words = " ".join(said)
-    legend = "Equal areas are equal numbers of bytes. Dark: keys, or the latent vector; light: values, or the rope key."
+    legend = (
+        "One token in one layer; equal areas are equal numbers of bytes. "
+        "Dark: keys, or the latent vector. Light: values, or the rope key."
+    )
     return picture("", words, svg(_WIDTH + 90, y, drawn, words), after=small(legend), spoken=False)
 
 
@@ -60,23 +63,27 @@ The query first: 512 x 128 times 128 makes 512.
         f"The query first: {rank:,} x {key:,} times {key:,} makes {rank:,}."
     )
     drawn: list[str] = []
-    for row, (title, made) in enumerate((("keys first", ("tokens", "key")), ("the query first", ("rank", "one")))):
-        x, top = 130.0, 26.0 + row * 190
-        drawn.append(text(0, top + 68, title, bold=True))
-        for number, (tall, wide, name) in enumerate(
+    for row, (side, title, made) in enumerate(
+        (("left", "keys first", ("tokens", "key")), ("right", "the query first", ("rank", "one")))
+    ):
+        x, top = 130.0, 34.0 + row * 190
+        drawn.append(text(0, top + 58, f"{side}:", bold=True))
+        drawn.append(text(0, top + 76, title, bold=True))
+        for number, (tall, wide, size, name) in enumerate(
             (
-                ("tokens", "rank", f"latents {tokens:,} x {rank}"),
-                ("rank", "key", f"W {rank} x {key}"),
-                ("key", "one", "q"),
+                ("tokens", "rank", f"{tokens:,} × {rank}", "latent vectors"),
+                ("rank", "key", f"{rank} × {key}", "W_UK, transposed"),
+                ("key", "one", f"{key}", "query"),
             )
         ):
             first = number in ((0, 1) if row == 0 else (1, 2))
             drawn.append(box(x, top, high[wide], high[tall], "even" if first else "room"))
-            drawn.append(text(x, top - 8, name, size=11))
-            x += max(high[wide], 96 if number < 2 else 30) + 34
+            drawn.append(text(x, top - 22, name, size=11))
+            drawn.append(text(x, top - 8, size, size=11))
+            x += max(high[wide], (120, 110, 60)[number])
         drawn.append(text(x, top + 68, "makes"))
         drawn.append(box(x + 60, top, high[made[1]], high[made[0]], "now"))
-        sizes = f"{tokens:,} x {key}, for each head" if row == 0 else f"{rank}, for each head"
-        drawn.append(text(x + 60, top - 8, sizes, size=11))
-    legend = "Filled: the two factors that meet first. Framed: what they make. Sizes are not to scale among the rows."
+        drawn.append(text(x + 60, top - 22, ("keys", "absorbed query")[row] + ", for each head", size=11))
+        drawn.append(text(x + 60, top - 8, f"{tokens:,} × {key}" if row == 0 else f"{rank}", size=11))
+    legend = "Blue: the two factors that are multiplied first. Framed in black: what they make. Sides are not to scale."
     return picture("", said, svg(_WIDTH, 370, drawn, said), after=small(legend), spoken=False)

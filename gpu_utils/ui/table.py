@@ -94,6 +94,7 @@ def table(
     mark    labels of the rows that stand out (with `across`, names of the former columns; in a list, their numbers)
     note    a sentence under it, such as a source
 
+    Without rows there is nothing to see, no name of the first column either.
     Values: `values.words`; a figure of the registry stands with a number, and its source under the table.
     Raises BadArgument for a label in `mark` that is not there.
 
@@ -124,7 +125,7 @@ def table(
         for label, row in found
     ]
     note = " ".join(filter(None, (note, *(f"[{number}] {source}." for source, number in sources.items()))))
-    head = (*([first] if labelled or across else []), *map(words, columns))
+    head = (*([first] if labelled or across else []), *map(words, columns)) if lines else ()
     return Table(head, tuple(lines), note, frozenset(at for at, (label, _) in enumerate(found) if label in mark))
 
 

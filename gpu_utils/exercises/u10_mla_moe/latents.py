@@ -7,6 +7,7 @@ position in queries and keys, and `value` in values; latent vectors of `q_rank` 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -58,6 +59,16 @@ class Sizes:
             "kv_b_proj": (self.heads * (self.nope + self.value), self.rank),
             "o_proj": (self.width, self.heads * self.value),
         }
+
+
+def drawn_sizes(rng: random.Random) -> dict[str, int]:
+    """Sizes of a fresh case, no two of them alike; rank, nope and rope are even: view_as_complex wants even strides."""
+    ranges = {"width": (24, 48, 1), "q_rank": (10, 25, 1), "rank": (12, 24, 2), "nope": (6, 16, 2), "rope": (4, 10, 2)}
+    while True:
+        sizes = {name: rng.randrange(low, high + 1, step) for name, (low, high, step) in ranges.items()}
+        sizes |= {"heads": rng.randint(2, 5), "value": sizes["nope"] + rng.choice([-3, -1, 1, 3, 5])}
+        if len(set(sizes.values())) == len(sizes):
+            return sizes
 
 
 _STRONGER = {"q_a_proj": 2.0, "q_b_proj": 2.0, "kv_a_proj_with_mqa": 3.0}

@@ -16,6 +16,7 @@ from gpu_utils.exercises.u10_mla_moe.latents import (
     Sizes,
     Weights,
     attention_reference,
+    drawn_sizes,
     drawn_weights,
     sizes_of,
     tiny_weights,
@@ -67,19 +68,12 @@ def _case(why: str, batch: int, tokens: int, **more: Any) -> Case:
 
 
 def _fresh(rng: random.Random) -> Case:
-    nope = 2 * rng.randint(3, 8)  # even, as rank is: view_as_complex wants even strides
     return _case(
         "sizes nobody chose",
         rng.randint(1, 3),
         rng.randint(5, 40),
-        heads=rng.randint(2, 5),
-        width=rng.randint(24, 48),
-        q_rank=rng.randint(10, 24),
-        rank=2 * rng.randint(6, 12),
-        nope=nope,
-        rope=2 * rng.randint(2, 5),
-        value=nope + rng.choice([-3, -1, 2, 5]),
         theta=rng.choice([100.0, 10_000.0]),
+        **drawn_sizes(rng),
     )
 
 
@@ -294,6 +288,36 @@ EXERCISE = Exercise(
             slips.answer(output="numbers first"),
             "What goes into o_proj has heads as its inner axis: all values of head 0 come first. Look at the order of "
             "axes before you flatten them.",
+        ),
+        Misconception(
+            "view_for_transpose",
+            slips.answer(q_heads="viewed", kv_b="viewed"),
+            "Heads are made by .view(B, heads, T, -1). A view moves no number: a head then gets numbers of other heads "
+            "and tokens. First .view(B, T, heads, -1), then .transpose(1, 2).",
+        ),
+        Misconception(
+            "view_for_transpose_there_and_back",
+            slips.answer(q_heads="viewed", kv_b="viewed", output="viewed"),
+            "Heads are made by .view(B, heads, T, -1), and taken back by .reshape(B, T, -1): no axis changes its place "
+            "at all, so tokens mix. It takes a transpose(1, 2) on the way there, and one on the way back.",
+        ),
+        Misconception(
+            "output_without_a_transpose",
+            slips.answer(output="viewed"),
+            "The values' sums, (B, heads, T, value), are reshaped to (B, T, heads · value) as they lie: a token gets "
+            "results of others. transpose(1, 2) comes first.",
+        ),
+        Misconception(
+            "query_and_key_joined_in_two_orders",
+            slips.answer(crossed=True),
+            "The query is joined as [rope, nope] and the key as [nope, rope]. The lengths fit, and the wrong numbers "
+            "meet: one order for both.",
+        ),
+        Misconception(
+            "head_number_for_position",
+            slips.answer(turn_q=slips.by_head_number),
+            "Queries are turned by the number of their head. Look at the axis that your rotation takes for positions: "
+            "with (B, T, heads, rope) it is not the last but one.",
         ),
     ),
     hints=(

@@ -17,6 +17,7 @@ from gpu_utils.exercises.u10_mla_moe import mla_slips
 from gpu_utils.exercises.u10_mla_moe.latents import (
     Sizes,
     attention_reference,
+    drawn_sizes,
     drawn_weights,
     normed,
     sizes_of,
@@ -94,20 +95,22 @@ _COUNTED = {"heads": 8, "width": 40, "q_rank": 24, "rank": 32, "nope": 48, "rope
 def _fresh(rng: random.Random) -> Case:
     why = "sizes nobody chose"
     if rng.random() < 0.5:
-        return _case(why, rng.randint(1, 2), rng.randint(900, 1200), 1, **_COUNTED)
-    nope = 2 * rng.randint(3, 8)  # even, as rank is: view_as_complex wants even strides
-    return _case(
-        why,
-        rng.randint(1, 3),
-        rng.randint(3, 40),
-        rng.randint(1, 6),
-        heads=rng.randint(2, 5),
-        rank=2 * rng.randint(6, 12),
-        nope=nope,
-        rope=2 * rng.randint(2, 5),
-        value=nope + rng.choice([-3, -1, 2, 5]),
-        theta=rng.choice([100.0, 10_000.0]),
-    )
+        nope, rope = rng.choice([48, 50, 52, 54]), rng.choice([6, 8])
+        return _case(
+            why,
+            rng.randint(1, 2),
+            rng.randint(1000, 1300),
+            1,
+            heads=rng.randint(8, 10),
+            width=rng.randint(36, 44),
+            q_rank=rng.randint(18, 24),
+            rank=rng.choice([26, 28, 30, 32]),
+            nope=nope,
+            rope=rope,
+            value=nope + rng.choice([-3, 3, 5]),
+        )
+    theta = rng.choice([100.0, 10_000.0])
+    return _case(why, rng.randint(1, 3), rng.randint(3, 40), rng.randint(1, 6), theta=theta, **drawn_sizes(rng))
 
 
 EXERCISE = Exercise(
@@ -265,6 +268,12 @@ EXERCISE = Exercise(
             "rope_key_kept_as_it_came",
             slips.answer(kept_rope="as made"),
             "New rope keys are added before their rotation. Those of the cache are turned, and so are new ones.",
+        ),
+        Misconception(
+            "view_for_transpose",
+            slips.answer(q_heads="viewed"),
+            "With several new tokens heads get each other's numbers: .view(B, heads, T, -1) moves none. First "
+            ".view(B, T, heads, -1), then .transpose(1, 2).",
         ),
         Misconception(
             "query_not_turned",

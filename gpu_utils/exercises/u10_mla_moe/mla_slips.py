@@ -39,6 +39,11 @@ def rope(
 TURN = rope()
 
 
+def by_head_number(x: Tensor, positions: Tensor, theta: float) -> Tensor:
+    """Turned by the number of the head, as if that were the position: rope met an axis too early."""
+    return TURN(x.transpose(1, 2), positions[0] + torch.arange(x.shape[1], device=x.device), theta).transpose(1, 2)
+
+
 def untouched(x: Tensor, *_more: Any) -> Tensor:
     return x
 
@@ -87,8 +92,11 @@ def projected(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """q_nope and q_rope (B, H, T, .), the normed latent (B, T, C), the turned k_rope (B, T, R), the latent as made."""
     q = q_norm(x @ w["q_a_proj"].T, w["q_a_layernorm"], eps) @ w["q_b_proj"].T
-    q = q.unflatten(-1, (s.heads, -1)) if q_heads == "outside" else q.unflatten(-1, (-1, s.heads)).mT
-    q = q.transpose(1, 2)
+    if q_heads == "viewed":
+        q = q.view(len(x), s.heads, x.shape[1], -1)
+    else:
+        q = q.unflatten(-1, (s.heads, -1)) if q_heads == "outside" else q.unflatten(-1, (-1, s.heads)).mT
+        q = q.transpose(1, 2)
     if q_parts == "nope rope":
         q_nope, q_rope = q.split([s.nope, s.rope], -1)
     else:
@@ -112,6 +120,8 @@ def keys_and_values(latent: Tensor, w: Weights, s: Sizes, kv_b: str = "by head")
         keys, values = (part.unflatten(-1, (s.heads, -1)).transpose(1, 2) for part in (keys, values))
         return keys, values
     by_head = both.unflatten(-1, (s.heads, -1)).transpose(1, 2)
+    if kv_b == "viewed":
+        by_head = both.view(len(both), s.heads, both.shape[1], -1)
     if kv_b == "values first":
         values, keys = by_head.split([s.value, s.nope], -1)
         return keys, values
@@ -141,6 +151,7 @@ def answer(
     rope_score: bool = True,
     axis: int = -1,
     turn_keys: bool = False,
+    crossed: bool = False,
     output: str = "by head",
     **changed: Any,
 ) -> Callable[..., Any]:
@@ -157,6 +168,9 @@ def answer(
         scores = q_nope @ keys.mT
         if rope_score:
             scores = scores + q_rope @ k_rope.unsqueeze(1).mT
+        if crossed:
+            whole = torch.cat([keys, k_rope.unsqueeze(1).expand(-1, s.heads, -1, -1)], -1)
+            scores = torch.cat([q_rope, q_nope], -1) @ whole.mT
         later = {
             "causal": positions > positions[:, None],
             "none": positions < 0,
@@ -166,7 +180,8 @@ def answer(
         p = (scores * SCALES[scale](s)).masked_fill(later, -math.inf).softmax(axis).nan_to_num()
         heads_out = p @ values
         out = heads_out.transpose(1, 2) if output == "by head" else heads_out.permute(0, 2, 3, 1)
-        y = out.flatten(2) @ weights["o_proj"].T
+        flat = heads_out.reshape(len(x), T, -1) if output == "viewed" else out.flatten(2)
+        y = flat @ weights["o_proj"].T
         of_cache = {"turned": k_rope, "as made": (x @ weights["kv_a_proj_with_mqa"].T)[..., s.rank :]}
         return y, raw if kept == "as made" else latent, of_cache[kept_rope]
 

@@ -186,6 +186,16 @@ EXERCISE = Exercise(
             "The weights of the two norms are exchanged: enorm is the embedding's, hnorm the hidden state's.",
         ),
         Misconception(
+            "hidden_by_the_final_norm",
+            slips.answer(hidden_by_norm=True),
+            "The hidden state was normed with `norm`, which stands before the head. Its own weights are hnorm.",
+        ),
+        Misconception(
+            "norms_without_weights",
+            slips.answer(of_embedding=slips.unweighted, of_hidden=slips.unweighted, of_result=slips.unweighted),
+            "The norms have weights, enorm, hnorm and norm, which multiply what comes out.",
+        ),
+        Misconception(
             "embedding_not_normed",
             slips.answer(of_embedding=slips.unnormed),
             "The embedding went into the projection without its norm, enorm.",
@@ -243,6 +253,25 @@ EXERCISE = Exercise(
             ),
             "The sum was divided by all tokens, T of each sequence, as the report writes it. Two of a sequence "
             "have no target: divide by the number of positions that count.",
+        ),
+        Misconception(
+            "divided_by_the_main_models_targets",
+            slips.answer(
+                mean=lambda losses, counted: losses[counted].sum() / (losses.shape[0] * (losses.shape[1] + 1))
+            ),
+            "The sum was divided by T - 1 positions of each sequence, as the main model's loss is. This loss has one "
+            "target less: divide by the number of positions that count.",
+        ),
+        Misconception(
+            "rolled_around",
+            slips.answer(around=True),
+            "Every row has T positions, and the last two have tokens of its beginning for targets: torch.roll brings "
+            "them back in front. Cut the last two positions off.",
+        ),
+        Misconception(
+            "softmax_before_the_loss",
+            slips.answer(of_logits=lambda logits: logits.softmax(-1)),
+            "The cross-entropy was given probabilities. It has a softmax of its own: give it logits.",
         ),
         Misconception(
             "mean_of_the_rows",

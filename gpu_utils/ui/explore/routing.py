@@ -68,12 +68,12 @@ def draw(balance: str, experts: int, k: int, factor: float, step: int) -> Pictur
     dropped, choices = int((~kept).sum()), chosen.numel()
     words = (
         f"Step {step}, {_balanced(balance)}: the busiest of {experts} experts has {int(load.max())} of {choices} "
-        f"places, {float(load.max()) * experts / choices:.2f} times the mean, and the idlest has {int(load.min())}. "
+        f"choices, {float(load.max()) * experts / choices:.2f} times the mean, and the idlest has {int(load.min())}. "
         f"With a capacity factor of {factor:g} each has {count(places, 'place')}; {count(dropped, 'choice')} of "
         f"{choices} ({percent(dropped / choices)}) find none and are dropped."
     )
     curve = (
-        f"Largest load over the mean, {WINDOW} steps together: {of.imbalance(WINDOW)[step - 1]:.2f} at step {step}, "
+        f"Imbalance, {WINDOW} steps together: {of.imbalance(WINDOW)[step - 1]:.2f} at step {step}, "
         f"{of.imbalance(WINDOW)[-1]:.2f} at the end; without balance {bare.imbalance(WINDOW)[-1]:.2f}."
     )
     return picture(
@@ -83,7 +83,7 @@ def draw(balance: str, experts: int, k: int, factor: float, step: int) -> Pictur
         svg(_WIDE, *_tokens(chosen[-SHOWN:].tolist(), kept[-SHOWN:].tolist(), experts), words, least=520),
         heading("Load of each expert: filled has a place, outlined is dropped"),
         svg(_WIDE, *_loads(load.tolist(), places, choices / experts), words, least=520),
-        heading(f"Largest load over the mean, {WINDOW} steps together"),
+        heading(f"Imbalance: largest load over the mean, {WINDOW} steps together"),
         svg(_WIDE, *_curve(of.imbalance(WINDOW), bare.imbalance(WINDOW), step), curve, least=520),
         after=table(("", *_HEAD), [_row("this run", of, factor), _row("no balance", bare, factor)], [0])
         + small(
@@ -98,7 +98,7 @@ def _balanced(balance: str) -> str:
     return "no balance" if balance == "none" else f"balanced by {balance}"
 
 
-_HEAD = ("largest / mean, last 20 steps", "within a sequence", "dropped, last 20 steps", "loss, last 20 steps")
+_HEAD = ("imbalance, last 20 steps", "within a sequence", "dropped, last 20 steps", "loss in nats, last 20 steps")
 
 
 def _row(name: str, of: RoutedRun, factor: float) -> tuple[str, ...]:
@@ -140,7 +140,9 @@ def _loads(load: list[int], places: int, mean: float) -> tuple[float, list[str]]
         if number > places:
             parts.append(box(x + 2, foot - number * scale, wide - 4, (number - places) * scale, "empty"))
         parts.append(text(x + wide / 2, foot + 14, expert, size=10, at="middle"))
-        parts.append(text(x + wide / 2, foot - number * scale - 3, number, size=10, at="middle"))
+        inside = number * scale > 16  # a number above its bar meets the lines of mean and capacity
+        parts.append(text(x + wide / 2, foot - (5 if inside else number * scale + 3), number, size=10, at="middle"))
+    parts.append(text(_LEFT - 8, foot + 14, "expert", size=10, at="end"))
     edge = _LEFT + len(load) * wide
     apart = 6 if abs(places - mean) * scale < 12 else 0
     for level, name, dashes, shift in (
@@ -167,6 +169,7 @@ def _curve(found: list[float], bare: list[float], step: int) -> tuple[float, lis
     parts.append(path([at(n, value) for n, value in enumerate(found, 1)], "hue"))
     parts.append(path([at(step, 1), at(step, top)], "edge", "2 3"))
     parts += [text(at(n, 1)[0], _CURVE - 3, n, size=10, at="middle") for n in (1, 25, 50, 75, STEPS)]
+    parts.append(text(_LEFT - 8, _CURVE - 3, "step", size=10, at="end"))
     ends = [(at(STEPS, bare[-1])[1], "no balance")]
     if found != bare:
         ends.append((at(STEPS, found[-1])[1], "this run"))
