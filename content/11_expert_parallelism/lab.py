@@ -933,7 +933,8 @@ with lesson.when_written():
 # ## 11.overlap: compute behind communication
 #
 # Write `overlap(batches, compute)`, which runs on every rank. A rank has some batches of rows. Of each batch, part `r`
-# belongs to the experts of rank `r`: it goes there, `compute` makes something of it, and that comes back.
+# belongs to the experts of rank `r`: it goes there, `compute` makes something of it, and that comes back. Each part
+# travels as **one message**, out and back: a check counts them.
 #
 # | | |
 # |---|---|
@@ -944,7 +945,7 @@ with lesson.when_written():
 #
 # `dist.all_to_all_single(out, rows)` sends part `r` of `rows` to rank `r` and puts what came from rank `s` into part
 # `s` of `out`. With `async_op=True` it gives a work back at once; `out` is filled when `work.wait()` has returned.
-# (`dist.isend` and `dist.irecv` will do as well.)
+# (`dist.isend` and `dist.irecv` will do as well, one message for each part.)
 #
 # While a batch is computed, the next batch must be on its way, and so must be the result of the one before. The check
 # goes by the order of events: what had begun before a compute and was not waited for until it had ended. So a slow
@@ -1080,9 +1081,11 @@ with lesson.when_written():
 lesson.table(seen, first="what is slow")
 
 # %% [markdown] statement of eplb
-# ## 11.eplb: copies of busy experts
+# ## 11.eplb: redundant experts
 #
-# Write `eplb(load, num_replicas, num_groups, num_nodes, num_gpus)`: which experts get copies, and where each stands.
+# A *slot* is room for one expert on a GPU. There are more slots than experts: who has a second slot, or a third, stands
+# there once more, as a *redundant expert*. Write `eplb(load, num_replicas, num_groups, num_nodes, num_gpus)`: which
+# experts get the spare slots, and where each stands.
 #
 # | | |
 # |---|---|
@@ -1092,13 +1095,14 @@ lesson.table(seen, first="what is slow")
 # | `num_nodes`, `num_gpus` | each node has as many GPUs, and so as many slots, neighbours too |
 # | result | `(phy2log, log2phy)`: list of the expert of each slot; for each expert the list of its slots |
 #
-# Every expert has a slot. The tokens of an expert are shared evenly by its copies. **If `num_nodes` divides
-# `num_groups`**, every node holds as many groups, and a group with all of its copies is on one node. If it does not,
+# Every expert has a slot. The tokens of an expert are shared evenly by its slots. **If `num_nodes` divides
+# `num_groups`**, every node holds as many groups, and a group with all of its slots is on one node. If it does not,
 # nodes do not count.
 #
-# Make the busiest GPU bear little. Two greedy rules go a long way: *give* a spare slot to the expert whose copies bear
-# most; *place* the heaviest first, each where least is borne and there is room. Groups are placed on nodes by their
-# sums, by the second rule. The check allows the busiest GPU 5% more than these rules give; other ways are as welcome.
+# Make the busiest GPU bear little. Two greedy rules go a long way: *give* a spare slot to the expert whose slots bear
+# most each; *place* the heaviest first, each where least is borne and there is room. Groups are placed on nodes by
+# their sums, by the second rule. The check allows the busiest GPU 5% more than these rules give; other ways are as
+# welcome.
 #
 # **A small example.** `eplb([90, 30, 20, 40], 6, 1, 1, 3)`: six slots for four experts on three GPUs. Two slots are to
 # spare. The first goes to expert 0. And the second?
@@ -1156,7 +1160,7 @@ check("11.eplb")
 #
 # <details><summary>The small example</summary>
 #
-# Expert 0 again: its two copies bear 45 each, and expert 3 bears 40. Then there are three of 30, and 30, 20, 40 beside
+# Expert 0 again: its two slots bear 45 each, and expert 3 bears 40. Then there are three of 30, and 30, 20, 40 beside
 # them: (40, 20), (30, 30), (30, 30) puts 60 on every GPU.
 #
 # </details>

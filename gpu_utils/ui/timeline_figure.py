@@ -13,7 +13,7 @@ _LEFT, _WIDTH, _ROW = 150.0, 800.0, 26.0
 _TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
 _KINDS = {
     "even": "the experts compute",
-    "odd": "an exchange, from its begin until it was waited for",
+    "odd": "an exchange, from its start until a wait for it is over",
     "room": "a message on the link",
 }
 
@@ -51,7 +51,7 @@ def timeline_figure(lanes: Mapping[str, Mapping[str, Lane]]) -> Picture:
                 x, top = _LEFT + start * scale, y + row * _ROW
                 parts.append(box(x, top, max(1.0, (end - start) * scale - 1), 20, _kind(lane)))
                 shown = label if lane.startswith("link") else label.split()[-1]
-                parts.append(text(x + 4, top + 14, shown, size=11))
+                parts.append(text(x + 3, top + 14, shown, size=10))
             y += max(1, len(rows)) * _ROW
         y += 8
     parts = [*_axis(max(ends), scale, bars_from, y), *parts]

@@ -1,4 +1,4 @@
-"""A collective on a network, step by step: transfers, the bytes of each link, the busiest one, time by terms."""
+"""A collective on a network, step by step: transfers, the bytes of each link, the busiest ones, time by terms."""
 
 from __future__ import annotations
 
@@ -184,7 +184,11 @@ def _mesh(network: Network, step: Iterable[Transfer], cost: StepCost) -> tuple[f
 
 def _legend(y: float, more: str) -> list[str]:
     parts, x = [], _LEFT
-    for kind, dashes, words in (("hue", "", "carries bytes"), ("edge", "6 3", "busiest, or as busy as any"), ("grid", "", "idle")):
+    for kind, dashes, words in (
+        ("hue", "", "carries bytes"),
+        ("edge", "6 3", "busiest: none takes longer"),
+        ("grid", "", "idle"),
+    ):
         parts += [path([(x, y), (x + 22, y)], kind, dashes), text(x + 28, y + 4, words, size=11)]
         x += 40 + 7 * len(words)
     return [*parts, text(_LEFT, y + 20, more, size=11)]
