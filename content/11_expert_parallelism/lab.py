@@ -306,11 +306,12 @@ torch.manual_seed(1)
 x, labels = torch.randn(50, 64, 32), torch.randint(10, (50, 64))
 one = train(x, labels)
 turned = train(x.flip(1), labels.flip(1))
-try:
-    quarters = [
-        {"x": x[:, 16 * r : 16 * r + 16], "labels": labels[:, 16 * r : 16 * r + 16]}
-        for r in range(4)
-    ]
+quarters = [
+    {"x": x[:, 16 * r : 16 * r + 16], "labels": labels[:, 16 * r : 16 * r + 16]}
+    for r in range(4)
+]
+rows = {}
+with lesson.when_written():
     found = lesson.run_ranks(train, 4, each=quarters, shared={"ranks": 4})
     off = [(weights - one).abs().max() for weights in found.values]
     rows = {
@@ -322,9 +323,7 @@ try:
         "how far the weights have come": (one - train(x[:0], labels[:0])).abs().max(),
         "bytes a rank sent in a step": sum(found.sent[0]) // 50,
     }
-    lesson.table({name: {"": value} for name, value in rows.items()}, first="50 steps")
-except (lesson.RankFailed, AttributeError, TypeError) as why:
-    print(f"11.ring_all_reduce comes first: {str(why).splitlines()[0]}")
+lesson.table(rows, first="50 steps")
 
 # %% [markdown] what the payoff shows
 # The four ranks hold the same bits after 50 steps, and are as far from one rank as another order of the batch is: a few
@@ -414,7 +413,7 @@ check("11.alpha_beta")
 # | `homes` | int64 (T,): the rank on which a token lives. Both may be on a GPU: new tensors go where the inputs are |
 # | `num_experts`, `nodes`, `ranks` | experts, nodes, and ranks of all nodes together; they divide each other |
 # | `width` | numbers of a token's vector |
-# | `slow`, `fast` | GB/s (10**9 bytes) in one direction: each rank's network card, each rank's NVLink or xGMI |
+# | `slow`, `fast` | GB/s (`10**9` bytes) in one direction: each rank's network card, each rank's NVLink or xGMI |
 # | `seconds` | time of the work behind which the traffic can hide |
 # | result | `{"slow": ..., "fast": ..., "limit": ...}` |
 #
@@ -508,7 +507,7 @@ check("11.node_limited")
 # - `needed`: GB/s **in one direction** that hide everything.
 # - `hides`: whether the chip's link has as much.
 # - `width`: the smallest multiple of 128 that would hide as `expert_width` on this chip and link.
-# - `None` wherever a figure that is needed is `None`. A GB is 10**9 bytes, a TFLOP 10**12 FLOP.
+# - `None` wherever a figure that is needed is `None`. A GB is `10**9` bytes, a TFLOP `10**12` FLOP.
 #
 # All ranks send and receive alike: what leaves a rank in one direction are its own tokens on their way there, and its
 # results on their way back.
@@ -909,22 +908,21 @@ check("11.fp8_dispatch")
 # ## A layer over four ranks
 #
 # Eight experts, two to a rank, and 40 tokens that are shared out unevenly. Your `dispatch` brings the tokens to their
-# experts, your `combine` the results back. Beside it the same layer on one rank, which owns all experts. The cell
-# prints whether the bits agree, and the bytes that a token put on the wire.
+# experts, your `combine` the results back. Beside it the same layer on one rank, which owns all experts. Do the bits
+# agree, and how many bytes does a token put on the wire?
 
 # %% your layer on ranks
+rows = {}
 with lesson.when_written():
-    print(lesson.table(lesson.layer_on_ranks(dispatch, combine)))
-
-# %% your layer in FP8
-with lesson.when_written():
-    print(lesson.table(lesson.layer_on_ranks(fp8_dispatch, combine)))
+    rows["dispatch"] = lesson.layer_on_ranks(dispatch, combine)
+    rows["fp8_dispatch"] = lesson.layer_on_ranks(fp8_dispatch, combine)
+lesson.table(rows, across=True)
 
 # %% [markdown] what the layer showed
-# The first row is *yes* where each expert sees its rows one by one, as here. (A product whose tile mixes rows may sum
+# *The same bits* is yes where each expert sees its rows one by one, as here. (A product whose tile mixes rows may sum
 # in another order for another number of rows; the experts of this cell take one row after the other.) A token's bytes
 # are the copies that leave its rank: k · D · 2 bytes out, times the share of experts that live elsewhere, and as many
-# back. In FP8 the way out is nearly halved, and the last row says what that costs.
+# back. In FP8 the way out is nearly halved, and *largest difference* says what that costs.
 
 # %% [markdown] part four
 # ## Part 4: a step is as long as its longest part

@@ -178,7 +178,7 @@ lesson.held_figure({name: [of[name] for of in five_of] for name in five_of[0]})
 # - **all-to-all** has on each rank one piece for each rank: piece d goes to rank d, which keeps what it gets in the
 #   order of sources.
 #
-# Names are those below the figure.
+# The choices below are named like the pieces of the figure.
 
 # %% guess pieces
 guess = predict(
@@ -712,7 +712,8 @@ lesson.table(rows, first="16 MiB")
 # ## 12. A schedule that delivers
 #
 # A *schedule* is a list of steps; a step is a list of transfers that begin together. Before timing one, ask whether it
-# is right. No numbers are needed: follow each rank's contribution through the steps as a symbol.
+# is right. No numbers are needed: follow each rank's contribution to each piece (the table says chunk) through the
+# steps.
 
 # %% broken ring
 ring = lesson.collective_schedules("all-reduce", [0] * 4)["ring"]
@@ -735,9 +736,9 @@ lesson.table(
 # Transfers of one step that cross the same link share it: their bytes add up, and the link is busy for alpha + all
 # bytes / bandwidth. A step is over when its slowest link is. That is the whole model.
 #
-# Two nodes of 8 ranks do an all-to-all of 16 MiB a rank: one step, 240 transfers. Inside a node they have the NVLink of
-# an H800, across InfiniBand cards (their bandwidths are in the table of links): eight, one for each GPU, or one for the
-# whole node.
+# Two nodes of 8 ranks do an all-to-all of 16 MiB a rank: one step, 240 transfers. Inside a node they have the NVLink
+# of an H800, between nodes InfiniBand cards (their bandwidths are in the table of links): eight, one for each GPU, or
+# one for the whole node.
 
 # %% guess uplink
 guess = predict(
@@ -760,7 +761,9 @@ for cards in (8, 4, 1):
             "steps": len(steps),
             "alpha, µs": 1e6 * sum(cost.alpha for cost in costs),
             "bytes, µs": 1e6 * sum(cost.transfer for cost in costs),
-            "one of the busiest links": ", ".join(dict.fromkeys(cost.busiest for cost in costs[:2])),
+            "one of the busiest links": ", ".join(
+                dict.fromkeys(cost.busiest for cost in costs[:2])
+            ),
         }
 eight, single = (rows[f"{cards} cards, direct"]["bytes, µs"] for cards in (8, 1))
 guess.reveal(
@@ -844,8 +847,11 @@ lesson.table(rows, first="tree faster up to")
 #
 # Does such a line fit real kernels? To *dispatch* is to send tokens to the ranks of their experts, to *combine* to
 # bring the results back (sitting 3); EP8 means that the experts are spread over 8 ranks; *low-latency* kernels are
-# made for few tokens. DeepEP (H800, NVLink in a node, InfiniBand across) and mori (MI300X) print times of their
+# made for few tokens.
+#
+# DeepEP (H800, NVLink in a node, InfiniBand across) and mori (MI300X) print times of their
 # low-latency dispatch and combine: 128 tokens a rank, 7,168 numbers each, 8 of 256 experts, FP8 there and BF16 back.
+#
 # On paper: the bytes of a rank that leave the node, over 50 GB/s; within a node, those that leave the GPU. For 64
 # ranks that is 7/8 of 128 × 8 × 7,168 bytes, or 128 µs, with alpha left out. Back it is twice that.
 
@@ -884,8 +890,8 @@ lesson.table(
 #
 # ## 16. At most M nodes
 #
-# 256 experts on 8 nodes of 8 GPUs, 8 for each token. A token goes once to each node with one of its experts, and is
-# forwarded inside. If the router chose freely:
+# 256 experts stand on 8 nodes of 8 GPUs, and each token has 8 of them. A token goes once to each node with one of its
+# experts, and is forwarded inside. If the router chose freely:
 
 # %% guess nodes
 guess = predict(
@@ -978,7 +984,7 @@ lesson.table(rows, first="decode")
 # ## 18. Hiding: GB/s for each TFLOP/s
 #
 # A pair of a token and an expert costs work and traffic. If the work takes longer, the traffic can hide behind it.
-# Whether it does depends on the chip's *balance*, peak over bandwidth, and on one size of the model.
+# Whether it does depends on the chip's *balance*, peak over bandwidth, and on the width of an expert.
 #
 # > **Facts: a design rule**
 # >
@@ -1146,11 +1152,12 @@ lesson.dispatch_figure(experts, 8, "abcdef")
 #
 # The pieces that ranks send each other are *uneven*: rank 3 sends three rows to rank 0 and none to rank 1. And nobody
 # knows how many will come. Where is rank 0 to put three rows from rank 3, before rank 3 has said that it has three? So
-# there are two exchanges. The first one is small: each rank tells each other rank how many rows it has for it. A sum
-# gives the room to make, and the *split sizes*: where one source's rows end, and the next one's begin.
+# there are two exchanges. The first one is small: each rank tells each other rank how many rows it has for it. The sum
+# of these counts says how much room to make. Each alone is a *split size*: where one source's rows end, and the next
+# one's begin.
 #
 # The call is an *all-to-all*: rank s cuts its tensor into as many pieces as there are ranks, and piece d goes to rank
-# d. For counts one number is enough of a piece here (in the lab a piece has one for each local expert). They are int64.
+# d. Here a piece of the counts is one number, int64 (in the lab one for each local expert).
 
 # %% counts of each rank
 table = torch.stack([owner.flatten().bincount(minlength=4) for owner in owners])
@@ -1232,8 +1239,8 @@ lesson.table(
 #
 # ## 23. Bytes of a token
 #
-# Choices spread evenly over R ranks leave home with the share 1 - 1/R. So a token of D numbers in bf16 sends on average
-# $k \cdot D \cdot 2 \cdot (1 - 1/R)$ bytes, and gets as many back.
+# Where choices spread evenly over R ranks, the share 1 - 1/R of them leaves home. So a token of D numbers in bf16
+# sends on average $k \cdot D \cdot 2 \cdot (1 - 1/R)$ bytes, and gets as many back.
 #
 # But d's two copies were the same bytes on the same wire. *Once for a rank*: send it once to each rank that owns any of
 # its experts, with the list of them, and make copies there. How often does that help? For k = 4 of 8 experts, two to a
@@ -1290,10 +1297,10 @@ lesson.table(
 # does it cost in digits? A row in FP8 has D codes and a float32 for each 128 of them: (1 + 4/128) / 2 of bf16, 51.6%.
 #
 # For the digits a small layer: 8 experts of 1,024 → 256 → 1,024 columns, k = 4. Numbers in E4M3, with scales that fit,
-# are off by about 2.6% (root of the mean square, lesson 08). Each expert's product mixes all 1,024 of its inputs, whose
-# errors are independent; the share of the error stays what it was. The combine adds four results with weights near 1/4.
-# Two kinds of experts: one reads what arrives as it is; one has **FP8 products**, as in V3, and rounds its input to the
-# same E4M3 tiles anyhow.
+# are off by about 2.6% (root of the mean square, lesson 08). Each expert's product mixes all 1,024 of its inputs,
+# whose errors are independent; so the error stays the same share of the result. The combine adds four results with
+# weights near 1/4. Two kinds of experts: one reads what arrives as it is; one has **FP8 products**, as in V3, and
+# rounds its input to the same E4M3 tiles anyhow.
 
 # %% guess precision
 guess = predict(
@@ -1481,7 +1488,8 @@ lesson.table(rows, first="sectors of loads")
 # %% [markdown] what the listing shows
 # (Not quite four times: some neighbours stay neighbours.) And in instructions? In the listing look for the loads of
 # line 5, `ld.global.v4` and `buffer_load_dwordx4`. They are 16 bytes wide, as in a plain copy, since the numbers of a
-# row lie together. The jump is the multiplications above them, `mul.lo` and `v_mul_lo_u32`: token times D.
+# row lie together. The jump costs one multiplication a load, token times D: on `gfx942` the last `v_mul_lo_u32`. (The
+# other makes i % D. On `sm_90` a lane has two loads, and two of each.)
 
 # %% listing of a pack
 args = (x, order, out, x.numel(), 256)
@@ -1849,7 +1857,9 @@ guess.reveal(
     because="a receive begins when its rank is ready, and then waits for a sender as "
     "well as for a wire. A send has start and end on one clock.",
 )
-lesson.bars({pair: sum(every) / len(every) for pair, every in took.items()}, "seconds a send")
+lesson.bars(
+    {pair: sum(every) / len(every) for pair, every in took.items()}, "seconds a send"
+)
 
 # %% [markdown] placement
 # ## 31. Busy experts
@@ -1940,8 +1950,7 @@ lesson.table({"weights": run.weights}, across=True)
 #
 # The script asks its environment who it is: `RANK`, `WORLD_SIZE`, `LOCAL_RANK`. torchrun sets them, on one machine as
 # on a thousand; Slurm and Kubernetes start torchrun. The course's page `docs/scale.md` has the files. NCCL on NVIDIA
-# and RCCL on AMD are both named `"nccl"` in torch. What grows with the number of ranks is in the sitting on cost
-# models.
+# and RCCL on AMD are both named `"nccl"` in torch. What grows with the number of ranks is section 19.
 #
 # ## What you have
 #
