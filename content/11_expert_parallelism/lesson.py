@@ -775,7 +775,7 @@ guess.reveal(
 lesson.table(rows, first="all-to-all")
 
 # %% [markdown] rounds and hops
-# (`0 net out` is the way from rank 0 to its card, `0 out` to its switch; others are as busy in the same step.)
+# (`0 net out` is the way out through the card of rank 0, `0 out` the way to its switch; others are as busy.)
 #
 # *Rounds* send to one rank at a time. In each of 15 steps somebody crosses, and all others wait for the card: 15 times
 # 1 MiB over 50 GB/s. *Two-hop* goes across first and forwards inside afterwards. It takes longer here, since every

@@ -30,6 +30,10 @@ def timeline_figure(lanes: Mapping[str, Mapping[str, Lane]]) -> Picture:
             one exchanges
 
     Raises BadArgument where there is nothing to draw.
+
+    >>> compute, link = [("compute 1", 0.1, 0.3)], [("out 1", 0.0, 0.1), ("back 1", 0.3, 0.4)]
+    >>> timeline_figure({"apart": {"experts": compute, "link to rank 1": link}})
+    apart: 0.40 s.
     """
     ends = [end for group in lanes.values() for lane in group.values() for _, _, end in lane]
     if not ends:
