@@ -178,7 +178,7 @@ lesson.held_figure({name: [of[name] for of in five_of] for name in five_of[0]})
 # - **all-to-all** has on each rank one piece for each rank: piece d goes to rank d, which keeps what it gets in the
 #   order of sources.
 #
-# In the names of the figure, "C1" is piece 1 of rank 2, and "ABCD1" the sum of piece 1 over ranks 0 to 3.
+# The choices below are named like the pieces of the figure.
 
 # %% guess pieces
 guess = predict(
@@ -269,15 +269,15 @@ lesson.table(
 # the sum. The price is time: 2 (n - 1) messages one after the other. For a small tensor on many ranks a **tree**
 # is faster: it has about 2 log2 n of them. Sitting 2 puts numbers on that.
 #
-# In the lab you write this ring, for any number of elements. One rule of it is hidden in the figure: a rank cannot
-# send, and only then receive.
+# In the lab you write this ring, for any number of elements. One thing the figure does not show: which of its two calls
+# a rank makes first, the send or the receive. That matters.
 #
 # ## 5. The deadlock
 #
 # `dist.send` is *blocking*: it returns when its tensor may be used again. When that is, depends on the backend.
-# Suppose every rank first sends to its neighbour on the right and then receives from the left. Somebody who knows MPI
-# will say: a small message goes out at once, into a buffer, and a large one waits for the receiver. Here is 1 number,
-# and 1 million.
+# Suppose every rank first sends to its neighbour on the right and then receives from the left. Somebody who knows MPI,
+# the older library for messages, will say: a small one goes out at once, into a buffer, and a large one waits for the
+# receiver. Here is 1 number, and 1 million.
 
 # %% guess deadlock
 guess = predict(
@@ -402,15 +402,18 @@ lesson.table(rows, first="sum of four")
 #
 # | | NCCL (NVIDIA) | RCCL (AMD) | HCCL (Huawei) |
 # |---|---|---|---|
-# | algorithms | Ring, Tree, CollNet, NVLS, PAT | Ring, Tree; direct all-gather | Ring, Mesh, RHD, Pairwise, NHR |
-# | added by a switch | yes: NVLS, on NVSwitch | no such entry | no such entry |
+# | algorithms | ring, tree, PAT | ring, tree, direct all-gather | ring, mesh, halving and doubling |
+# | added by a switch | in a node (NVLS), in the network (CollNet) | no such entry | no such entry |
 # | choose by hand | `NCCL_ALGO`, `NCCL_PROTO` | these; `RCCL_OVERRIDE_ALGO` | `HCCL_ALGO`, between servers only |
-# | protocols | LL, LL128, Simple | LL, LL128, Simple; LL128 late on each chip | not named so |
-# | who chooses | cost tables, tuner plugins | the same, tables for each chip | adaptive: product, size, servers |
+# | protocols | LL, LL128, Simple | LL, LL128, Simple | not named so |
+# | who chooses | cost tables, or a plugin | the same, tables for each chip | by product, size, servers |
 #
-# **Which algorithm?** The library decides at each call, from the size, the number of ranks and the topology. Small
-# tensors want few messages (tree, halving), large ones want few bytes (ring); a full mesh of links, as in a node of
-# eight MI300X, wants all links at once. Variables are for tests: what you force today is wrong after the next update.
+# **Which algorithm?** Ring and tree are those of section 4. *Direct*, or *mesh*: each rank talks to all others at once.
+# *Halving and doubling*: partners swap half of the tensor, then a quarter, and so on, and go the same way back. *PAT*
+# makes few messages of an all-gather or a reduce-scatter. The library decides at each call, from the size, the number
+# of ranks and the topology. Small tensors want few messages (tree, halving), large ones want few bytes (ring); a full
+# mesh of links, as in a node of eight MI300X, wants all links at once. Variables are for tests: what you force today is
+# wrong after the next update.
 #
 # **Which protocol?** How do the GPUs tell each other that data has come? *Simple* writes data, then a flag, with a
 # fence between: full bandwidth, slow to start. *LL* (low latency) puts a 4-byte flag beside every 4 bytes of data: no
@@ -419,36 +422,45 @@ lesson.table(rows, first="sum of four")
 #
 # > **Facts: NCCL, RCCL, HCCL**
 # >
-# > - NCCL: `NCCL_ALGO` takes Ring, Tree, CollnetChain, CollnetDirect, NVLS (since 2.17), NVLSTree (since 2.18), PAT
-# >   (since 2.23); unset, NCCL chooses by topology and architecture. (source: [NCCL environment
+# > - NCCL: unset, `NCCL_ALGO` leaves the choice to topology and architecture. With NVLS the NVSwitch adds, from NVLink
+# >   4 and Hopper on. (source: [NCCL environment
 # >   variables](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html))
-# > - NCCL: protocols LL, LL128, Simple; LL128 where it is not supported can corrupt data. (source: the same page,
-# >   `NCCL_PROTO`)
+# > - NCCL: CollNet has switches of the network add, by SHARP. (source: [NCCL-RDMA-SHARP
+# >   plugins](https://docs.nvidia.com/networking/display/hpcxv226/NCCL-RDMA-SHARP-Plugins))
+# > - PAT, parallel aggregated trees, takes a logarithmic number of transfers for small sizes. (source: [arXiv
+# >   2506.20252](https://arxiv.org/abs/2506.20252))
 # > - LL: 4 bytes of flag for 4 of data. LL128: lines of 128 bytes with one word of 8 for the flag. (source:
 # >   NVIDIA/nccl, src/include/device.h, `ncclLLFifoLine`, `NCCL_LL128_DATAELEMS`)
-# > - NVLS lets NVSwitch add, from NVLink 4 and Hopper on. (source: NCCL environment variables, `NCCL_NVLS_ENABLE`)
-# > - RCCL: ring and tree algorithms. (source: [What is
+# > - RCCL: ring and tree. (source: [What is
 # >   RCCL?](https://rocm.docs.amd.com/projects/rccl/en/latest/what-is-rccl.html)) `NCCL_ALGO` and `NCCL_PROTO` keep
 # >   their names. (source: [RCCL environment
 # >   variables](https://rocm.docs.amd.com/projects/rccl/en/latest/api-reference/env-variables.html))
-# > - RCCL: in ROCm 7.0.2 MSCCL is on by default on MI300X, and MSCCL++ kernels do all-reduce and all-gather up to a
-# >   threshold of 1 MB with `RCCL_ENABLE_MSCCLPP=1`. (source: [RCCL usage
+# > - RCCL: with fewer than 8 of a node's MI300X, a collective reaches only a part of the bandwidth, since each pair has
+# >   its own link. (source: [RCCL usage
 # >   tips](https://rocm.docs.amd.com/projects/rccl/en/docs-7.0.2/how-to/rccl-usage-tips.html))
-# > - RCCL: in ROCm 7.13 both have been removed. (source: [RCCL usage
-# >   tips](https://rocm.docs.amd.com/projects/rccl/en/7.13.0-preview/how-to/rccl-usage-tips.html))
+# > - HCCL: inside of a server the hardware decides, not the user; between servers ring, halving and doubling, and
+# >   others. (source: [HCCL
+# >   algorithms](https://www.hiascend.com/document/detail/en/canncommercial/800/hcclug/hcclug/hcclug_000006.html))
+#
+# <details><summary>Versions and variables, for who has to choose by hand</summary>
+#
+# > **Facts: choosing by hand**
+# >
+# > - NCCL: `NCCL_ALGO` takes Ring, Tree, CollnetChain, CollnetDirect, NVLS (since 2.17), NVLSTree (since 2.18), PAT
+# >   (since 2.23). LL128 where it is not supported can corrupt data. (source: NCCL environment variables)
 # > - RCCL 2.26.6: a direct all-gather on up to 16 nodes, for messages up to 4 MB; `RCCL_OVERRIDE_ALGO` and
 # >   `RCCL_OVERRIDE_PROTO` force a choice, where `NCCL_ALGO` and `NCCL_PROTO` may not. (source: ROCm/rccl,
 # >   CHANGELOG.md)
-# > - RCCL: LL128 came to `gfx942` with 2.22.3 for ROCm 6.4.2 and to `gfx950` with 2.26.6 for ROCm 7.0.0; 112 channels
-# >   by default for a node of eight `gfx950`. (source: ROCm/rccl, CHANGELOG.md)
-# > - RCCL: with fewer than 8 of a node's MI300X, a collective reaches only a part of the bandwidth, since each pair has
-# >   its own link. (source: RCCL usage tips)
-# > - HCCL: Mesh, Ring, Double-Ring and Star inside of a server, chosen by the hardware and not by the user; between
-# >   servers among others Ring, RHD (recursive halving-doubling) and NHR (nonuniform hierarchical ring). (source: [HCCL
-# >   algorithms](https://www.hiascend.com/document/detail/en/canncommercial/800/hcclug/hcclug/hcclug_000006.html))
+# > - RCCL: LL128 came to `gfx942` with 2.22.3 for ROCm 6.4.2 and to `gfx950` with 2.26.6 for ROCm 7.0.0. (source:
+# >   ROCm/rccl, CHANGELOG.md)
+# > - RCCL: MSCCL, collectives written down as schedules, is on by default on MI300X in ROCm 7.0.2. (source: RCCL usage
+# >   tips) ROCm 7.13 has removed it. (source: [RCCL usage
+# >   tips](https://rocm.docs.amd.com/projects/rccl/en/7.13.0-preview/how-to/rccl-usage-tips.html))
 # > - HCCL: `HCCL_ALGO="level0:NA;level1:ring"`: level 0, inside of a server, can only be NA; setting it switches the
-# >   adaptive choice off. (source:
-# >   [HCCL_ALGO](https://www.hiascend.com/document/detail/en/canncommercial/800/apiref/envvar/envref_07_0079.html))
+# >   adaptive choice off. Among the others for level 1: NHR, a ring in levels, with a logarithmic number of steps.
+# >   (source: [HCCL_ALGO](https://www.hiascend.com/document/detail/en/canncommercial/800/apiref/envvar/envref_07_0079.html))
+#
+# </details>
 #
 # None of the three has run here: what the table says is theirs. What you have run is what they have in common.
 #
@@ -463,7 +475,7 @@ lesson.table(rows, first="sum of four")
 # - **The network does.** A network card reads the GPU's memory itself (RDMA). A switch that can add sums on the way
 #   (NVLS, SHARP).
 #
-# So "zero SM" is possible where nothing is added. Before you read on:
+# So no unit is needed where nothing is added. Before you read on:
 
 # %% guess engines
 guess = predict(
@@ -476,28 +488,22 @@ guess = predict(
 )
 
 # %% engines
-copies = {}
+plain = {}
 for by_rank in (five_of, two_of):
     for name in by_rank[0]:
         labels = [label for of in by_rank for label in lesson.held(of[name])]
-        copies[name.split(" of ")[0]] = all(len(label) == 2 for label in labels)
+        plain[name.split(" of ")[0]] = all(len(label) == 2 for label in labels)
 guess.reveal(
-    gather=copies["all-gather"],
-    to_all=copies["all-to-all"],
-    scatter=copies["reduce-scatter"],
-    reduce=copies["all-reduce"],
+    gather=plain["all-gather"],
+    to_all=plain["all-to-all"],
+    scatter=plain["reduce-scatter"],
+    reduce=plain["all-reduce"],
     because="a copy engine copies: one letter in the figures; a sum has several.",
 )
 
 # %% [markdown] zero units
-# > **Facts: units that communication takes**
+# > **Facts: copy engines in use**
 # >
-# > - DeepSeek-V3 gave 20 of the H800's 132 SMs to communication. (source: arXiv 2412.19437, section 3.2.2)
-# > - DeepEP V2: 4 to 6 SMs instead of 24 for training of V3's kind; pipeline and context parallelism with 0 SMs, by
-# >   RDMA and by copy engines. Its RDMA dispatch with 0 SMs, for decoding, is no longer supported. (source: [DeepEP
-# >   README](https://github.com/deepseek-ai/DeepEP))
-# > - mori on eight MI300X: 307 GB/s for a dispatch in one node with 80 CUs; over two nodes 57 GB/s of RDMA with 32 CUs,
-# >   63 with 80. (source: [mori README](https://github.com/ROCm/mori))
 # > - NCCL: copy engines for AlltoAll, AllGather, Scatter and Gather over NVLink since 2.28, with
 # >   `NCCL_CTA_POLICY_ZERO`; across the network AlltoAll and AllGather since 2.30.6. (source: [NCCL user guide, buffer
 # >   registration](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/bufferreg.html))
@@ -505,7 +511,8 @@ guess.reveal(
 # >   (source: [RCCL SDMA
 # >   AllGather](https://rocm.docs.amd.com/projects/primus/en/main/04-technical-guides/rccl-sdma-torchtitan.html))
 #
-# Both vendors go the same way: copies leave the units, sums stay or go into the switch.
+# Both vendors go the same way: what is copied leaves the units, sums stay or go into the switch. How many units a real
+# transfer takes is section 29.
 #
 # **You have** ranks, their failures, five collectives to the element, a ring with counted bytes, and the deadlock. In
 # the lab: 11.ring_all_reduce, 11.hierarchical, 11.all_to_all_two_hop. Next: what a message costs on each link.
@@ -621,7 +628,8 @@ lesson.table(
 # %% [markdown] directions and ports
 # ## 10. Links: what a data sheet says, and in which direction
 #
-# Everything that follows is this line, with other numbers. Two habits of data sheets get in the way.
+# Everything that follows is this line, with other numbers. NVLink (NVIDIA) and xGMI (AMD) join the GPUs of a node;
+# InfiniBand, and RoCE over Ethernet, join nodes. Two habits of data sheets get in the way.
 #
 # - **Directions.** NVIDIA adds both directions of NVLink: a GPU sends half of the figure, and gets the other half at
 #   the same time. Networks are named by one direction, and in bits: 400 Gb/s are 50 GB/s.
@@ -643,7 +651,7 @@ lesson.table(
         name: {
             "of a": link.each,
             "peak, one way": link.gb,
-            "usable": link.usable_gb.value or "unknown",
+            "usable, GB/s": link.usable_gb.value or "unknown",
             "alpha, µs": link.alpha_us.value or "unknown",
         }
         for name, link in links.items()
@@ -704,7 +712,8 @@ lesson.table(rows, first="16 MiB")
 # ## 12. A schedule that delivers
 #
 # A *schedule* is a list of steps; a step is a list of transfers that begin together. Before timing one, ask whether it
-# is right. No numbers are needed: follow each rank's contribution through the steps as a symbol.
+# is right. No numbers are needed: follow each rank's contribution to each piece (the table says chunk) through the
+# steps.
 
 # %% broken ring
 ring = lesson.collective_schedules("all-reduce", [0] * 4)["ring"]
@@ -712,7 +721,7 @@ short = replace(ring, steps=ring.steps[:-1])
 twice = replace(ring, steps=(ring.steps[0], *ring.steps))
 lesson.table(
     {
-        "ring of 4": len(lesson.delivery_faults(ring)),
+        "ring of 4": f"{len(lesson.delivery_faults(ring))} faults",
         "its last step left out": lesson.delivery_faults(short)[0],
         "its first step done twice": lesson.delivery_faults(twice)[0],
     },
@@ -727,9 +736,9 @@ lesson.table(
 # Transfers of one step that cross the same link share it: their bytes add up, and the link is busy for alpha + all
 # bytes / bandwidth. A step is over when its slowest link is. That is the whole model.
 #
-# Two nodes of 8 ranks do an all-to-all of 16 MiB a rank: one step, 240 transfers. Inside a node they have the NVLink of
-# an H800, across InfiniBand cards (their bandwidths are in the table of links): eight, one for each GPU, or one for the
-# whole node.
+# Two nodes of 8 ranks do an all-to-all of 16 MiB a rank: one step, 240 transfers. Inside a node they have the NVLink
+# of an H800, between nodes InfiniBand cards (their bandwidths are in the table of links): eight, one for each GPU, or
+# one for the whole node.
 
 # %% guess uplink
 guess = predict(
@@ -752,7 +761,9 @@ for cards in (8, 4, 1):
             "steps": len(steps),
             "alpha, µs": 1e6 * sum(cost.alpha for cost in costs),
             "bytes, µs": 1e6 * sum(cost.transfer for cost in costs),
-            "busiest": ", ".join(dict.fromkeys(cost.busiest for cost in costs[:2])),
+            "one of the busiest links": ", ".join(
+                dict.fromkeys(cost.busiest for cost in costs[:2])
+            ),
         }
 eight, single = (rows[f"{cards} cards, direct"]["bytes, µs"] for cards in (8, 1))
 guess.reveal(
@@ -764,11 +775,13 @@ guess.reveal(
 lesson.table(rows, first="all-to-all")
 
 # %% [markdown] rounds and hops
+# (`0 net out` is the way out through the card of rank 0, `0 out` the way to its switch; others are as busy.)
+#
 # *Rounds* send to one rank at a time. In each of 15 steps somebody crosses, and all others wait for the card: 15 times
 # 1 MiB over 50 GB/s. *Two-hop* goes across first and forwards inside afterwards. It takes longer here, since every
 # block is as large as before. It pays where one copy across can serve several ranks. That is what tokens do, below.
 #
-# Look around. Step through a schedule, change network and size, and watch which link is the busiest.
+# Look around. Step through a schedule, change network and size, and watch which links are the busiest.
 
 # %% explore network
 explore("network", topology="2 nodes of 8 H800, InfiniBand", algorithm="hierarchical")
@@ -834,8 +847,11 @@ lesson.table(rows, first="tree faster up to")
 #
 # Does such a line fit real kernels? To *dispatch* is to send tokens to the ranks of their experts, to *combine* to
 # bring the results back (sitting 3); EP8 means that the experts are spread over 8 ranks; *low-latency* kernels are
-# made for few tokens. DeepEP (H800, NVLink in a node, InfiniBand across) and mori (MI300X) print times of their
+# made for few tokens.
+#
+# DeepEP (H800, NVLink in a node, InfiniBand across) and mori (MI300X) print times of their
 # low-latency dispatch and combine: 128 tokens a rank, 7,168 numbers each, 8 of 256 experts, FP8 there and BF16 back.
+#
 # On paper: the bytes of a rank that leave the node, over 50 GB/s; within a node, those that leave the GPU. For 64
 # ranks that is 7/8 of 128 × 8 × 7,168 bytes, or 128 µs, with alpha left out. Back it is twice that.
 
@@ -874,8 +890,8 @@ lesson.table(
 #
 # ## 16. At most M nodes
 #
-# 256 experts on 8 nodes of 8 GPUs, 8 for each token. A token goes once to each node with one of its experts, and is
-# forwarded inside. If the router chose freely:
+# 256 experts stand on 8 nodes of 8 GPUs, and each token has 8 of them. A token goes once to each node with one of its
+# experts, and is forwarded inside. If the router chose freely:
 
 # %% guess nodes
 guess = predict(
@@ -968,7 +984,7 @@ lesson.table(rows, first="decode")
 # ## 18. Hiding: GB/s for each TFLOP/s
 #
 # A pair of a token and an expert costs work and traffic. If the work takes longer, the traffic can hide behind it.
-# Whether it does depends on the chip's *balance*, peak over bandwidth, and on one size of the model.
+# Whether it does depends on the chip's *balance*, peak over bandwidth, and on the width of an expert.
 #
 # > **Facts: a design rule**
 # >
@@ -1008,9 +1024,6 @@ lesson.table(rows, first="balance", note="MI300X: its seven links together.")
 # > - Claim: DeepSeek bypassed CUDA by programming the GPU in PTX. Fact: kernels that move tokens use customised PTX
 # >   instructions so as to disturb the L2 less; PTX is CUDA's own instruction set. (source: arXiv 2412.19437, section
 # >   3.2.2)
-# > - Claim: communication is free when it overlaps. Fact: 20 of the 132 SMs of an H800 were set aside for it, 15% of
-# >   the compute. (source: arXiv 2412.19437, section 3.5.1)
-# > - DeepEP V2 needs 4 to 6 SMs in place of 24. (source: deepseek-ai/DeepEP README)
 #
 # > **Facts: reports about Ascend, which do not agree**
 # >
@@ -1067,7 +1080,7 @@ lesson.table(rows, first="ranks")
 #
 # ## 20. What this sitting leaves out
 #
-# Congestion in switches, rails, adaptive routing, cards that die; a model with two numbers a link knows none of it.
+# Congestion in switches, adaptive routing, cards that die; a model with two numbers a link knows none of it.
 # Measure, then fit, then trust the line where you measured.
 #
 # **You have** a line for every link, a simulator's rule, and three bounds that decide a deployment. In the lab:
@@ -1139,11 +1152,12 @@ lesson.dispatch_figure(experts, 8, "abcdef")
 #
 # The pieces that ranks send each other are *uneven*: rank 3 sends three rows to rank 0 and none to rank 1. And nobody
 # knows how many will come. Where is rank 0 to put three rows from rank 3, before rank 3 has said that it has three? So
-# there are two exchanges. The first one is small: each rank tells each other rank how many rows it has for it. A sum
-# gives the room to make, and the *split sizes*: where one source's rows end, and the next one's begin.
+# there are two exchanges. The first one is small: each rank tells each other rank how many rows it has for it. The sum
+# of these counts says how much room to make. Each alone is a *split size*: where one source's rows end, and the next
+# one's begin.
 #
 # The call is an *all-to-all*: rank s cuts its tensor into as many pieces as there are ranks, and piece d goes to rank
-# d. For counts one number is enough of a piece here (in the lab a piece has one for each local expert). They are int64.
+# d. Here a piece of the counts is one number, int64 (in the lab one for each local expert).
 
 # %% counts of each rank
 table = torch.stack([owner.flatten().bincount(minlength=4) for owner in owners])
@@ -1183,7 +1197,7 @@ guess.reveal(
     because="a column of the table: all together it has been transposed. 12 numbers "
     "of 8 bytes leave their ranks.",
 )
-print(kept.error)
+lesson.table({"without rank 2": {"what run_ranks says": str(kept.error)}}, first="")
 
 # %% [markdown] every rank calls
 # An all-to-all is a promise of all ranks of a group. A rank with nothing to send must call it all the same, with empty
@@ -1225,8 +1239,8 @@ lesson.table(
 #
 # ## 23. Bytes of a token
 #
-# Choices spread evenly over R ranks leave home with the share 1 - 1/R. So a token of D numbers in bf16 sends on average
-# $k \cdot D \cdot 2 \cdot (1 - 1/R)$ bytes, and gets as many back.
+# Where choices spread evenly over R ranks, the share 1 - 1/R of them leaves home. So a token of D numbers in bf16
+# sends on average $k \cdot D \cdot 2 \cdot (1 - 1/R)$ bytes, and gets as many back.
 #
 # But d's two copies were the same bytes on the same wire. *Once for a rank*: send it once to each rank that owns any of
 # its experts, with the list of them, and make copies there. How often does that help? For k = 4 of 8 experts, two to a
@@ -1283,10 +1297,10 @@ lesson.table(
 # does it cost in digits? A row in FP8 has D codes and a float32 for each 128 of them: (1 + 4/128) / 2 of bf16, 51.6%.
 #
 # For the digits a small layer: 8 experts of 1,024 → 256 → 1,024 columns, k = 4. Numbers in E4M3, with scales that fit,
-# are off by about 2.6% (root of the mean square, lesson 08). Each expert's product mixes all 1,024 of its inputs, whose
-# errors are independent; the share of the error stays what it was. The combine adds four results with weights near 1/4.
-# Two kinds of experts: one reads what arrives as it is; one has **FP8 products**, as in V3, and rounds its input to the
-# same E4M3 tiles anyhow.
+# are off by about 2.6% (root of the mean square, lesson 08). Each expert's product mixes all 1,024 of its inputs,
+# whose errors are independent; so the error stays the same share of the result. The combine adds four results with
+# weights near 1/4. Two kinds of experts: one reads what arrives as it is; one has **FP8 products**, as in V3, and
+# rounds its input to the same E4M3 tiles anyhow.
 
 # %% guess precision
 guess = predict(
@@ -1471,6 +1485,12 @@ guess.reveal(
 )
 lesson.table(rows, first="sectors of loads")
 
+# %% [markdown] what the listing shows
+# (Not quite four times: some neighbours stay neighbours.) And in instructions? In the listing look for the loads of
+# line 5, `ld.global.v4` and `buffer_load_dwordx4`. They are 16 bytes wide, as in a plain copy, since the numbers of a
+# row lie together. The jump costs one multiplication a load, token times D: on `gfx942` the last `v_mul_lo_u32`. (The
+# other makes i % D. On `sm_90` a lane has two loads, and two of each.)
+
 # %% listing of a pack
 args = (x, order, out, x.numel(), 256)
 listing(pack_kernel, "sm_90", "gfx942", args=args, BLOCK=1024).only(
@@ -1478,10 +1498,9 @@ listing(pack_kernel, "sm_90", "gfx942", args=args, BLOCK=1024).only(
 )
 
 # %% [markdown] gathers explained
-# (Not quite four times: some neighbours stay neighbours.) Whole rows can be gathered in any order: the jumps cost
-# nothing, since a row fills its sectors. Short rows do not, and the scales are short rows. So codes and scales of a
-# copy had better travel as *one* row of bytes, codes first and scales behind: one gather, one exchange, one thing to
-# keep in order.
+# Whole rows can be gathered in any order: the jumps cost no sector, since a row fills its own. Short rows do not, and
+# the scales are short rows. So codes and scales of a copy had better travel as *one* row of bytes, codes first and
+# scales behind: one gather, one exchange, one thing to keep in order.
 #
 # The same kernel fused with the quantiser: a program takes a row, finds the size of each tile in registers, and writes
 # codes and scales into that one row. `codes_ptr` and `scales_ptr` are the same memory under two types (lesson 08):
@@ -1637,9 +1656,10 @@ lesson.table(rows, first="for each column of a token")
 #
 # The two rates are no race: an H800 has the narrower link, and DeepEP fills it.
 #
-# **Redundant copies.** An expert that everybody wants makes its owner late, and all wait for the latest. A deployment
-# then keeps a second copy of it on another rank; dispatch sends each token to one of them. For dispatch nothing changes
-# but the table from experts to places, which may now give more than one. Sitting 4 fills this table.
+# **Redundant experts.** An expert that everybody wants makes its owner late, and all wait for the latest. A deployment
+# then holds it once more on another rank, as a redundant expert; dispatch sends each token to one of the two. For
+# dispatch nothing changes but the table from experts to places, which may now give more than one. Sitting 4 fills this
+# table.
 #
 # **You have** the two exchanges: order, counts, bytes, digits. In the lab: 11.dispatch, 11.combine, 11.fp8_dispatch,
 # and a layer over four ranks that gives the bits of one. Next: what hides the time of all this.
@@ -1677,17 +1697,18 @@ apart, over = shown.seconds.values()
 guess.reveal(
     apart=apart,
     over=over,
-    because="4 × (0.08 + 0.1 + 0.08) = 1.04. Overlapped the link is busy all the time: "
-    "8 × 0.08 = 0.64, which is more than 0.08 + 4 × 0.1 + 0.08.",
+    because="4 × (0.08 + 0.1 + 0.08) = 1.04. Overlapped the link alone needs 8 × 0.08 "
+    "= 0.64, which is more than 0.08 + 4 × 0.1 + 0.08; twice it waits for a compute.",
 )
 lesson.timeline_figure(shown.lanes)
 
 # %% [markdown] overlap read
-# (Figures a little above these are the machine's own work.) Read the lower half: while *experts* work, something is in
-# the lanes *out* and *back*. And read the gaps between computes: there the link is the one that is busy, so hiding has
-# an end. Two rules follow. Overlapped, a layer takes the longer of two times: all messages of the wire, or all
-# computes with a first way out and a last way back that nothing hides. And overlap wins at most a factor of two, where
-# both are equally long.
+# (Figures a little above these are the machine's own work.) Read the lower half: while *experts* work, a message is on
+# the *link*. It carries them one after the other, so an exchange that has begun may stand in line: *back 1* takes its
+# turn before *out 3*. And read the gaps between computes: there the link is the one that is busy, so hiding has an end.
+# Two rules follow. Overlapped, a layer takes at least the longer of two times, and little more: all messages of the
+# wire, or all computes with a first way out and a last way back that nothing hides. And overlap wins at most a factor
+# of two, where both are equally long.
 #
 # More compute for each micro-batch, 0.25 s in place of 0.1, and the same wire:
 
@@ -1728,12 +1749,14 @@ lesson.table(
 # of another GPU *is* the transfer. Kernels run on SMs or CUs, and these are then missing in the product that the
 # transfer was to hide behind.
 #
-# > **Facts: what communication occupies**
+# > **Claim and fact: free when it overlaps**
 # >
-# > - DeepSeek-V3 on H800: 20 of 132 SMs, in 10 channels. (source: DeepSeek-V3 report, arXiv 2412.19437, section 3.2.2)
+# > - Claim: communication is free when it overlaps. Fact: DeepSeek-V3 gave 20 of the H800's 132 SMs to it. (source:
+# >   DeepSeek-V3 report, arXiv 2412.19437, section 3.2.2)
 # > - DeepEP V2: 4 to 6 SMs in place of 24 for training as V3's, at equal speed or better. (source: deepseek-ai/DeepEP,
 # >   README, New features)
-# > - mori on 8 MI300X: 80 CUs, dispatch 307 GB/s and combine 330 GB/s. (source: ROCm/mori, README, MORI-EP)
+# > - mori on 8 MI300X: 80 CUs for the rates of section 27; over two nodes 57 GB/s of RDMA with 32 CUs, 63 with 80.
+# >   (source: ROCm/mori, README, MORI-EP)
 
 # %% guess units
 h800, mi300x = CHIPS["H800"].units.value, CHIPS["MI300X"].units.value
@@ -1763,9 +1786,9 @@ lesson.table(rows, first="communication on")
 # %% [markdown] zero SM
 # (Not the same task: mori's figure is for eight GPUs in a node, and for the best of its settings.) **Zero-SM** means
 # that no kernel runs during the transfer. A network card reads memory by itself (RDMA), or a copy engine does, and the
-# GPU only rings a bell. DeepEP lists such transfers for pipeline and context parallelism. For experts it is harder:
-# somebody must sort rows by destination before, and weigh and add them up after. DeepEP V1 had a low-latency mode whose
-# waiting occupied no SM; V2 no longer supports it (source: deepseek-ai/DeepEP, README, Notes).
+# GPU only rings a bell. DeepEP lists such transfers for models that are cut by layers or by sequence. For experts it
+# is harder: somebody must sort rows by destination before, and weigh and add them up after. DeepEP V1 had a
+# low-latency mode whose waiting occupied no SM; V2 no longer supports it (source: deepseek-ai/DeepEP, README, Notes).
 #
 # ## 30. Who holds everybody up
 #
@@ -1802,7 +1825,7 @@ guess.reveal(
     because="who is last waits for nobody. 300 tokens at three times the cost are more "
     "than 600 at the usual one.",
 )
-lesson.table({f"rank {rank}": {"waits, s": spent[rank]} for rank in ranks})
+lesson.table({f"rank {r}": {"in recv and barrier, s": spent[r]} for r in ranks})
 
 # %% [markdown] victims
 # Who waits long is a *victim*. In a profile of such a job three ranks of four show a long receive, and their owners
@@ -1834,14 +1857,17 @@ guess.reveal(
     because="a receive begins when its rank is ready, and then waits for a sender as "
     "well as for a wire. A send has start and end on one clock.",
 )
-lesson.bars({pair: sum(every) / len(every) for pair, every in took.items()}, "s a send")
+lesson.bars(
+    {pair: sum(every) / len(every) for pair, every in took.items()}, "seconds a send"
+)
 
 # %% [markdown] placement
 # ## 31. Busy experts
 #
 # A rank can be slow because its experts are popular. Training pushes against that (unit 10: the bias). A deployed model
-# meets whatever people ask: a long evening of mathematics, and a few experts bear it. They can be *copied*: a copy
-# takes an even part of its expert's tokens, on another GPU. The memory of a copy is the price.
+# meets whatever people ask: a long evening of mathematics, and a few experts bear it. Such an expert can be held more
+# than once: a **redundant expert** stands on another GPU and takes an even part of its tokens. Its memory is the price.
+# A place for one expert on a GPU is a **slot**.
 #
 # > **Facts: redundant experts**
 # >
@@ -1851,31 +1877,31 @@ lesson.bars({pair: sum(every) / len(every) for pair, every in took.items()}, "s 
 # So 288 slots on 32 GPUs, 9 each. Here 64 experts, whose loads are drawn and not measured: most near 1,000 tokens, the
 # busiest with 9,637. 16 GPUs, mean 5,377 tokens each.
 
-# %% guess copies
+# %% guess redundant
 guess = predict(
-    "11.copies",
-    "The best placement without copies still has the busiest expert on some GPU, with "
-    "three others. At least how far above the mean? And with 16 copies, one more slot "
-    "on each GPU, well chosen?",
+    "11.redundant",
+    "The best placement without redundant experts still has the busiest one on some "
+    "GPU, with three others. At least how far above the mean? And with 16 redundant "
+    "experts, one more slot on each GPU, well chosen?",
     without=lesson.number("without: times the mean", factor=1.1),
-    copies=lesson.number("with 16 copies", factor=1.1),
+    redundant=lesson.number("with 16 redundant ones", factor=1.1),
 )
 
-# %% copies
+# %% redundant
 load = lesson.expert_loads()
 rows = {spare: lesson.placed(load, 64 + spare, 16) for spare in (0, 16, 32)}
 guess.reveal(
     without=rows[0]["busiest over mean"],
-    copies=rows[16]["busiest over mean"],
-    because="9,637 and three small ones over 5,377; nothing that is above the mean can "
-    "be shared without a copy. With copies pieces are small enough to fit together.",
+    redundant=rows[16]["busiest over mean"],
+    because="9,637 and three small ones over 5,377: an expert in one slot cannot be "
+    "shared. In several, its parts are small enough to fit beside others.",
 )
-lesson.table(rows, first="copies")
+lesson.table(rows, first="redundant experts")
 
-# %% [markdown] copies read
+# %% [markdown] redundant read
 # Everybody waits for the busiest GPU, so 1.87 becoming 1.02 is a layer almost twice as fast, for a quarter more memory
-# of experts. The next 16 copies win nothing. Whoever places experts needs two decisions, how many copies of which, and
-# what stands beside what; 11.eplb asks for both. DeepSeek's EPLB repeats them as loads change (source:
+# of experts. The next 16 win nothing. Whoever places experts needs two decisions, how many slots for which, and what
+# stands beside what; 11.eplb asks for both. DeepSeek's EPLB repeats them as loads change (source:
 # [deepseek-ai/EPLB](https://github.com/deepseek-ai/EPLB), eplb.py).
 #
 # ## 32. The whole model over ranks
@@ -1913,7 +1939,7 @@ guess.reveal(
 lesson.table(run.rows, first="run")
 
 # %% parallel weights
-lesson.table({"numbers": run.weights}, across=True)
+lesson.table({"weights": run.weights}, across=True)
 
 # %% [markdown] parallel read
 # Both runs in float32 are off from float64 by less than one or two steps of float32 at 7 (4.8e-7). Gradients were added
@@ -1924,14 +1950,14 @@ lesson.table({"numbers": run.weights}, across=True)
 #
 # The script asks its environment who it is: `RANK`, `WORLD_SIZE`, `LOCAL_RANK`. torchrun sets them, on one machine as
 # on a thousand; Slurm and Kubernetes start torchrun. The course's page `docs/scale.md` has the files. NCCL on NVIDIA
-# and RCCL on AMD are both named `"nccl"` in torch. What grows with the number of ranks is in the sitting on cost
-# models.
+# and RCCL on AMD are both named `"nccl"` in torch. What grows with the number of ranks is section 19.
 #
 # ## What you have
 #
-# - Overlapped, a layer takes the longer of all messages, or all computes with a first way out and a last way back.
+# - Overlapped, a layer takes little more than the longer of all messages, or all computes with a first way out and a
+#   last way back.
 # - Who waits is a victim. Look at seconds for a token and for a byte, on one clock, over several steps.
-# - Copies of busy experts, placed well, bring the busiest GPU near the mean.
+# - Redundant experts, placed well, bring the busiest GPU near the mean.
 # - Gradients are summed over those who hold the same weight; dispatch and combine are each other's backward pass.
 #
 # In the lab: 11.overlap, 11.straggler, 11.eplb, and the model over eight ranks with your dispatch and combine.
@@ -1947,17 +1973,17 @@ lesson.table({"numbers": run.weights}, across=True)
 #   cable of seven.
 # - Counts go first, and every rank makes every call. FP8 goes out, bf16 comes back; a sum in the order of k has the
 #   bits of one rank.
-# - Overlapped, a layer takes the longer of two times: all messages of the wire, or all computes with a first way out
-#   and a last way back.
+# - Overlapped, a layer takes little more than the longer of two times: all messages of the wire, or all computes with a
+#   first way out and a last way back.
 # - Who waits is the victim. Compare seconds for a token and for a byte, each by one clock, by the median over steps.
-# - Copies of experts go where load over copies is largest.
+# - A redundant expert goes to the one whose load over its slots is largest.
 #
 # ## Read next
 #
 # - [DeepSeek-V3](https://arxiv.org/abs/2412.19437), sections 3.2 to 3.5, and
 #   [Insights into DeepSeek-V3](https://arxiv.org/abs/2505.09343).
 # - [DeepEP](https://github.com/deepseek-ai/DeepEP) and [mori](https://github.com/ROCm/mori): dispatch and combine on
-#   both vendors. [EPLB](https://github.com/deepseek-ai/EPLB): where copies go.
+#   both vendors. [EPLB](https://github.com/deepseek-ai/EPLB): where redundant experts go.
 # - The NCCL user guide on point-to-point communication and environment variables; RCCL's usage tips.
 #
 # ## Check yourself

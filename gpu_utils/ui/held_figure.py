@@ -49,7 +49,9 @@ def held_figure(steps: Mapping[str, Sequence[Tensor]]) -> Picture:
 
     steps  title -> by rank a tensor of marks (`marked`), or what a collective made of them; 0 where there is nothing
 
-    The darker, the more ranks are in a sum. Errors: BadArgument for no step, or another number of ranks in one of them.
+    Grey: one rank's piece; light: a sum of some ranks; dark: of all.
+
+    Errors: BadArgument for no step, or another number of ranks in one of them.
 
     >>> held_figure({"before": [marked(0, 2), marked(1, 2)], "after": [marked(0, 2) + marked(1, 2)] * 2})
     before: rank 0 holds A0, A1; rank 1 holds B0, B1. after: rank 0 holds AB0, AB1; rank 1 holds AB0, AB1.
@@ -69,9 +71,10 @@ def held_figure(steps: Mapping[str, Sequence[Tensor]]) -> Picture:
             x, y = 1.0, y + high + _GAP
         drawn += _grid(title, rows, x, y, world)
         x += wide + _GAP
+    every = "".join(chr(ord("A") + rank) for rank in range(world))
     under = small(
-        "A to F are ranks 0 to 5, the digit is the number of the piece: C1 is piece 1 of rank 2, ABD0 the sum of piece "
-        "0 of ranks 0, 1 and 3. The darker, the more ranks are in a sum."
+        f"A to {every[-1]} are ranks 0 to {world - 1}, the digit is the number of the piece: B1 is piece 1 of rank 1, "
+        f"{every}1 the sum of piece 1 over all ranks. Grey: the piece of one rank; light: a sum of some; dark: of all."
     )
     return picture("", words, svg(_WIDTH, y + high + 4, drawn, words), after=under, spoken=False)
 
@@ -90,7 +93,7 @@ def _grid(title: str, rows: list[list[str]], left: float, top: float, world: int
         drawn.append(text(left, y + 15, f"rank {rank}", size=11))
         for at, label in enumerate(row):
             x, summed = left + _NAME + at * _CELL, sum(letter.isalpha() for letter in label)
-            kind = "empty" if not label else "odd" if summed < world else "even"
+            kind = "empty" if not label else "room" if summed == 1 else "odd" if summed < world else "even"
             drawn += [
                 box(x, y, _CELL - 3, _HIGH - 3, kind),
                 text(x + _CELL / 2 - 1, y + 14, label, size=11, at="middle"),

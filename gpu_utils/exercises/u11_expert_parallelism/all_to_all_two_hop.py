@@ -184,9 +184,31 @@ EXERCISE = Exercise(
         ),
         Misconception(
             "in_the_order_of_arrival",
-            TwoHops(by_local=True),
+            TwoHops(order=slips.by_local_number),
             "All chunks are there, in another order: place s of the list is what rank s sent. Rank s has node s // "
             "node_size and local number s % node_size.",
+        ),
+        Misconception(
+            "last_source_first",
+            TwoHops(order=slips.last_first),
+            "All chunks are there, and the list is the wrong way round: place 0 is what rank 0 sent.",
+        ),
+        Misconception(
+            "own_chunk_first",
+            TwoHops(order=slips.own_first),
+            "All chunks are there, and your own stands in front. It belongs into place r of rank r.",
+        ),
+        Misconception(
+            "own_node_first",
+            TwoHops(order=slips.own_node_first),
+            "All chunks are there, and those of your own node stand in front. Place s is what rank s sent, on every "
+            "rank.",
+        ),
+        Misconception(
+            "from_itself_on",
+            TwoHops(order=slips.onwards),
+            "All chunks are there, and the list begins with rank r on rank r, as one goes around a ring. Place s is "
+            "what rank s sent, on every rank.",
         ),
         Misconception(
             "counts_the_other_way_round",

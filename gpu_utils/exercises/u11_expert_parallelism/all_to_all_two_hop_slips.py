@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,12 +28,34 @@ def exchanged(parts: dict[int, Tensor], sizes: dict[int, int], blocking: bool = 
     return got | {me: parts[me]}
 
 
+def by_local_number(world: int, node_size: int, me: int) -> list[int]:
+    """As chunks arrive: by local number, then by node."""
+    return [rank for number in range(node_size) for rank in range(number, world, node_size)]
+
+
+def last_first(world: int, node_size: int, me: int) -> range:
+    return range(world - 1, -1, -1)
+
+
+def own_first(world: int, node_size: int, me: int) -> list[int]:
+    return [me, *(rank for rank in range(world) if rank != me)]
+
+
+def own_node_first(world: int, node_size: int, me: int) -> list[int]:
+    return sorted(range(world), key=lambda rank: (rank // node_size != me // node_size, rank))
+
+
+def onwards(world: int, node_size: int, me: int) -> list[int]:
+    """From the own number on, around."""
+    return [(me + step) % world for step in range(world)]
+
+
 @dataclass(frozen=True)
 class TwoHops:
     """The solution, with what a slip changes.
 
     turned    counts are read as counts[destination][source]
-    by_local  sources come out in the order in which they arrive: by local number, then by node
+    order     (world, node_size, own number) -> the sources in the order of the list
     own_lost  what a rank keeps for itself is left out
     all_parts every neighbour gets all that goes across, and takes what it needs
     together  whether what goes along the rail to one rank is one message; without, each chunk is one
@@ -41,7 +64,7 @@ class TwoHops:
 
     together: bool = True
     turned: bool = False
-    by_local: bool = False
+    order: Callable[[int, int, int], Sequence[int]] = lambda world, node_size, me: range(world)
     own_lost: bool = False
     all_parts: bool = False
     blocking: bool = False
@@ -74,8 +97,7 @@ class TwoHops:
             out |= dict(zip(groups[to], split, strict=True))
         if self.own_lost:
             out[me] = torch.zeros(0)
-        order = [rank for number in range(node_size) for rank in columns(number)] if self.by_local else range(world)
-        return [out[rank].clone() for rank in order]
+        return [out[rank].clone() for rank in self.order(world, node_size, me)]
 
     def _one_by_one(self, pieces: dict, counts: Tensor, neighbours: range, rail: range) -> Chunks:
         """The second hop, a message for each source."""

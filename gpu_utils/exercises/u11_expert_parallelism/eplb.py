@@ -1,4 +1,4 @@
-"""11.eplb: copies of busy experts, and a place for every copy, so that no GPU bears much more than another.
+"""11.eplb: redundant experts for the busy ones, and a slot for each, so that no GPU bears much more than another.
 
 Many placements are right, so an answer is judged: by what every placement must be, and by its busiest GPU. The rule is
 that of github.com/deepseek-ai/EPLB (eplb.py), for one layer.
@@ -22,7 +22,7 @@ ROOM = 1.05
 
 
 def busiest(load: Sequence[float], phy2log: Sequence[int], num_gpus: int) -> tuple[int, float]:
-    """The GPU that bears most, and how much: the copies of an expert share its load evenly.
+    """The GPU that bears most, and how much: the slots of an expert share its load evenly.
 
     >>> busiest([90, 30, 30, 30], [0, 1, 0, 2, 0, 3], num_gpus=3)
     (0, 60.0)
@@ -120,7 +120,7 @@ def _on_nodes(inputs: Inputs, phy2log: list[int], log2phy: list[Any]) -> Differe
             return Difference(
                 "nodes:strided" if strided else "nodes",
                 f"experts of group {group} are on node {homes[group]} and on node {node}, as expert {expert} in slot "
-                f"{slot}; {nodes} nodes divide {groups} groups, so a whole group, with its copies, is on one node",
+                f"{slot}; {nodes} nodes divide {groups} groups, so a group, with all of its slots, is on one node",
             )
     held = [sum(home == node for home in homes.values()) for node in range(nodes)]
     if len(set(held)) > 1:
@@ -162,7 +162,7 @@ def _fresh(rng: random.Random) -> Case:
 
 EXERCISE = Exercise(
     id="11.eplb",
-    title="Copies of busy experts, placed",
+    title="Redundant experts, placed",
     parameters=("load", "num_replicas", "num_groups", "num_nodes", "num_gpus"),
     kind="host",
     inputs=_inputs,
@@ -190,7 +190,7 @@ EXERCISE = Exercise(
             spread=0.5,
         ),
         Case(
-            "as many slots as experts: nothing to copy, and still a place to choose",
+            "as many slots as experts: none to spare, and still a place to choose",
             experts=24,
             num_replicas=24,
             num_groups=1,
@@ -235,7 +235,7 @@ EXERCISE = Exercise(
             num_gpus=4,
         ),
         Example(
-            "one expert has so much that it needs seven copies: each bears a seventh",
+            "one expert has so much that it needs seven slots: each bears a seventh",
             load=[184, 20, 8, 17, 9, 12],
             num_replicas=12,
             num_groups=1,
@@ -272,20 +272,20 @@ EXERCISE = Exercise(
         Misconception(
             "copies_by_load",
             slips.placing(slips.copies_by_load),
-            "All spare slots went to the one expert with the most tokens. After its second copy each of them bears "
-            "half: compare load over copies, anew for every spare slot.",
+            "All spare slots went to the one expert with the most tokens. In two slots each bears half: compare load "
+            "over slots, anew for every spare slot.",
         ),
         Misconception(
             "one_more_each",
             slips.placing(slips.one_more_for_the_heaviest),
             "The spare slots went to the heaviest experts, one each. An expert with a third of all tokens needs more "
-            "than two: compare load over copies, anew for every spare slot.",
+            "than two: compare load over slots, anew for every spare slot.",
         ),
         Misconception(
             "copies_by_halves",
             slips.placing(slips.copies_by_halves),
-            "With each further copy the load was halved. Only the second one halves it: three copies bear a third "
-            "each. Compare load over copies.",
+            "With each further slot the load was halved. Only the second one halves it: three slots bear a third each. "
+            "Compare load over slots.",
         ),
         Misconception(
             "in_proportion",
@@ -296,19 +296,20 @@ EXERCISE = Exercise(
         Misconception(
             "whole_load_of_a_copy",
             slips.placing(whole_load=True),
-            "Packing weighs a copy as if it bore all tokens of its expert. Copies share them: load over copies.",
+            "Packing weighs a slot as if it bore all tokens of its expert. An expert's slots share them: load over "
+            "slots.",
         ),
         Misconception(
             "slots_in_order",
             slips.placing(packing=slips.in_order),
-            "Copies stand beside each other in the order of the experts, and the slots were cut into GPUs. So copies "
-            "of one expert meet on one GPU, and nothing was balanced: pack them, the heaviest first.",
+            "Slots of one expert stand beside each other, in the order of the experts, and were cut into GPUs. So they "
+            "meet on one GPU, and nothing was balanced: pack them, the heaviest first.",
         ),
         Misconception(
             "copies_behind_all",
             slips.placing(packing=slips.in_order, copies_first=True),
-            "The copies stand behind all experts, and the slots were cut into GPUs as they came. The second step is "
-            "missing: pack them, the heaviest first, each to the GPU that bears least and has room.",
+            "The redundant experts stand behind all others, and the slots were cut into GPUs as they came. The second "
+            "step is missing: pack them, the heaviest first, each to the GPU that bears least and has room.",
         ),
         Misconception(
             "heavy_together",
@@ -319,7 +320,7 @@ EXERCISE = Exercise(
         Misconception(
             "dealt_in_turn",
             slips.placing(packing=slips.dealt_in_turn),
-            "Copies were dealt to the GPUs in turn, from the heaviest on: the first GPU gets the heavier one in every "
+            "Slots were dealt to the GPUs in turn, from the heaviest on: the first GPU gets the heavier one in every "
             "round. Look at what each bears so far.",
         ),
         Misconception(
@@ -338,8 +339,8 @@ EXERCISE = Exercise(
             "nodes_never_count",
             slips.placing(flat=True),
             "Nodes were left out. Where they divide the groups, a group stays on one node: a token that may go to "
-            "few nodes would otherwise find its group's copies on others. First groups to nodes, then copies within "
-            "a node, then GPUs.",
+            "few nodes would otherwise find experts of its group on others. First groups to nodes, then spare slots "
+            "within a node, then GPUs.",
         ),
         Misconception(
             "nodes_always_count",
@@ -367,21 +368,21 @@ EXERCISE = Exercise(
         Misconception(
             "first_slot_only",
             slips.first_slot_only,
-            "log2phy has one slot for each expert. It has all of them, or the copies would never be asked.",
+            "log2phy has one slot for each expert. It has all of them, or redundant experts would never be asked.",
         ),
     ),
     hints=(
-        "Two questions, one after the other: how many copies has each expert, and which GPU gets which copy? Take the "
-        "example on paper. Which expert's copies bear most after each spare slot?",
-        "Spare slot by spare slot: the expert with the largest load / copies gets one more. Then the heaviest copy "
+        "Two questions, one after the other: how many slots has each expert, and which GPU has which? Take the example "
+        "on paper. Whose slots bear most after each spare one?",
+        "Spare slot by spare slot: the expert with the largest load / slots gets one more. Then the heaviest "
         "first, each to the GPU with the smallest sum so far among those with a free slot. With nodes the second "
-        "function runs twice: groups to nodes, and copies to the GPUs of a node.",
+        "function runs twice: groups to nodes, and a node's experts to its GPUs.",
         "def pack(weights, packs): room = len(weights) // packs; for i in sorted(range(len(weights)), key=lambda i: "
         "-weights[i]): p = min((p for p in range(packs) if len(found[p]) < room), key=sums.__getitem__); ... Then: "
         "if num_groups % num_nodes: num_groups = num_nodes = 1, and one loop over the nodes serves both cases.",
     ),
     explanation=(
-        "The copy that bears most decides how long a GPU works, so each spare slot goes where load over copies is "
+        "The slot that bears most decides how long a GPU works, so each spare one goes where load over slots is "
         "largest. Packing the heaviest first leaves the light ones to fill gaps; that every GPU has as many slots "
         "keeps memory even. Groups on one node serve group-limited routing: a token goes to few groups, so to few "
         "nodes. Both steps are greedy: the best placement is a packing problem without a fast exact answer, and "

@@ -82,6 +82,23 @@ _WRONG: tuple[tuple[str, Callable[..., Any], str], ...] = (
         "reached over it, too.",
     ),
     (
+        "only_the_home_rank_left_out",
+        slips.answer(fast=slips.only_the_home_rank_left_out),
+        "On the fast link the home rank is left out, and in other nodes the rank at which a token arrives is counted. "
+        "It has the token already: the rank of that node with the place of the home.",
+    ),
+    (
+        "home_rank_counted",
+        slips.answer(fast=slips.with_the_home_rank),
+        "On the fast link a token for an expert of its own rank is counted. It is there already.",
+    ),
+    (
+        "home_node_left_out",
+        slips.answer(fast=slips.every_rank_of_other_nodes),
+        "On the fast link the home node is left out, and in other nodes the arrival rank is counted. Both are the "
+        "other way round: ranks of the home node are reached over it, the arrival rank has the token already.",
+    ),
+    (
         "forwarded_for_each_expert",
         slips.answer(fast=slips.forwarded_for_each_expert),
         "On the fast link a token goes once for each expert. Two experts of one rank share a copy: count different "

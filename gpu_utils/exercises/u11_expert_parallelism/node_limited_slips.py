@@ -102,6 +102,21 @@ def without_own_node(at: Routed) -> int:
     return int((at.marks(at.ranks_of, at.ranks) & ~at.arrivals & away).sum())
 
 
+def only_the_home_rank_left_out(at: Routed) -> int:
+    home = torch.zeros(len(at.homes), at.ranks, dtype=torch.bool).scatter_(1, at.homes[:, None], True)
+    return int((at.marks(at.ranks_of, at.ranks) & ~home).sum())
+
+
+def with_the_home_rank(at: Routed) -> int:
+    away = at.nodes_of(torch.arange(at.ranks))[None, :] != at.nodes_of(at.homes)[:, None]
+    return int((at.marks(at.ranks_of, at.ranks) & ~(at.arrivals & away)).sum())
+
+
+def every_rank_of_other_nodes(at: Routed) -> int:
+    away = at.nodes_of(torch.arange(at.ranks))[None, :] != at.nodes_of(at.homes)[:, None]
+    return int((at.marks(at.ranks_of, at.ranks) & away).sum())
+
+
 def forwarded_for_each_expert(at: Routed) -> int:
     return int((at.ranks_of % at.each != (at.homes % at.each)[:, None]).sum())
 

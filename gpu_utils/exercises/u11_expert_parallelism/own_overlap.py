@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,20 +51,33 @@ def _on_a_rank(answer: Any, batches: int, work: float) -> dict[str, Any]:
     return {"start": start, "end": time.monotonic(), "computes": compute.calls}
 
 
-def _lanes(found: Ranks) -> dict[str, Lane]:
+def _named(events: Sequence[dict[str, Any]], firsts: Sequence[float]) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """Each exchange as ("out", 1, event): a way back begins after a compute whose result has not gone yet."""
+    counts = {"out": 0, "back": 0}
+    for event in events:
+        way = "back" if sum(first < event["issued"] for first in firsts) > counts["back"] else "out"
+        counts[way] += 1
+        yield way, counts[way], event
+
+
+def _lanes(found: Ranks, latency: float) -> dict[str, Lane]:
+    """What rank 0 did, and its link to rank 1: one message after the other, each for `latency` seconds."""
     own, start = found.values[0], found.values[0]["start"]
-    moved = [event for event in found.events[0] if event["name"].startswith("all_to_all")]
     computes: Lane = [
         (f"compute {at}", call["start"] - start, call["end"] - start) for at, call in enumerate(own["computes"], 1)
     ]
     firsts = [call["start"] for call in own["computes"]]
-    lanes: dict[str, Lane] = {"experts": computes, "out": [], "back": []}
-    out = back = 0
-    for event in moved:
-        is_back = sum(first < event["issued"] for first in firsts) > back
-        out, back = out + (not is_back), back + is_back
-        lane, number = ("back", back) if is_back else ("out", out)
-        lanes[lane].append((f"{lane} {number}", event["issued"] - start, event["returned"] - start))
+    lanes: dict[str, Lane] = {"experts": computes, "out": [], "back": [], "link to rank 1": []}
+    exchanges = [event for event in found.events[0] if event["name"].startswith("all_to_all")]
+    came = exchanges or [event for event in found.events[0] if event.get("source") == 1]
+    sent = exchanges or [event for event in found.events[0] if event.get("to") == 1]
+    for way, number, event in _named(came, firsts):
+        lanes[way].append((f"{way} {number}", event["issued"] - start, event["returned"] - start))
+    free = 0.0
+    for way, number, event in _named(sent, firsts):
+        begins = max(free, event["issued"] - start)
+        free = begins + latency
+        lanes["link to rank 1"].append((f"{way} {number}", begins, free))
     return lanes
 
 
@@ -82,7 +95,7 @@ def overlapped(
         for name, way in ways.items()
     }
     seconds = {name: found.values[0]["end"] - found.values[0]["start"] for name, found in runs.items()}
-    return Overlapped(seconds, {name: _lanes(found) for name, found in runs.items()}, BATCHES * work)
+    return Overlapped(seconds, {name: _lanes(found, latency) for name, found in runs.items()}, BATCHES * work)
 
 
 # --- a recorded timeline ------------------------------------------------------------------------------------------

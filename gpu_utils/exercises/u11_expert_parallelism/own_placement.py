@@ -1,4 +1,4 @@
-"""How busy GPUs are with experts as they come, and after copies of the busy ones were placed."""
+"""How busy GPUs are with experts as they come, and after redundant experts were placed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def expert_loads(experts: int = 64, seed: int = 0) -> list[int]:
 
 
 def borne(load: list[int], phy2log: list[int], gpus: int) -> list[float]:
-    """Tokens of each GPU, where the copies of an expert share its load evenly."""
+    """Tokens of each GPU, where the slots of an expert share its load evenly."""
     each = len(phy2log) // gpus
     return [sum(load[e] / phy2log.count(e) for e in phy2log[g * each : (g + 1) * each]) for g in range(gpus)]
 

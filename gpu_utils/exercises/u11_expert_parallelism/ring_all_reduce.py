@@ -171,6 +171,12 @@ EXERCISE = Exercise(
             "number in it, and send with group=group, group_dst=...",
         ),
         Misconception(
+            "numbers_of_the_world",
+            Ring(as_world=True),
+            "Right where the group is everybody. dst= and src= take numbers of the world, also beside group=group: a "
+            "number in the group goes to group_dst= and group_src=.",
+        ),
+        Misconception(
             "changes_x",
             slips.in_place,
             "x was changed. It belongs to the caller: copy it into memory of your own first.",

@@ -20,6 +20,7 @@ class Ring:
     adds     whether the second half adds what it should copy
     scale    what the result is multiplied by, from the number of ranks
     everyone whether the group is ignored
+    as_world whether numbers in the group are given as dst and src, which are numbers of the world
     blocking whether every rank sends before it receives
     """
 
@@ -29,6 +30,7 @@ class Ring:
     adds: bool = False
     scale: Callable[[int], float] = lambda n: 1.0
     everyone: bool = False
+    as_world: bool = False
     blocking: bool = False
 
     def __call__(self, x: Tensor, group: dist.ProcessGroup) -> Tensor:
@@ -51,7 +53,12 @@ class Ring:
     def passed_on(self, chunk: Tensor, got: Tensor, group: dist.ProcessGroup) -> None:
         n, me = dist.get_world_size(group), dist.get_rank(group)
         chunk = chunk.clone()
-        if self.blocking:
+        if self.as_world:
+            work = dist.isend(chunk, dst=(me + 1) % n, group=group)
+            dist.recv(got, src=(me - 1) % n, group=group)
+            assert work is not None
+            work.wait()
+        elif self.blocking:
             dist.send(chunk, group=group, group_dst=(me + 1) % n)
             dist.recv(got, group=group, group_src=(me - 1) % n)
         else:

@@ -225,6 +225,24 @@ EXERCISE = Exercise(
             "there. The sender's own event tells them apart.",
         ),
         Misconception(
+            "by_recv_turned",
+            slips.by_recv_turned,
+            "Links were judged by recv, and named from the receiver to the sender. Of a recv, peer is where the "
+            "message came from. And a receiver waits from when it is ready: take the sender's own event.",
+        ),
+        Misconception(
+            "sends_and_recvs",
+            slips.sends_and_recvs,
+            "send and recv were both taken for the time of a message. A recv also holds the wait for a sender that is "
+            "late: leave it out.",
+        ),
+        Misconception(
+            "sends_and_recvs_of_a_pair",
+            slips.sends_and_recvs_of_a_pair,
+            "send and recv were gathered under one key, (rank, peer). A send goes from rank to peer, a recv comes from "
+            "peer to rank, and it holds the wait for a late sender: take the sends alone.",
+        ),
+        Misconception(
             "with_means",
             slips.with_means,
             "One bad step in seven moves a mean far. What is slow is slow in most steps: take the median over the "

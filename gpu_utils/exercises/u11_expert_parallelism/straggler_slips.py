@@ -134,5 +134,27 @@ worst_of_all = reading(middle=max)
 without_tokens = reading(tokens=False)
 without_bytes = reading(volume=False)
 by_recv = reading(links="recv")
+
+
+def by_recv_turned(timeline: Timeline) -> Verdict:
+    """Links by recv, named as (who receives, from whom)."""
+    verdict = by_recv(timeline)
+    return ["link", verdict[2], verdict[1]] if verdict[0] == "link" else verdict
+
+
+def sends_and_recvs(timeline: Timeline) -> Verdict:
+    """A message is read twice, on both of its ends."""
+    both = [
+        event | {"name": "send", "rank": event["peer"], "peer": event["rank"]} if event["name"] == "recv" else event
+        for event in timeline
+    ]
+    return right(both)
+
+
+def sends_and_recvs_of_a_pair(timeline: Timeline) -> Verdict:
+    """Sends and recvs under the key (rank, peer): those of one direction beside those of the other."""
+    return right([event | {"name": "send"} if event["name"] == "recv" else event for event in timeline])
+
+
 always_somebody = reading(slow=0.0)
 links_only = reading(ranks=False)

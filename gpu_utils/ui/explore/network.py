@@ -1,4 +1,4 @@
-"""A collective on a network, step by step: transfers, the bytes of each link, the busiest one, time by terms."""
+"""A collective on a network, step by step: transfers, the bytes of each link, the busiest ones, time by terms."""
 
 from __future__ import annotations
 
@@ -95,9 +95,8 @@ def _words(network: Network, found: Schedule, steps: list[list[Transfer]], step:
     moves = steps[step - 1]
     each = {size for _, _, size in moves}
     sizes = amount(min(each)) if len(each) == 1 else f"{amount(min(each))} to {amount(max(each))}"
-    busiest = _busy(network, cost.busiest, cost.loads[cost.busiest])
-    many = sum(math.isclose(_busy(network, name, size), busiest) for name, size in cost.loads.items())
-    alike = f" ({many} are alike)" if many > 1 else ""
+    many = len(_busiest(network, cost))
+    busiest = f"{many} links are equally busy, as {cost.busiest}" if many > 1 else f"Busiest link: {cost.busiest}"
     alpha, transfer = network.terms(steps)
     whole = (
         f"All {count(len(steps), 'step')}: {micro(alpha + transfer)}, of which {micro(alpha)} are alpha."
@@ -106,14 +105,20 @@ def _words(network: Network, found: Schedule, steps: list[list[Transfer]], step:
     )
     return (
         f"{found.name.capitalize()} {found.collective} on {network.name}, {amount(size)} a rank. Step {step} of "
-        f"{len(steps)}: {count(len(moves), 'transfer')} of {sizes}. Busiest link: {cost.busiest}{alike}, "
+        f"{len(steps)}: {count(len(moves), 'transfer')} of {sizes}. {busiest}: "
         f"{amount(cost.loads[cost.busiest])}, {micro(cost.transfer)} and alpha {micro(cost.alpha)}. {whole}"
     )
 
 
+def _busiest(network: Network, cost: StepCost) -> set[str]:
+    """The links that are busy for longest in this step: often many, equally so."""
+    longest = _busy(network, cost.busiest, cost.loads[cost.busiest])
+    return {name for name, size in cost.loads.items() if math.isclose(_busy(network, name, size), longest)}
+
+
 def _line(network: Network, cost: StepCost, name: str, points: list[tuple[float, float]]) -> str:
-    """A link: faint when it carries nothing, coloured when it does, black and dashed when it is the busiest."""
-    if name == cost.busiest:
+    """A link: faint when it carries nothing, coloured when it does, black and dashed when no other is busier."""
+    if name in _busiest(network, cost):
         return path(points, "edge", "6 3")
     return path(points, "hue" if name in cost.loads else "grid")
 
@@ -166,7 +171,8 @@ def _mesh(network: Network, step: Iterable[Transfer], cost: StepCost) -> tuple[f
     for low in range(network.ranks):
         for high in range(low + 1, network.ranks):
             names = (f"{low} to {high}", f"{high} to {low}")
-            name = next((one for one in names if one == cost.busiest), "") or next(
+            busiest = _busiest(network, cost)
+            name = next((one for one in names if one in busiest), "") or next(
                 (one for one in names if one in cost.loads), names[0]
             )
             (used if name in cost.loads else faint).append(_line(network, cost, name, [at[low], at[high]]))
@@ -178,7 +184,11 @@ def _mesh(network: Network, step: Iterable[Transfer], cost: StepCost) -> tuple[f
 
 def _legend(y: float, more: str) -> list[str]:
     parts, x = [], _LEFT
-    for kind, dashes, words in (("hue", "", "carries bytes"), ("edge", "6 3", "busiest"), ("grid", "", "idle")):
+    for kind, dashes, words in (
+        ("hue", "", "carries bytes"),
+        ("edge", "6 3", "busiest: none takes longer"),
+        ("grid", "", "idle"),
+    ):
         parts += [path([(x, y), (x + 22, y)], kind, dashes), text(x + 28, y + 4, words, size=11)]
         x += 40 + 7 * len(words)
     return [*parts, text(_LEFT, y + 20, more, size=11)]
@@ -194,7 +204,8 @@ def _links(network: Network, cost: StepCost) -> str:
         rows.setdefault((size, shown), []).append(name)
     order = sorted(rows, key=lambda key: -max(_busy(network, name, key[0]) for name in rows[key]))
     lines = [(_some(rows[key]), amount(key[0]), key[1]) for key in order]
-    marked = [at for at, key in enumerate(order) if cost.busiest in rows[key]]
+    busiest = _busiest(network, cost)
+    marked = [at for at, key in enumerate(order) if busiest & set(rows[key])]
     idle = len(network.links) - len(cost.loads)
     return table(("links", "bytes of each", "busy"), lines, marked) + small(
         f"{count(len(cost.loads), 'link')} of {len(network.links)} carry something; {idle} are idle."
