@@ -1178,8 +1178,9 @@ lesson.table(rows, first="spare slots")
 # gradients the same ways in reverse: with one expert and the weight 1 a row, each of your functions is the other's
 # backward pass. Gradients of experts are summed over the two replicas, all others over the eight ranks.
 #
-# What should come out: the losses of one rank that holds everything, but for the order of sums. float32 has steps of
-# 4.8e-7 at a loss of 6. *off* is the largest difference over twelve steps from the same run in float64.
+# What should come out: the losses and the gradients of one rank that holds everything, but for the order of sums. The
+# last line of the table says how far float32 may be off from float64, by the longest sum: losses over twelve steps, and
+# gradients of the first step by their own size.
 
 # %% your expert parallel training
 trained = None

@@ -144,8 +144,8 @@ class ExpertParallel:
     seconds: float
 
     @property
-    def rows(self) -> dict[str, dict[str, float]]:
-        found = {
+    def rows(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {
             name: {
                 "first loss": every[0],
                 "last loss": every[-1],
@@ -154,6 +154,7 @@ class ExpertParallel:
             }
             for name, every in self.losses.items()
         }
+        next(iter(found.values()))["within the bounds"] = self.within
         found["float32 may be"] = {"losses off by": self.may, "first gradients off by": self.gradients_may}
         return found
 
