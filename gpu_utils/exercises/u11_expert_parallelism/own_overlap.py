@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,8 +113,8 @@ def _steps(steps: int, tokens: int, takes: float, size: int) -> list[dict[str, A
         time.sleep(takes)
         computes.append({"amount": tokens, "start": start, "end": time.monotonic()})
         works += [dist.isend(torch.zeros(size // 4), peer) for peer in peers]
-        for work in works:
-            work.wait()
+        with ThreadPoolExecutor(len(works)) as pool:  # at once: one that waits hides no other's end
+            list(pool.map(lambda work: work.wait(), works))
     dist.barrier()
     return computes
 
