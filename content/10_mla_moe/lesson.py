@@ -149,7 +149,7 @@ lesson.table(rows, first="8 heads of 24")
 # %% [markdown] low rank explained
 # The same rank and the same cache. GQA spends it on two keys that four heads must share; MLA on eight different views
 # of 48 numbers. Whether a *trained* model loses nothing by it this cell cannot show: it is a bet on what keys need,
-# and the report's ablations are its evidence.
+# and DeepSeek's ablations, below, are its evidence.
 #
 # What is compressed in DeepSeek-V3:
 #
@@ -614,8 +614,8 @@ lesson.table(
 #
 # ## 8. Loads, places, and tokens that are dropped
 #
-# The *load* of an expert is the number of tokens that chose it. T tokens with k choices each make a mean load of T k /
-# E. The *imbalance* is the largest load over the mean: from 1, all loads even, to E / k. Suppose nobody prefers
+# The *load* of an expert is the number of tokens that chose it. T tokens with k choices each make a mean load of
+# $T k / E$. The *imbalance* is the largest load over the mean: from 1, all loads even, to E / k. Suppose nobody prefers
 # anybody: each token draws its k experts at random. Then a load of mean m still spreads by about $\sqrt{m}$, as counts
 # do; the largest of 16 such numbers lies about 1.8 spreads above the mean.
 #

@@ -38,6 +38,11 @@ def test_a_list_of_rows_has_no_labels_and_pairs_have_no_head():
     assert repr(table({"parameters": 124_439_808})) == "parameters  124,439,808"
 
 
+def test_a_table_without_rows_shows_nothing_of_its_head():
+    found = table({}, first="validation text")
+    assert found.head == () and repr(found) == ""
+
+
 def test_text_stands_left_and_numbers_right_in_html_too():
     html = table({"sm_80": {"loads": "2 x 128 bits", "share": "12%"}})._repr_html_()
     assert re.search(r"<td>2 x 128 bits</td><td class=\"num\">12%</td>", html)
