@@ -40,7 +40,8 @@ def test_a_list_of_rows_has_no_labels_and_pairs_have_no_head():
 
 def test_a_table_without_rows_shows_nothing_of_its_head():
     found = table({}, first="validation text")
-    assert found.head == () and repr(found) == ""
+    assert found.head == ()
+    assert repr(found) == ""
 
 
 def test_text_stands_left_and_numbers_right_in_html_too():
