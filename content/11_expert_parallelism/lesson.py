@@ -1010,7 +1010,7 @@ for name in ("H100", "H20", "B200", "MI300X"):
 lesson.table(rows, first="balance", note="MI300X: its seven links together.")
 
 # %% [markdown] slow links
-# Where does 6,144 come from? A gated expert of inner width d on a model of width h does 6 h d FLOP for a token, and
+# Where does 6,144 come from? A gated expert of width d in a model of width h does 6 h d FLOP for a token, and
 # moves h bytes there and 2 h back: 2 d FLOP a byte, and d is 3,072. Held against 6,144: inside a node all of them
 # hide, the MI300X just so (with the usable part of its links it would not). Over one network card only the H20 does,
 # whose compute was cut. And V3's experts are 2,048 wide, not 3,072. What hides then, and which width would, is

@@ -162,7 +162,8 @@ def _collect(task: Task, pid: int) -> list[Left]:
         missing = sorted(set(range(world)) - found.keys())
         gone = missing if ended else [rank for rank in missing if has_ended(folder, rank)]
         _read(folder, world, found)  # again: a rank leaves its value before it ends
-        if silent := [rank for rank in gone if rank not in found]:
+        silent = [rank for rank in gone if rank not in found]
+        if silent and not any(one.error for one in found.values()):
             raise _died(folder, world, silent)
         if time.monotonic() > deadline:
             raise _hung(folder, world, found, task.seconds if joined else START_SECONDS)
