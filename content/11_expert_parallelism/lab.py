@@ -851,7 +851,8 @@ check("11.combine")
 # **torch that helps.** `a.view(torch.uint8)` reads the same memory as bytes, and `bytes.view(torch.float32)` reads it
 # back; the last axis must be contiguous, and begin where 4 divides. A trap: part of a single row counts as contiguous,
 # so `contiguous()` does not copy it, and it begins where it began; `clone(memory_format=torch.contiguous_format)`
-# always copies. `torch.nn.functional.pad`. `hint("11.fp8_dispatch")` gives three hints.
+# always copies. And where no row arrives, `view(0, -1, 128)` cannot tell what -1 is; `unflatten(1, (-1, 128))` can.
+# `torch.nn.functional.pad`. `hint("11.fp8_dispatch")` gives three hints.
 
 
 # %% 11.fp8_dispatch tags=["answer", "11.fp8_dispatch"]

@@ -214,6 +214,14 @@ EXERCISE = Exercise(
             dtype="bfloat16",
         ),
         Case("ranks without tokens", tokens=(0, 5, 0), num_experts=6, k=2, width=200, dtype="float32"),
+        Case(
+            "a single row arrives, elsewhere none, and 4 does not divide the width",
+            tokens=(1, 0),
+            num_experts=4,
+            k=1,
+            width=131,
+            dtype="bfloat16",
+        ),
         Case("tiles of zeros", tokens=(4, 4), num_experts=4, k=2, width=256, dtype="bfloat16", zeros=True),
         Case(
             "two groups in a world of four: ranks 0 and 2, and ranks 1 and 3",
