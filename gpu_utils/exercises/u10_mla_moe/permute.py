@@ -149,6 +149,7 @@ EXERCISE = Exercise(
         Case("parts of wider rows, in bfloat16", T=19, k=2, E=4, D=100, tile=8, view=True, dtype="bfloat16"),
         Case("one expert has them all, the last of 45", T=9, k=1, E=45, D=48, tile=4, idle=range(44)),
         Case("a single token, and tiles that stay nearly empty", T=1, k=4, E=5, D=65, tile=32),
+        Case("a single expert", T=6, k=1, E=1, D=40, tile=4),
         Case("more tokens than a block, and tiles of one row: nothing is padded", T=260, k=4, E=16, D=33, tile=1),
     ),
     fresh=_fresh,
