@@ -175,6 +175,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "through_wire",
         ),
         "gpu_utils.exercises.u11_expert_parallelism.own_expert_parallel": ("expert_parallel",),
+        "gpu_utils.exercises.u11_expert_parallelism.expert_parallel_ranks": ("ModelOnRanks",),
         "gpu_utils.exercises.u11_expert_parallelism.own_overlap": ("overlapped", "recorded"),
         "gpu_utils.exercises.u11_expert_parallelism.own_placement": ("expert_loads", "placed"),
     },

@@ -25,12 +25,15 @@ _FILES = ("constraints.txt", "gpu_utils/**/*.py", "tests/content/*.py", "tests/u
 _CLASSROOM = ("gpu_utils/classroom/*.py", "tests/unit/classroom/*.py", "tests/fixtures/hostile/*")
 _SHOWS_ONLY = (
     "gpu_utils/exercises/u",
+    "gpu_utils/lesson.py",
     "gpu_utils/cli/",
     "gpu_utils/ui/",
     "gpu_utils/classroom/",
     "gpu_utils/course/",
     "tests/content/test_u",
 )
+"""On these no family depends: they show, name or run things, and all of their own tests always run."""
+
 _HEAD = (
     "# What each part was when all of its tests passed. Written by `w2w test --every`, and `--unit NN` for a unit.\n\n"
 )

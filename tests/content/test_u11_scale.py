@@ -16,7 +16,7 @@ from torch.distributed.run import get_args_parser
 
 from gpu_utils.distributed import run_ranks
 from gpu_utils.errors import RankFailed
-from gpu_utils.exercises.u11_expert_parallelism.expert_parallel_ranks import OnRanks, batches
+from gpu_utils.exercises.u11_expert_parallelism.expert_parallel_ranks import ModelOnRanks
 from gpu_utils.exercises.u11_expert_parallelism.own_expert_parallel import bounds, expert_parallel, trained_alone
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,7 @@ def losses(ranks: int, steps: int, sequences: int) -> list[float]:
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_torchrun_starts_the_script_and_more_ranks_have_the_losses_of_one(ranks):
-    exact = trained_alone(batches(3, 4), torch.float64)
+    exact = trained_alone(ModelOnRanks.batches(3, 4), torch.float64)
     found = losses(ranks, steps=3, sequences=4)
     assert len(found) == 3
     for loss, right, bound in zip(found, exact.losses, bounds(exact), strict=True):
@@ -98,4 +98,4 @@ def test_a_forgotten_sum_over_the_replicas_is_outside_the_bounds():
 
 def test_expert_ranks_that_do_not_divide_are_named():
     with pytest.raises(RankFailed, match=r"3 expert ranks of 2 ranks for 8 experts, .* try 2"):
-        run_ranks(lambda: OnRanks(3).held, 2)
+        run_ranks(lambda: ModelOnRanks(3).held, 2)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 import torch.distributed as dist
 
 from gpu_utils.course.sources import load_solution
 from gpu_utils.distributed import run_ranks
-from gpu_utils.exercises.u11_expert_parallelism.expert_parallel_ranks import CONFIG, OnRanks, batches
+from gpu_utils.exercises.u11_expert_parallelism.expert_parallel_ranks import ModelOnRanks
 from gpu_utils.exercises.u11_expert_parallelism.own_expert_parallel import (
     TERMS,
     bounds,
@@ -80,11 +78,11 @@ def test_the_cpu_collective_of_the_lab_agrees_where_a_gpu_is_in_use():
 def test_the_model_of_the_lesson_trains_over_ranks_on_gpus(world):
     """Losses are those of one process in float64; a rank's gradients too."""
     needs_a_gpu()
-    given = batches(2, 4 * world)
+    given = ModelOnRanks.batches(2, 4 * world)
     exact = trained_alone(given, torch.float64)
 
     def trained():
-        ranks = OnRanks(math.gcd(world, CONFIG.experts), device=f"cuda:{torch.cuda.current_device()}")
+        ranks = ModelOnRanks(device=f"cuda:{torch.cuda.current_device()}")
         losses = [ranks.step(*given[0])]
         first = ranks.gradients()
         return [*losses, ranks.step(*given[1])], first

@@ -94,18 +94,6 @@ def spread_experts(moe: MoE, wire: Wire) -> None:
     moe.run_experts = run_experts
 
 
-def batches(steps: int, sequences: int) -> list[tuple[Tensor, Tensor]]:
-    """Of each step `sequences` sequences of unit 01's text, and the tokens that follow: two (sequences, 32) int64."""
-    text = torch.from_numpy(load_corpus().train[:200_000].astype("int64"))
-    generator = torch.Generator().manual_seed(0)
-    length, found = CONFIG.n_positions, []
-    for _ in range(steps):
-        starts = torch.randint(len(text) - length - 1, (sequences,), generator=generator)
-        rows = torch.stack([text[start : start + length + 1] for start in starts])
-        found.append((rows[:, :-1].contiguous(), rows[:, 1:].contiguous()))
-    return found
-
-
 def new_model() -> DeepSeek:
     """The same weights in every process, float32."""
     with torch.random.fork_rng(devices=[]):
@@ -117,10 +105,10 @@ def new_optimizer(model: DeepSeek) -> torch.optim.SGD:
     return torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
 
 
-class OnRanks:
+class ModelOnRanks:
     """This rank's part of the model; every rank of the default group makes one, and they step together.
 
-    expert_ranks  of how many ranks a replica consists; they divide the world and the experts
+    expert_ranks  of how many ranks a replica consists; they divide the world and the experts. None for as many as do
     dispatch, combine  answers to 11.dispatch and 11.combine; the course's own for None
     device        where this rank computes
     sum_over_replicas  False forgets it for the experts' gradients: a mistake, to be looked at
@@ -129,17 +117,19 @@ class OnRanks:
 
     def __init__(
         self,
-        expert_ranks: int,
+        expert_ranks: int | None = None,
         dispatch: Dispatch | None = None,
         combine: Combine | None = None,
         device: str | torch.device = "cpu",
         sum_over_replicas: bool = True,
     ) -> None:
         self.world, self.rank = dist.get_world_size(), dist.get_rank()
-        if self.world % expert_ranks or CONFIG.experts % expert_ranks:
+        most = math.gcd(self.world, CONFIG.experts)
+        expert_ranks = most if expert_ranks is None else expert_ranks
+        if expert_ranks < 1 or self.world % expert_ranks or CONFIG.experts % expert_ranks:
             raise BadArgument(
                 f"{expert_ranks} expert ranks of {self.world} ranks for {CONFIG.experts} experts, expected a number "
-                f"that divides both; try {math.gcd(self.world, CONFIG.experts)}"
+                f"that divides both; try {most}"
             )
         replicas = self.world // expert_ranks
         rows = [dist.new_group([r * expert_ranks + e for e in range(expert_ranks)]) for r in range(replicas)]
@@ -158,6 +148,21 @@ class OnRanks:
         self.model.to(device)
         self._experts = {id(p) for _, moe in self.model.moes() for p in moe.experts.parameters()}
         self._optimizer = new_optimizer(self.model)
+
+    @staticmethod
+    def batches(steps: int, sequences: int) -> list[tuple[Tensor, Tensor]]:
+        """Of each step `sequences` sequences of unit 01's text, and the tokens that follow: two (sequences, 32) int64.
+
+        They are those of all ranks, the same in every process.
+        """
+        text = torch.from_numpy(load_corpus().train[:200_000].astype("int64"))
+        generator = torch.Generator().manual_seed(0)
+        length, found = CONFIG.n_positions, []
+        for _ in range(steps):
+            starts = torch.randint(len(text) - length - 1, (sequences,), generator=generator)
+            rows = torch.stack([text[start : start + length + 1] for start in starts])
+            found.append((rows[:, :-1].contiguous(), rows[:, 1:].contiguous()))
+        return found
 
     def step(self, tokens: Tensor, targets: Tensor) -> float:
         """One step on this rank's part of the sequences, which are those of all ranks; the loss of all, in nats."""

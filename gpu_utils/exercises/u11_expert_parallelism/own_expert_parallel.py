@@ -17,8 +17,7 @@ from gpu_utils.exercises.u11_expert_parallelism.expert_parallel_ranks import (
     RATE,
     Combine,
     Dispatch,
-    OnRanks,
-    batches,
+    ModelOnRanks,
     new_model,
     new_optimizer,
 )
@@ -110,7 +109,7 @@ def _rank(
     combine: Combine | None,
     sum_over_replicas: bool,
 ) -> dict[str, Any]:
-    ranks = OnRanks(expert_ranks, dispatch, combine, sum_over_replicas=sum_over_replicas)
+    ranks = ModelOnRanks(expert_ranks, dispatch, combine, sum_over_replicas=sum_over_replicas)
     losses = [ranks.step(*steps[0])]
     first = ranks.gradients()
     losses += [ranks.step(*batch) for batch in steps[1:]]
@@ -173,7 +172,7 @@ def expert_parallel(
     dispatch, combine  answers to 11.dispatch and 11.combine; the course's own for None. All of it in float32.
     sum_over_replicas  False forgets to sum the experts' gradients over the replicas
     """
-    given = batches(steps, SEQUENCES)
+    given = ModelOnRanks.batches(steps, SEQUENCES)
     exact, alone = trained_alone(given, torch.float64), trained_alone(given)
     shared = {
         "steps": given,

@@ -4,14 +4,13 @@ torchrun --nproc-per-node=2 train_scale.py --steps 3
 """
 
 import argparse
-import math
 import os
 import time
 
 import torch
 import torch.distributed as dist
 
-from gpu_utils.exercises.u11_expert_parallelism.expert_parallel_ranks import CONFIG, OnRanks, batches
+from gpu_utils.lesson import ModelOnRanks
 
 
 def main() -> None:
@@ -29,8 +28,8 @@ def main() -> None:
     dist.init_process_group("nccl" if gpu else "gloo")  # "nccl" is RCCL where torch is built for ROCm
 
     world, rank = dist.get_world_size(), dist.get_rank()
-    ranks = OnRanks(options.expert_ranks or math.gcd(world, CONFIG.experts), device=device)
-    for step, (tokens, targets) in enumerate(batches(options.steps, options.sequences * world)):
+    ranks = ModelOnRanks(options.expert_ranks, device=device)
+    for step, (tokens, targets) in enumerate(ranks.batches(options.steps, options.sequences * world)):
         began = time.perf_counter()
         loss = ranks.step(tokens, targets)
         if rank == 0:
