@@ -20,13 +20,13 @@ BUDGET_MINUTES = {
     "05": 2.5,
     "06": 2.0,
     "08": 4.0,
-    "10": 5.0,
-    "11": 6.0,
+    "10": 4.0,
+    "11": 4.0,
 }
 """Unit -> minutes of one core that its tests and notebooks may take together; a new unit enters its own here.
 
-The first four units together: 14, which are seven minutes on two cores. Units 04 to 06: 8, four minutes. Units 08
-and 10: two minutes and more. Unit 11, whose ranks are processes: three.
+The first four units together: 14, which are seven minutes on two cores. Units 04 to 06: 8, four minutes. Units 08,
+10 and 11, whose ranks are processes: two minutes each.
 """
 
 REST = "library"
