@@ -55,13 +55,19 @@ def wide_sum(results: Tensor, weights: Tensor) -> Tensor:
     return (weights.double()[:, :, None] * results.double()).sum(1).to(results.dtype)
 
 
+def by_source(y: Tensor, counts: Tensor) -> Tensor:
+    """Results in the order of 11.dispatch, put together by the rank that they go back to."""
+    world, each = counts.shape
+    source = torch.arange(world, device=y.device).repeat(each).repeat_interleave(counts.T.flatten())
+    return y[source.argsort(stable=True)]
+
+
 def brought_home(y: Tensor, counts: Tensor, experts: Tensor, group: Any, sorted_by_source: bool = True) -> Tensor:
     """(T * k, D): the results of this rank's copies, by expert, then token."""
     world, each = counts.shape
-    source = torch.arange(world, device=y.device).repeat(each).repeat_interleave(counts.T.flatten())
     owners = (experts.flatten() // each).bincount(minlength=world)
     back = y.new_empty(experts.numel(), y.shape[1])
-    rows = y[source.argsort(stable=True)] if sorted_by_source else y
+    rows = by_source(y, counts) if sorted_by_source else y
     dist.all_to_all_single(back, rows.contiguous(), owners.tolist(), counts.sum(1).tolist(), group=group)
     return back
 
@@ -120,21 +126,18 @@ def added_as_they_lie(y: Tensor, counts: Tensor, experts: Tensor, weights: Tenso
 
 
 def equal_splits(y: Tensor, counts: Tensor, experts: Tensor, weights: Tensor, group: Any) -> Tensor:
-    world, each = counts.shape
-    source = torch.arange(world, device=y.device).repeat(each).repeat_interleave(counts.T.flatten())
     back = y.new_empty(experts.numel(), y.shape[1])
-    dist.all_to_all_single(back, y[source.argsort(stable=True)], group=group)
+    dist.all_to_all_single(back, by_source(y, counts), group=group)
     return in_order(in_place(back, experts), weights)
 
 
 def splits_of_dispatch(y: Tensor, counts: Tensor, experts: Tensor, weights: Tensor, group: Any) -> Tensor:
     """What was sent and what was received there, not turned round."""
     world, each = counts.shape
-    source = torch.arange(world, device=y.device).repeat(each).repeat_interleave(counts.T.flatten())
     owners = (experts.flatten() // each).bincount(minlength=world)
     back = y.new_empty(experts.numel(), y.shape[1])
     splits = counts.sum(1).tolist(), owners.tolist()
-    dist.all_to_all_single(back, y[source.argsort(stable=True)], *splits, group=group)
+    dist.all_to_all_single(back, by_source(y, counts), *splits, group=group)
     return in_order(in_place(back, experts), weights)
 
 

@@ -21,6 +21,13 @@ class Came:
     slot: int
 
 
+def by_local_expert(rows: Tensor, counts: Tensor, stable: bool = True) -> Tensor:
+    """What came, source after source, in the order of 11.dispatch where the sort is stable."""
+    world, each = counts.shape
+    local = torch.arange(each, device=counts.device).repeat(world).repeat_interleave(counts.flatten())
+    return rows[local.argsort(stable=stable)]
+
+
 def right(x: Tensor, experts: Tensor, num_experts: int, group: Any, stable: bool = True) -> tuple[Tensor, Tensor]:
     """Rows and counts as they should be, where sorts are stable."""
     world = dist.get_world_size(group)
@@ -33,8 +40,7 @@ def right(x: Tensor, experts: Tensor, num_experts: int, group: Any, stable: bool
     dist.all_to_all_single(
         came, x[order // experts.shape[1]], counts.sum(1).tolist(), sent.sum(1).tolist(), group=group
     )
-    local = torch.arange(counts.shape[1], device=counts.device).repeat(world).repeat_interleave(counts.flatten())
-    return came[local.argsort(stable=stable)], counts
+    return by_local_expert(came, counts, stable), counts
 
 
 def unstable(x: Tensor, experts: Tensor, num_experts: int, group: Any) -> tuple[Tensor, Tensor]:
@@ -82,8 +88,7 @@ def equal_splits(x: Tensor, experts: Tensor, num_experts: int, group: Any) -> tu
     came, counts = torch.empty_like(copies), torch.empty_like(sent)
     dist.all_to_all_single(came, copies, group=group)
     dist.all_to_all_single(counts, sent, group=group)
-    local = torch.arange(counts.shape[1], device=counts.device).repeat(world).repeat_interleave(counts.flatten())
-    return came[local.argsort(stable=True)], counts
+    return by_local_expert(came, counts), counts
 
 
 def first_experts_everywhere(x: Tensor, experts: Tensor, num_experts: int, group: Any) -> tuple[Tensor, Tensor]:
@@ -98,8 +103,7 @@ def first_experts_everywhere(x: Tensor, experts: Tensor, num_experts: int, group
     came = x.new_empty(int(counts.sum()), x.shape[1])
     copies = x[tokens].repeat(world, 1)
     dist.all_to_all_single(came, copies, counts.sum(1).tolist(), sent.sum(1).tolist(), group=group)
-    local = torch.arange(each).repeat(world).repeat_interleave(counts.flatten())
-    return came[local.argsort(stable=True)], counts
+    return by_local_expert(came, counts), counts
 
 
 def once_for_a_rank(x: Tensor, experts: Tensor, num_experts: int, group: Any) -> tuple[Tensor, Tensor]:
@@ -179,8 +183,7 @@ def padded(x: Tensor, experts: Tensor, num_experts: int, group: Any) -> tuple[Te
     came = torch.empty_like(full)
     dist.all_to_all_single(came, full, group=group)
     rows = torch.cat([room[:n] for room, n in zip(came, counts.sum(1).tolist(), strict=True)])
-    local = torch.arange(counts.shape[1], device=counts.device).repeat(world).repeat_interleave(counts.flatten())
-    return rows[local.argsort(stable=True)], counts
+    return by_local_expert(rows, counts), counts
 
 
 def widened(x: Tensor, experts: Tensor, num_experts: int, group: Any) -> tuple[Tensor, Tensor]:

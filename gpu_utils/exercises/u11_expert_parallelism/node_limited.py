@@ -94,7 +94,7 @@ _WRONG: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ),
     (
         "home_node_left_out",
-        slips.answer(fast=slips.every_rank_of_other_nodes),
+        slips.answer(fast=slips.of_each_rank),
         "On the fast link the home node is left out, and in other nodes the arrival rank is counted. Both are the "
         "other way round: ranks of the home node are reached over it, the arrival rank has the token already.",
     ),

@@ -43,6 +43,11 @@ class Routed:
         ranks = torch.arange(self.ranks)
         return (ranks % self.each)[None, :] == (self.homes % self.each)[:, None]
 
+    @property
+    def away(self) -> Tensor:
+        """(T, ranks): whether this rank is in another node than the token's home."""
+        return self.nodes_of(torch.arange(self.ranks))[None, :] != self.nodes_of(self.homes)[:, None]
+
 
 def neighbours(experts: Tensor, num_experts: int, ranks: int) -> Tensor:
     return experts // (num_experts // ranks)
@@ -78,8 +83,7 @@ def of_each_expert(at: Routed) -> int:
 
 
 def of_each_rank(at: Routed) -> int:
-    away = at.nodes_of(torch.arange(at.ranks))[None, :] != at.nodes_of(at.homes)[:, None]
-    return int((at.marks(at.ranks_of, at.ranks) & away).sum())
+    return int((at.marks(at.ranks_of, at.ranks) & at.away).sum())
 
 
 def as_many_as_allowed(at: Routed) -> int:
@@ -98,23 +102,15 @@ def with_arrival(at: Routed) -> int:
 
 
 def without_own_node(at: Routed) -> int:
-    away = at.nodes_of(torch.arange(at.ranks))[None, :] != at.nodes_of(at.homes)[:, None]
-    return int((at.marks(at.ranks_of, at.ranks) & ~at.arrivals & away).sum())
+    return int((at.marks(at.ranks_of, at.ranks) & ~at.arrivals & at.away).sum())
 
 
 def only_the_home_rank_left_out(at: Routed) -> int:
-    home = torch.zeros(len(at.homes), at.ranks, dtype=torch.bool).scatter_(1, at.homes[:, None], True)
-    return int((at.marks(at.ranks_of, at.ranks) & ~home).sum())
+    return int((at.marks(at.ranks_of, at.ranks) & ~at.marks(at.homes[:, None], at.ranks)).sum())
 
 
 def with_the_home_rank(at: Routed) -> int:
-    away = at.nodes_of(torch.arange(at.ranks))[None, :] != at.nodes_of(at.homes)[:, None]
-    return int((at.marks(at.ranks_of, at.ranks) & ~(at.arrivals & away)).sum())
-
-
-def every_rank_of_other_nodes(at: Routed) -> int:
-    away = at.nodes_of(torch.arange(at.ranks))[None, :] != at.nodes_of(at.homes)[:, None]
-    return int((at.marks(at.ranks_of, at.ranks) & away).sum())
+    return int((at.marks(at.ranks_of, at.ranks) & ~(at.arrivals & at.away)).sum())
 
 
 def forwarded_for_each_expert(at: Routed) -> int:

@@ -116,9 +116,9 @@ def _busiest(network: Network, cost: StepCost) -> set[str]:
     return {name for name, size in cost.loads.items() if math.isclose(_busy(network, name, size), longest)}
 
 
-def _line(network: Network, cost: StepCost, name: str, points: list[tuple[float, float]]) -> str:
+def _line(cost: StepCost, busiest: set[str], name: str, points: list[tuple[float, float]]) -> str:
     """A link: faint when it carries nothing, coloured when it does, black and dashed when no other is busier."""
-    if name in _busiest(network, cost):
+    if name in busiest:
         return path(points, "edge", "6 3")
     return path(points, "hue" if name in cost.loads else "grid")
 
@@ -137,6 +137,7 @@ def _switches(network: Network, step: Iterable[Transfer], cost: StepCost) -> tup
     each = network.ranks // nodes
     parts, wide = [], each * _PITCH
     net_y = 150.0
+    busiest = _busiest(network, cost)
     for node in range(nodes):
         up = node == 0
         rank_y, bar_y = (80.0, 18.0) if up else (222.0, 288.0)
@@ -145,10 +146,10 @@ def _switches(network: Network, step: Iterable[Transfer], cost: StepCost) -> tup
             rank, x = node * each + place, _LEFT + place * _PITCH
             to_bar = (rank_y, bar_y + 18) if up else (rank_y + 24, bar_y)
             for at, way in enumerate(("out", "in")):
-                parts.append(_line(network, cost, f"{rank} {way}", [(x + 12 + 16 * at, y) for y in to_bar]))
+                parts.append(_line(cost, busiest, f"{rank} {way}", [(x + 12 + 16 * at, y) for y in to_bar]))
                 if f"{rank} net {way}" in network.links:
                     to_net = (rank_y + 24, net_y) if up else (rank_y, net_y + 18)
-                    parts.append(_line(network, cost, f"{rank} net {way}", [(x + 12 + 16 * at, y) for y in to_net]))
+                    parts.append(_line(cost, busiest, f"{rank} net {way}", [(x + 12 + 16 * at, y) for y in to_net]))
             parts += _rank(rank, x, rank_y)
     if nodes > 1:
         parts += [box(_LEFT, net_y, wide - 14, 18, "room"), text(_LEFT + 6, net_y + 13, "network")]
@@ -166,16 +167,16 @@ def _mesh(network: Network, step: Iterable[Transfer], cost: StepCost) -> tuple[f
         )
         for r in range(network.ranks)
     ]
+    busiest = _busiest(network, cost)
     faint: list[str] = []
     used: list[str] = []
     for low in range(network.ranks):
         for high in range(low + 1, network.ranks):
             names = (f"{low} to {high}", f"{high} to {low}")
-            busiest = _busiest(network, cost)
             name = next((one for one in names if one in busiest), "") or next(
                 (one for one in names if one in cost.loads), names[0]
             )
-            (used if name in cost.loads else faint).append(_line(network, cost, name, [at[low], at[high]]))
+            (used if name in cost.loads else faint).append(_line(cost, busiest, name, [at[low], at[high]]))
     parts = faint + used
     for rank, (x, y) in enumerate(at):
         parts += _rank(rank, x - _RANK / 2, y - 12)
