@@ -71,6 +71,18 @@ class NotebookUnreadable(W2WError):
     """A notebook file that cannot be read as one."""
 
 
+class ProfileUnreadable(W2WError):
+    """A file that no reader of profiles can use: its name, what it is or seems to be, and what to do next.
+
+    >>> print(ProfileUnreadable("run.ncu-rep", "is a report of ncu; export it: ncu --import run.ncu-rep --csv"))
+    run.ncu-rep is a report of ncu; export it: ncu --import run.ncu-rep --csv
+    """
+
+    def __init__(self, path: object, what: str) -> None:
+        super().__init__(f"{path} {what}")
+        self.path = str(path)
+
+
 class WorkConflict(W2WError):
     """A command would have overwritten something that the learner wrote."""
 

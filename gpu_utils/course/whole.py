@@ -30,9 +30,13 @@ _SHOWS_ONLY = (
     "gpu_utils/ui/",
     "gpu_utils/classroom/",
     "gpu_utils/course/",
+    "gpu_utils/profiling/",
     "tests/content/test_u",
 )
 """On these no family depends: they show, name or run things, and all of their own tests always run."""
+
+_OF_ONE_UNIT = {"13": ("gpu_utils/profiling/**/*",)}
+"""What is in the list above and the exercises of one unit are made of."""
 
 _HEAD = (
     "# What each part was when all of its tests passed. Written by `w2w test --every`, and `--unit NN` for a unit.\n\n"
@@ -65,7 +69,8 @@ def _matching(root: Path, patterns: Iterable[str]) -> Iterable[tuple[str, bytes]
 
 
 def _of_unit(root: Path, number: str, lab: Path) -> Iterable[tuple[str, bytes]]:
-    yield from _matching(root, (f"gpu_utils/exercises/u{number}_*/**/*", f"tests/fixtures/*u{number}*"))
+    own = (f"gpu_utils/exercises/u{number}_*/**/*", f"tests/fixtures/*u{number}*", *_OF_ONE_UNIT.get(number, ()))
+    yield from _matching(root, own)
     for cell in parse_cells(lab.read_text("utf-8"), lab.name):
         if {"answer", "setup"} & set(cell.tags):
             yield cell.title, cell.source.encode()

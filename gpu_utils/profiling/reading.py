@@ -1,0 +1,68 @@
+"""Which reader a file is for, told by its content; several files become one profile.
+
+A reader is a module with `FORM` (what it reads, for people), `fits(opened) -> bool` and `read(opened) -> Profile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from gpu_utils.errors import ProfileUnreadable
+from gpu_utils.profiling.files import Opened, opened
+from gpu_utils.profiling.profile import Profile
+
+READERS = (
+    "nsight_systems",
+    "rocpd",
+    "rocprof_json",
+    "torch_trace",
+    "nsight_compute",
+    "nsight_stats",
+    "rocprof_csv",
+)
+"""Modules beside this one, in the order in which they are asked."""
+
+NAMED = {
+    ".ncu-rep": "is a report of ncu; export it: ncu --import {name} --csv --page raw > {stem}.csv",
+    ".nsys-rep": "is a report of nsys; export it: nsys export --type sqlite -o {stem}.sqlite {name}",
+    ".qdrep": "is an old report of nsys; export it: nsys export --type sqlite -o {stem}.sqlite {name}",
+    ".pftrace": "is a Perfetto trace; profile again with rocprofv3 --output-format csv",
+    ".otf2": "is an OTF2 trace; profile again with rocprofv3 --output-format csv",
+    ".tmp": "is unfinished: torch.profiler renames it when it is written; let the run end",
+}
+"""Endings of files that no reader can use -> what to do."""
+
+
+def read(*paths: str | Path) -> Profile:
+    """What these files say together; figures of one kernel in several files are joined (`gpu_utils.profiling.joining`).
+
+    Raises ProfileUnreadable for the first file that no reader can use.
+    """
+    from gpu_utils.profiling.joining import joined
+
+    if not paths:
+        raise ProfileUnreadable("", "no file was named; name at least one, such as trace.json")
+    return joined([_read(path) for path in paths])
+
+
+def _read(path: str | Path) -> Profile:
+    return _profile_of(opened(path), NAMED.get(Path(path).suffix, ""))
+
+
+def text_profile(name: str, text: str) -> Profile:
+    """What a text says that is in memory: name stands for its path in messages. Errors as for `read`."""
+    return _profile_of(Opened(name, text.encode()), "")
+
+
+def _profile_of(found: Opened, advice: str) -> Profile:
+    readers: Sequence[Any] = [import_module(f"gpu_utils.profiling.{name}") for name in READERS]
+    for reader in readers:
+        if reader.fits(found):
+            return reader.read(found)
+    name = Path(found.path)
+    forms = ", ".join(reader.FORM for reader in readers)
+    other = f"is no profile that can be read here; there are readers for {forms}"
+    raise ProfileUnreadable(found.path, advice.format(name=name.name, stem=name.stem) or other)
