@@ -42,7 +42,7 @@ def read(found: Opened) -> Profile:
     """
     events: list[Event] = []
     names, others = [], []
-    skipped = [line.removeprefix("SKIPPED: ").strip() for line in _SKIPPED.findall(found.text)]
+    skipped = [line.removeprefix("SKIPPED: ").strip().rstrip(".") for line in _SKIPPED.findall(found.text)]
     for sheet in sheets(found):
         reader = next((reader for fit, reader in _READERS if fit(sheet)), None)
         if reader is None:
