@@ -85,6 +85,7 @@ NCU = {
     "sm__cycles_elapsed.max": Counter("cycles"),
     "gpc__cycles_elapsed.max": Counter("cycles"),
     "launch__registers_per_thread": Counter("registers"),
+    "launch__local_mem_per_thread": Counter("scratch_bytes"),
     "smsp__warps_launched.sum": Counter("waves"),
     "smsp__inst_executed.sum": Counter("instructions"),
     "sm__inst_executed_pipe_tensor.sum": Counter("matrix_instructions"),
@@ -131,3 +132,17 @@ ROCPROF = {
     "VALUBusy": Counter("vector_busy"),
 }
 """Counters of rocprofv3 and rocprof. SQ_WAVE_CYCLES counts in fours on gfx9; FETCH_SIZE and WRITE_SIZE in KiB."""
+
+NCU_LABELS = {
+    "Duration": "gpu__time_duration.sum",
+    "Elapsed Cycles": "gpc__cycles_elapsed.max",
+    "Registers Per Thread": "launch__registers_per_thread",
+    "Executed Instructions": "smsp__inst_executed.sum",
+    "Avg. Active Threads Per Warp": "smsp__thread_inst_executed_per_inst_executed.ratio",
+    "Achieved Occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "Theoretical Occupancy": "sm__maximum_warps_per_active_cycle_pct",
+    "Compute (SM) Throughput": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "DRAM Throughput": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "L2 Hit Rate": "lts__t_sector_hit_rate.pct",
+}
+"""What sections of ncu call a metric -> its full name. Two metrics share "Memory Throughput", which has no row."""
