@@ -1,8 +1,8 @@
 """Figures that follow from others, each with its formula as its source: "= memory_read + memory_written".
 
-What a tool said stands; what would need a figure that is not there, or a division by 0, stays unknown. Formulas of AMD's
-derived counters: counter_defs.yaml of rocprofiler-sdk, which divides MfmaUtil by SIMDs; a counter of cycles of the whole
-GPU is the sum over its XCCs and is divided by their number (GRBM_GUI_ACTIVE_PER_XCD of ROCm Compute Profiler).
+What a tool said stands; what would need a figure that is not there, or a division by 0, stays unknown. Formulas of
+AMD's derived counters: counter_defs.yaml of rocprofiler-sdk, which divides MfmaUtil by SIMDs; a counter of cycles of
+the whole GPU sums over its XCCs and is divided by their number (GRBM_GUI_ACTIVE_PER_XCD of ROCm Compute Profiler).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Derive:
 
     def __init__(self, event: Event, device: Device) -> None:
         self.event, self.device = event, device
-        self.target: Target | None = TARGETS[device.target] if device.target in TARGETS else None
+        self.target = _target(device.target)
         self.lanes = device.lanes or (self.target.lanes if self.target else None)
 
     def number(self, *names: str) -> float | None:
@@ -89,6 +89,10 @@ class _Derive:
     def simds(self) -> int | None:
         """SIMDs of one CU: 4 on gfx9, 2 from gfx10 on."""
         return None if self.target is None else 4 if self.target.family == "gfx9" else 2
+
+
+def _target(name: str | None) -> Target | None:
+    return TARGETS[name] if name is not None and name in TARGETS else None
 
 
 def _memory(launch: _Derive) -> None:

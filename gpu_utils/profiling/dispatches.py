@@ -96,7 +96,7 @@ def device_of(name: str) -> Device:
     """What the name of an agent gives away: a virtual one names its target."""
     found = re.search(r"gfx[0-9a-f]+", name)
     target = found[0] if found else None
-    lanes = TARGETS[target].lanes if target in TARGETS else None
+    lanes = TARGETS[target].lanes if target is not None and target in TARGETS else None
     return Device(name, "amd", target, None, lanes, name.lower().startswith("virtual"))
 
 

@@ -1,8 +1,8 @@
 """Several files as one profile: a launch that stands in several of them becomes one event with the figures of all.
 
-By number where the files are of one run (one process, one count of dispatches, one start). By order and name where they
-are of two runs, or of two tools, and hold the same launches: with a remark, because the figures of one launch then come
-from two. Whatever fits neither stays side by side. Never by the name of a device alone: tools count devices differently.
+By number where the files are of one run (one process, one count of dispatches, one start). By order and name where
+they are of two runs, or of two tools, and hold the same launches: with a remark, because the figures of one launch then
+come from two. Whatever fits neither stays side by side. Never by the name of a device: tools count devices differently.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from dataclasses import replace
 from gpu_utils.profiling.names import LEVELS
 from gpu_utils.profiling.profile import Device, Event, Figure, Profile
 
-_LAUNCH = ("grid", "block", "blocks", "threads", "registers", "accumulators", "scalar_registers", "shared_bytes")
-_LAUNCH += ("scratch_bytes", "duration")
+_LAUNCH = {
+    *("grid", "block", "blocks", "threads", "registers", "accumulators", "scalar_registers"),
+    *("shared_bytes", "scratch_bytes"),
+}
+"""Figures that a trace has too; a file with others holds counters."""
 
 
 def joined(profiles: Sequence[Profile]) -> Profile:
@@ -100,7 +103,7 @@ def _merged(group: Profile, profile: Profile, pairs: dict[int, Event], remark: s
         remarks.append(
             f"{len(left)} launches fit none there and stand beside them: {_some(event.name for event in left)}"
         )
-    if not news and not rest and not remark:
+    if not (news or rest or remark or conflicts):
         remarks.append(
             f"{len(pairs)} launches are in {group.origins[0].path} already (a copy); the doubles were left out"
         )
@@ -190,14 +193,15 @@ def _complementary(group: Profile, profile: Profile) -> bool:
 
 
 def _counters(profile: Profile) -> set[str]:
-    return {name for event in profile.kernels for name in event.figures if name not in _LAUNCH}
+    return {name for event in profile.kernels for name in event.figures if name not in {*_LAUNCH, "duration"}}
 
 
 def _ordered(group: Profile, profile: Profile) -> dict[int, Event]:
     """Pairs by order among the launches of one name, for names with as many launches here as there."""
     best: dict[int, Event] = {}
     for level in LEVELS:
-        here, there = defaultdict(list), defaultdict(list)
+        here: dict[str, list[Event]] = defaultdict(list)
+        there: dict[str, list[Event]] = defaultdict(list)
         for events, table in ((profile.kernels, here), (group.kernels, there)):
             for event in events:
                 table[level(event.name)].append(event)
