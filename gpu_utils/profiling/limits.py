@@ -200,7 +200,7 @@ def _peaks(pool: Pool, ground: Ground) -> tuple[Evidence | None, Evidence | None
     points = {}
     for name, column in (("fp32", "fp32_flop"), ("matrix", "matrix_flop")):
         work = pool.sums(column, "duration")
-        if work and work["duration"] and work[column] and name in roofs:
+        if work and work["duration"] and name in roofs:
             share = 100 * work[column] / (work["duration"] * 1e-9) / roofs[name].peak
             peak = f"peak {roofs[name].peak / 1e12:g} TFLOP/s of {roofs[name].name}: {roofs[name].sources[0]}"
             source = f"{pool.source(column, 'duration')}; {peak}"
@@ -220,11 +220,17 @@ def _limit(memory: Evidence | None, compute: Evidence | None) -> str:
     return LATENCY if len(known) == len(shares) else UNTOLD
 
 
+_MATRIX = ("compute_busy", "matrix_busy", "matrix_flop", "matrix_instructions")
+"""With any of these it is known whether the matrix units worked."""
+
+
 def _throughput(pool: Pool, limit: str, memory: Evidence | None, compute: Evidence | None) -> Iterator[Finding]:
     shares = tuple(share for share in (memory, compute) if share is not None)
     if limit == LATENCY:
         most = max(share.value for share in shares)
-        sentence = f"neither memory nor arithmetic is near its peak ({most:.0f} % at most): it waits"
+        counted = any(pool.mean(name) is not None for name in _MATRIX)
+        but = "" if counted else "; its matrix work was not counted"
+        sentence = f"neither memory nor arithmetic is near its peak ({most:.0f} % at most): it waits{but}"
         yield Finding(pool.name, LATENCY, sentence, shares, ADVICE[LATENCY])
     elif limit in (MEMORY, COMPUTE):
         share = memory if limit == MEMORY else compute

@@ -1,4 +1,4 @@
-"""The rules by which `limits` judges one kernel: each finds something, or nothing, or says which figures are missing."""
+"""The rules by which `limits` judges one kernel: each finds something, nothing, or says which figures are missing."""
 
 from __future__ import annotations
 
