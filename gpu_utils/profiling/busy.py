@@ -27,6 +27,7 @@ LAUNCH_BOUND_IDLE = 0.10
 """Idle share from which a program can be called launch-bound: with less, quicker launches could not win a tenth."""
 
 _COPY_SHARE = 0.5
+"""Of a gap that calls which copy must fill to be its cause."""
 _LONG_AGO = 2
 """A launch was early when its work started later than so many times the smallest delay of the device."""
 _PAUSE = 4
@@ -299,12 +300,12 @@ def _gaps(
                 last = work[at]
             at += 1
         parts = host.parts((start, end))
-        cause = _cause((start, end), parts, work[at], launches[at], host, pace)
+        cause = _cause((start, end), parts, launches[at], host, pace)
         found.append(Gap(start, end, cause, last.name, work[at].name, parts))
     return tuple(found)
 
 
-def _cause(gap: Span, parts: Sequence[HostPart], work: Event, launch: Event | None, host: _Host, pace: _Pace) -> str:
+def _cause(gap: Span, parts: Sequence[HostPart], launch: Event | None, host: _Host, pace: _Pace) -> str:
     start, end = gap
     if launch is not None and (launch.end or _start(launch)) <= start and end - _start(launch) > _LONG_AGO * pace.delay:
         return QUEUED
@@ -313,7 +314,7 @@ def _cause(gap: Span, parts: Sequence[HostPart], work: Event, launch: Event | No
         if pause <= max(_PAUSE * pace.launch, (end - start) // 2):
             return SYNC
     ns = {part.kind: part.ns for part in parts}
-    if ns.get("copy", 0) >= _COPY_SHARE * (end - start) or (work.kind == "copy" and "copy" in ns):
+    if ns.get("copy", 0) >= _COPY_SHARE * (end - start):
         return COPY
     return SLOW_HOST if parts or launch is not None else UNKNOWN
 

@@ -47,23 +47,30 @@ class Pool:
         self.ns = round(sum(row.duration or 0 for row in counted))
         self.untimed = all(row.duration is None for row in counted)
         self.device = next((row.device for row in rows if row.device), "")
+        self._known = {"duration"}.union(*(row.figures for row in rows))
 
     def sums(self, *names: str) -> dict[str, float] | None:
         """Sums of figures over the rows that have all of them; "duration" may be among them. None without such rows."""
+        if not self._known.issuperset(names):
+            return None
         rows = [row for row in self.rows if all(_number(_value(row, name)) is not None for name in names)]
         return {name: sum(_value(row, name) for row in rows) for name in names} if rows else None
 
     def mean(self, name: str) -> float | None:
         """Mean over the rows that have it, weighted by their time where all of these have one."""
-        rows = [(value, row.duration) for row in self.rows if (value := _number(row.value(name))) is not None]
-        weight = sum(time or 0 for _, time in rows)
-        if weight and all(time for _, time in rows):
-            return sum(value * (time or 0) for value, time in rows) / weight
+        rows = [(value, row.duration or 0) for value, row in self._having(name)]
+        if rows and all(time for _, time in rows):
+            return sum(value * time for value, time in rows) / sum(time for _, time in rows)
         return sum(value for value, _ in rows) / len(rows) if rows else None
 
     def most(self, name: str) -> float | None:
         """The largest value; None where no row has one."""
-        return max((v for row in self.rows if (v := _number(row.value(name))) is not None), default=None)
+        return max((value for value, _ in self._having(name)), default=None)
+
+    def _having(self, name: str) -> list[tuple[float, Event]]:
+        if name not in self._known:
+            return []
+        return [(value, row) for row in self.rows if (value := _number(row.value(name))) is not None]
 
     def size(self, name: str) -> int | None:
         """Of grid or block: the largest product of its three axes."""

@@ -97,7 +97,7 @@ def _lines(axes: _Axes, roofs: Mapping[str, Roofline]) -> Iterator[str]:
     roof = next(iter(roofs.values()))
     at = least * 10**0.25
     y = axes.y(roof.attainable(at))
-    yield f'<text x="{axes.x(at):.1f}" y="{y - 14:.1f}">{rate(roof.bandwidth)}byte/s</text>'
+    yield f'<text x="{axes.x(at):.1f}" y="{y + 22:.1f}">{rate(roof.bandwidth)}byte/s</text>'
 
 
 def _points(axes: _Axes, spots: Sequence[Spot]) -> Iterator[str]:
