@@ -80,7 +80,7 @@ def timeline(profile: Profile, order: Sequence[str], most: int = MOST) -> Timeli
     total = sum(len(lane["bars"]) for lane in drawn)
     smallest = 0
     while sum(len(lane["bars"]) for lane in drawn) > most:
-        smallest = 2 * smallest or max(1, (end - start) // 100_000)
+        smallest = 2 * smallest or max(1, (end - start) // 4_000_000)
         for lane in drawn:
             lane["bars"] = _merged(lane["bars"], smallest)
     left = sum(len(lane["bars"]) for lane in drawn)
@@ -151,6 +151,8 @@ def _colour(event: Event, ranks: dict[str, int]) -> str:
 
 def _note(event: Event) -> str:
     parts = [event.kind]
+    if not event.figures:
+        return event.kind
     for name in ("grid", "block"):
         if isinstance(value := event.value(name), (tuple, list)):
             parts.append(f"{name} {' x '.join(map(str, value))}")
@@ -177,4 +179,4 @@ def _merged(bars: list[list[Any]], smallest: int) -> list[list[Any]]:
 
 
 def _small(bar: list[Any], smallest: int) -> bool:
-    return bar[1] < smallest or (bar[5] > 1 and bar[1] < 20 * smallest)
+    return bar[1] < smallest or (bar[5] > 1 and bar[1] < 4 * smallest)

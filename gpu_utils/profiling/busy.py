@@ -237,25 +237,25 @@ def _launch(host: _Host, event: Event) -> Event | None:
 
 def _device(name: str, work: Sequence[Event], host: _Host) -> DeviceBusy:
     """work: timed, in order of its start."""
-    kernels = union(_span(event) for event in work if event.kind == "kernel")
-    copies = union(_span(event) for event in work if event.kind != "kernel")
-    whole = union(_span(event) for event in work)
-    start = min(_span(event)[0] for event in work)
-    end = max(_span(event)[1] for event in work)
+    spans = [_span(event) for event in work]
+    kernels = union(span for event, span in zip(work, spans, strict=True) if event.kind == "kernel")
+    copies = union(span for event, span in zip(work, spans, strict=True) if event.kind != "kernel")
+    whole = union(spans)
+    start, end = whole[0][0] if whole else spans[0][0], max(span[1] for span in spans)
     launches = [_launch(host, event) for event in work]
     delays = tuple(
         delay
-        for event, launch in zip(work, launches, strict=True)
-        if launch is not None and (delay := _span(event)[0] - _start(launch)) >= 0
+        for span, launch in zip(spans, launches, strict=True)
+        if launch is not None and (delay := span[0] - _start(launch)) >= 0
     )
     by_lane: dict[str, list[Span]] = defaultdict(list)
-    for event in work:
-        by_lane[event.lane].append(_span(event))
-    times = [length([_span(event)]) for event in work if event.kind == "kernel"]
+    for event, span in zip(work, spans, strict=True):
+        by_lane[event.lane].append(span)
+    times = [span[1] - span[0] for event, span in zip(work, spans, strict=True) if event.kind == "kernel"]
     kernel_ns = median_low(times) if times else None
     launch_ns = _between([launch for launch in launches if launch is not None])
     pace = _Pace(min(delays, default=0), launch_ns or 0)
-    gaps = _gaps(work, launches, whole, host, pace)
+    gaps = _gaps(work, spans, launches, whole, host, pace)
     idle_share = (end - start - length(whole)) / (end - start) if end > start else 0.0
     verdict, why = _launch_bound(kernel_ns, launch_ns, idle_share, gaps)
     return DeviceBusy(
@@ -291,17 +291,22 @@ class _Pace:
 
 
 def _gaps(
-    work: Sequence[Event], launches: Sequence[Event | None], whole: Sequence[Span], host: _Host, pace: _Pace
+    work: Sequence[Event],
+    spans: Sequence[Span],
+    launches: Sequence[Event | None],
+    whole: Sequence[Span],
+    host: _Host,
+    pace: _Pace,
 ) -> tuple[Gap, ...]:
-    found, at, last = [], 0, work[0]
+    found, at, last = [], 0, 0
     for start, end in holes(whole):
-        while _span(work[at])[0] < end:  # the work before the gap; the one that ends last of it
-            if _span(work[at])[1] >= _span(last)[1]:
-                last = work[at]
+        while spans[at][0] < end:  # the work before the gap; the one that ends last of it
+            if spans[at][1] >= spans[last][1]:
+                last = at
             at += 1
         parts = host.parts((start, end))
         cause = _cause((start, end), parts, launches[at], host, pace)
-        found.append(Gap(start, end, cause, last.name, work[at].name, parts))
+        found.append(Gap(start, end, cause, work[last].name, work[at].name, parts))
     return tuple(found)
 
 
@@ -332,7 +337,7 @@ def _launch_bound(
     kernel_ns: int | None, launch_ns: int | None, idle_share: float, gaps: Sequence[Gap]
 ) -> tuple[bool | None, str]:
     if kernel_ns is None or launch_ns is None:
-        return None, "no launches are recorded beside the kernels, so it cannot be told"
+        return None, "no launches are recorded beside the kernels"
     slow = sum(gap.ns for gap in gaps if gap.cause == SLOW_HOST)
     idle = sum(gap.ns for gap in gaps)
     figures = (

@@ -10,7 +10,7 @@ import jinja2
 
 from gpu_utils.profiling import bars, words
 from gpu_utils.profiling.busy import Busy, busy
-from gpu_utils.profiling.limits import KernelLimits, Limits, limits
+from gpu_utils.profiling.limits import KernelLimits, Limits, Missing, limits
 from gpu_utils.profiling.needs import THRESHOLDS
 from gpu_utils.profiling.profile import Profile
 from gpu_utils.profiling.roof_drawing import Spot, drawing
@@ -19,7 +19,7 @@ GAPS = 20
 """Longest gaps of a device that the page lists."""
 
 DETAILED = 30
-"""Kernels with a section of their own, by their time; the table has all."""
+"""Kernels with a section of their own, by their time, if there is something to say; the table has all."""
 
 
 def report(profile: Profile, chip: str | None = None) -> str:
@@ -44,7 +44,10 @@ def report(profile: Profile, chip: str | None = None) -> str:
             data=_script_safe({**line.data, "gaps": gaps}) if line else "",
             spots=spots,
             roof=drawing(judged.roofs, spots) if spots else "",
-            detailed=DETAILED,
+            common=_common(judged),
+            told=[
+                (number, kernel) for number, kernel in enumerate(judged.kernels, 1) if kernel.findings or kernel.points
+            ][:DETAILED],
             most_gaps=GAPS,
             thresholds=THRESHOLDS,
         )
@@ -76,6 +79,15 @@ def _spots(judged: Limits) -> list[Spot]:
 
 def _known(kernel: KernelLimits, judged: Limits) -> list[tuple[str, Any]]:
     return [(name, point) for name, point in kernel.points.items() if name in judged.roofs and point.flops > 0]
+
+
+def _common(judged: Limits) -> list[Missing]:
+    """What is missing for all kernels; the page says it once."""
+    return (
+        [one for one in judged.kernels[0].missing if all(one in each.missing for each in judged.kernels)]
+        if judged.kernels
+        else []
+    )
 
 
 def _script_safe(data: dict[str, Any]) -> str:
