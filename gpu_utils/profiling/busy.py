@@ -32,7 +32,8 @@ _LONG_AGO = 2
 """A launch was early when its work started later than so many times the smallest delay of the device."""
 _PAUSE = 4
 """After a sync the host was slow all the same when it launched nothing for so many times the usual spacing."""
-_HOST_KINDS = ("launch", "sync", "api", "op", "range")
+_CALLS = ("launch", "sync", "api")
+_HOST_KINDS = (*_CALLS, "op", "range")
 
 
 @dataclass(frozen=True)
@@ -203,20 +204,35 @@ def _span(event: Event) -> Span:
 
 
 def _host(profile: Profile, work: Iterable[Event]) -> _Host:
-    copied = {_key(event) for event in work if event.kind in ("copy", "fill")} - {None}
+    started = {key: event for event in work if (key := _key(event)) is not None}
     kinds: dict[str, list[Event]] = defaultdict(list)
     host = _Host()
     for event in profile.of(*_HOST_KINDS):
-        key = _key(event)
-        if event.kind == "launch" and key is not None and event.start is not None:
+        key = _key(event) if event.kind in _CALLS else None
+        if key is not None and event.start is not None and (event.kind == "launch" or key in started):
             host.launches.setdefault(key, event)
         if _is_timed(event):
-            is_copy = event.kind in ("launch", "api") and (key in copied or _copies(event.name))
-            kinds["copy" if is_copy else event.kind].append(event)
+            kinds[_part(event, started.get(key) if key is not None else None)].append(event)
     for kind in ("sync", "copy", "launch", "api", "op", "range"):
         if events := kinds[kind]:
             host.spans[kind] = Spans([_span(event) for event in events]), events
     return host
+
+
+def _part(event: Event, work: Event | None) -> str:
+    """The kind of HostPart of a host event; work: what it started on the GPU.
+
+    A call that copies and waits is a sync where it brings results to the host, and a copy the other way.
+    """
+    copies = work.kind != "kernel" if work is not None else _copies(event.name)
+    if event.kind not in _CALLS or not copies:
+        return event.kind
+    waits = event.kind == "sync" and (work is None or _to_host(work))
+    return "sync" if waits else "copy"
+
+
+def _to_host(copy: Event) -> bool:
+    return copy.value("direction") == "device to host" or "dtoh" in copy.name.lower()
 
 
 def _copies(call: str) -> bool:
