@@ -13,11 +13,14 @@ from gpu_utils.errors import ProfileUnreadable
 
 if TYPE_CHECKING:
     from gpu_utils.profiling.busy import Busy
-    from gpu_utils.profiling.limits import Limits
+    from gpu_utils.profiling.limits import Finding, Limits
     from gpu_utils.profiling.profile import Profile
 
 SHOWN = 20
 """Kernels in the table; --csv and --html have all."""
+
+FINDINGS, REMARKS = 6, 6
+"""Lines of each; the report has all."""
 
 HEAD = ("kernel", "calls", "time", "share", "a call", "limited by")
 PROGRAMS = (".py", ".sh", ".ipynb")
@@ -166,19 +169,28 @@ def _lines(found: Profile, working: Busy, judged: Limits) -> list[str]:
     for one in working.devices:
         causes = "; ".join(f"{time(ns)} {cause}" for cause, ns in list(one.idle_by_cause.items())[:3])
         lines.append(
-            f"GPU {one.device or '?'}: busy {share(1 - one.idle_share)} of {time(one.window)}, "
+            f"{f'GPU {one.device}' if one.device.isdigit() else one.device or 'GPU'}: busy {share(1 - one.idle_share)} of {time(one.window)}, "
             f"{len(one.gaps)} gaps{f' ({causes})' if causes else ''}"
         )
     if not working.devices:
         lines.append("how busy the GPU was cannot be told: nothing in these files has a start and an end on a GPU")
-    findings = [*judged.general, *(each for kernel in judged.kernels[:SHOWN] for each in kernel.findings if each.sure)]
-    if findings:
+    if chosen := _first(judged):
         lines += ["", "what to try first:"]
-        lines += [f"- {_cut(each.about)}: {each.sentence}. {each.advice}" for each in findings[:6]]
+        lines += [
+            f"- {_cut(one.about)}: {'' if one.sure else 'perhaps: '}{one.sentence}. {one.advice}" for one in chosen
+        ]
     if judged.kernels and judged.kernels[0].missing:
         first = judged.kernels[0].missing[0]
         lines += ["", f"what these files do not tell: {first.question}; {first.command}"]
-    remarks = [*found.remarks, *judged.remarks]
-    if remarks:
-        lines += ["", "remarks:", *(f"- {remark}" for remark in remarks)]
+    if remarks := [*found.remarks, *judged.remarks]:
+        lines += ["", "remarks:", *(f"- {remark}" for remark in remarks[:REMARKS])]
+        if (more := len(remarks) - REMARKS) > 0:
+            lines.append(f"- and {more} more; --html has all")
     return lines
+
+
+def _first(judged: Limits) -> list[Finding]:
+    """What is true of the whole GPU, then of kernels by their time; first what is sure; one cause once."""
+    whole = {one.kind for one in judged.general}
+    kernels = [one for kernel in judged.kernels[:SHOWN] for one in kernel.findings if one.kind not in whole]
+    return sorted([*judged.general, *kernels], key=lambda one: not one.sure)[:FINDINGS]

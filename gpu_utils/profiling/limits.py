@@ -53,9 +53,11 @@ class KernelLimits:
 
     @property
     def verdict(self) -> str:
-        """The limit and what else was found, a few words."""
-        others = [one.kind.replace("_", " ") for one in self.findings if one.kind != self.limit]
-        return ", ".join([self.limit, *others])
+        """The limit and what else was found, a few words; what is not sure has a question mark."""
+        others = [
+            f"{one.kind.replace('_', ' ')}{'' if one.sure else '?'}" for one in self.findings if one.kind != self.limit
+        ]
+        return ", ".join(others if others and self.limit == UNTOLD else [self.limit, *others])
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,9 @@ def _pools(profile: Profile) -> list[Pool]:
 
 def _chip_of(device: Device | None, remarks: list[str]) -> Chip | None:
     if device is None:
+        return None
+    if device.virtual:
+        remarks.append("no peaks are drawn in for a virtual GPU, whose times are modelled; name a chip to compare with")
         return None
     if (known := chip_of_device(device.name)) is not None:
         return known
@@ -242,7 +247,7 @@ def _throughput(pool: Pool, limit: str, memory: Evidence | None, compute: Eviden
 
 def _general(one: DeviceBusy) -> Iterator[Finding]:
     """What is true of a device as a whole: launch-bound, and gaps by their causes."""
-    about = f"device {one.device}" if one.device else "the device"
+    about = f"GPU {one.device}" if one.device.isdigit() else one.device or "the GPU"
     if one.launch_bound:
         evidence = (
             Evidence("idle", 100 * one.idle_share, "%", "gaps between the union of all work"),

@@ -38,7 +38,7 @@ THRESHOLDS = {
         70, "% of what fits", "waves end early, start late or are too few when far fewer are resident than fit"
     ),
     "lanes": Threshold(75, "%", "with a quarter of the lanes off, at least a quarter of the vector work is lost"),
-    "idle": Threshold(10, "% of the time", "with less, a busier GPU could not win a tenth"),
+    "idle": Threshold(5, "% of the time", "for one cause; with less, removing it could not win a twentieth"),
     "above_peak": Threshold(
         105, "% of a peak", "more than a peak says that a cache answered, a unit is wrong, or the chip is another one"
     ),
