@@ -32,6 +32,7 @@ class Tables:
         if data[18:20] == b"\x02\x02":  # written with a log beside it, which a copy in memory cannot have
             data[18:20] = b"\x01\x01"
         self._connection.deserialize(bytes(data))
+        self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
         self._connection.row_factory = sqlite3.Row
         every = self._ask("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'rocpd\\_%' ESCAPE '\\'")
         self._places: dict[str, list[str]] = {name: [] for name in NAMES}

@@ -40,6 +40,8 @@ TABLE = [  # device, figures -> derived column, value, words of the formula
     (MI210, GRID, "waves", 40, "ceil(threads of a block / 64)"),
     (UNKNOWN, GRID, "waves", None, ""),
     (MI210, {"blocks": 20, "threads": 100}, "waves", 40, "blocks x"),
+    (H100, {"launch__grid_size": 20, "launch__block_size": 100}, "waves", 80, "blocks x"),
+    (H100, {"Grid Size": 20, "Block Size": 100}, "waves", 80, "blocks x"),
     (H100, {f"launch__shared_mem_per_block_{kind}": 16 for kind in KINDS}, "shared_bytes", 32, "+"),
     (H100, {f"{kind.title()} Shared Memory Per Block": 16 for kind in KINDS}, "shared_bytes", 32, "+"),
     (H100, {CONFLICTS.format("ld"): 3, CONFLICTS.format("st"): 2}, "conflict_passes", 5, "loads"),
