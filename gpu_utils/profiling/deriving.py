@@ -46,15 +46,19 @@ class _Derive:
     def number(self, *names: str) -> float | None:
         """The first of these figures that is a number."""
         for name in names:
-            value = self.event.value(name)
-            if isinstance(value, int | float):
-                return value
+            figure = self.event.figures.get(name)
+            if figure is not None and isinstance(figure.value, int | float):
+                return figure.value
         return None
 
     def numbers(self, *names: str) -> list[float] | None:
         """All of these, or None."""
-        found = [self.number(name) for name in names]
-        return None if None in found else [value for value in found if value is not None]
+        found = []
+        for name in names:
+            if (value := self.number(name)) is None:
+                return None
+            found.append(value)
+        return found
 
     def put(self, column: str, value: object, formula: str) -> None:
         if column not in self.event.figures:

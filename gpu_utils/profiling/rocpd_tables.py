@@ -45,7 +45,7 @@ class Tables:
     def _ask(self, query: str) -> list[sqlite3.Row]:
         try:
             return self._connection.execute(query).fetchall()
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             data = self._found.data
             size = int.from_bytes(data[16:18], "big") or 1
             pages = int.from_bytes(data[28:32], "big")
