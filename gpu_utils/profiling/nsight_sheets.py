@@ -81,13 +81,16 @@ class Row:
 
 
 def _number(text: str) -> float | None:
+    text = text.replace(",", "")
+    if text.isascii() and text.isdigit() and len(text) < 20:
+        return int(text)
     try:
-        value = float(text.replace(",", ""))
+        value = float(text)
     except ValueError:
         return None
     if value != value or value in (float("inf"), float("-inf")):
         return None
-    return int(value) if value.is_integer() and "e" not in text.lower() else value
+    return value
 
 
 def _cells(line: str, delimiter: str) -> list[str] | None:

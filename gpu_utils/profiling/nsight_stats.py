@@ -92,10 +92,12 @@ def _figures(event: Event, row: Row, *known: str) -> None:
             event.note(label, value, f"nsys stats: {label}", row.sheet.unit(label))
 
 
+_CALLS = ("instances", "num calls", "calls", "count")
+
+
 def _sum(event: Event, row: Row) -> Event:
-    event.note("calls", row.whole("instances", "num calls", "count"), "nsys stats: number of calls")
-    total = row.value("total time")
-    event.note("duration", None if total is None else round(total), "nsys stats: Total Time, of all calls")
+    event.note("calls", row.whole(*_CALLS), "nsys stats: number of calls")
+    event.note("duration", row.whole("total time"), "nsys stats: Total Time, of all calls")
     known = (
         "name",
         "operation",
@@ -132,13 +134,13 @@ def _range_sums(sheet: Sheet) -> Iterable[Event]:
 
 
 def _memory_sums(sheet: Sheet) -> Iterable[Event]:
-    """Times of copies, or in another report their sizes."""
+    """Times of copies, in another report their sizes, in a third with those of kernels."""
     for row in sheet.rows:
         name = row.text("operation")
-        event = _sum(Event(_memory_kind(name) or "copy", name), row)
+        other = "kernel" if row.text("category") == "CUDA_KERNEL" else "copy"
+        event = _sum(Event(_memory_kind(name) or other, name), row)
         event.note("direction", direction(name), "nsys stats: Operation")
-        total = row.value("total")
-        event.note("bytes", None if total is None else round(total), "nsys stats: Total, of all calls")
+        event.note("bytes", row.whole("total"), "nsys stats: Total, of all calls")
         yield event
 
 
@@ -147,9 +149,8 @@ def _memory_kind(name: str) -> str | None:
 
 
 def _spans(row: Row) -> tuple[int | None, int | None]:
-    start, duration = row.value("start"), row.value("duration")
-    begin = None if start is None else round(start)
-    return begin, None if begin is None or duration is None else begin + round(duration)
+    start, duration = row.whole("start"), row.whole("duration")
+    return start, None if start is None or duration is None else start + duration
 
 
 def _work(sheet: Sheet) -> Iterable[Event]:
@@ -162,11 +163,10 @@ def _work(sheet: Sheet) -> Iterable[Event]:
         event.note("grid", row.size("grdx", "grdy", "grdz"), "nsys stats: GrdX, GrdY, GrdZ")
         event.note("block", row.size("blkx", "blky", "blkz"), "nsys stats: BlkX, BlkY, BlkZ")
         event.note("registers", row.whole("reg/trd"), "nsys stats: Reg/Trd")
-        static, dynamic = row.value("stcsmem"), row.value("dymsmem")
+        static, dynamic = row.number("stcsmem"), row.number("dymsmem")
         if static is not None and dynamic is not None:
             event.note("shared_bytes", round(static + dynamic), "nsys stats: StcSMem + DymSMem, rounded there")
-        size = row.value("bytes")
-        event.note("bytes", None if size is None else round(size), "nsys stats: Bytes, rounded there")
+        event.note("bytes", row.whole("bytes"), "nsys stats: Bytes, rounded there")
         if event.kind == "copy":
             event.note("direction", direction(name), "nsys stats: Name")
         for label in ("Throughput", "SrcMemKd", "DstMemKd"):
@@ -198,16 +198,16 @@ _READERS: tuple[tuple[Callable[[Sheet], bool], Callable[[Sheet], Iterable[Event]
     (lambda sheet: sheet.has("start", "duration", "name", "corrid"), _calls),
     (lambda sheet: sheet.has("start", "end", "duration", "name"), _ranges),
     (lambda sheet: sheet.has("total time", "instances", "name"), _kernel_sums),
-    (lambda sheet: sheet.has("total time", "num calls", "name"), _call_sums),
+    (lambda sheet: sheet.has("total time", "name") and sheet.has_any("num calls", "calls"), _call_sums),
     (lambda sheet: sheet.has("total time", "instances", "range"), _range_sums),
-    (lambda sheet: sheet.has("count", "operation") and sheet.has_any("total time", "total"), _memory_sums),
+    (lambda sheet: sheet.has("operation") and sheet.has_any("total time", "total"), _memory_sums),
 )
 """Columns that a report has -> what reads it, the first that fits."""
 
 
 def _shares(sheet: Sheet) -> list[str]:
     """Shares are of the rows of a report: a sum far from 100 shows that rows are missing."""
-    shares = [share for row in sheet.rows if (share := row.value("time")) is not None] if sheet.has("time") else []
+    shares = [share for row in sheet.rows if (share := row.number("time")) is not None] if sheet.has("time") else []
     if not shares or 95 <= sum(shares) <= 105:
         return []
     what = sheet.name or "a report"
