@@ -198,6 +198,8 @@ def _occupancy(launch: _Derive) -> None:
     if fit is None:
         return
     formula = f"occupancy of {target.name} at these registers, shared_bytes and threads of a block"
+    if "LDS_Block_Size" in launch.event.figures["shared_bytes"].source:
+        formula += ", without dynamic LDS, which LDS_Block_Size leaves out"
     launch.put("occupancy_limit", _whole(100 * fit.fraction), formula)
     launch.put("occupancy_limiter", " and ".join(fit.limited_by), formula)
 
@@ -232,6 +234,13 @@ def derived(profile: Profile) -> Profile:
             "of their memory: look at the unit of these bytes (FETCH_SIZE and WRITE_SIZE are in KiB)"
         )
         _remark(profile, odd_bytes[0], what)
+    used = {event.device for event in kernels}
+    unknown = [device for name, device in profile.devices.items() if name in used and device.target is None]
+    if any(device.vendor == "amd" for device in unknown) and any(o.tool == "rocprofv3" for o in profile.origins):
+        what = (
+            "does not describe the GPU: read the run's agent_info.csv with it, for waves, occupancy and shares of peaks"
+        )
+        _remark(profile, "rocprofv3", what)
     return profile
 
 

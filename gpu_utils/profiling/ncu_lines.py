@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from gpu_utils.profiling.written import DELIMITERS, cells, lines_of
 
-SAID = re.compile(r"^==(PROF|WARNING|ERROR)== *(.*)$")
+SAID = re.compile(r"^ *==(PROF|WARNING|ERROR)== *(.*)$")
 _ORDINARY = re.compile(r"(Connected to|Disconnected from|Profiling |Attaching|Target process|Report:|Trace|Note:)")
 _DIFFERS = re.compile(r"virtual GPU, not a device: (\S+): (.*)$")
 _MOST_LINES = 40

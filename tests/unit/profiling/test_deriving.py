@@ -113,6 +113,15 @@ def test_bytes_far_above_the_peak_are_said(moved, said):
     assert any("KiB" in remark for remark in profile.remarks) == said
 
 
+@pytest.mark.parametrize(
+    ("device", "tool", "said"), [(UNKNOWN, "rocprofv3", 1), (MI210, "rocprofv3", 0), (UNKNOWN, "ncu", 0)]
+)
+def test_a_gpu_that_nobody_describes_is_said(device, tool, said):
+    profile = Profile([Event("kernel", "add", device="0")], [Origin("x", tool, "")], {"0": device})
+    assert len(derived(profile).remarks) == said
+    assert all("agent_info.csv" in remark for remark in profile.remarks)
+
+
 def test_sums_of_launches_derive_nothing():
     _, event = run(H100, calls=4, memory_read=1, memory_written=1)
     assert event.value("memory_bytes") is None
