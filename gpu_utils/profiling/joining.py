@@ -79,7 +79,7 @@ def _place(groups: list[Profile], profile: Profile, same: dict[str, str]) -> str
             profile,
             pairs,
             same,
-            f"launches joined to those of {where} by order and name: {len(pairs)}; where these are two runs of a program, "
+            f"launches joined to those of {where} by order and name: {len(pairs)}; where these are two runs, "
             "the figures of a launch come from both",
         )
     groups.append(profile)
