@@ -168,9 +168,10 @@ def _lines(found: Profile, working: Busy, judged: Limits) -> list[str]:
     lines = []
     for one in working.devices:
         causes = "; ".join(f"{time(ns)} {cause}" for cause, ns in list(one.idle_by_cause.items())[:3])
+        name = f"GPU {one.device}" if one.device.isdigit() else one.device or "GPU"
         lines.append(
-            f"{f'GPU {one.device}' if one.device.isdigit() else one.device or 'GPU'}: busy {share(1 - one.idle_share)} of {time(one.window)}, "
-            f"{len(one.gaps)} gaps{f' ({causes})' if causes else ''}"
+            f"{name}: busy {share(1 - one.idle_share)} of {time(one.window)}, {len(one.gaps)} gaps"
+            f"{f' ({causes})' if causes else ''}"
         )
     if not working.devices:
         lines.append("how busy the GPU was cannot be told: nothing in these files has a start and an end on a GPU")
