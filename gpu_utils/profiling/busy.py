@@ -26,6 +26,10 @@ was not late: it depended on other work, or the GPU takes this long from one pie
 LAUNCH_BOUND_IDLE = 0.10
 """Idle share from which a program can be called launch-bound: with less, quicker launches could not win a tenth."""
 
+LAUNCH_BOUND_CALLS = 10
+"""Launches further apart than so many times the call itself: the host does something else between, and launches are not
+what it is slow at. Eager PyTorch spends a few calls' time on each operator."""
+
 _COPY_SHARE = 0.5
 """Of a gap that calls which copy must fill to be its cause."""
 _LONG_AGO = 2
@@ -270,7 +274,9 @@ def _device(name: str, work: Sequence[Event], host: _Host) -> DeviceBusy:
     launch_ns = _between([launch for launch in launches if launch is not None])
     gaps = _gaps(work, spans, launches, whole, host, min(delays, default=0))
     idle_share = (end - start - length(whole)) / (end - start) if end > start else 0.0
-    verdict, why = _launch_bound(kernel_ns, launch_ns, idle_share, gaps)
+    calls = [_span(launch) for launch in launches if launch is not None and _is_timed(launch)]
+    call_ns = median_low(end - start for start, end in calls) if calls else 0
+    verdict, why = _launch_bound(kernel_ns, launch_ns, call_ns, idle_share, gaps)
     return DeviceBusy(
         name,
         start,
@@ -346,7 +352,7 @@ def _between(launches: Iterable[Event]) -> int | None:
 
 
 def _launch_bound(
-    kernel_ns: int | None, launch_ns: int | None, idle_share: float, gaps: Sequence[Gap]
+    kernel_ns: int | None, launch_ns: int | None, call_ns: int, idle_share: float, gaps: Sequence[Gap]
 ) -> tuple[bool | None, str]:
     if kernel_ns is None or launch_ns is None:
         return None, "no launches are recorded beside the kernels"
@@ -356,5 +362,7 @@ def _launch_bound(
         f"the median kernel takes {kernel_ns:,} ns, launches are {launch_ns:,} ns apart, "
         f"and the GPU is idle for {idle_share:.0%} of the time"
     )
-    bound = kernel_ns < launch_ns and idle_share >= LAUNCH_BOUND_IDLE and 2 * slow >= idle
-    return bound, figures
+    late = kernel_ns < launch_ns and idle_share >= LAUNCH_BOUND_IDLE and 2 * slow >= idle
+    if late and call_ns and launch_ns > LAUNCH_BOUND_CALLS * call_ns:
+        return False, f"{figures}; a launching call takes {call_ns:,} ns, so the host does something else between"
+    return late, figures
