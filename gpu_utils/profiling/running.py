@@ -11,13 +11,14 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+import psutil
 
 from gpu_utils.errors import UnknownName, W2WError
 from gpu_utils.profiling.needs import NEEDS
@@ -26,7 +27,7 @@ FOLDER = Path("profiles")
 EXIT_CODE = "exit_code.txt"
 RECORDING = Path(__file__).with_name("recording.py")
 
-_SHELL = '"$@"; code=$?; echo $code > "$W2W_EXIT_CODE"; exit $code'
+_SHELL = 'trap : INT; "$@"; code=$?; echo $code > "$W2W_EXIT_CODE"; exit $code'
 _FLAG = re.compile(r"-[bBdEiIOPqRsSuvx]+$")
 _NO_PERMISSION = "ERR_NVGPUCTRPERM"
 _LAST_WAIT_SECONDS = 20
@@ -209,13 +210,20 @@ def _wait(command: Sequence[str], exit_code: Path) -> tuple[int, bool]:
             return process.wait(_LAST_WAIT_SECONDS if interrupted else None), interrupted
         except KeyboardInterrupt:
             if interrupted:  # the second time it is meant
-                process.kill()
+                _kill(process)
             interrupted = True
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return process.wait(5), True
-            process.kill()
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """The tool and all that it started: a program must not go on behind a tool that is gone."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        for child in started:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
 
 
 def _program_code(noted: Path) -> int | None:
