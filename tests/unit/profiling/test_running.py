@@ -15,7 +15,7 @@ from gpu_utils.errors import UnknownName
 from gpu_utils.profiling import running
 from gpu_utils.profiling.running import RunFailed, chosen, run
 
-PROGRAM = "print('trained'); import sys; print('warned', file=sys.stderr); sys.exit({code})"
+PROGRAM = "echo trained; echo warned >&2; exit {code}"
 
 FAKES = {
     "rocprofv3": """
@@ -59,7 +59,7 @@ def fake(place, name, script):
 
 
 def program(code=0):
-    return [sys.executable, "-c", PROGRAM.format(code=code)]
+    return ["sh", "-c", PROGRAM.format(code=code)]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_tool_that_writes_nothing_is_no_silent_success(place, capfd, tool):
 
 def test_a_program_that_crashes_leaves_its_signal_in_the_code(place, capfd):
     fake(place, "rocprofv3", FAKES["rocprofv3"])
-    done = run([sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
+    done = run(["sh", "-c", "kill -KILL $$"])
     assert done.code == 128 + signal.SIGKILL
     assert done.files
 
