@@ -60,6 +60,12 @@ def _shielded(words: Sequence[str]) -> list[str]:
     return ["sh", "-c", _SHELL, "sh", *words]
 
 
+def _typed(command: Sequence[str]) -> str:
+    """The command as one would type it: without the shell that notes the exit code."""
+    at = command.index(_SHELL)
+    return shlex.join([*command[: at - 2], *command[at + 2 :]])
+
+
 def _rocprofv3(words: Sequence[str], folder: Path) -> list[str]:
     traces = ["--kernel-trace", "--memory-copy-trace", "--hip-trace", "--output-format", "csv"]
     return ["rocprofv3", *traces, "-d", str(folder), "--", *_shielded(words)]
@@ -95,8 +101,16 @@ def _torch(words: Sequence[str], folder: Path) -> list[str]:
             f"torch.profiler needs a script or -m module behind {python}, not {shlex.join(rest) or 'nothing'}; "
             "put the program into a file"
         )
-    found = python if shutil.which(python) else sys.executable
-    return _shielded([found, *flags, str(RECORDING), str(folder / "trace.json"), *rest])
+    return _shielded([_with_torch(python), *flags, str(RECORDING), str(folder / "trace.json"), *rest])
+
+
+def _with_torch(python: str) -> str:
+    """The Python to run: that of the course for a plain "python" that is not there, or has no torch."""
+    if os.sep in python:
+        return python
+    asked = [python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"]
+    has = shutil.which(python) and subprocess.run(asked, capture_output=True, check=False).returncode == 0
+    return python if has else sys.executable
 
 
 TOOLS = {
@@ -166,9 +180,8 @@ def run(words: Sequence[str], name: str = "", say: Callable[[str], None] = lambd
     except RunFailed:
         folder.rmdir()
         raise
-    typed = shlex.join(words)
-    say(f"{tool.name} records {tool.records}: {typed}")
-    say(f"files go to {folder}")
+    typed = _typed(command)
+    say(f"{tool.name} records {tool.records}, into {folder}: {typed}")
     tool_code, interrupted = _wait(command, folder / EXIT_CODE)
     code = _program_code(folder / EXIT_CODE)
     if code is None:
@@ -180,7 +193,7 @@ def run(words: Sequence[str], name: str = "", say: Callable[[str], None] = lambd
         _wait(tool.after(folder), folder / EXIT_CODE)
     files = _found(tool, folder)
     problem = _problem(tool, folder, files, ended, code)
-    return Run(tool, shlex.join(command), folder, code, () if problem else files, problem)
+    return Run(tool, typed, folder, code, () if problem else files, problem)
 
 
 def _folder(words: Sequence[str]) -> Path:

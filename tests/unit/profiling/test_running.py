@@ -101,7 +101,9 @@ def test_a_tool_runs_the_program_and_its_code_comes_through(place, capfd, tool, 
     output = capfd.readouterr()
     assert (output.out, output.err) == ("trained\n", "warned\n")
     assert said[0].startswith(f"{tool} records ")
-    assert str(done.folder) in said[1]
+    assert str(done.folder) in said[0]
+    assert said[0].endswith(done.command)
+    assert "exit_code" not in done.command  # as one would type it
 
 
 def test_every_run_has_a_folder_of_its_own(place, capfd):
@@ -244,11 +246,19 @@ def test_a_program_that_ends_without_python_leaves_no_trace_and_that_is_said(tor
 
 
 def test_a_python_without_torch_is_named(place, capfd, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(place))
+    (place / "train.py").write_text("print('never')")
     (place / "torch.py").write_text("raise ImportError('no torch here')\n")
-    done = recorded(place, "print('never')")
+    monkeypatch.setenv("PYTHONPATH", str(place))
+    done = run([sys.executable, "train.py"], "torch")
     assert (done.code, done.files) == (1, ())
     assert "has no torch" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("has", "used"), [(0, "python"), (1, sys.executable)])
+def test_a_plain_python_without_torch_gives_way_to_that_of_the_course(place, has, used):
+    fake(place, "python", f"exit {has}")
+    command = running.TOOLS["torch"].command(["python", "train.py"], Path("f"))
+    assert command[command.index("sh", 3) + 1] == used
 
 
 def test_a_module_runs_as_with_python_m(torch_stub, capfd):
