@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -37,6 +38,7 @@ def report(profile: Profile, chip: str | None = None) -> str:
         .get_template("report.html")
         .render(
             profile=profile,
+            names=list(dict.fromkeys(Path(origin.path).name for origin in profile.origins)),
             devices=list(dict.fromkeys(_said(name, device) for name, device in profile.devices.items())),
             found=found,
             judged=judged,

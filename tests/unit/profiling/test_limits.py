@@ -126,6 +126,12 @@ def test_a_kernel_without_shared_memory_needs_no_counter_of_its_conflicts():
     assert NEEDS["bank_conflicts"].question in [each.question for each in judged("amd").missing]
 
 
+def test_what_is_sure_comes_first():
+    one = judged("amd", load_instructions=100, cache_lines=400, scratch_bytes=64)
+    assert [(each.kind, each.sure) for each in one.findings] == [("spills", True), ("uncoalesced", False)]
+    assert one.verdict == "spills, uncoalesced?"
+
+
 def test_spills_are_told_and_their_absence_is_no_finding():
     assert "400 bytes" in kinds(judged("amd", scratch_bytes=400))["spills"].sentence
     assert "spills" not in kinds(judged("amd", scratch_bytes=0))
