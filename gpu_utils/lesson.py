@@ -37,6 +37,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.ui.scale_figure": ("scale_figure",),
         "gpu_utils.ui.stage_figure": ("stage_figure",),
         "gpu_utils.ui.timeline_figure": ("timeline_figure",),
+        "gpu_utils.ui.trace_figure": ("trace_figure",),
         "gpu_utils.ui.wave_figure": ("WaveFigure",),
     },
     "Targets and compilers": {
