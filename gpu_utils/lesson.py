@@ -128,6 +128,11 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "trial",
         ),
     },
+    "Profiles": {
+        "gpu_utils.model.profiling": ("operator_shares",),
+        "gpu_utils.profiling.busy": ("busy",),
+        "gpu_utils.profiling.modelled": ("Costs", "Modelled"),
+    },
     "Ranks": {
         "gpu_utils.distributed": ("run_ranks",),
         "gpu_utils.errors": ("RankFailed",),
