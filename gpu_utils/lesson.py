@@ -129,7 +129,8 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "Profiles": {
-        "gpu_utils.model.profiling": ("operator_shares",),
+        "gpu_utils.exercises.u13_profiling.small_training": ("planted", "small_run"),
+        "gpu_utils.model.profiling": ("callers", "operator_shares"),
         "gpu_utils.profiling.busy": ("busy",),
         "gpu_utils.profiling.modelled": ("Costs", "Modelled"),
     },
@@ -138,9 +139,6 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.errors": ("RankFailed",),
         "gpu_utils.exercises.u11_expert_parallelism.lesson_rings": ("ring_watched",),
         "gpu_utils.ui.held_figure": ("held", "held_figure", "marked"),
-    },
-    "Profiles": {
-        "gpu_utils.exercises.u13_profiling.small_training": ("planted", "small_run"),
     },
     "Material of the course": {
         "gpu_utils.ui.written": ("when_written",),

@@ -40,11 +40,21 @@ from gpu_utils import bench, explore, lesson, predict
 # This sitting is about traces. Sitting 2 takes the counters, sitting 3 the samples and what each price does to a
 # measurement.
 #
+# > **Facts: prices of tools**
+# >
+# > - Nsight Compute runs kernels one at a time, and one whose counters do not fit at once several times. (source:
+# >   NVIDIA, [Nsight Compute Profiling Guide](https://docs.nvidia.com/nsight-compute/ProfilingGuide/), Replay)
+# > - On AMD GPUs one kernel executes at a time while counters are collected. (source: AMD,
+# >   [ROCprofiler-SDK, counter collection](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/api-reference/counter_collection_services.html))
+# > - Sampling by the hardware needs `gfx942` or later on AMD. (source: ROCprofiler-SDK, how-to/using-pc-sampling.rst)
+# > - torch.profiler costs more with shapes or stacks. (source:
+# >   [torch.profiler](https://docs.pytorch.org/docs/stable/profiler.html))
+#
 # ## 2. One launch, seen from both sides
 #
 # The **host** is the CPU thread that runs your Python. It does not run kernels: it puts them into a **stream**, a
-# line of work that the GPU takes in order (AMD's hardware calls it a queue). The call that does so is a **launch**.
-# It returns at once, most often before the kernel has begun.
+# line of work that the GPU takes in order. (`rocprofv3` has a queue beside it: the hardware's own line, which streams
+# may share.) The call that does so is a **launch**. It returns at once, most often before the kernel has begun.
 #
 # torch.profiler writes both sides into one file, the *Chrome trace*: JSON, an object for each event, `ts` its start
 # and `dur` its length in µs. Here is one matrix product. Its numbers are made up; its shape is that of a file from
@@ -116,6 +126,7 @@ lesson.table(
 # | you look for | CUDA | ROCm |
 # |---|---|---|
 # | the launch | `cudaLaunchKernel`, category `cuda_runtime` | `hipLaunchKernel`, the same category |
+# | a launch of Triton | `cuLaunchKernelEx` | `hipModuleLaunchKernel` |
 # | grid, block | in the kernel event | there, in newer versions; else in the launch event |
 # | shared memory | in the kernel event | in the launch event |
 # | registers | in the kernel event | not in this file: `VGPR_Count` of `rocprofv3` |
@@ -127,6 +138,8 @@ lesson.table(
 # >   libkineto/src/CuptiActivity.cpp)
 # > - On ROCm the launch event holds `grid`, `block`, `shared memory`; the kernel event has grid and block where kineto
 # >   uses rocprofiler-sdk. (source: pytorch/kineto, libkineto/src/RoctracerActivity_inl.h and RocprofActivity_inl.h)
+# > - Triton launches through the driver's interfaces. (source: triton-lang/triton, backends/nvidia/driver.c and
+# >   backends/amd/driver.c)
 # > - `rocprofv3` writes `Grid_Size` in work-items, not in blocks: divide by the workgroup. (source: sample outputs in
 # >   ROCm/rocprofiler-sdk, source/docs/data)
 #
@@ -151,8 +164,9 @@ lesson.table(
 )
 
 # %% [markdown] how the model works
-# A kernel starts when its launch call is over and its stream is free. The last row is real: what one operator of torch
-# costs this CPU before there is any launch. On a GPU it comes on top.
+# A kernel starts when its launch call is over and its stream is free. Left out are two kernels that share the GPU, full
+# streams, and other programs. The last row is real: what one operator of torch costs this CPU, with nothing to launch.
+# On a GPU such a cost comes on top.
 #
 # > **Facts: what a launch costs**
 # >
@@ -160,68 +174,62 @@ lesson.table(
 # >   graph; making the graph took about 400 µs. (source: NVIDIA,
 # >   [Getting Started with CUDA Graphs](https://developer.nvidia.com/blog/cuda-graphs/), CUDA 10.1)
 #
-# Here is a small program with three faults, and its timeline. The first lane holds the host's own work, the second its
+# Here is a small program with two faults, and its timeline. The first lane holds the host's own work, the second its
 # calls; below is the stream, then the times in which the GPU did nothing. A dashed call waits.
 
 
 # %% a program with gaps
-def step_with_gaps(host):
+def program(faults):
+    host = lesson.Modelled("nvidia")
     for _ in range(3):
         host.launch("forward", 30_000)  # ns on the GPU
-    host.item()  # the loss comes back as a number
-    host.work(10_000, "log")
+    if faults:
+        host.item()  # the loss comes back as a number
+        host.work(10_000, "log")
     for _ in range(3):
         host.launch("backward", 30_000)
-    host.work(110_000, "read the next batch")
+    if faults:
+        host.work(110_000, "read the next batch")
     for _ in range(4):
         host.launch("update", 2_000)
+    return host.profile()
 
 
-host = lesson.Modelled("nvidia")
-step_with_gaps(host)
-gappy = host.profile()
+gappy = program(faults=True)
 lesson.trace_figure(gappy, causes=False)
 
 # %% guess gaps
 guess = predict(
     "13.gaps",
     "Which gap has its cause in the loss that is read? Which one in the batch? And "
-    "how long is the program, to its last kernel, without both (no item(), no log, "
-    "the batch comes from elsewhere)?",
+    "how long is the program, to the end of its last kernel, without these faults?",
     loss=lesson.number("gap of the loss"),
     batch=lesson.number("gap of the batch"),
-    length=lesson.number("without both", unit="µs", factor=1.04),
+    length=lesson.number("without faults", unit="µs", factor=1.04),
 )
 
 # %% gaps
-faultless = lesson.Modelled("nvidia")
-for name, many, ns in (("forward", 3, 30_000), ("backward", 3, 30_000)):
-    for _ in range(many):
-        faultless.launch(name, ns)
-for _ in range(4):
-    faultless.launch("update", 2_000)
-ends = faultless.profile().kernels[-1].end
 found = lesson.busy(gappy).devices[0].gaps
 loss = next(gap for gap in found if gap.after.startswith("Memcpy"))
 batch = next(gap for gap in found if gap.before == "update")
 guess.reveal(
     loss=1 + found.index(loss),
     batch=1 + found.index(batch),
-    length=ends / 1000,
+    length=program(faults=False).kernels[-1].end / 1000,
     because="one launch, six kernels of 30 µs and four of 2 µs: all the others are "
     "launched while these run.",
 )
 lesson.trace_figure(gappy)
 
 # %% [markdown] what a timeline shows
-# Without both, even the last gaps go: the four short kernels are in the stream long before their turn. This is how a
+# Without the two, even the last gaps go: the four short kernels are in the stream long before their turn. This is how a
 # host should be: **ahead**. Its lead is the work that waits in the stream. A wait eats the lead, and every gap begins
 # where it is used up.
 #
-# So read a timeline from the GPU's lanes. Find a gap, look straight up: what did the host do then? The table names it.
-# A gap under a wait, or just behind one, is *sync-bound*; under a row of launches *launch-bound*; under Python's own
-# work the host is simply late. Where the stream copies and no kernel runs, the program is *copy-bound*. One section for
-# each.
+# So read a timeline from the GPU's lanes. Find a gap, look straight up: what did the host do then? A gap under a wait,
+# or just behind one, is *sync-bound*; under a row of launches *launch-bound*; under Python's own work the host is
+# simply late (the table says `host launches too slowly` to both, and its last column tells which). Where the stream
+# copies and no kernel runs, the program is *copy-bound*. One section for each.
 #
 # ## 4. Launch-bound
 #
@@ -279,8 +287,8 @@ lesson.table(rows, first="kernels")
 # %% guess twice as fast
 guess = predict(
     "13.twice_as_fast",
-    "The host launches 20 kernels of 2 µs, then `big`, then 20 more of 2 µs. You make "
-    "`big` twice as fast: 30 µs. How much shorter does the program become?",
+    "The host launches 20 kernels of 2 µs, then `big`, then 20 more of 2 µs. You "
+    "make `big` twice as fast: 30 µs. How much shorter does the program become?",
     saved=lesson.number("saved", unit="µs"),
 )
 
@@ -356,8 +364,8 @@ def training(steps, every):
 # %% guess sync
 guess = predict(
     "13.sync",
-    "A step is 15 µs of Python, 6 launches, and 120 µs of kernels; the copy of 4 bytes "
-    "takes 8 µs. How long is a step without item()? With one in every step?",
+    "A step is 15 µs of Python, 6 launches, and 120 µs of kernels; the copy of 4 "
+    "bytes takes 8 µs. How long is a step without item()? With one in every step?",
     without=lesson.number("without", unit="µs a step", factor=1.02),
     each=lesson.number("with item() each step", unit="µs a step", factor=1.02),
 )
@@ -371,7 +379,8 @@ guess.reveal(
     because="the kernels alone, 120; with a wait 15 and one launch come before them, "
     "and 8 behind: nothing runs beside anything else.",
 )
-lesson.table({f"item() every {n} steps": {"µs a step": t} for n, t in times.items()})
+names = ("in each step", "in one step of 10", "in the last step alone")
+lesson.table(dict(zip(names, times.values(), strict=True)), first="item(), µs a step")
 
 # %% the host waits
 lesson.trace_figure(training(3, 1).profile())
@@ -396,7 +405,8 @@ lesson.trace_figure(training(3, 1).profile())
 # µs. There are three ways to bring it:
 #
 # - **Blocking**: `batch.to("cuda")` from ordinary, *pageable* memory. The call returns when the copy is done.
-# - **Pinned**: `batch.pin_memory().to("cuda", non_blocking=True)`. The host goes on; the copy stands in the stream.
+# - **Pinned**: memory that the system may not move, as `DataLoader(pin_memory=True)` gives it, and
+#   `.to("cuda", non_blocking=True)`. The host goes on; the copy stands in the stream.
 # - **Own stream**: pinned, and on a second stream, one step ahead. The kernels' stream waits for an *event*, which the
 #   copy's stream reaches when the copy is over.
 
@@ -408,9 +418,7 @@ def fed(way, steps=20, vendor="nvidia"):
     for step in range(steps):
         if way != "own stream" or step == 0:
             host.copy(4_000_000, stream=side, blocking=way == "blocking")
-        host.wait(
-            host.record(side)
-        )  # the kernels wait for the batch, the host does not
+        host.wait(host.record(side))  # the stream waits, not the host
         for _ in range(6):
             host.launch("layer", 40_000)
         if way == "own stream" and step + 1 < steps:
@@ -461,7 +469,7 @@ lesson.table(ways, first="copy")
 # >   returns when the buffer has been read. (source: NVIDIA,
 # >   [API synchronization behavior](https://docs.nvidia.com/cuda/cuda-driver-api/api-sync-behavior.html)) The model
 # >   waits for the whole copy.
-# > - HIP: if host memory is not pinned, `hipMemcpyAsync` copies synchronously. (source: HIP's documentation of
+# > - HIP: if host memory is not pinned, `hipMemcpyAsync` copies synchronously. (source: HIP, hip_runtime_api.h, at
 # >   `hipMemcpyAsync`)
 # > - `tensor.pin_memory().to(...)` in the training loop can be slower than a plain `to`: pinning is a copy, too. Pin in
 # >   the `DataLoader`. (source: PyTorch,
@@ -477,8 +485,8 @@ explore("timeline", "copy", kernel=20)
 # ## 7. GPT-2's step, before and after
 #
 # Now something real. Below is GPT-2 in small, a training step of unit 01, once with attention as unit 01 writes it (the
-# scores stand in memory), once with one fused operator, as unit 06 builds it. Both give the same gradients. On this
-# machine a profile shows operators; with a GPU the same three lines show its kernels too:
+# scores stand in memory), once with one fused operator, as unit 06 builds it. On this machine a profile shows
+# operators; with a GPU the same three lines show its kernels too:
 #
 # ```python
 # with torch.profiler.profile() as trace:
@@ -504,14 +512,16 @@ def gradients(how):
     return models[how].wte.weight.grad
 
 
+error = (gradients("explicit") - gradients("sdpa")).abs().max()
+print(f"largest difference of the gradients: {error:.1e}")
 print(lesson.code(lesson.causal_attention))
 
 # %% guess attention
 guess = predict(
     "13.attention",
-    "`explicit` has two products `@` in each of 2 layers, and backward two for each of "
-    "them: aten::bmm. How many calls of it are in the step, and how many with the fused "
-    "operator? As many aten::addmm, which are the linear layers? Which step is faster?",
+    "`explicit` has two products `@` in each of 2 layers, and backward has two for "
+    "each of them. All are calls of aten::bmm: how many are in the step, and how many "
+    "with the fused operator? As many aten::addmm, the linear layers? Which is faster?",
     bmm=lesson.number("bmm, explicit"),
     left=lesson.number("bmm, fused"),
     addmm=lesson.yes_no("as many addmm as before"),
@@ -535,8 +545,8 @@ guess.reveal(
     left=calls["aten::bmm"][1],
     addmm=calls["aten::addmm"][0] == calls["aten::addmm"][1],
     faster="fused" if fused else "explicit" if explicit else "not to be told",
-    because="2 layers × 2 products × 3, one forward and two backward; the fused operator "
-    "has its own backward. How sure the time is stands under the table.",
+    because="2 layers × 2 products × 3, one forward and two backward; the fused "
+    "operator has a backward of its own. How sure the time is: below the table.",
 )
 SHOWN = "bmm _softmax _softmax_backward_data masked_fill_ div copy_ addmm mm"
 shown = [f"aten::{name}" for name in SHOWN.split()]
@@ -547,19 +557,66 @@ lesson.table(
         for name in shown
     },
     first="calls in a step",
-    note=f"Measured on this CPU, {ratio.fn.runs} pairs of steps in turn: explicit takes "
-    f"{ratio.ratio:.2f} times as long (middle half: {ratio.low:.2f} to {ratio.high:.2f}).",
+    note=f"Measured on this CPU: {ratio.fn.runs} pairs of steps in turn. Explicit took "
+    f"{ratio.ratio:.2f} times as long, in the middle half {ratio.low:.2f} to "
+    f"{ratio.high:.2f}.",
 )
 
 # %% [markdown] what nobody wrote
 # Products, softmax and mask are gone, and one operator stands in their place, with its backward. The linear layers stay
-# as they are. Look at `aten::copy_` as well: nobody wrote one. They come from the mask, which is filled into a copy of
-# the scores, and from heads that had to be laid out anew for `bmm`. A profile shows what your code really calls, and on
-# a GPU each of these rows is a launch and a pass through memory.
+# as they are. And look at `aten::copy_`: nobody wrote one. A trace nests operators, so it knows who called them:
+
+# %% who copies
+found = {
+    how: lesson.callers(lambda how=how: gradients(how), "aten::copy_") for how in models
+}
+lesson.table(
+    {who: {how: found[how].get(who, 0) for how in found} for who in found["explicit"]},
+    first="copies in a step, called by",
+)
+
+# %% [markdown] what it shows
+# `masked_fill` fills a *copy* of the scores, forward and backward; dividing by a number of Python makes it a tensor;
+# and heads must be laid side by side again. The fused operator hands them over in the right layout. On a GPU each of
+# these calls is a launch and a pass through memory. A profile shows what your code really calls.
 #
-# What this cannot show: times of a GPU. On a CPU the ratio is about caches; there it is about HBM and launches.
+# What this cannot show: the times of a GPU. Here the ratio is about caches, there it is about memory and launches.
 #
-# ## 8. The same on your machine
+# ## 8. A program that you did not write
+#
+# Last, a training program that runs on a virtual GPU, and the trace that it leaves: counted there, with modelled times,
+# in the file format of section 2, read by the reader that reads real ones. It may have a fault.
+
+# %% a run with an unknown fault
+run = lesson.planted(4)
+lesson.trace_figure(run.profile, end=150_000, causes=False)  # the first 150 µs
+
+# %% guess unknown fault
+guess = predict(
+    "13.unknown_fault",
+    "What is this program bound by?",
+    bound=lesson.choice("launches", "waits", "copies", "none of them"),
+)
+
+# %% unknown fault
+bound = {"launch_bound": "launches", "host_sync": "waits"}
+guess.reveal(
+    bound=bound.get(run.fault, "none of them"),
+    because="after each kernel the host reads a number (aten::isfinite) and waits for "
+    "it. The many copies are those numbers, four bytes each.",
+)
+lesson.trace_figure(run.profile)
+
+# %% [markdown] on your machine
+# ## 9. The same on your machine
+#
+# By hand (sources: [Nsight Systems](https://docs.nvidia.com/nsight-systems/UserGuide/index.html),
+# [rocprofv3](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html)):
+#
+# ```bash
+# nsys profile --trace=cuda,nvtx -o run python train.py && nsys export --type sqlite -o run.sqlite run.nsys-rep
+# rocprofv3 --hip-trace --kernel-trace --memory-copy-trace --output-format csv -d run -- python train.py
+# ```
 #
 # `./w2w profile` reads what the tools of both vendors write. It starts them, too: `rocprofv3`, `ncu` or `nsys`, and
 # where there is none torch.profiler.

@@ -30,9 +30,9 @@ _LEGEND = (
     ("copy", "copy"),
     ("gap", "GPU idle"),
 )
-_LEFT, _WIDE, _ROW, _BAR = 92.0, 860.0, 24.0, 18.0
+_LEFT, _WIDE, _ROW, _BAR = 112.0, 880.0, 24.0, 18.0
 _PITCH = 6.2  # of a letter at size 10, roughly
-_TIES = 12
+_TIES, _NAME = 12, 17
 _SHOWN = 6
 _HEAD = ("why the GPU was idle", "gaps", "together", "of the time", "the longest", "the host in it")
 _TICKS = tuple(base * 10**power for power in range(9) for base in (1_000, 2_000, 5_000))
@@ -71,7 +71,8 @@ def trace_figure(profile: Profile, *, start: int | None = None, end: int | None 
     foot = 26.0 + (len(lanes) + 1) * _ROW
     parts = [*_legend(), *_axis(scale, first, foot), *_ties(inside, tops, scale)]
     for name, kinds in lanes.items():
-        parts.append(text(_LEFT - 8, tops[name] + 13, name, size=11, at="end"))
+        shown = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
+        parts.append(text(_LEFT - 8, tops[name] + 13, shown, size=11, at="end"))
         parts += _bars(
             name, [event for event in inside if _lane(event) == name and event.kind in kinds], tops[name], scale
         )
@@ -177,11 +178,10 @@ def _bars(lane: str, events: Sequence[Event], top: float, scale: _Scale) -> list
 
 def _gaps(device: DeviceBusy, numbered: Sequence[tuple[int, Gap]], top: float, scale: _Scale) -> list[str]:
     parts = [path([(_LEFT, top + _BAR), (_WIDE - 8, top + _BAR)], "grid")]
-    parts += [
-        box(scale.x(gap.start), top, max(scale.x(gap.end) - scale.x(gap.start), 0.8), _BAR, "done")
-        for gap in device.gaps
-        if gap.end > scale.low and gap.start < scale.high
-    ]
+    for gap in device.gaps:
+        left, right = scale.x(gap.start), scale.x(gap.end)
+        if right > left:
+            parts.append(box(left, top, max(right - left, 0.8), _BAR, "done" if right - left > 5 else "empty"))
     for number, gap in numbered:
         left, right = scale.x(gap.start), scale.x(gap.end)
         if right - left >= 8:
