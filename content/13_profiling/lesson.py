@@ -567,11 +567,10 @@ lesson.table(
 # as they are. And look at `aten::copy_`: nobody wrote one. A trace nests operators, so it knows who called them:
 
 # %% who copies
-found = {
-    how: lesson.callers(lambda how=how: gradients(how), "aten::copy_") for how in models
-}
+explicit = lesson.callers(lambda: gradients("explicit"), "aten::copy_")
+fused = lesson.callers(lambda: gradients("sdpa"), "aten::copy_")
 lesson.table(
-    {who: {how: found[how].get(who, 0) for how in found} for who in found["explicit"]},
+    {who: {"explicit": explicit[who], "fused": fused.get(who, 0)} for who in explicit},
     first="copies in a step, called by",
 )
 

@@ -64,7 +64,7 @@ def operator_shares(call: Callable[[], Any]) -> dict[str, dict[str, Any]]:
 
 
 def callers(call: Callable[[], Any], operator: str) -> dict[str, int]:
-    """How often an operator ran in `call()`, by what called it: "its caller, called by that one's caller".
+    """How often an operator ran in `call()`, by what called it: "its caller in that one's caller in ...", three at most.
 
     Most frequent first. Nodes of autograd carry their own names, such as MaskedFillBackward0.
     """
@@ -74,7 +74,7 @@ def callers(call: Callable[[], Any], operator: str) -> dict[str, int]:
     for event in trace.events():
         if event.name == operator:
             names = [above.name.removeprefix(_NODE) for above in _above(event)]
-            found[", called by ".join(list(dict.fromkeys(names))[:2]) or "the program"] += 1
+            found[" in ".join(list(dict.fromkeys(names))[:3]) or "the program"] += 1
     return dict(found.most_common())
 
 
