@@ -278,8 +278,8 @@ lesson.table(rows, first="kernels")
 
 # %% [markdown] why the order of questions
 # The border is where a kernel is as long as its launch. In real life the host's share is larger: the operator in front
-# of the launch (10 µs in section 2) counts as well. Ask it of your own program: small
-# batches and decoding make kernels short, and leave the launches as they are.
+# of the launch (10 µs in section 2) counts as well. Ask it of your own program: a small batch, or one token at a time,
+# makes kernels short and leaves the launches as they are.
 #
 # Now question 2 before question 1. In this program a profiler's list of kernels says: `big` takes 60 of 140 µs, the
 # longest by far.
@@ -392,9 +392,12 @@ lesson.trace_figure(training(3, 1).profile())
 # Waits come in disguise: `.item()`, `.cpu()`, `print(loss)`, `if loss > 3`, `x[mask]` (how many rows?). One in ten
 # steps costs next to nothing. `torch.cuda.set_sync_debug_mode("warn")` names the lines, on ROCm as well.
 #
-# > **Facts: what item() calls**
+# > **Facts: waits**
 # >
-# > - On CUDA `cudaMemcpyAsync` and `cudaStreamSynchronize`; on ROCm, by the version, the same two of HIP or
+# > - `print`, `.item()`, copies to and from the GPU, `nonzero()` (which `x[mask]` needs) and control flow on a tensor of
+# >   the GPU wait. (source: PyTorch,
+# >   [Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html))
+# > - `item()` calls `cudaMemcpyAsync` and `cudaStreamSynchronize` on CUDA; on ROCm, by the version, the same two of HIP or
 # >   `hipMemcpyWithStream`, which does both. (source: pytorch/pytorch, c10/cuda/CUDAFunctions.h, `memcpy_and_sync`)
 # > - The debug mode is experimental, and does not find every wait. (source:
 # >   [torch.cuda.set_sync_debug_mode](https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html))
@@ -531,31 +534,34 @@ guess = predict(
 # %% attention before and after
 before = lesson.operator_shares(lambda: gradients("explicit"))
 after = lesson.operator_shares(lambda: gradients("sdpa"))
+SHOWN = "bmm _softmax _softmax_backward_data masked_fill_ div copy_ addmm mm"
+shown = [f"aten::{name}" for name in SHOWN.split()]
+shown += [name for name in after if "attention" in name]
+none = {"calls": 0}
 calls = {
-    name: [side.get(name, {"calls": 0})["calls"] for side in (before, after)]
-    for name in {**before, **after}
-    if name.startswith("aten::")
+    name: {
+        "explicit": before.get(name, none)["calls"],
+        "fused": after.get(name, none)["calls"],
+    }
+    for name in shown
 }
 ratio = bench(
     lambda: gradients("sdpa"), against=lambda: gradients("explicit"), device="cpu"
 )
-fused, explicit = ratio.low > 1, ratio.high < 1
 guess.reveal(
-    bmm=calls["aten::bmm"][0],
-    left=calls["aten::bmm"][1],
-    addmm=calls["aten::addmm"][0] == calls["aten::addmm"][1],
-    faster="fused" if fused else "explicit" if explicit else "not to be told",
+    bmm=calls["aten::bmm"]["explicit"],
+    left=calls["aten::bmm"]["fused"],
+    addmm=calls["aten::addmm"]["explicit"] == calls["aten::addmm"]["fused"],
+    faster="fused"
+    if ratio.low > 1
+    else "explicit"
+    if ratio.high < 1
+    else "not to be told",
     because="2 layers × 2 products × 3, one forward and two backward; the fused "
     "operator has a backward of its own. How sure the time is: below the table.",
 )
-SHOWN = "bmm _softmax _softmax_backward_data masked_fill_ div copy_ addmm mm"
-shown = [f"aten::{name}" for name in SHOWN.split()]
-shown += [name for name in calls if "attention" in name]
 lesson.table(
-    {
-        name: dict(zip(("explicit", "fused"), calls[name], strict=True))
-        for name in shown
-    },
+    calls,
     first="calls in a step",
     note=f"Measured on this CPU: {ratio.fn.runs} pairs of steps in turn. Explicit took "
     f"{ratio.ratio:.2f} times as long, in the middle half {ratio.low:.2f} to "
@@ -576,10 +582,10 @@ lesson.table(
 
 # %% [markdown] what it shows
 # `masked_fill` fills a *copy* of the scores, forward and backward; dividing by a number of Python makes it a tensor;
-# and heads must be laid side by side again. The fused operator hands them over in the right layout. On a GPU each of
-# these calls is a launch and a pass through memory. A profile shows what your code really calls.
+# and heads must be laid side by side again. The fused operator hands them over in the right layout. On a GPU each copy
+# of the scores would be a launch and a pass through memory. A profile shows what your code really calls.
 #
-# What this cannot show: the times of a GPU. Here the ratio is about caches, there it is about memory and launches.
+# What this cannot show: times of a GPU. The ratio is this CPU's.
 #
 # ## 8. A program that you did not write
 #
@@ -626,7 +632,8 @@ lesson.trace_figure(run.profile)
 # | `./w2w profile trace.json --html report.html` | the same as a page: timeline with gaps, kernels, roofline |
 # | `./w2w profile -- python train.py` | runs it under the tool that this machine has, and says which |
 #
-# It answers in the order of section 1. If its first line says that the GPU is idle half of the time, stop there.
+# It answers in the order of section 1. If it says that the GPU is idle half of the time, stop reading: close the gaps
+# first.
 #
 # **You have** traces of both vendors, and a name for each gap: launch-bound, sync-bound, copy-bound, or a host that is
 # late. In the lab: 13.read_trace, 13.gpu_idle. Next: the GPU is busy. With which kernel, and what limits it?
