@@ -27,11 +27,13 @@ LAUNCH_BOUND_IDLE = 0.10
 """Idle share from which a program can be called launch-bound: with less, quicker launches could not win a tenth."""
 
 _COPY_SHARE = 0.5
+"""Of a gap that calls which copy must fill to be its cause."""
 _LONG_AGO = 2
 """A launch was early when its work started later than so many times the smallest delay of the device."""
 _PAUSE = 4
 """After a sync the host was slow all the same when it launched nothing for so many times the usual spacing."""
-_HOST_KINDS = ("launch", "sync", "api", "op", "range")
+_CALLS = ("launch", "sync", "api")
+_HOST_KINDS = (*_CALLS, "op", "range")
 
 
 @dataclass(frozen=True)
@@ -202,20 +204,35 @@ def _span(event: Event) -> Span:
 
 
 def _host(profile: Profile, work: Iterable[Event]) -> _Host:
-    copied = {_key(event) for event in work if event.kind in ("copy", "fill")} - {None}
+    started = {key: event for event in work if (key := _key(event)) is not None}
     kinds: dict[str, list[Event]] = defaultdict(list)
     host = _Host()
     for event in profile.of(*_HOST_KINDS):
-        key = _key(event)
-        if event.kind == "launch" and key is not None and event.start is not None:
+        key = _key(event) if event.kind in _CALLS else None
+        if key is not None and event.start is not None and (event.kind == "launch" or key in started):
             host.launches.setdefault(key, event)
         if _is_timed(event):
-            is_copy = event.kind in ("launch", "api") and (key in copied or _copies(event.name))
-            kinds["copy" if is_copy else event.kind].append(event)
+            kinds[_part(event, started.get(key) if key is not None else None)].append(event)
     for kind in ("sync", "copy", "launch", "api", "op", "range"):
         if events := kinds[kind]:
             host.spans[kind] = Spans([_span(event) for event in events]), events
     return host
+
+
+def _part(event: Event, work: Event | None) -> str:
+    """The kind of HostPart of a host event; work: what it started on the GPU.
+
+    A call that copies and waits is a sync where it brings results to the host, and a copy the other way.
+    """
+    copies = work.kind != "kernel" if work is not None else _copies(event.name)
+    if event.kind not in _CALLS or not copies:
+        return event.kind
+    waits = event.kind == "sync" and (work is None or _to_host(work))
+    return "sync" if waits else "copy"
+
+
+def _to_host(copy: Event) -> bool:
+    return copy.value("direction") == "device to host" or "dtoh" in copy.name.lower()
 
 
 def _copies(call: str) -> bool:
@@ -236,25 +253,25 @@ def _launch(host: _Host, event: Event) -> Event | None:
 
 def _device(name: str, work: Sequence[Event], host: _Host) -> DeviceBusy:
     """work: timed, in order of its start."""
-    kernels = union(_span(event) for event in work if event.kind == "kernel")
-    copies = union(_span(event) for event in work if event.kind != "kernel")
-    whole = union(_span(event) for event in work)
-    start = min(_span(event)[0] for event in work)
-    end = max(_span(event)[1] for event in work)
+    spans = [_span(event) for event in work]
+    kernels = union(span for event, span in zip(work, spans, strict=True) if event.kind == "kernel")
+    copies = union(span for event, span in zip(work, spans, strict=True) if event.kind != "kernel")
+    whole = union(spans)
+    start, end = whole[0][0] if whole else spans[0][0], max(span[1] for span in spans)
     launches = [_launch(host, event) for event in work]
     delays = tuple(
         delay
-        for event, launch in zip(work, launches, strict=True)
-        if launch is not None and (delay := _span(event)[0] - _start(launch)) >= 0
+        for span, launch in zip(spans, launches, strict=True)
+        if launch is not None and (delay := span[0] - _start(launch)) >= 0
     )
     by_lane: dict[str, list[Span]] = defaultdict(list)
-    for event in work:
-        by_lane[event.lane].append(_span(event))
-    times = [length([_span(event)]) for event in work if event.kind == "kernel"]
+    for event, span in zip(work, spans, strict=True):
+        by_lane[event.lane].append(span)
+    times = [span[1] - span[0] for event, span in zip(work, spans, strict=True) if event.kind == "kernel"]
     kernel_ns = median_low(times) if times else None
     launch_ns = _between([launch for launch in launches if launch is not None])
     pace = _Pace(min(delays, default=0), launch_ns or 0)
-    gaps = _gaps(work, launches, whole, host, pace)
+    gaps = _gaps(work, spans, launches, whole, host, pace)
     idle_share = (end - start - length(whole)) / (end - start) if end > start else 0.0
     verdict, why = _launch_bound(kernel_ns, launch_ns, idle_share, gaps)
     return DeviceBusy(
@@ -290,21 +307,26 @@ class _Pace:
 
 
 def _gaps(
-    work: Sequence[Event], launches: Sequence[Event | None], whole: Sequence[Span], host: _Host, pace: _Pace
+    work: Sequence[Event],
+    spans: Sequence[Span],
+    launches: Sequence[Event | None],
+    whole: Sequence[Span],
+    host: _Host,
+    pace: _Pace,
 ) -> tuple[Gap, ...]:
-    found, at, last = [], 0, work[0]
+    found, at, last = [], 0, 0
     for start, end in holes(whole):
-        while _span(work[at])[0] < end:  # the work before the gap; the one that ends last of it
-            if _span(work[at])[1] >= _span(last)[1]:
-                last = work[at]
+        while spans[at][0] < end:  # the work before the gap; the one that ends last of it
+            if spans[at][1] >= spans[last][1]:
+                last = at
             at += 1
         parts = host.parts((start, end))
-        cause = _cause((start, end), parts, work[at], launches[at], host, pace)
-        found.append(Gap(start, end, cause, last.name, work[at].name, parts))
+        cause = _cause((start, end), parts, launches[at], host, pace)
+        found.append(Gap(start, end, cause, work[last].name, work[at].name, parts))
     return tuple(found)
 
 
-def _cause(gap: Span, parts: Sequence[HostPart], work: Event, launch: Event | None, host: _Host, pace: _Pace) -> str:
+def _cause(gap: Span, parts: Sequence[HostPart], launch: Event | None, host: _Host, pace: _Pace) -> str:
     start, end = gap
     if launch is not None and (launch.end or _start(launch)) <= start and end - _start(launch) > _LONG_AGO * pace.delay:
         return QUEUED
@@ -313,7 +335,7 @@ def _cause(gap: Span, parts: Sequence[HostPart], work: Event, launch: Event | No
         if pause <= max(_PAUSE * pace.launch, (end - start) // 2):
             return SYNC
     ns = {part.kind: part.ns for part in parts}
-    if ns.get("copy", 0) >= _COPY_SHARE * (end - start) or (work.kind == "copy" and "copy" in ns):
+    if ns.get("copy", 0) >= _COPY_SHARE * (end - start):
         return COPY
     return SLOW_HOST if parts or launch is not None else UNKNOWN
 
@@ -331,7 +353,7 @@ def _launch_bound(
     kernel_ns: int | None, launch_ns: int | None, idle_share: float, gaps: Sequence[Gap]
 ) -> tuple[bool | None, str]:
     if kernel_ns is None or launch_ns is None:
-        return None, "no launches are recorded beside the kernels, so it cannot be told"
+        return None, "no launches are recorded beside the kernels"
     slow = sum(gap.ns for gap in gaps if gap.cause == SLOW_HOST)
     idle = sum(gap.ns for gap in gaps)
     figures = (
