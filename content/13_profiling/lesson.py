@@ -394,11 +394,11 @@ lesson.trace_figure(training(3, 1).profile())
 #
 # > **Facts: waits**
 # >
-# > - `print`, `.item()`, copies to and from the GPU, `nonzero()` (which `x[mask]` needs) and control flow on a tensor of
-# >   the GPU wait. (source: PyTorch,
+# > - `print`, `.item()`, copies to and from the GPU, `nonzero()` (which `x[mask]` needs), and control flow on a tensor
+# >   of the GPU wait. (source: PyTorch,
 # >   [Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html))
-# > - `item()` calls `cudaMemcpyAsync` and `cudaStreamSynchronize` on CUDA; on ROCm, by the version, the same two of HIP or
-# >   `hipMemcpyWithStream`, which does both. (source: pytorch/pytorch, c10/cuda/CUDAFunctions.h, `memcpy_and_sync`)
+# > - `item()` calls `cudaMemcpyAsync`, `cudaStreamSynchronize` on CUDA; on ROCm, by the version, the same two of HIP,
+# >   or `hipMemcpyWithStream`, which does both. (source: pytorch/pytorch, c10/cuda/CUDAFunctions.h, `memcpy_and_sync`)
 # > - The debug mode is experimental, and does not find every wait. (source:
 # >   [torch.cuda.set_sync_debug_mode](https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html))
 #

@@ -64,7 +64,7 @@ def operator_shares(call: Callable[[], Any]) -> dict[str, dict[str, Any]]:
 
 
 def callers(call: Callable[[], Any], operator: str) -> dict[str, int]:
-    """How often an operator ran in `call()`, by what called it: "its caller in that one's caller in ...", three at most.
+    """How often an operator ran in `call()`, by what called it: "its caller in that one's caller", three at most.
 
     Most frequent first. Nodes of autograd carry their own names, such as MaskedFillBackward0.
     """
