@@ -273,7 +273,7 @@ def test_longer_kernels_close_the_gaps_between_launches(notebook):
     notebook.cell("timeline").locator("select").first.focus()
     for key in ("Space", "ArrowDown", "Enter"):
         notebook.page.keyboard.press(key)
-    notebook.await_words("timeline", "2 gaps; .* sync")
+    notebook.await_words("timeline", "2 gaps; .*sync")
 
 
 def test_a_typed_number_is_rounded_and_the_zoom_shows_its_neighbours(notebook):
