@@ -37,6 +37,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.ui.scale_figure": ("scale_figure",),
         "gpu_utils.ui.stage_figure": ("stage_figure",),
         "gpu_utils.ui.timeline_figure": ("timeline_figure",),
+        "gpu_utils.ui.trace_figure": ("trace_figure",),
         "gpu_utils.ui.wave_figure": ("WaveFigure",),
     },
     "Targets and compilers": {
@@ -127,14 +128,17 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "trial",
         ),
     },
+    "Profiles": {
+        "gpu_utils.exercises.u13_profiling.small_training": ("planted", "small_run"),
+        "gpu_utils.model.profiling": ("callers", "operator_shares"),
+        "gpu_utils.profiling.busy": ("busy",),
+        "gpu_utils.profiling.modelled": ("Costs", "Modelled"),
+    },
     "Ranks": {
         "gpu_utils.distributed": ("run_ranks",),
         "gpu_utils.errors": ("RankFailed",),
         "gpu_utils.exercises.u11_expert_parallelism.lesson_rings": ("ring_watched",),
         "gpu_utils.ui.held_figure": ("held", "held_figure", "marked"),
-    },
-    "Profiles": {
-        "gpu_utils.exercises.u13_profiling.small_training": ("planted", "small_run"),
     },
     "Material of the course": {
         "gpu_utils.ui.written": ("when_written",),
