@@ -135,6 +135,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Profiles": {
         "gpu_utils.exercises.u13_profiling.small_training": ("planted", "small_run"),
+        "gpu_utils.exercises.u13_profiling.tiny": ("tiny_file",),
     },
     "Material of the course": {
         "gpu_utils.ui.written": ("when_written",),

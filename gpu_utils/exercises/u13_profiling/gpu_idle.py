@@ -87,8 +87,13 @@ EXERCISE = Exercise(
                 span("kernel", 7, 150, 160),
             ],
         ),
-        Example("a span of no length, and one that ends before it starts", spans=[span("kernel", 7, 10, 40), *[
-            span("kernel", 7, 50, 50), span("copy", 20, 45, 42), span("kernel", 7, 60, 90)]]),
+        Example(
+            "a span of no length, and one that ends before it starts",
+            spans=[
+                span("kernel", 7, 10, 40),
+                *[span("kernel", 7, 50, 50), span("copy", 20, 45, 42), span("kernel", 7, 60, 90)],
+            ],
+        ),
         Case("three streams that work a third of the time", count=6, dense=0.33),
         Case("three streams that are nearly always at work", count=9, dense=0.9),
         Example("a run in which nothing ran", spans=[]),
@@ -170,7 +175,8 @@ EXERCISE = Exercise(
         Misconception(
             "until_the_last_started",
             slips.until_the_last_started,
-            "idle does not fit gaps: the window was closed with the span that started last. An earlier one may end later.",
+            "idle does not fit gaps: the window was closed with the span that started last. An earlier one may end "
+            "later.",
         ),
         Misconception(
             "all_spans",
@@ -189,15 +195,16 @@ EXERCISE = Exercise(
         "Draw the five spans of the example as bars on paper, one line for each stream, and shade every moment with at "
         "least one bar. All four results can be read off three such shadings.",
         "Sort by start and walk: while the next span starts at or before the latest end so far, only move that end; "
-        "else a gap lies between, and a new stretch begins. Write it as a function of a list of spans and call it three "
-        "times: for all, for copies, for kernels.",
+        "else a gap lies between, and a new stretch begins. Write it as a function of a list of spans and call it "
+        "three times: for all, for copies, for kernels.",
         "For two sets of time A and B: in both = |A| + |B| - |A or B|. So overlap = busy(copies) + busy(kernels) - "
         "busy(all), with the united length for busy.",
     ),
     explanation=(
-        "Busy time is the measure of a union of intervals: sorted by start, one pass with the latest end so far finds "
-        "stretches and gaps, in n log n. Sums of durations answer another question, how much work there was, and can "
-        "exceed the wall time. Overlap follows from three unions. A GPU that is idle for a third of the time gains more "
-        "from filling gaps than from any faster kernel, and which host call lies over the longest gap says how."
+        "Busy time is the measure of a union of intervals: sorted by start, one pass with the latest end so far "
+        "finds stretches and gaps, in n log n. Sums of durations answer another question, how much work there was, "
+        "and can exceed the wall time. Overlap follows from three unions. A GPU that is idle for a third of the time "
+        "gains more from filling gaps than from any faster kernel, and which host call lies over the longest gap "
+        "says how."
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 Spans = list[dict[str, Any]]
@@ -25,7 +26,7 @@ def length(stretches: list[list[int]]) -> int:
 
 
 def between(stretches: list[list[int]]) -> list[list[int]]:
-    return [[a[1], b[0]] for a, b in zip(stretches, stretches[1:], strict=False)]
+    return [[a[1], b[0]] for a, b in pairwise(stretches)]
 
 
 def true(spans: Spans) -> Spans:
@@ -176,4 +177,6 @@ def all_spans(spans: Spans) -> dict[str, Any]:
 
 def turned_around(spans: Spans) -> dict[str, Any]:
     """Where the end lies before the start, they change places."""
-    return right([span | {"start": min(span["start"], span["end"]), "end": max(span["start"], span["end"])} for span in spans])
+    return right(
+        [span | {"start": min(span["start"], span["end"]), "end": max(span["start"], span["end"])} for span in spans]
+    )

@@ -51,7 +51,9 @@ EXERCISE = Exercise(
         Example("the example of the docstring: one kernel, long", text=FILES["ncu.csv"]),
         Example("the same kernel in the wide form", text=FILES["ncu_wide.csv"]),
         Case("long: units change from row to row, the program prints in between", form="long", kernels=5, processes=1),
-        Case("long, with rows of rules and columns of ranges", form="long, with rules and ranges", kernels=4, processes=1),
+        Case(
+            "long, with rows of rules and columns of ranges", form="long, with rules and ranges", kernels=4, processes=1
+        ),
         Case("long, of two processes, each of which counts from 0", form="long", kernels=4, processes=2),
         Case("long, as in 2020: no sizes, and another column in between", form="long, old", kernels=4, processes=1),
         Case("wide, of two processes", form="wide", kernels=4, processes=2),
@@ -61,13 +63,14 @@ EXERCISE = Exercise(
         Misconception(
             "header_is_the_fourth_line",
             slips.header_is_the_fourth_line,
-            "The header was looked for in a fixed line. How much is printed before it differs from run to run. It is the "
-            'first line that begins with "ID" in quotes.',
+            "The header was looked for in a fixed line. How much is printed before it differs from run to run. It is "
+            'the first line that begins with "ID" in quotes.',
         ),
         Misconception(
             "from_the_first_line",
             slips.from_the_first_line,
-            "The table was read from the first line of the text on. ==PROF== lines stand before it: begin at the header.",
+            "The table was read from the first line of the text on. ==PROF== lines stand before it: begin at the "
+            "header.",
         ),
         Misconception(
             "prof_lines_only",
@@ -84,13 +87,14 @@ EXERCISE = Exercise(
         Misconception(
             "number_until_the_comma",
             slips.number_until_the_comma,
-            "Numbers were cut at their first comma: 12,582,912 became 12. These commas separate thousands: take them out.",
+            "Numbers were cut at their first comma: 12,582,912 became 12. These commas separate thousands: take them "
+            "out.",
         ),
         Misconception(
             "no_units",
             slips.no_units,
-            "Values came back as they stand. 11.6 us are 11,600 ns, 12.5 Mbyte are 12,500,000 bytes: the unit is part of "
-            "the value.",
+            "Values came back as they stand. 11.6 us are 11,600 ns, 12.5 Mbyte are 12,500,000 bytes: the unit is "
+            "part of the value.",
         ),
         Misconception(
             "bytes_only",
@@ -131,18 +135,20 @@ EXERCISE = Exercise(
         Misconception(
             "by_id_alone",
             slips.by_id_alone,
-            "Kernels of two processes were put together: each process counts its IDs from 0. Process ID and ID together "
-            "name a launch.",
+            "Kernels of two processes were put together: each process counts its IDs from 0. Process ID and ID "
+            "together name a launch.",
         ),
         Misconception(
             "unit_of_the_first",
             slips.unit_of_the_first,
-            "The unit of a metric was taken from its first row. In the long form each row has its own: us here, ms there.",
+            "The unit of a metric was taken from its first row. In the long form each row has its own: us here, ms "
+            "there.",
         ),
         Misconception(
             "wide_without_units",
             slips.wide_without_units,
-            "In the wide form the units stand in the first row below the header. It was skipped, and nothing converted.",
+            "In the wide form the units stand in the first row below the header. It was skipped, and nothing "
+            "converted.",
         ),
         Misconception(
             "units_are_a_kernel",
@@ -152,8 +158,8 @@ EXERCISE = Exercise(
         Misconception(
             "rules_are_metrics",
             slips.rules_are_metrics,
-            "There is a metric without a name. Rows of rules have no metric; their advice stands in other columns: skip "
-            "them.",
+            "There is a metric without a name. Rows of rules have no metric; their advice stands in other columns: "
+            "skip them.",
         ),
         Misconception(
             "grid_and_block_turned",
@@ -164,18 +170,19 @@ EXERCISE = Exercise(
     hints=(
         "Four steps: the lines of the table, its rows as dicts by the names of the header, the form (is there a column "
         "Metric Name?), then kernels by (Process ID, ID) with their metrics.",
-        "csv.DictReader takes a list of lines, and gives each row as a dict. One table for units, FACTORS = {'us': 1e3, "
-        "'usecond': 1e3, ..., 'Mbyte': 1e6}, and FACTORS.get(unit, 1) for all others. In the wide form the first dict "
-        "holds the units by metric.",
-        "start = next(i for i, line in enumerate(lines) if line.startswith('\"ID\"')); rows = list(csv.DictReader([line "
-        "for line in lines[start:] if line.startswith('\"')])); value = None if text in ('', 'n/a') else "
-        "float(text.replace(',', '')) * FACTORS.get(unit, 1).",
+        "csv.DictReader takes a list of lines, and gives each row as a dict. One table for units, FACTORS = {'us': "
+        "1e3, 'usecond': 1e3, ..., 'Mbyte': 1e6}, and FACTORS.get(unit, 1) for all others. In the wide form the "
+        "first dict holds the units by metric.",
+        "start = next(i for i, line in enumerate(lines) if line.startswith('\"ID\"')); rows = "
+        "list(csv.DictReader([line for line in lines[start:] if line.startswith('\"')])); value = None if text in "
+        "('', 'n/a') else float(text.replace(',', '')) * FACTORS.get(unit, 1).",
     ),
     explanation=(
-        "The table is csv, and the text around it is not: program and profiler share one stream. Reading by the names of "
-        "the header survives versions, ranges and rules; a position does not. The key of a launch is process and ID, "
-        "because names repeat. Values have units of their own, row by row, in thousands; dropping them makes a kernel "
-        "1,000 times as fast as it is. And what was not measured stays None, so that no later sum takes it for 0. pandas "
-        "reads the same lines with read_csv(io.StringIO(...), thousands=','), where the column is one of numbers."
+        "The table is csv, and the text around it is not: program and profiler share one stream. Reading by the "
+        "names of the header survives versions, ranges and rules; a position does not. The key of a launch is "
+        "process and ID, because names repeat. Values have units of their own, row by row, in thousands; dropping "
+        "them makes a kernel 1,000 times as fast as it is. And what was not measured stays None, so that no later "
+        "sum takes it for 0. pandas reads the same lines with read_csv(io.StringIO(...), thousands=','), where the "
+        "column is one of numbers."
     ),
 )

@@ -53,9 +53,15 @@ EXERCISE = Exercise(
             trace=FILES["kernel_trace.csv"],
             counters=FILES["counters.csv"],
         ),
-        Case("headers of today: a graph, a dispatch that never ended, rows that stand twice", generation="now", dispatches=7),
+        Case(
+            "headers of today: a graph, a dispatch that never ended, rows that stand twice",
+            generation="now",
+            dispatches=7,
+        ),
         Case("headers of 2024: other columns", generation="2024", dispatches=8),
-        Case("headers of early 2024: no Dispatch_Id in the trace", generation="2024, without Dispatch_Id", dispatches=9),
+        Case(
+            "headers of early 2024: no Dispatch_Id in the trace", generation="2024, without Dispatch_Id", dispatches=9
+        ),
     ),
     fresh=_fresh,
     misconceptions=(
@@ -77,8 +83,8 @@ EXERCISE = Exercise(
         Misconception(
             "one_axis",
             slips.one_axis,
-            "The work-items of all axes were divided at once. A block is part full along each axis for itself, and grid "
-            "has three numbers.",
+            "The work-items of all axes were divided at once. A block is part full along each axis for itself, and "
+            "grid has three numbers.",
         ),
         Misconception(
             "waves_of_32",
@@ -94,8 +100,8 @@ EXERCISE = Exercise(
         Misconception(
             "waves_across_blocks",
             slips.waves_across_blocks,
-            "The threads of all blocks were put together and divided by 64. Two blocks never share a wave: round up for "
-            "each block.",
+            "The threads of all blocks were put together and divided by 64. Two blocks never share a wave: round up "
+            "for each block.",
         ),
         Misconception(
             "whole_waves_only",
@@ -120,8 +126,8 @@ EXERCISE = Exercise(
         Misconception(
             "traffic_twice",
             slips.traffic_twice,
-            "FETCH_SIZE and WRITE_SIZE stand among the counters too, in another unit than read and written. One figure, "
-            "one place.",
+            "FETCH_SIZE and WRITE_SIZE stand among the counters too, in another unit than read and written. One "
+            "figure, one place.",
         ),
         Misconception(
             "unknown_is_zero",
@@ -137,14 +143,14 @@ EXERCISE = Exercise(
         Misconception(
             "joined_by_correlation",
             slips.joined_by_correlation,
-            "Counters were joined by Correlation_Id. That is the call of the host, and a graph starts several dispatches "
-            "with one. Where the trace has Dispatch_Id, take that.",
+            "Counters were joined by Correlation_Id. That is the call of the host, and a graph starts several "
+            "dispatches with one. Where the trace has Dispatch_Id, take that.",
         ),
         Misconception(
             "in_order",
             slips.in_order,
-            "The first dispatch of one file was given to the first row of the other. Neither file is in the order of the "
-            "other, and each may lack dispatches.",
+            "The first dispatch of one file was given to the first row of the other. Neither file is in the order of "
+            "the other, and each may lack dispatches.",
         ),
         Misconception(
             "last_counter_only",
@@ -154,8 +160,8 @@ EXERCISE = Exercise(
         Misconception(
             "doubles_added",
             slips.doubles_added,
-            "Rows that stand in the file twice were added up. rocprofv3 has summed over the GPU already; a second row of "
-            "one dispatch and counter is the same figure again.",
+            "Rows that stand in the file twice were added up. rocprofv3 has summed over the GPU already; a second "
+            "row of one dispatch and counter is the same figure again.",
         ),
         Misconception(
             "counted_dispatches_only",
@@ -170,8 +176,8 @@ EXERCISE = Exercise(
         Misconception(
             "impossible_left_out",
             slips.impossible_left_out,
-            "A dispatch whose end was not recorded was left out. It ran, and its counters are good: only its duration is "
-            "None.",
+            "A dispatch whose end was not recorded was left out. It ran, and its counters are good: only its "
+            "duration is None.",
         ),
         Misconception(
             "by_position",
@@ -193,17 +199,18 @@ EXERCISE = Exercise(
     hints=(
         "First the counters: a dict of dicts, dispatch -> counter -> value. Then the trace, row by row. What do you do "
         "where a dispatch is in one file and not in the other?",
-        "csv.DictReader for both. key = 'Dispatch_Id' if the trace has that column, else 'Correlation_Id': the counters "
-        "have both. Blocks are -(-work_items // workgroup) on each axis. A block of t threads has -(-t // 64) waves.",
+        "csv.DictReader for both. key = 'Dispatch_Id' if the trace has that column, else 'Correlation_Id': the "
+        "counters have both. Blocks are -(-work_items // workgroup) on each axis. A block of t threads has -(-t // "
+        "64) waves.",
         "found.setdefault(row[key], {})[row['Counter_Name']] = float(row['Counter_Value']); mine = found.get(row[key], "
         "{}); read = mine['FETCH_SIZE'] * 1024 if 'FETCH_SIZE' in mine else None; duration = end - start if end >= "
         "start else None.",
     ),
     explanation=(
-        "rocprofv3 splits what ncu puts into one table: times in the trace, counters in the collection, and a number for "
-        "each dispatch to join them. Its units differ from ncu's as well: grids in work-items, traffic in KiB. Dividing "
-        "axis by axis and rounding up gives what both vendors call a grid. Waves times 64 against threads is the first "
-        "figure of waste: a block of 96 threads occupies 128 lanes. Comparing this count of waves with SQ_WAVES shows "
-        "whether another program was on the GPU while you measured."
+        "rocprofv3 splits what ncu puts into one table: times in the trace, counters in the collection, and a number "
+        "for each dispatch to join them. Its units differ from ncu's as well: grids in work-items, traffic in KiB. "
+        "Dividing axis by axis and rounding up gives what both vendors call a grid. Waves times 64 against threads "
+        "is the first figure of waste: a block of 96 threads occupies 128 lanes. Comparing this count of waves with "
+        "SQ_WAVES shows whether another program was on the GPU while you measured."
     ),
 )

@@ -48,7 +48,10 @@ EXERCISE = Exercise(
     tolerance=_tolerance,
     dtype=lambda inputs: None,
     cases=(
-        Example("the example of the docstring: two kernels of ROCm, one launched before the window", text=FILES["trace.json"]),
+        Example(
+            "the example of the docstring: two kernels of ROCm, one launched before the window",
+            text=FILES["trace.json"],
+        ),
         Case("CUDA: launches of the runtime and of the driver, copies, a graph", vendor="CUDA", ops=6, devices=1),
         Case("ROCm as it was: grids stand with the launches", vendor="ROCm, old", ops=6, devices=1),
         Case("ROCm of today, two GPUs: streams have the same numbers on both", vendor="ROCm", ops=7, devices=2),
@@ -58,8 +61,8 @@ EXERCISE = Exercise(
         Misconception(
             "milliseconds",
             slips.milliseconds,
-            "Times are 1,000 times too large. displayTimeUnit says how a viewer shows them; ts and dur are microseconds "
-            "whatever it says.",
+            "Times are 1,000 times too large. displayTimeUnit says how a viewer shows them; ts and dur are "
+            "microseconds whatever it says.",
         ),
         Misconception(
             "nanoseconds",
@@ -146,12 +149,14 @@ EXERCISE = Exercise(
         Misconception(
             "no_launch_no_delay",
             slips.no_launch_no_delay,
-            "A kernel whose launch is not in the file got the delay 0, as if it had begun at once. It is unknown: None.",
+            "A kernel whose launch is not in the file got the delay 0, as if it had begun at once. It is unknown: "
+            "None.",
         ),
         Misconception(
             "launched_only",
             slips.launched_only,
-            "Kernels without a launch in the file were left out. They ran: their rows have None for launched and delay.",
+            "Kernels without a launch in the file were left out. They ran: their rows have None for launched and "
+            "delay.",
         ),
         Misconception(
             "order_of_the_file",
@@ -173,11 +178,11 @@ EXERCISE = Exercise(
     hints=(
         "Three passes over the events: the calls by correlation, the operators by External id, then the kernels in "
         "order of start. Which events have neither of these numbers?",
-        "calls = {event['args']['correlation']: event ...} for cat cuda_runtime and cuda_driver where args has one; ops "
-        "= {event['args']['External id']: event['name'] ...} for cpu_op. Then dict.get for each kernel: what is not "
-        "there gives None.",
-        "args = kernel['args']; call = calls.get(args.get('correlation')); there = call['args'] if call else {}; grid = "
-        "args.get('grid') or there.get('grid'); delay = kernel['ts'] - call['ts'] if call else None.",
+        "calls = {event['args']['correlation']: event ...} for cat cuda_runtime and cuda_driver where args has one; "
+        "ops = {event['args']['External id']: event['name'] ...} for cpu_op. Then dict.get for each kernel: what is "
+        "not there gives None.",
+        "args = kernel['args']; call = calls.get(args.get('correlation')); there = call['args'] if call else {}; "
+        "grid = args.get('grid') or there.get('grid'); delay = kernel['ts'] - call['ts'] if call else None.",
     ),
     explanation=(
         "A trace has two clocks made one, and two numbers that tie its layers: correlation ties a call of the runtime "

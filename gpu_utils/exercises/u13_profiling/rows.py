@@ -1,7 +1,7 @@
 """Comparing rows that an answer read from a file with those that stand in it: which row, which field.
 
-What is wrong with a value is of the kind "value", so that two answers are alike only where all of their values are; what
-is wrong with the form of the result is of the kind "type".
+What is wrong with a value is of the kind "value", so that two answers are alike only where all of their values are.
+What is wrong with the form of the result is of the kind "type".
 """
 
 from __future__ import annotations
@@ -29,11 +29,15 @@ def wrong_row(expected: Rows, found: Any, tol: Tolerance, name: str) -> Differen
         if problem := _wrong_form(row, list(expected[0]) if expected else [], at):
             return problem
     if len(found) != len(expected):
-        return Difference("value", f"{_rows(len(found))} came back, expected {len(expected)}{_first_other(expected, found, name)}")
+        return Difference(
+            "value", f"{_rows(len(found))} came back, expected {len(expected)}{_first_other(expected, found, name)}"
+        )
     for at, (right, row) in enumerate(zip(expected, found, strict=True)):
         for field, value in right.items():
             if problem := _wrong_value(value, row[field], tol, field):
-                others = sum(bool(_wrong_value(e[field], f[field], tol, field)) for e, f in zip(expected, found, strict=True))
+                others = sum(
+                    bool(_wrong_value(e[field], f[field], tol, field)) for e, f in zip(expected, found, strict=True)
+                )
                 count = f" ({field.rstrip()} is wrong in {others} of {_rows(len(expected))})"
                 return Difference("value", f"row {at}, {_said(right[name])}: {problem}{count}")
     return None
@@ -68,7 +72,11 @@ def _wrong_value(right: Any, value: Any, tol: Tolerance, where: str) -> str:
         same = isinstance(value, (list, tuple)) and list(value) == list(right)
         return "" if same else f"{where} is {_said(value)}, expected {_said(tuple(right))}"
     if not isinstance(right, (int, float)):
-        return "" if type(value) is type(right) and value == right else f"{where} is {_said(value)}, expected {_said(right)}"
+        return (
+            ""
+            if type(value) is type(right) and value == right
+            else f"{where} is {_said(value)}, expected {_said(right)}"
+        )
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return f"{where} is {_said(value)}, expected {_said(right)}"
     if value == right or (isinstance(right, float) and abs(value - right) <= tol.atol + tol.rtol * abs(right)):

@@ -1,4 +1,4 @@
-"""Traces as torch.profiler writes them on either vendor, made up: valid files of any size, with all that is around kernels.
+"""Traces as torch.profiler writes them on either vendor, made up: valid files with all that is around kernels.
 
 There is no GPU behind them. Shape and fields as in pytorch/kineto (output_json.cpp, CuptiActivity.cpp,
 RoctracerActivity_inl.h, RocprofActivity_inl.h).
@@ -83,7 +83,15 @@ class _Trace:
         self.events.append({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, **times, "args": args})
 
     def _flow(self, ph: str, pid: int, tid: int, at: int, **more: Any) -> None:
-        flow = {"ph": ph, "id": self.correlation, "pid": pid, "tid": tid, "ts": at / 1000, "cat": "ac2g", "name": "ac2g"}
+        flow = {
+            "ph": ph,
+            "id": self.correlation,
+            "pid": pid,
+            "tid": tid,
+            "ts": at / 1000,
+            "cat": "ac2g",
+            "name": "ac2g",
+        }
         self.events.append(flow | more)
 
     def _op(self, thread: int, device: int, what: str) -> None:
@@ -187,5 +195,13 @@ class _Trace:
 _METADATA: list[dict[str, Any]] = [
     {"ph": "M", "name": "process_name", "cat": "", "pid": 1, "tid": 0, "ts": 80.0, "args": {"name": "python"}},
     {"ph": "M", "name": "thread_name", "cat": "", "pid": 0, "tid": 7, "ts": 80.0, "args": {"name": "stream 7"}},
-    {"ph": "i", "name": "Iteration Start: PyTorch Profiler", "cat": "", "s": "g", "pid": "Traces", "tid": "Trace", "ts": 80.0},
+    {
+        "ph": "i",
+        "name": "Iteration Start: PyTorch Profiler",
+        "cat": "",
+        "s": "g",
+        "pid": "Traces",
+        "tid": "Trace",
+        "ts": 80.0,
+    },
 ]

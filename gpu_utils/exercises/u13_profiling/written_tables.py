@@ -1,4 +1,4 @@
-"""Tables as ncu and rocprofv3 write them, made up: valid files in several forms and generations, with what is around them.
+"""Tables as ncu and rocprofv3 write them, made up: valid files in several forms, with what is around them.
 
 There is no GPU behind them. Headers as in the tools' own files; see the unit's lesson for the sources.
 """
@@ -37,7 +37,13 @@ SCALES = {
     "time": {"ns": 1, "nsecond": 1, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "second": 1e9},
     "bytes": {"byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9},
 }
-_NOISE = ('step 3, loss 2.914, "best so far"', "", "Saved model.pt, 12,582,912 bytes", '==WARNING== a, "b", c', "0,4242,done")
+_NOISE = (
+    'step 3, loss 2.914, "best so far"',
+    "",
+    "Saved model.pt, 12,582,912 bytes",
+    '==WARNING== a, "b", c',
+    "0,4242,done",
+)
 
 
 def _table(rows: Iterable[Iterable[Any]], quoting: Any = csv.QUOTE_ALL) -> list[str]:
