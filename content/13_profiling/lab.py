@@ -38,7 +38,7 @@ print(lesson.tiny_file("trace.json"))
 # | `name` | str | of the kernel |
 # | `device`, `stream` | int | from the kernel's `args` |
 # | `start`, `duration` | float, us | `ts` and `dur` of the kernel, as they are in the file |
-# | `grid`, `block` | tuples of 3, or None | from the kernel's `args`; where it has none, from its launch's; else None |
+# | `grid`, `block` | tuples of 3, or None | from the kernel's `args`, else from its launch's, else None |
 # | `launched` | float, us, or None | `ts` of the call that launched it; None where that call is not in the file |
 # | `delay` | float, us, or None | `start - launched` |
 # | `op` | str or None | name of the operator of torch that it belongs to; None where the file does not say |
@@ -48,11 +48,12 @@ print(lesson.tiny_file("trace.json"))
 # | `cat` | what | numbers in its `args` |
 # |---|---|---|
 # | `kernel` | a kernel on the GPU | `correlation`; `External id` if it belongs to an operator |
-# | `cuda_runtime`, `cuda_driver` | a call on the host, of HIP too | `correlation`, if it started work or waited for it |
+# | `cuda_runtime`, `cuda_driver` | a call on the host, of HIP too | `correlation`, if it started work or waited |
 # | `cpu_op` | an operator of torch | `External id`, a number of its own |
 # | all others | copies, fills, ranges, ... | maybe the same numbers; no kernels |
 #
 # Equal `correlation`: that call launched that kernel. The launch of a graph starts several kernels with one number.
+# Where kernel and call both have a grid, the kernel's counts: hipExtModuleLaunchKernel is given work-items.
 # Equal `External id`: the kernel belongs to that operator. Both numbers are counted apart, so the same one may stand in
 # both with no meaning. `ts` and `dur` are microseconds, whatever `displayTimeUnit` says.
 #
@@ -76,7 +77,9 @@ def read_trace(text: str) -> list[dict]:
     """
     # BEGIN SOLUTION
     events = [e for e in json.loads(text)["traceEvents"] if e["ph"] == "X"]
-    calls, ops, kernels = {}, {}, []
+    calls = {}
+    ops = {}
+    kernels = []
     for event in events:
         args = event["args"]
         if event["cat"] in ("cuda_runtime", "cuda_driver"):
@@ -252,12 +255,12 @@ for name in ("ncu.csv", "ncu_wide.csv", "kernel_trace.csv", "counters.csv"):
 # |---|---|---|
 # | `process`, `id` | int | `Process ID` and `ID`. Each process counts its IDs from 0: both together name a launch |
 # | `kernel` | str | `Kernel Name` |
-# | `grid`, `block` | tuples of 3, or None | `Grid Size` in blocks, `Block Size` in threads; None without such a column |
+# | `grid`, `block` | tuples of 3, or None | `Grid Size` in blocks, `Block Size` in threads; None without the column |
 # | `metrics` | dict | name of a metric -> float in the base unit, or None |
 #
 # **Around the table.** ncu's messages (`==PROF== ...`) and whatever the program prints stand before the table, between
-# its rows and after it, commas and quotes included. The header is the first line that begins with `"ID"`. Rows are the
-# lines behind it that begin with a quote `"`; no other line does.
+# its rows and after it, commas and quotes included. Lines of the table begin with a quote `"`, no other line does. The
+# first of them is the header. Where there is no table (`==WARNING== No kernels were profiled.`), the result is `[]`.
 #
 # **Two forms.** *Long*: there is a column `Metric Name`, and each row has one metric with its `Metric Unit` and its
 # `Metric Value`. A row with an empty `Metric Name` holds the advice of a rule: leave it out; it may be a cell short.
@@ -305,10 +308,9 @@ def read_ncu(text: str) -> list[dict]:
             tuple(int(size) for size in cell.strip("()").split(",")) if cell else None
         )
 
-    lines = text.splitlines()
-    first = next(at for at, line in enumerate(lines) if line.startswith('"ID"'))
-    rows = list(csv.DictReader(line for line in lines[first:] if line.startswith('"')))
-    units = {} if "Metric Name" in rows[0] else rows.pop(0)
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    rows = list(csv.DictReader(lines))
+    units = rows.pop(0) if rows and "Metric Name" not in rows[0] else {}
     found = {}
     for row in rows:
         launch = found.setdefault(
@@ -351,20 +353,21 @@ check("13.read_ncu")
 # |---|---|---|
 # | `kernel` | str | `Kernel_Name` |
 # | `start` | int, ns | `Start_Timestamp` |
-# | `duration` | int, ns, or None | `End_Timestamp` less `Start_Timestamp`; None where the end lies before the start |
+# | `duration` | int, ns, or None | `End_Timestamp` less `Start_Timestamp`; None if that is negative |
 # | `grid` | tuple of 3 | blocks: `ceil(Grid_Size / Workgroup_Size)` along X, Y, Z. **`Grid_Size` counts work-items** |
 # | `block` | tuple of 3 | `Workgroup_Size_X`, `_Y`, `_Z` |
 # | `waves` | int | blocks × `ceil(threads of a block / 64)`, as if all blocks were full |
-# | `read`, `written` | float, bytes, or None | of `FETCH_SIZE` and `WRITE_SIZE`, which count KiB; None where not collected |
+# | `read`, `written` | float, bytes, or None | of `FETCH_SIZE` and `WRITE_SIZE`, in KiB; None where not collected |
 # | `counters` | dict | all other counters of this dispatch, name -> float; `{}` where there are none |
 #
 # The GPUs are CDNA: a wave has 64 lanes. A block of 96 threads has two waves. A KiB is 1,024 bytes. An end that was not
 # recorded is 0 in the file.
 #
-# **The join.** Both files have `Dispatch_Id`, one for each dispatch. Traces of early 2024 do not: then join by
-# `Correlation_Id`, which both files have. (Elsewhere it does not do: all dispatches of a graph share one.) The file of
-# counters has a row for each dispatch and counter, in any order. A row that stands there twice is the same figure
-# again. Dispatches with no row in the trace are left out. Columns differ between versions: read them by name.
+# **The join.** Both files have `Dispatch_Id`, one for each dispatch. Traces of early 2024 have no such column: join
+# those by `Correlation_Id`, which both files have. (Elsewhere it does not do: all dispatches of a graph share one.) The
+# file of counters has a row for each dispatch and counter, in any order. A row that stands there twice is the same
+# figure again. Dispatches with no row in the trace are left out; a trace without rows gives `[]`. Columns differ
+# between versions: read them by name.
 #
 # **A tiny example**, from the two files above:
 #
@@ -386,19 +389,21 @@ def read_rocprof(trace: str, counters: str) -> list[dict]:
     [((16, 1, 1), 2560.0), ((11, 2, 1), None)]
     """
     # BEGIN SOLUTION
-    dispatches = list(csv.DictReader(trace.splitlines()))
-    key = "Dispatch_Id" if "Dispatch_Id" in dispatches[0] else "Correlation_Id"
+    table = csv.DictReader(trace.splitlines())
+    key = "Dispatch_Id" if "Dispatch_Id" in table.fieldnames else "Correlation_Id"
     counted = {}
     for row in csv.DictReader(counters.splitlines()):
         values = counted.setdefault(row[key], {})
         values[row["Counter_Name"]] = float(row["Counter_Value"])
 
     rows = []
-    for row in sorted(dispatches, key=lambda row: int(row["Start_Timestamp"])):
+    for row in sorted(table, key=lambda row: int(row["Start_Timestamp"])):
         start, end = int(row["Start_Timestamp"]), int(row["End_Timestamp"])
-        items = [int(row[f"Grid_Size_{axis}"]) for axis in "XYZ"]
-        block = tuple(int(row[f"Workgroup_Size_{axis}"]) for axis in "XYZ")
-        grid = tuple(-(-n // size) for n, size in zip(items, block, strict=True))
+        items, block = (
+            [int(row[f"{what}_Size_{axis}"]) for axis in "XYZ"]
+            for what in ("Grid", "Workgroup")
+        )
+        grid = [-(-items[axis] // block[axis]) for axis in range(3)]
         values = counted.get(row[key], {})
         traffic = {
             field: values[name] * 1024 if name in values else None
@@ -409,8 +414,8 @@ def read_rocprof(trace: str, counters: str) -> list[dict]:
                 "kernel": row["Kernel_Name"],
                 "start": start,
                 "duration": end - start if end >= start else None,
-                "grid": grid,
-                "block": block,
+                "grid": tuple(grid),
+                "block": tuple(block),
                 "waves": math.prod(grid) * -(-math.prod(block) // 64),
                 **traffic,
                 "counters": {

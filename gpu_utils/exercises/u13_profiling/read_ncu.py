@@ -15,6 +15,8 @@ from gpu_utils.exercises.u13_profiling.written_tables import FORMS, ncu
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
+_LINES = FILES["ncu.csv"].splitlines()
+
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     if isinstance(case, Example):
@@ -57,6 +59,8 @@ EXERCISE = Exercise(
         Case("long, of two processes, each of which counts from 0", form="long", kernels=4, processes=2),
         Case("long, as in 2020: no sizes, and another column in between", form="long, old", kernels=4, processes=1),
         Case("wide, of two processes", form="wide", kernels=4, processes=2),
+        Example("one metric of one kernel", text="\n".join([*_LINES[:5], _LINES[-1]])),
+        Example("nothing was profiled", text=f"{_LINES[0]}\n==WARNING== No kernels were profiled.\n"),
     ),
     fresh=_fresh,
     misconceptions=(
@@ -173,9 +177,9 @@ EXERCISE = Exercise(
         "csv.DictReader takes a list of lines, and gives each row as a dict. One table for units, FACTORS = {'us': "
         "1e3, 'usecond': 1e3, ..., 'Mbyte': 1e6}, and FACTORS.get(unit, 1) for all others. In the wide form the "
         "first dict holds the units by metric.",
-        "start = next(i for i, line in enumerate(lines) if line.startswith('\"ID\"')); rows = "
-        "list(csv.DictReader([line for line in lines[start:] if line.startswith('\"')])); value = None if text in "
-        "('', 'n/a') else float(text.replace(',', '')) * FACTORS.get(unit, 1).",
+        "rows = list(csv.DictReader(line for line in text.splitlines() if line.startswith('\"'))); units = rows.pop(0) "
+        "where it is wide; value = None if text in ('', 'n/a') else float(text.replace(',', '')) * FACTORS.get(unit, "
+        "1); found.setdefault((row['Process ID'], row['ID']), {...})['metrics'][name] = value.",
     ),
     explanation=(
         "The table is csv, and the text around it is not: program and profiler share one stream. Reading by the "

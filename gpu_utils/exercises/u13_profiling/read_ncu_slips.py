@@ -19,10 +19,8 @@ SHORT = ("us", "ms", "s")
 
 
 def _table(text: str) -> Lines:
-    """From the header on, what begins with a quote."""
-    lines = text.splitlines()
-    first = next(at for at, line in enumerate(lines) if line.startswith('"ID"'))
-    return [line for line in lines[first:] if line.startswith('"')]
+    """What begins with a quote."""
+    return [line for line in text.splitlines() if line.startswith('"')]
 
 
 def from_the_fourth(text: str) -> Lines:
@@ -31,7 +29,7 @@ def from_the_fourth(text: str) -> Lines:
 
 def without_prof_lines(text: str) -> Lines:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("==")]
-    return lines[next(at for at, line in enumerate(lines) if line.startswith('"ID"')) :]
+    return lines[next((at for at, line in enumerate(lines) if line.startswith('"ID"')), len(lines)) :]
 
 
 def all_lines(text: str) -> Lines:
@@ -80,6 +78,8 @@ def reading(
 
     def read_ncu(text: str) -> Rows:
         rows = cells(table(text))
+        if not rows:
+            return []
         found: dict[Any, dict[str, Any]] = {}
         units: dict[str, str] = {}
         wide = "Metric Name" not in rows[0]

@@ -15,6 +15,9 @@ from gpu_utils.exercises.u13_profiling.written_tables import GENERATIONS, rocpro
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
+_FIRST = FILES["kernel_trace.csv"].splitlines()
+ONE = f"{_FIRST[0]}\n{_FIRST[2].replace('1000000,1012000', '1000000,1000000').replace('256,1,1', '65,1,1')}\n"
+
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
     if isinstance(case, Example):
@@ -58,6 +61,12 @@ EXERCISE = Exercise(
             generation="now",
             dispatches=7,
         ),
+        Example(
+            "one dispatch, of no length, with 65 threads in a block",
+            trace=ONE,
+            counters=FILES["counters.csv"],
+        ),
+        Example("nothing ran: a header and no row", trace=ONE.splitlines()[0], counters=FILES["counters.csv"]),
         Case("headers of 2024: other columns", generation="2024", dispatches=8),
         Case(
             "headers of early 2024: no Dispatch_Id in the trace", generation="2024, without Dispatch_Id", dispatches=9

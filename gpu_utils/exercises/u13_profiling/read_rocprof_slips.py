@@ -65,7 +65,7 @@ def full_waves(blocks: list[int], grid: list[int], block: list[int]) -> int:
 
 def _key(trace: list[Row], row: Row) -> str:
     """By dispatch where the trace has one, else by correlation."""
-    return row["Dispatch_Id" if "Dispatch_Id" in trace[0] else "Correlation_Id"]
+    return row["Dispatch_Id" if trace and "Dispatch_Id" in trace[0] else "Correlation_Id"]
 
 
 def by_correlation(trace: list[Row], row: Row) -> str:

@@ -135,6 +135,12 @@ EXERCISE = Exercise(
             "by correlation.",
         ),
         Misconception(
+            "grid_of_the_launch",
+            slips.grid_of_the_launch,
+            "The grid was taken from the call although the kernel has one. hipExtModuleLaunchKernel is given "
+            "work-items, the kernel's own field counts blocks.",
+        ),
+        Misconception(
             "ones_for_unknown",
             slips.ones_for_unknown,
             "Where neither kernel nor launch has a grid, it became (1, 1, 1). That claims one block. What nobody "

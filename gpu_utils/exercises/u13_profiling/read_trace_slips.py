@@ -66,6 +66,7 @@ def reading(
     dur_is_end: bool = False,
     unknown: Any = None,
     borrowed: bool = True,
+    own_first: bool = True,
     from_its_end: bool = False,
     unlaunched: Any = None,
     ordered: bool = True,
@@ -75,7 +76,8 @@ def reading(
     cats          of the events that are taken for kernels; launches: of those that are taken for calls
     join          who started a kernel; op: the name of its operator
     unit          what times are multiplied by; dur_is_end: "dur" is read as the end
-    unknown       the grid and block of a kernel that has none; borrowed: whether its launch is asked first
+    unknown       the grid and block of a kernel that has none; borrowed: whether its launch is asked
+    own_first     of two grids the kernel's counts
     from_its_end  the delay counts from the end of the call
     unlaunched    the delay of a kernel whose launch is not there; "left out" drops such a kernel
     ordered       by start
@@ -93,6 +95,7 @@ def reading(
             if call is None and unlaunched == "left out":
                 continue
             args, there = kernel["args"], (call or NO_CALL)["args"] if borrowed else {}
+            one, other = (args, there) if own_first else (there, args)
             start = kernel["ts"] * unit
             since = None if call is None else (call["ts"] + call["dur"] * from_its_end) * unit
             rows.append(
@@ -102,8 +105,8 @@ def reading(
                     "stream": args.get("stream"),
                     "start": start,
                     "duration": kernel["dur"] * unit - start * dur_is_end,
-                    "grid": args.get("grid", there.get("grid", unknown)),
-                    "block": args.get("block", there.get("block", unknown)),
+                    "grid": one.get("grid", other.get("grid", unknown)),
+                    "block": one.get("block", other.get("block", unknown)),
                     "launched": None if call is None else call["ts"] * unit,
                     "delay": unlaunched if since is None else start - since,
                     "op": op(kernel, call, ops),
@@ -129,6 +132,7 @@ runtime_only = reading(launches=("cuda_runtime",))
 ones_for_unknown = reading(unknown=[1, 1, 1])
 ones_at_once = reading(unknown=[1, 1, 1], borrowed=False)
 own_fields_only = reading(borrowed=False)
+grid_of_the_launch = reading(own_first=False)
 delay_from_its_end = reading(from_its_end=True)
 no_launch_no_delay = reading(unlaunched=0.0)
 launched_only = reading(unlaunched="left out")

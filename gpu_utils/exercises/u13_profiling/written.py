@@ -154,6 +154,9 @@ class _Trace:
             call, cat = ("hipModuleLaunchKernel", cat) if self.amd else ("cuLaunchKernel", "cuda_driver")
         if self.amd:
             more = {"kernel": name, "grid": grid, "block": block, "shared memory": 0}
+        if driver and self.vendor == "ROCm":  # this call is given work-items
+            call, more["grid"] = "hipExtModuleLaunchKernel", [a * b for a, b in zip(grid, block, strict=True)]
+        if self.amd:
             more |= {"stream": hex(self.rng.randrange(2**40, 2**44))} if self.old else {}
         called = self._call(thread, call, cat, **more)
         self._on_gpu("kernel", name, device, stream, called, **self._links(), **self._shape(grid, block))

@@ -34,7 +34,7 @@ METRICS = {
 """Full names of ncu's metrics -> what they are in."""
 
 SCALES = {
-    "time": {"ns": 1, "nsecond": 1, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "second": 1e9},
+    "time": {"ns": 1, "nsecond": 1, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9},
     "bytes": {"byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9},
 }
 _NOISE = (
@@ -78,10 +78,6 @@ def ncu(rng: random.Random, form: str, kernels: int = 5, processes: int = 1) -> 
     return "\n".join([*before, *lines, "==PROF== Disconnected from process 4242", ""])
 
 
-def _unit(rng: random.Random, kind: str) -> str:
-    return rng.choice(list(SCALES[kind])) if kind in SCALES else kind
-
-
 def _value(rng: random.Random, kind: str, unit: str) -> str:
     """A number as ncu writes it in this unit."""
     if kind == "time":
@@ -99,7 +95,7 @@ def _long(rng: random.Random, leading: list[str], launched: list[list[Any]], rul
     for at, row in enumerate(launched):
         missing = rng.choice(list(METRICS)[1:])
         for number, (metric, kind) in enumerate(METRICS.items()):
-            unit = _forced(kind, at) or _unit(rng, kind)
+            unit = _unit(kind, at + 4 * rules)
             value = ("n/a", "")[at % 2] if metric == missing else _value(rng, kind, unit)
             yield [*row, "Command line profiler metrics", metric, unit, value, *([""] * len(_RULE) if rules else ())]
             if rules and number % 4 == 1:
@@ -107,14 +103,18 @@ def _long(rng: random.Random, leading: list[str], launched: list[list[Any]], rul
                 yield [*row, "SpeedOfLight", "", "", "", *(rule if at % 2 else rule[:-1])]
 
 
-def _forced(kind: str, at: int) -> str:
-    """The first two kernels of a file have larger units, and not the same ones."""
-    return {("time", 0): "us", ("time", 1): "msecond", ("bytes", 0): "Kbyte", ("bytes", 1): "Mbyte"}.get((kind, at), "")
+def _unit(kind: str, at: int) -> str:
+    """Units take turns: two kernels in a row never have the same one."""
+    turns = {
+        "time": ("us", "msecond", "s", "nsecond", "usecond", "ms", "second", "ns"),
+        "bytes": ("Kbyte", "Mbyte", "Gbyte", "byte"),
+    }
+    return turns[kind][at % len(turns[kind])] if kind in turns else kind
 
 
 def _wide(rng: random.Random, leading: list[str], launched: list[list[Any]], rules: bool) -> Iterable[list[Any]]:
     """A row for each kernel, a column for each metric, units in the row below the header."""
-    units = {metric: _forced(kind, rng.randrange(2)) or kind for metric, kind in METRICS.items()}
+    units = {metric: _unit(kind, rng.randrange(2)) for metric, kind in METRICS.items()}
     yield [*leading, *METRICS]
     yield [*[""] * len(leading), *units.values()]
     for at, row in enumerate(launched):
@@ -176,7 +176,7 @@ def _dispatch(rng: random.Random, number: int, name: str, generation: str) -> di
         block = [rng.choice((16, 24, 40)), rng.choice((3, 5)), 1]
     short = [rng.randrange(0, one) if number % 2 else 0 for one in block]
     grid = [count * one - less for count, one, less in zip(blocks, block, short, strict=True)]
-    start = 5_000_000 + number * 40_000 + rng.randrange(1_800) * 16 - 96_000 * (number % 4 == 0) + number % 16
+    start = 9_850_000 + number * 40_000 + rng.randrange(1_800) * 16 - 96_000 * (number % 4 == 0) + number % 16
     known = {"Kind": "KERNEL_DISPATCH", "Agent_Id": "Agent 4" if generation == "now" else 4, "Queue_Id": number % 2 + 1}
     known |= {"Stream_Id": 0, "Thread_Id": 100, "Process_Id": 100, "Dispatch_Id": number, "Kernel_Id": 12 + len(name)}
     known |= {"Kernel_Name": name, "Correlation_Id": 3 * number + 4, "Start_Timestamp": start}
