@@ -139,7 +139,8 @@ def _swept(spans: Spans, ordered: bool = True, furthest: bool = True) -> dict[st
     found, spans = right(spans), true(spans)
     if ordered:
         spans = sorted(spans, key=lambda span: span["start"])
-    gaps, busy, until = [], 0, None
+    gaps: list[list[int]] = []
+    busy, until = 0, None
     for span in spans:
         if until is None or span["start"] > until:
             gaps += [] if until is None else [[until, span["start"]]]

@@ -33,7 +33,7 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
 
 
 def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
-    return wrong_row(slips.right(**inputs), value, _tolerance(case, inputs), "kernel")
+    return wrong_row(slips.right(inputs["trace"], inputs["counters"]), value, _tolerance(case, inputs), "kernel")
 
 
 def _fresh(rng: random.Random) -> Case:

@@ -113,11 +113,12 @@ def reading(
     """
 
     def read_rocprof(trace: str, counters: str) -> Rows:
-        traced, values = _rows(trace), {}
+        traced = _rows(trace)
+        values: dict[str, Values] = {}
         for row in _rows(counters):
             of = key(traced, row)
             values[of] = put(values.get(of, {}), row["Counter_Name"], float(row["Counter_Value"]))
-        rows = []
+        rows: Rows = []
         for row in traced:
             start, end = int(row["Start_Timestamp"]), int(row["End_Timestamp"])
             grid, block = ([int(row[f"{what}_Size_{axis}"]) for axis in "XYZ"] for what in ("Grid", "Workgroup"))
@@ -139,10 +140,10 @@ def reading(
                 }
             )
         if order == "start":
-            rows.sort(key=lambda row: row["start"])
+            rows.sort(key=lambda made: made["start"])
         elif order == "dispatch":
             known = {int(row["Start_Timestamp"]): int(row.get("Dispatch_Id", row["Correlation_Id"])) for row in traced}
-            rows.sort(key=lambda row: known[row["start"]])
+            rows.sort(key=lambda made: known[made["start"]])
         return rows
 
     return read_rocprof
@@ -150,17 +151,17 @@ def reading(
 
 def in_order(trace: str, counters: str) -> Rows:
     """The first dispatch of the counters' file belongs to the first row of the trace, and so on."""
-    traced, rows = _rows(trace), right(trace, counters)
+    rows = right(trace, counters)
     groups: dict[str, Values] = {}
     for row in _rows(counters):
         groups.setdefault(row["Dispatch_Id"], {})[row["Counter_Name"]] = float(row["Counter_Value"])
-    starts = [int(row["Start_Timestamp"]) for row in traced]
+    starts = [int(row["Start_Timestamp"]) for row in _rows(trace)]
     own = dict(zip(starts, groups.values(), strict=False))
-    for row in rows:
-        values = own.get(row["start"], {})
+    for made in rows:
+        values = own.get(made["start"], {})
         for name, field in TRAFFIC.items():
-            row[field] = values[name] * KIB if name in values else None
-        row["counters"] = {name: value for name, value in values.items() if name not in TRAFFIC}
+            made[field] = values[name] * KIB if name in values else None
+        made["counters"] = {name: value for name, value in values.items() if name not in TRAFFIC}
     return rows
 
 

@@ -29,7 +29,7 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
 
 
 def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
-    return wrong_row(slips.right(**inputs), value, _tolerance(case, inputs), "name")
+    return wrong_row(slips.right(inputs["text"]), value, _tolerance(case, inputs), "name")
 
 
 def _fresh(rng: random.Random) -> Case:

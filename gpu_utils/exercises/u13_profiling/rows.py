@@ -32,14 +32,12 @@ def wrong_row(expected: Rows, found: Any, tol: Tolerance, name: str) -> Differen
         return Difference(
             "value", f"{_rows(len(found))} came back, expected {len(expected)}{_first_other(expected, found, name)}"
         )
-    for at, (right, row) in enumerate(zip(expected, found, strict=True)):
-        for field, value in right.items():
-            if problem := _wrong_value(value, row[field], tol, field):
-                others = sum(
-                    bool(_wrong_value(e[field], f[field], tol, field)) for e, f in zip(expected, found, strict=True)
-                )
-                count = f" ({field.rstrip()} is wrong in {others} of {_rows(len(expected))})"
-                return Difference("value", f"row {at}, {_said(right[name])}: {problem}{count}")
+    for at, right in enumerate(expected):
+        for field in right:
+            wrong = [_wrong_value(e[field], f[field], tol, field) for e, f in zip(expected, found, strict=True)]
+            if wrong[at]:
+                count = f"{field} is wrong in {sum(map(bool, wrong))} of {_rows(len(expected))}"
+                return Difference("value", f"row {at}, {_said(right[name])}: {wrong[at]} ({count})")
     return None
 
 

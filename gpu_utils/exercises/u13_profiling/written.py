@@ -66,10 +66,10 @@ class _Trace:
         host = [event for event in self.events if event["cat"] == "cpu_op"]
         rest = [event for event in self.events if event["cat"] != "cpu_op"]
         self.rng.shuffle(rest)  # kineto writes what a GPU did as it comes
-        device = {"name": "GPU X", "warpSize": 64 if self.amd else 32}
+        width = 64 if self.amd else 32
         whole = {
             "schemaVersion": 1,
-            "deviceProperties": [{"id": number, **device} for number in range(self.devices)],
+            "deviceProperties": [{"id": at, "name": "GPU X", "warpSize": width} for at in range(self.devices)],
             "displayTimeUnit": "ms",
             "baseTimeNanoseconds": 1_700_000_000_000_000_000,
             "traceEvents": [*_METADATA, *host, *rest],
