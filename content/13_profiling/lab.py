@@ -23,6 +23,16 @@ from gpu_utils import check, hint, lesson, progress, solution
 # GPU had nothing to do. At the end of the part your two functions look at a program that waits too often.
 #
 # Here is a tiny trace, such as torch.profiler writes on ROCm, and the example of the first exercise.
+#
+# <details><summary>Where the form of these files comes from</summary>
+#
+# All files of this lab are made up in the forms that the tools write: their numbers are invented, and no GPU stands
+# behind them. The trace is written by [kineto](https://github.com/pytorch/kineto/tree/main/libkineto/src):
+# `output_json.cpp`, for CUDA `CuptiActivity.cpp`, for ROCm `RoctracerActivity_inl.h` and, today,
+# `RocprofActivity_inl.h`. That hipExtModuleLaunchKernel is given work-items says HIP's
+# [hip_ext.h](https://rocm.docs.amd.com/projects/HIP/en/latest/doxygen/html/hip__ext_8h.html).
+#
+# </details>
 
 # %% a tiny trace
 print(lesson.tiny_file("trace.json"))
@@ -209,7 +219,7 @@ rows = {}
 with lesson.when_written():
     for fault in (None, "launch_bound", "host_sync"):
         for target in ("sm_80", "gfx942"):
-            trace = lesson.small_run(target, fault).files["trace.json"]
+            trace = lesson.small_run(target, fault, seed=1).files["trace.json"]
             spans = [
                 {
                     "kind": "kernel",
@@ -226,20 +236,33 @@ with lesson.when_written():
                 "modelled us": window / 1000,
                 "idle": f"{100 * found['idle'] / window:.0f} %",
                 "gaps": len(found["gaps"]),
+                "mean gap, us": f"{found['idle'] / len(found['gaps']) / 1000:.1f}",
                 "longest gap, us": max(b - a for a, b in found["gaps"]) / 1000,
             }
 lesson.table(rows, first="program")
 
 # %% [markdown] after the idle times
-# Two programs lose the same share and need different cures. One has hundreds of short gaps: each kernel is shorter than
-# its launch, so fewer and larger kernels help, or a graph. The other has few gaps, each of them long: a value is waited
-# for, and reading it less often helps. A share alone does not tell them apart; gaps do.
+# Two programs lose a large share, and need different cures. One has many short gaps: most of its
+# kernels are shorter than their launch, so fewer and larger kernels help, or a graph. The other has few gaps, and they
+# are long: the host waits for a value before it launches on, and reading values less often helps. A share does not tell
+# them apart; gaps do.
 
 # %% [markdown] part of tables
 # ## Part 2: which kernel, and what limits it?
 #
 # First the tables of counters, one vendor after the other. These are tiny ones, and the examples of the next two
 # exercises: what `ncu --csv` prints, long and wide, and the two files of rocprofv3.
+#
+# <details><summary>Where the form of these files comes from</summary>
+#
+# `--csv`, `--page raw` (the wide form), `--print-units`:
+# [Nsight Compute CLI](https://docs.nvidia.com/nsight-compute/NsightComputeCli/index.html); the columns from files that
+# people have published. rocprofv3's columns: `generateCSV.cpp` in
+# [rocm-systems](https://github.com/ROCm/rocm-systems/tree/develop/projects/rocprofiler-sdk), and its options:
+# [using rocprofv3](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html).
+# FETCH_SIZE and WRITE_SIZE: `counter_defs.yaml`, in the same project.
+#
+# </details>
 
 # %% tiny tables
 for name in ("ncu.csv", "ncu_wide.csv", "kernel_trace.csv", "counters.csv"):
