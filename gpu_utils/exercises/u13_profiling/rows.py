@@ -102,7 +102,7 @@ def _said(value: Any) -> str:
     """A value in few letters, as a learner would write it.
 
     >>> _said([1, 1, 1]), _said(2500.0), _said("x" * 99)[-6:]
-    ('(1, 1, 1)', '2500.0', "xxx...")
+    ('(1, 1, 1)', '2500.0', 'xxx...')
     """
     if isinstance(value, NotPlain):
         return value.found
