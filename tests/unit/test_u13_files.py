@@ -14,6 +14,7 @@ from gpu_utils.exercises.u13_profiling.rows import wrong_row
 from gpu_utils.exercises.u13_profiling.tiny import FILES
 from gpu_utils.exercises.u13_profiling.written import VENDORS, trace
 from gpu_utils.exercises.u13_profiling.written_tables import FORMS, GENERATIONS, ncu, rocprof
+from gpu_utils.profiling.reading import read_texts, text_profile
 
 ROWS = [{"kernel": "a", "grid": (2, 1, 1), "read": 1024.0}, {"kernel": "b", "grid": None, "read": None}]
 
@@ -95,3 +96,41 @@ def test_tables_of_rocprof_have_one_row_for_each_figure(generation):
 
 def test_both_tiny_tables_of_ncu_say_the_same():
     assert read_ncu_slips.right(FILES["ncu.csv"]) == read_ncu_slips.right(FILES["ncu_wide.csv"])
+
+
+# --- two readers of one file: the library's own knows nothing of the exercises --------------------------------------
+
+
+def triple(size):
+    return None if size is None else tuple(size)
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_the_library_reads_the_same_kernels_from_a_trace(vendor):
+    text = trace(random.Random(7), vendor, ops=7, devices=2)
+    mine = [(r["name"], round(1000 * r["duration"]), triple(r["grid"])) for r in read_trace_slips.right(text)]
+    assert mine == [(k.name, k.duration, triple(k.value("grid"))) for k in text_profile("trace.json", text).kernels]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_library_reads_the_same_launches_from_a_table_of_ncu(form):
+    text = ncu(random.Random(8), form, kernels=4, processes=2)
+    found = {(k.process, k.number): k for k in text_profile("ncu.csv", text).kernels}
+    for row in read_ncu_slips.right(text):
+        kernel = found.pop((row["process"], row["id"]))
+        assert (kernel.name, triple(kernel.value("grid"))) == (row["kernel"], triple(row["grid"]))
+        assert kernel.duration == pytest.approx(row["metrics"]["gpu__time_duration.sum"], abs=1)
+        assert kernel.value("memory_read") == pytest.approx(row["metrics"]["dram__bytes_read.sum"])
+    assert not found
+
+
+@pytest.mark.parametrize("generation", [one for one in GENERATIONS if "without" not in one])
+def test_the_library_reads_the_same_dispatches_from_tables_of_rocprof(generation):
+    traced, counted = rocprof(random.Random(9), generation, dispatches=9)
+    found = {k.start: k for k in read_texts({"kernel_trace.csv": traced, "counters.csv": counted}).kernels}
+    for row in read_rocprof_slips.right(traced, counted):
+        if row["duration"] is not None:
+            kernel = found[row["start"]]
+            assert (kernel.name, kernel.duration) == (row["kernel"], row["duration"])
+            assert triple(kernel.value("grid")) == triple(row["grid"])
+            assert (kernel.value("memory_read"), kernel.value("memory_written")) == (row["read"], row["written"])

@@ -218,8 +218,9 @@ EXERCISE = Exercise(
     explanation=(
         "rocprofv3 splits what ncu puts into one table: times in the trace, counters in the collection, and a number "
         "for each dispatch to join them. Its units differ from ncu's as well: grids in work-items, traffic in KiB. "
-        "Dividing axis by axis and rounding up gives what both vendors call a grid. Waves times 64 against threads "
-        "is the first figure of waste: a block of 96 threads occupies 128 lanes. Comparing this count of waves with "
-        "SQ_WAVES shows whether another program was on the GPU while you measured."
+        "Dividing axis by axis and rounding up gives what both vendors call a grid. Waves times 64 against threads is "
+        "the first figure of waste: a block of 96 threads occupies 128 lanes. And where all blocks are full, SQ_WAVES "
+        "must be this count of waves: more of them come from another program on the GPU while you measured, or from "
+        "passes that somebody added up."
     ),
 )

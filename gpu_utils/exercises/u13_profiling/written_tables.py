@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
+import math
 import random
 from collections.abc import Iterable
 from typing import Any
@@ -194,7 +196,20 @@ def _counted(rng: random.Random, dispatch: dict[str, Any]) -> list[dict[str, Any
     values = {name: f"{rng.randrange(1, 4_000_000) / (8 if 'SIZE' in name else 1):.6f}" for name in chosen}
     values |= {name: f"{rng.randrange(1, 4_000_000):.8e}" for name in chosen if name.startswith("SQ_INSTS")}
     values |= {name: "0.000000" for name in chosen if name.startswith("GRBM") and number == 1}
+    values |= {name: f"{_waves(dispatch)}.000000" for name in chosen if name == "SQ_WAVES"}
     return [dispatch | {"Counter_Name": name, "Counter_Value": _Bare(value)} for name, value in values.items()]
+
+
+def _waves(dispatch: dict[str, Any]) -> int:
+    """Those that a GPU starts: a block that is part full along an axis has fewer threads."""
+    axes = []
+    for axis in "XYZ":
+        whole, rest = divmod(dispatch[f"Grid_Size_{axis}"], dispatch[f"Workgroup_Size_{axis}"])
+        axes.append([(whole, dispatch[f"Workgroup_Size_{axis}"]), (1, rest)])
+    return sum(
+        math.prod(count for count, _ in blocks) * -(-math.prod(size for _, size in blocks) // 64)
+        for blocks in itertools.product(*axes)
+    )
 
 
 class _Bare(float):
