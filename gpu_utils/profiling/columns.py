@@ -85,6 +85,7 @@ NCU = {
     "sm__cycles_elapsed.max": Counter("cycles"),
     "gpc__cycles_elapsed.max": Counter("cycles"),
     "launch__registers_per_thread": Counter("registers"),
+    "launch__local_mem_per_thread": Counter("scratch_bytes"),
     "smsp__warps_launched.sum": Counter("waves"),
     "smsp__inst_executed.sum": Counter("instructions"),
     "sm__inst_executed_pipe_tensor.sum": Counter("matrix_instructions"),
