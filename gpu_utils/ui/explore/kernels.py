@@ -1,4 +1,4 @@
-"""A kernel on the rooflines of two chips: what its arithmetic, its bytes and its waiting take, and which one bounds it."""
+"""A kernel on the rooflines of two chips: what FLOP, bytes and waiting take alone, and which of them bounds it."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def draw(
     size       OWN moves 2 to this power bytes; intensity: and does 2 to this power FLOP for each
     occupancy, lane_bytes  as in `in_flight`; latency: ns
 
-    A kernel with a time stands at what it reached, another one at what the longest bound allows.
+    A kernel with a time stands at what it reached, another one at what the longest bound allows on each chip.
     """
     own = Point("your kernel", 2.0 ** (size + intensity), 2.0**size)
     chosen = next((point for point in given if point.name == kernel), own)
@@ -132,11 +132,15 @@ def draw(
             continue
         full = in_flight(name, occupancy, lane_bytes)
         found = bounds(roof, chosen.flops, chosen.bytes, min(full, chosen.bytes), latency / 1e9)
-        took = chosen.seconds or found.seconds
-        points.append(Point(f"{chosen.name} on {name}", chosen.flops, chosen.bytes, took))
         roofs.append(roof)
+        if chosen.seconds is None:
+            points.append(Point(f"{chosen.name} on {name}", chosen.flops, chosen.bytes, found.seconds))
         said.append(_sentence(name, roof, chosen, found))
-        rows.append(_row(name, found, full, chosen))
+        rows.append(_row(f"{len(points)} {name}" if chosen.seconds is None else name, found, full, chosen))
+    if chosen.seconds is not None and roofs:
+        points.append(chosen)
+        flying = chosen.bytes / chosen.seconds * latency / 1e9
+        said.append(f"At {latency} ns its speed means {si(flying)}B in flight at a time (Little's law).")
     words = " ".join([*said, *missing])
     sources = [
         f"{r.name}: peak {si(r.peak)}FLOP/s ({r.sources[0]}), {si(r.bandwidth)}B/s ({r.sources[1]}), "
@@ -148,7 +152,11 @@ def draw(
     return picture(
         "",
         words,
-        *([plot(roofs, points, words, [roof.name for roof in roofs])] if roofs else []),
+        *(
+            [plot(roofs, points, words, [roof.name for roof in roofs] if len(points) == len(roofs) else ())]
+            if roofs
+            else []
+        ),
         status(words),
         table(head, rows) if rows else "",
         after="".join(small(line) for line in [assumed, *sources]),
@@ -169,7 +177,9 @@ def _sentence(name: str, roof: Roofline, kernel: Point, found: Bounds) -> str:
         return bound
     share = roof.seconds(kernel) / kernel.seconds
     if share > 1.005:
-        return f"{bound} It took {_micro(kernel.seconds)}, less than the roof allows: another chip, a cache, or a count."
+        return (
+            f"{bound} It took {_micro(kernel.seconds)}, less than the roof allows: another chip, a cache, or a count."
+        )
     return f"{bound} It took {_micro(kernel.seconds)}: {share:.0%} of its roof."
 
 

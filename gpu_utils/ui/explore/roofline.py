@@ -142,9 +142,7 @@ def _axes(roofs: Sequence[Roofline], points: Sequence[Point]) -> _Axes:
     return _Axes(low, high, math.floor(math.log10(least)) - room, math.ceil(math.log10(most * 1.05)))
 
 
-def _lines(
-    roofs: Sequence[Roofline], points: Sequence[Point], of_point: Sequence[Sequence[Roofline]]
-) -> list[str]:
+def _lines(roofs: Sequence[Roofline], points: Sequence[Point], of_point: Sequence[Sequence[Roofline]]) -> list[str]:
     """The grid, a line for each chip with its name at the right edge, and the marks that can be focused."""
     of_point = [its for point, its in zip(points, of_point, strict=True) if point.flops]
     points = [point for point in points if point.flops]  # without FLOP there is no place on a logarithmic axis
