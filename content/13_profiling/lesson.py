@@ -159,7 +159,7 @@ guess.reveal(
 # %% [markdown] long and wide
 # This is ncu's **long** form: one row for each launch *and metric*. Whoever counts rows to count launches is off by
 # the number of metrics. rocprofv3's counter file is long too. `ncu --csv --page raw` is **wide**: one row a launch, a
-# column a metric, and a second header row with the units. Its first lines, cut at the right:
+# column a metric, and a second header row with the units. The right end of its lines:
 
 # %% wide form
 wide = lesson.profile_files(gpus["sm_80"], wide=True)["ncu.csv"]
@@ -261,7 +261,9 @@ for stride in (1, 2, 8, 32):
     found = lesson.launch_on(
         TARGETS, strided_kernel, (256,), x, y, stride, BLOCK=256, threads=256, l2=True
     )
-    a, b = (lesson.profile_of(lesson.profile_files(g)).kernels[0] for g in found.values())
+    a, b = (
+        lesson.profile_of(lesson.profile_files(g)).kernels[0] for g in found.values()
+    )
     vector = b.value("load_instructions") + b.value("store_instructions")
     rows[stride] = {
         "A100, sectors / load": a.value("load_sectors") / a.value("load_requests"),
@@ -274,7 +276,9 @@ more = [rows[32][name] > rows[8][name] for name in (nv, am)]
 guess.reveal(
     nvidia=rows[8][nv],
     amd=rows[8][am],
-    grows={(1, 0): "A100's", (0, 1): "MI300X's", (1, 1): "both"}.get(tuple(more), "none"),
+    grows={(1, 0): "A100's", (0, 1): "MI300X's", (1, 1): "both"}.get(
+        tuple(more), "none"
+    ),
     because="a sector for each lane is the worst that there is, 32. A line of 128 bytes "
     "has 4 lanes: 16 lines for the load, 2 for the store, so 9 on average.",
 )
@@ -332,7 +336,9 @@ for pitch in (32, 33):
     x, y = torch.randn(32, 32), torch.empty(32, 32)
     found = lesson.launch_cpp(TARGETS, SOURCE, "turn", 1, 256, [x, y, pitch])
     assert torch.equal(y, x.T)
-    a, b = (lesson.profile_of(lesson.profile_files(g)).kernels[0] for g in found.values())
+    a, b = (
+        lesson.profile_of(lesson.profile_files(g)).kernels[0] for g in found.values()
+    )
     for name, one, lanes, conflicts, whole in (
         ("A100", a, 32, "conflict_passes", "shared_passes"),
         ("MI300X", b, 64, "conflict_cycles", "shared_cycles"),
@@ -371,15 +377,15 @@ lesson.table(rows, first="")
 # that is off does not count. AMD counts *instructions of waves*: `SQ_INSTS_VALU_FMA_F32` and its like. The usual way to
 # FLOP is times 64 (and times 2 for a fused one), as if every lane were on.
 #
-# In this kernel half of the threads do 64 fused multiply-adds each, the others none. `period` says which half: 2 means
-# every other thread; 64 means 32 on, 32 off; 128 means 64 on, 64 off. There are 4,096 threads.
+# In this kernel half of the threads do 64 fused multiply-adds each, the others none. `run` says which half: with 1 every
+# other thread works; with 32 it is 32 off, 32 on, and so on; with 64 it is 64 off, 64 on. There are 4,096 threads.
 
 # %% some lanes
 SOURCE = """
-__global__ void some_lanes(float *x, float a, int period) {
+__global__ void some_lanes(float *x, float a, int run) {
     int at = blockIdx.x * blockDim.x + threadIdx.x;
     float v = x[at];
-    if (at % period < period / 2)
+    if (at & run)
         for (int i = 0; i < 64; ++i) v = fmaf(v, a, 1.0f);
     x[at] = v;
 }
@@ -388,33 +394,31 @@ __global__ void some_lanes(float *x, float a, int period) {
 # %% guess flop
 guess = predict(
     "13.flop_counters",
-    "Really done: 2,048 threads x 64 x 2 = 262,144 FLOP, whatever the period. What does "
+    "Really done: 2,048 threads x 64 x 2 = 262,144 FLOP, however long the runs. What does "
     "each side's sum say?",
-    nvidia=lesson.number("A100, period 2"),
-    amd=lesson.number("MI300X, period 2"),
-    amd_128=lesson.number("MI300X, period 128"),
+    nvidia=lesson.number("A100, runs of 1"),
+    amd=lesson.number("MI300X, runs of 1"),
+    amd_64=lesson.number("MI300X, runs of 64"),
 )
 
 # %% flop counters
 rows = {}
-for period in (2, 64, 128):
+for run in (1, 32, 64):
     x = torch.randn(4096)
-    found = lesson.launch_cpp(
-        TARGETS, SOURCE, "some_lanes", 16, 256, [x, 0.5, period]
-    )
+    found = lesson.launch_cpp(TARGETS, SOURCE, "some_lanes", 16, 256, [x, 0.5, run])
     on = lesson.issued(found, "fma")
     for target, gpu in found.items():
         profile = lesson.profile_of(lesson.profile_files(gpu))
-        rows[f"{target}, period {period}"] = {
+        rows[f"{target}, runs of {run}"] = {
             "fma of warps or waves": on[target]["issued"],
             "% of lanes on": on[target]["% of lanes on"],
             "FLOP from counters": profile.kernels[0].value("fp32_flop"),
             "source": profile.kernels[0].figures["fp32_flop"].source,
         }
 guess.reveal(
-    nvidia=rows["sm_80, period 2"]["FLOP from counters"],
-    amd=rows["gfx942, period 2"]["FLOP from counters"],
-    amd_128=rows["gfx942, period 128"]["FLOP from counters"],
+    nvidia=rows["sm_80, runs of 1"]["FLOP from counters"],
+    amd=rows["gfx942, runs of 1"]["FLOP from counters"],
+    amd_64=rows["gfx942, runs of 64"]["FLOP from counters"],
     because="threads that are off count on AMD, as long as one lane of the wave is on: "
     "64 waves x 64 instructions x 64 lanes x 2.",
 )
@@ -422,7 +426,7 @@ lesson.table(rows, first="")
 
 # %% [markdown] upper bound
 # AMD's figure is an **upper bound**: exact if no lane is off, else too large. `VALUUtilization`, the percentage of lanes
-# that are on, repairs it on average. At period 64 the two machines differ in deed, not only in counting: whole warps
+# that are on, repairs it on average. With runs of 32 the two machines differ in deed, not only in counting: whole warps
 # of 32 skip the loop, and no wave of 64 does.
 #
 # A second trap: counters count *instructions*, not your formula. A division or an exponential becomes several, and not
@@ -461,6 +465,10 @@ def product_kernel(a_ptr, b_ptr, c_ptr, N, BLOCK: tl.constexpr):
 # For the prediction: the product takes $2 \cdot 512^3$ = 268 million FLOP. A, B and C have 0.5 MiB each. Float16 has its
 # ridge at 153 FLOP per byte on an A100 and at 247 on an MI300X.
 #
+# Where do the counters have those FLOP? AMD counts matrix work in units of 512 operations (`..._MFMA_MOPS_F16`). NVIDIA's
+# `sm__inst_executed_pipe_tensor.sum` counts instructions, and one must know what one does: `mma.m16n8k16` on an A100 is
+# $2 \cdot 16 \cdot 8 \cdot 16$ = 4,096 FLOP.
+#
 # An A100 has, in this model, one L2, an MI300X eight, one for each die. Block i goes to die i mod 8, and the tile's row
 # counts up first: so die 0 computes the first row of tiles, die 1 the second, and so on. Each die needs its own rows of
 # A, and all of B. Nothing that one die's L2 has helps another's.
@@ -470,8 +478,8 @@ guess = predict(
     "13.roofline_counters",
     "How many MiB does the product read on each? And what bounds it (FLOP over bytes "
     "read and written, against the ridge)?",
-    a100=lesson.number("A100 reads", unit="MiB"),
-    mi300x=lesson.number("MI300X reads", unit="MiB"),
+    a100=lesson.number("A100 reads", unit="MiB", factor=1.02),
+    mi300x=lesson.number("MI300X reads", unit="MiB", factor=1.02),
     bound_a100=lesson.choice("memory", "compute", label="A100"),
     bound_mi300x=lesson.choice("memory", "compute", label="MI300X"),
 )
@@ -480,7 +488,15 @@ guess = predict(
 a, b = (torch.randn(512, 512, dtype=torch.float16) for _ in range(2))
 c, x = torch.empty_like(a), torch.randn(512, 1000)
 softmax = lesson.launch_on(
-    TARGETS, softmax_kernel, (512,), x, x.clone(), 1000, BLOCK=1024, threads=256, l2=True
+    TARGETS,
+    softmax_kernel,
+    (512,),
+    x,
+    x.clone(),
+    1000,
+    BLOCK=1024,
+    threads=256,
+    l2=True,
 )
 product = lesson.launch_on(
     TARGETS, product_kernel, (8, 8), a, b, c, 512, BLOCK=64, threads=256, l2=True
@@ -490,7 +506,11 @@ for target, chip in zip(TARGETS, ("A100", "MI300X"), strict=True):
     roof = lesson.roofline(chip, "bf16")
     for name, found in (("double", gpus), ("softmax", softmax), ("product", product)):
         one = lesson.profile_of(lesson.profile_files(found[target])).kernels[0]
-        flop = one.value("fp32_flop") + (one.value("matrix_flop") or 0)
+        matrix = {
+            "sm_80": one.value("matrix_instructions") * 4096,
+            "gfx942": one.value("matrix_flop"),
+        }
+        flop = one.value("fp32_flop") + (matrix[target] or 0)
         point = lesson.Point(f"{name}, {target}", flop, one.value("memory_bytes"))
         points[name, chip] = point
         rows[point.name] = {
@@ -511,7 +531,9 @@ guess.reveal(
 lesson.table(rows, first="kernel")
 
 # %% the points on both rooflines
-explore("roofline", chips=["A100", "MI300X"], points=list(points.values()), dtype="bf16")
+explore(
+    "roofline", chips=["A100", "MI300X"], points=list(points.values()), dtype="bf16"
+)
 
 # %% [markdown] what the points say
 # Same work, same kernel: on the A100's model arithmetic bounds the product, on the MI300X's memory. The remedy differs,
@@ -519,12 +541,11 @@ explore("roofline", chips=["A100", "MI300X"], points=list(points.values()), dtyp
 # `FETCH_SIZE` is what the L2 asks for, and on an MI300X a part of it is answered by the Infinity Cache, which is faster
 # than the memory of the roof. So the point is a lower bound.
 #
-# The softmax shows the second trap. The MI300X's counters say four times as many FLOP. Its compiler writes a division
-# as a chain of fused multiply-adds and counts exponentials (`TRANS`); on NVIDIA the three counters see neither the
-# exponential nor a division that another unit does (and ptxas makes other instructions of PTX, which is what is
-# executed here). And the doubling is one multiplication of each float on one side; on the other an addition of two
-# floats at a time, which is counted once. Memory bounds both kernels either way: where that is so, a factor of four in
-# FLOP does not matter. Near the ridge it would.
+# The softmax shows the second trap: the MI300X's counters say almost four times as many FLOP. Its compiler writes a
+# division as a chain of fused multiply-adds; in PTX it is one instruction, `div.full`, that none of NVIDIA's three
+# counters is for. (ptxas makes others of it; what is executed here is PTX.) And the doubling is one multiplication of
+# each float on one side; on the other an addition of two floats at a time, which is counted once. Memory bounds both
+# kernels either way: where that is so, a factor of four in FLOP does not matter. Near the ridge it would.
 #
 # ## 15. Far below the roof
 #
@@ -569,10 +590,11 @@ lesson.table(
 # %% [markdown] play
 # Play with it. Move the occupancy, and see the point leave the roof; then give each lane more bytes, and see it come
 # back. Make the kernel short (fewer bytes): from some size on one latency is all it takes, on either chip. Choose a
-# kernel of this sitting in the list: it has bytes and FLOP, and no time, so it stands where it could be at best.
+# kernel of this sitting in the list: it has bytes and FLOP, and no time, so it stands where it could be at best. (Each
+# was counted on one target; its bytes are another's only if its L2 is alike.)
 
 # %% explore kernels
-explore("kernels", [points[name, "MI300X"] for name in ("softmax", "product")], occupancy=10)
+explore("kernels", list(points.values()), occupancy=10)
 
 # %% [markdown] second sitting done
 # **You have** the three steps: a list by name, counters of the first kernel with their units, and a roof with a point

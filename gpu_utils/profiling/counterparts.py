@@ -78,7 +78,7 @@ COUNTERPARTS = (
     Counterpart(
         "fp32 work",
         "smsp__sass_thread_inst_executed_op_{fadd,fmul,ffma}_pred_on.sum",
-        "SQ_INSTS_VALU_{ADD,MUL,FMA,TRANS}_F32 x 64",
+        "SQ_INSTS_VALU_{ADD,MUL,FMA}_F32 x 64",
         "fair",
         "NVIDIA counts threads, AMD waves: an upper bound where lanes are off. A fused one counts 2",
         f"NVIDIA's answer in forums.developer.nvidia.com 215350; {_PAGE}",
