@@ -5,7 +5,7 @@ A reader is a module with `FORM` (what it reads, for people), `fits(opened) -> b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,13 @@ def read(*paths: str | Path) -> Profile:
 
 def _read(path: str | Path) -> Profile:
     return _profile_of(opened(path), NAMED.get(Path(path).suffix, ""))
+
+
+def read_texts(files: Mapping[str, str]) -> Profile:
+    """`read` for files that are in memory: name, which stands for the path in messages -> text."""
+    from gpu_utils.profiling.joining import joined
+
+    return joined([text_profile(name, text) for name, text in files.items()])
 
 
 def text_profile(name: str, text: str) -> Profile:

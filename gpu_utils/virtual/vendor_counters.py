@@ -40,7 +40,9 @@ _BANKS = (
     "bank cycles beyond one per group of lanes, with lanes grouped in order; the device groups some widths otherwise"
 )
 _MIXED = "all f8f6f4 instructions, also on 8-bit inputs: no source says where a device files those"
-_LINES = "distinct cache lines of each wavefront instruction"
+_LINES = (
+    "distinct cache lines of each wavefront instruction; scratch as if its lanes lay side by side, as it is laid out"
+)
 _PACKED = "a packed instruction on two numbers counts as one: no source says how a device counts it"
 _LOCAL = "counts PTX instructions; registers that ptxas spills are not among them"
 
@@ -150,7 +152,8 @@ def _amd(launch: Any) -> list[Counter]:
             Counter(f"SQ_INSTS_VALU_MFMA_MOPS_{kind}", "512 operations", n / 512, _MIXED if kind == "F6F4" else "")
             for kind, n in flops.items()
         ]
-        lines = tally.access(counters.globals, r"", _transactions)
+        lines = tally.access(counters.globals, r"(?!scratch_)", _transactions)
+        lines += tally.access(counters.globals, r"scratch_", lambda access: access.ideal)
         found.append(Counter("TCP_TOTAL_CACHE_ACCESSES_sum", "lines", lines, _LINES))
         found += [
             Counter(f"SQ_INSTS_VALU_{name}_F32", "instructions", tally.waves(pattern), _PACKED)
