@@ -41,11 +41,12 @@ def read(*paths: str | Path) -> Profile:
 
     Raises ProfileUnreadable for the first file that no reader can use.
     """
+    from gpu_utils.profiling.deriving import derived
     from gpu_utils.profiling.joining import joined
 
     if not paths:
         raise ProfileUnreadable("", "no file was named; name at least one, such as trace.json")
-    return joined([_read(path) for path in paths])
+    return derived(joined([_read(path) for path in paths]))
 
 
 def _read(path: str | Path) -> Profile:
@@ -61,7 +62,9 @@ def read_texts(files: Mapping[str, str]) -> Profile:
 
 def text_profile(name: str, text: str) -> Profile:
     """What a text says that is in memory: name stands for its path in messages. Errors as for `read`."""
-    return _profile_of(Opened(name, text.encode()), "")
+    from gpu_utils.profiling.deriving import derived
+
+    return derived(_profile_of(Opened(name, text.encode()), ""))
 
 
 def _profile_of(found: Opened, advice: str) -> Profile:
