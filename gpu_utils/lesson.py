@@ -64,10 +64,11 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "sectors_of_line",
         ),
         "gpu_utils.backends.own_generation": ("generated",),
-        "gpu_utils.backends.profiled": ("profile_files", "profile_of"),
+        "gpu_utils.backends.profiled": ("profile_files",),
         "gpu_utils.backends.rungs": ("SPILLS", "climbed", "launches_of", "needs", "raced"),
         "gpu_utils.backends.swapped_step": ("own_kernels_in_gpt2", "speed_in_gpt2"),
         "gpu_utils.backends.traffic": ("traffic_of_torch",),
+        "gpu_utils.profiling.reading": ("read_texts",),
         "gpu_utils.virtual.cache": ("l2_traffic",),
     },
     "Rules on paper": {

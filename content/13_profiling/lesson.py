@@ -147,7 +147,7 @@ counters = files["gfx942"]["counter_collection.csv"]
 print("ncu --csv:", *lines(files["sm_80"]["ncu.csv"], '"ID"', "dram__bytes_"), sep="\n")
 print("\nrocprofv3 --kernel-trace:", *lines(trace, "double"), sep="\n")
 print("\nrocprofv3 --pmc:", *lines(counters, "SQ_WAVES", "_SIZE"), sep="\n")
-double = {target: lesson.profile_of(texts) for target, texts in files.items()}
+double = {target: lesson.read_texts(texts) for target, texts in files.items()}
 guess.reveal(
     nvidia=double["sm_80"].kernels[0].value("grid")[0],
     amd=256 * double["gfx942"].kernels[0].value("grid")[0],
@@ -262,7 +262,7 @@ for stride in (1, 2, 8, 32):
         TARGETS, strided_kernel, (256,), x, y, stride, BLOCK=256, threads=256, l2=True
     )
     a, b = (
-        lesson.profile_of(lesson.profile_files(g)).kernels[0] for g in found.values()
+        lesson.read_texts(lesson.profile_files(g)).kernels[0] for g in found.values()
     )
     vector = b.value("load_instructions") + b.value("store_instructions")
     rows[stride] = {
@@ -337,7 +337,7 @@ for pitch in (32, 33):
     found = lesson.launch_cpp(TARGETS, SOURCE, "turn", 1, 256, [x, y, pitch])
     assert torch.equal(y, x.T)
     a, b = (
-        lesson.profile_of(lesson.profile_files(g)).kernels[0] for g in found.values()
+        lesson.read_texts(lesson.profile_files(g)).kernels[0] for g in found.values()
     )
     for name, one, lanes, conflicts, whole in (
         ("A100", a, 32, "conflict_passes", "shared_passes"),
@@ -377,8 +377,8 @@ lesson.table(rows, first="")
 # that is off does not count. AMD counts *instructions of waves*: `SQ_INSTS_VALU_FMA_F32` and its like. The usual way to
 # FLOP is times 64 (and times 2 for a fused one), as if every lane were on.
 #
-# In this kernel half of the threads do 64 fused multiply-adds each, the others none. `run` says which half: with 1 every
-# other thread works; with 32 it is 32 off, 32 on, and so on; with 64 it is 64 off, 64 on. There are 4,096 threads.
+# In this kernel half of the 4,096 threads do 64 fused multiply-adds each, the others none. `run` says which half: with 1
+# every other thread works; with 32 it is 32 off, 32 on, and so on; with 64 it is 64 off, 64 on.
 
 # %% some lanes
 SOURCE = """
@@ -408,7 +408,7 @@ for run in (1, 32, 64):
     found = lesson.launch_cpp(TARGETS, SOURCE, "some_lanes", 16, 256, [x, 0.5, run])
     on = lesson.issued(found, "fma")
     for target, gpu in found.items():
-        profile = lesson.profile_of(lesson.profile_files(gpu))
+        profile = lesson.read_texts(lesson.profile_files(gpu))
         rows[f"{target}, runs of {run}"] = {
             "fma of warps or waves": on[target]["issued"],
             "% of lanes on": on[target]["% of lanes on"],
@@ -425,9 +425,9 @@ guess.reveal(
 lesson.table(rows, first="")
 
 # %% [markdown] upper bound
-# AMD's figure is an **upper bound**: exact if no lane is off, else too large. `VALUUtilization`, the percentage of lanes
-# that are on, repairs it on average. With runs of 32 the two machines differ in deed, not only in counting: whole warps
-# of 32 skip the loop, and no wave of 64 does.
+# AMD's figure is an **upper bound**: exact if no lane is off, else too large. `VALUUtilization`, the percentage of
+# lanes that are on, repairs it on average. With runs of 32 the two machines differ in deed, not only in counting: half
+# of the warps of 32 skip the loop, and no wave of 64 does.
 #
 # A second trap: counters count *instructions*, not your formula. A division or an exponential becomes several, and not
 # the same ones on both sides. Section 14 shows one.
@@ -462,12 +462,12 @@ def product_kernel(a_ptr, b_ptr, c_ptr, N, BLOCK: tl.constexpr):
 
 
 # %% [markdown] figures of the product
-# For the prediction: the product takes $2 \cdot 512^3$ = 268 million FLOP. A, B and C have 0.5 MiB each. Float16 has its
-# ridge at 153 FLOP per byte on an A100 and at 247 on an MI300X.
+# For the prediction: the product takes $2 \cdot 512^3$ = 268 million FLOP. A, B and C have 0.5 MiB each. Float16 has
+# its ridge at 153 FLOP per byte on an A100 and at 247 on an MI300X.
 #
-# Where do the counters have those FLOP? AMD counts matrix work in units of 512 operations (`..._MFMA_MOPS_F16`). NVIDIA's
-# `sm__inst_executed_pipe_tensor.sum` counts instructions, and one must know what one does: `mma.m16n8k16` on an A100 is
-# $2 \cdot 16 \cdot 8 \cdot 16$ = 4,096 FLOP.
+# Where do the counters have those FLOP? AMD counts matrix work in units of 512 operations (`..._MFMA_MOPS_F16`).
+# NVIDIA's `sm__inst_executed_pipe_tensor.sum` counts instructions, and one must know what one does: `mma.m16n8k16`,
+# which Triton takes for an A100, is $2 \cdot 16 \cdot 8 \cdot 16$ = 4,096 FLOP.
 #
 # An A100 has, in this model, one L2, an MI300X eight, one for each die. Block i goes to die i mod 8, and the tile's row
 # counts up first: so die 0 computes the first row of tiles, die 1 the second, and so on. Each die needs its own rows of
@@ -505,7 +505,7 @@ points, rows = {}, {}
 for target, chip in zip(TARGETS, ("A100", "MI300X"), strict=True):
     roof = lesson.roofline(chip, "bf16")
     for name, found in (("double", gpus), ("softmax", softmax), ("product", product)):
-        one = lesson.profile_of(lesson.profile_files(found[target])).kernels[0]
+        one = lesson.read_texts(lesson.profile_files(found[target])).kernels[0]
         matrix = {
             "sm_80": one.value("matrix_instructions") * 4096,
             "gfx942": one.value("matrix_flop"),
