@@ -19,19 +19,24 @@ lesson.sitting("13", 1)
 # ## 8. The top of the list
 #
 # The GPU is busy, as far as you could make it. With what? A profile has one row for each launch of a kernel. Add up
-# the time of the rows by name, and put the longest sum first. That is all, and it decides where you look. Not the
-# longest launch: a short kernel that is launched often may cost more.
+# the time of the rows by name, and put the longest sum first. That is all, and it decides where you look. (Not the
+# longest launch: a short kernel that is launched often may cost more.)
 #
-# Here is a small training program on a virtual MI300X: a step of a network with one hidden layer, all by hand-written
-# kernels. A virtual GPU has no clock. So the times are **modelled**: from what was counted, by a stated rule. They are
-# good to practise on; they say nothing about a chip.
+# Here is a small training program, three steps of a network with one hidden layer, all by hand-written kernels. It runs
+# on a virtual A100 (`sm_80`) and a virtual MI300X (`gfx942`). A virtual GPU has no clock. So the times are **modelled**
+# from what was counted, by a stated rule, for a GPU with a single SM or CU. They are good to practise on; they say
+# nothing about a chip, and nothing about which of the two is faster.
 
 # %% launches of a step
-program = lesson.small_run("gfx942")
-launches = program.profile.table()
-by_name = launches.groupby("name")["duration"]
+TARGETS = "sm_80", "gfx942"
+tables = {target: lesson.small_run(target).profile.table() for target in TARGETS}
+by_name = {target: rows.groupby("name")["duration"] for target, rows in tables.items()}
 lesson.table(
-    {name: {"launches": len(ns), "ns of one": ns.mean()} for name, ns in by_name},
+    {
+        name: {"launches": len(ns), "ns of one, sm_80": by_name["sm_80"].mean()[name]}
+        | {"ns of one, gfx942": ns.mean()}
+        for name, ns in by_name["gfx942"]
+    },
     first="kernel, modelled",
 )
 
@@ -41,40 +46,44 @@ lesson.table(
 #
 # $$ \frac{1}{(1 - s) + s / k} $$
 #
-# times as fast: **Amdahl's law**. With s = 0.2 even $k = \infty$ gives no more than 1.25. Example: s = 0.5 and k = 2
-# give 1 / (0.5 + 0.25) = 1.33.
+# times as fast: **Amdahl's law**. Example: s = 0.5 and k = 2 give 1 / (0.5 + 0.25) = 1.33. With s = 0.2 even
+# $k = \infty$, a kernel that takes no time, gives no more than 1 / 0.8 = 1.25.
 
 # %% guess top
 guess = predict(
     "13.top",
-    "From the table above: which kernel is at the top of the list? What percentage of "
-    "the kernels' time is its own? If it becomes twice as fast, how many times as fast "
-    "are all kernels together?",
-    first=lesson.choice(*sorted(by_name.groups), label="at the top"),
+    "gfx942: which kernel is at the top of the list, and what percentage of the time of "
+    "all kernels is its own? How many times as fast are all of them together, if it "
+    "becomes twice as fast? And if instead `activation` took no time at all?",
+    first=lesson.choice(*by_name["gfx942"].groups, label="at the top"),
     share=lesson.number("its share", unit="%", factor=1.05),
-    twice=lesson.number("the whole, times as fast", factor=1.02),
+    twice=lesson.number("the first twice as fast", factor=1.02),
+    gone=lesson.number("no activation", factor=1.02),
 )
 
 # %% top
-sums = by_name.sum().sort_values(ascending=False)
-share = sums / sums.sum()
+sums = {target: each.sum() for target, each in by_name.items()}
+shares = {target: ns / ns.sum() for target, ns in sums.items()}
+amd = shares["gfx942"].sort_values(ascending=False)
 guess.reveal(
-    first=sums.index[0],
-    share=100 * share.iloc[0],
-    twice=1 / (1 - share.iloc[0] / 2),
-    because="launches x time of one, over the sum of all; then 1 / (1 - s + s/2).",
+    first=amd.index[0],
+    share=100 * amd.iloc[0],
+    twice=1 / (1 - amd.iloc[0] / 2),
+    gone=1 / (1 - amd["activation"]),
+    because="time of one x launches, over the sum; 1 / (1 - s + s/2); 1 / (1 - s).",
 )
 lesson.table(
     {
         name: {
-            "ns in all": sums[name],
-            "share, %": 100 * share[name],
-            "whole if twice as fast": 1 / (1 - share[name] / 2),
-            "whole if it took no time": 1 / (1 - share[name]),
+            "share, sm_80, %": 100 * shares["sm_80"][name],
+            "share, gfx942, %": 100 * share,
+            "all, if it is twice as fast": 1 / (1 - share / 2),
+            "all, if it takes no time": 1 / (1 - share),
         }
-        for name in sums.index
+        for name, share in amd.items()
     },
     first="kernel, modelled",
+    note="the last two columns: gfx942",
 )
 
 # %% [markdown] what the list tells
@@ -86,9 +95,9 @@ lesson.table(
 #
 # ## 9. One kernel, two profilers
 #
-# This kernel doubles a million floats. It is launched once on each virtual GPU: an A100 (`sm_80`) and an MI300X
-# (`gfx942`), 256 threads a block. `lesson.profile_files` writes down what was counted in the form in which each
-# vendor's profiler does: Nsight Compute (`ncu --csv`), and rocprofv3 with `--kernel-trace` and `--pmc`.
+# This kernel doubles a million floats. It is launched once on each virtual GPU, with 256 threads a block.
+# `lesson.profile_files` writes down what was counted in the form in which each vendor's profiler does: Nsight Compute
+# (`ncu --csv`), and rocprofv3 with `--kernel-trace` and `--pmc`.
 
 
 # %% double
@@ -99,7 +108,6 @@ def double_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     tl.store(y_ptr + at, 2 * x, mask=at < n)
 
 
-TARGETS = "sm_80", "gfx942"
 n = 1_000_000
 x, y = torch.randn(n), torch.empty(n)
 blocks = triton.cdiv(n, 1024)
@@ -377,8 +385,8 @@ lesson.table(rows, first="")
 # that is off does not count. AMD counts *instructions of waves*: `SQ_INSTS_VALU_FMA_F32` and its like. The usual way to
 # FLOP is times 64 (and times 2 for a fused one), as if every lane were on.
 #
-# In this kernel half of the 4,096 threads do 64 fused multiply-adds each, the others none. `run` says which half: with 1
-# every other thread works; with 32 it is 32 off, 32 on, and so on; with 64 it is 64 off, 64 on.
+# In this kernel half of the 4,096 threads do 64 fused multiply-adds each, the others none. `run` says which half: with
+# 1 every other thread works; with 32 it is 32 off, 32 on, and so on; with 64 it is 64 off, 64 on.
 
 # %% some lanes
 SOURCE = """
