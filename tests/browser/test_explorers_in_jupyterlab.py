@@ -29,6 +29,7 @@ CELLS = {
     "numbers": 'explore("numbers", second="e5m2")',
     "routing": 'explore("routing", experts=16)',
     "network": 'explore("network")',
+    "kernels": 'explore("kernels", [Point("scale", 2**26, 2**29, 4e-4)])',
 }
 IMPORTS = "from gpu_utils import explore\nfrom gpu_utils.analytic.roofline import Point"
 WAIT_SECONDS = 15
@@ -258,6 +259,19 @@ def test_a_step_further_other_chunks_go_over_the_links(notebook):
     notebook.page.keyboard.press("ArrowRight")
     notebook.await_words("network", "Step 2 of 14: 8 transfers of 2 MiB")
     notebook.await_words("network", "Of 4 algorithms for this size direct takes least time", side=1)
+
+
+def test_with_few_waves_a_kernel_leaves_the_roof_and_its_own_time_stays(notebook):
+    assert "It took 400 µs: 66% of its roof" in notebook.words("kernels")
+    occupancy = notebook.slider("kernels", "occupancy, %")
+    occupancy.focus()
+    for _ in range(4):
+        notebook.page.keyboard.press("PageDown")
+    notebook.await_words("kernels", "On A100 neither roof bounds it but latency")
+    notebook.cell("kernels").locator("select").nth(3).focus()
+    for key in ("Space", "ArrowDown", "Enter"):
+        notebook.page.keyboard.press(key)
+    notebook.cell("kernels").locator('table td:text("µs or more")').first.wait_for()
 
 
 def test_a_typed_number_is_rounded_and_the_zoom_shows_its_neighbours(notebook):
