@@ -75,6 +75,8 @@ COLUMNS = {
     # copies and fills
     "bytes": Column("bytes", "copied or filled"),
     "direction": Column("", "host to device, device to host, device to device"),
+    # of torch
+    "op": Column("", "operator of torch that it was launched for"),
 }
 
 
