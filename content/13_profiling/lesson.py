@@ -61,7 +61,7 @@ guess = predict(
     gone=lesson.number("no activation", factor=1.02),
 )
 
-# %% top
+# %% the list
 sums = {target: each.sum() for target, each in by_name.items()}
 shares = {target: ns / ns.sum() for target, ns in sums.items()}
 amd = shares["gfx942"].sort_values(ascending=False)
@@ -173,7 +173,7 @@ guess.reveal(
 wide = lesson.profile_files(gpus["sm_80"], wide=True)["ncu.csv"]
 print(*[line[-150:] for line in lines(wide, '"ID"', '"byte"', "double")], sep="\n")
 
-# %% [markdown] one table
+# %% [markdown] both sides read
 # Read both sides into one table, with one unit for one thing, and keep where each figure came from. You write such
 # readers in the lab; the course's own reads all of these files. A figure that begins with `=` was worked out from
 # others, as the formula says.

@@ -29,7 +29,7 @@ CELLS = {
     "numbers": 'explore("numbers", second="e5m2")',
     "routing": 'explore("routing", experts=16)',
     "network": 'explore("network")',
-    "kernels": 'explore("kernels", [Point("scale", 2**26, 2**29, 4e-4)])',
+    "kernels": 'explore("kernels", [Point("scale", 2**26, 2**29, 4e-4)], occupancy=30)',
 }
 IMPORTS = "from gpu_utils import explore\nfrom gpu_utils.analytic.roofline import Point"
 WAIT_SECONDS = 15
@@ -265,8 +265,8 @@ def test_with_few_waves_a_kernel_leaves_the_roof_and_its_own_time_stays(notebook
     assert "It took 400 µs: 66% of its roof" in notebook.words("kernels")
     occupancy = notebook.slider("kernels", "occupancy, %")
     occupancy.focus()
-    for _ in range(4):
-        notebook.page.keyboard.press("PageDown")
+    for _ in range(3):
+        notebook.page.keyboard.press("ArrowLeft")
     notebook.await_words("kernels", "On A100 neither roof bounds it but latency")
     notebook.cell("kernels").locator("select").nth(3).focus()
     for key in ("Space", "ArrowDown", "Enter"):
