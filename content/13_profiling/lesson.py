@@ -194,8 +194,7 @@ lesson.table(
 )
 
 # %% [markdown] passes
-# How many counters can a chip hold at a time? Few: a handful for each block of the chip. The rest needs another go.
-# ncu runs the *kernel* again, as often as it takes ("8 passes" in its output), and puts the memory back in between.
+# How many counters can a chip hold at a time? Fewer than one asks for. The rest needs another go: a *pass*. ncu runs the *kernel* again, as often as it takes ("8 passes" in its output), and puts the memory back in between.
 # rocprofv3 runs the whole *program* again for each group: each `pmc:` line of its input file is one run. So on AMD two
 # figures of one row may come from two runs. A ratio of them is safe only if the runs did the same.
 #
@@ -546,11 +545,27 @@ explore(
 # `FETCH_SIZE` is what the L2s ask for, and on an MI300X the Infinity Cache answers a part of it, faster than the memory
 # whose bandwidth makes the roof. So the product may go faster than this roof says.
 #
-# The softmax shows the second trap: the MI300X's counters say almost four times as many FLOP. Its compiler writes a
-# division as a chain of fused multiply-adds; in PTX it is one instruction, `div.full`, that none of NVIDIA's three
-# counters is for. (ptxas makes others of it; what is executed here is PTX.) And the doubling is one multiplication of
-# each float on one side; on the other an addition of two floats at a time, which is counted once. Memory bounds both
-# kernels either way: where that is so, a factor of four in FLOP does not matter. Near the ridge it would.
+# The softmax shows the second trap: the MI300X's counters say almost four times as many FLOP. What did the waves issue?
+
+# %% what was issued
+WORDS = {"softmax": ("fma", "div", "ex2", "exp"), "double": ("mul.f32", "pk_add_f32")}
+lesson.table(
+    {
+        f"{name}: {word}": {
+            target: row["issued"] for target, row in lesson.issued(found, word).items()
+        }
+        for name, found in (("softmax", softmax), ("double", gpus))
+        for word in WORDS[name]
+    },
+    first="instructions with this in their name",
+)
+
+# %% [markdown] instructions are not mathematics
+# In PTX a division is one instruction, `div.full`, and an exponential one `ex2`; none of NVIDIA's three counters is for
+# them. (ptxas makes others of them; what is executed here is PTX.) On gfx942 a division is a chain of several `v_div_`
+# and fused multiply-adds, and the latter count. The doubling is one multiplication of each float on one side; on the
+# other an addition of two floats at a time, which is counted once. Memory bounds both kernels either way: where that is
+# so, a factor of four in FLOP does not matter. Near the ridge it would.
 #
 # ## 15. Far below the roof
 #
