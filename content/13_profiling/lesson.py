@@ -194,9 +194,10 @@ lesson.table(
 )
 
 # %% [markdown] passes
-# How many counters can a chip hold at a time? Fewer than one asks for. The rest needs another go: a *pass*. ncu runs the *kernel* again, as often as it takes ("8 passes" in its output), and puts the memory back in between.
-# rocprofv3 runs the whole *program* again for each group: each `pmc:` line of its input file is one run. So on AMD two
-# figures of one row may come from two runs. A ratio of them is safe only if the runs did the same.
+# How many counters can a chip hold at a time? Fewer than one asks for. The rest needs another go: a *pass*. ncu runs the
+# *kernel* again, as often as it takes ("8 passes" in its output), and puts the memory back in between. rocprofv3 runs
+# the whole *program* again for each group: each `pmc:` line of its input file is one run. So on AMD two figures of one
+# row may come from two runs. A ratio of them is safe only if the runs did the same.
 #
 # > **Facts: groups of counters**
 # >
@@ -548,7 +549,7 @@ explore(
 # The softmax shows the second trap: the MI300X's counters say almost four times as many FLOP. What did the waves issue?
 
 # %% what was issued
-WORDS = {"softmax": ("fma", "div", "ex2", "exp"), "double": ("mul.f32", "pk_add_f32")}
+WORDS = {"softmax": ("fma", "div", "ex2", "exp"), "double": ("add.f32", "pk_add_f32")}
 lesson.table(
     {
         f"{name}: {word}": {
@@ -563,8 +564,8 @@ lesson.table(
 # %% [markdown] instructions are not mathematics
 # In PTX a division is one instruction, `div.full`, and an exponential one `ex2`; none of NVIDIA's three counters is for
 # them. (ptxas makes others of them; what is executed here is PTX.) On gfx942 a division is a chain of several `v_div_`
-# and fused multiply-adds, and the latter count. The doubling is one multiplication of each float on one side; on the
-# other an addition of two floats at a time, which is counted once. Memory bounds both kernels either way: where that is
+# and fused multiply-adds, and the latter count. The doubling became an addition, x + x, on both sides; in PTX one for
+# each float, on gfx942 one for two floats, which is counted once. Memory bounds both kernels either way: where that is
 # so, a factor of four in FLOP does not matter. Near the ridge it would.
 #
 # ## 15. Far below the roof
