@@ -194,10 +194,10 @@ lesson.table(
 )
 
 # %% [markdown] passes
-# How many counters can a chip hold at a time? Fewer than one asks for. The rest needs another go: a *pass*. ncu runs the
-# *kernel* again, as often as it takes ("8 passes" in its output), and puts the memory back in between. rocprofv3 runs
-# the whole *program* again for each group: each `pmc:` line of its input file is one run. So on AMD two figures of one
-# row may come from two runs. A ratio of them is safe only if the runs did the same.
+# How many counters can a chip hold at a time? Fewer than one asks for. The rest needs another go: a *pass*. ncu runs
+# the *kernel* again, as often as it takes ("8 passes" in its output), and puts the memory back in between. rocprofv3
+# runs the whole *program* again for each group: each `pmc:` line of its input file is one run. So on AMD two figures of
+# one row may come from two runs. A ratio of them is safe only if the runs did the same.
 #
 # > **Facts: groups of counters**
 # >
