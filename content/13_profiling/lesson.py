@@ -52,8 +52,8 @@ lesson.table(
 # %% guess top
 guess = predict(
     "13.top",
-    "gfx942: which kernel is at the top of the list, and what percentage of the time of "
-    "all kernels is its own? How many times as fast are all of them together, if it "
+    "gfx942: which kernel is at the top of the list, and what percentage of the time "
+    "of all kernels is its own? How many times as fast are all of them together, if it "
     "becomes twice as fast? And if instead `activation` took no time at all?",
     first=lesson.choice(*by_name["gfx942"].groups, label="at the top"),
     share=lesson.number("its share", unit="%", factor=1.05),
@@ -287,8 +287,8 @@ guess.reveal(
     grows={(1, 0): "A100's", (0, 1): "MI300X's", (1, 1): "both"}.get(
         tuple(more), "none"
     ),
-    because="a sector for each lane is the worst that there is, 32. A line of 128 bytes "
-    "has 4 lanes: 16 lines for the load, 2 for the store, so 9 on average.",
+    because="a sector for each lane is the worst that there is, 32. A line of 128 "
+    "bytes has 4 lanes: 16 lines for the load, 2 for the store, so 9 on average.",
 )
 lesson.table(rows, first="stride")
 
@@ -331,9 +331,9 @@ __global__ void turn(const float *x, float *y, int pitch) {
 # %% guess banks
 guess = predict(
     "13.bank_counters",
-    "Rows of 32 floats. How many conflicts does one load of a column cause: passes for a "
-    "warp, cycles for a wave? Writes cause none; loads and writes are equally many. What "
-    "share of all passes and of all cycles are conflicts?",
+    "Rows of 32 floats. How many conflicts does one load of a column cause: passes for "
+    "a warp, cycles for a wave? Writes cause none; loads and writes are equally many. "
+    "What share of all passes and of all cycles are conflicts?",
     passes=lesson.number("A100: passes for a load of a warp"),
     cycles=lesson.number("MI300X: cycles for a load of a wave"),
     share=lesson.number("share of all, on either", unit="%", factor=1.03),
@@ -404,8 +404,8 @@ __global__ void some_lanes(float *x, float a, int run) {
 # %% guess flop
 guess = predict(
     "13.flop_counters",
-    "Really done: 2,048 threads x 64 x 2 = 262,144 FLOP, however long the runs. What does "
-    "each side's sum say?",
+    "Really done: 2,048 threads x 64 x 2 = 262,144 FLOP, however long the runs. What "
+    "does each side's sum say?",
     nvidia=lesson.number("A100, runs of 1"),
     amd=lesson.number("MI300X, runs of 1"),
     amd_64=lesson.number("MI300X, runs of 64"),
@@ -434,7 +434,7 @@ guess.reveal(
 lesson.table(
     rows,
     first="target, run",
-    note="NVIDIA: fadd + fmul + 2 ffma, of threads. AMD: 64 (ADD + MUL + 2 FMA), of waves.",
+    note="NVIDIA: fadd + fmul + 2 ffma, threads. AMD: 64 (ADD + MUL + 2 FMA), waves.",
 )
 
 # %% [markdown] upper bound
@@ -600,8 +600,8 @@ lesson.table(
 # %% guess latency
 guess = predict(
     "13.latency_roof",
-    "Occupancy 10%. What percentage of its memory bandwidth can a long kernel reach, at "
-    "16 bytes a lane and 500 ns?",
+    "Occupancy 10%. What percentage of its memory bandwidth can a long kernel reach, "
+    "at 16 bytes a lane and 500 ns?",
     a100=lesson.number("A100", unit="%", factor=1.05),
     mi300x=lesson.number("MI300X", unit="%", factor=1.05),
 )
@@ -622,7 +622,7 @@ for percent in (5, 10, 20, 30, 50, 100):
 guess.reveal(
     a100=rows["10%"]["A100, % of its memory roof"],
     mi300x=rows["10%"]["MI300X, % of its memory roof"],
-    because="0.354 MB in 500 ns are 0.71 TB/s, of 2.04; 0.996 MB are 1.99 TB/s, of 5.3.",
+    because="0.354 MB in 500 ns: 0.71 TB/s, of 2.04. 0.996 MB: 1.99 TB/s, of 5.3.",
 )
 lesson.table(rows, first="occupancy")
 
