@@ -16,7 +16,7 @@ lesson.sitting("13", 1)
 # %% [markdown] which kernel
 # # Sitting 2: which kernel, and what limits it?
 #
-# ## 8. The top of the list
+# ## 10. The top of the list
 #
 # The GPU is busy, as far as you could make it. With what? A profile has one row for each launch of a kernel. Add up
 # the time of the rows by name, and put the longest sum first. That is all, and it decides where you look. (Not the
@@ -93,7 +93,7 @@ lesson.table(
 # So the list names a kernel. The next question is what limits it, and times cannot answer that. **Counters** can:
 # small registers in the hardware that count events, such as bytes, instructions, conflicts.
 #
-# ## 9. One kernel, two profilers
+# ## 11. One kernel, two profilers
 #
 # This kernel doubles a million floats. It is launched once on each virtual GPU, with 256 threads a block.
 # `lesson.profile_files` writes down what was counted in the form in which each vendor's profiler does: Nsight Compute
@@ -208,7 +208,7 @@ lesson.table(
 # > - Grid Size of a dispatch on AMD: the total number of work-items. (source: ROCm Compute Profiler,
 # >   [pipeline metrics](https://rocm.docs.amd.com/projects/rocprofiler-compute/en/develop/conceptual/pipeline-metrics.html))
 #
-# ## 10. Counters and counterparts
+# ## 12. Counters and counterparts
 #
 # Which of AMD's counters answers the question for which you know NVIDIA's metric? Here are those of this sitting.
 # "well": the numbers compare. "fair": they compare, if you mind the note. "loosely": only their changes compare, each
@@ -236,7 +236,7 @@ lesson.counterparts(
 #
 # The next three sections take three rows of this table, change one thing, and look at both sides.
 #
-# ## 11. Coalescing
+# ## 13. Coalescing
 #
 # Each thread loads one float, `stride` elements after its neighbour's. NVIDIA counts **sectors**, 32 bytes, for each
 # load of a warp: 32 lanes x 4 bytes in a row are 128 bytes, 4 sectors. More is waste. AMD counts the **lines** that its
@@ -308,7 +308,7 @@ lesson.table(rows, first="stride")
 # >
 # > Nothing has run on AMD silicon: no counter of AMD's has been compared with a chip.
 #
-# ## 12. Bank conflicts
+# ## 14. Bank conflicts
 #
 # The same question in shared memory. A block of 256 threads turns a tile of 32 x 32 floats: it writes rows, and reads
 # columns. With rows of 32 floats a column lies in one bank (lesson 02). NVIDIA counts **passes**: a load of a warp
@@ -381,7 +381,7 @@ lesson.table(rows, first="")
 # > - AMD's rate of bank conflicts: the share of active LDS cycles that went into conflicts. (source: ROCm Compute
 # >   Profiler, [Local data share](https://rocm.docs.amd.com/projects/rocprofiler-compute/en/develop/conceptual/local-data-share.html))
 #
-# ## 13. FLOP from counters
+# ## 15. FLOP from counters
 #
 # NVIDIA counts *threads*: how many threads did an addition, a multiplication, a fused multiply-add (2 FLOP). A lane
 # that is off does not count. AMD counts *instructions of waves*: `SQ_INSTS_VALU_FMA_F32` and its like. The usual way to
@@ -443,9 +443,9 @@ lesson.table(
 # of the warps of 32 skip the loop, and no wave of 64 does.
 #
 # A second trap: counters count *instructions*, not your formula. A division or an exponential becomes several, and not
-# the same ones on both sides. Section 14 shows one.
+# the same ones on both sides. Section 16 shows one.
 #
-# ## 14. The roofline from counters
+# ## 16. The roofline from counters
 #
 # Bytes and FLOP of a launch give its FLOP per byte, and the roofline of lesson 02 gives what bounds it: memory to the
 # left of the ridge, arithmetic to the right. Three kernels: the doubling from above; a softmax of 512 rows of 1,000
@@ -568,7 +568,7 @@ lesson.table(
 # each float, on gfx942 one for two floats, which is counted once. Memory bounds both kernels either way: where that is
 # so, a factor of four in FLOP does not matter. Near the ridge it would.
 #
-# ## 15. Far below the roof
+# ## 17. Far below the roof
 #
 # A roofline knows two limits. Put a measured time in, and a point stands somewhere *below* its roof. Near the roof
 # there is little left to gain without other work. Far below, at 20% say, neither arithmetic nor memory is at its limit:
