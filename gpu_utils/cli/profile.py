@@ -68,11 +68,11 @@ def _program(words: list[str], tool: str, html: Path | None, csv: Path | None, c
     from gpu_utils.profiling.running import run
 
     done = run(words, tool, lambda line: typer.echo(f"w2w: {line}", err=True))
-    if done.code:
-        typer.echo(f"w2w: the program ended with code {done.code}", err=True)
     if done.problem:
         typer.echo(f"w2w: {done.problem}", err=True)
         return done.code or 1
+    if done.code:
+        typer.echo(f"w2w: the program ended with code {done.code}", err=True)
     try:
         _files(list(done.files), html, csv, chip)
     except ProfileUnreadable as error:
@@ -95,12 +95,12 @@ def _files(files: list[Path], html: Path | None, csv: Path | None, chip: str) ->
         from gpu_utils.course.files import write_atomically
 
         if csv is not None:
-            write_atomically(csv, _csv(found).encode())
+            write_atomically(csv, _csv(found).encode("utf-8", "replace"))
             typer.echo(f"all launches: {csv}")
         if html is not None:
             from gpu_utils.profiling.report import report
 
-            write_atomically(html, report(found, chip or None).encode())
+            write_atomically(html, report(found, chip or None).encode("utf-8", "replace"))
             typer.echo(f"report: {html}")
 
 
@@ -158,7 +158,9 @@ def _table(judged: Limits) -> None:
 
 
 def _cut(name: str, most: int = 60) -> str:
-    return name if len(name) <= most else f"{name[: most - 3]}..."
+    """At most so many letters, and none that would move a terminal's cursor."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in name)
+    return shown if len(shown) <= most else f"{shown[: most - 3]}..."
 
 
 def _lines(found: Profile, working: Busy, judged: Limits) -> list[str]:
@@ -168,9 +170,10 @@ def _lines(found: Profile, working: Busy, judged: Limits) -> list[str]:
     lines = []
     for one in working.devices:
         causes = "; ".join(f"{time(ns)} {cause}" for cause, ns in list(one.idle_by_cause.items())[:3])
+        name = f"GPU {one.device}" if one.device.isdigit() else one.device or "GPU"
         lines.append(
-            f"{f'GPU {one.device}' if one.device.isdigit() else one.device or 'GPU'}: busy {share(1 - one.idle_share)} of {time(one.window)}, "
-            f"{len(one.gaps)} gaps{f' ({causes})' if causes else ''}"
+            f"{name}: busy {share(1 - one.idle_share)} of {time(one.window)}, {len(one.gaps)} gaps"
+            f"{f' ({causes})' if causes else ''}"
         )
     if not working.devices:
         lines.append("how busy the GPU was cannot be told: nothing in these files has a start and an end on a GPU")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median_low
 
-from gpu_utils.profiling.intervals import Span, Spans, holes, length, overlap, union
+from gpu_utils.profiling.intervals import Span, Spans, length, overlap, union
 from gpu_utils.profiling.profile import ON_GPU, Event, Profile
 
 SLOW_HOST = "host launches too slowly"
@@ -26,12 +26,14 @@ was not late: it depended on other work, or the GPU takes this long from one pie
 LAUNCH_BOUND_IDLE = 0.10
 """Idle share from which a program can be called launch-bound: with less, quicker launches could not win a tenth."""
 
+LAUNCH_BOUND_CALLS = 10
+"""Launches further apart than so many times the call itself: the host does something else between, and launches are not
+what it is slow at. Eager PyTorch spends a few calls' time on each operator."""
+
 _COPY_SHARE = 0.5
 """Of a gap that calls which copy must fill to be its cause."""
 _LONG_AGO = 2
 """A launch was early when its work started later than so many times the smallest delay of the device."""
-_PAUSE = 4
-"""After a sync the host was slow all the same when it launched nothing for so many times the usual spacing."""
 _CALLS = ("launch", "sync", "api")
 _HOST_KINDS = (*_CALLS, "op", "range")
 
@@ -270,10 +272,11 @@ def _device(name: str, work: Sequence[Event], host: _Host) -> DeviceBusy:
     times = [span[1] - span[0] for event, span in zip(work, spans, strict=True) if event.kind == "kernel"]
     kernel_ns = median_low(times) if times else None
     launch_ns = _between([launch for launch in launches if launch is not None])
-    pace = _Pace(min(delays, default=0), launch_ns or 0)
-    gaps = _gaps(work, spans, launches, whole, host, pace)
+    gaps = _gaps(work, spans, launches, whole, host, min(delays, default=0))
     idle_share = (end - start - length(whole)) / (end - start) if end > start else 0.0
-    verdict, why = _launch_bound(kernel_ns, launch_ns, idle_share, gaps)
+    calls = [_span(launch) for launch in launches if launch is not None and _is_timed(launch)]
+    call_ns = median_low(end - start for start, end in calls) if calls else 0
+    verdict, why = _launch_bound(kernel_ns, launch_ns, call_ns, idle_share, gaps)
     return DeviceBusy(
         name,
         start,
@@ -298,44 +301,43 @@ def _start(event: Event) -> int:
     return event.start
 
 
-@dataclass(frozen=True)
-class _Pace:
-    """delay: the smallest from a launch to its work; launch: the usual time between launches; ns, 0 where unknown."""
-
-    delay: int
-    launch: int
-
-
 def _gaps(
     work: Sequence[Event],
     spans: Sequence[Span],
     launches: Sequence[Event | None],
     whole: Sequence[Span],
     host: _Host,
-    pace: _Pace,
+    delay: int,
 ) -> tuple[Gap, ...]:
+    """delay: the smallest from a launch to its work."""
     found, at, last = [], 0, 0
-    for start, end in holes(whole):
+    for (began, start), (end, _) in pairwise(whole):
         while spans[at][0] < end:  # the work before the gap; the one that ends last of it
             if spans[at][1] >= spans[last][1]:
                 last = at
             at += 1
         parts = host.parts((start, end))
-        cause = _cause((start, end), parts, launches[at], host, pace)
+        early = _LONG_AGO * delay
+        cause = _cause((start, end), start - began, parts, launches[at], host, early)
         found.append(Gap(start, end, cause, work[last].name, work[at].name, parts))
     return tuple(found)
 
 
-def _cause(gap: Span, parts: Sequence[HostPart], launch: Event | None, host: _Host, pace: _Pace) -> str:
+def _cause(gap: Span, worked: int, parts: Sequence[HostPart], launch: Event | None, host: _Host, early: int) -> str:
+    """worked: ns that the device worked just before.
+
+    After a sync the host needs time of its own before the next launch. Where that is longer than the work that it
+    waited for, the host would be late without the sync, too.
+    """
     start, end = gap
-    if launch is not None and (launch.end or _start(launch)) <= start and end - _start(launch) > _LONG_AGO * pace.delay:
+    if launch is not None and (launch.end or _start(launch)) <= start and end - _start(launch) > early:
         return QUEUED
     if (sync := host.last("sync", start - 1, end)) is not None:  # one that ended as the gap began counts
-        pause = (end if launch is None else _start(launch)) - max(_span(sync)[1], start)
-        if pause <= max(_PAUSE * pace.launch, (end - start) // 2):
+        own = (end if launch is None else _start(launch)) - max(_span(sync)[1], start)
+        if own <= max(worked, (end - start) // 2):
             return SYNC
-    ns = {part.kind: part.ns for part in parts}
-    if ns.get("copy", 0) >= _COPY_SHARE * (end - start):
+    copying = sum(part.ns for part in parts if part.kind == "copy")
+    if copying >= _COPY_SHARE * (end - start):
         return COPY
     return SLOW_HOST if parts or launch is not None else UNKNOWN
 
@@ -350,7 +352,7 @@ def _between(launches: Iterable[Event]) -> int | None:
 
 
 def _launch_bound(
-    kernel_ns: int | None, launch_ns: int | None, idle_share: float, gaps: Sequence[Gap]
+    kernel_ns: int | None, launch_ns: int | None, call_ns: int, idle_share: float, gaps: Sequence[Gap]
 ) -> tuple[bool | None, str]:
     if kernel_ns is None or launch_ns is None:
         return None, "no launches are recorded beside the kernels"
@@ -360,5 +362,7 @@ def _launch_bound(
         f"the median kernel takes {kernel_ns:,} ns, launches are {launch_ns:,} ns apart, "
         f"and the GPU is idle for {idle_share:.0%} of the time"
     )
-    bound = kernel_ns < launch_ns and idle_share >= LAUNCH_BOUND_IDLE and 2 * slow >= idle
-    return bound, figures
+    late = kernel_ns < launch_ns and idle_share >= LAUNCH_BOUND_IDLE and 2 * slow >= idle
+    if late and call_ns and launch_ns > LAUNCH_BOUND_CALLS * call_ns:
+        return False, f"{figures}; a launching call takes {call_ns:,} ns, so the host does something else between"
+    return late, figures

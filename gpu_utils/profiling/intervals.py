@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 Span = tuple[int, int]
 """(start, end) in ns; the end is not in it."""
@@ -30,15 +30,6 @@ def union(spans: Iterable[Span]) -> list[Span]:
 def length(spans: Iterable[Span]) -> int:
     """Sum of the lengths; of a union it is the time that it covers."""
     return sum(end - start for start, end in spans)
-
-
-def holes(spans: Sequence[Span]) -> list[Span]:
-    """What lies between the parts of a union.
-
-    >>> holes([(0, 4), (5, 10), (20, 21)])
-    [(4, 5), (10, 20)]
-    """
-    return [(left[1], right[0]) for left, right in pairwise(spans)]
 
 
 def overlap(first: Sequence[Span], second: Sequence[Span]) -> int:

@@ -161,6 +161,7 @@ def _kernel(pool: Pool, ground: Ground, whole: int, remarks: list[str]) -> Kerne
             missing.append(answer)
         elif answer is not None:
             findings.append(answer)
+    findings.sort(key=lambda one: not one.sure)
     for share in (memory, compute):
         if share is not None and share.value > THRESHOLDS["above_peak"].value:
             remarks.append(

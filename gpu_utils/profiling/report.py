@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -12,7 +13,7 @@ from gpu_utils.profiling import bars, words
 from gpu_utils.profiling.busy import Busy, busy
 from gpu_utils.profiling.limits import KernelLimits, Limits, Missing, limits
 from gpu_utils.profiling.needs import THRESHOLDS
-from gpu_utils.profiling.profile import Profile
+from gpu_utils.profiling.profile import Device, Profile
 from gpu_utils.profiling.roof_drawing import Spot, drawing
 
 GAPS = 20
@@ -37,6 +38,8 @@ def report(profile: Profile, chip: str | None = None) -> str:
         .get_template("report.html")
         .render(
             profile=profile,
+            names=list(dict.fromkeys(Path(origin.path).name for origin in profile.origins)),
+            devices=list(dict.fromkeys(_said(name, device) for name, device in profile.devices.items())),
             found=found,
             judged=judged,
             line=line,
@@ -52,6 +55,14 @@ def report(profile: Profile, chip: str | None = None) -> str:
             thresholds=THRESHOLDS,
         )
     )
+
+
+def _said(name: str, device: Device) -> str:
+    """A device in words: NVIDIA A100-SXM4-80GB (sm_80), 108 SMs."""
+    target = f" ({device.target})" if device.target else ""
+    unit = "CU" if device.vendor == "amd" else "SM"
+    units = f", {device.units} {unit}{'s' if device.units != 1 else ''}" if device.units else ""
+    return f"{device.name or name}{target}{units}"
 
 
 def _gaps(found: Busy, start: int) -> list[dict[str, Any]]:

@@ -11,13 +11,14 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+import psutil
 
 from gpu_utils.errors import UnknownName, W2WError
 from gpu_utils.profiling.needs import NEEDS
@@ -26,7 +27,7 @@ FOLDER = Path("profiles")
 EXIT_CODE = "exit_code.txt"
 RECORDING = Path(__file__).with_name("recording.py")
 
-_SHELL = '"$@"; code=$?; echo $code > "$W2W_EXIT_CODE"; exit $code'
+_SHELL = 'trap : INT; "$@"; code=$?; echo $code > "$W2W_EXIT_CODE"; exit $code'
 _FLAG = re.compile(r"-[bBdEiIOPqRsSuvx]+$")
 _NO_PERMISSION = "ERR_NVGPUCTRPERM"
 _LAST_WAIT_SECONDS = 20
@@ -57,6 +58,12 @@ class Tool:
 
 def _shielded(words: Sequence[str]) -> list[str]:
     return ["sh", "-c", _SHELL, "sh", *words]
+
+
+def _typed(command: Sequence[str]) -> str:
+    """The command as one would type it: without the shell that notes the exit code."""
+    at = command.index(_SHELL)
+    return shlex.join([*command[: at - 2], *command[at + 2 :]])
 
 
 def _rocprofv3(words: Sequence[str], folder: Path) -> list[str]:
@@ -94,8 +101,16 @@ def _torch(words: Sequence[str], folder: Path) -> list[str]:
             f"torch.profiler needs a script or -m module behind {python}, not {shlex.join(rest) or 'nothing'}; "
             "put the program into a file"
         )
-    found = python if shutil.which(python) else sys.executable
-    return _shielded([found, *flags, str(RECORDING), str(folder / "trace.json"), *rest])
+    return _shielded([_with_torch(python), *flags, str(RECORDING), str(folder / "trace.json"), *rest])
+
+
+def _with_torch(python: str) -> str:
+    """The Python to run: that of the course for a plain "python" that is not there, or has no torch."""
+    if os.sep in python:
+        return python
+    asked = [python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"]
+    has = shutil.which(python) and subprocess.run(asked, capture_output=True, check=False).returncode == 0
+    return python if has else sys.executable
 
 
 TOOLS = {
@@ -165,9 +180,8 @@ def run(words: Sequence[str], name: str = "", say: Callable[[str], None] = lambd
     except RunFailed:
         folder.rmdir()
         raise
-    typed = shlex.join(words)
-    say(f"{tool.name} records {tool.records}: {typed}")
-    say(f"files go to {folder}")
+    typed = _typed(command)
+    say(f"{tool.name} records {tool.records}, into {folder}: {typed}")
     tool_code, interrupted = _wait(command, folder / EXIT_CODE)
     code = _program_code(folder / EXIT_CODE)
     if code is None:
@@ -179,7 +193,7 @@ def run(words: Sequence[str], name: str = "", say: Callable[[str], None] = lambd
         _wait(tool.after(folder), folder / EXIT_CODE)
     files = _found(tool, folder)
     problem = _problem(tool, folder, files, ended, code)
-    return Run(tool, shlex.join(command), folder, code, () if problem else files, problem)
+    return Run(tool, typed, folder, code, () if problem else files, problem)
 
 
 def _folder(words: Sequence[str]) -> Path:
@@ -209,13 +223,20 @@ def _wait(command: Sequence[str], exit_code: Path) -> tuple[int, bool]:
             return process.wait(_LAST_WAIT_SECONDS if interrupted else None), interrupted
         except KeyboardInterrupt:
             if interrupted:  # the second time it is meant
-                process.kill()
+                _kill(process)
             interrupted = True
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return process.wait(5), True
-            process.kill()
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """The tool and all that it started: a program must not go on behind a tool that is gone."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        for child in started:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
 
 
 def _program_code(noted: Path) -> int | None:

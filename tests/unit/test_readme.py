@@ -18,6 +18,7 @@ DOCUMENTS = (
     "docs/facts.md",
     "docs/imports.md",
     "docs/kernels.md",
+    "docs/profiling.md",
 )
 
 

@@ -1,0 +1,182 @@
+"""w2w profile: the table in plain text, files that it writes, errors of one sentence, exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from gpu_utils.cli import app
+from gpu_utils.cli import profile as command
+from gpu_utils.errors import ProfileUnreadable
+from gpu_utils.profiling import reading
+from gpu_utils.profiling.profile import Event, Profile
+from tests.unit.profiling.sample import HOSTILE, training
+
+
+def call(monkeypatch, capsys, *arguments):
+    """(exit code, output, errors) of `w2w profile ...`."""
+    monkeypatch.setattr(sys, "argv", ["w2w", "profile", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        app.main()
+    code = stop.value.code
+    shown = capsys.readouterr()
+    if isinstance(code, str):  # what Python prints itself
+        return 1, shown.out, shown.err + code
+    return code or 0, shown.out, shown.err
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """Every file reads as one of the sample profiles."""
+
+    def reads(profile):
+        monkeypatch.setattr(reading, "read", lambda *paths: profile)
+
+    reads(training("nvidia"))
+    return reads
+
+
+def test_the_table_is_plain_where_nobody_looks(monkeypatch, capsys, given):
+    code, shown, _ = call(monkeypatch, capsys, "trace.json")
+    lines = shown.splitlines()
+    assert code == 0
+    assert lines[0].split() == ["kernel", "calls", "time", "share", "a", "call", "limited", "by"]
+    assert lines[1].split()[:4] == ["matmul", "4", "320", "us"]
+    assert "GPU 0: busy 55.3 % of 1.04 ms, 3 gaps (465 us host launches too slowly)" in lines
+    assert any(line.startswith("- transpose: its lanes touch scattered addresses") for line in lines)
+    assert any(line.startswith("- trace.json: modelled, not measured") for line in lines)
+    assert HOSTILE in shown
+    assert not set(shown) & set("│┃━\x1b")
+
+
+def test_a_terminal_gets_a_table_with_lines(monkeypatch, capsys, given):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    _, shown, _ = call(monkeypatch, capsys, "trace.json")
+    assert "Kernels by time" in shown
+    assert "matmul" in shown
+
+
+def test_a_virtual_run_says_so_first(monkeypatch, capsys, given):
+    given(training("amd", virtual=True))
+    _, shown, _ = call(monkeypatch, capsys, "trace.json")
+    assert shown.startswith("virtual GPU: counters are exact, times are modelled")
+
+
+def test_no_kernels_and_no_times_are_said(monkeypatch, capsys, given):
+    given(Profile([Event("op", "aten::mm", 0, 10)]))
+    code, shown, _ = call(monkeypatch, capsys, "trace.json")
+    assert code == 0
+    assert "no kernel is in these files" in shown
+    assert "cannot be told" in shown
+
+
+def test_many_kernels_are_cut_and_counted(monkeypatch, capsys, given):
+    given(Profile([Event("kernel", f"k{number}" + "x" * 99, 0, number + 1, "s") for number in range(50)]))
+    _, shown, _ = call(monkeypatch, capsys, "trace.json")
+    assert "and 30 more; --csv and --html have all" in shown
+    assert max(map(len, shown.splitlines()[:22])) < 120
+
+
+def test_the_report_and_the_launches_go_to_files(monkeypatch, capsys, given, tmp_path):
+    html, csv = tmp_path / "r.html", tmp_path / "t.csv"
+    code, shown, _ = call(monkeypatch, capsys, "a.json", "--html", str(html), "--csv", str(csv), "--chip", "H100")
+    assert code == 0
+    assert f"report: {html}" in shown
+    assert "Peaks are those of H100 SXM" in html.read_text()
+    rows = csv.read_text().splitlines()
+    assert rows[0].startswith("name,kind,device,lane,process,number,start (ns),duration (ns),grid (blocks)")
+    assert len(rows) == 1 + 16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["no_such.json"], "no_such.json is not there"),
+        (["train.py"], "train.py is a program; run it: "),
+        (["trace.json", "--chip", "H1000"], "there is no chip 'H1000'"),
+    ],
+)
+def test_an_error_is_one_sentence_and_code_1(monkeypatch, capsys, request, arguments, words):
+    if "--chip" in arguments:
+        request.getfixturevalue("given")
+    code, _, errors = call(monkeypatch, capsys, *arguments)
+    assert code == 1
+    assert words in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["trace.json", "--", "python", "train.py"], ["--"], ["trace.json", "--tool", "ncu"]]
+)
+def test_words_that_do_not_fit_together_are_a_usage_error(monkeypatch, capsys, arguments):
+    code, _, errors = call(monkeypatch, capsys, *arguments)
+    assert code == 2
+    assert "profile" in errors
+
+
+FAKE = """#!/bin/sh
+while [ "$1" != "--log-file" ]; do shift; done; log=$2; shift 2
+"$@"; echo 'table' > "$log"
+"""
+
+
+@pytest.fixture
+def ncu(tmp_path, monkeypatch):
+    """A fake ncu on PATH, in a folder of its own."""
+    tool = tmp_path / "tools" / "ncu"
+    tool.parent.mkdir()
+    tool.write_text(FAKE)
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("wanted", [0, 3])
+def test_a_program_is_run_read_and_its_code_is_ours(monkeypatch, capfd, given, ncu, wanted):
+    words = ["--tool", "ncu", "--", "sh", "-c", f"echo trained; exit {wanted}", "--html"]  # the last is the program's
+    code, shown, errors = call(monkeypatch, capfd, *words)
+    assert code == wanted
+    assert shown.startswith("trained\n")
+    assert "matmul" in shown
+    assert "again, without running it: " in shown
+    assert "w2w: ncu records counters of every kernel" in errors
+    assert (f"the program ended with code {wanted}" in errors) == bool(wanted)
+
+
+@pytest.mark.parametrize("wanted", [0, 3])
+def test_a_result_that_cannot_be_read_is_no_success(monkeypatch, capfd, ncu, wanted):
+    def refuse(*paths):
+        raise ProfileUnreadable(paths[0], "holds no table")
+
+    monkeypatch.setattr(reading, "read", refuse)
+    code, _, errors = call(monkeypatch, capfd, "--tool", "ncu", "--", "sh", "-c", f"exit {wanted}")
+    assert code == (wanted or 1)
+    assert "holds no table" in errors
+
+
+def test_a_tool_that_is_not_there_is_one_sentence(monkeypatch, capfd, ncu):
+    code, _, errors = call(monkeypatch, capfd, "--tool", "rocprofv3", "--", "true")
+    assert code == 1
+    assert "rocprofv3 is not on PATH" in errors
+
+
+def test_nothing_slow_is_loaded_to_print_the_table():
+    program = (
+        "import sys; from gpu_utils.profiling import reading\n"
+        "from tests.unit.profiling.sample import training\n"
+        "reading.read = lambda *paths: training('amd')\n"
+        "from pathlib import Path\n"
+        "from gpu_utils.cli import profile\n"
+        "profile.profile([Path('trace.json')], None, None, '', '')\n"
+        "print('loaded', *({'torch', 'numpy', 'pandas', 'triton', 'jinja2', 'matplotlib'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "loaded"
+
+
+def test_the_help_shows_both_ways():
+    assert "profile trace.json counters.csv --html report.html" in command.profile.__doc__
+    assert "profile -- python train.py" in command.profile.__doc__
