@@ -69,7 +69,8 @@ def plot(roofs: Sequence[Roofline], points: Sequence[Point], words: str, ran_on:
     words   for those who do not see it
     ran_on  the chip of each point, where that is known: what others allow is then left out of the point's words
     """
-    of_point = [[roof for roof in roofs if roof.name == name] for name in ran_on] or [roofs] * len(points)
+    of_point: list[Sequence[Roofline]] = [[roof for roof in roofs if roof.name == name] for name in ran_on]
+    of_point = of_point or [roofs] * len(points)
     return svg(_WIDTH, _HEIGHT, _lines(roofs, points, of_point), words, least=460, role="group")
 
 
