@@ -131,7 +131,7 @@ lesson.table(
 # - **Bytes.** NVIDIA's `dram__bytes_read.sum` is in bytes. AMD's `FETCH_SIZE` is in "kilobytes" of 1,024 bytes.
 # - **Numbers.** ncu writes thousands separators, in quotes: a program that splits at commas breaks.
 #
-# A block works on 1,024 elements of 4 bytes, with 256 threads. Every element is read once, every line of a cache too.
+# A block works on 1,024 elements of 4 bytes, with 256 threads. Every element is read once, and no cache line twice.
 
 # %% guess files
 guess = predict(
