@@ -13,6 +13,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Predictions and results": {
         "gpu_utils.ui.bars": ("bars",),
         "gpu_utils.ui.code": ("code",),
+        "gpu_utils.ui.counterpart_table": ("counterparts",),
         "gpu_utils.ui.curves": ("curves",),
         "gpu_utils.ui.executed": ("executed",),
         "gpu_utils.ui.sitting": ("sitting",),
@@ -64,9 +65,11 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "sectors_of_line",
         ),
         "gpu_utils.backends.own_generation": ("generated",),
+        "gpu_utils.backends.profiled": ("profile_files",),
         "gpu_utils.backends.rungs": ("SPILLS", "climbed", "launches_of", "needs", "raced"),
         "gpu_utils.backends.swapped_step": ("own_kernels_in_gpt2", "speed_in_gpt2"),
         "gpu_utils.backends.traffic": ("traffic_of_torch",),
+        "gpu_utils.profiling.reading": ("read_texts",),
         "gpu_utils.virtual.cache": ("l2_traffic",),
     },
     "Rules on paper": {

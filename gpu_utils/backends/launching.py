@@ -16,12 +16,19 @@ _AS_LISTED = {"scalar_memory": "argument load"}
 
 
 def launch_on(
-    targets: Sequence[str], kernel: Any, grid: Any, *args: Any, threads: int | None = None, **options: Any
+    targets: Sequence[str],
+    kernel: Any,
+    grid: Any,
+    *args: Any,
+    threads: int | None = None,
+    l2: bool = False,
+    **options: Any,
 ) -> dict[str, VirtualGpu]:
     """Launch a Triton kernel on the virtual GPU of each target: target -> the GPU, with its counters and listing.
 
     grid     as in `kernel[grid]`; args, options: of the launch, such as BLOCK=1024; tensors lie on the CPU
     threads  threads of a program; the number of warps or wavefronts follows from it. Without it, `num_warps` decides
+    l2       record every access for the model of the L2, whose traffic is then among the counters; slower
 
     The tensors are the same for every target, so an output holds what the last one wrote.
     Errors: those of the launch; UnknownName for a target.
@@ -29,7 +36,7 @@ def launch_on(
     gpus = {}
     for target in targets:
         more = {} if threads is None else {"num_warps": max(1, threads // TARGETS[target].lanes)}
-        with virtual_gpu(target) as gpus[target]:
+        with virtual_gpu(target, l2=l2) as gpus[target]:
             kernel[grid](*args, **more, **options)
     return gpus
 

@@ -30,6 +30,7 @@ CELLS = {
     "routing": 'explore("routing", experts=16)',
     "network": 'explore("network")',
     "timeline": 'explore("timeline")',
+    "kernels": 'explore("kernels", [Point("scale", 2**26, 2**29, 4e-4)], occupancy=30)',
 }
 IMPORTS = "from gpu_utils import explore\nfrom gpu_utils.analytic.roofline import Point"
 WAIT_SECONDS = 15
@@ -274,6 +275,17 @@ def test_longer_kernels_close_the_gaps_between_launches(notebook):
     for key in ("Space", "ArrowDown", "Enter"):
         notebook.page.keyboard.press(key)
     notebook.await_words("timeline", "2 gaps; .*sync")
+def test_with_few_waves_a_kernel_leaves_the_roof_and_its_own_time_stays(notebook):
+    assert "It took 400 µs: 66% of its roof" in notebook.words("kernels")
+    occupancy = notebook.slider("kernels", "occupancy, %")
+    occupancy.focus()
+    for _ in range(3):
+        notebook.page.keyboard.press("ArrowLeft")
+    notebook.await_words("kernels", "On A100 neither roof bounds it but latency")
+    notebook.cell("kernels").locator("select").nth(3).focus()
+    for key in ("Space", "ArrowDown", "Enter"):
+        notebook.page.keyboard.press(key)
+    notebook.cell("kernels").locator('table td:text("µs or more")').first.wait_for()
 
 
 def test_a_typed_number_is_rounded_and_the_zoom_shows_its_neighbours(notebook):

@@ -25,6 +25,7 @@ EXPLORERS = {
     "routing": "routing",
     "network": "network",
     "timeline": "timeline",
+    "kernels": "kernels",
 }
 """Name of an explorer -> its module."""
 
@@ -50,6 +51,8 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
                          topology="8 H100, NVLink switch", collective="all-reduce", algorithm="ring", power=24, step=1
            "timeline"    what the host did, what ran in each stream, and the gaps between, with their causes; what: a
                          profile, or a modelled program: "launch-bound", "sync", "copy", "overlap"; launch=5, kernel=2
+           "kernels"     a kernel on the rooflines of two chips: what FLOP, bytes and waiting take, and which one bounds
+                         it; what: a Profile, its table, or Points; nvidia="A100", amd="MI300X", dtype="fp32"
     start  the values that the controls start with; the function `explorer` of its module lists them
 
     Every explorer works with the keyboard (Tab, arrow keys; the space bar opens a list), says in a sentence what it

@@ -43,11 +43,11 @@ def draw(chips: Sequence[str], dtype: str, points: Sequence[Point] = ()) -> Pict
             roofs.append(roofline(name, dtype))
         except UnknownFigure:
             missing.append(f"{name} has no line: {reason(name, dtype)}")
-    words = [f"{roof.name}: {_si(roof.peak)}FLOP/s from {roof.ridge:.0f} FLOP per byte on." for roof in roofs]
+    words = [f"{roof.name}: {si(roof.peak)}FLOP/s from {roof.ridge:.0f} FLOP per byte on." for roof in roofs]
     words += [f"On {roof.name} {_bounds(points, roof)}." for roof in roofs if points]
-    words += [f"{point.name} reached {_si(point.achieved)}FLOP/s." for point in points if point.achieved]
+    words += [f"{point.name} reached {si(point.achieved)}FLOP/s." for point in points if point.achieved]
     sources = [
-        f"{r.name}: peak {_si(r.peak)}FLOP/s ({r.sources[0]}), {_si(r.bandwidth)}B/s ({r.sources[1]})" for r in roofs
+        f"{r.name}: peak {si(r.peak)}FLOP/s ({r.sources[0]}), {si(r.bandwidth)}B/s ({r.sources[1]})" for r in roofs
     ]
     lacking = [f"{words}." for words in missing]
     said = " ".join([*words, *lacking]) or "No chip is chosen."
@@ -55,12 +55,23 @@ def draw(chips: Sequence[str], dtype: str, points: Sequence[Point] = ()) -> Pict
     return picture(
         "",
         said,
-        svg(_WIDTH, _HEIGHT, _lines(roofs, points), f"Roofline for {dtype}", least=460, role="group"),
+        plot(roofs, points, f"Roofline for {dtype}"),
         _points_table(points, roofs) if points else "",
         status(said, unseen=True) if shown else "",
         after="".join(small(line) for line in [*(lacking if shown else []), *sources]),
         spoken=not shown,
     )
+
+
+def plot(roofs: Sequence[Roofline], points: Sequence[Point], words: str, ran_on: Sequence[str] = ()) -> str:
+    """The drawing alone: SVG with a line for each chip and a mark for each point.
+
+    words   for those who do not see it
+    ran_on  the chip of each point, where that is known: what others allow is then left out of the point's words
+    """
+    of_point: list[Sequence[Roofline]] = [[roof for roof in roofs if roof.name == name] for name in ran_on]
+    of_point = of_point or [roofs] * len(points)
+    return svg(_WIDTH, _HEIGHT, _lines(roofs, points, of_point), words, least=460, role="group")
 
 
 def reason(name: str, dtype: str) -> str:
@@ -86,7 +97,7 @@ def _plain(intensity: float) -> str:
 def _limit(point: Point, roof: Roofline) -> str:
     share = roof.fraction(point)
     reached = "" if share is None else f" ({share:.0%} reached)"
-    return f"on {roof.name} {roof.bound(point.intensity)} allows {_si(roof.attainable(point.intensity))}FLOP/s{reached}"
+    return f"on {roof.name} {roof.bound(point.intensity)} allows {si(roof.attainable(point.intensity))}FLOP/s{reached}"
 
 
 def _points_table(points: Sequence[Point], roofs: Sequence[Roofline]) -> str:
@@ -96,12 +107,12 @@ def _points_table(points: Sequence[Point], roofs: Sequence[Roofline]) -> str:
             number,
             point.name,
             _plain(point.intensity),
-            _si(point.achieved) + "FLOP/s" if point.achieved else "-",
+            si(point.achieved) + "FLOP/s" if point.achieved else "-",
         ]
         for roof in roofs:
             share = roof.fraction(point)
             reached = "" if share is None else f", {share:.0%} reached"
-            cells.append(f"{roof.bound(point.intensity)}: {_si(roof.attainable(point.intensity))}FLOP/s{reached}")
+            cells.append(f"{roof.bound(point.intensity)}: {si(roof.attainable(point.intensity))}FLOP/s{reached}")
         rows.append(cells)
     return table(("", "kernel", "FLOP per byte", "measured", *(f"most on {roof.name}" for roof in roofs)), rows)
 
@@ -132,8 +143,9 @@ def _axes(roofs: Sequence[Roofline], points: Sequence[Point]) -> _Axes:
     return _Axes(low, high, math.floor(math.log10(least)) - room, math.ceil(math.log10(most * 1.05)))
 
 
-def _lines(roofs: Sequence[Roofline], points: Sequence[Point]) -> list[str]:
+def _lines(roofs: Sequence[Roofline], points: Sequence[Point], of_point: Sequence[Sequence[Roofline]]) -> list[str]:
     """The grid, a line for each chip with its name at the right edge, and the marks that can be focused."""
+    of_point = [its for point, its in zip(points, of_point, strict=True) if point.flops]
     points = [point for point in points if point.flops]  # without FLOP there is no place on a logarithmic axis
     axes = _axes(roofs, points)
     floor, right = 10.0**axes.bottom, axes.at(10.0**axes.high, 1)[0]
@@ -143,7 +155,7 @@ def _lines(roofs: Sequence[Roofline], points: Sequence[Point]) -> list[str]:
         drawn += [path([(x, y), (x, _TOP)], "grid"), text(x, y + 16, f"{10.0**power:g}", at="middle")]
     for power in range(axes.bottom, axes.top + 1):
         y = axes.at(1, 10.0**power)[1]
-        drawn += [path([(_LEFT, y), (right, y)], "grid"), text(_LEFT - 6, y + 4, _si(10.0**power).strip(), at="end")]
+        drawn += [path([(_LEFT, y), (right, y)], "grid"), text(_LEFT - 6, y + 4, si(10.0**power).strip(), at="end")]
     drawn.append(text((_LEFT + right) / 2, _HEIGHT - 6, "FLOP per byte", at="middle", size=13))
     drawn.append(text(4, 14, "FLOP/s", size=13))
     labels = _apart([axes.at(1, roof.peak)[1] for roof in roofs], 17.0)
@@ -158,16 +170,16 @@ def _lines(roofs: Sequence[Roofline], points: Sequence[Point]) -> list[str]:
             f"{text(end + 34, label + 4, roof.name.removeprefix('Instinct ').removeprefix('Radeon '))}</g>"
         )
         x, y = corners[1]
-        rates = f"{_si(roof.peak)}FLOP/s, {_si(roof.bandwidth)}B/s"
+        rates = f"{si(roof.peak)}FLOP/s, {si(roof.bandwidth)}B/s"
         said = (roof.name, rates, f"ridge at {roof.ridge:.0f} FLOP per byte")
         spots.append(f'<g class="{_vendor(roof)}">{spot(x, y, _circle("mark", x, y, 6), said, _WIDTH)}</g>')
-    for number, (point, (x, y)) in enumerate(zip(points, _places(points, axes), strict=True), 1):
+    for number, (point, its, (x, y)) in enumerate(zip(points, of_point, _places(points, axes), strict=True), 1):
         most = max([roof.attainable(point.intensity) for roof in roofs], default=floor)
         drawn.append(path([axes.at(point.intensity, floor), axes.at(point.intensity, most)], dashes="2 4"))
         mark = _circle("done" if point.achieved else "ring", x, y, 8.5) + text(x, y + 4, number, size=11, at="middle")
         title = f"{number} {point.name}: {_plain(point.intensity)} FLOP per byte"
-        reached = [f"reached {_si(point.achieved)}FLOP/s"] if point.achieved else []
-        spots.append(spot(x, y, mark, (title, *reached, *(_limit(point, roof) for roof in roofs)), _WIDTH))
+        reached = [f"reached {si(point.achieved)}FLOP/s"] if point.achieved else []
+        spots.append(spot(x, y, mark, (title, *reached, *(_limit(point, roof) for roof in its)), _WIDTH))
     return [*drawn, *spots]
 
 
@@ -205,10 +217,10 @@ def _apart(wanted: Sequence[float], least: float) -> list[float]:
     return placed
 
 
-def _si(value: float) -> str:
+def si(value: float) -> str:
     """A number in three digits with a prefix, ready for its unit.
 
-    >>> _si(989.4e12), _si(3.35e12), _si(1307.4e12)
+    >>> si(989.4e12), si(3.35e12), si(1307.4e12)
     ('989 T', '3.35 T', '1.31 P')
     """
     power = min(max(int(math.log10(value) // 3), 0), 5) if value > 0 else 0
