@@ -250,8 +250,12 @@ EXERCISE = Exercise(
         Case("AMD: some counters were not collected", vendor="amd", kernels=7, unknown=2),
         Case("NVIDIA: some counters were not collected", vendor="nvidia", kernels=7, unknown=2),
         Example(
-            "nothing is known but times: no kernel is first",
-            kernels=[of_nvidia("gelu", 5000, fadd=10, fmul=10, ffma=10, tensor=0, read=None, write=4096)],
+            "one launch used tensor cores, one lacks a counter: no kernel is first",
+            kernels=[
+                of_nvidia("gelu", 5000, fadd=10, fmul=10, ffma=10, tensor=0, read=None, write=4096),
+                of_nvidia("gemm", 5000, fadd=10, fmul=10, ffma=10, tensor=64, read=4096, write=4096),
+                of_nvidia("gemm", 6000, fadd=10, fmul=10, ffma=10, tensor=0, read=4096, write=4096),
+            ],
             peak=1e12,
             bandwidth=2e12,
         ),
