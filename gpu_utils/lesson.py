@@ -133,6 +133,9 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.exercises.u11_expert_parallelism.lesson_rings": ("ring_watched",),
         "gpu_utils.ui.held_figure": ("held", "held_figure", "marked"),
     },
+    "Profiles": {
+        "gpu_utils.exercises.u13_profiling.small_training": ("planted", "small_run"),
+    },
     "Material of the course": {
         "gpu_utils.ui.written": ("when_written",),
         "gpu_utils.course.paths": ("unit_folder",),

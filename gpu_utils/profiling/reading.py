@@ -5,7 +5,7 @@ A reader is a module with `FORM` (what it reads, for people), `fits(opened) -> b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -41,20 +41,30 @@ def read(*paths: str | Path) -> Profile:
 
     Raises ProfileUnreadable for the first file that no reader can use.
     """
+    from gpu_utils.profiling.deriving import derived
     from gpu_utils.profiling.joining import joined
 
     if not paths:
         raise ProfileUnreadable("", "no file was named; name at least one, such as trace.json")
-    return joined([_read(path) for path in paths])
+    return derived(joined([_read(path) for path in paths]))
 
 
 def _read(path: str | Path) -> Profile:
     return _profile_of(opened(path), NAMED.get(Path(path).suffix, ""))
 
 
+def read_texts(files: Mapping[str, str]) -> Profile:
+    """`read` for files that are in memory: name, which stands for the path in messages -> text."""
+    from gpu_utils.profiling.joining import joined
+
+    return joined([text_profile(name, text) for name, text in files.items()])
+
+
 def text_profile(name: str, text: str) -> Profile:
     """What a text says that is in memory: name stands for its path in messages. Errors as for `read`."""
-    return _profile_of(Opened(name, text.encode()), "")
+    from gpu_utils.profiling.deriving import derived
+
+    return derived(_profile_of(Opened(name, text.encode()), ""))
 
 
 def _profile_of(found: Opened, advice: str) -> Profile:

@@ -101,9 +101,13 @@ class LoadedModule:
         ]
         self._restore(program.info)
         try:
-            return self.gpu.launch(self.text, symbol, grid, block, values, shared)
+            launch = self.gpu.launch(self.text, symbol, grid, block, values, shared)
         finally:
             self._keep(program.info)
+        if self.compiled:
+            kernel = self.compiled.kernel(symbol)
+            launch.registers, launch.stack = kernel.registers, kernel.scratch
+        return launch
 
     def _restore(self, info: KernelInfo) -> None:
         """Decoded programs are shared, and each has its own copy of the data: give it this module's values."""

@@ -47,8 +47,8 @@ class Launch:
 
     chip: the row of the target. grid, block: (x, y, z). args: the packed parameter buffer, uint8. shared_bytes: shared
     memory per block. packet: the AMD dispatch packet, which `prepare` fills; empty for PTX. fresh: start from registers
-    of zero, for a trace. registers: vector registers of one lane as the vendor's compiler allots them; 0 where nobody
-    has asked it (PTX that was loaded as text).
+    of zero, for a trace. registers: vector registers of one lane as the vendor's compiler allots them, 0 where nobody
+    has asked it (PTX that was loaded as text); stack: bytes of local memory or scratch of one lane, likewise.
     """
 
     name: str
@@ -66,3 +66,4 @@ class Launch:
     text: str = ""
     fresh: bool = False
     registers: int = 0
+    stack: int = 0

@@ -8,7 +8,7 @@ accesses; waves that are resident together hide each other's waits).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpu_utils.analytic.occupancy import occupancy
 from gpu_utils.chips.targets import TARGETS
@@ -33,8 +33,22 @@ LATENCY = 500  # cycles of one access to memory
 SIMDS = 4
 
 
+class Bounds(NamedTuple):
+    """Least cycles of a launch on one compute unit, by what could limit it."""
+
+    issue: float
+    memory: float
+    shared: float
+    latency: float
+
+
 def predicted_cycles(launch: Any) -> float:
     """Predicted cycles of a Launch if one compute unit ran all of it: for comparing two versions of a kernel."""
+    return max(bounds_in_cycles(launch))
+
+
+def bounds_in_cycles(launch: Any) -> Bounds:
+    """The bounds of which the largest is predicted."""
     counters, program = launch.counters, launch.program
     scale = program.lanes / 64
     issue = sum(
@@ -47,7 +61,7 @@ def predicted_cycles(launch: Any) -> float:
     shared = totals["shared_cycles"]
     waits = sum(access.waves for access in counters.globals.values() if access.kind != "store") * LATENCY
     latency = waits / max(1, resident_waves(launch))
-    return max(issue / SIMDS, memory, shared, latency)
+    return Bounds(issue / SIMDS, memory, shared, latency)
 
 
 def resident_waves(launch: Any) -> int:

@@ -16,6 +16,7 @@ from gpu_utils.chips.caches import L2_OF_TARGET
 from gpu_utils.compiler.constraints import checked_constraints
 from gpu_utils.compiler.cubin import registers_and_stack
 from gpu_utils.errors import BackendUnavailable
+from gpu_utils.virtual.amdgcn.info import AmdInfo
 from gpu_utils.virtual.arguments import flatten
 from gpu_utils.virtual.benchmarks import DeviceInterface, predicted_benchmarks
 from gpu_utils.virtual.gpu import VirtualGpu
@@ -30,6 +31,7 @@ class _Loaded:
     name: str
     text: str
     registers: int
+    stack: int
 
 
 class _Launcher:
@@ -74,7 +76,7 @@ class _Launcher:
         threads = self.metadata.num_warps * gpu.model.lanes
         grid, meta = (x, y, z), self.metadata
         launch = gpu.launch(function.text, function.name, grid, (threads,), values, meta.shared, meta)
-        launch.registers = function.registers
+        launch.registers, launch.stack = function.registers, function.stack
         if leave is not None:
             leave(launch_metadata)
 
@@ -98,10 +100,11 @@ class _Utils:
             text = file.read()
         info = decode(text, self.target, name).info
         registers, spills = info.compiled_registers, info.spills
+        stack = info.scratch if isinstance(info, AmdInfo) else 0
         if isa_of(self.target).NAME == "ptx":  # ptxas allots what PTX only names; Triton counts spills in words
             registers, stack = registers_and_stack(kernel, name) if kernel else (0, 0)
             spills = stack // 4
-        loaded = _Loaded(name, text, registers)
+        loaded = _Loaded(name, text, registers, stack)
         return loaded, loaded, registers, spills, info.most_threads
 
     def get_device_properties(self, device: int) -> dict[str, Any]:

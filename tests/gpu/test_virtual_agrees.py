@@ -28,7 +28,7 @@ import triton.language as tl
 from gpu_utils.kernelset import CASES, Run
 from gpu_utils.kernelset.judge import complaint
 from gpu_utils.virtual import MODELS, virtual_gpu
-from gpu_utils.virtual.export import vendor_counters
+from gpu_utils.virtual.vendor_counters import vendor_counters
 from tests.conftest import needs_a_gpu
 from tests.gpu.conftest import results
 

@@ -14,7 +14,7 @@ from gpu_utils.virtual.ptx import asynchronous, flow, load_store, matrix, move, 
 from gpu_utils.virtual.ptx.decode import Decoder, Place, PtxOp
 from gpu_utils.virtual.ptx.parse import Module, parse
 from gpu_utils.virtual.ptx.state import PtxInfo
-from gpu_utils.virtual.ptx.syntax import Function, Symbol, Variable
+from gpu_utils.virtual.ptx.syntax import Address, Function, Symbol, Variable, Vector
 
 
 class Assembler(Decoder):
@@ -57,10 +57,16 @@ class Assembler(Decoder):
         return order
 
     def _variables(self) -> None:
-        """Addresses: shared from 0, local and call parameters in per-thread memory, global data in one array."""
+        """Addresses: shared from 0, local and call parameters in per-thread memory, global data in one array.
+
+        A module's shared arrays that only other kernels name take no room here: ptxas gives a kernel what it uses.
+        """
         dynamic: list[Variable] = []
         data: list[Variable] = []
+        used = self._names_used()
         for variable in [*self.module.variables.values(), *(v for f in self.functions for v in f.variables)]:
+            if variable.space == "shared" and variable.name not in used:
+                continue
             if variable.space == "shared" and variable.size:
                 self.addresses[variable.name] = ("shared", self._place("static_shared", variable))
             elif variable.space == "shared":
@@ -83,6 +89,21 @@ class Assembler(Decoder):
                     largest = max(self._namesakes(variable.name), key=lambda v: (v.size, v.align))
                     self.addresses[variable.name] = ("param", self._place("local_bytes", largest))
         self._data(data)
+
+    def _names_used(self) -> set[str]:
+        """What the kernel, the functions that it calls and the module's data name."""
+        waiting: list[object] = [o for f in self.functions for i in f.body for o in i.operands]
+        waiting += [item for variable in self.module.variables.values() for item in variable.init or ()]
+        found: set[str] = set()
+        while waiting:
+            operand = waiting.pop()
+            if isinstance(operand, Symbol):
+                found.add(operand.name)
+            elif isinstance(operand, Address):
+                waiting.append(operand.base)
+            elif isinstance(operand, Vector):
+                waiting += operand.items
+        return found
 
     def _namesakes(self, name: str) -> list[Variable]:
         """Parameters and return values of every function that bear this name."""

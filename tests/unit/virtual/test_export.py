@@ -10,7 +10,8 @@ import triton.language as tl
 
 from gpu_utils.errors import BadArgument
 from gpu_utils.virtual import MODELS, virtual_gpu
-from gpu_utils.virtual.export import ncu_csv, rocprof_counters_csv, rocprof_trace_csv, table, vendor_counters
+from gpu_utils.virtual.export import ncu_csv, rocprof_counters_csv, rocprof_trace_csv
+from gpu_utils.virtual.vendor_counters import table, vendor_counters
 
 AMD = tuple(name for name, row in MODELS.items() if row.vendor == "amd")
 NVIDIA = tuple(name for name, row in MODELS.items() if row.vendor == "nvidia")
@@ -232,3 +233,59 @@ def test_the_table_says_what_differs_from_a_device(target):
         assert counter.name in text
         assert counter.differs in text
     assert any(not counter.differs for counter in vendor_counters(launch))
+
+
+@triton.jit
+def three_operations_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x, y = tl.load(x_ptr + i, mask=i < n, other=0.0), tl.load(y_ptr + i, mask=i < n, other=0.0)
+    tl.store(out_ptr + i, tl.fma(x, y, x) + y, mask=i < n)
+
+
+@pytest.mark.parametrize(
+    ("target", "added", "fused", "lanes"),
+    [
+        ("sm_80", *(f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum" for op in ("fadd", "ffma")), 1),
+        ("gfx942", *(f"SQ_INSTS_VALU_{op}_F32" for op in ("ADD", "FMA")), 64),
+    ],
+)
+def test_operations_on_float32_are_counted_by_thread_on_nvidia_and_by_wave_on_amd(target, added, fused, lanes):
+    x = torch.randn(2048)
+    with virtual_gpu(target) as gpu:
+        three_operations_kernel[(2,)](x, x + 1, torch.empty_like(x), 2048, BLOCK=1024, num_warps=1)
+    found = values(gpu.last)
+    packed = 2 if target == "gfx942" and found[added] * lanes == 1024 else 1
+    assert found[added] * lanes * packed == 2048
+    assert found[fused] * lanes * packed == 2048
+
+
+def test_the_wide_form_of_ncu_has_a_row_of_units_and_a_row_for_each_launch():
+    launches = add("sm_90").launches
+    text = ncu_csv(launches * 2, wide=True)
+    lines = [line for line in text.splitlines() if not line.startswith("==")]
+    head, units, *data = csv.reader(lines)
+    assert len(data) == 2
+    assert len(set(map(len, (head, units, *data)))) == 1
+    at = head.index("smsp__warps_launched.sum")
+    assert units[at] == "warp"
+    assert units[0] == ""
+    assert data[1][at].replace(",", "") == str(int(values(launches[0])["smsp__warps_launched.sum"]))
+    assert data[1][0] == "1"
+
+
+def test_modelled_times_are_written_and_named_so():
+    nvidia, amd = add("sm_80").launches, add("gfx942").launches
+    text = ncu_csv(nvidia, [(100, 2_600)])
+    assert "gpu__time_duration.sum: modelled" in text
+    (row,) = [row for row in rows(text[text.index('"ID"') :]) if row["Metric Name"] == "gpu__time_duration.sum"]
+    assert (row["Metric Value"], row["Metric Unit"]) == ("2,500", "ns")
+    (row,) = rows(rocprof_trace_csv(amd, [(100, 2_600)]))
+    assert (row["Start_Timestamp"], row["End_Timestamp"], row["Agent_Id"]) == ("100", "2600", "virtual gfx942")
+    assert "gpu__time_duration" not in ncu_csv(nvidia)
+
+
+def test_ncu_works_out_the_occupancy_of_a_launch():
+    found = values(add("sm_80").last)
+    assert found["sm__maximum_warps_per_active_cycle_pct"] == 100
+    assert found["launch__occupancy_limit_blocks"] == 32
+    assert found["launch__registers_per_thread"] > 0

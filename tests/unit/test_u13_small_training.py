@@ -1,0 +1,94 @@
+"""The small training program of unit 13: its faults cost time and nothing else, and its files say what they are."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gpu_utils.errors import BadArgument, UnknownName
+from gpu_utils.exercises.u13_profiling.diagnose_rows import COLUMNS_GIVEN, rows_of
+from gpu_utils.exercises.u13_profiling.diagnose_slips import busy_share, right, syncs_per_kernel
+from gpu_utils.exercises.u13_profiling.small_training import FAULTS, SMALL_TARGETS, WHERE, planted, small_run
+
+EVERY = [(target, fault, kernel) for target in SMALL_TARGETS for fault in FAULTS for kernel in WHERE[fault] or (None,)]
+
+
+@pytest.fixture(scope="module")
+def sound():
+    return {target: small_run(target, steps=2, seed=3) for target in SMALL_TARGETS}
+
+
+def test_the_loss_falls_and_is_the_same_on_both_targets(sound):
+    (one, two) = (run.losses for run in sound.values())
+    assert one == two
+    assert one[1] < one[0]
+
+
+@pytest.mark.parametrize(("target", "fault", "kernel"), EVERY)
+def test_a_fault_changes_no_result_and_is_found_in_the_files_that_the_run_left(sound, target, fault, kernel):
+    run = small_run(target, fault, kernel=kernel, steps=2, seed=3)
+    assert run.losses == sound[target].losses
+    assert right(*rows_of(target, fault, kernel, 2, 3)) == (fault, kernel)
+
+
+@pytest.mark.parametrize("target", SMALL_TARGETS)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sound_run_is_busy_waits_once_and_shows_nothing(target, seed):
+    events, kernels = rows_of(target, None, None, 2, seed)
+    assert right(events, kernels) == ("none", None)
+    assert busy_share(events) > 0.85
+    assert syncs_per_kernel(events) < 0.1
+    assert all(row["occupancy_limit"] >= 85 for row in kernels)
+
+
+@pytest.mark.parametrize("target", SMALL_TARGETS)
+def test_a_faulty_kernel_takes_longer(sound, target):
+    for fault in ("uncoalesced", "bank_conflicts", "spills", "low_occupancy"):
+        for kernel in WHERE[fault]:
+            run = small_run(target, fault, kernel=kernel, steps=2, seed=3)
+            times = [sum(k.duration for k in one.profile.kernels if k.name == kernel) for one in (run, sound[target])]
+            assert times[0] >= times[1], (fault, kernel)
+
+
+def test_files_say_that_a_virtual_gpu_made_them_and_are_read_as_one(sound):
+    nvidia, amd = sound["sm_80"], sound["gfx942"]
+    assert json.loads(nvidia.files["trace.json"])["deviceProperties"][0]["virtual"] is True
+    assert "==PROF== virtual GPU, not a device: gpu__time_duration.sum: modelled" in nvidia.files["counters.csv"]
+    assert '"virtual gfx942"' in amd.files["counters.csv"]
+    assert '"virtual gfx942"' in amd.files["kernel_trace.csv"]
+    for run in (nvidia, amd):
+        assert run.profile.virtual
+        assert len(run.profile.kernels) == 12
+    columns = [{name for name in COLUMNS_GIVEN if nvidia.profile.kernels[0].value(name) is not None} for _ in "1"]
+    assert {"load_sectors", "conflict_passes", "occupancy_limit", "grid", "registers"} <= columns[0]
+
+
+def test_faults_are_drawn_by_the_number_and_no_name_tells_them():
+    drawn = [planted(number, steps=1) for number in range(1, 31)]
+    assert {run.fault for run in drawn} == {*FAULTS, None}
+    assert {run.target for run in drawn} == set(SMALL_TARGETS)
+    assert planted(4, steps=1).files == drawn[3].files
+    for run in drawn:
+        for text in run.files.values():
+            assert not any(fault in text for fault in FAULTS)
+
+
+def test_files_go_into_a_new_folder_and_nothing_is_overwritten(sound, tmp_path):
+    paths = sound["gfx942"].save(tmp_path / "run")
+    assert [path.name for path in paths] == ["trace.json", "kernel_trace.csv", "counters.csv"]
+    with pytest.raises(BadArgument, match="is not empty; name a new folder"):
+        sound["gfx942"].save(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: small_run("sm_90"),
+        lambda: small_run("sm_80", "slow"),
+        lambda: small_run("sm_80", "spills", kernel="transpose"),
+    ],
+)
+def test_unknown_targets_faults_and_kernels_are_named(call):
+    with pytest.raises(UnknownName):
+        call()
