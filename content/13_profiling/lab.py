@@ -64,7 +64,7 @@ from gpu_utils import check, hint, lesson, progress, solution
 # full bandwidth the bytes take 0.786 µs. So the share is 0.524, the gain 0.714 µs; 0.164 FLOP for a byte are left of the
 # ridge at 0.5: `"memory"`.
 #
-# **A puzzle.** The two launches have 0.123 and 0.246 FLOP for a byte. Why is the kernel's intensity not the mean of the
+# **A puzzle.** The two launches have 0.123 and 0.245 FLOP for a byte. Why is the kernel's intensity not the mean of the
 # two?
 
 
@@ -130,7 +130,7 @@ check("13.roofline_points")
 # <details><summary>The puzzle</summary>
 #
 # The first launch moved 1025 units of 1024 bytes and the second 511, so the first weighs twice as much. Only the ratio
-# of sums, 0.164, times the bytes gives the FLOP again; the mean of ratios, 0.185, gives nothing.
+# of sums, 0.164, times the bytes gives the FLOP again; the mean of ratios, 0.184, gives nothing.
 #
 # </details>
 
@@ -144,9 +144,9 @@ check("13.roofline_points")
 # `limits` is a dict of one target. Two of them (source: `TARGETS` and `CHIPS` of the library, each figure with its own;
 # docs/facts.md has the list):
 #
-# | | MI300X, `gfx942` | H100, `sm_90` | |
+# | | MI300X | H100 | |
 # |---|---|---|---|
-# | `units` | 304 | 132 | CUs or SMs of the chip |
+# | `target`, `units` | `"gfx942"`, 304 | `"sm_90"`, 132 | name; CUs or SMs of the chip |
 # | `lanes` | 64 | 32 | of a wave or warp |
 # | `simds`, `waves_per_simd` | 4, 8 | 4, 16 | parts of a unit, and waves that one part holds |
 # | `registers`, `granule` | 512, 8 | 512, 8 | of one part for each lane, handed out in multiples |
@@ -275,7 +275,8 @@ check("13.occupancy_from_counters")
 # **Why it matters.** Much work goes into registers of kernels whose grid is too small to notice. The two counters are
 # cousins, not twins: NVIDIA divides by the cycles in which an SM had a warp, AMD by all cycles in which the GPU worked.
 # With a grid that leaves half of the units empty, NVIDIA's number stays and AMD's halves. ncu prints its own limits
-# (`launch__occupancy_limit_registers` and its kin); rocprofv3 has none, so there a function like yours is the only way.
+# (`launch__occupancy_limit_registers` and its kin); rocprofv3 has none, so there you work them out. Mind what a file has
+# done to its numbers: MI300X counts `GRBM_GUI_ACTIVE` on each of eight XCDs, and a sum over them is eight times too much.
 #
 # <details><summary>The puzzle</summary>
 #
@@ -395,11 +396,37 @@ def regression(before: list[dict], after: list[dict]) -> dict:
 # %% tags=["check"]
 check("13.regression")
 
-# %% [markdown] why regression
+# %% [markdown] payoff of regression
 # **Why it matters.** A nightly run that compares two profiles by such rules finds a regression while the commit is
 # fresh. Two things are simpler here than on a chip. Memory has a clock of its own: when the GPU's falls, kernels that
 # wait for memory slow down less than others, and the ratios spread. And a profile with counters is a slower run than one
 # without: take times from the one, bytes and occupancy from the other.
+#
+# **The payoff.** Below, the small training program of the lesson runs on two virtual GPUs, sound and with a fault, and
+# your function compares the profiles. Times are modelled, not measured. No counter of memory is there, so
+# `memory_bytes` is what loads and stores moved between first-level cache and L2; `occupancy` is the theoretical one.
+#
+# Before you run it: bank conflicts leave calls, bytes and occupancy as they were. What must your function say?
+
+# %% your regression
+rows = {}
+with lesson.when_written():
+    for target in ("sm_80", "gfx942"):
+        sound = lesson.launch_rows(lesson.small_run(target).profile)
+        for fault in (None, "uncoalesced", "low_occupancy", "bank_conflicts", "host_sync"):
+            run = lesson.small_run(target, fault)
+            found = regression(sound, lesson.launch_rows(run.profile))
+            rows[f"{target}, {fault or 'no fault'}"] = found
+lesson.table(rows, first="what was planted")
+
+# %% [markdown] what the profiles could not say
+# <details><summary>What must it say of bank conflicts?</summary>
+#
+# `"unknown"`, with the right kernel and the right loss: none of the columns knows banks. That is half of the answer, and
+# the better half: you know where to look, and that another counter must be collected, not which line to change. A
+# function that had to name one of the causes that it knows would have blamed an innocent commit.
+#
+# </details>
 
 # %% [markdown] end
 # `progress()` shows where you stand.
