@@ -123,9 +123,11 @@ check("13.roofline_points")
 # %% [markdown] why roofline_points
 # **Why it matters.** A list of kernels sorted by time says where time goes, and one sorted by share says what is badly
 # written. Neither says what to do on Monday: seconds above the roof do. Three things your function cannot know. `peak`
-# is one number, and a kernel that runs in another format has another roof. On MI300X `FETCH_SIZE` counts what comes from
-# the Infinity Cache as well as from HBM, so a share may pass 1. And AMD counts a wave's instruction as 64 lanes even
-# where some are off: its FLOP are an upper bound.
+# is one number, and a kernel that runs in another format has another roof. `FETCH_SIZE` is counted where the L2 passes
+# its misses on to Infinity Fabric
+# ([L2 cache](https://rocm.docs.amd.com/projects/rocprofiler-compute/en/amd-staging/conceptual/l2-cache.html)); the
+# Infinity Cache of MI300X lies beyond, so a share of HBM's bandwidth may pass 1. And AMD counts a wave's instruction as
+# 64 lanes even where some are off: its FLOP are an upper bound.
 #
 # <details><summary>The puzzle</summary>
 #
@@ -276,7 +278,9 @@ check("13.occupancy_from_counters")
 # cousins, not twins: NVIDIA divides by the cycles in which an SM had a warp, AMD by all cycles in which the GPU worked.
 # With a grid that leaves half of the units empty, NVIDIA's number stays and AMD's halves. ncu prints its own limits
 # (`launch__occupancy_limit_registers` and its kin); rocprofv3 has none, so there you work them out. Mind what a file has
-# done to its numbers: MI300X counts `GRBM_GUI_ACTIVE` on each of eight XCDs, and a sum over them is eight times too much.
+# done to its numbers: MI300X counts `GRBM_GUI_ACTIVE` on each of its eight XCDs, and the tool's own formula takes the
+# largest of them, not the sum (`OccupancyPercent` in
+# [counter_defs.yaml](https://github.com/ROCm/rocprofiler-sdk/blob/amd-mainline/source/share/rocprofiler-sdk/counter_defs.yaml)).
 #
 # <details><summary>The puzzle</summary>
 #
@@ -413,7 +417,13 @@ rows = {}
 with lesson.when_written():
     for target in ("sm_80", "gfx942"):
         sound = lesson.launch_rows(lesson.small_run(target).profile)
-        for fault in (None, "uncoalesced", "low_occupancy", "bank_conflicts", "host_sync"):
+        for fault in (
+            None,
+            "uncoalesced",
+            "low_occupancy",
+            "bank_conflicts",
+            "host_sync",
+        ):
             run = lesson.small_run(target, fault)
             found = regression(sound, lesson.launch_rows(run.profile))
             rows[f"{target}, {fault or 'no fault'}"] = found

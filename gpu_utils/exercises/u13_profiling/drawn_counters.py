@@ -11,9 +11,7 @@ NAMES = ("layer_norm", "gelu", "softmax", "adam_step", "residual", "embedding", 
 COPY, MATRIX = "transpose", "gemm"
 
 
-def of_amd(
-    name: str, start: int, end: int, *, add: Any, mul: Any, fma: Any, mops: Any, fetch: Any, write: Any
-) -> Row:
+def of_amd(name: str, start: int, end: int, *, add: Any, mul: Any, fma: Any, mops: Any, fetch: Any, write: Any) -> Row:
     """One launch as rocprofv3 counts it: instructions of waves, KiB, ns."""
     return {
         "name": name,

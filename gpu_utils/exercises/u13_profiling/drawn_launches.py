@@ -104,9 +104,7 @@ def drawn_launches(rng: random.Random, target: str) -> list[Row]:
     return rows
 
 
-def _shape(
-    rng: random.Random, target: str, wanted: Wanted, pairs: bool
-) -> tuple[int, int, int, int, Occupancy]:
+def _shape(rng: random.Random, target: str, wanted: Wanted, pairs: bool) -> tuple[int, int, int, int, Occupancy]:
     """Vector and accumulation registers, bytes of shared memory, threads of a block: so that what fits is as wanted."""
     amd = TARGETS[target].vendor == "amd"
     while True:

@@ -26,9 +26,7 @@ def reference(kernels: Sequence[slips.Row], limits: Mapping[str, Any]) -> list[d
     """The theoretical side by `gpu_utils.analytic.occupancy`, the achieved one by the tools' formulas."""
     found = []
     for row in kernels:
-        fit, limited = placed(
-            limits["target"], slips.registers_of(row), slips.shared_of(row), slips.threads_of(row)
-        )
+        fit, limited = placed(limits["target"], slips.registers_of(row), slips.shared_of(row), slips.threads_of(row))
         nvidia = TARGETS[limits["target"]].vendor == "nvidia"
         achieved = row[slips.ACHIEVED] if nvidia else slips.amd_achieved(row, limits)
         theoretical = 100 * fit.waves / fit.most

@@ -42,7 +42,9 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     assert first is not None
     kept = [repr(field) for field in right if field not in wrong]
     said = f"; {' and '.join(kept)} {'is' if len(kept) == 1 else 'are'} right" if kept else ""
-    return Difference("value" if first.kind == "type" else first.kind, first.detail + _told(expected, value, inputs) + said)
+    return Difference(
+        "value" if first.kind == "type" else first.kind, first.detail + _told(expected, value, inputs) + said
+    )
 
 
 def _told(expected: dict[str, Any], value: dict[str, Any], inputs: Inputs) -> str:
@@ -257,13 +259,21 @@ EXERCISE = Exercise(
         ),
         Case("called more often; a small kernel three times as slow", cause="calls", besides=["small", "faster", HOST]),
         Case("more bytes a launch; one kernel split in two", cause="bytes", besides=["split", "small", "faster"]),
-        Case("fewer waves resident; another kernel has more registers", cause="occupancy", besides=["registers", "halves"]),
+        Case(
+            "fewer waves resident; another kernel has more registers",
+            cause="occupancy",
+            besides=["registers", "halves"],
+        ),
         Case("the same, where occupancy was not collected", cause="occupancy, not collected", besides=["renamed"]),
         Case("slower, and no column says why", cause="unknown", besides=["small"]),
         Case("slower, bytes and occupancy not collected", cause="unknown, not collected", besides=["halves"]),
         Case("the GPU waits for the host", cause="idle", besides=["small", "renamed", "registers"]),
         Case("every launch longer by one factor", cause="clock", besides=["renamed"]),
-        Case("renamed, split, more launches of half the work: nothing lost", cause="none", besides=["split", "halves", "small"]),
+        Case(
+            "renamed, split, more launches of half the work: nothing lost",
+            cause="none",
+            besides=["split", "halves", "small"],
+        ),
         Case("one kernel renamed, and nothing lost", cause="none", besides=["renamed", "registers"]),
     ),
     fresh=_fresh,

@@ -262,9 +262,20 @@ EXERCISE = Exercise(
         Example(
             "exactly at the ridge; above its roof, since a cache helped; a little right of the ridge",
             kernels=[
-                of_nvidia("at_the_ridge", 3000, fadd=0, fmul=1_000_000, ffma=500_000, tensor=0, read=1_500_000, write=2_500_000),
+                of_nvidia(
+                    "at_the_ridge",
+                    3000,
+                    fadd=0,
+                    fmul=1_000_000,
+                    ffma=500_000,
+                    tensor=0,
+                    read=1_500_000,
+                    write=2_500_000,
+                ),
                 of_nvidia("cached", 1000, fadd=0, fmul=0, ffma=0, tensor=0, read=1_500_000, write=1_500_000),
-                of_nvidia("right_of_it", 2000, fadd=0, fmul=500_000, ffma=500_000, tensor=0, read=900_000, write=100_000),
+                of_nvidia(
+                    "right_of_it", 2000, fadd=0, fmul=500_000, ffma=500_000, tensor=0, read=900_000, write=100_000
+                ),
             ],
             peak=1e12,
             bandwidth=2e12,

@@ -10,7 +10,9 @@ Weights = Mapping[str, float]
 
 VECTOR = {"SQ_INSTS_VALU_ADD_F32": 64, "SQ_INSTS_VALU_MUL_F32": 64, "SQ_INSTS_VALU_FMA_F32": 128}
 MATRIX = {"SQ_INSTS_VALU_MFMA_MOPS_F32": 512}
-THREADS = {f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum": 1 + (op == "ffma") for op in ("fadd", "fmul", "ffma")}
+THREADS = {
+    f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum": 1 + (op == "ffma") for op in ("fadd", "fmul", "ffma")
+}
 FFMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"
 TENSOR = "sm__inst_executed_pipe_tensor.sum"
 FLOP: Weights = {**VECTOR, **MATRIX, **THREADS}
