@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import takewhile
 from typing import Any
 
 from gpu_utils.errors import ProfileUnreadable
@@ -71,7 +72,7 @@ def _mended(text: str, found: Opened) -> str:
     bare = next((match for match in _ESCAPE.finditer(text) if len(match.group()) == 1), None)
     if bare is None:
         return text
-    names = _NAME.findall(text, 0, bare.start())
+    names = [name.group(1) for name in takewhile(lambda name: name.start() < bare.start(), _NAME.finditer(text))]
     said = (
         f"backslashes that JSON does not allow, first at byte {len(text[: bare.start()].encode()):,} in event "
         f"{names[-1] if names else '?'!r}, were read as they stand: paths of Windows; record without with_stack"
@@ -152,8 +153,8 @@ def _head(text: str, found: Opened) -> dict[str, Any]:
     try:
         return _decoder(text, found).decode(text.rstrip().rstrip(",") + "}")
     except (ValueError, RecursionError):
-        found = _PROPERTIES.search(text)
+        gpus = _PROPERTIES.search(text)
     try:
-        return {"deviceProperties": _decoder(text, found).raw_decode(text, found.end())[0]} if found else {}
+        return {"deviceProperties": _decoder(text, found).raw_decode(text, gpus.end())[0]} if gpus else {}
     except (ValueError, RecursionError):
         return {}

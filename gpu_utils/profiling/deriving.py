@@ -123,7 +123,11 @@ def _arithmetic(launch: _Derive) -> None:
     if waves := launch.numbers(*(f"SQ_INSTS_VALU_{name}_F32" for name in ("ADD", "MUL", "FMA"))):
         lanes = launch.lanes or 64
         flop = lanes * (waves[0] + waves[1] + 2 * waves[2])
-        launch.put("fp32_flop", _whole(flop), f"{lanes} (ADD + MUL + 2 FMA), as if all lanes were on: an upper bound")
+        launch.put(
+            "fp32_flop",
+            _whole(flop),
+            f"{lanes} (ADD + MUL + 2 FMA) of waves: too high where lanes are off, too low for packed instructions",
+        )
     operations = [launch.number(name) for name in launch.event.figures if name.startswith(_MOPS)]
     if operations and None not in operations:
         launch.put("matrix_flop", _whole(512 * sum(value or 0 for value in operations)), f"512 x the sum of {_MOPS}*")

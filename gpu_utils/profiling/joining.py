@@ -29,20 +29,22 @@ def joined(profiles: Sequence[Profile]) -> Profile:
     whole = Profile(origins=[origin for profile in profiles for origin in profile.origins])
     said: dict[int, list[str]] = defaultdict(list)
     first = {id(profile): sum(len(before.origins) for before in profiles[:at]) for at, profile in enumerate(profiles)}
+    before = {event.device for profile in profiles for event in profile.events} - {""}
     groups: list[Profile] = []
+    same: dict[str, str] = {}
     ranked = sorted(profiles, key=_rank)
     launches = any(profile.kernels and not _sums(profile) for profile in profiles)
     for profile in ranked:
         if _sums(profile) and launches and profile.kernels:
             said[first[id(profile)]].append("sums of launches that other files give one by one; left out")
             profile.events = [event for event in profile.events if event.kind != "kernel"]
-        if remark := _place(groups, profile):
+        if remark := _place(groups, profile, same):
             said[first[id(profile)]].append(remark)
     for group in groups:
         whole.events += group.events
     for at, remarks in said.items():
         whole.origins[at] = replace(whole.origins[at], remarks=(*whole.origins[at].remarks, *remarks))
-    whole.devices = _devices(profiles, whole.events)
+    whole.devices = _devices(profiles, whole.events, before, same)
     return whole
 
 
@@ -55,15 +57,18 @@ def _sums(profile: Profile) -> bool:
     return any("calls" in event.figures for event in profile.kernels)
 
 
-def _place(groups: list[Profile], profile: Profile) -> str:
-    """Join a profile to one of the groups, or make it a group; the remark on that, or ""."""
+def _place(groups: list[Profile], profile: Profile, same: dict[str, str]) -> str:
+    """Join a profile to one of the groups, or make it a group; the remark on that, or "".
+
+    same: gets the names of devices that went into another: name -> the name that stands.
+    """
     if not profile.kernels:
         groups.append(profile)
         return ""
     others = [group for group in groups if group.kernels]
     for group in others:
         if (pairs := _numbered(group, profile)) is not None:
-            return _merged(group, profile, pairs, "")
+            return _merged(group, profile, pairs, same, "")
     complement = [group for group in others if _complementary(group, profile)]
     matches = [(group, pairs) for group in complement if (pairs := _ordered(group, profile))]
     if len(matches) == 1:
@@ -73,6 +78,7 @@ def _place(groups: list[Profile], profile: Profile) -> str:
             group,
             profile,
             pairs,
+            same,
             f"{len(pairs)} launches were joined to those of {where} by order and name: where these are two runs of a "
             "program, the figures of a launch come from both",
         )
@@ -85,7 +91,7 @@ def _place(groups: list[Profile], profile: Profile) -> str:
     return ""
 
 
-def _merged(group: Profile, profile: Profile, pairs: dict[int, Event], remark: str) -> str:
+def _merged(group: Profile, profile: Profile, pairs: dict[int, Event], same: dict[str, str], remark: str) -> str:
     """Put a profile's events into a group; pairs: id of an event -> the group's event that it is."""
     conflicts: Counter[str] = Counter()
     news = 0
@@ -93,6 +99,7 @@ def _merged(group: Profile, profile: Profile, pairs: dict[int, Event], remark: s
     for event in profile.events:
         if id(event) in pairs:
             news += _merge(pairs[id(event)], event, conflicts)
+            same[event.device] = pairs[id(event)].device
         else:
             rest.append(event)
     group.events += rest
@@ -132,10 +139,12 @@ def _merge(event: Event, other: Event, conflicts: Counter[str]) -> int:
         event.name = other.name
     for name, figure in other.figures.items():
         held = event.figures.get(name)
+        if held is not None and held.source.startswith("= ") and not figure.source.startswith("= "):
+            held = None  # what a tool says goes before what follows
         if held is None and not (name in ("blocks", "threads") and "grid" in event.figures):
             event.figures[name] = figure
             news += 1
-        elif held is not None and held.value != figure.value and name != "duration" and not _one_grid(held, figure):
+        elif held is not None and _differ(name, held, figure):
             conflicts[name] += 1
     for product, sizes in (("blocks", "grid"), ("threads", "block")):
         if sizes in event.figures:
@@ -143,8 +152,12 @@ def _merge(event: Event, other: Event, conflicts: Counter[str]) -> int:
     return news
 
 
-def _one_grid(one: Figure, other: Figure) -> bool:
-    return isinstance(one.value, list | tuple) and list(one.value) == list(other.value or ())
+def _differ(name: str, one: Figure, other: Figure) -> bool:
+    if name == "duration" or other.source.startswith("= "):
+        return False
+    if isinstance(one.value, list | tuple) and isinstance(other.value, list | tuple):
+        return list(one.value) != list(other.value)
+    return bool(one.value != other.value)
 
 
 def _numbered(group: Profile, profile: Profile) -> dict[int, Event] | None:
@@ -224,8 +237,13 @@ def _same_sizes(event: Event, other: Event) -> bool:
     return True
 
 
-def _devices(profiles: Sequence[Profile], events: Sequence[Event]) -> dict[str, Device]:
-    """Devices of all files; agent lists, which describe devices and have no event, give their names and sizes."""
+def _devices(
+    profiles: Sequence[Profile], events: Sequence[Event], before: set[str], same: dict[str, str]
+) -> dict[str, Device]:
+    """Devices of all files; agent lists, which describe devices and have no event, give their names and sizes.
+
+    before: names that events had before they were joined; one that none has now is another name of a device.
+    """
     found: dict[str, Device] = {}
     agents: dict[str, Device] = {}
     for profile in profiles:
@@ -236,10 +254,14 @@ def _devices(profiles: Sequence[Profile], events: Sequence[Event]) -> dict[str, 
     if not used:
         return found or {name: device for name, device in agents.items() if name.startswith("Agent ")} or agents
     only = next(iter(agents.values())) if len(set(agents.values())) == 1 else None
-    for name in used:
+    for name in before | used:
         described = agents.get(name, only)
         if described is not None and found.get(name, described).vendor == described.vendor:
             found[name] = _combined(described, found[name]) if name in found else described
+    for name in before - used:
+        if name in found and same.get(name) in found:
+            found[same[name]] = _combined(found[same[name]], found[name])
+        found.pop(name, None)
     return found
 
 

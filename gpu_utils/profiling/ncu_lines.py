@@ -12,6 +12,7 @@ from gpu_utils.profiling.written import DELIMITERS, cells, lines_of
 
 SAID = re.compile(r"^==(PROF|WARNING|ERROR)== *(.*)$")
 _ORDINARY = re.compile(r"(Connected to|Disconnected from|Profiling |Attaching|Target process|Report:|Trace|Note:)")
+_DIFFERS = re.compile(r"virtual GPU, not a device: (\S+): (.*)$")
 _MOST_LINES = 40
 """Of one row: descriptions of rules hold line ends."""
 
@@ -80,12 +81,17 @@ class Lines:
     @property
     def notable(self) -> list[str]:
         """What ncu says that a reader of the table should know, each once."""
-        kept = [
-            sentence if kind == "PROF" else f"ncu says: {sentence}"
-            for kind, sentence in self.said
-            if sentence and not (kind == "PROF" and _ORDINARY.match(sentence))
-        ]
-        return list(dict.fromkeys(kept))
+        kept: dict[str, list[str]] = {}
+        for kind, sentence in self.said:
+            if differs := _DIFFERS.match(sentence):
+                kept.setdefault(f"virtual GPU, not a device: {differs[2]}", []).append(differs[1])
+            elif sentence and not (kind == "PROF" and _ORDINARY.match(sentence)):
+                kept.setdefault(sentence if kind == "PROF" else f"ncu says: {sentence}", [])
+        return [f"{sentence} ({_some(names)})" if names else sentence for sentence, names in kept.items()]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
 
 
 def header(line: str) -> tuple[list[str], str] | None:

@@ -40,9 +40,13 @@ def by_kernel(kernels: Rows, measure: Any) -> dict[str, float]:
     return found
 
 
+def largest(found: dict[str, float]) -> str:
+    return max(found, key=lambda name: found[name])
+
+
 def worst(kernels: Rows, measure: Any, limit: float) -> str | None:
     found = by_kernel(kernels, measure)
-    name = max(found, key=lambda one: found[one])
+    name = largest(found)
     return name if found[name] > limit else None
 
 
@@ -82,16 +86,16 @@ def right(events: Rows, kernels: Rows) -> tuple[str, str | None]:
 
 def longest_kernel(events, kernels):
     fault, kernel = right(events, kernels)
-    time = {}
+    time: dict[str, float] = {}
     for row in kernels:
         time[row["name"]] = time.get(row["name"], 0) + row["duration"]
-    return fault, max(time, key=time.get) if kernel else None
+    return fault, largest(time) if kernel else None
 
 
 def sectors_not_per_request(events, kernels):
     most = by_kernel(kernels, lambda row: total(row, "load_sectors", "store_sectors", "cache_lines"))
     found = right(events, kernels)
-    return ("uncoalesced", max(most, key=most.get)) if found[0] in ("none", "uncoalesced") else found
+    return ("uncoalesced", largest(most)) if found[0] in ("none", "uncoalesced") else found
 
 
 def loads_only(events, kernels):
@@ -157,7 +161,7 @@ def kernel_for_the_host(events, kernels):
 def shared_memory_is_low_occupancy(events, kernels):
     found = right(events, kernels)
     most = by_kernel(kernels, lambda row: row["shared_bytes"] or 0)
-    return ("low_occupancy", max(most, key=most.get)) if found[0] in ("none", "spills", "uncoalesced") else found
+    return ("low_occupancy", largest(most)) if found[0] in ("none", "spills", "uncoalesced") else found
 
 
 def always_something(events, kernels):

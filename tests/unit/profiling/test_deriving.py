@@ -50,7 +50,7 @@ TABLE = [  # device, figures -> derived column, value, words of the formula
         {"SQ_INSTS_VALU_ADD_F32": 1, "SQ_INSTS_VALU_MUL_F32": 2, "SQ_INSTS_VALU_FMA_F32": 4},
         "fp32_flop",
         704,
-        "an upper bound",
+        "too high where lanes are off",
     ),
     (MI300X, {"SQ_INSTS_VALU_MFMA_MOPS_BF16": 3, "SQ_INSTS_VALU_MFMA_MOPS_F32": 1}, "matrix_flop", 2048, "512 x"),
     (MI300X, {"SQ_THREAD_CYCLES_VALU": 320, "SQ_ACTIVE_INST_VALU": 10}, "lanes_on", 50, "SQ_THREAD_CYCLES_VALU"),

@@ -185,3 +185,20 @@ def test_samples_find_their_kernel_by_number():
 )
 def test_levels_of_names(one, other, level):
     assert next((at for at, key in enumerate(LEVELS) if key(one) == key(other)), None) == level
+
+
+def test_what_a_tool_counted_goes_before_what_was_derived():
+    trace_, counted_ = torch_trace("add"), ncu(long(row("smsp__warps_launched.sum", "warp", 7, name="add")))
+    trace_.kernels[0].note("waves", 8, "= blocks x 2")
+    counted_.kernels[0].note("memory_bytes", 3, "= a + b")
+    profile = joined([trace_, counted_])
+    assert (profile.kernels[0].value("waves"), profile.kernels[0].value("memory_bytes")) == (7, 3)
+    assert "differ" not in profile.remarks[0]
+
+
+def test_another_name_of_a_device_goes_into_the_one_that_stands():
+    torch_ = torch_trace("add", device="0")
+    torch_.devices["0"] = Device("AMD Instinct MI300X", "amd")
+    profile = joined([torch_, rocprof(trace(dispatch(name="add"))), rocprof(agent_text(*AGENTS))])
+    assert set(profile.devices) == {"0"}
+    assert (profile.devices["0"].target, profile.devices["0"].parts) == ("gfx942", 8)

@@ -279,3 +279,9 @@ def test_a_table_without_rows_says_that_no_launch_was_recorded():
 )
 def test_other_files_are_not_for_this_reader(text):
     assert not nsight_compute.fits(Opened("x", text.encode()))
+
+
+def test_what_differs_on_a_virtual_gpu_is_one_remark_for_each_reason():
+    said = "".join(f"==PROF== virtual GPU, not a device: m{at}: counts PTX\n" for at in range(4))
+    _, remarks = one(said + long(row("a", "", 1)))
+    assert remarks == "x.csv: virtual GPU, not a device: counts PTX (m0, m1 and 2 more)"

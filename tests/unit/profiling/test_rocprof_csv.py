@@ -160,7 +160,7 @@ V1 = (
     "RPL: on '261127' from '/opt/rocm' in '/tmp'\nROCProfiler: input from \"a.xml\"\n"
     "Index,KernelName,gpu-id,queue-id,queue-index,pid,tid,grd,wgr,lds,scr,arch_vgpr,accum_vgpr,sgpr,wave_size,sig,obj,"
     "SQ_WAVES,DispatchNs,BeginNs,EndNs,CompleteNs,DurationNs\n"
-    '0,"add(int, float*) [clone .kd]",1,0,0,4242,4242,1000,256,512,0,24,8,32,64,0x0,0x7f,16.0000000000,1,1000,3000,4000,2000\n'
+    '0,"add(int, float*) [clone .kd]",1,0,0,4242,4242,1000,256,512,0,24,8,32,64,0x0,0x7f,16.0,1,1000,3000,4000,2000\n'
 )
 V2_OLD = (
     "Dispatch_ID,GPU_ID,Queue_ID,Queue_Index,PID,TID,GRD,WGR,LDS,SCR,Arch_VGPR,ACCUM_VGPR,SGPR,Wave_Size,SIG,OBJ,"
