@@ -57,7 +57,7 @@ def of_nvidia(name: str, registers: int, static: int, dynamic: int, block: int, 
 
 
 def placed(target: str, registers: int, shared: int, block: int) -> tuple[Occupancy, tuple[str, ...]]:
-    """What fits, and which resources limit it, by the names of the statement. On AMD block slots never run out first."""
+    """What fits, and what limits it, by the statement's names. On AMD block slots never run out first."""
     unit = TARGETS[target]
     found = occupancy(unit, registers, shared, -(-block // unit.lanes))
     names = {"LDS": "shared memory"}

@@ -134,8 +134,10 @@ def more_bytes(rng: random.Random, kernel: Kernel) -> list[Kernel]:
 def less_resident(rng: random.Random, kernel: Kernel) -> list[Kernel]:
     """More registers or shared memory: fewer waves, and no more work."""
     lost = rng.uniform(0.4, 0.6)
-    more = {"registers": kernel.registers + 64} if rng.random() < 0.5 else {"shared": kernel.shared + 20_480}
-    return [replace(kernel, occupancy=kernel.occupancy * lost, ns=kernel.ns * rng.uniform(1.5, 2), **more)]
+    slow = replace(kernel, occupancy=kernel.occupancy * lost, ns=kernel.ns * rng.uniform(1.5, 2))
+    if rng.random() < 0.5:
+        return [replace(slow, registers=kernel.registers + 64)]
+    return [replace(slow, shared=kernel.shared + 20_480)]
 
 
 def less_resident_unseen(rng: random.Random, kernel: Kernel) -> list[Kernel]:
@@ -197,7 +199,7 @@ HARMLESS: dict[str, tuple[str, Change]] = {
     "small": ("small", three_times_as_slow),
     "registers": ("largest", one_granule_more),
 }
-"""What else a commit did -> (to which kernel, how). HOST: the host is a little slower, and costs less than the cause."""
+"""What else a commit did -> (to which kernel, how). HOST: the host is a little slower."""
 
 
 def drawn_profiles(rng: random.Random, cause: str, harmless: Sequence[str]) -> dict[str, list[Row]]:

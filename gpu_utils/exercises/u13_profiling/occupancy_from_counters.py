@@ -61,8 +61,8 @@ _WRONG = (
     (
         "quad_cycles_forgotten",
         slips.answer(achieved=slips.cycles_as_they_are),
-        "'achieved' is a quarter of it. SQ_WAVE_CYCLES counts once in four cycles on gfx9, GRBM_GUI_ACTIVE in each. And "
-        "SIMDs are no divisor of their own: a CU holds simds * waves_per_simd waves.",
+        "'achieved' is a quarter of it. SQ_WAVE_CYCLES counts once in four cycles on gfx9, GRBM_GUI_ACTIVE in each. "
+        "And SIMDs are no divisor of their own: a CU holds simds * waves_per_simd waves.",
     ),
     (
         "over_the_slots_of_a_simd",
@@ -269,8 +269,8 @@ EXERCISE = Exercise(
         "Theoretical occupancy is a property of the launch, achieved occupancy of the run. They part for reasons that "
         "no change of registers mends: a grid that fills the GPU once and a bit, or waves that end early while others "
         "work on. So the distance is judged first, the limit second. NVIDIA divides by cycles in which an SM has a "
-        "warp, AMD by all cycles in which the GPU works: with a grid that leaves units empty, AMD's number is the lower "
-        "one. And every rounding (granule, waves, whole blocks) makes steps: near a step one register decides, between "
-        "two of them none does."
+        "warp, AMD by all cycles in which the GPU works: with a grid that leaves units empty, AMD's is the "
+        "lower one. And every rounding (granule, waves, whole blocks) makes steps: near a step one register decides, "
+        "between two of them none does."
     ),
 )

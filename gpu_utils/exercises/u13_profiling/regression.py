@@ -81,7 +81,7 @@ _WRONG = (
     (
         "by_percent",
         slips.answer(worst=slips.by_percent),
-        "You named the kernel that grew by the largest factor. Three times as much of very little is little: compare ns.",
+        "You named the kernel that grew by the largest factor. Three times very little is little: compare ns.",
     ),
     (
         "by_launch",
@@ -173,7 +173,7 @@ _WRONG = (
     (
         "shared_memory_unseen",
         slips.answer(cause=slips.why_registers_only),
-        "Where occupancy was not collected, only registers were looked at. More shared memory keeps blocks out as well.",
+        "Where occupancy was not collected, only registers were looked at. Shared memory keeps blocks out as well.",
     ),
     (
         "always_occupancy",
@@ -284,9 +284,9 @@ EXERCISE = Exercise(
         "Group rows by base name. Before anything else look at the ratios of mean launch times: if all are 1.05 or "
         "more and nearly alike, it was the clock. Then the largest loss; then the evidence for that kernel, in the "
         "order calls, bytes of a launch, occupancy.",
-        "base = re.sub(r'_\\d+$', '', re.split(r'[<(\\[.]', name.removeprefix('void '))[0].strip()); span = max(start + "
-        "duration) - min(start); idle = span - sum of durations; lost[name] = sum of its durations after - before, for "
-        "names in both.",
+        "base = re.sub(r'_\\d+$', '', re.split(r'[<(\\[.]', name.removeprefix('void '))[0].strip()); "
+        "span = max(start + duration) - min(start); idle = span - sum of durations; lost[name] = sum of its durations "
+        "after - before, for names in both.",
     ),
     explanation=(
         "A regression is a sum of differences, and each belongs to a kernel or to the time between kernels. Sums in ns "

@@ -163,7 +163,7 @@ def answer(
     cause: Callable[[Rows, Rows], str] = why,
     lost_of: Callable[[Rows, Rows, Rows, Rows], float] | None = None,
     idle_first: bool = False,
-) -> Callable[[Rows, Rows], dict[str, Any]]:
+) -> Callable[..., dict[str, Any]]:
     """An answer with these rules.
 
     new_too     a name of `after` alone is a kernel that was called more often

@@ -81,8 +81,8 @@ _WRONG = (
     (
         "threads_for_warps",
         slips.answer(flop={**slips.FLOP, **{name: 32 * each for name, each in slips.THREADS.items()}}),
-        "NVIDIA's counts are 32 times too large: smsp__sass_thread_inst_... counts threads already, and only those that "
-        "were on.",
+        "NVIDIA's counts are 32 times too large: smsp__sass_thread_inst_... counts threads already, and only those "
+        "that were on.",
     ),
     (
         "mops_as_flop",
