@@ -23,10 +23,12 @@ def rows_problem(expected: Rows, value: Any, tol: Tolerance, where: str = "the r
     names = [str(row["name"]) for row in expected]
     if not isinstance(value, list) or not value or not all(isinstance(row, dict) for row in value):
         return compare(list(expected), value, tol, where=where) or Difference("type", f"{where} is no list of dicts")
-    found = [row.get("name") for row in value]
     for row in value:
         if "name" not in row:
             return Difference("type", f"a dict in {where} has no 'name'; its keys are {', '.join(map(str, row))}")
+        if not isinstance(row["name"], str):
+            return Difference("type", f"a 'name' in {where} is {str(row['name'])[:40]}, expected the name of a kernel")
+    found = [row["name"] for row in value]
     if missing := [name for name in names if name not in found]:
         return Difference("value", f"{where} has no kernel {missing[0]}; it has {_listed(found)}")
     if extra := [name for name in found if name not in names]:

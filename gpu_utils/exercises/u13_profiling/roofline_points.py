@@ -43,6 +43,8 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     said, right = value["first"], expected["first"]
     if said == right:
         return None
+    if not isinstance(said, str):
+        return Difference("value", f"'first' is {str(said)[:40]}, expected {right!r}; the points are right")
     gains = {point["name"]: point["gain"] for point in expected["points"]}
     if said not in gains:
         return Difference("value", f"'first' is {said!r}, expected {right!r}; the points are right")
