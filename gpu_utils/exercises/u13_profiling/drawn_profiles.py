@@ -15,7 +15,7 @@ Row = dict[str, Any]
 SCATTER = 0.01
 """Every time is drawn within this share of its mean: counters of bytes and occupancy too."""
 
-STEPS = 3
+STEPS = 2
 
 
 @dataclass(frozen=True)

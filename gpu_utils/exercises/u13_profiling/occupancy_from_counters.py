@@ -227,12 +227,13 @@ EXERCISE = Exercise(
             limits=limits_of("gfx942"),
         ),
         Example(
-            "many small blocks on H100: three resources at once; few lanes; bytes that round up to one block less",
+            "H100: three resources at once; few lanes; bytes and registers that round up to one block less",
             kernels=[
                 of_nvidia("fill", 32, 0, 0, 64, 42_240, 97.5),
                 of_nvidia("tiny", 20, 100, 0, 33, 42_240, 90.0),
                 of_nvidia("narrow", 40, 0, 0, 32, 42_240, 49.0),
                 of_nvidia("pieces", 32, 666, 45_000, 256, 42_240, 49.0),
+                of_nvidia("wide", 100, 0, 0, 96, 42_240, 20.0),
             ],
             limits=limits_of("sm_90"),
         ),
