@@ -144,6 +144,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.ui.held_figure": ("held", "held_figure", "marked"),
     },
     "Profiles": {
+        "gpu_utils.exercises.u13_profiling.own_regression": ("launch_rows",),
         "gpu_utils.exercises.u13_profiling.small_training": ("planted", "small_run"),
         "gpu_utils.exercises.u13_profiling.tiny": ("tiny_file",),
     },
