@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
-from gpu_utils.analytic.occupancy import occupancy
+from gpu_utils.analytic.occupancy import Occupancy, occupancy
 from gpu_utils.chips import CHIPS, TARGETS, Target
 from gpu_utils.errors import BadArgument
 from gpu_utils.profiling.profile import Device, Event, Profile
@@ -45,15 +46,19 @@ class _Derive:
     def number(self, *names: str) -> float | None:
         """The first of these figures that is a number."""
         for name in names:
-            value = self.event.value(name)
-            if isinstance(value, int | float):
-                return value
+            figure = self.event.figures.get(name)
+            if figure is not None and isinstance(figure.value, int | float):
+                return figure.value
         return None
 
     def numbers(self, *names: str) -> list[float] | None:
         """All of these, or None."""
-        found = [self.number(name) for name in names]
-        return None if None in found else [value for value in found if value is not None]
+        found = []
+        for name in names:
+            if (value := self.number(name)) is None:
+                return None
+            found.append(value)
+        return found
 
     def put(self, column: str, value: object, formula: str) -> None:
         if column not in self.event.figures:
@@ -63,15 +68,20 @@ class _Derive:
         if over is not None and under:
             self.put(column, _whole(factor * over / under), formula)
 
+    def size(self, *names: str) -> int | None:
+        """The first of these figures that is a whole number above 0."""
+        value = self.number(*names)
+        return int(value) if value and float(value).is_integer() else None
+
     @property
     def blocks(self) -> int | None:
         grid = self.event.value("grid")
-        return grid[0] * grid[1] * grid[2] if grid else self.event.value("blocks")
+        return grid[0] * grid[1] * grid[2] if grid else self.size("blocks", "launch__grid_size", "Grid Size")
 
     @property
     def threads(self) -> int | None:
         block = self.event.value("block")
-        return block[0] * block[1] * block[2] if block else self.event.value("threads")
+        return block[0] * block[1] * block[2] if block else self.size("threads", "launch__block_size", "Block Size")
 
     def waves_at(self, lanes: int | None) -> int | None:
         if not (self.blocks and self.threads and lanes):
@@ -157,6 +167,22 @@ def _busy(launch: _Derive) -> None:
         launch.ratio("vector_busy", launch.number("SQ_ACTIVE_INST_VALU"), launch.cycles * units, formula, 100)
 
 
+@cache
+def _fit(target: str, registers: int, shared: int, waves: int, scalars: int) -> Occupancy | None:
+    """Of the launches of a program few differ in this."""
+    try:
+        return occupancy(TARGETS[target], registers, shared, waves, scalars=scalars)
+    except BadArgument:
+        return None
+
+
+@cache
+def _peak(vendor: str | None, target: str | None) -> float | None:
+    """Bytes a ns of the fastest memory that such a device may have."""
+    chips = [chip for chip in CHIPS.values() if chip.vendor == vendor and target in (None, chip.target)]
+    return max((1000 * chip.bandwidth for chip in chips if chip.bandwidth), default=None)
+
+
 def _occupancy(launch: _Derive) -> None:
     told = {what: value for what, *names in _LIMITS if (value := launch.number(*names)) is not None}
     if len(told) > 1:
@@ -168,11 +194,12 @@ def _occupancy(launch: _Derive) -> None:
         return
     held = int(registers + (launch.number("accumulators") or 0))
     scalars = int(launch.number("scalar_registers") or 0)
-    try:
-        fit = occupancy(target, held, int(shared), -(-launch.threads // target.lanes), scalars=scalars)
-    except BadArgument:
+    fit = _fit(target.name, held, int(shared), -(-launch.threads // target.lanes), scalars)
+    if fit is None:
         return
     formula = f"occupancy of {target.name} at these registers, shared_bytes and threads of a block"
+    if "LDS_Block_Size" in launch.event.figures["shared_bytes"].source:
+        formula += ", without dynamic LDS, which LDS_Block_Size leaves out"
     launch.put("occupancy_limit", _whole(100 * fit.fraction), formula)
     launch.put("occupancy_limiter", " and ".join(fit.limited_by), formula)
 
@@ -182,29 +209,48 @@ _ALL: tuple[Callable[[_Derive], None], ...] = (_memory, _launched, _arithmetic, 
 
 def derived(profile: Profile) -> Profile:
     """The same profile, its kernels with the figures that follow from what they have, and remarks on what cannot be."""
-    odd_waves, odd_bytes, kernels = 0, 0, profile.kernels
+    kernels = profile.kernels
+    odd_waves: list[str] = []  # where these figures are from
+    odd_bytes: list[str] = []
     for event in kernels:
         launch = _Derive(event, profile.devices.get(event.device, _NOWHERE))
         if "calls" in event.figures:
             continue
-        odd_waves += _other_waves(launch)
+        if _other_waves(launch):
+            odd_waves.append(event.figures["waves"].source)
         for derive in _ALL:
             derive(launch)
-        odd_bytes += _too_fast(launch)
-    said = []
+        if _too_fast(launch):
+            odd_bytes.append(event.figures.get("memory_read", event.figures["memory_bytes"]).source)
     if odd_waves:
-        said.append(
-            f"{odd_waves} of {len(kernels)} launches counted other waves than their grid has: another program on the "
-            "GPU, a sum over replays, or waves of 32 lanes"
+        what = (
+            f"{len(odd_waves)} of {len(kernels)} launches counted other waves than their grid has: another program on "
+            "the GPU, a sum over replays, or waves of 32 lanes"
         )
+        _remark(profile, odd_waves[0], what)
     if odd_bytes:
-        said.append(
-            f"{odd_bytes} of {len(kernels)} launches would have moved bytes at over {_FAR_ABOVE} times the peak of "
-            "their memory: look whether FETCH_SIZE and WRITE_SIZE are KiB in this file"
+        what = (
+            f"{len(odd_bytes)} of {len(kernels)} launches would have moved bytes at over {_FAR_ABOVE} times the peak "
+            "of their memory: look at the unit of these bytes (FETCH_SIZE and WRITE_SIZE are in KiB)"
         )
-    if said and profile.origins:
-        profile.origins[-1] = replace(profile.origins[-1], remarks=(*profile.origins[-1].remarks, *said))
+        _remark(profile, odd_bytes[0], what)
+    used = {event.device for event in kernels}
+    unknown = [device for name, device in profile.devices.items() if name in used and device.target is None]
+    if any(device.vendor == "amd" for device in unknown) and any(o.tool == "rocprofv3" for o in profile.origins):
+        what = (
+            "does not describe the GPU: read the run's agent_info.csv with it, for waves, occupancy and shares of peaks"
+        )
+        _remark(profile, "rocprofv3", what)
     return profile
+
+
+def _remark(profile: Profile, source: str, what: str) -> None:
+    """On the last file of the tool that a figure is from."""
+    tools = [origin.tool for origin in profile.origins]
+    for at in reversed(range(len(tools))):
+        if tools[at] == source.partition(":")[0] or at == 0:
+            profile.origins[at] = replace(profile.origins[at], remarks=(*profile.origins[at].remarks, what))
+            return
 
 
 def _other_waves(launch: _Derive) -> bool:
@@ -217,12 +263,10 @@ def _other_waves(launch: _Derive) -> bool:
 
 def _too_fast(launch: _Derive) -> bool:
     moved, took = launch.number("memory_bytes"), launch.event.duration
-    peaks = [
-        chip.bandwidth
-        for chip in CHIPS.values()
-        if chip.bandwidth and chip.vendor == launch.device.vendor and launch.device.target in (None, chip.target)
-    ]
-    return bool(moved and took and peaks) and moved / took > _FAR_ABOVE * max(peaks) * 1000  # type: ignore[operator]
+    if not moved or not took:
+        return False
+    peak = _peak(launch.device.vendor, launch.device.target)
+    return peak is not None and moved / took > _FAR_ABOVE * peak
 
 
 def _whole(value: float) -> int | float:

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from gpu_utils.chips import TARGETS
 from gpu_utils.profiling.columns import COLUMNS, ROCPROF
@@ -37,23 +37,21 @@ def plain_name(name: str) -> str:
     return re.sub(r"( \[clone \.kd\]| \(\.kd\)|\.kd)+$", "", name.strip())
 
 
-def set_times(event: Event, start: int | None, end: int | None, odd: Counter[str]) -> None:
+def set_times(event: Event, start: Any, end: Any, odd: Counter[str]) -> None:
     """Start and end, unless they cannot be; odd counts those."""
     if start is None and end is None:
         return
-    if not start or not end or end < start:
+    if not (_is_size(start) and _is_size(end)) or end < start:
         odd[f"{event.kind}s {NO_TIME}"] += 1
     else:
         event.start, event.end = start, end
 
 
-def set_sizes(
-    event: Event, items: Sequence[int | None], threads: Sequence[int | None], source: str, odd: Counter[str]
-) -> None:
+def set_sizes(event: Event, items: Sequence[Any], threads: Sequence[Any], source: str, odd: Counter[str]) -> None:
     """The block, and the grid in blocks, from work-items: three sizes of each, or one product of each."""
-    if not items or not threads or None in (*items, *threads) or 0 in threads:
+    whole = [(item, thread) for item, thread in zip(items, threads, strict=True) if _is_size(item) and _is_size(thread)]
+    if len(whole) < len(items) or not whole:
         return
-    whole = [(int(i or 0), int(t or 0)) for i, t in zip(items, threads, strict=True)]
     blocks = tuple(-(-item // thread) for item, thread in whole)
     if len(whole) == 3:
         event.note("grid", blocks, f"{source}: Grid_Size in work-items, over Workgroup_Size")
@@ -63,6 +61,10 @@ def set_sizes(
         event.note("threads", whole[0][1], f"{source}: Workgroup_Size")
     if math.prod(item for item, _ in whole) < math.prod(thread for _, thread in whole):
         odd[PART_GRID] += 1
+
+
+def _is_size(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and value > 0
 
 
 def note_counter(event: Event, name: str, value: float | None, source: str, odd: Counter[str]) -> None:

@@ -79,8 +79,8 @@ def _place(groups: list[Profile], profile: Profile, same: dict[str, str]) -> str
             profile,
             pairs,
             same,
-            f"{len(pairs)} launches were joined to those of {where} by order and name: where these are two runs of a "
-            "program, the figures of a launch come from both",
+            f"launches joined to those of {where} by order and name: {len(pairs)}; where these are two runs, "
+            "the figures of a launch come from both",
         )
     groups.append(profile)
     if matches:
@@ -108,12 +108,10 @@ def _merged(group: Profile, profile: Profile, pairs: dict[int, Event], same: dic
     left = [event for event in rest if event.kind == "kernel"]
     if left and remark:
         remarks.append(
-            f"{len(left)} launches fit none there and stand beside them: {_some(event.name for event in left)}"
+            f"launches that fit none there and stand beside: {len(left)} ({_some(event.name for event in left)})"
         )
     if not (news or rest or remark or conflicts):
-        remarks.append(
-            f"{len(pairs)} launches are in {group.origins[0].path} already (a copy); the doubles were left out"
-        )
+        remarks.append(f"launches that are in {group.origins[0].path} already, left out: {len(pairs)}")
     if conflicts:
         remarks.append(f"figures that differ between the files, kept from the first: {_some(conflicts)}")
     return "; ".join(remarks)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from gpu_utils.profiling.written import DELIMITERS, cells, lines_of
 
-SAID = re.compile(r"^==(PROF|WARNING|ERROR)== *(.*)$")
+SAID = re.compile(r"^ *==(PROF|WARNING|ERROR)== *(.*)$")
 _ORDINARY = re.compile(r"(Connected to|Disconnected from|Profiling |Attaching|Target process|Report:|Trace|Note:)")
 _DIFFERS = re.compile(r"virtual GPU, not a device: (\S+): (.*)$")
 _MOST_LINES = 40
@@ -54,11 +54,15 @@ class Table:
 
     @property
     def long(self) -> bool:
-        return "Metric Name" in self.names
+        return "Metric Name" in self.place
+
+    def __post_init__(self) -> None:
+        self.place = {name: at for at, name in enumerate(self.names)}
 
     def has(self, row: list[str], name: str) -> str:
         """A cell by the name of its column; "" where there is no such column."""
-        return row[self.names.index(name)].strip() if name in self.names else ""
+        at = self.place.get(name)
+        return "" if at is None else row[at].strip()
 
 
 @dataclass
@@ -153,7 +157,7 @@ def _row(found: Lines, lines: list[str], at: int) -> int:
 
 def _place(table: Table, row: list[str]) -> str:
     """ "row", "units", "rule", or "" for what is none of this table."""
-    names = table.names
+    names, place = table.names, table.place
     if len(row) == len(names) + 1 and not row[-1]:
         row = row[:-1]
     if len(row) > len(names) or len(row) < 3:
@@ -161,13 +165,13 @@ def _place(table: Table, row: list[str]) -> str:
     if not table.long:
         if len(row) != len(names):
             return ""
-        empty = not row[names.index("ID")].strip() and not row[names.index("Kernel Name")].strip()
-        return "units" if empty and table.units is None and not table.rows else "row" * row[names.index("ID")].isdigit()
-    if not row[names.index("ID")].strip().isdigit():
+        empty = not row[place["ID"]].strip() and not row[place["Kernel Name"]].strip()
+        return "units" if empty and table.units is None and not table.rows else "row" * row[place["ID"]].isdigit()
+    if not row[place["ID"]].strip().isdigit():
         return ""
-    metric, value = names.index("Metric Name"), names.index("Metric Value") if "Metric Value" in names else len(names)
-    if "Rule Name" in names and len(row) > metric and not row[metric].strip():
+    metric, value = place["Metric Name"], place.get("Metric Value", len(names))
+    if "Rule Name" in place and len(row) > metric and not row[metric].strip():
         return "rule"
-    if "Rule Name" not in names and len(row) == len(names) and not row[metric].strip():
+    if "Rule Name" not in place and len(row) == len(names) and not row[metric].strip():
         return "rule"
     return "row" if len(row) > value else ""

@@ -51,9 +51,9 @@ def fits(found: Opened) -> bool:
     if found.is_database:
         return False
     text = found.text
-    lines = lines_of(text)
-    if any(SAID.match(line) for line in lines) or "ERR_NVGPUCTRPERM" in text:
+    if re.search(SAID.pattern, text, re.MULTILINE) or "ERR_NVGPUCTRPERM" in text:
         return True
+    lines = lines_of(text)
     return any(header(line) for line in lines) or bool(_refused(lines))
 
 

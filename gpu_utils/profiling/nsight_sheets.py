@@ -18,6 +18,7 @@ UNITS = {
 """Unit in a header -> factor to this library's unit, and that."""
 
 _COLUMN = re.compile(r"^(.*?)\s*\(([^()]*)\)$")
+_UNIT = re.compile(r"\((" + "|".join(map(re.escape, UNITS)) + r")\)")
 _SAID = re.compile(r"^\s*(Processing \[|Generating |NOTICE:|SKIPPED:|Exporting |Importer |\*\* )")
 _REPORT = re.compile(r"^Processing \[.*\] with \[(?:.*[/\\])?(\w+)\.py")
 
@@ -41,19 +42,19 @@ class Sheet:
         return any(label in self.places for label in labels)
 
     def unit(self, label: str) -> str:
-        place = self.places.get(label.lower())
+        place = self.places.get(label)
         return "" if place is None else self.scales[place][1]
 
 
 @dataclass
 class Row:
-    """A row of a report; a column that is not there, or an empty cell, is "" or None."""
+    """A row of a report, its columns in small letters; one that is not there, or an empty cell, is "" or None."""
 
     sheet: Sheet
     cells: list[str]
 
     def text(self, label: str) -> str:
-        place = self.sheet.places.get(label.lower())
+        place = self.sheet.places.get(label)
         return "" if place is None else self.cells[place].strip()
 
     def value(self, label: str) -> float | str | None:
@@ -62,7 +63,7 @@ class Row:
         number = _number(text)
         if number is None:
             return text or None
-        factor = self.sheet.scales[self.sheet.places[label.lower()]][0]
+        factor = self.sheet.scales[self.sheet.places[label]][0]
         return number if factor == 1 else number * factor
 
     def number(self, label: str) -> float | None:
@@ -71,8 +72,10 @@ class Row:
 
     def whole(self, *labels: str) -> int | None:
         """The first of these columns that is there."""
-        found = next((value for label in labels if (value := self.number(label)) is not None), None)
-        return None if found is None else round(found)
+        for label in labels:
+            if (found := self.number(label)) is not None:
+                return round(found)
+        return None
 
     def size(self, *labels: str) -> tuple[int, ...] | None:
         """Three numbers, in three columns or in one."""
@@ -117,7 +120,7 @@ def is_header(line: str) -> bool:
     >>> is_header("Time(%),Total Time (ns),Instances,Name"), is_header('"Name","Calls","TotalDurationNs"')
     (True, False)
     """
-    return "(" in line and _header(line) is not None
+    return _UNIT.search(line) is not None and _header(line) is not None
 
 
 def sheets(found: Opened) -> Iterator[Sheet]:
@@ -129,7 +132,7 @@ def sheets(found: Opened) -> Iterator[Sheet]:
             name = report.group(1)
         if not line.strip() or _SAID.match(line):
             continue
-        header = _header(line) if "(" in line else None
+        header = _header(line) if _UNIT.search(line) else None
         if header is not None:
             if sheet is not None:
                 yield sheet

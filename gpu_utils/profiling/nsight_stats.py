@@ -16,6 +16,7 @@ from gpu_utils.profiling.files import Opened
 from gpu_utils.profiling.nsight_sheets import Row, Sheet, is_header, sheets
 from gpu_utils.profiling.plausible import without_impossible
 from gpu_utils.profiling.profile import ON_GPU, Device, Event, Origin, Profile
+from gpu_utils.profiling.quick import uncollected
 
 FORM = "reports of nsys stats (csv)"
 
@@ -40,9 +41,14 @@ def read(found: Opened) -> Profile:
 
     Raises ProfileUnreadable for the table that nsys prints for people, and where no report holds a row.
     """
+    with uncollected():
+        return _read(found)
+
+
+def _read(found: Opened) -> Profile:
     events: list[Event] = []
     names, others = [], []
-    skipped = [line.removeprefix("SKIPPED: ").strip() for line in _SKIPPED.findall(found.text)]
+    skipped = [line.removeprefix("SKIPPED: ").strip().rstrip(".") for line in _SKIPPED.findall(found.text)]
     for sheet in sheets(found):
         reader = next((reader for fit, reader in _READERS if fit(sheet)), None)
         if reader is None:
@@ -88,8 +94,9 @@ def _why_nothing(found: Opened, skipped: list[str], others: list[str]) -> str:
 def _figures(event: Event, row: Row, *known: str) -> None:
     """The columns that have no reader here, under nsys's own names; times in ns."""
     for label in row.sheet.labels:
-        if label.lower() not in known and (value := row.value(label)) is not None:
-            event.note(label, value, f"nsys stats: {label}", row.sheet.unit(label))
+        low = label.lower()
+        if low not in known:
+            event.note(label, row.value(low), f"nsys stats: {label}", row.sheet.unit(low))
 
 
 _CALLS = ("instances", "num calls", "calls", "count")
@@ -170,7 +177,7 @@ def _work(sheet: Sheet) -> Iterable[Event]:
         if event.kind == "copy":
             event.note("direction", direction(name), "nsys stats: Name")
         for label in ("Throughput", "SrcMemKd", "DstMemKd"):
-            event.note(label, row.value(label), f"nsys stats: {label}", sheet.unit(label))
+            event.note(label, row.value(label.lower()), f"nsys stats: {label}", sheet.unit(label.lower()))
         event.note("device name", device.group(1) if device else None, "nsys stats: Device", "")
         yield event
 

@@ -104,7 +104,7 @@ def tables(found: Opened) -> Iterator[Tables]:
         try:
             database.deserialize(data)
             yield Tables(found, database)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise ProfileUnreadable(found.path, f"is damaged (sqlite says: {error}); {again}") from None
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from gpu_utils.errors import ProfileUnreadable
 from gpu_utils.profiling.files import Opened, opened
 from gpu_utils.profiling.profile import Profile
+from gpu_utils.profiling.quick import uncollected
 
 READERS = (
     "nsight_systems",
@@ -50,7 +51,8 @@ def _together(profiles: list[Profile]) -> Profile:
     from gpu_utils.profiling.deriving import derived
     from gpu_utils.profiling.joining import joined
 
-    return derived(joined(profiles))
+    with uncollected():
+        return derived(joined(profiles))
 
 
 def _read(path: str | Path) -> Profile:
@@ -71,7 +73,8 @@ def _profile_of(found: Opened, advice: str) -> Profile:
     readers: Sequence[Any] = [import_module(f"gpu_utils.profiling.{name}") for name in READERS]
     for reader in readers:
         if reader.fits(found):
-            return reader.read(found)
+            with uncollected():
+                return reader.read(found)
     name = Path(found.path)
     forms = ", ".join(reader.FORM for reader in readers)
     other = f"is no profile that can be read here; there are readers for {forms}"

@@ -32,6 +32,7 @@ class Tables:
         if data[18:20] == b"\x02\x02":  # written with a log beside it, which a copy in memory cannot have
             data[18:20] = b"\x01\x01"
         self._connection.deserialize(bytes(data))
+        self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
         self._connection.row_factory = sqlite3.Row
         every = self._ask("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'rocpd\\_%' ESCAPE '\\'")
         self._places: dict[str, list[str]] = {name: [] for name in NAMES}
@@ -44,7 +45,7 @@ class Tables:
     def _ask(self, query: str) -> list[sqlite3.Row]:
         try:
             return self._connection.execute(query).fetchall()
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             data = self._found.data
             size = int.from_bytes(data[16:18], "big") or 1
             pages = int.from_bytes(data[28:32], "big")

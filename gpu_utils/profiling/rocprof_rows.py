@@ -68,8 +68,8 @@ _IGNORED = {
 
 @dataclass
 class Sheet:
-    """One file: names of its columns, and rows by these and by the same in small letters: names of counters differ in
-    case alone."""
+    """One file: names of its columns, and rows by `labels`: these in small letters, or as they are where two differ in
+    case alone, as names of counters may."""
 
     found: Opened
     names: list[str]
@@ -77,6 +77,11 @@ class Sheet:
     tool: str = "rocprofv3"
     odd: Counter[str] = field(default_factory=Counter)
     remarks: list[str] = field(default_factory=list)
+
+    @property
+    def labels(self) -> list[str]:
+        small = [name.lower() for name in self.names]
+        return [one if small.count(one) == 1 else name for one, name in zip(small, self.names, strict=True)]
 
     def number(self, row: dict[str, str], name: str) -> int | None:
         """A whole number that may be missing; rocprof writes ids in decimal, addresses in hexadecimal."""
@@ -94,15 +99,15 @@ class Sheet:
 
     def fill(self, lines: list[str], delimiter: str) -> None:
         """Take the lines below the header; those that fit no row are counted."""
-        keys = [name.lower() for name in self.names]
+        keys = self.labels
         filled = [line for line in lines if line.strip()]
         for at, line in enumerate(filled):
             row = cells(line, delimiter)
             if row is not None and len(row) == len(keys) + 1 and not row[-1]:
                 row = row[:-1]
             if row is not None and len(row) == len(keys):
-                if [cell.strip().lower() for cell in row] != keys:
-                    self.rows.append({**dict(zip(keys, row, strict=True)), **dict(zip(self.names, row, strict=True))})
+                if row[0].strip() != self.names[0]:  # the header again, of files that were put together
+                    self.rows.append(dict(zip(keys, row, strict=True)))
             elif at == len(filled) - 1:
                 self.remarks.append("the last row is cut short and was left out")
             else:
@@ -116,7 +121,7 @@ def dispatch_rows(sheet: Sheet) -> tuple[list[Event], dict[str, Device]]:
     columns = {_FIELDS[name]: name for name in map(str.lower, sheet.names) if name in _FIELDS}
     figures = [(name.lower(), _FIGURES[name.lower()]) for name in sheet.names if name.lower() in _FIGURES]
     known = {*_FIELDS, *_FIGURES, *_IGNORED}
-    wide = [name for name in sheet.names if name.lower() not in known]
+    wide = [(label, name) for label, name in zip(sheet.labels, sheet.names, strict=True) if name.lower() not in known]
     for at, row in enumerate(sheet.rows):
         get = {what: row[name].strip() for what, name in columns.items()}
         name = dispatches.plain_name(get.get("name", ""))
@@ -138,9 +143,9 @@ def dispatch_rows(sheet: Sheet) -> tuple[list[Event], dict[str, Device]]:
         if "counter" in columns:
             value = number(get["value"])
             dispatches.note_counter(event, get["counter"], value, sheet.tool, sheet.odd)
-        for counter in wide:
-            if row[counter].strip():
-                dispatches.note_counter(event, counter, number(row[counter]), sheet.tool, sheet.odd)
+        for label, counter in wide:
+            if row[label].strip():
+                dispatches.note_counter(event, counter, number(row[label]), sheet.tool, sheet.odd)
     return list(found.values()), devices
 
 

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from gpu_utils.profiling.profile import Event
+from gpu_utils.profiling.written import number
 
 UNNAMED = "<dispatch {}>"
 """The name of an event of which a file says only the number."""
@@ -23,11 +24,15 @@ def sampled(rows: Sequence[Mapping[str, str]], process: int | None) -> tuple[lis
     """
     found: dict[int, Counter[str]] = defaultdict(Counter)
     lanes: Counter[int] = Counter()
+    damaged = 0
     for row in rows:
-        dispatch = int(row["dispatch_id"] or 0)
+        dispatch, mask = number(row["dispatch_id"]), _mask(row["exec_mask"])
+        if not isinstance(dispatch, int) or mask is None:
+            damaged += 1
+            continue
         counts = found[dispatch]
         counts["samples"] += 1
-        lanes[dispatch] += bin(_mask(row["exec_mask"])).count("1")
+        lanes[dispatch] += mask.bit_count()
         if not row.get("instruction", "").strip() and row.get("instruction_comment", "").startswith("Unrecognized"):
             counts["samples without a known instruction"] += 1
         elif row.get("wave_issued_instruction", "").strip() in ("1", "true", "True"):
@@ -42,9 +47,15 @@ def sampled(rows: Sequence[Mapping[str, str]], process: int | None) -> tuple[lis
         event.note("lanes of a sample", lanes[dispatch] / counts["samples"], "rocprofv3: Exec_Mask, mean", "lanes")
         events.append(event)
     unknown = sum(counts["samples without a known instruction"] for counts in found.values())
-    return events, [f"samples whose code nobody knows (no stalls): {unknown}"] if unknown else []
+    remarks = [f"samples whose code nobody knows (no stalls): {unknown}"] if unknown else []
+    if damaged:
+        remarks.append(f"samples without a number of a dispatch or a mask, left out: {damaged}")
+    return events, remarks
 
 
-def _mask(text: str) -> int:
+def _mask(text: str) -> int | None:
     """Exec_Mask: decimal up to 64 bits, or hexadecimal; Python's numbers do not overflow."""
-    return int(text, 16) if text.strip().lower().startswith("0x") else int(text or 0)
+    try:
+        return abs(int(text.strip() or "0", 0))
+    except ValueError:
+        return None

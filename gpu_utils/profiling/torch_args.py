@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import lru_cache
+from math import isfinite
 from typing import Any
 
 from gpu_utils.profiling.chrome import clean
@@ -87,7 +88,7 @@ def whole(value: Any) -> int | None:
     if isinstance(value, str):
         value = int(value) if value.isascii() and value.strip().lstrip("-").isdigit() and len(value) < 20 else None
     if isinstance(value, Decimal):
-        value = int(value) if value.is_finite() and abs(value) < 10**18 else None
+        value = int(value) if value.is_finite() and -(10**18) < value < 10**18 else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -105,7 +106,7 @@ def size(value: Any) -> tuple[int, ...] | None:
 def plain(value: Any) -> Any:
     """Without Decimal; "N/A" is no value."""
     if isinstance(value, Decimal):
-        return float(value)
+        return number if isfinite(number := float(value)) else None
     if isinstance(value, str):
         return None if value == "N/A" else clean(value)
     return [plain(part) for part in value] if isinstance(value, (list, tuple)) else value

@@ -39,6 +39,7 @@ KIND = {
 _BY_PLACE = {"CPU functions": "op", "CUDA functions": "kernel"}  # the old export has no categories
 _KNOWN = frozenset({"Trace", "external_correlation"})
 _PHASES = frozenset({"M", "s", "f", "t"})
+_WINDOW = frozenset({"Spans", "Traces", ""})  # where the profiler began and ended, which may be days away
 _LONGEST = 10**18  # ns: 30 years
 
 
@@ -98,15 +99,15 @@ class _Reading:
 
     def take(self, entry: dict[str, Any]) -> None:
         """One entry of the file as an event, or counted as what it is."""
-        phase, category = entry.get("ph"), entry.get("cat")
+        phase, category, pid = entry.get("ph", "M"), str(entry.get("cat")), str(entry.get("pid"))
         if phase != "X":
-            if phase not in _PHASES and entry.get("pid") not in ("Spans", "Traces", "") and phase is not None:
+            if str(phase) not in _PHASES and pid not in _WINDOW:
                 self.unknown[f"ph {phase!r}"] += 1
             return
-        kind = KIND.get(category) if isinstance(category, str) else _BY_PLACE.get(str(entry.get("pid")))
+        kind = KIND.get(category) if "cat" in entry else _BY_PLACE.get(pid)
         if kind is None:
             if category not in _KNOWN:
-                self.unknown[str(category)] += 1
+                self.unknown[category] += 1
             return
         args = entry.get("args")
         args = args if isinstance(args, dict) else {}
@@ -165,7 +166,7 @@ class _Reading:
                 return None
             self._odd["have their times as text, which was read as numbers"] += 1
         if isinstance(value, Decimal):
-            return round(value * 1000) if abs(value) < _LONGEST else None
+            return round(value * 1000) if value.is_finite() and -_LONGEST < value < _LONGEST else None
         return value * 1000 if isinstance(value, int) and abs(value) < _LONGEST else None
 
     def tie(self) -> None:

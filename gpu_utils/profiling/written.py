@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 DELIMITERS = (",", ";", "\t")
 
@@ -49,7 +50,10 @@ def number(text: str, decimal: str = ".") -> int | float | None:
     >>> number("n/a") is None
     True
     """
-    bare = re.sub(r"(?<=\d)['\u2019\u00a0\u202f ](?=\d{3})", "", text.strip())
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return int(text)
+    bare = re.sub(r"(?<=\d)['\u2019\u00a0\u202f ](?=\d{3})", "", text)
     bare = bare.replace(",", "") if decimal == "." else bare.replace(".", "").replace(",", ".")
     if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", bare):
         return None
@@ -123,6 +127,7 @@ _TIMES = {
 _COUNTED = r"byte|hz|inst|cycle|sector|warp|thread|request|block|B"
 
 
+@cache
 def unit_of(word: str) -> tuple[str, float]:
     """A unit of ncu -> its base unit ("ns", "bytes", "bytes/s", ...) and the factor to it. Factors of 1000.
 

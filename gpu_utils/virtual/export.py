@@ -207,7 +207,7 @@ def _dispatch(at: int, launch: Any, time: tuple[int, int]) -> dict[str, Any]:
         "End_Timestamp": time[1],
         "LDS_Block_Size": launch.shared_bytes,
         "Scratch_Size": notes.get("private_segment_fixed_size", 0),
-        "VGPR_Count": notes.get("vgpr_count", 0),
+        "VGPR_Count": notes.get("vgpr_count", 0) - notes.get("agpr_count", 0),  # LLVM's count holds both
         "Accum_VGPR_Count": notes.get("agpr_count", 0),
         "SGPR_Count": notes.get("sgpr_count", 0),
         "Grid_Size": items[0] * items[1] * items[2],

@@ -40,6 +40,8 @@ TABLE = [  # device, figures -> derived column, value, words of the formula
     (MI210, GRID, "waves", 40, "ceil(threads of a block / 64)"),
     (UNKNOWN, GRID, "waves", None, ""),
     (MI210, {"blocks": 20, "threads": 100}, "waves", 40, "blocks x"),
+    (H100, {"launch__grid_size": 20, "launch__block_size": 100}, "waves", 80, "blocks x"),
+    (H100, {"Grid Size": 20, "Block Size": 100}, "waves", 80, "blocks x"),
     (H100, {f"launch__shared_mem_per_block_{kind}": 16 for kind in KINDS}, "shared_bytes", 32, "+"),
     (H100, {f"{kind.title()} Shared Memory Per Block": 16 for kind in KINDS}, "shared_bytes", 32, "+"),
     (H100, {CONFLICTS.format("ld"): 3, CONFLICTS.format("st"): 2}, "conflict_passes", 5, "loads"),
@@ -109,6 +111,15 @@ def test_waves_that_the_grid_does_not_have_are_said(device, counted, said):
 def test_bytes_far_above_the_peak_are_said(moved, said):
     profile, _ = run(MI300X, (1000, 2000), memory_bytes=moved)
     assert any("KiB" in remark for remark in profile.remarks) == said
+
+
+@pytest.mark.parametrize(
+    ("device", "tool", "said"), [(UNKNOWN, "rocprofv3", 1), (MI210, "rocprofv3", 0), (UNKNOWN, "ncu", 0)]
+)
+def test_a_gpu_that_nobody_describes_is_said(device, tool, said):
+    profile = Profile([Event("kernel", "add", device="0")], [Origin("x", tool, "")], {"0": device})
+    assert len(derived(profile).remarks) == said
+    assert all("agent_info.csv" in remark for remark in profile.remarks)
 
 
 def test_sums_of_launches_derive_nothing():

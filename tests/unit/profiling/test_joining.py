@@ -63,7 +63,7 @@ def test_counter_groups_of_several_runs_join_by_order_and_name_with_a_remark():
     profile = joined([rocprof(counters(*first), "pmc_1/a.csv"), rocprof(counters(*second), "pmc_2/a.csv")])
     assert [(event.value("waves"), event.value("memory_read")) for event in profile.kernels] == [(16, 1024), (17, 2048)]
     (remark,) = profile.remarks
-    assert remark.startswith("pmc_2/a.csv: 2 launches were joined to those of pmc_1/a.csv by order and name")
+    assert remark.startswith("pmc_2/a.csv: launches joined to those of pmc_1/a.csv by order and name: 2; where")
 
 
 def test_two_ranks_with_the_same_counters_are_not_joined():
@@ -84,7 +84,7 @@ def test_a_file_that_is_read_twice_counts_once():
     text = trace(dispatch(1), dispatch(2, start=4000, end=5000))
     profile = joined([rocprof(text), rocprof(text, "copy/x.csv")])
     assert len(profile.kernels) == 2
-    assert profile.remarks == ["copy/x.csv: 2 launches are in x.csv already (a copy); the doubles were left out"]
+    assert profile.remarks == ["copy/x.csv: launches that are in x.csv already, left out: 2"]
 
 
 def test_figures_that_differ_are_kept_from_the_first_and_said():
@@ -102,7 +102,7 @@ def test_a_trace_of_torch_and_counters_of_ncu_join_by_order_and_name():
     assert [event.value("memory_bytes") for event in profile.kernels] == [10, 11, 12]
     assert [event.start for event in profile.kernels] == [1000, 1100, 1200]
     assert len(profile.of("launch")) == 3
-    assert "3 launches were joined to those of trace.json by order and name" in profile.remarks[0]
+    assert "launches joined to those of trace.json by order and name: 3;" in profile.remarks[0]
     assert profile.remarks[0].startswith("ncu.csv: ")
 
 
@@ -121,7 +121,7 @@ def test_names_that_fit_join_and_the_rest_stands_beside():
         ("mul", None),
         ("mul(int)", 2),
     ]
-    assert "1 launches fit none there and stand beside them: mul(int)" in profile.remarks[0]
+    assert "launches that fit none there and stand beside: 1 (mul(int))" in profile.remarks[0]
 
 
 def test_another_grid_is_another_launch():

@@ -130,6 +130,7 @@ def test_numbers_of_a_european_system(values, expected, words):
 REFUSED = [  # text -> words of the sentence
     ("==PROF== Connected to process 1 (/a)\n==PROF== Disconnected from process 1\n", "give --csv"),
     ("==PROF== Connected\n==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n", "run it as root"),
+    ("  ==PROF== Connected to process 1 (/a), pasted with spaces before\n", "give --csv"),
     ("==WARNING== No kernels were profiled.\nAvailable Kernels:\n1. add, int\n", "name filter (-k"),
     ("==WARNING== Profiling kernels launched by child processes requires the --target-processes all.\n", "child"),
     ("==ERROR== The application returned an error code (1).\n", "without ncu"),

@@ -174,6 +174,16 @@ V2_NEW = (
 )
 
 
+def test_counters_in_columns_may_differ_in_case_alone():
+    text = V2_NEW.replace(",SQ_WAVES", ",LDSBankConflict,LdsBankConflict").replace(",16\n", ",12.5,0.25\n")
+    event, _ = one(text)
+    assert (event.value("LDSBankConflict"), event.value("LdsBankConflict")) == (12.5, 0.25)
+
+
+def test_files_that_were_put_together_have_headers_between():
+    assert [event.number for event in read(trace(dispatch(1)) + trace(dispatch(2))).events] == [1, 2]
+
+
 @pytest.mark.parametrize("text", [V1, V2_OLD, V2_NEW], ids=["v1", "v2 old", "v2 new"])
 def test_the_older_rocprof(text):
     profile = read(text)
