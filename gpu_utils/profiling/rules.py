@@ -72,15 +72,16 @@ def _uncoalesced(pool: Pool, ground: Ground, _: str) -> Finding | str | None:
 
 
 def _touched(pool: Pool, line: int) -> list[tuple[float, int, str, tuple[str, ...]]]:
-    """(how many, bytes of one, words, figures) for loads and for stores, or for both together where AMD counts lines."""
+    """(how many, bytes of one, words, figures) for loads and for stores; AMD counts lines of both together."""
     found: list[tuple[float, int, str, tuple[str, ...]]] = []
     for what in ("load", "store"):
         names = f"{what}_sectors", f"{what}_requests"
         if sums := pool.sums(*names):
             each = sums[names[0]] / sums[names[1]] if sums[names[1]] else 0
             found.append((each, 32, f"sectors a {what} touches", names))
-    if not found and (said := pool.mean("sectors_per_load")) is not None:
-        found.append((said, 32, "sectors a load touches", ("sectors_per_load",)))
+    ratio = None if pool.sums("load_sectors", "load_requests") else pool.mean("sectors_per_load")
+    if ratio is not None:
+        found.append((ratio, 32, "sectors a load touches", ("sectors_per_load",)))
     if sums := _lines(pool):
         count = sums["load_instructions"] + sums["store_instructions"]
         words = f"lines of {line} bytes that a vector memory instruction touches"
