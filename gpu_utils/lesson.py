@@ -37,6 +37,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.ui.scale_figure": ("scale_figure",),
         "gpu_utils.ui.stage_figure": ("stage_figure",),
         "gpu_utils.ui.timeline_figure": ("timeline_figure",),
+        "gpu_utils.ui.trace_figure": ("trace_figure",),
         "gpu_utils.ui.wave_figure": ("WaveFigure",),
     },
     "Targets and compilers": {
@@ -127,6 +128,12 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "trial",
         ),
     },
+    "Profiles": {
+        "gpu_utils.exercises.u13_profiling.small_training": ("planted", "small_run"),
+        "gpu_utils.model.profiling": ("callers", "operator_shares"),
+        "gpu_utils.profiling.busy": ("busy",),
+        "gpu_utils.profiling.modelled": ("Costs", "Modelled"),
+    },
     "Ranks": {
         "gpu_utils.distributed": ("run_ranks",),
         "gpu_utils.errors": ("RankFailed",),
@@ -135,6 +142,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Profiles": {
         "gpu_utils.exercises.u13_profiling.small_training": ("planted", "small_run"),
+        "gpu_utils.exercises.u13_profiling.tiny": ("tiny_file",),
     },
     "Material of the course": {
         "gpu_utils.ui.written": ("when_written",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ import torch
 
 _PRODUCTS = ("aten::addmm", "aten::mm", "aten::bmm")
 """Operators that do what the FLOPs of a model count, beside those with "attention" in their names."""
+
+_NODE = "autograd::engine::evaluate_function: "
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,27 @@ def operator_shares(call: Callable[[], Any]) -> dict[str, dict[str, Any]]:
     whole = sum(spent.values())
     longest_first = sorted(rows, key=lambda row: -spent[row.key])
     return {row.key: {"share of the time": spent[row.key] / whole, "calls": row.count} for row in longest_first}
+
+
+def callers(call: Callable[[], Any], operator: str) -> dict[str, int]:
+    """How often an operator ran in `call()`, by what called it: "its caller in that one's caller", three at most.
+
+    Most frequent first. Nodes of autograd carry their own names, such as MaskedFillBackward0.
+    """
+    with _without_the_profilers_own_log(), torch.profiler.profile() as trace:
+        call()
+    found: Counter[str] = Counter()
+    for event in trace.events():
+        if event.name == operator:
+            names = [above.name.removeprefix(_NODE) for above in _above(event)]
+            found[" in ".join(list(dict.fromkeys(names))[:3]) or "the program"] += 1
+    return dict(found.most_common())
+
+
+def _above(event: Any) -> Iterator[Any]:
+    """What an event ran in, from the inside out."""
+    while (event := event.cpu_parent) is not None:
+        yield event
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import Any
 
 from gpu_utils.errors import ProfileUnreadable
+from gpu_utils.profiling.counted import counted
 from gpu_utils.profiling.files import Opened
 
 _EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
@@ -112,7 +113,7 @@ def _inside(event: Any) -> list[Any]:
 def _dicts(events: list[Any], found: Opened) -> list[dict[str, Any]]:
     whole = [event for event in events if isinstance(event, dict)]
     if len(whole) < len(events):
-        found.remarks.append(f"{len(events) - len(whole):,} entries are no events and were left out")
+        found.remarks.append(f"{counted(len(events) - len(whole), 'entry')} left out: no events")
     return whole
 
 
@@ -141,10 +142,10 @@ def _piecewise(text: str, found: Opened) -> Chrome:
             at = following.end()
     if damaged:
         byte = len(text[: damaged[0]].encode())
-        found.remarks.append(f"{len(damaged):,} damaged events were left out, the first at byte {byte:,}")
+        found.remarks.append(f"{counted(len(damaged), 'damaged event')} left out, the first at byte {byte:,}")
     if not whole:
         missing = "the list has no end" if bare and at >= len(text) else "the file is cut short"
-        found.remarks.append(f"{missing}: its {len(events):,} whole events were read, later ones are missing")
+        found.remarks.append(f"{missing}: {counted(len(events), 'whole event')} read, later ones are missing")
     return Chrome({} if first is None else _head(text[: first.start()], found), _dicts(events, found))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from gpu_utils.profiling.counted import counted
 from gpu_utils.profiling.files import Opened
+from gpu_utils.profiling.written import cells, number
 
 UNITS = {
     **{"ns": (1.0, "ns"), "nsec": (1.0, "ns"), "us": (1e3, "ns"), "usec": (1e3, "ns"), "μs": (1e3, "ns")},
@@ -60,11 +61,11 @@ class Row:
     def value(self, label: str) -> float | str | None:
         """In the unit of this library; a text where it is no number."""
         text = self.text(label)
-        number = _number(text)
-        if number is None:
+        found = _number(text)
+        if found is None:
             return text or None
         factor = self.sheet.scales[self.sheet.places[label]][0]
-        return number if factor == 1 else number * factor
+        return found if factor == 1 else found * factor
 
     def number(self, label: str) -> float | None:
         value = self.value(label)
@@ -84,33 +85,17 @@ class Row:
 
 
 def _number(text: str) -> float | None:
-    text = text.replace(",", "")
-    if text.isascii() and text.isdigit() and len(text) < 20:
-        return int(text)
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    if value != value or value in (float("inf"), float("-inf")):
-        return None
-    return value
-
-
-def _cells(line: str, delimiter: str) -> list[str] | None:
-    """None where a quote is not closed: the line was cut."""
-    try:
-        return next(csv.reader([line], delimiter=delimiter, strict=True), [])
-    except csv.Error:
-        return None
+    plain = text.isascii() and text.isdigit() and len(text) < 20  # most are, and this is quick
+    return int(text) if plain else number(text)
 
 
 def _header(line: str) -> tuple[str, list[str]] | None:
     """Delimiter and cells of a line in which at least two columns carry a unit that is known."""
     for delimiter in (",", "\t", ";"):
-        cells = _cells(line, delimiter) or []
-        matches = [_COLUMN.match(cell.strip()) for cell in cells]
+        names = cells(line, delimiter) or []
+        matches = [_COLUMN.match(name.strip()) for name in names]
         if sum(found is not None and found.group(2) in UNITS for found in matches) >= 2:
-            return delimiter, cells
+            return delimiter, names
     return None
 
 
@@ -136,9 +121,9 @@ def sheets(found: Opened) -> Iterator[Sheet]:
         if header is not None:
             if sheet is not None:
                 yield sheet
-            delimiter, cells = header
-            matches = [_COLUMN.match(cell.strip()) for cell in cells]
-            labels = [match.group(1) if match else cell.strip() for match, cell in zip(matches, cells, strict=True)]
+            delimiter, names = header
+            matches = [_COLUMN.match(name.strip()) for name in names]
+            labels = [match.group(1) if match else name.strip() for match, name in zip(matches, names, strict=True)]
             units = [match.group(2) if match else "" for match in matches]
             sheet = Sheet(name, _named(labels), [UNITS.get(unit, (1.0, unit)) for unit in units])
             name = ""
@@ -149,7 +134,7 @@ def sheets(found: Opened) -> Iterator[Sheet]:
     if sheet is not None:
         yield sheet
     if short:
-        found.remarks.append(f"{short:,} lines are no whole rows (cut, or of something else) and were left out")
+        found.remarks.append(f"{counted(short, 'line')} left out: no whole row of a report (cut, or of something else)")
 
 
 _SPELLINGS = {"average": "Avg", "minimum": "Min", "maximum": "Max", "median": "Med", "stdev": "StdDev"}
@@ -161,8 +146,8 @@ def _named(labels: list[str]) -> list[str]:
 
 
 def _row(sheet: Sheet, line: str, delimiter: str) -> Row | None:
-    cells = _cells(line, delimiter)
-    if cells is None or len(cells) < len(sheet.labels):
+    found = cells(line, delimiter)
+    if found is None or len(found) < len(sheet.labels):
         return None
     last = len(sheet.labels) - 1  # a name that is not quoted, with commas in it
-    return Row(sheet, [*cells[:last], delimiter.join(cells[last:])])
+    return Row(sheet, [*found[:last], delimiter.join(found[last:])])

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from gpu_utils.chips import chip_of_device
 from gpu_utils.errors import ProfileUnreadable
 from gpu_utils.profiling.calls import call_kind, direction
+from gpu_utils.profiling.counted import counted
 from gpu_utils.profiling.files import Opened
 from gpu_utils.profiling.nsight_sheets import Row, Sheet, is_header, sheets
 from gpu_utils.profiling.plausible import without_impossible
@@ -52,7 +53,7 @@ def _read(found: Opened) -> Profile:
     for sheet in sheets(found):
         reader = next((reader for fit, reader in _READERS if fit(sheet)), None)
         if reader is None:
-            others.append(f"{sheet.name or ', '.join(sheet.labels[:3])} ({len(sheet.rows):,} rows)")
+            others.append(f"{sheet.name or ', '.join(sheet.labels[:3])} ({counted(len(sheet.rows), 'row')})")
         else:
             names.append(sheet.name or reader.__name__.lstrip("_"))
             events += reader(sheet)
@@ -238,7 +239,7 @@ def _without_doubles(events: list[Event]) -> tuple[list[Event], list[str]]:
         else:
             sums[event.kind, event.name] = event
             kept.append(event)
-    remarks = [f"{left:,} sums of what the traces in this file give one by one were left out"] if left else []
+    remarks = [f"{counted(left, 'sum')} left out of what the traces in this file give one by one"] if left else []
     if sums:
         remarks.append("sums only: no order of launches, no gaps, no overlap; those are in cuda_gpu_trace")
     return kept, remarks

@@ -12,6 +12,7 @@ from typing import Any
 
 from gpu_utils.errors import ProfileUnreadable
 from gpu_utils.profiling.calls import call_kind, direction
+from gpu_utils.profiling.counted import counted
 from gpu_utils.profiling.files import Opened
 from gpu_utils.profiling.nsight_tables import Tables, tables
 from gpu_utils.profiling.plausible import without_impossible
@@ -169,8 +170,10 @@ def _end_at_zero(events: list[Event]) -> list[str]:
     for event in vague:
         event.end = None
     open_ = sum(event.kind == "range" and event.end is None for event in events)
-    remarks = [f"{len(vague):,} events have no end: the profile stopped before they did; in no total"] if vague else []
-    return remarks + ([f"{open_:,} ranges of NVTX were not closed"] if open_ else [])
+    remarks = (
+        [f"{counted(len(vague), 'event')} without an end: the profile stopped first; in no total"] if vague else []
+    )
+    return remarks + ([f"{counted(open_, 'range')} of NVTX not closed"] if open_ else [])
 
 
 def _missing(db: Tables, events: list[Event]) -> list[str]:
@@ -190,7 +193,7 @@ def _missing(db: Tables, events: list[Event]) -> list[str]:
         )
     untied = _untied(events)
     if untied:
-        remarks.append(f"{untied:,} events of the GPU were launched by a call that is not recorded")
+        remarks.append(f"{counted(untied, 'event')} of the GPU launched by a call that is not recorded")
     if "ENUM_CUDA_MEMCPY_OPER" not in db.names and found["copy"]:
         remarks.append("the export does not name the kinds of copies: those other than 1 and 2 are left as numbers")
     levels = db.labels("ENUM_DIAGNOSTIC_SEVERITY_LEVEL")

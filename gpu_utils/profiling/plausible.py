@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
+from gpu_utils.profiling.counted import counted
 from gpu_utils.profiling.profile import ON_GPU, Event
 
 _PAST = 10_000  # ns past the next start: more than rounding, and than a kernel that may begin while its forerunner ends
@@ -32,13 +33,15 @@ def without_impossible(events: Sequence[Event]) -> list[str]:
     for event in reverse:
         event.end = None
     if reverse:
-        remarks.append(f"{_number(reverse, 'event')} with an end before the start: no duration, and in no total")
+        remarks.append(f"{counted(len(reverse), 'event')} with an end before the start: no duration, and in no total")
     empty = [event for event in events if event.kind in ON_GPU and event.start == 0 and event.end == 0]
     for event in empty:
         event.start = event.end = None
     if empty:
         starts = "starts and ends" if len(empty) == 1 else "start and end"
-        remarks.append(f"{_number(empty, 'event')} of the GPU {starts} at 0: the profiler has no times; in no total")
+        remarks.append(
+            f"{counted(len(empty), 'event')} of the GPU {starts} at 0: the profiler has no times; in no total"
+        )
     return remarks + _too_long([event for event in events if event.kind == "kernel" and event.duration])
 
 
@@ -76,7 +79,3 @@ def _start(event: Event) -> int:
 
 def _end(event: Event) -> int:
     return event.end or 0
-
-
-def _number(found: Sequence[object], what: str) -> str:
-    return f"{len(found):,} {what}" if len(found) == 1 else f"{len(found):,} {what}s"

@@ -15,6 +15,7 @@ from typing import Any
 from gpu_utils.errors import ProfileUnreadable
 from gpu_utils.profiling.calls import HIP_KINDS, call_kind, direction
 from gpu_utils.profiling.chrome import Chrome, clean, parsed
+from gpu_utils.profiling.counted import counted
 from gpu_utils.profiling.files import Opened
 from gpu_utils.profiling.plausible import without_impossible
 from gpu_utils.profiling.profile import ON_GPU, Event, Origin, Profile
@@ -113,7 +114,7 @@ class _Reading:
         args = args if isinstance(args, dict) else {}
         start, duration = self._ns(entry.get("ts")), self._ns(entry.get("dur"))
         if start is None:
-            self._odd["have no time and were left out"] += 1
+            self._odd["without a time, left out"] += 1
             return
         if kind == "waiting":
             self._waiting.append(args)
@@ -164,7 +165,7 @@ class _Reading:
                 value = Decimal(value.strip())
             except ArithmeticError:
                 return None
-            self._odd["have their times as text, which was read as numbers"] += 1
+            self._odd["with times as text, read as numbers"] += 1
         if isinstance(value, Decimal):
             return round(value * 1000) if value.is_finite() and -_LONGEST < value < _LONGEST else None
         return value * 1000 if isinstance(value, int) and abs(value) < _LONGEST else None
@@ -177,12 +178,14 @@ class _Reading:
                 continue
             calls = self._calls.get(event.correlation, []) if event.correlation is not None else []
             if len({call.process for call in calls}) > 1:
-                self._odd["have a correlation that several processes gave, so no launch is tied to them"] += 1
+                self._odd[
+                    "with a correlation that several processes gave, tied to no launch: give one file a process"
+                ] += 1
                 continue
             call = next((call for call in calls if call.kind != "api"), calls[0] if calls else None)
             event.process = call.process if call else next(iter(hosts)) if len(hosts) == 1 else None
             if call is None:
-                self._odd["were launched by a call that is not recorded"] += 1
+                self._odd["of the GPU launched by a call that is not recorded"] += 1
             else:
                 self._fill(event, self._args[id(call)])
             self._operator(event, call)
@@ -232,9 +235,9 @@ class _Reading:
             )
         if self._controlled:
             remarks.append("control characters in names were replaced by \N{REPLACEMENT CHARACTER}")
-        remarks += [f"{number:,} events {what}" for what, number in self._odd.items()]
+        remarks += [f"{counted(number, 'event')} {what}" for what, number in self._odd.items()]
         if self.unknown:
             kinds = ", ".join(f"{kind} ({number:,})" for kind, number in self.unknown.most_common(5))
             more = f" and {len(self.unknown) - 5} kinds more" if len(self.unknown) > 5 else ""
-            remarks.append(f"{sum(self.unknown.values()):,} events of other kinds were left out: {kinds}{more}")
+            remarks.append(f"{counted(self.unknown.total(), 'event')} of other kinds left out: {kinds}{more}")
         return remarks

@@ -29,6 +29,7 @@ CELLS = {
     "numbers": 'explore("numbers", second="e5m2")',
     "routing": 'explore("routing", experts=16)',
     "network": 'explore("network")',
+    "timeline": 'explore("timeline")',
 }
 IMPORTS = "from gpu_utils import explore\nfrom gpu_utils.analytic.roofline import Point"
 WAIT_SECONDS = 15
@@ -258,6 +259,21 @@ def test_a_step_further_other_chunks_go_over_the_links(notebook):
     notebook.page.keyboard.press("ArrowRight")
     notebook.await_words("network", "Step 2 of 14: 8 transfers of 2 MiB")
     notebook.await_words("network", "Of 4 algorithms for this size direct takes least time", side=1)
+
+
+def test_longer_kernels_close_the_gaps_between_launches(notebook):
+    assert "17 gaps; the longest lasts 3 µs" in notebook.words("timeline")
+    kernel = notebook.slider("timeline", "a kernel, µs")
+    kernel.focus()
+    notebook.page.keyboard.press("ArrowRight")
+    notebook.await_words("timeline", "17 gaps; the longest lasts 2 µs")
+    for _ in range(2):
+        notebook.page.keyboard.press("ArrowRight")
+    notebook.await_words("timeline", "It is never idle in between")
+    notebook.cell("timeline").locator("select").first.focus()
+    for key in ("Space", "ArrowDown", "Enter"):
+        notebook.page.keyboard.press(key)
+    notebook.await_words("timeline", "2 gaps; .*sync")
 
 
 def test_a_typed_number_is_rounded_and_the_zoom_shows_its_neighbours(notebook):

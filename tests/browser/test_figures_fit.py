@@ -9,7 +9,9 @@ from gpu_utils.compiler import listing
 from gpu_utils.lesson import amax_figure, error_figure, number_line, scale_figure
 from gpu_utils.ui.amax_figure import SERIES
 from gpu_utils.ui.explore.numbers import draw
+from gpu_utils.ui.explore.timeline import modelled
 from gpu_utils.ui.listing import listing_html
+from gpu_utils.ui.trace_figure import trace_figure
 from tests.unit.test_wave_figure import scale_kernel, stepped
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
@@ -29,6 +31,7 @@ def figures():
     yield error_figure(torch.ones(64, 512), {"one": torch.rand(64, 512), "two": torch.rand(64, 512)})._repr_html_()
     yield amax_figure({"x": {each: [0.5, 1.0] for each in SERIES}})._repr_html_()
     yield draw("e5m2", "0x82", 6, "e5m2fnuz")._repr_html_()
+    yield trace_figure(modelled("sync", "amd", 5, 20))._repr_html_()
 
 
 def test_a_figure_takes_the_room_that_it_needs(browser):

@@ -13,7 +13,7 @@ from gpu_utils.model.corpus import CorpusConfig
 from gpu_utils.model.costs import flops_per_token
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
 from gpu_utils.model.products import products_alone
-from gpu_utils.model.profiling import operator_shares, product_share
+from gpu_utils.model.profiling import callers, operator_shares, product_share
 from gpu_utils.model.records import RecordError, latest_record, load_record, runs_folder, save_record
 from gpu_utils.model.training import (
     PROMPTS,
@@ -279,6 +279,14 @@ def test_the_norms_of_a_run_are_those_before_clipping(result):
     assert len(result.gradient_norms) == TINY.steps
     clipped = train(replace(TINY, clip=0.01, steps=2), device="cpu", progress=None)
     assert clipped.gradient_norms[0] == pytest.approx(result.gradient_norms[0])
+
+
+def test_the_callers_of_an_operator_are_those_around_it_in_the_trace():
+    x, mask = torch.randn(4, 4, requires_grad=True), torch.eye(4, dtype=torch.bool)
+    found = callers(lambda: x.masked_fill(mask, 0.0).sum().backward(), "aten::clone")
+    assert found == {"aten::masked_fill": 1, "aten::masked_fill in MaskedFillBackward0": 1}
+    assert callers(lambda: x + 1, "aten::add") == {"the program": 1}
+    assert callers(lambda: x + 1, "aten::mm") == {}
 
 
 def test_a_profile_names_all_operators_the_longest_first_and_keeps_its_log_to_itself(capfd):

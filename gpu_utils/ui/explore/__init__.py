@@ -24,6 +24,7 @@ EXPLORERS = {
     "numbers": "numbers",
     "routing": "routing",
     "network": "network",
+    "timeline": "timeline",
 }
 """Name of an explorer -> its module."""
 
@@ -47,6 +48,8 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
                          to balance, "bias"; experts=8, k=2, factor=1.25, step=100
            "network"     a collective on a network, step by step: bytes of each link, the busiest one, time by terms;
                          topology="8 H100, NVLink switch", collective="all-reduce", algorithm="ring", power=24, step=1
+           "timeline"    what the host did, what ran in each stream, and the gaps between, with their causes; what: a
+                         profile, or a modelled program: "launch-bound", "sync", "copy", "overlap"; launch=5, kernel=2
     start  the values that the controls start with; the function `explorer` of its module lists them
 
     Every explorer works with the keyboard (Tab, arrow keys; the space bar opens a list), says in a sentence what it

@@ -154,8 +154,8 @@ def test_ranges_overheads_and_fills_are_read():
         pytest.param(without(KERNEL), 0, "launches, but no kernels: what the GPU did is unknown", id="60 launches"),
         pytest.param(without(KERNEL, RUNTIME), 0, "no kernel was recorded; the tables are CUPTI", id="59 no kernels"),
         pytest.param({**WHOLE, KERNEL: [kernel(end=500)]}, 1, "1 event with an end before the start", id="62 before"),
-        pytest.param({**WHOLE, KERNEL: [kernel(end=None)]}, 1, "1 events have no end", id="62 NULL"),
-        pytest.param({**WHOLE, KERNEL: [kernel(end=0)]}, 1, "1 events have no end", id="62 zero"),
+        pytest.param({**WHOLE, KERNEL: [kernel(end=None)]}, 1, "1 event without an end", id="62 NULL"),
+        pytest.param({**WHOLE, KERNEL: [kernel(end=0)]}, 1, "1 event without an end", id="62 zero"),
         pytest.param(
             {**WHOLE, KERNEL: [kernel(greenContextId=3, clusterX=2, clusterY=1, clusterZ=1)]},
             1,
@@ -165,10 +165,8 @@ def test_ranges_overheads_and_fills_are_read():
         pytest.param(
             without("ENUM_CUDA_MEMCPY_OPER"), 1, "does not name the kinds of copies", id="70 no table of kinds"
         ),
-        pytest.param(
-            {**WHOLE, "NVTX_EVENTS": [nvtx(end=None)]}, 1, "1 ranges of NVTX were not closed", id="71 open range"
-        ),
-        pytest.param({**WHOLE, RUNTIME: [call(correlation=9)]}, 1, "2 events of the GPU were launched", id="untied"),
+        pytest.param({**WHOLE, "NVTX_EVENTS": [nvtx(end=None)]}, 1, "1 range of NVTX not closed", id="71 open range"),
+        pytest.param({**WHOLE, RUNTIME: [call(correlation=9)]}, 1, "2 events of the GPU launched", id="untied"),
         pytest.param(
             {**WHOLE, "OSRT_API": [{"start": 1, "end": 2}]},
             1,
@@ -274,7 +272,7 @@ def test_two_processes_may_use_one_correlation():
     assert [(one.process, one.correlation) for one in profile.kernels] == [(4242, 7), (5, 7)]
     assert profile.remarks == []
     lonely = read({**WHOLE, KERNEL: [kernel(process=5)]})
-    assert "1 events of the GPU were launched by a call that is not recorded" in said(lonely)
+    assert "1 event of the GPU launched by a call that is not recorded" in said(lonely)
 
 
 @pytest.mark.parametrize(("kind", "way"), [(1, "host to device"), (2, "device to host"), (8, None)])

@@ -207,10 +207,10 @@ WINDOWS = TEXT.replace('"aten::mm"', '"C:\\Users\\me\\model.py(7): forward"')
 @pytest.mark.parametrize(
     ("content", "kernels", "words"),
     [
-        pytest.param(TEXT[: TEXT.index("mm_kernel")], 0, "cut short: its 2 whole events", id="3 cut in an event"),
-        pytest.param(TEXT[: TEXT.rindex("}") - 4], 1, "cut short: its 3 whole events", id="3 cut after the events"),
+        pytest.param(TEXT[: TEXT.index("mm_kernel")], 0, "cut short: 2 whole events read", id="3 cut in an event"),
+        pytest.param(TEXT[: TEXT.rindex("}") - 4], 1, "cut short: 3 whole events read", id="3 cut after the events"),
         pytest.param(BARE, 1, "a bare list of events: it says nothing of the GPU", id="4 bare list"),
-        pytest.param(BARE.rstrip().rstrip("]"), 1, "the list has no end: its 3 whole events", id="5 list without end"),
+        pytest.param(BARE.rstrip().rstrip("]"), 1, "the list has no end: 3 whole events read", id="5 list without end"),
         pytest.param({"traceEvents": [trace(*WHOLE)]}, 1, "inside traceEvents", id="6 nested in the list"),
         pytest.param({"traceEvents": trace(*WHOLE)}, 1, "inside traceEvents", id="6 nested in an object"),
         pytest.param("\ufeff" + TEXT, 1, "", id="10 byte order mark"),
@@ -222,7 +222,7 @@ WINDOWS = TEXT.replace('"aten::mm"', '"C:\\Users\\me\\model.py(7): forward"')
         pytest.param(
             TEXT.replace('"tid": 100', 'tid": 100', 1),
             1,
-            "1 damaged events were left out, the first at byte",
+            "1 damaged event left out, the first at byte",
             id="quote",
         ),
         pytest.param(
@@ -240,23 +240,30 @@ WINDOWS = TEXT.replace('"aten::mm"', '"C:\\Users\\me\\model.py(7): forward"')
             id="18 impossible",
         ),
         pytest.param(trace(call(), kernel(), kernel(ts=43.249)), 2, "", id="19 overlap by rounding"),
-        pytest.param(trace(call(), kernel(ts="31.000")), 1, "1 events have their times as text", id="21 time as text"),
-        pytest.param(trace(*WHOLE, kernel(ts="soon")), 1, "1 events have no time and were left out", id="21 no time"),
+        pytest.param(
+            trace(call(), kernel(ts="31.000")), 1, "1 event with times as text, read as numbers", id="21 time as text"
+        ),
+        pytest.param(trace(*WHOLE, kernel(ts="soon")), 1, "1 event without a time, left out", id="21 no time"),
         pytest.param(
             trace(call("cudaGraphLaunch"), kernel(), kernel("b", 32.0)), 2, "", id="23 a graph's kernels overlap"
         ),
-        pytest.param(trace(op(), kernel()), 1, "1 events were launched by a call that is not recorded", id="24 window"),
         pytest.param(
-            trace(call(), call(pid=200), kernel()), 1, "a correlation that several processes gave", id="25 ranks"
+            trace(op(), kernel()), 1, "1 event of the GPU launched by a call that is not recorded", id="24 window"
+        ),
+        pytest.param(
+            trace(call(), call(pid=200), kernel()),
+            1,
+            "1 event with a correlation that several processes gave",
+            id="25 ranks",
         ),
         pytest.param(
             trace(*WHOLE, {**op(), "cat": "python_function"}, {**op(), "ph": "B"}, {**op(), "cat": None}),
             1,
-            "3 events of other kinds were left out: python_function (1), ph 'B' (1), None (1)",
+            "3 events of other kinds left out: python_function (1), ph 'B' (1), None (1)",
             id="28 unknown kinds",
         ),
         pytest.param(trace(*WHOLE, FAR), 1, "", id="29 end of the window a day later"),
-        pytest.param(trace(*WHOLE, 7, None), 1, "2 entries are no events", id="no events"),
+        pytest.param(trace(*WHOLE, 7, None), 1, "2 entries left out: no events", id="no events"),
         pytest.param(trace(call("cudaMalloc")), 0, "calls of the runtime, but none that starts work", id="no launches"),
     ],
 )
