@@ -29,8 +29,8 @@ COLOURS = 8
 class Timeline:
     """What the page draws.
 
-    data    for the page's script: span (ns), names, colours, notes, lanes (label, side, rows, bars); a bar is
-            [start, ns, row, name, colour, how many, note], its start counted from `start`
+    data    for the page's script: span (ns), names, notes, lanes (label, device or None for a host, rows, bars); a bar
+            is [start, ns, row, name, colour, how many, note], its start counted from `start`
     start   ns: the earliest of all
     merged  events that became part of another bar; smallest: ns below which bars were merged
     hidden  events that are not drawn: nested too deeply, or in a lane beyond the last
@@ -76,7 +76,8 @@ def timeline(profile: Profile, order: Sequence[str], most: int = MOST) -> Timeli
             for row, event in rows
         ]
         deepest = max(row for row, _ in rows)
-        drawn.append({"label": label, "side": "host" if side else "gpu", "rows": 1 + deepest, "bars": bars})
+        device = None if side else lanes[key][0].device
+        drawn.append({"label": label, "device": device, "rows": 1 + deepest, "bars": bars})
     total = sum(len(lane["bars"]) for lane in drawn)
     smallest = 0
     while sum(len(lane["bars"]) for lane in drawn) > most:

@@ -259,7 +259,7 @@ def _device(name: str, work: Sequence[Event], host: _Host) -> DeviceBusy:
     kernels = union(span for event, span in zip(work, spans, strict=True) if event.kind == "kernel")
     copies = union(span for event, span in zip(work, spans, strict=True) if event.kind != "kernel")
     whole = union(spans)
-    start, end = whole[0][0] if whole else spans[0][0], max(span[1] for span in spans)
+    start, end = (whole[0][0], whole[-1][1]) if whole else spans[0]
     launches = [_launch(host, event) for event in work]
     delays = tuple(
         delay

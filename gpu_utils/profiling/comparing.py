@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpu_utils.profiling.busy import Busy, busy
+from gpu_utils.profiling.pooled import time_of
 from gpu_utils.profiling.profile import Event, Profile
 
 _SUFFIX = re.compile(r"\s*(\[clone [^\]]*\]|\(\.kd\)|\.kd)$")
@@ -131,7 +132,7 @@ def compared(before: Profile, after: Profile) -> Compared:
             total[0] += len(times)
             total[1] += sum(times)
     changes = [_change(name, *total) for name, total in totals.items()]
-    untimed = [sum(event.duration is None for event in profile.kernels) for profile in (before, after)]
+    untimed = [sum(time_of(event) is None for event in profile.kernels) for profile in (before, after)]
     whole = [busy(profile) for profile in (before, after)]
     return Compared(
         tuple(sorted(changes, key=lambda one: (-abs(one.difference), one.name))),
@@ -144,8 +145,8 @@ def compared(before: Profile, after: Profile) -> Compared:
 def _by_name(kernels: Iterable[Event]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = defaultdict(list)
     for event in kernels:
-        if event.duration is not None:
-            found[plain(event.name)].append(round(event.duration))
+        if (time := time_of(event)) is not None:
+            found[plain(event.name)].append(round(time))
     return found
 
 

@@ -90,10 +90,11 @@ NEEDS = {
         (*(_VALU.format(each) for each in ("ADD", "MUL", "FMA")), "MfmaUtil"),
     ),
     "uncoalesced": Need(
-        "whether its loads are coalesced",
-        (
-            "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-            "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+        "whether its loads and stores are coalesced",
+        tuple(
+            f"l1tex__t_{what}_pipe_lsu_mem_global_op_{way}.sum"
+            for way in ("ld", "st")
+            for what in ("requests", "sectors")
         ),
         ("SQ_INSTS_VMEM_RD", "SQ_INSTS_VMEM_WR", "TCP_TOTAL_CACHE_ACCESSES_sum"),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 from gpu_utils.profiling.profile import Event
@@ -44,8 +44,8 @@ class Pool:
         self.name = name
         self.rows = rows
         self.calls = len(counted)
-        self.ns = round(sum(row.duration or 0 for row in counted))
-        self.untimed = all(row.duration is None for row in counted)
+        self.ns = round(sum(time_of(row) or 0 for row in counted))
+        self.untimed = all(time_of(row) is None for row in counted)
         self.device = next((row.device for row in rows if row.device), "")
         self._known = {"duration"}.union(*(row.figures for row in rows))
 
@@ -58,7 +58,7 @@ class Pool:
 
     def mean(self, name: str) -> float | None:
         """Mean over the rows that have it, weighted by their time where all of these have one."""
-        rows = [(value, row.duration or 0) for value, row in self._having(name)]
+        rows = [(value, time_of(row) or 0) for value, row in self._having(name)]
         if rows and all(time for _, time in rows):
             return sum(value * time for value, time in rows) / sum(time for _, time in rows)
         return sum(value for value, _ in rows) / len(rows) if rows else None
@@ -75,7 +75,7 @@ class Pool:
     def size(self, name: str) -> int | None:
         """Of grid or block: the largest product of its three axes."""
         found = [row.value(name) for row in self.rows]
-        return max((prod(each) for each in found if isinstance(each, (tuple, list)) and each), default=None)
+        return max((prod(each) for each in found if _is_size(each)), default=None)
 
     def source(self, *names: str) -> str:
         """Where the figures are from, each source once."""
@@ -95,5 +95,16 @@ def _value(row: Event, name: str) -> Any:
     return row.duration if name == "duration" else row.value(name)
 
 
+def time_of(event: Event) -> float | None:
+    """Its duration in ns; None where there is none, or where it is no time ("n/a", a list, below 0)."""
+    time = _number(event.duration)
+    return None if time is None or time < 0 else time
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 3 and all(type(each) is int and each > 0 for each in value)
+
+
 def _number(value: Any) -> float | None:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value else None
+    """The value where it is a finite number."""
+    return value if type(value) in (int, float) and isfinite(value) else None

@@ -53,21 +53,10 @@ Rule = Callable[[Pool, Ground, str], Finding | str | None]
 def _uncoalesced(pool: Pool, ground: Ground, _: str) -> Finding | str | None:
     """NVIDIA: 32-byte sectors of a request; AMD: lines of an instruction. The ideal is 4 bytes a lane in a row."""
     lanes = ground.target.lanes if ground.target else 64 if ground.vendor == "amd" else 32
-    line = ground.target.segment if ground.target else 64
-    names: tuple[str, ...] = ("load_sectors", "load_requests")
-    what, size = "sectors a load touches", 32
-    each = pool.mean("sectors_per_load")
-    if sums := pool.sums(*names):
-        each = sums["load_sectors"] / sums["load_requests"] if sums["load_requests"] else 0
-    elif each is not None:
-        names = ("sectors_per_load",)
-    elif sums := _lines(pool):
-        count = sums["load_instructions"] + sums["store_instructions"]
-        each = sums["cache_lines"] / count if count else 0
-        names = ("cache_lines", "load_instructions", "store_instructions")
-        what, size = f"lines of {line} bytes that a vector memory instruction touches", line
-    if each is None:
+    found = _touched(pool, ground.target.segment if ground.target else 64)
+    if not found:
         return "uncoalesced"
+    each, size, what, names = max(found, key=lambda one: one[0] * one[1])
     ideal = max(1, lanes * 4 / size)
     if each <= THRESHOLDS["wider_or_scattered"].value * ideal:
         return None
@@ -80,6 +69,25 @@ def _uncoalesced(pool: Pool, ground: Ground, _: str) -> Finding | str | None:
         Evidence("ideal for 4 bytes a lane", ideal, "", f"{lanes} lanes x 4 bytes / {size} bytes"),
     )
     return Finding(pool.name, "uncoalesced", sentence, evidence, ADVICE["uncoalesced"], sure)
+
+
+def _touched(pool: Pool, line: int) -> list[tuple[float, int, str, tuple[str, ...]]]:
+    """(how many, bytes of one, words, figures) for loads and for stores; AMD counts lines of both together."""
+    found: list[tuple[float, int, str, tuple[str, ...]]] = []
+    for what in ("load", "store"):
+        names = f"{what}_sectors", f"{what}_requests"
+        if sums := pool.sums(*names):
+            each = sums[names[0]] / sums[names[1]] if sums[names[1]] else 0
+            found.append((each, 32, f"sectors a {what} touches", names))
+    ratio = None if pool.sums("load_sectors", "load_requests") else pool.mean("sectors_per_load")
+    if ratio is not None:
+        found.append((ratio, 32, "sectors a load touches", ("sectors_per_load",)))
+    if sums := _lines(pool):
+        count = sums["load_instructions"] + sums["store_instructions"]
+        words = f"lines of {line} bytes that a vector memory instruction touches"
+        names_of = ("cache_lines", "load_instructions", "store_instructions")
+        found.append((sums["cache_lines"] / count if count else 0, line, words, names_of))
+    return found
 
 
 def _lines(pool: Pool) -> dict[str, float] | None:

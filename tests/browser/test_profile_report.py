@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpu_utils.profiling.profile import Event, Profile
 from gpu_utils.profiling.report import report
 from tests.unit.profiling.sample import HOSTILE, many, training
 
@@ -16,7 +17,9 @@ FOCUSED = "() => document.activeElement.getAttribute('aria-label') || document.a
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
+    two = [Event("kernel", "k", at, at + 10, "stream 7", device) for device in "01" for at in (0, 100 + int(device))]
     pages = {"nvidia": training("nvidia"), "amd": training("amd", virtual=True), "many": many(30_000)}
+    pages["two"] = Profile(two)
     for name, profile in pages.items():
         (folder / f"{name}.html").write_text(report(profile))
     return folder
@@ -111,6 +114,16 @@ def test_gaps_are_jumped_to_from_the_list_and_by_key(opened):
     assert page.evaluate(VIEW) != at
 
 
+def test_a_gap_lies_over_the_streams_of_its_own_gpu(opened):
+    page = opened("two")
+    gaps, bars = page.locator("#timeline .gap"), page.locator("#timeline .bar")
+    assert (gaps.count(), bars.count()) == (2, 4)
+    for number in range(2):
+        gap, bar = gaps.nth(number).bounding_box(), bars.nth(2 * number).bounding_box()
+        assert gap["y"] <= bar["y"] < bar["y"] + bar["height"] <= gap["y"] + gap["height"] + 2
+        assert gap["height"] < 2 * bar["height"]
+
+
 def test_tables_are_sorted_by_key(opened):
     page = opened("nvidia")
     names = "() => [...document.querySelectorAll('#kernels tbody tr')].map(row => row.cells[1].textContent)"
@@ -129,15 +142,17 @@ def test_tables_are_sorted_by_key(opened):
 
 def test_everything_can_be_reached_with_tab_and_shows_where_one_is(opened):
     page = opened("nvidia")
+    here = """() => { const at = document.activeElement;
+        return [at === document.body, at.textContent.trim().slice(0, 20), getComputedStyle(at).outlineStyle,
+            at.closest('svg') !== null]; }"""
     seen = []
     for _ in range(60):
         press(page, "Tab")
-        if page.evaluate("document.activeElement === document.body"):  # past the last one
+        past, text, outline, in_drawing = page.evaluate(here)
+        if past:
             break
-        seen.append(page.evaluate("() => document.activeElement.textContent.trim().slice(0, 20)"))
-        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-        inside = page.evaluate("() => document.activeElement.closest('svg') !== null")
-        assert outline != "none" or inside  # in a drawing the bar's own edge shows it
+        seen.append(text)
+        assert outline != "none" or in_drawing  # in a drawing the bar's own edge shows it
     assert {"zoom in", "show all", "#", "calls"} <= set(seen)
 
 

@@ -85,23 +85,26 @@
     bars = []; current = null;
     let top = AXIS;
     const back = make("g"), front = make("g");
-    const tops = [];
+    const bands = new Map(); // device -> from where to where its lanes are
     data.lanes.forEach((lane, number) => {
       const rows = rowsOf[number];
       back.append(make("path", { class: "lane", d: `M 0 ${top} H ${wide}` }));
       const label = make("text", { class: "label", x: 6, y: top + 15 }, lane.label.length > 27 ? lane.label.slice(0, 26) + "…" : lane.label);
       label.append(make("title", {}, lane.label));
       back.append(label);
-      tops.push([top, lane.side]);
       rows.forEach((row, depth) => { for (const bar of inView(row, lane.label, top + PAD / 2 + depth * ROW)) bars.push(bar); });
-      top += rows.length * ROW + PAD;
+      const high = rows.length * ROW + PAD;
+      if (lane.device !== null) {
+        const band = bands.get(lane.device) || { top };
+        bands.set(lane.device, { top: band.top, bottom: top + high });
+      }
+      top += high;
     });
-    const gpu = tops.findIndex(([, side]) => side === "host");
-    const bottom = gpu < 0 ? top : tops[gpu][0];
-    if (bottom > AXIS) data.gaps.forEach((gap, number) => {
+    data.gaps.forEach((gap, number) => {
+      const band = bands.get(gap.device);
       const left = Math.max(x(gap.start), LEFT), right = Math.min(x(gap.start + gap.ns), wide);
-      if (right - left < 1) return;
-      const mark = make("rect", { class: number === gapNow ? "gap now" : "gap", x: left, y: AXIS + 1, width: right - left, height: bottom - AXIS - 2 });
+      if (!band || right - left < 1) return;
+      const mark = make("rect", { class: number === gapNow ? "gap now" : "gap", x: left, y: band.top + 1, width: right - left, height: band.bottom - band.top - 2 });
       mark.append(make("title", {}, `idle for ${time(gap.ns)}: ${gap.words}`));
       back.append(mark);
     });

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
+from gpu_utils.profiling.columns import COLUMNS
 from gpu_utils.profiling.modelled import Modelled
-from gpu_utils.profiling.profile import Device, Event, Origin, Profile
+from gpu_utils.profiling.profile import KINDS, Device, Event, Origin, Profile
 
 HOSTILE = 'scan<float, 4>(int, "&amp;", </script><b>)'
 """A name that breaks out of any page that does not escape it."""
@@ -61,3 +64,29 @@ def many(events: int) -> Profile:
         rows.append(Event("kernel", f"kernel_{number % 12}", at, at + 900, "stream 7", "0"))
         at += 900
     return Profile(rows, [Origin("many.json", "torch.profiler", "Chrome trace")], {"0": DEVICES["nvidia"]})
+
+
+VALUES = [
+    *(None, 0, -5, 1, 3, 1000, 1e20, float("inf"), float("nan"), True, 2**70),
+    *("n/a", "", [1, 2], (1, 2, 3), (0, 0, 0), (None, 1, 1), "(1,1,1)"),
+]
+NAMES = ["a", "b<c>", "\ud800bad", "", "</script>", "x" * 500, "\x00\x1b[31m", "{{7*7}}", HOSTILE]
+
+
+def wild(seed: int) -> Profile:
+    """Events with any times, names and figures, as no reader should give them."""
+    rng = random.Random(seed)
+    events = []
+    for _ in range(rng.randrange(25)):
+        start = rng.choice([None, 0, 5, rng.randrange(-100, 1000), rng.randrange(10**18)])
+        end = None if start is None or rng.random() < 0.1 else start + rng.choice([0, 1, 50, -3, 10**9])
+        lane, device = rng.choice(["", "stream 7", "thread 1"]), rng.choice(["", "0", "Agent 4"])
+        process, correlation = rng.choice([None, 1]), rng.choice([None, 1, 2, 3])
+        event = Event(rng.choice(KINDS), rng.choice(NAMES), start, end, lane, device, process, correlation)
+        for _ in range(rng.randrange(8)):
+            event.note(rng.choice(list(COLUMNS)), rng.choice(VALUES), "odd")
+        events.append(event)
+    name, target = rng.choice(["", "NVIDIA H100", "gfx942"]), rng.choice([None, "sm_90", "gfx942", "gfx000"])
+    vendor, units = rng.choice([None, "amd", "nvidia"]), rng.choice([None, 0, 5])
+    device = Device(name, vendor, target, units, None, rng.random() < 0.2)
+    return Profile(events, [Origin("f", "t", "x", "", ("r",))], {"0": device})

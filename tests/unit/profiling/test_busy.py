@@ -173,9 +173,9 @@ def test_ten_times_the_events_take_about_ten_times_as_long():
     def seconds(events):
         profile, least = many(events), 9.0
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             busy(profile)
-            least = min(least, time.perf_counter() - start)
+            least = min(least, time.process_time() - start)
         return least
 
     assert seconds(20_000) < 40 * seconds(2000)  # quadratic: 100

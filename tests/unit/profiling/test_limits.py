@@ -85,6 +85,7 @@ def test_half_of_the_figures_is_no_verdict():
         ("nvidia", {"load_requests": 100, "load_sectors": 400}, None),
         ("nvidia", {"load_requests": 100, "load_sectors": 1600}, False),  # 16 bytes a lane in a row
         ("nvidia", {"load_requests": 100, "load_sectors": 3200}, True),
+        ("nvidia", {"load_requests": 9, "load_sectors": 36, "store_requests": 9, "store_sectors": 288}, True),
         ("nvidia", {"sectors_per_load": 4.0}, None),
         ("nvidia", {"sectors_per_load": 31.5}, True),
         ("nvidia", {"load_requests": 0, "load_sectors": 0}, None),
