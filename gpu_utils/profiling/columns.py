@@ -21,6 +21,9 @@ COLUMNS = {
     # of the launch
     "grid": Column("blocks", "blocks of the grid, (x, y, z)"),
     "block": Column("threads", "threads of a block, (x, y, z)"),
+    "blocks": Column("blocks", "blocks of the grid, where only their number is known"),
+    "threads": Column("threads", "threads of a block, where only their number is known"),
+    "calls": Column("launches", "that this row sums up, in files of sums only"),
     "registers": Column("registers", "vector registers of one lane (VGPRs on AMD)"),
     "accumulators": Column("registers", "accumulation registers of one lane (AGPRs)"),
     "scalar_registers": Column("registers", "scalar registers of one wave (SGPRs)"),
@@ -52,6 +55,7 @@ COLUMNS = {
     "load_instructions": Column("instructions", "vector memory loads of whole waves (AMD)"),
     "store_instructions": Column("instructions", "vector memory stores of whole waves (AMD)"),
     "cache_lines": Column("lines", "lines of the first-level cache that were looked up (AMD)"),
+    "lines_per_access": Column("lines", "cache_lines over load_instructions and store_instructions (AMD)"),
     # shared memory
     "shared_instructions": Column("instructions", "wave instructions on shared memory or LDS"),
     "shared_passes": Column("passes", "passes over shared memory (NVIDIA)"),
@@ -61,6 +65,7 @@ COLUMNS = {
     # how full, how busy
     "occupancy": Column("%", "achieved: waves resident on average, of those that the hardware can hold"),
     "occupancy_limit": Column("%", "theoretical: waves that registers, shared memory and block size allow"),
+    "occupancy_limiter": Column("", "the resource that sets occupancy_limit"),
     "occupancy_estimate": Column("%", "what torch.profiler works out from the launch; measured by nobody"),
     "wave_cycles": Column("cycles", "resident waves summed over cycles (AMD)"),
     "compute_busy": Column("%", "of the busiest part of the SM (NVIDIA)"),
@@ -70,6 +75,8 @@ COLUMNS = {
     # copies and fills
     "bytes": Column("bytes", "copied or filled"),
     "direction": Column("", "host to device, device to host, device to device"),
+    # of torch
+    "op": Column("", "operator of torch that it was launched for"),
 }
 
 
@@ -126,9 +133,23 @@ ROCPROF = {
     "SQ_LDS_IDX_ACTIVE": Counter("shared_cycles"),
     "SQ_LDS_BANK_CONFLICT": Counter("conflict_cycles"),
     "GRBM_GUI_ACTIVE": Counter("busy_cycles"),
-    "SQ_WAVE_CYCLES": Counter("wave_cycles", 4),
     "OccupancyPercent": Counter("occupancy"),
     "MfmaUtil": Counter("matrix_busy"),
     "VALUBusy": Counter("vector_busy"),
 }
-"""Counters of rocprofv3 and rocprof. SQ_WAVE_CYCLES counts in fours on gfx9; FETCH_SIZE and WRITE_SIZE in KiB."""
+"""Counters of rocprofv3 and rocprof. FETCH_SIZE and WRITE_SIZE are in KiB. SQ_WAVE_CYCLES counts in fours on gfx9 and
+not on others, so `deriving` makes wave_cycles of it where the target is known."""
+
+NCU_LABELS = {
+    "Duration": "gpu__time_duration.sum",
+    "Elapsed Cycles": "gpc__cycles_elapsed.max",
+    "Registers Per Thread": "launch__registers_per_thread",
+    "Executed Instructions": "smsp__inst_executed.sum",
+    "Avg. Active Threads Per Warp": "smsp__thread_inst_executed_per_inst_executed.ratio",
+    "Achieved Occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "Theoretical Occupancy": "sm__maximum_warps_per_active_cycle_pct",
+    "Compute (SM) Throughput": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "DRAM Throughput": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "L2 Hit Rate": "lts__t_sector_hit_rate.pct",
+}
+"""What sections of ncu call a metric -> its full name. Two metrics share "Memory Throughput", which has no row."""

@@ -88,6 +88,7 @@ class Device:
 
     vendor  "nvidia" or "amd"; target: "sm_90", "gfx942"; units: SMs or CUs; lanes: of a warp or wavefront
     virtual the figures are of a virtual GPU
+    parts   XCCs (AMD): what a counter of the whole GPU is the sum of, cycles too
     """
 
     name: str
@@ -96,6 +97,7 @@ class Device:
     units: int | None = None
     lanes: int | None = None
     virtual: bool = False
+    parts: int | None = None
 
 
 @dataclass(frozen=True)

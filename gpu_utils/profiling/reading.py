@@ -41,11 +41,16 @@ def read(*paths: str | Path) -> Profile:
 
     Raises ProfileUnreadable for the first file that no reader can use.
     """
-    from gpu_utils.profiling.joining import joined
-
     if not paths:
         raise ProfileUnreadable("", "no file was named; name at least one, such as trace.json")
-    return joined([_read(path) for path in paths])
+    return _together([_read(path) for path in paths])
+
+
+def _together(profiles: list[Profile]) -> Profile:
+    from gpu_utils.profiling.deriving import derived
+    from gpu_utils.profiling.joining import joined
+
+    return derived(joined(profiles))
 
 
 def _read(path: str | Path) -> Profile:
@@ -54,14 +59,12 @@ def _read(path: str | Path) -> Profile:
 
 def read_texts(files: Mapping[str, str]) -> Profile:
     """`read` for files that are in memory: name, which stands for the path in messages -> text."""
-    from gpu_utils.profiling.joining import joined
-
-    return joined([text_profile(name, text) for name, text in files.items()])
+    return _together([_profile_of(Opened(name, text.encode()), "") for name, text in files.items()])
 
 
 def text_profile(name: str, text: str) -> Profile:
     """What a text says that is in memory: name stands for its path in messages. Errors as for `read`."""
-    return _profile_of(Opened(name, text.encode()), "")
+    return read_texts({name: text})
 
 
 def _profile_of(found: Opened, advice: str) -> Profile:

@@ -44,7 +44,7 @@ _LINES = (
     "distinct cache lines of each wavefront instruction; scratch as if its lanes lay side by side, as it is laid out"
 )
 _PACKED = "a packed instruction on two numbers counts as one: no source says how a device counts it"
-_LOCAL = "counts PTX instructions; registers that ptxas spills are not among them"
+_LOCAL = "counts PTX instructions; values that ptxas moves out of registers are not among them"
 
 _MOPS = (  # what a matrix instruction's name says of its inputs -> suffix of SQ_INSTS_VALU_MFMA_MOPS_
     ("_xf32", "XF32"),

@@ -15,7 +15,7 @@ from gpu_utils.errors import WorkConflict
 
 DESIGNED = {
     *("study", "test", "list", "start", "reset", "check", "hint", "status"),
-    *("doctor", "build", "validate", "bench"),
+    *("doctor", "build", "validate", "bench", "profile"),
     *("release", "grade", "gradebook", "regrade", "sample-class"),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 
 from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.exercises.u13_profiling import diagnose_slips as slips
-from gpu_utils.exercises.u13_profiling.diagnose_rows import rows_of
+from gpu_utils.exercises.u13_profiling.diagnose_rows import diagnosis_rows, kept_run
 from gpu_utils.exercises.u13_profiling.small_training import FAULTS, SMALL_TARGETS, WHERE
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
@@ -19,10 +18,9 @@ WORDS = (*FAULTS, "none")
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
-    steps = case.get("steps", 2)
-    seed = case["seed"]
-    events, kernels = rows_of(case["target"], case.get("fault"), case.get("kernel"), steps, seed)
-    return {"events": copy.deepcopy(events), "kernels": copy.deepcopy(kernels)}
+    run = kept_run(case["target"], case.get("fault"), case.get("kernel"), case.get("steps", 2), case["seed"])
+    events, kernels = diagnosis_rows(run)
+    return {"events": events, "kernels": kernels}
 
 
 def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
@@ -80,6 +78,7 @@ EXERCISE = Exercise(
             "sm_80",
             "bank_conflicts",
             "transpose",
+            seed=5,
         ),
         _case("conflicts in cycles", "gfx942", "bank_conflicts", "weight_gradient"),
         _case("values that leave the registers", "sm_80", "spills", "forward"),

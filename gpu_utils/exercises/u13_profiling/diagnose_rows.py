@@ -39,6 +39,6 @@ def _kernel(event: Event) -> dict[str, Any]:
 
 
 @functools.cache
-def rows_of(target: str, fault: str | None, kernel: str | None, steps: int, seed: int) -> tuple[Rows, Rows]:
-    """`diagnosis_rows` of `small_run`: kept, because one check asks several times. Do not change them."""
-    return diagnosis_rows(small_run(target, fault, kernel=kernel, steps=steps, seed=seed))
+def kept_run(target: str, fault: str | None, kernel: str | None, steps: int, seed: int) -> SmallRun:
+    """`small_run`: kept, because one check asks several times for the same."""
+    return small_run(target, fault, kernel=kernel, steps=steps, seed=seed)

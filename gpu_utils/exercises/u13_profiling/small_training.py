@@ -108,12 +108,17 @@ def small_run(
 
 
 def planted(number: int, steps: int = 3) -> SmallRun:
-    """The program with one of the six faults, or none, hidden behind a number: which one, on which target, in which
-    kernel follows from the number by a draw."""
+    """The program with one of the six faults, or none, hidden behind a number: see `drawn`."""
+    target, fault, kernel, seed = drawn(number)
+    return small_run(target, fault, kernel=kernel, steps=steps, seed=seed)
+
+
+def drawn(number: int) -> tuple[str, str | None, str | None, int]:
+    """What follows from a number by a draw: (target, fault or None, the kernel that has it or None, seed)."""
     rng = random.Random(f"13.planted {number}")
     fault = rng.choice([*FAULTS, None])
     kernel = rng.choice(WHERE[fault]) if fault and WHERE[fault] else None
-    return small_run(rng.choice(SMALL_TARGETS), fault, kernel=kernel, steps=steps, seed=rng.randrange(10**6))
+    return rng.choice(SMALL_TARGETS), fault, kernel, rng.randrange(10**6)
 
 
 def _trained(run: _Timed, rng: random.Random, steps: int, fault: str | None) -> tuple[float, ...]:

@@ -1,0 +1,196 @@
+"""The command profile: files of any profiler as one table, a report, or a program run under a profiler."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from gpu_utils.command import w2w
+from gpu_utils.errors import ProfileUnreadable
+
+if TYPE_CHECKING:
+    from gpu_utils.profiling.busy import Busy
+    from gpu_utils.profiling.limits import Finding, Limits
+    from gpu_utils.profiling.profile import Profile
+
+SHOWN = 20
+"""Kernels in the table; --csv and --html have all."""
+
+FINDINGS, REMARKS = 6, 6
+"""Lines of each; the report has all."""
+
+HEAD = ("kernel", "calls", "time", "share", "a call", "limited by")
+PROGRAMS = (".py", ".sh", ".ipynb")
+
+
+def profile(
+    files: Annotated[list[Path] | None, typer.Argument(help="Files of a profiler, or -- and a program.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a report with a timeline and a roofline here.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write the table of all launches here, with units.")] = None,
+    chip: Annotated[str, typer.Option(help="The chip whose peaks count, H100 or MI300X; else the file's own.")] = "",
+    tool: Annotated[str, typer.Option(help="With a program: rocprofv3, ncu, nsys or torch.")] = "",
+) -> None:
+    """Say whether the GPU is busy, which kernel takes the time, and what limits it, from files of any profiler.
+
+    It reads traces of torch.profiler, ncu --csv, exports of nsys, and what rocprofv3 and rocprof write; several files
+    of one run are read together. Options come before the files, or before -- and the program.
+
+    Example: ./w2w profile trace.json counters.csv --html report.html
+
+    With -- and a program, run it under what the machine has (rocprofv3, ncu, nsys, else torch.profiler). Its files go
+    to a new folder in profiles/, and its exit code is the command's.
+
+    Example: ./w2w profile -- python train.py
+    """
+    if "--" in sys.argv:
+        words = sys.argv[sys.argv.index("--") + 1 :]
+        named = len(files or []) - len(words)
+        if not words or named:
+            raise typer.BadParameter(
+                f"{'a file' if named else 'nothing'} and -- do not go together", param_hint="files"
+            )
+        raise typer.Exit(_program(words, tool, html, csv, chip))
+    if not files:
+        raise typer.BadParameter(f"name a file, or a program: {w2w('profile -- python train.py')}", param_hint="files")
+    if tool:
+        raise typer.BadParameter("goes with -- and a program", param_hint="--tool")
+    for path in files:
+        if path.suffix in PROGRAMS:
+            raise ProfileUnreadable(path, f"is a program; run it: {w2w(f'profile -- python {path}')}")
+    _files(files, html, csv, chip)
+
+
+def _program(words: list[str], tool: str, html: Path | None, csv: Path | None, chip: str) -> int:
+    """The exit code: the program's; 1 where that was 0 and there is nothing to show."""
+    from gpu_utils.profiling.running import run
+
+    done = run(words, tool, lambda line: typer.echo(f"w2w: {line}", err=True))
+    if done.code:
+        typer.echo(f"w2w: the program ended with code {done.code}", err=True)
+    if done.problem:
+        typer.echo(f"w2w: {done.problem}", err=True)
+        return done.code or 1
+    try:
+        _files(list(done.files), html, csv, chip)
+    except ProfileUnreadable as error:
+        typer.echo(f"w2w: {error}", err=True)
+        return done.code or 1
+    typer.echo(f"again, without running it: {w2w('profile ' + ' '.join(map(str, done.files)))}")
+    return done.code
+
+
+def _files(files: list[Path], html: Path | None, csv: Path | None, chip: str) -> None:
+    from gpu_utils.profiling.busy import busy
+    from gpu_utils.profiling.limits import limits
+    from gpu_utils.profiling.reading import read
+
+    found = read(*files)
+    working = busy(found)
+    judged = limits(found, chip or None, working)
+    _show(found, working, judged)
+    if html is not None or csv is not None:
+        from gpu_utils.course.files import write_atomically
+
+        if csv is not None:
+            write_atomically(csv, _csv(found).encode())
+            typer.echo(f"all launches: {csv}")
+        if html is not None:
+            from gpu_utils.profiling.report import report
+
+            write_atomically(html, report(found, chip or None).encode())
+            typer.echo(f"report: {html}")
+
+
+def _csv(found: Profile) -> str:
+    """All launches, units in the head: duration (ns)."""
+    table = found.table()
+    units = table.attrs["units"]
+    return table.rename(columns={name: f"{name} ({unit})" for name, unit in units.items() if unit}).to_csv(index=False)
+
+
+def _show(found: Profile, working: Busy, judged: Limits) -> None:
+    if found.virtual:
+        typer.echo("virtual GPU: counters are exact, times are modelled; nothing was measured on a GPU")
+    _table(judged)
+    for line in _lines(found, working, judged):
+        typer.echo(line)
+
+
+def _table(judged: Limits) -> None:
+    from gpu_utils.profiling.words import share, time
+
+    rows = [
+        (
+            one.name,
+            f"{one.calls:,}",
+            time(one.ns),
+            share(one.share),
+            time(None if one.ns is None else one.ns / one.calls),
+            one.verdict,
+        )
+        for one in judged.kernels[:SHOWN]
+    ]
+    if not rows:
+        typer.echo("no kernel is in these files")
+    elif sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title="Kernels by time")
+        for name in HEAD:
+            justify: Literal["left", "right"] = "left" if name in ("kernel", "limited by") else "right"
+            table.add_column(name, justify=justify, overflow="fold")
+        for row in rows:
+            table.add_row(Text(_cut(row[0])), *map(Text, row[1:]))
+        Console().print(table)
+    else:
+        shown = [HEAD, *((_cut(row[0]), *row[1:]) for row in rows)]
+        wide = [max(len(row[column]) for row in shown) for column in range(len(HEAD))]
+        for row in shown:
+            cells = [row[0].ljust(wide[0]), *(cell.rjust(wide[at]) for at, cell in enumerate(row[1:-1], 1)), row[-1]]
+            typer.echo("  ".join(cells).rstrip())
+    if (more := len(judged.kernels) - SHOWN) > 0:
+        typer.echo(f"and {more} more; --csv and --html have all")
+
+
+def _cut(name: str, most: int = 60) -> str:
+    return name if len(name) <= most else f"{name[: most - 3]}..."
+
+
+def _lines(found: Profile, working: Busy, judged: Limits) -> list[str]:
+    """What stands under the table: how busy each device was, findings with advice, remarks."""
+    from gpu_utils.profiling.words import share, time
+
+    lines = []
+    for one in working.devices:
+        causes = "; ".join(f"{time(ns)} {cause}" for cause, ns in list(one.idle_by_cause.items())[:3])
+        lines.append(
+            f"{f'GPU {one.device}' if one.device.isdigit() else one.device or 'GPU'}: busy {share(1 - one.idle_share)} of {time(one.window)}, "
+            f"{len(one.gaps)} gaps{f' ({causes})' if causes else ''}"
+        )
+    if not working.devices:
+        lines.append("how busy the GPU was cannot be told: nothing in these files has a start and an end on a GPU")
+    if chosen := _first(judged):
+        lines += ["", "what to try first:"]
+        lines += [
+            f"- {_cut(one.about)}: {'' if one.sure else 'perhaps: '}{one.sentence}. {one.advice}" for one in chosen
+        ]
+    if judged.kernels and judged.kernels[0].missing:
+        first = judged.kernels[0].missing[0]
+        lines += ["", f"what these files do not tell: {first.question}; {first.command}"]
+    if remarks := [*found.remarks, *judged.remarks]:
+        lines += ["", "remarks:", *(f"- {remark}" for remark in remarks[:REMARKS])]
+        if (more := len(remarks) - REMARKS) > 0:
+            lines.append(f"- and {more} more; --html has all")
+    return lines
+
+
+def _first(judged: Limits) -> list[Finding]:
+    """What is true of the whole GPU, then of kernels by their time; first what is sure; one cause once."""
+    whole = {one.kind for one in judged.general}
+    kernels = [one for kernel in judged.kernels[:SHOWN] for one in kernel.findings if one.kind not in whole]
+    return sorted([*judged.general, *kernels], key=lambda one: not one.sure)[:FINDINGS]
