@@ -62,11 +62,13 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
             "launch_on",
             "sectors_of_line",
         ),
+        "gpu_utils.backends.evidence": ("evidence", "exported"),
         "gpu_utils.backends.own_generation": ("generated",),
         "gpu_utils.backends.rungs": ("SPILLS", "climbed", "launches_of", "needs", "raced"),
         "gpu_utils.backends.swapped_step": ("own_kernels_in_gpt2", "speed_in_gpt2"),
         "gpu_utils.backends.traffic": ("traffic_of_torch",),
-        "gpu_utils.virtual.cache": ("l2_traffic",),
+        "gpu_utils.virtual.cache": ("l2_in_order", "l2_traffic"),
+        "gpu_utils.virtual.waits": ("waits",),
     },
     "Rules on paper": {
         "gpu_utils.analytic.collectives": ("COLLECTIVE_FORMS", "collective_schedules", "delivery_faults"),
@@ -108,7 +110,8 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.model.deepseek_weights": ("as_transformers", "load_transformers", "save"),
         "gpu_utils.model.moe_training": ("drafts", "train_deepseek"),
         "gpu_utils.model.products": ("fastest", "products_alone"),
-        "gpu_utils.model.profiling": ("product_share",),
+        "gpu_utils.model.profiler_cost": ("profiler_cost",),
+        "gpu_utils.model.profiling": ("operator_shares", "product_share"),
         "gpu_utils.model.parity": ("agreement", "parity"),
         "gpu_utils.model.routed_training": ("RoutedConfig", "RoutedModel", "routed_run"),
         "gpu_utils.model.routing": ("capacity", "fits", "groups_reached", "imbalance", "loads"),
@@ -135,6 +138,8 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Profiles": {
         "gpu_utils.exercises.u13_profiling.small_training": ("planted", "small_run"),
+        "gpu_utils.profiling.comparing": ("compared",),
+        "gpu_utils.profiling.modelled": ("Modelled",),
     },
     "Material of the course": {
         "gpu_utils.ui.written": ("when_written",),
