@@ -71,19 +71,18 @@ def slow(dy: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 # %% [markdown] profile of the given kernel
 # Run it on both virtual GPUs, and export what they counted as the vendors' tools would: `ncu --csv` for `sm_80`,
-# `rocprofv3 --pmc ... --output-format csv` for `gfx942`. The table has the columns that name a cause; the last two
-# lines of it are for all launches together. `rows * cols` elements of four bytes are read twice and written once here,
-# so 32 lanes of `sm_80` need 4 sectors of 32 bytes, and 64 lanes of `gfx942` two lines of 128.
+# `rocprofv3 --pmc ... --output-format csv` for `gfx942`. `lesson.evidence` reads these files back and makes a row for
+# each kernel. What to hold it against: 32 lanes that load four bytes each, side by side, touch 4 sectors of 32 bytes on
+# `sm_80`; 64 lanes touch 2 lines of 128 bytes on `gfx942`. (NVIDIA's figure is of loads, AMD's of loads and stores.)
+# One launch with enough programs fills a chip; an A100 has 108 SMs, an MI300X 304 CUs.
 
 # %% the profile of the given kernel
 dy, y = torch.randn(2048, 128), torch.randn(2048, 128)
-profiles = {}
 for target in ("sm_80", "gfx942"):
     with virtual_gpu(target) as gpu:
         slow(dy, y)
-    profiles[target] = lesson.exported(gpu)  # text, as the vendor's tool writes it
-print(profiles["gfx942"][:700])
-lesson.evidence(slow, dy, y)
+    print(lesson.exported(gpu)[-600:])  # the end of what ncu and rocprofv3 would write
+lesson.table(lesson.evidence(slow, dy, y), first="kernel, target")
 
 # %% [markdown] statement of fix
 # ## 13.fix: mend it
@@ -92,7 +91,7 @@ lesson.evidence(slow, dy, y)
 #
 # | | |
 # |---|---|
-# | `dy`, `y` | float32, float16 or bfloat16, shape (rows, columns), at least one row and one column; each has its own strides |
+# | `dy`, `y` | float32, float16 or bfloat16, shape (rows, columns), at least one of each; each has its own strides |
 # | `dz` | contiguous, shape and type of `dy`: `dy` where `y > 0`, else 0. `y` is 0 in many places |
 # | `db` | float32, shape (columns,): the sums of `dz` over the rows, summed in float32 |
 #
@@ -107,8 +106,8 @@ lesson.evidence(slow, dy, y)
 # **A small example.** dy = ((1, 2), (3, 4), (5, 6)) and y = ((1, 0), (0, 1), (2, 2)) give dz = ((1, 0), (0, 4), (5, 6))
 # and db = (6, 10). If a program takes two rows, the parts of db are (1, 4) and (5, 6).
 #
-# **Go by one fault at a time**: change one thing, run `lesson.evidence(fix, dy, y)`, and see which number moved. Run it
-# again after the last.
+# **Go by one fault at a time**: change one thing, put `lesson.table(lesson.evidence(fix, dy, y))`
+# into a cell, and see which number moved.
 
 
 # %% 13.fix tags=["answer", "13.fix"]
@@ -184,8 +183,10 @@ check("13.fix")
 
 # %% [markdown] why fix
 # **Why it matters.** Nothing in a result says that a kernel is slow. Each of the three faults had one number that did,
-# and each number had one line to blame. Here are both profiles beside each other.
+# and each number had one line to blame. Both versions beside each other:
 
 # %% both profiles
-with lesson.when_written("13.fix"):
-    fix(torch.ones(1, 1), torch.ones(1, 1)) if False else None
+rows = lesson.evidence(slow, dy, y)
+with lesson.when_written():
+    rows |= lesson.evidence(fix, dy, y)
+lesson.table(rows, first="before and after")

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import nn
 
-from gpu_utils import CHIPS, compile_for, lesson, listing, predict, virtual_gpu
+from gpu_utils import CHIPS, compile_for, lesson, predict, virtual_gpu
 
 # %% [markdown] theoretical occupancy
 # # Sitting 3: why it is slow, and what a profile does to it
@@ -29,7 +29,7 @@ from gpu_utils import CHIPS, compile_for, lesson, listing, predict, virtual_gpu
 # | achieved | `sm__warps_active.avg.pct_of_peak_sustained_active` | `OccupancyPercent`, from `SQ_WAVE_CYCLES` |
 # | averaged over | cycles in which the SM has work | all cycles of the kernel |
 # | theoretical | `sm__maximum_warps_per_active_cycle_pct` | no counter: work it out |
-# | its limits | `launch__occupancy_limit_registers`, `..._shared_mem`, ... | `VGPR_Count` + `Accum_VGPR_Count`, `LDS_Block_Size` |
+# | what sets it | `launch__occupancy_limit_registers`, ... | `VGPR_Count`, `Accum_VGPR_Count`, `LDS_Block_Size` |
 #
 # The two counters of achieved occupancy differ in what they divide by: an SM that has nothing to do lowers AMD's figure
 # and not NVIDIA's. Now change one thing. This is the matrix product of lesson 05, one tile of it.
@@ -101,8 +101,8 @@ lesson.table(dict(sorted(rows.items())), first="64 x 64, four waves a block")
 #
 # Theoretical occupancy knows one unit and one moment. What the counter averages has a beginning and an end, and many
 # units. Say that all blocks take equally long, and that two of them fit on each unit. Blocks then run in *rounds*, and
-# the last round is seldom full. (NVIDIA's tools call rounds *waves*: `launch__waves_per_multiprocessor`. AMD has no such
-# counter, and a wave there is 64 lanes.)
+# the last round is seldom full. (NVIDIA's tools call rounds *waves*: `launch__waves_per_multiprocessor`. AMD has no
+# such counter, and a wave there is 64 lanes.)
 
 # %% guess tail
 guess = predict(
@@ -136,10 +136,21 @@ lesson.bars(shares, "achieved, in % of theoretical")
 # them the cure is in the grid or the work, not in registers. So first ask which of the two numbers is low.
 #
 # And is more occupancy better? It hides waiting, nothing else. When every SIMD always has a wave that can go on, one
-# more changes nothing. When a wave has four loads under way at once in place of one, a quarter of the waves keeps as
-# many bytes under way. And registers that are taken from a wave to make room for another one may be missed. Take the
-# tile of 128 × 128. Both compilers can be told to use fewer registers: `maxnreg=128` for NVIDIA, `waves_per_eu=3` for
-# AMD, where three waves on each SIMD leave a lane 168.
+# more changes nothing: 9 waves that compute for 50 cycles and then wait for 400 keep a SIMD as busy as 18. And with
+# two loads under way at once, for twice the work between two waits, 5 waves are enough. (NVIDIA counts this directly:
+# `smsp__warps_eligible.avg.per_cycle_active`, the waves that could go on. AMD has no such counter.)
+
+# %% waves that hide waiting
+lesson.latency_figure(50, 400, 4, 9, 18)
+
+# %% [markdown] registers taken away
+# What hides waiting is bytes under way: waves, times loads of each. Large tiles buy the second by registers, and have
+# few waves; a kernel of matrix products at 12% occupancy may be as fast as it gets. A memory-bound kernel at its
+# bandwidth gains nothing either: more waves wait in a longer queue.
+#
+# And registers that are taken from a wave to make room for another one may be missed. Take the tile of 128 × 128. Both
+# compilers can be told to use fewer registers: `maxnreg=128` for NVIDIA, `waves_per_eu=3` for AMD, where three waves on
+# each SIMD leave a lane 168.
 
 # %% needs of a large tile
 squeezed = {"sm_80": {"maxnreg": 128}, "gfx942": {"waves_per_eu": 3}}
@@ -220,8 +231,8 @@ for target in ("sm_80", "gfx942"):
 print("\n".join(step.text for step in mixed["gfx942"].steps[6:]))
 
 # %% [markdown] the counter of waiting
-# This is `gfx942`'s machine code, from the first load on. AMD's waves wait in instructions of their own: `vmcnt(n)` says
-# that at most `n` of the vector memory accesses issued so far may still be under way; they finish in order.
+# This is `gfx942`'s machine code, from the first load on. AMD's waves wait in instructions of their own: `vmcnt(n)`
+# says that at most `n` of the vector memory accesses issued so far may still be under way; they finish in order.
 # `lgkmcnt(n)` is the same for LDS and scalar loads. NVIDIA's code has no such instruction: the hardware holds an
 # instruction back until its registers are there (the *scoreboard*).
 
@@ -339,8 +350,8 @@ lesson.table(rows, first="the consumer, by the model of the L2")
 # > **Claim and fact: distortion**
 # >
 # > - `--cache-control` is `all` by default: caches are flushed before each pass. `--clock-control` fixes the clock, and
-# >   its default differs: `base` in older manuals, `boost` in that of version 2026.1. So say which you used. (source: Nsight
-# >   Compute CLI v2026.1.0, [options](https://docs.nvidia.com/nsight-compute/NsightComputeCli/index.html))
+# >   its default differs: `base` in older manuals, `boost` in that of version 2026.1. So say which you used. (source:
+# >   Nsight Compute CLI v2026.1.0, [options](https://docs.nvidia.com/nsight-compute/NsightComputeCli/index.html))
 # > - While counters are collected one kernel at a time executes. (source: rocprofiler-sdk,
 # >   [counter collection services](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/api-reference/counter_collection_services.html))
 # > - ROCm Compute Profiler runs a program some 13 to 20 times for all of its counters. (source: rocprofiler-sdk,
@@ -390,10 +401,11 @@ guess.reveal(
 lesson.table(cost, first="seven rounds, the ways in turn")
 
 # %% [markdown] spread and permissions
-# The cost is one for each event, so a step of many small operators suffers most. Look at the spread before you believe a
-# digit: a busy machine moves these ratios more than the difference between two options. On a GPU the host is slower by as much, so gaps in a trace look longer than they are. `record_shapes` and
-# `with_stack` are documented as additional overhead (docstring of `torch.profiler.profile`). Record few steps, after a
-# warm-up, and time without the profiler.
+# Each event costs, so a step of many small operators suffers most. Look at the spread before you believe a digit: a
+# busy machine moves these ratios more than the difference between two options. With a GPU the host is slower by as
+# much, so gaps in a trace look longer than they are without it. `record_shapes` and `with_stack` are documented as
+# additional overhead (docstring of `torch.profiler.profile`). Record few steps, after a warm-up, and time without the
+# profiler.
 #
 # <details><summary>When counters are refused</summary>
 #
@@ -472,9 +484,9 @@ lesson.table(rows, first="before and after, modelled")
 # | fault | in the timeline | NVIDIA | AMD |
 # |---|---|---|---|
 # | lanes far apart in memory | one kernel is long | sectors a request | cache lines over `VMEM` instructions |
-# | bank conflicts | one kernel is long | conflicts over passes of shared memory | `SQ_LDS_BANK_CONFLICT` over `SQ_LDS_IDX_ACTIVE` |
+# | bank conflicts | one kernel is long | conflicts over passes | `SQ_LDS_BANK_CONFLICT` over `SQ_LDS_IDX_ACTIVE` |
 # | spills, local arrays | one kernel is long | `launch__local_mem_per_thread`, local loads | `Scratch_Size` |
-# | low occupancy | one kernel is long | theoretical low: registers or shared memory; achieved low: the grid | `VGPR_Count`, `LDS_Block_Size`; `OccupancyPercent` |
+# | low occupancy | one kernel is long | `sm__warps_active`, and its limits | `OccupancyPercent`; registers, LDS |
 # | bound by launches | gaps everywhere, kernels short, the host busy launching | none | none |
 # | the host waits | gaps after a sync or a copy, then launches again | none | none |
 #

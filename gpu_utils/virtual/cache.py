@@ -172,7 +172,7 @@ def l2_traffic(launch: Any, cache: CacheSizes | None = None, resident: int | Non
 
 
 def l2_in_order(launches: Sequence[Any], cache: CacheSizes | None = None) -> list[Traffic]:
-    """The L2's traffic of each of several launches, of which the first finds it empty and each other one as it was left.
+    """The L2's traffic of each of several launches: the first finds it empty, each other one as it was left.
 
     Sizes and errors as for `l2_traffic`. What is dirty at the end of a launch stays, and is counted as written.
     """

@@ -324,7 +324,7 @@ EXERCISE = Exercise(
         Misconception(
             "no_mask_of_columns",
             answer(mask_cols=lambda dy: 1 << 30),
-            "The last tile reaches past the last column, into the next row. Mask the columns, in the loads and in every "
+            "The last tile reaches past the last column, into the next row. Mask the columns, in the loads and in each "
             "store.",
         ),
         Misconception(

@@ -63,10 +63,7 @@ def _kernel(
         else:
             total += term
     at = first_col + tl.program_id(1) * col_step + tl.arange(0, BLOCK_N)
-    if WAY == "lanes down a column":
-        sums = tl.sum(total, axis=1)
-    else:
-        sums = tl.sum(total, axis=0).to(tl.float32)
+    sums = tl.sum(total, axis=1 if WAY == "lanes down a column" else 0).to(tl.float32)
     if WAY == "atomics":
         tl.atomic_add(db_ptr + at, sums, mask=at < mask_cols)
     elif WAY == "memory":
