@@ -74,7 +74,7 @@ def slow(dy: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 # `rocprofv3 --pmc ... --output-format csv` for `gfx942`. `lesson.evidence` reads these files back and makes a row for
 # each kernel. What to hold it against: 32 lanes that load four bytes each, side by side, touch 4 sectors of 32 bytes on
 # `sm_80`; 64 lanes touch 2 lines of 128 bytes on `gfx942`. (NVIDIA's figure is of loads, AMD's of loads and stores.)
-# One launch with enough programs fills a chip; an A100 has 108 SMs, an MI300X 304 CUs.
+# And a launch fills a chip only if it has a program for each SM or CU; both vendors' large chips have more than 100.
 
 # %% the profile of the given kernel
 dy, y = torch.randn(2048, 128), torch.randn(2048, 128)

@@ -80,8 +80,8 @@ lesson.table(rows, first="64 x 64, four waves a block")
 # %% guess stages
 guess = predict(
     "13.stages",
-    "num_stages=4 takes as many bytes more as the step from 2 to 3 took. How many blocks "
-    "are resident then?",
+    "num_stages=4 takes as many bytes more as the step from 2 to 3 took. How many "
+    "blocks are resident then?",
     sm_80=lesson.number("blocks on an SM, sm_80"),
     gfx942=lesson.number("blocks on a CU, gfx942"),
 )
@@ -105,11 +105,11 @@ lesson.table(dict(sorted(rows.items())), first="64 x 64, four waves a block")
 # such counter, and a wave there is 64 lanes.)
 
 # %% guess tail
+units = {chip: int(CHIPS[chip].units.value) for chip in ("A100", "MI300X")}
 guess = predict(
     "13.tail",
-    f"300 blocks, two fit on a unit. An A100 has {CHIPS['A100'].units.value:.0f} SMs, an "
-    f"MI300X {CHIPS['MI300X'].units.value:.0f} CUs. Averaged over all units and the whole "
-    "kernel: achieved over theoretical occupancy?",
+    f"300 blocks, two fit on a unit. SMs or CUs: {units}. Averaged over all units and "
+    "the whole kernel: achieved over theoretical occupancy?",
     a100=lesson.number("A100", unit="%", factor=1.03),
     mi300x=lesson.number("MI300X", unit="%", factor=1.03),
 )
@@ -118,7 +118,7 @@ guess = predict(
 shares = {}
 for blocks in (300, 600, 1200, 5000):
     for chip in ("A100", "MI300X"):
-        places = 2 * int(CHIPS[chip].units.value)
+        places = 2 * units[chip]
         rounds = -(-blocks // places)
         shares.setdefault(f"{blocks} blocks", {})[chip] = (
             100 * blocks / (rounds * places)
@@ -162,9 +162,9 @@ lesson.table(large, first="128 x 128, four waves a block")
 # %% guess squeezed
 guess = predict(
     "13.squeezed",
-    "The register limit is applied, and LDS and shared memory stay. A part of an SM has "
-    "512 registers for each of its lanes, and a SIMD of gfx942 as well; a block of four "
-    "waves has one on each. How many waves are resident?",
+    "The register limit is applied; LDS and shared memory stay. A part of an SM has "
+    "512 registers for each of its lanes, a SIMD of gfx942 as well. A block of four "
+    "waves has one on each of the four. How many waves are resident?",
     sm_80=lesson.number("sm_80, 128 registers"),
     gfx942=lesson.number("gfx942, 168 registers"),
 )
@@ -175,7 +175,8 @@ after = {
 }
 waves = {target: int(row["waves"].split()[0]) for target, row in after.items()}
 guess.reveal(
-    **waves,
+    sm_80=waves["sm_80"],
+    gfx942=waves["gfx942"],
     because="512 // 128 is 4 blocks of four. 512 // 168 would be 3, but LDS of 32,768 "
     "bytes lets two in.",
 )
@@ -298,8 +299,8 @@ lesson.table(rows, first="modelled: waits of a wave that is alone")
 # overlapped in the timeline does not overlap under counters. `ncu` also sets the clock, and empties the caches before
 # each pass.
 #
-# What does the last one cost? Here a kernel writes y, 1 MiB, and the next one reads it. An A100's L2 holds 40 MB; each
-# of the eight L2s of an MI300X 4 MB, and block i goes to the same die in both launches.
+# What does the last one cost? Here a kernel writes y, 1 MiB, and the next one reads it. The L2 of the chips that stand
+# for the two targets is below; on `gfx942` each die has its own, and block i goes to the same die in both launches.
 
 
 # %% a producer and its consumer
@@ -309,11 +310,18 @@ def double_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
     tl.store(y_ptr + at, 2 * tl.load(x_ptr + at))
 
 
+sizes = {target: lesson.L2_OF_TARGET[target].sizes for target in ("sm_80", "gfx942")}
+rows = {
+    target: {"L2 in all, MiB": one.size / 2**20, "in so many parts": one.parts}
+    for target, one in sizes.items()
+}
+lesson.table(rows, first="target")
+
 # %% guess warm
 guess = predict(
     "13.warm",
-    "How much does the consumer read from memory, when it follows its producer as in the "
-    "program, and when the caches were emptied in between?",
+    "How much does the consumer read from memory, when it follows its producer as in "
+    "the program, and when the caches were emptied in between?",
     follows=lesson.number("follows", unit="KiB"),
     emptied=lesson.number("emptied", unit="KiB"),
 )
@@ -386,8 +394,8 @@ lesson.table({"operators of a step": operators, "us of a step, not watched": pla
 guess = predict(
     "13.overhead",
     "Say that to note one operator takes 2 us. How many times as long is a step under "
-    "torch.profiler.profile()? And does with_stack=True, which notes each call of Python "
-    "as well, cost more?",
+    "torch.profiler.profile()? And does with_stack=True, which notes each call of "
+    "Python as well, cost more?",
     profile=lesson.number("times as long", factor=1.5),
     more=lesson.yes_no("with_stack costs more"),
 )
@@ -463,7 +471,7 @@ change = lesson.compared(before, after)
 guess.reveal(
     longer=change.window[1] / change.window[0],
     idle=100 * change.idle[1] / change.window[1],
-    because="a kernel of 3 µs ends before the host has launched the next: one every 5.",
+    because="a kernel of 3 µs ends before the host has launched the next, 5 µs on.",
 )
 rows = {
     one.name: {"what changed": one.words, "us of the difference": one.difference / 1000}
@@ -497,4 +505,4 @@ lesson.table(rows, first="before and after, modelled")
 # **You have** the third question answered to the cause, and know what the answer costs.
 
 # %% third sitting ends
-lesson.sitting("13", 3)
+lesson.sitting("13", 1)

@@ -132,6 +132,7 @@ EXERCISE = Exercise(
     cases=(
         Case("whole tiles: everything is counted", rows=2048, cols=128),
         Case("odd sizes in bfloat16, with sums that bfloat16 cannot hold", rows=1301, cols=77, dtype="bfloat16"),
+        Case("dy is a transpose, y is not", rows=300, cols=40, dy="transposed"),
         Case(
             "dy is a part of a wider matrix, y every second row of one",
             rows=650,
@@ -139,7 +140,6 @@ EXERCISE = Exercise(
             dy="columns of a wider matrix",
             y="every second row",
         ),
-        Case("dy is a transpose, y is not", rows=300, cols=40, dy="transposed"),
         Case("a single row", rows=1, cols=5),
         Case("one column, and one row more than a block of 64", rows=65, cols=1),
     ),
@@ -280,15 +280,10 @@ EXERCISE = Exercise(
             "other.",
         ),
         Misconception(
-            "torch_adds_the_parts",
-            answer(second="torch"),
-            "The parts are right, and torch adds them up. That is a kernel's work here, too.",
-        ),
-        Misconception(
-            "torch_masks",
+            "torch_does_a_part",
             slips.masked_by_torch,
-            "torch computes dz, and your kernel reads it again to sum it. A kernel that has dy and y in registers has "
-            "both.",
+            "torch masks dy, or adds up the parts. Here all of the work is your kernels': one that has dy and y in "
+            "registers has dz and its sum, and parts are a matrix whose columns a second launch can sum.",
         ),
         Misconception(
             "dz_read_again",
