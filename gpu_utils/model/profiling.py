@@ -53,7 +53,7 @@ def operator_shares(call: Callable[[], Any]) -> dict[str, dict[str, Any]]:
 
     The time is an operator's own: on the GPU where it spent any there, else on the CPU.
     """
-    with _without_the_profilers_own_log(), torch.profiler.profile() as trace:
+    with without_the_profilers_own_log(), torch.profiler.profile() as trace:
         call()
     rows = trace.key_averages()
     on_gpu = any(row.self_device_time_total for row in rows)
@@ -85,7 +85,7 @@ def _above(event: Any) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _without_the_profilers_own_log() -> Iterator[None]:
+def without_the_profilers_own_log() -> Iterator[None]:
     """The profiler's C++ part writes to the standard error of the process, below Python's."""
     sys.stderr.flush()
     kept = os.dup(2)

@@ -12,7 +12,8 @@ On AMD's chips with an Infinity Cache the traffic counted here goes to that cach
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,32 @@ def l2_traffic(launch: Any, cache: CacheSizes | None = None, resident: int | Non
     as many as the registers and shared memory of the launch leave room for on the chip. Raises BadArgument when the
     accesses were not recorded.
     """
+    cache = cache or L2_OF_TARGET[launch.target].sizes
+    return replay(_stream_of_launch(launch, cache, resident), cache)
+
+
+def l2_in_order(launches: Sequence[Any], cache: CacheSizes | None = None) -> list[Traffic]:
+    """The L2's traffic of each of several launches: the first finds it empty, each other one as it was left.
+
+    Sizes and errors as for `l2_traffic`. What is dirty at the end of a launch stays, and is counted as written.
+    """
+    found: list[Traffic] = []
+    whole: list[Stream] = []
+    before = Traffic(0, 0, 0, 0, 0, 0)
+    for launch in launches:
+        sizes = cache or L2_OF_TARGET[launch.target].sizes
+        whole.append(_stream_of_launch(launch, sizes, None))
+        after = replay(Stream(*(np.concatenate(each) for each in zip(*map(_fields, whole), strict=True))), sizes)
+        found.append(Traffic(*(late - early for late, early in zip(astuple(after), astuple(before), strict=True))))
+        before = after
+    return found
+
+
+def _fields(stream: Stream) -> tuple[np.ndarray, ...]:
+    return stream.sector, stream.read, stream.write, stream.part
+
+
+def _stream_of_launch(launch: Any, cache: CacheSizes, resident: int | None) -> Stream:
     from gpu_utils.virtual.predict import resident_waves
 
     record = launch.counters.record
@@ -174,9 +201,8 @@ def l2_traffic(launch: Any, cache: CacheSizes | None = None, resident: int | Non
             f"the accesses of {launch.name} were not recorded; open the virtual GPU as "
             f"virtual_gpu({launch.target!r}, l2=True)"
         )
-    cache = cache or L2_OF_TARGET[launch.target].sizes
     if resident is None:
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         waves = -(-threads // launch.program.lanes)
         resident = cache.units * max(1, resident_waves(launch) // waves)
-    return replay(stream_of(record, cache.parts, resident), cache)
+    return stream_of(record, cache.parts, resident)
