@@ -6,21 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gpu_utils.backends.profiled import launch_files
 from gpu_utils.backends.recording import chosen_launches, record_launches
 from gpu_utils.backends.rungs import SPILLS, Rows, needs_of
 from gpu_utils.profiling.profile import Event
 from gpu_utils.profiling.reading import read_texts
-from gpu_utils.virtual import VirtualGpu, virtual_gpu
-from gpu_utils.virtual.export import ncu_csv, rocprof_counters_csv
-
-
-def exported(gpu: VirtualGpu) -> str:
-    """The counters of all launches as text: of `ncu --csv` for NVIDIA, of `rocprofv3 --pmc` for AMD."""
-    return _exported(gpu, gpu.launches)
-
-
-def _exported(gpu: VirtualGpu, launches: Sequence[Any]) -> str:
-    return (ncu_csv if gpu.model.isa == "ptx" else rocprof_counters_csv)(launches)
+from gpu_utils.virtual import virtual_gpu
 
 
 def evidence(function: Callable[..., Any], *args: Any, targets: Sequence[str] = ("sm_80", "gfx942")) -> Rows:
@@ -36,9 +27,9 @@ def evidence(function: Callable[..., Any], *args: Any, targets: Sequence[str] = 
     for target in targets:
         with virtual_gpu(target) as gpu, chosen_launches(gpu) as chosen, record_launches() as recorded:
             function(*args)
-        profile = read_texts({f"{target}.csv": _exported(gpu, chosen())}) if chosen() else None
+        profile = read_texts(launch_files(chosen()))
         kernels: dict[str, list[Event]] = defaultdict(list)
-        for event in profile.kernels if profile else ():
+        for event in profile.kernels:
             kernels[event.name].append(event)
         needs = needs_of(recorded, target)
         for name, events in kernels.items():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from gpu_utils.virtual import VirtualGpu
 from gpu_utils.virtual.export import ncu_csv, rocprof_counters_csv, rocprof_trace_csv
 
@@ -12,9 +15,16 @@ def profile_files(gpu: VirtualGpu, *, wide: bool = False) -> dict[str, str]:
     "ncu.csv" on NVIDIA, long or (wide) as `--page raw`; "kernel_trace.csv" and "counter_collection.csv" on AMD. Bytes
     of memory are there after a run with l2=True. There are no times: a virtual GPU has no clock.
     """
-    if gpu.model.vendor == "nvidia":
-        return {"ncu.csv": ncu_csv(gpu.launches, wide=wide)}
+    return launch_files(gpu.launches, wide=wide)
+
+
+def launch_files(launches: Sequence[Any], *, wide: bool = False) -> dict[str, str]:
+    """The same for some launches on one target; {} for none."""
+    if not launches:
+        return {}
+    if launches[0].chip.vendor == "nvidia":
+        return {"ncu.csv": ncu_csv(launches, wide=wide)}
     return {
-        "kernel_trace.csv": rocprof_trace_csv(gpu.launches),
-        "counter_collection.csv": rocprof_counters_csv(gpu.launches),
+        "kernel_trace.csv": rocprof_trace_csv(launches),
+        "counter_collection.csv": rocprof_counters_csv(launches),
     }

@@ -68,7 +68,7 @@ def callers(call: Callable[[], Any], operator: str) -> dict[str, int]:
 
     Most frequent first. Nodes of autograd carry their own names, such as MaskedFillBackward0.
     """
-    with _without_the_profilers_own_log(), torch.profiler.profile() as trace:
+    with without_the_profilers_own_log(), torch.profiler.profile() as trace:
         call()
     found: Counter[str] = Counter()
     for event in trace.events():

@@ -275,6 +275,8 @@ def test_longer_kernels_close_the_gaps_between_launches(notebook):
     for key in ("Space", "ArrowDown", "Enter"):
         notebook.page.keyboard.press(key)
     notebook.await_words("timeline", "2 gaps; .*sync")
+
+
 def test_with_few_waves_a_kernel_leaves_the_roof_and_its_own_time_stays(notebook):
     assert "It took 400 µs: 66% of its roof" in notebook.words("kernels")
     occupancy = notebook.slider("kernels", "occupancy, %")

@@ -7,9 +7,8 @@ import torch
 import triton
 import triton.language as tl
 
-from gpu_utils.backends.evidence import evidence, exported
+from gpu_utils.backends.evidence import evidence
 from gpu_utils.model.profiler_cost import WAYS, profiler_cost
-from gpu_utils.profiling.reading import text_profile
 from gpu_utils.virtual import virtual_gpu
 from gpu_utils.virtual.cache import l2_in_order, l2_traffic
 from gpu_utils.virtual.waits import ANSWER, waits
@@ -60,14 +59,6 @@ def test_evidence_is_read_from_what_the_vendors_tools_would_write():
         assert (row["launches"], row["programs"]) == (2, 8)
     assert rows["_copy_kernel, sm_80"]["sectors or lines an access"] == 32  # every lane in a sector of its own
     assert evidence(lambda: None) == {}
-
-
-@each_target
-def test_what_is_exported_is_what_a_reader_reads(target):
-    with virtual_gpu(target) as gpu:
-        _copy(torch.zeros(512), torch.zeros(512))
-    (event,) = text_profile("counters.csv", exported(gpu)).kernels
-    assert event.value("waves") == 2
 
 
 def test_the_cost_of_the_profiler_is_shown_in_pairs_with_its_spread(capfd):

@@ -4,7 +4,14 @@ NAMES = (
     # is the GPU busy?
     "read_trace",
     "gpu_idle",
-    # reading counters
+    # the same table from either vendor
     "read_ncu",
     "read_rocprof",
+    # what limits it?
+    "roofline_points",
+    "occupancy_from_counters",
+    # find it, mend it, say what changed
+    "diagnose",
+    "fix",
+    "regression",
 )
