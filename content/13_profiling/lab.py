@@ -72,8 +72,9 @@ def slow(dy: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 # %% [markdown] profile of the given kernel
 # Run it on both virtual GPUs, and export what they counted as the vendors' tools would: `ncu --csv` for `sm_80`,
 # `rocprofv3 --pmc ... --output-format csv` for `gfx942`. `lesson.evidence` reads these files back and makes a row for
-# each kernel. What to hold it against: 32 lanes that load four bytes each, side by side, touch 4 sectors of 32 bytes on
-# `sm_80`; 64 lanes touch 2 lines of 128 bytes on `gfx942`. (NVIDIA's figure is of loads, AMD's of loads and stores.)
+# each kernel. What to hold it against: 32 lanes that load 32 bits each, side by side, touch 4 sectors of 32 bytes on
+# `sm_80`; 64 lanes touch 2 lines of 128 bytes on `gfx942`. With 128 bits for a lane it is 4 times as much, and as good:
+# so look at the bits beside it. (NVIDIA's figure is of loads, AMD's of loads and stores.)
 # And a launch fills a chip only if it has a program for each SM or CU; both vendors' large chips have more than 100.
 
 # %% the profile of the given kernel

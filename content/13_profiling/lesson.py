@@ -31,8 +31,8 @@ from gpu_utils import CHIPS, compile_for, lesson, predict, virtual_gpu
 # | theoretical | `sm__maximum_warps_per_active_cycle_pct` | no counter: work it out |
 # | what sets it | `launch__occupancy_limit_registers`, ... | `VGPR_Count`, `Accum_VGPR_Count`, `LDS_Block_Size` |
 #
-# The two counters of achieved occupancy differ in what they divide by: an SM that has nothing to do lowers AMD's figure
-# and not NVIDIA's. Now change one thing. This is the matrix product of lesson 05, one tile of it.
+# The two counters of achieved occupancy differ in what they divide by: a CU that has nothing to do lowers AMD's figure,
+# an SM that has nothing to do does not lower NVIDIA's. Now change one thing. This is the matrix product of lesson 05, one tile of it.
 
 
 # %% a tile of a product
@@ -131,7 +131,8 @@ guess.reveal(
 lesson.bars(shares, "achieved, in % of theoretical")
 
 # %% [markdown] when more does not help
-# The other reasons for a gap: blocks of unequal length, waves of a block that end early and hold its place until the
+# AMD's counter averages like this. NVIDIA's leaves out the cycles in which an SM has no work, and so looks better than
+# this bar for the half round: ask for the number of blocks, too. The other reasons for a gap: blocks of unequal length, waves of a block that end early and hold its place until the
 # last one is done, and launches so short that units are still being filled when the first ones finish. For each of
 # them the cure is in the grid or the work, not in registers. So first ask which of the two numbers is low.
 #
@@ -505,4 +506,4 @@ lesson.table(rows, first="before and after, modelled")
 # **You have** the third question answered to the cause, and know what the answer costs.
 
 # %% third sitting ends
-lesson.sitting("13", 1)
+lesson.sitting("13", 3)
