@@ -92,7 +92,7 @@ lesson.table(lesson.evidence(slow, dy, y), first="kernel, target")
 #
 # | | |
 # |---|---|
-# | `dy`, `y` | float32, float16 or bfloat16, shape (rows, columns), at least one of each; each has its own strides |
+# | `dy`, `y` | float32, float16 or bfloat16, both of one type, shape (rows, columns), at least one of each; own strides each |
 # | `dz` | contiguous, shape and type of `dy`: `dy` where `y > 0`, else 0. `y` is 0 in many places |
 # | `db` | float32, shape (columns,): the sums of `dz` over the rows, summed in float32 |
 #
@@ -100,9 +100,9 @@ lesson.table(lesson.evidence(slow, dy, y), first="kernel, target")
 #
 # **Limits**, each the mended form of one symptom. `global_sectors_per_ideal`: sectors (on `gfx942` lines) over the
 # fewest possible, at most 1.6. `launches`: one or two. `blocks`: a program adds up at most 128 rows, so that there are
-# programs for a whole chip, and at least as much as 16 rows of 32 columns. `global_moved_bytes`: at most 1.15 times one read of `dy` and `y` and one write of `dz`.
-# `scratch_bytes`: none, no spills; PTX has no spills before `ptxas` makes them, so this is counted on `gfx942`. torch
-# may make tensors, not compute.
+# programs for a whole chip, and at least as much as 16 rows of 32 columns. `global_moved_bytes`: at most 1.15 times one
+# read of `dy` and `y` and one write of `dz`. `scratch_bytes`: none, no spills; PTX has no spills before `ptxas` makes
+# them, so this is counted on `gfx942`. torch may make tensors, not compute.
 #
 # **A small example.** dy = ((1, 2), (3, 4), (5, 6)) and y = ((1, 0), (0, 1), (2, 2)) give dz = ((1, 0), (0, 4), (5, 6))
 # and db = (6, 10). If a program takes two rows, the parts of db are (1, 4) and (5, 6).

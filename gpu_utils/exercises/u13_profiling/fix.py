@@ -98,6 +98,10 @@ def _counted(case: Case) -> bool:
     return whole(case["rows"], case["cols"])
 
 
+def _most_programs(case: Case) -> float:
+    return case["rows"] * case["cols"] // 512 + case["cols"] // 16 if _counted(case) else math.inf
+
+
 def _least(case: Case) -> int:
     """Bytes of dy, y and dz."""
     return int(3 * case["rows"] * case["cols"] * getattr(torch, case.get("dtype", "float32")).itemsize)
@@ -173,11 +177,10 @@ EXERCISE = Exercise(
         ),
         Limit(
             "blocks",
-            "These are more programs than there is work for: a program takes at least 16 rows of 32 columns, and one that "
-            "adds up parts at least 16 columns.",
-            at_most=lambda case: (
-                case["rows"] * case["cols"] // 512 + case["cols"] // 16 if _counted(case) else math.inf
-            ),
+            "These are more programs than there is work for: a program takes at least 16 rows of 32 columns, and one "
+            "that adds up parts at least 16 columns.",
+            at_most=_most_programs,
+        ),
         ),
         Limit(
             "global_moved_bytes",
