@@ -92,11 +92,12 @@ lesson.table(lesson.evidence(slow, dy, y), first="kernel, target")
 #
 # | | |
 # |---|---|
-# | `dy`, `y` | float32, float16 or bfloat16, both of one type, shape (rows, columns), at least one of each; own strides each |
+# | `dy`, `y` | float32, float16 or bfloat16, both alike; shape (rows, columns), at least one of each; any strides |
 # | `dz` | contiguous, shape and type of `dy`: `dy` where `y > 0`, else 0. `y` is 0 in many places |
 # | `db` | float32, shape (columns,): the sums of `dz` over the rows, summed in float32 |
 #
-# **The same bits in every run.** The check calls you a second time with the programs in another order. So no atomics.
+# **The same bits in every run.** Where nothing is counted the check calls you twice, the second time with the programs
+# in another order. So no atomics.
 #
 # **Limits**, each the mended form of one symptom. `global_sectors_per_ideal`: sectors (on `gfx942` lines) over the
 # fewest possible, at most 1.6. `launches`: one or two. `blocks`: a program adds up at most 128 rows, so that there are

@@ -181,7 +181,6 @@ EXERCISE = Exercise(
             "that adds up parts at least 16 columns.",
             at_most=_most_programs,
         ),
-        ),
         Limit(
             "global_moved_bytes",
             "dy and y are read once, dz is written once, and parts of db are few. More means that something is read "
