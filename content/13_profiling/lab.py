@@ -951,8 +951,9 @@ def slow(dy: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 # %% [markdown] profile of the given kernel
 # Run it on both virtual GPUs, and export what they counted as the vendors' tools would: `ncu --csv` for `sm_80`,
 # `rocprofv3 --pmc ... --output-format csv` for `gfx942`. `lesson.evidence` reads these files back and makes a row for
-# each kernel. What to hold it against: 32 lanes that load four bytes each, side by side, touch 4 sectors of 32 bytes on
-# `sm_80`; 64 lanes touch 2 lines of 128 bytes on `gfx942`. (NVIDIA's figure is of loads, AMD's of loads and stores.)
+# each kernel. What to hold it against: 32 lanes that load 32 bits each, side by side, touch 4 sectors of 32 bytes on
+# `sm_80`; 64 lanes touch 2 lines of 128 bytes on `gfx942`. With 128 bits for a lane it is 4 times as much, and as good:
+# so look at the bits beside it. (NVIDIA's figure is of loads, AMD's of loads and stores.)
 # And a launch fills a chip only if it has a program for each SM or CU; both vendors' large chips have more than 100.
 
 # %% the profile of the given kernel
@@ -970,17 +971,18 @@ lesson.table(lesson.evidence(slow, dy, y), first="kernel, target")
 #
 # | | |
 # |---|---|
-# | `dy`, `y` | float32, float16 or bfloat16, shape (rows, columns), at least one of each; each has its own strides |
+# | `dy`, `y` | float32, float16 or bfloat16, both alike; shape (rows, columns), at least one of each; any strides |
 # | `dz` | contiguous, shape and type of `dy`: `dy` where `y > 0`, else 0. `y` is 0 in many places |
 # | `db` | float32, shape (columns,): the sums of `dz` over the rows, summed in float32 |
 #
-# **The same bits in every run.** The check calls you a second time with the programs in another order. So no atomics.
+# **The same bits in every run.** Where nothing is counted the check calls you twice, the second time with the programs
+# in another order. So no atomics.
 #
 # **Limits**, each the mended form of one symptom. `global_sectors_per_ideal`: sectors (on `gfx942` lines) over the
 # fewest possible, at most 1.6. `launches`: one or two. `blocks`: a program adds up at most 128 rows, so that there are
-# programs for a whole chip. `global_moved_bytes`: at most 1.15 times one read of `dy` and `y` and one write of `dz`.
-# `scratch_bytes`: none, no spills; PTX has no spills before `ptxas` makes them, so this is counted on `gfx942`. torch
-# may make tensors, not compute.
+# programs for a whole chip, and at least as much as 16 rows of 32 columns. `global_moved_bytes`: at most 1.15 times one
+# read of `dy` and `y` and one write of `dz`. `scratch_bytes`: none, no spills; PTX has no spills before `ptxas` makes
+# them, so this is counted on `gfx942`. torch may make tensors, not compute.
 #
 # **A small example.** dy = ((1, 2), (3, 4), (5, 6)) and y = ((1, 0), (0, 1), (2, 2)) give dz = ((1, 0), (0, 4), (5, 6))
 # and db = (6, 10). If a program takes two rows, the parts of db are (1, 4) and (5, 6).
@@ -1049,9 +1051,7 @@ def fix(dy: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         BLOCK_M=16,
         BLOCK_N=64,
     )
-    add_kernel[(triton.cdiv(n_cols, 64),)](
-        parts, db, n_parts, n_cols, BLOCK=64, num_warps=1
-    )
+    add_kernel[(triton.cdiv(n_cols, 64),)](parts, db, n_parts, n_cols, BLOCK=64)
     return dz, db
     # END SOLUTION
 

@@ -1289,8 +1289,9 @@ lesson.sitting("13", 2)
 # | theoretical | `sm__maximum_warps_per_active_cycle_pct` | no counter: work it out |
 # | what sets it | `launch__occupancy_limit_registers`, ... | `VGPR_Count`, `Accum_VGPR_Count`, `LDS_Block_Size` |
 #
-# The two counters of achieved occupancy differ in what they divide by: an SM that has nothing to do lowers AMD's figure
-# and not NVIDIA's. Now change one thing. This is the matrix product of lesson 05, one tile of it.
+# The two counters of achieved occupancy differ in what they divide by: a CU that has nothing to do lowers AMD's figure,
+# an SM that has nothing to do does not lower NVIDIA's. Now change one thing. This is the matrix product of lesson 05,
+# one tile of it.
 
 # %% a tile of a product
 @triton.jit
@@ -1388,9 +1389,11 @@ guess.reveal(
 lesson.bars(shares, "achieved, in % of theoretical")
 
 # %% [markdown] when more does not help
-# The other reasons for a gap: blocks of unequal length, waves of a block that end early and hold its place until the
-# last one is done, and launches so short that units are still being filled when the first ones finish. For each of
-# them the cure is in the grid or the work, not in registers. So first ask which of the two numbers is low.
+# AMD's counter averages like this. NVIDIA's leaves out the cycles in which an SM has no work, and so looks better than
+# this bar for the half round: ask for the number of blocks, too. The other reasons for a gap: blocks of unequal length,
+# waves of a block that end early and hold its place until the last one is done, and launches so short that units are
+# still being filled when the first ones finish. For each of them the cure is in the grid or the work, not in registers.
+# So first ask which of the two numbers is low.
 #
 # And is more occupancy better? It hides waiting, nothing else. When every SIMD always has a wave that can go on, one
 # more changes nothing: 9 waves that compute for 50 cycles and then wait for 400 keep a SIMD as busy as 18. And with

@@ -19,9 +19,10 @@ def evidence(function: Callable[..., Any], *args: Any, targets: Sequence[str] = 
 
     args  of the function: tensors on the CPU and numbers
 
-    launches, programs (blocks of all launches), waves, and from the exported counters the sectors of 32 bytes that a
-    load of a wave touched (NVIDIA), or the lines of a load or store (AMD); from the compiler registers of a lane,
-    spills and the occupancy that the kernel can have. Errors: those of the launches; UnknownName for a target.
+    launches, programs (blocks of all launches), waves, and from the exported counters the sectors of 32 bytes that
+    a load of a wave touched (NVIDIA), or the lines of a load or store (AMD); from the compiler the width of a
+    lane's widest load, registers of a lane, spills and the occupancy that the kernel can have. Errors: those of the
+    launches; UnknownName for a target.
     """
     rows: Rows = {}
     for target in targets:
@@ -39,6 +40,7 @@ def evidence(function: Callable[..., Any], *args: Any, targets: Sequence[str] = 
                 "programs": sum(_blocks(event) for event in events),
                 "waves": _sum(events, "waves"),
                 "sectors or lines an access": _transactions(events),
+                "bits of a lane's load": need["widest load (bits)"],
                 "registers": need["registers"],
                 SPILLS: need[SPILLS],
                 "occupancy (%)": need["occupancy (%)"],

@@ -16,7 +16,7 @@ from gpu_utils.virtual.trace import Step, Trace
 
 ISSUE = 4
 ANSWER = {"global": 500, "shared": 60, "scalar": 200}
-"""Cycles from issue to answer: stated, of the order that microbenchmarks of both vendors' chips report."""
+"""Cycles from issue to answer: stated, not measured. Which instruction is waited at does not depend on them."""
 
 _WAITCNT = re.compile(r"(vmcnt|lgkmcnt)\((\d+)\)")
 _REGISTER = re.compile(r"%[a-z]+\d+")

@@ -98,6 +98,10 @@ def _counted(case: Case) -> bool:
     return whole(case["rows"], case["cols"])
 
 
+def _most_programs(case: Case) -> float:
+    return case["rows"] * case["cols"] // 512 + case["cols"] // 16 if _counted(case) else math.inf
+
+
 def _least(case: Case) -> int:
     """Bytes of dy, y and dz."""
     return int(3 * case["rows"] * case["cols"] * getattr(torch, case.get("dtype", "float32")).itemsize)
@@ -131,14 +135,14 @@ EXERCISE = Exercise(
     judge=_judge,
     cases=(
         Case("whole tiles: everything is counted", rows=2048, cols=128),
-        Case("odd sizes in bfloat16, with sums that bfloat16 cannot hold", rows=1301, cols=77, dtype="bfloat16"),
+        Case("an odd width in bfloat16, with sums that bfloat16 cannot hold", rows=1280, cols=77, dtype="bfloat16"),
         Case("dy is a transpose, y is not", rows=300, cols=40, dy="transposed"),
         Case(
-            "dy is a part of a wider matrix, y every second row of one",
+            "dy is a part of a wider matrix, y is a transpose",
             rows=650,
             cols=65,
             dy="columns of a wider matrix",
-            y="every second row",
+            y="transposed",
         ),
         Case("a single row", rows=1, cols=5),
         Case("one column, and one row more than a block of 64", rows=65, cols=1),
@@ -170,6 +174,12 @@ EXERCISE = Exercise(
             "Too few programs: while they walk down all the rows, the rest of the chip is idle. A program adds up "
             f"{MOST} rows at most, and the others are another program's.",
             at_least=lambda case: -(-case["rows"] // MOST),
+        ),
+        Limit(
+            "blocks",
+            "These are more programs than there is work for: a program takes at least 16 rows of 32 columns, and one "
+            "that adds up parts at least 16 columns.",
+            at_most=_most_programs,
         ),
         Limit(
             "global_moved_bytes",
