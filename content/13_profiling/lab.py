@@ -87,6 +87,7 @@ print(lesson.tiny_file("trace.json"))
 #
 # `hint("13.read_trace")` gives three hints.
 
+
 # %% 13.read_trace tags=["answer", "13.read_trace"]
 def read_trace(text: str) -> list[dict]:
     """Kernels of a trace of torch.profiler in order of start, a dict each; times in us.
@@ -135,6 +136,7 @@ def read_trace(text: str) -> list[dict]:
     return rows
     # END SOLUTION
 
+
 # %% 13.read_trace check tags=["check", "13.read_trace"]
 check("13.read_trace")
 
@@ -172,6 +174,7 @@ check("13.read_trace")
 # busy is 200 + 110 = 310 ns, though the spans add up to 380. One gap, (300, 340), so idle is 40. Of the copy's 100 ns,
 # 50 lie under a kernel: overlap is 50. `hint("13.gpu_idle")` gives three hints.
 
+
 # %% 13.gpu_idle tags=["answer", "13.gpu_idle"]
 def gpu_idle(spans: list[dict]) -> dict:
     """busy, idle, gaps and overlap of the spans of one GPU, in ns.
@@ -207,6 +210,7 @@ def gpu_idle(spans: list[dict]) -> dict:
         "overlap": apart - length(every),
     }
     # END SOLUTION
+
 
 # %% 13.gpu_idle check tags=["check", "13.gpu_idle"]
 check("13.gpu_idle")
@@ -313,6 +317,7 @@ for name in ("ncu.csv", "ncu_wide.csv", "kernel_trace.csv", "counters.csv"):
 #
 # `hint("13.read_ncu")` gives three hints.
 
+
 # %% 13.read_ncu tags=["answer", "13.read_ncu"]
 def read_ncu(text: str) -> list[dict]:
     """Launches in what `ncu --csv` printed, a dict each; times in ns, sizes in bytes.
@@ -363,6 +368,7 @@ def read_ncu(text: str) -> list[dict]:
     return list(found.values())
     # END SOLUTION
 
+
 # %% 13.read_ncu check tags=["check", "13.read_ncu"]
 check("13.read_ncu")
 
@@ -406,6 +412,7 @@ check("13.read_ncu")
 #
 # The second has 1000 × 2 work-items. Along X these are 10.4 blocks of 96, so 11, along Y 2; each block has 2 waves.
 # `hint("13.read_rocprof")` gives three hints.
+
 
 # %% 13.read_rocprof tags=["answer", "13.read_rocprof"]
 def read_rocprof(trace: str, counters: str) -> list[dict]:
@@ -454,6 +461,7 @@ def read_rocprof(trace: str, counters: str) -> list[dict]:
         )
     return rows
     # END SOLUTION
+
 
 # %% 13.read_rocprof check tags=["check", "13.read_rocprof"]
 check("13.read_rocprof")
@@ -554,6 +562,7 @@ lesson.table(rows, first="kernel")
 # **A puzzle.** The two launches have 0.123 and 0.245 FLOP for a byte. Why is the kernel's intensity not the mean of
 # the two?
 
+
 # %% 13.roofline_points tags=["answer", "13.roofline_points"]
 def roofline_points(kernels: list[dict], peak: float, bandwidth: float) -> dict:
     """A point for each kernel name, and the name that would gain most.
@@ -601,6 +610,7 @@ def roofline_points(kernels: list[dict], peak: float, bandwidth: float) -> dict:
     gains = {p["name"]: p["gain"] for p in points if p["gain"] is not None}
     return {"points": points, "first": max(gains, key=gains.get, default=None)}
     # END SOLUTION
+
 
 # %% tags=["check"]
 check("13.roofline_points")
@@ -694,6 +704,7 @@ check("13.roofline_points")
 #
 # **A puzzle.** How many registers must a lane give up here before a fourth block fits, and is that enough?
 
+
 # %% 13.occupancy_from_counters tags=["answer", "13.occupancy_from_counters"]
 def occupancy_from_counters(kernels: list[dict], limits: dict) -> list[dict]:
     """Blocks of a unit, what limits them, both occupancies in %, and what to do."""
@@ -754,6 +765,7 @@ def occupancy_from_counters(kernels: list[dict], limits: dict) -> list[dict]:
         )
     return found
     # END SOLUTION
+
 
 # %% tags=["check"]
 check("13.occupancy_from_counters")
@@ -839,6 +851,7 @@ run.profile.table()
 #
 # `hint("13.diagnose")` gives three hints.
 
+
 # %% 13.diagnose tags=["answer", "13.diagnose"]
 def diagnose(events: list[dict], kernels: list[dict]) -> tuple[str, str | None]:
     """(fault, the kernel that has it or None) of a run, from its events and kernels."""
@@ -851,11 +864,13 @@ def diagnose(events: list[dict], kernels: list[dict]) -> tuple[str, str | None]:
         requests = known(row, "load_requests", "store_requests")
         asked = requests or known(row, "load_instructions", "store_instructions")
         touched = known(row, "load_sectors", "store_sectors", "cache_lines")
-        return touched / asked if asked else 0
+        return touched / asked
 
     def conflicts(row):
         passes = known(row, "shared_passes", "shared_cycles")
-        return known(row, "conflict_passes", "conflict_cycles") / passes if passes else 0
+        return (
+            known(row, "conflict_passes", "conflict_cycles") / passes if passes else 0
+        )
 
     for row in kernels:
         if known(row, "scratch_bytes") > 0:
@@ -873,6 +888,7 @@ def diagnose(events: list[dict], kernels: list[dict]) -> tuple[str, str | None]:
     waits = sum(event["kind"] == "sync" for event in events)
     return ("host_sync" if waits > len(ran) / 2 else "launch_bound"), None
     # END SOLUTION
+
 
 # %% tags=["check"]
 check("13.diagnose")
@@ -902,6 +918,7 @@ lesson.table(rows, first="number")
 #
 # The function below does it. It is right for any sizes and strides. It is also slow, in three ways that do not show in
 # its result. Read it, then let the profile say which three.
+
 
 # %% given and slow
 @triton.jit(do_not_specialize=["first", "dy_m", "dy_n", "y_m", "y_n"])
@@ -948,6 +965,7 @@ def slow(dy: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         )
     return dz, db
 
+
 # %% [markdown] profile of the given kernel
 # Run it on both virtual GPUs, and export what they counted as the vendors' tools would: `ncu --csv` for `sm_80`,
 # `rocprofv3 --pmc ... --output-format csv` for `gfx942`. `lesson.evidence` reads these files back and makes a row for
@@ -961,7 +979,9 @@ dy, y = torch.randn(2048, 128), torch.randn(2048, 128)
 for target in ("sm_80", "gfx942"):
     with virtual_gpu(target) as gpu:
         slow(dy, y)
-    print(list(lesson.profile_files(gpu).values())[-1][-600:])  # the end of what ncu and rocprofv3 would write
+    print(
+        list(lesson.profile_files(gpu).values())[-1][-600:]
+    )  # the end of what ncu and rocprofv3 would write
 lesson.table(lesson.evidence(slow, dy, y), first="kernel, target")
 
 # %% [markdown] statement of fix
@@ -989,6 +1009,7 @@ lesson.table(lesson.evidence(slow, dy, y), first="kernel, target")
 #
 # **Go by one fault at a time**: change one thing, put `lesson.table(lesson.evidence(fix, dy, y))`
 # into a cell, and see which number moved.
+
 
 # %% 13.fix tags=["answer", "13.fix"]
 @triton.jit
@@ -1054,6 +1075,7 @@ def fix(dy: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     add_kernel[(triton.cdiv(n_cols, 64),)](parts, db, n_parts, n_cols, BLOCK=64)
     return dz, db
     # END SOLUTION
+
 
 # %% tags=["check"]
 check("13.fix")
@@ -1125,6 +1147,7 @@ lesson.table(rows, first="before and after")
 # `gemm` lost 20, `softmax` 100, idle 10. Noise ends at 30. `softmax` is launched twice as often:
 # `{"cause": "calls", "kernel": "softmax", "lost": 100_000}`. `hint("13.regression")` gives three hints.
 
+
 # %% 13.regression tags=["answer", "13.regression"]
 def regression(before: list[dict], after: list[dict]) -> dict:
     """What made the program slower: {"cause": word, "kernel": name or None, "lost": ns}."""
@@ -1176,6 +1199,7 @@ def regression(before: list[dict], after: list[dict]) -> dict:
         cause = "occupancy" if fewer_waves else "unknown"
     return {"cause": cause, "kernel": kernel, "lost": lost[kernel]}
     # END SOLUTION
+
 
 # %% tags=["check"]
 check("13.regression")

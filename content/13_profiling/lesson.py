@@ -185,6 +185,7 @@ lesson.table(
 # Here is a small program with two faults, and its timeline. The first lane holds the host's own work, the second its
 # calls; below is the stream, then the times in which the GPU did nothing. A dashed call waits.
 
+
 # %% a program with gaps
 def program(faults):
     host = lesson.Modelled("nvidia")
@@ -243,6 +244,7 @@ lesson.trace_figure(gappy)
 # One change: the same 400 µs of work, in few long kernels or in many short ones. A launch costs the host 5 µs, as
 # above.
 
+
 # %% the same work in n kernels
 def in_kernels(many, vendor="amd"):
     host = lesson.Modelled(vendor)
@@ -250,6 +252,7 @@ def in_kernels(many, vendor="amd"):
         host.launch("part", 400_000 // many)
     host.sync()
     return lesson.busy(host.profile()).devices[0], host.now / 1000
+
 
 # %% guess launch bound
 guess = predict(
@@ -296,6 +299,7 @@ guess = predict(
     "make `big` twice as fast: 30 µs. How much shorter does the program become?",
     saved=lesson.number("saved", unit="µs"),
 )
+
 
 # %% twice as fast
 def around_big(ns, graph=False):
@@ -351,6 +355,7 @@ lesson.table(
 # far, so the host waits for all of it: its lead is gone. Then the GPU waits until the host has worked and launched
 # again.
 
+
 # %% reading the loss
 def training(steps, every):
     host = lesson.Modelled("amd")
@@ -362,6 +367,7 @@ def training(steps, every):
             host.item()
     host.sync()
     return host
+
 
 # %% guess sync
 guess = predict(
@@ -415,6 +421,7 @@ lesson.trace_figure(training(3, 1).profile())
 # - **Own stream**: pinned, and on a second stream, one step ahead. The kernels' stream waits for an *event*, which the
 #   copy's stream reaches when the copy is over.
 
+
 # %% three ways to copy
 def fed(way, steps=20, vendor="nvidia"):
     host = lesson.Modelled(vendor)
@@ -429,6 +436,7 @@ def fed(way, steps=20, vendor="nvidia"):
             host.copy(4_000_000, stream=side)  # the next batch, beside these kernels
     host.sync()
     return host
+
 
 # %% guess copies
 guess = predict(
@@ -729,6 +737,7 @@ lesson.table(
 # `lesson.profile_files` writes down what was counted in the form in which each vendor's profiler does: Nsight Compute
 # (`ncu --csv`), and rocprofv3 with `--kernel-trace` and `--pmc`.
 
+
 # %% double
 @triton.jit
 def double_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
@@ -771,6 +780,7 @@ guess = predict(
     amd=lesson.number("Grid_Size_X, rocprofv3"),
     fetch=lesson.number("FETCH_SIZE", factor=1.001),
 )
+
 
 # %% two files
 def lines(text, *words):  # the header, and those lines that have one of the words
@@ -872,11 +882,13 @@ lesson.counterparts(
 # of loads alone: `TCP_TOTAL_CACHE_ACCESSES` has loads and stores, so divide by both kinds of instructions. The store
 # here is in a row, whatever the stride.
 
+
 # %% strided
 @triton.jit
 def strided_kernel(x_ptr, y_ptr, stride, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y_ptr + at, tl.load(x_ptr + at * stride))
+
 
 # %% guess coalescing
 guess = predict(
@@ -1077,6 +1089,7 @@ lesson.table(
 # left of the ridge, arithmetic to the right. Three kernels: the doubling from above; a softmax of 512 rows of 1,000
 # floats, each read and written once; a product of two 512 x 512 matrices in float16, in tiles of 64 x 64.
 
+
 # %% softmax and product
 @triton.jit
 def softmax_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
@@ -1097,6 +1110,7 @@ def product_kernel(a_ptr, b_ptr, c_ptr, N, BLOCK: tl.constexpr):
         b = tl.load(b_ptr + (start + tl.arange(0, 32)[:, None]) * N + column)
         total = tl.dot(a, b, total)
     tl.store(c_ptr + row * N + column, total.to(tl.float16))
+
 
 # %% [markdown] figures of the product
 # For the prediction: the product takes $2 \cdot 512^3$ = 268 million FLOP. A, B and C have 0.5 MiB each. Float16 has
@@ -1293,6 +1307,7 @@ lesson.sitting("13", 2)
 # an SM that has nothing to do does not lower NVIDIA's. Now change one thing. This is the matrix product of lesson 05,
 # one tile of it.
 
+
 # %% a tile of a product
 @triton.jit
 def tile_kernel(
@@ -1473,6 +1488,7 @@ lesson.table(executed, first="one tile on gfx942")
 # A sampler looks, every so many cycles, at which instruction a wave stands, and why. Where does it stand when memory is
 # slow? Not at the load: a load is issued, and the wave goes on until it *needs* the answer.
 
+
 # %% two loads
 @triton.jit
 def mix_kernel(a_ptr, b_ptr, out_ptr, BLOCK: tl.constexpr):
@@ -1560,6 +1576,7 @@ lesson.table(rows, first="modelled: waits of a wave that is alone")
 #
 # What does the last one cost? Here a kernel writes y, 1 MiB, and the next one reads it. The L2 of the chips that stand
 # for the two targets is below; on `gfx942` each die has its own, and block i goes to the same die in both launches.
+
 
 # %% a producer and its consumer
 @triton.jit
@@ -1692,6 +1709,7 @@ lesson.table(cost, first="seven rounds, the ways in turn")
 # idler? Which kernel's time changed, by more *calls* or by more *time of one*? And of one call: more bytes, more
 # instructions, or the same work slower? Here somebody cut the batch into four parts. The timeline is modelled: a
 # launch costs the host 5 µs, and a stream runs what it has in order.
+
 
 # %% two modelled runs
 def run(parts):
