@@ -797,7 +797,8 @@ check("13.occupancy_from_counters")
 # same with and without: a fault costs time and nothing else.
 #
 # Counts are exact: the kernels' machine code was executed. Times are modelled, on a GPU with one SM or CU, and the
-# files say so. The kernels themselves are in `kernels/step.cu` beside the exercise; look at them afterwards.
+# files say so. The kernels are in `gpu_utils/exercises/u13_profiling/kernels/step.cu`; look at them
+# afterwards.
 
 # %% your first planted run
 run = lesson.planted(3)
@@ -909,7 +910,7 @@ with lesson.when_written():
 lesson.table(rows, first="number")
 
 # %% [markdown] the given kernel of fix
-# ## Part 4: mending
+# ## A slow function
 #
 # A linear layer with a bias and a ReLU sends its gradient back in two steps. With `dy`, the gradient of the output, and
 # `y`, the output:
@@ -979,9 +980,8 @@ dy, y = torch.randn(2048, 128), torch.randn(2048, 128)
 for target in ("sm_80", "gfx942"):
     with virtual_gpu(target) as gpu:
         slow(dy, y)
-    print(
-        list(lesson.profile_files(gpu).values())[-1][-600:]
-    )  # the end of what ncu and rocprofv3 would write
+    *_, counters = lesson.profile_files(gpu).values()
+    print(counters[-600:])  # the end of what ncu and rocprofv3 would write
 lesson.table(lesson.evidence(slow, dy, y), first="kernel, target")
 
 # %% [markdown] statement of fix

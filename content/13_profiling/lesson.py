@@ -9,7 +9,8 @@
 # GPU: kernels are executed on virtual GPUs, which count exactly and have no clock. Where a text says *modelled*, times
 # follow from stated rules. Nothing here has run on AMD silicon.
 #
-# **Time**: three sittings. READING All cells together run in CELLS on a quiet CPU. Then lab 13.
+# **Time**: three sittings. Reading (text and code at 200 words a minute) takes about 20, 21 and 18 minutes, all of it
+# with the predictions about 40 each (a guess). All cells together run in half a minute on a quiet CPU. Then lab 13.
 
 # %% imports
 import json
@@ -600,7 +601,7 @@ lesson.table(
 # in the file format of section 2, read by the reader that reads real ones. It may have a fault.
 
 # %% a run with an unknown fault
-run = lesson.planted(4)
+run = lesson.planted(34)
 lesson.trace_figure(run.profile, end=150_000, causes=False)  # the first 150 µs
 
 # %% guess unknown fault
@@ -660,8 +661,8 @@ lesson.sitting("13", 1)
 # the time of the rows by name, and put the longest sum first. That is all, and it decides where you look. (Not the
 # longest launch: a short kernel that is launched often may cost more.)
 #
-# Here is a small training program, three steps of a network with one hidden layer, all by hand-written kernels. It runs
-# on a virtual A100 (`sm_80`) and a virtual MI300X (`gfx942`). A virtual GPU has no clock. So the times are **modelled**
+# Here is a small training program: three steps of one layer, all by hand-written kernels, the same that section 8 ran.
+# It runs on a virtual A100 (`sm_80`) and a virtual MI300X (`gfx942`). A virtual GPU has no clock. So the times are **modelled**
 # from what was counted, by a stated rule, for a GPU with a single SM or CU. They are good to practise on; they say
 # nothing about a chip, and nothing about which of the two is faster.
 
@@ -942,7 +943,7 @@ lesson.table(rows, first="stride")
 # >
 # > - On an H100, Nsight Compute and the virtual GPU counted the same sectors, requests, loads and warps in 7 of 7
 # >   launches, and never the same bytes from memory: those come from a model of the L2 here. (measured:
-# >   H100, triton 3.6.0, driver 580.159.04, 2026-11-26, [benchmarks.md](../docs/benchmarks.md))
+# >   H100, triton 3.6.0, driver 580.159.04, 2026-11-26; docs/benchmarks.md of the course)
 # >
 # > Nothing has run on AMD silicon: no counter of AMD's has been compared with a chip.
 #
@@ -1304,8 +1305,16 @@ lesson.sitting("13", 2)
 # | what sets it | `launch__occupancy_limit_registers`, ... | `VGPR_Count`, `Accum_VGPR_Count`, `LDS_Block_Size` |
 #
 # The two counters of achieved occupancy differ in what they divide by: a CU that has nothing to do lowers AMD's figure,
-# an SM that has nothing to do does not lower NVIDIA's. Now change one thing. This is the matrix product of lesson 05,
-# one tile of it.
+# an SM that has nothing to do does not lower NVIDIA's.
+#
+# > **Facts: cycles of a GPU of several dies**
+# >
+# > - An MI300X has eight dies with CUs (XCDs), and each counts `GRBM_GUI_ACTIVE`, the cycles in which it worked. AMD's
+# >   formula of OccupancyPercent takes the largest of them. (source: ROCm/rocprofiler-sdk, counter_defs.yaml)
+# > - ROCm Compute Profiler divides the sum by the number of dies. (source: ROCm Compute Profiler, built-in variable
+# >   GRBM_GUI_ACTIVE_PER_XCD) So look before you divide by it: a sum would make occupancy an eighth of what it is.
+#
+# Now change one thing. This is the matrix product of lesson 05, one tile of it.
 
 
 # %% a tile of a product
@@ -1800,8 +1809,8 @@ lesson.table(rows, first="before and after, modelled")
 # - [Nsight Systems, user guide](https://docs.nvidia.com/nsight-systems/UserGuide/index.html), and Nsight Compute's
 #   [profiling guide](https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html).
 # - [Using rocprofv3](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html).
-# - ROCm Compute Profiler, [pipeline
-#   metrics](https://rocm.docs.amd.com/projects/rocprofiler-compute/en/develop/conceptual/pipeline-metrics.html).
+# - ROCm Compute Profiler,
+#   [pipeline metrics](https://rocm.docs.amd.com/projects/rocprofiler-compute/en/develop/conceptual/pipeline-metrics.html).
 # - [Holistic Trace Analysis](https://github.com/facebookresearch/HolisticTraceAnalysis): traces of many ranks.
 #
 # ## Check yourself
