@@ -662,9 +662,9 @@ lesson.sitting("13", 1)
 # longest launch: a short kernel that is launched often may cost more.)
 #
 # Here is a small training program: three steps of one layer, all by hand-written kernels, the same that section 8 ran.
-# It runs on a virtual A100 (`sm_80`) and a virtual MI300X (`gfx942`). A virtual GPU has no clock. So the times are **modelled**
-# from what was counted, by a stated rule, for a GPU with a single SM or CU. They are good to practise on; they say
-# nothing about a chip, and nothing about which of the two is faster.
+# It runs on a virtual A100 (`sm_80`) and a virtual MI300X (`gfx942`). A virtual GPU has no clock. So the times are
+# **modelled** from what was counted, by a stated rule, for a GPU with a single SM or CU. They are good to practise on;
+# they say nothing about a chip, and nothing about which of the two is faster.
 
 # %% launches of a step
 TARGETS = "sm_80", "gfx942"

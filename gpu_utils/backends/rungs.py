@@ -133,8 +133,12 @@ def stand_in_of(target: str) -> str:
 def needs_of(launches: Sequence[Launch], target: str) -> Rows:
     """Name of a kernel -> what it needs of a target, the columns of `needs`; the largest over forms of one kernel."""
     found: Rows = {}
+    known: dict[str, dict[str, Any]] = {}  # forms that differ in a number may be one code
     for launch in {form(each): each for each in launches}.values():
-        need = _need(resources(compile_for(launch.kernel, target, launch.args, **launch.kwargs)))
+        compiled = compile_for(launch.kernel, target, launch.args, **launch.kwargs)
+        if compiled.asm not in known:
+            known[compiled.asm] = _need(resources(compiled))
+        need = known[compiled.asm]
         before = found.setdefault(launch.name, need)
         worst = {column: max(before[column], value) for column, value in need.items()}
         found[launch.name] = worst | {"occupancy (%)": min(before["occupancy (%)"], need["occupancy (%)"])}
