@@ -6,7 +6,7 @@
 # a program slower.
 #
 # - **First**: lesson 13. It has the ideas; each statement says what else it needs.
-# - **Time**: four parts. As a guess, not from a stopwatch: 60 minutes each.
+# - **Time**: four parts. As a guess, not from a stopwatch: 40, 45, 60 and 90 minutes.
 # - **Files are texts here**: an answer gets the content of a file, or rows that were read from one, and returns plain
 #   data. `json`, `csv`, `re`, `statistics`, NumPy and pandas are allowed.
 # - **How it works**: write your answer in the cell that says `YOUR CODE`, run it, run the check below it.
@@ -771,12 +771,12 @@ def occupancy_from_counters(kernels: list[dict], limits: dict) -> list[dict]:
 check("13.occupancy_from_counters")
 
 # %% [markdown] why occupancy_from_counters
-# **Why it matters.** Much work goes into registers of kernels whose grid is too small to notice. The two counters
-# are cousins, not twins: NVIDIA divides by the cycles in which an SM had a warp, AMD by all cycles in which the GPU
-# worked. With a grid that leaves half of the units empty, NVIDIA's number stays and AMD's halves. ncu prints its
-# own limits (`launch__occupancy_limit_registers` and its kin); rocprofv3 has none, so there you work them out. Mind
-# what a file has done to its numbers: MI300X counts `GRBM_GUI_ACTIVE` on each of its eight XCDs, and the tool's own
-# formula takes the largest of them, not the sum (`OccupancyPercent` in
+# **Why it matters.** Much work goes into registers of kernels whose grid is too small to notice. The two counters are
+# cousins, not twins: NVIDIA divides by the cycles in which an SM had a warp, AMD by all cycles in which the GPU
+# worked. With a grid that leaves half of the units empty, NVIDIA's number stays and AMD's halves. ncu prints its own
+# limits (`launch__occupancy_limit_registers` and its kin); rocprofv3 has none, so there you work them out. Mind what a
+# file has done to its numbers: MI300X counts `GRBM_GUI_ACTIVE` on each of its eight XCDs, and the tool's own formula
+# takes the largest of them, not the sum (`OccupancyPercent` in
 # [counter_defs.yaml](https://github.com/ROCm/rocprofiler-sdk/blob/amd-mainline/source/share/rocprofiler-sdk/counter_defs.yaml)).
 #
 # <details><summary>The puzzle</summary>
@@ -807,8 +807,8 @@ run.profile.table()
 
 # %% [markdown] by eye
 # Look at it as the lesson did. Is the GPU busy? Then: which kernel has a figure that the others do not have? Take more
-# numbers, 1, 2, 3, ..., and write down for each what you think it is, and which figure says so. The report helps:
-# `run.save("profiles/3")` writes the files into a new folder, then `./w2w profile --html report.html profiles/3/*`.
+# numbers, 1, 2, 3, ..., and write down for each what you think it is, and which figure says so. Then compare: after
+# `run.save("profiles/3")` the command `./w2w profile --html report.html profiles/3/*` says what it finds.
 #
 # What you found by eye, now as a function.
 

@@ -55,7 +55,8 @@ from gpu_utils import CHIPS, bench, compile_for, explore, lesson, predict, virtu
 # >   NVIDIA, [Nsight Compute Profiling Guide](https://docs.nvidia.com/nsight-compute/ProfilingGuide/), Replay)
 # > - On AMD GPUs one kernel executes at a time while counters are collected. (source: AMD,
 # >   [ROCprofiler-SDK, counter collection](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/api-reference/counter_collection_services.html))
-# > - Sampling by the hardware needs `gfx942` or later on AMD. (source: ROCprofiler-SDK, how-to/using-pc-sampling.rst)
+# > - Stochastic sampling, by the hardware, needs `gfx942` or later on AMD. (source: ROCprofiler-SDK,
+# >   how-to/using-pc-sampling.rst)
 # > - torch.profiler costs more with shapes or stacks. (source:
 # >   [torch.profiler](https://docs.pytorch.org/docs/stable/profiler.html))
 #
@@ -126,8 +127,9 @@ lesson.table(
 
 # %% [markdown] anatomy of a launch
 # Read the table as a story. The operator began at 10. For 10 µs torch looked for the right kernel, checked types and
-# shapes, made room for the result. The launch call took 6.5 µs. The kernel began 4.5 µs later, ran for 12, and was over
-# at 43, while the operator went on until 60. So this product cost the host 50 µs and the GPU 12: the host is slow.
+# shapes, made room for the result. The launch call took 6.5 µs. The kernel began 4.5 µs later, ran for 12, and was
+# over at 43, while the operator went on until 60: torch wraps up its result, and the profiler's own time is in it. So
+# this product cost the host 50 µs and the GPU 12: the host is slow.
 #
 # Two numbers tie the events. **`correlation`** is the same in a launch and in what it started. `External id` is that of
 # the operator. Without them you see only that something ran after something else.
@@ -238,7 +240,9 @@ lesson.trace_figure(gappy)
 # So read a timeline from the GPU's lanes. Find a gap, look straight up: what did the host do then? A gap under a wait,
 # or just behind one, is *sync-bound*; under a row of launches *launch-bound*; under Python's own work the host is
 # simply late (the table says `host launches too slowly` to both, and its last column tells which). Where the stream
-# copies and no kernel runs, the program is *copy-bound*. One section for each.
+# copies and no kernel runs, the program is *copy-bound*. (A copy of a few bytes that the host waits for belongs to the
+# wait. `copy` as the cause of a gap: the host was busy starting one.) One section for each; the largest gaps have a
+# number.
 #
 # ## 4. Launch-bound
 #
@@ -290,8 +294,8 @@ lesson.table(rows, first="kernels")
 # of the launch (10 µs in section 2) counts as well. Ask it of your own program: a small batch, or one token at a time,
 # makes kernels short and leaves the launches as they are.
 #
-# Now question 2 before question 1. In this program a profiler's list of kernels says: `big` takes 60 of 140 µs, the
-# longest by far.
+# Now question 2 before question 1. In the program of the next prediction a profiler's list of kernels says: `big` takes
+# 60 of 140 µs, the longest by far.
 
 # %% guess twice as fast
 guess = predict(
@@ -469,8 +473,9 @@ lesson.table(ways, first="copy")
 
 # %% [markdown] busy with what
 # Pinning alone saves the host's time, here 5 µs of 413: in one stream things still take turns. Only the second stream
-# lets a copy run *beside* kernels. And see the second column: the blocking program keeps the GPU "busy" for 99% of the
-# time. **Ask what it is busy with.**
+# lets a copy run *beside* kernels. And see the column *GPU works*: by our count, copies included, the blocking program
+# keeps the GPU busy for 99% of the time. `nvidia-smi`, which counts kernels alone, would say 58%, and its 100% does not
+# mean well used either. **Ask what it is busy with.**
 #
 # > **Facts: copies, and a percentage**
 # >
@@ -639,12 +644,17 @@ lesson.trace_figure(run.profile)
 #
 # | command | what it does |
 # |---|---|
-# | `./w2w profile trace.json` | which tool wrote it; busy share and gaps, the kernels, what limits each |
+# | `./w2w profile trace.json` | busy share and gaps, the kernels, what limits each, what to try |
 # | `./w2w profile trace.json --html report.html` | the same as a page: timeline with gaps, kernels, roofline |
 # | `./w2w profile -- python train.py` | runs it under the tool that this machine has, and says which |
 #
-# It answers in the order of section 1. If it says that the GPU is idle half of the time, stop reading: close the gaps
-# first.
+# It answers in the order of section 1. For the run of section 8 it begins so:
+#
+# ```text
+# GPU 0: busy 83.3 % of 584 us, 26 gaps (75 us host waited for the GPU (sync); 22.8 us copy)
+# ```
+#
+# If it says that the GPU is idle for half of the time, stop reading: close the gaps first.
 #
 # **You have** traces of both vendors, and a name for each gap: launch-bound, sync-bound, copy-bound, or a host that is
 # late. In the lab: 13.read_trace, 13.gpu_idle. Next: the GPU is busy. With which kernel, and what limits it?
@@ -849,9 +859,9 @@ lesson.table(
 #
 # ## 12. Counters and counterparts
 #
-# Which of AMD's counters answers the question for which you know NVIDIA's metric? Here are those of this sitting.
+# Which of AMD's counters answers the question for which you know NVIDIA's metric? Here are the pairs of this sitting.
 # "well": the numbers compare. "fair": they compare, if you mind the note. "loosely": only their changes compare, each
-# with itself. "none": one side has nothing.
+# with itself. "none": one side has nothing, and ▸ marks the row.
 
 # %% counterparts used here
 lesson.counterparts(
@@ -950,9 +960,10 @@ lesson.table(rows, first="stride")
 # ## 14. Bank conflicts
 #
 # The same question in shared memory. A block of 256 threads turns a tile of 32 x 32 floats: it writes rows, and reads
-# columns. With rows of 32 floats a column lies in one bank (lesson 02). NVIDIA counts **passes**: a load of a warp
-# needs one, and one more for each conflict. AMD counts **cycles** in which the LDS was busy, and those of them that
-# conflicts cost; a wave has 64 lanes, and 32 of them are served in a cycle at best.
+# columns. With rows of 32 floats a column lies in one bank (lesson 02). NVIDIA counts **passes** over shared memory
+# (not the passes of section 11): a load of a warp needs one, and one more for each conflict. AMD counts **cycles** in
+# which the LDS was busy, and those of them that conflicts cost. A wave has 64 lanes: its lower and its upper 32 are
+# served one after the other, at best in a cycle each.
 
 # %% turned in shared memory
 SOURCE = """
@@ -973,8 +984,8 @@ guess = predict(
     "Rows of 32 floats. How many conflicts does one load of a column cause: passes for "
     "a warp, cycles for a wave? Writes cause none; loads and writes are equally many. "
     "What share of all passes and of all cycles are conflicts?",
-    passes=lesson.number("A100: passes for a load of a warp"),
-    cycles=lesson.number("MI300X: cycles for a load of a wave"),
+    passes=lesson.number("A100: conflicts of one load, in passes"),
+    cycles=lesson.number("MI300X: conflicts of one load, in cycles"),
     share=lesson.number("share of all, on either", unit="%", factor=1.03),
 )
 
@@ -1088,7 +1099,9 @@ lesson.table(
 #
 # Bytes and FLOP of a launch give its FLOP per byte, and the roofline of lesson 02 gives what bounds it: memory to the
 # left of the ridge, arithmetic to the right. Three kernels: the doubling from above; a softmax of 512 rows of 1,000
-# floats, each read and written once; a product of two 512 x 512 matrices in float16, in tiles of 64 x 64.
+# floats, each read and written once (a row ends inside a line of 128 bytes, which two dies of an MI300X may both
+# read); a product of two 512 x 512 matrices in float16, in tiles of 64 x 64. All three stand under the roof of
+# float16; for the first two, far to the left, it makes no difference.
 
 
 # %% softmax and product
@@ -1266,7 +1279,7 @@ guess.reveal(
 lesson.table(rows, first="occupancy")
 
 # %% [markdown] play
-# At 16 bytes a lane either chip needs almost 30% of its slots to come to its roof; more waves than that bring nothing.
+# At 16 bytes a lane either chip needs 27 to 29% of its slots to come to its roof; more waves than that bring nothing.
 #
 # Play with it. Move the occupancy, and see the point leave the roof; then give each lane more bytes, and see it come
 # back. Make the kernel short (fewer bytes): from some size on one latency is all it takes, on either chip. Choose a
@@ -1413,11 +1426,11 @@ guess.reveal(
 lesson.bars(shares, "achieved, in % of theoretical")
 
 # %% [markdown] when more does not help
-# AMD's counter averages like this. NVIDIA's leaves out the cycles in which an SM has no work, and so looks better than
-# this bar for the half round: ask for the number of blocks, too. The other reasons for a gap: blocks of unequal length,
-# waves of a block that end early and hold its place until the last one is done, and launches so short that units are
-# still being filled when the first ones finish. For each of them the cure is in the grid or the work, not in registers.
-# So first ask which of the two numbers is low.
+# AMD's counter averages like this. NVIDIA's leaves out the cycles in which an SM has no work, and so looks better
+# where SMs are empty in the last round: ask for the number of blocks, too. The other reasons for a gap: blocks of
+# unequal length, waves of a block that end early and hold its place until the last one is done, and launches so short
+# that units are still being filled when the first ones finish. For each of them the cure is in the grid or the work,
+# not in registers. So first ask which of the two numbers is low.
 #
 # And is more occupancy better? It hides waiting, nothing else. When every SIMD always has a wave that can go on, one
 # more changes nothing: 9 waves that compute for 50 cycles and then wait for 400 keep a SIMD as busy as 18. And with
@@ -1513,13 +1526,16 @@ mixed = {}
 for target in ("sm_80", "gfx942"):
     with virtual_gpu(target) as gpu, gpu.trace() as mixed[target]:
         mix_kernel[(1,)](*x, BLOCK=256, num_warps=1)
-print("\n".join(step.text for step in mixed["gfx942"].steps[6:]))
+for target, first in (("sm_80", "ld.global"), ("gfx942", "buffer_load")):
+    texts = [step.text for step in mixed[target].steps]
+    start = next(at for at, text in enumerate(texts) if first in text)
+    print(target, *texts[start:], "", sep="\n")
 
 # %% [markdown] the counter of waiting
-# This is `gfx942`'s machine code, from the first load on. AMD's waves wait in instructions of their own: `vmcnt(n)`
-# says that at most `n` of the vector memory accesses issued so far may still be under way; they finish in order.
-# `lgkmcnt(n)` is the same for LDS and scalar loads. NVIDIA's code has no such instruction: the hardware holds an
-# instruction back until its registers are there (the *scoreboard*).
+# These are PTX and `gfx942`'s machine code, from the first load on. AMD's waves wait in instructions of their own:
+# `vmcnt(n)` says that at most `n` of the vector memory accesses issued so far may still be under way; they finish in
+# order. `lgkmcnt(n)` is the same for LDS and scalar loads. NVIDIA's code has no such instruction: the hardware holds
+# an instruction back until its registers are there (the *scoreboard*).
 
 # %% guess stands
 guess = predict(
@@ -1549,7 +1565,7 @@ lesson.table(rows, first="modelled: waits of a wave that is alone")
 
 # %% [markdown] words of both vendors
 # So read a hot line backwards: the samples lie at the *consumer*, the culprit is the *load* that fills its registers.
-# (Line numbers help only so far: the compiler gave this `s_waitcnt` the line of the store.) The words of both vendors:
+# The words of both vendors:
 #
 # | the wave stands because | ncu, `smsp__pcsamp_warps_issue_stalled_...` | AMD, `Stall_Reason` |
 # |---|---|---|
@@ -1561,8 +1577,8 @@ lesson.table(rows, first="modelled: waits of a wave that is alone")
 # | another wave was chosen | `not_selected` | `ARBITER_NOT_WIN` |
 # | its next instruction is not there | `no_instruction` | `NO_INSTRUCTION_AVAILABLE` |
 #
-# Rows side by side mean the same situation, not the same circuit. The last but one is good news: work is waiting for
-# the hardware. A high share of one word matters only where the scheduler had *nobody* to choose.
+# Words in one row mean the same situation, not the same circuit. `not_selected` is good news: work is waiting for the
+# hardware. A high share of one word matters only where the scheduler had *nobody* to choose.
 #
 # > **Facts: samplers**
 # >
@@ -1577,11 +1593,9 @@ lesson.table(rows, first="modelled: waits of a wave that is alone")
 #
 # ## 21. What the profiler changes
 #
-# A profile is of a run that was profiled. Counters need room: a chip counts a few things at a time. `ncu` therefore
-# runs each kernel several times, in *passes*, and restores memory between them (*replay*). `rocprofv3` runs the *whole
-# program* once for each group of counters, so two groups come from two runs. Both let one kernel run at a time: what
-# overlapped in the timeline does not overlap under counters. `ncu` also sets the clock, and empties the caches before
-# each pass.
+# A profile is of a run that was profiled. Section 11 had the passes: kernels that run again, or a program that does.
+# And under counters one kernel runs at a time: what overlapped in the timeline does not overlap there. `ncu` also sets
+# the clock, and empties the caches before each pass.
 #
 # What does the last one cost? Here a kernel writes y, 1 MiB, and the next one reads it. The L2 of the chips that stand
 # for the two targets is below; on `gfx942` each die has its own, and block i goes to the same die in both launches.
@@ -1589,7 +1603,7 @@ lesson.table(rows, first="modelled: waits of a wave that is alone")
 
 # %% a producer and its consumer
 @triton.jit
-def double_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
+def twice_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y_ptr + at, 2 * tl.load(x_ptr + at))
 
@@ -1616,8 +1630,8 @@ x, y, z = torch.randn(n), torch.empty(n), torch.empty(n)
 rows = {}
 for target in ("sm_80", "gfx942"):
     with virtual_gpu(target, l2=True) as gpu:
-        double_kernel[(n // 1024,)](x, y, BLOCK=1024)
-        double_kernel[(n // 1024,)](y, z, BLOCK=1024)
+        twice_kernel[(n // 1024,)](x, y, BLOCK=1024)
+        twice_kernel[(n // 1024,)](y, z, BLOCK=1024)
     follows = lesson.l2_in_order(gpu.launches)[1]  # finds what the first one left
     emptied = lesson.l2_traffic(gpu.launches[1])  # finds nothing
     rows[target] = {
@@ -1690,7 +1704,11 @@ guess.reveal(
     more=cost["with_stack=True"]["us a call"] > cost["profile()"]["us a call"],
     because="1 + 2 us x operators / us of a step; what it really takes is below.",
 )
-lesson.table(cost, first="seven rounds, the ways in turn")
+lesson.table(
+    cost,
+    first="seven rounds, the ways in turn",
+    note="times, smallest, largest: of the rounds' own ratios, the first their median",
+)
 
 # %% [markdown] spread and permissions
 # Each event costs, so a step of many small operators suffers most. Look at the spread before you believe a digit: a
@@ -1769,7 +1787,8 @@ lesson.table(rows, first="before and after, modelled")
 
 # %% [markdown] reading the change
 # Four times the calls, a quarter of the time of each: the kernels cancel out, and what is left is idle time. No counter
-# of any kernel would have found it. That is why the questions have an order.
+# of any kernel would have found it. That is why the questions have an order. And where all kernels became slower by one
+# factor, look for no commit: clocks fall when a chip is hot, or when somebody set them.
 #
 # ## 23. Six faults and where they show
 #
@@ -1796,8 +1815,8 @@ lesson.table(rows, first="before and after, modelled")
 # - Idle time is the window minus the union of all work. What the host did in a gap names its cause: it launched too
 #   slowly, it waited, it copied. Where the host sets the pace, a kernel made twice as fast saves nothing.
 # - Add up time by name; Amdahl's law says beforehand what a kernel can bring.
-# - A counter without its unit is no figure: blocks or work-items, bytes or KiB, threads or waves, cycles or
-#   quad-cycles, one XCD or the sum of eight. What a tool did not say is unknown, not 0.
+# - A counter without its unit is no figure: blocks or work-items, bytes or KiB, threads or waves, the cycles of one die
+#   or of eight. What a tool did not say is unknown, not 0.
 # - Across vendors compare what matches: ratios, each with its own ideal.
 # - Occupancy: first how far achieved is below theoretical, then what limits the theoretical one.
 # - A profile changes what it measures: kernels one by one, caches flushed, clocks fixed, groups of counters from
@@ -1809,8 +1828,8 @@ lesson.table(rows, first="before and after, modelled")
 # - [Nsight Systems, user guide](https://docs.nvidia.com/nsight-systems/UserGuide/index.html), and Nsight Compute's
 #   [profiling guide](https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html).
 # - [Using rocprofv3](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html).
-# - ROCm Compute Profiler,
-#   [pipeline metrics](https://rocm.docs.amd.com/projects/rocprofiler-compute/en/develop/conceptual/pipeline-metrics.html).
+# - ROCm Compute Profiler, [pipeline
+#   metrics](https://rocm.docs.amd.com/projects/rocprofiler-compute/en/develop/conceptual/pipeline-metrics.html).
 # - [Holistic Trace Analysis](https://github.com/facebookresearch/HolisticTraceAnalysis): traces of many ranks.
 #
 # ## Check yourself
@@ -1840,7 +1859,7 @@ lesson.table(rows, first="before and after, modelled")
 #
 # <details><summary>All kernels take 1.12 times as long, within 2%. Which commit?</summary>
 #
-# None: the clock.
+# Most likely none: one factor for all is the clock's, or that of another card.
 # </details>
 #
 # **You have** a way from any profile to a cause, on both vendors. Now open [lab 13](../labs/13_profiling.ipynb).

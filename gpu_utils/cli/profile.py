@@ -112,10 +112,13 @@ def _csv(found: Profile) -> str:
 
 
 def _show(found: Profile, working: Busy, judged: Limits) -> None:
+    """In the order of the questions: is the GPU busy, which kernel, what limits it."""
     if found.virtual:
         typer.echo("virtual GPU: counters are exact, times are modelled; nothing was measured on a GPU")
+    for line in _busy_lines(working):
+        typer.echo(line)
     _table(judged)
-    for line in _lines(found, working, judged):
+    for line in _lines(found, judged):
         typer.echo(line)
 
 
@@ -163,8 +166,8 @@ def _cut(name: str, most: int = 60) -> str:
     return shown if len(shown) <= most else f"{shown[: most - 3]}..."
 
 
-def _lines(found: Profile, working: Busy, judged: Limits) -> list[str]:
-    """What stands under the table: how busy each device was, findings with advice, remarks."""
+def _busy_lines(working: Busy) -> list[str]:
+    """How busy each device was, and why it was idle."""
     from gpu_utils.profiling.words import share, time
 
     lines = []
@@ -175,13 +178,23 @@ def _lines(found: Profile, working: Busy, judged: Limits) -> list[str]:
             f"{name}: busy {share(1 - one.idle_share)} of {time(one.window)}, {len(one.gaps)} gaps"
             f"{f' ({causes})' if causes else ''}"
         )
-    if not working.devices:
-        lines.append("how busy the GPU was cannot be told: nothing in these files has a start and an end on a GPU")
+    return (
+        [*lines, ""] if lines else ["how busy the GPU was cannot be told: nothing here has a start and an end on a GPU"]
+    )
+
+
+def _lines(found: Profile, judged: Limits) -> list[str]:
+    """What stands under the table: findings with advice, what is not told, remarks."""
+    from gpu_utils.profiling.words import share
+
+    lines: list[str] = []
+    of_time = {one.name: one.share for one in judged.kernels}
     if chosen := _first(judged):
-        lines += ["", "what to try first:"]
-        lines += [
-            f"- {_cut(one.about)}: {'' if one.sure else 'perhaps: '}{one.sentence}. {one.advice}" for one in chosen
-        ]
+        lines += ["", "what to try:"]
+        for one in chosen:
+            part = of_time.get(one.about)
+            whose = f" ({share(part)} of the kernels' time)" if part is not None else ""
+            lines.append(f"- {_cut(one.about)}{whose}: {'' if one.sure else 'perhaps: '}{one.sentence}. {one.advice}")
     if judged.kernels and judged.kernels[0].missing:
         first = judged.kernels[0].missing[0]
         lines += ["", f"what these files do not tell: {first.question}; {first.command}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -100,3 +101,12 @@ def test_files_go_into_a_new_folder_and_nothing_is_overwritten(sound, tmp_path):
 def test_unknown_targets_faults_and_kernels_are_named(call):
     with pytest.raises(UnknownName):
         call()
+
+
+def test_the_lesson_shows_the_line_that_w2w_profile_prints():
+    from gpu_utils.cli.profile import _busy_lines
+    from gpu_utils.profiling.busy import busy
+
+    lesson = (Path(__file__).parents[2] / "content" / "13_profiling" / "lesson.py").read_text("utf-8")
+    (line, _) = _busy_lines(busy(planted(34).profile))
+    assert f"# {line}\n" in lesson
