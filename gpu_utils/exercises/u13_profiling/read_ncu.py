@@ -58,7 +58,7 @@ EXERCISE = Exercise(
         ),
         Case("long, of two processes, each of which counts from 0", form="long", kernels=4, processes=2),
         Case("long, as in 2020: no sizes, and another column in between", form="long, old", kernels=4, processes=1),
-        Case("wide, of two processes", form="wide", kernels=4, processes=2),
+        Case("wide, with columns of ranges, of two processes", form="wide, with ranges", kernels=4, processes=2),
         Example("one metric of one kernel", text="\n".join([*_LINES[:5], _LINES[-1]])),
         Example("nothing was profiled", text=f"{_LINES[0]}\n==WARNING== No kernels were profiled.\n"),
     ),

@@ -252,8 +252,9 @@ EXERCISE = Exercise(
         Case("AMD: some counters were not collected", vendor="amd", kernels=7, unknown=2),
         Case("NVIDIA: some counters were not collected", vendor="nvidia", kernels=7, unknown=2),
         Example(
-            "one launch used tensor cores, one lacks a counter: no kernel is first",
+            "one launch used tensor cores, one may have, one lacks a counter: no kernel is first",
             kernels=[
+                of_nvidia("norm", 5000, fadd=10, fmul=10, ffma=10, tensor=None, read=4096, write=4096),
                 of_nvidia("gelu", 5000, fadd=10, fmul=10, ffma=10, tensor=0, read=None, write=4096),
                 of_nvidia("gemm", 5000, fadd=10, fmul=10, ffma=10, tensor=64, read=4096, write=4096),
                 of_nvidia("gemm", 6000, fadd=10, fmul=10, ffma=10, tensor=0, read=4096, write=4096),
