@@ -842,8 +842,9 @@ run.profile.table()
 # | | `shared_cycles`, `conflict_cycles` |
 #
 # A figure that the vendor's tool does not have is `None`. Runs differ in target, sizes and steps, so a threshold on a
-# total will fail; a ratio carries over. All global loads and stores of these kernels are of 4 bytes a lane. Even a
-# sound kernel has a few conflicts, or does not fill the unit to the last wave.
+# total will fail; a ratio carries over. All global loads and stores of these kernels are of 4 bytes a lane, and some
+# read rows of 16 floats, which on AMD are twice the lines that would do. Even a sound kernel has a few conflicts, or
+# does not fill the unit to the last wave.
 #
 # **A small example.** Two launches of `update`, one after the other, 8,000 ns each, and a host that launches the second
 # one while the first runs. Each: 100 load requests, 400 load sectors, 50 store requests, 200 store sectors, no shared
@@ -918,7 +919,8 @@ lesson.table(rows, first="number")
 # $$ dz_{m,n} = dy_{m,n} \cdot [\,y_{m,n} > 0\,], \qquad db_n = \sum_m dz_{m,n} $$
 #
 # The function below does it. It is right for any sizes and strides. It is also slow, in three ways that do not show in
-# its result. Read it, then let the profile say which three.
+# its result: how its lanes lie in memory, how many launches, and how large the tile of one wave is. Read it, then see
+# which figures of the profile show each, on which vendor.
 
 
 # %% given and slow
@@ -998,11 +1000,11 @@ lesson.table(lesson.evidence(slow, dy, y), first="kernel, target")
 # **The same bits in every run.** Where nothing is counted the check calls you twice, the second time with the programs
 # in another order. So no atomics.
 #
-# **Limits**, each the mended form of one symptom. `global_sectors_per_ideal`: sectors (on `gfx942` lines) over the
-# fewest possible, at most 1.6. `launches`: one or two. `blocks`: a program adds up at most 128 rows, so that there are
-# programs for a whole chip, and at least as much as 16 rows of 32 columns. `global_moved_bytes`: at most 1.15 times one
-# read of `dy` and `y` and one write of `dz`. `scratch_bytes`: none, no spills; PTX has no spills before `ptxas` makes
-# them, so this is counted on `gfx942`. torch may make tensors, not compute.
+# **Limits**: `global_sectors_per_ideal`: sectors (on `gfx942` lines) over the fewest possible, at most 1.6.
+# `launches`: one or two. `blocks`: a program adds up at most 128 rows, so that there are programs for a whole chip,
+# and at least as much as 16 rows of 32 columns, or all there are. `global_moved_bytes`: at most 1.15 times one read of
+# `dy` and `y` and one write of `dz`. `scratch_bytes`: none, no spills; PTX has no spills before `ptxas` makes them, so
+# this is counted on `gfx942`. torch may make tensors, not compute.
 #
 # **A small example.** dy = ((1, 2), (3, 4), (5, 6)) and y = ((1, 0), (0, 1), (2, 2)) give dz = ((1, 0), (0, 4), (5, 6))
 # and db = (6, 10). If a program takes two rows, the parts of db are (1, 4) and (5, 6).
@@ -1110,7 +1112,7 @@ lesson.table(rows, first="before and after")
 # taken off: `void ` in front; everything from the first `<`, `(`, `[` or `.` on; space at the end; then `_` and
 # digits at the end. `void gemm<float, 64>(float*, int)`, `gemm_3.kd` and `gemm [clone .kd]` are all `gemm`.
 #
-# Names of only one of the profiles are kernels that were renamed, or split in two. They take as long as what they
+# Base names of only one of the profiles are kernels that were renamed, or split in two. They take as long as what they
 # replace, so they are never the cause, and are left out of the losses below. (Their time is not idle time.)
 #
 # **Losses**, in ns. Of a kernel: all its time in `after` minus all its time in `before`. Of the GPU's waiting,

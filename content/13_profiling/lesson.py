@@ -746,7 +746,8 @@ lesson.table(
 #
 # This kernel doubles a million floats. It is launched once on each virtual GPU, with 256 threads a block.
 # `lesson.profile_files` writes down what was counted in the form in which each vendor's profiler does: Nsight Compute
-# (`ncu --csv`), and rocprofv3 with `--kernel-trace` and `--pmc`.
+# (`ncu --csv`), and rocprofv3 with `--kernel-trace` and `--pmc`. (Since ROCm 7 rocprofv3 writes a database unless
+# `--output-format csv` is given.)
 
 
 # %% double
@@ -888,10 +889,11 @@ lesson.counterparts(
 # ## 13. Coalescing
 #
 # Each thread loads one float, `stride` elements after its neighbour's. NVIDIA counts **sectors**, 32 bytes, for each
-# load of a warp: 32 lanes x 4 bytes in a row are 128 bytes, 4 sectors. More is waste. AMD counts the **lines** that its
-# first-level cache looks up, 128 bytes on an MI300X: 64 lanes x 4 bytes in a row are 2 lines. But no counter says lines
-# of loads alone: `TCP_TOTAL_CACHE_ACCESSES` has loads and stores, so divide by both kinds of instructions. The store
-# here is in a row, whatever the stride.
+# load of a warp: 32 lanes x 4 bytes in a row are 128 bytes, 4 sectors. More is waste. AMD counts the **lines** that
+# its first-level cache looks up, 128 bytes on an MI300X: 64 lanes x 4 bytes in a row are 2 lines. This counter,
+# `TCP_TOTAL_CACHE_ACCESSES`, has loads and stores together, so divide by both kinds of instructions. (`TCP_TOTAL_READ`
+# counts reads alone; whether its unit is a line was not checked here.) The store here is in a row, whatever the
+# stride.
 
 
 # %% strided
@@ -1223,9 +1225,10 @@ lesson.table(
 # ## 17. Far below the roof
 #
 # A roofline knows two limits. Put a measured time in, and a point stands somewhere *below* its roof. Near the roof
-# there is little left to gain without other work. Far below, at 20% say, neither arithmetic nor memory is at its limit:
-# the kernel **waits**. Three usual reasons: too few waves to hide the latency, too little work for so large a chip, or
-# a chain in which each step needs the one before.
+# there is little left to gain without other work. Far below, at 20% say, neither arithmetic nor memory is at its
+# limit: the kernel **waits**, or is at a limit that this roofline does not draw: shared memory and its banks, the
+# caches, the rate of instructions. Three usual reasons for waiting: too few waves to hide the latency, too little work
+# for so large a chip, or a chain in which each step needs the one before.
 #
 # For the first there is Little's law (lesson 02): what is in flight arrives once in each latency, so bandwidth = bytes
 # in flight / latency. Let each lane have asked for 16 bytes, and let an answer take 500 ns on either chip (an
@@ -1427,10 +1430,11 @@ lesson.bars(shares, "achieved, in % of theoretical")
 
 # %% [markdown] when more does not help
 # AMD's counter averages like this. NVIDIA's leaves out the cycles in which an SM has no work, and so looks better
-# where SMs are empty in the last round: ask for the number of blocks, too. The other reasons for a gap: blocks of
-# unequal length, waves of a block that end early and hold its place until the last one is done, and launches so short
-# that units are still being filled when the first ones finish. For each of them the cure is in the grid or the work,
-# not in registers. So first ask which of the two numbers is low.
+# where whole SMs are empty in the last round: 78 in place of 69% for the A100 above, if the 84 blocks go to 84 SMs. It
+# does not where each unit has one block of two. So ask for the number of blocks, too. The other reasons for a gap:
+# blocks of unequal length, waves of a block that end early and hold its place until the last one is done, and launches
+# so short that units are still being filled when the first ones finish. For each of them the cure is in the grid or
+# the work, not in registers. So first ask which of the two numbers is low.
 #
 # And is more occupancy better? It hides waiting, nothing else. When every SIMD always has a wave that can go on, one
 # more changes nothing: 9 waves that compute for 50 cycles and then wait for 400 keep a SIMD as busy as 18. And with
@@ -1507,8 +1511,9 @@ lesson.table(executed, first="one tile on gfx942")
 #
 # ## 20. Why a wave waits
 #
-# A sampler looks, every so many cycles, at which instruction a wave stands, and why. Where does it stand when memory is
-# slow? Not at the load: a load is issued, and the wave goes on until it *needs* the answer.
+# A sampler looks, every so many cycles, at which instruction a wave stands, and why. Where does it stand when memory
+# is slow? Mostly not at the load: a load is issued, and the wave goes on until it *needs* the answer. (A full memory
+# pipe does hold the load itself.)
 
 
 # %% two loads
@@ -1534,8 +1539,9 @@ for target, first in (("sm_80", "ld.global"), ("gfx942", "buffer_load")):
 # %% [markdown] the counter of waiting
 # These are PTX and `gfx942`'s machine code, from the first load on. AMD's waves wait in instructions of their own:
 # `vmcnt(n)` says that at most `n` of the vector memory accesses issued so far may still be under way; they finish in
-# order. `lgkmcnt(n)` is the same for LDS and scalar loads. NVIDIA's code has no such instruction: the hardware holds
-# an instruction back until its registers are there (the *scoreboard*).
+# order. `lgkmcnt(n)` counts accesses to LDS and scalar loads; the latter may finish out of order, so with them code
+# waits for 0. NVIDIA's code has no such instruction: the hardware holds an instruction back until its registers are
+# there (the *scoreboard*).
 
 # %% guess stands
 guess = predict(
@@ -1577,8 +1583,8 @@ lesson.table(rows, first="modelled: waits of a wave that is alone")
 # | another wave was chosen | `not_selected` | `ARBITER_NOT_WIN` |
 # | its next instruction is not there | `no_instruction` | `NO_INSTRUCTION_AVAILABLE` |
 #
-# Words in one row mean the same situation, not the same circuit. `not_selected` is good news: work is waiting for the
-# hardware. A high share of one word matters only where the scheduler had *nobody* to choose.
+# The pairing is ours: words in one row mean the same situation, not the same circuit. `not_selected` is good news:
+# work is waiting for the hardware. A high share of one word matters only where the scheduler had *nobody* to choose.
 #
 # > **Facts: samplers**
 # >
@@ -1660,7 +1666,8 @@ lesson.table(rows, first="the consumer, by the model of the L2")
 # >   Nsight Compute CLI v2026.1.0, [options](https://docs.nvidia.com/nsight-compute/NsightComputeCli/index.html))
 # > - While counters are collected one kernel at a time executes. (source: rocprofiler-sdk,
 # >   [counter collection services](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/api-reference/counter_collection_services.html))
-# > - ROCm Compute Profiler runs a program some 13 to 20 times for all of its counters. (source: rocprofiler-sdk,
+# > - ROCm Compute Profiler runs a program some 13 to 20 times for all of its counters. (source: design notes of
+# >   rocprofiler-sdk,
 # >   [Kernel replay and the downstream tools](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/develop/conceptual/kernel_replay/kernel_replay_downstream_tools.html))
 #
 # Kernels that wait for one another, as collectives do, can hang when they run one at a time.
@@ -1803,7 +1810,7 @@ lesson.table(rows, first="before and after, modelled")
 #
 # The first four have one row in the timeline and a number in a counter; the last two have no counter at all. What is
 # *much* depends on the kernel: compare a figure with the fewest that its bytes could need, and with its neighbours. In
-# the lab: 13.diagnose hides one of the six, 13.fix has three of them to mend, 13.regression compares two runs.
+# the lab: 13.diagnose hides one of the six, 13.fix is a kernel with several to mend, 13.regression compares two runs.
 #
 # **You have** the third question answered to the cause, and know what the answer costs.
 

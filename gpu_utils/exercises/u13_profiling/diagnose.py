@@ -72,7 +72,7 @@ EXERCISE = Exercise(
     dtype=lambda inputs: None,
     cases=(
         _case("nothing is planted, on an AMD target: a kernel that is not quite full", "gfx942"),
-        _case("nothing is planted, and it ran for longer", "sm_80", steps=5),
+        _case("nothing is planted, and it ran for longer", "sm_80", steps=15),
         _case("a kernel that is not the longest walks down columns", "sm_80", "uncoalesced", "update"),
         _case("only the stores of a kernel are scattered", "sm_80", "uncoalesced", "transpose"),
         _case("lines in place of sectors", "gfx942", "uncoalesced", "loss_gradient"),
@@ -87,7 +87,7 @@ EXERCISE = Exercise(
         _case("values that leave the registers", "sm_80", "spills", "forward"),
         _case("the same on AMD", "gfx942", "spills", "activation"),
         _case("few waves fit", "gfx942", "low_occupancy", "update"),
-        _case("the host launches too much", "gfx942", "launch_bound"),
+        _case("the host launches too much, in a single step", "gfx942", "launch_bound", steps=1),
         _case("the host waits too often", "sm_80", "host_sync"),
     ),
     fresh=_fresh,

@@ -175,6 +175,11 @@ _WRONG = (
         "Verdicts take the grid as blocks. AMD's Grid_Size counts work-items: divide by Workgroup_Size, and round up.",
     ),
     (
+        "whole_blocks_only",
+        slips.answer(grid=slips.grid_rounded_down),
+        "A part of a block at the end of the grid is a block too, and may begin a round of its own: round up.",
+    ),
+    (
         "the_tail_unseen",
         slips.answer(filled=slips.less_than_a_round),
         "A grid of little more than one round fills the GPU once, and then a small part of it. Compare the rounds "
@@ -247,6 +252,11 @@ EXERCISE = Exercise(
                 of_nvidia("one_round", 32, 0, 0, 1024, 264, 50.0),
             ],
             limits=limits_of("sm_90"),
+        ),
+        Example(
+            "MI300X: one block more than a full round, of a hundred work-items",
+            kernels=[of_amd("one_more", 32, 0, 0, 256, 304 * 8 * 256 + 100, 121_600_000, 100_000)],
+            limits=limits_of("gfx942"),
         ),
         Case("MI300X: accumulation registers share the file", target="gfx942"),
         Case("H100: what the system reserves", target="sm_90"),

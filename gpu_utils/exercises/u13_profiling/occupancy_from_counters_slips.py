@@ -95,6 +95,10 @@ def grid_as_blocks(row: Row) -> int:
     return row["Grid_Size"] if "Grid_Size" in row else row["launch__grid_size"]
 
 
+def grid_rounded_down(row: Row) -> int:
+    return row["Grid_Size"] // row["Workgroup_Size"] if "Grid_Size" in row else row["launch__grid_size"]
+
+
 def waves_up(threads: int, lanes: int) -> int:
     return -(-threads // lanes)
 
