@@ -1430,11 +1430,11 @@ lesson.bars(shares, "achieved, in % of theoretical")
 
 # %% [markdown] when more does not help
 # AMD's counter averages like this. NVIDIA's leaves out the cycles in which an SM has no work, and so looks better
-# where whole SMs are empty in the last round: 78 in place of 69% for the A100 above, if the 84 blocks go to 84 SMs. It
-# does not where each unit has one block of two. So ask for the number of blocks, too. The other reasons for a gap:
-# blocks of unequal length, waves of a block that end early and hold its place until the last one is done, and launches
-# so short that units are still being filled when the first ones finish. For each of them the cure is in the grid or
-# the work, not in registers. So first ask which of the two numbers is low.
+# where whole SMs are empty in the last round, as on the A100 above. It does not where each unit has one block of two.
+# So ask for the number of blocks, too. The other reasons for a gap: blocks of unequal length, waves of a block that
+# end early and hold its place until the last one is done, and launches so short that units are still being filled when
+# the first ones finish. For each of them the cure is in the grid or the work, not in registers. So first ask which of
+# the two numbers is low.
 #
 # And is more occupancy better? It hides waiting, nothing else. When every SIMD always has a wave that can go on, one
 # more changes nothing: 9 waves that compute for 50 cycles and then wait for 400 keep a SIMD as busy as 18. And with

@@ -42,7 +42,9 @@ WHERE: dict[str, tuple[str, ...]] = {
 """The six faults: the kernels that can have each; the last two are the host's."""
 
 FAULTS = tuple(WHERE)
-RATE = 0.5
+RATE, SLICE, LOOK = 0.5, 4_000, 20_000
+"""Of the training; ns of the host for a view of some rows, and for a look at a number that came back."""
+
 CLOCK, L2_BYTES = 1.5, 32
 """Of the modelled GPU: cycles of a nanosecond; bytes that its one SM or CU gets from the L2 in a cycle."""
 
@@ -135,16 +137,24 @@ def _trained(run: _Timed, rng: random.Random, steps: int, fault: str | None) -> 
         rows = fewest if fault == "launch_bound" else height
         return [slice(at, at + rows) for at in range(0, height, rows)]
 
+    def sliced() -> None:
+        """What making a view of some rows costs the host."""
+        if fault == "launch_bound":
+            with run.host.op("aten::slice", SLICE):
+                pass
+
     def over(kernel: str, arrays: Sequence[torch.Tensor], *numbers: float) -> None:
         """An elementwise kernel over arrays of one shape."""
         for piece in pieces(len(arrays[0]), 4):
             part = [array[piece] for array in arrays]
             tall = len(part[0])
+            sliced()
             run.launch(kernel, (tall * wide // 512, 1, 1), [*part, tall, wide, *numbers, 0])
 
     def product(kernel: str, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
         for piece in pieces(len(left), 16):
             tall, inner = left[piece].shape
+            sliced()
             run.launch(kernel, (wide // 16, tall // 16, 1), [left[piece], right, out[piece], wide, inner, 0])
 
     def each() -> None:
@@ -152,6 +162,7 @@ def _trained(run: _Timed, rng: random.Random, steps: int, fault: str | None) -> 
         if fault == "host_sync":
             with run.host.op("aten::isfinite"):
                 run.host.item()
+            run.host.work(LOOK, "python")
 
     for _ in range(steps):
         run.host.copy(4 * x.numel())

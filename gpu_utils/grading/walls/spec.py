@@ -26,6 +26,10 @@ FORMATS_UNITS = ("08",)
 """Units that ask for the conversions of the course's own number formats, which are not there then."""
 
 
+PROFILING_UNITS = ("13",)
+"""Units that ask for readers of profiles and sums over timelines, of which the library has its own."""
+
+
 @dataclass(frozen=True)
 class Counted:
     """A limit, as far as running an answer has to know it."""
@@ -95,7 +99,8 @@ def hidden(exercise: Exercise) -> tuple[str, ...]:
 
 def _packages_hidden(exercise: Exercise) -> tuple[str, ...]:
     model = () if exercise.unit in MODEL_UNITS else ("model",)
-    return (*model, "formats") if exercise.unit in FORMATS_UNITS else model
+    formats = ("formats",) if exercise.unit in FORMATS_UNITS else ()
+    return (*model, *formats, *(("profiling",) if exercise.unit in PROFILING_UNITS else ()))
 
 
 class _Pickler(cloudpickle.Pickler):
