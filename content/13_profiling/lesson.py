@@ -620,8 +620,8 @@ guess = predict(
 bound = {"launch_bound": "launches", "host_sync": "waits"}
 guess.reveal(
     bound=bound.get(run.fault, "none of them"),
-    because="after each kernel the host reads a number (aten::isfinite) and waits for "
-    "it. The many copies are those numbers, four bytes each.",
+    because="after each kernel the host reads a number (aten::isfinite), waits for it "
+    "and looks at it, with nothing in the stream. The copies are those numbers.",
 )
 lesson.trace_figure(run.profile)
 

@@ -94,14 +94,12 @@ class Modelled:
     def work(self, ns: int, name: str = "python") -> Event:
         """The host computes; the GPU goes on with what it has."""
         self.now += ns
-        return self._add(Event("op", name, self.now - ns, self.now, "thread 1"))
+        return self._numbered(Event("op", name, self.now - ns, self.now, "thread 1"))
 
     @contextmanager
     def op(self, name: str, ns: int = 0) -> Iterator[Event]:
         """An operator of torch around the calls in it; ns: what it costs the host before the first of them."""
-        event = self._add(Event("op", name, self.now, None, "thread 1"))
-        self._operator += 1
-        event.note("External id", self._operator, SOURCE)
+        event = self._numbered(Event("op", name, self.now, None, "thread 1"))
         self._inside.append(self._operator)
         self.now += ns
         yield event
@@ -170,6 +168,12 @@ class Modelled:
     def _add(self, event: Event) -> Event:
         self.events.append(event)
         return event
+
+    def _numbered(self, event: Event) -> Event:
+        """An operator, with an External id of its own."""
+        self._operator += 1
+        event.note("External id", self._operator, SOURCE)
+        return self._add(event)
 
     def _call(self, what: str) -> Event:
         """A call that starts work on the GPU, with a correlation of its own."""

@@ -44,11 +44,13 @@ def test_kernels_as_long_as_a_launch_leave_no_gap():
     assert "It is never idle in between." in timeline.draw("launch-bound", "amd", 5, 5, 0, 50).words
 
 
-@pytest.mark.parametrize(("scenario", "cause"), [("launch-bound", SLOW_HOST), ("sync", SYNC), ("copy", SLOW_HOST)])
+@pytest.mark.parametrize(
+    ("scenario", "kernel", "cause"), [("launch-bound", 4, SLOW_HOST), ("sync", 40, SYNC), ("copy", 4, SLOW_HOST)]
+)
 @pytest.mark.parametrize(("vendor", "call"), [("nvidia", "cudaLaunchKernel"), ("amd", "hipLaunchKernel")])
-def test_a_scenario_says_why_its_gaps_are_there_and_what_the_host_called(scenario, cause, vendor, call):
-    picture = timeline.draw(scenario, vendor, 10, 4, 0, 50)
-    (device,) = busy(timeline.modelled(scenario, vendor, 10, 4)).devices
+def test_a_scenario_says_why_its_gaps_are_there_and_what_the_host_called(scenario, kernel, cause, vendor, call):
+    picture = timeline.draw(scenario, vendor, 10, kernel, 0, 50)
+    (device,) = busy(timeline.modelled(scenario, vendor, 10, kernel)).devices
     assert cause in device.idle_by_cause
     assert cause in picture.html
     assert call in picture.html
