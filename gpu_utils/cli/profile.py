@@ -60,13 +60,19 @@ def profile(
     for path in files:
         if path.suffix in PROGRAMS:
             raise ProfileUnreadable(path, f"is a program; run it: {w2w(f'profile -- python {path}')}")
+    from gpu_utils.profiling.ours import REPORT, TABLE, check, foreign
+
+    files = foreign(files)
+    check({REPORT: html, TABLE: csv}, files)
     _files(files, html, csv, chip)
 
 
 def _program(words: list[str], tool: str, html: Path | None, csv: Path | None, chip: str) -> int:
     """The exit code: the program's; 1 where that was 0 and there is nothing to show."""
+    from gpu_utils.profiling.ours import REPORT, TABLE, check
     from gpu_utils.profiling.running import run
 
+    check({REPORT: html, TABLE: csv})
     done = run(words, tool, lambda line: typer.echo(f"w2w: {line}", err=True))
     if done.problem:
         typer.echo(f"w2w: {done.problem}", err=True)

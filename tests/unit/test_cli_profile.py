@@ -42,8 +42,8 @@ def test_the_table_is_plain_where_nobody_looks(monkeypatch, capsys, given):
     code, shown, _ = call(monkeypatch, capsys, "trace.json")
     lines = shown.splitlines()
     assert code == 0
-    assert lines[0].split() == ["kernel", "calls", "time", "share", "a", "call", "limited", "by"]
-    assert lines[1].split()[:4] == ["matmul", "4", "320", "us"]
+    assert lines[2].split() == ["kernel", "calls", "time", "share", "a", "call", "limited", "by"]
+    assert lines[3].split()[:4] == ["matmul", "4", "320", "us"]
     assert "GPU 0: busy 55.3 % of 1.04 ms, 3 gaps (465 us host launches too slowly)" in lines
     assert any(line.startswith("- transpose: its lanes touch scattered addresses") for line in lines)
     assert any(line.startswith("- trace.json: modelled, not measured") for line in lines)
@@ -88,6 +88,23 @@ def test_the_report_and_the_launches_go_to_files(monkeypatch, capsys, given, tmp
     rows = csv.read_text().splitlines()
     assert rows[0].startswith("name,kind,device,lane,process,number,start (ns),duration (ns),grid (blocks)")
     assert len(rows) == 1 + 16
+
+
+@pytest.mark.parametrize("option", ["--html", "--csv"])
+def test_a_forgotten_value_costs_no_file(monkeypatch, capsys, given, tmp_path, option):
+    trace = tmp_path / "trace.json"
+    trace.write_text("hours of work")
+    for behind in (["counters.csv"], [str(trace)], ["--", "true"]):
+        code, _, errors = call(monkeypatch, capsys, option, str(trace), *behind)
+        assert (code, trace.read_text()) == (1, "hours of work")
+        assert "trace.json is " in errors
+
+
+def test_a_folder_with_its_report_is_read_again(monkeypatch, capsys, given, tmp_path):
+    html = tmp_path / "r.html"
+    for files in (["a.json"], ["a.json", str(html)]):
+        code, _, errors = call(monkeypatch, capsys, "--html", str(html), *files)
+        assert (code, errors) == (0, "")
 
 
 @pytest.mark.parametrize(
