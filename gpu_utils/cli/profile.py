@@ -212,7 +212,12 @@ def _lines(found: Profile, judged: Limits) -> list[str]:
 
 
 def _first(judged: Limits) -> list[Finding]:
-    """What is true of the whole GPU, then of kernels by their time; first what is sure; one cause once."""
+    """What is true of the whole GPU, then of kernels by their time; first what is sure, last what is faint; one cause
+    once. Kernels with hardly any time have no place here: to mend them wins nothing."""
+    from gpu_utils.profiling.needs import THRESHOLDS
+
+    least = THRESHOLDS["small_part"].value / 100
     whole = {one.kind for one in judged.general}
-    kernels = [one for kernel in judged.kernels[:SHOWN] for one in kernel.findings if one.kind not in whole]
-    return sorted([*judged.general, *kernels], key=lambda one: not one.sure)[:FINDINGS]
+    kernels = [kernel for kernel in judged.kernels[:SHOWN] if kernel.share is None or kernel.share >= least]
+    found = [one for kernel in kernels for one in kernel.findings if one.kind not in whole]
+    return sorted([*judged.general, *found], key=lambda one: (not one.sure, one.faint))[:FINDINGS]

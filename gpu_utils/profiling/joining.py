@@ -3,6 +3,7 @@
 By number where the files are of one run (one process, one count of dispatches, one start). By order and name where
 they are of two runs, or of two tools, and hold the same launches: with a remark, because the figures of one launch then
 come from two. Whatever fits neither stays side by side. Never by the name of a device: tools count devices differently.
+Never where the vendors differ.
 """
 
 from __future__ import annotations
@@ -11,14 +12,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gpu_utils.profiling.apart import counters, crossing, keep_apart, serial, strangers
 from gpu_utils.profiling.names import LEVELS
 from gpu_utils.profiling.profile import Device, Event, Figure, Profile
-
-_LAUNCH = {
-    *("grid", "block", "blocks", "threads", "registers", "accumulators", "scalar_registers"),
-    *("shared_bytes", "scratch_bytes"),
-}
-"""Figures that a trace has too; a file with others holds counters."""
 
 
 def joined(profiles: Sequence[Profile]) -> Profile:
@@ -28,6 +24,8 @@ def joined(profiles: Sequence[Profile]) -> Profile:
     """
     whole = Profile(origins=[origin for profile in profiles for origin in profile.origins])
     said: dict[int, list[str]] = defaultdict(list)
+    keep_apart(profiles)
+    files = {id(event): at for at, profile in enumerate(profiles) for event in profile.kernels}
     first = {id(profile): sum(len(before.origins) for before in profiles[:at]) for at, profile in enumerate(profiles)}
     before = {event.device for profile in profiles for event in profile.events} - {""}
     groups: list[Profile] = []
@@ -42,6 +40,12 @@ def joined(profiles: Sequence[Profile]) -> Profile:
             said[first[id(profile)]].append(remark)
     for group in groups:
         whole.events += group.events
+        whole.serial |= group.serial
+    for later, earlier in crossing(groups, files):
+        said[first[id(profiles[later])]].append(
+            f"its kernels run at the same time as those of {profiles[earlier].origins[0].path} in one stream of one "
+            "process: two runs? then read each alone"
+        )
     for at, remarks in said.items():
         whole.origins[at] = replace(whole.origins[at], remarks=(*whole.origins[at].remarks, *remarks))
     whole.devices = _devices(profiles, whole.events, before, same)
@@ -62,12 +66,15 @@ def _place(groups: list[Profile], profile: Profile, same: dict[str, str]) -> str
 
     same: gets the names of devices that went into another: name -> the name that stands.
     """
+    if serial(profile):
+        profile.serial = {event.device for event in profile.kernels if event.start is not None}
     if not profile.kernels:
         groups.append(profile)
         return ""
-    others = [group for group in groups if group.kernels]
+    others = [group for group in groups if group.kernels and not strangers(group, profile)]
     for group in others:
         if (pairs := _numbered(group, profile)) is not None:
+            group.serial |= {pairs[id(event)].device for event in profile.kernels if profile.serial and id(event) in pairs}
             return _merged(group, profile, pairs, same, "")
     complement = [group for group in others if _complementary(group, profile)]
     matches = [(group, pairs) for group in complement if (pairs := _ordered(group, profile))]
@@ -195,16 +202,12 @@ def _complementary(group: Profile, profile: Profile) -> bool:
     Two ranks, or two runs under one tool with the same counters, are not.
     """
     tools = [{origin.tool for origin in side.origins} for side in (group, profile)]
-    ours, theirs = _counters(group), _counters(profile)
+    ours, theirs = counters(group), counters(profile)
     if tools[0].isdisjoint(tools[1]):
         return True
     if not ours or not theirs:
         return bool(ours or theirs)
     return bool(ours - theirs and theirs - ours)
-
-
-def _counters(profile: Profile) -> set[str]:
-    return {name for event in profile.kernels for name in event.figures if name not in {*_LAUNCH, "duration"}}
 
 
 def _ordered(group: Profile, profile: Profile) -> dict[int, Event]:

@@ -124,11 +124,13 @@ class Profile:
     events   in the order of the file
     origins  the files
     devices  name of a device, as in Event.device, -> Device
+    serial   devices whose times were taken while counters were collected, one kernel at a time
     """
 
     events: list[Event] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     devices: dict[str, Device] = field(default_factory=dict)
+    serial: set[str] = field(default_factory=set)
 
     def of(self, *kinds: str) -> list[Event]:
         """Events of some kinds, those with a start in its order and before those without."""

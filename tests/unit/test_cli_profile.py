@@ -45,7 +45,8 @@ def test_the_table_is_plain_where_nobody_looks(monkeypatch, capsys, given):
     assert lines[2].split() == ["kernel", "calls", "time", "share", "a", "call", "limited", "by"]
     assert lines[3].split()[:4] == ["matmul", "4", "320", "us"]
     assert "GPU 0: busy 55.3 % of 1.04 ms, 3 gaps (465 us host launches too slowly)" in lines
-    assert any(line.startswith("- transpose: its lanes touch scattered addresses") for line in lines)
+    advised = next(line for line in lines if line.startswith("- transpose ("))
+    assert "of the kernels' time): its lanes touch scattered addresses" in advised
     assert any(line.startswith("- trace.json: modelled, not measured") for line in lines)
     assert HOSTILE in shown
     assert not set(shown) & set("│┃━\x1b")
@@ -62,6 +63,27 @@ def test_a_virtual_run_says_so_first(monkeypatch, capsys, given):
     given(training("amd", virtual=True))
     _, shown, _ = call(monkeypatch, capsys, "trace.json")
     assert shown.startswith("virtual GPU: counters are exact, times are modelled")
+
+
+def test_what_takes_no_time_is_no_advice(monkeypatch, capsys, given):
+    rows = [Event("kernel", name, at, at + ns, "s") for name, at, ns in (("long", 0, 9950), ("short", 9950, 50))]
+    for row in rows:
+        row.note("scratch_bytes", 64, "ncu")
+    given(Profile(rows))
+    _, shown, _ = call(monkeypatch, capsys, "trace.json")
+    assert "- long (99.5 %" in shown
+    assert "- short" not in shown  # 0.5 %
+    assert shown.count("spills") == 2
+
+
+def test_a_hint_comes_last(monkeypatch, capsys, given):
+    profile = Profile([Event("kernel", name, 0, 100, "s") for name in ("hinted", "limited")])
+    for name, value in (("load_requests", 100), ("load_sectors", 700)):
+        profile.events[0].note(name, value, "ncu")
+    profile.events[1].note("occupancy_limit", 20.0, "ncu")
+    given(profile)
+    _, shown, _ = call(monkeypatch, capsys, "trace.json")
+    assert 0 < shown.index("- limited (50 %") < shown.index("- hinted (50 %")
 
 
 def test_no_kernels_and_no_times_are_said(monkeypatch, capsys, given):

@@ -109,6 +109,13 @@ def test_what_was_read_stands_there_with_tool_version_and_remarks():
     assert "were cut short" in words
 
 
+def test_a_card_says_that_memory_or_compute_is_unknown_and_not_that_nothing_is():
+    words = Page(report(training("nvidia", virtual=True))).text
+    assert "Memory or compute: cannot be told;" in words
+    assert "bank conflicts are 75 %" in words
+    assert "What limits it cannot be told" not in words
+
+
 def test_a_virtual_gpu_is_said_to_be_one():
     assert "Virtual GPU" in report(training("nvidia", virtual=True))
     assert "Virtual GPU" not in report(training("nvidia"))
