@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 SHOWN = 20
 """Kernels in the table; --csv and --html have all."""
 
+COPIES = 0.01
+"""Share of the time from which copies are told apart from kernels."""
+
 FINDINGS, REMARKS = 6, 6
 """Lines of each; the report has all."""
 
@@ -174,14 +177,21 @@ def _cut(name: str, most: int = 60) -> str:
 
 def _busy_lines(working: Busy) -> list[str]:
     """How busy each device was, and why it was idle."""
+    from gpu_utils.profiling.busy import SERIAL
+    from gpu_utils.profiling.counted import counted
     from gpu_utils.profiling.words import share, time
 
     lines = []
     for one in working.devices:
         causes = "; ".join(f"{time(ns)} {cause}" for cause, ns in list(one.idle_by_cause.items())[:3])
         name = f"GPU {one.device}" if one.device.isdigit() else one.device or "GPU"
+        if one.serial:
+            lines.append(f"{name}: how busy it was cannot be told: {SERIAL}; record a timeline without counters")
+            continue
+        copied = one.copies / one.window if one.window else 0
+        parts = f" (kernels {share(one.kernels / one.window)}, copies {share(copied)})" if copied > COPIES else ""
         lines.append(
-            f"{name}: busy {share(1 - one.idle_share)} of {time(one.window)}, {len(one.gaps)} gaps"
+            f"{name}: busy {share(1 - one.idle_share)} of {time(one.window)}{parts}, {counted(len(one.gaps), 'gap')}"
             f"{f' ({causes})' if causes else ''}"
         )
     return (

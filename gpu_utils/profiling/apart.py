@@ -4,7 +4,7 @@ and times that were taken while counters were collected."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gpu_utils.chips import chip_of_device
@@ -47,40 +47,55 @@ def serial(profile: Profile) -> bool:
     return counting and any(event.start is not None for event in profile.kernels) and bool(counters(profile))
 
 
-def keep_apart(profiles: Sequence[Profile]) -> None:
-    """Give devices of one name that are surely two GPUs the names of their files: "GPU 0 of a.json"."""
+def keep_apart(profiles: Sequence[Profile]) -> Iterator[tuple[Profile, str]]:
+    """Give devices of one name that are surely two GPUs the names of their files, "GPU 0 of a.json"; yields remarks."""
     sides: dict[str, list[Profile]] = defaultdict(list)
     for profile in profiles:
         for name in {event.device for event in profile.events if event.device}:
             sides[name].append(profile)
     many = Counter(Path(profile.origins[0].path).name for profile in profiles if profile.origins)
     for name, found in sides.items():
-        kinds: list[list[Profile]] = []
+        sets: list[list[Profile]] = []
         for profile in found:
-            mine = next((kind for kind in kinds if not any(_two(name, profile, each) for each in kind)), None)
+            mine = next((each for each in sets if not any(_two(name, profile, other) for other in each)), None)
             if mine is None:
-                kinds.append([profile])
+                sets.append([profile])
             else:
                 mine.append(profile)
-        for kind in kinds if len(kinds) > 1 else ():
-            path = kind[0].origins[0].path if kind[0].origins else "?"
+        for each in sets if len(sets) > 1 else ():
+            path = each[0].origins[0].path if each[0].origins else "?"
             short = Path(path).name if many[Path(path).name] == 1 else path
-            for profile in kind:
+            for profile in each:
                 _rename(profile, name, f"{f'GPU {name}' if name.isdigit() else name} of {short}")
+                yield profile, f"device {name} is another GPU in other files: two runs? then read each alone"
 
 
 def _two(name: str, one: Profile, other: Profile) -> bool:
     """Whether a device of this name is surely another GPU in another file."""
     ours, theirs = (side.devices.get(name, Device("")) for side in (one, other))
-    for left, right in ((ours.vendor, theirs.vendor), (ours.target, theirs.target)):
-        if left and right and left != right:
-            return True
-    if strangers(one, other):
-        return True
-    chips = {chip.name for each in (ours, theirs) if (chip := chip_of_device(each.name)) is not None}
     same_tool = {origin.tool for origin in one.origins} & {origin.tool for origin in other.origins}
     named = ours.name and theirs.name and ours.name.casefold() != theirs.name.casefold()
-    return len(chips) == 2 or bool(same_tool and named)
+    return strangers(one, other) or _differ(ours, theirs) or bool(same_tool and named)
+
+
+def _differ(one: Device, other: Device) -> bool:
+    """Whether two descriptions are surely of two kinds of GPU. Names alone are none: tools write them differently."""
+    for left, right in ((one.vendor, other.vendor), (one.target, other.target)):
+        if left and right and left != right:
+            return True
+    return len({chip.name for each in (one, other) if (chip := chip_of_device(each.name)) is not None}) == 2
+
+
+def kinds(devices: Mapping[str, Device]) -> dict[str, int]:
+    """Name of a device -> the number of its kind; devices that may be of one kind have one number."""
+    first: list[Device] = []
+    found = {}
+    for name, device in devices.items():
+        at = next((at for at, each in enumerate(first) if not _differ(each, device)), len(first))
+        if at == len(first):
+            first.append(device)
+        found[name] = at
+    return found
 
 
 def _rename(profile: Profile, old: str, new: str) -> None:

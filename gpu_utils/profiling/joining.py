@@ -24,9 +24,10 @@ def joined(profiles: Sequence[Profile]) -> Profile:
     """
     whole = Profile(origins=[origin for profile in profiles for origin in profile.origins])
     said: dict[int, list[str]] = defaultdict(list)
-    keep_apart(profiles)
     files = {id(event): at for at, profile in enumerate(profiles) for event in profile.kernels}
     first = {id(profile): sum(len(before.origins) for before in profiles[:at]) for at, profile in enumerate(profiles)}
+    for profile, remark in keep_apart(profiles):
+        said[first[id(profile)]].append(remark)
     before = {event.device for profile in profiles for event in profile.events} - {""}
     groups: list[Profile] = []
     same: dict[str, str] = {}
@@ -71,7 +72,8 @@ def _place(groups: list[Profile], profile: Profile, same: dict[str, str]) -> str
     if not profile.kernels:
         groups.append(profile)
         return ""
-    others = [group for group in groups if group.kernels and not strangers(group, profile)]
+    known = [group for group in groups if group.kernels]
+    others = [group for group in known if not strangers(group, profile)]
     for group in others:
         if (pairs := _numbered(group, profile)) is not None:
             group.serial |= {pairs[id(event)].device for event in profile.kernels if profile.serial and id(event) in pairs}
@@ -95,6 +97,8 @@ def _place(groups: list[Profile], profile: Profile, same: dict[str, str]) -> str
     if complement:
         where = complement[0].origins[0].path
         return f"its launches are not those of {where} (other names or other numbers of calls); they stand beside them"
+    if known and not others:
+        return f"its GPU is not of the vendor of that of {known[0].origins[0].path}; its launches stand beside those"
     return ""
 
 

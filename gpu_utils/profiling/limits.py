@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpu_utils.analytic.roofline import Point, Roofline
 from gpu_utils.chips import CHIPS, Chip
+from gpu_utils.profiling.apart import kinds
 from gpu_utils.profiling.busy import COPY, SLOW_HOST, SYNC, Busy, DeviceBusy, busy
 from gpu_utils.profiling.comparing import plain
+from gpu_utils.profiling.counted import counted
 from gpu_utils.profiling.grounds import chip_of, ground, roofs_of
 from gpu_utils.profiling.needs import ADVICE, NEEDS, THRESHOLDS, command
 from gpu_utils.profiling.pooled import Evidence, Pool
@@ -100,21 +102,31 @@ def limits(profile: Profile, chip: str | None = None, found: Busy | None = None)
     row = CHIPS[chip] if chip else chip_of(profile.devices.get(main), pools, remarks)
     roofs = roofs_of(row, remarks)
     whole = sum(pool.ns for pool in pools)
+    sorts = kinds(profile.devices)
     grounds: dict[str, Ground] = {}
     kernels = []
     for pool in pools:
+        alike = bool(chip) or sorts.get(pool.device, sorts.get(main)) == sorts.get(main)
         if pool.device not in grounds:
-            grounds[pool.device] = ground(profile, pool.device, row, roofs, found)
-        kernels.append(_kernel(pool, grounds[pool.device], whole, remarks))
+            its = row if alike else chip_of(profile.devices.get(pool.device), pools, remarks)
+            grounds[pool.device] = ground(profile, pool.device, its, roofs if alike else roofs_of(its, remarks), found)
+        one = _kernel(pool, grounds[pool.device], whole, remarks)
+        kernels.append(one if alike else replace(one, points={}))  # the roofs that are drawn are not its own
     general = tuple(finding for one in found.devices for finding in _general(one))
     return Limits(tuple(kernels), general, roofs, row, tuple(dict.fromkeys(remarks)))
 
 
 def _pools(profile: Profile) -> list[Pool]:
-    by_name: dict[str, list[Event]] = defaultdict(list)
+    """By name; by kind of GPU, too, where there are several."""
+    sorts = kinds(profile.devices)
+    by_name: dict[tuple[str, int], list[Event]] = defaultdict(list)
     for event in profile.kernels:
-        by_name[plain(event.name)].append(event)
-    return sorted((Pool(name, rows) for name, rows in by_name.items()), key=lambda pool: (-pool.ns, pool.name))
+        by_name[plain(event.name), sorts.get(event.device, 0)].append(event)
+    pools = []
+    for (name, _), rows in by_name.items():
+        where = f" on {rows[0].device}" if len(set(sorts.values())) > 1 and rows[0].device else ""
+        pools.append(Pool(f"{name}{where}", rows))
+    return sorted(pools, key=lambda pool: (-pool.ns, pool.name))
 
 
 def _kernel(pool: Pool, ground: Ground, whole: int, remarks: list[str]) -> KernelLimits:
@@ -206,8 +218,8 @@ def _throughput(
     shares = tuple(share for share in (memory, compute) if share is not None)
     if limit == LATENCY:
         most = max(share.value for share in shares)
-        counted = any(pool.mean(name) is not None for name in _MATRIX)
-        but = "" if counted else "; its matrix work was not counted"
+        known = any(pool.mean(name) is not None for name in _MATRIX)
+        but = "" if known else "; its matrix work was not counted"
         waits = "it waits" if sure else "it waits, or another unit is near its peak"
         sentence = f"neither memory nor arithmetic is near its peak ({most:.0f} % at most): {waits}{but}"
         yield Finding(pool.name, LATENCY, sentence, shares, ADVICE[LATENCY], sure)
@@ -221,6 +233,8 @@ def _throughput(
 
 def _general(one: DeviceBusy) -> Iterator[Finding]:
     """What is true of a device as a whole: launch-bound, and gaps by their causes."""
+    if one.serial:
+        return
     about = f"GPU {one.device}" if one.device.isdigit() else one.device or "the GPU"
     if one.launch_bound:
         evidence = (
@@ -240,5 +254,5 @@ def _general(one: DeviceBusy) -> Iterator[Finding]:
             continue
         kind, sentence = words[cause]
         number = sum(gap.cause == cause for gap in one.gaps)
-        waited = Evidence(f"{number} gaps", ns, "ns", f"gaps of the cause: {cause}")
+        waited = Evidence(counted(number, "gap"), ns, "ns", f"gaps of the cause: {cause}")
         yield Finding(about, kind, f"{sentence} for {share:.0f} % of the time", (waited,), ADVICE[kind])

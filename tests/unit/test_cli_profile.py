@@ -44,7 +44,9 @@ def test_the_table_is_plain_where_nobody_looks(monkeypatch, capsys, given):
     assert code == 0
     assert lines[2].split() == ["kernel", "calls", "time", "share", "a", "call", "limited", "by"]
     assert lines[3].split()[:4] == ["matmul", "4", "320", "us"]
-    assert "GPU 0: busy 55.3 % of 1.04 ms, 3 gaps (465 us host launches too slowly)" in lines
+    assert lines[0] == (
+        "GPU 0: busy 55.3 % of 1.04 ms (kernels 50 %, copies 21.5 %), 3 gaps (465 us host launches too slowly)"
+    )
     advised = next(line for line in lines if line.startswith("- transpose ("))
     assert "of the kernels' time): its lanes touch scattered addresses" in advised
     assert any(line.startswith("- trace.json: modelled, not measured") for line in lines)
