@@ -80,13 +80,15 @@ def _program(words: list[str], tool: str, html: Path | None, csv: Path | None, c
     if done.problem:
         typer.echo(f"w2w: {done.problem}", err=True)
         return done.code or 1
-    if done.code:
-        typer.echo(f"w2w: the program ended with code {done.code}", err=True)
+    failed = f"the program ended with code {done.code}"
     try:
         _files(list(done.files), html, csv, chip)
     except ProfileUnreadable as error:
-        typer.echo(f"w2w: {error}", err=True)
+        before = f"{failed} before {done.tool.name} had recorded anything; what it said is above"
+        typer.echo(f"w2w: {before if done.code else error}", err=True)
         return done.code or 1
+    if done.code:
+        typer.echo(f"w2w: {failed}", err=True)
     typer.echo(f"again, without running it: {w2w('profile ' + ' '.join(map(str, done.files)))}")
     return done.code
 
