@@ -39,7 +39,7 @@ def profile(
     """Say whether the GPU is busy, which kernel takes the time, and what limits it, from files of any profiler.
 
     It reads traces of torch.profiler, ncu --csv, exports of nsys, and what rocprofv3 and rocprof write; several files
-    of one run are read together. Options come before the files, or before -- and the program.
+    of one run are read together. Options stand before or after the files, and before -- where a program comes.
 
     Example: ./w2w profile trace.json counters.csv --html report.html
 
@@ -126,6 +126,8 @@ def _show(found: Profile, working: Busy, judged: Limits) -> None:
     """In the order of the questions: is the GPU busy, which kernel, what limits it."""
     if found.virtual:
         typer.echo("virtual GPU: counters are exact, times are modelled; nothing was measured on a GPU")
+    for part in found.partial:
+        typer.echo(f"read in part: {part}")
     for line in _busy_lines(working):
         typer.echo(line)
     _table(judged)

@@ -41,7 +41,8 @@ def joined(profiles: Sequence[Profile]) -> Profile:
             said[first[id(profile)]].append(remark)
     for group in groups:
         whole.events += group.events
-        whole.serial |= group.serial
+        if group.serial:
+            whole.serial |= {event.device for event in group.kernels if event.start is not None}
     for later, earlier in crossing(groups, files):
         said[first[id(profiles[later])]].append(
             f"its kernels run at the same time as those of {profiles[earlier].origins[0].path} in one stream of one "
@@ -55,7 +56,9 @@ def joined(profiles: Sequence[Profile]) -> Profile:
 
 def _rank(profile: Profile) -> int:
     timed = any(event.start is not None for event in profile.kernels)
-    return (0 if profile.of("launch", "op") else 1) if timed else 2
+    if not timed:
+        return 3
+    return 2 if serial(profile) else 0 if profile.of("launch", "op") else 1
 
 
 def _sums(profile: Profile) -> bool:
@@ -76,7 +79,7 @@ def _place(groups: list[Profile], profile: Profile, same: dict[str, str]) -> str
     others = [group for group in known if not strangers(group, profile)]
     for group in others:
         if (pairs := _numbered(group, profile)) is not None:
-            group.serial |= {pairs[id(event)].device for event in profile.kernels if profile.serial and id(event) in pairs}
+            group.serial |= profile.serial
             return _merged(group, profile, pairs, same, "")
     complement = [group for group in others if _complementary(group, profile)]
     matches = [(group, pairs) for group in complement if (pairs := _ordered(group, profile))]

@@ -97,12 +97,13 @@ def limits(profile: Profile, chip: str | None = None, found: Busy | None = None)
     """
     found = busy(profile) if found is None else found
     remarks: list[str] = []
-    pools = _pools(profile)
+    used = {event.device for event in profile.kernels}
+    sorts = kinds({name: device for name, device in profile.devices.items() if name in used})
+    pools = _pools(profile, sorts)
     main = next((pool.device for pool in pools if pool.device), "")
     row = CHIPS[chip] if chip else chip_of(profile.devices.get(main), pools, remarks)
     roofs = roofs_of(row, remarks)
     whole = sum(pool.ns for pool in pools)
-    sorts = kinds(profile.devices)
     grounds: dict[str, Ground] = {}
     kernels = []
     for pool in pools:
@@ -116,16 +117,15 @@ def limits(profile: Profile, chip: str | None = None, found: Busy | None = None)
     return Limits(tuple(kernels), general, roofs, row, tuple(dict.fromkeys(remarks)))
 
 
-def _pools(profile: Profile) -> list[Pool]:
-    """By name; by kind of GPU, too, where there are several."""
-    sorts = kinds(profile.devices)
+def _pools(profile: Profile, sorts: dict[str, int]) -> list[Pool]:
+    """By name; by kind of GPU, too, where there are several. sorts: name of a device -> its kind."""
     by_name: dict[tuple[str, int], list[Event]] = defaultdict(list)
     for event in profile.kernels:
         by_name[plain(event.name), sorts.get(event.device, 0)].append(event)
     pools = []
     for (name, _), rows in by_name.items():
-        where = f" on {rows[0].device}" if len(set(sorts.values())) > 1 and rows[0].device else ""
-        pools.append(Pool(f"{name}{where}", rows))
+        where = _named(next((row.device for row in rows if row.device), ""))
+        pools.append(Pool(f"{name} on {where}" if len(set(sorts.values())) > 1 else name, rows))
     return sorted(pools, key=lambda pool: (-pool.ns, pool.name))
 
 
@@ -231,11 +231,15 @@ def _throughput(
         yield Finding(pool.name, limit, sentence, shares, ADVICE[limit])
 
 
+def _named(device: str) -> str:
+    return f"GPU {device}" if device.isdigit() else device or "the GPU"
+
+
 def _general(one: DeviceBusy) -> Iterator[Finding]:
     """What is true of a device as a whole: launch-bound, and gaps by their causes."""
     if one.serial:
         return
-    about = f"GPU {one.device}" if one.device.isdigit() else one.device or "the GPU"
+    about = _named(one.device)
     if one.launch_bound:
         evidence = (
             Evidence("idle", 100 * one.idle_share, "%", "gaps between the union of all work"),

@@ -97,7 +97,9 @@ NEEDS = {
         (*(_VALU.format(each) for each in ("ADD", "MUL", "FMA")), "MfmaUtil"),
     ),
     "busiest": Need(
-        "whether it waits, or another unit is near its peak", ("sm__throughput.avg.pct_of_peak_sustained_elapsed",), None
+        "whether it waits, or another unit is near its peak",
+        ("sm__throughput.avg.pct_of_peak_sustained_elapsed",),
+        None,
     ),
     "uncoalesced": Need(
         "whether its loads and stores are coalesced",

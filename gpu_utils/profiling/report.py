@@ -14,7 +14,7 @@ from gpu_utils.profiling.busy import SERIAL, Busy, busy
 from gpu_utils.profiling.counted import counted
 from gpu_utils.profiling.limits import KernelLimits, Limits, Missing, limits
 from gpu_utils.profiling.needs import THRESHOLDS
-from gpu_utils.profiling.profile import Device, Profile
+from gpu_utils.profiling.profile import LEFT_OUT, Device, Profile
 from gpu_utils.profiling.roof_drawing import Spot, drawing
 
 GAPS = 20
@@ -39,7 +39,7 @@ def report(profile: Profile, chip: str | None = None) -> str:
         .get_template("report.html")
         .render(
             profile=profile,
-            names=list(dict.fromkeys(Path(origin.path).name for origin in profile.origins)),
+            names=list(dict.fromkeys(Path(one.path).name for one in profile.origins if one.form != LEFT_OUT)),
             devices=list(dict.fromkeys(_said(name, device) for name, device in profile.devices.items())),
             found=found,
             serial=SERIAL,

@@ -11,7 +11,7 @@ from gpu_utils.cli import app
 from gpu_utils.cli import profile as command
 from gpu_utils.errors import ProfileUnreadable
 from gpu_utils.profiling import reading
-from gpu_utils.profiling.profile import Event, Profile
+from gpu_utils.profiling.profile import Event, Origin, Profile
 from tests.unit.profiling.sample import HOSTILE, training
 
 
@@ -86,6 +86,36 @@ def test_a_hint_comes_last(monkeypatch, capsys, given):
     given(profile)
     _, shown, _ = call(monkeypatch, capsys, "trace.json")
     assert 0 < shown.index("- limited (50 %") < shown.index("- hinted (50 %")
+
+
+def test_a_file_that_was_read_in_part_is_named_at_the_top(monkeypatch, capsys, given):
+    remark = "the file is cut short: 1 whole event read, later ones are missing"
+    given(Profile([Event("kernel", "k", 0, 9, "s")], [Origin("t.json", "torch.profiler", "", "", ("odd", remark))]))
+    _, shown, _ = call(monkeypatch, capsys, "t.json")
+    assert shown.splitlines()[0] == f"read in part: t.json ({remark})"
+
+
+def test_one_gap_is_one_and_few_copies_are_not_told_apart(monkeypatch, capsys, given):
+    copy = Event("copy", "HtoD", 200, 201, "s")
+    given(Profile([Event("kernel", "k", 0, 100, "s"), copy]))
+    _, shown, _ = call(monkeypatch, capsys, "t.json")
+    assert shown.splitlines()[0] == "GPU: busy 50.2 % of 201 ns, 1 gap (100 ns nothing recorded)"
+    copy.end = 300
+    _, shown, _ = call(monkeypatch, capsys, "t.json")
+    assert shown.startswith("GPU: busy 66.7 % of 300 ns (kernels 33.3 %, copies 33.3 %), 1 gap (")
+
+
+def test_a_run_with_counters_has_no_busy_share(monkeypatch, capsys, given):
+    given(Profile([Event("kernel", "k", at, at + 50, "s", "0") for at in (0, 51)], serial={"0"}))
+    _, shown, _ = call(monkeypatch, capsys, "t.json")
+    assert shown.startswith("GPU 0: how busy it was cannot be told: kernels ran one at a time while counters were ")
+    assert "busy 9" not in shown
+
+
+def test_options_stand_before_or_after_the_files(monkeypatch, capsys, given):
+    before = call(monkeypatch, capsys, "--chip", "H100", "a.json", "b.csv")
+    assert before == call(monkeypatch, capsys, "a.json", "b.csv", "--chip", "H100")
+    assert before[0] == 0
 
 
 def test_no_kernels_and_no_times_are_said(monkeypatch, capsys, given):

@@ -271,6 +271,14 @@ def test_times_of_a_run_with_counters_do_not_say_how_busy_the_gpu_was():
     assert not one.serial
 
 
+def test_a_timeline_without_counters_gives_the_times_whatever_the_order_of_files():
+    clean = rocprof(trace(dispatch(1, Process_Id=1)), "1_kernel_trace.csv")
+    slow = rocprof(counters(*counted([("SQ_WAVES", 16)], 1, Process_Id=2, start=700, end=9000)), "2_counters.csv")
+    profile = joined([slow, clean])
+    assert [(event.start, event.value("waves")) for event in profile.kernels] == [(1000, 16)]
+    assert profile.serial == set()
+
+
 def test_counters_of_another_run_leave_the_timeline_what_it_is():
     amd = torch_trace("add", device="0")
     amd.devices["0"] = Device("AMD Instinct MI300X", "amd", "gfx942")

@@ -272,6 +272,24 @@ def test_rows_of_counters_alone_do_not_count_twice():
     assert (limits(alone).kernels[0].calls, limits(alone).kernels[0].ns) == (1, 50_000)
 
 
+def test_gpus_of_two_kinds_are_judged_each_by_its_own_peaks():
+    found = profile("nvidia", memory_bytes=int(2.039e12 * 100e-6 * 0.8))
+    found.events += profile("amd", memory_bytes=int(5.3e12 * 100e-6 * 0.8)).events
+    found.events[1].device = "Agent 4"
+    found.devices["Agent 4"] = DEVICES["amd"]
+    both = {one.name: round(one.memory or 0) for one in limits(found).kernels}
+    assert both == {"k on GPU 0": 80, "k on Agent 4": 80}
+    found.events.pop()  # a card that runs nothing changes no name
+    assert [one.name for one in limits(found).kernels] == ["k"]
+
+
+def test_gpus_of_one_kind_share_a_row():
+    found = profile("nvidia", calls=2)
+    found.events[1].device = "1"
+    found.devices["1"] = DEVICES["nvidia"]
+    assert [(one.name, one.calls) for one in limits(found).kernels] == [("k", 2)]
+
+
 def test_kernels_come_by_their_time_and_shares_add_up():
     found = limits(training("nvidia"))
     shares = [one.share for one in found.kernels]

@@ -38,7 +38,7 @@ def test_only_our_own_empty_and_new_files_may_be_targets(tmp_path, what, option)
         check({what: allowed}, [trace])
     with pytest.raises(CannotWrite, match=rf"trace.json is there and is no {what} .* name a new file: {option} "):
         check({what: trace})
-    with pytest.raises(CannotWrite, match="trace.json is a file to read"):
+    with pytest.raises(CannotWrite, match=r"trace.json is a file to read"):
         check({what: trace}, [trace])
     with pytest.raises(CannotWrite, match="is there and is no"):
         check({what: tmp_path})
@@ -64,5 +64,5 @@ def test_our_own_files_are_left_out_of_what_is_read(tmp_path):
     html.write_bytes(MARKS[REPORT])
     trace.write_text("{}")
     assert foreign([html, trace]) == [trace]
-    with pytest.raises(ProfileUnreadable, match="r.html is a report of w2w profile; name the files"):
+    with pytest.raises(ProfileUnreadable, match=r"r.html is a report of w2w profile; name the files"):
         foreign([html])
