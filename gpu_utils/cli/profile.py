@@ -25,6 +25,9 @@ COPIES = 0.01
 FINDINGS, REMARKS = 6, 6
 """Lines of each; the report has all."""
 
+URGENT = (": left out: it ", "two runs?")
+"""Words of remarks that come first: on what was not read, and on what should not be read together."""
+
 HEAD = ("kernel", "calls", "time", "share", "a call", "limited by")
 PROGRAMS = (".py", ".sh", ".ipynb")
 
@@ -218,7 +221,7 @@ def _lines(found: Profile, judged: Limits) -> list[str]:
     if judged.kernels and judged.kernels[0].missing:
         first = judged.kernels[0].missing[0]
         lines += ["", f"what these files do not tell: {first.question}; {first.command}"]
-    if remarks := [*found.remarks, *judged.remarks]:
+    if remarks := sorted([*found.remarks, *judged.remarks], key=lambda one: not any(word in one for word in URGENT)):
         lines += ["", "remarks:", *(f"- {remark}" for remark in remarks[:REMARKS])]
         if (more := len(remarks) - REMARKS) > 0:
             lines.append(f"- and {more} more; --html has all")

@@ -135,13 +135,14 @@ def _kernel(pool: Pool, ground: Ground, whole: int, remarks: list[str]) -> Kerne
     sure = limit != LATENCY or pool.mean("compute_busy") is not None
     findings = [*_throughput(pool, limit, sure, memory, compute)]
     missing = [key for key, share in (("memory", memory), ("compute", compute)) if share is None]
-    missing += [] if sure else ["busiest"]
     for rule in RULES:
         answer = rule(pool, ground, limit if sure else UNTOLD)
         if isinstance(answer, str):
             missing.append(answer)
         elif answer is not None:
             findings.append(answer)
+    if not sure:
+        missing.insert(len(missing) if ground.vendor == "amd" else 0, "busiest")  # first what can be counted
     explained = any(one.kind in EXPLAIN_WAITING and not one.faint for one in findings)
     findings.sort(key=lambda one: (not one.sure, one.faint, explained and one.kind == LATENCY))
     for share in (memory, compute):

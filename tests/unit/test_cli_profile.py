@@ -11,7 +11,7 @@ from gpu_utils.cli import app
 from gpu_utils.cli import profile as command
 from gpu_utils.errors import ProfileUnreadable
 from gpu_utils.profiling import reading
-from gpu_utils.profiling.profile import Event, Origin, Profile
+from gpu_utils.profiling.profile import LEFT_OUT, Event, Origin, Profile
 from tests.unit.profiling.sample import HOSTILE, training
 
 
@@ -93,6 +93,16 @@ def test_a_file_that_was_read_in_part_is_named_at_the_top(monkeypatch, capsys, g
     given(Profile([Event("kernel", "k", 0, 9, "s")], [Origin("t.json", "torch.profiler", "", "", ("odd", remark))]))
     _, shown, _ = call(monkeypatch, capsys, "t.json")
     assert shown.splitlines()[0] == f"read in part: t.json ({remark})"
+
+
+def test_what_was_not_read_is_the_first_remark(monkeypatch, capsys, given):
+    read = Origin("t.json", "torch.profiler", "", "", tuple(f"oddity {number}" for number in range(9)))
+    left = Origin("notes.txt", "no profiler", LEFT_OUT, "", ("left out: it is no profile",))
+    given(Profile([Event("kernel", "k", 0, 9, "s")], [read, left]))
+    _, shown, _ = call(monkeypatch, capsys, "t.json", "notes.txt")
+    remarks = shown.split("remarks:\n")[1].splitlines()
+    assert remarks[0] == "- notes.txt: left out: it is no profile"
+    assert (len(remarks), remarks[-1]) == (7, "- and 4 more; --html has all")
 
 
 def test_one_gap_is_one_and_few_copies_are_not_told_apart(monkeypatch, capsys, given):
