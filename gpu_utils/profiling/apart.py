@@ -56,8 +56,10 @@ def keep_apart(profiles: Sequence[Profile]) -> Iterator[tuple[Profile, str]]:
     many = Counter(Path(profile.origins[0].path).name for profile in profiles if profile.origins)
     for name, found in sides.items():
         sets: list[list[Profile]] = []
-        for profile in found:
-            mine = next((each for each in sets if not any(_two(name, profile, other) for other in each)), None)
+        for profile in sorted(
+            found, key=lambda each: name not in each.devices
+        ):  # what is described is told apart first
+            mine = next((each for each in sets if not _two(name, profile, each[0])), None)
             if mine is None:
                 sets.append([profile])
             else:
