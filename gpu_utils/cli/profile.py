@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 SHOWN = 20
 """Kernels in the table; --csv and --html have all."""
 
+COPIES = 0.01
+"""Share of the time from which copies are told apart from kernels."""
+
 FINDINGS, REMARKS = 6, 6
 """Lines of each; the report has all."""
+
+URGENT = (": left out: it ", "two runs?")
+"""Words of remarks that come first: on what was not read, and on what should not be read together."""
 
 HEAD = ("kernel", "calls", "time", "share", "a call", "limited by")
 PROGRAMS = (".py", ".sh", ".ipynb")
@@ -36,7 +42,7 @@ def profile(
     """Say whether the GPU is busy, which kernel takes the time, and what limits it, from files of any profiler.
 
     It reads traces of torch.profiler, ncu --csv, exports of nsys, and what rocprofv3 and rocprof write; several files
-    of one run are read together. Options come before the files, or before -- and the program.
+    of one run are read together. Options stand before or after the files, and before -- where a program comes.
 
     Example: ./w2w profile trace.json counters.csv --html report.html
 
@@ -60,24 +66,32 @@ def profile(
     for path in files:
         if path.suffix in PROGRAMS:
             raise ProfileUnreadable(path, f"is a program; run it: {w2w(f'profile -- python {path}')}")
+    from gpu_utils.profiling.ours import REPORT, TABLE, check, foreign
+
+    files = foreign(files)
+    check({REPORT: html, TABLE: csv}, files)
     _files(files, html, csv, chip)
 
 
 def _program(words: list[str], tool: str, html: Path | None, csv: Path | None, chip: str) -> int:
     """The exit code: the program's; 1 where that was 0 and there is nothing to show."""
+    from gpu_utils.profiling.ours import REPORT, TABLE, check
     from gpu_utils.profiling.running import run
 
+    check({REPORT: html, TABLE: csv})
     done = run(words, tool, lambda line: typer.echo(f"w2w: {line}", err=True))
     if done.problem:
         typer.echo(f"w2w: {done.problem}", err=True)
         return done.code or 1
-    if done.code:
-        typer.echo(f"w2w: the program ended with code {done.code}", err=True)
+    failed = f"the program ended with code {done.code}"
     try:
         _files(list(done.files), html, csv, chip)
     except ProfileUnreadable as error:
-        typer.echo(f"w2w: {error}", err=True)
+        before = f"{failed} before {done.tool.name} had recorded anything; what it said is above"
+        typer.echo(f"w2w: {before if done.code else error}", err=True)
         return done.code or 1
+    if done.code:
+        typer.echo(f"w2w: {failed}", err=True)
     typer.echo(f"again, without running it: {w2w('profile ' + ' '.join(map(str, done.files)))}")
     return done.code
 
@@ -115,6 +129,8 @@ def _show(found: Profile, working: Busy, judged: Limits) -> None:
     """In the order of the questions: is the GPU busy, which kernel, what limits it."""
     if found.virtual:
         typer.echo("virtual GPU: counters are exact, times are modelled; nothing was measured on a GPU")
+    for part in found.partial:
+        typer.echo(f"read in part: {part}")
     for line in _busy_lines(working):
         typer.echo(line)
     _table(judged)
@@ -168,14 +184,21 @@ def _cut(name: str, most: int = 60) -> str:
 
 def _busy_lines(working: Busy) -> list[str]:
     """How busy each device was, and why it was idle."""
+    from gpu_utils.profiling.busy import SERIAL
+    from gpu_utils.profiling.counted import counted
     from gpu_utils.profiling.words import share, time
 
     lines = []
     for one in working.devices:
         causes = "; ".join(f"{time(ns)} {cause}" for cause, ns in list(one.idle_by_cause.items())[:3])
         name = f"GPU {one.device}" if one.device.isdigit() else one.device or "GPU"
+        if one.serial:
+            lines.append(f"{name}: how busy it was cannot be told: {SERIAL}; record a timeline without counters")
+            continue
+        copied = one.copies / one.window if one.window else 0
+        parts = f" (kernels {share(one.kernels / one.window)}, copies {share(copied)})" if copied > COPIES else ""
         lines.append(
-            f"{name}: busy {share(1 - one.idle_share)} of {time(one.window)}, {len(one.gaps)} gaps"
+            f"{name}: busy {share(1 - one.idle_share)} of {time(one.window)}{parts}, {counted(len(one.gaps), 'gap')}"
             f"{f' ({causes})' if causes else ''}"
         )
     return (
@@ -198,7 +221,7 @@ def _lines(found: Profile, judged: Limits) -> list[str]:
     if judged.kernels and judged.kernels[0].missing:
         first = judged.kernels[0].missing[0]
         lines += ["", f"what these files do not tell: {first.question}; {first.command}"]
-    if remarks := [*found.remarks, *judged.remarks]:
+    if remarks := sorted([*found.remarks, *judged.remarks], key=lambda one: not any(word in one for word in URGENT)):
         lines += ["", "remarks:", *(f"- {remark}" for remark in remarks[:REMARKS])]
         if (more := len(remarks) - REMARKS) > 0:
             lines.append(f"- and {more} more; --html has all")
@@ -206,7 +229,12 @@ def _lines(found: Profile, judged: Limits) -> list[str]:
 
 
 def _first(judged: Limits) -> list[Finding]:
-    """What is true of the whole GPU, then of kernels by their time; first what is sure; one cause once."""
+    """What is true of the whole GPU, then of kernels by their time; first what is sure, last what is faint; one cause
+    once. Kernels with hardly any time have no place here: to mend them wins nothing."""
+    from gpu_utils.profiling.needs import THRESHOLDS
+
+    least = THRESHOLDS["small_part"].value / 100
     whole = {one.kind for one in judged.general}
-    kernels = [one for kernel in judged.kernels[:SHOWN] for one in kernel.findings if one.kind not in whole]
-    return sorted([*judged.general, *kernels], key=lambda one: not one.sure)[:FINDINGS]
+    kernels = [kernel for kernel in judged.kernels[:SHOWN] if kernel.share is None or kernel.share >= least]
+    found = [one for kernel in kernels for one in kernel.findings if one.kind not in whole]
+    return sorted([*judged.general, *found], key=lambda one: (not one.sure, one.faint))[:FINDINGS]

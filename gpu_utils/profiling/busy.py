@@ -16,12 +16,14 @@ from gpu_utils.profiling.profile import ON_GPU, Event, Profile
 
 SLOW_HOST = "host launches too slowly"
 SYNC = "host waited for the GPU (sync)"
-COPY = "copy"
+COPY = "host was in a copy call"
 QUEUED = "launched before: the GPU waited"
 UNKNOWN = "nothing recorded"
 CAUSES = (SLOW_HOST, SYNC, COPY, QUEUED, UNKNOWN)
 """Why a gap is there, by the host's events in it. QUEUED: what ends the gap was launched long before, so the host
 was not late: it depended on other work, or the GPU takes this long from one piece of work to the next."""
+
+SERIAL = "kernels ran one at a time while counters were collected"
 
 LAUNCH_BOUND_IDLE = 0.10
 """Idle share from which a program can be called launch-bound: with less, quicker launches could not win a tenth."""
@@ -99,6 +101,8 @@ class DeviceBusy:
     kernel_ns        median time of a kernel; launch_ns: median time between starts of launches of one host thread
     launch_bound     None where no launches are recorded
     why              one sentence with the figures behind launch_bound
+    serial           the times were taken while counters were collected: kernels ran one at a time, and neither the busy
+                     share nor the gaps are those of the program
     """
 
     device: str
@@ -116,6 +120,7 @@ class DeviceBusy:
     launch_ns: int | None
     launch_bound: bool | None
     why: str
+    serial: bool = False
 
     @property
     def window(self) -> int:
@@ -191,7 +196,7 @@ def busy(profile: Profile) -> Busy:
     for event in timed:
         by_device[event.device].append(event)
     host = _host(profile, timed)
-    devices = tuple(_device(name, by_device[name], host) for name in sorted(by_device))
+    devices = tuple(_device(name, by_device[name], host, name in profile.serial) for name in sorted(by_device))
     return Busy(devices, len(work) - len(timed))
 
 
@@ -253,7 +258,7 @@ def _launch(host: _Host, event: Event) -> Event | None:
     return host.launches.get(key) or (host.launches.get((None, key[1])) if key[0] is not None else None)
 
 
-def _device(name: str, work: Sequence[Event], host: _Host) -> DeviceBusy:
+def _device(name: str, work: Sequence[Event], host: _Host, serial: bool) -> DeviceBusy:
     """work: timed, in order of its start."""
     spans = [_span(event) for event in work]
     kernels = union(span for event, span in zip(work, spans, strict=True) if event.kind == "kernel")
@@ -276,7 +281,7 @@ def _device(name: str, work: Sequence[Event], host: _Host) -> DeviceBusy:
     idle_share = (end - start - length(whole)) / (end - start) if end > start else 0.0
     calls = [_span(launch) for launch in launches if launch is not None and _is_timed(launch)]
     call_ns = median_low(end - start for start, end in calls) if calls else 0
-    verdict, why = _launch_bound(kernel_ns, launch_ns, call_ns, idle_share, gaps)
+    verdict, why = (None, SERIAL) if serial else _launch_bound(kernel_ns, launch_ns, call_ns, idle_share, gaps)
     return DeviceBusy(
         name,
         start,
@@ -293,6 +298,7 @@ def _device(name: str, work: Sequence[Event], host: _Host) -> DeviceBusy:
         launch_ns,
         verdict,
         why,
+        serial,
     )
 
 

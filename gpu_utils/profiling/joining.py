@@ -3,6 +3,7 @@
 By number where the files are of one run (one process, one count of dispatches, one start). By order and name where
 they are of two runs, or of two tools, and hold the same launches: with a remark, because the figures of one launch then
 come from two. Whatever fits neither stays side by side. Never by the name of a device: tools count devices differently.
+Never where the vendors differ.
 """
 
 from __future__ import annotations
@@ -11,14 +12,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gpu_utils.profiling.apart import counters, crossing, keep_apart, serial, strangers
 from gpu_utils.profiling.names import LEVELS
 from gpu_utils.profiling.profile import Device, Event, Figure, Profile
-
-_LAUNCH = {
-    *("grid", "block", "blocks", "threads", "registers", "accumulators", "scalar_registers"),
-    *("shared_bytes", "scratch_bytes"),
-}
-"""Figures that a trace has too; a file with others holds counters."""
 
 
 def joined(profiles: Sequence[Profile]) -> Profile:
@@ -28,7 +24,10 @@ def joined(profiles: Sequence[Profile]) -> Profile:
     """
     whole = Profile(origins=[origin for profile in profiles for origin in profile.origins])
     said: dict[int, list[str]] = defaultdict(list)
+    files = {id(event): at for at, profile in enumerate(profiles) for event in profile.kernels}
     first = {id(profile): sum(len(before.origins) for before in profiles[:at]) for at, profile in enumerate(profiles)}
+    for profile, remark in keep_apart(profiles):
+        said[first[id(profile)]].append(remark)
     before = {event.device for profile in profiles for event in profile.events} - {""}
     groups: list[Profile] = []
     same: dict[str, str] = {}
@@ -42,6 +41,13 @@ def joined(profiles: Sequence[Profile]) -> Profile:
             said[first[id(profile)]].append(remark)
     for group in groups:
         whole.events += group.events
+        if group.serial:
+            whole.serial |= {event.device for event in group.kernels if event.start is not None}
+    for later, earlier in crossing(groups, files):
+        said[first[id(profiles[later])]].append(
+            f"its kernels run at the same time as those of {profiles[earlier].origins[0].path} in one stream of one "
+            "process: two runs? then read each alone"
+        )
     for at, remarks in said.items():
         whole.origins[at] = replace(whole.origins[at], remarks=(*whole.origins[at].remarks, *remarks))
     whole.devices = _devices(profiles, whole.events, before, same)
@@ -50,7 +56,9 @@ def joined(profiles: Sequence[Profile]) -> Profile:
 
 def _rank(profile: Profile) -> int:
     timed = any(event.start is not None for event in profile.kernels)
-    return (0 if profile.of("launch", "op") else 1) if timed else 2
+    if not timed:
+        return 3
+    return 2 if serial(profile) else 0 if profile.of("launch", "op") else 1
 
 
 def _sums(profile: Profile) -> bool:
@@ -62,12 +70,16 @@ def _place(groups: list[Profile], profile: Profile, same: dict[str, str]) -> str
 
     same: gets the names of devices that went into another: name -> the name that stands.
     """
+    if serial(profile):
+        profile.serial = {event.device for event in profile.kernels if event.start is not None}
     if not profile.kernels:
         groups.append(profile)
         return ""
-    others = [group for group in groups if group.kernels]
+    known = [group for group in groups if group.kernels]
+    others = [group for group in known if not strangers(group, profile)]
     for group in others:
         if (pairs := _numbered(group, profile)) is not None:
+            group.serial |= profile.serial
             return _merged(group, profile, pairs, same, "")
     complement = [group for group in others if _complementary(group, profile)]
     matches = [(group, pairs) for group in complement if (pairs := _ordered(group, profile))]
@@ -88,6 +100,8 @@ def _place(groups: list[Profile], profile: Profile, same: dict[str, str]) -> str
     if complement:
         where = complement[0].origins[0].path
         return f"its launches are not those of {where} (other names or other numbers of calls); they stand beside them"
+    if known and not others:
+        return f"its GPU is not of the vendor of that of {known[0].origins[0].path}; its launches stand beside those"
     return ""
 
 
@@ -195,16 +209,12 @@ def _complementary(group: Profile, profile: Profile) -> bool:
     Two ranks, or two runs under one tool with the same counters, are not.
     """
     tools = [{origin.tool for origin in side.origins} for side in (group, profile)]
-    ours, theirs = _counters(group), _counters(profile)
+    ours, theirs = counters(group), counters(profile)
     if tools[0].isdisjoint(tools[1]):
         return True
     if not ours or not theirs:
         return bool(ours or theirs)
     return bool(ours - theirs and theirs - ours)
-
-
-def _counters(profile: Profile) -> set[str]:
-    return {name for event in profile.kernels for name in event.figures if name not in {*_LAUNCH, "duration"}}
 
 
 def _ordered(group: Profile, profile: Profile) -> dict[int, Event]:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from gpu_utils.analytic.roofline import Point, Roofline, roofline
-from gpu_utils.chips import CHIPS, TARGETS, Chip, chip_of_device
-from gpu_utils.errors import UnknownFigure
+from gpu_utils.analytic.roofline import Point, Roofline
+from gpu_utils.chips import CHIPS, Chip
+from gpu_utils.profiling.apart import kinds
 from gpu_utils.profiling.busy import COPY, SLOW_HOST, SYNC, Busy, DeviceBusy, busy
 from gpu_utils.profiling.comparing import plain
+from gpu_utils.profiling.counted import counted
+from gpu_utils.profiling.grounds import chip_of, ground, roofs_of
 from gpu_utils.profiling.needs import ADVICE, NEEDS, THRESHOLDS, command
 from gpu_utils.profiling.pooled import Evidence, Pool
-from gpu_utils.profiling.profile import Device, Event, Profile, vendor_of
-from gpu_utils.profiling.rules import COMPUTE, LATENCY, MEMORY, RULES, UNTOLD, Finding, Ground
+from gpu_utils.profiling.profile import Event, Profile
+from gpu_utils.profiling.rules import COMPUTE, EXPLAIN_WAITING, LATENCY, MEMORY, RULES, UNTOLD, Finding, Ground
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class KernelLimits:
     share       of the time of all kernels, 0 to 1; None where nothing has a time
     limit       "memory", "compute", "latency", "cannot be told"
     memory, compute  % of the peaks; None where unknown
+    findings    the surest first; what waits comes after what explains it
     points      on the rooflines "fp32" and "matrix", for those whose operations were counted
     """
 
@@ -54,10 +57,18 @@ class KernelLimits:
     @property
     def verdict(self) -> str:
         """The limit and what else was found, a few words; what is not sure has a question mark."""
-        others = [
-            f"{one.kind.replace('_', ' ')}{'' if one.sure else '?'}" for one in self.findings if one.kind != self.limit
-        ]
-        return ", ".join(others if others and self.limit == UNTOLD else [self.limit, *others])
+        told = [one for one in self.findings if not one.faint] or self.findings
+        return ", ".join(f"{one.kind.replace('_', ' ')}{'' if one.sure else '?'}" for one in told) or self.limit
+
+    @property
+    def headline(self) -> str:
+        """How its section begins, a few words."""
+        if self.limit == UNTOLD:
+            return "Memory or compute: cannot be told"
+        first = self.findings[0]
+        if first.kind != self.limit:
+            return "Neither memory nor arithmetic is near its peak"
+        return f"{'Limited' if first.sure else 'Perhaps limited'} by {self.limit}"
 
 
 @dataclass(frozen=True)
@@ -86,82 +97,54 @@ def limits(profile: Profile, chip: str | None = None, found: Busy | None = None)
     """
     found = busy(profile) if found is None else found
     remarks: list[str] = []
-    pools = _pools(profile)
+    used = {event.device for event in profile.kernels}
+    sorts = kinds({name: device for name, device in profile.devices.items() if name in used})
+    pools = _pools(profile, sorts)
     main = next((pool.device for pool in pools if pool.device), "")
-    row = CHIPS[chip] if chip else _chip_of(profile.devices.get(main), remarks)
-    roofs = _roofs(row, remarks)
+    row = CHIPS[chip] if chip else chip_of(profile.devices.get(main), pools, remarks)
+    roofs = roofs_of(row, remarks)
     whole = sum(pool.ns for pool in pools)
     grounds: dict[str, Ground] = {}
     kernels = []
     for pool in pools:
+        alike = bool(chip) or sorts.get(pool.device, sorts.get(main)) == sorts.get(main)
         if pool.device not in grounds:
-            grounds[pool.device] = _ground(profile, pool.device, row, roofs, found)
-        kernels.append(_kernel(pool, grounds[pool.device], whole, remarks))
+            its = row if alike else chip_of(profile.devices.get(pool.device), pools, remarks)
+            grounds[pool.device] = ground(profile, pool.device, its, roofs if alike else roofs_of(its, remarks), found)
+        one = _kernel(pool, grounds[pool.device], whole, remarks)
+        kernels.append(one if alike else replace(one, points={}))  # the roofs that are drawn are not its own
     general = tuple(finding for one in found.devices for finding in _general(one))
     return Limits(tuple(kernels), general, roofs, row, tuple(dict.fromkeys(remarks)))
 
 
-def _pools(profile: Profile) -> list[Pool]:
-    by_name: dict[str, list[Event]] = defaultdict(list)
+def _pools(profile: Profile, sorts: dict[str, int]) -> list[Pool]:
+    """By name; by kind of GPU, too, where there are several. sorts: name of a device -> its kind."""
+    by_name: dict[tuple[str, int], list[Event]] = defaultdict(list)
     for event in profile.kernels:
-        by_name[plain(event.name)].append(event)
-    return sorted((Pool(name, rows) for name, rows in by_name.items()), key=lambda pool: (-pool.ns, pool.name))
-
-
-def _chip_of(device: Device | None, remarks: list[str]) -> Chip | None:
-    if device is None:
-        return None
-    if device.virtual:
-        remarks.append("no peaks are drawn in for a virtual GPU, whose times are modelled; name a chip to compare with")
-        return None
-    if (known := chip_of_device(device.name)) is not None:
-        return known
-    if device.target and device.target in TARGETS:
-        stand_in = CHIPS[TARGETS[device.target].chip]
-        remarks.append(
-            f"{device.name or 'the device'} names no chip of the registry, so peaks are those of {stand_in.name}, "
-            f"which stands for {device.target}; choose another with --chip"
-        )
-        return stand_in
-    return None
-
-
-def _roofs(chip: Chip | None, remarks: list[str]) -> dict[str, Roofline]:
-    """fp32 on the vector units, and the matrix units at bf16: the counters do not say the format."""
-    roofs = {}
-    for name, dtype in (("fp32", "fp32"), ("matrix", "bf16")):
-        try:
-            if chip is not None:
-                roofs[name] = roofline(chip, dtype)
-        except UnknownFigure as error:
-            remarks.append(str(error))
-    return roofs
-
-
-def _ground(profile: Profile, device: str, chip: Chip | None, roofs: dict[str, Roofline], found: Busy) -> Ground:
-    said = profile.devices.get(device)
-    target = TARGETS[said.target] if said and said.target and said.target in TARGETS else chip.limits if chip else None
-    units = None
-    if said and said.units:
-        units = float(said.units), "the profile's description of the device"
-    elif chip and chip.units.value:
-        units = chip.units.value, chip.units.source
-    vendor = vendor_of(profile.devices, device) or (chip.vendor if chip else None)
-    return Ground(vendor, target, units, roofs, found.of(device))
+        by_name[plain(event.name), sorts.get(event.device, 0)].append(event)
+    pools = []
+    for (name, _), rows in by_name.items():
+        where = _named(next((row.device for row in rows if row.device), ""))
+        pools.append(Pool(f"{name} on {where}" if len(set(sorts.values())) > 1 else name, rows))
+    return sorted(pools, key=lambda pool: (-pool.ns, pool.name))
 
 
 def _kernel(pool: Pool, ground: Ground, whole: int, remarks: list[str]) -> KernelLimits:
     memory, compute, points = _peaks(pool, ground)
     limit = _limit(memory, compute)
-    findings = [*_throughput(pool, limit, memory, compute)]
+    sure = limit != LATENCY or pool.mean("compute_busy") is not None
+    findings = [*_throughput(pool, limit, sure, memory, compute)]
     missing = [key for key, share in (("memory", memory), ("compute", compute)) if share is None]
     for rule in RULES:
-        answer = rule(pool, ground, limit)
+        answer = rule(pool, ground, limit if sure else UNTOLD)
         if isinstance(answer, str):
             missing.append(answer)
         elif answer is not None:
             findings.append(answer)
-    findings.sort(key=lambda one: not one.sure)
+    if not sure:
+        missing.insert(len(missing) if ground.vendor == "amd" else 0, "busiest")  # first what can be counted
+    explained = any(one.kind in EXPLAIN_WAITING and not one.faint for one in findings)
+    findings.sort(key=lambda one: (not one.sure, one.faint, explained and one.kind == LATENCY))
     for share in (memory, compute):
         if share is not None and share.value > THRESHOLDS["above_peak"].value:
             remarks.append(
@@ -230,14 +213,17 @@ _MATRIX = ("compute_busy", "matrix_busy", "matrix_flop", "matrix_instructions")
 """With any of these it is known whether the matrix units worked."""
 
 
-def _throughput(pool: Pool, limit: str, memory: Evidence | None, compute: Evidence | None) -> Iterator[Finding]:
+def _throughput(
+    pool: Pool, limit: str, sure: bool, memory: Evidence | None, compute: Evidence | None
+) -> Iterator[Finding]:
     shares = tuple(share for share in (memory, compute) if share is not None)
     if limit == LATENCY:
         most = max(share.value for share in shares)
-        counted = any(pool.mean(name) is not None for name in _MATRIX)
-        but = "" if counted else "; its matrix work was not counted"
-        sentence = f"neither memory nor arithmetic is near its peak ({most:.0f} % at most): it waits{but}"
-        yield Finding(pool.name, LATENCY, sentence, shares, ADVICE[LATENCY])
+        known = any(pool.mean(name) is not None for name in _MATRIX)
+        but = "" if known else "; its matrix work was not counted"
+        waits = "it waits" if sure else "it waits, or another unit is near its peak"
+        sentence = f"neither memory nor arithmetic is near its peak ({most:.0f} % at most): {waits}{but}"
+        yield Finding(pool.name, LATENCY, sentence, shares, ADVICE[LATENCY], sure)
     elif limit in (MEMORY, COMPUTE):
         share = memory if limit == MEMORY else compute
         assert share is not None
@@ -246,9 +232,15 @@ def _throughput(pool: Pool, limit: str, memory: Evidence | None, compute: Eviden
         yield Finding(pool.name, limit, sentence, shares, ADVICE[limit])
 
 
+def _named(device: str) -> str:
+    return f"GPU {device}" if device.isdigit() else device or "the GPU"
+
+
 def _general(one: DeviceBusy) -> Iterator[Finding]:
     """What is true of a device as a whole: launch-bound, and gaps by their causes."""
-    about = f"GPU {one.device}" if one.device.isdigit() else one.device or "the GPU"
+    if one.serial:
+        return
+    about = _named(one.device)
     if one.launch_bound:
         evidence = (
             Evidence("idle", 100 * one.idle_share, "%", "gaps between the union of all work"),
@@ -267,5 +259,5 @@ def _general(one: DeviceBusy) -> Iterator[Finding]:
             continue
         kind, sentence = words[cause]
         number = sum(gap.cause == cause for gap in one.gaps)
-        waited = Evidence(f"{number} gaps", ns, "ns", f"gaps of the cause: {cause}")
+        waited = Evidence(counted(number, "gap"), ns, "ns", f"gaps of the cause: {cause}")
         yield Finding(about, kind, f"{sentence} for {share:.0f} % of the time", (waited,), ADVICE[kind])

@@ -28,6 +28,9 @@ THRESHOLDS = {
     "wider_or_scattered": Threshold(
         1.5, "x ideal", "above the ideal of 4 bytes a lane: wider elements, or a stride; the counter cannot tell which"
     ),
+    "short_rows": Threshold(
+        2, "x ideal", "rows of 64 bytes, as of a tile, touch twice the lines that whole rows do: a hint and no more"
+    ),
     "conflicts": Threshold(
         20, "% of the accesses' time", "so much of the time in shared memory is the most that a new layout can win"
     ),
@@ -38,6 +41,9 @@ THRESHOLDS = {
         70, "% of what fits", "waves end early, start late or are too few when far fewer are resident than fit"
     ),
     "lanes": Threshold(75, "%", "with a quarter of the lanes off, at least a quarter of the vector work is lost"),
+    "small_part": Threshold(
+        1, "% of the kernels' time", "with less, a kernel that took no time at all would win less (Amdahl's law)"
+    ),
     "idle": Threshold(5, "% of the time", "for one cause; with less, removing it could not win a twentieth"),
     "above_peak": Threshold(
         105, "% of a peak", "more than a peak says that a cache answered, a unit is wrong, or the chip is another one"
@@ -67,11 +73,12 @@ ADVICE = {
 
 
 class Need(NamedTuple):
-    """A question, and counters that answer it: of ncu and of rocprofv3. Empty: the plain kernel trace has it."""
+    """A question, and counters that answer it: of ncu and of rocprofv3. Empty: the plain kernel trace has it. None: no
+    counter has."""
 
     question: str
     nvidia: tuple[str, ...]
-    amd: tuple[str, ...]
+    amd: tuple[str, ...] | None
 
 
 _TIME = "gpu__time_duration.sum"
@@ -88,6 +95,11 @@ NEEDS = {
             *(_FLOP.format(each) for each in ("fadd", "fmul", "ffma")),
         ),
         (*(_VALU.format(each) for each in ("ADD", "MUL", "FMA")), "MfmaUtil"),
+    ),
+    "busiest": Need(
+        "whether it waits, or another unit is near its peak",
+        ("sm__throughput.avg.pct_of_peak_sustained_elapsed",),
+        None,
     ),
     "uncoalesced": Need(
         "whether its loads and stores are coalesced",
@@ -119,7 +131,9 @@ def command(key: str, vendor: str | None, program: str = "python train.py") -> s
     """The command that records what a question needs.
 
     >>> command("memory", "amd")
-    'rocprofv3 --pmc FETCH_SIZE WRITE_SIZE --kernel-trace --output-format csv -- python train.py'
+    'rocprofv3 --pmc FETCH_SIZE WRITE_SIZE --kernel-trace --output-format csv -d counters -- python train.py'
+    >>> command("busiest", "amd")
+    'no counter of AMD says it'
     >>> command("lanes_off", None).count(", or ")
     1
     """
@@ -127,6 +141,8 @@ def command(key: str, vendor: str | None, program: str = "python train.py") -> s
     if vendor is None:
         return f"{command(key, 'nvidia', program)}, or {command(key, 'amd', program)}"
     if vendor == "nvidia":
-        return f"ncu --csv --page raw --metrics {','.join(need.nvidia)} {program}"
+        return f"ncu --csv --page raw --log-file counters.csv --metrics {','.join(need.nvidia)} {program}"
+    if need.amd is None:
+        return "no counter of AMD says it"
     counters = f"--pmc {' '.join(need.amd)} " if need.amd else ""
-    return f"rocprofv3 {counters}--kernel-trace --output-format csv -- {program}"
+    return f"rocprofv3 {counters}--kernel-trace --output-format csv -d counters -- {program}"

@@ -67,6 +67,18 @@ class Pool:
         """The largest value; None where no row has one."""
         return max((value for value, _ in self._having(name)), default=None)
 
+    def least(self, name: str) -> float | None:
+        """The smallest value; None where no row has one."""
+        return min((value for value, _ in self._having(name)), default=None)
+
+    def shapes(self) -> set[tuple[float, float, float, int]]:
+        """(registers, accumulators, shared bytes, threads of a block) of the launches that say registers and block."""
+        return {
+            (registers, _number(row.value("accumulators")) or 0, _number(row.value("shared_bytes")) or 0, prod(block))
+            for registers, row in self._having("registers")
+            if _is_size(block := row.value("block"))
+        }
+
     def _having(self, name: str) -> list[tuple[float, Event]]:
         if name not in self._known:
             return []

@@ -22,6 +22,12 @@ profiler's own)."""
 
 ON_GPU = ("kernel", "copy", "fill")
 
+LEFT_OUT = "left out"
+"""Form of an origin that no reader could use, beside others that could be read."""
+
+_NOT_WHOLE = ("is cut short", "has no end", "damaged")
+"""Words in a remark on a file of which only a part could be read."""
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -124,11 +130,13 @@ class Profile:
     events   in the order of the file
     origins  the files
     devices  name of a device, as in Event.device, -> Device
+    serial   devices whose times were taken while counters were collected, one kernel at a time
     """
 
     events: list[Event] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     devices: dict[str, Device] = field(default_factory=dict)
+    serial: set[str] = field(default_factory=set)
 
     def of(self, *kinds: str) -> list[Event]:
         """Events of some kinds, those with a start in its order and before those without."""
@@ -143,6 +151,16 @@ class Profile:
     def remarks(self) -> list[str]:
         """What readers found odd, with the file's name before it."""
         return [f"{origin.path}: {remark}" for origin in self.origins for remark in origin.remarks]
+
+    @property
+    def partial(self) -> list[str]:
+        """Files of which a part was read, each with the remark on what is missing: "a.json (the file is cut short)"."""
+        found = []
+        for origin in self.origins:
+            cut = [remark for remark in origin.remarks if any(word in remark for word in _NOT_WHOLE)]
+            if cut and origin.form != LEFT_OUT:
+                found.append(f"{origin.path} ({'; '.join(cut)})")
+        return found
 
     @property
     def virtual(self) -> bool:

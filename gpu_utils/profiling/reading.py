@@ -12,7 +12,7 @@ from typing import Any
 
 from gpu_utils.errors import ProfileUnreadable
 from gpu_utils.profiling.files import Opened, opened
-from gpu_utils.profiling.profile import Profile
+from gpu_utils.profiling.profile import LEFT_OUT, Origin, Profile
 from gpu_utils.profiling.quick import uncollected
 
 READERS = (
@@ -40,11 +40,28 @@ NAMED = {
 def read(*paths: str | Path) -> Profile:
     """What these files say together; figures of one kernel in several files are joined (`gpu_utils.profiling.joining`).
 
-    Raises ProfileUnreadable for the first file that no reader can use.
+    A file that no reader can use is left out with a remark where another can be read. Raises ProfileUnreadable for one
+    that is not there, and for the first where none can be read.
     """
     if not paths:
         raise ProfileUnreadable("", "no file was named; name at least one, such as trace.json")
-    return _together([_read(path) for path in paths])
+    found: list[Profile] = []
+    errors: list[ProfileUnreadable] = []
+    for path in paths:
+        try:
+            found.append(_read(path))
+        except ProfileUnreadable as error:
+            if not Path(path).exists():
+                raise
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    return _together([*found, *map(_left_out, errors)])
+
+
+def _left_out(error: ProfileUnreadable) -> Profile:
+    what = str(error).removeprefix(f"{error.path} ").partition(";")[0]
+    return Profile(origins=[Origin(error.path, "no profiler", LEFT_OUT, "", (f"left out: it {what}",))])
 
 
 def _together(profiles: list[Profile]) -> Profile:

@@ -5,10 +5,16 @@ Run as a file by whatever Python the program needs: nothing but torch is importe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import runpy
 import sys
+import tempfile
 import traceback
+from collections.abc import Iterator
+
+SAW = "w2w profile: GPU"
+"""Key of the trace's metadata: whether torch saw a GPU, "yes" or "no". gpu_utils.profiling.torch_trace reads it."""
 
 
 def main() -> None:
@@ -16,6 +22,9 @@ def main() -> None:
     target, *words = sys.argv[1:]
     module = words[0] == "-m"
     sys.argv = words[1:] if module else words
+    if not module and not os.path.exists(words[0]):  # as Python says it
+        print(f"{sys.executable}: can't open file {os.path.abspath(words[0])!r}: No such file", file=sys.stderr)
+        sys.exit(2)
     if sys.path[0] == os.path.dirname(os.path.abspath(__file__)):  # not so with -P
         # as Python itself does: the folder of the script, or with -m the present one
         sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.abspath(sys.argv[0]))
@@ -26,10 +35,13 @@ def main() -> None:
     import torch
 
     activities = [ProfilerActivity.CPU]
-    if torch.cuda.is_available():
+    gpu = torch.cuda.is_available()
+    if gpu:
         activities.append(ProfilerActivity.CUDA)
     recorder = profile(activities=activities)
-    recorder.start()
+    with _without_probes():
+        recorder.start()
+    recorder.add_metadata(SAW, "yes" if gpu else "no")
     try:
         if module:
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
@@ -44,8 +56,28 @@ def main() -> None:
         traceback.print_exception(type(error), error, at)
         sys.exit(130 if isinstance(error, KeyboardInterrupt) else 1)
     finally:
-        recorder.stop()
+        with _without_probes():
+            recorder.stop()
         recorder.export_chrome_trace(target)
+
+
+@contextlib.contextmanager
+def _without_probes() -> Iterator[None]:
+    """What libraries write to stderr meanwhile, but for the lines USDT: of torch's own probes."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            said.seek(0)
+            for line in said:
+                if not line.startswith(b"USDT:"):
+                    os.write(2, line)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ from typing import Any
 import jinja2
 
 from gpu_utils.profiling import bars, words
-from gpu_utils.profiling.busy import Busy, busy
+from gpu_utils.profiling.busy import SERIAL, Busy, busy
+from gpu_utils.profiling.counted import counted
 from gpu_utils.profiling.limits import KernelLimits, Limits, Missing, limits
 from gpu_utils.profiling.needs import THRESHOLDS
-from gpu_utils.profiling.profile import Device, Profile
+from gpu_utils.profiling.profile import LEFT_OUT, Device, Profile
 from gpu_utils.profiling.roof_drawing import Spot, drawing
 
 GAPS = 20
@@ -38,9 +39,10 @@ def report(profile: Profile, chip: str | None = None) -> str:
         .get_template("report.html")
         .render(
             profile=profile,
-            names=list(dict.fromkeys(Path(origin.path).name for origin in profile.origins)),
+            names=list(dict.fromkeys(Path(one.path).name for one in profile.origins if one.form != LEFT_OUT)),
             devices=list(dict.fromkeys(_said(name, device) for name, device in profile.devices.items())),
             found=found,
+            serial=SERIAL,
             judged=judged,
             line=line,
             gaps=gaps,
@@ -69,6 +71,8 @@ def _gaps(found: Busy, start: int) -> list[dict[str, Any]]:
     """The longest of each device, in order of time: start and length in ns from the timeline's start, and words."""
     listed = []
     for device in found.devices:
+        if device.serial:
+            continue
         longest = sorted(device.gaps, key=lambda gap: -gap.ns)[:GAPS]
         for gap in sorted(longest, key=lambda gap: gap.start):
             where = f"{gap.cause}; after {gap.after}, before {gap.before}"
@@ -116,5 +120,5 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(time=words.time, share=words.share, rate=words.rate)
+    environment.filters.update(time=words.time, share=words.share, rate=words.rate, counted=counted)
     return environment

@@ -23,6 +23,7 @@ class Finding:
     about     the kernel's name, or the device's ("GPU 0")
     kind      of ADVICE
     sure      False where the figures allow another reading, too; the sentence says which
+    faint     not sure, and so little that anything else comes first
     evidence  figures with unit and source
     advice    what to try, one sentence
     """
@@ -33,6 +34,7 @@ class Finding:
     evidence: tuple[Evidence, ...]
     advice: str
     sure: bool = True
+    faint: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,11 @@ class Ground:
 
 
 Rule = Callable[[Pool, Ground, str], Finding | str | None]
-"""A finding, None where all is well, or the key of NEEDS whose counters are missing."""
+"""A finding, None where all is well, or the key of NEEDS whose counters are missing. The last argument: what limits the
+kernel as far as that is sure."""
+
+EXPLAIN_WAITING = ("uncoalesced", "bank_conflicts", "spills", "occupancy", "uneven", "small_grid")
+"""Kinds of findings that say why a kernel waits."""
 
 
 def _uncoalesced(pool: Pool, ground: Ground, _: str) -> Finding | str | None:
@@ -61,14 +67,16 @@ def _uncoalesced(pool: Pool, ground: Ground, _: str) -> Finding | str | None:
     if each <= THRESHOLDS["wider_or_scattered"].value * ideal:
         return None
     sure = each > THRESHOLDS["scattered"].value * ideal
-    sentence = f"its lanes touch scattered addresses: {each:.3g} {what}, where {ideal:g} would do for 4 bytes a lane"
+    told = f"{each:.3g} {what} on average"
+    sentence = f"its lanes touch scattered addresses: {told}, where {ideal:g} would do for 4 bytes a lane"
     if not sure:
-        sentence = f"{each:.3g} {what}; {ideal:g} would do for 4 bytes a lane: wider elements, or a stride"
+        sentence = f"{told}; {ideal:g} would do for 4 bytes a lane: wider elements, a stride, or short rows of a tile"
     evidence = (
         pool.evidence(what, each, "", *names),
         Evidence("ideal for 4 bytes a lane", ideal, "", f"{lanes} lanes x 4 bytes / {size} bytes"),
     )
-    return Finding(pool.name, "uncoalesced", sentence, evidence, ADVICE["uncoalesced"], sure)
+    faint = each <= THRESHOLDS["short_rows"].value * ideal
+    return Finding(pool.name, "uncoalesced", sentence, evidence, ADVICE["uncoalesced"], sure, faint)
 
 
 def _touched(pool: Pool, line: int) -> list[tuple[float, int, str, tuple[str, ...]]]:
@@ -119,15 +127,14 @@ def _conflicts(pool: Pool, _: Ground, __: str) -> Finding | str | None:
     return None if pool.most("shared_instructions") == 0 else "bank_conflicts"
 
 
-def _spills(pool: Pool, _: Ground, __: str) -> Finding | str | None:
+def _spills(pool: Pool, ground: Ground, _: str) -> Finding | str | None:
     scratch = pool.most("scratch_bytes")
     if scratch is None:
         return "spills"
     if not scratch:
         return None
-    sentence = (
-        f"each thread has {scratch:,.0f} bytes of local memory: spilled registers, or an array indexed at run time"
-    )
+    where = "scratch" if ground.vendor == "amd" else "local memory"
+    sentence = f"each thread has {scratch:,.0f} bytes of {where}: spilled registers, or an array indexed at run time"
     return Finding(
         pool.name,
         "spills",
@@ -138,8 +145,8 @@ def _spills(pool: Pool, _: Ground, __: str) -> Finding | str | None:
 
 
 def _occupancy(pool: Pool, ground: Ground, limit: str) -> Finding | str | None:
-    achieved, fits, table = pool.mean("occupancy"), pool.mean("occupancy_limit"), _table(pool, ground)
-    source = pool.source("occupancy_limit")
+    achieved, fits, table = pool.mean("occupancy"), pool.least("occupancy_limit"), _table(pool, ground)
+    source, most = pool.source("occupancy_limit"), pool.most("occupancy_limit")
     if fits is None and table is not None:
         fits, source = 100 * table.fraction, f"= registers, shared memory and block on {table.target.name}"
     if achieved is None and fits is None:
@@ -147,6 +154,7 @@ def _occupancy(pool: Pool, ground: Ground, limit: str) -> Finding | str | None:
     if limit in (MEMORY, COMPUTE):
         return None
     evidence = []
+    others = f" in some launches, {most:.0f} % in others" if fits and most and most - fits >= 1 else ""
     if achieved is not None:
         evidence.append(pool.evidence("achieved occupancy", achieved, "%", "occupancy"))
     if fits is not None:
@@ -154,7 +162,7 @@ def _occupancy(pool: Pool, ground: Ground, limit: str) -> Finding | str | None:
     sure = limit == LATENCY
     if fits is not None and fits < THRESHOLDS["occupancy"].value:
         by = f", limited by {' and '.join(table.limited_by)}" if table else ""
-        sentence = f"only {fits:.0f} % of the wave slots can be filled{by}"
+        sentence = f"only {fits:.0f} % of the wave slots can be filled{others}{by}"
         advice = f"{ADVICE['occupancy'][:-1]}; {table.advice}." if table else ADVICE["occupancy"]
         return Finding(pool.name, "occupancy", sentence, tuple(evidence), advice, sure)
     if achieved is None:
@@ -169,16 +177,20 @@ def _occupancy(pool: Pool, ground: Ground, limit: str) -> Finding | str | None:
 
 
 def _table(pool: Pool, ground: Ground) -> Occupancy | None:
-    """What registers, shared memory and the block allow, where all three and the target are known."""
+    """What registers, shared memory and the block allow, where all three and the target are known: of the launch with
+    the least. Where no launch has all, the largest of each."""
     registers, threads = pool.most("registers"), pool.size("block")
     if ground.target is None or registers is None or not threads:
         return None
-    extra = pool.most("accumulators") or 0
-    waves = -(-threads // ground.target.lanes)
-    try:
-        return occupancy(ground.target, int(registers + extra), int(pool.most("shared_bytes") or 0), waves)
-    except BadArgument:  # a launch that this target cannot hold: the chip is another one
-        return None
+    whole = registers, pool.most("accumulators") or 0, pool.most("shared_bytes") or 0, threads
+    found = []
+    for held, extra, shared, size in pool.shapes() or {whole}:
+        try:
+            waves = -(-size // ground.target.lanes)
+            found.append(occupancy(ground.target, int(held + extra), int(shared), waves))
+        except BadArgument:  # a launch that this target cannot hold: the chip is another one
+            return None
+    return min(found, key=lambda one: one.fraction)
 
 
 def _lanes_off(pool: Pool, _: Ground, __: str) -> Finding | str | None:

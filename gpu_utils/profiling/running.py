@@ -24,7 +24,8 @@ from gpu_utils.errors import UnknownName, W2WError
 from gpu_utils.profiling.needs import NEEDS
 
 FOLDER = Path("profiles")
-EXIT_CODE = "exit_code.txt"
+EXIT_CODE = ".exit_code"
+"""A name that * does not match, so that all files of a folder can be read."""
 RECORDING = Path(__file__).with_name("recording.py")
 
 _SHELL = 'trap : INT; "$@"; code=$?; echo $code > "$W2W_EXIT_CODE"; exit $code'

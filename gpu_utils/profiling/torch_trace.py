@@ -20,6 +20,7 @@ from gpu_utils.profiling.files import Opened
 from gpu_utils.profiling.plausible import without_impossible
 from gpu_utils.profiling.profile import ON_GPU, Event, Origin, Profile
 from gpu_utils.profiling.quick import uncollected
+from gpu_utils.profiling.recording import SAW
 from gpu_utils.profiling.torch_args import external, from_launch, noted, whole
 from gpu_utils.profiling.torch_devices import devices
 
@@ -97,6 +98,7 @@ class _Reading:
         self._odd: Counter[str] = Counter()
         self._controlled = False
         self._entries = trace.events
+        self._no_gpu = trace.head.get(SAW) == "no"
 
     def take(self, entry: dict[str, Any]) -> None:
         """One entry of the file as an event, or counted as what it is."""
@@ -229,6 +231,8 @@ class _Reading:
             )
         elif not work and calls:
             remarks.append("calls of the runtime, but none that starts work on the GPU: profile a whole step")
+        elif not work and self._no_gpu:
+            remarks.append("torch saw no GPU, so only operators of the CPU are in the trace")
         elif not work:
             remarks.append(
                 "CPU only: nothing of a GPU was recorded; add ProfilerActivity.CUDA, which is the name on ROCm too"

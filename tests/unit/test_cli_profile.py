@@ -11,7 +11,7 @@ from gpu_utils.cli import app
 from gpu_utils.cli import profile as command
 from gpu_utils.errors import ProfileUnreadable
 from gpu_utils.profiling import reading
-from gpu_utils.profiling.profile import Event, Profile
+from gpu_utils.profiling.profile import LEFT_OUT, Event, Origin, Profile
 from tests.unit.profiling.sample import HOSTILE, training
 
 
@@ -42,10 +42,13 @@ def test_the_table_is_plain_where_nobody_looks(monkeypatch, capsys, given):
     code, shown, _ = call(monkeypatch, capsys, "trace.json")
     lines = shown.splitlines()
     assert code == 0
-    assert lines[0].split() == ["kernel", "calls", "time", "share", "a", "call", "limited", "by"]
-    assert lines[1].split()[:4] == ["matmul", "4", "320", "us"]
-    assert "GPU 0: busy 55.3 % of 1.04 ms, 3 gaps (465 us host launches too slowly)" in lines
-    assert any(line.startswith("- transpose: its lanes touch scattered addresses") for line in lines)
+    assert lines[2].split() == ["kernel", "calls", "time", "share", "a", "call", "limited", "by"]
+    assert lines[3].split()[:4] == ["matmul", "4", "320", "us"]
+    assert lines[0] == (
+        "GPU 0: busy 55.3 % of 1.04 ms (kernels 50 %, copies 21.5 %), 3 gaps (465 us host launches too slowly)"
+    )
+    advised = next(line for line in lines if line.startswith("- transpose ("))
+    assert "of the kernels' time): its lanes touch scattered addresses" in advised
     assert any(line.startswith("- trace.json: modelled, not measured") for line in lines)
     assert HOSTILE in shown
     assert not set(shown) & set("│┃━\x1b")
@@ -62,6 +65,67 @@ def test_a_virtual_run_says_so_first(monkeypatch, capsys, given):
     given(training("amd", virtual=True))
     _, shown, _ = call(monkeypatch, capsys, "trace.json")
     assert shown.startswith("virtual GPU: counters are exact, times are modelled")
+
+
+def test_what_takes_no_time_is_no_advice(monkeypatch, capsys, given):
+    rows = [Event("kernel", name, at, at + ns, "s") for name, at, ns in (("long", 0, 9950), ("short", 9950, 50))]
+    for row in rows:
+        row.note("scratch_bytes", 64, "ncu")
+    given(Profile(rows))
+    _, shown, _ = call(monkeypatch, capsys, "trace.json")
+    assert "- long (99.5 %" in shown
+    assert "- short" not in shown  # 0.5 %
+    assert shown.count("spills") == 2
+
+
+def test_a_hint_comes_last(monkeypatch, capsys, given):
+    profile = Profile([Event("kernel", name, 0, 100, "s") for name in ("hinted", "limited")])
+    for name, value in (("load_requests", 100), ("load_sectors", 700)):
+        profile.events[0].note(name, value, "ncu")
+    profile.events[1].note("occupancy_limit", 20.0, "ncu")
+    given(profile)
+    _, shown, _ = call(monkeypatch, capsys, "trace.json")
+    assert 0 < shown.index("- limited (50 %") < shown.index("- hinted (50 %")
+
+
+def test_a_file_that_was_read_in_part_is_named_at_the_top(monkeypatch, capsys, given):
+    remark = "the file is cut short: 1 whole event read, later ones are missing"
+    given(Profile([Event("kernel", "k", 0, 9, "s")], [Origin("t.json", "torch.profiler", "", "", ("odd", remark))]))
+    _, shown, _ = call(monkeypatch, capsys, "t.json")
+    assert shown.splitlines()[0] == f"read in part: t.json ({remark})"
+
+
+def test_what_was_not_read_is_the_first_remark(monkeypatch, capsys, given):
+    read = Origin("t.json", "torch.profiler", "", "", tuple(f"oddity {number}" for number in range(9)))
+    left = Origin("notes.txt", "no profiler", LEFT_OUT, "", ("left out: it is no profile",))
+    given(Profile([Event("kernel", "k", 0, 9, "s")], [read, left]))
+    _, shown, _ = call(monkeypatch, capsys, "t.json", "notes.txt")
+    remarks = shown.split("remarks:\n")[1].splitlines()
+    assert remarks[0] == "- notes.txt: left out: it is no profile"
+    assert (len(remarks), remarks[-1]) == (7, "- and 4 more; --html has all")
+
+
+def test_one_gap_is_one_and_few_copies_are_not_told_apart(monkeypatch, capsys, given):
+    copy = Event("copy", "HtoD", 200, 201, "s")
+    given(Profile([Event("kernel", "k", 0, 100, "s"), copy]))
+    _, shown, _ = call(monkeypatch, capsys, "t.json")
+    assert shown.splitlines()[0] == "GPU: busy 50.2 % of 201 ns, 1 gap (100 ns nothing recorded)"
+    copy.end = 300
+    _, shown, _ = call(monkeypatch, capsys, "t.json")
+    assert shown.startswith("GPU: busy 66.7 % of 300 ns (kernels 33.3 %, copies 33.3 %), 1 gap (")
+
+
+def test_a_run_with_counters_has_no_busy_share(monkeypatch, capsys, given):
+    given(Profile([Event("kernel", "k", at, at + 50, "s", "0") for at in (0, 51)], serial={"0"}))
+    _, shown, _ = call(monkeypatch, capsys, "t.json")
+    assert shown.startswith("GPU 0: how busy it was cannot be told: kernels ran one at a time while counters were ")
+    assert "busy 9" not in shown
+
+
+def test_options_stand_before_or_after_the_files(monkeypatch, capsys, given):
+    before = call(monkeypatch, capsys, "--chip", "H100", "a.json", "b.csv")
+    assert before == call(monkeypatch, capsys, "a.json", "b.csv", "--chip", "H100")
+    assert before[0] == 0
 
 
 def test_no_kernels_and_no_times_are_said(monkeypatch, capsys, given):
@@ -88,6 +152,23 @@ def test_the_report_and_the_launches_go_to_files(monkeypatch, capsys, given, tmp
     rows = csv.read_text().splitlines()
     assert rows[0].startswith("name,kind,device,lane,process,number,start (ns),duration (ns),grid (blocks)")
     assert len(rows) == 1 + 16
+
+
+@pytest.mark.parametrize("option", ["--html", "--csv"])
+def test_a_forgotten_value_costs_no_file(monkeypatch, capsys, given, tmp_path, option):
+    trace = tmp_path / "trace.json"
+    trace.write_text("hours of work")
+    for behind in (["counters.csv"], [str(trace)], ["--", "true"]):
+        code, _, errors = call(monkeypatch, capsys, option, str(trace), *behind)
+        assert (code, trace.read_text()) == (1, "hours of work")
+        assert "trace.json is " in errors
+
+
+def test_a_folder_with_its_report_is_read_again(monkeypatch, capsys, given, tmp_path):
+    html = tmp_path / "r.html"
+    for files in (["a.json"], ["a.json", str(html)]):
+        code, _, errors = call(monkeypatch, capsys, "--html", str(html), *files)
+        assert (code, errors) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +234,9 @@ def test_a_result_that_cannot_be_read_is_no_success(monkeypatch, capfd, ncu, wan
     monkeypatch.setattr(reading, "read", refuse)
     code, _, errors = call(monkeypatch, capfd, "--tool", "ncu", "--", "sh", "-c", f"exit {wanted}")
     assert code == (wanted or 1)
-    assert "holds no table" in errors
+    told = "the program ended with code 3 before ncu had recorded anything; what it said is above"
+    assert (told if wanted else "holds no table") in errors
+    assert ("holds no table" in errors) == (not wanted)
 
 
 def test_a_tool_that_is_not_there_is_one_sentence(monkeypatch, capfd, ncu):

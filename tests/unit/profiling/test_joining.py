@@ -3,8 +3,10 @@
 import pytest
 
 from gpu_utils.profiling import nsight_compute, rocprof_csv
+from gpu_utils.profiling.busy import busy
 from gpu_utils.profiling.files import Opened
 from gpu_utils.profiling.joining import joined
+from gpu_utils.profiling.limits import limits
 from gpu_utils.profiling.names import LEVELS
 from gpu_utils.profiling.profile import Device, Event, Origin, Profile
 from tests.unit.profiling.rocprof_files import counted, counters, dispatch, trace
@@ -202,3 +204,83 @@ def test_another_name_of_a_device_goes_into_the_one_that_stands():
     profile = joined([torch_, rocprof(trace(dispatch(name="add"))), rocprof(agent_text(*AGENTS))])
     assert set(profile.devices) == {"0"}
     assert (profile.devices["0"].target, profile.devices["0"].parts) == ("gfx942", 8)
+
+
+def amd_counters(name="add"):
+    return rocprof(counters(*counted([("SQ_WAVES", 16)], 1, name=name)), "amd.csv")
+
+
+def test_counters_of_one_vendor_never_join_a_trace_of_the_other():
+    profile = joined([torch_trace("add"), amd_counters()])
+    assert [event.value("waves") for event in profile.kernels] == [None, 16]
+    assert any("amd.csv: its GPU is not of the vendor of that of trace.json" in remark for remark in profile.remarks)
+    other = joined([rocprof(trace(dispatch(name="add"))), ncu(long(row("a", "", 1, name="add")))])
+    assert len(other.kernels) == 2
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        Device("AMD Instinct MI300X", "amd", "gfx942"),
+        Device("NVIDIA A100-SXM4-80GB", "nvidia", "sm_80"),
+        Device("NVIDIA H200", "nvidia", "sm_90"),
+    ],
+)
+def test_one_number_of_two_gpus_is_two_devices(second):
+    one, two = torch_trace("add", path="x/one.json"), torch_trace("add", path="y/two.json", start=900_000)
+    two.devices["0"] = second
+    profile = joined([one, two])
+    names = ["GPU 0 of one.json", "GPU 0 of two.json"]
+    assert [event.device for event in profile.kernels] == names
+    assert profile.devices[names[1]] == second
+    assert [device.busy for device in busy(profile).devices] == [60, 60]
+    assert sum("device 0 is another GPU in other files" in remark for remark in profile.remarks) == 2
+    assert [each.name for each in limits(profile).kernels] == [f"add on {name}" for name in names]
+
+
+def test_files_of_one_name_give_their_paths():
+    one, two = torch_trace("add", path="x/t.json"), torch_trace("mul", path="y/t.json")
+    two.devices["0"] = Device("MI300X", "amd", "gfx942")
+    assert set(joined([one, two]).devices) == {"GPU 0 of x/t.json", "GPU 0 of y/t.json"}
+
+
+def test_one_gpu_that_two_tools_name_differently_stays_one():
+    trace_ = torch_trace("add")
+    trace_.devices["0"] = Device("NVIDIA H100 80GB HBM3", "nvidia", "sm_90", 132)
+    assert set(joined([trace_, ncu(long(row("a", "", 1, name="add")))]).devices) == {"0"}
+
+
+def test_kernels_that_run_at_once_in_one_stream_are_of_two_runs():
+    one, two = torch_trace("add", path="one.json"), torch_trace("mul", path="two.json", start=1030)
+    (remark,) = joined([one, two]).remarks
+    assert remark.startswith("two.json: its kernels run at the same time as those of one.json in one stream")
+    assert remark.endswith("two runs? then read each alone")
+    for after in (torch_trace("mul", start=5000), torch_trace("mul", device="1", start=1030)):
+        after.devices["1"] = after.devices["0"] = Device("H100", "nvidia", "sm_90")
+        assert joined([torch_trace("add"), after]).remarks == []
+
+
+def test_times_of_a_run_with_counters_do_not_say_how_busy_the_gpu_was():
+    two = trace(dispatch(1), dispatch(2, start=4000, end=5000))
+    more = counted([("SQ_WAVES", 16)], 1) + counted([("SQ_WAVES", 16)], 2, start=4000, end=5000)
+    for files in ([counters(*more)], [two, counters(*more)], [counters(*more), two]):
+        (one,) = busy(joined([rocprof(text) for text in files])).devices
+        assert (one.serial, one.launch_bound) == (True, None)
+        assert "one at a time" in one.why
+    (one,) = busy(joined([rocprof(two)])).devices
+    assert not one.serial
+
+
+def test_a_timeline_without_counters_gives_the_times_whatever_the_order_of_files():
+    clean = rocprof(trace(dispatch(1, Process_Id=1)), "1_kernel_trace.csv")
+    slow = rocprof(counters(*counted([("SQ_WAVES", 16)], 1, Process_Id=2, start=700, end=9000)), "2_counters.csv")
+    profile = joined([slow, clean])
+    assert [(event.start, event.value("waves")) for event in profile.kernels] == [(1000, 16)]
+    assert profile.serial == set()
+
+
+def test_counters_of_another_run_leave_the_timeline_what_it_is():
+    amd = torch_trace("add", device="0")
+    amd.devices["0"] = Device("AMD Instinct MI300X", "amd", "gfx942")
+    profile = joined([amd, amd_counters()])
+    assert (len(profile.kernels), profile.kernels[0].value("waves"), profile.serial) == (1, 16, set())

@@ -62,8 +62,34 @@ def test_what_the_tool_says_of_its_peaks_comes_first():
 
 def test_a_kernel_far_from_both_peaks_waits():
     one = judged("nvidia", memory_busy=12.0, compute_busy=20.0)
-    assert one.limit == "latency"
+    assert (one.limit, one.verdict, one.headline) == ("latency", "latency", "Limited by latency")
     assert "20 % at most" in kinds(one)["latency"].sentence
+
+
+@pytest.mark.parametrize(("vendor", "named"), [("nvidia", "sm__throughput"), ("amd", "no counter of AMD says it")])
+def test_without_the_busiest_unit_waiting_is_not_sure(vendor, named):
+    one = judged(vendor, memory_bytes=1000, fp32_flop=1000)
+    assert (one.limit, one.verdict, one.headline) == ("latency", "latency?", "Perhaps limited by latency")
+    assert "it waits, or another unit is near its peak" in kinds(one)["latency"].sentence
+    assert any(named in each.command for each in one.missing if each.question == NEEDS["busiest"].question)
+
+
+@pytest.mark.parametrize(
+    ("figures", "verdict"),
+    [
+        ({"load_requests": 100, "load_sectors": 3200}, "uncoalesced, latency?"),
+        ({"conflict_passes": 60, "shared_passes": 100}, "bank conflicts, latency?"),
+        ({"scratch_bytes": 64}, "spills, latency?"),
+        ({"occupancy_limit": 12.0}, "occupancy?, latency?"),
+        ({"load_requests": 100, "load_sectors": 700}, "latency?"),  # a hint explains nothing
+        ({"load_requests": 100, "load_sectors": 3200, "compute_busy": 9.0}, "uncoalesced, latency"),
+        ({"load_requests": 100, "load_sectors": 1500, "compute_busy": 9.0}, "latency, uncoalesced?"),
+    ],
+)
+def test_what_explains_the_waiting_comes_before_it(figures, verdict):
+    one = judged("nvidia", memory_bytes=1000, fp32_flop=1000, **figures)
+    assert one.verdict == verdict
+    assert (one.headline == "Neither memory nor arithmetic is near its peak") == (not verdict.startswith("latency"))
 
 
 def test_matrix_work_that_was_not_counted_is_said():
@@ -100,6 +126,16 @@ def test_scattered_loads_by_the_ideal_of_each_vendor(vendor, figures, sure):
     assert (None if finding is None else finding.sure) == sure
     if finding:
         assert len(finding.evidence) == 2
+        assert " on average" in finding.sentence
+
+
+def test_short_rows_of_a_tile_are_a_hint_and_no_verdict_beside_anything_surer():
+    tiles = {"load_instructions": 100, "store_instructions": 0, "cache_lines": 400}
+    alone, beside = judged("amd", **tiles), judged("amd", **tiles, occupancy_limit=6.0)
+    assert kinds(alone)["uncoalesced"].faint
+    assert "or short rows of a tile" in kinds(alone)["uncoalesced"].sentence
+    assert (alone.verdict, beside.verdict) == ("uncoalesced?", "occupancy?")
+    assert not kinds(judged("amd", **{**tiles, "cache_lines": 500}))["uncoalesced"].faint
 
 
 def test_an_older_card_with_lines_of_64_bytes_has_another_ideal():
@@ -130,11 +166,12 @@ def test_a_kernel_without_shared_memory_needs_no_counter_of_its_conflicts():
 def test_what_is_sure_comes_first():
     one = judged("amd", load_instructions=100, cache_lines=400, scratch_bytes=64)
     assert [(each.kind, each.sure) for each in one.findings] == [("spills", True), ("uncoalesced", False)]
-    assert one.verdict == "spills, uncoalesced?"
+    assert one.verdict == "spills"
 
 
 def test_spills_are_told_and_their_absence_is_no_finding():
-    assert "400 bytes" in kinds(judged("amd", scratch_bytes=400))["spills"].sentence
+    assert "400 bytes of scratch" in kinds(judged("amd", scratch_bytes=400))["spills"].sentence
+    assert "400 bytes of local memory" in kinds(judged("nvidia", scratch_bytes=400))["spills"].sentence
     assert "spills" not in kinds(judged("amd", scratch_bytes=0))
 
 
@@ -150,6 +187,25 @@ def test_low_occupancy_is_no_finding_where_a_peak_is_near():
     figures = {"registers": 200, "shared_bytes": 0, "block": (256, 1, 1), "memory_busy": 85.0, "compute_busy": 5.0}
     assert "occupancy" not in kinds(judged("nvidia", **figures))
     assert not kinds(judged("nvidia", registers=200, block=(256, 1, 1)))["occupancy"].sure
+
+
+def test_launches_of_several_shapes_are_judged_by_the_one_with_the_least_room():
+    found = profile("nvidia", calls=2, memory_busy=5.0, compute_busy=5.0, block=(256, 1, 1), shared_bytes=0)
+    for event, registers, fits in zip(found.events, (200, 32), (12.5, 100.0), strict=True):
+        event.note("registers", registers, "trace")
+        event.note("occupancy_limit", fits, "= registers")
+    (one,) = limits(found).kernels
+    assert "only 12 % of the wave slots can be filled in some launches, 100 % in others, limited by registers" in (
+        kinds(one)["occupancy"].sentence
+    )
+
+
+def test_sizes_of_two_launches_make_no_third():  # which no GPU could hold
+    found = profile("nvidia", calls=2, memory_busy=5.0, compute_busy=5.0)
+    for event, registers, block in zip(found.events, (128, 32), (256, 1024), strict=True):
+        event.note("registers", registers, "trace")
+        event.note("block", (block, 1, 1), "trace")
+    assert "only 25 % of the wave slots" in kinds(limits(found).kernels[0])["occupancy"].sentence
 
 
 def test_registers_and_accumulators_share_a_file():
@@ -216,6 +272,24 @@ def test_rows_of_counters_alone_do_not_count_twice():
     assert (limits(alone).kernels[0].calls, limits(alone).kernels[0].ns) == (1, 50_000)
 
 
+def test_gpus_of_two_kinds_are_judged_each_by_its_own_peaks():
+    found = profile("nvidia", memory_bytes=int(2.039e12 * 100e-6 * 0.8))
+    found.events += profile("amd", memory_bytes=int(5.3e12 * 100e-6 * 0.8)).events
+    found.events[1].device = "Agent 4"
+    found.devices["Agent 4"] = DEVICES["amd"]
+    both = {one.name: round(one.memory or 0) for one in limits(found).kernels}
+    assert both == {"k on GPU 0": 80, "k on Agent 4": 80}
+    found.events.pop()  # a card that runs nothing changes no name
+    assert [one.name for one in limits(found).kernels] == ["k"]
+
+
+def test_gpus_of_one_kind_share_a_row():
+    found = profile("nvidia", calls=2)
+    found.events[1].device = "1"
+    found.devices["1"] = DEVICES["nvidia"]
+    assert [(one.name, one.calls) for one in limits(found).kernels] == [("k", 2)]
+
+
 def test_kernels_come_by_their_time_and_shares_add_up():
     found = limits(training("nvidia"))
     shares = [one.share for one in found.kernels]
@@ -253,6 +327,8 @@ def test_a_virtual_gpu_is_held_to_no_peak_unless_a_chip_is_named():
     found = limits(profile("amd", device=virtual, memory_bytes=1000))
     assert (found.chip, found.roofs, found.kernels[0].memory) == (None, {}, None)
     assert limits(profile("amd", device=virtual, memory_bytes=1000), "MI300X").kernels[0].memory is not None
+    assert "--chip" in found.remarks[0]
+    assert "--chip" not in limits(profile("amd", device=virtual)).remarks[0]  # there is nothing to compare
 
 
 def test_a_chip_without_a_figure_leaves_its_roof_out_and_says_so():
@@ -276,7 +352,7 @@ def test_a_value_that_is_no_number_is_no_figure(value):
 def test_what_is_missing_comes_with_a_command_of_the_vendor(vendor):
     (one,) = limits(profile(vendor)).kernels
     tools = {"nvidia": ["ncu "], "amd": ["rocprofv3 "], None: ["ncu ", "rocprofv3 "]}[vendor]
-    assert len(one.missing) == len(NEEDS)
+    assert len(one.missing) == len(NEEDS) - 1  # nothing says that it waits
     for each in one.missing:
         assert all(tool in each.command for tool in tools)
 
@@ -284,14 +360,14 @@ def test_what_is_missing_comes_with_a_command_of_the_vendor(vendor):
 def test_the_counters_of_the_commands_are_those_that_the_readers_know():
     derived = {"smsp__sass_thread_inst_executed_op_", "SQ_INSTS_VALU_"}  # they sum up in `deriving`
     for need in NEEDS.values():
-        for counter, known in [(each, NCU) for each in need.nvidia] + [(each, ROCPROF) for each in need.amd]:
+        for counter, known in [(each, NCU) for each in need.nvidia] + [(each, ROCPROF) for each in need.amd or ()]:
             assert counter in known or any(counter.startswith(start) for start in derived), counter
 
 
 def test_every_threshold_has_its_reason_and_every_advice_is_a_sentence():
     assert all(len(one.reason) > 20 for one in THRESHOLDS.values())
     assert all(one.endswith(".") for one in ADVICE.values())
-    assert command("spills", "amd") == "rocprofv3 --kernel-trace --output-format csv -- python train.py"
+    assert command("spills", "amd") == "rocprofv3 --kernel-trace --output-format csv -d counters -- python train.py"
 
 
 def test_no_kernels_are_no_findings():

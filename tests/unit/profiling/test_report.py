@@ -13,7 +13,7 @@ from gpu_utils.errors import UnknownName
 from gpu_utils.profiling.bars import MOST, ROWS, timeline
 from gpu_utils.profiling.busy import busy
 from gpu_utils.profiling.comparing import compared
-from gpu_utils.profiling.profile import Device, Event, Origin, Profile
+from gpu_utils.profiling.profile import LEFT_OUT, Device, Event, Origin, Profile
 from gpu_utils.profiling.report import report
 from tests.unit.profiling.sample import DEVICES, HOSTILE, many, training, wild
 
@@ -107,6 +107,29 @@ def test_what_was_read_stands_there_with_tool_version_and_remarks():
     words = " ".join(Page(report(training("amd"))).text.split())
     assert "counters.csv : ncu, csv, 2026.1" in words or "counters.csv: ncu, csv, 2026.1" in words
     assert "were cut short" in words
+
+
+def test_a_card_says_that_memory_or_compute_is_unknown_and_not_that_nothing_is():
+    words = Page(report(training("nvidia", virtual=True))).text
+    assert "Memory or compute: cannot be told;" in words
+    assert "bank conflicts are 75 %" in words
+    assert "What limits it cannot be told" not in words
+
+
+def test_a_run_with_counters_is_not_called_busy():
+    rows = [Event("kernel", "k", at, at + 50, "s", "0") for at in (0, 51)]
+    words = " ".join(Page(report(Profile(rows, serial={"0"}))).text.split())
+    assert "GPU 0: how busy it was cannot be told Kernels ran one at a time while counters were collected" in words
+    assert "Longest gaps" not in words
+
+
+def test_what_was_read_in_part_stands_at_the_top_and_what_was_left_out_is_no_title():
+    cut = Origin("t.json", "torch.profiler", "Chrome trace", "", ("the file is cut short: 2 events read",))
+    other = Origin("notes.txt", "no profiler", LEFT_OUT, "", ("left out: it is no profile",))
+    words = " ".join(Page(report(Profile(origins=[cut, other]))).text.split())
+    assert "Read in part: t.json (the file is cut short: 2 events read)." in words
+    assert "Profile of t.json Read" in words
+    assert "left out: it is no profile" in words
 
 
 def test_a_virtual_gpu_is_said_to_be_one():

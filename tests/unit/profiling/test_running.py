@@ -13,6 +13,7 @@ import pytest
 
 from gpu_utils.errors import UnknownName
 from gpu_utils.profiling import running
+from gpu_utils.profiling.reading import read
 from gpu_utils.profiling.running import RunFailed, chosen, run
 
 PROGRAM = "echo trained; echo warned >&2; exit {code}"
@@ -192,13 +193,16 @@ def test_flags_of_python_stay_in_front_of_the_recorder(place):
 
 
 STUB = """
-import json, sys
+import json, os, sys
 class ProfilerActivity: CPU, CUDA = "cpu", "cuda"
 class profile:
     def __init__(self, activities): self.activities = activities
-    def start(self): print("recording", *self.activities)
-    def stop(self): pass
-    def export_chrome_trace(self, path): open(path, "w").write(json.dumps({"traceEvents": []}))
+    def start(self):
+        print("recording", *self.activities)
+        os.write(2, b"USDT:profiler_start\\nW0101 no permission for counters\\n")
+    def stop(self): os.write(2, b"USDT:profiler_stop\\n")
+    def add_metadata(self, key, value): self.metadata = {key: value}
+    def export_chrome_trace(self, path): open(path, "w").write(json.dumps({"traceEvents": [], **self.metadata}))
 """
 
 
@@ -233,6 +237,36 @@ def test_an_error_of_the_program_shows_its_own_lines_only_and_the_trace_is_writt
     assert error.splitlines()[1].strip() == 'File "train.py", line 3, in <module>' or 'train.py", line 3' in error
     assert "recording.py" not in error
     assert "ZeroDivisionError" in error
+
+
+def test_what_libraries_say_comes_through_but_for_the_probes_of_torch(torch_stub, capfd):
+    recorded(torch_stub, "import sys; print('own words', file=sys.stderr)")
+    assert capfd.readouterr().err == "W0101 no permission for counters\nown words\n"
+
+
+def test_a_script_that_is_not_there_fails_as_python_does_and_leaves_no_trace(torch_stub, capfd):
+    done = run(["python", "no_such.py"], "torch")
+    assert (done.code, done.files) == (2, ())
+    assert "can't open file" in capfd.readouterr().err
+    assert done.problem == "the program ended with code 2, and torch wrote nothing that can be read"
+
+
+@pytest.mark.parametrize(("sees", "said"), [(False, True), (True, False)])
+def test_the_trace_says_whether_torch_saw_a_gpu(torch_stub, capfd, sees, said):
+    package = torch_stub / "stub" / "torch"
+    (package / "__init__.py").write_text(f"class cuda:\n    is_available = staticmethod(lambda: {sees})\n")
+    (package / "profiler.py").write_text(STUB.replace('"traceEvents": []', '"traceEvents": [' + OPERATOR + "]"))
+    (remark,) = read(*recorded(torch_stub, "pass").files).remarks
+    assert ("torch saw no GPU, so only operators of the CPU are in the trace" in remark) == said
+    assert ("ProfilerActivity.CUDA" in remark) != said
+
+
+OPERATOR = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}'
+
+
+def test_the_files_of_a_run_can_be_named_by_a_star(place, capfd):
+    fake(place, "ncu", FAKES["ncu"])
+    assert [path.name for path in run(program()).folder.glob("[!.]*")] == ["ncu.csv"]
 
 
 def test_an_exit_code_of_the_program_comes_through_the_recorder(torch_stub, capfd):
