@@ -241,8 +241,8 @@ lesson.trace_figure(gappy)
 # or just behind one, is *sync-bound*; under a row of launches *launch-bound*; under Python's own work the host is
 # simply late (the table says `host launches too slowly` to both, and its last column tells which). Where the stream
 # copies and no kernel runs, the program is *copy-bound*. (A copy of a few bytes that the host waits for belongs to the
-# wait. `copy` as the cause of a gap: the host was busy starting one.) One section for each; the largest gaps have a
-# number.
+# wait. `host was in a copy call` as the cause of a gap: it was busy starting one.) One section for each; the largest
+# gaps have a number.
 #
 # ## 4. Launch-bound
 #
@@ -651,7 +651,8 @@ lesson.trace_figure(run.profile)
 # It answers in the order of section 1. For the run of section 8 it begins so:
 #
 # ```text
-# GPU 0: busy 83.3 % of 584 us, 26 gaps (75 us host waited for the GPU (sync); 22.8 us copy)
+# GPU 0: busy 55 % of 884 us (kernels 38.2 %, copies 16.8 %), 26 gaps
+# (225 us host launches too slowly; 150 us host waited for the GPU (sync); 22.8 us host was in a copy call)
 # ```
 #
 # If it says that the GPU is idle for half of the time, stop reading: close the gaps first.
