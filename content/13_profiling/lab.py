@@ -1110,10 +1110,12 @@ lesson.table(rows, first="before and after")
 #
 # **Names.** Another build writes another name for the same kernel. The *base name* is what is left when these are
 # taken off: `void ` in front; everything from the first `<`, `(`, `[` or `.` on; space at the end; then `_` and
-# digits at the end. `void gemm<float, 64>(float*, int)`, `gemm_3.kd` and `gemm [clone .kd]` are all `gemm`.
+# digits at the end, once. `void gemm<float, 64>(float*, int)`, `gemm_3.kd` and `gemm [clone .kd]` are all `gemm`;
+# `a_1_2` is `a_1`, and `conv3` stays `conv3`.
 #
 # Base names of only one of the profiles are kernels that were renamed, or split in two. They take as long as what they
-# replace, so they are never the cause, and are left out of the losses below. (Their time is not idle time.)
+# replace, so they are never the cause, and are left out of the losses below. (Their time is not idle time.) At least
+# two base names are in both profiles, and the largest loss is that of one of them, or of idle, alone.
 #
 # **Losses**, in ns. Of a kernel: all its time in `after` minus all its time in `before`. Of the GPU's waiting,
 # idle: in a profile that is the time from the first start to the last end in which no kernel runs; the loss is the
@@ -1134,9 +1136,10 @@ lesson.table(rows, first="before and after")
 # *One factor*: take the mean time of a launch, after / before, of each kernel that both profiles have. The smallest
 # ratio is 1.05 or more, the largest at most 1.04 times the smallest.
 #
-# *More bytes*: the mean of its launches is above 1.1 times what it was; not if either is unknown. *Fewer waves*:
-# mean `occupancy` before is above 1.1 times that after. If it is unknown in one of the profiles, the launch says it
-# instead: mean `registers` or mean `shared_bytes` above 1.1 times what it was.
+# A column's *mean* is that of all launches of the kernel in one profile; it is unknown if it is `None` in any of them.
+# *More bytes*: mean `memory_bytes` after is above 1.1 times that before; not if either is unknown. *Fewer waves*:
+# mean `occupancy` before is above 1.1 times that after. If either is unknown, the launch says it instead: mean
+# `registers` or mean `shared_bytes` after is above 1.1 times that before.
 #
 # **A small example**, in thousands of ns:
 #
