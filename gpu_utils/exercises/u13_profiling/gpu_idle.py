@@ -202,6 +202,11 @@ EXERCISE = Exercise(
             "they split gaps and make sums too small.",
         ),
         Misconception(
+            "window_of_all",
+            slips.window_of_all,
+            "idle does not fit gaps: the window was made of all spans. Those that are left out do not widen it either.",
+        ),
+        Misconception(
             "turned_around",
             slips.turned_around,
             "A span that ends before it starts was turned around. Nobody knows which of its two times is wrong: leave "

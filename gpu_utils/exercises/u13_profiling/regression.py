@@ -109,6 +109,12 @@ _WRONG = (
         "Numbers behind a name were left on: softmax_3 and softmax_5 are one kernel of two builds.",
     ),
     (
+        "void_by_letters",
+        slips.answer(key=slips.by_letters),
+        "lstrip('void ') takes off every v, o, i, d and space in front: vortex became rtex. removeprefix takes off the "
+        "word.",
+    ),
+    (
         "renamed_is_new",
         slips.answer(new_too=True),
         "A kernel with a new name was called the cause. Others have vanished, and what came takes the time of what "
