@@ -33,6 +33,9 @@ from gpu_utils import check, hint, lesson, progress, solution, virtual_gpu
 # Two steps. Out of a trace of either vendor you make one row for each kernel; out of spans of time you find when the
 # GPU had nothing to do. At the end of the part your two functions look at a program that waits too often.
 #
+# A dict that you return, here and in all parts, has exactly the keys of its statement, in any order: one more is
+# refused like one that is missing.
+#
 # Here is a tiny trace, such as torch.profiler writes on ROCm, and the example of the first exercise.
 #
 # <details><summary>Where the form of these files comes from</summary>
@@ -57,7 +60,7 @@ print(lesson.tiny_file("trace.json"))
 # | field | type | what |
 # |---|---|---|
 # | `name` | str | of the kernel |
-# | `device`, `stream` | int | from the kernel's `args` |
+# | `device`, `stream` | int | from the kernel's `args` (`pid` and `tid` are lanes of a viewer) |
 # | `start`, `duration` | float, us | `ts` and `dur` of the kernel, as they are in the file |
 # | `grid`, `block` | tuples of 3, or None | from the kernel's `args`, else from its launch's, else None |
 # | `launched` | float, us, or None | `ts` of the call that launched it; None where that call is not in the file |
@@ -71,12 +74,14 @@ print(lesson.tiny_file("trace.json"))
 # | `kernel` | a kernel on the GPU | `correlation`; `External id` if it belongs to an operator |
 # | `cuda_runtime`, `cuda_driver` | a call on the host, of HIP too | `correlation`, if it started work or waited |
 # | `cpu_op` | an operator of torch | `External id`, a number of its own |
-# | all others | copies, fills, ranges, ... | maybe the same numbers; no kernels |
+# | all others | copies, fills, ranges, ... | maybe the same numbers; no kernels, no calls, no operators |
 #
-# Equal `correlation`: that call launched that kernel. The launch of a graph starts several kernels with one number.
+# Equal `correlation`: that call launched that kernel. The launch of a graph starts several kernels, and copies, with
+# one number.
 # Where kernel and call both have a grid, the kernel's counts: hipExtModuleLaunchKernel is given work-items.
-# Equal `External id`: the kernel belongs to that operator. Both numbers are counted apart, so the same one may stand in
-# both with no meaning. `ts` and `dur` are microseconds, whatever `displayTimeUnit` says.
+# Equal `External id`: the kernel belongs to that operator, also where its call is not in the file. Both numbers are
+# counted apart, so the same one may stand in both with no meaning. `ts` and `dur` are microseconds, whatever
+# `displayTimeUnit` says.
 #
 # **A tiny example**, the file above. The kernel `scale` was launched before the profiler began:
 #
@@ -160,7 +165,7 @@ check("13.read_trace")
 # | `gaps` | list of (int, int) | (from, to) of each stretch of idle time, in order; none of length 0 |
 # | `overlap` | int, ns | time in which at least one copy and at least one kernel run: copies that cost nothing |
 #
-# Without spans: 0, 0, `[]`, 0.
+# Without spans, or where none is left: 0, 0, `[]`, 0.
 #
 # **A tiny example.** Times in ns, a column is 10 ns wide:
 #
@@ -308,7 +313,7 @@ for name in ("ncu.csv", "ncu_wide.csv", "kernel_trace.csv", "counters.csv"):
 # |---|---|---|
 # | `nsecond` `ns`, `usecond` `us`, `msecond` `ms`, `second` `s` | ns | 1, 1e3, 1e6, 1e9 |
 # | `byte`, `Kbyte`, `Mbyte`, `Gbyte` | bytes | 1, 1e3, 1e6, 1e9 |
-# | any other, or empty (`%`, `inst`, `byte/second`, ...) | as it is | 1 |
+# | any other, or empty (`%`, `sector`, `Gbyte/second`, `Kbyte/block`, ...) | as it is | 1 |
 #
 # Commas in a value separate thousands (`"12,582,912"`). A value `n/a` or an empty one is None.
 #
@@ -395,7 +400,7 @@ check("13.read_ncu")
 # | `counters` | dict | all other counters of this dispatch, name -> float; `{}` where there are none |
 #
 # The GPUs are CDNA: a wave has 64 lanes. A block of 96 threads has two waves. A KiB is 1,024 bytes. An end that was not
-# recorded is 0 in the file.
+# recorded is 0 in the file, and a clock that was set back puts one just before its start.
 #
 # **The join.** Both files have `Dispatch_Id`, one for each dispatch. Traces of early 2024 have no such column: join
 # those by `Correlation_Id`, which both files have. (Elsewhere it does not do: all dispatches of a graph share one.) The
@@ -545,8 +550,8 @@ lesson.table(rows, first="kernel")
 # The roof is the lower of two ceilings, `peak` and intensity x `bandwidth`; the ridge is the intensity at which
 # they meet. Neither the arithmetic nor the traffic of a kernel can take less time than its ceiling allows.
 #
-# `"first"`: the name with the largest known `gain`; `None` where none is known. `bytes` and `seconds` are never 0,
-# FLOP may be: a copy has a roof too.
+# `"first"`: the name with the largest known `gain`, even if it is below 0; `None` where none is known. `bytes` and
+# `seconds` are never 0, FLOP may be: a copy has a roof too.
 #
 # **A small example.** `gemv` on AMD, launched twice, with `peak` 1e12 and `bandwidth` 2e12:
 #
@@ -1110,10 +1115,12 @@ lesson.table(rows, first="before and after")
 #
 # **Names.** Another build writes another name for the same kernel. The *base name* is what is left when these are
 # taken off: `void ` in front; everything from the first `<`, `(`, `[` or `.` on; space at the end; then `_` and
-# digits at the end. `void gemm<float, 64>(float*, int)`, `gemm_3.kd` and `gemm [clone .kd]` are all `gemm`.
+# digits at the end, once. `void gemm<float, 64>(float*, int)`, `gemm_3.kd` and `gemm [clone .kd]` are all `gemm`;
+# `a_1_2` is `a_1`, and `conv3` stays `conv3`.
 #
 # Base names of only one of the profiles are kernels that were renamed, or split in two. They take as long as what they
-# replace, so they are never the cause, and are left out of the losses below. (Their time is not idle time.)
+# replace, so they are never the cause, and are left out of the losses below. (Their time is not idle time.) At least
+# two base names are in both profiles, and the largest loss is that of one of them, or of idle, alone.
 #
 # **Losses**, in ns. Of a kernel: all its time in `after` minus all its time in `before`. Of the GPU's waiting,
 # idle: in a profile that is the time from the first start to the last end in which no kernel runs; the loss is the
@@ -1134,9 +1141,10 @@ lesson.table(rows, first="before and after")
 # *One factor*: take the mean time of a launch, after / before, of each kernel that both profiles have. The smallest
 # ratio is 1.05 or more, the largest at most 1.04 times the smallest.
 #
-# *More bytes*: the mean of its launches is above 1.1 times what it was; not if either is unknown. *Fewer waves*:
-# mean `occupancy` before is above 1.1 times that after. If it is unknown in one of the profiles, the launch says it
-# instead: mean `registers` or mean `shared_bytes` above 1.1 times what it was.
+# A column's *mean* is that of all launches of the kernel in one profile; it is unknown if it is `None` in any of them.
+# *More bytes*: mean `memory_bytes` after is above 1.1 times that before; not if either is unknown. *Fewer waves*:
+# mean `occupancy` before is above 1.1 times that after. If either is unknown, the launch says it instead: mean
+# `registers` or mean `shared_bytes` after is above 1.1 times that before.
 #
 # **A small example**, in thousands of ns:
 #

@@ -38,6 +38,9 @@ def with_other(at, **fields):
         ([*ROWS, ROWS[0]], "3 rows came back, expected 2; row 2, 'a', is one too many"),
         (with_other(0, blocks=2), "row 0 has a field 'blocks' that was not asked for"),
         ([{"kernel": "a"}], "row 0 has no field 'grid'; it has kernel"),
+        ([{"x" * 3_000_000: 1}], f"row 0 has no field 'kernel'; it has {'x' * 57}..."),
+        (with_other(0, read=10**400), "row 0, 'a': read is 1000"),
+        (with_other(0, grid=[10**5000, 1, 1]), "row 0, 'a': grid is a number of very many digits, expected (2, 1, 1)"),
         ([("a", 1)], "row 0 is ('a', 1), expected a dict with kernel, grid, read"),
         ({"a": 1}, "the result is {'a': 1}, expected a list with one dict for each kernel"),
     ],
@@ -45,6 +48,13 @@ def with_other(at, **fields):
 )
 def test_a_wrong_row_is_named_with_its_field(found, said):
     assert said in wrong_row(ROWS, found, EXACT, "kernel").detail
+
+
+@pytest.mark.parametrize(
+    ("found", "said"), [([{}], "; row 0 is one too many"), ([{"kernel": "a"}], "; row 0, 'a', is one too many")]
+)
+def test_a_row_where_there_are_none_is_told(found, said):
+    assert wrong_row([], found, EXACT, "kernel").detail == f"1 row came back, expected 0{said}"
 
 
 def test_right_rows_are_right_with_lists_for_tuples():
@@ -71,6 +81,24 @@ def test_a_kernel_begins_after_its_launch_and_after_the_one_before_on_its_stream
         place = row["device"], row["stream"]
         assert row["start"] > until.get(place, 0)
         until[place] = row["start"] + row["duration"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_a_trace_has_events_with_the_numbers_of_others(vendor, seed):
+    events = json.loads(trace(random.Random(seed), vendor, ops=6))["traceEvents"]
+    ran = [event for event in events if event["ph"] == "X"]
+    kernels = [event for event in ran if event["cat"] == "kernel"]
+    calls = {e["args"].get("correlation") for e in ran if e["cat"].startswith("cuda_")}
+    ops = {e["args"]["External id"] for e in ran if e["cat"] == "cpu_op"}
+    first = next(at for at, event in enumerate(ran) if event["cat"] == "cpu_op")
+    ranges = {e["args"]["External id"] for e in ran[:first] if e["cat"] == "user_annotation"}
+    assert ops & ranges & {e["args"].get("External id") for e in kernels}
+    graph = next(e["args"]["correlation"] for e in ran if e["name"].endswith("GraphLaunch"))
+    cats = [e["cat"] for e in ran if e["args"].get("correlation") == graph]
+    assert (cats[0], cats[-1], cats.count("kernel")) == ("gpu_memcpy", "gpu_memcpy", 2)
+    assert any(e["args"]["correlation"] not in calls and e["args"].get("External id") in ops for e in kernels)
+    assert any(e["tid"] != e["args"]["stream"] for e in kernels)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -12,6 +12,7 @@ from gpu_utils.exercises.u13_profiling import regression_slips as slips
 from gpu_utils.exercises.u13_profiling.drawn_profiles import CAUSES, HARMLESS, drawn_profiles
 from gpu_utils.exercises.u13_profiling.judging import rows_problem
 from gpu_utils.exercises.u13_profiling.own_regression import launch_rows
+from gpu_utils.exercises.u13_profiling.regression_cases import NAMES, WRITTEN
 from gpu_utils.grading.check import check
 from gpu_utils.profiling.profile import Device, Event, Profile
 
@@ -44,6 +45,9 @@ def test_kernels_and_names_in_a_field_may_come_in_any_order():
         ([RIGHT[0], {**RIGHT[1], "by": ["waves"]}], "'by' of gelu is waves, expected waves, blocks"),
         ([RIGHT[0], {**RIGHT[1], "by": "waves"}], "expected a list"),
         ([RIGHT[0], {"name": "gelu", "by": []}], "gelu has no 'bytes'; its keys are name, by"),
+        ([RIGHT[0], RIGHT[1] | {"flop": 1}], "gelu has 'flop', which was not asked for"),
+        ([*RIGHT, {"name": "x" * 3_000_000}], f"has a kernel '{'x' * 57}...'; the profile"),
+        ([{"x" * 3_000_000: 1}], f"its keys are {'x' * 57}..."),
     ],
 )
 def test_a_wrong_table_is_told_by_kernel_and_field(value, words):
@@ -56,6 +60,47 @@ def test_the_kernel_that_was_named_is_told_with_what_it_lost():
 
     detail = check(find("13.regression"), largest, seed=1).first_failure.detail
     assert "'kernel' is 'gemm', expected 'softmax'; gemm lost 20,000 ns; 'cause' and 'lost' are right" in detail
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        ("swish", "; swish is in neither profile; 'cause' and 'lost' are right"),
+        ("none", "; none is in neither profile"),
+        ("x" * 3_000_000, f"; {'x' * 57}... is in neither profile"),
+        ("softmax_2", "; the base name of softmax_2 is softmax"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_name_that_is_not_there_is_told(kernel, words):
+    def invented(before, after):
+        return slips.answer()(before, after) | {"kernel": kernel}
+
+    detail = check(find("13.regression"), invented, seed=1).first_failure.detail
+    assert words in detail
+    assert len(detail) < 400
+
+
+def test_a_word_for_none_is_told():
+    def word(before, after):
+        found = slips.answer()(before, after)
+        return found | {"kernel": found["kernel"] or "none"}
+
+    assert "asked is None itself" in check(find("13.regression"), word, seed=1).first_failure.detail
+
+
+@pytest.mark.parametrize("example", WRITTEN, ids=lambda example: example.why)
+def test_the_largest_loss_of_a_written_pair_is_that_of_one_alone(example):
+    before, after = example.inputs["before"], example.inputs["after"]
+    old, new = slips.grouped(before, slips.base), slips.grouped(after, slips.base)
+    losses = [slips.time(new[name]) - slips.time(old[name]) for name in old if name in new]
+    assert len(losses) > 1
+    losses.append(slips.idle(after) - slips.idle(before))
+    assert losses.count(max(losses)) == 1
+
+
+def test_written_names_are_of_nine_kernels():
+    assert len({slips.answer()(**example.inputs)["kernel"] for example in NAMES}) == len(NAMES) == 9
 
 
 @pytest.mark.parametrize("cause", [*CAUSES, "idle", "none"])

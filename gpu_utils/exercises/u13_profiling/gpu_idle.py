@@ -27,7 +27,9 @@ STATED = [
 
 
 def drawn(rng: random.Random, count: int, dense: float) -> list[dict[str, Any]]:
-    """Spans of three streams in the order in which a tool might write them, and two that cannot be.
+    """Spans of three streams in the order in which a tool might write them, and four that cannot be.
+
+    Of those, one of no length lies before all others, and one that ends before it starts lies after them.
 
     dense  how much of the time a stream works
     """
@@ -41,7 +43,9 @@ def drawn(rng: random.Random, count: int, dense: float) -> list[dict[str, Any]]:
             clock += length + rng.choice((0, int(length / dense - length), rng.randrange(1, 90)))
     last = max(one["end"] for one in spans)
     alone = last + rng.randrange(100, 200)  # a gap, a stretch that touches the next, a short one in a long one
-    spans += [
+    spans += [  # and a gap of one ns at the end
+        span("copy", 20, alone + 1_001, alone + 1_040),
+        span("copy", 21, alone + 1_010, alone + 1_020),
         span("kernel", 7, alone, alone + 500),
         span("copy", 8, alone + 100, alone + 180),
         span("kernel", 7, alone + 500, alone + 700),
@@ -50,7 +54,9 @@ def drawn(rng: random.Random, count: int, dense: float) -> list[dict[str, Any]]:
     ]
     rng.shuffle(spans)
     backwards = span("kernel", 7, alone + 750, alone + 740)
-    return [*spans, span("kernel", 7, alone + 800, alone + 800), backwards]
+    before = span("copy", 20, base - 500, base - 500)
+    after = span("kernel", 8, alone + 3_000, alone + 2_900)
+    return [before, *spans, span("kernel", 7, alone + 800, alone + 800), backwards, after]
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -93,6 +99,17 @@ EXERCISE = Exercise(
                 span("kernel", 7, 10, 40),
                 *[span("kernel", 7, 50, 50), span("copy", 20, 45, 42), span("kernel", 7, 60, 90)],
             ],
+        ),
+        Example(
+            "the same before all others and after them, and a gap of one ns",
+            spans=[
+                *[span("kernel", 7, 10, 10), span("kernel", 7, 50, 70), span("copy", 20, 71, 90)],
+                span("copy", 20, 140, 120),
+            ],
+        ),
+        Example(
+            "none but spans of no length, or that end before they start",
+            spans=[span("kernel", 7, 50, 50), span("copy", 20, 90, 60), span("kernel", 8, 70, 70)],
         ),
         Case("three streams that work a third of the time", count=6, dense=0.33),
         Case("three streams that are nearly always at work", count=9, dense=0.9),
@@ -183,6 +200,11 @@ EXERCISE = Exercise(
             slips.all_spans,
             "A span of no length, or one that ends before it starts, was used. Leave both out before anything else: "
             "they split gaps and make sums too small.",
+        ),
+        Misconception(
+            "window_of_all",
+            slips.window_of_all,
+            "idle does not fit gaps: the window was made of all spans. Those that are left out do not widen it either.",
         ),
         Misconception(
             "turned_around",

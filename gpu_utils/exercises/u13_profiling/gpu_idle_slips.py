@@ -176,6 +176,12 @@ def all_spans(spans: Spans) -> dict[str, Any]:
     return {"busy": length(stretches), "idle": length(gaps), "gaps": gaps, "overlap": overlap(spans)}
 
 
+def window_of_all(spans: Spans) -> dict[str, Any]:
+    """idle by the window, which spans that took no time widen."""
+    found = right(spans)
+    return found | {"idle": window(spans) - found["busy"]}
+
+
 def turned_around(spans: Spans) -> dict[str, Any]:
     """Where the end lies before the start, they change places."""
     return right(

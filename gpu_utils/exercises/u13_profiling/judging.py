@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpu_utils.analytic.tolerance import Tolerance
@@ -25,18 +25,21 @@ def rows_problem(expected: Rows, value: Any, tol: Tolerance, where: str = "the r
         return compare(list(expected), value, tol, where=where) or Difference("type", f"{where} is no list of dicts")
     for row in value:
         if "name" not in row:
-            return Difference("type", f"a dict in {where} has no 'name'; its keys are {', '.join(map(str, row))}")
+            return Difference("type", f"a dict in {where} has no 'name'; its keys are {_listed(list(row))}")
         if not isinstance(row["name"], str):
-            return Difference("type", f"a 'name' in {where} is {str(row['name'])[:40]}, expected the name of a kernel")
+            return Difference("type", f"a 'name' in {where} is {short(row['name'])}, expected the name of a kernel")
     found = [row["name"] for row in value]
     if missing := [name for name in names if name not in found]:
         return Difference("value", f"{where} has no kernel {missing[0]}; it has {_listed(found)}")
     if extra := [name for name in found if name not in names]:
-        return Difference("value", f"{where} has a kernel {extra[0]!r}; the profile has {_listed(names)}")
+        return Difference("value", f"{where} has a kernel {short(extra[0])!r}; the profile has {_listed(names)}")
     if len(found) != len(names):
         twice = next(name for name in names if found.count(name) > 1)
         return Difference("value", f"{where} has {twice} {found.count(twice)} times, expected one dict for a name")
     by_name = {row["name"]: row for row in value}
+    for row in value:
+        if more := [key for key in row if key not in expected[0]]:
+            return Difference("type", f"{row['name']} has {short(more[0])!r}, which was not asked for")
     for field in expected[0]:
         wrong = [one for row in expected if (one := _field(row, by_name[row["name"]], field, tol))]
         if wrong:
@@ -48,12 +51,12 @@ def rows_problem(expected: Rows, value: Any, tol: Tolerance, where: str = "the r
 def _field(row: Mapping[str, Any], got: Mapping[str, Any], field: str, tol: Tolerance) -> Difference | None:
     said = f"{field!r} of {row['name']}"
     if field not in got:
-        return Difference("type", f"{row['name']} has no {field!r}; its keys are {', '.join(map(str, got))}")
+        return Difference("type", f"{row['name']} has no {field!r}; its keys are {_listed(list(got))}")
     expected, found = row[field], got[field]
     if isinstance(expected, list):
         return _names(expected, found, said)
     if expected is None and found is not None:
-        return Difference("value", f"{said} is {str(found)[:40]}, expected None: it needs a counter that is unknown")
+        return Difference("value", f"{said} is {short(found)}, expected None: it needs a counter that is unknown")
     return compare(expected, found, tol, where=said)
 
 
@@ -67,4 +70,17 @@ def _names(expected: list[str], found: Any, said: str) -> Difference | None:
 
 
 def _listed(names: Sequence[Any]) -> str:
-    return ", ".join(map(str, names[:8])) + ", ..." * (len(names) > 8) or "nothing"
+    return ", ".join(map(short, names[:8])) + ", ..." * (len(names) > 8) or "nothing"
+
+
+def short(value: Any, write: Callable[[Any], str] = str) -> str:
+    """What a learner wrote, in 60 letters at most.
+
+    >>> short("gemm"), len(short("x" * 1000)), short(10**5000)
+    ('gemm', 60, 'a number of very many digits')
+    """
+    try:
+        text = write(value)
+    except ValueError:  # Python writes no whole number of more than 4,300 digits
+        return "a number of very many digits"
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -123,6 +123,12 @@ EXERCISE = Exercise(
             "cuda_driver.",
         ),
         Misconception(
+            "copies_are_calls",
+            slips.copies_are_calls,
+            "A copy on the GPU was taken for the call that launched a kernel. A graph holds both, and all of them have "
+            "its number: only cuda_runtime and cuda_driver are calls.",
+        ),
+        Misconception(
             "ones_at_once",
             slips.ones_at_once,
             "A grid that does not stand with the kernel became (1, 1, 1): a grid of one block, which is wrong. Older "

@@ -32,6 +32,11 @@ def without_arguments(name: str) -> str:
     return re.split(r"[<(\[.]", name.removeprefix("void "))[0].strip()
 
 
+def by_letters(name: str) -> str:
+    """Letters of "void " are taken off in front, not the word."""
+    return base(name.lstrip("void "))
+
+
 def grouped(rows: Rows, key: Callable[[str], str]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for row in rows:

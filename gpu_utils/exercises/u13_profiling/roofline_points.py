@@ -10,7 +10,7 @@ import torch
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.exercises.u13_profiling import roofline_points_slips as slips
 from gpu_utils.exercises.u13_profiling.drawn_counters import drawn_rows, of_amd, of_nvidia
-from gpu_utils.exercises.u13_profiling.judging import rows_problem
+from gpu_utils.exercises.u13_profiling.judging import rows_problem, short
 from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
@@ -44,10 +44,10 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     if said == right:
         return None
     if not isinstance(said, str):
-        return Difference("value", f"'first' is {str(said)[:40]}, expected {right!r}; the points are right")
+        return Difference("value", f"'first' is {short(said)}, expected {right!r}; the points are right")
     gains = {point["name"]: point["gain"] for point in expected["points"]}
     if said not in gains:
-        return Difference("value", f"'first' is {said!r}, expected {right!r}; the points are right")
+        return Difference("value", f"'first' is {short(said)!r}, expected {right!r}; the points are right")
     of = "unknown" if gains[said] is None else f"{gains[said]:.3g} s"
     return Difference("value", f"'first' is {said!r}, whose gain is {of}, expected {right!r}; the points are right")
 
@@ -279,6 +279,17 @@ EXERCISE = Exercise(
                 of_nvidia(
                     "right_of_it", 2000, fadd=0, fmul=500_000, ffma=500_000, tensor=0, read=900_000, write=100_000
                 ),
+            ],
+            peak=1e12,
+            bandwidth=2e12,
+        ),
+        Example(
+            "all are above their roofs, since caches helped, and one is unknown: first is the nearest to its roof",
+            kernels=[
+                of_amd("far", 1000, 2000, add=0, mul=0, fma=0, mops=0, fetch=4096.0, write=1024.0),
+                of_amd("near", 3000, 4000, add=100, mul=0, fma=100, mops=0, fetch=2048.0, write=16.0),
+                of_amd("unknown", 5000, 6000, add=100, mul=0, fma=100, mops=0, fetch=None, write=16.0),
+                of_amd("further", 7000, 8000, add=0, mul=0, fma=0, mops=0, fetch=3072.0, write=1024.0),
             ],
             peak=1e12,
             bandwidth=2e12,

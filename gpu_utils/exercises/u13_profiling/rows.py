@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gpu_utils.analytic.tolerance import Tolerance
+from gpu_utils.exercises.u13_profiling.judging import short
 from gpu_utils.grading import relations
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.plain import NotPlain
@@ -43,18 +44,19 @@ def wrong_row(expected: Rows, found: Any, tol: Tolerance, name: str) -> Differen
 
 def _first_other(expected: Rows, found: Any, name: str) -> str:
     for at, (right, row) in enumerate(zip(expected, found, strict=False)):
-        if row[name] != right[name]:
+        if not isinstance(row[name], str) or row[name] != right[name]:
             return f"; row {at} is {_said(row[name])}, expected {_said(right[name])}"
     longer, words = (expected, "missing") if len(expected) > len(found) else (found, "too many")
     at = min(len(expected), len(found))
-    return f"; row {at}, {_said(longer[at][name])}, is {'' if words == 'missing' else 'one '}{words}"
+    called = f", {_said(longer[at][name])}," if name in longer[at] else ""
+    return f"; row {at}{called} is {'' if words == 'missing' else 'one '}{words}"
 
 
 def _wrong_form(row: Any, fields: list[str], at: int) -> Difference | None:
     if not isinstance(row, dict):
         return Difference("type", f"row {at} is {_said(row)}, expected a dict with {', '.join(fields)}")
     if missing := [field for field in fields if field not in row]:
-        return Difference("type", f"row {at} has no field {missing[0]!r}; it has {', '.join(map(str, row)) or 'none'}")
+        return Difference("type", f"row {at} has no field {missing[0]!r}; it has {_fields(row)}")
     if extra := [field for field in row if fields and field not in fields]:
         return Difference("type", f"row {at} has a field {_said(extra[0])} that was not asked for")
     return None
@@ -77,10 +79,17 @@ def _wrong_value(right: Any, value: Any, tol: Tolerance, where: str) -> str:
         )
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return f"{where} is {_said(value)}, expected {_said(right)}"
-    if value == right or (isinstance(right, float) and abs(value - right) <= tol.atol + tol.rtol * abs(right)):
+    if value == right or (isinstance(right, float) and _near(right, value, tol)):
         return ""
     relation = relations.of_numbers(right, value)
     return f"{where} is {_said(value)}, expected {_said(right)}{relation and f'; {relation}'}"
+
+
+def _near(right: float, value: float, tol: Tolerance) -> bool:
+    try:
+        return abs(value - right) <= tol.atol + tol.rtol * abs(right)
+    except OverflowError:  # a whole number that no float can hold
+        return False
 
 
 def _wrong_dict(right: dict[str, Any], value: Any, tol: Tolerance, where: str) -> str:
@@ -108,5 +117,8 @@ def _said(value: Any) -> str:
         return value.found
     if isinstance(value, list) and all(isinstance(one, (int, float)) for one in value):
         value = tuple(value)
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return short(value, repr)
+
+
+def _fields(row: dict[Any, Any]) -> str:
+    return ", ".join(map(short, list(row)[:12])) + ", ..." * (len(row) > 12) or "none"

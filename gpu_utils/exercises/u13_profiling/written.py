@@ -55,6 +55,8 @@ class _Trace:
         self.clock = {thread: rng.randrange(100_000, 200_000) for thread in THREADS}
         self.free: dict[tuple[int, int], int] = {}
         self.starts: set[int] = set()
+        self.annotations: list[dict[str, Any]] = []
+        self.places: dict[int, int] = {}  # of an event: -1 before the others, 1 after them
         self.correlation, self.external = rng.randrange(20, 40), rng.randrange(10, 20)
 
     def text(self, ops: int) -> str:
@@ -66,13 +68,14 @@ class _Trace:
         host = [event for event in self.events if event["cat"] == "cpu_op"]
         rest = [event for event in self.events if event["cat"] != "cpu_op"]
         self.rng.shuffle(rest)  # kineto writes what a GPU did as it comes
+        rest.sort(key=lambda event: self.places.get(id(event), 0))
         width = 64 if self.amd else 32
         whole = {
             "schemaVersion": 1,
             "deviceProperties": [{"id": at, "name": "GPU X", "warpSize": width} for at in range(self.devices)],
             "displayTimeUnit": "ms",
             "baseTimeNanoseconds": 1_700_000_000_000_000_000,
-            "traceEvents": [*_METADATA, *host, *rest],
+            "traceEvents": [*_METADATA, *self.annotations, *host, *rest],
             "traceName": "trace.json",
         }
         written = json.dumps(whole)
@@ -110,6 +113,11 @@ class _Trace:
         else:
             for name in names(rng, 3)[: rng.choice((2, 3))]:
                 self._kernel(thread, device, stream, name, driver=what == "driver")
+        if what == "lost op":  # a copy as well: it is no operator, though it has the number of one
+            self._copy(thread, device, stream)
+        if what == "kernels":
+            self._lost_call(device, stream)
+        self._annotate(thread, begun)
         if what != "lost op":  # its window began before: what it launched names an op that is not in the file
             self._add("cpu_op", inner, 1, thread, inside, self.clock[thread] - inside, **{"External id": self.external})
         self.clock[thread] += rng.randrange(500, 2_000)
@@ -170,16 +178,35 @@ class _Trace:
         self._on_gpu("gpu_memset", "Memset (Device)", device, stream, called, bytes=size, **self._links())
 
     def _graph(self, thread: int, device: int, stream: int) -> None:
-        """One call that starts two kernels, and says nothing of their grids."""
+        """One call that starts two kernels between two copies, and says nothing of their grids.
+
+        All have its number, and one of the copies is the first with it in the file, the other the last.
+        """
         called = self._call(thread, f"{self.prefix}GraphLaunch")
+        for place, way in ((-1, "HtoD (Pinned -> Device)"), (1, "DtoH (Device -> Pinned)")):
+            self._on_gpu("gpu_memcpy", f"Memcpy {way}", device, stream, called, bytes=4096, **self._links())
+            self.places[id(self.events[-2])] = place
         for name in names(self.rng, 3)[:2]:
             self._on_gpu("kernel", name, device, stream, called, **self._links(), **self._shape(*shape(self.rng)))
+
+    def _lost_call(self, device: int, stream: int) -> None:
+        """A kernel of this operator whose call is not in the file."""
+        self.correlation += 1
+        shape_of = self._shape(*shape(self.rng))
+        called = max(self.clock.values())
+        self._on_gpu("kernel", self.rng.choice(KERNELS), device, stream, called, **self._links(), **shape_of)
+
+    def _annotate(self, thread: int, begun: int) -> None:
+        """A range of the program that by chance has the number of an operator; it stands before all operators."""
+        self._add("user_annotation", "forward", 1, thread, begun, 1_000, **{"External id": self.external})
+        self.annotations.append(self.events.pop())
 
     def _begun_before(self) -> None:
         """A kernel that was launched before the window began: no call and no op in the file."""
         self.correlation += 1
         shape_of = self._shape(*shape(self.rng))
         self._on_gpu("kernel", self.rng.choice(KERNELS), 0, 7, 60_000, correlation=self.correlation, **shape_of)
+        self.events[-2]["tid"] = 1  # the lane of a viewer
 
     def _around(self) -> None:
         """What else is in such a file."""

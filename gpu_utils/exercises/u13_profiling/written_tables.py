@@ -26,7 +26,10 @@ METRICS = {
     "gpu__time_duration.sum": "time",
     "dram__bytes_read.sum": "bytes",
     "dram__bytes_write.sum": "bytes",
-    "dram__bytes.sum.per_second": "byte/second",
+    "dram__bytes.sum.per_second": "Gbyte/second",
+    "dram__cycles_elapsed.avg.per_second": "cycle/nsecond",
+    "launch__shared_mem_per_block_dynamic": "Kbyte/block",
+    "lts__t_sectors.sum": "sector",
     "smsp__inst_executed.sum": "inst",
     "sm__warps_active.avg.pct_of_peak_sustained_active": "%",
     "sm__cycles_elapsed.max": "cycle",
@@ -46,6 +49,8 @@ _NOISE = (
     '==WARNING== a, "b", c',
     "0,4242,done",
 )
+_QUOTED = ('wrote "a","b","c" to out.csv', '  "1","4242","indented"')
+"""The program prints commas between quotes too, on lines that do not begin with a quote."""
 
 
 def _table(rows: Iterable[Iterable[Any]], quoting: Any = csv.QUOTE_ALL) -> list[str]:
@@ -75,7 +80,8 @@ def ncu(rng: random.Random, form: str, kernels: int = 5, processes: int = 1) -> 
     lines = _table(table(rng, leading, launched, rules="rules" in form))
     for _ in range(4):  # what the program prints comes between, never before the units
         lines.insert(rng.randrange(3, len(lines)), rng.choice(_NOISE))
-    lines.insert(4, _NOISE[0])
+    for line in (*_QUOTED, _NOISE[0]):
+        lines.insert(4, line)
     before = ["==PROF== Connected to process 4242 (/tmp/app)", *_NOISE[: rng.randrange(1, 4)]]
     return "\n".join([*before, *lines, "==PROF== Disconnected from process 4242", ""])
 
@@ -86,6 +92,8 @@ def _value(rng: random.Random, kind: str, unit: str) -> str:
         return f"{rng.randrange(2_000_000, 90_000_000) / SCALES[kind][unit]:,.{0 if unit[0] == 'n' else 6}f}"
     if kind == "bytes":
         return f"{rng.randrange(1_000_000, 2_000_000_000) / SCALES[kind][unit]:,.{0 if unit == 'byte' else 6}f}"
+    if kind in ("Gbyte/second", "cycle/nsecond", "Kbyte/block"):
+        return f"{rng.uniform(1, 3000):,.6f}"
     if kind in ("%", ""):
         return f"{rng.uniform(1, 99):.2f}"
     return f"{rng.randrange(16, 256)}" if kind == "register/thread" else f"{rng.randrange(1_000_000, 2_000_000_000):,}"
@@ -150,8 +158,8 @@ COUNTERS = ("SQ_WAVES", "FETCH_SIZE", "SQ_INSTS_VALU", "WRITE_SIZE", "GRBM_GUI_A
 def rocprof(rng: random.Random, generation: str, dispatches: int = 7) -> tuple[str, str]:
     """A kernel trace and a counter collection of rocprofv3. generation: of GENERATIONS; dispatches: 7 to 15.
 
-    The third one never ended, the fourth and the fifth come from one call, the fifth has no counters, the last but one
-    is not in the trace, and the counters of the second stand there twice.
+    The first one ends 5 ns before its start, the third one never ended, the fourth and the fifth come from one call,
+    the fifth has no counters, the last but one is not in the trace, and the counters of the second stand there twice.
     """
     columns = [*(_NOW if generation == "now" else _2024), *_AXES]
     if "without" in generation:
@@ -160,6 +168,7 @@ def rocprof(rng: random.Random, generation: str, dispatches: int = 7) -> tuple[s
     if "without" not in generation:  # a graph: one call of the host, two dispatches
         launched[4]["Correlation_Id"] = launched[3]["Correlation_Id"]
     launched[2] |= {"End_Timestamp": 0}
+    launched[0] |= {"End_Timestamp": launched[0]["Start_Timestamp"] - 5}
     traced = [one for one in launched if one is not launched[-2]]
     rng.shuffle(traced)
     collected = list(_COUNTED) if generation != "now" else [*_COUNTED, *_TIMES]
