@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -63,9 +64,10 @@ class Assembler(Decoder):
         """
         dynamic: list[Variable] = []
         data: list[Variable] = []
-        used = self._names_used()
+        used = self._named_in(self.functions)
+        of_others = self._named_in(self.module.functions.values()) - used
         for variable in [*self.module.variables.values(), *(v for f in self.functions for v in f.variables)]:
-            if variable.space == "shared" and variable.name not in used:
+            if variable.space == "shared" and variable.name in of_others:
                 continue
             if variable.space == "shared" and variable.size:
                 self.addresses[variable.name] = ("shared", self._place("static_shared", variable))
@@ -90,9 +92,9 @@ class Assembler(Decoder):
                     self.addresses[variable.name] = ("param", self._place("local_bytes", largest))
         self._data(data)
 
-    def _names_used(self) -> set[str]:
-        """What the kernel, the functions that it calls and the module's data name."""
-        waiting: list[object] = [o for f in self.functions for i in f.body for o in i.operands]
+    def _named_in(self, functions: Iterable[Function]) -> set[str]:
+        """What these functions and the module's data name."""
+        waiting: list[object] = [o for f in functions for i in f.body for o in i.operands]
         waiting += [item for variable in self.module.variables.values() for item in variable.init or ()]
         found: set[str] = set()
         while waiting:
