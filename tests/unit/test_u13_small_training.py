@@ -110,3 +110,9 @@ def test_the_lesson_shows_the_line_that_w2w_profile_prints():
     lesson = (Path(__file__).parents[2] / "content" / "13_profiling" / "lesson.py").read_text("utf-8")
     (line, _) = _busy_lines(busy(planted(34).profile))
     assert line in lesson.replace("\n# ", " ")  # there it takes two lines
+
+
+@pytest.mark.parametrize("target", SMALL_TARGETS)
+def test_a_kernel_takes_the_shared_memory_that_it_names_and_not_that_of_its_neighbours(sound, target):
+    taken = {kernel.name: kernel.value("shared_bytes") for kernel in sound[target].profile.kernels}
+    assert (taken["activation"], taken["forward"], taken["transpose"]) == (0, 2176, 4224)
