@@ -112,9 +112,9 @@ def _files(files: list[Path], html: Path | None, csv: Path | None, chip: str) ->
             write_atomically(csv, _csv(found).encode("utf-8", "replace"))
             typer.echo(f"all launches: {csv}")
         if html is not None:
-            from gpu_utils.profiling.report import report
+            from gpu_utils.profiling.report import page
 
-            write_atomically(html, report(found, chip or None).encode("utf-8", "replace"))
+            write_atomically(html, page(found, working, judged).encode("utf-8", "replace"))
             typer.echo(f"report: {html}")
 
 
@@ -186,14 +186,16 @@ def _busy_lines(working: Busy) -> list[str]:
     """How busy each device was, and why it was idle."""
     from gpu_utils.profiling.busy import SERIAL
     from gpu_utils.profiling.counted import counted
-    from gpu_utils.profiling.words import share, time
+    from gpu_utils.profiling.words import gpu, share, time
 
     lines = []
     for one in working.devices:
+        name = gpu(one.device)
         causes = "; ".join(f"{time(ns)} {cause}" for cause, ns in list(one.idle_by_cause.items())[:3])
-        name = f"GPU {one.device}" if one.device.isdigit() else one.device or "GPU"
         if one.serial:
-            lines.append(f"{name}: how busy it was cannot be told: {SERIAL}; record a timeline without counters")
+            lines.append(
+                f"{name}: how busy it was cannot be told: {SERIAL}; record a timeline without counters"
+            )
             continue
         copied = one.copies / one.window if one.window else 0
         parts = f" (kernels {share(one.kernels / one.window)}, copies {share(copied)})" if copied > COPIES else ""

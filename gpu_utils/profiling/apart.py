@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gpu_utils.chips import chip_of_device
 from gpu_utils.profiling.profile import ON_GPU, Device, Event, Profile
+from gpu_utils.profiling.words import gpu
 
 TOOL_VENDORS = {"ncu": "nvidia", "nsys": "nvidia", "rocprofv3": "amd", "rocprof": "amd"}
 """torch.profiler serves both."""
@@ -68,7 +69,7 @@ def keep_apart(profiles: Sequence[Profile]) -> Iterator[tuple[Profile, str]]:
             path = each[0].origins[0].path if each[0].origins else "?"
             short = Path(path).name if many[Path(path).name] == 1 else path
             for profile in each:
-                _rename(profile, name, f"{f'GPU {name}' if name.isdigit() else name} of {short}")
+                _rename(profile, name, f"{gpu(name)} of {short}")
                 yield profile, f"device {name} is another GPU in other files: two runs? then read each alone"
 
 

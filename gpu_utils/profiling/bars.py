@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_utils.profiling.profile import ON_GPU, Event, Profile
+from gpu_utils.profiling.words import gpu
 
 MOST = 20_000
 """Bars of a page: a browser draws and scrolls so many at once, and the file stays below a few MB."""
@@ -116,7 +117,7 @@ def _lane(profile: Profile, event: Event) -> tuple[int, str, str]:
     where = event.lane or "no stream named"
     process = f"process {event.process}" if event.process is not None else ""
     if event.kind in ON_GPU:
-        device = f"GPU {event.device}" if event.device.isdigit() else event.device or "GPU"
+        device = gpu(event.device)
         return 0, f"{event.device}/{_padded(where)}", f"{device}, {where}"
     label = ", ".join(part for part in (process, where) if part)
     return 1, f"{process}/{_padded(where)}", f"host, {label}"

@@ -21,6 +21,7 @@ from gpu_utils.profiling.needs import ADVICE, NEEDS, THRESHOLDS, command
 from gpu_utils.profiling.pooled import Evidence, Pool
 from gpu_utils.profiling.profile import Event, Profile
 from gpu_utils.profiling.rules import COMPUTE, EXPLAIN_WAITING, LATENCY, MEMORY, RULES, UNTOLD, Finding, Ground
+from gpu_utils.profiling.words import gpu
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def _pools(profile: Profile, sorts: dict[str, int]) -> list[Pool]:
         by_name[plain(event.name), sorts.get(event.device, 0)].append(event)
     pools = []
     for (name, _), rows in by_name.items():
-        where = _named(next((row.device for row in rows if row.device), ""))
+        where = gpu(next((row.device for row in rows if row.device), ""), "the GPU")
         pools.append(Pool(f"{name} on {where}" if len(set(sorts.values())) > 1 else name, rows))
     return sorted(pools, key=lambda pool: (-pool.ns, pool.name))
 
@@ -232,15 +233,11 @@ def _throughput(
         yield Finding(pool.name, limit, sentence, shares, ADVICE[limit])
 
 
-def _named(device: str) -> str:
-    return f"GPU {device}" if device.isdigit() else device or "the GPU"
-
-
 def _general(one: DeviceBusy) -> Iterator[Finding]:
     """What is true of a device as a whole: launch-bound, and gaps by their causes."""
     if one.serial:
         return
-    about = _named(one.device)
+    about = gpu(one.device, "the GPU")
     if one.launch_bound:
         evidence = (
             Evidence("idle", 100 * one.idle_share, "%", "gaps between the union of all work"),

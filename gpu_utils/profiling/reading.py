@@ -81,11 +81,6 @@ def read_texts(files: Mapping[str, str]) -> Profile:
     return _together([_profile_of(Opened(name, text.encode()), "") for name, text in files.items()])
 
 
-def text_profile(name: str, text: str) -> Profile:
-    """What a text says that is in memory: name stands for its path in messages. Errors as for `read`."""
-    return read_texts({name: text})
-
-
 def _profile_of(found: Opened, advice: str) -> Profile:
     readers: Sequence[Any] = [import_module(f"gpu_utils.profiling.{name}") for name in READERS]
     for reader in readers:

@@ -30,7 +30,11 @@ def report(profile: Profile, chip: str | None = None) -> str:
     Errors: UnknownName for a chip that is not in the registry.
     """
     found = busy(profile)
-    judged = limits(profile, chip, found)
+    return page(profile, found, limits(profile, chip, found))
+
+
+def page(profile: Profile, found: Busy, judged: Limits) -> str:
+    """The same for whoever has judged the profile already."""
     line = bars.timeline(profile, [kernel.name for kernel in judged.kernels])
     gaps = _gaps(found, line.start) if line else []
     spots = _spots(judged)
@@ -120,5 +124,5 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(time=words.time, share=words.share, rate=words.rate, counted=counted)
+    environment.filters.update(time=words.time, share=words.share, rate=words.rate, gpu=words.gpu, counted=counted)
     return environment

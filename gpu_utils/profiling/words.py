@@ -1,4 +1,4 @@
-"""Times and shares as people read them."""
+"""Times, shares and devices as people read them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,15 @@ def share(part: float | None) -> str:
     ('33.3 %', '100 %', '0.04 %', 'unknown')
     """
     return "unknown" if part is None else f"{_three(100 * part)} %"
+
+
+def gpu(device: str, unnamed: str = "GPU") -> str:
+    """A device as its events name it, often a number alone.
+
+    >>> gpu("0"), gpu("Agent 4"), gpu("", "the GPU")
+    ('GPU 0', 'Agent 4', 'the GPU')
+    """
+    return f"GPU {device}" if device.isdigit() else device or unnamed
 
 
 def rate(per_second: float) -> str:

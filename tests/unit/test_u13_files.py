@@ -14,7 +14,7 @@ from gpu_utils.exercises.u13_profiling.rows import wrong_row
 from gpu_utils.exercises.u13_profiling.tiny import FILES
 from gpu_utils.exercises.u13_profiling.written import VENDORS, trace
 from gpu_utils.exercises.u13_profiling.written_tables import FORMS, GENERATIONS, ncu, rocprof
-from gpu_utils.profiling.reading import read_texts, text_profile
+from gpu_utils.profiling.reading import read_texts
 
 ROWS = [{"kernel": "a", "grid": (2, 1, 1), "read": 1024.0}, {"kernel": "b", "grid": None, "read": None}]
 
@@ -137,13 +137,13 @@ def triple(size):
 def test_the_library_reads_the_same_kernels_from_a_trace(vendor):
     text = trace(random.Random(7), vendor, ops=7, devices=2)
     mine = [(r["name"], round(1000 * r["duration"]), triple(r["grid"])) for r in read_trace_slips.right(text)]
-    assert mine == [(k.name, k.duration, triple(k.value("grid"))) for k in text_profile("trace.json", text).kernels]
+    assert mine == [(k.name, k.duration, triple(k.value("grid"))) for k in read_texts({"trace.json": text}).kernels]
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_library_reads_the_same_launches_from_a_table_of_ncu(form):
     text = ncu(random.Random(8), form, kernels=4, processes=2)
-    found = {(k.process, k.number): k for k in text_profile("ncu.csv", text).kernels}
+    found = {(k.process, k.number): k for k in read_texts({"ncu.csv": text}).kernels}
     for row in read_ncu_slips.right(text):
         kernel = found.pop((row["process"], row["id"]))
         assert (kernel.name, triple(kernel.value("grid"))) == (row["kernel"], triple(row["grid"]))

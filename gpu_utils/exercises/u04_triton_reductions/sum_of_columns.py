@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
-from gpu_utils.errors import BackendUnavailable
+from gpu_utils.exercises.other_order import in_both_orders, other_bits
 from gpu_utils.exercises.u04_triton_reductions import sum_of_columns_slips as slips
 from gpu_utils.exercises.u04_triton_reductions.sum_of_columns_slips import answer
 from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
-from gpu_utils.virtual import active_gpu, virtual_gpu
 
 FEWEST, MOST = 16, 256
 """Rows of x that one program adds up before it hands its sums on."""
@@ -51,15 +50,7 @@ def _tolerance(case: Case, inputs: Inputs) -> Tolerance:
 
 def _call(wanted: Callable[..., Any], inputs: Inputs) -> list[Any]:
     """The answer's result; a deterministic one's twice, the second time from programs in another order, not counted."""
-    value = wanted(**inputs)
-    if not inputs["deterministic"]:
-        return [value]
-    try:
-        target = active_gpu().target
-    except BackendUnavailable:  # a real GPU has its own order every time
-        return [value, wanted(**inputs)]
-    with virtual_gpu(target, order="shuffled", seed=1, strict=True):
-        return [value, wanted(**inputs)]
+    return in_both_orders(wanted, inputs) if inputs["deterministic"] else [wanted(**inputs)]
 
 
 def _judge(case: Case, inputs: Inputs, value: list[Any]) -> Difference | None:
@@ -67,16 +58,8 @@ def _judge(case: Case, inputs: Inputs, value: list[Any]) -> Difference | None:
     for got in value:
         if found := compare(expected, got, tol, torch.float32):
             return found
-    first, again = value[0], value[-1]
-    other = (first != again).nonzero()
-    if not len(other):
-        return None
-    at = int(other[0])
-    return Difference(
-        "order",
-        f"deterministic=True, and {len(other)} of {len(first)} sums have other bits when the programs run in another "
-        f"order: result[{at}] was {float(first[at]):.9g}, then {float(again[at]):.9g}",
-    )
+    changed = other_bits(value[0], value[-1], "result")
+    return Difference("order", f"deterministic=True, and {changed}") if changed else None
 
 
 def _counted(case: Case) -> bool:

@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import EXACT
-from gpu_utils.errors import BackendUnavailable
 from gpu_utils.exercises.drawing import signed
+from gpu_utils.exercises.other_order import in_both_orders
 from gpu_utils.exercises.u10_mla_moe import permute_slips as slips
 from gpu_utils.exercises.u10_mla_moe.permute_slips import answer
 from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
-from gpu_utils.virtual import active_gpu, virtual_gpu
 
 PARTS = ("rows", "source", "offsets", "position")
 
@@ -59,17 +58,6 @@ def permute_reference(x: Tensor, experts: Tensor, num_experts: int, tile: int) -
     of = torch.tensor(source, dtype=torch.int32)
     rows = x[of.long()].masked_fill((of < 0)[:, None], 0.0)
     return rows, of, torch.tensor(offsets, dtype=torch.int32), position
-
-
-def _call(wanted: Callable[..., Any], inputs: Inputs) -> list[Any]:
-    """The answer's result twice: the second time from programs in another order, of which only launches are counted."""
-    value = wanted(**inputs)
-    try:
-        target = active_gpu().target
-    except BackendUnavailable:  # a real GPU has its own order every time
-        return [value, wanted(**inputs)]
-    with virtual_gpu(target, order="shuffled", seed=1, strict=True):
-        return [value, wanted(**inputs)]
 
 
 def _judge(case: Case, inputs: Inputs, value: list[Any]) -> Difference | None:
@@ -140,7 +128,7 @@ EXERCISE = Exercise(
     reference=permute_reference,
     tolerance=lambda case, inputs: EXACT,
     dtype=lambda inputs: {0: inputs["x"].dtype, 1: None, 2: None, 3: None},
-    call=_call,
+    call=in_both_orders,
     judge=_judge,
     cases=(
         Case("wide rows: everything is counted", T=60, k=3, E=6, D=1024, tile=16),
