@@ -193,9 +193,7 @@ def _busy_lines(working: Busy) -> list[str]:
         name = gpu(one.device)
         causes = "; ".join(f"{time(ns)} {cause}" for cause, ns in list(one.idle_by_cause.items())[:3])
         if one.serial:
-            lines.append(
-                f"{name}: how busy it was cannot be told: {SERIAL}; record a timeline without counters"
-            )
+            lines.append(f"{name}: how busy it was cannot be told: {SERIAL}; record a timeline without counters")
             continue
         copied = one.copies / one.window if one.window else 0
         parts = f" (kernels {share(one.kernels / one.window)}, copies {share(copied)})" if copied > COPIES else ""
