@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class W2WError(Exception):
@@ -114,7 +115,12 @@ class CheckTimeout(BaseException):
 
 
 class VirtualGpuError(W2WError):
-    """Base of what a virtual GPU reports about the kernel that it executes."""
+    """Base of what a virtual GPU reports about the kernel that it executes.
+
+    report: of what a sanitizer found, both sides and what is missing (`gpu_utils.virtual.sanitize.report.Report`).
+    """
+
+    report: Any = None
 
 
 class UnsupportedInstruction(VirtualGpuError):
@@ -135,6 +141,18 @@ class MisalignedAccess(VirtualGpuError):
 
 class Race(VirtualGpuError):
     """Two programs, or two waves in shared memory, write one address in one launch with nothing that orders them."""
+
+
+class LateData(VirtualGpuError):
+    """A register or a word of shared memory was used before the data of an asynchronous access was waited for."""
+
+
+class AbsentLane(VirtualGpuError):
+    """A lane took a value from a lane of its wave that is off, or that its member mask does not name."""
+
+
+class UninitialisedGlobal(VirtualGpuError):
+    """A lane read global memory that nobody has written since it was allocated."""
 
 
 class MissedBarrier(VirtualGpuError):

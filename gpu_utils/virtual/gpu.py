@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -18,6 +18,8 @@ from gpu_utils.virtual.global_memory import Memory
 from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import Program, State, run_batches
 from gpu_utils.virtual.models import MODELS, decode, isa_of
+from gpu_utils.virtual.sanitize.tools import chosen
+from gpu_utils.virtual.sanitize.watch import Watch, watched
 from gpu_utils.virtual.shared_races import SharedWatch
 from gpu_utils.virtual.tensors import add_tensor, tensor_behind
 from gpu_utils.virtual.trace import Trace
@@ -36,6 +38,7 @@ class VirtualGpu:
     races: report two programs that write different values to one address without atomics. l2: record the accesses for
     `cache.l2_traffic` (slower, and memory grows with the launch). strict: a view may be accessed, not all of the tensor
     that it is a view of. step_limit: rounds of a loop after which the launch ends with StepLimit; None: never.
+    sanitize: names of sanitizers (`sanitize.tools.TOOLS`), or True for those that cost little.
     launches: every Launch since the block was entered; counters: those of the last one.
     """
 
@@ -48,11 +51,12 @@ class VirtualGpu:
         l2: bool = False,
         strict: bool = False,
         step_limit: int | None = None,
+        sanitize: bool | str | Collection[str] = False,
     ) -> None:
         if order not in ("program", "shuffled"):
             raise UnknownName("order", order, ["program", "shuffled"])
         self.target, self.model, self.order, self.races, self.l2 = target, MODELS[target], order, races, l2
-        self.strict, self.step_limit = strict, step_limit
+        self.strict, self.step_limit, self.sanitize = strict, step_limit, chosen(sanitize)
         self.random = np.random.default_rng(seed)
         self.launches: list[Launch] = []
         self.registered: list[tuple[str, Any]] = []
@@ -142,6 +146,8 @@ class VirtualGpu:
         memory.
         """
         program = decode(text, self.target, name)
+        if self.sanitize:
+            program = watched(program, self.sanitize)
         shape: Any = (*grid, 1, 1)[:3]
         block: Any = (*threads, 1, 1)[:3]
         shared_bytes = shared + program.info.static_shared
@@ -190,8 +196,8 @@ class VirtualGpu:
         order = np.arange(total)
         if self.order == "shuffled":
             self.random.shuffle(order)
-        traced_lock = self.tracer is not None and program.locks
-        step = 1 if traced_lock else blocks_per_batch(program, waves, launch.shared_bytes)
+        alone = (self.tracer is not None or self.sanitize) and program.locks
+        step = 1 if alone else blocks_per_batch(program, waves, launch.shared_bytes)
 
         def states() -> Iterator[State]:
             for start in range(0, total, step):
@@ -203,6 +209,8 @@ class VirtualGpu:
                 state.first_block = start
                 if threads % program.lanes:
                     _drop_idle_lanes(state, threads)
+                if self.sanitize:
+                    state.watch = Watch(state, isa_of(self.target).NAME, self.sanitize)
                 if self.tracer is not None:
                     self.tracer.begin(state)
                 launch.counters.launched_blocks += len(linear)

@@ -193,6 +193,15 @@ class Shared:
                 self.written[(flat + byte) >> 1] = 1
             self.written[(flat + size - 1) >> 1] = 1
 
+    def touch(
+        self, state: State, op: Op, waves: np.ndarray, flat: np.ndarray, size: int, kind: str, queue: str | None
+    ) -> None:
+        """An access that does not come through load, store or atomic: for sanitizers, nothing is done here.
+
+        waves (n,): which waves access. flat (n, m): where, bytes from the start of `bytes`; `size` bytes at each place.
+        kind: "load" or "store". queue: of `sanitize.queues.QUEUES`, None: the wave itself.
+        """
+
     def atomic(
         self,
         state: State,

@@ -6,7 +6,7 @@ the target; the launcher takes the assembly text of the compiled kernel, decodes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -226,6 +226,7 @@ def virtual_gpu(
     strict: bool = False,
     step_limit: int | None = None,
     ptxas: bool = True,
+    sanitize: bool | str | Collection[str] = False,
 ) -> Iterator[VirtualGpu]:
     """Inside the block, `kernel[grid](cpu_tensors...)` compiles for `target` and executes its machine code on this CPU.
 
@@ -233,14 +234,15 @@ def virtual_gpu(
     programs that depend on each other's order. l2: record the accesses for `cache.l2_traffic`. strict: an access
     outside every view that was passed is OutOfBounds, also when it stays in the tensor of the view. step_limit: a loop
     that goes round more often ends the launch with StepLimit, which names it; None: no limit. ptxas: whether it is run
-    on what is compiled for NVIDIA; without it a kernel has 0 registers there. Leaving the block restores the driver
+    on what is compiled for NVIDIA; without it a kernel has 0 registers there. sanitize: sanitizers by name, see
+    docs/virtual-gpu.md, or True. Leaving the block restores the driver
     that was active, also after an error. Yields a VirtualGpu with its launches' counters.
     Raises UnknownName, UnsupportedInstruction, OutOfBounds, Race and the other errors of a virtual GPU.
     """
     import triton
     from triton import knobs
 
-    gpu = VirtualGpu(target, order, seed, races, l2, strict, step_limit)
+    gpu = VirtualGpu(target, order, seed, races, l2, strict, step_limit, sanitize)
     left_out = nullcontext() if ptxas or isa_of(target).NAME != "ptx" else _without_ptxas()
     driver = _driver_class()(gpu)
     config = triton.runtime.driver

@@ -312,6 +312,8 @@ class Scheduler:
     def barrier(self, request: Any, after: int) -> int | None:
         number, need = (0, None) if request is None else request
         if self.state.act is None and need is None and not self.waiting:
+            if self.state.watch is not None:
+                self.state.watch.released(self.state, None)
             return after
         units = self.running()
         self.resume[units] = after
@@ -341,6 +343,8 @@ class Scheduler:
                 return
             per_wave = full[self.state.block_of_wave]
             free = waiting & (per_wave if waiting.ndim == 1 else per_wave[:, None])
+        if self.state.watch is not None:
+            self.state.watch.released(self.state, free)
         places = self.resume[free]
         first = int(places[0])
         if np.count_nonzero(places == first) == len(places):

@@ -22,6 +22,7 @@ class State:
     active_waves, active_lanes: counts for the running group.
     first_block: how many blocks of the launch come before this batch; turn: accesses that were recorded for the L2.
     whole: the batch that this one is a part of, or None; parts: those of this batch that still run.
+    watch: what the sanitizers keep of this batch; None without them.
     memory, shared, counters: of global_memory.py, shared_memory.py, counters.py. launch: what this batch is part of.
     """
 
@@ -44,6 +45,7 @@ class State:
         self.first_block = self.turn = 0
         self.whole: State | None = None
         self.parts = 0
+        self.watch: Any = None
 
     def enter(self, act: np.ndarray | None) -> None:
         """Make `act` the running units: set act, mask and the counts. AMDGCN overrides it to add EXEC."""

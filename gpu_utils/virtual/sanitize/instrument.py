@@ -1,0 +1,71 @@
+"""A program with calls of sanitizers around its ops and before its segments; what it computes stays the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from gpu_utils.virtual.machine import Op, Program
+from gpu_utils.virtual.machine.op import nothing
+from gpu_utils.virtual.machine.program import Segment
+
+Call = Callable[[Any], None]
+
+
+class Hooks(Protocol):
+    """What a tool puts into a program. Each method returns None where it has nothing to do; a call gets the State."""
+
+    def before(self, op: Op) -> Call | None:
+        """Called before the op runs, for the running units."""
+
+    def after(self, op: Op) -> Call | None:
+        """Called after it."""
+
+    def entering(self, segment: Segment) -> Call | None:
+        """Called when the running units begin a segment of straight code, before its first op."""
+
+
+class NoHooks:
+    """A base for tools that need only some of the calls."""
+
+    def before(self, op: Op) -> Call | None:
+        return None
+
+    def after(self, op: Op) -> Call | None:
+        return None
+
+    def entering(self, segment: Segment) -> Call | None:
+        return None
+
+
+def instrumented(program: Program, tools: Sequence[Hooks]) -> Program:
+    """The program with the calls of these tools. Its ops keep their numbers, its segments theirs."""
+    ops = tuple(_around(op, tools) for op in program.ops)
+    segments = {}
+    for start, segment in program.segments.items():
+        straight = ops[start : start + len(segment.ops)]
+        first = [call for tool in tools if (call := tool.entering(segment))]
+        runs = tuple(op.run for op in straight if op.run is not nothing)
+        stop = None if segment.stop is None else ops[segment.stop.index]
+        segments[start] = replace(segment, runs=(*first, *runs), ops=straight, stop=stop)
+    return replace(program, ops=ops, segments=MappingProxyType(segments), separable=False)
+
+
+def _around(op: Op, tools: Sequence[Hooks]) -> Op:
+    before = [call for tool in tools if (call := tool.before(op))]
+    after = [call for tool in tools if (call := tool.after(op))]
+    if not before and not after:
+        return op
+    inner = op.run
+
+    def run(state: Any) -> Any:
+        for call in before:
+            call(state)
+        result = inner(state)
+        for call in after:
+            call(state)
+        return result
+
+    return replace(op, run=run)
