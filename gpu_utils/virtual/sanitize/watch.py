@@ -8,14 +8,21 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from gpu_utils.chips.targets import TARGETS
 from gpu_utils.virtual.machine import Program, State
-from gpu_utils.virtual.sanitize.instrument import Hooks, instrumented
+from gpu_utils.virtual.sanitize.amd_waits import WaitHooks
+from gpu_utils.virtual.sanitize.instrument import Hooks, NoHooks, instrumented
 from gpu_utils.virtual.sanitize.order import Order
 from gpu_utils.virtual.sanitize.queues import QUEUES
 
 _made: WeakKeyDictionary[Program, dict[frozenset[str], Program]] = WeakKeyDictionary()
 
-MAKERS: dict[str, Callable[[Program], Hooks]] = {}
+
+def _waitcheck(program: Program) -> Hooks:
+    return WaitHooks(program) if TARGETS[program.target].vendor == "amd" else NoHooks()
+
+
+MAKERS: dict[str, Callable[[Program], Hooks]] = {"waitcheck": _waitcheck}
 """Tool -> what makes its hooks for a program."""
 
 
