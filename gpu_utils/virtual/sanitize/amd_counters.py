@@ -6,7 +6,7 @@ LLVM's SIInsertWaitcnts.cpp (which event counts where, what comes back out of or
 loads write registers in order: GFX9 to GFX11, FeatureVmemWriteVgprInOrder; GFX12 lacks it), GCNSubtarget.h (flat
 accesses count in order after GFX9; stores need expcnt before Sea Islands only, so on no target here).
 
-Left out: xcnt (gfx1250) holds back a repeated translation of addresses, no data: rocjitsu's data-hazard.md says the same.
+Left out: xcnt (gfx1250) holds back a repeated translation of addresses, no data: so says rocjitsu's data-hazard.md.
 s_wait_alu, s_waitcnt_depctr and s_delay_alu are about results of the vector ALU, which the hardware guards or which
 need no wait for memory; samplecnt and bvhcnt count images, that are refused; expcnt counts exports, refused as well.
 """

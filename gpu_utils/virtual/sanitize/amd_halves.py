@@ -16,7 +16,7 @@ def kept_by_load(op: Op) -> frozenset[str]:
 
     Not one that the load also takes its address from.
     """
-    if "d16" not in op.mnemonic or "_load" not in op.mnemonic and "_read" not in op.mnemonic:
+    if "d16" not in op.mnemonic or ("_load" not in op.mnemonic and "_read" not in op.mnemonic):
         return frozenset()
     operands = _operands(op)
     return _named(operands[0]) - frozenset().union(*map(_named, operands[1:]))
