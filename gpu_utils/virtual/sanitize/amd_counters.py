@@ -196,4 +196,6 @@ def wait_text(target: str, needed: dict[str, int]) -> str:
         return ", ".join(f"s_wait_{counter} {count:#x}" for counter, count in needed.items())
     plain = " ".join(f"{counter}({count})" for counter, count in needed.items() if counter != "vscnt")
     parts = [f"s_waitcnt {plain}"] if plain else []
-    return ", ".join(parts + [f"s_waitcnt_vscnt null, {needed['vscnt']:#x}"] * ("vscnt" in needed))
+    if "vscnt" in needed:
+        parts.append(f"s_waitcnt_vscnt null, {needed['vscnt']:#x}")
+    return ", ".join(parts)
