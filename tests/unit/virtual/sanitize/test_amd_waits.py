@@ -17,9 +17,9 @@ STORE = {"gfx942": "global_store_dword v0, v2, s[4:5]", "gfx1100": "global_store
 STORE |= {"gfx1201": STORE["gfx1100"]}
 ARGUMENTS = {"gfx942": "s_load_dwordx2 s[4:5], s[0:1], 0x0", "gfx1100": "s_load_b64 s[4:5], s[0:1], 0x0"}
 ARGUMENTS |= {"gfx90a": ARGUMENTS["gfx942"], "gfx950": ARGUMENTS["gfx942"], "gfx1201": ARGUMENTS["gfx1100"]}
-SCALAR = {target: "s_waitcnt lgkmcnt(0)" for target in ARGUMENTS} | {"gfx1201": "s_wait_kmcnt 0x0"}
-VECTOR = {target: "s_waitcnt vmcnt(0)" for target in ARGUMENTS} | {"gfx1201": "s_wait_loadcnt 0x0"}
-LDS = {target: "s_waitcnt lgkmcnt(0)" for target in ARGUMENTS} | {"gfx1201": "s_wait_dscnt 0x0"}
+SCALAR = dict.fromkeys(ARGUMENTS, "s_waitcnt lgkmcnt(0)") | {"gfx1201": "s_wait_kmcnt 0x0"}
+VECTOR = dict.fromkeys(ARGUMENTS, "s_waitcnt vmcnt(0)") | {"gfx1201": "s_wait_loadcnt 0x0"}
+LDS = dict.fromkeys(ARGUMENTS, "s_waitcnt lgkmcnt(0)") | {"gfx1201": "s_wait_dscnt 0x0"}
 EVERY = pytest.mark.parametrize("target", list(ARGUMENTS))
 
 TEXT = """
