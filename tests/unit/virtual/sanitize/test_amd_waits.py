@@ -245,7 +245,7 @@ def test_a_wait_before_a_barrier_is_not_called_unnecessary():
 KERNELS = [(case, target) for case in CASES.values() for target in case.targets if target in ARGUMENTS]
 
 
-@pytest.mark.drawn("kernel", 1)
+@pytest.mark.drawn("all", 10)
 @pytest.mark.parametrize(("case", "target"), [pytest.param(*each, id=f"{each[0].name}-{each[1]}") for each in KERNELS])
 def test_no_false_alarm(case, target):
     with virtual_gpu(target, sanitize="waitcheck"):
