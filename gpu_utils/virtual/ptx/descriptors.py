@@ -8,7 +8,7 @@ With W the bytes that are swizzled, row r, k in elements, b the byte along K, x 
 
   K-major, swizzled:    (r / 8) * stride + (r % 8) * W + b
   K-major, not:         (r / 8) * stride + (b / 16) * lead + (r % 8) * 16 + b % 16
-  MN-major, swizzled:   (x / W) * lead + (k / 8) * stride + (k % 8) * W + x % W        (by 32: 4 in place of 8)
+  MN-major, swizzled:   (x / W) * lead + (k / 8) * stride + (k % 8) * W + x % W     (by 32: 4 for 8)
   MN-major, not:        (x / 16) * stride + (k / 8) * lead + (k % 8) * 16 + x % 16
 """
 
@@ -150,16 +150,14 @@ def operand(
 ) -> np.ndarray:
     """Elements of a matrix with 32 bytes along K: unsigned of `size` bytes, (n, rows, 32 / size)."""
     matrix = Matrix.of(state, op, int(waves[0]), d)
-    if matrix.swizzle == BY_32 and not turned or size == 4 and turned and matrix.swizzle != BY_32:
+    if (matrix.swizzle == BY_32) != (turned and size == 4):
         fault(state, op, int(waves[0]), "combines a swizzle of 128 bytes by 32 with an operand that is not 32 bits wide "
               "and transposed, or the other way round")  # fmt: skip
     raw = chunks(state, op, chunk_places(matrix, rows, 32, turned, size), waves, used).view(f"u{size}")
     return np.ascontiguousarray(raw.swapaxes(1, 2)) if turned else raw
 
 
-def copied_rows(
-    state: PtxState, op: Op, d: int, waves: np.ndarray, rows: int, count: int, bits: int
-) -> np.ndarray:
+def copied_rows(state: PtxState, op: Op, d: int, waves: np.ndarray, rows: int, count: int, bits: int) -> np.ndarray:
     """uint8 (n, rows, count): what tcgen05.cp takes, a K-major matrix of `count` bytes a row."""
     matrix = Matrix.of(state, op, int(waves[0]), d)
     if matrix.swizzle == BY_32:

@@ -116,10 +116,9 @@ def decode_product(decoder: Decoder, op: PtxOp, instruction: Instruction) -> Non
         turns: list[dict[Call, list[int]]] = []
         issued = np.zeros(state.blocks, np.int64)
         for wave, lane in np.argwhere(np.ones(keeps.shape, bool) if mask is None else mask):
-            call = Call(
-                *(int(row[wave, lane]) for row in (*rows, *scales)),
-                bool(keeps[wave, lane]), tuple(int(row[wave, lane]) for row in offs),
-            )  # fmt: skip
+            d_word, a_word, b_word, shape, *factors = (int(row[wave, lane]) for row in (*rows, *scales))
+            keep_d, disabled = bool(keeps[wave, lane]), tuple(int(row[wave, lane]) for row in offs)
+            call = Call(d_word, a_word, b_word, shape, factors[0], factors[1], keep_d, disabled)
             block = state.block_of_wave[wave]
             if issued[block] == len(turns):
                 turns.append({})
@@ -140,7 +139,8 @@ def _execute(
     a_type, b_type = types.get(product.a), types.get(product.b)
     d_type = "f32" if form.scales else results.get(product.d)
     _check(state, op, form, product, a_type, b_type, d_type, waves)
-    assert a_type and b_type
+    assert a_type
+    assert b_type
     memory = state.tensor_memory()
     if from_memory:
         lanes = _lanes(product.m, form.weights) + (call.a >> 16)

@@ -51,8 +51,8 @@ class TensorMemory:
                 break
         else:
             raise ResourceLimit(
-                f"kernel {state.program.name}{source_of(op)}: {state.where(wave, 0)} asks for {count} columns of tensor "
-                f"memory; of the {COLUMNS} that an SM has, the block holds {int(self.owned[block].sum())} already and "
+                f"kernel {state.program.name}{source_of(op)}: {state.where(wave, 0)} asks for {count} columns of "
+                f"tensor memory; of the {COLUMNS} that an SM has, the block holds {int(self.owned[block].sum())} already and "
                 f"{count} side by side are not free: on a GPU it waits for ever; use fewer, or deallocate first "
                 f"(`{op.mnemonic}`)"
             )
@@ -92,9 +92,9 @@ class TensorMemory:
             block, place = (int(v) for v in left[0])
             x, y, z = (int(v) for v in state.block_ids[block])
             raise TensorMemoryFault(
-                f"kernel {state.program.name}: program ({x}, {y}, {z}) ended with {int(self.length[block, place])} columns "
-                f"of tensor memory allocated, from column {place * GRANULE}: on a GPU the next block on that SM that asks "
-                "for them waits for ever; end with `tcgen05.dealloc` by the warp that allocated"
+                f"kernel {state.program.name}: program ({x}, {y}, {z}) ended with "
+                f"{int(self.length[block, place])} columns of tensor memory allocated, from column {place * GRANULE}: "
+                "on a GPU the next block on that SM that asks for them waits for ever; end with `tcgen05.dealloc` by the warp that allocated"
             )
 
     # access -----------------------------------------------------------------------------------------------------
@@ -107,8 +107,8 @@ class TensorMemory:
             n, lane, at = (int(v) for v in np.argwhere(~good)[0])
             raise UninitialisedShared(
                 f"kernel {state.program.name}{source_of(op)}: {state.where(int(waves[n]), 0)} reads lane "
-                f"{int(lanes[lane])}, column {column + at} of tensor memory, which nobody in its block has written since "
-                f"it was allocated; is a `tcgen05.st`, `tcgen05.cp` or product missing, or `enable-input-d` set too "
+                f"{int(lanes[lane])}, column {column + at} of tensor memory, which nobody in its block has written "
+                f"since it was allocated; is a `tcgen05.st`, `tcgen05.cp` or product missing, or `enable-input-d` set too "
                 f"early? (`{op.mnemonic}`)"
             )
         return self.words[places]
@@ -133,8 +133,8 @@ class TensorMemory:
             wave = int(waves[np.argmin(held)])
             first = f"lanes {int(lanes[0])} to {int(lanes[-1])}, columns {column} to {column + count - 1}"
             raise OutOfBounds(
-                f"kernel {state.program.name}{source_of(op)}: {state.where(wave, 0)} {what} {first} of tensor memory; its "
-                f"block has {self._held(int(state.block_of_wave[wave]))} (`{op.mnemonic}`)"
+                f"kernel {state.program.name}{source_of(op)}: {state.where(wave, 0)} {what} {first} of tensor memory; "
+                f"its block has {self._held(int(state.block_of_wave[wave]))} (`{op.mnemonic}`)"
             )
         return blocks
 
