@@ -46,8 +46,8 @@ class Matrix(NamedTuple):
             fault(state, op, wave, f"passes {d:#018x}, which is no shared-memory descriptor of sm_100: bits 46 to 48 "
                   "must be 1 (sm_90's have 0 there)")  # fmt: skip
         if swizzle not in WIDTHS or (d >> 52) & 1:
-            fault(state, op, wave, f"passes the shared-memory descriptor {d:#018x}, whose swizzle is {swizzle}: it must "
-                  "be 0, 1, 2, 4 or 6, and bit 52 be 0")  # fmt: skip
+            fault(state, op, wave, f"passes the shared-memory descriptor {d:#018x}, whose swizzle is {swizzle}: "
+                  "it must be 0, 1, 2, 4 or 6, and bit 52 be 0")  # fmt: skip
         return cls((d & 0x3FFF) << 4, (d >> 16 & 0x3FFF) << 4, (d >> 32 & 0x3FFF) << 4, d >> 49 & 7, swizzle)
 
 
@@ -151,8 +151,8 @@ def operand(
     """Elements of a matrix with 32 bytes along K: unsigned of `size` bytes, (n, rows, 32 / size)."""
     matrix = Matrix.of(state, op, int(waves[0]), d)
     if (matrix.swizzle == BY_32) != (turned and size == 4):
-        fault(state, op, int(waves[0]), "combines a swizzle of 128 bytes by 32 with an operand that is not 32 bits wide "
-              "and transposed, or the other way round")  # fmt: skip
+        fault(state, op, int(waves[0]), "combines a swizzle of 128 bytes by 32 with an operand that is not 32 bits "
+              "wide and transposed, or the other way round")  # fmt: skip
     raw = chunks(state, op, chunk_places(matrix, rows, 32, turned, size), waves, used).view(f"u{size}")
     return np.ascontiguousarray(raw.swapaxes(1, 2)) if turned else raw
 

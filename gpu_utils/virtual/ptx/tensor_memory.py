@@ -52,8 +52,8 @@ class TensorMemory:
         else:
             raise ResourceLimit(
                 f"kernel {state.program.name}{source_of(op)}: {state.where(wave, 0)} asks for {count} columns of "
-                f"tensor memory; of the {COLUMNS} that an SM has, the block holds {int(self.owned[block].sum())} already and "
-                f"{count} side by side are not free: on a GPU it waits for ever; use fewer, or deallocate first "
+                f"tensor memory; of the {COLUMNS} that an SM has, the block holds {int(self.owned[block].sum())} already "
+                f"and {count} side by side are not free: on a GPU it waits for ever; use fewer, or deallocate first "
                 f"(`{op.mnemonic}`)"
             )
         self.owned[block, start : start + count] = True
@@ -94,7 +94,8 @@ class TensorMemory:
             raise TensorMemoryFault(
                 f"kernel {state.program.name}: program ({x}, {y}, {z}) ended with "
                 f"{int(self.length[block, place])} columns of tensor memory allocated, from column {place * GRANULE}: "
-                "on a GPU the next block on that SM that asks for them waits for ever; end with `tcgen05.dealloc` by the warp that allocated"
+                "on a GPU the next block on that SM that asks for them waits for ever; "
+                "end with `tcgen05.dealloc` by the warp that allocated"
             )
 
     # access -----------------------------------------------------------------------------------------------------
@@ -108,8 +109,8 @@ class TensorMemory:
             raise UninitialisedShared(
                 f"kernel {state.program.name}{source_of(op)}: {state.where(int(waves[n]), 0)} reads lane "
                 f"{int(lanes[lane])}, column {column + at} of tensor memory, which nobody in its block has written "
-                f"since it was allocated; is a `tcgen05.st`, `tcgen05.cp` or product missing, or `enable-input-d` set too "
-                f"early? (`{op.mnemonic}`)"
+                f"since it was allocated; is a `tcgen05.st`, `tcgen05.cp` or product missing, or `enable-input-d` set "
+                f"too early? (`{op.mnemonic}`)"
             )
         return self.words[places]
 

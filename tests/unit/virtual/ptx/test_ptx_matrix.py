@@ -388,6 +388,7 @@ def test_mma_with_kinds_and_block_scales(form, count, byte, ta, tb):
 
 
 def test_mma_with_kinds_is_for_sm_120():
-    line = f"mma.sync.aligned.{SCALED_FORMS[0][0]} {{%r0,%r1,%r2,%r3}}, {{%r0,%r1,%r2,%r3}}, {{%r0,%r1}}, {{%r0,%r1,%r2,%r3}};"
-    with pytest.raises(UnsupportedInstruction, match="no mma.sync with .kind"):
+    four = "{%r0,%r1,%r2,%r3}"
+    line = f"mma.sync.aligned.{SCALED_FORMS[0][0]} {four}, {four}, {{%r0,%r1}}, {four};"
+    with pytest.raises(UnsupportedInstruction, match=r"no mma\.sync with \.kind"):
         run_lines(line.replace("%r0", "%in0"), [np.zeros(32, np.uint32)], [32], registers=".reg .b32 %r<4>;")

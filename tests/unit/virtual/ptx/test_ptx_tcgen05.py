@@ -23,7 +23,10 @@ setp.eq.u32 %p0, %r1, 0; setp.eq.u32 %p1, %r0, 0;
 ld.param.u64 %rd0, [in]; ld.param.u64 %rd1, [out];
 mov.u32 %r3, place; mov.u32 %r4, data;
 """
-ALLOC = "@%p0 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r3], COUNT;\nbar.sync 0;\nld.shared.b32 %r5, [%r3];\n"
+ALLOC = """@%p0 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r3], COUNT;
+bar.sync 0;
+ld.shared.b32 %r5, [%r3];
+"""
 FREE = "bar.sync 0;\n@%p0 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r5, COUNT;\nret; }\n"
 OWN = "shl.b32 %r6, %r1, 21; add.u32 %r7, %r5, %r6;\n"  # this warp's quarter
 LD, ST, WAIT = "tcgen05.ld.sync.aligned", "tcgen05.st.sync.aligned", "tcgen05.wait::{}.sync.aligned;\n"
@@ -303,8 +306,10 @@ def test_with_stationary_weights_the_columns_share_the_lanes(m):
     assert np.array_equal(np.concatenate(list(found), axis=1), x @ y.T)
 
 
-SCALED = [("mxf8f6f4", "scale_vec::1X", "e4m3", "e2m1", 1, 2, 1, 32), ("mxf8f6f4", "block32", "e5m2", "e3m2", 1, 0, 3, 32),
-          ("mxf4", "scale_vec::2X", "e2m1", "e2m1", 2, 2, 0, 64), ("mxf4nvf4", "scale_vec::4X", "e2m1", "e2m1", 4, 0, 0, 64),
+SCALED = [("mxf8f6f4", "scale_vec::1X", "e4m3", "e2m1", 1, 2, 1, 32),
+          ("mxf8f6f4", "block32", "e5m2", "e3m2", 1, 0, 3, 32),
+          ("mxf4", "scale_vec::2X", "e2m1", "e2m1", 2, 2, 0, 64),
+          ("mxf4nvf4", "scale_vec::4X", "e2m1", "e2m1", 4, 0, 0, 64),
           ("mxf4nvf4", "block16", "e2m1", "e2m1", 4, 0, 0, 64)]  # fmt: skip
 
 
@@ -346,7 +351,8 @@ def test_block_scales_that_a_copy_spreads_over_the_four_quarters(kind, vector, a
 
 
 COPIES = [("128x256b", 128, 32), ("128x128b", 128, 16), ("4x256b", 4, 32), ("64x128b.warpx2::02_13", 64, 16),
-          ("64x128b.warpx2::01_23", 64, 16), ("128x128b.b8x16.b4x16_p64", 128, 16), ("128x256b.b8x16.b6x16_p32", 128, 32)]  # fmt: skip
+          ("64x128b.warpx2::01_23", 64, 16), ("128x128b.b8x16.b4x16_p64", 128, 16),
+          ("128x256b.b8x16.b6x16_p32", 128, 32)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("form", "rows", "count"), COPIES)
@@ -404,7 +410,8 @@ FAULTS = [
     ("not given back", kernel("", free=False), TensorMemoryFault, "ended with 128 columns of tensor memory"),
     ("never written", kernel(LOAD.replace("ADD", "3")), UninitialisedShared, "reads lane 0, column 3 of tensor memory"),
     ("not its own", kernel(fill(64) + LOAD.replace("ADD", "128")), OutOfBounds, "columns 128 to 128 of tensor memory"),
-    ("another quarter", kernel(fill(64) + LOAD.replace("ADD", str(32 << 16))), TensorMemoryFault, "a warp has the quarter"),
+    ("another quarter", kernel(fill(64) + LOAD.replace("ADD", str(32 << 16))), TensorMemoryFault,
+     "a warp has the quarter"),
     ("too many", kernel(ALLOC.replace("COUNT", "512")), ResourceLimit, "512 side by side are not free"),
     ("48 columns", kernel("", 48), TensorMemoryFault, "names 48 columns"),
     ("given back twice", kernel(FREE.replace("ret; }", "")), TensorMemoryFault, "there is no allocation"),
