@@ -101,7 +101,8 @@ def product(run: Run, first: str, second: str, tile: tuple[int, int, int]) -> No
 TWO_SCALED = ("sm_90", "sm_100", "sm_120", "gfx950", "gfx1201")
 WHY = (
     "gfx950, sm_100 and sm_120 have the instructions; sm_90 and gfx1201 stand for the targets "
-    "whose operands Triton widens first; for gfx90a and gfx942 Triton 3.7.1 does not compile dot_scaled with two scaled operands"
+    "whose operands Triton widens first; "
+    "for gfx90a and gfx942 Triton 3.7.1 does not compile dot_scaled with two scaled operands"
 )
 
 

@@ -178,7 +178,8 @@ def _halves(state, op, slot, offset, mask, shape: Shape, split: int) -> Iterator
         first_lane = int(quarter[bad])
         rows = f"from lane {first_lane}" + (f" or {first_lane + 16}" if shape.rows == 16 else "")
         fault(state, op, int(waves[bad]), f"reaches for tensor memory at {named(int(own[bad]))}: a warp has the "
-              f"quarter of the lanes that its number modulo 4 names, and this access takes {shape.rows} {rows} on")  # fmt: skip
+              f"quarter of the lanes that its number modulo 4 "
+              f"names, and this access takes {shape.rows} {rows} on")  # fmt: skip
     keys = quarter + lane % 32 | (own & 0xFFFF) << 16
     for key in np.unique(keys):
         column = int(key) >> 16

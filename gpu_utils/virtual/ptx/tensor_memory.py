@@ -52,7 +52,8 @@ class TensorMemory:
         else:
             raise ResourceLimit(
                 f"kernel {state.program.name}{source_of(op)}: {state.where(wave, 0)} asks for {count} columns of "
-                f"tensor memory; of the {COLUMNS} that an SM has, the block holds {int(self.owned[block].sum())} already "
+                f"tensor memory; of the {COLUMNS} that an SM has, "
+                f"the block holds {int(self.owned[block].sum())} already "
                 f"and {count} side by side are not free: on a GPU it waits for ever; use fewer, or deallocate first "
                 f"(`{op.mnemonic}`)"
             )
