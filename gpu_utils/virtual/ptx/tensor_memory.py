@@ -83,9 +83,6 @@ class TensorMemory:
         self.length[block, start // GRANULE] = 0
         self.owned[block, start : start + count] = False
 
-    def relinquish(self, block: int) -> None:
-        self.closed[block] = True
-
     def check_freed(self, state: State) -> None:
         """At the end of the blocks: all must have been given back."""
         left = np.argwhere(self.length)
