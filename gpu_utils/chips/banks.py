@@ -181,6 +181,7 @@ _OF_TARGET = {
     "gfx950": _gfx950(),
     "gfx1100": _rdna(_RDNA3_WIDE),
     "gfx1201": _rdna(_RDNA4_WIDE),
+    "gfx1250": _rdna(_RDNA4_WIDE),
 }
 BANKS: dict[str, dict[tuple[str, int], Service]] = {
     name: _OF_TARGET[name] if name in _OF_TARGET else _nvidia() for name in TARGETS

@@ -56,6 +56,8 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
         r"ds_load_tr(\d+)_b(128|64)$", name
     )
     if match:
+        if decoder.gfx125:
+            return _load_transposed(decoder, ops, op, name, offset), "shared", ""
         return _read_transposed(decoder, ops, op, name, offset), "shared", ""
     match = re.match(r"ds_(read|load|write|store)_(\w+)$", name)
     if match and match[2] in WIDTHS:
@@ -134,6 +136,27 @@ def _read_transposed(decoder: Decoder, ops: list[str], op: Op, name: str, offset
         words = np.ascontiguousarray(columns).view(np.uint32).reshape(s.waves, s.lanes, 2)
         s.put(out, words[..., 0])
         s.put(out + 1, words[..., 1])
+
+    return run
+
+
+def _load_transposed(decoder: Decoder, ops: list[str], op: Op, name: str, offset: int) -> Run:
+    """gfx1250 ds_load_tr16_b128 and ds_load_tr8_b64: eight rows of 16 elements, of which lane i gets column i.
+
+    16-bit elements: eight lanes read eight rows of eight, and each gets a column of those. 8-bit elements: of 16 lanes
+    two neighbours read a row. Source: Triton's TargetFeatures::queryLDSTransLoadParams.
+    """
+    match = re.match(r"ds_load_tr(?:16_b(128)|8_b(64))$", name)
+    if not match:
+        raise decoder.unsupported()
+    words, dtype, columns = (4, np.uint16, 8) if match[1] else (2, np.uint8, 16)
+    out, address = decoder.result(ops[0], words), decoder.source(ops[1])
+
+    def run(s: Any) -> None:
+        raw = np.stack(s.shared.load(s, op, s.U[address], 4, words, s.mask, offset), axis=-1).view(dtype)
+        turned = np.ascontiguousarray(raw.reshape(s.waves, -1, 8, columns).transpose(0, 1, 3, 2))
+        for i, word in enumerate(np.moveaxis(turned.view(np.uint32).reshape(s.waves, s.lanes, words), -1, 0)):
+            s.put(out + i, word)
 
     return run
 

@@ -85,7 +85,8 @@ class Decoder:
     def __init__(self, target: str, kernel: str, lanes: int, symbols: dict[str, int]) -> None:
         self.target, self.kernel, self.lanes, self.symbols = target, kernel, lanes, symbols
         self.limits = TARGETS[target]
-        self.gfx9, self.gfx12 = self.limits.family == "gfx9", self.limits.family == "gfx12"
+        self.gfx9, self.gfx125 = self.limits.family == "gfx9", self.limits.family == "gfx125"
+        self.gfx12 = self.limits.family == "gfx12" or self.gfx125
         self.constants: list[int] = []
         self._places: dict[int, int] = {}
         self.vgprs, self.agprs, self.sgprs = 1, 0, 16
