@@ -172,7 +172,7 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
     if space == "buffer":
         address = buffer_address(decoder, ins, width.width, width.count)
     else:
-        address = _address(decoder, ins, space, action)
+        address = _address(decoder, ins, space, action, width.width * width.count)
     if action == "load_lds" or ins.modifiers.get("lds"):
         return _load_to_lds(decoder, ins, op, width, address), "global", ""
     if action == "atomic":
@@ -189,13 +189,14 @@ def _int(mods: dict[str, Any], name: str = "offset") -> int:
 # address functions: as buffer_address says
 
 
-def _address(decoder: Decoder, ins: Instruction, space: str, action: str) -> Callable[[Any], Any]:
+def _address(decoder: Decoder, ins: Instruction, space: str, action: str, size: int) -> Callable[[Any], Any]:
+    """size: bytes of one lane, with which `scale_offset` (gfx1250) multiplies the register that a base is added to."""
     ops, offset = ins.operands, np.int64(_int(ins.modifiers))
     store_like = action == "store" or (action == "atomic" and not _has_result(ins)) or action == "load_lds"
     vector = ops[0] if store_like else ops[1]
     scalar = ops[-1] if space != "flat" else "off"
     if space == "scratch":
-        return _scratch_address(decoder, vector, scalar, int(offset))
+        return _scratch_address(decoder, vector, scalar, int(offset), _scale(ins, size))
     if scalar in ("off", "null") or (decoder.register(scalar) or (0,))[0] < st.SGPR:
         row = decoder.source(vector, 2)
 
@@ -204,8 +205,14 @@ def _address(decoder: Decoder, ins: Instruction, space: str, action: str) -> Cal
             return address + offset if offset else address
 
         return lambda s: (wide(s), s.mask, None)
-    row, base = decoder.source(vector), decoder.source(scalar, 2)
+    row, base, scale = decoder.source(vector), decoder.source(scalar, 2), _scale(ins, size)
+    if decoder.gfx125:  # signed there: LLVM's GCNSubtarget::hasSignedGVSOffset
+        return lambda s: (s.I[row].astype(np.int64) * scale + (s.pair(base).view(np.int64) + offset), s.mask, None)
     return lambda s: (s.U[row].astype(np.int64) + (s.pair(base).view(np.int64) + offset), s.mask, None)
+
+
+def _scale(ins: Instruction, size: int) -> int:
+    return size if ins.modifiers.get("scale_offset") else 1
 
 
 def _has_result(ins: Instruction) -> bool:
@@ -214,13 +221,15 @@ def _has_result(ins: Instruction) -> bool:
     return len(ins.operands) > plain
 
 
-def _scratch_address(decoder: Decoder, vector: str, scalar: str, offset: int) -> Callable[[Any], Any]:
-    parts = [decoder.source(text) for text in (vector, scalar) if text not in ("off", "null")]
+def _scratch_address(decoder: Decoder, vector: str, scalar: str, offset: int, scale: int) -> Callable[[Any], Any]:
+    parts = [
+        (decoder.source(text), by) for text, by in ((vector, scale), (scalar, 1)) if text not in ("off", "null")
+    ]
 
     def address(s: Any) -> Any:
         total = s.scratch_base + offset
-        for row in parts:
-            total = total + s.I[row].astype(np.int64)
+        for row, by in parts:
+            total = total + s.I[row].astype(np.int64) * by
         return total, s.mask, None
 
     return address
@@ -365,7 +374,7 @@ def _scalar_load(decoder: Decoder, ins: Instruction, op: Op) -> Run:
     is_buffer = bool(match[1])
     out, base = decoder.result(ins.operands[0], count), decoder.source(ins.operands[1], 4 if is_buffer else 2)
     text = ins.operands[2] if len(ins.operands) > 2 else "0"
-    extra = _int(ins.modifiers)
+    extra, scale = _int(ins.modifiers), np.int64(_scale(ins, width * count))
     offset = decoder.getter(text, "u32") if decoder.register(text) else None
     number = int(text, 0) if offset is None else 0
     narrow = f"{match[4]}{width}"
@@ -376,7 +385,7 @@ def _scalar_load(decoder: Decoder, ins: Instruction, op: Op) -> Run:
             start = start & 0xFFFFFFFFFFFF
         address = start + (number + extra)
         if offset is not None:
-            address = address + offset(s).astype(np.int64)
+            address = address + offset(s).astype(np.int64) * scale
         if len(address) != s.waves:
             address = np.broadcast_to(address, (s.waves, 1))
         address = address & -np.int64(width)

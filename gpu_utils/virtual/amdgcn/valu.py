@@ -650,6 +650,7 @@ def _fixed(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed: np.ndarray, bott
     return np.where(np.isnan(b) | np.isnan(c), b + c, result).astype(dtype)
 
 
+_add("v_fmaak_f64 v_fmamk_f64", "f64", "f64 f64 f64", fl.fma64)
 for _k in ("f16", "f32", "f64"):
     _add(f"v_div_fixup_{_k}", _k, f"{_k} {_k} {_k}", _div_fixup)
 
