@@ -159,8 +159,13 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
         op.polls = op.communicates = _coherent(ins.modifiers)
     if name.startswith(("s_load_", "s_buffer_load_")):
         return _scalar_load(decoder, ins, op), "scalar_memory", ""
-    if re.match(r"(buffer|global)_(wb|inv|gl0_inv|gl1_inv|wbl2|wbinv)", name) or name.startswith("s_prefetch"):
+    if re.match(r"(buffer|global|flat)_(wb|inv|gl0_inv|gl1_inv|wbl2|wbinv|prefetch)", name) or name.startswith("s_prefetch"):
         return nothing, "wait", ""
+    if "_async_" in name:
+        return _asynchronous(decoder, ins, op), "global", ""
+    if name.startswith("cluster_load_") and decoder.gfx125:  # M0 lists the blocks of the cluster that get it too
+        name = name.replace("cluster", "global", 1)
+        decoder.reads_row(st.M0)
     match = re.match(r"(global|flat|buffer|scratch)_(load_lds|load|store|atomic)_(\w+)$", name)
     if not match:
         raise decoder.unsupported()
@@ -330,6 +335,33 @@ def _load_to_lds(decoder: Decoder, ins: Instruction, op: Op, width: Width, addre
         values = [extend(value, width) for value in _words(s, op, where, width, mask, words)]
         at = s.U[st.M0].astype(np.int64) + offset + s.lane * size
         s.shared.store(s, op, np.broadcast_to(at, (s.waves, s.lanes)), values, 4, s.mask)
+
+    return run
+
+
+def _asynchronous(decoder: Decoder, ins: Instruction, op: Op) -> Run:
+    """gfx1250: memory straight into LDS, or from there, at an address in LDS of each lane; done when it is issued.
+
+    The constant offset counts on both sides (LLVM's IntrinsicsAMDGPU.td). A cluster of one block gets what it loads.
+    """
+    match = re.match(r"(?:(global|cluster)_load_async_to|global_store_async_from)_lds_(b8|b32|b64|b128)$", ins.mnemonic)
+    if not match or not decoder.gfx125:
+        raise decoder.unsupported()
+    decoder.masked()
+    loads, width = bool(match[1]), WIDTHS[match[2]]
+    if match[1] == "cluster":
+        decoder.reads_row(st.M0)
+    local, offset = decoder.source(ins.operands[0 if loads else 1]), _int(ins.modifiers)
+    address = _address(decoder, ins, "global", "load" if loads else "store", width.width * width.count)
+
+    def run(s: Any) -> None:
+        where, mask, _ = address(s)
+        if loads:
+            values = s.memory.load(s, op, where, width.width, width.count, mask, aligned=False)
+            s.shared.store(s, op, s.U[local], values, width.width, mask, offset)
+        else:
+            values = s.shared.load(s, op, s.U[local], width.width, width.count, mask, offset)
+            s.memory.store(s, op, where, values, width.width, mask, aligned=False)
 
     return run
 

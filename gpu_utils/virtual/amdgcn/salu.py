@@ -64,6 +64,8 @@ BRANCHES: dict[str, tuple[Run, int]] = {
 }
 
 
+_BLOCK, _CLUSTER = "-1", "-3"
+"""The barrier of a block, and that of a cluster of blocks, in s_barrier_signal and s_barrier_wait."""
 _RENAMED = {"s_set_pc_i64": "s_setpc_b64", "s_swap_pc_i64": "s_swappc_b64", "s_get_pc_i64": "s_getpc_b64"}  # gfx1250
 WRONG_MASK = "5"
 """The number of the trap that w2w_gpu.h takes where a mask is wrong; compilers take 2 and 3."""
@@ -90,10 +92,12 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
         return goes, "branch", "branch"
     if name in ("s_endpgm", "s_endpgm_saved"):
         return nothing, "branch", "end"
+    if name in ("s_barrier_signal", "s_barrier_wait") and ops[0] not in (_BLOCK, _CLUSTER):
+        raise decoder.unsupported("named barriers")
+    if name in ("s_barrier_signal", "s_barrier_leave") or (name == "s_barrier_wait" and ops[0] == _CLUSTER):
+        return nothing, "wait", ""  # a cluster is one block here
     if name in ("s_barrier", "s_barrier_wait"):
         return nothing, "barrier", "barrier"
-    if name in ("s_barrier_signal", "s_barrier_leave"):
-        return nothing, "wait", ""
     if name == "s_trap" and ops == [WRONG_MASK]:
         decoder.reads_row(st.VCC, 2)
         return _wrong_mask(decoder), "branch", "end"
