@@ -2,7 +2,8 @@
 
 An operand has 8 bits, so that v0 to v255 can be written; two more bits for each place come from `s_set_vgpr_msb`, whose
 number has bits 1:0 for the first source, 3:2 for the second, 5:4 for the third and 7:6 for the destination (the upper
-byte keeps what was set before, for debuggers). LLVM writes the whole number behind the name, `v4 /*v260*/`; the decoder
+byte keeps what was set before, for debuggers). `s_setreg_imm32_b32` on the MODE register sets them too, from bits 19:12
+of its number, the destination first. LLVM writes the whole number behind the name, `v4 /*v260*/`; the decoder
 trusts the bits, and refuses a text in which the two differ. Source: LLVM's AMDGPULowerVGPREncoding.cpp, which says
 which place an operand of each encoding has; scales of v_wmma_scale_* have none.
 """
@@ -20,7 +21,7 @@ BANK = 256
 FIRST, SECOND, THIRD, RESULT = range(4)
 _REGISTER = re.compile(r"(?<![\w.])v(?:(\d+)|\[(\d+):(\d+)\])(?: /\*v\[?(\d+)[:\d\]]*\*/)?")
 _CARRY = re.compile(r"v_(div_scale|(add|sub|subrev)_co|mad_co|mad_[ui]64)")
-_SCALES = re.compile(r"v_wmma_(ld_)?scale")
+_MODE = re.compile(r"hwreg\((?:HW_REG_WAVE_MODE|1)\b")
 
 
 def places(ins: Instruction) -> list[int | None]:
@@ -47,9 +48,14 @@ def places(ins: Instruction) -> list[int | None]:
     return [None] * count
 
 
-def banks(operands: Sequence[str]) -> int:
-    """The banks that `s_set_vgpr_msb` sets."""
-    return int(operands[0], 0) & 0xFF
+def set_by(ins: Instruction) -> int | None:
+    """The banks that an instruction sets; None when it sets none."""
+    if ins.mnemonic == SET:
+        return int(ins.operands[0], 0) & 0xFF
+    if ins.mnemonic == "s_setreg_imm32_b32" and _MODE.match(ins.operands[0]):
+        turned = int(ins.operands[1], 0) >> 12 & 0xFF
+        return turned >> 2 | (turned & 3) << 6
+    return None
 
 
 def named_in_full(ins: Instruction, bits: int) -> Instruction:
@@ -78,7 +84,7 @@ def flow(code: Sequence[Instruction], part: range, entries: Sequence[int], targe
     code: the instructions of the file; part: those to look at. entries: where code begins with 0. targets: branch -> where it
     goes. Raises ValueError where two ways to an instruction have set different banks.
     """
-    if not any(code[at].mnemonic == SET for at in part):
+    if not any(set_by(code[at]) for at in part):
         return {}
     found: dict[int, int] = {}
     work = [(at, 0) for at in entries]
@@ -91,8 +97,8 @@ def flow(code: Sequence[Instruction], part: range, entries: Sequence[int], targe
                 break
             found[at] = bits
             name = code[at].mnemonic
-            if name == SET:
-                bits = banks(code[at].operands)
+            changed = set_by(code[at])
+            bits = bits if changed is None else changed
             if at in targets:
                 work.append((targets[at], bits))
             if name in ("s_branch", "s_endpgm", "s_set_pc_i64", "s_setpc_b64"):

@@ -13,7 +13,7 @@ from gpu_utils.compiler.cpp_module import source_name
 from gpu_utils.errors import UnknownName, UnsupportedInstruction
 from gpu_utils.virtual.amdgcn import salu
 from gpu_utils.virtual.amdgcn.decode import decode_instruction
-from gpu_utils.virtual.amdgcn.high_registers import BANK, SET, flow, named_in_full
+from gpu_utils.virtual.amdgcn.high_registers import flow, named_in_full, set_by
 from gpu_utils.virtual.amdgcn.info import AmdInfo
 from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction, Kernel, Module, parse
@@ -95,15 +95,14 @@ def _code(text: str, target: str, lanes: int, fp16_overflow: int, reach: _Reach)
 def _named_in_full(decoder: Decoder, module: Module, part: range) -> list[Instruction]:
     """The instructions of a part of a file; on gfx1250 with the whole numbers of their vector registers."""
     code = [module.code[index] for index in part]
-    if decoder.limits.registers_max <= BANK or not any(ins.mnemonic == SET for ins in code):
+    if not decoder.gfx125 or not any(set_by(ins) for ins in code):
         return code
     targets = {
         index: module.labels.get(module.code[index].operands[0], -1)
         for index in part
         if module.code[index].mnemonic in salu.BRANCHES
     }
-    gone = set(targets.values())
-    entries = [at for name, at in module.labels.items() if at in part and at not in gone]
+    entries = [at for name, at in module.labels.items() if at in part and not name.startswith(".L")]
     named = []
     try:
         found = flow(module.code, part, sorted({*entries, part.start}), targets)

@@ -121,7 +121,7 @@ def _move(s: Any, op: Op, loads: bool, tile: Tile, words: np.ndarray, waves: np.
     left, strides, total = _left(words), _strides(words), math.prod(tile.sizes)
     if not total:
         return
-    run = _run_length(tile, left[0][waves], left[0][waves].size)
+    run = _run_length(tile, left[0][waves])
     first = np.arange(0, total, run)
     place = np.zeros((s.waves, len(first)), np.int64)
     inside = np.ones((s.waves, len(first)), bool)
@@ -155,11 +155,11 @@ def _move(s: Any, op: Op, loads: bool, tile: Tile, words: np.ndarray, waves: np.
             s.memory.store(s, op, here, values, width, mask, aligned=False)
 
 
-def _run_length(tile: Tile, left: np.ndarray, waves: int) -> int:
+def _run_length(tile: Tile, left: np.ndarray) -> int:
     """Neighbours of the innermost dimension that all are inside of the tensor or all outside, in every wave."""
     run = math.gcd(tile.sizes[0], max(1, _RUN_BYTES // tile.size), *((tile.gap_every,) if tile.gap_every else ()))
     ends = np.unique(np.minimum(left, tile.sizes[0]))
-    return math.gcd(run, *ends.tolist()) if waves else run
+    return math.gcd(run, *ends.tolist())
 
 
 def _rows_listed(words: np.ndarray, bits: int) -> np.ndarray:
