@@ -159,7 +159,9 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
         op.polls = op.communicates = _coherent(ins.modifiers)
     if name.startswith(("s_load_", "s_buffer_load_")):
         return _scalar_load(decoder, ins, op), "scalar_memory", ""
-    if re.match(r"(buffer|global|flat)_(wb|inv|gl0_inv|gl1_inv|wbl2|wbinv|prefetch)", name) or name.startswith("s_prefetch"):
+    if re.match(r"(buffer|global|flat)_(wb|inv|gl0_inv|gl1_inv|wbl2|wbinv|prefetch)", name) or name.startswith(
+        "s_prefetch"
+    ):
         return nothing, "wait", ""
     if "_async_" in name:
         return _asynchronous(decoder, ins, op), "global", ""
@@ -227,9 +229,7 @@ def _has_result(ins: Instruction) -> bool:
 
 
 def _scratch_address(decoder: Decoder, vector: str, scalar: str, offset: int, scale: int) -> Callable[[Any], Any]:
-    parts = [
-        (decoder.source(text), by) for text, by in ((vector, scale), (scalar, 1)) if text not in ("off", "null")
-    ]
+    parts = [(decoder.source(text), by) for text, by in ((vector, scale), (scalar, 1)) if text not in ("off", "null")]
 
     def address(s: Any) -> Any:
         total = s.scratch_base + offset

@@ -56,8 +56,7 @@ def decode(decoder: Decoder, ins: Instruction, match: re.Match[str]) -> tuple[Ru
     scales = None
     if match[1]:
         scales = [
-            _scales(decoder, ins.operands[4 + i], mods, "ab"[i], size, block)
-            for i, size in enumerate((rows, COLUMNS))
+            _scales(decoder, ins.operands[4 + i], mods, "ab"[i], size, block) for i, size in enumerate((rows, COLUMNS))
         ]
     count = rows * COLUMNS // LANES
     out = decoder.result(ins.operands[0], count, masked=False)

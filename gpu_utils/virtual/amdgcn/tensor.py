@@ -65,7 +65,14 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
         taking_part = (words[:, 0] & 3) != 0
         if s.act is not None:
             taking_part = taking_part & s.act
-        shape = words[:, [0, 4, 7, 8, 15, 18]] & [0xC0000000, 0xFFFFFFFF, 0xFFFF0000, 0xFFFFFFFF, 0xFFFF0000, 0xFFFF0000]
+        shape = words[:, [0, 4, 7, 8, 15, 18]] & [
+            0xC0000000,
+            0xFFFFFFFF,
+            0xFFFF0000,
+            0xFFFFFFFF,
+            0xFFFF0000,
+            0xFFFF0000,
+        ]
         for kind in np.unique(shape[taking_part], axis=0):
             alike = taking_part & (shape == kind).all(axis=1)
             _move(s, op, loads, _tile(s, op, kind.tolist()), words, alike)
