@@ -100,8 +100,8 @@ def product(run: Run, first: str, second: str, tile: tuple[int, int, int]) -> No
 
 TWO_SCALED = ("sm_90", "gfx950", "gfx1201", "gfx1250")
 WHY = (
-    "gfx950 and gfx1250 have the instructions; sm_90 and gfx1201 stand for the targets whose operands Triton widens first; for "
-    "gfx90a and gfx942 Triton 3.7.1 does not compile dot_scaled with two scaled operands"
+    "gfx950 and gfx1250 have the instructions; sm_90 and gfx1201 stand for the targets whose operands Triton widens "
+    "first; for gfx90a and gfx942 Triton 3.7.1 does not compile dot_scaled with two scaled operands"
 )
 
 

@@ -155,6 +155,7 @@ def _load_transposed(decoder: Decoder, ops: list[str], op: Op, name: str, offset
 
     def run(s: Any) -> None:
         raw = np.stack(s.shared.load(s, op, s.U[address], 4, words, s.mask, offset), axis=-1).view(dtype)
+        turned: np.ndarray
         if words == 4:
             turned = raw.reshape(s.waves, -1, 8, 8).transpose(0, 1, 3, 2)
         else:  # upper rows, half of a row, row, column

@@ -24,7 +24,7 @@ _CARRY = re.compile(r"v_(div_scale|(add|sub|subrev)_co|mad_co|mad_[ui]64)")
 _MODE = re.compile(r"hwreg\((?:HW_REG_WAVE_MODE|1)\b")
 
 
-def places(ins: Instruction) -> list[int | None]:
+def places(ins: Instruction) -> Sequence[int | None]:
     """For each operand the place whose two bits it gets; None: it has none."""
     name, count = ins.mnemonic, len(ins.operands)
     if name.startswith("v_"):
@@ -63,26 +63,27 @@ def named_in_full(ins: Instruction, bits: int) -> Instruction:
     parts = ins.modifiers.get("parts")
     if parts:
         return replace(ins, modifiers={"parts": [named_in_full(part, bits) for part in parts]})
-    operands = [
-        _REGISTER.sub(lambda found, place=place: _whole(found, place, bits), text)
-        for text, place in zip(ins.operands, places(ins), strict=True)
-    ]
+    operands = [_whole(text, place, bits) for text, place in zip(ins.operands, places(ins), strict=True)]
     return replace(ins, operands=operands)
 
 
-def _whole(found: re.Match[str], place: int | None, bits: int) -> str:
+def _whole(text: str, place: int | None, bits: int) -> str:
     plus = 0 if place is None else BANK * (bits >> 2 * place & 3)
-    first = int(found[1] or found[2]) + plus
-    if found[4] and int(found[4]) != first:
-        raise ValueError(f"`{found[0]}` names v{first} under {SET} {bits:#x}")
-    return f"v{first}" if found[1] else f"v[{first}:{int(found[3]) + plus}]"
+
+    def whole(found: re.Match[str]) -> str:
+        first = int(found[1] or found[2]) + plus
+        if found[4] and int(found[4]) != first:
+            raise ValueError(f"`{found[0]}` names v{first} under {SET} {bits:#x}")
+        return f"v{first}" if found[1] else f"v[{first}:{int(found[3]) + plus}]"
+
+    return _REGISTER.sub(whole, text)
 
 
 def flow(code: Sequence[Instruction], part: range, entries: Sequence[int], targets: dict[int, int]) -> dict[int, int]:
     """The banks that are set when an instruction is reached, for those that differ from 0 or set them.
 
-    code: the instructions of the file; part: those to look at. entries: where code begins with 0. targets: branch -> where it
-    goes. Raises ValueError where two ways to an instruction have set different banks.
+    code: the instructions of the file; part: those to look at. entries: where code begins with 0. targets: branch ->
+    where it goes. Raises ValueError where two ways to an instruction have set different banks.
     """
     if not any(set_by(code[at]) for at in part):
         return {}

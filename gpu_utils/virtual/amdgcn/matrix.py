@@ -24,7 +24,7 @@ Run = Callable[[Any], Any]
 _MFMA = re.compile(r"v_mfma_(f32|i32|f64)_(\d+)x(\d+)x(\d+)_?(?:(\d+)b_)?(\w+)$")
 _WMMA = re.compile(r"v_wmma_(f32|f16|bf16|i32)_(\d+)x(\d+)x(\d+)_(\w+)$")
 # bits of an element -> K of the products of 16 by 16 that the families of WMMA have
-_DEPTHS = {
+_DEPTHS: dict[str, dict[int, tuple[int, ...]]] = {
     "gfx11": {16: (16,), 8: (16,)},
     "gfx12": {16: (16,), 8: (16,)},
     "gfx125": {32: (4,), 16: (32,), 8: (64, 128)},

@@ -1,10 +1,10 @@
 """gfx1250's conversions of eight values at a time: v_cvt_scale_pk8_* widen, v_cvt_scalef32_pk8_* make narrow.
 
-v_cvt_scale_pk8_{f16,bf16,f32}_{fp8,bf8,fp4}: two registers (fp4: one) times an E8M0 scale. scale_sel says which byte of
-the scale register, and whether of lanes 0 to 15 or 16 to 31: both halves of a wave read the scales of one of them, since
-they hold two parts of one row. With fp4 the upper half takes the byte above. Source: the tables of scale_sel in
+v_cvt_scale_pk8_{f16,bf16,f32}_{fp8,bf8,fp4}: two registers (fp4: one) times an E8M0 scale. scale_sel says which byte
+of the scale register, and whether of lanes 0 to 15 or 16 to 31: both halves of a wave read the scales of one of them,
+since they hold two parts of one row. With fp4 the upper half takes the byte above. Source: the tables of scale_sel in
 Composable Kernel, include/ck_tile/core/numeric (pk4scaled_type_convert).
-v_cvt_scalef32_[sr_]pk8_{fp8,bf8,fp4}_{f32,f16,bf16}: eight values over the power of two in a float32, each rounded once.
+v_cvt_scalef32_[sr_]pk8_{fp8,bf8,fp4}_{f32,f16,bf16}: eight values over a power of two, each rounded once.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _narrow(decoder: Decoder, ops: list[str], random: bool, kind: str, source: s
             widen = bf16_to_f32 if source == "bf16" else half_to_f32
             values = [widen((words[i // 2] >> np.uint32(16 * (i % 2))).astype(np.uint16)) for i in range(COUNT)]
         by, noise = power(scale(s) >> np.uint32(23) & np.uint32(0xFF)), seed(s) if seed else None
-        made = [np.uint32(0)] * registers
+        made: list[Any] = [np.uint32(0)] * registers
         for i, value in enumerate(values):
             wide = value.astype(np.float64)
             code = form.encode(np.copysign(wide / by, wide), saturate, noise, noise_bits)

@@ -3,7 +3,7 @@
 A descriptor in two or four groups of scalar registers says where: group 0 the LDS address and the first element of the
 tile in global memory, groups 1 to 3 how many elements the tensor still has from there in each dimension, the tile's
 sizes and the strides in elements (the innermost is 1). Elements outside the tensor load as zero and are not stored. A
-load may leave a gap in LDS after every 2 to the power of n words. In gather mode groups 2 and 3 list rows of the tensor.
+load may leave a gap in LDS after every 2 to the power of n words. In gather mode groups 2 and 3 list rows.
 Each wave does it as a whole, whatever EXEC says, and the copy is done when it is issued.
 
 Not executed, and reported as an error: iteration, barriers in LDS that the copy arrives at, multicast to other blocks.
@@ -32,7 +32,7 @@ _ADDRESS = (1 << 57) - 1
 
 @dataclass(frozen=True)
 class Tile:
-    """What the waves of one launch share of a descriptor: sizes of the tile from the innermost on, and how LDS is filled.
+    """What waves share of a descriptor: sizes of the tile from the innermost on, and how LDS is filled.
 
     size: bytes of an element. gap_every, gap: elements of LDS between gaps, and of one gap; 0 where there is none.
     indices: bits of a row number in gather mode, else 0.
