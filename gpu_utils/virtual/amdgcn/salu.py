@@ -340,7 +340,8 @@ def _mode_register(decoder: Decoder, name: str, ops: list[str]) -> Run:
         out = decoder.result(ops[0])
         if "HW_REG_MODE" in register:
             return lambda s: s.put_scalar(out, np.array([[0x2F0]], _u))
-        if "XCC_ID" in register or "HW_ID" in register:
+        # IB_STS2 says how many blocks a cluster has on gfx1250: 0, the launch is not one of clusters
+        if any(name in register for name in ("XCC_ID", "HW_ID", "IB_STS2")):
             return lambda s: s.put_scalar(out, np.zeros((1, 1), _u))
         raise decoder.unsupported("this hardware register")
     match = re.match(r"hwreg\((?:HW_REG_MODE|HW_REG_WAVE_MODE|1)(?:,\s*(\d+),\s*(\d+))?\)", register)
