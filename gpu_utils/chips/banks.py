@@ -34,6 +34,7 @@ _CUDA = Source(
     _DAY,
     "excerpt",
 )
+_COMGR = Source("AMD's comgr-isa-metadata.def in github.com/ROCm/llvm-project pull 513", "2026-11-27", "excerpt")
 
 _RULE = Source("the rule that textbooks give", _DAY)
 
@@ -173,6 +174,10 @@ def _rdna(wide: Service) -> dict[tuple[str, int], Service]:
     return {**reads, ("read", 12): narrow, ("read", 16): wide, **writes}
 
 
+def _gfx1250() -> dict[tuple[str, int], Service]:
+    return {(access, size): plain(64, size, 32, _COMGR, _NOT_MEASURED) for access in ACCESSES for size in SIZES}
+
+
 _RDNA3_WIDE = _dealt(32, _EIGHTS, 32, _MEASURED, _RDNA)
 _RDNA4_WIDE = plain(32, 16, 32, _MEASURED, f"{_RDNA} AMD says in order: github.com/triton-lang/triton pull 11365.")
 _OF_TARGET = {
@@ -181,6 +186,7 @@ _OF_TARGET = {
     "gfx950": _gfx950(),
     "gfx1100": _rdna(_RDNA3_WIDE),
     "gfx1201": _rdna(_RDNA4_WIDE),
+    "gfx1250": _gfx1250(),
 }
 BANKS: dict[str, dict[tuple[str, int], Service]] = {
     name: _OF_TARGET[name] if name in _OF_TARGET else _nvidia() for name in TARGETS

@@ -48,6 +48,12 @@ FAMILIES: Table[Family] = Table(
             isa="amdgcn",
             waits=("loadcnt", "storecnt", "dscnt", "kmcnt", "samplecnt", "bvhcnt", "expcnt"),
         ),
+        "gfx125": Family(
+            name="gfx125",
+            vendor="amd",
+            isa="amdgcn",
+            waits=("loadcnt", "storecnt", "dscnt", "kmcnt", "asynccnt", "tensorcnt", "xcnt"),
+        ),
     },
 )
 FP8 = ("none", "ocp", "fnuz")
@@ -75,7 +81,7 @@ class Target:
     """One instruction set with its limits.
 
     name             "sm_90", "gfx942"
-    family           of FAMILIES: "sm", "gfx9" (CDNA), "gfx11" (RDNA3), "gfx12" (RDNA4)
+    family           of FAMILIES: "sm", "gfx9" (CDNA 2 to 4), "gfx11" (RDNA3), "gfx12" (RDNA4), "gfx125"
     lanes            lanes of a warp or wavefront
     simds            parts of an SM or CU that each hold registers and waves
     waves_per_simd   most warps or wavefronts that one such part holds at a time
@@ -197,6 +203,7 @@ def capability_of(name: str) -> int | None:
 
 
 _DAY = "2026-11-22"
+_GFX1250_DAY = "2026-11-27"
 _CCCL = Source("NVIDIA's CCCL, libcudacxx/include/cuda/__device/arch_traits.h in github.com/NVIDIA/cccl", _DAY)
 _OCCUPANCY = Source("NVIDIA's cuda_occupancy.h, which comes with Triton 3.7", _DAY)
 _LLVM = Source("LLVM AMDGPUBaseInfo.cpp", _DAY, "excerpt")
@@ -231,6 +238,11 @@ _LINES_128 = (
 _ONE = _SPECS.figure(1, "caches", "it lists one L2 for the device (of MI250X: for a GCD)")
 _EIGHT = _DEALT.figure(8, "caches")
 
+_COMGR = Source("AMD's comgr-isa-metadata.def in github.com/ROCm/llvm-project pull 513", _GFX1250_DAY, "excerpt")
+_TRITON_WARP = Source("Triton's AMD TargetFeatures::getWarpSize", _GFX1250_DAY, "excerpt")
+_TRITON_LDS = Source("Triton's AMD TargetFeatures::getSharedMemorySize", _GFX1250_DAY, "excerpt")
+_LDS_2048 = Source("LLVM's blocks of LDS on gfx1250, github.com/llvm/llvm-project pull 167614", _GFX1250_DAY, "excerpt")
+
 _SECTORS = Cache(
     line=_SECTOR.figure(128, "bytes"),
     fill=_SECTOR.figure(32, "bytes"),
@@ -250,6 +262,13 @@ _OF_AMD: Mapping[str, Source] = {
     "shared_per_block": _TRITON,
 }
 _OF_CDNA: Mapping[str, Source] = {**_OF_AMD, "lanes": _SPECS, "simds": _PIPELINES, "shared_per_unit": _SPECS}
+_OF_GFX1250: Mapping[str, Source] = {
+    **_OF_AMD,
+    **dict.fromkeys(("registers", "granule", "registers_max", "simds", "shared_per_unit"), _COMGR),
+    "lanes": _TRITON_WARP,
+    "shared_granule": _LDS_2048,
+    "shared_per_block": _TRITON_LDS,
+}
 _OF_RDNA: Mapping[str, Source] = {**_OF_AMD, "lanes": _SPECS, "simds": _LLVM, "shared_per_unit": _SPECS}
 
 # What the rows below share; a row that differs says so itself.
@@ -439,6 +458,31 @@ _ROWS = (
         chip="RX 9070 XT",
         cache=Cache(line=unknown("bytes"), fill=unknown("bytes"), ways=unknown("lines"), parts=_ONE),
         executed=True,
+    ),
+    Target(
+        name="gfx1250",
+        family="gfx125",
+        lanes=32,
+        simds=4,
+        waves_per_simd=16,
+        registers=1024,
+        granule=16,
+        registers_max=1024,
+        shared_per_block=320 * KIB,
+        shared_per_unit=320 * KIB,
+        shared_granule=2048,
+        shared_reserved=0,
+        blocks_per_unit=16,
+        scalars=None,
+        l1_line=unknown("bytes"),
+        banks=64,
+        fp8="ocp",
+        matrix=("wmma",),
+        inputs=("i8", "f16", "bf16", "f32", "fp8", "f8f6f4"),
+        chip="MI455X",
+        cache=Cache(line=unknown("bytes"), fill=unknown("bytes"), ways=unknown("lines"), parts=unknown("caches")),
+        executed=True,
+        sources=_OF_GFX1250,
     ),
 )
 

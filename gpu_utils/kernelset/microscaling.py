@@ -98,9 +98,9 @@ def product(run: Run, first: str, second: str, tile: tuple[int, int, int]) -> No
     run.close(f"{first} x {second}, tiles of {tile}", c, a_values @ b_values.t(), k=K, magnitude=magnitude)
 
 
-TWO_SCALED = ("sm_90", "sm_100", "sm_120", "gfx950", "gfx1201")
+TWO_SCALED = ("sm_90", "sm_100", "sm_120", "gfx950", "gfx1201", "gfx1250")
 WHY = (
-    "gfx950, sm_100 and sm_120 have the instructions; sm_90 and gfx1201 stand for the targets "
+    "gfx950, gfx1250, sm_100 and sm_120 have the instructions; sm_90 and gfx1201 stand for the targets "
     "whose operands Triton widens first; "
     "for gfx90a and gfx942 Triton 3.7.1 does not compile dot_scaled with two scaled operands"
 )
@@ -122,7 +122,7 @@ def matmul_mxfp4(run: Run) -> None:
         product(run, "e2m1", "e2m1", (128, 64, 128))
 
 
-@case(("gfx950",), "no other target has instructions that take operands of two widths")
+@case(("gfx950", "gfx1250"), "no other target has instructions that take operands of two widths")
 def matmul_mxfp8_by_mxfp4(run: Run) -> None:
     product(run, "e4m3", "e2m1", (32, 32, 64))
     product(run, "e2m1", "e5m2", (16, 16, 128))
@@ -133,6 +133,6 @@ def matmul_weights_in_mxfp4(run: Run) -> None:
     product(run, "bf16", "e2m1", (32, 32, 64))
 
 
-@case(("gfx942", "gfx950"), "the other targets widen FP8 by the instructions that the case above meets")
+@case(("gfx942", "gfx950", "gfx1250"), "the other targets widen FP8 by the instructions that the case above meets")
 def matmul_weights_in_mxfp8(run: Run) -> None:
     product(run, "fp16", "e5m2", (32, 32, 64))

@@ -111,7 +111,18 @@ def test_a_table_holds_its_rows_in_order_and_prints_one_a_line():
 
 
 def test_the_targets_of_the_course_are_there():
-    assert set(TARGETS) >= {"sm_80", "sm_89", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"}
+    assert set(TARGETS) >= {
+        "sm_80",
+        "sm_89",
+        "sm_90",
+        "sm_100",
+        "gfx90a",
+        "gfx942",
+        "gfx950",
+        "gfx1100",
+        "gfx1201",
+        "gfx1250",
+    }
 
 
 @pytest.mark.parametrize("name", list(TARGETS))

@@ -9,6 +9,8 @@ The range check, for each word of a lane (a whole atomic):
                29:28 of the last word says: 0 index < records and inner within the stride, 1 index < records,
                2 records != 0, 3 raw. They do so without `idxen` too, the index being 0.
 
+gfx1250 keeps the records in 45 bits above 57 bits of the base; of its buffers raw ones are executed.
+
 Sources: AMD's own emulator, which states that hardware adds `inner` in 32 bits and follows gfx950, gfx11 and gfx12
 (github.com/ROCm/rocm-systems, emulation/rocjitsu, isa/arch/amdgpu/shared/addr_calc_buffer.h); "Buffer Addressing" and
 "Range Checking" in AMD's ISA manuals of CDNA3, RDNA3 and RDNA4. LLVM counts on it: it moves a constant from the vector
@@ -123,9 +125,18 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
     row = first + indexed if mods.get("offen") else None
     resource = decoder.source(rest[0], 4)
     soffset = decoder.getter(rest[1], "u32")
-    size, gfx9 = width * count, decoder.gfx9
+    size, gfx9, wide = width * count, decoder.gfx9, decoder.gfx125
+    if wide and indexed:
+        raise decoder.unsupported("structured buffers")
 
     missed = 0
+
+    def records_of(s: Any) -> np.ndarray:
+        words = s.U[resource + 2].astype(np.int64)
+        if wide:
+            upper = s.U[resource + 3].astype(np.int64) & 0x3F
+            words = s.U[resource + 1].astype(np.int64) >> 25 | words << 7 | upper << 39
+        return words
 
     def moved(s: Any) -> np.ndarray:
         return s.U[row] + offset if offset else s.U[row]
@@ -136,6 +147,8 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
         if row is None or indexed or missed > _PATIENCE:
             return anew(s, further, None)
         offsets, resource_bytes = moved(s), s.Q[resource + 2].tobytes() + further.tobytes()
+        if wide:
+            resource_bytes += records_of(s).tobytes()
         known = _known.get(address, {}).get(s.waves)
         if known is not None and known.resource == resource_bytes:
             found = known.again(offsets, s.mask, (s.Q[resource] & BASE).view(np.int64) + further)
@@ -161,7 +174,7 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
         extra = further.astype(np.int64)
         inner = np.full((s.waves, s.lanes), offset, np.int64) if row is None else moved(s).astype(np.int64)
         last = s.U[resource + 3]
-        adds = last & ADD_THREAD
+        adds = last & (np.uint32(0) if wide else ADD_THREAD)
         if np.count_nonzero(adds):
             if s.act is None or adds[s.act].any():  # the others' registers may hold anything
                 if s.scratch_base is None or not (adds if s.act is None else adds[s.act]).all():
@@ -170,8 +183,8 @@ def buffer_address(decoder: Decoder, ins: Instruction, width: int, count: int) -
                 return s.scratch_base + inner + extra // s.lanes, s.mask, None
             resource_bytes = None
         start = (s.pair(resource) & BASE).view(np.int64) + extra
-        records = s.U[resource + 2].astype(np.int64)
-        raw = not indexed and (gfx9 or bool((last >> np.uint32(28) & RAW == RAW).all()))
+        records = records_of(s)
+        raw = not indexed and (gfx9 or wide or bool((last >> np.uint32(28) & RAW == RAW).all()))
         limits = records - extra - size
         if raw and int(inner.max()) <= int(limits.min()):
             return keep(s, resource_bytes, limits, start, inner + start, None), s.mask, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpu_utils.virtual.amdgcn import ds, matrix, mem, salu, vector
+from gpu_utils.virtual.amdgcn import ds, matrix, mem, salu, tensor, vector
 from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
 from gpu_utils.virtual.amdgcn.state import register_name
@@ -25,8 +25,9 @@ def _dual(decoder: Decoder, instruction: Instruction, op: Op) -> Found:
 
 # beginning of the mnemonic -> what decodes it; the first that fits
 FAMILIES: dict[tuple[str, ...], Callable[[Decoder, Instruction, Op], Found]] = {
-    ("global_", "flat_", "buffer_", "scratch_", "s_load_", "s_buffer_load_", "s_prefetch"): mem.decode,
+    ("global_", "flat_", "cluster_", "buffer_", "scratch_", "s_load_", "s_buffer_load_", "s_prefetch"): mem.decode,
     ("ds_",): ds.decode,
+    ("tensor_",): tensor.decode,
     ("s_",): lambda decoder, instruction, op: salu.decode(decoder, instruction),
     ("v_mfma", "v_smfmac", "v_wmma", "v_swmmac"): _matrix,
     ("v_dual",): _dual,

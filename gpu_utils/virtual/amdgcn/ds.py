@@ -56,6 +56,8 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
         r"ds_load_tr(\d+)_b(128|64)$", name
     )
     if match:
+        if decoder.gfx125:
+            return _load_transposed(decoder, ops, op, name, offset), "shared", ""
         return _read_transposed(decoder, ops, op, name, offset), "shared", ""
     match = re.match(r"ds_(read|load|write|store)_(\w+)$", name)
     if match and match[2] in WIDTHS:
@@ -134,6 +136,33 @@ def _read_transposed(decoder: Decoder, ops: list[str], op: Op, name: str, offset
         words = np.ascontiguousarray(columns).view(np.uint32).reshape(s.waves, s.lanes, 2)
         s.put(out, words[..., 0])
         s.put(out + 1, words[..., 1])
+
+    return run
+
+
+def _load_transposed(decoder: Decoder, ops: list[str], op: Op, name: str, offset: int) -> Run:
+    """gfx1250 ds_load_tr16_b128 and ds_load_tr8_b64: lanes read rows together, and lane i of them gets column i.
+
+    16-bit elements: eight lanes read eight rows of eight. 8-bit elements: 16 lanes read eight rows of 16, lanes 0 to 3
+    and 4 to 7 the first and second half of rows 0 to 3, the next eight lanes those of rows 4 to 7. Source: Triton's
+    TargetFeatures::queryLDSTransLoadParams, and the addresses that it has its kernels compute for the rows of WMMA.
+    """
+    match = re.match(r"ds_load_tr(?:16_b(128)|8_b(64))$", name)
+    if not match:
+        raise decoder.unsupported()
+    words, dtype = (4, np.uint16) if match[1] else (2, np.uint8)
+    out, address = decoder.result(ops[0], words), decoder.source(ops[1])
+
+    def run(s: Any) -> None:
+        raw = np.stack(s.shared.load(s, op, s.U[address], 4, words, s.mask, offset), axis=-1).view(dtype)
+        turned: np.ndarray
+        if words == 4:
+            turned = raw.reshape(s.waves, -1, 8, 8).transpose(0, 1, 3, 2)
+        else:  # upper rows, half of a row, row, column
+            turned = raw.reshape(s.waves, -1, 2, 2, 4, 8).transpose(0, 1, 3, 5, 2, 4)
+        turned = np.ascontiguousarray(turned).reshape(s.waves, s.lanes, -1)
+        for i, word in enumerate(np.moveaxis(turned.view(np.uint32), -1, 0)):
+            s.put(out + i, word)
 
     return run
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_utils.virtual.amdgcn import scaled_matrix
+from gpu_utils.virtual.amdgcn import scaled_matrix, scaled_wmma
 from gpu_utils.virtual.amdgcn.floating import bf16_to_f32, f32_to_bf16
 from gpu_utils.virtual.amdgcn.fragments import BITS, FREE_LAYOUT, flush_normal, fragment
 from gpu_utils.virtual.amdgcn.operands import Decoder
@@ -23,6 +23,12 @@ from gpu_utils.virtual.halves import half_to_f32
 Run = Callable[[Any], Any]
 _MFMA = re.compile(r"v_mfma_(f32|i32|f64)_(\d+)x(\d+)x(\d+)_?(?:(\d+)b_)?(\w+)$")
 _WMMA = re.compile(r"v_wmma_(f32|f16|bf16|i32)_(\d+)x(\d+)x(\d+)_(\w+)$")
+# bits of an element -> K of the products of 16 by 16 that the families of WMMA have
+_DEPTHS: dict[str, dict[int, tuple[int, ...]]] = {
+    "gfx11": {16: (16,), 8: (16,)},
+    "gfx12": {16: (16,), 8: (16,)},
+    "gfx125": {32: (4,), 16: (32,), 8: (64, 128)},
+}
 
 
 def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, int]:
@@ -31,6 +37,9 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, int]:
     match = scaled_matrix.NAME.match(name)
     if match:
         return scaled_matrix.decode(decoder, ins, match)
+    match = scaled_wmma.NAME.match(name)
+    if match:
+        return scaled_wmma.decode(decoder, ins, match)
     match = _MFMA.match(name)
     if match:
         return _mfma(decoder, ins, match)
@@ -124,21 +133,26 @@ def _constant(decoder: Decoder, text: str, kind: str) -> Any:
 
 
 def _wmma(decoder: Decoder, ins: Instruction, match: re.Match[str]) -> tuple[Run, int]:
-    """16x16x16, wave32. Both halves of the wave hold the same rows and columns on gfx11; they split k on gfx12."""
+    """16x16xK, wave32. Both halves of the wave hold the same rows and columns on gfx11; they split k on gfx12.
+
+    gfx1250 splits K in runs that take turns; A and B alike, so that the sum is that of one split in the middle.
+    """
     out_kind, m, n, k, kinds = match[1], int(match[2]), int(match[3]), int(match[4]), match[5]
-    if (m, n, k) != (16, 16, 16) or decoder.lanes != 32:
-        raise decoder.unsupported()
     first, second = kinds.split("_") if "_" in kinds else (kinds, kinds)
-    signs = [*ins.modifiers.get("neg_lo", []), 0, 0]
+    signs = [*ins.modifiers.get("neg_lo", []), 0, 0, 0]
     if first == "iu8":
         first, second = ("i8" if signs[0] else "u8"), ("i8" if signs[1] else "u8")
-    elif any(ins.modifiers.get(word) for word in ("neg_lo", "neg_hi")):
+    elif any(any(ins.modifiers.get(word, ())) for word in ("neg_lo", "neg_hi")):
         raise decoder.unsupported("negated operands")
+    if (m, n) != (16, 16) or k not in _DEPTHS.get(decoder.limits.family, {}).get(BITS.get(first, 0), ()):
+        raise decoder.unsupported()
+    if decoder.lanes != 32:
+        raise decoder.unsupported("waves of 64 lanes")
     if ins.modifiers.get("clamp") and out_kind == "i32":
         raise decoder.unsupported("clamp")
     gfx12 = decoder.gfx12
-    registers, groups = (4, 2) if gfx12 else (8, 1)
-    registers = registers * BITS.get(first, 8) // 16
+    groups = 2 if gfx12 else 1
+    registers = k // groups * BITS[first] // 32
     get_a = fragment(decoder, ins.operands[1], first, registers, groups, 1, 16)
     get_b = fragment(decoder, ins.operands[2], second, registers, groups, 1, 16)
     c_found = decoder.register(ins.operands[3])

@@ -159,8 +159,15 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
         op.polls = op.communicates = _coherent(ins.modifiers)
     if name.startswith(("s_load_", "s_buffer_load_")):
         return _scalar_load(decoder, ins, op), "scalar_memory", ""
-    if re.match(r"(buffer|global)_(wb|inv|gl0_inv|gl1_inv|wbl2|wbinv)", name) or name.startswith("s_prefetch"):
+    if re.match(r"(buffer|global|flat)_(wb|inv|gl0_inv|gl1_inv|wbl2|wbinv|prefetch)", name) or name.startswith(
+        "s_prefetch"
+    ):
         return nothing, "wait", ""
+    if "_async_" in name:
+        return _asynchronous(decoder, ins, op), "global", ""
+    if name.startswith("cluster_load_") and decoder.gfx125:  # M0 lists the blocks of the cluster that get it too
+        name = name.replace("cluster", "global", 1)
+        decoder.reads_row(st.M0)
     match = re.match(r"(global|flat|buffer|scratch)_(load_lds|load|store|atomic)_(\w+)$", name)
     if not match:
         raise decoder.unsupported()
@@ -172,7 +179,7 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
     if space == "buffer":
         address = buffer_address(decoder, ins, width.width, width.count)
     else:
-        address = _address(decoder, ins, space, action)
+        address = _address(decoder, ins, space, action, width.width * width.count)
     if action == "load_lds" or ins.modifiers.get("lds"):
         return _load_to_lds(decoder, ins, op, width, address), "global", ""
     if action == "atomic":
@@ -189,13 +196,14 @@ def _int(mods: dict[str, Any], name: str = "offset") -> int:
 # address functions: as buffer_address says
 
 
-def _address(decoder: Decoder, ins: Instruction, space: str, action: str) -> Callable[[Any], Any]:
+def _address(decoder: Decoder, ins: Instruction, space: str, action: str, size: int) -> Callable[[Any], Any]:
+    """size: bytes of one lane, with which `scale_offset` (gfx1250) multiplies the register that a base is added to."""
     ops, offset = ins.operands, np.int64(_int(ins.modifiers))
     store_like = action == "store" or (action == "atomic" and not _has_result(ins)) or action == "load_lds"
     vector = ops[0] if store_like else ops[1]
     scalar = ops[-1] if space != "flat" else "off"
     if space == "scratch":
-        return _scratch_address(decoder, vector, scalar, int(offset))
+        return _scratch_address(decoder, vector, scalar, int(offset), _scale(ins, size))
     if scalar in ("off", "null") or (decoder.register(scalar) or (0,))[0] < st.SGPR:
         row = decoder.source(vector, 2)
 
@@ -204,8 +212,14 @@ def _address(decoder: Decoder, ins: Instruction, space: str, action: str) -> Cal
             return address + offset if offset else address
 
         return lambda s: (wide(s), s.mask, None)
-    row, base = decoder.source(vector), decoder.source(scalar, 2)
+    row, base, scale = decoder.source(vector), decoder.source(scalar, 2), _scale(ins, size)
+    if decoder.gfx125:  # signed there: LLVM's GCNSubtarget::hasSignedGVSOffset
+        return lambda s: (s.I[row].astype(np.int64) * scale + (s.pair(base).view(np.int64) + offset), s.mask, None)
     return lambda s: (s.U[row].astype(np.int64) + (s.pair(base).view(np.int64) + offset), s.mask, None)
+
+
+def _scale(ins: Instruction, size: int) -> int:
+    return size if ins.modifiers.get("scale_offset") else 1
 
 
 def _has_result(ins: Instruction) -> bool:
@@ -214,13 +228,13 @@ def _has_result(ins: Instruction) -> bool:
     return len(ins.operands) > plain
 
 
-def _scratch_address(decoder: Decoder, vector: str, scalar: str, offset: int) -> Callable[[Any], Any]:
-    parts = [decoder.source(text) for text in (vector, scalar) if text not in ("off", "null")]
+def _scratch_address(decoder: Decoder, vector: str, scalar: str, offset: int, scale: int) -> Callable[[Any], Any]:
+    parts = [(decoder.source(text), by) for text, by in ((vector, scale), (scalar, 1)) if text not in ("off", "null")]
 
     def address(s: Any) -> Any:
         total = s.scratch_base + offset
-        for row in parts:
-            total = total + s.I[row].astype(np.int64)
+        for row, by in parts:
+            total = total + s.I[row].astype(np.int64) * by
         return total, s.mask, None
 
     return address
@@ -325,6 +339,33 @@ def _load_to_lds(decoder: Decoder, ins: Instruction, op: Op, width: Width, addre
     return run
 
 
+def _asynchronous(decoder: Decoder, ins: Instruction, op: Op) -> Run:
+    """gfx1250: memory straight into LDS, or from there, at an address in LDS of each lane; done when it is issued.
+
+    The constant offset counts on both sides (LLVM's IntrinsicsAMDGPU.td). A cluster of one block gets what it loads.
+    """
+    match = re.match(r"(?:(global|cluster)_load_async_to|global_store_async_from)_lds_(b8|b32|b64|b128)$", ins.mnemonic)
+    if not match or not decoder.gfx125:
+        raise decoder.unsupported()
+    decoder.masked()
+    loads, width = bool(match[1]), WIDTHS[match[2]]
+    if match[1] == "cluster":
+        decoder.reads_row(st.M0)
+    local, offset = decoder.source(ins.operands[0 if loads else 1]), _int(ins.modifiers)
+    address = _address(decoder, ins, "global", "load" if loads else "store", width.width * width.count)
+
+    def run(s: Any) -> None:
+        where, mask, _ = address(s)
+        if loads:
+            values = s.memory.load(s, op, where, width.width, width.count, mask, aligned=False)
+            s.shared.store(s, op, s.U[local], values, width.width, mask, offset)
+        else:
+            values = s.shared.load(s, op, s.U[local], width.width, width.count, mask, offset)
+            s.memory.store(s, op, where, values, width.width, mask, aligned=False)
+
+    return run
+
+
 def _flat_load(s: Any, op: Op, where: np.ndarray, width: Width, mask: np.ndarray | None) -> list[np.ndarray]:
     high = where >> 32
     lds = high == _LDS_HIGH
@@ -365,7 +406,7 @@ def _scalar_load(decoder: Decoder, ins: Instruction, op: Op) -> Run:
     is_buffer = bool(match[1])
     out, base = decoder.result(ins.operands[0], count), decoder.source(ins.operands[1], 4 if is_buffer else 2)
     text = ins.operands[2] if len(ins.operands) > 2 else "0"
-    extra = _int(ins.modifiers)
+    extra, scale = _int(ins.modifiers), np.int64(_scale(ins, width * count))
     offset = decoder.getter(text, "u32") if decoder.register(text) else None
     number = int(text, 0) if offset is None else 0
     narrow = f"{match[4]}{width}"
@@ -376,7 +417,7 @@ def _scalar_load(decoder: Decoder, ins: Instruction, op: Op) -> Run:
             start = start & 0xFFFFFFFFFFFF
         address = start + (number + extra)
         if offset is not None:
-            address = address + offset(s).astype(np.int64)
+            address = address + offset(s).astype(np.int64) * scale
         if len(address) != s.waves:
             address = np.broadcast_to(address, (s.waves, 1))
         address = address & -np.int64(width)

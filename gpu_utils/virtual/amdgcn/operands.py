@@ -85,7 +85,8 @@ class Decoder:
     def __init__(self, target: str, kernel: str, lanes: int, symbols: dict[str, int]) -> None:
         self.target, self.kernel, self.lanes, self.symbols = target, kernel, lanes, symbols
         self.limits = TARGETS[target]
-        self.gfx9, self.gfx12 = self.limits.family == "gfx9", self.limits.family == "gfx12"
+        self.gfx9, self.gfx125 = self.limits.family == "gfx9", self.limits.family == "gfx125"
+        self.gfx12 = self.limits.family == "gfx12" or self.gfx125
         self.constants: list[int] = []
         self._places: dict[int, int] = {}
         self.vgprs, self.agprs, self.sgprs = 1, 0, 16
@@ -227,7 +228,7 @@ class Decoder:
 
     def symbol(self, text: str) -> int | None:
         """`name@rel32@lo+4`: half of the absolute address, see s_getpc_b64 in salu.py."""
-        match = re.match(r"^([\w.$]+)@(rel32|gotpcrel32|abs32)@(lo|hi)(?:\+(\d+))?$", text)
+        match = re.match(r"^([\w.$]+)@(?:(rel32|gotpcrel32|abs32)@(lo|hi)|(?:rel64))(?:\+(\d+))?$", text)
         if not match:
             return None
         plus = int(match[4] or 0) - (0 if match[2] == "abs32" else self._since_getpc())
@@ -235,13 +236,15 @@ class Decoder:
         if name not in self.symbols:
             raise self.unsupported(f"nothing defines the symbol {match[1]}")
         address = self.symbols[name] + plus
+        if match[3] is None:  # gfx1250 has literals of 64 bits
+            return address
         return address & 0xFFFFFFFF if match[3] == "lo" else address >> 32
 
     def _since_getpc(self) -> int:
         """Bytes from what s_getpc_b64 gave to the literal of this instruction: an addend counts them as well."""
         distance = 4
         for before in reversed(self.code[: self.index]):
-            if before.mnemonic == "s_getpc_b64":
+            if before.mnemonic in ("s_getpc_b64", "s_get_pc_i64"):
                 break
             distance += 8 if "@" in before.text or "&4294967295" in before.text or ">>32" in before.text else 4
         return distance

@@ -80,6 +80,10 @@ _FLAGS = frozenset(
         "r128",
         "d16",
         "compr",
+        "scale_offset",
+        "nv",
+        "matrix_a_reuse",
+        "matrix_b_reuse",
     ]
 )
 

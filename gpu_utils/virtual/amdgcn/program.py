@@ -13,9 +13,10 @@ from gpu_utils.compiler.cpp_module import source_name
 from gpu_utils.errors import UnknownName, UnsupportedInstruction
 from gpu_utils.virtual.amdgcn import salu
 from gpu_utils.virtual.amdgcn.decode import decode_instruction
+from gpu_utils.virtual.amdgcn.high_registers import flow, named_in_full, set_by
 from gpu_utils.virtual.amdgcn.info import AmdInfo
 from gpu_utils.virtual.amdgcn.operands import Decoder
-from gpu_utils.virtual.amdgcn.parse import Kernel, Module, parse
+from gpu_utils.virtual.amdgcn.parse import Instruction, Kernel, Module, parse
 from gpu_utils.virtual.kernel_info import MOST_THREADS
 from gpu_utils.virtual.machine import Op, Program
 
@@ -61,7 +62,7 @@ class _Code(NamedTuple):
 
 def _reach(module: Module, name: str) -> _Reach:
     """Code of the kernel, and of every function in the file when the kernel calls one."""
-    calls = any(ins.mnemonic in ("s_swappc_b64", "s_setpc_b64") for ins in module.code)
+    calls = any(ins.mnemonic in ("s_swappc_b64", "s_setpc_b64", "s_swap_pc_i64", "s_set_pc_i64") for ins in module.code)
     if calls or len(module.kernels) < 2:
         return _Reach(0, len(module.code), name)
     start = module.labels[name]
@@ -77,7 +78,8 @@ def _code(text: str, target: str, lanes: int, fp16_overflow: int, reach: _Reach)
     decoder = Decoder(target, reach.kernel, lanes, symbols)
     decoder.code, decoder.fp16_overflow = module.code, fp16_overflow
     part = range(reach.start, reach.stop)
-    ops = [decode_instruction(decoder, module.code[index], index) for index in part]
+    instructions = _named_in_full(decoder, module, part)
+    ops = [decode_instruction(decoder, instructions[index - reach.start], index) for index in part]
     for op, index in zip(ops, part, strict=True):
         instruction = module.code[index]
         if instruction.mnemonic in salu.BRANCHES:
@@ -88,6 +90,28 @@ def _code(text: str, target: str, lanes: int, fp16_overflow: int, reach: _Reach)
             op.skips = instruction.mnemonic == "s_cbranch_execz"
     _fix_jumps(ops, reach.start)
     return _Code(ops, data, data.copy(), decoder)
+
+
+def _named_in_full(decoder: Decoder, module: Module, part: range) -> list[Instruction]:
+    """The instructions of a part of a file; on gfx1250 with the whole numbers of their vector registers."""
+    code = [module.code[index] for index in part]
+    if not decoder.gfx125 or not any(set_by(ins) for ins in code):
+        return code
+    targets = {
+        index: module.labels.get(module.code[index].operands[0], -1)
+        for index in part
+        if module.code[index].mnemonic in salu.BRANCHES
+    }
+    entries = [at for name, at in module.labels.items() if at in part and not name.startswith(".L")]
+    named = []
+    try:
+        found = flow(module.code, part, sorted({*entries, part.start}), targets)
+        for index, ins in zip(part, code, strict=True):
+            decoder.begin(ins, index)
+            named.append(named_in_full(ins, found.get(index, 0)))
+    except ValueError as error:
+        raise decoder.unsupported(str(error)) from error
+    return named
 
 
 def _fix_jumps(ops: list[Op], shift: int) -> None:

@@ -50,7 +50,7 @@ _SAVE = {
 }
 _WAITS = re.compile(
     r"s_(waitcnt|wait|nop|sleep|setprio|delay_alu|clause|sethalt|icache|dcache|inst_prefetch|set_inst_prefetch|ttrace|sendmsg|"
-    r"code_end|gl1|wait_|version|decperflevel|incperflevel|set_gpr_idx_off|barrier_signal|round_mode|denorm_mode|singleuse)"
+    r"code_end|gl1|wait_|version|decperflevel|incperflevel|set_gpr_idx_off|set_vgpr_msb|round_mode|denorm_mode|singleuse)"
 )
 # (which waves go, the row that it looks at)
 BRANCHES: dict[str, tuple[Run, int]] = {
@@ -64,6 +64,9 @@ BRANCHES: dict[str, tuple[Run, int]] = {
 }
 
 
+_BLOCK, _CLUSTER = "-1", "-3"
+"""The barrier of a block, and that of a cluster of blocks, in s_barrier_signal and s_barrier_wait."""
+_RENAMED = {"s_set_pc_i64": "s_setpc_b64", "s_swap_pc_i64": "s_swappc_b64", "s_get_pc_i64": "s_getpc_b64"}  # gfx1250
 WRONG_MASK = "5"
 """The number of the trap that w2w_gpu.h takes where a mask is wrong; compilers take 2 and 3."""
 MOST_RUNS = 4
@@ -89,15 +92,18 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
         return goes, "branch", "branch"
     if name in ("s_endpgm", "s_endpgm_saved"):
         return nothing, "branch", "end"
+    if name in ("s_barrier_signal", "s_barrier_wait") and ops[0] not in (_BLOCK, _CLUSTER):
+        raise decoder.unsupported("named barriers")
+    if name in ("s_barrier_signal", "s_barrier_leave") or (name == "s_barrier_wait" and ops[0] == _CLUSTER):
+        return nothing, "wait", ""  # a cluster is one block here
     if name in ("s_barrier", "s_barrier_wait"):
         return nothing, "barrier", "barrier"
-    if name in ("s_barrier_signal", "s_barrier_leave"):
-        return nothing, "wait", ""
     if name == "s_trap" and ops == [WRONG_MASK]:
         decoder.reads_row(st.VCC, 2)
         return _wrong_mask(decoder), "branch", "end"
     if name == "s_trap":
         return _trap(decoder), "branch", "end"
+    name = _RENAMED.get(name, name)
     if name in ("s_setpc_b64", "s_swappc_b64", "s_call_b64"):
         return _jump(decoder, name, ops), "branch", "jump"
     if name in ("s_setreg_imm32_b32", "s_setreg_b32", "s_getreg_b32"):
@@ -334,7 +340,8 @@ def _mode_register(decoder: Decoder, name: str, ops: list[str]) -> Run:
         out = decoder.result(ops[0])
         if "HW_REG_MODE" in register:
             return lambda s: s.put_scalar(out, np.array([[0x2F0]], _u))
-        if "XCC_ID" in register or "HW_ID" in register:
+        # IB_STS2 says how many blocks a cluster has on gfx1250: 0, the launch is not one of clusters
+        if any(name in register for name in ("XCC_ID", "HW_ID", "IB_STS2")):
             return lambda s: s.put_scalar(out, np.zeros((1, 1), _u))
         raise decoder.unsupported("this hardware register")
     match = re.match(r"hwreg\((?:HW_REG_MODE|HW_REG_WAVE_MODE|1)(?:,\s*(\d+),\s*(\d+))?\)", register)
@@ -347,6 +354,8 @@ def _mode_register(decoder: Decoder, name: str, ops: list[str]) -> Run:
         return nothing
     if value in (0, 3) and at == 2 and size == 2:  # rounding of float16 and float64: nearest, or toward zero
         decoder.toward_zero16 = value == 3
+        return nothing
+    if at == 25 and size == 1 and decoder.gfx125:  # SCHED_MODE or WAVE_MODE's replay switch: no result depends on it
         return nothing
     if value is not None and at == 4 and size == 2:  # float32 denormals: 3 on, 0 flushed around a division's steps
         return nothing

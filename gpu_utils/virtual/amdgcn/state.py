@@ -1,7 +1,7 @@
 """Registers of a batch of wavefronts.
 
-Every register is a *row* with a number: VGPR v0.. at 0, AGPR a0.. at 256, SGPR s0.. at 512 (with VCC, M0, EXEC at the
-places of VCC..EXEC below), and the constants of the program from CONSTANTS on. U, I and F are lists
+Every register is a *row* with a number: VGPR v0.. at 0 (gfx1250 has 1024), AGPR a0.. at 1024, SGPR s0.. at 1280 (with
+VCC, M0, EXEC at the places of VCC..EXEC below), and the constants of the program from CONSTANTS on. U, I and F: lists
 of the same rows seen as uint32, int32 and float32: shape (waves, lanes) for vector registers,
 (waves, 1) for scalar ones, (1, 1) for constants, so that they mix by broadcasting.
 """
@@ -20,7 +20,7 @@ from gpu_utils.virtual.kept import Kept
 from gpu_utils.virtual.machine import Program, State
 from gpu_utils.virtual.shared_memory import Shared
 
-AGPR, SGPR = 256, 512
+AGPR, SGPR = 1024, 1280
 VCC, TTMP, M0, NULL, EXEC = SGPR + 106, SGPR + 108, SGPR + 124, SGPR + 125, SGPR + 126
 CONSTANTS = SGPR + 128
 SCC = -1  # no row of 32 bits: AmdState.scc

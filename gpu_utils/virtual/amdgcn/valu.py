@@ -284,6 +284,9 @@ _add("v_lshl_add_u64", "u64", "u64 u32 u64", lambda a, b, c: (a << _u64(b & _u(7
 _add("v_add_nc_u64", "u64", "u64 u64", np.add)
 _add("v_sub_nc_u64", "u64", "u64 u64", np.subtract)
 _add("v_mul_u64", "u64", "u64 u64", np.multiply)
+_add("v_mad_u32", "u32", "u32 u32 u32", Then(np.add, lambda a, b, c: (a * b, c)))
+_add("v_mad_nc_u64_u32", "u64", "u32 u32 u64", lambda a, b, c: _u64(a) * _u64(b) + c)
+_add("v_mad_nc_i64_i32", "i64", "i32 i32 i64", lambda a, b, c: a.astype(np.int64) * b.astype(np.int64) + c)
 for _t, _kinds in (("min", np.minimum), ("max", np.maximum)):
     for _k in ("u32", "i32", "u16", "i16", "u64", "i64"):
         _add(f"v_{_t}_{_k}", _k, f"{_k} {_k}", _kinds)
@@ -647,6 +650,7 @@ def _fixed(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed: np.ndarray, bott
     return np.where(np.isnan(b) | np.isnan(c), b + c, result).astype(dtype)
 
 
+_add("v_fmaak_f64 v_fmamk_f64", "f64", "f64 f64 f64", fl.fma64)
 for _k in ("f16", "f32", "f64"):
     _add(f"v_div_fixup_{_k}", _k, f"{_k} {_k} {_k}", _div_fixup)
 

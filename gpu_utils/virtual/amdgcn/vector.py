@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpu_utils.virtual.amdgcn import floating as fl
-from gpu_utils.virtual.amdgcn import fp8, lanes, packed, scaled, valu
+from gpu_utils.virtual.amdgcn import fp8, lanes, packed, scaled, scaled_eights, valu
 from gpu_utils.virtual.amdgcn import state as st
 from gpu_utils.virtual.amdgcn.compare import decode_compare
 from gpu_utils.virtual.amdgcn.operands import BITS, DTYPES, Decoder, sdwa_putter
@@ -44,6 +44,9 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
     special = SPECIAL.get(name)
     if special is not None:
         return special(decoder, ops, mods), "vector", ""
+    made = scaled_eights.decode(decoder, name, ops, mods)
+    if made is not None:
+        return made, "vector", ""
     if name.startswith("v_cvt_scalef32_"):
         return scaled.decode(decoder, name, ops, mods), "vector", ""
     made = packed.decode(decoder, name, ops, mods) or fp8.decode(decoder, name, ops, mods)
@@ -58,6 +61,10 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
         function = scalar.function
         return (lambda s: s.put_scalar(out, function(source(s)).view(word))), "transcendental", ""
     entry = valu.TABLE.get(name)
+    if name == "v_bitop2_b32":  # half of a dual instruction: v_bitop3_b32 with 0 for the third source
+        code = int(mods.get("bitop3", 0))
+        entry = valu.Vector("u32", ("u32", "u32"), lambda a, b: valu._bitop3(code, np.uint32)(a, b, np.uint32(0)))
+        mods = {}
     if name == "v_bitop3_b32" or name == "v_bitop3_b16":
         kind = "u32" if name.endswith("32") else "u16"
         code = int(mods.get("bitop3", 0))

@@ -77,7 +77,7 @@ def patterns(target: str, size: int, seed: int) -> dict[str, list[list[int | Non
     return {name: [make() for _ in range(8)] for name, make in makers.items()}
 
 
-EVERY = ["sm_80", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
+EVERY = ["sm_80", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250"]
 
 
 @pytest.mark.usefixtures("clang")

@@ -43,7 +43,8 @@ def test_waves_by_registers_are_llvms_at_every_step(target):
     limits = TARGETS[target]
     edges = [n + extra for n in register_steps(limits).values() for extra in (-1, 0, 1)]
     counts = sorted({n for n in edges if 4 < n <= 256} | {68, 97, 166, 210})
-    ours = [occupancy(limits, n, 0, num_warps=1).waves_per_simd for n in counts]
+    warps = 64 // limits.lanes  # of the blocks of 64 threads that LLVM is asked about
+    ours = [-(-occupancy(limits, n, 0, num_warps=warps).waves // limits.simds) for n in counts]
     assert ours == llvm(target, [{"v": n} for n in counts])
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from gpu_utils.analytic.access import SHAPES
 from gpu_utils.virtual.amdgcn import decode, new_state
+from gpu_utils.virtual.amdgcn.state import SGPR, VCC
 from gpu_utils.virtual.counters import Counters
 from gpu_utils.virtual.global_memory import Memory
 from gpu_utils.virtual.isa import Launch
@@ -44,11 +45,11 @@ def run(program, target, registers, waves=1, shared=0, executable=None, tracer=N
         if name[0] == "v" and name != "vcc":
             state.U[int(name[1:])][...] = value
         elif name == "vcc":
-            (state.Q[618] if state.lanes == 64 else state.U[618])[...] = np.asarray(value).reshape(-1, 1)
+            (state.Q[VCC] if state.lanes == 64 else state.U[VCC])[...] = np.asarray(value).reshape(-1, 1)
         elif name == "scc":
             state.scc[...] = value
         else:
-            state.U[512 + int(name[1:])][...] = np.asarray(value, np.uint32).reshape(-1, 1)
+            state.U[SGPR + int(name[1:])][...] = np.asarray(value, np.uint32).reshape(-1, 1)
     if executable is not None:
         state.disable(~executable)
     run_batches(iter([state]), tracer)

@@ -337,6 +337,8 @@ REFERENCES = {
     "v_trig_preop_f64": _preop,
     **dict.fromkeys(("v_mad_legacy_u16", "v_mad_legacy_i16"), lambda a, b, c: (int(a) * int(b) + int(c)) & 0xFFFF),
     **dict.fromkeys(("v_accvgpr_mov_b32", "v_accvgpr_read_b32", "v_accvgpr_write_b32"), lambda a: a),
+    "v_mad_u32": lambda a, b, c: (int(a) * int(b) + int(c)) % 2**32,
+    **dict.fromkeys(("v_mad_nc_u64_u32", "v_mad_nc_i64_i32"), lambda a, b, c: (int(a) * int(b) + int(c)) % 2**64),
     "v_add_nc_u64": lambda a, b: a + b, "v_sub_nc_u64": lambda a, b: a - b, "v_mul_u64": lambda a, b: a * b,
     **{f"v_{w}_{k}": f for w, f in (("min", min), ("max", max)) for k in ("u64", "i64")},
     "v_clz_i32_u32": lambda a: 32 - a.bit_length() if a else -1, "v_ctz_i32_b32": lambda a: (a & -a).bit_length() - 1,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpu_utils.virtual.amdgcn import compare, packed, scalar
-from gpu_utils.virtual.amdgcn.state import SGPR
+from gpu_utils.virtual.amdgcn.state import SGPR, VCC
 
 from .pcode import Evaluator, _pick, bits_of, fma, view
 from .single import execute
@@ -217,7 +217,7 @@ def test_vector_comparison(order, kind):
 def test_comparison_clears_the_bits_of_inactive_lanes():
     active = np.arange(64)[None] % 3 == 0
     state = execute("gfx942", "v_cmp_eq_u32_e32 vcc, 0, v2", {"v2": 0, "vcc": np.uint64(2**64 - 1)}, executable=active)
-    assert (state.lane_mask(618) == active).all()
+    assert (state.lane_mask(VCC) == active).all()
 
 
 @pytest.mark.parametrize(("bits", "place"), [
@@ -296,10 +296,10 @@ def test_packed_float32_picks_registers_by_op_sel():
 def test_a_result_that_nobody_wants_still_sets_scc(target, line):
     registers = {"s0": [3], "s1": [0], "s2": [4], "s3": [0]}
     state = execute(target, [line, "s_mov_b32 s4, null", "s_cselect_b32 s5, 7, 8"], registers)
-    assert [state.U[512 + i].item() for i in (4, 5)] == [0, 7]
+    assert [state.U[SGPR + i].item() for i in (4, 5)] == [0, 7]
 
 
 @pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
 def test_null_is_zero_in_64_bits_too(target):
     state = execute(target, "s_or_b64 s[4:5], null, s[2:3]", {"s2": [5], "s3": [6], "s4": [1], "s5": [1]})
-    assert [state.U[512 + i].item() for i in (4, 5)] == [5, 6]
+    assert [state.U[SGPR + i].item() for i in (4, 5)] == [5, 6]

@@ -45,7 +45,7 @@ def loops(target: str) -> list[str]:
     return [body for label, body in pairs if re.search(rf"bra\w*\s+{re.escape(label)}\b", body)]
 
 
-@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250"])
 def test_a_volatile_load_that_is_polled_leaves_its_loop_on_amd(target):
     assert [("load" in loop) for loop in loops(target)] == [False]
 

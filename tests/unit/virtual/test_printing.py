@@ -18,7 +18,7 @@ from gpu_utils.virtual.amdgcn.hostcall import Hostcall
 from gpu_utils.virtual.global_memory import Memory
 from gpu_utils.virtual.printing import c_format
 
-TARGETS = ["sm_90", "gfx90a", "gfx942", "gfx1100", "gfx1201"]
+TARGETS = ["sm_90", "gfx90a", "gfx942", "gfx1100", "gfx1201", "gfx1250"]
 needs_clang = pytest.mark.usefixtures("clang")
 
 
