@@ -2,8 +2,8 @@
 
 Each queue's epochs are its groups: a commit ends one, and a wait for all but the newest N completes the others. A wave
 stands for its lanes: where those commit at different places, its groups are more than a lane's, and a wait here
-completes what it must and perhaps a little more. The groups of wgmma are a warpgroup's: its first warp's queue has them.
-Copies that an mbarrier counts are in `mbarriers`.
+completes what it must and perhaps a little more. The groups of wgmma are a warpgroup's: the queue of its first warp has
+them. Copies that an mbarrier counts are in `mbarriers`.
 """
 
 from __future__ import annotations
@@ -41,29 +41,49 @@ FENCE = "fence.proxy.async"
 
 
 class PtxAsync(NoHooks):
-    """Keeps the clocks of the queues of PTX."""
+    """Keeps the clocks of the queues of PTX. instead_of: the tool that brings these calls along where it is on."""
+
+    def __init__(self, instead_of: str = "") -> None:
+        self.instead_of = instead_of
 
     def before(self, op: Op) -> Call | None:
-        return _with_ledger if op.mnemonic.startswith(ON_MBARRIERS) else None
+        return self._given(_with_ledger) if op.mnemonic.startswith(ON_MBARRIERS) else None
 
     def after(self, op: Op) -> Call | None:
-        name = op.mnemonic
-        if name.startswith(FENCE) and not name.endswith(".global"):
-            return lambda state: fence(state.watch.order, running(state, op))
-        for groups in GROUPS:
-            if name.startswith(groups.commit):
-                return lambda state: state.watch.order.advance(groups.queue, running(state, op))
-            if name.startswith(groups.wait):
-                pending = number_of(op)
-                return lambda state: await_groups(state, groups.queue, running(state, op), pending)
-            if groups.all and name.startswith(groups.all):
-                return lambda state: _await_all(state, groups.queue, running(state, op))
-        return None
+        call = _after(op)
+        return call and self._given(call)
+
+    def _given(self, call: Call) -> Call:
+        """The call, where no other tool of the launch makes the same ones."""
+        other = self.instead_of
+        if not other:
+            return call
+
+        def unless(state: State) -> None:
+            if other not in state.watch.tools:
+                call(state)
+
+        return unless
 
 
-def hooks(program: Program) -> PtxAsync:
-    """What keeps the clocks of a PTX program."""
-    return PtxAsync()
+def queue_hooks(program: Program) -> PtxAsync:
+    """For racecheck: what is complete and what is visible; waitcheck brings it along itself."""
+    return PtxAsync(instead_of="waitcheck")
+
+
+def _after(op: Op) -> Call | None:
+    name = op.mnemonic
+    if name.startswith(FENCE) and not name.endswith(".global"):
+        return lambda state: fence(state.watch.order, running(state, op))
+    for groups in GROUPS:
+        if name.startswith(groups.commit):
+            return lambda state: state.watch.order.advance(groups.queue, running(state, op))
+        if name.startswith(groups.wait):
+            pending = number_of(op)
+            return lambda state: await_groups(state, groups.queue, running(state, op), pending)
+        if groups.all and name.startswith(groups.all):
+            return lambda state: _await_all(state, groups.queue, running(state, op))
+    return None
 
 
 def number_of(op: Op) -> int:

@@ -14,8 +14,8 @@ import numpy as np
 from gpu_utils.errors import LateData
 from gpu_utils.virtual.machine import Op, Program, State
 from gpu_utils.virtual.machine.program import Segment
-from gpu_utils.virtual.sanitize.instrument import Call, NoHooks
-from gpu_utils.virtual.sanitize.ptx_async import lanes_of
+from gpu_utils.virtual.sanitize.instrument import Call
+from gpu_utils.virtual.sanitize.ptx_async import PtxAsync, lanes_of
 from gpu_utils.virtual.sanitize.ptx_registers import LOADED, NOBODY, Automaton, Fault, Where
 from gpu_utils.virtual.sanitize.report import Report, kernel_and_line, side_of
 
@@ -31,10 +31,11 @@ class Passage:
     under_guard: dict[int, Fault] = field(default_factory=dict)
 
 
-class PtxRegisters(NoHooks):
-    """Follows each warp's registers in flight."""
+class PtxWaits(PtxAsync):
+    """Follows each warp's registers in flight, and keeps the clocks of its queues."""
 
     def __init__(self, program: Program) -> None:
+        super().__init__()
         self.automaton = Automaton(program)
         self.states: list[Where] = [self.automaton.start]
         self.numbers = {self.automaton.start: 0}
@@ -70,7 +71,7 @@ class PtxRegisters(NoHooks):
 
     def before(self, op: Op) -> Call | None:
         if not op.guards or not self.automaton.concerns(op):
-            return None
+            return super().before(op)
 
         def check(state: State) -> None:
             for fault, waves in state.watch.kept[KEY].under_guard.get(op.index, ()):
