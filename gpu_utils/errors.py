@@ -163,6 +163,10 @@ class UninitialisedShared(VirtualGpuError):
     """A lane read shared memory (LDS) that nobody in its block had written."""
 
 
+class TensorMemoryFault(VirtualGpuError):
+    """A kernel allocates, reaches, gives back or keeps tensor memory (sm_100) in a way that the PTX manual forbids."""
+
+
 class UnwrittenOutput(VirtualGpuError):
     """A launch left elements of an output unwritten."""
 

@@ -353,6 +353,7 @@ _ROWS = (
         matrix=("mma", "tcgen05"),
         inputs=("f16", "bf16", "tf32", "f64", "i8", "fp8", "f8f6f4"),
         chip="B200",
+        executed=True,
         sources=_OF_SM,
     ),
     Target(

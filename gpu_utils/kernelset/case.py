@@ -72,6 +72,11 @@ class Run:
         return MODELS[self.target].inputs if self.target in MODELS else ()
 
     @property
+    def matrix(self) -> tuple[str, ...]:
+        """The target's matrix instructions; nothing for Triton's interpreter."""
+        return MODELS[self.target].matrix if self.target in MODELS else ()
+
+    @property
     def flavour(self) -> str:
         """Flavour of the target's 8-bit floats: "none", "ocp" or "fnuz"."""
         return MODELS[self.target].fp8 if self.target in MODELS else "none"

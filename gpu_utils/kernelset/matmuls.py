@@ -86,6 +86,8 @@ def matmul_fp16(run: Run) -> None:
 @case()
 def matmul_bf16(run: Run) -> None:
     product(run, "bf16", torch.bfloat16, torch.float32, tl.float32, (64, 64, 32))
+    if "tcgen05" in run.matrix:
+        product(run, "128 x 64 tiles, 8 warps", torch.bfloat16, torch.float32, tl.float32, (128, 64, 32), warps=8)
 
 
 @case()
@@ -126,6 +128,8 @@ def matmul_int8(run: Run) -> None:
 def matmul_fp8(run: Run) -> None:
     for dtype in run.fp8:
         product(run, str(dtype), dtype, torch.float32, tl.float32, (32, 64, 64), magnitude=2.0)
+    if "tcgen05" in run.matrix:
+        product(run, "fp8, 128 x 64", run.fp8[0], torch.float32, tl.float32, (128, 64, 64), magnitude=2.0)
 
 
 @case()

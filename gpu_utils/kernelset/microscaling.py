@@ -98,10 +98,11 @@ def product(run: Run, first: str, second: str, tile: tuple[int, int, int]) -> No
     run.close(f"{first} x {second}, tiles of {tile}", c, a_values @ b_values.t(), k=K, magnitude=magnitude)
 
 
-TWO_SCALED = ("sm_90", "gfx950", "gfx1201")
+TWO_SCALED = ("sm_90", "sm_100", "sm_120", "gfx950", "gfx1201")
 WHY = (
-    "gfx950 has the instructions; sm_90 and gfx1201 stand for the targets whose operands Triton widens first; for "
-    "gfx90a and gfx942 Triton 3.7.1 does not compile dot_scaled with two scaled operands"
+    "gfx950, sm_100 and sm_120 have the instructions; sm_90 and gfx1201 stand for the targets "
+    "whose operands Triton widens first; "
+    "for gfx90a and gfx942 Triton 3.7.1 does not compile dot_scaled with two scaled operands"
 )
 
 
@@ -109,12 +110,16 @@ WHY = (
 def matmul_mxfp8(run: Run) -> None:
     product(run, "e4m3", "e4m3", (32, 32, 64))
     product(run, "e5m2", "e4m3", (16, 16, 128))
+    if "tcgen05" in run.matrix:
+        product(run, "e4m3", "e5m2", (128, 64, 128))
 
 
 @case(TWO_SCALED, WHY)
 def matmul_mxfp4(run: Run) -> None:
     product(run, "e2m1", "e2m1", (32, 32, 128))
     product(run, "e2m1", "e2m1", (16, 16, 128))
+    if "tcgen05" in run.matrix:
+        product(run, "e2m1", "e2m1", (128, 64, 128))
 
 
 @case(("gfx950",), "no other target has instructions that take operands of two widths")

@@ -78,10 +78,15 @@ class Counters:
         self.globals: dict[int, Access] = {}
         self.shareds: dict[int, Access] = {}
         self.absent: dict[int, int] = {}  # op index -> lanes that shuffled in a value of a lane that was not active
+        self.described: dict[int, int] = {}  # op index -> operations of products whose shape the kernel computes
         self.launched_waves = 0
         self.launched_blocks = 0
 
-    # called by memory
+    # called by memory and matrix instructions
+
+    def note_flops(self, op: Any, count: int) -> None:
+        """Count the operations of a product whose shape is not in the text but in a descriptor."""
+        self.described[op.index] = self.described.get(op.index, 0) + count
 
     def global_access(
         self,
@@ -217,8 +222,8 @@ class Counters:
         inputs: only those of instructions whose names say so.
         """
         per_op = self.per_op()
-        ops = (op for op in self.program.ops if op.flops and (inputs is None or inputs.search(op.text)))
-        return sum(op.flops * per_op[op.index][0] for op in ops)
+        found = [op for op in self.program.ops if op.kind == "matrix" and (inputs is None or inputs.search(op.text))]
+        return sum(op.flops * per_op[op.index][0] + self.described.get(op.index, 0) for op in found)
 
     def _sum(self, table: dict[int, Access], field: str, *kinds: str) -> int:
         ops = self.program.ops

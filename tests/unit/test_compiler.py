@@ -1,4 +1,4 @@
-"""compile_for and resources: nine targets, no GPU."""
+"""compile_for and resources: ten targets, no GPU."""
 
 from __future__ import annotations
 

@@ -53,6 +53,7 @@ def run_batches(
                         parts.extendleft(reversed(apart))
                     elif lock is None:
                         _close(state)
+                        state.ended()
                     else:
                         state.parts = state.blocks
                         blocks = (slice(i, i + 1) for i in range(state.blocks))

@@ -105,6 +105,9 @@ class State:
             return slice(blocks.start * self.waves_per_block, blocks.stop * self.waves_per_block)
         return (blocks[:, None] * self.waves_per_block + np.arange(self.waves_per_block)).ravel()
 
+    def ended(self) -> None:
+        """Called when every unit of these blocks has come to its end; a subclass checks what they leave behind."""
+
     def close(self) -> None:
         """Called after the batch; a subclass takes back the regions that it registered."""
 

@@ -214,6 +214,11 @@ def _on_each(op: PtxOp, action: str, slot: int, offset: int, pred, negated, chan
     op.run = run
 
 
+def arrive_once(op: PtxOp, slot: int, offset: int, pred: int | None, negated: bool) -> None:
+    """op.run: each running lane arrives once at the mbarrier that it names."""
+    _arrive(op, ["mbarrier", "arrive"], slot, offset, pred, negated, None, None)
+
+
 def _arrive(op, parts, slot, offset, pred, negated, count, out) -> None:
     expects = "expect_tx" in parts
     arrives = parts[1] == "arrive"

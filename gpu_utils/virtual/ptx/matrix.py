@@ -27,6 +27,7 @@ from gpu_utils.virtual.ptx.warp import full
 
 F16, F32, F64, U16, U32 = np.float16, np.float32, np.float64, np.uint16, np.uint32
 _FP8_F32 = {kind: table.astype(F32) for kind, table in FP8.items()}
+HANDLERS: dict[str, Callable[[Decoder, PtxOp, Instruction], None]] = {}  # filled by block_scaled.py
 SIGN = {"s8": "i1", "u8": "u1"}
 LDMATRIX_FORMS = tuple(f"ldmatrix.sync.aligned.m8n8.x{n}{t}.shared.b16" for n in (1, 2, 4) for t in ("", ".trans"))
 MATRICES = {"x1": 1, "x2": 2, "x4": 4}
@@ -112,6 +113,9 @@ def clamp_or_wrap(total: np.ndarray, saturate: bool) -> np.ndarray:
 
 @family("mma")
 def _mma(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
+    if any(part.startswith("kind::") for part in instruction.parts):
+        HANDLERS["kind"](decoder, op, instruction)
+        return
     if instruction.opcode not in MMA_FORMS:
         raise ValueError("not a known form of mma")
     parts = instruction.parts

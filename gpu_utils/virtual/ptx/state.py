@@ -17,6 +17,7 @@ import numpy as np
 from gpu_utils.errors import OutOfBounds
 from gpu_utils.virtual.kernel_info import KernelInfo
 from gpu_utils.virtual.machine import Op, Program, State, source_of
+from gpu_utils.virtual.ptx.tensor_memory import TensorMemory
 from gpu_utils.virtual.shared_memory import Shared
 
 COLUMNS = {"pred": np.dtype(bool), "16": np.dtype("u2"), "32": np.dtype("u4"), "64": np.dtype("u8")}
@@ -88,7 +89,7 @@ class PtxState(State):
     """Rows of registers, local memory, parameters and what asynchronous copies have in flight.
 
     r: the slots. local: uint8 (warps * 32, bytes) per-thread memory, which also holds the `.param` variables of calls.
-    params: uint8 (n,), the packed parameter buffer.
+    params: uint8 (n,), the packed parameter buffer. tensor: see tensor_memory().
     """
 
     def __init__(self, program: Program, launch: Any, block_ids: np.ndarray, waves_per_block: int) -> None:
@@ -114,6 +115,7 @@ class PtxState(State):
         self.returns: dict[str, np.ndarray] = {}  # function -> where its lanes go back to
         self.fragments: dict[tuple, np.ndarray] = {}
         self.clock = 0
+        self.tensor: TensorMemory | None = None
         self.wide_masks: dict[int, np.ndarray] = {}
         self.r = self._rows(info.columns, info.slots, spare)
 
@@ -155,6 +157,7 @@ class PtxState(State):
         part.thread = np.arange(part.waves * 32).reshape(part.waves, 32)
         part.returns = {name: places[waves] for name, places in self.returns.items()}
         part.fragments, part.wide_masks = {}, {}
+        part.tensor = None if self.tensor is None else self.tensor.part(blocks)
         if isinstance(blocks, slice):
             part.r = [row[waves] if row.ndim and len(row) == self.waves else row for row in self.r]
         else:
@@ -163,6 +166,16 @@ class PtxState(State):
             for number in self.info.specials:
                 part.r[number] = self.r[number][waves]
         return part
+
+    def tensor_memory(self) -> TensorMemory:
+        """The tensor memory of these blocks, made when the first instruction asks for it."""
+        if self.tensor is None:
+            self.tensor = TensorMemory(self.blocks)
+        return self.tensor
+
+    def ended(self) -> None:
+        if self.tensor is not None:
+            self.tensor.check_freed(self)
 
     def close(self) -> None:
         for region in self.regions:

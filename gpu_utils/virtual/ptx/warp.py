@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpu_utils.chips.targets import TARGETS
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family
 from gpu_utils.virtual.ptx.forms import TYPES
 from gpu_utils.virtual.ptx.state import PtxState
@@ -22,6 +23,10 @@ REDUCTIONS: dict[str, tuple[np.ufunc, int | str]] = {
 REDUX_FORMS = tuple(f"redux.sync.{op}.{kind}" for op in ("add", "min", "max") for kind in ("u32", "s32")) + tuple(
     f"redux.sync.{op}.b32" for op in ("and", "or", "xor")
 )
+REDUX_FLOAT_FORMS = tuple(
+    f"redux.sync.{op}{size}{nan}.f32" for op in ("min", "max") for size in ("", ".abs") for nan in ("", ".NaN")
+)
+"""sm_100: without .NaN a NaN counts only where all are NaN."""
 SHFL_FORMS = tuple(f"shfl.sync.{mode}.b32" for mode in ("up", "down", "bfly", "idx"))
 VOTE_FORMS = ("vote.sync.all.pred", "vote.sync.any.pred", "vote.sync.uni.pred", "vote.sync.ballot.b32")
 MATCH_FORMS = tuple(f"match.{mode}.sync.{kind}" for mode in ("any", "all") for kind in ("b32", "b64"))
@@ -166,6 +171,9 @@ def _vote(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
 
 @family("redux")
 def _redux(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
+    if instruction.opcode in REDUX_FLOAT_FORMS and "tcgen05" in TARGETS[decoder.target].matrix:
+        _redux_float(decoder, op, instruction)
+        return
     if instruction.opcode not in REDUX_FORMS:
         raise ValueError("not a known form of redux")
     name, kind = instruction.parts[2:4]
@@ -184,6 +192,34 @@ def _redux(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         if some:
             values = np.where(own_members(state, member, mask), full(state, slot)[:, None, :], neutral)
             state.put(out, fn.reduce(values, axis=2, dtype=dtype).view(np.uint32), mask)
+
+    op.run = run
+
+
+def _redux_float(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
+    """redux.sync.{min,max}{.abs}{.NaN}.f32; -0 is smaller than +0."""
+    smallest = instruction.parts[2] == "min"
+    size, nan_wins = "abs" in instruction.parts, "NaN" in instruction.parts
+    target, source, members = instruction.operands
+    slot, out = decoder.read(source, "b32"), decoder.result(target)
+    op.members = member = decoder.read(members, "u32")
+    pred, negated = decoder.guard(instruction)
+
+    def run(state: PtxState) -> None:
+        some, mask = state.active(pred, negated)
+        if not some:
+            return
+        bits = full(state, slot) & np.uint32(0x7FFFFFFF if size else 0xFFFFFFFF)
+        nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+        order = bits.view(np.int32).astype(np.int64)
+        order = np.where(order < 0, -(order & 0x7FFFFFFF) - 1, order)  # in the order of the numbers
+        if not smallest:
+            order = -order
+        order = np.where(nan, -(2**40) if nan_wins else 2**40, order)
+        order = np.where(own_members(state, member, mask), order[:, None, :], 2**41)
+        found = np.argmin(order, axis=2)
+        value = np.take_along_axis(np.where(nan, np.uint32(0x7FFFFFFF), bits), found, axis=1)
+        state.put(out, value, mask)
 
     op.run = run
 

@@ -31,6 +31,7 @@ ONLY_NAMED = (
     "ld.local",
     "st.local",
     "layout",
+    "tcgen05.",
 )
 # operands that no result depends on: hints to caches, and waits
 HINTS = ("s_wait", "s_setprio", "s_delay", "s_sendmsg", "prefetch", "mbarrier.inval", "bar.warp", "nanosleep")

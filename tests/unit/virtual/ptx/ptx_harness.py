@@ -45,7 +45,7 @@ def launch(text, arguments, grid=(1, 1, 1), block=(32, 1, 1), shared=0, name=Non
     return request.counters
 
 
-def run_lines(body, inputs, outputs, shared=0, registers=""):
+def run_lines(body, inputs, outputs, shared=0, registers="", target="sm_90"):
     """Run `body` for every element of the 1-D arrays `inputs`; returns one array per entry of `outputs` (bit widths).
 
     The body finds element i of input k in %in<k> (a register of its width) and leaves results in %out<k>.
@@ -80,5 +80,5 @@ def run_lines(body, inputs, outputs, shared=0, registers=""):
             "ret; }",
         ]
     )  # fmt: skip
-    launch(code, [*padded, *results], block=(threads, 1, 1), shared=shared)
+    launch(code, [*padded, *results], block=(threads, 1, 1), shared=shared, target=target)
     return [result[:count] for result in results]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ptx_harness import HEADER, launch
+from ptx_harness import HEADER, launch, run_lines
 from ptx_reference import _from_fp8
 
 from gpu_utils.errors import UnsupportedInstruction
@@ -330,3 +330,65 @@ def test_a_product_that_nvidias_compiler_made_is_executed(target):
     c = np.zeros((16, 16), np.float32)
     launch(text, [c, a, b], name="product", target=target)
     assert np.allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5, atol=1e-5)
+
+
+# .kind and block scales, sm_120 --------------------------------------------------------------------------------------
+SMALL = {"e4m3": (4, 3, 7), "e5m2": (5, 2, 15), "e2m3": (2, 3, 1), "e3m2": (3, 2, 3), "e2m1": (2, 1, 1)}
+SCALED_FORMS = (
+    ("kind::f8f6f4.m16n8k32.row.col.f32.e2m1.e3m2.f32", 0, 0, 0, 0),
+    ("kind::f8f6f4.m16n8k32.row.col.f32.e2m3.e5m2.f32", 0, 0, 0, 0),
+    ("kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e2m1.f32.ue8m0", 1, 2, 1, 1),
+    ("kind::mxf4.block_scale.scale_vec::2X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0", 2, 2, 0, 1),
+    ("kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3", 4, 0, 1, 0),
+)
+
+
+def small(code, kind):
+    exponent_bits, mantissa_bits, bias = SMALL[kind]
+    sign = -1.0 if code >> exponent_bits + mantissa_bits & 1 else 1.0
+    e, m = code >> mantissa_bits & (1 << exponent_bits) - 1, code & (1 << mantissa_bits) - 1
+    return sign * (m + ((e > 0) << mantissa_bits)) * 2.0 ** (max(e, 1) - bias - mantissa_bits)
+
+
+@pytest.mark.parametrize(("form", "count", "byte", "ta", "tb"), SCALED_FORMS)
+def test_mma_with_kinds_and_block_scales(form, count, byte, ta, tb):
+    random = np.random.default_rng(count)
+    k = 64 if "k64" in form else 32
+    kinds = form.split("col.f32.")[1].split(".")[:2]
+    words, values = [], []
+    for rows, kind in zip((16, 8), kinds, strict=True):
+        codes = random.integers(0, 1 << 1 + sum(SMALL[kind][:2]), (rows, k))
+        codes = codes & 0xB7 if sum(SMALL[kind][:2]) == 7 else codes
+        values.append(np.vectorize(lambda code, kind=kind: small(int(code), kind))(codes))
+        raw = codes[:, ::2] | codes[:, 1::2] << 4 if k == 64 else codes << 2 if kind == "e2m1" else codes
+        words.append(raw.astype(np.uint8).view(np.uint32))  # (rows, 8)
+    lane = np.arange(32)
+    group, quad = lane // 4, lane % 4
+    a = [words[0][group + 8 * (i % 2), quad + 4 * (i // 2)] for i in range(4)]
+    b = [words[1][group, quad + 4 * i] for i in range(2)]
+    c = random.integers(-8, 8, (16, 8)).astype(np.float32)
+    cs = [c[group + 8 * (i // 2), 2 * quad + i % 2].view(np.uint32) for i in range(4)]
+    scales = [random.integers(0, 1 << 32, 32, dtype=np.uint64).astype(np.uint32) & 0x3E3E3E3E for _ in range(2)]
+    scales = [s | np.uint32(0x40404040) for s in scales]
+    operands = "{%out0,%out1,%out2,%out3}, {%in0,%in1,%in2,%in3}, {%in4,%in5}, {%in6,%in7,%in8,%in9}"
+    if count:
+        operands += f", %in10, {{{byte}, {ta}}}, %in11, {{{byte}, {tb}}}"
+    found = run_lines(f"mma.sync.aligned.{form} {operands};", [*a, *b, *cs, *scales], [32] * 4, target="sm_120")
+    if count:
+        scale = (lambda x: 2.0 ** (int(x) - 127)) if "ue8m0" in form else (lambda x: small(int(x), "e4m3"))
+        for i, (rows, lane_of) in enumerate(((16, lambda r: 4 * (r % 8) + 2 * ta + r // 8), (8, lambda r: 4 * r + tb))):
+            for row in range(rows):
+                own = [scale(scales[i][lane_of(row)] >> 8 * (byte + j) & 255) for j in range(count)]
+                values[i][row] *= np.repeat(own, k // count)
+    exact, size = values[0] @ values[1].T + c, abs(values[0]) @ abs(values[1]).T
+    for i, result in enumerate(found):
+        row, column = group + 8 * (i // 2), 2 * quad + i % 2
+        error = abs(result.view(np.float32) - exact[row, column])
+        assert (error <= 34 * 2.0**-23 * size[row, column] + 2.0**-23 * abs(c[row, column])).all()
+
+
+def test_mma_with_kinds_is_for_sm_120():
+    four = "{%r0,%r1,%r2,%r3}"
+    line = f"mma.sync.aligned.{SCALED_FORMS[0][0]} {four}, {four}, {{%r0,%r1}}, {four};"
+    with pytest.raises(UnsupportedInstruction, match=r"no mma\.sync with \.kind"):
+        run_lines(line.replace("%r0", "%in0"), [np.zeros(32, np.uint32)], [32], registers=".reg .b32 %r<4>;")

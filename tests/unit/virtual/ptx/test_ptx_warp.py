@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ptx_harness import run_lines
 
-from gpu_utils.virtual.ptx.warp import MATCH_FORMS, REDUX_FORMS, SHFL_FORMS, VOTE_FORMS
+from gpu_utils.virtual.ptx.warp import MATCH_FORMS, REDUX_FLOAT_FORMS, REDUX_FORMS, SHFL_FORMS, VOTE_FORMS
 
 LANES = np.arange(64, dtype=np.uint32)
 FULL = 0xFFFFFFFF
@@ -131,3 +131,17 @@ def test_elect_picks_one_lane_of_each_warp():
     leader, chosen = run_lines(body, [LANES], [32, 16])
     assert chosen.reshape(2, 32).sum(axis=1).tolist() == [1, 1]
     assert [int(np.argmax(row)) for row in chosen.reshape(2, 32)] == leader.reshape(2, 32)[:, 0].tolist()
+
+
+@pytest.mark.parametrize("form", REDUX_FLOAT_FORMS)
+def test_redux_of_floats_on_sm_100(form):
+    parts = form.split(".")
+    values = np.random.default_rng(len(form)).normal(size=64).astype(np.float32)
+    values[[3, 40]], values[[9, 50]] = -0.0, np.nan
+    values[32:40] = -np.abs(values[32:40])
+    (found,) = run_lines(f"{form} %out0, %in0, -1;", [values.view(np.uint32)], [32], target="sm_100")
+    for warp in range(2):
+        own = values[32 * warp : 32 * warp + 32]
+        own = np.abs(own) if "abs" in parts else own
+        expected = np.nan if "NaN" in parts else (np.nanmin if "min" in parts else np.nanmax)(own)
+        assert np.array_equal(found[32 * warp : 32 * warp + 32].view(np.float32), np.full(32, expected), equal_nan=True)
