@@ -148,7 +148,19 @@ class VirtualGpu:
         type Triton's ("*fp32", "i32", "fp32", ...), a tensor stands for a pointer. shared: bytes of dynamic shared
         memory.
         """
-        program = decode(text, self.target, name)
+        return self.execute(decode(text, self.target, name), grid, threads, values, shared, metadata, text)
+
+    def execute(
+        self,
+        program: Program,
+        grid: tuple[int, ...],
+        threads: tuple[int, ...],
+        values: list[tuple[str, str, Any]],
+        shared: int = 0,
+        metadata: Any = None,
+        text: str = "",
+    ) -> Launch:
+        """The same for a kernel that is decoded already. text: what it was decoded from."""
         if self.sanitize:
             program = watched(program, self.sanitize)
         shape: Any = (*grid, 1, 1)[:3]
