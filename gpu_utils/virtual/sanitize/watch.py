@@ -9,18 +9,29 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gpu_utils.virtual.machine import Arrive, Program, Signal, State
-from gpu_utils.virtual.sanitize import all_meet, lockstep
-from gpu_utils.virtual.sanitize.at_once import queue_hooks
+from gpu_utils.virtual.sanitize import all_meet, amd_waits, lockstep, ptx_async
+from gpu_utils.virtual.sanitize.amd_waits import WaitHooks
 from gpu_utils.virtual.sanitize.instrument import Hooks, instrumented
 from gpu_utils.virtual.sanitize.lockstep import LaneShadow
 from gpu_utils.virtual.sanitize.order import Order
+from gpu_utils.virtual.sanitize.ptx_waits import PtxWaits
 from gpu_utils.virtual.sanitize.queues import QUEUES, asynchronous
 from gpu_utils.virtual.sanitize.shared import Shadow
 
 _made: WeakKeyDictionary[Program, dict[frozenset[str], Program]] = WeakKeyDictionary()
 
+
+def _waitcheck(program: Program) -> Hooks:
+    return WaitHooks(program) if program.unit == "wave" else PtxWaits(program)
+
+
+def _racecheck(program: Program) -> Hooks:
+    return amd_waits.queue_hooks(program) if program.unit == "wave" else ptx_async.queue_hooks(program)
+
+
 MAKERS: dict[str, Callable[[Program], Hooks]] = {
-    "racecheck": queue_hooks,
+    "racecheck": _racecheck,
+    "waitcheck": _waitcheck,
     "lockstep": lockstep.hooks,
     all_meet.NAME: all_meet.hooks,
 }
