@@ -7,10 +7,21 @@ from functools import lru_cache
 from gpu_utils.virtual.machine import Op
 
 QUEUES: dict[str, tuple[str, ...]] = {
-    "ptx": ("cp.async", "bulk", "bulk store", "wgmma", "tcgen05"),
+    "ptx": ("cp.async", "bulk", "bulk store", "wgmma", "tcgen05", "fenced"),
     "amdgcn": ("lds", "load to lds", "async", "tensor"),
 }
-"""Instruction set -> the queues of a wave."""
+"""Instruction set -> the queues of a wave.
+
+"fenced" is none: its agent stands for what a wave itself has written and a fence.proxy.async has made visible to the
+async proxy since. What a wave knows of it travels with all else that it knows.
+"""
+
+ASYNC_PROXY = frozenset({"bulk", "bulk store", "wgmma", "tcgen05"})
+"""Queues of PTX whose accesses see what waves have written only behind a fence.proxy.async (PTX manual, "Async Proxy").
+
+cp.async is none of them, and what it has copied needs no such fence to be read by wgmma: CUTLASS writes none there
+(sm90_mma_multistage_gmma_ss_warpspecialized.hpp).
+"""
 
 
 def queue_of(isa: str, op: Op) -> str | None:
