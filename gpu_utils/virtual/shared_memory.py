@@ -212,7 +212,7 @@ class Shared:
         """An access that does not come through load, store or atomic: only sanitizers care.
 
         waves (n,): which waves access. flat (n, m): where, bytes from the start of `bytes`; `size` bytes at each place.
-        kind: "load" or "store". queue: of `sanitize.queues.QUEUES`, None: the wave itself.
+        kind: "load", "store" or "atomic". queue: of `sanitize.queues.QUEUES`, None: the wave itself.
         """
         for watcher in self.watchers:
             watcher.touch(state, op, waves, flat, size, kind, queue)

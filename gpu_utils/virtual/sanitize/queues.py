@@ -52,3 +52,9 @@ def asynchronous(isa: str, ops: tuple[Op, ...]) -> bool:
         and (isa == "ptx" or op.mnemonic.startswith("tensor_") or "lds" in op.text)
         for op in ops
     )
+
+
+@lru_cache(maxsize=64)
+def proxy_queues(isa: str, ops: tuple[Op, ...]) -> frozenset[str]:
+    """The queues of the async proxy that a program uses."""
+    return frozenset() if isa != "ptx" else ASYNC_PROXY.intersection(queue_of(isa, op) for op in ops)

@@ -20,7 +20,7 @@ from gpu_utils.virtual.kept import Kept
 from gpu_utils.virtual.machine import Op, State
 from gpu_utils.virtual.sanitize.footprint import Footprint, Spans
 from gpu_utils.virtual.sanitize.order import Order
-from gpu_utils.virtual.sanitize.queues import queue_of
+from gpu_utils.virtual.sanitize.queues import proxy_queues, queue_of
 from gpu_utils.virtual.sanitize.shared_faults import AGREED, NUMBER, WAVE, Access, complain
 from gpu_utils.virtual.shared_patterns import Pattern
 from gpu_utils.virtual.words import UINT
@@ -49,6 +49,10 @@ class Shadow:
         self._epochs: dict[int, np.ndarray] = {}
         self._footprints: Kept[tuple[Pattern, int, int], Footprint] = Kept(256)
         self._queues: dict[Op, int] = {}
+        # queues that see what waves have written behind a fence only, and the agents that stand for what is behind one
+        proxy = proxy_queues(isa, state.program.ops)
+        self.proxy = frozenset(order.queues[name] for name in proxy)
+        self._fenced = order.queues["fenced"] if proxy else 0
 
     # what Shared tells
 
@@ -98,7 +102,7 @@ class Shadow:
         if kind == "load":
             self._read(state, op, foot, number)
         else:
-            self._write(state, op, foot, number, None)
+            self._write(state, op, foot, number, None, kind)
 
     def forget(self) -> None:
         """Waves have learned something: what all of a block know now need not be remembered."""
@@ -107,15 +111,42 @@ class Shadow:
         least = self.order.known.reshape(-1, self.per_block, self.order.known.shape[1]).min(axis=1)
         clean = np.ones(len(least), bool)
         for queue, latest in self._latest.items():
-            first = queue * self.per_block
-            clean &= (least[:, first : first + self.per_block] >= latest.reshape(-1, self.per_block)).all(axis=1)
+            for agent in {queue, self._fenced} if queue == 0 else {queue}:
+                first = agent * self.per_block
+                clean &= (least[:, first : first + self.per_block] >= latest.reshape(-1, self.per_block)).all(axis=1)
         if clean.all():
             self._forget_all()
-        elif clean.any():
+            return
+        if clean.any():
             per_wave = np.repeat(clean, self.per_block)
             self.known = np.where(per_wave, self._newest(), self.known).astype(np.int32)
             for latest in self._latest.values():
                 latest[per_wave] = 0
+        self._drop_known(least)
+
+    def _drop_known(self, least: np.ndarray) -> None:
+        """Forget single accesses that all waves know; least (blocks, agents): what all waves of a block know."""
+        left: dict[int, Access] = {}
+        for queue in {access.queue for access in self.accesses.values()}:
+            same = [access for access in self.accesses.values() if access.queue == queue]
+            epochs = np.stack([access.epochs for access in same]).reshape(len(same), -1, self.per_block)
+            known = np.ones(len(same), bool)
+            for agent in {queue, self._fenced} if queue == 0 else {queue}:
+                first = agent * self.per_block
+                known &= (least[:, first : first + self.per_block] >= epochs).all(axis=(1, 2))
+            left |= {access.number: access for access, over in zip(same, known.tolist(), strict=True) if not over}
+        if len(left) == len(self.accesses):
+            return
+        self.accesses = dict(sorted(left.items()))
+        self.new_writes = [access for access in self.new_writes if access.number in left]
+        self.new_reads = [access for access in self.new_reads if access.number in left]
+        self.writes.clear()
+        self.reads.clear()
+        self._noted.clear()
+        for access in self.accesses.values():
+            (self.reads if access.kind == "load" else self.writes).add(access.foot.low, access.foot.high)
+        oldest = min(left) - 1 << NUMBER | AGREED | WAVE
+        self.known = max(self.known, oldest) if isinstance(self.known, int) else np.maximum(self.known, oldest)
 
     # one access
 
@@ -197,8 +228,9 @@ class Shadow:
             of = found >> NUMBER == number
             row, other = rows[of], whose[of]
             theirs = row - self.wave[row] + other
-            knows = self.order.known[row, first.queue * self.per_block + other] >= first.epochs[theirs]
-            own = (other == self.wave[row]) & (first.queue in (0, access.queue))
+            agent = self._fenced if access.queue in self.proxy and first.queue == 0 else first.queue
+            knows = self.order.known[row, agent * self.per_block + other] >= first.epochs[theirs]
+            own = (other == self.wave[row]) & (agent in (0, access.queue))
             unknown[of] = ~(knows | own)
         if access.kind == "load" and np.count_nonzero(unknown):
             for at in np.flatnonzero(unknown & (found & AGREED != 0)):

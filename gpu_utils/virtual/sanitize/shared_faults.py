@@ -70,6 +70,12 @@ def complain(shadow: Any, state: State, access: Access, first: Access, lane: int
     here, there = _side(access, state, row, int(access.foot.lanes[lane])), _first(first, state, theirs, at)
     target, names = state.program.target, {number: name for name, number in shadow.order.queues.items()}
     wait = _wait(names.get(first.queue), target)
+    if (
+        not wait
+        and access.queue in shadow.proxy
+        and (theirs == row or shadow.order.known[row, whose] >= first.epochs[theirs])
+    ):
+        _unfenced(shadow, state, access, first, here, there, byte)
     passed = access is not first and shadow.order.known[row, whose] >= first.stretch[theirs]
     does, done = _DOES[access.kind][0], _DOES[first.kind][1]
     offset = f"offset {byte % shadow.shared.stride} of shared memory (LDS)"
@@ -99,6 +105,20 @@ def complain(shadow: Any, state: State, access: Access, first: Access, lane: int
             advice = "waves run in any order, is a __syncthreads() missing?"
         error = Race(f"{begin}wave {whose} has {done}, and no barrier stands between them; {advice} {end}")
     error.report = report
+    raise error
+
+
+def _unfenced(shadow: Any, state: State, access: Access, first: Access, here: Side, there: Side, byte: int) -> NoReturn:
+    """Raise Race: the accesses are ordered, but the async proxy does not see what a wave has written."""
+    offset = f"offset {byte % shadow.shared.stride} of shared memory (LDS)"
+    error = Race(
+        f"{kernel_and_line(state, access.op)}: {here.where} {here.does} {offset} through the async proxy, which an "
+        f"ordinary access has {_DOES[first.kind][1]}; is a fence.proxy.async missing between them? (`{access.op.text}`; "
+        f"{_place(first)})"
+    )
+    error.report = Report(
+        "racecheck", state.program.name, state.program.target, offset, here, there, "fence.proxy.async"
+    )
     raise error
 
 
