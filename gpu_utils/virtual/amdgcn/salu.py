@@ -17,7 +17,7 @@ from gpu_utils.virtual.amdgcn.compare import COMPARE
 from gpu_utils.virtual.amdgcn.operands import BITS, DTYPES, Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
 from gpu_utils.virtual.amdgcn.scalar import TABLE, Scalar
-from gpu_utils.virtual.machine import nothing
+from gpu_utils.virtual.machine import Await, Signal, nothing
 
 CODE_BASE = 1 << 44
 Run = Callable[[Any], Any]
@@ -50,7 +50,7 @@ _SAVE = {
 }
 _WAITS = re.compile(
     r"s_(waitcnt|wait|nop|sleep|setprio|delay_alu|clause|sethalt|icache|dcache|inst_prefetch|set_inst_prefetch|ttrace|sendmsg|"
-    r"code_end|gl1|wait_|version|decperflevel|incperflevel|set_gpr_idx_off|barrier_signal|round_mode|denorm_mode|singleuse)"
+    r"code_end|gl1|wait_|version|decperflevel|incperflevel|set_gpr_idx_off|round_mode|denorm_mode|singleuse)"
 )
 # (which waves go, the row that it looks at)
 BRANCHES: dict[str, tuple[Run, int]] = {
@@ -89,9 +89,13 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
         return goes, "branch", "branch"
     if name in ("s_endpgm", "s_endpgm_saved"):
         return nothing, "branch", "end"
-    if name in ("s_barrier", "s_barrier_wait"):
+    if name == "s_barrier":
         return nothing, "barrier", "barrier"
-    if name in ("s_barrier_signal", "s_barrier_leave"):
+    if name in ("s_barrier_signal", "s_barrier_wait"):
+        request, kind = (Signal, "wait") if name == "s_barrier_signal" else (Await, "barrier")
+        at = request(int(ops[0], 0))
+        return (lambda s: at), kind, "barrier"
+    if name == "s_barrier_leave":
         return nothing, "wait", ""
     if name == "s_trap" and ops == [WRONG_MASK]:
         decoder.reads_row(st.VCC, 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from gpu_utils.virtual.machine import Op
 
 QUEUES: dict[str, tuple[str, ...]] = {
@@ -30,7 +32,7 @@ def queue_of(isa: str, op: Op) -> str | None:
     """
     name = op.mnemonic
     if isa == "amdgcn":
-        if name.startswith("ds_"):
+        if name.startswith(("ds_", "flat_")):
             return "lds"
         if name.startswith("tensor_"):
             return "tensor"
@@ -40,3 +42,19 @@ def queue_of(isa: str, op: Op) -> str | None:
     if name.startswith("cp.async"):
         return "cp.async"
     return next((queue for queue in ("wgmma", "tcgen05") if name.startswith(queue)), None)
+
+
+@lru_cache(maxsize=64)
+def asynchronous(isa: str, ops: tuple[Op, ...]) -> bool:
+    """Whether a wave may meet in shared memory what it has put on a queue itself."""
+    return any(
+        queue_of(isa, op) not in (None, "lds")
+        and (isa == "ptx" or op.mnemonic.startswith("tensor_") or "lds" in op.text)
+        for op in ops
+    )
+
+
+@lru_cache(maxsize=64)
+def proxy_queues(isa: str, ops: tuple[Op, ...]) -> frozenset[str]:
+    """The queues of the async proxy that a program uses."""
+    return frozenset() if isa != "ptx" else ASYNC_PROXY.intersection(queue_of(isa, op) for op in ops)
