@@ -204,6 +204,8 @@ def _on_each(op: PtxOp, action: str, slot: int, offset: int, pred, negated, chan
             ledger.begin()
         for index, wave, lane in barrier_words(state, where, mask):
             value = 1 if values is None else int(values[wave, lane])
+            if ledger is not None and action != "init":
+                ledger.check(state, op, index, wave, lane)
             before = int(words[index])
             after = change(before, value)
             words[index] = after
@@ -215,8 +217,8 @@ def _on_each(op: PtxOp, action: str, slot: int, offset: int, pred, negated, chan
 
 
 def arrive_once(op: PtxOp, slot: int, offset: int, pred: int | None, negated: bool) -> None:
-    """op.run: each running lane arrives once at the mbarrier that it names."""
-    _arrive(op, ["mbarrier", "arrive"], slot, offset, pred, negated, None, None)
+    """op.run: each running lane arrives once at the mbarrier that it names, as tcgen05.commit does."""
+    _arrive(op, ["mbarrier", "arrive", "commit"], slot, offset, pred, negated, None, None)
 
 
 def _arrive(op, parts, slot, offset, pred, negated, count, out) -> None:
@@ -233,7 +235,7 @@ def _arrive(op, parts, slot, offset, pred, negated, count, out) -> None:
             value = 1
         return settle(phase, pending_bytes, expected, pending - value if arrives else pending)
 
-    action = next((part for part in ("copies", "relaxed") if part in parts), parts[1])
+    action = next((part for part in ("copies", "commit", "relaxed") if part in parts), parts[1])
     _on_each(op, action, slot, offset, pred, negated, change, count)
     if out is None:
         return

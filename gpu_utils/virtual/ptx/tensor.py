@@ -307,10 +307,12 @@ def _count(state: PtxState, op: PtxOp, box: Box, wave: int) -> None:
 def _complete(state: PtxState, op: PtxOp, offset: int, wave: int, lane: int, count: int) -> None:
     """The copy's bytes have arrived at the mbarrier."""
     index = (offset + int(state.block_of_wave[wave]) * state.shared.stride) >> 3
+    ledger = ledger_of(state)
+    if ledger is not None:
+        ledger.check(state, op, index, wave, lane)
     phase, pending_bytes, expected, pending = unpack(int(state.shared.words[8][index]))
     after = settle(phase, pending_bytes - count, expected, pending)
     state.shared.words[8][index] = after
-    ledger = ledger_of(state)
     if ledger is not None:
         ledger.copied(state, op, index, wave, lane, after >> 63 != phase)
 

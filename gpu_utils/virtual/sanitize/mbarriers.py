@@ -14,6 +14,9 @@ from gpu_utils.virtual.machine import Op, State
 from gpu_utils.virtual.sanitize.order import Order
 from gpu_utils.virtual.sanitize.report import Report, kernel_and_line, side_of
 
+RELEASES = {"arrive": None, "copies": "cp.async", "commit": "tcgen05"}
+"""Action that releases -> the queue of what it waits for, or None."""
+
 
 class Mbarriers:
     """By the index of its 64-bit word in the batch's shared memory, each mbarrier's clocks.
@@ -35,16 +38,15 @@ class Mbarriers:
     def changed(self, state: State, op: Op, action: str, word: int, wave: int, lane: int, over: bool) -> None:
         """A lane has done an action on an mbarrier; over: that ended the phase.
 
-        action: init, inval, arrive, relaxed (an arrive), copies (an arrive of the lane's cp.async), expect_tx,
-        complete_tx.
+        action: init, inval, arrive, relaxed (an arrive), copies and commit (an arrive when the lane's cp.async, its
+        tcgen05 so far are done), expect_tx, complete_tx.
         """
         if (word, wave) not in self.seen:
             self.seen.add((word, wave))
             self._touch(state, op, [wave], [word], "store" if action in ("init", "inval") else "atomic", None)
             if action == "init":
                 self._renew(word)
-            self._check(state, op, word, wave, lane)
-            if action in ("arrive", "copies"):
+            elif action in RELEASES:
                 self.gathered[word] = np.maximum(self.gathered[word], self._released(wave, action))
         if action == "inval":
             self.gathered.pop(word, None)
@@ -56,18 +58,11 @@ class Mbarriers:
     def copied(self, state: State, op: Op, word: int, wave: int, lane: int, over: bool) -> None:
         """The bytes of a bulk copy that `wave` has issued have arrived; its next copy is of another epoch."""
         self._touch(state, op, [wave], [word], "atomic", "bulk")
-        self._check(state, op, word, wave, lane)
         column = self.order.queues["bulk"] * self.order.per_block + int(self.order.wave[wave])
         self.gathered[word][column] = max(self.gathered[word][column], self.order.now("bulk")[wave])
         self.order.advance("bulk", np.array([wave]))
         if over:
             self._end_phase(word)
-
-    def committed(self, word: int, wave: int, queue: str) -> None:
-        """An mbarrier has been told that all is complete that `wave` has put on a queue so far (tcgen05.commit)."""
-        column = self.order.queues[queue] * self.order.per_block + int(self.order.wave[wave])
-        self.gathered[word][column] = max(self.gathered[word][column], self.order.now(queue)[wave])
-        self.order.advance(queue, np.array([wave]))
 
     def waited(self, state: State, op: Op, words: np.ndarray, over: np.ndarray, acquires: bool) -> None:
         """Lanes have seen that a phase is over: words int and over bool, (waves, lanes)."""
@@ -76,8 +71,7 @@ class Mbarriers:
             return
         pairs = np.unique(np.stack([waves, words[waves, lanes]], axis=1), axis=0)
         for wave, word in pairs.tolist():
-            if word not in self.over:
-                self._check(state, op, word, wave, int(np.argmax(over[wave])))
+            self.check(state, op, word, wave, int(np.argmax(over[wave])))
         alone = len(np.unique(pairs[:, 0])) == len(pairs)
         for some in [pairs] if alone else [pair[None] for pair in pairs]:
             self._touch(state, op, some[:, 0], some[:, 1], "atomic", None)
@@ -92,21 +86,23 @@ class Mbarriers:
         self.over[word] = np.maximum(self.over[word], self.gathered[word])
 
     def _released(self, wave: int, action: str) -> np.ndarray:
-        """What a wave makes known by an arrive; of cp.async only where the arrival waits for the copies."""
+        """What a wave makes known by an arrive; of a queue only where the arrival waits for what is on it."""
         if wave not in self.vectors:
             rows = np.array([wave])
             vector = self.order.released(rows)[0]
-            if action == "copies":
-                column = self.order.queues["cp.async"] * self.order.per_block + int(self.order.wave[wave])
-                vector[column] = self.order.now("cp.async")[wave]
-                self.order.advance("cp.async", rows)
+            queue = RELEASES[action]
+            if queue:
+                column = self.order.queues[queue] * self.order.per_block + int(self.order.wave[wave])
+                vector[column] = self.order.now(queue)[wave]
+                self.order.advance(queue, rows)
             self.vectors[wave] = vector
         return self.vectors[wave]
 
     def _touch(self, state: State, op: Op, waves, words, kind: str, queue: str | None) -> None:
         state.shared.touch(state, op, np.asarray(waves), 8 * np.asarray(words)[:, None], 8, kind, queue)
 
-    def _check(self, state: State, op: Op, word: int, wave: int, lane: int) -> None:
+    def check(self, state: State, op: Op, word: int, wave: int, lane: int) -> None:
+        """Raise UninitialisedShared where no mbarrier has been made at a word."""
         if word in self.over:
             return
         offset = 8 * word % state.shared.stride

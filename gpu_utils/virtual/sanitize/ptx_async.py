@@ -36,6 +36,7 @@ GROUPS = (
     Groups("bulk store", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group"),
     Groups("wgmma", "wgmma.commit_group", "wgmma.wait_group"),
 )
+TENSOR_WAITS = {"tcgen05.wait::ld": "tensor load", "tcgen05.wait::st": "tensor store"}
 ON_MBARRIERS = ("mbarrier.", "cp.async.mbarrier.", "cp.async.bulk.", "tcgen05.commit")
 FENCE = "fence.proxy.async"
 
@@ -73,6 +74,9 @@ def queue_hooks(program: Program) -> PtxAsync:
 
 def _after(op: Op) -> Call | None:
     name = op.mnemonic
+    if name.startswith(tuple(TENSOR_WAITS)):
+        queue = next(queue for wait, queue in TENSOR_WAITS.items() if name.startswith(wait))
+        return lambda state: _await_all(state, queue, running(state, op))
     if name.startswith(FENCE) and not name.endswith(".global"):
         return lambda state: fence(state.watch.order, running(state, op))
     for groups in GROUPS:

@@ -7,12 +7,21 @@ from functools import lru_cache
 from gpu_utils.virtual.machine import Op
 
 QUEUES: dict[str, tuple[str, ...]] = {
-    "ptx": ("cp.async", "bulk", "bulk store", "wgmma", "tcgen05", "fenced"),
+    "ptx": (
+        "cp.async",
+        "bulk",
+        "bulk store",
+        "wgmma",
+        "tcgen05",
+        "tensor load",
+        "tensor store",
+        "fenced",
+    ),
     "amdgcn": ("lds", "load to lds", "async", "tensor"),
 }
 """Instruction set -> the queues of a wave.
 
-"fenced" is none: its agent stands for what a wave itself has written and a fence.proxy.async has made visible to the
+"tensor load" and "tensor store" are tcgen05.ld and .st, which access tensor memory. "fenced" is none: its agent stands for what a wave itself has written and a fence.proxy.async has made visible to the
 async proxy since. What a wave knows of it travels with all else that it knows.
 """
 
@@ -41,6 +50,8 @@ def queue_of(isa: str, op: Op) -> str | None:
         return "bulk store" if ".global.shared" in name else "bulk"
     if name.startswith("cp.async"):
         return "cp.async"
+    if name.startswith("tcgen05.alloc"):  # waits until it has columns, and then the warp stores their address
+        return None
     return next((queue for queue in ("wgmma", "tcgen05") if name.startswith(queue)), None)
 
 

@@ -228,7 +228,8 @@ class Shadow:
             of = found >> NUMBER == number
             row, other = rows[of], whose[of]
             theirs = row - self.wave[row] + other
-            agent = self._fenced if access.queue in self.proxy and first.queue == 0 else first.queue
+            unseen = access.kind == "load" and access.queue in self.proxy and first.queue == 0
+            agent = self._fenced if unseen else first.queue
             knows = self.order.known[row, agent * self.per_block + other] >= first.epochs[theirs]
             own = (other == self.wave[row]) & (agent in (0, access.queue))
             unknown[of] = ~(knows | own)

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gpu_utils.virtual.machine import Arrive, Program, Signal, State
+from gpu_utils.virtual.machine import Arrive, Op, Program, Signal, State
 from gpu_utils.virtual.sanitize import all_meet, amd_waits, lockstep, ptx_async
 from gpu_utils.virtual.sanitize.amd_waits import WaitHooks
 from gpu_utils.virtual.sanitize.instrument import Hooks, instrumented
@@ -17,6 +17,7 @@ from gpu_utils.virtual.sanitize.order import Order
 from gpu_utils.virtual.sanitize.ptx_waits import PtxWaits
 from gpu_utils.virtual.sanitize.queues import QUEUES, asynchronous
 from gpu_utils.virtual.sanitize.shared import Shadow
+from gpu_utils.virtual.sanitize.tensor_shadow import TensorShadow
 
 _made: WeakKeyDictionary[Program, dict[frozenset[str], Program]] = WeakKeyDictionary()
 
@@ -84,6 +85,15 @@ class Watch:
         waves = _waves(units)
         self.order.learn(waves, ("split", number))
         self._told()
+
+    def tensor_memory(
+        self, state: State, op: Op, waves: np.ndarray, lanes: np.ndarray, column: int, count: int, writes: bool
+    ) -> None:
+        """An access of tensor memory (sm_100). Raises LateData."""
+        if "waitcheck" in self.tools:
+            if "tensor memory" not in self.kept:
+                self.kept["tensor memory"] = TensorShadow(state, self.order)
+            self.kept["tensor memory"].access(state, op, waves, lanes, column, count, writes)
 
     def _told(self) -> None:
         """Waves have learned what others did: the shadow of shared memory may forget what all know."""
