@@ -121,8 +121,19 @@ def _limited(state, op, where: np.ndarray, limit: np.ndarray, width: int, count:
 @family("fence", "membar", "griddepcontrol", "setmaxnreg", "nanosleep", "pmevent")
 def _nothing(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     """Memory is sequentially consistent here, and time does not pass."""
-    decoder.guard(instruction)
+    guard = decoder.guard(instruction)
     op.kind = "wait"
+    if instruction.opcode.startswith("fence.proxy.tensormap") and instruction.operands:
+        slot, offset = parse_address(decoder, instruction.operands[0])
+
+        def run(state: PtxState) -> None:
+            if state.watch is not None:
+                some, mask = state.active(*guard)
+                if some:
+                    state.watch.map_acquired(address_of(state, slot, offset), mask)
+
+        op.run = run
+        return
     op.run = lambda state: None
 
 

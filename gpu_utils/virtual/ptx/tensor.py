@@ -121,7 +121,10 @@ def _publish(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         some, mask = state.active(pred, negated)
         if some:
             words = state.shared.load(state, op, address_of(state, base, offset) + step, 4, 1, mask)
-            state.memory.store(state, op, address_of(state, to, to_offset) + step, words, 4, mask)
+            target = address_of(state, to, to_offset)
+            state.memory.store(state, op, target + step, words, 4, mask)
+            if state.watch is not None:
+                state.watch.map_made(state, op, target, mask)
 
     op.run = run
 
@@ -150,6 +153,8 @@ class Box:
 
 def _read_map(state: PtxState, op: PtxOp, address: int, wave: int, lane: int) -> np.ndarray:
     if state.memory.holds(address, MAP_BYTES):
+        if state.watch is not None:
+            state.watch.map_used(state, op, address, wave, lane)
         return memory_bytes(address, MAP_BYTES).copy()
     if address >= 0 and address + MAP_BYTES <= len(state.params):  # a map that came as a kernel parameter
         return state.params[address : address + MAP_BYTES].copy()

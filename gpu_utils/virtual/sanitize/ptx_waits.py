@@ -15,11 +15,13 @@ from gpu_utils.errors import LateData
 from gpu_utils.virtual.machine import Op, Program, State
 from gpu_utils.virtual.machine.program import Segment
 from gpu_utils.virtual.sanitize.instrument import Call
-from gpu_utils.virtual.sanitize.ptx_async import PtxAsync, lanes_of
+from gpu_utils.virtual.sanitize.ptx_async import PtxAsync, lanes_of, running
 from gpu_utils.virtual.sanitize.ptx_registers import LOADED, NOBODY, Automaton, Fault, Where
+from gpu_utils.virtual.sanitize.queues import queue_of
 from gpu_utils.virtual.sanitize.report import Report, kernel_and_line, side_of
 
 KEY = "ptx registers"
+STORES = "bulk stores"
 
 
 @dataclass
@@ -69,7 +71,20 @@ class PtxWaits(PtxAsync):
 
         return enter
 
+    def after(self, op: Op) -> Call | None:
+        if queue_of("ptx", op) != "bulk store" or op.kind == "wait":
+            return super().after(op)
+
+        def note(state: State) -> None:
+            stores = state.watch.kept.setdefault(STORES, {})
+            for wave in running(state, op).tolist():
+                stores[wave] = int(state.watch.order.now("bulk store")[wave]), op
+
+        return note
+
     def before(self, op: Op) -> Call | None:
+        if op.ends == "end":
+            return lambda state: _check_end(state, op)
         if not op.guards or not self.automaton.concerns(op):
             return super().before(op)
 
@@ -121,6 +136,27 @@ class PtxWaits(PtxAsync):
         )
         name, target = state.program.name, state.program.target
         error.report = Report("waitcheck", name, target, fault.register, second, first, fault.missing)
+        raise error
+
+
+def _check_end(state: State, op: Op) -> None:
+    """A warp that ends must have waited for its bulk stores: the block's shared memory may be another's then."""
+    stores = state.watch.kept.get(STORES)
+    if not stores:
+        return
+    order = state.watch.order
+    for wave in running(state, op).tolist():
+        epoch, store = stores.get(wave, (0, None))
+        if epoch <= order.known[wave, order.queues["bulk store"] * order.per_block + order.wave[wave]]:
+            continue
+        second, first = side_of("ends", op, state, wave), side_of("reads", store, state, wave)
+        missing = "cp.async.bulk.wait_group.read"
+        error = LateData(
+            f"{kernel_and_line(state, store)}: {second.where} ends while its `{store.mnemonic}` may still read shared "
+            f"memory, which another block may be given; is {missing} missing before the end?"
+        )
+        name, target = state.program.name, state.program.target
+        error.report = Report("waitcheck", name, target, "shared memory", second, first, missing)
         raise error
 
 

@@ -21,8 +21,9 @@ QUEUES: dict[str, tuple[str, ...]] = {
 }
 """Instruction set -> the queues of a wave.
 
-"tensor load" and "tensor store" are tcgen05.ld and .st, which access tensor memory. "fenced" is none: its agent stands for what a wave itself has written and a fence.proxy.async has made visible to the
-async proxy since. What a wave knows of it travels with all else that it knows.
+"tensor load" and "tensor store" are tcgen05.ld and .st, which access tensor memory. "fenced" is no queue: its agent
+stands for what a wave itself has written and a fence.proxy.async has made visible to the async proxy since. What a wave
+knows of it travels with all else that it knows.
 """
 
 ASYNC_PROXY = frozenset({"bulk", "bulk store", "wgmma", "tcgen05"})

@@ -17,6 +17,7 @@ from gpu_utils.virtual.sanitize.order import Order
 from gpu_utils.virtual.sanitize.ptx_waits import PtxWaits
 from gpu_utils.virtual.sanitize.queues import QUEUES, asynchronous
 from gpu_utils.virtual.sanitize.shared import Shadow
+from gpu_utils.virtual.sanitize.tensor_maps import Maps
 from gpu_utils.virtual.sanitize.tensor_shadow import TensorShadow
 
 _made: WeakKeyDictionary[Program, dict[frozenset[str], Program]] = WeakKeyDictionary()
@@ -54,6 +55,7 @@ class Watch:
         self.tools = tools
         self.order = Order(state, QUEUES[isa])
         self.kept: dict[str, Any] = {}
+        self.maps = Maps(self.order)
         meets = "racecheck" in tools and (state.waves_per_block > 1 or asynchronous(isa, state.program.ops))
         self.shared = Shadow(state, self.order, isa) if meets else None
         watchers: list[Any] = [] if self.shared is None else [self.shared]
@@ -94,6 +96,19 @@ class Watch:
             if "tensor memory" not in self.kept:
                 self.kept["tensor memory"] = TensorShadow(state, self.order)
             self.kept["tensor memory"].access(state, op, waves, lanes, column, count, writes)
+
+    def map_made(self, state: State, op: Op, address: np.ndarray, mask: np.ndarray | None) -> None:
+        """Lanes have written the tensor map at an address of global memory (tensormap.cp_fenceproxy)."""
+        self.maps.made(state, op, address, mask)
+
+    def map_acquired(self, address: np.ndarray, mask: np.ndarray | None) -> None:
+        """Lanes have acquired the tensor map at an address (fence.proxy.tensormap)."""
+        self.maps.acquired(address, mask)
+
+    def map_used(self, state: State, op: Op, address: int, wave: int, lane: int) -> None:
+        """A lane uses the tensor map at an address. Raises LateData."""
+        if "waitcheck" in self.tools:
+            self.maps.used(state, op, address, wave, lane)
 
     def _told(self) -> None:
         """Waves have learned what others did: the shadow of shared memory may forget what all know."""
