@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,9 @@ from gpu_utils.virtual.global_memory import Memory
 from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import Program, State, run_batches
 from gpu_utils.virtual.models import MODELS, decode, isa_of
+from gpu_utils.virtual.sanitize.all_meet import NAME as ALL_MEET
 from gpu_utils.virtual.sanitize.tools import chosen
 from gpu_utils.virtual.sanitize.watch import Watch, watched
-from gpu_utils.virtual.shared_races import SharedWatch
 from gpu_utils.virtual.tensors import add_tensor, tensor_behind
 from gpu_utils.virtual.trace import Trace
 
@@ -29,6 +29,8 @@ BATCH_BYTES = 32 << 20
 # Of all batches that are alive because they wait for each other.
 MOST_BYTES = 1 << 30
 MAX_WAVES = 512
+# What `watch_shared` adds: instruction set -> the sanitizers of lanes that run in any order.
+LANES = {"ptx": frozenset({"lockstep"}), "amdgcn": frozenset({"turns"})}
 
 
 class VirtualGpu:
@@ -60,7 +62,7 @@ class VirtualGpu:
         self.random = np.random.default_rng(seed)
         self.launches: list[Launch] = []
         self.registered: list[tuple[str, Any]] = []
-        self.tracer: Trace | SharedWatch | None = None
+        self.tracer: Trace | None = None
 
     @property
     def counters(self) -> Counters:
@@ -82,24 +84,25 @@ class VirtualGpu:
     @contextmanager
     def trace(self, program: tuple[int, int, int] = (0, 0, 0), wave: int = 0, limit: int = 20_000) -> Iterator[Trace]:
         """Record every instruction that one wave of one program executes in the launches inside the block."""
-        trace = Trace(program, wave, limit)
-        with self._traced(trace):
-            yield trace
-
-    def watch_shared(self, all_meet: bool = False) -> AbstractContextManager[None]:
-        """A block whose launches raise Race where a barrier is missing between two waves that share a byte (slower).
-
-        all_meet: and MissedBarrier where a thread of a block does not come to all of its barriers.
-        """
-        return self._traced(SharedWatch(all_meet))
+        before, self.tracer = self.tracer, Trace(program, wave, limit)
+        try:
+            yield self.tracer
+        finally:
+            self.tracer = before
 
     @contextmanager
-    def _traced(self, tracer: Trace | SharedWatch) -> Iterator[None]:
-        before, self.tracer = self.tracer, tracer
+    def watch_shared(self, all_meet: bool = False) -> Iterator[None]:
+        """A block whose launches raise Race where a barrier is missing between two waves that share a byte (slower).
+
+        It is racecheck, and on NVIDIA lockstep. all_meet: and MissedBarrier where a thread of a block does not come to
+        all of its barriers.
+        """
+        before = self.sanitize
+        self.sanitize = before | {"racecheck"} | LANES[isa_of(self.target).NAME] | ({ALL_MEET} if all_meet else set())
         try:
             yield
         finally:
-            self.tracer = before
+            self.sanitize = before
 
     def register(self, name: str, tensor: Any) -> None:
         """Make a CPU tensor accessible that kernels reach through pointers in memory, for all launches to come."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gpu_utils.errors import OutOfBounds, UninitialisedShared
@@ -17,8 +19,12 @@ class Shared:
     An access is at `base` (integers of shape (waves, lanes), from the start of the block's own shared memory) plus the
     constant `offset`; the sum of a base of uint32 wraps at 32 bits. The attribute `base` is the real address of block
     0's slice: `base + block * stride + offset` is a usable generic address. known_written: (pattern, constant offset,
-    bytes) of accesses to what is written all over.
+    bytes) of accesses to what is written all over. watchers: what sanitizers keep of this memory
+    (`sanitize.shared.Shadow`). turn (lanes,): when a lane takes its turn at an atomic; None: in order.
     """
+
+    watchers: tuple[Any, ...] = ()
+    turn: np.ndarray | None = None
 
     def __init__(self, blocks: int, waves_per_block: int, size: int, check: bool = True) -> None:
         self.blocks, self.size, self.check = blocks, size, check
@@ -42,6 +48,7 @@ class Shared:
         self.bytes[:] = 0
         self.written[:] = 0
         self.known_written.clear()
+        self.watchers, self.turn = (), None
 
     def part(self, blocks: slice | np.ndarray) -> Shared:
         """Some blocks' shares: views of them for a slice, copies for numbers of blocks."""
@@ -109,6 +116,8 @@ class Shared:
         if self.check and (pattern, offset, size) not in self.known_written:
             self._check_written(state, op, pattern, offset, size, mask)
             self.known_written.add((pattern, offset, size))
+        for watcher in self.watchers:
+            watcher.load(state, op, pattern, offset, size)
         if (pattern.bits | offset) & (width - 1):
             raw = self.bytes.take((pattern.flat + offset)[..., None] + np.arange(size)).view(UINT[width])
             return [np.ascontiguousarray(raw[..., part]) for part in range(count)]
@@ -160,6 +169,8 @@ class Shared:
         state.counters.shared_access(op, pattern, offset, size, "store")
         if mask is not None:
             values = [value[mask] for value in values]
+        for watcher in self.watchers:
+            watcher.store(state, op, pattern, offset, values)
         if (pattern.bits | offset) & (width - 1):
             flat = pattern.flat + offset
             flat = flat if mask is None else flat[mask]
@@ -176,6 +187,8 @@ class Shared:
         if (pattern, offset, size) not in self.known_written:
             self._mark(pattern, offset, size)
             self.known_written.add((pattern, offset, size))
+        for watcher in self.watchers:
+            watcher.stored(state, op, pattern, offset, values)
 
     def _marked_at_once(self, pattern: Pattern, offset: int, size: int) -> int:
         """Bytes of `written` for an access of `size` bytes when they are one word, else 0."""
@@ -196,11 +209,13 @@ class Shared:
     def touch(
         self, state: State, op: Op, waves: np.ndarray, flat: np.ndarray, size: int, kind: str, queue: str | None
     ) -> None:
-        """An access that does not come through load, store or atomic: for sanitizers, nothing is done here.
+        """An access that does not come through load, store or atomic: only sanitizers care.
 
         waves (n,): which waves access. flat (n, m): where, bytes from the start of `bytes`; `size` bytes at each place.
-        kind: "load" or "store". queue: of `sanitize.queues.QUEUES`, None: the wave itself.
+        kind: "load", "store" or "atomic". queue: of `sanitize.queues.QUEUES`, None: the wave itself.
         """
+        for watcher in self.watchers:
+            watcher.touch(state, op, waves, flat, size, kind, queue)
 
     def atomic(
         self,
@@ -225,10 +240,21 @@ class Shared:
         if self.check and (pattern, offset, width) not in self.known_written:
             self._check_written(state, op, pattern, offset, width, mask)
             self.known_written.add((pattern, offset, width))
+        for watcher in self.watchers:
+            watcher.atomic(state, op, pattern, offset, width)
         pick = (lambda x: x.ravel()) if mask is None else (lambda x: x[mask])
         index = pick(flat) >> (width.bit_length() - 1)
         wanted = None if compare is None else pick(compare)
-        old = update_in_order(self.words[width], index, Turns.of(index), kind, pick(value), wanted)
+        given = pick(value)
+        if self.turn is None:
+            old = update_in_order(self.words[width], index, Turns.of(index), kind, given, wanted)
+        else:
+            order = np.argsort(pick(np.arange(state.waves)[:, None] * state.lanes + self.turn))
+            wanted = None if wanted is None else wanted[order]
+            old = np.empty(len(index), UINT[width])
+            old[order] = update_in_order(
+                self.words[width], index[order], Turns.of(index[order]), kind, given[order], wanted
+            )
         if mask is None:
             return old.reshape(base.shape)
         result = np.zeros(base.shape, UINT[width])

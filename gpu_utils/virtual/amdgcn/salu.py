@@ -17,7 +17,7 @@ from gpu_utils.virtual.amdgcn.compare import COMPARE
 from gpu_utils.virtual.amdgcn.operands import BITS, DTYPES, Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
 from gpu_utils.virtual.amdgcn.scalar import TABLE, Scalar
-from gpu_utils.virtual.machine import nothing
+from gpu_utils.virtual.machine import Await, Signal, nothing
 
 CODE_BASE = 1 << 44
 Run = Callable[[Any], Any]
@@ -94,10 +94,14 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
         return nothing, "branch", "end"
     if name in ("s_barrier_signal", "s_barrier_wait") and ops[0] not in (_BLOCK, _CLUSTER):
         raise decoder.unsupported("named barriers")
-    if name in ("s_barrier_signal", "s_barrier_leave") or (name == "s_barrier_wait" and ops[0] == _CLUSTER):
+    if name == "s_barrier_leave" or (name.startswith("s_barrier_") and ops[0] == _CLUSTER):
         return nothing, "wait", ""  # a cluster is one block here
-    if name in ("s_barrier", "s_barrier_wait"):
+    if name == "s_barrier":
         return nothing, "barrier", "barrier"
+    if name in ("s_barrier_signal", "s_barrier_wait"):
+        request, kind = (Signal, "wait") if name == "s_barrier_signal" else (Await, "barrier")
+        at = request(int(ops[0], 0))
+        return (lambda s: at), kind, "barrier"
     if name == "s_trap" and ops == [WRONG_MASK]:
         decoder.reads_row(st.VCC, 2)
         return _wrong_mask(decoder), "branch", "end"

@@ -7,10 +7,11 @@ wavefront or an NVIDIA warp; a *unit* is what has a program counter of its own: 
 units run now; None stands for all of them, the fast path.
 """
 
+from gpu_utils.virtual.machine.barriers import Arrive, Await, Signal
 from gpu_utils.virtual.machine.batches import run_batches
 from gpu_utils.virtual.machine.op import Op, nothing
 from gpu_utils.virtual.machine.program import Program, Segment
 from gpu_utils.virtual.machine.source import source_of
 from gpu_utils.virtual.machine.state import State
 
-__all__ = ["Op", "Program", "Segment", "State", "nothing", "run_batches", "source_of"]
+__all__ = ["Arrive", "Await", "Op", "Program", "Segment", "Signal", "State", "nothing", "run_batches", "source_of"]

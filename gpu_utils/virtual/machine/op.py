@@ -21,7 +21,7 @@ class Op:
       "branch"  which units go to `target`: True, False or a bool array of the shape of the units
                 (only the entries of running units are looked at); the others go on with the next op.
       "jump"    the op index to go to: an int, or an int array of the shape of the units.
-      "barrier" None (the whole block, barrier 0), or (number, threads or None).
+      "barrier" None (the whole block, barrier 0), (number, threads or None), or one of `barriers.py`.
       "end"     the running units end: nothing, or a bool array of the units that end (the rest goes on).
       "sync"    None, or a bool array of the units that must stand here before any unit of their wave goes on.
       "mask"    nothing; a plain op that changed EXEC: the machine recounts the active lanes after it.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpu_utils.errors import BarrierDeadlock, StepLimit
+from gpu_utils.virtual.machine.barriers import Arrive, Await, Signal, SplitBarrier
 from gpu_utils.virtual.machine.loops import inner_loops
 from gpu_utils.virtual.machine.op import Op
 from gpu_utils.virtual.machine.program import Segment
@@ -41,8 +42,10 @@ class Scheduler:
         self.groups: dict[int, np.ndarray] = {}  # op index -> units that are there and may run
         self.live: np.ndarray | None = None  # None: all
         self.parked: dict[int, np.ndarray] = {}  # op index -> lanes that wait there for others of their warp
-        self.waiting: dict[int, np.ndarray] = {}  # barrier number -> units that wait
+        self.waiting: dict[int | Await, np.ndarray] = {}  # barrier -> units that wait
         self.need: dict[int, int | None] = {}
+        self.arrivals: dict[int, np.ndarray] = {}  # barrier -> threads of each block that were counted and went on
+        self.split: dict[int, SplitBarrier] = {}
         self.resume = np.zeros(state.unit_shape, np.int64)
         self.spins = 0
         self.rounds = 0  # of loops that may wait for another block, since this batch had its turn
@@ -78,7 +81,7 @@ class Scheduler:
         joined = JOINED.setdefault(self.program, {})
         try:
             while pc is not None:
-                if pc in locks and state.act is None and self.live is None:
+                if pc in locks and state.act is None and self.live is None and not self.between_barriers():
                     self.lock = pc
                     return
                 segment: Segment | Together
@@ -142,7 +145,7 @@ class Scheduler:
         """
         self.ragged += pc <= before
         met = pc <= before or self.program.ops[pc - 1].ends == "barrier"
-        if not met or self.ragged < RAGGED_ROUNDS or self.parked or self.waiting:
+        if not met or self.ragged < RAGGED_ROUNDS or self.parked or self.waiting or self.between_barriers():
             return False
         state = self.state
         units = self.running().reshape(state.blocks, -1)
@@ -288,8 +291,10 @@ class Scheduler:
         rest = units & ~ended
         if np.count_nonzero(rest):
             self.add(after, rest)
-        for number in list(self.waiting):
-            self.release(number)
+        for number in self.split:
+            self.settle(number)
+        for barrier in list(self.waiting):
+            self.release(barrier)
         for pc in list(self.parked):
             self.add(pc, self.parked.pop(pc))
         return self.pick()
@@ -310,10 +315,14 @@ class Scheduler:
         return self.pick()
 
     def barrier(self, request: Any, after: int) -> int | None:
-        number, need = (0, None) if request is None else request
-        if self.state.act is None and need is None and not self.waiting:
+        if isinstance(request, Arrive | Signal):
+            return self.arrive(request, after)
+        number, need = (request, None) if isinstance(request, Await) else request or (0, None)
+        if request is None and self.state.act is None and not self.waiting:
             if self.state.watch is not None:
                 self.state.watch.released(self.state, None)
+            return after
+        if isinstance(number, Await) and self.state.act is None and self.passes_whole(number):
             return after
         units = self.running()
         self.resume[units] = after
@@ -323,28 +332,62 @@ class Scheduler:
         self.release(number)
         return self.pick()
 
-    def release(self, number: int) -> None:
-        """Let the blocks go on whose units are all at barrier `number`."""
-        waiting, need = self.waiting[number], self.need[number]
-        live = np.ones(self.state.unit_shape, bool) if self.live is None else self.live
-        if need is None and np.count_nonzero(waiting) == np.count_nonzero(live):
-            free = waiting
-        elif need is None and self.state.blocks == 1:
-            return
+    def arrive(self, request: Arrive | Signal, after: int) -> int | None:
+        """The running group is counted at a barrier and goes on."""
+        state, number, units = self.state, request.number, self.running()
+        if state.watch is not None and not (isinstance(request, Signal) and request.relaxed):
+            state.watch.arrived(request, units)
+        if isinstance(request, Signal):
+            split = self.split.get(number)
+            if split is None:
+                split = self.split[number] = SplitBarrier(state.unit_shape, state.blocks)
+            if state.act is None and self.live is None and not split.open:
+                split.whole = True
+                if state.watch is not None:
+                    state.watch.completed(number, np.ones(state.blocks, bool))
+                return after
+            split.signal(units)
+            self.settle(number)
+            if Await(number) in self.waiting:
+                self.release(Await(number))
         else:
-            shape = (self.state.blocks, -1)
-            arrived = waiting.reshape(shape).sum(axis=1)
-            if need is None:
-                full = arrived == live.reshape(shape).sum(axis=1)
-            else:
-                full = arrived * (self.state.lanes if waiting.ndim == 1 else 1) >= need
-            full &= arrived > 0
-            if not np.count_nonzero(full):
-                return
-            per_wave = full[self.state.block_of_wave]
-            free = waiting & (per_wave if waiting.ndim == 1 else per_wave[:, None])
+            threads = units.reshape(state.blocks, -1).sum(axis=1) * (state.lanes if units.ndim == 1 else 1)
+            self.arrivals[number] = self.arrivals.get(number, 0) + threads
+            if number in self.waiting:
+                self.release(number)
+        return self.go(after - 1, after)
+
+    def between_barriers(self) -> bool:
+        """Whether some unit was counted at a barrier that is not over."""
+        return any(each.open for each in self.split.values()) or any(each.any() for each in self.arrivals.values())
+
+    def passes_whole(self, barrier: Await) -> bool:
+        """Whether all units pass a split barrier: all have signalled and no other group is about."""
+        split = self.split.get(barrier.number)
+        if split is None or not split.whole:
+            return False
+        split.whole = False
         if self.state.watch is not None:
-            self.state.watch.released(self.state, free)
+            self.state.watch.awaited(barrier.number, np.ones(self.state.unit_shape, bool))
+        return True
+
+    def settle(self, number: int) -> None:
+        """See which blocks have all signalled at a split barrier."""
+        full = self.split[number].settle(self.live)
+        if full is not None and self.state.watch is not None:
+            self.state.watch.completed(number, full)
+
+    def release(self, number: int | Await) -> None:
+        """Let the blocks go on whose units are all at a barrier; of a split one, the units of blocks that were."""
+        free = self.passing(number)
+        if free is None:
+            return
+        if self.state.watch is not None:
+            if isinstance(number, Await):
+                self.state.watch.awaited(number.number, free)
+            else:
+                self.state.watch.released(self.state, free, number)
+        waiting = self.waiting[number]
         places = self.resume[free]
         first = int(places[0])
         if np.count_nonzero(places == first) == len(places):
@@ -357,6 +400,34 @@ class Scheduler:
             self.waiting[number] = left
         else:
             del self.waiting[number]
+
+    def passing(self, number: int | Await) -> np.ndarray | None:
+        """The units that a barrier lets go on now, or None."""
+        waiting = self.waiting[number]
+        if isinstance(number, Await):
+            split = self.split.get(number.number)
+            free = waiting if split is None else split.take(waiting)
+            return free if split is not None and np.count_nonzero(free) else None
+        need = self.need[number]
+        live = np.ones(self.state.unit_shape, bool) if self.live is None else self.live
+        if need is None and np.count_nonzero(waiting) == np.count_nonzero(live):
+            return waiting
+        if need is None and self.state.blocks == 1:
+            return None
+        shape = (self.state.blocks, -1)
+        arrived = waiting.reshape(shape).sum(axis=1)
+        if need is None:
+            full = arrived == live.reshape(shape).sum(axis=1)
+        else:
+            threads = arrived * (self.state.lanes if waiting.ndim == 1 else 1)
+            full = threads + self.arrivals.get(number, 0) >= need
+        full &= arrived > 0
+        if not np.count_nonzero(full):
+            return None
+        if number in self.arrivals:
+            self.arrivals[number][full] = 0
+        per_wave = full[self.state.block_of_wave]
+        return waiting & (per_wave if waiting.ndim == 1 else per_wave[:, None])
 
     def deadlock(self) -> None:
         state = self.state
@@ -372,6 +443,11 @@ class Scheduler:
         number, units = next((number, units) for number, units in self.waiting.items() if units.any())
         wave = int(np.argwhere(units)[0][0])
         op = self.program.ops[int(self.resume[units][0]) - 1]
+        if isinstance(number, Await):
+            raise BarrierDeadlock(
+                f"in kernel {self.program.name}{source_of(op)}, {state.where(wave, 0)} waits at a split barrier "
+                f"(`{op.text}`) for waves of its block that never signal; every wave must signal before each wait"
+            )
         raise BarrierDeadlock(
             f"in kernel {self.program.name}{source_of(op)}, {state.where(wave, 0)} waits at barrier {number} "
             f"(`{op.text}`) that other waves of its block never reach; every wave of a block must reach the "

@@ -1,13 +1,15 @@
 """Asynchronous copies and what waits for them: cp.async, mbarrier, fences, and hints that do nothing here.
 
 A copy is done when it is issued, so commit and wait change nothing: a kernel that forgets to wait still reads the
-right data on the virtual GPU. An mbarrier is the 64-bit word in shared memory that it is on hardware, in a layout of
-ours (the manual leaves it opaque): phase, expected arrivals, arrivals still pending, pending bytes.
+right data on the virtual GPU; the sanitizers find it. An mbarrier is the 64-bit word in shared memory that it is on
+hardware, in a layout of ours (the manual leaves it opaque): phase, expected arrivals, arrivals still pending, pending
+bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +34,7 @@ def _copy(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     if parts[2] in ("commit_group", "wait_group", "wait_all") or (
         parts[2] == "bulk" and parts[3] in ("commit_group", "wait_group")
     ):
+        decoder.guard(instruction)
         op.kind = "wait"
         op.run = lambda state: None
     elif parts[2:4] == ["mbarrier", "arrive"]:
@@ -56,9 +59,9 @@ def _arrive_after_copies(decoder: Decoder, op: PtxOp, instruction: Instruction) 
     slot, offset = parse_address(decoder, instruction.operands[0])
     guard = decoder.guard(instruction)
     if "noinc" in parts:
-        _arrive(op, ["mbarrier", "arrive"], slot, offset, *guard, None, None)
+        _arrive(op, ["mbarrier", "arrive", "copies"], slot, offset, *guard, None, None)
     else:
-        op.run = lambda state: None
+        _on_each(op, "copies", slot, offset, *guard, lambda word, value: word, None)
 
 
 def _copy_async(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
@@ -118,7 +121,19 @@ def _limited(state, op, where: np.ndarray, limit: np.ndarray, width: int, count:
 @family("fence", "membar", "griddepcontrol", "setmaxnreg", "nanosleep", "pmevent")
 def _nothing(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     """Memory is sequentially consistent here, and time does not pass."""
+    guard = decoder.guard(instruction)
     op.kind = "wait"
+    if instruction.opcode.startswith("fence.proxy.tensormap") and instruction.operands:
+        slot, offset = parse_address(decoder, instruction.operands[0])
+
+        def run(state: PtxState) -> None:
+            if state.watch is not None:
+                some, mask = state.active(*guard)
+                if some:
+                    state.watch.map_acquired(address_of(state, slot, offset), mask)
+
+        op.run = run
+        return
     op.run = lambda state: None
 
 
@@ -141,6 +156,11 @@ def settle(phase: int, pending_bytes: int, expected: int, pending: int) -> int:
     if pending <= 0 and pending_bytes == 0:
         return pack(1 - phase, 0, expected, expected)
     return pack(phase, pending_bytes, expected, pending)
+
+
+def ledger_of(state: PtxState) -> Any:
+    """What the sanitizers keep of the batch's mbarriers (`sanitize.mbarriers.Mbarriers`), or None without them."""
+    return None if state.watch is None else state.watch.kept.get("mbarriers")
 
 
 def barrier_words(state: PtxState, offset: np.ndarray, mask: np.ndarray | None):
@@ -168,19 +188,19 @@ def _mbarrier(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     token = action in ("test_wait", "try_wait") and "parity" not in parts
     count = decoder.read(operands[0], "b64" if token else "u32") if operands else None
     if action == "init":
-        _on_each(op, slot, offset, pred, negated, lambda word, value: pack(0, 0, value, value), count)
+        _on_each(op, action, slot, offset, pred, negated, lambda word, value: pack(0, 0, value, value), count)
     elif action == "inval":
-        op.run = lambda state: None
+        _on_each(op, action, slot, offset, pred, negated, lambda word, value: word, None)
     elif action in ("arrive", "expect_tx", "complete_tx"):
         _arrive(op, parts, slot, offset, pred, negated, count, out)
     elif action in ("test_wait", "try_wait"):
         op.communicates = True
-        _test(op, "parity" in parts, slot, offset, pred, negated, count, out)
+        _test(op, parts, slot, offset, pred, negated, count, out)
     else:
         raise ValueError("not a known form of mbarrier")
 
 
-def _on_each(op: PtxOp, slot: int, offset: int, pred, negated, change, count) -> None:
+def _on_each(op: PtxOp, action: str, slot: int, offset: int, pred, negated, change, count) -> None:
     """Replace the word of each running lane's barrier, one lane after the other."""
 
     def run(state: PtxState) -> None:
@@ -190,17 +210,26 @@ def _on_each(op: PtxOp, slot: int, offset: int, pred, negated, change, count) ->
         where = address_of(state, slot, offset)
         values = None if count is None else full(state, count)
         words, mark = state.shared.words[8], state.shared.marks[4]
+        ledger = ledger_of(state)
+        if ledger is not None:
+            ledger.begin()
         for index, wave, lane in barrier_words(state, where, mask):
             value = 1 if values is None else int(values[wave, lane])
-            words[index] = change(int(words[index]), value)
+            if ledger is not None and action != "init":
+                ledger.check(state, op, index, wave, lane)
+            before = int(words[index])
+            after = change(before, value)
+            words[index] = after
             mark[index] = 0x01010101
+            if ledger is not None:
+                ledger.changed(state, op, action, index, wave, lane, bool((before ^ after) >> 63))
 
     op.run = run
 
 
 def arrive_once(op: PtxOp, slot: int, offset: int, pred: int | None, negated: bool) -> None:
-    """op.run: each running lane arrives once at the mbarrier that it names."""
-    _arrive(op, ["mbarrier", "arrive"], slot, offset, pred, negated, None, None)
+    """op.run: each running lane arrives once at the mbarrier that it names, as tcgen05.commit does."""
+    _arrive(op, ["mbarrier", "arrive", "commit"], slot, offset, pred, negated, None, None)
 
 
 def _arrive(op, parts, slot, offset, pred, negated, count, out) -> None:
@@ -217,7 +246,8 @@ def _arrive(op, parts, slot, offset, pred, negated, count, out) -> None:
             value = 1
         return settle(phase, pending_bytes, expected, pending - value if arrives else pending)
 
-    _on_each(op, slot, offset, pred, negated, change, count)
+    action = next((part for part in ("copies", "commit", "relaxed") if part in parts), parts[1])
+    _on_each(op, action, slot, offset, pred, negated, change, count)
     if out is None:
         return
     update = op.run
@@ -234,8 +264,9 @@ def _arrive(op, parts, slot, offset, pred, negated, count, out) -> None:
     op.run = run
 
 
-def _test(op, parity: bool, slot, offset, pred, negated, count, out) -> None:
+def _test(op, parts, slot, offset, pred, negated, count, out) -> None:
     """True when the phase that the operand names is over."""
+    parity, acquires = "parity" in parts, "relaxed" not in parts
 
     def run(state: PtxState) -> None:
         some, mask = state.active(pred, negated)
@@ -246,6 +277,10 @@ def _test(op, parity: bool, slot, offset, pred, negated, count, out) -> None:
         phase = state.shared.words[8].take(where >> 3) >> np.uint64(63)
         wanted = full(state, count).astype(np.uint64)
         wanted = wanted & np.uint64(1) if parity else wanted >> np.uint64(63)
-        state.put(out, phase != wanted, mask)
+        over = phase != wanted
+        ledger = ledger_of(state)
+        if ledger is not None:
+            ledger.waited(state, op, where >> 3, over if mask is None else over & mask, acquires)
+        state.put(out, over, mask)
 
     op.run = run

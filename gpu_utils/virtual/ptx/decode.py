@@ -59,12 +59,14 @@ class PtxOp(Op):
     """An Op with what the assembler still has to do for it.
 
     label: where a branch goes; members: the slot of a `.sync` instruction's member mask; results: of a call.
+    first: an op that the machine runs before it.
     sources, targets, guard: places of the registers that it reads and writes, and of its guard.
     """
 
     label: str | None = None
     members: int | None = None
     results: list | None = None
+    first: PtxOp | None = None
     sources: frozenset[Place] = frozenset()
     targets: frozenset[Place] = frozenset()
     guard: Place | None = None

@@ -8,16 +8,27 @@ widenings", 1993), whatever order the text has.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from gpu_utils.errors import DeviceAssert
-from gpu_utils.virtual.machine import source_of
+from gpu_utils.virtual.machine import Arrive, Await, Signal, source_of
 from gpu_utils.virtual.ptx import system
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family
 from gpu_utils.virtual.ptx.state import PtxState
-from gpu_utils.virtual.ptx.syntax import Function, Imm, Instruction, Reg, Symbol, Vector
+from gpu_utils.virtual.ptx.syntax import Function, Imm, Instruction, Not, Reg, Symbol, Vector
 
 LEAVES = ("ret", "exit", "trap")
+CLUSTER = -1
+"""The number of the split barrier of a cluster; those of a block are 0 to 15."""
+# of (came, votes), bool (blocks, threads of a block) each: (blocks,)
+REDUCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "popcu32": lambda came, votes: (came & votes).sum(axis=1, dtype=np.uint32),
+    "andpred": lambda came, votes: (~came | votes).all(axis=1),
+    "orpred": lambda came, votes: (came & votes).any(axis=1),
+}
 
 
 class Block:
@@ -232,26 +243,37 @@ def first_lane(state: PtxState, mask: np.ndarray | None) -> tuple[int, int]:
 
 @family("bar", "barrier")
 def _barrier(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
-    """bar.sync / barrier.sync{.aligned} a{, b}; bar.warp.sync; bar.arrive is not executed."""
-    parts = instruction.parts
-    operands = instruction.operands
+    """{bar,barrier}{.cta}.{sync,arrive,red}{.aligned} a{, b}; barrier.cluster.{arrive,wait}; bar.warp.sync."""
+    parts = [part for part in instruction.parts if part not in ("cta", "aligned")]
+    operands = list(instruction.operands)
     if parts[1] == "warp":
         op.kind = "barrier"
         op.run = lambda state: None
         op.members = decoder.read(operands[0], "u32")
         return
-    if parts[0] == "barrier" and parts[1].startswith("cluster"):  # a cluster of one block
-        op.kind, op.ends, op.run = "barrier", "barrier", lambda state: None
-        return
-    if ("sync" not in parts and "cta" not in parts) or "red" in parts or "arrive" in parts:
-        raise ValueError("only the .sync form is executed")
     op.kind, op.ends = "barrier", "barrier"
+    if parts[1] == "cluster":  # a cluster of one block
+        at = Signal(CLUSTER, "relaxed" in parts) if parts[2] == "arrive" else Await(CLUSTER)
+        op.run = lambda state: at
+    elif parts[1] in ("sync", "arrive"):
+        request = _request(decoder, operands)
+        arrives = parts[1] == "arrive"
+        if arrives and len(operands) < 2:
+            raise ValueError("an arrival needs the number of threads")
+        op.run = (lambda state: Arrive((request(state) or (0,))[0])) if arrives else request
+    elif parts[1] == "red" and "".join(parts[2:]) in REDUCTIONS:
+        _reduce(decoder, op, operands, "".join(parts[2:]))
+    else:
+        raise ValueError("not a known form of bar")
+
+
+def _request(decoder: Decoder, operands: list[Any]) -> Callable[[PtxState], Any]:
+    """What `number{, threads}` asks of the machine."""
     if all(isinstance(o, Imm) for o in operands):
         number = int(operands[0].value) if operands else 0
         count = int(operands[1].value) if len(operands) > 1 else None
         request = None if number == 0 and count is None else (number, count)
-        op.run = lambda state: request
-        return
+        return lambda state: request
     slots = [decoder.read(o, "u32") for o in operands]
 
     def run(state: PtxState) -> tuple[int, int | None]:
@@ -259,7 +281,43 @@ def _barrier(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         values = [int(np.broadcast_to(state.r[slot], (state.waves, 32))[wave, lane]) for slot in slots]
         return values[0], values[1] if len(values) > 1 else None
 
-    op.run = run
+    return run
+
+
+def _reduce(decoder: Decoder, op: PtxOp, operands: list[Any], form: str) -> None:
+    """bar.red d, a{, b}, {!}c: a barrier, and then of all threads that met there the count, the and or the or of c.
+
+    `op` takes the result; the barrier is `op.first`, where each thread leaves its c.
+    """
+    out = decoder.result(operands[0])
+    *place, last = operands[1:]
+    inverted = isinstance(last, Not)
+    vote = decoder.read(last.reg if inverted else last, "pred")
+    request = _request(decoder, place)
+    fn = REDUCTIONS[form]
+
+    def arrive(state: PtxState) -> Any:
+        asked = request(state)
+        here = np.ones((state.waves, 32), bool) if state.mask is None else state.mask
+        met = state.votes.setdefault(
+            (asked or (0,))[0], np.zeros((3, state.waves, 32), bool)
+        )  # came, has its result, c
+        blocks = met.reshape(3, state.blocks, -1)
+        over = ~(blocks[0] & ~blocks[1]).any(axis=1)
+        blocks[:2, over] = False
+        met[0] |= here
+        row = np.broadcast_to(state.r[vote], here.shape)
+        met[2] = np.where(here, ~row if inverted else row, met[2])
+        return asked
+
+    def run(state: PtxState) -> None:
+        met = state.votes[(request(state) or (0,))[0]]
+        came, _, votes = met.reshape(3, state.blocks, -1)
+        met[1] |= True if state.mask is None else state.mask
+        state.put(out, np.repeat(fn(came, votes), state.waves_per_block)[:, None], state.mask)
+
+    op.first = PtxOp(arrive, op.mnemonic, "barrier", op.text, op.line, ends="barrier")
+    op.kind, op.ends, op.run = "layout", "", run
 
 
 @family("call")

@@ -203,6 +203,9 @@ class Assembler(Decoder):
         op = self.decode(instruction)
         if op.members is not None and self.branches:
             self._emit(warp.converge_op(op.members, op))
+        if op.first is not None:
+            op.first.sources = op.sources
+            self._emit(op.first)
         self._emit(op)
         if op.results:
             self._emit(flow.result_op(self, op.results))

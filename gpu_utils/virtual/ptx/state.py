@@ -113,6 +113,7 @@ class PtxState(State):
             if self.local.size:
                 self.regions.append(launch.memory.add_array("local memory", self.local, "scratch"))
         self.returns: dict[str, np.ndarray] = {}  # function -> where its lanes go back to
+        self.votes: dict[int, np.ndarray] = {}  # barrier -> what those that reduce there have left, see flow.py
         self.fragments: dict[tuple, np.ndarray] = {}
         self.clock = 0
         self.tensor: TensorMemory | None = None
@@ -156,6 +157,7 @@ class PtxState(State):
         part.local = self.local.reshape(self.waves, 32, width)[waves].reshape(part.waves * 32, width)
         part.thread = np.arange(part.waves * 32).reshape(part.waves, 32)
         part.returns = {name: places[waves] for name, places in self.returns.items()}
+        part.votes = {number: met[:, waves] for number, met in self.votes.items()}
         part.fragments, part.wide_masks = {}, {}
         part.tensor = None if self.tensor is None else self.tensor.part(blocks)
         if isinstance(blocks, slice):

@@ -15,7 +15,7 @@ import numpy as np
 from gpu_utils.errors import OutOfBounds, UnsupportedInstruction
 from gpu_utils.virtual.global_memory import count_access
 from gpu_utils.virtual.machine import source_of
-from gpu_utils.virtual.ptx.asynchronous import HANDLERS, settle, unpack
+from gpu_utils.virtual.ptx.asynchronous import HANDLERS, ledger_of, settle, unpack
 from gpu_utils.virtual.ptx.decode import Decoder, PtxOp, family, parse_address
 from gpu_utils.virtual.ptx.forms import BYTES
 from gpu_utils.virtual.ptx.load_store import ATOMICS as _OF_MEMORY
@@ -121,7 +121,10 @@ def _publish(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         some, mask = state.active(pred, negated)
         if some:
             words = state.shared.load(state, op, address_of(state, base, offset) + step, 4, 1, mask)
-            state.memory.store(state, op, address_of(state, to, to_offset) + step, words, 4, mask)
+            target = address_of(state, to, to_offset)
+            state.memory.store(state, op, target + step, words, 4, mask)
+            if state.watch is not None:
+                state.watch.map_made(state, op, target, mask)
 
     op.run = run
 
@@ -150,6 +153,8 @@ class Box:
 
 def _read_map(state: PtxState, op: PtxOp, address: int, wave: int, lane: int) -> np.ndarray:
     if state.memory.holds(address, MAP_BYTES):
+        if state.watch is not None:
+            state.watch.map_used(state, op, address, wave, lane)
         return memory_bytes(address, MAP_BYTES).copy()
     if address >= 0 and address + MAP_BYTES <= len(state.params):  # a map that came as a kernel parameter
         return state.params[address : address + MAP_BYTES].copy()
@@ -196,7 +201,7 @@ def _bulk(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
             box = Box(raw, [int(row[wave, lane]) for row in corner_rows], int(places[wave, lane]))
             if waiting is not None:
                 _load_box(state, op, box, wave, lane)
-                _complete(state, int(waiting[wave, lane]), wave, box.bytes)
+                _complete(state, op, int(waiting[wave, lane]), wave, lane, box.bytes)
             else:
                 address, words, inside = _flattened(state, op, box, wave, lane)
                 state.memory.store(state, op, address, [words], box.size, inside)
@@ -265,6 +270,7 @@ def _load_box(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int) -> Non
     values = np.full(len(box.address), box.outside, f"u{size}")
     values[box.inside] = WORDS[size].take((box.address[box.inside] - ORIGIN) // size)
     flat = box.shared + int(state.block_of_wave[wave]) * state.shared.stride
+    _touch(state, op, wave, flat, size, "store", "bulk")
     state.shared.words[size][flat // size] = values
     state.shared.written[flat >> 1] = 1
     state.shared.written[(flat + size - 1) >> 1] = 1
@@ -279,6 +285,7 @@ def _flattened(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int) -> tu
     _check(state, op, box, wave, lane, "writes")
     size = box.size
     flat = box.shared + int(state.block_of_wave[wave]) * state.shared.stride
+    _touch(state, op, wave, flat, size, "load", "bulk store")
     values = state.shared.words[size].take(flat // size)
     columns = -(-len(values) // 32) * 32
     address = np.zeros((state.waves, columns), np.int64)
@@ -288,6 +295,13 @@ def _flattened(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int) -> tu
     return address, words, mask
 
 
+def _touch(state: PtxState, op: PtxOp, wave: int, flat: np.ndarray, size: int, kind: str, queue: str) -> None:
+    """Tell the sanitizers of a box, in its chunks of 16 bytes, which no swizzle takes apart."""
+    if state.watch is not None:
+        each = max(1, 16 // size)
+        state.shared.touch(state, op, np.array([wave]), flat[None, ::each], each * size, kind, queue)
+
+
 def _count(state: PtxState, op: PtxOp, box: Box, wave: int) -> None:
     inside = box.inside[None]
     if inside.any():
@@ -295,11 +309,17 @@ def _count(state: PtxState, op: PtxOp, box: Box, wave: int) -> None:
         count_access(state, op, state.memory.offsets(where), box.size, None if inside.all() else inside, "load", wave)
 
 
-def _complete(state: PtxState, offset: int, wave: int, count: int) -> None:
+def _complete(state: PtxState, op: PtxOp, offset: int, wave: int, lane: int, count: int) -> None:
     """The copy's bytes have arrived at the mbarrier."""
     index = (offset + int(state.block_of_wave[wave]) * state.shared.stride) >> 3
+    ledger = ledger_of(state)
+    if ledger is not None:
+        ledger.check(state, op, index, wave, lane)
     phase, pending_bytes, expected, pending = unpack(int(state.shared.words[8][index]))
-    state.shared.words[8][index] = settle(phase, pending_bytes - count, expected, pending)
+    after = settle(phase, pending_bytes - count, expected, pending)
+    state.shared.words[8][index] = after
+    if ledger is not None:
+        ledger.copied(state, op, index, wave, lane, after >> 63 != phase)
 
 
 HANDLERS["bulk"] = _bulk

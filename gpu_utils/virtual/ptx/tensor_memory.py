@@ -100,6 +100,8 @@ class TensorMemory:
     def load(self, state: State, op: Op, waves: np.ndarray, lanes: np.ndarray, column: int, count: int) -> np.ndarray:
         """uint32 (n, lanes, count): the words of `lanes` in `count` columns, for the block of each of `waves` (n,)."""
         blocks = self._place(state, op, waves, lanes, column, count, "reads")
+        if state.watch is not None:
+            state.watch.tensor_memory(state, op, waves, lanes, column, count, False)
         places = blocks[:, None], lanes[None], slice(column, column + count)
         good = self.written[places]
         if not good.all():
@@ -118,6 +120,8 @@ class TensorMemory:
         """Write values uint32 (n, lanes, columns) from `column` on."""
         count = values.shape[2]
         blocks = self._place(state, op, waves, lanes, column, count, "writes")
+        if state.watch is not None:
+            state.watch.tensor_memory(state, op, waves, lanes, column, count, True)
         places = blocks[:, None], lanes[None], slice(column, column + count)
         self.words[places] = values
         self.written[places] = True

@@ -82,6 +82,8 @@ def read_matrix(
             f"in shared memory of "
             f"which a part was never written; is a store, a copy or a wait missing? (`{op.mnemonic}`)"
         )
+    if state.watch is not None:
+        _touch(state, op, waves, flat)
     words = np.empty((*flat.shape, 2), U64)
     words[..., 0], words[..., 1] = state.shared.words[8].take(flat >> 3), state.shared.words[8].take((flat >> 3) + 1)
     size = MULTIPLICANDS[kind]
@@ -91,6 +93,13 @@ def read_matrix(
     return to_f32(np.ascontiguousarray(values), kind)
 
 
+def _touch(state: PtxState, op: PtxOp, waves: np.ndarray, flat: np.ndarray) -> None:
+    """Tell the sanitizers what warpgroups read: in the name of their first warps, as far as those have come."""
+    here = np.ones(len(waves), bool) if state.mask is None else state.mask[waves].any(axis=1)
+    if here.any():
+        state.shared.touch(state, op, waves[here], flat[here].reshape(np.count_nonzero(here), -1), 16, "load", "wgmma")
+
+
 @family("wgmma")
 def _wgmma(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     if "wgmma" not in TARGETS[decoder.target].matrix:
@@ -98,6 +107,7 @@ def _wgmma(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     op.kind = "wait"
     op.run = lambda state: None
     if instruction.opcode in ORDER_FORMS:
+        decoder.guard(instruction)
         return
     parts = [p for p in instruction.parts if p != "satfinite"]
     shape = re.fullmatch(r"m64n(\d+)k(\d+)", parts[4]) if len(parts) == 8 and parts[1] == "mma_async" else None

@@ -1,8 +1,7 @@
 """What AMD's instructions count on and wait for: which counter, in which order it comes back, which registers it fills.
 
 Nothing in the hardware holds an instruction back until the data of an access is there; counters do, which a wave asks
-to fall to a number. Sources: AMD's ISA manuals (CDNA3 4.4, RDNA3 5.6, RDNA4 5.7: the counters, their sizes and orders);
-LLVM's SIInsertWaitcnts.cpp (which event counts where, what comes back out of order) and AMDGPU.td (whether vector
+to fall to a number. Sources: LLVM's AMDGPUBaseInfo.cpp (sizes of the counters), SIInsertWaitcnts.cpp (which event counts where, what comes back out of order) and AMDGPU.td (whether vector
 loads write registers in order: GFX9 to GFX11, FeatureVmemWriteVgprInOrder; GFX12 lacks it), GCNSubtarget.h (flat
 accesses count in order after GFX9; stores need expcnt before Sea Islands only, so on no target here).
 

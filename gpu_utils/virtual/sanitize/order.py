@@ -10,6 +10,8 @@ Two accesses are ordered when the later one's wave knows the epoch of the earlie
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from gpu_utils.virtual.machine import State
@@ -31,6 +33,8 @@ class Order:
         agents = (1 + len(queues)) * self.per_block
         self.known = np.zeros((state.waves, agents), np.int32)
         self.epoch = np.ones((state.waves, 1 + len(queues)), np.int32)
+        self.gathered: dict[Hashable, np.ndarray] = {}  # a barrier -> what those who arrived have released
+        self.published: dict[Hashable, np.ndarray] = {}  # a split barrier -> what those who wait for it learn
 
     def agent(self, queue: str | None = None) -> np.ndarray:
         """The number of each wave's agent, (waves,) int16: the wave itself, or one of its queues."""
@@ -63,10 +67,35 @@ class Order:
         """These waves learn what `vectors` (agents,) or (n, agents) say."""
         self.known[waves] = np.maximum(self.known[waves], vectors)
 
-    def barrier(self, waves: np.ndarray) -> None:
-        """These waves (numbers, in order; of one block or of several) leave a barrier of their block together."""
+    def barrier(self, waves: np.ndarray, key: Hashable = None) -> None:
+        """These waves (numbers, in order; of one block or of several) leave a barrier of their block together.
+
+        key: of the barrier, where others may have come with `arrive`: what they released is learned as well.
+        """
         vectors = self.released(waves)
         blocks = self.block[waves]
         starts = np.flatnonzero(np.r_[True, blocks[1:] != blocks[:-1]])
         joined = np.maximum.reduceat(vectors, starts, axis=0)
+        if key in self.gathered:
+            joined = np.maximum(joined, self.gathered[key][blocks[starts]])
+            self.gathered[key][blocks[starts]] = 0
         self.acquire(waves, np.repeat(joined, np.diff(np.r_[starts, len(waves)]), axis=0))
+
+    def arrive(self, waves: np.ndarray, key: Hashable) -> None:
+        """These waves release what they know into a barrier and go on."""
+        if key not in self.gathered:
+            self.gathered[key] = np.zeros((int(self.block[-1]) + 1, self.known.shape[1]), np.int32)
+        np.maximum.at(self.gathered[key], self.block[waves], self.released(waves))
+
+    def publish(self, blocks: np.ndarray, key: Hashable) -> None:
+        """A split barrier is complete in these blocks, bool (blocks,)."""
+        gathered = self.gathered.get(key)
+        if gathered is not None:
+            published = self.published.setdefault(key, np.zeros_like(gathered))
+            published[blocks] = gathered[blocks]
+            gathered[blocks] = 0
+
+    def learn(self, waves: np.ndarray, key: Hashable) -> None:
+        """These waves have waited for a split barrier."""
+        if key in self.published:
+            self.acquire(waves, self.published[key][self.block[waves]])

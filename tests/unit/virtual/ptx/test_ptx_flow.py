@@ -171,7 +171,7 @@ def test_an_unknown_instruction_is_named_and_nothing_runs():
 @pytest.mark.parametrize("line", [
     "add.f32.rn %r1, %r1, %r1;", "mul.b32 %r1, %r1, %r1;", "setp.lt.b32 %p, %r1, %r1;", "cvt.f32.s32 %r1, %r1;",
     "add.u64 %r1, %r1, %r1;", "add.u32 %r1, %r1;", "add.u32 %r1, %r1, %r1, %r1;", "ld.global.frob.b32 %r1, [%r1];",
-    "atom.global.add.b32 %r1, [%r1], %r1;", "bar.red.popc.u32 %r1, 0, %p;", "mov.b32 %r1, nowhere;",
+    "atom.global.add.b32 %r1, [%r1], %r1;", "bar.red.max.u32 %r1, 0, %p;", "mov.b32 %r1, nowhere;",
     "mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32 {%r1,%r1,%r1,%r1}, {%r1,%r1,%r1,%r1}, {%r1,%r1}, "
     "{%r1,%r1,%r1,%r1};",
 ])  # fmt: skip

@@ -1,0 +1,364 @@
+"""racecheck: accesses of shared memory (LDS) that nothing orders, by a shadow of it.
+
+A read needs to know the write before it, a write of another value the write and all reads before it: their epochs, by
+`order.Order`. All waves of a block run in step here, so the result does not show when they do not.
+
+The shadow holds for each entry (4 bytes, or fewer where a narrower access came) the number of the access that wrote it
+last and the wave that did, and for each wave that reads the number of its last read. Most accesses need neither: what
+all waves of a block know, as after a barrier, is forgotten at once, and where no write lies in the range of a read, or
+no access in that of a write, since then, the access is only noted down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpu_utils.virtual.kept import Kept
+from gpu_utils.virtual.machine import Op, State
+from gpu_utils.virtual.sanitize.footprint import Footprint, Spans
+from gpu_utils.virtual.sanitize.order import Order
+from gpu_utils.virtual.sanitize.queues import proxy_queues, queue_of
+from gpu_utils.virtual.sanitize.shared_faults import AGREED, NUMBER, WAVE, Access, complain
+from gpu_utils.virtual.shared_patterns import Pattern
+from gpu_utils.virtual.words import UINT
+
+_LAST = (1 << 31 - NUMBER) - 1
+_MOST_PENDING = 256
+_MOST_KNOWN = 1 << 14  # accesses that some wave of some block does not know; the oldest of more are taken for known
+
+
+class Shadow:
+    """What one batch's waves have done to shared memory and not all of their block know of."""
+
+    def __init__(self, state: State, order: Order, isa: str) -> None:
+        self.shared, self.order, self.isa = state.shared, order, isa
+        self.per_block, self.wave = state.waves_per_block, state.wave_in_block.astype(np.int32)
+        self.grain, self.number = 4, 0
+        self.writer = np.zeros(len(self.shared.bytes) // 4, np.int32)
+        self.readers: dict[int, np.ndarray] = {}  # queue -> (waves of a block * entries of the buffer)
+        self.known: int | np.ndarray = 0  # marks up to this one are of accesses that all know, or (waves,)
+        self.accesses: dict[int, Access] = {}  # by their numbers, those that are not known to all
+        self.writes, self.reads = Spans(), Spans()
+        self.new_writes: list[Access] = []  # not yet in the shadow
+        self.new_reads: list[Access] = []
+        self._noted: set[tuple[Any, ...]] = set()  # reads that came again
+        self._latest: dict[int, np.ndarray] = {}  # queue -> newest epoch of each wave's accesses, (waves,)
+        self._epochs: dict[int, np.ndarray] = {}
+        self._footprints: Kept[tuple[Pattern, int, int], Footprint] = Kept(256)
+        self._queues: dict[Op, int] = {}
+        # queues that see what waves have written behind a fence only, and the agents that stand for what is behind one
+        proxy = proxy_queues(isa, state.program.ops)
+        self.proxy = frozenset(order.queues[name] for name in proxy)
+        self._fenced = order.queues["fenced"] if proxy else 0
+
+    # what Shared tells
+
+    def load(self, state: State, op: Op, pattern: Pattern, offset: int, size: int) -> None:
+        """A read of `size` bytes by each lane of a pattern. Raises Race, LateData."""
+        self._read(state, op, self._footprint(pattern, offset, size), self._queue(op))
+
+    def store(self, state: State, op: Op, pattern: Pattern, offset: int, values: Sequence[np.ndarray]) -> None:
+        """Before a write of these words, of the lanes that take part. Raises Race, LateData."""
+        size = len(values) * values[0].itemsize
+        self._write(state, op, self._footprint(pattern, offset, size), self._queue(op), values)
+
+    def stored(self, state: State, op: Op, pattern: Pattern, offset: int, values: Sequence[np.ndarray]) -> None:
+        """After it: two waves may have met in it, with values that differ."""
+        size = len(values) * values[0].itemsize
+        foot = self._footprint(pattern, offset, size)
+        if foot.clashing is None or not foot.clashing.any():
+            return
+        lost = (self._words(foot) != self._new(values, foot)) & foot.clashing
+        winner = self.writer.take(foot.index)
+        lost &= (winner & WAVE) != self.wave[foot.rows][:, None]
+        if lost.any():
+            lane, entry = (int(at) for at in np.argwhere(lost)[0])
+            access = self.accesses[self.number]
+            complain(self, state, access, access, lane, entry, int(winner[lane, entry]) & WAVE)
+        agreed = foot.index[foot.clashing]
+        self.writer[agreed] |= AGREED
+
+    def atomic(self, state: State, op: Op, pattern: Pattern, offset: int, size: int) -> None:
+        """Before an update by an atomic. Raises Race, LateData."""
+        self._write(state, op, self._footprint(pattern, offset, size), self._queue(op), None, "atomic")
+
+    def touch(
+        self, state: State, op: Op, waves: np.ndarray, flat: np.ndarray, size: int, kind: str, queue: str | None
+    ) -> None:
+        """As `Shared.touch` says. Raises Race, LateData."""
+        if not len(waves):
+            return
+        places = np.broadcast_to(flat, (len(waves), *np.shape(flat)[1:])).reshape(len(waves), -1)
+        rows = np.repeat(waves, places.shape[1])
+        bits = int(np.bitwise_or.reduce(places, axis=None)) | size
+        self._refine(bits & -bits)
+        foot = Footprint(rows, np.zeros(len(rows), np.int64), places.ravel(), size, self.grain, state.waves)
+        inside = foot.flat % self.shared.stride
+        foot.low, foot.high = int(inside.min()), int(inside.max()) + size
+        number = 0 if queue is None else self.order.queues[queue]
+        if kind == "load":
+            self._read(state, op, foot, number)
+        else:
+            self._write(state, op, foot, number, None, kind)
+
+    def forget(self) -> None:
+        """Waves have learned something: what all of a block know now need not be remembered."""
+        if not self.accesses:
+            return
+        least = self.order.known.reshape(-1, self.per_block, self.order.known.shape[1]).min(axis=1)
+        clean = np.ones(len(least), bool)
+        for queue, latest in self._latest.items():
+            for agent in {queue, self._fenced} if queue == 0 else {queue}:
+                first = agent * self.per_block
+                clean &= (least[:, first : first + self.per_block] >= latest.reshape(-1, self.per_block)).all(axis=1)
+        if clean.all():
+            self._forget_all()
+            return
+        if clean.any():
+            per_wave = np.repeat(clean, self.per_block)
+            self.known = np.where(per_wave, self._newest(), self.known).astype(np.int32)
+            for latest in self._latest.values():
+                latest[per_wave] = 0
+        self._drop_known(least)
+
+    def _drop_known(self, least: np.ndarray) -> None:
+        """Forget single accesses that all waves know; least (blocks, agents): what all waves of a block know."""
+        left: dict[int, Access] = {}
+        for queue in {access.queue for access in self.accesses.values()}:
+            same = [access for access in self.accesses.values() if access.queue == queue]
+            epochs = np.stack([access.epochs for access in same]).reshape(len(same), -1, self.per_block)
+            known = np.ones(len(same), bool)
+            for agent in {queue, self._fenced} if queue == 0 else {queue}:
+                first = agent * self.per_block
+                known &= (least[:, first : first + self.per_block] >= epochs).all(axis=(1, 2))
+            left |= {access.number: access for access, over in zip(same, known.tolist(), strict=True) if not over}
+        if len(left) == len(self.accesses):
+            return
+        self.accesses = dict(sorted(left.items()))
+        self.new_writes = [access for access in self.new_writes if access.number in left]
+        self.new_reads = [access for access in self.new_reads if access.number in left]
+        self.writes.clear()
+        self.reads.clear()
+        self._noted.clear()
+        for access in self.accesses.values():
+            (self.reads if access.kind == "load" else self.writes).add(access.foot.low, access.foot.high)
+        oldest = min(left) - 1 << NUMBER | AGREED | WAVE
+        self.known = max(self.known, oldest) if isinstance(self.known, int) else np.maximum(self.known, oldest)
+
+    # one access
+
+    def _read(self, state: State, op: Op, foot: Footprint, queue: int) -> None:
+        access = self._access(op, foot, queue, "load")
+        if self.writes.meets(foot.low, foot.high):
+            self._settle_writes()
+            marks = foot.gather(self.writer)
+            hot = marks > (self.known if isinstance(self.known, int) else self.known[foot.rows][:, None])
+            if np.count_nonzero(hot):
+                self._check(state, access, marks, hot)
+        key = (id(foot), queue, id(access.epochs), op.index)
+        if key in self._noted:  # the footprint is kept by the access that was noted
+            return
+        self._noted.add(key)
+        self._note(access)
+        self.reads.add(foot.low, foot.high)
+        self.new_reads.append(access)
+        if len(self.new_reads) > _MOST_PENDING:
+            self._settle_reads()
+
+    def _write(
+        self,
+        state: State,
+        op: Op,
+        foot: Footprint,
+        queue: int,
+        values: Sequence[np.ndarray] | None,
+        kind: str = "store",
+    ) -> None:
+        access = self._access(op, foot, queue, kind)
+        known = self.known if isinstance(self.known, int) else self.known[foot.rows][:, None]
+        kept: np.ndarray | None = None  # entries that are left as they were, where somebody else has been
+        before = None
+        if self.writes.meets(foot.low, foot.high):
+            self._settle_writes()
+            before = foot.gather(self.writer)
+            hot = before > known
+            if np.count_nonzero(hot):
+                kept = self._check(state, access, before, hot, values)
+        if self.reads.meets(foot.low, foot.high):
+            self._settle_reads()
+            for number, readers in self.readers.items():
+                for wave in range(self.per_block):
+                    marks = foot.gather(self._of_wave(readers, wave))
+                    hot = (marks > known) & ((self.wave[foot.rows] != wave) | (number != queue))[:, None]
+                    if np.count_nonzero(hot):
+                        same = self._check(state, access, marks, hot, values)
+                        kept = same if kept is None else kept | same
+        self._note(access)
+        self._noted.clear()
+        self.writes.add(foot.low, foot.high)
+        self.new_writes.append(access)
+        if kept is not None and kept.any():
+            before = foot.gather(self.writer) if before is None else before
+            self._settle_writes()
+            self.writer[foot.index[kept]] = before[kept] | AGREED
+        elif values is not None and (foot.clashing is None or foot.clashing.any()):
+            self._settle_writes()
+            if foot.clashing is None:
+                foot.clashing = foot.gather(self.writer) != access.marks()[:, None]
+                if foot.clashing.any():  # and those of the wave that came last there
+                    foot.clashing = np.isin(foot.index, foot.index[foot.clashing])
+        elif len(self.new_writes) > _MOST_PENDING:
+            self._settle_writes()
+
+    def _check(
+        self, state: State, access: Access, marks: np.ndarray, hot: np.ndarray, values: Any = None
+    ) -> np.ndarray:
+        """Find the accesses behind these marks that the access does not know. Returns where it changes nothing."""
+        lanes, entries = np.nonzero(hot)
+        found = marks[lanes, entries]
+        rows, whose = access.foot.rows[lanes], found & WAVE
+        unknown = np.zeros(len(found), bool)
+        for number in np.unique(found >> NUMBER).tolist():
+            first = self.accesses.get(number)
+            if first is None or (first.kind == access.kind == "atomic"):
+                continue
+            of = found >> NUMBER == number
+            row, other = rows[of], whose[of]
+            theirs = row - self.wave[row] + other
+            unseen = access.kind == "load" and access.queue in self.proxy and first.queue == 0
+            agent = self._fenced if unseen else first.queue
+            knows = self.order.known[row, agent * self.per_block + other] >= first.epochs[theirs]
+            own = (other == self.wave[row]) & (agent in (0, access.queue))
+            unknown[of] = ~(knows | own)
+        if access.kind == "load" and np.count_nonzero(unknown):
+            for at in np.flatnonzero(unknown & (found & AGREED != 0)):
+                unknown[at] = not self._wrote_too(int(rows[at]), int(access.foot.index[lanes[at], entries[at]]))
+        same = np.zeros(hot.shape, bool)
+        if not np.count_nonzero(unknown):
+            return same
+        lanes, entries, found = lanes[unknown], entries[unknown], found[unknown]
+        if values is not None:
+            old, new = self._words(access.foot), self._new(values, access.foot)
+            equal = old[lanes, entries] == new[lanes, entries]
+            same[lanes[equal], entries[equal]] = True
+            lanes, entries, found = lanes[~equal], entries[~equal], found[~equal]
+        if len(found):
+            first = self.accesses[int(found[0]) >> NUMBER]
+            complain(self, state, access, first, int(lanes[0]), int(entries[0]), int(found[0]) & WAVE)
+        return same
+
+    def _wrote_too(self, row: int, entry: int) -> bool:
+        """Whether a wave itself has written what several waves wrote alike."""
+        for access in self.accesses.values():
+            foot = access.foot
+            if access.kind == "store" and foot.takes[row] and (foot.index[foot.rows == row] == entry).any():
+                return True
+        return False
+
+    # notes
+
+    def _queue(self, op: Op) -> int:
+        if op not in self._queues:
+            name = queue_of(self.isa, op)
+            self._queues[op] = 0 if name is None else self.order.queues[name]
+        return self._queues[op]
+
+    def _footprint(self, pattern: Pattern, offset: int, size: int) -> Footprint:
+        key = pattern, offset, size
+        found = self._footprints.get(key)
+        if found is None:
+            bits = pattern.bits | offset | size
+            self._refine(bits & -bits)
+            found = Footprint.of(pattern, offset, size, self.grain, self.shared.stride)
+            self._footprints.keep(key, found)
+        return found
+
+    def _access(self, op: Op, foot: Footprint, queue: int, kind: str) -> Access:
+        now = self.order.epoch[:, queue]
+        epochs = self._epochs.get(queue)
+        if epochs is None or not np.array_equal(epochs, now):
+            epochs = self._epochs[queue] = now.copy()
+        if not foot.all:
+            epochs = np.where(foot.takes, epochs, 0).astype(np.int32)
+        return Access(op, foot, queue, kind, epochs, self.wave)
+
+    def _note(self, access: Access) -> None:
+        if self.number >= _LAST - 1:
+            self._restart()
+        self.number += 1
+        access.number = self.number
+        access.stretch = self.order.epoch[:, 0].copy()
+        self.accesses[self.number] = access
+        if len(self.accesses) > _MOST_KNOWN:
+            self._settle_writes()
+            self._settle_reads()
+            for number in list(self.accesses)[: _MOST_KNOWN // 2]:
+                del self.accesses[number]
+        latest = self._latest.get(access.queue)
+        self._latest[access.queue] = access.epochs.copy() if latest is None else np.maximum(latest, access.epochs)
+
+    def _newest(self) -> int:
+        """Marks up to now are not above it."""
+        return self.number << NUMBER | AGREED | WAVE
+
+    def _forget_all(self) -> None:
+        self.known = self._newest()
+        self.accesses.clear()
+        self.writes.clear()
+        self.reads.clear()
+        self.new_writes, self.new_reads = [], []
+        self._noted.clear()
+        self._latest.clear()
+
+    def _restart(self) -> None:
+        self._forget_all()
+        self.writer[:] = 0
+        self.readers.clear()
+        self.number = self.known = 0
+
+    def _settle_writes(self) -> None:
+        for access in self.new_writes:
+            access.foot.scatter(self.writer, access.marks())
+        self.new_writes = []
+
+    def _settle_reads(self) -> None:
+        for access in self.new_reads:
+            readers = self.readers.get(access.queue)
+            if readers is None:
+                readers = self.readers[access.queue] = np.zeros(self.per_block * len(self.writer), np.int32)
+            access.foot.of_waves(self.wave, len(self.shared.bytes)).scatter(readers, access.marks())
+        self.new_reads = []
+
+    def _of_wave(self, readers: np.ndarray, wave: int) -> np.ndarray:
+        return readers[wave * len(self.writer) : (wave + 1) * len(self.writer)]
+
+    def _refine(self, grain: int) -> None:
+        """Let an entry stand for fewer bytes, when an access is narrower or lies across entries."""
+        if grain >= self.grain:
+            return
+        self._settle_writes()
+        self._settle_reads()
+        fold, self.grain = self.grain // grain, grain
+        self.writer = np.repeat(self.writer, fold)
+        self.readers = {queue: np.repeat(readers, fold) for queue, readers in self.readers.items()}
+        self._footprints.clear()
+        for access in self.accesses.values():
+            foot = access.foot
+            finer = Footprint(foot.rows, foot.lanes, foot.flat, foot.size, grain, len(foot.takes))
+            finer.low, finer.high = foot.low, foot.high
+            access.foot = finer
+
+    # values
+
+    def _words(self, foot: Footprint) -> np.ndarray:
+        """What the memory holds at the entries, (n, entries)."""
+        return self.shared.words[self.grain].take(foot.index)
+
+    def _new(self, values: Sequence[np.ndarray], foot: Footprint) -> np.ndarray:
+        """The words of a store, in entries, (n, entries)."""
+        width = foot.size // len(values)
+        words = np.stack([np.ravel(value).astype(UINT[width], copy=False) for value in values], axis=1)
+        return words.view(UINT[self.grain]).reshape(len(foot.rows), foot.entries)
