@@ -44,7 +44,7 @@ class Sides(NoHooks):
 
         def come(state: State) -> None:
             log = next(watcher for watcher in state.shared.watchers if isinstance(watcher, _Log))
-            blocks = slice(None) if state.act is None else self._blocks(state)
+            blocks = slice(None) if state.act is None else self._blocks(state.act.reshape(state.blocks, -1))
             if op.index == self.barrier.index:
                 log.cross(blocks)
             else:
@@ -52,11 +52,11 @@ class Sides(NoHooks):
 
         return come
 
-    def _blocks(self, state: State) -> np.ndarray:
-        """The blocks that come to a barrier, bool (blocks,)."""
-        units = state.act.reshape(state.blocks, -1)
-        self.parted |= bool((units.any(axis=1) != units.all(axis=1)).any())
-        return units.any(axis=1)
+    def _blocks(self, units: np.ndarray) -> np.ndarray:
+        """The blocks of which units come to a barrier, (blocks,); units: bool (blocks, units of a block)."""
+        some = np.logical_or.reduce(units, axis=1)
+        self.parted |= bool((some != units.all(axis=1)).any())
+        return some
 
 
 class _Log:

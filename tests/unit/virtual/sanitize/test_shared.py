@@ -58,17 +58,19 @@ CASES_OF_TWO_WARPS = [
     ("one store, one value", "mov.u32 %v, 7; st.shared.u32 [s], %v;", None),
     ("the value that is there", "mov.u32 %v, 7; st.shared.u32 [s], %v; bar.sync 0; st.shared.u32 [s], %v;", None),
     ("each reads what both wrote alike", "mov.u32 %v, 7; st.shared.u32 [s], %v; ld.shared.u32 %w, [s];", None),
-    ("atomics among each other", "mov.u32 %v, 0; @%q st.shared.u32 [s], %v; bar.sync 0; atom.shared.add.u32 %w, [s], %t;"
-     "atom.shared.add.u32 %w, [s], %t;", None),
+    ("atomics among each other", "mov.u32 %v, 0; @%q st.shared.u32 [s], %v; bar.sync 0;"
+     "atom.shared.add.u32 %w, [s], %t; atom.shared.add.u32 %w, [s], %t;", None),
     ("an atomic and a read", "mov.u32 %v, 0; @%q st.shared.u32 [s], %v; bar.sync 0; atom.shared.add.u32 %w, [s], %t;"
      "ld.shared.u32 %w, [s];", "reads.*has updated"),
-    ("bytes side by side", "cvt.u16.u32 %h, %t; add.u32 %a, %x, %t; st.shared.u8 [%a], %h; ld.shared.u8 %h, [%a];", None),
+    ("bytes side by side",
+     "cvt.u16.u32 %h, %t; add.u32 %a, %x, %t; st.shared.u8 [%a], %h; ld.shared.u8 %h, [%a];", None),
     ("a byte of a word", f"cvt.u16.u32 %h, %t; st.shared.u32 [%a], %t; bar.sync 0; st.shared.u8 [%b+1], %h; {READ}"
      "ld.shared.u32 %v, [%a];", "reads.*has written"),
     ("wide and across", "st.shared.u32 [%a], %t; bar.sync 0; and.b32 %a, %a, -16; ld.shared.v4.u32 {%v,%w,%v,%w}, [%a];"
      "@%p st.shared.u32 [s+128], %t;", "writes.*has read"),
     ("own words again", "st.shared.u32 [%a], %t; ld.shared.u32 %v, [%a]; st.shared.u32 [%a], %v;", None),
-    ("a barrier of one warp orders nothing", f"st.shared.u32 [%a], %t; @%p bar.sync 1, 32; {READ}", "reads.*has written"),
+    ("a barrier of one warp orders nothing",
+     f"st.shared.u32 [%a], %t; @%p bar.sync 1, 32; {READ}", "reads.*has written"),
 ]  # fmt: skip
 
 
@@ -82,8 +84,9 @@ def test_two_warps(lines, found, blocks):
         with pytest.raises(Race, match=found) as error:
             ptx(lines, blocks=blocks)
         report = error.value.report
-        assert report.tool == "racecheck" and report.missing == "a barrier (__syncthreads())"
-        assert report.second.text in str(error.value) and report.first.where != report.second.where
+        assert (report.tool, report.missing) == ("racecheck", "a barrier (__syncthreads())")
+        assert report.second.text in str(error.value)
+        assert report.first.where != report.second.where
 
 
 WRITES, READS = "setp.ge.u32 %p, %t, 32; @%p bra READ; st.shared.u32 [%a], %t;", f"bra END; READ: {{}} {READ} END:"
@@ -91,7 +94,8 @@ WRITES, READS = "setp.ge.u32 %p, %t, 32; @%p bra READ; st.shared.u32 [%a], %t;",
 
 @pytest.mark.parametrize(("arrive", "wait", "found"), [
     ("bar.arrive 1, 64;", "bar.sync 1, 64;", False), ("barrier.cta.arrive 1, 64;", "barrier.cta.sync 1, 64;", False),
-    ("bar.arrive 1, 64; st.shared.u32 [%a], %x;", "bar.sync 1, 64;", True), ("bar.arrive 1, 64;", "bar.sync 2, 32;", True),
+    ("bar.arrive 1, 64; st.shared.u32 [%a], %x;", "bar.sync 1, 64;", True),
+    ("bar.arrive 1, 64;", "bar.sync 2, 32;", True),
     ("barrier.cluster.arrive.aligned;", "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", False),
     ("barrier.cluster.arrive.relaxed.aligned;", "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", True),
 ])  # fmt: skip
@@ -119,7 +123,8 @@ def test_a_barrier_that_reduces_gives_every_thread_of_the_block_the_same(form, e
 
 
 @pytest.mark.parametrize(("wait", "barrier", "error", "missing"), [
-    ("cp.async.wait_group 0;", "bar.sync 0;", None, ""), ("", "bar.sync 0;", Race, "cp.async.wait_group before the barrier"),
+    ("cp.async.wait_group 0;", "bar.sync 0;", None, ""),
+    ("", "bar.sync 0;", Race, "cp.async.wait_group before the barrier"),
     ("cp.async.wait_group 0;", "", Race, "a barrier (__syncthreads())"),
     ("cp.async.wait_group 1;", "bar.sync 0;", Race, "cp.async.wait_group before the barrier"),
 ])  # fmt: skip
@@ -256,7 +261,8 @@ def test_spans_join_and_never_lose_a_byte():
     for low in range(0, 400, 8):
         spans.add(low, low + 4)
     assert len(spans.spans) <= Spans.MOST + 1
-    assert all(spans.meets(low, low + 4) for low in range(0, 400, 8)) and not spans.meets(400, 500)
+    assert all(spans.meets(low, low + 4) for low in range(0, 400, 8))
+    assert not spans.meets(400, 500)
 
 
 DRAWN = [pytest.param(case, target, id=f"{case.name}-{target}") for case in CASES.values() for target in case.targets]
