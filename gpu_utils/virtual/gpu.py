@@ -29,6 +29,8 @@ BATCH_BYTES = 32 << 20
 # Of all batches that are alive because they wait for each other.
 MOST_BYTES = 1 << 30
 MAX_WAVES = 512
+# Of the shadow that racecheck keeps of a batch's shared memory.
+SHADOW_BYTES = 256 << 20
 # What `watch_shared` adds: instruction set -> the sanitizers of lanes that run in any order.
 LANES = {"ptx": frozenset({"lockstep"}), "amdgcn": frozenset({"turns"})}
 
@@ -213,6 +215,8 @@ class VirtualGpu:
             self.random.shuffle(order)
         alone = (self.tracer is not None or self.sanitize) and program.locks
         step = 1 if alone else blocks_per_batch(program, waves, launch.shared_bytes)
+        if "racecheck" in self.sanitize:  # a writer for every entry, and a reader for each wave
+            step = min(step, max(1, SHADOW_BYTES // max(1, launch.shared_bytes * (1 + 2 * waves))))
 
         def states() -> Iterator[State]:
             for start in range(0, total, step):

@@ -58,7 +58,7 @@ class SplitBarrier:
             return None
         rows = self.signalled.reshape(self.blocks, -1)
         there = rows if live is None else rows | ~live.reshape(self.blocks, -1)
-        full = there.all(axis=1) & rows.any(axis=1)
+        full: np.ndarray = np.logical_and(there.all(axis=1), rows.any(axis=1))
         if not np.count_nonzero(full):
             return None
         self.complete.reshape(self.blocks, -1)[full] |= rows[full]

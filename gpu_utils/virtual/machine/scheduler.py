@@ -43,7 +43,7 @@ class Scheduler:
         self.live: np.ndarray | None = None  # None: all
         self.parked: dict[int, np.ndarray] = {}  # op index -> lanes that wait there for others of their warp
         self.waiting: dict[int | Await, np.ndarray] = {}  # barrier -> units that wait
-        self.need: dict[int, int | None] = {}
+        self.need: dict[int | Await, int | None] = {}
         self.arrivals: dict[int, np.ndarray] = {}  # barrier -> threads of each block that were counted and went on
         self.split: dict[int, SplitBarrier] = {}
         self.resume = np.zeros(state.unit_shape, np.int64)

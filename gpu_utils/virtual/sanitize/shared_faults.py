@@ -113,8 +113,8 @@ def _unfenced(shadow: Any, state: State, access: Access, first: Access, here: Si
     offset = f"offset {byte % shadow.shared.stride} of shared memory (LDS)"
     error = Race(
         f"{kernel_and_line(state, access.op)}: {here.where} {here.does} {offset} through the async proxy, which an "
-        f"ordinary access has {_DOES[first.kind][1]}; is a fence.proxy.async missing between them? (`{access.op.text}`; "
-        f"{_place(first)})"
+        f"ordinary access has {_DOES[first.kind][1]}; is a fence.proxy.async missing between them? "
+        f"(`{access.op.text}`; {_place(first)})"
     )
     error.report = Report(
         "racecheck", state.program.name, state.program.target, offset, here, there, "fence.proxy.async"

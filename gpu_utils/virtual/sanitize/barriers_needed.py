@@ -1,0 +1,145 @@
+"""Whether a launch needs one of its barriers: an argument from all that was accessed, apart from racecheck's clocks.
+
+A barrier parts what comes before it from what comes after, each as far as the next barrier of another kind. It is
+needed in shared memory when some wave changes a byte on one side that another wave touches on the other. What waves of
+a block say to each other through global memory is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpu_utils.virtual.machine import Op, Program, State
+from gpu_utils.virtual.machine.program import Segment
+from gpu_utils.virtual.sanitize.instrument import Call, NoHooks, instrumented
+from gpu_utils.virtual.shared_patterns import Pattern
+
+ONE_WAVE = "a block has one wave"
+NOTHING_SHARED = (
+    "no byte of shared memory that a wave changes on one side of it is touched on the other by a wave that has not "
+    "itself written the same there"
+)
+
+
+class Sides(NoHooks):
+    """Calls that gather what is accessed around one barrier. met: what was found to cross it, or None."""
+
+    def __init__(self, barrier: Op) -> None:
+        self.barrier, self.met = barrier, False
+        self.parted = False  # waves of a block went different ways to a barrier: nothing is said
+
+    def entering(self, segment: Segment) -> Call:
+        def attach(state: State) -> None:
+            if not any(isinstance(watcher, _Log) for watcher in state.shared.watchers):
+                state.shared.watchers = (*state.shared.watchers, _Log(state, self))
+
+        return attach
+
+    def before(self, op: Op) -> Call | None:
+        if op.ends != "barrier" or op.kind != "barrier":  # a signal is one end of a barrier, its wait the other
+            return None
+
+        def come(state: State) -> None:
+            log = next(watcher for watcher in state.shared.watchers if isinstance(watcher, _Log))
+            blocks = slice(None) if state.act is None else self._blocks(state.act.reshape(state.blocks, -1))
+            if op.index == self.barrier.index:
+                log.cross(blocks)
+            else:
+                log.begin(blocks)
+
+        return come
+
+    def _blocks(self, units: np.ndarray) -> np.ndarray:
+        """The blocks of which units come to a barrier, (blocks,); units: bool (blocks, units of a block)."""
+        some = np.logical_or.reduce(units, axis=1)
+        self.parted |= bool((some != units.all(axis=1)).any())
+        return some
+
+
+class _Log:
+    """What the waves of each block have touched and changed, bool (waves of a block, bytes): behind, and here."""
+
+    def __init__(self, state: State, sides: Sides) -> None:
+        self.shared, self.sides, self.wave = state.shared, sides, state.wave_in_block
+        shape = (state.waves_per_block, len(self.shared.bytes))
+        self.touched, self.changed = np.zeros(shape, bool), np.zeros(shape, bool)
+        self.touched_before, self.changed_before = np.zeros(shape, bool), np.zeros(shape, bool)
+        self.number = 0  # of the last store; by[wave, byte]: of the last one of a wave there
+        self.by = np.zeros(shape, np.int32)
+
+    def _of(self, rows: np.ndarray) -> np.ndarray:
+        return rows.reshape(len(rows), self.shared.blocks, -1)
+
+    def cross(self, blocks: slice | np.ndarray) -> None:
+        """The waves of these blocks come to the barrier in question."""
+        for before, here in ((self.touched_before, self.touched), (self.changed_before, self.changed)):
+            self._of(before)[:, blocks] |= self._of(here)[:, blocks]
+            self._of(here)[:, blocks] = False
+
+    def begin(self, blocks: slice | np.ndarray) -> None:
+        """They come to another barrier."""
+        for each in (self.touched, self.changed, self.touched_before, self.changed_before):
+            self._of(each)[:, blocks] = False
+
+    def note(self, pattern: Pattern, offset: int, size: int, changes: np.ndarray | None) -> None:
+        """changes: bool (lanes, size), which bytes get another value; None for a read."""
+        waves = np.repeat(self.wave, pattern.flat.shape[1]).reshape(pattern.flat.shape)
+        flat = pattern.flat
+        if pattern.mask is not None:
+            waves, flat = waves[pattern.mask], flat[pattern.mask]
+        at = (flat.ravel() + offset)[:, None] + np.arange(size)
+        rows = np.broadcast_to(waves.ravel()[:, None], at.shape)
+        self.touched[rows, at] = True
+        others = self.changed_before.sum(axis=0, dtype=np.int16)[at] > self.changed_before[rows, at]
+        if changes is None:  # several waves may write one value in one store: each of them knows it
+            others &= self.by[rows, at] < self.by.max(axis=0)[at]
+        else:
+            self.number += 1
+            self.by[rows, at] = self.number
+            rows, at = rows[changes], at[changes]
+            self.changed[rows, at] = True
+            both = self.touched_before.sum(axis=0, dtype=np.int16)[at] > self.touched_before[rows, at]
+            others = others[changes] | both
+        if np.count_nonzero(others):
+            self.sides.met = True
+
+    # what Shared tells
+
+    def load(self, state: State, op: Op, pattern: Pattern, offset: int, size: int) -> None:
+        self.note(pattern, offset, size, None)
+
+    def store(self, state: State, op: Op, pattern: Pattern, offset: int, values: Sequence[np.ndarray]) -> None:
+        new = np.stack([np.ravel(value) for value in values], axis=1).view(np.uint8)
+        flat = pattern.flat if pattern.mask is None else pattern.flat[pattern.mask]
+        at = (flat.ravel() + offset)[:, None] + np.arange(new.shape[1])
+        self.note(pattern, offset, new.shape[1], self.shared.bytes[at] != new)
+
+    def stored(self, state: State, op: Op, pattern: Pattern, offset: int, values: Sequence[np.ndarray]) -> None:
+        """Nothing more to note."""
+
+    def atomic(self, state: State, op: Op, pattern: Pattern, offset: int, size: int) -> None:
+        lanes = pattern.flat.size if pattern.mask is None else int(np.count_nonzero(pattern.mask))
+        self.note(pattern, offset, size, np.ones((lanes, size), bool))
+
+    def touch(self, *access: Any) -> None:
+        """Copies and products in flight have waits of their own: nothing is said of the barrier."""
+        self.sides.parted = True
+
+
+def unnecessary(program: Program, threads: int, op: Op, run: Callable[[Program], Any]) -> str | None:
+    """Why a launch of `threads` threads a block does not need a barrier, or None where that cannot be said.
+
+    op: of `program.ops`. run: repeats the launch with another program in the place of this one.
+    """
+    if op.ends != "barrier" or op.kind != "barrier":
+        return None
+    if threads <= program.lanes:
+        return ONE_WAVE
+    if program.locks or any(each.mnemonic.startswith("mbarrier") for each in program.ops):
+        return None
+    sides = Sides(op)
+    run(instrumented(program, [sides]))
+    return None if sides.met or sides.parted else NOTHING_SHARED
