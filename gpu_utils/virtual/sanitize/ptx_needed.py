@@ -9,11 +9,12 @@ without it. fence.proxy.async: nothing that waves write reaches the async proxy 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from typing import Any
 
 from gpu_utils.virtual.machine import Op, Program
 from gpu_utils.virtual.machine.program import Segment
 from gpu_utils.virtual.sanitize.ptx_async import FENCE, GROUPS, Groups, number_of
-from gpu_utils.virtual.sanitize.ptx_registers import PRODUCT, Automaton
+from gpu_utils.virtual.sanitize.ptx_registers import PRODUCT, Automaton, Where
 from gpu_utils.virtual.sanitize.queues import ASYNC_PROXY, queue_of
 
 MOST_STATES = 20_000
@@ -24,6 +25,13 @@ COVERED = "on every path a later wait covers what it concerns before any use of 
 UNSEEN = "on every path another fence.proxy.async stands between a wave's write and the async proxy's read"
 UNWRITTEN = "the async proxy reads nothing there that a wave wrote: cp.async and bulk copies need no such fence"
 FENCED = "on every path the registers of the wgmma were accessed by nothing since another wgmma.fence"
+
+NOTICED = {
+    "mbarrier.init": "another mbarrier.init stands before every use: a use of one that nobody has made is an error",
+    "mbarrier.arrive": "nothing waits for the phase that lacks the arrival: such a wait would not have ended",
+    "mbarrier.expect_tx": "nothing waits for the phase that lacks the bytes: such a wait would not have ended",
+}
+"""Beginning of a mnemonic -> the argument from a launch without the op that ended without a report."""
 
 _DONE = -1
 _GENERIC = tuple(
@@ -37,11 +45,17 @@ Flight = frozenset[Pair]
 
 
 def unnecessary(program: Program, op: Op) -> str | None:
-    """Why a PTX program does not need an op; None where that cannot be shown. op: of `program.ops`."""
+    """Why a PTX program does not need an op; None where that cannot be shown. op: of `program.ops`.
+
+    To be asked after a launch without the op has ended and no sanitizer has found anything.
+    """
     name = op.mnemonic
     for groups in GROUPS:
         if name.startswith(tuple(filter(None, (groups.commit, groups.wait, groups.all)))):
             return _group(program, op, groups)
+    for beginning, why in NOTICED.items():
+        if name.startswith(beginning):
+            return why
     if name.startswith("wgmma.fence"):
         return _register_fence(program, op)
     if name.startswith(FENCE):
@@ -102,13 +116,13 @@ def _uses(op: Op, queue: str, automaton: Automaton) -> bool:
     if on is not None:
         return queue == "cp.async" or on in ("cp.async", "bulk")
     reads = op.mnemonic.startswith(("ld.", "ldmatrix.")) and queue != "cp.async"
-    return op.kind == "shared" and not reads or op.mnemonic.startswith(_GENERIC)
+    return (op.kind == "shared" and not reads) or op.mnemonic.startswith(_GENERIC)
 
 
 def _register_fence(program: Program, removed: Op) -> str | None:
     automaton = Automaton(program)
 
-    def step(op: Op, at) -> Iterable | None:
+    def step(op: Op, at: Where) -> Iterable[Where] | None:
         if op is removed or not automaton.concerns(op):
             return {at}
         after, fault = automaton.step(op, at)
@@ -138,9 +152,7 @@ def _proxy_fence(program: Program, removed: Op) -> str | None:
     return UNSEEN if written else UNWRITTEN
 
 
-def _on_every_path(
-    program: Program, start: Hashable, step: Callable[[Op, Hashable], Iterable[Hashable] | None]
-) -> bool:
+def _on_every_path(program: Program, start: Hashable, step: Callable[[Op, Any], Iterable[Any] | None]) -> bool:
     """Go from state to state on all paths from the entry; False where `step` returns None or there are too many."""
     todo: list[tuple[int, Hashable]] = [(program.entry, start)]
     seen = set(todo)

@@ -1,10 +1,10 @@
 """Registers of wgmma and tcgen05.ld that are in flight: an automaton over what may be, by path only.
 
 PTX manual, wgmma.fence and wgmma.wait_group: a wgmma.fence must stand before the first wgmma of a warpgroup, and
-between another access of a register and a wgmma that has it as accumulator or in its A fragment; accumulators that only wgmmas
-of one shape use need none in between. Until a wait_group that covers its group, a wgmma's accumulators must not be
-accessed, and its A fragment not be written. Registers of PTX are virtual, and Triton writes an A fragment anew while
-the group before is in flight (ptxas gives it other registers): that is reported only until the group is committed.
+between another access of a register and a wgmma that has it as accumulator or in its A fragment; accumulators that only
+wgmmas of one shape use need none in between. Until a wait_group that covers its group, accumulators must not be
+accessed, and A fragments not be written. Registers of PTX are virtual, and Triton writes an A fragment anew while the
+group before is in flight (ptxas gives it other registers): that is reported only until the group is committed.
 tcgen05.ld: its results must not be accessed before tcgen05.wait::ld.
 
 A *tile* is the registers that a wgmma has as accumulators (with its shape) or as A fragment. The state of a warp is

@@ -54,7 +54,7 @@ class PtxWaits(PtxAsync):
             kept = state.watch.kept.get(KEY)
             if kept is None:
                 kept = state.watch.kept[KEY] = _Kept(np.zeros(state.waves, np.int64))
-            rows = None if state.act is None else state.act.any(axis=1)
+            rows: Any = None if state.act is None else state.act.any(axis=1)
             here = kept.numbers if rows is None else kept.numbers[rows]
             numbers = [int(here[0])] if (here == here[0]).all() else np.unique(here).tolist()
             after = here.copy()

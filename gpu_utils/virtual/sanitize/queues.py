@@ -51,9 +51,9 @@ def queue_of(isa: str, op: Op) -> str | None:
         return "bulk store" if ".global.shared" in name else "bulk"
     if name.startswith("cp.async"):
         return "cp.async"
-    if name.startswith("tcgen05.alloc"):  # waits until it has columns, and then the warp stores their address
-        return None
-    return next((queue for queue in ("wgmma", "tcgen05") if name.startswith(queue)), None)
+    if name.startswith("wgmma"):
+        return "wgmma"
+    return "tcgen05" if name.startswith(("tcgen05.mma", "tcgen05.cp")) else None
 
 
 @lru_cache(maxsize=64)

@@ -49,8 +49,8 @@ class Maps:
         second, first = side_of("uses", op, state, wave, lane), side_of("makes", by, state, maker)
         missing = "fence.proxy.tensormap::generic.acquire"
         error = LateData(
-            f"{kernel_and_line(state, op)}: {second.where} copies by a tensor map that `{by.mnemonic}` has made in this "
-            f"launch and that nobody has acquired for it; is a {missing} on the map's address missing, or a barrier "
+            f"{kernel_and_line(state, op)}: {second.where} copies by a tensor map that `{by.mnemonic}` has made, "
+            f"and that nobody has acquired for it; is a {missing} on the map's address missing, or a barrier "
             f"behind it? (`{op.mnemonic}`)"
         )
         name, target = state.program.name, state.program.target
