@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from gpu_utils.virtual.arguments import add_scratch, pack
 from gpu_utils.virtual.asm import LoadedModule
 from gpu_utils.virtual.counters import Counters
 from gpu_utils.virtual.global_memory import Memory
+from gpu_utils.virtual.global_order import GlobalOrder, waits_for_others
 from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import Program, State, run_batches
 from gpu_utils.virtual.models import MODELS, decode, isa_of
@@ -157,6 +159,8 @@ class VirtualGpu:
                 f"{self.model.shared_per_block}; take smaller tiles or fewer stages"
             )
         memory = Memory(self.races, self.strict)
+        if self.races and waits_for_others(program):
+            memory.order = GlobalOrder(math.prod(shape))
         with memory.gathering():
             for label, tensor in self.registered:
                 add_tensor(memory, label, tensor)

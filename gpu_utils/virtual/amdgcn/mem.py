@@ -156,7 +156,7 @@ def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
     """(run, kind, ends) of a memory instruction."""
     name = ins.mnemonic
     if "_load_" in name:
-        op.polls = op.communicates = _coherent(ins.modifiers)
+        op.polls = op.communicates = op.acquires = _coherent(ins.modifiers)
     if name.startswith(("s_load_", "s_buffer_load_")):
         return _scalar_load(decoder, ins, op), "scalar_memory", ""
     if re.match(r"(buffer|global)_(wb|inv|gl0_inv|gl1_inv|wbl2|wbinv)", name) or name.startswith("s_prefetch"):
