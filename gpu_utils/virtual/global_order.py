@@ -7,8 +7,8 @@ program knows the access of another when it has acquired a release of that progr
 Programs are the grain: what one wave releases covers what all waves of its block have done so far (the barrier between
 them is racecheck's matter). An op says by `acquires` and `releases` what it does by itself; without them it is relaxed:
 what it publishes is what a fence before it covers, and what it finds is acquired at the next fence. The rules are those
-of the PTX memory consistency model and of LLVM's AMDGPUUsage, "Memory Model", at the scope of the GPU. Two are milder: a
-plain or volatile store of PTX that somebody polls releases, and a volatile load acquires.
+of the PTX memory consistency model and of LLVM's AMDGPUUsage, "Memory Model", at the scope of the GPU. Two are milder:
+a plain or volatile store of PTX that somebody polls releases, and a volatile load acquires.
 
 Events are only written down, and worked through when two programs meet in memory.
 """
@@ -67,7 +67,7 @@ class GlobalOrder:
         self.waited = np.zeros(programs, bool)
         self.exact = programs <= MOST_PROGRAMS
         self.fenced = np.zeros(programs if self.exact else 0, np.int32)
-        self.written_back = np.zeros_like(self.fenced)
+        self.written_back, self.stored = np.zeros_like(self.fenced), np.zeros_like(self.fenced)
         self._events: list[Event] = []
         self._pending = 0
         self._releases: list[Event] = []  # those at addresses where nobody has acquired yet
@@ -90,10 +90,13 @@ class GlobalOrder:
         if not self.exact:
             return
         tick = self.tick(op)
-        if write_back:
+        if write_back:  # of what was waited for before it; and of the rest, once it is waited for
             self.written_back[programs] = tick
+            self.fenced[programs] = np.maximum(self.fenced[programs], self.stored[programs])
         elif op.releases:
-            self.fenced[programs] = self.written_back[programs] if needs_write_back else tick
+            self.stored[programs] = tick
+            done = self.written_back[programs] if needs_write_back else tick
+            self.fenced[programs] = np.maximum(self.fenced[programs], done)
         if op.acquires:
             self._events.append(Event(None, 0, programs, None, True, True))
 
@@ -154,8 +157,10 @@ class GlobalOrder:
 
     def why(self, mine: int, other: int, when: int) -> str:
         """In words, why a program does not know what another did."""
-        if not self.exact or not self.waited[mine]:
+        if not self.exact:
             return ""
+        if not self.waited[mine]:
+            return f"program {mine} has waited for nobody"
         clock = self._known.get(mine)
         if clock is not None and clock[other]:
             return (
