@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import numpy as np
 
@@ -21,6 +22,15 @@ from gpu_utils.virtual.machine import Op, State, source_of
 from gpu_utils.virtual.races import Access, AccessLog
 from gpu_utils.virtual.regions import Region
 from gpu_utils.virtual.words import ORIGIN, UINT, WORDS, narrow
+
+
+class Unwritten(Protocol):
+    """What initcheck knows, `sanitize.init.Unwritten`."""
+
+    def holds(self, region: Region) -> bool: ...
+
+    def check(self, state: State, op: Op, pattern: Pattern, base: int, size: int, region: Region) -> None: ...
+
 
 # An address further than this from every tensor, and than the nearest one is long, is taken for a pointer from memory.
 FAR = 1 << 16
@@ -39,12 +49,15 @@ class Memory:
         """strict: of a tensor only the views that were passed may be accessed.
 
         order: what programs know of each other, for a launch in which they may wait for each other.
+        unwritten: for initcheck, set by `look_for`.
         """
         self.races, self.strict = races, strict
         self.regions: list[Region] = []
         self._gathers = False
         self._index()
         self.order: GlobalOrder | None = None
+        self.unwritten: Unwritten | None = None
+        self._fresh: set[Region] = set()
 
     # regions
 
@@ -68,6 +81,15 @@ class Memory:
         if view is not None:
             region.views.append((*view, region.name))
         self._index()
+
+    def look_for(self, unwritten: Unwritten) -> None:
+        """Loads of memory that nobody has written raise UninitialisedGlobal; called when all regions are there."""
+        self.unwritten = unwritten
+        self._fresh = {region for region in self.regions if region.kind == "tensor" and unwritten.holds(region)}
+
+    def _written(self, state: State, op: Op, pattern: Pattern, base: int, size: int, region: Region | None) -> None:
+        if self.unwritten is not None and region in self._fresh:
+            self.unwritten.check(state, op, pattern, base, size, region)
 
     def remove(self, region: Region) -> None:
         self.regions.remove(region)
@@ -206,6 +228,8 @@ class Memory:
         pattern, base = found
         size = width * count
         region = self._admit(state, op, found, size, "load")
+        if self._fresh:
+            self._written(state, op, pattern, base, size, region)
         if self.races:
             self._note_load(state, op, Access(state, op, pattern, base, size, self.order), region)
         return self._gather(state, op, pattern, base, width, count, aligned)
@@ -239,6 +263,8 @@ class Memory:
         region = self.region_of(base + pattern.low, base + pattern.high + width * count)
         if region is None:
             self.check(state, op, address, width * count, mask, "reads")
+        if self._fresh:
+            self._written(state, op, pattern, base, width * count, region)
         if self.races:
             self._note_load(state, op, Access(state, op, pattern, base, width * count, self.order), region)
         return self._gather(state, op, pattern, base, width, count, False)
@@ -346,7 +372,9 @@ class Memory:
         if found is None:
             return np.zeros((state.waves, state.lanes), UINT[width])
         pattern, base = found
-        self._admit(state, op, found, width, "atomic")
+        region = self._admit(state, op, found, width, "atomic")
+        if self._fresh:
+            self._written(state, op, pattern, base, width, region)
         if (base | pattern.bits) & (width - 1):
             self._misaligned(state, op, pattern, base, width)
         if self.races:

@@ -20,6 +20,7 @@ from gpu_utils.virtual.global_order import GlobalOrder, waits_for_others
 from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import Program, State, run_batches
 from gpu_utils.virtual.models import MODELS, decode, isa_of
+from gpu_utils.virtual.sanitize.init import Unwritten
 from gpu_utils.virtual.sanitize.tools import chosen
 from gpu_utils.virtual.sanitize.watch import Watch, watched
 from gpu_utils.virtual.shared_races import SharedWatch
@@ -63,6 +64,7 @@ class VirtualGpu:
         self.launches: list[Launch] = []
         self.registered: list[tuple[str, Any]] = []
         self.tracer: Trace | SharedWatch | None = None
+        self.unwritten = Unwritten() if "initcheck" in self.sanitize else None
 
     @property
     def counters(self) -> Counters:
@@ -169,6 +171,8 @@ class VirtualGpu:
             memory.add_array("the kernel's arguments", args, "args")
             if program.info.data.size:
                 memory.add_array("the constants of the kernel", program.info.data, "constant")
+        if self.unwritten is not None:
+            memory.look_for(self.unwritten)
         launch = Launch(
             program.name,
             self.target,

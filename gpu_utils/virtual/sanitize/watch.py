@@ -12,10 +12,11 @@ from gpu_utils.virtual.machine import Program, State
 from gpu_utils.virtual.sanitize.instrument import Hooks, instrumented
 from gpu_utils.virtual.sanitize.order import Order
 from gpu_utils.virtual.sanitize.queues import QUEUES
+from gpu_utils.virtual.sanitize.sync import SyncHooks
 
 _made: WeakKeyDictionary[Program, dict[frozenset[str], Program]] = WeakKeyDictionary()
 
-MAKERS: dict[str, Callable[[Program], Hooks]] = {}
+MAKERS: dict[str, Callable[[Program], Hooks]] = {"synccheck": SyncHooks}
 """Tool -> what makes its hooks for a program."""
 
 
