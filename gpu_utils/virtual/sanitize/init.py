@@ -1,12 +1,12 @@
 """initcheck: reads of global memory that nobody has written since it was allocated.
 
 Inside `virtual_gpu(..., sanitize="initcheck")` what torch allocates without a promise (torch.empty, empty_like,
-new_empty, empty_strided, torch.Tensor(n), growing by resize_) is filled with a pattern of eight random bytes. Memory that
-still holds it when a kernel loads it was written by nobody, neither by a kernel nor by the host: nothing else has to be
-watched. A load is reported when eight bytes of what it reads still hold the pattern, or all that it reads. Elements of
-one and two bytes count by the aligned four bytes in which they lie, so that one unwritten byte among written ones is
-missed; so is what torch's own operations allocate, and memory of NumPy. Registers are left alone; shared memory has
-`UninitialisedShared`.
+new_empty, empty_strided, torch.Tensor(n), growing by resize_) is filled with a pattern of eight random bytes. Memory
+that still holds it when a kernel loads it was written by nobody, neither by a kernel nor by the host: nothing else
+has to be watched. A load is reported when eight bytes of what it reads still hold the pattern, or all that it reads.
+Elements of one and two bytes count by the aligned four bytes in which they lie, so that one unwritten byte among
+written ones is missed; so is what torch's own operations allocate, and memory of NumPy. Registers are left alone;
+shared memory has `UninitialisedShared`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class Unwritten:
         side = side_of("reads", op, state, wave, column)
         what = f"byte offset {offset} of {region.name}"
         error = UninitialisedGlobal(
-            f"{kernel_and_line(state, op)}: {side.where} reads {what}, which nobody has written since it was allocated; "
+            f"{kernel_and_line(state, op)}: {side.where} reads {what}, which nobody has written since it "
+            "was allocated: "
             f"is a launch or a mask too small, or should it begin as torch.zeros? (`{op.text}`)"
         )
         error.report = Report(

@@ -20,6 +20,7 @@ import numpy as np
 from gpu_utils.errors import MissedBarrier
 from gpu_utils.virtual.machine import Op, Program, State
 from gpu_utils.virtual.sanitize.instrument import Call, NoHooks
+from gpu_utils.virtual.sanitize.lanes import Lanes, has_shuffles
 from gpu_utils.virtual.sanitize.report import Report, Side, kernel_and_line, side_of
 
 WARP, BARRIERS = 32, 16
@@ -43,8 +44,24 @@ class SyncHooks(NoHooks):
     def __init__(self, program: Program) -> None:
         self.by_lane = program.unit == "lane"
         self.barriers = [op for op in program.ops if op.ends == "barrier"]
+        self.lanes = Lanes(program) if has_shuffles(program) else None
 
     def before(self, op: Op) -> Call | None:
+        calls = [call for call in (self._sync(op), self.lanes and self.lanes.before(op)) if call]
+        if len(calls) < 2:
+            return calls[0] if calls else None
+        first, second = calls
+
+        def both(state: State) -> None:
+            first(state)
+            second(state)
+
+        return both
+
+    def after(self, op: Op) -> Call | None:
+        return self.lanes.after(op) if self.lanes else None
+
+    def _sync(self, op: Op) -> Call | None:
         if op.ends == "barrier" and op.kind == "barrier":
             return lambda state: _barrier(state, op, self.by_lane)
         if op.ends == "end" and self.barriers:
@@ -95,7 +112,7 @@ def _barrier(state: State, op: Op, by_lane: bool) -> None:
                 side_of("waits", op, state, wave, lane),
                 Side("is elsewhere", "", None, state.where(wave, other)),
                 f"barrier {number}",
-                "an aligned barrier is for whole warps: put it outside of any `if` on which the threads of a warp differ",
+                "an aligned barrier is for whole warps: put it outside of any `if` on which threads of a warp differ",
                 "the other lanes of the warp",
             )
     if count is None or count == threads:
@@ -131,8 +148,8 @@ def _end(state: State, op: Op, barriers: list[Op]) -> None:
             Side("ends", op.text, op.line, state.where(*least[:2])),
             side_of("waits", barrier, state, *most[:2]),
             "a barrier of the block",
-            f"it came to fewer barriers ({least[2]}) than {state.where(*most[:2])} ({most[2]}); every thread of a block "
-            "must reach every __syncthreads(): put it outside of any `if`, and let nobody return before it",
+            f"it came to fewer barriers ({least[2]}) than {state.where(*most[:2])} ({most[2]}); every thread of a "
+            "block must reach every __syncthreads(): put it outside of any `if`, and let nobody return before it",
             "the barrier on the way of the thread that ended",
         )
 
