@@ -9,17 +9,28 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import numpy as np
 
 from gpu_utils.errors import MisalignedAccess, OutOfBounds
 from gpu_utils.virtual.atomics import update_in_order
+from gpu_utils.virtual.global_order import GlobalOrder
 from gpu_utils.virtual.global_patterns import Found, Pattern, find
 from gpu_utils.virtual.global_words import gather, gather_bytes, scatter
 from gpu_utils.virtual.machine import Op, State, source_of
 from gpu_utils.virtual.races import Access, AccessLog
 from gpu_utils.virtual.regions import Region
 from gpu_utils.virtual.words import ORIGIN, UINT, WORDS, narrow
+
+
+class Unwritten(Protocol):
+    """What initcheck knows, `sanitize.init.Unwritten`."""
+
+    def holds(self, region: Region) -> bool: ...
+
+    def check(self, state: State, op: Op, pattern: Pattern, base: int, size: int, region: Region) -> None: ...
+
 
 # An address further than this from every tensor, and than the nearest one is long, is taken for a pointer from memory.
 FAR = 1 << 16
@@ -35,14 +46,18 @@ class Memory:
     """
 
     def __init__(self, races: bool = True, strict: bool = False) -> None:
-        """strict: of a tensor only the views that were passed may be accessed."""
+        """strict: of a tensor only the views that were passed may be accessed.
+
+        order: what programs know of each other, for a launch in which they may wait for each other.
+        unwritten: for initcheck, set by `look_for`.
+        """
         self.races, self.strict = races, strict
         self.regions: list[Region] = []
         self._gathers = False
         self._index()
-        # bool by program: which used an atomic; which used one that returns a value, or loaded what others may write
-        self.released: np.ndarray | None = None
-        self.ordered: np.ndarray | None = None
+        self.order: GlobalOrder | None = None
+        self.unwritten: Unwritten | None = None
+        self._fresh: set[Region] = set()
 
     # regions
 
@@ -66,6 +81,15 @@ class Memory:
         if view is not None:
             region.views.append((*view, region.name))
         self._index()
+
+    def look_for(self, unwritten: Unwritten) -> None:
+        """Loads of memory that nobody has written raise UninitialisedGlobal; called when all regions are there."""
+        self.unwritten = unwritten
+        self._fresh = {region for region in self.regions if region.kind == "tensor" and unwritten.holds(region)}
+
+    def _written(self, state: State, op: Op, pattern: Pattern, base: int, size: int, region: Region | None) -> None:
+        if self.unwritten is not None and region in self._fresh:
+            self.unwritten.check(state, op, pattern, base, size, region)
 
     def remove(self, region: Region) -> None:
         self.regions.remove(region)
@@ -204,8 +228,10 @@ class Memory:
         pattern, base = found
         size = width * count
         region = self._admit(state, op, found, size, "load")
+        if self._fresh:
+            self._written(state, op, pattern, base, size, region)
         if self.races:
-            self._note_load(state, op, Access(state, op, pattern, base, size), region)
+            self._note_load(state, op, Access(state, op, pattern, base, size, self.order), region)
         return self._gather(state, op, pattern, base, width, count, aligned)
 
     def _gather(
@@ -237,8 +263,10 @@ class Memory:
         region = self.region_of(base + pattern.low, base + pattern.high + width * count)
         if region is None:
             self.check(state, op, address, width * count, mask, "reads")
+        if self._fresh:
+            self._written(state, op, pattern, base, width * count, region)
         if self.races:
-            self._note_load(state, op, Access(state, op, pattern, base, width * count), region)
+            self._note_load(state, op, Access(state, op, pattern, base, width * count, self.order), region)
         return self._gather(state, op, pattern, base, width, count, False)
 
     def store(
@@ -278,10 +306,12 @@ class Memory:
         if region.log is None:
             scatter(pattern, base, width, picked)
             return
-        access = Access(state, op, pattern, base, size)
-        met = region.log.store(access, picked, self.released, self.ordered)
+        if self.order is not None and op.communicates:
+            self.order.note(op, pattern, base, state.program_number, waits=False, publishes=True)
+        access = Access(state, op, pattern, base, size, self.order)
+        met = region.log.store(access, picked)
         same = scatter(pattern, base, width, picked)
-        region.log.stored(access, picked, same, met, self.released, self.ordered)
+        region.log.stored(access, picked, same, met)
 
     def _by_region(self, address: np.ndarray, mask: np.ndarray | None) -> Iterator[np.ndarray]:
         """The lanes of each region in turn, bool (waves, lanes)."""
@@ -290,31 +320,35 @@ class Memory:
         for number in np.unique(index[active]):
             yield active & (index == number)
 
-    def _note_order(self, state: State, mask: np.ndarray | None, waits: bool, releases: bool) -> None:
-        """The programs of these lanes have waited for others, or have let others go on, or may have."""
-        if state.blocks == 1:
-            programs = state.program_number[:1]
-        else:
+    def fence(self, state: State, op: Op, mask: np.ndarray | None, **how: bool) -> None:
+        """An op that orders programs and touches no memory, see `GlobalOrder.fence`."""
+        if self.order is not None:
             programs = state.program_number if mask is None else state.program_number[mask.any(axis=1)]
-        if self.ordered is None or self.released is None:
-            self.released, self.ordered = np.zeros((2, int(np.prod(state.launch.grid))), bool)
+            self.order.fence(op, programs, **how)
+
+    def _note_order(self, state: State, op: Op, access: Access, waits: bool, publishes: bool) -> None:
+        """The programs of these lanes find what others have published, or publish what they did."""
+        if self.order is None:
+            return
+        pattern, base, flags = access.pattern, access.base, None
         if waits:
-            self.ordered[programs] = True
-        if releases:
-            self.released[programs] = True
+            region = self.region_of(base + pattern.low, base + pattern.high + access.size)
+            if region is not None and region.log is not None:
+                flags = region.log.flags(access, self.order)
+        self.order.note(op, pattern, base, state.program_number, waits, publishes, flags)
 
     def _note_load(self, state: State, op: Op, access: Access, region: Region | None) -> None:
         """Log a load for races. A polling one waits for whoever writes there."""
         pattern, base = access.pattern, access.base
         if op.polls:
-            self._note_order(state, pattern.mask, waits=True, releases=False)
+            self._note_order(state, op, access, waits=True, publishes=False)
         elif region is None:
             address = pattern.delta + base
             for here in self._by_region(address, pattern.mask):
-                part = Access(state, op, *find(address, here), access.size)
+                part = Access(state, op, *find(address, here), access.size, self.order)
                 self._note_load(state, op, part, self.region_of(part.base, part.base + access.size))
         elif region.log is not None:
-            region.log.load(access, self.ordered)
+            region.log.load(access)
 
     def atomic(
         self,
@@ -338,11 +372,14 @@ class Memory:
         if found is None:
             return np.zeros((state.waves, state.lanes), UINT[width])
         pattern, base = found
-        self._admit(state, op, found, width, "atomic")
+        region = self._admit(state, op, found, width, "atomic")
+        if self._fresh:
+            self._written(state, op, pattern, base, width, region)
         if (base | pattern.bits) & (width - 1):
             self._misaligned(state, op, pattern, base, width)
         if self.races:
-            self._note_order(state, mask, waits=returns, releases=True)
+            access = Access(state, op, pattern, base, width, self.order)
+            self._note_order(state, op, access, waits=returns, publishes=True)
         index = (pattern.active + (base - ORIGIN)) >> (width.bit_length() - 1)
         old = update_in_order(
             WORDS[width],

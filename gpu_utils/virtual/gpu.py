@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,10 +16,12 @@ from gpu_utils.virtual.arguments import add_scratch, pack
 from gpu_utils.virtual.asm import LoadedModule
 from gpu_utils.virtual.counters import Counters
 from gpu_utils.virtual.global_memory import Memory
+from gpu_utils.virtual.global_order import GlobalOrder, waits_for_others
 from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import Program, State, run_batches
 from gpu_utils.virtual.models import MODELS, decode, isa_of
 from gpu_utils.virtual.sanitize.all_meet import NAME as ALL_MEET
+from gpu_utils.virtual.sanitize.init import Unwritten
 from gpu_utils.virtual.sanitize.tools import chosen
 from gpu_utils.virtual.sanitize.watch import Watch, watched
 from gpu_utils.virtual.tensors import add_tensor, tensor_behind
@@ -65,6 +68,7 @@ class VirtualGpu:
         self.launches: list[Launch] = []
         self.registered: list[tuple[str, Any]] = []
         self.tracer: Trace | None = None
+        self.poison = Unwritten() if "initcheck" in self.sanitize else None
 
     @property
     def counters(self) -> Counters:
@@ -174,6 +178,8 @@ class VirtualGpu:
                 f"{self.model.shared_per_block}; take smaller tiles or fewer stages"
             )
         memory = Memory(self.races, self.strict)
+        if self.races and waits_for_others(program):
+            memory.order = GlobalOrder(math.prod(shape))
         with memory.gathering():
             for label, tensor in self.registered:
                 add_tensor(memory, label, tensor)
@@ -182,6 +188,8 @@ class VirtualGpu:
             memory.add_array("the kernel's arguments", args, "args")
             if program.info.data.size:
                 memory.add_array("the constants of the kernel", program.info.data, "constant")
+        if self.poison is not None:
+            memory.look_for(self.poison)
         launch = Launch(
             program.name,
             self.target,

@@ -7,7 +7,7 @@ the target; the launcher takes the assembly text of the compiled kernel, decodes
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,6 +22,7 @@ from gpu_utils.virtual.benchmarks import DeviceInterface, predicted_benchmarks
 from gpu_utils.virtual.gpu import VirtualGpu
 from gpu_utils.virtual.machine.source import lend_source
 from gpu_utils.virtual.models import MODELS, decode, isa_of
+from gpu_utils.virtual.sanitize.init import Unwritten
 
 
 @dataclass(frozen=True)
@@ -216,6 +217,13 @@ def _without_ptxas() -> Iterator[None]:
         knobs.runtime.add_stages_inspection_hook = before
 
 
+def _filled(unwritten: Unwritten) -> AbstractContextManager[Any]:
+    """A block in which torch's allocations are filled for initcheck; made late, as it imports torch."""
+    from gpu_utils.virtual.sanitize.allocations import Allocations
+
+    return Allocations(unwritten)
+
+
 @contextmanager
 def virtual_gpu(
     target: str,
@@ -251,7 +259,8 @@ def virtual_gpu(
     knobs.runtime.kernel_load_start_hook.add(hook)
     config.set_active(driver)
     try:
-        with checked_constraints(), predicted_benchmarks(gpu), left_out:
+        filled = nullcontext() if gpu.unwritten is None else _filled(gpu.unwritten)
+        with checked_constraints(), predicted_benchmarks(gpu), left_out, filled:
             yield gpu
     finally:
         config.set_active(before)

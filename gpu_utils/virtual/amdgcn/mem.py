@@ -152,11 +152,21 @@ def _coherent(mods: dict[str, Any]) -> bool:
     return bool(mods.get("sc1") or mods.get("glc") or mods.get("scope") in ("SCOPE_DEV", "SCOPE_SYS"))
 
 
+def _volatile(mods: dict[str, Any], gfx9: bool) -> bool:
+    """Whether a load that sees what others stored may be a volatile one, not a relaxed atomic at the agent's scope.
+
+    LLVM's AMDGPUUsage: volatile is sc0 sc1 (gfx940), glc dlc (gfx10, gfx11), SCOPE_SYS (gfx12); on gfx90a both are glc.
+    """
+    old = mods.get("glc") and (gfx9 or mods.get("dlc"))
+    return bool(old or (mods.get("sc0") and mods.get("sc1")) or mods.get("scope") == "SCOPE_SYS")
+
+
 def decode(decoder: Decoder, ins: Instruction, op: Op) -> tuple[Run, str, str]:
     """(run, kind, ends) of a memory instruction."""
     name = ins.mnemonic
     if "_load_" in name:
         op.polls = op.communicates = _coherent(ins.modifiers)
+        op.acquires = op.polls and _volatile(ins.modifiers, decoder.gfx9)
     if name.startswith(("s_load_", "s_buffer_load_")):
         return _scalar_load(decoder, ins, op), "scalar_memory", ""
     if re.match(r"(buffer|global|flat)_(wb|inv|gl0_inv|gl1_inv|wbl2|wbinv|prefetch)", name) or name.startswith(

@@ -16,6 +16,7 @@ from gpu_utils.virtual.amdgcn.decode import decode_instruction
 from gpu_utils.virtual.amdgcn.high_registers import flow, named_in_full, set_by
 from gpu_utils.virtual.amdgcn.info import AmdInfo
 from gpu_utils.virtual.amdgcn.operands import Decoder
+from gpu_utils.virtual.amdgcn.ordering import order_programs
 from gpu_utils.virtual.amdgcn.parse import Instruction, Kernel, Module, parse
 from gpu_utils.virtual.kernel_info import MOST_THREADS
 from gpu_utils.virtual.machine import Op, Program
@@ -89,6 +90,7 @@ def _code(text: str, target: str, lanes: int, fp16_overflow: int, reach: _Reach)
             op.target = at - reach.start
             op.skips = instruction.mnemonic == "s_cbranch_execz"
     _fix_jumps(ops, reach.start)
+    order_programs(ops, target)
     return _Code(ops, data, data.copy(), decoder)
 
 

@@ -31,6 +31,7 @@ class Op:
     guards: those of `reads` that only say which lanes take part (AMD's exec, the predicate of a PTX guard).
     communicates: what it does to memory, others wait for, or it waits for them: atomics, ordered accesses, waits.
     polls: it reads memory that another block may change meanwhile. takes: it swaps a value in, as a lock does.
+    acquires, releases: between programs, in global memory, by itself; see global_order.py.
     in_order: it updates global memory, so that the order of blocks may show.
     skips: a branch over code that the units which take it have no part in; the others come to its target as well.
     A decoder fills an op in; nothing changes it once its Program is made.
@@ -52,4 +53,6 @@ class Op:
     polls: bool = False
     takes: bool = False
     in_order: bool = False
+    acquires: bool = False
+    releases: bool = False
     skips: bool = False

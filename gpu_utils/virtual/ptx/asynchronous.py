@@ -118,11 +118,12 @@ def _limited(state, op, where: np.ndarray, limit: np.ndarray, width: int, count:
     return words
 
 
-@family("fence", "membar", "griddepcontrol", "setmaxnreg", "nanosleep", "pmevent")
-def _nothing(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
-    """Memory is sequentially consistent here, and time does not pass."""
+@family("fence", "membar")
+def _fence(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
+    """Memory is sequentially consistent here; a fence at the scope of the GPU orders programs, see global_order.py."""
+    op.kind, parts = "wait", instruction.parts
+    op.run = lambda state: None
     guard = decoder.guard(instruction)
-    op.kind = "wait"
     if instruction.opcode.startswith("fence.proxy.tensormap") and instruction.operands:
         slot, offset = parse_address(decoder, instruction.operands[0])
 
@@ -134,6 +135,23 @@ def _nothing(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
 
         op.run = run
         return
+    if parts[1] in ("gl", "sys") or (
+        parts[1] in ("sc", "acq_rel", "acquire", "release") and parts[2] in ("gpu", "sys")
+    ):
+        op.acquires, op.releases = parts[1] != "release", parts[1] != "acquire"
+
+        def run(state: PtxState) -> None:
+            some, mask = state.active(*guard)
+            if some:
+                state.memory.fence(state, op, mask)
+
+        op.run = run
+
+
+@family("griddepcontrol", "setmaxnreg", "nanosleep", "pmevent")
+def _nothing(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
+    """Time does not pass here."""
+    op.kind = "wait"
     op.run = lambda state: None
 
 

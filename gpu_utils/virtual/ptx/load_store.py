@@ -41,6 +41,11 @@ HINTS = {
     "aligned",
 }
 ORDERED = {"volatile", "acquire", "relaxed"}  # what others have written is seen
+# What orders programs by itself, at the scope of the GPU; a volatile access is relaxed by the PTX manual, and taken for
+# more here, see global_order.py.
+ACQUIRES = {"acquire", "acq_rel", "volatile"}
+RELEASES = {"release", "acq_rel"}
+NARROW = {"cta", "cluster"}  # scopes within a block, clusters having one block here
 VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 LOAD_FORMS = tuple(
     f"ld{s}{v}.{t}"
@@ -128,6 +133,11 @@ def extend(value: np.ndarray, kind: str, dtype: np.dtype) -> np.ndarray:
     return value.astype(dtype)
 
 
+def _orders(instruction: Instruction, words: set[str]) -> bool:
+    """Whether an access says one of `words`, at the scope of the GPU."""
+    return not words.isdisjoint(instruction.parts) and NARROW.isdisjoint(instruction.parts)
+
+
 def _items(operand: Any, count: int) -> tuple:
     items = operand.items if isinstance(operand, Vector) else (operand,)
     if len(items) != count:
@@ -162,6 +172,7 @@ def _load(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     outs = [None if item == SINK else decoder.result(item) for item in items]
     pred, negated = decoder.guard(instruction)
     op.polls = op.communicates = not ORDERED.isdisjoint(instruction.parts)
+    op.acquires = _orders(instruction, ACQUIRES)
     if space == "param":
         op.kind = "scalar_memory"
         if kernel_parameter(decoder, address):
@@ -234,6 +245,7 @@ def _store(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     pred, negated = decoder.guard(instruction)
     op.kind = "shared" if space == "shared" else "scalar_memory" if space == "param" else "global"
     op.communicates = not ORDERED.isdisjoint(instruction.parts)
+    op.releases = "relaxed" not in instruction.parts and NARROW.isdisjoint(instruction.parts)
     if space == "":
         decoder.generic = True
     dtype = np.dtype(f"u{size}")
@@ -273,6 +285,7 @@ def _atomic(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     op.polls, op.takes = returns, returns and rest[0] in ("exch", "cas")
     op.communicates = returns or not ORDERED.isdisjoint(instruction.parts)
     op.in_order = space != "shared"
+    op.acquires, op.releases = (_orders(instruction, words) for words in (ACQUIRES, RELEASES))
     target = operands.pop(0) if returns else SINK
     address, source = operands[:2]
     compare = None

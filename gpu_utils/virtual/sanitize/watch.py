@@ -17,6 +17,7 @@ from gpu_utils.virtual.sanitize.order import Order
 from gpu_utils.virtual.sanitize.ptx_waits import PtxWaits
 from gpu_utils.virtual.sanitize.queues import QUEUES, asynchronous
 from gpu_utils.virtual.sanitize.shared import Shadow
+from gpu_utils.virtual.sanitize.sync import SyncHooks
 from gpu_utils.virtual.sanitize.tensor_maps import Maps
 from gpu_utils.virtual.sanitize.tensor_shadow import TensorShadow
 
@@ -34,6 +35,7 @@ def _racecheck(program: Program) -> Hooks:
 MAKERS: dict[str, Callable[[Program], Hooks]] = {
     "racecheck": _racecheck,
     "waitcheck": _waitcheck,
+    "synccheck": SyncHooks,
     "lockstep": lockstep.hooks,
     all_meet.NAME: all_meet.hooks,
 }

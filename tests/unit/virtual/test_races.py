@@ -195,3 +195,142 @@ def test_writing_the_value_that_is_there_is_none_and_another_value_is_a_race(tar
         assert out.tolist() == [0, 1, 2]
         with pytest.raises(Race):
             same_value_kernel[(3,)](torch.zeros(1), out, VALUE=1.0)
+
+
+# What programs know of each other: releases and acquires by address
+
+
+@triton.jit
+def handed_over_kernel(data, flag, other, out, CASE: tl.constexpr, SEM: tl.constexpr):
+    """Program 0 writes and raises a flag, program 1 waits for it and reads; CASE says what is wrong."""
+    at = tl.arange(0, 64)
+    if tl.program_id(0) == 0:
+        if CASE == "data after the flag":
+            tl.atomic_xchg(flag, 1, sem=SEM)
+            tl.debug_barrier()
+        if CASE == "another flag":
+            tl.atomic_xchg(other, 1, sem=SEM)
+            tl.debug_barrier()
+        tl.store(data + at, at + 1)
+        tl.debug_barrier()
+        if CASE == "more after the flag":
+            tl.atomic_xchg(flag, 1, sem=SEM)
+            tl.debug_barrier()
+            tl.store(data + at, at + 2)
+        elif CASE != "data after the flag":
+            tl.atomic_xchg(flag, 1, sem=SEM)
+    else:
+        polled = other if CASE == "another flag" else flag
+        while tl.atomic_add(polled, 0, sem=SEM) == 0:
+            pass
+        tl.store(out + at, tl.load(data + at))
+
+
+def handed_over(target, case, sem="acq_rel"):
+    data, out = torch.zeros(64, dtype=torch.int32), torch.zeros(64, dtype=torch.int32)
+    flag, other = torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    with virtual_gpu(target):
+        handed_over_kernel[(2,)](data, flag, other, out, CASE=case, SEM=sem)
+    return out
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_handed_over_by_a_flag_is_none(target):
+    assert torch.equal(handed_over(target, "right"), torch.arange(1, 65).int())
+
+
+@pytest.mark.parametrize("case", ["data after the flag", "more after the flag", "another flag"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_flag_that_does_not_cover_the_data_is_a_race(target, case):
+    with pytest.raises(Race, match=r"programs? [01]") as caught:
+        handed_over(target, case)
+    assert "with no order between them" in str(caught.value)
+    assert caught.value.report.missing
+    assert caught.value.report.first.line[0].endswith("test_races.py")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_relaxed_flag_hands_nothing_over(target):
+    with pytest.raises(Race, match=r"relaxed access|released nothing|waited for nobody"):
+        handed_over(target, "right", "relaxed")
+
+
+@triton.jit
+def early_unlock_kernel(x, lock):
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    value = tl.load(x)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, 0)
+    tl.store(x, value + 1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_lock_that_is_released_before_the_store_is_a_race(target):
+    with virtual_gpu(target), pytest.raises(Race, match="with no order between them: program 0 did it after"):
+        early_unlock_kernel[(8,)](torch.zeros(1), torch.zeros(1, dtype=torch.int32))
+
+
+@triton.jit
+def two_locks_kernel(x, lock):
+    mine = lock + tl.program_id(0) % 2
+    while tl.atomic_cas(mine, 0, 1) == 1:
+        pass
+    tl.store(x, tl.load(x) + 1)
+    tl.debug_barrier()
+    tl.atomic_xchg(mine, 0)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_two_locks_for_one_place_are_a_race(target):
+    with virtual_gpu(target), pytest.raises(Race, match="at no address at which"):
+        two_locks_kernel[(8,)](torch.zeros(1), torch.zeros(2, dtype=torch.int32))
+
+
+@triton.jit
+def chained_kernel(x, flag, out, n):
+    """Program p hands x[p] to program p + 1, which hands on what it got: the last one reads them all."""
+    program = tl.program_id(0)
+    tl.store(x + program, program + 1)
+    tl.debug_barrier()
+    if program > 0:
+        while tl.atomic_add(flag + program - 1, 0, sem="acquire") == 0:
+            pass
+    tl.debug_barrier()
+    if program == n - 1:
+        tl.store(out, tl.sum(tl.load(x + tl.arange(0, 8))))
+    tl.atomic_xchg(flag + program, 1, sem="release")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_handed_on_from_program_to_program_is_none(target, order):
+    x, flag, out = (torch.zeros(8, dtype=torch.int32) for _ in range(3))
+    with virtual_gpu(target, order=order):
+        chained_kernel[(8,)](x, flag, out, 8)
+    assert out[0].item() == 36
+
+
+@triton.jit
+def grid_barrier_kernel(x, count, out, n):
+    """Every program writes, all meet, and each reads what its neighbour has written: twice."""
+    program = tl.program_id(0)
+    for round in range(1, 3):
+        tl.store(x + program, program + round)
+        tl.debug_barrier()
+        tl.atomic_add(count, 1)
+        while tl.atomic_add(count, 0) < n * round:
+            pass
+        tl.store(out + program, tl.load(x + (program + 1) % n))
+        tl.debug_barrier()
+        tl.atomic_add(count + 1, 1)
+        while tl.atomic_add(count + 1, 0) < n * round:
+            pass
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_barrier_of_the_whole_grid_orders_reads_and_writes(target):
+    x, count, out = (torch.zeros(8, dtype=torch.int32) for _ in range(3))
+    with virtual_gpu(target):
+        grid_barrier_kernel[(8,)](x, count, out, 8)
+    assert out.tolist() == [3, 4, 5, 6, 7, 8, 9, 2]
