@@ -1,9 +1,10 @@
 """What AMD's instructions count on and wait for: which counter, in which order it comes back, which registers it fills.
 
 Nothing in the hardware holds an instruction back until the data of an access is there; counters do, which a wave asks
-to fall to a number. Sources: LLVM's AMDGPUBaseInfo.cpp (sizes of the counters), SIInsertWaitcnts.cpp (which event counts where, what comes back out of order) and AMDGPU.td (whether vector
-loads write registers in order: GFX9 to GFX11, FeatureVmemWriteVgprInOrder; GFX12 lacks it), GCNSubtarget.h (flat
-accesses count in order after GFX9; stores need expcnt before Sea Islands only, so on no target here).
+to fall to a number. Sources: LLVM's AMDGPUBaseInfo.cpp (sizes of the counters), SIInsertWaitcnts.cpp (which event
+counts where, what comes back out of order) and AMDGPU.td (whether vector loads write registers in order: GFX9 to
+GFX11, FeatureVmemWriteVgprInOrder; GFX12 lacks it), GCNSubtarget.h (flat accesses count in order after GFX9; stores
+need expcnt before Sea Islands only, so on no target here).
 
 Left out: xcnt (gfx1250) holds back a repeated translation of addresses, no data: so says rocjitsu's data-hazard.md.
 s_wait_alu, s_waitcnt_depctr and s_delay_alu are about results of the vector ALU, which the hardware guards or which
