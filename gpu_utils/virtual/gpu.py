@@ -39,6 +39,7 @@ class VirtualGpu:
     `cache.l2_traffic` (slower, and memory grows with the launch). strict: a view may be accessed, not all of the tensor
     that it is a view of. step_limit: rounds of a loop after which the launch ends with StepLimit; None: never.
     sanitize: names of sanitizers (`sanitize.tools.TOOLS`), or True for those that cost little.
+    cuda: whether `virtual_gpu(target, cuda=True)` made it: Triton's kernels then take tensors on "cuda" only.
     launches: every Launch since the block was entered; counters: those of the last one.
     """
 
@@ -61,6 +62,7 @@ class VirtualGpu:
         self.launches: list[Launch] = []
         self.registered: list[tuple[str, Any]] = []
         self.tracer: Trace | SharedWatch | None = None
+        self.cuda = False
 
     @property
     def counters(self) -> Counters:
