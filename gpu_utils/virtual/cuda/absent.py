@@ -10,8 +10,12 @@ import torch
 
 from gpu_utils.errors import BackendUnavailable
 
-_GRAPHS = "a virtual GPU runs each kernel when it is launched, so nothing can be captured and replayed; call it directly"
-_SENSORS = "a virtual GPU has no clock, no sensors and no power; gpu.counters and predicted_cycles say what a kernel costs"
+_GRAPHS = (
+    "a virtual GPU runs each kernel when it is launched, so nothing can be captured and replayed; call it directly"
+)
+_SENSORS = (
+    "a virtual GPU has no clock, no sensors and no power; gpu.counters and predicted_cycles say what a kernel costs"
+)
 _LIBRARIES = "no library of the vendor's is loaded, only Triton kernels and torch's own operations run; skip this call"
 _POOLS = "tensors are in the memory of the process, so there is no allocator of the GPU to change; skip this call"
 _SEVERAL = "a virtual GPU is one device; tests of several GPUs need real ones"
@@ -58,7 +62,9 @@ def process_groups(init: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(init)
     def start(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
         if backend is not None and "nccl" in str(backend).lower():
-            raise BackendUnavailable(f"the backend {backend!r} of torch.distributed is not there: {_SEVERAL}, or gloo on CPUs")
+            raise BackendUnavailable(
+                f"the backend {backend!r} of torch.distributed is not there: {_SEVERAL}, or gloo on CPUs"
+            )
         return init(backend, *args, **kwargs)
 
     return start

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -82,7 +83,23 @@ def _in_threads(bootstrap: Any) -> Any:
     return start
 
 
+@cache
+def _as_before() -> Any:
+    """Of a torch without CUDA: what says so once the door is shut, since torch itself asks only the first time."""
+    if torch.cuda._is_compiled():
+        return None
+    library = torch.library.Library("aten", "IMPL")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        torch.cuda._lazy_init()
+
+    for name in ("empty.memory_format", "empty_strided"):
+        library.impl(name, refuse, "CUDA")
+    return library
+
+
 def _put_in_place() -> None:
+    _as_before()
     _device._device_constructors()  # keeps the functions that torch itself dispatches on, before others stand there
     functions = cuda_functions(innermost)
     put = _patches.put
