@@ -75,8 +75,8 @@ def refuse_host_memory(values: list[tuple[str, str, Any]]) -> None:
         device = getattr(value[1] if kind == "tensor map" else value, "device", None)
         if getattr(device, "type", None) == "cpu":
             raise ValueError(
-                f"Pointer argument cannot be accessed from Triton (cpu tensor?): {name} is a tensor on the CPU; move it "
-                'with .to("cuda")'
+                f"Pointer argument cannot be accessed from Triton (cpu tensor?): {name} is a tensor on the CPU; move "
+                'it with .to("cuda")'
             )
 
 

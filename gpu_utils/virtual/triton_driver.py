@@ -248,8 +248,8 @@ def virtual_gpu(
     that goes round more often ends the launch with StepLimit, which names it; None: no limit. ptxas: whether it is run
     on what is compiled for NVIDIA; without it a kernel has 0 registers there. sanitize: sanitizers by name, see
     docs/virtual-gpu.md, or True. cuda: code that says "cuda" runs as it is: tensors of that device, torch.cuda and
-    torch.version speak of the virtual GPU, and a kernel refuses tensors of the CPU. Leaving the block restores the driver
-    that was active, and torch, also after an error. Yields a VirtualGpu with its launches' counters.
+    torch.version speak of the virtual GPU, and a kernel refuses tensors of the CPU. Leaving the block restores the
+    driver that was active, and torch, also after an error. Yields a VirtualGpu with its launches' counters.
     Raises UnknownName, UnsupportedInstruction, OutOfBounds, Race and the other errors of a virtual GPU.
     """
     import triton

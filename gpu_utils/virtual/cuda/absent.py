@@ -22,12 +22,13 @@ _SEVERAL = "a virtual GPU is one device; tests of several GPUs need real ones"
 
 ABSENT: dict[str, str] = {
     **dict.fromkeys(("CUDAGraph", "graph", "make_graphed_callables", "graph_pool_handle"), _GRAPHS),
-    **dict.fromkeys(("temperature", "power_draw", "clock_rate", "utilization", "memory_usage", "list_gpu_processes"), _SENSORS),
-    **dict.fromkeys(("current_blas_handle", "current_solver_handle", "cudart", "jiterator", "ExternalStream"), _LIBRARIES),
-    **dict.fromkeys(("get_stream_from_external", "GreenContext", "check_error"), _LIBRARIES),
-    **dict.fromkeys(("caching_allocator_alloc", "caching_allocator_delete", "CUDAPluggableAllocator", "MemPool"), _POOLS),
+    **dict.fromkeys(("temperature", "power_draw", "clock_rate", "utilization", "memory_usage"), _SENSORS),
+    **dict.fromkeys(("current_blas_handle", "current_solver_handle", "cudart", "jiterator"), _LIBRARIES),
+    **dict.fromkeys(("ExternalStream", "get_stream_from_external", "GreenContext", "check_error"), _LIBRARIES),
+    **dict.fromkeys(("caching_allocator_alloc", "caching_allocator_delete", "CUDAPluggableAllocator"), _POOLS),
+    "MemPool": _POOLS,
     **dict.fromkeys(("change_current_allocator", "use_mem_pool", "memory_snapshot", "host_memory_stats"), _POOLS),
-}  # fmt: skip
+}
 """Name in torch.cuda -> why it raises BackendUnavailable."""
 
 

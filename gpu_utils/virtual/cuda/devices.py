@@ -81,9 +81,9 @@ def cuda_functions(gpu: Callable[[], Any]) -> dict[str, Any]:
 def accelerator_functions(cuda: dict[str, Any]) -> dict[str, Any]:
     """Name in torch.accelerator -> value, from those of torch.cuda."""
     same = (
-        "is_available", "device_count", "current_stream", "set_stream", "synchronize", "empty_cache", "memory_allocated",
-        "memory_reserved", "max_memory_allocated", "max_memory_reserved", "memory_stats", "reset_peak_memory_stats",
-        "reset_accumulated_memory_stats",
+        "is_available", "device_count", "current_stream", "set_stream", "synchronize", "empty_cache",
+        "memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved", "memory_stats",
+        "reset_peak_memory_stats", "reset_accumulated_memory_stats",
     )  # fmt: skip
     return {
         **{name: cuda[name] for name in same},

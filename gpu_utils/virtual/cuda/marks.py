@@ -1,7 +1,8 @@
 """Which storages count as memory of the GPU.
 
-A storage carries a `Mark`: "cuda", or "cpu" where the program said so. One without a mark was made before the block, or inside of
-torch (a temporary of the backward pass): it reads as "cpu", and goes to the side of what it is first used with.
+A storage carries a `Mark`: "cuda", or "cpu" where the program said so. One without a mark was made before the block,
+or inside of torch (a temporary of the backward pass): it reads as "cpu", and goes to the side of what it is
+first used with.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def put(tensor: Any, side: str, pinned: bool = False) -> None:
 
 def native(tensor: Any) -> torch.device:
     """Where torch itself keeps the tensor."""
-    return torch._C.TensorBase.device.__get__(tensor)  # type: ignore[attr-defined]
+    return torch._C.TensorBase.device.__get__(tensor)
 
 
 def side_of(tensor: Any) -> str:
@@ -99,7 +100,7 @@ def wanted(device: Any) -> str | None:
         number, kind = device.index or 0, device.type
     if kind == "cuda" and number > 0:
         raise RuntimeError(
-            f"CUDA error: invalid device ordinal: cuda:{number} was asked for, and a virtual GPU is one device, cuda:0; "
-            "tests of several GPUs need real ones"
+            f"CUDA error: invalid device ordinal: cuda:{number} was asked for, and a virtual GPU is one device, "
+            "cuda:0; tests of several GPUs need real ones"
         )
     return kind

@@ -1,4 +1,4 @@
-"""Memory of the GPU: the bytes of tensors that count as being there. There is no allocator, so reserved is allocated."""
+"""Memory of the GPU: the bytes of tensors that count as being there. Reserved is allocated: no allocator."""
 
 from __future__ import annotations
 

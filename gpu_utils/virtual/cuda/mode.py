@@ -17,9 +17,9 @@ from gpu_utils.virtual.cuda.randoms import of_gpu
 
 MAY_MIX = frozenset(
     {
-        "copy_", "_to_copy", "_copy_from", "set_", "index_put", "index_put_", "_index_put_impl_", "index", "_unsafe_index",
-        "_pack_padded_sequence", "tensor_split", "is_same_size", "_foreach_copy_", "_foreach_copy", "lift_fresh", "detach",
-        "record_stream",
+        "copy_", "_to_copy", "_copy_from", "set_", "index_put", "index_put_", "_index_put_impl_", "index",
+        "_unsafe_index", "_pack_padded_sequence", "tensor_split", "is_same_size", "_foreach_copy_", "_foreach_copy",
+        "lift_fresh", "detach", "record_stream",
     }
 )  # fmt: skip
 """Operations of aten that take tensors of both sides on a real GPU too; `index` takes indices on the CPU."""

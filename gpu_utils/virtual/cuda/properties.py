@@ -10,7 +10,7 @@ from gpu_utils.chips.targets import KIB, Target
 
 CUDA_VERSION = "13.0"
 HIP_VERSION = "7.2.0"
-"""What `torch.version.cuda` and `.hip` say: releases that torch 2.11 and later are built for. No code of them is here."""
+"""What `torch.version.cuda` and `.hip` say: releases that torch 2.11 and later are built for."""
 
 _STATIC_SHARED = 48 * KIB  # of a block of NVIDIA's without opting in: CUDA C++ Programming Guide, table of capabilities
 GIB = 1 << 30
@@ -23,7 +23,7 @@ class DeviceProperties:
     name: str
     major: int
     minor: int
-    gcnArchName: str
+    gcnArchName: str  # noqa: N815  (torch's name)
     total_memory: int
     multi_processor_count: int
     warp_size: int

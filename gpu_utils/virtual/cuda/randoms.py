@@ -28,7 +28,7 @@ class CudaGenerator(_Generator, metaclass=_Kind):
 
     def __new__(cls, device: Any = "cpu") -> Any:
         if wanted(device) == "cuda":
-            return super().__new__(cls, device="cpu")
+            return _Generator.__new__(cls, device="cpu")  # type: ignore[call-arg]
         return _Generator(device=device)
 
     @property

@@ -25,7 +25,7 @@ class _Move(torch.autograd.Function):
         return _copied(x, side)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
         return _copied(grad, ctx.back), None
 
 
@@ -52,7 +52,7 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Any:
         other, args = args[0], args[1:]
     if other is not None:
         copy_asked = copy_asked or (len(args) > 1 and args[1])
-        device, dtype, layout = side_of(other), other.dtype, kwargs.get("memory_format")
+        device, dtype, layout = torch.device(side_of(other)), other.dtype, kwargs.get("memory_format")
     else:
         position = 2 if args and isinstance(args[0], torch.dtype) else 3
         copy_asked = copy_asked or (len(args) > position and args[position])
