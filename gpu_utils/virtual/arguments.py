@@ -69,6 +69,17 @@ def pack(program: Program, values: list[tuple[str, str, Any]], memory: Memory) -
     return np.frombuffer(buffer, np.uint8)
 
 
+def refuse_host_memory(values: list[tuple[str, str, Any]]) -> None:
+    """Raise ValueError, as Triton does, for a tensor on the CPU among the arguments of code that says "cuda"."""
+    for name, kind, value in values:
+        device = getattr(value[1] if kind == "tensor map" else value, "device", None)
+        if getattr(device, "type", None) == "cpu":
+            raise ValueError(
+                f"Pointer argument cannot be accessed from Triton (cpu tensor?): {name} is a tensor on the CPU; move "
+                'it with .to("cuda")'
+            )
+
+
 def add_scratch(
     program: Program, given: int, metadata: Any, grid: tuple[int, ...], args: np.ndarray, memory: Memory
 ) -> None:

@@ -46,6 +46,7 @@ class VirtualGpu:
     `cache.l2_traffic` (slower, and memory grows with the launch). strict: a view may be accessed, not all of the tensor
     that it is a view of. step_limit: rounds of a loop after which the launch ends with StepLimit; None: never.
     sanitize: names of sanitizers (`sanitize.tools.TOOLS`), or True for those that cost little.
+    cuda: whether `virtual_gpu(target, cuda=True)` made it: Triton's kernels then take tensors on "cuda" only.
     launches: every Launch since the block was entered; counters: those of the last one.
     """
 
@@ -67,8 +68,13 @@ class VirtualGpu:
         self.random = np.random.default_rng(seed)
         self.launches: list[Launch] = []
         self.registered: list[tuple[str, Any]] = []
+<<<<<<< HEAD
         self.tracer: Trace | None = None
         self.poison = Unwritten() if "initcheck" in self.sanitize else None
+=======
+        self.tracer: Trace | SharedWatch | None = None
+        self.cuda = False
+>>>>>>> i15_g
 
     @property
     def counters(self) -> Counters:

@@ -25,8 +25,7 @@ def tensor_behind(name: str, value: Any) -> Any:
         return value
     pointer = int(value.data_ptr())
     for tensor in _tensors(value, _DEPTH, set()):
-        if tensor.device.type != "cpu":
-            _on_cpu(name, tensor)
+        _on_cpu(name, tensor)
         storage = tensor.untyped_storage()
         if storage.data_ptr() <= pointer < storage.data_ptr() + max(storage.nbytes(), 1):
             return tensor
@@ -60,7 +59,8 @@ def view_of(tensor: Any) -> tuple[int, int]:
 
 
 def _on_cpu(name: str, tensor: Any) -> None:
-    if tensor.device.type != "cpu":
+    # the storage says where the memory is: with virtual_gpu(target, cuda=True) the tensor says "cuda"
+    if tensor.untyped_storage().device.type != "cpu":
         raise BadArgument(
             f"{name} is a tensor on {tensor.device.type!r}; a virtual GPU reads and writes tensors on the CPU: make it "
             "with device='cpu'"

@@ -17,7 +17,7 @@ from gpu_utils.compiler.constraints import checked_constraints
 from gpu_utils.compiler.cubin import registers_and_stack
 from gpu_utils.errors import BackendUnavailable
 from gpu_utils.virtual.amdgcn.info import AmdInfo
-from gpu_utils.virtual.arguments import flatten
+from gpu_utils.virtual.arguments import flatten, refuse_host_memory
 from gpu_utils.virtual.benchmarks import DeviceInterface, predicted_benchmarks
 from gpu_utils.virtual.gpu import VirtualGpu
 from gpu_utils.virtual.machine.source import lend_source
@@ -65,6 +65,8 @@ class _Launcher:
         maps = list(getattr(self.metadata, "tensordesc_meta", None) or [])
         for name, signature, value in zip(names, self.signature, args, strict=False):
             flatten(signature, value, name, values, maps)
+        if gpu.cuda:
+            refuse_host_memory(values)
         if enter is not None:
             enter(launch_metadata)
         if self.function is not None:
@@ -178,7 +180,7 @@ def _driver_class() -> type:
             return 0
 
         def get_active_torch_device(self) -> Any:
-            return torch.device("cpu")
+            return torch.device("cuda", 0) if self.gpu.cuda else torch.device("cpu")
 
         def map_python_to_cpp_type(self, ty: str) -> str:
             return ty
@@ -217,11 +219,21 @@ def _without_ptxas() -> Iterator[None]:
         knobs.runtime.add_stages_inspection_hook = before
 
 
+<<<<<<< HEAD
 def _filled(unwritten: Unwritten) -> AbstractContextManager[Any]:
     """A block in which torch's allocations are filled for initcheck; made late, as it imports torch."""
     from gpu_utils.virtual.sanitize.allocations import Allocations
 
     return Allocations(unwritten)
+=======
+def _door(gpu: VirtualGpu) -> AbstractContextManager[None]:
+    """What lets code say "cuda"; imported when it is wanted."""
+    if not gpu.cuda:
+        return nullcontext()
+    from gpu_utils.virtual.cuda.door import cuda_door
+
+    return cuda_door(gpu)
+>>>>>>> i15_g
 
 
 @contextmanager
@@ -235,6 +247,7 @@ def virtual_gpu(
     step_limit: int | None = None,
     ptxas: bool = True,
     sanitize: bool | str | Collection[str] = False,
+    cuda: bool = False,
 ) -> Iterator[VirtualGpu]:
     """Inside the block, `kernel[grid](cpu_tensors...)` compiles for `target` and executes its machine code on this CPU.
 
@@ -243,14 +256,16 @@ def virtual_gpu(
     outside every view that was passed is OutOfBounds, also when it stays in the tensor of the view. step_limit: a loop
     that goes round more often ends the launch with StepLimit, which names it; None: no limit. ptxas: whether it is run
     on what is compiled for NVIDIA; without it a kernel has 0 registers there. sanitize: sanitizers by name, see
-    docs/virtual-gpu.md, or True. Leaving the block restores the driver
-    that was active, also after an error. Yields a VirtualGpu with its launches' counters.
+    docs/virtual-gpu.md, or True. cuda: code that says "cuda" runs as it is: tensors of that device, torch.cuda and
+    torch.version speak of the virtual GPU, and a kernel refuses tensors of the CPU. Leaving the block restores the
+    driver that was active, and torch, also after an error. Yields a VirtualGpu with its launches' counters.
     Raises UnknownName, UnsupportedInstruction, OutOfBounds, Race and the other errors of a virtual GPU.
     """
     import triton
     from triton import knobs
 
     gpu = VirtualGpu(target, order, seed, races, l2, strict, step_limit, sanitize)
+    gpu.cuda = cuda
     left_out = nullcontext() if ptxas or isa_of(target).NAME != "ptx" else _without_ptxas()
     driver = _driver_class()(gpu)
     config = triton.runtime.driver
@@ -259,8 +274,12 @@ def virtual_gpu(
     knobs.runtime.kernel_load_start_hook.add(hook)
     config.set_active(driver)
     try:
+<<<<<<< HEAD
         filled = nullcontext() if gpu.poison is None else _filled(gpu.poison)
         with checked_constraints(), predicted_benchmarks(gpu), left_out, filled:
+=======
+        with checked_constraints(), predicted_benchmarks(gpu), left_out, _door(gpu):
+>>>>>>> i15_g
             yield gpu
     finally:
         config.set_active(before)
