@@ -407,7 +407,7 @@ class _Parser:
         if caller[0]:
             self.callers[here] = caller
         seen = set()
-        while caller[0] and caller not in seen:
+        while caller[0] and caller not in seen and not self.out.files.get(int(here[0]), "").endswith(".cu"):
             seen.add(caller)
             here, caller = caller, self.callers.get(caller, (None, None, None))
         chain = _CHAIN.findall(token)
