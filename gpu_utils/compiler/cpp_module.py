@@ -18,8 +18,8 @@ class Argument:
     """One parameter of a kernel as it lies in the parameter buffer.
 
     name    as in the source; "" where the compiler dropped it
-    kind    "pointer", "int", "float" (2, 4 or 8 bytes), "bfloat", "struct", or "word": 8 bytes of which NVRTC's PTX does
-            not tell whether they are an address
+    kind    "pointer", "int", "float" (2, 4 or 8 bytes), "bfloat", "struct", or "word": 8 bytes of which NVRTC's PTX
+            does not tell whether they are an address
     offset, size  bytes
     """
 

@@ -1,8 +1,8 @@
 """CUDA C++ compiled by NVIDIA's own compiler with NVIDIA's headers, from wheels: no toolkit, no driver, no GPU.
 
 NVRTC is a library (wheel nvidia-cuda-nvrtc); the headers are those of nvidia-cuda-runtime, nvidia-cuda-crt and
-nvidia-cuda-cccl, all of CUDA 13.0: the extra `nvrtc`. Source: NVRTC's manual (docs.nvidia.com/cuda/nvrtc) and nvrtc.h of
-the wheel, for names, codes and options.
+nvidia-cuda-cccl, all of CUDA 13.0: the extra `nvrtc`. Source of names, codes and options: NVRTC's manual
+(docs.nvidia.com/cuda/nvrtc) and nvrtc.h of the wheel.
 """
 
 from __future__ import annotations
@@ -35,29 +35,27 @@ PARTS = {
 }
 """Wheel -> a file of its own, below the folder that all of them share (`nvidia/cu13`)."""
 
-_C = ("float", "limits", "math", "stddef", "stdint", "stdlib", "string")
+_C = "float limits math stddef stdint stdlib string".split()
 _CPP = (
-    *(
-        "algorithm",
-        "array",
-        "atomic",
-        "bit",
-        "chrono",
-        "complex",
-        "concepts",
-        "functional",
-        "initializer_list",
-        "iterator",
-    ),
-    *("limits", "new", "numeric", "optional", "ratio", "span", "tuple", "type_traits", "utility", "variant", "version"),
-)
-_STANDARD = {f"{name}.h": f"c{name}" for name in _C} | {f"c{name}": f"c{name}" for name in _C} | {n: n for n in _CPP}
+    "algorithm array atomic bit chrono complex concepts functional initializer_list iterator limits new numeric optional "
+    "ratio span tuple type_traits utility variant"
+).split()
+_HOMES = {f"{name}.h": f"c{name}" for name in _C} | {f"c{name}": f"c{name}" for name in _C} | {n: n for n in _CPP}
+_TYPES = "w2w_types.h"
+_WORDS = {"char": 8, "short": 16, "int": 32, "long long": 64}
 HEADERS: Mapping[str, str] = {
-    name: f"#pragma once\n#include <cuda/std/{home}>\nnamespace std {{ using namespace cuda::std; }}\n"
-    for name, home in _STANDARD.items()
-} | dict.fromkeys(("assert.h", "cassert", "stdio.h", "cstdio"), "")  # assert and printf are NVRTC's own
-"""Headers of the standard library that kernels include, by their text: NVRTC has none, and the wheel cccl has them for
-device code as cuda/std/..."""
+    **{
+        name: f"#pragma once\n#include <cuda/std/{home}>\nnamespace std {{ using namespace cuda::std; }}\n"
+        for name, home in _HOMES.items()
+    },
+    **dict.fromkeys(("assert.h", "cassert", "stdio.h", "cstdio"), ""),  # assert and printf are NVRTC's own
+    _TYPES: "".join(
+        f"typedef signed {word} int{bits}_t; typedef unsigned {word} uint{bits}_t;\n" for word, bits in _WORDS.items()
+    )
+    + "typedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong;\n",
+}
+"""Headers by their text. NVRTC has none of the standard library; the wheel cccl has them for device code as cuda/std/...
+w2w_types.h comes before every source: names of types that nvcc's own headers bring along."""
 
 
 def compile_cpp(
@@ -115,7 +113,14 @@ def _flags(limits: Target, found: Path, options: Sequence[str]) -> list[str]:
     # With the letter a: wgmma, setmaxnreg and tcgen05 exist only there. Triton compiles for the same.
     letter = "a" if limits.capability >= 90 else ""
     standard = [] if any(option.lstrip("-").startswith("std") for option in options) else ["-std=c++17"]
-    return [f"-arch={limits.name}{letter}", *standard, "-lineinfo", "--ptxas-options=-v", *options]
+    return [
+        f"-arch={limits.name}{letter}",
+        f"--pre-include={_TYPES}",
+        *standard,
+        "-lineinfo",
+        "--ptxas-options=-v",
+        *options,
+    ]
 
 
 def _fingerprint(source: str, target: str, flags: Sequence[str], names: Sequence[str], places: Sequence[Path]) -> str:
@@ -207,8 +212,8 @@ _ERROR = re.compile(r"^(?:(?P<file>[^\n(]+)\((?P<line>\d+)\): )?(?:catastrophic 
 _PTXAS = re.compile(r"^ptxas (?:(?P<place>\S.*?); )?(?:error|fatal)\s*: (.*)")
 _HOST = "a source holds kernels and device functions only; launch the kernel from Python: gpu.load(...).launch(...)"
 _ADVICE = {
-    "cannot open source file": "{}; there are CUDA's headers, those of the standard library that device code can use, and "
-    "what include= names",
+    "cannot open source file": "{}; there are CUDA's headers, those of the standard library that device code "
+    "can use, and what include= names",
     "explicitly marked as a __host__ function": "{} (" + _HOST + ")",
     "a host function call": "{} (" + _HOST + ")",
     "cannot be configured": _HOST,

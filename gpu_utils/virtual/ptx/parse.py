@@ -530,6 +530,8 @@ class _Parser:
             return _immediate(token)
         if kind != "word":
             self._fail(f"expected an operand, found {token!r}")
+        if token == "WARP_SZ":
+            return Imm(32)
         found: object = self._lookup(scope, token)
         if found is None:
             found = Special(token) if token[0] == "%" and token not in self.function.labels else Symbol(token)

@@ -11,7 +11,7 @@ from gpu_utils.compiler.cpp_module import source_name
 from gpu_utils.errors import UnknownName
 from gpu_utils.virtual.kernel_info import MOST_THREADS
 from gpu_utils.virtual.machine import Program
-from gpu_utils.virtual.ptx import asynchronous, flow, load_store, matrix, move, tensor, warp, wgmma  # noqa: F401  (fill FAMILIES)
+from gpu_utils.virtual.ptx import asynchronous, flow, load_store, matrix, move, tensor, warp, wgmma, wmma  # noqa: F401  (fill FAMILIES)
 from gpu_utils.virtual.ptx.decode import Decoder, Place, PtxOp
 from gpu_utils.virtual.ptx.parse import Module, parse
 from gpu_utils.virtual.ptx.state import PtxInfo
