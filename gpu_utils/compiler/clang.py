@@ -114,7 +114,7 @@ def _from_storage(source: str, target: str) -> CppModule:
     raise CompilerMissing(
         "compiling C++ kernels needs clang from the wheel ziglang, which is not installed, and the course has no "
         f"stored listing of this source; run `W2W_EXTRAS=hip {script()} study`, or "
-        "`pip install -c constraints.txt -e .[hip]` (about 411 MB)"
+        "`pip install warp-to-wavefront[hip]` (about 411 MB)"
     )
 
 

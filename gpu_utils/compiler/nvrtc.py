@@ -35,11 +35,13 @@ PARTS = {
 }
 """Wheel -> a file of its own, below the folder that all of them share (`nvidia/cu13`)."""
 
-_C = "float limits math stddef stdint stdlib string".split()
+_C = ("float", "limits", "math", "stddef", "stdint", "stdlib", "string")
+# fmt: off
 _CPP = (
-    "algorithm array atomic bit chrono complex concepts functional initializer_list iterator limits new numeric optional "
-    "ratio span tuple type_traits utility variant"
-).split()
+    "algorithm", "array", "atomic", "bit", "chrono", "complex", "concepts", "functional", "initializer_list",
+    "iterator", "limits", "new", "numeric", "optional", "ratio", "span", "tuple", "type_traits", "utility", "variant",
+)
+# fmt: on
 _HOMES = {f"{name}.h": f"c{name}" for name in _C} | {f"c{name}": f"c{name}" for name in _C} | {n: n for n in _CPP}
 _TYPES = "w2w_types.h"
 _WORDS = {"char": 8, "short": 16, "int": 32, "long long": 64}
@@ -54,8 +56,8 @@ HEADERS: Mapping[str, str] = {
     )
     + "typedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong;\n",
 }
-"""Headers by their text. NVRTC has none of the standard library; the wheel cccl has them for device code as cuda/std/...
-w2w_types.h comes before every source: names of types that nvcc's own headers bring along."""
+"""Headers by their text. NVRTC has none of the standard library; the wheel cccl has them for device code, as
+cuda/std/... w2w_types.h comes before every source: names of types that nvcc's own headers bring along."""
 
 
 def compile_cpp(
