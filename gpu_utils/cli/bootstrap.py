@@ -38,6 +38,9 @@ DRIVERS = {
 }
 """Build of PyTorch -> what shows that its driver is loaded."""
 
+ALWAYS = ("course", "dev")
+"""Extras that every environment of a checkout gets; the wheel alone has the virtual GPUs only."""
+
 UNFINISHED = "unfinished"
 GIB = 2**30
 OVER = "\x1b[A\r\x1b[K"  # up, to the start of the line, and empty it
@@ -58,8 +61,8 @@ HELP = """\
 
 W2W_TORCH=cpu|cuda|rocm chooses the build of PyTorch; without it a machine gets what its driver asks for:
 NVIDIA's, AMD's or, with neither, the small one for the CPU.
-W2W_EXTRAS=hip,classroom adds what is optional: clang for CUDA-style C++ kernels (400 MB), and nbgrader for teachers
-(80 MB). Both choices are remembered.
+W2W_EXTRAS=hip,nvrtc,classroom adds what is optional: clang for CUDA-style C++ kernels (400 MB), NVIDIA's own compiler
+and headers for them (96 MB), and nbgrader for teachers (80 MB). Both choices are remembered.
 """
 
 
@@ -159,7 +162,7 @@ def chosen_extras(environ: Mapping[str, str], root: Path = ROOT) -> str:
     stamp = (_read_stamp(root / ".venv") or "").split(" ")
     remembered = stamp[1] if len(stamp) == 3 else ""
     names = sorted({name.strip() for name in environ.get("W2W_EXTRAS", remembered).split(",") if name.strip()})
-    known = [name for name in _project(root)["project"]["optional-dependencies"] if name != "dev"]
+    known = [name for name in _project(root)["project"]["optional-dependencies"] if name not in ALWAYS]
     if unknown := [name for name in names if name not in known]:
         raise SetupFailed(f"W2W_EXTRAS names {unknown[0]!r}; it can name {', '.join(known)}, with commas between")
     return ",".join(names)
@@ -194,7 +197,7 @@ def plan(root: Path, build: Flavour, extras: str = "", uv: str | None = None) ->
         *(line for line in project["dependencies"] if _name(line) not in build.brings),
         *(
             line
-            for name in ["dev", *filter(None, extras.split(","))]
+            for name in [*ALWAYS, *filter(None, extras.split(","))]
             for line in project["optional-dependencies"][name]
         ),
     ]

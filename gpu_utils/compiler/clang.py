@@ -9,31 +9,28 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import importlib.util
-import json
 import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import asdict
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 from gpu_utils.chips.targets import TARGETS, Target
 from gpu_utils.command import script
-from gpu_utils.compiler import stored
+from gpu_utils.compiler import nvrtc, stored
+from gpu_utils.compiler.cpp_cache import keep, kept
 from gpu_utils.compiler.cpp_module import (
     CppModule,
     assembled,
-    from_json,
     of_amdgcn,
     of_ptx,
     signatures,
     source_name,
 )
 from gpu_utils.compiler.triton import ptxas
-from gpu_utils.errors import CompileFailed, CompilerMissing
+from gpu_utils.errors import BadArgument, CompileFailed, CompilerMissing, UnknownName
 from gpu_utils.folders import cache_folder
 
 INCLUDE = Path(__file__).parent / "include"
@@ -42,27 +39,49 @@ SOURCE_NAME = "kernel.cu"
 """The file that a source is in its listings and in errors."""
 
 
-def compile_cpp(source: str, target: str) -> CppModule:
+def compile_cpp(
+    source: str,
+    target: str,
+    compiler: str = "clang",
+    *,
+    include: Sequence[str | os.PathLike[str]] = (),
+    defines: Sequence[str] = (),
+    options: Sequence[str] = (),
+    names: Sequence[str] = (),
+) -> CppModule:
     """Compile CUDA-style C++ to the assembly text of a target.
 
-    source  kernels (`__global__`) and device functions; the names that exist are those of include/w2w_gpu.h
-    target  of gpu_utils.chips.TARGETS: "sm_80", "gfx942"
+    source    kernels (`__global__`) and device functions. With clang the names that exist are those of
+              include/w2w_gpu.h; with NVRTC those of CUDA's own headers, cooperative groups and libcu++ among them
+    target    of gpu_utils.chips.TARGETS: "sm_80", "gfx942"
+    compiler  "clang" for both vendors (the extra `hip`), or "nvrtc": NVIDIA's, for its targets (the extra `nvrtc`),
+              from sm_90 on with the instructions of the chip itself (sm_90a), as Triton compiles
+    include, defines, options, names   for NVRTC: folders of headers; macros ("N=4"); further options of NVRTC
+              ("-default-device", "-std=c++20", "--use_fast_math"); instances of templates ("copy<float, 4>"), by which
+              names they are launched
 
     Returns a CppModule, kept in the cache folder by the content of everything that went into it. The text has passed an
     assembler: ptxas for NVIDIA, LLVM's own for AMD. Without the wheel ziglang it is the listing that the course has
     stored of its own sources, marked as such.
-    Errors: UnknownName for a target; CompilerMissing for other sources without the wheel; CompileFailed with the first
-    error of clang or of the assembler and its line, also when static shared memory (LDS) is larger than the target
-    allows.
+    Errors: UnknownName for a target or a compiler; BadArgument for NVRTC and a target of AMD, and for arguments that
+    clang does not take; CompilerMissing where the compiler is not installed (with clang: for other sources);
+    CompileFailed with the first error of the compiler or of the assembler and its line, also when static shared memory
+    (LDS) is larger than the target allows.
     """
+    if compiler == "nvrtc":
+        return nvrtc.compile_cpp(source, target, include=include, defines=defines, options=options, names=names)
+    if compiler != "clang":
+        raise UnknownName("compiler", compiler, ("clang", "nvrtc"))
+    if include or defines or options or names:
+        raise BadArgument('include, defines, options and names are for compiler="nvrtc"; write #define into the source')
     limits = TARGETS[target]
     wheel = _wheel()
     if wheel is None:
         return _from_storage(source, target)
     clang = _command(wheel)
     place = cache_folder() / "clang" / f"{_fingerprint(source, target)}.json"
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return _kept(place, place.stat().st_mtime_ns)
+    if module := kept(place):
+        return module
     with tempfile.TemporaryDirectory(prefix="w2w-clang-") as folder:
         (Path(folder) / SOURCE_NAME).write_text(source)
         asm = _run(clang, limits, Path(folder), [], source)
@@ -74,7 +93,7 @@ def compile_cpp(source: str, target: str) -> CppModule:
             _assemble_amdgcn(clang, asm, limits, Path(folder))
             described = of_amdgcn(asm)
     module = assembled(target, asm, declared, described)
-    _keep(place, module)
+    keep(place, module)
     return module
 
 
@@ -95,7 +114,7 @@ def _from_storage(source: str, target: str) -> CppModule:
     raise CompilerMissing(
         "compiling C++ kernels needs clang from the wheel ziglang, which is not installed, and the course has no "
         f"stored listing of this source; run `W2W_EXTRAS=hip {script()} study`, or "
-        "`pip install -c constraints.txt -e .[hip]` (about 411 MB)"
+        "`pip install warp-to-wavefront[hip]` (about 411 MB)"
     )
 
 
@@ -246,22 +265,3 @@ def _assemble_ptx(asm: str, limits: Target, folder: Path) -> str:
         errors = [line.partition(":")[2].strip() for line in log.splitlines() if "error" in line or "fatal" in line]
         raise CompileFailed(f"C++ for {limits.name}: ptxas refused the PTX: {(errors or [log.strip()])[0]}")
     return log
-
-
-# The cache
-
-
-@lru_cache(maxsize=64)
-def _kept(place: Path, written: int) -> CppModule:
-    """The module in a file of the cache; it is read again when it was written again."""
-    return from_json(json.loads(place.read_text()))
-
-
-def _keep(place: Path, module: CppModule) -> None:
-    """Write the file in one step, so that a reader never sees half of it. Without a cache folder it compiles again."""
-    data = {"target": module.target, "asm": module.asm, "kernels": {k: asdict(v) for k, v in module.kernels.items()}}
-    with suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=place.parent, suffix=".part", delete=False) as file:
-            json.dump(data, file)
-        os.replace(file.name, place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +18,8 @@ class Argument:
     """One parameter of a kernel as it lies in the parameter buffer.
 
     name    as in the source; "" where the compiler dropped it
-    kind    "pointer", "int", "float" (2, 4 or 8 bytes), "bfloat" or "struct"
+    kind    "pointer", "int", "float" (2, 4 or 8 bytes), "bfloat", "struct", or "word": 8 bytes of which NVRTC's PTX
+            does not tell whether they are an address
     offset, size  bytes
     """
 
@@ -96,8 +97,17 @@ def from_json(data: Mapping[str, Any]) -> CppModule:
 
 
 def assembled(
-    target: str, asm: str, declared: dict[str, list[tuple[str, str]]], described: dict[str, dict[str, Any]]
+    target: str,
+    asm: str,
+    declared: Mapping[str, Sequence[tuple[str, str]]],
+    described: Mapping[str, dict[str, Any]],
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> CppModule:
+    """The module of an assembly text.
+
+    declared   symbol of a kernel -> (name, kind) of its parameters; described: symbol -> what `of_ptx` read
+    names      symbol -> what the kernel is called, where that is not its name in the source
+    """
     kernels: dict[str, CppKernel] = {}
     for symbol, facts in described.items():
         layout, kinds = facts.pop("layout"), declared.get(symbol, [])
@@ -109,7 +119,7 @@ def assembled(
         arguments = tuple(
             Argument(name, kind, offset, size) for (name, kind), (offset, size) in zip(kinds, layout, strict=True)
         )
-        name = source_name(symbol)
+        name = names.get(symbol) or source_name(symbol)
         key = symbol if name in kernels else name
         kernels[key] = CppKernel(name, symbol, arguments, **facts)
     if not kernels:
@@ -180,7 +190,7 @@ def of_amdgcn(asm: str) -> dict[str, dict[str, Any]]:
     return described
 
 
-_ENTRY = re.compile(r"^\.visible \.entry ([\w$]+)\((.*?)\)", re.MULTILINE | re.DOTALL)
+_ENTRY = re.compile(r"^(?:\.visible |\.weak )?\.entry ([\w$]+)\((.*?)\)", re.MULTILINE | re.DOTALL)
 _PARAM = re.compile(r"\.param\s+(?:\.align (\d+)\s+)?\.[bsuf](\d+)[^,\[]*(?:\[(\d+)\])?")
 
 _USAGE = re.compile(r"(\d+) (registers|bytes smem|bytes stack|bytes spill st)")
@@ -212,3 +222,52 @@ def of_ptx(asm: str, log: str) -> dict[str, dict[str, Any]]:
             "scratch": facts["bytes stack"],
         }
     return described
+
+
+def parameters_of_ptx(asm: str, source: str) -> dict[str, list[tuple[str, str]]]:
+    """Symbol -> (name, kind) of every parameter, from PTX and from how the source declares them, where it can be read.
+
+    PTX has no names, and its types do not tell pointers from integers of 64 bits, nor float16 from bfloat16.
+    """
+    found = {}
+    for symbol, inside in _ENTRY.findall(asm):
+        types = _PTX_TYPE.findall(inside)
+        written = _written(source, source_name(symbol))
+        texts = written if len(written) == len(types) else [""] * len(types)
+        found[symbol] = [_described(*facts, text) for facts, text in zip(types, texts, strict=True)]
+    return found
+
+
+_PTX_TYPE = re.compile(r"\.param\s+(?:\.align \d+\s+)?\.([a-z])(\d+)[^,\[]*(?:\[(\d+)\])?")
+_NAME_AT_END = re.compile(r"(\w+)\s*(?:\[[^\]]*\])*\s*(?:=.*)?$", re.DOTALL)
+
+
+def _described(letter: str, bits: str, count: str, text: str) -> tuple[str, str]:
+    name = _NAME_AT_END.search(text)
+    if count:
+        kind = "struct"
+        if count == "2":
+            kind = "bfloat" if "bfloat16" in text else "float" if "half" in text else "struct"
+    elif letter == "f":
+        kind = "float"
+    else:
+        kind = "pointer" if "*" in text else "word" if bits == "64" else "int"
+    return name[1] if name else "", kind
+
+
+def _written(source: str, name: str) -> list[str]:
+    """The parameters of a kernel as its declaration has them; [] where there is none to be found."""
+    at = re.search(rf"__global__\b[^;{{}}]*?\b{re.escape(name)}\s*\(", source)
+    if at is None:
+        return []
+    inside, depth, parts = "", 1, []
+    for letter in re.sub(r"//[^\n]*|/\*.*?\*/", " ", source[at.end() :], flags=re.DOTALL):
+        depth += (letter in "(<[") - (letter in ")>]")
+        if depth == 0:
+            break
+        if letter == "," and depth == 1:
+            parts.append(inside)
+            inside = ""
+        else:
+            inside += letter
+    return [text.strip() for text in (*parts, inside) if text.strip()]

@@ -60,7 +60,7 @@ class LoadedModule:
         symbols = isa.kernels(self.text)
         if not symbols:
             raise BadArgument(f"the text has no kernel; a {gpu.target} runs {isa.TEXT}")
-        names = [source_name(symbol) for symbol in symbols]
+        names = [self.compiled.kernel(s).name if self.compiled else source_name(s) for s in symbols]
         self._changed: np.ndarray | None = None  # which bytes of the module's data differ from their first values
         self._values = np.zeros(0, np.uint8)
         self.kernels = {n if names.count(n) == 1 else s: s for n, s in zip(names, symbols, strict=True)}
@@ -142,6 +142,8 @@ def _value(number: int, argument: Argument | None, size: int, value: Any) -> tup
     """(name, type as the driver knows it, value) of one argument."""
     name = argument.name if argument and argument.name else f"argument {number}"
     kind = argument.kind if argument else _kind(value)
+    if kind == "word":  # NVRTC does not say which
+        kind = "int" if isinstance(value, (int, float)) else "pointer"
     if hasattr(value, "data_ptr") or value is None:
         if size != 8 or kind != "pointer":
             raise BadArgument(f"{name}: a tensor was given, the kernel takes {_words(kind, size)}")

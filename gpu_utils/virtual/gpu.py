@@ -68,13 +68,9 @@ class VirtualGpu:
         self.random = np.random.default_rng(seed)
         self.launches: list[Launch] = []
         self.registered: list[tuple[str, Any]] = []
-<<<<<<< HEAD
         self.tracer: Trace | None = None
         self.poison = Unwritten() if "initcheck" in self.sanitize else None
-=======
-        self.tracer: Trace | SharedWatch | None = None
         self.cuda = False
->>>>>>> i15_g
 
     @property
     def counters(self) -> Counters:

@@ -46,9 +46,10 @@ class Launch:
     """One launch: what the instruction sets read, and what it left behind.
 
     chip: the row of the target. grid, block: (x, y, z). args: the packed parameter buffer, uint8. shared_bytes: shared
-    memory per block. packet: the AMD dispatch packet, which `prepare` fills; empty for PTX. fresh: start from registers
-    of zero, for a trace. registers: vector registers of one lane as the vendor's compiler allots them, 0 where nobody
-    has asked it (PTX that was loaded as text); stack: bytes of local memory or scratch of one lane, likewise.
+    memory per block. packet: what `prepare` fills: AMD's dispatch packet, the barrier of a PTX grid. fresh: start from
+    registers of zero, for a trace. registers: vector registers of one lane as the vendor's compiler allots them, 0
+    where nobody has asked it (PTX that was loaded as text); stack: bytes of local memory or scratch of one lane,
+    likewise.
     """
 
     name: str

@@ -219,13 +219,13 @@ def _without_ptxas() -> Iterator[None]:
         knobs.runtime.add_stages_inspection_hook = before
 
 
-<<<<<<< HEAD
 def _filled(unwritten: Unwritten) -> AbstractContextManager[Any]:
     """A block in which torch's allocations are filled for initcheck; made late, as it imports torch."""
     from gpu_utils.virtual.sanitize.allocations import Allocations
 
     return Allocations(unwritten)
-=======
+
+
 def _door(gpu: VirtualGpu) -> AbstractContextManager[None]:
     """What lets code say "cuda"; imported when it is wanted."""
     if not gpu.cuda:
@@ -233,7 +233,6 @@ def _door(gpu: VirtualGpu) -> AbstractContextManager[None]:
     from gpu_utils.virtual.cuda.door import cuda_door
 
     return cuda_door(gpu)
->>>>>>> i15_g
 
 
 @contextmanager
@@ -274,12 +273,8 @@ def virtual_gpu(
     knobs.runtime.kernel_load_start_hook.add(hook)
     config.set_active(driver)
     try:
-<<<<<<< HEAD
         filled = nullcontext() if gpu.poison is None else _filled(gpu.poison)
-        with checked_constraints(), predicted_benchmarks(gpu), left_out, filled:
-=======
-        with checked_constraints(), predicted_benchmarks(gpu), left_out, _door(gpu):
->>>>>>> i15_g
+        with checked_constraints(), predicted_benchmarks(gpu), left_out, filled, _door(gpu):
             yield gpu
     finally:
         config.set_active(before)

@@ -36,9 +36,10 @@ backend-path = ["."]
 [project]
 name = "tiny-course"
 version = "1.0"
-dependencies = ["torch>=2.11", "triton>=3.6; sys_platform == 'linux'", "jupyterlab"]
+dependencies = ["torch>=2.11", "triton>=3.6; sys_platform == 'linux'"]
 
 [project.optional-dependencies]
+course = ["jupyterlab"]
 dev = ["tidy"]
 
 [project.scripts]
@@ -449,7 +450,7 @@ def test_extras_are_asked_for_once_and_remembered(tmp_path):
 
 
 def test_an_extra_that_does_not_exist_is_one_sentence(tmp_path):
-    with pytest.raises(bootstrap.SetupFailed, match="W2W_EXTRAS names 'hipp'; it can name hip, classroom"):
+    with pytest.raises(bootstrap.SetupFailed, match="W2W_EXTRAS names 'hipp'; it can name hip, nvrtc, classroom"):
         bootstrap.chosen_extras({"W2W_EXTRAS": "hipp"}, ROOT)
 
 

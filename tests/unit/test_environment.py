@@ -49,7 +49,7 @@ def _resolve(python: str) -> dict[str, str]:
         *(str(uv if uv.exists() else shutil.which("uv")), "pip", "compile", "-", "--quiet", "--no-header"),
         *("--no-annotate", "--python-version", python, "--python-platform", "x86_64-manylinux_2_28"),
     ]
-    wanted = "\n".join(_pip_part()).replace("[dev]", f"[{','.join(PROJECT['optional-dependencies'])}]")
+    wanted = "\n".join(_pip_part()).replace("[course,dev]", f"[{','.join(PROJECT['optional-dependencies'])}]")
     done = subprocess.run(command, cwd=ROOT, input=wanted, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return dict(line.split("==") for line in done.stdout.split() if "==" in line)
@@ -58,7 +58,7 @@ def _resolve(python: str) -> dict[str, str]:
 def test_environment_yml_names_its_parts() -> None:
     assert ENVIRONMENT["name"] == "warp-to-wavefront"
     assert ENVIRONMENT["channels"] == ["conda-forge"]
-    assert _pip_part() == ["--constraint constraints.txt", "--editable .[dev]"]
+    assert _pip_part() == ["--constraint constraints.txt", "--editable .[course,dev]"]
 
 
 def test_every_conda_line_is_a_valid_match_spec_and_pip_is_listed() -> None:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import re
 import sys
+from typing import cast
 
 import numpy as np
 
 from gpu_utils.chips.targets import TARGETS, capability_of
 from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import Program
-from gpu_utils.virtual.ptx.state import PtxState
+from gpu_utils.virtual.ptx.state import WORKSPACE, PtxInfo, PtxState
 
 NAME = "ptx"
 TEXT = "PTX (`.entry name`)"
 
 
 def prepare(launch: Launch) -> None:
-    """Nothing lies beside the arguments of a PTX kernel."""
+    """Make the memory that a barrier of the whole grid uses, where the kernel asks for it: size and barrier, 0."""
+    info = cast(PtxInfo, launch.program.info)
+    if any(info.slots[number].index in WORKSPACE for number in info.specials):
+        launch.packet = np.zeros(8, np.uint8)
+        launch.memory.add_array("the barrier of the grid", launch.packet, "args")
 
 
 def new_state(program: Program, launch: Launch, block_ids: np.ndarray, waves_per_block: int) -> PtxState:

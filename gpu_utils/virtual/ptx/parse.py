@@ -407,7 +407,7 @@ class _Parser:
         if caller[0]:
             self.callers[here] = caller
         seen = set()
-        while caller[0] and caller not in seen:
+        while caller[0] and caller not in seen and not self.out.files.get(int(here[0]), "").endswith(".cu"):
             seen.add(caller)
             here, caller = caller, self.callers.get(caller, (None, None, None))
         chain = _CHAIN.findall(token)
@@ -530,6 +530,8 @@ class _Parser:
             return _immediate(token)
         if kind != "word":
             self._fail(f"expected an operand, found {token!r}")
+        if token == "WARP_SZ":
+            return Imm(32)
         found: object = self._lookup(scope, token)
         if found is None:
             found = Special(token) if token[0] == "%" and token not in self.function.labels else Symbol(token)

@@ -22,6 +22,7 @@ from gpu_utils.virtual.ptx import (  # noqa: F401  (fill FAMILIES)
     tensor,
     warp,
     wgmma,
+    wmma,
 )
 from gpu_utils.virtual.ptx.decode import Decoder, Place, PtxOp
 from gpu_utils.virtual.ptx.parse import Module, parse

@@ -44,7 +44,10 @@ SPECIALS = frozenset(
     "%smid",
     "%nsmid",
     "%gridid",
+    *(f"%envreg{i}" for i in range(32)),
 }
+WORKSPACE = {"%envreg2": 0, "%envreg1": 32}
+"""Halves of the address of the driver's memory for the barrier of a grid (cooperative_groups/details/driver_abi.h)."""
 CLOCKS = frozenset({"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"})
 
 
@@ -206,6 +209,8 @@ class PtxState(State):
             row[...] = self.block_ids[self.block_of_wave, "xyz".index(name[-1]), None]
             return row
         launch = self.launch
+        if name in WORKSPACE:
+            return np.full((self.waves, 32), launch.packet.ctypes.data >> WORKSPACE[name] & 0xFFFFFFFF, dtype)
         block = (*launch.block, 1, 1)[:3]
         sizes = launch.shared_bytes, launch.shared_bytes - self.info.static_shared
         return _special(name, dtype, self.blocks, self.waves_per_block, block, launch.grid, sizes)
