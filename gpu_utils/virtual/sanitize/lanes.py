@@ -197,11 +197,11 @@ class Lanes:
             value = worlds.other.get(key)
             if value is not None:
                 row = self.row(state, key)
-                value = np.where(_here(state, row), row, value)
-                if np.array_equal(value, row):
+                merged = np.where(_here(state, row), row, value)
+                if np.array_equal(merged, row):
                     del worlds.other[key]
                 else:
-                    worlds.other[key] = value
+                    worlds.other[key] = merged
 
     # uses
 
