@@ -37,7 +37,7 @@ class _Passed:
         if state.absent is not None:
             self.live = np.logical_not(state.absent)
         if self.live.ndim > len(state.unit_shape):
-            self.live = self.live.any(axis=1)
+            self.live = np.asarray(self.live.any(axis=1))
 
 
 class SyncHooks(NoHooks):
