@@ -15,9 +15,9 @@ from gpu_utils.virtual.cuda.randoms import of_gpu
 
 PLAIN = (
     "arange", "bartlett_window", "blackman_window", "empty", "empty_permuted", "empty_strided", "eye", "full",
-    "hamming_window", "hann_window", "kaiser_window", "linspace", "logspace", "ones", "rand", "randint", "randn",
-    "randperm", "range", "scalar_tensor", "sparse_coo_tensor", "sparse_csr_tensor", "tril_indices", "triu_indices",
-    "zeros",
+    "hamming_window", "hann_window", "kaiser_window", "linspace", "logspace", "ones", "rand", "randint",
+    "randn", "randperm", "range", "scalar_tensor", "sparse_coo_tensor", "sparse_csr_tensor", "tril_indices",
+    "triu_indices", "zeros",
 )  # fmt: skip
 """Of `torch`: without `device` they take torch's default device."""
 
