@@ -64,7 +64,7 @@ class VirtualGpu:
         self.launches: list[Launch] = []
         self.registered: list[tuple[str, Any]] = []
         self.tracer: Trace | SharedWatch | None = None
-        self.unwritten = Unwritten() if "initcheck" in self.sanitize else None
+        self.untouched = Unwritten() if "initcheck" in self.sanitize else None
 
     @property
     def counters(self) -> Counters:
@@ -171,8 +171,8 @@ class VirtualGpu:
             memory.add_array("the kernel's arguments", args, "args")
             if program.info.data.size:
                 memory.add_array("the constants of the kernel", program.info.data, "constant")
-        if self.unwritten is not None:
-            memory.look_for(self.unwritten)
+        if self.untouched is not None:
+            memory.look_for(self.untouched)
         launch = Launch(
             program.name,
             self.target,

@@ -259,7 +259,7 @@ def virtual_gpu(
     knobs.runtime.kernel_load_start_hook.add(hook)
     config.set_active(driver)
     try:
-        filled = nullcontext() if gpu.unwritten is None else _filled(gpu.unwritten)
+        filled = nullcontext() if gpu.untouched is None else _filled(gpu.untouched)
         with checked_constraints(), predicted_benchmarks(gpu), left_out, filled:
             yield gpu
     finally:

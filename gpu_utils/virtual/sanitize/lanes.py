@@ -194,10 +194,10 @@ class Lanes:
             worlds.after = None
             return
         for key in writes:
-            value = worlds.other.get(key)
-            if value is not None:
+            before = worlds.other.get(key)
+            if before is not None:
                 row = self.row(state, key)
-                value = np.where(_here(state, row), row, value)
+                value = np.where(_here(state, row), row, before)
                 if np.array_equal(value, row):
                     del worlds.other[key]
                 else:

@@ -33,9 +33,8 @@ class _Passed:
         self.passes = np.zeros(state.unit_shape, np.int32)
         self.ended = np.full(state.blocks, -1, np.int32)  # barriers of the first that ended
         self.who = np.zeros((state.blocks, 2), np.int64)  # its wave and lane
-        self.live = np.ones(state.unit_shape, bool) if state.absent is None else ~state.absent
-        if self.live.ndim > len(state.unit_shape):
-            self.live = self.live.any(axis=1)
+        there = np.ones((state.waves, state.lanes), bool) if state.absent is None else ~state.absent
+        self.live: np.ndarray = there if len(state.unit_shape) == 2 else np.logical_or.reduce(there, axis=1)
 
 
 class SyncHooks(NoHooks):

@@ -108,7 +108,7 @@ def test_every_second_element_and_a_tensor_that_was_forgotten():
             launch(x)
         x.fill_(2)
         launch(x)
-        assert x.data_ptr() not in gpu.unwritten.storages
+        assert x.data_ptr() not in gpu.untouched.storages
 
 
 class Double(torch.autograd.Function):
@@ -133,4 +133,4 @@ def test_allocations_inside_of_autograd_count():
 def test_without_the_tool_nothing_is_filled_or_found():
     with virtual_gpu("gfx942", sanitize="synccheck") as gpu:
         launch(torch.empty(64))
-    assert gpu.unwritten is None
+    assert gpu.untouched is None
