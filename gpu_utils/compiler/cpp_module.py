@@ -234,7 +234,9 @@ def parameters_of_ptx(asm: str, source: str) -> dict[str, list[tuple[str, str]]]
         types = _PTX_TYPE.findall(inside)
         written = _written(source, source_name(symbol))
         texts = written if len(written) == len(types) else [""] * len(types)
-        found[symbol] = [_described(*facts, text) for facts, text in zip(types, texts, strict=True)]
+        found[symbol] = [
+            _described(letter, bits, count, text) for (letter, bits, count), text in zip(types, texts, strict=True)
+        ]
     return found
 
 

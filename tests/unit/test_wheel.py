@@ -15,7 +15,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 OTHER_NAMES = {"pyyaml": "yaml", "py-rattler": "rattler", "import-linter": "importlinter", "jupyterlab": "jupyterlab"}
 LEFT_OUT = sorted(
     OTHER_NAMES.get(name, name.replace("-", "_"))
-    for name in (Requirement(line).name for extra in ("course", "dev", "classroom", "hip") for line in EXTRAS[extra])
+    for name in (Requirement(line).name for extra in ("course", "dev", "classroom") for line in EXTRAS[extra])
 )
 WITHOUT = f"""
 import importlib.abc, sys
@@ -28,6 +28,8 @@ class Absent(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Absent())
 """
 AUTHOR = '''
+import sys
+sys.modules['ziglang'] = None
 import torch, triton, triton.language as tl
 from gpu_utils import virtual_gpu
 from gpu_utils.compiler.clang import compile_cpp
