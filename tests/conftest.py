@@ -88,6 +88,18 @@ def clang() -> None:
 
 
 @pytest.fixture(scope="session")
+def nvrtc() -> None:
+    """NVIDIA's compiler of the extra `nvrtc`; its absence is a failure in CI where W2W_EXTRAS names the extra."""
+    from gpu_utils.compiler.nvrtc import missing
+
+    if absent := missing():
+        reason = f"{', '.join(absent)} not installed (the extra `nvrtc`)"
+        if "nvrtc" in os.environ.get("W2W_EXTRAS", "").split(","):
+            unavailable(reason)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
 def nbgrader() -> None:
     """nbgrader of the extra `classroom`, under the same rule."""
     _need("nbgrader", "nbgrader is not installed (the extra `classroom`)")

@@ -20,7 +20,7 @@ from pathlib import Path
 from gpu_utils.chips.targets import TARGETS, Target
 from gpu_utils.command import script
 from gpu_utils.compiler.cpp_cache import keep, kept
-from gpu_utils.compiler.cpp_module import CppModule, assembled, of_ptx, parameters_of_ptx
+from gpu_utils.compiler.cpp_module import CppModule, assembled, of_ptx, parameters_of_ptx, source_name
 from gpu_utils.errors import BadArgument, CompileFailed, CompilerMissing
 from gpu_utils.folders import cache_folder
 
@@ -199,7 +199,7 @@ def _text(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> str:
     getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     text = ctypes.create_string_buffer(size.value)
     getattr(library, f"nvrtcGet{what}")(program, text)
-    return text.value.decode(errors="replace")
+    return text.raw.replace(b"\0", b"").decode(errors="replace")  # the log has one between its two compilers
 
 
 def _lowered(library: ctypes.CDLL, program: ctypes.c_void_p, expression: str) -> str:
@@ -230,8 +230,12 @@ def first_error(log: str, source: str) -> str:
             message = next((text for part, text in _ADVICE.items() if part in found[3]), "{}").format(found[3].strip())
             return _with_line(message, found["file"], found["line"], lines[at:], source)
         if found := _PTXAS.match(line):
-            return f"ptxas refused the PTX: {found[2].strip()}"
+            return f"ptxas refused the PTX: {_in_source_names(found[2].strip())}"
     return next((line.strip() for line in lines if line.strip()), "NVRTC failed without a message")
+
+
+def _in_source_names(message: str) -> str:
+    return re.sub(r"'(_Z\w+)'", lambda symbol: f"'{source_name(symbol[1])}'", message)
 
 
 def _with_line(message: str, file: str | None, number: str | None, rest: list[str], source: str) -> str:
@@ -251,5 +255,10 @@ def _with_line(message: str, file: str | None, number: str | None, rest: list[st
 
 def _module(built: _Built, source: str, target: str) -> CppModule:
     described = of_ptx(built.ptx, built.log)
+    if not described and "__global__" in source:
+        raise CompileFailed(
+            f"C++ for {target}: no kernel is left; kernels that are templates are compiled where an instance is named: "
+            'names=["copy<float, 4>"]'
+        )
     expressions = {symbol: expression for expression, symbol in built.symbols.items()}
     return assembled(target, built.ptx, parameters_of_ptx(built.ptx, source), described, expressions)

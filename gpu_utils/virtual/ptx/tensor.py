@@ -132,6 +132,8 @@ def _publish(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
 class Box:
     """Where the bytes of one box are: `address` (rows, row bytes / 16 or per element), for one map and one corner."""
 
+    way = "through a tensor map"
+
     def __init__(self, raw: np.ndarray, corner: list[int], shared: int) -> None:
         rank = int(raw[8:12].view(np.uint32)[0]) + 1
         size = ELEMENT_BYTES[int(raw[79])]
@@ -173,7 +175,8 @@ def _bulk(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     """cp.async.bulk.tensor in tile mode, both ways."""
     parts = instruction.parts
     if parts[3] != "tensor":
-        raise ValueError("not a known form of cp.async.bulk")
+        _line(decoder, op, instruction)
+        return
     loads = parts[5].startswith("shared") and parts[6] == "global"
     if not loads and not (parts[5] == "global" and parts[6].startswith("shared")):
         raise ValueError("not a known direction")
@@ -205,6 +208,68 @@ def _bulk(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
             else:
                 address, words, inside = _flattened(state, op, box, wave, lane)
                 state.memory.store(state, op, address, [words], box.size, inside)
+
+    op.run = run
+
+
+class Line:
+    """Where the bytes of a plain bulk copy are: a Box of one row."""
+
+    outside, size, way = 0, 8, "by a bulk copy"
+
+    def __init__(self, address: int, count: int, shared: int) -> None:
+        steps = 8 * np.arange(count // 8)
+        self.bytes = count
+        self.address, self.shared = address + steps, shared + steps
+        self.inside = np.ones(len(steps), bool)
+
+
+_LINES = (["global", "mbarrier", "complete_tx", "bytes"], ["bulk_group"])
+"""What follows the first space of cp.async.bulk, into shared memory and (behind "shared") out of it."""
+
+
+def _line(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
+    """cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [to], [from], bytes, [mbarrier]; and the way
+    back, cp.async.bulk.global.shared::cta.bulk_group [to], [from], bytes."""
+    words = [word for part in instruction.parts[3:] for word in part.split("::") if word not in ("cta", "cluster")]
+    words = [word for word in words if word not in ("L2", "cache_hint")]
+    loads = words == ["shared", *_LINES[0]]
+    if not loads and words != ["global", "shared", *_LINES[1]]:
+        raise ValueError("not a known form of cp.async.bulk")
+    to, source, count, *rest = instruction.operands
+    slot, offset = parse_address(decoder, to if loads else source)
+    far, far_offset = parse_address(decoder, source if loads else to)
+    size = decoder.read(count, "u32")
+    barrier = parse_address(decoder, rest[0]) if loads else None
+    pred, negated = decoder.guard(instruction)
+    op.kind = "global"
+
+    def run(state: PtxState) -> None:
+        some, mask = state.active(pred, negated)
+        if not some:
+            return
+        places, addresses, counts = (
+            address_of(state, slot, offset),
+            address_of(state, far, far_offset),
+            full(state, size),
+        )
+        waiting = None if barrier is None else address_of(state, *barrier)
+        for wave, lane in np.argwhere(np.ones(places.shape, bool) if mask is None else mask):
+            place, address, count = (int(row[wave, lane]) for row in (places, addresses, counts))
+            if (place | address | count) % 16:
+                raise OutOfBounds(
+                    f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} copies {count} "
+                    f"bytes between shared memory at {place} and the address {address:#x}; expected multiples of 16 "
+                    f"(`{op.text}`)"
+                )
+            line = Line(address, count, place)
+            if waiting is not None:
+                if count:
+                    _load_box(state, op, line, wave, lane)
+                _complete(state, op, int(waiting[wave, lane]), wave, lane, count)
+            elif count:
+                where, values, inside = _flattened(state, op, line, wave, lane)
+                state.memory.store(state, op, where, [values], line.size, inside)
 
     op.run = run
 
@@ -248,13 +313,13 @@ def _reduce(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     op.run = run
 
 
-def _check(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int, what: str) -> None:
+def _check(state: PtxState, op: PtxOp, box: Box | Line, wave: int, lane: int, what: str) -> None:
     used = box.address[box.inside]
     low, high = (int(used.min()), int(used.max()) + box.size) if used.size else (0, 0)
     if used.size and not state.memory.holds(low, high - low):
         bad = high - box.size if state.memory.holds(low, 1) else low
         raise OutOfBounds(
-            f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} {what} through a tensor map "
+            f"kernel {state.program.name}{source_of(op)}: {state.where(wave, lane)} {what} {box.way} "
             f"{state.memory.describe(bad, box.size, 'is its shape right?')}"
         )
     if int(box.shared.max()) + box.size > state.shared.size or int(box.shared.min()) < 0:
@@ -264,7 +329,7 @@ def _check(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int, what: str
         )
 
 
-def _load_box(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int) -> None:
+def _load_box(state: PtxState, op: PtxOp, box: Box | Line, wave: int, lane: int) -> None:
     _check(state, op, box, wave, lane, "reads")
     size = box.size
     values = np.full(len(box.address), box.outside, f"u{size}")
@@ -280,7 +345,9 @@ def _load_box(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int) -> Non
     _count(state, op, box, wave)
 
 
-def _flattened(state: PtxState, op: PtxOp, box: Box, wave: int, lane: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _flattened(
+    state: PtxState, op: PtxOp, box: Box | Line, wave: int, lane: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(addresses, words, mask) of what one lane writes from shared memory, in rows of one per warp."""
     _check(state, op, box, wave, lane, "writes")
     size = box.size
@@ -302,7 +369,7 @@ def _touch(state: PtxState, op: PtxOp, wave: int, flat: np.ndarray, size: int, k
         state.shared.touch(state, op, np.array([wave]), flat[None, ::each], each * size, kind, queue)
 
 
-def _count(state: PtxState, op: PtxOp, box: Box, wave: int) -> None:
+def _count(state: PtxState, op: PtxOp, box: Box | Line, wave: int) -> None:
     inside = box.inside[None]
     if inside.any():
         where = np.where(inside, box.address[None], box.address[box.inside][0])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from ptx_harness import HEADER, launch
 
+from gpu_utils import virtual_gpu
 from gpu_utils.errors import OutOfBounds
 from gpu_utils.virtual.ptx import tensor
 from gpu_utils.virtual.ptx.asynchronous import CP_ASYNC_FORMS, pack, settle, unpack
@@ -235,3 +237,40 @@ def test_a_box_can_be_combined_with_what_is_there(op, code, dtype):
     }[op]()  # fmt: skip
     assert (target[:, 16:] == want).all()
     assert (target[:, :16] == before[:, :16]).all()
+
+
+PLAIN_BULK = """.version 8.0
+.target sm_90
+.address_size 64
+.shared .align 16 .b8 kept[256];
+.shared .align 8 .b64 bar;
+.visible .entry k(.param .u64 x, .param .u64 y)
+{{
+  .reg .u64 %x, %y, %s; .reg .u32 %t; .reg .pred %p, %q;
+  ld.param.u64 %x, [x]; ld.param.u64 %y, [y];
+  mov.u32 %t, %tid.x; setp.ne.u32 %p, %t, 0; @%p bra END;
+  mbarrier.init.shared.b64 [bar], 1;
+  mbarrier.arrive.expect_tx.shared.b64 %s, [bar], {bytes};
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [kept], [%x+{skip}], {bytes}, [bar];
+WAIT: mbarrier.try_wait.shared.b64 %q, [bar], %s; @!%q bra WAIT;
+  cp.async.bulk.global.shared::cta.bulk_group [%y], [kept], {bytes};
+  cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+END: ret;
+}}
+"""
+
+
+@pytest.mark.parametrize(("skip", "size"), [(0, 256), (16, 16), (32, 112)])
+def test_a_plain_bulk_copy_goes_there_and_back(skip, size):
+    x, y = torch.arange(300, dtype=torch.uint8), torch.zeros(256, dtype=torch.uint8)
+    with virtual_gpu("sm_90", sanitize=True) as gpu:
+        gpu.load(PLAIN_BULK.format(bytes=size, skip=skip)).launch("k", 1, 32, [x, y])
+    assert torch.equal(y[:size], x[skip : skip + size])
+    assert not y[size:].any()
+
+
+def test_a_plain_bulk_copy_is_checked():
+    x, y = torch.zeros(64, dtype=torch.uint8), torch.zeros(256, dtype=torch.uint8)
+    for skip, size, says in ((0, 128, "reads by a bulk copy"), (8, 16, "multiples of 16")):
+        with virtual_gpu("sm_90") as gpu, pytest.raises(OutOfBounds, match=says):
+            gpu.load(PLAIN_BULK.format(bytes=size, skip=skip)).launch("k", 1, 32, [x, y])
