@@ -16,6 +16,7 @@ OTHER_NAMES = {"pyyaml": "yaml", "py-rattler": "rattler", "import-linter": "impo
 LEFT_OUT = sorted(
     OTHER_NAMES.get(name, name.replace("-", "_"))
     for name in (Requirement(line).name for extra in ("course", "dev", "classroom") for line in EXTRAS[extra])
+    if name != "pytest"  # brings the plugin in
 )
 WITHOUT = f"""
 import importlib.abc, sys
@@ -33,7 +34,7 @@ sys.modules['ziglang'] = None
 import torch, triton, triton.language as tl
 from gpu_utils import virtual_gpu
 from gpu_utils.compiler.clang import compile_cpp
-import gpu_utils.virtual.sanitize.watch
+import gpu_utils.pytest_plugin, gpu_utils.virtual.cuda, gpu_utils.virtual.sanitize.watch
 
 PTX = """.version 8.0
 .target sm_80

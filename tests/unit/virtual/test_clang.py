@@ -222,7 +222,7 @@ def test_an_unknown_target_names_the_nearest():
 
 def test_without_the_wheel_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(BackendUnavailable, match=r"pip install -c constraints.txt -e .\[hip\]"):
+    with pytest.raises(BackendUnavailable, match=r"pip install warp-to-wavefront\[hip\]"):
         compile_cpp(ADD, "sm_80")
 
 
