@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -130,14 +129,7 @@ def without(program: Program, removed: Op) -> Program:
         idle = Op(nothing, "removed", removed.kind, "", removed.line)
     idle.index = removed.index
     ops = (*program.ops[: removed.index], idle, *program.ops[removed.index + 1 :])
-    segments = dict(program.segments)
-    for start, segment in segments.items():
-        if start <= removed.index < segment.next:
-            straight = ops[start : start + len(segment.ops)]
-            runs = tuple(op.run for op in straight if op.run is not nothing)
-            stop = None if segment.stop is None else ops[segment.stop.index]
-            segments[start] = replace(segment, ops=straight, runs=runs, stop=stop)
-    return replace(program, ops=ops, segments=MappingProxyType(segments))
+    return program.with_ops(ops, lambda segment: ())
 
 
 def removals(

@@ -16,7 +16,7 @@ from gpu_utils.errors import Race
 from gpu_utils.virtual.global_order import Flags, GlobalOrder
 from gpu_utils.virtual.global_patterns import Pattern
 from gpu_utils.virtual.machine import Op, State, source_of
-from gpu_utils.virtual.sanitize.report import Report, Side
+from gpu_utils.virtual.sanitize.report import Side, reported
 from gpu_utils.virtual.words import ORIGIN, WORDS, items_of
 
 # Bit of an entry of `writer`: several programs wrote the same value there, or the value that was there.
@@ -421,16 +421,15 @@ class AccessLog:
             f"{_kernel(access)}: {what}, {missing}{matters} (program {mine} {does[0]} by `{access.op.text}`, program "
             f"{other} {does[1]} by {earlier or 'an op that is not known'})"
         )
-        race.report = Report(
+        return reported(
+            race,
             "races",
-            access.state.program.name,
-            access.state.program.target,
+            access.state,
             self._where(place),
             Side(does[0], access.op.text, access.op.line, f"program {mine}"),
             Side(does[1], ops[0].text if ops else "", ops[0].line if ops else None, f"program {other}"),
             why or "an atomic with release and one with acquire",
         )
-        return race
 
     def _agreed(self, access: Access) -> np.ndarray:
         """Entries that another program has written before, with the same value since nothing was raised."""

@@ -42,7 +42,7 @@ def decode(decoder: Decoder, ins: Instruction, match: re.Match[str]) -> tuple[Ru
     addend = decoder.register(ins.operands[3])
     if addend:
         decoder.reads_row(addend[0], count)
-    constant = 0.0 if addend else _constant(decoder, ins.operands[3])
+    constant = 0.0 if addend else constant_of(decoder, ins.operands[3])
 
     def product(s: Any) -> np.ndarray:
         """A times B, float64 (waves, rows, columns)."""
@@ -104,7 +104,8 @@ def _scales(decoder: Decoder, text: str, mods: dict[str, Any], operand: int, row
     return get
 
 
-def _constant(decoder: Decoder, text: str) -> float:
+def constant_of(decoder: Decoder, text: str) -> float:
+    """An accumulator that is a constant. Raises UnsupportedInstruction for another one."""
     bits = decoder.bits(text, "f32")
     if bits is None:
         raise decoder.unsupported(f"accumulator {text!r}")

@@ -21,6 +21,7 @@ import numpy as np
 
 from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
+from gpu_utils.virtual.amdgcn.scaled_matrix import constant_of
 from gpu_utils.virtual.amdgcn.small_floats import FORMATS, power, unpack
 
 Run = Callable[[Any], Any]
@@ -63,7 +64,7 @@ def decode(decoder: Decoder, ins: Instruction, match: re.Match[str]) -> tuple[Ru
     addend = decoder.register(ins.operands[3])
     if addend:
         decoder.reads_row(addend[0], count)
-    constant = 0.0 if addend else _constant(decoder, ins.operands[3])
+    constant = 0.0 if addend else constant_of(decoder, ins.operands[3])
     negate, absolute = ([*mods.get(word, []), 0, 0, 0][2] for word in ("neg_lo", "neg_hi"))
     if any(mods.get(word, [])[:2] != [0, 0] for word in ("neg_lo", "neg_hi") if word in mods):
         raise decoder.unsupported("negated operands")
@@ -140,10 +141,3 @@ def _scales(decoder: Decoder, text: str, mods: dict[str, Any], side: str, rows: 
         return table[codes].transpose(0, 2, 1)
 
     return get
-
-
-def _constant(decoder: Decoder, text: str) -> float:
-    bits = decoder.bits(text, "f32")
-    if bits is None:
-        raise decoder.unsupported(f"accumulator {text!r}")
-    return float(np.array(bits, np.uint32).view(np.float32))

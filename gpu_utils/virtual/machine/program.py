@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -72,6 +72,19 @@ class Program:
         separable = not any(op.communicates or op.in_order for op in numbered)
         return cls(name, target, lanes, unit, numbered, info, entry, segments, exits, *find_loops(numbered), separable)
 
+    def with_ops(self, ops: Sequence[Op], entering: Callable[[Segment], Sequence[Callable[[Any], Any]]]) -> Program:
+        """The same flow with other ops in the places of these; entering: what runs first in a segment."""
+        segments = {}
+        for start, segment in self.segments.items():
+            straight = tuple(ops[start : start + len(segment.ops)])
+            stop = None if segment.stop is None else ops[segment.stop.index]
+            segments[start] = replace(segment, runs=(*entering(segment), *_runs(straight)), ops=straight, stop=stop)
+        return replace(self, ops=tuple(ops), segments=MappingProxyType(segments))
+
+
+def _runs(straight: Iterable[Op]) -> tuple[Callable[[Any], Any], ...]:
+    return tuple(op.run for op in straight if op.run is not nothing)
+
 
 def _ends_all(op: Op) -> bool:
     return op.ends == "end" and not op.reads
@@ -86,6 +99,5 @@ def _segments(ops: tuple[Op, ...], leaders: set[int]) -> dict[int, Segment]:
         stop = straight[-1] if straight and straight[-1].ends else None
         if stop:
             straight = straight[:-1]
-        runs = tuple(op.run for op in straight if op.run is not nothing)
-        segments[start] = Segment(number, start, runs, straight, stop, after)
+        segments[start] = Segment(number, start, _runs(straight), straight, stop, after)
     return segments

@@ -187,18 +187,23 @@ def _halves(state, op, slot, offset, mask, shape: Shape, split: int) -> Iterator
         yield waves[keys == key], lanes, [column, column + split] if split else [column]
 
 
+def _columns(shape: Shape, repeats: int, registers: int, split: int) -> int:
+    """The columns that a load or store moves. Raises ValueError where its registers are another number."""
+    columns = repeats * shape.columns
+    if registers * 32 != columns * shape.rows * (2 if split else 1):
+        raise ValueError(f"{registers} registers for {columns} columns")
+    return columns
+
+
 def _load(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     shape, name, repeats, pack = _shape_of(instruction, "pack::16b")
     operands = list(instruction.operands)
     split = _second_half(operands, name)
     registers, address = operands
     outs = [decoder.result(item) for item in getattr(registers, "items", (registers,))]
+    columns = _columns(shape, repeats, len(outs), split)
     slot, offset = parse_address(decoder, address)
-    columns = repeats * shape.columns
-    if len(outs) * 32 != columns * shape.rows * (2 if split else 1):
-        raise ValueError(f"{len(outs)} registers for {columns} columns")
-    op.kind = "shared"
-    op.members = decoder.constant(0xFFFFFFFF, "b32")
+    op.kind, op.members = "shared", decoder.constant(0xFFFFFFFF, "b32")
     pred, negated = decoder.guard(instruction)
 
     def run(state: PtxState) -> None:
@@ -228,12 +233,9 @@ def _store(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     split = _second_half(operands, name)
     address, registers = operands
     slots = [decoder.read(item, "b32") for item in getattr(registers, "items", (registers,))]
+    _columns(shape, repeats, len(slots), split)
     slot, offset = parse_address(decoder, address)
-    columns = repeats * shape.columns
-    if len(slots) * 32 != columns * shape.rows * (2 if split else 1):
-        raise ValueError(f"{len(slots)} registers for {columns} columns")
-    op.kind = "shared"
-    op.members = decoder.constant(0xFFFFFFFF, "b32")
+    op.kind, op.members = "shared", decoder.constant(0xFFFFFFFF, "b32")
     pred, negated = decoder.guard(instruction)
 
     def run(state: PtxState) -> None:

@@ -202,14 +202,20 @@ def _bulk(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
         for wave, lane in np.argwhere(np.ones(maps.shape, bool) if mask is None else mask):
             raw = _read_map(state, op, int(maps[wave, lane]), wave, lane)
             box = Box(raw, [int(row[wave, lane]) for row in corner_rows], int(places[wave, lane]))
-            if waiting is not None:
-                _load_box(state, op, box, wave, lane)
-                _complete(state, op, int(waiting[wave, lane]), wave, lane, box.bytes)
-            else:
-                address, words, inside = _flattened(state, op, box, wave, lane)
-                state.memory.store(state, op, address, [words], box.size, inside)
+            _move(state, op, box, wave, lane, waiting)
 
     op.run = run
+
+
+def _move(state: PtxState, op: PtxOp, box: Box | Line, wave: int, lane: int, waiting: np.ndarray | None) -> None:
+    """Copy into shared memory, where the bytes count at an mbarrier `waiting`, or out of it."""
+    if waiting is not None:
+        if box.bytes:
+            _load_box(state, op, box, wave, lane)
+        _complete(state, op, int(waiting[wave, lane]), wave, lane, box.bytes)
+    elif box.bytes:
+        address, words, inside = _flattened(state, op, box, wave, lane)
+        state.memory.store(state, op, address, [words], box.size, inside)
 
 
 class Line:
@@ -262,14 +268,7 @@ def _line(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
                     f"bytes between shared memory at {place} and the address {address:#x}; expected multiples of 16 "
                     f"(`{op.text}`)"
                 )
-            line = Line(address, count, place)
-            if waiting is not None:
-                if count:
-                    _load_box(state, op, line, wave, lane)
-                _complete(state, op, int(waiting[wave, lane]), wave, lane, count)
-            elif count:
-                where, values, inside = _flattened(state, op, line, wave, lane)
-                state.memory.store(state, op, where, [values], line.size, inside)
+            _move(state, op, Line(address, count, place), wave, lane, waiting)
 
     op.run = run
 

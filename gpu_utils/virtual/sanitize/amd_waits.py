@@ -16,8 +16,8 @@ from gpu_utils.virtual.machine import Op, Program, State, source_of
 from gpu_utils.virtual.machine.program import Segment
 from gpu_utils.virtual.sanitize.amd_automaton import Automaton, Late, Move
 from gpu_utils.virtual.sanitize.amd_counters import wait_text, waits
-from gpu_utils.virtual.sanitize.instrument import Call, NoHooks
-from gpu_utils.virtual.sanitize.report import Report, kernel_and_line, side_of
+from gpu_utils.virtual.sanitize.instrument import Call, NoHooks, unless
+from gpu_utils.virtual.sanitize.report import kernel_and_line, reported, side_of
 
 _OF_ORDER = {"lds": "lds", "async": "async", "tensor": "tensor"}
 """Order of a counter -> the queue of LDS accesses whose epochs it counts one by one."""
@@ -109,7 +109,7 @@ class WaitHooks(NoHooks):
             first = int(after[0])
             now.numbers = first if np.count_nonzero(after == first) == len(after) else after
 
-        return self._given(call)
+        return unless(self.instead_of, call)
 
     def before(self, op: Op) -> Call | None:
         queues = [queue for access in self.automaton.own[op.index] if (queue := _queue(access.order, access.does))]
@@ -122,7 +122,7 @@ class WaitHooks(NoHooks):
             if op.communicates:
                 state.watch.kept["waits"].op = op
 
-        return self._given(call)
+        return unless(self.instead_of, call)
 
     def after(self, op: Op) -> Call | None:
         """At a wait: the accesses of LDS that it lets nobody doubt any more."""
@@ -145,19 +145,7 @@ class WaitHooks(NoHooks):
                 left = state.watch.kept["waits"].left(state, op)
                 order.complete("load to lds", rows, order.now("load to lds")[rows] - left)
 
-        return self._given(call)
-
-    def _given(self, call: Call) -> Call:
-        """The call, where no other tool of the launch makes the same ones."""
-        other = self.instead_of
-        if not other:
-            return call
-
-        def unless(state: State) -> None:
-            if other not in state.watch.tools:
-                call(state)
-
-        return unless
+        return unless(self.instead_of, call)
 
 
 def _queue(order: str, does: str) -> str | None:
@@ -180,5 +168,4 @@ def late_data(state: State, late: Late, wave: int) -> LateData:
     )
     second = side_of(does, late.use, state, wave)
     first = side_of("fills", late.load, state, wave)
-    error.report = Report("waitcheck", state.program.name, state.program.target, late.register, second, first, missing)
-    return error
+    return reported(error, "waitcheck", state, late.register, second, first, missing)

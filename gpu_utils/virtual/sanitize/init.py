@@ -20,7 +20,7 @@ from gpu_utils.errors import UninitialisedGlobal
 from gpu_utils.virtual.global_patterns import Pattern
 from gpu_utils.virtual.machine import Op, State
 from gpu_utils.virtual.regions import Region
-from gpu_utils.virtual.sanitize.report import Report, kernel_and_line, side_of
+from gpu_utils.virtual.sanitize.report import kernel_and_line, reported, side_of
 from gpu_utils.virtual.words import ORIGIN, READ, WORDS
 
 
@@ -81,10 +81,6 @@ class Unwritten:
         what = f"byte offset {offset} of {region.name}"
         error = UninitialisedGlobal(
             f"{kernel_and_line(state, op)}: {side.where} reads {what}, which nobody has written since it "
-            "was allocated: "
-            f"is a launch or a mask too small, or should it begin as torch.zeros? (`{op.text}`)"
+            f"was allocated: is a launch or a mask too small, or should it begin as torch.zeros? (`{op.text}`)"
         )
-        error.report = Report(
-            "initcheck", state.program.name, state.program.target, what, side, None, "a store before this load"
-        )
-        raise error
+        raise reported(error, "initcheck", state, what, side, None, "a store before this load")

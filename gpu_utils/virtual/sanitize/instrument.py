@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from gpu_utils.virtual.machine import Op, Program
-from gpu_utils.virtual.machine.op import nothing
 from gpu_utils.virtual.machine.program import Segment
 
 Call = Callable[[Any], None]
@@ -40,17 +38,26 @@ class NoHooks:
         return None
 
 
+def unless(tool: str, call: Call) -> Call:
+    """The call, made where a launch is run without this tool, which makes it itself; "": always."""
+    if not tool:
+        return call
+
+    def run(state: Any) -> None:
+        if tool not in state.watch.tools:
+            call(state)
+
+    return run
+
+
 def instrumented(program: Program, tools: Sequence[Hooks]) -> Program:
     """The program with the calls of these tools. Its ops keep their numbers, its segments theirs."""
-    ops = tuple(_around(op, tools) for op in program.ops)
-    segments = {}
-    for start, segment in program.segments.items():
-        straight = ops[start : start + len(segment.ops)]
-        first = [call for tool in tools if (call := tool.entering(segment))]
-        runs = tuple(op.run for op in straight if op.run is not nothing)
-        stop = None if segment.stop is None else ops[segment.stop.index]
-        segments[start] = replace(segment, runs=(*first, *runs), ops=straight, stop=stop)
-    return replace(program, ops=ops, segments=MappingProxyType(segments), separable=False)
+
+    def entering(segment: Segment) -> list[Call]:
+        return [call for tool in tools if (call := tool.entering(segment))]
+
+    ops = [_around(op, tools) for op in program.ops]
+    return replace(program.with_ops(ops, entering), separable=False)
 
 
 def _around(op: Op, tools: Sequence[Hooks]) -> Op:

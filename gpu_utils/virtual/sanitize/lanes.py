@@ -21,8 +21,9 @@ import numpy as np
 from gpu_utils.errors import AbsentLane
 from gpu_utils.virtual.amdgcn.state import CONSTANTS, SCC, register_name
 from gpu_utils.virtual.machine import Op, Program, State
-from gpu_utils.virtual.sanitize.instrument import Call
-from gpu_utils.virtual.sanitize.report import Report, Side, kernel_and_line, side_of
+from gpu_utils.virtual.sanitize.guards import guard_of, lanes_of
+from gpu_utils.virtual.sanitize.instrument import Call, NoHooks
+from gpu_utils.virtual.sanitize.report import Side, kernel_and_line, reported, side_of
 
 SHUFFLES = ("shfl.", "ds_bpermute_b32", "ds_swizzle_b32")
 # What another world finds in a lane that is off, in even and in odd lanes: large as a float and as an integer.
@@ -62,7 +63,7 @@ def _worlds(state: State) -> Worlds:
     return found
 
 
-class Lanes:
+class Lanes(NoHooks):
     """The calls for one program's ops."""
 
     def __init__(self, program: Program) -> None:
@@ -105,11 +106,7 @@ class Lanes:
         """Run an op with other rows: (its result, the rows that it writes). every: as if no lane were off."""
         rows = {key: self.row(state, key) for key in {*changed, *writes}}
         saved = {key: row.copy() for key, row in rows.items()}
-        caches = {
-            name: getattr(state, name)
-            for name in ("masks", "spread", "fragments", "wide_masks")
-            if hasattr(state, name)
-        }
+        caches = {name: getattr(state, name) for name in _CACHES if hasattr(state, name)}
         counters, exec_mask = state.counters, getattr(state, "exec_mask", None)
         for name in caches:
             setattr(state, name, {})
@@ -159,11 +156,7 @@ class Lanes:
         """The lanes that a shuffle should not read, None when it may read all."""
         if not self.ptx:
             return None if state.exec_mask is None else ~state.exec_mask
-        on = state.mask
-        if op.guard is not None:  # type: ignore[attr-defined]
-            row = state.files[op.guard[0]][op.guard[1]]  # type: ignore[attr-defined]
-            guard = ~row if op.text.startswith("@!") else row
-            on = guard if on is None else on & guard
+        on = lanes_of(state, op)
         members = state.r[op.members]  # type: ignore[attr-defined]
         masks = np.broadcast_to(members, (state.waves, 32))
         first = masks[np.arange(state.waves), 0 if on is None else on.argmax(axis=1)][:, None]
@@ -206,16 +199,15 @@ class Lanes:
     # uses
 
     def _access(self, state: Any, op: Op, reads: tuple[Key, ...], worlds: Worlds) -> None:
-        guard = getattr(op, "guard", None)
+        guard, predicate = guard_of(state, op), getattr(op, "guard", None)
         for key in reads:
             value = worlds.other.get(key)
             if value is None:
                 continue
             row = self.row(state, key)
             here = _here(state, row)
-            if guard is not None and guard != key:
-                predicate = state.files[guard[0]][guard[1]]
-                here = here & (~predicate if op.text.startswith("@!") else predicate)
+            if guard is not None and predicate != key:
+                here = here & guard
             if np.count_nonzero(differs := (value != row) & here):
                 self._used(state, op, worlds, *_first(differs), "memory")
 
@@ -240,16 +232,8 @@ class Lanes:
             "took from a lane that was off, absent or not in the member mask; what that lane gives is undefined: let "
             "every lane of the mask take part in the shuffle, or select the value away"
         )
-        error.report = Report(
-            "synccheck",
-            state.program.name,
-            state.program.target,
-            "a value of an absent lane",
-            second,
-            first,
-            "the lane that is read must execute the shuffle",
-        )
-        raise error
+        missing = "the lane that is read must execute the shuffle"
+        raise reported(error, "synccheck", state, "a value of an absent lane", second, first, missing)
 
 
 def _here(state: Any, row: np.ndarray) -> np.ndarray | bool:

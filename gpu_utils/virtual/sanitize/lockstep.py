@@ -15,7 +15,7 @@ import numpy as np
 from gpu_utils.errors import Race
 from gpu_utils.virtual.machine import Op, Program, State
 from gpu_utils.virtual.sanitize.instrument import Call, NoHooks
-from gpu_utils.virtual.sanitize.report import Report, kernel_and_line, side_of
+from gpu_utils.virtual.sanitize.report import kernel_and_line, reported, side_of
 from gpu_utils.virtual.shared_patterns import Pattern
 
 _NOBODY, _SEVERAL = -1, -2
@@ -139,16 +139,8 @@ class LaneShadow:
         )
         other_side = side_of(_DOES[done], first, state, wave, whose % self.lanes if whose >= 0 else 0)
         missing = "__syncwarp()" if nvidia else "__syncwarp() or a barrier"
-        error.report = Report(
-            "lockstep",
-            state.program.name,
-            state.program.target,
-            offset,
-            side_of(_DOES[kind], op, state, wave, lane),
-            other_side,
-            missing,
-        )
-        raise error
+        side = side_of(_DOES[kind], op, state, wave, lane)
+        raise reported(error, "lockstep", state, offset, side, other_side, missing)
 
 
 def hooks(program: Program) -> Lockstep:

@@ -12,7 +12,7 @@ import numpy as np
 from gpu_utils.errors import UninitialisedShared
 from gpu_utils.virtual.machine import Op, State
 from gpu_utils.virtual.sanitize.order import Order
-from gpu_utils.virtual.sanitize.report import Report, kernel_and_line, side_of
+from gpu_utils.virtual.sanitize.report import kernel_and_line, reported, side_of
 
 RELEASES = {"arrive": None, "copies": "cp.async", "commit": "tcgen05"}
 """Action that releases -> the queue of what it waits for, or None."""
@@ -114,5 +114,4 @@ class Mbarriers:
         second = side_of("uses", op, state, wave, lane)
         missing = "mbarrier.init"
         what = f"the mbarrier at offset {offset} of shared memory"
-        error.report = Report("waitcheck", state.program.name, state.program.target, what, second, None, missing)
-        raise error
+        raise reported(error, "waitcheck", state, what, second, None, missing)

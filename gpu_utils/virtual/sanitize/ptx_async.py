@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpu_utils.virtual.machine import Op, Program, State
-from gpu_utils.virtual.sanitize.instrument import Call, NoHooks
+from gpu_utils.virtual.sanitize.guards import running
+from gpu_utils.virtual.sanitize.instrument import Call, NoHooks, unless
 from gpu_utils.virtual.sanitize.mbarriers import Mbarriers
 from gpu_utils.virtual.sanitize.order import Order
 
@@ -48,23 +49,11 @@ class PtxAsync(NoHooks):
         self.instead_of = instead_of
 
     def before(self, op: Op) -> Call | None:
-        return self._given(_with_ledger) if op.mnemonic.startswith(ON_MBARRIERS) else None
+        return unless(self.instead_of, _with_ledger) if op.mnemonic.startswith(ON_MBARRIERS) else None
 
     def after(self, op: Op) -> Call | None:
         call = _after(op)
-        return call and self._given(call)
-
-    def _given(self, call: Call) -> Call:
-        """The call, where no other tool of the launch makes the same ones."""
-        other = self.instead_of
-        if not other:
-            return call
-
-        def unless(state: State) -> None:
-            if other not in state.watch.tools:
-                call(state)
-
-        return unless
+        return call and unless(self.instead_of, call)
 
 
 def queue_hooks(program: Program) -> PtxAsync:
@@ -95,22 +84,6 @@ def number_of(op: Op) -> int:
     found = re.search(r"(\d+)\s*;?\s*$", op.text)
     assert found is not None, op.text
     return int(found[1])
-
-
-def lanes_of(state: State, op: Op) -> np.ndarray | None:
-    """The lanes that execute an op under its guard, bool (waves, lanes); None: all."""
-    place = getattr(op, "guard", None)
-    if place is None:
-        return state.mask
-    guard = state.files[place[0]][place[1]]  # type: ignore[attr-defined]
-    guard = ~guard if op.text.lstrip().startswith("@!") else guard
-    return guard if state.mask is None else guard & state.mask
-
-
-def running(state: State, op: Op) -> np.ndarray:
-    """The numbers of the waves of which a lane executes an op."""
-    lanes = lanes_of(state, op)
-    return np.arange(state.waves) if lanes is None else np.flatnonzero(lanes.any(axis=1))
 
 
 def fence(order: Order, waves: np.ndarray) -> None:

@@ -14,11 +14,12 @@ import numpy as np
 from gpu_utils.errors import LateData
 from gpu_utils.virtual.machine import Op, Program, State
 from gpu_utils.virtual.machine.program import Segment
+from gpu_utils.virtual.sanitize.guards import lanes_of, running
 from gpu_utils.virtual.sanitize.instrument import Call
-from gpu_utils.virtual.sanitize.ptx_async import PtxAsync, lanes_of, running
+from gpu_utils.virtual.sanitize.ptx_async import PtxAsync
 from gpu_utils.virtual.sanitize.ptx_registers import LOADED, NOBODY, Automaton, Fault, Where
 from gpu_utils.virtual.sanitize.queues import queue_of
-from gpu_utils.virtual.sanitize.report import Report, kernel_and_line, side_of
+from gpu_utils.virtual.sanitize.report import kernel_and_line, reported, side_of
 
 KEY = "ptx registers"
 STORES = "bulk stores"
@@ -134,9 +135,7 @@ class PtxWaits(PtxAsync):
         error = LateData(
             f"{kernel_and_line(state, op)}: {second.where} {fault.does} {fault.register}, {why} (`{op.mnemonic}`)"
         )
-        name, target = state.program.name, state.program.target
-        error.report = Report("waitcheck", name, target, fault.register, second, first, fault.missing)
-        raise error
+        raise reported(error, "waitcheck", state, fault.register, second, first, fault.missing)
 
 
 def _check_end(state: State, op: Op) -> None:
@@ -155,9 +154,7 @@ def _check_end(state: State, op: Op) -> None:
             f"{kernel_and_line(state, store)}: {second.where} ends while its `{store.mnemonic}` may still read shared "
             f"memory, which another block may be given; is {missing} missing before the end?"
         )
-        name, target = state.program.name, state.program.target
-        error.report = Report("waitcheck", name, target, "shared memory", second, first, missing)
-        raise error
+        raise reported(error, "waitcheck", state, "shared memory", second, first, missing)
 
 
 @dataclass

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
+from gpu_utils.errors import VirtualGpuError
 from gpu_utils.virtual.machine import Op, State, source_of
+
+Error = TypeVar("Error", bound=VirtualGpuError)
 
 
 @dataclass(frozen=True)
@@ -52,3 +56,9 @@ def side_of(does: str, op: Op, state: State, wave: int, lane: int = 0) -> Side:
 def kernel_and_line(state: State, op: Op) -> str:
     """How every message begins: the kernel and the line of the source."""
     return f"kernel {state.program.name}{source_of(op)}"
+
+
+def reported(error: Error, tool: str, state: State, what: str, second: Side, first: Side | None, missing: str) -> Error:
+    """The error with its Report."""
+    error.report = Report(tool, state.program.name, state.program.target, what, second, first, missing)
+    return error

@@ -11,7 +11,7 @@ import numpy as np
 from gpu_utils.errors import LateData, Race
 from gpu_utils.virtual.machine import Op, State
 from gpu_utils.virtual.sanitize.footprint import Footprint
-from gpu_utils.virtual.sanitize.report import Report, Side, kernel_and_line, side_of
+from gpu_utils.virtual.sanitize.report import Side, kernel_and_line, reported, side_of
 
 # A mark of the shadow: the number of an access, whether several waves wrote one value there, the wave in its block.
 NUMBER, AGREED, WAVE = 7, 1 << 6, 63
@@ -82,8 +82,9 @@ def complain(shadow: Any, state: State, access: Access, first: Access, lane: int
     begin = f"{kernel_and_line(state, access.op)}: {here.where} {does} {offset}, which "
     end = f"(`{access.op.text}`; {_place(first)})"
     sync = "__syncthreads()" if shadow.isa == "ptx" else "__syncthreads(), s_barrier"
+    tool = "racecheck"
     if theirs == row:
-        report = Report("waitcheck", state.program.name, target, offset, here, there, wait)
+        tool, missing = "waitcheck", wait
         verb = (
             "is still being read"
             if first.kind == "load"
@@ -92,20 +93,18 @@ def complain(shadow: Any, state: State, access: Access, first: Access, lane: int
         error: Race | LateData = LateData(f"{begin}{verb}; is {wait} missing before it? {end}")
     elif passed and wait:
         missing = f"{wait} before the barrier"
-        report = Report("racecheck", state.program.name, target, offset, here, there, missing)
         error = Race(
             f"{begin}wave {whose} has {done}; a barrier stands between them, but wave {whose} came to it before that "
             f"was complete; is {missing} missing? {end}"
         )
     else:
-        report = Report("racecheck", state.program.name, target, offset, here, there, f"a barrier ({sync})")
+        missing = f"a barrier ({sync})"
         if access.kind == "store" and first.kind != "load":
             advice = "should each wave have a place of its own, or is a __syncthreads() missing?"
         else:
             advice = "waves run in any order, is a __syncthreads() missing?"
         error = Race(f"{begin}wave {whose} has {done}, and no barrier stands between them; {advice} {end}")
-    error.report = report
-    raise error
+    raise reported(error, tool, state, offset, here, there, missing)
 
 
 def _unfenced(shadow: Any, state: State, access: Access, first: Access, here: Side, there: Side, byte: int) -> NoReturn:
@@ -116,10 +115,7 @@ def _unfenced(shadow: Any, state: State, access: Access, first: Access, here: Si
         f"ordinary access has {_DOES[first.kind][1]}; is a fence.proxy.async missing between them? "
         f"(`{access.op.text}`; {_place(first)})"
     )
-    error.report = Report(
-        "racecheck", state.program.name, state.program.target, offset, here, there, "fence.proxy.async"
-    )
-    raise error
+    raise reported(error, "racecheck", state, offset, here, there, "fence.proxy.async")
 
 
 def _wait(queue: str | None, target: str) -> str:

@@ -19,9 +19,9 @@ import numpy as np
 
 from gpu_utils.errors import MissedBarrier
 from gpu_utils.virtual.machine import Op, Program, State
+from gpu_utils.virtual.sanitize.guards import lanes_of
 from gpu_utils.virtual.sanitize.instrument import Call, NoHooks
-from gpu_utils.virtual.sanitize.lanes import Lanes, has_shuffles
-from gpu_utils.virtual.sanitize.report import Report, Side, kernel_and_line, side_of
+from gpu_utils.virtual.sanitize.report import Side, kernel_and_line, reported, side_of
 
 WARP, BARRIERS = 32, 16
 
@@ -46,24 +46,8 @@ class SyncHooks(NoHooks):
     def __init__(self, program: Program) -> None:
         self.by_lane = program.unit == "lane"
         self.barriers = [op for op in program.ops if op.ends == "barrier"]
-        self.lanes = Lanes(program) if has_shuffles(program) else None
 
     def before(self, op: Op) -> Call | None:
-        calls = [call for call in (self._sync(op), self.lanes and self.lanes.before(op)) if call]
-        if len(calls) < 2:
-            return calls[0] if calls else None
-        first, second = calls
-
-        def both(state: State) -> None:
-            first(state)
-            second(state)
-
-        return both
-
-    def after(self, op: Op) -> Call | None:
-        return self.lanes.after(op) if self.lanes else None
-
-    def _sync(self, op: Op) -> Call | None:
         if op.ends == "barrier" and op.kind == "barrier":
             return lambda state: _barrier(state, op, self.by_lane)
         if op.ends == "end" and self.barriers:
@@ -160,7 +144,7 @@ def _members(state: Any, op: Op, slot: int) -> None:
     row = state.r[slot]
     lanes = np.arange(WARP, dtype=np.uint32)
     named = (np.broadcast_to(row, (state.waves, WARP)) >> lanes & 1) != 0
-    guard = _guarded(state, op)
+    guard = lanes_of(state, op)
     missing = ~named if guard is None else guard & ~named
     if np.count_nonzero(missing):
         wave, lane = (int(at) for at in np.argwhere(missing)[0])
@@ -176,21 +160,9 @@ def _members(state: Any, op: Op, slot: int) -> None:
         )
 
 
-def _guarded(state: Any, op: Op) -> np.ndarray | None:
-    """The lanes that execute an op under its guard, None for all."""
-    place = getattr(op, "guard", None)
-    if place is None:
-        return state.mask
-    column, index = place
-    row = state.files[column][index]
-    lanes = ~row if op.text.startswith("@!") else row
-    return lanes if state.mask is None else lanes & state.mask
-
-
 def _raise(state: State, op: Op, second: Side, first: Side | None, what: str, advice: str, missing: str) -> None:
     other = "" if first is None else f" ({first.where} {first.does})"
     error = MissedBarrier(
         f"{kernel_and_line(state, op)}: {second.where} {second.does}{other}, {what}: {advice} (`{op.text}`)"
     )
-    error.report = Report("synccheck", state.program.name, state.program.target, what, second, first, missing)
-    raise error
+    raise reported(error, "synccheck", state, what, second, first, missing)

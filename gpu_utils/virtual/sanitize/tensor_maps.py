@@ -11,7 +11,7 @@ import numpy as np
 from gpu_utils.errors import LateData
 from gpu_utils.virtual.machine import Op, State
 from gpu_utils.virtual.sanitize.order import Order
-from gpu_utils.virtual.sanitize.report import Report, kernel_and_line, side_of
+from gpu_utils.virtual.sanitize.report import kernel_and_line, reported, side_of
 
 
 class Maps:
@@ -53,9 +53,7 @@ class Maps:
             f"and that nobody has acquired for it; is a {missing} on the map's address missing, or a barrier "
             f"behind it? (`{op.mnemonic}`)"
         )
-        name, target = state.program.name, state.program.target
-        error.report = Report("waitcheck", name, target, f"the tensor map at {address:#x}", second, first, missing)
-        raise error
+        raise reported(error, "waitcheck", state, f"the tensor map at {address:#x}", second, first, missing)
 
     def _pairs(self, address: np.ndarray, mask: np.ndarray | None) -> list[tuple[int, int]]:
         waves, lanes = np.nonzero(np.ones(address.shape, bool) if mask is None else mask)

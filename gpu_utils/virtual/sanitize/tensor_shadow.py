@@ -17,7 +17,7 @@ import numpy as np
 from gpu_utils.errors import LateData
 from gpu_utils.virtual.machine import Op, State
 from gpu_utils.virtual.sanitize.order import Order
-from gpu_utils.virtual.sanitize.report import Report, kernel_and_line, side_of
+from gpu_utils.virtual.sanitize.report import kernel_and_line, reported, side_of
 
 QUARTER, COLUMNS = 32, 512
 WAITS = {
@@ -81,5 +81,4 @@ class TensorShadow:
             f"`{first.mnemonic}` of wave {int(self.order.wave[theirs])} may still be at work; is {missing} missing "
             f"between them? (`{op.mnemonic}`)"
         )
-        error.report = Report("waitcheck", state.program.name, state.program.target, what, second, before, missing)
-        raise error
+        raise reported(error, "waitcheck", state, what, second, before, missing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -12,6 +12,7 @@ from gpu_utils.virtual.machine import Arrive, Op, Program, Signal, State
 from gpu_utils.virtual.sanitize import all_meet, amd_waits, lockstep, ptx_async
 from gpu_utils.virtual.sanitize.amd_waits import WaitHooks
 from gpu_utils.virtual.sanitize.instrument import Hooks, instrumented
+from gpu_utils.virtual.sanitize.lanes import Lanes, has_shuffles
 from gpu_utils.virtual.sanitize.lockstep import LaneShadow
 from gpu_utils.virtual.sanitize.order import Order
 from gpu_utils.virtual.sanitize.ptx_waits import PtxWaits
@@ -24,20 +25,24 @@ from gpu_utils.virtual.sanitize.tensor_shadow import TensorShadow
 _made: WeakKeyDictionary[Program, dict[frozenset[str], Program]] = WeakKeyDictionary()
 
 
-def _waitcheck(program: Program) -> Hooks:
-    return WaitHooks(program) if program.unit == "wave" else PtxWaits(program)
+def _waitcheck(program: Program) -> list[Hooks]:
+    return [WaitHooks(program) if program.unit == "wave" else PtxWaits(program)]
 
 
-def _racecheck(program: Program) -> Hooks:
-    return amd_waits.queue_hooks(program) if program.unit == "wave" else ptx_async.queue_hooks(program)
+def _racecheck(program: Program) -> list[Hooks]:
+    return [amd_waits.queue_hooks(program) if program.unit == "wave" else ptx_async.queue_hooks(program)]
 
 
-MAKERS: dict[str, Callable[[Program], Hooks]] = {
+def _synccheck(program: Program) -> list[Hooks]:
+    return [SyncHooks(program), *([Lanes(program)] if has_shuffles(program) else [])]
+
+
+MAKERS: dict[str, Callable[[Program], Sequence[Hooks]]] = {
     "racecheck": _racecheck,
     "waitcheck": _waitcheck,
-    "synccheck": SyncHooks,
-    "lockstep": lockstep.hooks,
-    all_meet.NAME: all_meet.hooks,
+    "synccheck": _synccheck,
+    "lockstep": lambda program: [lockstep.hooks(program)],
+    all_meet.NAME: lambda program: [all_meet.hooks(program)],
 }
 """Tool -> what makes its hooks for a program."""
 
@@ -46,7 +51,9 @@ def watched(program: Program, tools: frozenset[str]) -> Program:
     """The program with the calls of these tools, made once."""
     kept = _made.setdefault(program, {})
     if tools not in kept:
-        kept[tools] = instrumented(program, [MAKERS[name](program) for name in sorted(tools) if name in MAKERS])
+        kept[tools] = instrumented(
+            program, [hooks for name in sorted(tools) if name in MAKERS for hooks in MAKERS[name](program)]
+        )
     return kept[tools]
 
 
