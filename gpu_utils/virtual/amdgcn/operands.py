@@ -250,12 +250,20 @@ class Decoder:
         return distance
 
     def getter(
-        self, text: str, kind: str, high: bool = False, select: str = "", sext: bool = False, move: Any = None
+        self,
+        text: str,
+        kind: str,
+        high: bool = False,
+        select: str = "",
+        sext: bool = False,
+        move: Any = None,
+        widen: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> Getter:
         """A getter for an operand with its `-`, `|x|` and sext() modifiers.
 
         high: take the high half (op_sel). select: an SDWA source selector such as WORD_1.
-        move: a function (state, register) -> register that moves lanes (DPP).
+        move: a function (state, register) -> register that moves lanes (DPP). widen: what turns the bits into the
+        numbers that the modifiers are for, where `kind` does not.
         """
         text = text.strip()
         negate = absolute = False
@@ -270,6 +278,9 @@ class Decoder:
         if kind[-2:] == "16" and text.endswith((".l", ".h")):
             high, text = text.endswith(".h"), text[:-2]
         get = self._moved(text, kind, move) if move else self._base_getter(text, kind, high, select, sext)
+        if widen:
+            narrow, wide = get, widen
+            get = lambda s: wide(narrow(s))  # noqa: E731
         if absolute:
             inner_abs = get
             get = lambda s: np.abs(inner_abs(s))  # noqa: E731

@@ -50,13 +50,17 @@ PACKED32: dict[str, tuple[int, Any]] = {
     "v_pk_mov_b32": (2, None),
 }
 MIX = {
-    "v_fma_mix_f32": "f32",
-    "v_fma_mixlo_f16": "lo",
-    "v_fma_mixhi_f16": "hi",
-    "v_mad_mix_f32": "f32",
-    "v_mad_mixlo_f16": "lo",
-    "v_mad_mixhi_f16": "hi",
+    "v_fma_mix_f32": ("f16", "f32"),
+    "v_fma_mixlo_f16": ("f16", "lo"),
+    "v_fma_mixhi_f16": ("f16", "hi"),
+    "v_mad_mix_f32": ("f16", "f32"),
+    "v_mad_mixlo_f16": ("f16", "lo"),
+    "v_mad_mixhi_f16": ("f16", "hi"),
+    "v_fma_mix_f32_bf16": ("bf16", "f32"),
+    "v_fma_mixlo_bf16": ("bf16", "lo"),
+    "v_fma_mixhi_bf16": ("bf16", "hi"),
 }
+"""Name -> (type of its halves, the result: float32, or the low or high half of a register)."""
 
 
 def decode(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any]) -> Run | None:
@@ -67,7 +71,7 @@ def decode(decoder: Decoder, name: str, ops: list[str], mods: dict[str, Any]) ->
     if name in PACKED32:
         return _packed32(decoder, name, ops, mods, *PACKED32[name])
     if name in MIX:
-        return _mix(decoder, ops, mods, MIX[name])
+        return _mix(decoder, ops, mods, *MIX[name])
     return None
 
 
@@ -168,23 +172,37 @@ def _widened(inner: Callable[[Any], np.ndarray]) -> Callable[[Any], np.ndarray]:
     return lambda s: half_to_f32(inner(s).view(np.uint16))
 
 
-def _mix(decoder: Decoder, ops: list[str], mods: dict[str, Any], to: str) -> Run:
-    """fma in float32 whose sources are float32, or a half of a register where op_sel_hi says so."""
+def _to_bf16(value: np.ndarray) -> np.ndarray:
+    return fl.f32_to_bf16(value).astype(np.uint16)
+
+
+def _mix(decoder: Decoder, ops: list[str], mods: dict[str, Any], halves: str, to: str) -> Run:
+    """fma in float32 whose sources are float32, or a half of a register where op_sel_hi says so.
+
+    halves: "f16" or "bf16" (gfx1250), the type of those and of a result that is one.
+    """
+    if halves == "bf16" and not decoder.gfx125:
+        raise decoder.unsupported()
     half, is_half = _flags(mods, "op_sel", 0, 3), _flags(mods, "op_sel_hi", 0, 3)
     gets: list[Callable[[Any], np.ndarray]] = []
     for i, text in enumerate(ops[1:4]):
-        if is_half[i]:
+        if is_half[i] and halves == "bf16":
+            if decoder.register(text.strip("-|")) is None:
+                raise decoder.unsupported(f"half of {text!r}")
+            gets.append(decoder.getter(text, "u16", high=bool(half[i]), widen=fl.bf16_to_f32))
+        elif is_half[i]:
             inner = decoder.getter(text, "f16", high=bool(half[i]))
             gets.append(_widened(inner))
         else:
             gets.append(decoder.getter(text, "f32"))
     clamp = bool(mods.get("clamp"))
+    narrow = fl.f32_to_half if halves == "f16" else _to_bf16
     put = decoder.putter(ops[0], "f32" if to == "f32" else "f16", high=to == "hi", keep_half=True)
 
     def run(s: Any) -> None:
         value = fl.fma32(*[get(s) for get in gets])
         if clamp:
             value = np.clip(np.nan_to_num(value, nan=0.0, posinf=1.0, neginf=0.0), 0, 1)
-        put(s, value if to == "f32" else fl.f32_to_half(value))
+        put(s, value if to == "f32" else narrow(value))
 
     return run

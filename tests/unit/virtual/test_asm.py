@@ -105,7 +105,10 @@ def test_loads_of_128_bits(target):
 
 
 @on_every_target
-def test_half_precision_becomes_bfloat16(target):
+def test_half_precision_becomes_bfloat16(request, target):
+    if target == "gfx1250":
+        why = "clang of ziglang 0.17.0 drops the widening of the float16 when it selects v_fma_mixlo_bf16"
+        request.applymarker(pytest.mark.xfail(reason=why, strict=True, raises=AssertionError))
     x = torch.cat([torch.randn(250), torch.tensor([0.0, -0.0, 6e-8, 65504.0, float("inf"), float("nan")])]).half()
     out = zeros(256, dtype=torch.bfloat16)
     run(target, "elementwise", "half_to_bfloat16", 1, 256, [x, out, 3.0, 256])

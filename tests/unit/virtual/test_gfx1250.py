@@ -309,3 +309,18 @@ def test_asynchronous_copies_go_through_lds():
         module = gpu.load(MOVER.format(lines="\n".join(f"\t{line}" for line in lines)))
         module.launch("mover", 1, 32, [x, out])
     assert (out.reshape(16, 2, 2) == x.reshape(16, 2, 2).flip(1)).all()
+
+
+@pytest.mark.parametrize("half", ["lo", "hi"])
+def test_a_mixed_product_of_bfloat16_takes_signed_halves_and_rounds_once_more(half):
+    words = RANDOM.integers(0, 1 << 32, 32).astype(np.uint32) & np.uint32(0xBFFFBFFF)  # finite, not too large
+    factor, addend = RANDOM.standard_normal((2, 32)).astype(np.float32)
+    line = f"v_fma_mix{half}_bf16 v3, -v0, |v1|, v2 op_sel:[0,0,0] op_sel_hi:[1,0,0]"
+    held = {"v0": words, "v1": factor.view(np.uint32), "v2": addend.view(np.uint32), "v3": 0x12345678}
+    got = execute("gfx1250", line, held).U[3][0]
+    low = torch.from_numpy((words << np.uint32(16)).view(np.float32)).double()
+    exact = (-low * torch.from_numpy(np.abs(factor)).double() + torch.from_numpy(addend).double()).float().bfloat16()
+    shift, other = (0, 0x1234) if half == "lo" else (16, 0x5678)
+    assert torch.equal(torch.from_numpy((got >> np.uint32(shift) & np.uint32(0xFFFF)).astype(np.int32)).short(),
+                       exact.view(torch.int16))  # fmt: skip
+    assert (got >> np.uint32(16 - shift) & np.uint32(0xFFFF) == other).all()
