@@ -122,6 +122,9 @@ class _Notes:
         self.log.append((np.array(where), np.array(value), None if compare is None else np.array(compare), mask))
         return self._word(where, 0, width)
 
+    def fence(self, state: Any, op: Op, mask: Any, **how: bool) -> None:
+        self.log.append((mask, how))
+
     def _word(self, where: np.ndarray, i: int, width: int) -> np.ndarray:
         return ((np.asarray(where).astype(np.uint64) + np.uint64(i)) * np.uint64(0x9E3779B97F4A7C15)).astype(
             f"u{width}"
