@@ -24,6 +24,8 @@ from gpu_utils.errors import BadArgument
 
 SIDE_BY_SIDE = 2
 """Steps of one stage that run at a time."""
+FAULTS_SHOWN = 20
+"""Failed tests of a step that are named again at the end."""
 
 
 class Step(NamedTuple):
@@ -178,6 +180,8 @@ def run_stages(here: Course, stages: Sequence[Stage]) -> int:
     for step in steps:
         outcome = outcomes[step.name]
         typer.echo(f"{outcome.word:8}{step.name:24}{outcome.seconds:8.1f} s")
+        for fault in outcome.faults[:FAULTS_SHOWN]:
+            typer.echo(f"{'':8}{fault}")
     total = sum((outcome.counts for outcome in outcomes.values()), Counter())
     typer.echo(f"{'':8}{'together':24}{time.monotonic() - started:8.1f} s\n")
     typer.echo(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
@@ -185,11 +189,12 @@ def run_stages(here: Course, stages: Sequence[Stage]) -> int:
 
 
 class Outcome(NamedTuple):
-    """What came of a step: tests by what became of them, seconds, and what is left to print."""
+    """What came of a step: tests by what became of them, seconds, what is left to print, and each fault in a line."""
 
     counts: Counter[str]
     seconds: float
     printed: str
+    faults: Sequence[str] = ()
 
     @property
     def word(self) -> str:
@@ -215,6 +220,9 @@ def _run(title: str, step: Step, live: bool, *, root: Path, environment: dict[st
             output.seek(0)
             printed = f"\n{title}\n{output.read().decode(errors='replace')}"
     counts = suite.count(report) if report else Counter(passed=1)
+    faults = suite.failures(report) if report else []
     if status and not counts["failed"]:
         counts = Counter(failed=1) if report is None else counts + Counter(failed=1)
-    return Outcome(counts, seconds, printed)
+    if counts["failed"] and not faults:
+        faults = [f"exit code {status}, and no test that failed: see above what it printed"]
+    return Outcome(counts, seconds, printed, faults)

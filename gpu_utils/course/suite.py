@@ -32,6 +32,8 @@ The first four units together: 14, which are seven minutes on two cores. Units 0
 
 REST = "library"
 SLOWEST = 10
+WIDTH = 300
+"""Characters that are shown of what a failed test said."""
 _NUMBERS = {unit.number for unit in UNITS}
 _FILE = re.compile(r"\bu(\d\d)_|_u(\d\d)_|\b(?:notebooks|labs|solutions|content)[./](\d\d)_")
 _CASE = re.compile(r"\[(\d\d)(?:[._][a-z]\w*)?[\]\-]")
@@ -88,6 +90,18 @@ def count(report: Path) -> Counter[str]:
         failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
         counts.update(passed=max(0, tests - failed - skipped), failed=failed, skipped=skipped)
     return counts if counts.total() else Counter(failed=1)
+
+
+def failures(report: Path) -> list[str]:
+    """The failed tests of a JUnit report and the first line of what each said; none when it is missing."""
+    if not report.is_file():
+        return []
+    found = []
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        for fault in (*case.iter("failure"), *case.iter("error")):
+            said = (fault.get("message") or fault.text or "").strip().partition("\n")[0]
+            found.append(f"{case.get('classname', '')}::{case.get('name')}: {said[:WIDTH]}")
+    return found
 
 
 def table(cases: Iterable[Case]) -> str:

@@ -93,6 +93,16 @@ def test_a_failure_beside_a_success_is_counted_and_shown(runner: Runner) -> None
     assert "[2/2] good: ok in " in out
 
 
+def test_what_failed_is_named_again_at_the_end(runner: Runner) -> None:
+    (runner.folder / "test_bad.py").write_text("def test_sum():\n    assert 1 + 1 == 3, 'sums are wrong'\n" + GOOD)
+    (runner.folder / "test_crash.py").write_text("import os\nos._exit(9)\n")
+    code, out = runner.run((pytest_step("bad", "test_bad.py"), pytest_step("crash", "test_crash.py")))
+    assert code == 1
+    end = out[out.index("slowest tests") :]
+    assert "test_bad::test_sum: AssertionError: sums are wrong" in end
+    assert "exit code 9, and no test that failed" in end
+
+
 def test_no_test_found_is_a_failure(runner: Runner) -> None:
     (runner.folder / "empty").mkdir()
     code, out = runner.run((pytest_step("empty", "empty"),))
