@@ -1,4 +1,4 @@
-"""The course's C++ for NVIDIA by clang and by NVIDIA's own compiler: executed on the same inputs, it gives the same bits.
+"""The course's C++ by clang and by NVIDIA's own compiler: executed on the same inputs it gives the same bits.
 
 What differs is stated: CUDA has no shuffles and votes without _sync any more, so a file that has them is HIP's. For a
 comparison NVRTC gets them as macros that say what the course's header says to clang.
@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import torch
 
-from gpu_utils import virtual_gpu
+from gpu_utils import exercises, virtual_gpu
 from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.errors import CompileFailed, W2WError
-from gpu_utils import exercises
 from gpu_utils.grading import cpp
+from tests import ROOT
 
-FOLDER = Path(__file__).parents[3] / "gpu_utils" / "exercises"
+FOLDER = ROOT / "gpu_utils" / "exercises"
 TARGETS = ("sm_80", "sm_90")
 
 
@@ -31,10 +30,6 @@ class Launch(NamedTuple):
     grid: int | tuple[int, ...]
     block: int | tuple[int, ...]
     arguments: Callable[[torch.Generator], list]
-
-
-def _ints(*values: int) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.int32)
 
 
 def _normal(*shape: int) -> Callable[[torch.Generator], torch.Tensor]:
@@ -95,23 +90,24 @@ def _looked_up(g: torch.Generator) -> torch.Tensor:
     return torch.randint(0, 4096, (64,), generator=g, dtype=_INT)
 
 
-LAUNCHES: dict[str, list[Launch]] = {
-    "banks": [Launch("look_up", 1, 64, _draws(_looked_up, _zeros(64)))],
-    "branch": [Launch("branch", 1, 64, _draws(lambda g: _looked_up(g) % 2, _normal(64)))],
-    "transpose": _MOVED,
-    **dict.fromkeys(("bounds", "bounds_2", "bounds_8"), [_VALUES]),
-    **dict.fromkeys(("broadcast_active", "broadcast_all", "broadcast_mask"), [_FORTY]),
-    **dict.fromkeys(("mask_32", "mask_64"), [_WAVE]),
-    **dict.fromkeys(("guarded", "guarded_both"), [_SQUARE]),
-    **dict.fromkeys(("inline_fenced", "inline_ptx"), [_POWER]),
-    **dict.fromkeys(("lock_each", "lock_turns"), [_LOCK]),
-    "step": _of_step(),
-    "neighbour": [Launch("neighbour", 1, 48, _draws(_normal(48), _zeros(48)))],
-    **dict.fromkeys(("outliers", "outliers_32"), [_VOTES]),
-    **dict.fromkeys(("prefix", "prefix_31"), [_PREFIX]),
-    **dict.fromkeys(("row_sum", "row_sum_32", "row_sum_segments"), [_ROW_SUM]),
-    **dict.fromkeys(("warp_count", "warp_count_32", "warp_count_64"), [_ROW_MAX]),
-}
+_TABLE = (
+    ("banks", [Launch("look_up", 1, 64, _draws(_looked_up, _zeros(64)))]),
+    ("branch", [Launch("branch", 1, 64, _draws(lambda g: _looked_up(g) % 2, _normal(64)))]),
+    ("transpose", _MOVED),
+    ("bounds bounds_2 bounds_8", [_VALUES]),
+    ("broadcast_active broadcast_all broadcast_mask", [_FORTY]),
+    ("mask_32 mask_64", [_WAVE]),
+    ("guarded guarded_both", [_SQUARE]),
+    ("inline_fenced inline_ptx", [_POWER]),
+    ("lock_each lock_turns", [_LOCK]),
+    ("step", _of_step()),
+    ("neighbour", [Launch("neighbour", 1, 48, _draws(_normal(48), _zeros(48)))]),
+    ("outliers outliers_32", [_VOTES]),
+    ("prefix prefix_31", [_PREFIX]),
+    ("row_sum row_sum_32 row_sum_segments", [_ROW_SUM]),
+    ("warp_count warp_count_32 warp_count_64", [_ROW_MAX]),
+)
+LAUNCHES: dict[str, list[Launch]] = {name: launches for names, launches in _TABLE for name in names.split()}
 """Kernel file -> its launches. warp_count_64 writes past its array where a warp has 32 lanes: by both compilers."""
 
 _VOTE_NAMES, _SHUFFLES = ("ballot", "any", "all"), ("", "_up", "_down", "_xor")
@@ -127,7 +123,14 @@ OF_HIP = (
 )
 REFUSED = ("warp_size_constant",)
 FILES = {path.stem: path for path in sorted(FOLDER.glob("*/kernels/*.cu"))}
+"""Kernel file of the lessons, by its name -> where it is."""
+
 ANSWERS = ("02.converge", "02.transpose", "03.ballot", "03.lane_id", "03.warp_reduce")
+
+
+def unit(name: str) -> str:
+    """The number of the unit that a kernel file belongs to."""
+    return FILES[name].parts[-3][1:3]
 
 
 @pytest.fixture(autouse=True)
@@ -162,9 +165,10 @@ def test_every_kernel_file_is_compared_or_refused():
     assert set(ANSWERS) == {f"{path.parent.name[1:3]}.{path.stem}" for path in FOLDER.glob("*/*.cu")}
 
 
-@pytest.mark.drawn("all", 8)
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", LAUNCHES)
+@pytest.mark.drawn("unit", 1)
+@pytest.mark.parametrize(
+    ("name", "target"), [pytest.param(n, t, id=f"{unit(n)}.{n}-{t}") for n in LAUNCHES for t in TARGETS]
+)
 def test_a_kernel_file_gives_equal_bits_by_both_compilers(nvrtc, clang, name, target):
     source, defines = FILES[name].read_text(), ()
     if name in OF_HIP:
@@ -189,9 +193,8 @@ def test_what_the_lesson_shows_as_refused_both_compilers_refuse(nvrtc, clang, na
             compile_cpp(FILES[name].read_text(), "sm_80", compiler)
 
 
-@pytest.mark.drawn("all", 3)
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.drawn("unit", 1)
+@pytest.mark.parametrize(("name", "target"), [pytest.param(n, t, id=f"{n}-{t}") for n in ANSWERS for t in TARGETS])
 def test_a_solution_gives_equal_bits_by_both_compilers_in_every_case_of_its_grader(
     nvrtc, clang, name, target, monkeypatch
 ):
