@@ -49,7 +49,9 @@ ROCPROF_950 = _read(
     "AMD's rocprofiler-compute, analysis_configs/gfx950/0200_system_speed_of_light.yaml in ROCm/rocm-systems"
 )
 ROCMINFO_9070 = _excerpt("rocminfo of a gfx1201 with 64 CUs in github.com/ROCm/amdgpu issue 220")
-MI455X_ARTICLE = Source("pcmasters.de, article on AMD's slides of MI455X and MI430X", "2026-11-27", "excerpt")
+MI455X_TRIED = Source(
+    "huggingface.co/blog/badaoui/transformers-on-amd-mi455, first runs on four of them", "2026-11-27", "excerpt"
+)
 DEEPSEEK = _excerpt("DeepSeek-V3 report, arXiv 2412.19437")
 TORCHAO = _read("NVIDIA's papers, as pytorch/ao copies them in torchao/testing/training/roofline_utils.py")
 TORCHAO_B200 = _excerpt("device query of a B200 in github.com/pytorch/ao pull 4002")
@@ -339,14 +341,14 @@ _ROWS: dict[str, Chip] = {
         name="Instinct MI455X",
         target="gfx1250",
         units=unknown("CUs"),
-        memory_gb=MI455X_ARTICLE.figure(432, "GB"),
-        bandwidth_tb=MI455X_ARTICLE.figure(19.6, "TB/s", "announced"),
+        memory_gb=MI455X_TRIED.figure(432, "GB"),
+        bandwidth_tb=MI455X_TRIED.figure(23.3, "TB/s", "at most; 19.6 were announced before"),
         l2_mb=unknown("MB"),
         mall_mb=unknown("MB"),
         link_gb=_NO_LINK,
         peaks={},
         known_as=("MI455X",),
-        note="stands for gfx1250, which Triton's documentation calls CDNA 5; no page of AMD that names both was found",
+        note="stands for gfx1250, which AMD's FlyDSL (github.com/ROCm/FlyDSL pull 384) names MI450",
     ),
     "RX 7900 XTX": Chip(
         name="Radeon RX 7900 XTX",

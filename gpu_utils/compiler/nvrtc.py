@@ -54,10 +54,12 @@ HEADERS: Mapping[str, str] = {
     _TYPES: "".join(
         f"typedef signed {word} int{bits}_t; typedef unsigned {word} uint{bits}_t;\n" for word, bits in _WORDS.items()
     )
-    + "typedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong;\n",
+    + "typedef unsigned short ushort; typedef unsigned int uint; typedef unsigned long ulong;\n"
+    + "#define NAN __int_as_float(0x7fc00000)\n#define INFINITY __int_as_float(0x7f800000)\n",
 }
 """Headers by their text. NVRTC has none of the standard library; the wheel cccl has them for device code, as
-cuda/std/... w2w_types.h comes before every source: names of types that nvcc's own headers bring along."""
+cuda/std/... w2w_types.h comes before every source: names of types and of math.h's numbers, which nvcc's own headers
+bring along."""
 
 
 def compile_cpp(

@@ -21,7 +21,10 @@ from gpu_utils.course.units import UNITS
 RECORD = "tests/whole.toml"
 LIBRARY = "library"
 CLASSROOM = "classroom"
-_FILES = ("constraints.txt", "gpu_utils/**/*.py", "tests/content/*.py", "tests/unit/virtual/*.py")
+_FILES = (
+    *("constraints.txt", "gpu_utils/**/*.py", "gpu_utils/compiler/include/**/*"),
+    *("tests/content/*.py", "tests/unit/virtual/**/*.py"),
+)
 _CLASSROOM = ("gpu_utils/classroom/*.py", "tests/unit/classroom/*.py", "tests/fixtures/hostile/*")
 _SHOWS_ONLY = (
     "gpu_utils/exercises/u",

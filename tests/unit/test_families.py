@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,12 @@ import pytest
 
 from gpu_utils.course import whole
 from tests import ROOT
-from tests.families import Member, left_out
+from tests.families import OF, Member, left_out
 
 FILES = {
     "constraints.txt": "torch==1",
     "gpu_utils/virtual/gpu.py": "",
+    "gpu_utils/compiler/include/w2w_gpu.h": "",
     "gpu_utils/cli/app.py": "",
     "gpu_utils/exercises/u04_triton_reductions/copy.py": "",
     "gpu_utils/exercises/u04_triton_reductions/kernels/a.cu": "",
@@ -50,6 +52,8 @@ def test_after_a_whole_run_nothing_has_changed(checkout):
         ("constraints.txt", EVERY),
         ("gpu_utils/virtual/gpu.py", EVERY),
         ("gpu_utils/virtual/new.py", EVERY),
+        ("gpu_utils/compiler/include/w2w_gpu.h", EVERY),
+        ("tests/unit/virtual/sanitize/test_new.py", EVERY),
         ("tests/content/test_exercises.py", EVERY),
         ("gpu_utils/exercises/u04_triton_reductions/copy.py", {"04"}),
         ("gpu_utils/exercises/u04_triton_reductions/kernels/a.cu", {"04"}),
@@ -63,7 +67,7 @@ def test_after_a_whole_run_nothing_has_changed(checkout):
     ],
 )
 def test_what_a_change_touches(checkout, file, parts):
-    (checkout / file).parent.mkdir(exist_ok=True)
+    (checkout / file).parent.mkdir(parents=True, exist_ok=True)
     (checkout / file).write_text("another = 1")
     assert whole.changed(checkout) == parts
 
@@ -150,6 +154,13 @@ def test_cases_are_grouped_by_unit_or_kernel_or_not_at_all(of, case, kept):
     others = {"unit": "04.gelu-x", "kernel": "b-wide-sm_80", "all": "04.copy-x"}
     members = [Member(f"tests/content/test_some.py::t[{name}]", name, of, 1) for name in (case, others[of])]
     assert len(run(set(), members=members)) == kept
+
+
+def test_every_family_says_a_grouping_that_there_is(repo_root):
+    texts = [path.read_text("utf-8") for path in (repo_root / "tests").rglob("test_*.py")]
+    said = {of for text in texts for of in re.findall(r"mark\.drawn\(\"([^\"]+)\"", text)}
+    assert said
+    assert said <= set(OF)
 
 
 def test_pytest_draws_only_when_asked_and_says_so(repo_root):

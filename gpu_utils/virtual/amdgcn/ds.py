@@ -144,8 +144,9 @@ def _load_transposed(decoder: Decoder, ops: list[str], op: Op, name: str, offset
     """gfx1250 ds_load_tr16_b128 and ds_load_tr8_b64: lanes read rows together, and lane i of them gets column i.
 
     16-bit elements: eight lanes read eight rows of eight. 8-bit elements: 16 lanes read eight rows of 16, lanes 0 to 3
-    and 4 to 7 the first and second half of rows 0 to 3, the next eight lanes those of rows 4 to 7. Source: Triton's
-    TargetFeatures::queryLDSTransLoadParams, and the addresses that it has its kernels compute for the rows of WMMA.
+    and 4 to 7 the first and second half of rows 0 to 3, the next eight lanes those of rows 4 to 7. Sources: Triton's
+    TargetFeatures::queryLDSTransLoadParams, the addresses that it has its kernels compute for the rows of WMMA, and for
+    8 bits the example in its lowering of ds_read_tr (test ds_transpose_partitioned_remaps_lane).
     """
     match = re.match(r"ds_load_tr(?:16_b(128)|8_b(64))$", name)
     if not match:

@@ -101,11 +101,16 @@ def fragment(
         words = s.block(row, registers)
         if lanes < words.shape[2]:
             words = words[..., :lanes]
-        before = s.fragments.get(key)
-        if before is not None and not np.count_nonzero(before[0] != words):
-            return before[1]
-        values = arrange(words)
-        s.fragments[key] = words.copy(), values
-        return values
+        return kept(s, key, words, arrange)
 
     return get
+
+
+def kept(s: Any, key: object, words: np.ndarray, arrange: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """The numbers that `arrange` makes of registers, made anew only when these hold something else."""
+    before = s.fragments.get(key)
+    if before is not None and not np.count_nonzero(before[0] != words):
+        return before[1]
+    values = arrange(words)
+    s.fragments[key] = words.copy(), values
+    return values

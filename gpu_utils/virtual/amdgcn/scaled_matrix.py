@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_utils.virtual.amdgcn.fragments import kept
 from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
 from gpu_utils.virtual.amdgcn.small_floats import FORMATS, power, unpack
@@ -79,17 +80,12 @@ def _operand(decoder: Decoder, text: str, code: int, rows: int) -> Read:
     row, groups, halves = decoder.source(text, form.bits), 64 // rows, 1 if form.bits == 4 else 2
     key = (row, kind, rows, "f8f6f4")
 
-    def get(s: Any) -> np.ndarray:
-        words = s.block(row, form.bits)
-        before = s.fragments.get(key)
-        if before is not None and np.array_equal(before[0], words):
-            return before[1]
-        values = form.values[unpack(words, form.bits)].reshape(s.waves, groups, rows, halves, BLOCK // halves)
-        values = np.ascontiguousarray(values.transpose(0, 2, 3, 1, 4)).reshape(s.waves, rows, groups, BLOCK)
-        s.fragments[key] = words.copy(), values
-        return values
+    def arrange(words: np.ndarray) -> np.ndarray:
+        waves = words.shape[1]
+        values = form.values[unpack(words, form.bits)].reshape(waves, groups, rows, halves, BLOCK // halves)
+        return np.ascontiguousarray(values.transpose(0, 2, 3, 1, 4)).reshape(waves, rows, groups, BLOCK)
 
-    return get
+    return lambda s: kept(s, key, s.block(row, form.bits), arrange)
 
 
 def _scales(decoder: Decoder, text: str, mods: dict[str, Any], operand: int, rows: int) -> Read:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_utils.virtual.amdgcn.fragments import kept
 from gpu_utils.virtual.amdgcn.operands import Decoder
 from gpu_utils.virtual.amdgcn.parse import Instruction
 from gpu_utils.virtual.amdgcn.scaled_matrix import constant_of
@@ -110,18 +111,13 @@ def _operand(decoder: Decoder, text: str, kind: str, rows: int, block: int) -> R
     row, together = decoder.source(text, registers), 16 if form.bits == 8 else 32
     key = (row, kind, rows, block, "wmma")
 
-    def get(s: Any) -> np.ndarray:
-        words = s.block(row, registers)
-        before = s.fragments.get(key)
-        if before is not None and np.array_equal(before[0], words):
-            return before[1]
+    def arrange(words: np.ndarray) -> np.ndarray:
+        waves = words.shape[1]
         values = form.values[unpack(words, form.bits)]  # (waves, lanes, elements)
-        values = values.reshape(s.waves, 2, 16, rows // 16, -1, together)  # half of the runs, row, upper rows, run
-        values = np.ascontiguousarray(values.transpose(0, 3, 2, 4, 1, 5)).reshape(s.waves, rows, K // block, block)
-        s.fragments[key] = words.copy(), values
-        return values
+        values = values.reshape(waves, 2, 16, rows // 16, -1, together)  # half of the runs, row, upper rows, run
+        return np.ascontiguousarray(values.transpose(0, 3, 2, 4, 1, 5)).reshape(waves, rows, K // block, block)
 
-    return get
+    return lambda s: kept(s, key, s.block(row, registers), arrange)
 
 
 def _scales(decoder: Decoder, text: str, mods: dict[str, Any], side: str, rows: int, block: int) -> Read:

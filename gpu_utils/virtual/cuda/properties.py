@@ -12,7 +12,7 @@ CUDA_VERSION = "13.0"
 HIP_VERSION = "7.2.0"
 """What `torch.version.cuda` and `.hip` say: releases that torch 2.11 and later are built for."""
 
-_STATIC_SHARED = 48 * KIB  # of a block of NVIDIA's without opting in: CUDA C++ Programming Guide, table of capabilities
+_STATIC_SHARED = 48 * KIB  # of a block of NVIDIA's without opting in: CCCL's page of dynamic_shared_memory
 GIB = 1 << 30
 
 

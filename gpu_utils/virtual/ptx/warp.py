@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from gpu_utils.chips.targets import TARGETS
@@ -169,19 +171,19 @@ def _vote(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     op.run = run
 
 
+Combine = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(values (warps, 32), members (warps, 1 or 32, 32)) -> what each lane gets, as words of 32 bits."""
+
+
 @family("redux")
 def _redux(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     if instruction.opcode in REDUX_FLOAT_FORMS and "tcgen05" in TARGETS[decoder.target].matrix:
-        _redux_float(decoder, op, instruction)
-        return
-    if instruction.opcode not in REDUX_FORMS:
+        kind, combine = "b32", _of_floats(instruction.parts)
+    elif instruction.opcode in REDUX_FORMS:
+        kind = instruction.parts[3]
+        combine = _of_integers(instruction.parts[2], kind)
+    else:
         raise ValueError("not a known form of redux")
-    name, kind = instruction.parts[2:4]
-    fn, identity = REDUCTIONS[name]
-    dtype = TYPES[kind][1]
-    if isinstance(identity, str):
-        identity = getattr(np.iinfo(dtype), identity)
-    neutral = np.array(identity & 0xFFFFFFFF, np.uint32).view(dtype)
     target, source, members = instruction.operands
     slot, out = decoder.read(source, kind), decoder.result(target)
     op.members = member = decoder.read(members, "u32")
@@ -190,38 +192,40 @@ def _redux(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     def run(state: PtxState) -> None:
         some, mask = state.active(pred, negated)
         if some:
-            values = np.where(own_members(state, member, mask), full(state, slot)[:, None, :], neutral)
-            state.put(out, fn.reduce(values, axis=2, dtype=dtype).view(np.uint32), mask)
+            state.put(out, combine(full(state, slot), own_members(state, member, mask)), mask)
 
     op.run = run
 
 
-def _redux_float(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
-    """redux.sync.{min,max}{.abs}{.NaN}.f32; -0 is smaller than +0."""
-    smallest = instruction.parts[2] == "min"
-    size, nan_wins = "abs" in instruction.parts, "NaN" in instruction.parts
-    target, source, members = instruction.operands
-    slot, out = decoder.read(source, "b32"), decoder.result(target)
-    op.members = member = decoder.read(members, "u32")
-    pred, negated = decoder.guard(instruction)
+def _of_integers(name: str, kind: str) -> Combine:
+    fn, identity = REDUCTIONS[name]
+    dtype = TYPES[kind][1]
+    if isinstance(identity, str):
+        identity = getattr(np.iinfo(dtype), identity)
+    neutral = np.array(identity & 0xFFFFFFFF, np.uint32).view(dtype)
 
-    def run(state: PtxState) -> None:
-        some, mask = state.active(pred, negated)
-        if not some:
-            return
-        bits = full(state, slot) & np.uint32(0x7FFFFFFF if size else 0xFFFFFFFF)
+    def combine(values: np.ndarray, members: np.ndarray) -> np.ndarray:
+        return fn.reduce(np.where(members, values[:, None, :], neutral), axis=2, dtype=dtype).view(np.uint32)
+
+    return combine
+
+
+def _of_floats(parts: Sequence[str]) -> Combine:
+    """redux.sync.{min,max}{.abs}{.NaN}.f32; -0 is smaller than +0."""
+    smallest, size, nan_wins = parts[2] == "min", "abs" in parts, "NaN" in parts
+
+    def combine(values: np.ndarray, members: np.ndarray) -> np.ndarray:
+        bits = values & np.uint32(0x7FFFFFFF if size else 0xFFFFFFFF)
         nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
         order = bits.view(np.int32).astype(np.int64)
         order = np.where(order < 0, -(order & 0x7FFFFFFF) - 1, order)  # in the order of the numbers
         if not smallest:
             order = -order
         order = np.where(nan, -(2**40) if nan_wins else 2**40, order)
-        order = np.where(own_members(state, member, mask), order[:, None, :], 2**41)
-        found = np.argmin(order, axis=2)
-        value = np.take_along_axis(np.where(nan, np.uint32(0x7FFFFFFF), bits), found, axis=1)
-        state.put(out, value, mask)
+        found = np.argmin(np.where(members, order[:, None, :], 2**41), axis=2)
+        return np.take_along_axis(np.where(nan, np.uint32(0x7FFFFFFF), bits), found, axis=1)
 
-    op.run = run
+    return combine
 
 
 @family("match")

@@ -1,8 +1,9 @@
 """synccheck: barriers that not all threads reach, barriers in divergent code, wrong counts and member masks.
 
 A thread (on AMD a wave) that ends after fewer barriers of the whole block than another of its block is reported. CUDA's
-guide lets threads that have exited be absent from later barriers; compute-sanitizer's synccheck and this rule report
-what that hides: a __syncthreads() behind an early return. Named barriers of a part of a block are not counted.
+guide lets threads that have exited be absent from later barriers; this rule reports what that hides: a __syncthreads()
+behind an early return. (compute-sanitizer's manual names a condition that threads do not share, and is silent on those
+that have exited.) Named barriers of a part of a block are not counted.
 
 PTX: `bar.sync` is `barrier.sync.aligned`, for which the manual wants all threads of a warp, so a part of a warp is
 reported there; `barrier.sync` without `.aligned` counts threads, and is not. A count of threads must be a multiple of

@@ -1,9 +1,10 @@
 """waitcheck for tensor memory (sm_100): products, copies, loads and stores that meet before one is waited for.
 
-PTX manual, "tcgen05 Memory Consistency Model": a warp's tcgen05.ld and .st are complete when it has executed
-tcgen05.wait::ld or ::st, its tcgen05.mma and .cp when an mbarrier to which tcgen05.commit was sent says so; those of
-one thread stay in order among themselves. Other warps learn of it through a barrier. The tcgen05.fence that the manual
-wants around that barrier is not asked for: Triton 3.7.1 writes none.
+PTX manual 9.1, "Memory Consistency Model for 5th generation of TensorCore operations": a warp's tcgen05.ld and .st are
+complete when it has executed tcgen05.wait::ld or ::st, its tcgen05.mma and .cp when an mbarrier to which tcgen05.commit
+was sent says so. The manual keeps some pairs of one thread in order (a product after a product with its accumulator and
+shape, a product after a copy); here all of one thread are in order. Other warps learn of it through a barrier. The
+tcgen05.fence that the manual wants around that barrier is not asked for: Triton 3.7.1 writes none.
 
 The shadow has an entry for each column of each quarter of the lanes, the part of one warp of four.
 """

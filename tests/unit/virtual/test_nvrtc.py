@@ -1,8 +1,6 @@
-"""CUDA C++ by NVIDIA's own compiler and headers from wheels, and the course's kernels by both compilers."""
+"""CUDA C++ by NVIDIA's own compiler and headers from wheels."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,8 +10,6 @@ from gpu_utils.compiler import nvrtc as module
 from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.compiler.cpp_module import parameters_of_ptx
 from gpu_utils.errors import BadArgument, CompileFailed, CompilerMissing, UnknownName
-
-KERNELS = Path(__file__).parents[3] / "gpu_utils" / "exercises"
 
 
 @pytest.fixture(autouse=True)
@@ -143,49 +139,6 @@ def test_errors_have_the_line(nvrtc):
     assert "too much shared data" in refusal(
         "__global__ void k(float *x) { __shared__ float a[90000]; a[threadIdx.x] = 1; __syncthreads(); x[0] = a[7]; }"
     )
-
-
-WITHOUT_SYNC = (
-    *("neighbour", "outliers", "outliers_32", "prefix", "prefix_31", "row_sum", "row_sum_32", "row_sum_segments"),
-    *("warp_count", "warp_count_32", "warp_count_64"),
-)
-
-
-@pytest.mark.parametrize("path", sorted(KERNELS.glob("*/kernels/*.cu")), ids=lambda path: path.stem)
-def test_a_kernel_of_the_course_has_the_same_parameters_by_both_compilers(nvrtc, clang, path):
-    source = path.read_text()
-    try:
-        ours = compile_cpp(source, "sm_80")
-    except CompileFailed:  # the lesson shows what does not compile
-        with pytest.raises(CompileFailed):
-            compile_cpp(source, "sm_80", "nvrtc")
-        return
-    try:
-        theirs = compile_cpp(source, "sm_80", "nvrtc")
-    except CompileFailed as refused:  # forms without _sync, which the course's header has and CUDA no longer
-        words = str(refused)
-        assert path.stem in WITHOUT_SYNC, words
-        assert "__shfl_" in words or "'vote' without '.sync'" in words
-        return
-    assert path.stem not in WITHOUT_SYNC
-    assert set(theirs.kernels) == set(ours.kernels)
-    for name, kernel in ours.kernels.items():
-        other = theirs.kernel(name)
-        assert [(a.offset, a.size) for a in other.arguments] == [(a.offset, a.size) for a in kernel.arguments]
-        assert other.shared == kernel.shared
-
-
-def test_a_transpose_gives_equal_results_by_both_compilers(nvrtc, clang):
-    source = (KERNELS / "u02_gpu_machine/kernels/transpose.cu").read_text()
-    results = []
-    for compiler in ("clang", "nvrtc"):
-        compiled = compile_cpp(source, "sm_90", compiler)
-        x, out = torch.arange(64.0 * 64).reshape(64, 64), torch.zeros(64, 64)
-        with virtual_gpu("sm_90") as gpu:
-            gpu.load(compiled).launch("tile_of_33", (2, 2), (32, 8), [x, out, 64])
-        results.append(out)
-    assert torch.equal(*results)
-    assert torch.equal(results[0], x.T)
 
 
 ELEMENTWISE = """

@@ -378,7 +378,7 @@ def test_tensor_memory_and_what_is_loaded_from_it(missing, words):
 # what Triton compiles ----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100", "sm_120"])
 @pytest.mark.parametrize("name", ["pipelined", "scaled", "tma", "special", "copy"])
-@pytest.mark.drawn("asynchronous kernel", 4)
+@pytest.mark.drawn("all", 4)
 def test_kernels_as_compiled_are_right(name, target):
     wide = target in ("sm_90", "sm_100")
     got, expected, _ = {
@@ -410,7 +410,7 @@ def _removals(launch, again):
 
 
 @pytest.mark.parametrize(("target", "stages"), [("sm_80", 3), ("sm_90", 3), ("sm_90", 4), ("sm_80", 2)])
-@pytest.mark.drawn("removals", 1)
+@pytest.mark.drawn("all", 1)
 def test_each_commit_wait_and_fence_of_a_pipelined_product_is_needed_or_it_is_said_why_not(target, stages):
     a, b = torch.randn(128, 128).half(), torch.randn(128, 64).half()
     out = torch.empty(128, 64)

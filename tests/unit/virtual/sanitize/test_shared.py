@@ -268,7 +268,7 @@ def test_spans_join_and_never_lose_a_byte():
 DRAWN = [pytest.param(case, target, id=f"{case.name}-{target}") for case in CASES.values() for target in case.targets]
 
 
-@pytest.mark.drawn("racecheck", 8)
+@pytest.mark.drawn("all", 8)
 @pytest.mark.parametrize(("case", "target"), DRAWN)
 def test_the_kernel_set_runs_without_a_report(case, target):
     with virtual_gpu(target, sanitize="racecheck"):
