@@ -50,7 +50,7 @@ ROCPROF_950 = _read(
 )
 ROCMINFO_9070 = _excerpt("rocminfo of a gfx1201 with 64 CUs in github.com/ROCm/amdgpu issue 220")
 MI455X_TRIED = Source(
-    "huggingface.co/blog/badaoui/transformers-on-amd-mi455, first runs on four of them", "2026-11-27", "excerpt"
+    "Hugging Face's blog, transformers on AMD MI455: first runs on four of them", "2026-11-27", "excerpt"
 )
 DEEPSEEK = _excerpt("DeepSeek-V3 report, arXiv 2412.19437")
 TORCHAO = _read("NVIDIA's papers, as pytorch/ao copies them in torchao/testing/training/roofline_utils.py")
