@@ -16,6 +16,8 @@ import torch
 from gpu_utils import exercises, virtual_gpu
 from gpu_utils.compiler.clang import compile_cpp
 from gpu_utils.errors import CompileFailed, W2WError
+from gpu_utils.exercises.u03_porting_to_rocm.hipify_device import placed
+from gpu_utils.exercises.u03_porting_to_rocm.hipify_project import cuda_project
 from gpu_utils.grading import cpp
 from tests import ROOT
 
@@ -138,12 +140,12 @@ def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("W2W_CACHE", str(tmp_path / "cache"))
 
 
-def ended(module, target: str, launch: Launch) -> list[torch.Tensor] | str:
+def ended(module, target: str, launch: Launch, shared: int = 0) -> list[torch.Tensor] | str:
     """The tensors after the launch, or the name of the error that ended it."""
     arguments = launch.arguments(torch.Generator().manual_seed(7))
     with virtual_gpu(target) as gpu:
         try:
-            gpu.load(module).launch(launch.kernel, launch.grid, launch.block, arguments)
+            gpu.load(module).launch(launch.kernel, launch.grid, launch.block, arguments, shared=shared)
         except W2WError as problem:
             return type(problem).__name__
     return [each for each in arguments if isinstance(each, torch.Tensor)]
@@ -155,7 +157,7 @@ def same_bits(one, other) -> bool:
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(same_bits, one, other))
     if isinstance(one, torch.Tensor):
-        return one.shape == other.shape and torch.equal(one.view(torch.int32), other.view(torch.int32))
+        return one.shape == other.shape and torch.equal(*(each.flatten().view(torch.uint8) for each in (one, other)))
     return one == other
 
 
@@ -213,5 +215,44 @@ def test_a_solution_gives_equal_bits_by_both_compilers_in_every_case_of_its_grad
 
 def graded_answer(name: str) -> Callable[[], str]:
     """The exercise's solution: the source in the file beside it."""
-    unit, _, stem = name.partition(".")
-    return cpp.Framed.read(next(FOLDER.glob(f"u{unit}_*")) / f"{stem}.cu")
+    number, _, stem = name.partition(".")
+    return cpp.Framed.read(next(FOLDER.glob(f"u{number}_*")) / f"{stem}.cu")
+
+
+HIDDEN, TOKENS = 768, 3
+_PROJECT = [
+    Launch(
+        "normq_norm_kernel",
+        1,
+        256,
+        _draws(
+            *(_normal(TOKENS, HIDDEN), _normal(TOKENS, HIDDEN), _normal(HIDDEN)),
+            *(_zeros(HIDDEN, TOKENS, dtype=torch.uint8), _zeros(TOKENS), TOKENS, 1e-5),
+        ),
+    ),
+    Launch(
+        "normq_clip_kernel", 3, 256, _draws(_normal(2500), 2500, 1.5, _zeros(2500, dtype=_INT), _zeros(1, dtype=_INT))
+    ),
+    Launch(
+        "normq_gelu_kernel",
+        3,
+        256,
+        _draws(lambda g: _normal(1501)(g).bfloat16(), _zeros(1501, dtype=torch.bfloat16), 1501),
+    ),
+]
+
+
+@pytest.mark.drawn("unit", 1)
+@pytest.mark.parametrize("target", [pytest.param(t, id=f"03.project-{t}") for t in TARGETS])
+def test_the_cuda_project_of_the_port_gives_equal_bits_by_both_compilers(nvrtc, clang, target):
+    def source(files: dict[str, str]) -> str:
+        return "\n".join(line for line, _ in placed(files, ("csrc/kernels.cuh",))[1:])
+
+    files = cuda_project()
+    theirs = compile_cpp(source(files), target, "nvrtc", options=["-default-device"])  # cuda.h has host functions
+    ours = compile_cpp(source({**files, "csrc/hopper.cuh": ""}), target)  # which includes cuda.h and mma.h
+    for launch in _PROJECT:
+        shared = 32 * HIDDEN * 4 if launch.kernel == "normq_norm_kernel" else 0
+        result = ended(ours, target, launch, shared)
+        assert isinstance(result, list)
+        assert same_bits(result, ended(theirs, target, launch, shared)), launch.kernel

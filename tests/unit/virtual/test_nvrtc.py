@@ -132,6 +132,16 @@ def test_headers_macros_and_options(nvrtc, tmp_path):
         compile_cpp(source, "sm_80", "nvrtc", include=[tmp_path / "nowhere"])
 
 
+@pytest.mark.parametrize("header", ["", "#include <math.h>\n"])
+def test_the_numbers_of_math_h_are_there_without_it_and_with_it(nvrtc, header):
+    kernel = compile_cpp(header + "__global__ void k(float *x) { x[0] = NAN, x[1] = -INFINITY; }", "sm_80", "nvrtc")
+    x = torch.zeros(2)
+    with virtual_gpu("sm_80") as gpu:
+        gpu.load(kernel).launch("k", 1, 1, [x])
+    assert x[0].isnan()
+    assert x[1].item() == -float("inf")
+
+
 def test_errors_have_the_line(nvrtc):
     assert "line 3, `}`: expected a" in refusal("__global__ void k(float *x) {\nx[0] = 1.0f\n}")
     assert "names=" in refusal("template <int N> __global__ void k(float *x) { x[0] = N; }")

@@ -85,6 +85,7 @@ def cases():
             yield shape, kind, d
 
 
+@pytest.mark.drawn("all", 6)
 @pytest.mark.parametrize(("shape", "kind", "d"), list(cases()))
 def test_a_product_in_every_layout(shape, kind, d):
     m, n, k = map(int, shape[1:].replace("n", " ").replace("k", " ").split())
