@@ -2,13 +2,17 @@
 
 The kernel as it is and the kernel without the wait go through all their states together. If no path uses a register
 too early, and at every point where others could notice (a barrier, an atomic, an access of LDS after loads to LDS, an
-access after one that acquires) both have the same in flight, nothing depends on the wait.
+access after one that acquires) both have the same in flight, nothing depends on the wait. An atomic that gives nothing
+back acquires nothing: the wave never learns whether it came before or after those of others. A write-back of caches has
+nothing to do before the first store, of this wave or, behind a barrier, of another. And where no wave reads what
+another block may write meanwhile, nobody can tell in which order its atomics and stores are done.
 """
 
 from __future__ import annotations
 
+from gpu_utils.virtual.global_order import waits_for_others
 from gpu_utils.virtual.machine import Op, Program
-from gpu_utils.virtual.sanitize.amd_automaton import Automaton, Queues
+from gpu_utils.virtual.sanitize.amd_automaton import Automaton, Late, Queues
 from gpu_utils.virtual.sanitize.amd_counters import waits
 
 MOST_PAIRS = 20_000
@@ -20,6 +24,7 @@ COVERED = "on every path a later wait covers it before any use, barrier or atomi
 UNUSED = "on every path a later wait covers it before any use, barrier or atomic, or the kernel ends without one"
 
 _PUBLISHED = frozenset({"lds", "lds read", "load to lds", "store", "async", "tensor"})
+_STORES = frozenset({"store", "async", "tensor"})
 _INTO_LDS = frozenset({"load to lds", "async", "tensor"})
 
 
@@ -30,16 +35,21 @@ def unnecessary(program: Program, op: Op) -> str | None:
     if not whole.waits[op.index]:
         return NO_DATA.format(", ".join(counts)) if counts else None
     nothing: Queues = ((),) * len(whole.counters)
-    todo = [(program.entry, nothing, nothing)]
+    storing = any(access.does in _STORES for own in whole.own for access in own)
+    todo = [(program.entry, False, nothing, nothing)]
     seen = set(todo)
     idle = True
     ends_apart = False
     while todo:
-        start, first, second = todo.pop()
+        start, stored, first, second = todo.pop()
         one, two = list(first), list(second)
         for each in whole.line(start):
-            if less.late(each, two) or (one != two and _noticed(less, each, one) != _noticed(less, each, two)):
+            if less.late(each, two):
                 return None
+            if one != two and _noticed(less, each, one, stored) != _noticed(less, each, two, stored):
+                return None
+            stored |= _at_barrier(each) and storing
+            stored |= any(access.does in _STORES for access in whole.own[each.index])
             before = tuple(one)
             whole.apply(each, one)
             less.apply(each, two)
@@ -50,21 +60,46 @@ def unnecessary(program: Program, op: Op) -> str | None:
         follow = _following(program, start)
         ends_apart |= not follow and not same
         for after in follow:
-            if (after, *pair) not in seen:
-                seen.add((after, *pair))
-                todo.append((after, *pair))
+            if (after, stored, *pair) not in seen:
+                seen.add((after, stored, *pair))
+                todo.append((after, stored, *pair))
         if len(seen) > MOST_PAIRS:
             return None
     return NOTHING if idle else UNUSED if ends_apart else COVERED
 
 
-def _noticed(automaton: Automaton, op: Op, queues: list[tuple[int, ...]]) -> list[tuple[str, int]]:
+def late_without(program: Program, op: Op) -> Late | None:
+    """A use of a register that comes too early on some path, executed or not, once a wait is gone; None without one.
+
+    op: of `program.ops`, the wait. Of more than MOST_PAIRS states the rest is not looked at.
+    """
+    automaton = Automaton(program, without=op.index)
+    todo = [(program.entry, 0)]
+    seen = set(todo)
+    while todo and len(seen) <= MOST_PAIRS:
+        start, state = todo.pop()
+        move = automaton.move(start, state)
+        if move.late is not None:
+            return move.late
+        fresh = {(place, move.after) for place in _following(program, start)} - seen
+        seen |= fresh
+        todo += fresh
+    return None
+
+
+def _at_barrier(op: Op) -> bool:
+    return op.ends == "barrier" or op.mnemonic.startswith("s_barrier")
+
+
+def _noticed(automaton: Automaton, op: Op, queues: list[tuple[int, ...]], stored: bool) -> list[tuple[str, int]]:
     """What is in flight before an op that others, or this wave's later accesses, could tell from its being done."""
     own = automaton.own[op.index]
-    if op.ends == "barrier" or op.mnemonic.startswith("s_barrier"):
+    if op.mnemonic.startswith("s_wait"):
+        return []
+    if _at_barrier(op):
         wanted, acquires = _PUBLISHED, True
-    elif op.communicates:
-        wanted, acquires = _PUBLISHED | {"load", "atomic", "write back"}, True
+    elif op.communicates and waits_for_others(automaton.program):
+        wanted, acquires = _PUBLISHED | {"load", "atomic"} | ({"write back"} if stored else set()), True
     elif any(access.does.startswith("lds") for access in own):
         wanted, acquires = _INTO_LDS, True
     elif own:
@@ -74,7 +109,7 @@ def _noticed(automaton: Automaton, op: Op, queues: list[tuple[int, ...]]) -> lis
     return [
         (access.counter, access.op)
         for access in automaton.in_flight(queues)
-        if access.does in wanted or (acquires and access.acquires)
+        if access.does in wanted or (acquires and access.acquires and access.registers)
     ]
 
 
