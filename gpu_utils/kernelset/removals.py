@@ -17,6 +17,7 @@ import torch
 from gpu_utils.errors import VirtualGpuError
 from gpu_utils.kernelset.case import CASES, Run
 from gpu_utils.virtual import VirtualGpu, virtual_gpu
+from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import Op, Program
 from gpu_utils.virtual.machine.op import nothing
 from gpu_utils.virtual.machine.program import Segment
@@ -27,7 +28,7 @@ from gpu_utils.virtual.sanitize.instrument import Call, NoHooks, instrumented
 
 ORDERS = {
     "amdgcn": re.compile(
-        r"s_barrier(_signal|_wait)?\b|s_waitcnt|s_wait_(load|store|ds|km|sample|bvh|exp|async|tensor)cnt"
+        r"s_barrier(_signal|_wait)?\b|s_waitcnt(?!_depctr)|s_wait_(load|store|ds|km|sample|bvh|exp|async|tensor)cnt"
     ),
     "ptx": re.compile(
         r"(barrier\.|bar\.)(cta\.)?(sync|arrive|red|warp)|cp\.async\.(commit|wait|mbarrier|bulk\.commit|bulk\.wait)"
@@ -81,12 +82,12 @@ class Recorded:
     before: list[torch.Tensor]
     after: list[torch.Tensor]
 
-    def again(self, gpu: VirtualGpu, program: Program) -> None:
+    def again(self, gpu: VirtualGpu, program: Program) -> Launch:
         """Launch another program on what the first one found."""
         for storage, bytes_before in zip(self.storages, self.before, strict=True):
             storage.copy_(bytes_before)
-        gpu.execute(program, *self.arguments)
         gpu.launches.clear()
+        return gpu.execute(program, *self.arguments)
 
     def same(self) -> bool:
         """Whether the tensors hold what the launch as compiled left."""
@@ -230,8 +231,29 @@ def why_unnecessary(launch: Recorded, op: Op, plain: VirtualGpu) -> str | None:
     To be asked after a launch without the op has ended with no report. plain: a virtual GPU without sanitizers.
     """
     program = launch.program
+
+    def idle(barrier: Op) -> bool:
+        return _barrier(launch, barrier, plain) is not None
+
     if op.ends == "barrier":
-        threads = math.prod(launch.arguments[1])
-        return barriers_needed.unnecessary(program, threads, op, lambda other: launch.again(plain, other))
-    needed = amd_needed if program.unit == "wave" else ptx_needed
-    return needed.unnecessary(program, op)
+        return _barrier(launch, op, plain)
+    if program.unit == "lane":
+        return ptx_needed.unnecessary(program, op)
+    why = amd_needed.unnecessary(program, op)
+    if why is None and not late_without(program, op):
+        done = launch.again(plain, program)
+        facts = amd_needed.Facts(barriers_needed.only_atomics(done), read_back(done), idle)
+        why = amd_needed.unnecessary(program, op, facts)
+    return why
+
+
+def _barrier(launch: Recorded, op: Op, plain: VirtualGpu) -> str | None:
+    threads = math.prod(launch.arguments[1])
+    return barriers_needed.unnecessary(launch.program, threads, op, lambda other: launch.again(plain, other))
+
+
+def read_back(launch: Launch) -> bool:
+    """Whether a launch loads from a tensor that it stores to, or has atomics, whose tensors nobody notes."""
+    logs = [region.log for region in launch.memory.regions if region.log is not None]
+    atomics = any(op.communicates and op.kind == "global" for op in launch.program.ops)
+    return atomics or any(log.loads and log.stores for log in logs)

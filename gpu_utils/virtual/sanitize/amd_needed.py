@@ -10,11 +10,16 @@ another block may write meanwhile, nobody can tell in which order its atomics an
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from gpu_utils.virtual.global_order import waits_for_others
 from gpu_utils.virtual.machine import Op, Program
 from gpu_utils.virtual.sanitize.amd_automaton import Automaton, Late, Queues
 from gpu_utils.virtual.sanitize.amd_counters import waits
 
+_NOWHERE = -1
 MOST_PAIRS = 20_000
 """Of states to look at; a program that has more gets no argument."""
 
@@ -22,14 +27,37 @@ NO_DATA = "it holds back no data: {} counts exports, repeated translations or im
 NOTHING = "nothing that it waits for is in flight there, on any path"
 COVERED = "on every path a later wait covers it before any use, barrier or atomic"
 UNUSED = "on every path a later wait covers it before any use, barrier or atomic, or the kernel ends without one"
+IN_THE_LAUNCH = (
+    "in this launch nobody can tell: no block touches plainly what another has stored plainly, or no tensor that is stored "
+    "to is loaded, or the barrier behind the wait is not needed"
+)
 
 _PUBLISHED = frozenset({"lds", "lds read", "load to lds", "store", "async", "tensor"})
+_RELEASED = _PUBLISHED | {"load", "atomic", "write back"}
 _STORES = frozenset({"store", "async", "tensor"})
 _INTO_LDS = frozenset({"load to lds", "async", "tensor"})
 
 
-def unnecessary(program: Program, op: Op) -> str | None:
-    """Why the program does not need a wait; None where that cannot be shown. op: of `program.ops`, the wait."""
+@dataclass(frozen=True)
+class Facts:
+    """What is known of one launch.
+
+    only_atomics  no block touches plainly what another has stored plainly: the order of its atomics decides nothing
+    read_back     some tensor that the launch stores to is also loaded, or reached by an atomic
+    idle          whether the launch does not need a barrier, an op of the program
+    """
+
+    only_atomics: bool
+    read_back: bool
+    idle: Callable[[Op], bool]
+
+
+def unnecessary(program: Program, op: Op, facts: Facts | None = None) -> str | None:
+    """Why the program, or one launch of it, does not need a wait; None where that cannot be shown. op: the wait.
+
+    facts: of a launch that has ended without the wait, and in which no sanitizer has found anything.
+    """
+    between_blocks = waits_for_others(program) and not (facts and facts.only_atomics)
     counts = waits(program.target, op)
     whole, less = Automaton(program), Automaton(program, without=op.index)
     if not whole.waits[op.index]:
@@ -38,6 +66,7 @@ def unnecessary(program: Program, op: Op) -> str | None:
     storing = any(access.does in _STORES for own in whole.own for access in own)
     todo = [(program.entry, False, nothing, nothing)]
     seen = set(todo)
+    crossed: set[int] = set()
     idle = True
     ends_apart = False
     while todo:
@@ -46,8 +75,12 @@ def unnecessary(program: Program, op: Op) -> str | None:
         for each in whole.line(start):
             if less.late(each, two):
                 return None
-            if one != two and _noticed(less, each, one, stored) != _noticed(less, each, two, stored):
-                return None
+            told = between_blocks, stored
+            if one != two and (left := _noticed(less, each, two, *told) - _noticed(less, each, one, *told)):
+                barrier = _excused(program, each, set(left), facts)
+                if barrier is None:
+                    return None
+                crossed.add(barrier)
             stored |= _at_barrier(each) and storing
             stored |= any(access.does in _STORES for access in whole.own[each.index])
             before = tuple(one)
@@ -65,7 +98,29 @@ def unnecessary(program: Program, op: Op) -> str | None:
                 todo.append((after, stored, *pair))
         if len(seen) > MOST_PAIRS:
             return None
+    crossed.discard(_NOWHERE)
+    if facts is not None:
+        return IN_THE_LAUNCH if not crossed or (len(crossed) == 1 and facts.idle(program.ops[crossed.pop()])) else None
     return NOTHING if idle else UNUSED if ends_apart else COVERED
+
+
+def _excused(program: Program, at: Op, left: set[str], facts: Facts | None) -> int | None:
+    """The barrier past which accesses of LDS are in flight without the wait; None where something else is as well.
+
+    at: where something is noticed; left: what it does. _NOWHERE: only stores that nobody reads are in flight.
+    """
+    if facts is None or not _at_barrier(at) or (facts.read_back and "store" in left):
+        return None
+    if not left - {"store"}:
+        return _NOWHERE
+    if left - {"store", "lds", "lds read"}:
+        return None
+    behind = at.index
+    while program.ops[behind].kind != "barrier":  # a signal: its wait comes on the same straight way
+        behind += 1
+        if behind == len(program.ops) or program.ops[behind].ends not in ("", "mask", "barrier"):
+            return None
+    return behind
 
 
 def late_without(program: Program, op: Op) -> Late | None:
@@ -91,26 +146,32 @@ def _at_barrier(op: Op) -> bool:
     return op.ends == "barrier" or op.mnemonic.startswith("s_barrier")
 
 
-def _noticed(automaton: Automaton, op: Op, queues: list[tuple[int, ...]], stored: bool) -> list[tuple[str, int]]:
-    """What is in flight before an op that others, or this wave's later accesses, could tell from its being done."""
+def _noticed(
+    automaton: Automaton, op: Op, queues: list[tuple[int, ...]], between_blocks: bool, stored: bool
+) -> Counter[str]:
+    """How many accesses, by what they do, are in flight before an op that others, or this wave's later accesses, could tell from its being done.
+
+    between_blocks: others are other blocks too. stored: something may have been stored to global memory before.
+    """
     own = automaton.own[op.index]
+    wanted: frozenset[str]
     if op.mnemonic.startswith("s_wait"):
-        return []
+        return Counter()
     if _at_barrier(op):
-        wanted, acquires = _PUBLISHED, True
-    elif op.communicates and waits_for_others(automaton.program):
-        wanted, acquires = _PUBLISHED | {"load", "atomic"} | ({"write back"} if stored else set()), True
+        wanted = _PUBLISHED
+    elif op.communicates and between_blocks:
+        wanted = _RELEASED if stored else _RELEASED - {"write back"}
     elif any(access.does.startswith("lds") for access in own):
-        wanted, acquires = _INTO_LDS, True
+        wanted = _INTO_LDS
     elif own:
-        wanted, acquires = frozenset(), True
+        wanted = frozenset()
     else:
-        return []
-    return [
-        (access.counter, access.op)
+        return Counter()
+    return Counter(
+        access.does
         for access in automaton.in_flight(queues)
-        if access.does in wanted or (acquires and access.acquires and access.registers)
-    ]
+        if access.does in wanted or (between_blocks and access.acquires and access.registers)
+    )
 
 
 def _following(program: Program, start: int) -> list[int]:
