@@ -22,7 +22,7 @@ from gpu_utils.virtual.machine import Op, Program
 from gpu_utils.virtual.machine.op import nothing
 from gpu_utils.virtual.machine.program import Segment
 from gpu_utils.virtual.models import isa_of
-from gpu_utils.virtual.sanitize import amd_needed, barriers_needed, ptx_needed
+from gpu_utils.virtual.sanitize import amd_needed, barriers_apart, barriers_needed, ptx_needed
 from gpu_utils.virtual.sanitize.amd_needed import late_without
 from gpu_utils.virtual.sanitize.instrument import Call, NoHooks, instrumented
 
@@ -74,13 +74,17 @@ class Removal:
 
 @dataclass
 class Recorded:
-    """One launch of a case: how to repeat it, and the bytes of its tensors before it and after."""
+    """One launch of a case: how to repeat it, and the bytes of its tensors before it and after.
+
+    times: how often the case launches its program; this is the first of these launches.
+    """
 
     program: Program
     arguments: tuple[Any, ...]
     storages: list[torch.Tensor]
     before: list[torch.Tensor]
     after: list[torch.Tensor]
+    times: int = 1
 
     def again(self, gpu: VirtualGpu, program: Program) -> Launch:
         """Launch another program on what the first one found."""
@@ -94,32 +98,30 @@ class Recorded:
         return all(torch.equal(*pair) for pair in zip(self.storages, self.after, strict=True))
 
 
-def recorded(case: str, target: str, seed: int = 0) -> list[Recorded]:
-    """The launches of a case as compiled, one of each program."""
+def recorded(case: str, target: str, sanitize: bool = False) -> list[Recorded]:
+    """The launches of a case as compiled, one of each program.
+
+    sanitize: under all sanitizers that cost little. What they raise of a kernel of the set is a false alarm.
+    """
     found: dict[Program, Recorded] = {}
-    with virtual_gpu(target, ptxas=False) as gpu:
-        run, plain = Run(target, seed), gpu.execute
+    with virtual_gpu(target, ptxas=False, sanitize=sanitize) as gpu:
+        run, plain = Run(target), gpu.execute
 
         def execute(program: Program, *arguments: Any) -> Any:
+            if program in found:
+                found[program].times += 1
+                return plain(program, *arguments)
             values = [value for *_, value in arguments[2]] + [tensor for _, tensor in gpu.registered]
             storages = _storages(values)
             before = [storage.clone() for storage in storages]
             launch = plain(program, *arguments)
-            if program not in found:
-                after = [storage.clone() for storage in storages]
-                found[program] = Recorded(program, arguments, storages, before, after)
+            after = [storage.clone() for storage in storages]
+            found[program] = Recorded(program, arguments, storages, before, after)
             return launch
 
         gpu.execute = execute  # type: ignore[method-assign, assignment]
         CASES[case].body(run)
     return list(found.values())
-
-
-def clean(case: str, target: str, seed: int = 0) -> int:
-    """The launches of a case under `sanitize=True`. Raises what the sanitizers report of it: a false alarm."""
-    with virtual_gpu(target, ptxas=False, sanitize=True) as gpu:
-        CASES[case].body(Run(target, seed))
-    return len(gpu.launches)
 
 
 def _storages(values: Sequence[Any]) -> list[torch.Tensor]:
@@ -165,8 +167,8 @@ def without(program: Program, removed: Op) -> Program:
 def kind_of(op: Op) -> str:
     """What an op is called in a table: its mnemonic without types, state spaces and the like.
 
-    >>> kind_of(Op(nothing, "cp.async.wait_group", "wait")), kind_of(Op(nothing, "mbarrier.init.shared::cta.b64", "wait"))
-    ('cp.async.wait_group', 'mbarrier.init')
+    >>> kind_of(Op(nothing, "mbarrier.init.shared::cta.b64", "wait"))
+    'mbarrier.init'
     """
     pattern = ORDERS["amdgcn" if op.mnemonic.startswith("s_") else "ptx"]
     match = pattern.match(op.mnemonic)
@@ -197,13 +199,11 @@ def removals(
 ) -> Iterator[Removal]:
     """Each op of a case's kernels that orders something, removed by itself.
 
-    pick: which of the ops of one kernel are removed. launches: what `recorded` has returned, if it was called already.
-    Raises what the sanitizers raise of the kernel as compiled: a false alarm.
+    pick: which of the ops of one kernel are removed. launches: what `recorded` returns under the sanitizers, which
+    this does itself where it is left out. Raises what they report of the kernel as compiled: a false alarm.
     """
     sanitized, plain = VirtualGpu(target, step_limit=STEP_LIMIT, sanitize=TOOLS), VirtualGpu(target)
-    for launch in recorded(case, target) if launches is None else launches:
-        launch.again(sanitized, launch.program)
-        ran = reached(launch, plain)
+    for launch in recorded(case, target, sanitize=True) if launches is None else launches:
         for op in pick(ordering(launch.program)):
             line = op.line[1] if op.line else None
             found = (case, launch.program.name, target, op.text.strip(), line, kind_of(op))
@@ -213,16 +213,16 @@ def removals(
                 yield Removal(*found, "caught", str(error), type(error).__name__)
             else:
                 changed = not launch.same()
-                yield Removal(*found, *_unseen(launch, op, op.index in ran, plain), changed=changed)
+                yield Removal(*found, *_unseen(launch, op, plain), changed=changed)
 
 
-def _unseen(launch: Recorded, op: Op, executed: bool, plain: VirtualGpu) -> tuple[str, str]:
+def _unseen(launch: Recorded, op: Op, plain: VirtualGpu) -> tuple[str, str]:
     """The outcome of a removal that no launch shows, and why."""
     if why := why_unnecessary(launch, op, plain):
         return "unnecessary", why
     if launch.program.unit == "wave" and (late := late_without(launch.program, op)):
         return "on another path", f"`{late.use.text}` uses {late.register} before `{late.load.text}` has filled it"
-    return ("missed" if executed else "not executed"), ""
+    return ("missed" if op.index in reached(launch, plain) else "not executed"), ""
 
 
 def why_unnecessary(launch: Recorded, op: Op, plain: VirtualGpu) -> str | None:
@@ -236,7 +236,7 @@ def why_unnecessary(launch: Recorded, op: Op, plain: VirtualGpu) -> str | None:
         return _barrier(launch, barrier, plain) is not None
 
     if op.ends == "barrier":
-        return _barrier(launch, op, plain)
+        return _barrier(launch, op, plain) or (barriers_apart.apart(program, op) if program.unit == "lane" else None)
     if program.unit == "lane":
         return ptx_needed.unnecessary(program, op)
     why = amd_needed.unnecessary(program, op)

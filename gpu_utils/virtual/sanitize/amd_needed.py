@@ -27,10 +27,11 @@ NO_DATA = "it holds back no data: {} counts exports, repeated translations or im
 NOTHING = "nothing that it waits for is in flight there, on any path"
 COVERED = "on every path a later wait covers it before any use, barrier or atomic"
 UNUSED = "on every path a later wait covers it before any use, barrier or atomic, or the kernel ends without one"
-IN_THE_LAUNCH = (
-    "in this launch nobody can tell: no block touches plainly what another has stored plainly, or no tensor that is stored "
-    "to is loaded, or the barrier behind the wait is not needed"
+ATOMICS_ALONE = "in this launch no block touches plainly what another has stored plainly: atomics need no order there"
+NOT_READ = (
+    "in this launch no tensor is loaded that is stored to: nobody can tell whether the store is done at a barrier"
 )
+IDLE_BARRIER = "in this launch the barrier behind it is not needed, and with it what the wave has done before"
 
 _PUBLISHED = frozenset({"lds", "lds read", "load to lds", "store", "async", "tensor"})
 _RELEASED = _PUBLISHED | {"load", "atomic", "write back"}
@@ -98,10 +99,20 @@ def unnecessary(program: Program, op: Op, facts: Facts | None = None) -> str | N
                 todo.append((after, stored, *pair))
         if len(seen) > MOST_PAIRS:
             return None
-    crossed.discard(_NOWHERE)
     if facts is not None:
-        return IN_THE_LAUNCH if not crossed or (len(crossed) == 1 and facts.idle(program.ops[crossed.pop()])) else None
+        return _of_the_launch(program, crossed, facts)
     return NOTHING if idle else UNUSED if ends_apart else COVERED
+
+
+def _of_the_launch(program: Program, crossed: set[int], facts: Facts) -> str | None:
+    """The arguments that a launch gives. crossed: what `_excused` has returned."""
+    barriers = crossed - {_NOWHERE}
+    if len(barriers) > 1 or not all(facts.idle(program.ops[barrier]) for barrier in barriers):
+        return None
+    told = [IDLE_BARRIER] if barriers else []
+    told += [NOT_READ] if crossed - barriers else []
+    told += [ATOMICS_ALONE] if facts.only_atomics and waits_for_others(program) else []
+    return "; ".join(told) or None
 
 
 def _excused(program: Program, at: Op, left: set[str], facts: Facts | None) -> int | None:
@@ -149,9 +160,10 @@ def _at_barrier(op: Op) -> bool:
 def _noticed(
     automaton: Automaton, op: Op, queues: list[tuple[int, ...]], between_blocks: bool, stored: bool
 ) -> Counter[str]:
-    """How many accesses, by what they do, are in flight before an op that others, or this wave's later accesses, could tell from its being done.
+    """What is in flight before an op that others, or this wave's later accesses, could tell from its being done.
 
-    between_blocks: others are other blocks too. stored: something may have been stored to global memory before.
+    How many accesses, by what they do. between_blocks: others are other blocks too. stored: something may have been
+    stored to global memory before.
     """
     own = automaton.own[op.index]
     wanted: frozenset[str]
