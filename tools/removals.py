@@ -4,7 +4,7 @@
 
 Every case is also launched as compiled under `sanitize=True`: what is reported there is a false alarm. Of a launch with
 more than `--most` ops that order something that many are drawn, with a fixed seed; a case that has taken `--seconds` of
-the processor leaves the rest. What is in benchmarks/results/removals.json is not run again; docs/removals.md is written
+the processor leaves the rest. What is in benchmarks/removals.json is not run again; docs/removals.md is written
 from it, with `--page` at once.
 """
 
@@ -32,7 +32,7 @@ from gpu_utils.kernelset import CASES, TARGETS  # noqa: E402
 from gpu_utils.kernelset.removals import OUTCOMES, ordering, recorded, removals  # noqa: E402
 from gpu_utils.virtual.machine import Op  # noqa: E402
 
-RESULTS = ROOT / "benchmarks" / "results" / "removals.json"
+RESULTS = ROOT / "benchmarks" / "removals.json"
 PAGE = ROOT / "docs" / "removals.md"
 SEED = 0
 KNOWN: dict[tuple[str, str], str] = {

@@ -90,7 +90,7 @@ def unnecessary(program: Program, op: Op, facts: Facts | None = None) -> str | N
             if each.index == op.index:
                 idle &= tuple(one) == before
         same = one == two
-        pair = (whole.trimmed(one),) * 2 if same else (tuple(one), tuple(two))
+        pair = tuple(one), tuple(two)  # all of it: others may notice what fills no register
         follow = _following(program, start)
         ends_apart |= not follow and not same
         for after in follow:
