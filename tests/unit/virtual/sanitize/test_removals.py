@@ -12,12 +12,15 @@ from gpu_utils.kernelset import TARGETS
 from gpu_utils.kernelset.removals import STEP_LIMIT, TOOLS, ordering, recorded, removals, why_unnecessary, without
 from gpu_utils.virtual import VirtualGpu
 
-KERNELS = ("column_sums", "exchange_and_compare_and_swap", "softmax_online", "matmul_bf16")
+KERNELS = ("column_sums", "exchange_and_compare_and_swap", "softmax_online")
 EVERY = [pytest.param(case, target, id=f"{case}-{target}") for case in KERNELS for target in TARGETS]
 
 
+SOME = 8
+
+
 def some(ops):
-    return random.Random(0).sample(ops, min(12, len(ops)))
+    return random.Random(0).sample(ops, min(SOME, len(ops)))
 
 
 @pytest.mark.drawn("kernel", 1)
@@ -25,7 +28,7 @@ def some(ops):
 def test_a_removed_barrier_or_wait_is_noticed_or_shown_to_be_unnecessary(case, target):
     launches = recorded(case, target, sanitize=True)[:1]
     found = list(removals(case, target, some, launches))
-    assert len(found) == min(12, len(ordering(launches[0].program)))
+    assert len(found) == min(SOME, len(ordering(launches[0].program)))
     assert [removal for removal in found if removal.outcome == "missed"] == []
     if len(found) > 4:
         assert any(removal.outcome == "caught" for removal in found)
