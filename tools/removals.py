@@ -47,7 +47,7 @@ KNOWN: dict[tuple[str, str], str] = {
         "it orders the lanes of one warp, which is the matter of lockstep: these launches are run without that"
     ),
     ("", "bar.sync"): (
-        "racecheck finds nothing without it in this launch: an mbarrier, or another barrier, may stand between as well; "
+        "racecheck finds nothing without it in this launch: an mbarrier or another barrier may stand between as well; "
         "no argument apart from racecheck shows it"
     ),
 }
@@ -60,7 +60,7 @@ kernel set is launched as compiled under `sanitize=True`; a report there is a fa
 something is removed by itself (barriers, waits, commits, fences, what is done to mbarriers), and the kernel is
 launched again on the same inputs under racecheck, waitcheck and synccheck, on virtual GPUs. Of a launch with more than
 {most} such ops, {most} were drawn with seed {seed}; after {seconds} seconds of the processor for a case the rest was
-left.
+left. The set has {cases} cases; the first table says how many of them have been run on a target.
 
 - *caught*: a sanitizer raised, or the launch came to no end: a barrier that nobody can leave, a loop without end.
 - *on another path*: nothing was raised, but on a path that this launch does not take a register is used before it is
@@ -69,7 +69,7 @@ left.
 - *not executed*: no wave comes to the op in this launch, so that the launch shows nothing about it.
 - *missed*: neither caught nor explained. *Needed* are all removed that are not *unnecessary*.
 """
-"""Keys: triton, seed, most, seconds."""
+"""Keys: triton, seed, cases, most, seconds."""
 
 
 def one_case(case: str, target: str, most: int, seconds: float) -> dict[str, Any]:
@@ -151,7 +151,9 @@ def page(found: dict[str, Any]) -> str:
     every = [row for rows in by_target.values() for row in rows.values()]
     head = ["removed", *OUTCOMES, "caught of needed (%)", "with other paths (%)"]
     most, limits = ({row[key] for row in every} for key in ("most", "limit"))
-    lines = [_TOP.format(triton=found["triton"], seed=found["seed"], most=span(most), seconds=span(limits))]
+    lines = [
+        _TOP.format(triton=found["triton"], seed=found["seed"], cases=len(CASES), most=span(most), seconds=span(limits))
+    ]
     lines += ["## By target", ""]
     first = ["target", "cases", "launches with no report", "false alarms", "ops that order something"]
     body = [

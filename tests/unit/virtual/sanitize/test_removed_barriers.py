@@ -1,4 +1,4 @@
-"""Barriers and waits struck out of the text that Triton compiled: a launch of the rest raises, one of all of it does not.
+"""Barriers and waits struck out of the text that Triton compiled: a launch of the rest raises, one of it all does not.
 
 All of a pattern are struck out at once, and what is left goes through `gpu.launch`, as a reader would try it.
 """
