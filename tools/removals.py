@@ -154,6 +154,13 @@ def page(found: dict[str, Any]) -> str:
     lines = [
         _TOP.format(triton=found["triton"], seed=found["seed"], cases=len(CASES), most=span(most), seconds=span(limits))
     ]
+    pairs = sum(len(case.targets) for case in CASES.values())
+    if len(every) < pairs:
+        lines += [
+            f"**Not finished**: {pairs - len(every)} of {pairs} pairs of case and target are missing, and they are no",
+            "random draw, so that no share below holds for the whole set; the same command goes on where it was left.",
+            "",
+        ]
     lines += ["## By target", ""]
     first = ["target", "cases", "launches with no report", "false alarms", "ops that order something"]
     body = [
