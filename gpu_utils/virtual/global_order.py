@@ -59,11 +59,15 @@ def waits_for_others(program: Program) -> bool:
 
 
 class GlobalOrder:
-    """The clocks of one launch. ops: tick -> the op that had it."""
+    """The clocks of one launch. ops: tick -> the op that had it.
+
+    asked: whether two programs have met in memory other than by atomics, in a way that needs an order.
+    """
 
     def __init__(self, programs: int) -> None:
         self.programs = programs
         self.ops: list[Op | None] = [None]
+        self.asked = False
         self.waited = np.zeros(programs, bool)
         self.exact = programs <= MOST_PROGRAMS
         self.fenced = np.zeros(programs if self.exact else 0, np.int32)
@@ -143,6 +147,7 @@ class GlobalOrder:
 
     def knows(self, mine: np.ndarray, other: np.ndarray, when: np.ndarray | None) -> np.ndarray:
         """Whether programs `mine` (n,) know what programs `other` (n, m) did at the ticks `when` (n, m)."""
+        self.asked = True
         if self.exact:
             self._settle()
         if not self.exact or when is None:

@@ -127,6 +127,8 @@ class WaitHooks(NoHooks):
     def after(self, op: Op) -> Call | None:
         """At a wait: the accesses of LDS that it lets nobody doubt any more."""
         counts = waits(self.program.target, op)
+        if not counts:
+            return None
         own = [access for each in self.automaton.own for access in each]
         exact = {
             queue: counts[access.counter]

@@ -2,7 +2,8 @@
 
 A barrier parts what comes before it from what comes after, each as far as the next barrier of another kind. It is
 needed in shared memory when some wave changes a byte on one side that another wave touches on the other. What waves of
-a block say to each other through global memory is not looked at.
+a block say to each other through global memory is not looked at, except that in a kernel with a lock, blocks must meet
+there by atomics alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import Op, Program, State
 from gpu_utils.virtual.machine.program import Segment
 from gpu_utils.virtual.sanitize.instrument import Call, NoHooks, instrumented
@@ -129,7 +131,7 @@ class _Log:
         self.sides.parted = True
 
 
-def unnecessary(program: Program, threads: int, op: Op, run: Callable[[Program], Any]) -> str | None:
+def unnecessary(program: Program, threads: int, op: Op, run: Callable[[Program], Launch]) -> str | None:
     """Why a launch of `threads` threads a block does not need a barrier, or None where that cannot be said.
 
     op: of `program.ops`. run: repeats the launch with another program in the place of this one.
@@ -138,8 +140,14 @@ def unnecessary(program: Program, threads: int, op: Op, run: Callable[[Program],
         return None
     if threads <= program.lanes:
         return ONE_WAVE
-    if program.locks or any(each.mnemonic.startswith("mbarrier") for each in program.ops):
+    if any(each.mnemonic.startswith("mbarrier") for each in program.ops):
         return None
     sides = Sides(op)
-    run(instrumented(program, [sides]))
-    return None if sides.met or sides.parted else NOTHING_SHARED
+    launch = run(instrumented(program, [sides]))
+    locked = bool(program.locks) and not only_atomics(launch)
+    return None if sides.met or sides.parted or locked else NOTHING_SHARED
+
+
+def only_atomics(launch: Launch) -> bool:
+    """Whether the blocks of a launch have met in global memory by atomics alone, or not at all."""
+    return launch.memory.order is None or not launch.memory.order.asked

@@ -168,8 +168,8 @@ def _on_every_path(program: Program, start: Hashable, step: Callable[[Op, Any], 
                     return False
                 after.update(found)
             states = after
-        for following in _following(program, segment):
-            fresh = {(following, each) for each in states} - seen
+        for after_it in following(program, segment):
+            fresh = {(after_it, each) for each in states} - seen
             seen |= fresh
             todo += fresh
         if len(seen) > MOST_STATES:
@@ -177,7 +177,7 @@ def _on_every_path(program: Program, start: Hashable, step: Callable[[Op, Any], 
     return True
 
 
-def _following(program: Program, segment: Segment) -> list[int]:
+def following(program: Program, segment: Segment) -> list[int]:
     """Where lanes may go on behind a segment; behind a jump through a register, anywhere."""
     stop, places = segment.stop, [segment.next]
     if stop is not None and stop.ends == "end":
