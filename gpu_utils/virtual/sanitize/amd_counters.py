@@ -155,8 +155,9 @@ def waits(target: str, op: Op) -> dict[str, int]:
 
     A number as large as the counter's capacity is no wait. Empty for all other instructions.
     """
-    found = {name: count for name, count in _waits(target, op).items() if count < capacity(target, name)}
-    return found if op.mnemonic.startswith("s_wait") else {}
+    if not op.mnemonic.startswith("s_wait"):
+        return {}
+    return {name: count for name, count in _waits(target, op).items() if count < capacity(target, name)}
 
 
 def _waits(target: str, op: Op) -> dict[str, int]:
