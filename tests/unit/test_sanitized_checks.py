@@ -1,4 +1,4 @@
-"""A check runs kernels under sanitizers: what is right by luck fails with one sentence, and counters stay as they are."""
+"""A check runs kernels under sanitizers: what is right by luck fails in one sentence, and counters stay as they are."""
 
 from __future__ import annotations
 
@@ -56,10 +56,12 @@ IN_CPP = Exercise(
 )
 
 ASYNC = """  int place = (int)(long long)(__attribute__((address_space(3))) int *)&kept[t];
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;\\n cp.async.commit_group;" :: "r"(place), "l"(x + t) : "memory");
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(place), "l"(x + t) : "memory");
+  asm volatile("cp.async.commit_group;" ::: "memory");
   WAIT
   __syncthreads();
   out[t] = kept[63 - t];"""
+NO_BARRIER = MIRROR.solution.replace("  __syncthreads();\n", "")
 WAIT = 'asm volatile("cp.async.wait_group 0;" ::: "memory");'
 
 
@@ -84,15 +86,9 @@ def test_a_right_cpp_answer_passes(clang, part, targets):
 @pytest.mark.parametrize(
     ("part", "targets", "kind", "line", "missing"),
     [
-        (
-            MIRROR.solution.replace("  __syncthreads();\n", ""),
-            ("sm_80", "gfx1100"),
-            "Race",
-            8,
-            "a __syncthreads() miss",
-        ),
+        (NO_BARRIER, ("sm_80", "gfx1100"), "Race", 8, "is a __syncthreads() missing"),
         (MIRROR.solution + "\n  if (t < 32) __syncthreads();", (), "MissedBarrier", 10, "every __syncthreads()"),
-        (ASYNC.replace("WAIT", ""), ("sm_80",), "Race|LateData", 11, "cp.async.wait_group"),
+        (ASYNC.replace("WAIT", ""), ("sm_80",), "Race|LateData", 12, "cp.async.wait_group"),
     ],
     ids=["no barrier", "a barrier for half of them", "no wait"],
 )
