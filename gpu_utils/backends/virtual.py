@@ -26,6 +26,15 @@ FILLED = "units_filled"
 UNEVEN = "uneven_loads"
 """Of the launch that loads most: bytes of the block that loads most, over those of an average block; 0 without any."""
 
+SANITIZERS = frozenset({"racecheck", "waitcheck"})
+"""What every launch of an answer is run with, besides the races between programs that are always looked for.
+
+`w2w bench sanitizers` measures what they cost. Not initcheck: `gpu_utils.grading.execute` fills new memory with NaN
+itself, and a load whose value is thrown away is no mistake in an answer. Not synccheck: its barriers are those of C++
+(`gpu_utils.grading.cpp` adds them), and its lanes would refuse `__shfl_down` in a wave that is not full, where AMD's
+manual promises 0 and nothing else does.
+"""
+
 # Rounds of one loop: the kernel set has at most 111, and 10,000 take some seconds (0.6 ms a round with an atomic).
 STEP_LIMIT = 10_000
 
@@ -37,6 +46,7 @@ class VirtualBackend:
     cycles  whether predicted_cycles are among the counters: those that one SM or CU would need for all launches
     uneven  whether uneven_loads is: what each block loads has to be recorded for it
     ptxas   whether it is run on what is compiled for NVIDIA; a kernel's n_regs, units_filled and cycles need it
+    sanitize  names of sanitizers (`gpu_utils.virtual.sanitize.tools.TOOLS`)
     """
 
     name: str
@@ -45,6 +55,7 @@ class VirtualBackend:
     cycles: bool = False
     uneven: bool = False
     ptxas: bool = True
+    sanitize: frozenset[str] = SANITIZERS
 
     def counting(self, names: Collection[str]) -> VirtualBackend:
         """The same with the counters of these names, where they cost something."""
@@ -101,7 +112,14 @@ class VirtualBackend:
                 sums["global_moved_bytes"] = sectors * sums["sector_bytes"]
             return sums
 
-        one = virtual_gpu(self.target, l2=self.uneven, strict=True, step_limit=STEP_LIMIT, ptxas=self.ptxas)
+        one = virtual_gpu(
+            self.target,
+            l2=self.uneven,
+            strict=True,
+            step_limit=STEP_LIMIT,
+            ptxas=self.ptxas,
+            sanitize=self.sanitize,
+        )
         with one as gpu, record_launches() as launches, chosen_launches(gpu) as chosen:
             yield Session("cpu", launches, counts=totals)
 

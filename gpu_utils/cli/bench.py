@@ -34,13 +34,19 @@ FILES = {
     "virtual": "bench_virtual.json",
     "grading": "bench_grading.json",
     "kernels": "bench_kernels.json",
+    "sanitizers": "bench_sanitizers.json",
 }
 """What can be measured -> the file that it writes to build/."""
 
 
 def bench(
-    what: Annotated[str, typer.Argument(help="course, virtual for the virtual GPUs, grading, or kernels.")] = "course",
-    which: Annotated[str, typer.Argument(help="With grading: a unit or an exercise, 00 or 00.saxpy; or class.")] = "",
+    what: Annotated[str, typer.Argument(help="course, virtual, sanitizers, grading or kernels.")] = "course",
+    which: Annotated[
+        str,
+        typer.Argument(
+            help="grading: a unit or an exercise, 00 or 00.saxpy; or class. sanitizers: checks or a target."
+        ),
+    ] = "",
     out: Annotated[Path | None, typer.Option(help="Where the JSON goes, build/bench.json for example.")] = None,
     save: Annotated[bool, typer.Option("--save", help="With kernels: keep the times in benchmarks/results.")] = False,
 ) -> None:
@@ -50,13 +56,14 @@ def bench(
     With `grading`: whether the grader fails every solution that has one small mistake in it; with `grading class`: how
     fast a class of up to 300 students is graded, and whether each gets the mark that it must get.
     With `kernels`: the solutions of unit 04 and later on this GPU, against torch; counted where there is none.
+    With `sanitizers`: what they cost in the checks of the course, and on the kernel set on each virtual GPU.
     Exits non-zero when a limit of the course is missed, or a mistake passes.
 
     Example: ./w2w bench grading 00.saxpy
     """
     if what not in FILES:
         raise UnknownName("measurement", what, FILES)
-    if which and what != "grading":
+    if which and what not in ("grading", "sanitizers"):
         raise typer.BadParameter(
             f"{what} is measured as a whole; a unit or an exercise goes with grading", param_hint="which"
         )
@@ -69,6 +76,10 @@ def bench(
         from gpu_utils.cli import bench_grading
 
         raise typer.Exit(0 if bench_grading.run(which, out) else 1)
+    if what == "sanitizers":
+        from gpu_utils.cli import bench_sanitizers
+
+        raise typer.Exit(0 if bench_sanitizers.run(which, out) else 1)
     if what == "kernels":
         from gpu_utils.cli import bench_kernels
 

@@ -20,7 +20,6 @@ from gpu_utils.virtual.global_order import GlobalOrder, waits_for_others
 from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import Program, State, run_batches
 from gpu_utils.virtual.models import MODELS, decode, isa_of
-from gpu_utils.virtual.sanitize.all_meet import NAME as ALL_MEET
 from gpu_utils.virtual.sanitize.init import Unwritten
 from gpu_utils.virtual.sanitize.tools import chosen
 from gpu_utils.virtual.sanitize.watch import Watch, watched
@@ -106,7 +105,8 @@ class VirtualGpu:
         all of its barriers.
         """
         before = self.sanitize
-        self.sanitize = before | {"racecheck"} | LANES[isa_of(self.target).NAME] | ({ALL_MEET} if all_meet else set())
+        barriers = {"barriers"} if all_meet else set()  # the half of synccheck
+        self.sanitize = before | {"racecheck"} | LANES[isa_of(self.target).NAME] | barriers
         try:
             yield
         finally:

@@ -83,10 +83,10 @@ class Shared:
         pattern = self.patterns.find(base, mask)
         if pattern.low + offset >= 0 and pattern.high + offset + size <= self.size:
             return pattern, offset
-        if offset and base.dtype == np.uint32:  # the sum may wrap into the block's memory
-            base, offset = base + np.uint32(offset & 0xFFFFFFFF), 0
+        if offset and base.dtype.kind == "u":  # the sum may wrap into the block's memory
+            base, offset = base + base.dtype.type(offset % (1 << 8 * base.itemsize)), 0
             pattern = self.patterns.find(base, mask)
-            if pattern.high + size <= self.size:
+            if pattern.low >= 0 and pattern.high + size <= self.size:
                 return pattern, 0
         place = base.astype(np.int64) + offset
         bad = (place < 0) | (place + size > self.size)

@@ -320,7 +320,7 @@ class Scheduler:
         number, need = (request, None) if isinstance(request, Await) else request or (0, None)
         if request is None and self.state.act is None and not self.waiting:
             if self.state.watch is not None:
-                self.state.watch.released(self.state, None)
+                self.state.watch.released(None)
             return after
         if isinstance(number, Await) and self.state.act is None and self.passes_whole(number):
             return after
@@ -386,7 +386,7 @@ class Scheduler:
             if isinstance(number, Await):
                 self.state.watch.awaited(number.number, free)
             else:
-                self.state.watch.released(self.state, free, number)
+                self.state.watch.released(free, number)
         waiting = self.waiting[number]
         places = self.resume[free]
         first = int(places[0])

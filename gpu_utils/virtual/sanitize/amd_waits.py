@@ -16,7 +16,7 @@ from gpu_utils.virtual.machine import Op, Program, State, source_of
 from gpu_utils.virtual.machine.program import Segment
 from gpu_utils.virtual.sanitize.amd_automaton import Automaton, Late, Move
 from gpu_utils.virtual.sanitize.amd_counters import wait_text, waits
-from gpu_utils.virtual.sanitize.instrument import Call, NoHooks, unless
+from gpu_utils.virtual.sanitize.instrument import Call, NoHooks
 from gpu_utils.virtual.sanitize.report import kernel_and_line, reported, side_of
 
 _OF_ORDER = {"lds": "lds", "async": "async", "tensor": "tensor"}
@@ -68,12 +68,14 @@ class InFlight:
 
 
 class WaitHooks(NoHooks):
-    """The calls of one program. registers: report late ones. instead_of: the tool under which others do all this."""
+    """The calls of one program. registers: report late ones, as waitcheck does; racecheck asks only for the rest."""
 
-    def __init__(self, program: Program, registers: bool = True, instead_of: str = "") -> None:
-        self.program, self.instead_of = program, instead_of
+    def __init__(self, program: Program, registers: bool = True) -> None:
+        self.program = program
         self.automaton = Automaton(program, registers)
-        self.registers = registers
+        own = [access for each in self.automaton.own for access in each]
+        self.counted = {(access.counter, queue) for access in own if (queue := _OF_ORDER.get(access.order))}
+        self.loading = {access.counter for access in own if access.does == "load to lds"}
 
     def entering(self, segment: Segment) -> Call:
         start, automaton = segment.start, self.automaton
@@ -109,7 +111,7 @@ class WaitHooks(NoHooks):
             first = int(after[0])
             now.numbers = first if np.count_nonzero(after == first) == len(after) else after
 
-        return unless(self.instead_of, call)
+        return call
 
     def before(self, op: Op) -> Call | None:
         queues = [queue for access in self.automaton.own[op.index] if (queue := _queue(access.order, access.does))]
@@ -122,20 +124,13 @@ class WaitHooks(NoHooks):
             if op.communicates:
                 state.watch.kept["waits"].op = op
 
-        return unless(self.instead_of, call)
+        return call
 
     def after(self, op: Op) -> Call | None:
         """At a wait: the accesses of LDS that it lets nobody doubt any more."""
         counts = waits(self.program.target, op)
-        if not counts:
-            return None
-        own = [access for each in self.automaton.own for access in each]
-        exact = {
-            queue: counts[access.counter]
-            for access in own
-            if access.counter in counts and (queue := _OF_ORDER.get(access.order))
-        }
-        loads = any(access.does == "load to lds" and access.counter in counts for access in own)
+        exact = {queue: counts[counter] for counter, queue in self.counted if counter in counts}
+        loads = not self.loading.isdisjoint(counts)
         if not exact and not loads:
             return None
 
@@ -147,16 +142,11 @@ class WaitHooks(NoHooks):
                 left = state.watch.kept["waits"].left(state, op)
                 order.complete("load to lds", rows, order.now("load to lds")[rows] - left)
 
-        return unless(self.instead_of, call)
+        return call
 
 
 def _queue(order: str, does: str) -> str | None:
     return "load to lds" if does == "load to lds" else _OF_ORDER.get(order)
-
-
-def queue_hooks(program: Program) -> WaitHooks:
-    """For racecheck: what LDS accesses are complete, and nothing about registers; waitcheck brings it along itself."""
-    return WaitHooks(program, registers=False, instead_of="waitcheck")
 
 
 def late_data(state: State, late: Late, wave: int) -> LateData:

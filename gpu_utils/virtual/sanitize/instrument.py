@@ -38,18 +38,6 @@ class NoHooks:
         return None
 
 
-def unless(tool: str, call: Call) -> Call:
-    """The call, made where a launch is run without this tool, which makes it itself; "": always."""
-    if not tool:
-        return call
-
-    def run(state: Any) -> None:
-        if tool not in state.watch.tools:
-            call(state)
-
-    return run
-
-
 def instrumented(program: Program, tools: Sequence[Hooks]) -> Program:
     """The program with the calls of these tools. Its ops keep their numbers, its segments theirs."""
 

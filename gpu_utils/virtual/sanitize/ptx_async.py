@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpu_utils.virtual.machine import Op, Program, State
+from gpu_utils.virtual.machine import Op, State
 from gpu_utils.virtual.sanitize.guards import running
-from gpu_utils.virtual.sanitize.instrument import Call, NoHooks, unless
+from gpu_utils.virtual.sanitize.instrument import Call, NoHooks
 from gpu_utils.virtual.sanitize.mbarriers import Mbarriers
 from gpu_utils.virtual.sanitize.order import Order
 
@@ -43,22 +43,13 @@ FENCE = "fence.proxy.async"
 
 
 class PtxAsync(NoHooks):
-    """Keeps the clocks of the queues of PTX. instead_of: the tool that brings these calls along where it is on."""
-
-    def __init__(self, instead_of: str = "") -> None:
-        self.instead_of = instead_of
+    """Keeps the clocks of the queues of PTX: what is complete and what is visible."""
 
     def before(self, op: Op) -> Call | None:
-        return unless(self.instead_of, _with_ledger) if op.mnemonic.startswith(ON_MBARRIERS) else None
+        return _with_ledger if op.mnemonic.startswith(ON_MBARRIERS) else None
 
     def after(self, op: Op) -> Call | None:
-        call = _after(op)
-        return call and unless(self.instead_of, call)
-
-
-def queue_hooks(program: Program) -> PtxAsync:
-    """For racecheck: what is complete and what is visible; waitcheck brings it along itself."""
-    return PtxAsync(instead_of="waitcheck")
+        return _after(op)
 
 
 def _after(op: Op) -> Call | None:

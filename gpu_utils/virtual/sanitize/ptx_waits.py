@@ -38,7 +38,6 @@ class PtxWaits(PtxAsync):
     """Follows each warp's registers in flight, and keeps the clocks of its queues."""
 
     def __init__(self, program: Program) -> None:
-        super().__init__()
         self.automaton = Automaton(program)
         self.states: list[Where] = [self.automaton.start]
         self.numbers = {self.automaton.start: 0}

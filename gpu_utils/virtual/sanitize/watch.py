@@ -9,12 +9,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gpu_utils.virtual.machine import Arrive, Op, Program, Signal, State
-from gpu_utils.virtual.sanitize import all_meet, amd_waits, lockstep, ptx_async
+from gpu_utils.virtual.sanitize import lockstep
 from gpu_utils.virtual.sanitize.amd_waits import WaitHooks
 from gpu_utils.virtual.sanitize.instrument import Hooks, instrumented
 from gpu_utils.virtual.sanitize.lanes import Lanes, has_shuffles
 from gpu_utils.virtual.sanitize.lockstep import LaneShadow
 from gpu_utils.virtual.sanitize.order import Order
+from gpu_utils.virtual.sanitize.ptx_async import PtxAsync
 from gpu_utils.virtual.sanitize.ptx_waits import PtxWaits
 from gpu_utils.virtual.sanitize.queues import QUEUES, asynchronous
 from gpu_utils.virtual.sanitize.shared import Shadow
@@ -30,30 +31,32 @@ def _waitcheck(program: Program) -> list[Hooks]:
 
 
 def _racecheck(program: Program) -> list[Hooks]:
-    return [amd_waits.queue_hooks(program) if program.unit == "wave" else ptx_async.queue_hooks(program)]
-
-
-def _synccheck(program: Program) -> list[Hooks]:
-    return [SyncHooks(program), *([Lanes(program)] if has_shuffles(program) else [])]
+    return [WaitHooks(program, registers=False) if program.unit == "wave" else PtxAsync()]
 
 
 MAKERS: dict[str, Callable[[Program], Sequence[Hooks]]] = {
     "racecheck": _racecheck,
     "waitcheck": _waitcheck,
-    "synccheck": _synccheck,
+    "barriers": lambda program: [SyncHooks(program)],
+    "lanes": lambda program: [Lanes(program)] if has_shuffles(program) else [],
     "lockstep": lambda program: [lockstep.hooks(program)],
-    all_meet.NAME: lambda program: [all_meet.hooks(program)],
 }
-"""Tool -> what makes its hooks for a program."""
+"""Tool, or part of one -> what makes its hooks for a program."""
+
+PARTS = {"synccheck": ("barriers", "lanes")}
+"""Tools whose parts can be asked for one by one."""
+
+WITHIN = {"racecheck": "waitcheck"}
+"""Part -> the one that makes all its calls too."""
 
 
 def watched(program: Program, tools: frozenset[str]) -> Program:
     """The program with the calls of these tools, made once."""
     kept = _made.setdefault(program, {})
     if tools not in kept:
-        kept[tools] = instrumented(
-            program, [hooks for name in sorted(tools) if name in MAKERS for hooks in MAKERS[name](program)]
-        )
+        parts = {part for name in tools for part in PARTS.get(name, (name,)) if part in MAKERS}
+        needed = sorted(part for part in parts if WITHIN.get(part) not in parts)
+        kept[tools] = instrumented(program, [hooks for part in needed for hooks in MAKERS[part](program)])
     return kept[tools]
 
 
@@ -61,7 +64,7 @@ class Watch:
     """What the tools keep of a batch: `state.watch`. order: the clocks. kept: by tool, what it likes."""
 
     def __init__(self, state: State, isa: str, tools: frozenset[str]) -> None:
-        self.tools = tools
+        self.tools, self.waves = tools, state.waves
         self.order = Order(state, QUEUES[isa])
         self.kept: dict[str, Any] = {}
         self.maps = Maps(self.order)
@@ -73,13 +76,11 @@ class Watch:
         if "lockstep" in tools:
             self.kept["lockstep"] = lanes = LaneShadow(state)
             watchers.append(lanes)
-        if all_meet.NAME in tools:
-            self.kept[all_meet.NAME] = all_meet.Passes(state)
         state.shared.watchers = tuple(watchers)
 
-    def released(self, state: State, units: np.ndarray | None, number: int = 0) -> None:
+    def released(self, units: np.ndarray | None, number: int = 0) -> None:
         """The machine lets these units (None: all) go on after barrier `number` of their block."""
-        waves = np.arange(state.waves) if units is None else _waves(units)
+        waves = np.arange(self.waves) if units is None else _waves(units)
         self.order.barrier(waves, number)
         self._told()
 

@@ -212,11 +212,15 @@ def test_what_is_stored_between_signal_and_wait_is_not_published():
 
 def test_watch_shared_is_racecheck_and_finds_threads_that_miss_a_barrier():
     with virtual_gpu("sm_80") as gpu:
-        module = gpu.load(PTX.format(target="sm_80", lines="@%p bar.sync 1, 32;"))
+        part, missed = (
+            gpu.load(PTX.format(target="sm_80", lines=f"@%p bar.sync {which};")) for which in ("1, 32", "0")
+        )
+        with gpu.watch_shared(all_meet=True):
+            part.launch("k", 1, 64, [torch.zeros(64)])
         with gpu.watch_shared():
-            module.launch("k", 1, 64, [torch.zeros(64)])
+            missed.launch("k", 1, 64, [torch.zeros(64)])
         with gpu.watch_shared(all_meet=True), pytest.raises(MissedBarrier, match=r"fewer barriers \(0\)"):
-            module.launch("k", 1, 64, [torch.zeros(64)])
+            missed.launch("k", 1, 64, [torch.zeros(64)])
         racing = gpu.load(PTX.format(target="sm_80", lines="st.shared.u32 [%a], %t; ld.shared.u32 %v, [%n];"))
         racing.launch("k", 1, 64, [torch.zeros(64)])
         with gpu.watch_shared(), pytest.raises(Race, match="__syncwarp"):
