@@ -47,8 +47,24 @@ class TooLong(BaseException):
     """No `except Exception` of a package takes it."""
 
 
-def stop(number: int, frame: FrameType | None) -> None:
-    raise TooLong
+class Clock:
+    """Inside the block TooLong is raised after some seconds, and again: a `__del__` or another's except may take it."""
+
+    def __init__(self, seconds: int) -> None:
+        self.seconds, self.runs = seconds, False
+
+    def __enter__(self) -> None:
+        self.runs = True
+        signal.signal(signal.SIGALRM, self.ring)
+        signal.setitimer(signal.ITIMER_REAL, self.seconds, 2)
+
+    def __exit__(self, *_: object) -> None:
+        self.runs = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def ring(self, number: int, frame: FrameType | None) -> None:
+        if self.runs:
+            raise TooLong
 
 
 @contextmanager
@@ -147,9 +163,9 @@ def sentence(error: BaseException) -> str:
 
 def attempt(operation: Operation, load: Any, seconds: int) -> tuple[str, str]:
     """The outcome of one operation, of which nothing escapes but Ctrl-C."""
-    signal.alarm(seconds)
     try:
-        return outcome(operation, load(operation.module))
+        with Clock(seconds):
+            return outcome(operation, load(operation.module))
     except TooLong:
         return "not executed", f"longer than {seconds} s"
     except NOT_EXECUTED as error:
@@ -160,8 +176,6 @@ def attempt(operation: Operation, load: Any, seconds: int) -> tuple[str, str]:
         return "wrong", sentence(error)
     except Exception as error:
         return "not executed", sentence(error)
-    finally:
-        signal.alarm(0)
 
 
 def chosen_operations(target: str, only: str, folder: Path | None) -> Iterator[tuple[str, str, Operation, Any]]:
@@ -188,7 +202,6 @@ def chosen_operations(target: str, only: str, folder: Path | None) -> Iterator[t
 def run(target: str, only: str, folder: Path | None, seconds: int, out: Path) -> None:
     """The rows of one target, into `out`."""
     rows: list[dict[str, Any]] = []
-    signal.signal(signal.SIGALRM, stop)
     with virtual_gpu(target, cuda=True, sanitize=True) as gpu, one_configuration():
         for package, version, operation, load in chosen_operations(target, only, folder):
             begun = time.monotonic()

@@ -220,7 +220,7 @@ def retained(q: Any, k: Any, v: Any) -> Any:
     return recurrence(q, k, v, torch.log1p(-(2.0 ** (-5 - heads))).expand(*q.shape[:3]))
 
 
-T, H, K = 70, 2, 32
+T, H, K = 70, 1, 32
 QKV = {name: normal(1, T, H, K, dtype=HALF) for name in "qkv"}
 DELTA = {"q": QKV["q"], "k": unit(1, T, H, K, dtype=HALF), "v": QKV["v"], "beta": part(1, T, H, dtype=HALF)}
 DPLR = {"a": unit(1, T, H, K, dtype=HALF), "b": unit(1, T, H, K, dtype=HALF)}
