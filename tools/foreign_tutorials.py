@@ -1,4 +1,4 @@
-"""Triton's tutorials for `foreign_kernels.py`: how the kernels of a file are taken, and the sizes that they are run with."""
+"""Triton's tutorials for `foreign_kernels.py`: how the kernels of a file are taken, and the sizes they are run with."""
 
 from __future__ import annotations
 
@@ -86,34 +86,72 @@ TILES = {"a": normal(128, 64, dtype=HALF), "b": normal(64, 128, dtype=HALF)}
 HEADS = {name: normal(1, 1, 128, 64, dtype=HALF) for name in "qkv"}
 
 
-def without_gradients(number: str, name: str, inputs: Any, call: Any, reference: Any = None, tolerance: float = 1e-3,
-                      targets: tuple[str, ...] = ()) -> Operation:  # fmt: skip
+def without_gradients(
+    number: str,
+    name: str,
+    inputs: Any,
+    call: Any,
+    reference: Any = None,
+    tolerance: float = 1e-3,
+    targets: tuple[str, ...] = (),
+) -> Operation:
     return Operation(f"{number} {name}", number, inputs, call, reference, tolerance, False, targets)
 
 
 TUTORIALS = (
     without_gradients("01", "vector add", PAIR, lambda m, x, y: m.add(x, y), lambda x, y: x + y),
-    without_gradients("02", "fused softmax", {"x": normal(37, 181)}, lambda m, x: m.softmax(x), lambda x: x.softmax(-1)),
+    without_gradients(
+        "02", "fused softmax", {"x": normal(37, 181)}, lambda m, x: m.softmax(x), lambda x: x.softmax(-1)
+    ),
     without_gradients("03", "matmul", FACTORS, lambda m, a, b: m.matmul(a, b), lambda a, b: a @ b),
-    without_gradients("03", "matmul, leaky_relu", FACTORS, lambda m, a, b: m.matmul(a, b, activation="leaky_relu"),
-                      lambda a, b: torch.nn.functional.leaky_relu(a @ b)),
-    without_gradients("04", "dropout", {"x": normal(1500), "keep": lambda: torch.randint(0, 2, (1500,), dtype=torch.int32)},
-                      lambda m, x, keep: m.dropout(x, keep, 0.5), lambda x, keep: 2 * x * keep),
+    without_gradients(
+        "03",
+        "matmul, leaky_relu",
+        FACTORS,
+        lambda m, a, b: m.matmul(a, b, activation="leaky_relu"),
+        lambda a, b: torch.nn.functional.leaky_relu(a @ b),
+    ),
+    without_gradients(
+        "04",
+        "dropout",
+        {"x": normal(1500), "keep": lambda: torch.randint(0, 2, (1500,), dtype=torch.int32)},
+        lambda m, x, keep: m.dropout(x, keep, 0.5),
+        lambda x, keep: 2 * x * keep,
+    ),
     without_gradients("04", "seeded dropout", {"x": normal(1500)}, lambda m, x: m.seeded_dropout(x, 0.5, 123)),
-    Operation("05 layer norm", "05", {"x": normal(9, 77, dtype=HALF), "w": normal(77, dtype=HALF), "b": normal(77, dtype=HALF)},
-              lambda m, x, w, b: m.layer_norm(x, (77,), w, b, 1e-5),
-              lambda x, w, b: torch.nn.functional.layer_norm(x, (77,), w, b), 1e-2),
+    Operation(
+        "05 layer norm",
+        "05",
+        {"x": normal(9, 77, dtype=HALF), "w": normal(77, dtype=HALF), "b": normal(77, dtype=HALF)},
+        lambda m, x, w, b: m.layer_norm(x, (77,), w, b, 1e-5),
+        lambda x, w, b: torch.nn.functional.layer_norm(x, (77,), w, b),
+        1e-2,
+    ),
     Operation("06 attention", "06", HEADS, attended, attended_right, 2e-2),
     without_gradients("07", "libdevice asin", {"x": lambda: torch.rand(1000)}, asin, torch.asin),
-    without_gradients("08", "grouped gemm", TILES, lambda m, a, b: m.group_gemm_fn([a, a], [b, b]),
-                      lambda a, b: (a @ b, a @ b)),
-    without_gradients("08", "grouped gemm, descriptors", TILES, lambda m, a, b: m.group_gemm_tma_fn([a], [b.T.contiguous()]),
-                      lambda a, b: (a @ b,), targets=("sm_90", "sm_100")),
+    without_gradients(
+        "08", "grouped gemm", TILES, lambda m, a, b: m.group_gemm_fn([a, a], [b, b]), lambda a, b: (a @ b, a @ b)
+    ),
+    without_gradients(
+        "08",
+        "grouped gemm, descriptors",
+        TILES,
+        lambda m, a, b: m.group_gemm_tma_fn([a], [b.T.contiguous()]),
+        lambda a, b: (a @ b,),
+        targets=("sm_90", "sm_100"),
+    ),
     without_gradients("09", "persistent matmul", FACTORS, matmuls, lambda a, b: (a @ b,)),
-    without_gradients("10", "block scaled matmul", {}, lambda m: m.validate_block_scaled(128, 256, 256, "mxfp8"),
-                      targets=("sm_100",)),
-    without_gradients("10", "block scaled matmul, CDNA 4", {}, lambda m: m.validate_block_scaled_amd(256, 256, 256),
-                      targets=("gfx950",)),
-    without_gradients("11", "dependent launch", PAIR, lambda m, x, y: m.add(x, y), lambda x, y: x + y,
-                      targets=("sm_90", "sm_100")),
-)  # fmt: skip
+    without_gradients(
+        "10", "block scaled matmul", {}, lambda m: m.validate_block_scaled(128, 256, 256, "mxfp8"), targets=("sm_100",)
+    ),
+    without_gradients(
+        "10",
+        "block scaled matmul, CDNA 4",
+        {},
+        lambda m: m.validate_block_scaled_amd(256, 256, 256),
+        targets=("gfx950",),
+    ),
+    without_gradients(
+        "11", "dependent launch", PAIR, lambda m, x, y: m.add(x, y), lambda x, y: x + y, targets=("sm_90", "sm_100")
+    ),
+)

@@ -18,7 +18,7 @@ from gpu_utils.virtual.words import ORIGIN, READ
 
 
 def behind(values: list[tuple[str, str, Any]]) -> Iterator[Region]:
-    """The memory of the tensors on the GPU whose addresses are among the values; values as `VirtualGpu.launch` takes."""
+    """The memory of the tensors on the GPU whose addresses are among the values that `VirtualGpu.launch` takes."""
     given = [(name, words) for name, kind, value in values if len(words := _words(kind, value))]
     if not given:
         return
