@@ -82,10 +82,15 @@ def of(
     inputs: dict[str, Draw],
     reference: Callable[..., Any] | None = None,
     tolerance: float = 2e-2,
+    gradients: bool = True,
     **given: Any,
 ) -> Operation:
     """An operation of fla.ops that takes its tensors by their names and returns (output, state)."""
-    return Operation(name, OPS, inputs, lambda m, **t: first(getattr(m, name)(**t, **given)), reference, tolerance)
+
+    def call(module: Any, **tensors: Any) -> Any:
+        return first(getattr(module, name)(**tensors, **given))
+
+    return Operation(name, OPS, inputs, call, reference, tolerance, gradients)
 
 
 FLA_OPERATIONS = (
@@ -102,7 +107,7 @@ FLA_OPERATIONS = (
     of("chunk_delta_rule", DELTA, recurrence),
     of("fused_recurrent_delta_rule", DELTA, recurrence),
     of("chunk_gated_delta_rule", {**DELTA, "g": EACH_HEAD}, recurrence),
-    of("fused_recurrent_gated_delta_rule", {**DELTA, "g": EACH_HEAD}, recurrence),
+    of("fused_recurrent_gated_delta_rule", {**DELTA, "g": EACH_HEAD}, recurrence, gradients=False),
     of("chunk_kda", {**DELTA, "g": EACH_K}, recurrence),
     of("chunk_rwkv6", {"r": QKV["q"], "k": QKV["k"], "v": QKV["v"], "w": EACH_K, "u": normal(H, K)}, rwkv6),
     of("fused_recurrent_rwkv6", {"r": QKV["q"], "k": QKV["k"], "v": QKV["v"], "w": EACH_K, "u": normal(H, K)}, rwkv6),
