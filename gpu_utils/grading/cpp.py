@@ -71,18 +71,20 @@ class Framed:
         return self.filled(part)
 
 
-def launching(launch: Callable[[LoadedModule, Inputs], Any]) -> Callable[[Callable[[], str], Inputs], Any]:
-    """`Exercise.call` for answers that return C++.
+def launching(
+    launch: Callable[[LoadedModule, Inputs], Any], all_meet: bool = False
+) -> Callable[[Callable[[], str], Inputs], Any]:
+    """`Exercise.call` for answers that return C++. A barrier that is missing raises Race, whatever the result is.
 
-    launch  (module on the virtual GPU, inputs) -> value to compare. It must not use what `module.launch` returns,
-            because in one of the runs no kernel does anything
-    Whatever the result is, a barrier that is missing raises Race, and one that not all threads of a block come to
-    MissedBarrier: both are the writer's in C++, where Triton's compiler places them itself.
+    launch    (module on the virtual GPU, inputs) -> value to compare. It must not use what `module.launch` returns,
+              because in one of the runs no kernel does anything
+    all_meet  every thread of a block must come to every barrier, or MissedBarrier is raised; without it a thread may
+              return before one, which CUDA's guide allows: a barrier waits for the threads that have not exited
     """
 
     def call(answer: Callable[[], str], inputs: Inputs) -> Any:
         module = load(answer())
-        with active_gpu().watch_shared(all_meet=True):
+        with active_gpu().watch_shared(all_meet):
             return launch(module, inputs)
 
     return call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from gpu_utils.virtual.global_order import GlobalOrder, waits_for_others
 from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.machine import Program, State, run_batches
 from gpu_utils.virtual.models import MODELS, decode, isa_of
+from gpu_utils.virtual.regions import Region
 from gpu_utils.virtual.sanitize.init import Unwritten
 from gpu_utils.virtual.sanitize.tools import chosen
 from gpu_utils.virtual.sanitize.watch import Watch, watched
@@ -46,6 +47,7 @@ class VirtualGpu:
     that it is a view of. step_limit: rounds of a loop after which the launch ends with StepLimit; None: never.
     sanitize: names of sanitizers (`sanitize.tools.TOOLS`), or True for those that cost little.
     cuda: whether `virtual_gpu(target, cuda=True)` made it: Triton's kernels then take tensors on "cuda" only.
+    behind: of a launch's arguments, the memory behind the addresses among them; none without cuda.
     launches: every Launch since the block was entered; counters: those of the last one.
     """
 
@@ -70,6 +72,7 @@ class VirtualGpu:
         self.tracer: Trace | None = None
         self.poison = Unwritten() if "initcheck" in self.sanitize else None
         self.cuda = False
+        self.behind: Callable[[list[tuple[str, str, Any]]], Iterable[Region]] = lambda values: ()
 
     @property
     def counters(self) -> Counters:
@@ -186,6 +189,8 @@ class VirtualGpu:
             for label, tensor in self.registered:
                 add_tensor(memory, label, tensor)
             args = pack(program, values, memory)
+            for region in self.behind(values):
+                memory.add(region)
             add_scratch(program, len(values), metadata, shape, args, memory)
             memory.add_array("the kernel's arguments", args, "args")
             if program.info.data.size:

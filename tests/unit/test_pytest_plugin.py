@@ -33,8 +33,33 @@ def test_wrong():
 """
 
 
-def run(folder, *options):
-    (folder / "test_foreign.py").write_text(TESTS)
+FAULTS = """
+import pytest, torch, triton, triton.language as tl
+
+@triton.jit
+def total(x, out, n, BLOCK: tl.constexpr, ATOMIC: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    part = tl.sum(tl.load(x + at, mask=at < n, other=0))
+    if ATOMIC:
+        tl.atomic_add(out, part)
+    else:
+        tl.store(out, tl.load(out) + part)
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_programs_meet(atomic):
+    x, out = torch.ones(256, device="cuda"), torch.zeros(1, device="cuda")
+    total[(2,)](x, out, 256, 128, atomic)
+    assert out.item() == 256
+
+@pytest.mark.parametrize("make", [torch.zeros, torch.empty])
+def test_nobody_wrote(make):
+    x, out = torch.ones(128, device="cuda"), make(1, device="cuda")
+    total[(1,)](x, out, 128, 128, False)
+"""
+
+
+def run(folder, *options, tests=TESTS):
+    (folder / "test_foreign.py").write_text(tests)
     command = [
         sys.executable,
         "-m",
@@ -71,6 +96,16 @@ def test_with_xdist_and_a_choice_of_tests(tmp_path):
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
     assert "1 launches" in done.stdout
+
+
+def test_a_report_of_the_sanitizers_is_shown_with_both_sides(tmp_path):
+    done = run(tmp_path, "--virtual-gpu=gfx942", "--virtual-gpu-sanitize", "--tb=short", tests=FAULTS)
+    assert "2 failed, 2 passed" in done.stdout, done.stdout
+    assert "tests that ended in an error of the virtual GPU: Race 1, UninitialisedGlobal 1" in done.stdout
+    for test in ("test_programs_meet[False]", "test_nobody_wrote[empty]"):
+        assert f"FAILED test_foreign.py::{test}" in done.stdout
+    assert "Report(tool='initcheck', kernel='total', target='gfx942'" in done.stdout
+    assert "byte offset 0 of out" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ EXERCISE = Exercise(
     reference=block_sum_reference,
     tolerance=_tolerance,
     dtype=lambda inputs: torch.float32,
-    call=launching(_launch),
+    call=launching(_launch, all_meet=True),
     cases=(
         Case("eight warps, four wavefronts", blocks=3, threads=256),
         Case("two warps, one wavefront", blocks=2, threads=64),

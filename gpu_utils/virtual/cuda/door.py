@@ -19,6 +19,7 @@ from gpu_utils.virtual.cuda.factories import factories
 from gpu_utils.virtual.cuda.marks import local
 from gpu_utils.virtual.cuda.mode import CudaMode, in_backward
 from gpu_utils.virtual.cuda.patched import Patches
+from gpu_utils.virtual.cuda.pointers import behind
 from gpu_utils.virtual.cuda.properties import CUDA_VERSION, HIP_VERSION
 from gpu_utils.virtual.cuda.randoms import CudaGenerator
 from gpu_utils.virtual.cuda.saving import saving
@@ -40,6 +41,7 @@ def cuda_door(gpu: Any) -> Iterator[None]:
     with _lock:
         if not _open:
             _put_in_place()
+        gpu.behind = behind
         _open.append(gpu)
         _name_versions()
     try:

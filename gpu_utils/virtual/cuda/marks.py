@@ -8,6 +8,7 @@ first used with.
 from __future__ import annotations
 
 import threading
+import weakref
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +27,10 @@ local = threading.local()
 """Of each thread: `pushed` (the mode is on its stack), `backward` (in the backward pass of something on the GPU)."""
 
 
+_living: dict[int, weakref.ref[Any]] = {}
+"""Those storages, by the id of their mark."""
+
+
 class Mark:
     """side: "cuda" or "cpu". It lives as long as its storage, so that what is allocated can be counted."""
 
@@ -39,11 +44,19 @@ class Mark:
     def __del__(self) -> None:
         if self.bytes:
             books.add(-self.bytes)
+            _living.pop(id(self), None)
 
     @staticmethod
     def on(storage: Any, side: str, pinned: bool = False) -> None:
         """Mark a storage, in place of the mark that it had."""
-        storage.__dict__[_NAME] = Mark(side, storage.nbytes(), pinned)
+        storage.__dict__[_NAME] = mark = Mark(side, storage.nbytes(), pinned)
+        if mark.bytes:
+            _living[id(mark)] = weakref.ref(storage)
+
+
+def living() -> list[Any]:
+    """The storages that count as memory of the GPU now."""
+    return [storage for known in list(_living.values()) if (storage := known()) is not None]
 
 
 def mark_in(storage: Any) -> Mark | None:

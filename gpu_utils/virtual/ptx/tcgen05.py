@@ -264,6 +264,8 @@ def _copy(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
     if len(parts) > 2 and parts[-2] == "b8x16" and parts[-1] in SOURCES:
         bits = SOURCES[parts[-1]]
         parts = parts[:-2]
+    if parts[0].startswith("warpx"):  # as Triton writes it; ptxas takes both orders
+        parts = [*parts[1:2], parts[0], *parts[2:]]
     if instruction.parts[2] != "cta_group::1" or ".".join(parts) not in COPIES:
         raise ValueError("not a known form of tcgen05.cp")
     targets, columns = COPIES[".".join(parts)]

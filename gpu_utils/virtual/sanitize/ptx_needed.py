@@ -24,7 +24,7 @@ IDLE = "nothing is in flight there, on any path"
 COVERED = "on every path a later wait covers what it concerns before any use of it"
 UNSEEN = "on every path another fence.proxy.async stands between a wave's write and the async proxy's read"
 UNWRITTEN = "the async proxy reads nothing there that a wave wrote: cp.async and bulk copies need no such fence"
-FENCED = "on every path the registers of the wgmma were accessed by nothing since another wgmma.fence"
+FENCED = "on every path, since another wgmma.fence, registers of the wgmma were accessed only to write an A fragment"
 
 NOTICED = {
     "mbarrier.init": "another mbarrier.init stands before every use: a use of one that nobody has made is an error",

@@ -5,6 +5,8 @@ between another access of a register and a wgmma that has it as accumulator or i
 wgmmas of one shape use need none in between. Until a wait_group that covers its group, accumulators must not be
 accessed, and A fragments not be written. Registers of PTX are virtual, and Triton writes an A fragment anew while the
 group before is in flight (ptxas gives it other registers): that is reported only until the group is committed.
+Likewise an A fragment may be written after the fence, before the products of the next group: LLVM sinks conversions
+below it, and ptxas puts them back in front of WARPGROUP.ARRIVE (seen in the SASS of Triton 3.7.1's ptxas).
 tcgen05.ld: its results must not be accessed before tcgen05.wait::ld.
 
 A *tile* is the registers that a wgmma has as accumulators (with its shape) or as A fragment. The state of a warp is
@@ -39,12 +41,14 @@ class Where(NamedTuple):
     """What is in flight on the way to an op. open: of the group that is not committed. groups: the oldest first.
 
     loads: ops tcgen05.ld that nobody has waited for. stale: tiles that were accessed since the last fence, and by whom.
+    fenced: since the last commit_group there was a fence.
     """
 
     open: Flight
     groups: tuple[Flight, ...]
     loads: frozenset[int]
     stale: Flight
+    fenced: bool = False
 
 
 class Fault(NamedTuple):
@@ -101,12 +105,12 @@ class Automaton:
         """The state after an op that `concerns`, and the fault if it comes too early."""
         name = op.mnemonic
         if name.startswith("wgmma.fence"):
-            return at._replace(stale=frozenset()), None
+            return at._replace(stale=frozenset(), fenced=True), None
         if name.startswith("wgmma.commit_group"):
             groups = (*at.groups, at.open)
             old = frozenset().union(*groups[: -self.depth])
             recent = groups[-self.depth :]
-            return at._replace(open=frozenset(), groups=(recent[0] | old, *recent[1:])), None
+            return at._replace(open=frozenset(), groups=(recent[0] | old, *recent[1:]), fenced=False), None
         if name.startswith("wgmma.wait_group"):
             pending = number_of(op)
             return at._replace(groups=at.groups[-pending:] if pending else ()), None
@@ -115,14 +119,16 @@ class Automaton:
         if name.startswith(PRODUCT):
             return self._product(op, at)
         fault = self._early(op, at)
-        stale = {(tile, op.index) for tile in self._met(op.reads | op.writes) if self._stales(tile, op)}
+        stale = {(tile, op.index) for tile in self._met(op.reads | op.writes) if self._stales(tile, op, at)}
         at = at._replace(stale=_renewed(at.stale, stale))
         if name.startswith(LOAD):
             at = at._replace(loads=at.loads | {op.index})
         return at, fault
 
-    def _stales(self, tile: int, op: Op) -> bool:
-        return bool(self.tiles[tile].shape) or not self.tiles[tile].registers.isdisjoint(op.writes)
+    def _stales(self, tile: int, op: Op, at: Where) -> bool:
+        if self.tiles[tile].shape:
+            return True
+        return not at.fenced and not self.tiles[tile].registers.isdisjoint(op.writes)
 
     def _met(self, registers: Iterable[str]) -> set[int]:
         return {tile for register in registers for tile in self.touching.get(register, ())}
@@ -133,7 +139,9 @@ class Automaton:
         fault = None
         for tile, first in sorted(at.stale):
             if tile in own:
-                register = min(self.tiles[tile].registers)
+                registers = self.tiles[tile].registers
+                by = self.ops[first] if first != NOBODY else op
+                register = min(registers & (by.reads | by.writes))
                 fault = Fault(op, "multiplies with" if tile == fragment else "adds to", register, first, "wgmma.fence")
                 break
         if fragment is not None:

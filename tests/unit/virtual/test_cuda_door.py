@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from gpu_utils.errors import BackendUnavailable
+from gpu_utils.errors import BackendUnavailable, OutOfBounds
 from gpu_utils.virtual import virtual_gpu
 
 
@@ -249,3 +249,27 @@ def test_torch_is_as_it_was_also_after_an_error_and_inside_another_block():
     if not torch.cuda._is_compiled():
         with pytest.raises(AssertionError, match="not compiled with CUDA"):
             torch.ones(1, device="cuda")
+
+
+@triton.jit
+def fill_all(pointers, sizes, BLOCK: tl.constexpr, BEYOND: tl.constexpr):
+    out = tl.load(pointers + tl.program_id(0)).to(tl.pointer_type(tl.float32))
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, 7.0, mask=at < tl.load(sizes + tl.program_id(0)) + BEYOND)
+
+
+@pytest.mark.parametrize("target", ["gfx942", "sm_90"])
+def test_tensors_behind_pointers_are_reached_and_nothing_beside_them(target):
+    with virtual_gpu(target, cuda=True):
+        kept = [torch.zeros(size, device="cuda") for size in (5, 16, 40)]
+        sizes = torch.tensor([len(one) for one in kept], device="cuda")
+        pointers = torch.tensor([one.data_ptr() for one in kept], device="cuda")
+        fill_all[(3,)](pointers, sizes, BLOCK=64, BEYOND=0)
+        assert all((one == 7).all() for one in kept)
+        with pytest.raises(OutOfBounds, match="of the tensor behind pointers, which has 20 bytes"):
+            fill_all[(1,)](pointers, sizes, BLOCK=64, BEYOND=1)
+        host = torch.zeros(5, device="cpu")
+        pointers = torch.tensor([host.data_ptr()], device="cuda")
+        with pytest.raises(OutOfBounds):
+            fill_all[(1,)](pointers, sizes, BLOCK=64, BEYOND=0)
+        assert not host.any()

@@ -335,7 +335,8 @@ def test_block_scales_that_a_copy_spreads_over_the_four_quarters(kind, vector, a
         f"mov.u64 %rd13, {dsa:#x}; mov.u64 %rd14, {dsb:#x}; add.u64 %rd13, %rd13, %rd12; add.u64 %rd14, %rd14, %rd12;\n"
     )
     for target, source in ((40, 13), (41, 14)):
-        copy += f"@%p1 tcgen05.cp.cta_group::1.32x128b.warpx4 [%r{target}], %rd{source};\n"
+        form = "32x128b.warpx4" if target == 40 else "warpx4.32x128b"  # Triton writes the second
+        copy += f"@%p1 tcgen05.cp.cta_group::1.{form} [%r{target}], %rd{source};\n"
     text = product_of(
         f"cta_group::1.kind::{kind}.block_scale.{vector}", idesc, da, db, "[%r40], [%r41], %p3", extra=copy
     )

@@ -340,6 +340,10 @@ WAITED = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
         (f"{WAITED} mov.b32 %v, %d0; wgmma.fence.sync.aligned; {AGAIN}", True),
         (f"{WAITED} {FROM_REGISTERS}", True),
         (f"{WAITED} mov.b32 %a1, 0; {FROM_REGISTERS}", False),
+        # LLVM sinks the conversion of a fragment below the fence, and ptxas puts it back
+        (f"{WAITED} wgmma.fence.sync.aligned; mov.b32 %a1, 0; {FROM_REGISTERS}", True),
+        (f"{WAITED} wgmma.fence.sync.aligned; {FROM_REGISTERS} {WAITED} mov.b32 %a1, 0; {FROM_REGISTERS}", False),
+        (f"{WAITED} wgmma.fence.sync.aligned; mov.b32 %d1, 0; {FROM_REGISTERS}", False),
     ],
 )
 def test_a_fence_stands_between_another_access_of_a_register_and_a_product(middle, right):
