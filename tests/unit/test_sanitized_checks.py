@@ -65,8 +65,17 @@ NO_BARRIER = MIRROR.solution.replace("  __syncthreads();\n", "")
 WAIT = 'asm volatile("cp.async.wait_group 0;" ::: "memory");'
 
 
-def cpp(part, *targets):
-    return check(replace(IN_CPP, targets=targets or ("sm_80", "gfx942", "gfx1100")), MIRROR.filled(part), seed=1)
+RETURNS = """  if (t >= 32) return;
+  kept[t] = x[t];
+  kept[t + 32] = x[t + 32];
+  __syncthreads();
+  out[t] = kept[63 - t];
+  out[t + 32] = kept[31 - t];"""
+
+
+def cpp(part, *targets, all_meet=False):
+    exercise = replace(IN_CPP, call=launching(_mirrored, all_meet))
+    return check(replace(exercise, targets=targets or ("sm_80", "gfx942", "gfx1100")), MIRROR.filled(part), seed=1)
 
 
 @pytest.mark.parametrize(
@@ -74,9 +83,10 @@ def cpp(part, *targets):
     [
         (MIRROR.solution, ()),
         (MIRROR.solution.replace("  out", "  if (t >= 64) return;\n  out"), ()),
+        (RETURNS, ()),
         (ASYNC.replace("WAIT", WAIT), ("sm_80",)),
     ],
-    ids=["a barrier", "a return behind it", "a wait and a barrier"],
+    ids=["a barrier", "a return behind it", "a return before it", "a wait and a barrier"],
 )
 def test_a_right_cpp_answer_passes(clang, part, targets):
     report = cpp(part, *targets)
@@ -95,7 +105,7 @@ def test_a_right_cpp_answer_passes(clang, part, targets):
 def test_a_cpp_answer_without_a_barrier_or_wait_fails_with_its_line_and_what_is_missing(
     clang, part, targets, kind, line, missing
 ):
-    report = cpp(part, *targets)
+    report = cpp(part, *targets, all_meet=kind == "MissedBarrier")
     assert report.status == "failed"
     for target in targets or ("sm_80", "gfx1100"):
         failure = next(one for one in report.outcomes if one.backend == f"virtual:{target}" and one.status == "failed")
