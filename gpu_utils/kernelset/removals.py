@@ -39,6 +39,8 @@ ORDERS = {
 """Instruction set -> the beginning of the mnemonics that order something, and compute nothing."""
 
 TOOLS = ("racecheck", "waitcheck", "synccheck")
+OF_LANES = (*TOOLS, "lockstep")
+"""Those under which a barrier of one warp is removed: what its lanes are to each other is lockstep's matter."""
 STEP_LIMIT = 20_000
 
 
@@ -202,13 +204,14 @@ def removals(
     pick: which of the ops of one kernel are removed. launches: what `recorded` returns under the sanitizers, which
     this does itself where it is left out. Raises what they report of the kernel as compiled: a false alarm.
     """
-    sanitized, plain = VirtualGpu(target, step_limit=STEP_LIMIT, sanitize=TOOLS), VirtualGpu(target)
+    sanitized, of_lanes = (VirtualGpu(target, step_limit=STEP_LIMIT, sanitize=tools) for tools in (TOOLS, OF_LANES))
+    plain = VirtualGpu(target)
     for launch in recorded(case, target, sanitize=True) if launches is None else launches:
         for op in pick(ordering(launch.program)):
             line = op.line[1] if op.line else None
             found = (case, launch.program.name, target, op.text.strip(), line, kind_of(op))
             try:
-                launch.again(sanitized, without(launch.program, op))
+                launch.again(of_lanes if op.mnemonic.startswith("bar.warp") else sanitized, without(launch.program, op))
             except VirtualGpuError as error:
                 yield Removal(*found, "caught", str(error), type(error).__name__)
             else:
