@@ -43,9 +43,6 @@ KNOWN: dict[tuple[str, str], str] = {
     ("sum_finished_by_the_last_block", "s_wait_loadcnt"): (
         "a hole: it waits for `global_inv`, and the model takes that as done at once"
     ),
-    ("matmul_one_warp", "bar.warp.sync"): (
-        "it orders the lanes of one warp, which is the matter of lockstep: these launches are run without that"
-    ),
     ("", "bar.sync"): (
         "racecheck finds nothing without it in this launch: an mbarrier or another barrier may stand between as well; "
         "no argument apart from racecheck shows it"
