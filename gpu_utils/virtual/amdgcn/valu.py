@@ -544,7 +544,7 @@ _add(
 )
 _add("v_cvt_pk_f16_f32", "u32", "f32 f32", lambda a, b: _halves(fl.f32_to_half(a), fl.f32_to_half(b)))
 _add("v_cvt_pk_bf16_f32", "u32", "f32 f32", lambda a, b: fl.f32_to_bf16(a) | fl.f32_to_bf16(b) << _u(16))
-_add("v_pack_b32_f16", "u32", "f16 f16", _halves)  # typed, for the signs of its operands
+_add("v_pack_b32_f16", "u32", "u16 u16", _halves)
 _add(
     "v_cvt_pk_i16_i32",
     "u32",
