@@ -263,7 +263,8 @@ class Decoder:
 
         high: take the high half (op_sel). select: an SDWA source selector such as WORD_1.
         move: a function (state, register) -> register that moves lanes (DPP). widen: what turns the bits into the
-        numbers that the modifiers are for, where `kind` does not.
+        numbers that the modifiers are for, where `kind` does not. `-` and `|x|` of u16 are for a float16 or bfloat16
+        that an instruction takes as bits: they change the highest bit. No other integer has them.
         """
         text = text.strip()
         negate = absolute = False
@@ -281,12 +282,17 @@ class Decoder:
         if widen:
             narrow, wide = get, widen
             get = lambda s: wide(narrow(s))  # noqa: E731
+        if not negate and not absolute:
+            return get
+        floats = kind[0] == "f" or widen is not None
+        if not floats and kind != "u16":
+            raise self.unsupported(f"the sign of an operand of {kind}")
         if absolute:
-            inner_abs = get
-            get = lambda s: np.abs(inner_abs(s))  # noqa: E731
+            inner_abs, magnitude = get, np.abs if floats else (lambda bits: bits & np.uint16(0x7FFF))
+            get = lambda s: magnitude(inner_abs(s))  # noqa: E731
         if negate:
-            inner = get
-            get = lambda s: np.negative(inner(s))  # noqa: E731
+            inner, negative = get, np.negative if floats else (lambda bits: bits ^ np.uint16(0x8000))
+            get = lambda s: negative(inner(s))  # noqa: E731
         return get
 
     def _moved(self, text: str, kind: str, move: Any) -> Getter:

@@ -98,6 +98,8 @@ def _packed16(decoder: Decoder, ops: list[str], mods: dict[str, Any], dtype: Any
     clamp = bool(mods.get("clamp"))
     if clamp and dtype != np.float16:
         raise decoder.unsupported("clamp on packed integers")
+    if any(neg_low + neg_high) and dtype != np.float16:
+        raise decoder.unsupported("signs of packed integers")
     straight = not any(low) and all(high) and not any(neg_low) and not any(neg_high)
     straight &= all((decoder.register(text) or (st.SGPR,))[0] < st.SGPR for text in ops[1 : 1 + count])
 

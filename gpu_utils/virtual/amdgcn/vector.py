@@ -90,6 +90,9 @@ def plain(decoder: Decoder, name: str, entry: valu.Vector, ops: list[str], mods:
         texts.append(ops[0])
     if len(texts) != len(entry.sources):
         raise decoder.unsupported(f"{len(texts)} sources, expected {len(entry.sources)}")
+    halves = any(flag and BITS[kind] > 16 for flag, kind in zip(mods.get("op_sel", ()), entry.sources, strict=False))
+    if halves or any(mods.get("neg_lo", ())) or any(mods.get("neg_hi", ())) or not all(mods.get("op_sel_hi", ())):
+        raise decoder.unsupported("signs or a choice of halves")
     if not mods:
         fast = _fast(decoder, entry, ops[0], texts)
         if fast is not None:

@@ -1,5 +1,7 @@
 """DPP, SDWA, swizzles, permutes, readlane, LDS and matrix layouts of AMDGCN, one instruction at a time."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,47 @@ def test_sdwa_selects_bytes_and_words():
     assert (execute("gfx942", line, registers).U[2] == ((0xAA + 0x3344) << 16 | 0x9999)).all()
     line = "v_add_u32_sdwa v2, sext(v0), v1 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_0 src1_sel:BYTE_1"
     assert (execute("gfx942", line, registers).U[2] == (0xDD - 256 + 0x33) % 2**32).all()
+
+
+HALVES = np.resize(np.array([0, 1, 0x3C00, 0x4248, 0x7BFF, 0x7C00, 0x7E01, 0x8000, 0xBC00, 0xFC00], np.uint32), (1, 32))
+
+
+def with_sign(bits, sign):
+    bits = bits & 0x7FFF if "|" in sign else bits
+    return bits ^ 0x8000 if "-" in sign else bits
+
+
+@pytest.mark.parametrize("signs", list(itertools.product(("", "-", "|", "-|"), repeat=2)))
+def test_pack_takes_the_signs_of_floats(signs):
+    first, second = (sign + name + "|" * ("|" in sign) for sign, name in zip(signs, ("v1", "v2"), strict=True))
+    low, high = HALVES, HALVES[:, ::-1]
+    state = execute("gfx1201", f"v_pack_b32_f16 v0, {first}, {second}", {"v1": low, "v2": high})
+    want = with_sign(low, signs[0]) | with_sign(high, signs[1]) << 16
+    assert state.U[0].tolist() == want.tolist()
+
+
+def test_pack_takes_the_sign_of_a_high_half():
+    state = execute("gfx1201", "v_pack_b32_f16 v0, -v1, v2 op_sel:[1,0,0]", {"v1": HALVES << 16, "v2": 0x1234})
+    assert state.U[0].tolist() == (HALVES ^ 0x8000 | 0x12340000).tolist()
+
+
+@pytest.mark.parametrize("sign", ["", "-", "|", "-|"])
+def test_a_bfloat16_that_is_widened_has_its_sign_changed(sign):
+    state = execute("gfx950", f"v_cvt_f32_bf16_e64 v0, {sign}v1{'|' * ('|' in sign)}", {"v1": np.tile(HALVES, 2)})
+    assert state.U[0].tolist() == (with_sign(np.tile(HALVES, 2), sign) << 16).tolist()
+
+
+@pytest.mark.parametrize(("target", "line"), [
+    ("gfx1201", "v_dot2_f16_f16 v0, -v1, v2, v3"),
+    ("gfx950", "v_dot2c_f32_bf16_e64 v0, |v1|, v2"),
+    ("gfx942", "v_dot2_f32_f16 v0, v1, v2, v3 neg_lo:[1,0,0]"),
+    ("gfx942", "v_dot2_f32_f16 v0, v1, v2, v3 op_sel_hi:[0,1,1]"),
+    ("gfx942", "v_dot2_f32_f16 v0, v1, v2, v3 op_sel:[1,0,0]"),
+    ("gfx942", "v_pk_add_u16 v0, v1, v2 neg_lo:[1,0] neg_hi:[1,0]"),
+])  # fmt: skip
+def test_signs_and_halves_that_are_not_executed_are_refused(target, line):
+    with pytest.raises(UnsupportedInstruction, match=line.split()[0]):
+        execute(target, line, {})
 
 
 def test_readlane_writelane_and_readfirstlane():
