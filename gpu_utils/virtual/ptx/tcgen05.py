@@ -212,7 +212,7 @@ def _load(decoder: Decoder, op: PtxOp, instruction: Instruction) -> None:
             return
         memory, count = state.tensor_memory(), columns * (2 if pack else 1)
         for waves, lanes, starts in _halves(state, op, slot, offset, mask, shape, split):
-            halves = [memory.load(state, op, waves, lanes, start, count) for start in starts]
+            halves = [memory.moved(state, op, waves, lanes, start, count) for start in starts]
             block = np.concatenate(halves, axis=1) if split else halves[0]
             values = to_registers(shape, packed(block) if pack else block)
             if len(waves) == state.waves:

@@ -15,6 +15,8 @@ from gpu_utils.virtual.machine import Op, State, source_of
 
 LANES, COLUMNS, GRANULE = 128, 512, 32
 U32 = np.uint32
+UNWRITTEN = U32(0x7FFF7FFF)
+"""What a tcgen05.ld gives of a word that nobody has written: NaN as float32, and each half as float16 and bfloat16."""
 
 
 class TensorMemory:
@@ -97,13 +99,21 @@ class TensorMemory:
             )
 
     # access -----------------------------------------------------------------------------------------------------
+    def moved(self, state: State, op: Op, waves: np.ndarray, lanes: np.ndarray, column: int, count: int) -> np.ndarray:
+        """Like load, for a tcgen05.ld: a word that nobody has written is a NaN in every floating type.
+
+        Such a load is no fault yet. Triton 3.7.1 reads the accumulator of a loop of products that has no turn, and
+        throws it away (its tutorial 06, causal, on sm_100).
+        """
+        words, written = self._words(state, op, waves, lanes, column, count)
+        return np.where(written, words, UNWRITTEN)
+
     def load(self, state: State, op: Op, waves: np.ndarray, lanes: np.ndarray, column: int, count: int) -> np.ndarray:
-        """uint32 (n, lanes, count): the words of `lanes` in `count` columns, for the block of each of `waves` (n,)."""
-        blocks = self._place(state, op, waves, lanes, column, count, "reads")
-        if state.watch is not None:
-            state.watch.tensor_memory(state, op, waves, lanes, column, count, False)
-        places = blocks[:, None], lanes[None], slice(column, column + count)
-        good = self.written[places]
+        """uint32 (n, lanes, count): the words of `lanes` in `count` columns, for the block of each of `waves` (n,).
+
+        Raises UninitialisedShared for a word that nobody in the block has written.
+        """
+        words, good = self._words(state, op, waves, lanes, column, count)
         if not good.all():
             n, lane, at = (int(v) for v in np.argwhere(~good)[0])
             raise UninitialisedShared(
@@ -112,7 +122,17 @@ class TensorMemory:
                 f"since it was allocated; is a `tcgen05.st`, `tcgen05.cp` or product missing, or `enable-input-d` set "
                 f"too early? (`{op.mnemonic}`)"
             )
-        return self.words[places]
+        return words
+
+    def _words(
+        self, state: State, op: Op, waves: np.ndarray, lanes: np.ndarray, column: int, count: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The words of load, and which of them somebody has written."""
+        blocks = self._place(state, op, waves, lanes, column, count, "reads")
+        if state.watch is not None:
+            state.watch.tensor_memory(state, op, waves, lanes, column, count, False)
+        places = blocks[:, None], lanes[None], slice(column, column + count)
+        return self.words[places], self.written[places]
 
     def store(
         self, state: State, op: Op, waves: np.ndarray, lanes: np.ndarray, column: int, values: np.ndarray

@@ -7,7 +7,8 @@ accessed, and A fragments not be written. Registers of PTX are virtual, and Trit
 group before is in flight (ptxas gives it other registers): that is reported only until the group is committed.
 Likewise an A fragment may be written after the fence, before the products of the next group: LLVM sinks conversions
 below it, and ptxas puts them back in front of WARPGROUP.ARRIVE (seen in the SASS of Triton 3.7.1's ptxas).
-tcgen05.ld: its results must not be accessed before tcgen05.wait::ld.
+tcgen05.ld: its results must not be accessed before tcgen05.wait::ld. A mov only gives them another name (LLVM lifts the
+packing of two into 64 bits above the wait): what it writes is in flight too.
 
 A *tile* is the registers that a wgmma has as accumulators (with its shape) or as A fragment. The state of a warp is
 which tiles are in which group, and which tiles were accessed since the last fence.
@@ -40,7 +41,8 @@ class Tile:
 class Where(NamedTuple):
     """What is in flight on the way to an op. open: of the group that is not committed. groups: the oldest first.
 
-    loads: ops tcgen05.ld that nobody has waited for. stale: tiles that were accessed since the last fence, and by whom.
+    loads: ops tcgen05.ld that nobody has waited for, and movs of what they load. stale: tiles that were accessed since
+    the last fence, and by whom.
     fenced: since the last commit_group there was a fence.
     """
 
@@ -79,8 +81,7 @@ class Automaton:
         for number, tile in enumerate(self.tiles):
             for register in tile.registers:
                 self.touching.setdefault(register, []).append(number)
-        loaded = {name for op in program.ops if op.mnemonic.startswith(LOAD) for name in op.writes}
-        self.watched = frozenset(self.touching) | loaded
+        self.watched = frozenset(self.touching) | _loaded(program)
         self.start = Where(frozenset(), (), frozenset(), frozenset((tile, NOBODY) for tile in range(len(self.tiles))))
 
     def _parts(self, op: Op) -> tuple[int, int | None]:
@@ -118,6 +119,8 @@ class Automaton:
             return at._replace(loads=frozenset()), None
         if name.startswith(PRODUCT):
             return self._product(op, at)
+        if name.startswith("mov.") and any(op.reads & self.ops[load].writes for load in at.loads):
+            return at._replace(loads=at.loads | {op.index}), None
         fault = self._early(op, at)
         stale = {(tile, op.index) for tile in self._met(op.reads | op.writes) if self._stales(tile, op, at)}
         at = at._replace(stale=_renewed(at.stale, stale))
@@ -173,6 +176,15 @@ class Automaton:
                 if tile in met and wanted:
                     return min(self.tiles[tile].registers & registers), product
         return None
+
+
+def _loaded(program: Program) -> frozenset[str]:
+    """The registers that a tcgen05.ld fills, and those to which movs take them."""
+    loaded = {name for op in program.ops if op.mnemonic.startswith(LOAD) for name in op.writes}
+    movs = [op for op in program.ops if loaded and op.mnemonic.startswith("mov.")]
+    while new := {name for op in movs if not loaded.isdisjoint(op.reads) for name in op.writes} - loaded:
+        loaded |= new
+    return frozenset(loaded)
 
 
 def _renewed(stale: Flight, more: set[tuple[int, int]]) -> Flight:

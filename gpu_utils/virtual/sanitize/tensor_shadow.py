@@ -6,7 +6,8 @@ was sent says so. The manual keeps some pairs of one thread in order (a product 
 shape, a product after a copy); here all of one thread are in order. Other warps learn of it through a barrier. The
 tcgen05.fence that the manual wants around that barrier is not asked for: Triton 3.7.1 writes none.
 
-The shadow has an entry for each column of each quarter of the lanes, the part of one warp of four.
+The shadow has an entry for each column of each 16 lanes: a warp has a quarter of the lanes, and of these the shapes
+with 16 rows take a half (Triton 3.7.1 gives the halves of one quarter to two warps).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gpu_utils.virtual.machine import Op, State
 from gpu_utils.virtual.sanitize.order import Order
 from gpu_utils.virtual.sanitize.report import kernel_and_line, reported, side_of
 
-QUARTER, COLUMNS = 32, 512
+LANES, ROWS, COLUMNS = 128, 16, 512
 WAITS = {
     "tensor load": "tcgen05.wait::ld",
     "tensor store": "tcgen05.wait::st",
@@ -37,11 +38,11 @@ def queue_of(op: Op) -> str:
 
 
 class TensorShadow:
-    """By queue and whether it was a write, the last epochs of each wave's accesses: (blocks, waves, 4, 512) int32."""
+    """By queue and whether it was a write, the last epochs of each wave's accesses: (blocks, waves, 8, 512) int32."""
 
     def __init__(self, state: State, order: Order) -> None:
         self.order = order
-        self.shape = state.blocks, order.per_block, 4, COLUMNS
+        self.shape = state.blocks, order.per_block, LANES // ROWS, COLUMNS
         self.epochs: dict[tuple[str, bool], np.ndarray] = {}
         self.ops: dict[tuple[str, bool], Op] = {}
 
@@ -50,14 +51,14 @@ class TensorShadow:
     ) -> None:
         """Waves access `count` columns from `column` on in some lanes. Raises LateData."""
         queue = queue_of(op)
-        quarters = np.unique(lanes // QUARTER)
+        parts = np.unique(lanes // ROWS)
         columns = slice(column, column + count)
         for wave in waves.tolist():
             block, own = int(self.order.block[wave]), int(self.order.wave[wave])
             for (other, wrote), epochs in self.epochs.items():
                 if not writes and not wrote:
                     continue
-                newest = epochs[block, :, quarters, columns].max(axis=(0, 2))
+                newest = epochs[block, :, parts, columns].max(axis=(0, 2))
                 first = self.order.queues[other] * self.order.per_block
                 late = newest > self.order.known[wave, first : first + self.order.per_block]
                 if other == queue:
@@ -68,7 +69,7 @@ class TensorShadow:
             kept = self.epochs.get((queue, writes))
             if kept is None:
                 kept = self.epochs[queue, writes] = np.zeros(self.shape, np.int32)
-            kept[block, own, quarters, columns] = self.order.now(queue)[wave]
+            kept[block, own, parts, columns] = self.order.now(queue)[wave]
         self.ops[queue, writes] = op
 
     def _complain(

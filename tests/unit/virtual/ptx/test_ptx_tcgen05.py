@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -409,7 +410,6 @@ def test_columns_are_handed_out_and_taken_back_block_by_block():
 LOAD = f"{LD}.32x32b.x1.b32 {{%r100}}, [%r7+ADD];\n"
 FAULTS = [
     ("not given back", kernel("", free=False), TensorMemoryFault, "ended with 128 columns of tensor memory"),
-    ("never written", kernel(LOAD.replace("ADD", "3")), UninitialisedShared, "reads lane 0, column 3 of tensor memory"),
     ("not its own", kernel(fill(64) + LOAD.replace("ADD", "128")), OutOfBounds, "columns 128 to 128 of tensor memory"),
     ("another quarter", kernel(fill(64) + LOAD.replace("ADD", str(32 << 16))), TensorMemoryFault,
      "a warp has the quarter"),
@@ -425,6 +425,23 @@ FAULTS = [
 def test_what_the_manual_forbids_is_reported(name, text, error, words):
     with pytest.raises(error, match=words):
         run(text)
+
+
+@pytest.mark.parametrize("keep", [0, 1])
+def test_a_product_onto_words_that_nobody_has_written_is_reported_where_it_keeps_them(keep):
+    memory, (da, db) = laid_out([(np.zeros((128, 32), np.uint8), 2, "32", False)] * 2)
+    idesc = 1 << 4 | 32 >> 3 << 17 | 128 >> 4 << 24
+    text = product_of("cta_group::1.kind::f16", idesc, da, db, keep=keep, extra="add.u32 %r51, %r5, 128;\n")
+    text = text.replace("[%r5], %rd10", "[%r51], %rd10")
+    text = text.replace("SIZE", str(len(memory))).replace("WORDS", str(len(memory) // 4))
+    with pytest.raises(UninitialisedShared, match="column 128 of tensor memory") if keep else nullcontext():
+        run(text, memory.view(np.uint32), 128 * 64)
+
+
+def test_a_load_of_words_that_nobody_has_written_gives_numbers_that_are_none():
+    found = run(kernel(LOAD.replace("ADD", "3") + WAIT.format("ld") + save(100, 1)))
+    assert np.isnan(found.view(np.float32)).all()
+    assert np.isnan(found.view(np.float16)).all()
 
 
 def test_an_address_of_the_first_quarter_stands_for_the_warp_s_own():

@@ -379,6 +379,44 @@ def test_tensor_memory_and_what_is_loaded_from_it(missing, words):
         assert out.tolist() == list(range(32))
 
 
+PACK = ".reg .b64 %q; mov.b64 %q, {%d0, %t};"
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "right"),
+    [
+        (PACK, "mov.b64 {%d0, %d1}, %q;", True),  # LLVM lifts the packing above the wait
+        ("", f"{PACK} mov.b64 {{%d0, %d1}}, %q;", True),
+        (f"{PACK} mov.b64 {{%d0, %d1}}, %q; add.u32 %d0, %d0, 0;", "", False),
+        ("add.u32 %d0, %d0, 0;", "", False),
+    ],
+)
+def test_what_a_mov_packs_is_in_flight_as_what_it_packs(before, behind, right):
+    body = lines(TENSOR).replace("tcgen05.wait::ld.sync.aligned;", f"{before} tcgen05.wait::ld.sync.aligned; {behind}")
+    out = torch.zeros(32, dtype=torch.int32)
+    with nullcontext() if right else pytest.raises(LateData, match=r"tcgen05\.wait::ld missing"):
+        run(body, [torch.zeros(4), out], threads=32, target="sm_100")
+    if right:
+        assert torch.equal(out, torch.arange(32, dtype=torch.int32))
+
+
+HALVES = """.reg .pred %own, %low; .shared .align 4 .b32 cell; mov.u32 %w, cell; setp.lt.u32 %own, %t, 32;
+    setp.lt.u32 %low, %t, 128;
+    @%own tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%w], 32; bar.sync 0; ld.shared.u32 %v, [%w];
+    @!%low add.u32 %v, %v, LANES;
+    @%own tcgen05.st.sync.aligned.16x32bx2.x1.b32 [%v], 1, {%t};
+    @!%low tcgen05.st.sync.aligned.16x32bx2.x1.b32 [%v], 1, {%t};
+    tcgen05.wait::st.sync.aligned; bar.sync 0;
+    @%own tcgen05.dealloc.cta_group::1.sync.aligned.b32 %v, 32;"""
+
+
+@pytest.mark.parametrize(("lanes", "right"), [(16 << 16, True), (0, False)])
+def test_two_warps_share_a_quarter_of_tensor_memory_by_halves(lanes, right):
+    body = HALVES.replace("LANES", str(lanes))
+    with nullcontext() if right else pytest.raises(LateData, match=r"tcgen05\.wait::st, or a barrier behind it"):
+        run(body, [torch.zeros(4), torch.zeros(160, dtype=torch.int32)], threads=160, target="sm_100")
+
+
 # what Triton compiles ----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100", "sm_120"])
 @pytest.mark.parametrize("name", ["pipelined", "scaled", "tma", "special", "copy"])
