@@ -62,8 +62,8 @@ class VirtualBackend:
         return replace(self, uneven=UNEVEN in names)
 
     def hurried(self, names: Collection[str]) -> VirtualBackend:
-        """The same for code of the course's own: without sanitizers, and without ptxas, which is known to take it, unless
-        a counter of these names needs it."""
+        """The same for code of the course's own: without sanitizers, and without ptxas unless a counter of these names
+        needs it."""
         return replace(self, ptxas=FILLED in names, sanitize=frozenset())
 
     def unavailable(self) -> str | None:

@@ -212,4 +212,5 @@ def test_counters_and_predicted_cycles_are_those_of_a_run_without_sanitizers(tar
 
 
 def test_a_backend_of_a_check_has_the_sanitizers():
-    assert backend("virtual:gfx942").counting(["uneven_loads"]).hurried([]).sanitize == SANITIZERS
+    assert backend("virtual:gfx942").counting(["uneven_loads"]).sanitize == SANITIZERS
+    assert not backend("virtual:gfx942").hurried([]).sanitize
