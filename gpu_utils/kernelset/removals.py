@@ -42,8 +42,6 @@ TOOLS = ("racecheck", "waitcheck", "synccheck")
 OF_LANES = (*TOOLS, "lockstep")
 """Those under which a barrier of one warp is removed: what its lanes are to each other is lockstep's matter."""
 STEP_LIMIT = 20_000
-
-
 OUTCOMES = ("caught", "on another path", "unnecessary", "not executed", "missed")
 
 
@@ -175,7 +173,7 @@ def kind_of(op: Op) -> str:
     pattern = ORDERS["amdgcn" if op.mnemonic.startswith("s_") else "ptx"]
     match = pattern.match(op.mnemonic)
     end = 0 if match is None else match.end()
-    return op.mnemonic[:end] + re.split(r"\.", op.mnemonic[end:])[0]
+    return op.mnemonic[:end] + op.mnemonic[end:].partition(".")[0]
 
 
 class _Reached(NoHooks):
@@ -243,7 +241,7 @@ def why_unnecessary(launch: Recorded, op: Op, plain: VirtualGpu) -> str | None:
     if program.unit == "lane":
         return ptx_needed.unnecessary(program, op)
     why = amd_needed.unnecessary(program, op)
-    if why is None and not late_without(program, op):
+    if why is None:
         done = launch.again(plain, program)
         facts = amd_needed.Facts(barriers_needed.only_atomics(done), read_back(done), idle)
         why = amd_needed.unnecessary(program, op, facts)

@@ -21,15 +21,10 @@ APART = (
 )
 
 _WHOLE = re.compile(r"(bar|barrier(\.cta)?)\.sync(\.aligned)?\s+0\s*;?")
-_NOTHING: tuple[str, ...] = (
-    "tcgen05.wait",
-    "tcgen05.fence",
-    "tcgen05.relinquish",
-    "cp.async.wait",
-    "cp.async.commit",
-    "wgmma.fence",
+_NOTHING = (
+    *("tcgen05.wait", "tcgen05.fence", "tcgen05.relinquish", "wgmma.fence", "wgmma.commit", "wgmma.wait"),
+    *("cp.async.wait", "cp.async.commit", "cp.async.bulk.wait", "cp.async.bulk.commit"),
 )
-_NOTHING += ("wgmma.commit", "wgmma.wait", "cp.async.bulk.wait", "cp.async.bulk.commit")
 _EFFECTS = {
     "ld.shared": "s",
     "ldmatrix": "s",
@@ -111,10 +106,9 @@ def _touched(
     while todo:
         segment = program.segments[todo.pop()]
         meets = segment.stop is not None and segment.stop is not barrier and _whole_block(segment.stop)
-        if not forwards and meets:
-            continue  # a barrier ends its segment: nothing behind it is in it
-        found |= _effects(segment.ops)
-        if forwards and meets:
+        if forwards or not meets:  # a barrier ends its segment: against the way nothing of it is behind the barrier
+            found |= _effects(segment.ops)
+        if meets:
             continue
         more = following(program, segment) if forwards else before[segment.start]
         fresh = set(more) - seen
