@@ -5,6 +5,10 @@ A read needs to know the write before it, a write of another value the write and
 
 What is noted of an access is in `shared_notes`. Where no write lies in the range of a read, or no access in that of a
 write, since all waves of a block have known of each other, nothing is asked.
+
+Triton lets several waves hold copies of one element and store it together. Copies can differ by a rounding: a sum over
+lanes whose first product is fused (fma) rounds another of its terms in each lane. So in what Triton has compiled,
+waves that meet in one store instruction hold copies, whatever the values.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ class Shadow(Notes):
         super().__init__(state, order, order.queues["fenced"] if proxy else 0)
         self.isa = isa
         self.proxy = frozenset(order.queues[name] for name in proxy)
+        self._copies = state.launch.metadata is not None  # of Triton
         self._queues: dict[Op, int] = {}
 
     # what Shared tells
@@ -55,7 +60,7 @@ class Shadow(Notes):
         lost = (self._words(foot) != self._new(values, foot)) & foot.clashing
         winner = self.writer.take(foot.index)
         lost &= (winner & WAVE) != self.wave[foot.rows][:, None]
-        if lost.any():
+        if lost.any() and not self._copies:
             lane, entry = (int(at) for at in np.argwhere(lost)[0])
             access = self.accesses[self.number]
             complain(self, state, access, access, lane, entry, int(winner[lane, entry]) & WAVE)
@@ -153,7 +158,7 @@ class Shadow(Notes):
     def _check(
         self, state: State, access: Access, marks: np.ndarray, hot: np.ndarray, values: Any = None
     ) -> np.ndarray:
-        """Find the accesses behind these marks that the access does not know. Returns where it changes nothing."""
+        """Find the accesses behind these marks that the access does not know. Returns where it stores the same."""
         lanes, entries = np.nonzero(hot)
         found = marks[lanes, entries]
         rows, whose = access.foot.rows[lanes], found & WAVE
@@ -180,6 +185,9 @@ class Shadow(Notes):
         if values is not None:
             old, new = self._words(access.foot), self._new(values, access.foot)
             equal = old[lanes, entries] == new[lanes, entries]
+            if self._copies:
+                ours = [n for n, first in self.accesses.items() if first.op is access.op and first.kind == "store"]
+                equal |= np.isin(found >> NUMBER, ours)
             same[lanes[equal], entries[equal]] = True
             lanes, entries, found = lanes[~equal], entries[~equal], found[~equal]
         if len(found):

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from gpu_utils.errors import BarrierDeadlock, LateData, MissedBarrier, Race
 from gpu_utils.kernelset import CASES, Run
-from gpu_utils.virtual import virtual_gpu
+from gpu_utils.virtual import MODELS, virtual_gpu
 from gpu_utils.virtual.sanitize.barriers_needed import NOTHING_SHARED, ONE_WAVE, unnecessary
 from gpu_utils.virtual.sanitize.footprint import Footprint, Spans
 
@@ -243,11 +245,11 @@ def test_a_barrier_is_needed_when_it_parts_two_waves(lines, threads, why):
         assert unnecessary(launch.program, threads, barrier, run) == why
 
 
-@pytest.mark.parametrize("size", [2, 4, 8, 12, 16])
-@pytest.mark.parametrize("grain", [1, 2, 4])
+SIZES = [(size, grain) for size in (2, 4, 8, 12, 16) for grain in (1, 2, 4) if size >= grain]
+
+
+@pytest.mark.parametrize(("size", "grain"), SIZES)
 def test_a_footprint_reads_what_it_wrote(size, grain):
-    if size % grain:
-        pytest.skip("an entry is no longer than an access")
     rng = np.random.default_rng(size * grain)
     flat = np.sort(rng.permutation(256)[:21]) * size
     foot = Footprint(np.arange(21) % 3, np.zeros(21, np.int64), flat, size, grain, 3)
@@ -267,6 +269,27 @@ def test_spans_join_and_never_lose_a_byte():
     assert len(spans.spans) <= Spans.MOST + 1
     assert all(spans.meets(low, low + 4) for low in range(0, 400, 8))
     assert not spans.meets(400, 500)
+
+
+@triton.jit
+def divided_kernel(x, w, y, out, P: tl.constexpr, R: tl.constexpr, D: tl.constexpr):
+    p, r, c = tl.arange(0, P), tl.arange(0, R), tl.arange(0, D)
+    at = p[:, None] * R + r[None]
+    total = tl.sum(tl.load(x + at) * tl.load(w + at), 0)
+    place = r[:, None] * D + c[None]
+    tl.store(out + place, tl.load(y + place) / total[:, None])
+
+
+@pytest.mark.parametrize("target", MODELS)
+def test_copies_of_an_element_may_differ_by_a_rounding(target):
+    """The first product of the sum is fused, so each lane rounds another term; the waves then store the sum together."""
+    generator = torch.Generator().manual_seed(0)
+    x, w, y = (torch.rand(*shape, generator=generator) + 0.5 for shape in ((4, 8), (4, 8), (8, 32)))
+    out = torch.empty(8, 32)
+    with virtual_gpu(target, sanitize=True) as gpu:
+        divided_kernel[(1,)](x, w, y, out, P=4, R=8, D=32)
+    torch.testing.assert_close(out, y / (x * w).sum(0)[:, None])
+    assert any(op.kind == "shared" for op in gpu.launches[-1].program.ops)
 
 
 DRAWN = [pytest.param(case, target, id=f"{case.name}-{target}") for case in CASES.values() for target in case.targets]
