@@ -282,7 +282,7 @@ def divided_kernel(x, w, y, out, P: tl.constexpr, R: tl.constexpr, D: tl.constex
 
 @pytest.mark.parametrize("target", MODELS)
 def test_copies_of_an_element_may_differ_by_a_rounding(target):
-    """The first product of the sum is fused, so each lane rounds another term; the waves then store the sum together."""
+    """The first product of the sum is fused, so each lane rounds another term; the waves store the sum together."""
     generator = torch.Generator().manual_seed(0)
     x, w, y = (torch.rand(*shape, generator=generator) + 0.5 for shape in ((4, 8), (4, 8), (8, 32)))
     out = torch.empty(8, 32)
