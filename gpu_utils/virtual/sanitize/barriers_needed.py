@@ -19,6 +19,7 @@ from gpu_utils.virtual.machine.program import Segment
 from gpu_utils.virtual.sanitize.instrument import Call, NoHooks, instrumented
 from gpu_utils.virtual.shared_patterns import Pattern
 
+_ON_ITS_WAY = -1
 ONE_WAVE = "a block has one wave"
 NOTHING_SHARED = (
     "no byte of shared memory that a wave changes on one side of it is touched on the other by a wave that has not "
@@ -31,12 +32,15 @@ class Sides(NoHooks):
 
     def __init__(self, barrier: Op) -> None:
         self.barrier, self.met = barrier, False
-        self.parted = False  # waves of a block went different ways to a barrier: nothing is said
+        self.parted = False  # waves of a block have met at several barriers, or of copies: nothing is said
 
     def entering(self, segment: Segment) -> Call:
         def attach(state: State) -> None:
-            if not any(isinstance(watcher, _Log) for watcher in state.shared.watchers):
+            log = _log(state)
+            if log is None:
                 state.shared.watchers = (*state.shared.watchers, _Log(state, self))
+            elif log.waits:
+                log.go_on(_waves(state))
 
         return attach
 
@@ -45,20 +49,22 @@ class Sides(NoHooks):
             return None
 
         def come(state: State) -> None:
-            log = next(watcher for watcher in state.shared.watchers if isinstance(watcher, _Log))
-            blocks = slice(None) if state.act is None else self._blocks(state.act.reshape(state.blocks, -1))
-            if op.index == self.barrier.index:
-                log.cross(blocks)
-            else:
-                log.begin(blocks)
+            log = _log(state)
+            assert log is not None
+            log.come(op.index, _waves(state))
 
         return come
 
-    def _blocks(self, units: np.ndarray) -> np.ndarray:
-        """The blocks of which units come to a barrier, (blocks,); units: bool (blocks, units of a block)."""
-        some = np.logical_or.reduce(units, axis=1)
-        self.parted |= bool((some != units.all(axis=1)).any())
-        return some
+
+def _log(state: State) -> _Log | None:
+    return next((watcher for watcher in state.shared.watchers if isinstance(watcher, _Log)), None)
+
+
+def _waves(state: State) -> np.ndarray:
+    """The waves that run now, bool (waves,)."""
+    if state.act is None:
+        return np.ones(state.waves, bool)
+    return state.act if state.act.ndim == 1 else state.act.any(axis=1)
 
 
 class _Log:
@@ -71,18 +77,39 @@ class _Log:
         self.touched_before, self.changed_before = np.zeros(shape, bool), np.zeros(shape, bool)
         self.number = 0  # of the last store; by[wave, byte]: of the last one of a wave there
         self.by = np.zeros(shape, np.int32)
+        self.at = np.full((state.blocks, state.waves_per_block), _ON_ITS_WAY)  # the barrier that each wave waits at
+        self.waits = False
+
+    def come(self, barrier: int, waves: np.ndarray) -> None:
+        """These waves, bool (waves,), come to a barrier, the op of that number."""
+        self.at[waves.reshape(self.at.shape)] = barrier
+        self.waits = True
+
+    def go_on(self, waves: np.ndarray) -> None:
+        """These waves begin a segment: a block of which one has waited until now has passed its barrier."""
+        here = self.at != _ON_ITS_WAY
+        passed = (here & waves.reshape(self.at.shape)).any(axis=1)
+        if not passed.any():
+            return
+        met = self.at.max(axis=1)
+        self.sides.parted |= bool((passed[:, None] & here & (self.at != met[:, None])).any())
+        own = met == self.sides.barrier.index
+        self.cross(passed & own)
+        self.begin(passed & ~own & here.all(axis=1))  # one that some wave has not come to may not part it from others
+        self.at[passed] = _ON_ITS_WAY
+        self.waits = bool((self.at != _ON_ITS_WAY).any())
 
     def _of(self, rows: np.ndarray) -> np.ndarray:
         return rows.reshape(len(rows), self.shared.blocks, -1)
 
-    def cross(self, blocks: slice | np.ndarray) -> None:
-        """The waves of these blocks come to the barrier in question."""
+    def cross(self, blocks: np.ndarray) -> None:
+        """The waves of these blocks, bool (blocks,), pass the barrier in question."""
         for before, here in ((self.touched_before, self.touched), (self.changed_before, self.changed)):
             self._of(before)[:, blocks] |= self._of(here)[:, blocks]
             self._of(here)[:, blocks] = False
 
-    def begin(self, blocks: slice | np.ndarray) -> None:
-        """They come to another barrier."""
+    def begin(self, blocks: np.ndarray) -> None:
+        """They pass another barrier."""
         for each in (self.touched, self.changed, self.touched_before, self.changed_before):
             self._of(each)[:, blocks] = False
 
