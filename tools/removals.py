@@ -43,6 +43,12 @@ KNOWN: dict[tuple[str, str], str] = {
     ("sum_finished_by_the_last_block", "s_wait_loadcnt"): (
         "a hole: it waits for `global_inv`, and the model takes that as done at once"
     ),
+    **dict.fromkeys(
+        [("", "s_waitcnt lgkmcnt"), ("", "s_wait_dscnt"), ("", "s_wait_loadcnt_dscnt")],
+        "racecheck finds nothing without it in this launch: the words that are in flight at the barrier behind it meet "
+        "no other wave before they are waited for; the barrier itself is needed, so no argument apart from racecheck "
+        "shows it",
+    ),
     ("", "bar.sync"): (
         "racecheck finds nothing without it in this launch: an mbarrier or another barrier may stand between as well; "
         "no argument apart from racecheck shows it"

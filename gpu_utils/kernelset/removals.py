@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -233,11 +233,11 @@ def why_unnecessary(launch: Recorded, op: Op, plain: VirtualGpu) -> str | None:
     """
     program = launch.program
 
-    def idle(barrier: Op) -> bool:
-        return _barrier(launch, barrier, plain) is not None
+    def idle(barriers: Collection[Op]) -> bool:
+        return _barriers(launch, barriers, plain) is not None
 
     if op.ends == "barrier":
-        return _barrier(launch, op, plain) or (barriers_apart.apart(program, op) if program.unit == "lane" else None)
+        return _barriers(launch, [op], plain) or (barriers_apart.apart(program, op) if program.unit == "lane" else None)
     if program.unit == "lane":
         return ptx_needed.unnecessary(program, op)
     why = amd_needed.unnecessary(program, op)
@@ -248,9 +248,9 @@ def why_unnecessary(launch: Recorded, op: Op, plain: VirtualGpu) -> str | None:
     return why
 
 
-def _barrier(launch: Recorded, op: Op, plain: VirtualGpu) -> str | None:
+def _barriers(launch: Recorded, ops: Collection[Op], plain: VirtualGpu) -> str | None:
     threads = math.prod(launch.arguments[1])
-    return barriers_needed.unnecessary(launch.program, threads, op, lambda other: launch.again(plain, other))
+    return barriers_needed.unnecessary(launch.program, threads, ops, lambda other: launch.again(plain, other))
 
 
 def read_back(launch: Launch) -> bool:

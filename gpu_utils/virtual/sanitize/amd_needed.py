@@ -11,7 +11,7 @@ another block may write meanwhile, nobody can tell in which order its atomics an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from gpu_utils.virtual.global_order import waits_for_others
@@ -32,6 +32,7 @@ NOT_READ = (
     "in this launch no tensor is loaded that is stored to: nobody can tell whether the store is done at a barrier"
 )
 IDLE_BARRIER = "in this launch the barrier behind it is not needed, and with it what the wave has done before"
+IDLE_BARRIERS = "in this launch none of the barriers past which it may be in flight is needed"
 
 _PUBLISHED = frozenset({"lds", "lds read", "load to lds", "store", "async", "tensor"})
 _RELEASED = _PUBLISHED | {"load", "atomic", "write back"}
@@ -45,12 +46,12 @@ class Facts:
 
     only_atomics  no block touches plainly what another has stored plainly: the order of its atomics decides nothing
     read_back     some tensor that the launch stores to is also loaded, or reached by an atomic
-    idle          whether the launch does not need a barrier, an op of the program
+    idle          whether the launch needs none of some barriers, ops of the program
     """
 
     only_atomics: bool
     read_back: bool
-    idle: Callable[[Op], bool]
+    idle: Callable[[Collection[Op]], bool]
 
 
 def unnecessary(program: Program, op: Op, facts: Facts | None = None) -> str | None:
@@ -107,9 +108,9 @@ def unnecessary(program: Program, op: Op, facts: Facts | None = None) -> str | N
 def _of_the_launch(program: Program, crossed: set[int], facts: Facts) -> str | None:
     """The arguments that a launch gives. crossed: what `_excused` has returned."""
     barriers = crossed - {_NOWHERE}
-    if len(barriers) > 1 or not all(facts.idle(program.ops[barrier]) for barrier in barriers):
+    if barriers and not facts.idle([program.ops[barrier] for barrier in barriers]):
         return None
-    told = [IDLE_BARRIER] if barriers else []
+    told = [IDLE_BARRIER if len(barriers) == 1 else IDLE_BARRIERS] if barriers else []
     told += [NOT_READ] if crossed - barriers else []
     told += [ATOMICS_ALONE] if facts.only_atomics and waits_for_others(program) else []
     return "; ".join(told) or None

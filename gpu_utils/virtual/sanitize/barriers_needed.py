@@ -1,14 +1,15 @@
-"""Whether a launch needs one of its barriers: an argument from all that was accessed, apart from racecheck's clocks.
+"""Whether a launch needs some of its barriers: an argument from all that was accessed, apart from racecheck's clocks.
 
-A barrier parts what comes before it from what comes after, each as far as the next barrier of another kind. It is
-needed in shared memory when some wave changes a byte on one side that another wave touches on the other. What waves of
+A barrier parts what comes before it from what comes after, each as far as the next barrier in another place. It is
+needed in shared memory when some wave changes a byte on one side that another wave touches on the other. Of several
+barriers none is needed when that holds with all of them taken away. What waves of
 a block say to each other through global memory is not looked at, except that in a kernel with a lock, blocks must meet
 there by atomics alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,10 @@ NOTHING_SHARED = (
 
 
 class Sides(NoHooks):
-    """Calls that gather what is accessed around one barrier. met: what was found to cross it, or None."""
+    """Calls that gather what is accessed around barriers, the ops of these numbers. met: whether something crosses."""
 
-    def __init__(self, barrier: Op) -> None:
-        self.barrier, self.met = barrier, False
+    def __init__(self, barriers: Collection[int]) -> None:
+        self.barriers, self.met = sorted(barriers), False
         self.parted = False  # waves of a block have met at several barriers, or of copies: nothing is said
 
     def entering(self, segment: Segment) -> Call:
@@ -93,7 +94,7 @@ class _Log:
             return
         met = self.at.max(axis=1)
         self.sides.parted |= bool((passed[:, None] & here & (self.at != met[:, None])).any())
-        own = met == self.sides.barrier.index
+        own = np.isin(met, self.sides.barriers)
         self.cross(passed & own)
         self.begin(passed & ~own & here.all(axis=1))  # one that some wave has not come to may not part it from others
         self.at[passed] = _ON_ITS_WAY
@@ -103,13 +104,13 @@ class _Log:
         return rows.reshape(len(rows), self.shared.blocks, -1)
 
     def cross(self, blocks: np.ndarray) -> None:
-        """The waves of these blocks, bool (blocks,), pass the barrier in question."""
+        """The waves of these blocks, bool (blocks,), pass a barrier in question."""
         for before, here in ((self.touched_before, self.touched), (self.changed_before, self.changed)):
             self._of(before)[:, blocks] |= self._of(here)[:, blocks]
             self._of(here)[:, blocks] = False
 
     def begin(self, blocks: np.ndarray) -> None:
-        """They pass another barrier."""
+        """They pass one that is not."""
         for each in (self.touched, self.changed, self.touched_before, self.changed_before):
             self._of(each)[:, blocks] = False
 
@@ -158,18 +159,20 @@ class _Log:
         self.sides.parted = True
 
 
-def unnecessary(program: Program, threads: int, op: Op, run: Callable[[Program], Launch]) -> str | None:
-    """Why a launch of `threads` threads a block does not need a barrier, or None where that cannot be said.
+def unnecessary(
+    program: Program, threads: int, barriers: Collection[Op], run: Callable[[Program], Launch]
+) -> str | None:
+    """Why a launch of `threads` threads a block needs none of these barriers, or None where that cannot be said.
 
-    op: of `program.ops`. run: repeats the launch with another program in the place of this one.
+    barriers: of `program.ops`. run: repeats the launch with another program in the place of this one.
     """
-    if op.ends != "barrier" or op.kind != "barrier":
+    if any(op.ends != "barrier" or op.kind != "barrier" for op in barriers):
         return None
     if threads <= program.lanes:
         return ONE_WAVE
     if any(each.mnemonic.startswith("mbarrier") for each in program.ops):
         return None
-    sides = Sides(op)
+    sides = Sides([op.index for op in barriers])
     launch = run(instrumented(program, [sides]))
     locked = bool(program.locks) and not only_atomics(launch)
     return None if sides.met or sides.parted or locked else NOTHING_SHARED

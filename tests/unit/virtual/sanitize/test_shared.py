@@ -242,7 +242,35 @@ def test_a_barrier_is_needed_when_it_parts_two_waves(lines, threads, why):
         launch = gpu.launch(PTX.format(target="sm_80", lines=lines), "k", (1,), (threads,), values)
         barrier = next(op for op in launch.program.ops if op.ends == "barrier")
         run = lambda program: gpu.execute(program, (1,), (threads,), values)  # noqa: E731
-        assert unnecessary(launch.program, threads, barrier, run) == why
+        assert unnecessary(launch.program, threads, [barrier], run) == why
+
+
+def test_of_two_barriers_each_may_be_too_much_and_one_needed():
+    """A word is written; behind two barriers another wave reads it."""
+    text = PTX.format(target="sm_80", lines=f"st.shared.u32 [%a], %t; bar.sync 0; bar.sync 0; {READ}")
+    values = [("p", "*i32", torch.zeros(64, dtype=torch.int32))]
+    with virtual_gpu("sm_80") as gpu:
+        launch = gpu.launch(text, "k", (1,), (64,), values)
+        first, second = (op for op in launch.program.ops if op.ends == "barrier")
+        run = lambda program: gpu.execute(program, (1,), (64,), values)  # noqa: E731
+        assert unnecessary(launch.program, 64, [first], run) == unnecessary(launch.program, 64, [second], run)
+        assert unnecessary(launch.program, 64, [first], run) == NOTHING_SHARED
+        assert unnecessary(launch.program, 64, [first, second], run) is None
+
+
+WAYS = """@%p bra ONE;
+  st.shared.u32 [%a], %t; bar.sync 0; bra BOTH;
+ONE: bar.sync 0;
+BOTH: bar.sync 0; @!%p ld.shared.u32 %v, [%a];"""
+
+
+def test_waves_that_come_to_barriers_in_several_places_get_no_argument():
+    values = [("p", "*i32", torch.zeros(64, dtype=torch.int32))]
+    with virtual_gpu("sm_80") as gpu:
+        launch = gpu.launch(PTX.format(target="sm_80", lines=WAYS), "k", (1,), (64,), values)
+        barrier = next(op for op in launch.program.ops if op.ends == "barrier")
+        run = lambda program: gpu.execute(program, (1,), (64,), values)  # noqa: E731
+        assert unnecessary(launch.program, 64, [barrier], run) is None
 
 
 SIZES = [(size, grain) for size in (2, 4, 8, 12, 16) for grain in (1, 2, 4) if size >= grain]
