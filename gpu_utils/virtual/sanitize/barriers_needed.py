@@ -65,7 +65,8 @@ def _waves(state: State) -> np.ndarray:
     """The waves that run now, bool (waves,)."""
     if state.act is None:
         return np.ones(state.waves, bool)
-    return state.act if state.act.ndim == 1 else state.act.any(axis=1)
+    act: np.ndarray = state.act
+    return act if act.ndim == 1 else np.logical_or.reduce(act, axis=1)
 
 
 class _Log:
