@@ -25,6 +25,7 @@ MOST_PAIRS = 20_000
 
 NO_DATA = "it holds back no data: {} counts exports, repeated translations or images, of which the kernel has none"
 NOTHING = "nothing that it waits for is in flight there, on any path"
+AT_ONCE = "a later wait of the same straight code covers it before any use, barrier or atomic"
 COVERED = "on every path a later wait covers it before any use, barrier or atomic"
 UNUSED = "on every path a later wait covers it before any use, barrier or atomic, or the kernel ends without one"
 ATOMICS_ALONE = "in this launch no block touches plainly what another has stored plainly: atomics need no order there"
@@ -64,6 +65,8 @@ def unnecessary(program: Program, op: Op, facts: Facts | None = None) -> str | N
     whole, less = Automaton(program), Automaton(program, without=op.index)
     if not whole.waits[op.index]:
         return NO_DATA.format(", ".join(counts)) if counts else None
+    if why := _at_once(whole, less, op):
+        return why
     nothing: Queues = ((),) * len(whole.counters)
     storing = any(access.does in _STORES for own in whole.own for access in own)
     todo = [(program.entry, False, nothing, nothing)]
@@ -103,6 +106,35 @@ def unnecessary(program: Program, op: Op, facts: Facts | None = None) -> str | N
     if facts is not None:
         return _of_the_launch(program, crossed, facts)
     return NOTHING if idle else UNUSED if ends_apart else COVERED
+
+
+def _at_once(whole: Automaton, less: Automaton, op: Op) -> str | None:
+    """Why its own segment shows that a wait does nothing, whatever was in flight before: of paths there may be many.
+
+    What was in flight before is the same in both, if the wait would let it be or an earlier one has waited for it.
+    """
+    start = max(start for start in whole.program.segments if start <= op.index)
+    one: list[tuple[int, ...]] = [()] * len(whole.counters)
+    done: set[tuple[int, str]] = set()  # (counter, order) of which nothing is left that was there before
+    two = one
+    told = waits_for_others(whole.program), True
+    for each in whole.line(start):
+        for i, count in whole.waits[each.index]:
+            issued = Counter(whole.known[i, number].order for number in one[i])
+            orders = {whole.known[key].order for key in whole.known if key[0] == i}
+            if each is op:
+                if any((i, order) not in done and (order or not count) for order in orders):
+                    return None
+            else:
+                done |= {(i, order) for order in orders if count <= (issued[order] if order else 0)}
+        if one != two and (less.late(each, two) or _noticed(less, each, two, *told) - _noticed(less, each, one, *told)):
+            return None
+        one, two = list(one), list(two)
+        whole.apply(each, one)
+        less.apply(each, two)
+        if each.index >= op.index and one == two:
+            return NOTHING if each is op else AT_ONCE
+    return None
 
 
 def _of_the_launch(program: Program, crossed: set[int], facts: Facts) -> str | None:

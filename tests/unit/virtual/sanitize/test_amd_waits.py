@@ -9,7 +9,7 @@ from gpu_utils.kernelset import CASES, Run
 from gpu_utils.virtual import virtual_gpu
 from gpu_utils.virtual.models import decode
 from gpu_utils.virtual.sanitize.amd_counters import waits
-from gpu_utils.virtual.sanitize.amd_needed import COVERED, NOTHING, unnecessary
+from gpu_utils.virtual.sanitize.amd_needed import AT_ONCE, COVERED, NOTHING, unnecessary
 
 LOAD = {"gfx942": "global_load_dword v1, v0, s[4:5]", "gfx1100": "global_load_b32 v1, v0, s[4:5]"}
 LOAD |= {"gfx90a": LOAD["gfx942"], "gfx950": LOAD["gfx942"], "gfx1201": LOAD["gfx1100"]}
@@ -231,9 +231,22 @@ def test_why_a_wait_is_not_needed():
     )
     program = decode(source, "gfx942", None)
     first, second, third = [op for op in program.ops if "vmcnt" in op.text]
-    assert [unnecessary(program, op) for op in (first, second, third)] == [NOTHING, COVERED, NOTHING]
+    assert [unnecessary(program, op) for op in (first, second, third)] == [NOTHING, AT_ONCE, NOTHING]
     program = decode(text("gfx942", LOAD["gfx942"], "s_waitcnt vmcnt(0)", "v_mov_b32 v2, v1"), "gfx942", None)
     assert unnecessary(program, next(op for op in program.ops if "vmcnt" in op.text)) is None
+
+
+def test_code_between_branches_shows_a_wait_covered_only_if_it_shows_all_that_was_in_flight():
+    two = [LOAD["gfx942"], LOAD["gfx942"].replace("v1", "v2", 1)]
+    branch = ["s_cbranch_scc0 behind", "behind:"]
+    ways = {
+        AT_ONCE: ["s_waitcnt vmcnt(0)", *two, "s_waitcnt vmcnt(1)", "s_waitcnt vmcnt(0)", "v_mov_b32 v3, v1"],
+        COVERED: [*two, *branch, "s_waitcnt vmcnt(1)", "s_waitcnt vmcnt(0)", "v_mov_b32 v3, v1"],
+        None: [*two, *branch, "s_waitcnt vmcnt(1)", "v_mov_b32 v3, v1"],
+    }
+    for why, lines in ways.items():
+        program = decode(text("gfx942", *lines), "gfx942", None)
+        assert unnecessary(program, next(op for op in program.ops if "vmcnt(1)" in op.text)) == why
 
 
 def test_a_wait_before_a_barrier_is_not_called_unnecessary():
