@@ -117,6 +117,8 @@ def _integer(stem: str, mods: list[str], kind: str):
         pair = b << 32 | a
         return (pair << n >> 32 if mods[0] == "l" else pair >> n) & 0xFFFFFFFF
 
+    if stem in ("min", "max") and "relu" in mods:
+        return lambda a, b: (max(0, (min if stem == "min" else max)(v(a), v(b))),)
     if stem in ("add", "sub") and "sat" in mods:
         return lambda a, b: (clamp(v(a) + (v(b) if stem == "add" else -v(b)), kind),)
     if stem in ("add", "addc", "sub", "subc", "mad", "madc") and ("cc" in mods or stem in ("addc", "subc", "madc")):
