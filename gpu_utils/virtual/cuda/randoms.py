@@ -1,7 +1,7 @@
 """Random numbers of the GPU: a generator of its own, so that seeding one side leaves the other alone.
 
 The bits are those of torch's generator on the CPU; a GPU draws others for the same seed. `get_state` of a generator
-gives what a GPU's gives, a seed and an offset: packages hand them to Philox in their own kernels and move the offset on.
+gives what a GPU's gives, a seed and an offset: packages hand them to Philox in their kernels, and move the offset.
 `torch.cuda.get_rng_state` gives the CPU generator's whole state, which another process can go on from.
 """
 
