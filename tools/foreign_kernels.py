@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import torch  # noqa: E402
+from foreign_conch import CONCH_OPERATIONS  # noqa: E402
 from foreign_fla import FLA_OPERATIONS  # noqa: E402
 from foreign_gems import GEMS_OPERATIONS  # noqa: E402
 from foreign_liger import LIGER_OPERATIONS  # noqa: E402
@@ -52,6 +53,7 @@ from gpu_utils.virtual import virtual_gpu  # noqa: E402
 PACKAGES = {
     "liger-kernel": LIGER_OPERATIONS,
     "flash-linear-attention": FLA_OPERATIONS,
+    "conch-triton-kernels": CONCH_OPERATIONS,
     "flag_gems": GEMS_OPERATIONS,
     "tutorials": TUTORIALS,
 }
