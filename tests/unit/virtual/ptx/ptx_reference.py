@@ -475,6 +475,22 @@ def _to_fp8(sign: int, x, kind: str, relu: bool) -> int:
 def _cvt_packed(opcode: str, mods: list[str], target: str, source: str):
     mode = "rz" if "rz" in mods else "rn"
     relu, satfinite = "relu" in mods, "satfinite" in mods
+    if target == "ue8m0x2":
+
+        def power(a: int) -> int:
+            x = sf.unpack(a, "f32")[1]
+            if isinstance(x, str):
+                return 254 if satfinite and x == sf.INF else 255
+            code = 0
+            if "rp" in mods:
+                while Fraction(2) ** (code - 127) < abs(x):
+                    code += 1
+            else:
+                while Fraction(2) ** (code - 126) <= abs(x):
+                    code += 1
+            return min(code, 254) if satfinite else code
+
+        return lambda a, b: (power(a) << 8 | power(b),)
     if target == "tf32":
 
         def tf32(a: int):
