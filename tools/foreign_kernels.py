@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -33,7 +34,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import torch  # noqa: E402
+from foreign_conch import CONCH_OPERATIONS  # noqa: E402
 from foreign_fla import FLA_OPERATIONS  # noqa: E402
+from foreign_gems import GEMS_OPERATIONS  # noqa: E402
 from foreign_liger import LIGER_OPERATIONS  # noqa: E402
 from foreign_operations import Operation  # noqa: E402
 from foreign_tutorials import TUTORIALS, tutorial  # noqa: E402
@@ -47,7 +50,13 @@ from gpu_utils.errors import (  # noqa: E402
 )
 from gpu_utils.virtual import virtual_gpu  # noqa: E402
 
-PACKAGES = {"liger-kernel": LIGER_OPERATIONS, "flash-linear-attention": FLA_OPERATIONS, "tutorials": TUTORIALS}
+PACKAGES = {
+    "liger-kernel": LIGER_OPERATIONS,
+    "flash-linear-attention": FLA_OPERATIONS,
+    "conch-triton-kernels": CONCH_OPERATIONS,
+    "flag_gems": GEMS_OPERATIONS,
+    "tutorials": TUTORIALS,
+}
 NOT_EXECUTED = (UnsupportedInstruction, ResourceLimit, BackendUnavailable)
 """Errors that say nothing of the kernel; every other error of the library is an alarm."""
 
@@ -209,6 +218,7 @@ def chosen_operations(target: str, only: str, folder: Path | None) -> Iterator[t
 def run(target: str, only: str, folder: Path | None, seconds: int, out: Path) -> None:
     """The rows of one target, into `out`."""
     rows: list[dict[str, Any]] = []
+    os.environ.setdefault("GEMS_VENDOR", "nvidia" if target.startswith("sm_") else "amd")  # flag_gems asks nvidia-smi
     with virtual_gpu(target, cuda=True, sanitize=True) as gpu, one_configuration():
         for package, version, operation, load in chosen_operations(target, only, folder):
             begun = time.monotonic()

@@ -147,10 +147,10 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
     match = re.match(r"s_cmov_b(32|64)$", name)
     if match:
         return _conditional_move(decoder, ops[0], ops[1], f"u{match[1]}")
-    match = re.match(r"s_cmp_(\w+)_f32$", name)
+    match = re.match(r"s_cmp_(\w+)_(f16|f32)$", name)
     if match:
         decoder.writes_row(st.SCC)
-        a, b, order = decoder.getter(ops[0], "f32"), decoder.getter(ops[1], "f32"), COMPARE[match[1]]
+        a, b, order = decoder.getter(ops[0], match[2]), decoder.getter(ops[1], match[2]), COMPARE[match[1]]
         return (lambda s: s.put_scc(order(a(s), b(s)))), "scalar", ""
     entry = TABLE.get(name)
     if entry is None:
@@ -177,6 +177,8 @@ def _arithmetic(decoder: Decoder, entry: Scalar, ops: list[str]) -> tuple[Run, s
     for kind in entry.sources:
         sources.append(_scc(decoder) if kind == "scc" else _scalar_getter(decoder, texts.pop(0), kind))
     function, scc = entry.function, entry.scc
+    if BITS[entry.out] == 16:  # the high half of the register becomes zero
+        function = lambda *values: entry.function(*values).view(np.uint16).astype(np.uint32)  # noqa: E731
     word = np.uint64 if BITS[entry.out] == 64 else np.uint32
     put = _put64 if BITS[entry.out] == 64 else _put32
     to_exec = out in (st.EXEC, st.EXEC + 1)

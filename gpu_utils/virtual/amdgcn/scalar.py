@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from gpu_utils.virtual.amdgcn import valu
 from gpu_utils.virtual.amdgcn.floating import fma32, fmax, fmin, to_int
 from gpu_utils.virtual.amdgcn.operands import DTYPES
 from gpu_utils.virtual.amdgcn.valu import _bfe, _ffbh, _ffbh_signed, _ffbl, _reverse_bits, _top_bit
+from gpu_utils.virtual.halves import half_to_f32
 
 _u, _q = np.uint32, np.uint64
 
@@ -201,3 +203,11 @@ _add("s_cvt_i32_f32", "i32", "f32", lambda a: to_int(a, np.int32))
 _add("s_cvt_u32_f32", "u32", "f32", lambda a: to_int(a, np.uint32))
 _add("s_cvt_f32_i32", "f32", "i32", lambda a: a.astype(_f))
 _add("s_cvt_f32_u32", "f32", "u32", lambda a: a.astype(_f))
+for _name in (
+    *("add_f16", "sub_f16", "mul_f16", "fmac_f16", "min_f16", "max_f16", "min_num_f16", "max_num_f16"),
+    *("minimum_f16", "maximum_f16", "minimum_f32", "maximum_f32", "ceil_f16", "floor_f16", "trunc_f16", "rndne_f16"),
+    *("cvt_f16_f32", "cvt_f32_f16", "cvt_pk_rtz_f16_f32"),
+):  # what the vector instruction does to one lane
+    _vector = valu.TABLE[f"v_{_name}"]
+    _add(f"s_{_name}", _vector.out, " ".join(_vector.sources), _vector.function)
+_add("s_cvt_hi_f32_f16", "f32", "u32", lambda a: half_to_f32((a >> _u(16)).astype(np.uint16)))

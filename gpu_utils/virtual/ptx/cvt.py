@@ -210,6 +210,20 @@ def _pack_fp8(kind: str, relu: bool):
     return run
 
 
+def _pack_e8m0(up: bool, satfinite: bool):
+    """Powers of two, 2^(code - 127), of the magnitudes of float32 a (upper byte) and b; NaN is 255, zero the least."""
+
+    def code(x: np.ndarray) -> np.ndarray:
+        bits = np.ascontiguousarray(x).view(U32) & U32(0x7FFFFFFF)
+        exponent = bits >> U32(23)
+        if up:  # denormal numbers up to 2^-127 have the code 0
+            exponent += (bits > U32(0x400000)) & (bits & U32(0x7FFFFF) != 0)
+        exponent = np.minimum(exponent, U32(254 if satfinite else 255))
+        return np.where(np.isnan(x), U32(255), exponent).astype(U16)
+
+    return lambda a, b: (code(a) << U16(8)) | code(b)
+
+
 def _pack_fp8_from_half(kind: str, relu: bool):
     def run(a: np.ndarray) -> np.ndarray:
         codes = np.ascontiguousarray(to_fp8(a, kind, relu))
@@ -286,6 +300,9 @@ def _build() -> None:
             TABLE[f"cvt.{mode}{relu}{satfinite}.{kind}x2.f32"] = Form(("b32",), ("f32", "f32"), run)
     for mode in ("rna", "rn", "rz"):
         TABLE[f"cvt.{mode}.tf32.f32"] = Form(("b32",), ("f32",), store(_tf32(mode)))
+    for mode, satfinite in itertools.product(("rz", "rp"), ("", ".satfinite")):
+        run = store(_pack_e8m0(mode == "rp", bool(satfinite)))
+        TABLE[f"cvt.{mode}{satfinite}.ue8m0x2.f32"] = Form(("b16",), ("f32", "f32"), run)
     for kind, relu in itertools.product(("e4m3", "e5m2"), ("", ".relu")):
         flag = bool(relu)
         TABLE[f"cvt.rn.satfinite{relu}.{kind}x2.f32"] = Form(("b16",), ("f32", "f32"), store(_pack_fp8(kind, flag)))

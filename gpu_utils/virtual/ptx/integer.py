@@ -299,6 +299,8 @@ def _build() -> None:
     _add("rem", whole, 2, store(remainder))
     _add("min", whole + " u16x2 s16x2", 2, lambda a, b, out: np.minimum(a, b, out=out))
     _add("max", whole + " u16x2 s16x2", 2, lambda a, b, out: np.maximum(a, b, out=out))
+    for name, order in (("min", np.minimum), ("max", np.maximum)):  # .relu: what is below 0 becomes 0
+        _add(f"{name}.relu", "s32 s16x2", 2, store(lambda a, b, order=order: np.maximum(order(a, b), a.dtype.type(0))))
     _add("abs", "s16 s32 s64", 1, store(lambda a: np.where(a < 0, -a, a)))
     _add("neg", "s16 s32 s64", 1, np.negative)
     for kind in ("u16", "s16", "u32", "s32", "u64", "s64"):

@@ -10,9 +10,9 @@ from gpu_utils.virtual.amdgcn.state import SGPR, VCC
 
 from .pcode import Evaluator, _pick, bits_of, fma, view
 from .single import execute
-from .test_amdgcn_oracle import EDGES, pseudo_code
+from .test_amdgcn_oracle import EDGES, _half_to_zero, _pack, pseudo_code
 
-WIDTHS = {"u32": 32, "i32": 32, "f32": 32, "u64": 64, "i64": 64}
+WIDTHS = {"f16": 16, "u32": 32, "i32": 32, "f32": 32, "u64": 64, "i64": 64}
 NEWER = {"rdna3": "gfx1100", "rdna4": "gfx1201", "cdna": "gfx942"}
 FLAG = {"own", "nonzero"}
 
@@ -67,6 +67,8 @@ def found(name, entry):
 WRITTEN_ONLY = frozenset(
     (
         "s_rndne_f32",
+        "s_rndne_f16",
+        "s_cvt_pk_rtz_f16_f32",
         "s_flbit_i32",
         "s_cls_i32",
         "s_wqm_b32",
@@ -89,8 +91,8 @@ def test_scalar_instruction_does_what_the_manual_says(name):
     for row, value, flag in zip(rows, values, flags, strict=True):
         want, scc = wanted(text, entry, row)
         where = f"{name} {[hex(int(v)) for v in row]}"
-        if entry.out == "f32" and np.isnan(view(want, "f32")):
-            assert np.isnan(view(value, "f32")), where
+        if entry.out[0] == "f" and np.isnan(view(want, entry.out)):
+            assert np.isnan(view(value, entry.out)), where
         else:
             assert value == want, f"{where}: {value:#x}, the manual says {want:#x}"
         if entry.scc in FLAG:
@@ -146,7 +148,14 @@ REFERENCES = {
     "f32"),
     "s_mul_f32": lambda a, b: view(a, "f32") * view(b, "f32"), "s_rndne_f32": lambda a: np.rint(view(a, "f32")),
     "s_ceil_f32": lambda a: np.ceil(view(a, "f32")), "s_floor_f32": lambda a: np.floor(view(a, "f32")),
-    "s_trunc_f32": lambda a: np.trunc(view(a, "f32")),
+    "s_trunc_f32": lambda a: np.trunc(view(a, "f32")), "s_rndne_f16": lambda a: np.rint(view(a, "f16")),
+    "s_fmac_f16": lambda a, b, c: fma(*(view(x, "f16") for x in (a, b, c))),
+    **{f"s_{m}{n}_f16": lambda a, b, o=o: _pick(view(a, "f16"), view(b, "f16"), o) for m, o in (("min", min), ("max",
+    max))
+       for n in ("", "_num")},
+    "s_cvt_pk_rtz_f16_f32": lambda a, b: _pack(_half_to_zero)(view(a, "f32"), view(b, "f32")),
+    "s_cvt_f32_f16": lambda a: np.float32(view(a, "f16")),
+    "s_cvt_hi_f32_f16": lambda a: np.float32(view(a >> 16, "f16")),
     "s_cvt_f32_u32": lambda a: np.float32(a), "s_cvt_f32_i32": lambda a: np.float32(view(a, "i32")),
     "s_cvt_i32_f32": lambda a: _whole(a, -(2**31), 2**31 - 1), "s_cvt_u32_f32": lambda a: _whole(a, 0, 2**32 - 1),
     **dict.fromkeys(("s_add_co_u32", "s_add_co_i32"), lambda a, b: a + b),
@@ -172,9 +181,9 @@ def test_scalar_instruction_agrees_with_its_written_reference(name):
     for row, value in zip(rows, values, strict=True):
         with np.errstate(all="ignore"):
             want = REFERENCES[name](*(int(v) for v in row))
-        want = bits_of(np.float32(want), 32) if isinstance(want, np.floating) else want & ((1 << WIDTHS[entry.out]) - 1)
-        if entry.out == "f32" and np.isnan(view(want, "f32")):
-            assert np.isnan(view(value, "f32"))
+        want = bits_of(want, WIDTHS[entry.out])
+        if entry.out[0] == "f" and np.isnan(view(want, entry.out)):
+            assert np.isnan(view(value, entry.out))
         else:
             assert value == want, f"{name} {[hex(int(v)) for v in row]}: {value:#x}, expected {want:#x}"
 
@@ -218,6 +227,29 @@ def test_comparison_clears_the_bits_of_inactive_lanes():
     active = np.arange(64)[None] % 3 == 0
     state = execute("gfx942", "v_cmp_eq_u32_e32 vcc, 0, v2", {"v2": 0, "vcc": np.uint64(2**64 - 1)}, executable=active)
     assert (state.lane_mask(VCC) == active).all()
+
+
+@pytest.mark.parametrize("kind", ["f16", "f32"])
+@pytest.mark.parametrize(
+    "order", ["lt", "eq", "le", "gt", "lg", "ge", "o", "u", "nge", "nlg", "ngt", "nle", "neq", "nlt"]
+)
+def test_scalar_comparison_of_floats(order, kind):
+    rows = list(itertools.product(EDGES[kind], EDGES[kind]))
+    a, b = (np.array([row[i] for row in rows], np.uint64) for i in (0, 1))
+    if kind == "f16":  # the high half is not looked at
+        a, b = a | np.uint64(0x7E000000), b | np.uint64(0x12340000)
+    state = execute("gfx1201", f"s_cmp_{order}_{kind} s2, s4", {"s2": a, "s4": b}, waves=len(rows))
+    for row, bit in zip(rows, state.scc[:, 0], strict=True):
+        with np.errstate(invalid="ignore"):
+            want = bool(ORDERS[order](*(view(int(x), kind) for x in row)))
+        assert bool(bit) == want, f"{order} {kind} {[hex(v) for v in row]}"
+
+
+def test_scalar_halves_clear_the_high_half():
+    registers = {"s0": 0xDEADBEEF, "s2": 0xABCD3C00, "s3": 0x12344000}  # 1.0 and 2.0 below other bits
+    state = execute("gfx1201", ["s_add_f16 s0, s2, s3", "s_cvt_hi_f32_f16 s1, 0x3c00abcd"], registers)
+    assert state.U[SGPR][0, 0] == 0x4200
+    assert state.F[SGPR + 1][0, 0] == 1.0
 
 
 @pytest.mark.parametrize(("bits", "place"), [

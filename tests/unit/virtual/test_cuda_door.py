@@ -183,6 +183,29 @@ def test_random_numbers_of_both_sides_do_not_disturb_each_other(gpu):
     assert torch.equal(drawn, torch.rand(3, device="cuda"))
 
 
+def test_state_of_a_generator_is_a_seed_and_an_offset(gpu):
+    torch.manual_seed(7)
+    generator = torch.cuda.default_generators[0]
+    start = generator.get_state()
+    assert start.view(torch.int64).tolist() == [7, 0]  # what Philox of a package's own kernel is given
+    first = torch.rand(3, device="cuda")
+    middle = generator.get_state()
+    assert middle.view(torch.int64).tolist() == [7, 4]
+    second = torch.rand(3, device="cuda")
+    for state, drawn in ((middle, second), (start, first)):
+        generator.set_state(state)
+        assert torch.equal(drawn, torch.rand(3, device="cuda"))
+    moved = start.clone()
+    moved.view(torch.int64)[1] += 400
+    found = []
+    for _ in range(2):
+        generator.set_state(moved)
+        assert (generator.get_offset(), generator.initial_seed()) == (400, 7)
+        found.append(torch.rand(3, device="cuda"))
+    assert torch.equal(*found)
+    assert not torch.equal(found[0], first)
+
+
 def test_memory_is_counted_as_long_as_it_lives(gpu):
     before = torch.cuda.memory_allocated()
     x = torch.empty(1000, device="cuda")

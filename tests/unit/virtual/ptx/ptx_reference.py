@@ -117,6 +117,8 @@ def _integer(stem: str, mods: list[str], kind: str):
         pair = b << 32 | a
         return (pair << n >> 32 if mods[0] == "l" else pair >> n) & 0xFFFFFFFF
 
+    if stem in ("min", "max") and "relu" in mods:
+        return lambda a, b: (max(0, (min if stem == "min" else max)(v(a), v(b))),)
     if stem in ("add", "sub") and "sat" in mods:
         return lambda a, b: (clamp(v(a) + (v(b) if stem == "add" else -v(b)), kind),)
     if stem in ("add", "addc", "sub", "subc", "mad", "madc") and ("cc" in mods or stem in ("addc", "subc", "madc")):
@@ -473,6 +475,22 @@ def _to_fp8(sign: int, x, kind: str, relu: bool) -> int:
 def _cvt_packed(opcode: str, mods: list[str], target: str, source: str):
     mode = "rz" if "rz" in mods else "rn"
     relu, satfinite = "relu" in mods, "satfinite" in mods
+    if target == "ue8m0x2":
+
+        def power(a: int) -> int:
+            x = sf.unpack(a, "f32")[1]
+            if isinstance(x, str):
+                return 254 if satfinite and x == sf.INF else 255
+            code = 0
+            if "rp" in mods:
+                while Fraction(2) ** (code - 127) < abs(x):
+                    code += 1
+            else:
+                while Fraction(2) ** (code - 126) <= abs(x):
+                    code += 1
+            return min(code, 254) if satfinite else code
+
+        return lambda a, b: (power(a) << 8 | power(b),)
     if target == "tf32":
 
         def tf32(a: int):
