@@ -237,7 +237,10 @@ def why_unnecessary(launch: Recorded, op: Op, plain: VirtualGpu) -> str | None:
         return _barriers(launch, barriers, plain) is not None
 
     if op.ends == "barrier":
-        return _barriers(launch, [op], plain) or (barriers_apart.apart(program, op) if program.unit == "lane" else None)
+        why = _barriers(launch, [op], plain)
+        if why is None and program.unit == "lane":
+            why = barriers_apart.apart(program, op, lambda other: launch.again(plain, other))
+        return why
     if program.unit == "lane":
         return ptx_needed.unnecessary(program, op)
     why = amd_needed.unnecessary(program, op)

@@ -9,6 +9,8 @@ import triton.language as tl
 from gpu_utils.errors import BarrierDeadlock, LateData, MissedBarrier, Race
 from gpu_utils.kernelset import CASES, Run
 from gpu_utils.virtual import MODELS, virtual_gpu
+from gpu_utils.virtual.sanitize.barriers_apart import APART, apart
+from gpu_utils.virtual.sanitize.barriers_apart import ONE_WAVE as ALONE
 from gpu_utils.virtual.sanitize.barriers_needed import NOTHING_SHARED, ONE_WAVE, unnecessary
 from gpu_utils.virtual.sanitize.footprint import Footprint, Spans
 
@@ -271,6 +273,25 @@ def test_waves_that_come_to_barriers_in_several_places_get_no_argument():
         barrier = next(op for op in launch.program.ops if op.ends == "barrier")
         run = lambda program: gpu.execute(program, (1,), (64,), values)  # noqa: E731
         assert unnecessary(launch.program, 64, [barrier], run) is None
+
+
+FIRST, LAST = "setp.eq.u32 %p, %t, 0;", "setp.eq.u32 %q, %t, 32;"
+
+
+@pytest.mark.parametrize(("lines", "why"), [
+    ("st.shared.u32 [%a], %t; bar.sync 0; st.global.u32 [%o], %t;", APART),
+    (f"{FIRST} @%p st.shared.u32 [s], %t; bar.sync 0; @%p ld.shared.u32 %v, [s];", ALONE),
+    (f"{FIRST} {LAST} @%p st.shared.u32 [s], %t; bar.sync 0; @%q ld.shared.u32 %v, [s];", None),
+    (f"{FIRST} @%p st.shared.u32 [s], %t; bar.sync 0; @!%p ld.shared.u32 %v, [s];", None),
+    ("st.shared.u32 [%a], %t; bar.sync 0; ld.shared.u32 %v, [%a];", None),
+    (f"{FIRST} @%p mbarrier.init.shared.b64 [s], 1; bar.sync 0; @%p mbarrier.inval.shared.b64 [s];", ALONE),
+])  # fmt: skip
+def test_a_barrier_stands_between_what_has_no_memory_in_common_or_is_done_by_one_wave(lines, why):
+    values = [("p", "*i32", torch.zeros(64, dtype=torch.int32))]
+    with virtual_gpu("sm_80") as gpu:
+        launch = gpu.launch(PTX.format(target="sm_80", lines=lines), "k", (1,), (64,), values)
+        barrier = next(op for op in launch.program.ops if op.ends == "barrier")
+        assert apart(launch.program, barrier, lambda program: gpu.execute(program, (1,), (64,), values)) == why
 
 
 SIZES = [(size, grain) for size in (2, 4, 8, 12, 16) for grain in (1, 2, 4) if size >= grain]
