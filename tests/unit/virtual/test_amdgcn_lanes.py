@@ -110,6 +110,19 @@ def test_signs_and_halves_that_are_not_executed_are_refused(target, line):
         execute(target, line, {})
 
 
+@pytest.mark.parametrize("signs", list(itertools.product((0, 1), repeat=2)))
+@pytest.mark.parametrize(("name", "width"), [("v_dot4_i32_iu8", 8), ("v_dot8_i32_iu4", 4)])
+def test_a_dot_product_of_small_integers_takes_signs_from_neg_lo(name, width, signs):
+    a, b = np.random.default_rng(width).integers(0, 1 << 32, (2, 32), dtype=np.uint32)
+    line = f"{name} v0, v1, v2, 0xe1d" + f" neg_lo:[{signs[0]},{signs[1]},0]" * any(signs)
+    parts = []
+    for words, signed in zip((a, b), signs, strict=True):
+        fields = (words[:, None] >> np.arange(0, 32, width, dtype=np.uint32) & ((1 << width) - 1)).astype(int)
+        parts.append(np.where(signed and fields >> (width - 1), fields - (1 << width), fields))
+    state = execute("gfx1201", line, {"v1": a, "v2": b})
+    assert (state.I[0][0] == (parts[0] * parts[1]).sum(axis=1) + 0xE1D).all()
+
+
 def test_readlane_writelane_and_readfirstlane():
     active = LANE >= 10
     lines = ["v_readlane_b32 s0, v0, 5", "v_readfirstlane_b32 s1, v0", "v_writelane_b32 v1, s0, 7"]
