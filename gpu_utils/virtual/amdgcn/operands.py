@@ -38,6 +38,9 @@ DTYPES: dict[str, Any] = {
     "i64": np.int64,
     "f64": np.float64,
     "b64": np.uint64,
+    "bf16": np.uint16,  # as bits
+    "v2f16": np.uint32,  # two halves, as bits
+    "v2bf16": np.uint32,
 }
 BITS = {name: np.dtype(dtype).itemsize * 8 for name, dtype in DTYPES.items()}
 
@@ -53,7 +56,7 @@ _NAMED = {
 }
 # Inline constants that stand for a float; 1/(2*pi) is written 0.15915494 in all widths.
 _FLOATS = {"0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0"}
-_INV_2PI = {"f16": 0x3118, "f32": 0x3E22F983, "f64": 0x3FC45F306DC9C882}
+_INV_2PI = {"bf16": 0x3E22, "f16": 0x3118, "f32": 0x3E22F983, "f64": 0x3FC45F306DC9C882}
 # Before gfx940 two scalar registers hold the base of flat scratch; each lane has its own here, whatever they hold.
 _ALIASES = {"flat_scratch_lo": "s102", "flat_scratch_hi": "s103", "flat_scratch": "s[102:103]"}
 _REG = re.compile(r"^([vsa]|ttmp)(\d+)(?:\.([lh]))?$")
@@ -187,7 +190,11 @@ class Decoder:
         return self.result(text, self.mask_words)
 
     def bits(self, text: str, kind: str) -> int | None:
-        """The bit pattern of a literal or inline constant for an operand of type `kind`; None for a register."""
+        """The bit pattern of a literal or inline constant for an operand of type `kind`; None for a register.
+
+        Of two halves a float constant is the low one, and the high one is 0 (LLVM, AMDGPUBaseInfo.cpp,
+        getInlineEncodingV216).
+        """
         text = text.strip()
         width = BITS[kind]
         if text.startswith("lit("):
@@ -204,11 +211,14 @@ class Decoder:
             number = float(text)
         except ValueError:
             return None
-        shape = kind if kind[0] == "f" else {16: "f16", 32: "f32", 64: "f64"}[width]
+        is_float = kind[0] == "f" or "f16" in kind
+        shape = kind.removeprefix("v2") if is_float else {16: "f16", 32: "f32", 64: "f64"}[width]
         if text.lstrip("-").startswith("0.1591549"):
-            return _INV_2PI[shape] | ((1 << (width - 1)) if text.startswith("-") else 0)
+            return _INV_2PI[shape] | ((1 << (int(shape[-2:]) - 1)) if text.startswith("-") else 0)
         if text in _FLOATS and kind in ("u64", "i64", "b64"):
             shape = "f64"
+        if shape == "bf16":
+            return int.from_bytes(struct.pack("<f", number)[2:], "little")
         code = {"f16": "<e", "f32": "<f", "f64": "<d"}[shape]
         return int.from_bytes(struct.pack(code, number), "little")
 

@@ -191,7 +191,7 @@ def _mix(decoder: Decoder, ops: list[str], mods: dict[str, Any], halves: str, to
         if is_half[i] and halves == "bf16":
             if decoder.register(text.strip("-|")) is None:
                 raise decoder.unsupported(f"half of {text!r}")
-            gets.append(decoder.getter(text, "u16", high=bool(half[i]), widen=fl.bf16_to_f32))
+            gets.append(decoder.getter(text, "bf16", high=bool(half[i]), widen=fl.bf16_to_f32))
         elif is_half[i]:
             inner = decoder.getter(text, "f16", high=bool(half[i]))
             gets.append(_widened(inner))

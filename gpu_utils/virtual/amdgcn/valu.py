@@ -706,8 +706,15 @@ def _bf_high(a: np.ndarray) -> np.ndarray:
 
 
 for _k, _low, _high in (("f16", _f16_low, _f16_high), ("bf16", _bf_low, _bf_high)):
-    _add(f"v_dot2_f32_{_k}", "f32", "u32 u32 f32", _dot2(_low, _high), error=1)
-    _add(f"v_dot2c_f32_{_k} v_dot2acc_f32_{_k}", "f32", "u32 u32 f32", _dot2(_low, _high), accumulate=True, error=1)
+    _add(f"v_dot2_f32_{_k}", "f32", f"v2{_k} v2{_k} f32", _dot2(_low, _high), error=1)
+    _add(
+        f"v_dot2c_f32_{_k} v_dot2acc_f32_{_k}",
+        "f32",
+        f"v2{_k} v2{_k} f32",
+        _dot2(_low, _high),
+        accumulate=True,
+        error=1,
+    )
 
 
 def _dot2_narrow(
@@ -727,14 +734,14 @@ def _dot2_narrow(
 _add(
     "v_dot2_f16_f16",
     "f16",
-    "u32 u32 f16",
+    "v2f16 v2f16 f16",
     _dot2_narrow(_f16_low, _f16_high, lambda x: x.astype(np.float16), lambda c: c.astype(_f)),
     error=1,
 )
 _add(
     "v_dot2_bf16_bf16",
     "u16",
-    "u32 u32 u16",
+    "v2bf16 v2bf16 bf16",
     _dot2_narrow(_bf_low, _bf_high, lambda x: fl.f32_to_bf16(x).astype(np.uint16), fl.bf16_to_f32),
     error=1,
 )

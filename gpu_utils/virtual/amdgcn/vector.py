@@ -69,6 +69,10 @@ def decode(decoder: Decoder, ins: Instruction) -> tuple[Run, str, str]:
         kind = "u32" if name.endswith("32") else "u16"
         code = int(mods.get("bitop3", 0))
         entry = valu.Vector(kind, (kind,) * 3, valu._bitop3(code, DTYPES[kind]))
+    if name in ("v_dot4_i32_iu8", "v_dot8_i32_iu4"):  # neg_lo says which sources are signed
+        signed = [bool(flag) for flag in mods.get("neg_lo", (0, 0))]
+        entry = valu.Vector("u32", ("u32",) * 3, valu._dot_int(8 if name.endswith("8") else 4, signed[0], signed[1]))
+        mods = {key: value for key, value in mods.items() if key != "neg_lo"}
     if entry is None:
         raise decoder.unsupported()
     if name == "v_perm_b32":

@@ -144,7 +144,11 @@ class Lanes(NoHooks):
         if not changed:
             return
         before = self.row(state, writes[0]).copy() if writes else None
-        _, worlds.after = self._elsewhere(state, op, changed, writes, every=not self.ptx and off is not None)
+        left = self._elsewhere(state, op, changed, writes, every=not self.ptx and off is not None)[1]
+        for key, value in left.items():  # lanes that do not run keep what they hold there, also where source is target
+            row = self.row(state, key)
+            left[key] = np.where(_here(state, row), value, worlds.other.get(key, row))
+        worlds.after = left
         if off is not None and before is not None and worlds.origin is None:
             _, here = self._elsewhere(state, op, {}, writes)
             differs = here[writes[0]] != worlds.after[writes[0]]

@@ -110,6 +110,34 @@ def test_signs_and_halves_that_are_not_executed_are_refused(target, line):
         execute(target, line, {})
 
 
+@pytest.mark.parametrize("signs", list(itertools.product((0, 1), repeat=2)))
+@pytest.mark.parametrize(("name", "width"), [("v_dot4_i32_iu8", 8), ("v_dot8_i32_iu4", 4)])
+def test_a_dot_product_of_small_integers_takes_signs_from_neg_lo(name, width, signs):
+    a, b = np.random.default_rng(width).integers(0, 1 << 32, (2, 32), dtype=np.uint32)
+    line = f"{name} v0, v1, v2, 0xe1d" + f" neg_lo:[{signs[0]},{signs[1]},0]" * any(signs)
+    parts = []
+    for words, signed in zip((a, b), signs, strict=True):
+        fields = (words[:, None] >> np.arange(0, 32, width, dtype=np.uint32) & ((1 << width) - 1)).astype(int)
+        parts.append(np.where(signed and fields >> (width - 1), fields - (1 << width), fields))
+    state = execute("gfx1201", line, {"v1": a, "v2": b})
+    assert (state.I[0][0] == (parts[0] * parts[1]).sum(axis=1) + 0xE1D).all()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("v_dot2_bf16_bf16 v0, v1, 2.0, 0", (0x3F803FC0, 0x4040)),
+        ("v_dot2_bf16_bf16 v0, v1, -1.0, 1.0", (0x3F803FC0, 0xBF00)),
+        ("v_dot2_f16_f16 v0, v1, 2.0, 0", (0x3C003E00, 0x4200)),
+        ("v_dot2_f32_f16 v0, v1, 2.0, 1.0", (0x3C003E00, 0x40800000)),
+        ("v_dot2_f32_bf16 v0, v1, 0.15915494, 0", (0x3F803F80, 0x3E220000)),
+    ],
+)
+def test_a_float_constant_for_two_halves_is_the_low_one(line, words):
+    state = execute("gfx1100", line, {"v1": np.full(32, words[0], np.uint32)})
+    assert hex(state.U[0][0, 0] & (0xFFFFFFFF if "_f32" in line else 0xFFFF)) == hex(words[1])
+
+
 def test_readlane_writelane_and_readfirstlane():
     active = LANE >= 10
     lines = ["v_readlane_b32 s0, v0, 5", "v_readfirstlane_b32 s1, v0", "v_writelane_b32 v1, s0, 7"]

@@ -33,6 +33,7 @@ EDGES = {
     "u16": [0, 1, 2, 7, 15, 16, 17, 0xFF, 0x100, 0x7FFF, 0x8000, 0x8001, 0xFFFF, 0x1234],
     "u64": [0, 1, 63, 0xFFFFFFFF, 0x100000000, 1 << 63, (1 << 64) - 1, 0x123456789ABCDEF0],
 }  # fmt: skip
+BITS_OF = {"v2f16": "u32", "v2bf16": "u32", "bf16": "u16"}  # operands that are given as bits
 EDGES["i32"], EDGES["i16"], EDGES["i64"] = EDGES["u32"], EDGES["u16"], EDGES["u64"]
 WIDTH = {kind: {"16": 16, "32": 32, "64": 64}[kind[1:]] for kind in EDGES}
 
@@ -71,9 +72,13 @@ MANUAL_ONLY = frozenset(
 )  # fmt: skip
 
 
+def kinds_of(entry):
+    return tuple(BITS_OF.get(kind, kind) for kind in entry.sources)
+
+
 def inputs(entry):
     """Rows of operand values: all pairs of edge values, a shorter product for three operands."""
-    return rows_of(tuple(entry.sources))
+    return rows_of(kinds_of(entry))
 
 
 @functools.cache
@@ -92,7 +97,7 @@ def machine_results(target, name, entry, rows):
     lanes = 64 if target.startswith("gfx9") else 32
     waves = len(rows) // lanes
     registers, texts, at = {}, [], 4
-    for i, kind in enumerate(entry.sources):
+    for i, kind in enumerate(kinds_of(entry)):
         column = np.array([int(row[i]) for row in rows], np.uint64).reshape(waves, lanes)
         last = entry.accumulate and i == len(entry.sources) - 1
         place = 0 if last else at
@@ -399,7 +404,7 @@ def test_instruction_agrees_with_its_written_reference(name):
     for row, value in zip(rows, got, strict=True):
         with np.errstate(all="ignore"):
             want = bits_of(
-                reference(*(view(int(x), kind) for x, kind in zip(row, entry.sources, strict=True))), WIDTH[entry.out]
+                reference(*(view(int(x), kind) for x, kind in zip(row, kinds_of(entry), strict=True))), WIDTH[entry.out]
             )
         if name == "v_dot2_bf16_bf16" and np.isnan(view(want, "bf16")):
             assert np.isnan(view(value, "bf16"))

@@ -10,6 +10,7 @@ from gpu_utils.virtual.sanitize.lanes import has_shuffles
 from .ptx_text import launch
 
 SHUFFLE = "shfl.sync.down.b32 %r3, %r2, 8, 31, 0x0000ffff;\n"
+IN_PLACE = "shfl.sync.bfly.b32 %r2, %r2, 1, 31, 0x0000ffff;\n"
 STORE = "st.global.u32 [%rd3], %r3;\n"
 # a guarded shuffle of the lower half, whose mask names that half alone
 MASKED = "mov.u32 %r6, 0x0000ffff;\nsetp.lt.u32 %p2, %r1, 16;\n@%p2 "
@@ -34,6 +35,7 @@ RIGHT = {
     "written over": f"@!%p1 bra L;\n{SHUFFLE}mov.u32 %r3, 1;\n{STORE}L:",
     "summed by the first lane": f"@!%p1 bra L;\n{SHUFFLE}{STEP}setp.eq.u32 %p2, %r1, 0;\n@%p2 {STORE}L:",
     "halves with masks of their own": f"{HALVES}{STORE}",
+    "in place, and stored by all": f"@!%p1 bra L;\n{IN_PLACE}L: st.global.u32 [%rd3], %r2;",
     "never used": f"@!%p1 bra L;\n{SHUFFLE}L:",
 }
 
@@ -77,3 +79,22 @@ def test_a_permutation_of_amd_from_a_lane_that_exec_switches_off(target, used):
             gpu.launch(text, "kernel", (2,), (64,), [], shared=512)
             assert has_shuffles(gpu.last.program)
             assert np.count_nonzero(gpu.last.counters.absent)
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
+def test_a_permutation_in_place_leaves_what_lanes_that_are_off_hold(target):
+    wide = target == "gfx942"
+    lines = [
+        "v_mbcnt_lo_u32_b32 v0, -1, 0",
+        "v_lshlrev_b32 v3, 2, v0",
+        "s_mov_b64 exec, 0xff" if wide else "s_mov_b32 exec_lo, 0xff",
+        "v_xor_b32 v1, 4, v3",
+        "ds_bpermute_b32 v0, v1, v0",
+        "s_waitcnt lgkmcnt(0)",
+        "s_mov_b64 exec, -1" if wide else "s_mov_b32 exec_lo, -1",
+        "ds_write_b32 v3, v0" if wide else "ds_store_b32 v3, v0",
+        "s_endpgm",
+    ]
+    text = "kernel:\n" + "".join(f"  {line}\n" for line in lines)
+    with virtual_gpu(target, sanitize="synccheck") as gpu:
+        gpu.launch(text, "kernel", (1,), (32,), [], shared=512)
