@@ -43,6 +43,13 @@ KNOWN: dict[tuple[str, str], str] = {
     ("sum_finished_by_the_last_block", "s_wait_loadcnt"): (
         "a hole: it waits for `global_inv`, and the model takes that as done at once"
     ),
+    ("double_precision", "s_waitcnt_vscnt"): (
+        "the stores before it are to a tensor that is never read, the kernel's atomic is on another: the argument does "
+        "not tell them apart"
+    ),
+    ("matmul_with_descriptors_made_in_the_kernel", "s_wait_tensorcnt"): (
+        "the last store; behind it there are a barrier and the end, and nothing reads what it has stored"
+    ),
     **dict.fromkeys(
         [("", "s_waitcnt lgkmcnt"), ("", "s_wait_dscnt"), ("", "s_wait_loadcnt_dscnt")],
         "racecheck finds nothing without it in this launch: the words that are in flight at the barrier behind it meet "
