@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 import zipfile
 from dataclasses import replace
@@ -465,7 +466,8 @@ def test_an_extra_is_installed_with_the_other_packages():
 
 def test_uv_makes_the_same_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Course(tmp_path)
-    shutil.copy(next(Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")), made.wheels)
+    folders = [Path(ensurepip.__file__).parent / "_bundled", sysconfig.get_config_var("WHEEL_PKG_DIR")]  # Debian's
+    shutil.copy(next(wheel for folder in folders if folder for wheel in Path(folder).glob("pip-*.whl")), made.wheels)
     settings = {"OFFLINE": "1", "NO_INDEX": "1", "FIND_LINKS": str(made.wheels), "CACHE_DIR": str(tmp_path / "cache")}
     for name, value in settings.items():
         monkeypatch.setenv(f"UV_{name}", value)
