@@ -31,6 +31,24 @@ def test_a_signed_maximum_on_one_address_is_what_the_machine_code_makes_of_it(ta
 
 
 @triton.jit
+def filled_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n, other=-2))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100", "gfx942", "gfx1201"])
+@pytest.mark.parametrize(("dtype", "in_a_word"), [(torch.int8, 4), (torch.int16, 2), (torch.int32, 1)])
+def test_a_negative_other_of_small_integers_is_what_the_machine_code_makes_of_it(target, dtype, in_a_word):
+    out = torch.zeros(128, dtype=dtype)
+    with virtual_gpu(target) as gpu:
+        filled_kernel[(1,)](torch.ones(128, dtype=dtype), out, 64, BLOCK=128, num_warps=1)
+    whole_word = re.search(r"mov\.u32 %r\d+, 0xf{15}e;", gpu.last.text)  # -2, not four or two of it
+    other = [-2] + [-1 if whole_word else -2] * (in_a_word - 1)
+    assert out.tolist() == [1] * 64 + other * (64 // in_a_word)
+    assert target.startswith("sm_") or not whole_word
+
+
+@triton.jit
 def poll_kernel(flag_ptr, out_ptr):
     while tl.load(flag_ptr, volatile=True) == 0:
         pass
