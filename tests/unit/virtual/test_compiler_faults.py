@@ -49,6 +49,28 @@ def test_a_negative_other_of_small_integers_is_what_the_machine_code_makes_of_it
 
 
 @triton.jit
+def place_kernel(x_ptr, out_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 16)[:, None] + tl.arange(0, 4)[None] * 16)  # columns lie one after the other
+    best, place = tl.max(tl.reshape(x, [64]), 0, return_indices=True)
+    tl.store(out_ptr, best)
+    tl.store(out_ptr + 1, place)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+def test_the_place_of_a_maximum_behind_a_reshape_is_what_the_machine_code_makes_of_it(target):
+    right = 0
+    for place in range(0, 64, 3):
+        x, out = torch.zeros(64, dtype=torch.int32), torch.zeros(2, dtype=torch.int32)
+        x[place // 4 + place % 4 * 16] = 5
+        with virtual_gpu(target):
+            place_kernel[(1,)](x, out, num_warps=2)
+        assert out[0] == 5
+        right += out[1].item() == place
+    text = compile_for(place_kernel, target, [x, out], num_warps=2).stages["ttir"]
+    assert (right < 22) == ("allow_reorder" in str(text))
+
+
+@triton.jit
 def poll_kernel(flag_ptr, out_ptr):
     while tl.load(flag_ptr, volatile=True) == 0:
         pass
