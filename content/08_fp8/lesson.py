@@ -1228,9 +1228,10 @@ lesson.table({"deepseek": row}, first="gap to bf16, %")
 # %% [markdown] gap explained
 # One curve lies on the other, and seeds differ by more than recipes: without pairs nothing would be seen. Does your
 # interval hold 0? That depends on your text, the standard library of your Python. (measured: with two builds of
-# Python 3.11, -0.08% to 0.10%, and 0.011% to 0.017%) If it does, four pairs show no loss, which is a statement about the
-# width of the interval. If it does not, they show one, and how small it is. 60 steps of a small model say little about
-# trillions of tokens: a drift that is slow would not show. What they do show is that the recipe has no gross error.
+# Python 3.11, -0.08% to 0.10%, and 0.011% to 0.017%) If it does, four pairs show no loss, which is a statement about
+# the width of the interval. If it does not, they show one, and how small it is. 60 steps of a small model say little
+# about trillions of tokens: a drift that is slow would not show. What they do show is that the recipe has no gross
+# error.
 #
 # > **Claim and fact: "DeepSeek trained in FP8"**
 # >
@@ -1240,8 +1241,8 @@ lesson.table({"deepseek": row}, first="gap to bf16, %")
 # > - Against bf16 the loss was off by less than 0.25%. (source: arXiv 2412.19437, section 3.3)
 # > - In pairs of short runs of a small GPT-2 the gap is at most about a tenth of a percent. (measured: the cells
 # >   above)
-# > - None is seen in three pairs of GPT-2 124M, 60 steps of 16,384 tokens: the mean gap is 0.06%, its interval from -0.24% to
-# >   0.36%. (measured: H100, torch 2.11, 2026-11-26; benchmarks/results/fp8_training_sm_90.json)
+# > - None is seen in three pairs of GPT-2 124M, 60 steps of 16,384 tokens: the mean gap is 0.06%, its interval from
+# >   -0.24% to 0.36%. (measured: H100, torch 2.11, 2026-11-26; benchmarks/results/fp8_training_sm_90.json)
 #
 # ## 19. Cheaper recipes
 #
