@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from foreign_operations import HALF, ROWS, WIDTH, Draw, Operation, normal, rms_n
 ACTIVATION, NORMS, QUANTIZATION = "conch.ops.activation", "conch.ops.normalization", "conch.ops.quantization"
 FOUR_BITS = f"{QUANTIZATION}.bitsandbytes.functional"
 HEAD, PAGE = 64, 16
+OVERLAP = 0.3
 X, W = normal(ROWS, WIDTH), normal(WIDTH)
 PAGES = {name: normal(7, PAGE, 2, HEAD, dtype=HALF) for name in ("keys", "values")}
 TABLE = torch.tensor([[3, 1, 6], [0, 5, 2]], dtype=torch.int32)  # of two sequences
@@ -57,8 +59,8 @@ def varlen(m: Any, q: Any, keys: Any, values: Any) -> Any:
     return m.varlen_attention(q, keys, values, begins, 5, LENGTHS.cuda(), 37, TABLE.cuda(), causal=True)
 
 
-def kept(corners: Any, scores: Any, threshold: float = 0.3) -> Any:
-    """Non-maximum suppression, box by box."""
+def kept(corners: Any, scores: Any) -> Any:
+    """Non-maximum suppression, box by box; of two that overlap by more than OVERLAP one is kept."""
     order, found = scores.argsort(descending=True).tolist(), []
     area = (corners[:, 2:] - corners[:, :2]).prod(1)
     while order:
@@ -70,7 +72,7 @@ def kept(corners: Any, scores: Any, threshold: float = 0.3) -> Any:
         ).clamp(min=0)
         shared = size.prod(1)
         overlap = shared / (area[first] + area[order] - shared)
-        order = [one for one, part in zip(order, overlap.tolist(), strict=True) if part <= threshold]
+        order = [one for one, part in zip(order, overlap.tolist(), strict=True) if part <= OVERLAP]
     return torch.tensor(found)
 
 
@@ -160,21 +162,16 @@ CONCH_OPERATIONS = (
         lambda x, w: rms_norm(x, 1 + w),
         gradients=False,
     ),
-    Operation(
-        "gelu_tanh_and_mul",
-        ACTIVATION + ".gelu_tanh_and_mul",
-        {"x": normal(ROWS, 2 * WIDTH)},
-        lambda m, x: m.gelu_tanh_and_mul(x),
-        lambda x: F.gelu(x[:, :WIDTH], approximate="tanh") * x[:, WIDTH:],
-        gradients=False,
-    ),
-    Operation(
-        "silu_and_mul",
-        ACTIVATION + ".silu_and_mul",
-        {"x": normal(ROWS, 2 * WIDTH)},
-        lambda m, x: m.silu_and_mul(x),
-        lambda x: F.silu(x[:, :WIDTH]) * x[:, WIDTH:],
-        gradients=False,
+    *(
+        Operation(
+            name,
+            f"{ACTIVATION}.{name}",
+            {"x": normal(ROWS, 2 * WIDTH)},
+            lambda m, x, name=name: getattr(m, name)(x),
+            lambda x, gate=gate: gate(x[:, :WIDTH]) * x[:, WIDTH:],
+            gradients=False,
+        )
+        for name, gate in (("gelu_tanh_and_mul", partial(F.gelu, approximate="tanh")), ("silu_and_mul", F.silu))
     ),
     Operation(
         "rotary_embedding",
@@ -271,7 +268,7 @@ CONCH_OPERATIONS = (
         "nms",
         "conch.ops.vision.nms",
         {"corners": boxes(37), "scores": lambda: torch.randperm(37).float()},
-        lambda m, corners, scores: m.nms(corners, scores, 0.3),
+        lambda m, corners, scores: m.nms(corners, scores, OVERLAP),
         kept,
         gradients=False,
     ),

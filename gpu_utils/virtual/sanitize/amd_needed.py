@@ -118,15 +118,16 @@ def _at_once(whole: Automaton, less: Automaton, op: Op) -> str | None:
     done: set[tuple[int, str]] = set()  # (counter, order) of which nothing is left that was there before
     two = one
     told = waits_for_others(whole.program), True
+    orders = {(i, access.order) for (i, _), access in whole.known.items()}
     for each in whole.line(start):
         for i, count in whole.waits[each.index]:
-            issued = Counter(whole.known[i, number].order for number in one[i])
-            orders = {whole.known[key].order for key in whole.known if key[0] == i}
+            of_counter = {key for key in orders if key[0] == i}
             if each is op:
-                if any((i, order) not in done and (order or not count) for order in orders):
+                if any(order or not count for _, order in of_counter - done):
                     return None
             else:
-                done |= {(i, order) for order in orders if count <= (issued[order] if order else 0)}
+                issued = Counter(whole.known[i, number].order for number in one[i])
+                done |= {(i, order) for _, order in of_counter if count <= (issued[order] if order else 0)}
         if one != two and (less.late(each, two) or _noticed(less, each, two, *told) - _noticed(less, each, one, *told)):
             return None
         one, two = list(one), list(two)

@@ -14,11 +14,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
-from gpu_utils.virtual.machine import Op, Program
+from gpu_utils.virtual.machine import Op, Program, State
 from gpu_utils.virtual.machine.program import Segment
-from gpu_utils.virtual.ptx.state import PtxState
+from gpu_utils.virtual.sanitize.guards import running
 from gpu_utils.virtual.sanitize.instrument import Call, NoHooks, instrumented
 from gpu_utils.virtual.sanitize.ptx_needed import following
 
@@ -89,13 +87,8 @@ class Executed(NoHooks):
         if not _effects([op]):
             return None
 
-        guard: Any = op.guard  # type: ignore[attr-defined]
-
-        def note(state: PtxState) -> None:
-            lanes = np.ones((state.waves, state.lanes), bool) if state.mask is None else state.mask
-            if guard is not None:
-                lanes = lanes & (state.files[guard[0]][guard[1]] ^ op.text.startswith("@!"))
-            self.waves[op.index].update(state.wave_in_block[lanes.any(axis=1)].tolist())
+        def note(state: State) -> None:
+            self.waves[op.index].update(state.wave_in_block[running(state, op)].tolist())
 
         return note
 
@@ -117,11 +110,11 @@ def apart(program: Program, barrier: Op, run: Callable[[Program], Any]) -> str |
     _join(behind, _effects(home.ops))
     for runs_on, wait in _RUNS_ON.items():
         _join(behind, _effects(_running(program, home, before, runs_on, wait)))
-    meeting: set[frozenset[int]] = set()
+    meeting: list[set[int]] = []
     for small, large in ("sS", "gG", "tT", "bB"):
         there, here = (side.get(large, set()) | side.get(small, set()) for side in (behind, ahead))
         if there and here and (large in behind or large in ahead):
-            meeting.add(frozenset(there | here))
+            meeting.append(there | here)
     if not meeting:
         return APART
     executed = Executed()
