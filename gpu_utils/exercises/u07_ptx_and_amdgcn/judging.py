@@ -1,0 +1,83 @@
+"""Judging machine code that an answer returned as text: assembled, executed under the sanitizers, compared, counted.
+
+It runs on the grader's side: an answer returns text, and never sees the numbers that its text computes with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from gpu_utils.analytic.tolerance import Tolerance
+from gpu_utils.chips.targets import TARGETS
+from gpu_utils.errors import W2WError
+from gpu_utils.exercises.u07_ptx_and_amdgcn import on_device
+from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import assembled
+from gpu_utils.grading.compare import Difference, compare
+from gpu_utils.virtual import virtual_gpu
+from gpu_utils.virtual.isa import Launch
+
+STEP_LIMIT = 2_000
+"""Rounds of one loop after which a launch ends: the exercises need a few dozen."""
+
+Arguments = Callable[[], tuple[list[Any], Tensor]]
+"""Makes the arguments of a launch, and says which of them is the output: filled with NaN before."""
+
+_UNWRITTEN = re.compile(r"^\s*#\s*error\s+\"?(\d\d\.\w+ is yours to write)", re.MULTILINE)
+
+
+def written(answer: Callable[..., Any], inputs: dict[str, Any]) -> Any:
+    """`Exercise.call`: what the answer returns. Raises NotImplementedError while the lab's `#error` is in a text."""
+    value = answer(**inputs)
+    for text in value.values() if isinstance(value, dict) else [value]:
+        if isinstance(text, str) and (found := _UNWRITTEN.search(text)):
+            raise NotImplementedError(found[1])
+    return value
+
+
+def judged(
+    text: str,
+    target: str,
+    name: str,
+    grid: int,
+    block: int,
+    arguments: Arguments,
+    expected: Tensor,
+    tolerance: Tolerance,
+    cost: Callable[[Launch], Difference | None] = lambda launch: None,
+    sanitize: Sequence[str] = ("racecheck", "waitcheck"),
+) -> Difference | None:
+    """What is wrong with a kernel, or None.
+
+    text       a module for `target`, which its vendor's assembler must take; name: of its kernel
+    arguments  makes the tensors of one launch
+    expected   what the output must hold, in float64
+    cost       what is counted of a launch that was right
+    sanitize   what the virtual GPU looks for besides: see docs/sanitizers.md
+
+    A PTX kernel that is right on the virtual GPU runs on an NVIDIA GPU of this machine too.
+    """
+    try:
+        assembled(text, target)
+        args, output = arguments()
+        with virtual_gpu(target, strict=True, step_limit=STEP_LIMIT, sanitize=sanitize) as gpu:
+            launch = gpu.load(text).launch(name, grid, block, args)
+    except W2WError as problem:
+        return Difference(f"error:{type(problem).__name__}", f"on the virtual {target}: {problem}")
+    if found := _differs(expected, output, tolerance, f"the virtual {target}"):
+        return found
+    if found := cost(launch):
+        return found
+    if TARGETS[target].vendor == "nvidia" and (chip := on_device.chip()):
+        args, output = arguments()
+        output = on_device.launch(text, name, grid, block, args, output)
+        return _differs(expected, output, tolerance, chip)
+    return None
+
+
+def _differs(expected: Tensor, output: Tensor, tolerance: Tolerance, where: str) -> Difference | None:
+    found = compare(expected, output, tolerance, None)
+    return Difference(found.kind, f"on {where}: {found.detail}") if found else None
