@@ -2,7 +2,8 @@
 
 It is forked from its caller, so that a function of a notebook cell runs as it is. Where the caller uses a GPU, which
 does not survive a fork, it is started anew (`python -m gpu_utils.distributed.agent <folder> <caller>`) and the function
-is written to a file first, by value where it is a notebook's.
+is written to a file first, by value where it is a notebook's. Ranks on GPUs start anew too: torch's launcher asks for
+GPUs, and a process that has asked cannot be forked into one that uses them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from gpu_utils.distributed import meeting, rank
 from gpu_utils.distributed.rank import START_SECONDS, Task
 
-PAYLOAD = "task.pkl"
 DEATHS = "deaths.json"
 """The file that says which ranks failed, and with which exit code."""
 
@@ -43,6 +43,7 @@ def main(task: Task) -> int:
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the caller's, who ends this process
     meeting.register(timedelta(seconds=START_SECONDS))
+    anew = task.device == "cuda"
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -52,11 +53,14 @@ def main(task: Task) -> int:
         local_addr=meeting.HERE,
         max_restarts=0,
         monitor_interval=0.02,
-        start_method="fork",
+        start_method="spawn" if anew else "fork",
         logs_specs=DefaultLogsSpecs(log_dir=task.folder),
     )
     try:
-        elastic_launch(config, rank.main)(task)
+        if anew:
+            elastic_launch(config, rank.of_file)(task.folder)
+        else:
+            elastic_launch(config, rank.main)(task)
     except ChildFailedError as problem:
         codes = {number: failure.exitcode for number, failure in problem.failures.items()}
         (Path(task.folder) / DEATHS).write_text(json.dumps(codes))
@@ -103,9 +107,6 @@ def in_a_fork(task: Task) -> int:
 
 
 if __name__ == "__main__":
-    import cloudpickle
-
     os.setsid()
     _end_with(int(sys.argv[2]))
-    with open(Path(sys.argv[1]) / PAYLOAD, "rb") as file:
-        raise SystemExit(main(cloudpickle.load(file)))
+    raise SystemExit(main(rank.task_of(sys.argv[1])))

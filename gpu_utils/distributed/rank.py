@@ -20,6 +20,9 @@ import torch.distributed as dist
 
 from gpu_utils.distributed import wires as wires_of
 
+PAYLOAD = "task.pkl"
+"""The file in a task's folder that holds the task, for processes that start anew."""
+
 PATIENCE = 1.0
 """Seconds that a rank which is done waits for the others before it closes its connections."""
 
@@ -67,6 +70,19 @@ class Left:
     frames: Sequence[tuple[str, int, str]] = ()
     at: float = 0.0
     gone: Sequence[int] = ()
+
+
+def task_of(folder: str) -> Task:
+    """The task that its caller has written to a folder, with cloudpickle."""
+    import cloudpickle
+
+    with open(Path(folder) / PAYLOAD, "rb") as file:
+        return cloudpickle.load(file)
+
+
+def of_file(folder: str) -> None:
+    """In the process of one rank that starts anew."""
+    main(task_of(folder))
 
 
 def main(task: Task) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from gpu_utils.distributed import agent
-from gpu_utils.distributed.rank import START_SECONDS, Left, Task, has_ended
+from gpu_utils.distributed.rank import PAYLOAD, START_SECONDS, Left, Task, has_ended
 from gpu_utils.distributed.wires import Wires
 from gpu_utils.errors import BadArgument, RankFailed, RankNotWritten, RanksHung
 from gpu_utils.own_line import own_line
@@ -129,7 +129,7 @@ def _start(task: Task) -> int:
     import cloudpickle
 
     folder = Path(task.folder)
-    with open(folder / agent.PAYLOAD, "wb") as file:
+    with open(folder / PAYLOAD, "wb") as file:
         cloudpickle.dump(task, file)
     with open(folder / "agent.out", "w") as out:
         command = [sys.executable, "-m", "gpu_utils.distributed.agent", str(folder), str(os.getpid())]
