@@ -1,6 +1,6 @@
 """Mutants: the solution of an exercise with one small mistake in it, each of which the grader must fail.
 
-The mistakes are tables of our own (`mutants_python`, `mutants_cpp`). Those of cosmic-ray and mutmut know Python's
+The mistakes are tables of our own (`mutants_python`, `mutants_cpp`, `mutants_assembly`). Those of cosmic-ray and mutmut know Python's
 operators, but no mask, barrier, axis, cast or missing factor, and come with a database and a runner for test suites;
 those of universalmutator are patterns on lines, hundreds for a kernel, of which most do not compile.
 """
@@ -54,18 +54,19 @@ def mutants_of(solution: str, written: Iterable[int], cpp: bool) -> list[Mutant]
 
     solution  the complete answer cell
     written   the lines that the learner writes, from 1; nothing else is changed
-    cpp       whether these lines are C++ in a string
+    cpp       whether these lines are C++ in a string; else machine code in strings is changed too
 
     >>> cell = "def double(x):\\n    return 2 * x"
     >>> [mutant.after for mutant in mutants_of(cell, [2], cpp=False)]  # doctest: +ELLIPSIS
     ['return 2 + x', 'return 2', 'return x', 'return 3 * x', 'return 1 * x']
     """
-    from gpu_utils.grading import mutants_cpp, mutants_python
+    from gpu_utils.grading import mutants_assembly, mutants_cpp, mutants_python
 
     lines = frozenset(written)
     language = mutants_cpp if cpp else mutants_python
+    in_strings = () if cpp else mutants_assembly.edits(solution, lines)
     found: dict[str, Mutant] = {}
-    for edit in language.edits(solution, lines):
+    for edit in (*language.edits(solution, lines), *in_strings):
         source = solution[: edit.start] + edit.text + solution[edit.end :]
         if source not in found:
             found[source] = _mutant(edit.what, solution, source)

@@ -91,6 +91,44 @@ def test_the_second_of_two_mistakes_on_a_line_is_bracketed_where_it_must_be():
     assert "2 + (a + b)" in python("2 * (a + b)")["arithmetic"]
 
 
+MACHINE_CODE = """
+    def answer():
+        return '''
+      shfl.sync.bfly.b32 %r3, %r2, 16, 0x1f, 0xffffffff;  // add.s32 %r1, %r1, 1;
+      @!%p1 st.global.f32 [%rd5+4], %f1;
+      v_add_f32_dpp v1, v2, v1 row_shr:8 row_mask:0xf bank_mask:0xf
+      s_waitcnt vmcnt(2)
+    '''
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "after"),
+    [
+        ("instruction", ""),
+        ("opcode", "shfl.sync.down.b32 %r3, %r2, 16, 0x1f, 0xffffffff; // add.s32 %r1, %r1, 1;"),
+        ("number", "shfl.sync.bfly.b32 %r3, %r2, 8, 0x1f, 0xffffffff; // add.s32 %r1, %r1, 1;"),
+        ("register", "shfl.sync.bfly.b32 %r3, %r3, 16, 0x1f, 0xffffffff; // add.s32 %r1, %r1, 1;"),
+        ("predicate", "st.global.f32 [%rd5+4], %f1;"),
+        ("predicate", "@%p1 st.global.f32 [%rd5+4], %f1;"),
+        ("operands", "@!%p1 st.global.f32 %f1, [%rd5+4];"),
+        ("operands", "v_add_f32_dpp v1, v1, v2 row_shr:8 row_mask:0xf bank_mask:0xf"),
+        ("opcode", "v_add_f32_dpp v1, v2, v1 row_shl:8 row_mask:0xf bank_mask:0xf"),
+        ("number", "v_add_f32_dpp v1, v2, v1 row_shr:8 row_mask:0xe bank_mask:0xf"),
+        ("number", "s_waitcnt vmcnt(3)"),
+        ("opcode", "s_waitcnt lgkmcnt(2)"),
+    ],
+)
+def test_machine_code_in_a_string_gets_mistakes_of_its_own(kind, after):
+    assert after in python(MACHINE_CODE)[kind]
+
+
+def test_a_string_of_words_a_docstring_and_a_comment_are_no_machine_code():
+    words = python('def answer():\n    """add.f32 %f1, %f1, %f2;"""\n    return "e.g. a sum"')
+    assert not {"instruction", "register", "opcode"} & set(words)
+    assert not [text for texts in python(MACHINE_CODE).values() for text in texts if "sub.s32" in text]
+
+
 def test_docstrings_annotations_messages_and_what_is_not_written_stay():
     source = '''
         def f(x: Literal[1]) -> Literal[2]:
