@@ -1,8 +1,8 @@
 """Mutants: the solution of an exercise with one small mistake in it, each of which the grader must fail.
 
-The mistakes are tables of our own (`mutants_python`, `mutants_cpp`, `mutants_assembly`). Those of cosmic-ray and mutmut know Python's
-operators, but no mask, barrier, axis, cast or missing factor, and come with a database and a runner for test suites;
-those of universalmutator are patterns on lines, hundreds for a kernel, of which most do not compile.
+The mistakes are tables of our own (`mutants_python`, `mutants_cpp`, `mutants_assembly`). Those of cosmic-ray and mutmut
+know Python's operators, but no mask, barrier, axis, cast or missing factor, and come with a database and a runner for
+test suites; those of universalmutator are patterns on lines, hundreds for a kernel, of which most do not compile.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from itertools import pairwise
 from gpu_utils.grading.mutants import Edit
 
 _INSTRUCTION = re.compile(
-    r"(?:^|(?<=[\"';]))[ \t]*(?P<guard>@!?%\w+[ \t]+)?(?P<opcode>[a-z][a-z0-9]*[._][\w.:]+|bra|ret|exit)(?=[ \t;\n]|$)(?P<rest>[^\n]*)$",
+    r"(?:^|(?<=[\"';]))[ \t]*(?P<guard>@!?%\w+[ \t]+)?"
+    r"(?P<opcode>[a-z][a-z0-9]*[._][\w.:]+|bra|ret|exit)(?=[ \t;\n]|$)(?P<rest>[^\n]*)$",
     re.MULTILINE,
 )
 _NUMBER = re.compile(r"(?<![\w.%\[:])(-?)(0x[0-9a-f]+|\d+)\b(?![.\w])|(?<=[(:])(-?)(0x[0-9a-f]+|\d+)\b", re.IGNORECASE)

@@ -61,6 +61,10 @@ PLANNED = {
         *("backward", "gqa", "sliding_window"),  # backward and relatives
         *("decode", "paged_decode", "mla_decode"),  # decoding
     ),
+    "07": (
+        *("read_listing", "ptx_ex2", "ptx_cvt_fp8", "amdgcn_perm", "lane_sum", "dpp_sum", "mma_layout"),
+        *("waitcnt", "barriers", "fix_race", "no_spills", "sm_partition"),
+    ),
     "08": (
         *("decode", "encode", "fn_to_fnuz"),  # bytes
         *("quantize_tile", "quantize_block"),  # scales
