@@ -1,0 +1,189 @@
+"""The layouts of matrix operands, element by element, against the virtual GPUs; and the explorer that draws them."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import numpy as np
+import pytest
+import torch
+
+from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import amdgcn_kernel, assembled, ptx_kernel
+from gpu_utils.ui.operand_layouts import INSTRUCTIONS, Instruction, Operand
+from gpu_utils.virtual import virtual_gpu
+
+ON_TARGETS = [(name, target) for name, each in INSTRUCTIONS.items() for target in each.targets]
+
+EXACT = {"f64": 4096, "f32": 4096, "tf32": 1024, "s32": 4096, "f16": 1024, "bf16": 128, "fp8": 16, "e4m3": 16, "s8": 64}
+"""Whole numbers below this are exact in a kind: elements are numbered with digits to this base, a wave for each."""
+
+STORED = {
+    "f64": torch.float64, "f32": torch.float32, "tf32": torch.float32, "s32": torch.int32, "f16": torch.float16,
+    "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "s8": torch.int8,
+}  # fmt: skip
+
+
+def stored(kind: str, target: str) -> torch.dtype:
+    if kind == "fp8":
+        return torch.float8_e4m3fnuz if target == "gfx942" else torch.float8_e4m3fn
+    return STORED[kind]
+
+
+# The kernels: each lane loads its registers of A, B and C, and stores those of D
+
+
+def ptx_text(each: Instruction) -> str:
+    wide = each.operands["D"].kind == "f64"
+    size, kind = (8, "b64") if wide else (4, "b32")
+    names = [name for name in "abd" if name.upper() in each.operands]
+    count = {name: each.operands[name.upper()].registers for name in names}
+    lines = [".reg .b64 %p, %desc; .reg .b32 %t, %s, %w; .reg .pred %one; mov.u32 %t, %tid.x;"]
+    lines += [f".reg .{'f64' if wide else 'b32'} %{name}<{count[name]}>;" for name in names]
+    lines.append(f"mov.u32 %s, %ctaid.x; mad.lo.u32 %s, %s, {each.lanes}, %t;")
+    for name in names:
+        lines.append(f"ld.param.u64 %p, [{name}_ptr]; mad.wide.u32 %p, %s, {size * count[name]}, %p;")
+        lines += [f"ld.global.{kind} %{name}{i}, [%p+{size * i}];" for i in range(count[name])]
+    of = {name: "{" + ", ".join(f"%{name}{i}" for i in range(count[name])) + "}" for name in names}
+    if "b" in names:
+        lines.append(f"{each.text} {of['d']}, {of['a']}, {of['b']}, {of['d']};")
+    else:
+        lines += _wgmma(each, of)
+    lines += [f"st.global.{kind} [%p+{size * i}], %d{i};" for i in range(count["d"])]
+    target = "sm_90a" if each.targets == ("sm_90",) else each.targets[0]
+    return ptx_kernel("product", "a_ptr b_ptr d_ptr", "\n".join((*lines, "ret;")), target)
+
+
+def _wgmma(each: Instruction, of: dict[str, str]) -> list[str]:
+    """B from shared memory: core matrices of 8 columns of B x 16 bytes along k, the two along k side by side."""
+    image = 2 * each.shape[1] * each.shape[2]
+    lead, stride = 128, 256
+    descriptor = lead >> 4 << 16 | stride >> 4 << 32
+    lines = [
+        f".shared .align 128 .b8 tile[{image}];",
+        f"ld.param.u64 %p, [b_ptr]; mov.u32 %w, %ctaid.x; mul.lo.u32 %w, %w, {image}; mad.lo.u32 %w, %t, 4, %w;",
+        "cvt.u64.u32 %desc, %w; add.u64 %p, %p, %desc;",
+    ]
+    for at in range(0, image, 4 * each.lanes):
+        guard = f"setp.lt.u32 %one, %t, {(image - at) // 4};"
+        lines.append(f"{guard} @%one ld.global.b32 %w, [%p+{at}]; shl.b32 %s, %t, 2;")
+        lines.append(f"@%one st.shared.b32 [%s+{at}], %w;")
+    lines += [
+        "fence.proxy.async; bar.sync 0; setp.eq.u32 %one, 0, 0; mov.u32 %s, tile; cvt.u64.u32 %desc, %s;",
+        f"shr.u64 %desc, %desc, 4; or.b64 %desc, %desc, {descriptor};",
+        "wgmma.fence.sync.aligned;",
+        f"{each.text} {of['d']}, {of['a']}, %desc, %one, 1, 1, 0;",
+        "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
+        "mov.u32 %s, %ctaid.x; mad.lo.u32 %s, %s, 128, %t; ld.param.u64 %p, [d_ptr];",
+        f"mad.wide.u32 %p, %s, {4 * each.operands['D'].registers}, %p;",
+    ]
+    return lines
+
+
+def amdgcn_text(each: Instruction, target: str) -> str:
+    first = {"A": 8, "B": 24, "D": 40}
+    count = {name: each.operands[name].registers for name in first}
+    of = {name: f"v[{first[name]}:{first[name] + n - 1}]" if n > 1 else f"v{first[name]}" for name, n in count.items()}
+    late = target.startswith("gfx12")
+    scalars, vectors = (
+        ("s_wait_kmcnt 0", "s_wait_loadcnt 0") if late else ("s_waitcnt lgkmcnt(0)", "s_waitcnt vmcnt(0)")
+    )
+    lines = ["s_load_dwordx4 s[4:7], s[0:1], 0", "s_load_dwordx2 s[8:9], s[0:1], 16", scalars]
+    for at, name in zip((4, 6, 8), first, strict=True):
+        lines.append(f"v_mul_u32_u24 v1, {4 * count[name]}, v0")
+        lines += [
+            f"global_load_dword v{first[name] + i}, v1, s[{at}:{at + 1}] offset:{4 * i}" for i in range(count[name])
+        ]
+    lines += [vectors, f"{each.spelled(target)} {of['D']}, {of['A']}, {of['B']}, {of['D']}"]
+    lines += ["s_nop 15", "s_nop 15"] if not late else ["v_nop"] * 8
+    lines += [f"global_store_dword v1, v{first['D'] + i}, s[8:9] offset:{4 * i}" for i in range(count["D"])]
+    return amdgcn_kernel("product", "a_ptr b_ptr d_ptr", "\n".join((*lines, "s_endpgm")), target)
+
+
+# Matrices to registers and back, by the rule
+
+
+def in_registers(matrices: np.ndarray, operand: Operand, dtype: torch.dtype) -> torch.Tensor:
+    """(waves, rows, columns) -> (waves, lanes, items), bytes of each lane's registers in their order."""
+    held = np.zeros((len(matrices), operand.lane_count, operand.item_count))
+    for row in range(operand.rows):
+        for column in range(operand.columns):
+            for lane, item in operand.places(row, column):
+                held[:, lane, item] = matrices[:, row, column]
+    return torch.from_numpy(held).to(dtype).contiguous()
+
+
+def from_registers(held: torch.Tensor, operand: Operand) -> np.ndarray:
+    values = held.double().numpy()
+    found = np.empty((len(values), operand.rows, operand.columns))
+    for lane in range(operand.lane_count):
+        for item in range(operand.item_count):
+            found[(slice(None), *operand.element(lane, item))] = values[:, lane, item]
+    return found
+
+
+def in_core_matrices(b: np.ndarray) -> torch.Tensor:
+    """B (waves, 16, n) as wgmma reads it from shared memory without a swizzle, K-major."""
+    waves, k, n = b.shape
+    tiles = b.transpose(0, 2, 1).reshape(waves, n // 8, 8, k // 8, 8).transpose(0, 1, 3, 2, 4)
+    return torch.from_numpy(np.ascontiguousarray(tiles)).half()
+
+
+def digits_of(rows: int, columns: int, base: int) -> list[np.ndarray]:
+    """Matrices of the digits of each element's number: together they say which element is where."""
+    numbers, found = np.arange(rows * columns).reshape(rows, columns), []
+    while not found or numbers.any():
+        found.append((numbers % base).astype(float))
+        numbers = numbers // base
+    return found
+
+
+def problems(each: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A, B and C of each wave: numbered elements of A past identities, of B past identities, then all at random."""
+    m, n, k = each.shape
+    base = EXACT[each.operands["A"].kind]
+    a, b = [], []
+    for first in range(0, k, n):
+        for numbered in digits_of(m, k, base):
+            a.append(numbered)
+            b.append(np.eye(k, n, -first))
+    for first in range(0, k, m):
+        for numbered in digits_of(k, n, base):
+            a.append(np.eye(m, k, first))
+            b.append(numbered)
+    random = np.random.default_rng(7)
+    a.append(random.integers(-4, 5, (m, k)).astype(float))
+    b.append(random.integers(-4, 5, (k, n)).astype(float))
+    c = np.zeros((len(a), m, n))
+    c[-1] = np.arange(m * n).reshape(m, n)
+    return np.array(a), np.array(b), c
+
+
+def executed(each: Instruction, target: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    of, waves = each.operands, len(a)
+    kind = stored(of["A"].kind, target)
+    left = in_registers(a, of["A"], kind)
+    right = in_registers(b, of["B"], kind) if "B" in of else in_core_matrices(b)
+    d = in_registers(c, of["D"], stored(of["D"].kind, target))
+    text = ptx_text(each) if each.vendor == "nvidia" else amdgcn_text(each, target)
+    grid, block = (waves, each.lanes) if each.vendor == "nvidia" else (1, waves * each.lanes)
+    with virtual_gpu(target, strict=True, sanitize=("racecheck", "waitcheck")) as gpu:
+        gpu.load(assembled(text, target)).launch(
+            "product", grid, block, [left.view(torch.uint8), right.view(torch.uint8), d]
+        )
+    return from_registers(d, of["D"])
+
+
+@pytest.mark.parametrize(("name", "target"), ON_TARGETS)
+def test_every_element_is_where_the_rule_says(name, target):
+    each = INSTRUCTIONS[name]
+    a, b, c = problems(each)
+    assert (executed(each, target, a, b, c) == a @ b + c).all()
+
+
+def test_a_numbered_matrix_past_an_identity_is_read_back_whole():
+    a, b, _ = problems(INSTRUCTIONS["mma.m16n8k32.e4m3"])
+    waves = ceil(32 / 8)
+    assert len(a) == 3 * waves + 2 * 2 + 1
+    product = a @ b
+    numbers = np.concatenate([sum(product[3 * w + d] * 16**d for d in range(3)) for w in range(waves)], axis=1)
+    assert (numbers == np.arange(16 * 32).reshape(16, 32)).all()
