@@ -237,15 +237,16 @@ def _matrix_core(
 ) -> Instruction:
     """An MFMA of one block, side x side: lanes along the side, then along k; `each`: neighbours in k in a lane."""
     groups, pairs = 64 // side, kind == "f64"
-    a = (down(side), along(groups, each)), (along(each),) if each > 1 else ()
+    a_lanes, a_items = (down(side), along(groups, each)), ((along(each),) if each > 1 else ())
+    b_lanes, b_items = (tuple(digit.turned() for digit in digits) for digits in (a_lanes, a_items))
     if pairs:
         d_lanes, d_items = (along(side), down(groups)), (down(4, 4),)
     else:
         d_lanes, d_items = (along(side), down(groups, 4)), (down(4), *((down(4, 8),) if side == 32 else ()))
     k = groups * each
     operands = {
-        "A": Operand(side, k, kind, *a, pairs),
-        "B": Operand(k, side, kind, *(tuple(digit.turned() for digit in digits) for digits in a), pairs),
+        "A": Operand(side, k, kind, a_lanes, a_items, pairs),
+        "B": Operand(k, side, kind, b_lanes, b_items, pairs),
         "D": Operand(side, side, d, d_lanes, d_items, pairs),
     }
     return Instruction(text, text, targets, (side, side, k), operands, source)

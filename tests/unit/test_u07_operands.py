@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
 import pytest
 import torch
 
+from gpu_utils import explore
+from gpu_utils.errors import BadArgument, UnknownName
 from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import amdgcn_kernel, assembled, ptx_kernel
-from gpu_utils.ui.operand_layouts import INSTRUCTIONS, Instruction, Operand
+from gpu_utils.ui.explore.operands import draw
+from gpu_utils.ui.operand_figure import operand_figure
+from gpu_utils.ui.operand_layouts import INSTRUCTIONS, Instruction, Operand, along, down
 from gpu_utils.virtual import virtual_gpu
 
 ON_TARGETS = [(name, target) for name, each in INSTRUCTIONS.items() for target in each.targets]
@@ -187,3 +194,122 @@ def test_a_numbered_matrix_past_an_identity_is_read_back_whole():
     product = a @ b
     numbers = np.concatenate([sum(product[3 * w + d] * 16**d for d in range(3)) for w in range(waves)], axis=1)
     assert (numbers == np.arange(16 * 32).reshape(16, 32)).all()
+
+
+def test_a_wrong_rule_is_found():
+    each = INSTRUCTIONS["v_mfma_f32_16x16x16_f16"]
+    a, b, c = problems(each)
+    wrong = replace(each.operands["D"], items=(down(4, 4),), lanes=(along(16), down(4)))
+    assert not (executed(replace(each, operands=each.operands | {"D": wrong}), "gfx942", a, b, c) == a @ b + c).all()
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_places_and_elements_are_inverse_and_fill_the_matrix(name):
+    for operand in INSTRUCTIONS[name].operands.values():
+        total, held = operand.rows * operand.columns, operand.lane_count * operand.item_count
+        places = {(r, c): operand.places(r, c) for r in range(operand.rows) for c in range(operand.columns)}
+        assert sum(map(len, places.values())) == held
+        assert {len(found) for found in places.values()} == {held // total}
+        assert all(operand.element(*place) == at for at, found in places.items() for place in found)
+        with pytest.raises(BadArgument, match="no element"):
+            operand.places(operand.rows, 0)
+        with pytest.raises(BadArgument, match="expected lanes below"):
+            operand.element(operand.lane_count, 0)
+
+
+# The drawing
+
+
+def drawing(picture):
+    root = ElementTree.fromstring(f"<all>{picture.html}</all>")
+    return next(root.iter("{http://www.w3.org/2000/svg}svg"))
+
+
+def cells(picture):
+    """(row, column) -> (words under the pointer, label)."""
+    groups = drawing(picture).findall("{http://www.w3.org/2000/svg}g")
+    said = [box[0].text for box in groups[0]]
+    labels = [words.text for words in groups[1]]
+    at = [tuple(map(int, re.match(r"row (\d+), column (\d+):", words).groups())) for words in said]
+    return dict(zip(at, zip(said, labels, strict=True), strict=True))
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_each_cell_says_the_lane_of_its_element(name):
+    for letter, operand in INSTRUCTIONS[name].operands.items():
+        found = cells(operand_figure(name, letter))
+        assert len(found) == min(operand.rows, 16 if operand.rows > 32 else 32) * min(operand.columns, 32)
+        for at, (said, label) in found.items():
+            places = operand.places(*at)
+            assert label == " ".join(str(place.lane) for place in places)
+            assert said.endswith(
+                f" {' and '.join(str(place.lane) for place in places)}, {operand.where(places[0].item)}"
+            )
+
+
+def test_as_many_cells_are_framed_as_the_lane_has_elements():
+    picture = operand_figure("mma.m16n8k16.f16", "A", lane=14)
+    assert picture.words == "Lane 14 holds 8 of the 256 elements, in 4 registers of A."
+    assert picture.html.count('class="edge"') == 8
+    assert "stroke-width:3.5" not in picture.html
+    assert operand_figure("mma.m16n8k16.f16", "A", row=3, column=5).html.count("stroke-width:3.5") == 1
+
+
+def test_cells_can_show_registers():
+    found = cells(operand_figure("v_mfma_f32_32x32x8_f16", "C", shows="register"))
+    assert [found[row, 0][1] for row in range(12)] == ["0", "1", "2", "3"] * 2 + ["4", "5", "6", "7"]
+
+
+def test_a_tall_matrix_is_drawn_around_the_chosen_element():
+    picture = operand_figure("wgmma.m64n8k16.f16", "D", row=37, column=5)
+    assert {row for row, _ in cells(picture)} == set(range(32, 48))
+    assert "thread 86 (lane 22 of warp 2), register 1." in picture.words
+    assert "Drawn: rows 32 to 47 of 64." in picture.html
+
+
+@pytest.mark.parametrize(
+    ("what", "problem"),
+    [
+        ({"name": "mma.m16n8k4.f16"}, UnknownName),
+        ({"operand": "E"}, UnknownName),
+        ({"name": "wgmma.m64n8k16.f16", "operand": "B"}, BadArgument),
+        ({"row": 16, "column": 0}, BadArgument),
+        ({"row": 3}, BadArgument),
+        ({"lane": 32}, BadArgument),
+        ({"lane": 3, "row": 0, "column": 0}, BadArgument),
+        ({"shows": "item"}, UnknownName),
+    ],
+)
+def test_what_there_is_not_is_refused(what, problem):
+    with pytest.raises(problem):
+        operand_figure(**{"name": "mma.m16n8k16.f16"} | what)
+
+
+def test_the_explorer_follows_its_controls():
+    explorer = explore("operands")
+    assert explorer.words.startswith("Row 3, column 5 of A is in lane 14, register 0, upper half.")
+    explorer.controls["row"].value = 11
+    assert explorer.words.startswith("Row 11, column 5 of A is in lane 14, register 1, upper half.")
+    explorer.controls["operand"].value = "B"
+    assert explorer.controls["column"].max == 7
+    explorer.controls["name"].value = "v_mfma_f32_32x32x8_f16"
+    assert (explorer.controls["row"].max, explorer.controls["column"].max) == (7, 31)
+    explorer.controls["name"].value = "wgmma.m64n8k16.f16"
+    assert "no lane holds it" in explorer.words
+    explorer.controls["operand"].value = "A"
+    assert explorer.controls["row"].max == 63
+
+
+@pytest.mark.parametrize(
+    ("start", "problem"),
+    [({"row": 16}, BadArgument), ({"operand": "X"}, UnknownName), ({"shows": "byte"}, UnknownName)],
+)
+def test_the_explorer_refuses_a_start_that_there_is_not(start, problem):
+    with pytest.raises(problem):
+        explore("operands", **start)
+
+
+def test_a_larger_number_stands_for_the_last_row_and_column():
+    assert draw("mma.m8n8k4.f64", "A", 99, 99, "lane").words.startswith(
+        "Row 7, column 3 of A is in lane 31, register 0"
+    )
