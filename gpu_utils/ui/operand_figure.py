@@ -43,7 +43,7 @@ def operand_figure(
     shows          what is written into each cell: "lane" or "register"
 
     Errors: UnknownName for an instruction, an operand or a label that there is not, BadArgument for an element or lane
-    outside of it, for B where it lies in shared memory, and for a row without a column.
+    outside of it, for A or B where they lie in shared memory, and for a row without a column.
 
     >>> operand_figure("mma.m16n8k16.f16", "A", row=3, column=5)
     Row 3, column 5 of A is in lane 14, register 0, upper half. Lane 14 holds 8 of the 256 elements, in 4 registers.

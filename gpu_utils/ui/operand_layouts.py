@@ -149,7 +149,8 @@ class Instruction:
     """A matrix instruction D = A B + C; C lies as D does.
 
     text      what the assembler takes; `spelled` has the exceptions
-    shape     m, n, k; operands: "A" (m, k), "B" (k, n), "D" (m, n), those that lie in registers
+    shape     m, n, k
+    operands  "A" (m, k), "B" (k, n), "D" (m, n), those that lie in registers; the others are in shared memory
     source    where the vendor, or Triton, says so
     note      what else there is to know of it
     """
@@ -173,10 +174,10 @@ class Instruction:
     def operand(self, name: str) -> Operand:
         """Raises UnknownName for what is no operand, BadArgument for one that is not in registers."""
         known = self.operands["D"] if name == "C" else self.operands.get(name)
-        if known is None and name != "B":
+        if known is None and name not in ("A", "B"):
             raise UnknownName("operand", name, ("A", "B", "C", "D"))
         if known is None:
-            raise BadArgument(f"B of {self.name} lies in shared memory, behind a descriptor: no lane holds it")
+            raise BadArgument(f"{name} of {self.name} lies in shared memory, behind a descriptor: no lane holds it")
         return known
 
     def spelled(self, target: str) -> str:
@@ -230,6 +231,18 @@ def _wgmma(n: int) -> Instruction:
     text = f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.f16.f16"
     note = "B lies in shared memory; A does too, or in registers as drawn. Each of the four warps has 16 rows."
     return Instruction(f"wgmma.m64n{n}k16.f16", text, ("sm_90",), (64, n, 16), operands, PTX_WGMMA, note)
+
+
+_TCGEN05 = Instruction(
+    "tcgen05.m128n16k16.f16",
+    "tcgen05.mma.cta_group::1.kind::f16",
+    ("sm_100",),
+    (128, 16, 16),
+    {"D": Operand(128, 16, "f32", (down(128),), (along(16),))},
+    "PTX ISA, tcgen05 Data path layout D and Matrix fragments of tcgen05.ld",
+    "D lies in tensor memory: row r in its lane r, column c in its column c. tcgen05.ld.32x32b.x16 brings it into the "
+    "registers of four warps, as drawn.",
+)
 
 
 def _matrix_core(
@@ -286,6 +299,7 @@ _ALL = (
     }),
     _wgmma(8),
     _wgmma(16),
+    _TCGEN05,
     _matrix_core("v_mfma_f32_32x32x8_f16", 32, 4, "f16", _CDNA),
     _matrix_core("v_mfma_f32_16x16x16_f16", 16, 4, "f16", _CDNA),
     _matrix_core("v_mfma_f32_32x32x8_bf16", 32, 4, "bf16", _CDNA),

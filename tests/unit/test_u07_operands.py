@@ -40,6 +40,8 @@ def stored(kind: str, target: str) -> torch.dtype:
 
 
 def ptx_text(each: Instruction) -> str:
+    if each.targets == ("sm_100",):
+        return tcgen05_text(each)
     wide = each.operands["D"].kind == "f64"
     size, kind = (8, "b64") if wide else (4, "b32")
     names = [name for name in "abd" if name.upper() in each.operands]
@@ -86,6 +88,59 @@ def _wgmma(each: Instruction, of: dict[str, str]) -> list[str]:
     return lines
 
 
+TCGEN05 = """
+.reg .b64 %p, %desc<2>, %o; .reg .b32 %t, %s, %w, %d<16>, %memory; .reg .pred %first, %one, %ok;
+.shared .align 1024 .b8 tiles[4608]; .shared .align 8 .b64 bar; .shared .align 4 .b32 place;
+mov.u32 %t, %tid.x; setp.eq.u32 %one, %t, 0; setp.lt.u32 %first, %t, 32;
+@%one mbarrier.init.shared::cta.b64 [bar], 1;
+@%first tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [place], 32;
+LOADS
+mov.u32 %s, %ctaid.x; mad.lo.u32 %s, %s, 128, %t; ld.param.u64 %p, [d_ptr]; mad.wide.u32 %o, %s, 64, %p;
+fence.proxy.async; bar.sync 0;
+ld.shared.u32 %memory, [place]; mov.u32 %s, tiles; cvt.u64.u32 %desc0, %s; shr.u64 %desc0, %desc0, 4;
+or.b64 %desc0, %desc0, DESCRIPTOR; add.u64 %desc1, %desc0, 256;
+and.b32 %w, %t, 96; shl.b32 %w, %w, 16; add.u32 %w, %w, %memory; // a warp's own quarter of the lanes
+C_LOADS
+tcgen05.st.sync.aligned.32x32b.x16.b32 [%w], REGISTERS;
+tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;
+mov.u32 %s, IDESC; setp.eq.u32 %ok, 0, 0;
+@%one tcgen05.mma.cta_group::1.kind::f16 [%memory], %desc0, %desc1, %s, %ok;
+@%one tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];
+WAIT: mbarrier.try_wait.parity.shared::cta.b64 %ok, [bar], 0; @!%ok bra WAIT;
+tcgen05.fence::after_thread_sync;
+tcgen05.ld.sync.aligned.32x32b.x16.b32 REGISTERS, [%w];
+tcgen05.wait::ld.sync.aligned;
+STORES
+bar.sync 0;
+@%first tcgen05.dealloc.cta_group::1.sync.aligned.b32 %memory, 32;
+ret;
+"""
+
+
+def tcgen05_text(each: Instruction) -> str:
+    """A and B as core matrices in shared memory, C by tcgen05.st, D by tcgen05.ld."""
+    m, n, _ = each.shape
+    loads = []
+    for name, size, at in (("a", 32 * m, 0), ("b", 32 * n, 32 * m)):
+        loads.append(f"ld.param.u64 %p, [{name}_ptr]; mov.u32 %w, %ctaid.x; mul.lo.u32 %w, %w, {size};")
+        loads.append("mad.lo.u32 %w, %t, 4, %w; cvt.u64.u32 %desc0, %w; add.u64 %p, %p, %desc0; shl.b32 %s, %t, 2;")
+        loads.append("mov.u32 %w, tiles; add.u32 %s, %s, %w;")
+        for first in range(0, size, 512):
+            loads.append(f"ld.global.b32 %w, [%p+{first}]; st.shared.b32 [%s+{at + first}], %w;")
+    parts = {
+        "C_LOADS": "\n".join(f"ld.global.b32 %d{i}, [%o+{4 * i}];" for i in range(n)),
+        "LOADS": "\n".join(loads),
+        "STORES": "\n".join(f"st.global.b32 [%o+{4 * i}], %d{i};" for i in range(n)),
+        "DESCRIPTOR": str(128 >> 4 << 16 | 256 >> 4 << 32 | 1 << 46),
+        "IDESC": str(1 << 4 | n >> 3 << 17 | m >> 4 << 24),
+        "REGISTERS": "{" + ", ".join(f"%d{i}" for i in range(n)) + "}",
+    }
+    body = TCGEN05
+    for word, text in parts.items():
+        body = body.replace(word, text)
+    return ptx_kernel("product", "a_ptr b_ptr d_ptr", body, "sm_100a")
+
+
 def amdgcn_text(each: Instruction, target: str) -> str:
     first = {"A": 8, "B": 24, "D": 40}
     count = {name: each.operands[name].registers for name in first}
@@ -128,8 +183,12 @@ def from_registers(held: torch.Tensor, operand: Operand) -> np.ndarray:
     return found
 
 
+def kind_of(each: Instruction) -> str:
+    return each.operands["A"].kind if "A" in each.operands else "f16"
+
+
 def in_core_matrices(b: np.ndarray) -> torch.Tensor:
-    """B (waves, 16, n) as wgmma reads it from shared memory without a swizzle, K-major."""
+    """B (waves, 16, n) as wgmma and tcgen05 read it from shared memory without a swizzle, K-major."""
     waves, k, n = b.shape
     tiles = b.transpose(0, 2, 1).reshape(waves, n // 8, 8, k // 8, 8).transpose(0, 1, 3, 2, 4)
     return torch.from_numpy(np.ascontiguousarray(tiles)).half()
@@ -147,7 +206,7 @@ def digits_of(rows: int, columns: int, base: int) -> list[np.ndarray]:
 def problems(each: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A, B and C of each wave: numbered elements of A past identities, of B past identities, then all at random."""
     m, n, k = each.shape
-    base = EXACT[each.operands["A"].kind]
+    base = EXACT[kind_of(each)]
     a, b = [], []
     for first in range(0, k, n):
         for numbered in digits_of(m, k, base):
@@ -167,8 +226,8 @@ def problems(each: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def executed(each: Instruction, target: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     of, waves = each.operands, len(a)
-    kind = stored(of["A"].kind, target)
-    left = in_registers(a, of["A"], kind)
+    kind = stored(kind_of(each), target)
+    left = in_registers(a, of["A"], kind) if "A" in of else in_core_matrices(a.transpose(0, 2, 1))
     right = in_registers(b, of["B"], kind) if "B" in of else in_core_matrices(b)
     d = in_registers(c, of["D"], stored(of["D"].kind, target))
     text = ptx_text(each) if each.vendor == "nvidia" else amdgcn_text(each, target)

@@ -22,8 +22,9 @@ def draw(name: str, operand: str, row: int, column: int, shows: str) -> Picture:
     """
     of = instruction(name)
     if operand not in of.operands:
-        words = f"B of {of.name} lies in shared memory: the instruction gets a descriptor of it, and no lane holds it."
-        return picture(of.vendor, words, heading(f"{operand} of {of.name}"))
+        title = f"{operand} of {of.name}"
+        words = f"{title} lies in shared memory: the instruction gets a descriptor of it, and no lane holds it."
+        return picture(of.vendor, words, heading(title))
     held = of.operand(operand)
     row, column = min(row, held.rows - 1), min(column, held.columns - 1)
     return drawn(of, operand, Chosen(row, column, held.places(row, column)[0].lane, element=True), shows)
@@ -38,8 +39,8 @@ def explorer(
     row, column    the element
     shows          "lane" or "register"
 
-    Errors: UnknownName for what is not in these lists, BadArgument for an element outside of the operand and for B
-    where it lies in shared memory.
+    Errors: UnknownName for what is not in these lists, BadArgument for an element outside of the operand and for A
+    or B where they lie in shared memory.
     """
     of = instruction(name)
     if operand not in ("A", "B", "C", "D"):
