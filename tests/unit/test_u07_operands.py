@@ -74,7 +74,7 @@ def _wgmma(each: Instruction, of: dict[str, str]) -> list[str]:
     ]
     for at in range(0, image, 4 * each.lanes):
         guard = f"setp.lt.u32 %one, %t, {(image - at) // 4};"
-        lines.append(f"{guard} @%one ld.global.b32 %w, [%p+{at}]; shl.b32 %s, %t, 2;")
+        lines.append(f"{guard} @%one ld.global.b32 %w, [%p+{at}]; mov.u32 %s, tile; mad.lo.u32 %s, %t, 4, %s;")
         lines.append(f"@%one st.shared.b32 [%s+{at}], %w;")
     lines += [
         "fence.proxy.async; bar.sync 0; setp.eq.u32 %one, 0, 0; mov.u32 %s, tile; cvt.u64.u32 %desc, %s;",
