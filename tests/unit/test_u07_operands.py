@@ -224,7 +224,10 @@ def problems(each: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.array(a), np.array(b), c
 
 
-def executed(each: Instruction, target: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+def prepared(
+    each: Instruction, target: str, a: np.ndarray, b: np.ndarray, c: np.ndarray
+) -> tuple[str, int, int, list[torch.Tensor]]:
+    """Text, grid, block and arguments of a launch that multiplies; the last argument holds C before and D after."""
     of, waves = each.operands, len(a)
     kind = stored(kind_of(each), target)
     left = in_registers(a, of["A"], kind) if "A" in of else in_core_matrices(a.transpose(0, 2, 1))
@@ -232,11 +235,14 @@ def executed(each: Instruction, target: str, a: np.ndarray, b: np.ndarray, c: np
     d = in_registers(c, of["D"], stored(of["D"].kind, target))
     text = ptx_text(each) if each.vendor == "nvidia" else amdgcn_text(each, target)
     grid, block = (waves, each.lanes) if each.vendor == "nvidia" else (1, waves * each.lanes)
+    return text, grid, block, [left.view(torch.uint8), right.view(torch.uint8), d]
+
+
+def executed(each: Instruction, target: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    text, grid, block, args = prepared(each, target, a, b, c)
     with virtual_gpu(target, strict=True, sanitize=("racecheck", "waitcheck")) as gpu:
-        gpu.load(assembled(text, target)).launch(
-            "product", grid, block, [left.view(torch.uint8), right.view(torch.uint8), d]
-        )
-    return from_registers(d, of["D"])
+        gpu.load(assembled(text, target)).launch("product", grid, block, args)
+    return from_registers(args[-1], each.operands["D"])
 
 
 @pytest.mark.parametrize(("name", "target"), ON_TARGETS)
