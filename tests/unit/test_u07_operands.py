@@ -284,6 +284,11 @@ def test_places_and_elements_are_inverse_and_fill_the_matrix(name):
 
 # The drawing
 
+DRAWN = [
+    "mma.m16n8k16.f16", "mma.m8n8k4.f64", "wgmma.m64n8k16.f16", "tcgen05.m128n16k16.f16", "v_mfma_f32_32x32x2_f32",
+    "v_mfma_f64_16x16x4_f64", "v_wmma_f32_16x16x16_f16 gfx11", "v_wmma_f32_16x16x64_fp8_fp8",
+]  # fmt: skip
+
 
 def drawing(picture):
     root = ElementTree.fromstring(f"<all>{picture.html}</all>")
@@ -299,7 +304,7 @@ def cells(picture):
     return dict(zip(at, zip(said, labels, strict=True), strict=True))
 
 
-@pytest.mark.parametrize("name", INSTRUCTIONS)
+@pytest.mark.parametrize("name", DRAWN)
 def test_each_cell_says_the_lane_of_its_element(name):
     for letter, operand in INSTRUCTIONS[name].operands.items():
         found = cells(operand_figure(name, letter))
