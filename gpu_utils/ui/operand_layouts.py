@@ -22,7 +22,6 @@ BITS = {"f64": 64, "f32": 32, "tf32": 32, "s32": 32, "f16": 16, "bf16": 16, "fp8
 PTX_MMA = "PTX ISA, Matrix Fragments of mma"
 PTX_WGMMA = "PTX ISA, Register Fragments of wgmma"
 CALCULATOR = "AMD Matrix Instruction Calculator"
-CDNA4 = "CDNA4 ISA, dense matrix layouts"
 TRITON = "Triton, LinearLayoutConversions.cpp"
 
 
@@ -312,8 +311,8 @@ _ALL = (
     _matrix_core("v_mfma_i32_16x16x32_i8", 16, 8, "s8", _CDNA[1:], "s32"),
     _matrix_core("v_mfma_f32_32x32x16_fp8_fp8", 32, 8, "fp8", _CDNA[1:]),
     _matrix_core("v_mfma_f32_16x16x32_fp8_fp8", 16, 8, "fp8", _CDNA[1:]),
-    _matrix_core("v_mfma_f32_32x32x16_f16", 32, 8, "f16", _CDNA[2:], source=CDNA4),
-    _matrix_core("v_mfma_f32_16x16x32_f16", 16, 8, "f16", _CDNA[2:], source=CDNA4),
+    _matrix_core("v_mfma_f32_32x32x16_f16", 32, 8, "f16", _CDNA[2:], source=TRITON),
+    _matrix_core("v_mfma_f32_16x16x32_f16", 16, 8, "f16", _CDNA[2:], source=TRITON),
     _wave_matrix("v_wmma_f32_16x16x16_f16 gfx11", 16, "f16", ("gfx1100",), COPY, (along(16),),
                  (down(2), down(8, 2)), CALCULATOR, _COPIES),
     _wave_matrix("v_wmma_f32_16x16x16_f16 gfx12", 16, "f16", ("gfx1201",), along(2, 4), (along(4), along(2, 8)),
