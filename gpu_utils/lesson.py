@@ -35,6 +35,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.ui.launch_figure": ("LaunchFigure",),
         "gpu_utils.ui.machine_figure": ("chip_figure", "unit_figure"),
         "gpu_utils.ui.number_figure": ("number_line",),
+        "gpu_utils.ui.operand_figure": ("operand_figure",),
         "gpu_utils.ui.scale_figure": ("scale_figure",),
         "gpu_utils.ui.stage_figure": ("stage_figure",),
         "gpu_utils.ui.timeline_figure": ("timeline_figure",),

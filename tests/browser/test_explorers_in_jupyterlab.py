@@ -31,6 +31,7 @@ CELLS = {
     "network": 'explore("network")',
     "timeline": 'explore("timeline")',
     "kernels": 'explore("kernels", [Point("scale", 2**26, 2**29, 4e-4)], occupancy=30)',
+    "operands": 'explore("operands")',
 }
 IMPORTS = "from gpu_utils import explore\nfrom gpu_utils.analytic.roofline import Point"
 WAIT_SECONDS = 15
@@ -311,6 +312,19 @@ def test_a_typed_number_is_rounded_and_the_zoom_shows_its_neighbours(notebook):
     for key in ("Space", "ArrowDown", "Enter"):
         notebook.page.keyboard.press(key)
     notebook.await_words("numbers", "^300 is beyond the largest number of e4m3fnuz and becomes 240")
+
+
+def test_an_element_of_an_operand_is_chosen_by_keyboard(notebook):
+    cell = notebook.cell("operands")
+    assert notebook.words("operands").startswith("Row 3, column 5 of A is in lane 14, register 0, upper half")
+    notebook.slider("operands", "row").focus()
+    for _ in range(8):
+        notebook.page.keyboard.press("ArrowRight")
+    notebook.await_words("operands", "^Row 11, column 5 of A is in lane 14, register 1, upper half")
+    cell.locator("select").nth(1).focus()
+    for key in ("Space", "ArrowDown", "ArrowDown", "Enter"):
+        notebook.page.keyboard.press(key)
+    notebook.await_words("operands", "^Row 11, column 5 of D is in lane 14, register 3")
 
 
 def test_nothing_was_asked_of_another_host_and_the_console_is_clean(notebook):

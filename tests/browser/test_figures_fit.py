@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gpu_utils.compiler import listing
-from gpu_utils.lesson import amax_figure, error_figure, number_line, scale_figure
+from gpu_utils.lesson import amax_figure, error_figure, number_line, operand_figure, scale_figure
 from gpu_utils.ui.amax_figure import SERIES
 from gpu_utils.ui.explore.numbers import draw
 from gpu_utils.ui.explore.timeline import modelled
@@ -31,6 +31,7 @@ def figures():
     yield error_figure(torch.ones(64, 512), {"one": torch.rand(64, 512), "two": torch.rand(64, 512)})._repr_html_()
     yield amax_figure({"x": {each: [0.5, 1.0] for each in SERIES}})._repr_html_()
     yield draw("e5m2", "0x82", 6, "e5m2fnuz")._repr_html_()
+    yield operand_figure("v_mfma_f32_32x32x8_f16", "D", row=13, column=21)._repr_html_()
     yield trace_figure(modelled("sync", "amd", 5, 20))._repr_html_()
 
 

@@ -26,6 +26,7 @@ EXPLORERS = {
     "network": "network",
     "timeline": "timeline",
     "kernels": "kernels",
+    "operands": "operands",
 }
 """Name of an explorer -> its module."""
 
@@ -53,6 +54,8 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
                          profile, or a modelled program: "launch-bound", "sync", "copy", "overlap"; launch=5, kernel=2
            "kernels"     a kernel on the rooflines of two chips: what FLOP, bytes and waiting take, and which one bounds
                          it; what: a Profile, its table, or Points; nvidia="A100", amd="MI300X", dtype="fp32"
+           "operands"    which lane and register holds which element of a matrix instruction's operand; what: an
+                         instruction, "mma.m16n8k16.f16" or "v_mfma_f32_32x32x8_f16"; operand="A", row=3, column=5
     start  the values that the controls start with; the function `explorer` of its module lists them
 
     Every explorer works with the keyboard (Tab, arrow keys; the space bar opens a list), says in a sentence what it
