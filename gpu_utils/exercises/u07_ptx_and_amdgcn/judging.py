@@ -49,6 +49,7 @@ def judged(
     tolerance: Tolerance,
     cost: Callable[[Launch], Difference | None] = lambda launch: None,
     sanitize: Sequence[str] = ("racecheck", "waitcheck"),
+    failing: Callable[[W2WError], Difference | None] = lambda problem: None,
 ) -> Difference | None:
     """What is wrong with a kernel, or None.
 
@@ -57,6 +58,7 @@ def judged(
     expected   what the output must hold, in float64
     cost       what is counted of a launch that was right
     sanitize   what the virtual GPU looks for besides: see docs/sanitizers.md
+    failing    what an exercise itself says of an error; None leaves the error's own words
 
     A PTX kernel that is right on the virtual GPU runs on an NVIDIA GPU of this machine too.
     """
@@ -66,7 +68,8 @@ def judged(
         with virtual_gpu(target, strict=True, step_limit=STEP_LIMIT, sanitize=sanitize) as gpu:
             launch = gpu.load(text).launch(name, grid, block, args)
     except W2WError as problem:
-        return Difference(f"error:{type(problem).__name__}", f"on the virtual {target}: {problem}")
+        said = failing(problem) or Difference(f"error:{type(problem).__name__}", str(problem))
+        return Difference(said.kind, f"on the virtual {target}: {said.detail}")
     if found := _differs(expected, output, tolerance, f"the virtual {target}"):
         return found
     if found := cost(launch):
