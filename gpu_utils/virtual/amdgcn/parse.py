@@ -158,6 +158,7 @@ def parse(text: str) -> Module:
                 metadata.append(raw)
             continue
         code, _, comment = raw.partition(";") if '"' not in raw else (raw, "", "")
+        code = code.partition("//")[0] if '"' not in raw else code
         stripped = code.strip()
         if not stripped or stripped.startswith(("//", "#")):
             continue
