@@ -135,6 +135,7 @@ def _value(text: str) -> Any:
         return text
 
 
+_COMMENT = re.compile(r";|//")
 _LABEL = re.compile(r"^\s*([\w.$@]+):")
 _LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
@@ -157,8 +158,7 @@ def parse(text: str) -> Module:
             else:
                 metadata.append(raw)
             continue
-        code, _, comment = raw.partition(";") if '"' not in raw else (raw, "", "")
-        code = code.partition("//")[0] if '"' not in raw else code
+        code, comment = _without_comment(raw)
         stripped = code.strip()
         if not stripped or stripped.startswith(("//", "#")):
             continue
@@ -201,6 +201,19 @@ def parse(text: str) -> Module:
             _code(module, stripped, line)
     _metadata(module, metadata)
     return module
+
+
+def _without_comment(raw: str) -> tuple[str, str]:
+    """What stands before `;` or `//`, and behind it; a string before that may hold either.
+
+    >>> _without_comment('v_nop // "x"'), _without_comment('.file 1 "a;b"')
+    (('v_nop ', ' "x"'), ('.file 1 "a;b"', ''))
+    """
+    before, quote, _ = raw.partition('"')
+    found = _COMMENT.search(before)
+    if found is None:
+        return (raw, "") if quote else (before, "")
+    return raw[: found.start()], raw[found.end() :]
 
 
 def _plain_names(text: str) -> str:

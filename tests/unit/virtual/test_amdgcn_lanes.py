@@ -337,7 +337,7 @@ def test_wmma_of_rdna4_splits_k_between_the_halves():
             assert float(state.F[r][0, lane]) == want[8 * (lane // 16) + r, lane % 16]
 
 
-@pytest.mark.parametrize("comment", ["; as LLVM writes it", "// as people do", "// a ; b"])
+@pytest.mark.parametrize("comment", ["; as LLVM writes it", "// as people do", "// a ; b", '; "quoted" ; //'])
 def test_a_comment_ends_an_instruction(comment):
     lines = [f"v_mov_b32 v1, v0 {comment}", f"v_mov_b32_dpp v2, v1 quad_perm:[1,0,3,2] {comment}"]
     assert (execute("gfx942", lines, {"v0": LANE}).U[2] == LANE ^ 1).all()
