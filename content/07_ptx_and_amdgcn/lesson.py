@@ -1,0 +1,1325 @@
+# %% [markdown] top
+# # 07 PTX and AMDGCN: the layer under Triton
+#
+# (Head and sittings 1 and 2 stand in front of this.)
+
+# %% imports
+import torch
+import triton
+import triton.language as tl
+
+from gpu_utils import CHIPS, compile_for, explore, lesson, listing, predict, virtual_gpu
+
+# %% first stop
+lesson.sitting("07", 1)
+
+# %% second stop
+lesson.sitting("07", 2)
+
+# %% [markdown] lanes
+# # Sitting 3: lanes
+#
+# A lane computes in its own registers. Yet a sum of a row, a softmax, a matrix product need the numbers of other lanes.
+# This sitting is about how one lane gets another's value, which lane holds which element of a matrix, and what orders
+# lanes and waves.
+#
+# ## 3.1 One kernel for all exchanges
+#
+# Everything in the first half runs in one small kernel, written by hand for both vendors. Lane $i$ reads `x[i]` into a
+# register, the *exchange* stands in the middle, and what the lane got goes to `out[i]`. The result register holds -1
+# before. We let lane $i$ give $100 + i$: so the result says from whom it came.
+
+# %% the kernel around an exchange
+FLIP = "shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;"
+DPP_FLIP = "v_mov_b32_dpp v2, v1 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf"
+print(lesson.lane_body(FLIP, "sm_80"), lesson.lane_body(DPP_FLIP, "gfx942"), sep="\n\n")
+
+# %% [markdown] read the kernel
+# Read the middle lines last. In PTX `%r1` is what this lane gives and `%r2` what it gets; in AMDGCN `v1` and `v2`.
+# `v0` is the lane's number, times 4 after the shift: an offset in bytes. Both exchanges swap neighbours.
+
+
+# %% neighbours
+def exchange(lines):
+    """A picture of exchanges: title -> (target, lines in the middle of the kernel)."""
+    shown = {}
+    for title, (target, line) in lines.items():
+        shown[f"{target}: {title}"] = lesson.lane_run(line, target)
+    return lesson.exchange_figure(shown)
+
+
+exchange({"shfl.sync.bfly 1": ("sm_80", FLIP), "quad_perm": ("gfx942", DPP_FLIP)})
+
+# %% [markdown] shuffles
+# ## 3.2 NVIDIA: one shuffle, four modes
+#
+# ```text
+# shfl.sync.MODE.b32  d|p, a, b, c, members;
+# ```
+#
+# `a` is what the lane gives, `d` what it gets. `b` is a number whose meaning depends on the mode:
+#
+# | mode | source lane | in range when | for |
+# |---|---|---|---|
+# | `idx` | `b` | not above the last lane | one lane to all |
+# | `up` | own lane - `b` | not below the first lane | prefix sums |
+# | `down` | own lane + `b` | not above the last lane | sums to the first lane |
+# | `bfly` | own lane XOR `b` | not above the last lane | sums that all lanes get |
+#
+# **`c` holds two numbers.** Bits 0 to 4 are the clamp: 31 (`0x1f`) for all modes but `up`, which wants 0. Bits 8 to 12
+# are the bits of the lane number that must stay: they cut the warp into segments, and each has a last lane of its own.
+# `0x1f` alone is one segment of 32. With `0x181f` bits 3 and 4 stay, so segments have 8 lanes.
+#
+# **Out of range** the lane gets its own `a`, and the predicate `p` is false. `|p` may be left out.
+#
+# **`members`** has a bit for each lane that takes part, `-1` for all. Every lane that is named must come to this very
+# instruction, and every lane that comes must be named.
+
+# %% guess down
+guess = predict(
+    "07.down",
+    "shfl.sync.down, b = 4, c = 0x181f, all lanes. From which lane do these get a "
+    "value?",
+    two=lesson.number("lane 2"),
+    six=lesson.number("lane 6"),
+)
+
+# %% four shuffles
+SHUFFLE = "shfl.sync.{}.b32 %r2, %r1, {}, {}, -1;"
+got = [
+    value - 100 for value in lesson.lane_run(SHUFFLE.format("down", 4, 0x181F), "sm_80")
+]
+guess.reveal(
+    two=got[2],
+    six=got[6],
+    because="6 + 4 is past lane 7, the last of its segment: lane 6 keeps its own.",
+)
+exchange(
+    {
+        "down, b = 4, c = 0x1f": ("sm_80", SHUFFLE.format("down", 4, 0x1F)),
+        "down, b = 4, c = 0x181f": ("sm_80", SHUFFLE.format("down", 4, 0x181F)),
+        "up, b = 1, c = 0": ("sm_80", SHUFFLE.format("up", 1, 0)),
+        "idx, b = 5, c = 0x1f": ("sm_80", SHUFFLE.format("idx", 5, 0x1F)),
+    }
+)
+
+# %% [markdown] after shuffles
+# Grey lines are lanes that got their own value back. A sum that goes `down` adds such a value twice in lanes whose
+# results nobody reads; a *prefix* sum would be wrong with it, so it asks `p` or compares lane numbers.
+#
+# Floats travel too: `.b32` moves 32 bits and asks for no type. What you *add* afterwards needs `add.f32`; `add.s32` on
+# the bits of two floats is a number, and a wrong one.
+#
+# What if a lane comes that is not named? On a chip that is undefined. The virtual GPU, asked by `sanitize`, says so:
+
+# %% a lane that is not named
+try:
+    HALF = "shfl.sync.down.b32 %r2, %r1, 1, 31, 0xffff;"
+    lesson.lane_run(HALF, "sm_80", sanitize="synccheck")
+except lesson.W2WError as problem:
+    print(problem)
+
+# %% [markdown] all lanes at once
+# ### One answer from all lanes
+#
+# Some questions need no tree of shuffles, because one instruction asks all lanes:
+#
+# | PTX | each lane gets |
+# |---|---|
+# | `vote.sync.ballot.b32 d, p, members` | a bit for each lane whose predicate is true |
+# | `vote.sync.any.pred`, `.all.pred` | whether some, whether all are true |
+# | `match.any.sync.b32 d, a, members` | a bit for each lane that gives the same value as itself |
+# | `redux.sync.add.s32 d, a, members` | the sum of all, integers; also `min`, `max`, `and`, `or`, `xor` |
+#
+# Floats have no `redux` but `min` and `max` on sm_100a, so a sum of floats stays a tree of shuffles.
+#
+# AMD has no `match` and no `redux`. It needs no ballot: on a wave every comparison *is* one. `v_cmp` writes a bit for
+# each lane into a scalar register, 64 of them on CDNA. (Why `s_nop 1` stands behind it, the facts of 3.3 say.)
+
+# %% guess all lanes
+guess = predict(
+    "07.collective",
+    "Lane i gives i % 4. What does redux.sync.add give in a warp? How many bits are "
+    "set in what match.any gives lane 1?",
+    total=lesson.number("sum"),
+    bits=lesson.number("bits"),
+)
+
+# %% one answer from all lanes
+FOUR = [lane % 4 for lane in range(64)]
+ASKED = {
+    "redux.sync.add": ("sm_80", "redux.sync.add.s32 %r2, %r1, -1;"),
+    "match.any": ("sm_80", "match.any.sync.b32 %r2, %r1, -1;"),
+    "ballot of a == 1": (
+        "sm_80",
+        "setp.eq.u32 %p1, %r1, 1;\nvote.sync.ballot.b32 %r2, %p1, -1;",
+    ),
+    "v_cmp, low half": (
+        "gfx942",
+        "v_cmp_eq_u32_e32 vcc, 1, v1\ns_nop 1\nv_mov_b32_e32 v2, vcc_lo",
+    ),
+}
+one = {n: lesson.lane_run(line, target, FOUR)[1] for n, (target, line) in ASKED.items()}
+guess.reveal(
+    total=one["redux.sync.add"],
+    bits=one["match.any"].bit_count(),
+    because="8 times 0 + 1 + 2 + 3, and eight of 32 lanes give a 1.",
+)
+lesson.table(
+    {
+        n: {"lane 1 gets": value, "as bits": f"{value:#034b}"}
+        for n, value in one.items()
+    },
+    first="instruction",
+)
+
+# %% [markdown] dpp
+# ## 3.3 AMD: DPP, a modifier of ordinary instructions
+#
+# DPP (data-parallel primitives) is no instruction. It is an encoding of ordinary VALU instructions, in which the
+# *first source* comes from another lane: `v_add_f32_dpp v2, v1, v1 row_shr:1` moves and adds at once. A wave is cut
+# into **rows** of 16 lanes, and a row into **banks** of 4. Most patterns stay in a row:
+#
+# | control | source of a lane | where |
+# |---|---|---|
+# | `quad_perm:[a,b,c,d]` | lane a, b, c or d of its four | all |
+# | `row_shl:n`, `row_shr:n` | n lanes higher; n lanes lower, in the row | all |
+# | `row_ror:n` | n lanes lower, around the row's end | all |
+# | `row_mirror`, `row_half_mirror` | the row, or each half of it, backwards | all |
+# | `row_bcast:15`, `row_bcast:31` | lane 15 of each row to the next; lane 31 to all above | gfx9 only |
+# | `row_newbcast:n` | lane n of the row | gfx90a and later gfx9 |
+# | `row_share:n`, `row_xmask:n` | lane n of the row; own lane XOR n | RDNA |
+# | `dpp8:[...]` | any of its eight | RDNA |
+#
+# `shr` is "shift right": values move to *higher* lanes, as `shfl.up` does it. Three more words say who writes:
+#
+# - `row_mask:0xa`: bit r allows row r to write; `0xa` is rows 1 and 3. `bank_mask` does so for banks in each row.
+# - Without `bound_ctrl`, a lane whose source does not exist **writes nothing**: the register keeps what it held.
+# - With `bound_ctrl:0` it gets the number **0** instead. (The 0 is an old spelling: it switches the zero *on*.)
+
+# %% guess dpp
+guess = predict(
+    "07.dpp",
+    "v_mov_b32_dpp v2, v1 row_shr:1 with all masks 0xf. v2 holds -1 before, lane i "
+    "gives 100 + i. What does lane 16 hold afterwards?",
+    without=lesson.number("without bound_ctrl"),
+    with_it=lesson.number("with bound_ctrl:0"),
+)
+
+# %% two shifts in rows
+ALL = "row_mask:0xf bank_mask:0xf"
+SHIFT = f"v_mov_b32_dpp v2, v1 row_shr:1 {ALL}"
+guess.reveal(
+    without=lesson.lane_run(SHIFT, "gfx942")[16],
+    with_it=lesson.lane_run(f"{SHIFT} bound_ctrl:0", "gfx942")[16],
+    because="lane 16 is the first of its row, and nobody is below it there.",
+)
+exchange(
+    {
+        "row_shr:1": ("gfx942", SHIFT),
+        "row_shr:1 bound_ctrl:0": ("gfx1100", f"{SHIFT} bound_ctrl:0"),
+        "row_ror:4": ("gfx1100", f"v_mov_b32_dpp v2, v1 row_ror:4 {ALL}"),
+    }
+)
+
+# %% [markdown] old value
+# Which of the two is right depends on what you do next. In a sum, "keep" in `v_add_f32_dpp v1, v1, v1` leaves a lane
+# without a source as it was, which a prefix sum wants. In a `v_mov` into a fresh register, "keep" leaves whatever
+# stood there: write a neutral value first, 0 for a sum, -infinity for a maximum.
+#
+# Rows are the hard part: nothing above but `row_bcast` leaves a row. Each family crosses in another way.
+
+# %% across rows
+BCAST = "v_mov_b32_dpp v2, v1 row_bcast:15 row_mask:0xa bank_mask:0xf"
+try:
+    lesson.lane_run(BCAST, "gfx1100")
+except lesson.CompileFailed as problem:
+    print(problem)
+exchange(
+    {
+        "row_bcast:15 row_mask:0xa": ("gfx942", BCAST),
+        "v_permlanex16_b32 v2, v1, 0, 0": ("gfx1201", "v_permlanex16_b32 v2, v1, 0, 0"),
+    }
+)
+
+# %% [markdown] permlanex16
+# `v_permlanex16_b32 v2, v1, s4, s5` is RDNA's: every lane reads from the *other* row of its pair, and 16 times four
+# bits in the two scalars say which lane there. All zero is lane 0 of the other row. `s4` serves the lower eight lanes
+# of a row, `s5` the upper eight: for "the same place in the other row" they are `0x76543210` and `0xfedcba98`.
+#
+# > **Facts: what DPP needs on a chip**
+# >
+# > - On gfx9 two wait states must lie between a VALU instruction that writes a register and a DPP instruction that
+# >   reads it, and five after one that writes EXEC. By hand that is `s_nop 1` between them. (source: LLVM,
+# >   GCNHazardRecognizer.cpp, checkDPPHazards)
+# > - On gfx942 and gfx950 `v_readlane` or `v_readfirstlane` must not read a vector register in the next
+# >   instruction after it was written (1 wait state), and a VALU instruction must not read a scalar register within 2
+# >   wait states after a VALU instruction wrote it. (source: LLVM, GCNHazardRecognizer.cpp, hasVDecCoExecHazard)
+# > - LLVM's *compiler* inserts these; its *assembler* takes your text as it is. The virtual GPU executes one
+# >   instruction after the other and does not model them, so a result never shows that one is missing.
+# > - Why rows of 16: GCN's SIMD is 16 lanes wide, and a wave of 64 goes through it in four cycles. `ds_swizzle` and
+# >   `ds_bpermute` use the LDS hardware to route values, and touch no LDS memory. (source: [AMD GCN Assembly:
+# >   Cross-Lane Operations](https://gpuopen.com/learn/amd-gcn-assembly-cross-lane-operations/))
+#
+# ## 3.4 AMD: three more ways
+#
+# | instruction | who chooses the source | through | wait counter |
+# |---|---|---|---|
+# | DPP | a fixed pattern in the instruction | the VALU's own inputs | nothing |
+# | `ds_swizzle_b32` | a fixed pattern in 32 lanes | the LDS hardware, no memory | `lgkmcnt`, `dscnt` |
+# | `ds_bpermute_b32` | each lane, by a register: **lane times 4** | the LDS hardware, no memory | `lgkmcnt`, `dscnt` |
+# | `v_readlane_b32` | one lane for the wave, to a scalar register | the VALU | nothing |
+# | `v_permlane32_swap_b32`, `16` (gfx950) | halves of two registers swap | the VALU | nothing |
+#
+# The first question is therefore: is the pattern fixed? Then DPP or a swap, which wait for no counter. A shuffle
+# from C++, where the lane is a number at run time, becomes `ds_bpermute_b32`. Its index is an address in bytes. (A line
+# `wait` in these cells stands for the target's wait for LDS: `s_waitcnt lgkmcnt(0)`, on gfx12 `s_wait_dscnt 0`.)
+
+# %% guess bpermute
+guess = predict(
+    "07.bpermute",
+    "Somebody gives ds_bpermute_b32 the lane's number itself as index, and forgets the "
+    "factor 4. From which lane does lane 9 get a value?",
+    lane=lesson.number("lane"),
+)
+
+# %% through the LDS hardware, and without it
+FORGOT = "v_lshrrev_b32_e32 v3, 2, v0\nds_bpermute_b32 v2, v3, v1\nwait"
+guess.reveal(
+    lane=lesson.lane_run(FORGOT, "gfx942")[9] - 100,
+    because="9 bytes lie in word 2: no error, a stretched copy of the first 16 lanes.",
+)
+SWAP = "v_mov_b32_e32 v2, v1\ns_nop 1\nv_permlane32_swap_b32 v2, v1"
+SWIZZLE = "ds_swizzle_b32 v2, v1 offset:swizzle(SWAP,16)\nwait"
+exchange(
+    {
+        "ds_bpermute_b32 without the factor 4": ("gfx942", FORGOT),
+        "ds_swizzle_b32 offset:swizzle(SWAP,16)": ("gfx942", SWIZZLE),
+        "v_permlane32_swap_b32 v2, v1 (v2 is shown)": ("gfx950", SWAP),
+        "v_readlane_b32 s8, v1, 7": (
+            "gfx1100",
+            "v_readlane_b32 s8, v1, 7\nv_mov_b32_e32 v2, s8",
+        ),
+    }
+)
+
+# %% [markdown] which do compilers take
+# `v_permlane32_swap_b32 v2, v1` exchanges the upper half of `v2` with the lower half of `v1`: with a copy of one
+# value in both, one instruction brings the other half. What does Triton take for a sum over one wave? Here is the
+# same `tl.sum` for six targets.
+
+
+# %% what a sum becomes
+@triton.jit
+def sum_kernel(x_ptr, y_ptr, N: tl.constexpr):
+    tl.store(y_ptr, tl.sum(tl.load(x_ptr + tl.arange(0, N)), 0))
+
+
+MOVES = ("shfl", "redux", "v_add_f32_dpp", "v_mov_b32_dpp", "v_perml", "v_readl", "ds_")
+rows = {}
+for target in ("sm_80", "sm_100", "gfx90a", "gfx942", "gfx1100", "gfx1201"):
+    lanes = lesson.TARGETS[target].lanes
+    args = (torch.ones(lanes), torch.zeros(1))
+    compiled = compile_for(sum_kernel, target, args, N=lanes, num_warps=1)
+    found = lesson.mnemonics(compiled, starting=MOVES)
+    rows[target] = {"lanes": lanes} | dict(found)
+lesson.table(rows, first="target", note="Instructions in one wave's sum.")
+
+# %% [markdown] after the sum
+# A sum over 32 lanes is five exchanges, over 64 six: each halves what is left. NVIDIA pays each with a `shfl` *and*
+# an addition. AMD's DPP folds four or five of them into the additions; one more instruction crosses to the last half,
+# and `v_readlane` hands the total over. None of AMD's waits for a counter. The lab's 07.lane_sum and 07.dpp_sum ask
+# you for such a tree by hand.
+#
+# ## 3.5 Whose element? Operands of matrix instructions
+#
+# A matrix instruction takes its operands from the registers of *all* lanes of a wave. The manual says which lane
+# holds which element: this table is called a **layout**, and the part in one lane a **fragment**. Nothing checks it.
+# Registers that are filled in another order give a product of other matrices, without a word.
+#
+# | instruction | A, B from | C, D in | lanes that work together |
+# |---|---|---|---|
+# | `mma.sync` | registers | registers | a warp |
+# | `wgmma` | A: registers or shared memory; B: shared memory | registers | a warpgroup, 128 threads |
+# | `v_mfma` | vector registers or AGPRs | the same | a wavefront of 64 |
+# | `v_wmma` (RDNA) | vector registers | vector registers | a wave of 32 |
+# | `tcgen05.mma` | A: shared or tensor memory; B: shared memory | tensor memory | one thread issues it |
+#
+# **Find the lane.** You need no manual to find a place: put a single 1 into one register of one lane of A, fill B with
+# ones, and look where the product is not 0. Row $m$ of A meets only row $m$ of D. Two smaller relatives of the lab's
+# instructions, `mma.m16n8k8` in float16 and `v_mfma_f32_16x16x4_f32`:
+
+# %% a single one
+MMA = """
+.reg .f32 %f<8>;
+setp.eq.u32 %p1, %r0, 13;            // lane 13 alone
+selp.b32 %r3, 0x3c00, 0, %p1;        // gives 1.0, in the low half of its first register
+mov.b32 %r4, 0x3c003c00;             // B: all ones
+mov.b32 %r5, 0;
+mov.f32 %f4, 0f00000000;
+mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 \
+{%f0, %f1, %f2, %f3}, {%r3, %r5}, {%r4}, {%f4, %f4, %f4, %f4};
+cvt.rzi.s32.f32 %r2, %f0;            // look at the first register of D"""
+MFMA = """
+v_lshrrev_b32_e32 v3, 2, v0
+v_cmp_eq_u32_e32 vcc, 21, v3         ; lane 21 alone
+v_mov_b32_e32 v8, 1.0                ; B: all ones
+s_nop 1
+v_cndmask_b32_e64 v3, 0, 1.0, vcc    ; gives 1.0
+s_nop 1
+v_mfma_f32_16x16x4_f32 v[4:7], v3, v8, 0
+s_nop 15                             ; D takes its time, and nothing waits by itself
+v_cvt_i32_f32_e32 v2, v5             ; look at the second register of D"""
+one = {
+    "sm_80": lesson.lane_run(MMA, "sm_80"),
+    "gfx942": lesson.lane_run(MFMA, "gfx942"),
+}
+lesson.lane_figure(one)
+
+# %% [markdown] read the layout
+# Lane 13 of NVIDIA: the 1 shows in lanes 12 to 15, so these four share a row of D, and lane 13 holds a piece of that
+# row of A. Lane 21 of AMD: the 1 shows in 16 lanes, one row of D lies across 16 lanes, in their *second* register.
+# Four lanes for a row on one side, sixteen on the other: a fragment of one vendor never fits the other.
+#
+# To find $k$ as well, put the 1 into B, too: the product is 1 only where both have the same $k$. Two ones, and the
+# whole layout follows by experiment.
+
+# %% guess fragment
+guess = predict(
+    "07.fragment",
+    "The same mma with the 1 in lane 17 in place of lane 13. In which lanes does D "
+    "show it?",
+    first=lesson.number("first lane"),
+    last=lesson.number("last lane"),
+)
+
+# %% the 1 in lane 17
+shown = lesson.lane_run(MMA.replace("%r0, 13", "%r0, 17"), "sm_80")
+lanes = [lane for lane, value in enumerate(shown) if value]
+guess.reveal(
+    first=lanes[0],
+    last=lanes[-1],
+    because="four lanes share a row; lane 17 is in the fifth group of four.",
+)
+lesson.operand_figure("mma.m16n8k8.f16", operand="D", lane=17)
+
+# %% [markdown] the explorer
+# The explorer has the layouts of all matrix instructions of this course, each checked against execution. Choose an
+# instruction and an operand; an element shows its lane, register and half, and a lane shows its elements, as above.
+
+# %% explore operands
+explore("operands", "v_mfma_f32_32x32x8_f16", operand="D", row=9, column=5)
+
+# %% [markdown] reading layouts
+# Three things to try:
+#
+# 1. **Can a product feed the next one?** Compare D of `mma.m16n8k16.f16` with the left half of its A, and D of
+#    `v_mfma_f32_16x16x16_f16` with its B. Each element lies in the same lane. So attention can round the scores to
+#    float16 and multiply again, with no exchange between lanes at all.
+# 2. **Then do the same for `v_mfma_f32_32x32x8_f16`**: does its D still match its B? (B has 8 rows, D 32: take eight
+#    at a time.)
+# 3. Compare A with B of one MFMA: the same table, with rows and columns exchanged.
+#
+# **An order of $k$ that A and B share does not matter.** The product sums over $k$; who permutes both operands alike
+# gets the same sum. So an experiment cannot tell such orders apart, and a kernel may choose the one that loads best.
+#
+# ## 3.6 Inside a wave: in step or not?
+#
+# Lanes 0 and 1 exchange through shared memory: each writes its word, then reads its neighbour's. One wave, no barrier.
+
+# %% through shared memory
+LDS_PTX = """
+.shared .align 8 .b32 buffer[32];
+mov.u32 %r3, buffer;
+shl.b32 %r4, %r0, 2;
+add.u32 %r3, %r3, %r4;               // the address of my word
+st.shared.u32 [%r3], %r1;
+// HERE
+xor.b32 %r4, %r3, 4;                 // of my neighbour's
+ld.shared.u32 %r2, [%r4];"""
+LDS_AMD = """
+ds_write_b32 v0, v1
+v_xor_b32_e32 v3, 4, v0
+ds_read_b32 v2, v3
+wait"""
+
+# %% [markdown] in step
+# - **AMD**: a wavefront has one program counter. All 64 lanes write, then all read; LDS instructions of one wave come
+#   back in order. The machine code is right as it stands. A *compiler* must still be told, or it moves the read up:
+#   HIP's `__syncwarp()` is there for it and may leave no instruction.
+# - **NVIDIA, until Pascal**: the same, and much code relied on it.
+# - **NVIDIA, since Volta**: *independent thread scheduling*. Each lane has its own program counter. Lanes that took a
+#   branch together may come out of it apart, and nothing promises that lane 1 has written when lane 0 reads. What
+#   promises it is `bar.warp.sync members`, which is `__syncwarp()`: it waits for the lanes, and orders their memory.
+#
+# `activemask.b32` says who happens to be here *now*. It is a measurement, not an agreement: two lanes that will both
+# come may find themselves apart. So the mask of a shuffle is decided from the data (a ballot before the branch), never
+# by asking who is around.
+#
+# Here lanes 0 to 15 take one way and the others another, and each asks on its own.
+
+# %% who is here
+ASK = """
+setp.lt.u32 %p1, %r0, 16;
+@%p1 bra LOW;
+activemask.b32 %r2;
+bra JOIN;
+LOW:
+activemask.b32 %r2;
+JOIN:"""
+got = [value & 0xFFFFFFFF for value in lesson.lane_run(ASK, "sm_80")]
+lesson.table({f"lane {lane} sees": f"{got[lane]:#010x}" for lane in (0, 15, 16, 31)})
+
+# %% [markdown] each side
+# On the virtual GPU each side sees its own half. A chip may split them further, at any branch.
+#
+# The tool `lockstep` of the virtual GPU looks for what relies on step.
+
+# %% guess lockstep
+RIGHT, RACE = "right", "Race"
+guess = predict(
+    "07.lockstep",
+    "Under lockstep on the virtual sm_80, how does the exchange through shared "
+    "memory end?",
+    bare=lesson.choice(RIGHT, RACE, label="as it stands"),
+    synced=lesson.choice(RIGHT, RACE, label="with bar.warp.sync -1 at HERE"),
+)
+
+# %% lockstep
+ends = {}
+for name, text, tool in (
+    ("sm_80, bare, no tool", LDS_PTX, False),
+    ("sm_80, bare, lockstep", LDS_PTX, "lockstep"),
+    (
+        "sm_80, synced, lockstep",
+        LDS_PTX.replace("// HERE", "bar.warp.sync -1;"),
+        "lockstep",
+    ),
+    ("gfx942, bare, no tool", LDS_AMD, False),
+):
+    try:
+        got = lesson.lane_run(text, name.split(",")[0], sanitize=tool)
+        ends[name] = RIGHT if got[:2] == [101, 100] else "wrong"
+    except lesson.W2WError as problem:
+        ends[name] = type(problem).__name__
+        print(problem)
+guess.reveal(
+    bare=ends["sm_80, bare, lockstep"],
+    synced=ends["sm_80, synced, lockstep"],
+    because="nothing but step stood between the store and the load.",
+)
+lesson.table(ends)
+
+# %% [markdown] the lock again
+# Without the tool the bare version is right: the virtual GPU, like many a chip on many a day, runs these lanes
+# together. "It passes" shows nothing here.
+#
+# ### The lock, one floor down
+#
+# Lesson 03 had a lock that hung on `gfx942` and not on `sm_80`. Now you can read why. Every lane wants to add 1 under
+# one lock. Two ways to write it by hand for AMD; what differs is where the work stands.
+
+# %% two locks by hand
+HEAD = """
+  s_load_dwordx4 s[4:7], s[0:1], 0x0
+  v_mov_b32_e32 v0, 0
+  v_mov_b32_e32 v2, 1                  ; the new value of the lock
+  v_mov_b32_e32 v3, 0                  ; the value we hope for: free
+  s_mov_b64 s[8:9], exec
+  s_waitcnt lgkmcnt(0)
+AGAIN:
+  global_atomic_cmpswap v4, v0, v[2:3], s[4:5] sc0
+  s_waitcnt vmcnt(0)""".strip("\n")
+WORK = """
+  buffer_inv sc1                       ; acquire
+  global_load_dword v5, v0, s[6:7]
+  s_waitcnt vmcnt(0)
+  v_add_u32_e32 v5, 1, v5
+  global_store_dword v0, v5, s[6:7]
+  buffer_wbl2 sc1                      ; release
+  s_waitcnt vmcnt(0)
+  global_atomic_swap v0, v0, s[4:5]""".strip("\n")
+BEHIND = f"""
+{HEAD}
+  v_cmp_ne_u32_e32 vcc, 0, v4          ; who has NOT got it
+  s_and_b64 exec, exec, vcc            ; asks again; the others are off
+  s_cbranch_execnz AGAIN
+  s_mov_b64 exec, s[8:9]               ; all together
+{WORK}
+  s_endpgm"""
+INSIDE = f"""
+{HEAD}
+  v_cmp_eq_u32_e32 vcc, 0, v4          ; who HAS got it
+  s_and_saveexec_b64 s[8:9], vcc       ; works now; the others are off
+  s_cbranch_execz NOBODY
+{WORK}
+NOBODY:
+  s_andn2_b64 exec, s[8:9], exec       ; off: who has worked
+  s_cbranch_execnz AGAIN
+  s_endpgm"""
+SPIN_PTX = """
+  .reg .pred %p<2>; .reg .b32 %r<4>; .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [lock_ptr];
+  ld.param.u64 %rd2, [count_ptr];
+AGAIN:
+  atom.global.cas.b32 %r1, [%rd1], 0, 1;
+  setp.ne.u32 %p1, %r1, 0;
+  @%p1 bra AGAIN;                      // who has NOT got it asks again
+  fence.acq_rel.gpu;
+  ld.global.u32 %r2, [%rd2];
+  add.u32 %r2, %r2, 1;
+  st.global.u32 [%rd2], %r2;
+  fence.acq_rel.gpu;
+  atom.global.exch.b32 %r3, [%rd1], 0;
+  ret;"""
+
+# %% guess the locks
+HANGS = "hangs"
+guess = predict(
+    "07.lock",
+    "One wave, all lanes. Which of the three end?",
+    behind=lesson.choice(RIGHT, HANGS, label="gfx942, work behind the loop"),
+    inside=lesson.choice(RIGHT, HANGS, label="gfx942, work inside the loop"),
+    spin=lesson.choice(RIGHT, HANGS, label="sm_80, work behind the loop"),
+)
+
+
+# %% three locks
+def locked(target, text):
+    """How 64 threads under one lock end."""
+    lock, count = (torch.zeros(1, dtype=torch.int32) for _ in range(2))
+    frame = lesson.ptx_kernel if target == "sm_80" else lesson.amdgcn_kernel
+    more = () if target == "sm_80" else (target,)
+    module = lesson.assembled(frame("lock", "lock_ptr count_ptr", text, *more), target)
+    try:
+        with virtual_gpu(target, step_limit=500) as gpu:
+            gpu.load(module).launch("lock", 1, 64, [lock, count])
+    except lesson.W2WError as problem:
+        print(problem)
+        return HANGS
+    return RIGHT if count.item() == 64 else "wrong"
+
+
+ends = {
+    "gfx942, work behind the loop": locked("gfx942", BEHIND),
+    "gfx942, work inside the loop": locked("gfx942", INSIDE),
+    "sm_80, work behind the loop": locked("sm_80", SPIN_PTX),
+}
+behind, inside, spin = ends.values()
+guess.reveal(
+    behind=behind,
+    inside=inside,
+    spin=spin,
+    because="who has the lock must get to the line that frees it, while others ask.",
+)
+lesson.table(ends, note="hangs: StepLimit after 500 rounds.")
+
+# %% [markdown] why it hangs
+# `BEHIND` switches the winner off and keeps asking with the other 63. They ask for ever: the lock is held by a lane
+# that is off. `INSIDE` lets the winner work and free the lock *within* the round. In C++ you write one loop, and the
+# compiler chooses where the work lands, before or after the branch back: so source alone does not tell whether it
+# hangs. On `sm_80` the winner has a program counter of its own, and the virtual GPU gives it its turn, as a chip
+# since Volta must.
+#
+# > **Facts: lanes and time**
+# >
+# > - Since Volta the state of execution, program counter and call stack, is kept for each thread, and code that
+# >   relies on step must say so by `__syncwarp()`. (source: [NVIDIA, Volta Tuning
+# >   Guide](https://docs.nvidia.com/cuda/archive/11.0_GA/pdf/Volta_Tuning_Guide.pdf), Independent Thread Scheduling)
+# > - `match.sync` waits until all lanes of the mask that have not exited have executed it, and is undefined for a lane
+# >   that is not in its own mask. (source: [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/),
+# >   match.sync)
+# > - A block has sixteen barriers, 0 to 15; a count of threads must be a multiple of the warp size. (source: [PTX
+# >   ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/), barrier)
+#
+# ## 3.7 Between waves: barriers with names
+#
+# `bar.sync 0` waits for the whole block. PTX has sixteen such barriers, and each may have a count: `bar.sync 1, 64` is
+# barrier 1 for 64 threads, two warps. That lets *roles* in one block meet without the others: warps that load, warps
+# that multiply. AMD's `s_barrier` has no number and no count: it is for all waves of the block.
+#
+# In this block of four warps, warps 0 and 1 exchange words, and warps 2 and 3 leave early.
+
+# %% pairs of warps
+PAIRS = """
+  .reg .pred %p<2>; .reg .b32 %r<8>; .reg .b64 %rd<4>;
+  .shared .align 4 .b32 buffer[128];
+  ld.param.u64 %rd1, [out_ptr];
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, buffer;
+  shl.b32 %r2, %r0, 2;
+  add.u32 %r3, %r1, %r2;
+  st.shared.u32 [%r3], %r0;
+  setp.ge.u32 %p1, %r0, 64;
+  @%p1 bra DONE;                       // warps 2 and 3 have other work
+  BARRIER
+  xor.b32 %r4, %r2, 128;               // the same lane of the other warp
+  add.u32 %r4, %r1, %r4;
+  ld.shared.u32 %r5, [%r4];
+  mul.wide.u32 %rd2, %r0, 4;
+  add.u64 %rd3, %rd1, %rd2;
+  st.global.u32 [%rd3], %r5;
+DONE:
+  ret;"""
+
+PAIRS_AMD = """
+  s_load_dwordx2 s[4:5], s[0:1], 0x0
+  v_lshlrev_b32_e32 v1, 2, v0
+  ds_write_b32 v1, v0
+  v_cmp_gt_u32_e32 vcc, 128, v0
+  s_and_saveexec_b64 s[6:7], vcc
+  s_cbranch_execz DONE                 ; waves 2 and 3 have other work
+  s_waitcnt lgkmcnt(0)
+  s_barrier
+  v_xor_b32_e32 v2, 0x100, v1          ; the same lane of the other wave
+  ds_read_b32 v3, v2
+  s_waitcnt lgkmcnt(0)
+  global_store_dword v1, v3, s[4:5]
+DONE:
+  s_endpgm"""
+
+# %% guess barriers
+MISSED, STUCK = "a barrier missed", "a deadlock"
+ENDS = (RIGHT, "a race", MISSED, STUCK)
+guess = predict(
+    "07.named",
+    "What stands at BARRIER, and how does the virtual GPU end under its sanitizers?",
+    warp=lesson.choice(*ENDS, label="bar.warp.sync -1"),
+    block=lesson.choice(*ENDS, label="bar.sync 0"),
+    two=lesson.choice(*ENDS, label="bar.sync 1, 64"),
+    three=lesson.choice(*ENDS, label="bar.sync 1, 96"),
+)
+
+# %% five barriers
+KINDS = {"Race": "a race", "MissedBarrier": MISSED, "BarrierDeadlock": STUCK}
+
+
+def paired(target, text, half):
+    """How a block of four waves ends, of which two exchange: `half` threads."""
+    out = torch.zeros(half, dtype=torch.int32)
+    try:
+        with virtual_gpu(target, sanitize=True) as gpu:
+            module = gpu.load(lesson.assembled(text, target))
+            module.launch("pairs", 1, 2 * half, [out])
+    except lesson.W2WError as problem:
+        return KINDS[type(problem).__name__]
+    return RIGHT if out[0] == half // 2 and out[half // 2] == 0 else "wrong"
+
+
+ends = {}
+for line in ("bar.warp.sync -1;", "bar.sync 0;", "bar.sync 1, 64;", "bar.sync 1, 96;"):
+    text = lesson.ptx_kernel("pairs", "out_ptr", PAIRS.replace("BARRIER", line))
+    ends[f"sm_80: {line}"] = paired("sm_80", text, 64)
+warp, block, two, three = ends.values()
+guess.reveal(
+    warp=warp,
+    block=block,
+    two=two,
+    three=three,
+    because="a warp's barrier orders no other warp; 0 is for all 128; 96 never come.",
+)
+text = lesson.amdgcn_kernel("pairs", "out_ptr", PAIRS_AMD, "gfx942", shared=1024)
+ends["gfx942: s_barrier"] = paired("gfx942", text, 128)
+lesson.table(ends)
+
+# %% [markdown] between blocks
+# ### Between blocks: release and acquire
+#
+# Blocks have no barrier. They speak through global memory, and there two things are needed:
+#
+# - **release**: all I have written until now is visible *before* the flag that I raise;
+# - **acquire**: all I read from now on is read *after* the flag that I saw.
+#
+# Each has a **scope**: who must see it. A block (`.cta`, workgroup), a GPU (`.gpu`, agent), all GPUs and the host
+# (`.sys`, system). The wider, the further data must travel: PTX says it in a modifier, and AMDGCN by instructions of
+# their own. `buffer_wbl2 sc1` writes back what lies changed in the L2 (an MI300X has eight of them), `s_waitcnt
+# vmcnt(0)` waits until it is done, `buffer_inv sc1` drops what this CU has cached and what may be old.
+
+# %% guess release
+BEFORE, AFTER = "before the atomic", "after it"
+guess = predict(
+    "07.release",
+    "An atomic raises or reads a flag on gfx942. Where must these stand?",
+    wait=lesson.choice(BEFORE, AFTER, label="write back and wait, for a release"),
+    drop=lesson.choice(BEFORE, AFTER, label="drop the cache, for an acquire"),
+)
+
+
+# %% what release and acquire become
+@triton.jit
+def flag_kernel(data_ptr, flag_ptr, SEM: tl.constexpr):
+    tl.store(data_ptr, 1.0)
+    tl.atomic_xchg(flag_ptr, 1, sem=SEM, scope="gpu")
+
+
+ORDER = ("atom", "fence", "global_atomic", "s_wait", "buffer_", "global_inv")
+
+
+def beside_the_atomic(target, sem):
+    """The instructions of the atomic's line that order something, without operands."""
+    args = (torch.zeros(1), torch.zeros(1, dtype=torch.int32))
+    found = listing(flag_kernel, target, args=args, SEM=sem, num_warps=1)
+    texts = [each.text for each in found.only("tl.atomic_xchg").columns[0].instructions]
+    words = [text.removeprefix("@%p1 ").split(" v")[0].split(" %")[0] for text in texts]
+    return [word for word in words if word.startswith(ORDER)]
+
+
+TARGETS = ("sm_90", "gfx90a", "gfx942", "gfx1100", "gfx1201")
+SEMS = ("relaxed", "release", "acquire")
+found = {
+    target: {sem: beside_the_atomic(target, sem) for sem in SEMS} for target in TARGETS
+}
+released, acquired = found["gfx942"]["release"], found["gfx942"]["acquire"]
+guess.reveal(
+    wait=BEFORE if "atomic" in released[-1] else AFTER,
+    drop=AFTER if "buffer_inv" in acquired[-1] else BEFORE,
+    because="a flag may not overtake the data, and a read may not overtake the flag.",
+)
+lesson.table(
+    {
+        t: {sem: "; ".join(words) for sem, words in row.items()}
+        for t, row in found.items()
+    },
+    first="target",
+)
+
+# %% [markdown] stop after lanes
+# So the same order costs other instructions on each chip. On PTX it is one word; what `ptxas` makes of it, sitting 4
+# shows. Note how `relaxed` names nothing beside the atomic: it is indivisible, and that is all.
+#
+# ### Stop
+#
+# **What you have.** Four shuffles and what a lane gets out of range; DPP with its masks and its "keep or zero"; the
+# ways through the LDS hardware; a single 1 that finds a layout; three ends of a lock; barriers with names; release
+# and acquire as instructions. You can do 07.lane_sum, 07.dpp_sum, 07.mma_layout and 07.barriers of the lab now.
+
+# %% third stop
+lesson.sitting("07", 3)
+
+# %% [markdown] deepseek
+# # Sitting 4: 20 of 132 SMs
+#
+# ## 4.1 A headline
+#
+# > **Claim and fact: "DeepSeek bypassed CUDA"**
+# >
+# > - **The claim.** Headlines said that DeepSeek-V3 was trained without CUDA, in PTX. (source: such as [this
+# >   one](https://janusai.pro/deepseek-v3-paper-details-how-to-bypass-the-cuda-monopoly/), "how to bypass the CUDA
+# >   monopoly")
+# > - **What the report says.** Section 3.2.2 names PTX, for the kernels that move tokens between GPUs: they use
+# >   customised PTX instructions and a chunk size that is tuned automatically, to use less of the L2 and to disturb
+# >   other SMs less. (source: [DeepSeek-V3 report](https://arxiv.org/abs/2412.19437), 3.2.2)
+# > - **What these kernels have.** 20 SMs of the 132 of an H800, split into 10 channels. Between nodes InfiniBand
+# >   gives 50 GB/s, inside of a node NVLink 160 GB/s, 3.2 times as much. (source: [DeepSeek-V3
+# >   report](https://arxiv.org/abs/2412.19437), 3.2.2)
+# > - **What PTX is.** A documented part of CUDA: nvcc makes it of every CUDA C++ kernel, and `asm` in CUDA C++ takes
+# >   it. (source: [NVIDIA, CUDA compiler driver](https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/); [inline
+# >   PTX assembly](https://docs.nvidia.com/cuda/inline-ptx-assembly/))
+# > - So a few instructions in a few kernels were chosen by hand, in a language that is CUDA's own. That is engineering
+# >   one floor down, and no way around CUDA.
+#
+# Two questions remain, and both can be worked on here. What can be said in PTX that CUDA C++ does not say? And what do
+# 20 SMs cost, and buy?
+#
+# ## 4.2 A load that says where it wants to live
+#
+# DeepSeek published such kernels later, as DeepEP. Its first version reads what other GPUs have written with this:
+#
+# ```text
+# ld.global.nc.L1::no_allocate.L2::256B
+# ```
+#
+# | word | says |
+# |---|---|
+# | `.nc` | through the path for data that nobody writes while the kernel runs ("non-coherent") |
+# | `.L1::no_allocate` | do not keep it in the L1 |
+# | `.L2::256B` | let the L2 fetch 256 bytes |
+#
+# Data that is read once should not push out what the matrix product next door reads again and again: that is the
+# cache policy of the report. But the data *is* being written, by another GPU. `.nc` promises the opposite.
+#
+# > **Facts: the instruction in DeepEP**
+# >
+# > - Its authors call it an undefined-behaviour use of PTX: reading volatile data through `.nc`. With
+# >   `.L1::no_allocate` they tested it to be right on Hopper, and guess why: the non-coherent cache is the L1 there,
+# >   and nothing of it is kept. (source: [deepseek-ai/DeepEP](https://github.com/deepseek-ai/DeepEP), docs/legacy.md,
+# >   "Undefined-behavior PTX usage")
+# > - Without `.L1::no_allocate` results could be wrong. A build flag, `DISABLE_AGGRESSIVE_PTX_INSTRS=1`, takes
+# >   `ld.volatile.global` instead. (source: [deepseek-ai/DeepEP](https://github.com/deepseek-ai/DeepEP), docs/legacy.md
+# >   and csrc/kernels/legacy/utils.cuh)
+# > - A comment there says what SASS it becomes: `LDG.E.NA.[width].CONSTANT`. (source:
+# >   [deepseek-ai/DeepEP](https://github.com/deepseek-ai/DeepEP), csrc/kernels/legacy/utils.cuh)
+#
+# You can check that comment, with `ptxas`. NVIDIA documents SASS by little more than names, so read its words as
+# ptxas's translation of yours: `STRONG.GPU` marks an access that other SMs must see, `CONSTANT` one through the
+# read-only path, `NA` one that is not kept in the L1.
+
+# %% a copy by hand
+COPY = """
+  .reg .b32 %r<8>; .reg .b64 %rd<6>;
+  ld.param.u64 %rd1, [x_ptr];
+  ld.param.u64 %rd2, [out_ptr];
+  mov.u32 %r0, %tid.x;
+  mul.wide.u32 %rd3, %r0, 16;
+  add.u64 %rd4, %rd1, %rd3;
+  add.u64 %rd5, %rd2, %rd3;
+  LOAD.v4.s32 {%r1, %r2, %r3, %r4}, [%rd4];
+  STORE.v4.s32 [%rd5], {%r1, %r2, %r3, %r4};
+  ret;"""
+PAIRS_OF_WORDS = {
+    "plain": ("ld.global", "st.global"),
+    "DeepEP": ("ld.global.nc.L1::no_allocate.L2::256B", "st.global.L1::no_allocate"),
+    "its fallback": ("ld.volatile.global", "st.volatile.global"),
+    "acquire, release": ("ld.acquire.gpu.global", "st.release.gpu.global"),
+}
+
+# %% guess policy
+guess = predict(
+    "07.policy",
+    "Which words does ptxas put into the SASS of these loads for sm_90?",
+    constant=lesson.yes_no("CONSTANT in DeepEP's load"),
+    kept=lesson.yes_no("NA in DeepEP's load"),
+    strong=lesson.yes_no("STRONG in DeepEP's load"),
+    fallback=lesson.yes_no("STRONG in its fallback"),
+)
+
+
+# %% what ptxas makes of the copies
+def sass_of(load, store):
+    """The loads, stores and orders in the SASS of a copy, which is executed, too."""
+    body = COPY.replace("LOAD", load).replace("STORE", store)
+    text = lesson.ptx_kernel("copy", "x_ptr out_ptr", body, "sm_90a")
+    x, out = torch.arange(128, dtype=torch.int32), torch.zeros(128, dtype=torch.int32)
+    with virtual_gpu("sm_90") as gpu:
+        gpu.load(text).launch("copy", 1, 32, [x, out])
+    lines = lesson.sass(lesson.HandWritten("sm_90", text)).splitlines()
+    words = [line.split()[0] for line in lines if line.split()]
+    kept = [word for word in words if word.startswith(("LDG", "STG", "MEMBAR", "CCTL"))]
+    return {"SASS": "; ".join(kept), "copied": torch.equal(x, out)}
+
+
+rows = {name: sass_of(*words) for name, words in PAIRS_OF_WORDS.items()}
+deepep, fallback = (
+    rows[name]["SASS"].split(";")[0] for name in ("DeepEP", "its fallback")
+)
+guess.reveal(
+    constant="CONSTANT" in deepep,
+    kept="NA" in deepep,
+    strong="STRONG" in deepep,
+    fallback="STRONG" in fallback,
+    because=".nc asks for the read-only path; volatile asks that others be seen.",
+)
+lesson.table(rows, first="copy", note="copied: executed on the virtual sm_90.")
+
+# %% [markdown] what it bought
+# The comment holds: `LDG.E.NA`, `CONSTANT`, and the 256 bytes as `LTC256B`. The last row answers what sitting 3 left
+# open: an acquire of PTX is a load and then `CCTL.IVALL` (cache control, invalidate all), and a release is `MEMBAR`
+# and then the store. AMD wrote the same two things as `buffer_inv sc1` and as `buffer_wbl2 sc1` with a wait.
+#
+# "Executed" shows little here: the virtual GPU has no L1, so it cannot tell whether a stale line would be read. Nor can
+# `ptxas`. That is why a build flag exists: on another chip, test again, or use the strong load.
+#
+# CUDA C++ has functions for a part of this (`__ldcs`, `__ldcg`), and clang has `__builtin_nontemporal_load`, for HIP
+# too. Triton has two arguments. What do they become on both sides?
+
+
+# %% cache words of Triton
+@triton.jit
+def cache_kernel(
+    x_ptr, y_ptr, WORD: tl.constexpr, EVICT: tl.constexpr, N: tl.constexpr
+):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i, cache_modifier=WORD, eviction_policy=EVICT)
+    tl.store(y_ptr + i, x)
+
+
+def load_words(target, word, evict):
+    """The modifiers of the load."""
+    args = (torch.zeros(1024), torch.zeros(1024))
+    options = {"WORD": word, "EVICT": evict, "N": 1024}
+    found = listing(cache_kernel, target, args=args, **options).only("x = tl.load")
+    load = next(i.text for i in found.columns[0].instructions if "load" in i.kind)
+    if target.startswith("sm"):
+        return (
+            load.split(" {")[0]
+            .split()[-1]
+            .removeprefix("ld.global")
+            .removesuffix(".v4.b32")
+        )
+    return " ".join(load.split("offen")[1].split()) if "offen" in load else load
+
+
+ASKED = {
+    "nothing": ("", ""),
+    'cache_modifier=".cg"': (".cg", ""),
+    'cache_modifier=".cv"': (".cv", ""),
+    'eviction_policy="evict_first"': ("", "evict_first"),
+}
+lesson.table(
+    {
+        name: {t: load_words(t, *words) or "-" for t in ("sm_90", "gfx942", "gfx950")}
+        for name, words in ASKED.items()
+    },
+    first="asked for",
+    note="-: the plain load.",
+)
+
+# %% [markdown] words are hints
+# `.cg` caches a load in the L2 and not in the L1 (source: PTX ISA, cache operators); on `gfx942` it is `sc0 nt`,
+# where `nt` marks data as non-temporal: used once (source: LLVM, user guide for the AMDGPU backend, memory model of
+# gfx942). `.cv`, "read it anew", is `sc0 sc1` there, and on NVIDIA this Triton drops the word. `evict_first` is
+# nothing at all on AMD in this version. Read the listing before you believe a hint.
+#
+# ## 4.3 What 20 SMs cost
+#
+# An SM that copies does not multiply. Take one layer's work on an H800: it must send some megabytes to other nodes, and
+# multiply. Give $n$ SMs to communication. Then
+#
+# - **communication** takes bytes / min(n x what one SM moves, what the link carries): it falls with $n$, until the link
+#   is full;
+# - **multiplying** takes its time on all SMs x SMs / (SMs - n): it rises with $n$;
+# - both run side by side, so the slower one counts.
+
+# Two figures come from the registry. That 20 SMs just fill the link is an assumption, and 700 µs of multiplying are
+# made up.
+
+# %% figures of the model
+h800, infiniband = CHIPS["H800"], lesson.LINKS["InfiniBand NDR"]
+SMS, LINK = h800.units.value, infiniband.gb.value  # GB/s
+ONE_SM = LINK / 20  # assumed: 20 SMs just fill the link, 2.5 GB/s each
+lesson.sourced({"SMs of an H800": h800.units, "InfiniBand, one way": infiniband.gb})
+
+# %% guess price
+guess = predict(
+    "07.price",
+    "40 MB to send, and 700 µs of multiplying on all 132 SMs. How long do both take, "
+    "one after the other, if all SMs send first? And side by side with n = 20?",
+    sequential=lesson.number("one after the other", unit="µs", factor=1.02),
+    split=lesson.number("side by side, n = 20", unit="µs", factor=1.02),
+)
+
+
+# %% time over n
+def sending(n, megabytes):
+    return megabytes / min(n * ONE_SM, LINK) * 1000  # MB / (GB/s) is ms; now µs
+
+
+def multiplying(n, alone=700.0):
+    return alone * SMS / (SMS - n)
+
+
+guess.reveal(
+    sequential=sending(SMS, 40) + multiplying(0),
+    split=max(sending(20, 40), multiplying(20)),
+    because="800 + 700; and 700 x 132 / 112 is 825, which is longer than 800.",
+)
+few, more = range(4, 61, 2), range(12, 61, 2)
+lesson.curves(
+    {
+        "sending 40 MB": [(n, sending(n, 40)) for n in more],
+        "sending 10 MB": [(n, sending(n, 10)) for n in few],
+        "multiplying": [(n, multiplying(n)) for n in few],
+    },
+    "µs",
+    xlabel="SMs for communication",
+)
+
+# %% [markdown] read the picture
+# Look for the place where the *higher* of two curves is lowest. For 40 MB it is near 20: there the link is full, and
+# every further SM only slows the product. For 10 MB it is near 6, long before the link is full. So **20 is no property
+# of a chip**: it is the answer for one amount of bytes, one amount of FLOPs, one link. Half the bytes (FP8 in place of
+# BF16), a faster link or copies that need no SM, and the answer is another one.
+#
+# At $n = 20$ the product takes 132 / 112 = 1.18 times as long. It buys 1,500 µs down to 825.
+#
+# Two things are left out here, and the lab's 07.sm_partition has both. Work comes in whole **tiles**, and the last
+# round of tiles rarely fills all SMs: so the time is a staircase, and giving away one SM may cost nothing, or a whole
+# round. And sometimes the best split is none: all send, then all multiply.
+#
+# ## 4.4 A persistent kernel with roles
+#
+# How does one *give* an SM to something? Launch as many programs as the chip has SMs, let each stay until all is done
+# (a **persistent** kernel), and let its number say what it does: a **role**. Senders put tiles into a ring of slots,
+# the others take them out. Two flags for each slot: *full*, there is data; *empty*, there is room.
+
+# %% the kernel with roles
+lesson.code(lesson.roles_kernel.fn)
+
+# %% [markdown] read the roles
+# Read it in this order.
+#
+# 1. `if (pid < communication)`: the role. Tile $t$ uses slot $t$ mod `slots`, by senders and takers alike, so nobody
+#    must ask.
+# 2. A sender waits until its slot has been emptied as often as it was filled, copies, and raises `full` with a release.
+# 3. A taker waits with an acquire until the slot is full for its turn, computes, and raises `empty` with a release: the
+#    *reader* releases too, since only then may the slot be overwritten.
+# 4. `tl.debug_barrier()` before each atomic: all waves of the program have stored (or read) before one lane says so.
+# 5. All programs must be on the chip **at the same time**: one that waits for a program that has not begun waits for
+#    ever. So never launch more than fit. The virtual GPU lets a waiting program rest and starts the next; a chip does
+#    not.
+#
+# Waiting is an atomic that adds 0: a plain load in such a loop may be moved out of it by a compiler.
+
+# Sitting 3's release and acquire stand in its machine code. Raising `full`, and one round of waiting for it, on both
+# vendors:
+
+# %% release and acquire in the roles
+from_roles = {"TILE": 256, "PUBLISH": "release", "WAIT": "acquire"}
+words, numbers = torch.zeros(4, dtype=torch.int32), (24, 4, 2, 8)
+args = (torch.zeros(1024), torch.zeros(1024), words, words, torch.zeros(24), words)
+found = listing(
+    lesson.roles_kernel, "sm_90", "gfx942", args=(*args, *numbers), **from_roles
+)
+found.only("atomic_add(full_ptr", kinds=("global atomic", "global load", "barrier"))
+
+# %% [markdown] read the two flags
+# The compiler knows that adding 0 changes nothing, so waiting became a load that acquires: `ld.global.gpu.acquire`,
+# or `global_load_dword ... sc1` and `buffer_inv sc1`. Raising is an atomic that releases: `buffer_wbl2 sc1` stands
+# before it. The `bar.sync` and `s_barrier` among them give what one lane has read to all waves of the program.
+#
+# Eight programs now, two of them senders.
+
+# %% guess roles
+guess = predict(
+    "07.roles",
+    "8 programs, of which 2 send; 24 tiles. How many tiles does the busiest sender "
+    "send, and how many does the busiest of the others compute?",
+    sent=lesson.number("sent"),
+    computed=lesson.number("computed"),
+)
+
+# %% eight programs, two roles
+run = lesson.roles_run(programs=8, communication=2, tiles=24, target="gfx942")
+guess.reveal(
+    sent=run.most_sent,
+    computed=run.most_computed,
+    because="24 over 2, and 24 over the 6 others.",
+)
+lesson.table(run.rows, first="gfx942")
+
+# %% [markdown] rounds
+# "Rounds waited" counts turns of the waiting loops. They depend on how the virtual GPU takes turns, so they are no
+# time; but they show *who* waits for whom. Now change one thing, how many send.
+
+# %% several splits
+table = {}
+for n in (1, 2, 4, 7):
+    row = {}
+    for target in ("sm_90", "gfx942"):
+        run = lesson.roles_run(programs=8, communication=n, tiles=24, target=target)
+        row[f"{target}: right"] = run.right
+        row[f"{target}: most computed"] = run.most_computed
+        row[f"{target}: senders waited"] = sum(run.rounds[:n])
+        row[f"{target}: others waited"] = sum(run.rounds[n:])
+    table[n] = row
+lesson.table(table, first="senders")
+
+# %% [markdown] the splits
+# With one or two senders some of the others wait for data. With four or more none of them does: the senders wait for
+# room instead, the longer the fewer compute. A queue makes both visible: in a real kernel you count such rounds, and
+# move the border. `most computed` is the staircase of the model: 24 tiles over 7, 6, 4 and 1 programs, rounded up.
+#
+# ## 4.5 A flag that comes too early
+#
+# What if the flag is raised without a release? Then the data may still be on its way when the flag is seen. Here
+# program 0 hands 256 numbers to program 1. The knob is the order of the two atomics.
+
+
+# %% handing over
+@triton.jit
+def hand_over(data_ptr, flag_ptr, out_ptr, RAISE: tl.constexpr, READ: tl.constexpr):
+    i = tl.arange(0, 256)
+    if tl.program_id(0) == 0:
+        tl.store(data_ptr + i, i * 1.0)
+        tl.debug_barrier()
+        tl.atomic_xchg(flag_ptr, 1, sem=RAISE)
+    else:
+        while tl.atomic_add(flag_ptr, 0, sem=READ) == 0:
+            pass
+        tl.debug_barrier()
+        tl.store(out_ptr + i, tl.load(data_ptr + i))
+
+
+def handed(target, raised, read):
+    """How the hand-over ends."""
+    data, out = torch.zeros(256), torch.zeros(256)
+    flag = torch.zeros(1, dtype=torch.int32)
+    try:
+        with virtual_gpu(target, step_limit=1000):
+            hand_over[(2,)](data, flag, out, RAISE=raised, READ=read)
+    except lesson.W2WError as problem:
+        if (target, read) == ("gfx942", "acquire"):
+            print(problem, end="\n\n")
+        return type(problem).__name__
+    return "right" if out[255] == 255 else "wrong"
+
+
+# %% guess flags
+guess = predict(
+    "07.flag",
+    "How does it end on sm_90?",
+    first=lesson.choice("right", "Race", label="relaxed, relaxed"),
+    second=lesson.choice("right", "Race", label="release, relaxed"),
+    third=lesson.choice("right", "Race", label="relaxed, acquire"),
+    fourth=lesson.choice("right", "Race", label="release, acquire"),
+)
+
+# %% four orders
+ORDERS = [(a, b) for a in ("relaxed", "release") for b in ("relaxed", "acquire")]
+ends = {}
+for raised, read in ORDERS:
+    row = {t: handed(t, raised, read) for t in ("sm_90", "gfx90a", "gfx942", "gfx1100")}
+    ends[f"{raised}, {read}"] = row
+guess.reveal(
+    first=ends["relaxed, relaxed"]["sm_90"],
+    second=ends["release, relaxed"]["sm_90"],
+    third=ends["relaxed, acquire"]["sm_90"],
+    fourth=ends["release, acquire"]["sm_90"],
+    because="order needs both ends: one publishes, the other takes over.",
+)
+lesson.table(ends, first="raised, read")
+
+# %% [markdown] both ends
+# Only both together are right everywhere. Two cells of the table are right with one half alone, and both are luck. On
+# `gfx1100` the barrier before the flag already waits for the stores, for a reason of its own (`s_waitcnt_vscnt`). On
+# `gfx90a` a polling load looks like a volatile one, and the virtual GPU lets it pass. The source is wrong on both,
+# and the next compiler owes you nothing. Test on several targets: the strictest one finds it.
+#
+# The report names both programs, and what is missing *between* them.
+#
+# ### In C++: fences
+#
+# `sem=` is Triton's. CUDA C++ and HIP have the fence `__threadfence()`, between plain or relaxed accesses. It says both
+# things at once, for the whole GPU. In lesson 03's lock one stands between the store and the release of the lock. What
+# is it on each target?
+
+# %% what a fence becomes
+LOCK = (lesson.unit_folder("03") / "kernels" / "lock_turns.cu").read_text()
+
+
+def fence(target):
+    """The instructions between the store of the count and the exchange of the lock."""
+    lines = [line.strip() for line in lesson.compile_cpp(LOCK, target).asm.splitlines()]
+    code = [line.rstrip(";") for line in lines if line and line[0].isalpha()]
+    found = enumerate(code)
+    last = next(at for at, line in found if "_swap" in line or "exch" in line)
+    stores = [at for at in range(last) if "_store" in code[at] or "st.gl" in code[at]]
+    return "; ".join(code[stores[-1] + 1 : last])
+
+
+lesson.table({target: fence(target) for target in ("sm_80", "gfx942", "gfx1100")})
+
+# %% [markdown] after fences
+# Write back and wait, *and* drop: a fence is a release and an acquire in one. It orders what stands before it against
+# what stands behind it **in the thread that runs it**. So a block's other threads need a barrier on the right side of
+# it, the reader needs one as well as the writer, and a ring whose slots come back has a second direction in which
+# somebody can be too early. The queue of 07.fix_race is in C++.
+#
+# ## 4.6 And with fewer
+#
+# If SMs for communication are a price, the next step is to pay less.
+#
+# > **Facts: SMs and CUs for communication**
+# >
+# > - DeepEP V2 takes 4 to 6 SMs where the first version took 24, for training as in V3, at the same or better speed,
+# >   and computes their number in place of tuning it. (source:
+# >   [deepseek-ai/DeepEP](https://github.com/deepseek-ai/DeepEP), README)
+# > - DeepEP's kernels for low latency take no SM while messages are on their way: the network card moves them, and a
+# >   hook receives. (source: [deepseek-ai/DeepEP](https://github.com/deepseek-ai/DeepEP), docs/legacy.md)
+# > - AMD's counterpart is MORI. Eight MI300X in a node: 307 GB/s for dispatch and 330 GB/s for combine, with 80 of 304
+# >   CUs. (source: [ROCm/mori](https://github.com/ROCm/mori), docs/MORI-EP-GUIDE.md)
+# > - Over two nodes its README had both numbers of CUs side by side, kernel EP16-V1 over the network: 32 CUs, 57 GB/s
+# >   dispatch and 52 GB/s combine; 80 CUs, 63 and 49 GB/s. (source: [ROCm/mori](https://github.com/ROCm/mori), README
+# >   at 05bb5f4)
+#
+# The last item is our picture, measured by others: two and a half times the CUs bought a tenth in one direction and
+# nothing in the other. Past the knee you pay and get nothing.
+#
+# ### Stop
+#
+# **What you have.** A headline taken apart; a load whose words you can read down to SASS; the price of an SM; a queue
+# with two flags; a race that only one half of an order could not mend. You can do 07.fix_race and 07.sm_partition
+# now.
+
+# %% last stop
+lesson.sitting("07", 4)
+
+# %% [markdown] summary
+# ## Summary
+#
+# - A shuffle names lane, clamp and segment in two numbers; out of range a lane gets its own value. All named lanes
+#   come.
+# - DPP is a modifier: the first operand of an ordinary instruction from another lane of the row. Without `bound_ctrl` a
+#   lane without source keeps its register, with it it gets 0. Crossing rows differs by family.
+# - `ds_bpermute` takes bytes, and like `ds_swizzle` waits for the LDS counter; DPP, `readlane` and the swaps wait for
+#   none.
+# - A layout says which lane holds which element. A single 1 finds it. An order of $k$ that A and B share is free.
+# - AMD's waves are in step; NVIDIA's lanes are not, since Volta. Where the work of a lock stands decides whether it
+#   ends.
+# - Release before the flag, acquire behind it, both with a scope. On AMD they are write-backs, waits and invalidations;
+#   on NVIDIA `MEMBAR` and `CCTL`.
+# - Custom PTX in DeepSeek is a cache policy in communication kernels. 20 of 132 SMs is the answer of one balance, and
+#   moves with bytes, FLOPs and links.
+#
+# **The payoff.** You started with a Triton kernel and its listing. Now you can say of each instruction who executes it,
+# what it waits for, and what would break without it; and you can write one yourself where the compiler's words end. The
+# lab ends with your own `sm_partition` beside the kernel with roles.
+#
+# ## Read next
+#
+# - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): shfl.sync, redux.sync, match.sync, mma,
+#   memory consistency model.
+# - AMD, [CDNA3 instruction set
+#   architecture](https://www.amd.com/content/dam/amd/en/documents/instinct-tech-docs/instruction-set-architectures/amd-instinct-mi300-cdna3-instruction-set-architecture.pdf):
+#   DPP, MFMA and its layouts, manually inserted wait states.
+# - LLVM, [user guide for the AMDGPU backend](https://llvm.org/docs/AMDGPUUsage.html): the memory model of each target
+#   as tables of instructions.
+# - AMD, [matrix instruction calculator](https://github.com/ROCm/amd_matrix_instruction_calculator): layouts of MFMA and
+#   WMMA by element.
+# - [AMD GCN Assembly: Cross-Lane Operations](https://gpuopen.com/learn/amd-gcn-assembly-cross-lane-operations/).
+# - [deepseek-ai/DeepEP](https://github.com/deepseek-ai/DeepEP) and [ROCm/mori](https://github.com/ROCm/mori): kernels
+#   with roles, in C++ and PTX, and in HIP.
+#
+# ## Check yourself
+#
+# Answer first, then open.
+#
+# <details><summary><code>shfl.sync.up.b32 d, a, 1, 0, -1;</code> and lane 0?</summary>
+#
+# It is out of range and gets its own <code>a</code>; a predicate <code>|p</code> would be false there.
+# </details>
+#
+# <details><summary><code>v_add_f32_dpp v1, v1, v1 row_shr:1</code> without <code>bound_ctrl</code>: lane 32?</summary>
+#
+# The first lane of its row has no source, so it writes nothing: <code>v1</code> stays.
+# </details>
+#
+# <details><summary>A sum over 64 lanes without a memory counter. Which instructions?</summary>
+#
+# DPP inside the rows, <code>row_bcast</code> across them on gfx9, and <code>v_readlane</code>; none of them goes
+# through the LDS hardware.
+# </details>
+#
+# <details><summary>A and B of one MFMA are filled with k in reverse order, both. What comes out?</summary>
+#
+# The same product: a sum over k in another order.
+# </details>
+#
+# <details><summary>Warps 0 and 1 of four call <code>__syncthreads()</code> in an <code>if</code>. What should stand
+# there?</summary>
+#
+# A named barrier with a count, <code>bar.sync 1, 64</code>; on AMD another shape of kernel, since
+# <code>s_barrier</code> is for all waves.
+# </details>
+#
+# <details><summary>A flag is raised with release and polled with a relaxed atomic. What can go wrong?</summary>
+#
+# The reads behind the loop may take old data: nothing says that they come after the flag.
+# </details>
+#
+# <details><summary>Twice the SMs for communication, and nothing is faster. Two reasons?</summary>
+#
+# The link was full already; or the product, with fewer SMs, has become the slower part.
+# </details>
+#
+# Now open [lab 07](../labs/07_ptx_and_amdgcn.ipynb).
