@@ -1,11 +1,216 @@
 # %% [markdown] top
 # # Lab 07: PTX and AMDGCN
 #
-# **Two exercises** in this part: waits and barriers. `hint("07.waitcnt")` gives three hints of growing strength;
-# `solution("07.waitcnt")` asks first.
+# **Five exercises** in these parts: exchange between lanes, layouts of operands, waits and barriers.
+# `hint("07.waitcnt")` gives three hints of growing strength; `solution("07.waitcnt")` asks first.
 
 # %% imports tags=["setup"]
 from gpu_utils import check, hint, progress, solution
+
+# %% [markdown] statement of lane_sum
+# ## 07.lane_sum: a sum over a warp, in PTX
+#
+# A warp of 32 threads sums one row of float32:
+#
+# $$y_r = \sum_{c=0}^{\text{columns}-1} x_{r,c}$$
+#
+# The kernel is launched with one block of 32 threads for each row. `x` has shape (rows, columns) and lies row by row
+# in memory, `y` has shape (rows,). A row has one column or more. With the rows `[1, 2, 3, 4]` and `[0.5, 0, 0, 2]`,
+# `y` is `[10, 2.5]`.
+#
+# The loop stands there already: at the label `summed` each lane has the sum of columns lane, lane + 32, lane + 64, ...
+# in `%f1`, and 0 where it had none. **You write what follows: the lanes exchange their sums, and one lane stores the
+# total to `y[row]`.**
+#
+# - Lanes exchange by `shfl.sync` alone: no shared memory, no atomics, at most **five** shuffles of a warp.
+# - **Exactly one** lane of a warp stores.
+# - `%r1` is the lane, `%r2` the row, `%rd2` the address of `y`. All registers of the `.reg` lines are yours: `%p2` to
+#   `%p7`, `%r6` to `%r31`, `%f2` to `%f31` and `%rd4` to `%rd15` are free.
+# - `shfl.sync.MODE.b32 d, a, b, c, mask;` gives each lane in `d` the `a` of another lane. `MODE` is `down` (lane + b),
+#   `up` (lane - b), `bfly` (lane XOR b) or `idx` (lane b). `c` is the bound: `0x1f`, with `up` it is `0`. A source
+#   outside of it gives a lane its own `a`. `mask` has a bit for each lane that takes part.
+# - `@%p2 INSTRUCTION;` is executed by the lanes whose `%p2` is true; `setp.eq.u32 %p2, a, b;` sets it.
+#
+# The check assembles your text with `ptxas` and executes it on the virtual sm_80, sm_89, sm_90, sm_100 and sm_120,
+# with the sanitizers `racecheck`, `waitcheck` and `synccheck`; on a real NVIDIA GPU too, if this machine has one. The
+# manual is the [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/), section "shfl.sync".
+
+
+# %% 07.lane_sum tags=["answer", "07.lane_sum"]
+def lane_sum() -> str:
+    """PTX of lane_sum(x_ptr, y_ptr, columns): a warp sums a row."""
+    return """
+// INSERT gpu_utils/exercises/u07_ptx_and_amdgcn/lane_sum.ptx
+"""
+
+
+# %% 07.lane_sum check tags=["check", "07.lane_sum"]
+check("07.lane_sum")
+
+# %% [markdown] why lane_sum
+# **Why it matters.** These lines are what `tl.sum` and `__shfl_down_sync` become. The lanes left the loop after
+# different turns, and nothing but the mask of `shfl.sync` brings them together again. Where the mask names a lane that
+# never comes, the warp waits for ever; where it leaves one out that does come, the result is undefined.
+
+# %% [markdown] statement of dpp_sum
+# ## 07.dpp_sum: a sum over a wave, in AMDGCN
+#
+# The same sum by the other vendor's means. `v1` holds one float32 in each lane of a full wave. **Write the lines that
+# leave the sum over all lanes in the scalar register `s8`**, for waves of 64 lanes (gfx90a, gfx942, gfx950) and of 32
+# lanes (gfx1100, gfx1201, gfx1250): `dpp_sum(lanes)` returns the text for 64 or for 32, and each text must run on its
+# three targets. If lane `i` of 32 holds `i + 1`, `s8` is 528.0.
+#
+# Your lines stand where `YOURS` is in this kernel (here for gfx942; the check chooses the waits of each target and its
+# register with the number of the block):
+#
+# ```
+#   s_load_dwordx4 s[4:7], s[0:1], 0x0      // x_ptr, y_ptr
+#   s_lshl_b32 s3, s2, 8                    // row * 64 lanes * 4 bytes
+#   v_lshl_add_u32 v14, v0, 2, s3           // + lane * 4: the place of x[row][lane]
+#   v_mov_b32 v2, -1                        // v2 to v4: bits that are no number
+#   v_mov_b32 v3, -1
+#   v_mov_b32 v4, -1
+#   s_waitcnt lgkmcnt(0)
+#   global_load_dword v1, v14, s[4:5]
+#   s_lshl_b32 s14, s2, 2
+#   v_mov_b32 v15, s14
+#   s_waitcnt vmcnt(0)
+#   YOURS                                   // v1 -> s8
+#   s_nop 1
+#   v_mov_b32 v14, s8
+#   s_mov_b64 exec, 1                       // lane 0 alone
+#   global_store_dword v15, v14, s[6:7]     // y[row]
+#   s_endpgm
+# ```
+#
+# What you have. DPP lets the first source of a vector instruction come from another lane. In lane `i` `v_add_f32_dpp
+# v1, v2, v3 row_shr:4` adds the `v2` of lane `i - 4` to the lane's own `v3`.
+#
+# | Modifier or instruction | Lane `i` reads | gfx9 | gfx11, gfx12 |
+# |---|---|---|---|
+# | `quad_perm:[a,b,c,d]` | within its four lanes, the one named at its place | yes | yes |
+# | `row_shr:N`, `row_shl:N` | `i - N`, `i + N` within its row of 16 | yes | yes |
+# | `row_ror:N` | `i - N` within its row, turned around at the end | yes | yes |
+# | `row_half_mirror`, `row_mirror` | its 8 lanes, its row, from the other end | yes | yes |
+# | `row_xmask:N` | `i` XOR `N` within its row | no | yes |
+# | `row_bcast:15` | the last lane of the row before | yes | no |
+# | `row_bcast:31` | lane 31, in rows 2 and 3 | yes | no |
+# | `v_permlanex16_b32 d, a, s, t` | in the other row the lane that 4 bits of `s` or `t` name | no | yes |
+# | `v_readlane_b32 s8, v1, N` | a scalar register gets what lane `N` has | yes | yes |
+#
+# A lane without a source (lane 0 under `row_shr:1`, row 0 under `row_bcast:15`) does nothing and keeps what it had;
+# with `bound_ctrl:0` it reads 0.
+#
+# **Wait states.** On gfx9 the chip does not hold these reads back until the vector instruction before has written. The
+# text must keep its distance, by other instructions or by `s_nop N`, which is N + 1 wait states (LLVM,
+# GCNHazardRecognizer.cpp):
+#
+# | A vector instruction writes | then reads it | wait states between |
+# |---|---|---|
+# | a vector register | an instruction with DPP | 2 |
+# | a vector register | `v_readlane_b32`, `v_readfirstlane_b32` | 1, on gfx942 and gfx950 |
+# | a scalar register | a vector instruction | 2, on gfx942 and gfx950 |
+# | a scalar register | `v_readlane_b32`, as the number of the lane | 4 |
+#
+# The virtual GPU runs one instruction after the other and would not notice, so the check reads the text for it. gfx11
+# and gfx12 hold such reads back themselves.
+#
+# - `v1` to `v13` and `s8` to `s13` are yours. EXEC stays as it is: all lanes are on.
+# - No LDS (`ds_...`), no memory, no branches, and at most 24 instructions besides waits.
+
+
+# %% 07.dpp_sum tags=["answer", "07.dpp_sum"]
+def dpp_sum(lanes: int) -> str:
+    """AMDGCN that leaves in s8 the sum of v1 over a wave of 64 or 32 lanes."""
+    if lanes == 64:
+        return """
+// INSERT gpu_utils/exercises/u07_ptx_and_amdgcn/dpp_sum_64.s
+"""
+    return """
+// INSERT gpu_utils/exercises/u07_ptx_and_amdgcn/dpp_sum_32.s
+"""
+
+
+# %% 07.dpp_sum check tags=["check", "07.dpp_sum"]
+check("07.dpp_sum")
+
+# %% [markdown] why dpp_sum
+# **Why it matters.** On AMD a shuffle of C++ (`__shfl_down`) goes through the LDS unit, as `ds_bpermute_b32`. DPP does
+# the move inside the addition. What moves how far is part of the instruction set, so the code for 64 and for 32 lanes
+# differs in more than a bound of a loop.
+
+# %% [markdown] statement of mma_layout
+# ## 07.mma_layout: fill the registers of one mma and one MFMA
+#
+# A matrix instruction multiplies A and B, but no register holds A. Each lane holds a few elements. Which ones, you
+# say: `mma_layout(instruction, lane)` returns a dict with three lists of pairs, all counted from 0:
+#
+# - `"a"`: (row, k) of each element of A that this lane holds,
+# - `"b"`: (k, column) of each element of B,
+# - `"c"`: (row, column) of each element of C = A B,
+#
+# **in the order of the lane's registers, and within a register of float16 the lower half first.**
+#
+# | `instruction` | lanes | A | B | C | elements of a lane |
+# |---|---|---|---|---|---|
+# | `"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"` | 32 | 16 x 16 | 16 x 8 | 16 x 8 | a 8, b 4, c 4 |
+# | `"v_mfma_f32_16x16x16_f16"` | 64 | 16 x 16 | 16 x 16 | 16 x 16 | a 4, b 4, c 4 |
+#
+# A and B are float16, two to a register of 32 bits; C is float32. `lane` is a whole number below the number of lanes.
+#
+# A made-up example: an instruction of two lanes multiplies a 2 x 2 matrix A by a 2 x 1 matrix B. Lane 0 has row 0 of A
+# in one register, lane 1 has row 1; lane 0 has all of B, lane 1 nothing of it; each lane has the C of its row. Lane 1
+# is then `{"a": [(1, 0), (1, 1)], "b": [], "c": [(1, 0)]}`.
+#
+# The check draws A and B, fills the registers of all lanes by your tables, executes the instruction in a kernel
+# written by hand (mma: on the virtual sm_80, sm_89, sm_90, sm_100, sm_120, and on a real NVIDIA GPU of this machine;
+# MFMA: on the virtual gfx90a, gfx942, gfx950), takes C out by your table and compares it with the product in float64:
+#
+# ```
+# mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+#   {%f1, %f2, %f3, %f4}, {%r2, %r3, %r4, %r5}, {%r6, %r7}, {%f1, %f1, %f1, %f1};
+#
+# v_mfma_f32_16x16x16_f16 v[8:11], v[4:5], v[6:7], 0
+# ```
+#
+# (For gfx90a the assembler spells the second `v_mfma_f32_16x16x16f16`.) So every answer passes that makes the product
+# right. Where to look: the lesson; the PTX ISA, "Matrix Fragments for mma.m16n8k16"; for AMD the [Matrix Instruction
+# Calculator](https://github.com/ROCm/amd_matrix_instruction_calculator).
+
+
+# %% 07.mma_layout tags=["answer", "07.mma_layout"]
+def mma_layout(instruction: str, lane: int) -> dict[str, list[tuple[int, int]]]:
+    """Which elements of A, B and C the registers of a lane hold, in their order."""
+    # BEGIN SOLUTION
+    if instruction.startswith("mma"):
+        group, pair = lane // 4, lane % 4 * 2
+        return {
+            "a": [
+                (group + row, pair + k + half)
+                for k in (0, 8)
+                for row in (0, 8)
+                for half in (0, 1)
+            ],
+            "b": [(pair + k + half, group) for k in (0, 8) for half in (0, 1)],
+            "c": [(group + row, pair + half) for row in (0, 8) for half in (0, 1)],
+        }
+    line, first = lane % 16, lane // 16 * 4
+    return {
+        "a": [(line, first + i) for i in range(4)],
+        "b": [(first + i, line) for i in range(4)],
+        "c": [(first + i, line) for i in range(4)],
+    }
+    # END SOLUTION
+
+
+# %% 07.mma_layout check tags=["check", "07.mma_layout"]
+check("07.mma_layout")
+
+# %% [markdown] why mma_layout
+# **Why it matters.** In attention the C of one product, rounded to float16, is an operand of the next. Compare your
+# tables: as which operand can a lane hand on what it holds, without asking another lane? `solution("07.mma_layout")`
+# says it for both instructions. Where layouts do not fit, a compiler must move data between lanes, often through
+# shared memory.
 
 # %% [markdown] statement of waitcnt
 # ## 07.waitcnt: place the waits

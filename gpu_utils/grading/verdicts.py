@@ -184,8 +184,7 @@ def conclude(checked: Checked) -> tuple[Status, str]:
 def _not_started(checked: Checked) -> tuple[Status, str] | None:
     if not any(attempt.unwritten for attempt in checked.attempts):
         return None
-    line = "with `#error`" if checked.exercise.kind == "cpp" else "that raises NotImplementedError"
-    return "not started", f"{checked.exercise.id} is yours to write: replace the line {line}"
+    return "not started", f"{checked.exercise.id} is yours to write: replace the line below YOUR CODE"
 
 
 def _not_usable(checked: Checked) -> tuple[Status, str] | None:

@@ -163,7 +163,7 @@ def test_the_labs_error_line_reads_not_started_with_and_without_the_compiler(lin
     monkeypatch.setattr("gpu_utils.grading.cpp.compile_cpp", lambda *_: pytest.fail("compiled"))
     report = check(EXERCISE, DOUBLE.filled(line))
     assert report.status == "not started"
-    assert report.headline == "99.doubled is yours to write: replace the line with `#error`"
+    assert report.headline == "99.doubled is yours to write: replace the line below YOUR CODE"
     assert report.outcomes == ()
 
 
