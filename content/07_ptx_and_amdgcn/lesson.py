@@ -1,7 +1,17 @@
 # %% [markdown] top
 # # 07 PTX and AMDGCN: the layer under Triton
 #
-# (Head and sittings 1 and 2 stand in front of this.)
+# **Afterwards you can** read a listing of either vendor line by line; write a small kernel in PTX and in AMDGCN, have
+# the vendor's assembler take it and a virtual GPU execute it; put one instruction into a Triton kernel; place waits and
+# barriers, and say which of them is missing; and find the registers that did not fit.
+#
+# **You need** lessons 00 (listings, EXEC, predicates), 02 (warps and wavefronts) and 05 (a matrix product). No GPU:
+# machine code is executed on virtual GPUs, CPU programs that read the text of PTX or AMDGCN. Nothing here has run on
+# AMD silicon. PTX is not the last word on NVIDIA's side either, and sitting 1 shows what comes below it.
+#
+# **Time**: four sittings. 1 reads and writes instructions, 2 follows one load until its data is there, 3 moves values
+# between lanes, 4 gives some SMs to communication. Each takes about 40 minutes with its predictions (a guess).
+# Then lab 07.
 
 # %% imports
 import torch
@@ -10,10 +20,1231 @@ import triton.language as tl
 
 from gpu_utils import CHIPS, compile_for, explore, lesson, listing, predict, virtual_gpu
 
-# %% first stop
+# %% [markdown] two listings
+# # Sitting 1: reading and writing
+#
+# ## 1. One kernel, two listings
+#
+# Triton turns a kernel into PTX for NVIDIA and into AMDGCN for AMD. Lesson 00 read such listings in pieces; from here
+# on every letter counts. The kernel is a leaky ReLU: a negative number is multiplied by 0.1.
+
+
+# %% a leaky relu
+@triton.jit
+def leaky_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    y = tl.where(x < 0, x * 0.1, x)
+    tl.store(y_ptr + i, y, mask=i < n)
+
+
+x, y = torch.randn(1000), torch.zeros(1000)
+both = listing(leaky_kernel, "sm_80", "gfx942", args=(x, y, 1000), BLOCK=256)
+both.only("tl.load", "tl.where", "tl.store")
+
+# %% [markdown] how a ptx instruction is built
+# ## 2. How a PTX instruction is built
+#
+# Take `@%p1 ld.global.v2.b32 { %r4, %r5 }, [ %rd1 + 0 ];` apart:
+#
+# | part | here | what it says |
+# |---|---|---|
+# | guard | `@%p1` | only lanes whose predicate `%p1` is true do it; `@!%p1`: whose is false |
+# | opcode | `ld` | what is done |
+# | state space | `.global` | which memory: `.param` arguments, `.shared` the block's, `.local` a thread's own |
+# | modifiers | `.v2` | how: vectors, rounding (`.rn`), caches, `.sync` |
+# | type | `.b32` | of one element: `.b` bits, `.u`, `.s` integers, `.f` floats, `.pred` one bit; then its size |
+# | results | `{ %r4, %r5 }` | **first the results, then the sources** |
+# | sources | `[ %rd1 + 0 ]` | brackets: memory at this address; the offset counts bytes |
+#
+# PTX is written for **one thread**. Whether 32 of them go together is not said. Types stand in the instruction, not in
+# the register: `add.f32` reads the same bits as a float that `add.s32` reads as an integer. Registers are declared
+# (`.reg .b32 %r<9>;` makes `%r0` to `%r8`) and there is no limit: they are *virtual*. A module starts with `.version`,
+# the version of the language, and `.target`, the oldest chip it is for. One for `sm_80` runs on later chips too; with
+# an `a` behind the number (`sm_90a`) it is for that chip alone.
+#
+# | you meet | it is |
+# |---|---|
+# | `%tid.x`, `%ctaid.x`, `%ntid.x` | number of the thread, of the block, threads of a block |
+# | `setp.lt.f32 %p2, %f1, %f2` | a predicate: is `%f1` less than `%f2`? |
+# | `selp.f32 %f3, %f1, %f2, %p2` | `%f1` where the predicate is true, else `%f2` |
+# | `mul.wide.u32 %rd3, %r1, 4` | twice as wide a result: an offset of 64 bits |
+# | `fma.rn.f32 d, a, b, c` | a * b + c, rounded once, to nearest (`.rn`) |
+# | `ex2.approx.ftz.f32` | 2 to the power, approximately; `.ftz` takes subnormal numbers as zero |
+# | `cvt.rn.f16.f32 d, a` | another type: **the result's type first**, then the source's |
+# | `mov.f32 %f1, 0f3F000000` | `0f` and 8 hexadecimal digits: the bits of a float, here 0.5 |
+#
+# ## 3. How an AMDGCN instruction is built
+#
+# AMDGCN is written for **one wave**, and it is machine code: LLVM turns each line into one instruction of the chip. The
+# first letters say which unit executes it:
+#
+# | starts with | class | for |
+# |---|---|---|
+# | `s_` and arithmetic | SOP1, SOP2, SOPC, SOPK | *scalar* registers `s0`, `s1`, ...: one value for the whole wave |
+# | `s_cbranch_`, `s_waitcnt`, `s_barrier` | SOPP | flow: where and when the wave goes on |
+# | `s_load_` | SMEM | memory to scalar registers: arguments |
+# | `v_` | VOP | *vector* registers `v0`, `v1`, ...: one value of 32 bits for each lane |
+# | `v_mfma_`, `v_wmma_` | VOP3P | matrices |
+# | `global_`, `scratch_` | FLAT | memory at a lane's own address; `scratch_` is a lane's own memory |
+# | `buffer_` | MUBUF | memory through a descriptor of four scalar registers, which knows its size |
+# | `ds_` | DS | the LDS, AMD's shared memory |
+#
+# Take `global_load_dwordx4 v[4:7], v0, s[2:3] offset:64`: results first again, four registers of a lane; the address is
+# the scalar pair `s[2:3]` plus the lane's `v0` plus 64 bytes. A **dword** is 32 bits. On gfx11 and gfx12 it is written
+# `global_load_b128`, in bits; both spellings are the same instruction.
+#
+# | ending | encoding |
+# |---|---|
+# | `_e32` | VOP1, VOP2, VOPC: 4 bytes, one or two sources, only the first may be scalar or a constant |
+# | `_e64` | VOP3: 8 bytes, up to three sources, a minus sign or an absolute value on each, any mask register |
+# | `_dpp` | the first source comes from another lane (sitting 3) |
+# | `_sdwa` | a byte or a half of a source |
+#
+# Some registers have names of their own:
+#
+# | register | bits | what it is |
+# |---|---|---|
+# | `exec` | one for each lane | which lanes take part in `v_`, `global_`, `ds_` instructions |
+# | `vcc` | one for each lane | where a `v_cmp` puts its answer, by default |
+# | `scc` | one | the answer of a scalar comparison (`s_cmp`), for `s_cbranch_scc1` |
+# | `a0`, `a1`, ... | 32 a lane | AGPRs of CDNA: more vector registers, first of all for sums of MFMA |
+#
+# In waves of 32 lanes the masks are `exec_lo` and `vcc_lo`. Not every target takes every form. LLVM's assembler knows:
+
+# %% what the assembler takes
+LINES = (
+    "v_add_f32_e64 v0, -v1, |v2|",
+    "v_add_f32_e64 v0, s2, s3",
+    "v_perm_b32 v0, v1, v2, 0x5010400",
+    "v_mov_b32_sdwa v0, v1 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_1",
+)
+
+
+def taken(line, target):
+    try:
+        lesson.by_hand("one", "x_ptr", f"  {line}\n  s_endpgm", target)
+        return "taken"
+    except lesson.CompileFailed as problem:
+        return str(problem).split(": ")[1].split(" (")[0]
+
+
+rows = {line: {t: taken(line, t) for t in ("gfx942", "gfx1100")} for line in LINES}
+lesson.table(rows, first="line")
+
+# %% [markdown] before the parts
+# A constant that is no small number needs 32 bits more, a *literal*; VOP3 of gfx9 has no room for one, so it must come
+# in a register. (`v_perm_b32` has no shorter form.)
+
+# %% guess parts
+guess = predict(
+    "07.parts",
+    "How many bytes does a whole warp load by `ld.global.v2.b64 {%rd4, %rd5}, [%rd1]`, "
+    "and a whole wavefront of gfx942 by `global_load_dwordx4 v[4:7], v0, s[2:3]`? And "
+    "which of these does not depend on EXEC?",
+    warp=lesson.number("bytes of a warp"),
+    wavefront=lesson.number("bytes of a wavefront"),
+    free=lesson.choice("v_add_f32", "s_load_dword", "ds_write_b32", "global_load"),
+)
+
+# %% two loads and a switched-off wave
+WIDE = """
+  .reg .b32 %r<2>; .reg .b64 %rd<8>;
+  ld.param.u64 %rd1, [x_ptr];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd2, %r1, 16;          // 16 bytes for each lane
+  add.u64 %rd1, %rd1, %rd2;
+  ld.global.v2.b64 {%rd4, %rd5}, [%rd1];
+  ret;
+"""
+OFF = """
+  v_lshlrev_b32_e32 v0, 4, v0          // 16 bytes for each lane
+  s_load_dwordx2 s[2:3], s[0:1], 0x0   // the argument
+  s_waitcnt lgkmcnt(0)
+  global_load_dwordx4 v[4:7], v0, s[2:3]
+  s_waitcnt vmcnt(0)
+  s_mov_b64 exec, 0                    // from here on no lane is on
+  s_load_dword s4, s[0:1], 0x0
+  s_waitcnt lgkmcnt(0)
+  global_load_dword v8, v0, s[2:3]
+  s_waitcnt vmcnt(0)
+  s_endpgm
+"""
+numbers = torch.arange(256.0)
+wide = lesson.by_hand("wide", "x_ptr", WIDE, "sm_80").run(32, [numbers])
+off = lesson.by_hand("off", "x_ptr", OFF, "gfx942")
+done = {"a warp of sm_80": wide, "a wavefront of gfx942": off.run(64, [numbers])}
+moved = {who: x.counters.totals()["global_load_bytes"] for who, x in done.items()}
+steps = off.traced(64, [numbers]).steps
+after = {
+    step.text.split()[0]: sorted(step.changed)
+    for step in steps
+    if not step.active.any() and "load" in step.text
+}
+guess.reveal(
+    warp=moved["a warp of sm_80"],
+    wavefront=moved["a wavefront of gfx942"],
+    free=next(name for name, changed in after.items() if changed),
+    because="2 × 64 bits × 32 lanes; 4 × 32 bits × 64 lanes. A scalar instruction is "
+    "one for the wave and asks no lane.",
+)
+lesson.table(
+    {f"{name}, EXEC 0: registers changed": ", ".join(c) for name, c in after.items()}
+    | {f"bytes loaded by {who}": count for who, count in moved.items()}
+)
+
+# %% [markdown] by hand
+# ## 4. A kernel written by hand, twice
+#
+# You have just run machine code that no compiler wrote. Now the leaky ReLU, whole. A block is one wave of 64 threads
+# (two warps). First PTX: two branches, one around everything for threads past the end, one around the product.
+
+# %% in PTX
+LEAKY_PTX = """
+  .reg .pred %p<3>; .reg .b32 %r<3>; .reg .f32 %f<2>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [x_ptr];
+  ld.param.u64 %rd2, [y_ptr];
+  ld.param.u32 %r1, [n];
+  mov.u32 %r2, %tid.x;
+  setp.ge.u32 %p1, %r2, %r1;           // past the end?
+  @%p1 bra DONE;
+  mul.wide.u32 %rd3, %r2, 4;
+  add.u64 %rd1, %rd1, %rd3;
+  add.u64 %rd2, %rd2, %rd3;
+  ld.global.f32 %f1, [%rd1];
+  setp.lt.f32 %p2, %f1, 0f00000000;    // negative?
+  @!%p2 bra KEEP;
+  mul.f32 %f1, %f1, 0f3DCCCCCD;        // 0.1
+KEEP:
+  st.global.f32 [%rd2], %f1;
+DONE:
+  ret;
+"""
+
+# %% [markdown] the frame
+# Around a body stands what the loader must know: the name, the parameters, on AMD also how many registers and how much
+# LDS. `lesson.by_hand` writes it, and `ptxas` (NVIDIA's assembler) or LLVM's must take the whole. At its start a kernel
+# of ours finds in `s[0:1]` the address of its arguments and in `v0` the thread's number; its block's number is in `s2`
+# (on gfx12 in `ttmp9`). A comment begins with `//` in both languages.
+#
+# In AMDGCN there is no branch at all. `s_and_saveexec_b64 s[10:11], vcc` saves EXEC in `s[10:11]` and leaves on only
+# the lanes that are also in `vcc`. What follows runs for these; at the end the saved mask comes back.
+
+# %% in AMDGCN
+LEAKY_AMD = """
+  s_load_dwordx4 s[4:7], s[0:1], 0x0   // x_ptr and y_ptr
+  s_load_dword s8, s[0:1], 0x10        // n
+  v_lshlrev_b32_e32 v1, 2, v0          // 4 bytes for each lane
+  s_waitcnt lgkmcnt(0)
+  v_cmp_gt_u32_e32 vcc, s8, v0         // n > number of the thread
+  s_and_saveexec_b64 s[10:11], vcc
+  global_load_dword v2, v1, s[4:5]
+  s_waitcnt vmcnt(0)
+  v_cmp_gt_f32_e32 vcc, 0, v2          // 0 > x
+  s_and_saveexec_b64 s[12:13], vcc
+  v_mul_f32_e32 v2, 0x3dcccccd, v2     // 0.1
+  s_mov_b64 exec, s[12:13]             // back to the lanes before n
+  global_store_dword v1, v2, s[6:7]
+  s_endpgm
+"""
+
+# %% guess by hand
+guess = predict(
+    "07.by_hand",
+    "64 threads, n = 50, and every third number is negative (0, 3, 6, ...). How many "
+    "lanes are on at the multiplication on gfx942, and how many at the store?",
+    product=lesson.number("lanes at v_mul_f32"),
+    store=lesson.number("lanes at global_store"),
+)
+
+# %% run by hand
+every_third = torch.where(torch.arange(64) % 3 == 0, -1.0, 1.0) * torch.arange(1, 65)
+want = torch.where(every_third < 0, every_third * 0.1, every_third)
+want[50:] = 7  # nobody may write there
+NVIDIA = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
+AMD = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1250")
+
+
+def leaky(target):
+    amd = target in AMD
+    body = lesson.dialect(LEAKY_AMD, target) if amd else LEAKY_PTX
+    return lesson.by_hand("leaky", "x_ptr y_ptr n", body, target)
+
+
+def leaky_ends(target):
+    out = torch.full((64,), 7.0)
+    leaky(target).run(64, [every_third, out, 50])
+    return "right" if torch.allclose(out, want) else "wrong"
+
+
+trace = leaky("gfx942").traced(64, [every_third, torch.zeros(64), 50])
+on = {step.text.split()[0]: int(step.active.sum()) for step in trace.steps}
+guess.reveal(
+    product=on["v_mul_f32_e32"],
+    store=on["global_store_dword"],
+    because="17 of the first 50 numbers are negative; for the store all 50 are back.",
+)
+lesson.table({t: {"virtual GPU": leaky_ends(t)} for t in (*NVIDIA, *AMD)}, across=True)
+
+# %% [markdown] step it
+# One PTX text serves five chips. Of the AMDGCN text `lesson.dialect` made the spelling of each target: `exec_lo` for
+# waves of 32, `s_wait_kmcnt` and `s_wait_loadcnt` for gfx12 (sitting 2). Step through both with the arrow keys.
+
+# %% step AMD
+lesson.WaveFigure(trace, "gfx942", start="v_cmp_gt_f32")
+
+# %% step NVIDIA
+trace = leaky("sm_80").traced(64, [every_third, torch.zeros(64), 50])
+lesson.WaveFigure(trace, "sm_80", start="setp.lt")
+
+# %% [markdown] two ways to leave lanes out
+# On AMD the wave walks straight through and EXEC changes: 64, 50, 17, 50 lanes. In PTX each thread has its own way:
+# 11 of the first warp's 32 lanes execute `mul.f32`, then all meet again at `KEEP`.
+#
+# ## 5. Below PTX: SASS
+#
+# AMDGCN is what the chip executes. PTX is not: `ptxas` compiles it once more, to **SASS**, the machine code of one
+# chip. It is executed nowhere here; we can read it.
+
+# %% guess sass
+guess = predict(
+    "07.sass",
+    "The PTX of leaky has two branches (`bra`). How many jumps (BRA) does ptxas leave "
+    "before the last EXIT? What becomes of the branch around the product?",
+    jumps=lesson.number("jumps"),
+    product=lesson.choice("a jump around it", "a predicate on FMUL", "a select"),
+)
+
+# %% sass of leaky
+sass = lesson.sass(leaky("sm_80")).split("\n    EXIT")[0]
+product = next(line for line in sass.split("\n") if "FMUL" in line)
+guess.reveal(
+    jumps=sass.count("BRA"),
+    product="a predicate on FMUL" if "@" in product else "a select",
+    because="an instruction or two under a predicate cost less than a jump.",
+)
+print(sass)
+
+# %% [markdown] what ptxas did
+# `@P0 EXIT` ends the threads past the end, and `@!P0 FMUL` is the product. `c[0x0][0x160]` reads an argument where the
+# driver has put it, without a load. A 64-bit address takes two registers, and only the first is named: `R2` stands for
+# `R2` and `R3`. Odd lines are ptxas's ways: `HFMA2.MMA R5, -RZ, RZ, ...` makes a constant (4) on another unit.
+#
+# **Scheduling.** This kernel loads a number, squares it, loads the next, squares it, and adds:
+
+# %% squares in PTX
+SQUARES_PTX = """
+  .reg .b32 %r<2>; .reg .f32 %f<6>; .reg .b64 %rd<8>;
+  ld.param.u64 %rd1, [x_ptr];
+  ld.param.u64 %rd2, [y_ptr];
+  ld.param.u64 %rd3, [out_ptr];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd4, %r1, 4;
+  add.u64 %rd5, %rd1, %rd4;
+  ld.global.f32 %f1, [%rd5];
+  mul.f32 %f2, %f1, %f1;
+  add.u64 %rd6, %rd2, %rd4;
+  ld.global.f32 %f3, [%rd6];
+  mul.f32 %f4, %f3, %f3;
+  add.f32 %f5, %f2, %f4;
+  add.u64 %rd7, %rd3, %rd4;
+  st.global.f32 [%rd7], %f5;
+  ret;
+"""
+
+# %% guess schedule
+guess = predict(
+    "07.schedule",
+    "In which order will SASS have the two loads and the first multiplication? How "
+    "many multiplications and additions of floats (FMUL, FFMA, FADD) are left of 3?",
+    order=lesson.choice("load, multiply, load", "load, load, multiply"),
+    left=lesson.number("left"),
+)
+
+# %% sass of squares
+squares = lesson.by_hand("squares", "x_ptr y_ptr out_ptr", SQUARES_PTX, "sm_80")
+text = lesson.sass(squares, "LDG.E", "STG.E")
+names = [line.split()[0] for line in text.split("\n")]
+guess.reveal(
+    order="load, load, multiply"
+    if names[0] == "LDG.E" and "1 more" in text
+    else "load, multiply, load",
+    left=sum(name in ("FMUL", "FFMA", "FADD") for name in names),
+    because="the second load needs nothing of the first, so it need not wait for it; "
+    "a product and a sum become one FFMA.",
+)
+print(text)
+
+# %% [markdown] registers
+# **Registers.** In PTX every result may have a name of its own. How many does the matrix product of unit 05 name, and
+# how many does `ptxas` use?
+
+
+# %% the product of unit 05
+@triton.jit
+def dot_kernel(
+    a_ptr, b_ptr, c_ptr, M, N, K, stride_bk, stride_bn,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    total = tl.zeros([BM, BN], tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        a = tl.load(a_ptr + m[:, None] * K + k[None, :])
+        b = tl.load(b_ptr + k[:, None] * stride_bk + n[None, :] * stride_bn)
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], total)
+
+
+a, b = torch.randn(256, 256).half(), torch.randn(256, 256).half()
+c = torch.zeros(256, 256)
+
+
+def product(target, tile=64, **options):
+    args = (a, b, c, 256, 256, 256, *b.stride())
+    return compile_for(dot_kernel, target, args, BM=tile, BN=tile, BK=32, **options)
+
+
+# %% guess registers
+TIMES = ("times 1", "times 4", "times 16")
+guess = predict(
+    "07.registers",
+    "By how much does the PTX for sm_80 name more registers than a lane gets, and the "
+    "AMDGCN for gfx942? (The nearest.)",
+    sm_80=lesson.choice(*TIMES, label="sm_80"),
+    gfx942=lesson.choice(*TIMES, label="gfx942"),
+)
+
+# %% names and registers
+rows, times = {}, {}
+for target in ("sm_80", "sm_90", "gfx942", "gfx1100"):
+    compiled = product(target, num_stages=2)
+    named = lesson.named_registers(compiled)
+    used = lesson.resources(compiled).registers
+    times[target] = named / used
+    rows[target] = {"named, of 32 bits": named, "used by a lane": used}
+guess.reveal(
+    sm_80=lesson.nearest(times["sm_80"], TIMES),
+    gfx942=lesson.nearest(times["gfx942"], TIMES),
+    because="every result of PTX has a name of its own; ptxas lets values that do not "
+    "live at the same time share a register. LLVM has done so already.",
+)
+lesson.table(rows, first="target")
+
+# %% [markdown] same on amd
+# So a PTX listing says nothing about
+# registers, spills or the order of instructions on the chip; an AMDGCN listing says all three.
+#
+# > **Facts: PTX and SASS**
+# >
+# > - PTX is a virtual machine and instruction set, made to be stable over generations of GPUs; it is translated to the
+# >   target's instructions when it is installed or loaded. (source: NVIDIA,
+# >   [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/), Goals of PTX)
+# > - SASS is listed by generation: its opcodes with a few words each. (source: NVIDIA,
+# >   [CUDA Binary Utilities](https://docs.nvidia.com/cuda/cuda-binary-utilities/), Instruction Set Reference)
+# > - AMD publishes the manual of each generation's machine code. (source: AMD,
+# >   [GPU ISA documentation](https://gpuopen.com/amd-isa-documentation/))
+#
+# ## 6. An index
+#
+# Two tables to come back to: the instructions that the course has met, what each does, how often it stands in listings
+# of `leaky` and the product, and the chapter of the manual that explains it. For PTX that is the
+# [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/), part *Instructions*; for AMD the *Instruction Set
+# Architecture Reference Guide* of the generation, from the [list of AMD's
+# manuals](https://gpuopen.com/amd-isa-documentation/) (the chapters have nearly the same names in all of them), and
+# [LLVM's guide](https://llvm.org/docs/AMDGPUUsage.html) for how a kernel starts and what fences become.
+
+# %% index of PTX
+index = lesson.instruction_index(leaky("sm_80"), product("sm_80"), product("sm_90"))
+lesson.table(index, first="PTX")
+
+# %% index of AMDGCN
+index = lesson.instruction_index(leaky("gfx942"), product("gfx942"), product("gfx950"))
+lesson.table(index, first="AMDGCN")
+
+# %% [markdown] inline
+# ## 7. One instruction in a Triton kernel
+#
+# `tl.inline_asm_elementwise(text, constraints, [x, y], dtype, is_pure, pack)` puts text into the listing, for all
+# elements of blocks `x` and `y`. Lesson 03 had one result. Its parts, in order:
+#
+# - **Text.** `$0`, `$1`, ... stand for registers: first the results, then the sources. PTX ends each instruction with
+#   `;`, AMDGCN with a new line.
+# - **Constraints**, one for each in the same order. A result has a `=`. PTX: `r` 32 bits, `h` 16, `l` 64, `f` a float
+#   of 32. AMDGCN: `v` a vector register, `s` a scalar one.
+# - **`pack`** elements at a time. What is narrower than 32 bits shares a register: with `pack=2` two float16 numbers
+#   come as one `r` or `v`, the first in the lower half. 32-bit sources come as `pack` registers each: with `x` and
+#   `y` and `pack=2`, `x`'s two first, then `y`'s.
+# - **Several results**: a tuple as `dtype`, as many `=` constraints, and the call returns a tuple.
+# - **Scratch registers.** In PTX braces open a scope: `{ .reg .b32 t; add.u32 t, $1, $2; shl.b32 $0, t, 1; }`. In
+#   AMDGCN name one more result, use it, and throw it away.
+# - **`is_pure=True`** lets the compiler drop it or join two alike. It needs to be True unless the text does more than
+#   compute its results.
+#
+# The product of two 32-bit numbers has 64 bits. Both chips give its halves by two instructions. Two results:
+
+
+# %% both halves of a product
+@triton.jit
+def wide_kernel(x_ptr, y_ptr, out_ptr, TEXT: tl.constexpr, FORM: tl.constexpr):
+    i = tl.arange(0, 128)
+    x, y = tl.load(x_ptr + i), tl.load(y_ptr + i)
+    low, high = tl.inline_asm_elementwise(
+        TEXT, FORM, [x, y], dtype=(tl.int32, tl.int32), is_pure=True, pack=1
+    )
+    tl.store(out_ptr + i, low)
+    tl.store(out_ptr + 128 + i, high)
+
+
+HALVES = {
+    "sm_80": "mul.lo.u32 $0, $2, $3; mul.hi.u32 $1, $2, $3;",
+    "gfx942": "v_mul_lo_u32 $0, $2, $3\nv_mul_hi_u32 $1, $2, $3",
+}
+FORMS = {"sm_80": "=r,=r,r,r", "gfx942": "=v,=v,v,v"}
+
+# %% guess halves
+guess = predict(
+    "07.halves",
+    "The first instruction writes $0, the second still reads $2. On which targets are "
+    "both halves right with these constraints?",
+    right=lesson.choice("both", "sm_80 alone", "gfx942 alone"),
+)
+
+# %% run halves
+p, q = torch.randint(1, 2**31 - 1, (2, 128), dtype=torch.int32)
+exact = p.long() * q.long()
+
+
+def halves(target, form):
+    out = torch.zeros(256, dtype=torch.int32)
+    with virtual_gpu(target):
+        wide_kernel[(1,)](p, q, out, HALVES[target], form, num_warps=1)
+    low, high = out.long().split(128)
+    args = (p, q, out)
+    text = compile_for(wide_kernel, target, args, TEXT=HALVES[target], FORM=form).asm
+    return {
+        "low": torch.equal(low & 0xFFFFFFFF, exact & 0xFFFFFFFF),
+        "high": torch.equal(high, exact >> 32),
+        "in the listing": "; ".join(
+            one.strip() for one in text.split("\n") if "mul_" in one or "mul.lo" in one
+        )[:90],
+    }
+
+
+ends = {f"{target}, {form}": halves(target, form) for target, form in FORMS.items()}
+ends["gfx942, =&v,=v,v,v"] = halves("gfx942", "=&v,=v,v,v")
+right = [row["low"] and row["high"] for row in ends.values()]
+guess.reveal(
+    right="both" if all(right[:2]) else "sm_80 alone" if right[0] else "gfx942 alone",
+    because="LLVM may put a result where a source was, as if all were read before "
+    "anything is written. In PTX every register is a new name.",
+)
+lesson.table(ends, first="target, constraints")
+
+# %% [markdown] early clobber
+# Look at the second row: the first instruction writes `v1`, its own source, and the second one multiplies the wrong
+# number. `=&v`, an **early clobber**, says: this result is written before all sources are read, so give it a register
+# of its own. Whenever a text has more than one instruction, ask this of each result but those of the last instruction.
+#
+# The other trap is the order of halves. Two floats become two float16 numbers in one register:
+
+
+# %% pack two
+@triton.jit
+def narrow_kernel(x_ptr, out_ptr, TEXT: tl.constexpr, FORM: tl.constexpr):
+    i = tl.arange(0, 256)
+    out = tl.inline_asm_elementwise(
+        TEXT, FORM, [tl.load(x_ptr + i)], dtype=tl.float16, is_pure=True, pack=2
+    )
+    tl.store(out_ptr + i, out)
+
+
+NARROW = {
+    "sm_80": ("cvt.rn.f16x2.f32 $0, $1, $2;", "=r,f,f"),
+    "gfx942": ("v_cvt_pkrtz_f16_f32 $0, $1, $2", "=v,v,v"),
+}
+
+# %% guess order
+guess = predict(
+    "07.order",
+    "$1 is the first number of a pair, $2 the second. PTX's manual: for f16x2 the "
+    "first source goes into the *upper* half. AMD's: the first source into bits 15:0. "
+    "x = 1, 2, 3, 4, ...: what is out[0]?",
+    sm_80=lesson.number("out[0] on sm_80"),
+    gfx942=lesson.number("out[0] on gfx942"),
+)
+
+# %% run order
+counting, firsts = torch.arange(1.0, 257.0), {}
+for target, (text, form) in NARROW.items():
+    out = torch.zeros(256, dtype=torch.float16)
+    with virtual_gpu(target):
+        narrow_kernel[(1,)](counting, out, text, form)
+    firsts[target] = {f"out[{i}]": float(out[i]) for i in range(4)}
+guess.reveal(
+    sm_80=firsts["sm_80"]["out[0]"],
+    gfx942=firsts["gfx942"]["out[0]"],
+    because="an element that comes first stands in the lower half.",
+)
+lesson.table(firsts, first="target")
+
+# %% [markdown] end of sitting 1
+# So read the manual's sentence on halves before you trust a packed conversion. (And its rounding: `rtz` is toward
+# zero.)
+#
+# > **Facts: packed conversions**
+# >
+# > - `cvt.rn.f16x2.f32 d, a, b`: `a` goes to the upper half of `d`, `b` to the lower; for the packed types of 8 bits
+# >   the same rule holds, with bytes. (source: NVIDIA,
+# >   [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/), Data Movement and Conversion, `cvt`)
+# > - In LLVM's inline assembly `&` marks an output that may be written before all inputs are read. (source: LLVM,
+# >   [Language Reference](https://llvm.org/docs/LangRef.html#inline-asm-constraint-string))
+#
+# **You have** the grammar of both languages, a kernel of your own in each, and a way to put one instruction into
+# Triton. You can do 07.read_listing, 07.ptx_ex2, 07.ptx_cvt_fp8 and 07.amdgcn_perm of the lab now. (Which mnemonics are
+# loads, copies, matrix instructions and barriers is in the two tables of section 6. A label ends in `:`, a directive
+# begins with `.`, what follows `//` or `;` in AMDGCN is a comment.) Next: what happens between a load and its data.
+
+# %% first sitting ends
 lesson.sitting("07", 1)
 
-# %% second stop
+# %% [markdown] a load is a promise
+# # Sitting 2: waiting, the life of one load
+#
+# ## 8. A load is a promise
+#
+# A load from memory takes hundreds of cycles. No GPU stops for that long: the load is *issued*, the wave goes on, and
+# the register is filled later. Until then it holds what was there before. Somebody has to know when the data is there.
+#
+# - **NVIDIA**: PTX says nothing. `ld.global.f32 %f1, [%rd1]`, then `mul.f32 %f2, %f1, %f1` is right as it stands. In
+#   SASS the chip's *scoreboard* holds the product back until the register is there.
+# - **AMD**: the machine code says it. Counters count what is under way, and `s_waitcnt vmcnt(1)` waits until **at most
+#   one** vector access is left. Nothing else holds an instruction back until a load's data is there.
+#
+# | counter | counts | comes back |
+# |---|---|---|
+# | `vmcnt` | vector loads from memory (on gfx9 stores as well) | in order |
+# | `lgkmcnt` | LDS accesses (`ds_`), and scalar loads (`s_load`) | LDS in order; scalar loads in **any** order |
+# | `vscnt` | vector stores, on gfx10 and gfx11 | in order |
+#
+# "In order" is what makes a number useful: with two loads under way, `vmcnt(1)` means the *older* one is there. Loads
+# in any order leave only `lgkmcnt(0)`.
+#
+# > **Facts: counters**
+# >
+# > - Memory reads and writes are issued asynchronously, and waits are needed before a result is used or a register that
+# >   is in use is overwritten. Scalar loads (SMEM) come in any order, so their wait is 0. (source: LLVM,
+# >   llvm/lib/Target/AMDGPU/SIInsertWaitcnts.cpp, counterOutOfOrder)
+# > - A warp may stall for a scoreboard dependency on a load from global or local memory ("Long Scoreboard"). (source:
+# >   NVIDIA, [Nsight Compute Profiling Guide](https://docs.nvidia.com/nsight-compute/ProfilingGuide/), Warp Stall
+# >   Reasons)
+# > - `s_waitcnt` holds numbers for vmcnt, expcnt and lgkmcnt; vmcnt up to 63, lgkmcnt up to 15 on gfx9. (source: LLVM,
+# >   [waitcnt of GFX9](https://llvm.org/docs/AMDGPU/gfx9_waitcnt.html))
+#
+# Here is the sum of two squares from section 5 in AMDGCN, with three waits.
+
+# %% squares in AMDGCN
+SQUARES_AMD = """
+  s_load_dwordx4 s[4:7], s[0:1], 0x0
+  s_load_dwordx2 s[8:9], s[0:1], 0x10
+  v_lshlrev_b32_e32 v0, 2, v0
+  s_waitcnt lgkmcnt(0)
+  global_load_dword v1, v0, s[4:5]     // x
+  global_load_dword v2, v0, s[6:7]     // y
+  s_waitcnt vmcnt(1)                   // x is there
+  v_mul_f32_e32 v1, v1, v1
+  s_waitcnt vmcnt(0)                   // y is there
+  v_fmac_f32_e32 v1, v2, v2            // v1 += v2 * v2
+  global_store_dword v0, v1, s[8:9]
+  s_endpgm
+"""
+xs, ys = torch.arange(64.0), torch.arange(64.0) + 1
+
+
+def squares_end(old, new, sanitize=True):
+    body = SQUARES_AMD.replace(old, new) if old else SQUARES_AMD
+    kernel = lesson.by_hand("squares", "x_ptr y_ptr out_ptr", body, "gfx942")
+    return kernel.ended(64, [xs, ys, torch.zeros(64)], xs * xs + ys * ys, sanitize)
+
+
+# %% guess missing
+CHANGES = {
+    "as it is": ("", ""),
+    "no vmcnt(1)": ("s_waitcnt vmcnt(1)", ""),
+    "vmcnt(1) is vmcnt(2)": ("vmcnt(1)", "vmcnt(2)"),
+    "vmcnt(1) is vmcnt(0)": ("vmcnt(1)", "vmcnt(0)"),
+    "no vmcnt(0)": ("s_waitcnt vmcnt(0)", ""),
+    "lgkmcnt(0) is lgkmcnt(1)": ("lgkmcnt(0)", "lgkmcnt(1)"),
+}
+guess = predict(
+    "07.missing",
+    "Five changes: a wait is left out (no vmcnt(1), no vmcnt(0)), or its number is "
+    "another one: vmcnt(1) becomes vmcnt(2) or vmcnt(0), lgkmcnt(0) becomes "
+    "lgkmcnt(1). Which of them is still right?",
+    right=lesson.choice(*[name for name in CHANGES if name != "as it is"]),
+)
+
+# %% take a wait away
+ends = {name: squares_end(*change) for name, change in CHANGES.items()}
+blind = {name: squares_end(*change, sanitize=False) for name, change in CHANGES.items()}
+guess.reveal(
+    right=next(n for n, end in ends.items() if end == "right" and n != "as it is"),
+    because="0 waits for both loads: too long, but not wrong. Of two scalar loads the "
+    "second may come first, so lgkmcnt(1) promises nothing.",
+)
+lesson.table(
+    {n: {"no sanitizer": blind[n], "waitcheck": end} for n, end in ends.items()},
+    first="change",
+)
+
+# %% [markdown] why a sanitizer
+# The errors come from the sanitizer `waitcheck` (`virtual_gpu(target, sanitize=True)`, which `lesson.by_hand` uses). A
+# virtual GPU fills a register when the load is issued, so without it all six are right: a result proves nothing about
+# waits. `waitcheck` keeps the counters and names the instruction that came too early, and the loosest wait that would
+# do.
+#
+# ## 9. One wait too many
+#
+# A wait with too small a number is never wrong. What does it cost? Loads that are under way together are waited for
+# together. This kernel sums eight numbers of a lane, with **two** loads in flight: it issues the
+# next one before it waits for the one before.
+
+
+# %% eight loads
+def eight(wait):
+    """A lane sums x[lane], x[64 + lane], ...; two loads in flight."""
+    lines = [
+        "s_load_dwordx4 s[4:7], s[0:1], 0x0",
+        "v_lshlrev_b32_e32 v0, 2, v0",
+        "v_mov_b32_e32 v3, 0",
+        "s_waitcnt lgkmcnt(0)",
+        "global_load_dword v1, v0, s[4:5]",
+    ]
+    for i in range(1, 8):
+        lines.append(f"global_load_dword v{1 + i % 2}, v0, s[4:5] offset:{256 * i}")
+        lines += [f"s_waitcnt vmcnt({wait})", f"v_add_f32_e32 v3, v3, v{2 - i % 2}"]
+    lines += ["s_waitcnt vmcnt(0)", "v_add_f32_e32 v3, v3, v2"]
+    lines += ["global_store_dword v0, v3, s[6:7]", "s_endpgm"]
+    return lesson.by_hand("eight", "x_ptr y_ptr", "\n".join(lines), "gfx942")
+
+
+# %% guess loose
+guess = predict(
+    "07.loose",
+    "A model: an instruction takes 4 cycles, data comes 500 cycles after its load, a "
+    "scalar load's after 200. With vmcnt(1) the kernel takes about 2,250 cycles. And "
+    "with vmcnt(0) in its place?",
+    cycles=lesson.number("with vmcnt(0)", unit="cycles", factor=1.15),
+)
+
+# %% loose
+numbers, rows = torch.rand(512), {}
+for wait in (1, 0):
+    record = eight(wait).traced(64, [numbers, torch.zeros(64)])
+    waits = lesson.waits(record)
+    idle = sum(one.cycles for one in waits)
+    rows[f"vmcnt({wait})"] = {
+        "waits that really wait": len(waits),
+        "cycles waited": idle,
+        "cycles in all": idle + 4 * len(record.steps),
+        "result": eight(wait).ended(
+            64, [numbers, torch.zeros(64)], numbers.view(8, 64).sum(0)
+        ),
+    }
+guess.reveal(
+    cycles=rows["vmcnt(0)"]["cycles in all"],
+    because="with vmcnt(0) only the first pair is under way together; each of the six "
+    "loads after it is waited for alone, 500 cycles each.",
+)
+lesson.table(rows, first="wait")
+
+# %% the same on NVIDIA
+first = "  mul.f32 %f2, %f1, %f1;\n"
+ORDERS = {
+    "load, multiply, load (PTX)": SQUARES_PTX,
+    "load, load, multiply (as SASS)": SQUARES_PTX.replace(first, "").replace(
+        "  mul.f32 %f4", first + "  mul.f32 %f4"
+    ),
+}
+rows = {}
+for order, body in ORDERS.items():
+    kernel = lesson.by_hand("squares", "x_ptr y_ptr out_ptr", body, "sm_80")
+    record = kernel.traced(32, [xs, ys, torch.zeros(64)])
+    rows[order] = {"waits at": ", ".join(x.text for x in lesson.waits(record))}
+    rows[order]["cycles waited"] = sum(x.cycles for x in lesson.waits(record))
+lesson.table(rows, first="order")
+
+# %% [markdown] the model
+# On NVIDIA nobody writes a wait, and the order decides: that is why ptxas moved the loads up in section 5.
+#
+# This is a **model** of one wave alone on its SIMD (`lesson.waits`), no clock and no chip: it says where a wave waits
+# and which of two orders waits less. On a chip other waves work meanwhile (lesson 02). The rule stays: a wait as late
+# and as loose as it can be. **Try:** three loads in flight need another register and another number. Which one?
+#
+# ## 10. Through shared memory
+#
+# Two waves reverse 128 numbers through the LDS. What one wave writes the other one reads, so a barrier stands between.
+# But a barrier waits for *waves*, not for their memory accesses: each wave must first wait for its own writes.
+
+# %% turn
+TURN_AMD = """
+  s_load_dwordx4 s[4:7], s[0:1], 0x0
+  v_lshlrev_b32_e32 v1, 2, v0
+  v_sub_u32_e32 v2, 508, v1            // 4 * (127 - thread)
+  s_waitcnt lgkmcnt(0)                 // the arguments
+  global_load_dword v3, v1, s[4:5]
+  s_waitcnt vmcnt(0)                   // the number
+  ds_write_b32 v1, v3
+  s_waitcnt lgkmcnt(0)                 // the write
+  s_barrier
+  ds_read_b32 v4, v2
+  s_waitcnt lgkmcnt(0)                 // the read
+  global_store_dword v1, v4, s[6:7]
+  s_endpgm
+"""
+row = torch.arange(128.0)
+
+
+def turned(body, target="gfx942", left_out=""):
+    """How the kernel ends, without the line that holds `left_out`."""
+    lines = [one for one in body.split("\n") if not left_out or left_out not in one]
+    body = "\n".join(lines)
+    if target in AMD:
+        body = lesson.dialect(body, target)
+    kernel = lesson.by_hand("turn", "x_ptr y_ptr", body, target, shared=512)
+    return kernel.ended(128, [row, torch.zeros(128)], row.flip(0))
+
+
+# %% guess turn
+WORDS = ("LateData", "Race")
+guess = predict(
+    "07.turn",
+    "LateData: a wave uses what is not there yet. Race: one wave reads what another "
+    "one has written, and nothing orders the two. What is reported without each line?",
+    write=lesson.choice(*WORDS, label="the wait for the write"),
+    barrier=lesson.choice(*WORDS, label="the barrier"),
+    read=lesson.choice(*WORDS, label="the wait for the read"),
+)
+
+# %% run turn
+LEFT_OUT = ("the arguments", "the number", "the write", "s_barrier", "the read")
+ends = {line: turned(TURN_AMD, left_out=line) for line in LEFT_OUT}
+guess.reveal(
+    write=ends["the write"].split(":")[0],
+    barrier=ends["s_barrier"].split(":")[0],
+    read=ends["the read"].split(":")[0],
+    because="the read is the wave's own affair; the write concerns the other wave.",
+)
+lesson.table({name: {"ends": end} for name, end in ends.items()}, first="without")
+
+# %% [markdown] barriers of both
+# On NVIDIA `st.shared`, `bar.sync 0`, `ld.shared` is enough: a barrier of PTX also makes the accesses before it known.
+# `bar.sync 0` is one of the 16 barriers of a block; `__syncthreads()` and `tl.debug_barrier()` become this one.
+#
+# > **Facts: barriers**
+# >
+# > - `bar.sync` guarantees that memory accesses of a thread before it are performed for all threads of the barrier; a
+# >   block has 16 barriers, numbered from 0. (source: NVIDIA,
+# >   [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/), Parallel Synchronization and Communication,
+# >   `bar`)
+#
+# **Every** wave of a block must come to a barrier, and equally often. Here only the first wave does, on both vendors:
+
+# %% a barrier under a condition
+SOME_PTX = """
+  .reg .pred %p1; .reg .b32 %r1;
+  mov.u32 %r1, %tid.x;
+  setp.ge.u32 %p1, %r1, 64;
+  @%p1 bra AFTER;
+  bar.sync 0;
+AFTER:
+  ret;
+"""
+SOME_AMD = """
+  v_readfirstlane_b32 s4, v0           // the wave's first thread
+  s_cmp_ge_u32 s4, 64                  // SCC
+  s_cbranch_scc1 AFTER
+  s_barrier
+AFTER:
+  s_endpgm
+"""
+texts = {"sm_80": SOME_PTX, "gfx942": SOME_AMD}
+ends = {
+    target: lesson.by_hand("some", "y_ptr", body, target).ended(128, [row], row)
+    for target, body in texts.items()
+}
+lesson.table({target: {"ends": end} for target, end in ends.items()}, first="target")
+
+# %% [markdown] twice and split
+# Where a loop writes the same place again, a **second** barrier stands between the last read and the next write, or a
+# fast wave overwrites what a slow one has not read yet. You will see both in the loops of section 12.
+#
+# gfx12 splits what is counted, and the barrier. The same kernel in its words:
+#
+# | gfx9 to gfx11 | gfx12 | counts |
+# |---|---|---|
+# | `s_waitcnt vmcnt(n)` | `s_wait_loadcnt n` | vector loads |
+# | with the loads (gfx9), `s_waitcnt_vscnt null, n` | `s_wait_storecnt n` | vector stores |
+# | `s_waitcnt lgkmcnt(n)` | `s_wait_dscnt n` | LDS |
+# | `s_waitcnt lgkmcnt(0)` | `s_wait_kmcnt 0` | scalar loads |
+# | `s_barrier` | `s_barrier_signal -1`, `s_barrier_wait -1` | I am here; are all here? |
+#
+# So a scalar load no longer disturbs the count of the LDS. Between signal and wait a wave may do other work.
+#
+# > **Facts: split counters**
+# >
+# > - loadcnt was vmcnt, dscnt was lgkmcnt, storecnt was vscnt on gfx10 and gfx11; kmcnt is new with gfx12. (source:
+# >   LLVM, llvm/lib/Target/AMDGPU/Utils/AMDGPUWaitcntUtils.h)
+
+# %% gfx12
+print(lesson.dialect(TURN_AMD, "gfx1201"))
+ends = {t: {"virtual GPU": turned(TURN_AMD, t)} for t in AMD}
+lesson.table(ends, first="target", across=True)
+
+# %% [markdown] past the registers
+# ## 11. Past the registers
+#
+# The number went from memory to a register only to go on to shared memory. Both vendors have a load that leaves the
+# register out. It is asynchronous on NVIDIA too, so now PTX has something to wait for:
+#
+# | | NVIDIA, sm_80 | AMD, gfx942 and gfx950 |
+# |---|---|---|
+# | the copy | `cp.async.ca.shared.global [to], [from], 4;` | `global_load_lds_dword`, `buffer_load ... lds` |
+# | where to | an address for each lane | `m0` holds the wave's place; lane *i* goes to `m0` + 4 *i* |
+# | bundled by | `cp.async.commit_group` | nothing: every load counts |
+# | waited for by | `cp.async.wait_group n`: at most n groups left | `s_waitcnt vmcnt(n)`: at most n loads left |
+
+# %% copies
+COPY_PTX = """
+  .reg .b32 %r<6>; .reg .b64 %rd<5>; .reg .f32 %f<2>;
+  .shared .align 16 .b8 tile[512];
+  ld.param.u64 %rd1, [x_ptr];
+  ld.param.u64 %rd2, [y_ptr];
+  mov.u32 %r1, %tid.x;
+  shl.b32 %r2, %r1, 2;
+  cvt.u64.u32 %rd3, %r2;
+  add.u64 %rd1, %rd1, %rd3;
+  add.u64 %rd2, %rd2, %rd3;
+  mov.u32 %r3, tile;                   // its address in shared memory
+  add.u32 %r4, %r3, %r2;
+  sub.u32 %r5, %r3, %r2;
+  cp.async.ca.shared.global [%r4], [%rd1], 4;
+  cp.async.commit_group;
+  cp.async.wait_group 0;
+  bar.sync 0;
+  ld.shared.f32 %f1, [%r5+508];
+  st.global.f32 [%rd2], %f1;
+  ret;
+"""
+COPY_AMD = """
+  s_load_dwordx4 s[4:7], s[0:1], 0x0
+  v_lshlrev_b32_e32 v1, 2, v0
+  v_sub_u32_e32 v2, 508, v1
+  v_readfirstlane_b32 s8, v1           // the wave's place: 0 or 256
+  s_mov_b32 m0, s8
+  s_waitcnt lgkmcnt(0)
+  global_load_lds_dword v1, s[4:5]
+  s_waitcnt vmcnt(0)
+  s_barrier
+  ds_read_b32 v4, v2
+  s_waitcnt lgkmcnt(0)
+  global_store_dword v1, v4, s[6:7]
+  s_endpgm
+"""
+
+# %% guess copies
+guess = predict(
+    "07.copies",
+    "Without `cp.async.commit_group`, wait and barrier left in place: what happens on "
+    "the virtual sm_80?",
+    commit=lesson.choice("right", "Race", "wrong"),
+)
+
+# %% run copies
+ends = {
+    f"{target}, without {line}": turned(body, target, line)
+    for target, body, lines in (
+        ("sm_80", COPY_PTX, ("commit_group", "wait_group", "bar.sync")),
+        ("gfx942", COPY_AMD, ("vmcnt", "s_barrier")),
+    )
+    for line in lines
+}
+whole = {t: turned(COPY_PTX, t) for t in NVIDIA}
+whole |= {t: turned(COPY_AMD, t) for t in ("gfx942", "gfx950")}
+guess.reveal(
+    commit=ends["sm_80, without commit_group"].split(":")[0],
+    because="a wait counts groups; a copy that was never committed is in none.",
+)
+lesson.table(
+    {name: {"ends": end} for name, end in ends.items()},
+    first="kernel",
+    note=f"With every line: {', '.join(f'{t} {end}' for t, end in whole.items())}.",
+)
+
+# %% [markdown] pipelined product
+# ## 12. What Triton writes
+#
+# Now the loop of unit 05's product is readable. With `num_stages=3` the copies of later blocks are under way while a
+# block is multiplied. `sm_80` first: its waits, barriers and copies, and where the products stand.
+
+# %% the loop on sm_80
+lesson.table(lesson.loop_lines(product("sm_80", num_stages=3)))
+
+# %% guess groups
+guess = predict(
+    "07.groups",
+    "In each round the loop commits two groups (a tile of A, one of B) and then waits "
+    "at its top with wait_group 2. Which number has num_stages=4, and which 2?",
+    four=lesson.number("num_stages=4"),
+    two=lesson.number("num_stages=2"),
+)
+
+# %% groups
+left = {}
+for stages in (2, 3, 4):
+    for one in lesson.in_loops(product("sm_80", num_stages=stages)):
+        if "wait_group" in one.text:
+            left[stages] = int(one.text.rstrip(";").split()[-1])
+guess.reveal(
+    four=left[4],
+    two=left[2],
+    because="num_stages - 1 tiles are under way, and the oldest must be there: two "
+    "groups for each of the others may be left.",
+)
+lesson.table({f"num_stages={s}": {"wait_group": n} for s, n in left.items()})
+
+# %% [markdown] the others
+# On `gfx942` loads go to registers and from there to the LDS, and the count of loads takes the place of groups. Both
+# loads of a round are issued in front of its matrix instructions and waited for behind them:
+
+# %% the loop on gfx942
+lesson.table(lesson.loop_lines(product("gfx942", num_stages=2)))
+
+# %% [markdown] hopper
+# `vmcnt(1)` lets the tile of A into the LDS while that of B may still be under way. Two barriers: one before the first
+# read of a tile, one between the last read and the next write.
+#
+# `gfx950` can load to the LDS directly, also 16 bytes a lane. Triton 3.7.1 does it on request:
+
+# %% the loop on gfx950
+with triton.knobs.amd.scope():
+    triton.knobs.amd.use_async_copy = True
+    direct = product("gfx950", num_stages=3)
+lesson.table(lesson.loop_lines(direct))
+
+# %% [markdown] to hopper
+# Now the count means what the groups meant on `sm_80`: two loads are one round's, and may be left.
+#
+# On `sm_90` the product is asynchronous as well. Four warps issue `wgmma.mma_async` together; it reads shared memory
+# and adds to registers **while the warps go on**:
+#
+# - `wgmma.fence` before the first one: what was done to these registers is done;
+# - `wgmma.commit_group` bundles the products issued so far, as `cp.async` does it;
+# - `wgmma.wait_group 1`: at most one group left. Only then may the block's place in shared memory be overwritten, and
+#   with 0 left the sums be read.
+# - `fence.proxy.async`: what ordinary stores put into shared memory is seen by the asynchronous units, too.
+
+# %% the loop on sm_90
+lesson.table(lesson.loop_lines(product("sm_90", num_stages=3)))
+
+# %% guess wgmma
+guess = predict(
+    "07.wgmma",
+    "Take both `wgmma.wait_group` away from this kernel. Who notices first? And which "
+    "report does gfx942 give without its `s_barrier`s?",
+    who=lesson.choice("a copy into shared memory", "the store of the sums"),
+    gfx942=lesson.choice("LateData", "Race", "no report"),
+)
+
+# %% take the waits away
+CASES = {
+    "sm_90": ("", "wgmma.wait_group", "wgmma.fence", "cp.async.wait_group"),
+    "gfx942": ("", "vmcnt(0)", "s_barrier"),
+    "gfx950": ("", "vmcnt"),
+}
+ends = {}
+for target, words in CASES.items():
+    kernel = direct if target == "gfx950" else product(target, num_stages=3)
+    args = [a, b, c, 256, 256, 256, b.stride(0)]
+    for word in words:
+        end = lesson.ended_without(kernel, word, args)
+        ends[f"{target}, {word or 'as it is'}"] = end
+guess.reveal(
+    who="a copy into shared memory"
+    if "writes offset" in ends["sm_90, wgmma.wait_group"]
+    else "the store of the sums",
+    gfx942=ends["gfx942, s_barrier"].split(":")[0],
+    because="the next round's copy goes where the product may still read; and between "
+    "waves only barriers order the LDS.",
+)
+lesson.table({name: {"ends": end} for name, end in ends.items()}, first="without")
+
+# %% [markdown] TMA
+# ### TMA and mbarrier
+#
+# A copy by `cp.async` still costs a thread for each 16 bytes. TMA, the *tensor memory accelerator* of `sm_90`, copies a
+# whole tile for **one** thread's `cp.async.bulk`. Nobody else knows of that copy, so its end is told to an
+# **mbarrier**: a word in shared memory that counts arrivals and bytes. Here TMA brings our 512 bytes in one piece.
+
+# %% bulk copy
+BULK = """
+  .reg .pred %p<3>; .reg .b32 %r<6>; .reg .b64 %rd<5>; .reg .f32 %f<2>;
+  .shared .align 128 .b8 tile[512];
+  .shared .align 8 .b64 bar;
+  ld.param.u64 %rd1, [x_ptr];
+  ld.param.u64 %rd2, [y_ptr];
+  mov.u32 %r1, %tid.x;
+  mov.u32 %r3, tile;
+  mov.u32 %r4, bar;
+  setp.ne.u32 %p1, %r1, 0;
+  @%p1 bra READY;                      // one thread does it all:
+  mbarrier.init.shared.b64 [%r4], 1;   // one arrival ends a phase
+  fence.mbarrier_init.release.cluster;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 512;  // ... and 512 bytes
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes
+    [%r3], [%rd1], 512, [%r4];
+READY:
+  bar.sync 0;                          // the mbarrier is there
+WAIT:
+  mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0;   // is phase 0 over?
+  @!%p2 bra WAIT;
+  shl.b32 %r2, %r1, 2;
+  sub.u32 %r5, %r3, %r2;
+  ld.shared.f32 %f1, [%r5+508];
+  cvt.u64.u32 %rd3, %r2;
+  add.u64 %rd2, %rd2, %rd3;
+  st.global.f32 [%rd2], %f1;
+  ret;
+"""
+NEWER = ("sm_90", "sm_100", "sm_120")
+impatient = BULK.replace("@!%p2 bra WAIT;", "")
+ends = {f"{t}, as it is": turned(BULK, t) for t in NEWER}
+ends |= {"sm_90, without the wait": turned(impatient, "sm_90", "try_wait")}
+lesson.table({name: {"ends": end} for name, end in ends.items()}, first="kernel")
+
+# %% [markdown] contract
+# Read it as a contract. `expect_tx` promises 512 bytes, the copy delivers them, and when arrivals and bytes are
+# complete the mbarrier's phase is over. The number behind it is the **parity** of the phase that is waited for: 0 for
+# the first, 1 for the second, 0 for the third. A pipeline has one mbarrier for each stage and flips the parity each
+# time round. Triton writes all this where the tiles are loaded through descriptors:
+
+
+# %% the product through descriptors
+@triton.jit
+def tiles_kernel(
+    a_ptr, b_ptr, c_ptr, M, N, K,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    a_tiles = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b_tiles = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    m, n = tl.program_id(0) * BM, tl.program_id(1) * BN
+    total = tl.zeros([BM, BN], tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a_tiles.load([m, k]), b_tiles.load([k, n]), total)
+    rows, columns = m + tl.arange(0, BM), n + tl.arange(0, BN)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], total)
+
+
+args, tile = (a, b, c, 256, 256, 256), {"BM": 64, "BN": 64, "BK": 32}
+tiles = compile_for(tiles_kernel, "sm_90", args, num_stages=3, **tile)
+lesson.table(lesson.loop_lines(tiles))
+
+# %% [markdown] tcgen05
+# Two copies replace the many `cp.async` of all threads; the 8,192 bytes that are promised are both tiles of a round.
+#
+# `sm_100` goes one step further: `tcgen05.mma` is issued by one thread, reads shared memory and puts its sums into
+# **tensor memory**, 128 lanes (rows) of columns that belong to no thread. A kernel must `tcgen05.alloc` columns, bring
+# the sums to registers by `tcgen05.ld` and `tcgen05.wait::ld`, and `tcgen05.dealloc`. The end of a product is told to
+# an mbarrier as well, by `tcgen05.commit`:
+
+# %% the loop on sm_100
+lesson.table(lesson.loop_lines(product("sm_100", num_stages=3)))
+
+# %% [markdown] waits in one table
+# > **Facts: copies and products that run by themselves**
+# >
+# > - A `cp.async` copies 4, 8 or 16 bytes; `wait_group N` waits until at most the N most recent groups of the thread
+# >   are pending. (source: NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/), `cp.async` and
+# >   `cp.async.wait_group`)
+# > - An mbarrier counts arrivals of a phase and, with `expect_tx`, bytes (its tx-count). (source: PTX ISA, `mbarrier`)
+# > - `wgmma.wait_group N` waits until at most the N most recent groups are pending. (source: PTX ISA,
+# >   `wgmma.wait_group`)
+# > - Tensor memory has 128 lanes and 512 columns of 32 bits for a block. (source: PTX ISA, Tensor Memory)
+#
+# All of this sitting in one table:
+#
+# | what is under way | who waits, and by what |
+# |---|---|
+# | `ld.global` | nothing in PTX; a scoreboard in SASS |
+# | `cp.async` | its own thread: `commit_group`, `wait_group n`; others: a barrier behind it |
+# | `cp.async.bulk` (TMA) | whoever needs it: `mbarrier.try_wait` |
+# | `wgmma` | the four warps: `commit_group`, `wait_group n` |
+# | `tcgen05.mma` | whoever needs it: `tcgen05.commit`, `mbarrier.try_wait` |
+# | `global_load`, `buffer_load`, also to the LDS | the wave: `vmcnt(n)`, `loadcnt`; others: a barrier behind it |
+# | `s_load` | the wave: `lgkmcnt(0)`, `kmcnt` |
+# | `ds_read`, `ds_write` | the wave: `lgkmcnt(n)`, `dscnt`; others: a barrier behind it |
+# | `v_mfma` | nobody; LLVM puts `s_nop` where its result would be read too early |
+#
+# > **Facts: MFMA**
+# >
+# > - LLVM knows how many wait states stand between an MFMA and who reads its result, and inserts them. (source: LLVM,
+# >   llvm/lib/Target/AMDGPU/GCNHazardRecognizer.cpp, checkMAIHazards90A)
+#
+# ## 13. Where registers go
+#
+# One more kind of memory access is in no source. When a lane's values do not fit its registers, the compiler *spills*:
+# it stores some to the lane's own memory and loads them back. A larger tile, a limit of registers (`maxnreg` on NVIDIA)
+# or of waves (`waves_per_eu` on AMD, which asks for room for so many waves on a SIMD) can cause it.
+
+# %% guess spills
+guess = predict(
+    "07.spills",
+    "The product with tiles of 128 × 128 uses 168 registers of a lane on sm_90. We "
+    "allow only 96. What shows that it spills?",
+    ptx=lesson.yes_no("st.local in the PTX"),
+    sass=lesson.yes_no("STL, a store to local memory, in SASS"),
+    amd=lesson.yes_no("scratch_store in AMDGCN, with waves_per_eu=4"),
+)
+
+# %% spills
+rows, seen = {}, {}
+LIMITS = {"sm_90": {"maxnreg": 96}, "gfx942": {"waves_per_eu": 4}}
+for target, limit in LIMITS.items():
+    for tile, options in ((64, {}), (128, {}), (128, limit)):
+        compiled = product(target, tile, num_stages=2, **options)
+        needs = lesson.resources(compiled)
+        seen[target] = compiled
+        extra = "".join(f", {key}={value}" for key, value in options.items())
+        name = f"{target}, {tile} × {tile}{extra}"
+        listed = lesson.mnemonics(compiled, "scratch")
+        rows[name] = {
+            "registers": needs.registers,
+            "spills": needs.spills,
+            "bytes of a lane": needs.scratch,
+            "st.local, scratch_ in the listing": sum(listed.values()),
+        }
+guess.reveal(
+    ptx="st.local" in seen["sm_90"].asm,
+    sass="STL" in lesson.sass(seen["sm_90"]),
+    amd="scratch_store" in seen["gfx942"].asm,
+    because="ptxas hands out registers after PTX; LLVM before AMDGCN is written.",
+)
+lesson.table(rows, first="kernel", note="spills: bytes on NVIDIA, registers on AMD")
+
+# %% [markdown] cures
+# So on NVIDIA ask `lesson.resources(compiled)`, not the listing. `st.local` does appear in PTX for another reason: an
+# array of a thread that is indexed at run time. On CDNA LLVM may also spill to AGPRs (`v_accvgpr_write`); these count
+# as spills in the table, and are no `scratch_`.
+#
+# The causes say what helps. Sums take `BM * BN / (num_warps * lanes)` registers: a smaller tile, or more warps, halves
+# them. A limit that nobody needs goes. Fewer stages free shared memory and registers of loads. Lesson 05 showed the
+# price: a smaller tile reads more bytes. Two targets may need two tiles.
+#
+# **You have** the life of a load on both vendors: issued, counted or committed, waited for, and made known to others by
+# a barrier. You can do 07.waitcnt, 07.barriers and 07.no_spills of the lab now. Next: lanes.
+
+# %% second sitting ends
 lesson.sitting("07", 2)
 
 # %% [markdown] lanes
@@ -23,7 +1254,7 @@ lesson.sitting("07", 2)
 # This sitting is about how one lane gets another's value, which lane holds which element of a matrix, and what orders
 # lanes and waves.
 #
-# ## 3.1 One kernel for all exchanges
+# ## 14. One kernel for all exchanges
 #
 # Everything in the first half runs in one small kernel, written by hand for both vendors. Lane $i$ reads `x[i]` into a
 # register, the *exchange* stands in the middle, and what the lane got goes to `out[i]`. The result register holds -1
@@ -51,7 +1282,7 @@ def exchange(lines):
 exchange({"shfl.sync.bfly 1": ("sm_80", FLIP), "quad_perm": ("gfx942", DPP_FLIP)})
 
 # %% [markdown] shuffles
-# ## 3.2 NVIDIA: one shuffle, four modes
+# ## 15. NVIDIA: one shuffle, four modes
 #
 # ```text
 # shfl.sync.MODE.b32  d|p, a, b, c, members;
@@ -134,7 +1365,7 @@ except lesson.W2WError as problem:
 # Floats have no `redux` but `min` and `max` on sm_100a, so a sum of floats stays a tree of shuffles.
 #
 # AMD has no `match` and no `redux`. It needs no ballot: on a wave every comparison *is* one. `v_cmp` writes a bit for
-# each lane into a scalar register, 64 of them on CDNA. (Why `s_nop 1` stands behind it, the facts of 3.3 say.)
+# each lane into a scalar register, 64 of them on CDNA. (Why `s_nop 1` stands behind it, the facts of section 16 say.)
 
 # %% guess all lanes
 guess = predict(
@@ -174,7 +1405,7 @@ lesson.table(
 )
 
 # %% [markdown] dpp
-# ## 3.3 AMD: DPP, a modifier of ordinary instructions
+# ## 16. AMD: DPP, a modifier of ordinary instructions
 #
 # DPP (data-parallel primitives) is no instruction. It is an encoding of ordinary VALU instructions, in which the
 # *first source* comes from another lane: `v_add_f32_dpp v2, v1, v1 row_shr:1` moves and adds at once. A wave is cut
@@ -261,7 +1492,7 @@ exchange(
 # >   `ds_bpermute` use the LDS hardware to route values, and touch no LDS memory. (source: [AMD GCN Assembly:
 # >   Cross-Lane Operations](https://gpuopen.com/learn/amd-gcn-assembly-cross-lane-operations/))
 #
-# ## 3.4 AMD: three more ways
+# ## 17. AMD: three more ways
 #
 # | instruction | who chooses the source | through | wait counter |
 # |---|---|---|---|
@@ -331,7 +1562,7 @@ lesson.table(rows, first="target", note="Instructions in one wave's sum.")
 # and `v_readlane` hands the total over. None of AMD's waits for a counter. The lab's 07.lane_sum and 07.dpp_sum ask
 # you for such a tree by hand.
 #
-# ## 3.5 Whose element? Operands of matrix instructions
+# ## 18. Whose element? Operands of matrix instructions
 #
 # A matrix instruction takes its operands from the registers of *all* lanes of a wave. The manual says which lane
 # holds which element: this table is called a **layout**, and the part in one lane a **fragment**. Nothing checks it.
@@ -423,7 +1654,7 @@ explore("operands", "v_mfma_f32_32x32x8_f16", operand="D", row=9, column=5)
 # **An order of $k$ that A and B share does not matter.** The product sums over $k$; who permutes both operands alike
 # gets the same sum. So an experiment cannot tell such orders apart, and a kernel may choose the one that loads best.
 #
-# ## 3.6 Inside a wave: in step or not?
+# ## 19. Inside a wave: in step or not?
 #
 # Lanes 0 and 1 exchange through shared memory: each writes its word, then reads its neighbour's. One wave, no barrier.
 
@@ -632,7 +1863,7 @@ lesson.table(ends, note="hangs: StepLimit after 500 rounds.")
 # > - A block has sixteen barriers, 0 to 15; a count of threads must be a multiple of the warp size. (source: [PTX
 # >   ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/), barrier)
 #
-# ## 3.7 Between waves: barriers with names
+# ## 20. Between waves: barriers with names
 #
 # `bar.sync 0` waits for the whole block. PTX has sixteen such barriers, and each may have a count: `bar.sync 1, 64` is
 # barrier 1 for 64 threads, two warps. That lets *roles* in one block meet without the others: warps that load, warps
@@ -799,7 +2030,7 @@ lesson.sitting("07", 3)
 # %% [markdown] deepseek
 # # Sitting 4: 20 of 132 SMs
 #
-# ## 4.1 A headline
+# ## 21. A headline
 #
 # > **Claim and fact: "DeepSeek bypassed CUDA"**
 # >
@@ -821,7 +2052,7 @@ lesson.sitting("07", 3)
 # Two questions remain, and both can be worked on here. What can be said in PTX that CUDA C++ does not say? And what do
 # 20 SMs cost, and buy?
 #
-# ## 4.2 A load that says where it wants to live
+# ## 22. A load that says where it wants to live
 #
 # DeepSeek published such kernels later, as DeepEP. Its first version reads what other GPUs have written with this:
 #
@@ -970,7 +2201,7 @@ lesson.table(
 # gfx942). `.cv`, "read it anew", is `sc0 sc1` there, and on NVIDIA this Triton drops the word. `evict_first` is
 # nothing at all on AMD in this version. Read the listing before you believe a hint.
 #
-# ## 4.3 What 20 SMs cost
+# ## 23. What 20 SMs cost
 #
 # An SM that copies does not multiply. Take one layer's work on an H800: it must send some megabytes to other nodes, and
 # multiply. Give $n$ SMs to communication. Then
@@ -1036,7 +2267,7 @@ lesson.curves(
 # round of tiles rarely fills all SMs: so the time is a staircase, and giving away one SM may cost nothing, or a whole
 # round. And sometimes the best split is none: all send, then all multiply.
 #
-# ## 4.4 A persistent kernel with roles
+# ## 24. A persistent kernel with roles
 #
 # How does one *give* an SM to something? Launch as many programs as the chip has SMs, let each stay until all is done
 # (a **persistent** kernel), and let its number say what it does: a **role**. Senders put tiles into a ring of slots,
@@ -1119,7 +2350,7 @@ lesson.table(table, first="senders")
 # room instead, the longer the fewer compute. A queue makes both visible: in a real kernel you count such rounds, and
 # move the border. `most computed` is the staircase of the model: 24 tiles over 7, 6, 4 and 1 programs, rounded up.
 #
-# ## 4.5 A flag that comes too early
+# ## 25. A flag that comes too early
 #
 # What if the flag is raised without a release? Then the data may still be on its way when the flag is seen. Here
 # program 0 hands 256 numbers to program 1. The knob is the order of the two atomics.
@@ -1215,7 +2446,7 @@ lesson.table({target: fence(target) for target in ("sm_80", "gfx942", "gfx1100")
 # it, the reader needs one as well as the writer, and a ring whose slots come back has a second direction in which
 # somebody can be too early. The queue of 07.fix_race is in C++.
 #
-# ## 4.6 And with fewer
+# ## 26. And with fewer
 #
 # If SMs for communication are a price, the next step is to pay less.
 #

@@ -78,7 +78,7 @@ _ARGUMENT = """      - .name: {name}
         .size: {size}
         .value_kind: {kind}"""
 
-_VERSION = {"sm_89": "8.4", "sm_90a": "8.0", "sm_100a": "8.6"}
+_VERSION = {"sm_89": "8.4", "sm_90": "8.0", "sm_90a": "8.0", "sm_100a": "8.6"}
 
 
 def ptx_kernel(name: str, parameters: str, body: str, target: str = "sm_80") -> str:
