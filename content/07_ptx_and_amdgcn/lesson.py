@@ -1819,12 +1819,9 @@ guess = predict(
 def locked(target, text):
     """How 64 threads under one lock end."""
     lock, count = (torch.zeros(1, dtype=torch.int32) for _ in range(2))
-    frame = lesson.ptx_kernel if target == "sm_80" else lesson.amdgcn_kernel
-    more = () if target == "sm_80" else (target,)
-    module = lesson.assembled(frame("lock", "lock_ptr count_ptr", text, *more), target)
+    kernel = lesson.by_hand("lock", "lock_ptr count_ptr", text, target)
     try:
-        with virtual_gpu(target, step_limit=500) as gpu:
-            gpu.load(module).launch("lock", 1, 64, [lock, count])
+        kernel.run(64, [lock, count], sanitize=False)
     except lesson.W2WError as problem:
         print(problem)
         return HANGS
@@ -1929,9 +1926,7 @@ def paired(target, text, half):
     """How a block of four waves ends, of which two exchange: `half` threads."""
     out = torch.zeros(half, dtype=torch.int32)
     try:
-        with virtual_gpu(target, sanitize=True) as gpu:
-            module = gpu.load(lesson.assembled(text, target))
-            module.launch("pairs", 1, 2 * half, [out])
+        lesson.by_hand("pairs", "out_ptr", text, target, 1024).run(2 * half, [out])
     except lesson.W2WError as problem:
         return KINDS[type(problem).__name__]
     return RIGHT if out[0] == half // 2 and out[half // 2] == 0 else "wrong"
@@ -1939,8 +1934,7 @@ def paired(target, text, half):
 
 ends = {}
 for line in ("bar.warp.sync -1;", "bar.sync 0;", "bar.sync 1, 64;", "bar.sync 1, 96;"):
-    text = lesson.ptx_kernel("pairs", "out_ptr", PAIRS.replace("BARRIER", line))
-    ends[f"sm_80: {line}"] = paired("sm_80", text, 64)
+    ends[f"sm_80: {line}"] = paired("sm_80", PAIRS.replace("BARRIER", line), 64)
 warp, block, two, three = ends.values()
 guess.reveal(
     warp=warp,
@@ -1949,8 +1943,7 @@ guess.reveal(
     three=three,
     because="a warp's barrier orders no other warp; 0 is for all 128; 96 never come.",
 )
-text = lesson.amdgcn_kernel("pairs", "out_ptr", PAIRS_AMD, "gfx942", shared=1024)
-ends["gfx942: s_barrier"] = paired("gfx942", text, 128)
+ends["gfx942: s_barrier"] = paired("gfx942", PAIRS_AMD, 128)
 lesson.table(ends)
 
 # %% [markdown] between blocks
@@ -2119,11 +2112,11 @@ guess = predict(
 def sass_of(load, store):
     """The loads, stores and orders in the SASS of a copy, which is executed, too."""
     body = COPY.replace("LOAD", load).replace("STORE", store)
-    text = lesson.ptx_kernel("copy", "x_ptr out_ptr", body, "sm_90a")
+    parameters, target = "x_ptr out_ptr", "sm_90"
+    kernel = lesson.by_hand("copy", parameters, body, target, built_for="sm_90a")
     x, out = torch.arange(128, dtype=torch.int32), torch.zeros(128, dtype=torch.int32)
-    with virtual_gpu("sm_90") as gpu:
-        gpu.load(text).launch("copy", 1, 32, [x, out])
-    lines = lesson.sass(lesson.HandWritten("sm_90", text)).splitlines()
+    kernel.run(32, [x, out])
+    lines = lesson.sass(kernel).splitlines()
     words = [line.split()[0] for line in lines if line.split()]
     kept = [word for word in words if word.startswith(("LDG", "STG", "MEMBAR", "CCTL"))]
     return {"SASS": "; ".join(kept), "copied": torch.equal(x, out)}

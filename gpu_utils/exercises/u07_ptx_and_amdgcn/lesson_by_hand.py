@@ -34,6 +34,10 @@ _WAITS_OF_GFX12 = (
 _GFX12 = ("gfx1201", "gfx1250")
 
 
+Sanitize = bool | str | Sequence[str]
+"""As `virtual_gpu` takes it."""
+
+
 @dataclass(frozen=True)
 class ByHand:
     """A kernel written by hand for one target, which the vendor's assembler took.
@@ -45,7 +49,7 @@ class ByHand:
     name: str
     asm: str
 
-    def run(self, block: int, args: Sequence[Any], grid: int = 1, sanitize: bool = True) -> Launch:
+    def run(self, block: int, args: Sequence[Any], grid: int = 1, sanitize: Sanitize = True) -> Launch:
         """Launch it on its virtual GPU, under the sanitizers. args: CPU tensors and whole numbers. Raises its error."""
         with virtual_gpu(self.target, sanitize=sanitize, step_limit=STEP_LIMIT) as gpu:
             return gpu.load(self.asm).launch(self.name, grid, block, args)
@@ -68,18 +72,17 @@ class ByHand:
         return "right" if torch.allclose(args[-1], expected) else "wrong"
 
 
-def by_hand(name: str, parameters: str, body: str, target: str, shared: int = 0) -> ByHand:
+def by_hand(name: str, parameters: str, body: str, target: str, shared: int = 0, built_for: str = "") -> ByHand:
     """A kernel for a target from the body that was written for it. Raises CompileFailed where the assembler refuses it.
 
     parameters  names between blanks: one that ends in `_ptr` is an address, another one a number
     shared      bytes of LDS of a block, on AMD; PTX declares them itself
-
-    PTX is built for sm_80, and for sm_90 where its text needs it (mbarriers, bulk copies).
+    built_for   what stands behind `.target`; "": sm_80, and sm_90 where PTX needs it (mbarriers, bulk copies)
     """
     if TARGETS[target].vendor == "amd":
         return ByHand(target, name, assembled(amdgcn_kernel(name, parameters, body, target, shared), target))
     oldest = "sm_90" if re.search(r"mbarrier|\.bulk", body) else "sm_80"
-    return ByHand(target, name, assembled(ptx_kernel(name, parameters, body, oldest), target))
+    return ByHand(target, name, assembled(ptx_kernel(name, parameters, body, built_for or oldest), target))
 
 
 def dialect(body: str, target: str) -> str:

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
 from gpu_utils.chips.targets import TARGETS
-from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import amdgcn_kernel, assembled, ptx_kernel
-from gpu_utils.virtual import virtual_gpu
+from gpu_utils.exercises.u07_ptx_and_amdgcn.lesson_by_hand import by_hand
 
 GIVEN, BEFORE = 100, -1
 """What lane 0 gives, lane 1 gives one more; what the result holds before the exchange."""
-
-@dataclass(frozen=True)
-class HandWritten:
-    """A module written by hand as what a compiler returns: `sass` and `mnemonics` read it."""
-
-    target: str
-    asm: str
-
 
 _PTX = """
   .reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %rd<6>;
@@ -88,10 +78,6 @@ def lane_run(
     given = range(GIVEN, GIVEN + lanes) if values is None else values
     x = torch.tensor(list(given)[:lanes], dtype=torch.int32)
     out = torch.full_like(x, BEFORE - 1)
-    body = lane_body(exchange, target)
-    nvidia = TARGETS[target].vendor == "nvidia"
-    name, parameters = "lanes", "x_ptr out_ptr"
-    text = ptx_kernel(name, parameters, body) if nvidia else amdgcn_kernel(name, parameters, body, target, shared=256)
-    with virtual_gpu(target, step_limit=1000, sanitize=sanitize) as gpu:
-        gpu.load(assembled(text, target)).launch(name, 1, lanes, [x, out])
+    kernel = by_hand("lanes", "x_ptr out_ptr", lane_body(exchange, target), target, shared=256)
+    kernel.run(lanes, [x, out], sanitize=sanitize)
     return out.tolist()
