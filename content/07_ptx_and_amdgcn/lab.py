@@ -1,11 +1,382 @@
 # %% [markdown] top
-# # Lab 07: PTX and AMDGCN
+# # Lab 07: PTX and AMDGCN, the layer under Triton
 #
-# **Five exercises** in these parts: exchange between lanes, layouts of operands, waits and barriers.
-# `hint("07.waitcnt")` gives three hints of growing strength; `solution("07.waitcnt")` asks first.
+# **Twelve exercises.** Read listings, write instructions into Triton kernels, then whole kernels in machine code.
+#
+# - **First**: lesson 07. It has the ideas; each statement says what else it needs.
+# - **How it works**: write your answer in the cell that says `YOUR CODE`, run it, run the check below it.
+#   `hint("07.ptx_ex2")` gives three hints of growing strength. `solution("07.ptx_ex2")` asks first.
 
 # %% imports tags=["setup"]
+import re
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
 from gpu_utils import check, hint, progress, solution
+
+# %% [markdown] statement of read_listing
+# ## 07.read_listing: read listings, and choose one
+#
+# Write `read_listing(listings)`: `listings` is a dict from a name to a text, PTX or AMDGCN, all versions of one kernel.
+# It returns
+#
+# ```python
+# {"counts": {name: {"vendor": ..., "loads": ..., "bits": ..., "copies": ..., "matrix": ..., "barriers": ...}, ...},
+#  "best": name}
+# ```
+#
+# | | what it is |
+# |---|---|
+# | `vendor` | `"nvidia"` for PTX, where a line begins with `.target`; `"amd"` where one has `.amdgcn_target` |
+# | `loads` | loads from global memory into registers |
+# | `bits` | of one lane, in the widest of these loads; 0 without loads |
+# | `copies` | copies from global memory to shared memory, past the registers |
+# | `matrix` | products of matrices |
+# | `barriers` | places where a whole block meets |
+#
+# The mnemonics, by their first words:
+#
+# | | PTX | AMDGCN |
+# |---|---|---|
+# | loads | `ld`, `ldu`, with `.global` among the modifiers | `global_load_`, `buffer_load_`; no copies |
+# | copies | `cp.async.ca`, `cp.async.cg` | `global_load_lds_`, `buffer_load_lds_`; loads whose last word is `lds` |
+# | | `cp.async.bulk.shared` | `global_load_async_to_lds_` |
+# | | `cp.async.bulk.tensor.2d.shared`, 1d to 5d | `tensor_load_to_lds` |
+# | matrix | `mma`, `wmma.mma`, `wgmma.mma_async`, `tcgen05.mma` | `v_mfma_`, `v_smfmac_`, `v_wmma_`, `v_swmmac_` |
+# | barriers | `bar.sync`, `barrier.sync`, `barrier.cta.sync` | `s_barrier`; gfx12: `s_barrier_wait`, not `_signal` |
+#
+# In a copy of PTX the destination stands first: `.shared::cta.global` leads to shared memory, `.global.shared::cta`
+# away from it. Widths: the last word of an AMD mnemonic is `ubyte` `sbyte` `u8` `i8` (8 bits), `ushort` `sshort` `u16`
+# `b16` (16), `dword` `b32`, `dwordx2` `b64`, `dwordx3` `b96` or `dwordx4` `b128`. A load of PTX ends in `.b32` and the
+# like, which counts as often as `.v2`, `.v4` or `.v8` says.
+#
+# Nothing else counts: no arguments (`ld.param`, `s_load`), no shared memory, no spills (`ld.local`, `scratch_load`), no
+# stores, atomics, fences and waits. It counts **instructions in the text**, once each, of all kernels in it:
+#
+# - Comments are none: `//` and `/* */` in both, `;` in AMDGCN. In PTX `;` ends an instruction, and a line may hold
+#   several, in braces.
+# - Labels, directives (they begin with a dot) and the metadata at the end of AMDGCN, from `.amdgpu_metadata` on, are
+#   none. A kernel may be called `global_load_test`.
+# - Before a PTX mnemonic may stand a predicate: `@%p1` or `@!%p1`.
+#
+# **The decision.** All versions move the same bytes, and the one with the fewest instructions for them is `best`: the
+# largest **mean width** of its loads and copies together. A copy `cp.async.ca` or `.cg` says its bytes in the third
+# operand (16 or `0x10`); AMD's copies have names like loads. Copies of whole tiles (`cp.async.bulk`,
+# `tensor_load_to_lds`) have no width and stay out of the mean. Without a width the mean is 0; of equals the first wins.
+#
+# `gpu_utils` has a reader of listings of its own. Do without it.
+#
+# The example of the docstring is one text with one load, of 64 bits. `hint("07.read_listing")` gives three hints.
+
+
+# %% 07.read_listing tags=["answer", "07.read_listing"]
+def read_listing(listings: dict[str, str]) -> dict:
+    """What each listing loads, copies, multiplies and waits for, and the best of them.
+
+    >>> text = '''
+    ... .target sm_80
+    ...     ld.param.b64 %rd1, [add_param_0];
+    ...     @%p1 ld.global.v2.b32 {%r1, %r2}, [%rd1];
+    ...     // bar.sync 0;
+    ... '''
+    >>> read_listing({"add": text})["best"]
+    'add'
+    >>> read_listing({"add": text})["counts"]["add"]
+    {'vendor': 'nvidia', 'loads': 1, 'bits': 64, 'copies': 0, 'matrix': 0, 'barriers': 0}
+    """
+    # BEGIN SOLUTION
+    PTX = {
+        "copies": r"cp\.async\.(ca|cg)\b|cp\.async\.bulk\.(tensor\.\dd\.)?shared",
+        "loads": r"ldu?\.(\S+\.)?global\b",
+        "matrix": r"(mma|wmma\.mma|wgmma\.mma_async|tcgen05\.mma)\b",
+        "barriers": r"bar(rier)?(\.cta)?\.sync\b",
+    }
+    AMD = {
+        "copies": r"(global|buffer|tensor)_load_\S*lds|(global|buffer)_load_.* lds$",
+        "loads": r"(global|buffer)_load_",
+        "matrix": r"v_(mfma|smfmac|wmma|swmmac)_",
+        "barriers": r"s_barrier(_wait)?( |$)",
+    }
+    NAMES = {"ubyte": 8, "sbyte": 8, "ushort": 16, "sshort": 16}
+    NAMES |= {"dword": 32, "dwordx2": 64, "dwordx3": 96, "dwordx4": 128}
+
+    def width(statement):
+        """Bits of one lane; None for a copy of a whole tile."""
+        mnemonic = statement.split()[0]
+        if mnemonic.startswith(("cp.async.bulk", "tensor")):
+            return None
+        if mnemonic.startswith("cp."):
+            return 8 * int(statement.split(",")[2], 0)
+        if mnemonic.startswith("ld"):
+            vector = re.search(r"\.v(\d)", mnemonic)
+            bits = int(re.search(r"\d+$", mnemonic)[0])
+            return bits * (int(vector[1]) if vector else 1)
+        last = mnemonic.split("_")[-1]
+        return NAMES[last] if last in NAMES else int(last[1:])
+
+    counts, means = {}, {}
+    for name, text in listings.items():
+        amd = ".amdgcn_target" in text
+        comment = r"/\*.*?\*/|(//|;)[^\n]*" if amd else r"/\*.*?\*/|//[^\n]*"
+        text = text.partition(".amdgpu_metadata")[0]
+        text = re.sub(comment, "", text, flags=re.DOTALL)
+        found = {kind: [] for kind in PTX}
+        for statement in re.split(r"[;\n]", text):
+            statement = " ".join(statement.split())
+            statement = re.sub(r"^(\{ ?|[\w$.]+:( |$)|@!?%\w+ )*", "", statement)
+            for kind, pattern in (AMD if amd else PTX).items():
+                if re.match(pattern, statement):
+                    found[kind].append(statement)
+                    break
+        loads = [width(statement) for statement in found["loads"]]
+        widths = loads + [width(statement) for statement in found["copies"]]
+        widths = [bits for bits in widths if bits is not None]
+        means[name] = sum(widths) / len(widths) if widths else 0
+        counts[name] = {
+            "vendor": "amd" if amd else "nvidia",
+            "loads": len(loads),
+            "bits": max(loads, default=0),
+            **{kind: len(found[kind]) for kind in ("copies", "matrix", "barriers")},
+        }
+    return {"counts": counts, "best": max(means, key=means.get)}
+    # END SOLUTION
+
+
+# %% 07.read_listing check tags=["check", "07.read_listing"]
+check("07.read_listing")
+
+# %% [markdown] why read_listing
+# **Why it matters.** Before a kernel is timed, its listing says what it can be: narrow loads where Triton did not know
+# that an address is aligned, copies through registers where `cp.async` was meant, a product without matrix
+# instructions. What a text cannot say is how often a line runs: a load in a loop is one line.
+
+# %% [markdown] statement of ptx_ex2
+# ## 07.ptx_ex2: the exponential that the chip has
+#
+# A chip raises one number to a power: 2. Write `ptx_ex2(x)`,
+#
+# $$y_i = e^{x_i} \qquad 0 \le i < n$$
+#
+# as one launch of a Triton kernel of your own, in which the power is **one instruction of inline PTX**,
+# `ex2.approx.ftz.f32`:
+#
+# | | |
+# |---|---|
+# | `ex2.approx.ftz.f32 d, a;` | `d = 2^a`, float32; off by `2^-22` of the result at most; subnormal results become 0 |
+# | without `.ftz` | the same, and subnormal results stay. Both are right here |
+# | `x` | `(n,)` float32, contiguous, any `n >= 1`; infinities, NaN, numbers of any size |
+# | result | `(n,)` float32 on the device of `x`; of $-\infty$ it is 0, of NaN it is NaN |
+#
+# Everything else is Triton as you know it. The call is
+# `tl.inline_asm_elementwise(text, constraints, [arguments], dtype=..., is_pure=True, pack=1)`: in the text `$0` is the
+# result and `$1` the first argument; `constraints` names a register for each, results with `=` first, `f` for float32.
+# A check says when a constraint is missing. Elsewhere LLVM would end the process, and your notebook's kernel with it.
+#
+# A small example: `ptx_ex2(torch.tensor([0.0, 1.0, -1.0, 2.0]))` is close to 1, 2.7183, 0.3679, 7.3891.
+#
+# Executed for `sm_80`, `sm_90` and `sm_100`. The check looks into the machine code of your kernel for the instruction.
+
+
+# %% 07.ptx_ex2 tags=["answer", "07.ptx_ex2"]
+@triton.jit
+def exp_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    # BEGIN SOLUTION
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    y = tl.inline_asm_elementwise(
+        "ex2.approx.ftz.f32 $0, $1;",
+        "=f,f",
+        [x * 1.4426950408889634],
+        dtype=tl.float32,
+        is_pure=True,
+        pack=1,
+    )
+    tl.store(y_ptr + offsets, y, mask=mask)
+    # END SOLUTION
+
+
+def ptx_ex2(x: Tensor) -> Tensor:
+    """e to the power of each of x, (n,) float32."""
+    BLOCK = 512
+    n = x.numel()
+    y = torch.empty_like(x)
+    grid = (triton.cdiv(n, BLOCK),)
+    # BEGIN SOLUTION
+    exp_kernel[grid](x, y, n, BLOCK=BLOCK)
+    return y
+    # END SOLUTION
+
+
+# %% 07.ptx_ex2 check tags=["check", "07.ptx_ex2"]
+check("07.ptx_ex2")
+
+# %% [markdown] why ptx_ex2
+# **Why it matters.** `tl.exp` writes the same two instructions: a product and `ex2`. Who knows this takes the product
+# out of a loop: flash attention multiplies its scores by $\log_2 e$ once, with the scale, and raises 2 from there on.
+
+# %% [markdown] statement of ptx_cvt_fp8
+# ## 07.ptx_cvt_fp8: two numbers to FP8 in one instruction
+#
+# Triton's own cast from float32 to E4M3 rounds twice on `sm_89`: to float16, then to eight bits. The chip has an
+# instruction that rounds once. Write `ptx_cvt_fp8(x)`: the E4M3 code of each number, by a Triton kernel of your own
+# with this instruction of inline PTX in it:
+#
+# | | |
+# |---|---|
+# | `cvt.rn.satfinite.e4m3x2.f32 d, a, b;` | float32 `a`, `b`; `d` has 16 bits: the code of `a` above, of `b` below |
+# | rounding | to the nearest code, a tie to the even one |
+# | too large, infinite | 448, the largest number, with its sign |
+# | NaN, 0, -0 | `0x7F`, `0x00`, `0x80` |
+# | `x` | `(n,)` float32, contiguous, any `n >= 1`, also an odd one |
+# | result | `(n,)` uint8 on the device of `x`, exact to the bit |
+#
+# **Each `cvt` must convert two numbers of x.** For that `tl.inline_asm_elementwise` has `pack`: with `pack=2` the text
+# is written for two neighbours at a time. Two float32 fill two registers, `$1` and `$2`, the lower neighbour first. Two
+# results of `dtype=tl.uint8` share one of 16 bits, whose letter is `h`; the lower neighbour lies in the lower byte, as
+# in memory.
+#
+# A small example: `ptx_cvt_fp8(torch.tensor([1.0, 0.3, 500.0, -0.0]))` is `[0x38, 0x2A, 0x7E, 0x80]`.
+#
+# Executed for `sm_89`, `sm_90`, `sm_100` and `sm_120`.
+
+
+# %% 07.ptx_cvt_fp8 tags=["answer", "07.ptx_cvt_fp8"]
+@triton.jit
+def fp8_kernel(x_ptr, codes_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    # BEGIN SOLUTION
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    codes = tl.inline_asm_elementwise(
+        "cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;",
+        "=h,f,f",
+        [x],
+        dtype=tl.uint8,
+        is_pure=True,
+        pack=2,
+    )
+    tl.store(codes_ptr + offsets, codes, mask=mask)
+    # END SOLUTION
+
+
+def ptx_cvt_fp8(x: Tensor) -> Tensor:
+    """The E4M3 codes of x, (n,) float32, as uint8."""
+    BLOCK = 512
+    n = x.numel()
+    codes = torch.empty(n, dtype=torch.uint8, device=x.device)
+    grid = (triton.cdiv(n, BLOCK),)
+    # BEGIN SOLUTION
+    fp8_kernel[grid](x, codes, n, BLOCK=BLOCK)
+    return codes
+    # END SOLUTION
+
+
+# %% 07.ptx_cvt_fp8 check tags=["check", "07.ptx_cvt_fp8"]
+check("07.ptx_cvt_fp8")
+
+# %% [markdown] why ptx_cvt_fp8
+# **Why it matters.** A quantiser that rounds twice is right on nearly every number, so no loss curve shows it, and two
+# chips no longer agree to the bit. Inline assembly is also how kernels got at FP8 before their compilers knew it.
+
+# %% [markdown] statement of amdgcn_perm
+# ## 07.amdgcn_perm: bytes transposed in eight instructions
+#
+# Matrix instructions want the bytes of one word along one axis, and memory often has them along the other. A tile of
+# 4 x 4 bytes lies in four int32 words, one for each row, byte 0 the lowest. Write `amdgcn_perm(rows)`, which
+# transposes many such tiles:
+#
+# $$\text{byte}_r(\text{columns}_{k,i}) = \text{byte}_k(\text{rows}_{r,i}) \qquad 0 \le k, r < 4,\; 0 \le i < n$$
+#
+# | | |
+# |---|---|
+# | `rows` | `(4, n)` int32, contiguous, any `n >= 1`: tile `i` is `rows[:, i]` |
+# | result | `(4, n)` int32 on its device |
+# | how | **one text of inline AMDGCN with exactly eight `v_perm_b32`** and no other vector instruction, `pack=1` |
+#
+# `v_perm_b32 d, a, b, sel` makes a word of four bytes out of eight: 0 to 3 are those of `b`, 4 to 7 those of `a`. Each
+# byte of `sel` chooses one byte of `d`, the lowest the lowest. gfx9 takes no 32-bit literal here: give selectors as
+# arguments. A whole number among the arguments of `tl.inline_asm_elementwise` is one, and in a scalar register (`s`) it
+# takes no vector register.
+#
+# **Several results.** `dtype` may be a tuple; the call then returns as many tensors. `$0`, `$1`, ... are the results,
+# in order, and the arguments are numbered on from there. A result that nobody uses is how a text gets a register of its
+# own for what is in between.
+#
+# **What the compiler assumes.** It takes the text for one instruction, which reads all of its arguments before it
+# writes anything. So it may give a result the register of an argument. A text of several instructions must say
+# otherwise: `"=&v"`, an *early clobber*, is a result that is written while arguments are still to be read.
+#
+# A small example, one tile:
+#
+# | | rows | columns |
+# |---|---|---|
+# | word 0 | `0x03020100` | `0x30201000` |
+# | word 1 | `0x13121110` | `0x31211101` |
+# | word 2 | `0x23222120` | `0x32221202` |
+# | word 3 | `0x33323130` | `0x33231303` |
+#
+# Executed on virtual GPUs for `gfx942`, `gfx950`, `gfx1100` and `gfx1201`, also on a machine with an NVIDIA GPU.
+
+
+# %% 07.amdgcn_perm tags=["answer", "07.amdgcn_perm"]
+@triton.jit
+def transpose_kernel(rows_ptr, columns_ptr, n, BLOCK: tl.constexpr):
+    tiles = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = tiles < n
+    r0 = tl.load(rows_ptr + tiles, mask=mask)
+    r1 = tl.load(rows_ptr + n + tiles, mask=mask)
+    r2 = tl.load(rows_ptr + 2 * n + tiles, mask=mask)
+    r3 = tl.load(rows_ptr + 3 * n + tiles, mask=mask)
+    c0, c1, c2, c3 = r0, r1, r2, r3  # your text makes the columns
+    # BEGIN SOLUTION
+    c0, c1, c2, c3, _ = tl.inline_asm_elementwise(
+        """
+        v_perm_b32 $0, $6, $5, $9
+        v_perm_b32 $4, $8, $7, $9
+        v_perm_b32 $1, $4, $0, $12
+        v_perm_b32 $0, $4, $0, $11
+        v_perm_b32 $2, $6, $5, $10
+        v_perm_b32 $4, $8, $7, $10
+        v_perm_b32 $3, $4, $2, $12
+        v_perm_b32 $2, $4, $2, $11
+        """,
+        "=&v,=&v,=&v,=&v,=&v,v,v,v,v,s,s,s,s",
+        [r0, r1, r2, r3, 0x05010400, 0x07030602, 0x05040100, 0x07060302],
+        dtype=(tl.int32, tl.int32, tl.int32, tl.int32, tl.int32),
+        is_pure=True,
+        pack=1,
+    )
+    # END SOLUTION
+    tl.store(columns_ptr + tiles, c0, mask=mask)
+    tl.store(columns_ptr + n + tiles, c1, mask=mask)
+    tl.store(columns_ptr + 2 * n + tiles, c2, mask=mask)
+    tl.store(columns_ptr + 3 * n + tiles, c3, mask=mask)
+
+
+def amdgcn_perm(rows: Tensor) -> Tensor:
+    """The 4 x 4 bytes of each of the tiles rows[:, i], (4, n) int32, transposed."""
+    BLOCK = 256
+    n = rows.shape[1]
+    columns = torch.empty_like(rows)
+    grid = (triton.cdiv(n, BLOCK),)
+    # BEGIN SOLUTION
+    transpose_kernel[grid](rows, columns, n, BLOCK=BLOCK)
+    return columns
+    # END SOLUTION
+
+
+# %% 07.amdgcn_perm check tags=["check", "07.amdgcn_perm"]
+check("07.amdgcn_perm")
+
+# %% [markdown] why amdgcn_perm
+# **Why it matters.** Take the `&` away and run the check again: nothing warns, and the columns are wrong. With another
+# text, or in a kernel that has other values in registers, the same mistake may show on one target and not on the next.
+# So a text of inline assembly is best one instruction long. Where it has to be longer, its constraints are a promise
+# that nobody checks.
 
 # %% [markdown] statement of lane_sum
 # ## 07.lane_sum: a sum over a warp, in PTX
