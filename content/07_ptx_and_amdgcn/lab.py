@@ -165,8 +165,8 @@ check("07.read_listing")
 #
 # | | |
 # |---|---|
-# | `ex2.approx.ftz.f32 d, a;` | `d = 2^a`, float32; off by `2^-22` of the result at most; subnormal results become 0 |
-# | without `.ftz` | the same, and subnormal results stay. Both are right here |
+# | `ex2.approx.ftz.f32 d, a;` | `d = 2^a`, float32, at most 2 ulps off; subnormal results become 0 |
+# | without `.ftz` | the same, and subnormal results stay; both are right here (source: PTX ISA, ex2) |
 # | `x` | `(n,)` float32, contiguous, any `n >= 1`; infinities, NaN, numbers of any size |
 # | result | `(n,)` float32 on the device of `x`; of $-\infty$ it is 0, of NaN it is NaN |
 #

@@ -46,12 +46,13 @@ def _tolerance(case: Case, inputs: Inputs) -> dict[str, Tolerance]:
     """Two errors: of the exponent that ex2 gets, and of ex2.
 
     The exponent t = x log2(e) is a float32 constant times x, rounded: both are off by 2^-24 of it at most, so t by
-    |t| 2^-23, and 2^t by ln(2) |t| 2^-23 = |x| 2^-23 of itself. PTX promises 2^-22 for ex2.approx, and the result is
-    rounded once. Results below 2^-126 may be flushed to zero: .ftz does so, without it they stay.
+    |t| 2^-23, and 2^t by ln(2) |t| 2^-23 = |x| 2^-23 of itself. The PTX ISA promises for ex2.approx.f32 two ulps from
+    the correctly rounded result (its section on ex2). An ulp is 2^-23 of a number at most, so that is 2^-22, and 2^-24
+    for the rounding. Results below 2^-126 may be flushed to zero: .ftz does so, without it they stay.
     """
     finite = inputs["x"][inputs["x"].isfinite() & (inputs["x"].abs() < 104)]
     largest = float(finite.abs().max()) if len(finite) else 0.0
-    why = "x log2(e) in float32, then an error of 2^-22; subnormal results may be zero"
+    why = "x log2(e) in float32, then 2 ulps of ex2; subnormal results may be zero"
     return {"y": Tolerance(largest * 2.0**-23 + 2.0**-22 + 2.0**-24, 2.0**-126, why), FOUND: EXACT}
 
 
