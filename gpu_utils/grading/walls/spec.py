@@ -25,11 +25,9 @@ MODEL_UNITS = ("03",)
 FORMATS_UNITS = ("08",)
 """Units that ask for the conversions of the course's own number formats, which are not there then."""
 
+
 PROFILING_UNITS = ("13",)
 """Units that ask for readers of profiles and sums over timelines, of which the library has its own."""
-
-READERS = {"07.read_listing": ("compiler/assembly.py",)}
-"""Exercise -> files of the library that do what it asks for."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ _STORED = stored.PLACE.relative_to(Path(gpu_utils.__file__).parent).as_posix()
 
 def hidden(exercise: Exercise) -> tuple[str, ...]:
     """Files and folders of the library, from its own, that are not there while this exercise is graded."""
-    return (_STORED, *_packages_hidden(exercise), *READERS.get(exercise.id, ()))
+    return (_STORED, *_packages_hidden(exercise))
 
 
 def _packages_hidden(exercise: Exercise) -> tuple[str, ...]:
