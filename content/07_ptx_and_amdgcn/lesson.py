@@ -1266,7 +1266,7 @@ DPP_FLIP = "v_mov_b32_dpp v2, v1 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf"
 print(lesson.lane_body(FLIP, "sm_80"), lesson.lane_body(DPP_FLIP, "gfx942"), sep="\n\n")
 
 # %% [markdown] read the kernel
-# Read the middle lines last. In PTX `%r1` is what this lane gives and `%r2` what it gets; in AMDGCN `v1` and `v2`.
+# Only the line in the middle changes from here on; its masks are explained in section 16. In PTX `%r1` is what this lane gives and `%r2` what it gets; in AMDGCN `v1` and `v2`.
 # `v0` is the lane's number, times 4 after the shift: an offset in bytes. Both exchanges swap neighbours.
 
 
@@ -1296,6 +1296,8 @@ exchange({"shfl.sync.bfly 1": ("sm_80", FLIP), "quad_perm": ("gfx942", DPP_FLIP)
 # | `up` | own lane - `b` | not below the first lane | prefix sums |
 # | `down` | own lane + `b` | not above the last lane | sums to the first lane |
 # | `bfly` | own lane XOR `b` | not above the last lane | sums that all lanes get |
+#
+# First and last lane are those of the lane's own *segment*, of which more below, and `idx` counts `b` from its first.
 #
 # **`c` holds two numbers.** Bits 0 to 4 are the clamp: 31 (`0x1f`) for all modes but `up`, which wants 0. Bits 8 to 12
 # are the bits of the lane number that must stay: they cut the warp into segments, and each has a last lane of its own.
@@ -1365,7 +1367,8 @@ except lesson.W2WError as problem:
 # Floats have no `redux` but `min` and `max` on sm_100a, so a sum of floats stays a tree of shuffles.
 #
 # AMD has no `match` and no `redux`. It needs no ballot: on a wave every comparison *is* one. `v_cmp` writes a bit for
-# each lane into a scalar register, 64 of them on CDNA. (Why `s_nop 1` stands behind it, the facts of section 16 say.)
+# each lane into scalar registers, 64 bits on CDNA. (`s_nop 1` is two cycles in which the wave does nothing; why it
+# stands there, the facts of section 16 say.)
 
 # %% guess all lanes
 guess = predict(
@@ -1419,14 +1422,17 @@ lesson.table(
 # | `row_mirror`, `row_half_mirror` | the row, or each half of it, backwards | all |
 # | `row_bcast:15`, `row_bcast:31` | lane 15 of each row to the next; lane 31 to all above | gfx9 only |
 # | `row_newbcast:n` | lane n of the row | gfx90a and later gfx9 |
-# | `row_share:n`, `row_xmask:n` | lane n of the row; own lane XOR n | RDNA |
-# | `dpp8:[...]` | any of its eight | RDNA |
+# | `row_share:n`, `row_xmask:n` | lane n of the row; own lane XOR n | gfx11, gfx12 |
+# | `dpp8:[...]` | any of its eight | gfx11, gfx12 |
 #
 # `shr` is "shift right": values move to *higher* lanes, as `shfl.up` does it. Three more words say who writes:
 #
 # - `row_mask:0xa`: bit r allows row r to write; `0xa` is rows 1 and 3. `bank_mask` does so for banks in each row.
 # - Without `bound_ctrl`, a lane whose source does not exist **writes nothing**: the register keeps what it held.
-# - With `bound_ctrl:0` it gets the number **0** instead. (The 0 is an old spelling: it switches the zero *on*.)
+# - With `bound_ctrl:0` it gets the number **0** instead. (The 0 is an old spelling: it switches the zero *on*. LLVM's
+#   listings write `bound_ctrl:1` for the same.)
+# - A source lane that EXEC has switched off counts as one that does not exist. With `shfl`, a lane that does not come
+#   has no defined value: `synccheck` calls it AbsentLane.
 
 # %% guess dpp
 guess = predict(
@@ -1458,7 +1464,8 @@ exchange(
 # without a source as it was, which a prefix sum wants. In a `v_mov` into a fresh register, "keep" leaves whatever
 # stood there: write a neutral value first, 0 for a sum, -infinity for a maximum.
 #
-# Rows are the hard part: nothing above but `row_bcast` leaves a row. Each family crosses in another way.
+# Rows are the hard part: of the patterns above only `row_bcast` leaves a row. (gfx9 also takes `wave_shr:1` and
+# `wave_ror:1`, one lane across the whole wave.) Each family crosses in another way.
 
 # %% across rows
 BCAST = "v_mov_b32_dpp v2, v1 row_bcast:15 row_mask:0xa bank_mask:0xf"
@@ -1481,7 +1488,8 @@ exchange(
 # > **Facts: what DPP needs on a chip**
 # >
 # > - On gfx9 two wait states must lie between a VALU instruction that writes a register and a DPP instruction that
-# >   reads it, and five after one that writes EXEC. By hand that is `s_nop 1` between them. (source: LLVM,
+# >   reads it, and five after one that writes EXEC. A **wait state** is one instruction, or one cycle of `s_nop`:
+# >   `s_nop N` is N + 1 of them. By hand that is `s_nop 1` between the two. (source: LLVM,
 # >   GCNHazardRecognizer.cpp, checkDPPHazards)
 # > - On gfx942 and gfx950 `v_readlane` or `v_readfirstlane` must not read a vector register in the next
 # >   instruction after it was written (1 wait state), and a VALU instruction must not read a scalar register within 2
@@ -1492,7 +1500,7 @@ exchange(
 # >   `ds_bpermute` use the LDS hardware to route values, and touch no LDS memory. (source: [AMD GCN Assembly:
 # >   Cross-Lane Operations](https://gpuopen.com/learn/amd-gcn-assembly-cross-lane-operations/))
 #
-# ## 17. AMD: three more ways
+# ## 17. AMD: more ways
 #
 # | instruction | who chooses the source | through | wait counter |
 # |---|---|---|---|
@@ -1500,7 +1508,7 @@ exchange(
 # | `ds_swizzle_b32` | a fixed pattern in 32 lanes | the LDS hardware, no memory | `lgkmcnt`, `dscnt` |
 # | `ds_bpermute_b32` | each lane, by a register: **lane times 4** | the LDS hardware, no memory | `lgkmcnt`, `dscnt` |
 # | `v_readlane_b32` | one lane for the wave, to a scalar register | the VALU | nothing |
-# | `v_permlane32_swap_b32`, `16` (gfx950) | halves of two registers swap | the VALU | nothing |
+# | `v_permlane32_swap_b32` (gfx950), `16` (gfx950, gfx1250) | halves of two registers swap | the VALU | nothing |
 #
 # The first question is therefore: is the pattern fixed? Then DPP or a swap, which wait for no counter. A shuffle
 # from C++, where the lane is a number at run time, becomes `ds_bpermute_b32`. Its index is an address in bytes. (A line
@@ -1518,7 +1526,7 @@ guess = predict(
 FORGOT = "v_lshrrev_b32_e32 v3, 2, v0\nds_bpermute_b32 v2, v3, v1\nwait"
 guess.reveal(
     lane=lesson.lane_run(FORGOT, "gfx942")[9] - 100,
-    because="9 bytes lie in word 2: no error, a stretched copy of the first 16 lanes.",
+    because="byte 9 lies in word 2: no error, a stretched copy of the first 16 lanes.",
 )
 SWAP = "v_mov_b32_e32 v2, v1\ns_nop 1\nv_permlane32_swap_b32 v2, v1"
 SWIZZLE = "ds_swizzle_b32 v2, v1 offset:swizzle(SWAP,16)\nwait"
@@ -1612,8 +1620,8 @@ lesson.lane_figure(one)
 # row of A. Lane 21 of AMD: the 1 shows in 16 lanes, one row of D lies across 16 lanes, in their *second* register.
 # Four lanes for a row on one side, sixteen on the other: a fragment of one vendor never fits the other.
 #
-# To find $k$ as well, put the 1 into B, too: the product is 1 only where both have the same $k$. Two ones, and the
-# whole layout follows by experiment.
+# To find $k$ as well, put a single 1 into B, too, in one lane after another: the product is 1 only where both have the
+# same $k$. So the layout follows by experiment, up to an order of $k$ that A and B share: nobody can see that one.
 
 # %% guess fragment
 guess = predict(
@@ -1704,7 +1712,7 @@ lesson.table({f"lane {lane} sees": f"{got[lane]:#010x}" for lane in (0, 15, 16, 
 # %% [markdown] each side
 # On the virtual GPU each side sees its own half. A chip may split them further, at any branch.
 #
-# The tool `lockstep` of the virtual GPU looks for what relies on step.
+# The tool `lockstep` of the virtual GPU looks for what relies on lanes going in step.
 
 # %% guess lockstep
 RIGHT, RACE = "right", "Race"
@@ -1737,7 +1745,7 @@ for name, text, tool in (
 guess.reveal(
     bare=ends["sm_80, bare, lockstep"],
     synced=ends["sm_80, synced, lockstep"],
-    because="nothing but step stood between the store and the load.",
+    because="nothing but going in step stood between store and load.",
 )
 lesson.table(ends)
 
@@ -1808,7 +1816,7 @@ AGAIN:
 HANGS = "hangs"
 guess = predict(
     "07.lock",
-    "One wave, all lanes. Which of the three end?",
+    "64 threads, each adds 1 under the lock. Which of the three end?",
     behind=lesson.choice(RIGHT, HANGS, label="gfx942, work behind the loop"),
     inside=lesson.choice(RIGHT, HANGS, label="gfx942, work inside the loop"),
     spin=lesson.choice(RIGHT, HANGS, label="sm_80, work behind the loop"),
@@ -1840,7 +1848,7 @@ guess.reveal(
     spin=spin,
     because="who has the lock must get to the line that frees it, while others ask.",
 )
-lesson.table(ends, note="hangs: StepLimit after 500 rounds.")
+lesson.table(ends, note="hangs: StepLimit after 2,000 rounds.")
 
 # %% [markdown] why it hangs
 # `BEHIND` switches the winner off and keeps asking with the other 63. They ask for ever: the lock is held by a lane
@@ -1852,19 +1860,20 @@ lesson.table(ends, note="hangs: StepLimit after 500 rounds.")
 # > **Facts: lanes and time**
 # >
 # > - Since Volta the state of execution, program counter and call stack, is kept for each thread, and code that
-# >   relies on step must say so by `__syncwarp()`. (source: [NVIDIA, Volta Tuning
+# >   relies on lanes going in step must say so by `__syncwarp()`. (source: [NVIDIA, Volta Tuning
 # >   Guide](https://docs.nvidia.com/cuda/archive/11.0_GA/pdf/Volta_Tuning_Guide.pdf), Independent Thread Scheduling)
 # > - `match.sync` waits until all lanes of the mask that have not exited have executed it, and is undefined for a lane
 # >   that is not in its own mask. (source: [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/),
 # >   match.sync)
-# > - A block has sixteen barriers, 0 to 15; a count of threads must be a multiple of the warp size. (source: [PTX
+# > - The count of threads of a barrier must be a multiple of the warp size. (source: [PTX
 # >   ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/), barrier)
 #
 # ## 20. Between waves: barriers with names
 #
 # `bar.sync 0` waits for the whole block. PTX has sixteen such barriers, and each may have a count: `bar.sync 1, 64` is
 # barrier 1 for 64 threads, two warps. That lets *roles* in one block meet without the others: warps that load, warps
-# that multiply. AMD's `s_barrier` has no number and no count: it is for all waves of the block.
+# that multiply. AMD's `s_barrier` has no number and no count: it is for all waves of the block. gfx12 splits it, as
+# section 10 showed, and there -1 is the block's barrier; its assembler also takes other numbers.
 #
 # In this block of four warps, warps 0 and 1 exchange words, and warps 2 and 3 leave early.
 
@@ -1911,7 +1920,9 @@ MISSED, STUCK = "a barrier missed", "a deadlock"
 ENDS = (RIGHT, "a race", MISSED, STUCK)
 guess = predict(
     "07.named",
-    "What stands at BARRIER, and how does the virtual GPU end under its sanitizers?",
+    "Each of these stands at BARRIER in turn. How does the block end under the "
+    "sanitizers? (Missed: a thread ends without a barrier of the whole block. "
+    "Deadlock: the count of a barrier never fills.)",
     warp=lesson.choice(*ENDS, label="bar.warp.sync -1"),
     block=lesson.choice(*ENDS, label="bar.sync 0"),
     two=lesson.choice(*ENDS, label="bar.sync 1, 64"),
@@ -1946,76 +1957,16 @@ guess.reveal(
 ends["gfx942: s_barrier"] = paired("gfx942", PAIRS_AMD, 128)
 lesson.table(ends)
 
-# %% [markdown] between blocks
-# ### Between blocks: release and acquire
-#
-# Blocks have no barrier. They speak through global memory, and there two things are needed:
-#
-# - **release**: all I have written until now is visible *before* the flag that I raise;
-# - **acquire**: all I read from now on is read *after* the flag that I saw.
-#
-# Each has a **scope**: who must see it. A block (`.cta`, workgroup), a GPU (`.gpu`, agent), all GPUs and the host
-# (`.sys`, system). The wider, the further data must travel: PTX says it in a modifier, and AMDGCN by instructions of
-# their own. `buffer_wbl2 sc1` writes back what lies changed in the L2 (an MI300X has eight of them), `s_waitcnt
-# vmcnt(0)` waits until it is done, `buffer_inv sc1` drops what this CU has cached and what may be old.
-
-# %% guess release
-BEFORE, AFTER = "before the atomic", "after it"
-guess = predict(
-    "07.release",
-    "An atomic raises or reads a flag on gfx942. Where must these stand?",
-    wait=lesson.choice(BEFORE, AFTER, label="write back and wait, for a release"),
-    drop=lesson.choice(BEFORE, AFTER, label="drop the cache, for an acquire"),
-)
-
-
-# %% what release and acquire become
-@triton.jit
-def flag_kernel(data_ptr, flag_ptr, SEM: tl.constexpr):
-    tl.store(data_ptr, 1.0)
-    tl.atomic_xchg(flag_ptr, 1, sem=SEM, scope="gpu")
-
-
-ORDER = ("atom", "fence", "global_atomic", "s_wait", "buffer_", "global_inv")
-
-
-def beside_the_atomic(target, sem):
-    """The instructions of the atomic's line that order something, without operands."""
-    args = (torch.zeros(1), torch.zeros(1, dtype=torch.int32))
-    found = listing(flag_kernel, target, args=args, SEM=sem, num_warps=1)
-    texts = [each.text for each in found.only("tl.atomic_xchg").columns[0].instructions]
-    words = [text.removeprefix("@%p1 ").split(" v")[0].split(" %")[0] for text in texts]
-    return [word for word in words if word.startswith(ORDER)]
-
-
-TARGETS = ("sm_90", "gfx90a", "gfx942", "gfx1100", "gfx1201")
-SEMS = ("relaxed", "release", "acquire")
-found = {
-    target: {sem: beside_the_atomic(target, sem) for sem in SEMS} for target in TARGETS
-}
-released, acquired = found["gfx942"]["release"], found["gfx942"]["acquire"]
-guess.reveal(
-    wait=BEFORE if "atomic" in released[-1] else AFTER,
-    drop=AFTER if "buffer_inv" in acquired[-1] else BEFORE,
-    because="a flag may not overtake the data, and a read may not overtake the flag.",
-)
-lesson.table(
-    {
-        t: {sem: "; ".join(words) for sem, words in row.items()}
-        for t, row in found.items()
-    },
-    first="target",
-)
-
 # %% [markdown] stop after lanes
-# So the same order costs other instructions on each chip. On PTX it is one word; what `ptxas` makes of it, sitting 4
-# shows. Note how `relaxed` names nothing beside the atomic: it is indivisible, and that is all.
+# The two missed rows are stricter than a chip. There a barrier waits for the threads that have not exited (CUDA's guide
+# says so), and both would get through. `synccheck` reports them all the same: half a block that skips its barrier is
+# most often a mistake.
 #
 # ### Stop
 #
 # **What you have.** Four shuffles and what a lane gets out of range; DPP with its masks and its "keep or zero"; the
-# ways through the LDS hardware; a single 1 that finds a layout; three ends of a lock; barriers with names; release
-# and acquire as instructions. You can do 07.lane_sum, 07.dpp_sum, 07.mma_layout and 07.barriers of the lab now.
+# ways through the LDS hardware; a single 1 that finds a layout; three ends of a lock; barriers with names.
+# You can do 07.lane_sum, 07.dpp_sum, 07.mma_layout and 07.barriers of the lab now.
 
 # %% third stop
 lesson.sitting("07", 3)
@@ -2259,8 +2210,76 @@ lesson.curves(
 # Two things are left out here, and the lab's 07.sm_partition has both. Work comes in whole **tiles**, and the last
 # round of tiles rarely fills all SMs: so the time is a staircase, and giving away one SM may cost nothing, or a whole
 # round. And sometimes the best split is none: all send, then all multiply.
+
+# %% [markdown] between blocks
+# ## 24. Between blocks: release and acquire
 #
-# ## 24. A persistent kernel with roles
+# Blocks have no barrier. They speak through global memory, and there two things are needed:
+#
+# - **release**: all I have written until now is visible *before* the flag that I raise;
+# - **acquire**: all I read from now on is read *after* the flag that I saw.
+#
+# Each has a **scope**: who must see it. A block (`.cta`, workgroup), a GPU (`.gpu`, agent), all GPUs and the host
+# (`.sys`, system). The wider, the further data must travel: PTX says it in a modifier, and AMDGCN by instructions of
+# their own. `buffer_wbl2 sc1` writes back what lies changed in the L2 (an MI300X has eight of them), `s_waitcnt
+# vmcnt(0)` waits until it is done, `buffer_inv sc1` drops what this CU has cached and what may be old. `sc0` and `sc1`
+# are gfx942's words for the scope: `sc0` the workgroup, `sc1` the agent, both the system. On an atomic `sc0` says
+# something else: give the old value back. (source: LLVM, [AMDGPUUsage](https://llvm.org/docs/AMDGPUUsage.html), memory
+# model of gfx942)
+
+# %% guess release
+BEFORE, AFTER = "before the atomic", "after it"
+guess = predict(
+    "07.release",
+    "An atomic raises or reads a flag on gfx942. Where must these stand?",
+    wait=lesson.choice(BEFORE, AFTER, label="write back and wait, for a release"),
+    drop=lesson.choice(BEFORE, AFTER, label="drop the cache, for an acquire"),
+)
+
+
+# %% what release and acquire become
+@triton.jit
+def flag_kernel(data_ptr, flag_ptr, SEM: tl.constexpr):
+    tl.store(data_ptr, 1.0)
+    tl.atomic_xchg(flag_ptr, 1, sem=SEM, scope="gpu")
+
+
+ORDER = ("atom", "fence", "global_atomic", "s_wait", "buffer_", "global_inv")
+
+
+def beside_the_atomic(target, sem):
+    """The instructions of the atomic's line that order something, without operands."""
+    args = (torch.zeros(1), torch.zeros(1, dtype=torch.int32))
+    found = listing(flag_kernel, target, args=args, SEM=sem, num_warps=1)
+    texts = [each.text for each in found.only("tl.atomic_xchg").columns[0].instructions]
+    words = [text.removeprefix("@%p1 ").split(" v")[0].split(" %")[0] for text in texts]
+    return [word for word in words if word.startswith(ORDER)]
+
+
+TARGETS = ("sm_90", "gfx90a", "gfx942", "gfx1100", "gfx1201")
+SEMS = ("relaxed", "release", "acquire")
+found = {
+    target: {sem: beside_the_atomic(target, sem) for sem in SEMS} for target in TARGETS
+}
+released, acquired = found["gfx942"]["release"], found["gfx942"]["acquire"]
+guess.reveal(
+    wait=BEFORE if "atomic" in released[-1] else AFTER,
+    drop=AFTER if "buffer_inv" in acquired[-1] else BEFORE,
+    because="a flag may not overtake the data, and a read may not overtake the flag.",
+)
+lesson.table(
+    {
+        t: {sem: "; ".join(words) for sem, words in row.items()}
+        for t, row in found.items()
+    },
+    first="target",
+)
+
+# %% [markdown] persistent kernel
+# So the same order costs other instructions on each chip. On PTX it is one word; what `ptxas` makes of it, section 22
+# showed. Note how `relaxed` names nothing beside the atomic: it is indivisible, and that is all.
+#
+# ## 25. A persistent kernel with roles
 #
 # How does one *give* an SM to something? Launch as many programs as the chip has SMs, let each stay until all is done
 # (a **persistent** kernel), and let its number say what it does: a **role**. Senders put tiles into a ring of slots,
@@ -2270,7 +2289,7 @@ lesson.curves(
 lesson.code(lesson.roles_kernel.fn)
 
 # %% [markdown] read the roles
-# Read it in this order.
+# Read it in this order. (`communication` 0 means no roles: all send, with a slot for every tile, then all compute.)
 #
 # 1. `if (pid < communication)`: the role. Tile $t$ uses slot $t$ mod `slots`, by senders and takers alike, so nobody
 #    must ask.
@@ -2284,7 +2303,7 @@ lesson.code(lesson.roles_kernel.fn)
 #
 # Waiting is an atomic that adds 0: a plain load in such a loop may be moved out of it by a compiler.
 
-# Sitting 3's release and acquire stand in its machine code. Raising `full`, and one round of waiting for it, on both
+# Release and acquire stand in its machine code. Raising `full`, and one round of waiting for it, on both
 # vendors:
 
 # %% release and acquire in the roles
@@ -2299,7 +2318,7 @@ found.only("atomic_add(full_ptr", kinds=("global atomic", "global load", "barrie
 # %% [markdown] read the two flags
 # The compiler knows that adding 0 changes nothing, so waiting became a load that acquires: `ld.global.gpu.acquire`,
 # or `global_load_dword ... sc1` and `buffer_inv sc1`. Raising is an atomic that releases: `buffer_wbl2 sc1` stands
-# before it. The `bar.sync` and `s_barrier` among them give what one lane has read to all waves of the program.
+# before it. The `bar.sync` and `s_barrier` beside them are Triton's: all waves of a program go through a round together.
 #
 # Eight programs now, two of them senders.
 
@@ -2339,14 +2358,16 @@ for n in (1, 2, 4, 7):
 lesson.table(table, first="senders")
 
 # %% [markdown] the splits
-# With one or two senders some of the others wait for data. With four or more none of them does: the senders wait for
+# The ring has four slots, so senders wait for room in every row. With one or two senders some of the others wait for
+# data, too. With four or more none of them does: the senders wait for
 # room instead, the longer the fewer compute. A queue makes both visible: in a real kernel you count such rounds, and
 # move the border. `most computed` is the staircase of the model: 24 tiles over 7, 6, 4 and 1 programs, rounded up.
 #
-# ## 25. A flag that comes too early
+# ## 26. A flag that comes too early
 #
 # What if the flag is raised without a release? Then the data may still be on its way when the flag is seen. Here
-# program 0 hands 256 numbers to program 1. The knob is the order of the two atomics.
+# program 0 hands 256 numbers to program 1. The knob is the memory order, `sem`, of each of the two
+# atomics.
 
 
 # %% handing over
@@ -2439,7 +2460,7 @@ lesson.table({target: fence(target) for target in ("sm_80", "gfx942", "gfx1100")
 # it, the reader needs one as well as the writer, and a ring whose slots come back has a second direction in which
 # somebody can be too early. The queue of 07.fix_race is in C++.
 #
-# ## 26. And with fewer
+# ## 27. And with fewer
 #
 # If SMs for communication are a price, the next step is to pay less.
 #
@@ -2462,7 +2483,7 @@ lesson.table({target: fence(target) for target in ("sm_80", "gfx942", "gfx1100")
 # ### Stop
 #
 # **What you have.** A headline taken apart; a load whose words you can read down to SASS; the price of an SM; a queue
-# with two flags; a race that only one half of an order could not mend. You can do 07.fix_race and 07.sm_partition
+# with two flags; a race that half an order does not mend. You can do 07.fix_race and 07.sm_partition
 # now.
 
 # %% last stop
@@ -2471,6 +2492,11 @@ lesson.sitting("07", 4)
 # %% [markdown] summary
 # ## Summary
 #
+# - PTX is written for one thread, with as many registers as it likes; AMDGCN for one wave, and it is the machine code.
+#   Under PTX stands SASS, where `ptxas` has chosen registers, order and predicates.
+# - On AMD a count says which loads are waited for; in SASS a scoreboard does. A barrier waits for waves, not for data.
+# - Inline assembly: a constraint for each register, `=&v` when a result is written while sources are still to be read.
+# - What did not fit into registers shows in AMDGCN and in SASS, not in PTX: ask `lesson.resources`.
 # - A shuffle names lane, clamp and segment in two numbers; out of range a lane gets its own value. All named lanes
 #   come.
 # - DPP is a modifier: the first operand of an ordinary instruction from another lane of the row. Without `bound_ctrl` a
@@ -2507,6 +2533,17 @@ lesson.sitting("07", 4)
 # ## Check yourself
 #
 # Answer first, then open.
+#
+# <details><summary>Four loads are under way, and you need the oldest. Which wait on gfx942, and on gfx1201?</summary>
+#
+# <code>s_waitcnt vmcnt(3)</code>, <code>s_wait_loadcnt 3</code>: three may stay under way.
+# </details>
+#
+# <details><summary>A text for <code>v_perm_b32</code> with two results is right on one target and wrong on the next.
+# Why?</summary>
+#
+# Its first result may lie in the register of a source that the second line still reads: <code>=&v</code>.
+# </details>
 #
 # <details><summary><code>shfl.sync.up.b32 d, a, 1, 0, -1;</code> and lane 0?</summary>
 #
