@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpu_utils import check, hint, progress, solution
+from gpu_utils import check, compile_for, hint, lesson, progress, solution
 
 # %% [markdown] statement of read_listing
 # ## 07.read_listing: read listings, and choose one
@@ -794,6 +794,284 @@ check("07.barriers")
 # **Why it matters.** A race seldom shows: on the virtual GPU all waves of a block run in step, and without a barrier
 # the shares may well be right. On a chip it depends on who is fast today. One barrier too many never shows in a
 # result either, only in the time: all waves wait for the slowest one.
+
+# %% [markdown] statement of fix_race
+# ## 07.fix_race: a queue that does not depend on who comes first
+#
+# A persistent kernel has two roles. The first `senders` blocks send tiles of 100 float32 numbers, the other blocks
+# receive them. Tile $t$ goes through slot $t \bmod \text{slots}$ of a ring in global memory. Each slot has two
+# counters, 0 at first: `full[s]` says how many times slot $s$ has been filled, `empty[s]` how many times it has been
+# emptied.
+#
+# $$\text{out}_t = 2 \cdot \text{ring}_{t \bmod \text{slots}}, \qquad
+# \text{ring}_{t \bmod \text{slots}} = 2 \cdot x_t \qquad 0 \le t < \text{tiles}$$
+#
+# This is what stood between the marks. On a GPU it is right most of the time:
+#
+# ```cpp
+# __device__ void send(Queue queue, const float *x, int t, int *clock) {
+#   int slot = t % queue.slots;
+#   double_tile(queue.ring + slot * WORDS, x + t * WORDS, t, clock);
+#   if (threadIdx.x == 0) atomicAdd(&queue.full[slot], 1);
+# }
+#
+# __device__ void receive(Queue queue, float *out, int t, int *clock) {
+#   int slot = t % queue.slots, turn = t / queue.slots;
+#   while (atomicAdd(&queue.full[slot], 0) < turn + 1) {
+#   }
+#   double_tile(out + t * WORDS, queue.ring + slot * WORDS, t, clock);
+#   if (threadIdx.x == 0) atomicAdd(&queue.empty[slot], 1);
+# }
+# ```
+#
+# **Repair `send` and `receive`**, with helpers of your own where you like. `double_tile` is given, and all threads of
+# a block call it. It reads a tile, doubles it and writes it, and its waves do not keep step: while one has finished,
+# another may not have begun.
+#
+# **Given** `x` and `out` of shape `(tiles, 100)`, contiguous float32; 1 or more slots, senders and receivers, in any
+# numbers; blocks of 32 to 128 threads, so 1 to 4 waves. All blocks are on the chip at the same time.
+#
+# **Example**: 3 tiles, 2 slots. Slot 0 carries tiles 0 and 2, slot 1 carries tile 1:
+#
+# | what happens | `full` | `empty` |
+# |---|---|---|
+# | at first | 0, 0 | 0, 0 |
+# | tile 0 was sent | 1, 0 | 0, 0 |
+# | tile 1 was sent; tile 2 must wait for its slot | 1, 1 | 0, 0 |
+# | tile 0 was received | 1, 1 | 1, 0 |
+# | tile 2 was sent | 2, 1 | 1, 0 |
+#
+# What you have, as in CUDA: `atomicAdd(address, value)` returns the old value, is seen by the whole GPU and is
+# **relaxed**: it orders nothing else. `__threadfence()` orders the memory accesses of a thread for the whole GPU, those
+# before it against those after it; `__threadfence_block()` for its block only. `__syncthreads()` is the barrier of a
+# block.
+#
+# The virtual GPU reports two accesses that nothing orders as a `Race`, whatever the result. A wait that never ends is
+# stopped after some hundred rounds.
+
+
+# %% 07.fix_race tags=["answer", "07.fix_race"]
+def fix_race() -> str:
+    """C++ of pass_on(x, ring, full, empty, out, clock, tiles, slots, senders)."""
+    return """
+// INSERT gpu_utils/exercises/u07_ptx_and_amdgcn/fix_race.cu
+"""
+
+
+# %% 07.fix_race check tags=["check", "07.fix_race"]
+check("07.fix_race")
+
+# %% [markdown] why fix_race
+# **Why it matters.** Persistent kernels, stream-K, fused all-reduce and DeepEP's transfers all hold such counters. A
+# test on one chip proves little: look at which of your fences `gfx1100` never missed, and the other two did.
+
+# %% [markdown] a kernel that spills
+# ## Before 07.no_spills: a kernel that spills
+#
+# The distance between column $m$ of $a$ and column $n$ of $b$:
+#
+# $$\text{out}_{m,n} = \sum_{k=0}^{K-1} |a_{k,m} - b_{k,n}|$$
+#
+# **Given** `a` of shape `(K, M)` and `b` of shape `(K, N)`, contiguous float32, all sizes 1 or more. Return `out` of
+# shape `(M, N)`, float32. For example, with $K = 2$: $a = (1, 2)$ as its only column and $b = (4, 0)$ as its only
+# column give $|1 - 4| + |2 - 0| = 5$.
+#
+# The kernel below is right, and on some targets it **spills**: what is alive at one time does not fit in the registers
+# of a lane, so the compiler stores some of it to memory and loads it again, in the inner loop.
+
+
+# %% the kernel as it was found
+@triton.jit
+def distances_found(
+    a_ptr,
+    b_ptr,
+    out_ptr,
+    M,
+    N,
+    K,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        ks = (start + tl.arange(0, BLOCK_K))[:, None]
+        in_a = (ks < K) & (rows[None, :] < M)
+        in_b = (ks < K) & (cols[None, :] < N)
+        a = tl.load(a_ptr + ks * M + rows[None, :], mask=in_a, other=0.0)
+        b = tl.load(b_ptr + ks * N + cols[None, :], mask=in_b, other=0.0)
+        total += tl.sum(tl.abs(a[:, :, None] - b[:, None, :]), axis=0)
+    mask = (rows[:, None] < M) & (cols[None, :] < N)
+    tl.store(out_ptr + rows[:, None] * N + cols[None, :], total, mask=mask)
+
+
+def registers_and_spills(kernel, targets, **options):
+    """A table: registers of a lane, and what is spilled (NVIDIA: bytes, AMD: registers)."""
+    args = (torch.float32, torch.float32, torch.float32, 250, 250, 9)
+    found = {}
+    for target in targets:
+        need = lesson.resources(compile_for(kernel, target, args, **options))
+        found[target] = {"registers": need.registers, "spills": need.spills}
+    return lesson.table(found, first="target")
+
+
+SEVEN = ("sm_80", "sm_90", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+as_found = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 4, "num_warps": 4}
+registers_and_spills(distances_found, ("sm_80", "gfx942", "gfx1100"), **as_found)
+
+# %% [markdown] statement of no_spills
+# ## 07.no_spills: retile until nothing spills
+#
+# Few registers beside many spills are no comfort: what was spilled needs no register until it is loaded again.
+#
+# **Write the kernel and its launch**, `no_spills(a, b)`, so that
+#
+# - the result is right, for sizes that are no multiple of a tile;
+# - nothing spills on any of `sm_80`, `sm_90`, `gfx90a`, `gfx942`, `gfx950`, `gfx1100`, `gfx1201`;
+# - with $M = N = 255$ at most **8 programs** are launched: a tile of the result has 8192 elements or more, and each
+#   program loads its part of $a$ and $b$ once. With tiles of 32 x 32 nothing would spill either, and every number would
+#   be loaded 8 times by $a$'s side and 8 times by $b$'s.
+#
+# Tile, order of work and number of waves are yours, and so are further `tl.constexpr` parameters of the kernel. Before
+# you change anything, count what one lane of 32, and one of 64, must hold of the sum, and what one step of the loop
+# adds. `registers_and_spills(distances_kernel, SEVEN, BLOCK_M=..., BLOCK_N=..., num_warps=...)` shows what came
+# of it.
+
+
+# %% 07.no_spills tags=["answer", "07.no_spills"]
+@triton.jit
+def distances_kernel(
+    a_ptr,
+    b_ptr,
+    out_ptr,
+    M,
+    N,
+    K,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    # BEGIN SOLUTION
+    rows = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M))[:, None]
+    cols = (tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N))[None, :]
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for k in range(K):
+        a = tl.load(a_ptr + k * M + rows, mask=rows < M)
+        b = tl.load(b_ptr + k * N + cols, mask=cols < N)
+        total += tl.abs(a - b)
+    tl.store(out_ptr + rows * N + cols, total, mask=(rows < M) & (cols < N))
+    # END SOLUTION
+
+
+def no_spills(a: Tensor, b: Tensor) -> Tensor:
+    """(K, M) and (K, N) -> (M, N): sums of absolute differences of columns."""
+    # BEGIN SOLUTION
+    (K, M), N = a.shape, b.shape[1]
+    out = a.new_empty(M, N)
+    grid = (triton.cdiv(M, 128), triton.cdiv(N, 64))
+    distances_kernel[grid](a, b, out, M, N, K, BLOCK_M=128, BLOCK_N=64, num_warps=4)
+    return out
+    # END SOLUTION
+
+
+# %% 07.no_spills check tags=["check", "07.no_spills"]
+check("07.no_spills")
+
+# %% [markdown] why no_spills
+# **Why it matters.** A kernel that was tuned where a lane has 512 registers spills where it has 255, with no message.
+# Spilled values go through the caches in the innermost loop. Before you search for a faster tile, look at this number.
+
+# %% [markdown] statement of sm_partition
+# ## 07.sm_partition: how many SMs for communication?
+#
+# A persistent kernel has `sms` SMs (or CUs). It computes `tiles` tiles, each of which takes one SM `tile_us`
+# microseconds, and it sends `megabytes` MB over a link. Two ways:
+#
+# **A split.** $n$ SMs only send, the others only compute, at the same time. One SM moves `sm_gb` GB/s, and the link no
+# more than `link_gb` GB/s. The kernel ends with the slower side. In microseconds:
+#
+# $$t_\text{send}(n) = \frac{1000 \cdot \text{megabytes}}{\min(n \cdot \text{sm\_gb},\ \text{link\_gb})} \qquad
+# t_\text{compute}(n) = \left\lceil \frac{\text{tiles}}{\text{sms} - n} \right\rceil \cdot \text{tile\_us}$$
+#
+# $$t(n) = \max(t_\text{send}(n),\ t_\text{compute}(n)) \qquad 1 \le n \le \text{sms} - 1$$
+#
+# **One after the other.** All SMs send, then all compute: $t_\text{send}(\text{sms}) + t_\text{compute}(0)$.
+#
+# **Write `sm_partition(sms, tiles, tile_us, megabytes, sm_gb, link_gb)`**: the $n$ of the fastest split, the fewest
+# among equals; and 0 where one after the other is as fast as the best split, or faster. 1 MB is $10^6$ bytes, 1 GB/s is
+# $10^9$ bytes a second. `sms` is 2 or more, `tiles` 1 or more, the other numbers are above 0.
+#
+# **Example**: 8 SMs, 24 tiles of 10 us, 1 MB, 10 GB/s for an SM and 40 for the link.
+#
+# | $n$ | send, us | compute, us | both, us |
+# |---|---|---|---|
+# | 1 | 100 | 4 rounds: 40 | 100 |
+# | 2 | 50 | 4 rounds: 40 | **50** |
+# | 3 | 33.3 | 5 rounds: 50 | 50 |
+# | 4 | 25 | 6 rounds: 60 | 60 |
+# | one after the other | 25 | 3 rounds: 30 | 55 |
+#
+# So `sm_partition(8, 24, 10.0, 1.0, 10.0, 40.0)` is 2.
+
+
+# %% 07.sm_partition tags=["answer", "07.sm_partition"]
+def sm_partition(
+    sms: int,
+    tiles: int,
+    tile_us: float,
+    megabytes: float,
+    sm_gb: float,
+    link_gb: float,
+) -> int:
+    """How many SMs only send; 0: all send, then all compute.
+
+    >>> sm_partition(8, 24, 10.0, 1.0, 10.0, 40.0)
+    2
+    """
+
+    # BEGIN SOLUTION
+    def send(n):
+        return 1000 * megabytes / min(n * sm_gb, link_gb)
+
+    def compute(workers):
+        return -(-tiles // workers) * tile_us
+
+    best, chosen = send(sms) + compute(sms), 0
+    for n in range(1, sms):
+        time = max(send(n), compute(sms - n))
+        if time < best:
+            best, chosen = time, n
+    return chosen
+    # END SOLUTION
+
+
+# %% 07.sm_partition check tags=["check", "07.sm_partition"]
+check("07.sm_partition")
+
+# %% [markdown] payoff of sm_partition
+# **The payoff.** `lesson.roles_kernel` is such a kernel in Triton, with the queue of `07.fix_race` between its roles.
+# Below it is executed on two virtual GPUs, with 8 programs and 24 tiles, first with the number that you chose. The
+# tiles of the busiest program that computes are the rounds of the model. Rounds that a program waited show who waited
+# for whom; they are no time.
+#
+# Before you run it: with 4 senders, how many tiles does the busiest of the other 4 compute? Who waits for whom?
+
+# %% your split, executed
+rows = {}
+with lesson.when_written():
+    chosen = sm_partition(8, 24, 10.0, 1.0, 10.0, 40.0)
+    for senders in dict.fromkeys((chosen, 0, 1, 4)):
+        for target in ("sm_90", "gfx942"):
+            run = lesson.roles_run(8, senders, 24, target)
+            name = f"{senders} send" if senders else "all send, then compute"
+            rows[f"{name}, {target}"] = {
+                "right": run.right,
+                "tiles of the busiest": run.most_computed,
+                "rounds waited by senders": sum(run.rounds[:senders]),
+                "rounds waited by the others": sum(run.rounds[senders:]),
+            }
+lesson.table(rows, first="split")
 
 # %% [markdown] end of the lab
 # ## Done

@@ -1,12 +1,17 @@
-"""Unit 07, what content tests do not reach: the persistent kernel with roles on every virtual GPU."""
+"""Unit 07, what content tests do not reach: the kernel with roles and the repaired queue on every virtual GPU."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 
+from gpu_utils.compiler.clang import installed
 from gpu_utils.errors import BadArgument, Race
+from gpu_utils.exercises.u07_ptx_and_amdgcn import fix_race
 from gpu_utils.exercises.u07_ptx_and_amdgcn.roles import roles_run
-from gpu_utils.virtual import MODELS
+from gpu_utils.grading.exercise import Case
+from gpu_utils.virtual import MODELS, virtual_gpu
+from tests.conftest import unavailable
 
 
 @pytest.mark.parametrize("target", MODELS)
@@ -33,3 +38,27 @@ def test_programs_that_do_one_thing_are_named() -> None:
 def test_somebody_must_compute() -> None:
     with pytest.raises(BadArgument, match="at least one program that computes"):
         roles_run(4, 4, 8)
+
+
+QUEUE = Case("a queue", tiles=7, slots=2, senders=2, receivers=2, threads=96)
+
+
+@pytest.mark.parametrize("target", MODELS)
+def test_the_repaired_queue_is_right_on_every_virtual_gpu(target: str) -> None:
+    if not installed() and target not in fix_race.EXERCISE.targets:
+        unavailable("clang, from the extra hip")
+    inputs = fix_race.EXERCISE.inputs(QUEUE, torch.Generator().manual_seed(7))
+    with virtual_gpu(target, strict=True, sanitize=("racecheck", "waitcheck")):
+        value = fix_race.EXERCISE.call(fix_race.ANSWER, inputs)
+    assert fix_race._judge(QUEUE, inputs, value) is None
+
+
+def test_a_queue_that_hangs_is_told_with_its_counters() -> None:
+    never = fix_race.ANSWER.changed(("&queue.empty[slot], turn)", "&queue.empty[slot], turn + 1)"))
+    inputs = fix_race.EXERCISE.inputs(QUEUE, torch.Generator().manual_seed(7))
+    with virtual_gpu("sm_80", strict=True):
+        value = fix_race.EXERCISE.call(never, inputs)
+    found = fix_race._judge(QUEUE, inputs, value)
+    assert found is not None
+    assert found.kind == "hang"
+    assert "full is [0, 0] and empty is [0, 0] by then" in found.detail

@@ -10,4 +10,7 @@ NAMES = (
     "mma_layout",
     "waitcnt",
     "barriers",
+    "fix_race",
+    "no_spills",
+    "sm_partition",
 )
