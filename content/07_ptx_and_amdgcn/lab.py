@@ -1,9 +1,15 @@
 # %% [markdown] top
-# # Lab 07: PTX and AMDGCN, the layer under Triton
+# # Lab 07: PTX and AMDGCN
 #
-# **Twelve exercises.** Read listings, write instructions into Triton kernels, then whole kernels in machine code.
+# **Twelve exercises.** You read listings, put single instructions into Triton kernels, write the heart of kernels in
+# machine code for both vendors, place waits and barriers, repair a queue, retile a kernel, and decide how many SMs only
+# send.
 #
 # - **First**: lesson 07. It has the ideas; each statement says what else it needs.
+# - **Time**: four parts, as a guess 70, 60, 50 and 60 minutes, not from a stopwatch.
+# - **Machine code is text here**: an answer returns it, the vendor's own assembler takes it (`ptxas`, LLVM), virtual
+#   GPUs execute it under the sanitizers. PTX runs on this machine's NVIDIA GPU as well, if it has one. Nothing here has
+#   run on AMD silicon.
 # - **How it works**: write your answer in the cell that says `YOUR CODE`, run it, run the check below it.
 #   `hint("07.ptx_ex2")` gives three hints of growing strength. `solution("07.ptx_ex2")` asks first.
 
@@ -16,6 +22,11 @@ import triton.language as tl
 from torch import Tensor
 
 from gpu_utils import check, compile_for, hint, lesson, progress, solution
+
+# %% [markdown] part one
+# ## Part 1: read, and write one instruction
+#
+# Needs sitting 1 of the lesson. One exercise reads listings, three put instructions into Triton kernels.
 
 # %% [markdown] statement of read_listing
 # ## 07.read_listing: read listings, and choose one
@@ -378,6 +389,11 @@ check("07.amdgcn_perm")
 # So a text of inline assembly is best one instruction long. Where it has to be longer, its constraints are a promise
 # that nobody checks.
 
+# %% [markdown] part two
+# ## Part 2: lanes
+#
+# Needs sitting 3. A sum over a wave by each vendor's own means, and the registers of a matrix instruction.
+
 # %% [markdown] statement of lane_sum
 # ## 07.lane_sum: a sum over a warp, in PTX
 #
@@ -582,6 +598,11 @@ check("07.mma_layout")
 # tables: as which operand can a lane hand on what it holds, without asking another lane? `solution("07.mma_layout")`
 # says it for both instructions. Where layouts do not fit, a compiler must move data between lanes, often through
 # shared memory.
+
+# %% [markdown] part three
+# ## Part 3: wait and meet
+#
+# Needs sitting 2. Two listings without waits and barriers, and you put them in.
 
 # %% [markdown] statement of waitcnt
 # ## 07.waitcnt: place the waits
@@ -794,6 +815,11 @@ check("07.barriers")
 # **Why it matters.** A race seldom shows: on the virtual GPU all waves of a block run in step, and without a barrier
 # the shares may well be right. On a chip it depends on who is fast today. One barrier too many never shows in a
 # result either, only in the time: all waves wait for the slowest one.
+
+# %% [markdown] part four
+# ## Part 4: whole kernels
+#
+# Needs sittings 2 and 4. A queue between blocks, a kernel that does not fit, and the price of an SM.
 
 # %% [markdown] statement of fix_race
 # ## 07.fix_race: a queue that does not depend on who comes first
@@ -1075,6 +1101,10 @@ lesson.table(rows, first="split")
 
 # %% [markdown] end of the lab
 # ## Done
+#
+# You have written for both machines in their own words. When a kernel is slow or wrong you can now go down to the
+# instruction that makes it so, and back up to the line of Triton that caused it. Unit 08 needs that at once: FP8 is
+# where a conversion, its order of halves and its rounding decide.
 
 # %% progress
 progress()
