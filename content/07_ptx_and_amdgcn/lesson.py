@@ -5,7 +5,8 @@
 # the vendor's assembler take it and a virtual GPU execute it; put one instruction into a Triton kernel; place waits and
 # barriers, and say which of them is missing; and find the registers that did not fit.
 #
-# **You need** lessons 00 (listings, EXEC, predicates), 02 (warps and wavefronts) and 05 (a matrix product). No GPU:
+# **You need** lessons 00 (listings, EXEC, predicates), 02 (warps, LDS, registers), 03 (inline assembly) and 05 (a
+# matrix product). No GPU:
 # machine code is executed on virtual GPUs, CPU programs that read the text of PTX or AMDGCN. Nothing here has run on
 # AMD silicon. PTX is not the last word on NVIDIA's side either, and sitting 1 shows what comes below it.
 #
@@ -25,8 +26,8 @@ from gpu_utils import CHIPS, compile_for, explore, lesson, listing, predict, vir
 #
 # ## 1. One kernel, two listings
 #
-# Triton turns a kernel into PTX for NVIDIA and into AMDGCN for AMD. Lesson 00 read such listings in pieces; from here
-# on every letter counts. The kernel is a leaky ReLU: a negative number is multiplied by 0.1.
+# Triton turns a kernel into PTX for NVIDIA and into AMDGCN for AMD. Lesson 00 read such listings in pieces; at the end
+# of this sitting you can read all of this one. The kernel is a leaky ReLU: a negative number is multiplied by 0.1.
 
 
 # %% a leaky relu
@@ -45,7 +46,7 @@ both.only("tl.load", "tl.where", "tl.store")
 # %% [markdown] how a ptx instruction is built
 # ## 2. How a PTX instruction is built
 #
-# Take `@%p1 ld.global.v2.b32 { %r4, %r5 }, [ %rd1 + 0 ];` apart:
+# Take a load like the one above, of two numbers: `@%p1 ld.global.v2.b32 { %r4, %r5 }, [ %rd1 + 0 ];`
 #
 # | part | here | what it says |
 # |---|---|---|
@@ -91,8 +92,10 @@ both.only("tl.load", "tl.where", "tl.store")
 # | `ds_` | DS | the LDS, AMD's shared memory |
 #
 # Take `global_load_dwordx4 v[4:7], v0, s[2:3] offset:64`: results first again, four registers of a lane; the address is
-# the scalar pair `s[2:3]` plus the lane's `v0` plus 64 bytes. A **dword** is 32 bits. On gfx11 and gfx12 it is written
-# `global_load_b128`, in bits; both spellings are the same instruction.
+# the scalar pair `s[2:3]` plus the lane's `v0` plus 64 bytes. A store has no result: `global_store_dword v1, v2,
+# s[6:7]` and `ds_write_b32 v1, v3` name the address first, then the data. A **dword** is 32 bits. On gfx11 and gfx12 it
+# is written `global_load_b128`, in bits; both spellings are the same instruction, and LLVM's assembler still takes the
+# old ones. `rev` in a name says that the sources are reversed: `v_lshlrev_b32 v1, 2, v0` is v0 << 2.
 #
 # | ending | encoding |
 # |---|---|
@@ -126,15 +129,18 @@ def taken(line, target):
         lesson.by_hand("one", "x_ptr", f"  {line}\n  s_endpgm", target)
         return "taken"
     except lesson.CompileFailed as problem:
-        return str(problem).split(": ")[1].split(" (")[0]
+        return str(problem).split(": ")[1].split(" (`")[0]
 
 
 rows = {line: {t: taken(line, t) for t in ("gfx942", "gfx1100")} for line in LINES}
 lesson.table(rows, first="line")
 
 # %% [markdown] before the parts
-# A constant that is no small number needs 32 bits more, a *literal*; VOP3 of gfx9 has no room for one, so it must come
-# in a register. (`v_perm_b32` has no shorter form.)
+# A vector instruction of gfx9 may read **one** scalar register: more would violate its *constant bus*. A constant other
+# than -16 to 64 or a few floats such as 0.5 needs 32 bits more, a *literal*; VOP3 of gfx9 has no room for one, so it
+# must come in a register. (`v_perm_b32` has no shorter form.) The next cell runs small kernels by hand; section 4 says
+# what `lesson.by_hand` writes around them. `s[0:1]` holds the address of their arguments, and `s_waitcnt` is sitting
+# 2's.
 
 # %% guess parts
 guess = predict(
@@ -228,7 +234,8 @@ DONE:
 # (on gfx12 in `ttmp9`). A comment begins with `//` in both languages.
 #
 # In AMDGCN there is no branch at all. `s_and_saveexec_b64 s[10:11], vcc` saves EXEC in `s[10:11]` and leaves on only
-# the lanes that are also in `vcc`. What follows runs for these; at the end the saved mask comes back.
+# the lanes that are also in `vcc`. What follows runs for these. The inner mask, in `s[12:13]`, comes back before the
+# store; the outer one is not needed again.
 
 # %% in AMDGCN
 LEAKY_AMD = """
@@ -288,7 +295,15 @@ lesson.table({t: {"virtual GPU": leaky_ends(t)} for t in (*NVIDIA, *AMD)}, acros
 
 # %% [markdown] step it
 # One PTX text serves five chips. Of the AMDGCN text `lesson.dialect` made the spelling of each target: `exec_lo` for
-# waves of 32, `s_wait_kmcnt` and `s_wait_loadcnt` for gfx12 (sitting 2). Step through both with the arrow keys.
+# waves of 32, `s_wait_kmcnt` and `s_wait_loadcnt` for gfx12 (sitting 2). If this machine has an NVIDIA GPU, its driver
+# takes the same PTX:
+
+# %% on a chip
+out = torch.full((64,), 7.0)
+leaky("sm_80").on_chip(64, [every_third, out, 50], out, want)
+
+# %% [markdown] steps
+# Nobody has run the AMDGCN on a chip yet. Step through both with the arrow keys.
 
 # %% step AMD
 lesson.WaveFigure(trace, "gfx942", start="v_cmp_gt_f32")
@@ -327,7 +342,9 @@ print(sass)
 
 # %% [markdown] what ptxas did
 # `@P0 EXIT` ends the threads past the end, and `@!P0 FMUL` is the product. `c[0x0][0x160]` reads an argument where the
-# driver has put it, without a load. A 64-bit address takes two registers, and only the first is named: `R2` stands for
+# driver has put it, without a load. `RZ` is zero, `PT` a predicate that is always true, and `GEU` asks "greater, equal
+# or unordered": a comparison with NaN counts. (Behind the last EXIT stand jumps that only fill the line up.) A 64-bit
+# address takes two registers, and only the first is named: `R2` stands for
 # `R2` and `R3`. Odd lines are ptxas's ways: `HFMA2.MMA R5, -RZ, RZ, ...` makes a constant (4) on another unit.
 #
 # **Scheduling.** This kernel loads a number, squares it, loads the next, squares it, and adds:
@@ -410,8 +427,8 @@ def product(target, tile=64, **options):
 TIMES = ("times 1", "times 4", "times 16")
 guess = predict(
     "07.registers",
-    "By how much does the PTX for sm_80 name more registers than a lane gets, and the "
-    "AMDGCN for gfx942? (The nearest.)",
+    "How many times as many registers as a lane gets does the PTX for sm_80 name? And "
+    "the AMDGCN for gfx942? (The nearest.)",
     sm_80=lesson.choice(*TIMES, label="sm_80"),
     gfx942=lesson.choice(*TIMES, label="gfx942"),
 )
@@ -479,8 +496,10 @@ lesson.table(index, first="AMDGCN")
 # - **Several results**: a tuple as `dtype`, as many `=` constraints, and the call returns a tuple.
 # - **Scratch registers.** In PTX braces open a scope: `{ .reg .b32 t; add.u32 t, $1, $2; shl.b32 $0, t, 1; }`. In
 #   AMDGCN name one more result, use it, and throw it away.
-# - **`is_pure=True`** lets the compiler drop it or join two alike. It needs to be True unless the text does more than
-#   compute its results.
+# - **`is_pure=True`** lets the compiler drop it or join two alike. It may be True only if the text
+#   does nothing but compute its results; False is always safe.
+# - Every register needs its constraint, and `$N` a register: one too few, and LLVM ends the whole process, your
+#   notebook's kernel with it. The course's compiler finds that before and says so.
 #
 # The product of two 32-bit numbers has 64 bits. Both chips give its halves by two instructions. Two results:
 
@@ -602,8 +621,8 @@ lesson.table(firsts, first="target")
 # >   [Language Reference](https://llvm.org/docs/LangRef.html#inline-asm-constraint-string))
 #
 # **You have** the grammar of both languages, a kernel of your own in each, and a way to put one instruction into
-# Triton. You can do 07.read_listing, 07.ptx_ex2, 07.ptx_cvt_fp8 and 07.amdgcn_perm of the lab now. (Which mnemonics are
-# loads, copies, matrix instructions and barriers is in the two tables of section 6. A label ends in `:`, a directive
+# Triton. You can do 07.read_listing, 07.ptx_ex2, 07.ptx_cvt_fp8 and 07.amdgcn_perm of the lab now. (The lab has the
+# mnemonics that 07.read_listing counts. A label ends in `:`, a directive
 # begins with `.`, what follows `//` or `;` in AMDGCN is a comment.) Next: what happens between a load and its data.
 
 # %% first sitting ends
@@ -629,18 +648,19 @@ lesson.sitting("07", 1)
 # | `vscnt` | vector stores, on gfx10 and gfx11 | in order |
 #
 # "In order" is what makes a number useful: with two loads under way, `vmcnt(1)` means the *older* one is there. Loads
-# in any order leave only `lgkmcnt(0)`.
+# in any order leave only `lgkmcnt(0)`, and while one of them is under way, no other number is sure for LDS either.
 #
 # > **Facts: counters**
 # >
-# > - Memory reads and writes are issued asynchronously, and waits are needed before a result is used or a register that
-# >   is in use is overwritten. Scalar loads (SMEM) come in any order, so their wait is 0. (source: LLVM,
-# >   llvm/lib/Target/AMDGPU/SIInsertWaitcnts.cpp, counterOutOfOrder)
+# > - Memory reads and writes are issued asynchronously, and waits are needed before a result is used, or a register
+# >   that a load has still to fill is overwritten; a source is read when the instruction is issued. Scalar loads (SMEM)
+# >   come in any order, so their wait is 0. (source: LLVM, llvm/lib/Target/AMDGPU/SIInsertWaitcnts.cpp,
+# >   counterOutOfOrder)
 # > - A warp may stall for a scoreboard dependency on a load from global or local memory ("Long Scoreboard"). (source:
 # >   NVIDIA, [Nsight Compute Profiling Guide](https://docs.nvidia.com/nsight-compute/ProfilingGuide/), Warp Stall
 # >   Reasons)
-# > - `s_waitcnt` holds numbers for vmcnt, expcnt and lgkmcnt; vmcnt up to 63, lgkmcnt up to 15 on gfx9. (source: LLVM,
-# >   [waitcnt of GFX9](https://llvm.org/docs/AMDGPU/gfx9_waitcnt.html))
+# > - `s_waitcnt` holds numbers for vmcnt, lgkmcnt and expcnt (exports of graphics); vmcnt up to 63, lgkmcnt up to 15 on
+# >   gfx9. (source: LLVM, [waitcnt of GFX9](https://llvm.org/docs/AMDGPU/gfx9_waitcnt.html))
 #
 # Here is the sum of two squares from section 5 in AMDGCN, with three waits.
 
@@ -759,6 +779,9 @@ guess.reveal(
 )
 lesson.table(rows, first="wait")
 
+# %% [markdown] ptx in the model
+# The same model for PTX, where nobody writes a wait and a wave stands at the first use of a register:
+
 # %% the same on NVIDIA
 first = "  mul.f32 %f2, %f1, %f1;\n"
 ORDERS = {
@@ -771,7 +794,7 @@ rows = {}
 for order, body in ORDERS.items():
     kernel = lesson.by_hand("squares", "x_ptr y_ptr out_ptr", body, "sm_80")
     record = kernel.traced(32, [xs, ys, torch.zeros(64)])
-    rows[order] = {"waits at": ", ".join(x.text for x in lesson.waits(record))}
+    rows[order] = {"waits at": " and ".join(x.text for x in lesson.waits(record))}
     rows[order]["cycles waited"] = sum(x.cycles for x in lesson.waits(record))
 lesson.table(rows, first="order")
 
@@ -780,7 +803,8 @@ lesson.table(rows, first="order")
 #
 # This is a **model** of one wave alone on its SIMD (`lesson.waits`), no clock and no chip: it says where a wave waits
 # and which of two orders waits less. On a chip other waves work meanwhile (lesson 02). The rule stays: a wait as late
-# and as loose as it can be. **Try:** three loads in flight need another register and another number. Which one?
+# and as loose as it can be. **Try:** three loads in flight need another register and another number. Which one? (It is
+# `vmcnt(2)`, and about 1,760 cycles in this model.)
 #
 # ## 10. Through shared memory
 #
@@ -849,7 +873,9 @@ lesson.table({name: {"ends": end} for name, end in ends.items()}, first="without
 # >   [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/), Parallel Synchronization and Communication,
 # >   `bar`)
 #
-# **Every** wave of a block must come to a barrier, and equally often. Here only the first wave does, on both vendors:
+# **Every** wave of a block must come to a barrier, and equally often. Here only the first wave does, on both vendors. A
+# chip does not wait for waves that have ended, so this one might get through there; the sanitizer asks for what the
+# source promised:
 
 # %% a barrier under a condition
 SOME_PTX = """
@@ -878,7 +904,7 @@ lesson.table({target: {"ends": end} for target, end in ends.items()}, first="tar
 
 # %% [markdown] twice and split
 # Where a loop writes the same place again, a **second** barrier stands between the last read and the next write, or a
-# fast wave overwrites what a slow one has not read yet. You will see both in the loops of section 12.
+# fast wave overwrites what a slow one has not read yet. Section 12 has loops with both.
 #
 # gfx12 splits what is counted, and the barrier. The same kernel in its words:
 #
@@ -890,7 +916,8 @@ lesson.table({target: {"ends": end} for target, end in ends.items()}, first="tar
 # | `s_waitcnt lgkmcnt(0)` | `s_wait_kmcnt 0` | scalar loads |
 # | `s_barrier` | `s_barrier_signal -1`, `s_barrier_wait -1` | I am here; are all here? |
 #
-# So a scalar load no longer disturbs the count of the LDS. Between signal and wait a wave may do other work.
+# So a scalar load no longer disturbs the count of the LDS. Between signal and wait a wave may do other work. (-1 is the
+# block's own barrier; `null` stands where no scalar register is needed.)
 #
 # > **Facts: split counters**
 # >
@@ -989,7 +1016,10 @@ lesson.table(
 # block is multiplied. `sm_80` first: its waits, barriers and copies, and where the products stand.
 
 # %% the loop on sm_80
-lesson.table(lesson.loop_lines(product("sm_80", num_stages=3)))
+lesson.table(
+    lesson.loop_lines(product("sm_80", num_stages=3)),
+    note=".cg goes past the L1. The last operand of a copy: bytes that are read.",
+)
 
 # %% guess groups
 guess = predict(
@@ -1034,7 +1064,8 @@ with triton.knobs.amd.scope():
 lesson.table(lesson.loop_lines(direct))
 
 # %% [markdown] to hopper
-# Now the count means what the groups meant on `sm_80`: two loads are one round's, and may be left.
+# Now the count means what the groups meant on `sm_80`: two loads are one round's, and may be left. One barrier is
+# enough here: the next copy goes to a place that was read a round ago, before this barrier.
 #
 # On `sm_90` the product is asynchronous as well. Four warps issue `wgmma.mma_async` together; it reads shared memory
 # and adds to registers **while the warps go on**:
@@ -1051,7 +1082,8 @@ lesson.table(lesson.loop_lines(product("sm_90", num_stages=3)))
 # %% guess wgmma
 guess = predict(
     "07.wgmma",
-    "Take both `wgmma.wait_group` away from this kernel. Who notices first? And which "
+    "Take both `wgmma.wait_group` (one stands behind the loop) away. Who notices "
+    "first? And which "
     "report does gfx942 give without its `s_barrier`s?",
     who=lesson.choice("a copy into shared memory", "the store of the sums"),
     gfx942=lesson.choice("LateData", "Race", "no report"),
@@ -1085,7 +1117,9 @@ lesson.table({name: {"ends": end} for name, end in ends.items()}, first="without
 #
 # A copy by `cp.async` still costs a thread for each 16 bytes. TMA, the *tensor memory accelerator* of `sm_90`, copies a
 # whole tile for **one** thread's `cp.async.bulk`. Nobody else knows of that copy, so its end is told to an
-# **mbarrier**: a word in shared memory that counts arrivals and bytes. Here TMA brings our 512 bytes in one piece.
+# **mbarrier**: a word in shared memory that counts arrivals and bytes. Here TMA brings our 512 bytes in one piece. The
+# copy's operands are where to, where from, how many bytes, and the mbarrier that is told; `_` throws a result away, and
+# the fence shows the new mbarrier to the copying unit.
 
 # %% bulk copy
 BULK = """
@@ -1230,7 +1264,12 @@ guess.reveal(
     amd="scratch_store" in seen["gfx942"].asm,
     because="ptxas hands out registers after PTX; LLVM before AMDGCN is written.",
 )
-lesson.table(rows, first="kernel", note="spills: bytes on NVIDIA, registers on AMD")
+lesson.table(
+    rows,
+    first="kernel",
+    note="Spills: bytes of all spill stores in the text on NVIDIA, registers on AMD. "
+    "Bytes of a lane: the memory that they share, stored to and loaded again.",
+)
 
 # %% [markdown] cures
 # So on NVIDIA ask `lesson.resources(compiled)`, not the listing. `st.local` does appear in PTX for another reason: an
@@ -1266,8 +1305,9 @@ DPP_FLIP = "v_mov_b32_dpp v2, v1 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf"
 print(lesson.lane_body(FLIP, "sm_80"), lesson.lane_body(DPP_FLIP, "gfx942"), sep="\n\n")
 
 # %% [markdown] read the kernel
-# Only the line in the middle changes from here on; its masks are explained in section 16. In PTX `%r1` is what this lane gives and `%r2` what it gets; in AMDGCN `v1` and `v2`.
-# `v0` is the lane's number, times 4 after the shift: an offset in bytes. Both exchanges swap neighbours.
+# Only the line in the middle changes from here on; its masks are explained in section 16. In PTX `%r1` is what this
+# lane gives and `%r2` what it gets; in AMDGCN `v1` and `v2`. `v0` is the lane's number, times 4 after the shift: an
+# offset in bytes. Both exchanges swap neighbours.
 
 
 # %% neighbours
@@ -2316,9 +2356,9 @@ found = listing(
 found.only("atomic_add(full_ptr", kinds=("global atomic", "global load", "barrier"))
 
 # %% [markdown] read the two flags
-# The compiler knows that adding 0 changes nothing, so waiting became a load that acquires: `ld.global.gpu.acquire`,
-# or `global_load_dword ... sc1` and `buffer_inv sc1`. Raising is an atomic that releases: `buffer_wbl2 sc1` stands
-# before it. The `bar.sync` and `s_barrier` beside them are Triton's: all waves of a program go through a round together.
+# The compiler knows that adding 0 changes nothing, so waiting became a load that acquires: `ld.global.gpu.acquire`, or
+# `global_load_dword ... sc1` and `buffer_inv sc1`. Raising is an atomic that releases: `buffer_wbl2 sc1` stands before
+# it. The `bar.sync` and `s_barrier` beside them are Triton's: all waves of a program go through a round together.
 #
 # Eight programs now, two of them senders.
 

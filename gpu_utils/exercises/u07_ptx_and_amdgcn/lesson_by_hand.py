@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gpu_utils.chips.targets import TARGETS
 from gpu_utils.errors import W2WError
+from gpu_utils.exercises.u07_ptx_and_amdgcn import on_device
 from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import amdgcn_kernel, assembled, ptx_kernel
 from gpu_utils.virtual import virtual_gpu
 from gpu_utils.virtual.isa import Launch
@@ -70,6 +71,16 @@ class ByHand:
         except W2WError as problem:
             return shortened(problem)
         return "right" if torch.allclose(args[-1], expected) else "wrong"
+
+    def on_chip(self, block: int, args: Sequence[Any], output: Tensor, expected: Tensor) -> str:
+        """PTX on this machine's NVIDIA GPU, by the driver's own assembler: the chip, and "right" or "wrong".
+
+        output  the one of the arguments that it writes. Without such a GPU a sentence says so.
+        """
+        if not (chip := on_device.chip()):
+            return "no NVIDIA GPU here; the virtual ones have executed it"
+        got = on_device.launch(self.asm, self.name, 1, block, list(args), output)
+        return f"{chip}: {'right' if torch.allclose(got, expected) else 'wrong'}"
 
 
 def by_hand(name: str, parameters: str, body: str, target: str, shared: int = 0, built_for: str = "") -> ByHand:
