@@ -1229,7 +1229,8 @@ lesson.table(lesson.loop_lines(product("sm_100", num_stages=3)))
 #
 # One more kind of memory access is in no source. When a lane's values do not fit its registers, the compiler *spills*:
 # it stores some to the lane's own memory and loads them back. A larger tile, a limit of registers (`maxnreg` on NVIDIA)
-# or of waves (`waves_per_eu` on AMD, which asks for room for so many waves on a SIMD) can cause it.
+# or of waves (`waves_per_eu` on AMD, which asks for room for so many waves on a SIMD) can cause it. Without any
+# limit of yours the target has one, in the column `most` below; on CDNA AGPRs count.
 
 # %% guess spills
 guess = predict(
@@ -1254,6 +1255,7 @@ for target, limit in LIMITS.items():
         listed = lesson.mnemonics(compiled, "scratch")
         rows[name] = {
             "registers": needs.registers,
+            "most": lesson.TARGETS[target].registers_max,
             "spills": needs.spills,
             "bytes of a lane": needs.scratch,
             "st.local, scratch_ in the listing": sum(listed.values()),
@@ -1268,8 +1270,11 @@ lesson.table(
     rows,
     first="kernel",
     note="Spills: bytes of all spill stores in the text on NVIDIA, registers on AMD. "
-    "Bytes of a lane: the memory that they share, stored to and loaded again.",
+    "Bytes of a lane: the memory that they share; a place may be stored to often.",
 )
+
+# %% most registers of a lane
+lesson.table({t: {"most": lesson.TARGETS[t].registers_max} for t in (*NVIDIA, *AMD)})
 
 # %% [markdown] cures
 # So on NVIDIA ask `lesson.resources(compiled)`, not the listing. `st.local` does appear in PTX for another reason: an
@@ -2192,7 +2197,7 @@ lesson.table(
 #
 # - **communication** takes bytes / min(n x what one SM moves, what the link carries): it falls with $n$, until the link
 #   is full;
-# - **multiplying** takes its time on all SMs x SMs / (SMs - n): it rises with $n$;
+# - **multiplying** takes its time on all SMs, times SMs / (SMs - n): it rises with $n$;
 # - both run side by side, so the slower one counts.
 
 # Two figures come from the registry. That 20 SMs just fill the link is an assumption, and 700 µs of multiplying are
@@ -2262,7 +2267,7 @@ lesson.curves(
 # Each has a **scope**: who must see it. A block (`.cta`, workgroup), a GPU (`.gpu`, agent), all GPUs and the host
 # (`.sys`, system). The wider, the further data must travel: PTX says it in a modifier, and AMDGCN by instructions of
 # their own. `buffer_wbl2 sc1` writes back what lies changed in the L2 (an MI300X has eight of them), `s_waitcnt
-# vmcnt(0)` waits until it is done, `buffer_inv sc1` drops what this CU has cached and what may be old. `sc0` and `sc1`
+# vmcnt(0)` waits until it is done, `buffer_inv sc1` drops from this CU's cache what may be old. `sc0` and `sc1`
 # are gfx942's words for the scope: `sc0` the workgroup, `sc1` the agent, both the system. On an atomic `sc0` says
 # something else: give the old value back. (source: LLVM, [AMDGPUUsage](https://llvm.org/docs/AMDGPUUsage.html), memory
 # model of gfx942)
@@ -2317,7 +2322,8 @@ lesson.table(
 
 # %% [markdown] persistent kernel
 # So the same order costs other instructions on each chip. On PTX it is one word; what `ptxas` makes of it, section 22
-# showed. Note how `relaxed` names nothing beside the atomic: it is indivisible, and that is all.
+# showed. gfx90a and RDNA write nothing back here, for all CUs share one L2: they wait, and drop what nearer caches
+# hold. Note how `relaxed` names nothing beside the atomic: it is indivisible, and that is all.
 #
 # ## 25. A persistent kernel with roles
 #
@@ -2495,10 +2501,10 @@ def fence(target):
 lesson.table({target: fence(target) for target in ("sm_80", "gfx942", "gfx1100")})
 
 # %% [markdown] after fences
-# Write back and wait, *and* drop: a fence is a release and an acquire in one. It orders what stands before it against
-# what stands behind it **in the thread that runs it**. So a block's other threads need a barrier on the right side of
-# it, the reader needs one as well as the writer, and a ring whose slots come back has a second direction in which
-# somebody can be too early. The queue of 07.fix_race is in C++.
+# On gfx942: write back and wait, *and* drop. `membar.gl` is PTX's word for it, and gfx1100 has nothing to write back.
+# A fence is a release and an acquire in one. It orders what stands before it against what stands behind it **in the
+# thread that runs it**. So a block's other threads need a barrier on the right side of it, the reader needs one as well
+# as the writer, and a ring whose slots come back has a second direction in which somebody can be too early. The queue of 07.fix_race is in C++.
 #
 # ## 27. And with fewer
 #
@@ -2518,7 +2524,7 @@ lesson.table({target: fence(target) for target in ("sm_80", "gfx942", "gfx1100")
 # >   at 05bb5f4)
 #
 # The last item is our picture, measured by others: two and a half times the CUs bought a tenth in one direction and
-# nothing in the other. Past the knee you pay and get nothing.
+# nothing in the other. Where the link is full you pay and get nothing.
 #
 # ### Stop
 #
