@@ -415,7 +415,8 @@ check("07.amdgcn_perm")
 #   `%p7`, `%r6` to `%r31`, `%f2` to `%f31` and `%rd4` to `%rd15` are free.
 # - `shfl.sync.MODE.b32 d, a, b, c, mask;` gives each lane in `d` the `a` of another lane. `MODE` is `down` (lane + b),
 #   `up` (lane - b), `bfly` (lane XOR b) or `idx` (lane b). `c` is the bound: `0x1f`, with `up` it is `0`. A source
-#   outside of it gives a lane its own `a`. `mask` has a bit for each lane that takes part.
+#   outside of it gives a lane its own `a`. `mask` has a bit for each lane that takes part; you name them, all 32, and
+#   do not ask `activemask`, which says only who happens to be there.
 # - `@%p2 INSTRUCTION;` is executed by the lanes whose `%p2` is true; `setp.eq.u32 %p2, a, b;` sets it.
 #
 # The check assembles your text with `ptxas` and executes it on the virtual sm_80, sm_89, sm_90, sm_100 and sm_120,
