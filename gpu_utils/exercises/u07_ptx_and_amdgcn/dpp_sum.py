@@ -118,7 +118,7 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     if not isinstance(value, str):
         return Difference("type", f"the result is a {type(value).__name__}, expected lines of AMDGCN as a string")
     if "#error" in value:
-        return Difference("unwritten", f"the text for {inputs['lanes']} lanes is still to be written: it holds #error")
+        return Difference("unwritten: part", f"the text for {inputs['lanes']} lanes is still to be written: it holds #error")
     if found := _not_allowed(value):
         return found
     x, target = inputs["x"], case.get("target") or {64: "gfx942", 32: "gfx1100"}[inputs["lanes"]]
