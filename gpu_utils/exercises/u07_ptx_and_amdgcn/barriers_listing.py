@@ -121,7 +121,7 @@ GAPS = {"ptx": _gaps(3, 5, 8, 10, 11, 14), "amd": _gaps(3, 6, 8, 11, 13, 16)}
 BARRIER = re.compile(r"(bar|barrier)(\.cta)?(\.sync|\.red)|s_barrier(_wait)?\b")
 """What lets no wave go on before all have come."""
 _OF_PTX = re.compile(r"(@!?%p\d+ +)?(bar|barrier)(\.cta)?\.(?P<what>sync|red|arrive)\S*\s*(?P<operands>.*)", re.DOTALL)
-_ALL = ([], ["%r2"])
+_ALL: tuple[list[str], ...] = ([], ["%r2"])
 """How many threads a barrier of PTX waits for: all of the block if it does not say, and n is as many."""
 
 

@@ -75,7 +75,7 @@ def fence_alone(family: str) -> dict[int, str]:
 
 
 def lines_of_ptx(family: str) -> dict[int, str]:
-    return barriers_of(family) if family == "ptx" else dict.fromkeys(_PLACES["ptx"][:1] + (11, 12), behind_a_write(family))
+    return barriers_of(family) if family == "ptx" else dict.fromkeys((2, 11, 12), behind_a_write(family))
 
 
 def counts_of_a_warp(family: str) -> dict[int, str]:
@@ -173,8 +173,8 @@ MISCONCEPTIONS = (
     Misconception(
         "fence_alone",
         fence_alone,
-        "A fence orders what one thread does to memory, and nobody waits at it: a fast wave comes to the next line long "
-        "before a slow one has written. What waits until all have come?",
+        "A fence orders what one thread does to memory, and nobody waits at it: a fast wave comes to the next line "
+        "long before a slow one has written. What waits until all have come?",
     ),
     Misconception(
         "counts_of_a_warp",

@@ -52,7 +52,9 @@ def unreadable(text: str) -> Difference | None:
     """A character that no assembler takes."""
     if found := re.search(r"[^\t-\r -~]", text):
         line = text[: found.start()].count("\n") + 1
-        detail = f"line {line} of the text holds the character U+{ord(found[0]):04X}; outside of comments use ASCII alone"
+        detail = (
+            f"line {line} of the text holds the character U+{ord(found[0]):04X}; outside of comments use ASCII alone"
+        )
         return Difference("character", detail)
     return None
 

@@ -79,8 +79,10 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     if not isinstance(value, str):
         return Difference("type", f"the result is a {type(value).__name__}, expected the PTX of a kernel as a string")
     if ".entry" not in value:
-        found = "the text has no kernel in it (.entry); return the whole text of the cell, with what stands around"
-        return Difference("no kernel", f"{found} your lines")
+        detail = (
+            "the text has no kernel in it (.entry); return the whole text of the cell, with what is around your lines"
+        )
+        return Difference("no kernel", detail)
     if huge := re.search(r"^\s*\.reg\b[^;\n]*<\s*(\d{5,})", value, re.MULTILINE):
         return Difference("registers", f"the text declares {huge[1]} registers of a kind; a thread has 255")
     x, target = inputs["x"], case.get("target", NVIDIA[0])

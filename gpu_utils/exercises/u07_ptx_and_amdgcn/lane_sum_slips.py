@@ -76,8 +76,8 @@ def parts(solution: str) -> dict[str, tuple[str, str]]:
         ),
         "starts_at_32": (
             steps((32, 16, 8, 4, 2, 1)) + stored,
-            "There are six steps, and the sum is doubled: in one of them each lane gets its own value. Of an offset only "
-            "the low five bits count, so 32 is 0. Wavefronts of 64 start at 32; where does a warp of 32 start?",
+            "There are six steps, and the sum is doubled: in one of them each lane gets its own value. Of an offset "
+            "only the low five bits count, so 32 is 0. Wavefronts of 64 start at 32; where does a warp of 32 start?",
         ),
         "never_moves": (
             steps(bound="0") + stored,
@@ -103,8 +103,8 @@ def parts(solution: str) -> dict[str, tuple[str, str]]:
         ),
         "mask_of_those_with_a_column": (
             "  setp.lt.u32 %p3, %r1, %r3;\n  vote.sync.ballot.b32 %r6, %p3, 0xffffffff;\n" + steps(mask="%r6") + stored,
-            "Where a row has fewer than 32 columns, the mask leaves out lanes that had none. They come to shfl.sync all "
-            "the same, with 0 in %f1.",
+            "Where a row has fewer than 32 columns, the mask leaves out lanes that had none. They come to shfl.sync "
+            "all the same, with 0 in %f1.",
         ),
         "mask_by_activemask": (
             "  activemask.b32 %r6;\n" + steps(mask="%r6") + stored,

@@ -97,7 +97,9 @@ def _read(instruction: str, value: Any) -> list[Table] | Difference:
             places = _listed(table[name])
             if not isinstance(places, (list, tuple)) or len(places) != held:
                 found = f"{len(places)} elements" if isinstance(places, (list, tuple)) else type(places).__name__
-                return Difference(f"length {name}: {found}", f"lane {lane}, {name}: found {found}, expected a list of {held}")
+                return Difference(
+                    f"length {name}: {found}", f"lane {lane}, {name}: found {found}, expected a list of {held}"
+                )
             read = [_pair(_listed(place)) for place in places]
             if None in read:
                 wrong = repr(places[read.index(None)])

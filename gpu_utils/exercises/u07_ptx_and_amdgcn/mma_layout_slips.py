@@ -78,7 +78,7 @@ ANSWERS: dict[str, tuple[Callable[[str, int], Table], str]] = {
         "in k.",
     ),
     "one_place_for_a_register": (
-        _with({name: lambda lane, name=name: _of(MMA, name)(lane)[::2] for name in ("a", "b")}),
+        _with({"a": lambda lane: _of(MMA, "a")(lane)[::2], "b": lambda lane: _of(MMA, "b")(lane)[::2]}),
         "A register has 32 bits, and an element of A or B has 16: name both of each register, the lower half first.",
     ),
     "c_down_the_column": (
