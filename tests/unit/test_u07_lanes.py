@@ -135,7 +135,8 @@ def test_a_part_that_leaves_s8_as_it_was_is_told_from_a_wrong_sum():
 def test_what_is_wrong_with_a_kernel_of_ptx_is_said(change, kind, said):
     text = lane_sum.ANSWER().replace(*change)
     difference = found(lane_sum.EXERCISE, text, target="sm_80", rows=1, columns=40)
-    assert difference.kind.startswith(kind) and said in difference.detail, difference
+    assert difference.kind.startswith(kind), difference
+    assert said in difference.detail
     assert "/tmp" not in difference.detail
 
 
