@@ -1033,7 +1033,7 @@ check("07.no_spills")
 # among equals; and 0 where one after the other is as fast as the best split, or faster. 1 MB is $10^6$ bytes, 1 GB/s is
 # $10^9$ bytes a second. `sms` is 2 or more, `tiles` 1 or more, the other numbers are above 0.
 #
-# **Example**: 8 SMs, 24 tiles of 10 us, 1 MB, 10 GB/s for an SM and 40 for the link.
+# **Example**: `sms` 8, 24 tiles of 10 us, 1 MB, `sm_gb` 10, `link_gb` 40.
 #
 # | $n$ | send, us | compute, us | both, us |
 # |---|---|---|---|

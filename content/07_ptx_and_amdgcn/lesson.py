@@ -178,7 +178,7 @@ OFF = """
 """
 numbers = torch.arange(256.0)
 wide = lesson.by_hand("wide", "x_ptr", WIDE, "sm_80").run(32, [numbers])
-off = lesson.by_hand("off", "x_ptr", OFF, "gfx942")
+off = lesson.by_hand("dark", "x_ptr", OFF, "gfx942")
 done = {"a warp of sm_80": wide, "a wavefront of gfx942": off.run(64, [numbers])}
 moved = {who: x.counters.totals()["global_load_bytes"] for who, x in done.items()}
 steps = off.traced(64, [numbers]).steps

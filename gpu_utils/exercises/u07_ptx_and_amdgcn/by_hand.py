@@ -73,8 +73,7 @@ amdhsa.version: [1, 2]
   .end_amdgpu_metadata
 """
 
-_ARGUMENT = """      - .name: {name}
-        .offset: {offset}
+_ARGUMENT = """      - .offset: {offset}
         .size: {size}
         .value_kind: {kind}"""
 
@@ -99,6 +98,7 @@ def amdgcn_kernel(name: str, parameters: str, body: str, target: str, shared: in
 
     The number of the block is in s2, and on gfx12 in ttmp9. On gfx90a and later CDNA v0 also holds the y and z of a
     thread in bits 10 to 29; blocks here are one-dimensional, so it is the number itself.
+    name        no word that YAML takes for yes or no ("on", "off", "n"): older assemblers of LLVM refuse its metadata
     parameters  names between blanks: one that ends in `_ptr` is an address of 8 bytes, another one a number of 4
     body        instructions, as the target's assembler takes them
     shared      bytes of LDS of a block
@@ -109,7 +109,7 @@ def amdgcn_kernel(name: str, parameters: str, body: str, target: str, shared: in
         offset = -(-end // size) * size
         end = offset + size
         kind = "global_buffer" if size == 8 else "by_value"
-        arguments.append(_ARGUMENT.format(name=one, offset=offset, size=size, kind=kind))
+        arguments.append(_ARGUMENT.format(offset=offset, size=size, kind=kind))
     vgprs, agprs = _most(body, "v"), _most(body, "a")
     split = -(-max(vgprs, 1) // 4) * 4
     unified = target in ("gfx90a", "gfx942", "gfx950")

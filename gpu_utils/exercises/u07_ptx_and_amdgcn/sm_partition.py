@@ -77,7 +77,7 @@ EXERCISE = Exercise(
         _case("much to compute: few SMs are enough, however slow they send", 132, 13100, 40.0, 8.0, 2.5, 160.0),
         _case("one SM alone fills the link", 16, 61, 20.0, 4.0, 64.0, 40.0),
         _case("two SMs, which cannot fill the link", 2, 9, 8.0, 0.3, 4.0, 40.0),
-        _case("19 SMs send a fifth of a microsecond too long", 132, 1120, 40.0, 19.01, 2.5, 50.0),
+        _case("with n = 19 sending takes a fifth of a microsecond too long", 132, 1120, 40.0, 19.01, 2.5, 50.0),
     ),
     fresh=_fresh,
     misconceptions=MISCONCEPTIONS,
