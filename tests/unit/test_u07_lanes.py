@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import triton.language as tl
 
 from gpu_utils.chips.targets import TARGETS
 from gpu_utils.compiler import compile_for
+from gpu_utils.errors import CheckTimeout
 from gpu_utils.exercises.u07_ptx_and_amdgcn import dpp_sum, lane_sum, mma_layout
 from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import AMD, NVIDIA, assembled
 from gpu_utils.exercises.u07_ptx_and_amdgcn.lane_weights import how_often
@@ -154,6 +156,15 @@ inner:
 """
     difference = found(lane_sum.EXERCISE, lane_sum.ANSWER.filled(loops)(), target="sm_80", rows=1, columns=40)
     assert difference.kind == "error:StepLimit"
+
+
+def test_a_case_that_is_judged_for_too_long_is_the_last():
+    def never(case, inputs, value):
+        raise CheckTimeout
+
+    report = check(replace(lane_sum.EXERCISE, judge=never), lane_sum.ANSWER)
+    assert [outcome.kind for outcome in report.outcomes] == ["timeout"]
+    assert "does a kernel hold a loop that never ends?" in report.headline
 
 
 def test_numbers_that_are_none_are_no_places():
