@@ -415,7 +415,8 @@ check("07.amdgcn_perm")
 #   `%p7`, `%r6` to `%r31`, `%f2` to `%f31` and `%rd4` to `%rd15` are free.
 # - `shfl.sync.MODE.b32 d, a, b, c, mask;` gives each lane in `d` the `a` of another lane. `MODE` is `down` (lane + b),
 #   `up` (lane - b), `bfly` (lane XOR b) or `idx` (lane b). `c` is the bound: `0x1f`, with `up` it is `0`. A source
-#   outside of it gives a lane its own `a`. `mask` has a bit for each lane that takes part.
+#   outside of it gives a lane its own `a`. `mask` has a bit for each lane that takes part; you name them, all 32, and
+#   do not ask `activemask`, which says only who happens to be there.
 # - `@%p2 INSTRUCTION;` is executed by the lanes whose `%p2` is true; `setp.eq.u32 %p2, a, b;` sets it.
 #
 # The check assembles your text with `ptxas` and executes it on the virtual sm_80, sm_89, sm_90, sm_100 and sm_120,
@@ -504,6 +505,7 @@ check("07.lane_sum")
 #
 # - `v1` to `v13` and `s8` to `s13` are yours. EXEC stays as it is: all lanes are on.
 # - No LDS (`ds_...`), no memory, no branches, and at most 24 instructions besides waits.
+# - One instruction a line: in AMDGCN `;` begins a comment, as `//` does.
 
 
 # %% 07.dpp_sum tags=["answer", "07.dpp_sum"]
@@ -787,6 +789,9 @@ check("07.waitcnt")
 # | `"ptx"` | `bar.sync 0;` waits for the whole block |
 # | `"gfx9"`, `"gfx11"` | `s_barrier`, and `s_waitcnt lgkmcnt(0)` where an access of LDS must be done first |
 # | `"gfx12"` | `s_barrier_signal -1` and behind it `s_barrier_wait -1`; the wait for LDS is `s_wait_dscnt 0` |
+#
+# Only barriers, fences and waits may be put in. A barrier of PTX is for the whole block: its number stands there, and
+# no count of threads.
 #
 # **What is checked**, on all eleven virtual GPUs with 64 to 1,024 threads: the vendor's assembler takes the kernel;
 # `racecheck` finds no two waves that meet in shared memory with nothing between them, or names both lines; `synccheck`

@@ -106,7 +106,7 @@ def _judged(exercise: Exercise, active: Sequence[Job], runner: Runner) -> list[J
     with closing(runner(exercise, active)) as attempts:
         for job, attempt in zip(active, attempts, strict=False):
             judged.append((job, attempt, judge(exercise, job, attempt)))
-            if _is_enough(exercise, judged):
+            if _is_enough(exercise, judged) or judged[-1][2].kind == "timeout":  # each case would take as long
                 break
     return judged
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import triton.language as tl
 
 from gpu_utils.chips.targets import TARGETS
 from gpu_utils.compiler import compile_for
+from gpu_utils.errors import CheckTimeout
 from gpu_utils.exercises.u07_ptx_and_amdgcn import dpp_sum, lane_sum, mma_layout
 from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import AMD, NVIDIA, assembled
 from gpu_utils.exercises.u07_ptx_and_amdgcn.lane_weights import how_often
@@ -84,9 +86,94 @@ def test_a_text_that_is_still_to_be_written_is_named_where_the_other_is_written(
     lab = '  // YOUR CODE\n  #error "07.dpp_sum is yours to write"'
     report = check(dpp_sum.EXERCISE, lambda lanes: dpp_sum.right(64) if lanes == 64 else lab)
     assert report.status == "failed"
-    assert {outcome.kind for outcome in report.outcomes} == {"", "unwritten"}
+    assert {outcome.kind for outcome in report.outcomes} == {"", "unwritten: part"}
     assert "the text for 32 lanes is still to be written" in report.headline
     assert check(dpp_sum.EXERCISE, lambda lanes: lab).status == "not started"
+
+
+def test_a_hint_is_given_where_the_other_text_is_still_to_be_written_or_right():
+    lab = '  // YOUR CODE\n  #error "07.dpp_sum is yours to write"'
+    wrong = dpp_sum.right(64).replace("v1, 63", "v1, 0")
+    for other, name in ((lab, "reads_lane_0"), (dpp_sum.right(32), "reads_lane_0_of_64")):
+        report = check(dpp_sum.EXERCISE, lambda lanes, other=other: wrong if lanes == 64 else other)
+        assert report.misconception == name
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("v_mov_b32 v15, 0", "writes v15"),
+        ("s_mov_b32 s6, 0", "writes s6"),
+        ('"x": s_branch x', "straight"),
+        ("x : s_branch x", "straight"),
+        ("v_nop\n" * 25, "too long"),
+        ("s_nop 0\n" * 10_000, "characters"),
+        ("s_nop 0 \0", "character"),
+    ],
+)
+def test_what_a_part_may_not_do_is_said(line, kind):
+    assert found(dpp_sum.EXERCISE, f"{line}\n{dpp_sum.right(64)}", target="gfx942", rows=2).kind == kind
+
+
+def test_a_part_that_leaves_s8_as_it_was_is_told_from_a_wrong_sum():
+    nothing, product = "  s_nop 0", dpp_sum.right(64).replace("add_f32", "mul_f32")
+    assert found(dpp_sum.EXERCISE, nothing, target="gfx942", rows=2).kind == "s8"
+    assert found(dpp_sum.EXERCISE, product, target="gfx942", rows=2).kind.startswith("counts")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "said"),
+    [
+        (("summed:", "summed:\n  activemask.b32 %r9;"), "activemask", "name the lanes in the mask yourself"),
+        (("@%p2 st", "@%p3 st"), "no store", "no lane of a warp stores; expected one"),
+        (("@%p2 st", "st"), "stores", "32 lanes of a warp store; expected one"),
+        ((".reg .f32 %f<32>", ".reg .f32 %f<2000000000>"), "registers", "a thread has 255"),
+        (("%f2, %f1, 16", "%f40, %f1, 16"), "refused", "Unknown symbol '%f40'"),
+        (("ret;", "ret;" + " " * 100_000), "characters", "expected at most 60,000"),
+        (("ret;", "ret;\udcff"), "character", "U+DCFF"),
+        ((".visible .entry lane_sum", ".visible .func lane_sum"), "no kernel", "no kernel in it"),
+    ],
+)
+def test_what_is_wrong_with_a_kernel_of_ptx_is_said(change, kind, said):
+    text = lane_sum.ANSWER().replace(*change)
+    difference = found(lane_sum.EXERCISE, text, target="sm_80", rows=1, columns=40)
+    assert difference.kind.startswith(kind), difference
+    assert said in difference.detail
+    assert "/tmp" not in difference.detail
+
+
+def test_loops_in_loops_end_soon():
+    loops = """  mov.u32 %r6, 0;
+outer:
+  mov.u32 %r7, 0;
+inner:
+  add.u32 %r7, %r7, 1;
+  setp.lt.u32 %p3, %r7, 1900;
+  @%p3 bra inner;
+  add.u32 %r6, %r6, 1;
+  setp.lt.u32 %p3, %r6, 1900;
+  @%p3 bra outer;
+"""
+    difference = found(lane_sum.EXERCISE, lane_sum.ANSWER.filled(loops)(), target="sm_80", rows=1, columns=40)
+    assert difference.kind == "error:StepLimit"
+
+
+def test_a_case_that_is_judged_for_too_long_is_the_last():
+    def never(case, inputs, value):
+        raise CheckTimeout
+
+    report = check(replace(lane_sum.EXERCISE, judge=never), lane_sum.ANSWER)
+    assert [outcome.kind for outcome in report.outcomes] == ["timeout"]
+    assert "does a kernel hold a loop that never ends?" in report.headline
+
+
+def test_numbers_that_are_none_are_no_places():
+    tables = [right(MMA, lane) for lane in range(32)]
+    for wrong in (float("inf"), float("nan"), 0.5, 1e300, "0"):
+        tables[3] = tables[3] | {"b": [(wrong, 0)] * 4}
+        difference = found(mma_layout.EXERCISE, tables, instruction=MMA, target="sm_80")
+        assert difference.kind == "form"
+        assert "expected a pair of whole numbers" in difference.detail
 
 
 # --- wait states -------------------------------------------------------------------------------------------------

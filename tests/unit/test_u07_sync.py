@@ -119,7 +119,14 @@ def test_a_gap_is_closed_by_a_barrier_at_any_of_its_lines():
         ({2: ["bar.sync 0;"]}, "before line 2 stands list"),
         ({2: "bar.sync 0;\nret;"}, "before line 2 stands `ret`; only barriers and fences may be put in"),
         ({2: "bar.sync 0; ret;"}, "before line 2 stands `ret`; only barriers and fences may be put in"),
-        ({2: "bar.sync"}, "ptxas refuses this for sm_80"),
+        ({2: "bar.sync 0"}, "before line 2 `bar.sync 0` ends without `;`"),
+        ({2: "bar.sync 16;"}, "ptxas refuses this for sm_80"),
+        ({2: "bar: mov.u32 %r4, 1; bar.sync 0;"}, "before line 2 stands `bar: mov.u32 %r4, 1`; only barriers"),
+        ({9: "bar.sync 0; bar /*;", 11: "bar */ 0;"}, "before line 9 stands `bar /*`; only barriers"),
+        ({2: "bar.sync 0, 32;"}, "`bar.sync 0, 32` does not hold the whole block"),
+        ({2: "bar.sync %r1;"}, "`bar.sync %r1` does not hold the whole block"),
+        ({2: "bar.arrive 0, 256;"}, "`bar.arrive 0, 256` does not hold the whole block"),
+        ({2: "bar.sync 0; // " + "x" * 20_000}, "the texts have 20,015 characters"),
         ({2: "bar.sync 0;"}, "line 11 (`st.shared.f32 [%r3], %f1`) writes offset"),
         (
             {2: "bar.sync 0;"},
@@ -134,6 +141,33 @@ def test_a_gap_is_closed_by_a_barrier_at_any_of_its_lines():
 )
 def test_what_is_wrong_with_barriers_is_said_in_the_numbers_of_the_listing(value, said):
     assert said in judged(barriers, value, target="sm_80", threads=256).detail
+
+
+def test_a_signal_needs_a_wait_on_gfx12():
+    right = barriers_of("gfx12")
+    twice = right | {2: "s_wait_dscnt 0\ns_barrier_signal -1\ns_barrier_signal -1\ns_barrier_wait -1"}
+    found = judged(barriers, twice, target="gfx1201", threads=256)
+    assert "each wave signalled 18 times and waited 17 times" in found.detail
+
+
+def test_a_barrier_that_reduces_is_counted_once():
+    value = barriers_of("ptx") | {2: "bar.red.popc.u32 %r9, 0, %p0;"}
+    assert judged(barriers, value, target="sm_90", threads=96) is None
+
+
+def test_a_line_that_is_too_early_says_whether_it_has_a_wait():
+    right = waits_of("gfx9")
+    loose = right | {10: "s_waitcnt vmcnt(4)"}
+    none = {line: text for line, text in right.items() if line != 14}
+    for value, said in ((loose, "The wait before line 10 lets too many"), (none, "Line 14 has no wait")):
+        assert said in judged(waitcnt, value, target="gfx942", seed=0).detail
+
+
+@pytest.mark.parametrize("text", ["s_wait_x: v_mov_b32 v9, 0", "s_waitcnt vmcnt(3) /*", "s_wait_y = 5"])
+def test_nothing_but_waits_is_put_in(text):
+    found = judged(waitcnt, waits_of("gfx9") | {10: text}, target="gfx942", seed=0)
+    assert found.kind == "form"
+    assert "only instructions that wait" in found.detail
 
 
 def test_a_wave_that_jumps_over_a_barrier_is_told_from_one_that_is_missing():

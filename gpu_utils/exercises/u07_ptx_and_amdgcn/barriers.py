@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,11 +14,13 @@ from gpu_utils.analytic.tolerance import tolerance
 from gpu_utils.errors import BarrierDeadlock, CompileFailed, MissedBarrier, Race, UnsupportedInstruction, W2WError
 from gpu_utils.exercises.u07_ptx_and_amdgcn.barriers_listing import (
     MOST_THREADS,
+    for_a_part,
     in_the_branch,
     kernel,
     listing,
     met,
     open_gaps,
+    signalled,
 )
 from gpu_utils.exercises.u07_ptx_and_amdgcn.barriers_slips import MISCONCEPTIONS, barriers_of
 from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import AMD, NVIDIA
@@ -55,6 +58,9 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     given = listing(family)
     if wrong := given.wrong_form(value):
         return wrong
+    if family == "ptx" and (part := for_a_part(value)):
+        detail = f"before line {part[0]} `{part[1][:60]}` does not hold the whole block; expected bar.sync and a number"
+        return Difference(f"part of a block: {part[2]}", f"{detail} below 16, without a count of threads")
     text = kernel(family, given.filled(value), target)
     w = torch.rand(threads, generator=torch.Generator().manual_seed(threads)) + 0.5
 
@@ -62,16 +68,18 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
         out = torch.full((threads,), torch.nan)
         return [w, out, threads], out
 
-    return judged(
+    found = judged(
         text, target, "shares", 1, threads, arguments, shares_reference(w), tolerance(torch.float32, k=threads),
         partial(_cost, threads), sanitize=_SANITIZERS, failing=partial(_failing, family, value),
     )  # fmt: skip
+    inside = found is not None and not found.kind.startswith("assembler") and in_the_branch(family, value)
+    return replace(found, kind="inside of the if") if found and inside else found
 
 
 def _failing(family: str, value: dict[int, str], problem: W2WError) -> Difference | None:
     """What a sanitizer found, in the numbers of the listing."""
     if isinstance(problem, (CompileFailed, UnsupportedInstruction)):
-        return Difference("assembler", str(problem))
+        return Difference(f"assembler {problem}".rpartition("`")[0].rpartition("`")[2], str(problem))
     given, gaps = listing(family), open_gaps(family, value)
     apart = [f"{gap.first} and {gap.second}" for gap in gaps]
     if isinstance(problem, Race):
@@ -82,20 +90,27 @@ def _failing(family: str, value: dict[int, str], problem: W2WError) -> Differenc
             f"{report.first.does}. "
         )
         if gaps:
-            pairs = "pair of lines has" if len(gaps) == 1 else "pairs of lines have"
-            detail += f"No barrier stands on the way that every wave comes to. In all {len(gaps)} {pairs} none"
+            detail += "No barrier stands on the way that every wave comes to"
+            detail += f". In all {len(gaps)} pairs of lines have none" * (len(gaps) > 1)
             detail += ". A wave jumps over the one inside of the `if`" * in_the_branch(family, value)
         else:
             detail += "A barrier stands between them, and the access was still under way when its wave came there"
-        return Difference(f"race:{apart}", detail)
+        words = [one for text in value.values() for one in given.instructions(text)]
+        other = next((word for word in ("bar.warp", "fence", "membar") if any(word in one for one in words)), "")
+        return Difference(f"race:{apart} {other}".replace("membar", "fence"), detail)
     if isinstance(problem, MissedBarrier):
-        return Difference(f"missed:{apart}", f"{problem}. Inside of the `if` not every thread comes by")
+        where = ". Inside of the `if` not every thread comes by" * in_the_branch(family, value)
+        return Difference(f"missed:{apart}", f"{problem}{where}")
     if isinstance(problem, BarrierDeadlock):
         return Difference(f"deadlock:{apart}", str(problem))
     return None
 
 
 def _cost(threads: int, launch: Launch) -> Difference | None:
+    signals, waits = signalled(launch)
+    if signals != waits:
+        detail = f"each wave signalled {signals:g} times and waited {waits:g} times; expected one wait for each signal"
+        return Difference("signals", detail)
     found, least = met(launch), fewest(threads)
     if found <= least:
         return None

@@ -120,6 +120,9 @@ def _gaps(top: int, branch: int, read: int, keep: int, stored: int, back: int) -
 GAPS = {"ptx": _gaps(3, 5, 8, 10, 11, 14), "amd": _gaps(3, 6, 8, 11, 13, 16)}
 BARRIER = re.compile(r"(bar|barrier)(\.cta)?(\.sync|\.red)|s_barrier(_wait)?\b")
 """What lets no wave go on before all have come."""
+_OF_PTX = re.compile(r"(@!?%p\d+ +)?(bar|barrier)(\.cta)?\.(?P<what>sync|red|arrive)\S*\s*(?P<operands>.*)", re.DOTALL)
+_ALL: tuple[list[str], ...] = ([], ["%r2"])
+"""How many threads a barrier of PTX waits for: all of the block if it does not say, and n is as many."""
 
 
 @cache
@@ -141,27 +144,66 @@ def listing(family: str) -> Numbered:
 def kernel(family: str, body: str, target: str) -> str:
     """The module of a listing with barriers in it."""
     if family == "ptx":
-        return ptx_kernel("shares", "w_ptr out_ptr n", body)
+        # the version from which on PTX has barrier.cta, the other name of bar
+        return ptx_kernel("shares", "w_ptr out_ptr n", body).replace(".version 7.0", ".version 7.8")
     return amdgcn_kernel("shares", "w_ptr out_ptr n", body, target, shared=4 * MOST_THREADS)
 
 
 def in_the_branch(family: str, value: dict[int, str]) -> bool:
     """Whether a barrier stands inside of the `if`, where not every wave comes."""
     gaps = GAPS["ptx" if family == "ptx" else "amd"]
-    return any(max(gaps[0].between) < line < min(gaps[1].between) for line in _placed(value))
+    return any(max(gaps[0].between) < line < min(gaps[1].between) for line in _placed(family, value))
 
 
-def _placed(value: dict[int, str]) -> set[int]:
-    return {line for line, text in value.items() if any(BARRIER.match(one.strip()) for one in re.split("[\n;]", text))}
+def _placed(family: str, value: dict[int, str]) -> set[int]:
+    """Lines with a barrier before them; one under a predicate is not for every wave."""
+    found = {line: listing(family).instructions(text) for line, text in value.items()}
+    return {line for line, given in found.items() if any(BARRIER.match(one) for one in given)}
+
+
+def for_a_part(value: dict[int, str]) -> tuple[int, str, str] | None:
+    """The first barrier of PTX that does not hold the whole block: line, instruction, and what is wrong; None if none.
+
+    "goes on" (arrive), "no number", "count".
+    """
+    for line, text in value.items():
+        for one in listing("ptx").instructions(text):
+            found = _OF_PTX.match(one)
+            if found is None:
+                continue
+            operands = [operand.strip() for operand in found["operands"].split(",")]
+            numbers = operands[1:-1] or [""] if found["what"] == "red" else operands
+            if found["what"] == "arrive":
+                return line, one, "goes on"
+            if not numbers[0][:1].isdigit():
+                return line, one, "no number"
+            if numbers[1:] not in _ALL:
+                return line, one, "count"
+    return None
 
 
 def open_gaps(family: str, value: dict[int, str]) -> tuple[Gap, ...]:
     """The gaps in which no barrier stands that every wave comes to."""
-    return tuple(gap for gap in GAPS["ptx" if family == "ptx" else "amd"] if not gap.between & _placed(value))
+    return tuple(gap for gap in GAPS["ptx" if family == "ptx" else "amd"] if not gap.between & _placed(family, value))
 
 
 def met(launch: Launch) -> float:
     """Barriers that a wave of a launch has come to."""
     per_op = launch.counters.per_op()
-    found = sum(per_op[op.index][0] for op in launch.program.ops if BARRIER.match(op.mnemonic))
+    # one that reduces is two steps of the virtual GPU
+    found = sum(
+        per_op[op.index][0] / (2 if ".red" in op.mnemonic else 1)
+        for op in launch.program.ops
+        if BARRIER.match(op.mnemonic)
+    )
     return found / launch.counters.launched_waves
+
+
+def signalled(launch: Launch) -> tuple[float, float]:
+    """Signals and waits of a split barrier that a wave has come to."""
+    per_op, waves = launch.counters.per_op(), launch.counters.launched_waves
+    counts = {
+        what: sum(per_op[op.index][0] for op in launch.program.ops if op.mnemonic == f"s_barrier_{what}")
+        for what in ("signal", "wait")
+    }
+    return counts["signal"] / waves, counts["wait"] / waves

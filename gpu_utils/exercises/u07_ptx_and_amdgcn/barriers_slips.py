@@ -68,6 +68,25 @@ def signal_alone(family: str) -> dict[int, str]:
     return {line: text.replace("\ns_barrier_wait -1", "") for line, text in barriers_of(family).items()}
 
 
+def fence_alone(family: str) -> dict[int, str]:
+    """Right on AMD, where there is no such instruction."""
+    right = barriers_of(family)
+    return dict.fromkeys(right, "membar.cta;") if family == "ptx" else right
+
+
+def lines_of_ptx(family: str) -> dict[int, str]:
+    return barriers_of(family) if family == "ptx" else dict.fromkeys((2, 11, 12), behind_a_write(family))
+
+
+def counts_of_a_warp(family: str) -> dict[int, str]:
+    right = barriers_of(family)
+    return dict.fromkeys(right, "bar.sync 0, 32;") if family == "ptx" else right
+
+
+def old_wait(family: str) -> dict[int, str]:
+    return {line: text.replace("s_wait_dscnt 0", "s_waitcnt lgkmcnt(0)") for line, text in barriers_of(family).items()}
+
+
 def old_barrier(family: str) -> dict[int, str]:
     return barriers_of("gfx9" if family == "gfx12" else family)
 
@@ -96,6 +115,18 @@ MISCONCEPTIONS = (
         _at(0, 2),
         "The round's reads are safe from its writes. But the next round reads what this one has written, and so does "
         "the line behind the loop.",
+    ),
+    Misconception(
+        "without_the_first",
+        _at(2, 3),
+        "The rounds are right, and nothing stands between the write before the loop and the first round: who says that "
+        "the other waves have written when a thread reads a[t - d] for the first time?",
+    ),
+    Misconception(
+        "only_the_top_of_a_round",
+        lambda family: {4: behind_a_write(family)},
+        "One barrier at the top lets a round read what the one before has written. Inside a round a fast wave still "
+        "overwrites what a slow one has to read, and nothing stands behind the last round's writes.",
     ),
     Misconception(
         "without_the_last",
@@ -134,10 +165,34 @@ MISCONCEPTIONS = (
         "warp has written: the whole block must meet.",
     ),
     Misconception(
+        "lines_of_ptx",
+        lines_of_ptx,
+        "These are the lines of the PTX listing. The listing of AMD has two lines more, so the same numbers stand at "
+        "other places: there lines 7 to 11 belong to the `if`, which a wave jumps over.",
+    ),
+    Misconception(
+        "fence_alone",
+        fence_alone,
+        "A fence orders what one thread does to memory, and nobody waits at it: a fast wave comes to the next line "
+        "long before a slow one has written. What waits until all have come?",
+    ),
+    Misconception(
+        "counts_of_a_warp",
+        counts_of_a_warp,
+        "The second operand of bar.sync says how many threads it waits for. With 32 each warp waits for itself and "
+        "goes on. Without it the barrier is for all threads of the block.",
+    ),
+    Misconception(
         "signal_alone",
         signal_alone,
         "On gfx12 a barrier is two instructions: s_barrier_signal says that this wave has come, and goes on at once. "
         "Which instruction holds it until the others have come too?",
+    ),
+    Misconception(
+        "old_wait",
+        old_wait,
+        "gfx12 has a counter and an instruction for each kind of access, and s_waitcnt is gone. The barrier is right; "
+        "which instruction waits there for the LDS?",
     ),
     Misconception(
         "old_barrier",

@@ -156,8 +156,11 @@ def _of_ptxas(text: str, target: str) -> str:
             said = problem.stderr + problem.stdout
             found = re.search(r"line (\d+)\W+(?:error|fatal)\s*:\s*(.+)", said)
             if found is None:
-                return said.strip().partition("\n")[0]
-            return f"{found[2].strip()} (line {found[1]}: {_line(text, int(found[1]))})"
+                return re.sub(r"^ptxas \w+\s*: ", "", said.strip().partition("\n")[0])
+            complaint = re.sub(r" at start of file '[^']*'", "", found[2].strip())
+            # of an instruction with an unknown register ptxas says first that its operands are of wrong types
+            named = re.search(rf"line {found[1]}\W+error\s*:\s*(Unknown symbol .+)", said)
+            return f"{named[1].strip() if named else complaint} (line {found[1]}: {_line(text, int(found[1]))})"
     return ""
 
 
@@ -181,12 +184,16 @@ def _of_llvm(text: str, target: str) -> str:
     found = re.search(r"error: (.+)\n?([^\n]*)", said)
     if found is None:
         return ""
-    return f"{found[1]} (`{found[2].strip()}`)" if found[2].strip() else found[1]
+    return f"{found[1]} (`{_short(found[2])}`)" if found[2].strip() else found[1]
 
 
 def _line(text: str, number: int) -> str:
     lines = text.splitlines()
-    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    return _short(lines[number - 1]) if 0 < number <= len(lines) else ""
+
+
+def _short(line: str) -> str:
+    return line.strip() if len(line.strip()) <= 120 else f"{line.strip()[:117]}..."
 
 
 def assembled(text: str, target: str) -> str:

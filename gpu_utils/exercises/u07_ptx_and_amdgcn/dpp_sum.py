@@ -18,16 +18,18 @@ from gpu_utils.chips.targets import TARGETS
 from gpu_utils.errors import W2WError
 from gpu_utils.exercises.u07_ptx_and_amdgcn import dpp_sum_slips as slips
 from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import AMD, amdgcn_kernel
-from gpu_utils.exercises.u07_ptx_and_amdgcn.judging import judged, written
+from gpu_utils.exercises.u07_ptx_and_amdgcn.judging import judged, too_long, written
 from gpu_utils.exercises.u07_ptx_and_amdgcn.lane_weights import how_often
 from gpu_utils.exercises.u07_ptx_and_amdgcn.wait_states import too_near
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.cpp import Framed
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
-from gpu_utils.virtual import virtual_gpu
+from gpu_utils.virtual import amdgcn, virtual_gpu
 from gpu_utils.virtual.isa import Launch
 
 NAME = "dpp_sum"
+_BEHIND = 5
+"""Instructions behind the learner's: the store of s8."""
 MOST = 24
 """Instructions besides waits: 64 lanes need 7, and 18 where each step moves, then adds, and clears a register first."""
 
@@ -97,20 +99,26 @@ def _call(answer: Callable[..., Any], inputs: Inputs) -> Any:
 
 
 def _not_allowed(text: str) -> Difference | None:
-    """What the exercise rules out, whatever it computes: other ways, code that is not straight, a changed EXEC."""
-    lines = [re.split(r"//|;|#", line)[0].strip() for line in text.splitlines()]
+    """What the exercise rules out, whatever it computes: other ways, code that is not straight, a changed EXEC.
+
+    text  without comments in the style of C that may go over several lines
+    """
+    lines = [re.split(r"//|;|^\s*#", line)[0].strip() for line in text.splitlines()]
     words = [line.split()[0] for line in lines if line]
     if any(word.startswith("ds_") for word in words):
         return Difference("lds", "a ds_ instruction goes through LDS; here the lanes exchange in their registers")
     if any(re.match(r"(global|flat|scratch|t?buffer)_|s_(load|store|buffer|scratch|atomic)", word) for word in words):
         return Difference("memory", "the lines access memory; v1 has all that they need, and s8 takes the sum")
-    if any(re.match(r"[.\w$]+:|\.|s_c?branch|s_(set|swap|call)|s_endpgm|s_barrier", word) for word in words):
+    label = any(re.match(r"\S+\s*:", line) for line in lines)
+    if label or any(re.match(r"\.|s_c?branch|s_(set|swap|call)|s_endpgm|s_barrier", word) for word in words):
         return Difference("straight", "found a label, a branch or a directive; expected straight code")
     if any("exec" in line or line.startswith("v_cmpx") for line in lines):
         return Difference("exec", "EXEC is named; all lanes are on, and must stay so")
     count = sum(not word.startswith(("s_nop", "s_delay", "s_wait")) for word in words)
     if count > MOST:
-        return Difference("too long", f"found {count} instructions besides waits, expected at most {MOST}")
+        by_lane = sum("readlane" in word for word in words) > MOST // 2
+        kind = "too long, lane by lane" if by_lane else "too long"
+        return Difference(kind, f"found {count} instructions besides waits, expected at most {MOST}")
     return None
 
 
@@ -118,7 +126,12 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     if not isinstance(value, str):
         return Difference("type", f"the result is a {type(value).__name__}, expected lines of AMDGCN as a string")
     if "#error" in value:
-        return Difference("unwritten", f"the text for {inputs['lanes']} lanes is still to be written: it holds #error")
+        return Difference(
+            "unwritten: part", f"the text for {inputs['lanes']} lanes is still to be written: it holds #error"
+        )
+    if found := too_long(value):
+        return found
+    value = re.sub(r"/\*.*?\*/", " ", value, flags=re.DOTALL)
     if found := _not_allowed(value):
         return found
     x, target = inputs["x"], case.get("target") or {64: "gfx942", 32: "gfx1100"}[inputs["lanes"]]
@@ -141,12 +154,30 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
 
     expected, tol = dpp_sum_reference(**inputs), _tolerance(case, inputs)
     found = judged(text, target, NAME, rows, inputs["lanes"], arguments, expected, tol, cost)
+    if found and (wrong := _registers(text, target, value)):
+        return wrong
     if found and found.kind in ("value", "nan"):
         return _looked_at(text, target, inputs["lanes"], found)
     if found and found.kind == "error:CompileFailed":
         word = next((word for word in _REFUSED if word in found.detail), "")
         return replace(found, kind=f"refused {word}")
     return found
+
+
+def _registers(text: str, target: str, part: str) -> Difference | None:
+    """Whether a wrong part leaves s8 as it was, or writes what the lines behind it still need."""
+    try:
+        ops = amdgcn.decode(text, target, NAME).ops
+    except W2WError:
+        return None
+    before = len(amdgcn.decode(kernel("", target), target, NAME).ops) - _BEHIND
+    written = [name for op in ops[before:-_BEHIND] for name in op.writes]
+    if taken := [name for name in ("v15", "s6", "s7") if name in written]:
+        detail = f"the lines write {taken[0]}, which the lines behind them need; v1 to v13 and s8 to s13 are yours"
+        return Difference(f"writes {taken[0]}", detail)
+    if "s8" not in written:
+        return Difference("s8", "no line writes s8, which must hold the sum at the end")
+    return None
 
 
 def _looked_at(text: str, target: str, lanes: int, found: Difference) -> Difference:
@@ -199,7 +230,7 @@ EXERCISE = Exercise(
         "the input": lambda lanes: "  s_nop 1\n  v_readlane_b32 s8, v1, 0",
     },
     misconceptions=tuple(
-        Misconception(name, answer, hint) for name, (answer, hint) in slips.answers(_FILES[64], _FILES[32]).items()
+        Misconception(name, answer, hint) for name, (answer, hint) in slips.all_of(_FILES[64], _FILES[32]).items()
     ),
     hints=(
         "Inside a row of 16 lanes four steps are enough, each with twice as many lanes summed: by 8, 4, 2 and 1. DPP "

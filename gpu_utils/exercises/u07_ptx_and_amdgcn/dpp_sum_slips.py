@@ -81,6 +81,11 @@ def answers(wide: Framed, narrow: Framed) -> dict[str, tuple[Answer, str]]:
             "row_shr moves towards higher lanes: the sum of a row is in its last lane, not in its first. Which lane "
             "has all? (v_permlanex16_b32 with 0, 0 reads lane 0 of the other row.)",
         ),
+        "row_shl_before_row_bcast": (
+            changed((("row_shr", "row_shl"),)),
+            "row_shl gathers the sum of a row in its first lane, and row_bcast hands on the last one. Which way must "
+            "the sums move?",
+        ),
         "stops_at_4": (
             changed(
                 (("  v_add_f32_dpp v1, v1, v1 row_shr:8\n  s_nop 1\n", ""),),
@@ -144,6 +149,21 @@ def answers(wide: Framed, narrow: Framed) -> dict[str, tuple[Answer, str]]:
             "add at once: how many steps does a row of 16 take?",
         ),
     }
+
+
+def all_of(wide: Framed, narrow: Framed) -> dict[str, tuple[Answer, str]]:
+    """The answers, and those that are wrong in both texts also with one of them right: texts are written in turn."""
+
+    def in_one(answer: Answer, at: int) -> Answer:
+        return lambda lanes: answer(lanes) if lanes == at else {64: wide, 32: narrow}[lanes]()
+
+    every = {}
+    for name, (answer, hint) in answers(wide, narrow).items():
+        every[name] = answer, hint
+        if answer(64) != wide() and answer(32) != narrow():
+            for at in (64, 32):
+                every[f"{name}_of_{at}"] = in_one(answer, at), f"{hint} (It is the text for {at} lanes.)"
+    return every
 
 
 def _moved_twice(steps: tuple[int, ...], way: str) -> str:

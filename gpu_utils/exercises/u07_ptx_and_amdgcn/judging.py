@@ -20,13 +20,16 @@ from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.virtual import virtual_gpu
 from gpu_utils.virtual.isa import Launch
 
-STEP_LIMIT = 2_000
+STEP_LIMIT = 300
 """Rounds of one loop after which a launch ends: the exercises need a few dozen."""
+
+MOST_CHARACTERS = 60_000
+"""Of a text: the exercises need two thousand. A decoder takes seconds for a megabyte of instructions."""
 
 Arguments = Callable[[], tuple[list[Any], Tensor]]
 """Makes the arguments of a launch, and says which of them is the output: filled with NaN before."""
 
-_UNWRITTEN = re.compile(r"^\s*#\s*error\s+\"?(\d\d\.\w+ is yours to write)", re.MULTILINE)
+_UNWRITTEN = re.compile(r"^[ \t]*#[ \t]*error\s+\"?(\d\d\.\w+ is yours to write)", re.MULTILINE)
 
 
 def written(answer: Callable[..., Any], inputs: dict[str, Any]) -> Any:
@@ -36,6 +39,34 @@ def written(answer: Callable[..., Any], inputs: dict[str, Any]) -> Any:
         if isinstance(text, str) and (found := _UNWRITTEN.search(text)):
             raise NotImplementedError(found[1])
     return value
+
+
+def too_long(text: str) -> Difference | None:
+    """A text of megabytes, before anything reads it."""
+    if len(text) <= MOST_CHARACTERS:
+        return None
+    return Difference("characters", f"the text has {len(text):,} characters, expected at most {MOST_CHARACTERS:,}")
+
+
+def unreadable(text: str) -> Difference | None:
+    """A character that no assembler takes."""
+    if found := re.search(r"[^\t-\r -~]", text):
+        line = text[: found.start()].count("\n") + 1
+        detail = (
+            f"line {line} of the text holds the character U+{ord(found[0]):04X}; outside of comments use ASCII alone"
+        )
+        return Difference("character", detail)
+    return None
+
+
+def plain_comments(text: str, amd: bool) -> str:
+    """The text with `?` for what is not ASCII in its comments: ptxas refuses it there, too.
+
+    >>> plain_comments("add.f32 %f1, %f1, %f2; // größer", amd=False)
+    'add.f32 %f1, %f1, %f2; // gr??er'
+    """
+    comment = r"/\*.*?\*/|(?://|;)[^\n]*" if amd else r"/\*.*?\*/|//[^\n]*"
+    return re.sub(comment, lambda found: re.sub(r"[^\t-\r -~]", "?", found[0]), text, flags=re.DOTALL)
 
 
 def judged(
@@ -62,14 +93,24 @@ def judged(
 
     A PTX kernel that is right on the virtual GPU runs on an NVIDIA GPU of this machine too.
     """
+    if found := too_long(text):
+        return found
+    text = plain_comments(text, TARGETS[target].vendor == "amd")
+    if found := unreadable(text):
+        return found
     try:
         assembled(text, target)
         args, output = arguments()
         with virtual_gpu(target, strict=True, step_limit=STEP_LIMIT, sanitize=sanitize) as gpu:
             launch = gpu.load(text).launch(name, grid, block, args)
     except W2WError as problem:
-        said = failing(problem) or Difference(f"error:{type(problem).__name__}", str(problem))
+        said = failing(problem) or Difference(f"error:{type(problem).__name__}", _without_triton(str(problem)))
         return Difference(said.kind, f"on the virtual {target}: {said.detail}")
+    except MemoryError:
+        return Difference("memory", f"on the virtual {target}: the kernel asks for more memory than this machine has")
+    except ValueError as problem:  # a number, or an operand, that the assembler takes and the virtual GPU does not
+        detail = f"the virtual {target} cannot read this text ({problem}); write numbers as 3 or 0x3"
+        return Difference("unread", detail)
     if found := _differs(expected, output, tolerance, f"the virtual {target}"):
         return found
     if found := cost(launch):
@@ -79,6 +120,11 @@ def judged(
         output = on_device.launch(text, name, grid, block, args, output)
         return _differs(expected, output, tolerance, chip)
     return None
+
+
+def _without_triton(said: str) -> str:
+    """A sanitizer's words without what it advises for kernels in Triton."""
+    return said.replace(" (tl.atomic_add updates in one step)", "").replace("; is the mask right?", "")
 
 
 def _differs(expected: Tensor, output: Tensor, tolerance: Tolerance, where: str) -> Difference | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -58,21 +59,32 @@ def _cost(launch: Launch) -> Difference | None:
     if any(op.mnemonic.startswith(("atom.", "red.")) for op in ops):
         return Difference("atomic", "the kernel uses an atomic operation; here the lanes exchange by shfl.sync alone")
     shuffles = sum(ran[op.index][0] for op in ops if op.mnemonic.startswith("shfl"))
+    if any(op.mnemonic.startswith("activemask") for op in ops):
+        found = "the kernel asks activemask.b32 which lanes happen to be there, and nothing promises that all have come"
+        return Difference("activemask", f"{found}; name the lanes in the mask yourself")
     if not shuffles:
         return Difference("no shuffle", "no shfl.sync is executed; expected the lanes to exchange their sums by it")
     if shuffles > STEPS * rows:
         found = f"a warp executes {shuffles / rows:g} shuffles, expected at most {STEPS}"
         many = shuffles > 2 * STEPS * rows
-        return Difference("one by one" if many else "a step too many", f"{found}: let all lanes add in each step")
+        return Difference("one by one" if many else f"{shuffles / rows:g} steps", f"{found}: let all lanes add in each")
     stores = sum(access.lanes for access in launch.counters.globals.values() if access.kind == "store")
     if stores != rows:
-        return Difference("stores", f"{stores / rows:g} lanes of a warp store; expected one, to y[row]")
+        lanes = "no lane of a warp stores" if not stores else f"{stores / rows:g} lanes of a warp store"
+        return Difference("stores" if stores else "no store", f"{lanes}; expected one, to y[row]")
     return None
 
 
 def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     if not isinstance(value, str):
         return Difference("type", f"the result is a {type(value).__name__}, expected the PTX of a kernel as a string")
+    if ".entry" not in value:
+        detail = (
+            "the text has no kernel in it (.entry); return the whole text of the cell, with what is around your lines"
+        )
+        return Difference("no kernel", detail)
+    if huge := re.search(r"^\s*\.reg\b[^;\n]*<\s*(\d{5,})", value, re.MULTILINE):
+        return Difference("registers", f"the text declares {huge[1]} registers of a kind; a thread has 255")
     x, target = inputs["x"], case.get("target", NVIDIA[0])
     rows, columns = x.shape
 
@@ -86,8 +98,15 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     if found and found.kind in ("value", "nan"):
         return _looked_at(value, target, found)
     if found and found.kind == "error:CompileFailed":
-        return replace(found, kind="refused: redux" if "redux" in found.detail else "refused")
+        return replace(found, kind=f"refused: {_complaint(found.detail)}")
     return found
+
+
+def _complaint(said: str) -> str:
+    """What ptxas complains about, of which instruction: "Arguments mismatch for instruction 'add'; add.s32"."""
+    complaint, _, line = said.partition(" for sm_")[2].partition(": ")[2].partition(" (line ")
+    mnemonic = re.search(r": (?:@!?%\w+ +)?([\w.]+)", line)
+    return f"{complaint}; {mnemonic[1]}" if mnemonic else complaint
 
 
 def _looked_at(text: str, target: str, found: Difference) -> Difference:
@@ -98,12 +117,12 @@ def _looked_at(text: str, target: str, found: Difference) -> Difference:
             launch = gpu.load(text).launch(NAME, LANES, LANES, [torch.eye(LANES), y, LANES])
     except W2WError:
         return replace(found, kind="sum")
+    counted = how_often(y.tolist())
     if wrong := _cost(launch):
-        return wrong
+        return replace(wrong, kind=f"{wrong.kind}, {counted}") if wrong.kind.endswith(" steps") else wrong
     if y.isnan().any():
         return replace(found, kind="unwritten", detail=f"{found.detail}. No number arrives in y")
     if not (y == 1).all():
-        counted = how_often(y.tolist())
         return Difference(f"counts {counted}", f"{found.detail}. It counts {counted}; expected each of the 32 once")
     return Difference("sum", f"{found.detail}. A row with one number other than 0 is right. How are two added?")
 

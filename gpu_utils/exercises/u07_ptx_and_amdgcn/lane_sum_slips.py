@@ -76,8 +76,8 @@ def parts(solution: str) -> dict[str, tuple[str, str]]:
         ),
         "starts_at_32": (
             steps((32, 16, 8, 4, 2, 1)) + stored,
-            "A step of 32 leaves the warp: only the low five bits of the offset count, so each lane gets its own value "
-            "and counts it twice. Wavefronts of 64 start at 32; where does a warp of 32 start?",
+            "There are six steps, and the sum is doubled: in one of them each lane gets its own value. Of an offset "
+            "only the low five bits count, so 32 is 0. Wavefronts of 64 start at 32; where does a warp of 32 start?",
         ),
         "never_moves": (
             steps(bound="0") + stored,
@@ -87,8 +87,9 @@ def parts(solution: str) -> dict[str, tuple[str, str]]:
         ),
         "only_lane_31": (
             steps() + _STORE.format(lane=31),
-            "The sum is 32 times that of lane 31. With .down sums move towards lane 0, so which lane stores? If lane 0 "
-            "does store, look whether shfl.sync writes the register that you then add to.",
+            "The sum is 32 times that of lane 31. With .down sums move towards lane 0, so which lane stores? With .up "
+            "they move to lane 31, and the bound is 0, not 0x1f. If lane 0 stores, look whether shfl.sync writes the "
+            "register that you then add to, or the addition takes what was moved twice.",
         ),
         "mask_of_16": (
             steps(mask="0xffff") + stored,
@@ -97,8 +98,36 @@ def parts(solution: str) -> dict[str, tuple[str, str]]:
         ),
         "lane_0_alone_shuffles": (
             _one_lane(stored),
-            "The shuffles are executed by lane 0 alone, so nobody hands it a value. All lanes of the mask must come to "
-            "shfl.sync; what only one lane does begins after the last of them.",
+            "The shuffles are executed by some of the lanes only, so that the others hand on nothing. All lanes of the "
+            "mask must come to shfl.sync; what only one lane does begins after the last of them.",
+        ),
+        "mask_of_those_with_a_column": (
+            "  setp.lt.u32 %p3, %r1, %r3;\n  vote.sync.ballot.b32 %r6, %p3, 0xffffffff;\n" + steps(mask="%r6") + stored,
+            "Where a row has fewer than 32 columns, the mask leaves out lanes that had none. They come to shfl.sync "
+            "all the same, with 0 in %f1.",
+        ),
+        "mask_by_activemask": (
+            "  activemask.b32 %r6;\n" + steps(mask="%r6") + stored,
+            "activemask.b32 says which lanes are together at this moment. The lanes left the loop after different "
+            "turns, and on a chip it may be any of them: the mask must say who is meant to come.",
+        ),
+        "idx_with_an_offset": (
+            steps(way="idx.b32") + stored,
+            "With .idx the operand is the number of the source lane, for all lanes the same one here: each step adds "
+            "one lane's value. Which mode takes a distance?",
+        ),
+        "sum_in_another_register": (
+            steps().replace("add.f32 %f1, %f1, %f2", "add.f32 %f3, %f1, %f2") + stored,
+            "Lane 0 stores what it had before the first shuffle. Each addition must write the register that the next "
+            "shuffle hands on, and that is stored at the end.",
+        ),
+        "add_of_whole_numbers": (
+            steps().replace("add.f32", "add.s32") + stored,
+            "ptxas refuses an addition of whole numbers on registers of floats (.f32): which type must add have?",
+        ),
+        "without_the_mask": (
+            steps().replace(", 0xffffffff", "") + stored,
+            "shfl.sync takes five operands: d, a, b, the bound c and the mask. Which one is missing?",
         ),
         "whole_numbers": (
             _AS_WHOLE_NUMBERS.format("".join(map(_WHOLE_STEP.format, (16, 8, 4, 2, 1)))) + stored,
@@ -107,8 +136,13 @@ def parts(solution: str) -> dict[str, tuple[str, str]]:
         ),
         "all_lanes_store": (
             solution.replace("@%p2 st", "st"),
-            "All 32 lanes store to the same address, and which of them is last is not defined. One lane has the sum "
-            "for certain: guard the store by a predicate.",
+            "More than one lane stores, all to the same address, and which of them is last is not defined. One lane "
+            "has the sum for certain: guard the store by a predicate that only this lane has.",
+        ),
+        "nobody_stores": (
+            solution.replace("@%p2 st", "@%p3 st"),
+            "The sums are exchanged, and none is stored. Is there an instruction st.global, and is its predicate true "
+            "for the lane that has the sum?",
         ),
         "no_row": (
             solution.replace("[%rd4], %f1", "[%rd2], %f1"),

@@ -68,6 +68,19 @@ ANSWERS: dict[str, tuple[Callable[[str, int], Table], str]] = {
         _b_as_column_and_k,
         "Each place of B is (k, column), in this order: B has 16 rows, which are k.",
     ),
+    "a_as_k_and_row": (
+        lambda instruction, lane: right(instruction, lane) | {"a": _flipped(right(instruction, lane)["a"])},
+        "Each place of A is (row, k), in this order. A is 16 x 16, so nothing else tells that they are exchanged.",
+    ),
+    "b_four_in_a_column": (
+        _with({"b": lambda lane: [(lane % 4 * 4 + i, lane // 4) for i in range(4)]}),
+        "B of the mma: a lane does not have four neighbours of a column. Its two registers hold a pair each, 8 apart "
+        "in k.",
+    ),
+    "one_place_for_a_register": (
+        _with({"a": lambda lane: _of(MMA, "a")(lane)[::2], "b": lambda lane: _of(MMA, "b")(lane)[::2]}),
+        "A register has 32 bits, and an element of A or B has 16: name both of each register, the lower half first.",
+    ),
     "c_down_the_column": (
         _with({"c": lambda lane: [(lane // 4 + row, lane % 4 * 2 + h) for h in (0, 1) for row in (0, 8)]}),
         "C of the mma: the first two numbers are neighbours in a row, the other two lie 8 rows below.",
@@ -96,10 +109,18 @@ ANSWERS: dict[str, tuple[Callable[[str, int], Table], str]] = {
         _with(None, {"b": lambda lane: _of(MFMA, "a")(lane)}),
         "B of the MFMA has the column of the lane, and k in its first place: what is said twice here are rows of A.",
     ),
+    "half_a_wavefront": (
+        lambda instruction, lane: right(instruction, lane % 32),
+        "Lanes 32 to 63 say the same as lanes 0 to 31. A wavefront of the MFMA has 64 lanes: lane // 16 is 0 to 3.",
+    ),
+    "k_4_apart_in_b": (
+        _with(None, {"b": lambda lane: [(lane // 16 + 4 * i, lane % 16) for i in range(4)]}),
+        "B of the MFMA has its elements 4 apart in k and A has neighbours, so they disagree about k. In both the four "
+        "elements of a lane are neighbours.",
+    ),
     "k_4_apart_in_a": (
         _with(None, {"a": lambda lane: [(lane % 16, lane // 16 + 4 * i) for i in range(4)]}),
-        "A and B of the MFMA disagree about k: in one of them the four elements of a lane are neighbours, in the other "
-        "they are 4 apart.",
+        "A of the MFMA has its elements 4 apart in k and B has neighbours, so they disagree about k.",
     ),
     "counts_from_1": (
         _one_based,

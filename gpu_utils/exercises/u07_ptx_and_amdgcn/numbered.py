@@ -11,6 +11,11 @@ from gpu_utils.chips.targets import TARGETS
 from gpu_utils.grading.compare import Difference
 
 _COMMENT = re.compile(r"\s*//.*")
+_MORE = re.compile(r"[:={}\"]|/\*|\*/")
+"""What brings in more than one instruction: a label and what stands behind it, a comment that does not end."""
+
+MOST_CHARACTERS = 10_000
+"""Of all that an answer puts in."""
 
 
 def _plain(line: str) -> str:
@@ -42,26 +47,38 @@ class Numbered:
         what = f"expected a dict {{line: text}} with lines 1 to {len(self.lines)}"
         if not isinstance(value, dict):
             return Difference("form", f"the answer is {_short(value)}; {what}")
+        if (long := sum(len(text) for text in value.values() if isinstance(text, str))) > MOST_CHARACTERS:
+            return Difference("form", f"the texts have {long:,} characters, expected at most {MOST_CHARACTERS:,}")
         for line, text in value.items():
             if isinstance(line, bool) or not isinstance(line, int) or not 1 <= line <= len(self.lines):
                 return Difference("form", f"{_short(line)} is no line of the listing; {what}")
             if not isinstance(text, str):
                 return Difference("form", f"before line {line} stands {_short(text)}; {what}")
-            for one in self._single(text):
-                if not self.allowed.match(one):
+            for row in self.rows(text):
+                if self.ends and not row.endswith(self.ends):
+                    return Difference("form", f"before line {line} `{row[:60]}` ends without `{self.ends}`")
+            for one in self.instructions(text):
+                if not self.allowed.match(one) or _MORE.search(one):
                     detail = f"before line {line} stands `{one[:60]}`; only {self.called} may be put in, one a line"
                     return Difference("form", detail)
         return None
 
-    def _single(self, text: str) -> list[str]:
-        rows = _instructions(text)
+    def rows(self, text: str) -> list[str]:
+        """The lines of an answer's text, without comments and blank lines."""
+        plain = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
+        comment = re.compile(r"//.*" if self.ends else r"//.*|;.*|^\s*#.*")
+        return [line for row in plain.splitlines() if (line := comment.sub("", row).strip())]
+
+    def instructions(self, text: str) -> list[str]:
+        """The instructions in it."""
+        rows = self.rows(text)
         return [one.strip() for row in rows for one in row.split(self.ends) if one.strip()] if self.ends else rows
 
     def filled(self, value: dict[int, str]) -> str:
         """The body of the kernel with an answer's instructions put in, without comments."""
         rows = [self.head]
         for number, line in enumerate(self.lines, 1):
-            rows += [f"  {one}" for one in _instructions(value.get(number, ""))]
+            rows += [f"  {one.replace('0X', '0x')}" for one in self.rows(value.get(number, ""))]
             rows.append("  " + _COMMENT.sub("", line))
         return "\n".join([*rows, self.tail])
 
@@ -81,10 +98,6 @@ class Numbered:
     def shown(self) -> str:
         """The listing as the lab prints it."""
         return "\n".join(f"{number:2}  {line}" for number, line in enumerate(self.lines, 1))
-
-
-def _instructions(text: str) -> list[str]:
-    return [line for row in text.splitlines() if (line := _COMMENT.sub("", row).strip())]
 
 
 def _short(value: Any) -> str:

@@ -46,11 +46,11 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
 
     def failing(problem: W2WError) -> Difference | None:
         if isinstance(problem, CompileFailed):
-            return Difference("assembler", str(problem))
-        if isinstance(problem, UnsupportedInstruction):
+            return Difference(f"assembler {problem}".rpartition(": ")[2], str(problem))
+        if isinstance(problem, UnsupportedInstruction) and inputs["family"] == "gfx12" and "`s_waitcnt" in str(problem):
             have = ", ".join(f"s_wait_{counter}" for counter in ("loadcnt", "storecnt", "dscnt", "kmcnt"))
             return Difference("assembler", f"{target} has an instruction for each counter ({have}); found others")
-        return _late(problem, text, target) if isinstance(problem, LateData) else None
+        return _late(problem, text, target, value) if isinstance(problem, LateData) else None
 
     return judged(
         text, target, "rows", 1, THREADS, arguments, rows_reference(x, y), tolerance(torch.float32), _cost,
@@ -58,16 +58,18 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     )  # fmt: skip
 
 
-def _late(problem: LateData, text: str, target: str) -> Difference:
+def _late(problem: LateData, text: str, target: str, value: dict[int, str]) -> Difference:
     """The use that came too early, in the listing's numbers, and how many more there are."""
     uses = found(amdgcn.decode(text, target, "rows")).late
     use, load = (LISTING.number(side.text) or 0 for side in (problem.report.second, problem.report.first))
-    more = f" After it {len(uses) - 1} more." if len(uses) > 1 else ""
+    given = {line for line, one in value.items() if LISTING.rows(one)}
+    more = f" So do {len(uses) - 1} lines after it." if len(uses) > 1 else ""
     detail = (
         f"{LISTING.quoted(use)} uses {problem.report.what} too early: {LISTING.quoted(load)} is still to fill it."
-        f"{more} A wait that holds a line back stands before it, and lets few enough accesses stay under way"
+        f"{more} "
     )
-    return Difference(f"late:{uses}", detail)
+    detail += f"The wait before line {use} lets too many stay under way" if use in given else f"Line {use} has no wait"
+    return Difference(f"late:{uses}, waits: {[line for line in uses if line in given] if given else None}", detail)
 
 
 def _cost(launch: Launch) -> Difference | None:

@@ -145,6 +145,24 @@ MISCONCEPTIONS = (
         "order, and you have waited for y of row 0 already.",
     ),
     Misconception(
+        "no_wait_for_the_addresses",
+        lambda family: {line: text for line, text in waits_of(family).items() if line != 5},
+        "Scalar loads are loads as well: line 5 reads an address that line 1 is still to bring. All other waits stand "
+        "right. Which counter do s_loads have, and which number is safe when they come back in any order?",
+    ),
+    Misconception(
+        "before_an_overwrite",
+        _with(lambda family: {13: ("load", 0)}),
+        "Line 13 overwrites a register that line 12 has read. A register that is only read is read when its line is "
+        "issued, and v4's own load was waited for before line 12: nothing has to be waited for here.",
+    ),
+    Misconception(
+        "text_of_gfx12",
+        lambda family: waits_of("gfx12"),
+        "s_wait_loadcnt and its like are instructions of gfx12. gfx9 and gfx11 have one, s_waitcnt, which names the "
+        "counter in its operand: vmcnt or lgkmcnt.",
+    ),
+    Misconception(
         "before_the_end",
         before_the_end,
         "A store gives nothing back to a register, so no line needs it. A wave may end while its stores are under way: "
