@@ -34,7 +34,7 @@ def refuse_foreign_constraints(ir: str, target: Any) -> None:
     """Raise CompileFailed when a constraint in Triton's own IR is none of the target's; `target` is a GPUTarget."""
     vendor, _, advice = _LETTERS[target.backend]
     for found in _INLINE.finditer(ir):
-        for constraint in _split(found[1] or found[2]):
+        for constraint in _split(found[2] if found[1] is None else found[1]):
             foreign = next((code for code in _codes(constraint) if not _is_known(code, target)), None)
             if foreign is None:
                 continue

@@ -119,6 +119,7 @@ def test_what_llvm_takes_builds(target, text, constraints):
     ("target", "text", "constraints", "said"),
     [
         ("sm_90", "// $0", "+r,r", r"0 results and 2 arguments.*LLVM knows no '\+'"),
+        ("sm_90", "// $0", "", "expected 1 result and 2 arguments"),
         ("sm_90", "// $0", "r,=r,r", "expected the results, with '=', before the arguments"),
         ("sm_90", "// $0", "=r,r,1", "constraint '1', the register of result 1; it has 1 result and 2 arguments"),
         ("sm_90", "$L1: add.s32 $0, $1, $2;", "=r,r,r", r"has '\$L1:' in its text.*a dollar itself"),

@@ -97,6 +97,11 @@ EXERCISE = Exercise(
             "one of 2.",
         ),
         Misconception(
+            "short_factor",
+            slips.short_factor,
+            "The factor has five digits. float32 has 24 bits, which is more than seven: write log2(e) to ten or so.",
+        ),
+        Misconception(
             "factor_after",
             slips.factor_after,
             "The factor came after ex2. It belongs into the exponent: e^x = (2^log2(e))^x.",
@@ -114,8 +119,8 @@ EXERCISE = Exercise(
         Misconception(
             "operands_of_cuda",
             slips.operands_of_cuda,
-            "%0 and %1 are how asm() in CUDA C++ writes operands. Triton hands the text to LLVM, which writes $0 and "
-            "$1.",
+            "ptxas says that an operand does not fit. Triton hands the text to LLVM, which writes $0 and $1; %0 and %1 "
+            "are those of asm() in CUDA C++. And each has the register of its constraint: f is float32, as .f32 wants.",
         ),
         Misconception(
             "no_semicolon", slips.no_semicolon, "ptxas stumbles over what follows: an instruction of PTX ends with ;"

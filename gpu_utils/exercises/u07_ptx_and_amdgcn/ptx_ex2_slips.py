@@ -47,6 +47,7 @@ def exponential(
 right = exponential()
 no_factor = exponential(before=1.0)
 times_ln2 = exponential(before=LN2)
+short_factor = exponential(before=1.4427)
 factor_after = exponential(before=1.0, after=LOG2_E)
 in_float16 = exponential(IN_FLOAT16)
 other_direction = exponential("ex2.approx.ftz.f32 $1, $0;")
