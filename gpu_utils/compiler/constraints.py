@@ -82,7 +82,8 @@ def refuse_wrong_operands(ir: str) -> None:
     """Raise CompileFailed when inline assembly has too many or too few constraints, or names an operand it has not."""
     for found in _OPERATION.finditer(ir):
         pack, said = int(found["pack"]), _split(found["constraints"])
-        expected = tuple(_registers(found[types] or "", pack) for types in ("results", "arguments"))
+        registers = [_registers(found[types] or "", pack) for types in ("results", "arguments")]
+        expected = len(registers[0]), len(registers[1])
         results = sum(one.startswith("=") for one in said)
         given = results, sum(not one.startswith(("=", "~")) for one in said)
         if given != expected:
@@ -101,6 +102,7 @@ def refuse_wrong_operands(ir: str) -> None:
                 f"inline assembly has the constraint {tied!r}, the register of result {tied}; it has "
                 f"{_counted(given)}, and results are counted from 0"
             )
+        _refuse_narrow(said, registers[0] + registers[1], pack)
         _refuse_wrong_names(_ESCAPED.sub(lambda code: chr(int(code[1], 16)), found["text"]), given)
 
 
@@ -125,14 +127,33 @@ def _refuse_wrong_names(text: str, given: tuple[int, int]) -> None:
             )
 
 
-def _registers(types: str, pack: int) -> int:
-    """Registers of 32 bits, or of one larger element, that `pack` elements of each type fill together."""
-    count = 0
+def _registers(types: str, pack: int) -> list[tuple[int, int]]:
+    """The registers that `pack` elements of each type fill together, of 32 bits or of one larger element each.
+
+    >>> _registers("tensor<256xi8>, tensor<256xf32>", 2)
+    [(2, 8), (1, 32), (1, 32)]
+
+    Each is (elements, bits of one).
+    """
+    found = []
     for one in types.split(", ") if types else []:
         element = _ELEMENT.search(one)
         bits = int(element["bits"]) if element and element["bits"] else 64
-        count += -(-pack // min(max(32 // bits, 1), pack))
-    return count
+        together = min(max(32 // bits, 1), pack)
+        found += [(together, bits)] * -(-pack // together)
+    return found
+
+
+def _refuse_narrow(said: list[str], registers: list[tuple[int, int]], pack: int) -> None:
+    """LLVM ends where elements that lie side by side do not fit a register of the letter's."""
+    operands = [one for one in said if not one.startswith("~")]
+    for constraint, (together, bits) in zip(operands, registers, strict=True):
+        code = constraint.lstrip("=&% ")
+        if together > 1 and together * bits > {"b": 1, "h": 16}.get(code, 64):
+            raise CompileFailed(
+                f"inline assembly has the constraint {constraint!r} for {together * bits} bits: pack={pack} puts "
+                f"{together} elements of {bits} bits into one register; expected 'r', of 32 bits, or smaller elements"
+            )
 
 
 def _counted(numbers: tuple[int, ...]) -> str:

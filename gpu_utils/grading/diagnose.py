@@ -22,7 +22,8 @@ _BY_VALUE = {"value", "nan"}
 _OF_SANITIZERS = {"error:Race", "error:LateData"}
 """What the sanitizers of a check raise: a misconception is run under them where the answer failed so."""
 _REFUSED = "error:CompileFailed"
-"""What ptxas may have raised, which a misconception is run with then, too."""
+_OF_PTXAS = {_REFUSED, "error:UnsupportedInstruction"}
+"""What ptxas raises, and what a virtual GPU raises where ptxas did not: a misconception is run with it then, too."""
 _ACCESS = re.compile(r"\) (reads|writes) |: a (load|store) reaches")
 _OF_RANK = re.compile(r"rank \d+ of \d+ failed: (\w+)")
 _SEVERAL = re.compile(r"other lanes? of the wave|\((?!1 )\d+ accesses")
@@ -71,7 +72,7 @@ def _behaves_alike(
 ) -> bool:
     outside: list[tuple[Attempt, Attempt]] = []
     counters = {limit.counter for limit in exercise.limits}
-    watched = any(outcome.kind in _OF_SANITIZERS or outcome.kind == _REFUSED for *_, outcome in entries)
+    watched = any(outcome.kind in {*_OF_SANITIZERS, *_OF_PTXAS} for *_, outcome in entries)
     for job, attempt, outcome in entries:
         place = backend(job.backend)
         if not watched:

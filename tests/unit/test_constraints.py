@@ -135,6 +135,12 @@ def test_what_would_end_the_process_is_said(target, text, constraints, said):
         compile_for(constant_kernel, target, (x,), TEXT=text, CONSTRAINTS=constraints)
 
 
+@pytest.mark.parametrize(("constraints", "bits"), [("=f,=f,=h,f,f,h,l,l", 32), ("=f,=f,=b,f,f,r,l,l", 16)])
+def test_elements_side_by_side_need_a_register_that_holds_them(constraints, bits):
+    with pytest.raises(CompileFailed, match=f"for {bits} bits: pack=2 puts 2 elements"):
+        compile_for(packing_kernel, "sm_80", (torch.zeros(256),), TEXT="// $0", CONSTRAINTS=constraints, PACK=2)
+
+
 def test_a_text_without_arguments_is_checked_too():
     def built(text, constraints):
         return compile_for(clock_kernel, "sm_90", (torch.zeros(1).long(),), TEXT=text, CONSTRAINTS=constraints).asm

@@ -69,8 +69,12 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     expected, shared = reference(**inputs), ""
     if isinstance(value, dict) and str(value.get(FOUND)).endswith(SHARED):
         value, shared = value | {FOUND: value[FOUND].removesuffix(SHARED)}, ", and the machine code has" + SHARED[1:]
-    found = compare(expected, value, EXACT, None, parts=("columns", FOUND))
+    found = compare(expected, value, EXACT, _dtypes(inputs), parts=("columns", FOUND))
     return found and Difference(found.kind, found.detail + shared)
+
+
+def _dtypes(inputs: Inputs) -> dict[str, Any]:
+    return {"columns": torch.int32, FOUND: None}
 
 
 def _fresh(rng: random.Random) -> Case:
@@ -90,7 +94,7 @@ EXERCISE = Exercise(
     reference=reference,
     judge=_judge,
     tolerance=lambda case, inputs: EXACT,
-    dtype=lambda inputs: None,
+    dtype=_dtypes,
     parts=("columns", FOUND),
     call=with_assembly("columns", _says, TARGETS),
     cases=(
