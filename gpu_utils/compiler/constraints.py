@@ -82,6 +82,11 @@ def refuse_wrong_operands(ir: str) -> None:
     """Raise CompileFailed when inline assembly has too many or too few constraints, or names an operand it has not."""
     for found in _OPERATION.finditer(ir):
         pack, said = int(found["pack"]), _split(found["constraints"])
+        if blank := re.search(r"(?:^|,)\s+[=~]\S*", found["constraints"]):
+            raise CompileFailed(
+                f"inline assembly has the constraints {found['constraints']!r}, with a blank before "
+                f"{blank[0].strip(', ')!r}: LLVM takes that for an argument; write them without blanks"
+            )
         registers = [_registers(found[types] or "", pack) for types in ("results", "arguments")]
         expected = len(registers[0]), len(registers[1])
         results = sum(one.startswith("=") for one in said)

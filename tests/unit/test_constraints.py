@@ -119,6 +119,7 @@ def test_what_llvm_takes_builds(target, text, constraints):
     ("target", "text", "constraints", "said"),
     [
         ("sm_90", "// $0", "+r,r", r"0 results and 2 arguments.*LLVM knows no '\+'"),
+        ("sm_90", "// $0", "=r,r,r, ~{memory}", r"with a blank before '~\{memory\}': LLVM takes that for an argument"),
         ("sm_90", "// $0", "", "expected 1 result and 2 arguments"),
         ("sm_90", "// $0", "r,=r,r", "expected the results, with '=', before the arguments"),
         ("sm_90", "// $0", "=r,r,1", "constraint '1', the register of result 1; it has 1 result and 2 arguments"),
