@@ -108,7 +108,30 @@ def refuse_wrong_operands(ir: str) -> None:
                 f"{_counted(given)}, and results are counted from 0"
             )
         _refuse_narrow(said, registers[0] + registers[1], pack)
-        _refuse_wrong_names(_ESCAPED.sub(lambda code: chr(int(code[1], 16)), found["text"]), given)
+        _refuse_wrong_names(_plain(found["text"]), given)
+
+
+_READS_FILES = re.compile(r"\.\s*(?:include|incbin|altmacro)\b|\.\s*\w*\\", re.IGNORECASE)
+"""What makes LLVM's assembler read a file, or put the name of such a directive together."""
+_COMMENT = re.compile(r"/\*.*?\*/|(?://|;)[^\n]*", re.DOTALL)
+
+
+def refuse_files(ir: str) -> None:
+    """Raise CompileFailed when inline assembly for AMD makes the assembler read a file.
+
+    What stands in it would come out in a message, and LLVM ends the process where the file is not there.
+    """
+    for found in _OPERATION.finditer(ir):
+        text = re.sub(r'"[^"\n]*"', '""', _plain(found["text"]))
+        if directive := _READS_FILES.search(_COMMENT.sub("", text)):
+            raise CompileFailed(
+                f"inline assembly has the directive {directive[0]!r}, and may read no file; expected instructions"
+            )
+
+
+def _plain(text: str) -> str:
+    """The text as it was given; in Triton's IR some of its characters stand as numbers."""
+    return _ESCAPED.sub(lambda code: chr(int(code[1], 16)), text).replace("\\\\", "\\")
 
 
 def _in_and_out(said: list[str]) -> str:
@@ -182,6 +205,8 @@ def checked_constraints() -> Iterator[None]:
         if "elementwise_inline_asm" in text:
             refuse_foreign_constraints(text, target)
             refuse_wrong_operands(text)
+            if target.backend == "hip":
+                refuse_files(text)
         return module
 
     ASTSource.make_ir = make_checked_ir

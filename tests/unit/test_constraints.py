@@ -151,3 +151,23 @@ def test_a_text_without_arguments_is_checked_too():
         built("mov.u64 $0, %globaltimer;", "=l,r")
     with pytest.raises(CompileFailed, match=r"names \$1, expected \$0 to \$0"):
         built("mov.u64 $0, $1;", "=l")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '.include "/dev/null"',
+        '.INCBIN "/dev/null"',
+        ".altmacro",
+        '.ascii "/*"\n.include "f"\n.ascii "*/"',
+        ".irp x, clude\n.in\\x 3\n.endr",
+    ],
+)
+def test_a_text_that_reads_files_is_refused(text):
+    with pytest.raises(CompileFailed, match="may read no file; expected instructions"):
+        build("gfx942", "=v,v", text)
+
+
+def test_directives_that_read_nothing_and_comments_build():
+    text = "/* .include */ .rept 2\nv_mov_b32 $0, $1 ; .incbin\n.endr"
+    assert build("gfx942", "=v,v", text).asm.count("v_mov_b32") >= 1
