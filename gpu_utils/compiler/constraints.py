@@ -69,12 +69,14 @@ def _is_known(code: str, target: Any) -> bool:
 _OPERATION = re.compile(
     r'elementwise_inline_asm "(?P<text>[^"\n]*)" '
     r'\{constraints = "(?P<constraints>[^"]*)", packed_element = (?P<pack>\d+) '
-    r":[^}\n]*\}(?: [^\n]*? : (?P<arguments>[^\n]*))? -> (?P<results>[^\n]*?)(?: loc\(|$)",
+    r":[^}\n]*\}(?: (?P<operands>[^\n]*?) : (?P<arguments>[^\n]*))? -> (?P<results>[^\n]*?)(?: loc\(|$)",
     re.MULTILINE,
 )
 _ELEMENT = re.compile(r"!tt\.ptr<|(?:x|^|<)(?:bf|f|i)(?P<bits>\d+)\w*>?$")
 _ESCAPED = re.compile(r"\\([0-9A-F]{2})")
-_DOLLAR = re.compile(r"\$(?:\$|[(|)]|\{:|\{?(?P<number>\d+)|(?P<other>[^\s;,]{0,12}))")
+_DOLLAR = re.compile(
+    r"\$(?:\$|[(|)]|\{:\w+\}|(?P<number>\d+)|\{(?P<braced>\d+)(?::[acnlrs])?\}|(?P<other>[^\s;,]{0,12}))"
+)
 """A dollar, a choice between dialects, LLVM's own names, an operand; nothing else may follow a dollar."""
 
 
@@ -107,6 +109,7 @@ def refuse_wrong_operands(ir: str) -> None:
                 f"inline assembly has the constraint {tied!r}, the register of result {tied}; it has "
                 f"{_counted(given)}, and results are counted from 0"
             )
+        _refuse_unknown_numbers(said[results:], found["operands"] or "", registers[1], ir)
         _refuse_narrow(said, registers[0] + registers[1], pack)
         _refuse_wrong_names(_plain(found["text"]), given)
 
@@ -149,9 +152,10 @@ def _refuse_wrong_names(text: str, given: tuple[int, int]) -> None:
                 f"inline assembly has '${found['other']}' in its text, where $ begins an operand, $0 to ${count - 1}; "
                 "a dollar itself is written $$"
             )
-        if found["number"] and int(found["number"]) >= count:
+        number = found["number"] or found["braced"]
+        if number and int(number) >= count:
             raise CompileFailed(
-                f"inline assembly names ${found['number']}, expected $0 to ${count - 1}: it has {_counted(given)}"
+                f"inline assembly names ${number}, expected $0 to ${count - 1}: it has {_counted(given)}"
             )
 
 
@@ -170,6 +174,19 @@ def _registers(types: str, pack: int) -> list[tuple[int, int]]:
         together = min(max(32 // bits, 1), pack)
         found += [(together, bits)] * -(-pack // together)
     return found
+
+
+def _refuse_unknown_numbers(said: list[str], operands: str, registers: list[tuple[int, int]], ir: str) -> None:
+    """LLVM ends where a constraint wants a number that stands in the text, and gets what was loaded."""
+    names = operands.split(", ")
+    if len(names) != len(registers):  # several elements of one argument in registers of their own
+        return
+    for constraint, name in zip(said, names, strict=False):
+        if re.fullmatch(r"[inIJABC]", constraint) and re.search(rf"{re.escape(name)} = tt\.load ", ir):
+            raise CompileFailed(
+                f"inline assembly has the constraint {constraint!r}, a number that is known when it is compiled, for "
+                "an argument that was loaded; expected the letter of a register"
+            )
 
 
 def _refuse_narrow(said: list[str], registers: list[tuple[int, int]], pack: int) -> None:

@@ -39,7 +39,7 @@ def reference(rows: Tensor) -> dict[str, Any]:
     return {"columns": tiles.permute(2, 1, 0).contiguous().view(torch.int32).view(4, n), FOUND: EIGHT}
 
 
-def _says(blocks: Sequence[str]) -> str:
+def _says(blocks: Sequence[str], around: str) -> str:
     """How many vector instructions stand in a text, the one with most of them."""
     texts = [_VECTOR.findall(block) for block in blocks if "v_perm_b32" in block]
     if not texts:

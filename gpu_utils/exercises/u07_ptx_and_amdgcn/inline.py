@@ -33,8 +33,8 @@ _COMMENT = {
 }
 """Of PTX and of AMDGCN, by how the names of targets begin."""
 
-Says = Callable[[Sequence[str]], str]
-"""What there is to say of the texts of inline assembly in the machine code of all launches."""
+Says = Callable[[Sequence[str], str], str]
+"""What there is to say of the texts of inline assembly in the machine code of all launches, and of what is around."""
 
 
 def with_assembly(part: str, says: Says, targets: Sequence[str]) -> Callable[[Callable[..., Any], Inputs], Any]:
@@ -93,4 +93,5 @@ def _called(answer: Callable[..., Any], inputs: Inputs, part: str, says: Says) -
     texts = [one.asm for one in built if "elementwise_inline_asm" in one.stages["ttir"]]  # Triton's own casts have some
     blocks = [found[1] or found[2] for text in texts for found in _BLOCK.finditer(text)]
     found = [_COMMENT[target[:2]].sub("", block) for block in blocks]
-    return {part: value, FOUND: says(found) if launches else "no kernel was launched"}
+    around = "\n".join(_COMMENT[target[:2]].sub("", _BLOCK.sub("", text)) for text in texts)
+    return {part: value, FOUND: says(found, around) if launches else "no kernel was launched"}

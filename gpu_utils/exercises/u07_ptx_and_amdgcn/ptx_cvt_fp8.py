@@ -53,7 +53,7 @@ def reference(x: Tensor) -> dict[str, Any]:
     return {"codes": torch.from_numpy(FORMAT.encode(x.double().numpy())).to(torch.uint8), FOUND: TWO}
 
 
-def _says(blocks: Sequence[str]) -> str:
+def _says(blocks: Sequence[str], around: str) -> str:
     found = [(block, match) for block in blocks for match in _CVT.finditer(block)]
     if not found:
         return "no cvt to e4m3x2 in inline assembly"

@@ -38,8 +38,10 @@ def reference(x: Tensor) -> dict[str, Any]:
     return {"y": x.double().exp().to(torch.float32).double(), FOUND: "ex2.approx.f32"}
 
 
-def _says(blocks: Sequence[str]) -> str:
-    return "ex2.approx.f32" if any(map(_EX2.search, blocks)) else "no ex2.approx.f32 in inline assembly"
+def _says(blocks: Sequence[str], around: str) -> str:
+    if not any(map(_EX2.search, blocks)):
+        return "no ex2.approx.f32 in inline assembly"
+    return "ex2.approx.f32" + (", and another one that Triton wrote" if _EX2.search(around) else "")
 
 
 def _tolerance(case: Case, inputs: Inputs) -> dict[str, Tolerance]:
@@ -138,6 +140,11 @@ EXERCISE = Exercise(
             slips.without_assembly,
             "The numbers are right: tl.exp becomes a product and ex2.approx.f32 as well. Write them yourself this "
             "time, by tl.inline_asm_elementwise.",
+        ),
+        Misconception(
+            "beside_tl_exp",
+            slips.beside_tl_exp,
+            "The numbers are right, and tl.exp made them: the result of your text is not stored.",
         ),
         Misconception("with_torch", lambda x: x.exp(), "The numbers are right, but torch made them. Launch a kernel."),
     ),
