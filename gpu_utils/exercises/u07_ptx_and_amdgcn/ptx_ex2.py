@@ -101,7 +101,7 @@ EXERCISE = Exercise(
         Misconception(
             "short_factor",
             slips.short_factor,
-            "The factor has five digits. float32 has 24 bits, which is more than seven: write log2(e) to ten or so.",
+            "The factor has five digits. float32 holds seven and a bit: write log2(e) with ten or so.",
         ),
         Misconception(
             "factor_after",
