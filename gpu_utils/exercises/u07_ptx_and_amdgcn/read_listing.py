@@ -125,7 +125,7 @@ EXERCISE = Exercise(
         Misconception(
             "no_semicolon_comments",
             slips.no_semicolon_comments,
-            "Instructions behind a semicolon were counted: in AMDGCN it begins a comment.",
+            "In AMDGCN a semicolon begins a comment, which is no instruction.",
         ),
         Misconception(
             "no_predicates",
