@@ -183,8 +183,9 @@ check("07.read_listing")
 #
 # Everything else is Triton as you know it. The call is
 # `tl.inline_asm_elementwise(text, constraints, [arguments], dtype=..., is_pure=True, pack=1)`: in the text `$0` is the
-# result and `$1` the first argument; `constraints` names a register for each, results with `=` first, `f` for float32.
-# A check says when a constraint is missing. Elsewhere LLVM would end the process, and your notebook's kernel with it.
+# result and `$1` the first argument; `constraints` names a register for each, results with `=` first, `f` for float32,
+# with commas and no blanks. A check says when one is missing. Elsewhere LLVM would end the process, and your
+# notebook's kernel with it.
 #
 # A small example: `ptx_ex2(torch.tensor([0.0, 1.0, -1.0, 2.0]))` is close to 1, 2.7183, 0.3679, 7.3891.
 #

@@ -212,8 +212,8 @@ def first_error(problem: BaseException, printed: str) -> str:
             reason = chain.error_message
         innermost, chain = chain, chain.__cause__
     if found is None:
-        said = re.search(r"^(?!PTXAS error).*?\berror\s*:\s*(.+)$", f"{printed}\n{problem}", re.MULTILINE)
-        return f"{_tool(problem)}: {said.group(1).strip()[:300]}" if said else _first_line(problem)
+        said = re.search(r"^(?!PTXAS error).*?\b(?:error|fatal)\s*:\s*(.+)$", f"{printed}\n{problem}", re.MULTILINE)
+        return f"{_tool(problem)}: {_without_echo(said.group(1))[:300]}" if said else _first_line(problem)
     if not reason:
         reason = type(found).__name__ if isinstance(innermost, CompilationError) else _first_line(innermost)
     line = getattr(found.node, "lineno", None)
@@ -224,6 +224,15 @@ def first_error(problem: BaseException, printed: str) -> str:
     named = re.search(r"^\s*def\s+(\w+)", found.src, re.MULTILINE)
     where = f"line {_line_in_cell(found.src, line)} of {named[1] if named else 'its source'}"
     return f"{where}, `{text}`: {_first_sentence(reason)}"
+
+
+def _without_echo(said: str) -> str:
+    """What ptxas says of a text that it cannot parse, without the words that all such complaints end with.
+
+    >>> _without_echo("Parsing error near 'ex2': syntax error")
+    "Parsing error near 'ex2'"
+    """
+    return said.strip().removesuffix(": syntax error")
 
 
 def _line_in_cell(function: str, line: int) -> int:

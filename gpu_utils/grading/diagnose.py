@@ -21,6 +21,9 @@ from gpu_utils.grading.report import Mode, Outcome
 _BY_VALUE = {"value", "nan"}
 _OF_SANITIZERS = {"error:Race", "error:LateData"}
 """What the sanitizers of a check raise: a misconception is run under them where the answer failed so."""
+_REFUSED = "error:CompileFailed"
+_OF_PTXAS = {_REFUSED, "error:UnsupportedInstruction"}
+"""What ptxas raises, and what a virtual GPU raises where ptxas did not: a misconception is run with it then, too."""
 _ACCESS = re.compile(r"\) (reads|writes) |: a (load|store) reaches")
 _OF_RANK = re.compile(r"rank \d+ of \d+ failed: (\w+)")
 _SEVERAL = re.compile(r"other lanes? of the wave|\((?!1 )\d+ accesses")
@@ -73,7 +76,7 @@ def _behaves_alike(
 ) -> bool:
     outside: list[tuple[Attempt, Attempt]] = []
     counters = {limit.counter for limit in exercise.limits}
-    watched = any(outcome.kind in _OF_SANITIZERS for *_, outcome in entries)
+    watched = any(outcome.kind in {*_OF_SANITIZERS, *_OF_PTXAS} for *_, outcome in entries)
     for job, attempt, outcome in entries:
         place = backend(job.backend)
         if not watched:
@@ -91,7 +94,7 @@ def _alike(exercise: Exercise, job: Any, wrong: Attempt, attempt: Attempt, verdi
     by_value = {verdict.kind, outcome.kind} <= _BY_VALUE
     if verdict.kind != outcome.kind and not by_value:
         return False
-    if outcome.kind == "error:CompileFailed":
+    if outcome.kind == _REFUSED:
         return _complaint(wrong) == _complaint(attempt)
     if outcome.kind == "error:RankFailed":
         return _cause(wrong) == _cause(attempt)

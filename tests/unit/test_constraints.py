@@ -81,3 +81,102 @@ def test_triton_is_left_as_it_was():
     with pytest.raises(CompileFailed):
         build("sm_80", "=v,v")
     assert ASTSource.make_ir is before
+
+
+@triton.jit
+def constant_kernel(x_ptr, TEXT: tl.constexpr, CONSTRAINTS: tl.constexpr):
+    offsets = tl.arange(0, 128)
+    x = tl.load(x_ptr + offsets)
+    tl.store(x_ptr + offsets, tl.inline_asm_elementwise(TEXT, CONSTRAINTS, [x, 3], x.dtype, is_pure=True, pack=1))
+
+
+@triton.jit
+def clock_kernel(x_ptr, TEXT: tl.constexpr, CONSTRAINTS: tl.constexpr):
+    tl.store(x_ptr, tl.inline_asm_elementwise(TEXT, CONSTRAINTS, [], tl.int64, is_pure=False, pack=1))
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "constraints"),
+    [
+        ("sm_90", "add.s32 $0, $1, $2;", "=r,r,n"),
+        ("sm_90", "add.s32 $0, $1, $2;", "=r, r, ri"),
+        ("sm_90", "add.s32 $0, $1, $2;", "=r|f,%r|f,i,~{memory},~{cc}"),
+        ("sm_90", "{ .reg .b32 a<2>; mov.b32 a0, ${2}; add.s32 $0, $1, a0; } // $$9 ${:uid}", "=r,0,r"),
+        ("gfx942", "v_add_u32 $0, $2, $1", "=v,v,n"),
+        ("gfx942", "v_add_u32 $0, $2, $1", "=v,v,I"),
+        ("gfx942", "v_add_u32 $0, $2, $1", "=v,v,vs,~{vcc},~{s[6:7]}"),
+        ("gfx942", "v_add_u32 $0, $2, $1", "={v7},v,{s7}"),
+        ("gfx942", "v_accvgpr_write_b32 $0, $2", "=a,v,s"),
+        ("gfx942", "v_add_u32 $0, $2, $1", "=^VA,v,A"),
+    ],
+)
+def test_what_llvm_takes_builds(target, text, constraints):
+    x = torch.zeros(128, dtype=torch.int32)
+    assert compile_for(constant_kernel, target, (x,), TEXT=text, CONSTRAINTS=constraints).asm
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "constraints", "said"),
+    [
+        ("sm_90", "// $0", "+r,r", r"0 results and 2 arguments.*LLVM knows no '\+'"),
+        ("sm_90", "// $0", "=r,r,r, ~{memory}", r"with a blank before '~\{memory\}': LLVM takes that for an argument"),
+        ("sm_90", "// $0", "", "expected 1 result and 2 arguments"),
+        ("sm_90", "// $0", "r,=r,r", "expected the results, with '=', before the arguments"),
+        ("sm_90", "// $0", "=r,r,1", "constraint '1', the register of result 1; it has 1 result and 2 arguments"),
+        ("sm_90", "$L1: add.s32 $0, $1, $2;", "=r,r,r", r"has '\$L1:' in its text.*a dollar itself"),
+        ("sm_90", "// $0 costs 5$", "=r,r,r", r"has '\$' in its text"),
+        ("sm_90", "// ${1:q}", "=r,r,r", r"has '\$\{1:q\}' in its text"),
+        ("sm_90", "// ${1", "=r,r,r", r"has '\$\{1' in its text"),
+        (
+            "sm_90",
+            "// $0",
+            "=r,n,r",
+            "constraint 'n', a number that is known when it is compiled, for an argument that",
+        ),
+        ("gfx942", "// $0", "=v,I,v", "constraint 'I', a number that is known when it is compiled"),
+        ("sm_90", "// $0 $$$7", "=r,r,r", r"names \$7, expected \$0 to \$2"),
+        ("sm_90", "// $0", "=r,r,{r1}", "couldn't allocate a register for constraint '{r1}'"),
+        ("gfx1100", "// $0", "=a,v,v", "couldn't allocate a register for constraint 'a'"),
+    ],
+)
+def test_what_would_end_the_process_is_said(target, text, constraints, said):
+    x = torch.zeros(128, dtype=torch.int32)
+    with pytest.raises(CompileFailed, match=said):
+        compile_for(constant_kernel, target, (x,), TEXT=text, CONSTRAINTS=constraints)
+
+
+@pytest.mark.parametrize(("constraints", "bits"), [("=f,=f,=h,f,f,h,l,l", 32), ("=f,=f,=b,f,f,r,l,l", 16)])
+def test_elements_side_by_side_need_a_register_that_holds_them(constraints, bits):
+    with pytest.raises(CompileFailed, match=f"for {bits} bits: pack=2 puts 2 elements"):
+        compile_for(packing_kernel, "sm_80", (torch.zeros(256),), TEXT="// $0", CONSTRAINTS=constraints, PACK=2)
+
+
+def test_a_text_without_arguments_is_checked_too():
+    def built(text, constraints):
+        return compile_for(clock_kernel, "sm_90", (torch.zeros(1).long(),), TEXT=text, CONSTRAINTS=constraints).asm
+
+    assert "globaltimer" in built("mov.u64 $0, %globaltimer;", "=l")
+    with pytest.raises(CompileFailed, match="1 result and 1 argument; expected 1 result and 0 arguments"):
+        built("mov.u64 $0, %globaltimer;", "=l,r")
+    with pytest.raises(CompileFailed, match=r"names \$1, expected \$0 to \$0"):
+        built("mov.u64 $0, $1;", "=l")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '.include "/dev/null"',
+        '.INCBIN "/dev/null"',
+        ".altmacro",
+        '.ascii "/*"\n.include "f"\n.ascii "*/"',
+        ".irp x, clude\n.in\\x 3\n.endr",
+    ],
+)
+def test_a_text_that_reads_files_is_refused(text):
+    with pytest.raises(CompileFailed, match="may read no file; expected instructions"):
+        build("gfx942", "=v,v", text)
+
+
+def test_directives_that_read_nothing_and_comments_build():
+    text = "/* .include */ .rept 2\nv_mov_b32 $0, $1 ; .incbin\n.endr"
+    assert build("gfx942", "=v,v", text).asm.count("v_mov_b32") >= 1

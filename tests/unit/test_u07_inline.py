@@ -17,6 +17,7 @@ from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import AMD, NVIDIA
 from gpu_utils.exercises.u07_ptx_and_amdgcn.inline import FOUND
 from gpu_utils.exercises.u07_ptx_and_amdgcn.read_listing_slips import right
 from gpu_utils.exercises.u07_ptx_and_amdgcn.read_listing_texts import FOLDER, stored, written
+from gpu_utils.grading.check import check
 
 STORED = sorted(path.stem for path in FOLDER.glob("*.txt"))
 
@@ -98,3 +99,22 @@ def test_the_error_of_an_exponent_is_what_the_tolerance_says():
     assert 0.5 < float((off / (x.abs().double() * 2.0**-23 + 1e-30)).max()) < 1
     case, inputs = ptx_ex2.EXERCISE.cases[0], {"x": x}
     assert float(off.max()) < ptx_ex2.EXERCISE.tolerance(case, inputs)["y"].rtol
+
+
+@pytest.mark.parametrize(
+    ("exercise", "names"),
+    [
+        (ptx_ex2.EXERCISE, ("operands_of_cuda", "no_semicolon", "no_approx", "short_factor")),
+        (ptx_cvt_fp8.EXERCISE, ("no_satfinite", "towards_zero", "wide_result")),
+    ],
+)
+def test_what_ptxas_refuses_gets_its_hint_in_a_check(exercise, names):
+    wanted = {one.name: one for one in exercise.misconceptions if one.name in names}
+    assert {check(exercise, one.answer, seed=1).misconception for one in wanted.values()} == set(names)
+
+
+def test_an_instruction_in_a_comment_is_none():
+    text = "// ex2.approx.f32 $0, $1;\nmov.f32 $0, $1; /* ex2.approx.f32 */"
+    report = check(ptx_ex2.EXERCISE, powers.exponential(text))
+    assert (report.status, report.misconception) == ("failed", "")
+    assert "inline assembly is right" not in report.headline

@@ -39,7 +39,7 @@ def reference(rows: Tensor) -> dict[str, Any]:
     return {"columns": tiles.permute(2, 1, 0).contiguous().view(torch.int32).view(4, n), FOUND: EIGHT}
 
 
-def _says(blocks: Sequence[str]) -> str:
+def _says(blocks: Sequence[str], around: str) -> str:
     """How many vector instructions stand in a text, the one with most of them."""
     texts = [_VECTOR.findall(block) for block in blocks if "v_perm_b32" in block]
     if not texts:
@@ -168,9 +168,9 @@ EXERCISE = Exercise(
         Misconception(
             "constraints_of_ptx",
             slips.constraints_of_ptx,
-            'The assembler found a scalar register where v_perm_b32 wants a vector register. "r" makes a result '
-            "scalar on AMD: vector registers have a letter of their own. And arguments are numbered on from the "
-            "results: with five of them the first argument is $5.",
+            "The assembler found a register that v_perm_b32 does not take. Its result is a vector register, and of its "
+            'sources at most one may be scalar on gfx9. "r" and "s" are scalar on AMD: vector registers have a letter '
+            "of their own. And arguments are numbered on from the results: with five results the first is $5.",
         ),
         Misconception(
             "twelve",

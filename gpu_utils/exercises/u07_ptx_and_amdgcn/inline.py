@@ -27,9 +27,14 @@ FOUND = "inline assembly"
 """The part of a result that says what was found."""
 
 _BLOCK = re.compile(r"begin inline asm(.*?)// end inline asm|#ASMSTART(.*?);;#ASMEND", re.DOTALL)
+_COMMENT = {
+    "sm": re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL),
+    "gf": re.compile(r"/\*.*?\*/|(?://|;)[^\n]*", re.DOTALL),
+}
+"""Of PTX and of AMDGCN, by how the names of targets begin."""
 
-Says = Callable[[Sequence[str]], str]
-"""What there is to say of the texts of inline assembly in the machine code of all launches."""
+Says = Callable[[Sequence[str], str], str]
+"""What there is to say of the texts of inline assembly in the machine code of all launches, and of what is around."""
 
 
 def with_assembly(part: str, says: Says, targets: Sequence[str]) -> Callable[[Callable[..., Any], Inputs], Any]:
@@ -87,4 +92,6 @@ def _called(answer: Callable[..., Any], inputs: Inputs, part: str, says: Says) -
     built = [compile_for(launch.kernel, target, launch.args, **launch.kwargs) for launch in launches]
     texts = [one.asm for one in built if "elementwise_inline_asm" in one.stages["ttir"]]  # Triton's own casts have some
     blocks = [found[1] or found[2] for text in texts for found in _BLOCK.finditer(text)]
-    return {part: value, FOUND: says(blocks) if launches else "no kernel was launched"}
+    found = [_COMMENT[target[:2]].sub("", block) for block in blocks]
+    around = "\n".join(_COMMENT[target[:2]].sub("", _BLOCK.sub("", text)) for text in texts)
+    return {part: value, FOUND: says(found, around) if launches else "no kernel was launched"}

@@ -22,8 +22,9 @@ FORMAT = FORMATS["e4m3fn"]
 TWO = "cvt to e4m3x2, of two numbers"
 
 _CVT = re.compile(
-    r"\bcvt\.\S*e4m3x2\.(?:f16x2\s+\S+\s*,\s*(?P<h>\S+)|f32\s+\S+\s*,\s*(?P<a>[^\s,]+)\s*,\s*(?P<b>\S+));"
+    r"\bcvt\.\S*e4m3x2\.(?:f16x2\s+[^\s,]+\s*,\s*[^\s;]+|f32\s+[^\s,]+\s*,\s*(?P<a>[^\s,]+)\s*,\s*(?P<b>[^\s;]+))\s*;"
 )
+_MOVE = re.compile(r"\bmov\.\w+\s+(\w+)\s*,\s*([^\s,;{}]+)\s*;")
 
 INFINITY = float("inf")
 EDGES = (
@@ -52,15 +53,22 @@ def reference(x: Tensor) -> dict[str, Any]:
     return {"codes": torch.from_numpy(FORMAT.encode(x.double().numpy())).to(torch.uint8), FOUND: TWO}
 
 
-def _says(blocks: Sequence[str]) -> str:
-    found = [match for block in blocks for match in _CVT.finditer(block)]
+def _says(blocks: Sequence[str], around: str) -> str:
+    found = [(block, match) for block in blocks for match in _CVT.finditer(block)]
     if not found:
         return "no cvt to e4m3x2 in inline assembly"
-    if any(match["a"] and not all(match[source].startswith("%") for source in "ab") for match in found):
+    pairs = [(_origin(match["a"], block), _origin(match["b"], block)) for block, match in found if match["a"]]
+    if any(source[0] in "-+.0123456789" for pair in pairs for source in pair):
         return "cvt to e4m3x2, of a number and a constant"
-    return (
-        "cvt to e4m3x2, of one number twice" if any(match["a"] and match["a"] == match["b"] for match in found) else TWO
-    )
+    return "cvt to e4m3x2, of one number twice" if any(a == b for a, b in pairs) else TWO
+
+
+def _origin(source: str, block: str) -> str:
+    """What a source is a copy of: registers with names of their own are filled by mov."""
+    moves = dict(_MOVE.findall(block))
+    for _ in moves:
+        source = moves.get(source, source)
+    return source
 
 
 def _fresh(rng: random.Random) -> Case:
@@ -131,7 +139,8 @@ EXERCISE = Exercise(
         Misconception(
             "wide_result",
             slips.wide_result,
-            "Two bytes are 16 bits, and the result of this cvt is a register of 16 bits. Which letter stands for that?",
+            "ptxas says that an operand of cvt does not fit. Its result is a register of 16 bits, its two sources hold "
+            "float32: do the letters of the constraints say so, and does the text name all three, with $ and a number?",
         ),
         Misconception(
             "pack_of_one",
@@ -155,6 +164,16 @@ EXERCISE = Exercise(
             slips.one_twice,
             "The codes are right, and half of each instruction was wasted: it converted one number twice. With pack=2 "
             "the text gets two.",
+        ),
+        Misconception(
+            "first_for_both",
+            slips.first_for_both,
+            "Each second code is its neighbour's: both sources of cvt are the first number. $1 and $2 are the two.",
+        ),
+        Misconception(
+            "second_for_both",
+            slips.second_for_both,
+            "Each first code is its neighbour's: both sources of cvt are the second number. $1 and $2 are the two.",
         ),
         Misconception(
             "beside_zero",

@@ -67,6 +67,8 @@ def with_torch(x: Tensor) -> Tensor:
 
 right = converting()
 sources_turned = converting("cvt.rn.satfinite.e4m3x2.f32 $0, $1, $2;")
+first_for_both = converting("cvt.rn.satfinite.e4m3x2.f32 $0, $1, $1;")
+second_for_both = converting("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $2;")
 one_twice = converting("cvt.rn.satfinite.e4m3x2.f32 $0, $1, $1;", "=h,f", 1)
 beside_zero = converting("cvt.rn.satfinite.e4m3x2.f32 $0, 0f00000000, $1;", "=h,f", 1)
 in_e5m2 = converting("cvt.rn.satfinite.e5m2x2.f32 $0, $2, $1;")

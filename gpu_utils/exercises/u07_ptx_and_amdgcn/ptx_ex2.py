@@ -38,8 +38,10 @@ def reference(x: Tensor) -> dict[str, Any]:
     return {"y": x.double().exp().to(torch.float32).double(), FOUND: "ex2.approx.f32"}
 
 
-def _says(blocks: Sequence[str]) -> str:
-    return "ex2.approx.f32" if any(map(_EX2.search, blocks)) else "no ex2.approx.f32 in inline assembly"
+def _says(blocks: Sequence[str], around: str) -> str:
+    if not any(map(_EX2.search, blocks)):
+        return "no ex2.approx.f32 in inline assembly"
+    return "ex2.approx.f32" + (", and another one that Triton wrote" if _EX2.search(around) else "")
 
 
 def _tolerance(case: Case, inputs: Inputs) -> dict[str, Tolerance]:
@@ -98,6 +100,11 @@ EXERCISE = Exercise(
             "one of 2.",
         ),
         Misconception(
+            "short_factor",
+            slips.short_factor,
+            "The factor has five digits. float32 holds seven and a bit: write log2(e) with ten or so.",
+        ),
+        Misconception(
             "factor_after",
             slips.factor_after,
             "The factor came after ex2. It belongs into the exponent: e^x = (2^log2(e))^x.",
@@ -115,8 +122,8 @@ EXERCISE = Exercise(
         Misconception(
             "operands_of_cuda",
             slips.operands_of_cuda,
-            "%0 and %1 are how asm() in CUDA C++ writes operands. Triton hands the text to LLVM, which writes $0 and "
-            "$1.",
+            "ptxas says that an operand does not fit. Triton hands the text to LLVM, which writes $0 and $1; %0 and %1 "
+            "are those of asm() in CUDA C++. And each has the register of its constraint: f is float32, as .f32 wants.",
         ),
         Misconception(
             "no_semicolon", slips.no_semicolon, "ptxas stumbles over what follows: an instruction of PTX ends with ;"
@@ -134,6 +141,11 @@ EXERCISE = Exercise(
             slips.without_assembly,
             "The numbers are right: tl.exp becomes a product and ex2.approx.f32 as well. Write them yourself this "
             "time, by tl.inline_asm_elementwise.",
+        ),
+        Misconception(
+            "beside_tl_exp",
+            slips.beside_tl_exp,
+            "The numbers are right, and tl.exp made them: the result of your text is not stored.",
         ),
         Misconception("with_torch", lambda x: x.exp(), "The numbers are right, but torch made them. Launch a kernel."),
     ),

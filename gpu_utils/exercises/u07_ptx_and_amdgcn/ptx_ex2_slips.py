@@ -19,12 +19,15 @@ IN_FLOAT16 = "{ .reg .b16 h; cvt.rn.f16.f32 h, $1; ex2.approx.f16 h, h; cvt.f32.
 
 @triton.jit
 def _kernel(x_ptr, y_ptr, n, before, after, TEXT: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr):
-    """With no text: tl.exp."""
+    """With no text: tl.exp; "unused": tl.exp beside a text whose result nobody takes."""
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
     x = tl.load(x_ptr + offsets, mask=mask)
     if TEXT == "":
         y = tl.exp(x)
+    elif TEXT == "unused":
+        y = tl.exp(x)
+        tl.inline_asm_elementwise("ex2.approx.f32 $0, $1;", "=f,f", [x * before], tl.float32, is_pure=False, pack=1)
     else:
         y = tl.inline_asm_elementwise(TEXT, "=f,f", [x * before], dtype=tl.float32, is_pure=True, pack=1) * after
     tl.store(y_ptr + offsets, y, mask=(mask if MASKED else None))
@@ -47,6 +50,7 @@ def exponential(
 right = exponential()
 no_factor = exponential(before=1.0)
 times_ln2 = exponential(before=LN2)
+short_factor = exponential(before=1.4427)
 factor_after = exponential(before=1.0, after=LOG2_E)
 in_float16 = exponential(IN_FLOAT16)
 other_direction = exponential("ex2.approx.ftz.f32 $1, $0;")
@@ -55,3 +59,4 @@ no_semicolon = exponential("ex2.approx.ftz.f32 $0, $1")
 no_approx = exponential("ex2.f32 $0, $1;")
 no_mask = exponential(masked=False)
 without_assembly = exponential("")
+beside_tl_exp = exponential("unused")

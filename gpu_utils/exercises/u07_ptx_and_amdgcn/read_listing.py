@@ -67,8 +67,8 @@ def _decisions(vendor: str) -> tuple[Example, ...]:
             listings={"a": short(v, (32,) + (64,) * 7), "b": short(v, (), (64,)), "c": short(v, (32,) * 2 + (64,) * 5)},
         ),
         Example(
-            f"{vendor}: means that differ by less than 1",
-            listings={"a": short(v, (32,) * 3 + (64,) * 7), "b": short(v, (32,) * 2 + (64,) * 5)},
+            f"{vendor}: means that differ by less than a half",
+            listings={"a": short(v, (32,) * 4 + (64,) * 9), "b": short(v, (32,) * 3 + (64,) * 7)},
         ),
         Example(f"{vendor}: every way to write a load", listings=one_each(v)),
     )
@@ -116,6 +116,16 @@ EXERCISE = Exercise(
             slips.words_anywhere,
             "Every line was counted in which such a word stands somewhere: names of kernels, directives and comments. "
             "An instruction begins with its mnemonic.",
+        ),
+        Misconception(
+            "no_block_comments",
+            slips.no_block_comments,
+            "Lines between /* and */ were counted. Such a comment may go over several lines, and the next */ ends it.",
+        ),
+        Misconception(
+            "no_semicolon_comments",
+            slips.no_semicolon_comments,
+            "In AMDGCN a semicolon begins a comment, which is no instruction.",
         ),
         Misconception(
             "no_predicates",
@@ -219,6 +229,21 @@ EXERCISE = Exercise(
             "_dwordx2, _dwordx4, _ubyte.",
         ),
         Misconception("bytes_for_bits", slips.bytes_for_bits, "The widths are in bytes. bits counts bits of one lane."),
+        Misconception(
+            "bits_of_copies",
+            slips.bits_of_copies,
+            "bits is the widest load alone. A copy has its width too, but counts in the mean only.",
+        ),
+        Misconception(
+            "copies_are_loads",
+            slips.copies_are_loads,
+            "Copies were counted as loads too: on AMD they have names like loads, and what is a copy is no load.",
+        ),
+        Misconception(
+            "hexadecimal",
+            slips.hexadecimal,
+            "The best text hangs on a copy of 0x10 bytes, which are 16: int(text, 0) reads both ways to write it.",
+        ),
         Misconception(
             "copies_in_bytes",
             slips.copies_in_bytes,

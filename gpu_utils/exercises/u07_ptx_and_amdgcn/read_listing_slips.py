@@ -25,10 +25,12 @@ def _vendor(text: str) -> str:
     return "amd" if ".amdgcn_target" in text else "nvidia"
 
 
-def _statements(text: str, vendor: str, comments: bool, per_line: bool, predicated: bool) -> Iterator[str]:
+def _statements(
+    text: str, vendor: str, comments: bool, per_line: bool, predicated: bool, left_out: Patterns = COMMENTS
+) -> Iterator[str]:
     """Instructions with their operands, beginning at the mnemonic."""
     if not comments:
-        text = re.sub(COMMENTS[vendor], "", text, flags=re.DOTALL)
+        text = re.sub(left_out[vendor], "", text, flags=re.DOTALL)
     if vendor == "amd":
         text = re.sub(r"\.amdgpu_metadata.*?\.end_amdgpu_metadata", "", text, flags=re.DOTALL)
         lines = text.split("\n")
@@ -71,6 +73,7 @@ def reading(
     per_line: bool = False,
     predicated: bool = True,
     first_kernel: bool = False,
+    left_out: Patterns = COMMENTS,
     loads: Patterns = LOADS,
     copies: Patterns = COPIES,
     matrix: Patterns = MATRIX,
@@ -82,14 +85,17 @@ def reading(
     no_width: str = NO_WIDTH,
     score: Callable[[Mapping[str, Any], list[int]], float] = _mean,
     last: bool = False,
+    both: bool = False,
+    widest_of_all: bool = False,
 ) -> Callable[[dict[str, str]], dict[str, Any]]:
     """An answer.
 
-    comments, per_line, predicated, first_kernel  how statements are found: see `_statements`
+    comments, per_line, predicated, first_kernel, left_out  how statements are found: see `_statements`
     loads, copies, matrix, barriers  what counts, by vendor; anywhere: all lines in which such words stand
     bits, scale     of a load or a copy; divided by scale in the end
     of_copies       whether copies count in the score; no_width: those that never do
     score, last     what is best of counts and widths; of equals the last
+    both            whether a copy is a load too; widest_of_all: whether bits is of copies too
     """
 
     def counts_of(text: str) -> tuple[dict[str, Any], float]:
@@ -99,14 +105,14 @@ def reading(
         if anywhere:
             statements = [" ".join(line.split()) for line in text.split("\n")]
         else:
-            statements = list(_statements(text, vendor, comments, per_line, predicated))
+            statements = list(_statements(text, vendor, comments, per_line, predicated, left_out))
 
         def those(pattern: str) -> list[str]:
             find = re.search if anywhere else re.match
             return [statement for statement in statements if find(pattern, statement)]
 
         copied = those(copies[vendor])
-        loaded = [statement for statement in those(loads[vendor]) if statement not in copied]
+        loaded = [statement for statement in those(loads[vendor]) if both or statement not in copied]
         widths = [bits(statement) // scale for statement in loaded]
         counts = {
             "vendor": vendor,
@@ -117,7 +123,10 @@ def reading(
             "barriers": len(those(barriers[vendor])),
         }
         sized = [statement for statement in copied if not re.match(no_width, statement)]
-        widths += [bits(statement) // scale for statement in sized] if of_copies else []
+        widths += (
+            [bits(statement) // scale for statement in sized] if of_copies and not (both and vendor == "amd") else []
+        )
+        counts["bits"] = max(widths, default=0) if widest_of_all else counts["bits"]
         return counts, score(counts, widths)
 
     def read_listing(listings: dict[str, str]) -> dict[str, Any]:
@@ -156,6 +165,8 @@ NEVER = r"(?!)"
 right = reading()
 comments_too = reading(comments=True)
 words_anywhere = reading(anywhere=True, bits=lambda statement: 0 if "cp." in statement else _loosely(statement))
+no_block_comments = reading(left_out={"nvidia": r"//[^\n]*", "amd": r"(?://|;)[^\n]*"})
+no_semicolon_comments = reading(left_out={**COMMENTS, "amd": COMMENTS["nvidia"]})
 no_predicates = reading(predicated=False)
 first_kernel_only = reading(first_kernel=True)
 one_in_a_line = reading(per_line=True)
@@ -178,6 +189,9 @@ fences_too = reading(
 no_vectors = reading(bits=lambda statement: width(statement, vectors=False))
 old_names_only = reading(bits=lambda statement: width(statement, new=False))
 bytes_for_bits = reading(scale=8)
+bits_of_copies = reading(widest_of_all=True)
+copies_are_loads = reading(both=True)
+hexadecimal = reading(bits=lambda statement: width(re.sub(r"\b0x\w+", "0", statement)))
 copies_in_bytes = reading(bits=bytes_of_cp)
 best_by_widest = reading(score=_widest)
 best_by_fewest = reading(score=_counted)

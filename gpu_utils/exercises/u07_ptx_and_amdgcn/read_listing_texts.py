@@ -39,7 +39,7 @@ LOADS = {
     },
 }
 OTHER_NAMES: dict[str, dict[int, str]] = {
-    "nvidia": {},
+    "nvidia": {-32: "ldu.global.b32 %r1, [%rd1]"},
     "amd": {
         8: "buffer_load_u8 v1, v2, s[4:7], 0 offen",
         16: "global_load_d16_b16 v1, v2, s[0:1]",
@@ -54,7 +54,7 @@ OTHER_NAMES: dict[str, dict[int, str]] = {
         -32: "global_load_b32 v1, v2, s[0:1]",
     },
 }
-"""Of AMD's: a width has a name on gfx9, and another one from gfx11 on. Below 0 are further names."""
+"""Of AMD's a width has a name on gfx9, and another one from gfx11 on. Below 0 are further names."""
 
 COPIES = {
     "nvidia": {
@@ -79,6 +79,7 @@ MATRIX = {
     "nvidia": (
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, %r4}, {%r5, %r6}, "
         "{%f1, %f2, %f3, %f4}",
+        "wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64.rn {%fd1, %fd2}, {%fd3}, {%fd4}, {%fd1, %fd2}",
         "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd1, %rd2, 1, 1, 1, 0, 1",
         "tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd2, %r2, %p1",
     ),
@@ -108,6 +109,7 @@ OTHERS = {
             "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r5], {%r1, %r2, %r3, %r4}",
         ),
         ("bar.warp.sync -1", "mbarrier.init.shared::cta.b64 [%r1], 1"),
+        ("wmma.load.a.sync.aligned.row.m8n8k4.shared.f64 {%fd3}, [%r5]",),
         ("fence.proxy.async.shared::cta", "membar.gl", "fence.acq_rel.gpu"),
         ("red.global.add.f32 [%rd1], %f1", "atom.global.add.u32 %r1, [%rd1], 1"),
         ("mov.u32 %r1, %tid.x", "fma.rn.f32 %f1, %f2, %f3, %f4", "shfl.sync.bfly.b32 %r1, %r2, 16, 31, -1"),

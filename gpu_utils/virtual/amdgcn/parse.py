@@ -139,6 +139,8 @@ _COMMENT = re.compile(r";|//")
 _LABEL = re.compile(r"^\s*([\w.$@]+):")
 _LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
+_BLOCK_COMMENT = re.compile(r"^[ \t]*/\*.*?\*/", re.MULTILINE | re.DOTALL)
+"""At the beginning of a line, where inline assembly may have one."""
 _OUTER = re.compile(r"@\[ ([^\s:]+):(\d+)")
 
 
@@ -151,7 +153,7 @@ def parse(text: str) -> Module:
     line: tuple[str, int] | None = None
     section, in_metadata, descriptor = "text", False, None
     metadata: list[str] = []
-    for raw in _plain_names(text).splitlines():
+    for raw in _BLOCK_COMMENT.sub(" ", _plain_names(text)).splitlines():
         if in_metadata:
             if ".end_amdgpu_metadata" in raw:
                 in_metadata = False
