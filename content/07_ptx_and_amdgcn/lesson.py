@@ -2501,10 +2501,11 @@ def fence(target):
 lesson.table({target: fence(target) for target in ("sm_80", "gfx942", "gfx1100")})
 
 # %% [markdown] after fences
-# On gfx942: write back and wait, *and* drop. `membar.gl` is PTX's word for it, and gfx1100 has nothing to write back.
-# A fence is a release and an acquire in one. It orders what stands before it against what stands behind it **in the
+# On gfx942: write back and wait, *and* drop. `membar.gl` is PTX's word for it, and gfx1100 has nothing to write back. A
+# fence is a release and an acquire in one. It orders what stands before it against what stands behind it **in the
 # thread that runs it**. So a block's other threads need a barrier on the right side of it, the reader needs one as well
-# as the writer, and a ring whose slots come back has a second direction in which somebody can be too early. The queue of 07.fix_race is in C++.
+# as the writer, and a ring whose slots come back has a second direction in which somebody can be too early. The queue
+# of 07.fix_race is in C++.
 #
 # ## 27. And with fewer
 #

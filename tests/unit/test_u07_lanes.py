@@ -15,7 +15,7 @@ from gpu_utils.chips.targets import TARGETS
 from gpu_utils.compiler import compile_for
 from gpu_utils.errors import CheckTimeout
 from gpu_utils.exercises.u07_ptx_and_amdgcn import dpp_sum, lane_sum, mma_layout
-from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import AMD, NVIDIA, assembled
+from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import AMD, NVIDIA, amdgcn_kernel, assembled, refused
 from gpu_utils.exercises.u07_ptx_and_amdgcn.lane_weights import how_often
 from gpu_utils.exercises.u07_ptx_and_amdgcn.mma_layout_kernels import kernel
 from gpu_utils.exercises.u07_ptx_and_amdgcn.mma_layout_tables import LANES, MFMA, MMA, right
@@ -228,3 +228,9 @@ def test_only_cdna_3_wants_a_wait_state_before_readlane_and_gfx11_none_at_all():
         near(dpp_sum.kernel("  v_mov_b32_dpp v2, v2 row_shr:1\n  v_mov_b32_dpp v2, v2 row_shr:1", "gfx1100"), "gfx1100")
         is None
     )
+
+
+@pytest.mark.parametrize("line", ['.include "/etc/hostname"', '. incbin "x"', ".macro m\n.endm", ".rept 3\n.endr"])
+def test_a_text_for_amd_reads_no_file_and_makes_no_text(line):
+    said = refused(amdgcn_kernel("k", "x_ptr", f"  {line}\n  s_endpgm", "gfx942"), "gfx942")
+    assert said.startswith("the directive .")

@@ -168,7 +168,13 @@ class _Assembled(Exception):
     """LLVM is done; what it printed is read, and not shown."""
 
 
+_BEYOND_THE_TEXT = re.compile(r"\.\s*(include|incbin|macro|altmacro|irpc?|rept)\b", re.IGNORECASE)
+"""Directives with which LLVM's assembler reads a file, or puts the name of one together."""
+
+
 def _of_llvm(text: str, target: str) -> str:
+    if directive := _BEYOND_THE_TEXT.search(re.sub(r"/\*.*?\*/|(?://|;)[^\n]*", "", text, flags=re.DOTALL)):
+        return f"the directive .{directive[1]} reads or writes what is not in the text; write the instructions out"
     from triton._C.libtriton import amd, llvm
 
     llvm.init_targets()
