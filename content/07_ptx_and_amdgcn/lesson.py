@@ -2133,8 +2133,8 @@ lesson.table(rows, first="copy", note="copied: executed on the virtual sm_90.")
 
 # %% [markdown] what it bought
 # The comment holds: `LDG.E.NA`, `CONSTANT`, and the 256 bytes as `LTC256B`. The last row is for section 24: an acquire
-# of PTX is a load and then `CCTL.IVALL` (cache control, invalidate all), and a release is `MEMBAR` and then the store. AMD
-# writes the same two things as `buffer_inv sc1` and as `buffer_wbl2 sc1` with a wait.
+# of PTX is a load and then `CCTL.IVALL` (cache control, invalidate all), and a release is `MEMBAR` and then the store.
+# AMD writes the same two things as `buffer_inv sc1` and as `buffer_wbl2 sc1` with a wait.
 #
 # "Executed" shows little here: the virtual GPU has no L1, so it cannot tell whether a stale line would be read. Nor can
 # `ptxas`. That is why a build flag exists: on another chip, test again, or use the strong load.
