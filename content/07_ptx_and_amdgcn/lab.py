@@ -870,10 +870,11 @@ check("07.barriers")
 # What you have, as in CUDA: `atomicAdd(address, value)` returns the old value, is seen by the whole GPU and is
 # **relaxed**: it orders nothing else. `__threadfence()` orders the memory accesses of a thread for the whole GPU, those
 # before it against those after it; `__threadfence_block()` for its block only. `__syncthreads()` is the barrier of a
-# block.
+# block. Use the fences: the `__ATOMIC_RELEASE` of an add (`__hip_atomic_fetch_add`) is lost on the way to PTX here.
 #
 # The virtual GPU reports two accesses that nothing orders as a `Race`, whatever the result. A wait that never ends is
-# stopped after some hundred rounds.
+# stopped after some hundred rounds. Every tile must go through its slot of the ring, and what stands around the marks
+# must stay as it is, comments and blanks apart.
 
 
 # %% 07.fix_race tags=["answer", "07.fix_race"]
@@ -889,7 +890,8 @@ check("07.fix_race")
 
 # %% [markdown] why fix_race
 # **Why it matters.** Persistent kernels, stream-K, fused all-reduce and DeepEP's transfers all hold such counters. A
-# test on one chip proves little: look at which of your fences `gfx1100` never missed, and the other two did.
+# test on one chip proves little: take one of your fences away, check, and read in the report which targets failed; put
+# it back and take the next. Which fence did `gfx1100` never miss, and the other two did?
 
 # %% [markdown] a kernel that spills
 # ## Before 07.no_spills: a kernel that spills

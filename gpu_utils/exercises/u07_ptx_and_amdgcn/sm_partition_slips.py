@@ -64,8 +64,8 @@ MISCONCEPTIONS = (
     Misconception(
         "no_whole_rounds",
         searched(up=lambda each: each),
-        "A tile is not divided: of 24 tiles, shared by five SMs, one of them computes 5, and the others wait for it. Round the tiles "
-        "of an SM up to whole ones.",
+        "A tile is not divided: of 24 tiles, shared by five SMs, one of them computes 5, and the others wait for it. "
+        "Round the tiles of an SM up to whole ones.",
     ),
     Misconception(
         "rounds_down",
