@@ -958,9 +958,10 @@ registers_and_spills(distances_found, ("sm_80", "gfx942", "gfx1100"), **as_found
 #
 # - the result is right, for sizes that are no multiple of a tile;
 # - nothing spills on any of `sm_80`, `sm_90`, `gfx90a`, `gfx942`, `gfx950`, `gfx1100`, `gfx1201`;
-# - with $M = N = 255$ at most **8 programs** are launched: a tile of the result has 8192 elements or more, and each
-#   program loads its part of $a$ and $b$ once. With tiles of 32 x 32 nothing would spill either, and every number would
-#   be loaded 8 times by $a$'s side and 8 times by $b$'s.
+# - with $M = N = 255$ **4 to 8 programs** are launched: a tile of the result has 8192 elements or more, in one piece,
+#   not in strips, no side of it is longer than the matrix, and each program loads its part of $a$ and $b$ once. With
+#   tiles of 32 x 32 nothing would spill either, and every number would be loaded 8 times by $a$'s side and 8 times by
+#   $b$'s.
 #
 # Tile, order of work and number of waves are yours, and so are further `tl.constexpr` parameters of the kernel. Before
 # you change anything, count what one lane of 32, and one of 64, must hold of the sum, and what one step of the loop

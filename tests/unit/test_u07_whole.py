@@ -85,7 +85,7 @@ def test_a_queue_is_asked_for_and_the_frame_stays() -> None:
     head, tail = fix_race.FRAME
     right = fix_race.ANSWER.solution
     assert _kind_of(head + right + tail) == ""
-    spaced = tail.replace("int block", "/* mine */ int\tblock // which")
+    spaced = tail.replace("int block", "/* mine */ int // which\n\tblock")
     assert _kind_of(f"// mine\n{head}#define FENCE __threadfence()\n{right}{spaced}\n// end\n") == ""
     assert _kind_of(head + right + OWN_KERNEL) == "frame"
     assert _kind_of(f"{head}{right}{OWN_KERNEL}#define pass_on unused\n{tail}") == "frame"

@@ -228,8 +228,9 @@ SLIPS: tuple[tuple[str, Changes | str, str], ...] = (
     (
         "a_flag_without_turns",
         _BY_FLAG,
-        "A flag that is set back says that a slot is full, and not whose turn it is: where several senders or receivers "
-        "share a slot, one takes the tile of another. Counters that only rise, compared with the turn, tell them apart.",
+        "A flag that is set back says that a slot is full, and not whose turn it is: where several senders or "
+        "receivers share a slot, one takes the tile of another. Counters that only rise, compared with the turn, tell "
+        "them apart.",
     ),
     (
         "asks_once",
