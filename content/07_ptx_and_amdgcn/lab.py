@@ -1029,7 +1029,8 @@ check("07.no_spills")
 #
 # **Write `sm_partition(sms, tiles, tile_us, megabytes, sm_gb, link_gb)`**: the $n$ of the fastest split, the fewest
 # among equals; and 0 where one after the other is as fast as the best split, or faster. 1 MB is $10^6$ bytes, 1 GB/s is
-# $10^9$ bytes a second. `sms` is 2 or more, `tiles` 1 or more, the other numbers are above 0.
+# $10^9$ bytes a second. `sms` is 2 or more, `tiles` 1 or more, the other numbers are above 0. Compute in microseconds,
+# as the formulas stand: in seconds, roundings would tell equal times apart.
 #
 # **Example**: `sms` 8, 24 tiles of 10 us, 1 MB, `sm_gb` 10, `link_gb` 40.
 #

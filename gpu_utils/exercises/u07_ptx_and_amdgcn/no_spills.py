@@ -132,8 +132,8 @@ EXERCISE = Exercise(
             "small_tiles",
             retiled(32, 32, 1),
             "Nothing spills, and each number is loaded many times more often: 64 programs where 8 are enough. Lanes "
-            "are what there is more of: give the tile to more waves. A side longer than the matrix is partly empty: such "
-            "a tile counts as a small one.",
+            "are what there is more of: give the tile to more waves. A side longer than the matrix is partly empty: "
+            "such a tile counts as a small one.",
         ),
         Misconception(
             "strips_of_one_program",
