@@ -181,21 +181,33 @@ SLIPS: tuple[tuple[str, Changes | str, str], ...] = (
         "Thread 0 fences before the barrier: what the other waves store until then is not covered. Either the fence "
         "of thread 0 stands behind the barrier, or every thread fences before it.",
     ),
-    ("no_barrier_before_full", _sides(send=_ROOM + _SENDS + _raises("full", barrier="")), _THREAD_0_GOES_ON),
-    ("no_barrier_before_empty", _sides(receive=_DATA + _RECEIVES + _raises("empty", barrier="")), _THREAD_0_GOES_ON),
+    (
+        "no_barrier_before_full",
+        _sides(send=_ROOM + _SENDS + _raises("full", barrier="")),
+        "Look at full. " + _THREAD_0_GOES_ON,
+    ),
+    (
+        "no_barrier_before_empty",
+        _sides(receive=_DATA + _RECEIVES + _raises("empty", barrier="")),
+        "Look at empty. " + _THREAD_0_GOES_ON,
+    ),
     (
         "no_barrier_after_data",
         _sides(receive=_waits("full", "turn + 1", barrier="") + _RECEIVES + _EMPTY),
-        _OTHERS_GO_ON,
+        "Look at the wait for data. " + _OTHERS_GO_ON,
     ),
-    ("no_barrier_after_room", _sides(send=_waits("empty", "turn", barrier="") + _SENDS + _FULL), _OTHERS_GO_ON),
+    (
+        "no_barrier_after_room",
+        _sides(send=_waits("empty", "turn", barrier="") + _SENDS + _FULL),
+        "Look at the wait for room. " + _OTHERS_GO_ON,
+    ),
     (
         "barrier_of_one_thread_after_the_wait",
         _sides(
             _waits("empty", "turn", fence=_FENCE + _BARRIER, barrier="") + _SENDS + _FULL,
             _waits("full", "turn + 1", fence=_FENCE + _BARRIER, barrier="") + _RECEIVES + _EMPTY,
         ),
-        _BARRIER_OF_ONE,
+        "Look at the waits. " + _BARRIER_OF_ONE,
     ),
     (
         "barrier_of_one_thread_before_the_counter",
@@ -203,7 +215,7 @@ SLIPS: tuple[tuple[str, Changes | str, str], ...] = (
             _ROOM + _SENDS + _raises("full", fence=_BARRIER + _FENCE, barrier=""),
             _DATA + _RECEIVES + _raises("empty", fence=_BARRIER + _FENCE, barrier=""),
         ),
-        _BARRIER_OF_ONE,
+        "Look at where the counters rise. " + _BARRIER_OF_ONE,
     ),
     (
         "barrier_of_a_wave",
@@ -255,7 +267,19 @@ SLIPS: tuple[tuple[str, Changes | str, str], ...] = (
         "full and empty are mixed up: empty rose, and full never did. A sender waits for empty and raises full, a "
         "receiver waits for full and raises empty.",
     ),
-    ("never_waits_for_room_by_unequal", (("  wait_for(&queue.empty[slot], turn);\n", ""), _UNEQUAL), _ANY_ROOM),
-    ("one_turn_early_by_unequal", (("&queue.full[slot], turn + 1", "&queue.full[slot], turn"), _UNEQUAL), _TOO_EARLY),
-    ("every_thread_raises_by_unequal", ((_THREAD_0_RAISES, _FENCED_RAISE), _UNEQUAL), _TOO_MANY),
+    (
+        "never_waits_for_room_by_unequal",
+        (("  wait_for(&queue.empty[slot], turn);\n", ""), _UNEQUAL),
+        _ANY_ROOM + " A wait for one exact value can then be jumped over.",
+    ),
+    (
+        "one_turn_early_by_unequal",
+        (("&queue.full[slot], turn + 1", "&queue.full[slot], turn"), _UNEQUAL),
+        _TOO_EARLY + " A wait for one exact value can then be jumped over.",
+    ),
+    (
+        "every_thread_raises_by_unequal",
+        ((_THREAD_0_RAISES, _FENCED_RAISE), _UNEQUAL),
+        "The wait never ends: the counter was never seen at that value. " + _TOO_MANY,
+    ),
 )
