@@ -90,6 +90,8 @@ def test_a_queue_is_asked_for_and_the_frame_stays() -> None:
     assert _kind_of(head + right + OWN_KERNEL) == "frame"
     assert _kind_of(f"{head}{right}{OWN_KERNEL}#define pass_on unused\n{tail}") == "frame"
     assert _kind_of((head + right + tail).replace("4 * delay", "0 * delay")) == "frame"
+    assert _kind_of(f"{head}{right}{OWN_KERNEL}#/**/define pass_on unused\n{tail}") == "frame"
+    assert _kind_of(f"{head}{right}{OWN_KERNEL.replace('pass_on', 'other')}{tail}") == "frame"
     one_line = tail.replace("// A persistent", "").replace("\n", " ")
     assert _kind_of(f"{head}{right}{OWN_KERNEL}// \\\n{one_line}") == "frame"
 

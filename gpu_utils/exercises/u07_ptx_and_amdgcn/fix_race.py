@@ -96,26 +96,29 @@ def _call(answer: Callable[[], Any], inputs: Inputs) -> dict[str, Any]:
     return {**_launched(lambda: source, inputs), "frame": _changed_frame(source)}
 
 
-def _tokens(source: str) -> str:
-    """The source without comments and whitespace."""
+def _bare(source: str) -> str:
+    """The source without comments, its continued lines joined."""
     joined = re.sub(r"\\[ \t]*\r?\n", "", source)
     text = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-    bare = text.sub(lambda found: found[0] if found[0].startswith('"') else " ", joined)
-    return re.sub(r"\s", "", bare)
+    return text.sub(lambda found: found[0] if found[0].startswith('"') else " ", joined)
 
 
 def _changed_frame(source: str) -> str:
-    """What is wrong with the text around the marks, or ""."""
-    head, tail = FRAME
+    """What is wrong with the text around the marks, or with its words between them; or ""."""
+    head, tail = (_bare(part) for part in FRAME)
+    text = _bare(source)
     given = set(re.findall(r"[A-Za-z_]\w*", head + tail))
-    found = re.findall(r"#\s*define\s+(\w+)", re.sub(r"\\[ \t]*\r?\n", "", source))
+    found = re.findall(r"(?:#|%:)\s*define\s+(\w+)", text)
     if taken := next((name for name in found if name in given), ""):
         return f"`#define {taken}` gives another meaning to a word of the text around the marks; take another name"
-    bare = _tokens(source)
-    if not bare.startswith(_tokens(head)):
+    bare, first, last = ("".join(part.split()) for part in (text, head, tail))
+    if not bare.startswith(first):
         return "the text before the first mark (Queue, WORDS, double_tile) is not what was given; put it back"
-    if not bare.endswith(_tokens(tail)) or 'R"' in source:
+    if not bare.endswith(last) or 'R"' in source:
         return "the text behind the second mark (the kernel pass_on) is not what was given; put it back"
+    between = bare[len(first) : len(bare) - len(last)]
+    if word := next((word for word in ("__global__", "pass_on", "__attribute__", "##") if word in between), ""):
+        return f"between the marks stands `{word}`; pass_on is the only kernel, write functions for it"
     return ""
 
 
