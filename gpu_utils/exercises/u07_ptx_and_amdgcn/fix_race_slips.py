@@ -252,8 +252,8 @@ SLIPS: tuple[tuple[str, Changes | str, str], ...] = (
     (
         "never_says_empty",
         _sides(receive=_DATA + _RECEIVES),
-        "Slots were filled, and nobody says that they were emptied: the sender of the next turn waits for ever. Who "
-        "raises empty, and when?",
+        "full rose and empty never did, so the sender of the next turn waits for ever. Does the receiver get through "
+        "its wait (for how many fillings?), and does it raise empty then?",
     ),
     (
         "counts_tiles",

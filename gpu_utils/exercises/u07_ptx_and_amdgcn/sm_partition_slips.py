@@ -22,7 +22,7 @@ def searched(
     zero: str = "at most",
     capped_after: bool = True,
     left_out: int = 0,
-    gives: Callable[[int, Fraction], Number] = lambda n, time: n,
+    gives: Callable[[int, Fraction], Any] = lambda n, time: n,
 ) -> Callable[..., int]:
     """The search over every split, exact; right unless something is changed.
 
