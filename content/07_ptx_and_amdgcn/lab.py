@@ -876,10 +876,11 @@ check("07.barriers")
 # What you have, as in CUDA: `atomicAdd(address, value)` returns the old value, is seen by the whole GPU and is
 # **relaxed**: it orders nothing else. `__threadfence()` orders the memory accesses of a thread for the whole GPU, those
 # before it against those after it; `__threadfence_block()` for its block only. `__syncthreads()` is the barrier of a
-# block.
+# block. Use the fences: the `__ATOMIC_RELEASE` of an add (`__hip_atomic_fetch_add`) is lost on the way to PTX here.
 #
 # The virtual GPU reports two accesses that nothing orders as a `Race`, whatever the result. A wait that never ends is
-# stopped after some hundred rounds.
+# stopped after some hundred rounds. Every tile must go through its slot of the ring, and what stands around the marks
+# must stay as it is, comments and blanks apart.
 
 
 # %% 07.fix_race tags=["answer", "07.fix_race"]
@@ -895,7 +896,8 @@ check("07.fix_race")
 
 # %% [markdown] why fix_race
 # **Why it matters.** Persistent kernels, stream-K, fused all-reduce and DeepEP's transfers all hold such counters. A
-# test on one chip proves little: look at which of your fences `gfx1100` never missed, and the other two did.
+# test on one chip proves little: take one of your fences away, check, and read in the report which targets failed; put
+# it back and take the next. Which fence did `gfx1100` never miss, and the other two did?
 
 # %% [markdown] a kernel that spills
 # ## Before 07.no_spills: a kernel that spills
@@ -962,9 +964,10 @@ registers_and_spills(distances_found, ("sm_80", "gfx942", "gfx1100"), **as_found
 #
 # - the result is right, for sizes that are no multiple of a tile;
 # - nothing spills on any of `sm_80`, `sm_90`, `gfx90a`, `gfx942`, `gfx950`, `gfx1100`, `gfx1201`;
-# - with $M = N = 255$ at most **8 programs** are launched: a tile of the result has 8192 elements or more, and each
-#   program loads its part of $a$ and $b$ once. With tiles of 32 x 32 nothing would spill either, and every number would
-#   be loaded 8 times by $a$'s side and 8 times by $b$'s.
+# - with $M = N = 255$ **4 to 8 programs** are launched: a tile of the result has 8192 elements or more, in one piece,
+#   not in strips, no side of it is longer than the matrix, and each program loads its part of $a$ and $b$ once. With
+#   tiles of 32 x 32 nothing would spill either, and every number would be loaded 8 times by $a$'s side and 8 times by
+#   $b$'s.
 #
 # Tile, order of work and number of waves are yours, and so are further `tl.constexpr` parameters of the kernel. Before
 # you change anything, count what one lane of 32, and one of 64, must hold of the sum, and what one step of the loop
@@ -1032,7 +1035,8 @@ check("07.no_spills")
 #
 # **Write `sm_partition(sms, tiles, tile_us, megabytes, sm_gb, link_gb)`**: the $n$ of the fastest split, the fewest
 # among equals; and 0 where one after the other is as fast as the best split, or faster. 1 MB is $10^6$ bytes, 1 GB/s is
-# $10^9$ bytes a second. `sms` is 2 or more, `tiles` 1 or more, the other numbers are above 0.
+# $10^9$ bytes a second. `sms` is 2 or more, `tiles` 1 or more, the other numbers are above 0. Compute in microseconds,
+# as the formulas stand: in seconds, roundings would tell equal times apart.
 #
 # **Example**: `sms` 8, 24 tiles of 10 us, 1 MB, `sm_gb` 10, `link_gb` 40.
 #

@@ -60,5 +60,47 @@ def test_a_queue_that_hangs_is_told_with_its_counters() -> None:
         value = fix_race.EXERCISE.call(never, inputs)
     found = fix_race._judge(QUEUE, inputs, value)
     assert found is not None
-    assert found.kind == "hang"
+    assert found.kind == "hang:start"
     assert "full is [0, 0] and empty is [0, 0] by then" in found.detail
+
+
+OWN_KERNEL = """
+__global__ void pass_on(const float *x, float *ring, int *full, int *empty, float *out, int *clock, int tiles,
+                        int slots, int senders) {
+  for (int i = threadIdx.x; i < WORDS * tiles; i += blockDim.x) out[i] = 4 * x[i];
+}
+"""
+
+
+def _kind_of(source: str) -> str:
+    inputs = fix_race.EXERCISE.inputs(QUEUE, torch.Generator().manual_seed(7))
+    with virtual_gpu("sm_80", strict=True):
+        value = fix_race.EXERCISE.call(lambda: source, inputs)
+    found = fix_race._judge(QUEUE, inputs, value)
+    return found.kind if found else ""
+
+
+@pytest.mark.skipif(not installed(), reason="clang, from the extra hip")
+def test_a_queue_is_asked_for_and_the_frame_stays() -> None:
+    head, tail = fix_race.FRAME
+    right = fix_race.ANSWER.solution
+    assert _kind_of(head + right + tail) == ""
+    spaced = tail.replace("int block", "/* mine */ int // which\n\tblock")
+    assert _kind_of(f"// mine\n{head}#define FENCE __threadfence()\n{right}{spaced}\n// end\n") == ""
+    assert _kind_of(head + right + OWN_KERNEL) == "frame"
+    assert _kind_of(f"{head}{right}{OWN_KERNEL}#define pass_on unused\n{tail}") == "frame"
+    assert _kind_of((head + right + tail).replace("4 * delay", "0 * delay")) == "frame"
+    assert _kind_of(f"{head}{right}{OWN_KERNEL}#/**/define pass_on unused\n{tail}") == "frame"
+    assert _kind_of(f"{head}{right}{OWN_KERNEL.replace('pass_on', 'other')}{tail}") == "frame"
+    one_line = tail.replace("// A persistent", "").replace("\n", " ")
+    assert _kind_of(f"{head}{right}{OWN_KERNEL}// \\\n{one_line}") == "frame"
+
+
+def test_a_result_that_went_past_the_ring_is_refused() -> None:
+    inputs = fix_race.EXERCISE.inputs(QUEUE, torch.Generator().manual_seed(7))
+    value = {"race": "", "hang": "", "frame": "", "out": 4 * inputs["x"], "ring": torch.zeros(2, 100)}
+    found = fix_race._judge(QUEUE, inputs, value)
+    assert found is not None
+    assert found.kind == "ring"
+    value["ring"] = 2 * inputs["x"][[6, 5]]
+    assert fix_race._judge(QUEUE, inputs, value) is None

@@ -13,12 +13,16 @@ from torch import Tensor
 
 from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.errors import Race, StepLimit
-from gpu_utils.exercises.u07_ptx_and_amdgcn.fix_race_slips import AS_GIVEN, SLIPS
+from gpu_utils.exercises.u07_ptx_and_amdgcn.fix_race_slips import SLIPS
 from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.grading.cpp import Framed, launching
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 from gpu_utils.virtual import active_gpu
 from gpu_utils.virtual.asm import LoadedModule
+
+ANSWER = Framed.read(Path(__file__).with_suffix(".cu"))
+FRAME = tuple(ANSWER.frame.split("@@@"))
+"""The text before the first mark, and behind the second."""
 
 WORDS = 100
 """Numbers of a tile, as the source says."""
@@ -34,6 +38,21 @@ _WHY = {
     "other address": r"has acquired at no address",
 }
 """Why two accesses have no order, as `gpu_utils/virtual/global_order.py` says it."""
+
+_OF_TRITON = ", and an update may be lost (tl.atomic_add updates in one step)"
+_READS = re.compile(r"program (\d+) reads \S+ at byte offset \d+ of ring, which program (\d+) has written")
+_HAS_READ = re.compile(r"program (\d+) has read \S+ at byte offset \d+ of ring, and program (\d+) writes")
+_BOTH_WRITE = re.compile(r"programs \d+ and \d+ both write byte offset \d+ of ring")
+
+_SIDES = {
+    "data": "It is the way from a sender to a receiver: from the end of double_tile in send, over full, to double_tile "
+    "in receive",
+    "room": "It is the way back from a receiver to the sender that fills the slot next: from the end of double_tile in "
+    "receive, over empty, to double_tile in send",
+    "senders": "Two senders fill one slot, one turn after the other: what lies between them is the receiver, full and "
+    "empty",
+}
+"""What a race in the ring is about, in a sentence."""
 
 
 def _queue(why: str, tiles: int, slots: int, senders: int, receivers: int, threads: int) -> Case:
@@ -63,27 +82,96 @@ def _launch(module: LoadedModule, inputs: Inputs) -> dict[str, Any]:
     try:
         module.launch("pass_on", blocks, inputs["threads"], args)
     except Race as problem:
-        ended["race"] = str(problem)
+        ended["race"] = str(problem).replace(_OF_TRITON, "")
     except StepLimit as problem:
         ended["hang"] = str(problem).partition(" (a longer loop")[0]
-    return {"out": out, "full": full, "empty": empty, **ended}
+    return {"out": out, "ring": ring, "full": full, "empty": empty, **ended}
+
+
+_launched = launching(_launch)
+
+
+def _call(answer: Callable[[], Any], inputs: Inputs) -> dict[str, Any]:
+    source = answer()
+    return {**_launched(lambda: source, inputs), "frame": _changed_frame(source)}
+
+
+def _bare(source: str) -> str:
+    """The source without comments, its continued lines joined."""
+    joined = re.sub(r"\\[ \t]*\r?\n", "", source)
+    text = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+    return text.sub(lambda found: found[0] if found[0].startswith('"') else " ", joined)
+
+
+def _changed_frame(source: str) -> str:
+    """What is wrong with the text around the marks, or with its words between them; or ""."""
+    head, tail = (_bare(part) for part in FRAME)
+    text = _bare(source)
+    given = set(re.findall(r"[A-Za-z_]\w*", head + tail))
+    found = re.findall(r"(?:#|%:)\s*define\s+(\w+)", text)
+    if taken := next((name for name in found if name in given), ""):
+        return f"`#define {taken}` gives another meaning to a word of the text around the marks; take another name"
+    bare, first, last = ("".join(part.split()) for part in (text, head, tail))
+    if not bare.startswith(first):
+        return "the text before the first mark (Queue, WORDS, double_tile) is not what was given; put it back"
+    if not bare.endswith(last) or 'R"' in source:
+        return "the text behind the second mark (the kernel pass_on) is not what was given; put it back"
+    between = bare[len(first) : len(bare) - len(last)]
+    if word := next((word for word in ("__global__", "pass_on", "__attribute__", "##") if word in between), ""):
+        return f"between the marks stands `{word}`; pass_on is the only kernel, write functions for it"
+    return ""
+
+
+def _of_race(inputs: Inputs, race: str) -> Difference:
+    why = next((name for name, words in _WHY.items() if re.search(words, race)), "no atomic")
+    senders, place = inputs["senders"], "tile"
+    if re.search(r" of (full|empty),? ", race):
+        place = "counter"
+    elif _BOTH_WRITE.search(race):
+        place = "senders"
+    elif (found := _READS.search(race)) and int(found[2]) < senders <= int(found[1]):
+        place = "data"
+    elif (found := _HAS_READ.search(race)) and int(found[2]) < senders <= int(found[1]):
+        place = "room"
+    return Difference(f"race:{place}:{why}", f"{race}. {_SIDES[place]}" if place in _SIDES else race)
+
+
+def _of_hang(inputs: Inputs, value: dict[str, Any]) -> Difference:
+    turns = -(-len(inputs["x"]) // inputs["slots"])
+    full, empty = value["full"], value["empty"]
+    kind, said = "hang", ""
+    if int(max(full.max(), empty.max())) > turns:
+        kind, said = "hang:beyond", ": a counter went further than that"
+    elif not int(full.max()) and not int(empty.max()):
+        kind, said = "hang:start", ": no counter ever rose"
+    elif not int(full.max()):
+        kind, said = "hang:swapped", ": tiles were received before any was sent"
+    elif not int(empty.max()) and int(full.max()) > 1:
+        kind, said = "hang:ahead", ": full went on, and empty never rose"
+    elif not int(empty.max()):
+        kind, said = "hang:first", ": full rose, and empty never did"
+    counts = f"full is {full.tolist()} and empty is {empty.tolist()} by then"
+    return Difference(kind, f"{value['hang']}; {counts}, and each slot is used {turns} times{said}")
 
 
 def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
-    if race := value["race"]:
-        why = next((name for name, words in _WHY.items() if re.search(words, race)), "no atomic")
-        place = "counter" if re.search(r" of (full|empty),? ", race) else "tile"
-        return Difference(f"race:{place}:{why}", race)
-    if hang := value["hang"]:
-        turns = -(-len(inputs["x"]) // inputs["slots"])
-        full, empty = value["full"], value["empty"]
-        beyond = int(max(full.max(), empty.max())) > turns
-        counts = f"full is {full.tolist()} and empty is {empty.tolist()} by then"
-        return Difference("hang:beyond" if beyond else "hang", f"{hang}; {counts}, and each slot is used {turns} times")
-    return compare(pass_on_reference(**inputs), value["out"], EXACT, None)
-
-
-ANSWER = Framed.read(Path(__file__).with_suffix(".cu"))
+    if value["frame"]:
+        return Difference("frame", value["frame"])
+    if value["race"]:
+        return _of_race(inputs, value["race"])
+    if value["hang"]:
+        return _of_hang(inputs, value)
+    if found := compare(pass_on_reference(**inputs), value["out"], EXACT, None):
+        return found
+    tiles, slots = len(inputs["x"]), inputs["slots"]
+    for slot in range(min(tiles, slots)):
+        last = slot + (tiles - 1 - slot) // slots * slots
+        if not torch.equal(value["ring"][slot], 2 * inputs["x"][last]):
+            detail = (
+                f"out is right, and slot {slot} of ring does not hold 2 * x of tile {last}, the last one through it"
+            )
+            return Difference("ring", f"{detail}; every tile goes through its slot, doubled by its sender")
+    return None
 
 
 def _writes(value: str) -> Callable[[], str]:
@@ -122,19 +210,27 @@ EXERCISE = Exercise(
     judge=_judge,
     tolerance=lambda case, inputs: EXACT,
     dtype=lambda inputs: torch.float32,
-    call=launching(_launch),
+    call=_call,
     cases=(
         _queue("two slots, each used three times, and several waves in a block", 6, 2, 1, 1, 128),
         _queue("one wave in a block: nothing happens between waves", 6, 2, 1, 2, 32),
-        _queue("several blocks in each role share a slot, one after another", 9, 4, 2, 3, 128),
+        _queue("several blocks in each role share a slot, one after another", 9, 3, 2, 4, 128),
         _queue("a slot for each tile: none is used again", 4, 4, 1, 1, 64),
         _queue("a single slot", 4, 1, 1, 1, 128),
     ),
     fresh=_fresh,
     trivial={"zeros": _writes("0.0f"), "ones": _writes("1.0f"), "nan": _writes("NAN"), "the input": _copies},
-    misconceptions=tuple(
-        Misconception(name, ANSWER.filled(AS_GIVEN) if changes is None else ANSWER.changed(*changes), hint)
-        for name, changes, hint in SLIPS
+    misconceptions=(
+        Misconception(
+            "changes_the_frame",
+            lambda: ANSWER().replace("4 * delay", "0 * delay"),
+            "Only the text between the two marks is yours, with helpers of your own. The kernel, Queue and double_tile "
+            "stay as they are: copy them from the lab again.",
+        ),
+        *(
+            Misconception(name, ANSWER.filled(wrong) if isinstance(wrong, str) else ANSWER.changed(*wrong), hint)
+            for name, wrong, hint in SLIPS
+        ),
     ),
     hints=(
         "Two sides want the same two things. Before a counter rises, all that the block did must be done, by all its "
@@ -144,9 +240,9 @@ EXERCISE = Exercise(
         "fences (__threadfence()) and raises the counter. wait_for(counter, value): the same three things in reverse. "
         "Tile t is number t / slots of its slot: which value of full does its receiver wait for, which of empty its "
         "sender?",
-        "wait_for: if (threadIdx.x == 0) { while (atomicAdd(counter, 0) != value) {} __threadfence(); } "
+        "wait_for: if (threadIdx.x == 0) { while (atomicAdd(counter, 0) < value) {} __threadfence(); } "
         "__syncthreads();  publish: __syncthreads(); if (threadIdx.x == 0) { __threadfence(); atomicAdd(counter, 1); } "
-        " With turn = t / slots the sender waits for empty == turn, the receiver for full == turn + 1.",
+        " With turn = t / slots the sender waits for empty >= turn, the receiver for full >= turn + 1.",
     ),
     explanation=(
         "A counter in global memory orders two blocks only together with fences. __threadfence() before the atomic "
@@ -161,5 +257,5 @@ EXERCISE = Exercise(
         "for stores as well): right by luck, on one chip. In Triton the same is tl.debug_barrier() and "
         'tl.atomic_add(..., sem="release") on one side, sem="acquire" on the other.'
     ),
-    seconds=60.0,
+    seconds=20.0,
 )

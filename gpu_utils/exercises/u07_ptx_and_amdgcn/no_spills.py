@@ -15,7 +15,7 @@ from torch import Tensor
 from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.backends import record_launches
 from gpu_utils.compiler import compile_for, resources
-from gpu_utils.exercises.u07_ptx_and_amdgcn.no_spills_slips import given, retiled
+from gpu_utils.exercises.u07_ptx_and_amdgcn.no_spills_slips import given, retiled, strips
 from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 
@@ -66,8 +66,9 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
         return None
     units = {"sm": "bytes a thread", "gf": "registers a lane"}
     said = ", ".join(f"{count} {units[target[:2]]} on {target}" for target, count in spilled.items())
-    why = ",".join(value["asked"]) or ("heavy" if spilled.get("sm_80", 0) > HEAVY else "some")
     kept = [target for target in value["spills"] if target not in spilled]
+    some = "heavy" if spilled.get("sm_80", 0) > HEAVY else "partly" if kept else "some"
+    why = ",".join(value["asked"]) or some
     none = f"; none on {', '.join(kept)}" if kept else ""
     return Difference(f"spills:{why}", f"the result is right, and the kernel spills {said}{none}; expected none")
 
@@ -106,8 +107,15 @@ EXERCISE = Exercise(
         Limit("launches", "Let a Triton kernel do the work.", at_least=lambda case: 1),
         Limit(
             "blocks",
+            "One program that walks over the result in strips has small tiles, too. Keep 8192 elements of the result "
+            "in a tile, in one piece, and give each tile a program of its own.",
+            at_least=lambda case: 4 if case["m"] == case["n"] == 255 else 1,
+        ),
+        Limit(
+            "blocks",
             "Small tiles need few registers, and read the inputs again and again: each program loads BLOCK_M + BLOCK_N "
-            "numbers for each k. Keep 8192 elements of the result in a tile, and share it among more waves.",
+            "numbers for each k. Keep 8192 elements of the result in a tile, no side of it longer than the matrix, and "
+            "share it among more waves.",
             at_most=lambda case: 8 if case["m"] == case["n"] == 255 else math.inf,
         ),
         # no bound: ptxas, which knows what a kernel spills, then compiles misconceptions too
@@ -124,7 +132,20 @@ EXERCISE = Exercise(
             "small_tiles",
             retiled(32, 32, 1),
             "Nothing spills, and each number is loaded many times more often: 64 programs where 8 are enough. Lanes "
-            "are what there is more of: give the tile to more waves.",
+            "are what there is more of: give the tile to more waves. A side longer than the matrix is partly empty: "
+            "such a tile counts as a small one.",
+        ),
+        Misconception(
+            "strips_of_one_program",
+            strips,
+            "One program walks over 32 x 32 tiles: few programs, and each number is loaded as often as by small ones. "
+            "A tile of 8192 elements stays in registers in one piece.",
+        ),
+        Misconception(
+            "too_many_waves",
+            retiled(num_warps=16),
+            "A block of 16 waves has 512 threads, and the compiler leaves each of them fewer registers: sm_90 spills "
+            "then. 4 or 8 waves are enough for this tile.",
         ),
         Misconception(
             "few_waves",

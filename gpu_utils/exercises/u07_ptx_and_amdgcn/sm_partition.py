@@ -77,6 +77,7 @@ EXERCISE = Exercise(
         _case("much to compute: few SMs are enough, however slow they send", 132, 13100, 40.0, 8.0, 2.5, 160.0),
         _case("one SM alone fills the link", 16, 61, 20.0, 4.0, 64.0, 40.0),
         _case("two SMs, which cannot fill the link", 2, 9, 8.0, 0.3, 4.0, 40.0),
+        _case("one tile, and three of four SMs send: the last split is the best", 4, 1, 40.0, 1.0, 5.0, 100.0),
         _case("with n = 19 sending takes a fifth of a microsecond too long", 132, 1120, 40.0, 19.01, 2.5, 50.0),
     ),
     fresh=_fresh,

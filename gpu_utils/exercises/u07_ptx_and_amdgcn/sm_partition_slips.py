@@ -20,12 +20,17 @@ def searched(
     workers: Callable[[int, int], int] = lambda sms, n: sms - n,
     last: bool = False,
     zero: str = "at most",
+    capped_after: bool = True,
+    left_out: int = 0,
+    gives: Callable[[int, Fraction], Any] = lambda n, time: n,
 ) -> Callable[..., int]:
     """The search over every split, exact; right unless something is changed.
 
     up       rounds tiles for each program; capped: the link's bandwidth is a limit
     scale    MB / (GB/s) -> us; joined: of the two times; workers: SMs that compute
     last     the largest among equal splits; zero: when one after the other wins: "at most", "less" or "never"
+    capped_after  the link limits one after the other, too; left_out: so many of the last splits
+    gives    what is returned of the best n and its time
     """
 
     def answer(sms: int, tiles: int, tile_us: Number, megabytes: Number, sm_gb: Number, link_gb: Number) -> int:
@@ -37,15 +42,33 @@ def searched(
         def computes(n: int) -> Fraction:
             return up(Fraction(tiles, workers(sms, n))) * tile
 
-        split = {n: joined((sends(n), computes(n))) for n in range(1, sms)}
+        split = {n: joined((sends(n), computes(n))) for n in range(1, max(2, sms - left_out))}
         best = min(split.values())
         chosen = [n for n, time in split.items() if time == best]
-        after = sends(sms) + up(Fraction(tiles, sms)) * tile
+        sent = sends(sms) if capped_after else data * scale / (sms * each)
+        after = sent + up(Fraction(tiles, sms)) * tile
         if zero != "never" and (after < best or (zero == "at most" and after == best)):
-            return 0
-        return chosen[-1 if last else 0]
+            return gives(0, after)
+        return gives(chosen[-1 if last else 0], best)
 
     return answer
+
+
+def _in_seconds(sms: int, tiles: int, tile_us: Number, megabytes: Number, sm_gb: Number, link_gb: Number) -> int:
+    """Right but for roundings: 5 * 1e-5 is no float, and a tie is lost."""
+
+    def sends(n: int) -> float:
+        return megabytes * 1e6 / (min(n * sm_gb, link_gb) * 1e9)
+
+    def computes(workers: int) -> float:
+        return -(-tiles // workers) * tile_us * 1e-6
+
+    best, chosen = sends(sms) + computes(sms), 0
+    for n in range(1, sms):
+        time = max(sends(n), computes(sms - n))
+        if time < best:
+            best, chosen = time, n
+    return chosen
 
 
 def _fills_the_link(sms: int, tiles: int, tile_us: Number, megabytes: Number, sm_gb: Number, link_gb: Number) -> int:
@@ -64,8 +87,8 @@ MISCONCEPTIONS = (
     Misconception(
         "no_whole_rounds",
         searched(up=lambda each: each),
-        "A tile is not divided: of 24 tiles, shared by five SMs, one of them computes 5, and the others wait for it. Round the tiles "
-        "of an SM up to whole ones.",
+        "A tile is not divided: of 24 tiles, shared by five SMs, one of them computes 5, and the others wait for it. "
+        "Round the tiles of an SM up to whole ones.",
     ),
     Misconception(
         "rounds_down",
@@ -76,7 +99,7 @@ MISCONCEPTIONS = (
         "adds_the_two",
         searched(joined=sum),
         "With a split, sending and computing happen at the same time, on different SMs. The launch ends when the "
-        "slower of the two ends.",
+        "slower of the two ends: max. One after the other takes the sum. Are the two exchanged, or is one used twice?",
     ),
     Misconception(
         "no_link",
@@ -120,10 +143,47 @@ MISCONCEPTIONS = (
         "SMs that send do not compute: n of them are missing when the tiles are dealt out.",
     ),
     Misconception(
+        "one_round_more",
+        searched(up=lambda each: each // 1 + 1),
+        "Where the SMs share the tiles without a rest, `tiles // workers + 1` counts a round too many: round up.",
+    ),
+    Misconception(
+        "link_only_for_a_split",
+        searched(capped_after=False),
+        "The splits are right. One after the other sends over the same link: link_gb limits all SMs together, too.",
+    ),
+    Misconception(
+        "index_for_the_number",
+        searched(gives=lambda n, time: max(n - 1, 0)),
+        "Off by one: the first split has n = 1, and the first index of a list is 0.",
+    ),
+    Misconception(
+        "leaves_out_the_last_split",
+        searched(left_out=1),
+        "The last split is n = sms - 1, with one SM that computes, and range(1, sms - 1) ends before it.",
+    ),
+    Misconception(
+        "gives_the_time",
+        searched(gives=lambda n, time: float(time)),
+        "That is the time, in microseconds. The number of SMs was asked for.",
+    ),
+    Misconception(
+        "faster_of_the_two",
+        searched(joined=min),
+        "A split ends when both sides have ended: the slower one counts, so max and not min.",
+    ),
+    Misconception(
+        "in_seconds",
+        _in_seconds,
+        "The formulas are right, and in seconds their roundings tell equal times apart: 5 rounds of 10 us and 50 us "
+        "are two numbers then. Compute in microseconds, as the formulas stand.",
+    ),
+    Misconception(
         "fills_the_link",
         _fills_the_link,
         "This many SMs fill the link, and that is not the aim: where there is much to compute, sending may take "
-        "longer, as long as it ends before the computation does.",
+        "longer, as long as it ends before the computation does. If you did search: the time to send is far too long, "
+        "check its units.",
     ),
     Misconception(
         "where_both_are_equal",
