@@ -2566,9 +2566,8 @@ lesson.sitting("07", 4)
 #
 # - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): shfl.sync, redux.sync, match.sync, mma,
 #   memory consistency model.
-# - AMD, [CDNA3 instruction set
-#   architecture](https://www.amd.com/content/dam/amd/en/documents/instinct-tech-docs/instruction-set-architectures/amd-instinct-mi300-cdna3-instruction-set-architecture.pdf):
-#   DPP, MFMA and its layouts, manually inserted wait states.
+# - AMD, [instruction set architectures](https://gpuopen.com/amd-isa-documentation/), such as that of CDNA3: DPP, MFMA
+#   and its layouts, manually inserted wait states.
 # - LLVM, [user guide for the AMDGPU backend](https://llvm.org/docs/AMDGPUUsage.html): the memory model of each target
 #   as tables of instructions.
 # - AMD, [matrix instruction calculator](https://github.com/ROCm/amd_matrix_instruction_calculator): layouts of MFMA and

@@ -127,7 +127,7 @@ REFUSED = ("warp_size_constant",)
 FILES = {path.stem: path for path in sorted(FOLDER.glob("*/kernels/*.cu"))}
 """Kernel file of the lessons, by its name -> where it is."""
 
-ANSWERS = ("02.converge", "02.transpose", "03.ballot", "03.lane_id", "03.warp_reduce")
+ANSWERS = ("02.converge", "02.transpose", "03.ballot", "03.lane_id", "03.warp_reduce", "07.fix_race")
 
 
 def unit(name: str) -> str:

@@ -11,8 +11,8 @@ def how_often(weights: Sequence[float]) -> str:
 
     >>> how_often([1.0, 1.0, 0.0, 2.0])
     'lanes 0 to 1 once, lane 2 not at all, lane 3 twice'
-    >>> how_often([1.0, 0.0, 1.0, 0.0])
-    'lanes 0, 2 once, lanes 1, 3 not at all'
+    >>> how_often([1.0, 0.0, 1.0, 0.0, 1.0])
+    'lanes 0, 2, 4 once, lanes 1, 3 not at all'
     """
     parts = []
     runs = [(weight, list(lanes)) for weight, lanes in groupby(range(len(weights)), key=lambda lane: weights[lane])]
