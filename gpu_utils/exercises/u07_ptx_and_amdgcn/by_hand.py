@@ -25,6 +25,12 @@ NVIDIA = tuple(target for target in MODELS if TARGETS[target].vendor == "nvidia"
 AMD = tuple(target for target in MODELS if TARGETS[target].vendor == "amd")
 """The targets of which a virtual GPU executes the machine code."""
 
+COMMENTS = {
+    "nvidia": re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL),
+    "amd": re.compile(r"/\*.*?\*/|(?://|;)[^\n]*", re.DOTALL),
+}
+"""What is a comment in PTX and in AMDGCN; in PTX `;` ends an instruction."""
+
 _PTX = """.version {version}
 .target {target}
 .address_size 64
@@ -173,7 +179,7 @@ _BEYOND_THE_TEXT = re.compile(r"\.\s*(include|incbin|macro|altmacro|irpc?|rept)\
 
 
 def _of_llvm(text: str, target: str) -> str:
-    if directive := _BEYOND_THE_TEXT.search(re.sub(r"/\*.*?\*/|(?://|;)[^\n]*", "", text, flags=re.DOTALL)):
+    if directive := _BEYOND_THE_TEXT.search(COMMENTS["amd"].sub("", text)):
         return f"the directive .{directive[1]} reads or writes what is not in the text; write the instructions out"
     from triton._C.libtriton import amd, llvm
 

@@ -20,6 +20,7 @@ from gpu_utils.compiler.constraints import checked_constraints
 from gpu_utils.compiler.quiet import ToolOutput, kept_output
 from gpu_utils.compiler.triton import first_error
 from gpu_utils.errors import CompileFailed, W2WError
+from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import COMMENTS
 from gpu_utils.grading.exercise import Inputs
 from gpu_utils.virtual import virtual_gpu
 
@@ -27,11 +28,6 @@ FOUND = "inline assembly"
 """The part of a result that says what was found."""
 
 _BLOCK = re.compile(r"begin inline asm(.*?)// end inline asm|#ASMSTART(.*?);;#ASMEND", re.DOTALL)
-_COMMENT = {
-    "sm": re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL),
-    "gf": re.compile(r"/\*.*?\*/|(?://|;)[^\n]*", re.DOTALL),
-}
-"""Of PTX and of AMDGCN, by how the names of targets begin."""
 
 Says = Callable[[Sequence[str], str], str]
 """What there is to say of the texts of inline assembly in the machine code of all launches, and of what is around."""
@@ -92,6 +88,7 @@ def _called(answer: Callable[..., Any], inputs: Inputs, part: str, says: Says) -
     built = [compile_for(launch.kernel, target, launch.args, **launch.kwargs) for launch in launches]
     texts = [one.asm for one in built if "elementwise_inline_asm" in one.stages["ttir"]]  # Triton's own casts have some
     blocks = [found[1] or found[2] for text in texts for found in _BLOCK.finditer(text)]
-    found = [_COMMENT[target[:2]].sub("", block) for block in blocks]
-    around = "\n".join(_COMMENT[target[:2]].sub("", _BLOCK.sub("", text)) for text in texts)
+    comment = COMMENTS["nvidia" if target.startswith("sm_") else "amd"]
+    found = [comment.sub("", block) for block in blocks]
+    around = "\n".join(comment.sub("", _BLOCK.sub("", text)) for text in texts)
     return {part: value, FOUND: says(found, around) if launches else "no kernel was launched"}

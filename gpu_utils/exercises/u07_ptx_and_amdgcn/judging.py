@@ -15,7 +15,7 @@ from gpu_utils.analytic.tolerance import Tolerance
 from gpu_utils.chips.targets import TARGETS
 from gpu_utils.errors import W2WError
 from gpu_utils.exercises.u07_ptx_and_amdgcn import on_device
-from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import assembled
+from gpu_utils.exercises.u07_ptx_and_amdgcn.by_hand import COMMENTS, assembled
 from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.virtual import virtual_gpu
 from gpu_utils.virtual.isa import Launch
@@ -59,14 +59,13 @@ def unreadable(text: str) -> Difference | None:
     return None
 
 
-def plain_comments(text: str, amd: bool) -> str:
+def plain_comments(text: str, vendor: str) -> str:
     """The text with `?` for what is not ASCII in its comments: ptxas refuses it there, too.
 
-    >>> plain_comments("add.f32 %f1, %f1, %f2; // größer", amd=False)
+    >>> plain_comments("add.f32 %f1, %f1, %f2; // größer", "nvidia")
     'add.f32 %f1, %f1, %f2; // gr??er'
     """
-    comment = r"/\*.*?\*/|(?://|;)[^\n]*" if amd else r"/\*.*?\*/|//[^\n]*"
-    return re.sub(comment, lambda found: re.sub(r"[^\t-\r -~]", "?", found[0]), text, flags=re.DOTALL)
+    return COMMENTS[vendor].sub(lambda found: re.sub(r"[^\t-\r -~]", "?", found[0]), text)
 
 
 def judged(
@@ -95,7 +94,7 @@ def judged(
     """
     if found := too_long(text):
         return found
-    text = plain_comments(text, TARGETS[target].vendor == "amd")
+    text = plain_comments(text, TARGETS[target].vendor)
     if found := unreadable(text):
         return found
     try:
