@@ -1,0 +1,14 @@
+"""Unit 12: orders of forwards and backwards over the stages of a pipeline. Its exercises, in the lab's order."""
+
+NAMES = (
+    # one order, and what it costs
+    # TODO "one_f_one_b",
+    # TODO "validate",
+    # TODO "bubble",
+    # TODO "memory",
+    # the backward in two
+    # TODO "zero_bubble",
+    # TODO "dualpipe",
+    # on ranks and on a cluster
+    # TODO "choose",
+)
