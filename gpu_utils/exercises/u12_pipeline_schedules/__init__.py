@@ -7,8 +7,8 @@ NAMES = (
     # TODO "bubble",
     # TODO "memory",
     # the backward in two
-    # TODO "zero_bubble",
-    # TODO "dualpipe",
+    "zero_bubble",
+    "dualpipe",
     # on ranks and on a cluster
     # TODO "choose",
 )
