@@ -197,8 +197,8 @@ EXERCISE = Exercise(
         "With t ranks between a rank and the turning point and e between it and its end: 2t, e + 1, t, ?, t, e + 1, t, "
         "e + 1 rounds. The fourth number follows from the near stage: in all m / 2 forwards.",
         "One function take(kind, stage) that counts micro-batches: F for itself, B and I together, from 0 or from m / "
-        "2. I puts its stage and micro-batch into a list, W takes the oldest from it. The fourth phase has m / 2 - 2t - e "
-        "- 1 rounds of the two pairs. Ranks of the lower half: the same with near and far exchanged.",
+        "2. I puts its stage and micro-batch into a list, W takes the oldest from it. The fourth phase has m / 2 - 2t "
+        "- e - 1 rounds of the two pairs. Ranks of the lower half: the same with near and far exchanged.",
     ),
     explanation=(
         "With a copy of the model in each direction both ends of the pipeline begin at once, and a micro-batch finds "
@@ -207,7 +207,7 @@ EXERCISE = Exercise(
         "computes while the other's tokens are on their way to experts and back. Where two streams are far apart (the "
         "ends) the start is filled with forwards and with I and W apart. The bubble is (p/2 - 1)(F&B + B - 3W) by "
         "DeepSeek-V3's report; parameters are there twice, and p + 1 activations. With I = F and W up to F the order "
-        "is idle exactly so long where pairs gain nothing, and never longer where they do. DualPipeV folds the pipeline "
-        "at its turning point: one copy, half the ranks."
+        "is idle exactly so long where pairs gain nothing, and never longer where they do. DualPipeV folds the "
+        "pipeline at its turning point: one copy, half the ranks."
     ),
 )
