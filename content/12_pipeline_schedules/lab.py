@@ -69,15 +69,13 @@ def zero_bubble(p: int, m: int) -> list[list[tuple[str, int, int]]]:
     for rank in range(p):
         warm = min(p - 1 - rank, m)
         steps = [("F", rank, micro) for micro in range(warm)]
-        done = 0
         for micro in range(m):
             if warm + micro < m:
                 steps.append(("F", rank, warm + micro))
             steps.append(("I", rank, micro))
-            if micro + 1 - done > rank:  # so many W may wait: p are alive
-                steps.append(("W", rank, done))
-                done += 1
-        steps += [("W", rank, micro) for micro in range(done, m)]
+            if micro >= rank:  # so many W may wait: with them p are alive
+                steps.append(("W", rank, micro - rank))
+        steps += [("W", rank, micro) for micro in range(max(m - rank, 0), m)]
         order.append(steps)
     return order
     # END SOLUTION
@@ -163,15 +161,15 @@ def dualpipe(p: int, m: int) -> list[list[tuple]]:
         near, far = (down, up) if rank < p // 2 else (up, down)
         end = min(rank, p - 1 - rank)
         turn = p // 2 - 1 - end
-        first = {down: 0, up: m // 2}
-        count, owed = {"F": dict(first), "B": dict(first)}, []
+        forwards, backwards, owed = {up: m // 2}, {up: m // 2}, []
 
         def take(kind, stage):
-            micro = count["F" if kind == "F" else "B"]
-            micro[stage] += 1
+            count = forwards if kind == "F" else backwards
+            micro = count.get(stage, 0)
+            count[stage] = micro + 1
             if kind == "I":
-                owed.append(("W", stage, micro[stage] - 1))
-            return kind, stage, micro[stage] - 1
+                owed.append(("W", stage, micro))
+            return kind, stage, micro
 
         for _ in range(2 * turn):
             yield take("F", near)
