@@ -47,7 +47,7 @@ from gpu_utils import CHIPS, check, hint, lesson, progress, solution
 #
 # A cluster and a model are described in numbers. Write `choose(cluster, model)`: into how many parts is what divided?
 # It returns `{"pipeline": p, "expert": e, "data": d, "tensor": t}`, the fastest choice that fits into memory, or `None`
-# where none does. A step may take up to 5% longer than with the best choice.
+# where none does. A step may take up to 1% longer than with the best choice.
 #
 # | `cluster` | | `model` | |
 # |---|---|---|---|
