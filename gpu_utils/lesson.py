@@ -201,6 +201,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.exercises.u11_expert_parallelism.expert_parallel_ranks": ("ModelOnRanks",),
         "gpu_utils.exercises.u11_expert_parallelism.own_overlap": ("overlapped", "recorded"),
         "gpu_utils.exercises.u11_expert_parallelism.own_placement": ("expert_loads", "placed"),
+        "gpu_utils.exercises.u12_pipeline_schedules.own_pipeline": ("pipelined",),
     },
     "Errors": {
         "gpu_utils.errors": ("CompileFailed", "OutOfBounds", "W2WError"),

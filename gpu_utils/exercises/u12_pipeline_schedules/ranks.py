@@ -16,34 +16,22 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from gpu_utils.analytic.schedules import Action, Schedule, actions_of, spelled
 from gpu_utils.errors import BadArgument
 from gpu_utils.exercises.u12_pipeline_schedules.stages import CONFIG, Stage, new_model, prefixes
 
-Action = tuple[str, int, int]
-
-RATE, MOMENTUM = 0.2, 0.9
-
-
-def actions_of(step: Any) -> tuple[Action, ...]:
-    """The one or two actions of a step.
-
-    >>> actions_of(("F", 0, 1)), actions_of((("F", 3, 5), ("B", 3, 2)))
-    ((('F', 0, 1),), (('F', 3, 5), ('B', 3, 2)))
-    """
-    return (step,) if isinstance(step[0], str) else tuple(step)
+RATE, MOMENTUM = 0.1, 0.9
 
 
 class Neighbours:
-    """Who has what: stage -> rank, and the stages that come before and after each in its chain."""
+    """Who has what: the rank of each stage, and the stages before and after it in its chain."""
 
-    def __init__(self, order: Sequence[Sequence[Any]], chains: Sequence[Sequence[int]]) -> None:
-        self.rank_of = {
-            stage: rank for rank, steps in enumerate(order) for step in steps for _, stage, _ in actions_of(step)
-        }
-        self.before = {after: stage for chain in chains for stage, after in itertools.pairwise(chain)}
+    def __init__(self, schedule: Schedule) -> None:
+        self.rank_of = schedule.places
+        self.before = {after: stage for chain in schedule.chains for stage, after in itertools.pairwise(chain)}
         self.after = {stage: after for after, stage in self.before.items()}
-        self.place = {stage: (copy, at) for copy, chain in enumerate(chains) for at, stage in enumerate(chain)}
-        self.lengths = [len(chain) for chain in chains]
+        self.place = {stage: (copy, at) for copy, chain in enumerate(schedule.chains) for at, stage in enumerate(chain)}
+        self.lengths = [len(chain) for chain in schedule.chains]
 
     def source(self, kind: str, stage: int) -> int | None:
         """The stage whose result a step needs; None where it needs no other's."""
@@ -53,24 +41,25 @@ class Neighbours:
         """The stage that needs a step's result."""
         return {"F": self.after, "W": {}}.get(kind, self.before).get(stage)
 
-    def owners(self, name: str) -> list[int]:
-        """The ranks that hold a weight."""
-        found = set()
-        for stage, (copy, at) in self.place.items():
-            if name.startswith(prefixes(at, self.lengths[copy])):
-                found.add(self.rank_of[stage])
-        return sorted(found)
+    def owners(self, name: str) -> tuple[int, ...]:
+        """The ranks that hold a weight, in order."""
+        held = {
+            self.rank_of[stage]
+            for stage, (copy, at) in self.place.items()
+            if name.startswith(prefixes(at, self.lengths[copy]))
+        }
+        return tuple(sorted(held))
 
 
 class Rank:
     """This rank's stages and the messages of one training step. All ranks of the default group make one each."""
 
-    def __init__(self, order: Sequence[Sequence[Any]], chains: Sequence[Sequence[int]], micros: int) -> None:
+    def __init__(self, schedule: Schedule) -> None:
         self.number = dist.get_rank()
-        self.steps = [actions_of(step) for step in order[self.number]]
-        self.near = Neighbours(order, chains)
-        self.micros = micros
-        models = [new_model() for _ in chains]
+        self.steps = [actions_of(step) for step in schedule.order[self.number]]
+        self.near = Neighbours(schedule)
+        self.micros = micros = sum(map(len, schedule.micros))
+        models = [new_model() for _ in schedule.chains]
         own = sorted({stage for step in self.steps for _, stage, _ in step})
         self.stages: dict[int, Stage] = {}
         for stage in own:
@@ -80,7 +69,7 @@ class Rank:
         self.optimizer = torch.optim.SGD(weights.values(), lr=RATE, momentum=MOMENTUM)
         self.groups = {
             ranks: dist.new_group(list(ranks))
-            for ranks in sorted({tuple(self.near.owners(name)) for name, _ in new_model().named_parameters()})
+            for ranks in sorted({self.near.owners(name) for name, _ in new_model().named_parameters()})
             if len(ranks) > 1
         }
 
@@ -134,16 +123,21 @@ class Rank:
             return None
         way = ("F" if kind == "F" else "B", stage, micro)
         if way not in here:
-            raise BadArgument(
-                f"rank {self.number} is told to do {action} before the step that it needs; "
-                "expected an order that 12.validate finds whole"
-            )
+            raise self._early(action)
         return here.pop(way)
+
+    def _early(self, action: Action) -> BadArgument:
+        return BadArgument(
+            f"rank {self.number} is told to do {spelled(action)} before the step that it needs; "
+            "expected an order that a checker finds whole"
+        )
 
     def _do(
         self, kind: str, stage: int, micro: int, x: Tensor | None, tokens: Tensor, targets: Tensor
     ) -> Tensor | None:
         own = self.stages[stage]
+        if not own.ready(kind, micro):
+            raise self._early((kind, stage, micro))
         if kind == "F":
             return own.forward(micro, tokens if x is None else x, targets)
         if kind == "W":
@@ -173,7 +167,7 @@ class Rank:
             if self.number not in ranks:
                 continue
             for name in sorted(total):
-                if tuple(self.near.owners(name)) == ranks:
+                if self.near.owners(name) == ranks:
                     dist.all_reduce(total[name], group=group)
         for stage in self.stages.values():
             for name, weight in stage.weights.items():

@@ -17,7 +17,7 @@ from torch.nn import Parameter
 from gpu_utils.errors import BadArgument
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
 
-CONFIG = GPT2Config(vocab_size=512, n_positions=32, n_embd=32, n_layer=8, n_head=2)
+CONFIG = GPT2Config(vocab_size=1024, n_positions=32, n_embd=32, n_layer=8, n_head=2)
 
 
 def new_model() -> GPT2:
@@ -47,7 +47,7 @@ class Stage:
     """Stage `number` of `stages` of a model, and what it keeps for the backward of each micro-batch.
 
     The first stage takes tokens (batch, T) int64, the others what the stage before gives, (batch, T, n_embd). The last
-    one has the loss, divided by `micros`, and gives the others' form to nobody.
+    one gives its share of the mean loss over `micros` micro-batches.
     """
 
     def __init__(self, model: GPT2, number: int, stages: int, micros: int) -> None:
@@ -59,6 +59,10 @@ class Stage:
         self.losses: dict[int, float] = {}
         self._kept: dict[int, tuple[Tensor, Tensor]] = {}
         self._halves: dict[int, tuple[Sequence[dict], Tensor, Tensor | None]] = {}
+
+    def ready(self, kind: str, micro: int) -> bool:
+        """Whether this stage has done what a step of its own needs: F before B and I, I before W."""
+        return kind == "F" or micro in (self._halves if kind == "W" else self._kept)
 
     def forward(self, micro: int, x: Tensor, targets: Tensor) -> Tensor:
         """F: what goes to the next stage; of the last stage its loss."""
