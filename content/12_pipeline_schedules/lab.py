@@ -194,8 +194,8 @@ lesson.table(rows, first="model and cluster")
 # %% your pipeline
 found = {}
 with lesson.when_written():
-    found["your 1F1B"] = lesson.pipelined(one_f_one_b(4, 8), 4, 8)
-    found["your zero bubble"] = lesson.pipelined(zero_bubble(4, 8), 4, 8)
+    found["your 1F1B"] = lesson.pipelined(one_f_one_b(4, 8), 8)
+    found["your zero bubble"] = lesson.pipelined(zero_bubble(4, 8), 8)
 lesson.table({name: run.rows for name, run in found.items()}, first="order")
 
 # %% [markdown] your timelines
@@ -217,7 +217,7 @@ with lesson.when_written():
         ("your zero bubble", zero_bubble(4, 8), "line"),
         ("your DualPipe", dualpipe(4, 8), "two ways"),
     ):
-        run = lesson.pipelined(order, 4, 8, layout=layout, costs=None, steps=20)
+        run = lesson.pipelined(order, 8, layout, padded=False, steps=20)
         rows[name] = run.rows
 lesson.table(rows, first="order")
 

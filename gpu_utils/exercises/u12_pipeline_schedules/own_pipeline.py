@@ -7,7 +7,7 @@ share the few cores of a CPU. What is seen is real order, real messages and real
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gpu_utils.analytic.schedules import Costs, Run, Schedule, arranged
 from gpu_utils.distributed import Wires, run_ranks
+from gpu_utils.errors import BadArgument
 from gpu_utils.exercises.u11_expert_parallelism.expert_parallel_ranks import ModelOnRanks
 from gpu_utils.exercises.u11_expert_parallelism.own_expert_parallel import furthest, share
 from gpu_utils.exercises.u12_pipeline_schedules.checker import faults
@@ -37,7 +38,7 @@ class Pipelined:
     gradients      largest |difference| / |gradient| from the whole model in float64, over all weights, first step
     gradients_may  the largest that this may be for float32 sums in another order
     measured       when each step of each rank ran, in seconds, in the last pass
-    simulated      the same on paper, at the given costs; None without costs
+    simulated      the same on paper, at the given costs; None where they were not padded
     sent           [source][destination] -> bytes of activations and their gradients, all passes
     """
 
@@ -107,33 +108,37 @@ def _measured(schedule: Schedule, values: list[dict[str, Any]]) -> Run:
 
 def pipelined(
     order: Any,
-    p: int = 4,
     m: int = 8,
-    *,
     layout: str = "line",
     v: int = 1,
-    costs: Costs | None = COSTS,
+    *,
+    padded: bool = True,
     steps: int = 2,
     seconds: float = 30.0,
+    **costs: float,
 ) -> Pipelined:
-    """Train a small GPT-2 of 8 layers in stages on p processes, each doing its steps of an order, one after the other.
+    """Train a small GPT-2 of 8 layers in stages on processes, each doing its steps of an order, one after the other.
 
-    order, p, m, layout, v  as in `arranged`: p * v, or in a "V" 2p, or for "two ways" p stages share the 8 layers
-    costs    seconds of a step of one stage, and of a message; None for as fast as this machine is
+    order, m, layout, v  as for `lesson.simulated`; the stages share the 8 layers
+    padded   False for steps that last as long as they compute, and messages that take no time
     steps    training steps; seconds: after which ranks that wait for each other are ended
+    costs    seconds, where they are not those of COSTS: F, I, W, together, link (`Costs` of gpu_utils.analytic.schedules)
 
     Raises BadArgument for an order that is none; RanksHung where ranks wait for each other; RankFailed where a rank is
     told to do a step before what it needs.
     """
+    if not isinstance(order, list | tuple) or not order:
+        raise BadArgument(f"the order is {type(order).__name__}; expected a list with the steps of each rank")
+    p, given = len(order), replace(COSTS, **costs) if padded else None
     schedule = arranged(order, p, m, layout, v)
     batches = _batches(steps, m)
     found = run_ranks(
         _on_a_rank,
         p,
         [{"number": rank} for rank in range(p)],
-        {"schedule": schedule, "costs": costs, "batches": batches},
+        {"schedule": schedule, "costs": given, "batches": batches},
         seconds,
-        Wires(latency=costs.link) if costs and costs.link else None,
+        Wires(latency=given.link) if given and given.link else None,
     )
     every: list[dict[str, Any]] = found.values
     gradients = max(furthest(value["first"], _exact(m)) for value in every)
@@ -143,6 +148,6 @@ def pipelined(
         gradients=float("inf") if missing else gradients,
         gradients_may=share(max(m * SEQUENCES * CONFIG.n_positions, CONFIG.vocab_size)),
         measured=_measured(schedule, every),
-        simulated=simulate(schedule, costs) if costs and not faults(schedule) else None,
+        simulated=simulate(schedule, given) if given and not faults(schedule) else None,
         sent=found.sent,
     )
