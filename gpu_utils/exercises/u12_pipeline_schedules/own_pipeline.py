@@ -115,14 +115,14 @@ def pipelined(
     padded: bool = True,
     steps: int = 2,
     seconds: float = 30.0,
-    **costs: float,
+    **costs: Any,
 ) -> Pipelined:
     """Train a small GPT-2 of 8 layers in stages on processes, each doing its steps of an order, one after the other.
 
     order, m, layout, v  as for `lesson.simulated`; the stages share the 8 layers
     padded   False for steps that last as long as they compute, and messages that take no time
     steps    training steps; seconds: after which ranks that wait for each other are ended
-    costs    seconds, where they are not those of COSTS: F, I, W, together, link (`Costs` of gpu_utils.analytic.schedules)
+    costs    seconds, where they are not those of COSTS: F, I, W, together, link
 
     Raises BadArgument for an order that is none; RanksHung where ranks wait for each other; RankFailed where a rank is
     told to do a step before what it needs.
