@@ -148,10 +148,11 @@ check("12.choose")
 
 # %% [markdown] own choice
 # **Three clusters.** Your function on the small example, and on a model of the size of DeepSeek-V3 (231 million dense
-# weights in a layer, 256 experts of 44 million, at most 4 nodes for a token) on 2,048 chips: with 80 GB a chip and the
-# rates that the [V3 report](https://arxiv.org/abs/2412.19437) gives for the links of an H800, 160 and 50 GB/s; and with
-# the memory of an MI300X, and 48 GB/s of each of its 7 xGMI links. The FLOP/s are guesses, about 40% of the peak.
-# Before you run it: which of the two needs the longer pipeline?
+# weights in a layer, 256 experts of 44 million, at most 4 nodes for a token) on 2,048 chips. Once they have 80 GB and
+# the rates of an H800's links, 160 and 50 GB/s
+# (source: [DeepSeek-V3 report](https://arxiv.org/abs/2412.19437), section 3.2.2). Once they have the memory of an
+# MI300X and its 7 links, each at the rate that RCCL reaches of it: both figures come from the course's registry. The
+# FLOP/s are guesses, about 40% of the peak. Before you run it: which of the two needs the longer pipeline?
 
 # %% your choice
 small = {"layers": 4, "width": 2048, "dense": 50_000_000, "kept": 70_000}
@@ -165,12 +166,13 @@ four |= {"inside": 100e9, "across": 10e9}
 h800 = {"chips": 2048, "node": 8, "memory": 80e9}
 h800 |= {"flops": 400e12, "inside": 160e9, "across": 50e9}
 mi300x = h800 | {"memory": CHIPS["MI300X"].memory_gb.value * 1e9}
-mi300x |= {"flops": 500e12, "inside": 7 * 48e9}
+mi300x |= {"flops": 500e12}
+mi300x |= {"inside": 7 * lesson.LINKS["xGMI of MI300X"].bandwidth}
 rows = {}
 with lesson.when_written():
     rows["the small example"] = choose(four, small)
-    rows["like V3, 80 GB, 160 and 50 GB/s"] = choose(h800, large)
-    rows["like V3, 192 GB, 336 and 50 GB/s"] = choose(mi300x, large)
+    rows["like V3, on H800"] = choose(h800, large)
+    rows["like V3, on MI300X"] = choose(mi300x, large)
 lesson.table(rows, first="model and cluster")
 
 # %% [markdown] what v3 chose
