@@ -10,5 +10,5 @@ NAMES = (
     # TODO "zero_bubble",
     # TODO "dualpipe",
     # on ranks and on a cluster
-    # TODO "choose",
+    "choose",
 )
