@@ -203,6 +203,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.exercises.u11_expert_parallelism.expert_parallel_ranks": ("ModelOnRanks",),
         "gpu_utils.exercises.u11_expert_parallelism.own_overlap": ("overlapped", "recorded"),
         "gpu_utils.exercises.u11_expert_parallelism.own_placement": ("expert_loads", "placed"),
+        "gpu_utils.exercises.u12_pipeline_schedules.own_pipeline": ("pipelined",),
         "gpu_utils.exercises.u12_pipeline_schedules.lesson_runs": ("scheduled", "simulated", "timed"),
     },
     "Errors": {

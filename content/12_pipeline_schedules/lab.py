@@ -8,10 +8,12 @@
 #   `hint("12.one_f_one_b")` gives three hints of growing strength. `solution("12.one_f_one_b")` asks first.
 
 # %% imports tags=["setup"]
+import math
+
 import torch
 from torch import Tensor
 
-from gpu_utils import check, hint, lesson, progress, solution
+from gpu_utils import CHIPS, check, hint, lesson, progress, solution
 
 # %% [markdown] part 1
 # ## Part 1: one order, and what it costs
@@ -223,10 +225,185 @@ lesson.schedule_figure(runs) if runs else None
 # ## Part 3: on ranks and on a cluster
 
 # %% [markdown] statement of choose
-# ## 12.choose: PLACEHOLDER
+# ## 12.choose: degrees for a cluster
+#
+# A cluster and a model are described in numbers. Write `choose(cluster, model)`: into how many parts is what divided?
+# It returns `{"pipeline": p, "expert": e, "data": d, "tensor": t}`, the fastest choice that fits into memory, or `None`
+# where none does. A step may take up to 1% longer than with the best choice.
+#
+# | `cluster` | | `model` | |
+# |---|---|---|---|
+# | `chips` | in all | `layers`, `width` | of the model |
+# | `node` | chips of a node | `dense` | weights of a layer outside of its experts |
+# | `memory` | bytes of a chip | `experts`, `expert` | experts of a layer, weights of one; 0 for none |
+# | `flops` | FLOP/s that a chip reaches | `active`, `nodes` | experts of a token; it goes to at most so many nodes |
+# | `inside` | bytes/s of a chip to its node | `kept` | bytes of activations of a token and layer |
+# | `across` | bytes/s of a chip to other nodes | `tokens`, `micro` | of a step; of a micro-batch |
+#
+# **Rules.** `p d t = chips`; `p` is at most `layers`; `e` divides `d` and `experts`, and is 1 without experts; the
+# micro-batches of a rank, `m = tokens / (d micro)`, are a whole number.
+#
+# **Memory**, bytes. The longest stage has `L = ceil(layers / p)` layers. A rank holds `A = L dense / t` weights, and
+# `X = L experts expert / (e t)` of experts. A weight takes 6 bytes (bf16, its gradient in float32) and its optimizer
+# 12, which are shared out over the ranks that hold the same weights: `d` for `A`, `d / e` for `X`. The schedule is
+# 1F1B, so the first stage keeps activations of `min(p, m)` micro-batches:
+#
+# `6 (A + X) + 12 (A / d + X e / d) + L min(p, m) micro kept / t`
+#
+# **Time**, seconds. For one micro-batch, with `M = 4 L micro width 2` bytes (four messages in each layer, in bf16):
+#
+# | | |
+# |---|---|
+# | compute | `6 L (dense + active expert) micro / (t flops)` |
+# | all-reduces of the tensor degree | `M 2 (t - 1) / t / link(t)` |
+# | exchange of the experts | `M max(active (e - 1) / e / inside, min(active, nodes, n) (n - 1) / n / across)` |
+# | sum of the gradients, once in a step | `8 ((d - 1) / d A + (q - 1) / q X) / link(d t)`, where `q = d / e` |
+#
+# `n = ceil(e t / node)` nodes hold all experts of a layer. `link(r)` is `inside` where `r` neighbouring ranks fit into
+# a node, `r <= node`, and `across` otherwise. The exchange of one micro-batch runs beside the compute of another, so
+# the longer one counts:
+#
+# `(m + p - 1) (max(compute, exchange) + all-reduces) + sum of the gradients`
+#
+# **A small example.** Four chips in two nodes, 2.2 GB each; 4 layers without experts. The cell below the answer has all
+# its numbers. With `e = 1`:
+#
+# | p, d, t | memory, GB | seconds | |
+# |---|---|---|---|
+# | 1, 4, 1 | 2.947 | 0.3166 | |
+# | 1, 2, 2 | 1.773 | 0.2581 | fits |
+# | 1, 1, 4 | 1.187 | 0.8409 | fits |
+# | 2, 2, 1 | 2.347 | 0.2252 | the fastest does not fit |
+# | 2, 1, 2 | 1.473 | 0.2317 | **fits** |
+# | 4, 1, 1 | 2.047 | 0.2335 | fits, 0.8% slower: right as well |
+
+
+# %% 12.choose tags=["answer", "12.choose"]
+def choose(cluster: dict, model: dict) -> dict | None:
+    """The degrees of the fastest choice that fits; None where none does."""
+    # BEGIN SOLUTION
+    chips, experts = cluster["chips"], model["experts"]
+
+    def link(ranks):
+        return cluster["inside"] if ranks <= cluster["node"] else cluster["across"]
+
+    def divisors(number):
+        return [k for k in range(1, number + 1) if number % k == 0]
+
+    best = None
+    for p in divisors(chips):
+        for t in divisors(chips // p):
+            d = chips // p // t
+            m, left = divmod(model["tokens"], d * model["micro"])
+            if left or p > model["layers"]:
+                continue
+            for e in divisors(d) if experts else [1]:
+                if experts % e:
+                    continue
+                layers = math.ceil(model["layers"] / p)
+                dense = layers * model["dense"] / t
+                routed = layers * experts * model["expert"] / (e * t)
+                kept = layers * min(p, m) * model["micro"] * model["kept"] / t
+                states = dense / d + routed * e / d
+                if 6 * (dense + routed) + 12 * states + kept > cluster["memory"]:
+                    continue
+                message = 4 * layers * model["micro"] * model["width"] * 2
+                weights = model["dense"] + model["active"] * model["expert"]
+                flop = 6 * layers * weights * model["micro"] / t
+                reduces = message * 2 * (t - 1) / t / link(t)
+                n = math.ceil(e * t / cluster["node"])
+                near = model["active"] * (e - 1) / e / cluster["inside"]
+                far = min(model["active"], model["nodes"], n) * (n - 1) / n
+                exchange = message * max(near, far / cluster["across"])
+                slot = max(flop / cluster["flops"], exchange) + reduces
+                q = d // e
+                total = 8 * ((d - 1) / d * dense + (q - 1) / q * routed) / link(d * t)
+                seconds = (m + p - 1) * slot + total
+                if best is None or seconds < best[0]:
+                    best = seconds, {"pipeline": p, "expert": e, "data": d, "tensor": t}
+    return best[1] if best else None
+    # END SOLUTION
+
+
+# %% 12.choose check tags=["check", "12.choose"]
+check("12.choose")
+
+# %% [markdown] own choice
+# **Three clusters.** Your function on the small example, and on a model of the size of DeepSeek-V3 (231 million dense
+# weights in a layer, 256 experts of 44 million, at most 4 nodes for a token) on 2,048 chips. Once they have 80 GB and
+# the rates of an H800's links, 160 and 50 GB/s
+# (source: [DeepSeek-V3 report](https://arxiv.org/abs/2412.19437), section 3.2.2). Once they have the memory of an
+# MI300X and its 7 links, each at the rate that RCCL reaches of it: both figures come from the course's registry. The
+# FLOP/s are guesses, about 40% of the peak. Before you run it: which of the two needs the longer pipeline?
+
+# %% your choice
+small = {"layers": 4, "width": 2048, "dense": 50_000_000, "kept": 70_000}
+small |= {"experts": 0, "expert": 0, "active": 0, "nodes": 1}
+small |= {"tokens": 65_536, "micro": 4096}
+large = {"layers": 61, "width": 7168, "dense": 231_000_000, "kept": 143_360}
+large |= {"experts": 256, "expert": 44_040_192, "active": 8, "nodes": 4}
+large |= {"tokens": 62_914_560, "micro": 4096}
+four = {"chips": 4, "node": 2, "memory": 2.2e9, "flops": 100e12}
+four |= {"inside": 100e9, "across": 10e9}
+h800 = {"chips": 2048, "node": 8, "memory": 80e9}
+h800 |= {"flops": 400e12, "inside": 160e9, "across": 50e9}
+mi300x = h800 | {"memory": CHIPS["MI300X"].memory_gb.value * 1e9}
+mi300x |= {"flops": 500e12}
+mi300x |= {"inside": 7 * lesson.LINKS["xGMI of MI300X"].bandwidth}
+rows = {}
+with lesson.when_written():
+    rows["the small example"] = choose(four, small)
+    rows["like V3, on H800"] = choose(h800, large)
+    rows["like V3, on MI300X"] = choose(mi300x, large)
+lesson.table(rows, first="model and cluster")
+
+# %% [markdown] what v3 chose
+# The report's own choice on 2,048 H800: a 16-way pipeline, 64-way expert parallelism over 8 nodes, ZeRO-1 data
+# parallelism and no tensor parallelism (source: [V3 report](https://arxiv.org/abs/2412.19437), section 3.2). By this
+# model it takes 0.3% longer than the best. What the model leaves out is more than that: FP8, DualPipe, the embedding
+# and the head, the sends between stages.
 
 # %% [markdown] payoff
-# ## The payoff: PLACEHOLDER
+# ## The payoff: your orders train GPT-2 on four ranks
+#
+# Four processes, a stage of two layers each, eight micro-batches. Each rank does the steps of your order one after the
+# other: real activations go down the ranks, real gradients come back, `I` and `W` are PyTorch's own two halves of a
+# backward. A step computes for about a millisecond and then sleeps until 20 ms are over, a backward `B` until 40, in
+# place of a busy GPU: the four share the cores of your machine. A message takes 2 ms.
+#
+# Two things should come out. The gradients are those of the whole model, but for the order of float32 sums. And the
+# time is the one that a simulator gives on paper, and a little more. Before you run it: how many seconds of a pass will
+# the zero-bubble order save? (Seven slots of idle time of 60 ms are `p - 1 = 3` of `F + B`; which formula has yours?)
+
+# %% your pipeline
+found = {}
+with lesson.when_written():
+    found["your 1F1B"] = lesson.pipelined(one_f_one_b(4, 8), 8)
+    found["your zero bubble"] = lesson.pipelined(zero_bubble(4, 8), 8)
+lesson.table({name: run.rows for name, run in found.items()}, first="order")
+
+# %% [markdown] your timelines
+# Both as they ran, above each other, and the second one on paper.
+
+# %% your timeline
+runs = {f"{name}, measured": run.measured for name, run in found.items()}
+runs |= {f"{name}, on paper": run.simulated for name, run in found.items()}
+lesson.schedule_figure(runs)
+
+# %% [markdown] your two copies
+# And your DualPipe: two copies of the model, one in each direction. At the end of a pass the gradients of each weight
+# are summed over the two ranks that hold it. A training without waiting for costs, twenty passes:
+
+# %% your training
+rows = {}
+with lesson.when_written():
+    for name, order, layout in (
+        ("your zero bubble", zero_bubble(4, 8), "line"),
+        ("your DualPipe", dualpipe(4, 8), "two ways"),
+    ):
+        run = lesson.pipelined(order, 8, layout, padded=False, steps=20)
+        rows[name] = run.rows
+lesson.table(rows, first="order")
 
 # %% [markdown] end of the lab
 # ## Done

@@ -21,14 +21,17 @@ BUDGET_MINUTES = {
     "06": 2.0,
     "07": 3.0,
     "08": 4.0,
+    "09": 2.5,
     "10": 4.0,
     "11": 4.0,
+    "12": 2.5,
     "13": 3.0,
 }
 """Unit -> minutes of one core that its tests and notebooks may take together; a new unit enters its own here.
 
 The first four units together: 14, which are seven minutes on two cores. Units 04 to 06: 8, four minutes. Units 08,
-10 and 11, whose ranks are processes: two minutes each. Units 07 and 13: one and a half.
+10 and 11, whose ranks are processes: two minutes each. Units 07 and 13: one and a half. Units 09 and 12: 150 seconds
+together.
 """
 
 REST = "library"

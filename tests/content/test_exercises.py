@@ -72,6 +72,11 @@ PLANNED = {
         *("linear", "train"),  # training
         *("kv_cache_fp8",),  # a cache
     ),
+    "09": (
+        *("ulp", "reduction_order", "tolerance"),  # how far apart
+        *("fixed_tree", "batch_invariant"),  # the same bits on purpose
+        *("layer_diff", "convergence"),  # noise or a bug
+    ),
     "10": (
         *("mla", "mla_absorb"),  # attention
         *("gate", "group_limited", "bias_update"),  # routing
@@ -83,6 +88,11 @@ PLANNED = {
         *("alpha_beta", "node_limited", "bandwidth_rule"),  # costs
         *("dispatch", "combine", "fp8_dispatch"),  # experts over ranks
         *("overlap", "straggler", "eplb"),  # a step
+    ),
+    "12": (
+        *("one_f_one_b", "validate", "bubble", "memory"),  # one order, and what it costs
+        *("zero_bubble", "dualpipe"),  # the backward in two
+        *("choose",),  # a cluster
     ),
     "13": (
         *("read_trace", "gpu_idle", "read_ncu", "read_rocprof", "roofline_points", "occupancy_from_counters"),

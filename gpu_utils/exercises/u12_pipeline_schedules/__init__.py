@@ -10,5 +10,5 @@ NAMES = (
     "zero_bubble",
     "dualpipe",
     # on ranks and on a cluster
-    # TODO "choose",
+    "choose",
 )

@@ -201,11 +201,11 @@ EXERCISE = Exercise(
         "- e - 1 rounds of the two pairs. Ranks of the lower half: the same with near and far exchanged.",
     ),
     explanation=(
-        "With a copy of the model in each direction both ends of the pipeline begin at once, and a micro-batch finds "
-        "half of the ranks idle for half as long. In the steady state each rank has a forward of one copy and a "
-        "backward of the other to do, which do not need each other: so they run together, and on a real machine one "
-        "computes while the other's tokens are on their way to experts and back. Where two streams are far apart (the "
-        "ends) the start is filled with forwards and with I and W apart. The bubble is (p/2 - 1)(F&B + B - 3W) by "
+        "With a copy of the model in each direction both ends of the pipeline begin at once, and the streams meet half "
+        "way. In the steady state each rank has a forward of one copy and a backward of the other to do, which do not "
+        "need each other: so they run together, and on a real machine one computes while the other's tokens are on "
+        "their way to experts and back. Before and after, while there is one stream only, the gaps are filled with "
+        "forwards and with I and W apart. The bubble is (p/2 - 1)(F&B + B - 3W) by "
         "DeepSeek-V3's report; parameters are there twice, and p + 1 activations. With I = F and W up to F the order "
         "is idle exactly so long where pairs gain nothing, and never longer where they do. DualPipeV folds the "
         "pipeline at its turning point: one copy, half the ranks."
