@@ -2,8 +2,8 @@
 
 NAMES = (
     # one order, and what it costs
-    # TODO "one_f_one_b",
-    # TODO "validate",
+    "one_f_one_b",
+    "validate",
     # TODO "bubble",
     # TODO "memory",
     # the backward in two
