@@ -4,8 +4,8 @@ NAMES = (
     # one order, and what it costs
     "one_f_one_b",
     "validate",
-    # TODO "bubble",
-    # TODO "memory",
+    "bubble",
+    "memory",
     # the backward in two
     # TODO "zero_bubble",
     # TODO "dualpipe",

@@ -125,17 +125,21 @@ def simulated(
     share: Callable[[list[Any], Any], Any] = share,
     apart: bool = False,
     sender_waits: bool = False,
+    cost_by_rank: bool = False,
 ) -> Callable[..., dict[str, Any]]:
     """bubble, as it should be, or with a part replaced by a wrong one.
 
     apart         the actions of a pair start and end one after the other
     sender_waits  a rank that sends is busy until it has arrived
+    cost_by_rank  costs are looked up by rank
     """
 
     def answer(
-        order: Any, places: Sequence[int], chains: Chains, cost: Cost, link: Any, together: Any
+        order: Any, places: Sequence[int], chains: Chains, costs: Cost, link: Any, together: Any
     ) -> dict[str, Any]:
         work = Work([[actions_of(step) for step in steps] for steps in order], places, chains)
+        if cost_by_rank:
+            costs = [costs[rank] for rank in places]
         ended: dict[Need, Any] = {}
         times: list[list[tuple[Any, Any]]] = [[] for _ in order]
         free = [0] * len(order)
@@ -147,11 +151,11 @@ def simulated(
             return max([free[rank], *(arrives(ended[need], places[need[1]], rank, link) for need in wanted)])
 
         def run(rank: int, step: Step, begun: Any) -> None:
-            free[rank] = begun + lasts(step, cost, together)
+            free[rank] = begun + lasts(step, costs, together)
             times[rank].append((begun, free[rank]))
             each = begun
             for kind, stage, micro in step:
-                each += seconds_of((kind, stage, micro), cost)
+                each += seconds_of((kind, stage, micro), costs)
                 for part in PARTS[kind]:
                     ended[part, stage, micro] = each if apart else free[rank]
             if sender_waits and any(sends(work, action) for action in step):
@@ -178,7 +182,7 @@ def sends(work: Work, action: Action) -> bool:
     return to is not None and work.places[to] != work.places[stage]
 
 
-def in_ticks(order: Any, places: Any, chains: Any, cost: Any, link: Any, together: Any) -> dict[str, Any]:
+def in_ticks(order: Any, places: Any, chains: Any, costs: Any, link: Any, together: Any) -> dict[str, Any]:
     """All ranks take a step at a time, and wait for the slowest of it."""
     work = Work([[actions_of(step) for step in steps] for steps in order], places, chains)
     done: set[Need] = set()
@@ -192,7 +196,7 @@ def in_ticks(order: Any, places: Any, chains: Any, cost: Any, link: Any, togethe
             and all(need in done for action in steps[len(times[rank])] for need in work.needs(*action))
         ]
         for rank, step in able:
-            times[rank].append((now, now + together_of(step, cost, together)))
+            times[rank].append((now, now + together_of(step, costs, together)))
             done |= {(part, stage, micro) for kind, stage, micro in step for part in PARTS[kind]}
         now = max(times[rank][-1][1] for rank, _ in able) + link
     total = last_end(times)

@@ -33,13 +33,15 @@ def peak(
     entry_kept: bool = True,
     left: Callable[[Sizes, int], int] = lambda sizes, stage: sizes.left[stage],
     after_the_step: bool = False,
-    frees_first: bool = False,
+    first: bool = False,
 ) -> int:
     """Most bytes of activations during one of the steps. again: the stages that are computed again."""
     now = most = 0
     for step in steps:
         freed = 0
         for kind, stage, _ in step:
+            if first:
+                stage = min(stage for step in steps for _, stage, _ in step)
             whole = sizes.alive[stage]
             kept = (sizes.entry[stage] if entry_kept else 0) if stage in again else whole
             back = kept if stage in again and not rises else whole
@@ -53,12 +55,9 @@ def peak(
                 "I": back - left(sizes, stage),
                 "W": left(sizes, stage),
             }[kind]
-        if frees_first:
-            now -= freed
         if not after_the_step:
             most = max(most, now)
-        if not frees_first:
-            now -= freed
+        now -= freed
         most = max(most, now)
     return most
 
@@ -137,8 +136,9 @@ def largest_first(stages: list[int], fits: Callable[[Collection[int]], bool], si
 
 
 def without_a_look_back(stages: list[int], fits: Callable[[Collection[int]], bool], sizes: Sizes) -> list[int] | None:
-    """All stages of a rank that does not fit, whether that helps or not."""
-    return [] if fits([]) else stages
+    """All stages of a rank that no choice makes fit."""
+    found = fewest(stages, fits, sizes)
+    return stages if found is None else found
 
 
 def measured(
