@@ -38,6 +38,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.ui.number_figure": ("number_line",),
         "gpu_utils.ui.operand_figure": ("operand_figure",),
         "gpu_utils.ui.scale_figure": ("scale_figure",),
+        "gpu_utils.ui.schedule_figure": ("schedule_figure",),
         "gpu_utils.ui.stage_figure": ("stage_figure",),
         "gpu_utils.ui.timeline_figure": ("timeline_figure",),
         "gpu_utils.ui.trace_figure": ("trace_figure",),
@@ -82,6 +83,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.analytic.paired": ("mean_interval",),
         "gpu_utils.analytic.published": ("PUBLISHED_READS", "published_beside_paper"),
         "gpu_utils.analytic.roofline": ("Point", "roofline"),
+        "gpu_utils.analytic.schedules": ("idle_by_formula",),
         "gpu_utils.analytic.tile_order": ("order_traffic",),
         "gpu_utils.analytic.visibility": ("visible",),
     },
@@ -201,6 +203,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.exercises.u11_expert_parallelism.expert_parallel_ranks": ("ModelOnRanks",),
         "gpu_utils.exercises.u11_expert_parallelism.own_overlap": ("overlapped", "recorded"),
         "gpu_utils.exercises.u11_expert_parallelism.own_placement": ("expert_loads", "placed"),
+        "gpu_utils.exercises.u12_pipeline_schedules.lesson_runs": ("scheduled", "simulated", "timed"),
     },
     "Errors": {
         "gpu_utils.errors": ("CompileFailed", "OutOfBounds", "W2WError"),

@@ -253,3 +253,16 @@ is a multiple of p; ZB-H1 where m >= p and W <= F, I; DualPipe and DualPipeV whe
 If pairs gain (together < 1), the ranks at the turning point are idle so long, and those with fewer pairs for less. With
 I > F the simulated orders of both are idle for less than the formula says.
 """
+
+
+def idle_by_formula(name: str, p: int, **costs: Any) -> float:
+    """Idle time of a rank by the closed formula of a schedule in BUBBLES; costs: of one of a rank's stages, as `Costs`.
+
+    Raises UnknownName for a schedule without a formula.
+
+    >>> idle_by_formula("1F1B", 4), idle_by_formula("DualPipe", 8, together=0.75)
+    (9.0, 3.75)
+    """
+    if name not in BUBBLES:
+        raise UnknownName("formula", name, BUBBLES)
+    return BUBBLES[name](p, Costs(**costs))

@@ -32,6 +32,7 @@ CELLS = {
     "timeline": 'explore("timeline")',
     "kernels": 'explore("kernels", [Point("scale", 2**26, 2**29, 4e-4)], occupancy=30)',
     "operands": 'explore("operands")',
+    "schedule": 'explore("schedule")',
 }
 IMPORTS = "from gpu_utils import explore\nfrom gpu_utils.analytic.roofline import Point"
 WAIT_SECONDS = 15
@@ -325,6 +326,20 @@ def test_an_element_of_an_operand_is_chosen_by_keyboard(notebook):
     for key in ("Space", "ArrowDown", "ArrowDown", "Enter"):
         notebook.page.keyboard.press(key)
     notebook.await_words("operands", "^Row 11, column 5 of D is in lane 14, register 3")
+
+
+def test_schedules_follow_their_sliders_and_what_does_not_exist_is_said(notebook):
+    cell = notebook.cell("schedule")
+    drawn = cell.locator('svg[aria-label^="1F1B: 33 F, bubble 27.3%"]')
+    drawn.wait_for()
+    notebook.slider("schedule", "ranks").focus()
+    notebook.page.keyboard.press("ArrowRight")
+    cell.locator('svg[aria-label^="1F1B: 36 F, bubble 33.3%"]').wait_for()
+    cell.locator("select").nth(1).focus()
+    for key in ("Space", "ArrowDown", "ArrowDown", "Enter"):
+        notebook.page.keyboard.press(key)
+    cell.locator('[role="alert"]').wait_for()
+    assert "DualPipe of 5 ranks and 8 micro-batches" in cell.locator('[role="alert"]').inner_text()
 
 
 def test_nothing_was_asked_of_another_host_and_the_console_is_clean(notebook):

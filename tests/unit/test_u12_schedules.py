@@ -354,7 +354,7 @@ def test_names_and_sizes_that_do_not_exist_are_refused():
 
 def test_an_order_of_ones_own_runs_and_may_bring_its_times():
     order = [[["F", 0, 0], ["B", 0, 0]]]
-    assert simulated(order, 1, Costs(I=2)).seconds == 4
+    assert simulated(order, 1, I=2).seconds == 4
     assert timed(order, [[(0.0, 0.5), (1.0, 2.0)]], 1).idle == (0.5,)
     with pytest.raises(BadArgument, match=r"\[1\] spans by rank; expected \[2\]"):
         timed(order, [[(0.0, 0.5)]], 1)

@@ -27,6 +27,7 @@ EXPLORERS = {
     "timeline": "timeline",
     "kernels": "kernels",
     "operands": "operands",
+    "schedule": "schedule",
 }
 """Name of an explorer -> its module."""
 
@@ -56,6 +57,8 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
                          it; what: a Profile, its table, or Points; nvidia="A100", amd="MI300X", dtype="fp32"
            "operands"    which lane and register holds which element of a matrix instruction's operand; what: an
                          instruction, "mma.m16n8k16.f16" or "v_mfma_f32_32x32x8_f16"; operand="A", row=3, column=5
+           "schedule"    two pipeline schedules under each other: steps, idle time, bubble, memory of each rank; what: a
+                         schedule, "1F1B"; second="ZB-H1", p=4, m=8, I=100, W=100, link=0, together=100 (percent)
     start  the values that the controls start with; the function `explorer` of its module lists them
 
     Every explorer works with the keyboard (Tab, arrow keys; the space bar opens a list), says in a sentence what it
