@@ -8,7 +8,7 @@
 #   `hint("12.one_f_one_b")` gives three hints of growing strength. `solution("12.one_f_one_b")` asks first.
 
 # %% imports tags=["setup"]
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 import torch
 from torch import Tensor
@@ -145,12 +145,11 @@ def validate(order: list, places: list, chains: list, micros: list, limit: int):
     # BEGIN SOLUTION
     parts = {"F": "F", "I": "I", "W": "W", "B": "IW"}
     steps = [[[s] if isinstance(s[0], str) else s for s in own] for own in order]
-    passing = zip(chains, micros, strict=True)
-    work = {(s, m) for chain, own in passing for s in chain for m in own}
+    work = {(s, m) for at, own in enumerate(chains) for s in own for m in micros[at]}
     before = {b: a for chain in chains for a, b in pairwise(chain)}
     after = {a: b for b, a in before.items()}
 
-    # where each part is done; what has no place there, is done twice, is never done
+    # the rank of each part that is done; what has no place there, is done twice, is never done
     where = {}
     for rank, own in enumerate(steps):
         for at, step in enumerate(own):
@@ -160,7 +159,7 @@ def validate(order: list, places: list, chains: list, micros: list, limit: int):
                 for part in parts[kind]:
                     if (part, stage, micro) in where:
                         return "twice", [(rank, at)]
-                    where[part, stage, micro] = rank, at
+                    where[part, stage, micro] = rank
     lost = [places[s] for s, m in work for part in "FIW" if (part, s, m) not in where]
     if lost:
         return "missing", [(min(lost), len(order[min(lost)]))]
@@ -176,7 +175,7 @@ def validate(order: list, places: list, chains: list, micros: list, limit: int):
         if kind == "W":
             yield "I", stage, micro
 
-    done, pointer = set(), [0] * len(order)
+    done, pointer = set(), [0 for _ in order]
 
     def lacking(rank):
         step = steps[rank][pointer[rank]]
@@ -196,7 +195,7 @@ def validate(order: list, places: list, chains: list, micros: list, limit: int):
                 moved = True
     path = [rank for rank in range(len(order)) if hangs(rank)][:1]
     while path:
-        behind = where[lacking(path[-1])[0]][0]
+        behind = where[lacking(path[-1])[0]]
         if behind in path:
             ring = path[path.index(behind) :]
             return "deadlock", [(rank, pointer[rank]) for rank in ring]
@@ -286,16 +285,13 @@ def bubble(
     after = {a: b for b, a in before.items()}
 
     def needs(kind, stage, micro):
+        """What other stages make: a rank's own parts come in the order of its list."""
         if kind == "F" and stage in before:
             yield "F", before[stage], micro
-        if kind in "IB":
-            yield "F", stage, micro
-            if stage in after:
-                yield "I", after[stage], micro
-        if kind == "W":
-            yield "I", stage, micro
+        if kind in "IB" and stage in after:
+            yield "I", after[stage], micro
 
-    ended, times, free = {}, [[] for _ in order], [0.0] * len(order)
+    ended, times, free = {}, [[] for _ in order], [0.0 for _ in order]
     moved = True
     while moved:
         moved = False
@@ -360,25 +356,32 @@ lesson.schedule_figure(spans) if spans else None
 
 # %% [markdown] decision of layers
 # **A decision.** 16 layers on four ranks, and the last stage has the LM head too, which takes as long as two layers. A
-# layer takes F = I = W = 1. With 4 layers each, the last rank has the work of 6 and all others wait for it. Which stage
-# should get a layer of it, or two? Three of the splits below have no stage with the work of more than 5 layers. Are
-# they equally good? Decide before you run the cell.
+# layer takes F = I = W = 1 unit. With 4 layers on each rank the last one has the work of 6, and the others wait for
+# it. Which split would you take: 5, 4, 4, 3, or 4, 4, 5, 3, or 5, 5, 4, 2, or another one? In each of these three the
+# slowest stage has the work of 5 layers. And would you take the same where a link takes a unit? Decide, then run the
+# cell: it tries all splits with your function.
 
 # %% your split
 rows = {}
 with lesson.when_written():
     order, line = one_f_one_b(4, 8), ([0, 1, 2, 3], [[0, 1, 2, 3]])
-    for layers in (
-        (4, 4, 4, 4),
-        (5, 4, 4, 3),
-        (4, 4, 5, 3),
-        (4, 5, 5, 2),
-        (5, 5, 5, 1),
-    ):
-        work = [float(n + 2 * (stage == 3)) for stage, n in enumerate(layers)]
-        own = bubble(order, *line, [(n, n, n) for n in work], 0.25, 1.0)
-        rows[str(layers)] = {"seconds": own["seconds"], "bubble": own["bubble"]}
-lesson.table(rows, first="layers of the stages")
+    splits = [one for one in product(range(1, 8), repeat=4) if sum(one) == 16]
+    for link in (0.0, 0.25, 1.0):
+        seconds = {}
+        for split in splits:
+            costs = [(n, n, n) for n in (*split[:3], split[3] + 2)]
+            seconds[split] = bubble(order, *line, costs, link, 1.0)["seconds"]
+        best = min(seconds, key=seconds.get)
+        rows[f"link of {link:g}"] = {"the best": f"{best}: {seconds[best]:g}"} | {
+            str(split): seconds[split]
+            for split in ((4, 4, 4, 4), (5, 4, 4, 3), (4, 4, 5, 3), (5, 5, 4, 2))
+        }
+lesson.table(rows, first="units of a step")
+
+# %% [markdown] which split
+# The slowest stage alone does not decide: splits with the same slowest stage differ, by where it is, and by what stands
+# beside it. And a slower link asks for another split. That is why a schedule is simulated, with the times and links of
+# the machine, before it is chosen.
 
 # %% [markdown] statement of memory
 # ## 12.memory: what is alive, and what to compute again
@@ -449,10 +452,10 @@ def memory(
                 if kind == "F":
                     now += alive[stage] - extra
                 elif kind == "W":
-                    freed += left[stage]
+                    freed = left[stage]
                 else:
                     now += extra
-                    freed += alive[stage] - (left[stage] if kind == "I" else 0)
+                    freed = alive[stage] - (left[stage] if kind == "I" else 0)
             most = max(most, now)
             now -= freed
         return most + sum(weights[s] for s, place in enumerate(places) if place == rank)
