@@ -7,8 +7,8 @@ NAMES = (
     "bubble",
     "memory",
     # the backward in two
-    # TODO "zero_bubble",
-    # TODO "dualpipe",
+    "zero_bubble",
+    "dualpipe",
     # on ranks and on a cluster
     # TODO "choose",
 )
