@@ -9,9 +9,7 @@
 
 # %% imports tags=["setup"]
 import math
-
-import torch
-from torch import Tensor
+from itertools import combinations, pairwise, product
 
 from gpu_utils import CHIPS, check, hint, lesson, progress, solution
 
@@ -19,16 +17,507 @@ from gpu_utils import CHIPS, check, hint, lesson, progress, solution
 # ## Part 1: one order, and what it costs
 
 # %% [markdown] statement of one_f_one_b
-# ## 12.one_f_one_b: PLACEHOLDER
+# ## 12.one_f_one_b: one forward, one backward
+#
+# A model is cut into `p` stages of consecutive layers, stage r on rank r. A step of training has `m` micro-batches.
+# Write `one_f_one_b(p, m)`: the order in which each rank does its forwards and backwards.
+#
+# | | |
+# |---|---|
+# | `p`, `m` | whole numbers, 1 or more; `m` may be less than `p` |
+# | result | a list that has, for each rank, the list of its steps in their order |
+# | a step | `(kind, stage, micro)`: `"F"` or `"B"`; the stage, which is the rank; the micro-batch, 0 to m - 1 |
+#
+# A rank does its steps one after the other. Each waits for what it needs: F on rank r for F of the same micro-batch on
+# rank r - 1; B on rank r for its own F and for B on rank r + 1. No list of steps is compared: the check judges what
+# your order does.
+#
+# - **Whole**: every rank does F and B of every micro-batch, once, and nobody waits for ever.
+# - **Small**: rank r holds the activations of at most $\min(p - r, m)$ micro-batches at once. They are alive from the
+#   start of F until the end of B.
+# - **Quick**: where F takes $F$ seconds on every stage and B takes $B$, the step takes $(m + p - 1)(F + B)$ seconds.
+#
+# **A small example.** In `one_f_one_b(2, 3)` the last rank turns round at once: F0 B0 F1 B1 F2 B2, by the numbers of
+# the micro-batches. Rank 0 may hold two. What does it do while rank 1 is at its first backward?
+#
+# **A puzzle.** GPipe, all forwards first, takes the same time. What has been won?
+
+
+# %% 12.one_f_one_b tags=["answer", "12.one_f_one_b"]
+def one_f_one_b(p: int, m: int) -> list:
+    """For each rank the list of its steps, ("F" or "B", stage, micro).
+
+    >>> one_f_one_b(2, 3)[1][:3]
+    [('F', 1, 0), ('B', 1, 0), ('F', 1, 1)]
+    """
+    # BEGIN SOLUTION
+    order = []
+    for rank in range(p):
+        ahead = min(p - 1 - rank, m)
+        steps = [("F", rank, micro) for micro in range(ahead)]
+        for micro in range(m - ahead):
+            steps += [("F", rank, ahead + micro), ("B", rank, micro)]
+        steps += [("B", rank, micro) for micro in range(m - ahead, m)]
+        order.append(steps)
+    return order
+    # END SOLUTION
+
+
+# %% 12.one_f_one_b check tags=["check", "12.one_f_one_b"]
+check("12.one_f_one_b")
+
+# %% [markdown] own one_f_one_b
+# **Why it matters.** Below: GPipe, and your order, for four ranks and eight micro-batches. Both are idle for the same
+# time; the numbers at the right edge differ. Memory is what lets `m` grow, and a larger `m` is what makes the bubble a
+# small share.
+#
+# <details><summary>The small example and the puzzle</summary>
+#
+# Rank 0 does F0 F1 B0 F2 B1 B2: while rank 1 is at B0, it has F1 behind it and waits; the gradient of micro-batch 0 is
+# the next thing that comes. The puzzle: memory. Rank r holds p - r micro-batches, and with GPipe all m of them.
+#
+# </details>
+
+# %% your one_f_one_b
+runs = {"GPipe": lesson.scheduled("GPipe", 4, 8)}
+with lesson.when_written():
+    runs["1F1B, yours"] = lesson.simulated(one_f_one_b(4, 8), 8)
+lesson.schedule_figure(runs)
 
 # %% [markdown] statement of validate
-# ## 12.validate: PLACEHOLDER
+# ## 12.validate: would ranks hang?
+#
+# Ranks that wait for each other say nothing: a job stands still until a watchdog ends it. Write
+# `validate(order, places, chains, micros, limit)`, which finds out on paper what is wrong with an order.
+#
+# | | |
+# |---|---|
+# | `order` | for each rank the list of its steps. A step is an action, or a pair of actions that run together |
+# | an action | `(kind, stage, micro)`, kind `"F"`, `"B"`, `"I"` or `"W"`; a pair: `(("F", 3, 5), ("B", 3, 2))` |
+# | `places` | for each stage, the rank that has it |
+# | `chains` | lists of stages: what a micro-batch passes, in that order. Each stage is in one chain |
+# | `micros` | for each chain, the list of the micro-batches that pass it |
+# | `limit` | the most activations that a rank may hold at once, each of one stage and one micro-batch |
+# | result | `None` if nothing is wrong, else `(reason, [(rank, step), ...])`; steps are counted from 0 |
+#
+# I is the gradient of a stage's input, W are the gradients of its weights, and B does both. So each stage has three
+# **parts** to do for each micro-batch of its chain: F, I and W. Look for these, in this order, and return what you
+# find first:
+#
+# | reason | what it means | the places |
+# |---|---|---|
+# | `"stray"` | an action whose stage is not on this rank or not anywhere, or whose micro-batch does not pass it | one |
+# | `"twice"` | an action that does a part which an earlier step of its rank has done | one |
+# | `"missing"` | a part is never done | one: (rank of the stage, number of the steps of that rank) |
+# | `"deadlock"` | ranks wait for ever | the ring of waits, see below |
+# | `"memory"` | during this step the rank holds more than `limit` activations | one |
+#
+# Go through the ranks from 0 on, and through the steps of each from 0 on: the first place counts. `"stray"` and
+# `"twice"` are looked for in the same walk.
+#
+# **Who waits for what.** F needs F of the stage before, in its chain. I and B need F of their own stage, and the I
+# part of the stage behind. W needs I of its own stage. A step begins when all that its actions need was done in
+# earlier steps, by whichever rank; the actions of a pair cannot use each other. A rank does its steps in their order.
+#
+# **A ring**: `[(rank, step), ...]`, each rank with the step that it cannot begin. Each needs something of the rank that
+# stands next, and the last one of the first. It may begin anywhere. A rank that waits for itself is a ring of one.
+# Ranks that hang only because others do are no part of it.
+#
+# **Memory**: an activation is alive from the start of F until the end of B, or of W. A pair of F and B holds both.
+#
+# **A small example**: two ranks, two micro-batches, in the docstring. Rank 0 wants its gradient before it sends a
+# second forward; rank 1 wants two forwards before it sends a gradient.
+
+
+# %% 12.validate tags=["answer", "12.validate"]
+def validate(order: list, places: list, chains: list, micros: list, limit: int):
+    """None, or what is wrong and where: (reason, [(rank, step), ...]).
+
+    >>> order = [
+    ...     [("F", 0, 0), ("B", 0, 0), ("F", 0, 1), ("B", 0, 1)],
+    ...     [("F", 1, 0), ("F", 1, 1), ("B", 1, 0), ("B", 1, 1)],
+    ... ]
+    >>> validate(order, [0, 1], [[0, 1]], [[0, 1]], 2)
+    ('deadlock', [(0, 1), (1, 1)])
+    """
+    # BEGIN SOLUTION
+    parts = {"F": "F", "I": "I", "W": "W", "B": "IW"}
+    steps = [[[s] if isinstance(s[0], str) else s for s in own] for own in order]
+    work = {(s, m) for at, own in enumerate(chains) for s in own for m in micros[at]}
+    before = {b: a for chain in chains for a, b in pairwise(chain)}
+    after = {a: b for b, a in before.items()}
+
+    # the rank of each part that is done; what has no place there, is done twice, is never done
+    where = {}
+    for rank, own in enumerate(steps):
+        for at, step in enumerate(own):
+            for kind, stage, micro in step:
+                if (stage, micro) not in work or places[stage] != rank:
+                    return "stray", [(rank, at)]
+                for part in parts[kind]:
+                    if (part, stage, micro) in where:
+                        return "twice", [(rank, at)]
+                    where[part, stage, micro] = rank
+    lost = [places[s] for s, m in work for part in "FIW" if (part, s, m) not in where]
+    if lost:
+        return "missing", [(min(lost), len(order[min(lost)]))]
+
+    # an executor that waits
+    def needs(kind, stage, micro):
+        if kind == "F" and stage in before:
+            yield "F", before[stage], micro
+        if kind in "IB":
+            yield "F", stage, micro
+            if stage in after:
+                yield "I", after[stage], micro
+        if kind == "W":
+            yield "I", stage, micro
+
+    done, pointer = set(), [0 for _ in order]
+
+    def lacking(rank):
+        step = steps[rank][pointer[rank]]
+        return [need for action in step for need in needs(*action) if need not in done]
+
+    def hangs(rank):
+        return pointer[rank] < len(steps[rank])
+
+    moved = True
+    while moved:
+        moved = False
+        for rank in range(len(order)):
+            while hangs(rank) and not lacking(rank):
+                for kind, stage, micro in steps[rank][pointer[rank]]:
+                    done |= {(part, stage, micro) for part in parts[kind]}
+                pointer[rank] += 1
+                moved = True
+    path = [rank for rank in range(len(order)) if hangs(rank)][:1]
+    while path:
+        behind = where[lacking(path[-1])[0]]
+        if behind in path:
+            ring = path[path.index(behind) :]
+            return "deadlock", [(rank, pointer[rank]) for rank in ring]
+        path.append(behind)
+
+    for rank, own in enumerate(steps):
+        alive = 0
+        for at, step in enumerate(own):
+            kinds = [kind for kind, _, _ in step]
+            alive += kinds.count("F")
+            if alive > limit:
+                return "memory", [(rank, at)]
+            alive -= kinds.count("B") + kinds.count("W")
+    return None
+    # END SOLUTION
+
+
+# %% 12.validate check tags=["check", "12.validate"]
+check("12.validate")
+
+# %% [markdown] own validate
+# **Why it matters.** Your `validate` on your own 1F1B, then on the same with one thing changed: rank 1 wants a gradient
+# one step earlier, rank 2 wants a forward one step earlier. On either rank alone that is a harmless change. Four real
+# ranks would stand still, all of them; the ring names the two to look at.
+
+# %% your validate
+found = {}
+with lesson.when_written():
+    order = one_f_one_b(4, 6)
+    shape = [0, 1, 2, 3], [[0, 1, 2, 3]], [list(range(6))]
+    found["your 1F1B"] = validate(order, *shape, 4)
+    found["the same, with room for three"] = validate(order, *shape, 3)
+    order[1].insert(2, order[1].pop(3))
+    order[2].insert(2, order[2].pop(3))
+    found["two ranks, a step each"] = validate(order, *shape, 4)
+lesson.table({name: str(wrong) for name, wrong in found.items()}, first="order")
 
 # %% [markdown] statement of bubble
-# ## 12.bubble: PLACEHOLDER
+# ## 12.bubble: a simulator
+#
+# Write `bubble(order, places, chains, costs, link, together)`: when each step starts and ends, and what share of the
+# ranks' time is idle. All orders are whole: what `validate` looks for does not occur.
+#
+# | | |
+# |---|---|
+# | `order`, `places`, `chains` | as for `validate` |
+# | `costs` | for each stage `(F, I, W)`: what each part takes, in seconds. B takes I + W |
+# | `link` | seconds from the end of a step until another rank has what it made; on the same rank 0 |
+# | `together` | a pair takes `together` times the sum of its two actions, and both start and end with it |
+# | result | `{"times": ..., "seconds": ..., "idle": ..., "bubble": ...}` |
+#
+# - `times`: for each rank the list of `(start, end)` of its steps. A step starts when the rank's last step has ended
+#   and all that it needs is there. The first ones start at 0. Sending and receiving take no time of the ranks.
+# - `seconds`: when the last step of any rank ends.
+# - `idle`: for each rank the seconds from 0 to `seconds` in which it does no step.
+# - `bubble`: the idle share of all ranks' time, from 0 to 1.
+#
+# What a step needs is the same as in `validate`.
+#
+# **A small example**: two ranks, one micro-batch, `costs` of `(2, 1, 1)` and `(3, 2, 1)`, a link of 0.5. F runs from 0
+# to 2, then on rank 1 from 2.5 to 5.5, B there until 8.5; B on rank 0 from 9 to 11. Rank 0 is idle for 7 seconds of
+# 11, rank 1 for 5: the bubble is 12/22.
+#
+# **A puzzle.** The formula for 1F1B says that each rank is idle for $(p - 1)(F + B)$. With a link of 0.25, does each
+# rank wait for $2 (p - 1) \cdot 0.25$ more, once down the ranks and once back?
+
+
+# %% 12.bubble tags=["answer", "12.bubble"]
+def bubble(
+    order: list,
+    places: list,
+    chains: list,
+    costs: list,
+    link: float,
+    together: float,
+) -> dict:
+    """Start and end of each step, seconds of all, idle seconds by rank, idle share.
+
+    >>> order = [[("F", 0, 0), ("B", 0, 0)], [("F", 1, 0), ("B", 1, 0)]]
+    >>> costs = [(2.0, 1.0, 1.0), (3.0, 2.0, 1.0)]
+    >>> bubble(order, [0, 1], [[0, 1]], costs, 0.5, 1.0)["seconds"]
+    11.0
+    """
+    # BEGIN SOLUTION
+    parts = {"F": "F", "I": "I", "W": "W", "B": "IW"}
+    before = {b: a for chain in chains for a, b in pairwise(chain)}
+    after = {a: b for b, a in before.items()}
+
+    def needs(kind, stage, micro):
+        """What other stages make: a rank's own parts come in the order of its list."""
+        if kind == "F" and stage in before:
+            yield "F", before[stage], micro
+        if kind in "IB" and stage in after:
+            yield "I", after[stage], micro
+
+    ended, times, free = {}, [[] for _ in order], [0.0 for _ in order]
+    moved = True
+    while moved:
+        moved = False
+        for rank, steps in enumerate(order):
+            for step in steps[len(times[rank]) :]:
+                actions = [step] if isinstance(step[0], str) else step
+                wanted = [need for action in actions for need in needs(*action)]
+                if any(need not in ended for need in wanted):
+                    break
+                start, takes = free[rank], 0.0
+                for need in wanted:
+                    delay = link if places[need[1]] != rank else 0.0
+                    start = max(start, ended[need] + delay)
+                made = [(part, s, m) for kind, s, m in actions for part in parts[kind]]
+                for part, stage, _ in made:
+                    takes += costs[stage]["FIW".index(part)]
+                free[rank] = start + takes * (together if len(actions) > 1 else 1.0)
+                times[rank].append((start, free[rank]))
+                ended.update(dict.fromkeys(made, free[rank]))
+                moved = True
+    seconds = max(free)
+    idle = [seconds - sum(end - start for start, end in own) for own in times]
+    share = sum(idle) / (len(order) * seconds)
+    return {"times": times, "seconds": seconds, "idle": idle, "bubble": share}
+    # END SOLUTION
+
+
+# %% 12.bubble check tags=["check", "12.bubble"]
+check("12.bubble")
+
+# %% [markdown] own bubble
+# **Why it matters.** A formula holds for stages that are alike and links that take no time. The table has your 1F1B by
+# your simulator, for `p` = 4 and `m` = 8, where F, I and W take 1 unit each; the second column is the formula.
+#
+# <details><summary>The puzzle</summary>
+#
+# No. The first forward's way down and the last gradient's way back are 6 links, 1.5 units. But in the steady state,
+# too, a rank sends a forward and then waits for a gradient that was made on the other side of the link. The table says
+# how much comes to 1.5.
+#
+# </details>
+
+# %% your bubble
+rows, spans = {}, {}
+with lesson.when_written():
+    order, line = one_f_one_b(4, 8), ([0, 1, 2, 3], [[0, 1, 2, 3]])
+    even, slow = [(1.0, 1.0, 1.0)] * 4, [(1.0, 1.0, 1.0)] * 3 + [(1.5, 1.5, 1.5)]
+    for name, costs, link in (
+        ("even stages", even, 0.0),
+        ("a link of 0.25", even, 0.25),
+        ("the last stage takes 1.5 times as long", slow, 0.0),
+    ):
+        own = bubble(order, *line, costs, link, 1.0)
+        spans[name] = lesson.timed(order, own["times"], 8)
+        rows[name] = {"idle by the formula": 9.0} | {
+            f"rank {rank}": idle for rank, idle in enumerate(own["idle"])
+        }
+lesson.table(rows, first="idle units of each rank")
+
+# %% your timelines
+lesson.schedule_figure(spans) if spans else None
+
+# %% [markdown] decision of layers
+# **A decision.** 16 layers on four ranks, and the last stage has the LM head too, which takes as long as two layers. A
+# layer takes F = I = W = 1 unit. With 4 layers on each rank the last one has the work of 6, and the others wait for
+# it. Which split would you take: 5, 4, 4, 3, or 4, 4, 5, 3, or 5, 5, 4, 2, or another one? In each of these three the
+# slowest stage has the work of 5 layers. And would you take the same where a link takes a unit? Decide, then run the
+# cell: it tries all splits with your function.
+
+# %% your split
+rows = {}
+with lesson.when_written():
+    order, line = one_f_one_b(4, 8), ([0, 1, 2, 3], [[0, 1, 2, 3]])
+    splits = [one for one in product(range(1, 8), repeat=4) if sum(one) == 16]
+    for link in (0.0, 0.25, 1.0):
+        seconds = {}
+        for split in splits:
+            costs = [(n, n, n) for n in (*split[:3], split[3] + 2)]
+            seconds[split] = bubble(order, *line, costs, link, 1.0)["seconds"]
+        best = min(seconds, key=seconds.get)
+        rows[f"link of {link:g}"] = {"the best": f"{best}: {seconds[best]:g}"} | {
+            str(split): seconds[split]
+            for split in ((4, 4, 4, 4), (5, 4, 4, 3), (4, 4, 5, 3), (5, 5, 4, 2))
+        }
+lesson.table(rows, first="units of a step")
+
+# %% [markdown] which split
+# The slowest stage alone does not decide: splits with the same slowest stage differ, by where it is, and by what stands
+# beside it. And a slower link asks for another split. That is why a schedule is simulated, with the times and links of
+# the machine, before it is chosen.
 
 # %% [markdown] statement of memory
-# ## 12.memory: PLACEHOLDER
+# ## 12.memory: what is alive, and what to compute again
+#
+# Write `memory(order, places, alive, left, entry, weights, budget)`: how many bytes each rank needs at its peak, and
+# which stages must compute their forward again so that every rank fits into its memory.
+#
+# | | |
+# |---|---|
+# | `order`, `places` | as for `validate`; all orders are whole |
+# | `alive` | for each stage, bytes that a forward keeps of one micro-batch, for its backward |
+# | `left` | for each stage, bytes of these that stay after I, for W |
+# | `entry` | for each stage, bytes of its input, of one micro-batch; they are part of `alive` |
+# | `weights` | for each stage, bytes of weights, gradients and optimizer states: there all the time |
+# | `budget` | bytes of each rank |
+# | result | `{"peak": ..., "recompute": ...}` |
+#
+# - F adds `alive` bytes when it starts. B frees them when it ends. Or I frees all but `left` of them when it ends, and
+#   W frees the rest. During a pair both of its actions have their bytes.
+# - `peak`: for each rank the most bytes during any of its steps, weights and all, **with nothing computed again**.
+# - A stage that is computed again keeps only `entry` bytes of a micro-batch when F is done (and holds no more during
+#   F). The start of its backward, B or I, brings the others back: `alive` bytes in all, for this one micro-batch, which
+#   are then freed as above.
+# - `recompute`: a list of stages that do so, as few as can be, with which every rank needs at most `budget` bytes; `[]`
+#   where all fit as they are. Where several choices are as few, any of them. `None` where no choice is enough.
+#
+# **A small example** of two ranks with one stage each:
+#
+# | rank | steps | `alive` | `left` | `entry` | `weights` | peak |
+# |---|---|---|---|---|---|---|
+# | 0 | F0 F1 B0 B1 | 10 | 4 | 2 | 30 | 30 + 10 + 10 = 50 |
+# | 1 | F0 I0 F1 W0 I1 W1 | 8 | 3 | 2 | 40 | 40 + 3 + 8 = 51 |
+#
+# With a budget of 50 rank 1 is one byte too large. Computed again, its stage holds 2 after F0; 8 during I0; 3 + 2
+# during F1; 2 + 8 during I1, W0 being done. What if W0 came last of all?
+
+
+# %% 12.memory tags=["answer", "12.memory"]
+def memory(
+    order: list,
+    places: list,
+    alive: list,
+    left: list,
+    entry: list,
+    weights: list,
+    budget: int,
+) -> dict:
+    """Bytes of each rank at its peak, and the fewest stages to compute again.
+
+    >>> order = [
+    ...     [("F", 0, 0), ("F", 0, 1), ("B", 0, 0), ("B", 0, 1)],
+    ...     [
+    ...         *(("F", 1, 0), ("I", 1, 0), ("F", 1, 1)),
+    ...         *(("W", 1, 0), ("I", 1, 1), ("W", 1, 1)),
+    ...     ],
+    ... ]
+    >>> memory(order, [0, 1], [10, 8], [4, 3], [2, 2], [30, 40], 50)
+    {'peak': [50, 51], 'recompute': [1]}
+    """
+
+    # BEGIN SOLUTION
+    def peak(rank, again):
+        now = most = 0
+        for step in order[rank]:
+            freed = 0
+            for kind, stage, _ in [step] if isinstance(step[0], str) else step:
+                extra = alive[stage] - entry[stage] if stage in again else 0
+                if kind == "F":
+                    now += alive[stage] - extra
+                elif kind == "W":
+                    freed = left[stage]
+                else:
+                    now += extra
+                    freed = alive[stage] - (left[stage] if kind == "I" else 0)
+            most = max(most, now)
+            now -= freed
+        return most + sum(weights[s] for s, place in enumerate(places) if place == rank)
+
+    recompute = []
+    for rank in range(len(order)):
+        own = [stage for stage, place in enumerate(places) if place == rank]
+        choices = [some for n in range(len(own) + 1) for some in combinations(own, n)]
+        fitting = [some for some in choices if peak(rank, some) <= budget]
+        if not fitting:
+            recompute = None
+            break
+        recompute += fitting[0]
+    return {
+        "peak": [peak(rank, ()) for rank in range(len(order))],
+        "recompute": recompute,
+    }
+    # END SOLUTION
+
+
+# %% 12.memory check tags=["check", "12.memory"]
+check("12.memory")
+
+# %% [markdown] own memory
+# **Why it matters.** Below: eight ranks and 24 micro-batches, by your function. As an example, a stage of 1F1B has 8
+# layers; a layer keeps 16 tensors of 4,096 tokens and 4,096 numbers in bf16, of which 5 stay for W, and has 200 million
+# weights of 16 bytes each, with gradients and optimizer states. A rank of DualPipe has two such stages, since it has
+# two copies of the model; one of ZBV has two stages of half the layers.
+#
+# Before you run it: which of the four needs most on rank 0, which on rank 7? And which stages must be computed again on
+# an H100, which on an MI300X, with more than twice the memory?
+#
+# <details><summary>The small example</summary>
+#
+# If W0 came last of all, 3 bytes of micro-batch 0 would still be there during I1: 3 + 8 = 11, the same 51 as before,
+# and no choice would fit: None.
+#
+# </details>
+
+# %% your memory
+rows = {}
+tensor = 4096 * 4096 * 2
+budgets = {chip: CHIPS[chip].memory_gb.value for chip in ("H100", "MI300X")}
+for name in ("1F1B", "ZB-H1", "ZBV", "DualPipe"):
+    known = lesson.scheduled(name, 8, 24).schedule
+    layers = 4 if name == "ZBV" else 8
+    sizes = [
+        [size] * len(known.places)
+        for size in (
+            *(16 * layers * tensor, 5 * layers * tensor, tensor),
+            200_000_000 * 16 * layers,
+        )
+    ]
+    with lesson.when_written():
+        own = {
+            chip: memory(known.order, known.places, *sizes, int(gb * 1e9))
+            for chip, gb in budgets.items()
+        }
+        peaks = [round(peak / 1e9, 1) for peak in own["H100"]["peak"]]
+        rows[name] = {"rank 0, GB": peaks[0], "rank 7, GB": peaks[7]} | {
+            f"computed again, {gb:g} GB": str(own[chip]["recompute"])
+            for chip, gb in budgets.items()
+        }
+lesson.table(rows, first="schedule")
 
 # %% [markdown] part 2
 # ## Part 2: the backward in two

@@ -2,10 +2,10 @@
 
 NAMES = (
     # one order, and what it costs
-    # TODO "one_f_one_b",
-    # TODO "validate",
-    # TODO "bubble",
-    # TODO "memory",
+    "one_f_one_b",
+    "validate",
+    "bubble",
+    "memory",
     # the backward in two
     "zero_bubble",
     "dualpipe",
