@@ -1,9 +1,14 @@
 # %% [markdown] top
 # # Lab 12: pipeline schedules
 #
-# **Seven exercises.**
+# **Seven exercises.** You write three schedules, from one-forward-one-backward to DualPipe; what finds a deadlock before
+# ranks hang; what says when each step runs and what memory it takes; and a search for the way to cut a model. At the
+# end your orders train GPT-2 on four ranks.
 #
 # - **First**: lesson 12. It has the ideas; each statement says what else it needs.
+# - **Time**: three parts, one for each sitting of the lesson. As a guess, not from a stopwatch: 120, 80 and 60 minutes.
+# - **Judged by what they do**: no list of steps is compared with another. Any order that is whole, small and quick
+#   enough is right.
 # - **How it works**: write your answer in the cell that says `YOUR CODE`, run it, run the check below it.
 #   `hint("12.one_f_one_b")` gives three hints of growing strength. `solution("12.one_f_one_b")` asks first.
 
@@ -861,8 +866,9 @@ lesson.table(rows, first="model and cluster")
 # place of a busy GPU: the four share the cores of your machine. A message takes 2 ms.
 #
 # Two things should come out. The gradients are those of the whole model, but for the order of float32 sums. And the
-# time is the one that a simulator gives on paper, and a little more. Before you run it: how many seconds of a pass will
-# the zero-bubble order save? (Seven slots of idle time of 60 ms are `p - 1 = 3` of `F + B`; which formula has yours?)
+# time is the one that a simulator gives on paper, and a little more. Before you run it: a rank of 1F1B is idle for
+# `(p - 1) (F + B)`, here 3 times 60 ms. For how long by the formula of your zero-bubble order, and how much sooner does
+# a pass end?
 
 # %% your pipeline
 found = {}
@@ -871,13 +877,13 @@ with lesson.when_written():
     found["your zero bubble"] = lesson.pipelined(zero_bubble(4, 8), 8)
 lesson.table({name: run.rows for name, run in found.items()}, first="order")
 
-# %% [markdown] your timelines
+# %% [markdown] runs and paper
 # Both as they ran, above each other, and the second one on paper.
 
-# %% your timeline
+# %% runs and paper figure
 runs = {f"{name}, measured": run.measured for name, run in found.items()}
 runs |= {f"{name}, on paper": run.simulated for name, run in found.items()}
-lesson.schedule_figure(runs)
+lesson.schedule_figure(runs) if runs else None
 
 # %% [markdown] your two copies
 # And your DualPipe: two copies of the model, one in each direction. At the end of a pass the gradients of each weight
@@ -897,7 +903,8 @@ lesson.table(rows, first="order")
 # %% [markdown] end of the lab
 # ## Done
 #
-# PLACEHOLDER
+# You have written the orders by which the largest models are trained, what checks them and what prices them, and seen
+# them run. Unit 13 asks where the time of a real step goes.
 
 # %% progress
 progress()
