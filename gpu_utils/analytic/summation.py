@@ -59,6 +59,7 @@ def condition(terms: Tensor) -> Tensor:
 
     terms  (..., K), any floating-point type
 
+    >>> import torch
     >>> condition(torch.tensor([[1.0, 2.0], [3.0, -2.0]])).tolist()
     [1.0, 5.0]
     """
@@ -71,6 +72,7 @@ def forward_error(found: Tensor, terms: Tensor) -> Tensor:
 
     found  (...), sums as computed; terms: (..., K)
 
+    >>> import torch
     >>> forward_error(torch.tensor([1.5]), torch.tensor([[3.0, -2.0]])).tolist()
     [0.5]
     """
@@ -83,6 +85,7 @@ def backward_error(found: Tensor, terms: Tensor) -> Tensor:
 
     found  (...), sums as computed; terms: (..., K)
 
+    >>> import torch
     >>> backward_error(torch.tensor([1.5]), torch.tensor([[3.0, -2.0]])).tolist()
     [0.1]
     """
