@@ -2,7 +2,7 @@
 
 NAMES = (
     # how far apart
-    # TODO "ulp",
+    "ulp",
     # TODO "reduction_order",
     # TODO "tolerance",
     # the same bits on purpose
