@@ -3,7 +3,7 @@
 NAMES = (
     # how far apart
     "ulp",
-    # TODO "reduction_order",
+    "reduction_order",
     # TODO "tolerance",
     # the same bits on purpose
     # TODO "fixed_tree",

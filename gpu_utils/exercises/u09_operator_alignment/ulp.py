@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import EXACT
-from gpu_utils.exercises.u09_operator_alignment.ulp_slips import CODES, FAR, places, slipped
+from gpu_utils.exercises.u09_operator_alignment.ulp_slips import CODES, places, slipped
 from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
