@@ -243,9 +243,8 @@ EXERCISE = Exercise(
         "Independent roundings add like squares. After i terms the running sum is about sqrt(i) x magnitude with both "
         "signs, i x magnitude with one: square, add up to the length of a piece, times the pieces, and take the root. "
         "What the factors lost is like a random term of 2/3 u in each product: sqrt(k). Then five deviations or so.",
-        "every = min(every or k, k); grown = every * sqrt(k) if one_sign else sqrt(k * every); atol = magnitude * (2.5 "
-        "* u[accumulator] * grown + 3 * u[factors] * sqrt(k)), the second part only where factors are not fp32; rtol = "
-        "2 * u[result].",
+        "piece = every or k; grown = piece * sqrt(k) if one_sign else sqrt(piece * k); atol = magnitude * (2.5 * "
+        "u[accumulator] * grown + 3 * u[factors] * sqrt(k)); rtol = 2 * u[result].",
     ),
     explanation=(
         "A rounding is off by 0.4 u of its number, in the mean square. Over a piece of n running sums that is 0.3 u n "
