@@ -60,7 +60,8 @@ def ulp(a: Tensor, b: Tensor) -> Tensor:
         bits = x.view(whole).long()
         places.append(torch.where(bits < 0, -(bits + sign), bits))
     apart = (places[0] - places[1]).abs()
-    apart = torch.where(a.isnan(), 0, apart)  # where one alone is, the next line counts
+    # where one alone is NaN, the last line counts
+    apart = torch.where(a.isnan(), 0, apart)
     return torch.where(a.isnan() != b.isnan(), torch.iinfo(torch.int64).max, apart)
     # END SOLUTION
 
