@@ -42,6 +42,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.ui.stage_figure": ("stage_figure",),
         "gpu_utils.ui.timeline_figure": ("timeline_figure",),
         "gpu_utils.ui.trace_figure": ("trace_figure",),
+        "gpu_utils.ui.ulp_figure": ("ulp_histogram",),
         "gpu_utils.ui.wave_figure": ("WaveFigure",),
     },
     "Targets and compilers": {
@@ -84,6 +85,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.analytic.published": ("PUBLISHED_READS", "published_beside_paper"),
         "gpu_utils.analytic.roofline": ("Point", "roofline"),
         "gpu_utils.analytic.schedules": ("idle_by_formula",),
+        "gpu_utils.analytic.summation": ("backward_error", "condition", "forward_error"),
         "gpu_utils.analytic.tile_order": ("order_traffic",),
         "gpu_utils.analytic.visibility": ("visible",),
     },
@@ -187,6 +189,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.exercises.u07_ptx_and_amdgcn.lesson_by_hand": ("by_hand", "dialect"),
         "gpu_utils.exercises.u07_ptx_and_amdgcn.lesson_listings": ("ended_without", "loop_lines", "named_registers"),
         "gpu_utils.exercises.u08_fp8.own_training": ("own_fp8_training",),
+        "gpu_utils.exercises.u09_operator_alignment.sums": ("dot_errors", "sum_bound", "sum_errors", "sum_likely"),
         "gpu_utils.exercises.u10_mla_moe.latents": ("drawn_mla",),
         "gpu_utils.exercises.u10_mla_moe.lesson_latents": ("mla_flops", "mla_race"),
         "gpu_utils.exercises.u10_mla_moe.own_model": ("own_deepseek",),

@@ -2,9 +2,9 @@
 
 NAMES = (
     # how far apart
-    # TODO "ulp",
-    # TODO "reduction_order",
-    # TODO "tolerance",
+    "ulp",
+    "reduction_order",
+    "tolerance",
     # the same bits on purpose
     # TODO "fixed_tree",
     # TODO "batch_invariant",
