@@ -1,8 +1,8 @@
 """What each module and each operator of a model gave, in order: a recording that two machines can compare.
 
-`recorded` runs a model once. Hooks see the calls of modules, with what goes in and comes out; a `TorchDispatchMode` sees
-each operator of torch below them, with the innermost module and the line of Python that asked for it. Weights are not
-copied: three numbers of each stand for it. A recording holds every intermediate value, so give it a short input.
+`recorded` runs a model once. Hooks see the calls of modules, with what goes in and comes out; a `TorchDispatchMode`
+sees each operator of torch below them, with the innermost module and the line of Python that asked for it. Weights are
+not copied: three numbers of each stand for it. A recording holds every intermediate value, so give it a short input.
 Not seen: what a kernel of one's own does within itself, and what torch.compile has made one kernel.
 """
 
@@ -70,7 +70,7 @@ class Call:
 class Recording:
     """Calls in the order in which they began, operators in the order in which they ended.
 
-    values   copies on the CPU; of a weight its `sketch`
+    values   copies on the CPU; of a weight, or a view of one, its `sketch`
     weights  number of a value -> name of the parameter or buffer
     about    device, dtype and versions
     """
@@ -86,7 +86,7 @@ class Recording:
 
 
 def sketch(weight: Tensor) -> Tensor:
-    """Mean, root mean square and a weighted sum of all elements over sqrt(n), in float64: a transpose differs in the last.
+    """Mean, root mean square, and a weighted sum of all over sqrt(n), in float64: a transpose differs in the last.
 
     >>> sketch(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))[:2]
     tensor([2.5000, 2.7386], dtype=torch.float64)
@@ -133,7 +133,9 @@ def recorded(
     finally:
         model.train(training)
     if not watch.found.calls:
-        raise RecordingError("the model's forward was not called through the module: call model(x), not model.forward(x)")
+        raise RecordingError(
+            "the model's forward was not called through the module: call model(x), not model.forward(x)"
+        )
     return watch.found
 
 
@@ -153,10 +155,9 @@ class _Watch(TorchDispatchMode):
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._alive: list[Tensor] = []  # so that no address is given out twice
         self._quiet = False
-        self._stored: dict[int, tuple[str, Tensor]] = {}  # address of a storage -> the weight that lies there
-        self._sketches: dict[str, Tensor] = {}
+        self._stored: dict[int, str] = {}  # address of a storage -> the weight that lies there
         for name, weight in [*model.named_parameters(), *model.named_buffers()]:
-            self._stored.setdefault(weight.untyped_storage().data_ptr(), (name, weight))
+            self._stored.setdefault(weight.untyped_storage().data_ptr(), name)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -185,10 +186,8 @@ class _Watch(TorchDispatchMode):
         number = self._numbers[key] = len(self.found.values)
         self._alive.append(tensor)
         if weight is not None:
-            name = self.found.weights[number] = weight[0]
-            if name not in self._sketches:
-                self._sketches[name] = sketch(weight[1])
-            self.found.values.append(self._sketches[name])
+            self.found.weights[number] = weight
+            self.found.values.append(sketch(tensor))
         else:
             self.found.values.append(tensor.detach().to("cpu", copy=True))
         return number

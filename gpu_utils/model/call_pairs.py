@@ -51,9 +51,7 @@ def _inside(
 
 def _opened(found: Recording, calls: list[int], alone: set[int]) -> list[int]:
     """Calls without a partner make room for those inside; ones that hold none stay."""
-    return [
-        inner for call in calls for inner in ((found.children(call) or [call]) if call in alone else [call])
-    ]
+    return [inner for call in calls for inner in ((found.children(call) or [call]) if call in alone else [call])]
 
 
 def _scores(

@@ -1,9 +1,9 @@
 """Where a port of a model computes something else: the module, the operator and the line, for each fault.
 
-`port_diff` runs B with A's numbers at every border: each module of B is given what its partner in A was given, and what
-it gives is compared and then exchanged for what A gave. So a module is judged on its own code alone, what follows a fault
-is no victim of it, and one fault does not hide the next. Within the code of a module that differs, the operators are
-followed from the differing value back to the one whose inputs agree and whose result does not.
+`port_diff` runs B with A's numbers at every border: each module of B is given what its partner in A was given, and
+what it gives is compared and then exchanged for what A gave. So a module is judged on its own code alone, what follows
+a fault is no victim of it, and one fault does not hide the next. Within the code of a module that differs, operators
+are followed from the differing value back to the one whose inputs agree and whose result does not.
 
 `recordings_diff` compares two recordings that no model is at hand for: only the first fault can be told then.
 """
@@ -11,7 +11,7 @@ followed from the differing value back to the one whose inputs agree and whose r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -72,9 +72,7 @@ class PortDiff:
         return not self.faults
 
 
-def port_diff(
-    a: Recording, model: nn.Module, inputs: Any, names: Mapping[str, str] | None = None
-) -> PortDiff:
+def port_diff(a: Recording, model: nn.Module, inputs: Any, names: Mapping[str, str] | None = None) -> PortDiff:
     """Compare `model`, called with `inputs`, with the recording `a` of another one with the same weights and inputs.
 
     names  path in A -> path in B, where pairs of modules are to be told
@@ -112,25 +110,11 @@ def recordings_diff(a: Recording, b: Recording, names: Mapping[str, str] | None 
     _same_inputs(a, b)
     pairs = call_pairs(a, b, names)
     judge = _Judge(a, b, pairs, {}, grow=True)
-    rows: list[Row] = []
-    faults: list[Fault] = []
-    for call in _ended(b, pairs):
-        row, fault = judge.call(call)
-        rows.append(Row(row.module, row.in_a, row.kind, row.apart, bool(faults) and not row.apart.holds))
-        if fault and not faults:
-            faults.append(fault)
-    return PortDiff(tuple(rows), tuple(faults), _end(a, b), _alone(a, b, pairs))
-
-
-def _ended(b: Recording, pairs: Mapping[int, int]) -> list[int]:
-    """Calls with a partner in the order in which they ended."""
-
-    def inside(call: int) -> Iterator[int]:
-        for child in b.children(call):
-            yield from inside(child)
-        yield call
-
-    return [call for call in inside(0) if call in pairs]
+    first = judge.first_fault()
+    rows = [judge.call(call)[0] for call in sorted(pairs)]
+    if first is not None:
+        rows = [replace(row, victim=not row.apart.holds and row.module != first.module) for row in rows]
+    return PortDiff(tuple(rows), (first,) if first else (), _end(a, b), _alone(a, b, pairs))
 
 
 def _same_inputs(a: Recording, b: Recording) -> None:
@@ -247,6 +231,24 @@ class _Judge:
             worst = max(worst, found, key=lambda one: one.error / one.bound if one.bound else 0.0)
         return Row(here.path, there.path, here.kind, worst), None
 
+    def first_fault(self) -> Fault | None:
+        """The first border in time at which the values differ: all before it agree, so the code that led to it is it."""
+        for call, x, y in self._in_time(0):
+            rounding = self._rounding(call, self.pairs[call])
+            found = self._apart(x, y, rounding)
+            if not found.holds:
+                return self._fault(call, self.pairs[call], x, y, rounding, found)
+        return None
+
+    def _in_time(self, call: int) -> Iterator[tuple[int, int, int]]:
+        """(call whose code led to it, value of A, value of B) at every border, in order of execution."""
+        for child in self.children[call]:
+            inputs = self._values(self.a.calls[self.pairs[child]].inputs, self.b.calls[child].inputs)
+            yield from ((call, x, y) for x, y in inputs)
+            yield from self._in_time(child)
+        outputs = self._values(self.a.calls[self.pairs[call]].outputs, self.b.calls[call].outputs)
+        yield from ((call, x, y) for x, y in outputs)
+
     def _borders(self, call: int, partner: int) -> Iterator[tuple[int, int]]:
         """Pairs of values at which the own code of a call is judged, in order."""
         for child in self.children[call]:
@@ -318,7 +320,7 @@ class _Back:
                 there = f"{_short(made_a.name)} makes it" if made_a else "nothing is computed there"
                 return made_b, made_a, f"in A {there}"
             pairs = self._pairs(made_a, made_b)
-            wrong = [pair for pair in pairs if not self._agree(*pair)]
+            wrong = [pair for pair in pairs if not self._fits(*pair)]
             weights = [y for _, y in wrong if y in self.b.weights]
             if weights:
                 return made_b, made_a, f"the weight {self.b.weights[weights[0]]} is another one"
@@ -327,9 +329,7 @@ class _Back:
             after_a, after_b = made_a, made_b
             x, y = wrong[0]
 
-    def _base(
-        self, one: Recording, makers: Mapping[int, Operator], value: int
-    ) -> tuple[int, list[Operator]]:
+    def _base(self, one: Recording, makers: Mapping[int, Operator], value: int) -> tuple[int, list[Operator]]:
         """The value below views and copies, and these, the last one first. A view of a weight is that weight."""
         views = []
         while (maker := makers.get(value)) is not None and maker.view and maker.inputs and value not in one.weights:
@@ -341,11 +341,19 @@ class _Back:
         straight = list(zip(one.inputs, other.inputs, strict=False))
         if len(straight) == 2 and one.name in ("aten.add", "aten.mul"):
             crossed = list(zip(one.inputs, other.inputs[::-1], strict=False))
-            return min(straight, crossed, key=lambda pairs: sum(not self._agree(*pair) for pair in pairs))
+            return min(straight, crossed, key=lambda pairs: sum(not self._fits(*pair) for pair in pairs))
         return straight
 
     def _agree(self, x: int, y: int) -> bool:
         return self.judge._apart(x, y, self.rounding).holds
+
+    def _fits(self, x: int, y: int) -> bool:
+        """Equal, or the same numbers in another shape, as where heads are repeated on one side only."""
+        if self._agree(x, y):
+            return True
+        if self.a.values[x].shape == self.b.values[y].shape:
+            return False
+        return self._agree(self._base(self.a, self.makers_a, x)[0], self._base(self.b, self.makers_b, y)[0])
 
     @staticmethod
     def _told_apart(one: Operator, other: Operator) -> str:
