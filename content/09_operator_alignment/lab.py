@@ -9,7 +9,7 @@
 
 # %% imports tags=["setup"]
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gpu_utils import check, hint, lesson, progress, solution
 
@@ -38,7 +38,117 @@ from gpu_utils import check, hint, lesson, progress, solution
 # ## Part 3: noise or a bug
 
 # %% [markdown] statement of layer_diff
-# ## 09.layer_diff: PLACEHOLDER
+# ## 09.layer_diff: the first operator of a broken port
+#
+# `port` is `original` written anew, with the same weights. Write `layer_diff(original, port, tokens, tolerance)`: the
+# name of the first module, in order of execution, that gives something else *from the same input*.
+#
+# | | |
+# |---|---|
+# | `original`, `port` | two `torch.nn.Module`s whose modules have the same names; `original(tokens)` gives logits |
+# | `tokens` | int64 (batch, T), no longer than 16 |
+# | `tolerance` | the relative error that roundings within *one* module may cause |
+# | result | the name of a module that has no inner modules, such as `"layers.1.attn.q"`; `None` where none differs |
+#
+# - **Something else**: for a tensor $a$ that a module of the original gives and the tensor $b$ that the port's module
+#   of that name gives, $\lVert b - a \rVert / \lVert a \rVert$ is not within the tolerance. A module may give a
+#   tuple of tensors. What is no number is not within it.
+# - **The same input**: what the original's module got when `original(tokens)` ran. The port may be in bfloat16 (all of
+#   its parameters are then): its modules take such inputs. Over many layers the roundings of an honest port may grow
+#   beyond `tolerance`; that is no fault.
+# - There may be no fault, one or several. The two models stay as they were, without hooks.
+#
+# The modules without inner ones, in order of execution: `embed`; in each layer `norm_1`, `attn.q`, `attn.k`, `attn.v`,
+# `attn.rope` (takes q and k, gives both), `attn.core` (takes q, k, v), `attn.o`, `norm_2`, `mlp.up`, `mlp.act`,
+# `mlp.down`; at the end `norm` and `head`. They stand in the model in another order. All arguments are positional
+# tensors, and each is called once.
+#
+# **A small example.** Two layers; the port turns k by one position too far in layer 1. Relative errors of some modules
+# of the port, with the tolerance 5e-6:
+#
+# | module | when both models run | from the same input |
+# |---|---|---|
+# | `layers.1.attn.k` | 0 | 0 |
+# | `layers.1.attn.rope` | 0 for q, 0.5 for k | 0 for q, 0.5 for k |
+# | `layers.1.attn.core` | 0.3 | 0 |
+# | `head` | 0.2 | 0 |
+#
+# Which of the four is the answer, and what are the last two?
+
+
+# %% 09.layer_diff tags=["answer", "09.layer_diff"]
+def layer_diff(
+    original: nn.Module, port: nn.Module, tokens: Tensor, tolerance: float
+) -> str | None:
+    """The first module of port that gives something else from the same input, or None."""
+    # BEGIN SOLUTION
+    calls, handles = [], []
+    for name, module in original.named_modules():
+        if not list(module.children()):
+
+            def keep(module, args, output, name=name):
+                calls.append((name, args, output))
+
+            handles.append(module.register_forward_hook(keep))
+    with torch.no_grad():
+        original(tokens)
+        for handle in handles:
+            handle.remove()
+        dtype = next(port.parameters()).dtype
+        for name, args, output in calls:
+            given = [x.to(dtype) if x.is_floating_point() else x for x in args]
+            found = port.get_submodule(name)(*given)
+            both = [x if isinstance(x, tuple) else (x,) for x in (output, found)]
+            for a, b in zip(*both, strict=True):
+                a, b = a.double(), b.double()
+                if not (b - a).norm() <= tolerance * a.norm():
+                    return name
+    return None
+    # END SOLUTION
+
+
+# %% 09.layer_diff check tags=["check", "09.layer_diff"]
+check("09.layer_diff")
+
+# %% [markdown] own layer_diff
+# **On a model that is not ours.** Below is a small Llama of `transformers`, and the same with a fault that a seed
+# plants. Its modules take keyword arguments and give tuples of other things, so your function would need some more
+# lines; `./w2w diff` has them. It also follows the operators within the module. Which of the six faults is it?
+#
+# <details><summary>The small example</summary>
+#
+# `layers.1.attn.rope`: the first that gives something else from the same input. `attn.core` and `head` are victims:
+# their inputs differ, and they do with them what they should.
+#
+# </details>
+
+# %% a fault that a seed plants
+from transformers import LlamaConfig, LlamaForCausalLM
+
+shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3}
+heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+config = LlamaConfig(vocab_size=97, hidden_act="gelu", **shape, **heads)
+tokens = torch.randint(97, (2, 12), generator=torch.Generator().manual_seed(1))
+
+
+def llama():
+    torch.manual_seed(9)
+    return LlamaForCausalLM(config).eval()
+
+
+theirs, broken = llama(), llama()
+lesson.plant_fault(broken, ["eps", "gelu", "mask", "scale"][2], seed=4)
+found = lesson.port_diff(lesson.recording_of(theirs, tokens), broken, tokens)
+lesson.table(
+    {
+        fault.module: {
+            "operator": fault.operator,
+            "what differs": fault.because,
+            "line": fault.line,
+        }
+        for fault in found.faults
+    }
+)
 
 # %% [markdown] statement of convergence
 # ## 09.convergence: PLACEHOLDER

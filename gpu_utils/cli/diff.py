@@ -91,11 +91,11 @@ class _Side:
             self._recording = load_recording(Path(named))
 
     def recording(self) -> Recording:
-        from gpu_utils.model.activations import RecordingError, recorded
+        from gpu_utils.model.activations import RecordingError, recording_of
 
         if self._recording is None:
             try:
-                self._recording = recorded(self.model, self.inputs)
+                self._recording = recording_of(self.model, self.inputs)
             except Exception as error:
                 raise RecordingError(f"{self.named} fails when its model is called: {_said(error)}") from error
         return self._recording

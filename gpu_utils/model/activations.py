@@ -1,6 +1,6 @@
 """What each module and each operator of a model gave, in order: a recording that two machines can compare.
 
-`recorded` runs a model once. Hooks see the calls of modules, with what goes in and comes out; a `TorchDispatchMode`
+`recording_of` runs a model once. Hooks see the calls of modules, with what goes in and comes out; a `TorchDispatchMode`
 sees each operator of torch below them, with the innermost module and the line of Python that asked for it. Weights are
 not copied: three numbers of each stand for it. A recording holds every intermediate value, so give it a short input.
 Not seen: what a kernel of one's own does within itself, and what torch.compile has made one kernel.
@@ -107,7 +107,7 @@ Exchange = Callable[[int, list[Tensor]], Sequence[Tensor]]
 """(number of a call, its tensors) -> those that take their place."""
 
 
-def recorded(
+def recording_of(
     model: nn.Module,
     inputs: Any,
     enter: Exchange | None = None,
@@ -119,7 +119,7 @@ def recorded(
     enter, leave  take the place of what goes into a call of a module, or comes out of it; what is recorded is what the
                   model itself gave
 
-    >>> found = recorded(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), torch.ones(1, 2))
+    >>> found = recording_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), torch.ones(1, 2))
     >>> [call.path for call in found.calls], [one.name for one in found.operators if not one.view]
     (['', '0', '1'], ['aten.addmm', 'aten.relu'])
     """

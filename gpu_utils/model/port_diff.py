@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gpu_utils.model.activations import Operator, Recording, RecordingError, recorded
+from gpu_utils.model.activations import Operator, Recording, RecordingError, recording_of
 from gpu_utils.model.call_pairs import call_pairs
 from gpu_utils.model.values_apart import DIFFERENT, SAME, Apart, Rounding, apart, narrowest
 
@@ -78,19 +78,19 @@ def port_diff(a: Recording, model: nn.Module, inputs: Any, names: Mapping[str, s
     names  path in A -> path in B, where pairs of modules are to be told
 
     >>> a, b = nn.Sequential(nn.LayerNorm(4)), nn.Sequential(nn.LayerNorm(4, eps=1e-3))
-    >>> found = port_diff(recorded(a, torch.eye(4)), b, torch.eye(4))
+    >>> found = port_diff(recording_of(a, torch.eye(4)), b, torch.eye(4))
     >>> found.faults[0].module, found.faults[0].operator, found.faults[0].because
     ('0', 'native_layer_norm', 'its settings are 4, 0.001; in A 4, 1e-05')
     """
-    free = recorded(model, inputs)
+    free = recording_of(model, inputs)
     _same_inputs(a, free)
     pairs = call_pairs(a, free, names)
     given = _Given(a, pairs, free)
-    forced = recorded(model, inputs, given.enter, given.leave)
+    forced = recording_of(model, inputs, given.enter, given.leave)
     if [call.path for call in forced.calls] != [call.path for call in free.calls]:
         raise RecordingError("the model calls other modules each time it runs; fix its seed, or turn the draw off")
     given.nudge = narrowest(*(value.dtype for one in (a, free) for value in _data(one)))
-    nudged = recorded(model, inputs, given.enter, given.leave)
+    nudged = recording_of(model, inputs, given.enter, given.leave)
     noise = _noise(forced, nudged)
     judge = _Judge(a, forced, pairs, noise)
     rows, faults = [], []
@@ -232,7 +232,7 @@ class _Judge:
         return Row(here.path, there.path, here.kind, worst), None
 
     def first_fault(self) -> Fault | None:
-        """The first border in time at which the values differ: all before it agree, so the code that led to it is it."""
+        """The first border in time at which values differ: all before it agree, so the code that led to it is it."""
         for call, x, y in self._in_time(0):
             rounding = self._rounding(call, self.pairs[call])
             found = self._apart(x, y, rounding)

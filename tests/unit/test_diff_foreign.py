@@ -10,7 +10,7 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from gpu_utils.errors import BadArgument
-from gpu_utils.model.activations import recorded
+from gpu_utils.model.activations import recording_of
 from gpu_utils.model.gpt2 import load_transformers
 from gpu_utils.model.port_diff import port_diff, recordings_diff
 from gpu_utils.model.port_faults import FAULTS, plant_fault
@@ -76,7 +76,7 @@ def one_thread():
 
 @pytest.fixture(scope="module")
 def recordings():
-    return {name: recorded(make(), INPUTS) for name, make in MODELS.items()}
+    return {name: recording_of(make(), INPUTS) for name, make in MODELS.items()}
 
 
 @pytest.mark.parametrize(("name", "fault"), CASES)
@@ -90,7 +90,7 @@ def test_each_fault_is_named_with_its_module_and_operator(name, fault, recording
         assert [one.module for one in found.faults] == [planted.module], planted
         assert attention == "eager" or found.faults[0].operator in OPERATORS[fault], found.faults
         assert ".py:" in found.faults[0].line
-        (first,) = recordings_diff(recordings[name], recorded(port, INPUTS)).faults
+        (first,) = recordings_diff(recordings[name], recording_of(port, INPUTS)).faults
         assert first.module == planted.module, (planted, first)
 
 
@@ -118,7 +118,7 @@ def test_honest_pairs_raise_no_alarm(name, recordings):
         found = port_diff(recordings[name], port, INPUTS)
         assert found.same, (kind, found.faults)
         assert len(found.rows) > 30
-        found = recordings_diff(recordings[name], recorded(port, INPUTS))
+        found = recordings_diff(recordings[name], recording_of(port, INPUTS))
         assert found.same, (kind, found.faults)
 
 
@@ -128,14 +128,14 @@ def test_a_port_with_other_names_another_layout_of_weights_and_other_attention_a
         for weight in theirs.parameters():
             weight.add_(0.05 * torch.randn_like(weight))
     ours = load_transformers(theirs).eval()
-    found = port_diff(recorded(theirs, INPUTS), ours, TOKENS)
+    found = port_diff(recording_of(theirs, INPUTS), ours, TOKENS)
     assert found.same, found.faults
     assert {row.in_a for row in found.rows} >= {"transformer.h.2.attn.c_attn", "transformer.ln_f"}
     ours.h[1].ln_2.eps = 1e-2
-    (fault,) = port_diff(recorded(theirs, INPUTS), ours, TOKENS).faults
+    (fault,) = port_diff(recording_of(theirs, INPUTS), ours, TOKENS).faults
     assert (fault.module, fault.in_a, fault.operator) == ("h.1.ln_2", "transformer.h.1.ln_2", "native_layer_norm")
     theirs.transformer.h[2].mlp.act = nn.GELU()
-    fault = port_diff(recorded(theirs, INPUTS), ours, TOKENS).faults[1]
+    fault = port_diff(recording_of(theirs, INPUTS), ours, TOKENS).faults[1]
     assert (fault.module, fault.operator) == ("h.2.mlp", "gelu")  # ours calls no modules within
     assert "F.gelu(" in fault.line
 
