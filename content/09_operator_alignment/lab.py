@@ -98,9 +98,9 @@ def layer_diff(
         for name, args, output in calls:
             given = [x.to(dtype) if x.is_floating_point() else x for x in args]
             found = port.get_submodule(name)(*given)
-            both = [x if isinstance(x, tuple) else (x,) for x in (output, found)]
-            for a, b in zip(*both, strict=True):
-                a, b = a.double(), b.double()
+            if isinstance(output, Tensor):
+                output, found = [output], [found]
+            for a, b in zip(output, found, strict=True):
                 if not (b - a).norm() <= tolerance * a.norm():
                     return name
     return None

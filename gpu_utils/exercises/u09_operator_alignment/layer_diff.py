@@ -148,7 +148,13 @@ EXERCISE = Exercise(
             length=12,
             faults=[("layers.1.attn.core", "mask without itself")],
         ),
-        Case("scores have the wrong scale", layers=4, length=12, how="other", faults=[("layers.2.attn.core", "scale")]),
+        Case(
+            "scores have the wrong scale, in two layers",
+            layers=4,
+            length=12,
+            how="other",
+            faults=[("layers.2.attn.core", "scale"), ("layers.3.attn.core", "scale")],
+        ),
         Case(
             "a transposed weight, and a wrong eps that is executed before it",
             layers=3,
