@@ -151,7 +151,57 @@ lesson.table(
 )
 
 # %% [markdown] statement of convergence
-# ## 09.convergence: PLACEHOLDER
+# ## 09.convergence: noise or a bug?
+#
+# A port was trained beside the original, with six seeds. Rounding alone sets two right runs apart. Write
+# `convergence(reference, port, tail)`: is what you see noise, or a bug?
+#
+# | | |
+# |---|---|
+# | `reference`, `port` | float64 (6, steps): the loss in nats. Row i of both has the same seed and the same batches |
+# | `tail` | a bug here moves the last `tail` steps, up or down; the steps before say nothing about it |
+# | result | `"noise"` or `"bug"` |
+#
+# Your test is judged by how often it is wrong, over hundreds of drawn pairs of sets:
+#
+# - of **honest** ports at most 5% may be called a bug (a check allows for chance in its count);
+# - of bugs that move the mean by **five standard errors**, in either direction, at least 75% must be found. The
+#   standard error is that of the mean over the six pairs of runs;
+# - a run that became NaN is a bug.
+#
+# What is known of the noise: a seed moves a whole curve, in both runs of a pair alike. What separates the two runs of a
+# pair may stay for many steps, is larger while the curve falls, and is independent from seed to seed, and normal. Its size
+# differs from case to case, from 0.0003 to 0.1 nats. Any test that keeps these rates is right.
+#
+# Of Student's t for 5 degrees of freedom, 95% lie between -2.571 and 2.571.
+#
+# **A small example**, of one step: the six losses are 3.10, 2.90, 3.05, 3.20, 2.95, 3.00 in the reference, and 3.11,
+# 2.91, 3.07, 3.21, 2.96, 3.02 in the port. The means of the two sets lie 0.013 apart, and seeds 0.1. Noise?
+
+
+# %% 09.convergence tags=["answer", "09.convergence"]
+def convergence(reference: Tensor, port: Tensor, tail: int) -> str:
+    """ "noise" or "bug" for the losses (6, steps) of pairs of runs."""
+    # BEGIN SOLUTION
+    apart = (port - reference)[:, -tail:].mean(dim=1)
+    error = apart.std() / len(apart) ** 0.5
+    return "noise" if apart.mean().abs() <= 2.571 * error else "bug"
+    # END SOLUTION
+
+
+# %% 09.convergence check tags=["check", "09.convergence"]
+check("09.convergence")
+
+# %% [markdown] own convergence
+# The parity report of unit 03 bounds the means of several seeds in the same way: `lesson.parity` takes the pairs' own
+# differences and Student's t. With one pair of runs there is no such bound, and the report says so.
+#
+# <details><summary>The small example</summary>
+#
+# The differences are 0.01, 0.01, 0.02, 0.01, 0.01, 0.02: a mean of 0.0133 with a standard error of 0.0021, which is 6.3
+# of them. A bug, although seeds do ten times as much: they do it to both runs.
+#
+# </details>
 
 # %% [markdown] end of the lab
 # ## Done

@@ -10,5 +10,5 @@ NAMES = (
     # TODO "batch_invariant",
     # noise or a bug
     "layer_diff",
-    # TODO "convergence",
+    "convergence",
 )
