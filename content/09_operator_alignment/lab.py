@@ -170,8 +170,8 @@ lesson.table(
 # - a run that became NaN is a bug.
 #
 # What is known of the noise: a seed moves a whole curve, in both runs of a pair alike. What separates the two runs of a
-# pair may stay for many steps, is larger while the curve falls, and is independent from seed to seed, and normal. Its size
-# differs from case to case, from 0.0003 to 0.1 nats. Any test that keeps these rates is right.
+# pair may stay for many steps, is larger while the curve falls, and is independent from seed to seed, and normal. Its
+# size differs from case to case, from 0.0003 to 0.1 nats. Any test that keeps these rates is right.
 #
 # Of Student's t for 5 degrees of freedom, 95% lie between -2.571 and 2.571.
 #
@@ -193,8 +193,10 @@ def convergence(reference: Tensor, port: Tensor, tail: int) -> str:
 check("09.convergence")
 
 # %% [markdown] own convergence
-# The parity report of unit 03 bounds the means of several seeds in the same way: `lesson.parity` takes the pairs' own
-# differences and Student's t. With one pair of runs there is no such bound, and the report says so.
+# The parity report of unit 03 takes its bounds from the same distribution: `lesson.parity` compares a mean with what
+# other seeds do to the reference, at 5%, and shows the interval of the pairs' differences. It does not judge by the
+# latter: with pairs even another rounding shows, if it does the same to every seed. Whether a shift of 0.0001 nats
+# matters is no question of statistics.
 #
 # <details><summary>The small example</summary>
 #

@@ -197,6 +197,6 @@ EXERCISE = Exercise(
         "A difference of pairs takes out what the seed and the batches do, the mean over the tail takes out the noise "
         "of single steps, and one number for each seed keeps the samples independent. Student's t says how far a mean "
         "of six may be from 0; flipping the signs of the six in all 64 ways says nearly the same without a normal "
-        "distribution. One of twenty honest ports is accused: who tests ten quantities has to share these 5% among them."
+        "distribution. One of twenty honest ports is accused: who tests ten quantities has to share these 5%."
     ),
 )
