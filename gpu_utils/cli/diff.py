@@ -249,7 +249,8 @@ def _table(found: PortDiff, every: bool) -> None:
     if not every:
         worst = sorted(rows, key=lambda row: _times(row.apart), reverse=True)[:SHOWN]
         rows = [row for row in rows if row in worst]
-    shown = [
+    head: tuple[str, ...] = HEAD
+    shown: list[tuple[str, ...]] = [
         (
             row.module or "(the model)",
             row.in_a or "(the model)",
@@ -262,8 +263,6 @@ def _table(found: PortDiff, every: bool) -> None:
     ]
     if all(row[0] == row[1] for row in shown):
         shown, head = [(row[0], *row[2:]) for row in shown], (HEAD[0], *HEAD[2:])
-    else:
-        head = HEAD
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table

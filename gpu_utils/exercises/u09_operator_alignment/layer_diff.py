@@ -76,7 +76,7 @@ def _fresh(rng: random.Random) -> Case:
     layers = rng.randrange(2, 6)
     narrow = rng.random() < 0.3
     kinds = [kind for kind in PLACES if not (narrow and kind in ("eps", "tanh"))]
-    faults = []
+    faults: list[tuple[str, str]] = []
     for kind in rng.sample(kinds, rng.choice((0, 1, 1, 2))):
         path = f"layers.{rng.randrange(layers)}.{rng.choice(PLACES[kind])}"
         if path not in [other for other, _ in faults]:

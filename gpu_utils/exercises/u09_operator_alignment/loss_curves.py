@@ -28,18 +28,21 @@ def drawn_curves(
     between  what another seed does to a whole curve, as a multiple of `size`; other batches do a third of it
     shift    of the port's last TAIL steps, in standard errors of the mean over seeds and these steps
     """
-    like = {"generator": generator, "dtype": torch.float64}
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
     time = torch.arange(STEPS, dtype=torch.float64)
     falling = 3 + 4 * torch.exp(-6 * time / STEPS)
-    seeds = between * size * torch.randn(draws, SEEDS, 1, **like)
-    batches = between / 3 * size * torch.randn(draws, SEEDS, STEPS, **like)
+    seeds = between * size * normal(draws, SEEDS, 1)
+    batches = between / 3 * size * normal(draws, SEEDS, STEPS)
     reference = falling + seeds + batches
-    step = torch.randn(draws, SEEDS, STEPS, **like)
+    step = normal(draws, SEEDS, STEPS)
     slow = [step[..., 0]]
     for i in range(1, STEPS):
         slow.append(rho * slow[-1] + math.sqrt(1 - rho**2) * step[..., i])
     early = 1 + 3 * torch.exp(-6 * time / STEPS)  # while the curve falls, runs lie further apart
-    apart = size * early * (torch.stack(slow, -1) + white * torch.randn(draws, SEEDS, STEPS, **like))
+    apart = size * early * (torch.stack(slow, -1) + white * normal(draws, SEEDS, STEPS))
     apart[..., -TAIL:] += shift * standard_error(size, rho, white)
     return reference, reference + apart
 
