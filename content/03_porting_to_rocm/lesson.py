@@ -1679,8 +1679,10 @@ lesson.table(seen)
 #   the number of roundings (unit 09 derives it);
 # - **the future**: how far a logit moves when a later token is exchanged;
 # - **losses** of runs with the same seed, data and rates: the first within the bound of one forward pass; the mean of
-#   the last steps, and validation, within three standard errors of what *other seeds* do to the reference (three
-#   seeds tell an error badly: take more where you can);
+#   the last steps, and validation, within what *other seeds* do to the reference, at an error rate of 5% (Student's t:
+#   4.3 standard errors for three seeds, which tell an error badly; take more where you can);
+# - **pairs**: by how much validation moves from run to run of one seed, with its 95% interval. It is reported and not
+#   judged: it also shows what another rounding does to every seed alike. Unit 09 tests it;
 # - **speed** with its spread, which is reported and not judged.
 #
 # The model is small, 64 wide, and all 40 steps belong to the warm-up. `here` is the same code on whatever is there: a

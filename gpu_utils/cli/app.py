@@ -36,6 +36,7 @@ COMMANDS = {
     "regrade": Entry("grade_class", "regrade", "Grade a gradebook's submissions once more, with the same cases."),
     "gradebook": Entry("gradebook", "gradebook", "Write the marks of a class, feedback and your report."),
     "profile": Entry("profile", "profile", "Say what a profiler's files say, or run a program under one."),
+    "diff": Entry("diff", "diff", "Name the operator where a port of a model computes something else."),
     "doctor": Entry("doctor", "doctor", "Say what this machine has and what that allows."),
     "build": Entry("build", "build", "Make the notebooks from content/."),
     "validate": Entry("build", "validate", "Run every notebook and fail on any fault."),

@@ -18,12 +18,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gpu_utils.analytic.paired import mean_interval, t_quantile
 from gpu_utils.analytic.tolerance import tolerance
 from gpu_utils.model.device import default_device, training_dtype
 from gpu_utils.model.gpt2 import GPT2, GPT2Config
 from gpu_utils.model.records import RecordError, RunRecord
 
 SEED = 2024
+
+CONFIDENCE = 0.95
+"""Of the bounds that several seeds give: one in twenty right candidates may be beyond such a bound."""
 
 
 @dataclass(frozen=True)
@@ -214,16 +218,20 @@ def _curves(old: list[RunRecord], new: list[RunRecord]) -> list[Row]:
         _mean(f"mean of the last {steps} steps", old, new, tail, steps),
         _mean("final validation loss", old, new, lambda record: record.final_val_loss, steps),
         Row("largest gap of one step", "", "", _small(apart), "", "", None),
+        *_by_pairs(old, new),
     ]
 
 
 def _mean(
     what: str, old: list[RunRecord], new: list[RunRecord], value: Callable[[RunRecord], float], steps: int
 ) -> Row:
-    """The mean over all pairs. Its bound is three standard errors of the earlier runs, by seed or by step."""
+    """The mean over all pairs. Its bound: by how much the mean of the earlier runs moves with other seeds, at an error
+    rate of 5%; of one run three standard errors by step."""
+    times = 3.0
     if len(old) > 1:
         error = statistics.stdev(map(value, old)) / math.sqrt(len(old))
-        why = f"3 standard errors of {len(old)} seeds before"
+        times = t_quantile(CONFIDENCE, len(old) - 1)
+        why = f"{times:.2f} standard errors: {CONFIDENCE:.0%} of Student's t for {len(old)} seeds before"
     elif len(old[0].train_loss) < 4:
         return Row(what, f"{value(old[0]):.4f}", f"{value(new[0]):.4f}", "", "none from so few steps", "", None)
     else:  # from one step to the next: the slope of the curve is no noise
@@ -231,7 +239,18 @@ def _mean(
         error = statistics.stdev(b - a for a, b in itertools.pairwise(last)) / math.sqrt(2 * steps)
         why = f"3 standard errors of the last {steps} steps before"
     before, here = (statistics.mean(map(value, runs)) for runs in (old, new))
-    return _loss(what, before, here, 3 * error, why)
+    return _loss(what, before, here, times * error, why)
+
+
+def _by_pairs(old: list[RunRecord], new: list[RunRecord]) -> list[Row]:
+    """How far the validation losses of pairs lie apart, with an interval. It is not judged: it also shows what another
+    rounding does to every seed alike, however little that is."""
+    if len(old) < 2:
+        return []
+    found = mean_interval([b.final_val_loss - a.final_val_loss for a, b in zip(old, new, strict=True)], CONFIDENCE)
+    why = f"{CONFIDENCE:.0%} of Student's t for {len(old)} pairs, not judged"
+    half = found.high - found.mean
+    return [Row("validation by pairs", "", "", _small(abs(found.mean)), f"{half:.1e}", why, None)]
 
 
 def _loss(what: str, before: float, now: float, bound: float, why: str) -> Row:

@@ -109,9 +109,9 @@ def seeds(record, values, shift=0.0):
 
 
 def test_the_bound_of_a_mean_is_the_spread_of_the_earlier_seeds_and_pairs_are_compared(record):
-    apart = (-0.1, 0.0, 0.1)  # a standard deviation of 0.1: three standard errors of three seeds are 0.1732
+    apart = (-0.1, 0.0, 0.1)  # a standard deviation of 0.1: 4.303 standard errors of three seeds are 0.2484
     before = seeds(record, apart)
-    for shift, right in ((0.17, True), (0.18, False), (-0.18, False)):
+    for shift, right in ((0.24, True), (0.25, False), (-0.25, False)):
         found = holds(parity(before, seeds(record, apart, shift), GOOD))
         assert found["final validation loss"] is right
         assert found[f"mean of the last {min(TINY.steps, 10)} steps"] is right
@@ -120,6 +120,16 @@ def test_the_bound_of_a_mean_is_the_spread_of_the_earlier_seeds_and_pairs_are_co
 def test_a_candidate_whose_runs_lie_far_apart_does_not_widen_its_own_bound(record):
     before, now = seeds(record, (-0.01, 0.0, 0.01)), seeds(record, (-1.0, 0.3, 1.0))
     assert holds(parity(before, now, GOOD))["final validation loss"] is False
+
+
+def test_pairs_show_a_shift_that_seeds_hide_and_are_not_judged(record):
+    before = seeds(record, (-0.1, 0.0, 0.1))
+    now = seeds(record, (-0.098, 0.003, 0.101))
+    rows = {row.what: row for row in parity(before, now, GOOD).rows}
+    assert rows["final validation loss"].holds is True
+    pairs = rows["validation by pairs"]
+    assert (pairs.difference, pairs.limit, pairs.holds) == ("2.0e-03", "2.5e-03", None)
+    assert "validation by pairs" not in holds(parity(record, record, GOOD))
 
 
 def test_runs_without_their_partner_are_refused(record):

@@ -9,6 +9,6 @@ NAMES = (
     # TODO "fixed_tree",
     # TODO "batch_invariant",
     # noise or a bug
-    # TODO "layer_diff",
-    # TODO "convergence",
+    "layer_diff",
+    "convergence",
 )
