@@ -2,8 +2,8 @@
 
 NAMES = (
     # how far apart
-    # TODO "ulp",
-    # TODO "reduction_order",
+    "ulp",
+    "reduction_order",
     # TODO "tolerance",
     # the same bits on purpose
     # TODO "fixed_tree",
