@@ -510,8 +510,8 @@ lesson.table(
 # %% [markdown] dot explained
 # Thousands of ulps, and no error message. The listing names the reason: `tf32`, `xf32`. With `"ieee"` a few ulps are
 # left. `sm_80` and `gfx1100` then have the same bits, since both go along K by `fma`, one product after another;
-# `gfx950` takes a matrix instruction on float32. (The largest distance, two thousand million, is a result near 0 with
-# another sign: half of all float32 numbers lie between. No count of ulps is good near 0.)
+# `gfx950` takes a matrix instruction on float32. (The largest distances, millions, are results near 0, where the steps
+# are tiny. No count of ulps is good there.)
 #
 # How a matrix instruction adds *inside* is published by neither vendor. Our virtual GPU takes one order within the
 # bound (docs/virtual-gpu.md), so of MFMA and `mma` the bits here are a model's; lesson 08 (section 14) showed what a
@@ -818,7 +818,7 @@ lesson.table(
     first="largest backward error",
 )
 
-# %% [markdown] likely
+# %% [markdown] products explained
 # So contraction changes bits, and hardly the error. It is the sum that counts.
 #
 # ## 12. Worst case and likely case
@@ -834,7 +834,7 @@ likely = {
 }
 lesson.bound_figure({o: measured[o] for o in likely}, likely, "backward error")
 
-# %% [markdown] growth
+# %% [markdown] how it grows
 # Now the lines are 2 to 25 times too high, and not a thousand. (For the shortest sums the worst case is the lower of
 # the two, and is drawn: 15 is less than $5 \sqrt{15}$.)
 #
