@@ -9,6 +9,8 @@
 
 # %% imports tags=["setup"]
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 
 from gpu_utils import check, hint, lesson, progress, solution
@@ -67,7 +69,7 @@ def ulp(a: Tensor, b: Tensor) -> Tensor:
 check("09.ulp")
 
 # %% [markdown] why ulp
-# **Why it matters.** A relative error needs a number to divide by, and is undefined at zero. Steps of the type are there
+# **Why it matters.** A relative error needs a number to divide by, and is undefined at zero. Steps of the type are
 # everywhere. They say at once whether two chips differ by one rounding or by an approximation, and a histogram of them
 # reads the same for logits and for gradients.
 #
@@ -82,8 +84,8 @@ check("09.ulp")
 # %% [markdown] statement of reduction_order
 # ## 09.reduction_order: which order is good enough?
 #
-# Write `reduction_order(x, lanes, costs, allowed)`: the sum of each row of `x` in four orders, the bound on what each is
-# off, and the cheapest order whose bound is within `allowed`.
+# Write `reduction_order(x, lanes, costs, allowed)`: the sum of each row of `x` in four orders, the bound on what each
+# is off, and the cheapest order whose bound is within `allowed`.
 #
 # | | |
 # |---|---|
@@ -113,7 +115,7 @@ check("09.ulp")
 #   the exact sums as float64 gives them.
 # - of Kahan's sum, (3 u + 8 K u^2) x condition, and infinite where K u is above 0.1.
 #
-# **`choose`**: the name of the cheapest order whose bound is at most `allowed` for every row; `"none"` if there is none.
+# **`choose`**: the name of the cheapest order whose bound is at most `allowed` for every row, else `"none"`.
 #
 # **A small example.** One row of float16, 2048, 1, 1, 1, 1, with two lanes. Next to 2048 lies 2050, and 2049, a tie,
 # goes to 2048. So sequential stays at 2048. Lane 0 has 2048 + 1 + 1 = 2048, lane 1 has 2, together 2050. Pairs are 2048
@@ -219,7 +221,114 @@ lesson.table(rows, first="error of bound")
 # </details>
 
 # %% [markdown] statement of tolerance
-# ## 09.tolerance: PLACEHOLDER
+# ## 09.tolerance: an allowance that hides nothing
+#
+# You test a kernel of somebody else's. Each of its outputs is a sum of `k` products, and you have the exact sums. Write
+# `tolerance(...)`, which gives `(rtol, atol)`: an output is accepted where
+#
+#     |output - exact| <= atol + rtol * |exact|
+#
+# **The check is an examiner.** For each kernel it records 256 sums anew, of honest kernels that add from the left, in
+# eight parts, and in pairs: you must accept all of them. And it records kernels with a fault: you must refuse each, by
+# one output at least. Faults are running sums in fp16 in place of fp32, factors or results in a narrower format than
+# stated, a promotion that is forgotten, a product that is left out. Only such faults are planted as can be told: they
+# are off at least three times as much as a good allowance gives. So there is room on both sides, and no more.
+#
+# | | |
+# |---|---|
+# | `k` | number of products of a sum, 100 or more |
+# | `magnitude` | root mean square of a product; their sizes differ by less than ten times |
+# | `one_sign` | True: all products are positive. False: each has a sign at random |
+# | `factors` | format to which both factors, which come in fp32, are rounded first; the exact sums are of unrounded ones |
+# | `accumulator` | format of products and running sums: `"fp32"` or `"fp16"` |
+# | `every` | after so many products the running sum is added to a total in fp32 and starts at 0 again; None: never |
+# | `result` | format to which the sum is rounded at the end |
+# | result | two numbers from 0 on: `(rtol, atol)` |
+#
+# Formats are `"fp32"`, `"tf32"`, `"fp16"` and `"bf16"`, with 23, 10, 10 and 7 bits behind the point. All roundings go
+# to the nearest. No number is subnormal or too large.
+#
+# **A small example.** `tolerance(500, 1.0, False, "fp32", "fp32", None, "fp32")`: nothing is lost of the factors. The
+# exact sums are of the size of sqrt(500) = 22, the honest kernels are off by up to 5e-5 or so, and one with factors in
+# tf32 by 0.03: anything between the two will do for atol.
+#
+# **Two puzzles.** For which of these kernels does it matter whether products have one sign? And what would you do where
+# a fault is smaller than the honest error, such as results in bf16 of a kernel whose running sums are fp16?
+
+
+# %% 09.tolerance tags=["answer", "09.tolerance"]
+def tolerance(
+    k: int,
+    magnitude: float,
+    one_sign: bool,
+    factors: str,
+    accumulator: str,
+    every: int | None,
+    result: str,
+) -> tuple[float, float]:
+    """(rtol, atol) that accept every honest kernel of this kind and no broken one."""
+    # BEGIN SOLUTION
+    bits = {"fp32": 23, "tf32": 10, "fp16": 10, "bf16": 7}
+    u = {name: 2.0 ** -(behind + 1) for name, behind in bits.items()}
+    piece = min(every or k, k)
+    grown = piece * k**0.5 if one_sign else (piece * k) ** 0.5
+    lost = 0.0 if factors == "fp32" else u[factors]
+    atol = magnitude * (2.5 * u[accumulator] * grown + 3 * lost * k**0.5)
+    return 2 * u[result], atol
+    # END SOLUTION
+
+
+# %% 09.tolerance check tags=["check", "09.tolerance"]
+check("09.tolerance")
+
+# %% [markdown] own tolerance
+# **Your allowance on five targets.** The same matrix product in Triton, K = 256 and fp32 in and out, compiled for five
+# targets and executed on the virtual GPUs. Your `tolerance` is asked as if the product were in fp32, and as if it were
+# in tf32; your `ulp` says how far the results are from float64 rounded to fp32.
+
+
+# %% own tolerance on targets
+@triton.jit
+def product_kernel(a_ptr, b_ptr, out_ptr, K: tl.constexpr, N: tl.constexpr):
+    rows, columns = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    along = tl.arange(0, K)
+    a = tl.load(a_ptr + rows * K + along[None, :])
+    b = tl.load(b_ptr + along[:, None] * N + columns)
+    tl.store(out_ptr + rows * N + columns, tl.dot(a, b))
+
+
+generator = torch.Generator().manual_seed(1)
+a, b = (torch.randn(shape, generator=generator) for shape in ((32, 256), (256, 32)))
+exact = a.double() @ b.double()
+rows = {}
+with lesson.when_written():
+    allowed = {
+        name: tolerance(256, 1.0, False, name, "fp32", None, "fp32")
+        for name in ("fp32", "tf32")
+    }
+    for target in ("sm_80", "sm_90", "gfx942", "gfx950", "gfx1100"):
+        out = torch.zeros(32, 32)
+        lesson.launch_on((target,), product_kernel, (1,), a, b, out, K=256, N=32)
+        rows[target] = {"largest error": f"{(out - exact).abs().max():.1e}"} | {
+            f"within {name}": torch.allclose(out.double(), exact, *allowed[name])
+            for name in allowed
+        }
+        rows[target]["half of all within, ulp"] = ulp(out, exact.float()).median()
+lesson.table(rows, first="target")
+
+# %% [markdown] why tolerance
+# **What it shows.** Nobody asked for tf32. Where the compiler takes it by default, fp32 products are off by some
+# thousand times as much, and an allowance that was made for fp32 says so; a round number such as 1e-2 would have let it
+# pass. Which of the two is right is a decision about the model, and the test should make it visible.
+#
+# <details><summary>The puzzles</summary>
+#
+# Where running sums decide: in narrow accumulators, and in fp32 with exact factors. What rounded factors lose is of
+# either sign anyway. And where the fault is smaller than the honest error no allowance on single outputs can find it.
+# Make the honest error smaller for the test (a short K, numbers that are exact in the narrow type), or look at many
+# outputs together: the mean of their errors, or how many of them are numbers of bf16.
+#
+# </details>
 
 # %% [markdown] part 2
 # ## Part 2: the same bits on purpose

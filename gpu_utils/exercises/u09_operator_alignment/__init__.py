@@ -4,7 +4,7 @@ NAMES = (
     # how far apart
     "ulp",
     "reduction_order",
-    # TODO "tolerance",
+    "tolerance",
     # the same bits on purpose
     # TODO "fixed_tree",
     # TODO "batch_invariant",
