@@ -1077,6 +1077,11 @@ lesson.table(rows, first="strain under the tolerance of")
 # 70 and far more. In bf16, "tf32" is refused as well: where a result cancels, rtol allows little, and factors that were
 # cut are off by a share of the *terms*.
 #
+# Two cases are left to the caller of our function, and the lab gives them to you. Where *factors* are rounded first, as
+# to tf32, every product is off by a share of itself, up or down whatever its sign: ask how $K$ such errors add up. And
+# where a running sum goes to a wider total every so many products and starts anew, only the sum of a *piece* grows in
+# the narrow type.
+#
 # ## 15. What hides under a tolerance
 #
 # The second column is the same results rounded to bf16, with the tolerance for bf16. It passes "1% too large". That is
