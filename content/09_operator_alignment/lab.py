@@ -239,7 +239,7 @@ lesson.table(rows, first="error of bound")
 # | `k` | number of products of a sum, 100 or more |
 # | `magnitude` | root mean square of a product; their sizes differ by less than ten times |
 # | `one_sign` | True: all products are positive. False: each has a sign at random |
-# | `factors` | format to which both factors, which come in fp32, are rounded first; the exact sums are of unrounded ones |
+# | `factors` | format to which both factors are rounded first. They come in fp32, and so the exact sums have them |
 # | `accumulator` | format of products and running sums: `"fp32"` or `"fp16"` |
 # | `every` | after so many products the running sum is added to a total in fp32 and starts at 0 again; None: never |
 # | `result` | format to which the sum is rounded at the end |

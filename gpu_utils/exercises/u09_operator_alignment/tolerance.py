@@ -227,6 +227,7 @@ EXERCISE = Exercise(
         _case("factors in tf32, products of one sign", 300, 1.5, True, "tf32", "fp32", None, "fp32"),
         _case("a half-precision product with wide sums", 500, 2.0, False, "fp16", "fp32", None, "fp16"),
         _case("sums in fp16, promoted every 16", 1024, 1.0, False, "fp32", "fp16", 16, "fp32"),
+        _case("sums in fp16, promoted every 128: few pieces", 1024, 1.5, False, "fp32", "fp16", 128, "fp32"),
         _case("sums in fp16 of one sign, promoted every 32", 600, 0.3, True, "fp32", "fp16", 32, "fp32"),
         _case("bfloat16 in and out", 256, 0.6, False, "bf16", "fp32", None, "bf16"),
         _case("all in fp16, never promoted", 400, 0.7, False, "fp16", "fp16", None, "fp16"),
@@ -245,8 +246,8 @@ EXERCISE = Exercise(
         "2 * u[result].",
     ),
     explanation=(
-        "A rounding is off by 0.4 u of its number, in the mean square. Over a piece of n running sums that is 0.3 u n m "
-        "where they grow like sqrt(i) m, and 0.24 u n^1.5 m where they grow like i m; K / n pieces multiply it by "
+        "A rounding is off by 0.4 u of its number, in the mean square. Over a piece of n running sums that is 0.3 u n "
+        "m where they grow like sqrt(i) m, and 0.24 u n^1.5 m where they grow like i m; K / n pieces multiply it by "
         "sqrt(K / n). Two factors that were rounded put 0.6 u m into each product, of either sign, so sqrt(K) of it "
         "into the sum. The largest of some hundred outputs is beyond three deviations, so five to eight leave room for "
         "any honest order. Much more than that, and a narrower type or a lost term passes: an allowance is judged from "
