@@ -12,6 +12,7 @@ from gpu_utils.lazy import lazily
 GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Predictions and results": {
         "gpu_utils.ui.bars": ("bars",),
+        "gpu_utils.ui.bound_figure": ("bound_figure",),
         "gpu_utils.ui.code": ("code",),
         "gpu_utils.ui.counterpart_table": ("counterparts",),
         "gpu_utils.ui.curves": ("curves",),
@@ -42,6 +43,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.ui.stage_figure": ("stage_figure",),
         "gpu_utils.ui.timeline_figure": ("timeline_figure",),
         "gpu_utils.ui.trace_figure": ("trace_figure",),
+        "gpu_utils.ui.tree_figure": ("sum_trees",),
         "gpu_utils.ui.ulp_figure": ("ulp_histogram",),
         "gpu_utils.ui.wave_figure": ("WaveFigure",),
     },
@@ -87,6 +89,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.analytic.schedules": ("idle_by_formula",),
         "gpu_utils.analytic.summation": ("backward_error", "condition", "forward_error"),
         "gpu_utils.analytic.tile_order": ("order_traffic",),
+        "gpu_utils.analytic.tolerance": ("tolerance",),
         "gpu_utils.analytic.visibility": ("visible",),
     },
     "The language model": {

@@ -100,7 +100,7 @@ def ulp_histogram(pairs: Mapping[str, tuple[Tensor, Tensor]]) -> Picture:
             if count:
                 high = max(share * _BARS, 1.0)
                 parts.append(box(x + 3, base - high, wide - 6, high, "odd" if at == 0 else "even"))
-                parts.append(text(x + wide / 2, base - high - 4, _share(share), size=10, at="middle"))
+                parts.append(text(x + wide / 2, base - high - 4, _over_column(share), size=10, at="middle"))
         parts.append(f'<path class="line" d="M{_LABEL:g} {base:g}H{_LABEL + wide * len(names):.1f}"/>')
     under = len(found) * _ROW + 10
     for at, name in enumerate(names):
@@ -139,6 +139,15 @@ def _share(share: float) -> str:
     ('100%', '>99.9%', '50%')
     """
     return ">99.9%" if 0.9995 <= share < 1 else percent(share)
+
+
+def _over_column(share: float) -> str:
+    """The same where there is little room: the drawing's words have the figures.
+
+    >>> _over_column(0.000244), _over_column(0.0786)
+    ('<1%', '7.86%')
+    """
+    return "<1%" if share < 0.01 else _share(share)
 
 
 def _words(apart: Apart) -> str:
