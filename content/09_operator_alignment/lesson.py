@@ -15,7 +15,7 @@ from gpu_utils import explore, lesson, predict
 # %% [markdown] sitting 3
 # # Sitting 3: the same bits on purpose
 #
-# ## 12. Four promises
+# ## 16. Four promises
 #
 # Different bits are no fault, as long as they stay within a bound. Still there are days on which one wants the *same*
 # bits: to see whether a bug comes back, whether a change of the code changed a result, whether a broken chip adds
@@ -32,27 +32,24 @@ from gpu_utils import explore, lesson, predict
 # None follows from the one above it. A kernel may be deterministic to the last bit from run to run, and a served answer
 # changes all the same, because the batch was another one. We break and mend each of them and count what it costs.
 #
-# ## 13. Run to run: who comes first
+# ## 17. Run to run: a place for each
 #
-# 64 programs each sum a block and add it to one number by an atomic addition. A GPU decides at run time who comes
-# first. A virtual GPU runs the programs in order, always, and would hide that. So here `turn`, drawn anew in each run,
-# says which block a program takes: it stands for the scheduler. The second kernel gives each block a place of its own,
-# and one more launch adds the 64 parts, in an order that is written in the program.
+# Section 7 added to one number with atomics, and the order of the programs showed. The remedy: each program stores its
+# sum at a place of its own, and one more launch adds these *parts* in an order that is written in the program. Here are
+# both ways, with the programs of the virtual GPU in another order for each run.
 
 
 # %% two ways to add
 @triton.jit
-def sum_atomic(x_ptr, out_ptr, turn_ptr, BLOCK: tl.constexpr):
-    block = tl.load(turn_ptr + tl.program_id(0))  # whose turn it is
-    x = tl.load(x_ptr + block * BLOCK + tl.arange(0, BLOCK))
+def sum_atomic(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))
     tl.atomic_add(out_ptr, tl.sum(x))
 
 
 @triton.jit
-def sum_parts(x_ptr, parts_ptr, turn_ptr, BLOCK: tl.constexpr):
-    block = tl.load(turn_ptr + tl.program_id(0))
-    x = tl.load(x_ptr + block * BLOCK + tl.arange(0, BLOCK))
-    tl.store(parts_ptr + block, tl.sum(x))  # a place of its own
+def sum_parts(x_ptr, parts_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))
+    tl.store(parts_ptr + tl.program_id(0), tl.sum(x))  # a place of its own
 
 
 @triton.jit
@@ -63,11 +60,10 @@ def add_parts(parts_ptr, out_ptr, PARTS: tl.constexpr):
 # %% guess turns
 guess = predict(
     "09.turns",
-    "Ten runs, each with the blocks in another order. How many different sums come "
-    "out? And how many bytes does the second way store for its 64 parts?",
-    atomic=lesson.choice("one", "more than one", label="atomic additions"),
-    parts=lesson.choice("one", "more than one", label="a place for each"),
-    stored=lesson.number("bytes stored as parts"),
+    "64 programs, ten runs in ten orders. How many different sums come from the parts? "
+    "And how many bytes do the 64 programs store as parts?",
+    sums=lesson.number("different sums"),
+    stored=lesson.number("bytes stored"),
 )
 
 # %% turns
@@ -76,34 +72,29 @@ BLOCK, PARTS = 256, 64
 x = torch.randn(PARTS * BLOCK)
 sums, costs = {"atomic additions": set(), "a place for each": set()}, {}
 for target in ("sm_90", "gfx942"):
-    with virtual_gpu(target) as gpu:
-        for _ in range(10):
-            turn = torch.randperm(PARTS, dtype=torch.int32)
+    for seed in range(10):
+        with virtual_gpu(target, order="shuffled", seed=seed) as gpu:
             out, parts = torch.zeros(1), torch.zeros(PARTS)
-            sum_atomic[(PARTS,)](x, out, turn, BLOCK=BLOCK)
+            sum_atomic[(PARTS,)](x, out, BLOCK=BLOCK)
             sums["atomic additions"].add(out.item())
             one = gpu.counters.totals()
-            sum_parts[(PARTS,)](x, parts, turn, BLOCK=BLOCK)
+            sum_parts[(PARTS,)](x, parts, BLOCK=BLOCK)
             two = gpu.counters.totals()
             add_parts[(1,)](parts, out, PARTS=PARTS)
             sums["a place for each"].add(out.item())
             three = gpu.counters.totals()
     costs[target] = {
-        "atomic additions": one["global_atomics"],
-        "instructions with them": one["instructions"],
-        "launches without": 2,
-        "instructions without": two["instructions"] + three["instructions"],
+        "launches, atomic": 1,
+        "launches, parts": 2,
+        "instructions, atomic": one["instructions"],
+        "instructions, parts": two["instructions"] + three["instructions"],
         "bytes stored as parts": two["global_store_bytes"],
     }
-seen = {
-    way: "one" if len(found) == 1 else "more than one" for way, found in sums.items()
-}
 guess.reveal(
-    atomic=seen["atomic additions"],
-    parts=seen["a place for each"],
+    sums=len(sums["a place for each"]),
     stored=two["global_store_bytes"],
-    because="an addition rounds, so the order of 64 additions shows. Parts are stored "
-    "wherever their block stands, and are added in one order: 64 × 4 bytes.",
+    because="where a part is stored does not depend on when, and the second launch has "
+    "one order. 64 × 4 bytes.",
 )
 lesson.table({way: {"different sums": len(found)} for way, found in sums.items()})
 
@@ -119,7 +110,7 @@ lesson.table(costs, across=True)
 # A clock is a race, too. An autotuner times some tiles at the first call and keeps the fastest. On a busy machine it
 # may keep another one, and then it is the next promise that counts.
 #
-# ## 14. Tile to tile: the order follows the tile
+# ## 18. Tile to tile: the order follows the tile
 #
 # One product of bf16 matrices, with the tile as a parameter, and K cut into `SPLIT` parts that are added at the end.
 
@@ -203,7 +194,7 @@ lesson.table(rows, first="elements of 4,096 with other bits")
 # The remedy is to fix what decides: one tile, one split, for all. Better still is an order that is a function of the
 # index alone, so that the tile may be chosen freely; that is lab 09.fixed_tree.
 #
-# ## 15. Batch to batch: on your own machine
+# ## 19. Batch to batch: on your own machine
 #
 # Before a GPU comes in, ask the CPU that you have. One row of x goes through an operator of torch alone, and then as
 # the first of n rows. Nothing random, no atomics, the same machine.
@@ -242,7 +233,7 @@ lesson.table(rows, first="elements of 1,024 with other bits")
 # look otherwise; that is the point.) On a GPU the reason is stronger: one row fills a corner of the chip, so a library
 # cuts its sums into parts that run side by side. Many rows fill it anyway.
 #
-# ## 16. A served token
+# ## 20. A served token
 #
 # A server decodes: at each step every request in the batch gives one row. Others come and go, and the size of the
 # batch is the load of the moment. Here is how three operators of a small decoder are cut "as libraries do": by the
@@ -294,7 +285,7 @@ lesson.table(answer.rows, first="token")
 # No race, no other chip, no other version: the neighbours in the batch chose the order. From the token on at which the
 # texts part the contexts differ, and all that follows is another text.
 #
-# ## 17. Break it, keep it
+# ## 21. Break it, keep it
 #
 # Each operator can be made **batch-invariant**: cut by what a row is, never by how many there are. The product gets one
 # tile and no parts; the norm one block and one wave for each row; attention cuts a context into parts of 32 positions,
@@ -353,9 +344,9 @@ lesson.table(rows, first="12 tokens on sm_80")
 # In lab 09.batch_invariant the kernel is yours, what it may spend is limited, and it goes into this model afterwards.
 
 # %% [markdown] chip to chip
-# ## 18. Chip to chip
+# ## 22. Chip to chip
 #
-# The last promise is the dearest. Below is the product of section 14 in one tile on five targets, and beside it one
+# The last promise is the dearest. Below is the product of section 18 in one tile on five targets, and beside it one
 # that never leaves the order of K: a lane owns an element and adds one product after another, `fma` by `fma`. Products
 # of bf16 numbers fit into a float32 exactly, so that fused or not makes no difference here.
 
@@ -426,9 +417,9 @@ lesson.table(rows, first="target")
 # Some 50 to 200 times the instructions, and the fastest units of the chip stand idle. Nobody serves a model that way.
 # What one can have across chips at a fair price is sums *outside* of matrix products: norms, softmax, losses, with a
 # tree that is written down, correctly rounded functions in place of approximations, and denormals kept. For products
-# there is a bound, and section 21 and what follows it.
+# there are the bounds of sitting 2, and the next sitting.
 #
-# ## 19. What is promised
+# ## 23. What is promised
 #
 # Look for four words in a promise: *run*, *shape*, *version*, *device*.
 #
@@ -479,7 +470,7 @@ lesson.table(rows, first="target")
 # >   Since then a switch decides, off by default, so that some kernels are faster. (source:
 # >   [DeepGEMM #432](https://github.com/deepseek-ai/DeepGEMM/pull/432))
 # > - Fact: kernels that keep a row's bits whoever shares the batch can be written in Triton, for both vendors.
-# >   (measured: the cells of section 17, on virtual GPUs)
+# >   (measured: the cells of section 21, on virtual GPUs)
 #
 # We found no report from outside that shows that training to repeat bit for bit. A claim stays one until somebody runs
 # it again.
@@ -493,7 +484,7 @@ lesson.sitting("09", 3)
 # %% [markdown] sitting 4
 # # Sitting 4: noise or a bug
 #
-# ## 20. Six small faults
+# ## 24. Six small faults
 #
 # A model is ported: the same weights, other code. It runs, it writes text, its loss looks right. Six things go wrong
 # in such ports again and again: the base of the rotary angles, the eps of a norm, an exact GELU where the model was
@@ -555,7 +546,7 @@ lesson.table(rows, first="fault")
 # of the faults do, and changes nearly as many best tokens as two others. A test that "allows one percent" passes half
 # of the list.
 #
-# ## 21. Where a short test cannot see
+# ## 25. Where a short test cannot see
 #
 # Many tests of a port read one token, "hello", and compare the logits. One position has one score, and the softmax of
 # one score is 1, whatever it is.
@@ -594,7 +585,7 @@ lesson.curves(
 # Test with many positions, a batch of more than one row, a length that is no power of two, and a context as long as
 # will be served: the wrong base of the angles grows with the distance.
 #
-# ## 22. The culprit and its victims
+# ## 26. The culprit and its victims
 #
 # The logits only say *that* something is off. So both models are recorded: what each module was given and what it gave,
 # in the order of execution. Then there are two ways to compare. Run both models **freely**, and every module behind the
@@ -614,8 +605,8 @@ guess = predict(
 # %% victims
 short = tokens[:2, :24]  # a recording keeps every intermediate value
 port, planted = broken["scale"]
-original = lesson.recorded(model, short)
-freely = lesson.recordings_diff(original, lesson.recorded(port, short))
+original = lesson.recording_of(model, short)
+freely = lesson.recordings_diff(original, lesson.recording_of(port, short))
 given = lesson.port_diff(original, port, short)
 
 
@@ -653,7 +644,7 @@ lesson.table(
 )
 
 # %% [markdown] found read
-# The bound is not a number somebody liked. It comes from section 10: the type, the length of the sums and the number of
+# The bound is not a number somebody liked. It comes from section 14: the type, the length of the sums and the number of
 # roundings since the inputs were equal. Without it one would compare exactly, and every honest difference of two chips
 # would be a fault; or with a fixed 1e-2, and eps and GELU would pass.
 #
@@ -683,7 +674,7 @@ lesson.table(
 #
 # Lab 09.layer_diff is the same tool, from your own hooks.
 #
-# ## 23. Two loss curves
+# ## 27. Two loss curves
 #
 # Now the port is clean as far as anyone can see, and is trained. Its loss curve is not the original's: bits differ, and
 # each step is taken from where the last one led. How far may two curves be apart?
@@ -752,9 +743,9 @@ lesson.table(rows, first="against the reference")
 # Two surprises. The forgotten betas *lower* the loss of these 60 steps: "not worse" is no test. And the wrong scale is
 # not seen, since training fits its weights to it. *Not seen* is not *the same*: with twelve pairs the interval was
 # -0.0017 to -0.0002 (measured: `lesson.seed_pairs(names, seeds=range(12))`, torch 2.13 on a CPU). The tool for that
-# fault is section 22, and takes one forward pass.
+# fault is section 26, and takes one forward pass.
 #
-# ## 24. A stated error rate
+# ## 28. A stated error rate
 #
 # A test of a port is run on every release. So one must know how often it cries wolf. The 95% interval states it: of
 # honest ports with a difference of 0 it leaves out 0 five times in a hundred, *if* the pairs are independent and
@@ -808,9 +799,9 @@ lesson.curves(
 #
 # What no curve can show: a fault that moves the loss by less than the pairs scatter; one that shows only later, on
 # longer contexts, on other data, or in what the model writes. So, in this order: operators against a bound (sitting 2),
-# modules given the same inputs (section 22), gradients of one step, and only then curves.
+# modules given the same inputs (section 26), gradients of one step, and only then curves.
 #
-# ## 25. The story: training on another vendor's chip
+# ## 29. The story: training on another vendor's chip
 #
 # > **Claim and fact: R2 on Ascend**
 # >
