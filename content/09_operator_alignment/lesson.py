@@ -491,35 +491,40 @@ lesson.sitting("09", 3)
 # trained with the tanh form, a mask that is off by one, a wrong scale of the scores, and a square weight that is
 # transposed. None of them raises an error.
 #
-# Here is a Llama of `transformers` in small, trained for a few seconds, and six copies with one fault each, planted in
-# some layer. All of them read the same 32 × 64 tokens.
+# Here is a Llama of `transformers` in small, trained for a few seconds: once with seed 0, and once with seed 1, to see
+# what chance alone does to the loss. Of the first there are six copies with one fault each, planted in some layer. All
+# read the same 32 × 64 tokens.
 
 # %% six ports
 torch.set_num_threads(1)  # so small a model that threads would only wait
 model, (tokens, targets) = lesson.trained_llama()
-logits = lesson.logits_of(model, tokens)
+again, _ = lesson.trained_llama(seed=1)
 broken = lesson.broken_ports(model, seed=25)
 lesson.table(
     {name: {"in": one.module, "what": one.what} for name, (_, one) in broken.items()},
     first="fault",
 )
 
-# %% guess losses
-guess = predict(
-    "09.losses",
-    "The loss of this model is about 5.2; another seed of its training moves it by "
-    "some 0.03. How many of the six faults move it by less than that? And a token that "
-    "sees the next one: does the loss rise or fall?",
-    hidden=lesson.number("faults that hide"),
-    mask=lesson.choice("rises", "falls", label="mask off by one"),
-)
 
-
-# %% losses
+# %% two seeds
 def loss(logits):
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+logits = lesson.logits_of(model, tokens)
+chance = abs(loss(lesson.logits_of(again, tokens)) - loss(logits)).item()
+lesson.table({"loss with seed 0": loss(logits), "seed 1 is off by": chance})
+
+# %% guess losses
+guess = predict(
+    "09.losses",
+    "How many of the six faults move the loss by less than another seed does? And a "
+    "token that sees the next one: does the loss rise or fall?",
+    hidden=lesson.number("faults that hide"),
+    mask=lesson.choice("rises", "falls", label="mask off by one"),
+)
+
+# %% losses
 found = {name: lesson.logits_of(port, tokens) for name, (port, _) in broken.items()}
 with torch.autocast("cpu", torch.bfloat16):
     honest = lesson.logits_of(model, tokens).float()  # no fault, products in bf16
@@ -534,15 +539,15 @@ rows = {
     for name, y in {**found, "none, in bf16": honest}.items()
 }
 guess.reveal(
-    hidden=sum(abs(change) < 0.03 for change in moved.values()),
+    hidden=sum(abs(change) < chance for change in moved.values()),
     mask="rises" if moved["mask"] > 0 else "falls",
-    because="a trained model forgives much. Who sees the answer guesses it better.",
+    because="a trained model forgives much. Who sees the answer finds it easier.",
 )
 lesson.table(rows, first="fault")
 
 # %% [markdown] losses read
-# A fault that *lowers* the loss is the worst of all: it looks like progress, and ends when the model must write a text
-# whose next token nobody can see. The last row has no fault; it multiplies in bf16. It moves the logits more than two
+# Only the transposed weight stands out. A fault that *lowers* the loss is the worst: it looks like progress, until the
+# model must write a text whose next token nobody can see. The last row has no fault; it multiplies in bf16. It moves the logits more than two
 # of the faults do, and changes nearly as many best tokens as two others. A test that "allows one percent" passes half
 # of the list.
 #
