@@ -314,8 +314,8 @@ guess.reveal(
     product=answers["only the product"].same_bits,
     others=answers["norm and attention"].same_bits,
     all=answers["all three"].same_bits,
-    because="one operator that looks at the batch is enough, and all that follows "
-    "carries its bits on.",
+    because="the product alone is enough to lose them, and so are the other two "
+    "together. All that follows carries other bits on.",
 )
 lesson.table(
     {
@@ -339,8 +339,8 @@ lesson.table(
 )
 
 # %% [markdown] price read
-# One operator that looks at the batch is enough to lose the bits, whichever it is. With all three cut by the row alone
-# they are kept, on both vendors' virtual GPUs.
+# A server has to mend *all* operators that sum. With the three cut by the row alone the bits are kept, on the virtual
+# GPUs of both vendors.
 #
 # Counted, the price is small. Alone, there are fewer launches and instructions than before, as no parts are stored and
 # added; in a batch there are a few percent more, as the cut is not the best one for eight rows. What it costs, a
