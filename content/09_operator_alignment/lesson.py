@@ -237,9 +237,41 @@ lesson.table(rows, first="elements of 1,024 with other bits")
 # %% how libraries cut
 lesson.code(lesson.product_plan, lesson.norm_plan, lesson.attention_plan)
 
+# %% guess rows
+guess = predict(
+    "09.rows",
+    "Row 0 of a product that is cut by `product_plan`: does it get other bits when the "
+    "batch grows from 1 row to 2, on both targets? And from 16 rows to 17? There the "
+    "tile grows, as in section 18.",
+    two=lesson.yes_no("1 to 2, on both"),
+    sm_80=lesson.yes_no("16 to 17, sm_80"),
+    gfx942=lesson.yes_no("16 to 17, gfx942"),
+)
+
+# %% row 0 on virtual GPUs
+torch.manual_seed(0)
+x, w = torch.randn(64, 256).half(), torch.randn(256, 64).half()
+rows = {}
+for target in ("sm_80", "gfx942"):
+    with virtual_gpu(target):
+        row_0 = {n: lesson.library_product(x[:n], w)[0] for n in (1, 2, 16, 17, 64)}
+    rows[target] = {
+        f"{n} rows against {m}": (row_0[n] != row_0[m]).sum()
+        for m, n in ((1, 2), (2, 16), (16, 17), (17, 64))
+    }
+guess.reveal(
+    two=all(row["2 rows against 1"] > 0 for row in rows.values()),
+    sm_80=rows["sm_80"]["17 rows against 16"] > 0,
+    gfx942=rows["gfx942"]["17 rows against 16"] > 0,
+    because="K is no longer cut from 2 rows on. From 17 on the tile has 32 rows, and "
+    "only gfx942 takes another matrix instruction for it.",
+)
+lesson.table(rows, across=True)
+
 # %% [markdown] the served model
-# Such rules are real: vLLM's RMSNorm takes blocks of up to 1,024 threads for fewer than 256 tokens, and of 256 for more
-# (source: vllm-project/vllm, csrc/layernorm_kernels.cu).
+# Between these borders the bits stay, however many rows there are; across one they may change. Such rules are real:
+# vLLM's RMSNorm takes blocks of up to 1,024 threads for fewer than 256 tokens, and of 256 for more (source:
+# vllm-project/vllm, csrc/layernorm_kernels.cu).
 #
 # The model is small and honest about it: two layers, four heads, 256 tokens, weights drawn and not trained, float16
 # into products and cache, float32 sums. Its last matrix is *prepared*: columns come in pairs that are nearly alike, so
@@ -678,11 +710,12 @@ lesson.table(
 # would be a fault; or with a fixed 1e-2, and eps and GELU would pass.
 #
 #
-# Your turn: take another seed and another fault, do not look where it was planted, and let the line of code tell you.
+# Your turn: plant one into the other model, do not look where, and let the line of code tell you.
 
 # %% your turn
-port, _ = lesson.broken_ports(model, seed=2026)["eps"]  # another seed, another fault
-fault = lesson.port_diff(original, port, short).faults[0]
+theirs = lesson.recording_of(again, short)  # the model of seed 1, still whole
+lesson.plant_fault(again, "eps", seed=2026)  # take another seed, another fault
+fault = lesson.port_diff(theirs, again, short).faults[0]
 lesson.table(
     {
         "module": fault.module,
