@@ -277,13 +277,13 @@ lesson.table(rows, across=True)
 # into products and cache, float32 sums. Its last matrix is *prepared*: columns come in pairs that are nearly alike, so
 # that the two best logits of each step are about a millionth apart. In a trained model such a near tie is rare, and
 # comes with enough tokens; here it is there at once, and a last bit decides. All three operators are Triton kernels,
-# executed on a virtual GPU. One request, greedy decoding, 8 tokens: once alone, and once with seven others.
+# executed on a virtual GPU. One request, greedy decoding, 6 tokens: once alone, and once with seven others.
 
 # %% guess served
 guess = predict(
     "09.served",
     "Served on the virtual sm_80. At which token do the logits have other bits for the "
-    "first time? By how much? And do the two texts part within 8 tokens?",
+    "first time? By how much? And do the two texts part within 6 tokens?",
     first=lesson.choice("the first", "a later one", "none", label="other bits from"),
     size=lesson.choice(
         "about 1e-7", "about 1e-4", "about 1e-1", label="first difference"
@@ -292,7 +292,7 @@ guess = predict(
 )
 
 # %% served
-answer = lesson.served(others=7, tokens=8, target="sm_80")
+answer = lesson.served(others=7, tokens=6, target="sm_80")
 first = answer.first_bits
 guess.reveal(
     first={None: "none", 1: "the first"}.get(first, "a later one"),
@@ -322,7 +322,7 @@ lesson.table(answer.rows, first="token")
 guess = predict(
     "09.invariant",
     "Make only the product batch-invariant, or only norm and attention, or all three. "
-    "When do all logits of 8 tokens keep their bits?",
+    "When do all logits of 6 tokens keep their bits?",
     product=lesson.yes_no("only the product"),
     others=lesson.yes_no("norm and attention"),
     all=lesson.yes_no("all three"),
@@ -337,10 +337,10 @@ ways = {
 }
 answers = {"none": answer}
 for name, way in ways.items():
-    answers[name] = lesson.served(**way, tokens=8, target="sm_80")
-answers["none, gfx942"] = lesson.served(tokens=8, target="gfx942")
+    answers[name] = lesson.served(**way, tokens=6, target="sm_80")
+answers["none, gfx942"] = lesson.served(tokens=6, target="gfx942")
 answers["all three, gfx942"] = lesson.served(
-    **ways["all three"], tokens=8, target="gfx942"
+    **ways["all three"], tokens=6, target="gfx942"
 )
 guess.reveal(
     product=answers["only the product"].same_bits,
@@ -367,7 +367,7 @@ lesson.table(
         for name in ("none", "all three")
         for size, counts in answers[name].counts.items()
     },
-    first="batch-invariant, 8 tokens on sm_80",
+    first="batch-invariant, 6 tokens on sm_80",
 )
 
 # %% [markdown] price read
