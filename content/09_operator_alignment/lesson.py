@@ -591,8 +591,8 @@ lesson.table(rows, first="fault")
 #
 # ## 25. Where a short test cannot see
 #
-# Many tests of a port read one token, "hello", and compare the logits. One position has one score, and the softmax of
-# one score is 1, whatever it is.
+# The quickest test of a port reads one token, "hello", and compares the logits. One position has one score, and the
+# softmax of one score is 1, whatever it is.
 
 # %% guess positions
 guess = predict(
@@ -628,9 +628,9 @@ lesson.curves(
 )
 
 # %% [markdown] positions read
-# Two faults are blind at the first position. A third, the mask, is blind at the last one, which has no next token to
-# see: and the last position is the one that a server reads. So test with many positions, a batch of more than one row,
-# a length that is no power of two, and a context as long as will be served.
+# Two faults do not show at the first position. A third, the mask in the last layer, does not show at the last position,
+# which has no next token to see; and that is the one that a server reads. So test with many positions, a batch of more
+# than one row, a length that is no power of two, and a context as long as will be served.
 #
 # ## 26. The culprit and its victims
 #
@@ -891,6 +891,8 @@ lesson.curves(
 # > - Reported: for V4 on Ascend core operators were written anew. (source:
 # >   [hongkong.info](https://hongkong.info/en-us/news/detail-8959.html), 24 April 2026) It gives the model 1 trillion
 # >   parameters where the report before has 1.6. (source: [newsglobal.cc](https://newsglobal.cc/article/3096716))
+# > - Claimed: fine-grained expert parallelism was checked on NVIDIA GPUs and Ascend NPUs, 1.50 to 1.73 times as fast.
+# >   (source: DeepSeek-V4 report)
 # > - Fact: Ascend's sums over ranks are deterministic if `HCCL_DETERMINISTIC` says so; the default is off. (source:
 # >   [CANN,
 # >   HCCL_DETERMINISTIC](https://www.hiascend.com/document/detail/en/CANNCommunityEdition/900/maintenref/envvar/envref_07_0099.html))
@@ -914,7 +916,7 @@ lesson.curves(
 # %% [markdown] summary of the unit
 # ## Summary
 #
-# - Bits differ between chips because sums have another order, and few other reasons; the listing shows which.
+# - Bits differ between chips for few reasons, most often because a sum has another order; the listing shows which.
 # - A bound follows from the type, the length of the sum and its order; a tolerance is a bound.
 # - The same bits from run to run, tile to tile, batch to batch and chip to chip are four promises with four prices.
 # - What is chosen by the shape of a batch changes the bits of each request in it: product, norm, attention.
