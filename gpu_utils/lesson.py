@@ -78,6 +78,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.virtual.waits": ("waits",),
     },
     "Rules on paper": {
+        "gpu_utils.analytic.alarms": ("alarm_rates",),
         "gpu_utils.analytic.collectives": ("COLLECTIVE_FORMS", "collective_schedules", "delivery_faults"),
         "gpu_utils.analytic.inference": ("MODELS",),
         "gpu_utils.analytic.narrow_sums": ("worst_sum_errors",),
@@ -129,6 +130,8 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.model.routed_training": ("RoutedConfig", "RoutedModel", "routed_run"),
         "gpu_utils.model.routing": ("capacity", "fits", "groups_reached", "imbalance", "loads"),
         "gpu_utils.model.records": ("RunRecord", "latest_record", "load_record", "save_record"),
+        "gpu_utils.model.seed_pairs": ("seed_pairs",),
+        "gpu_utils.model.small_llama": ("broken_ports", "logits_of", "trained_llama"),
         "gpu_utils.model.training": (
             "PRESETS",
             "Batches",
