@@ -7,7 +7,7 @@ NAMES = (
     # TODO "tolerance",
     # the same bits on purpose
     # TODO "fixed_tree",
-    # TODO "batch_invariant",
+    "batch_invariant",
     # noise or a bug
     # TODO "layer_diff",
     # TODO "convergence",
