@@ -199,6 +199,8 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.exercises.u07_ptx_and_amdgcn.lesson_listings": ("ended_without", "loop_lines", "named_registers"),
         "gpu_utils.exercises.u08_fp8.own_training": ("own_fp8_training",),
         "gpu_utils.exercises.u09_operator_alignment.sums": ("dot_errors", "sum_bound", "sum_errors", "sum_likely"),
+        "gpu_utils.exercises.u09_operator_alignment.served": ("library_product", "served"),
+        "gpu_utils.exercises.u09_operator_alignment.served_plans": ("attention_plan", "norm_plan", "product_plan"),
         "gpu_utils.exercises.u10_mla_moe.latents": ("drawn_mla",),
         "gpu_utils.exercises.u10_mla_moe.lesson_latents": ("mla_flops", "mla_race"),
         "gpu_utils.exercises.u10_mla_moe.own_model": ("own_deepseek",),

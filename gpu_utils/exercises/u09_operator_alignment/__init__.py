@@ -7,7 +7,7 @@ NAMES = (
     "tolerance",
     # the same bits on purpose
     # TODO "fixed_tree",
-    # TODO "batch_invariant",
+    "batch_invariant",
     # noise or a bug
     "layer_diff",
     "convergence",
