@@ -1,9 +1,9 @@
 # %% [markdown] top
 # # Lab 12: pipeline schedules
 #
-# **Seven exercises.** You write three schedules, from one-forward-one-backward to DualPipe; what finds a deadlock before
-# ranks hang; what says when each step runs and what memory it takes; and a search for the way to cut a model. At the
-# end your orders train GPT-2 on four ranks.
+# **Seven exercises.** You write three schedules, from one-forward-one-backward to DualPipe; what finds a deadlock
+# before ranks hang; what says when each step runs and what memory it takes; and a search for the way to cut a model.
+# At the end your orders train GPT-2 on four ranks.
 #
 # - **First**: lesson 12. It has the ideas; each statement says what else it needs.
 # - **Time**: three parts, one for each sitting of the lesson. As a guess, not from a stopwatch: 120, 80 and 60 minutes.

@@ -54,9 +54,11 @@ def diff(
         raise typer.BadParameter("name the port too, or -o and a file to record A", param_hint="b")
     first = _Side(a, "A", double)
     if output is not None:
-        from gpu_utils.model.recording_files import save_recording
+        from gpu_utils.course.files import write_atomically
+        from gpu_utils.model.recording_files import encoded
 
-        typer.echo(f"recorded: {save_recording(first.recording(), output)}")
+        write_atomically(output, encoded(first.recording()))
+        typer.echo(f"recorded: {output}")
         if not b:
             typer.echo(f"compare with it: {w2w(f'diff {output} port.py')}")
             return

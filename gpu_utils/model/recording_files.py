@@ -10,15 +10,14 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from gpu_utils.course.files import write_atomically
 from gpu_utils.model.activations import Call, Operator, Recording, RecordingError
 
 SCHEMA = 1
 _HEAD = "w2w recording"
 
 
-def save_recording(recording: Recording, path: Path) -> Path:
-    """Write the recording to `path` and return it."""
+def encoded(recording: Recording) -> bytes:
+    """The bytes of a file that `load_recording` reads."""
     values = {str(number): value.contiguous() for number, value in enumerate(recording.values)}
     head = {
         "schema": SCHEMA,
@@ -27,13 +26,11 @@ def save_recording(recording: Recording, path: Path) -> Path:
         "weights": {str(number): name for number, name in recording.weights.items()},
         "about": recording.about,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, save(values, {_HEAD: json.dumps(head)}))
-    return path
+    return save(values, {_HEAD: json.dumps(head)})
 
 
 def load_recording(path: Path) -> Recording:
-    """Read what `save_recording` wrote. Raises RecordingError, in one sentence, where the file is something else."""
+    """Read what `encoded` gave. Raises RecordingError, in one sentence, where the file is something else."""
     try:
         with safe_open(path, framework="pt") as file:
             head: dict[str, Any] = json.loads((file.metadata() or {}).get(_HEAD, "{}"))

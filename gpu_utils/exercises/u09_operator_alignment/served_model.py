@@ -1,7 +1,7 @@
 """A small decoder that is served: its weights, its cached prompts, and one decoding step of a batch of requests.
 
-Two layers of attention and an MLP with squared ReLU, width 128. Keys, values and what enters a product are float16, its sums
-and the residual stream float32; the factor of an RMSNorm multiplies behind the product, as fused kernels have it.
+Two layers of attention and an MLP with squared ReLU, width 128. Keys, values and what enters a product are float16, its
+sums and the residual stream float32; the factor of an RMSNorm multiplies behind the product, as fused kernels have it.
 Beside the three operators that a step is given, torch works element by element, with additions, products, square roots
 and divisions only. These are rounded correctly, so an element's bits do not depend on where in a batch it stands.
 """
@@ -107,14 +107,15 @@ def _normed_product(x: Tensor, w: Tensor, operators: Operators) -> Tensor:
 def prompted(model: Weights, prompts: Sequence[Sequence[int]]) -> Caches:
     """Caches that hold all but the last token of each prompt, read by torch, each prompt alone."""
     shape = (len(prompts), POSITIONS, HEADS, WIDTH // HEADS)
-    caches = Caches(*([torch.zeros(shape, dtype=torch.float16) for _ in range(LAYERS)] for _ in range(2)), lengths=[])
+    keys, values = ([torch.zeros(shape, dtype=torch.float16) for _ in range(LAYERS)] for _ in range(2))
+    caches = Caches(keys=keys, values=values, lengths=[])
     for request, prompt in enumerate(prompts):
         read = len(prompt) - 1
         x = (model.tokens[list(prompt[:-1])] + model.places[:read]).double()
         future = torch.ones(read, read, dtype=torch.bool).triu(1)
-        for layer, keys, values in zip(model.layers, caches.keys, caches.values, strict=True):
+        for layer, own_keys, own_values in zip(model.layers, keys, values, strict=True):
             q, k, v = (part.reshape(read, HEADS, -1) for part in _exact(x, layer["qkv"]).chunk(3, 1))
-            keys[request, :read], values[request, :read] = k.half(), v.half()
+            own_keys[request, :read], own_values[request, :read] = k.half(), v.half()
             scores = torch.einsum("qhd,khd->hqk", q, k) / (WIDTH // HEADS) ** 0.5
             p = scores.masked_fill(future, -torch.inf).softmax(2)
             x = x + torch.einsum("hqk,khd->qhd", p, v).reshape(read, WIDTH)
