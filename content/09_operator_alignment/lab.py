@@ -1,9 +1,14 @@
 # %% [markdown] top
 # # Lab 09: the same answer on two chips
 #
-# **Seven exercises.**
+# **Seven exercises.** You measure how far apart two results are, and say how far apart they may be; write a sum and a
+# product that keep their bits, on both vendors; find the operator at which a port goes wrong; and tell noise from a bug
+# in a training.
 #
 # - **First**: lesson 09. It has the ideas; each statement says what else it needs.
+# - **Time**: three parts, as a guess 90, 90 and 60 minutes, not from a stopwatch.
+# - **Kernels** are executed on virtual GPUs of both vendors, or on this machine's GPU if it has one. Nothing here has run
+#   on AMD silicon.
 # - **How it works**: write your answer in the cell that says `YOUR CODE`, run it, run the check below it.
 #   `hint("09.ulp")` gives three hints of growing strength. `solution("09.ulp")` asks first.
 
@@ -519,7 +524,8 @@ check("09.convergence")
 # %% [markdown] end of the lab
 # ## Done
 #
-# PLACEHOLDER
+# A difference is no longer a feeling: you can say how large it is, how large it may be, which operator made it, and what
+# it costs to have none. Unit 15 holds a transformed GPT-2 to these bounds.
 
 # %% progress
 progress()

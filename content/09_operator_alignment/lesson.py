@@ -1,5 +1,5 @@
 # %% [markdown] top
-# # 9 Operator alignment: the same answer on two chips
+# # 09 Operator alignment: the same answer on two chips
 #
 # **Afterwards you can** say why two chips give different bits, and find the reason in the listing; work out how far
 # apart two honest results may be, and turn that into a tolerance which refuses a fault; keep bits equal where it
