@@ -7,8 +7,8 @@
 #
 # - **First**: lesson 09. It has the ideas; each statement says what else it needs.
 # - **Time**: three parts, as a guess 90, 90 and 60 minutes, not from a stopwatch.
-# - **Kernels** are executed on virtual GPUs of both vendors, or on this machine's GPU if it has one. Nothing here has run
-#   on AMD silicon.
+# - **Kernels** are executed on virtual GPUs of both vendors, or on this machine's GPU if it has one. Nothing here has
+#   run on AMD silicon.
 # - **How it works**: write your answer in the cell that says `YOUR CODE`, run it, run the check below it.
 #   `hint("09.ulp")` gives three hints of growing strength. `solution("09.ulp")` asks first.
 
@@ -524,8 +524,8 @@ check("09.convergence")
 # %% [markdown] end of the lab
 # ## Done
 #
-# A difference is no longer a feeling: you can say how large it is, how large it may be, which operator made it, and what
-# it costs to have none. Unit 15 holds a transformed GPT-2 to these bounds.
+# A difference is no longer a feeling: you can say how large it is, how large it may be, which operator made it, and
+# what it costs to have none. Unit 15 holds a transformed GPT-2 to these bounds.
 
 # %% progress
 progress()
