@@ -348,7 +348,99 @@ lesson.table(rows, first="target")
 # ## 09.fixed_tree: PLACEHOLDER
 
 # %% [markdown] statement of batch_invariant
-# ## 09.batch_invariant: PLACEHOLDER
+# ## 09.batch_invariant: a product whose row does not depend on the batch
+#
+# A server multiplies the rows of all its requests with one matrix of weights. Libraries choose the tile and the cut of
+# K by the number of rows, so an answer changes with the load. Write `batch_invariant(x, w)`, a Triton kernel and its
+# launcher: `x @ w`, where a row of the result has the same bits whatever else is in the batch.
+#
+# | | |
+# |---|---|
+# | `x` | float16 or bfloat16, `(M, K)`; `M` and `K` are 1 or more. Its rows may lie further apart than `K` |
+# | `w` | of the type of `x`, `(K, N)`, contiguous |
+# | result | float32, `(M, N)` |
+#
+# - **Right**: the error of sums of K products in float32.
+# - **Invariant**: the check calls your function with a batch, with its first rows as smaller batches, down to one row,
+#   and with the batch upside down. Each row must have the same bits every time, on each target. Two targets may differ
+#   from each other.
+# - **Not slow**: at most two launches for a product, no atomics, products by `tl.dot`, and `w` is loaded once for each
+#   16 rows at most. These are counted on the virtual GPUs.
+#
+# You may choose anything by `K` and `N`, and nothing by `M` but the size of the grid.
+#
+# **A small example.** `x` is `[[1, 2], [3, 4]]`, `w` is `[[1], [10]]`: the result is `[[21], [43]]`. `[[1, 2]]` alone
+# gives `[[21]]`, and so does it as the second row behind `[[3, 4]]`. Numbers so small have these bits in every order.
+#
+# `tl.dot` takes tiles of 16 rows at least. One row alone is then a tile that is mostly empty. What does that cost, and
+# who would notice?
+
+
+# %% 09.batch_invariant tags=["answer", "09.batch_invariant"]
+@triton.jit
+def batch_invariant_kernel(
+    x_ptr, w_ptr, out_ptr, M, N, K, stride,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """One tile of x @ w; rows of x are `stride` elements apart."""
+    # BEGIN SOLUTION
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    columns = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, K, BK):
+        k_of_x = start + tl.arange(0, BK)[None, :]
+        k_of_w = start + tl.arange(0, BK)[:, None]
+        x_mask = (rows < M) & (k_of_x < K)
+        w_mask = (k_of_w < K) & (columns < N)
+        x = tl.load(x_ptr + rows * stride + k_of_x, mask=x_mask, other=0.0)
+        w = tl.load(w_ptr + k_of_w * N + columns, mask=w_mask, other=0.0)
+        acc = tl.dot(x, w, acc)
+    mask = (rows < M) & (columns < N)
+    tl.store(out_ptr + rows * N + columns, acc, mask=mask)
+    # END SOLUTION
+
+
+def batch_invariant(x: Tensor, w: Tensor) -> Tensor:
+    """x @ w in float32, each row with bits that do not depend on the others.
+
+    >>> x, w = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0], [10.0]])
+    >>> batch_invariant(x.half(), w.half()).tolist()
+    [[21.0], [43.0]]
+    """
+    # BEGIN SOLUTION
+    (M, K), N = x.shape, w.shape[1]
+    out = torch.empty((M, N), dtype=torch.float32, device=x.device)
+    tile = {"BM": 16, "BN": 32, "BK": 32}  # whatever M is
+    grid = (triton.cdiv(M, tile["BM"]), triton.cdiv(N, tile["BN"]))
+    batch_invariant_kernel[grid](x, w, out, M, N, K, x.stride(0), **tile)
+    return out
+    # END SOLUTION
+
+
+# %% 09.batch_invariant check tags=["check", "09.batch_invariant"]
+check("09.batch_invariant")
+
+# %% [markdown] own product served
+# **Why it matters.** Your product goes into the served model of the lesson, beside a norm and an attention that are
+# batch-invariant already. One request, alone and with seven others, on the virtual GPUs of both vendors. Before you run
+# it: with the library's product the first token's logits had other bits. With yours?
+
+# %% your served token
+rows = {}
+others = {"norm": "batch-invariant", "attention": "batch-invariant", "tokens": 4}
+with lesson.when_written():
+    for target in ("sm_80", "gfx942"):
+        for name, product in (
+            ("the library's product", "as libraries do"),
+            ("yours", batch_invariant),
+        ):
+            answer = lesson.served(product=product, target=target, **others)
+            rows[f"{name}, {target}"] = {
+                "other bits from token": answer.first_bits or "none",
+                "texts part at token": answer.parts_at or "none",
+                **answer.counts["with 7 others"],
+            }
+lesson.table(rows, first="4 tokens with 7 others")
 
 # %% [markdown] part 3
 # ## Part 3: noise or a bug

@@ -59,7 +59,7 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     moved = not torch.equal(upside_down.flip(0), whole)
     if not off and not moved:
         return None
-    return Difference(f"bits:{','.join(map(str, off))}{' and place' * moved}", _said(value, off, len(whole)))
+    return Difference(f"bits:{','.join(map(str, off))}{' and place' * moved}", _said(list(value), off, len(whole)))
 
 
 def _said(value: list[Tensor], off: list[int], most: int) -> str:
