@@ -72,7 +72,9 @@ def _ring(inputs: Inputs, places: list[tuple[int, int]]) -> Difference | None:
     at, done = slips.executed(work, slips.needs, in_turn=False, once=False)
     given = f"the result is {('deadlock', places)}"
     for rank, step in places:
-        if not 0 <= rank < len(order) or at[rank] == len(order[rank]):
+        if not 0 <= rank < len(order):
+            return Difference("value", f"{given}; there is no rank {rank}: ranks are 0 to {len(order) - 1}")
+        if at[rank] == len(order[rank]):
             return Difference("value", f"{given}; rank {rank} does not hang: its list comes to an end")
         if at[rank] != step:
             return Difference("value", f"{given}; rank {rank} hangs at step {at[rank]}, not at step {step}")
@@ -140,6 +142,11 @@ _WRONG: tuple[tuple[str, Any, str], ...] = (
         slips.validated(named=slips.way_into_the_ring),
         "The way into the ring is part of the result. Follow the waits until a rank comes up again; the ring begins "
         "there, and what came before it is a victim.",
+    ),
+    (
+        "ring_in_the_order_of_ranks",
+        slips.validated(named=slips.sorted_ring),
+        "The ring is sorted by rank. Each of it stands before the one that it waits for, whatever their numbers are.",
     ),
     (
         "what_is_waited_for",
@@ -246,6 +253,12 @@ _WRONG: tuple[tuple[str, Any, str], ...] = (
         "An order that comes to the limit exactly is refused. As many as `limit` may be alive.",
     ),
     (
+        "no_limit",
+        slips.validated(room=10**9),
+        "`limit` is never looked at. An order that runs to its end may still hold too much: on each rank count what is "
+        "alive during each step.",
+    ),
+    (
         "memory_before_deadlock",
         slips.validated(memory_first=True),
         "Memory is looked at before deadlock. The order of the reasons is that of the statement: an order that hangs "
@@ -292,11 +305,17 @@ EXERCISE = Exercise(
         _case("an input gradient without its W, among full backwards", "1F1B", 2, 3, ("be", 1, 5, ("I", 1, 2))),
         _case("a backward is done twice", "1F1B", 3, 4, ("double", 1, 2, 6)),
         _case("W behind a full backward, which has done it", "1F1B", 3, 4, ("add", 1, 8, ("W", 1, 3))),
+        _case("twice on rank 0, stray on rank 1", "1F1B", 3, 4, ("double", 0, 0, 3), ("add", 1, 0, ("F", 2, 0))),
+        _case("stray on rank 0, twice on rank 1", "1F1B", 3, 4, ("add", 0, 0, ("F", 1, 0)), ("double", 1, 2, 6)),
+        _case("missing: of stage 3 on rank 0, of stage 1 on rank 1", "DualPipe", 2, 4, ("lose", 0, 1), ("lose", 1, 1)),
+        _case("missing: a backward on rank 0, a forward on rank 1", "1F1B", 3, 4, ("lose", 0, 7), ("lose", 1, 0)),
         _case("an action on a rank that has another stage", "1F1B", 3, 4, ("move", 1, 7, 2)),
         _case("a micro-batch of the other chain", "DualPipe", 2, 4, ("be", 0, 0, ("F", 0, 2))),
         _case("a stage that nobody has", "GPipe", 2, 3, ("be", 1, 1, ("F", 2, 1))),
         _case("one activation more than the limit", "1F1B", 4, 6, short=1),
         _case("a W comes late: its activations are alive", "ZB-H1", 2, 4, ("shift", 1, 4, 11), short=1),
+        _case("over the limit before its peak", "1F1B", 4, 6, short=2),
+        _case("two ranks over the limit, the second by more", "ZB-H1", 2, 4, ("shift", 1, 4, 11), short=2),
         _case("a pair holds both of its micro-batches", "DualPipe", 4, 8, short=1),
         _case("two stages on a rank hold activations", "ZBV", 2, 4, short=1),
         _case("a deadlock, and too many activations", "1F1B", 3, 4, ("shift", 0, 3, 1), ("shift", 2, 2, 1), short=1),

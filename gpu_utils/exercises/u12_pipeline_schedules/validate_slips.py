@@ -138,6 +138,10 @@ def against_the_waiting(
     return ring(work, at, waits, stuck)[::-1]
 
 
+def sorted_ring(work: Work, at: list[int], waits: Callable[[int], Need], stuck: list[int]) -> list[tuple[int, int]]:
+    return sorted(ring(work, at, waits, stuck))
+
+
 def executed(work: Work, needs: Needs, in_turn: bool, once: bool) -> tuple[list[int], set[Need]]:
     """How far each rank gets, and what is done by then. in_turn: the actions of a pair run one after the other.
     once: each rank is visited a single time."""
