@@ -345,7 +345,110 @@ lesson.table(rows, first="target")
 # ## Part 2: the same bits on purpose
 
 # %% [markdown] statement of fixed_tree
-# ## 09.fixed_tree: PLACEHOLDER
+# ## 09.fixed_tree: the same bits whatever the block, the warps, the chip
+#
+# `tl.sum` adds as the layout has it, so `num_warps`, the block and the width of a wave decide the bits. Write
+# `fixed_tree(x, block, warps)`: the sums of the rows of `x`, by a tree that the index alone decides.
+#
+# | | |
+# |---|---|
+# | `x` | float32, `(rows, K)`, `K` of 1 or more; its rows may lie further apart than `K` |
+# | `block` | elements that a program loads at once: a power of two, 64 to 1024 |
+# | `warps` | 1, 2, 4 or 8: `num_warps` of the launch |
+# | result | float32, `(rows,)` |
+#
+# **The tree.** Zeros are put behind the row up to a power of two. Then neighbours meet: elements 0 and 1, 2 and 3, and
+# so on; then of these sums the first and the second, the third and the fourth; until one is left. Each addition is
+# rounded to float32. The check compares bits, on both vendors, for several blocks and warps. (A sum of 0 may have
+# either sign.)
+#
+# One launch, a program for each row, no atomics.
+#
+# **A piece of Triton that you need.** For a tensor of `n` elements `tl.split(tl.reshape(x, (n // 2, 2)))` gives two of
+# `n // 2`: the even elements and the odd ones. A loop over `tl.static_range(...)` is unrolled, so that a tensor may get
+# another shape in each turn, and `if` with constants is decided when the kernel is compiled. `tl.sum` of one element is
+# that element.
+#
+# **A small example.** The row is 1 and four times $2^{-24}$. The tree has $1 + 2^{-24}$, which is rounded to 1, then
+# $2^{-23}$, and $2^{-24}$ with zeros; in the end $1 + 2^{-22}$. From left to right it would be 1.
+#
+# **A puzzle.** With blocks of 64 and a row of 1,000, which nodes of the tree are sums of one block? And with 256?
+
+
+# %% 09.fixed_tree tags=["answer", "09.fixed_tree"]
+@triton.jit
+def tree(x, N: tl.constexpr):
+    """(N,) -> its one sum: neighbours are added, until one is left."""
+    # BEGIN SOLUTION
+    for level in tl.static_range(16):
+        if (N >> level) > 1:
+            even, odd = tl.split(tl.reshape(x, ((N >> level) // 2, 2)))
+            x = even + odd
+    return tl.sum(x)
+    # END SOLUTION
+
+
+@triton.jit
+def fixed_tree_kernel(x_ptr, out_ptr, K, stride, BLOCK: tl.constexpr, P: tl.constexpr):
+    """One row; P is a power of two, and not less than the number of blocks."""
+    # BEGIN SOLUTION
+    row = tl.program_id(0)
+    sums = tl.zeros((P,), tl.float32)
+    for block in range(tl.cdiv(K, BLOCK)):
+        k = block * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * stride + k, mask=k < K, other=0.0)
+        sums = tl.where(tl.arange(0, P) == block, tree(x, BLOCK), sums)
+    tl.store(out_ptr + row, tree(sums, P))
+    # END SOLUTION
+
+
+def fixed_tree(x: Tensor, block: int, warps: int) -> Tensor:
+    """The sum of each row, neighbours first, with the same bits for every block and warps.
+
+    x: float32 (rows, K), rows x.stride(0) apart -> float32 (rows,).
+    """
+    # BEGIN SOLUTION
+    rows, K = x.shape
+    out = torch.empty(rows, dtype=torch.float32, device=x.device)
+    parts = triton.next_power_of_2(triton.cdiv(K, block))
+    fixed_tree_kernel[(rows,)](
+        x, out, K, x.stride(0), BLOCK=block, P=parts, num_warps=warps
+    )
+    return out
+    # END SOLUTION
+
+
+# %% 09.fixed_tree check tags=["check", "09.fixed_tree"]
+check("09.fixed_tree")
+
+# %% [markdown] own tree
+# **Why it matters.** Your sums become the norms of the served model, whose library chooses block and warps by the
+# batch; product and attention are batch-invariant here. And with `tl.sum` in the place of your tree? (The library's
+# norm.)
+#
+# <details><summary>The puzzle</summary>
+#
+# Both: a block is a subtree. The sixteen sums of blocks of 64 are nodes of one level, the four sums of blocks of 256
+# are nodes two levels up.
+#
+# </details>
+
+# %% your sums served
+rows = {}
+others = {"product": "batch-invariant", "attention": "batch-invariant", "tokens": 4}
+with lesson.when_written():
+    for target in ("sm_80", "gfx942"):
+        for name, norm in (
+            ("the library's sums", "as libraries do"),
+            ("your tree", fixed_tree),
+        ):
+            answer = lesson.served(norm=norm, target=target, **others)
+            rows[f"{name}, {target}"] = {
+                "other bits from token": answer.first_bits or "none",
+                "texts part at token": answer.parts_at or "none",
+                **answer.counts["with 7 others"],
+            }
+lesson.table(rows, first="4 tokens with 7 others")
 
 # %% [markdown] statement of batch_invariant
 # ## 09.batch_invariant: a product whose row does not depend on the batch

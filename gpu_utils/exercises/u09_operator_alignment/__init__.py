@@ -6,7 +6,7 @@ NAMES = (
     "reduction_order",
     "tolerance",
     # the same bits on purpose
-    # TODO "fixed_tree",
+    "fixed_tree",
     "batch_invariant",
     # noise or a bug
     "layer_diff",
