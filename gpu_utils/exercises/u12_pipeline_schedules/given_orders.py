@@ -74,7 +74,7 @@ def broken(rng: random.Random, name: str, p: int, m: int) -> list[Change]:
                 ]
             )
         ]
-    changes = []
+    changes: list[Change] = []
     for _ in range(rng.randrange(1, 3)):
         rank = rng.randrange(p)
         at = rng.randrange(lengths[rank])
