@@ -141,10 +141,14 @@ def without_a_look_back(stages: list[int], fits: Callable[[Collection[int]], boo
     return stages if found is None else found
 
 
+def all_weights(sizes: Sizes, stages: list[int]) -> int:
+    return sum(sizes.weights[stage] for stage in stages)
+
+
 def measured(
     peak: Callable[[int, int], Peak] = always(peak),
     choose: Choose = fewest,
-    fixed: Callable[[Sizes, list[int]], int] = lambda sizes, stages: sum(sizes.weights[stage] for stage in stages),
+    fixed: Callable[[Sizes, list[int]], int] = all_weights,
     room: int = 0,
     everywhere: bool = False,
 ) -> Callable[..., dict[str, Any]]:
@@ -172,7 +176,11 @@ def measured(
                 return there + of_rank(steps, sizes, some)
 
             peaks.append(total(()))
-            found = choose(stages, lambda some, total=total: total(some) <= budget - room, sizes)
+
+            def fits(some: Collection[int], total: Callable[[Collection[int]], int] = total) -> bool:
+                return total(some) <= budget - room
+
+            found = choose(stages, fits, sizes)
             helpless |= found is None
             again += found or []
         if everywhere and again:
