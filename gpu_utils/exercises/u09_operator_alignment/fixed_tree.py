@@ -76,6 +76,10 @@ def _rows(case: Case) -> int:
     return len(case.inputs["x"]) if isinstance(case, Example) else case["rows"]
 
 
+def _waves(case: Case) -> int:
+    return _rows(case) * sum(warps for _, warps in _settings(case))
+
+
 def _fresh(rng: random.Random) -> Case:
     return Case("a row nobody chose", rows=rng.randrange(2, 5), K=rng.randrange(513, 1024))
 
@@ -119,7 +123,8 @@ EXERCISE = Exercise(
         Limit(
             "waves",
             "Each row has a program of `warps` warps: give num_warps=warps to the launch.",
-            at_least=lambda case: _rows(case) * sum(warps for _, warps in _settings(case)),
+            at_least=_waves,
+            at_most=_waves,
         ),
         Limit(
             "global_atomics",

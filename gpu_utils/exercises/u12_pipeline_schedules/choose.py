@@ -232,6 +232,16 @@ EXERCISE = Exercise(
             cluster=_chips(48, 8, 80e9, 120e12, 300e9, 12.5e9),
             model=_model(8, 2048, 25_165_824, 40_960, 196_608, 4096, 24, 12_582_912, active=8, nodes=4),
         ),
+        Case(
+            "one expert for each token: the exchange is nearly as long as the compute",
+            cluster=_chips(64, 8, 24e9, 400e12, 300e9, 50e9),
+            model=_model(61, 7168, 308_281_344, 243_712, 3_932_160, 4096, 16, 11_010_048, active=1, nodes=8),
+        ),
+        Case(
+            "one node, half as many micro-batches as stages",
+            cluster=_chips(8, 8, 64e9, 520e12, 50e9, 50e9),
+            model=_model(40, 7168, 205_520_896, 71_680, 32_768, 8192, 16, 22_020_096, active=2, nodes=2),
+        ),
     ),
     fresh=_fresh,
     misconceptions=(
