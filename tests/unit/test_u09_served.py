@@ -1,4 +1,4 @@
-"""The served decoder of unit 09, and the fixed tree on every target: bits that follow the batch, and bits that do not."""
+"""The served decoder of unit 09, and the fixed tree on every target: bits that follow the batch, and that do not."""
 
 import pytest
 import torch
