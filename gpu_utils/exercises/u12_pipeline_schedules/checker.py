@@ -57,9 +57,10 @@ def _done_wrong(schedule: Schedule, places: dict[Action, Place]) -> Iterator[Fau
                 yield _fault(rank, at, step, "pair", "pairs what cannot run together: expected one F and one B")
             for action in actions:
                 kind, stage, micro = action
-                if micro not in micros.get(stage, ()):
-                    what = "that stage" if stage in micros else f"one of {len(micros)} stages"
-                    yield _fault(rank, at, step, "unknown", f"is no micro-batch of {what}")
+                if stage not in micros:
+                    yield _fault(rank, at, step, "unknown", f"names a stage that is not there: there are {len(micros)}")
+                elif micro not in micros[stage]:
+                    yield _fault(rank, at, step, "unknown", "is no micro-batch of that stage")
                 elif schedule.places[stage] != rank:
                     yield _fault(
                         rank, at, step, "rank", f"is not this rank's: its stage is on {schedule.places[stage]}"
