@@ -98,7 +98,7 @@ class _Side:
         if self._recording is None:
             try:
                 self._recording = recording_of(self.model, self.inputs)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise RecordingError(f"{self.named} fails when its model is called: {_said(error)}") from error
         return self._recording
 
@@ -136,7 +136,7 @@ def _from_file(path: Path, function: str) -> tuple[Any, Any]:
         spec.loader.exec_module(module)
         made = getattr(module, function, None)
         given = made() if callable(made) else None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise RecordingError(f"{path} fails: {_said(error)}") from error
     finally:
         sys.path.remove(str(path.parent.resolve()))
