@@ -409,12 +409,12 @@ guess.reveal(
 lesson.table(rows, first="p = 4, m = 32")
 
 # %% [markdown] memory buys patience
-# In GPipe messages follow each other closely, and nobody waits for an answer except at the two ends: 3 delays down,
-# 3 back, whatever m is. In 1F1B a rank starts a forward only when a backward has come, so in the steady state
-# neighbours answer each other, and each answer pays the delay both ways. More forwards ahead of the first backward
-# would hide it, and GPipe has all of them ahead. That is what memory buys here: patience with slow links. How slow? The
-# 58.7 MB of section 1 take 1.2 ms at 50 GB/s, and sitting 2 finds some 6 ms of work in a layer: with four layers in a
-# stage, a twentieth of F. A quarter is a much slower link.
+# In GPipe messages follow each other closely, and nobody waits for an answer except at the two ends: 3 delays down, 3
+# back, whatever m is. In 1F1B a rank starts a forward only when a backward has come, so in the steady state neighbours
+# answer each other, and each answer pays the delay both ways. More forwards ahead of the first backward would hide it,
+# and GPipe has all of them ahead. That is what memory buys here: patience with slow links. How slow? The 58.7 MB of
+# section 1 take 1.2 ms at 50 GB/s, and a layer's work takes some 6 ms at 40% of the FP8 peak (sitting 2): with four
+# layers in a stage, a twentieth of F. A quarter is a much slower link.
 #
 # Now the stages. GPT-2's 12 layers make four stages of three. But the last stage also has the head, a product with the
 # whole vocabulary.
@@ -496,8 +496,8 @@ lesson.sitting("12", 1)
 # ## 8. Two gradients
 #
 # A linear layer is one product, y = x wᵀ. Its backward has two: the gradient of the input, g w, and the gradient of the
-# weights, gᵀ x, where g is the gradient of y. The stage before waits for the first. For the second waits nobody but
-# the optimizer, at the end of the step. Letters, as `torch.distributed.pipelining` has them:
+# weights, gᵀ x, where g is the gradient of y. The stage before waits for the first. Only the optimizer waits for the
+# second, at the end of the step. Letters, as `torch.distributed.pipelining` has them:
 #
 # | | | waits for | somebody waits for it |
 # |---|---|---|---|
@@ -573,9 +573,10 @@ lesson.table(rows, first="FLOPs, F = 1")
 # %% guess zb
 guess = predict(
     "12.zb_h1",
-    "p = 4, m = 8, F = I = W = 1. How long is a rank idle with 1F1B? ZB-H1 takes one W "
-    "off for each of the p - 1 stages on the way back and one more at the end: (p - 1) "
-    "(F + B - 2 W). How long then? And which of both holds more on rank 3?",
+    "p = 4, m = 8, F = I = W = 1. How long is a rank idle with 1F1B? ZB-H1 saves one W "
+    "for each of the p - 1 stages on the way back, and W's put off fill as much again "
+    "at the end: (p - 1) (F + B - 2 W). How long then? And which of both holds more on "
+    "rank 3?",
     before=lesson.number("idle, 1F1B"),
     after=lesson.number("idle, ZB-H1"),
     memory=lesson.choice("1F1B", "ZB-H1", "both alike", label="holds more on rank 3"),
@@ -782,7 +783,7 @@ guess = predict(
     zb=lesson.number("idle, ZB1P"),
     apart=lesson.number("idle, DualPipe, pair 5"),
     pair=lesson.number("idle, DualPipe, pair 3"),
-    saved=lesson.choice("a tenth", "a fifth", "nearly a third", label="of the step"),
+    saved=lesson.choice("a tenth", "a fifth", "over a quarter", label="of the step"),
 )
 
 # %% dualpipe
@@ -799,7 +800,7 @@ guess.reveal(
     zb=by_formula["ZB-H1"],
     apart=by_formula["DualPipe, pair of 5"],
     pair=by_formula["DualPipe, pair of 3"],
-    saved={1: "a tenth", 2: "a fifth"}.get(round(10 * saved), "nearly a third"),
+    saved={1: "a tenth", 2: "a fifth"}.get(round(10 * saved), "over a quarter"),
     because="7 × (2 + 3 - 2), 3 × (5 + 3 - 3), 3 × (3 + 3 - 3). Pairs save 2 of 5 "
     "for most micro-batches.",
 )
@@ -884,7 +885,7 @@ lesson.table(
 # > **Claim and fact: the bubble is why V3 needed DualPipe**
 # >
 # > - Claim: DualPipe's point is fewer bubbles. Fact: where nothing is hidden, its step is 5% shorter than ZB1P's; with
-# >   exchanges hidden in pairs, 28%. (measured: the cell "dualpipe", for 8 ranks and 20 micro-batches)
+# >   exchanges hidden in pairs, 28%. (measured: simulated in the cell "dualpipe", 8 ranks and 20 micro-batches)
 # > - The report names both, and calls the overlap more important. (source: DeepSeek-V3 report, arXiv 2412.19437,
 # >   section 3.2)
 # > - Pairs need no two directions: Megatron Core pairs a forward and a backward of neighbouring micro-batches in its
@@ -1057,8 +1058,8 @@ lesson.schedule_figure(both, unit="s")
 # %% guess hang
 guess = predict(
     "12.hang",
-    "Both ranks wait for a message. When does the run end, if `seconds` is 3? Whom "
-    "does the report name?",
+    "Both ranks wait for a message, and `seconds` is 3. Does either raise an error, so "
+    "that the run ends at once? Whom does the report name?",
     ends=lesson.choice("at once", "after 3 s"),
     named=lesson.choice("rank 0", "rank 1", "both", "nobody"),
 )
@@ -1101,11 +1102,11 @@ lesson.table({"run_ranks": {"says": words}}, first="")
 #
 # ## 17. What more stages buy
 #
-# Take DeepSeek-V3 on 2,048 GPUs. Its routed experts are dealt out over 64 ranks, everything else is on all of these.
-# p stages; what is left, 2,048 / p / 64, is replicas. A rank's share of parameters is what it holds of weights (2
-# bytes) and gradients (4). The optimizer's 8 bytes are dealt out over all ranks that hold the same weight: that is
-# **ZeRO-1**, and it moves no more bytes than a sum of gradients does (source: ZeRO,
-# [arXiv 1910.02054](https://arxiv.org/abs/1910.02054)).
+# Take DeepSeek-V3 on 2,048 GPUs. Its routed experts are dealt out over 64 ranks, each of the 64 has a copy of
+# everything else. p stages; what is left, 2,048 / p / 64, is replicas. A rank's share of parameters is what it holds of
+# weights (2 bytes) and gradients (4). The optimizer's 8 bytes are dealt out over all ranks that hold the same weight:
+# that is **ZeRO-1**, and it moves no more bytes than a sum of gradients does (source: ZeRO, [arXiv
+# 1910.02054](https://arxiv.org/abs/1910.02054)).
 #
 # And activations? With 1F1B rank 0 holds p micro-batches, each for its layers, 61 / p.
 
@@ -1158,13 +1159,13 @@ guess.reveal(
 lesson.table(rows, first="stages")
 
 # %% [markdown] what it buys
-# Read the columns. More stages divide weights and gradients, and nothing else. *Activations* of the fullest rank stay
-# what they are: one micro-batch for all 61 layers. The *bubble* hardly changes, because on a given number of GPUs with
-# a given batch, more stages mean fewer pipelines, and each gets more micro-batches: 7.5 p here, so it is (p - 1) /
-# (8.5 p - 1). A pipeline is a way to fit weights
-# into memory. If they fit with fewer stages, nothing is won by more.
+# Read the columns. More stages divide weights and gradients (and with them the sum of gradients over the replicas at
+# the end of a step, which is left out here; 12.choose counts it), and nothing else. *Activations* of the fullest rank
+# stay what they are: one micro-batch for all 61 layers. The *bubble* hardly changes, because on a given number of GPUs
+# with a given batch, more stages mean fewer pipelines, and each gets more micro-batches: 7.5 p here, so it is (p - 1) /
+# (8.5 p - 1). A pipeline is a way to fit weights into memory. If they fit with fewer stages, nothing is won by more.
 #
-# (Optimizer states shrink with the number of replicas, so they do not gain from p either.)
+# (Optimizer states gain nothing either: more stages leave fewer replicas to share them, so p cancels.)
 #
 # ## 18. What is left for activations
 #
@@ -1324,11 +1325,11 @@ lesson.table(rows, first="stages")
 
 # %% [markdown] amd read
 # With 192 GB two stages leave twice as much for a token as 16 stages and two copies leave with 80 GB. Then 14 of 15
-# cuts are gone, and the bubble is 6% in place of 11%: m over p is what it was, but of two stages p - 1 is half. And
+# cuts are gone, and the bubble is 6% in place of 11%: m is still 7.5 p, but p - 1 is only half of p where p is 2. And
 # there is freedom: the last row has half as many chips, each pipeline gets twice the micro-batches, and the bubble is
-# nearly halved. (Look at 80 GB: 8 stages with one copy hold what 16 stages hold with two. That is what DualPipe's
-# second copy costs.) What does not change is the network between nodes. The experts' exchange, and with it the wish for
-# pairs, is the same on both.
+# nearly halved (the step takes nearly twice as long). (Look at 80 GB: 8 stages with one copy hold what 16 stages hold
+# with two. That is what DualPipe's second copy costs.) What does not change is the network between nodes. The experts'
+# exchange, and with it the wish for pairs, is the same on both.
 #
 # In the lab 12.choose puts all of it into one model, with links, and with 12 bytes of states in place of 8, as FP32
 # moments take. You search the degrees for clusters that nobody here has seen.

@@ -19,10 +19,10 @@ _LEGEND = (
 )
 
 
-def schedule_figure(runs: Mapping[str, Run], unit: str = "units") -> Picture:
+def schedule_figure(runs: Mapping[str, Run], unit: str = "units", spoken: bool = False) -> Picture:
     """Runs under each other on one scale of time, as the last line of a cell.
 
-    runs   title -> run; unit: of its times, "s" for seconds
+    runs   title -> run; unit: of its times, "s" for seconds; spoken: whether the words stand below, for an explorer
 
     A box has the letter of its kind and the number of its micro-batch, if it is wide enough; a pair that runs together
     is one box with a frame, its forward above its backward. At the right edge stand, for each rank, the idle share and
@@ -52,7 +52,7 @@ def schedule_figure(runs: Mapping[str, Run], unit: str = "units") -> Picture:
         y += 6
     parts += _axis(last, scale, y, unit)
     words = " ".join(_said(name, run, unit) for name, run in runs.items())
-    return picture("", words, svg(_WIDTH, y + 24, parts, words), spoken=False)
+    return picture("", words, svg(_WIDTH, y + 24, parts, words), spoken=spoken)
 
 
 def _lane(run: Run, rank: int, y: float, scale: float) -> list[str]:

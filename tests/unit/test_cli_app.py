@@ -15,7 +15,7 @@ from gpu_utils.errors import WorkConflict
 
 DESIGNED = {
     *("study", "test", "list", "start", "reset", "check", "hint", "status"),
-    *("doctor", "build", "validate", "bench", "profile"),
+    *("doctor", "build", "validate", "bench", "profile", "diff"),
     *("release", "grade", "gradebook", "regrade", "sample-class"),
 }
 

@@ -51,7 +51,7 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
         return Difference("type", "there are no results of all launches, one tensor (rows,) for each")
     right, off, first = fixed_tree_reference(**inputs), [], None
     for setting, expected, got in zip(settings, right, value, strict=True):
-        where = f"the result with block {setting[0]} and {setting[1]} warps"
+        where = f"with block {setting[0]} and num_warps {setting[1]}, the result"
         if found := compare(expected, got, EXACT, torch.float32, where):
             off.append(tuple(setting))
             first = first or found
@@ -138,7 +138,7 @@ EXERCISE = Exercise(
             "tl_sum_in_a_block",
             treed("tl.sum in a block"),
             "A block is summed by tl.sum. Its tree follows the layout, so block, warps and the width of a wave decide "
-            "it. Add even and odd elements yourself, level by level.",
+            "it. Let only two elements meet in a tl.sum, level by level.",
         ),
         Misconception(
             "halves_in_a_block",
@@ -211,16 +211,18 @@ EXERCISE = Exercise(
         "block, in either case?",
         "A block is a subtree. So a program makes the tree of each block, keeps the sums of all of them in one tensor, "
         "in their places, and makes the same tree of that. One function serves for both.",
-        "even, odd = tl.split(tl.reshape(x, (n // 2, 2))); x = even + odd, in a loop over tl.static_range, until one "
-        "is left; tl.sum of one element takes it out. sums = tl.where(tl.arange(0, P) == block, one, sums), where P is "
+        "x = tl.sum(tl.reshape(x, (n // 2, 2)), 1), in a loop over tl.static_range, until one is left; tl.sum of one "
+        "element takes it out. sums = tl.where(tl.arange(0, P) == block, one, sums), where P is "
         "the next power of two of cdiv(K, BLOCK).",
     ),
     seconds=60.0,  # three settings are compiled for each target
     explanation=(
         "Blocks whose size is a power of two, and which begin at multiples of it, are subtrees of the tree of "
         "neighbours. So however large they are, the same pairs meet. Nothing of the launch is left in the order, and "
-        "IEEE 754 has one result for each addition: all chips agree, waves of 32 and of 64. What it costs: a tensor "
-        "changes hands at every level, where tl.sum would first add what a lane holds and then let lanes exchange as "
-        "the chip does it best. What it wins besides: the error grows with log2 K, as of every pairwise sum."
+        "IEEE 754 has one result for each addition: all chips agree, waves of 32 and of 64. What it costs: neighbours "
+        "are exchanged at every level, where one tl.sum would first add what a lane holds and then let lanes exchange "
+        "as the chip does it best. (tl.split into even and odd elements has the same bits, and makes a lane hold its "
+        "whole subtree: several times the instructions.) What it wins besides: the error grows with log2 K, as it does "
+        "for every pairwise sum."
     ),
 )

@@ -24,8 +24,7 @@ def neighbours(x, N: tl.constexpr):
     """(N,) -> its one sum: even and odd elements are added, until one is left."""
     for level in tl.static_range(16):
         if (N >> level) > 1:
-            even, odd = tl.split(tl.reshape(x, ((N >> level) // 2, 2)))
-            x = even + odd
+            x = tl.sum(tl.reshape(x, ((N >> level) // 2, 2)), 1)
     return tl.sum(x)
 
 
@@ -34,8 +33,7 @@ def halves(x, N: tl.constexpr):
     """(N,) -> its one sum: the first and the second half are added, until one element is left."""
     for level in tl.static_range(16):
         if (N >> level) > 1:
-            first, second = tl.split(tl.trans(tl.reshape(x, (2, (N >> level) // 2))))
-            x = first + second
+            x = tl.sum(tl.reshape(x, (2, (N >> level) // 2)), 0)
     return tl.sum(x)
 
 

@@ -282,6 +282,7 @@ EXERCISE = Exercise(
             within=3,
         ),
         _case("bfloat16 where h u is exactly 1", *("bfloat16", 2, 257, 8, (1.0, 3.0, 2.0, 4.0)), within=1),
+        _case("five terms for 64 lanes: most add zeros", *("float32", 3, 5, 64, (1.0, 3.0, 2.0, 4.0)), within=2),
         _case("one lane, two terms", *("float32", 3, 2, 1, (2.0, 3.0, 1.0, 4.0)), within=1),
     ),
     fresh=_fresh,

@@ -20,7 +20,7 @@ def size_of(name: str, rng: random.Random) -> tuple[int, int]:
     """Ranks and micro-batches for which a schedule exists, small.
 
     >>> size_of("DualPipe", random.Random(1))
-    (2, 6)
+    (2, 4)
     """
     if name.startswith("DualPipe"):
         p = rng.choice((2, 4)) if name == "DualPipe" else rng.choice((2, 3))

@@ -32,7 +32,8 @@ def run_of(name: str, p: int, m: int, I: int, W: int, link: int, together: int) 
 
 def draw(first: str, second: str, p: int, m: int, I: int, W: int, link: int, together: int) -> Picture:  # noqa: E741
     """Both runs; p and m: ranks and micro-batches; I, W, link: percent of F; together: F&B in percent of F + B."""
-    return schedule_figure({name: run_of(name, p, m, I, W, link, together) for name in (first, second)}, "F")
+    runs = {name: run_of(name, p, m, I, W, link, together) for name in (first, second)}
+    return schedule_figure(runs, "F", spoken=True)
 
 
 def explorer(
