@@ -618,7 +618,7 @@ lesson.schedule_figure(runs) if runs else None
 #
 # **What is asked.** Many orders will do. On no rank are more than $p + 1$ activations alive at once. On each rank at
 # least $m - \frac{3}{2}p$ steps are pairs. No rank is idle for longer than $(\frac{p}{2} - 1)(F\&B + B - 3W)$, the
-# formula of DeepSeek-V3's report, with several costs of which $I \ge F \ge W$ and F&B is at most $F + B$.
+# formula of DeepSeek-V3's report, with several costs of which $I \ge F \ge W$ and F&B is from $B$ to $F + B$.
 #
 # **One way to get there**, in eight phases. Call the stage on a rank that its first micro-batches come to *near*, the
 # other one *far*: on rank 0 near is stage 0, and far is stage $2p - 1$, where the second copy ends. The lower half of
@@ -632,7 +632,7 @@ lesson.schedule_figure(runs) if runs else None
 # | 3 | I far, W, F far | 3 | 2 | 1 | 0 |
 # | 4 | F near & B far, F far & B near | ? | ? | ? | ? |
 # | 5 | B far, F far & B near | 3 | 2 | 1 | 0 |
-# | 6 | B far, B near; the second half of them all as I | 1 | 2 | 3 | 4 |
+# | 6 | B far, B near; of all these actions the second half as I | 1 | 2 | 3 | 4 |
 # | 7 | W, I near | 3 | 2 | 1 | 0 |
 # | 8 | W | 1 | 2 | 3 | 4 |
 #

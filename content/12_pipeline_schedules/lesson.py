@@ -826,13 +826,14 @@ small = lesson.scheduled("DualPipe", p=4, m=12, **costs)
 lesson.schedule_figure({"DualPipe, pair of 3": small})
 
 # %% explorer of halves
-explore("schedule", "ZB-H1", second="DualPipe", p=8, m=20, together=60)
+explore("schedule", "ZB-H1", second="DualPipe", p=8, m=20, W=50, together=60)
 
 # %% [markdown] dualpipe read
-# (In the explorer the table's costs are I = 100% and W = 50% of F.) Three things to see. Without overlap DualPipe is
-# hardly better than ZB1P: 115 against 121. What it is for is the pair. Second, the simulated ranks are not all idle for
-# as long as the formula says: those in the middle, where the two directions meet, are; the outer ones have more
-# forwards and backwards that find no partner, work longer, and are idle for less.
+# (The explorer starts with the table's costs: I = 100% and W = 50% of F. The formula needs a pair that is no shorter
+# than B: try W = 100%, where it promises 2.4 and the middle ranks wait for 3.6.) Three things to see. Without overlap
+# DualPipe is hardly better than ZB1P: 115 against 121. What it is for is the pair. Second, the simulated ranks are not
+# all idle for as long as the formula says: those in the middle, where the two directions meet, are; the outer ones have
+# more forwards and backwards that find no partner, work longer, and are idle for less.
 #
 # Third, read a lane of the figure from left to right. Forwards of one direction, until those of the other arrive.
 # Forwards of both. A few backwards in halves, so that the neighbour need not wait for W. Then pairs in turn: forward of
