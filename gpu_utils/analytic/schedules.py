@@ -251,7 +251,8 @@ section 2.2, for GPipe and interleaved 1F1B; DualPipeV is DualPipe of 2p ranks, 
 Where a simulated order is idle exactly so long, which tests hold: GPipe and 1F1B for every m; interleaved 1F1B where m
 is a multiple of p; ZB-H1 where m >= p and W <= F, I; DualPipe and DualPipeV where I = F, W <= F and pairs gain nothing.
 If pairs gain (together < 1) and still take B or more, the ranks at the turning point are idle so long, and those with
-fewer pairs for less; where a pair is shorter than B, they are idle for longer. With I > F the simulated orders of both are idle for less than the formula says.
+fewer pairs for less; where a pair is shorter than B, they are idle for longer. With I > F the simulated orders of both
+are idle for less than the formula says.
 """
 
 
