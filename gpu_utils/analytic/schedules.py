@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -45,7 +46,7 @@ class Schedule:
     def needs(self, action: Action) -> Iterator[tuple[tuple[str, ...], int, int]]:
         """What must have ended before an action: (kinds that do, stage, micro). KeyError if it is in no chain."""
         kind, stage, micro = action
-        before, after = self._beside[stage]
+        before, after = self.beside[stage]
         if kind == "F" and before is not None:
             yield ("F",), before, micro
         if kind in "BI":
@@ -55,8 +56,8 @@ class Schedule:
         if kind == "W":
             yield ("I",), stage, micro
 
-    @property
-    def _beside(self) -> dict[int, tuple[int | None, int | None]]:
+    @cached_property
+    def beside(self) -> dict[int, tuple[int | None, int | None]]:
         """Stage -> the ones before and after it in its chain."""
         return {
             stage: (chain[at - 1] if at else None, chain[at + 1] if at + 1 < len(chain) else None)

@@ -171,7 +171,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _weights(first: _Side, second: _Side, copy: bool) -> str:
     """Give B the weights of A where that was asked for, and say which weights differ."""
-    from gpu_utils.model.activations import RecordingError, sketch
+    from gpu_utils.model.activations import RecordingError, same_sketch, sketch
 
     if first.model is None or second.model is None:
         if copy:
@@ -184,17 +184,13 @@ def _weights(first: _Side, second: _Side, copy: bool) -> str:
             raise RecordingError("no weight of B has the name and shape of one of A; load them in the file's function")
         second.model.load_state_dict({name: ours[name] for name in common}, strict=False)
     others = [name for name in (*ours, *theirs) if name not in common]
-    wrong = [name for name in common if not _close(sketch(ours[name]), sketch(theirs[name]))]
+    wrong = [name for name in common if not same_sketch(sketch(ours[name]), sketch(theirs[name]))]
     line = f"weights: {len(common) - len(wrong)} agree{', copied from A' if copy else ''}"
     if wrong:
         line += f"; {len(wrong)} differ: {_some(wrong)}"
     if others:
         line += f"; {len(dict.fromkeys(others))} have no partner of their name and shape: {_some(others)}"
     return line
-
-
-def _close(one: Any, other: Any) -> bool:
-    return bool((one - other).abs().max() <= 0.01 * one.abs().max())
 
 
 def _some(names: list[str], most: int = 3) -> str:

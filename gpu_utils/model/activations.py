@@ -98,6 +98,12 @@ def sketch(weight: Tensor) -> Tensor:
     return torch.stack([flat.mean(), flat.square().mean().sqrt(), flat @ waves / math.sqrt(flat.numel())])
 
 
+def same_sketch(one: Tensor, other: Tensor) -> bool:
+    """Whether two sketches are of one weight: 1% is far above what a narrow type rounds, and far below how two layers
+    of a model differ."""
+    return bool((one - other).abs().max() <= 0.01 * one.abs().max())
+
+
 def tensors(tree: Any) -> list[Tensor]:
     """The tensors of nested tuples, lists, dicts and outputs of transformers, in order."""
     return [leaf for leaf in _pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpu_utils.model.activations import Recording, RecordingError
+from gpu_utils.model.activations import Recording, RecordingError, same_sketch
 
 _NEEDED = 2
 """The shape alone (1) makes no pair."""
@@ -85,11 +85,7 @@ def _shape(found: Recording, values: Sequence[int]) -> tuple[int, ...] | None:
 def _same_weights(a: Recording, b: Recording, ours: Sequence[int], theirs: Sequence[int]) -> bool:
     if len(ours) != len(theirs):
         return False
-    # 1% is far above what a narrow type rounds, and far below how two layers of a model differ
-    return all(
-        float((a.values[x] - b.values[y]).abs().max()) <= 0.01 * float(a.values[x].abs().max())
-        for x, y in zip(ours, theirs, strict=True)
-    )
+    return all(same_sketch(a.values[x], b.values[y]) for x, y in zip(ours, theirs, strict=True))
 
 
 def _in_order(scores: list[list[float]]) -> list[tuple[int, int]]:

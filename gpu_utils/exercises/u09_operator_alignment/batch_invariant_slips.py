@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gpu_utils.exercises.u09_operator_alignment.served_kernels import add_parts_kernel
+
 DEPTH = 32
 
 Answer = Callable[[Tensor, Tensor], Any]
@@ -69,15 +71,6 @@ def vector_kernel(x_ptr, w_ptr, out_ptr, N, K, stride, B: tl.constexpr):
     tl.store(out_ptr + row * N + cols, acc, mask=cols < N)
 
 
-@triton.jit(do_not_specialize=["n", "parts"])
-def add_kernel(parts_ptr, out_ptr, n, parts, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    total = tl.zeros((BLOCK,), tl.float32)
-    for part in range(parts):
-        total += tl.load(parts_ptr + part * n + at, mask=at < n, other=0.0)
-    tl.store(out_ptr + at, total, mask=at < n)
-
-
 def fixed(rows: int, tiles: int) -> tuple[int, int]:
     return 16, 1
 
@@ -102,7 +95,7 @@ def by_plan(
         if atomic or splits == 1:
             return parts[0]
         out = torch.empty((M, N), dtype=dtype, device=x.device)
-        add_kernel[(triton.cdiv(M * N, 512),)](parts, out, M * N, splits, BLOCK=512)
+        add_parts_kernel[(triton.cdiv(M * N, 512),)](parts, out, M * N, splits, BLOCK=512)
         return out
 
     return answer

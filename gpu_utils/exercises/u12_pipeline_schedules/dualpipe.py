@@ -9,21 +9,22 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import torch
-
 from gpu_utils.analytic.schedules import BUBBLES, Costs, Schedule, actions_of
 from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.exercises.u12_pipeline_schedules import dualpipe_slips as slips
-from gpu_utils.exercises.u12_pipeline_schedules.judged_orders import Look, alive_at_most, idle_at_most, judged
+from gpu_utils.exercises.u12_pipeline_schedules.judged_orders import (
+    TRIVIAL,
+    Look,
+    alive_at_most,
+    idle_at_most,
+    judged,
+    sizes,
+)
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 COSTS = (Costs(2, 2, 2), Costs(4, 5, 3), Costs(4, 6, 2), Costs(8, 8, 4, together=0.75))
 """With I at least F, and W at most F: beyond, the formula does not hold for DualPipe itself."""
-
-
-def _inputs(case: Case, generator: torch.Generator) -> Inputs:
-    return {"p": case["p"], "m": case["m"]}
 
 
 def _pairs(least: int) -> Look:
@@ -60,7 +61,7 @@ EXERCISE = Exercise(
     title="Two directions at once",
     parameters=("p", "m"),
     kind="host",
-    inputs=_inputs,
+    inputs=sizes,
     reference=slips.reference,
     judge=_judge,
     tolerance=lambda case, inputs: EXACT,
@@ -73,12 +74,7 @@ EXERCISE = Exercise(
         Case("a long steady state", p=4, m=24),
     ),
     fresh=_fresh,
-    trivial={
-        "zeros": lambda p, m: [[] for _ in range(p)],
-        "ones": lambda p, m: [[("F", rank, 1)] for rank in range(p)],
-        "nan": lambda p, m: float("nan"),
-        "the input": lambda p, m: (p, m),
-    },
+    trivial=TRIVIAL,
     misconceptions=(
         Misconception(
             "one_after_the_other",

@@ -8,10 +8,23 @@ from typing import Any
 from gpu_utils.analytic.schedules import Costs, Schedule, actions_of, arranged
 from gpu_utils.errors import BadArgument
 from gpu_utils.exercises.u12_pipeline_schedules.checker import Fault, faults
-from gpu_utils.exercises.u12_pipeline_schedules.simulator import simulate
+from gpu_utils.exercises.u12_pipeline_schedules.simulator import alive, simulate
 from gpu_utils.grading.compare import Difference
+from gpu_utils.grading.exercise import Case, Inputs
 
 Look = Callable[[Schedule], Difference | None]
+
+TRIVIAL: dict[str, Callable[[int, int], Any]] = {
+    "zeros": lambda p, m: [[] for _ in range(p)],
+    "ones": lambda p, m: [[("F", rank, 1)] for rank in range(p)],
+    "nan": lambda p, m: float("nan"),
+    "the input": lambda p, m: (p, m),
+}
+
+
+def sizes(case: Case, generator: Any) -> Inputs:
+    """What an order is asked for: ranks and micro-batches."""
+    return {"p": case["p"], "m": case["m"]}
 
 
 def judged(value: Any, p: int, m: int, layout: str, looks: Sequence[Look]) -> Difference | None:
@@ -40,7 +53,7 @@ def alive_at_most(most: int, why: str) -> Look:
     """No rank has more activations alive at once."""
 
     def look(own: Schedule) -> Difference | None:
-        peaks = simulate(own).memory
+        peaks = alive(own)
         rank = max(range(len(peaks)), key=lambda rank: (peaks[rank], -rank))
         if peaks[rank] <= most:
             return None

@@ -5,23 +5,18 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import torch
-
 from gpu_utils.analytic.schedules import Costs, Schedule, arranged
 from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.errors import BadArgument
 from gpu_utils.exercises.u12_pipeline_schedules import one_f_one_b_slips as slips
 from gpu_utils.exercises.u12_pipeline_schedules.checker import faults
+from gpu_utils.exercises.u12_pipeline_schedules.judged_orders import sizes
 from gpu_utils.exercises.u12_pipeline_schedules.simulator import alive, simulate
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 COSTS = ((1, 2), (3, 3), (5, 2))
 """Seconds of a forward and of a backward for which an order is timed: whole numbers, so that sums are exact."""
-
-
-def _inputs(case: Case, generator: torch.Generator) -> Inputs:
-    return {"p": case["p"], "m": case["m"]}
 
 
 def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
@@ -72,7 +67,7 @@ EXERCISE = Exercise(
     title="One forward, one backward",
     parameters=("p", "m"),
     kind="host",
-    inputs=_inputs,
+    inputs=sizes,
     reference=slips.right,
     judge=_judge,
     tolerance=lambda case, inputs: EXACT,

@@ -7,7 +7,6 @@ agree on the order of its messages.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -27,19 +26,19 @@ class Neighbours:
     """Who has what: the rank of each stage, and the stages before and after it in its chain."""
 
     def __init__(self, schedule: Schedule) -> None:
-        self.rank_of = schedule.places
-        self.before = {after: stage for chain in schedule.chains for stage, after in itertools.pairwise(chain)}
-        self.after = {stage: after for after, stage in self.before.items()}
+        self.rank_of, self.beside = schedule.places, schedule.beside
         self.place = {stage: (copy, at) for copy, chain in enumerate(schedule.chains) for at, stage in enumerate(chain)}
         self.lengths = [len(chain) for chain in schedule.chains]
 
     def source(self, kind: str, stage: int) -> int | None:
         """The stage whose result a step needs; None where it needs no other's."""
-        return {"F": self.before, "W": {}}.get(kind, self.after).get(stage)
+        before, after = self.beside[stage]
+        return {"F": before, "W": None}.get(kind, after)
 
     def target(self, kind: str, stage: int) -> int | None:
         """The stage that needs a step's result."""
-        return {"F": self.after, "W": {}}.get(kind, self.before).get(stage)
+        before, after = self.beside[stage]
+        return {"F": after, "W": None}.get(kind, before)
 
     def owners(self, name: str) -> tuple[int, ...]:
         """The ranks that hold a weight, in order."""
@@ -69,7 +68,7 @@ class Rank:
         self.optimizer = torch.optim.SGD(weights.values(), lr=RATE, momentum=MOMENTUM)
         self.groups = {
             ranks: dist.new_group(list(ranks))
-            for ranks in sorted({self.near.owners(name) for name, _ in new_model().named_parameters()})
+            for ranks in sorted({self.near.owners(name) for name, _ in models[0].named_parameters()})
             if len(ranks) > 1
         }
 

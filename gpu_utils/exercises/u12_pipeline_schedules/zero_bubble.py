@@ -9,21 +9,15 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import torch
-
 from gpu_utils.analytic.schedules import Costs, Schedule, actions_of
 from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.exercises.u12_pipeline_schedules import zero_bubble_slips as slips
-from gpu_utils.exercises.u12_pipeline_schedules.judged_orders import alive_at_most, idle_at_most, judged
+from gpu_utils.exercises.u12_pipeline_schedules.judged_orders import TRIVIAL, alive_at_most, idle_at_most, judged, sizes
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Example, Exercise, Inputs, Misconception
 
 COSTS = (Costs(2, 2, 2), Costs(4, 5, 3), Costs(6, 4, 1))
 """Of F, I and W, with W at most F and at most I: a longer W fits into no gap."""
-
-
-def _inputs(case: Case, generator: torch.Generator) -> Inputs:
-    return {"p": case["p"], "m": case["m"]}
 
 
 def allowed(p: int, m: int, costs: Costs) -> float:
@@ -64,7 +58,7 @@ EXERCISE = Exercise(
     title="The backward in two",
     parameters=("p", "m"),
     kind="host",
-    inputs=_inputs,
+    inputs=sizes,
     reference=slips.reference,
     judge=_judge,
     tolerance=lambda case, inputs: EXACT,
@@ -78,12 +72,7 @@ EXERCISE = Exercise(
         Case("one rank has nobody to wait for", p=1, m=3),
     ),
     fresh=_fresh,
-    trivial={
-        "zeros": lambda p, m: [[] for _ in range(p)],
-        "ones": lambda p, m: [[("F", rank, 1)] for rank in range(p)],
-        "nan": lambda p, m: float("nan"),
-        "the input": lambda p, m: (p, m),
-    },
+    trivial=TRIVIAL,
     misconceptions=(
         Misconception(
             "whole_backward",
