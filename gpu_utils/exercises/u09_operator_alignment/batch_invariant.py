@@ -143,6 +143,7 @@ EXERCISE = Exercise(
             w=lambda: torch.tensor([[1], [10]]).half(),
         ),
         Case("whole tiles, K a power of two", sizes=(1, 16, 32, 128), N=64, K=256, dtype="float16"),
+        Case("one request, and a prompt of 299 tokens beside it", sizes=(1, 300), N=33, K=130, dtype="float16"),
     ),
     fresh=_fresh,
     trivial={
