@@ -1,0 +1,15 @@
+"""Unit 14: one operator in TileLang for an SM, a CU and an AI core. Its exercises, in the lab's order."""
+
+NAMES: tuple[str, ...] = (
+    # one source
+    # TODO "gemm",
+    # TODO "fused_epilogue",
+    # layouts and proofs
+    # TODO "swizzle",
+    # TODO "prove_bounds",
+    # TODO "prove_bijective",
+    # who moves the data
+    # TODO "flags",
+    # TODO "memory_plan",
+    # TODO "portability",
+)
