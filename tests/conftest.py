@@ -100,6 +100,13 @@ def nvrtc() -> None:
 
 
 @pytest.fixture(scope="session")
+def tilelang(clang: None, nvrtc: None) -> None:
+    """TileLang and Z3 of the extra `tilelang`, and the compilers that its sources go to, under the same rule."""
+    _need("tilelang", "TileLang is not installed (the extra `tilelang`)")
+    _need("z3", "z3-solver is not installed (the extra `tilelang`)")
+
+
+@pytest.fixture(scope="session")
 def nbgrader() -> None:
     """nbgrader of the extra `classroom`, under the same rule."""
     _need("nbgrader", "nbgrader is not installed (the extra `classroom`)")

@@ -122,7 +122,7 @@ def _environment(combination: Combination, python: Path) -> dict[str, str]:
     return mine | {
         "PATH": os.pathsep.join(path),
         "W2W_TORCH": combination.build,
-        "W2W_EXTRAS": "hip,nvrtc,classroom" if combination.hip else "",
+        "W2W_EXTRAS": "hip,nvrtc,tilelang,classroom" if combination.hip else "",
         "W2W_CACHE": str(PLACE / f"cache-{combination.name}"),
     }
 

@@ -61,8 +61,9 @@ HELP = """\
 
 W2W_TORCH=cpu|cuda|rocm chooses the build of PyTorch; without it a machine gets what its driver asks for:
 NVIDIA's, AMD's or, with neither, the small one for the CPU.
-W2W_EXTRAS=hip,nvrtc,classroom adds what is optional: clang for CUDA-style C++ kernels (400 MB), NVIDIA's own compiler
-and headers for them (96 MB), and nbgrader for teachers (80 MB). Both choices are remembered.
+W2W_EXTRAS=hip,nvrtc,tilelang,classroom adds what is optional: clang for CUDA-style C++ kernels (400 MB), NVIDIA's own
+compiler and headers for them (96 MB), TileLang and Z3 for unit 14 (83 MB), and nbgrader for teachers (80 MB). Both
+choices are remembered.
 """
 
 

@@ -84,7 +84,7 @@ def examine() -> Iterator[Finding]:
         yield look()
     for target in COMPILED_FOR:
         yield compiling(target)
-    for look in (cpp, browser, sandbox, data, disk):
+    for look in (cpp, tiles, browser, sandbox, data, disk):
         yield look()
 
 
@@ -176,6 +176,20 @@ def cpp() -> Finding:
         return Finding("compiler, C++", "the wheel ziglang is not installed", means, None)
     found = f"clang from ziglang {importlib.metadata.version('ziglang')}"
     return Finding("compiler, C++", found, "C++ kernels compile for both vendors with no GPU")
+
+
+def tiles() -> Finding:
+    """TileLang, from the extra tilelang."""
+    import importlib.metadata
+
+    from gpu_utils.compiler.tilelang import installed
+
+    if not installed():
+        extra = f"W2W_EXTRAS=hip,nvrtc,tilelang {script()} study installs it (about 83 MB beside the compilers)"
+        means = f"unit 14 shows stored sources, and exercises in TileLang are not graded; {extra}"
+        return Finding("compiler, tiles", "TileLang is not installed", means, None)
+    found = f"TileLang {importlib.metadata.version('tilelang')}"
+    return Finding("compiler, tiles", found, "tile programs are lowered for NVIDIA, AMD and Ascend with no hardware")
 
 
 def browser() -> Finding:

@@ -98,6 +98,11 @@ PLANNED = {
         *("read_trace", "gpu_idle", "read_ncu", "read_rocprof", "roofline_points", "occupancy_from_counters"),
         *("diagnose", "fix", "regression"),
     ),
+    "14": (
+        *("gemm", "fused_epilogue"),  # one source
+        *("swizzle", "prove_bounds", "prove_bijective"),  # layouts and proofs
+        *("flags", "memory_plan", "portability"),  # who moves the data
+    ),
 }
 """The names that learners, gradebooks and later units rely on."""
 

@@ -90,3 +90,10 @@ def test_without_clang_the_row_of_cpp_says_what_that_costs_and_how_to_get_it(mon
     finding = doctor.cpp()
     assert finding.enough is None
     assert "W2W_EXTRAS=hip ./w2w study" in finding.means
+
+
+def test_without_tilelang_its_row_says_what_that_costs_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpu_utils.compiler.tilelang.installed", lambda: False)
+    finding = doctor.tiles()
+    assert finding.enough is None
+    assert "W2W_EXTRAS=hip,nvrtc,tilelang ./w2w study" in finding.means
