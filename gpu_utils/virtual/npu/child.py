@@ -1,4 +1,4 @@
-"""Runs one compiled kernel in a process of its own: `python -S child.py KERNEL.so SPEC.json`. Imports nothing of ours."""
+"""Runs one compiled kernel in a process of its own: `child.py KERNEL.so SPEC.json`; imports nothing of ours."""
 
 import ctypes
 import json

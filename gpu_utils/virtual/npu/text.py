@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from gpu_utils.errors import BadArgument
 
-_KERNEL = r'extern\s+"C"\s+__global__\s+(?:(__mix__\s*\([^)]*\)|__cube__|__vector__|__aicore__)\s+)*void\s+{name}\s*\(([^)]*)\)'
+_MODE = r"(?:(__mix__\s*\([^)]*\)|__cube__|__vector__|__aicore__)\s+)*"
+_KERNEL = r'extern\s+"C"\s+__global__\s+' + _MODE + r"void\s+{name}\s*\(([^)]*)\)"
 _ANY = re.compile(_KERNEL.format(name=r"(\w+)"))
 _UB = re.compile(r"\(\s*__ubuf__\s+([\w:]+)\s*\*\s*\)\s*0(?![\w.])")
 _STATEMENT = re.compile(r"^(\s*)((?:asc|ascend)_\w+\s*[<(])", re.MULTILINE)
@@ -47,10 +48,7 @@ def prepare(source: str, kernel: str) -> Prepared:
         )
     mode = next((number for word, number in MODES.items() if (found[1] or "").startswith(word)), 2)
     parameters = tuple(_type(one) for one in found[2].split(",") if one.strip())
-    lines = [
-        _STATEMENT.sub(lambda one, number=number: f"{one[1]}w2w_at({number}), {one[2]}", line)
-        for number, line in enumerate(source.split("\n"), 1)
-    ]
+    lines = [_numbered(line, number) for number, line in enumerate(source.split("\n"), 1)]
     text = _UB.sub(r"(__ubuf__ \1 *)w2w_ub()", "\n".join(lines))
     call = ", ".join(f"({kind})tensors[{place}]" for place, kind in enumerate(parameters))
     return Prepared(
@@ -62,6 +60,11 @@ def prepare(source: str, kernel: str) -> Prepared:
         tuple(_INCLUDED.findall(source)),
         _COLLECTIVE.search(source) is not None,
     )
+
+
+def _numbered(line: str, number: int) -> str:
+    """A line that starts with an operation says its number first."""
+    return _STATEMENT.sub(lambda one: f"{one[1]}w2w_at({number}), {one[2]}", line)
 
 
 def _type(parameter: str) -> str:
