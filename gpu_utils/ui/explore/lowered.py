@@ -56,7 +56,7 @@ def _source(one: Matched, line: int) -> str:
     rows = "".join(
         _row(number, text, "even" if owner == line else "sync" if owner == SYNC else "")
         for number, (text, owner) in enumerate(zip(one.lowered, one.owners, strict=True), 1)
-        if not text.startswith("#") or text.startswith("#include")
+        if not text.startswith("#")
     )
     return f'<div style="max-height:340px;overflow:auto" tabindex="0"><pre>{rows}</pre></div>'
 
