@@ -13,9 +13,9 @@ from pathlib import Path
 from gpu_utils.chips.npus import NPUS
 from gpu_utils.command import script
 from gpu_utils.compiler import clang
+from gpu_utils.compiler.ascendc_text import Prepared
 from gpu_utils.errors import CompileFailed, CompilerMissing
 from gpu_utils.folders import cache_folder
-from gpu_utils.compiler.ascendc_text import Prepared
 
 CHIP = NPUS["ascend950"]
 _PROCESSOR = {"x86_64": ("-mcpu=x86_64_v3",), "aarch64": ()}
