@@ -39,6 +39,7 @@ struct float1 { float x; };
 __W2W uint1 make_uint1(unsigned x) { return {x}; }
 __W2W_VECTOR(long long, longlong)
 __W2W_VECTOR(unsigned long long, ulonglong)
+struct alignas(4) half2 { _Float16 x, y; };
 struct dim3 { unsigned x = 1, y = 1, z = 1; };
 __W2W float2 operator+(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
 __W2W float2 operator*(float2 a, float2 b) { return {a.x * b.x, a.y * b.y}; }
@@ -61,6 +62,9 @@ __W2W_BF16(-)
 __W2W_BF16(*)
 __W2W_BF16(/)
 __W2W hip_bfloat16 operator-(hip_bfloat16 x) { return -(float)x; }
+
+#define HUGE_VALF __builtin_inff()
+#define HUGE_VAL __builtin_inf()
 
 // Functions of one instruction, and what is made of them
 
