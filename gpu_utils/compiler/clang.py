@@ -75,7 +75,7 @@ def compile_cpp(
     if include or defines or options or names:
         raise BadArgument('include, defines, options and names are for compiler="nvrtc"; write #define into the source')
     TARGETS[target]  # UnknownName
-    if _wheel() is None:
+    if wheel_folder() is None:
         return _from_storage(source, target)
     return compiled(source, target)
 
@@ -92,7 +92,7 @@ def compiled(
     For `compile_cpp`, and for sources that another compiler wrote. wheels: what the folders come from. Kept in the
     cache folder by the content of all that went into it, of wheels by their versions. Errors as there.
     """
-    limits, wheel = TARGETS[target], _wheel()
+    limits, wheel = TARGETS[target], wheel_folder()
     if wheel is None:
         raise CompilerMissing("clang, the wheel ziglang, is not installed")
     clang = _command(wheel, folders)
@@ -116,11 +116,11 @@ def compiled(
 
 def installed() -> bool:
     """Whether there is a compiler; without one, only the course's own sources have listings, which are stored."""
-    return _wheel() is not None
+    return wheel_folder() is not None
 
 
-def _wheel() -> Path | None:
-    """The folder of the wheel ziglang."""
+def wheel_folder() -> Path | None:
+    """The folder of the wheel ziglang; None where it is not installed."""
     found = importlib.util.find_spec("ziglang")
     return Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
 

@@ -1,4 +1,4 @@
-"""Tile programs for the GPUs' targets: a product, softmax, layer norm, a sum of rows, attention. They import nothing."""
+"""Tile programs for the GPUs: a product, softmax, layer norm, a sum of rows, attention. They import nothing."""
 
 
 def gemm(T, vendor, M, N, K, BM, BN, BK, dtype="float16", threads=128):
