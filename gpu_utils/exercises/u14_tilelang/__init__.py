@@ -6,7 +6,7 @@ NAMES: tuple[str, ...] = (
     # TODO "fused_epilogue",
     # layouts and proofs
     # TODO "swizzle",
-    # TODO "prove_bounds",
+    "prove_bounds",
     # TODO "prove_bijective",
     # who moves the data
     # TODO "flags",
