@@ -57,14 +57,16 @@ _SMALL = {"row": (0, INT), "col": (0, INT), "rows": (1, 2**16 - 1), "cols": (1, 
 _LOOP = {"pid": (0, 131), "step": (0, 2**24), "lane": (0, 127), "m": (1, 2**20), "n": (1, 2**20)}
 _TILES = "pid + step * 132 < (m + 127) // 128 * ((n + 127) // 128)"
 _ROW = "(pid + step * 132) // ((n + 127) // 128) * 128 + lane"
-_HEADS = {"b": (0, 63), "h": (0, INT), "s": (0, INT), "d": (0, 127), "heads": (1, 128), "length": (1, 2**17)}
+_HEADS = {"token": (0, INT), "head": (0, 127), "d": (0, 127), "tokens": (1, INT)}
 _SEARCH = {"low": (0, INT), "high": (0, INT), "n": SIZE}
 _WITHIN = ("row < rows", "col < cols")
 _HALF = ("low <= high", "high < n")
-_PRODUCT = 2147483647 * 2147483629
+_PRODUCT = 1499999957 * 1234567891
 
 ACCESSES: dict[str, Access] = {
     "next": Access({"i": (0, 9), "n": (1, 10)}, ("i < n",), "i + 1", "n", 32, {"i": 0, "n": 1}),
+    "ten elements": Access({"i": (0, 9), "part": (0, 3)}, ("i % 4 == part",), "i", "10", 32),
+    "only what is given": Access({"i": (-INT, INT), "n": (-INT, INT)}, ("i < n", "0 <= i"), "i", "n", 32),
     "masked copy": Access(_COPY, (_BLOCKS, "pid * 128 + lane < n"), "pid * 128 + lane", "n", 32),
     "copy without a mask": Access(_COPY, (_BLOCKS,), "pid * 128 + lane", "n", 64, {"pid": 0, "lane": 1, "n": 1}),
     "left neighbour": Access({"i": (0, INT), "n": SIZE}, ("i < n",), "i - 1", "n", 32, {"i": 0, "n": 1}),
@@ -85,7 +87,7 @@ ACCESSES: dict[str, Access] = {
     "persistent loop": Access(_LOOP, (_TILES,), _ROW, "m", 64, {"pid": 0, "step": 0, "lane": 1, "m": 1, "n": 1}),
     "persistent loop, masked": Access(_LOOP, (_TILES, f"{_ROW} < m"), _ROW, "m", 64),
     "keys of a head": Access(
-        _HEADS, ("h < heads", "s < length"), "((b * heads + h) * length + s) * 128 + d", "64 * heads * length * 128", 64
+        _HEADS, ("token < tokens",), "(token * 128 + head) * 128 + d", "tokens * 128 * 128", 64
     ),
     "a grid of exactly so many tiles": Access(
         {"rows": (2, INT), "cols": (2, INT)},
@@ -93,7 +95,7 @@ ACCESSES: dict[str, Access] = {
         "rows",
         "rows",
         64,
-        {"rows": 2147483647, "cols": 2147483629},
+        {"rows": 1499999957, "cols": 1234567891},
         LITTLE,
     ),
 }
@@ -151,14 +153,14 @@ def _witness(access: Access, witness: Any) -> Difference | None:
     numbers = {name: witness[name] for name in access.names}
     for name, (low, high) in access.names.items():
         if not low <= numbers[name] <= high:
-            return Difference("witness:range", f"the witness has {name} = {numbers[name]}; it is from {low} to {high}")
+            return Difference("witness", f"the witness has {name} = {numbers[name]}; it is from {low} to {high}")
     if condition := broken(access.given, numbers):
-        return Difference("witness:given", f"the witness ({said(numbers)}) breaks the condition {condition}")
+        return Difference("witness", f"the witness ({said(numbers)}) breaks the condition {condition}")
     if slips.fault(numbers, access.index, access.length, access.bits):
         return None
     at, long = (formula(text, numbers) for text in (access.index, access.length))
     return Difference(
-        "witness:within",
+        "witness",
         f"the witness ({said(numbers)}) gives the index {at} of {long} elements, and every step fits in "
         f"{access.bits} bits: nothing is wrong there",
     )
@@ -257,6 +259,8 @@ EXERCISE = Exercise(
     dtype=lambda inputs: None,
     cases=(
         Example("the example of the docstring", **ACCESSES["next"].inputs),
+        Case("ten elements: the ranges say it all, and a condition says more", access="ten elements"),
+        Case("the conditions say it all, and the ranges nothing", access="only what is given"),
         Case("blocks of a copy, the last one masked", access="masked copy"),
         Case("the same without a mask", access="copy without a mask"),
         Case("the element to the left: below 0", access="left neighbour"),
@@ -268,7 +272,7 @@ EXERCISE = Exercise(
         Case("wrong from 65,536 elements on", access="resampled"),
         Case("tiles of a persistent loop: the last one passes the end", access="persistent loop"),
         Case("the same, masked", access="persistent loop, masked"),
-        Case("four dimensions", access="keys of a head"),
+        Case("three dimensions, more than 2^40 elements", access="keys of a head"),
         Case("to decide it means to find the factors of a large number", access="a grid of exactly so many tiles"),
     ),
     fresh=_fresh,
