@@ -7,7 +7,7 @@ NAMES: tuple[str, ...] = (
     # layouts and proofs
     # TODO "swizzle",
     "prove_bounds",
-    # TODO "prove_bijective",
+    "prove_bijective",
     # who moves the data
     # TODO "flags",
     # TODO "memory_plan",
