@@ -5,7 +5,7 @@ NAMES: tuple[str, ...] = (
     # TODO "gemm",
     # TODO "fused_epilogue",
     # layouts and proofs
-    # TODO "swizzle",
+    "swizzle",
     "prove_bounds",
     "prove_bijective",
     # who moves the data
