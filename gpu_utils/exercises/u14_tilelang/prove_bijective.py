@@ -157,7 +157,9 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
 def _told(family: Family, verdict: str, witness: Any) -> str:
     """A fault in words."""
     if verdict == "gap":
-        return f"with {said(witness)} there are {_indices(family, witness)} indices for {_places(family, witness)} places"
+        return (
+            f"with {said(witness)} there are {_indices(family, witness)} indices for {_places(family, witness)} places"
+        )
     one = witness if verdict == "outside" else witness[0]
     at = formula(family.place, one)
     if verdict == "outside":
@@ -200,7 +202,9 @@ def _outside(family: Family, witness: Any) -> Difference | None:
 
 def _two(family: Family, witness: Any) -> Difference | None:
     if not isinstance(witness, (tuple, list)) or len(witness) != 2:
-        return Difference("witness:form", "the witness of a collision is no pair; expected two dicts, one for each index")
+        return Difference(
+            "witness:form", "the witness of a collision is no pair; expected two dicts, one for each index"
+        )
     for numbers, what in zip(witness, ("the first index", "the second index"), strict=True):
         if wrong := _of_family(family, numbers, what):
             return wrong
@@ -223,7 +227,9 @@ def _gap(family: Family, witness: Any) -> Difference | None:
     indices, places = _indices(family, witness), _places(family, witness)
     if indices < places:
         return None
-    return Difference("witness", f"with {said(witness)} there are {indices} indices for {places} places: enough of them")
+    return Difference(
+        "witness", f"with {said(witness)} there are {indices} indices for {places} places: enough of them"
+    )
 
 
 _WITNESS: dict[str, Callable[[Family, Any], Difference | None]] = {"outside": _outside, "collision": _two, "gap": _gap}

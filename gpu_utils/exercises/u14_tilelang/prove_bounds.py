@@ -86,9 +86,7 @@ ACCESSES: dict[str, Access] = {
     ),
     "persistent loop": Access(_LOOP, (_TILES,), _ROW, "m", 64, {"pid": 0, "step": 0, "lane": 1, "m": 1, "n": 1}),
     "persistent loop, masked": Access(_LOOP, (_TILES, f"{_ROW} < m"), _ROW, "m", 64),
-    "keys of a head": Access(
-        _HEADS, ("token < tokens",), "(token * 128 + head) * 128 + d", "tokens * 128 * 128", 64
-    ),
+    "keys of a head": Access(_HEADS, ("token < tokens",), "(token * 128 + head) * 128 + d", "tokens * 128 * 128", 64),
     "a grid of exactly so many tiles": Access(
         {"rows": (2, INT), "cols": (2, INT)},
         (f"rows * cols == {_PRODUCT}",),
@@ -113,9 +111,7 @@ def _plane(rows: int, cols: int) -> Access:
     """A row-major tensor of up to so many rows and columns, in 32 bits; both are even."""
     names = {"row": (0, INT), "col": (0, INT), "rows": (1, rows), "cols": (1, cols)}
     worst = {"row": rows - 1, "col": cols - 1, "rows": rows, "cols": cols}
-    return Access(
-        names, _WITHIN, "row * cols + col", "rows * cols", 32, worst if rows * cols - 1 >= 2**31 else None
-    )
+    return Access(names, _WITHIN, "row * cols + col", "rows * cols", 32, worst if rows * cols - 1 >= 2**31 else None)
 
 
 _DRAWN: dict[str, Callable[..., Access]] = {"tile": _tile, "plane": _plane}
@@ -170,7 +166,11 @@ def _fresh(rng: random.Random) -> Case:
     if rng.random() < 0.5:
         block = rng.choice([32, 48, 64, 96, 256, 512])
         return Case(
-            "a tile nobody chose", access="tile", block=block, shift=rng.choice([-2, -1, 0, 1, 2]), bits=rng.choice([32, 64])
+            "a tile nobody chose",
+            access="tile",
+            block=block,
+            shift=rng.choice([-2, -1, 0, 1, 2]),
+            bits=rng.choice([32, 64]),
         )
     rows = 2 ** rng.randrange(12, 21)
     return Case("a tensor nobody chose", access="plane", rows=rows, cols=2 ** rng.randrange(12, 21))

@@ -16,7 +16,6 @@ from gpu_utils.analytic.layouts import by_operand, by_rows, fault_of, lane_offse
 from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.backends.launching import launch_cpp
 from gpu_utils.chips.targets import TARGETS
-from gpu_utils.errors import W2WError
 from gpu_utils.grading.compare import Difference
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
 
@@ -68,7 +67,9 @@ def _places(inputs: Inputs, value: Any) -> tuple[np.ndarray | None, Difference |
         for col, place in enumerate(line):
             if isinstance(place, bool) or not isinstance(place, int):
                 call = f"swizzle({row}, {col}, {inputs['cols']}, {inputs['size']})"
-                return None, Difference("form", f"{call} is {place!r}; expected a whole number, the place of the element")
+                return None, Difference(
+                    "form", f"{call} is {place!r}; expected a whole number, the place of the element"
+                )
             if abs(place) > 2**40:
                 return None, Difference("outside", f"(row, col) = ({row}, {col}) goes to place {place}")
     return np.array(value, np.int64), None
@@ -154,8 +155,9 @@ _WRONG: tuple[tuple[str, Callable[..., int], str], ...] = (
     (
         "row_after_row",
         _moved(lambda row, piece, pieces: piece),
-        "The tile lies row after row. Lanes that read one piece of 8 rows meet in the same banks, as soon as a row is a "
-        "multiple of 128 bytes, or half of it. Rows must differ in where their pieces lie.",
+        "The 8 rows that are read together lie as in a tile stored row after row: the same piece of each is in the same "
+        "banks, or in the same as every other row's. Neighbouring rows must differ in where their pieces lie, so the "
+        "lowest bits of the row decide.",
     ),
     (
         "padding",
@@ -206,11 +208,6 @@ _WRONG: tuple[tuple[str, Callable[..., int], str], ...] = (
         "xor_with_every_other_row",
         _moved(lambda row, piece, pieces: piece ^ row // 2 % 4),
         "The xor is that of rows of 64 bytes. Rows of 128 bytes all begin at the same bank: 8 of them must differ.",
-    ),
-    (
-        "xor_with_high_bits",
-        _moved(lambda row, piece, pieces: piece ^ row // 8 % min(pieces & -pieces, 8)),
-        "The xor takes bits of the row from the fourth on. The 8 rows that are read together differ in the lowest three.",
     ),
     (
         "rotated",
