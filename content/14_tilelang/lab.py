@@ -104,9 +104,9 @@ explore("layout", "row * cols + (col ^ row % 8 * 8)")
 # - the index is below 0, or not below `length`; or
 # - a step on the way to the index does not fit into `bits` bits: below $-2^{bits - 1}$ or above $2^{bits - 1} - 1$.
 #
-# `lesson.formula("pid * 128 + lane", {"pid": ..., "lane": ...})` is the value of a formula: a number for numbers, a term
-# of Z3 for unknowns of Z3. `lesson.steps("(low + high) // 2")` lists the steps of one, here `low + high` and the whole.
-# In formulas // and % round down, and divisors are above 0.
+# `lesson.formula("pid * 128 + lane", {"pid": ..., "lane": ...})` is the value of a formula: a number for numbers, a
+# term of Z3 for unknowns of Z3. `lesson.steps("(low + high) // 2")` lists the steps of one, here `low + high` and the
+# whole. In formulas // and % round down, and divisors are above 0.
 #
 # What you need of Z3: `z3.Int(name)` is an unknown whole number, without a largest one. `solver = z3.Solver()`;
 # `solver.set("rlimit", rlimit)`; `solver.add(condition, ...)`; `solver.check()` is `z3.sat` (there are numbers),

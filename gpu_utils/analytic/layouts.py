@@ -151,7 +151,7 @@ def lane_offsets(places: np.ndarray, taken: np.ndarray, element_bytes: int, piec
 
 
 def accesses(found: np.ndarray, piece_bytes: int, target: str, access: str) -> list[BankAccess]:
-    """What each access costs on a target. found: byte offsets (accesses, lanes), -1 for none; access: "read", "write"."""
+    """What each access costs on a target; found: byte offsets (accesses, lanes), -1 for none; access: read or write."""
     return [
         bank_conflicts(
             [None if at < 0 else int(at) for at in one], access_bytes=piece_bytes, target=target, access=access

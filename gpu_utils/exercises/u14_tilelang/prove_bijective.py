@@ -1,4 +1,4 @@
-"""14.prove_bijective: a map of indices to places hits every place once, at any size; or numbers that show it does not."""
+"""14.prove_bijective: a map of indices hits every place once, at any size; or numbers that show it does not."""
 
 from __future__ import annotations
 
@@ -312,7 +312,7 @@ EXERCISE = Exercise(
     parameters=("sizes", "given", "indices", "place", "places", "rlimit"),
     kind="host",
     inputs=lambda case, generator: family_of(case).inputs,
-    reference=slips.answer(),
+    reference=lambda **inputs: with_z3(slips.answer(), inputs),
     call=with_z3,
     judge=_judge,
     tolerance=lambda case, inputs: EXACT,

@@ -49,7 +49,7 @@ def answer(
         solver.add(z3.Not(z3.Or(faults)) if claimed else z3.Or(faults))
         result = solver.check()
         if claimed:
-            return ("proved", None) if result == z3.sat else ("refuted", {name: 0 for name in names})
+            return ("proved", None) if result == z3.sat else ("refuted", dict.fromkeys(names, 0))
         if result == z3.sat:
             model = solver.model()
             return "refuted", {

@@ -86,8 +86,8 @@ def _whole(places: np.ndarray, size: int) -> Difference | None:
     found = ", ".join(map(str, pieces[row, piece]))
     return Difference(
         "piece",
-        f"the 16 bytes of row {row} from column {piece * each} on go to the places {found}; expected {each} places in a "
-        f"row that begin at a multiple of {each}, because a lane moves 16 bytes at once",
+        f"the 16 bytes of row {row} from column {piece * each} on go to the places {found}; expected {each} places in "
+        f"a row that begin at a multiple of {each}, because a lane moves 16 bytes at once",
     )
 
 
@@ -155,8 +155,8 @@ _WRONG: tuple[tuple[str, Callable[..., int], str], ...] = (
     (
         "row_after_row",
         _moved(lambda row, piece, pieces: piece),
-        "The 8 rows that are read together lie as in a tile stored row after row: the same piece of each is in the same "
-        "banks, or in the same as every other row's. Neighbouring rows must differ in where their pieces lie, so the "
+        "The 8 rows that are read together lie as in a tile stored row after row: the same piece of each is in the "
+        "same banks, or in the same as every other row's. Neighbouring rows must differ in where their pieces lie, so the "
         "lowest bits of the row decide.",
     ),
     (
@@ -201,8 +201,8 @@ _WRONG: tuple[tuple[str, Callable[..., int], str], ...] = (
     (
         "xor_with_low_bits_of_the_row",
         _moved(lambda row, piece, pieces: piece ^ row % min(pieces & -pieces, 8)),
-        "The xor takes the lowest bits of the row, also where a row of 64 bytes fills half of the banks. There two rows "
-        "lie side by side already; which of them meet? It is every other row.",
+        "The xor takes the lowest bits of the row, also where a row of 64 bytes fills half of the banks. There two "
+        "rows lie side by side already; which of them meet? It is every other row.",
     ),
     (
         "xor_with_every_other_row",
@@ -245,8 +245,8 @@ EXERCISE = Exercise(
     },
     misconceptions=tuple(Misconception(*wrong) for wrong in _WRONG),
     hints=(
-        "Write the number of its 16-byte slot (place in bytes // 16, modulo 8) beside each piece of 8 rows: 8 slots are "
-        "all 32 banks. Which pieces are read together, and which slots have they?",
+        "Write the number of its 16-byte slot (place in bytes // 16, modulo 8) beside each piece of 8 rows: 8 slots "
+        "are all 32 banks. Which pieces are read together, and which slots have they?",
         "Leave rows where they are and permute the pieces of each row by an xor with something that the row's number "
         "gives. For rows of 128 bytes it is row % 8. For 64 bytes two rows lie side by side in the banks: how many "
         "different permutations are needed, and which rows share one?",
@@ -256,8 +256,8 @@ EXERCISE = Exercise(
     explanation=(
         "The banks see 16-byte slots modulo 8. Rows of `pieces` slots repeat their slots after 8 // lowest rows, where "
         "lowest is the largest power of two in pieces: so many rows are apart by themselves, and among the others an "
-        "xor with lowest different numbers sets them apart. An xor with a constant is a permutation, so the layout is a "
-        "bijection and wastes nothing. It also keeps apart lanes of two neighbouring pieces, which one phase of gfx942 "
+        "xor with lowest different numbers sets them apart. An xor with a constant is a permutation, so the layout is "
+        "a bijection and wastes nothing. It also keeps apart lanes of two neighbouring pieces, which one phase of gfx942 "
         "holds; a rotation does not. Padding does the same work and costs a piece a row."
     ),
 )
