@@ -83,6 +83,21 @@ def fault_of(places: np.ndarray) -> Fault | None:
     return Fault("collision", int(flat[one]), (_element(one, cols), _element(other, cols)))
 
 
+def whole_pieces(places: np.ndarray, each: int) -> str:
+    """Which piece of `each` elements is not in one piece, in order and at a multiple of it; "" if all are.
+
+    >>> whole_pieces(offsets("row * cols + (col ^ row)", 2, 4), 2)
+    'the piece of row 1 from column 0 on goes to the places 5, 4'
+    """
+    pieces = places.reshape(len(places), -1, each)
+    wrong = np.argwhere((pieces != pieces[..., :1] + np.arange(each)).any(axis=-1) | (pieces[..., 0] % each != 0))
+    if not len(wrong):
+        return ""
+    row, piece = (int(one) for one in wrong[0])
+    found = ", ".join(map(str, pieces[row, piece]))
+    return f"the piece of row {row} from column {piece * each} on goes to the places {found}"
+
+
 def _element(number: Any, cols: int) -> tuple[int, int]:
     return int(number) // cols, int(number) % cols
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gpu_utils.analytic.layouts import by_operand, by_rows, fault_of, lane_offsets
+from gpu_utils.analytic.layouts import by_operand, by_rows, fault_of, lane_offsets, whole_pieces
 from gpu_utils.analytic.tolerance import EXACT
 from gpu_utils.backends.launching import launch_cpp
 from gpu_utils.chips.targets import TARGETS
@@ -78,16 +78,12 @@ def _places(inputs: Inputs, value: Any) -> tuple[np.ndarray | None, Difference |
 def _whole(places: np.ndarray, size: int) -> Difference | None:
     """Whether every 16 bytes of a row stay together, in their order, at a multiple of 16 bytes."""
     each = PIECE // size
-    pieces = places.reshape(len(places), -1, each)
-    wrong = np.argwhere((pieces != pieces[..., :1] + np.arange(each)).any(axis=-1) | (pieces[..., 0] % each != 0))
-    if not len(wrong):
+    if not (broken := whole_pieces(places, each)):
         return None
-    row, piece = (int(one) for one in wrong[0])
-    found = ", ".join(map(str, pieces[row, piece]))
     return Difference(
         "piece",
-        f"the 16 bytes of row {row} from column {piece * each} on go to the places {found}; expected {each} places in "
-        f"a row that begin at a multiple of {each}, because a lane moves 16 bytes at once",
+        f"{broken}; expected {each} places in a row that begin at a multiple of {each}, because a lane moves 16 bytes "
+        f"at once",
     )
 
 
@@ -156,8 +152,8 @@ _WRONG: tuple[tuple[str, Callable[..., int], str], ...] = (
         "row_after_row",
         _moved(lambda row, piece, pieces: piece),
         "The 8 rows that are read together lie as in a tile stored row after row: the same piece of each is in the "
-        "same banks, or in the same as every other row's. Neighbouring rows must differ in where their pieces lie, so the "
-        "lowest bits of the row decide.",
+        "same banks, or in the same as every other row's. Neighbouring rows must differ in where their pieces lie, so "
+        "the lowest bits of the row decide.",
     ),
     (
         "padding",
@@ -257,7 +253,7 @@ EXERCISE = Exercise(
         "The banks see 16-byte slots modulo 8. Rows of `pieces` slots repeat their slots after 8 // lowest rows, where "
         "lowest is the largest power of two in pieces: so many rows are apart by themselves, and among the others an "
         "xor with lowest different numbers sets them apart. An xor with a constant is a permutation, so the layout is "
-        "a bijection and wastes nothing. It also keeps apart lanes of two neighbouring pieces, which one phase of gfx942 "
-        "holds; a rotation does not. Padding does the same work and costs a piece a row."
+        "a bijection and wastes nothing. It also keeps apart lanes of two neighbouring pieces, which one phase of "
+        "gfx942 holds; a rotation does not. Padding does the same work and costs a piece a row."
     ),
 )
