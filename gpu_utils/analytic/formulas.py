@@ -182,8 +182,8 @@ def _term(name: str, left: Any, right: Any, text: str) -> Any:
         less = _term("<", left, right, text)
         return z3.If(less, left, right) if name == "min" else z3.If(less, right, left)
     if bits and name in _UNSIGNED:
-        wide = next(one for one in (left, right) if _of_z3(one) and z3.is_bv(one)).size()
-        left, right = (one if _of_z3(one) else z3.BitVecVal(one, wide) for one in (left, right))
+        like = next(one for one in (left, right) if _of_z3(one) and z3.is_bv(one))
+        left, right = (one if _of_z3(one) else z3.BitVecVal(one, like.size(), like.ctx) for one in (left, right))
         return getattr(z3, _UNSIGNED[name])(left, right)
     if not bits and name in ("^", "&", "<<", ">>"):
         raise BadArgument(f"`{text}` needs bits for {name}, and Z3's integers have none; give its names z3.BitVec")

@@ -254,6 +254,6 @@ EXERCISE = Exercise(
         "lowest is the largest power of two in pieces: so many rows are apart by themselves, and among the others an "
         "xor with lowest different numbers sets them apart. An xor with a constant is a permutation, so the layout is "
         "a bijection and wastes nothing. It also keeps apart lanes of two neighbouring pieces, which one phase of "
-        "gfx942 holds; a rotation does not. Padding does the same work and costs a piece a row."
+        "gfx942 holds; a rotation does not. Padding by a piece is a rotation as well, and costs a piece a row."
     ),
 )

@@ -60,8 +60,8 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
                          instruction, "mma.m16n8k16.f16" or "v_mfma_f32_32x32x8_f16"; operand="A", row=3, column=5
            "schedule"    two pipeline schedules under each other: steps, idle time, bubble, memory of each rank; what: a
                          schedule, "1F1B"; second="ZB-H1", p=4, m=8, I=100, W=100, link=0, together=100 (percent)
-           "layout"      a tile in shared memory: lanes, banks and passes of its accesses, and whether each element has a
-                         place of its own; what: a formula in row, col, rows, cols; cols=64, way="operand", moved=16
+           "layout"      a tile in shared memory: lanes, banks and passes of its accesses, and whether each element
+                         has a place of its own; what: a formula in row, col, rows and cols; cols=64, way="operand"
     start  the values that the controls start with; the function `explorer` of its module lists them
 
     Every explorer works with the keyboard (Tab, arrow keys; the space bar opens a list), says in a sentence what it

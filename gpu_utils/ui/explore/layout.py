@@ -1,4 +1,4 @@
-"""A layout of a tile, typed as a formula: which lane takes which piece, which bank serves it when, is it a bijection."""
+"""A layout of a tile, typed as a formula: which lane takes which piece, which bank serves it, is it a bijection."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from gpu_utils.ui.explore.widget import Explorer, choice, slider, typed
 EXAMPLES = (
     "row * cols + col",
     "row * cols + (col ^ row % 8 * 8)",
-    "row * cols + (col ^ row // 2 % 4 * 8)",
+    "row * cols + (col ^ row % 4 * 8)",
     "row * cols + (col + row * 8) % cols",
     "row * (cols + 8) + col",
     "row * cols + (col ^ row % 8)",
@@ -47,7 +47,7 @@ COLUMNS = (8, 16, 32, 64, 96, 128)
 _LEFT, _WIDE, _HIGH = 52.0, 448.0, 13.0
 _MOST_ROWS = 16
 _ALL_ROWS = 1 << 16
-_WORK = 2_000_000
+_WORK = 400_000
 
 
 def draw(
@@ -57,7 +57,7 @@ def draw(
 
     layout         formula in row, col, rows, cols: the place of an element, counted in elements
     element_bytes  of an element; moved: bytes that a lane moves, 16 or 0 for one element
-    way            of WAYS; access: "read" or "write"; number: which access is drawn, from 0, again from 0 after the last
+    way            of WAYS; access: "read" or "write"; number: which access is drawn
 
     Errors: BadArgument for a layout that cannot be read, or a row that is no multiple of what a lane moves.
     """
