@@ -149,7 +149,7 @@ def _side(
     tile = _tile(places, taken[at], one, each, fault)
     banks = _banks(one)
     caption = (
-        "Above: the lane that takes each piece, and under it its place. Below: banks and passes, and the lane served."
+        "Above: the lane that takes a piece, and its place, counted in pieces. Below: banks, passes, and the lane served."
     )
     return picture(
         unit.vendor,
@@ -181,11 +181,11 @@ def _tile(
             lane = lanes.get((row, at))
             kind = "empty" if lane is None else ("even", "odd")[one.lanes[lane].group % 2]
             parts.append(box(_LEFT + at * wide, y, wide, 20, kind))
+            middle = _LEFT + (at + 0.5) * wide
             if wide > 16:
-                middle = _LEFT + (at + 0.5) * wide
                 parts.append(text(middle, y + 18, places[row, at * each] // each, size=7, at="middle"))
-                if lane is not None:
-                    parts.append(text(middle, y + 10, lane, size=9, at="middle", bold=True))
+            if wide > 10 and lane is not None:
+                parts.append(text(middle, y + 10, lane, size=9, at="middle", bold=True))
     for row, col in fault.elements if fault else ():
         if row in shown:
             x, y = _LEFT + col // each * wide, 16.0 + (row - top) * 20
