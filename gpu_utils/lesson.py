@@ -86,6 +86,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Rules on paper": {
         "gpu_utils.analytic.alarms": ("alarm_rates",),
         "gpu_utils.analytic.collectives": ("COLLECTIVE_FORMS", "collective_schedules", "delivery_faults"),
+        "gpu_utils.analytic.formulas": ("formula", "steps"),
         "gpu_utils.analytic.inference": ("MODELS",),
         "gpu_utils.analytic.narrow_sums": ("worst_sum_errors",),
         "gpu_utils.analytic.network": ("TOPOLOGIES", "fit_line", "node_network", "wire_of"),

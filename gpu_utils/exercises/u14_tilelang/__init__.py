@@ -5,9 +5,9 @@ NAMES: tuple[str, ...] = (
     # TODO "gemm",
     # TODO "fused_epilogue",
     # layouts and proofs
-    # TODO "swizzle",
-    # TODO "prove_bounds",
-    # TODO "prove_bijective",
+    "swizzle",
+    "prove_bounds",
+    "prove_bijective",
     # who moves the data
     # TODO "flags",
     # TODO "memory_plan",
