@@ -38,9 +38,9 @@ class Placed:
     def meets(self, other: Placed) -> bool:
         """Whether both are live in some step and have a byte in common.
 
-        >>> Placed("S", "UB", 0, 64, 1, 2).meets(Placed("P", "UB", 32, 64, 2, 3))
+        >>> Placed("S in UB", "UB", 0, 64, 1, 2).meets(Placed("P", "UB", 32, 64, 2, 3))
         True
-        >>> Placed("S", "UB", 0, 64, 1, 2).meets(Placed("P", "UB", 32, 64, 3, 4))
+        >>> Placed("S in UB", "UB", 0, 64, 1, 2).meets(Placed("P", "UB", 32, 64, 3, 4))
         False
         """
         alive = self.memory == other.memory and self.first <= other.last and other.first <= self.last
@@ -146,15 +146,15 @@ _BUFFERS: dict[str, tuple[tuple[str, str, tuple[str, ...] | tuple[str, int], int
         ("K", "L1", ("keys", "d"), 2, "stages", (0, 1)),
         ("V", "L1", ("keys", "d"), 2, "stages", (3, 4)),
         ("P", "L1", ("queries", "keys"), 2, 1, (3, 4)),
-        ("Q for the cube", "L0A", ("queries", "d"), 2, 1, (1, 1)),
-        ("P for the cube", "L0A", ("queries", "keys"), 2, 1, (4, 4)),
-        ("K for the cube", "L0B", ("keys", "d"), 2, 1, (1, 1)),
-        ("V for the cube", "L0B", ("keys", "d"), 2, 1, (4, 4)),
-        ("S of the cube", "L0C", ("queries", "keys"), 4, 1, (1, 2)),
-        ("P V of the cube", "L0C", ("queries", "d"), 4, 1, (4, 5)),
-        ("S", "UB", ("queries", "keys"), 4, 1, (2, 2)),
-        ("P of softmax", "UB", ("queries", "keys"), 2, 1, (2, 3)),
-        ("P V", "UB", ("queries", "d"), 4, 1, (5, 5)),
+        ("Q in L0A", "L0A", ("queries", "d"), 2, 1, (1, 1)),
+        ("P in L0A", "L0A", ("queries", "keys"), 2, 1, (4, 4)),
+        ("K in L0B", "L0B", ("keys", "d"), 2, 1, (1, 1)),
+        ("V in L0B", "L0B", ("keys", "d"), 2, 1, (4, 4)),
+        ("S in L0C", "L0C", ("queries", "keys"), 4, 1, (1, 2)),
+        ("PV in L0C", "L0C", ("queries", "d"), 4, 1, (4, 5)),
+        ("S in UB", "UB", ("queries", "keys"), 4, 1, (2, 2)),
+        ("P in UB", "UB", ("queries", "keys"), 2, 1, (2, 3)),
+        ("PV in UB", "UB", ("queries", "d"), 4, 1, (5, 5)),
         ("O", "UB", ("queries", "d"), 4, 1, (0, 5)),
         ("max and sum", "UB", ("queries", 2), 4, 1, (0, 5)),
     ),

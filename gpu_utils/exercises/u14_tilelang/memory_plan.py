@@ -102,9 +102,11 @@ def _read(inputs: Inputs, value: Any) -> tuple[dict[str, int], dict[str, list[in
     tile = value["tile"]
     if isinstance(tile, (list, tuple)) and len(tile) == 3:
         tile = dict(zip(_SIZES, tile, strict=True))
-    tile = {str(k): _whole(v) for k, v in tile.items()} if isinstance(tile, Mapping) else None
+    tile = {str(k): _whole(v) for k, v in tile.items()} if isinstance(tile, Mapping) else {}
     if tile not in inputs["tiles"]:
-        return Difference("form:tile", f"tile is {value['tile']!r:.80}; expected one of the {len(inputs['tiles'])} tiles")
+        return Difference(
+            "form:tile", f"tile is {value['tile']!r:.80}; expected one of the {len(inputs['tiles'])} tiles"
+        )
     given = value["offsets"]
     wanted = {one["name"]: tile.get(one["copies"], one["copies"]) for one in inputs["buffers"]}
     if not isinstance(given, Mapping) or set(given) != set(wanted):
@@ -113,7 +115,8 @@ def _read(inputs: Inputs, value: Any) -> tuple[dict[str, int], dict[str, list[in
     for name, own in offsets.items():
         if own is None or len(own) != wanted[name]:
             return Difference(
-                "form:copies", f"offsets[{name!r}] is {given[name]!r:.60}; expected a list, one offset for each of {wanted[name]}"
+                "form:copies",
+                f"offsets[{name!r}] is {given[name]!r:.60}; expected a list, one offset for each of {wanted[name]}",
             )
     return tile, offsets  # type: ignore[return-value]
 
@@ -123,7 +126,8 @@ def _aligned(inputs: Inputs, tile: Any, found: list[Placed]) -> Difference | Non
         align = inputs["memories"][one.memory]["align"]
         if one.offset % align or one.offset < 0:
             return Difference(
-                f"align:{one.name}", f"{one.name} starts at byte {one.offset} of {one.memory}, no multiple of {align} from 0 on"
+                f"align:{one.name}",
+                f"{one.name} starts at byte {one.offset} of {one.memory}, no multiple of {align} from 0 on",
             )
     return None
 
@@ -211,7 +215,14 @@ EXERCISE = Exercise(
             for machine in STEPS
             for d in (128, 256)
         ),
-        Case("the smallest tile is too large for the AI core", machine="ascend950", d=512, n=4096, queries=(128,), keys=(64,)),
+        Case(
+            "the smallest tile is too large for the AI core",
+            machine="ascend950",
+            d=512,
+            n=4096,
+            queries=(128,),
+            keys=(64,),
+        ),
         *(Case(why, **given) for why, given in DRAWN),
     ),
     fresh=_fresh,
@@ -310,8 +321,8 @@ EXERCISE = Exercise(
             planning(
                 order=lambda tile, n: (-(-n // tile["queries"]) * -(-n // tile["keys"]), -(-n // tile["queries"]))
             ),
-            "The total number of rounds was made least. Traffic comes first: each block reads all keys and values once, "
-            "however many rounds it takes.",
+            "The total number of rounds was made least. Traffic comes first: each block reads all keys and values "
+            "once, however many rounds it takes.",
         ),
         Misconception(
             "stages_first",
@@ -342,8 +353,8 @@ EXERCISE = Exercise(
         "<= room: at[i] = low; if place(left - {i}): return True; del at[i]. Then return False.",
     ),
     explanation=(
-        "In a placement that fits, push every buffer down until it rests on the floor or on another that it meets. Then "
-        "taking the buffers from the lowest offset up and setting each on top of those that it meets gives this very "
+        "In a placement that fits, push every buffer down until it rests on the floor or on another that it meets. "
+        "Then taking the buffers from the lowest offset up and setting each on top of those that it meets gives this very "
         "placement. So trying all orders finds a placement if there is one, and says for certain when there is none. "
         "Seven buffers have 5,040 orders, and most end early. No single order does: a large buffer first may leave two "
         "holes where one was needed, and the bytes that are live together are a lower bound, no plan. On an SM, "

@@ -53,7 +53,9 @@ class Rules:
 RIGHT = Rules()
 
 
-def items(memory: str, parts: int, buffers: Sequence[Mapping[str, Any]], tile: Tile, rules: Rules = RIGHT) -> list[Item]:
+def items(
+    memory: str, parts: int, buffers: Sequence[Mapping[str, Any]], tile: Tile, rules: Rules = RIGHT
+) -> list[Item]:
     """What one part of a memory must hold with these tiles, copy by copy."""
     end, found = max(one["live"][1] for one in buffers), []
     for one in buffers:
@@ -101,7 +103,10 @@ def _exactly(found: list[Item], room: int, align: int, rules: Rules) -> list[int
 
 def _load(found: list[Item]) -> int:
     """Most bytes that are live in one step."""
-    return max((sum(one.bytes for one in found if one.first <= at <= one.last) for at in {one.first for one in found}), default=0)
+    return max(
+        (sum(one.bytes for one in found if one.first <= at <= one.last) for at in {one.first for one in found}),
+        default=0,
+    )
 
 
 def by(key: Callable[[Item], Any]) -> Callable[..., list[int] | None]:
