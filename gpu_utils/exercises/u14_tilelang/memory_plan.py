@@ -354,7 +354,7 @@ EXERCISE = Exercise(
     ),
     explanation=(
         "In a placement that fits, push every buffer down until it rests on the floor or on another that it meets. "
-        "Then taking the buffers from the lowest offset up and setting each on top of those that it meets gives this very "
+        "Then taking the buffers from the lowest offset up, each on top of those that it meets, gives this very "
         "placement. So trying all orders finds a placement if there is one, and says for certain when there is none. "
         "Seven buffers have 5,040 orders, and most end early. No single order does: a large buffer first may leave two "
         "holes where one was needed, and the bytes that are live together are a lower bound, no plan. On an SM, "
