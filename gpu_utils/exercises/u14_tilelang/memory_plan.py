@@ -312,6 +312,12 @@ EXERCISE = Exercise(
             "sizes can make as many, and then the rounds decide.",
         ),
         Misconception(
+            "most_keys",
+            planning(order=lambda tile, n: (-(-n // tile["queries"]), -tile["keys"], -tile["stages"])),
+            "Of tiles with as many blocks, the one with the most keys was taken. What counts is the number of rounds, "
+            "ceil(n / keys): two sizes can make as many, and then the stages decide.",
+        ),
+        Misconception(
             "blocks_rounded_down",
             planning(order=lambda tile, n: (n // tile["queries"], n // tile["keys"], -tile["stages"])),
             "Blocks or rounds were rounded down. The last, partly filled one reads and computes as well.",

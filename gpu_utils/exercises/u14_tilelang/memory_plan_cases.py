@@ -165,4 +165,17 @@ DRAWN: tuple[tuple[str, dict[str, Any]], ...] = (
             "n": 200,
         },
     ),
+    (
+        "50 keys and 64 make as many rounds; R is live in step 0 alone",
+        {
+            "memories": {"L1": [3168, 1, 32]},
+            "buffers": [
+                ["K", "L1", ("keys", 8), 2, "stages", (1, 2)],
+                ["R", "L1", ("queries", 4), 2, 1, (0, 0)],
+                ["O", "L1", ("queries", 4), 4, 1, (0, 2)],
+            ],
+            "tiles": [[32, 64, 3], [32, 64, 2], [32, 50, 3], [32, 50, 2], [16, 64, 3]],
+            "n": 100,
+        },
+    ),
 )
