@@ -10,6 +10,6 @@ NAMES: tuple[str, ...] = (
     "prove_bijective",
     # who moves the data
     # TODO "flags",
-    # TODO "memory_plan",
+    "memory_plan",
     # TODO "portability",
 )
