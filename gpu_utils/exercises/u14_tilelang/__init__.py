@@ -11,5 +11,5 @@ NAMES: tuple[str, ...] = (
     # who moves the data
     # TODO "flags",
     # TODO "memory_plan",
-    # TODO "portability",
+    "portability",
 )
