@@ -104,16 +104,17 @@ def _given(name: str) -> Any:
 
 ONE, TWO = dict.fromkeys(CHIPS, 1), dict.fromkeys(CHIPS, 2)
 SQUARES = [(64, 64, 64), (128, 128, 64), (256, 128, 64), (128, 256, 32), (256, 256, 32)]
+LARGE = Case(
+    "a large product, two buffers; large tiles spill on the GPUs",
+    size=(4096, 4224, 4096),
+    tiles=SQUARES,
+    buffers=TWO,
+    spills=1,
+    epilogue=1,
+)
 CASES = (
     Example("the example of the statement", **{name: _given(name) for name in ("counts", "chips", "work")}),
-    Case(
-        "a large product, two buffers; large tiles spill on the GPUs",
-        size=(4096, 4224, 4096),
-        tiles=SQUARES,
-        buffers=TWO,
-        spills=1,
-        epilogue=1,
-    ),
+    LARGE,
     Case(
         "one buffer: who hides the copies depends on how many blocks have room",
         size=(8192, 8192, 1024),
