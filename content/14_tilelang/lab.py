@@ -68,8 +68,8 @@ from gpu_utils import check, hint, lesson, progress, solution
 # - **Arithmetic** belongs to a unit. Units get blocks as evenly as whole blocks allow, and the launch takes as long
 #   as the unit with the most blocks. Each unit has its share of the chip's FLOP/s; resident blocks share their unit.
 # - **Copies** share one way to memory: the bytes of all blocks, over `memory`.
-# - **Together**: they run at the same time where one unit has something to multiply while it waits: where `resident *
-#   buffers` is 2 or more. Else the seconds of the copies and those of the arithmetic add up.
+# - **Together**: they run at the same time where one unit has something to multiply while it waits: where
+#   `resident * buffers` is 2 or more. Else the seconds of the copies and those of the arithmetic add up.
 # - **Bound**: `"matrix"`, `"other"` or `"memory"`: the one that takes longest by itself.
 # - **Fraction**: the least seconds that the operator needs on this chip, from `work` and the two rates of its
 #   roofline (`matrix` and `memory`), over the seconds of the launch.
