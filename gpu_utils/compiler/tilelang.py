@@ -78,12 +78,16 @@ class Lowered:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Lowered:
         """What `as_data` gave, also where tuples have become lists."""
-        plain = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
-        maps = {
-            name: TileMap(**{key: tuple(v) if isinstance(v, list) else v for key, v in each.items()})
-            for name, each in data["maps"].items()
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
         }
-        return cls(**{**plain, "maps": maps})
+        maps = {name: TileMap(**_tuples(each)) for name, each in data["maps"].items()}
+        plain["maps"] = maps
+        return cls(**plain)
+
+
+def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
 
 
 def lower(program: Program, target: str, **sizes: Any) -> Lowered:
@@ -95,24 +99,31 @@ def lower(program: Program, target: str, **sizes: Any) -> Lowered:
     vendor = vendor_of(target)
     folder()
     with _silence():
-        language = importlib.import_module("tilelang.ascend.language" if vendor == "ascend" else "tilelang.language")
-        tilelang = importlib.import_module("tilelang")
-        tvm = importlib.import_module("tvm")
-        into = tvm.target.Target(_KINDS[vendor](target))
-        name = getattr(program, "__name__", "the program")
-        try:
-            with into:
-                kernel = program(language, vendor, **sizes)
-                if not isinstance(kernel, tvm.tirx.PrimFunc):
-                    raise BadArgument(
-                        f"{name} returned {type(kernel).__name__}; a tile program returns what is under @T.prim_func"
-                    )
-                made = tilelang.lower(kernel, target=into, enable_host_codegen=False, enable_device_compile=False)
-        except (BadArgument, CompilerMissing):
-            raise
-        except Exception as problem:  # TVM's own errors have many types, and so have an answer's
-            raise CompileFailed(f"{name} for {target}: {_said(problem)}") from problem
+        found = _lowered(program, target, vendor, sizes)
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _lowered(program: Program, target: str, vendor: str, sizes: Mapping[str, Any]) -> Lowered | Exception:
+    """What `lower` returns or raises. No object of TVM leaves this function, not even in a traceback: those that live
+    until the interpreter ends make it crash."""
+    language = importlib.import_module("tilelang.ascend.language" if vendor == "ascend" else "tilelang.language")
+    tilelang = importlib.import_module("tilelang")
+    tvm = importlib.import_module("tvm")
+    name = getattr(program, "__name__", "the program")
+    try:
+        with tvm.target.Target(_KINDS[vendor](target)) as into:
+            kernel = program(language, vendor, **sizes)
+            if not isinstance(kernel, tvm.tirx.PrimFunc):
+                what = type(kernel).__name__
+                return BadArgument(f"{name} returned {what}; a tile program returns what is under @T.prim_func")
+            made = tilelang.lower(kernel, target=into, enable_host_codegen=False, enable_device_compile=False)
         return _described(target, vendor, kernel, made)
+    except CompileFailed as problem:
+        return problem.with_traceback(None)
+    except Exception as problem:  # TVM's own errors have many types, and so have an answer's
+        return CompileFailed(f"{name} for {target}: {_said(problem)}")
 
 
 def _described(target: str, vendor: str, kernel: Any, made: Any) -> Lowered:
@@ -120,14 +131,14 @@ def _described(target: str, vendor: str, kernel: Any, made: Any) -> Lowered:
     (device,) = made.device_mod.functions.values()
     extents = {str(key): int(value) for key, value in device.attrs["thread_extent"].items()}
     grid, block = ([extents.get(f"{what}Idx.{axis}", 1) for axis in "xyz"] for what in ("block", "thread"))
-    tensors = tuple(str(kernel.buffer_map[each].name) for each in kernel.params if each in kernel.buffer_map)
+    tensors = tuple(_text(kernel.buffer_map[each].name) for each in kernel.params if each in kernel.buffer_map)
     return Lowered(
         target=target,
         vendor=vendor,
-        source=str(made.kernel_source),
-        kernel=str(device.attrs["global_symbol"]),
+        source=_text(made.kernel_source),
+        kernel=_text(device.attrs["global_symbol"]),
         tensors=tensors,
-        parameters=tuple(str(each.name) for each in device.params),
+        parameters=tuple(_text(each.name) for each in device.params),
         grid=(grid[0], grid[1], grid[2]),
         block=(block[0], block[1], block[2]),
         shared=int(device.attrs["dyn_shared_memory_buf"]) if "dyn_shared_memory_buf" in device.attrs else 0,
@@ -145,8 +156,13 @@ def _maps(host: Any) -> dict[str, TileMap]:
                 raise CompileFailed(f"the launch makes a tensor map by {kind}, which is not supported here")
             n, values = int(rank), [int(each) for each in rest]
             sizes, strides, box = (tuple(values[n * part : n * part + n]) for part in range(3))
-            maps[str(parameter)] = TileMap(str(tensor), int(element), sizes, strides[1:], box, values[4 * n + 1])
+            maps[_text(parameter)] = TileMap(_text(tensor), int(element), sizes, strides[1:], box, values[4 * n + 1])
     return maps
+
+
+def _text(value: Any) -> str:
+    """As a plain str: TVM's own strings are a kind of str, and outlive TVM badly."""
+    return "".join((str(value), ""))
 
 
 def vendor_of(target: str) -> str:
