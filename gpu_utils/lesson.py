@@ -93,6 +93,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.analytic.memory_plan": ("attention_buffers",),
         "gpu_utils.analytic.narrow_sums": ("worst_sum_errors",),
         "gpu_utils.analytic.network": ("TOPOLOGIES", "fit_line", "node_network", "wire_of"),
+        "gpu_utils.analytic.machines": ("machine",),
         "gpu_utils.analytic.operators": ("gpt2_operators",),
         "gpu_utils.analytic.paired": ("mean_interval",),
         "gpu_utils.analytic.published": ("PUBLISHED_READS", "published_beside_paper"),
@@ -229,6 +230,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.exercises.u11_expert_parallelism.own_placement": ("expert_loads", "placed"),
         "gpu_utils.exercises.u12_pipeline_schedules.own_pipeline": ("pipelined",),
         "gpu_utils.exercises.u12_pipeline_schedules.lesson_runs": ("scheduled", "simulated", "timed"),
+        "gpu_utils.exercises.u14_tilelang.counted_block": ("counted_block", "tiled_product"),
     },
     "Errors": {
         "gpu_utils.errors": ("CompileFailed", "OutOfBounds", "W2WError"),

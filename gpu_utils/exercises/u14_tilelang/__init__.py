@@ -12,4 +12,6 @@ NAMES: tuple[str, ...] = (
     # TODO "flags",
     "memory_plan",
     # TODO "portability",
+    # TODO "memory_plan",
+    "portability",
 )
