@@ -68,9 +68,6 @@ inline void asc_sync_wait(int from, int to, int id) {
   issue_when("asc_sync_wait", to, what, [=] { return core->flags[from][to][id].waiting() > 0; }, [=] { take(core->flags[from][to][id]); });
 }
 
-// All that the pipe has been given before is finished before what follows: a pipe works in order, so nothing to do.
-inline void asc_sync_pipe(int) {}
-
 // The scalar unit waits for every pipe of its core, and every pipe for the others.
 inline void asc_sync() {
   using namespace w2w;
@@ -87,6 +84,16 @@ inline void asc_sync() {
   M.counts.waits++;
 }
 
+// What the pipe has been given before is finished before the pipe goes on; other pipes learn nothing.
+inline void asc_sync_pipe(int pipe) {
+  using namespace w2w;
+  if (pipe == PIPE_ALL)
+    return asc_sync();
+  M.counts.waits++;
+  const int thread = thread_of(M.now, pipe);
+  issue("asc_sync_pipe", pipe, [=] { M.finished[thread] = M.clock[thread][thread]; });
+}
+
 // A lock goes to whoever asked first in the kernel's text; the next pipe gets it, with all that the last one did, when it is released.
 inline void asc_lock(int pipe, int id, int) {
   using namespace w2w;
@@ -99,7 +106,7 @@ inline void asc_lock(int pipe, int id, int) {
     Lock &lock = core->locks[id];
     lock.owner = pipe, lock.line = M.ops[M.op].line;
     if (lock.released)
-      join(my_clock(), lock.released);
+      learn(thread_of(core, pipe), lock.released);
   });
 }
 inline void asc_unlock(int pipe, int id, int) {
@@ -174,7 +181,7 @@ inline void asc_sync_inter_wait(int pipe, int id) {
   issue_when("asc_sync_inter_wait", pipe, "all cores of its kind", [=] {
     List<Meeting> &list = meetings[id][core->kind != 0];
     return list.count > turn && list[turn].arrived == of_kind;
-  }, [=] { join(my_clock(), meetings[id][core->kind != 0][turn].gathered); });
+  }, [=] { learn(thread_of(core, pipe), meetings[id][core->kind != 0][turn].gathered); });
 }
 
 // ------------------------------------------------------------------------------------------- GM, UB, L1
@@ -472,7 +479,7 @@ void drain(Ref to, Space space, Ref from, int first_m, int first_n, int m, int n
 }
 inline void unit_wait(int unit) {
   if (unit && M.now->unit_from_m)
-    join(my_clock(), M.now->unit_from_m);
+    learn(thread_of(M.now, M.pipe), M.now->unit_from_m);
 }
 inline void unit_done(int unit) {
   if (!unit)

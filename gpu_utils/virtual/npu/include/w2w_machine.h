@@ -151,6 +151,7 @@ struct State {
   int pipe, line;
   uint32_t op; // the operation that runs
   Clock *clock;
+  uint32_t *finished; // of each pipe: up to where its own operations are known to it to be finished
   List<Op> ops;
   List<Fault> faults;
   Region *gm;
@@ -170,6 +171,12 @@ inline void join(Clock into, Clock from) {
   for (int i = 0; i < M.threads; ++i)
     if (from[i] > into[i])
       into[i] = from[i];
+}
+// A pipe learns what another knew: also which of its own operations were finished by then.
+inline void learn(int thread, Clock from) {
+  join(M.clock[thread], from);
+  if (from[thread] > M.finished[thread])
+    M.finished[thread] = from[thread];
 }
 inline int thread_of(Core *core, int pipe) { return int(core - M.core) * PIPES + pipe; }
 inline Clock clock_of(Core *core, int pipe) { return M.clock[thread_of(core, pipe)]; }
@@ -206,7 +213,9 @@ inline Fault *fault(const char *kind, int line, int other) {
 inline void say_missing(Fault *f, const Op &first, const Op &second) {
   Core &a = M.core[first.core], &b = M.core[second.core];
   const char *from = PIPE_NAMES[first.pipe], *to = PIPE_NAMES[second.pipe];
-  if (first.core == second.core)
+  if (first.core == second.core && first.pipe == second.pipe)
+    snprintf(f->missing, sizeof f->missing, "asc_sync_pipe(%s) before line %d", to, second.line);
+  else if (first.core == second.core)
     snprintf(f->missing, sizeof f->missing, "asc_sync_notify(%s, %s, id) after line %d and asc_sync_wait(%s, %s, id) before line %d", from, to,
              first.line, from, to, second.line);
   else if (a.block == b.block)
@@ -251,24 +260,33 @@ inline void conflict(Region *r, uint64_t at, const Access &earlier, bool first_w
 
 // ---------------------------------------------------------------------------------------------------- memory
 
+// What a pipe of copies was given first need not be finished first; the scalar, the vector and the matrix pipe keep order.
+inline bool keeps_order(int pipe) { return pipe == PIPE_S || pipe == PIPE_V || pipe == PIPE_M; }
+
 inline void touch(Region *r, uint64_t at, uint64_t bytes, bool writes, bool may_be_unset = false) {
   if (!bytes)
     return;
   const int mine = thread_of(M.now, M.pipe);
   Clock known = M.clock[mine];
+  const uint32_t now = known[mine], own = keeps_order(M.pipe) ? now : M.finished[mine];
+  // an access that nothing orders before this operation; what the operation did itself is no other access
+  const auto loose = [=](const Access &one) {
+    const int thread = one.thread - 1;
+    return thread >= 0 && (thread == mine ? one.epoch != now && own < one.epoch : known[thread] < one.epoch);
+  };
   const uint64_t last = (at + bytes - 1) / r->grain;
   for (uint64_t i = at / r->grain; i <= last; ++i) {
     Cell &cell = r->cells[i];
     Access &w = cell.wrote;
-    if (w.thread && w.thread - 1 != mine && known[w.thread - 1] < w.epoch)
+    if (loose(w))
       conflict(r, i * r->grain, w, true, writes);
     if (writes) {
       for (Access &one : cell.read) {
-        if (one.thread && one.thread - 1 != mine && known[one.thread - 1] < one.epoch)
+        if (loose(one))
           conflict(r, i * r->grain, one, false, true);
         one.thread = 0;
       }
-      w = {known[mine], M.op, uint16_t(mine + 1), false};
+      w = {now, M.op, uint16_t(mine + 1), false};
       continue;
     }
     if (!w.thread && r->space != GM && !may_be_unset) {
@@ -286,7 +304,7 @@ inline void touch(Region *r, uint64_t at, uint64_t bytes, bool writes, bool may_
         break;
       }
     }
-    *slot = {known[mine], M.op, uint16_t(mine + 1), !w.thread && r->space != GM};
+    *slot = {now, M.op, uint16_t(mine + 1), !w.thread && r->space != GM};
   }
 }
 
@@ -381,9 +399,9 @@ inline void run_on(Core *core, int pipe, uint32_t op, Clock issued, Job job) {
   const int old_pipe = M.pipe;
   const uint32_t old_op = M.op;
   M.now = core, M.pipe = pipe, M.op = op;
-  Clock mine = clock_of(core, pipe);
-  join(mine, issued);
-  mine[thread_of(core, pipe)]++;
+  const int thread = thread_of(core, pipe);
+  learn(thread, issued);
+  M.clock[thread][thread]++;
   job.run(job.data);
   free(job.data);
   M.now = before, M.pipe = old_pipe, M.op = old_op;
@@ -455,7 +473,7 @@ inline void set(Flag &flag) {
 }
 inline void take(Flag &flag) {
   Clock from = flag.set[flag.taken++];
-  join(my_clock(), from);
+  learn(thread_of(M.now, M.pipe), from);
   free(from);
 }
 

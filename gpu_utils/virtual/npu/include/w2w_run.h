@@ -125,6 +125,7 @@ extern "C" int w2w_run(int blocks, int tensors, void **bases, const uint64_t *by
   M.blocks = blocks, M.per_block = w2w_mode == 3 ? 3 : 1, M.cores = blocks * M.per_block, M.threads = M.cores * PIPES;
   M.core = static_cast<Core *>(calloc(M.cores, sizeof(Core)));
   M.clock = static_cast<Clock *>(calloc(M.threads, sizeof(Clock)));
+  M.finished = static_cast<uint32_t *>(calloc(M.threads, sizeof(uint32_t)));
   for (int t = 0; t < M.threads; ++t) {
     M.clock[t] = fresh_clock();
     M.clock[t][t] = 1;
