@@ -117,9 +117,11 @@ inline void asc_unlock(int pipe, int id, int) {
   issue("asc_unlock", pipe, [=] {
     Lock &lock = core->locks[id];
     if (lock.owner != pipe)
-      if (Fault *f = fault("not locked", M.ops[M.op].line, id))
+      if (Fault *f = fault("not locked", M.ops[M.op].line, id)) {
         snprintf(f->text, sizeof f->text, "line %d: %s releases lock %d of %s, which it does not hold", M.ops[M.op].line, PIPE_NAMES[pipe], id,
                  core_name(int(core - M.core)));
+        snprintf(f->missing, sizeof f->missing, "asc_lock(%s, %d, ASC_LOCK_BLOCK) before it", PIPE_NAMES[pipe], id);
+      }
     lock.owner = -1, lock.given++;
     if (!lock.released)
       lock.released = fresh_clock();
@@ -616,21 +618,28 @@ inline void run_threads(cce::dim3 shape, Body body) {
   }
 #endif
 }
-template <class F> void on_vector(cce::dim3 shape, F f) {
+// Threads may read what lies beyond a tile's last row and throw it away; a function that finds nothing else is a fault.
+template <class F> void on_vector(F f) {
   issue("vector function", PIPE_V, [=] {
-    F own = f;
-    run_threads(shape, {[](void *p) { (*static_cast<F *>(p))(); }, &own});
+    M.set_reads = M.unset_reads = 0;
+    f();
+    if (M.unset_reads && !M.set_reads)
+      unwritten(UB, M.unset_at);
   });
 }
 } // namespace w2w
 
 template <auto Function, class... Args> void asc_vf_call(cce::dim3 shape, Args... args) {
-  w2w::on_vector(shape, [=] { Function(args...); });
+  const auto body = [=] { Function(args...); };
+  w2w::on_vector([=] {
+    auto own = body;
+    w2w::run_threads(shape, {[](void *p) { (*static_cast<decltype(own) *>(p))(); }, &own});
+  });
 }
 template <auto Function, class First, class... Args>
   requires(!std::is_same_v<First, cce::dim3>)
 void asc_vf_call(First first, Args... args) {
-  w2w::issue("vector function", PIPE_V, [=] { Function(first, args...); });
+  w2w::on_vector([=] { Function(first, args...); });
 }
 
 // What a vector function loads and stores. may_be_unset: lanes that a mask leaves out later.

@@ -150,6 +150,7 @@ struct State {
   Core *now;  // the one that runs
   int pipe, line;
   uint32_t op; // the operation that runs
+  uint64_t set_reads, unset_reads, unset_at; // what a vector function has read of UB: bytes written before, and never
   Clock *clock;
   uint32_t *finished; // of each pipe: up to where its own operations are known to it to be finished
   List<Op> ops;
@@ -263,6 +264,13 @@ inline void conflict(Region *r, uint64_t at, const Access &earlier, bool first_w
 // What a pipe of copies was given first need not be finished first; the scalar, the vector and the matrix pipe keep order.
 inline bool keeps_order(int pipe) { return pipe == PIPE_S || pipe == PIPE_V || pipe == PIPE_M; }
 
+inline void unwritten(Space space, uint64_t at) {
+  const Op &b = M.ops[M.op];
+  if (Fault *f = fault("never written", b.line, int(space)))
+    snprintf(f->text, sizeof f->text, "line %d, %s on %s (%s) reads %s byte %llu, which nothing has written", b.line, b.name,
+             PIPE_NAMES[b.pipe], core_name(b.core), SPACE_NAMES[space], (unsigned long long)at);
+}
+
 inline void touch(Region *r, uint64_t at, uint64_t bytes, bool writes, bool may_be_unset = false) {
   if (!bytes)
     return;
@@ -289,14 +297,10 @@ inline void touch(Region *r, uint64_t at, uint64_t bytes, bool writes, bool may_
       w = {now, M.op, uint16_t(mine + 1), false};
       continue;
     }
-    if (!w.thread && r->space != GM && !may_be_unset) {
-      if (Fault *f = fault("never written", M.ops[M.op].line, int(r->space))) {
-        const Op &b = M.ops[M.op];
-        snprintf(f->text, sizeof f->text, "line %d, %s on %s (%s) reads %s byte %llu, which nothing has written", b.line, b.name,
-                 PIPE_NAMES[b.pipe], core_name(b.core), SPACE_NAMES[r->space], (unsigned long long)(i * r->grain));
-        f->other = int(r->space);
-      }
-    }
+    if (M.pipe == PIPE_V && r->space == UB) // a tile's last rows may be loaded in part: see on_vector
+      w.thread ? M.set_reads++ : (M.unset_at = i * r->grain, M.unset_reads++);
+    else if (!w.thread && r->space != GM && !may_be_unset)
+      unwritten(r->space, i * r->grain);
     Access *slot = &cell.read[0];
     for (Access &one : cell.read) {
       if (one.thread - 1 == mine || !one.thread || known[one.thread - 1] >= one.epoch) {
@@ -477,6 +481,15 @@ inline void take(Flag &flag) {
   free(from);
 }
 
+inline void never_released(Core &core, int id) {
+  Lock &lock = core.locks[id];
+  if (Fault *f = fault("left locked", lock.line, 2000 + id)) {
+    snprintf(f->text, sizeof f->text, "lock %d of %s, taken by %s in line %d, is never released", id, core_name(int(&core - M.core)),
+             PIPE_NAMES[lock.owner], lock.line);
+    snprintf(f->missing, sizeof f->missing, "asc_unlock(%s, %d, ASC_LOCK_BLOCK)", PIPE_NAMES[lock.owner], id);
+  }
+}
+
 inline void left_set(Core &core) {
   for (int s = 0; s < PIPES; ++s)
     for (int d = 0; d < PIPES; ++d)
@@ -496,11 +509,7 @@ inline void left_set(Core &core) {
       }
   for (int i = 0; i < LOCKS; ++i)
     if (core.locks[i].owner >= 0)
-      if (Fault *f = fault("left locked", core.locks[i].line, 2000 + i)) {
-        snprintf(f->text, sizeof f->text, "lock %d of %s, taken by %s in line %d, is never released", i, core_name(int(&core - M.core)),
-                 PIPE_NAMES[core.locks[i].owner], core.locks[i].line);
-        snprintf(f->missing, sizeof f->missing, "asc_unlock(%s, %d)", PIPE_NAMES[core.locks[i].owner], i);
-      }
+      never_released(core, i);
 }
 
 // What the API has and this machine does not do: said by name, and the operation is left out.
