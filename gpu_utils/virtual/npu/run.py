@@ -49,7 +49,13 @@ class Fault:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation as it was issued: block, core ("cube", "vector 0", "vector 1"), pipe, name, line, bytes moved."""
+    """One operation as it was issued.
+
+    block, core  where: core is "cube", "vector 0" or "vector 1"
+    pipe, name, line, bytes  who does it, what, in which line of the source, and how much it moves
+    step         the earliest at which it could start, if each copy, product and vector function took one step: what
+                 flags, locks and the order in each pipe leave to overlap
+    """
 
     block: int
     core: str
@@ -57,6 +63,7 @@ class Operation:
     name: str
     line: int
     bytes: int
+    step: int
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,16 @@ class NpuRun:
     counters: Mapping[str, int]
     faults: tuple[Fault, ...]
     operations: tuple[Operation, ...]
+
+    @property
+    def steps(self) -> int:
+        """Steps from the first operation to the end of the last one, as `Operation.step` counts them."""
+        return max((one.step + 1 for one in self.work), default=0)
+
+    @property
+    def work(self) -> list[Operation]:
+        """Copies, products and vector functions, without flags and locks."""
+        return [one for one in self.operations if one.name.startswith(("asc_copy", "asc_mmad", "vector"))]
 
 
 class NpuFault(VirtualGpuError):
@@ -185,5 +202,5 @@ def _faults(found: Sequence[Mapping[str, Any]]) -> tuple[Fault, ...]:
     return tuple(Fault(one["kind"], one["sentence"], one["missing"], one["line"], one["times"]) for one in kept)
 
 
-def _operation(block: int, kind: int, name: str, pipe: int, line: int, size: int) -> Operation:
-    return Operation(block, ("cube", "vector 0", "vector 1")[kind], PIPES[pipe], name, line, size)
+def _operation(block: int, kind: int, name: str, pipe: int, line: int, size: int, step: int) -> Operation:
+    return Operation(block, ("cube", "vector 0", "vector 1")[kind], PIPES[pipe], name, line, size, step)
