@@ -408,9 +408,9 @@ inline void run_on(Core *core, int pipe, uint32_t op, Clock issued, Job job) {
   learn(thread, issued);
   M.clock[thread][thread]++;
   job.run(job.data);
-  M.ops[op].step = mine[M.threads];
+  M.ops[op].step = M.clock[thread][M.threads];
   if (!strncmp(M.ops[op].name, "asc_copy", 8) || !strncmp(M.ops[op].name, "asc_mmad", 8) || !strncmp(M.ops[op].name, "vector", 6))
-    mine[M.threads]++;
+    M.clock[thread][M.threads]++;
   free(job.data);
   M.now = before, M.pipe = old_pipe, M.op = old_op;
 }
