@@ -152,7 +152,6 @@ tile_case(
         outputs=(((128, 64), torch.float32),),
         expected=_expected,
         terms=128,
-        magnitude=2**-10,
-        roundings=128,
+        magnitude=2**13 / 512,  # weights of about 1 / 128, rounded to fp16: 2¹³ times the accumulator's step
     )
 )
