@@ -13,7 +13,7 @@ from gpu_utils.compiler.lowered_lines import SYNC, Matched, match
 from gpu_utils.compiler.tilelang import lower
 from gpu_utils.errors import BadArgument
 from gpu_utils.kernelset.tile_matmuls import gemm
-from gpu_utils.ui.explore.drawing import Picture, count, heading, picture
+from gpu_utils.ui.explore.drawing import Picture, box, count, heading, picture, svg, text
 from gpu_utils.ui.explore.widget import Explorer, choice, slider
 
 SIZES = {"M": 256, "N": 256, "K": 256, "BM": 64, "BN": 64, "BK": 32, "dtype": "float16"}
@@ -45,7 +45,31 @@ def draw(matched: Callable[[str], Matched], line: int, **targets: str) -> Pictur
         '<p class="small">Tinted with a bar: from the chosen line. Dashed underline: flags, barriers and fences, which '
         "no line asks for. Plain: names and operators do not tell.</p>"
     )
-    return picture("", ". ".join(said) + ".", f"<pre>{own}</pre>", key, f'<div class="sides">{sources}</div>')
+    words = ". ".join(said) + "."
+    return picture(
+        "", words, f"<pre>{own}</pre>", _shares(found, line, words), key, f'<div class="sides">{sources}</div>'
+    )
+
+
+def _shares(found: Mapping[str, Matched], line: int, words: str) -> str:
+    """A bar for each source: the lines from the chosen line, the flags and barriers, the others."""
+    longest = max(len(one.lowered) for one in found.values())
+    parts = []
+    for row, (target, one) in enumerate(found.items()):
+        y, x = 4.0 + 24 * row, 80.0
+        parts.append(text(x - 8, y + 14, target, at="end"))
+        chosen, sync = len(one.of(line)), len(one.of(SYNC))
+        for lines, kind, what in (
+            (chosen, "even", "line"),
+            (sync, "odd", "flags"),
+            (len(one.lowered) - chosen - sync, "room", "other"),
+        ):
+            wide = 620 * lines / longest
+            parts.append(box(x, y, wide, 18, kind))
+            if wide > 60:
+                parts.append(text(x + 4, y + 13, f"{lines} {what}", size=11))
+            x += wide
+    return svg(720, 4 + 24 * len(found), parts, words)
 
 
 def _vendor(target: str) -> str:
@@ -54,9 +78,9 @@ def _vendor(target: str) -> str:
 
 def _source(one: Matched, line: int) -> str:
     rows = "".join(
-        _row(number, text, "even" if owner == line else "sync" if owner == SYNC else "")
-        for number, (text, owner) in enumerate(zip(one.lowered, one.owners, strict=True), 1)
-        if not text.startswith("#") or text.startswith("#include")
+        _row(number, code, "even" if owner == line else "sync" if owner == SYNC else "")
+        for number, (code, owner) in enumerate(zip(one.lowered, one.owners, strict=True), 1)
+        if not code.startswith("#")
     )
     return f'<div style="max-height:340px;overflow:auto" tabindex="0"><pre>{rows}</pre></div>'
 
@@ -68,8 +92,8 @@ _STYLES = {
 }
 
 
-def _row(number: int, text: str, kind: str) -> str:
-    return f'<span style="display:block;{_STYLES[kind]}">{number:>3} {escape(text)}</span>'
+def _row(number: int, code: str, kind: str) -> str:
+    return f'<span style="display:block;{_STYLES[kind]}">{number:>3} {escape(code)}</span>'
 
 
 def explorer(

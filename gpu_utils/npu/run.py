@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
+from gpu_utils.compiler.ascendc import build
+from gpu_utils.compiler.ascendc_text import Prepared, prepare
 from gpu_utils.errors import BadArgument, VirtualGpuError
-from gpu_utils.virtual.npu.build import build
-from gpu_utils.virtual.npu.text import Prepared, prepare
 
+INCLUDE = Path(__file__).parent / "include"
 SECONDS = 60
 """A run that takes longer is stopped."""
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
@@ -116,7 +117,7 @@ def run_ascendc(source: str, kernel: str, blocks: int, tensors: Sequence[Any], *
         raise BadArgument(f"blocks is {blocks!r}; give a whole number of 1 or more")
     prepared = prepare(source, kernel)
     _agree(prepared, tensors)
-    library = build(prepared)
+    library = build(prepared, INCLUDE)
     with tempfile.TemporaryDirectory(prefix="w2w-npu-") as folder:
         report = _execute(library, blocks, tensors, Path(folder))
     faults = _faults(report["faults"])
