@@ -554,6 +554,7 @@ inline int w2w_threads() { return blockDim.x * blockDim.y * blockDim.z; }
 inline int w2w_lane() { return w2w_thread() % 32; }
 inline void w2w_set_thread(int t) {
   threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
+  w2w::M.lane = uint16_t(t + 1);
 }
 // The next thread runs; this one goes on when its turn comes again.
 inline void w2w_yield() {
@@ -623,6 +624,7 @@ template <class F> void on_vector(F f) {
   issue("vector function", PIPE_V, [=] {
     M.set_reads = M.unset_reads = 0;
     f();
+    M.lane = 0;
     if (M.unset_reads && !M.set_reads)
       unwritten(UB, M.unset_at);
   });

@@ -91,10 +91,13 @@ constexpr const char *SPACE_NAMES[] = {"GM", "L1", "L0A", "L0B", "L0C", "UB"};
 constexpr uint64_t SPACE_BYTES[] = {0, W2W_L1, W2W_L0A, W2W_L0B, W2W_L0C, W2W_UB};
 constexpr uint64_t GRAIN[] = {0, 32, 32, 32, 32, 1}; // bytes that the shadow takes as one; of GM: an element
 
+constexpr uint16_t MANY = 0xffff;
 struct Access {
   uint32_t epoch;
   uint32_t op;
   uint16_t thread; // 0: none
+  uint16_t lane;   // which thread of a vector function, from 1 on; 0: none, MANY: several
+  uint32_t phase;  // how many barriers of a vector function's threads came before
   bool unset;      // a read of what nobody had written
 };
 struct Cell {
@@ -151,6 +154,8 @@ struct State {
   Core *now;  // the one that runs
   int pipe, line;
   uint32_t op; // the operation that runs
+  uint16_t lane; // the thread of a vector function that runs, from 1 on; 0: none
+  uint32_t phase; // counts the barriers of all such threads
   uint64_t set_reads, unset_reads, unset_at; // what a vector function has read of UB: bytes written before, and never
   Clock *clock;
   uint32_t *finished; // of each pipe: up to where its own operations are known to it to be finished
@@ -260,6 +265,21 @@ inline void conflict(Region *r, uint64_t at, const Access &earlier, bool first_w
   say_missing(f, a, b);
 }
 
+// Two threads of one vector function, with no barrier between them.
+inline void conflict_of_threads(Region *r, uint64_t at, const Access &earlier, bool first_wrote, bool now_writes) {
+  const Op &op = M.ops[M.op];
+  Fault *f = fault(first_wrote && !now_writes ? "not ready" : first_wrote ? "written twice" : "overwritten", op.line, op.line);
+  if (!f)
+    return;
+  char place[80], other[32] = "other threads";
+  place_name(r, at, place, sizeof place);
+  if (earlier.lane != MANY)
+    snprintf(other, sizeof other, "thread %d", earlier.lane - 1);
+  snprintf(f->text, sizeof f->text, "line %d, %s on %s: thread %d %s %s, which %s %s, and no barrier of the threads is between the two", op.line, op.name,
+           core_name(op.core), M.lane - 1, now_writes ? "writes" : "reads", place, other, first_wrote ? "wrote" : "read");
+  snprintf(f->missing, sizeof f->missing, "asc_syncthreads() between the two");
+}
+
 // ---------------------------------------------------------------------------------------------------- memory
 
 // What a pipe of copies was given first need not be finished first; the scalar, the vector and the matrix pipe keep order.
@@ -283,19 +303,26 @@ inline void touch(Region *r, uint64_t at, uint64_t bytes, bool writes, bool may_
     const int thread = one.thread - 1;
     return thread >= 0 && (thread == mine ? one.epoch != now && own < one.epoch : known[thread] < one.epoch);
   };
+  const uint16_t lane = M.lane;
+  const uint32_t phase = M.phase;
+  const auto beside = [=](const Access &one) { return one.thread - 1 == mine && one.epoch == now && one.phase == phase && one.lane != lane; };
   const uint64_t last = (at + bytes - 1) / r->grain;
   for (uint64_t i = at / r->grain; i <= last; ++i) {
     Cell &cell = r->cells[i];
     Access &w = cell.wrote;
     if (loose(w))
       conflict(r, i * r->grain, w, true, writes);
+    else if (beside(w))
+      conflict_of_threads(r, i * r->grain, w, true, writes);
     if (writes) {
       for (Access &one : cell.read) {
         if (loose(one))
           conflict(r, i * r->grain, one, false, true);
+        else if (beside(one))
+          conflict_of_threads(r, i * r->grain, one, false, true);
         one.thread = 0;
       }
-      w = {now, M.op, uint16_t(mine + 1), false};
+      w = {now, M.op, uint16_t(mine + 1), lane, phase, false};
       continue;
     }
     if (M.pipe == PIPE_V && r->space == UB) // a tile's last rows may be loaded in part: see on_vector
@@ -309,7 +336,7 @@ inline void touch(Region *r, uint64_t at, uint64_t bytes, bool writes, bool may_
         break;
       }
     }
-    *slot = {now, M.op, uint16_t(mine + 1), !w.thread && r->space != GM};
+    *slot = {now, M.op, uint16_t(mine + 1), beside(*slot) ? MANY : lane, phase, !w.thread && r->space != GM};
   }
 }
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from gpu_utils.compiler import clang, tilelang
-from gpu_utils.virtual.npu import NpuRun, run_ascendc
+from gpu_utils.npu import NpuRun, run_ascendc
 
 needs_clang = pytest.mark.skipif(not clang.installed(), reason="needs the extra `hip`")
 needs_tilelang = pytest.mark.skipif(
