@@ -326,7 +326,7 @@ inline void touch(Region *r, uint64_t at, uint64_t bytes, bool writes, bool may_
       continue;
     }
     if (M.pipe == PIPE_V && r->space == UB) // a tile's last rows may be loaded in part: see on_vector
-      w.thread ? M.set_reads++ : (M.unset_at = i * r->grain, M.unset_reads++);
+      w.thread ? M.set_reads++ : M.unset_reads++ ? 0 : M.unset_at = i * r->grain;
     else if (!w.thread && r->space != GM && !may_be_unset)
       unwritten(r->space, i * r->grain);
     Access *slot = &cell.read[0];
@@ -465,7 +465,12 @@ inline bool pump() {
   return any;
 }
 
+constexpr size_t MOST_OPS = 2'000'000;
+void no_end(); // ends the process with a report
+
 inline uint32_t new_op(const char *name, int pipe) {
+  if (M.ops.count == MOST_OPS)
+    no_end();
   const uint32_t number = uint32_t(M.ops.count);
   M.ops.add() = {name, int(M.now - M.core), pipe, M.line, 0, "", "", -1, 0};
   return number;

@@ -1,6 +1,8 @@
 // Runs a kernel on every core of every block until all are done or none can go on, and writes what was found.
 #pragma once
 
+#include <unistd.h>
+
 #include "w2w_core.h"
 
 #pragma clang attribute push(W2W_QUIET, apply_to = function)
@@ -148,6 +150,13 @@ inline void report(const char *path) {
   fprintf(out, "]}");
   fclose(out);
 }
+inline const char *report_path;
+inline void no_end() {
+  if (Fault *f = fault("no end", M.line, 0))
+    snprintf(f->text, sizeof f->text, "line %d: the kernel has issued %zu operations and goes on; does its loop end?", M.line, M.ops.count);
+  report(report_path);
+  _exit(0);
+}
 } // namespace w2w
 
 // bases: where each tensor lies, and after the last one the end of the room; grains: bytes of an element.
@@ -169,7 +178,7 @@ extern "C" int w2w_run(int blocks, int tensors, void **bases, const uint64_t *by
   }
   M.gm[tensors].base = static_cast<uint8_t *>(bases[tensors]);
   M.ops.add() = {"the start", 0, PIPE_S, 0, 0, "", "", -1, 0};
-  arguments = bases;
+  arguments = bases, report_path = path;
   const int cube[] = {L1, L0A, L0B, L0C}, vector[] = {UB};
   for (int c = 0; c < M.cores; ++c) {
     const int kind = w2w_mode == 3 ? c % 3 : w2w_mode == 1 ? 0 : 1;

@@ -74,7 +74,10 @@ def _relu() -> tuple[OnCores, list[torch.Tensor]]:
 
 def _exp() -> tuple[OnCores, list[torch.Tensor]]:
     x = torch.randn(32, 64)
-    return on_cores(programs.pipelined_exp, {"M": 32, "N": 64, "R": 4, "blocks": 2}), [x, torch.full_like(x, float("nan"))]
+    return on_cores(programs.pipelined_exp, {"M": 32, "N": 64, "R": 4, "blocks": 2}), [
+        x,
+        torch.full_like(x, float("nan")),
+    ]
 
 
 def _twice() -> tuple[OnCores, list[torch.Tensor]]:
