@@ -465,7 +465,7 @@ inline bool pump() {
   return any;
 }
 
-constexpr size_t MOST_OPS = 2'000'000;
+constexpr size_t MOST_OPS = 1'000'000;
 void no_end(); // ends the process with a report
 
 inline uint32_t new_op(const char *name, int pipe) {

@@ -42,7 +42,8 @@ def on_cores(program: Callable[..., Any], sizes: Mapping[str, Any]) -> OnCores:
         made = program(importlib.import_module("tilelang.ascend.language"), "ascend", **sizes)
     blocks = re.search(r'thread_binding\((\d+), thread="blockIdx.x"', str(made))
     kernel = re.search(r"void main_kernel\(([^)]*)\)", source)
-    assert blocks and kernel
+    assert blocks
+    assert kernel
     wanted = tuple(one.split()[-1] for one in kernel[1].split(","))
     return OnCores(source, int(blocks[1]), tuple(made.buffer_map[one].name for one in made.params), wanted)
 

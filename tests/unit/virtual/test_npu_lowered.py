@@ -1,4 +1,4 @@
-"""What TileLang lowers for Ascend, executed on the virtual AI core: right, and free of faults until a flag is missing."""
+"""What TileLang lowers for Ascend, on the virtual AI core: right, and free of faults until a flag is missing."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _attention() -> tuple[OnCores, list[torch.Tensor]]:
     [(_gemm, 12), (_relu, 28), (_exp, 16), (_twice, 5), (_attention, 34)],
     ids=["gemm", "gemm and relu on three cores", "exp in two buffers", "stored twice", "attention"],
 )
-def test_each_synchronisation_left_out_by_itself_is_found(make, at_least) -> None:  # type: ignore[no-untyped-def]
+def test_each_synchronisation_left_out_by_itself_is_found(make, at_least) -> None:
     kernel, tensors = make()
     switched, sites = without_one(kernel)
     assert len(sites) >= at_least
