@@ -270,7 +270,7 @@ def test_a_fault_on_the_cube_core_or_between_cores_is_named(name: str) -> None:
 
 
 def test_layouts_are_real_so_that_a_wrong_stride_gives_a_wrong_product() -> None:
-    done, got, exact = product(
+    _, got, exact = product(
         TWO_CORES.replace("asc_set_gm2l1_nz_para(1, 1, 64, 0)", "asc_set_gm2l1_nz_para(1, 1, 65, 0)")
     )
     assert not (got - exact).abs().max() < 1
