@@ -143,7 +143,7 @@ def _expected(q, k, v):
     return [(q.double() @ k.double().T / 8).softmax(1) @ v.double().T]
 
 
-tile_case(
+CASE = tile_case(
     TileCase(
         name="attention, fp16",
         program=attention,

@@ -5,23 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gpu_utils.kernelset import tile_attention, tile_matmuls, tile_rows  # noqa: F401 - they enter their cases
-from gpu_utils.kernelset.tile_case import TILE_CASES
+from gpu_utils.kernelset import tile_matmuls
+from gpu_utils.kernelset.tile_attention import CASE
 from tests.unit.virtual import ai_core_programs as programs
 from tests.unit.virtual.ai_core import OnCores, needs_tilelang, on_cores, without_one
 
 pytestmark = needs_tilelang
-LOWERED = [name for name, case in TILE_CASES.items() if "ascend" not in case.refused]
-
-
-@pytest.mark.parametrize("name", LOWERED)
-def test_a_lowered_program_is_right_and_has_no_fault(name: str) -> None:
-    case = TILE_CASES[name]
-    tensors = case.tensors(seed=1)
-    run = on_cores(case.program, case.sizes).run(tensors)
-    assert not case.wrong(tensors)
-    stored = sum(one.nbytes for one in tensors[-len(case.outputs) :])
-    assert run.counters.get("UB->GM", 0) + run.counters.get("L0C->GM", 0) == stored
 
 
 def _product(M: int, N: int, K: int, dtype: torch.dtype = torch.float16) -> list[torch.Tensor]:
@@ -85,8 +74,7 @@ def _twice() -> tuple[OnCores, list[torch.Tensor]]:
 
 
 def _attention() -> tuple[OnCores, list[torch.Tensor]]:
-    case = TILE_CASES["attention, fp16"]
-    return on_cores(case.program, case.sizes), case.tensors(seed=2)
+    return on_cores(CASE.program, CASE.sizes), CASE.tensors(seed=2)
 
 
 @pytest.mark.parametrize(
