@@ -81,12 +81,13 @@ class Lowered:
         plain: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
         }
-        maps = {
-            name: TileMap(**{key: tuple(v) if isinstance(v, list) else v for key, v in each.items()})
-            for name, each in data["maps"].items()
-        }
+        maps = {name: TileMap(**_tuples(each)) for name, each in data["maps"].items()}
         plain["maps"] = maps
         return cls(**plain)
+
+
+def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
 
 
 def lower(program: Program, target: str, **sizes: Any) -> Lowered:
