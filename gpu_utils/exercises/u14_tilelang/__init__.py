@@ -1,15 +1,15 @@
 """Unit 14: one operator in TileLang for an SM, a CU and an AI core. Its exercises, in the lab's order."""
 
-NAMES: tuple[str, ...] = (
+NAMES = (
     # one source
-    # TODO "gemm",
-    # TODO "fused_epilogue",
+    "gemm",
+    "fused_epilogue",
     # layouts and proofs
     "swizzle",
     "prove_bounds",
     "prove_bijective",
     # who moves the data
-    # TODO "flags",
+    "flags",
     "memory_plan",
     "portability",
 )
