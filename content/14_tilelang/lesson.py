@@ -141,7 +141,7 @@ def gemm(T, vendor, M, N, K, BM, BN, BK, dtype):
 #   `T.alloc_l0c`; sitting 2 says why.
 # - `T.copy` moves a tile. The source `A[m, k * BK]` is a corner; the extent is that of the destination.
 # - `T.Pipelined` is the loop over K. With two stages the copies of the next round may run beside this round's product.
-# - `T.gemm` multiplies tiles of A and of B into the sums. `transpose_B=True` says that `B_tile` lies by rows of N. `clear_accum` starts the sum.
+# - `T.gemm` multiplies tiles. `transpose_B=True` says that `B_tile` lies by rows of N. `clear_accum` starts the sum.
 #
 # Nothing says how a thread copies, how tiles are swizzled, which instruction multiplies, or where anybody waits. Two
 # stages of both tiles is all the shared memory that is asked for.
@@ -254,9 +254,8 @@ guess.reveal(
 lesson.table(rows, first="target")
 
 # %% [markdown] the same and not the same
-# The same bytes, the same matrix FLOPs, nearly the same errors to within the order of sums. What differs is *how*: lanes
-# copied on sm_80 and gfx942, engines copied on sm_90 and on the AI core. On NVIDIA the layout that TileLang chose for the
-# tiles left no bank conflict; on gfx942 it chose another, and there are some. Sitting 3 takes that apart.
+# The same bytes, the same matrix FLOPs; the errors differ by the order of sums. What differs is *how*: lanes copied on
+# sm_80 and gfx942, engines copied on sm_90 and on the AI core. On NVIDIA the layout that TileLang chose for the tiles left no bank conflict; on gfx942 it chose another, and there are some. Sitting 3 takes that apart.
 #
 # What one source could not hide are two names: where a tile lies, and where its sums lie. Sitting 2 is about these.
 #
@@ -500,7 +499,7 @@ lesson.pipe_figure(run)
 
 # %% [markdown] pipes read
 # Copies in run up to two rounds ahead: two buffers. The product waits for its operands, and the copy out for the last
-# product. MTE1 is the busiest pipe here, with two copies for each product: tiles of 64 x 64 x 32 are small.
+# product. MTE2 and MTE1 make two copies each for one product: tiles of 64 x 64 x 32 are small.
 #
 # ## 8. From the cube to the vector cores
 #
@@ -660,8 +659,8 @@ guess.reveal(
 lesson.table(said)
 
 # %% [markdown] two that pass
-# Two programs pass that must not. The **large sums** need 512 KiB in a buffer of 256. In the **race** a thread writes what
-# another reads. Both are lowered, compiled and run; what do those say that run them? A buffer that overflows shows on
+# Two programs pass that must not. The **large sums** need 512 KiB in a buffer of 256. In the **race** a thread writes
+# what another reads. Both are lowered, compiled and run; what do those say that run them? A buffer that overflows shows on
 # the virtual core, an order that is missing in the sanitizer of the virtual GPU.
 
 # %% they run
@@ -835,8 +834,7 @@ guess.reveal(
 #
 # An index is computed in 32 bits. `row * cols + col` is right in mathematics for any matrix, and in a kernel up to
 # $2^{31}$ elements. Whole numbers of Z3 have no largest one, so they do not see it; **bit vectors** do:
-# `z3.BitVec(name, 32)`
-# adds and multiplies as a register does. `solver.add(x >= 0)` compares with sign.
+# `z3.BitVec(name, 32)` adds and multiplies as a register does. `solver.add(x >= 0)` compares with sign.
 
 # %% guess overflow
 guess = predict(
@@ -1170,26 +1168,26 @@ lesson.table(found, first="target, tile")
 # > **Facts: reports, each with its date**
 # >
 # > - 2025-08-14: a newspaper's sources say that DeepSeek tried for months to train R2 on Ascend chips, with engineers
-# >   of Huawei in the house, finished no run, and went back to NVIDIA's H20. Named as causes: stability of the chips, the
-# >   interconnect, the software. Ascend stayed in use for inference. (source: The Register, 2025-08-14, on a report of
+# >   of Huawei in the house, finished no run, and went back to NVIDIA's H20. Named as causes: stability of the chips,
+# >   the interconnect, the software. Ascend stayed in use for inference. (source: The Register, 2025-08-14, on a report of
 # >   the Financial Times with three unnamed sources; DeepSeek had not answered)
 # > - 2025-08-14: the delay of R2 is also put down to labelling of data (source: the same article). That R2 would come
 # >   in that August was denied. (source: btimesonline.com, 2025-08-14, which names iThome)
-# > - 2026-04-24: DeepSeek released V4. Huawei says that its chips did a part of the training, and not which part; most of
-# >   it seems to have been done on NVIDIA's. (source: sipoch.com, which carries an article of Silicon)
+# > - 2026-04-24: DeepSeek released V4. Huawei says that its chips did a part of the training, and not which part; most
+# >   of it seems to have been done on NVIDIA's. (source: sipoch.com, which carries an article of Silicon)
 # > - 2026-04-24: kernels of V4 for older Ascend chips, in a TileLang of their own. (source: tile-ai/tilelang-ascend,
 # >   README, Latest News)
 # > - V4-Flash is served on Ascend A3, quantised to 8-bit integers. (source: docs.sglang.io, Ascend NPUs, best practices
 # >   for DeepSeek-V4-Flash)
 # > - Training code for V4 exists with support for NPUs. (source: ByteDance-Seed/VeOmni, release v0.1.12, which says
 # >   nothing of a run)
-# > - TileLang's Ascend 950 back-end: its first version was written mainly by people of DeepSeek (source: tilelang 0.1.15,
-# >   tilelang/ascend/README.md in the wheel).
+# > - TileLang's Ascend 950 back-end: its first version was written mainly by people of DeepSeek. (source: tilelang
+# >   0.1.15, tilelang/ascend/README.md in the wheel)
 #
 # What of this do you now understand? Three difficulties were named.
 #
-# - **Software**: caches and barriers turned into buffers and flags. A kernel is a plan, and a compiler that places flags
-#   has to exist first; that is what the back-end above is. Not explained: whether the tools of 2025 could do it. This
+# - **Software**: caches and barriers turned into buffers and flags. A kernel is a plan, and a compiler that
+#   places flags has to exist first; that is what the back-end above is. Not explained: whether the tools of 2025 could do it. This
 #   back-end is newer than the reports on R2.
 # - **Stability**: flags that are missing, which no test on a quiet day shows; buffers that overflow, and nothing
 #   refuses. Not explained: chips that fail, drivers, clocks. Nothing here models hardware that breaks.
