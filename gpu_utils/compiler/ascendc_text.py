@@ -15,6 +15,8 @@ _STATEMENT = re.compile(r"^(\s+)((?:asc|ascend)_\w+\s*[<(])", re.MULTILINE)
 _COLLECTIVE = re.compile(r"asc_syncthreads|asc_shfl|asc_reduce_|asc_ballot|AllReduce|cooperative_groups")
 _INCLUDED = re.compile(r"#include\s*<(tl_templates/[\w/.]+)>")
 
+_TYPE_NAME = re.compile(r"\*\s*(half|bfloat16_t|float|int|uint|uchar|ushort)\s*=")
+
 MODES = {"__mix__": 3, "__cube__": 1, "__vector__": 2}
 
 
@@ -46,6 +48,8 @@ def prepare(source: str, kernel: str) -> Prepared:
         raise BadArgument(
             f'the source has no kernel `extern "C" __global__ __vector__ void {kernel}(...)`; kernels in it: {there}'
         )
+    if taken := _TYPE_NAME.search(source):
+        raise BadArgument(f"a buffer is called {taken[1]}, the name of a type in AscendC; give it another name")
     mode = next((number for word, number in MODES.items() if (found[1] or "").startswith(word)), 2)
     parameters = tuple(_type(one) for one in found[2].split(",") if one.strip())
     lines = [_numbered(line, number) for number, line in enumerate(source.split("\n"), 1)]
