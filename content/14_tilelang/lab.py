@@ -4,10 +4,9 @@
 # **Eight exercises.** TODO top
 
 # %% imports tags=["setup"]
-from gpu_utils import check, explore, hint, lesson, progress, solution
 import math
 
-from gpu_utils import check, hint, lesson, progress, solution
+from gpu_utils import check, explore, hint, lesson, progress, solution
 
 # %% [markdown] part 1
 # ## Part 1: one source
@@ -438,8 +437,6 @@ for machine in ("sm_90", "gfx942", "ascend950"):
 lesson.plan_figure(planned, d=128)
 
 
-# %% [markdown] TODO portability
-# TODO portability
 # %% [markdown] statement of portability
 # ## 14.portability: which tile survives the move?
 #

@@ -50,6 +50,49 @@ def launch_lowered(lowered: Lowered, gpu: VirtualGpu, tensors: Sequence[Any]) ->
     return module.launch(lowered.kernel, lowered.grid, lowered.block, _ordered(lowered, tensors), lowered.shared)
 
 
+def tile_counts(run: VirtualGpu | NpuRun) -> dict[str, float]:
+    """What a run of `launch_tile` counted, by names that all three vendors share.
+
+    "bytes read" and "bytes written" of global memory, "matrix FLOPs", and on a GPU "bank conflicts": passes of shared
+    memory (LDS) beyond the fewest.
+    """
+    if isinstance(run, NpuRun):
+        paths = [(*name.split("->"), value) for name, value in run.counters.items() if "->" in name]
+        return {
+            "bytes read": sum(value for source, _, value in paths if source == "GM"),
+            "bytes written": sum(value for _, to, value in paths if to == "GM"),
+            "matrix FLOPs": run.counters["cube_flops"],
+        }
+    totals = run.counters.totals()
+    return {
+        "bytes read": totals["global_load_bytes"],
+        "bytes written": totals["global_store_bytes"],
+        "matrix FLOPs": totals["matrix_flops"],
+        "bank conflicts": totals["bank_conflicts"],
+    }
+
+
+def tile_resources(lowered: Lowered) -> dict[str, float]:
+    """What a lowered program takes of a GPU's unit: registers of a lane, spills, shared KiB, resident blocks, waves.
+
+    Compiled, not run. Errors: those of the vendor's compiler; BadArgument for an Ascend core, which has no registers
+    to give.
+    """
+    if lowered.vendor == "ascend":
+        raise BadArgument("an AI core has buffers, not registers of lanes; read its source, or plan it")
+    module = (compile_cuda if lowered.vendor == "nvidia" else compile_hip)(lowered)
+    kernel = module.kernel(lowered.kernel)
+    threads = lowered.block[0] * lowered.block[1] * lowered.block[2]
+    held = module.occupancy(lowered.kernel, threads, lowered.shared)
+    return {
+        "threads": threads,
+        "registers": kernel.registers,
+        "spills": kernel.spills,
+        "shared KiB": (kernel.shared + lowered.shared) / 1024,
+        "blocks on a unit": held.blocks,
+    }
+
+
 def _ordered(lowered: Lowered, tensors: Sequence[Any]) -> list[Any]:
     """Arguments in the order of the kernel's parameters; tensor maps are made."""
     if len(tensors) != len(lowered.tensors):

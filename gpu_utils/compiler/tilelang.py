@@ -126,6 +126,15 @@ def _lowered(program: Program, target: str, vendor: str, sizes: Mapping[str, Any
         return CompileFailed(f"{name} for {target}: {_said(problem)}")
 
 
+def refusal(program: Program, target: str, **sizes: Any) -> str:
+    """What TileLang says when it refuses a program, in its own words; "lowered" where it does not."""
+    try:
+        lower(program, target, **sizes)
+    except CompileFailed as problem:
+        return str(problem).partition(": ")[2]
+    return "lowered"
+
+
 def _described(target: str, vendor: str, kernel: Any, made: Any) -> Lowered:
     """The source with all that a launch needs, from the two halves of what TileLang made."""
     (device,) = made.device_mod.functions.values()

@@ -11,7 +11,5 @@ NAMES: tuple[str, ...] = (
     # who moves the data
     # TODO "flags",
     "memory_plan",
-    # TODO "portability",
-    # TODO "memory_plan",
     "portability",
 )
