@@ -1,0 +1,2 @@
+#pragma once
+#include "../w2w_core.h"
