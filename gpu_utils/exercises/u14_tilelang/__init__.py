@@ -9,7 +9,7 @@ NAMES: tuple[str, ...] = (
     # TODO "prove_bounds",
     # TODO "prove_bijective",
     # who moves the data
-    # TODO "flags",
+    "flags",
     # TODO "memory_plan",
     # TODO "portability",
 )

@@ -1,4 +1,5 @@
-#include <tl_templates/ascend/common.h>
+#include "c_api/asc_simd.h"
+#include "simt_api/asc_simt.h"
 
 constexpr int TILES = 4;   // tiles of a core; the check tries other numbers
 constexpr int TILE = 512;  // floats of a tile
@@ -15,45 +16,44 @@ extern "C" __global__ __vector__ void silu_tiles(__gm__ float *x, __gm__ float *
   int first = block_idx * TILES * TILE;
 
   auto load = [&](int t) {  // on PIPE_MTE2
-    asc_copy_gm2ub_align((__ubuf__ uint8_t *)(ub + t % 2 * TILE), (__gm__ uint8_t *)(x + first + t * TILE), 1, 4 * TILE, 0, 0, 0, static_cast<asc_load_l2_cache_mode>(0), 4 * TILE, 4 * TILE);
+    asc_copy_gm2ub_align((__ubuf__ uint8_t *)(ub + t % 2 * TILE),
+                         (__gm__ uint8_t *)(x + first + t * TILE), 1, 4 * TILE, 0, 0, 0,
+                         static_cast<asc_load_l2_cache_mode>(0), 4 * TILE, 4 * TILE);
   };
   auto compute = [&](int t) {  // on PIPE_V
     asc_vf_call<silu>(cce::dim3(128), ub + t % 2 * TILE, ub + (2 + t % 2) * TILE);
   };
   auto store = [&](int t) {  // on PIPE_MTE3
-    asc_copy_ub2gm_align((__gm__ uint8_t *)(y + first + t * TILE), (__ubuf__ uint8_t *)(ub + (2 + t % 2) * TILE), 1, 4 * TILE, static_cast<asc_store_l2_cache_mode>(0), 4 * TILE, 4 * TILE);
+    asc_copy_ub2gm_align((__gm__ uint8_t *)(y + first + t * TILE),
+                         (__ubuf__ uint8_t *)(ub + (2 + t % 2) * TILE), 1, 4 * TILE,
+                         static_cast<asc_store_l2_cache_mode>(0), 4 * TILE, 4 * TILE);
   };
-  auto set = [](pipe_t from, pipe_t to, int id) {
-    asc_sync_notify(from, to, static_cast<event_t>(id));
-  };
-  auto wait = [](pipe_t from, pipe_t to, int id) {
-    asc_sync_wait(from, to, static_cast<event_t>(id));
-  };
+  auto event = [](int id) { return static_cast<event_t>(id); };
 
   // BEGIN SOLUTION
   for (int i = 0; i < 2; ++i) {  // at first both buffers are free, on either side
-    set(PIPE_V, PIPE_MTE2, i);
-    set(PIPE_MTE3, PIPE_V, i);
+    asc_sync_notify(PIPE_V, PIPE_MTE2, event(i));
+    asc_sync_notify(PIPE_MTE3, PIPE_V, event(i));
   }
   for (int t = 0; t < TILES; ++t) {
     int i = t % 2;
-    wait(PIPE_V, PIPE_MTE2, i);
+    asc_sync_wait(PIPE_V, PIPE_MTE2, event(i));
     load(t);
-    set(PIPE_MTE2, PIPE_V, i);
+    asc_sync_notify(PIPE_MTE2, PIPE_V, event(i));
 
-    wait(PIPE_MTE2, PIPE_V, i);
-    wait(PIPE_MTE3, PIPE_V, i);
+    asc_sync_wait(PIPE_MTE2, PIPE_V, event(i));
+    asc_sync_wait(PIPE_MTE3, PIPE_V, event(i));
     compute(t);
-    set(PIPE_V, PIPE_MTE2, i);
-    set(PIPE_V, PIPE_MTE3, i);
+    asc_sync_notify(PIPE_V, PIPE_MTE2, event(i));
+    asc_sync_notify(PIPE_V, PIPE_MTE3, event(i));
 
-    wait(PIPE_V, PIPE_MTE3, i);
+    asc_sync_wait(PIPE_V, PIPE_MTE3, event(i));
     store(t);
-    set(PIPE_MTE3, PIPE_V, i);
+    asc_sync_notify(PIPE_MTE3, PIPE_V, event(i));
   }
   for (int i = 0; i < 2; ++i) {  // what was set for a next tile, which there is not
-    wait(PIPE_V, PIPE_MTE2, i);
-    wait(PIPE_MTE3, PIPE_V, i);
+    asc_sync_wait(PIPE_V, PIPE_MTE2, event(i));
+    asc_sync_wait(PIPE_MTE3, PIPE_V, event(i));
   }
   // END SOLUTION
 }

@@ -18,11 +18,12 @@ class AiCores:
     target: str
     runs: list[Any] = field(default_factory=list)
 
-    def launch(self, source: str, kernel: str, blocks: int, tensors: Sequence[Any]) -> None:
-        """Execute a kernel of an AscendC text on `blocks` AI cores, as `run_ascendc` does. Raises what that raises."""
+    def launch(self, source: str, kernel: str, blocks: int, tensors: Sequence[Any], check: bool = True) -> Any:
+        """`run_ascendc`, whose run is kept; None in place of the NpuRun where kernels do nothing (`idle_kernels`)."""
         from gpu_utils.virtual.npu import run_ascendc
 
-        self.runs.append(run_ascendc(source, kernel, blocks, tensors))
+        self.runs.append(run_ascendc(source, kernel, blocks, tensors, check=check))
+        return self.runs[-1]
 
     def counters(self) -> dict[str, float]:
         """Sums over all runs; launches, and global bytes and matrix FLOPs by the names that a virtual GPU has for them.
@@ -34,7 +35,7 @@ class AiCores:
         for run in self.runs:
             for name, value in run.counters.items():
                 sums[name] = sums.get(name, 0) + value
-                sums["global_moved_bytes"] += value if "gm" in name.split("->") else 0
+                sums["global_moved_bytes"] += value if "GM" in name.split("->") else 0
             sums["matrix_flops"] += run.counters["cube_flops"]
         return sums
 

@@ -54,7 +54,7 @@ template <class Ready, class Run> Job hold(Ready ready, Run run) {
   return {place, [](void *p) { return bool(static_cast<H *>(p)->ready()); }, [](void *p) { static_cast<H *>(p)->run(); }};
 }
 
-typedef uint32_t *Clock; // one number for each pipe of each core
+typedef uint32_t *Clock; // one number for each pipe of each core, and behind them the steps: operations, one after the other
 
 struct Op {
   const char *name;
@@ -160,14 +160,14 @@ struct State {
 };
 inline constinit State M{};
 
-inline Clock fresh_clock() { return static_cast<Clock>(calloc(M.threads, sizeof(uint32_t))); }
+inline Clock fresh_clock() { return static_cast<Clock>(calloc(M.threads + 1, sizeof(uint32_t))); }
 inline Clock copy_clock(Clock from) {
   Clock made = fresh_clock();
-  memcpy(made, from, M.threads * sizeof(uint32_t));
+  memcpy(made, from, (M.threads + 1) * sizeof(uint32_t));
   return made;
 }
 inline void join(Clock into, Clock from) {
-  for (int i = 0; i < M.threads; ++i)
+  for (int i = 0; i <= M.threads; ++i)
     if (from[i] > into[i])
       into[i] = from[i];
 }
@@ -384,6 +384,8 @@ inline void run_on(Core *core, int pipe, uint32_t op, Clock issued, Job job) {
   Clock mine = clock_of(core, pipe);
   join(mine, issued);
   mine[thread_of(core, pipe)]++;
+  if (!*M.ops[op].awaits && !*M.ops[op].sets)
+    mine[M.threads]++; // no flag: work
   job.run(job.data);
   free(job.data);
   M.now = before, M.pipe = old_pipe, M.op = old_op;

@@ -102,7 +102,10 @@ inline void report(const char *path) {
     quoted(out, f.missing);
     fputc('}', out);
   }
-  fprintf(out, "],\"counters\":{");
+  uint32_t steps = 0;
+  for (int t = 0; t < M.threads; ++t)
+    steps = M.clock[t][M.threads] > steps ? M.clock[t][M.threads] : steps;
+  fprintf(out, "],\"counters\":{\"steps\":%u,", steps);
   for (int from = 0; from < 6; ++from)
     for (int to = 0; to < 6; ++to)
       if (M.counts.path[from][to])
