@@ -75,7 +75,7 @@ def compile_cpp(
     if include or defines or options or names:
         raise BadArgument('include, defines, options and names are for compiler="nvrtc"; write #define into the source')
     limits = TARGETS[target]
-    wheel = _wheel()
+    wheel = wheel_folder()
     if wheel is None:
         return _from_storage(source, target)
     clang = _command(wheel)
@@ -99,11 +99,11 @@ def compile_cpp(
 
 def installed() -> bool:
     """Whether there is a compiler; without one, only the course's own sources have listings, which are stored."""
-    return _wheel() is not None
+    return wheel_folder() is not None
 
 
-def _wheel() -> Path | None:
-    """The folder of the wheel ziglang."""
+def wheel_folder() -> Path | None:
+    """The folder of the wheel ziglang; None where it is not installed."""
     found = importlib.util.find_spec("ziglang")
     return Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
 

@@ -109,7 +109,7 @@ def expected(seed: int, folder: Path) -> list[np.ndarray]:
     kinds, parameters, body = kernel(seed)
     loop = f'extern "C" void k({parameters}) {{ for (int i = 0; i < {LENGTH}; ++i) {{\n{body}\n}} }}\n'
     (folder / f"{seed}.cpp").write_text(loop)
-    wheel = clang._wheel()
+    wheel = clang.wheel_folder()
     assert wheel is not None
     zig, options = wheel / "zig", ["-O1", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-w", "-nostdinc"]
     target = ["-target", "x86_64-linux-gnu", "-march=x86-64-v3"]

@@ -536,7 +536,7 @@ namespace w2w {
 // Threads of a vector function that meet at barriers: one fiber each, taken in turns.
 struct Team {
   Fiber *fibers;
-  int count, running;
+  int count, running, progress;
 };
 inline constinit Team team{};
 } // namespace w2w
@@ -571,7 +571,7 @@ inline void run_threads(cce::dim3 shape, Body body) {
   const int count = w2w_threads();
 #ifdef W2W_COLLECTIVES
   constexpr size_t STACK = 1 << 16;
-  team = {static_cast<Fiber *>(calloc(count, sizeof(Fiber))), count, 0};
+  team = {static_cast<Fiber *>(calloc(count, sizeof(Fiber))), count, 0, 0};
   team_body = body;
   for (int t = 0; t < count; ++t) {
     Fiber &f = team.fibers[t];
@@ -580,7 +580,13 @@ inline void run_threads(cce::dim3 shape, Body body) {
     f.context.uc_stack.ss_sp = f.stack, f.context.uc_stack.ss_size = STACK, f.context.uc_link = &f.back;
     makecontext(&f.context, team_start, 0);
   }
-  for (int left = count; left > 0;) {
+  for (int left = count, progress = -1; left > 0;) {
+    if (team.progress == progress) {
+      if (Fault *f = fault("never set", M.ops[M.op].line, PIPE_V))
+        snprintf(f->text, sizeof f->text, "line %d: %d of %d threads wait for others that never come to the same barrier", M.ops[M.op].line, left, count);
+      break;
+    }
+    progress = team.progress;
     left = 0;
     for (int t = 0; t < count; ++t) {
       Fiber &f = team.fibers[t];
@@ -589,6 +595,7 @@ inline void run_threads(cce::dim3 shape, Body body) {
       team.running = t;
       w2w_set_thread(t);
       swapcontext(&f.back, &f.context);
+      team.progress += f.done;
       left += !f.done;
     }
   }

@@ -32,3 +32,11 @@ struct float4_e2m1x2_t {
 struct fp8_e8m0_t {
   uint8_t bits;
 };
+
+// What the compiler calls where the processor cannot round to bfloat16 itself: to nearest, ties to even.
+extern "C" __attribute__((weak, no_sanitize("thread"))) bfloat16_t __truncsfbf2(float value) {
+  const uint32_t bits = __builtin_bit_cast(uint32_t, value);
+  const uint32_t rounded = value != value ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1);
+  return __builtin_bit_cast(bfloat16_t, uint16_t(rounded >> 16));
+}
+extern "C" __attribute__((weak, no_sanitize("thread"))) bfloat16_t __truncdfbf2(double value) { return __truncsfbf2(float(value)); }

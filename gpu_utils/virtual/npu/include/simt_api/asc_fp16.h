@@ -1,2 +1,2 @@
 #pragma once
-#include "../w2w_core.h"
+#include "../w2w_simt.h"

@@ -1,0 +1,4 @@
+// In place of TileLang's header of this name: the same includes, without the run time of a host.
+#pragma once
+#include "w2w_simt.h"
+#include <tl_templates/ascend/reduce.h>
