@@ -75,7 +75,7 @@ from gpu_utils import check, hint, lesson, progress, solution
 
 # %% 14.flags tags=["answer", "14.flags"]
 def flags() -> str:
-    """AscendC of silu_tiles(x, y), with its flags."""
+    """AscendC of silu_tiles(x, y, tiles), with its flags."""
     return """
 // INSERT gpu_utils/exercises/u14_tilelang/flags.cpp
 """

@@ -1,7 +1,6 @@
 #include "c_api/asc_simd.h"
 #include "simt_api/asc_simt.h"
 
-constexpr int TILES = 4;   // tiles of a core; the check tries other numbers
 constexpr int TILE = 512;  // floats of a tile
 
 // y = x / (1 + exp(-x)), on 128 threads of a vector core
@@ -9,8 +8,10 @@ __simt_vf__ __launch_bounds__(128) inline void silu(__ubuf__ float *x, __ubuf__ 
   for (int i = threadIdx.x; i < TILE; i += 128) y[i] = x[i] / (1.0f + expf(-x[i]));
 }
 
-extern "C" __global__ __vector__ void silu_tiles(__gm__ float *x, __gm__ float *y) {
+extern "C" __global__ __vector__ void silu_tiles(__gm__ float *x, __gm__ float *y,
+                                                      __gm__ int *tiles) {
   asc_init();
+  const int TILES = tiles[0];  // of each core
   // the unified buffer: x0, x1, y0, y1; tile t is in x0 and y0, or in x1 and y1
   __ubuf__ float *ub = (__ubuf__ float *)0;
   int first = block_idx * TILES * TILE;

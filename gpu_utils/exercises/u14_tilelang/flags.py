@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import tolerance
-from gpu_utils.errors import BadArgument
 from gpu_utils.exercises.u14_tilelang import flags_slips as slips
 from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.grading.cpp import Framed, text_of
@@ -22,7 +21,6 @@ from gpu_utils.virtual.npu.session import active_ai_cores
 TILE, BLOCKS = 512, 2
 """Floats of a tile, as in the kernel; vector cores that it is run on."""
 
-_TILES = re.compile(r"constexpr int TILES = \d+;")
 _PIPES = re.compile(r"PIPE_(\w+), PIPE_(\w+)")
 _LINE = re.compile(r"\bline (\d+)\b")
 
@@ -43,18 +41,14 @@ def silu_reference(x: Tensor, tiles: int) -> dict[str, Tensor]:
 def _call(answer: Callable[[], str], inputs: Inputs) -> dict[str, Any]:
     """The result, what the virtual AI core found wrong, and how many operations follow one another."""
     source = text_of(answer()).lstrip("\n")
-    changed, found = _TILES.subn(f"constexpr int TILES = {inputs['tiles']};", source)
-    if found != 1:
-        raise BadArgument(
-            f"the source has {found} lines `constexpr int TILES = 4;`, expected 1: the check sets other numbers there"
-        )
+    tiles = torch.tensor([inputs["tiles"]], dtype=torch.int32)
     y = torch.full_like(inputs["x"], float("nan"))
     cores = active_ai_cores()
-    run = cores.launch(changed, "silu_tiles", BLOCKS, [inputs["x"], y], check=False) if cores else None
+    run = cores.launch(source, "silu_tiles", BLOCKS, [inputs["x"], y, tiles], check=False) if cores else None
     if run is None:
         return {"y": y, "faults": [], "steps": 0, "notifies": 0}
     faults = [[one.kind, one.sentence, one.missing, one.times] for one in run.faults]
-    faults = [[kind, _quoted(sentence, changed), missing, times] for kind, sentence, missing, times in faults]
+    faults = [[kind, _quoted(sentence, source), missing, times] for kind, sentence, missing, times in faults]
     return {"y": y, "faults": faults, "steps": run.counters["steps"], "notifies": run.counters["notifies"]}
 
 

@@ -65,7 +65,7 @@ class NpuRun:
 
     counters    bytes by path ("GM->L1", "L1->L0A", "L0C->UB", "UB->GM"; of vector functions' own loads and stores
                 "vector_read" and "vector_written"), "cube_flops", "vector_elements", "notifies", "waits", "arrives",
-                "locks"
+                "locks"; "steps", the operations that follow one another on the longest way, were each one step long
     faults      empty where all is in order
     operations  the first 20,000 in the order in which the scalar units issued them
     """
