@@ -105,6 +105,9 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
                 reason = f"{exercise.id} does not run on {where.name}"
             compiled = to_compile if compiles else ()
             jobs.append(Job(case, fresh, where.name, inputs, expected, compiled, reason or "", bool(uncompiled)))
+    if exercise.kind == "tile":  # each case has a chip of its own, and the first failures tell more on several
+        places = {case.case.label: place for place, case in enumerate(draw(exercise, seed))}
+        jobs.sort(key=lambda job: (job.fresh, places[job.case.label]))
     first = next((job for job in jobs if not job.skipped), None)
     if exercise.kind in ("kernel", "cpp", "tile") and first:
         jobs.append(replace(first, compile_targets=(), mode=Mode.IDLE))
