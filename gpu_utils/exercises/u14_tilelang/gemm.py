@@ -143,14 +143,9 @@ EXERCISE = Exercise(
         Misconception(
             "rows_and_columns_swapped",
             slips.variant(row=lambda t, rows, columns: t % columns, column=lambda t, rows, columns: t // columns),
-            "The quotient counts columns of tiles and the remainder rows, while you divide by the number of columns. "
-            "With 2 rows of 3 tiles block 5 is in row 1, column 2.",
-        ),
-        Misconception(
-            "divided_by_the_rows",
-            slips.variant(row=lambda t, rows, columns: t // rows, column=lambda t, rows, columns: t % rows),
-            "Blocks that follow one another share a row of tiles, and a row has as many tiles as there are columns: "
-            "N // BN. You divided by M // BM.",
+            "Some tiles are made twice and some never. Blocks that follow one another share a row of tiles, which has "
+            "N // BN of them: the quotient is the row, the remainder the column. With 2 rows of 3 tiles block 5 is in "
+            "row 1, column 2.",
         ),
         Misconception(
             "stored_at_the_mirrored_place",
