@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from gpu_utils.backends.session import Session
-from gpu_utils.virtual.npu.session import ai_cores
+from gpu_utils.npu.session import ai_cores
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,6 @@ class AiCoreBackend:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Session]:
-        """One use of the AI cores. Counters: `gpu_utils.virtual.npu.session.AiCores.counters`."""
+        """One use of the AI cores. Counters: `gpu_utils.npu.session.AiCores.counters`."""
         with ai_cores(self.target) as cores:
             yield Session("cpu", counts_launches=False, counts=cores.counters)

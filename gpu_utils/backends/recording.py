@@ -117,7 +117,7 @@ def idle_kernels() -> Iterator[None]:
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
-    from gpu_utils.virtual.npu.session import AiCores
+    from gpu_utils.npu.session import AiCores
     from gpu_utils.virtual.asm import LoadedModule
 
     def do_nothing(*args: Any, **kwargs: Any) -> None:

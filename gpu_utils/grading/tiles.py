@@ -19,7 +19,7 @@ from torch import Tensor
 from gpu_utils.compiler.tilelang import Lowered, lower
 from gpu_utils.errors import BadArgument, CompileFailed
 from gpu_utils.grading.exercise import Inputs
-from gpu_utils.virtual.npu.session import active_ai_cores
+from gpu_utils.npu.session import active_ai_cores
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from gpu_utils.exercises.u14_tilelang import flags_slips as slips
 from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.grading.cpp import Framed, text_of
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
-from gpu_utils.virtual.npu.session import active_ai_cores
+from gpu_utils.npu.session import active_ai_cores
 
 TILE, BLOCKS = 512, 2
 """Floats of a tile, as in the kernel; vector cores that it is run on."""
@@ -49,7 +49,7 @@ def _call(answer: Callable[[], str], inputs: Inputs) -> dict[str, Any]:
         return {"y": y, "faults": [], "steps": 0, "notifies": 0}
     faults = [[one.kind, one.sentence, one.missing, one.times] for one in run.faults]
     faults = [[kind, _quoted(sentence, source), missing, times] for kind, sentence, missing, times in faults]
-    return {"y": y, "faults": faults, "steps": run.counters["steps"], "notifies": run.counters["notifies"]}
+    return {"y": y, "faults": faults, "steps": run.steps, "notifies": run.counters["notifies"]}
 
 
 def _quoted(sentence: str, source: str) -> str:

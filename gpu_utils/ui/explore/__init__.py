@@ -28,6 +28,7 @@ EXPLORERS = {
     "kernels": "kernels",
     "operands": "operands",
     "schedule": "schedule",
+    "lowered": "lowered",
 }
 """Name of an explorer -> its module."""
 
@@ -59,6 +60,8 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
                          instruction, "mma.m16n8k16.f16" or "v_mfma_f32_32x32x8_f16"; operand="A", row=3, column=5
            "schedule"    two pipeline schedules under each other: steps, idle time, bubble, memory of each rank; what: a
                          schedule, "1F1B"; second="ZB-H1", p=4, m=8, I=100, W=100, link=0, together=100 (percent)
+           "lowered"     a tile program beside the sources that TileLang makes of it for up to three targets, by lines;
+                         what: a program and its sizes; line=23, targets=("sm_90", "gfx942", "ascend950")
     start  the values that the controls start with; the function `explorer` of its module lists them
 
     Every explorer works with the keyboard (Tab, arrow keys; the space bar opens a list), says in a sentence what it

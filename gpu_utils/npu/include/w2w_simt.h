@@ -18,6 +18,12 @@ typedef unsigned short ushort;
   inline name##2 operator-(name##2 a, name##2 b) { return {type(a.x - b.x), type(a.y - b.y)}; }                         \
   inline name##2 operator*(name##2 a, name##2 b) { return {type(a.x * b.x), type(a.y * b.y)}; }                         \
   inline name##2 operator/(name##2 a, name##2 b) { return {type(a.x / b.x), type(a.y / b.y)}; }
+struct uint1 {
+  uint x;
+};
+struct ulonglong2 {
+  uint64_t x, y;
+};
 W2W_SHORT(float, float)
 W2W_SHORT(int, int)
 W2W_SHORT(uint, uint)

@@ -54,7 +54,7 @@ template <class Ready, class Run> Job hold(Ready ready, Run run) {
   return {place, [](void *p) { return bool(static_cast<H *>(p)->ready()); }, [](void *p) { static_cast<H *>(p)->run(); }};
 }
 
-typedef uint32_t *Clock; // one number for each pipe of each core, and behind them the steps: operations, one after the other
+typedef uint32_t *Clock; // one number for each pipe of each core, and last the step at which all of it is done
 
 struct Op {
   const char *name;
@@ -62,6 +62,7 @@ struct Op {
   uint64_t bytes;
   char awaits[56], sets[56]; // the flag, arrival or lock that it waits for or sets
   int sets_of;               // of which core
+  uint32_t step;             // when it could start at the earliest, if every operation took one step
 };
 struct Waiting {
   Job job;
@@ -384,9 +385,10 @@ inline void run_on(Core *core, int pipe, uint32_t op, Clock issued, Job job) {
   Clock mine = clock_of(core, pipe);
   join(mine, issued);
   mine[thread_of(core, pipe)]++;
-  if (!*M.ops[op].awaits && !*M.ops[op].sets)
-    mine[M.threads]++; // no flag: work
   job.run(job.data);
+  M.ops[op].step = mine[M.threads];
+  if (!strncmp(M.ops[op].name, "asc_copy", 8) || !strncmp(M.ops[op].name, "asc_mmad", 8) || !strncmp(M.ops[op].name, "vector", 6))
+    mine[M.threads]++;
   free(job.data);
   M.now = before, M.pipe = old_pipe, M.op = old_op;
 }
@@ -416,7 +418,7 @@ inline bool pump() {
 
 inline uint32_t new_op(const char *name, int pipe) {
   const uint32_t number = uint32_t(M.ops.count);
-  M.ops.add() = {name, int(M.now - M.core), pipe, M.line, 0, "", "", -1};
+  M.ops.add() = {name, int(M.now - M.core), pipe, M.line, 0, "", "", -1, 0};
   return number;
 }
 

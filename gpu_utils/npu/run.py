@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
+from gpu_utils.compiler.ascendc import build
+from gpu_utils.compiler.ascendc_text import Prepared, prepare
 from gpu_utils.errors import BadArgument, VirtualGpuError
-from gpu_utils.virtual.npu.build import build
-from gpu_utils.virtual.npu.text import Prepared, prepare
 
+INCLUDE = Path(__file__).parent / "include"
 SECONDS = 60
 """A run that takes longer is stopped."""
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
@@ -49,7 +50,13 @@ class Fault:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation as it was issued: block, core ("cube", "vector 0", "vector 1"), pipe, name, line, bytes moved."""
+    """One operation as it was issued.
+
+    block, core  where: core is "cube", "vector 0" or "vector 1"
+    pipe, name, line, bytes  who does it, what, in which line of the source, and how much it moves
+    step         the earliest at which it could start, if each copy, product and vector function took one step: what
+                 flags, locks and the order in each pipe leave to overlap
+    """
 
     block: int
     core: str
@@ -57,6 +64,7 @@ class Operation:
     name: str
     line: int
     bytes: int
+    step: int
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ class NpuRun:
 
     counters    bytes by path ("GM->L1", "L1->L0A", "L0C->UB", "UB->GM"; of vector functions' own loads and stores
                 "vector_read" and "vector_written"), "cube_flops", "vector_elements", "notifies", "waits", "arrives",
-                "locks"; "steps", the operations that follow one another on the longest way, were each one step long
+                "locks"
     faults      empty where all is in order
     operations  the first 20,000 in the order in which the scalar units issued them
     """
@@ -73,6 +81,16 @@ class NpuRun:
     counters: Mapping[str, int]
     faults: tuple[Fault, ...]
     operations: tuple[Operation, ...]
+
+    @property
+    def steps(self) -> int:
+        """Steps from the first operation to the end of the last one, as `Operation.step` counts them."""
+        return max((one.step + 1 for one in self.work), default=0)
+
+    @property
+    def work(self) -> list[Operation]:
+        """Copies, products and vector functions, without flags and locks."""
+        return [one for one in self.operations if one.name.startswith(("asc_copy", "asc_mmad", "vector"))]
 
 
 class NpuFault(VirtualGpuError):
@@ -99,7 +117,7 @@ def run_ascendc(source: str, kernel: str, blocks: int, tensors: Sequence[Any], *
         raise BadArgument(f"blocks is {blocks!r}; give a whole number of 1 or more")
     prepared = prepare(source, kernel)
     _agree(prepared, tensors)
-    library = build(prepared)
+    library = build(prepared, INCLUDE)
     with tempfile.TemporaryDirectory(prefix="w2w-npu-") as folder:
         report = _execute(library, blocks, tensors, Path(folder))
     faults = _faults(report["faults"])
@@ -180,5 +198,5 @@ def _faults(found: Sequence[Mapping[str, Any]]) -> tuple[Fault, ...]:
     return tuple(Fault(one["kind"], one["sentence"], one["missing"], one["line"], one["times"]) for one in kept)
 
 
-def _operation(block: int, kind: int, name: str, pipe: int, line: int, size: int) -> Operation:
-    return Operation(block, ("cube", "vector 0", "vector 1")[kind], PIPES[pipe], name, line, size)
+def _operation(block: int, kind: int, name: str, pipe: int, line: int, size: int, step: int) -> Operation:
+    return Operation(block, ("cube", "vector 0", "vector 1")[kind], PIPES[pipe], name, line, size, step)

@@ -13,11 +13,10 @@ from pathlib import Path
 from gpu_utils.chips.npus import NPUS
 from gpu_utils.command import script
 from gpu_utils.compiler import clang
+from gpu_utils.compiler.ascendc_text import Prepared
 from gpu_utils.errors import CompileFailed, CompilerMissing
 from gpu_utils.folders import cache_folder
-from gpu_utils.virtual.npu.text import Prepared
 
-INCLUDE = Path(__file__).parent / "include"
 CHIP = NPUS["ascend950"]
 _PROCESSOR = {"x86_64": ("-mcpu=x86_64_v3",), "aarch64": ()}
 """What the library may use of a processor: what it converts 16-bit floats with, and nothing that a newer one adds."""
@@ -36,8 +35,10 @@ _UNKNOWN = re.compile(
 )
 
 
-def build(prepared: Prepared) -> Path:
+def build(prepared: Prepared, include: Path) -> Path:
     """The library of a prepared source, from the cache folder where it was built before.
+
+    include  the folder of the headers that give what AscendC names
 
     Errors: CompilerMissing without clang, or without the templates of TileLang that the source includes; CompileFailed
     with the line and what is unknown there.
@@ -53,12 +54,12 @@ def build(prepared: Prepared) -> Path:
             "a virtual AI core compiles AscendC with clang from the wheel ziglang, which is not installed; run "
             f"`W2W_EXTRAS=hip,nvrtc,tilelang {script()} study`, or `pip install warp-to-wavefront[hip]` (about 411 MB)"
         )
-    flags = [*_OPTIONS, *_PROCESSOR[platform.machine()], f"-I{INCLUDE}"]
+    flags = [*_OPTIONS, *_PROCESSOR[platform.machine()], f"-I{include}"]
     if prepared.collectives:
         flags.append("-DW2W_COLLECTIVES")
     if prepared.templates:
         flags.append(f"-I{_templates(prepared.templates)}")
-    place = cache_folder() / "npu" / f"{_fingerprint(prepared.text, flags)}.so"
+    place = cache_folder() / "npu" / f"{_fingerprint(prepared.text, flags, include)}.so"
     if place.exists():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -87,8 +88,8 @@ def _templates(names: tuple[str, ...]) -> Path:
     return Path(next(iter(found.submodule_search_locations))) / "src"
 
 
-def _fingerprint(text: str, flags: list[str]) -> str:
-    headers = b"".join(file.read_bytes() for file in sorted(INCLUDE.rglob("*.h")))
+def _fingerprint(text: str, flags: list[str], include: Path) -> str:
+    headers = b"".join(file.read_bytes() for file in sorted(include.rglob("*.h")))
     return hashlib.sha256("\0".join([text, *flags, platform.machine()]).encode() + headers).hexdigest()[:24]
 
 

@@ -102,10 +102,7 @@ inline void report(const char *path) {
     quoted(out, f.missing);
     fputc('}', out);
   }
-  uint32_t steps = 0;
-  for (int t = 0; t < M.threads; ++t)
-    steps = M.clock[t][M.threads] > steps ? M.clock[t][M.threads] : steps;
-  fprintf(out, "],\"counters\":{\"steps\":%u,", steps);
+  fprintf(out, "],\"counters\":{");
   for (int from = 0; from < 6; ++from)
     for (int to = 0; to < 6; ++to)
       if (M.counts.path[from][to])
@@ -115,8 +112,8 @@ inline void report(const char *path) {
           (unsigned long long)M.counts.vector_written, (unsigned long long)M.counts.notifies, (unsigned long long)M.counts.waits,
           (unsigned long long)M.counts.arrives, (unsigned long long)M.counts.locks);
   for (size_t i = 0; i < M.ops.count && i < 20000; ++i)
-    fprintf(out, "%s[%d,%d,\"%s\",%d,%d,%llu]", i ? "," : "", M.core[M.ops[i].core].block, M.core[M.ops[i].core].kind, M.ops[i].name, M.ops[i].pipe, M.ops[i].line,
-            (unsigned long long)M.ops[i].bytes);
+    fprintf(out, "%s[%d,%d,\"%s\",%d,%d,%llu,%u]", i ? "," : "", M.core[M.ops[i].core].block, M.core[M.ops[i].core].kind, M.ops[i].name, M.ops[i].pipe, M.ops[i].line,
+            (unsigned long long)M.ops[i].bytes, M.ops[i].step);
   fprintf(out, "]}");
   fclose(out);
 }
@@ -139,7 +136,7 @@ extern "C" int w2w_run(int blocks, int tensors, void **bases, const uint64_t *by
     M.gm[i].cells = static_cast<Cell *>(calloc(bytes[i] / grains[i] + 1, sizeof(Cell)));
   }
   M.gm[tensors].base = static_cast<uint8_t *>(bases[tensors]);
-  M.ops.add() = {"the start", 0, PIPE_S, 0, 0, "", "", -1};
+  M.ops.add() = {"the start", 0, PIPE_S, 0, 0, "", "", -1, 0};
   arguments = bases;
   const int cube[] = {L1, L0A, L0B, L0C}, vector[] = {UB};
   for (int c = 0; c < M.cores; ++c) {

@@ -20,7 +20,7 @@ class AiCores:
 
     def launch(self, source: str, kernel: str, blocks: int, tensors: Sequence[Any], check: bool = True) -> Any:
         """`run_ascendc`, whose run is kept; None in place of the NpuRun where kernels do nothing (`idle_kernels`)."""
-        from gpu_utils.virtual.npu import run_ascendc
+        from gpu_utils.npu import run_ascendc
 
         self.runs.append(run_ascendc(source, kernel, blocks, tensors, check=check))
         return self.runs[-1]
