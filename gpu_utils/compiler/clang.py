@@ -74,19 +74,36 @@ def compile_cpp(
         raise UnknownName("compiler", compiler, ("clang", "nvrtc"))
     if include or defines or options or names:
         raise BadArgument('include, defines, options and names are for compiler="nvrtc"; write #define into the source')
-    limits = TARGETS[target]
-    wheel = wheel_folder()
-    if wheel is None:
+    TARGETS[target]  # UnknownName
+    if wheel_folder() is None:
         return _from_storage(source, target)
-    clang = _command(wheel)
-    place = cache_folder() / "clang" / f"{_fingerprint(source, target)}.json"
+    return compiled(source, target)
+
+
+def compiled(
+    source: str,
+    target: str,
+    folders: Sequence[Path] = (),
+    options: Sequence[str] = (),
+    wheels: Sequence[str] = (),
+) -> CppModule:
+    """What clang makes of a source, with folders of headers before the course's own and further options.
+
+    For `compile_cpp`, and for sources that another compiler wrote. wheels: what the folders come from. Kept in the
+    cache folder by the content of all that went into it, of wheels by their versions. Errors as there.
+    """
+    limits, wheel = TARGETS[target], wheel_folder()
+    if wheel is None:
+        raise CompilerMissing("clang, the wheel ziglang, is not installed")
+    clang = _command(wheel, folders)
+    place = cache_folder() / "clang" / f"{_fingerprint(source, target, [*options, *_versions(wheels)])}.json"
     if module := kept(place):
         return module
     with tempfile.TemporaryDirectory(prefix="w2w-clang-") as folder:
         (Path(folder) / SOURCE_NAME).write_text(source)
-        asm = _run(clang, limits, Path(folder), [], source)
+        asm = _run(clang, limits, Path(folder), [*options], source)
         _refuse_directives(asm, limits)
-        declared = dict(signatures(_run(clang, limits, Path(folder), _IR, source)))
+        declared = dict(signatures(_run(clang, limits, Path(folder), [*options, *_IR], source)))
         if limits.vendor == "nvidia":
             described = of_ptx(asm, _assemble_ptx(asm, limits, Path(folder)))
         else:
@@ -118,10 +135,10 @@ def _from_storage(source: str, target: str) -> CppModule:
     )
 
 
-def _command(wheel: Path) -> list[str]:
-    """clang inside the wheel, with its own freestanding headers."""
-    headers = ["-isystem", str(INCLUDE), "-isystem", str(wheel / "lib/include")]
-    return [str(wheel / "zig"), "clang", "-nostdinc", *headers]
+def _command(wheel: Path, folders: Sequence[Path]) -> list[str]:
+    """clang inside the wheel, with headers of these folders, ours and its own freestanding ones, in this order."""
+    places = (*folders, INCLUDE, wheel / "lib/include")
+    return [str(wheel / "zig"), "clang", "-nostdinc", *(word for place in places for word in ("-isystem", str(place)))]
 
 
 _IR = ["-emit-llvm", "-Xclang", "-disable-llvm-passes", "-fno-discard-value-names"]
@@ -144,17 +161,20 @@ def _options(limits: Target) -> list[str]:
     return [*_VENDOR["nvidia"], *version, f"--cuda-gpu-arch={limits.name}", *_OPTIONS]
 
 
-def _fingerprint(source: str, target: str) -> str:
-    parts = [source, *_options(TARGETS[target]), *_IR, *_ours()]
+def _fingerprint(source: str, target: str, more: Sequence[str]) -> str:
+    parts = [source, *_options(TARGETS[target]), *_IR, *_ours(), *more]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _versions(wheels: Sequence[str]) -> list[str]:
+    return [importlib.metadata.version(name) for name in wheels]
 
 
 @cache
 def _ours() -> tuple[str, ...]:
     """What beside the source decides what comes out: our own code and headers, and the versions of the compilers."""
     code = [*sorted(Path(__file__).parent.glob("c*.py")), *sorted(INCLUDE.rglob("*"))]
-    versions = [importlib.metadata.version(name) for name in ("ziglang", "triton")]
-    return *(path.read_text() for path in code if path.is_file()), *versions
+    return *(path.read_text() for path in code if path.is_file()), *_versions(("ziglang", "triton"))
 
 
 def _run(clang: list[str], limits: Target, folder: Path, more: list[str], source: str) -> str:

@@ -37,7 +37,7 @@ def test_a_triton_kernel_has_sass_for_every_nvidia_target(target):
 
 
 def test_a_stored_listing_can_be_assembled_too(monkeypatch):
-    monkeypatch.setattr("gpu_utils.compiler.clang._wheel", lambda: None)
+    monkeypatch.setattr("gpu_utils.compiler.clang.wheel_folder", lambda: None)
     stored = lesson.compile_cpp(SOURCE, "sm_80")
     assert stored.stored
     assert "BSYNC B0" in sass(stored, "BSSY", "BSYNC")
