@@ -8,16 +8,6 @@ TARGETS = ("ascend950", "sm_80", "gfx942")
 """First the one on which a mistake shows fastest."""
 
 
-def moved(case: Case, out_bytes: int, more: int = 0) -> int:
-    """Bytes of a product in tiles: of every tile its rows of a and b, 2 bytes each, and the result; `more` per tile.
-
-    >>> moved(Case("", M=64, N=96, K=96, BM=32, BN=32), out_bytes=4)
-    98304
-    """
-    tiles = case["M"] // case["BM"] * (case["N"] // case["BN"])
-    return tiles * (2 * case["K"] * (case["BM"] + case["BN"]) + more) + out_bytes * case["M"] * case["N"]
-
-
 def products(case: Case) -> int:
     """FLOPs of a product: a multiplication and an addition for each of M N K.
 
@@ -25,3 +15,19 @@ def products(case: Case) -> int:
     48
     """
     return 2 * case["M"] * case["N"] * case["K"]
+
+
+def most_moved(case: Case, out_bytes: int, more: int = 0) -> float:
+    """What a right kernel moves at most on the chip of the case, with the whole transactions that it causes.
+
+    A row of a tile is loaded in lines of 128 bytes on an AMD GPU. There and on NVIDIA the lanes of a wave may hold what
+    they store in such a way that a line is written by several instructions. `more` bytes come with each tile.
+
+    >>> most_moved(Case("", target="ascend950", M=64, N=96, K=96, BM=32, BN=32, BK=32), out_bytes=4)
+    101990.4
+    """
+    line, stores = {"ascend950": (1, 1), "sm_80": (32, 2), "gfx942": (128, 4)}[case["target"]]
+    tiles = case["M"] // case["BM"] * (case["N"] // case["BN"])
+    row = -(-2 * case["BK"] // line) * line
+    loads = case["K"] // case["BK"] * row * (case["BM"] + case["BN"]) + more
+    return 1.05 * tiles * loads + (stores if out_bytes < 4 else 1) * out_bytes * case["M"] * case["N"]
