@@ -108,14 +108,21 @@ EXERCISE = Exercise(
         Misconception(
             "through_memory",
             slips.variant(through_memory=True),
-            "The sums are stored as out and read from there: rounded to 16 bits, and moved twice. On an AI core "
-            "T.dual_copy takes them from L0C to both vector cores; on a GPU the fragment is in registers already.",
+            "The sums are rounded to 16 bits before bias takes most of them away: by a cast, or because they were stored "
+            "as out and read from there, which moves them twice as well. On an AI core T.dual_copy takes them from L0C "
+            "to both vector cores in float32; on a GPU the fragment is in registers already.",
         ),
         Misconception(
-            "sums_rounded",
-            slips.variant(rounded=True),
-            "The sums are rounded to 16 bits before bias takes most of them away, and what is left has the error of a "
-            "large number. Stay in float32 until the store.",
+            "halves_in_one_place",
+            slips.variant(halves="copy"),
+            "Both vector cores store their half to the same rows, and the other rows get nothing. T.dual_copy knows "
+            "which half a core has, also on the way to memory.",
+        ),
+        Misconception(
+            "whole_tile_for_one_core",
+            slips.variant(halves="whole"),
+            "T.copy brings the tile from L0C to one vector core, and the other one works on what nobody has written. "
+            "There are two: each takes BM // 2 rows, and T.dual_copy divides them.",
         ),
         Misconception(
             "bias_of_the_row",
@@ -132,18 +139,6 @@ EXERCISE = Exercise(
         _element("gelu", "That is GELU with tanh. SiLU is v / (1 + exp(-v))."),
         _element("only_the_sigmoid", "That is 1 / (1 + exp(-v)), the sigmoid. SiLU is v times it."),
         _element("wrong_sign", "Large values come out near 0 and small ones do not: look at the sign in the exponent."),
-        Misconception(
-            "halves_in_one_place",
-            slips.variant(halves="copy"),
-            "Both vector cores store their half to the same rows, and the other rows get nothing. T.dual_copy knows "
-            "which half a core has, also on the way to memory.",
-        ),
-        Misconception(
-            "whole_tile_for_one_core",
-            slips.variant(halves="whole"),
-            "T.copy brings the tile from L0C to one vector core, and the other one works on what nobody has written. "
-            "There are two: each takes BM // 2 rows, and T.dual_copy divides them.",
-        ),
     ),
     hints=(
         "Where are the sums when the loop ends, and which unit can add and take exponentials? On a GPU both are the "

@@ -29,7 +29,6 @@ def variant(
     element: Element = right,
     *,
     of_row: bool = False,
-    rounded: bool = False,
     through_memory: bool = False,
     halves: str = "dual_copy",
 ) -> Program:
@@ -37,7 +36,6 @@ def variant(
 
     element  what becomes of one sum
     of_row   whether bias is taken by row
-    rounded  whether the sums are rounded to 16 bits before the epilogue
     through_memory  whether the sums go to out first and are read from there
     halves   how the two vector cores share a tile: "dual_copy"; "copy" stores both halves in one place; "whole" gives the
              whole tile to a vector core
@@ -50,9 +48,6 @@ def variant(
         rows = BM // 2 if npu and halves != "whole" else BM
         span = rows if of_row else BN
         tile = T.alloc_l1 if npu else T.alloc_shared
-
-        def sum_of(value: Any) -> Any:
-            return T.cast(T.cast(value, "float16"), "float32") if rounded else value
 
         def of_tile(m: Any, n: Any) -> Any:
             return m if of_row else n
@@ -91,7 +86,7 @@ def variant(
                         for i, j in T.Parallel(rows, BN):
                             if through_memory:
                                 sums[i, j] = T.cast(done[i, j], "float32")
-                            done[i, j] = element(T, sum_of(sums[i, j]), shift[i if of_row else j], scale)
+                            done[i, j] = element(T, sums[i, j], shift[i if of_row else j], scale)
                     if halves == "dual_copy":
                         T.dual_copy(done, out[m : m + BM, n : n + BN])
                     else:
@@ -101,7 +96,7 @@ def variant(
                         T.copy(out[m, n], done)
                         T.copy(done, acc)
                     for i, j in T.Parallel(rows, BN):
-                        acc[i, j] = element(T, sum_of(acc[i, j]), shift[i if of_row else j], scale)
+                        acc[i, j] = element(T, acc[i, j], shift[i if of_row else j], scale)
                     T.copy(acc, out[m, n])
 
         return main
