@@ -77,6 +77,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.backends.own_generation": ("generated",),
         "gpu_utils.backends.rungs": ("SPILLS", "climbed", "launches_of", "needs", "raced"),
         "gpu_utils.backends.swapped_step": ("own_kernels_in_gpt2", "speed_in_gpt2"),
+        "gpu_utils.backends.tiling": ("launch_tile",),
         "gpu_utils.backends.traffic": ("traffic_of_torch",),
         "gpu_utils.npu.run": ("run_ascendc",),
         "gpu_utils.virtual.cache": ("l2_in_order", "l2_traffic"),
