@@ -2,8 +2,8 @@
 
 NAMES: tuple[str, ...] = (
     # one source
-    # TODO "gemm",
-    # TODO "fused_epilogue",
+    "gemm",
+    "fused_epilogue",
     # layouts and proofs
     # TODO "swizzle",
     # TODO "prove_bounds",

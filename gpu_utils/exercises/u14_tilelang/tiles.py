@@ -23,11 +23,11 @@ def most_moved(case: Case, out_bytes: int, more: int = 0) -> float:
     A row of a tile is loaded in lines of 128 bytes on an AMD GPU. There and on NVIDIA the lanes of a wave may hold what
     they store in such a way that a line is written by several instructions. `more` bytes come with each tile.
 
-    >>> most_moved(Case("", target="ascend950", M=64, N=96, K=96, BM=32, BN=32, BK=32), out_bytes=4)
-    101990.4
+    >>> round(most_moved(Case("", target="ascend950", M=64, N=96, K=96, BM=32, BN=32, BK=32), out_bytes=4))
+    101990
     """
-    line, stores = {"ascend950": (1, 1), "sm_80": (32, 2), "gfx942": (128, 4)}[case["target"]]
+    line, stored = {"ascend950": (1, 1), "sm_80": (32, 4), "gfx942": (128, 8)}[case["target"]]
     tiles = case["M"] // case["BM"] * (case["N"] // case["BN"])
     row = -(-2 * case["BK"] // line) * line
     loads = case["K"] // case["BK"] * row * (case["BM"] + case["BN"]) + more
-    return 1.05 * tiles * loads + (stores if out_bytes < 4 else 1) * out_bytes * case["M"] * case["N"]
+    return 1.05 * tiles * loads + max(out_bytes, stored) * case["M"] * case["N"]
