@@ -2,8 +2,8 @@
 
 NAMES: tuple[str, ...] = (
     # one source
-    # TODO "gemm",
-    # TODO "fused_epilogue",
+    "gemm",
+    "fused_epilogue",
     # layouts and proofs
     "swizzle",
     "prove_bounds",
@@ -12,4 +12,7 @@ NAMES: tuple[str, ...] = (
     # TODO "flags",
     "memory_plan",
     "portability",
+    "flags",
+    # TODO "memory_plan",
+    # TODO "portability",
 )
