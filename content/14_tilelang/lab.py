@@ -396,15 +396,13 @@ def prove_bijective(
     of_sizes = {name: unknown(name) for name in sizes}
     one = {**of_sizes, **{name: unknown(name) for name in indices}}
     other = {**of_sizes, **{name: unknown(name + " too") for name in indices}}
-    outside = [f"({place}) < 0", f"({place}) >= ({places})"]
+    below, above = f"({place}) < 0", f"({place}) >= ({places})"
+    apart = z3.Or([one[name] != other[name] for name in indices])
+    same = lesson.formula(place, one) == lesson.formula(place, other)
     elements = " * ".join(f"({bound})" for bound in indices.values())
     asked = {
-        "outside": [z3.Or([lesson.formula(text, one) for text in outside])],
-        "collision": [
-            *known(other),
-            z3.Or([one[name] != other[name] for name in indices]),
-            lesson.formula(place, one) == lesson.formula(place, other),
-        ],
+        "outside": [z3.Or(lesson.formula(below, one), lesson.formula(above, one))],
+        "collision": [*known(other), apart, same],
         "gap": [lesson.formula(f"{elements} < ({places})", one)],
     }
     verdicts = []
