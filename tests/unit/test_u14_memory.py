@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import random
 
@@ -19,7 +20,8 @@ TILE = {"queries": 8, "keys": 4, "stages": 2}
 
 
 def judged(value):
-    found = EXERCISE.judge(EXERCISE.cases[0], EXERCISE.cases[0].inputs, value)
+    assert EXERCISE.judge is not None
+    found = EXERCISE.judge(EXERCISE.cases[0], copy.deepcopy(EXAMPLE), value)
     return found and found.kind
 
 
@@ -106,8 +108,9 @@ def test_every_machine_has_a_step_for_each_life():
 def test_the_figure_draws_every_copy_and_names_a_missing_buffer():
     tiles = [{"queries": 128, "keys": 64, "stages": 2}]
     plan = right(*attention_buffers("ascend950"), tiles, 256)
+    assert plan is not None
     figure = plan_figure({"ascend950": plan, "gfx942": None})
-    copies = sum(len(own) for own in plan["offsets"].values())
+    copies = sum(map(len, plan["offsets"].values()))
     assert figure.html.count('class="even"') == copies == 17
     assert "UB: " in figure.words
     assert "gfx942: no tile fits." in figure.words
