@@ -209,6 +209,7 @@ EXERCISE = Exercise(
     judge=_judge,
     tolerance=lambda case, inputs: EXACT,
     dtype=lambda inputs: None,
+    seconds=20.0,
     cases=(
         Example("the example of the statement", **EXAMPLE),
         *(
@@ -354,7 +355,8 @@ EXERCISE = Exercise(
         "copy)? Is there a place for all of it? Which tile is asked about first?",
         "Sort the tiles by (blocks, rounds, -stages); the first for which every memory has a placement is the answer. "
         "For one memory: take the items in some order, each to the lowest aligned offset above all that it meets and "
-        "that are placed already; try every order, and leave one as soon as it is past the end.",
+        "that are placed already; try every order, and leave one as soon as it is past the end. Where the bytes "
+        "that are live in one step are too many, no order needs to be tried.",
         "def place(left): if not left: return True; for i in left: low = max((at[j] + size[j] for j in at if "
         "first[i] <= last[j] and first[j] <= last[i]), default=0); low = -(-low // align) * align; if low + size[i] "
         "<= room: at[i] = low; if place(left - {i}): return True; del at[i]. Then return False.",
