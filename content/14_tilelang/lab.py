@@ -521,7 +521,7 @@ check("14.flags")
 # live in the same step share a byte. A copy need not end on a multiple of `align`.
 #
 # **The best tile** has the fewest blocks, `ceil(n / queries)`, because each block reads all keys and values. Of these,
-# the fewest rounds of a block, `ceil(n / keys)`; of these, the most stages. Any offsets that fit are right. At most 7
+# the fewest rounds of a block, `ceil(n / keys)`; of these, the most stages. Any offsets that fit are right. At most 9
 # copies share a memory, so you can be certain: say `None`, or pass over a tile, only where no offsets fit.
 #
 # **A small example**, with `n = 16`. The cell below the answer has its numbers.
