@@ -40,6 +40,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.ui.number_figure": ("number_line",),
         "gpu_utils.ui.operand_figure": ("operand_figure",),
         "gpu_utils.ui.pipe_figure": ("pipe_figure",),
+        "gpu_utils.ui.plan_figure": ("plan_figure",),
         "gpu_utils.ui.scale_figure": ("scale_figure",),
         "gpu_utils.ui.schedule_figure": ("schedule_figure",),
         "gpu_utils.ui.stage_figure": ("stage_figure",),
@@ -86,7 +87,10 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "Rules on paper": {
         "gpu_utils.analytic.alarms": ("alarm_rates",),
         "gpu_utils.analytic.collectives": ("COLLECTIVE_FORMS", "collective_schedules", "delivery_faults"),
+        "gpu_utils.analytic.formulas": ("formula", "steps"),
         "gpu_utils.analytic.inference": ("MODELS",),
+        "gpu_utils.analytic.kv_pools": ("hybrid_pools", "pool_places", "pool_rows"),
+        "gpu_utils.analytic.memory_plan": ("attention_buffers",),
         "gpu_utils.analytic.narrow_sums": ("worst_sum_errors",),
         "gpu_utils.analytic.network": ("TOPOLOGIES", "fit_line", "node_network", "wire_of"),
         "gpu_utils.analytic.machines": ("machine",),

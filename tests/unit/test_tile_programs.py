@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import gpu_utils.kernelset.tile_attention
 import gpu_utils.kernelset.tile_matmuls
-import gpu_utils.kernelset.tile_rows  # noqa: F401 - both enter their cases
+import gpu_utils.kernelset.tile_rows  # noqa: F401 - all enter their cases
 from gpu_utils.backends.tiling import launch_tile
 from gpu_utils.compiler.tilelang import Lowered, lower, vendor_of
 from gpu_utils.errors import BadArgument, CompileFailed, UnknownName

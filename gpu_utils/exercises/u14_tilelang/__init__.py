@@ -5,11 +5,13 @@ NAMES: tuple[str, ...] = (
     # TODO "gemm",
     # TODO "fused_epilogue",
     # layouts and proofs
-    # TODO "swizzle",
-    # TODO "prove_bounds",
-    # TODO "prove_bijective",
+    "swizzle",
+    "prove_bounds",
+    "prove_bijective",
     # who moves the data
     # TODO "flags",
+    "memory_plan",
+    # TODO "portability",
     # TODO "memory_plan",
     "portability",
 )
