@@ -126,8 +126,23 @@ struct float8_e8m0_t {
 struct float4_e1m2x2_t {
   uint8_t bits;
 };
-typedef float8_e4m3_t fp8_e4_t;
-// A type of its own, as TileLang's headers have it.
-struct fp8_e5_t : float8_e5m2_t {
-  using float8_e5m2_t::float8_e5m2_t;
+
+// Two at a time, as TileLang's ascend_fp8.h asks for them.
+#define __SIMT_DEVICE_FUNCTIONS_DECL__ __attribute__((no_sanitize("thread")))
+typedef uint16_t __asc_fp8x2_storage_t;
+struct float8_e4m3x2_t {
+  float8_e4m3_t x, y;
 };
+struct float8_e5m2x2_t {
+  float8_e5m2_t x, y;
+};
+enum w2w_saturation { __ASC_NOSAT, __ASC_SATFINITE };
+enum w2w_float8 { __ASC_E4M3, __ASC_E5M2 };
+W2W_QUIET inline __asc_fp8x2_storage_t __asc_cvt_float2_to_fp8x2(float2 v, w2w_saturation how, w2w_float8 kind) {
+  auto byte = [=](float one) {
+    return kind == __ASC_E4M3 ? float8_e4m3_t::rounded(one, w2w::TO_EVEN, how).data : float8_e5m2_t::rounded(one, w2w::TO_EVEN, how).data;
+  };
+  return __asc_fp8x2_storage_t(byte(v.x) | byte(v.y) << 8);
+}
+W2W_QUIET inline float2 __e4m3x22float2(float8_e4m3x2_t v) { return {float(v.x), float(v.y)}; }
+W2W_QUIET inline float2 __e5m2x22float2(float8_e5m2x2_t v) { return {float(v.x), float(v.y)}; }

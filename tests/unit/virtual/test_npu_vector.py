@@ -12,6 +12,7 @@ import torch
 
 from gpu_utils.compiler import clang
 from gpu_utils.compiler.tilelang import lower
+from gpu_utils.kernelset.tile_rows import cast
 from gpu_utils.npu import run_ascendc
 
 needs_clang = pytest.mark.skipif(clang.wheel_folder() is None, reason="the wheel ziglang is not installed")
@@ -52,7 +53,8 @@ def _kernel(ops: list[Op]) -> str:
             f"    vector_{WORDS[kind]} b = simd_inst::vlds_norm<{kind}>(({kind}*)(ub + {512 * place + 256}), 0);\n"
             f"    uint32_t count = {active}; vector_bool mask = asc_update_mask_b{8 * width}(count);\n"
             f"    {_AT.sub(f'(ub + {512 * place})', code)}\n"
-            f"    simd_inst::vsts_norm<{result}>(r, ({result}*)(out + {256 * place}), 0, asc_create_mask_b8(PAT_ALL)); }}"
+            f"    mask = asc_create_mask_b8(PAT_ALL);\n"
+            f"    simd_inst::vsts_norm<{result}>(r, ({result}*)(out + {256 * place}), 0, mask); }}"
         )
     bytes_in, bytes_out = 512 * len(ops), 256 * len(ops)
     return (
@@ -61,13 +63,15 @@ def _kernel(ops: list[Op]) -> str:
         + "\n".join(body)
         + '\n}\nextern "C" __global__ __vector__ void k(__gm__ uint8_t* x, __gm__ uint8_t* y) {\n'
         "  __ubuf__ uint8_t *ub = (__ubuf__ uint8_t *)0;\n"
-        f"  asc_copy_gm2ub_align(ub, x, 1, {bytes_in}, 0, 0, 0, static_cast<asc_load_l2_cache_mode>(0), {bytes_in}, {bytes_in});\n"
+        f"  asc_copy_gm2ub_align(ub, x, 1, {bytes_in}, 0, 0, 0, static_cast<asc_load_l2_cache_mode>(0),\n"
+        f"    {bytes_in}, {bytes_in});\n"
         "  asc_sync_notify(PIPE_MTE2, PIPE_V, static_cast<event_t>(0));\n"
         "  asc_sync_wait(PIPE_MTE2, PIPE_V, static_cast<event_t>(0));\n"
         f"  every(ub, ub + {bytes_in});\n"
         "  asc_sync_notify(PIPE_V, PIPE_MTE3, static_cast<event_t>(0));\n"
         "  asc_sync_wait(PIPE_V, PIPE_MTE3, static_cast<event_t>(0));\n"
-        f"  asc_copy_ub2gm_align(y, ub + {bytes_in}, 1, {bytes_out}, static_cast<asc_store_l2_cache_mode>(4), {bytes_out}, {bytes_out});\n"
+        f"  asc_copy_ub2gm_align(y, ub + {bytes_in}, 1, {bytes_out}, static_cast<asc_store_l2_cache_mode>(4),\n"
+        f"    {bytes_out}, {bytes_out});\n"
         "}\n"
     )
 
@@ -117,7 +121,7 @@ def _spaced(value: torch.Tensor, part: int, count: int) -> torch.Tensor:
 
 
 _F = ("float", "half")
-_ALL = ("float", "half", "int32_t", "int16_t")
+_ALL = ("float", "half", "int32_t")
 ARITHMETIC = [
     *_simple("vadd(a, b, mask, MODE_ZEROING)", lambda a, b: a + b, (*_ALL, "bfloat16_t")),
     *_simple("vsub(a, b, mask, MODE_ZEROING)", lambda a, b: a - b, _ALL),
@@ -381,3 +385,81 @@ def test_quantization_in_simd() -> None:
     scale = a.abs().amax(1, keepdim=True) * torch.tensor(1 / 448)
     assert torch.equal(s[:, :1], scale)
     assert torch.equal(q.view(torch.uint8), (a / scale).clamp(-448, 448).to(torch.float8_e4m3fn).view(torch.uint8))
+
+
+NZ = """#include <tl_templates/ascend/common.h>
+#include <tl_templates/ascend/nd2nz_copy.h>
+extern "C" __global__ __vector__ void k(__gm__ uint8_t* x, __gm__ uint8_t* y) {
+  __ubuf__ uint8_t *ub = (__ubuf__ uint8_t *)0;
+  asc_copy_gm2ub_align(ub, x, 1, IN, 0, 0, 0, static_cast<asc_load_l2_cache_mode>(0), IN, IN);
+  asc_sync_notify(PIPE_MTE2, PIPE_V, static_cast<event_t>(0));
+  asc_sync_wait(PIPE_MTE2, PIPE_V, static_cast<event_t>(0));
+  ascend_nd2nz_scatter<ROWS, COLS, FROM, TO>((FROM *)ub, (TO *)(ub + IN));
+  asc_sync_notify(PIPE_V, PIPE_MTE3, static_cast<event_t>(0));
+  asc_sync_wait(PIPE_V, PIPE_MTE3, static_cast<event_t>(0));
+  asc_copy_ub2gm_align(y, ub + IN, BLOCKS, TAKEN, static_cast<asc_store_l2_cache_mode>(4), TAKEN, TAKEN + 32);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "result", "cols"), [("half", "half", 96), ("float", "float", 64), ("float", "bfloat16_t", 128)]
+)
+def test_rows_become_fractals(kind: str, result: str, cols: int) -> None:
+    """Columns in groups of 32 bytes, each group a block of rows with one row of padding behind it."""
+    rows, made = 32, TYPES[result]
+    wide = 32 // made.itemsize
+    a = torch.randn(rows, cols).to(TYPES[kind])
+    got = torch.zeros(cols // wide, rows, wide, dtype=made)
+    values = {"ROWS": rows, "COLS": cols, "FROM": kind, "TO": result, "BLOCKS": cols // wide, "TAKEN": rows * 32}
+    values["IN"] = a.nbytes
+    source = re.sub(r"\b(ROWS|COLS|FROM|TO|BLOCKS|TAKEN|IN)\b", lambda one: str(values[one[0]]), NZ)
+    run_ascendc(source, "k", 1, [a.view(-1).view(torch.uint8), got.view(-1).view(torch.uint8)])
+    assert torch.equal(got, a.to(made).view(rows, -1, wide).transpose(0, 1))
+
+
+def test_a_vector_function_must_wait_and_be_waited_for() -> None:
+    lowered = lower(softmax, "ascend950", M=1, N=256)
+    waits = re.findall(r"^  asc_sync_wait\(.*\n", lowered.source, re.MULTILINE)
+    assert len(waits) == 2
+    for wait in waits:
+        a, c = torch.randn(1, 256), torch.empty(1, 256)
+        run = run_ascendc(lowered.source.replace(wait, "", 1), lowered.kernel, 1, [a, c], check=False)
+        assert "not ready" in [fault.kind for fault in run.faults], wait
+
+
+def test_what_is_not_documented_is_refused_by_name() -> None:
+    rounded = "simd_inst::vcvt<half>(a, mask, ROUND_O, RS_ENABLE, PART_EVEN, MODE_ZEROING);"
+    ops = [
+        Op("float", "auto r = simd_inst::vci<float>(1.0f, DEC_ORDER);", lambda a, b: a),
+        Op("float", f"auto r = {rounded}", lambda a, b: a, "half"),
+        Op("float", "auto r = simd_inst::vdupv(a, mask, POS_HIGHEST, MODE_ZEROING);", lambda a, b: a),
+    ]
+    x, y = torch.zeros(512 * 3, dtype=torch.uint8), torch.zeros(256 * 3, dtype=torch.uint8)
+    run = run_ascendc(_kernel(ops), "k", 1, [x, y], check=False)
+    assert {fault.kind for fault in run.faults} == {"not modelled"}
+    said = " ".join(fault.sentence for fault in run.faults)
+    assert all(name in said for name in ("asc_arange_descend", "ROUND_O", "asc_duplicate_highest"))
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+@pytest.mark.parametrize("result", ["float8_e4m3fn", "float8_e5m2"])
+def test_casts_to_8_bits_in_simt(kind: str, result: str) -> None:
+    lowered = lower(cast, "ascend950", M=16, N=256, R=4, dtype=kind, result=result)
+    a, dtype = (300 * torch.randn(16, 256)).to(getattr(torch, kind)), getattr(torch, result)
+    c = torch.zeros(16, 256, dtype=dtype)
+    run_ascendc(lowered.source, lowered.kernel, 4, [a, c])
+    most = torch.finfo(dtype).max
+    assert torch.equal(c.view(torch.uint8), a.clamp(-most, most).to(dtype).view(torch.uint8))
+
+
+def test_every_8_bit_float_is_read_as_torch_does() -> None:
+    """All 256 bit patterns, a quarter at a time."""
+    kinds = ("float8_e4m3_t", "float8_e5m2_t")
+    x = torch.arange(256, dtype=torch.int16).to(torch.uint8)
+    code = "auto r = simd_inst::vcvt<float>(a, mask, PART_P{}, MODE_ZEROING);"
+    ops = [Op(kind, code.format(part), lambda a, b: a, "float") for kind in kinds for part in range(4)]
+    y = torch.zeros(256 * len(ops), dtype=torch.uint8)
+    run_ascendc(_kernel(ops), "k", 1, [x.repeat(2 * len(ops)), y])
+    for kind, got in zip(kinds, y.view(torch.float32).view(2, 4, 64), strict=True):
+        assert torch.allclose(got.T.reshape(-1), x.view(TYPES[kind]).float(), rtol=0, atol=0, equal_nan=True)
