@@ -552,7 +552,7 @@ inline void left_set(Core &core) {
 
 // What the API has and this machine does not do: said by name, and the operation is left out.
 inline void refuse(const char *name) {
-  if (Fault *f = fault("not modelled", M.line, 0))
+  if (Fault *f = fault("not modelled", M.line, int(reinterpret_cast<uintptr_t>(name)))) // each name once a line
     snprintf(f->text, sizeof f->text, "line %d: the virtual AI core does not model %s", M.line, name);
 }
 
