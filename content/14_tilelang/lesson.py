@@ -255,7 +255,8 @@ lesson.table(rows, first="target")
 
 # %% [markdown] the same and not the same
 # The same bytes, the same matrix FLOPs; the errors differ by the order of sums. What differs is *how*: lanes copied on
-# sm_80 and gfx942, engines copied on sm_90 and on the AI core. On NVIDIA the layout that TileLang chose for the tiles left no bank conflict; on gfx942 it chose another, and there are some. Sitting 3 takes that apart.
+# sm_80 and gfx942, engines copied on sm_90 and on the AI core. On NVIDIA the layout that TileLang chose for the tiles
+# left no bank conflict; on gfx942 it chose another, and there are some. Sitting 3 takes that apart.
 #
 # What one source could not hide are two names: where a tile lies, and where its sums lie. Sitting 2 is about these.
 #
@@ -660,8 +661,8 @@ lesson.table(said)
 
 # %% [markdown] two that pass
 # Two programs pass that must not. The **large sums** need 512 KiB in a buffer of 256. In the **race** a thread writes
-# what another reads. Both are lowered, compiled and run; what do those say that run them? A buffer that overflows shows on
-# the virtual core, an order that is missing in the sanitizer of the virtual GPU.
+# what another reads. Both are lowered, compiled and run; what do those say that run them? A buffer that overflows
+# shows on the virtual core, an order that is missing in the sanitizer of the virtual GPU.
 
 # %% they run
 big = [torch.randn(256, 64).half(), torch.randn(512, 64).half(), torch.zeros(256, 512)]
@@ -1169,8 +1170,8 @@ lesson.table(found, first="target, tile")
 # >
 # > - 2025-08-14: a newspaper's sources say that DeepSeek tried for months to train R2 on Ascend chips, with engineers
 # >   of Huawei in the house, finished no run, and went back to NVIDIA's H20. Named as causes: stability of the chips,
-# >   the interconnect, the software. Ascend stayed in use for inference. (source: The Register, 2025-08-14, on a report of
-# >   the Financial Times with three unnamed sources; DeepSeek had not answered)
+# >   the interconnect, the software. Ascend stayed in use for inference. (source: The Register, 2025-08-14, on a
+# >   report of the Financial Times with three unnamed sources; DeepSeek had not answered)
 # > - 2025-08-14: the delay of R2 is also put down to labelling of data (source: the same article). That R2 would come
 # >   in that August was denied. (source: btimesonline.com, 2025-08-14, which names iThome)
 # > - 2026-04-24: DeepSeek released V4. Huawei says that its chips did a part of the training, and not which part; most
@@ -1187,8 +1188,8 @@ lesson.table(found, first="target, tile")
 # What of this do you now understand? Three difficulties were named.
 #
 # - **Software**: caches and barriers turned into buffers and flags. A kernel is a plan, and a compiler that
-#   places flags has to exist first; that is what the back-end above is. Not explained: whether the tools of 2025 could do it. This
-#   back-end is newer than the reports on R2.
+#   places flags has to exist first; that is what the back-end above is. Not explained: whether the tools of 2025
+#   could do it. This back-end is newer than the reports on R2.
 # - **Stability**: flags that are missing, which no test on a quiet day shows; buffers that overflow, and nothing
 #   refuses. Not explained: chips that fail, drivers, clocks. Nothing here models hardware that breaks.
 # - **Interconnect**: nothing in this unit. Unit 11 has the arithmetic: bytes of dispatch over a link's rate. The link's

@@ -16,13 +16,14 @@ from gpu_utils.virtual.isa import Launch
 
 
 def launch_tile(
-    program: Callable[..., Any], targets: Sequence[str], tensors: Sequence[Any], **sizes: Any
+    program: Callable[..., Any], targets: Sequence[str], tensors: Sequence[Any], *, sanitize: bool = False, **sizes: Any
 ) -> dict[str, VirtualGpu | NpuRun]:
     """Lower a tile program for each target and run it there: target -> the virtual GPU, or the run on an AI core.
 
     program  `program(T, vendor, **sizes)`
     targets  of TARGETS, and "ascend950"
     tensors  on the CPU, in the order of the program's parameters; each target writes the same ones, one after the other
+    sanitize whether the virtual GPUs look for races and late data; a virtual AI core always does
     sizes    what the program is lowered with
 
     Both kinds of result have `counters`. Errors: those of `lower`, of the vendors' compilers and of the launch.
@@ -33,7 +34,7 @@ def launch_tile(
         if lowered.vendor == "ascend":
             runs[target] = run_ascendc(lowered.source, lowered.kernel, lowered.grid[0], _ordered(lowered, tensors))
             continue
-        with virtual_gpu(target) as gpu:
+        with virtual_gpu(target, sanitize=sanitize) as gpu:
             launch_lowered(lowered, gpu, tensors)
         runs[target] = gpu
     return runs

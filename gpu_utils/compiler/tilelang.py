@@ -100,8 +100,8 @@ def lower(program: Program, target: str, **sizes: Any) -> Lowered:
     folder()
     with _silence():
         found = _lowered(program, target, vendor, sizes)
-    if isinstance(found, Exception):
-        raise found
+        if isinstance(found, Exception):
+            raise found  # it says what TileLang printed, too
     return found
 
 

@@ -17,9 +17,7 @@ from gpu_utils.compiler import clang
 from gpu_utils.compiler.tile_hip import compile_hip
 from gpu_utils.compiler.tilelang import Lowered, installed, lower
 from gpu_utils.errors import BadArgument, CompileFailed, CompilerMissing, VirtualGpuError
-from gpu_utils.kernelset.removals import Recorded, Removal, removals
-from gpu_utils.virtual import VirtualGpu, virtual_gpu
-from gpu_utils.virtual.machine import Op
+from gpu_utils.virtual import virtual_gpu
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tile_programs as tiles
@@ -137,37 +135,6 @@ def test_a_lowered_program_agrees_with_float64_and_no_sanitizer_reports_it(targe
     assert kernel.error() < kernel.tolerance
     if name.startswith("gemm") and name != "gemm of large tiles":
         assert re.search(r"v_(mfma|wmma)_", module.asm)
-
-
-@pytest.mark.parametrize("name", ["gemm float16", "row_sum across waves"])
-def test_each_barrier_and_wait_of_a_lowered_kernel_is_caught_when_it_is_removed_or_is_not_needed(name: str) -> None:
-    found = _removals(name)
-    assert not [each for each in found if each.outcome in ("missed", "not executed")]
-    assert {"s_barrier", "s_waitcnt"} == {each.kind for each in found if each.outcome == "caught"}
-
-
-def test_each_barrier_of_lowered_attention_is_caught_when_it_is_removed_or_is_not_needed() -> None:
-    found = _removals("attention", lambda ops: [op for op in ops if op.mnemonic == "s_barrier"])
-    assert {each.outcome for each in found} <= {"caught", "unnecessary"}
-    assert sum(each.outcome == "caught" for each in found) >= 3
-
-
-def _removals(name: str, pick: Callable[[list[Op]], list[Op]] = list) -> list[Removal]:
-    kernel, lowered = _made("gfx942", name)
-    return list(removals(name, "gfx942", pick, launches=[_recorded(kernel, lowered)]))
-
-
-def _recorded(kernel: Kernel, lowered: Lowered) -> Recorded:
-    """One launch under the sanitizers, so that it can be repeated without one of its instructions."""
-    values, calls = kernel.values(lowered), []
-    storages = [torch.empty(0, dtype=torch.uint8).set_(value.untyped_storage()) for value in values]
-    before = [storage.clone() for storage in storages]
-    gpu = VirtualGpu("gfx942", sanitize=True)
-    plain = gpu.execute
-    gpu.execute = lambda *given: calls.append(given) or plain(*given)  # type: ignore[method-assign]
-    gpu.load(compile_hip(lowered)).launch(lowered.kernel, kernel.grid, kernel.threads, values, SHARED)
-    program, *arguments = calls[0]
-    return Recorded(program, tuple(arguments), storages, before, [storage.clone() for storage in storages])
 
 
 def test_a_barrier_that_is_missing_in_the_source_is_a_race() -> None:

@@ -12,4 +12,7 @@ NAMES = (
     "flags",
     "memory_plan",
     "portability",
+    "flags",
+    # TODO "memory_plan",
+    # TODO "portability",
 )
