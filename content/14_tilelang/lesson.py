@@ -1164,7 +1164,8 @@ lesson.table(found, first="target, tile")
 #
 # ## 15. The story, as reports
 #
-# TileLang and Ascend met in the news. Here is what is reported; the reports do not agree, and none can be checked here.
+# TileLang and Ascend met in the news. Here is what is reported. The reports do not agree, and none can be checked here.
+# Beside each stands where this course read it.
 #
 # > **Facts: reports, each with its date**
 # >
@@ -1176,10 +1177,14 @@ lesson.table(found, first="target, tile")
 # >   in that August was denied. (source: btimesonline.com, 2025-08-14, which names iThome)
 # > - 2026-04-24: DeepSeek released V4. Huawei says that its chips did a part of the training, and not which part; most
 # >   of it seems to have been done on NVIDIA's. (source: sipoch.com, which carries an article of Silicon)
-# > - 2026-04-24: kernels of V4 for older Ascend chips, in a TileLang of their own. (source: tile-ai/tilelang-ascend,
+# > - 2026-04: V4's report says that its fine-grained expert parallelism was checked on NVIDIA GPUs and on Ascend NPUs.
+# >   (source: DeepSeek-V4 report, section 3.1, read in a public translation, as in unit 11)
+# > - 2026-04-24: kernels of V4 in TileLang-Ascend, a variant of the language for Ascend NPUs. (source: tile-ai/tilelang-ascend,
 # >   README, Latest News)
 # > - V4-Flash is served on Ascend A3, quantised to 8-bit integers. (source: docs.sglang.io, Ascend NPUs, best practices
 # >   for DeepSeek-V4-Flash)
+# > - 2026: V4's inference on an Ascend 950DT is analysed from the first day on. (source: SemiAnalysis newsletter,
+# >   DeepSeekV4 1.6T Day 0 to Day 43)
 # > - Training code for V4 exists with support for NPUs. (source: ByteDance-Seed/VeOmni, release v0.1.12, which says
 # >   nothing of a run)
 # > - TileLang's Ascend 950 back-end: its first version was written mainly by people of DeepSeek. (source: tilelang
