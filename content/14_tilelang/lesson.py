@@ -230,8 +230,8 @@ explore("lowered", gemm, size)
 # %% guess bytes
 guess = predict(
     "14.bytes",
-    "M = N = K = 128 in float16, tiles of 64 x 64: four blocks. How many bytes of A and "
-    "B do all blocks read from global memory together? Is it the same on all three?",
+    "M = N = K = 128 in float16, tiles of 64 x 64: four blocks. How many bytes of A "
+    "and B do all blocks read from global memory together? Is it the same on all three?",
     read=lesson.number("read", unit="bytes"),
     same=lesson.yes_no("the same on all three?"),
 )
@@ -631,8 +631,8 @@ def own_race(T, vendor):
 # %% guess checks
 guess = predict(
     "14.checks",
-    "Does TileLang refuse: a copy from float32 to float16 on Ascend? The same on sm_90? "
-    "Sums of 256 x 512 in float32, in an L0C of 256 KiB? A loop in which each thread "
+    "Does TileLang refuse: a copy from float32 to float16 on Ascend? The same on "
+    "sm_90? Sums of 256 x 512 in float32, in an L0C of 256 KiB? A loop in which each thread "
     "writes what its neighbour reads?",
     cast=lesson.yes_no("refuses the cast, Ascend"),
     gpu=lesson.yes_no("refuses the cast, sm_90"),
@@ -751,7 +751,7 @@ conflicts = {name: row["bank_conflicts"] for name, row in rows.items()}
 guess.reveal(
     passes=8 * 64 // 128,
     swizzled=conflicts["TileLang's own"] > 0,
-    because="rows 0, 2, 4 and 6 begin at the same bank, and so do 1, 3, 5, 7: 4 passes.",
+    because="rows 0, 2, 4 and 6 begin at the same bank, and so do 1, 3, 5, 7: 4.",
 )
 lesson.table(rows, first="layout, sm_80")
 
@@ -972,7 +972,7 @@ lesson.table(
 )
 
 # %% [markdown] one tile
-# Take 384 queries, 64 keys and one stage. The LDS has 64 KiB for a block. Its buffers are `K`, `V` and `P`; sizes are
+# Take 384 queries, 64 keys and one stage. What the LDS has for a block, the figure below says. Its buffers are `K`, `V` and `P`; sizes are
 # rows times columns times bytes of an element, steps are in the column `live`.
 
 # %% guess turns
@@ -999,7 +999,7 @@ guess.reveal(
     together=sum(kib.values()),
     live=max(steps),
     fits=max(steps) * 1024 <= memories["LDS"]["bytes"],
-    because="K is read for the last time in step 1; V and P are written from step 2 on.",
+    because="K is last read in step 1; V and P are written from step 2 on.",
 )
 offsets = {"K": [0], "V": [0], "P": [16 * 1024]}
 registers = {"Q": [0], "S": [96 * 1024], "O": [192 * 1024], "max and sum": [384 * 1024]}
@@ -1065,14 +1065,14 @@ lesson.table(rows, first="pool, a million tokens")
 # least: a step touches one byte of it in 500. It is the one to move out of HBM. The window and the indexer's keys are
 # read whole in each step.
 #
-# So let this sequence have 2 GB of HBM, which leaves no room for the largest pool. The host has enough, behind PCIe 5.0
+# So let this sequence have 2 GB of HBM (a choice of ours), which leaves no room for the largest pool. The host has enough, behind PCIe 5.0
 # at 64 GB/s. Each entry that is picked has 1,024 bytes. Paged caches move whole pages: let a page hold 64 entries, and
 # let picked entries lie in pages of their own, which is the worst case.
 
 # %% guess pages
 guess = predict(
     "14.pages",
-    "How many MB must come from the host in a step: entry by entry, and by pages of 64?",
+    "How many MB must come from the host in a step: by entries, and by pages of 64?",
     entries=lesson.number("entry by entry", unit="MB", factor=1.1),
     pages=lesson.number("by pages", unit="MB", factor=1.1),
     largest=lesson.yes_no(
@@ -1131,8 +1131,8 @@ lesson.table(
 # %% guess spills
 guess = predict(
     "14.spills",
-    "Sums of a tile of 256 x 128 in float32, spread over 128 threads. How many registers "
-    "of a thread do they take? A thread of NVIDIA's has at most 255; does it spill on "
+    "Sums of a tile of 256 x 128 in float32, spread over 128 threads. How many "
+    "registers of a thread do they take? A thread of NVIDIA's has at most 255; does it spill on "
     "sm_80?",
     sums=lesson.number("registers for the sums"),
     spills=lesson.yes_no("spills on sm_80"),
@@ -1149,7 +1149,7 @@ for target in ("sm_80", "gfx90a", "gfx942", "gfx950"):
 guess.reveal(
     sums=256 * 128 // 128,
     spills=found["sm_80, 256 x 128"]["spills"] > 0,
-    because="256 registers do not fit into 255, and addresses and operands come on top.",
+    because="256 do not fit into 255, and addresses and operands come on top.",
 )
 lesson.table(found, first="target, tile")
 
