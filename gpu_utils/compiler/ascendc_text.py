@@ -12,7 +12,6 @@ _KERNEL = r'extern\s+"C"\s+__global__\s+' + _MODE + r"void\s+{name}\s*\(([^)]*)\
 _ANY = re.compile(_KERNEL.format(name=r"(\w+)"))
 _UB = re.compile(r"\(\s*__ubuf__\s+([\w:]+)\s*\*\s*\)\s*0(?![\w.])")
 _STATEMENT = re.compile(r"^(\s+)((?:asc|ascend)_\w+\s*[<(])", re.MULTILINE)
-_STATEMENT = re.compile(r"^(\s*)((?:asc|ascend)_\w+\s*[<(])", re.MULTILINE)
 _SIMD = re.compile(r"__simd_vf__\s+inline\s+void\s+(\w+)\s*\(")
 _COLLECTIVE = re.compile(r"asc_syncthreads|asc_shfl|asc_reduce_|asc_ballot|AllReduce|cooperative_groups")
 _INCLUDED = re.compile(r"#include\s*<(tl_templates/[\w/.]+)>")
@@ -50,7 +49,8 @@ def prepare(source: str, kernel: str) -> Prepared:
         raise BadArgument(
             f'the source has no kernel `extern "C" __global__ __vector__ void {kernel}(...)`; kernels in it: {there}'
         )
-    if taken := _TYPE_NAME.search(source):
+    taken = _TYPE_NAME.search(source)
+    if taken and re.search(rf"\b{taken[1]}\s*(?:\*\s*\)|>)", source):
         raise BadArgument(f"a buffer is called {taken[1]}, the name of a type in AscendC; give it another name")
     mode = next((number for word, number in MODES.items() if (found[1] or "").startswith(word)), 2)
     parameters = tuple(_type(one) for one in found[2].split(",") if one.strip())
