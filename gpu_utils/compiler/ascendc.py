@@ -22,7 +22,7 @@ _PROCESSOR = {"x86_64": ("-mcpu=x86_64_v3",), "aarch64": ()}
 """What the library may use of a processor: what it converts 16-bit floats with, and nothing that a newer one adds."""
 _OPTIONS = (
     *("-O1", "-std=c++20", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fwrapv", "-fno-strict-aliasing"),
-    *("-fno-delete-null-pointer-checks", "-ffp-contract=off", "-w"),
+    *("-fno-delete-null-pointer-checks", "-fno-finite-loops", "-ffp-contract=off", "-w"),
     # every load and store of the kernel's own code calls the machine, also one that a store to the same place follows
     *("-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"),
     *("-mllvm", "-tsan-instrument-read-before-write=1"),

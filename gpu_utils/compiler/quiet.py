@@ -17,10 +17,11 @@ class ToolOutput:
 
 
 @contextlib.contextmanager
-def kept_output() -> Iterator[ToolOutput]:
+def kept_output(noise: str = "") -> Iterator[ToolOutput]:
     """Keep what is printed inside the block; LLVM and its linker write to the process's stderr, past Python.
 
-    When the block ends without an error, what was kept is printed after all: it holds warnings.
+    When the block ends without an error, what was kept is printed after all: it holds warnings. noise: part of lines
+    that are never of use, and are left out.
     """
     output, printed = ToolOutput(), io.StringIO()
     with tempfile.TemporaryFile() as file:
@@ -39,5 +40,7 @@ def kept_output() -> Iterator[ToolOutput]:
             output.text = errors + printed.getvalue()
     if printed.getvalue():
         print(printed.getvalue(), end="")
+    if noise:
+        errors = "".join(line for line in errors.splitlines(keepends=True) if noise not in line)
     if errors:
         print(errors, end="", file=sys.stderr)

@@ -155,6 +155,7 @@ for _name, _program, _M, _N, _K, _BM, _BN, _BK, _dtype, _turned in _TABLE:
                 (lambda a, b: [a.double() @ b.double().T]) if _turned else (lambda a, b: [a.double() @ b.double()])
             ),
             terms=_K,
+            refused={} if _turned else {"ascend": "only supports trans_A=False, trans_B=True"},
             # on NVIDIA a product of float32 goes through TF32
             magnitude=1.0 if _dtype != "float32" else 2.0**13,
         )

@@ -59,16 +59,13 @@ def cast(T, vendor, M, N, R, dtype, result):
 
 
 def gelu(T, vendor, M, N, R, dtype):
-    """y = GELU(x) by tanh, as GPT-2 has it."""
+    """y = GELU(x) as GPT-2 has it: 0.5 x (1 + tanh u) is x / (1 + exp(-2 u)), and exp is there everywhere."""
 
     @T.macro
     def body(tile, out):
         for i, j in T.Parallel(R, N):
-            out[i, j] = (
-                0.5
-                * tile[i, j]
-                * (1.0 + T.tanh(0.7978845608 * (tile[i, j] + 0.044715 * tile[i, j] * tile[i, j] * tile[i, j])))
-            )
+            cube = tile[i, j] * tile[i, j] * tile[i, j]
+            out[i, j] = tile[i, j] / (1.0 + T.exp(-1.5957691216 * (tile[i, j] + 0.044715 * cube)))
 
     return _rows(T, vendor, M, N, R, (dtype, dtype), body)
 

@@ -32,7 +32,7 @@ class Fault:
     """What the virtual AI core found wrong.
 
     kind      "not ready", "overwritten", "written twice", "never written", "never set", "set twice", "left set",
-              "out of bounds", "misaligned", "not locked", "left locked", "bad flag" or "not modelled"
+              "out of bounds", "misaligned", "not locked", "left locked", "bad flag", "no end" or "not modelled"
     sentence  who did what to what, with lines, pipes and cores
     missing   what to write; "" where no single line would do
     line      of the source; times: how often it was found
@@ -191,8 +191,23 @@ def _fill(tensor: torch.Tensor, data: bytes) -> None:
             tensor.copy_(found)
 
 
+_ORDER = (
+    "not modelled",
+    "no end",
+    "bad flag",
+    "not locked",
+    "out of bounds",
+    "misaligned",
+    "not ready",
+    "overwritten",
+    "written twice",
+)
+"""Causes before what follows from them: a wait that is missing leaves its flag set, too."""
+
+
 def _faults(found: Sequence[Mapping[str, Any]]) -> tuple[Fault, ...]:
     """All faults; that nothing had been written is no fault of its own where a flag is missing for the same line."""
+    found = sorted(found, key=lambda one: _ORDER.index(one["kind"]) if one["kind"] in _ORDER else len(_ORDER))
     late = {one["line"] for one in found if one["kind"] == "not ready"}
     kept = [one for one in found if one["kind"] != "never written" or one["line"] not in late]
     return tuple(Fault(one["kind"], one["sentence"], one["missing"], one["line"], one["times"]) for one in kept)

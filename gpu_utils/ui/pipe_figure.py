@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpu_utils.errors import BadArgument
-from gpu_utils.ui.explore.drawing import Picture, box, count, path, picture, svg, text
 from gpu_utils.npu.run import NpuRun, Operation
+from gpu_utils.ui.explore.drawing import Picture, box, count, path, picture, svg, text
 
 MOST_STEPS = 60
 _LEFT, _WIDTH, _ROW = 120.0, 860.0, 24.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,26 @@ _CODES = {
     "f32": "<f",
     "fp64": "<d",
 }
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A tensor map (TMA) as an argument: its 128 bytes, and the tensor that it makes accessible."""
+
+    raw: np.ndarray
+    tensor: Any
+
+    @classmethod
+    def of(
+        cls, tensor: Any, sizes: list[int], strides: list[int], box: list[int], element: int, swizzle: int
+    ) -> TensorMap:
+        """Lists go from the fastest dimension; strides are in bytes, without dimension 0's.
+
+        element  code of PTX's tensormap.replace.elemtype; swizzle: 0 none, 1, 2, 3 of 32, 64, 128 bytes
+        """
+        from gpu_utils.virtual.ptx.tensor import encode
+
+        return cls(encode(tensor.data_ptr(), sizes, strides, box, element, swizzle), tensor)
 
 
 def _bytes(kind: str, value: Any) -> bytes:

@@ -16,6 +16,7 @@ import numpy as np
 
 from gpu_utils.compiler.cpp_module import Argument, CppModule, source_name
 from gpu_utils.errors import BadArgument, ResourceLimit, UnknownName
+from gpu_utils.virtual.arguments import TensorMap
 from gpu_utils.virtual.isa import Launch
 from gpu_utils.virtual.kernel_info import KernelInfo
 from gpu_utils.virtual.models import ISAS, decode, isa_of
@@ -144,6 +145,10 @@ def _value(number: int, argument: Argument | None, size: int, value: Any) -> tup
     kind = argument.kind if argument else _kind(value)
     if kind == "word":  # NVRTC does not say which
         kind = "int" if isinstance(value, (int, float)) else "pointer"
+    if isinstance(value, TensorMap):
+        if size != len(value.raw):
+            raise BadArgument(f"{name}: a tensor map was given, the kernel takes {_words(kind, size)}")
+        return name, "tensor map", (value.raw, value.tensor)
     if hasattr(value, "data_ptr") or value is None:
         if size != 8 or kind != "pointer":
             raise BadArgument(f"{name}: a tensor was given, the kernel takes {_words(kind, size)}")

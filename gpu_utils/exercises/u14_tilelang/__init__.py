@@ -5,11 +5,11 @@ NAMES: tuple[str, ...] = (
     # TODO "gemm",
     # TODO "fused_epilogue",
     # layouts and proofs
-    # TODO "swizzle",
-    # TODO "prove_bounds",
-    # TODO "prove_bijective",
+    "swizzle",
+    "prove_bounds",
+    "prove_bijective",
     # who moves the data
     # TODO "flags",
-    # TODO "memory_plan",
-    # TODO "portability",
+    "memory_plan",
+    "portability",
 )

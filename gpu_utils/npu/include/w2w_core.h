@@ -68,9 +68,6 @@ inline void asc_sync_wait(int from, int to, int id) {
   issue_when("asc_sync_wait", to, what, [=] { return core->flags[from][to][id].waiting() > 0; }, [=] { take(core->flags[from][to][id]); });
 }
 
-// All that the pipe has been given before is finished before what follows: a pipe works in order, so nothing to do.
-inline void asc_sync_pipe(int) {}
-
 // The scalar unit waits for every pipe of its core, and every pipe for the others.
 inline void asc_sync() {
   using namespace w2w;
@@ -87,6 +84,16 @@ inline void asc_sync() {
   M.counts.waits++;
 }
 
+// What the pipe has been given before is finished before the pipe goes on; other pipes learn nothing.
+inline void asc_sync_pipe(int pipe) {
+  using namespace w2w;
+  if (pipe == PIPE_ALL)
+    return asc_sync();
+  M.counts.waits++;
+  const int thread = thread_of(M.now, pipe);
+  issue("asc_sync_pipe", pipe, [=] { M.finished[thread] = M.clock[thread][thread]; });
+}
+
 // A lock goes to whoever asked first in the kernel's text; the next pipe gets it, with all that the last one did, when it is released.
 inline void asc_lock(int pipe, int id, int) {
   using namespace w2w;
@@ -99,7 +106,7 @@ inline void asc_lock(int pipe, int id, int) {
     Lock &lock = core->locks[id];
     lock.owner = pipe, lock.line = M.ops[M.op].line;
     if (lock.released)
-      join(my_clock(), lock.released);
+      learn(thread_of(core, pipe), lock.released);
   });
 }
 inline void asc_unlock(int pipe, int id, int) {
@@ -110,9 +117,11 @@ inline void asc_unlock(int pipe, int id, int) {
   issue("asc_unlock", pipe, [=] {
     Lock &lock = core->locks[id];
     if (lock.owner != pipe)
-      if (Fault *f = fault("not locked", M.ops[M.op].line, id))
+      if (Fault *f = fault("not locked", M.ops[M.op].line, id)) {
         snprintf(f->text, sizeof f->text, "line %d: %s releases lock %d of %s, which it does not hold", M.ops[M.op].line, PIPE_NAMES[pipe], id,
                  core_name(int(core - M.core)));
+        snprintf(f->missing, sizeof f->missing, "asc_lock(%s, %d, ASC_LOCK_BLOCK) before it", PIPE_NAMES[pipe], id);
+      }
     lock.owner = -1, lock.given++;
     if (!lock.released)
       lock.released = fresh_clock();
@@ -174,7 +183,7 @@ inline void asc_sync_inter_wait(int pipe, int id) {
   issue_when("asc_sync_inter_wait", pipe, "all cores of its kind", [=] {
     List<Meeting> &list = meetings[id][core->kind != 0];
     return list.count > turn && list[turn].arrived == of_kind;
-  }, [=] { join(my_clock(), meetings[id][core->kind != 0][turn].gathered); });
+  }, [=] { learn(thread_of(core, pipe), meetings[id][core->kind != 0][turn].gathered); });
 }
 
 // ------------------------------------------------------------------------------------------- GM, UB, L1
@@ -472,7 +481,7 @@ void drain(Ref to, Space space, Ref from, int first_m, int first_n, int m, int n
 }
 inline void unit_wait(int unit) {
   if (unit && M.now->unit_from_m)
-    join(my_clock(), M.now->unit_from_m);
+    learn(thread_of(M.now, M.pipe), M.now->unit_from_m);
 }
 inline void unit_done(int unit) {
   if (!unit)
@@ -545,6 +554,7 @@ inline int w2w_threads() { return blockDim.x * blockDim.y * blockDim.z; }
 inline int w2w_lane() { return w2w_thread() % 32; }
 inline void w2w_set_thread(int t) {
   threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)};
+  w2w::M.lane = uint16_t(t + 1);
 }
 // The next thread runs; this one goes on when its turn comes again.
 inline void w2w_yield() {
@@ -609,21 +619,29 @@ inline void run_threads(cce::dim3 shape, Body body) {
   }
 #endif
 }
-template <class F> void on_vector(cce::dim3 shape, F f) {
+// Threads may read what lies beyond a tile's last row and throw it away; a function that finds nothing else is a fault.
+template <class F> void on_vector(F f) {
   issue("vector function", PIPE_V, [=] {
-    F own = f;
-    run_threads(shape, {[](void *p) { (*static_cast<F *>(p))(); }, &own});
+    M.set_reads = M.unset_reads = 0;
+    f();
+    M.lane = 0;
+    if (M.unset_reads && !M.set_reads)
+      unwritten(UB, M.unset_at);
   });
 }
 } // namespace w2w
 
 template <auto Function, class... Args> void asc_vf_call(cce::dim3 shape, Args... args) {
-  w2w::on_vector(shape, [=] { Function(args...); });
+  const auto body = [=] { Function(args...); };
+  w2w::on_vector([=] {
+    auto own = body;
+    w2w::run_threads(shape, {[](void *p) { (*static_cast<decltype(own) *>(p))(); }, &own});
+  });
 }
 template <auto Function, class First, class... Args>
   requires(!std::is_same_v<First, cce::dim3>)
 void asc_vf_call(First first, Args... args) {
-  w2w::issue("vector function", PIPE_V, [=] { Function(first, args...); });
+  w2w::on_vector([=] { Function(first, args...); });
 }
 
 // What a vector function loads and stores. may_be_unset: lanes that a mask leaves out later.

@@ -91,10 +91,13 @@ constexpr const char *SPACE_NAMES[] = {"GM", "L1", "L0A", "L0B", "L0C", "UB"};
 constexpr uint64_t SPACE_BYTES[] = {0, W2W_L1, W2W_L0A, W2W_L0B, W2W_L0C, W2W_UB};
 constexpr uint64_t GRAIN[] = {0, 32, 32, 32, 32, 1}; // bytes that the shadow takes as one; of GM: an element
 
+constexpr uint16_t MANY = 0xffff;
 struct Access {
   uint32_t epoch;
   uint32_t op;
   uint16_t thread; // 0: none
+  uint16_t lane;   // which thread of a vector function, from 1 on; 0: none, MANY: several
+  uint32_t phase;  // how many barriers of a vector function's threads came before
   bool unset;      // a read of what nobody had written
 };
 struct Cell {
@@ -151,7 +154,11 @@ struct State {
   Core *now;  // the one that runs
   int pipe, line;
   uint32_t op; // the operation that runs
+  uint16_t lane; // the thread of a vector function that runs, from 1 on; 0: none
+  uint32_t phase; // counts the barriers of all such threads
+  uint64_t set_reads, unset_reads, unset_at; // what a vector function has read of UB: bytes written before, and never
   Clock *clock;
+  uint32_t *finished; // of each pipe: up to where its own operations are known to it to be finished
   List<Op> ops;
   List<Fault> faults;
   Region *gm;
@@ -171,6 +178,12 @@ inline void join(Clock into, Clock from) {
   for (int i = 0; i <= M.threads; ++i)
     if (from[i] > into[i])
       into[i] = from[i];
+}
+// A pipe learns what another knew: also which of its own operations were finished by then.
+inline void learn(int thread, Clock from) {
+  join(M.clock[thread], from);
+  if (from[thread] > M.finished[thread])
+    M.finished[thread] = from[thread];
 }
 inline int thread_of(Core *core, int pipe) { return int(core - M.core) * PIPES + pipe; }
 inline Clock clock_of(Core *core, int pipe) { return M.clock[thread_of(core, pipe)]; }
@@ -207,7 +220,9 @@ inline Fault *fault(const char *kind, int line, int other) {
 inline void say_missing(Fault *f, const Op &first, const Op &second) {
   Core &a = M.core[first.core], &b = M.core[second.core];
   const char *from = PIPE_NAMES[first.pipe], *to = PIPE_NAMES[second.pipe];
-  if (first.core == second.core)
+  if (first.core == second.core && first.pipe == second.pipe)
+    snprintf(f->missing, sizeof f->missing, "asc_sync_pipe(%s) before line %d", to, second.line);
+  else if (first.core == second.core)
     snprintf(f->missing, sizeof f->missing, "asc_sync_notify(%s, %s, id) after line %d and asc_sync_wait(%s, %s, id) before line %d", from, to,
              first.line, from, to, second.line);
   else if (a.block == b.block)
@@ -250,36 +265,70 @@ inline void conflict(Region *r, uint64_t at, const Access &earlier, bool first_w
   say_missing(f, a, b);
 }
 
+// Two threads of one vector function, with no barrier between them.
+inline void conflict_of_threads(Region *r, uint64_t at, const Access &earlier, bool first_wrote, bool now_writes) {
+  const Op &op = M.ops[M.op];
+  Fault *f = fault(first_wrote && !now_writes ? "not ready" : first_wrote ? "written twice" : "overwritten", op.line, op.line);
+  if (!f)
+    return;
+  char place[80], other[32] = "other threads";
+  place_name(r, at, place, sizeof place);
+  if (earlier.lane != MANY)
+    snprintf(other, sizeof other, "thread %d", earlier.lane - 1);
+  snprintf(f->text, sizeof f->text, "line %d, %s on %s: thread %d %s %s, which %s %s, and no barrier of the threads is between the two", op.line, op.name,
+           core_name(op.core), M.lane - 1, now_writes ? "writes" : "reads", place, other, first_wrote ? "wrote" : "read");
+  snprintf(f->missing, sizeof f->missing, "asc_syncthreads() between the two");
+}
+
 // ---------------------------------------------------------------------------------------------------- memory
+
+// What a pipe of copies was given first need not be finished first; the scalar, the vector and the matrix pipe keep order.
+inline bool keeps_order(int pipe) { return pipe == PIPE_S || pipe == PIPE_V || pipe == PIPE_M; }
+
+inline void unwritten(Space space, uint64_t at) {
+  const Op &b = M.ops[M.op];
+  if (Fault *f = fault("never written", b.line, int(space)))
+    snprintf(f->text, sizeof f->text, "line %d, %s on %s (%s) reads %s byte %llu, which nothing has written", b.line, b.name,
+             PIPE_NAMES[b.pipe], core_name(b.core), SPACE_NAMES[space], (unsigned long long)at);
+}
 
 inline void touch(Region *r, uint64_t at, uint64_t bytes, bool writes, bool may_be_unset = false) {
   if (!bytes)
     return;
   const int mine = thread_of(M.now, M.pipe);
   Clock known = M.clock[mine];
+  const uint32_t now = known[mine], own = keeps_order(M.pipe) ? now : M.finished[mine];
+  // an access that nothing orders before this operation; what the operation did itself is no other access
+  const auto loose = [=](const Access &one) {
+    const int thread = one.thread - 1;
+    return thread >= 0 && (thread == mine ? one.epoch != now && own < one.epoch : known[thread] < one.epoch);
+  };
+  const uint16_t lane = M.lane;
+  const uint32_t phase = M.phase;
+  const auto beside = [=](const Access &one) { return one.thread - 1 == mine && one.epoch == now && one.phase == phase && one.lane != lane; };
   const uint64_t last = (at + bytes - 1) / r->grain;
   for (uint64_t i = at / r->grain; i <= last; ++i) {
     Cell &cell = r->cells[i];
     Access &w = cell.wrote;
-    if (w.thread && w.thread - 1 != mine && known[w.thread - 1] < w.epoch)
+    if (loose(w))
       conflict(r, i * r->grain, w, true, writes);
+    else if (beside(w))
+      conflict_of_threads(r, i * r->grain, w, true, writes);
     if (writes) {
       for (Access &one : cell.read) {
-        if (one.thread && one.thread - 1 != mine && known[one.thread - 1] < one.epoch)
+        if (loose(one))
           conflict(r, i * r->grain, one, false, true);
+        else if (beside(one))
+          conflict_of_threads(r, i * r->grain, one, false, true);
         one.thread = 0;
       }
-      w = {known[mine], M.op, uint16_t(mine + 1), false};
+      w = {now, M.op, uint16_t(mine + 1), lane, phase, false};
       continue;
     }
-    if (!w.thread && r->space != GM && !may_be_unset) {
-      if (Fault *f = fault("never written", M.ops[M.op].line, int(r->space))) {
-        const Op &b = M.ops[M.op];
-        snprintf(f->text, sizeof f->text, "line %d, %s on %s (%s) reads %s byte %llu, which nothing has written", b.line, b.name,
-                 PIPE_NAMES[b.pipe], core_name(b.core), SPACE_NAMES[r->space], (unsigned long long)(i * r->grain));
-        f->other = int(r->space);
-      }
-    }
+    if (M.pipe == PIPE_V && r->space == UB) // a tile's last rows may be loaded in part: see on_vector
+      w.thread ? M.set_reads++ : M.unset_reads++ ? 0 : M.unset_at = i * r->grain;
+    else if (!w.thread && r->space != GM && !may_be_unset)
+      unwritten(r->space, i * r->grain);
     Access *slot = &cell.read[0];
     for (Access &one : cell.read) {
       if (one.thread - 1 == mine || !one.thread || known[one.thread - 1] >= one.epoch) {
@@ -287,7 +336,7 @@ inline void touch(Region *r, uint64_t at, uint64_t bytes, bool writes, bool may_
         break;
       }
     }
-    *slot = {known[mine], M.op, uint16_t(mine + 1), !w.thread && r->space != GM};
+    *slot = {now, M.op, uint16_t(mine + 1), beside(*slot) ? MANY : lane, phase, !w.thread && r->space != GM};
   }
 }
 
@@ -382,13 +431,13 @@ inline void run_on(Core *core, int pipe, uint32_t op, Clock issued, Job job) {
   const int old_pipe = M.pipe;
   const uint32_t old_op = M.op;
   M.now = core, M.pipe = pipe, M.op = op;
-  Clock mine = clock_of(core, pipe);
-  join(mine, issued);
-  mine[thread_of(core, pipe)]++;
+  const int thread = thread_of(core, pipe);
+  learn(thread, issued);
+  M.clock[thread][thread]++;
   job.run(job.data);
-  M.ops[op].step = mine[M.threads];
+  M.ops[op].step = M.clock[thread][M.threads];
   if (!strncmp(M.ops[op].name, "asc_copy", 8) || !strncmp(M.ops[op].name, "asc_mmad", 8) || !strncmp(M.ops[op].name, "vector", 6))
-    mine[M.threads]++;
+    M.clock[thread][M.threads]++;
   free(job.data);
   M.now = before, M.pipe = old_pipe, M.op = old_op;
 }
@@ -416,7 +465,12 @@ inline bool pump() {
   return any;
 }
 
+constexpr size_t MOST_OPS = 1'000'000;
+void no_end(); // ends the process with a report
+
 inline uint32_t new_op(const char *name, int pipe) {
+  if (M.ops.count == MOST_OPS)
+    no_end();
   const uint32_t number = uint32_t(M.ops.count);
   M.ops.add() = {name, int(M.now - M.core), pipe, M.line, 0, "", "", -1, 0};
   return number;
@@ -459,8 +513,17 @@ inline void set(Flag &flag) {
 }
 inline void take(Flag &flag) {
   Clock from = flag.set[flag.taken++];
-  join(my_clock(), from);
+  learn(thread_of(M.now, M.pipe), from);
   free(from);
+}
+
+inline void never_released(Core &core, int id) {
+  Lock &lock = core.locks[id];
+  if (Fault *f = fault("left locked", lock.line, 2000 + id)) {
+    snprintf(f->text, sizeof f->text, "lock %d of %s, taken by %s in line %d, is never released", id, core_name(int(&core - M.core)),
+             PIPE_NAMES[lock.owner], lock.line);
+    snprintf(f->missing, sizeof f->missing, "asc_unlock(%s, %d, ASC_LOCK_BLOCK)", PIPE_NAMES[lock.owner], id);
+  }
 }
 
 inline void left_set(Core &core) {
@@ -482,11 +545,7 @@ inline void left_set(Core &core) {
       }
   for (int i = 0; i < LOCKS; ++i)
     if (core.locks[i].owner >= 0)
-      if (Fault *f = fault("left locked", core.locks[i].line, 2000 + i)) {
-        snprintf(f->text, sizeof f->text, "lock %d of %s, taken by %s in line %d, is never released", i, core_name(int(&core - M.core)),
-                 PIPE_NAMES[core.locks[i].owner], core.locks[i].line);
-        snprintf(f->missing, sizeof f->missing, "asc_unlock(%s, %d)", PIPE_NAMES[core.locks[i].owner], i);
-      }
+      never_released(core, i);
 }
 
 // What the API has and this machine does not do: said by name, and the operation is left out.

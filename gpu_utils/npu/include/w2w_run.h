@@ -1,6 +1,8 @@
 // Runs a kernel on every core of every block until all are done or none can go on, and writes what was found.
 #pragma once
 
+#include <unistd.h>
+
 #include "w2w_core.h"
 
 #pragma clang attribute push(W2W_QUIET, apply_to = function)
@@ -65,8 +67,39 @@ inline bool to_be_set(const Op &op) {
   return false;
 }
 
+// Locks whose holder has no release left to come: nothing else is to blame for what waits behind them.
+inline bool held_for_ever() {
+  bool any = false;
+  for (int c = 0; c < M.cores; ++c)
+    for (int i = 0; i < LOCKS; ++i) {
+      Core &core = M.core[c];
+      const int owner = core.locks[i].owner;
+      if (owner < 0)
+        continue;
+      char released[56];
+      snprintf(released, sizeof released, "lock %d", i);
+      Queue &queue = core.queue[owner];
+      bool comes = false;
+      for (size_t w = queue.head; w < queue.items.count && !comes; ++w) {
+        if (!strcmp(M.ops[queue.items[w].op].awaits, released))
+          break; // it asks for the lock again before that
+        comes = !strcmp(M.ops[queue.items[w].op].sets, released);
+      }
+      if (!comes)
+        never_released(core, i), any = true;
+    }
+  return any;
+}
+
 inline void ends() {
   bool stuck = false;
+  for (int c = 0; c < M.cores; ++c) {
+    stuck |= !M.core[c].fiber.done;
+    for (int p = 0; p < PIPES; ++p)
+      stuck |= !M.core[c].queue[p].empty();
+  }
+  if (stuck && held_for_ever())
+    return;
   for (int every = 0; every < 2 && !(stuck && M.faults.count); ++every)
     for (int c = 0; c < M.cores; ++c) {
       Core &core = M.core[c];
@@ -117,6 +150,13 @@ inline void report(const char *path) {
   fprintf(out, "]}");
   fclose(out);
 }
+inline const char *report_path;
+inline void no_end() {
+  if (Fault *f = fault("no end", M.line, 0))
+    snprintf(f->text, sizeof f->text, "line %d: the kernel has issued %zu operations and goes on; does its loop end?", M.line, M.ops.count);
+  report(report_path);
+  _exit(0);
+}
 } // namespace w2w
 
 // bases: where each tensor lies, and after the last one the end of the room; grains: bytes of an element.
@@ -125,6 +165,7 @@ extern "C" int w2w_run(int blocks, int tensors, void **bases, const uint64_t *by
   M.blocks = blocks, M.per_block = w2w_mode == 3 ? 3 : 1, M.cores = blocks * M.per_block, M.threads = M.cores * PIPES;
   M.core = static_cast<Core *>(calloc(M.cores, sizeof(Core)));
   M.clock = static_cast<Clock *>(calloc(M.threads, sizeof(Clock)));
+  M.finished = static_cast<uint32_t *>(calloc(M.threads, sizeof(uint32_t)));
   for (int t = 0; t < M.threads; ++t) {
     M.clock[t] = fresh_clock();
     M.clock[t][t] = 1;
@@ -137,7 +178,7 @@ extern "C" int w2w_run(int blocks, int tensors, void **bases, const uint64_t *by
   }
   M.gm[tensors].base = static_cast<uint8_t *>(bases[tensors]);
   M.ops.add() = {"the start", 0, PIPE_S, 0, 0, "", "", -1, 0};
-  arguments = bases;
+  arguments = bases, report_path = path;
   const int cube[] = {L1, L0A, L0B, L0C}, vector[] = {UB};
   for (int c = 0; c < M.cores; ++c) {
     const int kind = w2w_mode == 3 ? c % 3 : w2w_mode == 1 ? 0 : 1;

@@ -75,6 +75,7 @@ inline void meet(Round &round, int size) {
   const uint32_t mine = round.number;
   if (++round.arrived == size) {
     round.arrived = 0, round.number++, team.progress++;
+    M.phase += &round == &team_round;
     return;
   }
   while (round.number == mine)

@@ -29,6 +29,7 @@ EXPLORERS = {
     "operands": "operands",
     "schedule": "schedule",
     "lowered": "lowered",
+    "layout": "layout",
 }
 """Name of an explorer -> its module."""
 
@@ -62,6 +63,8 @@ def explore(name: str, *what: Any, **start: Any) -> Any:
                          schedule, "1F1B"; second="ZB-H1", p=4, m=8, I=100, W=100, link=0, together=100 (percent)
            "lowered"     a tile program beside the sources that TileLang makes of it for up to three targets, by lines;
                          what: a program and its sizes; line=23, targets=("sm_90", "gfx942", "ascend950")
+           "layout"      a tile in shared memory: lanes, banks and passes of its accesses, and whether each element
+                         has a place of its own; what: a formula in row, col, rows and cols; cols=64, way="operand"
     start  the values that the controls start with; the function `explorer` of its module lists them
 
     Every explorer works with the keyboard (Tab, arrow keys; the space bar opens a list), says in a sentence what it
