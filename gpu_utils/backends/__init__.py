@@ -16,9 +16,11 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from gpu_utils.backends.ai_core import AiCoreBackend
 from gpu_utils.backends.recording import Launch, idle_kernels, record_launches
 from gpu_utils.backends.session import Session
 from gpu_utils.backends.virtual import virtual
+from gpu_utils.chips.npus import NPUS
 from gpu_utils.command import w2w
 from gpu_utils.errors import BackendUnavailable, UnknownName
 
@@ -144,7 +146,12 @@ BACKENDS: dict[str, Backend] = {
 """Every backend with a plain name."""
 
 
-PREFIXES: dict[str, Callable[[str], Backend]] = {"virtual": virtual}
+def _virtual(name: str) -> Backend:
+    target = name.partition(":")[2]
+    return AiCoreBackend(name, target) if target in NPUS else virtual(name)
+
+
+PREFIXES: dict[str, Callable[[str], Backend]] = {"virtual": _virtual}
 """Families of backends: the word before the colon -> a function of the whole name."""
 
 

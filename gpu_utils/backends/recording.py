@@ -117,13 +117,15 @@ def idle_kernels() -> Iterator[None]:
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
+    from gpu_utils.npu.session import AiCores
     from gpu_utils.virtual.asm import LoadedModule
 
     def do_nothing(*args: Any, **kwargs: Any) -> None:
         return None
 
     with contextlib.ExitStack() as stack:
-        for owner, launch in ((JITFunction, "run"), (InterpretedFunction, "run"), (LoadedModule, "launch")):
+        kernels = ((JITFunction, "run"), (InterpretedFunction, "run"), (LoadedModule, "launch"), (AiCores, "launch"))
+        for owner, launch in kernels:
             stack.enter_context(replaced(owner, launch, do_nothing))
         yield
 

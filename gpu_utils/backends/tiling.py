@@ -16,13 +16,14 @@ from gpu_utils.virtual.isa import Launch
 
 
 def launch_tile(
-    program: Callable[..., Any], targets: Sequence[str], tensors: Sequence[Any], **sizes: Any
+    program: Callable[..., Any], targets: Sequence[str], tensors: Sequence[Any], *, sanitize: bool = False, **sizes: Any
 ) -> dict[str, VirtualGpu | NpuRun]:
     """Lower a tile program for each target and run it there: target -> the virtual GPU, or the run on an AI core.
 
     program  `program(T, vendor, **sizes)`
     targets  of TARGETS, and "ascend950"
     tensors  on the CPU, in the order of the program's parameters; each target writes the same ones, one after the other
+    sanitize whether the virtual GPUs look for races and late data; a virtual AI core always does
     sizes    what the program is lowered with
 
     Both kinds of result have `counters`. Errors: those of `lower`, of the vendors' compilers and of the launch.
@@ -33,7 +34,7 @@ def launch_tile(
         if lowered.vendor == "ascend":
             runs[target] = run_ascendc(lowered.source, lowered.kernel, lowered.grid[0], _ordered(lowered, tensors))
             continue
-        with virtual_gpu(target) as gpu:
+        with virtual_gpu(target, sanitize=sanitize) as gpu:
             launch_lowered(lowered, gpu, tensors)
         runs[target] = gpu
     return runs
@@ -48,6 +49,49 @@ def launch_lowered(lowered: Lowered, gpu: VirtualGpu, tensors: Sequence[Any]) ->
     """
     module = gpu.load((compile_cuda if lowered.vendor == "nvidia" else compile_hip)(lowered))
     return module.launch(lowered.kernel, lowered.grid, lowered.block, _ordered(lowered, tensors), lowered.shared)
+
+
+def tile_counts(run: VirtualGpu | NpuRun) -> dict[str, float]:
+    """What a run of `launch_tile` counted, by names that all three vendors share.
+
+    "bytes read" and "bytes written" of global memory, "matrix FLOPs", and on a GPU "bank conflicts": passes of shared
+    memory (LDS) beyond the fewest.
+    """
+    if isinstance(run, NpuRun):
+        paths = [(*name.split("->"), value) for name, value in run.counters.items() if "->" in name]
+        return {
+            "bytes read": sum(value for source, _, value in paths if source == "GM"),
+            "bytes written": sum(value for _, to, value in paths if to == "GM"),
+            "matrix FLOPs": run.counters["cube_flops"],
+        }
+    totals = run.counters.totals()
+    return {
+        "bytes read": totals["global_load_bytes"],
+        "bytes written": totals["global_store_bytes"],
+        "matrix FLOPs": totals["matrix_flops"],
+        "bank conflicts": totals["bank_conflicts"],
+    }
+
+
+def tile_resources(lowered: Lowered) -> dict[str, float]:
+    """What a lowered program takes of a GPU's unit: registers of a lane, spills, shared KiB, resident blocks, waves.
+
+    Compiled, not run. Errors: those of the vendor's compiler; BadArgument for an Ascend core, which has no registers
+    to give.
+    """
+    if lowered.vendor == "ascend":
+        raise BadArgument("an AI core has buffers, not registers of lanes; read its source, or plan it")
+    module = (compile_cuda if lowered.vendor == "nvidia" else compile_hip)(lowered)
+    kernel = module.kernel(lowered.kernel)
+    threads = lowered.block[0] * lowered.block[1] * lowered.block[2]
+    held = module.occupancy(lowered.kernel, threads, lowered.shared)
+    return {
+        "threads": threads,
+        "registers": kernel.registers,
+        "spills": kernel.spills,
+        "shared KiB": (kernel.shared + lowered.shared) / 1024,
+        "blocks on a unit": held.blocks,
+    }
 
 
 def _ordered(lowered: Lowered, tensors: Sequence[Any]) -> list[Any]:

@@ -100,8 +100,8 @@ def lower(program: Program, target: str, **sizes: Any) -> Lowered:
     folder()
     with _silence():
         found = _lowered(program, target, vendor, sizes)
-    if isinstance(found, Exception):
-        raise found
+        if isinstance(found, Exception):
+            raise found  # it says what TileLang printed, too
     return found
 
 
@@ -124,6 +124,15 @@ def _lowered(program: Program, target: str, vendor: str, sizes: Mapping[str, Any
         return problem.with_traceback(None)
     except Exception as problem:  # TVM's own errors have many types, and so have an answer's
         return CompileFailed(f"{name} for {target}: {_said(problem)}")
+
+
+def refusal(program: Program, target: str, **sizes: Any) -> str:
+    """What TileLang says when it refuses a program, in its own words; "lowered" where it does not."""
+    try:
+        lower(program, target, **sizes)
+    except CompileFailed as problem:
+        return str(problem).partition(": ")[2]
+    return "lowered"
 
 
 def _described(target: str, vendor: str, kernel: Any, made: Any) -> Lowered:

@@ -113,7 +113,7 @@ def _judged(exercise: Exercise, active: Sequence[Job], runner: Runner) -> list[J
 
 def _is_enough(exercise: Exercise, judged: Sequence[Judged]) -> bool:
     failed = sum(outcome.status == "failed" for _, _, outcome in judged)
-    return exercise.kind == "kernel" and failed == exercise.failures
+    return exercise.kind in ("kernel", "tile") and failed == exercise.failures
 
 
 def _report(exercise: Exercise, jobs: Sequence[Job], active: Sequence[Job], judged: list[Judged], seed: int) -> Report:

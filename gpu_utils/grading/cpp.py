@@ -90,16 +90,21 @@ def launching(
     return call
 
 
-def load(source: Any) -> LoadedModule:
-    """The learner's C++ on the virtual GPU of the surrounding block.
-
-    Raises NotImplementedError while the lab's `#error` is still there, BadArgument for what is not a string, and what
-    `compile_cpp` raises: CompileFailed, and CompilerMissing without the extra `hip`.
-    """
+def text_of(source: Any) -> str:
+    """The learner's C++. Raises NotImplementedError while the lab's `#error` is there, BadArgument for no string."""
     if not isinstance(source, str):
         raise BadArgument(f"the answer returned {type(source).__name__}, expected the C++ source as a string")
     if unwritten := _UNWRITTEN.search(source):
         raise NotImplementedError(unwritten[1])
+    return source
+
+
+def load(source: Any) -> LoadedModule:
+    """The learner's C++ on the virtual GPU of the surrounding block.
+
+    Raises what `text_of` raises, and `compile_cpp`: CompileFailed, and CompilerMissing without the extra `hip`.
+    """
+    source = text_of(source)
     # so that a line of the source can be quoted in the virtual GPU's errors
     linecache.cache[SOURCE_NAME] = (len(source), None, source.splitlines(keepends=True), SOURCE_NAME)
     gpu = active_gpu()

@@ -25,6 +25,8 @@ _REFUSED = "error:CompileFailed"
 _OF_PTXAS = {_REFUSED, "error:UnsupportedInstruction"}
 """What ptxas raises, and what a virtual GPU raises where ptxas did not: a misconception is run with it then, too."""
 _ACCESS = re.compile(r"\) (reads|writes) |: a (load|store) reaches")
+_OF_NPU = re.compile(r"^NpuFault: ([\w ]+): .*?\b(L1|L0A|L0B|L0C|UB|tensor)\b", re.DOTALL)
+_OWN_LINE = re.compile(r" \(line \d+(:| of) .*", re.DOTALL)
 _OF_RANK = re.compile(r"rank \d+ of \d+ failed: (\w+)")
 _SEVERAL = re.compile(r"other lanes? of the wave|\((?!1 )\d+ accesses")
 MOST_JOBS, MOST_PASSES = 6, 4
@@ -98,6 +100,8 @@ def _alike(exercise: Exercise, job: Any, wrong: Attempt, attempt: Attempt, verdi
         return _complaint(wrong) == _complaint(attempt)
     if outcome.kind == "error:RankFailed":
         return _cause(wrong) == _cause(attempt)
+    if outcome.kind == "error:NpuFault":
+        return _OF_NPU.findall(wrong.message) == _OF_NPU.findall(attempt.message)
     if outcome.kind == "mutated":
         return wrong.mutated == attempt.mutated
     if outcome.kind == "torch:copy":  # of the same input, by whatever operation
@@ -165,4 +169,4 @@ def _cause(attempt: Attempt) -> str:
 
 def _complaint(attempt: Attempt) -> str:
     """What the compiler objects to, without the line: any two sources can fail to compile."""
-    return attempt.message.rpartition(": ")[2]
+    return _OWN_LINE.sub("", attempt.message).rpartition(": ")[2]

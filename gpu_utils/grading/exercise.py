@@ -20,7 +20,7 @@ from gpu_utils.analytic.tolerance import Tolerance, tolerance
 from gpu_utils.grading.compare import Difference, Dtypes, Tolerances
 
 Inputs = dict[str, Any]
-Kind = Literal["kernel", "cpp", "torch", "host"]
+Kind = Literal["kernel", "cpp", "tile", "torch", "host"]
 
 
 class Case:
@@ -214,9 +214,11 @@ class Exercise(Named):
     title       one line for tables
     parameters  names of the answer's parameters, in order: the contract
     kind        "kernel" (launches Triton kernels), "cpp" (returns the source of a C++ kernel, which runs on virtual
-                GPUs only), "torch" (tensors on the device), "host" (plain Python)
+                chips only), "tile" (is a tile program, which TileLang lowers for virtual chips), "torch" (tensors on
+                the device), "host" (plain Python)
     inputs      (case, generator) -> keyword arguments; tensors on the CPU, drawn from the generator. An answer of kind
-                "cpp" takes none of them: `call` launches its kernel with them
+                "cpp" takes none of them: `call` launches its kernel with them. One of kind "tile" is run on the chip
+                that its case names as `target`, and gets the sizes that its call (`gpu_utils.grading.tiles`) names
     reference   the same keyword arguments -> expected value, in float64 on the CPU
     cases       public cases, each with its reason
     fresh       random.Random -> Case: one more case, drawn anew at every check
@@ -226,7 +228,8 @@ class Exercise(Named):
                 where the parts of a dict differ, {0: ..., 1: ...} for those of a tuple
     parts       names of the parts of a tuple or a dict, as the statement calls them: ("o", "lse")
     dtype       inputs -> dtype that floating-point outputs must have; None leaves it open; by part as the tolerance
-    targets     for "kernel" and "cpp": the virtual GPUs that grade it, and what a kernel is compiled for elsewhere.
+    targets     for "kernel", "cpp" and "tile": the virtual chips that grade it, and what a kernel is compiled for
+                elsewhere. Answers in C++ and in tiles may name an AI core of `gpu_utils.chips.npus`.
                 FP8 wants ("sm_89", "gfx942"); code that depends on the width of a wave adds "gfx1100"
     machine_code  True for a kernel with inline assembly, or a launch that asks Triton for its target: Triton's
                 interpreter cannot run it, and as it is launched for one target it need not build for another
@@ -249,7 +252,7 @@ class Exercise(Named):
     ranks       True where the answer runs on several ranks (`gpu_utils.exercises.on_ranks`): in a class no other answer
                 may start processes. What the ranks returned is then the "ranks" of the value
     seconds     time limit of one call
-    failures    of a kernel, failed cases after which the rest is left: each may have to be compiled, and they say what
+    failures    of a kernel or a tile program, failed cases after which the rest is left: each may have to be compiled, and they say what
                 is wrong. Fewer where compiling takes seconds and they still tell any two misconceptions apart
     speed       what it is timed against where there is a real GPU; None where nothing is
     """

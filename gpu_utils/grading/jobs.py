@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gpu_utils.backends import Backend, backend
+from gpu_utils.chips.npus import NPUS
 from gpu_utils.compiler.triton import INTERPRETED
 from gpu_utils.errors import CompilerMissing
 from gpu_utils.grading.execute import same
@@ -58,6 +59,7 @@ def choose_backends(exercise: Exercise, names: Sequence[str] | None = None) -> l
     The default is a real GPU when there is one; otherwise the CPU, where kernels run on the exercise's virtual GPUs.
     An exercise with limits on what only a virtual GPU counts runs there as well as on the real one, and a C++ kernel
     runs there only: the vendors' compilers and launchers, which a real GPU would need, are not required of a learner.
+    So does a tile program, each case on the chip that it names.
     """
     if names is None:
         wanted = [name.strip() for name in os.environ.get("W2W_BACKENDS", "").split(",") if name.strip()]
@@ -73,14 +75,17 @@ def choose_backends(exercise: Exercise, names: Sequence[str] | None = None) -> l
 
 def _defaults(exercise: Exercise) -> tuple[str, ...]:
     on_virtual = tuple(f"virtual:{target}" for target in exercise.targets)
-    kinds = {"kernel": ("gpu", *on_virtual), "cpp": on_virtual, "torch": ("gpu", "cpu"), "host": ("cpu",)}
-    return kinds[exercise.kind]
+    kinds = {"kernel": ("gpu", *on_virtual), "torch": ("gpu", "cpu"), "host": ("cpu",)}
+    return kinds.get(exercise.kind, on_virtual)
 
 
 def _applies(exercise: Exercise, name: str) -> bool:
     if exercise.kind == "kernel":
         return name in ("gpu", "interpreter") or name.startswith("virtual:")
-    return name.startswith("virtual:") if exercise.kind == "cpp" else name in _defaults(exercise)
+    family, _, target = name.partition(":")
+    if exercise.kind == "cpp":
+        return family == "virtual" and (target in NPUS) == (exercise.targets[0] in NPUS)
+    return name in _defaults(exercise)
 
 
 def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None) -> list[Job]:
@@ -92,14 +97,19 @@ def make_jobs(exercise: Exercise, seed: int, names: Sequence[str] | None = None)
     for number, where in enumerate(chosen):
         drawn = draw(exercise, seed, e4m3_of(exercise, where.name))
         for index, (case, fresh, inputs, expected, uncompiled) in enumerate(drawn):
+            if exercise.kind == "tile" and where.name != f"virtual:{case['target']}":
+                continue
             compiles = index == number == 0 and exercise.kind == "kernel" and not exercise.machine_code
             reason = where.unavailable() or _cannot_run(exercise, where.name, inputs) or uncompiled
             if not _applies(exercise, where.name):
                 reason = f"{exercise.id} does not run on {where.name}"
             compiled = to_compile if compiles else ()
             jobs.append(Job(case, fresh, where.name, inputs, expected, compiled, reason or "", bool(uncompiled)))
+    if exercise.kind == "tile":  # each case has a chip of its own, and the first failures tell more on several
+        places = {case.case.label: place for place, case in enumerate(draw(exercise, seed))}
+        jobs.sort(key=lambda job: (job.fresh, places[job.case.label]))
     first = next((job for job in jobs if not job.skipped), None)
-    if exercise.kind in ("kernel", "cpp") and first:
+    if exercise.kind in ("kernel", "cpp", "tile") and first:
         jobs.append(replace(first, compile_targets=(), mode=Mode.IDLE))
     on_cpu = [job for job in jobs if not (job.skipped or job.fresh) and job.backend == "cpu"]
     if exercise.kind == "torch" and on_cpu:

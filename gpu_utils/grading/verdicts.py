@@ -224,6 +224,7 @@ def _passed(checked: Checked) -> tuple[Status, str]:
     passed = checked.that_are("passed")
     ran = list(dict.fromkeys(outcome.backend for outcome in passed if outcome.mode is Mode.RUN))
     built = list(dict.fromkeys(outcome.backend for outcome in passed if outcome.mode is Mode.COMPILED))
-    fresh = [o.fresh for o in checked.outcomes if o.backend == ran[0] and o.mode is Mode.RUN]
+    once = [ran[0]] if checked.exercise.kind != "tile" else ran  # each case of a tile program has a chip of its own
+    fresh = [o.fresh for o in checked.outcomes if o.backend in once and o.mode is Mode.RUN]
     cases = f"{fresh.count(False)} public and {fresh.count(True)} fresh cases passed on {' and '.join(ran)}"
     return "passed", f"{cases}; {Mode.COMPILED.of(' and '.join(built))}" if built else cases

@@ -2,8 +2,8 @@
 
 NAMES: tuple[str, ...] = (
     # one source
-    # TODO "gemm",
-    # TODO "fused_epilogue",
+    "gemm",
+    "fused_epilogue",
     # layouts and proofs
     "swizzle",
     "prove_bounds",
@@ -11,7 +11,8 @@ NAMES: tuple[str, ...] = (
     # who moves the data
     # TODO "flags",
     "memory_plan",
-    # TODO "portability",
-    # TODO "memory_plan",
     "portability",
+    "flags",
+    # TODO "memory_plan",
+    # TODO "portability",
 )

@@ -172,7 +172,7 @@ right = planning()
 def need(memories: Any, buffers: Any, tile: Tile, memory: str) -> int:
     """The fewest bytes that a part of this memory must have for these tiles."""
     found = items(memory, memories[memory]["parts"], buffers, tile)
-    low, high = 0, sum(one.bytes + memories[memory]["align"] for one in found)
+    low, high = _load(found), sum(one.bytes + memories[memory]["align"] for one in found)
     while low < high:
         middle = (low + high) // 2
         if _exactly(found, middle, memories[memory]["align"], RIGHT) is None:

@@ -89,6 +89,11 @@ FAMILIES: dict[str, Family] = {
     "every second piece": _pieces(
         "row * 8 + piece * 2 % 8", _collision({"rows": 1}, {"row": 0, "piece": 0}, {"row": 0, "piece": 4})
     ),
+    "every second piece from row 8 on": _pieces(
+        "row * 8 + piece * (1 + row // 8 % 2) % 8",
+        _collision({"rows": 9}, {"row": 8, "piece": 0}, {"row": 8, "piece": 4}),
+    ),
+    "one to the left": Family({"n": (1, 2**20)}, (), _LIST, "i - 1", "n", ("outside", {"n": 1, "i": 0})),
     "transposed": Family(_MATRIX, (), {"i": "rows * cols"}, "i % cols * rows + i // cols", "rows * cols"),
     "transposed, the other stride": Family(
         _MATRIX,
@@ -273,6 +278,11 @@ _WRONG: tuple[tuple[str, Callable[..., Any], str], ...] = (
         "Whether a place is one of the places is not asked. A map may never collide and still lead outside.",
     ),
     (
+        "upper_bound_only",
+        slips.answer(below=False),
+        "A place below 0 is not seen. The places are 0 to `places` - 1.",
+    ),
+    (
         "collisions_not_asked",
         slips.answer(apart=False),
         "Collisions are not looked for. As many indices as places, all inside, is not enough: two may share a place.",
@@ -325,6 +335,8 @@ EXERCISE = Exercise(
         Case("wrong from row 512 on", family="xor, wrong from row 512"),
         Case("padding: nobody collides, and places stay empty", family="padded rows"),
         Case("collisions within a row", family="every second piece"),
+        Case("collisions within a row, from row 8 on", family="every second piece from row 8 on"),
+        Case("one to the left: below 0", family="one to the left"),
         Case("a transposed matrix", family="transposed"),
         Case("the same with the other stride", family="transposed, the other stride"),
         Case("programs in groups, the last one smaller", family="groups of programs"),

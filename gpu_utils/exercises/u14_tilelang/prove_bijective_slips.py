@@ -22,6 +22,7 @@ def answer(
     given: bool = True,
     differ: Differ = "in one",
     inside: bool = True,
+    below: bool = True,
     apart: bool = True,
     counted: bool = True,
     shared: bool = True,
@@ -31,7 +32,7 @@ def answer(
     """An answer that asks Z3 for a place outside, for a collision, and for more places than indices.
 
     given    whether the conditions are asserted; differ: how the two indices of a collision differ
-    inside, apart, counted  whether it asks each of the three; shared: whether both indices have the same sizes
+    inside, apart, counted  whether it asks each of the three; below: for places below 0, too; shared: whether both indices have the same sizes
     width    of bit vectors, where the formula needs them; unknown: what is said when Z3 gives up
     """
 
@@ -69,7 +70,7 @@ def answer(
         other = numbers("'", {name: one[name] for name in sizes} if shared else {})
         results = []
         if inside:
-            asked = z3.Or(formula(f"({place}) < 0", one), formula(f"({place}) >= ({places})", one))
+            asked = z3.Or([formula(f"({place}) {beyond}", one) for beyond in [f">= ({places})"] + ["< 0"] * below])
             results.append(found := ask(*known(one), asked))
             if isinstance(found, z3.ModelRef):
                 return "outside", values(found, one, one)

@@ -53,7 +53,7 @@ class Access:
 _COPY = {"pid": (0, INT), "lane": (0, 127), "n": SIZE}
 _BLOCKS = "pid < (n + 127) // 128"
 _GRID = {"row": (0, INT), "col": (0, INT), "rows": (1, 2**20), "cols": (1, 2**20)}
-_SMALL = {"row": (0, INT), "col": (0, INT), "rows": (1, 2**16 - 1), "cols": (1, 2**16 - 1)}
+_PLANE = {"row": (0, INT), "col": (0, 59999), "rows": (1, 2**16 - 1)}
 _LOOP = {"pid": (0, 131), "step": (0, 2**24), "lane": (0, 127), "m": (1, 2**20), "n": (1, 2**20)}
 _TILES = "pid + step * 132 < (m + 127) // 128 * ((n + 127) // 128)"
 _ROW = "(pid + step * 132) // ((n + 127) // 128) * 128 + lane"
@@ -70,13 +70,16 @@ ACCESSES: dict[str, Access] = {
     "masked copy": Access(_COPY, (_BLOCKS, "pid * 128 + lane < n"), "pid * 128 + lane", "n", 32),
     "copy without a mask": Access(_COPY, (_BLOCKS,), "pid * 128 + lane", "n", 64, {"pid": 0, "lane": 1, "n": 1}),
     "left neighbour": Access({"i": (0, INT), "n": SIZE}, ("i < n",), "i - 1", "n", 32, {"i": 0, "n": 1}),
-    "row and column, 64 bits": Access(_GRID, _WITHIN, "row * cols + col", "rows * cols", 64),
     "row and column, 32 bits": Access(
         _GRID, _WITHIN, "row * cols + col", "rows * cols", 32, {"row": 2**15, "col": 0, "rows": 2**20, "cols": 2**16}
     ),
     "up to 4 billion": Access(
-        _SMALL, _WITHIN, "row * cols + col", "rows * cols", 32, {"row": 65533, "col": 0, "rows": 65534, "cols": 65534}
+        _PLANE, ("row < rows",), "row * 60000 + col", "rows * 60000", 32, {"row": 60000, "col": 0, "rows": 60001}
     ),
+    "the largest number": Access({"i": (0, INT)}, (), "i + 1", str(2**32), 32, {"i": INT}),
+    "just below it": Access({"i": (0, INT - 1)}, (), "i + 1", str(2**32), 32),
+    "the smallest number": Access({"i": (0, INT)}, (), "0 - i - 2 + i + 2", "1", 32, {"i": INT}),
+    "just above it": Access({"i": (0, INT)}, (), "0 - i - 1 + i + 1", "1", 32),
     "middle of a range": Access(
         _SEARCH, _HALF, "(low + high) // 2", "n", 32, {"low": 2**30, "high": 2**30, "n": 2**30 + 1}
     ),
@@ -108,10 +111,11 @@ def _tile(block: int, shift: int, bits: int) -> Access:
 
 
 def _plane(rows: int, cols: int) -> Access:
-    """A row-major tensor of up to so many rows and columns, in 32 bits; both are even."""
-    names = {"row": (0, INT), "col": (0, INT), "rows": (1, rows), "cols": (1, cols)}
-    worst = {"row": rows - 1, "col": cols - 1, "rows": rows, "cols": cols}
-    return Access(names, _WITHIN, "row * cols + col", "rows * cols", 32, worst if rows * cols - 1 >= 2**31 else None)
+    """A row-major tensor of up to so many rows, in 32 bits."""
+    names = {"row": (0, INT), "col": (0, cols - 1), "rows": (1, rows)}
+    worst = {"row": rows - 1, "col": cols - 1, "rows": rows}
+    fault = worst if rows * cols > 2**31 else None
+    return Access(names, ("row < rows",), f"row * {cols} + col", f"rows * {cols}", 32, fault)
 
 
 _DRAWN: dict[str, Callable[..., Access]] = {"tile": _tile, "plane": _plane}
@@ -172,8 +176,9 @@ def _fresh(rng: random.Random) -> Case:
             shift=rng.choice([-2, -1, 0, 1, 2]),
             bits=rng.choice([32, 64]),
         )
-    rows = 2 ** rng.randrange(12, 21)
-    return Case("a tensor nobody chose", access="plane", rows=rows, cols=2 ** rng.randrange(12, 21))
+    return Case(
+        "a tensor nobody chose", access="plane", rows=2 ** rng.randrange(12, 21), cols=rng.randrange(3000, 2**19)
+    )
 
 
 _WRONG: tuple[tuple[str, Callable[..., Any], str], ...] = (
@@ -218,12 +223,17 @@ _WRONG: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ),
     (
         "without_the_sign",
-        slips.answer(most=lambda bits: 2**bits - 1),
+        slips.answer(most=lambda bits: 2**bits - 1, least=lambda bits: -(2 ** (bits - 1))),
         "The limit is that of unsigned numbers. One of the bits is the sign: a number of 32 bits ends at 2^31 - 1.",
     ),
     (
+        "too_large_only",
+        slips.answer(least=lambda bits: -(2**80)),
+        "A step that is too small is not seen. `bits` bits have a smallest number as well, -2^(bits - 1).",
+    ),
+    (
         "always_32_bits",
-        slips.answer(most=lambda bits: 2**31 - 1),
+        slips.answer(most=lambda bits: 2**31 - 1, least=lambda bits: -(2**31)),
         "Every index is held against 32 bits. `bits` says how many it has; with 64 most of these have room.",
     ),
     (
@@ -264,9 +274,12 @@ EXERCISE = Exercise(
         Case("blocks of a copy, the last one masked", access="masked copy"),
         Case("the same without a mask", access="copy without a mask"),
         Case("the element to the left: below 0", access="left neighbour"),
-        Case("rows times columns, 64 bits", access="row and column, 64 bits"),
-        Case("the same with 32 bits", access="row and column, 32 bits"),
+        Case("rows times columns, both unknown", access="row and column, 32 bits"),
         Case("between 2^31 and 2^32", access="up to 4 billion"),
+        Case("one more than the largest number of 32 bits", access="the largest number"),
+        Case("the largest number itself", access="just below it"),
+        Case("one less than the smallest number, on the way", access="the smallest number"),
+        Case("the smallest number itself", access="just above it"),
         Case("the middle of a range, as a binary search computes it", access="middle of a range"),
         Case("the same by the difference", access="middle by the difference"),
         Case("wrong from 65,536 elements on", access="resampled"),

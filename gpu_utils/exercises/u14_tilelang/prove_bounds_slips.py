@@ -20,6 +20,7 @@ def answer(
     beyond: Callable[[Any, Any], Any] = lambda index, length: index >= length,
     checked: Callable[[str], Sequence[str]] = steps,
     most: Callable[[int], int] = lambda bits: 2 ** (bits - 1) - 1,
+    least: Callable[[int], int] = lambda bits: -(2 ** (bits - 1)),
     unknown: str = "unknown",
     claimed: bool = False,
     witness: Callable[[Any], Any] = lambda number: number.as_long(),
@@ -27,7 +28,7 @@ def answer(
     """An answer that asks Z3 for a fault.
 
     ranged, given  whether ranges and conditions are asserted; low, beyond: what is out of bounds
-    checked, most  the steps whose overflow is a fault, and the largest number of so many bits
+    checked        the steps whose overflow is a fault; most, least: numbers of so many bits
     unknown        what is said when Z3 gives up; claimed: whether the claim is asserted in place of its negation
     """
 
@@ -39,7 +40,7 @@ def answer(
         faults = [beyond(at, formula(length, numbers))] + ([at < 0] if low else [])
         for step in checked(index):
             value = formula(step, numbers)
-            faults += [value > most(bits), value < -most(bits) - 1]
+            faults += [value > most(bits), value < least(bits)]
         solver = z3.Solver()
         solver.set("rlimit", rlimit)
         if ranged:

@@ -30,6 +30,7 @@ from gpu_utils.grading.walls.frames import PIECE, WORD, send_bytes, splice
 KINDS = {
     "plain": ("torch.nn.functional", "torch.utils.flop_counter", "torch.utils.checkpoint", "torch._dynamo",
               "torch.distributed.fsdp", "gpu_utils.distributed", "gpu_utils.lesson", "gpu_utils.virtual"),
+    "tile": ("tilelang.language", "tilelang.ascend.language", "gpu_utils.lesson", "gpu_utils.grading.tiles"),
     "kernel": ("triton.language", "triton.compiler", "triton.experimental.gluon", "triton.runtime.interpreter",
                "gpu_utils.lesson", "gpu_utils.virtual.ptx", "gpu_utils.virtual.amdgcn",
                "gpu_utils.virtual.triton_driver", "gpu_utils.grading.walls.recording",

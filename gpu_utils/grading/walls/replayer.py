@@ -28,6 +28,7 @@ from gpu_utils.grading.execute import Attempt, run
 from gpu_utils.grading.exercise import Inputs
 from gpu_utils.grading.handing_over import fields_of
 from gpu_utils.grading.report import Mode
+from gpu_utils.grading.tiles import Handed
 from gpu_utils.grading.walls import confine, wire
 from gpu_utils.grading.walls.replaying import Replay
 from gpu_utils.grading.walls.spec import Spec, spec_of, with_call
@@ -59,14 +60,15 @@ def main(walled: bool) -> None:
         except wire.Gone:
             return
         spec = spec_of(request["spec"])
-        attempt = (_of_source if spec.kind == "cpp" else _of_record)(spec, request)
+        attempt = (_of_source if spec.kind in ("cpp", "tile") else _of_record)(spec, request)
         wire.send(answers, {"attempt": fields_of(attempt)})
 
 
 def _of_source(spec: Spec, request: dict[str, Any]) -> Attempt:
     source = request["source"]
-    answer = source if isinstance(source, str) else _Wrong(source)
-    return run(spec, lambda: answer, request["inputs"], backend(request["backend"]), (), Mode[request["mode"]])
+    found = source if isinstance(source, str) else _Wrong(source)
+    answer = Handed(source) if spec.kind == "tile" else lambda: found
+    return run(spec, answer, request["inputs"], backend(request["backend"]), (), Mode[request["mode"]])
 
 
 class _Wrong:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from gpu_utils.compiler.tilelang import installed
 from gpu_utils.grading.answering import START_SECONDS
 from gpu_utils.grading.check import Runner
 from gpu_utils.grading.compare import of_part
@@ -130,7 +131,7 @@ def run_walled(program: Program, walls: Walls) -> Runner:
     """A Runner for `check`: the answer's cells run inside of walls, with decoys where a kernel does the work."""
 
     def runner(exercise: Exercise, jobs: Sequence[Job]) -> Generator[Attempt, None, None]:
-        kind = "kernel" if exercise.kind == "kernel" else "plain"
+        kind = "kernel" if exercise.kind == "kernel" else "tile" if exercise.kind == "tile" and installed() else "plain"
         assembles = exercise.machine_code or any(job.compile_targets for job in jobs)  # ptxas is a program of its own
         asked = [job for job in jobs if not _is_replayed_only(exercise, job)]
         memory = Limits.memory + exercise.address_space
@@ -138,7 +139,7 @@ def run_walled(program: Program, walls: Walls) -> Runner:
             "limits": dataclasses.asdict(Limits(memory, processes=assembles or exercise.ranks)),
             "hidden": [f"{bwrap.COURSE}/gpu_utils/{name}" for name in hidden(exercise)],
         }
-        if exercise.kind in ("kernel", "cpp"):
+        if exercise.kind in ("kernel", "cpp", "tile"):
             walls.start("replayer")
         with walls.child(kind, request, wire.pack(_request(exercise, program, asked))) as child:
             yield from _attempts(exercise, jobs, child, walls)
@@ -168,7 +169,7 @@ def _request(exercise: Exercise, program: Program, jobs: Sequence[Job]) -> dict[
         "jobs": [
             {
                 "backend": job.backend,
-                "inputs": {} if exercise.kind == "cpp" else _given(exercise, job),
+                "inputs": _given(exercise, job),
                 "targets": job.compile_targets,
                 "mode": job.mode.name,
                 "assemble": exercise.machine_code,
@@ -206,9 +207,10 @@ def _attempts(exercise: Exercise, jobs: Sequence[Job], child: Child, walls: Wall
 
 def _judged_again(exercise: Exercise, job: Job, attempt: Attempt, record: Any, walls: Walls) -> Attempt:
     """What the run inside gave; where a kernel does the work, what doing it again gives."""
-    if attempt.error or not (exercise.kind == "cpp" or _is_recorded(exercise, job)):
+    in_source = exercise.kind in ("cpp", "tile")
+    if attempt.error or not (in_source or _is_recorded(exercise, job)):
         return attempt
-    more = {"source": attempt.value} if exercise.kind == "cpp" else {"record": record}
+    more = {"source": attempt.value} if in_source else {"record": record}
     again = _replayed(exercise, job, more, walls)
     again.printed, again.printed_total = attempt.printed, attempt.printed_total
     again.compiled = attempt.compiled
@@ -301,7 +303,14 @@ _LONGEST = {"error": 80, "message": MOST_DETAIL, "device": 80, "foreign": 500, "
 
 
 def _given(exercise: Exercise, job: Job) -> Inputs:
-    """What the answer is given: the inputs, or decoys of the same shapes where a kernel must do all the work."""
+    """What the answer is given: the inputs, or decoys of the same shapes where a kernel must do all the work.
+
+    For a source it is asked without any, and for a tile program with the sizes and the target.
+    """
+    if exercise.kind == "cpp":
+        return {}
+    if exercise.kind == "tile":
+        return {name: value for name, value in job.inputs.items() if not isinstance(value, torch.Tensor)}
     if not _is_recorded(exercise, job) or exercise.torch_may is None:
         return job.inputs
     generator = torch.Generator().manual_seed(0)

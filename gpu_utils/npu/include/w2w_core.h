@@ -94,10 +94,22 @@ inline void asc_sync_pipe(int pipe) {
   issue("asc_sync_pipe", pipe, [=] { M.finished[thread] = M.clock[thread][thread]; });
 }
 
+namespace w2w {
+inline bool known_id(const char *of, int id, int count) {
+  if (id >= 0 && id < count)
+    return true;
+  if (Fault *f = fault("bad flag", M.line, id))
+    snprintf(f->text, sizeof f->text, "line %d: there is no %s %d; ids are 0 to %d", M.line, of, id, count - 1);
+  return false;
+}
+} // namespace w2w
+
 // A lock goes to whoever asked first in the kernel's text; the next pipe gets it, with all that the last one did, when it is released.
 inline void asc_lock(int pipe, int id, int) {
   using namespace w2w;
   Core *core = M.now;
+  if (!known_id("lock", id, LOCKS))
+    return;
   M.counts.locks++;
   const uint32_t ticket = core->locks[id].asked++;
   char what[56];
@@ -112,6 +124,8 @@ inline void asc_lock(int pipe, int id, int) {
 inline void asc_unlock(int pipe, int id, int) {
   using namespace w2w;
   Core *core = M.now;
+  if (!known_id("lock", id, LOCKS))
+    return;
   char what[56];
   snprintf(what, sizeof what, "lock %d", id);
   issue("asc_unlock", pipe, [=] {
@@ -138,6 +152,8 @@ inline void asc_sync_intra_arrive(int pipe, int id) {
       snprintf(f->text, sizeof f->text, "line %d: this kernel runs on one kind of core, and no other core of the block can wait", M.line);
     return;
   }
+  if (!known_id("id between cores", id, CHANNELS))
+    return;
   Core *home = &M.core[M.now->block * M.per_block];
   const int kind = M.now->kind, to = kind == 0 ? (id < 16 ? 1 : 2) : 0, channel = kind == 0 ? id % 16 : id % 16 + 16 * (kind - 1);
   char what[56];
@@ -146,6 +162,8 @@ inline void asc_sync_intra_arrive(int pipe, int id) {
 }
 inline void asc_sync_intra_wait(int pipe, int id) {
   using namespace w2w;
+  if (!known_id("id between cores", id, CHANNELS))
+    return;
   Core *core = M.now;
   M.counts.waits++;
   char what[56];
@@ -163,11 +181,12 @@ inline constinit List<Meeting> meetings[CHANNELS][2]{};
 // All cores of this kind, over all blocks: a wait passes when each of them has arrived.
 inline void asc_sync_inter_arrive(int pipe, int id) {
   using namespace w2w;
+  if (!known_id("id over all blocks", id, CHANNELS))
+    return;
   M.counts.arrives++;
   issue("asc_sync_inter_arrive", pipe, [=] {
     List<Meeting> &list = meetings[id][M.now->kind != 0];
-    const uint32_t mine = M.now->channels[id].taken++; // how often this core has arrived
-    M.now->channels[id].set.count = M.now->channels[id].taken;
+    const uint32_t mine = M.now->arrived[id]++;
     while (list.count <= mine)
       list.add() = {fresh_clock(), 0};
     list[mine].arrived++;
@@ -177,9 +196,11 @@ inline void asc_sync_inter_arrive(int pipe, int id) {
 inline void asc_sync_inter_wait(int pipe, int id) {
   using namespace w2w;
   Core *core = M.now;
+  if (!known_id("id over all blocks", id, CHANNELS))
+    return;
   M.counts.waits++;
   const int of_kind = core->kind == 0 || M.per_block == 1 ? M.blocks : 2 * M.blocks;
-  const uint32_t turn = core->across++;
+  const uint32_t turn = core->across[id]++;
   issue_when("asc_sync_inter_wait", pipe, "all cores of its kind", [=] {
     List<Meeting> &list = meetings[id][core->kind != 0];
     return list.count > turn && list[turn].arrived == of_kind;
@@ -403,8 +424,10 @@ inline void asc_set_mmad_direction_n() {}
 template <class AccT, class InT>
 void asc_mmad(AccT *c, InT *a, InT *b, int m, int k, int n, int unit, bool, bool, bool clear) {
   using namespace w2w;
-  issue("asc_mmad", PIPE_M, [=] {
-    Core *core = M.now;
+  Core *core = M.now;
+  const uint32_t before = core->unit_m;
+  core->unit_m += unit == 3;
+  issue_when("asc_mmad", PIPE_M, "the unit flag that PIPE_FIX gives back", [=] { return !unit || core->unit_drained >= before; }, [=] {
     const int c0 = 32 / int(sizeof(InT)), mb = (m + 15) / 16, nb = (n + 15) / 16, kb = (k + c0 - 1) / c0;
     const Ref ra = local_ref(L0A, a), rb = local_ref(L0B, b), rc = local_ref(L0C, c);
     const uint64_t a_bytes = 512ull * mb * kb, b_bytes = 512ull * nb * kb, c_bytes = 256ull * sizeof(AccT) * mb * nb;
@@ -446,6 +469,7 @@ void asc_mmad(AccT *c, InT *a, InT *b, int m, int k, int n, int unit, bool, bool
       if (!core->unit_from_m)
         core->unit_from_m = fresh_clock();
       join(core->unit_from_m, my_clock());
+      core->unit_filled++;
     }
   });
 }
@@ -479,6 +503,12 @@ void drain(Ref to, Space space, Ref from, int first_m, int first_n, int m, int n
       j += run;
     }
 }
+// With unit flags the drain of an accumulator waits for the last product into it (unit 3), and the next product for the drain.
+template <class Run> void issue_drain(const char *name, int unit, Run run) {
+  Core *core = M.now;
+  const uint32_t mine = core->unit_fix += unit != 0;
+  issue_when(name, PIPE_FIX, "the unit flag of a product", [=] { return !unit || core->unit_filled >= mine; }, run);
+}
 inline void unit_wait(int unit) {
   if (unit && M.now->unit_from_m)
     learn(thread_of(M.now, M.pipe), M.now->unit_from_m);
@@ -489,6 +519,7 @@ inline void unit_done(int unit) {
   if (!M.now->unit_from_fix)
     M.now->unit_from_fix = fresh_clock();
   join(M.now->unit_from_fix, my_clock());
+  M.now->unit_drained++;
 }
 } // namespace w2w
 
@@ -501,7 +532,7 @@ void asc_copy_l0c2gm(Out *dst, Acc *src, int n, int m, uint64_t to_stride, uint6
   const int atomic = M.now->atomic;
   if (!by_rows || by_columns || atomic)
     return refuse(atomic ? "asc_copy_l0c2gm with an atomic store" : "asc_copy_l0c2gm that keeps fractals");
-  issue("asc_copy_l0c2gm", PIPE_FIX, [=] {
+  issue_drain("asc_copy_l0c2gm", int(unit), [=] {
     unit_wait(int(unit));
     drain<Out, Acc>(gm_ref(dst), GM, local_ref(L0C, src), 0, 0, m, n, to_stride, from_stride, int(relu));
     unit_done(int(unit));
@@ -515,7 +546,7 @@ void asc_copy_l0c2ub(Out *dst, Acc *src, int n, int m, uint64_t to_stride, uint6
   using namespace w2w;
   if (!by_rows || by_columns)
     return refuse("asc_copy_l0c2ub that keeps fractals");
-  issue("asc_copy_l0c2ub", PIPE_FIX, [=] {
+  issue_drain("asc_copy_l0c2ub", int(unit), [=] {
     unit_wait(int(unit));
     Core *home = &M.core[M.now->block * M.per_block];
     const uint64_t at = ub_ref(dst).at;

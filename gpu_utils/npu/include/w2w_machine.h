@@ -131,7 +131,8 @@ struct Core {
   Flag channels[CHANNELS]; // from the other cores of the block
   Lock locks[LOCKS];
   Clock unit_from_m, unit_from_fix;
-  uint32_t across; // barriers over all blocks that this core has passed
+  uint32_t unit_m, unit_fix, unit_filled, unit_drained; // unit flags: products that end one, drains; of them finished
+  uint32_t arrived[CHANNELS], across[CHANNELS];         // at barriers over all blocks, and how many this core has passed
   uint16_t nz_n_stride, nz_c0_stride;
   uint64_t pad_value;
   int atomic; // 0 none, 1 add, 2 max, 3 min
@@ -230,7 +231,8 @@ inline void say_missing(Fault *f, const Op &first, const Op &second) {
              "asc_sync_intra_arrive(%s, id) after line %d and asc_sync_intra_wait(%s, id) on the other core before line %d", from, first.line, to,
              second.line);
   else
-    snprintf(f->missing, sizeof f->missing, "nothing orders two blocks here: let each write its own part");
+    snprintf(f->missing, sizeof f->missing, "asc_sync_inter_arrive(%s, id) after line %d and asc_sync_inter_wait(%s, id) before line %d, in every block", from,
+             first.line, to, second.line);
 }
 
 inline const char *place_name(Region *r, uint64_t at, char *text, size_t room) {
@@ -550,7 +552,7 @@ inline void left_set(Core &core) {
 
 // What the API has and this machine does not do: said by name, and the operation is left out.
 inline void refuse(const char *name) {
-  if (Fault *f = fault("not modelled", M.line, 0))
+  if (Fault *f = fault("not modelled", M.line, int(reinterpret_cast<uintptr_t>(name)))) // each name once a line
     snprintf(f->text, sizeof f->text, "line %d: the virtual AI core does not model %s", M.line, name);
 }
 

@@ -269,6 +269,52 @@ def test_a_fault_on_the_cube_core_or_between_cores_is_named(name: str) -> None:
     assert [one for one in found if words in str(one)], found
 
 
+def test_unit_flags_stand_in_for_the_flags_between_product_and_drain() -> None:
+    bare = TWO_CORES.replace("asc_sync_notify(PIPE_M, PIPE_FIX, 0);", ";").replace(
+        "asc_sync_wait(PIPE_M, PIPE_FIX, 0);", ";"
+    )
+    with_units = bare.replace("64, 64, 64, 0, true", "64, 64, 64, 3, true").replace(
+        "unit_flag_mode(0)", "unit_flag_mode(3)"
+    )
+    done, got, exact = product(with_units)
+    assert not done.faults
+    assert (got - exact).abs().max() < 1e-4
+    assert "not ready" in [one.kind for one in product(bare)[0].faults]
+    alone = with_units.replace("64, 64, 64, 3, true", "64, 64, 64, 0, true")
+    assert "waits for ever for the unit flag of a product" in str(product(alone)[0].faults[0])
+
+
+ACROSS = (
+    _HEAD
+    + """\
+extern "C" __global__ __vector__ void k(__gm__ float* x, __gm__ float* y) {
+  float* in = (__ubuf__ float*)0;
+  asc_copy_gm2ub_align((uint8_t*)in, (uint8_t*)(x + block_idx * 64), 1, 256, 0, 0, 0, L2_IN, 256, 256);
+  asc_sync_notify(PIPE_MTE2, PIPE_MTE3, 0);
+  asc_sync_wait(PIPE_MTE2, PIPE_MTE3, 0);
+  asc_copy_ub2gm_align((uint8_t*)(y + block_idx * 64), (uint8_t*)in, 1, 256, L2_OUT, 256, 256);
+  asc_sync_inter_arrive(PIPE_MTE3, 3);
+  asc_sync_inter_wait(PIPE_MTE2, 3);
+  asc_copy_gm2ub_align((uint8_t*)(in + 64), (uint8_t*)(y + (3 - block_idx) * 64), 1, 256, 0, 0, 0, L2_IN, 256, 256);
+  asc_sync_notify(PIPE_MTE2, PIPE_MTE3, 0);
+  asc_sync_wait(PIPE_MTE2, PIPE_MTE3, 0);
+  asc_copy_ub2gm_align((uint8_t*)(y + 256 + block_idx * 64), (uint8_t*)(in + 64), 1, 256, L2_OUT, 256, 256);
+}
+"""
+)
+"""Four blocks copy x to y, and then what another block has copied."""
+
+
+def test_blocks_that_read_from_each_other_need_to_have_met() -> None:
+    x, y = torch.randn(256), torch.zeros(512)
+    run_ascendc(ACROSS, "k", 4, [x, y])
+    assert torch.equal(y, torch.cat([x, x.view(4, 64).flip(0).flatten()]))
+    met = "  asc_sync_inter_arrive(PIPE_MTE3, 3);\n  asc_sync_inter_wait(PIPE_MTE2, 3);\n"
+    early, late = run_ascendc(ACROSS.replace(met, ""), "k", 4, [x, y], check=False).faults
+    assert (early.kind, late.kind) == ("not ready", "overwritten")
+    assert "asc_sync_inter_arrive(PIPE_MTE3, id)" in early.missing
+
+
 def test_layouts_are_real_so_that_a_wrong_stride_gives_a_wrong_product() -> None:
     _, got, exact = product(
         TWO_CORES.replace("asc_set_gm2l1_nz_para(1, 1, 64, 0)", "asc_set_gm2l1_nz_para(1, 1, 65, 0)")

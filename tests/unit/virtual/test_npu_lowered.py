@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gpu_utils.kernelset import tile_matmuls
+from gpu_utils.kernelset import tile_matmuls, tile_rows
 from gpu_utils.kernelset.tile_attention import CASE
 from tests.unit.virtual import ai_core_programs as programs
 from tests.unit.virtual.ai_core import OnCores, needs_tilelang, on_cores, without_one
@@ -36,6 +36,17 @@ def test_what_lies_beyond_a_cut_off_tile_may_be_read_and_is_not_stored(sizes: di
     y = torch.full_like(x, float("nan"))
     on_cores(programs.cut_off_rows, sizes).run([x, y])
     assert torch.equal(y, x * 2)
+
+
+def test_tilelangs_reduction_by_64_of_128_threads_gives_second_rows_the_first_rows_value() -> None:
+    x = torch.randn(8, 128, generator=torch.Generator().manual_seed(0))
+    y = torch.full_like(x, float("nan"))
+    kernel = on_cores(tile_rows.softmax, {"M": 8, "N": 128, "R": 4, "dtype": "float32"})
+    assert "AscendAllReduce<tl::MaxOp, 64, 1, 0>" in kernel.source
+    kernel.run([x, y])
+    off = (y.double() - x.double().softmax(1)).abs().amax(1)
+    assert off[::2].max() < 1e-6
+    assert off[1::2].min() > 1e-3
 
 
 def test_bytes_and_flops_are_counted_exactly() -> None:

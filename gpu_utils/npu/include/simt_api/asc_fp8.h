@@ -1,2 +1,2 @@
 #pragma once
-#include "../w2w_simt.h"
+#include "../w2w_fp8.h"
