@@ -9,10 +9,7 @@ NAMES: tuple[str, ...] = (
     "prove_bounds",
     "prove_bijective",
     # who moves the data
-    # TODO "flags",
+    "flags",
     "memory_plan",
     "portability",
-    "flags",
-    # TODO "memory_plan",
-    # TODO "portability",
 )
