@@ -116,7 +116,7 @@ def _read(inputs: Inputs, value: Any) -> tuple[dict[str, int], dict[str, list[in
         if own is None or len(own) != wanted[name]:
             return Difference(
                 "form:copies",
-                f"offsets[{name!r}] is {given[name]!r:.60}; expected a list, an offset for each copy, {wanted[name]} here",
+                f"offsets[{name!r}] is {given[name]!r:.60}; expected an offset for each of {wanted[name]} copies",
             )
     return tile, offsets  # type: ignore[return-value]
 
