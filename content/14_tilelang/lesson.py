@@ -18,6 +18,8 @@
 # %% imports
 import torch
 import z3
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
 from gpu_utils import CHIPS, explore, lesson, predict
 
@@ -42,11 +44,57 @@ from gpu_utils import CHIPS, explore, lesson, predict
 #
 # > **Facts: two neighbours**
 # >
-# > - Gluon "exposes layouts, shared memory, warp specialization, and target-specific features directly" (source:
-# >   triton-lang.org, Gluon overview, 2026-11-28). It is in the Triton you have: `triton.experimental.gluon`.
+# > - Gluon is Triton's lower level: layouts, shared memory, roles of warps and features of one target are the
+# >   programmer's (source: triton-lang.org/main/gluon, Gluon Overview, looked up 2026-11-28).
 # > - TileLang 0.1.15 has back-ends for CUDA, HIP and Ascend in one wheel (source: its README, and the cells below).
 #
-# So TileLang stands between the two: memories have names, threads mostly do not. That is what makes it portable to a
+# ### A layout as a value
+#
+# Gluon is in the Triton you have. In the kernel below 128 threads double 512 numbers, and the **layout** says who has
+# which: `BlockedLayout([4], [32], [4], [0])` gives each thread 4 numbers in a row, a warp 32 such threads, the program
+# 4 warps. Triton would have chosen that by itself; here you must.
+
+
+# %% a kernel in Gluon
+@gluon.jit
+def double(x, y, layout: gl.constexpr):
+    at = gl.program_id(0) * 512 + gl.arange(0, 512, layout=layout)
+    gl.store(y + at, gl.load(x + at) * 2)
+
+
+layouts = {
+    "1 number a thread": gl.BlockedLayout([1], [32], [4], [0]),
+    "4 numbers a thread": gl.BlockedLayout([4], [32], [4], [0]),
+}
+
+# %% guess gluon
+guess = predict(
+    "14.gluon",
+    "1,024 numbers of 4 bytes, two programs of 4 warps. Each warp loads and stores its "
+    "128 numbers. How many instructions of global memory do all warps issue, with each "
+    "layout? (A load or a store moves at most 16 bytes for a lane.)",
+    one=lesson.number("1 number a thread"),
+    four=lesson.number("4 numbers a thread"),
+)
+
+# %% gluon
+x, rows = torch.randn(1024), {}
+for name, layout in layouts.items():
+    y = torch.zeros(1024)
+    gpu = lesson.launch_on(("sm_80",), double, (2,), x, y, layout)["sm_80"]
+    assert torch.equal(y, 2 * x)
+    totals = gpu.counters.totals()
+    rows[name] = {n: totals[n] for n in ("instructions_global", "global_load_bytes")}
+guess.reveal(
+    one=rows["1 number a thread"]["instructions_global"],
+    four=rows["4 numbers a thread"]["instructions_global"],
+    because="8 warps, 2 ways, and 128 numbers of a warp in 4 instructions or in 1.",
+)
+lesson.table(rows, first="layout, sm_80")
+
+# %% [markdown] between the two
+# The same result, the same bytes, a quarter of the instructions: a decision that Triton takes from you and Gluon gives
+# back. TileLang stands between the two: memories have names, threads mostly do not. That is what makes it portable to a
 # machine that has no threads in its matrix unit at all. The price: you must say where data lies, and where it lies is
 # not the same on three machines.
 #
@@ -132,8 +180,10 @@ lesson.table(
 
 # %% [markdown] lowering
 # `lesson.lower` has asked TileLang to **lower** the program: to translate it to the source that a vendor's compiler
-# takes. Three things in the table are worth a look. On gfx942 there is half of the shared memory: this back-end keeps
-# one buffer and holds the next tile in registers meanwhile. On sm_90 the block has 256 threads though we asked for 128:
+# takes. Three things in the table are worth a look. On gfx942 there is half of the shared memory: its source has one
+# buffer for each tile, and barriers before and after each copy. `num_stages=2` was a wish, and it did not come true:
+# copies and products of one block take turns there. (Lower it for gfx950, whose LDS can be filled from memory while
+# lanes go on: two buffers again.) On sm_90 the block has 256 threads though we asked for 128:
 # 128 of them only copy, the others multiply (*warp specialization*). And on Ascend there are no threads here.
 #
 # ## 3. Where each line went
@@ -204,11 +254,74 @@ guess.reveal(
 lesson.table(rows, first="target")
 
 # %% [markdown] the same and not the same
-# The same bytes, the same matrix FLOPs, the same errors to within the order of sums. What differs is *how*: lanes
-# copied on sm_80 and gfx942, engines copied on sm_90 and on the AI core. On NVIDIA the layout that TileLang chose for the
-# tiles left no bank conflict; on gfx942 it chose another, and there are some. Sitting 3 takes that apart.
+# The same bytes, the same matrix FLOPs; the errors differ by the order of sums. What differs is *how*: lanes copied on
+# sm_80 and gfx942, engines copied on sm_90 and on the AI core. On NVIDIA the layout that TileLang chose for the tiles
+# left no bank conflict; on gfx942 it chose another, and there are some. Sitting 3 takes that apart.
 #
 # What one source could not hide are two names: where a tile lies, and where its sums lie. Sitting 2 is about these.
+#
+# ## 5. Work on single elements
+#
+# Not all is a product. These are the words for the rest, in both dialects:
+#
+# | Word | What it does |
+# |---|---|
+# | `for i, j in T.Parallel(R, N)` | a loop whose rounds may go in any order, spread over the threads |
+# | `for k in T.serial(n)` | an ordinary loop |
+# | `T.exp(v)`, `T.max(v, w)`, `T.cast(v, "float16")` | functions of one element |
+# | `T.fill(tile, value)`, `T.clear(tile)` | all elements of a tile |
+# | `T.reduce_sum(tile, out, dim=1)`, `T.reduce_max` | sums or maxima along a dimension |
+# | `with T.SimtVF(threads=128)` | Ascend only: what is in it runs on the threads of a vector core |
+# | `T.macro` | a piece of program that others put in, as it stands |
+#
+# A softmax without its maximum shows them. On a GPU the block's own threads do it. On an AI core rows are copied into
+# the unified buffer (`T.alloc_shared` there), and a `SimtVF` works on them.
+
+
+# %% a program over rows
+def shares(T, vendor, rows, cols):
+    ascend = vendor == "ascend"
+
+    @T.macro
+    def body(tile, out):
+        row = T.alloc_fragment((8, cols), "float32")
+        total = T.alloc_fragment((8,), "float32")
+        for i, j in T.Parallel(8, cols):
+            row[i, j] = T.exp(T.cast(tile[i, j], "float32"))
+        T.reduce_sum(row, total, dim=1)
+        for i, j in T.Parallel(8, cols):
+            out[i, j] = row[i, j] / total[i]
+
+    @T.prim_func
+    def main(
+        x: T.Tensor((rows, cols), "float16"), y: T.Tensor((rows, cols), "float32")
+    ):
+        with T.Kernel(rows // 8) if ascend else T.Kernel(rows // 8, threads=128) as b:
+            tile = T.alloc_shared((8, cols), "float16")
+            out = T.alloc_shared((8, cols), "float32")
+            T.copy(x[b * 8, 0], tile)
+            if ascend:
+                with T.SimtVF(threads=128):
+                    body(tile, out)
+            else:
+                body(tile, out)
+            T.copy(out, y[b * 8, 0])
+
+    return main
+
+
+# %% rows on three machines
+x, rows = torch.randn(64, 128).half(), {}
+for target in ("sm_90", "gfx942", "ascend950"):
+    y = torch.full((64, 128), float("nan"))
+    run = lesson.launch_tile(shares, (target,), (x, y), rows=64, cols=128)[target]
+    off = (y - x.double().softmax(1)).abs().max()
+    rows[target] = lesson.tile_counts(run) | {"largest error": f"{off:.1e}"}
+lesson.table(rows, first="target")
+
+# %% [markdown] rows read
+# No matrix FLOPs, and the same bytes on all three: 64 x 128 numbers of 2 bytes in, as many of 4 bytes out. The
+# conversion stands in the vector part, not in a copy; section 9 shows what happens otherwise.
 
 # %% stop 1
 lesson.sitting("14", 1)
@@ -216,7 +329,7 @@ lesson.sitting("14", 1)
 # %% [markdown] who moves
 # # Sitting 2: who moves the data
 #
-# ## 5. Three machines
+# ## 6. Three machines
 #
 # A GPU hides its memory behind caches. A lane asks for an address, waits, and gets data; whether it came from L2 or
 # from memory it learns from the clock alone. Where tiles are copied by hand, into shared memory, a barrier says when
@@ -269,7 +382,7 @@ grid = [[str(places[r, c]) for c in range(0, 48, 8)] for r in range(0, 64, 8)]
 lesson.grid_figure({"every 8th row and column: its place in L1": grid}, marked=("0",))
 
 # %% [markdown] a copy, a function, a copy
-# ## 6. Pipes and flags
+# ## 7. Pipes and flags
 #
 # Here is the smallest kernel that has something to order. MTE2 copies a tile in, the vector pipe V works on it, MTE3
 # copies it out. A **vector function** is code for threads of the vector core; `asc_vf_call` hands it to V. The text is
@@ -305,8 +418,7 @@ extern "C" __global__ __vector__ void kernel(__gm__ float *x, __gm__ float *y) {
 #   a multiple of 32 bytes. The zeros are for padding and the L2. `asc_copy_ub2gm_align` goes the other way.
 # - `(__ubuf__ float *)0` is the start of UB: buffers are addresses that somebody chose.
 # - Two flags say "it is there": MTE2 to V, V to MTE3. The third says "**it is free**": MTE3 to MTE2. Without it the
-# next
-#   tile might arrive while the last one is still being stored.
+#   next tile might arrive while the last one is still being stored.
 
 # %% guess steps
 guess = predict(
@@ -325,7 +437,7 @@ guess.reveal(
     taken=alone.steps,
     fewest=4 + 2,
     because="one buffer: copy in, work, copy out, and only then the next copy in. With "
-    "a buffer to spare a pipe takes a tile each step, after two steps to fill.",
+    "buffers to spare a pipe takes a tile each step, after two steps to fill.",
 )
 print("right:", torch.equal(y, x.relu()))
 lesson.pipe_figure(alone)
@@ -388,9 +500,9 @@ lesson.pipe_figure(run)
 
 # %% [markdown] pipes read
 # Copies in run up to two rounds ahead: two buffers. The product waits for its operands, and the copy out for the last
-# product. MTE1 is the busiest pipe here, with two copies for each product: tiles of 64 x 64 x 32 are small.
+# product. MTE2 and MTE1 make two copies each for one product: tiles of 64 x 64 x 32 are small.
 #
-# ## 7. From the cube to the vector cores
+# ## 8. From the cube to the vector cores
 #
 # A product is seldom alone: a bias, an activation, a scale come after it. On a GPU the sums are in registers, and every
 # lane can go on. On an AI core the sums are in L0C, where no vector core can reach. A fused **epilogue** goes: FIX
@@ -453,7 +565,7 @@ lesson.table({"bytes": {path: n for path, n in fused.counters.items() if "->" in
 # is not free: it needs room in UB beside everything else, and two more flags between cores
 # (`asc_sync_intra_arrive`, `asc_sync_intra_wait`).
 #
-# ## 8. What TileLang checks, and what not
+# ## 9. What TileLang checks, and what not
 #
 # A tile language knows more than a C compiler: it knows what a tile is. So it can refuse. Four small programs; guess
 # what it says before you look.
@@ -548,9 +660,9 @@ guess.reveal(
 lesson.table(said)
 
 # %% [markdown] two that pass
-# Two programs pass that must not. The **large sums** need 512 KiB in a buffer of 256. In the **race** a thread writes what
-# another reads. Both are lowered, compiled and run; what do those say that run them? A buffer that overflows shows on
-# the virtual core, an order that is missing in the sanitizer of the virtual GPU.
+# Two programs pass that must not. The **large sums** need 512 KiB in a buffer of 256. In the **race** a thread writes
+# what another reads. Both are lowered, compiled and run; what do those say that run them? A buffer that overflows
+# shows on the virtual core, an order that is missing in the sanitizer of the virtual GPU.
 
 # %% they run
 big = [torch.randn(256, 64).half(), torch.randn(512, 64).half(), torch.zeros(256, 512)]
@@ -573,7 +685,7 @@ lesson.sitting("14", 2)
 # %% [markdown] layouts
 # # Sitting 3: layouts and proofs
 #
-# ## 9. A layout is a function
+# ## 10. A layout is a function
 #
 # Where does element (row, column) of a tile lie in shared memory? The answer is a function from indices to a place.
 # `row * cols + col` is one; padding is another, `row * (cols + 8) + col`; a **swizzle** permutes pieces within a row:
@@ -679,7 +791,7 @@ lesson.table({"TileLang says": words.partition("previous layout")[0]})
 # nobody has measured it on this course's machines; the registry names its own.) Which layout is free of conflicts on
 # both vendors is an exercise: `14.swizzle`.
 #
-# ## 10. Proofs in place of tests
+# ## 11. Proofs in place of tests
 #
 # Tests try some sizes. A claim like "no access is out of bounds" is about all of them. **Z3** is a solver: you give
 # it unknowns and conditions, and it finds numbers that meet them, or shows that there are none. TileLang has it inside
@@ -723,8 +835,7 @@ guess.reveal(
 #
 # An index is computed in 32 bits. `row * cols + col` is right in mathematics for any matrix, and in a kernel up to
 # $2^{31}$ elements. Whole numbers of Z3 have no largest one, so they do not see it; **bit vectors** do:
-# `z3.BitVec(name, 32)`
-# adds and multiplies as a register does. `solver.add(x >= 0)` compares with sign.
+# `z3.BitVec(name, 32)` adds and multiplies as a register does. `solver.add(x >= 0)` compares with sign.
 
 # %% guess overflow
 guess = predict(
@@ -755,10 +866,10 @@ lesson.table({str(name): model[name].as_long() for name in (row, col, rows_, col
 # neither the claim nor its opposite. `solver.set("rlimit", n)` bounds the work in units that are the same on every
 # machine, unlike seconds.
 #
-# ## 11. Every place once
+# ## 12. Every place once
 #
 # A swizzle must be a **bijection**: no two elements share a place. As a question for a counterexample: are there two
-# *different* elements with the *same* place? For the xor of section 9, with a row of `pieces` pieces:
+# *different* elements with the *same* place? For the xor of section 10, with a row of `pieces` pieces:
 
 # %% guess bijection
 guess = predict(
@@ -805,13 +916,13 @@ def served(r):
 
 
 solver = z3.Solver()
-solver.add(z3.ULT(piece, 4), z3.ULT(base, 1000), one != two)
+solver.add(z3.ULT(piece, 4), z3.ULT(base, 2**20), one != two)
 solver.add(z3.ULT(one, 8), z3.ULT(two, 8))
 solver.add(served(base * 8 + one) == served(base * 8 + two))
 lesson.table({"two rows of a phase share banks": str(solver.check())})
 
 # %% [markdown] what was proved
-# `unsat`: free of conflicts for every phase of 8,000 rows, and with larger bounds as quickly. What was proved is about
+# `unsat`: free of conflicts for every phase of eight million rows, in a fraction of a second. What was proved is about
 # *these rules* of the banks: if the hardware's phases are others, the proof is as right as before and says nothing
 # about it. That is why the layouts of this lesson were counted on the virtual GPU, too, and why somebody should
 # measure them on the chip.
@@ -824,7 +935,7 @@ lesson.sitting("14", 3)
 # %% [markdown] memory
 # # Sitting 4: memory, portability, and the story
 #
-# ## 12. What lies where, and when
+# ## 13. What lies where, and when
 #
 # A tile is a claim on memory. Before a kernel runs, someone has decided which buffer has which bytes in which step: on
 # a GPU the compiler for registers and mostly the tile language for shared memory (LDS), on an AI core the tile language
@@ -1011,11 +1122,11 @@ lesson.table(
 
 
 # %% [markdown] portability
-# ## 13. What a move costs
+# ## 14. What a move costs
 #
 # A program that runs on three chips is portable. Is its speed? Without a chip nobody can say how fast anything is. What
-# can be counted is what limits it: bytes, the share of the matrix unit, registers and spills. One tile program, four
-# tile sizes, compiled for six chips of two vendors:
+# can be counted is what limits it: bytes, the share of the matrix unit, registers and spills. One tile program, three
+# tile sizes, compiled for four targets of two vendors:
 
 # %% guess spills
 guess = predict(
@@ -1051,31 +1162,39 @@ lesson.table(found, first="target, tile")
 # number that was tuned. In `14.portability` you choose a tile for all three by the fraction of the roofline that it
 # keeps where it keeps least.
 #
-# ## 14. The story, as reports
+# ## 15. The story, as reports
 #
-# TileLang and Ascend met in the news. Here is what is reported; the reports do not agree, and none can be checked here.
+# TileLang and Ascend met in the news. Here is what is reported. The reports do not agree, and none can be checked here.
+# Beside each stands where this course read it.
 #
 # > **Facts: reports, each with its date**
 # >
-# > - 2025-08-14: DeepSeek's R2 was to be trained on Ascend chips; "unstable chips, glacial interconnects, and immature
-# >   software" kept it from a single successful run, and training went back to NVIDIA's H20 (source: The Register,
-# >   which reports the Financial Times and three unnamed sources; DeepSeek had not commented).
-# > - 2026-04-24: DeepSeek released V4. Its report says that fine-grained expert parallelism was checked on NVIDIA GPUs
-# >   and Ascend NPUs (source: facts of the V4 report as this course has them from texts about it; the report itself
-# >   was not opened here).
-# > - 2026-04: Huawei claims that V4's training was partly done on its chips, "without elaborating further"; the bulk
-# >   appears to have been done on NVIDIA's (source: sipoch.com, which carries an article of Silicon).
-# > - 2026: an analysis of V4's inference on an Ascend 950DT from the first day on (source: SemiAnalysis newsletter,
-# >   DeepSeekV4 1.6T Day 0 to Day 43).
-# > - TileLang's Ascend 950 back-end: "mainly developed by" eight people "from DeepSeek AI" (source: tilelang 0.1.15,
-# >   tilelang/ascend/README.md in the wheel).
+# > - 2025-08-14: a newspaper's sources say that DeepSeek tried for months to train R2 on Ascend chips, with engineers
+# >   of Huawei in the house, finished no run, and went back to NVIDIA's H20. Named as causes: stability of the chips,
+# >   the interconnect, the software. Ascend stayed in use for inference. (source: The Register, 2025-08-14, on a
+# >   report of the Financial Times with three unnamed sources; DeepSeek had not answered)
+# > - 2025-08-14: the delay of R2 is also put down to labelling of data (source: the same article). That R2 would come
+# >   in that August was denied. (source: btimesonline.com, 2025-08-14, which names iThome)
+# > - 2026-04-24: DeepSeek released V4. Huawei says that its chips did a part of the training, and not which part; most
+# >   of it seems to have been done on NVIDIA's. (source: sipoch.com, which carries an article of Silicon)
+# > - 2026-04: V4's report says that its fine-grained expert parallelism was checked on NVIDIA GPUs and on Ascend NPUs.
+# >   (source: DeepSeek-V4 report, section 3.1, read in a public translation, as in unit 11)
+# > - 2026-04-24: kernels of V4 in TileLang-Ascend, a variant of the language for Ascend NPUs. (source: tile-ai/tilelang-ascend,
+# >   README, Latest News)
+# > - V4-Flash is served on Ascend A3, quantised to 8-bit integers. (source: docs.sglang.io, Ascend NPUs, best practices
+# >   for DeepSeek-V4-Flash)
+# > - 2026: V4's inference on an Ascend 950DT is analysed from the first day on. (source: SemiAnalysis newsletter,
+# >   DeepSeekV4 1.6T Day 0 to Day 43)
+# > - Training code for V4 exists with support for NPUs. (source: ByteDance-Seed/VeOmni, release v0.1.12, which says
+# >   nothing of a run)
+# > - TileLang's Ascend 950 back-end: its first version was written mainly by people of DeepSeek. (source: tilelang
+# >   0.1.15, tilelang/ascend/README.md in the wheel)
 #
 # What of this do you now understand? Three difficulties were named.
 #
-# - **Software**: caches and barriers turned into buffers and flags. A kernel is a plan, and a compiler that places
-# flags
-#   has to exist first; that is what the back-end above is. Not explained: whether the tools of 2025 could do it. This
-#   back-end is newer than the reports on R2.
+# - **Software**: caches and barriers turned into buffers and flags. A kernel is a plan, and a compiler that
+#   places flags has to exist first; that is what the back-end above is. Not explained: whether the tools of 2025
+#   could do it. This back-end is newer than the reports on R2.
 # - **Stability**: flags that are missing, which no test on a quiet day shows; buffers that overflow, and nothing
 #   refuses. Not explained: chips that fail, drivers, clocks. Nothing here models hardware that breaks.
 # - **Interconnect**: nothing in this unit. Unit 11 has the arithmetic: bytes of dispatch over a link's rate. The link's
@@ -1085,7 +1204,7 @@ lesson.table(found, first="target, tile")
 # CUDA"* is a headline. The fact you have seen: one operator, one text with two switches for its memories, three
 # machines; and then tiles, layouts and plans that are each machine's own.
 #
-# ## 15. What you have
+# ## 16. What you have
 #
 # - A tile language fixes threads, instructions and waits; it leaves tiles, memories and their sizes to you.
 # - A lowered source is mostly what you did not write. Read it by its lines; look for who waits for whom.
@@ -1096,9 +1215,8 @@ lesson.table(found, first="target, tile")
 # **To read on**: the TileLang paper (arXiv 2504.17577); docs/virtual-npu.md and docs/tilelang.md of this course; CANN's
 # asc-devkit (its C API is what the AscendC sources call); Triton's Gluon tutorials.
 #
-# > **Check yourself.** Which line of the product asks for a barrier? Why has gfx942 half of the shared memory? Who
-# > tells
-# > MTE2 that a buffer is free? What does `unsat` mean for a claim whose opposite you asked for? Which buffers of
+# > **Check yourself.** Which line of the product asks for a barrier? What did `num_stages=2` become on gfx942? Who
+# > tells MTE2 that a buffer is free? What does `unsat` mean for a claim whose opposite you asked for? Which buffers of
 # > attention share bytes?
 
 # %% stop 4
