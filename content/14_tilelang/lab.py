@@ -1,7 +1,17 @@
 # %% [markdown] top
 # # Lab 14: one source, three vendors
 #
-# **Eight exercises.** TODO top
+# **Eight exercises.** You write one product for three vendors, and one with an epilogue that never leaves the chip; a
+# layout that both vendors' banks like; two provers that speak for all sizes; the flags of a machine that has no other
+# order; a planner of on-chip memory; and the choice of a tile that survives a move.
+#
+# - **First**: lesson 14. It has the ideas; each statement says what else it needs.
+# - **Time**: three parts. As a guess, not from a stopwatch: 70, 110 and 120 minutes.
+# - **What runs where**: answers in TileLang are lowered, compiled and executed on virtual GPUs of both vendors and on a
+#   virtual Ascend core; nothing here has run on an Ascend chip. What needs a compiler that is not installed is not
+#   graded, and says so: `W2W_EXTRAS=hip,nvrtc,tilelang ./w2w study` installs them.
+# - **How it works**: write your answer in the cell that says `YOUR CODE`, run it, run the check below it.
+#   `hint("14.gemm")` gives three hints of growing strength. `solution("14.gemm")` asks first.
 
 # %% imports tags=["setup"]
 import math

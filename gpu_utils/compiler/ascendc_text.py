@@ -12,8 +12,9 @@ _KERNEL = r'extern\s+"C"\s+__global__\s+' + _MODE + r"void\s+{name}\s*\(([^)]*)\
 _ANY = re.compile(_KERNEL.format(name=r"(\w+)"))
 _UB = re.compile(r"\(\s*__ubuf__\s+([\w:]+)\s*\*\s*\)\s*0(?![\w.])")
 _STATEMENT = re.compile(r"^(\s+)((?:asc|ascend)_\w+\s*[<(])", re.MULTILINE)
-_STATEMENT = re.compile(r"^(\s*)((?:asc|ascend)_\w+\s*[<(])", re.MULTILINE)
 _SIMD = re.compile(r"__simd_vf__\s+inline\s+void\s+(\w+)\s*\(")
+_SIMD = re.compile(r"__simd_vf__\s+inline\s+void\s+(\w+)\s*\(")
+_STATEMENT = re.compile(r"^(\s+)((?:asc|ascend)_\w+\s*[<(])", re.MULTILINE)
 _COLLECTIVE = re.compile(r"asc_syncthreads|asc_shfl|asc_reduce_|asc_ballot|AllReduce|cooperative_groups")
 _INCLUDED = re.compile(r"#include\s*<(tl_templates/[\w/.]+)>")
 
@@ -50,12 +51,12 @@ def prepare(source: str, kernel: str) -> Prepared:
         raise BadArgument(
             f'the source has no kernel `extern "C" __global__ __vector__ void {kernel}(...)`; kernels in it: {there}'
         )
-    if taken := _TYPE_NAME.search(source):
+    taken = _TYPE_NAME.search(source)
+    if taken and re.search(rf"\b{taken[1]}\s*(?:\*\s*\)|>)", source):
         raise BadArgument(f"a buffer is called {taken[1]}, the name of a type in AscendC; give it another name")
     mode = next((number for word, number in MODES.items() if (found[1] or "").startswith(word)), 2)
     parameters = tuple(_type(one) for one in found[2].split(",") if one.strip())
-    functions = "|".join([*_SIMD.findall(source), r"ascend_nd2nz_scatter<[^;]*>"])
-    called = re.compile(rf"^(\s+)((?:{functions})\(.*\));$")
+    called = re.compile(rf"^(\s+)((?:{'|'.join(_SIMD.findall(source)) or '(?!)'})\(.*\));$")
     lines = [_numbered(line, number, called) for number, line in enumerate(source.split("\n"), 1)]
     text = _UB.sub(r"(__ubuf__ \1 *)w2w_ub()", "\n".join(lines))
     call = ", ".join(f"({kind})tensors[{place}]" for place, kind in enumerate(parameters))

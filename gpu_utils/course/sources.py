@@ -57,7 +57,7 @@ def load(exercise_id: str, answer: str) -> Callable[..., Any]:
         # Triton reads a kernel's source back through linecache
         name = f"<{part} {exercise_id} {next(_serial)}>"
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-        exec(compile(text, name, "exec"), namespace)
+        exec(compile(text, name, "exec", dont_inherit=True), namespace)
     return namespace[exercise_id.split(".", 1)[1]]
 
 

@@ -8,8 +8,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpu_utils.errors import BackendUnavailable
-
 
 @dataclass
 class AiCores:

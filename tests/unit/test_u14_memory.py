@@ -67,7 +67,7 @@ def test_the_search_finds_a_placement_exactly_where_brute_force_does(seed):
         ("overlap:K:K", {"tile": TILE, "offsets": {"K": [0, 32], "S": [0], "P": [128], "O": [0]}}),
         ("overlap:P:S", {"tile": TILE, "offsets": {"K": [0, 64], "S": [64], "P": [64], "O": [0]}}),
         ("room:O:8 x 4 in 2 stages", {"tile": TILE, "offsets": {"K": [0, 64], "S": [0], "P": [64], "O": [96]}}),
-        ("tile:8 x 4 in 1 stages", {"tile": (8, 4, 1), "offsets": {"K": [0], "S": [0], "P": [128], "O": [0]}}),
+        ("tile:8 x 4 in 1 stage", {"tile": (8, 4, 1), "offsets": {"K": [0], "S": [0], "P": [128], "O": [0]}}),
     ],
 )
 def test_the_judge_names_what_is_wrong_with_a_plan(kind, value):

@@ -1,6 +1,6 @@
 """Unit 14: one operator in TileLang for an SM, a CU and an AI core. Its exercises, in the lab's order."""
 
-NAMES: tuple[str, ...] = (
+NAMES = (
     # one source
     "gemm",
     "fused_epilogue",
@@ -9,10 +9,7 @@ NAMES: tuple[str, ...] = (
     "prove_bounds",
     "prove_bijective",
     # who moves the data
-    # TODO "flags",
+    "flags",
     "memory_plan",
     "portability",
-    "flags",
-    # TODO "memory_plan",
-    # TODO "portability",
 )

@@ -134,7 +134,7 @@ EXERCISE = Exercise(
     trivial={
         "zeros": _storing("0.0f"),
         "ones": _storing("1.0f"),
-        "nan": _storing("__builtin_nanf(\"\")"),
+        "nan": _storing('__builtin_nanf("")'),
         "the input": _storing("x[i]"),
     },
     misconceptions=(

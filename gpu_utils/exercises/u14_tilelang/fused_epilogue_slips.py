@@ -41,9 +41,7 @@ def variant(
              whole tile to a vector core
     """
 
-    def fused_epilogue(
-        T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, scale: float
-    ) -> Any:
+    def fused_epilogue(T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, scale: float) -> Any:
         npu = vendor == "ascend"
         rows = BM // 2 if npu and halves != "whole" else BM
         span = rows if of_row else BN

@@ -67,9 +67,7 @@ def variant(
     return gemm
 
 
-def same_text_everywhere(
-    T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, dtype: str
-) -> Any:
+def same_text_everywhere(T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, dtype: str) -> Any:
     """The program of a GPU, on an AI core too."""
     return variant()(T, "nvidia", M=M, N=N, K=K, BM=BM, BN=BN, BK=BK, dtype=dtype)
 

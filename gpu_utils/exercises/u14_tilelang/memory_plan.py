@@ -116,7 +116,7 @@ def _read(inputs: Inputs, value: Any) -> tuple[dict[str, int], dict[str, list[in
         if own is None or len(own) != wanted[name]:
             return Difference(
                 "form:copies",
-                f"offsets[{name!r}] is {given[name]!r:.60}; expected a list, one offset for each of {wanted[name]}",
+                f"offsets[{name!r}] is {given[name]!r:.60}; expected an offset for each of {wanted[name]} copies",
             )
     return tile, offsets  # type: ignore[return-value]
 
@@ -159,7 +159,7 @@ def _inside(inputs: Inputs, tile: Any, found: list[Placed]) -> Difference | None
 
 
 def _said(tile: Mapping[str, int]) -> str:
-    return f"{tile['queries']} x {tile['keys']} in {tile['stages']} stages"
+    return f"{tile['queries']} x {tile['keys']} in {tile['stages']} stage{'' if tile['stages'] == 1 else 's'}"
 
 
 def drawn(rng: random.Random) -> dict[str, Any]:

@@ -89,9 +89,13 @@ FAMILIES: dict[str, Family] = {
     "every second piece": _pieces(
         "row * 8 + piece * 2 % 8", _collision({"rows": 1}, {"row": 0, "piece": 0}, {"row": 0, "piece": 4})
     ),
-    "every second piece from row 8 on": _pieces(
-        "row * 8 + piece * (1 + row // 8 % 2) % 8",
-        _collision({"rows": 9}, {"row": 8, "piece": 0}, {"row": 8, "piece": 4}),
+    "the last pieces from row 9 on": Family(
+        {"rows": (1, 12)},
+        (),
+        {"row": "rows", "piece": "8"},
+        "row * 8 + min(piece, 15 - row)",
+        "rows * 8",
+        _collision({"rows": 10}, {"row": 9, "piece": 6}, {"row": 9, "piece": 7}),
     ),
     "one to the left": Family({"n": (1, 2**20)}, (), _LIST, "i - 1", "n", ("outside", {"n": 1, "i": 0})),
     "transposed": Family(_MATRIX, (), {"i": "rows * cols"}, "i % cols * rows + i // cols", "rows * cols"),
@@ -335,7 +339,7 @@ EXERCISE = Exercise(
         Case("wrong from row 512 on", family="xor, wrong from row 512"),
         Case("padding: nobody collides, and places stay empty", family="padded rows"),
         Case("collisions within a row", family="every second piece"),
-        Case("collisions within a row, from row 8 on", family="every second piece from row 8 on"),
+        Case("collisions within a row, from row 9 on", family="the last pieces from row 9 on"),
         Case("one to the left: below 0", family="one to the left"),
         Case("a transposed matrix", family="transposed"),
         Case("the same with the other stride", family="transposed, the other stride"),

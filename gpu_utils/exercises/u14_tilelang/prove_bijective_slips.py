@@ -32,7 +32,8 @@ def answer(
     """An answer that asks Z3 for a place outside, for a collision, and for more places than indices.
 
     given    whether the conditions are asserted; differ: how the two indices of a collision differ
-    inside, apart, counted  whether it asks each of the three; below: for places below 0, too; shared: whether both indices have the same sizes
+    inside, apart, counted  whether it asks each of the three; below: for places below 0, too
+    shared   whether both indices have the same sizes
     width    of bit vectors, where the formula needs them; unknown: what is said when Z3 gives up
     """
 

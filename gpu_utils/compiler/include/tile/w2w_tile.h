@@ -27,22 +27,15 @@ template <class A, class B> struct pair {
 template <class A, class B> __W2W constexpr pair<A, B> make_pair(A first, B second) { return {first, second}; }
 template <class T> __W2W constexpr T max(T x, T y) { return x < y ? y : x; }
 template <class T> __W2W constexpr T min(T x, T y) { return y < x ? y : x; }
-template <class A, class B> inline constexpr bool is_same_v = false;
-template <class A> inline constexpr bool is_same_v<A, A> = true;
 }  // namespace std
 
 // Vectors that w2w_gpu.h leaves out, and the size of a grid
 
 struct uint1 { unsigned x; };
-struct int1 { int x; };
-struct float1 { float x; };
-__W2W uint1 make_uint1(unsigned x) { return {x}; }
 __W2W_VECTOR(long long, longlong)
 __W2W_VECTOR(unsigned long long, ulonglong)
 struct alignas(4) half2 { _Float16 x, y; };
 struct dim3 { unsigned x = 1, y = 1, z = 1; };
-__W2W float2 operator+(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
-__W2W float2 operator*(float2 a, float2 b) { return {a.x * b.x, a.y * b.y}; }
 
 // bfloat16 as a class, which HIP has beside the compiler's type: it computes in float and rounds to nearest even
 
@@ -68,7 +61,6 @@ __W2W hip_bfloat16 operator-(hip_bfloat16 x) { return -(float)x; }
 
 // Functions of one instruction, and what is made of them
 
-__W2W int __hip_popc(unsigned x) { return __popc(x); }
 __W2W double __hiloint2double(int high, int low) {
   return __builtin_bit_cast(double, (unsigned long long)(unsigned)high << 32 | (unsigned)low);
 }
