@@ -231,7 +231,8 @@ explore("lowered", gemm, size)
 guess = predict(
     "14.bytes",
     "M = N = K = 128 in float16, tiles of 64 x 64: four blocks. How many bytes of A "
-    "and B do all blocks read from global memory together? Is it the same on all three?",
+    "and B do all blocks read from global memory together? Is it the same on all "
+    "three?",
     read=lesson.number("read", unit="bytes"),
     same=lesson.yes_no("the same on all three?"),
 )
@@ -632,8 +633,8 @@ def own_race(T, vendor):
 guess = predict(
     "14.checks",
     "Does TileLang refuse: a copy from float32 to float16 on Ascend? The same on "
-    "sm_90? Sums of 256 x 512 in float32, in an L0C of 256 KiB? A loop in which each thread "
-    "writes what its neighbour reads?",
+    "sm_90? Sums of 256 x 512 in float32, in an L0C of 256 KiB? A loop in which each "
+    "thread writes what its neighbour reads?",
     cast=lesson.yes_no("refuses the cast, Ascend"),
     gpu=lesson.yes_no("refuses the cast, sm_90"),
     large=lesson.yes_no("refuses the large sums"),
@@ -972,7 +973,7 @@ lesson.table(
 )
 
 # %% [markdown] one tile
-# Take 384 queries, 64 keys and one stage. What the LDS has for a block, the figure below says. Its buffers are `K`, `V` and `P`; sizes are
+# Take 384 queries, 64 keys and one stage. In LDS lie `K`, `V` and `P`; sizes are
 # rows times columns times bytes of an element, steps are in the column `live`.
 
 # %% guess turns
@@ -1065,7 +1066,7 @@ lesson.table(rows, first="pool, a million tokens")
 # least: a step touches one byte of it in 500. It is the one to move out of HBM. The window and the indexer's keys are
 # read whole in each step.
 #
-# So let this sequence have 2 GB of HBM (a choice of ours), which leaves no room for the largest pool. The host has enough, behind PCIe 5.0
+# So let this sequence have little more HBM than its other pools take: no room for the largest one. The host has enough, behind PCIe 5.0
 # at 64 GB/s. Each entry that is picked has 1,024 bytes. Paged caches move whole pages: let a page hold 64 entries, and
 # let picked entries lie in pages of their own, which is the worst case.
 
@@ -1132,8 +1133,8 @@ lesson.table(
 guess = predict(
     "14.spills",
     "Sums of a tile of 256 x 128 in float32, spread over 128 threads. How many "
-    "registers of a thread do they take? A thread of NVIDIA's has at most 255; does it spill on "
-    "sm_80?",
+    "registers of a thread do they take? A thread of NVIDIA's has at most 255; does it "
+    "spill on sm_80?",
     sums=lesson.number("registers for the sums"),
     spills=lesson.yes_no("spills on sm_80"),
 )
@@ -1179,8 +1180,8 @@ lesson.table(found, first="target, tile")
 # >   of it seems to have been done on NVIDIA's. (source: sipoch.com, which carries an article of Silicon)
 # > - 2026-04: V4's report says that its fine-grained expert parallelism was checked on NVIDIA GPUs and on Ascend NPUs.
 # >   (source: DeepSeek-V4 report, section 3.1, read in a public translation, as in unit 11)
-# > - 2026-04-24: kernels of V4 in TileLang-Ascend, a variant of the language for Ascend NPUs. (source: tile-ai/tilelang-ascend,
-# >   README, Latest News)
+# > - 2026-04-24: kernels of V4 in TileLang-Ascend, a variant of the language for Ascend NPUs. (source:
+# >   tile-ai/tilelang-ascend, README, Latest News)
 # > - V4-Flash is served on Ascend A3, quantised to 8-bit integers. (source: docs.sglang.io, Ascend NPUs, best practices
 # >   for DeepSeek-V4-Flash)
 # > - 2026: V4's inference on an Ascend 950DT is analysed from the first day on. (source: SemiAnalysis newsletter,
