@@ -1068,8 +1068,7 @@ lesson.table(rows, first="pool, a million tokens")
 #
 # So let this sequence have little more HBM than its other pools take: no room for the largest one. The host has enough,
 # behind PCIe 5.0 at 64 GB/s. Each entry that is picked has 1,024 bytes. Paged caches move whole pages: let a page hold
-# 64 entries, and
-# let picked entries lie in pages of their own, which is the worst case.
+# 64 entries, and let picked entries lie in pages of their own, which is the worst case.
 
 # %% guess pages
 guess = predict(
