@@ -334,7 +334,7 @@ lesson.sitting("14", 1)
 #
 # A GPU hides its memory behind caches. A lane asks for an address, waits, and gets data; whether it came from L2 or
 # from memory it learns from the clock alone. Where tiles are copied by hand, into shared memory, a barrier says when
-# they are there. An **AI core** of Huawei's Ascend turns this round: no cache stands in front of its buffers. Six
+# they are there. An **AI core** of Huawei's Ascend turns this round: no cache stands in front of its buffers. Five
 # kinds of them have names, units called **pipes** move data from one to the next, and what is there, and when, is
 # known only to whoever wrote the flags.
 
