@@ -25,13 +25,13 @@ from gpu_utils import check, explore, hint, lesson, progress, solution
 # ## 14.gemm: one product, three vendors
 #
 # Write a tile program for `c = a @ b.T`. `a` is `(M, K)`, `b` is `(N, K)`, both of `dtype` (`"float16"` or
-# `"bfloat16"`); `c` is `(M, N)` in float32, and sums are float32. `M`, `N` and `K` are multiples of the tile's `BM`, `BN`
-# and `BK`, which are 32 or 64.
+# `"bfloat16"`); `c` is `(M, N)` in float32, and sums are float32. `M`, `N` and `K` are multiples of the tile's `BM`,
+# `BN` and `BK`, which are 32 or 64.
 #
-# `gemm(T, vendor, M, N, K, BM, BN, BK, dtype)` returns what stands under `@T.prim_func`, with the tensors `a`, `b`, `c` in
-# this order. `T` is the tile language of the target, `vendor` is `"nvidia"`, `"amd"` or `"ascend"`. A block makes one
-# tile of `c`, or an AI core does, in steps of `BK`. Tiles are counted row by row: with `M = 64`, `N = 96` and tiles of 32
-# there are 2 rows of 3 tiles, and block 5 makes rows 32 to 63 of columns 64 to 95.
+# `gemm(T, vendor, M, N, K, BM, BN, BK, dtype)` returns what stands under `@T.prim_func`, with the tensors `a`, `b`, `c`
+# in this order. `T` is the tile language of the target, `vendor` is `"nvidia"`, `"amd"` or `"ascend"`. A block makes
+# one tile of `c`, or an AI core does, in steps of `BK`. Tiles are counted row by row: with `M = 64`, `N = 96` and tiles
+# of 32 there are 2 rows of 3 tiles, and block 5 makes rows 32 to 63 of columns 64 to 95.
 #
 # | | on GPUs | on an AI core |
 # |---|---|---|
@@ -46,9 +46,9 @@ from gpu_utils import check, explore, hint, lesson, progress, solution
 # - `T.gemm(x, y, sums, transpose_B=..., clear_accum=...)`: `sums += x @ y`, of tiles that lie as you say; with
 #   `clear_accum` sums begin at 0. It may depend on `k`.
 #
-# The check lowers your program, compiles it and **executes it on the virtual `sm_80` and `gfx942` and on a virtual Ascend
-# core**, with sizes, tiles and types of its own. The result must be right to float32, the multiplications must be done by
-# the matrix units, and each tile may load its rows of `a` and `b` once.
+# The check lowers your program, compiles it and **executes it on the virtual `sm_80` and `gfx942` and on a virtual
+# Ascend core**, with sizes, tiles and types of its own. The result must be right to float32, the multiplications must
+# be done by the matrix units, and each tile may load its rows of `a` and `b` once.
 
 
 # %% 14.gemm tags=["answer", "14.gemm"]
@@ -95,18 +95,17 @@ check("14.gemm")
 # %% [markdown] statement of fused_epilogue
 # ## 14.fused_epilogue: from the matrix unit to the vector units
 #
-# The same product with an epilogue: `out = silu(scale * (a @ b.T) + bias)`, where `silu(v) = v / (1 + exp(-v))`.
-# `a` is `(M, K)` and `b` is `(N, K)`, both float16; `bias` is `(N,)` in float32, an element for each *column*; `out` is
-# `(M, N)` in float16. Sums, scale, bias and `silu` are float32, and the result is rounded once. With a sum of 16, a scale
-# of 0.125 and a bias of -2, `v` is 0, and so is the result.
+# The same product with an epilogue: `out = silu(scale * (a @ b.T) + bias)`, where `silu(v) = v / (1 + exp(-v))`. `a` is
+# `(M, K)` and `b` is `(N, K)`, both float16; `bias` is `(N,)` in float32, an element for each *column*; `out` is `(M,
+# N)` in float16. Sums, scale, bias and `silu` are float32, and the result is rounded once. With a sum of 16, a scale of
+# 0.125 and a bias of -2, `v` is 0, and so is the result.
 #
-# `fused_epilogue(T, vendor, M, N, K, BM, BN, BK, scale)` returns the tile program; its tensors are `a`, `b`, `bias`, `out`.
-# `scale` is a number of Python. Sums must not go to memory on their way: the check counts bytes.
+# `fused_epilogue(T, vendor, M, N, K, BM, BN, BK, scale)` returns the tile program; its tensors are `a`, `b`, `bias`,
+# `out`. `scale` is a number of Python. Sums must not go to memory on their way: the check counts bytes.
 #
-# On a GPU the lanes that have called the tensor cores hold the sums in registers: a loop
-# `for i, j in T.Parallel(rows, columns):` over a fragment, or over shared memory, is work for all threads. `T.exp` is the
-# exponential. On an AI core the sums lie in L0C, which only the cube core has. Its fixpipe hands them to *both* vector
-# cores of the AI core:
+# On a GPU the lanes that have called the tensor cores hold the sums in registers: a loop `for i, j in T.Parallel(rows,
+# columns):` over a fragment, or over shared memory, is work for all threads. `T.exp` is the exponential. On an AI core
+# the sums lie in L0C, which only the cube core has. Its fixpipe hands them to *both* vector cores of the AI core:
 #
 # - `T.dual_copy(sums, half)`: from L0C to a buffer of `BM // 2` rows, `T.alloc_shared`, in the unified buffer of each
 #   vector core; core 0 gets the upper half, core 1 the lower one;
@@ -170,8 +169,8 @@ check("14.fused_epilogue")
 
 # %% [markdown] why fused_epilogue
 # **Why it matters.** Every linear layer ends so. On a GPU fusing saves a kernel and a round trip; on an AI core it is
-# also what lets cube and vector cores work at the same time. Which of the two units waits for the other is a question of
-# FLOPs for each element: a short `K` leaves the cube core waiting for `exp`.
+# also what lets cube and vector cores work at the same time. Which of the two units waits for the other is a question
+# of FLOPs for each element: a short `K` leaves the cube core waiting for `exp`.
 
 
 # %% [markdown] part 2
@@ -448,10 +447,10 @@ check("14.prove_bijective")
 # %% [markdown] statement of flags
 # ## 14.flags: who waits for whom
 #
-# Below is a kernel in AscendC, the language that TileLang lowers to for an Ascend AI core: `y = x / (1 + exp(-x))`, tile
-# by tile, on a vector core. Everything is there but its synchronisation. A vector core has four units that work at the
-# same time: the scalar unit runs the text, and three *pipes* do what it hands them. A call returns at once; a pipe does
-# what it was given in order, and knows nothing of the other pipes.
+# Below is a kernel in AscendC, the language that TileLang lowers to for an Ascend AI core: `y = x / (1 + exp(-x))`,
+# tile by tile, on a vector core. Everything is there but its synchronisation. A vector core has four units that work at
+# the same time: the scalar unit runs the text, and three *pipes* do what it hands them. A call returns at once; a pipe
+# does what it was given in order, and knows nothing of the other pipes.
 #
 # | call | pipe | reads | writes |
 # |---|---|---|---|
@@ -462,17 +461,17 @@ check("14.prove_bijective")
 # Tile `t` uses the buffers `x0` and `y0` in the unified buffer where `t` is even, `x1` and `y1` where it is odd. Two
 # calls order two pipes:
 #
-# - `asc_sync_notify(from, to, event(id))` is queued on pipe `from` behind what that pipe was given before; when its turn
-#   comes, it sets the flag `(from, to, id)`.
+# - `asc_sync_notify(from, to, event(id))` is queued on pipe `from` behind what that pipe was given before; when its
+#   turn comes, it sets the flag `(from, to, id)`.
 # - `asc_sync_wait(from, to, event(id))` is queued on pipe `to`, which stops there until the flag is set, and clears it.
 #
-# A flag holds one notify: to set it again before it was waited for is a fault. `id` is 0 to 15. `asc_sync()` waits until
-# all pipes are empty.
+# A flag holds one notify: to set it again before it was waited for is a fault. `id` is 0 to 15. `asc_sync()` waits
+# until all pipes are empty.
 #
-# Write the part of the kernel that calls `load(t)`, `compute(t)` and `store(t)` for the tiles 0 to `TILES - 1`, with the
-# flags that it needs. `flags() -> str` returns the whole source. With one tile, data has to be in order, and nothing
-# else: the load comes before the computation, that before the store, so two flags do. From the third tile on a buffer
-# is written again that somebody may still be reading.
+# Write the part of the kernel that calls `load(t)`, `compute(t)` and `store(t)` for the tiles 0 to `TILES - 1`, with
+# the flags that it needs. `flags() -> str` returns the whole source. With one tile, data has to be in order, and
+# nothing else: the load comes before the computation, that before the store, so two flags do. From the third tile on a
+# buffer is written again that somebody may still be reading.
 #
 # Your source is compiled and **executed on a virtual Ascend core**, for several numbers of tiles. It must
 #
@@ -495,10 +494,10 @@ def flags() -> str:
 check("14.flags")
 
 # %% [markdown] why flags
-# **Why it matters.** TileLang places these flags for you, from the same graph that you drew. When it places one too few,
-# or a kernel is written by hand, the result is right on most days: here every run looks at who has made what ready,
-# whatever came out. The four flags have a counterpart on each machine: a full and an empty `mbarrier` for each stage of
-# a TMA pipeline, `s_waitcnt` and `s_barrier` around a double buffer in LDS.
+# **Why it matters.** TileLang places these flags for you, from the same graph that you drew. When it places one too
+# few, or a kernel is written by hand, the result is right on most days: here every run looks at who has made what
+# ready, whatever came out. The four flags have a counterpart on each machine: a full and an empty `mbarrier` for each
+# stage of a TMA pipeline, `s_waitcnt` and `s_barrier` around a double buffer in LDS.
 
 
 # %% [markdown] memory_plan

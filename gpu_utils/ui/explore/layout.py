@@ -148,7 +148,6 @@ def _side(
     )
     tile = _tile(places, taken[at], one, each, fault)
     banks = _banks(one)
-    caption = "Above: the lane that takes a piece, and its place in pieces. Below: banks, passes, and the lane served."
     caption = "Above: the lane that takes a piece, and its place in pieces. Below: banks, passes, the lane served."
     return picture(
         unit.vendor,
