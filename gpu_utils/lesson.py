@@ -58,7 +58,6 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "gpu_utils.compiler.clang": ("compile_cpp",),
         "gpu_utils.compiler.hipify": ("hipify",),
         "gpu_utils.compiler.leftovers": ("leftovers",),
-        "gpu_utils.chips.npus": ("NPUS",),
         "gpu_utils.compiler.lowered_lines": ("match",),
         "gpu_utils.compiler.tilelang": ("lower", "refusal"),
         "gpu_utils.compiler.reading": ("compiler_notes", "in_loops", "mnemonics", "places_along_k"),
