@@ -39,7 +39,7 @@ UNITS = (
     Unit("11", "expert_parallelism", "Collectives, dispatch, combine"),
     Unit("12", "pipeline_schedules", "Pipeline schedules"),
     Unit("13", "profiling", "Profiling on both vendors"),
-    Unit("14", "tilelang", "TileLang: one source, many chips"),
+    Unit("14", "tilelang", "TileLang: one source, three vendors"),
     Unit("15", "capstone", "Capstone: the baseline, transformed"),
 )
 

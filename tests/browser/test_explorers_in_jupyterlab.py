@@ -33,6 +33,8 @@ CELLS = {
     "kernels": 'explore("kernels", [Point("scale", 2**26, 2**29, 4e-4)], occupancy=30)',
     "operands": 'explore("operands")',
     "schedule": 'explore("schedule")',
+    "lowered": 'explore("lowered")',
+    "layout": 'explore("layout", cols=32)',
 }
 IMPORTS = "from gpu_utils import explore\nfrom gpu_utils.analytic.roofline import Point"
 WAIT_SECONDS = 15
@@ -340,6 +342,20 @@ def test_schedules_follow_their_sliders_and_what_does_not_exist_is_said(notebook
         notebook.page.keyboard.press(key)
     cell.locator('[role="alert"]').wait_for()
     assert "DualPipe of 5 ranks and 8 micro-batches" in cell.locator('[role="alert"]').inner_text()
+
+
+def test_a_line_of_a_tile_program_marks_lines_of_three_sources(notebook):
+    notebook.await_words("lowered", r"^Line 23 of the tile program: T\.gemm.*ascend950: 1 of 30 lines")
+    notebook.slider("lowered", "line").focus()
+    notebook.page.keyboard.press("ArrowRight")
+    notebook.await_words("lowered", r"^Line 24 of the tile program: T\.copy\(total")
+
+
+def test_a_typed_layout_says_whether_it_is_a_bijection(notebook):
+    box = notebook.cell("layout").locator("input[type=text]").first
+    box.fill("row * cols + col // 2")
+    box.press("Enter")
+    notebook.await_words("layout", r"both go to place 0")
 
 
 def test_nothing_was_asked_of_another_host_and_the_console_is_clean(notebook):
