@@ -188,7 +188,7 @@ def _tile(
         if row in shown:
             x, y = _LEFT + col // each * wide, 16.0 + (row - top) * 20
             parts.append(path([(x, y), (x + wide, y), (x + wide, y + 20), (x, y + 20), (x, y)], "edge"))
-    below = 16 + len(shown) * 20
+    below = 16.0 + len(shown) * 20
     if fault and any(row in shown for row, _ in fault.elements):
         parts.append(text(_LEFT, below + 13, "framed: what breaks the bijection", size=10))
         below += 16
