@@ -61,7 +61,7 @@ _NUMBERS: Mapping[str, Callable[[Any, Any], Any]] = {
     "min": min,
     "max": max,
 }
-_ARRAYS = {**_NUMBERS, "min": np.minimum, "max": np.maximum}
+_ARRAYS: Mapping[str, Callable[[Any, Any], Any]] = {**_NUMBERS, "min": np.minimum, "max": np.maximum}
 _UNSIGNED = {"//": "UDiv", "%": "URem", ">>": "LShR", "<": "ULT", "<=": "ULE", ">": "UGT", ">=": "UGE"}
 """Operation -> the function of Z3 that reads bit vectors as numbers from 0 up; its operators read a sign."""
 
