@@ -221,7 +221,8 @@ def swizzle(row: int, col: int, cols: int, size: int) -> int:
     # BEGIN SOLUTION
     each = 16 // size  # elements of a piece
     pieces = cols // each
-    lowest = min(pieces & -pieces, 8)  # the largest power of two in pieces, at most 8
+    # the largest power of two in pieces, at most 8
+    lowest = min(pieces & -pieces, 8)
     piece = col // each ^ row // (8 // lowest) % lowest
     return row * cols + piece * each + col % each
     # END SOLUTION

@@ -58,8 +58,10 @@ _NUMBERS: Mapping[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
     "==": operator.eq,
     "!=": operator.ne,
+    "min": min,
+    "max": max,
 }
-_ARRAYS = {**_NUMBERS, "min": np.minimum, "max": np.maximum}
+_ARRAYS: Mapping[str, Callable[[Any, Any], Any]] = {**_NUMBERS, "min": np.minimum, "max": np.maximum}
 _UNSIGNED = {"//": "UDiv", "%": "URem", ">>": "LShR", "<": "ULT", "<=": "ULE", ">": "UGT", ">=": "UGE"}
 """Operation -> the function of Z3 that reads bit vectors as numbers from 0 up; its operators read a sign."""
 
@@ -168,7 +170,7 @@ def _value(node: ast.expr, values: Mapping[str, Any], text: str) -> Any:
         raise BadArgument(f"`{text}` divides by zero")
     if name in ("<<", ">>") and not 0 <= right <= 64:
         raise BadArgument(f"`{text}` shifts by {right}; expected 0 to 64")
-    return {"min": min, "max": max}[name](left, right) if name in ("min", "max") else _NUMBERS[name](left, right)
+    return _NUMBERS[name](left, right)
 
 
 def _of_z3(value: Any) -> bool:

@@ -125,7 +125,7 @@ def test_the_proof_of_bounds_agrees_with_every_small_number(name):
 @pytest.mark.parametrize("name", set(prove_bijective.FAMILIES) - {"steps of a divisor"})
 def test_the_proof_of_a_bijection_agrees_with_every_index_of_small_sizes(name):
     family = prove_bijective.FAMILIES[name]
-    ranges = small(family.sizes, 9)
+    ranges = small(family.sizes, 9 if len(family.sizes) == 1 else 4)
     verdict, _ = with_z3(bijections.answer(), {**family.inputs, "sizes": ranges})
     verdicts = set()
     for numbers in product(*(range(low, high + 1) for low, high in ranges.values())):
@@ -144,7 +144,8 @@ def test_every_stated_fault_is_one_and_what_has_none_is_proved():
                 value = one.fault if isinstance(one.fault, tuple) else ("refuted", one.fault)
                 assert exercise._judge(case, one.inputs, value) is None
             elif not one.hard:
-                assert exercise.EXERCISE.reference(**one.inputs)[1] is None
+                slips = bounds if exercise is prove_bounds else bijections
+                assert with_z3(slips.answer(), one.inputs)[0] in ("proved", "bijective")
 
 
 @pytest.mark.parametrize("exercise", [prove_bounds.EXERCISE, prove_bijective.EXERCISE], ids=lambda one: one.id)

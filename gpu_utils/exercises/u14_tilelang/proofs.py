@@ -12,8 +12,8 @@ from gpu_utils.grading.exercise import Inputs
 ENOUGH = 10_000_000
 """Units of work of Z3 in which it decides every formula here but those that say otherwise: seconds at most."""
 
-LITTLE = 200_000
-"""Units for a formula that Z3 cannot decide; a tenth of a second."""
+LITTLE = 60_000
+"""Units for a formula that Z3 cannot decide; less than a tenth of a second."""
 
 
 def with_z3(answer: Callable[..., Any], inputs: Inputs) -> Any:

@@ -130,6 +130,14 @@ def access_of(case: Case) -> Access:
     return next(one for one in ACCESSES.values() if one.inputs == dict(case.params))
 
 
+def _reference(**inputs: Any) -> tuple[str, Any]:
+    """What is stated of a named access; of a drawn one what Z3 says. Raises CompilerMissing for these without it."""
+    for access in ACCESSES.values():
+        if access.inputs == inputs:
+            return ("proved", None) if access.fault is None else ("refuted", dict(access.fault))
+    return tuple(with_z3(slips.answer(), inputs))
+
+
 def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     access = access_of(case)
     if wrong := pair(value, ("proved", "refuted", "unknown")):
@@ -262,7 +270,7 @@ EXERCISE = Exercise(
     parameters=("names", "given", "index", "length", "bits", "rlimit"),
     kind="host",
     inputs=lambda case, generator: access_of(case).inputs,
-    reference=lambda **inputs: with_z3(slips.answer(), inputs),
+    reference=_reference,
     call=with_z3,
     judge=_judge,
     tolerance=lambda case, inputs: EXACT,

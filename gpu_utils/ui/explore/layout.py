@@ -173,7 +173,7 @@ def _tile(
     step = 1 if wide > 16 else 4
     parts += [text(_LEFT + (at + 0.5) * wide, 11, at, size=8, at="middle") for at in range(0, pieces, step)]
     for line, row in enumerate(shown):
-        y = 16 + line * 20
+        y = 16.0 + line * 20
         parts.append(text(0, y + 14, f"row {row}", size=10))
         for at in range(pieces):
             lane = lanes.get((row, at))
@@ -188,7 +188,7 @@ def _tile(
         if row in shown:
             x, y = _LEFT + col // each * wide, 16.0 + (row - top) * 20
             parts.append(path([(x, y), (x + wide, y), (x + wide, y + 20), (x, y + 20), (x, y)], "edge"))
-    below = 16 + len(shown) * 20
+    below = 16.0 + len(shown) * 20
     if fault and any(row in shown for row, _ in fault.elements):
         parts.append(text(_LEFT, below + 13, "framed: what breaks the bijection", size=10))
         below += 16
