@@ -88,6 +88,14 @@ def _of_step() -> list[Launch]:
     ]
 
 
+def _places(g: torch.Generator) -> torch.Tensor:
+    return torch.randperm(64, generator=g).to(_INT)
+
+
+def _pieces(g: torch.Generator) -> torch.Tensor:
+    return torch.randint(0, 1 << 20, (256,), generator=g, dtype=_INT)
+
+
 def _looked_up(g: torch.Generator) -> torch.Tensor:
     return torch.randint(0, 4096, (64,), generator=g, dtype=_INT)
 
@@ -103,6 +111,7 @@ _TABLE = (
     ("inline_fenced inline_ptx", [_POWER]),
     ("lock_each lock_turns", [_LOCK]),
     ("step", _of_step()),
+    ("tile_pieces", [Launch("tile_pieces", 1, 64, _draws(_places, 1, _places, 1, _pieces, _zeros(256, dtype=_INT)))]),
     ("neighbour", [Launch("neighbour", 1, 48, _draws(_normal(48), _zeros(48)))]),
     ("outliers outliers_32", [_VOTES]),
     ("prefix prefix_31", [_PREFIX]),

@@ -56,8 +56,8 @@ def _shares(found: Mapping[str, Matched], line: int, words: str) -> str:
     longest = max(len(one.lowered) for one in found.values())
     parts = []
     for row, (target, one) in enumerate(found.items()):
-        y, x = 4.0 + 24 * row, 80.0
-        parts.append(text(x - 8, y + 14, target, at="end"))
+        y, x = 4.0 + 32 * row, 80.0
+        parts.append(text(x - 8, y + 17, target, at="end"))
         chosen, sync = len(one.of(line)), len(one.of(SYNC))
         for lines, kind, what in (
             (chosen, "even", "line"),
@@ -65,11 +65,11 @@ def _shares(found: Mapping[str, Matched], line: int, words: str) -> str:
             (len(one.lowered) - chosen - sync, "room", "other"),
         ):
             wide = 620 * lines / longest
-            parts.append(box(x, y, wide, 18, kind))
+            parts.append(box(x, y, wide, 24, kind))
             if wide > 60:
-                parts.append(text(x + 4, y + 13, f"{lines} {what}", size=11))
+                parts.append(text(x + 4, y + 16, f"{lines} {what}", size=11))
             x += wide
-    return svg(720, 4 + 24 * len(found), parts, words)
+    return svg(720, 8 + 32 * len(found), parts, words)
 
 
 def _vendor(target: str) -> str:

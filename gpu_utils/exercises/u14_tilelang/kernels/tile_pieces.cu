@@ -1,6 +1,10 @@
 // One warp or wavefront stores the 16-byte pieces of a tile in shared memory and loads them again.
 // `written` and `read` say for each lane of each access which place of 16 bytes it takes; -1: none.
+#ifdef __CUDACC_RTC__
+typedef int4 Piece;
+#else
 typedef int Piece __attribute__((ext_vector_type(4)));
+#endif
 
 extern "C" __global__ void tile_pieces(const int *written, int writes, const int *read,
                                        int reads, const Piece *in, Piece *out) {
