@@ -22,43 +22,40 @@ from gpu_utils import check, explore, hint, lesson, progress, solution
 # ## Part 1: one source
 
 # %% [markdown] statement of gemm
-# ## 14.gemm: one product, three vendors
+# ## 14.gemm: a persistent product for three vendors
 #
-# Write a tile program for `c = a @ b.T`. `a` is `(M, K)`, `b` is `(N, K)`, both of `dtype` (`"float16"` or
-# `"bfloat16"`); `c` is `(M, N)` in float32, and sums are float32. `M`, `N` and `K` are multiples of the tile's `BM`,
-# `BN` and `BK`, which are 32 or 64.
+# The lesson's product has a block for each tile. On an AI core that is not how one works: a chip has 28 cores, they are
+# started once, and each makes tile after tile. GPUs know this style as a **persistent** kernel. Write one tile program
+# for `c = a @ b.T` in that style, for all three vendors.
 #
-# `gemm(T, vendor, M, N, K, BM, BN, BK, dtype)` returns what stands under `@T.prim_func`, with the tensors `a`, `b`, `c`
-# in this order. `T` is the tile language of the target, `vendor` is `"nvidia"`, `"amd"` or `"ascend"`. A block makes
-# one tile of `c`, or an AI core does, in steps of `BK`. Tiles are counted row by row: with `M = 64`, `N = 96` and tiles
-# of 32 there are 2 rows of 3 tiles, and block 5 makes rows 32 to 63 of columns 64 to 95.
+# `a` is `(M, K)`, `b` is `(N, K)`, both of `dtype` (`"float16"` or `"bfloat16"`); `c` is `(M, N)` in float32, and sums
+# are float32. `M`, `N` and `K` are multiples of the tile's `BM`, `BN` and `BK`, which are 32 or 64.
 #
-# | | on GPUs | on an AI core |
-# |---|---|---|
-# | open the kernel | `with T.Kernel(blocks, threads=128) as t:` | `with T.Kernel(cores) as t:` |
-# | a tile of `a` or `b` | `T.alloc_shared(shape, dtype)` | `T.alloc_l1(shape, dtype)` |
-# | a tile of sums | `T.alloc_fragment(shape, dtype)` | `T.alloc_l0c(shape, dtype)` |
+# `gemm(T, vendor, M, N, K, BM, BN, BK, dtype, cores)` returns what stands under `@T.prim_func`, with the tensors `a`,
+# `b`, `c` in this order. Exactly `cores` blocks (AI cores) are launched, and there are never more of them than tiles.
+# Tiles are counted row by row and dealt in turn: tile t goes to core t % cores. With `M = 64`, `N = 96` and tiles of 32
+# there are 2 rows of 3 tiles, tile 5 is rows 32 to 63 of columns 64 to 95; with 4 cores, core 1 makes tiles 1 and 5,
+# core 2 makes tile 2 alone.
 #
-# The rest is the same text for all of them:
-#
-# - `for k in T.Pipelined(steps, num_stages=2):` copies of later steps start while this one is multiplied;
-# - `T.copy(source, target)`: a tensor with the place where the tile begins, as in `a[row, column]`, or a tile;
-# - `T.gemm(x, y, sums, transpose_B=..., clear_accum=...)`: `sums += x @ y`, of tiles that lie as you say; with
-#   `clear_accum` sums begin at 0. It may depend on `k`.
+# What you need beside the lesson's words: `for i in T.serial(n):` is an ordinary loop, and `n` may be computed from the
+# number of the core. Buffers are allocated once, before it.
 #
 # The check lowers your program, compiles it and **executes it on the virtual `sm_80` and `gfx942` and on a virtual
-# Ascend core**, with sizes, tiles and types of its own. The result must be right to float32, the multiplications must
-# be done by the matrix units, and each tile may load its rows of `a` and `b` once.
+# Ascend core**, with sizes, tiles, types and cores of its own. The result must be right to float32, the multiplications
+# must be done by the matrix units, and each tile may load its rows of `a` and `b` once.
+#
+# **A puzzle.** The sums lie in one buffer, tile after tile. Who makes sure that the next tile does not add to the last
+# one, and that it is not overwritten before it was stored?
 
 
 # %% 14.gemm tags=["answer", "14.gemm"]
-def gemm(T, vendor, M, N, K, BM, BN, BK, dtype):
-    """A tile program: c = a @ b.T, on an SM, a CU and an AI core."""
+def gemm(T, vendor, M, N, K, BM, BN, BK, dtype, cores):
+    """A tile program: c = a @ b.T by `cores` blocks, on an SM, a CU and an AI core."""
     # BEGIN SOLUTION
     npu = vendor == "ascend"
-    blocks = (M // BM) * (N // BN)
+    tiles, columns = (M // BM) * (N // BN), N // BN
     threads = {} if npu else {"threads": 128}
-    tile = T.alloc_l1 if npu else T.alloc_shared
+    stage = T.alloc_l1 if npu else T.alloc_shared
     accumulator = T.alloc_l0c if npu else T.alloc_fragment
 
     @T.prim_func
@@ -67,17 +64,18 @@ def gemm(T, vendor, M, N, K, BM, BN, BK, dtype):
         b: T.Tensor((N, K), dtype),
         c: T.Tensor((M, N), "float32"),
     ):
-        with T.Kernel(blocks, **threads) as t:
-            a_tile = tile((BM, BK), dtype)
-            b_tile = tile((BN, BK), dtype)
+        with T.Kernel(cores, **threads) as core:
+            a_tile = stage((BM, BK), dtype)
+            b_tile = stage((BN, BK), dtype)
             sums = accumulator((BM, BN), "float32")
-            m = t // (N // BN) * BM
-            n = t % (N // BN) * BN
-            for k in T.Pipelined(K // BK, num_stages=2):
-                T.copy(a[m, k * BK], a_tile)
-                T.copy(b[n, k * BK], b_tile)
-                T.gemm(a_tile, b_tile, sums, transpose_B=True, clear_accum=(k == 0))
-            T.copy(sums, c[m, n])
+            for i in T.serial((tiles - core + cores - 1) // cores):
+                m = (core + i * cores) // columns * BM
+                n = (core + i * cores) % columns * BN
+                for k in T.Pipelined(K // BK, num_stages=2):
+                    T.copy(a[m, k * BK], a_tile)
+                    T.copy(b[n, k * BK], b_tile)
+                    T.gemm(a_tile, b_tile, sums, transpose_B=True, clear_accum=(k == 0))
+                T.copy(sums, c[m, n])
 
     return main
     # END SOLUTION
@@ -87,9 +85,17 @@ def gemm(T, vendor, M, N, K, BM, BN, BK, dtype):
 check("14.gemm")
 
 # %% [markdown] why gemm
-# **Why it matters.** This is what "one source" means, and what it does not: loop, tiles and copies are one text, and
+# **Why it matters.** This is what "one source" means, and what it does not: loops, tiles and copies are one text, and
 # where a tile lives is a branch. The bytes from memory are those of the tile on every chip. Which tile is a good one is
 # not the same everywhere: `14.portability` counts that.
+#
+# <details><summary>The puzzle</summary>
+#
+# That sums begin anew is yours, `clear_accum`. That they are stored before the next tile's first product overwrites
+# them is TileLang's: look for the flag from FIX to M in the lowered source. On a GPU each lane stores its own registers,
+# and a lane does one thing after the other.
+#
+# </details>
 
 
 # %% [markdown] statement of fused_epilogue
@@ -107,11 +113,11 @@ check("14.gemm")
 # columns):` over a fragment, or over shared memory, is work for all threads. `T.exp` is the exponential. On an AI core
 # the sums lie in L0C, which only the cube core has. Its fixpipe hands them to *both* vector cores of the AI core:
 #
-# - `T.dual_copy(sums, half)`: from L0C to a buffer of `BM // 2` rows, `T.alloc_shared`, in the unified buffer of each
+# - `T.dual_copy(sums, part)`: from L0C to a buffer of `BM // 2` rows, `T.alloc_shared`, in the unified buffer of each
 #   vector core; core 0 gets the upper half, core 1 the lower one;
 # - `with T.SimtVF(threads=128):` around a `T.Parallel` loop runs it on a vector core;
 # - `T.copy(bias[...], buffer)` brings the same elements to both cores;
-# - `T.dual_copy(half, out[m : m + BM, n : n + BN])`: each core stores its half.
+# - `T.dual_copy(part, out[m : m + BM, n : n + BN])`: each core stores its half.
 #
 # You write no flag: TileLang sees which core needs what, and places them, also between the cores.
 
@@ -146,12 +152,12 @@ def fused_epilogue(T, vendor, M, N, K, BM, BN, BK, scale):
                 T.gemm(a_tile, b_tile, sums, transpose_B=True, clear_accum=(k == 0))
             T.copy(bias[n], shift)
             if npu:
-                half = T.alloc_shared((BM // 2, BN), "float32")
+                part = T.alloc_shared((BM // 2, BN), "float32")
                 done = T.alloc_shared((BM // 2, BN), "float16")
-                T.dual_copy(sums, half)
+                T.dual_copy(sums, part)
                 with T.SimtVF(threads=128):
                     for i, j in T.Parallel(BM // 2, BN):
-                        v = scale * half[i, j] + shift[j]
+                        v = scale * part[i, j] + shift[j]
                         done[i, j] = v / (1.0 + T.exp(-v))
                 T.dual_copy(done, out[m : m + BM, n : n + BN])
             else:

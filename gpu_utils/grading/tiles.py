@@ -11,6 +11,7 @@ Lowering runs the learner's Python, launching does not: where a class is graded 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,10 +34,12 @@ class Tiled:
     sizes    names of the inputs that the program is called with, beside T and vendor
     tensors  inputs -> the kernel's tensors in the order of its parameters; the last one is the result, and its elements
              are NaN before the launch
+    blocks   inputs -> how many blocks must be launched; None: as many as the program likes
     """
 
     sizes: tuple[str, ...]
     tensors: Callable[[Inputs], Sequence[Tensor]]
+    blocks: Callable[[Inputs], int] | None = None
 
     def lowered(self, program: Callable[..., Any], inputs: Mapping[str, Any]) -> Lowered:
         """The program for the target and with the sizes of a case. Raises what `lower` raises, with the learner's line.
@@ -69,6 +72,9 @@ class Tiled:
         lowered = answer.lowered if isinstance(answer, Handed) else self.lowered(answer, inputs)
         if lowered.target != inputs["target"]:
             raise BadArgument(f"the program was lowered for {lowered.target}, expected {inputs['target']}")
+        blocks = math.prod(lowered.grid)
+        if self.blocks is not None and blocks != self.blocks(inputs):
+            raise BadArgument(f"the program launches {blocks} blocks, expected {self.blocks(inputs)}")
         *given, out = self.tensors(inputs)
         out.fill_(float("nan"))
         launch(lowered, [*given, out])

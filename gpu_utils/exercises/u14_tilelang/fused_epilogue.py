@@ -88,7 +88,7 @@ EXERCISE = Exercise(
     trivial={
         "zeros": slips.storing(lambda T, total: total * 0.0),
         "ones": slips.storing(lambda T, total: total * 0.0 + 1.0),
-        "nan": slips.storing(lambda T, total: (total * 0.0) / (total * 0.0)),
+        "nan": slips.storing(lambda T, total: T.sqrt(-1.0 - total * total)),
         "the input": slips.storing(lambda T, total: total),
     },
     limits=(
@@ -115,14 +115,8 @@ EXERCISE = Exercise(
         Misconception(
             "halves_in_one_place",
             slips.variant(halves="copy"),
-            "Both vector cores store their half to the same rows, and the other rows get nothing. T.dual_copy knows "
+            "Both vector cores store to the same rows. There are two cores: each takes BM // 2 rows, and T.dual_copy knows "
             "which half a core has, also on the way to memory.",
-        ),
-        Misconception(
-            "whole_tile_for_one_core",
-            slips.variant(halves="whole"),
-            "T.copy brings the tile from L0C to one vector core, and the other one works on what nobody has written. "
-            "There are two: each takes BM // 2 rows, and T.dual_copy divides them.",
         ),
         Misconception(
             "bias_of_the_row",

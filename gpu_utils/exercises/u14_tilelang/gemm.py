@@ -14,7 +14,7 @@ from gpu_utils.exercises.u14_tilelang.tiles import TARGETS, most_moved, products
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Limit, Misconception
 from gpu_utils.grading.tiles import Tiled
 
-SIZES = ("M", "N", "K", "BM", "BN", "BK", "dtype")
+SIZES = ("M", "N", "K", "BM", "BN", "BK", "dtype", "cores")
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -42,7 +42,9 @@ def _fresh(rng: random.Random) -> Case:
     rows, columns, steps = rng.randrange(1, 4), rng.randrange(1, 4), rng.randrange(2, 5)
     sizes = {"M": rows * tile["BM"], "N": columns * tile["BN"], "K": steps * tile["BK"]}
     dtype = rng.choice(("float16", "bfloat16"))
-    return Case("sizes, tiles and a chip nobody chose", target=rng.choice(TARGETS), **sizes, **tile, dtype=dtype)
+    cores = rng.randrange(1, rows * columns + 1)
+    target = rng.choice(TARGETS)
+    return Case("sizes, tiles and a chip nobody chose", target=target, **sizes, **tile, dtype=dtype, cores=cores)
 
 
 EXERCISE = Exercise(
@@ -55,19 +57,22 @@ EXERCISE = Exercise(
     reference=gemm_reference,
     tolerance=_tolerance,
     dtype=lambda inputs: torch.float32,
-    call=Tiled(SIZES, _tensors),
+    call=Tiled(SIZES, _tensors, blocks=lambda inputs: inputs["cores"]),
     cases=(
         Case(
-            "an AI core: two rows of three tiles, three steps",
-            **{"target": "ascend950", "M": 64, "N": 96, "K": 96, "BM": 32, "BN": 32, "BK": 32, "dtype": "float16"},
+            "four AI cores, six tiles: two cores make one more",
+            **{"target": "ascend950", "M": 64, "N": 96, "K": 96, "BM": 32, "BN": 32, "BK": 32},
+            **{"dtype": "float16", "cores": 4},
         ),
         Case(
-            "an SM: three rows of two tiles that are not square",
-            **{"target": "sm_80", "M": 96, "N": 128, "K": 96, "BM": 32, "BN": 64, "BK": 32, "dtype": "float16"},
+            "an SM: three blocks for three rows of two tiles that are not square",
+            **{"target": "sm_80", "M": 96, "N": 128, "K": 96, "BM": 32, "BN": 64, "BK": 32},
+            **{"dtype": "float16", "cores": 3},
         ),
         Case(
-            "a CU, in bfloat16",
-            **{"target": "gfx942", "M": 64, "N": 96, "K": 96, "BM": 64, "BN": 32, "BK": 32, "dtype": "bfloat16"},
+            "a CU, in bfloat16: two blocks for three tiles",
+            **{"target": "gfx942", "M": 64, "N": 96, "K": 96, "BM": 64, "BN": 32, "BK": 32},
+            **{"dtype": "bfloat16", "cores": 2},
         ),
     ),
     fresh=_fresh,
@@ -158,6 +163,27 @@ EXERCISE = Exercise(
             "The numbers are right to three digits: the accumulator has 16 bits. Both matrix units add in float32.",
         ),
         Misconception(
+            "a_block_for_each_tile",
+            slips.variant(
+                blocks=lambda tiles, cores: tiles,
+                rounds=lambda tiles, core, cores: 1,
+                dealt=lambda core, i, cores: core,
+            ),
+            "Each tile has a block of its own. Launch `cores` blocks, whatever the number of tiles, and let each make "
+            "several, one after the other.",
+        ),
+        Misconception(
+            "one_tile_each",
+            slips.variant(rounds=lambda tiles, core, cores: 1),
+            "Each core makes its first tile and stops. With 4 cores and 6 tiles, cores 0 and 1 have a second one.",
+        ),
+        Misconception(
+            "as_many_for_everybody",
+            slips.variant(rounds=lambda tiles, core, cores: -(-tiles // cores)),
+            "Every core makes as many tiles as the busiest one, so the last ones lie beyond c. How many of the numbers "
+            "core, core + cores, core + 2 cores, ... are below the number of tiles?",
+        ),
+        Misconception(
             "operands_in_the_unified_buffer",
             slips.variant(operands="alloc_shared"),
             "On an AI core T.alloc_shared is the unified buffer, which belongs to the vector cores. The cube core takes "
@@ -166,12 +192,13 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Four things differ between the vendors, and all of them are names: how the kernel is opened, where tiles of a "
-        "and b are kept, where sums are kept. The loop and the copies are one text.",
-        "Block t makes the tile in row t // (N // BN) and column t % (N // BN). On an AI core: T.alloc_l1 for both "
-        "operands, T.alloc_l0c for the sums, T.Kernel(tiles) without threads. On GPUs T.alloc_shared, T.alloc_fragment, "
-        "threads=128.",
-        "for k in T.Pipelined(K // BK, num_stages=2): T.copy(a[m, k * BK], a_tile); T.copy(b[n, k * BK], b_tile); "
-        "T.gemm(a_tile, b_tile, acc, transpose_B=True, clear_accum=(k == 0)); and after the loop T.copy(acc, c[m, n]).",
+        "and b are kept, where sums are kept. The loops and the copies are one text.",
+        "Core c makes the tiles c, c + cores, c + 2 cores, ...: (tiles - c + cores - 1) // cores of them, in a loop of "
+        "T.serial around the loop over K. Tile t lies in row t // (N // BN) and column t % (N // BN). Buffers are "
+        "allocated once, before the loops.",
+        "for i in T.serial(...): t = core + i * cores; m and n from t; for k in T.Pipelined(K // BK, num_stages=2): "
+        "T.copy(a[m, k * BK], a_tile); T.copy(b[n, k * BK], b_tile); T.gemm(a_tile, b_tile, acc, transpose_B=True, "
+        "clear_accum=(k == 0)); and after the loop over K T.copy(acc, c[m, n]).",
     ),
     explanation=(
         "One text fixes what is computed, in which tiles, and what is brought in while what is multiplied. The compiler "

@@ -9,9 +9,14 @@ from typing import Any
 Program = Callable[..., Any]
 
 
-def grid(T: Any, vendor: str, tiles: int) -> Any:
-    """A block of 128 threads, or an AI core, for each tile."""
-    return T.Kernel(tiles) if vendor == "ascend" else T.Kernel(tiles, threads=128)
+def grid(T: Any, vendor: str, blocks: int) -> Any:
+    """So many blocks of 128 threads, or AI cores."""
+    return T.Kernel(blocks) if vendor == "ascend" else T.Kernel(blocks, threads=128)
+
+
+def share(tiles: int, core: Any, cores: int) -> Any:
+    """How many of the tiles core, core + cores, core + 2 cores, ... there are."""
+    return (tiles - core + cores - 1) // cores
 
 
 def variant(
@@ -27,6 +32,9 @@ def variant(
     transpose: bool = True,
     b_is_k_by_n: bool = False,
     tile: tuple[int, int, int] | None = None,
+    rounds: Callable[..., Any] = share,
+    dealt: Callable[..., Any] = lambda core, i, cores: core + i * cores,
+    blocks: Callable[..., Any] = lambda tiles, cores: cores,
 ) -> Program:
     """A program that is right where nothing is changed.
 
@@ -34,10 +42,11 @@ def variant(
     steps, k_at, clear, out_at  how many steps, where in K each begins, when sums begin at 0, where the tile is stored
     operands     where an AI core keeps the tiles of a and b; sums: dtype of the accumulator
     tile         a tile of its own, whatever is asked for
+    rounds, dealt, blocks  how many tiles a core makes, which its i-th is, and how many blocks are launched
     """
 
     def gemm(
-        T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, dtype: str
+        T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, dtype: str, cores: int
     ) -> Any:  # the names of the exercise
         npu = vendor == "ascend"
         BM, BN, BK = tile or (BM, BN, BK)
@@ -47,52 +56,59 @@ def variant(
 
         @T.prim_func
         def main(a: T.Tensor((M, K), dtype), b: T.Tensor((N, K), dtype), c: T.Tensor((M, N), "float32")):
-            with grid(T, vendor, (M // BM) * (N // BN)) as t:
+            with grid(T, vendor, blocks(rows * columns, cores)) as core:
                 a_tile = place((BM, BK), dtype)
                 b_tile = place(of_b, dtype)
                 acc = (T.alloc_l0c if npu else T.alloc_fragment)((BM, BN), sums)
-                m = row(t, rows, columns) * BM
-                n = column(t, rows, columns) * BN
-                for k in T.Pipelined(steps(K, BK), num_stages=2):
-                    T.copy(a[m, k_at(k, BK)], a_tile)
-                    if b_is_k_by_n:
-                        T.copy(b[k_at(k, BK), n], b_tile)
-                    else:
-                        T.copy(b[n, k_at(k, BK)], b_tile)
-                    T.gemm(a_tile, b_tile, acc, transpose_B=transpose, clear_accum=clear(k))
-                T.copy(acc, c[out_at(m, n)[0], out_at(m, n)[1]])
+                for i in T.serial(rounds(rows * columns, core, cores)):
+                    t = dealt(core, i, cores)
+                    m = row(t, rows, columns) * BM
+                    n = column(t, rows, columns) * BN
+                    for k in T.Pipelined(steps(K, BK), num_stages=2):
+                        T.copy(a[m, k_at(k, BK)], a_tile)
+                        if b_is_k_by_n:
+                            T.copy(b[k_at(k, BK), n], b_tile)
+                        else:
+                            T.copy(b[n, k_at(k, BK)], b_tile)
+                        T.gemm(a_tile, b_tile, acc, transpose_B=transpose, clear_accum=clear(k))
+                    T.copy(acc, c[out_at(m, n)[0], out_at(m, n)[1]])
 
         return main
 
     return gemm
 
 
-def same_text_everywhere(T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, dtype: str) -> Any:
+def same_text_everywhere(
+    T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, dtype: str, cores: int
+) -> Any:
     """The program of a GPU, on an AI core too."""
-    return variant()(T, "nvidia", M=M, N=N, K=K, BM=BM, BN=BN, BK=BK, dtype=dtype)
+    return variant()(T, "nvidia", M=M, N=N, K=K, BM=BM, BN=BN, BK=BK, dtype=dtype, cores=cores)
 
 
-def no_matrix_unit(T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, dtype: str) -> Any:
+def no_matrix_unit(
+    T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, dtype: str, cores: int
+) -> Any:
     """Every lane multiplies and adds for itself, on GPUs."""
     if vendor == "ascend":
-        return variant()(T, vendor, M=M, N=N, K=K, BM=BM, BN=BN, BK=BK, dtype=dtype)
+        return variant()(T, vendor, M=M, N=N, K=K, BM=BM, BN=BN, BK=BK, dtype=dtype, cores=cores)
 
     @T.prim_func
     def main(a: T.Tensor((M, K), dtype), b: T.Tensor((N, K), dtype), c: T.Tensor((M, N), "float32")):
-        with T.Kernel((M // BM) * (N // BN), threads=128) as t:
+        with T.Kernel(cores, threads=128) as core:
             a_tile = T.alloc_shared((BM, BK), dtype)
             b_tile = T.alloc_shared((BN, BK), dtype)
             acc = T.alloc_fragment((BM, BN), "float32")
-            m = t // (N // BN) * BM
-            n = t % (N // BN) * BN
-            T.clear(acc)
-            for k in T.Pipelined(K // BK, num_stages=2):
-                T.copy(a[m, k * BK], a_tile)
-                T.copy(b[n, k * BK], b_tile)
-                for i, j in T.Parallel(BM, BN):
-                    for l in T.serial(BK):
-                        acc[i, j] += T.cast(a_tile[i, l], "float32") * T.cast(b_tile[j, l], "float32")
-            T.copy(acc, c[m, n])
+            for t in T.serial(share((M // BM) * (N // BN), core, cores)):
+                m = (core + t * cores) // (N // BN) * BM
+                n = (core + t * cores) % (N // BN) * BN
+                T.clear(acc)
+                for k in T.Pipelined(K // BK, num_stages=2):
+                    T.copy(a[m, k * BK], a_tile)
+                    T.copy(b[n, k * BK], b_tile)
+                    for i, j in T.Parallel(BM, BN):
+                        for p in T.serial(BK):
+                            acc[i, j] += T.cast(a_tile[i, p], "float32") * T.cast(b_tile[j, p], "float32")
+                T.copy(acc, c[m, n])
 
     return main
 
@@ -100,12 +116,12 @@ def no_matrix_unit(T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int
 def filled(value: float) -> Program:
     """A program that stores one number everywhere."""
 
-    def gemm(T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, dtype: str) -> Any:
+    def gemm(T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, dtype: str, cores: int) -> Any:
         npu = vendor == "ascend"
 
         @T.prim_func
         def main(a: T.Tensor((M, K), dtype), b: T.Tensor((N, K), dtype), c: T.Tensor((M, N), "float32")):
-            with grid(T, vendor, (M // BM) * (N // BN)) as t:
+            with grid(T, vendor, cores) as core:
                 tile = (T.alloc_shared if npu else T.alloc_fragment)((BM, BN), "float32")
                 if npu:
                     with T.SimtVF(threads=128):
@@ -113,31 +129,37 @@ def filled(value: float) -> Program:
                             tile[i, j] = value
                 else:
                     T.fill(tile, value)
-                T.copy(tile, c[t // (N // BN) * BM, t % (N // BN) * BN])
+                for r in T.serial(share((M // BM) * (N // BN), core, cores)):
+                    t = core + r * cores
+                    T.copy(tile, c[t // (N // BN) * BM, t % (N // BN) * BN])
 
         return main
 
     return gemm
 
 
-def the_input(T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, dtype: str) -> Any:
+def the_input(T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, dtype: str, cores: int) -> Any:
     """Copies a corner of a into every tile of c."""
     npu = vendor == "ascend"
 
+    @T.macro
+    def widen(given: Any, tile: Any) -> None:
+        for i, j in T.Parallel(BM, BN):
+            tile[i, j] = T.cast(given[i, j % BK], "float32")
+
     @T.prim_func
     def main(a: T.Tensor((M, K), dtype), b: T.Tensor((N, K), dtype), c: T.Tensor((M, N), "float32")):
-        with grid(T, vendor, (M // BM) * (N // BN)) as t:
+        with grid(T, vendor, cores) as core:
             given = T.alloc_shared((BM, BK), dtype)
             tile = T.alloc_shared((BM, BN), "float32")
-            m = t // (N // BN) * BM
-            T.copy(a[m, 0], given)
-            if npu:
-                with T.SimtVF(threads=128):
-                    for i, j in T.Parallel(BM, BN):
-                        tile[i, j] = T.cast(given[i, j % BK], "float32")
-            else:
-                for i, j in T.Parallel(BM, BN):
-                    tile[i, j] = T.cast(given[i, j % BK], "float32")
-            T.copy(tile, c[m, t % (N // BN) * BN])
+            for r in T.serial(share((M // BM) * (N // BN), core, cores)):
+                t = core + r * cores
+                T.copy(a[t // (N // BN) * BM, 0], given)
+                if npu:
+                    with T.SimtVF(threads=128):
+                        widen(given, tile)
+                else:
+                    widen(given, tile)
+                T.copy(tile, c[t // (N // BN) * BM, t % (N // BN) * BN])
 
     return main

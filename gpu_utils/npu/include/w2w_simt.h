@@ -41,7 +41,7 @@ inline bfloat16x2_t __float22bfloat162_rn(float2 v) { return {bfloat16_t(v.x), b
 
 namespace tl {
 namespace limits {
-constexpr float kFloatInf = __builtin_huge_valf(), kFloatNInf = -__builtin_huge_valf();
+constexpr float kFloatInf = __builtin_huge_valf(), kFloatNInf = -__builtin_huge_valf(), kFloatNaN = __builtin_nanf("");
 }
 } // namespace tl
 
