@@ -58,10 +58,10 @@ def tile_counts(run: VirtualGpu | NpuRun) -> dict[str, float]:
     memory (LDS) beyond the fewest.
     """
     if isinstance(run, NpuRun):
-        paths = [(*name.split("->"), value) for name, value in run.counters.items() if "->" in name]
+        moved = run.counters.items()
         return {
-            "bytes read": sum(value for source, _, value in paths if source == "GM"),
-            "bytes written": sum(value for _, to, value in paths if to == "GM"),
+            "bytes read": sum(value for path, value in moved if path.startswith("GM->")),
+            "bytes written": sum(value for path, value in moved if path.endswith("->GM")),
             "matrix FLOPs": run.counters["cube_flops"],
         }
     totals = run.counters.totals()

@@ -13,18 +13,15 @@ from typing import Any
 import pytest
 import torch
 
-from gpu_utils.compiler import clang
 from gpu_utils.compiler.tile_hip import compile_hip
-from gpu_utils.compiler.tilelang import Lowered, installed, lower
+from gpu_utils.compiler.tilelang import Lowered, lower
 from gpu_utils.errors import BadArgument, CompileFailed, CompilerMissing, VirtualGpuError
 from gpu_utils.virtual import virtual_gpu
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tile_programs as tiles
 
-pytestmark = pytest.mark.skipif(
-    not (installed() and clang.installed()), reason="needs the extras tilelang and hip: TileLang and the wheel ziglang"
-)
+pytestmark = pytest.mark.usefixtures("tilelang")
 SHARED = 48 << 10
 """Bytes of LDS that a launch gives its blocks: more than any of these kernels asks for."""
 
@@ -126,6 +123,7 @@ def _made(target: str, name: str) -> tuple[Kernel, Lowered]:
     return kernel, lower(kernel.program, target, **kernel.sizes)
 
 
+@pytest.mark.drawn("all", 4)
 @pytest.mark.parametrize(("target", "name"), ALL)
 def test_a_lowered_program_agrees_with_float64_and_no_sanitizer_reports_it(target: str, name: str) -> None:
     kernel, lowered = _made(target, name)

@@ -21,6 +21,7 @@ RUNS = [
 ]
 
 
+@pytest.mark.drawn("all", 8)
 @pytest.mark.parametrize(("name", "target"), RUNS, ids=[f"{name}-{target}" for name, target in RUNS])
 def test_a_tile_program_is_right(name, target):
     case = TILE_CASES[name]

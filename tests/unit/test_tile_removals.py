@@ -8,17 +8,13 @@ import pytest
 import torch
 
 from gpu_utils.backends.tiling import launch_lowered
-from gpu_utils.compiler import clang, nvrtc, tilelang
 from gpu_utils.compiler.tilelang import lower
 from gpu_utils.kernelset import tile_matmuls, tile_rows  # noqa: F401  they enter their cases
 from gpu_utils.kernelset.removals import Recorded, removals
 from gpu_utils.kernelset.tile_case import TILE_CASES
 from gpu_utils.virtual import VirtualGpu
 
-pytestmark = pytest.mark.skipif(
-    not (tilelang.installed() and clang.installed()) or bool(nvrtc.missing()),
-    reason="needs the extras tilelang, hip and nvrtc",
-)
+pytestmark = pytest.mark.usefixtures("tilelang")
 GEMM, SOFTMAX = "gemm, fp16", "softmax, fp32"
 ORDERS = {
     ("sm_80", GEMM): {"bar.sync", "cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all"},
@@ -44,6 +40,7 @@ def _recorded(name: str, target: str) -> Recorded:
     return Recorded(program, tuple(arguments), storages, before, [storage.clone() for storage in storages])
 
 
+@pytest.mark.drawn("all", 1)
 @pytest.mark.parametrize(("target", "name"), list(ORDERS))
 def test_each_barrier_and_wait_that_is_removed_is_caught_or_not_needed(target: str, name: str) -> None:
     found = list(removals(name, target, launches=[_recorded(name, target)]))

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from gpu_utils.analytic.machines import MACHINES, machine
-from gpu_utils.compiler import clang, tilelang
 from gpu_utils.errors import UnknownName
 from gpu_utils.exercises.u14_tilelang import portability_slips as slips
 from gpu_utils.exercises.u14_tilelang.counted_block import counted_block, tiled_product
@@ -56,7 +55,7 @@ def test_the_rates_of_the_ascend_show_their_formula() -> None:
         machine("gfx1100")
 
 
-@pytest.mark.skipif(not (tilelang.installed() and clang.installed()), reason="needs the extras tilelang and hip")
+@pytest.mark.usefixtures("tilelang")
 def test_one_block_counts_on_three_machines_what_the_table_has() -> None:
     rows = counted_block(BM=64, BN=64, BK=32, K=128)
     for row in rows.values():

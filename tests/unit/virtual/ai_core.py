@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from gpu_utils.compiler import clang, tilelang
+from gpu_utils.compiler import tilelang
 from gpu_utils.npu import NpuRun, run_ascendc
 
-needs_clang = pytest.mark.skipif(not clang.installed(), reason="needs the extra `hip`")
-needs_tilelang = pytest.mark.skipif(
-    not (clang.installed() and tilelang.installed()), reason="needs the extras `hip` and `tilelang`"
-)
+needs_clang = pytest.mark.usefixtures("clang")
+needs_tilelang = pytest.mark.usefixtures("tilelang")
 _SYNCHRONISES = re.compile(r"^\s+(asc_sync\w*|asc_lock|asc_unlock)\(")
 
 

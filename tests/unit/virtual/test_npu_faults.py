@@ -150,6 +150,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.drawn("all", 6)
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_fault_is_named_with_its_line(name: str) -> None:
     kind, old, new, where, words = PLANTED[name]
@@ -261,6 +262,7 @@ BETWEEN_CORES = {
 }
 
 
+@pytest.mark.drawn("all", 3)
 @pytest.mark.parametrize("name", BETWEEN_CORES)
 def test_a_fault_on_the_cube_core_or_between_cores_is_named(name: str) -> None:
     kind, old, new, words = BETWEEN_CORES[name]

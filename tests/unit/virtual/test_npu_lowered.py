@@ -88,6 +88,7 @@ def _attention() -> tuple[OnCores, list[torch.Tensor]]:
     return on_cores(CASE.program, CASE.sizes), CASE.tensors(seed=2)
 
 
+@pytest.mark.drawn("all", 2)
 @pytest.mark.parametrize(
     ("make", "at_least"),
     [(_gemm, 12), (_relu, 28), (_exp, 16), (_twice, 5), (_attention, 34)],

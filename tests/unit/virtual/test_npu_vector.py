@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,14 +9,11 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from gpu_utils.compiler import clang
 from gpu_utils.compiler.tilelang import lower
 from gpu_utils.kernelset.tile_rows import cast
 from gpu_utils.npu import run_ascendc
 
-needs_clang = pytest.mark.skipif(clang.wheel_folder() is None, reason="the wheel ziglang is not installed")
-needs_tilelang = pytest.mark.skipif(importlib.util.find_spec("tilelang") is None, reason="TileLang is not installed")
-pytestmark = [needs_clang, needs_tilelang]
+pytestmark = pytest.mark.usefixtures("tilelang")
 
 INCLUDES = "#include <tl_templates/ascend/common.h>\n#include <tl_templates/ascend/simd_inst.h>\n"
 TYPES = {"float": torch.float32, "half": torch.float16, "bfloat16_t": torch.bfloat16, "int32_t": torch.int32}
@@ -298,6 +294,7 @@ MEMORY = [
 ]  # fmt: skip
 
 
+@pytest.mark.drawn("all", 3)
 @pytest.mark.parametrize(
     "ops", [ARITHMETIC, MASKS, LANES, CASTS, MEMORY], ids=["arithmetic", "masks", "lanes", "casts", "memory"]
 )
@@ -402,6 +399,7 @@ extern "C" __global__ __vector__ void k(__gm__ uint8_t* x, __gm__ uint8_t* y) {
 """
 
 
+@pytest.mark.drawn("all", 1)
 @pytest.mark.parametrize(
     ("kind", "result", "cols"), [("half", "half", 96), ("float", "float", 64), ("float", "bfloat16_t", 128)]
 )
@@ -442,6 +440,7 @@ def test_what_is_not_documented_is_refused_by_name() -> None:
     assert all(name in said for name in ("asc_arange_descend", "ROUND_O", "asc_duplicate_highest"))
 
 
+@pytest.mark.drawn("all", 1)
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 @pytest.mark.parametrize("result", ["float8_e4m3fn", "float8_e5m2"])
 def test_casts_to_8_bits_in_simt(kind: str, result: str) -> None:
