@@ -126,6 +126,65 @@ def gemm_bias_relu(T, vendor, M, N, K, BM, BN, BK, dtype):
     return main
 
 
+def gemm_batched(T, vendor, G, M, N, K, BM, BN, BK, dtype):
+    """C[g] = A[g] B[g]ᵀ for each of G pairs: A is [G, M, K], B is [G, N, K], C is [G, M, N] in float32."""
+    ascend = vendor == "ascend"
+    stage = T.alloc_l1 if ascend else T.alloc_shared
+    accumulator = T.alloc_l0c if ascend else T.alloc_fragment
+    tiles = (M // BM) * (N // BN)
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((G, M, K), dtype),
+        B: T.Tensor((G, N, K), dtype),
+        C: T.Tensor((G, M, N), "float32"),
+    ):
+        with T.Kernel(G * tiles) if ascend else T.Kernel(G * tiles, threads=THREADS) as block:
+            g = block // tiles
+            m = block % tiles // (N // BN) * BM
+            n = block % (N // BN) * BN
+            A_tile = stage((BM, BK), dtype)
+            B_tile = stage((BN, BK), dtype)
+            total = accumulator((BM, BN), "float32")
+            for k in T.Pipelined(K // BK, num_stages=2):
+                T.copy(A[g, m, k * BK], A_tile)
+                T.copy(B[g, n, k * BK], B_tile)
+                T.gemm(A_tile, B_tile, total, transpose_B=True, clear_accum=(k == 0))
+            T.copy(total, C[g, m, n])
+
+    return main
+
+
+def gemm_split_k(T, vendor, S, M, N, K, BM, BN, BK, dtype):
+    """C[s] is the part of A Bᵀ over the s-th of S equal pieces of K; their sum is the product. C is [S, M, N]."""
+    ascend = vendor == "ascend"
+    stage = T.alloc_l1 if ascend else T.alloc_shared
+    accumulator = T.alloc_l0c if ascend else T.alloc_fragment
+    tiles = (M // BM) * (N // BN)
+    piece = K // S
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((M, K), dtype),
+        B: T.Tensor((N, K), dtype),
+        C: T.Tensor((S, M, N), "float32"),
+    ):
+        with T.Kernel(S * tiles) if ascend else T.Kernel(S * tiles, threads=THREADS) as block:
+            s = block // tiles
+            m = block % tiles // (N // BN) * BM
+            n = block % (N // BN) * BN
+            A_tile = stage((BM, BK), dtype)
+            B_tile = stage((BN, BK), dtype)
+            total = accumulator((BM, BN), "float32")
+            for k in T.Pipelined(piece // BK, num_stages=2):
+                T.copy(A[m, s * piece + k * BK], A_tile)
+                T.copy(B[n, s * piece + k * BK], B_tile)
+                T.gemm(A_tile, B_tile, total, transpose_B=True, clear_accum=(k == 0))
+            T.copy(total, C[s, m, n])
+
+    return main
+
+
 def _pair(M, N, K, dtype, turned):
     def inputs(generator):
         a = torch.randn(M, K, generator=generator)
@@ -172,5 +231,31 @@ tile_case(
         outputs=(((128, 128), torch.float32),),
         expected=lambda a, b, bias: [(a.double() @ b.double().T + bias.double()).relu()],
         terms=97,
+    )
+)
+tile_case(
+    TileCase(
+        name="gemm, batched, fp16",
+        program=gemm_batched,
+        sizes={"G": 3, "M": 64, "N": 128, "K": 96, "BM": 64, "BN": 64, "BK": 32, "dtype": "float16"},
+        inputs=lambda generator: [
+            torch.randn(3, rows, 96, generator=generator).to(torch.float16) for rows in (64, 128)
+        ],
+        outputs=(((3, 64, 128), torch.float32),),
+        expected=lambda a, b: [a.double() @ b.double().mT],
+        terms=96,
+    )
+)
+tile_case(
+    TileCase(
+        name="gemm, split along K, fp16",
+        program=gemm_split_k,
+        sizes={"S": 4, "M": 64, "N": 64, "K": 256, "BM": 64, "BN": 64, "BK": 32, "dtype": "float16"},
+        inputs=_pair(64, 64, 256, torch.float16, True),
+        outputs=(((4, 64, 64), torch.float32),),
+        expected=lambda a, b: [
+            torch.stack([x @ y.T for x, y in zip(a.double().chunk(4, 1), b.double().chunk(4, 1), strict=True)])
+        ],
+        terms=64,
     )
 )
