@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,8 @@ class Tiled:
         lowered = answer.lowered if isinstance(answer, Handed) else self.lowered(answer, inputs)
         if lowered.target != inputs["target"]:
             raise BadArgument(f"the program was lowered for {lowered.target}, expected {inputs['target']}")
+        if lowered.vendor == "ascend" and (own := _OWN_CODE.search(lowered.source)):
+            raise BadArgument(f"the program brings code of its own ({own[0]}), and only tile programs are graded")
         blocks = math.prod(lowered.grid)
         if self.blocks is not None and blocks != self.blocks(inputs):
             raise BadArgument(f"the program launches {blocks} blocks, expected {self.blocks(inputs)}")
@@ -79,6 +82,10 @@ class Tiled:
         out.fill_(float("nan"))
         launch(lowered, [*given, out])
         return out
+
+
+_OWN_CODE = re.compile(r"#\s*(?:include\s*(?!<tl_templates/)[<\"][^\n]*|define\b[^\n]*)|\bw2w\w*|\b__?asm__?\b|\basm\b")
+"""In a source that is compiled for this machine's CPU: what TileLang itself never writes."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,8 @@ def launch(lowered: Lowered, tensors: Sequence[Tensor]) -> None:
     """Launch it on the virtual chip of the session. Raises BadArgument where the program has other tensors."""
     if len(lowered.tensors) != len(tensors):
         raise BadArgument(
-            f"the tile program has {len(lowered.tensors)} tensors ({', '.join(lowered.tensors)}), expected {len(tensors)}"
+            f"the tile program has {len(lowered.tensors)} tensors ({', '.join(lowered.tensors)}), "
+            f"expected {len(tensors)}"
         )
     cores = active_ai_cores()
     if cores is None:

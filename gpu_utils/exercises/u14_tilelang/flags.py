@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gpu_utils.analytic.tolerance import tolerance
+from gpu_utils.errors import BadArgument
 from gpu_utils.exercises.u14_tilelang import flags_slips as slips
 from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.grading.cpp import Framed, text_of
@@ -25,6 +26,17 @@ _PIPES = re.compile(r"PIPE_(\w+), PIPE_(\w+)")
 _LINE = re.compile(r"\bline (\d+)\b")
 
 ANSWER = Framed.read(Path(__file__).with_suffix(".cpp"))
+
+_PLAIN = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\n])*\"", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_]\w*|#\w*|::")
+_OWN = re.compile(r"\b(?:int|auto|bool|unsigned|float|long|char|size_t|u?int\d+_t|event_t)\s+[&*]*\s*([A-Za-z]\w*)")
+_WORDS = frozenset(
+    (
+        *("for", "if", "else", "while", "do", "switch", "case", "break", "continue", "return", "default"),
+        *("int", "auto", "bool", "const", "constexpr", "unsigned", "long", "short", "char", "float", "size_t", "void"),
+        *("int32_t", "uint32_t", "int64_t", "uint64_t", "true", "false", "static_cast", "inline", "min", "max"),
+    )
+)
 
 
 def _inputs(case: Case, generator: torch.Generator) -> Inputs:
@@ -41,6 +53,12 @@ def silu_reference(x: Tensor, tiles: int) -> dict[str, Tensor]:
 def _call(answer: Callable[[], str], inputs: Inputs) -> dict[str, Any]:
     """The result, what the virtual AI core found wrong, and how many operations follow one another."""
     source = text_of(answer()).lstrip("\n")
+    if stranger := _stranger(source):
+        raise BadArgument(
+            f"your source names {stranger}, and the kernel is compiled for this machine's CPU, so only what it "
+            f"needs is "
+            "taken: load, compute, store, event, asc_sync..., pipes, and variables of your own"
+        )
     tiles = torch.tensor([inputs["tiles"]], dtype=torch.int32)
     y = torch.full_like(inputs["x"], float("nan"))
     cores = active_ai_cores()
@@ -50,6 +68,14 @@ def _call(answer: Callable[[], str], inputs: Inputs) -> dict[str, Any]:
     faults = [[one.kind, one.sentence, one.missing, one.times] for one in run.faults]
     faults = [[kind, _quoted(sentence, source), missing, times] for kind, sentence, missing, times in faults]
     return {"y": y, "faults": faults, "steps": run.steps, "notifies": run.counters["notifies"]}
+
+
+def _stranger(source: str) -> str | None:
+    """A name that is neither the frame's nor AscendC's nor declared in the source itself; None where there is none."""
+    plain = _PLAIN.sub(" ", source)
+    known = set(_NAME.findall(_PLAIN.sub(" ", ANSWER()))) | _WORDS | set(_OWN.findall(plain))
+    names = (name for name in _NAME.findall(plain) if not name.startswith(("asc_", "PIPE_")))
+    return next((name for name in names if name not in known or name.startswith("w2w")), None)
 
 
 def _quoted(sentence: str, source: str) -> str:
@@ -134,7 +160,7 @@ EXERCISE = Exercise(
     trivial={
         "zeros": _storing("0.0f"),
         "ones": _storing("1.0f"),
-        "nan": _storing('__builtin_nanf("")'),
+        "nan": _storing("(0.0f / 0.0f)"),
         "the input": _storing("x[i]"),
     },
     misconceptions=(
@@ -185,12 +211,14 @@ EXERCISE = Exercise(
         ),
         _slip(
             "swapped_pipes",
-            "asc_sync_notify(from, to, id): the first pipe sets the flag when it has come that far, the second one waits "
+            "asc_sync_notify(from, to, id): the first pipe sets the flag when it has come that far, the second "
+            "one waits "
             "for it. Yours are the other way round, in notify and in wait.",
         ),
         _slip(
             "set_too_early",
-            "A notify is queued on its pipe behind what was given to that pipe before. Yours stand before the operation "
+            "A notify is queued on its pipe behind what was given to that pipe before. Yours stand before the "
+            "operation "
             "that they should report: the flag is set when nothing has been done yet.",
         ),
         _slip(
@@ -217,7 +245,8 @@ EXERCISE = Exercise(
     hints=(
         "Draw the two buffers of x and the two of y, and under each the operations that touch it, tile by tile. Two "
         "neighbours on different pipes need a flag between them: which pairs of pipes are these?",
-        "Four pairs: MTE2 to V and V to MTE3 for data that is ready, V to MTE2 and MTE3 to V for a buffer that is free. "
+        "Four pairs: MTE2 to V and V to MTE3 for data that is ready, V to MTE2 and MTE3 to V for a buffer "
+        "that is free. "
         "The id is the buffer's number. The last two are waited for before they were ever set by an operation.",
         "Before the loop notify (V, MTE2) and (MTE3, V) for both ids. In the loop: wait (V, MTE2), load, notify "
         "(MTE2, V); wait (MTE2, V) and (MTE3, V), compute, notify (V, MTE2) and (V, MTE3); wait (V, MTE3), store, "
@@ -226,7 +255,8 @@ EXERCISE = Exercise(
     explanation=(
         "A flag is a promise in one direction. Two say that data is there, two that a buffer is free again; the second "
         "kind is what is forgotten, because a kernel with one tile for each buffer is right without it. A flag for "
-        "each buffer lets the pipes be two tiles apart: the kernel takes n + 2 steps in place of 3 n. On a GPU the same "
+        "each buffer lets the pipes be two tiles apart: the kernel takes n + 2 steps in place of 3 n. On a "
+        "GPU the same "
         "four promises are the full and the empty barrier of each stage."
     ),
     seconds=20.0,

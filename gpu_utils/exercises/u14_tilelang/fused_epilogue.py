@@ -108,14 +108,16 @@ EXERCISE = Exercise(
         Misconception(
             "through_memory",
             slips.variant(through_memory=True),
-            "The sums are rounded to 16 bits before bias takes most of them away: by a cast, or because they were stored "
+            "The sums are rounded to 16 bits before bias takes most of them away: by a cast, or because they "
+            "were stored "
             "as out and read from there, which moves them twice as well. On an AI core T.dual_copy takes them from L0C "
             "to both vector cores in float32; on a GPU the fragment is in registers already.",
         ),
         Misconception(
             "halves_in_one_place",
             slips.variant(halves="copy"),
-            "Both vector cores store to the same rows. There are two cores: each takes BM // 2 rows, and T.dual_copy knows "
+            "Both vector cores store to the same rows. There are two cores: each takes BM // 2 rows, and "
+            "T.dual_copy knows "
             "which half a core has, also on the way to memory.",
         ),
         Misconception(
