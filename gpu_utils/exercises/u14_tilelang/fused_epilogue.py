@@ -81,7 +81,7 @@ EXERCISE = Exercise(
         ),
         Case(
             "a CU: tiles that are higher than wide",
-            **{"target": "gfx942", "M": 128, "N": 96, "K": 128, "BM": 64, "BN": 32, "BK": 64, "scale": 0.0625},
+            **{"target": "gfx942", "M": 128, "N": 96, "K": 128, "BM": 64, "BN": 32, "BK": 32, "scale": 0.0625},
         ),
     ),
     fresh=_fresh,
@@ -94,8 +94,10 @@ EXERCISE = Exercise(
     limits=(
         Limit(
             "matrix_flops",
-            "The product is to be made by tensor cores, matrix cores and the cube core: T.gemm on tiles.",
+            "The product is to be made by tensor cores, matrix cores and the cube core: T.gemm on tiles, K // BK times "
+            "for each tile. More multiply by zeros beyond K.",
             at_least=products,
+            at_most=products,
         ),
         Limit(
             "global_moved_bytes",

@@ -86,8 +86,9 @@ EXERCISE = Exercise(
         Limit(
             "matrix_flops",
             "The product is to be made by tensor cores, matrix cores and the cube core. T.gemm on tiles becomes their "
-            "instructions; a loop over single elements does not.",
+            "instructions; a loop over single elements does not. K // BK steps make a tile; more multiply by zeros.",
             at_least=products,
+            at_most=products,
         ),
         Limit(
             "global_moved_bytes",
