@@ -124,7 +124,7 @@ check("14.gemm")
 
 # %% 14.fused_epilogue tags=["answer", "14.fused_epilogue"]
 def fused_epilogue(T, vendor, M, N, K, BM, BN, BK, scale):
-    """A tile program: out = silu(scale * (a @ b.T) + bias), and no sum goes to memory."""
+    """A tile program: out = silu(scale * (a @ b.T) + bias); no sum goes to memory."""
     # BEGIN SOLUTION
     npu = vendor == "ascend"
     blocks = (M // BM) * (N // BN)

@@ -898,8 +898,8 @@ solver.add(z3.ULT(row, 64), z3.UGE(place, pieces))
 found = solver.check()
 guess.reveal(
     stays=found == z3.unsat,
-    because="xor changes the last pieces of a row whose length is no multiple of 4 into "
-    "numbers beyond it.",
+    because="xor turns the last pieces of a row whose length is no multiple of 4 "
+    "into numbers beyond it.",
 )
 model = solver.model()
 lesson.table({str(name): model[name].as_long() for name in (row, piece, pieces)})
@@ -1103,8 +1103,8 @@ guess.reveal(
     entries=cold.read(tokens) / 1e6,
     pages=cold.read(tokens, page=64) / 1e6,
     largest=paged[cold.name]["ms of a step"] > others,
-    because="21 of the 43 layers have entries of 4; each picks 512 of 1,024 bytes. A page "
-    "multiplies that by 64. (That 64 GB/s makes as many ms of it is chance.)",
+    because="21 of the 43 layers have entries of 4; each picks 512 of 1,024 bytes. "
+    "A page multiplies that by 64. (That 64 GB/s makes as many ms of it is chance.)",
 )
 lesson.table(
     {
