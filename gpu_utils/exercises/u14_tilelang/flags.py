@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gpu_utils.analytic.tolerance import tolerance
 from gpu_utils.exercises.u14_tilelang import flags_slips as slips
+from gpu_utils.exercises.u14_tilelang.flags_allowed import check_part
 from gpu_utils.grading.compare import Difference, compare
 from gpu_utils.grading.cpp import Framed, text_of
 from gpu_utils.grading.exercise import Case, Exercise, Inputs, Misconception
@@ -41,6 +42,7 @@ def silu_reference(x: Tensor, tiles: int) -> dict[str, Tensor]:
 def _call(answer: Callable[[], str], inputs: Inputs) -> dict[str, Any]:
     """The result, what the virtual AI core found wrong, and how many operations follow one another."""
     source = text_of(answer()).lstrip("\n")
+    check_part(source, ANSWER)
     tiles = torch.tensor([inputs["tiles"]], dtype=torch.int32)
     y = torch.full_like(inputs["x"], float("nan"))
     cores = active_ai_cores()
