@@ -23,6 +23,7 @@ from gpu_utils.compiler.tilelang import Lowered, lower
 from gpu_utils.errors import BadArgument, CompileFailed
 from gpu_utils.grading.execute import learner_line
 from gpu_utils.grading.exercise import Inputs
+from gpu_utils.grading.own_code import refuse_extern, refuse_foreign
 from gpu_utils.npu.session import active_ai_cores
 from gpu_utils.virtual import active_gpu
 
@@ -51,7 +52,9 @@ class Tiled:
         @functools.wraps(program)
         def watched(*args: Any, **kwargs: Any) -> Any:
             try:
-                return program(*args, **kwargs)
+                kernel = program(*args, **kwargs)
+                refuse_extern(kernel)
+                return kernel
             except Exception as problem:  # as text: no object of TVM may outlive the lowering
                 kind = next((one for one in (NotImplementedError, NameError) if isinstance(problem, one)), Exception)
                 raised.append((kind, str(problem), learner_line(problem)))
@@ -109,5 +112,6 @@ def launch(lowered: Lowered, tensors: Sequence[Tensor]) -> None:
     if cores is None:
         launch_lowered(lowered, active_gpu(), tensors)
         return
+    refuse_foreign(lowered.source, lowered.kernel)
     of_name = dict(zip(lowered.tensors, tensors, strict=True))  # the kernel has those that it uses, in its own order
     cores.launch(lowered.source, lowered.kernel, lowered.grid[0], [of_name[name] for name in lowered.parameters])

@@ -1,4 +1,4 @@
-"""What the answer to 14.flags may hold: every part that orders the pipes, and nothing that reaches for anything else."""
+"""What the answer to 14.flags may hold: parts that order the pipes, and nothing that reaches for anything else."""
 
 from __future__ import annotations
 

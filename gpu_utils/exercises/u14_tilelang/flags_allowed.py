@@ -16,10 +16,9 @@ OF_THE_KERNEL = frozenset(("x", "y", "tiles", "ub", "first", "TILE", "TILES", "s
 """Names outside of the part, which no name of its own may hide."""
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_TOKEN = re.compile(
-    rf"[A-Za-z_]\w*|\d[\w']*|<<=?|>>=?|&&|\|\||\+\+|--|[-+*/%&|^=!<>]=|::|->|<:|:>|<%|%>|%:|[-+*/%&|^=!<>?:;,(){{}}\[\]]|\S"
-)
-_PLAIN = re.compile(r"[A-Za-z_]\w*|\d+|<<=?|>>=?|&&|\|\||\+\+|--|[-+*/%&|^=!<>]=|[-+*/%&|^=!<>?:;,(){}\[\]]")
+_OPERATORS = r"<<=?|>>=?|&&|\|\||\+\+|--|[-+*/%&|^=!<>]="
+_TOKEN = re.compile(rf"[A-Za-z_]\w*|\d[\w']*|{_OPERATORS}|::|->|<:|:>|<%|%>|%:|[-+*/%&|^=!<>?:;,()\[\]]|\S")
+_PLAIN = re.compile(rf"[A-Za-z_]\w*|\d+|{_OPERATORS}|[-+*/%&|^=!<>?:;,(){{}}\[\]]")
 _TYPE = r"(?:int|unsigned|bool|auto|event_t)"
 _DECLARED = re.compile(rf"\b{_TYPE}\s+([A-Za-z]\w*)\s*(?=[=;,)({{:])")
 _LIST = re.compile(rf"\b{_TYPE}\s+\w+\s*=[^;{{]*")
