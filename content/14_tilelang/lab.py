@@ -92,8 +92,8 @@ check("14.gemm")
 # <details><summary>The puzzle</summary>
 #
 # That sums begin anew is yours, `clear_accum`. That they are stored before the next tile's first product overwrites
-# them is TileLang's: look for the flag from FIX to M in the lowered source. On a GPU each lane stores its own registers,
-# and a lane does one thing after the other.
+# them is TileLang's: look for the flag from FIX to M in the lowered source. On a GPU each lane stores its own
+# registers, and a lane does one thing after the other.
 #
 # </details>
 
@@ -240,7 +240,7 @@ check("14.swizzle")
 # %% [markdown] after swizzle
 # **Why it matters.** This is what compilers put between you and shared memory: TileLang, Triton and CUTLASS choose
 # such a map for every tile that feeds a matrix instruction. The explorer shows banks and passes for any formula in
-# `row` and `col`. Change `8` to `4` in it, and watch the reads.
+# `row` and `col`. Change `row % 8` to `row % 4` in it, and watch the reads.
 
 # %% explore layout
 explore("layout", "row * cols + (col ^ row % 8 * 8)")
@@ -271,7 +271,8 @@ explore("layout", "row * cols + (col ^ row % 8 * 8)")
 # term of Z3 for unknowns of Z3. `lesson.steps("(low + high) // 2")` lists the steps of one, here `low + high` and the
 # whole. In formulas // and % round down, and divisors are above 0.
 #
-# What you need of Z3: `z3.Int(name)` is an unknown whole number, without a largest one. `solver = z3.Solver()`;
+# What you need of Z3: `z3.Int(name)` is an unknown whole number, without a largest one. (`lesson.formula`
+# reads bit vectors as numbers from 0 up, so they would miss what is below 0 here.) `solver = z3.Solver()`;
 # `solver.set("rlimit", rlimit)`; `solver.add(condition, ...)`; `solver.check()` is `z3.sat` (there are numbers),
 # `z3.unsat` (there are none) or `z3.unknown` (it gave up). After `z3.sat`,
 # `solver.model().eval(unknown, model_completion=True).as_long()` is a number. `z3.And`, `z3.Or`, `z3.Not` combine.

@@ -4,7 +4,7 @@
 # **Afterwards you can** write one operator in a tile language and run it on an NVIDIA target, an AMD target and an
 # Ascend core; say which decisions the language takes from you and which it leaves; read where each line of it went in
 # three lowered sources; place the flags of a machine that has no caches for its tiles; treat layouts as functions and
-# prove what you claim about them; plan on-chip memory; and say what a move between chips costs, in counted bytes.
+# prove what you claim about them; plan on-chip memory; and say what limits a tile on each chip, from counts.
 #
 # **You need** units 02 (banks, occupancy, roofline), 05 (tiles), 06 (attention in tiles) and 07 (what a barrier or a
 # wait is for). No GPU and no NPU. NVIDIA's and AMD's code is executed on the virtual GPUs you know. AscendC is compiled
@@ -52,7 +52,8 @@ from gpu_utils import CHIPS, explore, lesson, predict
 #
 # Gluon is in the Triton you have. In the kernel below 128 threads double 512 numbers, and the **layout** says who has
 # which: `BlockedLayout([4], [32], [4], [0])` gives each thread 4 numbers in a row, a warp 32 such threads, the program
-# 4 warps. Triton would have chosen that by itself; here you must.
+# 4 warps; the last list is the order of dimensions, of which there is one here. A layout that covers fewer numbers than
+# the tensor has is repeated. Triton would have chosen all that by itself; here you must.
 
 
 # %% a kernel in Gluon
@@ -182,14 +183,17 @@ lesson.table(
 # `lesson.lower` has asked TileLang to **lower** the program: to translate it to the source that a vendor's compiler
 # takes. Three things in the table are worth a look. On gfx942 there is half of the shared memory: its source has one
 # buffer for each tile, and barriers before and after each copy. `num_stages=2` was a wish, and it did not come true:
-# copies and products of one block take turns there. (Lower it for gfx950, whose LDS can be filled from memory while
-# lanes go on: two buffers again.) On sm_90 the block has 256 threads though we asked for 128:
-# 128 of them only copy, the others multiply (*warp specialization*). And on Ascend there are no threads here.
+# copies and products of one block take turns there. (Lowered for gfx950 it has two buffers; in TileLang 0.1.15 their
+# copies are still loads into registers and stores into the LDS, as the template `hip/copy.h` of its wheel says.) On
+# sm_90 the block has 256 threads though we asked for 128: 128 of them only copy, the others multiply (*warp
+# specialization*). And on Ascend there are no threads here.
 #
 # ## 3. Where each line went
 #
 # The next figure is the heart of the lesson. Choose a line of the tile program; below, the lines that came from it in
-# three sources. Lines with a dashed underline are flags, barriers and fences: **no line asks for them**.
+# three sources. Lines with a dashed underline are flags, barriers and fences: **no line asks for them**. (A flag is
+# what one unit of an AI core sets when it is done, and another waits for. Each copy and each product has one before and
+# one after it; sitting 2 takes them apart.)
 
 # %% guess flags
 guess = predict(
@@ -387,7 +391,7 @@ lesson.grid_figure({"every 8th row and column: its place in L1": grid}, marked=(
 #
 # Here is the smallest kernel that has something to order. MTE2 copies a tile in, the vector pipe V works on it, MTE3
 # copies it out. A **vector function** is code for threads of the vector core; `asc_vf_call` hands it to V. The text is
-# AscendC as TileLang writes it, a little shortened. Read the four flags in it.
+# AscendC as TileLang writes it, a little shortened. Read the three flags in it.
 
 # %% a kernel in AscendC
 ascendc = """\
@@ -661,6 +665,9 @@ guess.reveal(
 lesson.table(said)
 
 # %% [markdown] two that pass
+# The last row is a refusal of another kind: 96 columns do not spread evenly over 128 threads, and for a reduction
+# TileLang found no layout. A size that "works" on paper can be one that a compiler has no plan for.
+#
 # Two programs pass that must not. The **large sums** need 512 KiB in a buffer of 256. In the **race** a thread writes
 # what another reads. Both are lowered, compiled and run; what do those say that run them? A buffer that overflows
 # shows on the virtual core, an order that is missing in the sanitizer of the virtual GPU.
@@ -788,9 +795,9 @@ lesson.table({"TileLang says": words.partition("previous layout")[0]})
 
 # %% [markdown] what it had in mind
 # The message prints the function that its back-end chose: again a swizzle, by 8 rows. Sitting 1 counted conflicts with
-# it: chosen for other phases than those that the course's registry has for gfx942. (Two sources disagree here, and
-# nobody has measured it on this course's machines; the registry names its own.) Which layout is free of conflicts on
-# both vendors is an exercise: `14.swizzle`.
+# it: chosen for other phases than those that the course's registry has for gfx942, whose rows in docs/facts.md name
+# their sources. Nobody has measured it on this course's machines. Which layouts are free of conflicts on both vendors,
+# for rows of any width, is an exercise: `14.swizzle`.
 #
 # ## 11. Proofs in place of tests
 #
@@ -836,7 +843,9 @@ guess.reveal(
 #
 # An index is computed in 32 bits. `row * cols + col` is right in mathematics for any matrix, and in a kernel up to
 # $2^{31}$ elements. Whole numbers of Z3 have no largest one, so they do not see it; **bit vectors** do:
-# `z3.BitVec(name, 32)` adds and multiplies as a register does. `solver.add(x >= 0)` compares with sign.
+# `z3.BitVec(name, 32)` adds and multiplies as a register does. `solver.add(x >= 0)` compares with sign. The other way
+# is to keep whole numbers, and to ask of each step of the formula whether it leaves $-2^{31}$ to $2^{31} - 1$. Bit
+# vectors are exact and slow where unknowns are multiplied; the lab has a use for both.
 
 # %% guess overflow
 guess = predict(
@@ -889,14 +898,16 @@ solver.add(z3.ULT(row, 64), z3.UGE(place, pieces))
 found = solver.check()
 guess.reveal(
     stays=found == z3.unsat,
-    because="xor with 3 turns the last piece of a row of 5 into a number beyond it.",
+    because="xor changes the last pieces of a row whose length is no multiple of 4 into "
+    "numbers beyond it.",
 )
 model = solver.model()
 lesson.table({str(name): model[name].as_long() for name in (row, piece, pieces)})
 
 # %% [markdown] drawn
-# All tests had been powers of two. The counterexample drawn: places of a row of 5 pieces by rows; a place of 5 or more
-# is in the next row, where another piece lies already.
+# All tests had been powers of two. (`UDiv`, `URem`, `ULT`, `ULE` and `UGE` read bit vectors as numbers from 0 up; the
+# plain operators read a sign.) A smaller counterexample, drawn: places of rows of 5 pieces. A place of 5 or more is in
+# the next row, where another piece lies already.
 
 # %% counterexample drawn
 grid = [[str(i * 5 + (p ^ i // 2 % 4)) for p in range(5)] for i in range(8)]
@@ -940,7 +951,7 @@ lesson.sitting("14", 3)
 #
 # A tile is a claim on memory. Before a kernel runs, someone has decided which buffer has which bytes in which step: on
 # a GPU the compiler for registers and mostly the tile language for shared memory (LDS), on an AI core the tile language
-# for all five memories. When a tile does not fit, you meet that decision as an error, as spills, or as one block less
+# for all of its buffers. When a tile does not fit, you meet that decision as an error, as spills, or as one block less
 # on a unit. So it pays to be able to make it yourself.
 #
 # Attention is the example. A block keeps a tile of queries, `Q`, and walks over the keys in rounds. A round has steps:
@@ -1031,7 +1042,7 @@ lesson.table(traffic, first="queries of a tile")
 # same number decides between the cube and its memory.
 #
 # In `14.memory_plan` you write the solver: it chooses the tile and proves it by offsets, for an SM, a CU and an AI
-# core. The three end in different places: registers, LDS, and L0A, which `Q` and `P` share by turns.
+# core. The three end in different places.
 #
 # ### The same question, a million times larger
 #
@@ -1092,7 +1103,8 @@ guess.reveal(
     entries=cold.read(tokens) / 1e6,
     pages=cold.read(tokens, page=64) / 1e6,
     largest=paged[cold.name]["ms of a step"] > others,
-    because="21 layers pick 512 entries of 1,024 bytes; a page multiplies that by 64.",
+    because="21 of the 43 layers have entries of 4; each picks 512 of 1,024 bytes. A page "
+    "multiplies that by 64. (That 64 GB/s makes as many ms of it is chance.)",
 )
 lesson.table(
     {
@@ -1126,8 +1138,14 @@ lesson.table(
 # ## 14. What a move costs
 #
 # A program that runs on three chips is portable. Is its speed? Without a chip nobody can say how fast anything is. What
-# can be counted is what limits it: bytes, the share of the matrix unit, registers and spills. One tile program, three
-# tile sizes, compiled for four targets of two vendors:
+# can be counted is what limits it. Bytes and matrix FLOPs follow from the tile: a tile of BM x BN reads (BM + BN) K
+# elements for 2 BM BN K FLOPs, so in float16 BM BN / (BM + BN) FLOPs for a byte. For 64 x 64 these are 32, for
+# 128 x 128 they are 64. A roofline asks for the balance of the chip, a few hundred: a product of 64 x 64 tiles whose
+# every byte came from memory would keep 32 / 300, about a tenth, of a chip with a balance of 300. L2 saves most of it.
+#
+# What the tile takes of a unit is the other half: registers, spills, shared memory, how many blocks fit. One tile
+# program, three tile sizes, compiled for four targets of two vendors. (On NVIDIA spills are bytes of a thread, on AMD
+# registers.)
 
 # %% guess spills
 guess = predict(

@@ -252,8 +252,9 @@ class Exercise(Named):
     ranks       True where the answer runs on several ranks (`gpu_utils.exercises.on_ranks`): in a class no other answer
                 may start processes. What the ranks returned is then the "ranks" of the value
     seconds     time limit of one call
-    failures    of a kernel or a tile program, failed cases after which the rest is left: each may have to be compiled, and they say what
-                is wrong. Fewer where compiling takes seconds and they still tell any two misconceptions apart
+    failures    of a kernel or a tile program, failed cases after which the rest is left: each may have to be
+                compiled, and they say what is wrong. Fewer where compiling takes seconds and they still tell any two
+                misconceptions apart
     speed       what it is timed against where there is a real GPU; None where nothing is
     """
 

@@ -22,11 +22,9 @@ _MATH = (
     "ceil round trunc rint fmod copysign atan atan2 asin acos"
 )
 _WORDS = "for while if return static_cast reinterpret_cast max min abs isnan isinf run __launch_bounds__ __mix__"
-    "for while if return static_cast reinterpret_cast max min abs isnan isinf isfinite run __launch_bounds__ __mix__"
-)
 _CALLED = frozenset(_WORDS.split()) | {f"{name}{end}" for name in _MATH.split() for end in ("", "f")}
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*(?:<[^;{}()]*?>)?\s*\(")
-_OF_ASCENDC = re.compile(r"asc_\w+|ascend_\w+|dim3|make_\w+|__\w*2\w+|h\w+")
+_OF_ASCENDC = re.compile(r"asc_\w+|ascend_\w+|dim3|make_\w+|__\w*2\w+|h(?:exp|log|sqrt|rsqrt|tanh|sin|cos)2?")
 _VF = re.compile(r"asc_vf_call\s*<\s*([^>]*?)\s*>")
 
 

@@ -106,7 +106,8 @@ def launch(lowered: Lowered, tensors: Sequence[Tensor]) -> None:
     """Launch it on the virtual chip of the session. Raises BadArgument where the program has other tensors."""
     if len(lowered.tensors) != len(tensors):
         raise BadArgument(
-            f"the tile program has {len(lowered.tensors)} tensors ({', '.join(lowered.tensors)}), expected {len(tensors)}"
+            f"the tile program has {len(lowered.tensors)} tensors ({', '.join(lowered.tensors)}), "
+            f"expected {len(tensors)}"
         )
     cores = active_ai_cores()
     if cores is None:

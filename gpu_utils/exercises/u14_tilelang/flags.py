@@ -136,7 +136,7 @@ EXERCISE = Exercise(
     trivial={
         "zeros": _storing("0.0f"),
         "ones": _storing("1.0f"),
-        "nan": _storing('__builtin_nanf("")'),
+        "nan": _storing("(0.0f / 0.0f)"),
         "the input": _storing("x[i]"),
     },
     misconceptions=(
@@ -187,12 +187,14 @@ EXERCISE = Exercise(
         ),
         _slip(
             "swapped_pipes",
-            "asc_sync_notify(from, to, id): the first pipe sets the flag when it has come that far, the second one waits "
+            "asc_sync_notify(from, to, id): the first pipe sets the flag when it has come that far, the second "
+            "one waits "
             "for it. Yours are the other way round, in notify and in wait.",
         ),
         _slip(
             "set_too_early",
-            "A notify is queued on its pipe behind what was given to that pipe before. Yours stand before the operation "
+            "A notify is queued on its pipe behind what was given to that pipe before. Yours stand before the "
+            "operation "
             "that they should report: the flag is set when nothing has been done yet.",
         ),
         _slip(
@@ -219,7 +221,8 @@ EXERCISE = Exercise(
     hints=(
         "Draw the two buffers of x and the two of y, and under each the operations that touch it, tile by tile. Two "
         "neighbours on different pipes need a flag between them: which pairs of pipes are these?",
-        "Four pairs: MTE2 to V and V to MTE3 for data that is ready, V to MTE2 and MTE3 to V for a buffer that is free. "
+        "Four pairs: MTE2 to V and V to MTE3 for data that is ready, V to MTE2 and MTE3 to V for a buffer "
+        "that is free. "
         "The id is the buffer's number. The last two are waited for before they were ever set by an operation.",
         "Before the loop notify (V, MTE2) and (MTE3, V) for both ids. In the loop: wait (V, MTE2), load, notify "
         "(MTE2, V); wait (MTE2, V) and (MTE3, V), compute, notify (V, MTE2) and (V, MTE3); wait (V, MTE3), store, "
@@ -228,7 +231,8 @@ EXERCISE = Exercise(
     explanation=(
         "A flag is a promise in one direction. Two say that data is there, two that a buffer is free again; the second "
         "kind is what is forgotten, because a kernel with one tile for each buffer is right without it. A flag for "
-        "each buffer lets the pipes be two tiles apart: the kernel takes n + 2 steps in place of 3 n. On a GPU the same "
+        "each buffer lets the pipes be two tiles apart: the kernel takes n + 2 steps in place of 3 n. On a "
+        "GPU the same "
         "four promises are the full and the empty barrier of each stage."
     ),
     seconds=20.0,

@@ -41,10 +41,12 @@ conditions and whole numbers with names of your own
     ends = len(lines) - len(after)
     if ends < len(before) or lines[: len(before)] != before or lines[ends:] != after:
         raise BadArgument(
-            "the kernel around your part was changed, expected it as it was given; write between the two lines that "
-            "mark your part"
+            "the kernel around your part was changed, expected it as it was given; write only where it says YOUR CODE"
         )
-    refused(lines[len(before) : ends])
+    part = lines[len(before) : ends]
+    while part and not part[0]:  # the blank line before it
+        part.pop(0)
+    refused(part)
 
 
 def refused(lines: list[str]) -> None:

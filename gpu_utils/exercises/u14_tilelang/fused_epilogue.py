@@ -81,7 +81,7 @@ EXERCISE = Exercise(
         ),
         Case(
             "a CU: tiles that are higher than wide",
-            **{"target": "gfx942", "M": 128, "N": 96, "K": 128, "BM": 64, "BN": 32, "BK": 64, "scale": 0.0625},
+            **{"target": "gfx942", "M": 128, "N": 96, "K": 128, "BM": 64, "BN": 32, "BK": 32, "scale": 0.0625},
         ),
     ),
     fresh=_fresh,
@@ -94,8 +94,10 @@ EXERCISE = Exercise(
     limits=(
         Limit(
             "matrix_flops",
-            "The product is to be made by tensor cores, matrix cores and the cube core: T.gemm on tiles.",
+            "The product is to be made by tensor cores, matrix cores and the cube core: T.gemm on tiles, K // BK times "
+            "for each tile. More multiply by zeros beyond K.",
             at_least=products,
+            at_most=products,
         ),
         Limit(
             "global_moved_bytes",
@@ -108,14 +110,16 @@ EXERCISE = Exercise(
         Misconception(
             "through_memory",
             slips.variant(through_memory=True),
-            "The sums are rounded to 16 bits before bias takes most of them away: by a cast, or because they were stored "
+            "The sums are rounded to 16 bits before bias takes most of them away: by a cast, or because they "
+            "were stored "
             "as out and read from there, which moves them twice as well. On an AI core T.dual_copy takes them from L0C "
             "to both vector cores in float32; on a GPU the fragment is in registers already.",
         ),
         Misconception(
             "halves_in_one_place",
             slips.variant(halves="copy"),
-            "Both vector cores store to the same rows. There are two cores: each takes BM // 2 rows, and T.dual_copy knows "
+            "Both vector cores store to the same rows. There are two cores: each takes BM // 2 rows, and "
+            "T.dual_copy knows "
             "which half a core has, also on the way to memory.",
         ),
         Misconception(

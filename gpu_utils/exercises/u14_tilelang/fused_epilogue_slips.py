@@ -37,8 +37,8 @@ def variant(
     element  what becomes of one sum
     of_row   whether bias is taken by row
     through_memory  whether the sums go to out first and are read from there
-    halves   how the two vector cores share a tile: "dual_copy"; "copy" stores both halves in one place; "whole" gives the
-             whole tile to a vector core
+    halves   how the two vector cores share a tile: "dual_copy"; "copy" stores both halves in one place; "whole" gives
+             the whole tile to a vector core
     """
 
     def fused_epilogue(T: Any, vendor: str, M: int, N: int, K: int, BM: int, BN: int, BK: int, scale: float) -> Any:

@@ -86,8 +86,9 @@ EXERCISE = Exercise(
         Limit(
             "matrix_flops",
             "The product is to be made by tensor cores, matrix cores and the cube core. T.gemm on tiles becomes their "
-            "instructions; a loop over single elements does not.",
+            "instructions; a loop over single elements does not. K // BK steps make a tile; more multiply by zeros.",
             at_least=products,
+            at_most=products,
         ),
         Limit(
             "global_moved_bytes",
@@ -128,7 +129,8 @@ EXERCISE = Exercise(
         Misconception(
             "cleared_every_step",
             slips.variant(clear=lambda k: True),
-            "The sum begins anew in every step, and what is left is the last BK products of K. When must it begin at 0?",
+            "The sum begins anew in every step, and what is left is the last BK products of K. When must it "
+            "begin at 0?",
         ),
         Misconception(
             "one_step_short",
@@ -143,7 +145,8 @@ EXERCISE = Exercise(
         Misconception(
             "ignores_the_tile",
             slips.variant(tile=(64, 64, 32)),
-            "Your tile has sizes of its own. Those asked for are BM, BN and BK: with 96 rows a tile of 64 leaves 32 out.",
+            "Your tile has sizes of its own. Those asked for are BM, BN and BK: with 96 rows a tile of 64 leaves "
+            "32 out.",
         ),
         Misconception(
             "rows_and_columns_swapped",
@@ -186,7 +189,8 @@ EXERCISE = Exercise(
         Misconception(
             "operands_in_the_unified_buffer",
             slips.variant(operands="alloc_shared"),
-            "On an AI core T.alloc_shared is the unified buffer, which belongs to the vector cores. The cube core takes "
+            "On an AI core T.alloc_shared is the unified buffer, which belongs to the vector cores. The cube "
+            "core takes "
             "its operands from L1.",
         ),
     ),
@@ -201,7 +205,8 @@ EXERCISE = Exercise(
         "clear_accum=(k == 0)); and after the loop over K T.copy(acc, c[m, n]).",
     ),
     explanation=(
-        "One text fixes what is computed, in which tiles, and what is brought in while what is multiplied. The compiler "
+        "One text fixes what is computed, in which tiles, and what is brought in while what is multiplied. "
+        "The compiler "
         "decides what is different: ldmatrix and mma, or TMA and wgmma; LDS and MFMA; copies into L1 in the cube's "
         "own layout, with a flag for each buffer. What it cannot decide is in your branches: where data lives. The "
         "bytes from memory are the same on all three, because the tile is."
