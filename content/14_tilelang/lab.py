@@ -481,6 +481,9 @@ check("14.prove_bijective")
 # nothing else: the load comes before the computation, that before the store, so two flags do. From the third tile on a
 # buffer is written again that somebody may still be reading.
 #
+# Your part may have these calls, loops, conditions, and whole numbers and functions (`auto f = [&](int t) {...};`) with
+# names of your own; no arrays, pointers or other calls. What stands around it stays as it is.
+#
 # Your source is compiled and **executed on a virtual Ascend core**, for several numbers of tiles. It must
 #
 # 1. have no fault: nothing is read before a flag says that it is there, nothing is overwritten before a flag says that
