@@ -22,7 +22,7 @@ RECORD = "tests/whole.toml"
 LIBRARY = "library"
 CLASSROOM = "classroom"
 _FILES = (
-    *("constraints.txt", "gpu_utils/**/*.py", "gpu_utils/compiler/include/**/*"),
+    *("constraints.txt", "gpu_utils/**/*.py", "gpu_utils/compiler/include/**/*", "gpu_utils/npu/include/**/*"),
     *("tests/content/*.py", "tests/unit/virtual/**/*.py"),
 )
 _CLASSROOM = ("gpu_utils/classroom/*.py", "tests/unit/classroom/*.py", "tests/fixtures/hostile/*")
