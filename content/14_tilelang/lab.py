@@ -362,7 +362,7 @@ check("14.prove_bounds")
 # | `"gap"` | a dict: number of each size | fewer elements than places, so some place stays empty |
 # | `"unknown"` | `None` | Z3 gave up |
 #
-# Formulas may hold `^`, the xor of bits, which Z3's whole numbers do not have. `z3.BitVec(name, 32)` is an unknown of
+# `place` may hold `^`, the xor of bits, which Z3's whole numbers do not have. `z3.BitVec(name, 32)` is an unknown of
 # 32 bits; `lesson.formula` takes it as well, and reads it as a number from 0 up. Where a formula has `^`, every number
 # is below $2^{24}$. Whole numbers are the better choice elsewhere: bit vectors multiply unknowns slowly.
 #
@@ -683,7 +683,7 @@ lesson.plan_figure(planned, d=128)
 # - **Fraction**: the least seconds that the operator needs on this chip, from `work` and the two rates of its
 #   roofline (`matrix` and `memory`), over the seconds of the launch.
 #
-# The result is `(tile, {chip: (bound, fraction)})`. A tile that one of the chips refuses is out; when none is left
+# The result is `(tile, {chip: (bound, fraction)})`. A tile that a chip of `chips` refuses is out; when none is left
 # the result is `(None, {})`. Of equal tiles take any.
 #
 # **A small example.** Two chips and two tiles. The last five columns are results: three times and the launch in

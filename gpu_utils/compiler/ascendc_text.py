@@ -11,7 +11,9 @@ _MODE = r"(?:(__mix__\s*\([^)]*\)|__cube__|__vector__|__aicore__)\s+)*"
 _KERNEL = r'extern\s+"C"\s+__global__\s+' + _MODE + r"void\s+{name}\s*\(([^)]*)\)"
 _ANY = re.compile(_KERNEL.format(name=r"(\w+)"))
 _UB = re.compile(r"\(\s*__ubuf__\s+([\w:]+)\s*\*\s*\)\s*0(?![\w.])")
-_STATEMENT = re.compile(r"^(\s+)((?:asc|ascend)_\w+\s*[<(])", re.MULTILINE)
+_STATEMENT = re.compile(
+    r"^(\s+(?:(?:else\s+)?(?:if|for|while)\s*\(.*?\)\s*|else\s+)?)((?:asc|ascend)_\w+\s*[<(])", re.MULTILINE
+)
 _SIMD = re.compile(r"__simd_vf__\s+inline\s+void\s+(\w+)\s*\(")
 _COLLECTIVE = re.compile(r"asc_syncthreads|asc_shfl|asc_reduce_|asc_ballot|AllReduce|cooperative_groups")
 _INCLUDED = re.compile(r"#include\s*<(tl_templates/[\w/.]+)>")

@@ -98,6 +98,13 @@ def _nowhere() -> dict[str, Any]:
     return found
 
 
+def _beside() -> dict[str, Any]:
+    found = example()
+    for row in found["counts"].values():
+        row["elsewhere"] = None  # a chip that nobody asks for refuses both
+    return found
+
+
 def _given(name: str) -> Any:
     return lambda: example()[name]
 
@@ -154,6 +161,9 @@ CASES = (
         buffers=TWO,
         spills=0,
         epilogue=1,
+    ),
+    Example(
+        "a chip that is not among the chips refuses every tile", **{n: (lambda n=n: _beside()[n]) for n in example()}
     ),
     Example("what each chip takes another one refuses", **{n: (lambda n=n: _nowhere()[n]) for n in example()}),
 )
