@@ -17,9 +17,11 @@ FORM = "expected (tile, {chip: (bound, fraction)}), or (None, {})"
 
 
 def _number(value: Any) -> float | None:
+    if isinstance(value, (str, bool)):
+        return None
     try:
         return float(value)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         return None
 
 
@@ -58,19 +60,56 @@ def _judge(case: Case, inputs: Inputs, value: Any) -> Difference | None:
     if report is None:
         return Difference("form", f"the second part is not a dict of pairs of a word and a number; {FORM}")
     best, expected = _expected(tile, **inputs)
+    if wrong := _named(tile, report, inputs):
+        return wrong
     said = ", ".join(f"{chip} {bound} {share:.6g}" for chip, (bound, share) in report.items())
     kind = f"{tile}: {said}"
     if tile != best:
-        return Difference(kind, f"the tile is {tile!r}, which is not the one that keeps most where it keeps least")
+        return Difference(kind, _of_tiles(tile, best))
     if set(report) != set(expected):
-        return Difference(kind, f"the report has {sorted(report)}, expected {sorted(expected)}")
+        return Difference(kind, f"the report has {_list(report)}; expected {_list(expected)}")
     for chip, (bound, share) in expected.items():
         if not abs(report[chip][1] - share) <= NEAR * share:
-            ratio = report[chip][1] / share
-            return Difference(kind, f"on {chip} the fraction is {report[chip][1]:.6g}: {ratio:.4g} times the right one")
+            return Difference(kind, f"on {chip} the fraction is {_against(report[chip][1], share)}")
         if report[chip][0] != bound:
             return Difference(kind, f"on {chip} the bound is {report[chip][0]!r}, and another part takes longer")
     return None
+
+
+def _named(tile: Any, report: Mapping[str, tuple[str, float]], inputs: Inputs) -> Difference | None:
+    """A tile, a chip or a bound that does not exist; None where all do."""
+    if tile is not None and (not isinstance(tile, str) or tile not in inputs["counts"]):
+        return Difference("form:tile", f"the tile is {_short(tile)}; expected one of {_list(inputs['counts'])}, or None")
+    if other := next((chip for chip in report if chip not in inputs["chips"]), None):
+        return Difference("form:chip", f"the report has a chip {_short(other)}; expected {_list(inputs['chips'])}")
+    for chip, (bound, _) in report.items():
+        if bound not in slips.BOUNDS:
+            return Difference("form:bound", f"on {chip} the bound is {_short(bound)}; expected {_list(slips.BOUNDS)}")
+    return None
+
+
+def _of_tiles(tile: str | None, best: str | None) -> str:
+    if tile is None:
+        return "the tile is None, but there is one that no chip refuses"
+    if best is None:
+        return f"the tile is {tile!r}, but every tile is refused by some chip; expected (None, {{}})"
+    return f"the tile is {tile!r}, which is not the one that keeps most where it keeps least"
+
+
+def _against(found: float, right: float) -> str:
+    ratio = found / right
+    if 0.999 < ratio < 1.001:
+        return f"{found:.9g}, and off by {abs(ratio - 1):.2g} of itself; expected float64, and nothing rounded"
+    return f"{found:.6g}: {ratio:.4g} times the right one"
+
+
+def _list(words: Any) -> str:
+    return ", ".join(map(repr, words)) or "nothing"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 _HINTS = {
@@ -82,6 +121,12 @@ _HINTS = {
     "memory_in_rounds": "Bytes were rounded up to full rounds as FLOPs are. Units share the way to memory: the bytes "
     "of all blocks over its rate, however they are spread.",
     "one_peak": "Other FLOPs were divided by the peak of the matrix units. They run elsewhere, at a rate of their own.",
+    "peak_of_a_unit": "The FLOPs of one unit were divided by the FLOP/s of the whole chip. A unit has its share of them: "
+    "the chip's rate over `units`.",
+    "residents_at_once": "Resident blocks were taken to run side by side at full speed. They share the FLOP/s of their "
+    "unit: two blocks take twice as long as one, also where both have room.",
+    "kinds_added": "Matrix and other FLOPs were added up. The two units work side by side: arithmetic takes as long as "
+    "the longer one.",
     "matrix_alone": "Other FLOPs take no time in your answer. Where they are many, they are the bound.",
     "one_block": "The counters are those of one block, and the launch has `blocks` of them.",
     "always_hidden": "The larger of copies and arithmetic was taken everywhere. With one resident block and one buffer "
@@ -95,6 +140,8 @@ _HINTS = {
     "of_the_peak": "The fraction is that of the matrix peak. Where the operator itself is bound by memory, its roof is "
     "lower: the larger of two least times.",
     "of_the_memory": "The least time is that of the operator's bytes. Its FLOPs take time too: the larger one.",
+    "least_times_added": "The two least times of the operator were added. Its roofline takes the larger one.",
+    "needs_both": "A second resident block and a second buffer were both asked for. One of them hides the copies.",
     "best_on_average": "The tile that is best on average was picked. One program is to run on all chips: look at the "
     "chip where a tile keeps least.",
     "best_on_the_first": "The tile that is best on the first chip was picked: that is where the program comes from.",

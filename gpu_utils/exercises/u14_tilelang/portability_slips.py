@@ -119,12 +119,29 @@ def _one_block(count: Counts, chip: Chip) -> Parts:
     }
 
 
+def _of_a_unit(count: Counts, chip: Chip) -> Parts:
+    parts = seconds(count, chip)
+    return {name: took if name == "memory" else took / chip["units"] for name, took in parts.items()}
+
+
+def _at_once(count: Counts, chip: Chip) -> Parts:
+    return seconds(count, chip, lambda c, chip: -(-c["blocks"] // (chip["units"] * c["resident"])))
+
+
+def _kinds_added(parts: Parts, hidden: bool) -> float:
+    arithmetic = parts["matrix"] + parts["other"]
+    return max(arithmetic, parts["memory"]) if hidden else arithmetic + parts["memory"]
+
+
 WRONG: dict[str, Callable[..., Any]] = {
     "spills_left_out": answer(takes=_of_spills),
     "no_last_round": answer(takes=_even),
     "rounds_of_residents": answer(takes=_by_rounds),
     "memory_in_rounds": answer(takes=_rounded_memory),
     "one_peak": answer(takes=_one_peak),
+    "peak_of_a_unit": answer(takes=_of_a_unit),
+    "residents_at_once": answer(takes=_at_once),
+    "kinds_added": answer(total=_kinds_added),
     "matrix_alone": answer(takes=_matrix_alone),
     "one_block": answer(takes=_one_block),
     "always_hidden": answer(hidden=lambda count: True),
@@ -134,6 +151,8 @@ WRONG: dict[str, Callable[..., Any]] = {
     "all_added": answer(total=lambda parts, hidden: max(parts.values()) if hidden else sum(parts.values())),
     "of_the_peak": answer(least=lambda work, chip: work["flops"] / chip["matrix"]),
     "of_the_memory": answer(least=lambda work, chip: work["bytes"] / chip["memory"]),
+    "least_times_added": answer(least=lambda work, chip: work["flops"] / chip["matrix"] + work["bytes"] / chip["memory"]),
+    "needs_both": answer(hidden=lambda count: count["resident"] >= 2 and count["buffers"] >= 2),
     "best_on_average": answer(worth=lambda fractions: sum(fractions.values())),
     "best_on_the_first": answer(worth=lambda fractions: next(iter(fractions.values()))),
     "best_somewhere": answer(worth=lambda fractions: max(fractions.values())),
